@@ -1,0 +1,1 @@
+//! Machine code → ELF object → placed and relocated image.

@@ -1,0 +1,1 @@
+//! Realize, program cache, JIT, counters, profile.

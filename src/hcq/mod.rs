@@ -1,0 +1,1 @@
+//! Image and arguments → packets: queue, signal, timeline, kernargs, copy, graph.

@@ -1,0 +1,1 @@
+//! Linear program → machine code, one folder a target.

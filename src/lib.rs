@@ -1,0 +1,13 @@
+//! Doorbell: lazy Tensors, one UOp graph, our own machine code, hand-built packets, a doorbell store.
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+pub mod codegen;
+pub mod device;
+pub mod elf;
+pub mod engine;
+pub mod hcq;
+pub mod isa;
+pub mod nn;
+pub mod schedule;
+pub mod tensor;
+pub mod uop;

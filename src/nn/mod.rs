@@ -1,0 +1,1 @@
+//! Layers, optimisers, state, datasets.

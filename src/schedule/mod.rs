@@ -1,0 +1,1 @@
+//! Tensor graph → kernels and copies.

@@ -1,0 +1,2 @@
+//! Project tasks: set-up, tests, benchmarks.
+fn main() {}
