@@ -1,2 +1,6 @@
-fn main() { std::process::exit(doorbell_cli()) }
-fn doorbell_cli() -> i32 { 0 }
+fn main() {
+    std::process::exit(doorbell_cli())
+}
+fn doorbell_cli() -> i32 {
+    0
+}

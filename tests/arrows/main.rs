@@ -1,0 +1,288 @@
+//! The house keeps its order: this test reads the sources and fails when a room uses what it may not know, when
+//! `unsafe` leaves its few files, when a file grows past its idea, or when a stand-in is left behind.
+//!
+//! The rules are the tables below; the reasons are in `docs/architecture.md`. Items under `#[cfg(test)]` may look up.
+
+mod lexer;
+mod paths;
+
+use lexer::{Kind, Token};
+use std::path::{Path, PathBuf};
+
+/// Which rooms a room may use, as path prefixes from the crate's root; its own is always allowed.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("uop", &[]),
+    ("tensor", &["uop"]),
+    ("nn", &["tensor", "uop"]),
+    ("schedule", &["uop"]),
+    ("codegen", &["uop"]),
+    ("isa", &["codegen", "uop", "elf::object", "elf::Object"]),
+    ("elf", &[]),
+    ("hcq", &["ioctl"]),
+    ("device", &["hcq", "elf", "ioctl"]),
+    ("engine", &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop"]),
+];
+
+/// Lossless casts and bit fields: used by all, using nothing.
+const FLOOR: &[&str] = &["num", "bits"];
+
+/// The edge: may use everything, nobody may use them.
+const ROOF: &[&str] = &["", "cli"];
+
+/// The kernel interface crate; named `ioctl` in the tables.
+const IOCTL_CRATE: &str = "doorbell_ioctl";
+
+/// Rooms whose head says `#![forbid(unsafe_code)]`.
+const FORBID_UNSAFE: &[&str] = &["uop", "tensor", "schedule", "codegen", "isa", "elf", "nn"];
+
+/// The only files (or folders) with the keyword `unsafe`.
+const UNSAFE_ALLOWED: &[&str] = &["ioctl/src/port", "src/hcq/memory.rs", "src/device/cpu/exec.rs"];
+
+/// Longest file; tables and generated or golden files are named so and may be longer.
+const MAX_LINES: usize = 800;
+
+/// A broken rule, as `file:line: what`.
+fn arrow_faults(file: &str, source: &str) -> Vec<String> {
+    let module = paths::module_of(file);
+    let room = module.first().map_or("", String::as_str);
+    if ROOF.contains(&room) {
+        return Vec::new();
+    }
+    let allowed = match ARROWS.iter().find(|(name, _)| *name == room) {
+        Some((_, allowed)) => *allowed,
+        None if FLOOR.contains(&room) => &[],
+        None => return vec![format!("src/{file}:1: room `{room}` is not in the table of arrows")],
+    };
+    let kept = paths::without_tests(&lexer::tokens(source));
+    let fault = |used: paths::Used| {
+        let mut path = used.path.join("::");
+        if path == IOCTL_CRATE {
+            path = "ioctl".to_owned();
+        }
+        let own = within(&path, room) || FLOOR.iter().any(|floor| within(&path, floor) && !FLOOR.contains(&room));
+        let ok = own || allowed.iter().any(|prefix| within(&path, prefix));
+        (!ok).then(|| format!("src/{file}:{}: {room} must not use `{path}`", used.line))
+    };
+    paths::used(&module, &kept, IOCTL_CRATE).into_iter().filter_map(fault).collect()
+}
+
+/// True when `path` is `prefix` or lies in it.
+fn within(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+fn unsafe_faults(file: &str, tokens: &[Token]) -> Vec<String> {
+    if UNSAFE_ALLOWED.iter().any(|allowed| file.starts_with(allowed)) {
+        return Vec::new();
+    }
+    let lines = tokens.iter().filter(|t| t.is("unsafe")).map(|t| t.line);
+    lines.map(|line| format!("{file}:{line}: `unsafe` outside {}", UNSAFE_ALLOWED.join(", "))).collect()
+}
+
+/// `todo!`, `unimplemented!` and `#[ignore]`: what is not there yet is an error value or not offered at all.
+fn stand_in_faults(file: &str, tokens: &[Token]) -> Vec<String> {
+    let stand_in = |pair: &[Token]| match pair {
+        [name, bang] if bang.sign('!') && (name.is("todo") || name.is("unimplemented")) => Some(name.line),
+        [bracket, name] if bracket.sign('[') && name.is("ignore") => Some(name.line),
+        _ => None,
+    };
+    tokens
+        .windows(2)
+        .filter_map(stand_in)
+        .map(|line| format!("{file}:{line}: a stand-in is left in the code"))
+        .collect()
+}
+
+fn length_faults(file: &str, source: &str) -> Vec<String> {
+    let lines = source.lines().count();
+    let may_be_long = ["table", "generated", "golden"].iter().any(|word| file.contains(word));
+    if lines <= MAX_LINES || may_be_long {
+        return Vec::new();
+    }
+    vec![format!(
+        "{file}: {lines} lines, at most {MAX_LINES} (tables, generated and golden files say so in their name)"
+    )]
+}
+
+/// A room that has code must forbid `unsafe` at its head.
+fn forbid_faults(room: &str, tokens: &[Token]) -> Vec<String> {
+    let says = |w: &[Token]| w[0].is("forbid") && w[1].sign('(') && w[2].is("unsafe_code");
+    if tokens.is_empty() || tokens.windows(3).any(says) {
+        return Vec::new();
+    }
+    vec![format!("src/{room}/mod.rs: no #![forbid(unsafe_code)] at its head")]
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The Rust files below a folder of the clone, as paths from its root with their text.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(folder)];
+    while let Some(dir) = open.pop() {
+        let Ok(entries) = std::fs::read_dir(&dir) else { continue };
+        for path in entries.map(|entry| entry.expect("a readable folder").path()) {
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&path).expect("a readable source file");
+                found.push((name_of(&path), text));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn name_of(path: &Path) -> String {
+    path.strip_prefix(root()).expect("a path below the root").to_string_lossy().replace('\\', "/")
+}
+
+fn assert_no_faults(faults: &[String]) {
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn arrows_of_the_sources_point_the_right_way() {
+    let files = sources("src");
+    assert!(files.iter().any(|(name, _)| name == "src/lib.rs"), "the sources were not found");
+    // A test module in a file of its own is exempt like an inline one.
+    let is_test = |file: &str| {
+        files.iter().any(|(other, text)| {
+            let parent = paths::module_of(other);
+            paths::test_modules(&lexer::tokens(text)).iter().any(|name| {
+                let mut module = parent.clone();
+                module.push(name.clone());
+                paths::module_of(file).starts_with(&module)
+            })
+        })
+    };
+    let faulty = |(file, text): &(String, String)| {
+        let faults = arrow_faults(file.trim_start_matches("src/"), text);
+        if faults.is_empty() || is_test(file) { Vec::new() } else { faults }
+    };
+    assert_no_faults(&files.iter().flat_map(faulty).collect::<Vec<_>>());
+}
+
+#[test]
+fn unsafe_stays_in_its_files() {
+    let files = [sources("src"), sources("ioctl/src"), sources("tools"), sources("examples")].concat();
+    let faults: Vec<String> = files.iter().flat_map(|(file, text)| unsafe_faults(file, &lexer::tokens(text))).collect();
+    assert_no_faults(&faults);
+}
+
+#[test]
+fn rooms_without_unsafe_forbid_it() {
+    let head = |room: &&str| {
+        let text = std::fs::read_to_string(root().join(format!("src/{room}/mod.rs"))).expect("the room's mod.rs");
+        forbid_faults(room, &lexer::tokens(&text))
+    };
+    assert_no_faults(&FORBID_UNSAFE.iter().flat_map(head).collect::<Vec<_>>());
+}
+
+#[test]
+fn files_are_short_and_without_stand_ins() {
+    let files: Vec<_> =
+        ["src", "ioctl", "tests", "tools", "examples", "benches"].iter().flat_map(|f| sources(f)).collect();
+    let faults = |(file, text): &(String, String)| {
+        [length_faults(file, text), stand_in_faults(file, &lexer::tokens(text))].concat()
+    };
+    assert_no_faults(&files.iter().flat_map(faults).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_arrow_upwards_is_caught_in_a_use_line() {
+    let faults = arrow_faults("schedule/fuse.rs", "use crate::uop::UOp;\nuse crate::{device::Device, uop::Op};\n");
+    assert_eq!(faults, ["src/schedule/fuse.rs:2: schedule must not use `device::Device`"]);
+}
+
+#[test]
+fn an_arrow_upwards_is_caught_inside_a_function_body() {
+    let faults = arrow_faults("codegen/mod.rs", "fn f() {\n    let t = crate::tensor::Tensor::new();\n}\n");
+    assert_eq!(faults, ["src/codegen/mod.rs:2: codegen must not use `tensor::Tensor::new`"]);
+}
+
+#[test]
+fn an_arrow_upwards_is_caught_through_super() {
+    let faults = arrow_faults("elf/load.rs", "use super::super::hcq::Queue;");
+    assert_eq!(faults, ["src/elf/load.rs:1: elf must not use `hcq::Queue`"]);
+}
+
+#[test]
+fn a_glob_or_a_renamed_root_is_caught() {
+    assert_eq!(arrow_faults("uop/a.rs", "use crate::*;"), ["src/uop/a.rs:1: uop must not use `*`"]);
+    assert_eq!(arrow_faults("uop/a.rs", "use crate as c;"), ["src/uop/a.rs:1: uop must not use ``"]);
+}
+
+#[test]
+fn a_part_of_a_room_may_be_allowed_alone() {
+    assert_no_faults(&arrow_faults("isa/x86_64/emit.rs", "use crate::elf::object::Object; use crate::elf::Object;"));
+    let faults = arrow_faults("isa/x86_64/emit.rs", "use crate::elf::load::Image;");
+    assert_eq!(faults, ["src/isa/x86_64/emit.rs:1: isa must not use `elf::load::Image`"]);
+}
+
+#[test]
+fn the_kernel_interface_is_for_hcq_and_device_only() {
+    assert_no_faults(&arrow_faults("hcq/memory.rs", "use doorbell_ioctl::port::Port;"));
+    let faults = arrow_faults("engine/mod.rs", "fn f() { doorbell_ioctl::port::open() }");
+    assert_eq!(faults, ["src/engine/mod.rs:1: engine must not use `ioctl`"]);
+}
+
+#[test]
+fn a_room_that_is_not_in_the_table_is_named() {
+    let faults = arrow_faults("attic/mod.rs", "");
+    assert_eq!(faults, ["src/attic/mod.rs:1: room `attic` is not in the table of arrows"]);
+}
+
+#[test]
+fn the_floor_uses_nothing_and_all_may_use_it() {
+    assert_no_faults(&arrow_faults("elf/read.rs", "use crate::num::widen;"));
+    assert_eq!(arrow_faults("num.rs", "use crate::uop::UOp;"), ["src/num.rs:1: num must not use `uop::UOp`"]);
+}
+
+#[test]
+fn tests_of_a_room_may_look_up() {
+    assert_no_faults(&arrow_faults("schedule/mod.rs", "#[cfg(test)]\nmod tests { use crate::tensor::Tensor; }"));
+}
+
+#[test]
+fn unsafe_in_another_file_is_caught_and_in_words_or_text_is_not() {
+    let tokens = lexer::tokens("#![forbid(unsafe_code)]\n// unsafe\nfn f() { g(\"unsafe\") }\nunsafe fn h() {}\n");
+    let faults = unsafe_faults("src/engine/run.rs", &tokens);
+    assert_eq!(faults.len(), 1);
+    assert!(faults[0].starts_with("src/engine/run.rs:4: "), "{}", faults[0]);
+    assert_no_faults(&unsafe_faults("src/device/cpu/exec.rs", &tokens));
+}
+
+#[test]
+fn stand_ins_are_caught_and_text_about_them_is_not() {
+    let tokens = lexer::tokens(
+        "// todo!()\nfn f() { todo!() }\n#[ignore = \"slow\"]\nfn g() { unimplemented!(\"x\"); say(\"todo!\") }",
+    );
+    let lines: Vec<String> = stand_in_faults("a.rs", &tokens);
+    let expected = ["a.rs:2", "a.rs:3", "a.rs:4"].map(|at| format!("{at}: a stand-in is left in the code"));
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_long_file_is_caught_unless_it_is_a_table() {
+    let long = "x\n".repeat(MAX_LINES + 1);
+    assert_eq!(length_faults("src/isa/encode.rs", &long).len(), 1);
+    assert_eq!(length_faults("src/isa/encode_table.rs", &long).len(), 0);
+    assert_eq!(length_faults("src/isa/encode.rs", &long[2..]).len(), 0);
+}
+
+#[test]
+fn a_room_with_code_that_does_not_forbid_unsafe_is_caught() {
+    assert_eq!(forbid_faults("uop", &lexer::tokens("//! Head.\npub mod node;")).len(), 1);
+    assert_no_faults(&forbid_faults("uop", &lexer::tokens("//! Head.\n#![forbid(unsafe_code)]\npub mod node;")));
+    assert_no_faults(&forbid_faults("uop", &lexer::tokens("//! An empty room.\n")));
+}
+
+#[test]
+fn lifetimes_and_signs_do_not_confuse_the_reader() {
+    let tokens = lexer::tokens("fn f<'a>(x: &'a u8) -> u8 { b'{' }");
+    assert!(tokens.iter().filter(|t| t.kind == Kind::Sign('{')).count() == 1);
+}

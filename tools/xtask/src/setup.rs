@@ -1,0 +1,75 @@
+//! What the tests need beside cargo: Debian packages with the tools that judge our object files, and for the
+//! reference generator a Python environment of its own under `target/`.
+
+use crate::run::{Failure, answers, program, root};
+
+/// A tool that tests start, how to see that it is there, and the Debian package that has it.
+struct Tool {
+    probe: &'static [&'static str],
+    package: &'static str,
+}
+
+/// readelf and objdump read what `elf` writes; gcc makes foreign objects for our loader and links the build itself.
+const TOOLS: &[Tool] = &[
+    Tool { probe: &["readelf", "--version"], package: "binutils" },
+    Tool { probe: &["objdump", "--version"], package: "binutils" },
+    Tool { probe: &["gcc", "--version"], package: "gcc" },
+];
+
+/// The reference generator's only package; the version is fixed so that regenerated files can be compared.
+const NUMPY_VERSION: &str = "2.4.6";
+
+/// Installs what is missing; starts nothing when all is there.
+///
+/// # Errors
+/// Not started: something is missing and this user may not install it. Failed: apt-get failed.
+pub fn debian_packages() -> Result<(), Failure> {
+    let mut missing: Vec<&str> = TOOLS.iter().filter(|t| !answers(t.probe)).map(|t| t.package).collect();
+    missing.dedup();
+    if missing.is_empty() {
+        println!("   readelf, objdump, gcc: present");
+        return Ok(());
+    }
+    install(&missing)
+}
+
+fn install(packages: &[&str]) -> Result<(), Failure> {
+    let step = "setup";
+    let lead: &[&str] = if user_is_root() {
+        &[]
+    } else if answers(&["sudo", "-n", "true"]) {
+        &["sudo", "-n"]
+    } else {
+        let reason = format!("missing Debian packages {}; neither root nor sudo", packages.join(", "));
+        return Err(Failure::NotStarted { step: step.to_owned(), reason });
+    };
+    let words = |tail: &[&str]| lead.iter().chain(tail).map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    program(step, &words(&["apt-get", "update", "-q"]))?;
+    let mut tail = vec!["apt-get", "install", "-y", "-q", "--no-install-recommends"];
+    tail.extend_from_slice(packages);
+    program(step, &words(&tail))
+}
+
+fn user_is_root() -> bool {
+    std::process::Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0")
+}
+
+/// Makes `target/venv` with numpy, once.
+///
+/// # Errors
+/// Not started: no python3 with venv. Failed: pip failed.
+pub fn python_environment() -> Result<(), Failure> {
+    let venv = root().join("target/venv");
+    let python = venv.join("bin/python").to_string_lossy().into_owned();
+    if answers(&[&python, "-c", &format!("import numpy; assert numpy.__version__ == '{NUMPY_VERSION}'")]) {
+        println!("   target/venv with numpy {NUMPY_VERSION}: present");
+        return Ok(());
+    }
+    if !answers(&["python3", "-c", "import ensurepip, venv"]) {
+        install(&["python3-venv"])?;
+    }
+    let words = |list: &[&str]| list.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    program("references", &words(&["python3", "-m", "venv", &venv.to_string_lossy()]))?;
+    let numpy = format!("numpy=={NUMPY_VERSION}");
+    program("references", &words(&[&python, "-m", "pip", "install", "-q", "--disable-pip-version-check", &numpy]))
+}

@@ -1,0 +1,159 @@
+//! The table of sub-commands and the steps of each.
+
+use crate::run::{Step, answers, call, start};
+use crate::setup;
+
+/// One sub-command.
+pub struct Task {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// The steps, given the arguments behind the sub-command.
+    pub steps: fn(&[String]) -> Vec<Step>,
+    /// Whether arguments behind the sub-command are allowed.
+    takes_rest: bool,
+}
+
+pub const TASKS: &[Task] = &[
+    Task {
+        name: "setup",
+        about: "install what the tests need and is missing (apt-get)",
+        steps: setup_steps,
+        takes_rest: false,
+    },
+    Task { name: "fmt", about: "check the formatting", steps: fmt_steps, takes_rest: false },
+    Task { name: "clippy", about: "lint all targets, warnings denied", steps: clippy_steps, takes_rest: false },
+    Task {
+        name: "test",
+        about: "everything CI runs: setup, fmt, clippy, doc tests, examples, tests",
+        steps: test_steps,
+        takes_rest: false,
+    },
+    Task { name: "bench", about: "cargo bench; arguments are passed on", steps: bench_steps, takes_rest: true },
+    Task {
+        name: "references",
+        about: "regenerate tests/data/ops with numpy (target/venv); --check compares instead",
+        steps: reference_steps,
+        takes_rest: true,
+    },
+];
+
+/// Examples that assert what they show, so that running them is a test.
+const EXAMPLES: &[&str] = &["ramp"];
+
+pub enum Request {
+    Help,
+    Run(&'static Task, Vec<String>),
+}
+
+/// Reads the command line behind `cargo xtask`.
+///
+/// # Errors
+/// One line that names the valid sub-commands.
+pub fn parse(args: &[String]) -> Result<Request, String> {
+    let Some((first, rest)) = args.split_first() else {
+        return Err(format!("no sub-command; valid: {}", names()));
+    };
+    if ["help", "--help", "-h"].contains(&first.as_str()) || rest.iter().any(|a| a == "--help" || a == "-h") {
+        return Ok(Request::Help);
+    }
+    let Some(task) = TASKS.iter().find(|t| t.name == first) else {
+        return Err(format!("unknown sub-command {first:?}; valid: {}", names()));
+    };
+    match rest.first() {
+        Some(extra) if !task.takes_rest => Err(format!("{first} takes no argument, got {extra:?}")),
+        _ => Ok(Request::Run(task, rest.to_vec())),
+    }
+}
+
+/// The help text.
+pub fn usage() -> String {
+    let rows: String = TASKS.iter().map(|t| format!("  {:<11} {}\n", t.name, t.about)).collect();
+    format!(
+        "Usage: cargo xtask <SUB-COMMAND>\n\n{rows}\nExit codes: 0 ok, 1 a step failed, 2 a step could not start, 3 wrong usage\n"
+    )
+}
+
+fn names() -> String {
+    TASKS.iter().map(|t| t.name).collect::<Vec<_>>().join(", ")
+}
+
+fn setup_steps(_: &[String]) -> Vec<Step> {
+    vec![call("setup", setup::debian_packages)]
+}
+
+fn fmt_steps(_: &[String]) -> Vec<Step> {
+    vec![start("fmt", "cargo fmt --all -- --check")]
+}
+
+fn clippy_steps(_: &[String]) -> Vec<Step> {
+    vec![start("clippy", "cargo clippy --quiet --workspace --all-targets -- -D warnings")]
+}
+
+/// The tests come last, so that their summary is the last thing a reader of the log sees.
+fn test_steps(_: &[String]) -> Vec<Step> {
+    let mut steps = setup_steps(&[]);
+    steps.extend(fmt_steps(&[]));
+    steps.extend(clippy_steps(&[]));
+    steps.push(start("doc tests", "cargo test --quiet --doc --workspace"));
+    for name in EXAMPLES {
+        if crate::run::root().join(format!("examples/{name}.rs")).exists() {
+            steps.push(start("example", &format!("cargo run --quiet --example {name}")));
+        }
+    }
+    steps.push(if answers(&["cargo", "nextest", "--version"]) {
+        start("tests", "cargo nextest run --workspace --no-fail-fast --hide-progress-bar --status-level slow --final-status-level slow")
+    } else {
+        start("tests", "cargo test --workspace --lib --bins --tests")
+    });
+    steps
+}
+
+fn bench_steps(rest: &[String]) -> Vec<Step> {
+    vec![start("bench", &format!("cargo bench {}", rest.join(" ")))]
+}
+
+fn reference_steps(rest: &[String]) -> Vec<Step> {
+    let command = format!("target/venv/bin/python tools/references/make.py {}", rest.join(" "));
+    vec![call("python", setup::python_environment), start("references", &command)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(list: &[&str]) -> Vec<String> {
+        list.iter().map(|w| (*w).to_owned()).collect()
+    }
+
+    #[test]
+    fn an_unknown_sub_command_names_the_valid_ones() {
+        let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
+        assert_eq!(message, "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, bench, references");
+    }
+
+    #[test]
+    fn an_argument_where_none_is_taken_is_refused() {
+        let Err(message) = parse(&words(&["test", "--fast"])) else { panic!("accepted") };
+        assert_eq!(message, "test takes no argument, got \"--fast\"");
+    }
+
+    #[test]
+    fn the_tests_are_the_last_step_of_test() {
+        assert_eq!(test_steps(&[]).last().map(|s| s.name), Some("tests"));
+    }
+
+    #[test]
+    fn every_xtask_command_in_the_readme_exists() {
+        let text =
+            std::fs::read_to_string(crate::run::root().join("README.md")).expect("README.md in the clone's root");
+        let used: Vec<&str> = text
+            .split("cargo xtask ")
+            .skip(1)
+            .filter_map(|t| t.split(|c: char| !c.is_ascii_lowercase()).next())
+            .collect();
+        assert!(used.contains(&"test"), "the README says how to run the tests");
+        for name in used.into_iter().filter(|n| !n.is_empty()) {
+            assert!(TASKS.iter().any(|t| t.name == name), "README.md names `cargo xtask {name}`");
+        }
+    }
+}
