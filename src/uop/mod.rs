@@ -1,1 +1,33 @@
-//! The one IR.
+//! The one IR: node, dtype, ops, arguments, shapes, bounds, pattern, rewrite, symbolic arithmetic, spec, printing.
+//!
+//! Everything from a user's Tensor to the last instruction before machine code is a graph of [`UOp`]s. This room depends on
+//! nothing else. The stages of a graph and what each may contain:
+//!
+//! * **tensor graph** (`tensor` → `schedule`): values with shapes. Movement ops with their sizes as sources, elementwise ops on
+//!   sources of equal shape (a scalar Const broadcasts), `Reduce` with axes (they become size 1), `Buffer`s as leaves.
+//! * **kernel graph** (`schedule` → `codegen`): a `Sink` of `Store`s. No shapes: indices are WeakInt expressions over `Range`s and
+//!   `Var`s; `Reduce` has ranges as sources; memory is read by `Load(Index(Param, i[, gate])[, alt])`. A `Reduce` stands
+//!   inside the loops its value depends on (the open ranges below it minus its own), so a softmax is one kernel graph.
+//! * **linear program** (`codegen` → `isa`): a list of nodes in execution order; see `codegen::program`.
+#![forbid(unsafe_code)]
+
+mod arg;
+mod bounds;
+mod build;
+mod dtype;
+mod eval;
+pub mod fp8;
+mod node;
+mod op;
+mod render;
+mod shape;
+mod walk;
+
+pub use arg::{Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, RangeArg, WmmaArg};
+pub use bounds::{Bounds, const_as, floor_div, floor_mod};
+pub use dtype::{AddrSpace, DType, Scalar};
+pub use eval::{cast_const, eval_alu, from_bits, threefry2x32, to_bits, wrap};
+pub use node::{IntoSrcs, NodeHasher, Srcs, UMap, UOp, USet};
+pub use op::Op;
+pub use shape::{Dim, numel};
+pub use walk::{open_ranges, toposort_many};

@@ -1,0 +1,267 @@
+//! Arguments of nodes: everything that identifies a node besides op, dtype and sources.
+
+use super::{Op, Scalar};
+use smallvec::SmallVec;
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A constant. Floats compare by bits, so NaN equals itself and -0.0 differs from 0.0.
+#[derive(Copy, Clone)]
+pub enum ConstVal {
+    Bool(bool),
+    /// Any integer type; the value lies in the dtype's range.
+    Int(i128),
+    /// Any float type; already rounded to the dtype.
+    Float(f64),
+}
+
+impl ConstVal {
+    fn key(self) -> (u8, i128) {
+        match self {
+            ConstVal::Bool(b) => (0, b as i128),
+            ConstVal::Int(i) => (1, i),
+            ConstVal::Float(f) => (2, f.to_bits() as i128),
+        }
+    }
+    pub fn as_int(self) -> Option<i128> {
+        match self {
+            ConstVal::Int(i) => Some(i),
+            ConstVal::Bool(b) => Some(b as i128),
+            ConstVal::Float(_) => None,
+        }
+    }
+    /// The value as a float (integers converted).
+    pub fn as_f64(self) -> f64 {
+        match self {
+            ConstVal::Bool(b) => b as u8 as f64,
+            ConstVal::Int(i) => i as f64,
+            ConstVal::Float(f) => f,
+        }
+    }
+    pub fn is_zero(self) -> bool {
+        match self {
+            ConstVal::Float(f) => f == 0.0,
+            v => v.key().1 == 0,
+        }
+    }
+    pub fn is_one(self) -> bool {
+        match self {
+            ConstVal::Float(f) => f == 1.0,
+            v => v.key().1 == 1,
+        }
+    }
+    /// The value -1 (of a signed type).
+    pub fn is_minus_one(self) -> bool {
+        match self {
+            ConstVal::Float(f) => f == -1.0,
+            v => v.key().1 == -1,
+        }
+    }
+}
+impl PartialEq for ConstVal {
+    fn eq(&self, o: &ConstVal) -> bool {
+        self.key() == o.key()
+    }
+}
+impl Eq for ConstVal {}
+impl Hash for ConstVal {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        self.key().hash(h)
+    }
+}
+impl fmt::Debug for ConstVal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConstVal::Bool(b) => write!(f, "{b}"),
+            ConstVal::Int(i) => write!(f, "{i}"),
+            ConstVal::Float(x) => write!(f, "{x:?}"),
+        }
+    }
+}
+impl From<bool> for ConstVal {
+    fn from(b: bool) -> Self {
+        ConstVal::Bool(b)
+    }
+}
+impl From<i64> for ConstVal {
+    fn from(i: i64) -> Self {
+        ConstVal::Int(i as i128)
+    }
+}
+impl From<i32> for ConstVal {
+    fn from(i: i32) -> Self {
+        ConstVal::Int(i as i128)
+    }
+}
+impl From<f64> for ConstVal {
+    fn from(x: f64) -> Self {
+        ConstVal::Float(x)
+    }
+}
+impl From<f32> for ConstVal {
+    fn from(x: f32) -> Self {
+        ConstVal::Float(x as f64)
+    }
+}
+
+/// What a loop is for. Order is nesting order: earlier kinds stand further out.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum AxisKind {
+    /// One workgroup a value (GPU grid).
+    Global,
+    /// Split over the cores of a CPU.
+    Thread,
+    /// An ordinary loop of the kernel's output that no opt has placed.
+    Loop,
+    /// One thread of the workgroup a value.
+    Local,
+    /// Threads of a workgroup that share one reduction.
+    GroupReduce,
+    /// A loop of a reduction.
+    Reduce,
+    /// Output axis copied out: every value has its own instructions.
+    Upcast,
+    /// Reduction axis copied out.
+    Unroll,
+    /// Lanes of a vector (output or reduction axis).
+    Vector,
+}
+
+impl AxisKind {
+    /// Letter in tables and colours (as tinygrad's users know them: g t L l G R u r; v is ours).
+    pub const fn letter(self) -> char {
+        match self {
+            AxisKind::Global => 'g',
+            AxisKind::Thread => 't',
+            AxisKind::Loop => 'L',
+            AxisKind::Local => 'l',
+            AxisKind::GroupReduce => 'G',
+            AxisKind::Reduce => 'R',
+            AxisKind::Upcast => 'u',
+            AxisKind::Unroll => 'r',
+            AxisKind::Vector => 'v',
+        }
+    }
+    pub const fn is_reduce(self) -> bool {
+        matches!(self, AxisKind::Reduce | AxisKind::GroupReduce | AxisKind::Unroll)
+    }
+}
+
+/// Identity of a range: `id` numbers the axis in its kernel, `sub` the pieces that opts split from it.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct RangeArg {
+    pub id: u32,
+    pub sub: u32,
+    pub kind: AxisKind,
+}
+
+/// Memory that a `Buffer` node stands for. Equality is identity of `id`; the device memory is put into `memory` by the
+/// engine when it is first needed and freed with the last handle on the node.
+pub struct BufferRef {
+    pub id: u64,
+    pub len: usize,
+    pub device: Arc<str>,
+    /// What the engine attached (its own type); `uop` does not look inside.
+    pub memory: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+static NEXT_BUFFER: AtomicU64 = AtomicU64::new(1);
+
+impl BufferRef {
+    /// A new identity with no memory yet: `len` elements on `device`.
+    pub fn new(len: usize, device: Arc<str>) -> Arc<BufferRef> {
+        Arc::new(BufferRef { id: NEXT_BUFFER.fetch_add(1, Ordering::Relaxed), len, device, memory: OnceLock::new() })
+    }
+    /// A new identity for the memory of `self`: what a buffer is called after something was assigned to it.
+    pub fn next_version(&self) -> Arc<BufferRef> {
+        let b = BufferRef::new(self.len, self.device.clone());
+        if let Some(m) = self.memory.get() {
+            let _ = b.memory.set(m.clone());
+        }
+        b
+    }
+}
+
+/// Facts about a kernel that its SINK carries into codegen.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct KernelInfo {
+    /// Empty: codegen names it from its axes.
+    pub name: String,
+    /// Opts to apply instead of the heuristic's choice (BEAM puts them here), as codegen's own text form.
+    pub opts: Option<Vec<String>>,
+}
+
+/// Shape and types of one matrix-unit instruction.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct WmmaArg {
+    pub name: String,
+    pub m: u16,
+    pub n: u16,
+    pub k: u16,
+    pub a: Scalar,
+    pub acc: Scalar,
+}
+
+pub type Axes = SmallVec<[u16; 8]>;
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Arg {
+    None,
+    Const(ConstVal),
+    /// Name, smallest and largest value (inclusive).
+    Var(Arc<str>, i64, i64),
+    /// Slot; number of elements.
+    Param(u32, usize),
+    /// Number of the scratch area in its kernel; number of elements.
+    Local(u32, usize),
+    Buffer(BufArg),
+    Range(RangeArg),
+    Axes(Axes),
+    Reduce(Op, Axes),
+    Device(Arc<str>),
+    Str(Arc<str>),
+    Kernel(Arc<KernelInfo>),
+    Stage(u32),
+    Wmma(Arc<WmmaArg>),
+}
+
+/// `Arc<BufferRef>` that compares by id.
+#[derive(Clone)]
+pub struct BufArg(pub Arc<BufferRef>);
+impl PartialEq for BufArg {
+    fn eq(&self, o: &BufArg) -> bool {
+        self.0.id == o.0.id
+    }
+}
+impl Eq for BufArg {}
+impl Hash for BufArg {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        self.0.id.hash(h)
+    }
+}
+
+impl fmt::Debug for Arg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Arg::None => write!(f, "None"),
+            Arg::Const(c) => write!(f, "{c:?}"),
+            Arg::Var(n, lo, hi) => write!(f, "('{n}', {lo}, {hi})"),
+            Arg::Param(slot, len) => write!(f, "({slot}, {len})"),
+            Arg::Local(n, len) => write!(f, "({n}, {len})"),
+            Arg::Buffer(b) => write!(f, "(#{}, {}, '{}')", b.0.id, b.0.len, b.0.device),
+            Arg::Range(r) if r.sub == 0 => write!(f, "({}, {:?})", r.id, r.kind),
+            Arg::Range(r) => write!(f, "({}.{}, {:?})", r.id, r.sub, r.kind),
+            Arg::Axes(a) => write!(f, "{:?}", a.as_slice()),
+            Arg::Reduce(op, a) if a.is_empty() => write!(f, "{op:?}"),
+            Arg::Reduce(op, a) => write!(f, "({op:?}, {:?})", a.as_slice()),
+            Arg::Device(d) => write!(f, "'{d}'"),
+            Arg::Str(s) => write!(f, "'{s}'"),
+            Arg::Kernel(k) => write!(f, "'{}'", k.name),
+            Arg::Stage(n) => write!(f, "{n}"),
+            Arg::Wmma(w) => write!(f, "{}", w.name),
+        }
+    }
+}

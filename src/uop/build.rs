@@ -1,0 +1,249 @@
+//! Constructors: how every node of the vocabulary is spelt in Rust, and operator sugar on `&UOp`.
+
+use super::{
+    AddrSpace, Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, DType, IntoSrcs, Op, RangeArg, Scalar, Srcs, UOp,
+};
+use std::sync::Arc;
+
+impl UOp {
+    /// Constant of type `dtype` (all lanes): the value is converted to it.
+    pub fn constant(dtype: DType, v: impl Into<ConstVal>) -> UOp {
+        UOp::new(Op::Const, dtype, [], Arg::Const(super::const_as(v.into(), dtype)))
+    }
+    /// Index constant (WeakInt).
+    pub fn int(i: i64) -> UOp {
+        UOp::constant(DType::INDEX, i)
+    }
+    pub fn bool(b: bool) -> UOp {
+        UOp::constant(DType::BOOL, b)
+    }
+    /// A constant of the same dtype as `self`.
+    pub fn const_like(&self, v: impl Into<ConstVal>) -> UOp {
+        UOp::constant(self.dtype(), v)
+    }
+    /// Index variable with inclusive bounds.
+    pub fn var(name: &str, min: i64, max: i64) -> UOp {
+        UOp::new(Op::Var, DType::INDEX, [], Arg::Var(name.into(), min, max))
+    }
+    /// This variable with a value for this run.
+    pub fn bind(&self, value: i64) -> UOp {
+        UOp::new(Op::Bind, self.dtype(), [self.clone(), UOp::constant(self.dtype(), value)], Arg::None)
+    }
+    /// Memory: shape (len,) of `dtype` elements.
+    pub fn buffer(dtype: DType, b: Arc<BufferRef>) -> UOp {
+        UOp::new(Op::Buffer, dtype, [], Arg::Buffer(BufArg(b)))
+    }
+    /// Kernel argument: address of `len` elements of `dtype`.
+    pub fn param(slot: u32, dtype: DType, len: usize) -> UOp {
+        UOp::new(Op::Param, dtype.ptr(AddrSpace::Global), [], Arg::Param(slot, len))
+    }
+    /// Scratch memory of a workgroup: address of `len` elements.
+    pub fn local(n: u32, dtype: DType, len: usize) -> UOp {
+        UOp::new(Op::Local, dtype.ptr(AddrSpace::Local), [], Arg::Local(n, len))
+    }
+    /// Loop 0..end.
+    pub fn range(end: impl Into<UOp>, id: u32, kind: AxisKind) -> UOp {
+        UOp::new(Op::Range, DType::INDEX, [end.into()], Arg::Range(RangeArg { id, sub: 0, kind }))
+    }
+    /// Elementwise op; dtype follows from the sources (comparisons: bool with their lanes; Where: the arms).
+    pub fn alu(op: Op, src: impl IntoSrcs) -> UOp {
+        let src = src.into_srcs();
+        // PANIC: every caller passes the arity of the op, which is at least one.
+        let dt = match op {
+            Op::Where => src[1].dtype(),
+            _ if op.is_comparison() => src[0].dtype().with_scalar(Scalar::Bool),
+            _ => src[0].dtype(),
+        };
+        UOp::new(op, dt, src, Arg::None)
+    }
+    pub fn binary(&self, op: Op, o: &UOp) -> UOp {
+        UOp::alu(op, [self.clone(), o.clone()])
+    }
+    pub fn cast(&self, dtype: impl Into<DType>) -> UOp {
+        let dtype = dtype.into();
+        if dtype == self.dtype() { self.clone() } else { UOp::new(Op::Cast, dtype, [self.clone()], Arg::None) }
+    }
+    pub fn bitcast(&self, dtype: impl Into<DType>) -> UOp {
+        let dtype = dtype.into();
+        if dtype == self.dtype() { self.clone() } else { UOp::new(Op::Bitcast, dtype, [self.clone()], Arg::None) }
+    }
+    /// `if self { a } else { b }`
+    pub fn select(&self, a: &UOp, b: &UOp) -> UOp {
+        UOp::alu(Op::Where, [self.clone(), a.clone(), b.clone()])
+    }
+    pub fn lt(&self, o: &UOp) -> UOp {
+        self.binary(Op::CmpLt, o)
+    }
+    pub fn ge(&self, o: &UOp) -> UOp {
+        self.lt(o).not()
+    }
+    pub fn ne(&self, o: &UOp) -> UOp {
+        self.binary(Op::CmpNe, o)
+    }
+    pub fn equal(&self, o: &UOp) -> UOp {
+        self.binary(Op::CmpEq, o)
+    }
+    /// Logical not of a bool: `x != true`.
+    pub fn not(&self) -> UOp {
+        self.ne(&self.const_like(true))
+    }
+    pub fn and(&self, o: &UOp) -> UOp {
+        self.binary(Op::And, o)
+    }
+    pub fn or(&self, o: &UOp) -> UOp {
+        self.binary(Op::Or, o)
+    }
+    pub fn max(&self, o: &UOp) -> UOp {
+        self.binary(Op::Max, o)
+    }
+    pub fn floordiv(&self, o: &UOp) -> UOp {
+        self.binary(Op::FloorDiv, o)
+    }
+    pub fn floormod(&self, o: &UOp) -> UOp {
+        self.binary(Op::FloorMod, o)
+    }
+    /// Address of element `i`.
+    pub fn index(&self, i: &UOp) -> UOp {
+        UOp::new(Op::Index, self.dtype(), [self.clone(), i.clone()], Arg::None)
+    }
+    /// Address of element `i` where `gate` holds.
+    pub fn index_gated(&self, i: &UOp, gate: &UOp) -> UOp {
+        UOp::new(Op::Index, self.dtype(), [self.clone(), i.clone(), gate.clone()], Arg::None)
+    }
+    /// Element(s) at this address: one lane a lane of the index.
+    pub fn load(&self) -> UOp {
+        // An Index has sources (address, i, ..); the lanes of i are the lanes of the value.
+        let lanes = self.src().get(1).map_or(1, |i| i.dtype().lanes);
+        UOp::new(Op::Load, self.dtype().pointee().vec(lanes), [self.clone()], Arg::None)
+    }
+    /// As `load`, with `alt` where the gate is false.
+    pub fn load_or(&self, alt: &UOp) -> UOp {
+        UOp::new(Op::Load, alt.dtype(), [self.clone(), alt.clone()], Arg::None)
+    }
+    /// Stores `value` here, in the loops `ranges` (outermost first).
+    pub fn store(&self, value: &UOp, ranges: &[UOp]) -> UOp {
+        let src: Srcs = [self.clone(), value.clone()].into_iter().chain(ranges.iter().cloned()).collect();
+        UOp::new(Op::Store, DType::VOID, src, Arg::None)
+    }
+    /// Kernel-level reduction over `ranges`.
+    pub fn reduce(&self, op: Op, ranges: &[UOp]) -> UOp {
+        let src: Srcs = std::iter::once(self.clone()).chain(ranges.iter().cloned()).collect();
+        UOp::new(Op::Reduce, self.dtype(), src, Arg::Reduce(op, Axes::new()))
+    }
+    /// Tensor-level reduction: the axes become size 1.
+    pub fn reduce_axes(&self, op: Op, axes: &[usize]) -> UOp {
+        UOp::new(Op::Reduce, self.dtype(), [self.clone()], Arg::Reduce(op, axes.iter().map(|a| *a as u16).collect()))
+    }
+    pub fn sink(src: impl IntoIterator<Item = UOp>) -> UOp {
+        UOp::new(Op::Sink, DType::VOID, src.into_iter().collect::<Srcs>(), Arg::None)
+    }
+    pub fn after(&self, deps: &[UOp]) -> UOp {
+        let src: Srcs = std::iter::once(self.clone()).chain(deps.iter().cloned()).collect();
+        UOp::new(Op::After, self.dtype(), src, Arg::None)
+    }
+    /// A scalar in `lanes` lanes.
+    pub fn splat(&self, lanes: u16) -> UOp {
+        if lanes == 1 {
+            return self.clone();
+        }
+        match self.arg() {
+            Arg::Const(c) => UOp::constant(self.dtype().vec(lanes), *c),
+            _ => UOp::new(Op::Splat, self.dtype().vec(lanes), [self.clone()], Arg::None),
+        }
+    }
+    /// Lanes `lanes` of a vector.
+    pub fn gep(&self, lanes: &[u16]) -> UOp {
+        UOp::new(
+            Op::Gep,
+            self.dtype().vec(lanes.len() as u16),
+            [self.clone()],
+            Arg::Axes(lanes.iter().copied().collect()),
+        )
+    }
+    /// Tensor-level movement with sizes as sources (Reshape, Expand: new sizes; Pad, Shrink: see [`Op`]).
+    pub fn movement(&self, op: Op, sizes: impl IntoIterator<Item = UOp>) -> UOp {
+        let src: Srcs = std::iter::once(self.clone()).chain(sizes).collect();
+        UOp::new(op, self.dtype(), src, Arg::None)
+    }
+    pub fn permute(&self, axes: &[usize]) -> UOp {
+        UOp::new(Op::Permute, self.dtype(), [self.clone()], Arg::Axes(axes.iter().map(|a| *a as u16).collect()))
+    }
+    pub fn flip(&self, axes: &[usize]) -> UOp {
+        UOp::new(Op::Flip, self.dtype(), [self.clone()], Arg::Axes(axes.iter().map(|a| *a as u16).collect()))
+    }
+    /// One-source identity-like node (Contiguous, Detach ...).
+    pub fn wrap(&self, op: Op) -> UOp {
+        UOp::new(op, self.dtype(), [self.clone()], Arg::None)
+    }
+
+    /// The constant's value, if this is one.
+    pub fn as_const(&self) -> Option<ConstVal> {
+        match self.arg() {
+            Arg::Const(c) if self.op() == Op::Const => Some(*c),
+            _ => None,
+        }
+    }
+    pub fn as_int(&self) -> Option<i64> {
+        self.as_const().and_then(ConstVal::as_int).and_then(|i| i64::try_from(i).ok())
+    }
+    pub fn range_arg(&self) -> Option<RangeArg> {
+        match self.arg() {
+            Arg::Range(r) => Some(*r),
+            _ => None,
+        }
+    }
+    pub fn axes(&self) -> &[u16] {
+        match self.arg() {
+            Arg::Axes(a) | Arg::Reduce(_, a) => a,
+            _ => &[],
+        }
+    }
+    pub fn reduce_op(&self) -> Option<Op> {
+        match self.arg() {
+            Arg::Reduce(op, _) => Some(*op),
+            _ => None,
+        }
+    }
+    /// Size expressions stay readable: constants fold, everything else waits for the simplifier.
+    pub(super) fn simplify_sizes(&self) -> UOp {
+        if self.vmin() == self.vmax() { UOp::constant(self.dtype(), ConstVal::Int(self.vmin())) } else { self.clone() }
+    }
+}
+
+impl From<i64> for UOp {
+    fn from(i: i64) -> UOp {
+        UOp::int(i)
+    }
+}
+
+macro_rules! sugar {
+    ($($tr:ident $f:ident $op:expr;)*) => {$(
+        impl std::ops::$tr<&UOp> for &UOp {
+            type Output = UOp;
+            fn $f(self, o: &UOp) -> UOp { self.binary($op, o) }
+        }
+        impl std::ops::$tr<i64> for &UOp {
+            type Output = UOp;
+            fn $f(self, o: i64) -> UOp { self.binary($op, &self.const_like(o)) }
+        }
+        impl std::ops::$tr<UOp> for UOp {
+            type Output = UOp;
+            fn $f(self, o: UOp) -> UOp { self.binary($op, &o) }
+        }
+        impl std::ops::$tr<i64> for UOp {
+            type Output = UOp;
+            fn $f(self, o: i64) -> UOp { self.binary($op, &self.const_like(o)) }
+        }
+    )*};
+}
+// `/` and `%` are the floor forms: index arithmetic never wants the C ones.
+sugar! {
+    Add add Op::Add; Sub sub Op::Sub; Mul mul Op::Mul; Div div Op::FloorDiv; Rem rem Op::FloorMod;
+    Shl shl Op::Shl; Shr shr Op::Shr; BitAnd bitand Op::And; BitOr bitor Op::Or; BitXor bitxor Op::Xor;
+}
+impl std::ops::Neg for &UOp {
+    type Output = UOp;
+    fn neg(self) -> UOp {
+        UOp::alu(Op::Neg, [self.clone()])
+    }
+}

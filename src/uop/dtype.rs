@@ -1,0 +1,328 @@
+//! Data types: what one element is, how many lanes a value has, and, for addresses, which memory it points into.
+//!
+//! `WeakInt` and `WeakFloat` are the types of Python-like constants: they take the type of whatever they meet, and do not
+//! reach a machine program. Index arithmetic is `WeakInt` until codegen has bounded it. Promotion is the JAX-style lattice
+//! that tinygrad users know: bool → weak int → ints → weak float → fp8 → f16/bf16 → f32 → f64.
+
+use std::fmt;
+
+/// The type of one lane.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Scalar {
+    Void,
+    Bool,
+    WeakInt,
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    WeakFloat,
+    /// fp8, 4 exponent bits, 3 mantissa bits, no infinity (OCP E4M3FN).
+    F8E4M3,
+    /// fp8, 5 exponent bits, 2 mantissa bits, IEEE-like specials (OCP E5M2).
+    F8E5M2,
+    F16,
+    BF16,
+    F32,
+    F64,
+}
+
+/// Which memory an address points into.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum AddrSpace {
+    /// Buffers that outlive a kernel.
+    Global,
+    /// Memory of one workgroup (on the CPU: a scratch panel of the running thread).
+    Local,
+    /// Registers of one thread.
+    Reg,
+}
+
+/// Type of a value: scalar type, lane count (1 = scalar), and for an address the space it points into.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DType {
+    pub scalar: Scalar,
+    pub lanes: u16,
+    pub space: Option<AddrSpace>,
+}
+
+use Scalar::*;
+
+impl Scalar {
+    /// Every type that a buffer can hold, in promotion order.
+    pub const STORABLE: [Scalar; 15] =
+        [Bool, I8, U8, I16, U16, I32, U32, I64, U64, F8E4M3, F8E5M2, F16, BF16, F32, F64];
+
+    /// Bytes of one element in memory; 0 for void and the weak types, which have no memory form.
+    pub const fn size_bytes(self) -> usize {
+        match self {
+            Void | WeakInt | WeakFloat => 0,
+            Bool | I8 | U8 | F8E4M3 | F8E5M2 => 1,
+            I16 | U16 | F16 | BF16 => 2,
+            I32 | U32 | F32 => 4,
+            I64 | U64 | F64 => 8,
+        }
+    }
+    pub const fn is_float(self) -> bool {
+        matches!(self, WeakFloat | F8E4M3 | F8E5M2 | F16 | BF16 | F32 | F64)
+    }
+    pub const fn is_int(self) -> bool {
+        matches!(self, WeakInt | I8 | U8 | I16 | U16 | I32 | U32 | I64 | U64)
+    }
+    pub const fn is_signed(self) -> bool {
+        matches!(self, WeakInt | I8 | I16 | I32 | I64) || self.is_float()
+    }
+    pub const fn is_unsigned(self) -> bool {
+        matches!(self, U8 | U16 | U32 | U64)
+    }
+    pub const fn is_weak(self) -> bool {
+        matches!(self, WeakInt | WeakFloat)
+    }
+    pub const fn is_fp8(self) -> bool {
+        matches!(self, F8E4M3 | F8E5M2)
+    }
+    /// Smallest and largest value of an integer type or bool; the widest range for everything else.
+    pub const fn int_range(self) -> (i128, i128) {
+        match self {
+            Bool => (0, 1),
+            I8 => (i8::MIN as i128, i8::MAX as i128),
+            U8 => (0, u8::MAX as i128),
+            I16 => (i16::MIN as i128, i16::MAX as i128),
+            U16 => (0, u16::MAX as i128),
+            I32 => (i32::MIN as i128, i32::MAX as i128),
+            U32 => (0, u32::MAX as i128),
+            I64 | WeakInt => (i64::MIN as i128, i64::MAX as i128),
+            U64 => (0, u64::MAX as i128),
+            _ => (i128::MIN, i128::MAX),
+        }
+    }
+    /// Name as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Void => "void",
+            Bool => "bool",
+            WeakInt => "weakint",
+            I8 => "i8",
+            U8 => "u8",
+            I16 => "i16",
+            U16 => "u16",
+            I32 => "i32",
+            U32 => "u32",
+            I64 => "i64",
+            U64 => "u64",
+            WeakFloat => "weakfloat",
+            F8E4M3 => "fp8e4m3",
+            F8E5M2 => "fp8e5m2",
+            F16 => "f16",
+            BF16 => "bf16",
+            F32 => "f32",
+            F64 => "f64",
+        }
+    }
+    /// The type named `name` (ours, or the numpy/torch spelling: `float32`, `int64`, `uint8`, `half`, `bfloat16` ...).
+    pub fn parse(name: &str) -> Option<Scalar> {
+        Some(match name {
+            "bool" => Bool,
+            "i8" | "int8" => I8,
+            "u8" | "uint8" => U8,
+            "i16" | "int16" => I16,
+            "u16" | "uint16" => U16,
+            "i32" | "int32" => I32,
+            "u32" | "uint32" => U32,
+            "i64" | "int64" => I64,
+            "u64" | "uint64" => U64,
+            "fp8e4m3" | "float8_e4m3fn" => F8E4M3,
+            "fp8e5m2" | "float8_e5m2" => F8E5M2,
+            "f16" | "float16" | "half" => F16,
+            "bf16" | "bfloat16" => BF16,
+            "f32" | "float32" => F32,
+            "f64" | "float64" => F64,
+            _ => return None,
+        })
+    }
+    /// The types directly above this one in the promotion lattice.
+    const fn parents(self) -> &'static [Scalar] {
+        match self {
+            Bool => &[WeakInt],
+            WeakInt => &[I8, U8],
+            I8 => &[I16],
+            I16 => &[I32],
+            I32 => &[I64],
+            I64 => &[WeakFloat],
+            U8 => &[I16, U16],
+            U16 => &[I32, U32],
+            U32 => &[I64, U64],
+            U64 => &[WeakFloat],
+            WeakFloat => &[F8E4M3, F8E5M2],
+            F8E4M3 | F8E5M2 => &[F16, BF16],
+            F16 | BF16 => &[F32],
+            F32 => &[F64],
+            F64 | Void => &[],
+        }
+    }
+    fn ancestors(self) -> u32 {
+        let (mut seen, mut todo) = (0u32, vec![self]);
+        while let Some(s) = todo.pop() {
+            if seen & (1 << s as u32) == 0 {
+                seen |= 1 << s as u32;
+                todo.extend_from_slice(s.parents());
+            }
+        }
+        seen
+    }
+    /// Least upper bound in the promotion lattice: the type of `a + b`.
+    pub fn promote(a: Scalar, b: Scalar) -> Scalar {
+        if a == b {
+            return a;
+        }
+        let common = a.ancestors() & b.ancestors();
+        // Declaration order is a linear extension of the lattice, so the first common ancestor is the least one.
+        [Bool, WeakInt, I8, U8, I16, U16, I32, U32, I64, U64, WeakFloat, F8E4M3, F8E5M2, F16, BF16, F32, F64]
+            .into_iter()
+            .find(|s| common & (1 << *s as u32) != 0)
+            .unwrap_or(Void)
+    }
+    /// The type a reduction by addition accumulates in: half types and fp8 in f32, small ints in (u)int32.
+    pub const fn accumulator(self) -> Scalar {
+        match self {
+            Bool | I8 | I16 => I32,
+            U8 | U16 => U32,
+            F16 | BF16 | F8E4M3 | F8E5M2 => F32,
+            s => s,
+        }
+    }
+    /// `WeakInt` → i32, `WeakFloat` → f32, everything else as it is.
+    pub const fn strong(self) -> Scalar {
+        match self {
+            WeakInt => I32,
+            WeakFloat => F32,
+            s => s,
+        }
+    }
+}
+
+impl DType {
+    pub const VOID: DType = DType::of(Void);
+    pub const BOOL: DType = DType::of(Bool);
+    pub const INDEX: DType = DType::of(WeakInt);
+    pub const WEAK_FLOAT: DType = DType::of(WeakFloat);
+    pub const I8: DType = DType::of(I8);
+    pub const U8: DType = DType::of(U8);
+    pub const I16: DType = DType::of(I16);
+    pub const U16: DType = DType::of(U16);
+    pub const I32: DType = DType::of(I32);
+    pub const U32: DType = DType::of(U32);
+    pub const I64: DType = DType::of(I64);
+    pub const U64: DType = DType::of(U64);
+    pub const F16: DType = DType::of(F16);
+    pub const BF16: DType = DType::of(BF16);
+    pub const F32: DType = DType::of(F32);
+    pub const F64: DType = DType::of(F64);
+
+    pub const fn of(scalar: Scalar) -> DType {
+        DType { scalar, lanes: 1, space: None }
+    }
+    /// Same element type with `lanes` lanes.
+    pub const fn vec(self, lanes: u16) -> DType {
+        DType { lanes, ..self }
+    }
+    /// One lane of this type.
+    pub const fn element(self) -> DType {
+        DType { lanes: 1, ..self }
+    }
+    /// Address of elements of this type in `space`.
+    pub const fn ptr(self, space: AddrSpace) -> DType {
+        DType { space: Some(space), ..self }
+    }
+    /// What an address of this type points at.
+    pub const fn pointee(self) -> DType {
+        DType { space: None, ..self }
+    }
+    pub const fn with_scalar(self, scalar: Scalar) -> DType {
+        DType { scalar, ..self }
+    }
+    pub const fn is_float(self) -> bool {
+        self.scalar.is_float() && self.space.is_none()
+    }
+    pub const fn is_int(self) -> bool {
+        self.scalar.is_int() && self.space.is_none()
+    }
+    pub const fn is_bool(self) -> bool {
+        matches!(self.scalar, Bool) && self.space.is_none()
+    }
+    /// Bytes of the whole value (all lanes).
+    pub const fn size_bytes(self) -> usize {
+        self.scalar.size_bytes() * self.lanes as usize
+    }
+}
+
+impl From<Scalar> for DType {
+    fn from(s: Scalar) -> DType {
+        DType::of(s)
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.scalar.name())?;
+        if self.lanes != 1 {
+            write!(f, "x{}", self.lanes)?;
+        }
+        match self.space {
+            None => Ok(()),
+            Some(AddrSpace::Global) => f.write_str("*"),
+            Some(AddrSpace::Local) => f.write_str("*local"),
+            Some(AddrSpace::Reg) => f.write_str("*reg"),
+        }
+    }
+}
+impl fmt::Debug for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promotion_is_the_least_upper_bound_and_symmetric() {
+        let table = [
+            (Bool, I8, I8),
+            (I8, U8, I16),
+            (U8, I8, I16),
+            (I32, U32, I64),
+            (I64, U64, WeakFloat),
+            (U16, I8, I32),
+            (WeakInt, U8, U8),
+            (WeakInt, F16, F16),
+            (WeakFloat, I32, WeakFloat),
+            (F8E4M3, F8E5M2, F16),
+            (F16, BF16, F32),
+            (I64, F16, F16),
+            (F32, F64, F64),
+        ];
+        for (a, b, want) in table {
+            assert_eq!(Scalar::promote(a, b), want, "{a} {b}");
+            assert_eq!(Scalar::promote(b, a), want, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn names_parse_back() {
+        for s in Scalar::STORABLE {
+            assert_eq!(Scalar::parse(s.name()), Some(s));
+        }
+        assert_eq!(Scalar::parse("float99"), None);
+    }
+}

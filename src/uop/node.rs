@@ -1,0 +1,372 @@
+//! The node: immutable, interned, shared between threads.
+//!
+//! Equal means identical: a node is looked up by (op, dtype, sources, argument, tag) before it is made. The table holds weak
+//! handles only, so a graph that nobody holds is freed; freeing is iterative, so its depth does not matter.
+//! What can be derived from a node at once (shape, device, integer bounds, whether a range is open below) is computed when
+//! it is made: the sources already have theirs, so nothing here recurses.
+
+use super::arg::{Arg, BufArg, BufferRef};
+use super::bounds::{self, Bounds};
+use super::shape::{self, Dim};
+use super::{DType, Op};
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
+
+pub type Srcs = SmallVec<[UOp; 3]>;
+
+/// Whatever lists sources: arrays, Vecs, `Srcs`.
+pub trait IntoSrcs {
+    fn into_srcs(self) -> Srcs;
+}
+impl<const N: usize> IntoSrcs for [UOp; N] {
+    fn into_srcs(self) -> Srcs {
+        self.into_iter().collect()
+    }
+}
+impl IntoSrcs for Vec<UOp> {
+    fn into_srcs(self) -> Srcs {
+        self.into()
+    }
+}
+impl IntoSrcs for &[UOp] {
+    fn into_srcs(self) -> Srcs {
+        self.into()
+    }
+}
+impl IntoSrcs for Srcs {
+    fn into_srcs(self) -> Srcs {
+        self
+    }
+}
+
+/// A node's content. Reached through [`UOp`]'s accessors.
+pub struct Node {
+    op: Op,
+    dtype: DType,
+    src: Srcs,
+    arg: Arg,
+    tag: Option<u32>,
+    hash: u64,
+    id: u64,
+    shape: Option<Arc<[Dim]>>,
+    device: Option<Arc<str>>,
+    bounds: Bounds,
+    /// Set by the engine: the buffer (or view of one) that holds this value. Not part of the identity.
+    realized: OnceLock<UOp>,
+}
+
+/// A handle on one node. Cloning is cheap; `==` is identity, which interning makes equality.
+#[derive(Clone)]
+pub struct UOp(Arc<Node>);
+
+const SHARDS: usize = 32;
+type Shard = Mutex<HashTable<(u64, Weak<Node>)>>;
+static INTERNER: LazyLock<Vec<Shard>> = LazyLock::new(|| (0..SHARDS).map(|_| Mutex::new(HashTable::new())).collect());
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// Multiply-rotate hasher: nodes hash small integers, where SipHash would dominate interning.
+#[derive(Default, Clone, Copy)]
+pub struct NodeHasher(u64);
+impl Hasher for NodeHasher {
+    fn finish(&self) -> u64 {
+        let x = self.0 ^ (self.0 >> 32);
+        let x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        x ^ (x >> 29)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for c in bytes.chunks(8) {
+            let mut w = [0u8; 8];
+            w[..c.len()].copy_from_slice(c);
+            self.write_u64(u64::from_le_bytes(w));
+        }
+    }
+    fn write_u64(&mut self, x: u64) {
+        self.0 = (self.0.rotate_left(5) ^ x).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+    fn write_u8(&mut self, x: u8) {
+        self.write_u64(x as u64)
+    }
+    fn write_u16(&mut self, x: u16) {
+        self.write_u64(x as u64)
+    }
+    fn write_u32(&mut self, x: u32) {
+        self.write_u64(x as u64)
+    }
+    fn write_usize(&mut self, x: usize) {
+        self.write_u64(x as u64)
+    }
+    fn write_i128(&mut self, x: i128) {
+        self.write_u64(x as u64);
+        self.write_u64((x >> 64) as u64)
+    }
+}
+impl BuildHasher for NodeHasher {
+    type Hasher = NodeHasher;
+    fn build_hasher(&self) -> NodeHasher {
+        NodeHasher::default()
+    }
+}
+/// Maps and sets keyed by nodes.
+pub type UMap<V> = hashbrown::HashMap<UOp, V, NodeHasher>;
+pub type USet = hashbrown::HashSet<UOp, NodeHasher>;
+
+fn node_hash(op: Op, dtype: DType, src: &[UOp], arg: &Arg, tag: Option<u32>) -> u64 {
+    let mut h = NodeHasher::default();
+    (op as u8).hash(&mut h);
+    dtype.hash(&mut h);
+    for s in src {
+        h.write_u64(s.0.id);
+    }
+    arg.hash(&mut h);
+    tag.hash(&mut h);
+    h.finish()
+}
+
+impl UOp {
+    /// The node with these parts; an existing one if there is one.
+    pub fn new(op: Op, dtype: DType, src: impl IntoSrcs, arg: Arg) -> UOp {
+        UOp::tagged(op, dtype, src, arg, None)
+    }
+
+    /// As [`UOp::new`], with a tag that makes otherwise equal nodes distinct.
+    pub fn tagged(op: Op, dtype: DType, src: impl IntoSrcs, arg: Arg, tag: Option<u32>) -> UOp {
+        let src = src.into_srcs();
+        let hash = node_hash(op, dtype, &src, &arg, tag);
+        let same = |n: &Node| n.op == op && n.dtype == dtype && n.src == src && n.arg == arg && n.tag == tag;
+        // Handles upgraded while the lock is held are dropped after it: the last drop of a node locks its shard.
+        let mut held: SmallVec<[Arc<Node>; 4]> = SmallVec::new();
+        // PANIC: a shard is poisoned only if a hash or comparison above panicked, which they cannot.
+        let shard = &INTERNER[(hash >> 59) as usize % SHARDS];
+        let mut find = |table: &HashTable<(u64, Weak<Node>)>| -> Option<UOp> {
+            let mut found = None;
+            table.find(hash, |(h, w)| {
+                if *h != hash {
+                    return false;
+                }
+                let Some(n) = w.upgrade() else { return false };
+                let eq = same(&n);
+                if eq {
+                    found = Some(UOp(n));
+                } else {
+                    held.push(n);
+                }
+                eq
+            });
+            found
+        };
+        if let Some(u) = find(&lock(shard)) {
+            return u;
+        }
+        let shape = shape::infer(op, &src, &arg);
+        let device = device_of(op, &src, &arg);
+        let bounds = bounds::of(op, dtype, &src, &arg);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let mut table = lock(shard);
+        // Another thread may have made it meanwhile.
+        if let Some(u) = find(&table) {
+            return u;
+        }
+        let node =
+            Arc::new(Node { op, dtype, src, arg, tag, hash, id, shape, device, bounds, realized: OnceLock::new() });
+        table.insert_unique(hash, (hash, Arc::downgrade(&node)), |e| e.0);
+        drop(table);
+        UOp(node)
+    }
+
+    pub fn op(&self) -> Op {
+        self.0.op
+    }
+    pub fn dtype(&self) -> DType {
+        self.0.dtype
+    }
+    pub fn src(&self) -> &[UOp] {
+        &self.0.src
+    }
+    pub fn arg(&self) -> &Arg {
+        &self.0.arg
+    }
+    pub fn tag(&self) -> Option<u32> {
+        self.0.tag
+    }
+    /// Unique while the process lives; sources always have smaller ids than the nodes that use them.
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+    /// Sizes of the axes; empty for scalars and for everything inside a kernel.
+    pub fn shape(&self) -> &[Dim] {
+        self.0.shape.as_deref().unwrap_or(&[])
+    }
+    pub(super) fn shape_handle(&self) -> Option<Arc<[Dim]>> {
+        self.0.shape.clone()
+    }
+    /// Device of the buffers below, if any (constants have none).
+    pub fn device(&self) -> Option<&Arc<str>> {
+        self.0.device.as_ref()
+    }
+    /// Smallest and largest value of an integer or bool node (inclusive); the full range for everything else.
+    pub fn bounds(&self) -> Bounds {
+        self.0.bounds
+    }
+    pub fn vmin(&self) -> i128 {
+        self.0.bounds.min
+    }
+    pub fn vmax(&self) -> i128 {
+        self.0.bounds.max
+    }
+    /// Same node with other sources (itself if they are the same).
+    pub fn with_src(&self, src: impl IntoSrcs) -> UOp {
+        let src = src.into_srcs();
+        if src == self.0.src {
+            self.clone()
+        } else {
+            UOp::tagged(self.op(), self.dtype(), src, self.arg().clone(), self.tag())
+        }
+    }
+    pub fn with_arg(&self, arg: Arg) -> UOp {
+        UOp::tagged(self.op(), self.dtype(), self.0.src.clone(), arg, self.tag())
+    }
+    pub fn with_dtype(&self, dtype: DType) -> UOp {
+        UOp::tagged(self.op(), dtype, self.0.src.clone(), self.arg().clone(), self.tag())
+    }
+    pub fn with_tag(&self, tag: Option<u32>) -> UOp {
+        UOp::tagged(self.op(), self.dtype(), self.0.src.clone(), self.arg().clone(), tag)
+    }
+    /// The buffer (or view of one) that holds this value, once it has been computed.
+    pub fn realized(&self) -> Option<&UOp> {
+        self.0.realized.get()
+    }
+    /// Records where this value now lives. The first record stays.
+    pub fn set_realized(&self, buffer: UOp) {
+        let _ = self.0.realized.set(buffer);
+    }
+    /// The buffer of a Buffer node.
+    pub fn buffer_ref(&self) -> Option<&Arc<BufferRef>> {
+        match self.arg() {
+            Arg::Buffer(BufArg(b)) => Some(b),
+            _ => None,
+        }
+    }
+    /// Number of nodes alive in the process (for tests and counters).
+    pub fn live_nodes() -> usize {
+        INTERNER.iter().map(|s| lock(s).len()).sum()
+    }
+}
+
+fn lock(m: &Shard) -> std::sync::MutexGuard<'_, HashTable<(u64, Weak<Node>)>> {
+    m.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn device_of(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<str>> {
+    match (op, arg) {
+        (Op::Buffer, Arg::Buffer(b)) => Some(b.0.device.clone()),
+        (Op::Copy, Arg::Device(d)) => Some(d.clone()),
+        _ => src.iter().find_map(|s| s.0.device.clone()),
+    }
+}
+
+thread_local! {
+    /// Sources of nodes being freed; `None` while nobody drains it.
+    static GRAVEYARD: RefCell<Option<Vec<UOp>>> = const { RefCell::new(None) };
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let me: *const Node = self;
+        {
+            let mut table = lock(&INTERNER[(self.hash >> 59) as usize % SHARDS]);
+            if let Ok(e) = table.find_entry(self.hash, |(_, w)| std::ptr::eq(w.as_ptr(), me)) {
+                e.remove();
+            }
+        }
+        let mut dead = std::mem::take(&mut self.src).into_vec();
+        dead.extend(self.realized.take());
+        let nested = GRAVEYARD.try_with(|g| match &mut *g.borrow_mut() {
+            Some(list) => {
+                list.append(&mut dead);
+                true
+            }
+            slot => {
+                *slot = Some(std::mem::take(&mut dead));
+                false
+            }
+        });
+        if nested != Ok(false) {
+            return;
+        }
+        while let Ok(Some(u)) = GRAVEYARD.try_with(|g| g.borrow_mut().as_mut().and_then(Vec::pop)) {
+            drop(u);
+        }
+        let _ = GRAVEYARD.try_with(|g| g.borrow_mut().take());
+    }
+}
+
+impl PartialEq for UOp {
+    fn eq(&self, o: &UOp) -> bool {
+        Arc::ptr_eq(&self.0, &o.0)
+    }
+}
+impl Eq for UOp {}
+impl Hash for UOp {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        h.write_u64(self.0.id)
+    }
+}
+impl From<&UOp> for UOp {
+    fn from(u: &UOp) -> UOp {
+        u.clone()
+    }
+}
+impl std::fmt::Debug for UOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}#{}:{} {:?}", self.op(), self.id(), self.dtype(), self.arg())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_expressions_are_the_same_node() {
+        let (a, b) = (UOp::var("a", 0, 10), UOp::var("b", 0, 10));
+        assert_eq!(&a + &b, &a + &b);
+        assert_ne!(&a + &b, &b + &a);
+    }
+
+    #[test]
+    fn a_million_additions_are_built_walked_and_freed_without_recursion() {
+        let x = UOp::var("million", 0, 1);
+        let mut chain = x.clone();
+        for _ in 0..1_000_000 {
+            chain = &chain + &x;
+        }
+        assert_eq!(chain.toposort().len(), 1_000_001);
+        let id = chain.id();
+        drop(chain);
+        let again = &x + &x;
+        assert!(again.id() > id, "the first addition was freed and made anew");
+    }
+
+    #[test]
+    fn threads_share_one_table() {
+        let made: Vec<UOp> = std::thread::scope(|s| {
+            let hs: Vec<_> = (0..4)
+                .map(|_| {
+                    s.spawn(|| {
+                        let mut u = UOp::var("shared", 0, 5);
+                        for i in 0..1000 {
+                            u = &u + &UOp::int(i % 7);
+                        }
+                        u
+                    })
+                })
+                .collect();
+            hs.into_iter().map(|h| h.join().unwrap()).collect()
+        });
+        assert!(made.windows(2).all(|w| w[0] == w[1]));
+    }
+}

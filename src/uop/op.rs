@@ -1,0 +1,187 @@
+//! The op vocabulary, one enum for every layer. Which ops may appear where is what `spec` checks.
+
+/// What a node does. Sources and argument of each op stand beside it; `x` is a value, `i…` indices, `r…` ranges.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Op {
+    // --- leaves ---
+    /// `()`, Arg::Const: the same value in all lanes.
+    Const,
+    /// `()`, Arg::Var: a named integer with bounds, dtype WeakInt; a kernel gets its value as an argument.
+    Var,
+    /// `(var, const)`: a variable with the value it has in this run.
+    Bind,
+    /// `()`, Arg::Buffer: memory on a device; shape (len,).
+    Buffer,
+    /// `()`, Arg::Param: the numbered buffer argument of a kernel (dtype is an address) or of a cached graph (dtype is a value, with shape).
+    Param,
+    /// `()`, Arg::Local: scratch memory of a workgroup, dtype is a Local address.
+    Local,
+    /// `(end)`, Arg::Range: counts 0..end. Dtype WeakInt, later I32/I64. In a linear program it opens the loop.
+    Range,
+    /// `()`, Arg::Str name: a hardware index (`tid` on the CPU) with an exclusive upper bound in src[0].
+    Special,
+
+    // --- tensor graph: movement (sizes are sources, so that they may be symbolic) ---
+    /// `(x, d0, d1 ...)`
+    Reshape,
+    /// `(x)`, Arg::Axes: output axis k is input axis axes[k].
+    Permute,
+    /// `(x, d0, d1 ...)`: same rank; a size-1 axis becomes d.
+    Expand,
+    /// `(x, before0.., after0..)`: pads with zero (false); counts for all axes, first all befores then all afters.
+    Pad,
+    /// `(x, begin0.., end0..)`: keeps begin..end of each axis.
+    Shrink,
+    /// `(x)`, Arg::Axes: these axes are reversed.
+    Flip,
+
+    // --- tensor graph: the rest ---
+    /// Tensor: `(x)`, Arg::Reduce(op, axes): the axes become size 1. Kernel: `(x, r...)`, Arg::Reduce(op, []): sums over the ranges.
+    Reduce,
+    /// `(x)`: must be materialised.
+    Contiguous,
+    /// `(x)`: identity whose gradient is materialised.
+    ContiguousBackward,
+    /// `(x)`: identity that no gradient passes.
+    Detach,
+    /// `(x)`, Arg::Device: the same value on another device.
+    Copy,
+    /// `(target, value)`: target is a Buffer or a view of one; the value is stored there; the node's value is the new content.
+    Assign,
+
+    // --- effects and structure ---
+    /// `(s...)`, Arg::Kernel or None: root.
+    Sink,
+    /// `(value, dep...)`: the value once the deps are done. The only ordering edge.
+    After,
+    /// `(address, i[, gate])`: address of element i (dtype stays the address type). With a vector i: one address a lane.
+    /// Without gate, i is in bounds for every value of its ranges; with a gate it need only be so where the gate is true.
+    Index,
+    /// `(index[, alt])`: dtype has n lanes; scalar i: n consecutive elements, vector i: a gather. alt (same dtype) where the gate is false.
+    Load,
+    /// `(index, value, r...)`: kernel graph: the ranges are the loops around this store, outermost first. Linear program: none.
+    Store,
+    /// `(range, dep...)`: linear program: closes the loop of that range.
+    End,
+    /// `(cond)`: linear program: skips to its EndIf when false.
+    If,
+    /// `(if)`
+    EndIf,
+    /// `(init)`: a mutable register that starts with init each time its scope is entered.
+    Acc,
+    /// `(acc, value)`: gives the register a new value.
+    SetAcc,
+    /// `(dep...)`: all threads of the workgroup.
+    Barrier,
+    /// `(x, r...)`, Arg::Stage: materialise x over the ranges (a tile in Local memory inside a kernel).
+    Stage,
+
+    // --- vectors ---
+    /// `(x)`: a scalar in every lane.
+    Splat,
+    /// `(x0, x1 ...)`: a vector of scalars.
+    Stack,
+    /// `(v)`, Arg::Axes lanes: these lanes (one: a scalar).
+    Gep,
+    /// `(v0, v1 ...)`: lanes of v0, then of v1 ...
+    Cat,
+    /// `(v)`, Arg::Reduce(op, []): all lanes to one.
+    VReduce,
+    /// `(a, b, acc)`, Arg::Wmma: matrix unit.
+    Wmma,
+
+    // --- elementwise, unary ---
+    Cast,
+    Bitcast,
+    Neg,
+    Recip,
+    Sqrt,
+    Exp2,
+    Log2,
+    Sin,
+    /// Round toward zero (floats).
+    Trunc,
+    // --- binary ---
+    Add,
+    Sub,
+    Mul,
+    FDiv,
+    Max,
+    /// Integer division rounding toward zero (C).
+    CDiv,
+    /// Remainder with the sign of the dividend (C).
+    CMod,
+    /// Integer division rounding down.
+    FloorDiv,
+    /// Remainder with the sign of the divisor.
+    FloorMod,
+    Pow,
+    Shl,
+    /// Arithmetic for signed types, logical for unsigned.
+    Shr,
+    And,
+    Or,
+    Xor,
+    CmpLt,
+    CmpNe,
+    CmpEq,
+    /// `(counter: u64, key: u64)` → u64: threefry2x32-20, low words first.
+    Threefry,
+    // --- ternary ---
+    /// `(cond: bool, a, b)`
+    Where,
+    /// `(a, b, c)`: a*b+c; rounding once or twice is the target's choice for floats.
+    MulAcc,
+}
+
+impl Op {
+    pub const COUNT: usize = Op::MulAcc as usize + 1;
+    /// Unary arithmetic (not Cast and Bitcast, which change the dtype).
+    pub const fn is_unary(self) -> bool {
+        matches!(self, Op::Neg | Op::Recip | Op::Sqrt | Op::Exp2 | Op::Log2 | Op::Sin | Op::Trunc)
+    }
+    pub const fn is_binary(self) -> bool {
+        (self as u8) >= (Op::Add as u8) && (self as u8) <= (Op::Threefry as u8)
+    }
+    pub const fn is_ternary(self) -> bool {
+        matches!(self, Op::Where | Op::MulAcc)
+    }
+    /// Unary, binary and ternary arithmetic.
+    pub const fn is_alu(self) -> bool {
+        self.is_unary() || self.is_binary() || self.is_ternary()
+    }
+    /// Arithmetic, Cast and Bitcast: the output element depends on the same element of each source.
+    pub const fn is_elementwise(self) -> bool {
+        (self as u8) >= (Op::Cast as u8)
+    }
+    pub const fn is_movement(self) -> bool {
+        (self as u8) >= (Op::Reshape as u8) && (self as u8) <= (Op::Flip as u8)
+    }
+    pub const fn is_comparison(self) -> bool {
+        matches!(self, Op::CmpLt | Op::CmpNe | Op::CmpEq)
+    }
+    pub const fn is_commutative(self) -> bool {
+        matches!(self, Op::Add | Op::Mul | Op::Max | Op::And | Op::Or | Op::Xor | Op::CmpNe | Op::CmpEq)
+    }
+    /// Associative on integers (floats only where reassociation is allowed).
+    pub const fn is_associative(self) -> bool {
+        matches!(self, Op::Add | Op::Mul | Op::Max | Op::And | Op::Or | Op::Xor)
+    }
+    /// Ops a Reduce or VReduce may have.
+    pub const fn is_reduction(self) -> bool {
+        matches!(self, Op::Add | Op::Mul | Op::Max)
+    }
+    /// Number of sources of an elementwise op.
+    pub const fn arity(self) -> Option<usize> {
+        if matches!(self, Op::Cast | Op::Bitcast) || self.is_unary() {
+            Some(1)
+        } else if self.is_binary() {
+            Some(2)
+        } else if self.is_ternary() {
+            Some(3)
+        } else {
+            None
+        }
+    }
+}
