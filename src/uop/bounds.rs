@@ -47,7 +47,7 @@ pub(super) fn of(op: Op, dtype: DType, src: &[UOp], arg: &Arg) -> Bounds {
             _ => full,
         },
         Op::Bind => b(0),
-        Op::Range | Op::Special => Bounds::new(0, (b(0).max - 1).max(0)),
+        Op::Range | Op::Special | Op::Iota => Bounds::new(0, (b(0).max - 1).max(0)),
         Op::Cast if src.first().is_some_and(|s| !s.dtype().is_float()) => b(0),
         _ if op.is_movement() && op != Op::Pad => b(0),
         Op::Pad => Bounds::hull([b(0).min, b(0).max, 0]),

@@ -29,6 +29,10 @@ impl UOp {
     pub fn bind(&self, value: i64) -> UOp {
         UOp::new(Op::Bind, self.dtype(), [self.clone(), UOp::constant(self.dtype(), value)], Arg::None)
     }
+    /// 0, 1 .. n-1 without memory: shape (n,).
+    pub fn iota(n: impl Into<UOp>) -> UOp {
+        UOp::new(Op::Iota, DType::INDEX, [n.into()], Arg::None)
+    }
     /// Memory: shape (len,) of `dtype` elements.
     pub fn buffer(dtype: DType, b: Arc<BufferRef>) -> UOp {
         UOp::new(Op::Buffer, dtype, [], Arg::Buffer(BufArg(b)))

@@ -3,7 +3,7 @@
 //! Everything from a user's Tensor to the last instruction before machine code is a graph of [`UOp`]s. This room depends on
 //! nothing else. The stages of a graph and what each may contain:
 //!
-//! * **tensor graph** (`tensor` → `schedule`): values with shapes. Movement ops with their sizes as sources, elementwise ops on
+//! * **tensor graph** (`tensor` → `schedule`): values with shapes; `Buffer`, `Const`, `Iota`, `Var` and `Bind` are leaves. Movement ops with their sizes as sources, elementwise ops on
 //!   sources of equal shape (a scalar Const broadcasts), `Reduce` with axes (they become size 1), `Buffer`s as leaves.
 //! * **kernel graph** (`schedule` → `codegen`): a `Sink` of `Store`s. No shapes: indices are WeakInt expressions over `Range`s and
 //!   `Var`s; `Reduce` has ranges as sources; memory is read by `Load(Index(Param, i[, gate])[, alt])`. A `Reduce` stands

@@ -13,6 +13,9 @@ pub enum Op {
     Bind,
     /// `()`, Arg::Buffer: memory on a device; shape (len,).
     Buffer,
+    /// `(n)`: tensor graph: element i is i; shape (n,), dtype WeakInt, n a size (it may be symbolic). Needs no memory: the
+    /// scheduler puts the index expression of the axis in its place. Source of arange, one-hot masks and gathers.
+    Iota,
     /// `()`, Arg::Param: the numbered buffer argument of a kernel (dtype is an address) or of a cached graph (dtype is a value, with shape).
     Param,
     /// `()`, Arg::Local: scratch memory of a workgroup, dtype is a Local address.

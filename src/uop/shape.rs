@@ -118,6 +118,7 @@ pub(super) fn infer(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<[Dim]>> {
         },
         // A graph parameter (value, not address) carries its length like a buffer; a kernel's address has no shape.
         Op::Param if !src.is_empty() => dims(src),
+        Op::Iota => dims(src),
         Op::Reshape | Op::Expand => src.get(1..).and_then(dims),
         Op::Permute => {
             let (s, Arg::Axes(axes)) = (src.first()?.shape(), arg) else { return None };
