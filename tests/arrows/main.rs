@@ -16,11 +16,25 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("nn", &["tensor", "uop"]),
     ("schedule", &["uop"]),
     ("codegen", &["uop"]),
-    ("isa", &["codegen", "uop", "elf::object", "elf::Object"]),
+    ("isa", ISA),
     ("elf", &[]),
     ("hcq", &["ioctl"]),
     ("device", &["hcq", "elf", "ioctl"]),
     ("engine", &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop"]),
+];
+
+/// Of `elf`, only the object file that an instruction set fills in.
+const ISA: &[&str] = &[
+    "codegen",
+    "uop",
+    "elf::object",
+    "elf::Object",
+    "elf::Machine",
+    "elf::Section",
+    "elf::Symbol",
+    "elf::Target",
+    "elf::RelocKind",
+    "elf::Relocation",
 ];
 
 /// Lossless casts and bit fields: used by all, using nothing.
