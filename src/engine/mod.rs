@@ -1,1 +1,3 @@
-//! Realize, program cache, JIT, counters, profile.
+//! Realize, program cache, JIT, counters, profile; and the reference interpreter.
+
+pub mod interp;
