@@ -7,6 +7,8 @@ pub mod elf;
 pub mod engine;
 pub mod hcq;
 pub mod isa;
+#[path = "../kernels-asm/mod.rs"]
+pub mod kernels_asm;
 pub mod nn;
 pub mod schedule;
 pub mod tensor;

@@ -156,7 +156,8 @@ fn objects_that_contradict_themselves_are_refused() {
         change(&mut object);
         elf::write(&object).unwrap_err().to_string()
     };
-    let cases: [(&dyn Fn(&mut Object), &str); 7] = [
+    type Change<'a> = &'a dyn Fn(&mut Object);
+    let cases: [(Change, &str); 7] = [
         (&|o| o.symbols[0].size_bytes = 15, "object: symbol 0: it reaches beyond its section"),
         (&|o| o.symbols[0].offset_bytes = u64::MAX, "object: symbol 0: it reaches beyond its section"),
         (&|o| o.symbols[1].global = false, "object: symbol 1: undefined, but not global"),

@@ -148,7 +148,7 @@ impl Image {
         if wide(out.len()) != size_bytes {
             return Err(ElfError::BadBuffer { found_bytes: wide(out.len()), size_bytes });
         }
-        if base % PAGE_BYTES != 0 || base.checked_add(size_bytes).is_none() {
+        if !base.is_multiple_of(PAGE_BYTES) || base.checked_add(size_bytes).is_none() {
             return Err(ElfError::BadBase { base, size_bytes, align_bytes: PAGE_BYTES });
         }
         let addresses = self.resolve_externals(resolve)?;

@@ -1,0 +1,82 @@
+//! Hand-written kernels: what the benchmarks and the driver tests run beside generated code, as the machine's ceiling.
+//!
+//! One folder an instruction set; each source file's head says what its kernels compute, their arguments and their work. They
+//! are assembled at build time (`build.rs`) and kept as relocatable ELF files, so they take the same way through
+//! [`elf::link`](crate::elf::link) and a device's loader as generated code does.
+//!
+//! Kernel ABI of the whole project: `extern "C" fn kernel(args: *const u64, tid: u64)`; `args[i]` is a buffer's address or a
+//! variable's value.
+//!
+//! Place in the arrows: depends on nothing. Left out: hosts other than x86-64 Linux, where [`KERNELS`] is empty.
+
+/// What a kernel needs of the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512 Foundation.
+    Avx512,
+}
+
+impl Needs {
+    /// Whether this machine has it.
+    #[cfg(target_arch = "x86_64")]
+    pub fn met(self) -> bool {
+        match self {
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx512 => is_x86_feature_detected!("avx512f"),
+        }
+    }
+
+    /// Whether this machine has it.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn met(self) -> bool {
+        false
+    }
+}
+
+/// One hand-written kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct AsmKernel {
+    /// Its entry point in the object.
+    pub name: &'static str,
+    pub needs: Needs,
+    /// A relocatable ELF file; several kernels may share one.
+    pub object: &'static [u8],
+}
+
+/// The kernel with this name.
+pub fn find(name: &str) -> Option<&'static AsmKernel> {
+    KERNELS.iter().find(|kernel| kernel.name == name)
+}
+
+#[cfg(kernels_asm)]
+mod objects {
+    pub const PEAK_FMA: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/peak_fma.o"));
+    pub const TRIAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/triad.o"));
+    pub const GEMM_MICRO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gemm_micro.o"));
+}
+
+#[cfg(kernels_asm)]
+const fn row(name: &'static str, needs: Needs, object: &'static [u8]) -> AsmKernel {
+    AsmKernel { name, needs, object }
+}
+
+/// All kernels that were assembled for this host.
+#[cfg(kernels_asm)]
+#[rustfmt::skip]
+pub const KERNELS: &[AsmKernel] = &[
+    row("peak_fma_avx2",           Needs::Avx2,   objects::PEAK_FMA),
+    row("peak_fma_avx512",         Needs::Avx512, objects::PEAK_FMA),
+    row("triad_avx2",              Needs::Avx2,   objects::TRIAD),
+    row("triad_stream_avx2",       Needs::Avx2,   objects::TRIAD),
+    row("triad_avx512",            Needs::Avx512, objects::TRIAD),
+    row("triad_stream_avx512",     Needs::Avx512, objects::TRIAD),
+    row("gemm_micro_6x16_avx2",    Needs::Avx2,   objects::GEMM_MICRO),
+    row("gemm_micro_8x48_avx512",  Needs::Avx512, objects::GEMM_MICRO),
+    row("gemm_micro_14x32_avx512", Needs::Avx512, objects::GEMM_MICRO),
+];
+
+/// All kernels that were assembled for this host: none.
+#[cfg(not(kernels_asm))]
+pub const KERNELS: &[AsmKernel] = &[];
