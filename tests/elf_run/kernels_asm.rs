@@ -1,10 +1,7 @@
 //! The hand-written x86-64 kernels, loaded by our linker and checked against plain Rust, bit for bit.
-#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
-mod elf_common;
-
+use crate::memory::{Placed, Where};
 use doorbell::{elf, kernels_asm};
-use elf_common::Placed;
 
 /// The kernel in memory, or `None` with the reason printed when this CPU cannot run it.
 fn load(name: &str) -> Option<Placed> {
@@ -13,7 +10,7 @@ fn load(name: &str) -> Option<Placed> {
         println!("SKIP {name}: this CPU lacks {:?}", kernel.needs);
         return None;
     }
-    Some(Placed::new(elf::link(kernel.object).unwrap(), &|_| None))
+    Some(Placed::new(elf::link(kernel.object).unwrap(), Where::Anywhere, &|_| None))
 }
 
 fn address<T>(values: &mut [T]) -> u64 {

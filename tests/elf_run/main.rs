@@ -1,0 +1,6 @@
+//! Linked images that are executed: compilers' objects and the hand-written kernels.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod gcc;
+mod kernels_asm;
+mod memory;
