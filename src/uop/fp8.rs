@@ -31,7 +31,7 @@ pub fn encode(f: f64, t: Scalar) -> u8 {
     let units = a * 2f64.powi(mb - exp);
     let rounded = units.round_ties_even() as i32;
     let code = ((exp + bias - 1) << mb) + rounded;
-    let largest = if e4m3 { 0x7e } else { ((1 << eb) - 1 << mb) - 1 };
+    let largest = if e4m3 { 0x7e } else { (((1 << eb) - 1) << mb) - 1 };
     sign | if code > largest { inf } else { code as u8 }
 }
 

@@ -126,7 +126,7 @@ mod tests {
     fn a_reduce_closes_its_ranges_and_keeps_the_outer_ones() {
         let (r0, r1) = (UOp::range(4, 0, AxisKind::Loop), UOp::range(5, 1, AxisKind::Reduce));
         let x = UOp::param(1, DType::F32, 20).index(&(&(&r0 * 5) + &r1)).load();
-        let s = x.reduce(Op::Add, &[r1.clone()]);
+        let s = x.reduce(Op::Add, std::slice::from_ref(&r1));
         assert_eq!(x.open_ranges(), vec![r0.clone(), r1]);
         assert_eq!(s.open_ranges(), vec![r0.clone()]);
         let st = UOp::param(0, DType::F32, 4).index(&r0).store(&s, &[r0]);

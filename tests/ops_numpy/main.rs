@@ -27,6 +27,11 @@ fn every_reference_agrees_with_itself() {
             for output in &case.outputs {
                 assert_eq!(compare::compare(output, output, &case.tolerance), Ok(()), "{}", case.name);
             }
+            assert!(case.params.is_object(), "{}: params", case.name);
+            if let Some(grad) = &case.grad {
+                assert_eq!(grad.of.shape, case.outputs[0].shape, "{}: the cotangent has the output's shape", case.name);
+                assert_eq!(grad.inputs.len(), case.inputs.len(), "{}: one gradient, or none, an input", case.name);
+            }
             for gradient in case.grad.iter().flat_map(|g| g.inputs.iter().flatten().map(move |a| (a, &g.tolerance))) {
                 assert_eq!(compare::compare(gradient.0, gradient.0, gradient.1), Ok(()), "{}", case.name);
             }

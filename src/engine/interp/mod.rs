@@ -159,7 +159,7 @@ mod tests {
             (UOp::range(2, 0, AxisKind::Loop), UOp::range(3, 1, AxisKind::Loop), UOp::range(3, 2, AxisKind::Reduce));
         let x = UOp::param(1, DType::F32, 6);
         let at = |j: &UOp| x.index(&(&(&r * 3) + j)).load();
-        let s = at(&k).reduce(Op::Add, &[k.clone()]);
+        let s = at(&k).reduce(Op::Add, std::slice::from_ref(&k));
         let st = UOp::param(0, DType::F32, 6).index(&(&(&r * 3) + &c)).store(&at(&c).binary(Op::FDiv, &s), &[r, c]);
         let mut bufs = vec![vec![0; 24], f32s(&[1., 2., 1., 5., 0., 5.])];
         run_kernel(&UOp::sink([st]), &mut bufs, &Vars::new()).unwrap();
@@ -172,7 +172,7 @@ mod tests {
         let (out, x) = (UOp::param(0, DType::F32, 4), UOp::param(1, DType::F32, 3));
         let run = |v: UOp| {
             let mut bufs = vec![vec![0; 16], f32s(&[1., 2., 3.])];
-            run_kernel(&UOp::sink([out.index(&r).store(&v, &[r.clone()])]), &mut bufs, &Vars::new())
+            run_kernel(&UOp::sink([out.index(&r).store(&v, std::slice::from_ref(&r))]), &mut bufs, &Vars::new())
                 .map(|_| nums(&bufs[0]))
         };
         assert!(matches!(run(x.index(&r).load()), Err(InterpError::OutOfBounds { index: 3, len: 3, .. })));
@@ -194,7 +194,7 @@ mod tests {
         let add = acc.binary(Op::Add, &v);
         let set = UOp::new(Op::SetAcc, DType::VOID, [acc.clone(), add.clone()], crate::uop::Arg::None);
         let end = UOp::new(Op::End, DType::VOID, [r.clone(), set.clone()], crate::uop::Arg::None);
-        let after = acc.after(&[end.clone()]);
+        let after = acc.after(std::slice::from_ref(&end));
         let total = UOp::new(
             Op::VReduce,
             DType::F32,
