@@ -19,8 +19,11 @@ mod eval;
 pub mod fp8;
 mod node;
 mod op;
+mod pattern;
 mod render;
+mod rewrite;
 mod shape;
+mod trace;
 mod walk;
 
 pub use arg::{Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, RangeArg, WmmaArg};
@@ -29,5 +32,10 @@ pub use dtype::{AddrSpace, DType, Scalar};
 pub use eval::{cast_const, eval_alu, from_bits, threefry2x32, to_bits, wrap};
 pub use node::{IntoSrcs, NodeHasher, Srcs, UMap, UOp, USet};
 pub use op::Op;
+pub use pattern::{MAX_CAPTURES, Match, OpSet, Pat, PatternMatcher, Rule, Scalars};
+pub use rewrite::{
+    DEFAULT_LIMIT, NodeCheck, RewriteError, Rewriter, graph_rewrite, graph_rewrite_top_down, graph_walk,
+};
 pub use shape::{Dim, numel};
+pub use trace::{Step, Trace};
 pub use walk::{open_ranges, toposort_many};
