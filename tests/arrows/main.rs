@@ -4,6 +4,7 @@
 //! The rules are the tables below; the reasons are in `docs/architecture.md`. Items under `#[cfg(test)]` may look up.
 
 mod lexer;
+mod panics;
 mod paths;
 
 use lexer::{Kind, Token};
@@ -158,26 +159,23 @@ fn assert_no_faults(faults: &[String]) {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-#[test]
-fn arrows_of_the_sources_point_the_right_way() {
+/// The library's files; a test module in a file of its own is left out like an inline one.
+fn library() -> Vec<(String, String)> {
     let files = sources("src");
     assert!(files.iter().any(|(name, _)| name == "src/lib.rs"), "the sources were not found");
-    // A test module in a file of its own is exempt like an inline one.
-    let is_test = |file: &str| {
-        files.iter().any(|(other, text)| {
-            let parent = paths::module_of(other);
-            paths::test_modules(&lexer::tokens(text)).iter().any(|name| {
-                let mut module = parent.clone();
-                module.push(name.clone());
-                paths::module_of(file).starts_with(&module)
-            })
-        })
-    };
-    let faulty = |(file, text): &(String, String)| {
-        let faults = arrow_faults(file.trim_start_matches("src/"), text);
-        if faults.is_empty() || is_test(file) { Vec::new() } else { faults }
-    };
-    assert_no_faults(&files.iter().flat_map(faulty).collect::<Vec<_>>());
+    let module = |file: &str| paths::module_of(file.trim_start_matches("src/"));
+    let mut tests = Vec::new();
+    for (file, text) in &files {
+        let children = paths::test_modules(&lexer::tokens(text)).into_iter();
+        tests.extend(children.map(|name| [module(file), vec![name]].concat()));
+    }
+    files.into_iter().filter(|(file, _)| !tests.iter().any(|test| module(file).starts_with(test))).collect()
+}
+
+#[test]
+fn arrows_of_the_sources_point_the_right_way() {
+    let faults = library().into_iter().flat_map(|(file, text)| arrow_faults(file.trim_start_matches("src/"), &text));
+    assert_no_faults(&faults.collect::<Vec<_>>());
 }
 
 #[test]
@@ -185,6 +183,14 @@ fn unsafe_stays_in_its_files() {
     let files = [sources("src"), sources("ioctl/src"), sources("tools"), sources("examples")].concat();
     let faults: Vec<String> = files.iter().flat_map(|(file, text)| unsafe_faults(file, &lexer::tokens(text))).collect();
     assert_no_faults(&faults);
+}
+
+#[test]
+fn library_code_says_why_it_cannot_panic() {
+    let files = [library(), sources("ioctl/src")].concat();
+    let edge = |file: &str| file == "src/main.rs" || file.starts_with("src/cli");
+    let faults = files.iter().filter(|(file, _)| !edge(file)).flat_map(|(file, text)| panics::panic_faults(file, text));
+    assert_no_faults(&faults.collect::<Vec<_>>());
 }
 
 #[test]
