@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod program;
+pub mod regalloc;
 pub mod target;
 
 pub use program::{Estimates, ParamInfo, Program};

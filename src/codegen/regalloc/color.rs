@@ -1,0 +1,352 @@
+//! Registers for pieces, in order of their start.
+
+use super::live::NONE;
+use super::spill::{Gap, Piece, Pieces, Place};
+use super::{Constraint, Kind, RegAllocError, RegClass, RegFile};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Registers of a file as bits.
+type Bits = [u64; 4];
+
+/// Which registers of one file are occupied at each point.
+struct Occupancy {
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl Occupancy {
+    fn new(file: &RegFile, points: usize) -> Self {
+        let words = usize::from(file.count).div_ceil(64).max(1);
+        Occupancy { words, bits: vec![0; words * points] }
+    }
+
+    fn mark(&mut self, from: u32, to: u32, mask: &Bits) {
+        for row in self.bits[from as usize * self.words..to as usize * self.words].chunks_exact_mut(self.words) {
+            row.iter_mut().zip(mask).for_each(|(r, m)| *r |= m);
+        }
+    }
+
+    fn clear(&mut self, from: u32, to: u32, mask: &Bits) {
+        for row in self.bits[from as usize * self.words..to as usize * self.words].chunks_exact_mut(self.words) {
+            row.iter_mut().zip(mask).for_each(|(r, m)| *r &= !m);
+        }
+    }
+
+    /// Adds the occupied registers of a range of points to `sum`.
+    fn gather(&self, from: u32, to: u32, sum: &mut Bits) {
+        let rows = &self.bits[from as usize * self.words..to as usize * self.words];
+        if self.words == 1 {
+            sum[0] |= rows.iter().fold(0, |a, b| a | b);
+        } else {
+            for row in rows.chunks_exact(self.words) {
+                row.iter().zip(sum.iter_mut()).for_each(|(r, s)| *s |= r);
+            }
+        }
+    }
+}
+
+struct Color<'p, 'a> {
+    p: &'p mut Pieces<'a>,
+    /// By pieces.
+    occupied: Vec<Occupancy>,
+    /// By instructions themselves.
+    taken: Vec<Occupancy>,
+    /// Pieces in each register of each file.
+    holders: Vec<Vec<Vec<u32>>>,
+    /// The last register given to each value, or `u16::MAX`.
+    last: Vec<u16>,
+    /// A register that the value meets as a fixed operand, or `u16::MAX`.
+    wish: Vec<u16>,
+    /// Up to two values that this one is copied from or to.
+    kin: Vec<[u32; 2]>,
+    /// `(start, wide first, piece)`.
+    queue: BinaryHeap<Reverse<(u32, Reverse<u16>, u32)>>,
+}
+
+/// Gives each piece that is not in memory a register, splitting further where it must.
+pub(super) fn color(p: &mut Pieces) -> Result<(), RegAllocError> {
+    let points = 2 * p.func.insts.len() + 2;
+    let (nv, regs) = (p.func.vregs.len(), p.regs);
+    let mut c = Color {
+        occupied: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
+        taken: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
+        holders: regs.files.iter().map(|f| vec![Vec::new(); usize::from(f.count)]).collect(),
+        last: vec![u16::MAX; nv],
+        wish: vec![u16::MAX; nv],
+        kin: vec![[NONE; 2]; nv],
+        queue: BinaryHeap::new(),
+        p,
+    };
+    c.prepare();
+    while let Some(Reverse((_, _, id))) = c.queue.pop() {
+        c.place(id)?;
+    }
+    Ok(())
+}
+
+impl Color<'_, '_> {
+    /// Marks fixed registers, notes copies and wishes, fills the queue.
+    fn prepare(&mut self) {
+        for t in &self.p.taken {
+            self.taken[t.preg.file as usize].mark(t.from, t.to, &window(t.preg.index, 1));
+        }
+        for i in 0..self.p.func.insts.len() as u32 {
+            let ops = self.p.func.operands(i);
+            for op in ops {
+                if let Constraint::Fixed(preg) = op.constraint {
+                    self.wish[op.vreg.0 as usize] = preg.index;
+                }
+            }
+            if self.p.func.inst(i).kind == Kind::Copy && ops.len() >= 2 {
+                let (to, from) = (ops[0].vreg.0, ops[1].vreg.0);
+                for (a, b) in [(to, from), (from, to)] {
+                    if let Some(free) = self.kin[a as usize].iter_mut().find(|k| **k == NONE) {
+                        *free = b;
+                    }
+                }
+            }
+        }
+        for v in 0..self.wish.len() {
+            let near =
+                self.kin[v].iter().filter(|k| **k != NONE).map(|k| self.wish[*k as usize]).find(|w| *w != u16::MAX);
+            if let (u16::MAX, Some(w)) = (self.wish[v], near) {
+                self.wish[v] = w;
+            }
+        }
+        let open: Vec<_> =
+            (0..self.p.pieces.len() as u32).filter(|id| self.p.pieces[*id as usize].place == Place::Open).collect();
+        self.queue = open.into_iter().map(|id| self.entry(id)).collect();
+    }
+
+    fn entry(&self, id: u32) -> Reverse<(u32, Reverse<u16>, u32)> {
+        let piece = &self.p.pieces[id as usize];
+        Reverse((piece.start(), Reverse(self.p.class(piece.vreg).width), id))
+    }
+
+    /// Finds a register for a piece; splits it, or makes room, if no register is free all along.
+    fn place(&mut self, id: u32) -> Result<(), RegAllocError> {
+        let piece = &self.p.pieces[id as usize];
+        let class = self.p.class(piece.vreg);
+        let mut busy = [0; 4];
+        for s in &piece.segs {
+            self.occupied[class.file as usize].gather(s.from, s.to, &mut busy);
+        }
+        self.gather_taken(piece, class.file, &mut busy);
+        if let Some(r) = self.choose(piece.vreg, class, &busy) {
+            self.give(id, r);
+            return Ok(());
+        }
+        if let Some(at) = self.split_point(id, class) {
+            let rest = self.p.split(id, at);
+            let entry = self.entry(rest);
+            self.queue.push(entry);
+            return self.place(id);
+        }
+        self.make_room(id, class)?;
+        let entry = self.entry(id);
+        self.queue.push(entry);
+        Ok(())
+    }
+
+    /// Adds registers that instructions take at the piece's points, but not those they take for the piece's own value.
+    fn gather_taken(&self, piece: &Piece, file: u8, busy: &mut Bits) {
+        let own: smallvec::SmallVec<[(u32, u32, u16); 4]> = self.own_fixed(piece, file).collect();
+        for s in &piece.segs {
+            let mut from = s.from;
+            for (f, t, r) in &own {
+                for point in (*f).max(from)..(*t).min(s.to) {
+                    self.taken[file as usize].gather(from, point, busy);
+                    let mut here = [0; 4];
+                    self.taken[file as usize].gather(point, point + 1, &mut here);
+                    let mine = window(*r, 1);
+                    for k in 0..4 {
+                        busy[k] |= here[k] & !mine[k];
+                    }
+                    from = point + 1;
+                }
+            }
+            self.taken[file as usize].gather(from, s.to.max(from), busy);
+        }
+    }
+
+    /// Fixed operands of the piece's own value as `(from, to, register)`, in order.
+    fn own_fixed<'s>(&'s self, piece: &'s Piece, file: u8) -> impl Iterator<Item = (u32, u32, u16)> + 's {
+        let wanted = self.wish[piece.vreg as usize] != u16::MAX;
+        let uses = if wanted { self.p.live.uses(piece.vreg) } else { &[] };
+        uses.iter().filter_map(move |(i, o)| {
+            let op = &self.p.func.operands[*o as usize];
+            match op.constraint {
+                Constraint::Fixed(preg) if preg.file == file => {
+                    let span = op.role.points(*i);
+                    Some((span.start, span.end, preg.index))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// The best free register: one that saves a move, or else the first in the file's order.
+    fn choose(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
+        let file = &self.p.regs.files[class.file as usize];
+        let free = |r: u16| {
+            let w = window(r, class.width);
+            r.is_multiple_of(class.align) && r + class.width <= file.count && (0..4).all(|k| w[k] & busy[k] == 0)
+        };
+        let kin = self.kin[vreg as usize];
+        let related =
+            kin.iter().filter(|k| **k != NONE && self.p.func.vregs[**k as usize] == self.p.func.vregs[vreg as usize]);
+        let hints = [self.last[vreg as usize], self.wish[vreg as usize]]
+            .into_iter()
+            .chain(related.map(|k| self.last[*k as usize]));
+        if let Some(r) = hints.into_iter().find(|r| *r != u16::MAX && free(*r) && allowed(file, *r, class.width)) {
+            return Some(r);
+        }
+        // Single registers of a file with tuples come from the end, so that aligned windows stay whole.
+        let tuples = class.width == 1 && self.p.regs.classes.iter().any(|c| c.file == class.file && c.width > 1);
+        let mut fits =
+            file.order.iter().copied().filter(|r| free(*r) && (class.width == 1 || allowed(file, *r, class.width)));
+        if tuples { fits.next_back() } else { fits.next() }
+    }
+
+    /// Where to split a piece so that the part before has a register for as long as possible; `None` if it has none at its start.
+    fn split_point(&self, id: u32, class: &RegClass) -> Option<u32> {
+        let piece = &self.p.pieces[id as usize];
+        let mut busy = [0; 4];
+        let mut reached = piece.start();
+        'points: for s in &piece.segs {
+            for point in s.from..s.to {
+                self.occupied[class.file as usize].gather(point, point + 1, &mut busy);
+                let one = Piece {
+                    vreg: piece.vreg,
+                    segs: [super::live::Seg { from: point, to: point + 1 }].into_iter().collect(),
+                    place: piece.place,
+                };
+                self.gather_taken(&one, class.file, &mut busy);
+                if self.choose(piece.vreg, class, &busy).is_none() {
+                    reached = point;
+                    break 'points;
+                }
+            }
+        }
+        let mut at = reached & !1; // before the instruction
+        // Rather split before a loop than in it.
+        let mut l = self.p.live.loop_of(at / 2);
+        while l != NONE {
+            let lp = self.p.live.loops[l as usize];
+            if 2 * lp.start > piece.start() {
+                at = 2 * lp.start;
+            }
+            l = lp.parent;
+        }
+        (at > piece.start()).then_some(at)
+    }
+
+    fn give(&mut self, id: u32, r: u16) {
+        let piece = &mut self.p.pieces[id as usize];
+        piece.place = Place::Reg(r);
+        let piece = &self.p.pieces[id as usize];
+        let class = self.p.class(piece.vreg);
+        let mask = window(r, class.width);
+        for s in &piece.segs {
+            self.occupied[class.file as usize].mark(s.from, s.to, &mask);
+        }
+        self.last[piece.vreg as usize] = r;
+        for k in r..r + class.width {
+            self.holders[class.file as usize][usize::from(k)].push(id);
+        }
+    }
+
+    /// Sends the cheapest pieces that stand in the way at a piece's start into memory.
+    fn make_room(&mut self, id: u32, class: &RegClass) -> Result<(), RegAllocError> {
+        let piece = &self.p.pieces[id as usize];
+        let (vreg, from) = (piece.vreg, piece.start());
+        let to = piece.segs[0].to.min((from | 1) + 1);
+        let mut taken = [0; 4];
+        let head = Piece { vreg, segs: [super::live::Seg { from, to }].into_iter().collect(), place: piece.place };
+        self.gather_taken(&head, class.file, &mut taken);
+        let file = &self.p.regs.files[class.file as usize];
+        let mut best: Option<(f32, Vec<(u32, Gap)>)> = None;
+        for r in file.order.iter().copied().filter(|r| r.is_multiple_of(class.align) && allowed(file, *r, class.width))
+        {
+            let mask = window(r, class.width);
+            if (0..4).any(|k| mask[k] & taken[k] != 0) {
+                continue;
+            }
+            let Some(gaps) = self.gaps_at(class, r, from, to) else { continue };
+            let cost = gaps.iter().map(|g| g.1.cost).sum();
+            if best.as_ref().is_none_or(|b| cost < b.0) {
+                best = Some((cost, gaps));
+            }
+        }
+        let Some((_, gaps)) = best else {
+            return Err(RegAllocError::NoRegister { class: class.name, vreg, inst: from / 2 });
+        };
+        for (victim, gap) in gaps {
+            self.evict(victim, gap);
+        }
+        Ok(())
+    }
+
+    /// For each piece in the window's registers during `from..to`, its gap there; `None` if one of them cannot leave.
+    fn gaps_at(&self, class: &RegClass, r: u16, from: u32, to: u32) -> Option<Vec<(u32, Gap)>> {
+        let mut gaps: Vec<(u32, Gap)> = Vec::new();
+        for k in r..r + class.width {
+            for holder in &self.holders[class.file as usize][usize::from(k)] {
+                let piece = &self.p.pieces[*holder as usize];
+                if !matches!(piece.place, Place::Reg(_)) || gaps.iter().any(|g| g.0 == *holder) {
+                    continue;
+                }
+                for point in (from..to).filter(|pt| piece.covers(*pt)) {
+                    if gaps.iter().any(|g| g.0 == *holder && g.1.from <= point && point < g.1.to) {
+                        continue;
+                    }
+                    if gaps.iter().any(|g| g.0 == *holder) {
+                        return None; // two gaps of one piece: another window will do
+                    }
+                    gaps.push((*holder, self.p.gap(*holder, point)?));
+                }
+            }
+        }
+        Some(gaps)
+    }
+
+    /// Takes a placed piece's register away for a gap; what follows the gap waits for a register again.
+    fn evict(&mut self, id: u32, gap: Gap) {
+        let Place::Reg(r) = self.p.pieces[id as usize].place else { return };
+        let class = self.p.class(self.p.pieces[id as usize].vreg);
+        let mask = window(r, class.width);
+        for s in &self.p.pieces[id as usize].segs {
+            self.occupied[class.file as usize].clear(s.from, s.to, &mask);
+        }
+        let first_new = self.p.pieces.len() as u32;
+        self.p.cut(id, gap);
+        // What is left of the piece keeps its register; new parts that want one queue up.
+        if self.p.pieces[id as usize].place == Place::Reg(r) {
+            for s in &self.p.pieces[id as usize].segs {
+                self.occupied[class.file as usize].mark(s.from, s.to, &mask);
+            }
+        }
+        for new in first_new..self.p.pieces.len() as u32 {
+            if self.p.pieces[new as usize].place == Place::Open {
+                let entry = self.entry(new);
+                self.queue.push(entry);
+            }
+        }
+    }
+}
+
+/// The registers `r .. r + width` as bits.
+fn window(r: u16, width: u16) -> Bits {
+    let mut bits = [0; 4];
+    if width == 1 {
+        bits[usize::from(r) / 64] = 1 << (r % 64);
+    } else {
+        (r..r + width).for_each(|k| bits[usize::from(k) / 64] |= 1 << (k % 64));
+    }
+    bits
+}
+
+fn allowed(file: &RegFile, r: u16, width: u16) -> bool {
+    (r..r + width).all(|k| file.order.contains(&k))
+}

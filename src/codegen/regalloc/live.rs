@@ -1,0 +1,293 @@
+//! Blocks, loops, liveness; the live segments and the operand positions of each value.
+
+use super::{Flow, Func, RegAllocError};
+use smallvec::SmallVec;
+
+/// A half-open range of points; instruction `i` reads at `2i` and writes at `2i + 1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seg {
+    pub from: u32,
+    pub to: u32,
+}
+
+/// A basic block: instructions `start..end`.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub start: u32,
+    pub end: u32,
+    pub succs: SmallVec<[u32; 2]>,
+    pub preds: SmallVec<[u32; 2]>,
+    /// Innermost loop, or `NONE`.
+    pub in_loop: u32,
+    pub depth: u32,
+}
+
+/// A loop: instructions from its label to the last branch back to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loop {
+    pub start: u32,
+    pub end: u32,
+    pub parent: u32,
+}
+
+pub(super) const NONE: u32 = u32::MAX;
+
+/// The analysis of one function.
+pub(super) struct Live {
+    pub blocks: Vec<Block>,
+    pub loops: Vec<Loop>,
+    /// Block of each instruction.
+    pub block_of: Vec<u32>,
+    /// `live_in[block * words ..]`: bits of values alive at the block's start.
+    live_in: Vec<u64>,
+    words: usize,
+    segs: Vec<Seg>,
+    seg_start: Vec<u32>,
+    /// `(instruction, operand index)`, grouped by value, in order.
+    uses: Vec<(u32, u32)>,
+    use_start: Vec<u32>,
+}
+
+impl Live {
+    pub fn new(func: &Func) -> Result<Self, RegAllocError> {
+        let (mut blocks, block_of) = blocks(func)?;
+        let loops = loops(&mut blocks);
+        let words = func.vregs.len().div_ceil(64).max(1);
+        let mut live = Live {
+            blocks,
+            loops,
+            block_of,
+            live_in: Vec::new(),
+            words,
+            segs: Vec::new(),
+            seg_start: Vec::new(),
+            uses: Vec::new(),
+            use_start: Vec::new(),
+        };
+        live.flow(func);
+        if let Some(v) = live.live_in(0).next() {
+            return Err(RegAllocError::Undefined { vreg: v });
+        }
+        live.collect_segs(func);
+        live.collect_uses(func);
+        Ok(live)
+    }
+
+    /// Live segments of a value, in order.
+    pub fn segs(&self, v: u32) -> &[Seg] {
+        &self.segs[self.seg_start[v as usize] as usize..self.seg_start[v as usize + 1] as usize]
+    }
+
+    /// Operands of a value as `(instruction, operand index)`, in order.
+    pub fn uses(&self, v: u32) -> &[(u32, u32)] {
+        &self.uses[self.use_start[v as usize] as usize..self.use_start[v as usize + 1] as usize]
+    }
+
+    /// Values alive at a block's start.
+    pub fn live_in(&self, block: u32) -> impl Iterator<Item = u32> + '_ {
+        bits(&self.live_in[block as usize * self.words..][..self.words])
+    }
+
+    /// Whether a value is alive at a block's start.
+    pub fn is_live_in(&self, block: u32, v: u32) -> bool {
+        self.live_in[block as usize * self.words + v as usize / 64] >> (v % 64) & 1 == 1
+    }
+
+    /// How often an instruction runs, as a guess: eight times a loop level.
+    pub fn freq(&self, inst: u32) -> f32 {
+        let block = self.block_of.get(inst as usize).map_or(0, |b| self.blocks[*b as usize].depth);
+        (1u32 << (3 * block.min(6))) as f32
+    }
+
+    /// Innermost loop around an instruction, or `NONE`.
+    pub fn loop_of(&self, inst: u32) -> u32 {
+        self.block_of.get(inst as usize).map_or(NONE, |b| self.blocks[*b as usize].in_loop)
+    }
+
+    /// Solves liveness backwards over the blocks.
+    fn flow(&mut self, func: &Func) {
+        let (n, w) = (self.blocks.len(), self.words);
+        let mut kill = vec![0u64; n * w];
+        self.live_in = vec![0u64; n * w]; // starts as what a block reads before writing it
+        for (b, block) in self.blocks.iter().enumerate() {
+            let (reads, writes) = (&mut self.live_in[b * w..][..w], &mut kill[b * w..][..w]);
+            for i in block.start..block.end {
+                for op in func.operands(i).iter().filter(|op| op.role.reads()) {
+                    let (word, bit) = (op.vreg.0 as usize / 64, 1 << (op.vreg.0 % 64));
+                    reads[word] |= bit & !writes[word];
+                }
+                for op in func.operands(i).iter().filter(|op| op.role.writes()) {
+                    writes[op.vreg.0 as usize / 64] |= 1 << (op.vreg.0 % 64);
+                }
+            }
+        }
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for b in (0..n).rev() {
+                for s in 0..self.blocks[b].succs.len() {
+                    let succ = self.blocks[b].succs[s] as usize;
+                    for k in 0..w {
+                        let new = self.live_in[succ * w + k] & !kill[b * w + k] & !self.live_in[b * w + k];
+                        if new != 0 {
+                            self.live_in[b * w + k] |= new;
+                            changed = true;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Walks each block backwards and notes where values are alive.
+    fn collect_segs(&mut self, func: &Func) {
+        let nv = func.vregs.len();
+        let mut end_of = vec![NONE; nv]; // end of the open segment
+        let mut head = vec![NONE; nv]; // latest segment, a list from the last to the first... in program order after all
+        let mut list: Vec<(Seg, u32)> = Vec::with_capacity(nv * 2);
+        let mut close = |v: usize, from: u32, to: u32| match head[v] {
+            h if h != NONE && list[h as usize].0.from <= to => list[h as usize].0.from = from,
+            h => {
+                list.push((Seg { from, to }, h));
+                head[v] = list.len() as u32 - 1;
+            }
+        };
+        for b in (0..self.blocks.len()).rev() {
+            let block = &self.blocks[b];
+            for s in &block.succs {
+                for v in bits(&self.live_in[*s as usize * self.words..][..self.words]) {
+                    end_of[v as usize] = 2 * block.end;
+                }
+            }
+            for i in (block.start..block.end).rev() {
+                let ops = func.operands(i);
+                for op in ops.iter().filter(|op| op.role.writes()) {
+                    let (v, span) = (op.vreg.0 as usize, op.role.points(i));
+                    let end = if end_of[v] == NONE { span.end } else { end_of[v] };
+                    if op.role.reads() {
+                        end_of[v] = end;
+                    } else {
+                        close(v, span.start, end);
+                        end_of[v] = NONE;
+                    }
+                }
+                for op in ops.iter().filter(|op| op.role.reads()) {
+                    let v = op.vreg.0 as usize;
+                    let end = op.role.points(i).end;
+                    if end_of[v] == NONE || end_of[v] < end {
+                        end_of[v] = end;
+                    }
+                }
+            }
+            for v in bits(&self.live_in[b * self.words..][..self.words]) {
+                close(v as usize, 2 * block.start, end_of[v as usize]);
+                end_of[v as usize] = NONE;
+            }
+        }
+        self.seg_start = Vec::with_capacity(nv + 1);
+        self.segs = Vec::with_capacity(list.len());
+        for mut h in head {
+            self.seg_start.push(self.segs.len() as u32);
+            while h != NONE {
+                self.segs.push(list[h as usize].0);
+                h = list[h as usize].1;
+            }
+        }
+        self.seg_start.push(self.segs.len() as u32);
+    }
+
+    fn collect_uses(&mut self, func: &Func) {
+        let nv = func.vregs.len();
+        let mut start = vec![0u32; nv + 1];
+        for op in &func.operands {
+            start[op.vreg.0 as usize + 1] += 1;
+        }
+        for v in 0..nv {
+            start[v + 1] += start[v];
+        }
+        let mut next = start.clone();
+        let mut uses = vec![(0, 0); func.operands.len()];
+        for i in 0..func.insts.len() as u32 {
+            for o in func.operand_range(i) {
+                let slot = &mut next[func.operands[o].vreg.0 as usize];
+                uses[*slot as usize] = (i, o as u32);
+                *slot += 1;
+            }
+        }
+        (self.uses, self.use_start) = (uses, start);
+    }
+}
+
+/// Indexes of set bits.
+fn bits(words: &[u64]) -> impl Iterator<Item = u32> + '_ {
+    words.iter().enumerate().flat_map(|(k, w)| {
+        let mut w = *w;
+        std::iter::from_fn(move || {
+            let bit = (w != 0).then(|| w.trailing_zeros())?;
+            w &= w - 1;
+            Some(k as u32 * 64 + bit)
+        })
+    })
+}
+
+/// Cuts the code at labels and after jumps, and links the blocks.
+fn blocks(func: &Func) -> Result<(Vec<Block>, Vec<u32>), RegAllocError> {
+    let n = func.insts.len() as u32;
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut block_of = Vec::with_capacity(n as usize);
+    let mut label_at = vec![NONE; func.label_count()];
+    let mut open = false;
+    for (i, inst) in func.insts.iter().enumerate() {
+        if !open || matches!(inst.flow, Flow::Label(_)) {
+            let start = i as u32;
+            let (succs, preds) = Default::default();
+            blocks.push(Block { start, end: start, succs, preds, in_loop: NONE, depth: 0 });
+        }
+        let b = blocks.len() - 1;
+        if let Flow::Label(l) = inst.flow {
+            label_at[l.0 as usize] = b as u32;
+        }
+        blocks[b].end = i as u32 + 1;
+        block_of.push(b as u32);
+        open = matches!(inst.flow, Flow::Next | Flow::Label(_));
+    }
+    for b in 0..blocks.len() {
+        let last = blocks[b].end - 1;
+        let flow = func.insts[last as usize].flow;
+        let mut succs: SmallVec<[u32; 2]> = SmallVec::new();
+        if let Flow::Jump(l) | Flow::Branch(l) = flow {
+            match label_at[l.0 as usize] {
+                NONE => return Err(RegAllocError::NoLabel { label: l.0, inst: last }),
+                to => succs.push(to),
+            }
+        }
+        if !matches!(flow, Flow::Jump(_) | Flow::Return) && b + 1 < blocks.len() && !succs.contains(&(b as u32 + 1)) {
+            succs.push(b as u32 + 1);
+        }
+        for s in &succs {
+            blocks[*s as usize].preds.push(b as u32);
+        }
+        blocks[b].succs = succs;
+    }
+    Ok((blocks, block_of))
+}
+
+/// Finds loops as jumps backwards and notes each block's innermost one.
+fn loops(blocks: &mut [Block]) -> Vec<Loop> {
+    let mut loops: Vec<Loop> = Vec::new();
+    for (b, block) in blocks.iter().enumerate() {
+        if let Some(last) = block.preds.iter().filter(|p| **p as usize >= b).max() {
+            loops.push(Loop { start: block.start, end: blocks[*last as usize].end, parent: NONE });
+        }
+    }
+    // Headers come in order, so an outer loop stands before its inner ones.
+    for l in 0..loops.len() {
+        let me = loops[l];
+        loops[l].parent = (0..l).rev().find(|p| loops[*p].end >= me.end).map_or(NONE, |p| p as u32);
+        let depth = 1 + (0..l).filter(|p| loops[*p].end >= me.end).count() as u32;
+        for block in blocks.iter_mut().filter(|b| b.start >= me.start && b.end <= me.end) {
+            (block.in_loop, block.depth) = (l as u32, depth);
+        }
+    }
+    loops
+}

@@ -1,0 +1,82 @@
+//! Register allocation for all targets.
+//!
+//! Models: virtual registers of a linear function (labels, jumps, loops; not SSA) are given physical registers, singly or as
+//! aligned tuples; what does not fit goes to the frame for a while. Arrows: knows no target and no UOp; a target describes its
+//! registers ([`RegInfo`]) and its instructions ([`Func`]) and applies the [`Allocation`].
+//!
+//! Method, in four steps, each a file:
+//! 1. `live`: blocks, loops, liveness, and per value its live segments with holes;
+//! 2. `spill`: wherever more is live than there are registers, the value whose gap between two uses is longest and cheapest (by
+//!    loop depth) leaves its register for that gap. A value that a loop does not use leaves around the whole loop; constants are
+//!    repeated instead of stored;
+//! 3. `color`: pieces in order of their start take a register that is free over their segments; a piece that finds none is split
+//!    where the best register ends;
+//! 4. `resolve`: moves between the pieces of a value, inside blocks and on edges, as ordered edits.
+//!
+//! `checker` proves the result by abstract interpretation and shares no code with the four. Sources: linear scan with holes
+//! (Wimmer, Mössenböck 2005), spilling apart from colouring (Braun, Hack 2009), the checker's idea from regalloc2.
+//! Left out: sub-register operands (a partial write is a `Mod` of the whole), calls' argument shuffles.
+
+pub mod checker;
+mod color;
+mod func;
+mod live;
+mod resolve;
+mod spill;
+#[cfg(test)]
+mod tests;
+
+pub use checker::{CheckError, check};
+pub use func::{
+    Allocation, Class, Constraint, Edit, Flow, Frame, Func, Inst, Kind, Label, Loc, Operand, PReg, RegClass, RegFile,
+    RegInfo, Role, Slot, VReg,
+};
+
+/// Why a function has no allocation.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RegAllocError {
+    /// A value is read on some path before anything wrote it.
+    #[error("register allocation: v{vreg} is read before it is written")]
+    Undefined {
+        /// The virtual register.
+        vreg: u32,
+    },
+    /// A jump to a label that no instruction places.
+    #[error("register allocation: label {label} of instruction {inst} is nowhere placed")]
+    NoLabel {
+        /// The label.
+        label: u32,
+        /// The jump.
+        inst: u32,
+    },
+    /// An instruction needs more registers at once than the file has.
+    #[error("register allocation: no {class} register for v{vreg} at instruction {inst}")]
+    NoRegister {
+        /// The class.
+        class: &'static str,
+        /// The virtual register.
+        vreg: u32,
+        /// The instruction.
+        inst: u32,
+    },
+    /// The checker refused the result: a fault in the allocator.
+    #[error("register allocation is wrong: {0}")]
+    Check(#[from] CheckError),
+}
+
+/// Allocates registers. In debug builds the result is proved by [`check`].
+///
+/// # Errors
+/// See [`RegAllocError`].
+pub fn allocate(func: &Func, regs: &RegInfo) -> Result<Allocation, RegAllocError> {
+    let live = live::Live::new(func)?;
+    let mut pieces = spill::Pieces::new(func, regs, &live);
+    spill::relieve(&mut pieces);
+    color::color(&mut pieces)?;
+    let out = resolve::resolve(&pieces);
+    if cfg!(debug_assertions) {
+        check(func, regs, &out)?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,378 @@
+//! Pieces of live ranges, and cutting gaps out of them until no point has more live values than registers.
+
+use super::live::{Live, NONE, Seg};
+use super::{Constraint, Func, Kind, PReg, RegClass, RegInfo, Role};
+use smallvec::SmallVec;
+use std::collections::BinaryHeap;
+
+/// Where a piece lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Not decided yet; wants a register.
+    Open,
+    /// In this register (first of a tuple) of its file.
+    Reg(u16),
+    /// In its value's slot, or nowhere if the value can be repeated.
+    Memory,
+}
+
+/// A part of a value's life that stays in one place.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub vreg: u32,
+    pub segs: SmallVec<[Seg; 2]>,
+    pub place: Place,
+}
+
+impl Piece {
+    pub fn start(&self) -> u32 {
+        self.segs[0].from
+    }
+
+    pub fn end(&self) -> u32 {
+        self.segs[self.segs.len() - 1].to
+    }
+
+    pub fn covers(&self, point: u32) -> bool {
+        self.segs.iter().any(|s| s.from <= point && point < s.to)
+    }
+}
+
+/// A hole that can be cut into a piece: the value leaves its register for `from..to`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    pub from: u32,
+    pub to: u32,
+    pub cost: f32,
+    /// A second gap of the same piece, before this one: from a loop's start to the first use in it.
+    pub head: Option<(u32, u32)>,
+}
+
+/// What a gap that wraps around a loop's end meets at the loop's start.
+#[derive(Clone, Copy, Debug)]
+enum Head {
+    /// It does not wrap, or the value is in a register there.
+    None,
+    /// The value is in memory there already.
+    In,
+    /// This range can be cut too.
+    Cut(u32, u32),
+}
+
+/// All pieces of all values, and the points' register needs.
+pub(super) struct Pieces<'a> {
+    pub func: &'a Func,
+    pub regs: &'a RegInfo,
+    pub live: &'a Live,
+    pub pieces: Vec<Piece>,
+    /// Pieces of each value; sorted by start at the end.
+    pub of: Vec<SmallVec<[u32; 2]>>,
+    /// The instruction that can be repeated to get a value, or `NONE`.
+    pub remat: Vec<u32>,
+    /// Values with some piece in memory.
+    pub spilled: Vec<bool>,
+    /// Registers that an instruction itself takes.
+    pub taken: Vec<Taken>,
+}
+
+/// A register that an instruction names: for an operand fixed to it, or because it destroys it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub preg: PReg,
+    pub from: u32,
+    pub to: u32,
+    pub clobber: bool,
+}
+
+impl<'a> Pieces<'a> {
+    pub fn new(func: &'a Func, regs: &'a RegInfo, live: &'a Live) -> Self {
+        let nv = func.vregs.len();
+        let mut me = Pieces {
+            func,
+            regs,
+            live,
+            pieces: Vec::with_capacity(nv + nv / 4),
+            of: vec![SmallVec::new(); nv],
+            remat: vec![NONE; nv],
+            spilled: vec![false; nv],
+            taken: Vec::new(),
+        };
+        for v in 0..nv as u32 {
+            if !live.segs(v).is_empty() {
+                me.add(v, live.segs(v).into(), Place::Open);
+            }
+        }
+        for i in 0..func.insts.len() as u32 {
+            let ops = func.operands(i);
+            if func.insts[i as usize].kind == Kind::Remat && ops.len() == 1 && func.clobbers(i).is_empty() {
+                let v = ops[0].vreg.0;
+                let only = live.uses(v).iter().filter(|(_, o)| func.operands[*o as usize].role.writes()).count() == 1;
+                if only && ops[0].constraint == Constraint::Reg {
+                    me.remat[v as usize] = i;
+                }
+            }
+            for op in ops {
+                if let Constraint::Fixed(preg) = op.constraint {
+                    let span = op.role.points(i);
+                    me.taken.push(Taken { preg, from: span.start, to: span.end, clobber: false });
+                }
+            }
+            for preg in func.clobbers(i) {
+                me.taken.push(Taken { preg: *preg, from: 2 * i + 1, to: 2 * i + 2, clobber: true });
+            }
+        }
+        me
+    }
+
+    pub fn class(&self, vreg: u32) -> &'a RegClass {
+        &self.regs.classes[self.func.vregs[vreg as usize].0 as usize]
+    }
+
+    pub fn add(&mut self, vreg: u32, segs: SmallVec<[Seg; 2]>, place: Place) -> u32 {
+        self.pieces.push(Piece { vreg, segs, place });
+        let id = self.pieces.len() as u32 - 1;
+        self.of[vreg as usize].push(id);
+        id
+    }
+
+    /// Splits a piece at a point inside it. The piece keeps the part before; returns the part from the point on.
+    pub fn split(&mut self, id: u32, at: u32) -> u32 {
+        let piece = &mut self.pieces[id as usize];
+        let (mut before, mut after) = (SmallVec::new(), SmallVec::new());
+        for s in &piece.segs {
+            if s.from < at {
+                before.push(Seg { from: s.from, to: s.to.min(at) });
+            }
+            if s.to > at {
+                after.push(Seg { from: s.from.max(at), to: s.to });
+            }
+        }
+        piece.segs = before;
+        let vreg = piece.vreg;
+        self.add(vreg, after, Place::Open)
+    }
+
+    /// Puts the gap of a piece into memory; returns the piece after the gap, which wants a register, if there is one.
+    pub fn cut(&mut self, id: u32, gap: Gap) -> Option<u32> {
+        let after = self.cut_one(id, gap.from, gap.to);
+        if let Some((from, to)) = gap.head {
+            let rest = self.cut_one(id, from, to);
+            debug_assert!(rest.is_some(), "a use stands between a loop's head gap and its tail gap");
+        }
+        after
+    }
+
+    fn cut_one(&mut self, id: u32, from: u32, to: u32) -> Option<u32> {
+        let (start, end) = (self.pieces[id as usize].start(), self.pieces[id as usize].end());
+        let middle = if from > start { self.split(id, from) } else { id };
+        let after = (to < end).then(|| self.split(middle, to));
+        self.pieces[middle as usize].place = Place::Memory;
+        self.spilled[self.pieces[middle as usize].vreg as usize] = true;
+        after
+    }
+
+    /// The best gap around a point where a piece is alive, or `None` if the value is needed in a register right there.
+    pub fn gap(&self, id: u32, point: u32) -> Option<Gap> {
+        let (piece, live) = (&self.pieces[id as usize], self.live);
+        let v = piece.vreg;
+        let uses = live.uses(v);
+        let inst = point / 2;
+        let (mut from, mut to) = (piece.start(), piece.end());
+        let mut soft_cost = 0.0;
+        let remat = self.remat[v as usize] != NONE;
+        let next = uses.partition_point(|(i, _)| *i < inst);
+        for (i, o) in &uses[next..] {
+            let op = &self.func.operands[*o as usize];
+            let span = op.role.points(*i);
+            if span.start >= to {
+                break;
+            } else if op.constraint == Constraint::RegOrSlot && op.role == Role::Use && !remat {
+                soft_cost += 0.8 * live.freq(*i);
+            } else if span.contains(&point) {
+                return None;
+            } else if span.start > point {
+                to = to.min(2 * i);
+            } else {
+                from = from.max(span.end);
+            }
+        }
+        for (i, o) in uses[..next].iter().rev() {
+            let op = &self.func.operands[*o as usize];
+            if 2 * i + 2 <= from {
+                break; // before the piece, or before the instruction that was found
+            } else if op.constraint == Constraint::RegOrSlot && op.role == Role::Use && !remat {
+                soft_cost += 0.8 * live.freq(*i);
+            } else {
+                from = from.max(op.role.points(*i).end); // another operand of the same instruction may end later
+            }
+        }
+        let head;
+        (from, to, head) = self.stay_in_loop(v, piece.start(), (from, to), point);
+        (from, to) = self.leave_loops(inst, from, to);
+        if !(from <= point && point < to) {
+            return None;
+        }
+        let stored = remat || (self.spilled[v as usize] && self.writes(v) == 1);
+        let store = if stored { 0.0 } else { live.freq(self.store_at(v, from)) };
+        let load = match head {
+            Head::In => 0.0,
+            _ if remat => 0.7 * live.freq(to / 2),
+            _ => live.freq(to / 2),
+        };
+        let head = if let Head::Cut(from, to) = head { Some((from, to)) } else { None };
+        Some(Gap { from, to, cost: store + load + soft_cost, head })
+    }
+
+    /// The instruction at which a value is stored: once where it is written, or else where it leaves its register.
+    fn store_at(&self, v: u32, gap_from: u32) -> u32 {
+        let mut writes = self.live.uses(v).iter().filter(|(_, o)| self.func.operands[*o as usize].role.writes());
+        match (writes.next(), writes.next()) {
+            (Some((inst, _)), None) => *inst,
+            _ => gap_from / 2,
+        }
+    }
+
+    /// Number of instructions that write a value.
+    pub fn writes(&self, v: u32) -> usize {
+        self.live.uses(v).iter().filter(|(_, o)| self.func.operands[*o as usize].role.writes()).count()
+    }
+
+    /// Limits a gap by the innermost loop around the point that uses the value. If the loop writes the value, it comes back into
+    /// its register before the loop's end, so that nothing has to move on the way back to the start. If the loop only reads it,
+    /// the gap may wrap around the loop's end, and then begins again at the loop's start.
+    fn stay_in_loop(&self, v: u32, start: u32, (from, to): (u32, u32), point: u32) -> (u32, u32, Head) {
+        let uses = self.live.uses(v);
+        let mut l = self.live.loop_of(point / 2);
+        while l != NONE {
+            let lp = self.live.loops[l as usize];
+            l = lp.parent;
+            let first = uses.partition_point(|(i, _)| *i < lp.start);
+            let in_loop = uses[first..].iter().take_while(|(i, _)| *i < lp.end);
+            if first == uses.len() || uses[first].0 >= lp.end {
+                continue;
+            }
+            let (head, tail) = (2 * lp.start, 2 * lp.end);
+            if in_loop.clone().any(|(_, o)| self.func.operands[*o as usize].role.writes()) {
+                let (f, t) = (from.max(head + 2), to.min(tail - 2));
+                return (if f <= point { f } else { from }, if point < t { t } else { to }, Head::None);
+            }
+            let cut = match self.at(v, head) {
+                _ if to < tail => Head::None,
+                Some(id) if self.pieces[id as usize].place == Place::Memory => Head::In,
+                Some(_) if start <= head && 2 * uses[first].0 < from && head < 2 * uses[first].0 => {
+                    Head::Cut(head, 2 * uses[first].0)
+                }
+                _ => Head::None,
+            };
+            return (from.max(head), to.min(tail), cut);
+        }
+        (from, to, Head::None)
+    }
+
+    /// The piece of a value at a point.
+    pub fn at(&self, v: u32, point: u32) -> Option<u32> {
+        self.of[v as usize].iter().copied().find(|id| self.pieces[*id as usize].covers(point))
+    }
+
+    /// Moves a gap's ends out of loops that do not hold the point.
+    fn leave_loops(&self, inst: u32, mut from: u32, mut to: u32) -> (u32, u32) {
+        let live = self.live;
+        let inside = |l: u32| live.loops[l as usize].start <= inst && inst < live.loops[l as usize].end;
+        let mut l = live.loop_of(from / 2);
+        while l != NONE {
+            if !inside(l) && from > 2 * live.loops[l as usize].start {
+                from = from.max(2 * live.loops[l as usize].end);
+            }
+            l = live.loops[l as usize].parent;
+        }
+        let mut l = live.loop_of(to / 2);
+        while l != NONE {
+            if !inside(l) {
+                to = to.min(2 * live.loops[l as usize].start);
+            }
+            l = live.loops[l as usize].parent;
+        }
+        (from, to)
+    }
+}
+
+/// Cuts gaps until, at every point and in every file, what is live fits the registers that are not destroyed there.
+pub(super) fn relieve(p: &mut Pieces) {
+    for file in 0..p.regs.files.len() as u8 {
+        let mut need = needs(p, file);
+        let have = p.regs.files[file as usize].order.len() as i32;
+        if need.iter().all(|n| *n <= have) {
+            continue;
+        }
+        let mut starts: BinaryHeap<std::cmp::Reverse<(u32, u32)>> = (0..p.pieces.len() as u32)
+            .filter(|id| p.class(p.pieces[*id as usize].vreg).file == file)
+            .map(|id| std::cmp::Reverse((p.pieces[id as usize].start(), id)))
+            .collect();
+        let mut active: Vec<u32> = Vec::new();
+        for point in 0..need.len() as u32 {
+            while starts.peek().is_some_and(|s| s.0.0 <= point) {
+                active.extend(starts.pop().map(|s| s.0.1));
+            }
+            if need[point as usize] <= have {
+                continue;
+            }
+            active.retain(|id| p.pieces[*id as usize].end() > point && p.pieces[*id as usize].place == Place::Open);
+            while need[point as usize] > have {
+                let Some((id, gap)) = victim(p, &active, point) else { break };
+                let width = i32::from(p.class(p.pieces[id as usize].vreg).width);
+                for s in &p.pieces[id as usize].segs {
+                    for n in
+                        &mut need[s.from.max(gap.from) as usize..s.to.min(gap.to).max(s.from.max(gap.from)) as usize]
+                    {
+                        *n -= width;
+                    }
+                }
+                if let Some(after) = p.cut(id, gap) {
+                    starts.push(std::cmp::Reverse((p.pieces[after as usize].start(), after)));
+                }
+                active.retain(|id| p.pieces[*id as usize].place == Place::Open && p.pieces[*id as usize].end() > point);
+            }
+        }
+    }
+}
+
+/// Registers wanted at each point of a file.
+fn needs(p: &Pieces, file: u8) -> Vec<i32> {
+    let mut need = vec![0i32; 2 * p.func.insts.len() + 1];
+    for piece in &p.pieces {
+        let class = p.class(piece.vreg);
+        if class.file == file && piece.place != Place::Memory {
+            for s in &piece.segs {
+                need[s.from as usize] += i32::from(class.width);
+                need[s.to as usize] -= i32::from(class.width);
+            }
+        }
+    }
+    for t in p.taken.iter().filter(|t| t.preg.file == file && t.clobber) {
+        if p.regs.files[file as usize].order.contains(&t.preg.index) {
+            need[t.from as usize] += 1;
+            need[t.to as usize] -= 1;
+        }
+    }
+    let mut sum = 0;
+    for n in &mut need {
+        sum += *n;
+        *n = sum;
+    }
+    need
+}
+
+/// The active piece whose gap is cheapest for its length from the point on: what lies before fits already.
+fn victim(p: &Pieces, active: &[u32], point: u32) -> Option<(u32, Gap)> {
+    let mut best: Option<(f32, u32, Gap)> = None;
+    for id in active.iter().filter(|id| p.pieces[**id as usize].covers(point)) {
+        if let Some(gap) = p.gap(*id, point) {
+            let width = f32::from(p.class(p.pieces[*id as usize].vreg).width);
+            let score = gap.cost / ((gap.to - point) as f32 * width);
+            if best.is_none_or(|b| score < b.0) {
+                best = Some((score, *id, gap));
+            }
+        }
+    }
+    best.map(|b| (b.1, b.2))
+}
