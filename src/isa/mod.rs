@@ -1,1 +1,46 @@
 //! Linear program → machine code, one folder a target.
+//!
+//! Each target implements [`Isa`]: what codegen must know of it, a program's object code, and that code as text.
+//! Depends on `codegen` (Program, Target, register allocation), `uop` and `elf` (Object); does no I/O.
+#![forbid(unsafe_code)]
+
+use crate::codegen::{Program, Target};
+use crate::elf::Object;
+use crate::uop::{DType, Op};
+use thiserror::Error;
+
+/// An instruction set that programs can be made for.
+pub trait Isa: Send + Sync {
+    /// What codegen must know of it.
+    fn target(&self) -> &Target;
+    /// Machine code of one program; the entry symbol is the program's name.
+    ///
+    /// # Errors
+    /// An op or dtype that has no instruction here, or more registers or memory than there are.
+    fn assemble(&self, program: &Program) -> Result<Object, IsaError>;
+    /// The object's code as text, one instruction a line (DEBUG=7).
+    ///
+    /// # Errors
+    /// Bytes that are no instruction.
+    fn disassemble(&self, object: &Object) -> Result<String, IsaError>;
+}
+
+/// What an instruction set refuses.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IsaError {
+    #[error("{kernel}: {target} has no instruction for {op:?} on {dtype}")]
+    Unsupported { kernel: String, target: &'static str, op: Op, dtype: DType },
+    #[error("{kernel}: {why}")]
+    Malformed { kernel: String, why: String },
+    #[error("{kernel}: instruction {index} cannot be encoded: {why}")]
+    Encoding { kernel: String, index: usize, why: String },
+    #[error("bytes at offset {offset} are no instruction")]
+    NotCode { offset: usize },
+}
+
+/// The instruction set of a device's arch string; `None`: no kernel runs there.
+#[must_use]
+pub fn for_arch(_arch: &str) -> Option<Box<dyn Isa>> {
+    None
+}

@@ -1,0 +1,62 @@
+//! What has been run so far in this session (tinygrad's GlobalCounters).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Running totals; every field only grows until [`Counters::reset`].
+#[derive(Debug, Default)]
+pub struct Counters {
+    kernels: AtomicU64,
+    copies: AtomicU64,
+    flops: AtomicU64,
+    mem_bytes: AtomicU64,
+    time_ns: AtomicU64,
+    compiled: AtomicU64,
+}
+
+/// The totals at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Kernels launched.
+    pub kernels: u64,
+    /// Copies between devices launched.
+    pub copies: u64,
+    /// Arithmetic operations of the launched kernels, by their estimates.
+    pub flops: u64,
+    /// Bytes loaded and stored by the launched kernels, by their estimates.
+    pub mem_bytes: u64,
+    /// Device time of the kernels that were timed (DEBUG >= 2, PROFILE).
+    pub time_ns: u64,
+    /// Kernels compiled (cache misses).
+    pub compiled: u64,
+}
+
+impl Counters {
+    pub(crate) fn launched(&self, kernels: u64, copies: u64, flops: u64, mem_bytes: u64) {
+        self.kernels.fetch_add(kernels, Relaxed);
+        self.copies.fetch_add(copies, Relaxed);
+        self.flops.fetch_add(flops, Relaxed);
+        self.mem_bytes.fetch_add(mem_bytes, Relaxed);
+    }
+    pub(crate) fn timed(&self, ns: u64) {
+        self.time_ns.fetch_add(ns, Relaxed);
+    }
+    pub(crate) fn compiled(&self) {
+        self.compiled.fetch_add(1, Relaxed);
+    }
+    pub fn totals(&self) -> Totals {
+        Totals {
+            kernels: self.kernels.load(Relaxed),
+            copies: self.copies.load(Relaxed),
+            flops: self.flops.load(Relaxed),
+            mem_bytes: self.mem_bytes.load(Relaxed),
+            time_ns: self.time_ns.load(Relaxed),
+            compiled: self.compiled.load(Relaxed),
+        }
+    }
+    /// Back to zero.
+    pub fn reset(&self) {
+        for c in [&self.kernels, &self.copies, &self.flops, &self.mem_bytes, &self.time_ns, &self.compiled] {
+            c.store(0, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Options as a value: read from the environment once, at the edge, and handed down (architecture, decision 14).
+//!
+//! The names and meanings are the ones the field knows from tinygrad; the README has the table.
+
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Everything a run can be told from outside. `Options::default()` is what an empty environment gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Default device, `CPU`, `CPU:1`, `NULL`, ... (`DEV`).
+    pub device: String,
+    /// What is printed: 1 devices and JIT, 2 a line a kernel, 3 opts, 4 code, 6 UOps, 7 assembly (`DEBUG`).
+    pub debug: u8,
+    /// Use no opts (`NOOPT=1`).
+    pub noopt: bool,
+    /// Width of the search for opts, 0: heuristic (`BEAM`).
+    pub beam: usize,
+    /// Verification of graphs: 0 none, 1 at the boundaries, 2 after each rewrite as well (`SPEC`).
+    pub spec: u8,
+    /// 0: a JIT runs its function every time (`JIT`).
+    pub jit: bool,
+    /// Write a trace for Perfetto here at the end (`PROFILE=1` or `PROFILE=path`).
+    pub profile: Option<PathBuf>,
+    /// `avx2` or `avx512` instead of what the CPU offers (`ARCH`).
+    pub arch: Option<String>,
+    /// Cores that the CPU device may use, `None`: all (`THREADS`).
+    pub threads: Option<usize>,
+    /// Float rewrites that ignore NaN, infinities and signed zeros (`FAST_MATH=1`).
+    pub fast_math: bool,
+    /// Where searches are remembered; `None`: nowhere (`CACHEDIR`, `CACHELEVEL=0`).
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// A variable whose value means nothing.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("{name}={value} is not valid: {expected}")]
+pub struct OptionError {
+    pub name: &'static str,
+    pub value: String,
+    pub expected: &'static str,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            device: "CPU".into(),
+            debug: 0,
+            noopt: false,
+            beam: 0,
+            spec: 1,
+            jit: true,
+            profile: None,
+            arch: None,
+            threads: None,
+            fast_math: false,
+            cache_dir: None,
+        }
+    }
+}
+
+impl Options {
+    /// From the process's environment.
+    ///
+    /// # Errors
+    /// The first variable that cannot be understood.
+    pub fn from_env() -> Result<Options, OptionError> {
+        Options::from_lookup(|name| std::env::var(name).ok().filter(|v| !v.is_empty()))
+    }
+
+    /// From any source of variables.
+    ///
+    /// # Errors
+    /// The first variable that cannot be understood.
+    pub fn from_lookup(get: impl Fn(&str) -> Option<String>) -> Result<Options, OptionError> {
+        let d = Options::default();
+        let home =
+            get("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| get("HOME").map(|h| PathBuf::from(h).join(".cache")));
+        let cache = get("CACHEDIR").map(PathBuf::from).or_else(|| home.map(|h| h.join("doorbell")));
+        Ok(Options {
+            device: get("DEV").unwrap_or(d.device),
+            debug: number(&get, "DEBUG", 0, 7, "0 to 7")? as u8,
+            noopt: number(&get, "NOOPT", 0, 1, "0 or 1")? == 1,
+            beam: number(&get, "BEAM", 0, 1024, "a search width of 0 to 1024")?,
+            spec: number(&get, "SPEC", 1, 2, "0, 1 or 2")? as u8,
+            jit: number(&get, "JIT", 1, 2, "0, 1 or 2")? != 0,
+            profile: match get("PROFILE").as_deref() {
+                None | Some("0") => None,
+                Some("1") => Some(PathBuf::from("doorbell-trace.json")),
+                Some(path) => Some(PathBuf::from(path)),
+            },
+            arch: get("ARCH"),
+            threads: match number(&get, "THREADS", 0, 4096, "a number of cores, 1 to 4096")? {
+                0 => None,
+                n => Some(n),
+            },
+            fast_math: number(&get, "FAST_MATH", 0, 1, "0 or 1")? == 1,
+            cache_dir: if number(&get, "CACHELEVEL", 1, 2, "0, 1 or 2")? == 0 { None } else { cache },
+        })
+    }
+}
+
+fn number(
+    get: &impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    default: usize,
+    max: usize,
+    expected: &'static str,
+) -> Result<usize, OptionError> {
+    let Some(value) = get(name) else { return Ok(default) };
+    match value.trim().parse::<usize>() {
+        Ok(n) if n <= max => Ok(n),
+        _ => Err(OptionError { name, value, expected }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env<'a>(vars: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
+        move |n| vars.iter().find(|v| v.0 == n).map(|v| v.1.to_string())
+    }
+
+    #[test]
+    fn an_empty_environment_gives_the_defaults() {
+        assert_eq!(Options::from_lookup(env(&[])).unwrap(), Options::default());
+    }
+
+    #[test]
+    fn known_variables_are_read_and_wrong_ones_named() {
+        let o =
+            Options::from_lookup(env(&[("DEV", "CPU:1"), ("DEBUG", "2"), ("BEAM", "4"), ("PROFILE", "1")])).unwrap();
+        assert_eq!((o.device.as_str(), o.debug, o.beam), ("CPU:1", 2, 4));
+        assert_eq!(o.profile, Some(PathBuf::from("doorbell-trace.json")));
+        let e = Options::from_lookup(env(&[("DEBUG", "9")])).unwrap_err();
+        assert_eq!(e.to_string(), "DEBUG=9 is not valid: 0 to 7");
+    }
+}
