@@ -68,6 +68,26 @@ fn check(image: &Image) {
     }
 }
 
+/// A thousand headers that all show the same bytes would make a small file cost a thousand times its size.
+#[test]
+fn sections_that_share_their_bytes_are_refused() {
+    let sample = ours();
+    let headers = elf::parse::ElfFile::parse(&sample).unwrap().sections()[0].header_offset as usize;
+    let mut file = sample.clone();
+    for _ in 0..100 {
+        file.extend_from_within(headers + 64..headers + 128); // .text
+    }
+    let count = u16::try_from((file.len() - headers) / 64).unwrap();
+    file[60..62].copy_from_slice(&count.to_le_bytes()); // e_shnum
+    assert!(elf::link(&file).is_ok()); // 100 x 40 bytes of code still fit into a file of 100 x 64 bytes of headers
+    let text = headers + 64;
+    let len = file.len() as u64;
+    for (field, value) in [(24, 0), (32, len)] {
+        file[text + field..text + field + 8].copy_from_slice(&u64::to_le_bytes(value)); // sh_offset, sh_size: the whole file
+    }
+    assert!(matches!(elf::link(&file), Err(ElfError::Overlap { .. })));
+}
+
 #[test]
 fn every_truncation_of_a_sample_is_an_error() {
     for sample in [ours(), compiled()] {

@@ -21,6 +21,9 @@ pub enum ElfError {
     /// A place or range reaches outside the section it belongs to.
     #[error("ELF: {what} at offset {offset:#x} reaches to {end:#x}, its section ends at {limit:#x}")]
     OutOfSection { what: &'static str, offset: u64, end: u64, limit: u64 },
+    /// Sections share bytes of the file, which ELF forbids; refusing them bounds the work and memory by the file's size.
+    #[error("ELF: sections up to the header at offset {offset:#x} hold {total_bytes} bytes, the file has {file_bytes}")]
+    Overlap { offset: u64, total_bytes: u64, file_bytes: u64 },
     /// An alignment is not a power of two, or larger than a page.
     #[error("ELF: alignment {align_bytes} at offset {offset:#x} is not a power of two up to {max_bytes}")]
     BadAlign { offset: u64, align_bytes: u64, max_bytes: u64 },

@@ -217,12 +217,16 @@ fn parse_sections<'a>(bytes: &'a [u8], header: &Ehdr) -> Result<Vec<FileSection<
     let names = if header.e_shstrndx == SHN_XINDEX { first.sh_link } else { u32::from(header.e_shstrndx) };
     let names = check_index("e_shstrndx", 62, u64::from(names), rows.len())?;
     let names = contents(bytes, &Shdr::parse(&rows[names]))?; // PANIC: checked on the line above
+    let (file_bytes, mut total_bytes) = (wide(bytes.len()), 0u64);
     let mut out = Vec::with_capacity(rows.len());
     for (i, raw) in rows.iter().enumerate() {
         let header_offset = header.e_shoff + wide(i * SHDR_BYTES); // PANIC: inside the file, checked by `bytes_at`
         let header = Shdr::parse(raw);
         let name = string(names, u64::from(header.sh_name), "sh_name", header_offset)?;
-        contents(bytes, &header)?;
+        total_bytes = total_bytes.saturating_add(wide(contents(bytes, &header)?.len()));
+        if total_bytes > file_bytes {
+            return Err(ElfError::Overlap { offset: header_offset, total_bytes, file_bytes });
+        }
         out.push(FileSection { name, header, header_offset });
     }
     Ok(out)

@@ -4,3 +4,4 @@
 mod gcc;
 mod kernels_asm;
 mod memory;
+mod rustc;
