@@ -12,9 +12,11 @@ pub struct Used {
     pub line: usize,
 }
 
-/// The module path of a source file below `src`: `schedule/fuse.rs` → `["schedule", "fuse"]`, `uop/mod.rs` → `["uop"]`.
+/// The module path of a source file: `src/schedule/fuse.rs` → `["schedule", "fuse"]`, `src/uop/mod.rs` → `["uop"]`; files of other
+/// folders that the library includes keep the folder's name.
 pub fn module_of(file: &str) -> Vec<String> {
-    let mut parts: Vec<String> = file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+    let mut parts: Vec<String> =
+        file.trim_start_matches("src/").trim_end_matches(".rs").split('/').map(str::to_owned).collect();
     if matches!(parts.last().map(String::as_str), Some("mod" | "lib" | "main")) {
         parts.pop();
     }
