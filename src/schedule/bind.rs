@@ -1,0 +1,202 @@
+//! A plan bound to buffers: what the engine runs. The cache of plans lives here.
+
+use super::ScheduleError;
+use super::front::{Front, Key, strip};
+use super::graph::FIRST_TEMP;
+use super::memory::{Arena, Place};
+use super::plan::{Plan, Step, plan};
+use super::stored::slot;
+use crate::uop::{BufferRef, Op, UMap, UOp};
+use hashbrown::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One thing to do.
+#[derive(Clone, Debug)]
+pub enum ScheduleItem {
+    /// Run a kernel graph. Equal kernels have the identical `ast`.
+    Kernel {
+        ast: UOp,
+        /// Buffer nodes in slot order.
+        bufs: Vec<UOp>,
+        /// Variables whose values the kernel takes.
+        vars: Vec<UOp>,
+        device: Arc<str>,
+    },
+    /// Copy `len` elements from `src` (from element `src_offset` on) to the start of `dst`; both are Buffer nodes.
+    Copy { dst: UOp, src: UOp, src_offset: usize, len: usize },
+}
+
+/// Where the engine finds room for a temporary.
+#[derive(Clone, Debug)]
+pub struct TempMemory {
+    pub buffer: UOp,
+    /// Index into `Schedule::arenas`.
+    pub arena: usize,
+    pub offset_bytes: usize,
+}
+
+/// A node that is computed once the schedule has run, and the movement over Buffers that then holds its value.
+#[derive(Clone, Debug)]
+pub struct Output {
+    pub node: UOp,
+    pub view: UOp,
+    /// The memory of the view changed through an Assign below the node.
+    pub assigned: bool,
+}
+
+/// What to run, in order, and what is true afterwards.
+#[derive(Clone, Debug, Default)]
+pub struct Schedule {
+    pub items: Vec<ScheduleItem>,
+    /// The roots in order, then every Assign of the graph.
+    pub outputs: Vec<Output>,
+    pub var_vals: Vec<(Arc<str>, i64)>,
+    pub arenas: Vec<(Arc<str>, Arena)>,
+    /// Temporaries that lie in arenas. All other buffers without memory need their own.
+    pub temps: Vec<TempMemory>,
+    /// Buffers whose content changed: outputs over them get a new identity.
+    pub assigned: Vec<UOp>,
+}
+
+impl Schedule {
+    /// Kernels, without copies.
+    pub fn kernel_count(&self) -> usize {
+        self.items.iter().filter(|i| matches!(i, ScheduleItem::Kernel { .. })).count()
+    }
+
+    /// To be called once everything has run: the outputs become realised; what was assigned to is called by a new buffer.
+    pub fn finish(&self) {
+        let renamed: UMap<UOp> = self
+            .assigned
+            .iter()
+            .filter_map(|b| Some((b.clone(), UOp::buffer(b.dtype(), b.buffer_ref()?.next_version()))))
+            .collect();
+        for o in &self.outputs {
+            let view = if o.assigned { o.view.substitute(&renamed) } else { o.view.clone() };
+            // What is memory already keeps its name.
+            if view != o.node {
+                o.node.set_realized(view);
+            }
+        }
+    }
+}
+
+/// Plans by key. Bounded: when it is full it starts again.
+#[derive(Default)]
+pub struct ScheduleCache {
+    plans: Mutex<HashMap<Key, Arc<Plan>>>,
+}
+
+const CACHE_LIMIT: usize = 4096;
+
+impl ScheduleCache {
+    fn plans(&self) -> MutexGuard<'_, HashMap<Key, Arc<Plan>>> {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Number of plans kept.
+    pub fn len(&self) -> usize {
+        self.plans().len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    fn get(&self, key: &Key) -> Result<Arc<Plan>, ScheduleError> {
+        let known = self.plans().get(key).cloned();
+        if let Some(p) = known {
+            return Ok(p);
+        }
+        let made = Arc::new(plan(key)?);
+        let mut plans = self.plans();
+        if plans.len() >= CACHE_LIMIT {
+            plans.clear();
+        }
+        plans.insert(key.clone(), made.clone());
+        Ok(made)
+    }
+}
+
+/// Schedules `roots`, each with the device to use if nothing below it has one.
+///
+/// # Errors
+/// Malformed graphs: see [`ScheduleError`].
+pub fn schedule(roots: &[(UOp, Arc<str>)], cache: &ScheduleCache) -> Result<Schedule, ScheduleError> {
+    let front = strip(roots)?;
+    let plan = cache.get(&front.key)?;
+    Ok(bind(&plan, &front, roots))
+}
+
+fn bind(plan: &Plan, front: &Front, roots: &[(UOp, Arc<str>)]) -> Schedule {
+    let device = |n: u32| front.key.devices.get(n as usize).cloned().unwrap_or_else(|| "".into());
+    let temps: Vec<UOp> = plan
+        .temps
+        .iter()
+        .map(|p| {
+            let len = super::graph::max_len(p.shape());
+            UOp::buffer(p.dtype(), BufferRef::new(len, device(super::front::device_number(p))))
+        })
+        .collect();
+    let buffer = |s: u32| match s.checked_sub(FIRST_TEMP) {
+        Some(t) => temps[t as usize].clone(),
+        None => front.buffers[s as usize].clone(),
+    };
+    let items = plan
+        .steps
+        .iter()
+        .map(|s| match s {
+            Step::Kernel { ast, slots, vars, device: d } => ScheduleItem::Kernel {
+                ast: ast.clone(),
+                bufs: slots.iter().map(|s| buffer(*s)).collect(),
+                vars: vars.clone(),
+                device: device(*d),
+            },
+            Step::Copy { dst, src, src_offset, len } => ScheduleItem::Copy {
+                dst: buffer(slot(dst)),
+                src: buffer(slot(src)),
+                src_offset: usize::try_from(*src_offset).unwrap_or(0),
+                len: *len,
+            },
+        })
+        .collect();
+    Schedule {
+        items,
+        outputs: outputs(plan, front, roots, &buffer),
+        var_vals: front.var_vals.clone(),
+        arenas: plan.memory.arenas.iter().map(|a| (device(a.device), a.clone())).collect(),
+        temps: placed(plan, &temps),
+        assigned: plan.assigned.iter().map(|s| buffer(*s)).collect(),
+    }
+}
+
+fn placed(plan: &Plan, temps: &[UOp]) -> Vec<TempMemory> {
+    let places = plan.memory.places.iter().zip(temps);
+    places
+        .filter_map(|(p, b)| match p {
+            Place::Arena { arena, offset_bytes } => {
+                Some(TempMemory { buffer: b.clone(), arena: *arena as usize, offset_bytes: *offset_bytes })
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Views with buffers in place of graph parameters and bound values in place of variables.
+fn outputs(plan: &Plan, front: &Front, roots: &[(UOp, Arc<str>)], buffer: &dyn Fn(u32) -> UOp) -> Vec<Output> {
+    let mut map: UMap<UOp> = front.binds.iter().cloned().collect();
+    let mut bound = |view: &UOp| {
+        for p in view.toposort().into_iter().filter(|u| u.op() == Op::Param) {
+            map.entry(p.clone()).or_insert_with(|| buffer(slot(&p)));
+        }
+        view.substitute(&map)
+    };
+    let mut out: Vec<Output> = roots
+        .iter()
+        .zip(&plan.outputs)
+        .map(|((node, _), (view, assigned))| Output { node: node.clone(), view: bound(view), assigned: *assigned })
+        .collect();
+    for (stripped, view) in &plan.assigns {
+        for node in front.assigns.iter().filter(|(_, s)| s == stripped).map(|(n, _)| n) {
+            out.push(Output { node: node.clone(), view: bound(view), assigned: true });
+        }
+    }
+    out
+}

@@ -1,0 +1,173 @@
+//! The roots of a realize → a graph without identities: what the schedule cache is keyed by.
+//!
+//! Values that are already computed become the buffers that hold them, buffers become numbered `Param`s (a value with its
+//! length as source; the tag numbers the device), bound variables lose their value. Identities (Detach,
+//! ContiguousBackward, a copy to the device the value is on) go away. The walk is the whole cost of a cache hit.
+
+use super::ScheduleError;
+use crate::uop::{Arg, Op, Srcs, UMap, UOp};
+use std::sync::Arc;
+
+/// What a plan is looked up by: equal for graphs that differ in buffers and variable values only.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Sink of the roots.
+    pub graph: UOp,
+    /// Devices by the number used in tags and in `root_devices`.
+    pub devices: Vec<Arc<str>>,
+    /// Device number of each root.
+    pub root_devices: Vec<u32>,
+}
+
+/// A keyed graph with what was taken out of it.
+pub struct Front {
+    pub key: Key,
+    /// The Buffer node of each Param slot.
+    pub buffers: Vec<UOp>,
+    /// Variable, its Bind node.
+    pub binds: Vec<(UOp, UOp)>,
+    pub var_vals: Vec<(Arc<str>, i64)>,
+    /// Assign nodes and what became of them.
+    pub assigns: Vec<(UOp, UOp)>,
+}
+
+/// Tag of graph parameters and temporaries: the number of their device.
+pub fn device_number(param: &UOp) -> u32 {
+    param.tag().unwrap_or(0)
+}
+
+struct Walk {
+    done: UMap<UOp>,
+    devices: Vec<Arc<str>>,
+    buffers: Vec<UOp>,
+    binds: Vec<(UOp, UOp)>,
+    var_vals: Vec<(Arc<str>, i64)>,
+    assigns: Vec<(UOp, UOp)>,
+}
+
+/// Strips identities from the graph below `roots` (each with the device for graphs that have none).
+pub fn strip(roots: &[(UOp, Arc<str>)]) -> Result<Front, ScheduleError> {
+    let mut w = Walk {
+        done: UMap::default(),
+        devices: Vec::new(),
+        buffers: Vec::new(),
+        binds: Vec::new(),
+        var_vals: Vec::new(),
+        assigns: Vec::new(),
+    };
+    let mut stripped = Srcs::new();
+    let mut root_devices = Vec::with_capacity(roots.len());
+    for (root, fallback) in roots {
+        stripped.push(w.strip(root)?);
+        let device = root.device().unwrap_or(fallback).clone();
+        root_devices.push(w.device(&device));
+    }
+    let key = Key { graph: UOp::sink(stripped), devices: w.devices, root_devices };
+    Ok(Front { key, buffers: w.buffers, binds: w.binds, var_vals: w.var_vals, assigns: w.assigns })
+}
+
+/// What a node is computed from: its buffer once it is realised.
+fn below(u: &UOp) -> &[UOp] {
+    u.realized().map_or_else(|| u.src(), std::slice::from_ref)
+}
+
+impl Walk {
+    fn device(&mut self, name: &Arc<str>) -> u32 {
+        let at = self.devices.iter().position(|d| d == name).unwrap_or_else(|| {
+            self.devices.push(name.clone());
+            self.devices.len() - 1
+        });
+        at as u32
+    }
+
+    fn strip(&mut self, root: &UOp) -> Result<UOp, ScheduleError> {
+        let mut stack = vec![(root.clone(), false)];
+        while let Some((u, expanded)) = stack.pop() {
+            if self.done.contains_key(&u) {
+                continue;
+            }
+            if !expanded {
+                let pending: Srcs = below(&u).iter().filter(|s| !self.done.contains_key(*s)).cloned().collect();
+                stack.push((u, true));
+                stack.extend(pending.into_iter().rev().map(|s| (s, false)));
+                continue;
+            }
+            let new = self.rebuild(&u)?;
+            self.done.insert(u, new);
+        }
+        // PANIC: the root was pushed first and is done when the stack is empty.
+        Ok(self.done[root].clone())
+    }
+
+    fn rebuild(&mut self, u: &UOp) -> Result<UOp, ScheduleError> {
+        // PANIC: everything below was done before.
+        if let Some(r) = u.realized() {
+            return Ok(self.done[r].clone());
+        }
+        let below: Srcs = u.src().iter().map(|s| self.done[s].clone()).collect();
+        let src = |k: usize| below[k].clone();
+        match u.op() {
+            Op::Buffer => Ok(self.param(u)),
+            Op::Bind => self.unbind(u),
+            Op::Detach | Op::ContiguousBackward => Ok(src(0)),
+            Op::Copy => match u.src()[0].device() {
+                // A value of constants only is simply computed where it is wanted.
+                None => Ok(src(0)),
+                Some(from) if matches!(u.arg(), Arg::Device(to) if to == from) => Ok(src(0)),
+                Some(_) => {
+                    if let Arg::Device(to) = u.arg() {
+                        self.device(&to.clone());
+                    }
+                    Ok(u.with_src([src(0)]))
+                }
+            },
+            Op::Contiguous if src(0).op() == Op::Contiguous => Ok(src(0)),
+            Op::Assign => {
+                let new = u.with_src([src(0), src(1)]);
+                self.assigns.push((u.clone(), new.clone()));
+                Ok(new)
+            }
+            _ => Ok(u.with_src(below)),
+        }
+    }
+
+    fn param(&mut self, buffer: &UOp) -> UOp {
+        let slot = self.buffers.len();
+        self.buffers.push(buffer.clone());
+        let (len, device) = match buffer.buffer_ref() {
+            Some(b) => (b.len, b.device.clone()),
+            None => (0, "".into()),
+        };
+        let tag = self.device(&device);
+        graph_param(slot as u32, buffer.dtype(), len, tag)
+    }
+
+    fn unbind(&mut self, u: &UOp) -> Result<UOp, ScheduleError> {
+        let (Some(var), Some(value)) = (u.src().first(), u.src().get(1).and_then(UOp::as_int)) else {
+            return Err(ScheduleError::Malformed { op: u.op(), why: "a bind needs a variable and a constant" });
+        };
+        let Arg::Var(name, lo, hi) = var.arg() else {
+            return Err(ScheduleError::Malformed { op: u.op(), why: "a bind needs a variable and a constant" });
+        };
+        if !(*lo..=*hi).contains(&value) {
+            return Err(ScheduleError::Unbounded { name: name.clone(), value, min: *lo, max: *hi });
+        }
+        match self.var_vals.iter().find(|v| v.0 == *name) {
+            Some((_, other)) if *other != value => {
+                return Err(ScheduleError::Rebound { name: name.clone(), first: *other, second: value });
+            }
+            Some(_) => {}
+            None => {
+                self.var_vals.push((name.clone(), value));
+                self.binds.push((var.clone(), u.clone()));
+            }
+        }
+        Ok(var.clone())
+    }
+}
+
+/// A buffer of a keyed graph: `len` elements on device number `device`.
+pub fn graph_param(slot: u32, dtype: crate::uop::DType, len: usize, device: u32) -> UOp {
+    let n = UOp::int(i64::try_from(len).unwrap_or(i64::MAX));
+    UOp::tagged(Op::Param, dtype, [n], Arg::Param(slot, len), Some(device))
+}

@@ -1,0 +1,122 @@
+//! Facts about a keyed tensor graph that planning asks for again and again: order, users, devices, what is memory.
+
+use super::front::{Key, device_number};
+use crate::uop::{Arg, DType, Dim, Op, UMap, UOp, numel};
+
+/// Slots of graph parameters from here on are temporaries of the plan, not inputs.
+pub const FIRST_TEMP: u32 = 1 << 30;
+
+/// A keyed graph, walked once.
+pub struct Graph {
+    pub roots: Vec<UOp>,
+    /// Sources before users; sizes and other index expressions are not listed.
+    pub order: Vec<UOp>,
+    pub position: UMap<usize>,
+    /// Users of each node's value, in order.
+    pub users: UMap<Vec<UOp>>,
+    devices: UMap<u32>,
+    /// Reads memory somewhere below.
+    reads_memory: UMap<bool>,
+}
+
+/// Sources that are values of the tensor graph (not sizes).
+pub fn values(u: &UOp) -> &[UOp] {
+    match u.op() {
+        op if op.is_movement() => &u.src()[..1],
+        Op::Const | Op::Var | Op::Param | Op::Iota | Op::Buffer => &[],
+        _ => u.src(),
+    }
+}
+
+impl Graph {
+    pub fn new(key: &Key) -> Graph {
+        let roots = key.graph.src().to_vec();
+        let order = value_order(&roots);
+        let mut g = Graph {
+            roots,
+            position: order.iter().cloned().enumerate().map(|(k, u)| (u, k)).collect(),
+            order: Vec::new(),
+            users: UMap::default(),
+            devices: UMap::default(),
+            reads_memory: UMap::default(),
+        };
+        for u in &order {
+            let mut device = match (u.op(), u.arg()) {
+                (Op::Param, _) => Some(device_number(u)),
+                (Op::Copy, Arg::Device(d)) => key.devices.iter().position(|x| x == d).map(|k| k as u32),
+                _ => None,
+            };
+            let mut reads = u.op() == Op::Param;
+            for s in values(u) {
+                let users = g.users.entry(s.clone()).or_default();
+                if users.last() != Some(u) {
+                    users.push(u.clone());
+                }
+                device = device.or_else(|| g.devices.get(s).copied());
+                reads |= g.reads_memory[s];
+            }
+            if let Some(d) = device {
+                g.devices.insert(u.clone(), d);
+            }
+            g.reads_memory.insert(u.clone(), reads);
+        }
+        for (r, d) in g.roots.iter().zip(&key.root_devices) {
+            g.devices.entry(r.clone()).or_insert(*d);
+        }
+        // Values of constants only are computed where they are used.
+        for u in order.iter().rev() {
+            if let Some(d) = g.devices.get(u).copied() {
+                for s in values(u) {
+                    g.devices.entry(s.clone()).or_insert(d);
+                }
+            }
+        }
+        g.order = order;
+        g
+    }
+
+    pub fn users(&self, u: &UOp) -> &[UOp] {
+        self.users.get(u).map_or(&[], Vec::as_slice)
+    }
+    pub fn device(&self, u: &UOp) -> u32 {
+        self.devices.get(u).copied().unwrap_or(0)
+    }
+    /// A value of constants, counters and variables only: computing it again costs no load.
+    pub fn is_pure(&self, u: &UOp) -> bool {
+        !self.reads_memory.get(u).copied().unwrap_or(false)
+    }
+}
+
+fn value_order(roots: &[UOp]) -> Vec<UOp> {
+    let mut order = Vec::new();
+    let mut seen: UMap<()> = UMap::default();
+    let mut stack: Vec<(UOp, bool)> = roots.iter().rev().map(|r| (r.clone(), false)).collect();
+    while let Some((u, expanded)) = stack.pop() {
+        if expanded {
+            order.push(u);
+        } else if seen.insert(u.clone(), ()).is_none() {
+            stack.push((u.clone(), true));
+            stack.extend(values(&u).iter().rev().filter(|s| !seen.contains_key(*s)).map(|s| (s.clone(), false)));
+        }
+    }
+    order
+}
+
+/// Elements a dense array of this shape needs at most.
+pub fn max_len(shape: &[Dim]) -> usize {
+    shape.iter().map(|d| usize::try_from(d.max()).unwrap_or(0)).fold(1, usize::saturating_mul)
+}
+
+pub fn is_empty(shape: &[Dim]) -> bool {
+    numel(shape).is(0)
+}
+
+/// The type a value has in memory.
+pub fn memory_dtype(t: DType) -> DType {
+    t.with_scalar(t.scalar.strong())
+}
+
+/// Leaves that cost nothing to compute again.
+pub fn is_leaf(u: &UOp) -> bool {
+    matches!(u.op(), Op::Const | Op::Var | Op::Iota)
+}

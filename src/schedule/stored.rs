@@ -1,0 +1,199 @@
+//! Which values lie in memory, and as what: every node that is not listed here lives inside kernels only.
+
+use super::ScheduleError;
+use super::front::graph_param;
+use super::graph::{FIRST_TEMP, Graph, is_leaf, max_len, memory_dtype};
+use super::index::{self, Lin};
+use super::kernel::output_loop;
+use super::lower::{Cut, Lowerer, address};
+use crate::uop::{Arg, Dim, Op, Srcs, UMap, UOp, USet};
+
+/// A dense run of elements in memory.
+#[derive(Clone, Debug)]
+pub struct Region {
+    pub param: UOp,
+    /// First element.
+    pub offset: i64,
+    /// Read after this took effect.
+    pub version: Option<UOp>,
+}
+
+/// Nodes whose values have a place in memory.
+pub struct Stored {
+    /// Node → the graph parameter that holds it, dense, row-major.
+    pub at: UMap<UOp>,
+    /// Number of temporaries.
+    pub temps: u32,
+    /// Stored, but cheaper to compute again than to read.
+    pub recompute: USet,
+}
+
+impl Stored {
+    pub fn new() -> Stored {
+        Stored { at: UMap::default(), temps: 0, recompute: USet::default() }
+    }
+
+    pub fn insert(&mut self, g: &Graph, u: &UOp) {
+        if self.at.contains_key(u) {
+            return;
+        }
+        let param = graph_param(FIRST_TEMP + self.temps, memory_dtype(u.dtype()), max_len(u.shape()), g.device(u));
+        self.temps += 1;
+        self.at.insert(u.clone(), param);
+        if g.is_pure(u) && u.op() != Op::Reduce {
+            self.recompute.insert(u.clone());
+        }
+    }
+
+    /// How lowering treats `u` when everything stored is read from memory.
+    pub fn cut(&self, u: &UOp) -> Cut {
+        match self.at.get(u) {
+            Some(p) if !self.recompute.contains(u) => Cut::Stored(p.clone()),
+            _ if matches!(u.op(), Op::Assign | Op::After) => Cut::Memory,
+            _ => Cut::Through,
+        }
+    }
+
+    /// `u` as movement over memory, if it is that: what a realised node is replaced by.
+    pub fn view(&self, u: &UOp) -> Option<UOp> {
+        let mut chain = Vec::new();
+        let mut u = u.clone();
+        let mut view = loop {
+            if let Some(p) = self.at.get(&u) {
+                break p.movement(Op::Reshape, u.shape().iter().map(Dim::uop));
+            }
+            match u.op() {
+                Op::Param | Op::Buffer => break u,
+                Op::Assign | Op::After | Op::Contiguous => {}
+                op if op.is_movement() && op != Op::Pad => chain.push(u.clone()),
+                _ => return None,
+            }
+            u = u.src()[0].clone();
+        };
+        for m in chain.into_iter().rev() {
+            let src: Srcs = std::iter::once(view).chain(m.src()[1..].iter().cloned()).collect();
+            view = m.with_src(src);
+        }
+        Some(view)
+    }
+
+    /// The dense region that `u` is, if it is one.
+    pub fn region(&self, u: &UOp) -> Result<Option<Region>, ScheduleError> {
+        if self.view(u).is_none() {
+            return Ok(None);
+        }
+        let cut = |x: &UOp| match self.at.get(x) {
+            Some(p) => Cut::Stored(p.clone()),
+            None => self.cut(x),
+        };
+        let (loops, idx) = loops_of(u.shape(), 0);
+        let mut low = Lowerer::new(&cut, loops.len() as u32);
+        low.lower(u, &idx)?;
+        let Some(read) = low.reads.pop().filter(|r| r.place.gate.is_none()) else { return Ok(None) };
+        let dense = index::flatten(&idx, u.shape());
+        let apart = index::add(&read.flat, &index::mul(&dense, &UOp::int(-1)));
+        let offset = Lin::of(&apart).map(Lin::build).and_then(|o| o.as_int());
+        Ok(offset.map(|offset| Region { param: read.param, offset, version: read.place.version.clone() }))
+    }
+}
+
+/// The Buffer that `u` is a dense run of, and the first element; `None` for anything else.
+pub fn buffer_view(u: &UOp) -> Option<(UOp, usize)> {
+    let r = Stored::new().region(u).ok()??;
+    (r.param.op() == Op::Buffer).then_some(())?;
+    Some((r.param, usize::try_from(r.offset).ok()?))
+}
+
+/// Output loops of an array of this shape, numbered from `first`, and the indices they give: axes of one element have no loop.
+pub fn loops_of(shape: &[Dim], first: u32) -> (Vec<UOp>, index::Idx) {
+    let mut loops = Vec::new();
+    let idx = shape
+        .iter()
+        .map(|d| {
+            if d.is(1) {
+                return UOp::int(0);
+            }
+            let r = output_loop(&d.uop(), first + loops.len() as u32);
+            loops.push(r.clone());
+            r
+        })
+        .collect();
+    (loops, idx)
+}
+
+/// Chooses what must be stored: what the user asked for and what kernels cannot pass on. Sources are decided before users.
+pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
+    let mut stored = Stored::new();
+    for u in &g.order {
+        match u.op() {
+            Op::Contiguous => {
+                if stored.region(u)?.is_none() {
+                    let base = through(&u.src()[0], &[Op::Reshape]);
+                    let own = base.op().is_movement() || is_leaf(&base) || g.is_pure(&base);
+                    stored.insert(g, if own { u } else { &base });
+                }
+            }
+            Op::Copy => {
+                if stored.region(&u.src()[0])?.is_none() {
+                    stored.insert(g, &u.src()[0]);
+                }
+                stored.insert(g, u);
+            }
+            Op::Assign => {
+                if stored.view(&u.src()[0]).is_none() {
+                    stored.insert(g, &through(&u.src()[0], &MOVES));
+                }
+                if assigned_value_is_hazardous(&stored, u)? {
+                    stored.insert(g, &u.src()[1]);
+                }
+            }
+            _ => {}
+        }
+    }
+    for r in &g.roots {
+        if stored.view(r).is_none() {
+            let base = through(r, &[Op::Reshape, Op::Permute, Op::Flip]);
+            let own = base.op().is_movement() || is_leaf(&base);
+            stored.insert(g, if own { r } else { &base });
+        }
+    }
+    Ok(stored)
+}
+
+const MOVES: [Op; 5] = [Op::Reshape, Op::Expand, Op::Permute, Op::Flip, Op::Shrink];
+
+/// What `u` is a view of, looking through these ops.
+fn through(u: &UOp, ops: &[Op]) -> UOp {
+    let mut u = u;
+    while ops.contains(&u.op()) {
+        u = &u.src()[0];
+    }
+    u.clone()
+}
+
+/// Whether the value of an Assign reads the memory it overwrites anywhere but at the element being written.
+fn assigned_value_is_hazardous(stored: &Stored, assign: &UOp) -> Result<bool, ScheduleError> {
+    // A reduce that reads the target is another kernel's matter: it is ordered before this one.
+    let cut = |u: &UOp| match u.op() {
+        Op::Reduce => Cut::Stored(graph_param(u32::MAX, u.dtype(), 0, 0)),
+        _ => stored.cut(u),
+    };
+    let (loops, idx) = loops_of(assign.shape(), 0);
+    let mut low = Lowerer::new(&cut, loops.len() as u32);
+    low.lower(&assign.src()[0], &idx)?;
+    let target = match low.reads.pop() {
+        Some(r) if r.place.gate.is_none() => r,
+        _ => return Err(ScheduleError::Malformed { op: Op::Assign, why: "the target is not a view of memory" }),
+    };
+    low.reads.clear();
+    low.lower_own(assign, &idx)?;
+    Ok(low.reads.iter().any(|r| r.param == target.param && r.flat != target.flat))
+}
+
+/// Slot of a graph parameter or of its address in a kernel.
+pub fn slot(param: &UOp) -> u32 {
+    match address(param).arg() {
+        Arg::Param(slot, _) => *slot,
+        _ => 0,
+    }
+}

@@ -1,0 +1,72 @@
+//! Structure of schedules: which kernels, in which form. Values are compared in `tests/schedule_values.rs`.
+
+use super::*;
+use crate::uop::{BufferRef, DType, UOp};
+
+fn buf(n: usize) -> UOp {
+    UOp::buffer(DType::F32, BufferRef::new(n, "CPU".into()))
+}
+fn view(n: &[i64]) -> UOp {
+    buf(n.iter().product::<i64>() as usize).movement(Op::Reshape, n.iter().map(|d| UOp::int(*d)))
+}
+fn run(roots: &[UOp]) -> Schedule {
+    let roots: Vec<_> = roots.iter().map(|r| (r.clone(), "CPU".into())).collect();
+    schedule(&roots, &ScheduleCache::default()).unwrap()
+}
+
+#[test]
+fn an_elementwise_chain_is_one_kernel_with_one_loop_an_axis() {
+    let (a, b) = (view(&[4, 5]), view(&[4, 5]));
+    let s = run(&[&(&a + &b) * &a]);
+    assert_eq!(s.kernel_count(), 1);
+    let ScheduleItem::Kernel { ast, bufs, .. } = &s.items[0] else { panic!() };
+    assert_eq!(bufs.len(), 3);
+    assert_eq!(ast.src()[0].src().len(), 4);
+    assert_eq!(s.outputs[0].view.shape(), a.shape());
+}
+
+#[test]
+fn equal_kernels_on_other_buffers_are_the_identical_node() {
+    let kernel = |s: Schedule| match &s.items[0] {
+        ScheduleItem::Kernel { ast, .. } => ast.clone(),
+        _ => panic!(),
+    };
+    let one = kernel(run(&[view(&[4, 5]).reduce_axes(Op::Add, &[1])]));
+    let two = kernel(run(&[view(&[4, 5]).reduce_axes(Op::Add, &[1])]));
+    assert_eq!(one, two);
+}
+
+#[test]
+fn views_of_memory_cost_no_kernel() {
+    let x = view(&[4, 5]);
+    let shrunk = x.movement(Op::Shrink, [1, 0, 3, 5].map(UOp::int)).wrap(Op::Contiguous);
+    let s = run(&[shrunk.clone(), x.permute(&[1, 0])]);
+    assert_eq!(s.kernel_count(), 0);
+    assert_eq!(buffer_view(&s.outputs[0].view).unwrap().1, 5);
+    let s = run(&[x.permute(&[1, 0]).wrap(Op::Contiguous)]);
+    assert_eq!(s.kernel_count(), 1);
+}
+
+#[test]
+fn an_assign_writes_in_place_and_its_readers_come_later() {
+    let b = buf(8);
+    let a = UOp::new(Op::Assign, b.dtype(), [b.clone(), &b + &b], crate::uop::Arg::None);
+    let before = b.reduce_axes(Op::Add, &[0]);
+    let after = a.reduce_axes(Op::Max, &[0]);
+    let s = run(&[after, before, a.clone()]);
+    assert_eq!(s.items.len(), 3);
+    let ops: Vec<String> = s
+        .items
+        .iter()
+        .map(|i| match i {
+            ScheduleItem::Kernel { ast, bufs, .. } => {
+                format!("{:?} {}", ast.src()[0].src()[1].op(), bufs[0] == b)
+            }
+            _ => "copy".into(),
+        })
+        .collect();
+    assert_eq!(ops, ["Reduce false", "Add true", "Reduce false"]);
+    s.finish();
+    let new = a.realized().unwrap();
+    assert_ne!(new, &b);
+}
