@@ -1,1 +1,46 @@
 //! What a user says: a lazy Tensor is a UOp and nothing else.
+//!
+//! Stands on `uop` alone. [`Tensor`] is a handle on one node; the op vocabulary is a set of traits that every [`Value`] shares
+//! ([`Elementwise`], [`Math`], [`Movement`], [`Reduction`], [`Product`] ...), so the same words build from Tensors and from
+//! UOps. Nothing here computes or allocates on a device: realize and reading back are the engine's.
+//!
+//! Mistakes (shapes, dtypes, arguments) are carried by the Tensor as a [`TensorError`] with the caller's line; whatever is
+//! built on it carries the first one.
+#![forbid(unsafe_code)]
+
+mod args;
+mod creation;
+mod elementwise;
+mod error;
+mod gradient;
+mod graph;
+mod handle;
+mod join;
+mod math;
+mod movement;
+mod operators;
+mod padding;
+mod product;
+mod reduction;
+mod value;
+mod variable;
+mod window;
+
+pub use args::{IntoAxes, IntoDim, IntoShape};
+pub use creation::{Element, Nested};
+pub use elementwise::Elementwise;
+pub use error::{Fault, Problem, Shown, TensorError};
+pub use handle::{HOST, HostBytes, Tensor, default_device, set_default_device};
+pub use math::Math;
+pub use movement::Movement;
+pub use padding::PadMode;
+pub use product::{Conv, Pool, Product};
+pub use reduction::Reduction;
+pub use value::{Operand, Value};
+pub use variable::Variable;
+
+/// Everything a program that builds Tensors needs.
+pub mod prelude {
+    pub use super::{Conv, Elementwise, Math, Movement, PadMode, Pool, Product, Reduction, Tensor, Value, Variable};
+    pub use crate::uop::{Dim, Scalar};
+}

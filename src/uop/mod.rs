@@ -30,7 +30,7 @@ pub use arg::{Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, Rang
 pub use bounds::{Bounds, const_as, floor_div, floor_mod};
 pub use dtype::{AddrSpace, DType, Scalar};
 pub use eval::{cast_const, eval_alu, from_bits, threefry2x32, to_bits, wrap};
-pub use node::{IntoSrcs, NodeHasher, Srcs, UMap, UOp, USet};
+pub use node::{IntoSrcs, NodeHasher, Srcs, UMap, UOp, USet, Watcher};
 pub use op::Op;
 pub use pattern::{MAX_CAPTURES, Match, OpSet, Pat, PatternMatcher, Rule, Scalars};
 pub use rewrite::{

@@ -11,6 +11,7 @@ use super::shape::{self, Dim};
 use super::{DType, Op};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
+use std::any::Any;
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +58,12 @@ pub struct Node {
     bounds: Bounds,
     /// Set by the engine: the buffer (or view of one) that holds this value. Not part of the identity.
     realized: OnceLock<UOp>,
+    /// Handles of the tensor room that want this value's gradient. Not part of the identity.
+    watchers: OnceLock<Box<Mutex<Vec<Watcher>>>>,
 }
+
+/// Somebody outside the graph who is told of a node by it; `uop` does not look inside.
+pub type Watcher = Weak<dyn Any + Send + Sync>;
 
 /// A handle on one node. Cloning is cheap; `==` is identity, which interning makes equality.
 #[derive(Clone)]
@@ -170,8 +176,20 @@ impl UOp {
         if let Some(u) = find(&table) {
             return u;
         }
-        let node =
-            Arc::new(Node { op, dtype, src, arg, tag, hash, id, shape, device, bounds, realized: OnceLock::new() });
+        let node = Arc::new(Node {
+            op,
+            dtype,
+            src,
+            arg,
+            tag,
+            hash,
+            id,
+            shape,
+            device,
+            bounds,
+            realized: OnceLock::new(),
+            watchers: OnceLock::new(),
+        });
         table.insert_unique(hash, (hash, Arc::downgrade(&node)), |e| e.0);
         drop(table);
         UOp(node)
@@ -242,6 +260,17 @@ impl UOp {
     /// Records where this value now lives. The first record stays.
     pub fn set_realized(&self, buffer: UOp) {
         let _ = self.0.realized.set(buffer);
+    }
+    /// Ties `who` to this node for as long as both live.
+    pub fn watch(&self, who: Watcher) {
+        let list = self.0.watchers.get_or_init(Default::default);
+        let mut list = list.lock().unwrap_or_else(|e| e.into_inner());
+        list.retain(|w| w.strong_count() > 0 && !w.ptr_eq(&who));
+        list.push(who);
+    }
+    /// Those tied to this node by `watch`, dead ones included.
+    pub fn watchers(&self) -> Vec<Watcher> {
+        self.0.watchers.get().map_or_else(Vec::new, |l| l.lock().unwrap_or_else(|e| e.into_inner()).clone())
     }
     /// The buffer of a Buffer node.
     pub fn buffer_ref(&self) -> Option<&Arc<BufferRef>> {

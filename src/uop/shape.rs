@@ -105,6 +105,8 @@ fn combine(a: &UOp, b: &UOp, op: Op) -> Dim {
     match (Dim::from(a), Dim::from(b)) {
         (Dim::Int(x), Dim::Int(y)) if op == Op::Sub => Dim::Int(x.saturating_sub(y)),
         (Dim::Int(x), Dim::Int(y)) => Dim::Int(x.saturating_add(y)),
+        (x, Dim::Int(0)) => x,
+        (Dim::Int(0), y) if op == Op::Add => y,
         _ => Dim::from(UOp::new(op, DType::INDEX, [a.clone(), b.clone()], Arg::None).simplify_sizes()),
     }
 }

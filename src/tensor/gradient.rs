@@ -1,0 +1,273 @@
+//! Gradients: from the root of a tensor graph down, each node hands its sources their share.
+//!
+//! The table covers every op of the tensor graph; what has no slope (comparisons, integer ops, bits) passes nothing. The
+//! derivative of a maximum is shared equally by the elements that reach it; against a number, a tie gets nothing, so that
+//! relu'(0) = 0. No recursion: the order is a topological one.
+
+use super::elementwise::Elementwise;
+use super::error::{Problem, Shown, TensorError};
+use super::graph;
+use super::handle::Tensor;
+use super::math::Math;
+use super::reduction::sum;
+use super::value::{Expr, Value, fault};
+use crate::uop::{DType, Dim, Op, Scalar, UMap, UOp, USet};
+use std::f64::consts::LN_2;
+use std::panic::Location;
+
+/// One share a source; `None`: nothing passes.
+type Shares = Result<Vec<Option<Expr>>, Problem>;
+
+fn e(u: &UOp) -> Expr {
+    Expr::from(u.clone())
+}
+
+/// Gradient of `root` (weighted by `seed`, of its shape) for each target that is in the graph.
+fn gradients(root: &UOp, seed: Expr, is_target: impl Fn(&UOp) -> bool) -> Result<UMap<Expr>, Problem> {
+    let order = root.toposort_if(|u| u.op() != Op::Detach);
+    let mut leads = USet::default();
+    for u in &order {
+        if is_target(u) || u.op() != Op::Detach && u.src().iter().any(|s| leads.contains(s)) {
+            leads.insert(u.clone());
+        }
+    }
+    let mut grads: UMap<Expr> = UMap::default();
+    grads.insert(root.clone(), seed);
+    for u in order.iter().rev().filter(|u| leads.contains(*u)) {
+        let Some(g) = grads.get(u).cloned() else { continue };
+        if !u.src().iter().any(|s| leads.contains(s)) {
+            continue;
+        }
+        for (s, share) in u.src().iter().zip(shares(u, &g)?) {
+            let Some(share) = share.filter(|_| leads.contains(s) && s.dtype().is_float()) else { continue };
+            let share = share.cast(s.dtype().scalar);
+            let whole = match grads.get(s) {
+                Some(there) => there.add(&share),
+                None => share,
+            };
+            whole.node().map_err(|fault| fault.problem.clone())?;
+            grads.insert(s.clone(), whole);
+        }
+    }
+    Ok(grads)
+}
+
+/// What each source of `u` gets when `u` gets `g`.
+fn shares(u: &UOp, g: &Expr) -> Shares {
+    if u.op().is_movement() {
+        return movement(u, g);
+    }
+    let s = |k: usize| e(&u.src()[k]);
+    let y = e(u);
+    let one = |x: Expr| Ok(vec![Some(x)]);
+    let two = |x: Expr, y: Expr| Ok(vec![Some(x), Some(y)]);
+    let none = || Ok(vec![None; u.src().len()]);
+    match u.op() {
+        Op::Add => two(g.clone(), g.clone()),
+        Op::Sub => two(g.clone(), g.neg()),
+        Op::Mul => two(g.mul(&s(1)), g.mul(&s(0))),
+        Op::MulAcc => Ok(vec![Some(g.mul(&s(1))), Some(g.mul(&s(0))), Some(g.clone())]),
+        Op::FDiv => two(g.div(&s(1)), g.mul(&y).div(&s(1)).neg()),
+        Op::Neg => one(g.neg()),
+        Op::Recip => one(g.mul(&y).mul(&y).neg()),
+        Op::Sqrt => one(g.div(&y.mul(2))),
+        Op::Exp2 => one(g.mul(&y).mul(LN_2)),
+        Op::Log2 => one(g.div(&s(0).mul(LN_2))),
+        Op::Sin => one(g.mul(&s(0).cos())),
+        Op::Max => maximum(u, g),
+        Op::Pow => power(&s(0), &s(1), &y, g),
+        Op::Where => Ok(vec![None, Some(s(0).where_(g, 0)), Some(s(0).where_(0, g))]),
+        Op::Cast => one(g.clone()),
+        Op::Reduce => reduction(u, g),
+        Op::Contiguous => one(g.clone()),
+        Op::ContiguousBackward => one(g.contiguous()),
+        Op::Copy => {
+            let back = u.src()[0].device().filter(|d| Some(*d) != u.device());
+            one(match back {
+                Some(d) => {
+                    Expr::of(g.node().map(|g| UOp::new(Op::Copy, g.dtype(), [g], crate::uop::Arg::Device(d.clone()))))
+                }
+                None => g.clone(),
+            })
+        }
+        Op::Assign => Ok(vec![None, Some(g.clone())]),
+        Op::After => Ok(std::iter::once(Some(g.clone())).chain(u.src()[1..].iter().map(|_| None)).collect()),
+        Op::Detach | Op::Bitcast | Op::Trunc | Op::Threefry => none(),
+        op if op.is_comparison() || op.is_alu() => none(),
+        op => Err(Problem::argument(format!("no gradient passes {op:?}"))),
+    }
+}
+
+fn maximum(u: &UOp, g: &Expr) -> Shares {
+    let (a, b) = (e(&u.src()[0]), e(&u.src()[1]));
+    let tie = |other: &Expr| if graph::is_number(other.uop()) { 0.0 } else { 0.5 };
+    let side = |x: &Expr, o: &Expr| {
+        let even = tie(o);
+        let rest = if even == 0.0 { e(&g.uop().const_like(0i64)) } else { x.eq(o).where_(&g.mul(even), 0) };
+        o.lt(x).where_(g, &rest)
+    };
+    Ok(vec![Some(side(&a, &b)), Some(side(&b, &a))])
+}
+
+fn power(b: &Expr, x: &Expr, y: &Expr, g: &Expr) -> Shares {
+    let base = x.eq(0).where_(0, &x.mul(&b.pow(&x.sub(1))));
+    let at_zero = x.lt(0).where_(f64::NEG_INFINITY, 0).cast(b.scalar());
+    let exponent = b.eq(0).where_(&at_zero, &y.mul(&b.log()));
+    Ok(vec![Some(g.mul(&base)), Some(g.mul(&exponent))])
+}
+
+fn reduction(u: &UOp, g: &Expr) -> Shares {
+    let x = e(&u.src()[0]);
+    let axes: Vec<usize> = u.axes().iter().map(|a| usize::from(*a)).collect();
+    let wide = |r: &Expr| {
+        Expr::of(graph::expand(r.uop(), x.shape()).map_err(|p| fault("gradient", p, &[], Location::caller())))
+    };
+    let share = match u.reduce_op() {
+        Some(Op::Add) => wide(g),
+        Some(Op::Max) => {
+            let hit = x.eq(&e(u)).cast(x.scalar());
+            let count = Expr::from(graph::reduce(hit.uop(), Op::Add, &axes));
+            hit.mul(&g.div(&count))
+        }
+        Some(Op::Mul) => {
+            // The product of the others: y / x where x is not 0; with one zero, the product of the rest.
+            let zero = x.eq(0);
+            let safe = zero.where_(1, &x).cast(x.scalar());
+            let zeros = Expr::from(graph::reduce(zero.cast(Scalar::I32).uop(), Op::Add, &axes));
+            let rest = Expr::from(graph::reduce(safe.uop(), Op::Mul, &axes));
+            let others = zero.where_(&zeros.eq(1).where_(&rest, 0), &e(u).div(&safe));
+            others.mul(g)
+        }
+        _ => return Err(Problem::argument(format!("no gradient passes a reduction by {:?}", u.reduce_op()))),
+    };
+    Ok(vec![Some(share)])
+}
+
+fn movement(u: &UOp, g: &Expr) -> Shares {
+    let x = &u.src()[0];
+    let (shape, n) = (x.shape(), x.shape().len());
+    let size = |k: usize| Dim::from(&u.src()[k]);
+    let back = match u.op() {
+        Op::Reshape => Expr::from(graph::reshape(g.uop(), shape)),
+        Op::Expand => {
+            let grown: Vec<usize> = (0..n).filter(|k| shape[*k] != u.shape()[*k]).collect();
+            sum(g, &grown)?
+        }
+        Op::Permute => {
+            let mut order = vec![0; n];
+            for (k, a) in u.axes().iter().enumerate() {
+                order[usize::from(*a)] = k;
+            }
+            Expr::from(graph::permute(g.uop(), &order))
+        }
+        Op::Flip => {
+            let axes: Vec<usize> = u.axes().iter().map(|a| usize::from(*a)).collect();
+            Expr::from(graph::flip(g.uop(), &axes))
+        }
+        Op::Pad => {
+            let keep: Vec<(Dim, Dim)> =
+                (0..n).map(|k| (size(1 + k), graph::dim_op(Op::Add, &size(1 + k), &shape[k]))).collect();
+            Expr::from(graph::shrink(g.uop(), &keep))
+        }
+        _ => {
+            let counts: Vec<(Dim, Dim)> =
+                (0..n).map(|k| (size(1 + k), graph::dim_op(Op::Sub, &shape[k], &size(1 + n + k)))).collect();
+            Expr::from(graph::pad(g.uop(), &counts))
+        }
+    };
+    Ok(std::iter::once(Some(back)).chain(u.src()[1..].iter().map(|_| None)).collect())
+}
+
+/// The weight a gradient starts from.
+fn start(root: &UOp, seed: Option<UOp>) -> Result<Expr, Problem> {
+    if !root.dtype().is_float() {
+        return Err(Problem::dtype(format!("{} has no gradient", root.dtype())));
+    }
+    match seed {
+        Some(seed) if seed.shape() == root.shape() => Ok(Expr::from(graph::cast(&seed, root.dtype().scalar))),
+        Some(seed) => {
+            Err(Problem::shape(format!("the weight {} is not of shape {}", Shown(seed.shape()), Shown(root.shape()))))
+        }
+        None if root.shape().iter().all(|d| d.is(1)) => {
+            Ok(Expr::from(graph::full(root.shape(), &UOp::constant(DType::of(root.dtype().scalar), 1.0))))
+        }
+        None => Err(Problem::shape("only a single number has a gradient without a weight")),
+    }
+}
+
+/// Whether a node of the graph is what a Tensor stands for now.
+fn stands_for(u: &UOp, now: &UOp) -> bool {
+    u == now || u.realized() == Some(now)
+}
+
+impl Tensor {
+    /// Gradients of this single number with respect to `targets`, of their shapes.
+    #[track_caller]
+    pub fn gradient(&self, targets: &[&Tensor]) -> Vec<Tensor> {
+        self.gradient_from(None, targets)
+    }
+    /// Gradients of `sum(self * weight)`; `weight` has the shape of `self`.
+    #[track_caller]
+    pub fn gradient_with(&self, weight: &Tensor, targets: &[&Tensor]) -> Vec<Tensor> {
+        self.gradient_from(Some(weight), targets)
+    }
+
+    #[track_caller]
+    fn gradient_from(&self, weight: Option<&Tensor>, targets: &[&Tensor]) -> Vec<Tensor> {
+        let at = Location::caller();
+        let made = || {
+            let root = self.node()?;
+            let weight = weight.map(Value::node).transpose()?;
+            let nodes = targets.iter().map(|t| t.node()).collect::<Result<Vec<_>, _>>()?;
+            let report = |problem| fault("gradient", problem, std::slice::from_ref(&root), at);
+            let seed = start(&root, weight).map_err(report)?;
+            let grads = gradients(&root, seed, |u| nodes.iter().any(|n| stands_for(u, n))).map_err(report)?;
+            let of = |now: &UOp| {
+                let mut hits = grads
+                    .iter()
+                    .filter(|(u, _)| stands_for(u, now))
+                    .map(|(u, g)| (u.id(), g.clone()))
+                    .collect::<Vec<_>>();
+                hits.sort_by_key(|(id, _)| *id);
+                hits.into_iter().map(|(_, g)| g).reduce(|a, b| a.add(&b))
+            };
+            let absent =
+                || Problem::argument("a target is not below this Tensor (was one of them realized in between?)");
+            nodes.iter().map(|n| of(n).ok_or_else(|| report(absent()))).collect::<Result<Vec<Expr>, _>>()
+        };
+        match made() {
+            Ok(list) => list.into_iter().map(|g| Tensor::of(g.node())).collect(),
+            Err(fault) => targets.iter().map(|_| Tensor::faulty(fault.clone())).collect(),
+        }
+    }
+
+    /// Adds the gradient of this single number to `grad` of every Tensor below it that asked for one.
+    ///
+    /// # Errors
+    /// This Tensor is faulty or not a single float, or no Tensor below it asked for a gradient.
+    #[track_caller]
+    pub fn backward(&self) -> Result<(), TensorError> {
+        let at = Location::caller();
+        let root = self.uop()?;
+        let report = |problem| (*fault("backward", problem, std::slice::from_ref(&root), at)).clone();
+        let seed = start(&root, None).map_err(report)?;
+        let grads = gradients(&root, seed, |u| !Tensor::watching(u).is_empty()).map_err(report)?;
+        let mut wanted: Vec<(u64, Tensor, Expr)> = Vec::new();
+        for (u, g) in &grads {
+            wanted.extend(Tensor::watching(u).into_iter().map(|t| (u.id(), t, g.clone())));
+        }
+        wanted.retain(|(_, t, _)| !t.is(self));
+        if wanted.is_empty() {
+            return Err(report(Problem::argument("no Tensor below asked for a gradient")));
+        }
+        wanted.sort_by_key(|(id, ..)| *id);
+        for (_, t, g) in wanted {
+            let g = match t.grad() {
+                Some(there) => there.add(&Tensor::of(g.node())),
+                None => Tensor::of(g.node()),
+            };
+            t.set_grad(Some(g));
+        }
+        Ok(())
+    }
+}

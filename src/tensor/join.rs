@@ -1,0 +1,122 @@
+//! Several tensors as one, and one as its repetitions, rotations and diagonals.
+
+use super::args;
+use super::elementwise::Elementwise;
+use super::error::{Problem, Shown};
+use super::graph;
+use super::movement::{Movement, positions};
+use super::value::{Expr, Value};
+use crate::uop::{Dim, Op, UOp};
+
+/// One after another: each is padded with zeros to the whole, and the sum (or, for bool, the union) is taken.
+pub(crate) fn cat(xs: &[Expr], axis: i64) -> Result<Expr, Problem> {
+    let Some(first) = xs.first() else { return Err(Problem::argument("nothing to join")) };
+    let at = args::axis(axis, first.rank())?;
+    for x in xs {
+        x.node().map_err(|fault| fault.problem.clone())?;
+        let fits = x.rank() == first.rank()
+            && x.shape().iter().zip(first.shape()).enumerate().all(|(k, (a, b))| k == at || graph::same(a, b));
+        if !fits {
+            return Err(Problem::shape(format!(
+                "{} and {} differ outside axis {at}",
+                Shown(first.shape()),
+                Shown(x.shape())
+            )));
+        }
+    }
+    let nodes: Vec<&UOp> = xs.iter().map(Expr::uop).collect();
+    let to = graph::promoted(&nodes);
+    let xs: Vec<Expr> = xs.iter().filter(|x| !x.dim(at).is(0)).map(|x| x.cast(to)).collect();
+    let total = xs.iter().fold(Dim::Int(0), |sum, x| graph::dim_op(Op::Add, &sum, &x.dim(at)));
+    let mut begin = Dim::Int(0);
+    let mut whole: Option<Expr> = None;
+    for x in &xs {
+        let end = graph::dim_op(Op::Add, &begin, &x.dim(at));
+        let mut counts = vec![(Dim::Int(0), Dim::Int(0)); x.rank()];
+        counts[at] = (begin, graph::dim_op(Op::Sub, &total, &end));
+        let padded = Expr::from(graph::pad(x.uop(), &counts));
+        whole = Some(match whole {
+            None => padded,
+            // -0.0 + 0.0 is +0.0 and would lose a sign: a choice keeps every bit.
+            Some(left) => positions(padded.shape(), at).lt(&Expr::from(counts[at].0.uop())).where_(&left, &padded),
+        });
+        begin = end;
+    }
+    Ok(whole.unwrap_or_else(|| first.cast(to)))
+}
+
+pub(crate) fn repeat(x: &Expr, counts: &[usize]) -> Result<Expr, Problem> {
+    if counts.len() < x.rank() {
+        return Err(Problem::argument(format!("{} counts for rank {}", counts.len(), x.rank())));
+    }
+    let mut own = vec![Dim::Int(1); counts.len() - x.rank()];
+    own.extend(x.shape().iter().cloned());
+    let (mut spread, mut wide, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    for (n, d) in counts.iter().zip(&own) {
+        let n = Dim::from(*n);
+        out.push(graph::dim_op(Op::Mul, d, &n));
+        spread.extend([Dim::Int(1), d.clone()]);
+        wide.extend([n, d.clone()]);
+    }
+    Ok(x.reshape(spread).expand(wide).reshape(out))
+}
+
+pub(crate) fn roll(x: &Expr, shift: i64, axis: i64) -> Result<Expr, Problem> {
+    let at = args::axis(axis, x.rank())?;
+    let Some(size) = x.dim(at).as_int() else {
+        return Err(Problem::shape(format!("axis {at} has the symbolic size {}", x.dim(at))));
+    };
+    let shift = if size == 0 { 0 } else { shift.rem_euclid(size) };
+    if shift == 0 {
+        return Ok(x.clone());
+    }
+    let part = |from: i64, len: i64| x.narrow(at as i64, from, len);
+    cat(&[part(size - shift, shift), part(0, size - shift)], at as i64)
+}
+
+pub(crate) fn diag(x: &Expr) -> Result<Expr, Problem> {
+    let [n] = x.shape() else {
+        return Err(Problem::shape(format!("{} is not the shape of a vector", Shown(x.shape()))));
+    };
+    let square = [n.clone(), n.clone()];
+    let mask = positions(&square, 0).eq(&positions(&square, 1));
+    Ok(mask.where_(&x.unsqueeze(1).expand(&square), 0).cast(x.scalar()))
+}
+
+pub(crate) fn diagonal(x: &Expr, offset: i64, a: i64, b: i64) -> Result<Expr, Problem> {
+    let (a, b) = (args::axis(a, x.rank())?, args::axis(b, x.rank())?);
+    if a == b {
+        return Err(Problem::AxisTwice { axis: a });
+    }
+    let mut order: Vec<i64> = (0..x.rank()).filter(|k| *k != a && *k != b).map(|k| k as i64).collect();
+    order.extend([a as i64, b as i64]);
+    let (Some(m), Some(n)) = (x.dim(a).as_int(), x.dim(b).as_int()) else {
+        return Err(Problem::shape("a diagonal of symbolic sizes"));
+    };
+    let (down, right) = ((-offset).max(0), offset.max(0));
+    let len = (m - down).min(n - right).max(0);
+    let x = x.permute(order);
+    let r = x.rank() as i64;
+    let block = x.narrow(r - 2, down.min(m), len).narrow(r - 1, right.min(n), len);
+    // Element (i, i) of a len x len block is number i * (len + 1) of its elements: in rows of len + 1, the first of each.
+    let rest = x.shape()[..x.rank() - 2].to_vec();
+    let flat = block.reshape([rest.as_slice(), &[Dim::Int(len * len)]].concat());
+    let mut counts = vec![(0, 0); flat.rank()];
+    counts[flat.rank() - 1] = (0, len);
+    let rows = flat.pad(&counts).reshape([rest.as_slice(), &[Dim::Int(len), Dim::Int(len + 1)]].concat());
+    Ok(rows.narrow(-1, 0, 1).reshape([rest.as_slice(), &[Dim::Int(len)]].concat()))
+}
+
+pub(crate) fn grid(xs: &[Expr], k: usize) -> Result<Expr, Problem> {
+    let mut shape = Vec::with_capacity(xs.len());
+    for x in xs {
+        shape.push(match x.shape() {
+            [] => Dim::Int(1),
+            [n] => n.clone(),
+            more => return Err(Problem::shape(format!("{} is not the shape of a vector", Shown(more)))),
+        });
+    }
+    let mut own = vec![Dim::Int(1); xs.len()];
+    own[k] = shape[k].clone();
+    Ok(xs[k].reshape(own).expand(shape))
+}

@@ -1,0 +1,104 @@
+//! Padding: with a value, or with elements from the inside.
+
+use super::Movement;
+use super::elementwise::Elementwise;
+use super::error::Problem;
+use super::graph;
+use super::value::{Expr, Value};
+use crate::uop::{ConstVal, DType, Dim, Scalar, UOp};
+
+/// Where padding takes its elements from.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PadMode {
+    /// Mirrored at the edge element, which is not repeated.
+    Reflect,
+    /// The edge element.
+    Replicate,
+    /// The other end.
+    Circular,
+}
+
+fn check_rank(x: &Expr, counts: &[(i64, i64)]) -> Result<(), Problem> {
+    if counts.len() == x.rank() {
+        return Ok(());
+    }
+    Err(Problem::argument(format!("{} pairs of counts for rank {}", counts.len(), x.rank())))
+}
+
+/// Cuts what negative counts ask for, and gives the counts that are left.
+fn cut(x: &Expr, counts: &[(i64, i64)]) -> Result<(Expr, Vec<(i64, i64)>), Problem> {
+    check_rank(x, counts)?;
+    let keep: Vec<(Dim, Dim)> = counts
+        .iter()
+        .zip(x.shape())
+        .map(|((a, b), size)| {
+            let end = graph::dim_op(crate::uop::Op::Sub, size, &Dim::Int((-b).max(0)));
+            (Dim::Int((-a).max(0)), end)
+        })
+        .collect();
+    let left = counts.iter().map(|(a, b)| ((*a).max(0), (*b).max(0))).collect();
+    let x = x.shrink(&keep);
+    x.node().map_err(|fault| fault.problem.clone())?;
+    Ok((x, left))
+}
+
+pub(crate) fn constant(x: &Expr, counts: &[(i64, i64)], value: ConstVal) -> Result<Expr, Problem> {
+    let (x, counts) = cut(x, counts)?;
+    let dims: Vec<(Dim, Dim)> = counts.iter().map(|(a, b)| (Dim::Int(*a), Dim::Int(*b))).collect();
+    let padded = Expr::from(graph::pad(x.uop(), &dims));
+    if value.is_zero() && !matches!(value, ConstVal::Float(f) if f.is_sign_negative()) || padded.shape() == x.shape() {
+        return Ok(padded);
+    }
+    let inside = graph::pad(&graph::full(x.shape(), &UOp::bool(true)), &dims);
+    let value = UOp::constant(DType::of(x.scalar()), value);
+    Ok(Expr::from(inside).where_(&padded, &Expr::from(value)))
+}
+
+pub(crate) fn pad(x: &Expr, counts: &[(i64, i64)], mode: PadMode) -> Result<Expr, Problem> {
+    let (mut x, counts) = cut(x, counts)?;
+    for (axis, (before, after)) in counts.iter().enumerate() {
+        x = pad_axis(&x, axis, *before, *after, mode)?;
+    }
+    Ok(x)
+}
+
+fn pad_axis(x: &Expr, axis: usize, before: i64, after: i64, mode: PadMode) -> Result<Expr, Problem> {
+    if before == 0 && after == 0 {
+        return Ok(x.clone());
+    }
+    let Some(size) = x.dim(axis).as_int() else {
+        return Err(Problem::shape(format!("axis {axis} of symbolic size {} cannot be padded so", x.dim(axis))));
+    };
+    let most = match mode {
+        PadMode::Reflect => size - 1,
+        PadMode::Replicate => i64::MAX,
+        PadMode::Circular => size,
+    };
+    if before > most || after > most || size == 0 {
+        return Err(Problem::argument(format!("{before} and {after} are too many for axis {axis} of size {size}")));
+    }
+    let part = |from: i64, to: i64| x.narrow(axis as i64, from, to - from);
+    let repeated = |at: i64, n: i64| {
+        let mut shape = x.shape().to_vec();
+        shape[axis] = Dim::Int(n);
+        part(at, at + 1).expand(shape)
+    };
+    let (head, tail) = match mode {
+        PadMode::Reflect => {
+            let mirror = |from: i64, to: i64| part(from, to).flip(axis as i64);
+            (mirror(1, 1 + before), mirror(size - 1 - after, size - 1))
+        }
+        PadMode::Replicate => (repeated(0, before), repeated(size - 1, after)),
+        PadMode::Circular => (part(size - before, size), part(0, after)),
+    };
+    super::join::cat(&[head, x.clone(), tail], axis as i64)
+}
+
+/// The smallest value of a type: what a maximum starts from.
+pub(crate) fn lowest(t: Scalar) -> ConstVal {
+    match t {
+        Scalar::Bool => ConstVal::Bool(false),
+        t if t.is_float() => ConstVal::Float(f64::NEG_INFINITY),
+        t => ConstVal::Int(t.int_range().0),
+    }
+}

@@ -1,0 +1,214 @@
+//! Products that sum: matmul of any ranks, convolution, pooling. All are multiply and reduce over expanded views.
+
+use super::elementwise::{Elementwise, to_float};
+use super::error::{Problem, Shown};
+use super::graph;
+use super::movement::Movement;
+use super::padding::lowest;
+use super::reduction::{max, sum};
+use super::value::{Expr, Value, lift};
+use super::window::windows;
+use crate::uop::{Dim, UOp};
+
+/// How a window walks over the last two axes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Conv {
+    pub groups: usize,
+    pub stride: [usize; 2],
+    pub dilation: [usize; 2],
+    /// Zeros before and after each of the two axes.
+    pub padding: [(usize, usize); 2],
+}
+impl Default for Conv {
+    fn default() -> Conv {
+        Conv { groups: 1, stride: [1, 1], dilation: [1, 1], padding: [(0, 0), (0, 0)] }
+    }
+}
+impl Conv {
+    /// The same padding on all four sides.
+    pub fn padded(n: usize) -> Conv {
+        Conv { padding: [(n, n), (n, n)], ..Conv::default() }
+    }
+    /// The same stride on both axes.
+    pub fn strided(self, n: usize) -> Conv {
+        Conv { stride: [n, n], ..self }
+    }
+    fn counts(&self, rank: usize) -> Vec<(i64, i64)> {
+        let mut counts = vec![(0, 0); rank.saturating_sub(2)];
+        counts.extend(self.padding.iter().map(|(a, b)| (*a as i64, *b as i64)));
+        counts
+    }
+}
+
+/// A pooling window; `stride: None` walks by whole windows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pool {
+    pub size: [usize; 2],
+    pub stride: Option<[usize; 2]>,
+    pub dilation: [usize; 2],
+    pub padding: [(usize, usize); 2],
+    /// A last window that reaches beyond the end counts.
+    pub ceil: bool,
+    /// Whether an average counts the padding.
+    pub count_padding: bool,
+}
+impl Pool {
+    /// A square window that walks by whole windows.
+    pub fn square(n: usize) -> Pool {
+        Pool {
+            size: [n, n],
+            stride: None,
+            dilation: [1, 1],
+            padding: [(0, 0), (0, 0)],
+            ceil: false,
+            count_padding: true,
+        }
+    }
+}
+
+/// Matrix products and sliding windows.
+pub trait Product: Value {
+    /// Matrix product over the last axis of `self` and the one before the last of `o` (or its only one); axes in front broadcast.
+    #[track_caller]
+    fn matmul(&self, o: &Self) -> Self {
+        lift("matmul", [self.node(), o.node()], |[a, b]| matmul(&a, &b))
+    }
+    /// As [`Product::matmul`].
+    #[track_caller]
+    fn dot(&self, o: &Self) -> Self {
+        lift("dot", [self.node(), o.node()], |[a, b]| matmul(&a, &b))
+    }
+    /// `self @ weightᵀ + bias` with weight (out, in).
+    #[track_caller]
+    fn linear(&self, weight: &Self, bias: Option<&Self>) -> Self {
+        let y = lift("linear", [self.node(), weight.node()], |[x, w]| matmul(&x, &w.t()));
+        match bias {
+            Some(bias) => Elementwise::add(&y, bias),
+            None => y,
+        }
+    }
+    /// Cross-correlation of (n, in, h, w) with weight (out, in / groups, kh, kw).
+    #[track_caller]
+    fn conv2d(&self, weight: &Self, bias: Option<&Self>, how: Conv) -> Self {
+        let y: Self = lift("conv2d", [self.node(), weight.node()], |[x, w]| conv2d(&x, &w, how));
+        match bias {
+            Some(bias) => lift("conv2d", [y.node(), bias.node()], |[y, b]| match b.shape() {
+                [c] if *c == y.dim(1) => Ok(y.add(&b.reshape([&Dim::Int(1), c, &Dim::Int(1), &Dim::Int(1)]))),
+                other => Err(Problem::shape(format!("the bias has shape {}", Shown(other)))),
+            }),
+            None => y,
+        }
+    }
+    #[track_caller]
+    fn max_pool2d(&self, how: Pool) -> Self {
+        lift("max_pool2d", [self.node()], |[x]| {
+            let (w, n) = pooled(&x, how, true)?;
+            let m = max(&w, &[n, n + 1])?;
+            Ok(m.reshape(&w.shape()[..n]))
+        })
+    }
+    #[track_caller]
+    fn avg_pool2d(&self, how: Pool) -> Self {
+        lift("avg_pool2d", [self.node()], |[x]| {
+            let x = Expr::from(to_float(x.uop()));
+            let (w, n) = pooled(&x, how, false)?;
+            let total = sum(&w, &[n, n + 1])?.reshape(&w.shape()[..n]);
+            if how.count_padding && !how.ceil {
+                return Ok(total.div((how.size[0] * how.size[1]) as f64));
+            }
+            let ones = Expr::from(graph::full(x.shape(), &UOp::constant(x.uop().dtype(), 1.0)));
+            let ones = if how.count_padding { ones.pad_value(&edge(&x, how), 1.0) } else { ones };
+            let inner = if how.count_padding { Pool { padding: [(0, 0); 2], ..how } } else { how };
+            let (c, _) = pooled(&ones, inner, false)?;
+            Ok(total.div(&sum(&c, &[n, n + 1])?.reshape(&w.shape()[..n])))
+        })
+    }
+}
+
+impl<V: Value> Product for V {}
+
+pub(crate) fn matmul(a: &Expr, b: &Expr) -> Result<Expr, Problem> {
+    if a.rank() == 0 || b.rank() == 0 {
+        return Err(Problem::shape("a scalar has no rows or columns"));
+    }
+    let (ka, axis) = (a.dim(a.rank() - 1), b.rank().saturating_sub(2));
+    let kb = b.dim(axis);
+    if !graph::same(&ka, &kb) {
+        return Err(Problem::shape(format!("the inner sizes {ka} and {kb} differ")));
+    }
+    // (.., m, 1, k) * (.., 1, n, k), summed over k.
+    let x = if a.rank() > 1 && b.rank() > 1 { a.unsqueeze(-2) } else { a.clone() };
+    let y = if b.rank() > 1 {
+        let turned = b.transpose(-1, -2);
+        if a.rank() > 1 { turned.unsqueeze(-3) } else { turned }
+    } else {
+        b.clone()
+    };
+    let p = x.mul(&y);
+    p.node().map_err(|fault| fault.problem.clone())?;
+    let s = sum(&p, &[p.rank() - 1])?;
+    let t = graph::promoted(&[a.uop(), b.uop()]);
+    Ok(s.reshape(&s.shape()[..s.rank() - 1]).cast(if t.is_weak() { s.scalar() } else { t }))
+}
+
+fn conv2d(x: &Expr, w: &Expr, how: Conv) -> Result<Expr, Problem> {
+    let ([n, cin, ..], [cout, cin_group, kh, kw]) = (x.shape(), w.shape()) else {
+        return Err(Problem::shape("an image is (n, channels, h, w), a weight (out, in / groups, kh, kw)"));
+    };
+    if x.rank() != 4 {
+        return Err(Problem::shape(format!("an image has rank 4, not {}", x.rank())));
+    }
+    let ints = [cin, cout, cin_group, kh, kw].map(|d| d.as_int().and_then(|i| usize::try_from(i).ok()));
+    let [Some(cin), Some(cout), Some(cg), Some(kh), Some(kw)] = ints else {
+        return Err(Problem::shape("channels and window must have known sizes"));
+    };
+    let g = how.groups;
+    if g == 0 || cg * g != cin || cout % g != 0 {
+        return Err(Problem::shape(format!("{g} groups of {cg} do not make {cin} channels in and {cout} out")));
+    }
+    let p = windows(&x.pad(&how.counts(4)), &[kh, kw], &how.stride, &how.dilation)?;
+    let (oh, ow) = (p.dim(2), p.dim(3));
+    let d = |i: usize| Dim::from(i);
+    let one = Dim::Int(1);
+    // image: (n, g, 1, cin/g, oh, ow, kh, kw) -> (n, g, cout/g, oh, ow, cin/g, kh, kw)
+    let image = p
+        .reshape([n, &d(g), &one, &d(cg), &oh, &ow, &d(kh), &d(kw)])
+        .expand([n, &d(g), &d(cout / g), &d(cg), &oh, &ow, &d(kh), &d(kw)])
+        .permute([0, 1, 2, 4, 5, 3, 6, 7]);
+    let weight = w.reshape([&one, &d(g), &d(cout / g), &one, &one, &d(cg), &d(kh), &d(kw)]);
+    let y = sum(&image.mul(&weight), &[5, 6, 7])?;
+    let t = graph::promoted(&[x.uop(), w.uop()]);
+    Ok(y.reshape([n, &d(cout), &oh, &ow]).cast(t))
+}
+
+/// Windows over the last two axes, and the rank of what is left in front of them.
+fn pooled(x: &Expr, how: Pool, low: bool) -> Result<(Expr, usize), Problem> {
+    if x.rank() < 2 {
+        return Err(Problem::shape(format!("pooling works on the last two axes, the rank is {}", x.rank())));
+    }
+    let counts = edge(x, how);
+    let padded = if low { x.pad_value(&counts, lowest(x.scalar())) } else { x.pad(&counts) };
+    padded.node().map_err(|fault| fault.problem.clone())?;
+    let w = windows(&padded, &how.size, &how.stride.unwrap_or(how.size), &how.dilation)?;
+    Ok((w, x.rank()))
+}
+
+/// Padding of the two axes, with what `ceil` adds at the end.
+fn edge(x: &Expr, how: Pool) -> Vec<(i64, i64)> {
+    let mut counts = vec![(0i64, 0i64); x.rank() - 2];
+    let stride = how.stride.unwrap_or(how.size);
+    for k in 0..2 {
+        let (before, mut after) = (how.padding[k].0 as i64, how.padding[k].1 as i64);
+        let reach = (how.size[k] as i64 - 1) * how.dilation[k] as i64 + 1;
+        if let (true, Some(len)) = (how.ceil, x.dim(x.rank() - 2 + k).as_int()) {
+            let s = (stride[k] as i64).max(1);
+            let space = len + before + after - reach;
+            let steps = (space + s - 1).div_euclid(s);
+            // A window that would start in the padding behind the end does not count.
+            let steps = if steps * s >= len + before { steps - 1 } else { steps };
+            after += (steps * s - space).max(0);
+        }
+        counts.push((before, after));
+    }
+    counts
+}

@@ -1,0 +1,267 @@
+//! Reductions: sums, products, extremes and what follows from them, over some axes or all.
+//!
+//! Sums accumulate in `Scalar::accumulator`: half types in f32 and back, small integers and bool in (u)int32 to stay.
+//! Names ending in `_keep` leave the reduced axes with size 1.
+
+use super::args::{self, IntoAxes};
+use super::elementwise::{Elementwise, to_float};
+use super::error::Problem;
+use super::graph;
+use super::math::Math;
+use super::movement::{Movement, positions};
+use super::value::{Expr, Value, lift};
+use crate::uop::{DType, Dim, Op, Scalar, UOp, numel};
+
+type Made = Result<Expr, Problem>;
+
+/// Reduces `axes` of the one source of method `name`; `keep`: they stay with size 1.
+#[track_caller]
+fn reduced<V: Value>(
+    name: &'static str,
+    x: &V,
+    axes: impl IntoAxes,
+    keep: bool,
+    f: impl FnOnce(&Expr, &[usize]) -> Made,
+) -> V {
+    let list = axes.into_axes();
+    lift(name, [x.node()], |[x]| {
+        let at = args::axes(list.as_deref(), x.rank())?;
+        let whole = f(&x, &at)?;
+        Ok(if keep { whole } else { dropped(&whole, &at) })
+    })
+}
+
+fn dropped(x: &Expr, axes: &[usize]) -> Expr {
+    let left: Vec<Dim> =
+        x.shape().iter().enumerate().filter(|(k, _)| !axes.contains(k)).map(|(_, d)| d.clone()).collect();
+    Expr::from(graph::reshape(x.uop(), &left))
+}
+
+pub(crate) fn sum(x: &Expr, axes: &[usize]) -> Made {
+    let t = x.scalar();
+    let wide = x.cast(t.accumulator());
+    let s = expr(graph::reduce(wide.uop(), Op::Add, axes));
+    Ok(if t.is_float() { s.cast(t) } else { s })
+}
+
+fn expr(u: UOp) -> Expr {
+    Expr::from(u)
+}
+
+fn prod(x: &Expr, axes: &[usize]) -> Made {
+    let t = x.scalar();
+    let p = expr(graph::reduce(x.cast(t.accumulator()).uop(), Op::Mul, axes));
+    Ok(if t.is_float() { p.cast(t) } else { p })
+}
+
+pub(crate) fn max(x: &Expr, axes: &[usize]) -> Made {
+    if let Some(k) = axes.iter().find(|k| x.dim(**k).is(0)) {
+        return Err(Problem::shape(format!("axis {k} has no elements, so no extreme")));
+    }
+    Ok(expr(graph::reduce(x.uop(), Op::Max, axes)))
+}
+
+fn min(x: &Expr, axes: &[usize]) -> Made {
+    Ok(max(&x.inverse(), axes)?.inverse())
+}
+
+/// Number of elements that are reduced, as a float of type `t`.
+fn count(x: &Expr, axes: &[usize], t: Scalar) -> Expr {
+    let dims: Vec<Dim> = axes.iter().map(|k| x.dim(*k)).collect();
+    expr(graph::cast(&numel(&dims).uop(), t))
+}
+
+pub(crate) fn mean(x: &Expr, axes: &[usize]) -> Made {
+    let x = expr(to_float(x.uop()));
+    let t = x.scalar();
+    let wide = x.cast(t.accumulator());
+    let total = sum(&wide, axes)?;
+    Ok(total.div(&count(&x, axes, wide.scalar())).cast(t))
+}
+
+fn var(x: &Expr, axes: &[usize], correction: i64) -> Made {
+    let x = expr(to_float(x.uop()));
+    let t = x.scalar();
+    let wide = x.cast(t.accumulator());
+    let off = wide.sub(&mean(&wide, axes)?);
+    let n = count(&x, axes, wide.scalar()).sub(correction).maximum(0);
+    Ok(sum(&off.square(), axes)?.div(&n).cast(t))
+}
+
+/// First position of the largest value: among the positions where it stands, the largest distance to the end.
+fn argmax(x: &Expr, axis: usize) -> Made {
+    let m = max(x, &[axis])?;
+    // A NaN is the maximum and is not equal to itself.
+    let hit = if x.scalar().is_float() { x.eq(&m).bitor(&x.ne(x)) } else { x.eq(&m) };
+    let n = x.dim(axis).uop();
+    let end = expr(graph::cast(&n, Scalar::I32));
+    let far = hit.where_(&end.sub(&positions(x.shape(), axis)), 0);
+    Ok(end.sub(&max(&far, &[axis])?))
+}
+
+/// Reductions over axes.
+pub trait Reduction: Value {
+    #[track_caller]
+    fn sum(&self, axes: impl IntoAxes) -> Self {
+        reduced("sum", self, axes, false, sum)
+    }
+    #[track_caller]
+    fn sum_keep(&self, axes: impl IntoAxes) -> Self {
+        reduced("sum", self, axes, true, sum)
+    }
+    #[track_caller]
+    fn prod(&self, axes: impl IntoAxes) -> Self {
+        reduced("prod", self, axes, false, prod)
+    }
+    #[track_caller]
+    fn prod_keep(&self, axes: impl IntoAxes) -> Self {
+        reduced("prod", self, axes, true, prod)
+    }
+    #[track_caller]
+    fn max(&self, axes: impl IntoAxes) -> Self {
+        reduced("max", self, axes, false, max)
+    }
+    #[track_caller]
+    fn max_keep(&self, axes: impl IntoAxes) -> Self {
+        reduced("max", self, axes, true, max)
+    }
+    #[track_caller]
+    fn min(&self, axes: impl IntoAxes) -> Self {
+        reduced("min", self, axes, false, min)
+    }
+    #[track_caller]
+    fn min_keep(&self, axes: impl IntoAxes) -> Self {
+        reduced("min", self, axes, true, min)
+    }
+    /// Whether any element is not zero.
+    #[track_caller]
+    fn any(&self, axes: impl IntoAxes) -> Self {
+        reduced("any", self, axes, false, |x, at| Ok(expr(graph::reduce(x.cast(Scalar::Bool).uop(), Op::Max, at))))
+    }
+    /// Whether no element is zero.
+    #[track_caller]
+    fn all(&self, axes: impl IntoAxes) -> Self {
+        reduced("all", self, axes, false, |x, at| {
+            Ok(expr(graph::reduce(x.logical_not().uop(), Op::Max, at)).logical_not())
+        })
+    }
+    /// Mean as a float.
+    #[track_caller]
+    fn mean(&self, axes: impl IntoAxes) -> Self {
+        reduced("mean", self, axes, false, mean)
+    }
+    #[track_caller]
+    fn mean_keep(&self, axes: impl IntoAxes) -> Self {
+        reduced("mean", self, axes, true, mean)
+    }
+    /// Variance: squared distances to the mean, divided by the count less `correction` (1: the unbiased estimate).
+    #[track_caller]
+    fn var(&self, axes: impl IntoAxes, correction: i64) -> Self {
+        reduced("var", self, axes, false, |x, at| var(x, at, correction))
+    }
+    #[track_caller]
+    fn var_keep(&self, axes: impl IntoAxes, correction: i64) -> Self {
+        reduced("var", self, axes, true, |x, at| var(x, at, correction))
+    }
+    /// Root of [`Reduction::var`].
+    #[track_caller]
+    fn std(&self, axes: impl IntoAxes, correction: i64) -> Self {
+        reduced("std", self, axes, false, |x, at| Ok(var(x, at, correction)?.sqrt()))
+    }
+    #[track_caller]
+    fn std_keep(&self, axes: impl IntoAxes, correction: i64) -> Self {
+        reduced("std", self, axes, true, |x, at| Ok(var(x, at, correction)?.sqrt()))
+    }
+    /// Position (i32) of the first largest element along an axis.
+    #[track_caller]
+    fn argmax(&self, axis: i64) -> Self {
+        reduced("argmax", self, axis, false, |x, at| argmax(x, at[0]))
+    }
+    /// Position (i32) of the first smallest element along an axis.
+    #[track_caller]
+    fn argmin(&self, axis: i64) -> Self {
+        reduced("argmin", self, axis, false, |x, at| argmax(&x.inverse(), at[0]))
+    }
+    /// `exp(x) / sum(exp(x))` along an axis, shifted by the maximum, which no gradient passes.
+    #[track_caller]
+    fn softmax(&self, axis: i64) -> Self {
+        reduced("softmax", self, axis, true, |x, at| {
+            let e = shifted(x, at)?.exp();
+            let s = sum(&e, at)?;
+            Ok(e.div(&s))
+        })
+    }
+    #[track_caller]
+    fn log_softmax(&self, axis: i64) -> Self {
+        reduced("log_softmax", self, axis, true, |x, at| {
+            let m = shifted(x, at)?;
+            Ok(m.sub(&sum(&m.exp(), at)?.log()))
+        })
+    }
+    /// `log(sum(exp(x)))` without overflow.
+    #[track_caller]
+    fn logsumexp(&self, axes: impl IntoAxes) -> Self {
+        reduced("logsumexp", self, axes, false, |x, at| {
+            let x = expr(to_float(x.uop()));
+            let m = max(&x, at)?.detach();
+            // All -inf: subtracting the maximum would give NaN.
+            let m = m.is_finite().where_(&m, 0).cast(x.scalar());
+            Ok(sum(&x.sub(&m).exp(), at)?.log().add(&m))
+        })
+    }
+    /// Sum of the elements up to and including this one along an axis.
+    #[track_caller]
+    fn cumsum(&self, axis: i64) -> Self {
+        lift("cumsum", [self.node()], |[x]| {
+            let wide = x.cast(x.scalar().accumulator());
+            let s = running(&wide, args::axis(axis, x.rank())?, Op::Add)?;
+            Ok(if x.scalar().is_float() { s.cast(x.scalar()) } else { s })
+        })
+    }
+    #[track_caller]
+    fn cumprod(&self, axis: i64) -> Self {
+        lift("cumprod", [self.node()], |[x]| {
+            let wide = x.cast(x.scalar().accumulator());
+            let s = running(&wide, args::axis(axis, x.rank())?, Op::Mul)?;
+            Ok(if x.scalar().is_float() { s.cast(x.scalar()) } else { s })
+        })
+    }
+    #[track_caller]
+    fn cummax(&self, axis: i64) -> Self {
+        lift("cummax", [self.node()], |[x]| running(&x, args::axis(axis, x.rank())?, Op::Max))
+    }
+    #[track_caller]
+    fn cummin(&self, axis: i64) -> Self {
+        lift("cummin", [self.node()], |[x]| Ok(running(&x.inverse(), args::axis(axis, x.rank())?, Op::Max)?.inverse()))
+    }
+}
+
+impl<V: Value> Reduction for V {}
+
+fn shifted(x: &Expr, at: &[usize]) -> Made {
+    let x = expr(to_float(x.uop()));
+    let m = max(&x, at)?.detach();
+    Ok(x.sub(&m))
+}
+
+/// Row i of a square over the axis keeps elements 0..=i and replaces the rest by the op's neutral value; then it is reduced.
+fn running(x: &Expr, axis: usize, op: Op) -> Made {
+    let n = x.dim(axis);
+    if n.is(0) {
+        return Ok(x.clone());
+    }
+    let t = x.scalar();
+    let neutral = match op {
+        Op::Add => UOp::constant(DType::of(t), 0i64),
+        Op::Mul => UOp::constant(DType::of(t), 1i64),
+        _ => UOp::constant(DType::of(t), super::padding::lowest(t)),
+    };
+    // (.., i, j, ..): i is the output position, j the element.
+    let mut shape = x.shape().to_vec();
+    shape.insert(axis, n);
+    let square = x.unsqueeze(axis as i64).expand(&shape);
+    let past = positions(&shape, axis + 1).gt(&positions(&shape, axis));
+    let kept = past.where_(&expr(neutral), &square);
+    let r = expr(graph::reduce(kept.uop(), op, &[axis + 1]));
+    Ok(dropped(&r, &[axis + 1]))
+}

@@ -1,0 +1,201 @@
+//! What the op vocabulary needs to know of the things it is spoken by: a way to their node and a way back.
+//!
+//! [`Tensor`](super::Tensor), [`UOp`] and the room's own `Expr` are [`Value`]s; the traits [`Elementwise`](super::Elementwise),
+//! [`Movement`](super::Movement), [`Reduction`](super::Reduction) and [`Composite`](super::Composite) give every op to all of them.
+//! A UOp has no room for an error value, so a faulty one is a void constant whose argument is the error's text; anything
+//! built on it by these traits keeps that text.
+
+use super::error::{Fault, Problem, TensorError};
+use crate::uop::{Arg, ConstVal, DType, Dim, Op, Scalar, UOp};
+use std::panic::Location;
+use std::sync::Arc;
+
+/// A value of the tensor language.
+pub trait Value: Clone + Sized {
+    /// Its node, or the first fault below it.
+    fn node(&self) -> Result<UOp, Fault>;
+    /// The value of a node.
+    fn of(node: Result<UOp, Fault>) -> Self;
+}
+
+impl Value for UOp {
+    #[track_caller]
+    fn node(&self) -> Result<UOp, Fault> {
+        match self.arg() {
+            Arg::Str(text) if self.op() == Op::Const => Err(Arc::new(TensorError {
+                op: "uop",
+                problem: Problem::Carried(text.to_string()),
+                sources: Vec::new(),
+                at: Location::caller(),
+            })),
+            _ => Ok(self.clone()),
+        }
+    }
+    fn of(node: Result<UOp, Fault>) -> UOp {
+        node.unwrap_or_else(|fault| {
+            let text = match &fault.problem {
+                Problem::Carried(text) => text.clone(),
+                _ => fault.to_string(),
+            };
+            UOp::new(Op::Const, DType::VOID, [], Arg::Str(text.into()))
+        })
+    }
+}
+
+/// The other side of a binary op: a value, or a number that takes the dtype of what it meets.
+pub trait Operand<V: Value> {
+    fn operand(self) -> Result<UOp, Fault>;
+}
+impl<V: Value> Operand<V> for &V {
+    fn operand(self) -> Result<UOp, Fault> {
+        self.node()
+    }
+}
+impl Operand<UOp> for UOp {
+    fn operand(self) -> Result<UOp, Fault> {
+        self.node()
+    }
+}
+impl Operand<Expr> for Expr {
+    fn operand(self) -> Result<UOp, Fault> {
+        self.node()
+    }
+}
+impl<V: Value> Operand<V> for ConstVal {
+    fn operand(self) -> Result<UOp, Fault> {
+        Ok(UOp::constant(
+            DType::of(match self {
+                ConstVal::Bool(_) => Scalar::Bool,
+                ConstVal::Int(_) => Scalar::WeakInt,
+                ConstVal::Float(_) => Scalar::WeakFloat,
+            }),
+            self,
+        ))
+    }
+}
+/// Number types of Rust that stand for weak constants.
+macro_rules! numbers {
+    ($($t:ty => $make:expr;)*) => {$(
+        impl<V: Value> Operand<V> for $t {
+            fn operand(self) -> Result<UOp, Fault> {
+                let make: fn($t) -> ConstVal = $make;
+                Operand::<V>::operand(make(self))
+            }
+        }
+    )*};
+}
+numbers! {
+    bool => ConstVal::Bool;
+    i32 => |i| ConstVal::Int(i.into());
+    i64 => |i| ConstVal::Int(i.into());
+    u8 => |i| ConstVal::Int(i.into());
+    u32 => |i| ConstVal::Int(i.into());
+    u64 => |i| ConstVal::Int(i.into());
+    usize => |i| ConstVal::Int(i128::try_from(i).unwrap_or(i128::MAX));
+    f32 => |x| ConstVal::Float(x.into());
+    f64 => ConstVal::Float;
+}
+
+/// A value while an op is being built: a node with its shape at hand, or a fault (then the shape is that of a scalar).
+#[derive(Clone)]
+pub(crate) struct Expr {
+    node: UOp,
+    fault: Option<Fault>,
+}
+
+impl Value for Expr {
+    fn node(&self) -> Result<UOp, Fault> {
+        match &self.fault {
+            None => Ok(self.node.clone()),
+            Some(fault) => Err(fault.clone()),
+        }
+    }
+    fn of(node: Result<UOp, Fault>) -> Expr {
+        match node {
+            Ok(node) => Expr { node, fault: None },
+            Err(fault) => Expr { node: UOp::bool(false), fault: Some(fault) },
+        }
+    }
+}
+
+impl From<UOp> for Expr {
+    fn from(node: UOp) -> Expr {
+        Expr { node, fault: None }
+    }
+}
+
+impl Expr {
+    pub(crate) fn uop(&self) -> &UOp {
+        &self.node
+    }
+    pub(crate) fn shape(&self) -> &[Dim] {
+        self.node.shape()
+    }
+    pub(crate) fn rank(&self) -> usize {
+        self.shape().len()
+    }
+    /// Size of an axis; 1 for one that is not there.
+    pub(crate) fn dim(&self, axis: usize) -> Dim {
+        self.shape().get(axis).cloned().unwrap_or(Dim::Int(1))
+    }
+    pub(crate) fn scalar(&self) -> Scalar {
+        self.node.dtype().scalar
+    }
+}
+
+/// Builds the result of method `op` from its sources' nodes. The first faulty source is the result; a problem becomes a fault
+/// at the caller's line.
+#[track_caller]
+pub(crate) fn build<V: Value, const N: usize>(
+    op: &'static str,
+    sources: [Result<UOp, Fault>; N],
+    f: impl FnOnce(&[UOp; N]) -> Result<UOp, Problem>,
+) -> V {
+    let at = Location::caller();
+    V::of(gather(sources).and_then(|nodes| f(&nodes).map_err(|problem| fault(op, problem, &nodes, at))))
+}
+
+/// As [`build`], with expressions: a fault inside is reported as this op's.
+#[track_caller]
+pub(crate) fn lift<V: Value, const N: usize>(
+    op: &'static str,
+    sources: [Result<UOp, Fault>; N],
+    f: impl FnOnce([Expr; N]) -> Result<Expr, Problem>,
+) -> V {
+    build(op, sources, |nodes| {
+        let made = f(nodes.clone().map(Expr::from))?;
+        made.node().map_err(|inner| inner.problem.clone())
+    })
+}
+
+/// As [`lift`], for any number of sources of any number of results.
+#[track_caller]
+pub(crate) fn lift_many<V: Value>(
+    op: &'static str,
+    sources: &[Result<UOp, Fault>],
+    f: impl FnOnce(Vec<Expr>) -> Result<Expr, Problem>,
+) -> V {
+    let at = Location::caller();
+    let nodes: Result<Vec<UOp>, Fault> = sources.iter().cloned().collect();
+    V::of(nodes.and_then(|nodes| {
+        let made = f(nodes.iter().cloned().map(Expr::from).collect());
+        let made = made.and_then(|e| e.node().map_err(|inner| inner.problem.clone()));
+        made.map_err(|problem| fault(op, problem, &nodes, at))
+    }))
+}
+
+fn gather<const N: usize>(sources: [Result<UOp, Fault>; N]) -> Result<[UOp; N], Fault> {
+    let mut bad = None;
+    let nodes = sources.map(|s| {
+        s.unwrap_or_else(|fault| {
+            bad.get_or_insert(fault);
+            UOp::bool(false)
+        })
+    });
+    bad.map_or(Ok(nodes), Err)
+}
+
+pub(crate) fn fault(op: &'static str, problem: Problem, nodes: &[UOp], at: &'static Location<'static>) -> Fault {
+    let sources = nodes.iter().map(|u| (u.shape().to_vec(), u.dtype())).collect();
+    Arc::new(TensorError { op, problem, sources, at })
+}
