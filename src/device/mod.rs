@@ -1,1 +1,178 @@
-//! One folder a device, and the registry.
+//! Devices: one folder each, one trait over all, and the registry that opens them by name.
+//!
+//! Place in the arrows: `engine` decides what to run and calls [`Device`]; a device turns [`Command`]s into packets of `hcq`, loads images of
+//! `elf`, and reaches kernel drivers through `ioctl`. Source: HCQ's device contract; `docs/custom-device.md` walks through it.
+//! A CPU kernel is `extern "C" fn kernel(args: *const u64, tid: u64)`: args[i] is a buffer's address or a variable's i64 bits.
+//! Left out: kernel geometry of GPUs beyond one thread count, which comes with the first of them.
+
+pub mod command;
+pub mod cpu;
+pub mod disk;
+mod error;
+pub mod memory;
+pub mod null;
+pub mod registry;
+mod record;
+mod timing;
+
+pub use command::{Arg, Code, Command, Kernel, KernelImage, Patch, Stamp};
+pub use error::DeviceError;
+pub use memory::{Memory, MemoryParts, Place, Release, Uses};
+pub use record::record_by_resubmission;
+pub use registry::{DeviceListing, DeviceOptions, Registry, open};
+pub use timing::time_command;
+
+use crate::hcq::signal::Point;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Names one open device: a number of its own and a name for people. Cheap to clone and to compare.
+#[derive(Clone)]
+pub struct DeviceTag {
+    id: u32,
+    name: Arc<str>,
+}
+
+impl DeviceTag {
+    /// A tag unlike any other of this process.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), name: name.into() }
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl PartialEq for DeviceTag {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for DeviceTag {}
+
+impl fmt::Display for DeviceTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Debug for DeviceTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.name, self.id)
+    }
+}
+
+/// Facts about an open device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// What code must be made for: `x86_64-avx512`, `gfx1100`, `sm_90`; empty where no kernel runs.
+    pub arch: String,
+    /// Cores (or compute units) that a kernel is spread over.
+    pub threads: u32,
+    /// Memory of the device in bytes, 0 where that has no meaning.
+    pub memory_bytes: u64,
+}
+
+/// Which of a device's queues. Each is in order by itself; between them, memories and [`Command::Wait`] order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum QueueKind {
+    #[default]
+    Compute,
+    /// Copies only; runs beside kernels. A device without one uses its compute queue.
+    Copy,
+}
+
+/// A device. Handles it gives out ([`Memory`], [`Kernel`], recorded lists) stay valid while they live, also past `close`, though no work
+/// is done after that.
+///
+/// Ordering: a submission waits by itself for submissions of other queues and devices that use the same memories, and host copies
+/// wait for the memory's last use. So a program that only shares memories needs no waits of its own.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// Name and identity.
+    fn tag(&self) -> &DeviceTag;
+
+    /// What it is.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Memory of at least `len_bytes` bytes, aligned to 64; its contents are unspecified. Zero bytes give a memory of none.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `TooBig`, `Closed`.
+    fn alloc(&self, len_bytes: u64) -> Result<Memory, DeviceError>;
+
+    /// Host bytes into memory, after all submitted work that uses it.
+    ///
+    /// # Errors
+    /// `Range`, `WrongDevice`, `Wait` when that work does not end.
+    fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError>;
+
+    /// Memory into host bytes, after all submitted work that uses it.
+    ///
+    /// # Errors
+    /// As `copy_in`.
+    fn copy_out(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Places the images in executable memory, all in one batch (one change of protection for all), in their order.
+    /// The caller vouches for the code: it runs with the device's rights and no check.
+    ///
+    /// # Errors
+    /// `Load` names the image that is malformed, for another machine, or without its entry.
+    fn load(&self, images: &[KernelImage<'_>]) -> Result<Vec<Kernel>, DeviceError>;
+
+    /// Queues commands and returns without waiting for them: encode, ring, doorbell.
+    ///
+    /// # Errors
+    /// `WrongDevice`, `Range`, `Closed`; `Submit` when the queue stayed full for the device's submit timeout. On an error nothing was queued.
+    fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError>;
+
+    /// Encodes commands once, to be replayed many times. `Wait` has no place in it.
+    ///
+    /// # Errors
+    /// As `submit`, and `Unsupported` for a `Wait`.
+    fn record(&self, commands: &[Command]) -> Result<Box<dyn Recorded>, DeviceError>;
+
+    /// A pair of times for [`Command::stamped`].
+    ///
+    /// # Errors
+    /// `Memory` when there is no room for its signals.
+    fn stamp(&self) -> Result<Stamp, DeviceError>;
+
+    /// Waits for a point on any queue.
+    ///
+    /// # Errors
+    /// `Wait`: past the deadline, with a report; or because the queue has ended.
+    fn wait(&self, point: &Point, timeout: Duration) -> Result<(), DeviceError> {
+        Ok(point.wait(timeout)?)
+    }
+
+    /// Waits for all work submitted so far, on all queues of the device.
+    ///
+    /// # Errors
+    /// As `wait`.
+    fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError>;
+
+    /// Bytes of live memories.
+    fn memory_used(&self) -> u64;
+
+    /// Waits for the queued work, ends the device's threads and refuses work from then on. Closing twice is fine.
+    ///
+    /// # Errors
+    /// `Wait` when the queued work does not end; the device is closed nevertheless.
+    fn close(&self) -> Result<(), DeviceError>;
+}
+
+/// A list of commands encoded once.
+pub trait Recorded: Send + fmt::Debug {
+    /// Applies the patches and runs the list once, in order with the device's compute queue.
+    ///
+    /// # Errors
+    /// As [`Device::submit`]; `Submit` with `Patch` for a place that the list lacks. On an error nothing ran, and patches before the bad one hold.
+    fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError>;
+}

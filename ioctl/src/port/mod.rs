@@ -1,0 +1,55 @@
+//! Memory of this process: anonymous, file-backed and executable mappings, and the address type that names a place in them.
+//!
+//! Place in the arrows: lowest; used by `hcq::memory`, `device::cpu` and `device::disk`.
+//! Source: mmap(2), mprotect(2), madvise(2) of Linux; the same calls exist on macOS except `MADV_HUGEPAGE`, which is then skipped.
+//! Left out: the `Port` trait over driver files (ioctl, poll, doorbells), which arrives with the first driver.
+
+mod code;
+mod map;
+
+pub use code::{CodeMapping, CodeWriter, Protection};
+pub use map::{FileAccess, HUGE_PAGE_BYTES, Mapping, page_bytes};
+
+/// An address in this process. Only this module turns one into a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CpuPtr(pub u64);
+
+impl CpuPtr {
+    /// The address as a raw pointer; making one is harmless, following it is the caller's `unsafe`.
+    #[must_use]
+    pub fn as_ptr<T>(self) -> *mut T {
+        std::ptr::with_exposed_provenance_mut(usize::try_from(self.0).unwrap_or(0))
+    }
+
+    /// The address `bytes` further on; wraps at the end of the address space, where no mapping lies.
+    #[must_use]
+    pub fn add(self, bytes: u64) -> Self {
+        Self(self.0.wrapping_add(bytes))
+    }
+}
+
+/// What the kernel refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    #[error("map of {len_bytes} bytes ({what}): {source}")]
+    Map { what: &'static str, len_bytes: u64, source: std::io::Error },
+    #[error("protect {len_bytes} bytes at offset {offset} of a code mapping: {source}")]
+    Protect { offset: u64, len_bytes: u64, source: std::io::Error },
+    #[error("range of {len_bytes} bytes at offset {offset} leaves the code mapping of {size_bytes} bytes")]
+    Range { offset: u64, len_bytes: u64, size_bytes: u64 },
+    #[error("code range at offset {offset} is not aligned to a page of {page_bytes} bytes")]
+    Alignment { offset: u64, page_bytes: u64 },
+}
+
+/// Nanoseconds of the monotonic clock: the clock of every timestamp in host memory.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid timespec to write to; CLOCK_MONOTONIC exists on every POSIX system.
+    let rc = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    if rc != 0 {
+        return 0;
+    }
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}

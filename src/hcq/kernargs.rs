@@ -1,0 +1,123 @@
+//! Arguments of launches in flight: a ring of 64-bit words, taken by a bump with wrap and given back when their submission is done.
+//!
+//! Place in the arrows: `device` owns one a queue, under the queue's lock. Source: AMD's kernarg segment, NVIDIA's constant buffer 0.
+//! Positions count words for ever; a span never crosses the end of the ring (the words skipped at the end belong to it).
+
+use super::memory::{MemError, View};
+use std::collections::VecDeque;
+
+/// Why there is no room.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernargsError {
+    /// Full now; room comes when the timeline reaches `until`.
+    #[error("kernargs ring is full until the timeline reaches {until}")]
+    Full { until: u64 },
+    /// Can never fit.
+    #[error("{asked_words} kernarg words asked, the ring has {max_words}")]
+    TooBig { asked_words: u64, max_words: u64 },
+    #[error(transparent)]
+    Mem(#[from] MemError),
+}
+
+struct Span {
+    value: u64,
+    end: u64,
+}
+
+/// The ring.
+pub struct Kernargs {
+    view: View,
+    size: u64,
+    head: u64,
+    tail: u64,
+    spans: VecDeque<Span>,
+}
+
+impl Kernargs {
+    /// A ring of `count_words` 64-bit words in fresh host memory.
+    ///
+    /// # Errors
+    /// `Mem` when there is no memory.
+    pub fn new(count_words: u64) -> Result<Self, MemError> {
+        let view = View::anonymous(count_words * 8, 64)?;
+        Ok(Self { view, size: count_words, head: 0, tail: 0, spans: VecDeque::new() })
+    }
+
+    /// Writes `words` into the ring for the submission that will signal `value`; `completed` is what the timeline has reached.
+    /// Returns the address of the first word as the host sees it.
+    ///
+    /// # Errors
+    /// `Full` while older submissions hold the room, `TooBig` when the ring is smaller than `words`.
+    pub fn put(&mut self, words: &[u64], value: u64, completed: u64) -> Result<u64, KernargsError> {
+        let count = words.len() as u64;
+        if count > self.size {
+            return Err(KernargsError::TooBig { asked_words: count, max_words: self.size });
+        }
+        while let Some(span) = self.spans.pop_front_if(|s| s.value <= completed) {
+            self.tail = span.end;
+        }
+        let mut start = self.head;
+        if start % self.size + count > self.size {
+            start = start.next_multiple_of(self.size);
+        }
+        if start + count - self.tail > self.size {
+            match self.spans.front() {
+                Some(span) => return Err(KernargsError::Full { until: span.value }),
+                None => self.tail = start, // only skipped words were in the way
+            }
+        }
+        let offset = (start % self.size) * 8;
+        self.view.write(offset, bytemuck::cast_slice(words))?;
+        self.head = start + count;
+        match self.spans.back_mut() {
+            Some(last) if last.value == value => last.end = self.head,
+            _ => self.spans.push_back(Span { value, end: self.head }),
+        }
+        Ok(self.view.base().add(offset).0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_wrap_only_when_the_old_ones_are_done() {
+        let mut k = Kernargs::new(8).unwrap();
+        let a = k.put(&[1, 2, 3], 1, 0).unwrap();
+        let b = k.put(&[4, 5, 6], 2, 0).unwrap();
+        assert_eq!(b, a + 24);
+        // Two words are left at the end: three do not fit there, and the start is still submission 1's.
+        assert!(matches!(k.put(&[7, 8, 9], 3, 0), Err(KernargsError::Full { until: 1 })));
+        assert_eq!(k.put(&[7, 8, 9], 3, 1).unwrap(), a);
+        let mut bytes = [0; 8];
+        k.view.read(0, &mut bytes).unwrap();
+        assert_eq!(u64::from_le_bytes(bytes), 7);
+    }
+
+    #[test]
+    fn more_words_than_the_ring_can_never_fit() {
+        let mut k = Kernargs::new(4).unwrap();
+        assert!(matches!(k.put(&[0; 5], 1, 0), Err(KernargsError::TooBig { asked_words: 5, max_words: 4 })));
+    }
+
+    #[test]
+    fn whole_ring_can_be_taken_again_after_each_submission() {
+        let mut k = Kernargs::new(4).unwrap();
+        for value in 1..100 {
+            k.put(&[value; 3], value, value - 1).unwrap();
+            assert!(matches!(k.put(&[0; 4], value + 1, value - 1), Err(KernargsError::Full { .. })));
+        }
+        k.put(&[0; 4], 100, 99).unwrap();
+    }
+
+    #[test]
+    fn spans_of_one_submission_are_one() {
+        let mut k = Kernargs::new(64).unwrap();
+        for _ in 0..10 {
+            k.put(&[0, 1], 1, 0).unwrap();
+        }
+        assert_eq!(k.spans.len(), 1);
+    }
+}

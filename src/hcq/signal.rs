@@ -1,0 +1,376 @@
+//! Signals (16 bytes of host-visible memory that queues and hosts wait on), timelines (a queue's growing counter) and reports.
+//!
+//! Place in the arrows: `device` signals and waits; `engine` holds [`Point`]s. Source: HCQ's signal layout: value u64, timestamp_ns u64.
+//! A wait is always for "value or more". A timestamp is in nanoseconds of the host's monotonic clock.
+
+use super::memory::{MemError, View, Word64};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Bytes of one signal.
+pub const SIGNAL_BYTES: u64 = 16;
+const PAGE_BYTES: u64 = 4096;
+
+/// Signals cut from pages of host-visible memory; a dropped signal's place is used again.
+#[derive(Default)]
+pub struct SignalPool {
+    free: Mutex<Vec<Place>>,
+}
+
+impl fmt::Debug for SignalPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SignalPool")
+    }
+}
+
+struct Place {
+    value: Word64,
+    timestamp: Word64,
+}
+
+struct Slot {
+    // None only while dropping.
+    place: Option<Place>,
+    pool: Weak<SignalPool>,
+}
+
+/// A value and a time that a queue writes and anyone waits for. Clones are the same signal.
+#[derive(Clone)]
+pub struct Signal {
+    value: Word64,
+    timestamp: Word64,
+    _slot: Arc<Slot>,
+}
+
+impl SignalPool {
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A signal of value 0.
+    ///
+    /// # Errors
+    /// `Port` when there is no memory for another page.
+    pub fn signal(self: &Arc<Self>) -> Result<Signal, MemError> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.is_empty() {
+            let page = View::anonymous(PAGE_BYTES, 64)?;
+            for place in (0..PAGE_BYTES / SIGNAL_BYTES).rev() {
+                let at = place * SIGNAL_BYTES;
+                free.push(Place { value: page.word64(at)?, timestamp: page.word64(at + 8)? });
+            }
+        }
+        // PANIC: a page has just been added if the list was empty.
+        #[allow(clippy::expect_used)]
+        let place = free.pop().expect("a page holds 256 signals");
+        place.value.atomic().store(0, Ordering::Relaxed);
+        place.timestamp.atomic().store(0, Ordering::Relaxed);
+        let (value, timestamp) = (place.value.clone(), place.timestamp.clone());
+        Ok(Signal { value, timestamp, _slot: Arc::new(Slot { place: Some(place), pool: Arc::downgrade(self) }) })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let (Some(place), Some(pool)) = (self.place.take(), self.pool.upgrade()) {
+            pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+        }
+    }
+}
+
+impl Signal {
+    /// Address of the 16 bytes in this process.
+    #[must_use]
+    pub fn va(&self) -> u64 {
+        self.value.at().0
+    }
+
+    #[must_use]
+    #[inline]
+    pub fn value(&self) -> u64 {
+        // ORDER: acquire shows what the signaller did before.
+        self.value.atomic().load(Ordering::Acquire)
+    }
+
+    /// Signals from the host.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        // ORDER: release shows what the host did before.
+        self.value.atomic().store(value, Ordering::Release);
+    }
+
+    /// When the last timestamp packet on this signal ran.
+    #[must_use]
+    pub fn timestamp_ns(&self) -> u64 {
+        self.timestamp.atomic().load(Ordering::Acquire)
+    }
+
+    /// Stores a time from the host.
+    pub fn set_timestamp_ns(&self, ns: u64) {
+        self.timestamp.atomic().store(ns, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Signal({:#x} = {})", self.va(), self.value())
+    }
+}
+
+/// What a queue looked like when a wait gave up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Device and queue, as `CPU:0/compute`.
+    pub queue: String,
+    pub timeout_ms: u64,
+    /// Dwords consumed and written.
+    pub rptr: u64,
+    pub wptr: u64,
+    /// Timeline first: name, value now, value awaited.
+    pub signals: Vec<(String, u64, u64)>,
+    /// The packets from the read pointer on, decoded, oldest first.
+    pub tail: Vec<String>,
+    pub fault: Option<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} did not finish in {} ms: rptr {} wptr {}", self.queue, self.timeout_ms, self.rptr, self.wptr)?;
+        for (name, now, wanted) in &self.signals {
+            write!(f, ", {name} at {now} of {wanted}")?;
+        }
+        if let Some(fault) = &self.fault {
+            write!(f, ", fault {fault}")?;
+        }
+        if !self.tail.is_empty() {
+            write!(f, ", ring: {}", self.tail.join("; "))?;
+        }
+        Ok(())
+    }
+}
+
+/// The wait for a point ended without it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    #[error("{0}")]
+    Timeout(Box<Report>),
+    /// The device was closed, or its worker died, before the work was done.
+    #[error("{queue} is closed at {completed} before {wanted}")]
+    Lost { queue: String, completed: u64, wanted: u64 },
+}
+
+/// Who moves a timeline forward: a device's queue. A waiting host calls in, so that it can help or sleep as fits the device.
+pub trait Progress: Send + Sync {
+    /// Returns when `timeline` has reached `value`, at the deadline, or when it never will (the queue is gone).
+    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant);
+    /// The queue's state for a report; the timeline's own fields are filled in by the caller.
+    fn report(&self) -> Report;
+    /// False once no more work will ever be done.
+    fn is_alive(&self) -> bool;
+}
+
+/// One growing counter a queue, in host-visible memory: submission n signals value n.
+pub struct Timeline {
+    queue: String,
+    signal: Signal,
+    submitted: AtomicU64,
+    progress: OnceLock<Weak<dyn Progress>>,
+}
+
+impl fmt::Debug for Timeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Timeline({} {}/{})", self.queue, self.completed(), self.submitted())
+    }
+}
+
+impl Timeline {
+    /// A timeline at zero for the queue of that name.
+    #[must_use]
+    pub fn new(queue: String, signal: Signal) -> Arc<Self> {
+        Arc::new(Self { queue, signal, submitted: AtomicU64::new(0), progress: OnceLock::new() })
+    }
+
+    /// Names who moves this timeline forward; the first caller wins.
+    pub fn set_progress(&self, progress: Weak<dyn Progress>) {
+        let _first_wins = self.progress.set(progress);
+    }
+
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        &self.queue
+    }
+
+    #[must_use]
+    pub fn signal(&self) -> &Signal {
+        &self.signal
+    }
+
+    /// The last value given out.
+    #[must_use]
+    #[inline]
+    pub fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Acquire)
+    }
+
+    /// The last value reached.
+    #[must_use]
+    #[inline]
+    pub fn completed(&self) -> u64 {
+        self.signal.value()
+    }
+
+    /// The value of the next submission. The caller holds the queue's lock and will signal it.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        self.submitted.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The point at `value`.
+    #[must_use]
+    #[inline]
+    pub fn point(self: &Arc<Self>, value: u64) -> Point {
+        Point { timeline: Arc::clone(self), value }
+    }
+
+    /// Waits until the timeline reaches `value`.
+    ///
+    /// # Errors
+    /// `Timeout` with a report after `timeout`; `Lost` when the queue has ended first.
+    pub fn wait(&self, value: u64, timeout: Duration) -> Result<(), WaitError> {
+        if self.completed() >= value {
+            return Ok(());
+        }
+        let deadline = Instant::now() + timeout;
+        let progress = self.progress.get().and_then(Weak::upgrade);
+        match &progress {
+            Some(progress) => progress.advance(self, value, deadline),
+            None => self.watch(value, deadline),
+        }
+        let completed = self.completed();
+        if completed >= value {
+            return Ok(());
+        }
+        if progress.as_ref().is_some_and(|p| !p.is_alive()) {
+            return Err(WaitError::Lost { queue: self.queue.clone(), completed, wanted: value });
+        }
+        let mut report = progress.map(|p| p.report()).unwrap_or_default();
+        report.queue.clone_from(&self.queue);
+        report.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        report.signals.insert(0, ("timeline".into(), completed, value));
+        Err(WaitError::Timeout(Box::new(report)))
+    }
+
+    /// Polls with growing pauses: the wait for a signal that nobody's thread tells us about.
+    fn watch(&self, value: u64, deadline: Instant) {
+        let mut backoff = Backoff::default();
+        while self.completed() < value && Instant::now() < deadline {
+            backoff.pause();
+        }
+    }
+}
+
+/// Pauses of a poll: spins first, then sleeps from 20 us, doubling up to 1 ms.
+#[derive(Default)]
+pub struct Backoff {
+    rounds: u32,
+}
+
+impl Backoff {
+    const SPINS: u32 = 2000; // TIMEOUT: some 50 us of pause instructions, the price of two wake-ups by futex.
+
+    /// One pause, longer than the last.
+    pub fn pause(&mut self) {
+        self.rounds = self.rounds.saturating_add(1);
+        if self.rounds < Self::SPINS {
+            std::hint::spin_loop();
+            return;
+        }
+        let doubled = 20u64 << (self.rounds - Self::SPINS).min(6);
+        std::thread::park_timeout(Duration::from_micros(doubled.min(1000)));
+    }
+
+    /// Whether the next pause will sleep.
+    #[must_use]
+    pub fn is_sleepy(&self) -> bool {
+        self.rounds + 1 >= Self::SPINS
+    }
+}
+
+/// A place on a timeline: "submission n of this queue is done".
+#[derive(Clone, Debug)]
+pub struct Point {
+    timeline: Arc<Timeline>,
+    value: u64,
+}
+
+impl Point {
+    #[must_use]
+    pub fn timeline(&self) -> &Arc<Timeline> {
+        &self.timeline
+    }
+
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        self.value
+    }
+
+    /// Whether the work is done and its stores are visible.
+    #[must_use]
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.timeline.completed() >= self.value
+    }
+
+    /// Waits for the work.
+    ///
+    /// # Errors
+    /// As [`Timeline::wait`].
+    pub fn wait(&self, timeout: Duration) -> Result<(), WaitError> {
+        self.timeline.wait(self.value, timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropped_signal_is_used_again_from_zero() {
+        let pool = SignalPool::new();
+        let a = pool.signal().unwrap();
+        let va = a.va();
+        a.set(9);
+        let keep = a.clone();
+        drop(a);
+        assert_ne!(pool.signal().unwrap().va(), va, "a clone still lives");
+        drop(keep);
+        let b = pool.signal().unwrap();
+        assert_eq!((b.va(), b.value(), b.va() % SIGNAL_BYTES), (va, 0, 0));
+    }
+
+    #[test]
+    fn pool_grows_past_a_page() {
+        let pool = SignalPool::new();
+        let all: Vec<Signal> = (0..600).map(|_| pool.signal().unwrap()).collect();
+        let mut vas: Vec<u64> = all.iter().map(Signal::va).collect();
+        vas.sort_unstable();
+        vas.dedup();
+        assert_eq!(vas.len(), 600);
+    }
+
+    #[test]
+    fn wait_past_its_deadline_reports_the_timeline() {
+        let pool = SignalPool::new();
+        let t = Timeline::new("X/compute".into(), pool.signal().unwrap());
+        let value = t.next();
+        let Err(WaitError::Timeout(report)) = t.wait(value, Duration::from_millis(5)) else { panic!("no timeout") };
+        assert_eq!(report.signals, [("timeline".to_string(), 0, 1)]);
+        assert_eq!(report.to_string(), "X/compute did not finish in 5 ms: rptr 0 wptr 0, timeline at 0 of 1");
+        t.signal().set(1);
+        assert!(t.point(value).is_done() && t.wait(value, Duration::ZERO).is_ok());
+    }
+}

@@ -1,0 +1,221 @@
+//! The lock-free protocols of a host-run queue, written over any atomic word so that a model checker can run the very same code.
+//!
+//! Place in the arrows: used by `hcq::ring` and `device::cpu`; `tests/hcq_model.rs` instantiates it with loom's atomics.
+//! Three small machines: [`Role`] (who may consume a queue), [`Chunks`] (how executors share the chunks of one kernel), [`Bell`]
+//! (how a sleeper and a ringer never miss one another).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The atomic operations that the protocols need. `std` and loom words implement it.
+pub trait AtomicWord {
+    fn new(value: u64) -> Self;
+    fn load(&self, order: Ordering) -> u64;
+    fn store(&self, value: u64, order: Ordering);
+    /// Strong compare-exchange; whether it happened.
+    fn replace(&self, old: u64, new: u64, success: Ordering) -> bool;
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64;
+    fn fetch_sub(&self, value: u64, order: Ordering) -> u64;
+    /// A fence of the memory model that the words live in.
+    fn fence(order: Ordering);
+}
+
+impl AtomicWord for AtomicU64 {
+    fn new(value: u64) -> Self {
+        Self::new(value)
+    }
+    #[inline]
+    fn load(&self, order: Ordering) -> u64 {
+        self.load(order)
+    }
+    #[inline]
+    fn store(&self, value: u64, order: Ordering) {
+        self.store(value, order);
+    }
+    #[inline]
+    fn replace(&self, old: u64, new: u64, success: Ordering) -> bool {
+        self.compare_exchange(old, new, success, Ordering::Relaxed).is_ok()
+    }
+    #[inline]
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.fetch_add(value, order)
+    }
+    #[inline]
+    fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
+        self.fetch_sub(value, order)
+    }
+    #[inline]
+    fn fence(order: Ordering) {
+        std::sync::atomic::fence(order);
+    }
+}
+
+/// A role that at most one thread plays: the consumer of a queue. Taking it never waits.
+#[derive(Debug)]
+pub struct Role<A: AtomicWord = AtomicU64> {
+    taken: A,
+}
+
+/// The role, held; given back on drop.
+pub struct RoleGuard<'a, A: AtomicWord>(&'a Role<A>);
+
+impl<A: AtomicWord> Default for Role<A> {
+    fn default() -> Self {
+        Self { taken: A::new(0) }
+    }
+}
+
+impl<A: AtomicWord> Role<A> {
+    /// The role, if nobody has it.
+    #[inline]
+    pub fn try_take(&self) -> Option<RoleGuard<'_, A>> {
+        // The plain load keeps a crowd of spinners from bouncing the line. ORDER: acquire sees all that the last holder did.
+        let free = self.taken.load(Ordering::Relaxed) == 0 && self.taken.replace(0, 1, Ordering::Acquire);
+        free.then(|| RoleGuard(self))
+    }
+}
+
+impl<A: AtomicWord> Drop for RoleGuard<'_, A> {
+    fn drop(&mut self) {
+        // ORDER: release hands everything the holder did to the next one.
+        self.0.taken.store(0, Ordering::Release);
+    }
+}
+
+/// The chunks of one job, claimed by any number of executors, published one job at a time by the holder of the [`Role`].
+///
+/// `ticket` is generation << 32 | chunks not yet claimed. A claim is one compare-exchange of the whole ticket, so a slow executor
+/// that saw an older job cannot claim from a newer one, and whoever has claimed may read the job's description until it reports
+/// the chunk as finished: `publish` is not called again before `is_finished`.
+#[derive(Debug)]
+pub struct Chunks<A: AtomicWord = AtomicU64> {
+    ticket: A,
+    unfinished: A,
+}
+
+const CLAIMABLE: u64 = 0xffff_ffff;
+
+impl<A: AtomicWord> Default for Chunks<A> {
+    fn default() -> Self {
+        Self { ticket: A::new(0), unfinished: A::new(0) }
+    }
+}
+
+impl<A: AtomicWord> Chunks<A> {
+    /// Offers `count` chunks of a job whose description has just been written. The job before must be finished.
+    pub fn publish(&self, count: u32) {
+        let generation = (self.ticket.load(Ordering::Relaxed) >> 32).wrapping_add(1);
+        self.unfinished.store(u64::from(count), Ordering::Relaxed);
+        // ORDER: release shows the description and the count to whoever claims.
+        self.ticket.store((generation << 32) | u64::from(count), Ordering::Release);
+    }
+
+    /// Claims one chunk: `Some(n)` with n unclaimed chunks before the claim (so chunk number is count - n), `None` if none is left.
+    #[inline]
+    pub fn claim(&self) -> Option<u32> {
+        loop {
+            let ticket = self.ticket.load(Ordering::Relaxed);
+            let left = ticket & CLAIMABLE;
+            if left == 0 {
+                return None;
+            }
+            // ORDER: acquire pairs with the release in `publish` (read-modify-writes between keep the release sequence).
+            if self.ticket.replace(ticket, ticket - 1, Ordering::Acquire) {
+                return u32::try_from(left).ok();
+            }
+        }
+    }
+
+    /// Whether a claim would find something now.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.ticket.load(Ordering::Relaxed) & CLAIMABLE != 0
+    }
+
+    /// One claimed chunk is done.
+    #[inline]
+    pub fn finish_one(&self) {
+        // ORDER: release hands the chunk's stores to the publisher that sees zero.
+        self.unfinished.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether all chunks of the job are done; then their stores are visible to the caller.
+    #[inline]
+    pub fn is_finished(&self) -> bool {
+        // ORDER: acquire pairs with `finish_one`.
+        self.unfinished.load(Ordering::Acquire) == 0
+    }
+}
+
+/// Counts sleepers so that ringing costs one load when nobody sleeps.
+///
+/// Sleeper: `announce`, look for work once more, sleep, `leave`. Ringer: publish the work, then `must_wake`. The two fences make
+/// it impossible that the sleeper misses the work and the ringer misses the sleeper (Dekker's argument).
+#[derive(Debug)]
+pub struct Bell<A: AtomicWord = AtomicU64> {
+    sleepers: A,
+}
+
+impl<A: AtomicWord> Default for Bell<A> {
+    fn default() -> Self {
+        Self { sleepers: A::new(0) }
+    }
+}
+
+impl<A: AtomicWord> Bell<A> {
+    /// A thread is about to sleep; it must look for work after this and before it sleeps.
+    pub fn announce(&self) {
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        // ORDER: the announcement is visible before the sleeper's last look for work.
+        A::fence(Ordering::SeqCst);
+    }
+
+    /// A thread that announced itself is awake.
+    pub fn leave(&self) {
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether somebody may sleep and has to be woken for the work published just before.
+    #[inline]
+    pub fn must_wake(&self) -> bool {
+        // ORDER: the published work is visible before the sleepers are counted.
+        A::fence(Ordering::SeqCst);
+        self.sleepers.load(Ordering::Relaxed) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn role_is_held_by_one_at_a_time() {
+        let role = Role::<AtomicU64>::default();
+        let held = role.try_take();
+        assert!(held.is_some() && role.try_take().is_none());
+        drop(held);
+        assert!(role.try_take().is_some());
+    }
+
+    #[test]
+    fn chunks_are_claimed_once_each_and_then_finished() {
+        let chunks = Chunks::<AtomicU64>::default();
+        assert!(chunks.claim().is_none() && chunks.is_finished());
+        chunks.publish(3);
+        assert_eq!([chunks.claim(), chunks.claim(), chunks.claim(), chunks.claim()], [Some(3), Some(2), Some(1), None]);
+        chunks.finish_one();
+        chunks.finish_one();
+        assert!(!chunks.is_finished());
+        chunks.finish_one();
+        assert!(chunks.is_finished() && !chunks.has_work());
+    }
+
+    #[test]
+    fn bell_wakes_only_announced_sleepers() {
+        let bell = Bell::<AtomicU64>::default();
+        assert!(!bell.must_wake());
+        bell.announce();
+        assert!(bell.must_wake());
+        bell.leave();
+        assert!(!bell.must_wake());
+    }
+}
