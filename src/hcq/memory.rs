@@ -84,6 +84,12 @@ impl View {
         self.len_bytes
     }
 
+    /// Whether stores are allowed.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len_bytes == 0

@@ -245,16 +245,22 @@ impl Timeline {
             return Ok(());
         }
         let deadline = Instant::now() + timeout;
-        let progress = self.progress.get().and_then(Weak::upgrade);
-        match &progress {
-            Some(progress) => progress.advance(self, value, deadline),
-            None => self.watch(value, deadline),
+        let progress = match self.progress.get() {
+            Some(weak) => weak.upgrade(),
+            None => {
+                self.watch(value, deadline);
+                None
+            }
+        };
+        if let Some(progress) = &progress {
+            progress.advance(self, value, deadline);
         }
         let completed = self.completed();
         if completed >= value {
             return Ok(());
         }
-        if progress.as_ref().is_some_and(|p| !p.is_alive()) {
+        let is_lost = self.progress.get().is_some() && progress.as_ref().is_none_or(|p| !p.is_alive());
+        if is_lost {
             return Err(WaitError::Lost { queue: self.queue.clone(), completed, wanted: value });
         }
         let mut report = progress.map(|p| p.report()).unwrap_or_default();

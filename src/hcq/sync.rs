@@ -72,6 +72,12 @@ impl<A: AtomicWord> Role<A> {
         let free = self.taken.load(Ordering::Relaxed) == 0 && self.taken.replace(0, 1, Ordering::Acquire);
         free.then(|| RoleGuard(self))
     }
+
+    /// Whether somebody has the role now.
+    #[inline]
+    pub fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) != 0
+    }
 }
 
 impl<A: AtomicWord> Drop for RoleGuard<'_, A> {

@@ -1,0 +1,217 @@
+//! Where the CPU device leaves Rust: loads machine code into W^X pages, calls it, and follows the addresses that packets name.
+//!
+//! Place in the arrows: below the rest of `device::cpu`; above `elf` (images) and `ioctl::port` (pages).
+//! Source: System V x86-64 ABI; `extern "C" fn kernel(args: *const u64, tid: u64)`.
+//! A fault inside generated code (a wild store, an illegal instruction) cannot be caught: it ends the process, as in any JIT.
+//! [`Bus`] is safe to call because its addresses come only from this device's own packets: `device::cpu::queue` writes them from handles
+//! (signals, memories, kernels) that it keeps alive until the submission's timeline value is reached.
+
+use crate::device::{Code, DeviceError, DeviceTag, Kernel, KernelImage};
+use crate::elf::{Image, Perm, link};
+use doorbell_ioctl::port::{CodeMapping, CodeWriter, CpuPtr, Protection, page_bytes};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+type Entry = extern "C" fn(*const u64, u64);
+
+/// Addresses of packets, followed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bus;
+
+impl Bus {
+    /// Runs chunk `tid` of the kernel at `entry`.
+    #[inline]
+    pub(super) fn call(self, entry: u64, args: u64, tid: u64) {
+        // SAFETY: `entry` is the entry of a kernel that `load` placed and that the queue keeps alive while its packet runs; that
+        // the bytes are code of this signature is what the caller of `Device::load` vouches for.
+        let kernel = unsafe { std::mem::transmute::<*const (), Entry>(CpuPtr(entry).as_ptr::<()>().cast_const()) };
+        kernel(CpuPtr(args).as_ptr::<u64>().cast_const(), tid);
+    }
+
+    /// Kernarg word at `addr`.
+    #[inline]
+    pub(super) fn word(self, addr: u64) -> u64 {
+        // SAFETY: the address is an aligned word of a kernargs block, which stays mapped and unchanged until its submission is done.
+        unsafe { CpuPtr(addr).as_ptr::<u64>().read() }
+    }
+
+    /// The signal's value, or timestamp 8 bytes on, as an atomic.
+    #[inline]
+    pub(super) fn atomic(self, addr: u64) -> &'static AtomicU64 {
+        // SAFETY: the address is a word of a signal that the queue keeps alive while the packet that names it runs; the reference
+        // does not outlive the packet's execution; signal words are only accessed atomically.
+        unsafe { AtomicU64::from_ptr(CpuPtr(addr).as_ptr::<u64>()) }
+    }
+
+    /// Frozen dwords of a bound list.
+    #[inline]
+    pub(super) fn words<'a>(self, addr: u64, count_dwords: u32) -> &'a [u32] {
+        // SAFETY: the address and count are those of a bound list, which never changes and which the queue keeps alive while the
+        // packet that names it runs; the slice does not outlive the packet's execution.
+        unsafe { std::slice::from_raw_parts(CpuPtr(addr).as_ptr::<u32>().cast_const(), count_dwords as usize) }
+    }
+
+    /// Copies bytes between memories.
+    #[inline]
+    pub(super) fn copy(self, dst: u64, src: u64, len_bytes: u64) {
+        // SAFETY: both ranges were checked against memories that stay mapped until the submission is done (their blocks are not
+        // unmapped while a use is pending). `copy` allows the overlap that the contract forbids.
+        unsafe { std::ptr::copy(CpuPtr(src).as_ptr::<u8>(), CpuPtr(dst).as_ptr::<u8>(), len_bytes as usize) };
+    }
+
+    /// A fence: all stores before are visible to all loads after.
+    #[inline]
+    pub(super) fn barrier(self) {
+        // ORDER: the BARRIER packet is exactly this.
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+/// One image on its way into the batch.
+struct Placed<'a> {
+    name: &'a str,
+    offset: u64,
+    form: Form<'a>,
+}
+
+enum Form<'a> {
+    Elf { image: Box<Image>, entry: u64 },
+    Raw(&'a [u8]),
+}
+
+impl Form<'_> {
+    fn len_bytes(&self) -> u64 {
+        match self {
+            Self::Elf { image, .. } => image.size() as u64,
+            Self::Raw(bytes) => bytes.len() as u64,
+        }
+    }
+
+    fn entry(&self) -> u64 {
+        if let Self::Elf { entry, .. } = self { *entry } else { 0 }
+    }
+
+    fn protections(&self) -> Vec<(Range<u64>, Protection)> {
+        match self {
+            Self::Raw(bytes) => vec![(0..bytes.len() as u64, Protection::ReadExec)],
+            Self::Elf { image, .. } => image
+                .segments()
+                .iter()
+                .map(|s| {
+                    let protection = match s.perm {
+                        Perm::Rx => Protection::ReadExec,
+                        Perm::R => Protection::Read,
+                        Perm::Rw => Protection::ReadWrite,
+                    };
+                    (s.range.start as u64..s.range.end as u64, protection)
+                })
+                .collect(),
+        }
+    }
+}
+
+/// What code may call outside itself: the four functions that a freestanding C compiler takes for granted.
+fn resolve(symbol: &str) -> Option<u64> {
+    let address = match symbol {
+        "memcpy" => libc::memcpy as *const () as usize,
+        "memmove" => libc::memmove as *const () as usize,
+        "memset" => libc::memset as *const () as usize,
+        "memcmp" => libc::memcmp as *const () as usize,
+        _ => return None,
+    };
+    Some(address as u64)
+}
+
+/// Loads a batch into one mapping: fill while writable, then seal all pages at once.
+pub(super) fn load(device: &DeviceTag, images: &[KernelImage<'_>]) -> Result<Vec<Kernel>, DeviceError> {
+    if images.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut end = 0;
+    let mut placed = Vec::with_capacity(images.len());
+    for image in images {
+        let form = parse(device, image)?;
+        let offset = end;
+        end += form.len_bytes().next_multiple_of(page_bytes());
+        placed.push(Placed { name: image.name, offset, form });
+    }
+    let mapping = Arc::new(fill(device, &placed, end)?);
+    let base = mapping.base();
+    let kernel = |p: &Placed<'_>| {
+        let program: Arc<CodeMapping> = Arc::clone(&mapping);
+        Kernel::new(device.clone(), p.name, base.add(p.offset + p.form.entry()).0, program)
+    };
+    Ok(placed.iter().map(kernel).collect())
+}
+
+fn refusal(device: &DeviceTag, kernel: &str, why: impl ToString) -> DeviceError {
+    DeviceError::Load { device: device.name().into(), kernel: kernel.into(), why: why.to_string() }
+}
+
+fn parse<'a>(device: &DeviceTag, image: &KernelImage<'a>) -> Result<Form<'a>, DeviceError> {
+    let refuse = |why: String| Err(refusal(device, image.name, why));
+    match image.code {
+        Code::Raw([]) => refuse("no code".into()),
+        Code::Raw(bytes) => Ok(Form::Raw(bytes)),
+        Code::Elf { bytes, entry } => {
+            let linked = link(bytes).map_err(|e| refusal(device, image.name, e))?;
+            if linked.needs_low_2gib() {
+                return refuse("it holds absolute 32-bit addresses (built without -fPIC)".into());
+            }
+            let Some(at) = linked.entry(entry) else { return refuse(format!("it has no global function {entry}")) };
+            Ok(Form::Elf { image: Box::new(linked), entry: at as u64 })
+        }
+    }
+}
+
+fn fill(device: &DeviceTag, placed: &[Placed<'_>], len_bytes: u64) -> Result<CodeMapping, DeviceError> {
+    let fail = |name: &str, why: String| refusal(device, name, why);
+    let first = placed.first().map_or("", |p| p.name);
+    let mut writer = CodeWriter::new(len_bytes).map_err(|e| fail(first, e.to_string()))?;
+    let base = writer.base();
+    let mut ranges = Vec::new();
+    for p in placed {
+        let start = p.offset as usize;
+        // PANIC: the writer was made for the sum of these lengths.
+        let out = &mut writer.bytes_mut()[start..start + p.form.len_bytes() as usize];
+        match &p.form {
+            Form::Raw(bytes) => out.copy_from_slice(bytes),
+            Form::Elf { image, .. } => {
+                image.relocate_into(out, base.add(p.offset).0, &resolve).map_err(|e| fail(p.name, e.to_string()))?;
+            }
+        }
+        ranges.extend(p.form.protections().into_iter().map(|(r, how)| (r.start + p.offset..r.end + p.offset, how)));
+    }
+    writer.seal(&ranges).map_err(|e| fail(first, e.to_string()))
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    /// `mov rax, [rdi]; mov [rax], rsi; ret`: stores tid to the first argument.
+    const STORE_TID: &[u8] = &[0x48, 0x8b, 0x07, 0x48, 0x89, 0x30, 0xc3];
+
+    #[test]
+    fn batch_of_raw_kernels_runs_where_it_was_placed() {
+        let tag = DeviceTag::new("CPU");
+        let image = KernelImage { name: "store", code: Code::Raw(STORE_TID) };
+        let kernels = load(&tag, &[image, image]).unwrap();
+        assert_eq!(kernels[1].entry() - kernels[0].entry(), page_bytes());
+        for kernel in &kernels {
+            let mut out = 0u64;
+            let args = [std::ptr::from_mut(&mut out) as u64];
+            Bus.call(kernel.entry(), args.as_ptr() as u64, 42);
+            assert_eq!(out, 42);
+        }
+    }
+
+    #[test]
+    fn bad_images_are_refused_by_name() {
+        let tag = DeviceTag::new("CPU");
+        let load_one = |code| load(&tag, &[KernelImage { name: "k", code }]).unwrap_err().to_string();
+        assert_eq!(load_one(Code::Raw(&[])), "kernel k cannot be loaded on device CPU: no code");
+        assert!(load_one(Code::Elf { bytes: b"no elf", entry: "k" }).starts_with("kernel k cannot be loaded on device CPU: "));
+    }
+}

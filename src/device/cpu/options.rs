@@ -1,0 +1,125 @@
+//! How a CPU device is set up, and what its machine can do.
+
+use crate::device::DeviceError;
+use std::time::Duration;
+
+/// Settings of a CPU device; the defaults suit a machine of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuOptions {
+    /// Cores that a kernel is spread over, counting the host thread that waits for it; 0 means all that the process may use.
+    pub threads: u32,
+    /// How long an idle worker or a waiting host spins before it sleeps, in nanoseconds.
+    pub spin_ns: u64,
+    /// A recorded list expected to run shorter than this runs on the submitting thread when the queue is idle; 0 turns that off.
+    pub inline_ns: u64,
+    /// Whether a waiting host thread runs queued work itself. Its deadline then cannot interrupt a kernel that it runs.
+    pub host_helps: bool,
+    /// Code is made for this instead of the best the machine has: `x86_64-avx2` or `x86_64-avx512`.
+    pub arch: Option<String>,
+    /// Freed memory kept for reuse, in bytes, at most.
+    pub cache_bytes: u64,
+    /// Size of each queue's ring.
+    pub ring_dwords: u64,
+    /// Size of each queue's kernargs ring, in 64-bit words.
+    pub kernargs_words: u64,
+    /// How long a submission or a host copy waits for older work before it gives up.
+    pub submit_timeout: Duration,
+}
+
+impl Default for CpuOptions {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            spin_ns: 100_000,  // TIMEOUT: several times the 12-19 us that a futex wake costs, so a busy host finds workers awake.
+            inline_ns: 20_000, // TIMEOUT: what waking a sleeping worker would cost.
+            host_helps: true,
+            arch: None,
+            cache_bytes: 4 << 30,
+            ring_dwords: 1 << 14,
+            kernargs_words: 1 << 17,
+            submit_timeout: Duration::from_secs(30), // TIMEOUT: the field's usual patience with a hung device.
+        }
+    }
+}
+
+impl CpuOptions {
+    /// `threads`, with 0 replaced by the cores that the process may use.
+    #[must_use]
+    pub fn resolved_threads(&self) -> u32 {
+        if self.threads != 0 {
+            return self.threads;
+        }
+        std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+    }
+}
+
+/// AVX2 and FMA: the floor.
+pub const ARCH_AVX2: &str = "x86_64-avx2";
+/// AVX-512 F, BW, CD, DQ and VL.
+pub const ARCH_AVX512: &str = "x86_64-avx512";
+/// Valid names, for messages.
+pub const ARCHS: &str = "x86_64-avx2, x86_64-avx512";
+
+/// The features that this machine lacks for AVX2 code and for AVX-512 code.
+#[cfg(target_arch = "x86_64")]
+fn missing() -> (Vec<&'static str>, Vec<&'static str>) {
+    let avx2 = [("avx2", is_x86_feature_detected!("avx2")), ("fma", is_x86_feature_detected!("fma")),
+        ("f16c", is_x86_feature_detected!("f16c")), ("bmi2", is_x86_feature_detected!("bmi2"))];
+    let avx512 = [("avx512f", is_x86_feature_detected!("avx512f")), ("avx512bw", is_x86_feature_detected!("avx512bw")),
+        ("avx512cd", is_x86_feature_detected!("avx512cd")), ("avx512dq", is_x86_feature_detected!("avx512dq")),
+        ("avx512vl", is_x86_feature_detected!("avx512vl"))];
+    let lacks = |all: &[(&'static str, bool)]| all.iter().filter(|(_, has)| !has).map(|(name, _)| *name).collect::<Vec<_>>();
+    let low = lacks(&avx2);
+    let high = low.iter().copied().chain(lacks(&avx512)).collect();
+    (low, high)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn missing() -> (Vec<&'static str>, Vec<&'static str>) {
+    (vec!["an x86-64 processor"], vec!["an x86-64 processor"])
+}
+
+/// The arch that code is made for: the asked one, or the best of this machine.
+///
+/// # Errors
+/// `UnknownArch`, `MissingFeature`.
+pub fn choose_arch(device: &str, asked: Option<&str>) -> Result<String, DeviceError> {
+    let (avx2, avx512) = missing();
+    let lack = |asked: &str, missing: &[&str]| {
+        Err(DeviceError::MissingFeature { name: device.into(), asked: asked.into(), missing: missing.join(", ") })
+    };
+    match asked {
+        None if avx512.is_empty() => Ok(ARCH_AVX512.into()),
+        None | Some(ARCH_AVX2) if avx2.is_empty() => Ok(ARCH_AVX2.into()),
+        Some(ARCH_AVX512) if avx512.is_empty() => Ok(ARCH_AVX512.into()),
+        None | Some(ARCH_AVX2) => lack(ARCH_AVX2, &avx2),
+        Some(ARCH_AVX512) => lack(ARCH_AVX512, &avx512),
+        Some(other) => Err(DeviceError::UnknownArch { name: device.into(), asked: other.into(), valid: ARCHS.into() }),
+    }
+}
+
+/// Memory of the machine in bytes; 0 where it cannot be read.
+#[must_use]
+pub fn machine_memory_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find(|l| l.starts_with("MemTotal:")).unwrap_or_default();
+    let kib = line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    kib.map_or(0, |kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_arch_names_the_valid_ones() {
+        let e = choose_arch("CPU", Some("sm_90")).unwrap_err();
+        assert_eq!(e.to_string(), "arch \"sm_90\" of device CPU is unknown, valid: x86_64-avx2, x86_64-avx512");
+    }
+
+    #[test]
+    fn zero_threads_means_all_cores() {
+        assert!(CpuOptions::default().resolved_threads() >= 1);
+        assert_eq!(CpuOptions { threads: 3, ..CpuOptions::default() }.resolved_threads(), 3);
+    }
+}

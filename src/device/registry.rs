@@ -1,0 +1,214 @@
+//! The registry: device names → open devices, each opened once a process and shared.
+//!
+//! Place in the arrows: `engine` and the command line ask it. It and the UOp interner are the only process-wide state.
+//! Grammar: `KIND`, `KIND:index`, `DISK:path`; kinds in any case; `CPU` and `CPU:0` are the same device.
+
+use super::cpu::{CpuDevice, CpuOptions, choose_arch, machine_memory_bytes};
+use super::disk::DiskDevice;
+use super::null::NullDevice;
+use super::{Device, DeviceError};
+use doorbell_ioctl::port::FileAccess;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Names that can be opened, for messages.
+pub const VALID: &str = "CPU, CPU:n, NULL, DISK:path";
+/// Names that users of the field know and this build lacks.
+const KNOWN_ABSENT: &[&str] = &["AMD", "NV", "CUDA", "METAL"];
+/// Above any count of CPU devices that makes sense.
+const MAX_INDEX: u32 = 63;
+
+/// A parsed name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceName {
+    Cpu(u32),
+    Null,
+    Disk(PathBuf),
+}
+
+impl std::fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cpu(0) => f.write_str("CPU"),
+            Self::Cpu(index) => write!(f, "CPU:{index}"),
+            Self::Null => f.write_str("NULL"),
+            Self::Disk(path) => write!(f, "DISK:{}", path.display()),
+        }
+    }
+}
+
+impl std::str::FromStr for DeviceName {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        let unknown = || DeviceError::Unknown { asked: text.into(), valid: VALID.into() };
+        let (kind, rest) = text.trim().split_once(':').map_or((text.trim(), None), |(kind, rest)| (kind, Some(rest)));
+        let kind = kind.to_ascii_uppercase();
+        let index = || match rest {
+            None => Ok(0),
+            Some(n) => n.parse::<u32>().ok().filter(|&n| n <= MAX_INDEX).ok_or_else(unknown),
+        };
+        match (kind.as_str(), rest) {
+            ("CPU", _) => Ok(Self::Cpu(index()?)),
+            ("NULL", _) if index()? == 0 => Ok(Self::Null),
+            ("DISK", Some(path)) if !path.is_empty() => Ok(Self::Disk(path.into())),
+            (absent, _) if KNOWN_ABSENT.contains(&absent) => {
+                Err(DeviceError::NotInBuild { name: absent.into(), valid: VALID.into() })
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// How devices are opened; read when a device is opened first, without effect on one that is open.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceOptions {
+    pub cpu: CpuOptions,
+    /// Opens `DISK:` files for writing, making them if they are missing.
+    pub disk_write: bool,
+}
+
+/// One line of `doorbell devices`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceListing {
+    pub name: String,
+    /// What code is made for; empty where no kernel runs or the device is absent.
+    pub arch: String,
+    pub cores: u32,
+    pub memory_bytes: u64,
+    /// Why the device cannot be opened, if it cannot.
+    pub unavailable: Option<String>,
+}
+
+/// Open devices by name.
+#[derive(Debug, Default)]
+pub struct Registry {
+    open: Mutex<HashMap<DeviceName, Arc<dyn Device>>>,
+}
+
+impl Registry {
+    /// The registry of the process.
+    #[must_use]
+    pub fn global() -> &'static Self {
+        static GLOBAL: OnceLock<Registry> = OnceLock::new();
+        GLOBAL.get_or_init(Self::default)
+    }
+
+    /// The device of that name, opened now unless it is open.
+    ///
+    /// # Errors
+    /// `Unknown` and `NotInBuild` for the name, and what the device's own opening may say.
+    pub fn open(&self, name: &str, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
+        let name: DeviceName = name.parse()?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = open.get(&name) {
+            return Ok(Arc::clone(device));
+        }
+        let device = make(&name, options)?;
+        open.insert(name, Arc::clone(&device));
+        Ok(device)
+    }
+
+    /// Puts a device made elsewhere under a name, as if it had been opened by it; the former one is returned.
+    ///
+    /// # Errors
+    /// As the name's parsing.
+    pub fn insert(&self, name: &str, device: Arc<dyn Device>) -> Result<Option<Arc<dyn Device>>, DeviceError> {
+        let name: DeviceName = name.parse()?;
+        Ok(self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(name, device))
+    }
+
+    /// Closes the device of that name, if it is open, and forgets it: the next `open` makes a new one.
+    ///
+    /// # Errors
+    /// As [`Device::close`].
+    pub fn close(&self, name: &str) -> Result<(), DeviceError> {
+        let name: DeviceName = name.parse()?;
+        let device = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+        device.map_or(Ok(()), |device| device.close())
+    }
+
+    /// What there is and what there could be, for `doorbell devices`.
+    #[must_use]
+    pub fn list(&self, options: &DeviceOptions) -> Vec<DeviceListing> {
+        let row = |name: &str| DeviceListing { name: name.into(), arch: String::new(), cores: 0, memory_bytes: 0, unavailable: None };
+        let mut cpu = row("CPU");
+        match choose_arch("CPU", options.cpu.arch.as_deref()) {
+            Ok(arch) => cpu.arch = arch,
+            Err(e) => cpu.unavailable = Some(e.to_string()),
+        }
+        cpu.cores = options.cpu.resolved_threads();
+        cpu.memory_bytes = machine_memory_bytes();
+        let mut null = row("NULL");
+        null.arch.clone_from(&cpu.arch);
+        let absent = KNOWN_ABSENT.iter().map(|name| DeviceListing { unavailable: Some("not in this build".into()), ..row(name) });
+        [cpu, null, row("DISK:path")].into_iter().chain(absent).collect()
+    }
+}
+
+fn make(name: &DeviceName, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
+    let shown = name.to_string();
+    Ok(match name {
+        DeviceName::Cpu(_) => Arc::new(CpuDevice::open(&shown, &options.cpu)?),
+        DeviceName::Null => {
+            let arch = choose_arch(&shown, options.cpu.arch.as_deref())?;
+            Arc::new(NullDevice::open(&shown, &arch, options.cpu.resolved_threads())?)
+        }
+        DeviceName::Disk(path) => {
+            let access = if options.disk_write { FileAccess::ReadWrite } else { FileAccess::Read };
+            Arc::new(DiskDevice::open(&shown, path, access)?)
+        }
+    })
+}
+
+/// The device of that name from the process's registry.
+///
+/// # Errors
+/// As [`Registry::open`].
+pub fn open(name: &str, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
+    Registry::global().open(name, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_one_device_are_one_name() {
+        let parse = |t: &str| t.parse::<DeviceName>().unwrap();
+        assert_eq!(parse("cpu"), parse("CPU:0"));
+        assert_eq!(parse("CPU:1").to_string(), "CPU:1");
+        assert_eq!(parse("DISK:a:b"), DeviceName::Disk("a:b".into()));
+        assert_eq!(parse("null"), DeviceName::Null);
+    }
+
+    #[test]
+    fn wrong_names_name_the_valid_ones() {
+        let error = |t: &str| t.parse::<DeviceName>().unwrap_err().to_string();
+        assert_eq!(error("GPU"), "unknown device \"GPU\", valid: CPU, CPU:n, NULL, DISK:path");
+        assert_eq!(error("AMD:1"), "device AMD is not in this build, valid: CPU, CPU:n, NULL, DISK:path");
+        for text in ["", "CPU:x", "CPU:-1", "CPU:64", "DISK", "DISK:", "NULL:1"] {
+            assert!(error(text).starts_with("unknown device"), "{text}");
+        }
+    }
+
+    #[test]
+    fn device_is_opened_once_and_anew_after_close() {
+        let registry = Registry::default();
+        let options = DeviceOptions::default();
+        let a = registry.open("NULL", &options).unwrap();
+        assert!(Arc::ptr_eq(&a, &registry.open("null", &options).unwrap()));
+        registry.close("NULL").unwrap();
+        assert!(!Arc::ptr_eq(&a, &registry.open("NULL", &options).unwrap()));
+    }
+
+    #[test]
+    fn listing_says_why_a_device_is_absent() {
+        let list = Registry::default().list(&DeviceOptions::default());
+        let row = |name: &str| list.iter().find(|d| d.name == name).unwrap();
+        assert!(row("CPU").unavailable.is_none() && row("CPU").cores > 0);
+        assert_eq!(row("NV").unavailable.as_deref(), Some("not in this build"));
+    }
+}
