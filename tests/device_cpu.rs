@@ -294,7 +294,7 @@ fn freed_memory_is_not_reused_under_a_running_kernel() {
     let va = m.va();
     let list = [Command::exec(&hold, [buffer(&gate)], 1), Command::exec(&add, [buffer(&m), Arg::Var(100)], 1)];
     d.submit(QueueKind::Compute, &list).unwrap();
-    drop(m);
+    drop((list, m));
     let again = d.alloc(8).unwrap();
     assert_eq!(again.va(), va, "the block is reused");
     let opener = {

@@ -44,6 +44,12 @@ impl Kernargs {
         Ok(Self { view, size: count_words, head: 0, tail: 0, spans: VecDeque::new() })
     }
 
+    /// Takes back what was written for submissions after `value`: they were given up before they were queued.
+    pub fn forget_after(&mut self, value: u64) {
+        while self.spans.pop_back_if(|s| s.value > value).is_some() {}
+        self.head = self.spans.back().map_or(self.tail, |s| s.end);
+    }
+
     /// Writes `words` into the ring for the submission that will signal `value`; `completed` is what the timeline has reached.
     /// Returns the address of the first word as the host sees it.
     ///
@@ -110,6 +116,16 @@ mod tests {
             assert!(matches!(k.put(&[0; 4], value + 1, value - 1), Err(KernargsError::Full { .. })));
         }
         k.put(&[0; 4], 100, 99).unwrap();
+    }
+
+    #[test]
+    fn words_of_a_submission_given_up_are_free_again() {
+        let mut k = Kernargs::new(8).unwrap();
+        k.put(&[0; 3], 1, 0).unwrap();
+        let a = k.put(&[0; 4], 2, 0).unwrap();
+        assert!(matches!(k.put(&[0; 4], 2, 0), Err(KernargsError::Full { until: 1 })));
+        k.forget_after(1);
+        assert_eq!(k.put(&[0; 5], 2, 0).unwrap(), a);
     }
 
     #[test]

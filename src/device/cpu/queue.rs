@@ -268,6 +268,7 @@ impl Producer {
     fn begin(&mut self, timeline: &Timeline) {
         self.list.clear();
         self.waits.clear();
+        self.kernargs.forget_after(timeline.submitted());
         self.reap(timeline.completed());
     }
 
