@@ -170,3 +170,50 @@ fn objects_that_contradict_themselves_are_refused() {
         assert_eq!(refused(change), message);
     }
 }
+
+/// The system's linker takes our file and its program runs: the strongest reader of all.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn written_object_runs_in_a_program_that_the_system_links() {
+    let mut object = Object::new(Machine::X86_64);
+    object.text = vec![
+        0x48, 0x8b, 0x07, // mov (%rdi), %rax
+        0x48, 0x03, 0x35, 0, 0, 0, 0, // add constant(%rip), %rsi
+        0x48, 0x01, 0x35, 0, 0, 0, 0, // add %rsi, counter(%rip)
+        0x48, 0x8b, 0x35, 0, 0, 0, 0, // mov counter(%rip), %rsi
+        0x48, 0x89, 0x30, // mov %rsi, (%rax)
+        0x48, 0x8b, 0x15, 0, 0, 0, 0, // mov pointer(%rip), %rdx
+        0x48, 0x89, 0x50, 0x08, // mov %rdx, 8(%rax)
+        0x48, 0x89, 0xc7, // mov %rax, %rdi
+        0xe9, 0, 0, 0, 0, // jmp host
+    ];
+    object.rodata = [100u64.to_le_bytes(), [0; 8]].concat();
+    object.bss_len = 16;
+    let kernel = object.define_function("kernel", 0, 46);
+    let host = object.declare_external("host");
+    let relocations = [
+        (Section::Text, 6, RelocKind::Pc32, Target::Section(Section::Rodata), -4),
+        (Section::Text, 13, RelocKind::Pc32, Target::Section(Section::Bss), 8 - 4),
+        (Section::Text, 20, RelocKind::Pc32, Target::Section(Section::Bss), 8 - 4),
+        (Section::Text, 30, RelocKind::Pc32, Target::Section(Section::Rodata), 8 - 4),
+        (Section::Text, 42, RelocKind::Plt32, Target::Symbol(host), -4),
+        (Section::Rodata, 8, RelocKind::Abs64, Target::Symbol(kernel), 0),
+    ];
+    for (section, offset_bytes, kind, target, addend) in relocations {
+        object.relocations.push(Relocation { section, offset_bytes, kind, target, addend });
+    }
+    let main = "#include <stdio.h>
+        void kernel(const unsigned long *args, unsigned long tid);
+        void host(unsigned long *out) { *out += 5000; }
+        int main(void) { unsigned long out[2], args[1] = {(unsigned long)out};
+          for (unsigned long tid = 1; tid < 4; tid++) { kernel(args, tid);
+            printf(\"%lu %d \", out[0], out[1] == (unsigned long)kernel); } return 0; }";
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("kernel.o"), elf::write(&object).unwrap()).unwrap();
+    std::fs::write(dir.path().join("main.c"), main).unwrap();
+    let flags = ["-no-pie", "-Wl,--fatal-warnings", "main.c", "kernel.o", "-o", "main"];
+    let linked = Command::new("gcc").args(flags).current_dir(dir.path()).output().unwrap();
+    assert!(linked.status.success() && linked.stderr.is_empty(), "{}", String::from_utf8_lossy(&linked.stderr));
+    let run = Command::new(dir.path().join("main")).output().unwrap();
+    assert_eq!(String::from_utf8(run.stdout).unwrap(), "5101 1 5203 1 5306 1 ");
+}

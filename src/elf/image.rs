@@ -206,3 +206,34 @@ pub(super) fn store(bytes: &mut [u8], at: u64, field: Field, value: i128) -> boo
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn store_takes_the_limits_of_a_field_and_refuses_one_beyond() {
+        let limits = [
+            (Field::Unsigned32, 0, i128::from(u32::MAX)),
+            (Field::Signed32, i128::from(i32::MIN), i128::from(i32::MAX)),
+        ];
+        for (field, smallest, largest) in limits {
+            let mut bytes = [0; 4];
+            assert!(store(&mut bytes, 0, field, smallest) && store(&mut bytes, 0, field, largest), "{field:?}");
+            assert_eq!(bytes, largest.to_le_bytes()[..4]);
+            assert!(
+                !store(&mut bytes, 0, field, smallest - 1) && !store(&mut bytes, 0, field, largest + 1),
+                "{field:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn store_wraps_64_bits_and_refuses_a_field_beyond_the_bytes() {
+        let mut bytes = [0; 9];
+        assert!(store(&mut bytes, 1, Field::Word64, -2));
+        assert_eq!(bytes, [0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+        assert!(!store(&mut bytes, 2, Field::Word64, 0));
+        assert!(!store(&mut bytes, u64::MAX, Field::Signed32, 0));
+    }
+}
