@@ -4,9 +4,142 @@
 //! [`Target`]. Out: a [`Program`]. Depends on `uop` only.
 #![forbid(unsafe_code)]
 
+mod accumulate;
+mod affine;
+pub mod check;
+mod cost;
+mod linear;
+pub mod opt;
 pub mod program;
 pub mod regalloc;
+mod scope;
+mod strong;
 pub mod target;
 
+pub use opt::Opt;
 pub use program::{Estimates, ParamInfo, Program};
 pub use target::Target;
+
+use crate::uop::{Arg, KernelInfo, Op, UOp};
+use std::sync::Arc;
+
+/// Where the opts of a kernel come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OptChoice {
+    /// Chosen by rules for the target.
+    #[default]
+    Heuristic,
+    /// Plain loops (`NOOPT=1`).
+    None,
+    /// These, in order.
+    Given(Vec<Opt>),
+}
+
+/// Why a kernel could not be compiled.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodegenError {
+    #[error("kernel graph: range {0} is open at the sink: no Store or Reduce lists it")]
+    OpenRange(String),
+    #[error("kernel graph: the loops of {0} cross others instead of nesting")]
+    CrossedLoops(String),
+    #[error("kernel graph: expected a Sink of Stores, found {0}")]
+    NotAKernel(String),
+    #[error("opt {opt} does not apply: {why}")]
+    Opt { opt: Opt, why: &'static str },
+    #[error(transparent)]
+    OptText(#[from] opt::ParseOptError),
+}
+
+/// Compiles one kernel graph for `target`.
+///
+/// # Errors
+/// A graph that is no kernel, or a given opt that does not apply to it.
+pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) -> Result<Program, CodegenError> {
+    check(ast)?;
+    let info = match ast.arg() {
+        Arg::Kernel(k) => k.clone(),
+        _ => Arc::new(KernelInfo::default()),
+    };
+    let _ = opts;
+    let kernel = scope::separate(ast)?;
+    let list = linear::linearize(&late(&kernel, target)?)?;
+    debug_assert_eq!(check::verify(&list), Ok(()));
+    Ok(program(list, &kernel, &info, fast_math))
+}
+
+/// From expanded loops to what may stand in the list.
+fn late(kernel: &UOp, target: &Target) -> Result<UOp, CodegenError> {
+    let k = accumulate::accumulate(kernel);
+    let k = strong::split_addresses(&k)?;
+    Ok(strong::strengthen(&k, target))
+}
+
+fn check(ast: &UOp) -> Result<(), CodegenError> {
+    if ast.op() != Op::Sink || ast.src().is_empty() {
+        return Err(CodegenError::NotAKernel(format!("{ast:?}")));
+    }
+    match ast.src().iter().find(|s| s.op() != Op::Store || s.src().len() < 2 || s.src()[0].op() != Op::Index) {
+        Some(bad) => Err(CodegenError::NotAKernel(format!("{bad:?}"))),
+        None => Ok(()),
+    }
+}
+
+/// The axes of a kernel: its ranges in nesting order of their kinds, then by number.
+fn axes(kernel: &UOp) -> Vec<UOp> {
+    let mut axes: Vec<UOp> = kernel.toposort().into_iter().filter(|u| u.op() == Op::Range).collect();
+    axes.sort_by_key(|r| r.range_arg().map(|a| (a.kind, a.id, a.sub)));
+    axes
+}
+
+fn program(list: Vec<UOp>, kernel: &UOp, info: &KernelInfo, fast_math: bool) -> Program {
+    let params = cost::params(&list);
+    let reduces = kernel.any(|u| u.op() == Op::Reduce);
+    let (mut name, mut display_name) = cost::names(&axes(kernel), reduces);
+    if !info.name.is_empty() {
+        (name, display_name) = (info.name.clone(), info.name.clone());
+    }
+    let mut vars: Vec<UOp> = list.iter().filter(|u| u.op() == Op::Var).cloned().collect();
+    vars.sort_by_key(|v| match v.arg() {
+        Arg::Var(name, ..) => name.to_string(),
+        _ => String::new(),
+    });
+    let (mut threads, mut global, mut local) = (1, [1; 3], [1; 3]);
+    let mut local_bytes = 0;
+    for u in &list {
+        match (u.op(), u.arg()) {
+            (Op::Special, Arg::Str(s)) => {
+                let size = (u.vmax() + 1) as u32;
+                let axis = s.bytes().last().map_or(0, |c| (c.wrapping_sub(b'0') as usize).min(2));
+                match s.as_bytes().first() {
+                    Some(b'g') => global[axis] = size,
+                    Some(b'l') => local[axis] = size,
+                    _ => threads = size,
+                }
+            }
+            (Op::Local, Arg::Local(_, len)) => {
+                local_bytes += (len * u.dtype().scalar.size_bytes()).next_multiple_of(64)
+            }
+            _ => {}
+        }
+    }
+    let estimates = cost::estimate(&list, &params);
+    let opts = info.opts.clone().unwrap_or_default();
+    Program {
+        name,
+        display_name,
+        uops: list,
+        params,
+        vars,
+        threads,
+        global,
+        local,
+        local_bytes,
+        estimates,
+        opts,
+        fast_math,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Reductions get their registers: `Reduce(x, r…)` becomes `SetAcc(acc, update, r…)`, whose update mentions the `Acc`.
+//!
+//! Products that are added become MulAcc on the way: `acc + (a*b + c*d)` is a chain of two MulAccs on the register, anything
+//! else is summed as a tree first, so that the register's chain stays short.
+
+use crate::uop::{Arg, ConstVal, DType, Op, Srcs, UMap, UOp};
+
+/// The value that `op` leaves alone.
+pub(super) fn identity(op: Op, dtype: DType) -> UOp {
+    let t = dtype.scalar;
+    let v = match op {
+        Op::Mul => ConstVal::Int(1),
+        Op::Max if t.is_float() => ConstVal::Float(f64::NEG_INFINITY),
+        Op::Max => ConstVal::Int(t.int_range().0),
+        _ => ConstVal::Int(0),
+    };
+    UOp::constant(dtype, v)
+}
+
+/// Number of users of each node.
+fn use_counts(order: &[UOp]) -> UMap<u32> {
+    let mut uses: UMap<u32> = UMap::with_capacity_and_hasher(order.len(), Default::default());
+    for u in order {
+        for s in u.src() {
+            *uses.entry(s.clone()).or_default() += 1;
+        }
+    }
+    uses
+}
+
+/// Gives every Reduce its Acc and forms MulAcc from Mul and Add (floats, product used once).
+pub(super) fn accumulate(sink: &UOp) -> UOp {
+    let order = sink.toposort();
+    let uses = use_counts(&order);
+    let once = |u: &UOp| uses.get(u) == Some(&1);
+    let mut done: UMap<UOp> = UMap::with_capacity_and_hasher(order.len(), Default::default());
+    // Rewritten single-use products and sums, to be taken apart by the reduction that uses them.
+    let mut open: UMap<(Op, UOp, UOp)> = UMap::default();
+    let mut registers = 0u32;
+    for u in &order {
+        // PANIC: toposort lists sources first.
+        let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
+        let new = match u.op() {
+            Op::Reduce if src.len() == 1 => src[0].clone(),
+            Op::Reduce => {
+                let op = u.reduce_op().unwrap_or(Op::Add);
+                let acc = UOp::tagged(Op::Acc, u.dtype(), [identity(op, u.dtype())], Arg::None, Some(registers));
+                registers += 1;
+                let update = if op == Op::Add && u.dtype().is_float() {
+                    let (chain, rest) = take_apart(&src[0], &open);
+                    let rest = rest.into_iter().reduce(|a, b| &a + &b);
+                    let sum = chain.into_iter().fold(acc.clone(), |s, (a, b)| UOp::alu(Op::MulAcc, [a, b, s]));
+                    rest.map_or(sum.clone(), |r| &sum + &r)
+                } else {
+                    acc.binary(op, &src[0])
+                };
+                let src: Srcs = [acc, update].into_iter().chain(src.iter().skip(1).cloned()).collect();
+                UOp::new(Op::SetAcc, u.dtype(), src, Arg::None)
+            }
+            Op::Add if u.dtype().is_float() => {
+                let new = mul_acc(&u.src()[0], &u.src()[1], &src, &once);
+                if once(u) {
+                    open.insert(new.clone(), (Op::Add, src[0].clone(), src[1].clone()));
+                }
+                new
+            }
+            Op::Mul if u.dtype().is_float() && once(u) => {
+                let new = u.with_src(src.clone());
+                open.insert(new.clone(), (Op::Mul, src[0].clone(), src[1].clone()));
+                new
+            }
+            _ => u.with_src(src),
+        };
+        done.insert(u.clone(), new);
+    }
+    done.remove(sink).unwrap_or_else(|| sink.clone())
+}
+
+/// `x + y`, as MulAcc when one of them is a product used only here.
+fn mul_acc(x: &UOp, y: &UOp, new: &[UOp], once: &impl Fn(&UOp) -> bool) -> UOp {
+    for (product, k, other) in [(x, 0, 1), (y, 1, 0)] {
+        // The product may have been rewritten into something else: look at what it is now.
+        if product.op() == Op::Mul && once(product) && new[k].op() == Op::Mul {
+            let m = new[k].src();
+            return UOp::alu(Op::MulAcc, [m[0].clone(), m[1].clone(), new[other].clone()]);
+        }
+    }
+    UOp::alu(Op::Add, [new[0].clone(), new[1].clone()])
+}
+
+/// The products and the other terms of a sum whose parts nobody else uses, in order.
+fn take_apart(x: &UOp, open: &UMap<(Op, UOp, UOp)>) -> (Vec<(UOp, UOp)>, Vec<UOp>) {
+    let (mut products, mut rest, mut todo) = (vec![], vec![], vec![x.clone()]);
+    while let Some(u) = todo.pop() {
+        match open.get(&u) {
+            Some((Op::Mul, a, b)) => products.push((a.clone(), b.clone())),
+            Some((_, a, b)) => todo.extend([b.clone(), a.clone()]),
+            None => rest.push(u),
+        }
+    }
+    if products.is_empty() {
+        // Nothing to chain: keep the tree as it was built.
+        return (products, vec![x.clone()]);
+    }
+    (products, rest)
+}

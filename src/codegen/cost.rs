@@ -1,0 +1,132 @@
+//! What a linear program costs and what it is called.
+
+use super::program::{Estimates, ParamInfo};
+use crate::uop::{AddrSpace, Arg, AxisKind, Op, RangeArg, UMap, UOp, USet};
+
+/// Counts over the list; loops count at their largest trip count.
+pub(super) fn estimate(list: &[UOp], params: &[ParamInfo]) -> Estimates {
+    let mut e = Estimates::default();
+    let addressing = addressing(list);
+    let (mut trips, mut outer, mut threads) = (1u64, vec![], 1u64);
+    let mut touched: UMap<u64> = UMap::default();
+    for u in list {
+        match u.op() {
+            Op::Range => {
+                outer.push(trips);
+                trips = trips.saturating_mul((u.vmax() + 1) as u64);
+            }
+            Op::If => {
+                outer.push(trips);
+                trips /= threads;
+            }
+            Op::End | Op::EndIf => trips = outer.pop().unwrap_or(1),
+            Op::Special => {
+                threads = (u.vmax() + 1) as u64;
+                trips = trips.saturating_mul(threads);
+            }
+            Op::Load | Op::Store => {
+                let value = if u.op() == Op::Load { u.dtype() } else { u.src()[1].dtype() };
+                let memory = &u.src()[0].src()[0];
+                if memory.dtype().space == Some(AddrSpace::Global) {
+                    let bytes = trips.saturating_mul(value.size_bytes() as u64);
+                    e.mem_bytes = e.mem_bytes.saturating_add(bytes);
+                    *touched.entry(memory.clone()).or_default() += bytes;
+                }
+            }
+            op if op.is_alu() && !addressing.contains(u) => {
+                let each = (1 + (op == Op::MulAcc) as u64) * u.dtype().lanes as u64;
+                e.flops = e.flops.saturating_add(trips.saturating_mul(each));
+            }
+            Op::VReduce => e.flops += trips * (u.src()[0].dtype().lanes as u64 - 1),
+            _ => {}
+        }
+    }
+    for p in params {
+        let bytes = (p.len * p.dtype.size_bytes()) as u64;
+        let moved: u64 = touched.iter().filter(|(u, _)| slot(u) == Some(p.slot)).map(|(_, b)| *b).sum();
+        e.unique_bytes += bytes.min(moved);
+    }
+    e
+}
+
+fn slot(param: &UOp) -> Option<u32> {
+    match param.arg() {
+        Arg::Param(slot, _) => Some(*slot),
+        _ => None,
+    }
+}
+
+/// Nodes that only compute addresses and loop bounds (all of them below an Index, not through loads).
+fn addressing(list: &[UOp]) -> USet {
+    let mut values = USet::default();
+    let mut todo: Vec<UOp> = vec![];
+    for u in list {
+        match u.op() {
+            Op::Store | Op::SetAcc => todo.push(u.src()[1].clone()),
+            Op::Load => todo.extend(u.src().get(1).cloned()),
+            _ => {}
+        }
+    }
+    while let Some(u) = todo.pop() {
+        if u.op() != Op::Index && u.op() != Op::Range && values.insert(u.clone()) {
+            todo.extend(u.src().iter().cloned());
+        }
+    }
+    list.iter().filter(|u| !values.contains(*u)).cloned().collect()
+}
+
+/// Buffer arguments in slot order.
+pub(super) fn params(list: &[UOp]) -> Vec<ParamInfo> {
+    let mut out: Vec<ParamInfo> = vec![];
+    let mut mark = |u: &UOp, read: bool, written: bool| {
+        let Arg::Param(slot, len) = u.arg() else { return };
+        match out.iter_mut().find(|p| p.slot == *slot) {
+            Some(p) => {
+                p.read |= read;
+                p.written |= written;
+            }
+            None => out.push(ParamInfo { slot: *slot, dtype: u.dtype().pointee(), len: *len, read, written }),
+        }
+    };
+    for u in list {
+        match u.op() {
+            Op::Param => mark(u, false, false),
+            Op::Load => mark(&u.src()[0].src()[0], true, false),
+            Op::Store => mark(&u.src()[0].src()[0], false, true),
+            _ => {}
+        }
+    }
+    out.sort_by_key(|p| p.slot);
+    out
+}
+
+/// `E_…` or `r_…` with the sizes of the axes, plain and coloured by axis kind.
+pub(super) fn names(axes: &[UOp], reduces: bool) -> (String, String) {
+    let letter = if reduces { "r" } else { "E" };
+    let (mut plain, mut shown) = (letter.to_string(), letter.to_string());
+    for r in axes {
+        let size = match r.src()[0].as_int() {
+            Some(n) => n.to_string(),
+            None => r.src()[0].render().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect(),
+        };
+        let kind = r.range_arg().map_or(AxisKind::Loop, |RangeArg { kind, .. }| kind);
+        plain += &format!("_{size}");
+        shown += &format!("\x1b[90m_\x1b[0m{}{size}\x1b[0m", colour(kind));
+    }
+    (plain, shown)
+}
+
+/// The terminal colours tinygrad's users know for the kinds of axes.
+fn colour(kind: AxisKind) -> &'static str {
+    match kind {
+        AxisKind::Global => "\x1b[34m",
+        AxisKind::Thread => "\x1b[94m",
+        AxisKind::Loop => "\x1b[37m",
+        AxisKind::Local => "\x1b[36m",
+        AxisKind::GroupReduce => "\x1b[91m",
+        AxisKind::Reduce => "\x1b[31m",
+        AxisKind::Upcast => "\x1b[33m",
+        AxisKind::Unroll => "\x1b[35m",
+        AxisKind::Vector => "\x1b[93m",
+    }
+}

@@ -1,0 +1,269 @@
+//! A placed kernel graph becomes a list of nodes in execution order.
+//!
+//! Every node stands in the outermost loop body that has what it needs, just before its first user there: invariant code has
+//! left the loops by itself, and loads stand near their use, which keeps few values alive at a time. Stores to a buffer that
+//! the kernel also reads come after the loads of their loop body.
+
+use super::CodegenError;
+use super::scope::{ROOT, STORES, Scope, Scopes, first_range};
+use crate::uop::{Arg, AxisKind, DType, Op, Srcs, UOp, USet};
+use smallvec::SmallVec;
+
+/// # Errors
+/// Loops that cannot be placed (see [`Scopes`]).
+pub(super) fn linearize(sink: &UOp) -> Result<Vec<UOp>, CodegenError> {
+    let s = Scopes::of(sink)?;
+    let mut l = Lineariser::new(&s);
+    l.body(ROOT);
+    Ok(l.out)
+}
+
+struct Lineariser<'a> {
+    s: &'a Scopes,
+    /// What must stand before a loop opens, by scope.
+    needs: Vec<Vec<u32>>,
+    /// What a loop body is for: stores, updates of registers, inner loops with such.
+    goals: Vec<Vec<u32>>,
+    /// Loads of buffers that are also stored to, by scope.
+    early: Vec<Vec<u32>>,
+    /// Reductions and filled scratch areas whose outermost loop this is, by scope.
+    units: Vec<Vec<u32>>,
+    /// What stands in the list for each node.
+    new: Vec<Option<UOp>>,
+    listed: USet,
+    opened: Vec<bool>,
+    out: Vec<UOp>,
+    /// `tid == last`, where the kernel is split over threads.
+    last_thread: Option<[UOp; 3]>,
+    grid: [u32; 2],
+}
+
+impl<'a> Lineariser<'a> {
+    fn new(s: &'a Scopes) -> Lineariser<'a> {
+        let (n, m) = (s.nodes.len(), s.scopes.len());
+        let mut l = Lineariser {
+            s,
+            needs: vec![vec![]; m],
+            goals: vec![vec![]; m],
+            early: vec![vec![]; m],
+            units: vec![vec![]; m],
+            new: vec![None; n],
+            listed: USet::default(),
+            opened: vec![false; m],
+            out: Vec::with_capacity(n + 2 * m),
+            last_thread: None,
+            grid: [0; 2],
+        };
+        l.collect_needs();
+        l.collect_goals();
+        l.last_thread = s.nodes.iter().find(|u| kind(u) == Some(AxisKind::Thread)).map(|r| {
+            let tid = special("tid".into(), r);
+            let last = UOp::constant(tid.dtype(), (r.vmax()) as i64);
+            [tid.clone(), last.clone(), tid.equal(&last)]
+        });
+        l
+    }
+
+    /// Registers each edge from a loop body to something outside with the loop that must wait for it.
+    fn collect_needs(&mut self) {
+        let s = self.s;
+        // The last node is the sink.
+        for k in 0..s.nodes.len() - 1 {
+            let first = first_range(s.nodes[k].op()).unwrap_or(usize::MAX);
+            let used_in = s.body(k);
+            for &src in s.srcs[k].iter().take(first) {
+                let at = s.scope[src as usize];
+                if used_in != at && s.nodes[src as usize].op() != Op::Acc {
+                    let inner = s.child_towards(at, used_in);
+                    self.needs[inner as usize].push(src);
+                }
+            }
+        }
+    }
+
+    fn collect_goals(&mut self) {
+        let s = self.s;
+        let stores = s.nodes.iter().filter(|u| u.op() == Op::Store);
+        let written: USet = stores.filter_map(|u| memory(&u.src()[0])).collect();
+        for k in 0..s.nodes.len() {
+            let u = &s.nodes[k];
+            if s.root_store[k] {
+                self.add_goal(k, ROOT);
+            } else if s.is_unit(k) {
+                self.units[s.outermost(k) as usize].push(k as u32);
+                self.add_goal(k, s.outermost(k));
+            } else if u.op() == Op::Load && memory(&u.src()[0]).is_some_and(|m| written.contains(&m)) {
+                self.early[s.scope[k] as usize].push(k as u32);
+            }
+        }
+    }
+
+    /// `k` is what its innermost loop is for; that loop, up to `outermost`, is what the loop around it is for.
+    fn add_goal(&mut self, k: usize, outermost: u32) {
+        let mut inner = self.s.body(k);
+        self.goals[inner as usize].push(k as u32);
+        while inner != outermost {
+            let Scope { range, parent, .. } = self.s.scopes[inner as usize];
+            if self.goals[parent as usize].contains(&range) {
+                break;
+            }
+            self.goals[parent as usize].push(range);
+            inner = parent;
+        }
+    }
+
+    fn body(&mut self, scope: u32) {
+        for k in std::mem::take(&mut self.early[scope as usize]) {
+            self.value(k, scope);
+        }
+        for k in std::mem::take(&mut self.goals[scope as usize]) {
+            self.goal(k, scope);
+        }
+    }
+
+    fn goal(&mut self, k: u32, scope: u32) {
+        let i = k as usize;
+        if self.s.nodes[i].op() == Op::Range {
+            return self.open_loop(self.s.scope[i], scope);
+        }
+        // The value first: an address is not needed before it.
+        for &src in self.s.srcs[i].iter().take(2).rev() {
+            if self.s.nodes[src as usize].op() != Op::Acc {
+                self.value(src, scope);
+            }
+        }
+        // Store(index, value) and SetAcc(acc, value) lose their ranges here.
+        let src: Srcs = self.mapped(k).into_iter().take(2).collect();
+        let node = UOp::new(self.s.nodes[i].op(), DType::VOID, src, Arg::None);
+        let guarded = scope == ROOT && self.s.root_store[i];
+        self.guarded(guarded, |l| l.push(node));
+    }
+
+    fn mapped(&self, k: u32) -> Srcs {
+        let s = self.s;
+        let new = |&x: &u32| self.new[x as usize].clone().unwrap_or_else(|| s.nodes[x as usize].clone());
+        s.srcs[k as usize].iter().map(new).collect()
+    }
+
+    fn push(&mut self, u: UOp) {
+        if self.listed.insert(u.clone()) {
+            self.out.push(u);
+        }
+    }
+
+    /// Lists `root` and what it needs in this scope.
+    fn value(&mut self, root: u32, scope: u32) {
+        let mut todo: SmallVec<[(u32, bool); 32]> = SmallVec::new();
+        todo.push((root, false));
+        while let Some((k, ready)) = todo.pop() {
+            let i = k as usize;
+            if self.new[i].is_some() {
+                continue;
+            }
+            let unit = self.s.is_unit(i);
+            if !ready {
+                todo.push((k, true));
+                let below: &[u32] = if unit { &self.needs[self.s.outermost(i) as usize] } else { &self.s.srcs[i] };
+                todo.extend(below.iter().rev().filter(|x| self.new[**x as usize].is_none()).map(|x| (*x, false)));
+            } else if unit {
+                self.open_loop(self.s.outermost(i), scope);
+            } else {
+                let node = self.s.nodes[i].with_src(self.mapped(k));
+                self.push(node.clone());
+                self.new[i] = Some(node);
+            }
+        }
+    }
+
+    /// The whole loop, with the registers it fills before it and their results after it.
+    fn open_loop(&mut self, inner: u32, outer: u32) {
+        if std::mem::replace(&mut self.opened[inner as usize], true) {
+            return;
+        }
+        for k in std::mem::take(&mut self.needs[inner as usize]) {
+            self.value(k, outer);
+        }
+        let Scope { range, level, .. } = self.s.scopes[inner as usize];
+        for &end in &self.s.srcs[range as usize] {
+            self.value(end, outer);
+        }
+        let units = std::mem::take(&mut self.units[inner as usize]);
+        for &k in &units {
+            let acc = self.s.srcs[k as usize][0];
+            if self.s.nodes[acc as usize].op() == Op::Acc {
+                self.value(acc, outer);
+            }
+        }
+        let r = self.s.nodes[range as usize].with_src(self.mapped(range));
+        match kind(&r) {
+            Some(AxisKind::Thread) => self.open_grid(range, "tid".into(), inner),
+            Some(AxisKind::Global) => self.open_grid(range, self.grid_name(0), inner),
+            Some(AxisKind::Local) => self.open_grid(range, self.grid_name(1), inner),
+            _ => {
+                self.guarded(level == STORES && outer == ROOT, |l| {
+                    l.new[range as usize] = Some(r.clone());
+                    l.push(r.clone());
+                    l.body(inner);
+                    l.push(UOp::new(Op::End, DType::VOID, [r.clone()], Arg::None));
+                });
+            }
+        }
+        let end = UOp::new(Op::End, DType::VOID, [r], Arg::None);
+        for k in units {
+            let i = k as usize;
+            self.new[i] = Some(if self.s.nodes[i].op() == Op::SetAcc {
+                let acc = self.mapped(k).swap_remove(0);
+                let after = UOp::new(Op::After, acc.dtype(), [acc, end.clone()], Arg::None);
+                self.push(after.clone());
+                after
+            } else {
+                end.clone()
+            });
+        }
+    }
+
+    fn grid_name(&self, which: usize) -> String {
+        format!("{}{}", ["gidx", "lidx"][which], self.grid[which])
+    }
+
+    /// A loop that the launch runs: its index comes from the hardware.
+    fn open_grid(&mut self, range: u32, name: String, inner: u32) {
+        match name.as_bytes()[0] {
+            b'g' => self.grid[0] += 1,
+            b'l' => self.grid[1] += 1,
+            _ => {}
+        }
+        let node = special(name, &self.s.nodes[range as usize].with_src(self.mapped(range)));
+        self.new[range as usize] = Some(node.clone());
+        self.push(node);
+        self.body(inner);
+    }
+
+    /// In a kernel split over threads, what is not split belongs to the last one.
+    fn guarded(&mut self, alone: bool, f: impl FnOnce(&mut Self)) {
+        let (true, Some(cond)) = (alone, self.last_thread.clone()) else { return f(self) };
+        // The tag keeps one If apart from the next.
+        let tag = Some(self.out.len() as u32);
+        let node = UOp::tagged(Op::If, DType::VOID, [cond[2].clone()], Arg::None, tag);
+        let [tid, last, is_last] = cond;
+        self.push(tid.src()[0].clone());
+        for u in [tid, last, is_last, node.clone()] {
+            self.push(u);
+        }
+        f(self);
+        self.out.push(UOp::new(Op::EndIf, DType::VOID, [node], Arg::None));
+    }
+}
+
+fn kind(u: &UOp) -> Option<AxisKind> {
+    u.range_arg().map(|a| a.kind)
+}
+
+fn special(name: String, range: &UOp) -> UOp {
+    UOp::new(Op::Special, range.dtype(), [range.src()[0].clone()], Arg::Str(name.into()))
+}
+
+/// The address a Load's or Store's Index starts from.
+fn memory(index: &UOp) -> Option<UOp> {
+    index.src().first().cloned()
+}

@@ -1,0 +1,122 @@
+//! Opts: how a kernel's loops are split, copied out, turned into lanes or spread over threads.
+//!
+//! An opt names an axis by its number at the time it is applied, so a list of opts means the same
+//! whenever it is applied in order to the same kernel. As text: `UPCAST(0,4)`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One change to the loops of a kernel.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Opt {
+    /// Output axis: this many copies of the code side by side.
+    Upcast { axis: usize, amount: usize },
+    /// Reduction axis: this many copies of the code.
+    Unroll { axis: usize, amount: usize },
+    /// Output or reduction axis: this many lanes.
+    Vectorize { axis: usize, amount: usize },
+    /// Output axis: this many chunks, each run by one thread.
+    Thread { axis: usize, amount: usize },
+    /// Output axis: this many threads of a workgroup (GPU targets).
+    Local { axis: usize, amount: usize },
+    /// Reduction axis: this many threads of a workgroup share it (GPU targets).
+    Group { axis: usize, amount: usize },
+    /// Axis padded up to a multiple; what is beyond the end is masked.
+    PadTo { axis: usize, amount: usize },
+    /// These two axes change places in the loop nest.
+    Swap { axis: usize, with: usize },
+    /// Loop split in two, the inner one of this many steps placed innermost.
+    Tile { axis: usize, amount: usize },
+    /// What the loops inside this axis read of a buffer is copied to scratch memory first, in the order they read it.
+    Stage { param: usize, axis: usize },
+    /// Matrix unit over the choice-th triple of axes (targets that have one).
+    Tc { choice: usize },
+}
+
+impl Opt {
+    fn parts(self) -> (&'static str, usize, Option<usize>) {
+        match self {
+            Opt::Upcast { axis, amount } => ("UPCAST", axis, Some(amount)),
+            Opt::Unroll { axis, amount } => ("UNROLL", axis, Some(amount)),
+            Opt::Vectorize { axis, amount } => ("VECTORIZE", axis, Some(amount)),
+            Opt::Thread { axis, amount } => ("THREAD", axis, Some(amount)),
+            Opt::Local { axis, amount } => ("LOCAL", axis, Some(amount)),
+            Opt::Group { axis, amount } => ("GROUP", axis, Some(amount)),
+            Opt::PadTo { axis, amount } => ("PADTO", axis, Some(amount)),
+            Opt::Swap { axis, with } => ("SWAP", axis, Some(with)),
+            Opt::Tile { axis, amount } => ("TILE", axis, Some(amount)),
+            Opt::Stage { param, axis } => ("STAGE", param, Some(axis)),
+            Opt::Tc { choice } => ("TC", choice, None),
+        }
+    }
+}
+
+impl fmt::Display for Opt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.parts() {
+            (name, a, Some(b)) => write!(f, "{name}({a},{b})"),
+            (name, a, None) => write!(f, "{name}({a})"),
+        }
+    }
+}
+
+/// Text that is no opt.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no opt: expected NAME(number,number) with one of UPCAST UNROLL VECTORIZE THREAD LOCAL GROUP PADTO SWAP TILE STAGE, or TC(number)"
+)]
+pub struct ParseOptError(String);
+
+impl FromStr for Opt {
+    type Err = ParseOptError;
+    fn from_str(text: &str) -> Result<Opt, ParseOptError> {
+        let bad = || ParseOptError(text.to_string());
+        let (name, rest) = text.trim().split_once('(').ok_or_else(bad)?;
+        let rest = rest.strip_suffix(')').ok_or_else(bad)?;
+        let numbers: Vec<usize> =
+            rest.split(',').map(|n| n.trim().parse()).collect::<Result<_, _>>().map_err(|_| bad())?;
+        Ok(match (name, numbers.as_slice()) {
+            ("UPCAST", &[axis, amount]) => Opt::Upcast { axis, amount },
+            ("UNROLL", &[axis, amount]) => Opt::Unroll { axis, amount },
+            ("VECTORIZE", &[axis, amount]) => Opt::Vectorize { axis, amount },
+            ("THREAD", &[axis, amount]) => Opt::Thread { axis, amount },
+            ("LOCAL", &[axis, amount]) => Opt::Local { axis, amount },
+            ("GROUP", &[axis, amount]) => Opt::Group { axis, amount },
+            ("PADTO", &[axis, amount]) => Opt::PadTo { axis, amount },
+            ("SWAP", &[axis, with]) => Opt::Swap { axis, with },
+            ("TILE", &[axis, amount]) => Opt::Tile { axis, amount },
+            ("STAGE", &[param, axis]) => Opt::Stage { param, axis },
+            ("TC", &[choice]) => Opt::Tc { choice },
+            _ => return Err(bad()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opts_print_and_parse_back_and_other_text_is_refused() {
+        let all = [
+            Opt::Upcast { axis: 0, amount: 4 },
+            Opt::Unroll { axis: 2, amount: 3 },
+            Opt::Vectorize { axis: 1, amount: 16 },
+            Opt::Thread { axis: 0, amount: 8 },
+            Opt::Local { axis: 0, amount: 32 },
+            Opt::Group { axis: 1, amount: 64 },
+            Opt::PadTo { axis: 0, amount: 32 },
+            Opt::Swap { axis: 0, with: 1 },
+            Opt::Tile { axis: 1, amount: 128 },
+            Opt::Stage { param: 2, axis: 1 },
+            Opt::Tc { choice: 0 },
+        ];
+        for o in all {
+            assert_eq!(o.to_string().parse(), Ok(o));
+        }
+        assert_eq!(all[0].to_string(), "UPCAST(0,4)");
+        for bad in ["", "UPCAST", "UPCAST(0)", "UPCAST(0,4", "UPCAST(a,4)", "NOPE(0,1)", "TC(0,1)"] {
+            assert!(bad.parse::<Opt>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Index arithmetic gets machine types, and addresses the form that instructions fold.
+//!
+//! An address is `((outermost terms) + … + innermost terms) + constant`: each partial sum lives in the outermost loop it can,
+//! neighbours of a tile share everything but the constant, and an instruction takes the constant as its displacement.
+//! WeakInt becomes I64 (I32 where bounds allow on targets without `index64`); vectors of indices are I32 where bounds allow,
+//! so that they have as many lanes as the data.
+
+use super::CodegenError;
+use super::affine::AffineMemo;
+use super::scope::Scopes;
+use super::target::Target;
+use crate::uop::{Arg, DType, Op, Scalar, Srcs, UMap, UOp};
+
+/// Rewrites every address into the form above (WeakInt still).
+pub(super) fn split_addresses(sink: &UOp) -> Result<UOp, CodegenError> {
+    let s = Scopes::of(sink)?;
+    let mut depth: UMap<u32> = UMap::with_capacity_and_hasher(s.nodes.len(), Default::default());
+    for (k, u) in s.nodes.iter().enumerate() {
+        depth.insert(u.clone(), s.depth(s.scope[k]));
+    }
+    let mut memo = AffineMemo::default();
+    let mut done: UMap<UOp> = UMap::with_capacity_and_hasher(s.nodes.len(), Default::default());
+    for u in &s.nodes {
+        // PANIC: nodes are listed sources first.
+        let mut src: Srcs = u.src().iter().map(|x| done[x].clone()).collect();
+        if u.op() == Op::Index && u.src()[1].dtype() == DType::INDEX {
+            let mut sum = memo.of(&u.src()[1]);
+            sum.terms.sort_by_key(|(t, _)| depth.get(t).copied().unwrap_or(0));
+            for (t, _) in &mut sum.terms {
+                if let Some(new) = done.get(t) {
+                    *t = new.clone();
+                }
+            }
+            src[1] = sum.build();
+        }
+        done.insert(u.clone(), u.with_src(src));
+    }
+    Ok(done.remove(sink).unwrap_or_else(|| sink.clone()))
+}
+
+fn fits_i32(u: &UOp) -> bool {
+    u.vmin() >= i32::MIN as i128 && u.vmax() <= i32::MAX as i128
+}
+
+/// The machine type of a WeakInt node by its own bounds.
+fn machine_type(u: &UOp, target: &Target) -> Scalar {
+    let wide = if u.dtype().lanes > 1 { !fits_i32(u) } else { target.index64 || !fits_i32(u) };
+    if wide { Scalar::I64 } else { Scalar::I32 }
+}
+
+/// Replaces weak types by machine types.
+pub(super) fn strengthen(sink: &UOp, target: &Target) -> UOp {
+    let mut done: UMap<UOp> = UMap::default();
+    for u in sink.toposort() {
+        // PANIC: toposort lists sources first.
+        let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
+        let new = strong_node(&u, src, target);
+        done.insert(u, new);
+    }
+    done.remove(sink).unwrap_or_else(|| sink.clone())
+}
+
+fn convert(u: &UOp, t: Scalar) -> UOp {
+    let d = u.dtype().with_scalar(t);
+    match u.arg() {
+        Arg::Const(c) if u.op() == Op::Const => UOp::constant(d, *c),
+        _ => u.cast(d),
+    }
+}
+
+fn strong_node(u: &UOp, mut src: Srcs, target: &Target) -> UOp {
+    let d = u.dtype();
+    let weak_src = u.src().iter().any(|s| s.dtype().scalar.is_weak() && s.dtype().space.is_none());
+    if !d.scalar.is_weak() && !weak_src {
+        return u.with_src(src);
+    }
+    if d.scalar == Scalar::WeakFloat {
+        if u.op() == Op::Const {
+            return convert(u, Scalar::F32);
+        }
+        return UOp::tagged(u.op(), d.with_scalar(Scalar::F32), src, u.arg().clone(), u.tag());
+    }
+    let own = machine_type(u, target);
+    match u.op() {
+        Op::Const => convert(u, own),
+        Op::Var | Op::Special | Op::Range => {
+            for s in &mut src {
+                *s = convert(s, own);
+            }
+            UOp::tagged(u.op(), d.with_scalar(own), src, u.arg().clone(), u.tag())
+        }
+        Op::Cast if d.scalar.is_weak() => src[0].cast(d.with_scalar(own)),
+        _ if u.op().is_alu() || matches!(u.op(), Op::Splat | Op::Stack | Op::Gep | Op::Cat) => {
+            let t = common_type(u, &src, own);
+            let first = usize::from(u.op() == Op::Where);
+            for s in src.iter_mut().skip(first) {
+                *s = convert(s, t);
+            }
+            let to = if u.op().is_comparison() { d } else { d.with_scalar(t) };
+            UOp::tagged(u.op(), to, src, u.arg().clone(), u.tag())
+        }
+        // Users of indices that do not compute with them (Index, Cast to a value type, Load …) take them as they are.
+        _ => UOp::tagged(
+            u.op(),
+            if d.scalar == Scalar::WeakInt { d.with_scalar(own) } else { d },
+            src,
+            u.arg().clone(),
+            u.tag(),
+        ),
+    }
+}
+
+/// The type an op on indices is computed in: what its result and every source need.
+fn common_type(u: &UOp, src: &[UOp], own: Scalar) -> Scalar {
+    let first = usize::from(u.op() == Op::Where);
+    let values = || u.src().iter().zip(src).skip(first);
+    // A weak constant beside a strong value takes its type.
+    if let Some((_, strong)) = values().find(|(old, _)| !old.dtype().scalar.is_weak()) {
+        return strong.dtype().scalar;
+    }
+    let wide = values().any(|(_, s)| s.dtype().scalar == Scalar::I64) && !(u.op() == Op::Splat && fits_i32(u));
+    let own = if u.op().is_comparison() { Scalar::I32 } else { own };
+    if wide { Scalar::I64 } else { own }
+}
