@@ -2,7 +2,9 @@
 #![cfg(target_arch = "x86_64")]
 
 use doorbell::device::cpu::{CpuDevice, CpuOptions};
-use doorbell::device::{Arg, Code, Command, Device, DeviceError, Kernel, KernelImage, Memory, Patch, QueueKind, time_command};
+use doorbell::device::{
+    Arg, Code, Command, Device, DeviceError, Kernel, KernelImage, Memory, Patch, QueueKind, time_command,
+};
 use doorbell::hcq::queue::SubmitError;
 use doorbell::hcq::signal::{SignalPool, Timeline, WaitError};
 use std::sync::Arc;
@@ -17,8 +19,10 @@ const IOTA: &[u8] = &[0x48, 0x8b, 0x07, 0x48, 0x89, 0x34, 0xf0, 0xc3];
 /// `mov rax, [rdi]; lock inc qword [rax+rsi*8]; ret`: args[0][tid] += 1.
 const COUNT: &[u8] = &[0x48, 0x8b, 0x07, 0xf0, 0x48, 0xff, 0x04, 0xf0, 0xc3];
 /// `mov rax, [rdi]; mov rcx, [rdi+8]; mov rdx, [rcx]; imul rdx, rdx, 3; inc rdx; mov [rax], rdx; ret`: *args[0] = 3 * *args[1] + 1.
-const STEP: &[u8] =
-    &[0x48, 0x8b, 0x07, 0x48, 0x8b, 0x4f, 0x08, 0x48, 0x8b, 0x11, 0x48, 0x6b, 0xd2, 0x03, 0x48, 0xff, 0xc2, 0x48, 0x89, 0x10, 0xc3];
+const STEP: &[u8] = &[
+    0x48, 0x8b, 0x07, 0x48, 0x8b, 0x4f, 0x08, 0x48, 0x8b, 0x11, 0x48, 0x6b, 0xd2, 0x03, 0x48, 0xff, 0xc2, 0x48, 0x89,
+    0x10, 0xc3,
+];
 /// `mov rax, [rdi]; l: pause; cmp qword [rax], 0; je l; ret`: spins until *args[0] is set.
 const HOLD: &[u8] = &[0x48, 0x8b, 0x07, 0xf3, 0x90, 0x48, 0x83, 0x38, 0x00, 0x74, 0xf8, 0xc3];
 
@@ -226,7 +230,11 @@ fn replay_changes_only_what_is_patched() {
         let wide = Patch::Threads { command: 1, threads: 3 };
         let p = graph.replay(&[var, swap, wide]).unwrap();
         d.wait(&p, LONG).unwrap();
-        assert_eq!((read(&d, &a), read(&d, &b), read(&d, &c)), (vec![1130], vec![1000], vec![1000]), "inline {inline_ns}");
+        assert_eq!(
+            (read(&d, &a), read(&d, &b), read(&d, &c)),
+            (vec![1130], vec![1000], vec![1000]),
+            "inline {inline_ns}"
+        );
         let source = Patch::Arg { command: 2, arg: 1, value: buffer(&a) };
         graph.replay(&[source]).unwrap();
         assert_eq!(read(&d, &c), [2160]);
@@ -357,7 +365,13 @@ fn device_that_hangs_can_still_be_dropped() {
 
 #[test]
 fn stress_many_hosts_on_one_queue() {
-    let d = Arc::new(open(CpuOptions { threads: 3, spin_ns: 1000, ring_dwords: 256, kernargs_words: 256, ..CpuOptions::default() }));
+    let d = Arc::new(open(CpuOptions {
+        threads: 3,
+        spin_ns: 1000,
+        ring_dwords: 256,
+        kernargs_words: 256,
+        ..CpuOptions::default()
+    }));
     let k = load(&*d, ADD);
     let count = load(&*d, COUNT);
     let threads: Vec<_> = (0..4u64)

@@ -11,8 +11,8 @@ pub mod disk;
 mod error;
 pub mod memory;
 pub mod null;
-pub mod registry;
 mod record;
+pub mod registry;
 mod timing;
 
 pub use command::{Arg, Code, Command, Kernel, KernelImage, Patch, Stamp};

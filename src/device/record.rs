@@ -9,7 +9,11 @@ use std::fmt;
 ///
 /// # Errors
 /// `Unsupported` when the list holds a `Wait`.
-pub fn record_by_resubmission<F>(device: &str, commands: &[Command], submit: F) -> Result<Box<dyn Recorded>, DeviceError>
+pub fn record_by_resubmission<F>(
+    device: &str,
+    commands: &[Command],
+    submit: F,
+) -> Result<Box<dyn Recorded>, DeviceError>
 where
     F: Fn(&[Command]) -> Result<Point, DeviceError> + Send + 'static,
 {
@@ -56,7 +60,9 @@ fn apply(commands: &mut [Command], patch: &Patch) -> Result<(), SubmitError> {
                 (Some(Command::Exec { args, .. }), i, value) if i < args.len() => args[i] = value.clone(),
                 (Some(Command::Copy { dst, .. }), 0, Arg::Buffer(place)) => *dst = place.clone(),
                 (Some(Command::Copy { src, .. }), 1, Arg::Buffer(place)) => *src = place.clone(),
-                (Some(Command::Copy { len_bytes, .. }), 2, Arg::Var(len)) if *len >= 0 => *len_bytes = len.cast_unsigned(),
+                (Some(Command::Copy { len_bytes, .. }), 2, Arg::Var(len)) if *len >= 0 => {
+                    *len_bytes = len.cast_unsigned()
+                }
                 _ => return Err(SubmitError::Patch { command: *command, arg: *arg }),
             }
             Ok(())

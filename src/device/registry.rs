@@ -133,7 +133,13 @@ impl Registry {
     /// What there is and what there could be, for `doorbell devices`.
     #[must_use]
     pub fn list(&self, options: &DeviceOptions) -> Vec<DeviceListing> {
-        let row = |name: &str| DeviceListing { name: name.into(), arch: String::new(), cores: 0, memory_bytes: 0, unavailable: None };
+        let row = |name: &str| DeviceListing {
+            name: name.into(),
+            arch: String::new(),
+            cores: 0,
+            memory_bytes: 0,
+            unavailable: None,
+        };
         let mut cpu = row("CPU");
         match choose_arch("CPU", options.cpu.arch.as_deref()) {
             Ok(arch) => cpu.arch = arch,
@@ -143,7 +149,9 @@ impl Registry {
         cpu.memory_bytes = machine_memory_bytes();
         let mut null = row("NULL");
         null.arch.clone_from(&cpu.arch);
-        let absent = KNOWN_ABSENT.iter().map(|name| DeviceListing { unavailable: Some("not in this build".into()), ..row(name) });
+        let absent = KNOWN_ABSENT
+            .iter()
+            .map(|name| DeviceListing { unavailable: Some("not in this build".into()), ..row(name) });
         [cpu, null, row("DISK:path")].into_iter().chain(absent).collect()
     }
 }

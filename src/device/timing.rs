@@ -7,7 +7,12 @@ use std::time::Duration;
 ///
 /// # Errors
 /// As [`Device::submit`] and [`Device::wait`]; the timeout holds for each run.
-pub fn time_command(device: &dyn Device, command: &Command, repeats: u32, timeout: Duration) -> Result<Vec<u64>, DeviceError> {
+pub fn time_command(
+    device: &dyn Device,
+    command: &Command,
+    repeats: u32,
+    timeout: Duration,
+) -> Result<Vec<u64>, DeviceError> {
     let stamp = device.stamp()?;
     let stamped = command.clone().stamped(stamp.clone());
     (0..repeats)

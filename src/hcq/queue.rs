@@ -130,8 +130,11 @@ impl<P: Packets> Queue<P> {
     pub fn bind(&self) -> Result<Bound, SubmitError> {
         let view = View::anonymous(self.words.len() as u64 * 4, 64)?;
         view.write(0, bytemuck::cast_slice(&self.words))?;
-        let count_dwords = u32::try_from(self.words.len())
-            .map_err(|_| FieldOverflow { field: "count_dwords", value: self.words.len() as u64, max: u64::from(u32::MAX) })?;
+        let count_dwords = u32::try_from(self.words.len()).map_err(|_| FieldOverflow {
+            field: "count_dwords",
+            value: self.words.len() as u64,
+            max: u64::from(u32::MAX),
+        })?;
         Ok(Bound { view, count_dwords })
     }
 }

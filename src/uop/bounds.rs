@@ -99,6 +99,12 @@ fn alu(op: Op, dtype: DType, src: &[UOp]) -> Bounds {
                 Bounds::new(0, if a.min >= 0 { a.max.min(b.max - 1) } else { b.max - 1 })
             }
         }
+        // With the divisor's sign, and smaller than it; division by zero gives zero.
+        Op::FloorMod => Bounds::new((b.min + 1).min(0), (b.max - 1).max(0)),
+        Op::FloorDiv | Op::CDiv => {
+            let most = a.min.saturating_abs().max(a.max.saturating_abs());
+            Bounds::new(-most, most)
+        }
         Op::Shl if b.min >= 0 && b.max < 64 => corners(a, b, |x, y| x.saturating_mul(1 << y)),
         Op::Shr if b.min >= 0 && b.max < 64 => corners(a, b, |x, y| x >> y),
         Op::And if dtype.is_bool() => Bounds::new(a.min.min(b.min), a.max.min(b.max)),

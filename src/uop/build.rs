@@ -208,10 +208,6 @@ impl UOp {
             _ => None,
         }
     }
-    /// Size expressions stay readable: constants fold, everything else waits for the simplifier.
-    pub(super) fn simplify_sizes(&self) -> UOp {
-        if self.vmin() == self.vmax() { UOp::constant(self.dtype(), ConstVal::Int(self.vmin())) } else { self.clone() }
-    }
 }
 
 impl From<i64> for UOp {

@@ -60,6 +60,8 @@ pub struct Node {
     realized: OnceLock<UOp>,
     /// Handles of the tensor room that want this value's gradient. Not part of the identity.
     watchers: OnceLock<Box<Mutex<Vec<Watcher>>>>,
+    /// What `simplify` makes of this node, once asked; `None` inside: itself. Not part of the identity.
+    simplest: OnceLock<Option<UOp>>,
 }
 
 /// Somebody outside the graph who is told of a node by it; `uop` does not look inside.
@@ -189,6 +191,7 @@ impl UOp {
             bounds,
             realized: OnceLock::new(),
             watchers: OnceLock::new(),
+            simplest: OnceLock::new(),
         });
         table.insert_unique(hash, (hash, Arc::downgrade(&node)), |e| e.0);
         drop(table);
@@ -272,6 +275,13 @@ impl UOp {
     pub fn watchers(&self) -> Vec<Watcher> {
         self.0.watchers.get().map_or_else(Vec::new, |l| l.lock().unwrap_or_else(|e| e.into_inner()).clone())
     }
+    /// What the simplifier made of this node, if it was asked.
+    pub(super) fn simplest(&self) -> Option<UOp> {
+        self.0.simplest.get().map(|s| s.as_ref().unwrap_or(self).clone())
+    }
+    pub(super) fn set_simplest(&self, s: &UOp) {
+        let _ = self.0.simplest.set((s != self).then(|| s.clone()));
+    }
     /// The buffer of a Buffer node.
     pub fn buffer_ref(&self) -> Option<&Arc<BufferRef>> {
         match self.arg() {
@@ -313,6 +323,7 @@ impl Drop for Node {
         }
         let mut dead = std::mem::take(&mut self.src).into_vec();
         dead.extend(self.realized.take());
+        dead.extend(self.simplest.take().flatten());
         let nested = GRAVEYARD.try_with(|g| match &mut *g.borrow_mut() {
             Some(list) => {
                 list.append(&mut dead);

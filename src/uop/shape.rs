@@ -91,8 +91,7 @@ pub fn numel(shape: &[Dim]) -> Dim {
     match sym {
         None => Dim::Int(int),
         Some(_) if int == 0 => Dim::Int(0),
-        Some(s) if int == 1 => Dim::Sym(s),
-        Some(s) => Dim::Sym(&s * &UOp::int(int)),
+        Some(s) => Dim::from((&s * int).simplify()),
     }
 }
 
@@ -107,7 +106,7 @@ fn combine(a: &UOp, b: &UOp, op: Op) -> Dim {
         (Dim::Int(x), Dim::Int(y)) => Dim::Int(x.saturating_add(y)),
         (x, Dim::Int(0)) => x,
         (Dim::Int(0), y) if op == Op::Add => y,
-        _ => Dim::from(UOp::new(op, DType::INDEX, [a.clone(), b.clone()], Arg::None).simplify_sizes()),
+        _ => Dim::from(UOp::new(op, DType::INDEX, [a.clone(), b.clone()], Arg::None).simplify()),
     }
 }
 

@@ -135,7 +135,10 @@ mod tests {
         let ranges = [(0..page, Protection::ReadExec), (2 * page..2 * page + 8, Protection::ReadWrite)];
         let code = w.seal(&ranges).unwrap();
         assert_eq!(code.base().0, base);
-        assert_eq!((bits_at(base), bits_at(base + page), bits_at(base + 2 * page)), ("r-x".into(), "r--".into(), "rw-".into()));
+        assert_eq!(
+            (bits_at(base), bits_at(base + page), bits_at(base + 2 * page)),
+            ("r-x".into(), "r--".into(), "rw-".into())
+        );
     }
 
     #[test]

@@ -87,7 +87,8 @@ impl Allocator {
         }
         let size = rounded(len_bytes);
         let mut state = self.state();
-        let (view, uses) = if size <= SMALL_MAX { self.small(&mut state, size)? } else { self.large(&mut state, size)? };
+        let (view, uses) =
+            if size <= SMALL_MAX { self.small(&mut state, size)? } else { self.large(&mut state, size)? };
         state.used_bytes += view.len_bytes();
         Ok((view, uses))
     }

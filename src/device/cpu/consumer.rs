@@ -235,7 +235,9 @@ impl Consumer {
                 let block = base + kernargs;
                 Bus.copy(Bus.word(block), Bus.word(block + 8), Bus.word(block + 16));
             }
-            Packet::Indirect { words, count_dwords, kernargs } => self.run_words(Bus.words(words, count_dwords), kernargs),
+            Packet::Indirect { words, count_dwords, kernargs } => {
+                self.run_words(Bus.words(words, count_dwords), kernargs)
+            }
         }
     }
 

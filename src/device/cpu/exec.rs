@@ -212,6 +212,9 @@ mod tests {
         let tag = DeviceTag::new("CPU");
         let load_one = |code| load(&tag, &[KernelImage { name: "k", code }]).unwrap_err().to_string();
         assert_eq!(load_one(Code::Raw(&[])), "kernel k cannot be loaded on device CPU: no code");
-        assert!(load_one(Code::Elf { bytes: b"no elf", entry: "k" }).starts_with("kernel k cannot be loaded on device CPU: "));
+        assert!(
+            load_one(Code::Elf { bytes: b"no elf", entry: "k" })
+                .starts_with("kernel k cannot be loaded on device CPU: ")
+        );
     }
 }

@@ -76,7 +76,10 @@ impl CpuGraph {
                     stamp
                 }
                 Command::Wait(_) => {
-                    return Err(DeviceError::Unsupported { device: queue.tag.name().into(), what: "record a wait".into() });
+                    return Err(DeviceError::Unsupported {
+                        device: queue.tag.name().into(),
+                        what: "record a wait".into(),
+                    });
                 }
             };
             emit(&mut list, command, at as u64 * 8, stamp.as_ref())?;
@@ -181,7 +184,12 @@ fn memory_of(arg: &Arg) -> Option<Memory> {
 }
 
 /// One command's packets, kernargs at `offset` bytes from the replay's base.
-fn emit(list: &mut Queue<CpuPackets>, command: &Command, offset: u64, stamp: Option<&Stamp>) -> Result<(), SubmitError> {
+fn emit(
+    list: &mut Queue<CpuPackets>,
+    command: &Command,
+    offset: u64,
+    stamp: Option<&Stamp>,
+) -> Result<(), SubmitError> {
     if let Some(stamp) = stamp {
         list.timestamp(&stamp.start)?;
     }

@@ -89,7 +89,10 @@ impl CpuDevice {
     fn start(&self, queue: &Arc<CpuQueue>, name: &str) -> Result<(), DeviceError> {
         let worker = Arc::clone(queue);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || worker.consumer.work());
-        let thread = thread.map_err(|e| DeviceError::Unavailable { name: self.tag.name().into(), why: format!("thread {name}: {e}") })?;
+        let thread = thread.map_err(|e| DeviceError::Unavailable {
+            name: self.tag.name().into(),
+            why: format!("thread {name}: {e}"),
+        })?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }

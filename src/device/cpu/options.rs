@@ -30,7 +30,7 @@ impl Default for CpuOptions {
     fn default() -> Self {
         Self {
             threads: 0,
-            spin_ns: 100_000,  // TIMEOUT: several times the 12-19 us that a futex wake costs, so a busy host finds workers awake.
+            spin_ns: 100_000, // TIMEOUT: several times the 12-19 us that a futex wake costs, so a busy host finds workers awake.
             inline_ns: 20_000, // TIMEOUT: what waking a sleeping worker would cost.
             host_helps: true,
             arch: None,
@@ -63,12 +63,21 @@ pub const ARCHS: &str = "x86_64-avx2, x86_64-avx512";
 /// The features that this machine lacks for AVX2 code and for AVX-512 code.
 #[cfg(target_arch = "x86_64")]
 fn missing() -> (Vec<&'static str>, Vec<&'static str>) {
-    let avx2 = [("avx2", is_x86_feature_detected!("avx2")), ("fma", is_x86_feature_detected!("fma")),
-        ("f16c", is_x86_feature_detected!("f16c")), ("bmi2", is_x86_feature_detected!("bmi2"))];
-    let avx512 = [("avx512f", is_x86_feature_detected!("avx512f")), ("avx512bw", is_x86_feature_detected!("avx512bw")),
-        ("avx512cd", is_x86_feature_detected!("avx512cd")), ("avx512dq", is_x86_feature_detected!("avx512dq")),
-        ("avx512vl", is_x86_feature_detected!("avx512vl"))];
-    let lacks = |all: &[(&'static str, bool)]| all.iter().filter(|(_, has)| !has).map(|(name, _)| *name).collect::<Vec<_>>();
+    let avx2 = [
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("f16c", is_x86_feature_detected!("f16c")),
+        ("bmi2", is_x86_feature_detected!("bmi2")),
+    ];
+    let avx512 = [
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+        ("avx512bw", is_x86_feature_detected!("avx512bw")),
+        ("avx512cd", is_x86_feature_detected!("avx512cd")),
+        ("avx512dq", is_x86_feature_detected!("avx512dq")),
+        ("avx512vl", is_x86_feature_detected!("avx512vl")),
+    ];
+    let lacks =
+        |all: &[(&'static str, bool)]| all.iter().filter(|(_, has)| !has).map(|(name, _)| *name).collect::<Vec<_>>();
     let low = lacks(&avx2);
     let high = low.iter().copied().chain(lacks(&avx512)).collect();
     (low, high)

@@ -197,7 +197,9 @@ impl CpuQueue {
                 // Only this submission's own words are in the way: waiting for it would be for ever.
                 Err(KernargsError::Full { until }) if until >= value => {
                     let max_words = self.settings.kernargs_words;
-                    return Err(SubmitError::from(KernargsError::TooBig { asked_words: max_words + 1, max_words }).into());
+                    return Err(
+                        SubmitError::from(KernargsError::TooBig { asked_words: max_words + 1, max_words }).into()
+                    );
                 }
                 Err(KernargsError::Full { until }) => self.timeline.wait(until, self.settings.submit_timeout)?,
                 Err(e) => return Err(SubmitError::from(e).into()),
@@ -232,9 +234,7 @@ impl CpuQueue {
             Command::Exec { .. } if self.settings.kind == QueueKind::Copy => {
                 Err(SubmitError::Unsupported { queue: "copy", what: "run kernels" }.into())
             }
-            Command::Exec { kernel, .. } if *kernel.device() != self.tag => {
-                Err(self.wrong("kernel", kernel.device()))
-            }
+            Command::Exec { kernel, .. } if *kernel.device() != self.tag => Err(self.wrong("kernel", kernel.device())),
             Command::Exec { .. } => command.places().try_for_each(|p| self.check_place(p, 0, "kernel argument")),
             Command::Copy { dst, src, len_bytes, .. } => {
                 self.check_place(src, *len_bytes, "copy source")?;
@@ -252,7 +252,10 @@ impl CpuQueue {
         if dst.memory.host().is_some_and(crate::hcq::memory::View::is_writable) {
             return Ok(());
         }
-        Err(DeviceError::Unsupported { device: dst.memory.device().name().into(), what: "be copied to: it is read-only".into() })
+        Err(DeviceError::Unsupported {
+            device: dst.memory.device().name().into(),
+            what: "be copied to: it is read-only".into(),
+        })
     }
 
     pub(super) fn check_place(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
@@ -319,7 +322,14 @@ impl Progress for CpuQueue {
         let mut words = [0; TAIL_DWORDS];
         let have = ring.copy_from(rptr, &mut words);
         let tail = CpuPackets.describe(&words[..have]);
-        Report { queue: self.timeline.queue().into(), rptr, wptr, tail, fault: self.consumer.fault(), ..Report::default() }
+        Report {
+            queue: self.timeline.queue().into(),
+            rptr,
+            wptr,
+            tail,
+            fault: self.consumer.fault(),
+            ..Report::default()
+        }
     }
 
     fn is_alive(&self) -> bool {

@@ -4,14 +4,17 @@
 //! Reads only, unless opened for writing: then stores reach the file, and a longer memory makes the file longer.
 //! Left out: kernels; files that shrink while mapped (a read past the new end ends the process, as with any mapping).
 
-use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind, Recorded, Stamp, Uses};
+use super::{
+    Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind, Recorded,
+    Stamp, Uses,
+};
 use crate::hcq::memory::View;
 use crate::hcq::signal::{Point, SignalPool, Timeline};
 use doorbell_ioctl::port::FileAccess;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The device: one file.
@@ -78,9 +81,15 @@ impl DiskDevice {
     pub fn map(&self, offset: u64, len_bytes: u64) -> Result<Memory, DeviceError> {
         let size_bytes = self.file_bytes()?;
         let end = offset.checked_add(len_bytes).filter(|&end| end <= size_bytes);
-        let Some(end) = end else { return Err(DeviceError::Range { what: "map of a file", offset, len_bytes, size_bytes }) };
+        let Some(end) = end else {
+            return Err(DeviceError::Range { what: "map of a file", offset, len_bytes, size_bytes });
+        };
         // An empty mapping does not exist: an empty range is one of fresh memory.
-        let view = if len_bytes == 0 { View::anonymous(64, 64)?.sub(0, 0)? } else { View::file(&self.file, end, self.access)?.sub(offset, len_bytes)? };
+        let view = if len_bytes == 0 {
+            View::anonymous(64, 64)?.sub(0, 0)?
+        } else {
+            View::file(&self.file, end, self.access)?.sub(offset, len_bytes)?
+        };
         self.mapped_bytes.fetch_add(len_bytes, Ordering::Relaxed);
         Ok(Memory::new(MemoryParts {
             device: self.tag.clone(),

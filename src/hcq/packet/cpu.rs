@@ -72,7 +72,9 @@ impl Packet {
             Self::Exec { entry, kernargs } => (op::EXEC, [entry, kernargs, 0], 2, None),
             Self::Copy { dst, src, len_bytes } => (op::COPY, [dst, src, len_bytes], 3, None),
             Self::CopyArgs { kernargs } => (op::COPY_ARGS, [kernargs, 0, 0], 1, None),
-            Self::Indirect { words, count_dwords, kernargs } => (op::INDIRECT, [words, kernargs, 0], 2, Some(count_dwords)),
+            Self::Indirect { words, count_dwords, kernargs } => {
+                (op::INDIRECT, [words, kernargs, 0], 2, Some(count_dwords))
+            }
         }
     }
 
