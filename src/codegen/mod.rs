@@ -15,6 +15,7 @@ pub mod regalloc;
 mod scope;
 mod strong;
 pub mod target;
+mod text;
 
 pub use opt::Opt;
 pub use program::{Estimates, ParamInfo, Program};

@@ -24,6 +24,19 @@ pub struct Target {
 }
 
 impl Target {
+    /// No machine at all: scalar code, for devices that run nothing.
+    pub const fn null() -> Target {
+        Target {
+            name: "null",
+            vector_bytes: 0,
+            vector_regs: 0,
+            threads: 1,
+            index64: true,
+            local_bytes: 0,
+            has_grid: false,
+            cache_bytes: 1 << 20,
+        }
+    }
     /// Whether the target's instructions do `op` on this scalar type directly; codegen decomposes the rest.
     pub fn supports(&self, op: Op, t: Scalar) -> bool {
         use Op::*;

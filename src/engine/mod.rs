@@ -1,9 +1,33 @@
 //! Realize, program cache, JIT, counters, profile; and the reference interpreter.
+//!
+//! The one room that sees both Tensors and devices: it schedules a Tensor's graph, compiles the kernels it lacks, gives buffers
+//! their memory, submits, and reads back. Depends on every room below it.
 
 pub mod counters;
+mod debug;
+mod error;
 pub mod interp;
+mod jit;
+mod kernels;
+mod memory;
 pub mod options;
 pub mod profile;
+mod realize;
+mod run;
+mod search;
+mod session;
 
 pub use counters::{Counters, Totals};
+pub use error::{Error, JitError};
+pub use jit::Jit;
+pub use kernels::Compiled;
+pub use memory::{attached, dense_view, size_of};
 pub use options::{OptionError, Options};
+pub use realize::synchronize;
+pub use session::{OpenDevice, Session, finish, install, session};
+
+use std::time::Duration;
+
+/// How long a device may take for what was submitted before it counts as hung.
+// TIMEOUT: tinygrad's default for the same wait is 30 s; the longest kernels of the tests take milliseconds.
+pub const TIMEOUT: Duration = Duration::from_secs(30);

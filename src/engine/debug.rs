@@ -1,0 +1,55 @@
+//! What DEBUG prints, to standard error, in the form tinygrad's users know.
+
+use super::Session;
+use super::kernels::Compiled;
+use crate::codegen::Program;
+use crate::device::Command;
+use crate::uop::UOp;
+use std::io::IsTerminal;
+
+impl Session {
+    /// DEBUG=2: one line a kernel: device, number, name, arguments, memory in use, time, total time, rates.
+    pub(super) fn print_launch(&self, device: &str, kernel: Option<&Compiled>, command: &Command, ns: u64) {
+        let t = self.counters.totals();
+        let used: u64 = self.open_devices().iter().map(|d| d.device.memory_used()).sum();
+        let (name, e) = kernel.map_or((String::from("copy"), Default::default()), |k| {
+            (
+                if std::io::stderr().is_terminal() { &k.program.display_name } else { &k.program.name }.clone(),
+                k.program.estimates,
+            )
+        });
+        let args = match command {
+            Command::Exec { args, .. } => args.len(),
+            _ => 2,
+        };
+        let secs = (ns as f64 / 1e9).max(1e-12);
+        eprintln!(
+            "*** {device:<6} {:4} {name:<32} arg {args:2} mem {:6.3} GB tm {:9.2}us/{:9.2}ms ({:7.1} GFLOPS {:6.1}|{:.1} GB/s)",
+            t.kernels + t.copies,
+            used as f64 / 1e9,
+            ns as f64 / 1e3,
+            t.time_ns as f64 / 1e6,
+            e.flops as f64 / secs / 1e9,
+            e.unique_bytes as f64 / secs / 1e9,
+            e.mem_bytes as f64 / secs / 1e9,
+        );
+    }
+
+    /// DEBUG=3: opts; 4: the kernel graph; 6: the linear program.
+    pub(super) fn print_code(&self, ast: &UOp, p: &Program) {
+        if self.options.debug >= 3 {
+            eprintln!("{}: opts [{}]", p.name, p.opts.join(", "));
+        }
+        if self.options.debug >= 4 {
+            eprintln!("{}", p.source());
+        }
+        if self.options.debug >= 5 {
+            eprintln!("{}", ast.tree());
+        }
+        if self.options.debug >= 6 {
+            for (k, u) in p.uops.iter().enumerate() {
+                eprintln!("{k:4} {u:?} <- {:?}", u.src().iter().map(UOp::id).collect::<Vec<_>>());
+            }
+        }
+    }
+}

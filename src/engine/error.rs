@@ -1,0 +1,109 @@
+//! The one error of the engine: what stopped a realize, with the layer it came from.
+
+use crate::codegen::CodegenError;
+use crate::device::DeviceError;
+use crate::elf::ElfError;
+use crate::isa::IsaError;
+use crate::schedule::ScheduleError;
+use crate::tensor::TensorError;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Why something could not be computed. Cheap to clone where it is a Tensor's own error, since many Tensors may carry it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error(transparent)]
+    Tensor(Box<TensorError>),
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    #[error(transparent)]
+    Codegen(#[from] CodegenError),
+    #[error(transparent)]
+    Isa(#[from] IsaError),
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error(transparent)]
+    Jit(#[from] JitError),
+    #[error("{what}: {source}")]
+    File { what: String, source: std::io::Error },
+    #[error("to_vec: the tensor holds {have}, {want} was asked for")]
+    WrongType { have: crate::uop::Scalar, want: crate::uop::Scalar },
+    #[error("item: the tensor has {0} elements, not one")]
+    NotOne(usize),
+    /// Our own invariant does not hold.
+    #[error("engine: {0}")]
+    Internal(String),
+}
+
+/// What a recorded function refuses.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JitError {
+    #[error("jit: nothing was captured: the function ran no kernel")]
+    NothingCaptured,
+    #[error("jit: input {index} has shape {have}, recorded with {want}")]
+    Shape { index: usize, have: String, want: String },
+    #[error("jit: input {index} has dtype {have}, recorded with {want}")]
+    Dtype { index: usize, have: String, want: String },
+    #[error("jit: input {index} is on {have}, recorded on {want}")]
+    Device { index: usize, have: String, want: String },
+    #[error("jit: {have} inputs, recorded with {want}")]
+    Count { have: usize, want: usize },
+    #[error("jit: inputs {first} and {second} are the same buffer")]
+    SameBuffer { first: usize, second: usize },
+    #[error("jit: a recording is already going on in this thread")]
+    Nested,
+    #[error("jit: data was read back during the recording; only what runs on the device can be replayed")]
+    ReadDuringCapture,
+    #[error("jit: kernels on {first} and {second}: a recording has one device")]
+    Devices { first: String, second: String },
+    #[error("jit: variable '{0}' was recorded but is not bound in this call")]
+    Unbound(String),
+}
+
+impl Error {
+    /// Whether it is about the device itself (none of that name, cannot be opened), not about what was to be computed.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        matches!(
+            self,
+            Error::Device(
+                DeviceError::Unknown { .. }
+                    | DeviceError::NotInBuild { .. }
+                    | DeviceError::Unavailable { .. }
+                    | DeviceError::UnknownArch { .. }
+                    | DeviceError::MissingFeature { .. }
+            )
+        )
+    }
+    /// One word for the layer it came from.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::Tensor(_) => "tensor",
+            Error::Schedule(_) => "schedule",
+            Error::Codegen(_) => "codegen",
+            Error::Isa(_) => "isa",
+            Error::Elf(_) => "elf",
+            Error::Device(_) => "device",
+            Error::Jit(_) => "jit",
+            Error::File { .. } => "file",
+            Error::WrongType { .. } | Error::NotOne(_) => "data",
+            Error::Internal(_) => "internal",
+        }
+    }
+}
+
+impl From<TensorError> for Error {
+    fn from(e: TensorError) -> Error {
+        Error::Tensor(Box::new(e))
+    }
+}
+impl From<Arc<TensorError>> for Error {
+    fn from(e: Arc<TensorError>) -> Error {
+        Error::from((*e).clone())
+    }
+}

@@ -1,0 +1,268 @@
+//! Capture and replay: the second call of a recorded function is captured, from the third on its commands are replayed.
+//!
+//! A replay patches the addresses of the inputs and the values of variables into one recorded list and rings once. What was
+//! assigned to during the capture (parameters, optimiser state) is assigned to at each replay; the Tensors that hold it get a
+//! new version of their buffer, so that nothing computed from the old content is taken for the new.
+//! As with tinygrad's: the returned Tensors share their memory between calls, Python-like host values are frozen at capture.
+
+use super::memory::{attached, dense_view};
+use super::realize::Assigned;
+use super::{Error, JitError, Session, session};
+use crate::device::{Arg, Command, Patch, Place, Recorded};
+use crate::tensor::Tensor;
+use crate::uop::{Dim, Op, Scalar, UOp};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Commands and facts of the capture that is going on in this thread.
+#[derive(Default)]
+pub(super) struct Capture {
+    pub device: Option<Arc<str>>,
+    pub commands: Vec<Command>,
+    /// Variable arguments: (command, argument, name).
+    pub vars: Vec<(usize, usize, Arc<str>)>,
+    pub assigned: Vec<Assigned>,
+    pub kernels: u64,
+    pub flops: u64,
+    pub mem_bytes: u64,
+    pub error: Option<JitError>,
+}
+
+thread_local! {
+    static CAPTURE: RefCell<Option<Capture>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` on the capture of this thread, if one is going on.
+pub(super) fn capturing<R>(f: impl FnOnce(&mut Capture) -> R) -> Option<R> {
+    CAPTURE.with(|c| c.borrow_mut().as_mut().map(f))
+}
+
+/// What an input must be like at each replay.
+struct Input {
+    shape: String,
+    dtype: Scalar,
+    device: String,
+}
+
+struct Recording {
+    list: Box<dyn Recorded>,
+    inputs: Vec<Input>,
+    /// (command, argument, input, byte offset from the input's start).
+    places: Vec<(usize, usize, usize, u64)>,
+    vars: Vec<(usize, usize, Arc<str>)>,
+    outputs: Vec<Tensor>,
+    assigned: Vec<Assigned>,
+    patches: Vec<Patch>,
+    totals: (u64, u64, u64),
+}
+
+/// A function of Tensors that is recorded once and replayed.
+pub struct Jit<F> {
+    function: F,
+    calls: usize,
+    recording: Option<Recording>,
+}
+
+impl<F: FnMut(&[Tensor]) -> Vec<Tensor>> Jit<F> {
+    pub fn new(function: F) -> Jit<F> {
+        Jit { function, calls: 0, recording: None }
+    }
+
+    /// Calls the function with these inputs (realized first). The results are realized; their memory is overwritten by the
+    /// next call.
+    ///
+    /// # Errors
+    /// What the function's Tensors carry; from the third call on, inputs unlike the recorded ones.
+    pub fn call(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        let s = session();
+        for t in inputs {
+            t.realize()?;
+        }
+        if let Some(r) = &mut self.recording {
+            return r.replay(s, inputs);
+        }
+        self.calls += 1;
+        if self.calls < 2 || !s.options.jit {
+            let out = (self.function)(inputs);
+            Tensor::realize_all(&out)?;
+            return Ok(out);
+        }
+        self.capture(s, inputs)
+    }
+
+    /// Whether the next call is a replay.
+    pub fn is_recorded(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    /// Forgets the recording; the next call runs the function, the one after it is captured again.
+    pub fn reset(&mut self) {
+        self.recording = None;
+        self.calls = 0;
+    }
+
+    /// Kernels of one replay.
+    pub fn kernels(&self) -> Option<u64> {
+        self.recording.as_ref().map(|r| r.totals.0)
+    }
+
+    fn capture(&mut self, s: &Session, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        let known = inputs_of(inputs)?;
+        let nested = CAPTURE.with(|c| {
+            let mut c = c.borrow_mut();
+            let nested = c.is_some();
+            c.get_or_insert_with(Capture::default);
+            nested
+        });
+        if nested {
+            return Err(JitError::Nested.into());
+        }
+        let outputs = (self.function)(inputs);
+        let realized = Tensor::realize_all(&outputs);
+        let capture = CAPTURE.with(|c| c.borrow_mut().take()).unwrap_or_default();
+        realized?;
+        if let Some(e) = capture.error {
+            return Err(e.into());
+        }
+        let Some(device) = capture.device else { return Err(JitError::NothingCaptured.into()) };
+        let places = input_places(&capture.commands, &known);
+        let list = s.open(&device)?.device.record(&capture.commands)?;
+        if s.options.debug >= 1 {
+            eprintln!("jit: recorded {} commands on {device}, {} inputs", capture.commands.len(), inputs.len());
+        }
+        self.recording = Some(Recording {
+            list,
+            inputs: inputs.iter().map(facts).collect::<Result<_, _>>()?,
+            places,
+            vars: capture.vars,
+            outputs: outputs.clone(),
+            assigned: capture.assigned,
+            patches: Vec::new(),
+            totals: (capture.kernels, capture.flops, capture.mem_bytes),
+        });
+        Ok(outputs)
+    }
+}
+
+fn facts(t: &Tensor) -> Result<Input, Error> {
+    // A variable's value may differ from call to call; its name and place may not.
+    let unbound = |d: &Dim| {
+        d.uop().toposort().iter().fold(d.uop(), |e, b| match b.op() {
+            Op::Bind => e.substitute(&[(b.clone(), b.src()[0].clone())].into_iter().collect()),
+            _ => e,
+        })
+    };
+    let shape: Vec<String> = t.shape()?.iter().map(|d| unbound(d).render()).collect();
+    Ok(Input { shape: format!("({})", shape.join(", ")), dtype: t.dtype()?, device: t.device().to_string() })
+}
+
+/// Places of the inputs, each a buffer of its own.
+fn inputs_of(inputs: &[Tensor]) -> Result<Vec<Place>, Error> {
+    let places = inputs.iter().map(place_of).collect::<Result<Vec<_>, _>>()?;
+    for (second, p) in places.iter().enumerate() {
+        if let Some(first) = places[..second].iter().position(|q| q.memory.is_same(&p.memory) && q.offset == p.offset) {
+            return Err(JitError::SameBuffer { first, second }.into());
+        }
+    }
+    Ok(places)
+}
+
+fn place_of(t: &Tensor) -> Result<Place, Error> {
+    let u = t.uop()?;
+    let lost = || Error::Internal(format!("an input of a jit is not a buffer: {u:?}"));
+    let (buffer, offset) = dense_view(&u).ok_or_else(lost)?;
+    let mut place = attached(buffer.buffer_ref().ok_or_else(lost)?).ok_or_else(lost)?;
+    place.offset += offset as u64 * buffer.dtype().scalar.size_bytes() as u64;
+    Ok(place)
+}
+
+/// Where the commands use the inputs' memory.
+fn input_places(commands: &[Command], inputs: &[Place]) -> Vec<(usize, usize, usize, u64)> {
+    let mut out = Vec::new();
+    let mut look = |command: usize, arg: usize, p: &Place| {
+        let hit = inputs.iter().position(|q| q.memory.is_same(&p.memory) && p.offset >= q.offset);
+        if let Some(k) = hit {
+            out.push((command, arg, k, p.offset - inputs[k].offset));
+        }
+    };
+    for (c, command) in commands.iter().enumerate() {
+        match command {
+            Command::Exec { args, .. } => {
+                for (a, arg) in args.iter().enumerate() {
+                    if let Arg::Buffer(p) = arg {
+                        look(c, a, p);
+                    }
+                }
+            }
+            Command::Copy { dst, src, .. } => {
+                look(c, 0, dst);
+                look(c, 1, src);
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+impl Recording {
+    fn replay(&mut self, s: &Session, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        self.check(inputs)?;
+        let places = inputs_of(inputs)?;
+        self.patches.clear();
+        for (command, arg, input, offset) in &self.places {
+            let mut place = places[*input].clone();
+            place.offset += offset;
+            self.patches.push(Patch::Arg { command: *command, arg: *arg, value: Arg::Buffer(place) });
+        }
+        if !self.vars.is_empty() {
+            let bound = bound_variables(inputs)?;
+            for (command, arg, name) in &self.vars {
+                let v = bound.iter().find(|b| b.0 == *name).ok_or_else(|| JitError::Unbound(name.to_string()))?;
+                self.patches.push(Patch::Arg { command: *command, arg: *arg, value: Arg::Var(v.1) });
+            }
+        }
+        self.list.replay(&self.patches)?;
+        let (kernels, flops, mem) = self.totals;
+        s.counters.launched(kernels, 0, flops, mem);
+        for a in &self.assigned {
+            a.renew();
+        }
+        Ok(self.outputs.clone())
+    }
+
+    fn check(&self, inputs: &[Tensor]) -> Result<(), Error> {
+        if inputs.len() != self.inputs.len() {
+            return Err(JitError::Count { have: inputs.len(), want: self.inputs.len() }.into());
+        }
+        for (index, (t, want)) in inputs.iter().zip(&self.inputs).enumerate() {
+            let have = facts(t)?;
+            if have.shape != want.shape {
+                return Err(JitError::Shape { index, have: have.shape, want: want.shape.clone() }.into());
+            }
+            if have.dtype != want.dtype {
+                let (have, want) = (have.dtype.to_string(), want.dtype.to_string());
+                return Err(JitError::Dtype { index, have, want }.into());
+            }
+            if have.device != want.device {
+                return Err(JitError::Device { index, have: have.device, want: want.device.clone() }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Variables bound in the shapes and values of the inputs.
+fn bound_variables(inputs: &[Tensor]) -> Result<Vec<(Arc<str>, i64)>, Error> {
+    let mut out = Vec::new();
+    for t in inputs {
+        for u in t.uop()?.toposort() {
+            if u.op() == Op::Bind
+                && let (crate::uop::Arg::Var(name, ..), Some(v)) =
+                    (u.src()[0].arg(), u.src().get(1).and_then(UOp::as_int))
+            {
+                out.push((name.clone(), v));
+            }
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,151 @@
+//! The program cache: kernel graph → compiled, loaded kernel, once for every device.
+//!
+//! Equal kernels are the identical node (the scheduler numbers their parameters), so the key is the node itself. What one
+//! schedule lacks is compiled in parallel and loaded in one batch.
+
+use super::session::OpenDevice;
+use super::{Error, Session};
+use crate::codegen::{self, OptChoice, Program};
+use crate::device::{Code, Kernel, KernelImage};
+use crate::isa;
+use crate::uop::UOp;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// A kernel that can be launched, with what made it.
+#[derive(Debug)]
+pub struct Compiled {
+    pub ast: UOp,
+    pub program: Program,
+    /// ELF object as loaded; empty on devices that run nothing.
+    pub object: Vec<u8>,
+    pub kernel: Kernel,
+}
+
+/// Compiled kernels by device and graph.
+#[derive(Default)]
+pub struct KernelCache {
+    map: Mutex<HashMap<(Arc<str>, UOp), Arc<Compiled>>>,
+    names: Mutex<HashMap<String, usize>>,
+}
+
+impl KernelCache {
+    fn get(&self, device: &Arc<str>, ast: &UOp) -> Option<Arc<Compiled>> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner).get(&(device.clone(), ast.clone())).cloned()
+    }
+
+    /// A second program of the same name becomes `name_n1`, the next `name_n2` ...
+    fn unique_name(&self, program: &mut Program) {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = names.entry(program.name.clone()).or_default();
+        if *count > 0 {
+            let suffix = format!("n{count}");
+            program.name.push_str(&suffix);
+            program.display_name.push_str(&suffix);
+        }
+        *count += 1;
+    }
+}
+
+impl Session {
+    /// The kernels of `asts` on `device`, in their order; missing ones are compiled.
+    ///
+    /// # Errors
+    /// The first kernel that does not compile or load.
+    pub fn kernels(&self, device: &OpenDevice, asts: &[&UOp]) -> Result<Vec<Arc<Compiled>>, Error> {
+        let mut missing: Vec<UOp> = Vec::new();
+        for ast in asts {
+            if self.cache.get(&device.name, ast).is_none() && !missing.contains(ast) {
+                missing.push((*ast).clone());
+            }
+        }
+        if !missing.is_empty() {
+            self.compile_all(device, &missing)?;
+        }
+        asts.iter()
+            .map(|ast| {
+                self.cache
+                    .get(&device.name, ast)
+                    .ok_or_else(|| Error::Internal("a compiled kernel is not in the cache".into()))
+            })
+            .collect()
+    }
+
+    fn compile_all(&self, device: &OpenDevice, asts: &[UOp]) -> Result<(), Error> {
+        let began = Instant::now();
+        let mut made: Vec<(Program, Vec<u8>)> = Vec::with_capacity(asts.len());
+        let workers = std::thread::available_parallelism().map_or(1, usize::from).min(asts.len());
+        if workers > 1 && self.options.beam == 0 {
+            let parts: Vec<Result<Vec<_>, Error>> = std::thread::scope(|scope| {
+                let chunk = asts.len().div_ceil(workers);
+                let hs: Vec<_> = asts
+                    .chunks(chunk)
+                    .map(|c| scope.spawn(move || c.iter().map(|a| self.assemble(device, a)).collect()))
+                    .collect();
+                let lost = || Err(Error::Internal("a compiler thread panicked".into()));
+                hs.into_iter().map(|h| h.join().unwrap_or_else(|_| lost())).collect()
+            });
+            for p in parts {
+                made.extend(p?);
+            }
+        } else {
+            for a in asts {
+                made.push(self.assemble(device, a)?);
+            }
+        }
+        let kernels = load(device, &made)?;
+        let mut map = self.cache.map.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((ast, (program, object)), kernel) in asts.iter().zip(made).zip(kernels) {
+            let c = Compiled { ast: ast.clone(), program, object, kernel };
+            self.counters.compiled();
+            map.insert((device.name.clone(), ast.clone()), Arc::new(c));
+        }
+        if self.options.profile.is_some() {
+            self.profile.host("compile", &format!("{} kernels", asts.len()), began);
+        }
+        Ok(())
+    }
+
+    /// One kernel graph to its program and ELF object.
+    fn assemble(&self, device: &OpenDevice, ast: &UOp) -> Result<(Program, Vec<u8>), Error> {
+        let mut program = match self.options.beam {
+            0 => codegen::compile(ast, &device.target, &self.choice(), self.options.fast_math)?,
+            width => self.search(device, ast, width)?,
+        };
+        self.cache.unique_name(&mut program);
+        self.print_code(ast, &program);
+        let object = match &device.isa {
+            Some(isa) => self.machine_code(isa.as_ref(), &program)?,
+            None => Vec::new(),
+        };
+        Ok((program, object))
+    }
+
+    fn machine_code(&self, isa: &dyn isa::Isa, program: &Program) -> Result<Vec<u8>, Error> {
+        let object = isa.assemble(program)?;
+        if self.options.debug >= 7 {
+            eprintln!("{}", isa.disassemble(&object)?);
+        }
+        Ok(crate::elf::write(&object)?)
+    }
+
+    /// Every kernel compiled so far for a device, sorted by name.
+    pub fn compiled_kernels(&self, device: &str) -> Vec<Arc<Compiled>> {
+        let map = self.cache.map.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = map.iter().filter(|(k, _)| &*k.0 == device).map(|(_, c)| c.clone()).collect();
+        all.sort_by(|a, b| a.program.name.cmp(&b.program.name));
+        all
+    }
+
+    /// What the environment says about opts.
+    pub(crate) fn choice(&self) -> OptChoice {
+        if self.options.noopt { OptChoice::None } else { OptChoice::Heuristic }
+    }
+}
+
+fn load(device: &OpenDevice, made: &[(Program, Vec<u8>)]) -> Result<Vec<Kernel>, Error> {
+    let images: Vec<KernelImage> =
+        made.iter().map(|(p, o)| KernelImage { name: &p.name, code: Code::Elf { bytes: o, entry: &p.name } }).collect();
+    Ok(device.device.load(&images)?)
+}

@@ -1,0 +1,126 @@
+//! Where a buffer's bytes are: device memory attached to the buffer's identity, and dense views of buffers.
+
+use super::{Error, Session};
+use crate::device::{Memory, Place};
+use crate::uop::{BufferRef, Dim, Op, UOp};
+use std::sync::Arc;
+
+/// What the engine puts into [`BufferRef::memory`]: a place in device memory.
+#[derive(Debug)]
+pub struct Attached(pub Place);
+
+impl Session {
+    /// The place of a buffer of `elem_bytes`-byte elements; memory is allocated at the first call.
+    ///
+    /// # Errors
+    /// The device cannot be opened or has no room.
+    pub fn place(&self, buffer: &BufferRef, elem_bytes: usize) -> Result<Place, Error> {
+        if let Some(p) = attached(buffer) {
+            return Ok(p);
+        }
+        let device = self.open(&buffer.device)?;
+        let len = (buffer.len as u64).saturating_mul(elem_bytes as u64);
+        let memory: Memory = device.device.alloc(len)?;
+        self.attach(buffer, memory.at(0))
+    }
+
+    /// Gives a buffer that has none its memory (part of an arena, say); the one that is there first stays.
+    pub(crate) fn attach(&self, buffer: &BufferRef, place: Place) -> Result<Place, Error> {
+        let _ = buffer.memory.set(Arc::new(Attached(place)));
+        attached(buffer).ok_or_else(|| Error::Internal(format!("buffer {} holds no device memory", buffer.id)))
+    }
+}
+
+/// The place of a buffer that has one.
+pub fn attached(buffer: &BufferRef) -> Option<Place> {
+    buffer.memory.get()?.downcast_ref::<Attached>().map(|a| a.0.clone())
+}
+
+/// The value of a size whose variables are bound.
+pub fn size_of(d: &Dim) -> Option<usize> {
+    match d {
+        Dim::Int(i) => usize::try_from(*i).ok(),
+        Dim::Sym(u) => usize::try_from(super::interp::eval(u).ok()?.data.first()?.as_int()?).ok(),
+    }
+}
+
+/// The Buffer node and first element of a movement of a buffer that is dense and row-major; `None` for any other.
+pub fn dense_view(u: &UOp) -> Option<(UOp, usize)> {
+    let mut chain = vec![u.clone()];
+    while let Some(last) = chain.last().filter(|l| l.op() != Op::Buffer) {
+        if !last.op().is_movement() || last.op() == Op::Pad {
+            return None;
+        }
+        chain.push(last.src()[0].clone());
+    }
+    let buffer = chain.pop()?;
+    let mut view = Strided::dense(vec![buffer.buffer_ref()?.len]);
+    for m in chain.iter().rev() {
+        view = view.moved(m)?;
+    }
+    view.is_dense().then_some((buffer, view.offset))
+}
+
+/// Elements of a view of memory: element at index i is `offset + Σ i[k] * strides[k]`.
+struct Strided {
+    shape: Vec<usize>,
+    strides: Vec<usize>,
+    offset: usize,
+}
+
+impl Strided {
+    fn dense(shape: Vec<usize>) -> Strided {
+        let mut strides = vec![1; shape.len()];
+        for k in (0..shape.len().saturating_sub(1)).rev() {
+            strides[k] = strides[k + 1] * shape[k + 1];
+        }
+        Strided { shape, strides, offset: 0 }
+    }
+
+    fn is_dense(&self) -> bool {
+        let dense = Strided::dense(self.shape.clone());
+        self.shape.contains(&0)
+            || (0..self.shape.len()).all(|k| self.shape[k] == 1 || self.strides[k] == dense.strides[k])
+    }
+
+    fn moved(self, m: &UOp) -> Option<Strided> {
+        let sizes = || m.src()[1..].iter().map(|s| size_of(&Dim::from(s))).collect::<Option<Vec<usize>>>();
+        let n = self.shape.len();
+        Some(match m.op() {
+            Op::Reshape if self.is_dense() => Strided { offset: self.offset, ..Strided::dense(sizes()?) },
+            Op::Permute => {
+                let at = |v: &[usize]| m.axes().iter().map(|a| v[*a as usize]).collect();
+                Strided { shape: at(&self.shape), strides: at(&self.strides), offset: self.offset }
+            }
+            Op::Expand => {
+                let shape = sizes()?;
+                let strides = (0..n).map(|k| if self.shape[k] == shape[k] { self.strides[k] } else { 0 }).collect();
+                Strided { shape, strides, offset: self.offset }
+            }
+            Op::Shrink => {
+                let s = sizes()?;
+                let shape = (0..n).map(|k| s[n + k].saturating_sub(s[k])).collect();
+                let offset = self.offset + (0..n).map(|k| s[k] * self.strides[k]).sum::<usize>();
+                Strided { shape, strides: self.strides, offset }
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::uop::DType;
+
+    #[test]
+    fn rows_are_dense_and_columns_are_not() {
+        let b = UOp::buffer(DType::F32, BufferRef::new(12, "CPU".into()));
+        let m = b.movement(Op::Reshape, [3, 4].map(UOp::int));
+        assert_eq!(dense_view(&m), Some((b.clone(), 0)));
+        let row = m.movement(Op::Shrink, [1, 0, 3, 4].map(UOp::int));
+        assert_eq!(dense_view(&row.movement(Op::Reshape, [UOp::int(8)])), Some((b.clone(), 4)));
+        assert_eq!(dense_view(&m.movement(Op::Shrink, [0, 1, 3, 3].map(UOp::int))), None);
+        assert_eq!(dense_view(&m.permute(&[1, 0])), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Tensors to values: schedule, compile, submit, read back.
+
+use super::jit::capturing;
+use super::memory::{attached, dense_view, size_of};
+use super::{Error, JitError, Session, TIMEOUT, session};
+use crate::schedule;
+use crate::tensor::{Element, Elementwise, Tensor, Value};
+use crate::uop::{DType, Op, Scalar, UMap, UOp, from_bits};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A Tensor that was assigned to: after each run it holds a new version of the same memory.
+#[derive(Clone)]
+pub struct Assigned {
+    tensor: Tensor,
+}
+
+impl Assigned {
+    /// Gives the Tensor's buffer a new identity: its content has changed.
+    pub(super) fn renew(&self) {
+        if let Ok(u) = self.tensor.uop()
+            && let Some(fresh) = next_version(&u)
+        {
+            self.tensor.set_uop(fresh);
+        }
+    }
+}
+
+/// The same view of a buffer whose content has changed.
+fn next_version(view: &UOp) -> Option<UOp> {
+    let buffer = view.toposort().into_iter().find(|u| u.op() == Op::Buffer)?;
+    let fresh = UOp::buffer(buffer.dtype(), buffer.buffer_ref()?.next_version());
+    let map: UMap<UOp> = [(buffer, fresh)].into_iter().collect();
+    Some(view.substitute(&map))
+}
+
+impl Session {
+    /// Computes all of `tensors` and leaves each as a view of a buffer.
+    ///
+    /// # Errors
+    /// The first mistake a Tensor carries; what scheduling, compiling or running refuses.
+    pub fn realize(&self, tensors: &[Tensor]) -> Result<(), Error> {
+        let mut roots: Vec<(UOp, Arc<str>)> = Vec::with_capacity(tensors.len());
+        let mut open: Vec<(&Tensor, UOp)> = Vec::with_capacity(tensors.len());
+        for t in tensors {
+            let u = t.node()?;
+            if !is_memory(&u) {
+                roots.push((u.clone(), self.device_of(t)));
+                open.push((t, u));
+            }
+        }
+        if roots.is_empty() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let schedule = schedule::schedule(&roots, &self.schedules)?;
+        if self.options.profile.is_some() {
+            self.profile.host("schedule", &format!("{} kernels", schedule.items.len()), began);
+        }
+        self.run(&schedule)?;
+        schedule.finish();
+        for (t, u) in open {
+            if u.op() == Op::Assign {
+                capturing(|c| c.assigned.push(Assigned { tensor: t.clone() }));
+            }
+            // Looks the realized node up and lets go of the graph.
+            t.node()?;
+        }
+        Ok(())
+    }
+
+    /// Where a Tensor is computed whose graph names no device.
+    fn device_of(&self, t: &Tensor) -> Arc<str> {
+        t.device()
+    }
+
+    /// The bytes of a Tensor, dense and row-major, on the host.
+    fn bytes(&self, t: &Tensor) -> Result<(Vec<u8>, Scalar, usize), Error> {
+        if capturing(|c| c.error = Some(JitError::ReadDuringCapture)).is_some() {
+            return Err(JitError::ReadDuringCapture.into());
+        }
+        let dense = dense(t)?;
+        self.realize(std::slice::from_ref(&dense))?;
+        let u = dense.node()?;
+        let lost = || Error::Internal(format!("a realized tensor is not a dense buffer: {}", u.tree()));
+        let len = u.shape().iter().map(size_of).product::<Option<usize>>().ok_or_else(lost)?;
+        let t = u.dtype().scalar;
+        if len == 0 {
+            return Ok((Vec::new(), t, 0));
+        }
+        let (buffer, offset) = dense_view(&u).ok_or_else(lost)?;
+        let r = buffer.buffer_ref().ok_or_else(lost)?;
+        let place = match attached(r) {
+            Some(p) => p,
+            None => return Err(lost()),
+        };
+        let mut bytes = vec![0u8; len * t.size_bytes()];
+        let device = self.open(&r.device)?;
+        device.device.copy_out(&place.memory, place.offset + (offset * t.size_bytes()) as u64, &mut bytes)?;
+        Ok((bytes, t, len))
+    }
+}
+
+/// Whether nothing is left to compute: a movement of a buffer.
+fn is_memory(u: &UOp) -> bool {
+    let mut u = u;
+    loop {
+        match u.op() {
+            Op::Buffer => return u.buffer_ref().is_some_and(|b| &*b.device != crate::tensor::HOST),
+            op if op.is_movement() && op != Op::Pad => u = &u.src()[0],
+            _ => return false,
+        }
+    }
+}
+
+/// The same values with a strong dtype, as one dense run of memory.
+fn dense(t: &Tensor) -> Result<Tensor, Error> {
+    let u = t.node()?;
+    let strong = DType::of(u.dtype().scalar.strong());
+    let u = if u.dtype() == strong { u } else { u.cast(strong) };
+    if is_memory(&u) && dense_view(&u).is_some() {
+        return Ok(t.clone());
+    }
+    Ok(Tensor::from(&u).contiguous())
+}
+
+impl Tensor {
+    /// Computes the Tensor; afterwards it is a view of a buffer.
+    ///
+    /// # Errors
+    /// The first mistake it carries; what scheduling, compiling or running refuses.
+    pub fn realize(&self) -> Result<&Tensor, Error> {
+        session().realize(std::slice::from_ref(self))?;
+        Ok(self)
+    }
+    /// Computes several Tensors as one schedule.
+    ///
+    /// # Errors
+    /// As `realize`.
+    pub fn realize_all(tensors: &[Tensor]) -> Result<(), Error> {
+        session().realize(tensors)
+    }
+    /// All elements in row-major order; `T` must be the dtype's Rust type.
+    ///
+    /// # Errors
+    /// As `realize`; `WrongType`.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, Error> {
+        let (bytes, have, _) = session().bytes(self)?;
+        if have != T::SCALAR {
+            return Err(Error::WrongType { have, want: T::SCALAR });
+        }
+        Ok(T::get(&bytes))
+    }
+    /// All elements as f64, whatever the dtype.
+    ///
+    /// # Errors
+    /// As `realize`.
+    pub fn to_f64(&self) -> Result<Vec<f64>, Error> {
+        let (bytes, t, _) = session().bytes(self)?;
+        let one = |c: &[u8]| {
+            let mut w = [0u8; 8];
+            w[..c.len()].copy_from_slice(c);
+            from_bits(u64::from_le_bytes(w), t).as_f64()
+        };
+        Ok(bytes.chunks_exact(t.size_bytes().max(1)).map(one).collect())
+    }
+    /// All elements as little-endian bytes.
+    ///
+    /// # Errors
+    /// As `realize`.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        Ok(session().bytes(self)?.0)
+    }
+    /// The only element as a number.
+    ///
+    /// # Errors
+    /// As `realize`; `NotOne` if there is more or less than one.
+    pub fn item(&self) -> Result<f64, Error> {
+        match self.to_f64()?.as_slice() {
+            [x] => Ok(*x),
+            v => Err(Error::NotOne(v.len())),
+        }
+    }
+}
+
+/// Waits until everything submitted so far is done, on every open device.
+///
+/// # Errors
+/// A device's work did not end in time.
+pub fn synchronize() -> Result<(), Error> {
+    for d in session().open_devices() {
+        d.device.synchronize(TIMEOUT)?;
+    }
+    Ok(())
+}

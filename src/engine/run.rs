@@ -1,0 +1,228 @@
+//! A schedule on its devices: memory for its buffers, kernels from the cache, one submission a run of items on one device.
+
+use super::jit::{Capture, capturing};
+use super::kernels::Compiled;
+use super::session::OpenDevice;
+use super::{Error, JitError, Session, TIMEOUT};
+use crate::device::{Arg, Command, Place, QueueKind};
+use crate::schedule::{Schedule, ScheduleItem};
+use crate::tensor::HostBytes;
+use crate::uop::{self, UOp};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// One command with what is said about it.
+struct Launch {
+    command: Command,
+    device: Arc<OpenDevice>,
+    /// `None`: a copy.
+    kernel: Option<Arc<Compiled>>,
+    /// (argument, variable) of the arguments that are variables.
+    vars: SmallVec<[(usize, Arc<str>); 2]>,
+}
+
+impl Session {
+    /// Runs a schedule; returns when everything is submitted.
+    ///
+    /// # Errors
+    /// What compiling, memory and devices refuse.
+    pub(super) fn run(&self, s: &Schedule) -> Result<(), Error> {
+        self.place_temps(s)?;
+        let launches = self.launches(s)?;
+        let captured = capturing(|c| {
+            for l in &launches {
+                record(c, l);
+            }
+        });
+        if self.options.debug >= 2 || (self.options.profile.is_some() && captured.is_none()) {
+            return launches.iter().try_for_each(|l| self.run_timed(l));
+        }
+        let mut rest = launches.as_slice();
+        while let Some(first) = rest.first() {
+            let n = rest.iter().take_while(|l| Arc::ptr_eq(&l.device, &first.device)).count();
+            let commands: Vec<Command> = rest[..n].iter().map(|l| l.command.clone()).collect();
+            first.device.device.submit(QueueKind::Compute, &commands)?;
+            rest = &rest[n..];
+        }
+        for l in &launches {
+            self.count(l);
+        }
+        Ok(())
+    }
+
+    fn count(&self, l: &Launch) {
+        match &l.kernel {
+            Some(k) => {
+                let e = &k.program.estimates;
+                self.counters.launched(1, 0, e.flops, e.mem_bytes);
+            }
+            None => self.counters.launched(0, 1, 0, 0),
+        }
+    }
+
+    /// Arenas are allocated once a run and freed with the last submission that uses them.
+    fn place_temps(&self, s: &Schedule) -> Result<(), Error> {
+        let mut arenas = Vec::with_capacity(s.arenas.len());
+        for (device, a) in &s.arenas {
+            arenas.push(self.open(device)?.device.alloc(a.len_bytes as u64)?);
+        }
+        for t in &s.temps {
+            let lost = || Error::Internal("a temporary is not a buffer or its arena is missing".into());
+            let buffer = t.buffer.buffer_ref().ok_or_else(lost)?;
+            self.attach(buffer, arenas.get(t.arena).ok_or_else(lost)?.at(t.offset_bytes as u64))?;
+        }
+        Ok(())
+    }
+
+    fn launches(&self, s: &Schedule) -> Result<Vec<Launch>, Error> {
+        let mut kernels = self.compiled(s)?.into_iter();
+        let mut out = Vec::with_capacity(s.items.len());
+        for item in &s.items {
+            match item {
+                ScheduleItem::Kernel { bufs, vars, device, .. } => {
+                    let device = self.open(device)?;
+                    let kernel = kernels.next().ok_or_else(|| Error::Internal("fewer kernels than items".into()))?;
+                    out.push(self.launch(s, device, kernel, bufs, vars)?);
+                }
+                ScheduleItem::Copy { dst, src, src_offset, len } => {
+                    out.extend(self.copy(dst, src, *src_offset, *len)?)
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Compiled kernels of the kernel items, in order; each device's missing ones in one batch.
+    fn compiled(&self, s: &Schedule) -> Result<Vec<Arc<Compiled>>, Error> {
+        let kernels: Vec<(&Arc<str>, &UOp)> = s
+            .items
+            .iter()
+            .filter_map(|i| match i {
+                ScheduleItem::Kernel { ast, device, .. } => Some((device, ast)),
+                ScheduleItem::Copy { .. } => None,
+            })
+            .collect();
+        let mut out: Vec<Option<Arc<Compiled>>> = vec![None; kernels.len()];
+        while let Some(first) = out.iter().position(Option::is_none) {
+            let device = kernels[first].0;
+            let mine: Vec<usize> = (first..kernels.len()).filter(|k| kernels[*k].0 == device).collect();
+            let asts: Vec<&UOp> = mine.iter().map(|k| kernels[*k].1).collect();
+            let made = self.kernels(&*self.open(device)?, &asts)?;
+            for (k, c) in mine.into_iter().zip(made) {
+                out[k] = Some(c);
+            }
+        }
+        Ok(out.into_iter().flatten().collect())
+    }
+
+    fn launch(
+        &self,
+        s: &Schedule,
+        device: Arc<OpenDevice>,
+        kernel: Arc<Compiled>,
+        bufs: &[UOp],
+        _vars: &[UOp],
+    ) -> Result<Launch, Error> {
+        let p = &kernel.program;
+        let mut args: SmallVec<[Arg; 6]> = SmallVec::new();
+        for info in &p.params {
+            let b = bufs.get(info.slot as usize).and_then(UOp::buffer_ref);
+            let b = b.ok_or_else(|| Error::Internal(format!("{} has no buffer for slot {}", p.name, info.slot)))?;
+            args.push(Arg::Buffer(self.place(b, info.dtype.scalar.size_bytes())?));
+        }
+        let mut vars = SmallVec::new();
+        for v in &p.vars {
+            let uop::Arg::Var(name, ..) = v.arg() else {
+                return Err(Error::Internal(format!("{}: {v:?} is no variable", p.name)));
+            };
+            let value = s.var_vals.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+            let value = value.ok_or_else(|| Error::Internal(format!("{}: variable '{name}' is not bound", p.name)))?;
+            vars.push((args.len(), name.clone()));
+            args.push(Arg::Var(value));
+        }
+        let command = Command::exec(&kernel.kernel, args, p.threads);
+        Ok(Launch { command, device, kernel: Some(kernel), vars })
+    }
+
+    /// A copy: from the host at once, between devices as a command of the destination's queue.
+    fn copy(&self, dst: &UOp, src: &UOp, src_offset: usize, len: usize) -> Result<Option<Launch>, Error> {
+        let lost = || Error::Internal("a copy between things that are no buffers".into());
+        let (d, s) = (dst.buffer_ref().ok_or_else(lost)?, src.buffer_ref().ok_or_else(lost)?);
+        let elem = dst.dtype().scalar.size_bytes();
+        let to = self.place(d, elem)?;
+        let device = self.open(&d.device)?;
+        let (from, bytes) = (src_offset * elem, len * elem);
+        if let Some(host) = s.memory.get().and_then(|m| m.downcast_ref::<HostBytes>()) {
+            let data = host.0.get(from..from + bytes);
+            let data =
+                data.ok_or_else(|| Error::Internal(format!("host data of {} bytes is too short", host.0.len())))?;
+            device.device.copy_in(&to.memory, to.offset, data)?;
+            self.counters.launched(0, 1, 0, 0);
+            return Ok(None);
+        }
+        let mut source = self.place(s, elem)?;
+        source.offset += from as u64;
+        if s.device.starts_with("DISK") {
+            return self.copy_from_disk(&source, &device, &to, bytes).map(|()| None);
+        }
+        let command = Command::copy(to, source, bytes as u64);
+        Ok(Some(Launch { command, device, kernel: None, vars: SmallVec::new() }))
+    }
+
+    /// Files are read by the host in pieces; no queue reaches them.
+    fn copy_from_disk(&self, from: &Place, device: &OpenDevice, to: &Place, bytes: usize) -> Result<(), Error> {
+        const PIECE: usize = 4 << 20;
+        let disk = self.open(from.memory.device().name())?;
+        let mut buf = vec![0u8; bytes.min(PIECE)];
+        let mut at = 0;
+        while at < bytes {
+            let n = (bytes - at).min(PIECE);
+            disk.device.copy_out(&from.memory, from.offset + at as u64, &mut buf[..n])?;
+            device.device.copy_in(&to.memory, to.offset + at as u64, &buf[..n])?;
+            at += n;
+        }
+        self.counters.launched(0, 1, 0, 0);
+        Ok(())
+    }
+
+    /// Runs one command alone and waits for it, to say how long it took.
+    fn run_timed(&self, l: &Launch) -> Result<(), Error> {
+        let stamp = l.device.device.stamp()?;
+        let command = l.command.clone().stamped(stamp.clone());
+        let point = l.device.device.submit(QueueKind::Compute, &[command])?;
+        l.device.device.wait(&point, TIMEOUT)?;
+        let ns = stamp.elapsed_ns();
+        self.count(l);
+        self.counters.timed(ns);
+        let name = l.kernel.as_ref().map_or("copy", |k| k.program.name.as_str());
+        if self.options.profile.is_some() {
+            let e = l.kernel.as_ref().map(|k| k.program.estimates).unwrap_or_default();
+            let args = serde_json::json!({"flops": e.flops, "mem_bytes": e.mem_bytes});
+            self.profile.device(&l.device.name, name, ns, args);
+        }
+        if self.options.debug >= 2 {
+            self.print_launch(&l.device.name, l.kernel.as_deref(), &l.command, ns);
+        }
+        Ok(())
+    }
+}
+
+/// Notes a command for the recording of this thread.
+fn record(c: &mut Capture, l: &Launch) {
+    match &c.device {
+        Some(d) if *d != l.device.name => {
+            let (first, second) = (d.to_string(), l.device.name.to_string());
+            c.error.get_or_insert(JitError::Devices { first, second });
+        }
+        Some(_) => {}
+        None => c.device = Some(l.device.name.clone()),
+    }
+    if let Some(k) = &l.kernel {
+        let e = &k.program.estimates;
+        c.kernels += 1;
+        c.flops += e.flops;
+        c.mem_bytes += e.mem_bytes;
+    }
+    c.vars.extend(l.vars.iter().map(|(arg, name)| (c.commands.len(), *arg, name.clone())));
+    c.commands.push(l.command.clone());
+}

@@ -1,0 +1,116 @@
+//! A session: options, open devices, caches and counters. The process has one; the command line installs it with its options,
+//! a library user gets one from the environment at the first realize.
+
+use super::kernels::KernelCache;
+use super::profile::Profile;
+use super::{Counters, Error, Options};
+use crate::codegen::Target;
+use crate::device::{self, Device, DeviceOptions};
+use crate::isa::{self, Isa};
+use crate::schedule::ScheduleCache;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Everything that lives as long as the process computes.
+pub struct Session {
+    pub options: Options,
+    pub counters: Counters,
+    pub profile: Profile,
+    pub(super) cache: KernelCache,
+    pub(super) schedules: ScheduleCache,
+    devices: Mutex<HashMap<Arc<str>, Arc<OpenDevice>>>,
+}
+
+/// A device with what compiling for it needs.
+pub struct OpenDevice {
+    pub name: Arc<str>,
+    pub device: Arc<dyn Device>,
+    pub target: Target,
+    /// `None`: kernels are compiled to linear programs only (NULL).
+    pub isa: Option<Box<dyn Isa>>,
+}
+
+static SESSION: OnceLock<Session> = OnceLock::new();
+
+/// Makes the process's session. Call it before anything is realized.
+///
+/// # Errors
+/// There is one already with other options.
+pub fn install(options: Options) -> Result<(), Error> {
+    let mut options = Some(options);
+    let s = SESSION.get_or_init(|| Session::new(options.take().unwrap_or_default()));
+    match options {
+        Some(o) if o != s.options => Err(Error::Internal("the session's options are already set".into())),
+        _ => Ok(()),
+    }
+}
+
+/// The process's session; made from the environment if nobody installed one (variables that mean nothing count as unset).
+pub fn session() -> &'static Session {
+    SESSION.get_or_init(|| Session::new(Options::from_env().unwrap_or_default()))
+}
+
+/// Waits for the devices and writes the trace that was asked for.
+///
+/// # Errors
+/// A device's work did not end; the trace could not be written.
+pub fn finish() -> Result<(), Error> {
+    let Some(s) = SESSION.get() else { return Ok(()) };
+    for d in s.open_devices() {
+        d.device.synchronize(super::TIMEOUT)?;
+    }
+    match &s.options.profile {
+        Some(path) => s.profile.write(path).map_err(|source| Error::File { what: path.display().to_string(), source }),
+        None => Ok(()),
+    }
+}
+
+impl Session {
+    pub fn new(options: Options) -> Session {
+        Session {
+            options,
+            counters: Counters::default(),
+            profile: Profile::default(),
+            cache: KernelCache::default(),
+            schedules: ScheduleCache::default(),
+            devices: Mutex::default(),
+        }
+    }
+
+    /// The device of that name, opened at the first call.
+    ///
+    /// # Errors
+    /// No such device, or it cannot be opened.
+    pub fn open(&self, name: &str) -> Result<Arc<OpenDevice>, Error> {
+        let mut open = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(d) = open.get(name) {
+            return Ok(d.clone());
+        }
+        let device = device::open(name, &self.device_options())?;
+        let info = device.info();
+        let isa = isa::for_arch(&info.arch);
+        let mut target = isa.as_ref().map_or_else(Target::null, |i| i.target().clone());
+        target.threads = info.threads.max(1);
+        if self.options.debug >= 1 {
+            eprintln!("opened {name}: {} with {} threads", info.arch, info.threads);
+        }
+        let d = Arc::new(OpenDevice { name: name.into(), device, target, isa });
+        open.insert(d.name.clone(), d.clone());
+        Ok(d)
+    }
+
+    /// How devices are opened under these options.
+    pub fn device_options(&self) -> DeviceOptions {
+        let mut d = DeviceOptions::default();
+        d.cpu.threads = self.options.threads.map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX));
+        // `avx2` and `avx512` are short for the full names.
+        d.cpu.arch =
+            self.options.arch.as_ref().map(|a| if a.starts_with("avx") { format!("x86_64-{a}") } else { a.clone() });
+        d
+    }
+
+    /// Devices opened so far.
+    pub fn open_devices(&self) -> Vec<Arc<OpenDevice>> {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}
