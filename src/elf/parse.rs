@@ -1,7 +1,7 @@
 //! Reads a relocatable ELF64 file: sections, symbols, relocations, each with every offset, length and index checked.
 //!
 //! Models the file as it is; what is loaded and where is decided by `layout` and `link`. Borrows from the file's bytes and
-//! copies only the tables. No input makes it panic or read outside: all access goes through [`bytes_at`], which is checked.
+//! copies only the tables. No input makes it panic or read outside: all access goes through `bytes_at`, which is checked.
 //!
 //! Source: System V ABI, generic chapter «Object Files». Left out: program headers, hash tables, versions, groups (a
 //! relocatable file's COMDAT groups are loaded as plain sections).
