@@ -27,10 +27,11 @@ pub fn constants(u: &UOp) -> Option<UOp> {
     }
 }
 
-/// The constant stands second.
+/// The constant stands second. Not in a maximum of floats, which of two zeros keeps the first.
 pub fn constant_last(u: &UOp) -> Option<UOp> {
     let [a, b] = u.src() else { return None };
-    (a.op() == Op::Const && b.op() != Op::Const).then(|| u.with_src([b.clone(), a.clone()]))
+    (!(u.op() == Op::Max && u.dtype().is_float()) && a.op() == Op::Const && b.op() != Op::Const)
+        .then(|| u.with_src([b.clone(), a.clone()]))
 }
 
 /// Operands of commutative index arithmetic in structural order.

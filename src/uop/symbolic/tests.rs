@@ -2,6 +2,7 @@
 
 use super::count_nodes;
 use crate::uop::{AxisKind, ConstVal, DType, Op, UMap, UOp, eval_alu};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// Prefix notation → nodes. `(range0 e)` is a range with end e.
@@ -59,22 +60,35 @@ fn expr(t: &[&str], pos: &mut usize, vars: &HashMap<&str, UOp>) -> UOp {
     }
 }
 
-/// Value of `u` with leaves from `env`.
-pub(super) fn eval(u: &UOp, env: &UMap<ConstVal>) -> ConstVal {
-    let mut v: UMap<ConstVal> = UMap::default();
-    for x in u.toposort() {
-        let s: Vec<ConstVal> = x.src().iter().map(|s| v[s]).collect();
-        let r = match (env.get(&x).copied(), x.as_const()) {
-            (Some(c), _) | (_, Some(c)) => c,
-            _ if x.op() == Op::Cast => crate::uop::cast_const(s[0], x.dtype().scalar),
-            _ => {
-                let t = if x.op().is_comparison() { x.src()[0].dtype() } else { x.dtype() };
-                eval_alu(x.op(), t.scalar, &s).unwrap_or_else(|| panic!("{x:?}"))
-            }
-        };
-        v.insert(x, r);
+/// A graph in order of evaluation; sources as positions.
+pub(super) struct Tape {
+    nodes: Vec<(UOp, Vec<usize>)>,
+}
+
+impl Tape {
+    pub(super) fn new(roots: &[UOp]) -> Tape {
+        let order = crate::uop::toposort_many(roots, |_| true);
+        let at: UMap<usize> = order.iter().cloned().enumerate().map(|(k, u)| (u, k)).collect();
+        Tape { nodes: order.into_iter().map(|u| (u.clone(), u.src().iter().map(|s| at[s]).collect())).collect() }
     }
-    v[u]
+    /// Value of every node; leaves that are no constants come from `leaf`, which sees the values so far.
+    pub(super) fn run(&self, mut leaf: impl FnMut(&UOp, &[ConstVal], &[usize]) -> ConstVal) -> Vec<ConstVal> {
+        let mut v: Vec<ConstVal> = Vec::with_capacity(self.nodes.len());
+        for (x, src) in &self.nodes {
+            let s: SmallVec<[ConstVal; 3]> = src.iter().map(|k| v[*k]).collect();
+            let t = if x.op().is_comparison() { x.src()[0].dtype() } else { x.dtype() };
+            let r = match x.op() {
+                Op::Var | Op::Range => leaf(x, &v, src),
+                Op::Cast => crate::uop::cast_const(s[0], t.scalar),
+                op => x.as_const().or_else(|| eval_alu(op, t.scalar, &s)).unwrap_or_else(|| panic!("{x:?}")),
+            };
+            v.push(r);
+        }
+        v
+    }
+    pub(super) fn position(&self, u: &UOp) -> usize {
+        self.nodes.iter().position(|n| n.0 == *u).unwrap()
+    }
 }
 
 /// SplitMix64: a seeded stream for choosing values and expressions.
@@ -94,40 +108,42 @@ impl Rng {
 /// Compares the two at every assignment of the leaves when there are few, else at random ones.
 /// A range takes values below its end, whatever that is under the assignment.
 pub(super) fn assert_same(a: &UOp, b: &UOp, seed: u64) {
-    let order = UOp::sink([a.clone(), b.clone()]).toposort();
-    let leaves: Vec<UOp> = order.into_iter().filter(|u| matches!(u.op(), Op::Var | Op::Range)).collect();
-    let sizes: Vec<i128> = leaves.iter().map(|l| l.vmax() - l.vmin() + 1).collect();
-    let total = sizes.iter().fold(1i128, |p, s| p.saturating_mul(*s));
-    let exhaustive = total <= 2048;
+    let tape = Tape::new(&[a.clone(), b.clone()]);
+    let leaves: Vec<UOp> =
+        tape.nodes.iter().map(|n| n.0.clone()).filter(|u| matches!(u.op(), Op::Var | Op::Range)).collect();
+    let total = leaves.iter().fold(1i128, |p, l| p.saturating_mul(l.vmax() - l.vmin() + 1));
+    let exhaustive = total <= 1024;
+    let (at_a, at_b) = (tape.position(a), tape.position(b));
     let mut rng = Rng(seed);
-    for k in 0..if exhaustive { total } else { 300 } {
-        let mut env: UMap<ConstVal> = UMap::default();
-        let mut rest = k;
+    for k in 0..if exhaustive { total } else { 200 } {
+        let (mut rest, mut env) = (k, Vec::new());
         let mut possible = true;
-        for (l, n) in leaves.iter().zip(&sizes) {
-            let mut v = if exhaustive {
-                l.vmin() + rest % n
-            } else {
-                // The ends are where rules go wrong.
-                match rng.below(4) {
-                    0 => l.vmin() + (rng.below(3) as i128).min(n - 1),
-                    1 => l.vmax() - (rng.below(3) as i128).min(n - 1),
-                    _ => l.vmin() + (rng.next() as i128).rem_euclid(*n),
-                }
+        let v = tape.run(|l, v, src| {
+            let n = l.vmax() - l.vmin() + 1;
+            // The ends are where rules go wrong.
+            let mut x = match rng.below(4) {
+                _ if exhaustive => l.vmin() + rest % n,
+                0 => l.vmin() + (rng.below(3) as i128).min(n - 1),
+                1 => l.vmax() - (rng.below(3) as i128).min(n - 1),
+                _ => l.vmin() + (rng.next() as i128).rem_euclid(n),
             };
             rest /= n;
             if l.op() == Op::Range {
-                let end = eval(&l.src()[0], &env).as_int().unwrap();
-                if v >= end {
-                    possible &= !exhaustive && end > 0;
-                    v = v.rem_euclid(end.max(1));
-                }
+                let end = v[src[0]].as_int().unwrap();
+                possible &= end > 0;
+                x = x.rem_euclid(end.max(1));
             }
-            env.insert(l.clone(), ConstVal::Int(v));
-        }
+            env.push((l.render(), x));
+            ConstVal::Int(x)
+        });
         if possible {
-            let (x, y) = (eval(a, &env), eval(b, &env));
-            assert!(x == y, "{} -> {}: {x:?} is not {y:?} at {env:?}", a.render(), b.render());
+            let (x, y) = (v[at_a], v[at_b]);
+            let inside = |u: &UOp, v: ConstVal| v.as_int().is_none_or(|i| u.vmin() <= i && i <= u.vmax());
+            assert!(inside(a, x) && inside(b, y), "{} or {} leaves its bounds: {x:?}", a.render(), b.render());
+            let nan = |v: ConstVal| v.as_f64().is_nan();
+            if !(x == y || nan(x) && nan(y)) {
+                panic!("{} -> {}: {x:?} is not {y:?} at {env:?}, seed {seed}", a.render(), b.render());
+            }
         }
     }
 }
@@ -161,4 +177,115 @@ fn known_cases_keep_their_value_get_the_known_bounds_and_are_no_larger() {
         }
     }
     assert!(bad.is_empty(), "{} worse:\n{}", bad.len(), bad.join("\n"));
+}
+
+/// A random expression of type `t` (the types of a grammar: index, one machine type, bool).
+fn grow(rng: &mut Rng, t: DType, leaves: &[UOp], depth: u32) -> UOp {
+    let here: Vec<&UOp> = leaves.iter().filter(|l| l.dtype() == t).collect();
+    if depth == 0 || rng.below(8) == 0 {
+        return match here.get(rng.below(here.len() as u64 + 1) as usize) {
+            Some(l) => (*l).clone(),
+            None => constant(rng, t),
+        };
+    }
+    let sub = |rng: &mut Rng, t: DType| grow(rng, t, leaves, depth - 1);
+    if t.is_bool() {
+        let number = leaves[rng.below(leaves.len() as u64) as usize].dtype();
+        let op = [Op::CmpLt, Op::CmpLt, Op::CmpLt, Op::CmpNe, Op::CmpEq, Op::And, Op::Or, Op::And, Op::Or, Op::Xor]
+            [rng.below(10) as usize];
+        let t = if op.is_comparison() { number } else { t };
+        let u = UOp::alu(op, [sub(rng, t), sub(rng, t)]);
+        return if rng.below(4) == 0 { u.not() } else { u };
+    }
+    let index = t == DType::INDEX;
+    match rng.below(16) {
+        0..4 => UOp::alu(Op::Add, [sub(rng, t), sub(rng, t)]),
+        4 => UOp::alu(Op::Sub, [sub(rng, t), sub(rng, t)]),
+        5 => UOp::alu(Op::Neg, [sub(rng, t)]),
+        6 | 7 => UOp::alu(Op::Mul, [sub(rng, t), constant(rng, t)]),
+        8 => UOp::alu(Op::Max, [sub(rng, t), sub(rng, t)]),
+        9 => UOp::alu(Op::Where, [sub(rng, DType::BOOL), sub(rng, t), sub(rng, t)]),
+        10 if !t.is_float() => UOp::alu(Op::FloorDiv, [sub(rng, t), sub(rng, t)]),
+        10 => UOp::alu(Op::FDiv, [sub(rng, t), constant(rng, t)]),
+        11 | 12 if index || t.is_int() => UOp::alu(Op::FloorDiv, [sub(rng, t), constant(rng, t)]),
+        13 | 14 if index || t.is_int() => UOp::alu(Op::FloorMod, [sub(rng, t), constant(rng, t)]),
+        15 if t.is_int() && !index => {
+            let op = [Op::And, Op::Or, Op::Xor, Op::CDiv, Op::CMod][rng.below(5) as usize];
+            UOp::alu(op, [sub(rng, t), sub(rng, t)])
+        }
+        _ => UOp::alu(Op::Mul, [sub(rng, t), sub(rng, t)]),
+    }
+}
+
+fn constant(rng: &mut Rng, t: DType) -> UOp {
+    if t.is_float() {
+        let v = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 3.0, f64::INFINITY, f64::NAN, -2.0][rng.below(10) as usize];
+        return UOp::constant(t, v);
+    }
+    if t.is_bool() {
+        return UOp::bool(rng.below(2) == 0);
+    }
+    let v = match rng.below(4) {
+        0 => rng.below(3) as i64 - 1,
+        1 => [2, 3, 4, 6, 8, 12, 16][rng.below(7) as usize],
+        _ => rng.below(30) as i64 - 8,
+    };
+    UOp::constant(t, v)
+}
+
+#[test]
+fn random_index_expressions_keep_their_value() {
+    let leaves = [UOp::var("a", 0, 7), UOp::var("b", -3, 4), UOp::var("c", 1, 5), UOp::range(6, 0, AxisKind::Loop)];
+    let symbolic_end = UOp::range(&leaves[2], 1, AxisKind::Loop);
+    let leaves: Vec<UOp> = leaves.into_iter().chain([symbolic_end]).collect();
+    for seed in 0..rounds(2000) {
+        let mut rng = Rng(seed);
+        let t = if seed % 4 == 0 { DType::BOOL } else { DType::INDEX };
+        let depth = 2 + rng.below(4) as u32;
+        let e = grow(&mut rng, t, &leaves, depth);
+        assert_same(&e, &e.simplify(), seed);
+    }
+}
+
+#[test]
+fn random_machine_expressions_keep_their_value() {
+    for t in [DType::I8, DType::U8, DType::I32, DType::U32, DType::I64, DType::U64] {
+        let v = |n, lo, hi| UOp::var(n, lo, hi).cast(t);
+        let leaves = [v("a", 0, 200), v("b", -128, 127), v("c", 0, 9)];
+        for seed in 0..rounds(300) {
+            let mut rng = Rng(seed);
+            let depth = 2 + rng.below(3) as u32;
+            let e = grow(&mut rng, if seed % 5 == 0 { DType::BOOL } else { t }, &leaves, depth);
+            assert_same(&e, &e.simplify(), seed);
+        }
+    }
+}
+
+#[test]
+fn random_float_expressions_keep_nan_infinity_and_the_sign_of_zero() {
+    let t = DType::F32;
+    // Stand-ins for loads: a float per selector value.
+    let special = [0.0, -0.0, 1.0, -1.5, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 3.4e38, 1e-45, 7.25];
+    let pick = |n: &str| {
+        let s = UOp::var(n, 0, 9).cast(DType::I32);
+        special.iter().enumerate().fold(UOp::constant(t, 2.0), |acc, (k, v)| {
+            s.equal(&s.const_like(k as i64)).select(&UOp::constant(t, *v), &acc)
+        })
+    };
+    let stand_ins = [
+        UOp::new(Op::Contiguous, t, [UOp::int(0)], crate::uop::Arg::None),
+        UOp::new(Op::Detach, t, [UOp::int(0)], crate::uop::Arg::None),
+    ];
+    let map: UMap<UOp> = stand_ins.iter().cloned().zip([pick("x"), pick("y")]).collect();
+    for seed in 0..rounds(1500) {
+        let mut rng = Rng(seed);
+        let depth = 1 + rng.below(4) as u32;
+        let e = grow(&mut rng, t, &stand_ins, depth);
+        assert_same(&e.substitute(&map), &e.simplify().substitute(&map), seed);
+    }
+}
+
+/// `DEEP=1` multiplies the number of random cases.
+fn rounds(n: u64) -> u64 {
+    if std::env::var_os("DEEP").is_some() { n * 50 } else { n }
 }
