@@ -23,6 +23,7 @@ mod pattern;
 mod render;
 mod rewrite;
 mod shape;
+pub mod spec;
 pub mod symbolic;
 mod trace;
 mod walk;
@@ -38,6 +39,7 @@ pub use rewrite::{
     DEFAULT_LIMIT, NodeCheck, RewriteError, Rewriter, graph_rewrite, graph_rewrite_top_down, graph_walk,
 };
 pub use shape::{Dim, numel};
+pub use spec::{SpecError, SpecLevel, Stage};
 pub use symbolic::simplify_given;
 pub use trace::{Step, Trace};
 pub use walk::{open_ranges, toposort_many};
