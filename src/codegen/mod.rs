@@ -8,6 +8,7 @@ mod accumulate;
 mod affine;
 pub mod check;
 mod cost;
+mod invariant;
 mod linear;
 pub mod opt;
 pub mod program;
@@ -63,7 +64,7 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         _ => Arc::new(KernelInfo::default()),
     };
     let _ = opts;
-    let kernel = scope::separate(ast)?;
+    let kernel = scope::separate(&invariant::fold_invariant(ast))?;
     let list = linear::linearize(&late(&kernel, target)?)?;
     debug_assert_eq!(check::verify(&list), Ok(()));
     Ok(program(list, &kernel, &info, fast_math))

@@ -6,10 +6,12 @@
 
 mod kernel;
 mod program;
+mod schedule;
 mod tensor;
 
 pub use kernel::run_kernel;
 pub use program::run_program;
+pub use schedule::{HostMemory, Mode};
 pub use tensor::{eval, eval_with};
 
 use crate::uop::{ConstVal, DType, Op, Scalar, UOp, cast_const, eval_alu, from_bits, to_bits};

@@ -1,0 +1,64 @@
+//! A reduction of what does not change over its ranges needs no loop: `Σ_r x = n·x`, `Π_r x = x^n`, `max_r x = x`.
+
+use crate::uop::{Op, Srcs, UMap, UOp, open_ranges};
+
+/// Removes ranges that a Reduce's value does not depend on. Empty ranges are the scheduler's to fold: a loop here runs at least once
+/// unless its size is a variable, and then the count still makes the sum right.
+pub(super) fn fold_invariant(sink: &UOp) -> UOp {
+    let order = sink.toposort();
+    if !order.iter().any(|u| u.op() == Op::Reduce) {
+        return sink.clone();
+    }
+    let mut open: UMap<Vec<UOp>> = UMap::default();
+    open_ranges(sink, &mut open);
+    let mut done: UMap<UOp> = UMap::with_capacity_and_hasher(order.len(), Default::default());
+    for u in &order {
+        // PANIC: toposort lists sources first.
+        let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
+        let new = if u.op() == Op::Reduce {
+            let below = &open[&u.src()[0]];
+            let (kept, idle): (Vec<usize>, Vec<usize>) = (1..src.len()).partition(|k| below.contains(&u.src()[*k]));
+            let x = if kept.is_empty() {
+                src[0].clone()
+            } else {
+                u.with_src(std::iter::once(0).chain(kept).map(|k| src[k].clone()).collect::<Srcs>())
+            };
+            idle.into_iter().fold(x, |x, k| repeated(u.reduce_op().unwrap_or(Op::Add), &x, &src[k].src()[0]))
+        } else {
+            u.with_src(src)
+        };
+        done.insert(u.clone(), new);
+    }
+    done.remove(sink).unwrap_or_else(|| sink.clone())
+}
+
+/// `x op x op ...`, `n` times.
+fn repeated(op: Op, x: &UOp, n: &UOp) -> UOp {
+    match op {
+        Op::Add if !x.dtype().is_bool() => x * &cast_count(n, x),
+        Op::Mul if !x.dtype().is_bool() => x.binary(Op::Pow, &cast_count(n, x)),
+        _ => x.clone(),
+    }
+}
+
+fn cast_count(n: &UOp, x: &UOp) -> UOp {
+    match n.as_const() {
+        Some(c) => x.const_like(c),
+        None => n.cast(x.dtype()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::uop::{AxisKind, DType};
+
+    #[test]
+    fn a_sum_over_an_idle_range_is_a_product_and_the_other_range_stays() {
+        let (r, s) = (UOp::range(4, 0, AxisKind::Reduce), UOp::range(8, 1, AxisKind::Reduce));
+        let x = UOp::param(1, DType::F32, 4).index(&r).load();
+        let sum = x.reduce(Op::Add, &[s.clone(), r.clone()]);
+        assert_eq!(fold_invariant(&sum), &x.reduce(Op::Add, std::slice::from_ref(&r)) * 8);
+        assert_eq!(fold_invariant(&x.reduce(Op::Max, &[s, r.clone()])), x.reduce(Op::Max, &[r]));
+    }
+}
