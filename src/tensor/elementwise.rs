@@ -301,7 +301,13 @@ pub trait Elementwise: Value {
     fn abs(&self) -> Self {
         lift("abs", [self.node()], |[a]| {
             let unsigned = a.scalar().is_unsigned() || a.scalar() == Scalar::Bool;
-            Ok(if unsigned { a } else { a.mul(&a.sign()) })
+            let size = a.mul(&a.sign());
+            // Adding 0.0 makes the zero of -0.0 positive and changes nothing else.
+            Ok(match (unsigned, a.scalar().is_float()) {
+                (true, _) => a,
+                (_, true) => size.add(0.0),
+                _ => size,
+            })
         })
     }
     #[track_caller]

@@ -144,11 +144,17 @@ pub(crate) fn matmul(a: &Expr, b: &Expr) -> Result<Expr, Problem> {
     } else {
         b.clone()
     };
-    let p = x.mul(&y);
+    let p = multiplied(&x, &y);
     p.node().map_err(|fault| fault.problem.clone())?;
     let s = sum(&p, &[p.rank() - 1])?;
     let t = graph::promoted(&[a.uop(), b.uop()]);
     Ok(s.reshape(&s.shape()[..s.rank() - 1]).cast(if t.is_weak() { s.scalar() } else { t }))
+}
+
+/// Products that are to be summed: floats in the type they are summed in, so that half types round once, at the end.
+fn multiplied(a: &Expr, b: &Expr) -> Expr {
+    let t = graph::promoted(&[a.uop(), b.uop()]);
+    if t.is_float() && !t.is_weak() { a.cast(t.accumulator()).mul(&b.cast(t.accumulator())) } else { a.mul(b) }
 }
 
 fn conv2d(x: &Expr, w: &Expr, how: Conv) -> Result<Expr, Problem> {
@@ -176,7 +182,7 @@ fn conv2d(x: &Expr, w: &Expr, how: Conv) -> Result<Expr, Problem> {
         .expand([n, &d(g), &d(cout / g), &d(cg), &oh, &ow, &d(kh), &d(kw)])
         .permute([0, 1, 2, 4, 5, 3, 6, 7]);
     let weight = w.reshape([&one, &d(g), &d(cout / g), &one, &one, &d(cg), &d(kh), &d(kw)]);
-    let y = sum(&image.mul(&weight), &[5, 6, 7])?;
+    let y = sum(&multiplied(&image, &weight), &[5, 6, 7])?;
     let t = graph::promoted(&[x.uop(), w.uop()]);
     Ok(y.reshape([n, &d(cout), &oh, &ow]).cast(t))
 }

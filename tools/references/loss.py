@@ -1,4 +1,4 @@
-"""Cross entropy losses. Classes are on axis 1 (axis 0 of a vector); targets are class numbers or probabilities."""
+"""Cross entropy losses, as means. Classes are on axis 1 (axis 0 of a vector); targets are class numbers or probabilities."""
 import numpy as np
 
 import dtypes as dt
@@ -7,6 +7,9 @@ from reduce import logsumexp, softmax
 from unary import sigmoid, softplus
 
 TOL = near(64 * dt.eps("f32"), 32 * dt.eps("f32"), "a log-softmax and a mean, absolute at the size of the logits")
+
+# What the library offers; the formulas below know "sum" and "none" too.
+REDUCTIONS = ("mean",)
 
 
 def reduced(y, how):
@@ -30,7 +33,7 @@ def cross_entropy_cases():
         targets = rng(f"loss{shape}").integers(0, shape[1], shape[:1] + shape[2:])
         hot = np.moveaxis(np.eye(shape[1])[targets], -1, 1)
         soft = softmax(sample("loss/soft", shape, "f64").wide, 1)
-        for how in ("mean", "sum", "none"):
+        for how in REDUCTIONS:
             for smoothing in (0.0, 0.1):
                 for label, y in (("classes", T(targets, "i32")), ("probabilities", T(soft, "f32"))):
                     want = (hot if label == "classes" else y.wide) * (1 - smoothing) + smoothing / shape[1]
@@ -43,7 +46,7 @@ def cross_entropy_cases():
 def sparse_cases():
     x = sample("loss/sparse", (6, 5), "f32", -4, 4)
     y = T([0, 4, 2, 2, 1, 4], "i32")
-    for how in ("mean", "sum", "none"):
+    for how in REDUCTIONS:
         for ignored in (-1, 4):
             keep = (y.value != ignored).astype(dt.WIDE)
             hot = np.eye(5)[y.value] * keep[:, None]
@@ -56,7 +59,7 @@ def sparse_cases():
 
 def binary_cases():
     x, y = sample("loss/binary", (17,), "f32", -4, 4), T(rng("loss/binary/y").uniform(0, 1, 17), "f32")
-    for how in ("mean", "sum", "none"):
+    for how in REDUCTIONS:
         value = lambda x, y: softplus(x) - x * y
         slopes = lambda g, out, x, y, h=how: [per_item(g, x, h) * (sigmoid(x) - y), None]
         yield with_grad(f"loss/binary_crossentropy_logits/{how}", "binary_crossentropy_logits", [x, y], lambda x, y, h=how: reduced(value(x, y), h), slopes, TOL, {"reduction": how}, dtype="f32")
@@ -67,7 +70,7 @@ def binary_cases():
     logs = T(np.log(softmax(sample("loss/nll", (6, 5), "f64").wide, 1)), "f32")
     y = T([0, 4, 2, 2, 1, 4], "i32")
     hot = np.eye(5)[y.value]
-    for how in ("mean", "sum", "none"):
+    for how in REDUCTIONS:
         value = lambda x, y, h=how: reduced(-(x * hot).sum(axis=1), h)
         slopes = lambda g, out, x, y, h=how: [-hot * per_item(g, x[:, 0], h)[:, None], None]
         yield with_grad(f"loss/nll_loss/{how}", "nll_loss", [logs, y], value, slopes, TOL, {"reduction": how}, dtype="f32")
