@@ -73,6 +73,23 @@ impl<A: AtomicWord> Role<A> {
         free.then(|| RoleGuard(self))
     }
 
+    /// Takes the role and drains, again and again while something is pending and nobody else has the role. `drain` says whether it
+    /// found an end; if it stopped before, this returns false while something is pending: then somebody else must be woken.
+    /// Whoever publishes work, fences ([`Bell::must_wake`]) and then finds the role taken, may leave: the holder looks once more.
+    pub fn serve(&self, pending: impl Fn() -> bool, mut drain: impl FnMut() -> bool) -> bool {
+        while pending() {
+            let Some(role) = self.try_take() else { return true };
+            let has_ended = drain();
+            drop(role);
+            // ORDER: the role is free before the work is looked at again.
+            A::fence(Ordering::SeqCst);
+            if !has_ended {
+                return !pending();
+            }
+        }
+        true
+    }
+
     /// Whether somebody has the role now.
     #[inline]
     pub fn is_taken(&self) -> bool {

@@ -10,7 +10,7 @@ use crate::hcq::ring::Ring;
 use crate::hcq::signal::Backoff;
 use crate::hcq::sync::Role;
 use doorbell_ioctl::port::monotonic_ns;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -131,18 +131,9 @@ impl Consumer {
     /// Runs packets as the consumer, if the role is free; whether any was run.
     pub(super) fn consume(&self, is_worker: bool, stop: impl Fn() -> bool) -> bool {
         let mut ran = false;
-        while !self.ring.is_empty() {
-            let Some(role) = self.role.try_take() else { return ran };
-            let why = self.drain(is_worker, &mut ran, &stop);
-            drop(role);
-            // ORDER: the role is free before the ring is looked at again; a submission that came in between had found it taken.
-            fence(Ordering::SeqCst);
-            if why != Stop::Empty {
-                if !self.ring.is_empty() {
-                    self.workers.wake(1);
-                }
-                return ran;
-            }
+        let drain = || self.drain(is_worker, &mut ran, &stop) == Stop::Empty;
+        if !self.role.serve(|| !self.ring.is_empty(), drain) {
+            self.workers.wake(1);
         }
         ran
     }
