@@ -59,6 +59,11 @@ const MAX_LINES: usize = 800;
 
 /// A broken rule, as `file:line: what`.
 fn arrow_faults(file: &str, source: &str) -> Vec<String> {
+    arrow_faults_with(file, source, &[])
+}
+
+/// As `arrow_faults`, knowing which room each exported macro belongs to.
+fn arrow_faults_with(file: &str, source: &str, macros: &[(String, String)]) -> Vec<String> {
     let module = paths::module_of(file);
     let room = module.first().map_or("", String::as_str);
     if ROOF.contains(&room) {
@@ -74,6 +79,9 @@ fn arrow_faults(file: &str, source: &str) -> Vec<String> {
         let mut path = used.path.join("::");
         if path == IOCTL_CRATE {
             path = "ioctl".to_owned();
+        }
+        if let Some((_, home)) = macros.iter().find(|(name, _)| *name == path) {
+            path = home.clone();
         }
         let own = within(&path, room) || FLOOR.iter().any(|floor| within(&path, floor) && !FLOOR.contains(&room));
         let ok = own || allowed.iter().any(|prefix| within(&path, prefix));
@@ -175,7 +183,13 @@ fn library() -> Vec<(String, String)> {
 
 #[test]
 fn arrows_of_the_sources_point_the_right_way() {
-    let faults = library().into_iter().flat_map(|(file, text)| arrow_faults(&file, &text));
+    let files = library();
+    let room = |file: &str| paths::module_of(file).first().cloned().unwrap_or_default();
+    let of_file = |(file, text): &(String, String)| {
+        paths::macros(&lexer::tokens(text)).into_iter().map(|name| (name, room(file))).collect::<Vec<_>>()
+    };
+    let macros: Vec<(String, String)> = files.iter().flat_map(of_file).collect();
+    let faults = files.iter().flat_map(|(file, text)| arrow_faults_with(file, text, &macros));
     assert_no_faults(&faults.collect::<Vec<_>>());
 }
 
@@ -238,6 +252,14 @@ fn an_arrow_upwards_is_caught_through_super() {
 fn a_glob_or_a_renamed_root_is_caught() {
     assert_eq!(arrow_faults("src/uop/a.rs", "use crate::*;"), ["src/uop/a.rs:1: uop must not use `*`"]);
     assert_eq!(arrow_faults("src/uop/a.rs", "use crate as c;"), ["src/uop/a.rs:1: uop must not use ``"]);
+}
+
+#[test]
+fn an_exported_macro_belongs_to_the_room_that_defines_it() {
+    let macros = [("module".to_owned(), "nn".to_owned())];
+    assert_no_faults(&arrow_faults_with("src/nn/layers.rs", "use crate::module;", &macros));
+    let faults = arrow_faults_with("src/uop/a.rs", "use crate::module;", &macros);
+    assert_eq!(faults, ["src/uop/a.rs:1: uop must not use `nn`"]);
 }
 
 #[test]

@@ -56,6 +56,15 @@ pub fn test_modules(tokens: &[Token]) -> Vec<String> {
     names
 }
 
+/// Names of the macros that a file defines: exported ones stand at the crate's root, but belong to the file's room.
+pub fn macros(tokens: &[Token]) -> Vec<String> {
+    let name = |w: &[Token]| match (&w[2].kind, w[0].is("macro_rules") && w[1].sign('!')) {
+        (Kind::Word(name), true) => Some(name.clone()),
+        _ => None,
+    };
+    tokens.windows(3).filter_map(name).collect()
+}
+
 fn is_test_attribute(tokens: &[Token]) -> bool {
     let plain = |t: &Token| match &t.kind {
         Kind::Word(w) => w.clone(),
@@ -238,6 +247,11 @@ mod tests {
     #[test]
     fn a_test_module_in_a_file_of_its_own_is_named() {
         assert_eq!(test_modules(&tokens("#[cfg(test)]\nmod tests; mod real;")), ["tests"]);
+    }
+
+    #[test]
+    fn macros_of_a_file_are_named() {
+        assert_eq!(macros(&tokens("#[macro_export]\nmacro_rules! module { () => {} }\nmodule!();")), ["module"]);
     }
 
     #[test]
