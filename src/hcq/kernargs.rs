@@ -80,7 +80,7 @@ impl Kernargs {
             Some(last) if last.value == value => last.end = self.head,
             _ => self.spans.push_back(Span { value, end: self.head }),
         }
-        Ok(self.view.base().add(offset).0)
+        Ok(self.view.base().offset(offset).0)
     }
 }
 

@@ -97,7 +97,7 @@ impl View {
 
     fn check(&self, offset: u64, len_bytes: u64) -> Result<CpuPtr, MemError> {
         match offset.checked_add(len_bytes) {
-            Some(end) if end <= self.len_bytes => Ok(self.base.add(offset)),
+            Some(end) if end <= self.len_bytes => Ok(self.base.offset(offset)),
             _ => Err(MemError::Range { offset, len_bytes, size_bytes: self.len_bytes }),
         }
     }
@@ -218,7 +218,7 @@ impl Dwords {
         if index >= self.count {
             return None;
         }
-        let at = self.at.add(index * 4);
+        let at = self.at.offset(index * 4);
         // SAFETY: `index` was checked against the count of an aligned writable view that `_owner` keeps mapped; dwords
         // are only ever accessed atomically from this side.
         Some(unsafe { AtomicU32::from_ptr(at.as_ptr::<u32>()) })

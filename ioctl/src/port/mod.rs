@@ -23,7 +23,7 @@ impl CpuPtr {
 
     /// The address `bytes` further on; wraps at the end of the address space, where no mapping lies.
     #[must_use]
-    pub fn add(self, bytes: u64) -> Self {
+    pub fn offset(self, bytes: u64) -> Self {
         Self(self.0.wrapping_add(bytes))
     }
 }

@@ -140,7 +140,7 @@ pub(super) fn load(device: &DeviceTag, images: &[KernelImage<'_>]) -> Result<Vec
     let base = mapping.base();
     let kernel = |p: &Placed<'_>| {
         let program: Arc<CodeMapping> = Arc::clone(&mapping);
-        Kernel::new(device.clone(), p.name, base.add(p.offset + p.form.entry()).0, program)
+        Kernel::new(device.clone(), p.name, base.offset(p.offset + p.form.entry()).0, program)
     };
     Ok(placed.iter().map(kernel).collect())
 }
@@ -178,7 +178,7 @@ fn fill(device: &DeviceTag, placed: &[Placed<'_>], len_bytes: u64) -> Result<Cod
         match &p.form {
             Form::Raw(bytes) => out.copy_from_slice(bytes),
             Form::Elf { image, .. } => {
-                image.relocate_into(out, base.add(p.offset).0, &resolve).map_err(|e| fail(p.name, e.to_string()))?;
+                image.relocate_into(out, base.offset(p.offset).0, &resolve).map_err(|e| fail(p.name, e.to_string()))?;
             }
         }
         ranges.extend(p.form.protections().into_iter().map(|(r, how)| (r.start + p.offset..r.end + p.offset, how)));
