@@ -91,7 +91,9 @@ fn shares(u: &UOp, g: &Expr) -> Shares {
             })
         }
         Op::Assign => Ok(vec![None, Some(g.clone())]),
-        Op::After => Ok(std::iter::once(Some(g.clone())).chain(u.src()[1..].iter().map(|_| None)).collect()),
+        Op::After => {
+            Err(Problem::argument("part of a Tensor on the way was assigned in place: no gradient passes that"))
+        }
         Op::Detach | Op::Bitcast | Op::Trunc | Op::Threefry => none(),
         op if op.is_comparison() || op.is_alu() => none(),
         op => Err(Problem::argument(format!("no gradient passes {op:?}"))),

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod assign;
 mod creation;
 mod elementwise;
 mod error;
@@ -21,6 +22,7 @@ mod movement;
 mod operators;
 mod padding;
 mod product;
+mod random;
 mod reduction;
 mod value;
 mod variable;
@@ -35,12 +37,15 @@ pub use math::Math;
 pub use movement::Movement;
 pub use padding::PadMode;
 pub use product::{Conv, Pool, Product};
+pub use random::Generator;
 pub use reduction::Reduction;
 pub use value::{Operand, Value};
 pub use variable::Variable;
 
 /// Everything a program that builds Tensors needs.
 pub mod prelude {
-    pub use super::{Conv, Elementwise, Math, Movement, PadMode, Pool, Product, Reduction, Tensor, Value, Variable};
+    pub use super::{
+        Conv, Elementwise, Generator, Math, Movement, PadMode, Pool, Product, Reduction, Tensor, Value, Variable,
+    };
     pub use crate::uop::{Dim, Scalar};
 }
