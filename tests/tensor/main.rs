@@ -13,8 +13,11 @@ use doorbell::tensor::prelude::*;
 
 /// Shape and elements by the reference interpreter.
 pub fn eval(t: &Tensor) -> (Vec<usize>, Vec<f64>) {
-    let read =
-        |b: &doorbell::uop::BufferRef| b.memory.get().and_then(|m| m.downcast_ref::<HostBytes>()).map(|h| h.0.clone());
+    let read = |b: &doorbell::uop::BufferRef| {
+        let host = b.memory.get().and_then(|m| m.downcast_ref::<HostBytes>()).map(|h| h.0.clone());
+        // Memory that is only assigned to: its old content is not read.
+        Some(host.unwrap_or_else(|| vec![0; b.len * 8]))
+    };
     let u = t.uop().unwrap_or_else(|e| panic!("{e}"));
     let v = interp::eval_with(&u, &read).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(v.shape, u.shape().iter().map(|d| d.max() as usize).collect::<Vec<_>>());
