@@ -169,7 +169,8 @@ impl Lanes {
             return Ok(u.with_src(src));
         };
         let n = lane_count(&v);
-        let still = index.src()[1..].iter().all(|s| !self.axis.contains_key(s) || self.along(s, &v).is_some_and(|a| a.0 == 0));
+        let still =
+            index.src()[1..].iter().all(|s| !self.axis.contains_key(s) || self.along(s, &v).is_some_and(|a| a.0 == 0));
         if still && u.src().len() == 1 {
             let (at, _) = self.address(index, 1, false)?;
             return Ok(UOp::new(Op::Load, u.dtype(), [at], Arg::None).splat(n));

@@ -119,12 +119,14 @@ impl<'a> Kernel<'a> {
         let chunk = ceil_div(end, amount as i64);
         let tid = self.fresh(r, &UOp::int(amount as i64), AxisKind::Thread);
         let first = &tid * &chunk;
+        if chunk.vmax() < 2 {
+            return Err("fewer steps than threads");
+        }
         let even = end.as_int().is_some_and(|n| n % amount as i64 == 0);
         // What is left from here to the end, at most a chunk and at least nothing.
         let len = if even { chunk } else { clamp(&end.binary(Op::Sub, &first), &chunk) };
         let rest = self.fresh(r, &len, AxisKind::Loop);
-        let split =
-            Split { value: &first + &rest, ranges: vec![rest], outer: Some(tid), inner: None, gate: None };
+        let split = Split { value: &first + &rest, ranges: vec![rest], outer: Some(tid), inner: None, gate: None };
         self.sink = Rewrite::new(&self.sink, r, vec![split]).run();
         Ok(())
     }
@@ -167,7 +169,15 @@ impl<'a> Kernel<'a> {
         let mut done: UMap<UOp> = UMap::default();
         for u in self.sink.toposort() {
             let first = crate::codegen::scope::first_range(u.op()).unwrap_or(usize::MAX);
-            let other = |s: &UOp| if s == a { b.clone() } else if s == b { a.clone() } else { s.clone() };
+            let other = |s: &UOp| {
+                if s == a {
+                    b.clone()
+                } else if s == b {
+                    a.clone()
+                } else {
+                    s.clone()
+                }
+            };
             let both = u.src().get(first..).is_some_and(|rs| rs.contains(a) && rs.contains(b));
             let src: Srcs = u
                 .src()
@@ -192,6 +202,9 @@ impl<'a> Kernel<'a> {
         let tiled = kind == old;
         let mut parts = vec![];
         let whole = floor_div(&end, a);
+        if end.as_int().is_none() && whole.vmax() < 2 {
+            return Err("the axis may be too short");
+        }
         if whole.vmax() > 0 {
             let inner = self.fresh(r, &UOp::int(a), kind);
             let outer = (whole.as_int() != Some(1)).then(|| self.fresh(r, &whole, old));
@@ -212,11 +225,11 @@ impl<'a> Kernel<'a> {
                 Some(n) => UOp::int(n / a * a),
                 None => &whole * a,
             };
-            let masked = lanes && left.as_int() != Some(1);
-            let t = if masked { self.fresh(r, &UOp::int(a), AxisKind::Vector) } else {
-                let copies = !tiled && !lanes && left.as_int().is_some();
-                self.fresh(r, &left, if copies { kind } else { old })
-            };
+            // A rest of unknown size may be none at all: it is a whole step of which the gate lets `left` happen.
+            let masked = left.as_int() != Some(1) && (lanes || left.as_int().is_none());
+            let copied = !tiled && !lanes && !masked;
+            let kind = if copied || lanes && masked { kind } else { old };
+            let t = self.fresh(r, &if masked { UOp::int(a) } else { left.clone() }, kind);
             self.rests.insert(t.clone());
             let gate = masked.then(|| t.lt(&left));
             parts.push(Split { value: &first + &t, ranges: vec![t], outer: None, inner: None, gate });
@@ -300,7 +313,9 @@ impl<'a> Rewrite<'a> {
                 let parts = (0..self.parts.len()).map(|k| self.close(&u, version(k, &one, &many), first, k));
                 match u.op() {
                     // PANIC: there is at least one part.
-                    Op::Reduce => parts.reduce(|a, b| a.binary(u.reduce_op().unwrap_or(Op::Add), &b)).unwrap_or(u.clone()),
+                    Op::Reduce => {
+                        parts.reduce(|a, b| a.binary(u.reduce_op().unwrap_or(Op::Add), &b)).unwrap_or(u.clone())
+                    }
                     _ => UOp::sink(parts),
                 }
             } else if u.op() == Op::Sink {
