@@ -33,6 +33,14 @@ pub(super) fn split_addresses(sink: &UOp) -> Result<UOp, CodegenError> {
             }
             src[1] = sum.build();
         }
+        if u.op() == Op::Load {
+            // A gate and what stands where it is false come together.
+            match (src[0].src().len(), src.len()) {
+                (2, 2) => src.truncate(1),
+                (3, 1) => src.push(u.const_like(0)),
+                _ => {}
+            }
+        }
         done.insert(u.clone(), u.with_src(src));
     }
     Ok(done.remove(sink).unwrap_or_else(|| sink.clone()))
