@@ -140,7 +140,7 @@ fn random_opts_agree_with_the_kernel_graph() {
         state % n
     };
     let mut applied = 0;
-    for round in 0..25 {
+    for round in 0..4 {
         for (name, k) in kernels() {
             let mut list: Vec<Opt> = vec![];
             for _ in 0..1 + next(4) {
@@ -163,5 +163,5 @@ fn random_opts_agree_with_the_kernel_graph() {
             }
         }
     }
-    assert!(applied > 200, "{applied} lists of opts applied");
+    assert!(applied > 60, "{applied} lists of opts applied");
 }
