@@ -11,7 +11,6 @@ pub struct Graph {
     pub roots: Vec<UOp>,
     /// Sources before users; sizes and other index expressions are not listed.
     pub order: Vec<UOp>,
-    pub position: UMap<usize>,
     /// Users of each node's value, in order.
     pub users: UMap<Vec<UOp>>,
     devices: UMap<u32>,
@@ -34,7 +33,6 @@ impl Graph {
         let order = value_order(&roots);
         let mut g = Graph {
             roots,
-            position: order.iter().cloned().enumerate().map(|(k, u)| (u, k)).collect(),
             order: Vec::new(),
             users: UMap::default(),
             devices: UMap::default(),

@@ -45,7 +45,6 @@ pub struct Read {
 /// A reduce as it was lowered: its own ranges and the place it stands in.
 #[derive(Clone)]
 pub struct Reduced {
-    pub node: UOp,
     pub ranges: Vec<UOp>,
     pub place: Rc<Place>,
 }
@@ -73,6 +72,8 @@ pub struct Lowerer<'a, C: Fn(&UOp) -> Cut> {
     next_range: u32,
     pub reads: Vec<Read>,
     pub reduces: Vec<Reduced>,
+    /// Assigns and Afters through which memory is read, and where.
+    pub memory_uses: Vec<(UOp, Rc<Place>)>,
 }
 
 /// The address form of a graph parameter.
@@ -98,16 +99,31 @@ pub fn identity(op: Op, dtype: DType) -> UOp {
 impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
     /// New ranges are numbered from `first_range`.
     pub fn new(cut: &'a C, first_range: u32) -> Self {
-        Lowerer { cut, memo: HashMap::default(), next_range: first_range, reads: Vec::new(), reduces: Vec::new() }
+        Lowerer {
+            cut,
+            memo: HashMap::default(),
+            next_range: first_range,
+            reads: Vec::new(),
+            reduces: Vec::new(),
+            memory_uses: Vec::new(),
+        }
     }
 
     pub fn next_range(&self) -> u32 {
         self.next_range
     }
 
+    /// The elementwise nodes that were lowered, once for each place.
+    pub fn computed(&self) -> impl Iterator<Item = &UOp> {
+        self.memo.keys().map(|k| &k.0).filter(|u| u.op().is_elementwise())
+    }
+
     /// The value of `node` at `idx`; the node itself is computed even if it is stored.
     pub fn lower_own(&mut self, node: &UOp, idx: &[UOp]) -> Result<UOp, ScheduleError> {
         let place = Rc::new(Place { idx: idx.into(), gate: None, version: None });
+        if let Some(known) = self.memo.get(&(node.clone(), place.clone())) {
+            return Ok(known.clone());
+        }
         let own = self.expand(node, &place)?;
         self.run(Some((node.clone(), place, own)))
     }
@@ -155,6 +171,7 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
         match (self.cut)(u) {
             Cut::Stored(_) => Ok((Deps::new(), Extra::None)),
             Cut::Memory => {
+                self.memory_uses.push((u.clone(), p.clone()));
                 let version = p.version.clone().or_else(|| Some(u.clone()));
                 let place = Rc::new(Place { version, ..(**p).clone() });
                 Ok((one(u, 0, place), Extra::None))
@@ -223,7 +240,7 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
             Extra::Ranges(ranges) if ranges.is_empty() => x,
             Extra::Ranges(ranges) => {
                 let v = x.reduce(u.reduce_op().unwrap_or(Op::Add), &ranges);
-                self.reduces.push(Reduced { node: u.clone(), ranges, place: p.clone() });
+                self.reduces.push(Reduced { ranges, place: p.clone() });
                 v
             }
             // A load below already carries the condition in its gate and gives zero without it.

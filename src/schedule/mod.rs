@@ -9,8 +9,10 @@
 
 mod bind;
 mod front;
+mod fuse;
 mod graph;
 mod index;
+mod jobs;
 mod kernel;
 mod lower;
 mod memory;

@@ -1,7 +1,6 @@
 //! The order of jobs: values before their readers, readers of old content before it is overwritten.
 
-use super::ScheduleError;
-use super::plan::{Job, JobKind};
+use super::jobs::{Job, JobKind};
 use super::stored::{Stored, slot};
 use crate::uop::{Op, UMap, UOp, USet};
 use std::cmp::Reverse;
@@ -28,8 +27,8 @@ pub fn edges(jobs: &[Job], stored: &Stored) -> Vec<(usize, usize)> {
         if let JobKind::Assign { target, .. } = &job.kind {
             read.push((slot(target), Some(job.node.src()[0].clone())));
         }
-        for r in &job.reads {
-            edges.extend(at.get(&r.node).map(|p| (*p, k)));
+        for (n, _) in &job.uses {
+            edges.extend(at.get(n).map(|p| (*p, k)));
         }
         if let JobKind::Copy { src } = &job.kind {
             let producer = jobs.iter().position(|j| stored.at.get(&j.node) == Some(&src.param));
@@ -71,11 +70,6 @@ pub fn version_of(v: &UOp) -> USet {
         }
     }
     found
-}
-
-/// Jobs in an order that respects all edges; among those that are free, graph order.
-pub fn order(jobs: &[Job], stored: &Stored) -> Result<Vec<usize>, ScheduleError> {
-    sort(jobs.len(), &edges(jobs, stored)).ok_or(ScheduleError::Cycle)
 }
 
 /// Topological order of `n` nodes, smallest number first; `None` if there is a cycle.

@@ -1,16 +1,18 @@
 //! A keyed graph → a plan: kernels and copies over numbered memory, in order, with a memory plan for temporaries.
 //!
-//! A job computes one stored value. Jobs that were fused share a kernel. What a plan holds depends on the key alone, so it
-//! is kept and bound to other buffers when the same graph comes again.
+//! What a plan holds depends on the key alone, so it is kept and bound to other buffers when the same graph comes again.
 
 use super::ScheduleError;
 use super::front::{Key, device_number};
+use super::fuse::{Kernel, fuse, is_output, levels, nest};
 use super::graph::{FIRST_TEMP, Graph, is_empty, max_len};
-use super::kernel::{KernelGraph, normalise, store};
-use super::lower::{Lowerer, Read, address};
+use super::index::{self, Idx};
+use super::jobs::{Job, JobKind, jobs, store_reduces};
+use super::kernel::{KernelGraph, normalise, output_loop, store};
+use super::lower::{Cut, Lowerer, address};
 use super::memory::{self, MemoryPlan, TempUse};
-use super::order;
-use super::stored::{Region, Stored, loops_of, required, slot};
+use super::order::{edges, sort, version_of};
+use super::stored::{Stored, required, slot};
 use crate::uop::{Op, UOp, USet};
 
 /// One step of a plan; slots below `FIRST_TEMP` are the graph's buffers, from there on temporaries.
@@ -34,104 +36,111 @@ pub struct Plan {
     pub memory: MemoryPlan,
 }
 
-/// What one stored value needs.
-pub struct Job {
-    pub node: UOp,
-    pub kind: JobKind,
-    pub reads: Vec<Read>,
-}
-
-pub enum JobKind {
-    /// Store of a value: the finished Store node.
-    Compute {
-        store: UOp,
-    },
-    /// As Compute, into memory that exists: the parameter.
-    Assign {
-        store: UOp,
-        target: UOp,
-    },
-    Copy {
-        src: Region,
-    },
-}
-
-impl Job {
-    /// The memory written.
-    pub fn target<'a>(&'a self, stored: &'a Stored) -> Option<&'a UOp> {
-        match &self.kind {
-            JobKind::Assign { target, .. } => Some(target),
-            _ => stored.at.get(&self.node),
-        }
-    }
-}
-
 /// Plans a keyed graph.
 pub fn plan(key: &Key) -> Result<Plan, ScheduleError> {
     let g = Graph::new(key);
-    let mut stored = required(&g)?;
-    for u in g.order.iter().filter(|u| u.op() == Op::Reduce && !is_empty(u.shape())) {
+    let mut candidates = required(&g)?;
+    store_reduces(&g, &mut candidates);
+    let jobs = jobs(&g, &mut candidates)?;
+    let kernels: Vec<Kernel> = fuse(&g, &jobs, &candidates);
+    // What fusion left in memory, numbered anew.
+    let mut stored = Stored { required: candidates.required.clone(), ..Stored::new() };
+    for k in &kernels {
+        let own: Vec<usize> = k.jobs.iter().map(|j| j.0).collect();
+        for j in own.iter().filter(|j| is_output(&jobs, &candidates, &own, **j)) {
+            if !matches!(jobs[*j].kind, JobKind::Assign { .. }) {
+                stored.insert(&g, &jobs[*j].node);
+            }
+        }
+    }
+    for u in g.order.iter().filter(|u| is_empty(u.shape()) && candidates.at.contains_key(*u)) {
         stored.insert(&g, u);
     }
-    let jobs = jobs(&g, &stored)?;
-    let order = order::order(&jobs, &stored)?;
-    let mut steps = Vec::with_capacity(jobs.len());
-    for k in order {
-        steps.push(step(&g, &stored, &jobs[k])?);
+    let mut steps = Vec::new();
+    for k in order(&jobs, &kernels, &candidates)? {
+        steps.push(step(&g, &stored, &jobs, &kernels[k])?);
     }
     finish(&g, &stored, steps)
 }
 
-fn jobs(g: &Graph, stored: &Stored) -> Result<Vec<Job>, ScheduleError> {
-    let mut jobs = Vec::new();
-    let cut = |u: &UOp| stored.cut(u);
-    for u in &g.order {
-        if is_empty(u.shape()) || !(stored.at.contains_key(u) || u.op() == Op::Assign) {
-            continue;
-        }
-        if u.op() == Op::Copy {
-            let src = stored.region(&u.src()[0])?;
-            let src = src.ok_or(ScheduleError::Malformed { op: Op::Copy, why: "the source has no dense memory" })?;
-            jobs.push(Job { node: u.clone(), kind: JobKind::Copy { src }, reads: Vec::new() });
-            continue;
-        }
-        let (loops, idx) = loops_of(u.shape(), 0);
-        let mut low = Lowerer::new(&cut, loops.len() as u32);
-        let place = match u.op() {
-            Op::Assign => {
-                low.lower(&u.src()[0], &idx)?;
-                low.reads.pop().map(|r| (r.param, r.flat))
-            }
-            _ => stored.at.get(u).map(|p| (p.clone(), super::index::flatten(&idx, u.shape()))),
-        };
-        let (param, flat) =
-            place.ok_or(ScheduleError::Malformed { op: u.op(), why: "the target is not a view of memory" })?;
-        let value = low.lower_own(u, &idx)?.cast(param.dtype());
-        let store = store(&address(&param), &flat, &value, &loops);
-        let kind = match u.op() {
-            Op::Assign => JobKind::Assign { store, target: param },
-            _ => JobKind::Compute { store },
-        };
-        jobs.push(Job { node: u.clone(), kind, reads: low.reads });
+/// Kernels in an order that respects all edges between their jobs; empty ones are left out.
+fn order(jobs: &[Job], kernels: &[Kernel], stored: &Stored) -> Result<Vec<usize>, ScheduleError> {
+    let mut home = vec![0; jobs.len()];
+    for (k, kernel) in kernels.iter().enumerate() {
+        kernel.jobs.iter().for_each(|j| home[j.0] = k);
     }
-    Ok(jobs)
+    let mut between: Vec<(usize, usize)> =
+        edges(jobs, stored).into_iter().map(|(a, b)| (home[a], home[b])).filter(|(a, b)| a != b).collect();
+    between.sort_unstable();
+    between.dedup();
+    let mut order = sort(kernels.len(), &between).ok_or(ScheduleError::Cycle)?;
+    order.retain(|k| !kernels[*k].jobs.is_empty());
+    Ok(order)
 }
 
-fn step(g: &Graph, stored: &Stored, job: &Job) -> Result<Step, ScheduleError> {
-    match &job.kind {
-        JobKind::Copy { src } => {
-            let dst = stored.at[&job.node].clone();
-            Ok(Step::Copy { dst, src: src.param.clone(), src_offset: src.offset, len: max_len(job.node.shape()) })
-        }
-        JobKind::Compute { store } | JobKind::Assign { store, .. } => {
-            let device = job.target(stored).map_or(g.device(&job.node), device_number);
-            if let Some(r) = job.reads.iter().find(|r| device_number(&r.param) != device) {
-                return Err(ScheduleError::Mixed { op: r.node.op(), shape: format!("{:?}", r.node.shape()) });
-            }
-            let KernelGraph { ast, slots, vars } = normalise(std::slice::from_ref(store));
-            Ok(Step::Kernel { ast, slots, vars, device })
-        }
+fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &Kernel) -> Result<Step, ScheduleError> {
+    if let Some(job) = kernel.jobs.first().map(|j| &jobs[j.0]).filter(|j| j.is_copy()) {
+        let src = stored.region(&job.node.src()[0])?;
+        let src = src.ok_or(ScheduleError::Malformed { op: Op::Copy, why: "the source has no dense memory" })?;
+        return Ok(Step::Copy {
+            dst: stored.at[&job.node].clone(),
+            src: src.param,
+            src_offset: src.offset,
+            len: max_len(job.node.shape()),
+        });
     }
+    let device = kernel.jobs.first().map_or(0, |j| g.device(&jobs[j.0].node));
+    let KernelGraph { ast, slots, vars } = normalise(&stores(stored, jobs, kernel, device)?);
+    Ok(Step::Kernel { ast, slots, vars, device })
+}
+
+/// The stores of a kernel: outermost level first, within a level in graph order.
+fn stores(stored: &Stored, jobs: &[Job], kernel: &Kernel, device: u32) -> Result<Vec<UOp>, ScheduleError> {
+    let own: USet = kernel.jobs.iter().map(|j| jobs[j.0].node.clone()).collect();
+    let cut = |u: &UOp| if own.contains(u) { Cut::Through } else { stored.cut(u) };
+    let outside = |u: &UOp| stored.cut(u);
+    let nest = nest(kernel);
+    let at = |axis: usize| nest.iter().position(|a| *a == axis).unwrap_or(0);
+    let loops: Vec<UOp> = nest.iter().enumerate().map(|(k, a)| output_loop(&kernel.axes[*a], k as u32)).collect();
+    let mut low = Lowerer::new(&cut, loops.len() as u32);
+    let mut stores = Vec::new();
+    let count = levels(kernel).len();
+    let mut by_level: Vec<&(usize, Vec<usize>)> = kernel.jobs.iter().collect();
+    if count > 1 {
+        by_level.sort_by_key(|j| j.1.len());
+    }
+    for (j, axes) in by_level {
+        let node = &jobs[*j].node;
+        let assign = node.op() == Op::Assign;
+        if !assign && !stored.at.contains_key(node) {
+            continue;
+        }
+        let mut mine = axes.iter();
+        let one = |d: &crate::uop::Dim| d.is(1).then(|| UOp::int(0));
+        let idx: Idx = node
+            .shape()
+            .iter()
+            .map(|d| one(d).or_else(|| mine.next().map(|a| loops[at(*a)].clone())).unwrap_or_else(|| UOp::int(0)))
+            .collect();
+        let (param, flat) = if assign {
+            let mut place = Lowerer::new(&outside, 0);
+            place.lower(&node.src()[0], &idx)?;
+            let r = place.reads.pop();
+            let r = r.ok_or(ScheduleError::Malformed { op: Op::Assign, why: "the target is not a view of memory" })?;
+            (r.param, r.flat)
+        } else {
+            (stored.at[node].clone(), index::flatten(&idx, node.shape()))
+        };
+        let value = low.lower_own(node, &idx)?.cast(param.dtype());
+        let mut ranges: Vec<usize> = axes.iter().map(|a| at(*a)).collect();
+        ranges.sort_unstable();
+        let ranges: Vec<UOp> = ranges.into_iter().map(|k| loops[k].clone()).collect();
+        stores.push(store(&address(&param), &flat, &value, &ranges));
+    }
+    if let Some(r) = low.reads.iter().find(|r| device_number(&r.param) != device) {
+        return Err(ScheduleError::Mixed { op: r.node.op(), shape: format!("{:?}", r.node.shape()) });
+    }
+    Ok(stores)
 }
 
 /// Views of the outputs, temporaries and their places.
@@ -140,7 +149,7 @@ fn finish(g: &Graph, stored: &Stored, steps: Vec<Step>) -> Result<Plan, Schedule
     let outputs = g
         .roots
         .iter()
-        .map(|r| Ok((view(r)?, !stored.at.contains_key(r) && !order::version_of(r).is_empty())))
+        .map(|r| Ok((view(r)?, !stored.at.contains_key(r) && !version_of(r).is_empty())))
         .collect::<Result<Vec<_>, ScheduleError>>()?;
     let mut assigns = Vec::new();
     let mut assigned = Vec::new();
@@ -156,8 +165,7 @@ fn finish(g: &Graph, stored: &Stored, steps: Vec<Step>) -> Result<Plan, Schedule
     let mut temps: Vec<UOp> = stored.at.values().cloned().collect();
     temps.sort_by_key(slot);
     let held: USet = outputs.iter().map(|o| &o.0).chain(assigns.iter().map(|a| &a.1)).flat_map(params).collect();
-    let uses = uses(&temps, &held, &steps);
-    let memory = memory::plan(&uses);
+    let memory = memory::plan(&uses(&temps, &held, &steps));
     Ok(Plan { steps, temps, outputs, assigns, assigned, memory })
 }
 

@@ -24,13 +24,15 @@ pub struct Stored {
     pub at: UMap<UOp>,
     /// Number of temporaries.
     pub temps: u32,
+    /// What somebody outside the kernels wants; the others are stored for want of something better.
+    pub required: USet,
     /// Stored, but cheaper to compute again than to read.
     pub recompute: USet,
 }
 
 impl Stored {
     pub fn new() -> Stored {
-        Stored { at: UMap::default(), temps: 0, recompute: USet::default() }
+        Stored { at: UMap::default(), temps: 0, required: USet::default(), recompute: USet::default() }
     }
 
     pub fn insert(&mut self, g: &Graph, u: &UOp) {
@@ -157,6 +159,7 @@ pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
             stored.insert(g, if own { r } else { &base });
         }
     }
+    stored.required = stored.at.keys().cloned().collect();
     Ok(stored)
 }
 

@@ -102,18 +102,27 @@ pub fn run_kernel(ast: &UOp, bufs: &mut [Vec<u8>], vars: &Vars) -> Result<(), In
         reduced: UMap::default(),
         open,
     };
-    for store in ast.src() {
-        if store.op() != Op::Store {
-            return Err(InterpError::Unexpected { op: store.op(), stage: "kernel graph's root" });
+    // Stores in equal loops run together: an iteration computes all its values before it stores any.
+    for group in ast.src().chunk_by(|a, b| a.src().get(2..) == b.src().get(2..)) {
+        if let Some(s) = group.iter().find(|s| s.op() != Op::Store) {
+            return Err(InterpError::Unexpected { op: s.op(), stage: "kernel graph's root" });
         }
-        let ranges: Vec<UOp> = store.src()[2..].to_vec();
+        let ranges: Vec<UOp> = group[0].src().get(2..).unwrap_or_default().to_vec();
         run.each(&ranges, &mut |run| {
-            let (index, value) = (&store.src()[0], &store.src()[1]);
-            run.eval(index)?;
-            let v = run.eval(value)?;
-            let i = run.vals[&index.src()[1]].clone();
-            let gate = index.src().get(2).map(|g| run.vals[g].clone());
-            run.mem.store(&Access { address: &index.src()[0], index: &i, gate: gate.as_ref() }, &v)
+            let mut writes = Vec::with_capacity(group.len());
+            for store in group {
+                let (index, value) = (&store.src()[0], &store.src()[1]);
+                run.eval(index)?;
+                let v = run.eval(value)?;
+                // Evaluating the value may have changed what the index depends on.
+                run.eval(index)?;
+                let i = run.vals[&index.src()[1]].clone();
+                writes.push((index, i, index.src().get(2).map(|g| run.vals[g].clone()), v));
+            }
+            for (index, i, gate, v) in writes {
+                run.mem.store(&Access { address: &index.src()[0], index: &i, gate: gate.as_ref() }, &v)?;
+            }
+            Ok(())
         })?;
     }
     Ok(())

@@ -1,0 +1,349 @@
+//! Jobs → kernels: which jobs share one.
+//!
+//! Jobs may share a kernel when every value that passes between them passes within one iteration: the consumer wants it at
+//! exactly its own loop indices. The loop sets of the jobs must nest (rows within a batch, columns within a row), because
+//! a kernel is one nest of loops with values computed as far out as they can be: softmax is row { max, sum, column { out } }.
+//! Nothing is computed twice for the sake of fusion. A merge is refused when it would leave cores idle, walk memory
+//! against its layout, exceed the parameters a kernel may have, or make two kernels wait for each other.
+
+use super::graph::Graph;
+use super::index::{self, Lin};
+use super::jobs::{Job, JobKind, PARALLEL, SMALL_WORK, trips, whole_ranges};
+use super::order::edges;
+use super::stored::{Stored, slot};
+use crate::uop::{UMap, UOp, USet};
+
+/// Buffers a kernel may have (what the narrowest of the field's devices allows).
+const MAX_BUFFERS: usize = 31;
+/// Work up to which the walk order of memory does not matter.
+const TINY_WORK: u64 = 1 << 12;
+
+/// Jobs that run as one kernel. Its axes are numbered; each job runs over some of them.
+#[derive(Clone, Debug, Default)]
+pub struct Kernel {
+    /// Job numbers, in graph order, with the axis of each of the job's loops.
+    pub jobs: Vec<(usize, Vec<usize>)>,
+    /// Extent of each axis.
+    pub axes: Vec<UOp>,
+}
+
+pub struct Fusion<'a> {
+    g: &'a Graph,
+    jobs: &'a [Job],
+    stored: &'a Stored,
+    at: UMap<usize>,
+    edges: Vec<(usize, usize)>,
+    /// Kernel of each job.
+    home: Vec<usize>,
+    pub kernels: Vec<Kernel>,
+}
+
+/// Groups all jobs into kernels; empty kernels are those merged into others.
+pub fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<Kernel> {
+    let kernel = |(k, j): (usize, &Job)| Kernel {
+        jobs: vec![(k, (0..j.loops.len()).collect())],
+        axes: j.loops.iter().map(|r| r.src()[0].clone()).collect(),
+    };
+    let mut f = Fusion {
+        g,
+        jobs,
+        stored,
+        at: jobs.iter().enumerate().map(|(k, j)| (j.node.clone(), k)).collect(),
+        edges: edges(jobs, stored),
+        home: (0..jobs.len()).collect(),
+        kernels: jobs.iter().enumerate().map(kernel).collect(),
+    };
+    f.merge_chains();
+    f.merge_siblings();
+    f.kernels
+}
+
+impl Fusion<'_> {
+    /// Producers into their consumers, nearest first.
+    fn merge_chains(&mut self) {
+        for c in 0..self.jobs.len() {
+            let mut producers: Vec<usize> =
+                self.jobs[c].uses.iter().filter_map(|(n, _)| self.at.get(n).copied()).collect();
+            producers.sort_unstable();
+            producers.dedup();
+            for p in producers.into_iter().rev() {
+                let (a, b) = (self.home[p], self.home[c]);
+                if a != b
+                    && let Some(k) = self.joined(a, b)
+                {
+                    self.replace(a, b, k);
+                }
+            }
+        }
+    }
+
+    /// Kernels over equal loops that read the same memory and do not wait for each other.
+    fn merge_siblings(&mut self) {
+        for b in 0..self.kernels.len() {
+            for a in 0..b {
+                if self.kernels[a].jobs.is_empty() || self.kernels[b].jobs.is_empty() || !self.alike(a, b) {
+                    continue;
+                }
+                if let Some(k) = self.joined(a, b) {
+                    self.replace(a, b, k);
+                }
+            }
+        }
+    }
+
+    fn replace(&mut self, a: usize, b: usize, merged: Kernel) {
+        for (j, _) in &merged.jobs {
+            self.home[*j] = b;
+        }
+        self.kernels[a] = Kernel::default();
+        self.kernels[b] = merged;
+    }
+
+    /// Whether two independent kernels gain from sharing their loops.
+    fn alike(&self, a: usize, b: usize) -> bool {
+        let (ka, kb) = (&self.kernels[a], &self.kernels[b]);
+        if ka.axes != kb.axes || ka.jobs.iter().any(|j| self.jobs[j.0].is_copy()) {
+            return false;
+        }
+        let all = |k: &Kernel| k.jobs.iter().flat_map(|j| self.jobs[j.0].reduce_ends()).collect::<Vec<_>>();
+        let (ra, rb) = (all(ka), all(kb));
+        let heavy = ka.jobs.iter().chain(&kb.jobs).any(|j| {
+            let j = &self.jobs[j.0];
+            j.reuses_inputs() && j.work() > SMALL_WORK
+        });
+        if heavy || (!ra.is_empty() || !rb.is_empty()) && ra != rb {
+            return false;
+        }
+        let reads: USet = self.inputs(ka).collect();
+        let small = |k: &Kernel| k.jobs.iter().map(|j| self.jobs[j.0].work()).sum::<u64>() <= TINY_WORK;
+        let shared = self.inputs(kb).any(|p| reads.contains(&p) && p.shape().first().is_some_and(|d| !d.is(1)));
+        shared || small(ka) && small(kb) && ra.is_empty()
+    }
+
+    fn inputs<'k>(&'k self, k: &'k Kernel) -> impl Iterator<Item = UOp> + 'k {
+        k.jobs.iter().flat_map(|j| self.jobs[j.0].reads.iter().map(|r| r.param.clone()))
+    }
+
+    /// The kernel of `a` and `b`, if they may and should be one.
+    fn joined(&self, a: usize, b: usize) -> Option<Kernel> {
+        let (ka, kb) = (&self.kernels[a], &self.kernels[b]);
+        let copies = ka.jobs.iter().chain(&kb.jobs).any(|j| self.jobs[j.0].is_copy());
+        let device = |k: &Kernel| k.jobs.first().map(|j| self.g.device(&self.jobs[j.0].node));
+        if copies || device(ka) != device(kb) || self.path_between(a, b) {
+            return None;
+        }
+        let merged = self.unify(ka, kb)?;
+        let fine = self.nests(&merged)
+            && self.values_pass_within_iterations(&merged)
+            && self.in_place_is_safe(&merged)
+            && self.profits(&merged)
+            && self.buffers(&merged) <= MAX_BUFFERS;
+        fine.then_some(merged)
+    }
+
+    /// Names the axes of `ka` that are axes of `kb`, as the values passing between them say; the others by extent.
+    fn unify(&self, ka: &Kernel, kb: &Kernel) -> Option<Kernel> {
+        let mut same: Vec<Option<usize>> = vec![None; ka.axes.len()];
+        let mut link = |x: usize, y: usize| -> Option<()> {
+            if same.iter().enumerate().any(|(k, s)| *s == Some(y) && k != x) || same[x].is_some_and(|s| s != y) {
+                return None;
+            }
+            same[x] = Some(y);
+            Some(())
+        };
+        for (producers, consumers, forward) in [(ka, kb, true), (kb, ka, false)] {
+            for (c, c_axes) in &consumers.jobs {
+                for (p, p_axes, loops) in self.passed(*c, producers) {
+                    let to = loops?;
+                    for (k, at) in to.iter().enumerate() {
+                        let (x, y) = (p_axes[k], c_axes[*at]);
+                        let _ = p;
+                        if forward { link(x, y)? } else { link(y, x)? }
+                    }
+                }
+            }
+        }
+        // Axes that no value ties together: equal extents in order.
+        let mut free: Vec<usize> = (0..kb.axes.len()).filter(|y| !same.contains(&Some(*y))).collect();
+        for x in 0..ka.axes.len() {
+            if same[x].is_none()
+                && let Some(at) = free.iter().position(|y| kb.axes[*y] == ka.axes[x])
+            {
+                same[x] = Some(free.remove(at));
+            }
+        }
+        let mut merged = kb.clone();
+        let names: Vec<usize> = same
+            .iter()
+            .zip(&ka.axes)
+            .map(|(s, extent)| {
+                s.unwrap_or_else(|| {
+                    merged.axes.push(extent.clone());
+                    merged.axes.len() - 1
+                })
+            })
+            .collect();
+        if merged.axes.len() > 60 || same.iter().zip(&ka.axes).any(|(s, e)| s.is_some_and(|y| kb.axes[y] != *e)) {
+            return None;
+        }
+        merged.jobs.extend(ka.jobs.iter().map(|(j, axes)| (*j, axes.iter().map(|x| names[*x]).collect())));
+        merged.jobs.sort_by_key(|j| j.0);
+        Some(merged)
+    }
+
+    /// Values that job `c` takes from jobs of `from`: the producer, its axes, and the loop of `c` for each loop of the
+    /// producer (`None`: at indices that are not whole loops of `c`).
+    fn passed<'k>(
+        &'k self,
+        c: usize,
+        from: &'k Kernel,
+    ) -> impl Iterator<Item = (usize, &'k [usize], Option<Vec<usize>>)> + 'k {
+        self.jobs[c].uses.iter().filter_map(move |(node, place)| {
+            let p = *self.at.get(node)?;
+            let (_, axes) = from.jobs.iter().find(|j| j.0 == p)?;
+            let loops = || {
+                let plain = place.gate.is_none() && place.version.is_none();
+                let ranges = plain.then(|| whole_ranges(&place.idx)).flatten()?;
+                let job = &self.jobs[c];
+                (ranges.len() == axes.len()).then_some(())?;
+                ranges.iter().map(|r| job.loops.iter().position(|l| l == r)).collect::<Option<Vec<_>>>()
+            };
+            Some((p, axes.as_slice(), loops()))
+        })
+    }
+
+    /// Within a merged kernel every producer's axes are what its consumers want.
+    fn values_pass_within_iterations(&self, k: &Kernel) -> bool {
+        k.jobs.iter().all(|(c, c_axes)| {
+            self.passed(*c, k)
+                .all(|(_, p_axes, loops)| loops.is_some_and(|l| l.iter().zip(p_axes).all(|(at, p)| c_axes[*at] == *p)))
+        })
+    }
+
+    /// The axis sets of the jobs are nested in one another.
+    fn nests(&self, k: &Kernel) -> bool {
+        let sets = levels(k);
+        sets.windows(2).all(|w| w[0] & w[1] == w[0])
+    }
+
+    fn profits(&self, k: &Kernel) -> bool {
+        let sets = levels(k);
+        let (Some(outer), Some(inner)) = (sets.first().copied(), sets.last().copied()) else { return true };
+        if outer == inner {
+            return true;
+        }
+        let work: u64 = k.jobs.iter().map(|j| self.jobs[j.0].work()).fold(0, u64::saturating_add);
+        let parallel = (0..k.axes.len())
+            .filter(|a| outer >> a & 1 == 1)
+            .map(|a| trips_of(&k.axes[a]))
+            .fold(1, u64::saturating_mul);
+        // The last axis of what is stored should be walked innermost.
+        let against =
+            k.jobs.iter().any(|(_, axes)| set(axes) != outer && axes.last().is_some_and(|a| outer >> a & 1 == 1));
+        (parallel >= PARALLEL || work <= SMALL_WORK) && (!against || work <= TINY_WORK)
+    }
+
+    fn buffers(&self, k: &Kernel) -> usize {
+        let own: Vec<usize> = k.jobs.iter().map(|j| j.0).collect();
+        let written = own.iter().filter(|j| is_output(self.jobs, self.stored, &own, **j)).count();
+        let mut read: USet = USet::default();
+        for j in &own {
+            let outside = |n: &UOp| self.at.get(n).is_none_or(|p| !own.contains(p));
+            read.extend(self.jobs[*j].reads.iter().filter(|r| outside(&r.node)).map(|r| r.param.clone()));
+        }
+        written + read.len()
+    }
+
+    /// Memory that the kernel overwrites is read in it only at the element that is being written, before it is.
+    fn in_place_is_safe(&self, k: &Kernel) -> bool {
+        k.jobs.iter().all(|(w, w_axes)| {
+            let JobKind::Assign { target, flat } = &self.jobs[*w].kind else { return true };
+            let mine = self.on_axes(*w, w_axes, flat, k);
+            k.jobs.iter().all(|(r, r_axes)| {
+                let mut reads = self.jobs[*r].reads.iter().filter(|x| slot(&x.param) == slot(target));
+                let over = *r != *w
+                    && matches!(&self.jobs[*r].kind, JobKind::Assign { target: t, .. } if slot(t) == slot(target));
+                !over
+                    && reads.all(|x| {
+                        set(r_axes) == set(w_axes)
+                            && Lin::of(&index::add(
+                                &self.on_axes(*r, r_axes, &x.flat, k),
+                                &index::mul(&mine, &UOp::int(-1)),
+                            ))
+                            .is_some_and(|l| l.build().as_int() == Some(0))
+                    })
+            })
+        })
+    }
+
+    /// An index of job `j` with the kernel's axes in place of its loops.
+    fn on_axes(&self, j: usize, axes: &[usize], index: &UOp, k: &Kernel) -> UOp {
+        let axis = |a: usize| super::kernel::output_loop(&k.axes[a], u32::MAX - a as u32);
+        let map: UMap<UOp> = self.jobs[j].loops.iter().cloned().zip(axes.iter().map(|a| axis(*a))).collect();
+        index.substitute(&map)
+    }
+
+    /// Whether some other kernel must run between `a` and `b`.
+    fn path_between(&self, a: usize, b: usize) -> bool {
+        let mut next: Vec<Vec<usize>> = vec![Vec::new(); self.kernels.len()];
+        for (x, y) in &self.edges {
+            let (x, y) = (self.home[*x], self.home[*y]);
+            if x != y {
+                next[x].push(y);
+            }
+        }
+        let reaches = |from: usize, to: usize| {
+            let mut seen = vec![false; next.len()];
+            let mut todo: Vec<usize> = next[from].iter().copied().filter(|x| *x != to).collect();
+            while let Some(x) = todo.pop() {
+                if x == to {
+                    return true;
+                }
+                if !std::mem::replace(&mut seen[x], true) {
+                    todo.extend(next[x].iter().copied());
+                }
+            }
+            false
+        };
+        reaches(a, b) || reaches(b, a)
+    }
+}
+
+fn trips_of(extent: &UOp) -> u64 {
+    trips(&super::kernel::output_loop(extent, 0))
+}
+
+fn set(axes: &[usize]) -> u64 {
+    axes.iter().fold(0, |s, a| s | 1 << a)
+}
+
+/// The distinct axis sets of a kernel's jobs, smallest first.
+pub fn levels(k: &Kernel) -> Vec<u64> {
+    let mut sets: Vec<u64> = k.jobs.iter().map(|j| set(&j.1)).collect();
+    sets.sort_unstable_by_key(|s| (s.count_ones(), *s));
+    sets.dedup();
+    sets
+}
+
+/// Whether a job's value must be stored when the jobs of `kernel` run together.
+pub fn is_output(jobs: &[Job], stored: &Stored, kernel: &[usize], j: usize) -> bool {
+    let node = &jobs[j].node;
+    matches!(jobs[j].kind, JobKind::Assign { .. })
+        || stored.required.contains(node)
+        || jobs.iter().enumerate().any(|(k, c)| !kernel.contains(&k) && c.uses.iter().any(|(n, _)| n == node))
+}
+
+/// Axes of a kernel in nesting order, outermost first: smaller loop sets further out, within a set as the largest job has them.
+pub fn nest(k: &Kernel) -> Vec<usize> {
+    let mut order: Vec<usize> = Vec::new();
+    for level in levels(k) {
+        let widest = k.jobs.iter().rev().max_by_key(|j| j.1.len());
+        let natural = widest.into_iter().chain(&k.jobs).flat_map(|j| j.1.iter().copied());
+        for a in natural.filter(|a| level >> a & 1 == 1) {
+            if !order.contains(&a) {
+                order.push(a);
+            }
+        }
+    }
+    order
+}

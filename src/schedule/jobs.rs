@@ -1,0 +1,211 @@
+//! Jobs: one for each value that may come to lie in memory, with what it reads and how.
+//!
+//! Which values are candidates: what must be stored, and the results of reduces. A reduce whose result is passed on by one
+//! chain of elementwise ops and rearrangements is computed where the chain ends. A reduce that is wanted once, element by
+//! element, in the body of another reduce is absorbed by it. Jobs are made users first, so that all wishes for a value are
+//! known when it is looked at.
+
+use super::ScheduleError;
+use super::graph::{Graph, is_empty, max_len};
+use super::index::Idx;
+use super::lower::{Lowerer, Place, Read, Reduced, ranges_in};
+use super::stored::{Region, Stored, loops_of};
+use crate::uop::{Arg, Op, UMap, UOp};
+use std::rc::Rc;
+
+/// Kernels of up to this many element visits may run on one core.
+pub const SMALL_WORK: u64 = 1 << 17;
+/// Iterations of outer loops that keep the cores busy.
+pub const PARALLEL: u64 = 16;
+
+/// What one stored value needs.
+pub struct Job {
+    pub node: UOp,
+    pub kind: JobKind,
+    /// Output loops (unique to the job) and the indices they give.
+    pub loops: Vec<UOp>,
+    pub idx: Idx,
+    pub reads: Vec<Read>,
+    /// Values of other jobs: the job's node and the indices wanted.
+    pub uses: Vec<(UOp, Rc<Place>)>,
+    pub reduces: Vec<Reduced>,
+    /// Nodes that this job computes at more than one place or that others compute too: see `fork`.
+    pub computes: Vec<UOp>,
+}
+
+pub enum JobKind {
+    Compute,
+    /// Into memory that exists: the parameter and the element.
+    Assign {
+        target: UOp,
+        flat: UOp,
+    },
+    Copy {
+        src: Region,
+    },
+}
+
+/// Trips of a range.
+pub fn trips(range: &UOp) -> u64 {
+    u64::try_from(range.vmax().saturating_add(1)).unwrap_or(1)
+}
+
+pub fn product(ranges: &[UOp]) -> u64 {
+    ranges.iter().map(trips).fold(1, u64::saturating_mul)
+}
+
+impl Job {
+    /// Element visits: output elements and all turns of the reduces.
+    pub fn work(&self) -> u64 {
+        let reduce = |r: &Reduced| product(&r.ranges).saturating_mul(product(&ranges_in(&r.place.idx)));
+        self.reduces.iter().map(reduce).fold(product(&self.loops), u64::saturating_add)
+    }
+    /// A reduce over inputs none of which depends on all loops: each is read many times, as in a matmul.
+    pub fn reuses_inputs(&self) -> bool {
+        let all = self.loops.len() + self.reduces.iter().map(|r| r.ranges.len()).sum::<usize>();
+        !self.reduces.is_empty() && self.reads.len() > 1 && self.reads.iter().all(|r| ranges_in([&r.flat]).len() < all)
+    }
+    /// Extents of the reduces, outer to inner stages.
+    pub fn reduce_ends(&self) -> Vec<Vec<UOp>> {
+        let ends = |r: &Reduced| r.ranges.iter().map(|x| x.src()[0].clone()).collect();
+        self.reduces.iter().map(ends).collect()
+    }
+    pub fn is_copy(&self) -> bool {
+        matches!(self.kind, JobKind::Copy { .. })
+    }
+}
+
+/// Adds the results of reduces to what is stored.
+pub fn store_reduces(g: &Graph, stored: &mut Stored) {
+    for u in g.order.iter().filter(|u| u.op() == Op::Reduce && !is_empty(u.shape())) {
+        if let Some(end) = chain_end(g, stored, u) {
+            stored.insert(g, &end);
+        }
+    }
+}
+
+/// Where the chain of single users of a reduce ends; `None` if a stored value ends it.
+fn chain_end(g: &Graph, stored: &Stored, reduce: &UOp) -> Option<UOp> {
+    let (mut at, mut end) = (reduce.clone(), reduce.clone());
+    loop {
+        if stored.at.contains_key(&at) {
+            return None;
+        }
+        let [next] = g.users(&at) else { return Some(end) };
+        match next.op() {
+            op if op.is_elementwise() => end = next.clone(),
+            Op::Reshape | Op::Permute | Op::Flip | Op::Shrink | Op::Contiguous => {}
+            Op::Pad if max_len(next.shape()) <= max_len(at.shape()) / 4 * 5 => {}
+            Op::Assign if next.src()[1] == at => return None,
+            _ => return Some(end),
+        }
+        at = next.clone();
+    }
+}
+
+/// Jobs in graph order; absorbed values are taken out of `stored`.
+pub fn jobs(g: &Graph, stored: &mut Stored) -> Result<Vec<Job>, ScheduleError> {
+    let mut jobs: Vec<Job> = Vec::new();
+    // How often each stored value is wanted, and by which job.
+    let mut wanted: UMap<Vec<(usize, Rc<Place>)>> = UMap::default();
+    let mut next_range = 0;
+    for u in g.order.iter().rev() {
+        if is_empty(u.shape()) || !(stored.at.contains_key(u) || u.op() == Op::Assign) {
+            continue;
+        }
+        let job = lower_job(stored, u, &mut next_range)?;
+        let free = !stored.required.contains(u) && u.op() != Op::Assign && !job.is_copy();
+        let heavy = job.reuses_inputs() && job.work() > SMALL_WORK;
+        let owner = absorber(&jobs, wanted.get(u).map_or(&[], Vec::as_slice));
+        if let Some(owner) = owner.filter(|_| free && !heavy) {
+            stored.at.remove(u);
+            for w in wanted.values_mut() {
+                w.retain(|(k, _)| *k != owner);
+            }
+            let node = jobs[owner].node.clone();
+            jobs[owner] = lower_job(stored, &node, &mut next_range)?;
+            want(&mut wanted, owner, &jobs[owner]);
+            continue;
+        }
+        want(&mut wanted, jobs.len(), &job);
+        jobs.push(job);
+    }
+    jobs.reverse();
+    Ok(jobs)
+}
+
+fn want(wanted: &mut UMap<Vec<(usize, Rc<Place>)>>, k: usize, job: &Job) {
+    for (node, place) in &job.uses {
+        wanted.entry(node.clone()).or_default().push((k, place.clone()));
+    }
+}
+
+/// The job that can absorb a value: the only one that wants it, at one place, inside a reduce, once for each of its turns.
+fn absorber(jobs: &[Job], wanted: &[(usize, Rc<Place>)]) -> Option<usize> {
+    let [(owner, place)] = wanted else { return None };
+    let job = &jobs[*owner];
+    if place.gate.is_some() || place.version.is_some() {
+        return None;
+    }
+    let have = whole_ranges(&place.idx)?;
+    // The ranges of some reduce and all loops it stands in, those of the reduces around it included.
+    let once_a_turn = |q: &Reduced| {
+        let outer = ranges_in(q.place.idx.iter().chain(&q.place.gate));
+        let need = || q.ranges.iter().chain(&outer);
+        need().all(|r| have.contains(r)) && have.iter().all(|r| need().any(|n| n == r))
+    };
+    let busy = product(&job.loops) >= PARALLEL || job.work() <= SMALL_WORK;
+    (busy && job.reduces.iter().any(once_a_turn)).then_some(*owner)
+}
+
+/// The ranges that these indices are, if they are distinct ranges and zeros.
+pub fn whole_ranges(idx: &[UOp]) -> Option<Vec<UOp>> {
+    let mut found: Vec<UOp> = Vec::new();
+    for i in idx {
+        match i.op() {
+            Op::Range if !found.contains(i) => found.push(i.clone()),
+            Op::Const if i.as_int() == Some(0) => {}
+            _ => return None,
+        }
+    }
+    Some(found)
+}
+
+fn lower_job(stored: &Stored, u: &UOp, next_range: &mut u32) -> Result<Job, ScheduleError> {
+    let bad = |why| ScheduleError::Malformed { op: u.op(), why };
+    let mut job = Job {
+        node: u.clone(),
+        kind: JobKind::Compute,
+        loops: Vec::new(),
+        idx: Idx::new(),
+        reads: Vec::new(),
+        uses: Vec::new(),
+        reduces: Vec::new(),
+        computes: Vec::new(),
+    };
+    if u.op() == Op::Copy {
+        let src = stored.region(&u.src()[0])?.ok_or(bad("the source has no dense memory"))?;
+        job.kind = JobKind::Copy { src };
+        return Ok(job);
+    }
+    let cut = |x: &UOp| stored.cut(x);
+    (job.loops, job.idx) = loops_of(u.shape(), *next_range);
+    let first = *next_range + job.loops.len() as u32;
+    if u.op() == Op::Assign {
+        let mut low = Lowerer::new(&cut, first);
+        low.lower(&u.src()[0], &job.idx)?;
+        let r = low.reads.pop().ok_or(bad("the target is not a view of memory"))?;
+        job.kind = JobKind::Assign { target: r.param, flat: r.flat };
+    }
+    let mut low = Lowerer::new(&cut, first);
+    low.lower_own(u, &job.idx)?;
+    *next_range = low.next_range();
+    let stored_reads = low.reads.iter().filter(|r| !matches!(r.node.arg(), Arg::Param(..)));
+    job.uses = stored_reads.map(|r| (r.node.clone(), r.place.clone())).collect();
+    job.uses.append(&mut low.memory_uses);
+    job.computes = low.computed().cloned().collect();
+    job.computes.sort_by_key(UOp::id);
+    job.reads = low.reads;
+    job.reduces = low.reduces;
+    Ok(job)
+}
