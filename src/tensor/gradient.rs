@@ -233,7 +233,13 @@ impl Tensor {
             };
             let absent =
                 || Problem::argument("a target is not below this Tensor (was one of them realized in between?)");
-            nodes.iter().map(|n| of(n).ok_or_else(|| report(absent()))).collect::<Result<Vec<Expr>, _>>()
+            // `cat` and others leave a target without elements out of the graph; its gradient has no elements either.
+            let empty = |n: &UOp| {
+                let zero = || Expr::from(graph::full(n.shape(), &UOp::constant(n.dtype(), 0.0)));
+                n.shape().iter().any(|d| d.is(0)).then(zero)
+            };
+            let one = |n: &UOp| of(n).or_else(|| empty(n)).ok_or_else(|| report(absent()));
+            nodes.iter().map(one).collect::<Result<Vec<Expr>, _>>()
         };
         match made() {
             Ok(list) => list.into_iter().map(|g| Tensor::of(g.node())).collect(),

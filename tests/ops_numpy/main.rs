@@ -2,8 +2,11 @@
 //! and NaN, and gradients.
 
 mod compare;
+mod interpreter;
 mod reader;
+mod runs;
 mod scalars;
+mod tensors;
 
 /// All groups of references.
 const GROUPS: &[&str] = &["unary", "binary", "casts", "reduce", "linear", "movement", "loss", "creation"];

@@ -1,0 +1,55 @@
+//! Values and gradients of the Tensor API on the reference interpreter.
+
+use crate::reader::Array;
+use crate::runs::agrees;
+use doorbell::engine::interp::eval_with;
+use doorbell::tensor::{HostBytes, Tensor};
+use doorbell::uop::BufferRef;
+
+/// The value of a Tensor that was made from host bytes.
+fn value(tensor: &Tensor) -> Result<Array, String> {
+    let node = tensor.uop().map_err(|error| error.to_string())?;
+    let bytes = |buffer: &BufferRef| Some(buffer.memory.get()?.downcast_ref::<HostBytes>()?.0.clone());
+    let value = eval_with(&node, &bytes).map_err(|error| error.to_string())?;
+    Ok(Array { dtype: value.dtype, shape: value.shape.clone(), bytes: value.to_bytes() })
+}
+
+#[test]
+fn unary_ops_agree_with_numpy() {
+    agrees("unary", value);
+}
+
+#[test]
+fn binary_ops_agree_with_numpy() {
+    agrees("binary", value);
+}
+
+#[test]
+fn casts_agree_with_numpy() {
+    agrees("casts", value);
+}
+
+#[test]
+fn reductions_agree_with_numpy() {
+    agrees("reduce", value);
+}
+
+#[test]
+fn products_and_pools_agree_with_numpy() {
+    agrees("linear", value);
+}
+
+#[test]
+fn movement_agrees_with_numpy() {
+    agrees("movement", value);
+}
+
+#[test]
+fn losses_agree_with_numpy() {
+    agrees("loss", value);
+}
+
+#[test]
+fn creation_agrees_with_numpy() {
+    agrees("creation", value);
+}

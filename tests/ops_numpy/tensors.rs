@@ -1,0 +1,254 @@
+//! What a case's op is in the Tensor API: from its name, its parameters and its input Tensors to the output Tensor.
+
+use crate::reader::Case;
+use doorbell::tensor::prelude::*;
+use doorbell::tensor::slice;
+use serde_json::Value as Json;
+
+type Unary = fn(&Tensor) -> Tensor;
+type Binary = fn(&Tensor, &Tensor) -> Tensor;
+
+const UNARY: &[(&str, Unary)] = &[
+    ("neg", |x| Elementwise::neg(x)),
+    ("abs", Tensor::abs),
+    ("sqrt", Tensor::sqrt),
+    ("square", Tensor::square),
+    ("reciprocal", Tensor::recip),
+    ("floor", Tensor::floor),
+    ("ceil", Tensor::ceil),
+    ("trunc", Tensor::trunc),
+    ("round", Tensor::round),
+    ("sign", Tensor::sign),
+    ("relu", Tensor::relu),
+    ("exp", Tensor::exp),
+    ("exp2", Tensor::exp2),
+    ("log", Tensor::log),
+    ("log2", Tensor::log2),
+    ("log10", Tensor::log10),
+    ("sin", Tensor::sin),
+    ("cos", Tensor::cos),
+    ("tan", Tensor::tan),
+    ("rsqrt", Tensor::rsqrt),
+    ("sigmoid", Tensor::sigmoid),
+    ("tanh", Tensor::tanh),
+    ("silu", Tensor::silu),
+    ("gelu", Tensor::gelu_tanh),
+    ("softplus", Tensor::softplus),
+    ("isnan", Tensor::is_nan),
+    ("isinf", Tensor::is_inf),
+    ("isfinite", Tensor::is_finite),
+    ("logical_not", Tensor::logical_not),
+    ("bitwise_not", Tensor::bitnot),
+];
+
+const BINARY: &[(&str, Binary)] = &[
+    ("add", |a, b| Elementwise::add(a, b)),
+    ("sub", |a, b| Elementwise::sub(a, b)),
+    ("mul", |a, b| Elementwise::mul(a, b)),
+    ("div", |a, b| Elementwise::div(a, b)),
+    ("maximum", |a, b| a.maximum(b)),
+    ("minimum", |a, b| a.minimum(b)),
+    ("floordiv", |a, b| a.div_floor(b)),
+    ("mod", |a, b| a.modulo(b)),
+    ("pow", |a, b| a.pow(b)),
+    ("lt", |a, b| a.lt(b)),
+    ("gt", |a, b| a.gt(b)),
+    ("le", |a, b| a.le(b)),
+    ("ge", |a, b| a.ge(b)),
+    ("eq", |a, b| Elementwise::eq(a, b)),
+    ("ne", |a, b| Elementwise::ne(a, b)),
+    ("bitwise_and", |a, b| Elementwise::bitand(a, b)),
+    ("bitwise_or", |a, b| Elementwise::bitor(a, b)),
+    ("bitwise_xor", |a, b| Elementwise::bitxor(a, b)),
+    ("lshift", |a, b| Elementwise::shl(a, b)),
+    ("rshift", |a, b| Elementwise::shr(a, b)),
+    ("matmul", |a, b| a.matmul(b)),
+    ("threefry", |a, b| a.threefry(b)),
+];
+
+/// The output Tensor of a case.
+///
+/// # Panics
+/// The case names an op that this file does not know: a reference that nothing is held to.
+pub fn apply(case: &Case, x: &[Tensor]) -> Tensor {
+    if let (Some((_, op)), [a]) = (UNARY.iter().find(|(name, _)| *name == case.op), x) {
+        return op(a);
+    }
+    if let (Some((_, op)), [a, b]) = (BINARY.iter().find(|(name, _)| *name == case.op), x) {
+        return op(a, b);
+    }
+    let groups = [creation, reduction, window, shape, join, index, loss];
+    let found = groups.iter().find_map(|group| group(case.op.as_str(), &case.params, x));
+    found.unwrap_or_else(|| panic!("{}: the harness knows no op `{}`", case.name, case.op))
+}
+
+fn int(p: &Json, key: &str) -> i64 {
+    p[key].as_i64().unwrap_or_else(|| panic!("{key} of {p} is no integer"))
+}
+
+fn float(p: &Json, key: &str) -> f64 {
+    p[key].as_f64().unwrap_or_else(|| panic!("{key} of {p} is no number"))
+}
+
+fn ints(p: &Json) -> Vec<i64> {
+    let list = p.as_array().unwrap_or_else(|| panic!("{p} is no list"));
+    list.iter().map(|v| v.as_i64().unwrap_or_else(|| panic!("{v} is no integer"))).collect()
+}
+
+fn sizes(p: &Json) -> Vec<usize> {
+    ints(p).into_iter().map(|n| usize::try_from(n).expect("a size")).collect()
+}
+
+fn pairs(p: &Json) -> Vec<(i64, i64)> {
+    let list = p.as_array().unwrap_or_else(|| panic!("{p} is no list"));
+    list.iter().map(|v| (ints(v)[0], ints(v)[1])).collect()
+}
+
+fn scalar(p: &Json) -> Scalar {
+    p["dtype"].as_str().and_then(Scalar::parse).unwrap_or_else(|| panic!("no dtype in {p}"))
+}
+
+fn axes(p: &Json, rank: usize) -> Vec<i64> {
+    match &p["axis"] {
+        Json::Null => (0..rank as i64).collect(),
+        Json::Number(n) => vec![n.as_i64().expect("an axis")],
+        list => ints(list),
+    }
+}
+
+fn creation(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
+    Some(match (op, x) {
+        ("full", []) => Tensor::full_of(sizes(&p["shape"]), float(p, "value"), scalar(p)),
+        ("arange", []) => Tensor::arange_step(float(p, "start"), float(p, "stop"), float(p, "step")).cast(scalar(p)),
+        ("eye", []) => Tensor::eye(int(p, "n") as usize, int(p, "m") as usize),
+        ("linspace", []) => Tensor::linspace(float(p, "start"), float(p, "stop"), int(p, "steps") as usize),
+        ("cast", [x]) => x.cast(scalar(p)),
+        ("bitcast", [x]) => x.bitcast(scalar(p)),
+        ("where", [c, a, b]) => c.where_(a, b),
+        _ => return None,
+    })
+}
+
+fn reduction(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
+    let [x] = x else { return None };
+    let rank = x.rank().ok()?;
+    let (keep, over) = (p["keepdim"] == true, axes(p, rank));
+    let arg = |f: fn(&Tensor, i64) -> Tensor| match p["axis"] {
+        Json::Null => f(&x.reshape([-1]), 0),
+        _ => f(x, over[0]),
+    };
+    Some(match (op, keep) {
+        ("sum", false) => x.sum(over),
+        ("sum", true) => x.sum_keep(over),
+        ("prod", false) => x.prod(over),
+        ("prod", true) => x.prod_keep(over),
+        ("max", false) => x.max(over),
+        ("max", true) => x.max_keep(over),
+        ("min", false) => x.min(over),
+        ("min", true) => x.min_keep(over),
+        ("mean", false) => x.mean(over),
+        ("mean", true) => x.mean_keep(over),
+        ("var", false) => x.var(over, int(p, "correction")),
+        ("std", false) => x.std(over, int(p, "correction")),
+        ("logsumexp", false) => x.logsumexp(over),
+        ("argmax", false) => arg(|x, axis| x.argmax(axis)),
+        ("argmin", false) => arg(|x, axis| x.argmin(axis)),
+        ("softmax", _) => x.softmax(int(p, "axis")),
+        ("log_softmax", _) => x.log_softmax(int(p, "axis")),
+        ("cumsum", _) => x.cumsum(int(p, "axis")),
+        _ => return None,
+    })
+}
+
+fn window(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
+    let two = |key: &str| <[usize; 2]>::try_from(sizes(&p[key])).expect("two sizes");
+    let sides = || match sizes(&p["padding"])[..] {
+        [left, right, top, bottom] => [(top, bottom), (left, right)],
+        _ => panic!("padding of {p} has not four sides"),
+    };
+    let pool = || Pool {
+        size: two("kernel"),
+        stride: Some(two("stride")),
+        dilation: if p["dilation"].is_array() { two("dilation") } else { [int(p, "dilation") as usize; 2] },
+        padding: sides(),
+        ceil: false,
+        count_padding: p["count_include_pad"] != false,
+    };
+    Some(match (op, x) {
+        ("conv2d", [x, w, bias @ ..]) => {
+            let how = Conv {
+                groups: int(p, "groups") as usize,
+                stride: two("stride"),
+                dilation: two("dilation"),
+                padding: sides(),
+            };
+            x.conv2d(w, bias.first(), how)
+        }
+        ("max_pool2d", [x]) => x.max_pool2d(pool()),
+        ("avg_pool2d", [x]) => x.avg_pool2d(pool()),
+        _ => return None,
+    })
+}
+
+fn shape(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
+    let [x] = x else { return None };
+    Some(match op {
+        "reshape" => x.reshape(ints(&p["shape"])),
+        "permute" => x.permute(ints(&p["order"])),
+        "expand" => x.expand(ints(&p["shape"])),
+        "pad" => x.pad_value(&pairs(&p["padding"]), float(p, "value")),
+        "shrink" => x.shrink(&pairs(&p["bounds"])),
+        "flip" => x.flip(ints(&p["axes"])),
+        "transpose" => x.transpose(ints(&p["dims"])[0], ints(&p["dims"])[1]),
+        "squeeze" => x.squeeze(p["dim"].as_i64()),
+        "unsqueeze" => x.unsqueeze(int(p, "dim")),
+        "flatten" => x.flatten(int(p, "start"), int(p, "end")),
+        "repeat" => x.repeat(&sizes(&p["repeats"])),
+        "transpose_shrink_flip" => {
+            let (begin, end) = pairs(&serde_json::json!([p["rows"]]))[0];
+            x.t().shrink(&[(begin, end), (0, 3)]).flip(0)
+        }
+        "permute_pad_flip_shrink" => {
+            x.permute([2, 0, 1]).pad(&[(1, 0), (0, 2), (1, 1)]).flip(2).shrink(&[(1, 5), (0, 4), (2, 5)])
+        }
+        _ => return None,
+    })
+}
+
+fn join(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
+    let list: Vec<&Tensor> = x.iter().collect();
+    Some(match op {
+        "cat" => Tensor::cat(&list, int(p, "dim")),
+        "stack" => Tensor::stack(&list, int(p, "dim")),
+        _ => return None,
+    })
+}
+
+fn index(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
+    let item = |spec: &Json| match spec {
+        Json::String(word) if word == "new" => Index::NewAxis,
+        Json::String(word) if word == "..." => Index::Ellipsis,
+        spec if spec["i"].is_i64() => Index::from(int(spec, "i")),
+        spec if spec["t"].is_i64() => Index::from(&x[int(spec, "t") as usize]),
+        spec => slice(spec["s"][0].as_i64(), spec["s"][1].as_i64(), spec["s"][2].as_i64().unwrap_or(1)),
+    };
+    Some(match op {
+        "index" => x[0].get(p["index"].as_array()?.iter().map(item).collect::<Vec<Index>>()),
+        "gather" => x[0].gather(int(p, "dim"), &x[1]),
+        _ => return None,
+    })
+}
+
+fn loss(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
+    let [x, y] = x else { return None };
+    Some(match op {
+        "cross_entropy" => x.cross_entropy(y, float(p, "label_smoothing")),
+        "sparse_categorical_crossentropy" => {
+            x.sparse_categorical_crossentropy(y, Some(int(p, "ignore_index")).filter(|i| *i >= 0), 0.0)
+        }
+        "nll_loss" => x.nll_loss(y, None),
+        "binary_crossentropy" => x.binary_crossentropy(y),
+        "binary_crossentropy_logits" => x.binary_crossentropy_logits(y, None),
+        _ => return None,
+    })
+}
