@@ -107,6 +107,7 @@ pub(super) fn names(axes: &[UOp], reduces: bool) -> (String, String) {
     for r in axes {
         let size = match r.src()[0].as_int() {
             Some(n) => n.to_string(),
+            None if r.src()[0].op() != Op::Var => r.vmax().saturating_add(1).to_string(),
             None => r.src()[0].render().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect(),
         };
         let kind = r.range_arg().map_or(AxisKind::Loop, |RangeArg { kind, .. }| kind);

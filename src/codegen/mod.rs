@@ -7,8 +7,11 @@
 mod accumulate;
 mod affine;
 pub mod check;
+mod clean;
 mod cost;
+mod expand;
 mod invariant;
+mod lanes;
 mod linear;
 pub mod opt;
 pub mod program;
@@ -23,6 +26,7 @@ pub use program::{Estimates, ParamInfo, Program};
 pub use target::Target;
 
 use crate::uop::{Arg, KernelInfo, Op, UOp};
+use opt::Kernel;
 use std::sync::Arc;
 
 /// Where the opts of a kernel come from.
@@ -47,6 +51,10 @@ pub enum CodegenError {
     CrossedLoops(String),
     #[error("kernel graph: expected a Sink of Stores, found {0}")]
     NotAKernel(String),
+    #[error("opts: {0} depends on two axes in lanes")]
+    TwoVectorAxes(String),
+    #[error("opts: {0} cannot be done in lanes")]
+    NoLanes(String),
     #[error("opt {opt} does not apply: {why}")]
     Opt { opt: Opt, why: &'static str },
     #[error(transparent)]
@@ -63,11 +71,23 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         Arg::Kernel(k) => k.clone(),
         _ => Arc::new(KernelInfo::default()),
     };
-    let _ = opts;
-    let kernel = scope::separate(&invariant::fold_invariant(ast))?;
-    let list = linear::linearize(&late(&kernel, target)?)?;
+    let opts = match (&info.opts, opts) {
+        (Some(texts), _) => OptChoice::Given(texts.iter().map(|t| t.parse()).collect::<Result<_, _>>()?),
+        (None, o) => o.clone(),
+    };
+    let mut kernel = Kernel::new(scope::separate(&clean::clean(&invariant::fold_invariant(ast)))?, target);
+    match opts {
+        OptChoice::None => {}
+        OptChoice::Given(list) => list.into_iter().try_for_each(|o| kernel.apply(o))?,
+        OptChoice::Heuristic => {}
+    }
+    let placed = scope::separate(&clean::clean(&kernel.sink))?;
+    let expanded = expand::expand(&lanes::to_lanes(&placed)?).simplify();
+    let list = linear::linearize(&late(&expanded, target)?)?;
     debug_assert_eq!(check::verify(&list), Ok(()));
-    Ok(program(list, &kernel, &info, fast_math))
+    let mut p = program(list, &placed, &info, fast_math);
+    p.opts = kernel.applied.iter().map(Opt::to_string).collect();
+    Ok(p)
 }
 
 /// From expanded loops to what may stand in the list.
@@ -142,6 +162,3 @@ fn program(list: Vec<UOp>, kernel: &UOp, info: &KernelInfo, fast_math: bool) -> 
         fast_math,
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -172,10 +172,15 @@ impl Builder {
     }
 
     fn open_sets(&mut self, s: &Scopes) {
+        // What is computed from a register changes with each step of the loops that update it.
+        for k in (0..s.nodes.len()).filter(|k| s.nodes[*k].op() == Op::SetAcc) {
+            let acc = s.srcs[k][0] as usize;
+            self.open[acc] = s.srcs[k][2..].iter().map(|r| self.number[*r as usize]).collect();
+        }
         for k in 0..s.nodes.len() {
             let op = s.nodes[k].op();
             let closed = first_range(op).unwrap_or(usize::MAX);
-            let mut open = RangeSet::new();
+            let mut open = std::mem::take(&mut self.open[k]);
             let mut level = 0;
             for (j, &src) in s.srcs[k].iter().enumerate() {
                 level = level.max(self.level[src as usize]);

@@ -33,6 +33,14 @@ pub(super) fn split_addresses(sink: &UOp) -> Result<UOp, CodegenError> {
             }
             src[1] = sum.build();
         }
+        if u.op() == Op::Load {
+            // A gate and what stands where it is false come together.
+            match (src[0].src().len(), src.len()) {
+                (2, 2) => src.truncate(1),
+                (3, 1) => src.push(u.const_like(0)),
+                _ => {}
+            }
+        }
         done.insert(u.clone(), u.with_src(src));
     }
     Ok(done.remove(sink).unwrap_or_else(|| sink.clone()))
@@ -118,7 +126,13 @@ fn common_type(u: &UOp, src: &[UOp], own: Scalar) -> Scalar {
     if let Some((_, strong)) = values().find(|(old, _)| !old.dtype().scalar.is_weak()) {
         return strong.dtype().scalar;
     }
-    let wide = values().any(|(_, s)| s.dtype().scalar == Scalar::I64) && !(u.op() == Op::Splat && fits_i32(u));
+    if matches!(u.op(), Op::Splat | Op::Stack) {
+        return own;
+    }
+    let needs_wide = |(old, new): (&UOp, &UOp)| {
+        if old.op() == Op::Const { !fits_i32(old) } else { new.dtype().scalar == Scalar::I64 }
+    };
+    let wide = values().any(needs_wide);
     let own = if u.op().is_comparison() { Scalar::I32 } else { own };
     if wide { Scalar::I64 } else { own }
 }

@@ -91,7 +91,9 @@ fn shares(u: &UOp, g: &Expr) -> Shares {
             })
         }
         Op::Assign => Ok(vec![None, Some(g.clone())]),
-        Op::After => Ok(std::iter::once(Some(g.clone())).chain(u.src()[1..].iter().map(|_| None)).collect()),
+        Op::After => {
+            Err(Problem::argument("part of a Tensor on the way was assigned in place: no gradient passes that"))
+        }
         Op::Detach | Op::Bitcast | Op::Trunc | Op::Threefry => none(),
         op if op.is_comparison() || op.is_alu() => none(),
         op => Err(Problem::argument(format!("no gradient passes {op:?}"))),
@@ -176,6 +178,19 @@ fn movement(u: &UOp, g: &Expr) -> Shares {
         }
     };
     Ok(std::iter::once(Some(back)).chain(u.src()[1..].iter().map(|_| None)).collect())
+}
+
+/// `v`, of the shape of `view`, carried back to the shape of `x`, of which `view` is movement; zeros elsewhere.
+pub(crate) fn back_through_movement(view: &UOp, x: &UOp, v: Expr) -> Result<Expr, Problem> {
+    let (mut at, mut v) = (view, v);
+    while at != x {
+        if !at.op().is_movement() {
+            return Err(Problem::argument("the indices do not make a view"));
+        }
+        v = movement(at, &v)?.swap_remove(0).unwrap_or(v);
+        at = &at.src()[0];
+    }
+    Ok(v)
 }
 
 /// The weight a gradient starts from.

@@ -157,7 +157,7 @@ pub(crate) fn shrink(u: &UOp, keep: &[(Dim, Dim)]) -> UOp {
 /// A size as factors: the integer one, and the symbolic ones in a fixed order.
 fn factors(shape: &[Dim]) -> (i64, Vec<UOp>) {
     let (mut int, mut syms) = (1i64, Vec::new());
-    let mut todo: Vec<UOp> = shape.iter().map(Dim::uop).collect();
+    let mut todo: Vec<UOp> = shape.iter().map(|d| d.uop().simplify()).collect();
     while let Some(u) = todo.pop() {
         match u.as_int() {
             Some(i) => int = int.saturating_mul(i),
@@ -198,9 +198,6 @@ pub(crate) fn dim_op(op: Op, a: &Dim, b: &Dim) -> Dim {
         (Dim::Int(0), y, Op::Add) => y.clone(),
         (x, Dim::Int(1), Op::Mul | Op::FloorDiv) => x.clone(),
         (Dim::Int(x), Dim::Int(y), Op::FloorDiv) if *y != 0 => Dim::Int(x.div_euclid(*y)),
-        _ => {
-            let u = a.uop().binary(op, &b.uop());
-            if u.vmin() == u.vmax() { Dim::Int(u.vmin() as i64) } else { Dim::Sym(u) }
-        }
+        _ => Dim::from(a.uop().binary(op, &b.uop()).simplify()),
     }
 }

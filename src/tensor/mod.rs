@@ -9,18 +9,23 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod assign;
 mod creation;
 mod elementwise;
 mod error;
 mod gradient;
 mod graph;
 mod handle;
+mod index;
 mod join;
+mod loss;
 mod math;
 mod movement;
+mod norm;
 mod operators;
 mod padding;
 mod product;
+mod random;
 mod reduction;
 mod value;
 mod variable;
@@ -31,16 +36,23 @@ pub use creation::{Element, Nested};
 pub use elementwise::Elementwise;
 pub use error::{Fault, Problem, Shown, TensorError};
 pub use handle::{HOST, HostBytes, Tensor, default_device, set_default_device};
+pub use index::{Index, Indexing, IntoIndices, slice};
+pub use loss::Loss;
 pub use math::Math;
 pub use movement::Movement;
+pub use norm::Composite;
 pub use padding::PadMode;
 pub use product::{Conv, Pool, Product};
+pub use random::Generator;
 pub use reduction::Reduction;
 pub use value::{Operand, Value};
 pub use variable::Variable;
 
 /// Everything a program that builds Tensors needs.
 pub mod prelude {
-    pub use super::{Conv, Elementwise, Math, Movement, PadMode, Pool, Product, Reduction, Tensor, Value, Variable};
+    pub use super::{
+        Composite, Conv, Elementwise, Generator, Index, Indexing, Loss, Math, Movement, PadMode, Pool, Product,
+        Reduction, Tensor, Value, Variable,
+    };
     pub use crate::uop::{Dim, Scalar};
 }

@@ -33,11 +33,6 @@ impl Conv {
     pub fn strided(self, n: usize) -> Conv {
         Conv { stride: [n, n], ..self }
     }
-    fn counts(&self, rank: usize) -> Vec<(i64, i64)> {
-        let mut counts = vec![(0, 0); rank.saturating_sub(2)];
-        counts.extend(self.padding.iter().map(|(a, b)| (*a as i64, *b as i64)));
-        counts
-    }
 }
 
 /// A pooling window; `stride: None` walks by whole windows.
@@ -117,9 +112,12 @@ pub trait Product: Value {
                 return Ok(total.div((how.size[0] * how.size[1]) as f64));
             }
             let ones = Expr::from(graph::full(x.shape(), &UOp::constant(x.uop().dtype(), 1.0)));
-            let ones = if how.count_padding { ones.pad_value(&edge(&x, how), 1.0) } else { ones };
-            let inner = if how.count_padding { Pool { padding: [(0, 0); 2], ..how } } else { how };
-            let (c, _) = pooled(&ones, inner, false)?;
+            // The padding asked for counts, what `ceil` adds behind it does not.
+            let explicit: Vec<(i64, i64)> = last_two(x.rank(), &how.padding);
+            let counted = if how.count_padding { ones.pad_value(&explicit, 1.0) } else { ones.pad(&explicit) };
+            let rest: Vec<(i64, i64)> =
+                edge(&x, how).iter().zip(&explicit).map(|(e, p)| (e.0 - p.0, e.1 - p.1)).collect();
+            let c = windows(&counted.pad(&rest), &how.size, &how.stride.unwrap_or(how.size), &how.dilation)?;
             Ok(total.div(&sum(&c, &[n, n + 1])?.reshape(&w.shape()[..n])))
         })
     }
@@ -172,7 +170,7 @@ fn conv2d(x: &Expr, w: &Expr, how: Conv) -> Result<Expr, Problem> {
     if g == 0 || cg * g != cin || cout % g != 0 {
         return Err(Problem::shape(format!("{g} groups of {cg} do not make {cin} channels in and {cout} out")));
     }
-    let p = windows(&x.pad(&how.counts(4)), &[kh, kw], &how.stride, &how.dilation)?;
+    let p = windows(&x.pad(&last_two(4, &how.padding)), &[kh, kw], &how.stride, &how.dilation)?;
     let (oh, ow) = (p.dim(2), p.dim(3));
     let d = |i: usize| Dim::from(i);
     let one = Dim::Int(1);
@@ -185,6 +183,13 @@ fn conv2d(x: &Expr, w: &Expr, how: Conv) -> Result<Expr, Problem> {
     let y = sum(&multiplied(&image, &weight), &[5, 6, 7])?;
     let t = graph::promoted(&[x.uop(), w.uop()]);
     Ok(y.reshape([n, &d(cout), &oh, &ow]).cast(t))
+}
+
+/// Padding of the last two axes as counts for all.
+fn last_two(rank: usize, padding: &[(usize, usize); 2]) -> Vec<(i64, i64)> {
+    let mut counts = vec![(0, 0); rank.saturating_sub(2)];
+    counts.extend(padding.iter().map(|(a, b)| (*a as i64, *b as i64)));
+    counts
 }
 
 /// Windows over the last two axes, and the rank of what is left in front of them.

@@ -40,6 +40,16 @@ fn products_and_pools_agree_with_numpy() {
 }
 
 #[test]
+fn movement_agrees_with_numpy() {
+    agrees("movement", value);
+}
+
+#[test]
+fn losses_agree_with_numpy() {
+    agrees("loss", value);
+}
+
+#[test]
 fn creation_agrees_with_numpy() {
     agrees("creation", value);
 }

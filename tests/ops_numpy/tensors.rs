@@ -2,6 +2,7 @@
 
 use crate::reader::Case;
 use doorbell::tensor::prelude::*;
+use doorbell::tensor::slice;
 use serde_json::Value as Json;
 
 type Unary = fn(&Tensor) -> Tensor;
@@ -76,7 +77,7 @@ pub fn apply(case: &Case, x: &[Tensor]) -> Tensor {
     if let (Some((_, op)), [a, b]) = (BINARY.iter().find(|(name, _)| *name == case.op), x) {
         return op(a, b);
     }
-    let groups = [creation, reduction, window, shape, join];
+    let groups = [creation, reduction, window, shape, join, index, loss];
     let found = groups.iter().find_map(|group| group(case.op.as_str(), &case.params, x));
     found.unwrap_or_else(|| panic!("{}: the harness knows no op `{}`", case.name, case.op))
 }
@@ -219,6 +220,35 @@ fn join(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
     Some(match op {
         "cat" => Tensor::cat(&list, int(p, "dim")),
         "stack" => Tensor::stack(&list, int(p, "dim")),
+        _ => return None,
+    })
+}
+
+fn index(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
+    let item = |spec: &Json| match spec {
+        Json::String(word) if word == "new" => Index::NewAxis,
+        Json::String(word) if word == "..." => Index::Ellipsis,
+        spec if spec["i"].is_i64() => Index::from(int(spec, "i")),
+        spec if spec["t"].is_i64() => Index::from(&x[int(spec, "t") as usize]),
+        spec => slice(spec["s"][0].as_i64(), spec["s"][1].as_i64(), spec["s"][2].as_i64().unwrap_or(1)),
+    };
+    Some(match op {
+        "index" => x[0].get(p["index"].as_array()?.iter().map(item).collect::<Vec<Index>>()),
+        "gather" => x[0].gather(int(p, "dim"), &x[1]),
+        _ => return None,
+    })
+}
+
+fn loss(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
+    let [x, y] = x else { return None };
+    Some(match op {
+        "cross_entropy" => x.cross_entropy(y, float(p, "label_smoothing")),
+        "sparse_categorical_crossentropy" => {
+            x.sparse_categorical_crossentropy(y, Some(int(p, "ignore_index")).filter(|i| *i >= 0), 0.0)
+        }
+        "nll_loss" => x.nll_loss(y, None),
+        "binary_crossentropy" => x.binary_crossentropy(y),
+        "binary_crossentropy_logits" => x.binary_crossentropy_logits(y, None),
         _ => return None,
     })
 }

@@ -3,6 +3,10 @@
 //! An opt names an axis by its number at the time it is applied, so a list of opts means the same
 //! whenever it is applied in order to the same kernel. As text: `UPCAST(0,4)`.
 
+mod apply;
+
+pub(super) use apply::{Kernel, kind_of};
+
 use std::fmt;
 use std::str::FromStr;
 

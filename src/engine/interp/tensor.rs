@@ -10,6 +10,14 @@ type Read<'a> = &'a dyn Fn(&BufferRef) -> Option<Vec<u8>>;
 pub fn eval_with(root: &UOp, read: Read) -> Result<Value, InterpError> {
     let mut vals: UMap<Value> = UMap::default();
     let mut vars = Vars::new();
+    // A bound variable's value holds wherever its bare variable stands.
+    for bind in root.toposort().iter().filter(|u| u.op() == Op::Bind) {
+        if let (Some(Arg::Var(name, ..)), Some(value)) =
+            (bind.src().first().map(UOp::arg), bind.src().get(1).and_then(UOp::as_int))
+        {
+            vars.insert(name.to_string(), value);
+        }
+    }
     let (mut seen, mut stack) = (crate::uop::USet::default(), vec![(root.clone(), false)]);
     while let Some((u, ready)) = stack.pop() {
         let known = u.realized().cloned();

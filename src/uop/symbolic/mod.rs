@@ -105,7 +105,8 @@ fn gated_index(u: &UOp) -> Option<UOp> {
     match gate.as_const() {
         Some(c) if !c.is_zero() => Some(UOp::new(Op::Index, u.dtype(), [addr.clone(), i.clone()], u.arg().clone())),
         Some(_) => None,
-        None if i.dtype() == DType::INDEX && gate.dtype() == DType::BOOL => {
+        // A load inside the index happens whether or not this gate is open, so its own gate must stay.
+        None if i.dtype() == DType::INDEX && gate.dtype() == DType::BOOL && !i.any(|u| u.op() == Op::Load) => {
             Some(u.with_src([addr.clone(), simplify_given(gate, i), gate.clone()]))
         }
         None => None,

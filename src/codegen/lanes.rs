@@ -1,0 +1,251 @@
+//! Vector axes become lanes: a value that depends on such a range has one lane for each of its values, all others stay scalar.
+//!
+//! A load whose address moves by one element a lane is one vector load of the address at lane 0; one that moves by -1 is that
+//! reversed; one that does not move is a scalar load spread out; anything else is a gather. Nothing is taken apart into scalars.
+
+use super::CodegenError;
+use super::affine::{Affine, AffineMemo, gcd};
+use super::opt::kind_of;
+use super::scope::first_range;
+use crate::uop::{Arg, Axes, AxisKind, DType, Op, Srcs, UMap, UOp};
+
+/// Replaces every Vector range.
+///
+/// # Errors
+/// Values that depend on two of them, or a store that does not.
+pub(super) fn to_lanes(sink: &UOp) -> Result<UOp, CodegenError> {
+    let order = sink.toposort();
+    if !order.iter().any(|u| u.op() == Op::Range && kind_of(u) == AxisKind::Vector) {
+        return Ok(sink.clone());
+    }
+    let mut l = Lanes { done: UMap::default(), axis: UMap::default(), affine: AffineMemo::default() };
+    for u in &order {
+        l.find_axis(u)?;
+    }
+    // Indices are looked at by the loads that use them; as values they are made only where something asks for them.
+    for u in &order {
+        if u.dtype() != DType::INDEX && u.op() != Op::Index {
+            l.value(u)?;
+        }
+    }
+    Ok(l.done.remove(sink).unwrap_or_else(|| sink.clone()))
+}
+
+struct Lanes {
+    done: UMap<UOp>,
+    /// The Vector range a node depends on.
+    axis: UMap<UOp>,
+    affine: AffineMemo,
+}
+
+fn lane_count(v: &UOp) -> u16 {
+    v.src()[0].as_int().unwrap_or(1) as u16
+}
+
+impl Lanes {
+    fn find_axis(&mut self, u: &UOp) -> Result<(), CodegenError> {
+        if u.op() == Op::Range && kind_of(u) == AxisKind::Vector {
+            self.axis.insert(u.clone(), u.clone());
+            return Ok(());
+        }
+        let first = first_range(u.op()).unwrap_or(usize::MAX);
+        let mut found: Option<UOp> = None;
+        for s in u.src().iter().take(first) {
+            let Some(v) = self.axis.get(s) else { continue };
+            if found.as_ref().is_some_and(|f| f != v) && u.op() != Op::Sink {
+                return Err(CodegenError::TwoVectorAxes(format!("{u:?}")));
+            }
+            found = Some(v.clone());
+        }
+        if let Some(v) = found
+            && !u.src().iter().skip(first).any(|r| r == &v)
+        {
+            self.axis.insert(u.clone(), v);
+        }
+        Ok(())
+    }
+
+    /// The new node for `root` (and for what it needs, without recursion).
+    fn value(&mut self, root: &UOp) -> Result<UOp, CodegenError> {
+        let mut todo = vec![root.clone()];
+        while let Some(u) = todo.last().cloned() {
+            if self.done.contains_key(&u) {
+                todo.pop();
+                continue;
+            }
+            let before = todo.len();
+            for s in u.src() {
+                if !self.done.contains_key(s) && !(u.op() == Op::Load || u.op() == Op::Store || u.op() == Op::Sink) {
+                    todo.push(s.clone());
+                }
+            }
+            if todo.len() > before {
+                continue;
+            }
+            todo.pop();
+            let new = self.node(&u)?;
+            self.done.insert(u, new);
+        }
+        // PANIC: the loop ends when the root is done.
+        Ok(self.done[root].clone())
+    }
+
+    fn node(&mut self, u: &UOp) -> Result<UOp, CodegenError> {
+        match u.op() {
+            Op::Range => Ok(match self.axis.get(u) {
+                Some(v) => iota(lane_count(v)),
+                None => u.with_src([self.value(&u.src()[0])?]),
+            }),
+            Op::Load => self.load(u),
+            Op::Store => self.store(u),
+            Op::Reduce => self.reduce(u),
+            Op::Sink => {
+                let stores: Vec<UOp> = u.src().iter().map(|s| self.value(s)).collect::<Result<_, _>>()?;
+                Ok(u.with_src(stores))
+            }
+            _ => {
+                let src = u.src().iter().map(|s| self.value(s)).collect::<Result<Srcs, _>>()?;
+                let Some(v) = self.axis.get(u) else { return Ok(u.with_src(src)) };
+                if !u.op().is_elementwise() {
+                    return Err(CodegenError::NoLanes(format!("{u:?}")));
+                }
+                let n = lane_count(v);
+                let src: Srcs = src.iter().map(|s| if s.dtype().lanes == 1 { s.splat(n) } else { s.clone() }).collect();
+                Ok(UOp::tagged(u.op(), u.dtype().vec(n), src, u.arg().clone(), u.tag()))
+            }
+        }
+    }
+
+    fn reduce(&mut self, u: &UOp) -> Result<UOp, CodegenError> {
+        let x = self.value(&u.src()[0])?;
+        let (lanes, loops): (Vec<&UOp>, Vec<&UOp>) = u.src()[1..].iter().partition(|r| self.axis.contains_key(*r));
+        let x = match lanes.first() {
+            Some(v) if x.dtype().lanes == 1 => x.splat(lane_count(v)),
+            _ => x,
+        };
+        let mut ranges: Srcs = [x.clone()].into_iter().collect();
+        for r in loops {
+            ranges.push(self.value(r)?);
+        }
+        let r = if ranges.len() == 1 { x } else { UOp::new(Op::Reduce, ranges[0].dtype(), ranges, u.arg().clone()) };
+        Ok(if lanes.is_empty() { r } else { UOp::new(Op::VReduce, u.dtype(), [r], u.arg().clone()) })
+    }
+
+    /// The address of an access with `n` lanes, and whether its lanes run backwards.
+    fn address(&mut self, index: &UOp, n: u16, may_reverse: bool) -> Result<(UOp, bool), CodegenError> {
+        let memory = self.value(&index.src()[0])?;
+        let gate = match index.src().get(2) {
+            Some(g) => Some(self.value(g)?),
+            None => None,
+        };
+        let v = self.axis.get(index).cloned();
+        let i = &index.src()[1];
+        let mut reversed = false;
+        let at = match v.as_ref().and_then(|v| self.along(i, v)) {
+            Some((0, base)) if n == 1 => base,
+            Some((1, base)) => base,
+            Some((-1, base)) if may_reverse && gate.is_none() => {
+                reversed = true;
+                &base - &UOp::int(n as i64 - 1)
+            }
+            _ if v.is_none() && n == 1 => self.value(i)?,
+            _ => {
+                let at = self.value(i)?;
+                if at.dtype().lanes == 1 { at.splat(n) } else { at }
+            }
+        };
+        let src: Srcs = [memory, at].into_iter().chain(gate).collect();
+        Ok((UOp::new(Op::Index, index.dtype(), src, Arg::None), reversed))
+    }
+
+    fn load(&mut self, u: &UOp) -> Result<UOp, CodegenError> {
+        let index = &u.src()[0];
+        let Some(v) = self.axis.get(u).cloned() else {
+            let (at, _) = self.address(index, 1, false)?;
+            let src: Srcs = match u.src().get(1) {
+                Some(a) => [at, self.value(a)?].into_iter().collect(),
+                None => [at].into_iter().collect(),
+            };
+            return Ok(u.with_src(src));
+        };
+        let n = lane_count(&v);
+        let still =
+            index.src()[1..].iter().all(|s| !self.axis.contains_key(s) || self.along(s, &v).is_some_and(|a| a.0 == 0));
+        if still && u.src().len() == 1 {
+            let (at, _) = self.address(index, 1, false)?;
+            return Ok(UOp::new(Op::Load, u.dtype(), [at], Arg::None).splat(n));
+        }
+        let (at, reversed) = self.address(index, n, true)?;
+        let mut src: Srcs = [at].into_iter().collect();
+        if let Some(alt) = u.src().get(1) {
+            let alt = self.value(alt)?;
+            src.push(if alt.dtype().lanes == 1 { alt.splat(n) } else { alt });
+        }
+        let load = UOp::new(Op::Load, u.dtype().vec(n), src, Arg::None);
+        let back: Axes = (0..n).rev().collect();
+        Ok(if reversed { load.gep(&back) } else { load })
+    }
+
+    fn store(&mut self, u: &UOp) -> Result<UOp, CodegenError> {
+        let (lanes, loops): (Vec<UOp>, Vec<UOp>) =
+            u.src()[2..].iter().cloned().partition(|r| self.axis.contains_key(r));
+        let n = lanes.first().map_or(1, lane_count);
+        if n > 1 && !self.axis.contains_key(&u.src()[0].src()[1]) {
+            return Err(CodegenError::NoLanes(format!("{u:?}")));
+        }
+        let (at, _) = self.address(&u.src()[0], n, false)?;
+        let value = self.value(&u.src()[1])?;
+        let value = if value.dtype().lanes == 1 { value.splat(n) } else { value };
+        let mut src: Srcs = [at, value].into_iter().collect();
+        for r in &loops {
+            src.push(self.value(r)?);
+        }
+        Ok(u.with_src(src))
+    }
+
+    /// `i` as `base + step · v`, base new and without `v`; `None`: it does not move evenly.
+    fn along(&mut self, i: &UOp, v: &UOp) -> Option<(i64, UOp)> {
+        if i.dtype() != DType::INDEX {
+            return None;
+        }
+        let (step, base) = self.steps(i, v)?;
+        Some((step, self.value(&base).ok()?))
+    }
+
+    fn steps(&mut self, i: &UOp, v: &UOp) -> Option<(i64, UOp)> {
+        let sum = self.affine.of(i);
+        let mut step = 0;
+        let mut base = Affine { terms: Default::default(), constant: sum.constant };
+        for (t, c) in &sum.terms {
+            if self.axis.get(t) != Some(v) {
+                base.terms.push((t.clone(), *c));
+            } else if t == v {
+                step += c;
+            } else if matches!(t.op(), Op::FloorDiv | Op::FloorMod) {
+                let d = t.src()[1].as_int().filter(|d| *d > 0)?;
+                let (s, x) = self.steps(&t.src()[0], v)?;
+                // All lanes within one block of d: the base sits at a multiple of q in it, and the lanes stay below q.
+                let q = gcd(self.affine.of(&x).divisor(), d);
+                let q = if q == 0 { d } else { q };
+                let span = s * (lane_count(v) as i64 - 1);
+                if !(0..q).contains(&span) {
+                    return None;
+                }
+                if t.op() == Op::FloorMod {
+                    step += c * s;
+                    base.terms.push((x.floormod(&UOp::int(d)), *c));
+                } else {
+                    base.terms.push((x.floordiv(&UOp::int(d)), *c));
+                }
+            } else {
+                return None;
+            }
+        }
+        Some((step, base.build()))
+    }
+}
+
+/// 0, 1, 2 … as a vector of indices.
+fn iota(n: u16) -> UOp {
+    UOp::new(Op::Stack, DType::INDEX.vec(n), (0..n as i64).map(UOp::int).collect::<Vec<_>>(), Arg::None)
+}

@@ -1,0 +1,377 @@
+//! Applying opts: each is a substitution of ranges in the kernel graph.
+//!
+//! Splitting `r` by n with something left over cuts the axis in two: `0..main` gets the new loops, the rest becomes its own
+//! stores (or its own reduction, added to the main one). A rest of lanes is one masked vector.
+
+use super::Opt;
+use crate::codegen::accumulate::identity;
+use crate::codegen::{CodegenError, Target};
+use crate::uop::{Arg, AxisKind, Op, RangeArg, Srcs, UMap, UOp, USet};
+
+/// A kernel graph with opts applied so far.
+pub(in crate::codegen) struct Kernel<'a> {
+    pub sink: UOp,
+    pub target: &'a Target,
+    pub applied: Vec<Opt>,
+    /// Axes of the rests that splits left over: not for opts.
+    rests: USet,
+    subs: u32,
+}
+
+/// What an axis becomes.
+struct Split {
+    /// Value of the old range.
+    value: UOp,
+    /// Ranges that take its place in the nest, outermost first.
+    ranges: Vec<UOp>,
+    /// Ranges that go to the outermost and the innermost place.
+    outer: Option<UOp>,
+    inner: Option<UOp>,
+    /// Where this does not hold there is nothing to do.
+    gate: Option<UOp>,
+}
+
+impl<'a> Kernel<'a> {
+    pub fn new(sink: UOp, target: &'a Target) -> Kernel<'a> {
+        let subs = sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
+        Kernel { sink, target, applied: vec![], rests: USet::default(), subs }
+    }
+
+    /// The axes that opts name, by kind from the outside in, then by number.
+    pub fn axes(&self) -> Vec<UOp> {
+        let mut axes = crate::codegen::axes(&self.sink);
+        axes.retain(|r| !self.rests.contains(r));
+        axes
+    }
+
+    /// # Errors
+    /// The opt does not apply to this kernel or target; the kernel is unchanged then.
+    pub fn apply(&mut self, opt: Opt) -> Result<(), CodegenError> {
+        let fail = |why| CodegenError::Opt { opt, why };
+        let axes = self.axes();
+        let axis = |n: usize| axes.get(n).cloned().ok_or(fail("no such axis"));
+        match opt {
+            Opt::Upcast { axis: n, amount } => self.copies(&axis(n)?, amount, AxisKind::Upcast),
+            Opt::Unroll { axis: n, amount } => self.copies(&axis(n)?, amount, AxisKind::Unroll),
+            Opt::Vectorize { axis: n, amount } => self.vectorize(&axis(n)?, amount),
+            Opt::Thread { axis: n, amount } => self.thread(&axis(n)?, amount),
+            Opt::Local { axis: n, amount } => self.local(&axis(n)?, amount),
+            Opt::Group { .. } => Err("the target has no workgroups that share a reduction"),
+            Opt::PadTo { axis: n, amount } => self.pad_to(&axis(n)?, amount),
+            Opt::Swap { axis: n, with } => self.swap(&axis(n)?, &axis(with)?),
+            Opt::Tile { axis: n, amount } => self.tile(&axis(n)?, amount),
+            Opt::Stage { param, axis: n } => self.stage(param, &axis(n)?),
+            Opt::Tc { .. } => Err("the target has no matrix unit"),
+        }
+        .map_err(fail)?;
+        self.applied.push(opt);
+        Ok(())
+    }
+
+    fn fresh(&mut self, like: &UOp, end: &UOp, kind: AxisKind) -> UOp {
+        self.subs += 1;
+        let id = like.range_arg().map_or(0, |a| a.id);
+        let arg = Arg::Range(RangeArg { id, sub: self.subs, kind });
+        UOp::new(Op::Range, like.dtype(), [end.clone()], arg)
+    }
+
+    fn copies(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), &'static str> {
+        let from = kind_of(r);
+        let reduces = kind == AxisKind::Unroll;
+        if reduces && from != AxisKind::Reduce || !reduces && from != AxisKind::Loop {
+            return Err("wrong kind of axis");
+        }
+        if !(2..=if reduces { 64 } else { 32 }).contains(&amount) {
+            return Err("amount out of bounds");
+        }
+        self.split(r, amount, kind)
+    }
+
+    fn vectorize(&mut self, r: &UOp, amount: usize) -> Result<(), &'static str> {
+        if !matches!(kind_of(r), AxisKind::Loop | AxisKind::Reduce) {
+            return Err("wrong kind of axis");
+        }
+        if !(2..=64).contains(&amount) || !amount.is_power_of_two() {
+            return Err("lanes are a power of two up to 64");
+        }
+        // A value has the lanes of one axis.
+        if self.lanes_meet(r) {
+            return Err("another axis of the same values is in lanes already");
+        }
+        self.split(r, amount, AxisKind::Vector)
+    }
+
+    /// Whether some value depends on `r` and on an axis in lanes.
+    fn lanes_meet(&self, r: &UOp) -> bool {
+        let mut open: UMap<Vec<UOp>> = UMap::default();
+        crate::uop::open_ranges(&self.sink, &mut open);
+        open.values().any(|o| o.contains(r) && o.iter().any(|x| kind_of(x) == AxisKind::Vector))
+    }
+
+    fn thread(&mut self, r: &UOp, amount: usize) -> Result<(), &'static str> {
+        if kind_of(r) != AxisKind::Loop {
+            return Err("wrong kind of axis");
+        }
+        if self.target.has_grid || amount < 2 || self.axes().iter().any(|a| kind_of(a) == AxisKind::Thread) {
+            return Err("threads are one axis of at least two, on a CPU");
+        }
+        let end = &r.src()[0];
+        let chunk = ceil_div(end, amount as i64);
+        let tid = self.fresh(r, &UOp::int(amount as i64), AxisKind::Thread);
+        let first = &tid * &chunk;
+        if chunk.vmax() < 2 {
+            return Err("fewer steps than threads");
+        }
+        let even = end.as_int().is_some_and(|n| n % amount as i64 == 0);
+        // What is left from here to the end, at most a chunk and at least nothing.
+        let len = if even { chunk } else { clamp(&end.binary(Op::Sub, &first), &chunk) };
+        let rest = self.fresh(r, &len, AxisKind::Loop);
+        let split = Split { value: &first + &rest, ranges: vec![rest], outer: Some(tid), inner: None, gate: None };
+        self.sink = Rewrite::new(&self.sink, r, vec![split]).run();
+        Ok(())
+    }
+
+    fn local(&mut self, r: &UOp, amount: usize) -> Result<(), &'static str> {
+        if !self.target.has_grid {
+            return Err("the target has no workgroups");
+        }
+        if kind_of(r) != AxisKind::Loop || amount < 2 || r.src()[0].as_int().is_none_or(|n| n % amount as i64 != 0) {
+            return Err("needs a loop that the amount divides");
+        }
+        self.split(r, amount, AxisKind::Local)
+    }
+
+    fn tile(&mut self, r: &UOp, amount: usize) -> Result<(), &'static str> {
+        let kind = kind_of(r);
+        if !matches!(kind, AxisKind::Loop | AxisKind::Reduce) || amount < 2 {
+            return Err("needs a loop and an amount of at least two");
+        }
+        self.split(r, amount, kind)
+    }
+
+    fn pad_to(&mut self, r: &UOp, amount: usize) -> Result<(), &'static str> {
+        let Some(n) = r.src()[0].as_int() else { return Err("the axis has no fixed size") };
+        let a = amount as i64;
+        if amount < 2 || n % a == 0 || (n + a - 1) / a * a > 4 * n {
+            return Err("nothing to pad, or more than four times the work");
+        }
+        let padded = self.fresh(r, &UOp::int((n + a - 1) / a * a), kind_of(r));
+        let gate = padded.lt(&UOp::int(n));
+        let split = Split { value: padded.clone(), ranges: vec![padded], outer: None, inner: None, gate: Some(gate) };
+        self.sink = Rewrite::new(&self.sink, r, vec![split]).run();
+        Ok(())
+    }
+
+    fn swap(&mut self, a: &UOp, b: &UOp) -> Result<(), &'static str> {
+        if a == b || kind_of(a) != kind_of(b) {
+            return Err("needs two axes of one kind");
+        }
+        let mut done: UMap<UOp> = UMap::default();
+        for u in self.sink.toposort() {
+            let first = crate::codegen::scope::first_range(u.op()).unwrap_or(usize::MAX);
+            let other = |s: &UOp| {
+                if s == a {
+                    b.clone()
+                } else if s == b {
+                    a.clone()
+                } else {
+                    s.clone()
+                }
+            };
+            let both = u.src().get(first..).is_some_and(|rs| rs.contains(a) && rs.contains(b));
+            let src: Srcs = u
+                .src()
+                .iter()
+                .enumerate()
+                .map(|(k, s)| if k >= first && both { other(s) } else { done[s].clone() })
+                .collect();
+            done.insert(u.clone(), u.with_src(src));
+        }
+        self.sink = done.remove(&self.sink).unwrap_or_else(|| self.sink.clone());
+        Ok(())
+    }
+
+    fn stage(&mut self, _param: usize, _axis: &UOp) -> Result<(), &'static str> {
+        Err("nothing to stage")
+    }
+
+    /// `r` into rest × amount, the new inner range of kind `kind`; a remainder becomes a rest of its own.
+    fn split(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), &'static str> {
+        let (end, a, old) = (r.src()[0].clone(), amount as i64, kind_of(r));
+        let lanes = kind == AxisKind::Vector;
+        let tiled = kind == old;
+        let mut parts = vec![];
+        let whole = floor_div(&end, a);
+        if end.as_int().is_none() && whole.vmax() < 2 {
+            return Err("the axis may be too short");
+        }
+        if whole.vmax() > 0 {
+            let inner = self.fresh(r, &UOp::int(a), kind);
+            let outer = (whole.as_int() != Some(1)).then(|| self.fresh(r, &whole, old));
+            let value = outer.as_ref().map_or(inner.clone(), |o| &(o * a) + &inner);
+            let (ranges, inner) = match (outer, tiled) {
+                (Some(o), true) => (vec![o], Some(inner)),
+                (Some(o), false) => (vec![o, inner], None),
+                (None, _) => (vec![inner], None),
+            };
+            parts.push(Split { value, ranges, outer: None, inner, gate: None });
+        }
+        let left = match end.as_int() {
+            Some(n) => UOp::int(n % a),
+            None => end.floormod(&UOp::int(a)),
+        };
+        if left.vmax() > 0 {
+            let first = match end.as_int() {
+                Some(n) => UOp::int(n / a * a),
+                None => &whole * a,
+            };
+            // A rest of unknown size may be none at all: it is a whole step of which the gate lets `left` happen.
+            let masked = left.as_int() != Some(1) && (lanes || left.as_int().is_none());
+            let copied = !tiled && !lanes && !masked;
+            let kind = if copied || lanes && masked { kind } else { old };
+            let t = self.fresh(r, &if masked { UOp::int(a) } else { left.clone() }, kind);
+            self.rests.insert(t.clone());
+            let gate = masked.then(|| t.lt(&left));
+            parts.push(Split { value: &first + &t, ranges: vec![t], outer: None, inner: None, gate });
+        }
+        if parts.is_empty() {
+            return Err("the axis is empty");
+        }
+        self.sink = Rewrite::new(&self.sink, r, parts).run();
+        Ok(())
+    }
+}
+
+pub(in crate::codegen) fn kind_of(r: &UOp) -> AxisKind {
+    r.range_arg().map_or(AxisKind::Loop, |a| a.kind)
+}
+
+fn floor_div(n: &UOp, d: i64) -> UOp {
+    match n.as_int() {
+        Some(n) => UOp::int(n / d),
+        None => n.floordiv(&UOp::int(d)),
+    }
+}
+
+fn ceil_div(n: &UOp, d: i64) -> UOp {
+    match n.as_int() {
+        Some(n) => UOp::int((n + d - 1) / d),
+        None => (n + (d - 1)).floordiv(&UOp::int(d)),
+    }
+}
+
+/// `x` within 0..=top.
+fn clamp(x: &UOp, top: &UOp) -> UOp {
+    let low = x.max(&UOp::int(0));
+    low.lt(top).select(&low, top)
+}
+
+/// One pass over the graph that replaces range `r` by what `parts` say: a Store that closes it is written once a part, a Reduce
+/// is reduced once a part and combined.
+struct Rewrite<'a> {
+    root: &'a UOp,
+    r: &'a UOp,
+    parts: Vec<Split>,
+    /// Nodes in which `r` is open.
+    open: USet,
+}
+
+impl<'a> Rewrite<'a> {
+    fn new(root: &'a UOp, r: &'a UOp, parts: Vec<Split>) -> Rewrite<'a> {
+        let mut open = USet::default();
+        for u in root.toposort() {
+            let closed = crate::codegen::scope::first_range(u.op())
+                .is_some_and(|f| u.src().get(f..).is_some_and(|rs| rs.contains(r)));
+            if &u == r || !closed && u.src().iter().any(|s| open.contains(s)) {
+                open.insert(u);
+            }
+        }
+        Rewrite { root, r, parts, open }
+    }
+
+    fn run(&self) -> UOp {
+        // Versions of the nodes in which `r` is open, one a part; everything else has one version.
+        let mut one: UMap<UOp> = UMap::default();
+        let mut many: UMap<Vec<UOp>> = UMap::default();
+        for u in self.root.toposort() {
+            if &u == self.r {
+                many.insert(u, self.parts.iter().map(|p| p.value.clone()).collect());
+                continue;
+            }
+            let version = |k: usize, one: &UMap<UOp>, many: &UMap<Vec<UOp>>| -> Srcs {
+                // PANIC: toposort lists sources first; a node with `r` open has a version a part.
+                u.src().iter().map(|s| many.get(s).map_or_else(|| one[s].clone(), |v| v[k].clone())).collect()
+            };
+            if self.open.contains(&u) {
+                let v = (0..self.parts.len()).map(|k| self.masked(&u, version(k, &one, &many), k)).collect();
+                many.insert(u, v);
+                continue;
+            }
+            let first = crate::codegen::scope::first_range(u.op()).unwrap_or(usize::MAX);
+            let closes = u.src().get(first..).is_some_and(|rs| rs.contains(self.r));
+            let new = if closes {
+                let parts = (0..self.parts.len()).map(|k| self.close(&u, version(k, &one, &many), first, k));
+                match u.op() {
+                    // PANIC: there is at least one part.
+                    Op::Reduce => {
+                        parts.reduce(|a, b| a.binary(u.reduce_op().unwrap_or(Op::Add), &b)).unwrap_or(u.clone())
+                    }
+                    _ => UOp::sink(parts),
+                }
+            } else if u.op() == Op::Sink {
+                let flat = u.src().iter().flat_map(|s| {
+                    let n = one[s].clone();
+                    if n.op() == Op::Sink { n.src().to_vec() } else { vec![n] }
+                });
+                u.with_src(flat.collect::<Srcs>())
+            } else {
+                u.with_src(u.src().iter().map(|s| one[s].clone()).collect::<Srcs>())
+            };
+            one.insert(u, new);
+        }
+        one.remove(self.root).unwrap_or_else(|| self.root.clone())
+    }
+
+    /// A node inside part `k`: loads are gated by the part's gate.
+    fn masked(&self, u: &UOp, src: Srcs, k: usize) -> UOp {
+        let new = u.with_src(src);
+        match &self.parts[k].gate {
+            Some(g) if u.op() == Op::Load => gate_load(&new, g),
+            _ => new,
+        }
+    }
+
+    /// A Store or Reduce that closes `r`, for part `k`.
+    fn close(&self, u: &UOp, mut src: Srcs, first: usize, k: usize) -> UOp {
+        let part = &self.parts[k];
+        let mut ranges: Vec<UOp> = part.outer.iter().cloned().collect();
+        for r in &u.src()[first..] {
+            if r == self.r {
+                ranges.extend(part.ranges.iter().cloned());
+            } else {
+                ranges.push(r.clone());
+            }
+        }
+        ranges.extend(part.inner.iter().cloned());
+        src.truncate(first);
+        if let Some(g) = &part.gate {
+            if u.op() == Op::Store {
+                src[0] = gate_index(&src[0], g);
+            } else if let Some(op) = u.reduce_op() {
+                src[0] = g.select(&src[0], &identity(op, src[0].dtype()));
+            }
+        }
+        src.extend(ranges);
+        u.with_src(src)
+    }
+}
+
+fn gate_index(index: &UOp, gate: &UOp) -> UOp {
+    let both = index.src().get(2).map_or(gate.clone(), |g| g.and(gate));
+    index.src()[0].index_gated(&index.src()[1], &both)
+}
+
+fn gate_load(load: &UOp, gate: &UOp) -> UOp {
+    let alt = load.src().get(1).cloned().unwrap_or_else(|| load.const_like(0));
+    gate_index(&load.src()[0], gate).load_or(&alt)
+}

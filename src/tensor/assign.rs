@@ -1,0 +1,61 @@
+//! Assignment: the one way a Tensor changes.
+
+use super::creation::known;
+use super::error::{Fault, Problem, Shown};
+use super::graph;
+use super::handle::Tensor;
+use super::value::{Value, build};
+use crate::uop::{Arg, Op, UOp};
+
+/// Whether a node is memory or a view of it.
+pub(crate) fn is_memory(u: &UOp) -> bool {
+    let mut u = u;
+    loop {
+        match u.op() {
+            Op::Buffer | Op::Param => return true,
+            Op::Assign | Op::After | Op::Reshape | Op::Permute | Op::Flip | Op::Shrink => u = &u.src()[0],
+            _ => return false,
+        }
+    }
+}
+
+/// `value` in the shape and dtype of `target`.
+pub(crate) fn fitted(target: &UOp, value: &UOp) -> Result<UOp, Problem> {
+    let (to, from) = (target.dtype().scalar, value.dtype().scalar);
+    if from != to && !from.is_weak() && crate::uop::Scalar::promote(from, to) != to {
+        return Err(Problem::dtype(format!("{from} does not go into {to} without a cast")));
+    }
+    let value = graph::cast(value, to);
+    if graph::is_number(&value) {
+        return Ok(graph::full(target.shape(), &value));
+    }
+    if value.shape().len() > target.shape().len() {
+        return Err(Problem::shape(format!("{} does not fit {}", Shown(value.shape()), Shown(target.shape()))));
+    }
+    graph::expand(&value, target.shape())
+}
+
+impl Tensor {
+    /// Stores `value` (broadcast to the shape) where this Tensor lives; all handles on it see it. What was built before keeps
+    /// the old value. A Tensor that is not memory yet gets memory of its own. A fault in `value` becomes this Tensor's.
+    #[track_caller]
+    pub fn assign(&self, value: &Tensor) -> &Tensor {
+        let made: Tensor = build("assign", [self.node(), value.node()], |[target, value]| {
+            let value = fitted(target, value)?;
+            let place = if is_memory(target) {
+                target.clone()
+            } else {
+                let device = target.device().or(value.device()).cloned().unwrap_or_else(super::default_device);
+                graph::reshape(&Tensor::buffer(target.dtype().scalar, known(target.shape())?, device), target.shape())
+            };
+            Ok(UOp::new(Op::Assign, place.dtype(), [place, value], Arg::None))
+        });
+        self.set_node(made.node());
+        self
+    }
+    /// Makes this handle (and its clones) stand for another Tensor's value, without storing anything.
+    pub fn replace(&self, other: &Tensor) {
+        let node: Result<UOp, Fault> = other.node();
+        self.set_node(node);
+    }
+}

@@ -1,0 +1,304 @@
+//! Random numbers: threefry2x32 blocks of a counter under a key, as a graph like any other.
+//!
+//! The counter is memory that every draw advances by Assign, so a recorded program draws fresh numbers at each replay. The
+//! streams (key, counter layout, bits to floats) are tinygrad's, so the same seed gives its numbers on the first device.
+//! A draw is the word at its position: position i below half takes the low word of block i, the others the high word.
+
+use super::args::IntoShape;
+use super::creation::known;
+use super::elementwise::Elementwise;
+use super::error::Problem;
+use super::graph;
+use super::handle::{Tensor, default_device};
+use super::math::Math;
+use super::movement::Movement;
+use super::reduction::Reduction;
+use super::value::{Expr, Value, lift};
+use crate::uop::{ConstVal, DType, Dim, Scalar, UOp};
+use std::collections::BTreeMap;
+use std::f64::consts::PI;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Low word of sha256 of the device's number (0), which tinygrad mixes into the first device's key.
+const FIRST_DEVICE: u32 = 0x14b8_1119;
+
+/// A stream of random numbers on one device.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    /// (2,) u32: device word, seed.
+    key: Tensor,
+    /// (2,) u32: words drawn so far, low word first.
+    counter: Tensor,
+}
+
+impl Generator {
+    /// The stream of this seed on the default device.
+    pub fn new(seed: u32) -> Generator {
+        Generator::on(seed, FIRST_DEVICE, default_device())
+    }
+    fn on(seed: u32, device_word: u32, device: Arc<str>) -> Generator {
+        let words = |list: [u32; 2]| {
+            let bytes = list.iter().flat_map(|w| w.to_le_bytes()).collect();
+            Tensor::from(Tensor::host_data(bytes, Scalar::U32, 2, device.clone()))
+        };
+        Generator { key: words([device_word, seed]), counter: words([0, 0]) }
+    }
+    /// The counter's Tensor: what a capture of a program must keep alive.
+    pub fn counter(&self) -> &Tensor {
+        &self.counter
+    }
+
+    /// Advances the counter by `words` and gives what it was before, as two (1,) Tensors.
+    #[track_caller]
+    fn advance(&self, words: u32) -> (Tensor, Tensor) {
+        let at = |k: i64| self.counter.narrow(0, k, 1);
+        let n = i64::from(words);
+        let low = at(0).add(n);
+        let high = at(1).add(&low.lt(&at(0)).cast(Scalar::U32));
+        self.counter.assign(&Tensor::cat(&[&low, &high], 0));
+        // From what is stored now, so that reading does not race with the store.
+        let borrowed = at(0).lt(n).cast(Scalar::U32);
+        (at(0).sub(n), at(1).sub(&borrowed))
+    }
+
+    /// Uniform floats in [0, 1).
+    #[track_caller]
+    pub fn rand(&self, shape: impl IntoShape) -> Tensor {
+        self.rand_of(shape, Scalar::F32)
+    }
+    /// Uniform floats of type f16, bf16, f32 or f64 in [0, 1).
+    #[track_caller]
+    pub fn rand_of(&self, shape: impl IntoShape, dtype: Scalar) -> Tensor {
+        let shape = shape.into_shape();
+        let words = match word_count(&shape, dtype) {
+            Ok(words) => words,
+            Err(problem) => return lift("rand", [], |[]| Err(problem)),
+        };
+        let (low, high) = self.advance(words);
+        lift("rand", [self.key.node(), low.node(), high.node()], |[key, low, high]| {
+            let key = sub_key(&key, &low, &high);
+            Ok(uniform(&key, &shape, words, dtype).contiguous())
+        })
+    }
+    /// Normal floats of mean 0 and deviation 1 (Box-Muller, in f32).
+    #[track_caller]
+    pub fn randn(&self, shape: impl IntoShape) -> Tensor {
+        let shape = shape.into_shape();
+        let pair = self.rand([&[Dim::Int(2)], shape.as_slice()].concat());
+        lift("randn", [pair.node()], |[pair]| {
+            let part = |k: i64| pair.narrow(0, k, 1).squeeze(0).reshape(&shape);
+            let radius = part(1).neg().add(1).log().mul(-2).sqrt();
+            Ok(part(0).mul(2.0 * PI).cos().mul(&radius))
+        })
+    }
+    /// Normal floats of this mean and deviation.
+    #[track_caller]
+    pub fn normal(&self, shape: impl IntoShape, mean: f64, std: f64) -> Tensor {
+        self.randn(shape).mul(std).add(mean)
+    }
+    /// Uniform floats in [low, high).
+    #[track_caller]
+    pub fn uniform(&self, shape: impl IntoShape, low: f64, high: f64) -> Tensor {
+        self.rand(shape).mul(high - low).add(low)
+    }
+    /// Uniform i32 in low..high.
+    #[track_caller]
+    pub fn randint(&self, shape: impl IntoShape, low: i32, high: i32) -> Tensor {
+        let drawn = self.rand(shape);
+        lift("randint", [drawn.node()], |[drawn]| {
+            if low >= high {
+                return Err(Problem::argument(format!("no integer lies in {low}..{high}")));
+            }
+            let span = f64::from(high) - f64::from(low);
+            Ok(drawn.mul(span).cast(Scalar::I32).add(low))
+        })
+    }
+    /// 0..n in random order (i32): the rank of each of n random numbers, by n² comparisons.
+    #[track_caller]
+    pub fn randperm(&self, n: usize) -> Tensor {
+        let drawn = self.rand(n);
+        lift("randperm", [drawn.node()], |[x]| {
+            let (a, b) = (x.unsqueeze(1), x.unsqueeze(0));
+            let i = Expr::from(UOp::iota(Dim::from(n).uop()));
+            let before = b.lt(&a).bitor(&b.eq(&a).bitand(&i.unsqueeze(0).lt(&i.unsqueeze(1))));
+            Ok(before.sum(1))
+        })
+    }
+}
+
+/// u32 words that a draw of this shape takes.
+fn word_count(shape: &[Dim], dtype: Scalar) -> Result<u32, Problem> {
+    if !matches!(dtype, Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::F64) {
+        return Err(Problem::dtype(format!("no random numbers of type {dtype}")));
+    }
+    let n = known(shape)?;
+    let words = n.checked_mul(dtype.size_bytes()).map(|bytes| bytes.div_ceil(4));
+    let fits = words.and_then(|w| u32::try_from(w).ok());
+    fits.ok_or_else(|| Problem::argument(format!("{n} numbers in one draw; at most {} words", u32::MAX)))
+}
+
+fn wide(low: &Expr, high: &Expr) -> Expr {
+    high.cast(Scalar::U64).shl(32).bitor(&low.cast(Scalar::U64))
+}
+
+/// The key (u64, of one element) of a draw that starts at this counter.
+fn sub_key(key: &Expr, low: &Expr, high: &Expr) -> Expr {
+    let whole = wide(&key.narrow(0, 0, 1), &key.narrow(0, 1, 1));
+    wide(low, high).threefry(&whole)
+}
+
+/// Word `i` (u32 positions) of a draw of `words` words.
+fn word(key: &Expr, i: &Expr, words: u32) -> Expr {
+    let half = i64::from(words.div_ceil(2));
+    let first = i.lt(half);
+    let block = first.where_(i, &i.sub(half));
+    let bits = wide(&block, &block.add(half)).threefry(key);
+    first.where_(&bits, &bits.shr(32)).cast(Scalar::U32)
+}
+
+fn uniform(key: &Expr, shape: &[Dim], words: u32, dtype: Scalar) -> Expr {
+    let n = crate::uop::numel(shape);
+    let i = Expr::from(graph::cast(&UOp::iota(n.uop()), Scalar::U32));
+    let (bits, mantissa, one) = match dtype {
+        Scalar::F64 => {
+            let (even, odd) = (i.mul(2), i.mul(2).add(1));
+            (wide(&word(key, &even, words), &word(key, &odd, words)), 52, ConstVal::Int(1023 << 52))
+        }
+        Scalar::F32 => (word(key, &i, words), 23, ConstVal::Int(127 << 23)),
+        // Two halves a word, the low one first.
+        half => {
+            let word = word(key, &i.shr(1), words);
+            let bits = word.shr(&i.bitand(1).mul(16)).cast(Scalar::U16);
+            let f16 = half == Scalar::F16;
+            (bits, if f16 { 10 } else { 7 }, ConstVal::Int(if f16 { 15 << 10 } else { 127 << 7 }))
+        }
+    };
+    let t = bits.scalar();
+    let one = Expr::from(UOp::constant(DType::of(t), one));
+    let width = dtype.size_bytes() as i64 * 8;
+    bits.shr(width - mantissa).bitor(&one).bitcast(dtype).sub(1).reshape(shape)
+}
+
+/// The default streams, one a device, in order of first use, and their seed.
+struct Streams {
+    seed: u32,
+    by_device: BTreeMap<Arc<str>, Generator>,
+}
+static STREAMS: Mutex<Streams> = Mutex::new(Streams { seed: 0, by_device: BTreeMap::new() });
+
+fn default_stream() -> Generator {
+    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (device, seed, number) = (default_device(), streams.seed, streams.by_device.len() as u64);
+    let word = match number {
+        0 => FIRST_DEVICE,
+        n => crate::uop::threefry2x32(n, u64::from(FIRST_DEVICE)) as u32,
+    };
+    streams.by_device.entry(device.clone()).or_insert_with(|| Generator::on(seed, word, device)).clone()
+}
+
+impl Tensor {
+    /// Starts the default streams anew from this seed (0 at first).
+    pub fn manual_seed(seed: u32) {
+        let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        *streams = Streams { seed, by_device: BTreeMap::new() };
+    }
+    /// The stream that the functions below draw from.
+    pub fn default_generator() -> Generator {
+        default_stream()
+    }
+    /// Uniform f32 in [0, 1) of the default stream.
+    #[track_caller]
+    pub fn rand(shape: impl IntoShape) -> Tensor {
+        default_stream().rand(shape)
+    }
+    /// Normal f32 of the default stream.
+    #[track_caller]
+    pub fn randn(shape: impl IntoShape) -> Tensor {
+        default_stream().randn(shape)
+    }
+    #[track_caller]
+    pub fn normal(shape: impl IntoShape, mean: f64, std: f64) -> Tensor {
+        default_stream().normal(shape, mean, std)
+    }
+    /// Uniform f32 in [low, high).
+    #[track_caller]
+    pub fn uniform(shape: impl IntoShape, low: f64, high: f64) -> Tensor {
+        default_stream().uniform(shape, low, high)
+    }
+    /// Uniform i32 in low..high.
+    #[track_caller]
+    pub fn randint(shape: impl IntoShape, low: i32, high: i32) -> Tensor {
+        default_stream().randint(shape, low, high)
+    }
+    #[track_caller]
+    pub fn randperm(n: usize) -> Tensor {
+        default_stream().randperm(n)
+    }
+    /// Uniform within ± numel^-1/2.
+    #[track_caller]
+    pub fn scaled_uniform(shape: impl IntoShape) -> Tensor {
+        let shape = shape.into_shape();
+        let bound = 1.0 / sizes(&shape).iter().product::<f64>().sqrt();
+        Tensor::uniform(shape, -bound, bound)
+    }
+    /// Uniform within ± (6 / (fan in + fan out))^1/2.
+    #[track_caller]
+    pub fn glorot_uniform(shape: impl IntoShape) -> Tensor {
+        let shape = shape.into_shape();
+        let (first, rest) = fans(&shape);
+        let bound = (6.0 / (first + rest)).sqrt();
+        Tensor::uniform(shape, -bound, bound)
+    }
+    /// Uniform within ± (6 / (1 + a²) / fan in)^1/2 for a leaky relu of slope a (0.01 in tinygrad).
+    #[track_caller]
+    pub fn kaiming_uniform(shape: impl IntoShape, a: f64) -> Tensor {
+        let shape = shape.into_shape();
+        let bound = (6.0 / (1.0 + a * a) / fans(&shape).1).sqrt();
+        Tensor::uniform(shape, -bound, bound)
+    }
+    /// Normal with the deviation that fits [`Tensor::kaiming_uniform`].
+    #[track_caller]
+    pub fn kaiming_normal(shape: impl IntoShape, a: f64) -> Tensor {
+        let shape = shape.into_shape();
+        let std = (2.0 / (1.0 + a * a) / fans(&shape).1).sqrt();
+        Tensor::normal(shape, 0.0, std)
+    }
+    /// Uniform f32 of the shape of `self`.
+    #[track_caller]
+    pub fn rand_like(&self) -> Tensor {
+        match self.node() {
+            Ok(u) => Tensor::rand(u.shape()),
+            Err(fault) => Tensor::faulty(fault),
+        }
+    }
+    /// Normal f32 of the shape of `self`.
+    #[track_caller]
+    pub fn randn_like(&self) -> Tensor {
+        match self.node() {
+            Ok(u) => Tensor::randn(u.shape()),
+            Err(fault) => Tensor::faulty(fault),
+        }
+    }
+    /// Each element 0 with probability `p`, else divided by `1 - p`; only while training.
+    #[track_caller]
+    pub fn dropout(&self, p: f64, training: bool) -> Tensor {
+        if !(0.0..=1.0).contains(&p) {
+            return lift("dropout", [self.node()], |_| Err(Problem::argument(format!("{p} is not a probability"))));
+        }
+        match (training, p) {
+            (false, _) | (true, 0.0) => self.clone(),
+            (true, 1.0) => self.zeros_like(),
+            _ => self.rand_like().ge(p).where_(self, 0).div(1.0 - p),
+        }
+    }
+}
+
+fn sizes(shape: &[Dim]) -> Vec<f64> {
+    shape.iter().map(|d| d.max() as f64).collect()
+}
+/// First size, and the product of the others.
+fn fans(shape: &[Dim]) -> (f64, f64) {
+    let s = sizes(shape);
+    let (first, rest) = s.split_first().unwrap_or((&1.0, &[]));
+    (*first, rest.iter().product())
+}
