@@ -1,6 +1,7 @@
-fn main() {
-    std::process::exit(doorbell_cli())
-}
-fn doorbell_cli() -> i32 {
-    0
+//! The `doorbell` binary: see `cli`.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::run()
 }

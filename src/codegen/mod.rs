@@ -9,7 +9,6 @@ mod affine;
 pub mod check;
 mod clean;
 mod cost;
-pub mod decomp;
 mod expand;
 mod invariant;
 mod lanes;

@@ -33,6 +33,9 @@ pub enum Error {
     WrongType { have: crate::uop::Scalar, want: crate::uop::Scalar },
     #[error("item: the tensor has {0} elements, not one")]
     NotOne(usize),
+    /// What a recorded function itself ran into.
+    #[error("{0}")]
+    Function(String),
     /// Our own invariant does not hold.
     #[error("engine: {0}")]
     Internal(String),
@@ -92,6 +95,7 @@ impl Error {
             Error::Jit(_) => "jit",
             Error::File { .. } => "file",
             Error::WrongType { .. } | Error::NotOne(_) => "data",
+            Error::Function(_) => "function",
             Error::Internal(_) => "internal",
         }
     }

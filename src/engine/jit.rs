@@ -63,7 +63,7 @@ pub struct Jit<F> {
     recording: Option<Recording>,
 }
 
-impl<F: FnMut(&[Tensor]) -> Vec<Tensor>> Jit<F> {
+impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
     pub fn new(function: F) -> Jit<F> {
         Jit { function, calls: 0, recording: None }
     }
@@ -83,7 +83,7 @@ impl<F: FnMut(&[Tensor]) -> Vec<Tensor>> Jit<F> {
         }
         self.calls += 1;
         if self.calls < 2 || !s.options.jit {
-            let out = (self.function)(inputs);
+            let out = (self.function)(inputs)?;
             Tensor::realize_all(&out)?;
             return Ok(out);
         }
@@ -117,13 +117,12 @@ impl<F: FnMut(&[Tensor]) -> Vec<Tensor>> Jit<F> {
         if nested {
             return Err(JitError::Nested.into());
         }
-        let outputs = (self.function)(inputs);
-        let realized = Tensor::realize_all(&outputs);
+        let made = (self.function)(inputs).and_then(|out| Tensor::realize_all(&out).map(|()| out));
         let capture = CAPTURE.with(|c| c.borrow_mut().take()).unwrap_or_default();
-        realized?;
         if let Some(e) = capture.error {
             return Err(e.into());
         }
+        let outputs = made?;
         let Some(device) = capture.device else { return Err(JitError::NothingCaptured.into()) };
         let places = input_places(&capture.commands, &known);
         let list = s.open(&device)?.device.record(&capture.commands)?;

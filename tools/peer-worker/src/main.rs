@@ -1,1 +1,27 @@
-fn main() {}
+//! Doorbell as one of the measured peers: the workloads that PyTorch, numpy, JAX, onnxruntime, candle, burn and tinygrad run, on the
+//! same inputs, behind the same line protocol. Cores: `PEERS_THREADS`.
+
+mod inputs;
+mod protocol;
+mod workloads;
+
+use doorbell::engine::{self, Options};
+
+fn main() -> std::process::ExitCode {
+    let options = Options::from_env().map(|o| {
+        let threads = std::env::var("PEERS_THREADS").ok().and_then(|t| t.parse().ok());
+        Options { threads: o.threads.or(threads), ..o }
+    });
+    let done = options.map_err(|e| e.to_string()).and_then(|o| {
+        doorbell::tensor::set_default_device(&o.device);
+        engine::install(o).map_err(|e| e.to_string())?;
+        protocol::serve(&|name| workloads::make(name).map_err(|e| e.to_string())).map_err(|e| e.to_string())
+    });
+    match done {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("peer-worker: {e}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `doorbell dump`: runs a built-in program and writes every kernel it needed, so that other tools can look at it or run it.
+//!
+//! Three files a kernel: `NAME.o` (relocatable ELF), `NAME.s` (assembly text), `NAME.json` (launch facts: entry symbol, argument
+//! order with types and sizes, number of calls). A kernel is `void NAME(const uint64_t *args, uint64_t tid)` in the C calling
+//! convention of the target; args holds buffer addresses in order, then variables as 64-bit integers.
+
+use super::programs::{self, Program};
+use super::{CliError, Output};
+use clap::Args;
+use doorbell::engine::{Compiled, session};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[derive(Args, Debug)]
+pub struct DumpArgs {
+    /// Directory to write to; made if it is missing
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Built-in program
+    #[arg(value_name = "PROGRAM", value_parser = programs::parse)]
+    program: Program,
+}
+
+pub fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
+    let s = session();
+    let device = s.open(&s.options.device)?;
+    args.program.run()?;
+    let isa = device.isa.as_ref();
+    let isa =
+        isa.ok_or_else(|| CliError::CouldNotRun(format!("device {} has no machine code to dump", device.name)))?;
+    fs::create_dir_all(&args.out).map_err(|e| file_error(&args.out, &e))?;
+    let kernels = s.compiled_kernels(&device.name);
+    for k in &kernels {
+        let object = isa.assemble(&k.program).map_err(doorbell::engine::Error::from)?;
+        let text = isa.disassemble(&object).map_err(doorbell::engine::Error::from)?;
+        write(&args.out, &k.program.name, "o", &k.object)?;
+        write(&args.out, &k.program.name, "s", text.as_bytes())?;
+        write(&args.out, &k.program.name, "json", format!("{:#}\n", facts(k, &device.device.info().arch)).as_bytes())?;
+    }
+    output.say(&format!("{} kernels of {} written to {}", kernels.len(), args.program.name, args.out.display()));
+    let names: Vec<&str> = kernels.iter().map(|k| k.program.name.as_str()).collect();
+    output.result(
+        &serde_json::json!({"program": args.program.name, "device": &*device.name, "out": args.out, "kernels": names}),
+    );
+    Ok(())
+}
+
+fn facts(k: &Compiled, arch: &str) -> serde_json::Value {
+    let p = &k.program;
+    let buffers = p.params.iter().map(|b| {
+        serde_json::json!({
+            "kind": "buffer", "slot": b.slot, "dtype": b.dtype.scalar.name(), "elements": b.len,
+            "bytes": b.len * b.dtype.scalar.size_bytes(), "read": b.read, "written": b.written,
+        })
+    });
+    let vars = p.vars.iter().map(
+        |v| serde_json::json!({"kind": "variable", "name": v.render(), "min": v.vmin() as i64, "max": v.vmax() as i64}),
+    );
+    serde_json::json!({
+        "name": p.name, "entry": p.name, "arch": arch, "args": buffers.chain(vars).collect::<Vec<_>>(),
+        "calls": p.threads, "global": p.global, "local": p.local, "local_bytes": p.local_bytes, "opts": p.opts,
+        "flops": p.estimates.flops, "mem_bytes": p.estimates.mem_bytes,
+    })
+}
+
+fn write(dir: &Path, name: &str, ext: &str, bytes: &[u8]) -> Result<(), CliError> {
+    let path = dir.join(format!("{name}.{ext}"));
+    fs::write(&path, bytes).map_err(|e| file_error(&path, &e))
+}
+
+fn file_error(path: &Path, e: &std::io::Error) -> CliError {
+    CliError::CouldNotRun(format!("{}: {e}", path.display()))
+}

@@ -1,0 +1,135 @@
+//! The command line: parses arguments, turns the environment into `Options`, runs one command, maps errors to exit codes.
+//!
+//! Exit codes: 0 ok, 1 failed, 2 could not run (no such device, unreadable input), 3 wrong usage. With `--json` each command's
+//! last line on standard output is one JSON object; messages and progress go to standard error.
+
+mod curve;
+mod devices;
+mod dump;
+mod programs;
+mod train;
+
+use clap::{Parser, Subcommand};
+use doorbell::engine::{self, Options};
+use std::process::ExitCode;
+
+#[derive(Parser, Debug)]
+#[command(
+    name = "doorbell",
+    version,
+    about = "Tensors on the bare kernel driver: one graph, own machine code, a doorbell store."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Device to run on, as DEV=...: CPU, CPU:1, NULL
+    #[arg(long, global = true, value_name = "D")]
+    device: Option<String>,
+    /// Print one JSON object as the last line of standard output
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Train a small convolutional network on hand-written digits
+    Train(train::TrainArgs),
+    /// List the devices of this machine and of this build
+    Devices,
+    /// Write every kernel of a built-in program: object file, assembly text, launch facts
+    Dump(dump::DumpArgs),
+}
+
+/// Where a command's words go: with `--json` only the result goes to standard output.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    json: bool,
+}
+
+impl Output {
+    /// A line for a person.
+    pub fn say(self, line: &str) {
+        if self.json { eprintln!("{line}") } else { println!("{line}") }
+    }
+    /// The one JSON object of `--json`.
+    pub fn result(self, value: &serde_json::Value) {
+        if self.json {
+            println!("{value}");
+        }
+    }
+}
+
+/// Why a command ended without success; decides the exit code.
+#[derive(Debug)]
+pub enum CliError {
+    /// Exit code 1: it ran and failed.
+    Failed(String),
+    /// Exit code 2: it could not run.
+    CouldNotRun(String),
+    /// Exit code 3: it was asked wrongly.
+    Usage(String),
+    /// Exit code 1, and the command has said everything itself.
+    Reported,
+}
+
+impl CliError {
+    fn code(&self) -> u8 {
+        match self {
+            CliError::Failed(_) | CliError::Reported => 1,
+            CliError::CouldNotRun(_) => 2,
+            CliError::Usage(_) => 3,
+        }
+    }
+    fn message(&self) -> &str {
+        match self {
+            CliError::Failed(m) | CliError::CouldNotRun(m) | CliError::Usage(m) => m,
+            CliError::Reported => "",
+        }
+    }
+}
+
+impl From<engine::Error> for CliError {
+    fn from(e: engine::Error) -> CliError {
+        if e.is_device() { CliError::CouldNotRun(e.to_string()) } else { CliError::Failed(e.to_string()) }
+    }
+}
+
+/// Runs the command line of this process.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let wanted = !e.use_stderr(); // --help and --version
+            let _ = e.print();
+            return ExitCode::from(if wanted { 0 } else { 3 });
+        }
+    };
+    match dispatch(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(CliError::Reported) => ExitCode::from(1),
+        Err(e) => {
+            eprintln!("doorbell: {}", e.message());
+            if cli.json {
+                println!("{}", serde_json::json!({"error": e.message(), "exit_code": e.code()}));
+            }
+            ExitCode::from(e.code())
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<(), CliError> {
+    let mut options = Options::from_env().map_err(|e| CliError::Usage(e.to_string()))?;
+    if let Some(d) = &cli.device {
+        options.device.clone_from(d);
+    }
+    let output = Output { json: cli.json };
+    doorbell::tensor::set_default_device(&options.device);
+    engine::install(options)?;
+    let done = match &cli.command {
+        Command::Train(args) => train::run(args, output),
+        Command::Devices => devices::run(output),
+        Command::Dump(args) => dump::run(args, output),
+    };
+    engine::finish()?;
+    done
+}

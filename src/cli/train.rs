@@ -1,0 +1,314 @@
+//! `doorbell train`: a small convolutional network on real hand-written digits (embedded), or on MNIST's files.
+//!
+//! Two blocks of convolution, batch norm and relu, the second pooled, then one linear layer; AdamW with a one-cycle learning
+//! rate; one recorded step a batch. Held-out rows are classified after each epoch; the state is written after each epoch too,
+//! so that an interrupted run leaves what it had learnt.
+
+use super::curve::{self, Point};
+use super::{CliError, Output};
+use clap::{Args, ValueEnum};
+use doorbell::engine::{Error, Jit, session};
+use doorbell::nn::datasets::{self, Dataset};
+use doorbell::nn::optim::{Adam, Optimizer};
+use doorbell::nn::{BatchNorm, Conv2d, Linear, Module, state};
+use doorbell::tensor::prelude::*;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+#[derive(Args, Debug)]
+pub struct TrainArgs {
+    /// Times through the training rows
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    epochs: u32,
+    /// Rows a step
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=4096))]
+    batch: u32,
+    /// Highest learning rate of the cycle
+    #[arg(long, default_value_t = 0.01, value_parser = parse_lr)]
+    lr: f64,
+    /// Seed of the initial weights and of the order of rows
+    #[arg(long, default_value_t = 0)]
+    seed: u32,
+    /// Which digits are held out: every sixth row, or the last 297 (other people's hands)
+    #[arg(long, value_enum, default_value_t = Split::Sixth)]
+    split: Split,
+    /// Train on MNIST's IDX files (plain or gz) in this directory instead
+    #[arg(long, value_name = "DIR")]
+    mnist: Option<PathBuf>,
+    /// Where digits.safetensors and digits.svg go
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Split {
+    Sixth,
+    Writers,
+}
+
+fn parse_lr(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 => Ok(x),
+        _ => Err("a learning rate is a number above 0".into()),
+    }
+}
+
+/// The network; pictures are (n, 1, height, width), the result (n, 10) logits.
+struct Net {
+    conv1: Conv2d,
+    norm1: BatchNorm,
+    conv2: Conv2d,
+    norm2: BatchNorm,
+    /// Large pictures are pooled after the first block too.
+    pool_first: bool,
+    linear: Linear,
+}
+doorbell::module!(Net { conv1, norm1, conv2, norm2, linear });
+
+const WIDTH: usize = 32;
+
+impl Net {
+    fn new(height: usize, width: usize) -> Net {
+        let pool_first = height.min(width) >= 16;
+        let shrink = if pool_first { 4 } else { 2 };
+        Net {
+            conv1: Conv2d::new(1, WIDTH, 3, Conv::padded(1)).without_bias(),
+            norm1: BatchNorm::new(WIDTH),
+            conv2: Conv2d::new(WIDTH, WIDTH, 3, Conv::padded(1)).without_bias(),
+            norm2: BatchNorm::new(WIDTH),
+            pool_first,
+            linear: Linear::new(WIDTH * (height / shrink) * (width / shrink), 10),
+        }
+    }
+    fn forward(&self, x: &Tensor, training: bool) -> Tensor {
+        let mut x = self.norm1.forward(&self.conv1.forward(x), training).relu();
+        if self.pool_first {
+            x = x.max_pool2d(Pool::square(2));
+        }
+        let x = self.norm2.forward(&self.conv2.forward(&x), training).relu().max_pool2d(Pool::square(2));
+        self.linear.forward(&x.flatten(1, -1))
+    }
+}
+
+/// A shuffled order from a seed (splitmix64, Fisher-Yates).
+struct Shuffle(u64);
+
+impl Shuffle {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn order(&mut self, n: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..n).collect();
+        for k in (1..n).rev() {
+            order.swap(k, (self.next() % (k as u64 + 1)) as usize);
+        }
+        order
+    }
+}
+
+/// One-cycle: up from a tenth of `peak` over the first quarter, then a cosine to nearly nothing.
+fn learning_rate(peak: f64, step: usize, steps: usize) -> f64 {
+    let t = step as f64 / steps.max(1) as f64;
+    if t < 0.25 {
+        peak * (0.1 + 0.9 * t / 0.25)
+    } else {
+        peak * (0.002 + 0.998 * 0.5 * (1.0 + (std::f64::consts::PI * (t - 0.25) / 0.75).cos()))
+    }
+}
+
+pub fn run(args: &TrainArgs, output: Output) -> Result<(), CliError> {
+    let could_not = |e: datasets::DataError| CliError::CouldNotRun(e.to_string());
+    let (name, (train, test)) = match (&args.mnist, args.split) {
+        (Some(dir), _) => ("mnist", datasets::mnist(dir).map_err(could_not)?),
+        (None, Split::Sixth) => ("digits", datasets::digits_split(datasets::Split::Sixth).map_err(could_not)?),
+        (None, Split::Writers) => ("digits", datasets::digits_split(datasets::Split::Writers).map_err(could_not)?),
+    };
+    if train.len() < args.batch as usize {
+        return Err(CliError::Usage(format!("--batch {} is more than the {} training rows", args.batch, train.len())));
+    }
+    std::fs::create_dir_all(&args.out).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", args.out.display())))?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = interrupted.clone();
+    // A second handler in one process (tests) is refused; the first one stays.
+    let _ = ctrlc::set_handler(move || flag.store(true, Ordering::SeqCst));
+    let began = Instant::now();
+    let mut run = Run::new(args, name, train, test)?;
+    run.epochs(&interrupted, output)?;
+    run.report(began, interrupted.load(Ordering::SeqCst), output)
+}
+
+struct Run<'a> {
+    args: &'a TrainArgs,
+    name: &'static str,
+    train: Dataset,
+    pixels: Vec<f32>,
+    test: Dataset,
+    net: Arc<Net>,
+    points: Vec<Point>,
+    step_ms: Vec<f64>,
+    kernels_per_step: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(args: &'a TrainArgs, name: &'static str, train: Dataset, test: Dataset) -> Result<Run<'a>, CliError> {
+        Tensor::manual_seed(args.seed);
+        let net = Arc::new(Net::new(train.height, train.width));
+        Tensor::realize_all(&net.parameters())?;
+        let pixels = train.floats();
+        Ok(Run { args, name, train, pixels, test, net, points: Vec::new(), step_ms: Vec::new(), kernels_per_step: 0 })
+    }
+
+    fn path(&self, ext: &str) -> PathBuf {
+        self.args.out.join(format!("{}.{ext}", self.name))
+    }
+
+    fn epochs(&mut self, interrupted: &AtomicBool, output: Output) -> Result<(), CliError> {
+        let mut opt = Adam::decoupled(&self.net.parameters(), self.args.lr, 0.01);
+        let lr = opt.lr().clone();
+        let net = self.net.clone();
+        let mut step = Jit::new(move |x: &[Tensor]| {
+            opt.zero_grad();
+            let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1], None, 0.0);
+            loss.backward()?;
+            let mut out = vec![loss];
+            out.extend(opt.schedule_step().map_err(|e| Error::Function(e.to_string()))?);
+            Ok(out)
+        });
+        let net = self.net.clone();
+        let mut classify = Jit::new(move |x: &[Tensor]| Ok(vec![net.forward(&x[0], false)]));
+        let batches = self.train.len() / self.args.batch as usize;
+        let total = batches * self.args.epochs as usize;
+        let bar = progress(total as u64);
+        let mut shuffle = Shuffle(u64::from(self.args.seed));
+        for epoch in 0..self.args.epochs as usize {
+            let order = shuffle.order(self.train.len());
+            let mut losses = 0.0;
+            for b in 0..batches {
+                let rows = &order[b * self.args.batch as usize..(b + 1) * self.args.batch as usize];
+                let at = Instant::now();
+                lr.assign(&Tensor::new([learning_rate(self.args.lr, epoch * batches + b, total) as f32]));
+                lr.realize()?;
+                let (x, y) = self.batch(rows);
+                let out = step.call(&[x, y])?;
+                let loss = out[0].item()?;
+                if !loss.is_finite() {
+                    return Err(CliError::Failed(format!("the loss became {loss} in epoch {}", epoch + 1)));
+                }
+                losses += loss;
+                self.step_ms.push(at.elapsed().as_secs_f64() * 1e3);
+                bar.inc(1);
+                if interrupted.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+            let accuracy = self.accuracy(&mut classify)?;
+            self.points.push(Point { loss: losses / batches.max(1) as f64, accuracy });
+            bar.set_message(format!("loss {:.4} accuracy {:.2}%", losses / batches.max(1) as f64, 100.0 * accuracy));
+            self.save()?;
+            if interrupted.load(Ordering::SeqCst) {
+                bar.abandon();
+                output.say(&format!(
+                    "interrupted in epoch {}; what was learnt is in {}",
+                    epoch + 1,
+                    self.path("safetensors").display()
+                ));
+                break;
+            }
+        }
+        self.kernels_per_step = step.kernels().unwrap_or(0);
+        bar.finish();
+        Ok(())
+    }
+
+    fn batch(&self, rows: &[usize]) -> (Tensor, Tensor) {
+        let size = self.train.height * self.train.width;
+        let x: Vec<f32> = rows.iter().flat_map(|r| &self.pixels[r * size..(r + 1) * size]).copied().collect();
+        let y: Vec<i32> = rows.iter().map(|r| i32::from(self.train.labels[*r])).collect();
+        let shape = [rows.len(), 1, self.train.height, self.train.width];
+        (Tensor::from_slice(&x, shape), Tensor::from_slice(&y, [rows.len()]))
+    }
+
+    /// Share of the held-out rows that are classified right.
+    fn accuracy<F>(&self, classify: &mut Jit<F>) -> Result<f64, CliError>
+    where
+        F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>,
+    {
+        const PART: usize = 1000;
+        let size = self.test.height * self.test.width;
+        let pixels = self.test.floats();
+        let part = self.test.len().min(PART);
+        let mut right = 0;
+        for first in (0..self.test.len()).step_by(part.max(1)) {
+            // The last part overlaps the one before, so that all have the recorded shape.
+            let from = first.min(self.test.len() - part);
+            let x = Tensor::from_slice(
+                &pixels[from * size..(from + part) * size],
+                [part, 1, self.test.height, self.test.width],
+            );
+            let logits = classify.call(&[x])?[0].to_vec::<f32>()?;
+            for (k, row) in logits.chunks_exact(10).enumerate().skip(first - from) {
+                let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |b| b.0);
+                right += usize::from(best == usize::from(self.test.labels[from + k]));
+            }
+        }
+        Ok(right as f64 / self.test.len().max(1) as f64)
+    }
+
+    fn save(&self) -> Result<(), CliError> {
+        let failed = |e: state::StateError| CliError::Failed(e.to_string());
+        state::save(&self.net.state_dict(), &self.path("safetensors"), Tensor::to_bytes).map_err(failed)?;
+        let picture = curve::svg(&format!("{}, seed {}", self.name, self.args.seed), &self.points);
+        state::write_atomically(&self.path("svg"), picture.as_bytes()).map_err(failed)
+    }
+
+    fn report(&mut self, began: Instant, interrupted: bool, output: Output) -> Result<(), CliError> {
+        let s = session();
+        let device = s.open(&s.options.device)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let accuracy = self.points.last().map_or(0.0, |p| p.accuracy);
+        let steps = self.step_ms.len();
+        self.step_ms.sort_by(f64::total_cmp);
+        let median = self.step_ms.get(steps / 2).copied().unwrap_or(0.0);
+        output.say(&format!(
+            "{}: {:.2} % of {} held-out rows right after {} epochs, {steps} steps in {seconds:.2} s ({median:.2} ms a step, {} kernels) on {}",
+            self.name,
+            100.0 * accuracy,
+            self.test.len(),
+            self.points.len(),
+            self.kernels_per_step,
+            device.name,
+        ));
+        output.result(&serde_json::json!({
+            "device": &*device.name,
+            "arch": device.device.info().arch,
+            "seconds": seconds,
+            "epochs": self.points.len(),
+            "steps": steps,
+            "step_ms_median": median,
+            "kernels_per_step": self.kernels_per_step,
+            "test_accuracy": accuracy,
+            "loss": self.points.last().map(|p| p.loss),
+            "seed": self.args.seed,
+            "interrupted": interrupted,
+            "weights": self.path("safetensors"),
+            "curve": self.path("svg"),
+        }));
+        if interrupted { Err(CliError::Reported) } else { Ok(()) }
+    }
+}
+
+fn progress(total: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:32} {pos}/{len} steps {elapsed} {msg}");
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar
+}
