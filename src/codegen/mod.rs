@@ -9,6 +9,7 @@ mod affine;
 pub mod check;
 mod clean;
 mod cost;
+pub mod decomp;
 mod expand;
 mod invariant;
 mod lanes;

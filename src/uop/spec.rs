@@ -311,7 +311,10 @@ fn linear(u: &UOp) -> Check {
     match u.op() {
         Op::Load => need(s[0].src().len() < 3 || s.len() == 2, "gated Load without an alternative"),
         Op::Store => need(s.len() == 2, "Store with ranges"),
-        Op::CDiv | Op::CMod => need(s[1].vmin() > 0 || s[1].vmax() < 0, "integer division by what may be zero"),
+        Op::CDiv | Op::CMod => {
+            let guarded = s[1].op() == Op::Where && s[1].src()[1].op() == Op::Const;
+            need(s[1].vmin() > 0 || s[1].vmax() < 0 || guarded, "integer division by what may be zero")
+        }
         Op::Index => Ok(()),
         _ => need(s.iter().all(|x| x.op() != Op::Index || matches!(u.op(), Op::Store)), "Index used as a value"),
     }

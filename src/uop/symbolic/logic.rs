@@ -123,10 +123,11 @@ fn intersect(kept: &mut SmallVec<[UOp; 6]>) -> Merged {
 fn unite(kept: &mut SmallVec<[UOp; 6]>) -> Merged {
     let spans: Vec<_> = kept.iter().map(compare::as_interval).collect();
     for (k, a) in spans.iter().enumerate() {
-        for b in &spans[k + 1..] {
+        for (j, b) in spans[k + 1..].iter().enumerate() {
             if let (Some((x, al, ah)), Some((y, bl, bh))) = (a, b)
                 && x == y
                 && kept_exact(&kept[k])
+                && kept_exact(&kept[k + 1 + j])
                 && (*al).min(*bl) <= x.vmin()
                 && (*ah).max(*bh) >= x.vmax()
                 && al.max(bl) - 1 <= *ah.min(bh)

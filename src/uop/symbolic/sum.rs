@@ -237,8 +237,6 @@ pub fn machine_product(u: &UOp) -> Option<UOp> {
         (Op::CMod | Op::FloorMod, Some(1)) => Some(constant(0)),
         (Op::CDiv | Op::FloorDiv | Op::CMod | Op::FloorMod, Some(0)) => Some(constant(0)),
         (Op::CDiv | Op::FloorDiv, Some(-1)) => Some(-a),
-        (Op::CDiv, _) if a.vmin() >= 0 && b.vmin() > 0 => Some(a.floordiv(b)),
-        (Op::CMod, _) if a.vmin() >= 0 && b.vmin() > 0 => Some(a.floormod(b)),
         // (x//c1)//c2
         (Op::FloorDiv, Some(c)) if a.op() == Op::FloorDiv && c > 0 => {
             let c1 = a.src()[1].as_const()?.as_int()?;

@@ -153,13 +153,7 @@ fn known_cases_keep_their_value_get_the_known_bounds_and_are_no_larger() {
     let mut bad = Vec::new();
     for line in include_str!("cases.txt").lines().filter(|l| !l.starts_with('#')) {
         let [case, vars, e, bounds, want] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let vars: HashMap<&str, UOp> = vars
-            .split_whitespace()
-            .map(|v| {
-                let p: Vec<&str> = v.split(':').collect();
-                (p[0], UOp::var(p[0], p[1].parse().unwrap(), p[2].parse().unwrap()))
-            })
-            .collect();
+        let vars = variables(vars);
         let (e, want) = (parse(e, &vars), parse(want, &vars));
         let got = e.simplify();
         assert_same(&e, &got, 1);
@@ -285,7 +279,65 @@ fn random_float_expressions_keep_nan_infinity_and_the_sign_of_zero() {
     }
 }
 
+#[test]
+fn a_fact_inside_a_loop_does_not_change_the_loop() {
+    let c = UOp::var("c", 1, 5);
+    let r = UOp::range(&c, 0, AxisKind::Loop);
+    let given = c.equal(&UOp::int(5)).and(&r.lt(&UOp::int(3)));
+    assert!(simplify_given_keeps(&given, &r), "a range's end was rewritten by its gate");
+}
+fn simplify_given_keeps(gate: &UOp, r: &UOp) -> bool {
+    let out = super::simplify_given(gate, &(&(r * 7) + 3));
+    out.contains(r) && gate.simplify().contains(r)
+}
+
 /// `DEEP=1` multiplies the number of random cases.
 fn rounds(n: u64) -> u64 {
     if std::env::var_os("DEEP").is_some() { n * 50 } else { n }
+}
+
+fn variables<'a>(text: &'a str) -> HashMap<&'a str, UOp> {
+    let one = |v: &'a str| {
+        let p: Vec<&str> = v.split(':').collect();
+        (p[0], UOp::var(p[0], p[1].parse().unwrap(), p[2].parse().unwrap()))
+    };
+    text.split_whitespace().map(one).collect()
+}
+
+#[test]
+fn known_indices_under_a_gate_keep_their_value_there_and_are_no_larger() {
+    let mut bad = Vec::new();
+    for line in include_str!("valid_cases.txt").lines().filter(|l| !l.starts_with('#')) {
+        let [case, vars, gate, idx, want] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let vars = variables(vars);
+        let (gate, idx, want) = (parse(gate, &vars), parse(idx, &vars), parse(want, &vars));
+        let got = super::simplify_given(&gate, &idx);
+        let zero = UOp::int(0);
+        assert_same(&gate.select(&idx, &zero), &gate.select(&got, &zero), 3);
+        if count_nodes(&got) > count_nodes(&want) {
+            let (i, g, w) = (idx.simplify().render(), got.render(), want.render());
+            bad.push(format!("{case}: given {} {i} -> {g}, known {w}", gate.simplify().render()));
+        }
+    }
+    assert!(bad.is_empty(), "{} worse:\n{}", bad.len(), bad.join("\n"));
+}
+
+#[test]
+fn clauses_simplify_one_another_in_any_order() {
+    let r0 = UOp::range(2, 0, AxisKind::Loop);
+    let (v0, v1) = (r0.lt(&UOp::int(1)), (&(&(&r0 * 5) + 1) % 6).lt(&UOp::int(5)));
+    assert_eq!(v0.and(&v1).simplify(), v0.simplify());
+    assert_eq!(v1.and(&v0).simplify(), v0.simplify());
+    let (g0, g1, r) = (UOp::var("gidx0", 0, 12), UOp::var("gidx1", 0, 12), UOp::range(4, 0, AxisKind::Loop));
+    let alu = &g1 + &(&r * 13);
+    let v = [
+        (&(&g0 + 11) % 14).lt(&UOp::int(11)),
+        (&(&alu + &(&(&g0 + 39) / 42)) % 14).lt(&UOp::int(11)),
+        g0.lt(&UOp::int(3)),
+        alu.lt(&UOp::int(42)),
+    ];
+    for k in 0..4 {
+        let all = v[k].and(&v[(k + 1) % 4]).and(&v[(k + 2) % 4]).and(&v[(k + 3) % 4]);
+        assert_eq!(all.simplify(), UOp::bool(false), "rotation {k}");
+    }
 }

@@ -8,7 +8,7 @@ use super::compare::as_interval;
 use super::divmod::count_nodes;
 use super::linear::{Linear, scaled};
 use super::logic::clauses;
-use crate::uop::{ConstVal, Op, UMap, UOp};
+use crate::uop::{ConstVal, Op, Srcs, UMap, UOp};
 
 /// Nodes of an index above which nothing is tried.
 const MAX_NODES: usize = 400;
@@ -78,9 +78,27 @@ fn stand_in(x: &UOp, k: usize, lo: i128, hi: i128) -> UOp {
     UOp::var(&format!("\u{1}given{k}"), clamp(lo), clamp(hi)).with_dtype(x.dtype())
 }
 
+/// Replacement within arithmetic only: the end of a range is no place for facts that hold inside the loop, and a load below
+/// is executed whether the gate holds or not.
+fn replaced_all(u: &UOp, map: &UMap<UOp>) -> UOp {
+    let mut done: UMap<UOp> = UMap::default();
+    for x in u.toposort_if(|x| x.op().is_elementwise() && !map.contains_key(x)) {
+        let n = match map.get(&x) {
+            Some(n) => n.clone(),
+            None if x.op().is_elementwise() => {
+                let src: Srcs = x.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
+                x.with_src(src)
+            }
+            None => x.clone(),
+        };
+        done.insert(x, n);
+    }
+    done.remove(u).unwrap_or_else(|| u.clone())
+}
+
 fn replaced(u: &UOp, from: &UOp, to: &UOp) -> UOp {
     let map: UMap<UOp> = [(from.clone(), to.clone())].into_iter().collect();
-    u.substitute(&map)
+    replaced_all(u, &map)
 }
 
 fn with_fact(u: &UOp, x: &UOp, lo: i128, hi: i128, k: usize) -> UOp {
@@ -134,21 +152,39 @@ fn with_fact(u: &UOp, x: &UOp, lo: i128, hi: i128, k: usize) -> UOp {
     best
 }
 
-/// All whole expressions at once.
+/// All facts at once: whole expressions where they stand in `u`, of a sum else one term that no other fact has taken.
 fn with_all(u: &UOp, facts: &[(UOp, i128, i128)]) -> UOp {
-    let pairs: Vec<(UOp, UOp)> = facts
-        .iter()
-        .enumerate()
-        .filter(|(_, f)| u.contains(&f.0))
-        .map(|(k, (x, lo, hi))| (x.clone(), stand_in(x, k, *lo, *hi)))
-        .collect();
-    if pairs.len() < 2 {
+    if facts.len() < 2 {
         return u.clone();
     }
-    let there: UMap<UOp> = pairs.iter().cloned().collect();
-    let again: UMap<UOp> = pairs.into_iter().filter(|p| p.1.op() != Op::Const).map(|(x, f)| (f, x)).collect();
-    let n = u.substitute(&there).simplify().substitute(&again).simplify();
+    let (mut there, mut again): (UMap<UOp>, UMap<UOp>) = Default::default();
+    for (k, (x, lo, hi)) in facts.iter().enumerate() {
+        let f = stand_in(x, k, *lo, *hi);
+        if u.contains(x) {
+            there.insert(x.clone(), f.clone());
+        } else if let Some((t, solved)) = solve(x, &f, |t| u.contains(t) && !there.contains_key(t)) {
+            there.insert(t, solved);
+        } else {
+            continue;
+        }
+        if f.op() != Op::Const {
+            again.insert(f, x.clone());
+        }
+    }
+    let n = replaced_all(&replaced_all(u, &there).simplify(), &again).simplify();
     if count_nodes(&n) < count_nodes(u) { n } else { u.clone() }
+}
+
+/// A term t of the sum x that `free` allows, and t as (f - the other terms): x = f. The coefficient of t is one or minus one.
+fn solve(x: &UOp, f: &UOp, free: impl Fn(&UOp) -> bool) -> Option<(UOp, UOp)> {
+    if x.op() != Op::Add {
+        return None;
+    }
+    let l = Linear::of(x)?;
+    let (t, c) = l.terms.iter().find(|(t, c)| c.abs() == 1 && free(t))?;
+    let mut others = l.clone();
+    others.add_term(t, -c)?;
+    Some((t.clone(), scaled(&(f - &others.build()), *c).simplify()))
 }
 
 fn back(n: UOp, f: &UOp, x: &UOp) -> UOp {
