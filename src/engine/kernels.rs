@@ -23,10 +23,13 @@ pub struct Compiled {
     pub kernel: Kernel,
 }
 
+/// Device name and kernel graph.
+type Key = (Arc<str>, UOp);
+
 /// Compiled kernels by device and graph.
 #[derive(Default)]
 pub struct KernelCache {
-    map: Mutex<HashMap<(Arc<str>, UOp), Arc<Compiled>>>,
+    map: Mutex<HashMap<Key, Arc<Compiled>>>,
     names: Mutex<HashMap<String, usize>>,
 }
 

@@ -154,7 +154,7 @@ impl Tensor {
         let shape = shape.into_shape();
         build("from_bytes", [], |[]| {
             let size = dtype.size_bytes();
-            if size == 0 || bytes.len() % size != 0 {
+            if size == 0 || !bytes.len().is_multiple_of(size) {
                 return Err(Problem::argument(format!("{} bytes are no whole number of {dtype}", bytes.len())));
             }
             let len = bytes.len() / size;
