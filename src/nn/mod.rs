@@ -4,6 +4,8 @@
 //! an argument of the call, never a global. Nothing here computes: optimisers and loaders give back the Tensors that are to be
 //! realized together.
 #![forbid(unsafe_code)]
+// Operands are borrowed throughout, so that formulas read alike whether a side is used again or not.
+#![allow(clippy::needless_borrows_for_generic_args)]
 
 pub mod datasets;
 mod layers;

@@ -4,7 +4,7 @@
 //! Formulas: SGD as in PyTorch (momentum without dampening, nesterov); Adam with decay added to the gradient, AdamW with
 //! decay apart (Loshchilov and Hutter), both with bias correction.
 
-use crate::tensor::{Elementwise, Tensor, TensorError};
+use crate::tensor::{Elementwise, Fault, Tensor, Value};
 
 /// Why a step was not made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum OptimError {
     #[error("optimiser: parameter {index} of {count} has no gradient: backward was not called, or does not reach it")]
     NoGradient { index: usize, count: usize },
     #[error("optimiser: parameter {index}: {error}")]
-    Faulty { index: usize, error: TensorError },
+    Faulty { index: usize, error: Fault },
 }
 
 /// What every optimiser can do.
@@ -53,7 +53,7 @@ impl Group {
         let count = self.params.len();
         let one = |(index, p): (usize, &Tensor)| {
             let g = p.grad().ok_or(OptimError::NoGradient { index, count })?;
-            g.uop().and(p.uop()).map_err(|error| OptimError::Faulty { index, error })?;
+            g.node().and(p.node()).map_err(|error| OptimError::Faulty { index, error })?;
             Ok(g)
         };
         self.params.iter().enumerate().map(one).collect()

@@ -4,7 +4,7 @@
 //! names, shapes and dtypes against the module before anything is changed.
 
 use super::module::{Module, StateDict};
-use crate::tensor::{Shown, Tensor, TensorError};
+use crate::tensor::{Fault, Shown, Tensor, Value};
 use crate::uop::{Dim, Scalar};
 use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub enum StateError {
     #[error("tensor '{name}': element type {what} has no counterpart")]
     ElementType { name: String, what: String },
     #[error("tensor '{name}': {error}")]
-    Faulty { name: String, error: TensorError },
+    Faulty { name: String, error: Fault },
     #[error("tensor '{name}': its bytes could not be read: {error}")]
     Read { name: String, error: String },
     #[error("tensor '{name}': size {size} is not known")]
@@ -67,7 +67,7 @@ fn described(shape: &[Dim], dtype: Scalar) -> String {
 }
 
 fn facts(name: &str, t: &Tensor) -> Result<(Vec<Dim>, Scalar), StateError> {
-    let u = t.uop().map_err(|error| StateError::Faulty { name: name.into(), error })?;
+    let u = t.node().map_err(|error| StateError::Faulty { name: name.into(), error })?;
     Ok((u.shape().to_vec(), u.dtype().scalar))
 }
 

@@ -39,8 +39,9 @@ impl std::error::Error for TensorError {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    #[error("shapes {} and {} do not broadcast: axis {axis} from the right has {} and {}", Shown(.a), Shown(.b), .sizes.0, .sizes.1)]
-    Broadcast { a: Vec<Dim>, b: Vec<Dim>, axis: usize, sizes: (Dim, Dim) },
+    #[error("shapes {} and {} do not broadcast: axis {axis} from the right has {} and {}",
+        Shown(.a), Shown(.b), from_right(.a, *.axis), from_right(.b, *.axis))]
+    Broadcast { a: Vec<Dim>, b: Vec<Dim>, axis: usize },
     #[error("shape {} does not become {}", Shown(.from), Shown(.to))]
     Reshape { from: Vec<Dim>, to: Vec<Dim> },
     #[error("axis {axis} is out of range for rank {rank}")]
@@ -70,6 +71,10 @@ impl Problem {
     pub(crate) fn argument(text: impl Into<String>) -> Problem {
         Problem::Argument(text.into())
     }
+}
+
+fn from_right(shape: &[Dim], axis: usize) -> Dim {
+    shape.iter().nth_back(axis).cloned().unwrap_or(Dim::Int(1))
 }
 
 /// A shape as users write it: `()`, `(3,)`, `(2, 3)`.

@@ -22,7 +22,7 @@ pub(crate) fn broadcast_shapes(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, Problem
             (x, y) if same(x, y) => x.clone(),
             (x, y) if x.is(1) => y.clone(),
             (x, y) if y.is(1) => x.clone(),
-            _ => return Err(Problem::Broadcast { a: a.to_vec(), b: b.to_vec(), axis: k, sizes: (x, y) }),
+            _ => return Err(Problem::Broadcast { a: a.to_vec(), b: b.to_vec(), axis: k }),
         });
     }
     Ok(out)

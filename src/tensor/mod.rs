@@ -7,6 +7,8 @@
 //! Mistakes (shapes, dtypes, arguments) are carried by the Tensor as a [`TensorError`] with the caller's line; whatever is
 //! built on it carries the first one.
 #![forbid(unsafe_code)]
+// Operands are borrowed throughout, so that formulas read alike whether a side is used again or not.
+#![allow(clippy::needless_borrows_for_generic_args)]
 
 mod args;
 mod assign;

@@ -208,11 +208,11 @@ fn pooled(x: &Expr, how: Pool, low: bool) -> Result<(Expr, usize), Problem> {
 fn edge(x: &Expr, how: Pool) -> Vec<(i64, i64)> {
     let mut counts = vec![(0i64, 0i64); x.rank() - 2];
     let stride = how.stride.unwrap_or(how.size);
-    for k in 0..2 {
+    for (k, stride) in stride.iter().enumerate() {
         let (before, mut after) = (how.padding[k].0 as i64, how.padding[k].1 as i64);
         let reach = (how.size[k] as i64 - 1) * how.dilation[k] as i64 + 1;
         if let (true, Some(len)) = (how.ceil, x.dim(x.rank() - 2 + k).as_int()) {
-            let s = (stride[k] as i64).max(1);
+            let s = (*stride as i64).max(1);
             let space = len + before + after - reach;
             let steps = (space + s - 1).div_euclid(s);
             // A window that would start in the padding behind the end does not count.

@@ -1,5 +1,8 @@
 //! The tensor room seen by its users: graphs, errors, values, gradients.
 
+// Operands are borrowed throughout, so that formulas read alike.
+#![allow(clippy::needless_borrows_for_generic_args)]
+
 mod gradients;
 mod graph;
 mod indexing;
