@@ -9,6 +9,8 @@ use crate::elf::Object;
 use crate::uop::{DType, Op};
 use thiserror::Error;
 
+pub mod x86_64;
+
 /// An instruction set that programs can be made for.
 pub trait Isa: Send + Sync {
     /// What codegen must know of it.
@@ -41,6 +43,7 @@ pub enum IsaError {
 
 /// The instruction set of a device's arch string; `None`: no kernel runs there.
 #[must_use]
-pub fn for_arch(_arch: &str) -> Option<Box<dyn Isa>> {
-    None
+pub fn for_arch(arch: &str) -> Option<Box<dyn Isa>> {
+    let level = x86_64::Arch::parse(arch)?;
+    Some(Box::new(x86_64::X86_64::new(level, 1)))
 }

@@ -206,7 +206,7 @@ fn int_op(op: Op, t: Scalar, v: &[ConstVal]) -> Option<i128> {
         Op::And => a & b,
         Op::Or => a | b,
         Op::Xor => a ^ b,
-        Op::MulAcc => a.wrapping_mul(b) + v[2].as_int()?,
+        Op::MulAcc => a.wrapping_mul(b).wrapping_add(v[2].as_int()?),
         Op::Threefry => threefry2x32(a as u64, b as u64) as i128,
         _ => return None,
     })

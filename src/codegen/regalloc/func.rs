@@ -254,7 +254,8 @@ impl Func {
         &self.clobbers[from as usize..to as usize]
     }
 
-    pub(super) fn label_count(&self) -> usize {
+    /// Number of labels made.
+    pub fn label_count(&self) -> usize {
         self.labels as usize
     }
 }

@@ -1,0 +1,238 @@
+//! Machine instructions before registers are given out: iced-x86 codes on virtual registers.
+
+use super::form::{Form, Width};
+use crate::codegen::regalloc::{
+    Class, Constraint, Flow, Kind, Label, Operand, PReg, RegClass, RegFile, RegInfo, Role, VReg,
+};
+use iced_x86::Code;
+use smallvec::{SmallVec, smallvec};
+
+/// Register files, in the order of [`reg_info`].
+pub const GPR: u8 = 0;
+pub const VEC: u8 = 1;
+pub const MASK: u8 = 2;
+
+/// Register classes, in the order of [`reg_info`].
+pub const CLASS_G: Class = Class(0);
+pub const CLASS_X: Class = Class(1);
+pub const CLASS_Y: Class = Class(2);
+pub const CLASS_Z: Class = Class(3);
+pub const CLASS_K: Class = Class(4);
+
+pub const RAX: PReg = PReg { file: GPR, index: 0 };
+pub const RDX: PReg = PReg { file: GPR, index: 2 };
+pub const RSI: PReg = PReg { file: GPR, index: 6 };
+pub const RDI: PReg = PReg { file: GPR, index: 7 };
+
+/// rbx, rbp, r12-r15: the caller's (System V ABI).
+pub const CALLEE_SAVED: [u16; 6] = [3, 5, 12, 13, 14, 15];
+
+/// The class of a vector register.
+pub fn vec_class(width: Width) -> Class {
+    match width {
+        Width::X => CLASS_X,
+        Width::Y => CLASS_Y,
+        Width::Z => CLASS_Z,
+    }
+}
+
+/// The machine's registers: 16 or 32 vector registers, rsp and k0 not given out.
+pub fn reg_info(vector_regs: u16) -> RegInfo {
+    let class = |name, file, bytes| RegClass { name, file, width: 1, align: 1, slot_bytes: bytes, slot_align: bytes };
+    let gprs = vec![0, 1, 2, 6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14, 15];
+    RegInfo {
+        files: vec![
+            RegFile { name: "gpr", count: 16, order: gprs },
+            RegFile { name: "vec", count: vector_regs, order: (0..vector_regs).collect() },
+            RegFile { name: "mask", count: 8, order: (1..8).collect() },
+        ],
+        classes: vec![
+            class("gpr", GPR, 8),
+            class("xmm", VEC, 16),
+            class("ymm", VEC, 32),
+            class("zmm", VEC, 64),
+            class("k", MASK, 8),
+        ],
+    }
+}
+
+/// What a memory operand starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// A register.
+    Reg(VReg),
+    /// Bytes into the constants.
+    Const(u32),
+    /// Bytes into the thread's scratch on the stack.
+    Local(u32),
+}
+
+/// `[base + index * scale + disp]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mem {
+    pub base: Base,
+    /// Index register and its kind (q, or X Y Z of a gather).
+    pub index: Option<(VReg, u8)>,
+    pub scale: u8,
+    pub disp: i32,
+    /// One element for all lanes.
+    pub broadcast: bool,
+}
+
+impl Mem {
+    pub fn base(reg: VReg) -> Mem {
+        Mem { base: Base::Reg(reg), index: None, scale: 1, disp: 0, broadcast: false }
+    }
+
+    pub fn constant(offset: u32) -> Mem {
+        Mem { base: Base::Const(offset), index: None, scale: 1, disp: 0, broadcast: false }
+    }
+
+    /// The same place some bytes on.
+    pub fn plus(self, bytes: i32) -> Mem {
+        Mem { disp: self.disp + bytes, ..self }
+    }
+}
+
+/// An operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Opd {
+    /// A register, seen as this kind (x y z k d q w b).
+    Reg(VReg, u8),
+    /// The same register as operand 0 (`vpxor x, x, x`).
+    Same(u8),
+    Imm(i64),
+    Mem(Mem),
+}
+
+/// An instruction.
+#[derive(Clone, Debug)]
+pub struct Inst {
+    pub code: Code,
+    /// A shorter encoding, if the registers and operands allow it.
+    pub twin: Code,
+    pub ops: SmallVec<[Opd; 4]>,
+    /// Bit k: operand k is written.
+    pub writes: u8,
+    /// Bit k: operand k is read (a register operand that is neither would be odd).
+    pub reads: u8,
+    /// Merge or zero mask.
+    pub mask: Option<VReg>,
+    pub zeroing: bool,
+    /// Index of an operand that may be read from its spill slot; 9: none.
+    pub soft: u8,
+    /// Sources must not share a register with the destination (gathers).
+    pub apart: bool,
+    pub flow: Flow,
+    pub kind: Kind,
+    /// Operands that the code implies.
+    pub implied: SmallVec<[Operand; 2]>,
+}
+
+impl Inst {
+    /// An instruction of a form; operand 0 is written, the others are read.
+    pub fn new((form, twin): (Form, Code), ops: &[Opd]) -> Inst {
+        let memory = ops.iter().any(|o| matches!(o, Opd::Mem(_)));
+        let soft = if memory || form.mem == 0 || form.mem as usize >= ops.len() || form.kinds[form.mem as usize] == b'k'
+        {
+            9
+        } else {
+            form.mem
+        };
+        Inst {
+            code: form.code,
+            twin,
+            ops: ops.into(),
+            writes: 1,
+            reads: !1,
+            mask: None,
+            zeroing: false,
+            soft,
+            apart: false,
+            flow: Flow::Next,
+            kind: Kind::Plain,
+            implied: SmallVec::new(),
+        }
+    }
+
+    /// A label, jump or other instruction without operands.
+    pub fn bare(code: Code, flow: Flow) -> Inst {
+        Inst { flow, ..Inst::new((Form { code, ..Form::NONE }, Code::INVALID), &[]) }
+    }
+
+    /// Operand 0 is read too.
+    pub fn modify(mut self) -> Inst {
+        self.reads |= 1;
+        self
+    }
+
+    /// Operand 0 is read, not written (stores, comparisons).
+    pub fn read_only(mut self) -> Inst {
+        self.writes = 0;
+        self.reads = !0;
+        self
+    }
+
+    /// Lanes whose mask bit is 0 keep operand 0's old value.
+    pub fn merge(mut self, k: VReg) -> Inst {
+        self.mask = Some(k);
+        if self.writes & 1 != 0 {
+            self.reads |= 1;
+        }
+        self
+    }
+
+    /// Lanes whose mask bit is 0 become zero.
+    pub fn zero(mut self, k: VReg) -> Inst {
+        self.mask = Some(k);
+        self.zeroing = true;
+        self
+    }
+
+    pub fn kind(mut self, kind: Kind) -> Inst {
+        self.kind = kind;
+        self
+    }
+
+    /// Operands for the allocator, in the order in which [`Inst::registers`] lists them.
+    pub fn operands(&self) -> SmallVec<[Operand; 6]> {
+        let mut list: SmallVec<[Operand; 6]> = smallvec![];
+        let read = if self.apart { Role::UseLate } else { Role::Use };
+        for (k, op) in self.ops.iter().enumerate() {
+            match *op {
+                Opd::Reg(vreg, _) => {
+                    let role = match (self.writes >> k & 1, self.reads >> k & 1) {
+                        (1, 1) => Role::Mod,
+                        (1, _) if self.apart => Role::DefEarly,
+                        (1, _) => Role::Def,
+                        _ => read,
+                    };
+                    let soft = self.soft as usize == k && role == Role::Use;
+                    let constraint = if soft { Constraint::RegOrSlot } else { Constraint::Reg };
+                    list.push(Operand { vreg, role, constraint });
+                }
+                Opd::Mem(m) => {
+                    let mut reg = |vreg| list.push(Operand { vreg, role: read, constraint: Constraint::Reg });
+                    if let Base::Reg(b) = m.base {
+                        reg(b);
+                    }
+                    if let Some((i, _)) = m.index {
+                        reg(i);
+                    }
+                }
+                Opd::Same(_) | Opd::Imm(_) => {}
+            }
+        }
+        if let Some(k) = self.mask {
+            let role = if self.apart { Role::Mod } else { Role::Use };
+            list.push(Operand { vreg: k, role, constraint: Constraint::Reg });
+        }
+        list.extend(self.implied.iter().copied());
+        list
+    }
+}
+
+/// An instruction that only marks a place.
+pub fn label(l: Label) -> Inst {
+    Inst::bare(Code::INVALID, Flow::Label(l))
+}

@@ -1,0 +1,209 @@
+//! Addresses: an index as a sum of terms, each added where it is known.
+//!
+//! Terms of outer levels go into a pointer that stands before the loop; terms of the current level stay an index register; the constant
+//! goes into the instruction. Equal sums are made once a level.
+
+use super::super::IselError;
+use super::super::gpr;
+use super::super::mir::{Base, Inst, Mem, Opd};
+use super::{Res, Select, Val, unsupported};
+use crate::codegen::regalloc::VReg;
+use crate::uop::{Op, UOp};
+use iced_x86::Code;
+use smallvec::SmallVec;
+
+/// Terms `(position in the list, factor in bytes)`, sorted.
+pub(super) type Terms = SmallVec<[(u32, i64); 4]>;
+
+/// What a register adds up: an address (position of its node) or nothing, and terms.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) struct Sum {
+    base: Option<u32>,
+    terms: Terms,
+}
+
+impl Select<'_> {
+    /// The memory operand of an Index node's first element.
+    pub(super) fn address(&mut self, index: &UOp) -> Res<Mem> {
+        let (base, i) = (strip(&index.src()[0]), &index.src()[1]);
+        let (mut terms, konst) = self.linear(i, index.src()[0].dtype().scalar.size_bytes() as i64)?;
+        let (disp, mut far) = match i32::try_from(konst) {
+            // Parts of a vector and tiles of lanes are added to this.
+            Ok(d) if d.abs() < i32::MAX - (1 << 20) => (d, None),
+            _ => (0, Some(konst)),
+        };
+        terms.retain(|t| t.1 != 0);
+        terms.sort_unstable();
+        let mut levels: SmallVec<[u32; 4]> = SmallVec::new();
+        for (p, _) in &terms {
+            levels.push(self.term_level(*p)?);
+        }
+        let deepest = levels.iter().copied().max().unwrap_or(0);
+        let stays = |k: usize| levels[k] == deepest && deepest as usize == self.cur && deepest > 0;
+        let outer: Terms = (0..terms.len()).filter(|k| !stays(*k)).map(|k| terms[k]).collect();
+        let inner: Terms = (0..terms.len()).filter(|k| stays(*k)).map(|k| terms[k]).collect();
+        let mut mem = self.pointer(base, &outer)?;
+        if !inner.is_empty() {
+            let (r, scale) = match inner[..] {
+                [(p, factor)] => self.scaled(p, factor)?,
+                _ => (self.sum(None, &inner)?, 1),
+            };
+            (mem.index, mem.scale) = (Some((r, b'q')), scale);
+        }
+        if let Some(v) = far.take() {
+            let c = self.const_gpr(v);
+            let t = self.lea(Mem { index: mem.index, scale: mem.scale, ..mem });
+            mem = Mem { index: Some((c, b'q')), ..Mem::base(t) };
+        }
+        Ok(Mem { disp: mem.disp + disp, ..mem })
+    }
+
+    /// An index as terms and a constant, all times `factor`.
+    fn linear(&mut self, i: &UOp, factor: i64) -> Res<(Terms, i64)> {
+        let (mut terms, mut konst) = (Terms::new(), 0i64);
+        let mut todo: SmallVec<[(UOp, i64); 8]> = SmallVec::from_elem((i.clone(), factor), 1);
+        while let Some((u, f)) = todo.pop() {
+            let by = |k: usize| u.src()[k].as_int();
+            match u.op() {
+                Op::Const => konst = konst.wrapping_add(u.as_int().unwrap_or(0).wrapping_mul(f)),
+                Op::Add => todo.extend(u.src().iter().map(|s| (s.clone(), f))),
+                Op::Sub => todo.extend([(u.src()[0].clone(), f), (u.src()[1].clone(), f.wrapping_neg())]),
+                Op::Mul if by(1).is_some() => todo.push((u.src()[0].clone(), f.wrapping_mul(by(1).unwrap_or(0)))),
+                Op::Mul if by(0).is_some() => todo.push((u.src()[1].clone(), f.wrapping_mul(by(0).unwrap_or(0)))),
+                Op::Shl if by(1).is_some_and(|c| (0..63).contains(&c)) => {
+                    todo.push((u.src()[0].clone(), f.wrapping_mul(1 << by(1).unwrap_or(0))));
+                }
+                _ => {
+                    let p = self.pos.get(&u).copied();
+                    let p = p.ok_or_else(|| IselError::Malformed(format!("{u:?} does not stand in the list")))?;
+                    match terms.iter_mut().find(|t| t.0 == p) {
+                        Some(t) => t.1 = t.1.wrapping_add(f),
+                        None => terms.push((p, f)),
+                    }
+                }
+            }
+        }
+        Ok((terms, konst))
+    }
+
+    /// The level in which a term is known.
+    fn term_level(&mut self, p: u32) -> Res<u32> {
+        if self.plan.mutable[p as usize] {
+            return Ok(self.cur as u32);
+        }
+        let u = self.uops[p as usize].clone();
+        if u.op() != Op::Range {
+            self.val(&u)?;
+        }
+        Ok(self.made_in[p as usize].min(self.cur as u32))
+    }
+
+    /// A term's register times its factor, as register and scale.
+    fn scaled(&mut self, p: u32, factor: i64) -> Res<(VReg, u8)> {
+        let u = self.uops[p as usize].clone();
+        let level = self.made_in[p as usize] as usize;
+        if u.op() == Op::Range && level < self.levels.len() {
+            return self.induction(level, factor);
+        }
+        let r = self.index_reg(&u)?;
+        match factor {
+            1 | 2 | 4 | 8 => Ok((r, factor as u8)),
+            _ => Ok((self.times(r, factor)?, 1)),
+        }
+    }
+
+    /// A pointer: the base plus terms, level by level from the outside.
+    pub(super) fn pointer(&mut self, base: &UOp, terms: &Terms) -> Res<Mem> {
+        let start = match self.locals.get(base) {
+            Some(at) => Mem { base: Base::Local(*at), index: None, scale: 1, disp: 0, broadcast: false },
+            None => match self.val(base)? {
+                Val::G(r) => Mem::base(r),
+                _ => return Err(unsupported(base, "not an address")),
+            },
+        };
+        if terms.is_empty() {
+            return Ok(start);
+        }
+        let at = self.pos.get(base).copied().ok_or(IselError::Internal("a base that does not stand in the list"))?;
+        Ok(Mem::base(self.sum(Some((at, start)), terms)?))
+    }
+
+    /// A register with a base and terms added up; made once a level.
+    fn sum(&mut self, base: Option<(u32, Mem)>, terms: &Terms) -> Res<VReg> {
+        let mut by_level: SmallVec<[(u32, (u32, i64)); 4]> = SmallVec::new();
+        for t in terms {
+            by_level.push((self.term_level(t.0)?, *t));
+        }
+        by_level.sort_unstable();
+        let back = self.cur;
+        let mut so_far: Option<Mem> = base.map(|b| b.1);
+        let mut key = Sum { base: base.map(|b| b.0), terms: Terms::new() };
+        let mut result = None;
+        let mut k = 0;
+        while k < by_level.len() {
+            let level = by_level[k].0 as usize;
+            let here: SmallVec<[(u32, i64); 4]> =
+                by_level[k..].iter().take_while(|t| t.0 as usize == level).map(|t| t.1).collect();
+            k += here.len();
+            key.terms.extend(here.iter().copied());
+            let lasting = here.iter().all(|t| !self.plan.mutable[t.0 as usize]);
+            let known = self.levels[level].sums.get(&key).copied().filter(|_| lasting);
+            self.cur = level;
+            let r = match known {
+                Some(r) => r,
+                None => {
+                    let r = self.add_terms(so_far, &here)?;
+                    if lasting {
+                        self.levels[level].sums.insert(key.clone(), r);
+                    }
+                    r
+                }
+            };
+            so_far = Some(Mem::base(r));
+            result = Some(r);
+        }
+        self.cur = back;
+        result.ok_or(IselError::Internal("a sum of nothing"))
+    }
+
+    fn add_terms(&mut self, from: Option<Mem>, terms: &[(u32, i64)]) -> Res<VReg> {
+        let mut acc = from;
+        for (p, factor) in terms {
+            let (r, scale) = self.scaled(*p, *factor)?;
+            acc = Some(match acc {
+                None if scale == 1 => Mem::base(r),
+                None => {
+                    let zero = self.const_gpr(0);
+                    let t = self.lea(Mem { index: Some((r, b'q')), scale, ..Mem::base(zero) });
+                    Mem::base(t)
+                }
+                Some(m) => {
+                    let t = self.lea(Mem { index: Some((r, b'q')), scale, ..m });
+                    Mem::base(t)
+                }
+            });
+        }
+        match acc {
+            Some(Mem { base: Base::Reg(r), index: None, disp: 0, .. }) => Ok(r),
+            Some(m) => Ok(self.lea(m)),
+            None => Err(IselError::Internal("a sum of nothing")),
+        }
+    }
+
+    /// An address in a register.
+    pub(super) fn lea(&mut self, mem: Mem) -> VReg {
+        let dst = self.gpr();
+        let form = gpr::pair(gpr::LEA, true, [b"dm", b"qm"], 1);
+        self.put(Inst::new((form, Code::INVALID), &[Opd::Reg(dst, b'q'), Opd::Mem(mem)]));
+        dst
+    }
+}
+
+/// The buffer or scratch below ordering edges.
+pub(super) fn strip(u: &UOp) -> &UOp {
+    let mut u = u;
+    while u.op() == Op::After {
+        u = &u.src()[0];
+    }
+    u
+}
