@@ -337,7 +337,7 @@ fn scratch_holds_values_between_loops_and_threads_get_their_chunk() {
     let x = load(&UOp::param(1, DType::F32, 192).index(&(&base + &i)), DType::F32);
     let fill = tile.index(&i).store(&x, &[]);
     let first = end(&i, &fill);
-    let bar = node(Op::Barrier, DType::VOID, &[first.clone()]);
+    let bar = node(Op::Barrier, DType::VOID, std::slice::from_ref(&first));
     let back = load(&tile.index(&(&int(63) - &j)), DType::F32);
     let st = UOp::param(0, DType::F32, 192).index(&(&base + &j)).store(&back, &[]);
     let mut list = List::default();

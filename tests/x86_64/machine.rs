@@ -154,7 +154,7 @@ impl Rng {
                 (_, true) => r & 1,
                 (true, _) => {
                     let specials = [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-3];
-                    let f = if tame || r % 4 > 0 { small as f64 * 0.375 } else { specials[(r >> 5) as usize % 6] };
+                    let f = if tame || r & 3 > 0 { small as f64 * 0.375 } else { specials[(r >> 5) as usize % 6] };
                     to_bits(ConstVal::Float(f), t)
                 }
                 _ if tame => to_bits(ConstVal::Int(if t.is_unsigned() { small.abs().into() } else { small.into() }), t),
