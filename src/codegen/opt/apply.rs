@@ -15,6 +15,8 @@ pub(in crate::codegen) struct Kernel<'a> {
     pub applied: Vec<Opt>,
     /// Axes of the rests that splits left over: not for opts.
     rests: USet,
+    /// What the axis of the last opt became: the loop that remains of it.
+    remains: Option<UOp>,
     subs: u32,
 }
 
@@ -34,7 +36,7 @@ struct Split {
 impl<'a> Kernel<'a> {
     pub fn new(sink: UOp, target: &'a Target) -> Kernel<'a> {
         let subs = sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
-        Kernel { sink, target, applied: vec![], rests: USet::default(), subs }
+        Kernel { sink, target, applied: vec![], rests: USet::default(), remains: None, subs }
     }
 
     /// The axes that opts name, by kind from the outside in, then by number.
@@ -42,6 +44,17 @@ impl<'a> Kernel<'a> {
         let mut axes = crate::codegen::axes(&self.sink);
         axes.retain(|r| !self.rests.contains(r));
         axes
+    }
+
+    /// Applies the opt that `make` builds for the number of axis `r`: what remains of the axis as a loop, if anything does.
+    ///
+    /// # Errors
+    /// As [`Kernel::apply`].
+    pub fn apply_to(&mut self, r: &UOp, make: impl Fn(usize) -> Opt) -> Result<Option<UOp>, CodegenError> {
+        let n = self.axes().iter().position(|a| a == r).unwrap_or(usize::MAX);
+        self.remains = None;
+        self.apply(make(n))?;
+        Ok(self.remains.take())
     }
 
     /// # Errors
@@ -208,6 +221,7 @@ impl<'a> Kernel<'a> {
         if whole.vmax() > 0 {
             let inner = self.fresh(r, &UOp::int(a), kind);
             let outer = (whole.as_int() != Some(1)).then(|| self.fresh(r, &whole, old));
+            self.remains = outer.clone();
             let value = outer.as_ref().map_or(inner.clone(), |o| &(o * a) + &inner);
             let (ranges, inner) = match (outer, tiled) {
                 (Some(o), true) => (vec![o], Some(inner)),

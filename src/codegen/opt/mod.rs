@@ -4,8 +4,11 @@
 //! whenever it is applied in order to the same kernel. As text: `UPCAST(0,4)`.
 
 mod apply;
+mod facts;
+mod heuristic;
 
 pub(super) use apply::{Kernel, kind_of};
+pub(super) use heuristic::choose;
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,0 +1,117 @@
+//! Adjacent loops become one where every index of the kernel takes them as one number anyway: `a·n + b` with b in 0..n.
+
+use super::affine::{Affine, AffineMemo};
+use super::scope::first_range;
+use crate::uop::{Arg, DType, Op, RangeArg, Srcs, UMap, UOp};
+
+/// Merges all that can be merged without a division or remainder left over.
+pub(super) fn merge_axes(sink: &UOp) -> UOp {
+    let mut sink = sink.clone();
+    while let Some((a, b)) = candidates(&sink).into_iter().find(|(a, b)| counted_as_one(&sink, a, b)) {
+        sink = merge(&sink, &a, &b);
+    }
+    sink
+}
+
+/// Pairs of ranges that stand side by side wherever one of them is closed.
+fn candidates(sink: &UOp) -> Vec<(UOp, UOp)> {
+    let mut pairs: Vec<(UOp, UOp)> = vec![];
+    let mut broken: Vec<(UOp, UOp)> = vec![];
+    let lists: Vec<UOp> = sink.toposort().into_iter().filter(|u| first_range(u.op()).is_some()).collect();
+    for u in &lists {
+        let ranges = &u.src()[first_range(u.op()).unwrap_or(0)..];
+        for w in ranges.windows(2) {
+            let pair = (w[0].clone(), w[1].clone());
+            let fixed = w[1].src()[0].as_int().is_some()
+                && w[0].range_arg().map(|a| a.kind) == w[1].range_arg().map(|a| a.kind);
+            if fixed && !pairs.contains(&pair) {
+                pairs.push(pair);
+            }
+        }
+    }
+    for u in &lists {
+        let ranges = &u.src()[first_range(u.op()).unwrap_or(0)..];
+        for (a, b) in &pairs {
+            let (x, y) = (ranges.iter().position(|r| r == a), ranges.iter().position(|r| r == b));
+            let ok = match (x, y) {
+                (None, None) => true,
+                (Some(x), Some(y)) => y == x + 1,
+                _ => false,
+            };
+            if !ok {
+                broken.push((a.clone(), b.clone()));
+            }
+        }
+    }
+    pairs.retain(|p| !broken.contains(p));
+    pairs
+}
+
+/// Whether `a` and `b` occur in sums only, with `a` counting `len(b)` times what `b` does.
+fn counted_as_one(sink: &UOp, a: &UOp, b: &UOp) -> bool {
+    let Some(n) = b.src()[0].as_int() else { return false };
+    let mut memo = AffineMemo::default();
+    sink.toposort().iter().all(|u| {
+        let first = first_range(u.op()).unwrap_or(usize::MAX);
+        if u == a || u == b || memo.sees_through(u) {
+            return true;
+        }
+        u.src().iter().take(first).all(|s| {
+            if s.dtype() != DType::INDEX {
+                return true;
+            }
+            let sum = memo.of(s);
+            sum.coef(b).checked_mul(n) == Some(sum.coef(a))
+        })
+    })
+}
+
+fn merge(sink: &UOp, a: &UOp, b: &UOp) -> UOp {
+    let n = b.src()[0].as_int().unwrap_or(1);
+    let order = sink.toposort();
+    let Some(arg) = a.range_arg() else { return sink.clone() };
+    let used = order.iter().filter_map(UOp::range_arg).filter(|x| x.id == arg.id).map(|x| x.sub).max().unwrap_or(0);
+    let end = match a.src()[0].as_int() {
+        Some(m) => UOp::int(m * n),
+        None => &a.src()[0] * n,
+    };
+    let m = UOp::new(Op::Range, DType::INDEX, [end], Arg::Range(RangeArg { sub: used + 1, ..arg }));
+    let mut memo = AffineMemo::default();
+    let mut done: UMap<UOp> = UMap::default();
+    for u in order {
+        let first = first_range(u.op()).unwrap_or(usize::MAX);
+        let mut src = Srcs::new();
+        let through = memo.sees_through(&u);
+        for (k, s) in u.src().iter().enumerate() {
+            if k >= first {
+                if s != b {
+                    src.push(if s == a { m.clone() } else { done[s].clone() });
+                }
+            } else if s.dtype() == DType::INDEX && !through {
+                src.push(one_number(&memo.of(s), (a, b, &m), &done).unwrap_or_else(|| done[s].clone()));
+            } else {
+                src.push(done[s].clone());
+            }
+        }
+        let new = if u.op() == Op::Range { u.clone() } else { u.with_src(src) };
+        done.insert(u, new);
+    }
+    done.remove(sink).unwrap_or_else(|| sink.clone())
+}
+
+/// The sum with `m` in place of the pair; `None`: the pair is not in it.
+fn one_number(sum: &Affine, (a, b, m): (&UOp, &UOp, &UOp), done: &UMap<UOp>) -> Option<UOp> {
+    let step = sum.coef(b);
+    if step == 0 && sum.terms.iter().all(|(t, _)| done.get(t) == Some(t)) {
+        return None;
+    }
+    let mut new = Affine { terms: Default::default(), constant: sum.constant };
+    for (t, c) in &sum.terms {
+        if t == a {
+            new.terms.push((m.clone(), step));
+        } else if t != b {
+            new.terms.push((done.get(t).unwrap_or(t).clone(), *c));
+        }
+    }
+    Some(new.build())
+}

@@ -1,0 +1,132 @@
+//! What the heuristic looks at: the loops of a kernel, how every access moves along each of them, how much work there is.
+
+use super::kind_of;
+use crate::codegen::affine::AffineMemo;
+use crate::uop::{AxisKind, DType, Op, UMap, UOp};
+
+/// How an access moves from one step of a loop to the next.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Move {
+    /// It does not depend on the loop.
+    Still,
+    /// By this many elements.
+    Step(i64),
+    /// Somehow: a division, a remainder, an index from memory.
+    Wild,
+}
+
+/// One Load or Store.
+pub(super) struct Access {
+    pub node: UOp,
+    pub index: UOp,
+    pub store: bool,
+}
+
+/// One loop nest: a Store, or a Reduce with the loops around it.
+pub(super) struct Site {
+    pub node: UOp,
+    /// Output loops around it, outermost first, and the loops it closes (a Reduce's).
+    pub outer: Vec<UOp>,
+    pub inner: Vec<UOp>,
+    /// The accesses of its innermost body.
+    pub accesses: Vec<Access>,
+    /// Elementwise operations of that body.
+    pub ops: usize,
+    /// Bytes of the widest value in it.
+    pub widest: usize,
+}
+
+pub(super) struct Facts {
+    pub sites: Vec<Site>,
+    open: UMap<Vec<UOp>>,
+    affine: AffineMemo,
+}
+
+impl Facts {
+    pub fn of(sink: &UOp) -> Facts {
+        let mut open = UMap::default();
+        crate::uop::open_ranges(sink, &mut open);
+        let mut sites = vec![];
+        for u in sink.toposort() {
+            let first = match u.op() {
+                Op::Reduce => 1,
+                Op::Store => 2,
+                _ => continue,
+            };
+            let inner = u.src()[first..].to_vec();
+            let (outer, inner) = if u.op() == Op::Store { (inner, vec![]) } else { (open[&u].clone(), inner) };
+            sites.push(site(u, outer, inner));
+        }
+        Facts { sites, open, affine: AffineMemo::default() }
+    }
+
+    /// How index expression `i` moves along `r`.
+    pub fn motion(&mut self, i: &UOp, r: &UOp) -> Move {
+        if i.dtype() != DType::INDEX {
+            return if self.depends(i, r) { Move::Wild } else { Move::Still };
+        }
+        let sum = self.affine.of(i);
+        let mut step = 0;
+        for (t, c) in &sum.terms {
+            if t == r {
+                step = *c;
+            } else if self.depends(t, r) {
+                return Move::Wild;
+            }
+        }
+        if step == 0 { Move::Still } else { Move::Step(step) }
+    }
+
+    pub fn depends(&self, u: &UOp, r: &UOp) -> bool {
+        self.open.get(u).is_some_and(|o| o.contains(r))
+    }
+}
+
+impl Site {
+    /// Steps of all its loops together, unknown sizes at their largest.
+    pub fn trips(&self) -> f64 {
+        self.outer.iter().chain(&self.inner).map(|r| (r.vmax() + 1) as f64).product()
+    }
+    pub fn loops(&self) -> impl Iterator<Item = &UOp> {
+        self.outer.iter().chain(&self.inner)
+    }
+}
+
+pub(super) fn size(r: &UOp) -> i64 {
+    (r.vmax() + 1) as i64
+}
+
+fn site(node: UOp, outer: Vec<UOp>, inner: Vec<UOp>) -> Site {
+    let (mut accesses, mut ops, mut widest) = (vec![], 0, 1);
+    let roots = if node.op() == Op::Store { &node.src()[..2] } else { &node.src()[..1] };
+    if node.op() == Op::Store {
+        widest = node.src()[1].dtype().scalar.size_bytes();
+        accesses.push(Access { node: node.clone(), index: node.src()[0].src()[1].clone(), store: true });
+    }
+    // Not below the reductions in it: they are sites of their own.
+    for u in crate::uop::toposort_many(roots, |u| u.op() != Op::Reduce) {
+        let d = u.dtype();
+        match u.op() {
+            Op::Load => {
+                accesses.push(Access { node: u.clone(), index: u.src()[0].src()[1].clone(), store: false });
+                widest = widest.max(d.scalar.size_bytes());
+            }
+            _ if d.space.is_none() && d != DType::INDEX && !d.is_bool() => {
+                widest = widest.max(d.scalar.size_bytes());
+                ops += u.op().is_alu() as usize;
+            }
+            // Conditions on indices are computed in lanes of four bytes.
+            op if op.is_comparison() && u.src()[0].dtype() == DType::INDEX => {
+                widest = widest.max(4);
+                ops += 1;
+            }
+            _ => {}
+        }
+    }
+    Site { node, outer, inner, accesses, ops, widest }
+}
+
+/// Loops that opts may still change.
+pub(super) fn is_free(r: &UOp) -> bool {
+    matches!(kind_of(r), AxisKind::Loop | AxisKind::Reduce)
+}

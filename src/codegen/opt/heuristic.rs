@@ -1,0 +1,249 @@
+//! The rules that choose opts for a CPU kernel: lanes first, then register tiles or independent chains, small loops copied out,
+//! threads last.
+//!
+//! Lanes go along the axis on which most accesses move by one element. Where a reduction reads something again for each step of
+//! an output axis, a tile of outputs is held in registers. Everything else gets enough independent chains to hide latency.
+
+use super::facts::{Facts, Move, Site, is_free, size};
+use super::{Kernel, Opt, kind_of};
+use crate::uop::{AxisKind, Op, UOp};
+
+/// Instructions of one loop body that copying out may reach.
+const BODY: usize = 256;
+/// Cycles of one core below which spreading a kernel over threads costs more than it gains (about 50 us).
+const WORTH_THREADS: f64 = 150_000.0;
+/// Chunks a thread should get, so that uneven ones balance.
+const CHUNKS: u32 = 4;
+
+/// Applies what suits the kernel. An opt that does not apply is left out.
+pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
+    if kernel.target.has_grid {
+        return;
+    }
+    let mut facts = Facts::of(&kernel.sink);
+    let cycles = work(&facts, kernel);
+    let mut order: Vec<usize> = (0..facts.sites.len()).collect();
+    // The heaviest loops choose first; a reduction before the store of its result.
+    order.sort_by(|a, b| facts.sites[*b].trips().total_cmp(&facts.sites[*a].trips()));
+    let threads = thread_axis(&facts);
+    let mut taken: Vec<UOp> = vec![];
+    let mut remains: Vec<(UOp, Option<UOp>)> = vec![];
+    for k in order {
+        let lanes = best_lanes(&mut facts, k, kernel, &taken);
+        let plan = plan(&mut facts, k, lanes, kernel);
+        let mut mine: Vec<UOp> = vec![];
+        for (r, what, amount) in plan {
+            // An axis belongs to the first site that changed it.
+            if taken.contains(&r) && !mine.contains(&r) {
+                continue;
+            }
+            let now = current(&remains, &r);
+            let Some(now) = now else { continue };
+            let made = kernel.apply_to(&now, |axis| match what {
+                AxisKind::Vector => Opt::Vectorize { axis, amount },
+                AxisKind::Unroll => Opt::Unroll { axis, amount },
+                _ => Opt::Upcast { axis, amount },
+            });
+            if let Ok(left) = made {
+                remains.retain(|(x, _)| x != &r);
+                remains.push((r.clone(), left));
+                taken.push(r.clone());
+                mine.push(r);
+            }
+        }
+    }
+    if let Some(r) = threads {
+        let chunks = (kernel.target.threads * CHUNKS) as i64;
+        let left = current(&remains, &r);
+        if let Some(r) = left
+            && kernel.target.threads > 1
+            && cycles > WORTH_THREADS
+        {
+            let fits = [chunks, chunks / 2, kernel.target.threads as i64].into_iter().find(|c| size(&r) >= *c);
+            let amount = fits.unwrap_or(size(&r)) as usize;
+            let _ = kernel.apply_to(&r, |axis| Opt::Thread { axis, amount });
+        }
+    }
+}
+
+/// What is left of axis `r` after the opts so far.
+fn current(remains: &[(UOp, Option<UOp>)], r: &UOp) -> Option<UOp> {
+    match remains.iter().find(|(x, _)| x == r) {
+        Some((_, left)) => left.clone(),
+        None => Some(r.clone()),
+    }
+}
+
+/// Cycles of the whole kernel on one core, roughly.
+fn work(facts: &Facts, kernel: &Kernel) -> f64 {
+    let per = |s: &Site| {
+        let lanes = (kernel.target.vector_bytes as usize / s.widest).max(1) as f64;
+        let ops = (s.ops + s.accesses.len()) as f64 / lanes / 2.0;
+        let bytes: usize = s.accesses.iter().map(|a| access_bytes(&a.node)).sum();
+        s.trips() * ops.max(if s.inner.is_empty() { bytes as f64 / 8.0 } else { 0.0 })
+    };
+    facts.sites.iter().map(per).sum()
+}
+
+fn access_bytes(u: &UOp) -> usize {
+    if u.op() == Op::Store { u.src()[1].dtype().size_bytes() } else { u.dtype().size_bytes() }
+}
+
+/// The axis to split over threads: the outermost one of the stores that is long enough, else the longest.
+fn thread_axis(facts: &Facts) -> Option<UOp> {
+    let store =
+        facts.sites.iter().filter(|s| s.node.op() == Op::Store).max_by(|a, b| a.trips().total_cmp(&b.trips()))?;
+    let free = || store.outer.iter().filter(|r| kind_of(r) == AxisKind::Loop);
+    free().find(|r| size(r) >= 16).or_else(|| free().max_by_key(|r| size(r))).cloned()
+}
+
+/// The axis of the site to put in lanes, with how many.
+fn best_lanes(facts: &mut Facts, k: usize, kernel: &Kernel, taken: &[UOp]) -> Option<(UOp, usize)> {
+    let site = &facts.sites[k];
+    let most = kernel.target.vector_bytes as usize / site.widest;
+    let moves: Vec<(UOp, bool)> = site.accesses.iter().map(|a| (a.index.clone(), a.store)).collect();
+    let loops: Vec<UOp> = site.loops().filter(|r| is_free(r)).cloned().collect();
+    // The reduction's result is stored somewhere: along an output axis that should be contiguous as well.
+    let stores: Vec<UOp> =
+        facts.sites.iter().flat_map(|s| &s.accesses).filter(|a| a.store).map(|a| a.index.clone()).collect();
+    let mut best: Option<(i64, UOp)> = None;
+    for r in loops {
+        let reduces = kind_of(&r) == AxisKind::Reduce;
+        if size(&r) < 4 || most < 2 || taken.contains(&r) {
+            continue;
+        }
+        let score = |m: Move, store: bool| match m {
+            Move::Step(1) => 3,
+            Move::Step(-1) if !store => 2,
+            Move::Still => 0,
+            _ if store => -4,
+            _ => -2,
+        };
+        let mut points: i64 = moves.iter().map(|(i, store)| score(facts.motion(i, &r), *store)).sum();
+        if !reduces && !facts.sites[k].inner.is_empty() {
+            points += stores.iter().map(|i| score(facts.motion(i, &r), true)).max().unwrap_or(0);
+        }
+        // A long axis fills more lanes.
+        points = points * 4 + (size(&r) >= most as i64) as i64;
+        if points > 0 && best.as_ref().is_none_or(|(p, _)| points > *p) {
+            best = Some((points, r));
+        }
+    }
+    let (_, r) = best?;
+    let lanes = most.min((size(&r) as usize).next_power_of_two());
+    (lanes >= 2).then_some((r, lanes))
+}
+
+type Step = (UOp, AxisKind, usize);
+
+/// The opts of one site, in order.
+fn plan(facts: &mut Facts, k: usize, lanes: Option<(UOp, usize)>, kernel: &Kernel) -> Vec<Step> {
+    let mut steps: Vec<Step> = lanes.iter().map(|(r, n)| (r.clone(), AxisKind::Vector, *n)).collect();
+    let vectors = |r: &UOp| match &lanes {
+        Some((v, n)) if v == r => size(r) / *n as i64,
+        _ => size(r),
+    };
+    if facts.sites[k].inner.is_empty() {
+        // Elementwise: four vectors a step.
+        if let Some((v, _)) = &lanes {
+            let copies = [4, 3, 2].into_iter().find(|c| vectors(v) >= *c && (vectors(v) % c == 0 || vectors(v) >= 16));
+            steps.extend(copies.map(|c| (v.clone(), AxisKind::Upcast, c as usize)));
+        }
+        return steps;
+    }
+    let tile = register_tile(facts, k, lanes.as_ref().map(|(v, _)| v), &vectors, kernel);
+    let mut copies: usize = tile.iter().map(|t| t.2).product();
+    let mut body = copies * (1 + facts.sites[k].ops);
+    let tiled: Vec<UOp> = tile.iter().map(|t| t.0.clone()).collect();
+    steps.extend(tile);
+    let along = lanes.as_ref().map(|(v, _)| v.clone());
+    // Independent chains where the tile alone does not give enough of them.
+    if copies < 4
+        && let Some(v) = &along
+        && !tiled.contains(v)
+    {
+        let kind = if kind_of(v) == AxisKind::Reduce { AxisKind::Unroll } else { AxisKind::Upcast };
+        if let Some(c) =
+            [8, 4, 2].into_iter().find(|c| copies as i64 * c <= 8 && vectors(v) >= 2 * c || vectors(v) == *c)
+        {
+            steps.push((v.clone(), kind, c as usize));
+            copies *= c as usize;
+            body *= c as usize;
+        }
+    }
+    // Small loops of the reduction disappear, innermost first; a long one takes a few steps at a time.
+    let inner = facts.sites[k].inner.clone();
+    for r in inner.iter().rev().filter(|r| Some(*r) != along.as_ref() && is_free(r)) {
+        let n = size(r);
+        let fixed = r.src()[0].as_int().is_some();
+        if fixed && n <= 16 && body * n as usize <= BODY {
+            steps.push((r.clone(), AxisKind::Unroll, n as usize));
+            body *= n as usize;
+        } else {
+            let few = [4, 2].into_iter().find(|c| n % c == 0 && body * *c as usize <= BODY);
+            steps.extend(few.filter(|_| n >= 8).map(|c| (r.clone(), AxisKind::Unroll, c as usize)));
+            break;
+        }
+    }
+    steps.retain(|(_, _, n)| *n > 1);
+    steps
+}
+
+/// Output axes whose copies share loads: amounts that fill the registers with the least work lost at the edges.
+fn register_tile(
+    facts: &mut Facts,
+    k: usize,
+    along: Option<&UOp>,
+    vectors: &dyn Fn(&UOp) -> i64,
+    kernel: &Kernel,
+) -> Vec<Step> {
+    let site = &facts.sites[k];
+    let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.node.clone()).collect();
+    let shared = |r: &UOp| loads.iter().filter(|l| !facts.depends(l, r)).count();
+    let free: Vec<&UOp> = site.outer.iter().filter(|r| kind_of(r) == AxisKind::Loop && vectors(r) >= 2).collect();
+    let mut reuse: Vec<&UOp> = free.iter().copied().filter(|r| shared(r) > 0 && loads.len() > 1).collect();
+    // Rather the axis whose steps share a vector load, and the inner one of two equals.
+    let vector_shared =
+        |r: &UOp| loads.iter().filter(|l| along.is_some_and(|v| facts.depends(l, v)) && !facts.depends(l, r)).count();
+    reuse.sort_by_key(|r| (Some(*r) != along, std::cmp::Reverse(vector_shared(r)), std::cmp::Reverse(size(r))));
+    let output_lanes = along.is_some_and(|v| kind_of(v) == AxisKind::Loop);
+    let registers = kernel.target.vector_regs.max(8) as i64;
+    let (n_axis, m_axis) = match (along.filter(|v| output_lanes && reuse.contains(v)), reuse.as_slice()) {
+        (Some(v), rest) => (Some(v), rest.iter().copied().find(|r| *r != v)),
+        (None, [a, b, ..]) => (Some(*b), Some(*a)),
+        (None, [a]) => (None, Some(*a)),
+        (None, []) => (None, None),
+    };
+    let n = n_axis.map_or(1, vectors);
+    let m = m_axis.map_or(1, vectors);
+    let (most_n, most_m) = if output_lanes { (6, 14) } else { (4, 4) };
+    let mut best: Option<(f64, i64, i64)> = None;
+    for nr in 1..=n.min(most_n) {
+        for mr in 1..=m.min(most_m) {
+            // Accumulators, one row of vectors, one or two values at a time of the other side.
+            if mr * nr + nr + 2 > registers {
+                continue;
+            }
+            let time = |len: i64, step: i64| (len / step, len % step);
+            let ((nf, nl), (mf, ml)) = (time(n, nr), time(m, mr));
+            let part = |count: i64, a: i64, b: i64| {
+                let (fma, loads) = ((a * b) as f64, (a + b) as f64);
+                count as f64 * (fma.max(8.0) / 2.0 + loads * 0.4 + 1.0)
+            };
+            let rest = |l: i64| (l > 0) as i64;
+            let cost = part(nf * mf, nr, mr)
+                + part(nf * rest(ml), nr, ml)
+                + part(rest(nl) * mf, nl, mr)
+                + part(rest(nl) * rest(ml), nl, ml);
+            if best.is_none_or(|(c, ..)| cost < c * 0.999) {
+                best = Some((cost, nr, mr));
+            }
+        }
+    }
+    let Some((_, nr, mr)) = best else { return vec![] };
+    let mut tile = vec![];
+    // The rows inside the columns: neighbours in the list share the row's vectors.
+    tile.extend(m_axis.filter(|_| mr > 1).map(|r| (r.clone(), AxisKind::Upcast, mr as usize)));
+    tile.extend(n_axis.filter(|_| nr > 1).map(|r| (r.clone(), AxisKind::Upcast, nr as usize)));
+    tile
+}
