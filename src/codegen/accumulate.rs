@@ -3,7 +3,8 @@
 //! Products that are added become MulAcc on the way: `acc + (a*b + c*d)` is a chain of two MulAccs on the register, anything
 //! else is summed as a tree first, so that the register's chain stays short.
 
-use crate::uop::{Arg, ConstVal, DType, Op, Srcs, UMap, UOp};
+use super::Target;
+use crate::uop::{Arg, ConstVal, DType, Op, Scalar, Srcs, UMap, UOp};
 
 /// The value that `op` leaves alone.
 pub(super) fn identity(op: Op, dtype: DType) -> UOp {
@@ -15,6 +16,32 @@ pub(super) fn identity(op: Op, dtype: DType) -> UOp {
         _ => ConstVal::Int(0),
     };
     UOp::constant(dtype, v)
+}
+
+/// Reductions of types the target cannot add or compare are done in f32.
+pub(super) fn widen(sink: &UOp, target: &Target) -> UOp {
+    let narrow = |u: &UOp| {
+        let t = u.dtype().scalar;
+        u.op() == Op::Reduce && t.is_float() && !target.supports(u.reduce_op().unwrap_or(Op::Add), t)
+    };
+    let order = sink.toposort();
+    if !order.iter().any(narrow) {
+        return sink.clone();
+    }
+    let mut done: UMap<UOp> = UMap::with_capacity_and_hasher(order.len(), Default::default());
+    for u in order {
+        // PANIC: toposort lists sources first.
+        let mut src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
+        let new = if narrow(&u) {
+            let wide = u.dtype().with_scalar(Scalar::F32);
+            src[0] = src[0].cast(wide);
+            UOp::new(Op::Reduce, wide, src, u.arg().clone()).cast(u.dtype())
+        } else {
+            u.with_src(src)
+        };
+        done.insert(u, new);
+    }
+    done.remove(sink).unwrap_or_else(|| sink.clone())
 }
 
 /// Number of users of each node.

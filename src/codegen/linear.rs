@@ -116,8 +116,35 @@ impl<'a> Lineariser<'a> {
         for k in std::mem::take(&mut self.early[scope as usize]) {
             self.value(k, scope);
         }
-        for k in std::mem::take(&mut self.goals[scope as usize]) {
+        let goals = std::mem::take(&mut self.goals[scope as usize]);
+        self.chains(&goals, scope);
+        for k in goals {
             self.goal(k, scope);
+        }
+    }
+
+    /// Registers that take several steps of an unrolled reduction: all of them take the first step, then all the second, so
+    /// that what the steps load is used at once.
+    fn chains(&mut self, goals: &[u32], scope: u32) {
+        let s = self.s;
+        let mut chains: Vec<Vec<u32>> = vec![];
+        for &k in goals.iter().filter(|k| s.nodes[**k as usize].op() == Op::SetAcc) {
+            let (mut at, mut links) = (s.srcs[k as usize][1], vec![]);
+            while s.nodes[at as usize].op() == Op::MulAcc && s.scope[at as usize] == scope {
+                links.push(at);
+                at = s.srcs[at as usize][2];
+            }
+            links.reverse();
+            chains.push(links);
+        }
+        let steps = chains.iter().map(Vec::len).max().unwrap_or(0);
+        if chains.len() < 2 || steps < 2 {
+            return;
+        }
+        for step in 0..steps {
+            for link in chains.iter().filter_map(|c| c.get(step)) {
+                self.value(*link, scope);
+            }
         }
     }
 

@@ -60,6 +60,8 @@ pub enum CodegenError {
     #[error("opt {opt} does not apply: {why}")]
     Opt { opt: Opt, why: &'static str },
     #[error(transparent)]
+    Decompose(#[from] crate::uop::RewriteError),
+    #[error(transparent)]
     OptText(#[from] opt::ParseOptError),
 }
 
@@ -86,7 +88,7 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
     }
     let placed = scope::separate(&clean::clean(&kernel.sink))?;
     let expanded = expand::expand(&lanes::to_lanes(&placed)?).simplify();
-    let list = linear::linearize(&late(&expanded, target)?)?;
+    let list = linear::linearize(&late(&expanded, target, fast_math)?)?;
     debug_assert_eq!(check::verify(&list), Ok(()));
     let mut p = program(list, &placed, &info, fast_math);
     p.opts = kernel.applied.iter().map(Opt::to_string).collect();
@@ -94,8 +96,10 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
 }
 
 /// From expanded loops to what may stand in the list.
-fn late(kernel: &UOp, target: &Target) -> Result<UOp, CodegenError> {
-    let k = accumulate::accumulate(kernel);
+fn late(kernel: &UOp, target: &Target, fast_math: bool) -> Result<UOp, CodegenError> {
+    let k = accumulate::widen(kernel, target);
+    let k = decomp::lower(&k, target, fast_math)?;
+    let k = accumulate::accumulate(&k);
     let k = strong::split_addresses(&k)?;
     Ok(strong::strengthen(&k, target))
 }
