@@ -127,6 +127,7 @@ impl Walk {
                 self.assigns.push((u.clone(), new.clone()));
                 Ok(new)
             }
+            Op::Reduce => Ok(super::split::split(u.with_src(below))),
             _ => Ok(u.with_src(below)),
         }
     }

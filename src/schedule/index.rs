@@ -61,8 +61,33 @@ impl Lin {
         Some(())
     }
 
+    /// `(x / c) * c * k + (x mod c) * k` is `x * k`: a split that its merge undoes.
+    fn recombine(&mut self) {
+        while let Some((q, r, x, k)) = self.split_pair() {
+            let (high, low) = (q.max(r), q.min(r));
+            self.terms.remove(high);
+            self.terms.remove(low);
+            if self.accumulate(&x, k).is_none() {
+                return;
+            }
+        }
+    }
+
+    fn split_pair(&self) -> Option<(usize, usize, UOp, i64)> {
+        self.terms.iter().enumerate().find_map(|(r, (rem, k))| {
+            let [x, c] = rem.src() else { return None };
+            let (true, Some(by)) = (rem.op() == Op::FloorMod, c.as_int()) else { return None };
+            let is_quotient = |(a, j): &(UOp, i64)| {
+                a.op() == Op::FloorDiv && a.src()[..] == rem.src()[..] && Some(*j) == k.checked_mul(by)
+            };
+            let q = self.terms.iter().position(is_quotient)?;
+            Some((q, r, x.clone(), *k))
+        })
+    }
+
     /// The combination as an expression, terms in canonical order: largest stride first, then by range number.
     pub fn build(mut self) -> UOp {
+        self.recombine();
         self.terms.retain(|t| t.1 != 0);
         self.terms
             .sort_by_key(|(a, k)| (std::cmp::Reverse(k.unsigned_abs()), a.range_arg().map_or(u32::MAX, |r| r.id)));
@@ -76,6 +101,13 @@ impl Lin {
             Some(s) if self.constant == 0 => s,
             Some(s) => &s + self.constant,
         }
+    }
+
+    /// The other terms, if `atom` is in the sum exactly once.
+    pub fn without(mut self, atom: &UOp) -> Option<UOp> {
+        let at = self.terms.iter().position(|t| t.0 == *atom && t.1 == 1)?;
+        self.terms.remove(at);
+        Some(self.build())
     }
 
     /// Smallest and largest value of the sum.
@@ -304,6 +336,14 @@ mod tests {
         assert_eq!(got[4], i[2]);
         assert_eq!(got[1].render(), "r1//4");
         assert_eq!(got[3].render(), "r1%4");
+    }
+
+    #[test]
+    fn a_merge_after_a_shifted_split_is_the_shifted_index() {
+        let a = r(32, 0);
+        let two = reshape(std::slice::from_ref(&a), &dims(&[32]), &dims(&[2, 16]));
+        let moved = [add(&two[0], &UOp::int(2)), two[1].clone()];
+        assert_eq!(flatten(&moved, &dims(&[16, 16])).render(), "r0+32");
     }
 
     #[test]

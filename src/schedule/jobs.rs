@@ -116,7 +116,7 @@ pub fn jobs(g: &Graph, stored: &mut Stored) -> Result<Vec<Job>, ScheduleError> {
         let job = lower_job(stored, u, &mut next_range)?;
         let free = !stored.required.contains(u) && u.op() != Op::Assign && !job.is_copy();
         let heavy = job.reuses_inputs() && job.work() > SMALL_WORK;
-        let owner = absorber(&jobs, wanted.get(u).map_or(&[], Vec::as_slice));
+        let owner = absorber(&jobs, wanted.get(u).map_or(&[], Vec::as_slice), job.work());
         if let Some(owner) = owner.filter(|_| free && !heavy) {
             stored.at.remove(u);
             for w in wanted.values_mut() {
@@ -141,7 +141,7 @@ fn want(wanted: &mut UMap<Vec<(usize, Rc<Place>)>>, k: usize, job: &Job) {
 }
 
 /// The job that can absorb a value: the only one that wants it, at one place, inside a reduce, once for each of its turns.
-fn absorber(jobs: &[Job], wanted: &[(usize, Rc<Place>)]) -> Option<usize> {
+fn absorber(jobs: &[Job], wanted: &[(usize, Rc<Place>)], work: u64) -> Option<usize> {
     let [(owner, place)] = wanted else { return None };
     let job = &jobs[*owner];
     if place.gate.is_some() || place.version.is_some() {
@@ -154,7 +154,7 @@ fn absorber(jobs: &[Job], wanted: &[(usize, Rc<Place>)]) -> Option<usize> {
         let need = || q.ranges.iter().chain(&outer);
         need().all(|r| have.contains(r)) && have.iter().all(|r| need().any(|n| n == r))
     };
-    let busy = product(&job.loops) >= PARALLEL || job.work() <= SMALL_WORK;
+    let busy = product(&job.loops) >= PARALLEL || job.work().saturating_add(work) <= SMALL_WORK;
     (busy && job.reduces.iter().any(once_a_turn)).then_some(*owner)
 }
 

@@ -3,7 +3,7 @@
 //! Independent reduces of equal extents that stand in the same loops and at the same stage get the same ranges, so that
 //! codegen runs them in one loop. Ranges are numbered output loops first, parameters by first appearance, outputs first.
 
-use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp, open_ranges};
+use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp, open_ranges, simplify_given};
 use hashbrown::HashMap;
 
 /// A kernel graph and what its parameters stand for.
@@ -18,6 +18,7 @@ pub struct KernelGraph {
 pub fn normalise(stores: &[UOp]) -> KernelGraph {
     let shared = share_ranges(&UOp::sink(stores.iter().cloned()));
     let (ast, slots) = renumber(&shared);
+    let ast = simplify_indices(&ast);
     let vars = ast.toposort().into_iter().filter(|u| u.op() == Op::Var).collect();
     KernelGraph { ast, slots, vars }
 }
@@ -91,6 +92,26 @@ fn renumber(sink: &UOp) -> (UOp, Vec<u32>) {
         }
     }
     (sink.substitute(&map), slots)
+}
+
+/// Indices with divisions or gates in their simplest form.
+fn simplify_indices(ast: &UOp) -> UOp {
+    let mut map: UMap<UOp> = UMap::default();
+    for u in ast.toposort() {
+        let [at, i, gate @ ..] = u.src() else { continue };
+        if u.op() != Op::Index || i.any(|x| x.op() == Op::Load) {
+            continue;
+        }
+        let new = match gate.first() {
+            Some(g) => at.index_gated(&simplify_given(g, i), &g.simplify()),
+            None if i.any(|x| matches!(x.op(), Op::FloorDiv | Op::FloorMod)) => at.index(&i.simplify()),
+            None => continue,
+        };
+        if new != u {
+            map.insert(u, new);
+        }
+    }
+    ast.substitute(&map)
 }
 
 /// A store of `value` at position `flat` of `address`, in the loops `ranges` (those of one trip are not there).

@@ -5,6 +5,7 @@
 //! Pad becomes the gate of every load below it, and a `Where` above. The walk has its own stack: depth costs nothing.
 
 use super::ScheduleError;
+use super::collapse::collapse;
 use super::index::{self, Idx};
 use crate::uop::{Arg, ConstVal, DType, Dim, Op, Scalar, Srcs, UMap, UOp};
 use hashbrown::HashMap;
@@ -239,6 +240,10 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
         Ok(match extra {
             Extra::Ranges(ranges) if ranges.is_empty() => x,
             Extra::Ranges(ranges) => {
+                let (x, ranges) = collapse(u.reduce_op().unwrap_or(Op::Add), x, ranges);
+                if ranges.is_empty() {
+                    return Ok(x);
+                }
                 let v = x.reduce(u.reduce_op().unwrap_or(Op::Add), &ranges);
                 self.reduces.push(Reduced { ranges, place: p.clone() });
                 v
@@ -293,7 +298,7 @@ fn scalar_place(s: &UOp, p: &Rc<Place>) -> Rc<Place> {
 }
 
 /// Elementwise op on lowered sources; what is constant folds.
-fn folded(u: &UOp, src: Srcs) -> UOp {
+pub fn folded(u: &UOp, src: Srcs) -> UOp {
     let consts: Option<SmallVec<[ConstVal; 3]>> = src.iter().map(UOp::as_const).collect();
     if let Some(v) = consts {
         let t = if u.op().is_comparison() { src[0].dtype().scalar } else { u.dtype().scalar };

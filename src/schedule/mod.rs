@@ -8,16 +8,19 @@
 #![forbid(unsafe_code)]
 
 mod bind;
+mod collapse;
 mod front;
 mod fuse;
 mod graph;
 mod index;
 mod jobs;
+mod keep;
 mod kernel;
 mod lower;
 mod memory;
 mod order;
 mod plan;
+mod split;
 mod stored;
 
 pub use bind::{Output, Schedule, ScheduleCache, ScheduleItem, TempMemory, schedule};

@@ -8,6 +8,7 @@ use super::fuse::{Kernel, fuse, is_output, levels, nest};
 use super::graph::{FIRST_TEMP, Graph, is_empty, max_len};
 use super::index::{self, Idx};
 use super::jobs::{Job, JobKind, jobs, store_reduces};
+use super::keep::{store_repeated, store_shared};
 use super::kernel::{KernelGraph, normalise, output_loop, store};
 use super::lower::{Cut, Lowerer, address};
 use super::memory::{self, MemoryPlan, TempUse};
@@ -41,8 +42,19 @@ pub fn plan(key: &Key) -> Result<Plan, ScheduleError> {
     let g = Graph::new(key);
     let mut candidates = required(&g)?;
     store_reduces(&g, &mut candidates);
-    let jobs = jobs(&g, &mut candidates)?;
-    let kernels: Vec<Kernel> = fuse(&g, &jobs, &candidates);
+    store_repeated(&g, &mut candidates);
+    let all = candidates.at.clone();
+    let mut work = jobs(&g, &mut candidates)?;
+    let mut kernels = fuse(&g, &work, &candidates);
+    if store_shared(&g, &work, &kernels, &mut candidates) {
+        // With more in memory, what was absorbed has to prove itself again.
+        for u in g.order.iter().filter(|u| all.contains_key(*u)) {
+            candidates.insert(&g, u);
+        }
+        work = jobs(&g, &mut candidates)?;
+        kernels = fuse(&g, &work, &candidates);
+    }
+    let jobs = work;
     // What fusion left in memory, numbered anew.
     let mut stored = Stored { required: candidates.required.clone(), ..Stored::new() };
     for k in &kernels {

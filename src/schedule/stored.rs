@@ -94,7 +94,7 @@ impl Stored {
         let Some(read) = low.reads.pop().filter(|r| r.place.gate.is_none()) else { return Ok(None) };
         let dense = index::flatten(&idx, u.shape());
         let apart = index::add(&read.flat, &index::mul(&dense, &UOp::int(-1)));
-        let offset = Lin::of(&apart).map(Lin::build).and_then(|o| o.as_int());
+        let offset = Lin::of(&apart).map(Lin::build).and_then(|o| o.simplify().as_int());
         Ok(offset.map(|offset| Region { param: read.param, offset, version: read.place.version.clone() }))
     }
 }

@@ -2,4 +2,5 @@
 
 mod counts;
 mod graphs;
+mod random;
 mod values;

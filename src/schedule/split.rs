@@ -1,0 +1,55 @@
+//! Large reductions to few results, in two stages: partial results that many cores can compute, then those.
+
+use super::jobs::{PARALLEL, SMALL_WORK};
+use crate::uop::{Dim, Op, UOp};
+
+/// Input elements for one output element from which on a split pays (as tinygrad has it).
+const RATIO: i64 = 32768;
+
+/// A tensor-level reduce as two, if it is large and has little else to share out; itself otherwise.
+pub fn split(reduce: UOp) -> UOp {
+    let (Some(x), Some(op)) = (reduce.src().first(), reduce.reduce_op()) else { return reduce };
+    let Some(shape) = x.shape().iter().map(Dim::as_int).collect::<Option<Vec<i64>>>() else { return reduce };
+    let axes: Vec<usize> = reduce.axes().iter().map(|a| *a as usize).collect();
+    let size = |keep: bool| {
+        let axis = |(k, d): (usize, &i64)| if axes.contains(&k) == keep { *d } else { 1 };
+        shape.iter().enumerate().map(axis).fold(1i64, i64::saturating_mul)
+    };
+    let (inputs, outputs) = (size(true), size(false));
+    let large = inputs.saturating_mul(outputs) as u64 > SMALL_WORK;
+    if inputs < RATIO || !large || outputs as u64 >= 4 * PARALLEL {
+        return reduce;
+    }
+    let factor = |d: i64| (8..=256).rev().find(|f| d % f == 0 && d > *f);
+    let Some((axis, parts)) = axes.iter().find_map(|a| Some((*a, factor(shape[*a])?))) else { return reduce };
+    let sizes = |d: Vec<i64>| d.into_iter().map(UOp::int);
+    let mut wide = shape.clone();
+    wide.insert(axis, parts);
+    wide[axis + 1] = shape[axis] / parts;
+    let inner: Vec<usize> = axes.iter().map(|a| if *a >= axis { a + 1 } else { *a }).collect();
+    let partial = x.movement(Op::Reshape, sizes(wide)).reduce_axes(op, &inner);
+    let kept = |(k, d): (usize, &i64)| match k {
+        k if k == axis => parts,
+        k if axes.contains(&k) => 1,
+        _ => *d,
+    };
+    partial.movement(Op::Reshape, sizes(shape.iter().enumerate().map(kept).collect())).reduce_axes(op, &[axis])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::uop::{BufferRef, DType};
+
+    #[test]
+    fn a_large_sum_to_a_scalar_becomes_two_and_a_small_one_stays() {
+        let sum = |n: usize| UOp::buffer(DType::F32, BufferRef::new(n, "CPU".into())).reduce_axes(Op::Add, &[0]);
+        let big = sum(1 << 20);
+        let two = split(big.clone());
+        assert_eq!(two.shape(), big.shape());
+        assert_eq!(two.src()[0].src()[0].op(), Op::Reduce);
+        assert_eq!(two.src()[0].shape(), [Dim::Int(256)]);
+        let small = sum(1000);
+        assert_eq!(split(small.clone()), small);
+    }
+}
