@@ -2,5 +2,6 @@
 
 mod counts;
 mod graphs;
+mod programs;
 mod random;
 mod values;
