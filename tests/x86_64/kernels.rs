@@ -29,7 +29,7 @@ fn floats(n: usize, seed: u64) -> Vec<u8> {
 }
 
 /// `out[i] = a[i] * b[i] + c[i]`, 16 lanes a turn.
-fn triad(n: usize, lanes: u16) -> Program {
+pub fn triad(n: usize, lanes: u16) -> Program {
     let dt = DType::F32.vec(lanes);
     let r = range(&int((n / lanes as usize) as i64), 0);
     let i = &r * &int(lanes as i64);
@@ -350,4 +350,62 @@ fn scratch_holds_values_between_loops_and_threads_get_their_chunk() {
     let mut p = list.program("E_scratch");
     p.threads = 3;
     check(&p, &[vec![0; 768], floats(192, 8)], &[], 0.0);
+}
+
+/// 2^x by a polynomial, as codegen decomposes it.
+fn exp2(x: &UOp) -> UOp {
+    let c = |v: f64| x.const_like(v);
+    let int = DType::I32.vec(x.dtype().lanes);
+    let clamped = x.max(&c(-127.0));
+    let q = UOp::alu(Op::Trunc, [clamped.clone()]);
+    let s = &clamped - &q;
+    let mut p = c(1.535_336_2e-4);
+    for k in [1.339_887_5e-3, 9.618_437e-3, 5.550_332_5e-2, 0.240_226_46, 0.693_147_2, 1.0] {
+        p = UOp::alu(Op::MulAcc, [p, s.clone(), c(k)]);
+    }
+    let e = q.cast(int);
+    let e = &e + &e.const_like(127);
+    let scale = e.binary(Op::Shl, &e.const_like(23)).bitcast(x.dtype());
+    let y = &p * &scale;
+    let y = x.lt(&c(128.0)).select(&y, &c(f64::INFINITY));
+    x.ne(x).select(x, &y)
+}
+
+#[test]
+fn a_decomposed_exponential_keeps_its_constants_in_registers() {
+    let (n, lanes) = (256, 16);
+    let r = range(&int(n / lanes), 0);
+    let i = &r * &int(lanes);
+    let x = load(&UOp::param(1, DType::F32, n as usize).index(&i), DType::F32.vec(lanes as u16));
+    let st = UOp::param(0, DType::F32, n as usize).index(&i).store(&exp2(&x), &[]);
+    let mut list = List::default();
+    list.add(&st);
+    list.add(&end(&r, &st));
+    let codes = check(&list.program("E_exp2"), &[vec![0; 4 * n as usize], floats(n as usize, 6)], &[], 1e-6);
+    for code in &codes {
+        assert_eq!(code.spill_moves, 0, "{}", code.assembly());
+    }
+}
+
+/// Thirty-two exponentials a turn: more than a thousand instructions.
+pub fn unrolled_exponentials(n: i64) -> Program {
+    let lanes = 16;
+    let r = range(&int(n / lanes / 32), 0);
+    let mut list = List::default();
+    let mut last = r.clone();
+    for k in 0..32 {
+        let i = &(&r * &int(lanes * 32)) + &int(k * lanes);
+        let x = load(&UOp::param(1, DType::F32, n as usize).index(&i), DType::F32.vec(lanes as u16));
+        last = UOp::param(0, DType::F32, n as usize).index(&i).store(&exp2(&x), &[]);
+        list.add(&last);
+    }
+    list.add(&end(&r, &last));
+    list.program("E_exp2_32")
+}
+
+#[test]
+fn a_long_unrolled_body_is_right() {
+    let n = 1024;
+    let codes = check(&unrolled_exponentials(n), &[vec![0; 4 * n as usize], floats(n as usize, 6)], &[], 1e-6);
+    assert!(codes.iter().all(|c| c.instructions > 500));
 }

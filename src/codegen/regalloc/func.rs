@@ -254,6 +254,11 @@ impl Func {
         &self.clobbers[from as usize..to as usize]
     }
 
+    /// Number of virtual registers.
+    pub fn vreg_count(&self) -> usize {
+        self.vregs.len()
+    }
+
     /// Number of labels made.
     pub fn label_count(&self) -> usize {
         self.labels as usize

@@ -236,3 +236,26 @@ impl Inst {
 pub fn label(l: Label) -> Inst {
     Inst::bare(Code::INVALID, Flow::Label(l))
 }
+
+/// Drops instructions whose result nobody reads (constants and addresses that were wanted in vain).
+pub fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
+    let mut reads = vec![0u32; vregs];
+    let count = |inst: &Inst, reads: &mut [u32], by: i32| {
+        for op in inst.operands().iter().filter(|op| op.role.reads()) {
+            let r = &mut reads[op.vreg.0 as usize];
+            *r = r.wrapping_add_signed(by);
+        }
+    };
+    insts.iter().for_each(|i| count(i, &mut reads, 1));
+    let mut dead = vec![false; insts.len()];
+    for (k, inst) in insts.iter().enumerate().rev() {
+        let [Opd::Reg(dst, _), ..] = inst.ops[..] else { continue };
+        let pure = inst.writes == 1 && inst.reads & 1 == 0 && inst.flow == Flow::Next && inst.implied.is_empty();
+        if pure && reads[dst.0 as usize] == 0 {
+            dead[k] = true;
+            count(inst, &mut reads, -1);
+        }
+    }
+    let mut dead = dead.into_iter();
+    insts.retain(|_| dead.next() != Some(true));
+}

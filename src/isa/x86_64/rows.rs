@@ -12,6 +12,7 @@ const fn f(code: iced_x86::Code, kinds: &'static [u8], mem: u8) -> Form {
 }
 const NO: Form = Form::NONE;
 
+
 #[rustfmt::skip]
 mod table {
     use super::*;
@@ -144,11 +145,15 @@ mod table {
     pub const VPMOVZXDQ: Row = Row([f(VEX_Vpmovzxdq_xmm_xmmm64, b"xx", 1), f(VEX_Vpmovzxdq_ymm_xmmm128, b"yx", 1), f(EVEX_Vpmovzxdq_xmm_k1z_xmmm64, b"xx", 1), f(EVEX_Vpmovzxdq_ymm_k1z_xmmm128, b"yx", 1), f(EVEX_Vpmovzxdq_zmm_k1z_ymmm256, b"zy", 1)]);
     pub const VPMOVQD: Row = Row([NO, NO, f(EVEX_Vpmovqd_xmmm64_k1z_xmm, b"xx", 0), f(EVEX_Vpmovqd_xmmm128_k1z_ymm, b"xy", 0), f(EVEX_Vpmovqd_ymmm256_k1z_zmm, b"yz", 0)]);
     pub const VPSHUFB: Row = Row([f(VEX_Vpshufb_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpshufb_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpshufb_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpshufb_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpshufb_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
+    pub const VPERMD: Row = Row([NO, f(VEX_Vpermd_ymm_ymm_ymmm256, b"yyy", 2), NO, f(EVEX_Vpermd_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vpermd_zmm_k1z_zmm_zmmm512b32, b"zzz", 2)]);
     pub const VPUNPCKLBW: Row = Row([f(VEX_Vpunpcklbw_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpunpcklbw_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpunpcklbw_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpunpcklbw_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpunpcklbw_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
     pub const VPUNPCKLWD: Row = Row([f(VEX_Vpunpcklwd_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpunpcklwd_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpunpcklwd_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpunpcklwd_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpunpcklwd_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
     pub const VPUNPCKLDQ: Row = Row([f(VEX_Vpunpckldq_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpunpckldq_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpunpckldq_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vpunpckldq_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vpunpckldq_zmm_k1z_zmm_zmmm512b32, b"zzz", 2)]);
     pub const VPUNPCKLQDQ: Row = Row([f(VEX_Vpunpcklqdq_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpunpcklqdq_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpunpcklqdq_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vpunpcklqdq_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vpunpcklqdq_zmm_k1z_zmm_zmmm512b64, b"zzz", 2)]);
     pub const VPERMQI: Row = Row([NO, f(VEX_Vpermq_ymm_ymmm256_imm8, b"yy", 1), NO, f(EVEX_Vpermq_ymm_k1z_ymmm256b64_imm8, b"yy", 1), f(EVEX_Vpermq_zmm_k1z_zmmm512b64_imm8, b"zz", 1)]);
+    pub const VPERMT2W: Row = Row([NO, NO, f(EVEX_Vpermt2w_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpermt2w_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpermt2w_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
+    pub const VPERMT2D: Row = Row([NO, NO, f(EVEX_Vpermt2d_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vpermt2d_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vpermt2d_zmm_k1z_zmm_zmmm512b32, b"zzz", 2)]);
+    pub const VPERMW: Row = Row([NO, NO, f(EVEX_Vpermw_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpermw_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpermw_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
     pub const VINSERT128: Row = Row([NO, f(VEX_Vinserti128_ymm_ymm_xmmm128_imm8, b"yyx", 2), NO, f(EVEX_Vinserti32x4_ymm_k1z_ymm_xmmm128_imm8, b"yyx", 2), f(EVEX_Vinserti32x4_zmm_k1z_zmm_xmmm128_imm8, b"zzx", 2)]);
     pub const VEXTRACT128: Row = Row([NO, f(VEX_Vextracti128_xmmm128_ymm_imm8, b"xy", 0), NO, f(EVEX_Vextracti32x4_xmmm128_k1z_ymm_imm8, b"xy", 0), f(EVEX_Vextracti32x4_xmmm128_k1z_zmm_imm8, b"xz", 0)]);
     pub const VINSERT256: Row = Row([NO, NO, NO, NO, f(EVEX_Vinserti64x4_zmm_k1z_zmm_ymmm256_imm8, b"zzy", 2)]);
@@ -250,6 +255,10 @@ mod table {
     pub const KANDNW: Row = Row([f(VEX_Kandnw_kr_kr_kr, b"kkk", 9), NO, NO, NO, NO]);
     pub const KANDND: Row = Row([f(VEX_Kandnd_kr_kr_kr, b"kkk", 9), NO, NO, NO, NO]);
     pub const KANDNQ: Row = Row([f(VEX_Kandnq_kr_kr_kr, b"kkk", 9), NO, NO, NO, NO]);
+    pub const KNOTB: Row = Row([f(VEX_Knotb_kr_kr, b"kk", 9), NO, NO, NO, NO]);
+    pub const KNOTW: Row = Row([f(VEX_Knotw_kr_kr, b"kk", 9), NO, NO, NO, NO]);
+    pub const KNOTD: Row = Row([f(VEX_Knotd_kr_kr, b"kk", 9), NO, NO, NO, NO]);
+    pub const KNOTQ: Row = Row([f(VEX_Knotq_kr_kr, b"kk", 9), NO, NO, NO, NO]);
     pub const KSHIFTRB: Row = Row([f(VEX_Kshiftrb_kr_kr_imm8, b"kk", 9), NO, NO, NO, NO]);
     pub const KSHIFTRW: Row = Row([f(VEX_Kshiftrw_kr_kr_imm8, b"kk", 9), NO, NO, NO, NO]);
     pub const KSHIFTRD: Row = Row([f(VEX_Kshiftrd_kr_kr_imm8, b"kk", 9), NO, NO, NO, NO]);
@@ -403,11 +412,15 @@ pub const ALL: &[(&str, Row)] = &[
     ("VPMOVZXDQ", VPMOVZXDQ),
     ("VPMOVQD", VPMOVQD),
     ("VPSHUFB", VPSHUFB),
+    ("VPERMD", VPERMD),
     ("VPUNPCKLBW", VPUNPCKLBW),
     ("VPUNPCKLWD", VPUNPCKLWD),
     ("VPUNPCKLDQ", VPUNPCKLDQ),
     ("VPUNPCKLQDQ", VPUNPCKLQDQ),
     ("VPERMQI", VPERMQI),
+    ("VPERMT2W", VPERMT2W),
+    ("VPERMT2D", VPERMT2D),
+    ("VPERMW", VPERMW),
     ("VINSERT128", VINSERT128),
     ("VEXTRACT128", VEXTRACT128),
     ("VINSERT256", VINSERT256),
@@ -509,6 +522,10 @@ pub const ALL: &[(&str, Row)] = &[
     ("KANDNW", KANDNW),
     ("KANDND", KANDND),
     ("KANDNQ", KANDNQ),
+    ("KNOTB", KNOTB),
+    ("KNOTW", KNOTW),
+    ("KNOTD", KNOTD),
+    ("KNOTQ", KNOTQ),
     ("KSHIFTRB", KSHIFTRB),
     ("KSHIFTRW", KSHIFTRW),
     ("KSHIFTRD", KSHIFTRD),

@@ -193,6 +193,11 @@ impl Select<'_> {
     /// Logic on bool vectors.
     fn logic(&mut self, u: &UOp) -> Res<Val> {
         let lanes = u.dtype().lanes;
+        if let (Op::CmpNe | Op::Xor, [x, y]) = (u.op(), u.src())
+            && y.as_const().is_some_and(|c| !c.is_zero())
+        {
+            return self.not(x, lanes);
+        }
         let vals: Vec<Val> = u.src().iter().map(|s| self.val(s)).collect::<Res<_>>()?;
         // The layout of the first that is no constant: it most likely comes from a comparison beside the consumer.
         let lead = u.src().iter().position(|s| s.op() != Op::Const).unwrap_or(0);
@@ -220,6 +225,21 @@ impl Select<'_> {
             Val::K(_, per) => Val::K(out, per),
             Val::M(_, elem) => Val::M(out, elem),
             v => v,
+        })
+    }
+
+    /// The opposite of a bool vector.
+    fn not(&mut self, x: &UOp, lanes: u16) -> Res<Val> {
+        Ok(match self.val(x)? {
+            Val::K(regs, per) => {
+                let row = krow(per, [KNOTB, KNOTW, KNOTD, KNOTQ]);
+                Val::K(regs.iter().map(|r| self.def(&row, Width::X, &[In::R(*r)])).collect::<Res<_>>()?, per)
+            }
+            Val::M(regs, elem) => {
+                let w = Shape::of(elem, lanes, self.arch).width;
+                Val::M(regs.iter().map(|r| self.not_lanes(*r, w)).collect::<Res<_>>()?, elem)
+            }
+            _ => return Err(unsupported(x, "not a mask")),
         })
     }
 

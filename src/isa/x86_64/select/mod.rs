@@ -165,7 +165,8 @@ pub fn select(program: &Program, arch: Arch) -> Res<Unit> {
         return Err(IselError::Malformed("a loop or condition is not closed".into()));
     }
     s.put(Inst::bare(Code::INVALID, Flow::Return));
-    let insts = std::mem::take(&mut s.levels[0].insts);
+    let mut insts = std::mem::take(&mut s.levels[0].insts);
+    mir::sweep(&mut insts, s.func.vreg_count());
     Ok(Unit { name: program.name.clone(), arch, func: s.func, insts, rodata: s.rodata, local_bytes: s.local_bytes })
 }
 

@@ -243,12 +243,67 @@ impl Select<'_> {
             Regs::from_slice(&[self.extract(regs[part as usize], shape.width, at * shape.elem, n * shape.elem)?])
         } else if run {
             regs[(first / shape.per) as usize..][..(n / shape.per) as usize].into()
+        } else if let Some(out) = self.permute(&regs, shape, lanes)? {
+            out
         } else {
             let picked: Vec<VReg> = lanes.iter().map(|k| self.lane_float(&regs, from, *k)).collect::<Res<_>>()?;
             let to = from.vec(n);
             self.join_floats(&picked, to)?
         };
         self.value_of(out, dt)
+    }
+
+    /// Lanes in any order by permutations with constant indexes; `None` where the machine has none for them.
+    fn permute(&mut self, regs: &Regs, from: Shape, lanes: &[u16]) -> Res<Option<Regs>> {
+        let to = Shape::of(from.elem, lanes.len() as u16, self.arch);
+        let w = from.width.max(to.width);
+        let mut out = Regs::new();
+        for want in lanes.chunks(to.per as usize) {
+            let mut parts: Vec<u16> = want.iter().map(|k| k / from.per).collect();
+            parts.sort_unstable();
+            parts.dedup();
+            // Bytes of the wanted lanes in the source parts laid side by side.
+            let side = |k: u16| parts.iter().position(|p| *p == k / from.per).unwrap_or(0) as u16;
+            let first = |k: &u16| side(*k) * w.bytes() + k % from.per * from.elem;
+            let bytes: Vec<u16> = want.iter().flat_map(|k| (0..from.elem).map(move |b| first(k) + b)).collect();
+            let source = |i: usize| regs[parts[i] as usize];
+            let r = match (parts.len(), w, from.elem) {
+                (1, Width::X, _) => {
+                    let index = self.index_bytes(&bytes, 1, w)?;
+                    self.def(&VPSHUFB, w, &[In::R(source(0)), In::R(index)])?
+                }
+                (1, _, 4 | 8) => {
+                    let index = self.index_bytes(&bytes, 4, w)?;
+                    self.def(&VPERMD, w, &[In::R(index), In::R(source(0))])?
+                }
+                (1, _, 2) if self.wide() => {
+                    let index = self.index_bytes(&bytes, 2, w)?;
+                    self.def(&VPERMW, w, &[In::R(index), In::R(source(0))])?
+                }
+                (2, _, 2 | 4 | 8) if self.wide() => {
+                    let unit = from.elem.min(4);
+                    let index = self.index_bytes(&bytes, unit, w)?;
+                    let row = if unit == 2 { VPERMT2W } else { VPERMT2D };
+                    let dst = self.vec(w);
+                    self.copy_to(dst, source(0));
+                    self.modify(&row, w, dst, &[In::R(index), In::R(source(1))])?;
+                    dst
+                }
+                _ => return Ok(None),
+            };
+            out.push(r);
+        }
+        Ok(Some(out))
+    }
+
+    /// A register of indexes of `unit` bytes from byte positions.
+    fn index_bytes(&mut self, bytes: &[u16], unit: u16, w: Width) -> Res<VReg> {
+        let mut index = Vec::new();
+        for b in bytes.iter().step_by(unit as usize) {
+            index.extend_from_slice(&u64::from(b / unit).to_le_bytes()[..unit as usize]);
+        }
+        index.resize(w.bytes() as usize, 0);
+        self.const_bytes(&index, w)
     }
 
     pub(super) fn cat(&mut self, u: &UOp) -> Res<Val> {

@@ -61,6 +61,8 @@ impl Select<'_> {
         match u.op() {
             Op::Where => return self.where_vector(u),
             Op::MulAcc if t.is_float() => return self.mul_acc(u),
+            Op::CDiv | Op::CMod => return self.by_lanes(u),
+            Op::Shl | Op::Shr => return self.shift_vector(u),
             _ => {}
         }
         if matches!(t, Scalar::F16 | Scalar::BF16) {
@@ -81,8 +83,6 @@ impl Select<'_> {
                 return self.binary(Op::Add, dt, &Src::Regs(p), &Src::Regs(c)).map(Val::V);
             }
             Op::Max if t.is_float() => return self.max_float(u, &a, &b),
-            Op::CDiv | Op::CMod => return self.by_lanes(u),
-            Op::Shl | Op::Shr => return self.shift_vector(u),
             _ => {}
         }
         self.binary(u.op(), dt, &a, &b).map(Val::V)
