@@ -1,0 +1,56 @@
+//! Values and gradients of the Tensor API on the device that `DEV` names (the CPU when it is not set): scheduled, compiled, run.
+
+use crate::reader::Array;
+use crate::runs::agrees;
+use doorbell::tensor::Tensor;
+
+fn value(tensor: &Tensor) -> Result<Array, String> {
+    let sizes = tensor.shape().map_err(|error| error.to_string())?;
+    let shape = sizes
+        .iter()
+        .map(|d| d.as_int().and_then(|n| usize::try_from(n).ok()).ok_or("a symbolic size"))
+        .collect::<Result<_, _>>()?;
+    let dtype = tensor.dtype().map_err(|error| error.to_string())?.strong();
+    let bytes = tensor.to_bytes().map_err(|error| error.to_string())?;
+    Ok(Array { dtype, shape, bytes })
+}
+
+#[test]
+fn unary_ops_agree_on_the_device() {
+    agrees("unary", value);
+}
+
+#[test]
+fn binary_ops_agree_on_the_device() {
+    agrees("binary", value);
+}
+
+#[test]
+fn casts_agree_on_the_device() {
+    agrees("casts", value);
+}
+
+#[test]
+fn reductions_agree_on_the_device() {
+    agrees("reduce", value);
+}
+
+#[test]
+fn products_and_pools_agree_on_the_device() {
+    agrees("linear", value);
+}
+
+#[test]
+fn movement_agrees_on_the_device() {
+    agrees("movement", value);
+}
+
+#[test]
+fn losses_agree_on_the_device() {
+    agrees("loss", value);
+}
+
+#[test]
+fn creation_agrees_on_the_device() {
+    agrees("creation", value);
+}
