@@ -125,6 +125,7 @@ fn never_loaded(u: &UOp) -> Option<UOp> {
 enum Todo {
     Visit(UOp),
     Build(UOp),
+    Join(UOp, Linear),
     Link(UOp, UOp, UOp),
 }
 
@@ -140,12 +141,31 @@ impl UOp {
         while let Some(t) = stack.pop() {
             match t {
                 Todo::Visit(u) => {
-                    if u.simplest().is_none() {
+                    if u.simplest().is_some() {
+                        continue;
+                    }
+                    if let Some(parts) = sum::sum_of_parts(&u) {
+                        let open = parts.terms.iter().filter(|t| t.0.simplest().is_none());
+                        let open: Vec<Todo> = open.map(|t| Todo::Visit(t.0.clone())).collect();
+                        stack.push(Todo::Join(u, parts));
+                        stack.extend(open);
+                    } else {
                         stack.push(Todo::Build(u.clone()));
                         let open = u.src().iter().rev().filter(|s| s.simplest().is_none());
                         stack.extend(open.map(|s| Todo::Visit(s.clone())));
                     }
                 }
+                Todo::Join(u, parts) => match sum::join_parts(&parts, simplest_or_self) {
+                    Some(m) => {
+                        m.set_simplest(&m);
+                        u.set_simplest(&m);
+                    }
+                    None => {
+                        stack.push(Todo::Build(u.clone()));
+                        let open = u.src().iter().rev().filter(|s| s.simplest().is_none());
+                        stack.extend(open.map(|s| Todo::Visit(s.clone())));
+                    }
+                },
                 Todo::Build(u) => {
                     let src: Srcs = u.src().iter().map(simplest_or_self).collect();
                     let n = u.with_src(src);

@@ -5,7 +5,7 @@
 //! multiplication survive: like terms and constants are collected there too, but nothing is distributed or reordered.
 
 use super::linear::{self, Linear, Product};
-use crate::uop::{ConstVal, Op, UOp, floor_div};
+use crate::uop::{ConstVal, Op, UOp, USet, floor_div};
 
 pub fn is_index(u: &UOp) -> bool {
     u.dtype() == crate::uop::DType::INDEX.vec(u.dtype().lanes)
@@ -31,6 +31,34 @@ pub fn normal_sum(u: &UOp) -> Option<UOp> {
         l = better;
     }
     Some(l.build())
+}
+
+/// The terms of an index sum that has not been simplified: each is simplified once, and the sum is put together once, instead
+/// of at each addition on the way. `None`: not a sum of at least three parts.
+pub fn sum_of_parts(u: &UOp) -> Option<Linear> {
+    if u.op() != Op::Add || !is_index(u) || !u.src().iter().any(|s| s.op() == Op::Add) {
+        return None;
+    }
+    Linear::of(u)
+}
+
+/// The sum of these parts once they are simplified; `None` if a rule other than the normal form has a say.
+pub fn join_parts(parts: &Linear, simplest: impl Fn(&UOp) -> UOp) -> Option<UOp> {
+    let mut l = Linear::constant(parts.dtype, parts.konst);
+    for (t, c) in &parts.terms {
+        l.add(&simplest(t), *c)?;
+    }
+    while let Some(better) = recombine(&l) {
+        l = better;
+    }
+    while let Some(better) = merge_wheres(&l) {
+        l = better;
+    }
+    if l.terms.len() < 2 {
+        return None;
+    }
+    let m = l.build();
+    (m.vmin() != m.vmax()).then_some(m)
 }
 
 /// A product of several non-constant factors: factors in order, coefficient last.
@@ -75,8 +103,21 @@ fn whole(l: &Linear, k: usize, b: &UOp, q: &Linear, md: i128) -> Option<Linear> 
     r.add_term(t, -m)?;
     r.add(b, *m)?;
     r.add_linear(q, -md)?;
-    let heavy = |l: &Linear| l.terms.iter().filter(|t| matches!(t.0.op(), Op::FloorDiv | Op::FloorMod)).count();
-    (heavy(&r) + 2 <= heavy(l) || heavy(&r) < heavy(l) && r.terms.len() < l.terms.len()).then_some(r)
+    let (now, then) = (divisions(l), divisions(&r));
+    (then + 2 <= now || then < now && r.terms.len() <= l.terms.len()).then_some(r)
+}
+
+/// Distinct divisions and remainders in the terms.
+fn divisions(l: &Linear) -> usize {
+    let (mut seen, mut count) = (USet::default(), 0);
+    let mut todo: Vec<&UOp> = l.terms.iter().map(|t| &t.0).collect();
+    while let Some(u) = todo.pop() {
+        if u.op().is_elementwise() && seen.insert(u.clone()) {
+            count += usize::from(matches!(u.op(), Op::FloorDiv | Op::FloorMod));
+            todo.extend(u.src());
+        }
+    }
+    count
 }
 
 fn partial(l: &Linear, k: usize, b: &UOp, q: &Linear, md: i128) -> Option<Linear> {

@@ -8,7 +8,7 @@ use super::compare::as_interval;
 use super::divmod::count_nodes;
 use super::linear::{Linear, scaled};
 use super::logic::clauses;
-use crate::uop::{ConstVal, Op, Srcs, UMap, UOp};
+use crate::uop::{ConstVal, Op, Srcs, UMap, UOp, USet};
 
 /// Nodes of an index above which nothing is tried.
 const MAX_NODES: usize = 400;
@@ -22,6 +22,9 @@ pub fn simplify_given(gate: &UOp, idx: &UOp) -> UOp {
     let facts: Vec<(UOp, i128, i128)> =
         clauses(&gate.simplify(), Op::And).iter().filter_map(as_interval).filter(|f| f.1 <= f.2).collect();
     let facts = merged(facts);
+    if facts.is_empty() || !can_gain(&out, &facts) {
+        return out;
+    }
     // A second round: what one clause made may be what another speaks of.
     for _ in 0..2 {
         let before = out.clone();
@@ -34,6 +37,31 @@ pub fn simplify_given(gate: &UOp, idx: &UOp) -> UOp {
         }
     }
     out
+}
+
+/// Tighter bounds matter to divisions, comparisons, selections and maxima, and where they leave one value.
+fn can_gain(u: &UOp, facts: &[(UOp, i128, i128)]) -> bool {
+    let gains = |x: &UOp| {
+        matches!(
+            x.op(),
+            Op::FloorDiv | Op::FloorMod | Op::CmpLt | Op::CmpNe | Op::CmpEq | Op::Where | Op::Max | Op::CDiv | Op::CMod
+        ) || facts.iter().any(|f| f.1 == f.2 && f.0 == *x)
+    };
+    facts.iter().any(|f| f.1 == f.2 && f.0.op() == Op::Add) || arithmetic_any(u, gains)
+}
+
+/// Whether an elementwise node at or above the leaves satisfies `f`.
+fn arithmetic_any(u: &UOp, f: impl Fn(&UOp) -> bool) -> bool {
+    let (mut seen, mut todo) = (USet::default(), vec![u]);
+    while let Some(x) = todo.pop() {
+        if f(x) {
+            return true;
+        }
+        if x.op().is_elementwise() && seen.insert(x.clone()) {
+            todo.extend(x.src());
+        }
+    }
+    false
 }
 
 fn merged(facts: Vec<(UOp, i128, i128)>) -> Vec<(UOp, i128, i128)> {
@@ -213,7 +241,17 @@ pub fn conjunction(u: &UOp) -> Option<UOp> {
             kept.push(c.clone());
             continue;
         };
-        let n = if mentions(c, &kept) { simplify_given(&given, c) } else { c.clone() };
+        let n = match linear_clause(c) {
+            Some(l) => {
+                if implied(&l, c, &kept) {
+                    UOp::constant(u.dtype(), true)
+                } else {
+                    c.clone()
+                }
+            }
+            None if mentions(c, &kept) => simplify_given(&given, c),
+            None => c.clone(),
+        };
         if n != *c {
             changed = true;
         }
@@ -223,6 +261,38 @@ pub fn conjunction(u: &UOp) -> Option<UOp> {
         kept.push(n);
     }
     changed.then(|| kept.into_iter().reduce(|a, b| a.and(&b)).unwrap_or_else(|| UOp::constant(u.dtype(), true)))
+}
+
+/// The sum a clause bounds, if it is made of leaves only: then bounds decide all that can be decided.
+fn linear_clause(c: &UOp) -> Option<Linear> {
+    let (x, ..) = as_interval(c)?;
+    if !c.src().iter().any(|s| s.op() == Op::Const) {
+        return None;
+    }
+    let l = Linear::of(&x)?;
+    let leaf = |u: &UOp| matches!(u.op(), Op::Range | Op::Var | Op::Special);
+    l.terms.iter().all(|t| leaf(&t.0)).then_some(l)
+}
+
+/// Whether one of the other clauses makes `c` true: what it bounds, taken out of the sum as often as it is in it.
+fn implied(l: &Linear, c: &UOp, others: &[UOp]) -> bool {
+    let Some((_, lo, hi)) = as_interval(c) else { return false };
+    others.iter().any(|o| {
+        let Some(((e, from, to), m)) = as_interval(o).zip(linear_clause(o)) else { return false };
+        let Some(factor) = m.terms.first().and_then(|(t, k)| {
+            let have = l.terms.iter().find(|x| x.0 == *t)?.1;
+            (have % k == 0).then_some(have / k)
+        }) else {
+            return false;
+        };
+        let mut rest = l.clone();
+        if rest.add(&e, -factor).is_none() {
+            return false;
+        }
+        let b = rest.bounds();
+        let (p, q) = (from.saturating_mul(factor), to.saturating_mul(factor));
+        b.min.saturating_add(p.min(q)) >= lo && b.max.saturating_add(p.max(q)) <= hi
+    })
 }
 
 /// Whether a clause shares a variable or range with others.
