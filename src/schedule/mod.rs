@@ -1,9 +1,17 @@
 //! Tensor graph → kernels and copies.
 //!
 //! In: roots of tensor UOps (see `uop`). Out: a [`Schedule`]: kernel graphs in normal form with their buffers, copies, a memory plan
-//! for temporaries, and where each root lies afterwards. Depends on `uop` only. The way: `front` strips identities from the
-//! graph, which gives the key of the cache; `stored` says which values lie in memory; `lower` turns the others into
-//! expressions over ranges; `kernel` puts kernels into normal form; `order` and `memory` place them in time and space.
+//! for temporaries, and where each root lies afterwards. Depends on `uop` only.
+//!
+//! The way: `front` strips identities from the graph, which gives the key of the cache (`split` cuts large reductions in two
+//! there); `stored` and `keep` say which values may lie in memory; `jobs` makes one job of each, `lower` turns what is
+//! between them into expressions over ranges (`index`: movement as arithmetic; `collapse`: sums of which one turn counts);
+//! `fuse` puts jobs that pass values within iterations into one kernel; `kernel` brings it into normal form; `order`,
+//! `snapshot` and `memory` place kernels and temporaries in time and space; `bind` puts buffers in.
+//!
+//! What a kernel graph means, beyond `uop`: its stores may stand at different depths of one loop nest (a row's mean, then the
+//! row); stores in equal loops run in one loop, and each iteration loads all it needs before it stores anything. So a
+//! kernel may read the memory it overwrites, at the very element it writes and from stores in the same loops only.
 //! Left out: sharding over devices.
 #![forbid(unsafe_code)]
 
@@ -20,6 +28,7 @@ mod lower;
 mod memory;
 mod order;
 mod plan;
+mod snapshot;
 mod split;
 mod stored;
 

@@ -13,6 +13,7 @@ use super::kernel::{KernelGraph, normalise, output_loop, store};
 use super::lower::{Cut, Lowerer, address};
 use super::memory::{self, MemoryPlan, TempUse};
 use super::order::{edges, sort, version_of};
+use super::snapshot::with_snapshots;
 use super::stored::{Stored, required, slot};
 use crate::uop::{Op, UOp, USet};
 
@@ -39,6 +40,22 @@ pub struct Plan {
 
 /// Plans a keyed graph.
 pub fn plan(key: &Key) -> Result<Plan, ScheduleError> {
+    match plan_graph(key) {
+        Err(ScheduleError::Cycle) => {
+            let (copied, before) = with_snapshots(key);
+            let mut plan = plan_graph(&copied)?;
+            for (node, _) in &mut plan.assigns {
+                if let Some(old) = before.get(node) {
+                    *node = old.clone();
+                }
+            }
+            Ok(plan)
+        }
+        planned => planned,
+    }
+}
+
+fn plan_graph(key: &Key) -> Result<Plan, ScheduleError> {
     let g = Graph::new(key);
     let mut candidates = required(&g)?;
     store_reduces(&g, &mut candidates);

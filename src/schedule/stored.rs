@@ -6,6 +6,7 @@ use super::graph::{FIRST_TEMP, Graph, is_leaf, max_len, memory_dtype};
 use super::index::{self, Lin};
 use super::kernel::output_loop;
 use super::lower::{Cut, Lowerer, address};
+use super::snapshot::is_snapshot;
 use crate::uop::{Arg, Dim, Op, Srcs, UMap, UOp, USet};
 
 /// A dense run of elements in memory.
@@ -128,6 +129,7 @@ pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
     let mut stored = Stored::new();
     for u in &g.order {
         match u.op() {
+            Op::Contiguous if is_snapshot(u) => stored.insert(g, u),
             Op::Contiguous => {
                 if stored.region(u)?.is_none() {
                     let base = through(&u.src()[0], &[Op::Reshape]);

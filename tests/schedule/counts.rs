@@ -188,3 +188,24 @@ fn training() -> Vec<Case> {
     let loss = mean(&mul(&e, &e), &[0, 1]);
     vec![case("45 linear and Adam step", 13, 0, &[loss, m2, v2, w3])]
 }
+
+#[test]
+fn sizes_decide_what_shares_a_kernel() {
+    let kernels = |roots: &[UOp]| plan(roots).kernel_count();
+    let x = input(&[2048, 1024]);
+    assert_eq!(kernels(&[sum(&input(&[1 << 26]), &[0])]), 2, "partial sums keep the cores busy");
+    assert_eq!(kernels(&[softmax(&x, 1)]), 1, "rows are independent");
+    assert_eq!(kernels(&[sub(&x, &mean(&x, &[0]))]), 2, "columns would be walked against the layout");
+    let flat = input(&[1 << 20]);
+    assert_eq!(kernels(&[sub(&flat, &max(&flat, &[0]))]), 3, "one loop for all would run on one core");
+    let (q, k, v) = (input(&[8, 128, 64]), input(&[8, 128, 64]), input(&[8, 128, 64]));
+    let p = softmax(&matmul(&q, &transpose(&k)), 2);
+    assert_eq!(kernels(&[matmul(&p, &v)]), 3, "an exponential is not computed again for each column of the product");
+    let w = input(&[1024, 256]);
+    assert_eq!(
+        kernels(&[softmax(&matmul(&relu(&x), &w), 1)]),
+        2,
+        "a product is not computed again for each pass over its rows"
+    );
+    assert_eq!(kernels(&[sum(&relu(&matmul(&x, &w)), &[1])]), 2, "a product of two matrices keeps its own loops");
+}

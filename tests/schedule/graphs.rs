@@ -2,6 +2,7 @@
 
 use doorbell::engine::interp::{Value, Vars, eval_with, run_kernel};
 use doorbell::schedule::{Schedule, ScheduleCache, ScheduleItem, schedule};
+use doorbell::uop::spec::{Stage, verify};
 use doorbell::uop::{Arg, BufferRef, DType, Op, UOp};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -215,6 +216,7 @@ impl Memory {
                 .collect();
             match item {
                 ScheduleItem::Kernel { ast, .. } => {
+                    verify(Stage::Kernel, ast).unwrap_or_else(|e| panic!("{e}\n{ast}"));
                     run_kernel(ast, &mut data, &vars).unwrap_or_else(|e| panic!("{e}\n{ast}"))
                 }
                 ScheduleItem::Copy { src, src_offset, len, .. } => {

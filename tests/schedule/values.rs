@@ -76,6 +76,23 @@ fn an_assigned_value_that_reads_its_target_elsewhere_is_computed_first() {
 }
 
 #[test]
+fn a_value_of_old_and_new_content_reads_a_copy_of_the_old() {
+    let p = buffer(DType::F32, 6);
+    let new = assign(&p, &mul(&p, &num(2.0)));
+    let both = mul(&p, &sum(&new, &[0]));
+    let m = Memory::default();
+    let roots = [both, new];
+    m.fill(&roots, 11);
+    let want: Vec<_> = roots.iter().map(|r| m.value(r).to_f64()).collect();
+    let s = plan(&roots);
+    m.run(&s);
+    for (o, w) in s.outputs.iter().zip(&want) {
+        assert_eq!(m.value(&o.view).to_f64(), *w);
+    }
+    assert_eq!(s.outputs.len(), 3, "the assignment itself is an output");
+}
+
+#[test]
 fn an_optimiser_step_updates_state_and_parameters_in_one_kernel() {
     let (p, v, g) = (buffer(DType::F32, 20), buffer(DType::F32, 20), input(&[20]));
     let v2 = assign(&v, &add(&mul(&v, &num(0.5)), &g));
