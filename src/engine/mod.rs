@@ -16,6 +16,7 @@ mod realize;
 mod run;
 mod search;
 mod session;
+mod validate;
 
 pub use counters::{Counters, Totals};
 pub use error::{Error, JitError};

@@ -28,6 +28,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Float rewrites that ignore NaN, infinities and signed zeros (`FAST_MATH=1`).
     pub fast_math: bool,
+    /// Run every kernel in the reference interpreter too and compare (`VALIDATE=1`; slow).
+    pub validate: bool,
     /// Where searches are remembered; `None`: nowhere (`CACHEDIR`, `CACHELEVEL=0`).
     pub cache_dir: Option<PathBuf>,
 }
@@ -54,6 +56,7 @@ impl Default for Options {
             arch: None,
             threads: None,
             fast_math: false,
+            validate: false,
             cache_dir: None,
         }
     }
@@ -95,6 +98,7 @@ impl Options {
                 n => Some(n),
             },
             fast_math: number(&get, "FAST_MATH", 0, 1, "0 or 1")? == 1,
+            validate: number(&get, "VALIDATE", 0, 1, "0 or 1")? == 1,
             cache_dir: if number(&get, "CACHELEVEL", 1, 2, "0, 1 or 2")? == 0 { None } else { cache },
         })
     }

@@ -34,7 +34,7 @@ impl Session {
                 record(c, l);
             }
         });
-        if self.options.debug >= 2 || (self.options.profile.is_some() && captured.is_none()) {
+        if self.options.debug >= 2 || self.options.validate || (self.options.profile.is_some() && captured.is_none()) {
             return launches.iter().try_for_each(|l| self.run_timed(l));
         }
         let mut rest = launches.as_slice();
@@ -187,6 +187,10 @@ impl Session {
 
     /// Runs one command alone and waits for it, to say how long it took.
     fn run_timed(&self, l: &Launch) -> Result<(), Error> {
+        let want = match &l.kernel {
+            Some(k) => self.expect(&l.device, k, &l.command)?,
+            None => None,
+        };
         let stamp = l.device.device.stamp()?;
         let command = l.command.clone().stamped(stamp.clone());
         let point = l.device.device.submit(QueueKind::Compute, &[command])?;
@@ -202,6 +206,9 @@ impl Session {
         }
         if self.options.debug >= 2 {
             self.print_launch(&l.device.name, l.kernel.as_deref(), &l.command, ns);
+        }
+        if let (Some(want), Some(k)) = (want, &l.kernel) {
+            self.compare(&l.device, k, &l.command, &want)?;
         }
         Ok(())
     }

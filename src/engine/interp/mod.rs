@@ -38,10 +38,11 @@ impl Value {
         let n = self.dtype.size_bytes();
         self.data.iter().flat_map(|v| to_bits(*v, self.dtype).to_le_bytes().into_iter().take(n)).collect()
     }
-    /// Elements of `dtype` from device bytes; a trailing partial element is dropped.
+    /// Elements of `dtype` from device bytes; bytes beyond the shape are ignored.
     pub fn from_bytes(shape: Vec<usize>, dtype: Scalar, bytes: &[u8]) -> Value {
         let n = dtype.size_bytes().max(1);
-        Value { shape, dtype, data: bytes.chunks_exact(n).map(|c| read_element(c, dtype)).collect() }
+        let len = shape.iter().product();
+        Value { shape, dtype, data: bytes.chunks_exact(n).take(len).map(|c| read_element(c, dtype)).collect() }
     }
     /// All elements as floats.
     pub fn to_f64(&self) -> Vec<f64> {

@@ -1,0 +1,86 @@
+//! VALIDATE=1: every kernel is also run by the reference interpreter on the same bytes, and the results compared.
+
+use super::interp::{Value, Vars, run_kernel};
+use super::kernels::Compiled;
+use super::session::OpenDevice;
+use super::{Error, Session};
+use crate::device::{Arg, Command};
+use crate::uop;
+
+/// What a kernel should leave in its buffers.
+pub(super) struct Expected {
+    /// Bytes by slot: before for the ones only read, after for the written ones.
+    bufs: Vec<Vec<u8>>,
+}
+
+impl Session {
+    /// The interpreter's result of a launch; `None` when kernels are not validated.
+    pub(super) fn expect(
+        &self,
+        device: &OpenDevice,
+        kernel: &Compiled,
+        command: &Command,
+    ) -> Result<Option<Expected>, Error> {
+        if !self.options.validate {
+            return Ok(None);
+        }
+        let Command::Exec { args, .. } = command else { return Ok(None) };
+        let p = &kernel.program;
+        let mut bufs: Vec<Vec<u8>> = Vec::new();
+        for info in &p.params {
+            let slot = info.slot as usize;
+            bufs.resize(bufs.len().max(slot + 1), Vec::new());
+            bufs[slot] = self.argument(device, kernel, args, slot)?;
+        }
+        let mut vars = Vars::new();
+        for (v, arg) in p.vars.iter().zip(&args[p.params.len()..]) {
+            if let (uop::Arg::Var(name, ..), Arg::Var(value)) = (v.arg(), arg) {
+                vars.insert(name.to_string(), *value);
+            }
+        }
+        run_kernel(&kernel.ast, &mut bufs, &vars).map_err(|e| Error::Internal(format!("{}: {e}", p.name)))?;
+        Ok(Some(Expected { bufs }))
+    }
+
+    /// Compares what the device left with what the interpreter did.
+    pub(super) fn compare(
+        &self,
+        device: &OpenDevice,
+        kernel: &Compiled,
+        command: &Command,
+        want: &Expected,
+    ) -> Result<(), Error> {
+        let Command::Exec { args, .. } = command else { return Ok(()) };
+        for info in kernel.program.params.iter().filter(|i| i.written) {
+            let t = info.dtype.scalar;
+            let bytes = self.argument(device, kernel, args, info.slot as usize)?;
+            let got = Value::from_bytes(vec![info.len], t, &bytes).to_f64();
+            let want = Value::from_bytes(vec![info.len], t, &want.bufs[info.slot as usize]).to_f64();
+            let tolerance = if t.size_bytes() < 4 && t.is_float() { 2e-2 } else { 1e-4 };
+            // Sums differ in their order: what counts is the difference against the values' size.
+            let scale = want.iter().filter(|w| w.is_finite()).fold(0.0f64, |m, w| m.max(w.abs())).max(1e-6);
+            let same = |g: f64, w: f64| g == w || (g.is_nan() && w.is_nan()) || (g - w).abs() <= tolerance * scale;
+            if let Some(i) = (0..got.len()).find(|i| !same(got[*i], want[*i])) {
+                let (name, slot) = (&kernel.program.name, info.slot);
+                let (g, w) = (got[i], want[i]);
+                return Err(Error::Internal(format!(
+                    "validate: {name}: element {i} of buffer {slot} is {g}, the interpreter has {w}\n{}\n{}",
+                    kernel.ast.tree(),
+                    kernel.program.source()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn argument(&self, device: &OpenDevice, kernel: &Compiled, args: &[Arg], slot: usize) -> Result<Vec<u8>, Error> {
+        let p = &kernel.program;
+        let at = p.params.iter().position(|i| i.slot as usize == slot);
+        let lost = || Error::Internal(format!("{} has no argument for slot {slot}", p.name));
+        let at = at.ok_or_else(lost)?;
+        let Some(Arg::Buffer(place)) = args.get(at) else { return Err(lost()) };
+        let mut bytes = vec![0; p.params[at].len * p.params[at].dtype.scalar.size_bytes()];
+        device.device.copy_out(&place.memory, place.offset, &mut bytes)?;
+        Ok(bytes)
+    }
+}
