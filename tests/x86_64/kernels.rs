@@ -293,6 +293,31 @@ fn gathers_and_scatters_follow_each_lane() {
 }
 
 #[test]
+fn strided_vectors_are_loaded_without_index_vectors() {
+    for t in [Scalar::F32, Scalar::F64, Scalar::I8, Scalar::F16] {
+        for lanes in [2u16, 8, 16, 32] {
+            let dt = DType::of(t).vec(lanes);
+            let (rows, stride) = (5i64, 3i64);
+            let len = (rows + stride * lanes as i64) as usize;
+            let r = range(&int(rows), 0);
+            let steps: Vec<UOp> = (0..lanes).map(|k| int(k as i64)).collect();
+            let steps = UOp::new(Op::Stack, DType::I64.vec(lanes), steps, Arg::None);
+            let i = &r.splat(lanes) + &(&steps * &steps.const_like(stride));
+            let x = UOp::new(Op::Load, dt, [UOp::param(1, DType::of(t), len).index(&i)], Arg::None);
+            let st = UOp::param(0, DType::of(t), rows as usize * lanes as usize)
+                .index(&(&r * &int(lanes as i64)))
+                .store(&x, &[]);
+            let mut list = List::default();
+            list.add(&st);
+            list.add(&end(&r, &st));
+            let n = rows as usize * lanes as usize * t.size_bytes();
+            let codes = check(&list.program("E_strided"), &[vec![0; n], Rng(4).fill(t, len, true)], &[], 0.0);
+            assert!(codes.iter().all(|c| !c.assembly().contains("gather") && !c.assembly().contains("vpextrq")));
+        }
+    }
+}
+
+#[test]
 fn conditions_skip_their_body() {
     let r = range(&int(8), 0);
     let cond = r.lt(&int(5)).and(&r.ne(&int(2)));

@@ -12,7 +12,6 @@ const fn f(code: iced_x86::Code, kinds: &'static [u8], mem: u8) -> Form {
 }
 const NO: Form = Form::NONE;
 
-
 #[rustfmt::skip]
 mod table {
     use super::*;
@@ -225,6 +224,8 @@ mod table {
     pub const VMASKMOVPD: Row = Row([f(VEX_Vmaskmovpd_xmm_xmm_m128, b"xxm", 2), f(VEX_Vmaskmovpd_ymm_ymm_m256, b"yym", 2), NO, NO, NO]);
     pub const VMASKMOVPS_ST: Row = Row([f(VEX_Vmaskmovps_m128_xmm_xmm, b"mxx", 0), f(VEX_Vmaskmovps_m256_ymm_ymm, b"myy", 0), NO, NO, NO]);
     pub const VMASKMOVPD_ST: Row = Row([f(VEX_Vmaskmovpd_m128_xmm_xmm, b"mxx", 0), f(VEX_Vmaskmovpd_m256_ymm_ymm, b"myy", 0), NO, NO, NO]);
+    pub const VPGATHERQD: Row = Row([f(VEX_Vpgatherqd_xmm_vm64x_xmm, b"xXx", 1), f(VEX_Vpgatherqd_xmm_vm64y_xmm, b"xYx", 1), f(EVEX_Vpgatherqd_xmm_k1_vm64x, b"xX", 1), f(EVEX_Vpgatherqd_xmm_k1_vm64y, b"xY", 1), f(EVEX_Vpgatherqd_ymm_k1_vm64z, b"yZ", 1)]);
+    pub const VPGATHERQQ: Row = Row([f(VEX_Vpgatherqq_xmm_vm64x_xmm, b"xXx", 1), f(VEX_Vpgatherqq_ymm_vm64y_ymm, b"yYy", 1), f(EVEX_Vpgatherqq_xmm_k1_vm64x, b"xX", 1), f(EVEX_Vpgatherqq_ymm_k1_vm64y, b"yY", 1), f(EVEX_Vpgatherqq_zmm_k1_vm64z, b"zZ", 1)]);
     pub const VCVTSI_2SS: Row = Row([f(VEX_Vcvtsi2ss_xmm_xmm_rm32, b"xxd", 2), NO, f(EVEX_Vcvtsi2ss_xmm_xmm_rm32_er, b"xxd", 2), NO, NO]);
     pub const VCVTSI_2SD: Row = Row([f(VEX_Vcvtsi2sd_xmm_xmm_rm32, b"xxd", 2), NO, f(EVEX_Vcvtsi2sd_xmm_xmm_rm32_er, b"xxd", 2), NO, NO]);
     pub const VCVTSI64_2SS: Row = Row([f(VEX_Vcvtsi2ss_xmm_xmm_rm64, b"xxq", 2), NO, f(EVEX_Vcvtsi2ss_xmm_xmm_rm64_er, b"xxq", 2), NO, NO]);
@@ -268,6 +269,7 @@ mod table {
     pub const KUNPCKWD: Row = Row([f(VEX_Kunpckwd_kr_kr_kr, b"kkk", 9), NO, NO, NO, NO]);
     pub const KUNPCKDQ: Row = Row([f(VEX_Kunpckdq_kr_kr_kr, b"kkk", 9), NO, NO, NO, NO]);
     pub const KMOVB_GK: Row = Row([f(VEX_Kmovb_r32_kr, b"dk", 9), NO, NO, NO, NO]);
+    pub const KMOVD_KG: Row = Row([f(VEX_Kmovd_kr_r32, b"kd", 9), NO, NO, NO, NO]);
     pub const KMOVQ_KG: Row = Row([f(VEX_Kmovq_kr_r64, b"kq", 9), NO, NO, NO, NO]);
     pub const KMOVQ: Row = Row([f(VEX_Kmovq_kr_km64, b"kk", 1), NO, NO, NO, NO]);
     pub const SHLX32: Row = Row([f(VEX_Shlx_r32_rm32_r32, b"ddd", 1), NO, NO, NO, NO]);
@@ -492,6 +494,8 @@ pub const ALL: &[(&str, Row)] = &[
     ("VMASKMOVPD", VMASKMOVPD),
     ("VMASKMOVPS_ST", VMASKMOVPS_ST),
     ("VMASKMOVPD_ST", VMASKMOVPD_ST),
+    ("VPGATHERQD", VPGATHERQD),
+    ("VPGATHERQQ", VPGATHERQQ),
     ("VCVTSI_2SS", VCVTSI_2SS),
     ("VCVTSI_2SD", VCVTSI_2SD),
     ("VCVTSI64_2SS", VCVTSI64_2SS),
@@ -535,6 +539,7 @@ pub const ALL: &[(&str, Row)] = &[
     ("KUNPCKWD", KUNPCKWD),
     ("KUNPCKDQ", KUNPCKDQ),
     ("KMOVB_GK", KMOVB_GK),
+    ("KMOVD_KG", KMOVD_KG),
     ("KMOVQ_KG", KMOVQ_KG),
     ("KMOVQ", KMOVQ),
     ("SHLX32", SHLX32),

@@ -25,8 +25,21 @@ pub(in super::super) struct Sum {
 impl Select<'_> {
     /// The memory operand of an Index node's first element.
     pub(super) fn address(&mut self, index: &UOp) -> Res<Mem> {
-        let (base, i) = (strip(&index.src()[0]), &index.src()[1]);
-        let (mut terms, konst) = self.linear(i, index.src()[0].dtype().scalar.size_bytes() as i64)?;
+        let sum = self.linear(&index.src()[1], None, index.src()[0].dtype().scalar.size_bytes() as i64)?;
+        let sum = sum.ok_or_else(|| unsupported(index, "an index of many lanes"))?;
+        self.place(strip(&index.src()[0]), sum)
+    }
+
+    /// The memory operand of one lane of a vector index, if that lane is a sum of scalars.
+    pub(super) fn lane_address(&mut self, index: &UOp, k: u16) -> Res<Option<Mem>> {
+        match self.linear(&index.src()[1], Some(k), index.src()[0].dtype().scalar.size_bytes() as i64)? {
+            Some(sum) => self.place(strip(&index.src()[0]), sum).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A base and a sum of terms as a memory operand.
+    fn place(&mut self, base: &UOp, (mut terms, konst): (Terms, i64)) -> Res<Mem> {
         let (disp, mut far) = match i32::try_from(konst) {
             // Parts of a vector and tiles of lanes are added to this.
             Ok(d) if d.abs() < i32::MAX - (1 << 20) => (d, None),
@@ -58,22 +71,28 @@ impl Select<'_> {
         Ok(Mem { disp: mem.disp + disp, ..mem })
     }
 
-    /// An index as terms and a constant, all times `factor`.
-    fn linear(&mut self, i: &UOp, factor: i64) -> Res<(Terms, i64)> {
+    /// An index, or one lane of a vector index, as terms and a constant, all times `factor`. `None`: a lane of a vector that is no sum
+    /// of scalars.
+    fn linear(&mut self, i: &UOp, lane: Option<u16>, factor: i64) -> Res<Option<(Terms, i64)>> {
         let (mut terms, mut konst) = (Terms::new(), 0i64);
-        let mut todo: SmallVec<[(UOp, i64); 8]> = SmallVec::from_elem((i.clone(), factor), 1);
-        while let Some((u, f)) = todo.pop() {
-            let by = |k: usize| u.src()[k].as_int();
-            match u.op() {
-                Op::Const => konst = konst.wrapping_add(u.as_int().unwrap_or(0).wrapping_mul(f)),
-                Op::Add => todo.extend(u.src().iter().map(|s| (s.clone(), f))),
-                Op::Sub => todo.extend([(u.src()[0].clone(), f), (u.src()[1].clone(), f.wrapping_neg())]),
-                Op::Mul if by(1).is_some() => todo.push((u.src()[0].clone(), f.wrapping_mul(by(1).unwrap_or(0)))),
-                Op::Mul if by(0).is_some() => todo.push((u.src()[1].clone(), f.wrapping_mul(by(0).unwrap_or(0)))),
-                Op::Shl if by(1).is_some_and(|c| (0..63).contains(&c)) => {
-                    todo.push((u.src()[0].clone(), f.wrapping_mul(1 << by(1).unwrap_or(0))));
+        let mut todo: SmallVec<[(UOp, Option<u16>, i64); 8]> = SmallVec::from_elem((i.clone(), lane, factor), 1);
+        while let Some((u, lane, f)) = todo.pop() {
+            let by = |k: usize| u.src().get(k)?.as_int();
+            let src = |k: usize| u.src()[k].clone();
+            match (u.op(), lane) {
+                (Op::Const, _) => konst = konst.wrapping_add(u.as_int().unwrap_or(0).wrapping_mul(f)),
+                (Op::Add, _) => todo.extend(u.src().iter().map(|s| (s.clone(), lane, f))),
+                (Op::Sub, _) => todo.extend([(src(0), lane, f), (src(1), lane, f.wrapping_neg())]),
+                (Op::Mul, _) if by(1).is_some() => todo.push((src(0), lane, f.wrapping_mul(by(1).unwrap_or(0)))),
+                (Op::Mul, _) if by(0).is_some() => todo.push((src(1), lane, f.wrapping_mul(by(0).unwrap_or(0)))),
+                (Op::Shl, _) if by(1).is_some_and(|c| (0..63).contains(&c)) => {
+                    todo.push((src(0), lane, f.wrapping_mul(1 << by(1).unwrap_or(0))));
                 }
-                _ => {
+                (Op::Splat, Some(_)) => todo.push((src(0), None, f)),
+                (Op::Stack, Some(k)) => todo.push((src(k as usize), None, f)),
+                (Op::Gep, Some(k)) => todo.push((src(0), Some(u.axes()[k as usize]), f)),
+                (_, Some(_)) => return Ok(None),
+                (_, None) => {
                     let p = self.pos.get(&u).copied();
                     let p = p.ok_or_else(|| IselError::Malformed(format!("{u:?} does not stand in the list")))?;
                     match terms.iter_mut().find(|t| t.0 == p) {
@@ -83,7 +102,7 @@ impl Select<'_> {
                 }
             }
         }
-        Ok((terms, konst))
+        Ok(Some((terms, konst)))
     }
 
     /// The level in which a term is known.

@@ -1,4 +1,4 @@
-//! Loads and stores: contiguous, gathered, gated.
+//! Loads and stores of consecutive elements, gated or not.
 //!
 //! A scalar gate is a branch around the access. A vector gate is a mask on the access where the machine has one for the element (all on
 //! AVX-512, 4 and 8 bytes on AVX2), else a branch a lane.
@@ -18,6 +18,7 @@ impl Select<'_> {
     pub(super) fn load(&mut self, u: &UOp) -> Res<Val> {
         let (index, alt, dt) = (&u.src()[0], u.src().get(1), u.dtype());
         let gate = index.src().get(2);
+        same_size(u, index, dt)?;
         if index.src()[1].dtype().lanes > 1 {
             return self.gather(u, index, gate, alt);
         }
@@ -43,7 +44,7 @@ impl Select<'_> {
     }
 
     /// Code that runs only if a bool is true.
-    fn guarded(&mut self, cond: VReg, body: impl FnOnce(&mut Self) -> Res<()>) -> Res<()> {
+    pub(super) fn guarded(&mut self, cond: VReg, body: impl FnOnce(&mut Self) -> Res<()>) -> Res<()> {
         let back = self.cur;
         debug_assert_eq!(back + 1, self.levels.len(), "guarded code is made where the list stands");
         let end = self.func.label();
@@ -106,7 +107,7 @@ impl Select<'_> {
     }
 
     /// One integer; bools become 0 or 1 whatever the byte.
-    fn load_int(&mut self, t: Scalar, m: Mem) -> VReg {
+    pub(super) fn load_int(&mut self, t: Scalar, m: Mem) -> VReg {
         use Code::*;
         if t == Scalar::Bool {
             let inst = Inst::new((Form::gpr(Cmp_rm8_imm8, b"m", 0), INVALID), &[Opd::Mem(m), Opd::Imm(0)]).read_only();
@@ -129,6 +130,7 @@ impl Select<'_> {
         let (index, value) = (&u.src()[0], &u.src()[1]);
         let gate = index.src().get(2);
         let dt = value.dtype();
+        same_size(u, index, dt)?;
         if index.src()[1].dtype().lanes > 1 {
             return self.scatter(index, value, gate);
         }
@@ -200,7 +202,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    fn store_int(&mut self, t: Scalar, m: Mem, r: VReg) {
+    pub(super) fn store_int(&mut self, t: Scalar, m: Mem, r: VReg) {
         use Code::*;
         let (code, kind) = match t.size_bytes() {
             1 => (Mov_rm8_r8, b'b'),
@@ -308,7 +310,7 @@ impl Select<'_> {
     }
 
     /// One lane of a gate as 0 or 1.
-    fn gate_lane(&mut self, gate: &UOp, k: u16) -> Res<VReg> {
+    pub(super) fn gate_lane(&mut self, gate: &UOp, k: u16) -> Res<VReg> {
         if gate.dtype().lanes == 1 {
             return self.int(gate);
         }
@@ -343,78 +345,13 @@ impl Select<'_> {
         let regs = self.join_ints(&out, lanes)?;
         if dt.scalar == Scalar::Bool { self.mask_from(&regs, lanes) } else { Ok(Val::V(regs)) }
     }
+}
 
-    /// The element address of one lane of a vector index.
-    fn lane_address(&mut self, index: &UOp, k: u16) -> Res<Mem> {
-        let i = &index.src()[1];
-        let parts = self.parts(i)?;
-        let g = self.lane_int(&parts, i.dtype(), k)?;
-        let g = self.extend(g, i.dtype().scalar, true)?;
-        let base = super::address::strip(&index.src()[0]).clone();
-        let elem = index.src()[0].dtype().scalar.size_bytes() as u8;
-        let start = self.pointer(&base, &Default::default())?;
-        Ok(Mem { index: Some((g, b'q')), scale: elem, ..start })
+/// Memory holds elements of the value's size (the type may differ: fp8 values are handled as bytes).
+fn same_size(u: &UOp, index: &UOp, value: DType) -> Res<()> {
+    let memory = index.src()[0].dtype().scalar;
+    if memory.size_bytes() == value.scalar.size_bytes() {
+        return Ok(());
     }
-
-    /// One address a lane.
-    fn gather(&mut self, u: &UOp, index: &UOp, gate: Option<&UOp>, alt: Option<&UOp>) -> Res<Val> {
-        let dt = u.dtype();
-        let lanes = if dt.scalar == Scalar::Bool { dt.with_scalar(Scalar::U8) } else { dt };
-        let t = super::mask::int_of(lanes.scalar.size_bytes() as u16);
-        let old = match alt {
-            Some(alt) => Some(match self.val(alt)? {
-                Val::V(r) => r,
-                v => self.mask_to(v, lanes, 1)?,
-            }),
-            None => None,
-        };
-        let mut out = Vec::new();
-        for k in 0..dt.lanes {
-            let mem = self.lane_address(index, k)?;
-            match (gate, &old) {
-                (Some(gate), Some(old)) => {
-                    let g = self.lane_int(old, lanes, k)?;
-                    let g = self.copy(g);
-                    let cond = self.gate_lane(gate, k)?;
-                    self.guarded(cond, |me| {
-                        let v = me.load_int(t, mem);
-                        me.copy_to(g, v);
-                        Ok(())
-                    })?;
-                    out.push(g);
-                }
-                _ => out.push(self.load_int(t, mem)),
-            }
-        }
-        let regs = self.join_ints(&out, lanes)?;
-        if dt.scalar == Scalar::Bool { self.mask_from(&regs, lanes) } else { Ok(Val::V(regs)) }
-    }
-
-    fn scatter(&mut self, index: &UOp, value: &UOp, gate: Option<&UOp>) -> Res<()> {
-        let dt = value.dtype();
-        let (regs, lanes) = match self.val(value)? {
-            Val::V(r) => (r, dt),
-            Val::G(_) => return Err(unsupported(value, "a scalar to many addresses")),
-            mask => {
-                let bytes = dt.with_scalar(Scalar::U8);
-                (self.mask_to(mask, bytes, 1)?, bytes)
-            }
-        };
-        let t = super::mask::int_of(lanes.scalar.size_bytes() as u16);
-        for k in 0..dt.lanes {
-            let mem = self.lane_address(index, k)?;
-            let g = self.lane_int(&regs, lanes, k)?;
-            match gate {
-                Some(gate) => {
-                    let cond = self.gate_lane(gate, k)?;
-                    self.guarded(cond, |me| {
-                        me.store_int(t, mem, g);
-                        Ok(())
-                    })?;
-                }
-                None => self.store_int(t, mem, g),
-            }
-        }
-        Ok(())
-    }
+    Err(super::super::IselError::Malformed(format!("{u:?} moves {value} through memory of {memory}")))
 }

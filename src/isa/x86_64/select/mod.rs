@@ -7,6 +7,7 @@
 mod address;
 mod cast;
 mod control;
+mod gather;
 mod mask;
 mod memory;
 mod plan;
