@@ -291,6 +291,106 @@ fn simplify_given_keeps(gate: &UOp, r: &UOp) -> bool {
     out.contains(r) && gate.simplify().contains(r)
 }
 
+fn load(t: impl Into<DType>, slot: u32) -> UOp {
+    UOp::param(slot, t.into(), 8).index(&UOp::int(i64::from(slot))).load()
+}
+
+#[test]
+fn machine_types_fold_only_what_wrap_around_allows() {
+    let (x, y) = (load(DType::I32, 1), load(DType::I32, 2));
+    let same = [
+        (&(&x + 3) + 4, &x + 7),
+        (&(&x * 3) * 4, &x * 12),
+        (&(&x + 3) + &y, &(&x + &y) + 3),
+        (&(&x * 2) + &x, &x * 3),
+        (&x - &x, x.const_like(0i64)),
+        (&(&x + &y) - &x, y.clone()),
+        (-&(-&x), x.clone()),
+        (&(&x ^ 5) ^ 5, x.clone()),
+        (&x & -1, x.clone()),
+        (x.max(&x), x.clone()),
+        (x.lt(&x), UOp::bool(false)),
+        ((&x + 3).equal(&x.const_like(5i64)), x.equal(&x.const_like(2i64))),
+    ];
+    for (e, want) in same {
+        assert_eq!(e.simplify(), want, "{}", e.render());
+    }
+    // x + 3 may wrap, so the order of x + 3 and 5 is not that of x and 2; nor is (x*4)//4 x.
+    for e in [(&x + 3).lt(&x.const_like(5i64)), &(&x * 4) / 4] {
+        assert_eq!(e.simplify(), e, "{}", e.render());
+    }
+    let bounded = UOp::var("v", 0, 10).cast(DType::I32);
+    assert_eq!((&bounded + 3).lt(&bounded.const_like(5i64)).simplify(), bounded.lt(&bounded.const_like(2i64)));
+    let u = UOp::var("u", 0, 255).cast(DType::U32);
+    assert_eq!((&(&u & 0xffff_fffc) >> 2).simplify(), &u >> 2);
+}
+
+#[test]
+fn floats_keep_what_strictness_demands() {
+    let x = load(DType::F32, 1);
+    let c = |v: f64| UOp::constant(DType::F32, v);
+    let changes = [
+        (&x * &c(1.0), x.clone()),
+        (&x + &c(-0.0), x.clone()),
+        (&x - &c(0.0), x.clone()),
+        (&x * &c(-1.0), -&x),
+        (x.binary(Op::FDiv, &c(4.0)), &x * &c(0.25)),
+        (&c(1.0) + &x, &x + &c(1.0)),
+    ];
+    for (e, want) in changes {
+        assert_eq!(e.simplify(), want, "{}", e.render());
+    }
+    let div = |a: &UOp, b: &UOp| a.binary(Op::FDiv, b);
+    for e in [&x + &c(0.0), &x * &c(0.0), &x - &x, div(&x, &x), div(&x, &c(3.0)), x.ne(&x), &(&x + &c(1.0)) + &c(2.0)] {
+        assert_eq!(e.simplify(), e, "{}", e.render());
+    }
+    let fast = |e: &UOp| e.simplify_with(super::fast()).unwrap();
+    assert_eq!(fast(&(&x * &c(0.0))), c(0.0));
+    assert_eq!(fast(&(&(&x + &c(1.0)) + &c(2.0))), &x + &c(3.0));
+}
+
+#[test]
+fn casts_collapse_when_the_middle_keeps_every_value() {
+    let x = load(DType::I8, 1);
+    assert_eq!(x.cast(DType::I32).cast(DType::F32).simplify(), x.cast(DType::F32));
+    assert_eq!(x.cast(DType::I32).cast(DType::I8).simplify(), x);
+    let wide = load(DType::I64, 1);
+    assert_eq!(wide.cast(DType::I32).cast(DType::I8).simplify(), wide.cast(DType::I8));
+    for e in [wide.cast(DType::I8).cast(DType::I64), load(DType::F64, 1).cast(DType::F32).cast(DType::F64)] {
+        assert_eq!(e.simplify(), e, "narrowing is no identity");
+    }
+    let f = load(DType::F32, 2);
+    assert_eq!(f.bitcast(DType::I32).bitcast(DType::F32).simplify(), f);
+    let b = load(DType::I32, 3);
+    let a = &b & 255;
+    let narrow = &a.cast(DType::I64) * &a.cast(DType::I64);
+    assert_eq!(narrow.simplify(), (&a * &a).cast(DType::I64));
+    let overflows = &b.cast(DType::I64) * &b.cast(DType::I64);
+    assert_eq!(overflows.simplify(), overflows);
+}
+
+#[test]
+fn gates_that_are_known_go_and_facts_do_not_enter_loads() {
+    let r = UOp::range(8, 0, AxisKind::Loop);
+    let p = UOp::param(0, DType::F32, 8);
+    let alt = UOp::constant(DType::F32, 2.0);
+    let gated = |g: &UOp| p.index_gated(&r, g).load_or(&alt);
+    assert_eq!(gated(&r.lt(&UOp::int(8))).simplify().src()[0].src().len(), 2);
+    assert_eq!(gated(&r.lt(&UOp::int(0))).simplify(), alt);
+    // The load is executed for every r, so the condition around it must not reach its gate.
+    let cond = r.lt(&UOp::int(4));
+    let e = cond.select(&gated(&cond), &alt);
+    assert!(e.simplify().any(|u| u.op() == Op::Index && u.src().len() == 3), "{}", e.simplify().render());
+}
+
+#[test]
+fn a_tensor_that_folds_to_a_constant_keeps_its_shape() {
+    let b = UOp::buffer(DType::I32, crate::uop::BufferRef::new(6, "CPU".into()));
+    let zero = (&b * &UOp::constant(DType::I32, 0i64)).simplify();
+    assert_eq!(zero.shape(), b.shape());
+    assert!(!zero.contains(&b));
+}
+
 /// `DEEP=1` multiplies the number of random cases.
 fn rounds(n: u64) -> u64 {
     if std::env::var_os("DEEP").is_some() { n * 50 } else { n }
