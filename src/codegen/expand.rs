@@ -59,10 +59,10 @@ fn copy_out(root: &UOp, r: &UOp) -> UOp {
             }
         } else if u.src().iter().any(|s| open.contains(s)) {
             open.insert(u.clone());
-            let copies = (0..n).map(|k| u.with_src(sources(k))).collect();
+            let copies = (0..n).map(|k| flat_sink(&u, sources(k).into_iter())).collect();
             many.insert(u, copies);
             continue;
-        } else if u.op() == Op::Sink {
+        } else if matches!(u.op(), Op::Sink | Op::After) {
             flat_sink(&u, u.src().iter().map(|s| version(s, 0)))
         } else {
             u.with_src(sources(0))
@@ -72,7 +72,7 @@ fn copy_out(root: &UOp, r: &UOp) -> UOp {
     one.remove(root).unwrap_or_else(|| root.clone())
 }
 
-/// A Sink like `u` of these, with the parts of Sinks among them in their place.
+/// A node like `u` of these, with the parts of Sinks among them in their place.
 pub(super) fn flat_sink(u: &UOp, stores: impl Iterator<Item = UOp>) -> UOp {
     let flat = stores.flat_map(|n| if n.op() == Op::Sink { n.src().to_vec() } else { vec![n] });
     u.with_src(flat.collect::<Srcs>())

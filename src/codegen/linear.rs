@@ -195,7 +195,11 @@ impl<'a> Lineariser<'a> {
             } else if unit {
                 self.open_loop(self.s.outermost(i), scope);
             } else {
-                let node = self.s.nodes[i].with_src(self.mapped(k));
+                let src = self.mapped(k);
+                let u = &self.s.nodes[i];
+                // A filled scratch area: in a list, order says when.
+                let filled = u.op() == Op::After && u.dtype().space.is_some();
+                let node = if filled { src[0].clone() } else { u.with_src(src) };
                 self.push(node.clone());
                 self.new[i] = Some(node);
             }

@@ -6,6 +6,7 @@
 
 mod accumulate;
 mod affine;
+pub mod beam;
 pub mod check;
 mod clean;
 mod cost;
@@ -23,6 +24,7 @@ mod strong;
 pub mod target;
 mod text;
 
+pub use beam::Beam;
 pub use opt::Opt;
 pub use program::{Estimates, ParamInfo, Program};
 pub use target::Target;

@@ -1,6 +1,7 @@
 //! Kernel graphs that the codegen tests compile.
 
-use super::*;
+use doorbell::codegen::Target;
+use doorbell::uop::{AxisKind, DType, Op, UOp};
 
 pub fn avx512() -> Target {
     Target {

@@ -5,6 +5,7 @@
 
 use super::Opt;
 use crate::codegen::accumulate::identity;
+use crate::codegen::expand::flat_sink;
 use crate::codegen::{CodegenError, Target};
 use crate::uop::{Arg, AxisKind, Op, RangeArg, Srcs, UMap, UOp, USet};
 
@@ -132,10 +133,10 @@ impl<'a> Kernel<'a> {
         let chunk = ceil_div(end, amount as i64);
         let tid = self.fresh(r, &UOp::int(amount as i64), AxisKind::Thread);
         let first = &tid * &chunk;
-        if chunk.vmax() < 2 {
+        let even = end.as_int().is_some_and(|n| n % amount as i64 == 0);
+        if !even && chunk.vmax() < 2 {
             return Err("fewer steps than threads");
         }
-        let even = end.as_int().is_some_and(|n| n % amount as i64 == 0);
         // What is left from here to the end, at most a chunk and at least nothing.
         let len = if even { chunk } else { clamp(&end.binary(Op::Sub, &first), &chunk) };
         let rest = self.fresh(r, &len, AxisKind::Loop);
@@ -204,8 +205,13 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
-    fn stage(&mut self, _param: usize, _axis: &UOp) -> Result<(), &'static str> {
-        Err("nothing to stage")
+    fn stage(&mut self, param: usize, axis: &UOp) -> Result<(), &'static str> {
+        if kind_of(axis) != AxisKind::Loop {
+            return Err("needs a loop of the output");
+        }
+        self.sink = super::stage::stage(&self.sink, param, axis, self.target.local_bytes)?;
+        self.subs = self.sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
+        Ok(())
     }
 
     /// `r` into rest × amount, the new inner range of kind `kind`; a remainder becomes a rest of its own.
@@ -332,12 +338,8 @@ impl<'a> Rewrite<'a> {
                     }
                     _ => UOp::sink(parts),
                 }
-            } else if u.op() == Op::Sink {
-                let flat = u.src().iter().flat_map(|s| {
-                    let n = one[s].clone();
-                    if n.op() == Op::Sink { n.src().to_vec() } else { vec![n] }
-                });
-                u.with_src(flat.collect::<Srcs>())
+            } else if matches!(u.op(), Op::Sink | Op::After) {
+                flat_sink(&u, u.src().iter().map(|s| one[s].clone()))
             } else {
                 u.with_src(u.src().iter().map(|s| one[s].clone()).collect::<Srcs>())
             };
@@ -348,7 +350,7 @@ impl<'a> Rewrite<'a> {
 
     /// A node inside part `k`: loads are gated by the part's gate.
     fn masked(&self, u: &UOp, src: Srcs, k: usize) -> UOp {
-        let new = u.with_src(src);
+        let new = if u.op() == Op::After { flat_sink(u, src.into_iter()) } else { u.with_src(src) };
         match &self.parts[k].gate {
             Some(g) if u.op() == Op::Load => gate_load(&new, g),
             _ => new,

@@ -6,7 +6,7 @@
 
 use super::facts::{Facts, Move, Site, is_free, size};
 use super::{Kernel, Opt, kind_of};
-use crate::uop::{AxisKind, Op, UOp};
+use crate::uop::{Arg, AxisKind, Op, UOp};
 
 /// Instructions of one loop body that copying out may reach.
 const BODY: usize = 256;
@@ -25,12 +25,12 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
     let mut order: Vec<usize> = (0..facts.sites.len()).collect();
     // The heaviest loops choose first; a reduction before the store of its result.
     order.sort_by(|a, b| facts.sites[*b].trips().total_cmp(&facts.sites[*a].trips()));
-    let threads = thread_axis(&facts);
+    let mut threads = thread_axis(&facts);
     let mut taken: Vec<UOp> = vec![];
     let mut remains: Vec<(UOp, Option<UOp>)> = vec![];
     for k in order {
         let lanes = best_lanes(&mut facts, k, kernel, &taken);
-        let plan = plan(&mut facts, k, lanes, kernel);
+        let plan = plan(&mut facts, k, lanes.clone(), kernel);
         let mut mine: Vec<UOp> = vec![];
         for (r, what, amount) in plan {
             // An axis belongs to the first site that changed it.
@@ -51,6 +51,14 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
                 mine.push(r);
             }
         }
+        let columns = lanes.map(|(v, _)| v).filter(|v| mine.contains(v));
+        if let Some((v, loops)) =
+            columns.and_then(|v| stage_panels(&mut facts, k, &v, kernel, &remains).map(|n| (v, n)))
+            && loops >= kernel.target.threads as i64
+        {
+            // Then no thread packs what another packs too.
+            threads = Some(v);
+        }
     }
     if let Some(r) = threads {
         let chunks = (kernel.target.threads * CHUNKS) as i64;
@@ -64,6 +72,45 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
             let _ = kernel.apply_to(&r, |axis| Opt::Thread { axis, amount });
         }
     }
+}
+
+/// A tile whose columns lie far apart in memory reads them from a packed panel, made once for all rows: the loop over the
+/// columns `v` goes outside the loop over the rows. Answers the trips of that loop.
+fn stage_panels(
+    facts: &mut Facts,
+    k: usize,
+    v: &UOp,
+    kernel: &mut Kernel,
+    remains: &[(UOp, Option<UOp>)],
+) -> Option<i64> {
+    let site = &facts.sites[k];
+    let [depth] = site.inner.as_slice() else { return None };
+    let depth = depth.clone();
+    let load = site.accesses.iter().find(|a| !a.store && facts.depends(&a.node, v))?;
+    let (node, index) = (load.node.clone(), load.index.clone());
+    let Arg::Param(slot, _) = *node.src()[0].src()[0].arg() else { return None };
+    // The rows: an output loop whose steps read the same panel.
+    let rows: Vec<UOp> = site.outer.iter().filter(|r| *r != v && !facts.depends(&node, r)).cloned().collect();
+    let rows = rows.iter().rev().find_map(|r| current(remains, r))?;
+    let columns = current(remains, v)?;
+    let Move::Step(apart) = facts.motion(&index, &depth) else { return None };
+    let far = apart.unsigned_abs() as usize * node.dtype().size_bytes() >= 1024;
+    let bytes = (size(v) / size(&columns) * size(&depth)) as usize * node.dtype().size_bytes();
+    if !far
+        || size(&depth) < 64
+        || size(&rows) < 4
+        || bytes > kernel.target.local_bytes.min(kernel.target.cache_bytes / 2)
+    {
+        return None;
+    }
+    let store = kernel.sink.src().iter().find(|s| s.src().contains(&rows) && s.src().contains(&columns))?;
+    let place = |r: &UOp| store.src().iter().position(|x| x == r);
+    if place(&rows) < place(&columns) {
+        let with = kernel.axes().iter().position(|a| a == &columns)?;
+        kernel.apply_to(&rows, |axis| Opt::Swap { axis, with }).ok()?;
+    }
+    kernel.apply_to(&columns, |axis| Opt::Stage { param: slot as usize, axis }).ok()?;
+    Some(size(&columns))
 }
 
 /// What is left of axis `r` after the opts so far.

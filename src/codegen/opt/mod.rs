@@ -6,6 +6,7 @@
 mod apply;
 mod facts;
 mod heuristic;
+mod stage;
 
 pub(super) use apply::{Kernel, kind_of};
 pub(super) use heuristic::choose;
