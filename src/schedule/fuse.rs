@@ -153,11 +153,10 @@ impl Fusion<'_> {
         };
         for (producers, consumers, forward) in [(ka, kb, true), (kb, ka, false)] {
             for (c, c_axes) in &consumers.jobs {
-                for (p, p_axes, loops) in self.passed(*c, producers) {
+                for (p_axes, loops) in self.passed(*c, producers) {
                     let to = loops?;
                     for (k, at) in to.iter().enumerate() {
                         let (x, y) = (p_axes[k], c_axes[*at]);
-                        let _ = p;
                         if forward { link(x, y)? } else { link(y, x)? }
                     }
                 }
@@ -165,12 +164,8 @@ impl Fusion<'_> {
         }
         // Axes that no value ties together: equal extents in order.
         let mut free: Vec<usize> = (0..kb.axes.len()).filter(|y| !same.contains(&Some(*y))).collect();
-        for x in 0..ka.axes.len() {
-            if same[x].is_none()
-                && let Some(at) = free.iter().position(|y| kb.axes[*y] == ka.axes[x])
-            {
-                same[x] = Some(free.remove(at));
-            }
+        for (name, extent) in same.iter_mut().zip(&ka.axes).filter(|(name, _)| name.is_none()) {
+            *name = free.iter().position(|y| kb.axes[*y] == *extent).map(|at| free.remove(at));
         }
         let mut merged = kb.clone();
         let names: Vec<usize> = same
@@ -191,13 +186,13 @@ impl Fusion<'_> {
         Some(merged)
     }
 
-    /// Values that job `c` takes from jobs of `from`: the producer, its axes, and the loop of `c` for each loop of the
+    /// Values that job `c` takes from jobs of `from`: the producer's axes, and the loop of `c` for each loop of the
     /// producer (`None`: at indices that are not whole loops of `c`).
     fn passed<'k>(
         &'k self,
         c: usize,
         from: &'k Kernel,
-    ) -> impl Iterator<Item = (usize, &'k [usize], Option<Vec<usize>>)> + 'k {
+    ) -> impl Iterator<Item = (&'k [usize], Option<Vec<usize>>)> + 'k {
         self.jobs[c].uses.iter().filter_map(move |(node, place)| {
             let p = *self.at.get(node)?;
             let (_, axes) = from.jobs.iter().find(|j| j.0 == p)?;
@@ -208,7 +203,7 @@ impl Fusion<'_> {
                 (ranges.len() == axes.len()).then_some(())?;
                 ranges.iter().map(|r| job.loops.iter().position(|l| l == r)).collect::<Option<Vec<_>>>()
             };
-            Some((p, axes.as_slice(), loops()))
+            Some((axes.as_slice(), loops()))
         })
     }
 
@@ -216,7 +211,7 @@ impl Fusion<'_> {
     fn values_pass_within_iterations(&self, k: &Kernel) -> bool {
         k.jobs.iter().all(|(c, c_axes)| {
             self.passed(*c, k)
-                .all(|(_, p_axes, loops)| loops.is_some_and(|l| l.iter().zip(p_axes).all(|(at, p)| c_axes[*at] == *p)))
+                .all(|(p_axes, loops)| loops.is_some_and(|l| l.iter().zip(p_axes).all(|(at, p)| c_axes[*at] == *p)))
         })
     }
 

@@ -130,12 +130,10 @@ pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
     for u in &g.order {
         match u.op() {
             Op::Contiguous if is_snapshot(u) => stored.insert(g, u),
-            Op::Contiguous => {
-                if stored.region(u)?.is_none() {
-                    let base = through(&u.src()[0], &[Op::Reshape]);
-                    let own = base.op().is_movement() || is_leaf(&base) || g.is_pure(&base);
-                    stored.insert(g, if own { u } else { &base });
-                }
+            Op::Contiguous if stored.region(u)?.is_none() => {
+                let base = through(&u.src()[0], &[Op::Reshape]);
+                let own = base.op().is_movement() || is_leaf(&base) || g.is_pure(&base);
+                stored.insert(g, if own { u } else { &base });
             }
             Op::Copy => {
                 if stored.region(&u.src()[0])?.is_none() {
