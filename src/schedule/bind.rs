@@ -132,7 +132,7 @@ fn bind(plan: &Plan, front: &Front, roots: &[(UOp, Arc<str>)]) -> Schedule {
         .iter()
         .map(|p| {
             let len = super::graph::max_len(p.shape());
-            UOp::buffer(p.dtype(), BufferRef::new(len, device(super::front::device_number(p))))
+            UOp::buffer(p.dtype(), BufferRef::computed(len, device(super::front::device_number(p))))
         })
         .collect();
     let buffer = |s: u32| match s.checked_sub(FIRST_TEMP) {

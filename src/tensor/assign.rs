@@ -7,12 +7,14 @@ use super::handle::Tensor;
 use super::value::{Value, build};
 use crate::uop::{Arg, Op, UOp};
 
-/// Whether a node is memory or a view of it.
+/// Whether a node is memory of its own or a view of it. The buffer of a computed value is not: equal expressions are one node, so
+/// two Tensors of zeros share it, and an assignment to one must not be seen by the other.
 pub(crate) fn is_memory(u: &UOp) -> bool {
     let mut u = u;
     loop {
         match u.op() {
-            Op::Buffer | Op::Param => return true,
+            Op::Buffer => return u.buffer_ref().is_some_and(|b| b.owned),
+            Op::Param => return true,
             Op::Assign | Op::After | Op::Reshape | Op::Permute | Op::Flip | Op::Shrink => u = &u.src()[0],
             _ => return false,
         }

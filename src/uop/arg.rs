@@ -164,6 +164,9 @@ pub struct BufferRef {
     pub id: u64,
     pub len: usize,
     pub device: Arc<str>,
+    /// One Tensor alone decides what this memory holds, so it may be assigned to in place. Memory that holds the value of an
+    /// expression is not owned: every Tensor built from the same expression is that memory too.
+    pub owned: bool,
     /// What the engine attached (its own type); `uop` does not look inside.
     pub memory: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -173,7 +176,15 @@ static NEXT_BUFFER: AtomicU64 = AtomicU64::new(1);
 impl BufferRef {
     /// A new identity with no memory yet: `len` elements on `device`.
     pub fn new(len: usize, device: Arc<str>) -> Arc<BufferRef> {
-        Arc::new(BufferRef { id: NEXT_BUFFER.fetch_add(1, Ordering::Relaxed), len, device, memory: OnceLock::new() })
+        BufferRef::make(len, device, true)
+    }
+    /// As `new`, for memory that will hold the value of an expression.
+    pub fn computed(len: usize, device: Arc<str>) -> Arc<BufferRef> {
+        BufferRef::make(len, device, false)
+    }
+    fn make(len: usize, device: Arc<str>, owned: bool) -> Arc<BufferRef> {
+        let id = NEXT_BUFFER.fetch_add(1, Ordering::Relaxed);
+        Arc::new(BufferRef { id, len, device, owned, memory: OnceLock::new() })
     }
     /// A new identity for the memory of `self`: what a buffer is called after something was assigned to it.
     pub fn next_version(&self) -> Arc<BufferRef> {

@@ -1,10 +1,15 @@
-//! One compiled kernel set serves every value of a variable size. Alone in its process, so that the count of compilations is its own.
+//! Equal kernels compile once: for new data, and for every value of a variable size. One test alone in its process, so that the
+//! count of compilations is its own.
 
 use doorbell::tensor::prelude::*;
 use doorbell::uop::UOp;
 
 #[test]
-fn one_kernel_set_serves_every_length_of_a_variable() {
+fn equal_kernels_compile_once_and_one_set_serves_every_length_of_a_variable() {
+    let run = |k: f32| (Tensor::from_slice(&[k, 2.0, 3.0], [3]) * 3.0).to_vec::<f32>().unwrap();
+    run(1.0);
+    assert_eq!(run(9.0)[0], 27.0);
+    assert_eq!(doorbell::engine::session().counters.totals().compiled, 1);
     let n = Variable::new("n_of_one_set", 4, 8);
     let data = [1.0f32, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
     let base = Tensor::from_slice(&data, [8]);
