@@ -247,6 +247,8 @@ impl Pat {
     pub fn ne(self, o: impl Into<Pat>) -> Pat {
         self.alu(Op::CmpNe, o)
     }
+    /// Logical not, spelt as [`UOp::not`] spells it.
+    #[allow(clippy::should_implement_trait)]
     pub fn not(self) -> Pat {
         self.ne(Pat::constant(true)).dtype(Scalar::Bool)
     }

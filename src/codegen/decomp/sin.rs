@@ -117,10 +117,10 @@ fn sin_f64(x: &UOp, l: Layout, fast: bool) -> UOp {
     let p = polynomial(&(&r * &r), &P64);
     let r2 = &(&r * &r) * &p;
     let big = fma(&r, &lit(x, std::f64::consts::PI), &fma(&r, &lit(x, 1.2246467991473532e-16), &(&r2 * &r)));
-    // sin(-x) = -sin(x); infinity minus itself is NaN.
+    // sin(-x) = -sin(x); infinity times zero is NaN.
     let sign = &x.bitcast(l.uint) & &ilit(l.uint, 1 << 63);
     let big = (&(&big.bitcast(l.uint) ^ &odd.binary(Op::Shl, &ilit(l.uint, 63))) ^ &sign).bitcast(l.float);
-    let finite = a.lt(&lit(x, f64::INFINITY)).select(&big, &(x - x));
+    let finite = a.lt(&lit(x, f64::INFINITY)).select(&big, &(x * &lit(x, 0.0)));
     a.lt(&lit(x, 33_554_432.0)).select(&small, &finite)
 }
 

@@ -125,7 +125,7 @@ fn never_loaded(u: &UOp) -> Option<UOp> {
 enum Todo {
     Visit(UOp),
     Build(UOp),
-    Join(UOp, Linear),
+    Join(UOp, Box<Linear>),
     Link(UOp, UOp, UOp),
 }
 
@@ -147,7 +147,7 @@ impl UOp {
                     if let Some(parts) = sum::sum_of_parts(&u) {
                         let open = parts.terms.iter().filter(|t| t.0.simplest().is_none());
                         let open: Vec<Todo> = open.map(|t| Todo::Visit(t.0.clone())).collect();
-                        stack.push(Todo::Join(u, parts));
+                        stack.push(Todo::Join(u, Box::new(parts)));
                         stack.extend(open);
                     } else {
                         stack.push(Todo::Build(u.clone()));
