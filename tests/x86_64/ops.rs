@@ -267,3 +267,13 @@ fn constants_of_every_type() {
         }
     }
 }
+
+#[test]
+fn selections_of_the_lesser_or_greater_keep_nan_and_zero_signs() {
+    for t in INTS.into_iter().chain([Scalar::F32, Scalar::F64]) {
+        for lanes in LANES {
+            one("lesser", t, &[t, t], lanes, false, |a| a[0].lt(&a[1]).select(&a[0], &a[1]));
+            one("greater", t, &[t, t], lanes, false, |a| a[0].lt(&a[1]).select(&a[1], &a[0]));
+        }
+    }
+}

@@ -42,6 +42,17 @@ pub fn packed(op: Op, t: Scalar) -> Option<Row> {
     }
 }
 
+/// Packed minimum.
+pub fn minimum(t: Scalar) -> Option<Row> {
+    match t {
+        Scalar::F32 => Some(VMINPS),
+        Scalar::F64 => Some(VMINPD),
+        Scalar::F16 | Scalar::BF16 => None,
+        t if t.is_unsigned() => by_size([Some(VPMINUB), Some(VPMINUW), Some(VPMINUD), Some(VPMINUQ)], t),
+        t => by_size([Some(VPMINSB), Some(VPMINSW), Some(VPMINSD), Some(VPMINSQ)], t),
+    }
+}
+
 /// Shift of a vector by an immediate.
 pub fn shift_imm(op: Op, t: Scalar) -> Option<Row> {
     match (op, t.is_unsigned()) {

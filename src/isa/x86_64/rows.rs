@@ -12,6 +12,7 @@ const fn f(code: iced_x86::Code, kinds: &'static [u8], mem: u8) -> Form {
 }
 const NO: Form = Form::NONE;
 
+
 #[rustfmt::skip]
 mod table {
     use super::*;
@@ -31,6 +32,8 @@ mod table {
     pub const VDIVPD: Row = Row([f(VEX_Vdivpd_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vdivpd_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vdivpd_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vdivpd_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vdivpd_zmm_k1z_zmm_zmmm512b64_er, b"zzz", 2)]);
     pub const VDIVSS: Row = Row([f(VEX_Vdivss_xmm_xmm_xmmm32, b"xxx", 2), NO, f(EVEX_Vdivss_xmm_k1z_xmm_xmmm32_er, b"xxx", 2), NO, NO]);
     pub const VDIVSD: Row = Row([f(VEX_Vdivsd_xmm_xmm_xmmm64, b"xxx", 2), NO, f(EVEX_Vdivsd_xmm_k1z_xmm_xmmm64_er, b"xxx", 2), NO, NO]);
+    pub const VMINPS: Row = Row([f(VEX_Vminps_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vminps_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vminps_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vminps_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae, b"zzz", 2)]);
+    pub const VMINPD: Row = Row([f(VEX_Vminpd_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vminpd_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vminpd_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vminpd_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vminpd_zmm_k1z_zmm_zmmm512b64_sae, b"zzz", 2)]);
     pub const VMAXPS: Row = Row([f(VEX_Vmaxps_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vmaxps_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vmaxps_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vmaxps_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae, b"zzz", 2)]);
     pub const VMAXPD: Row = Row([f(VEX_Vmaxpd_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vmaxpd_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vmaxpd_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vmaxpd_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vmaxpd_zmm_k1z_zmm_zmmm512b64_sae, b"zzz", 2)]);
     pub const VMAXSS: Row = Row([f(VEX_Vmaxss_xmm_xmm_xmmm32, b"xxx", 2), NO, f(EVEX_Vmaxss_xmm_k1z_xmm_xmmm32_sae, b"xxx", 2), NO, NO]);
@@ -62,10 +65,18 @@ mod table {
     pub const VPMULLD: Row = Row([f(VEX_Vpmulld_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpmulld_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmulld_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vpmulld_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32, b"zzz", 2)]);
     pub const VPMULLQ: Row = Row([NO, NO, f(EVEX_Vpmullq_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vpmullq_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vpmullq_zmm_k1z_zmm_zmmm512b64, b"zzz", 2)]);
     pub const VPMULUDQ: Row = Row([f(VEX_Vpmuludq_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpmuludq_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmuludq_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vpmuludq_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64, b"zzz", 2)]);
+    pub const VPMINSB: Row = Row([f(VEX_Vpminsb_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpminsb_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpminsb_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpminsb_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpminsb_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
+    pub const VPMINSW: Row = Row([f(VEX_Vpminsw_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpminsw_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpminsw_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpminsw_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpminsw_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
+    pub const VPMINSD: Row = Row([f(VEX_Vpminsd_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpminsd_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpminsd_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vpminsd_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vpminsd_zmm_k1z_zmm_zmmm512b32, b"zzz", 2)]);
+    pub const VPMINSQ: Row = Row([NO, NO, f(EVEX_Vpminsq_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vpminsq_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vpminsq_zmm_k1z_zmm_zmmm512b64, b"zzz", 2)]);
     pub const VPMAXSB: Row = Row([f(VEX_Vpmaxsb_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpmaxsb_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmaxsb_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpmaxsb_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmaxsb_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
     pub const VPMAXSW: Row = Row([f(VEX_Vpmaxsw_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpmaxsw_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmaxsw_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpmaxsw_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmaxsw_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
     pub const VPMAXSD: Row = Row([f(VEX_Vpmaxsd_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpmaxsd_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmaxsd_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vpmaxsd_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32, b"zzz", 2)]);
     pub const VPMAXSQ: Row = Row([NO, NO, f(EVEX_Vpmaxsq_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vpmaxsq_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vpmaxsq_zmm_k1z_zmm_zmmm512b64, b"zzz", 2)]);
+    pub const VPMINUB: Row = Row([f(VEX_Vpminub_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpminub_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpminub_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpminub_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpminub_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
+    pub const VPMINUW: Row = Row([f(VEX_Vpminuw_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpminuw_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpminuw_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpminuw_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpminuw_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
+    pub const VPMINUD: Row = Row([f(VEX_Vpminud_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpminud_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpminud_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vpminud_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vpminud_zmm_k1z_zmm_zmmm512b32, b"zzz", 2)]);
+    pub const VPMINUQ: Row = Row([NO, NO, f(EVEX_Vpminuq_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vpminuq_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vpminuq_zmm_k1z_zmm_zmmm512b64, b"zzz", 2)]);
     pub const VPMAXUB: Row = Row([f(VEX_Vpmaxub_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpmaxub_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmaxub_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpmaxub_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmaxub_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
     pub const VPMAXUW: Row = Row([f(VEX_Vpmaxuw_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpmaxuw_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmaxuw_xmm_k1z_xmm_xmmm128, b"xxx", 2), f(EVEX_Vpmaxuw_ymm_k1z_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmaxuw_zmm_k1z_zmm_zmmm512, b"zzz", 2)]);
     pub const VPMAXUD: Row = Row([f(VEX_Vpmaxud_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vpmaxud_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vpmaxud_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vpmaxud_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vpmaxud_zmm_k1z_zmm_zmmm512b32, b"zzz", 2)]);
@@ -301,6 +312,8 @@ pub const ALL: &[(&str, Row)] = &[
     ("VDIVPD", VDIVPD),
     ("VDIVSS", VDIVSS),
     ("VDIVSD", VDIVSD),
+    ("VMINPS", VMINPS),
+    ("VMINPD", VMINPD),
     ("VMAXPS", VMAXPS),
     ("VMAXPD", VMAXPD),
     ("VMAXSS", VMAXSS),
@@ -332,10 +345,18 @@ pub const ALL: &[(&str, Row)] = &[
     ("VPMULLD", VPMULLD),
     ("VPMULLQ", VPMULLQ),
     ("VPMULUDQ", VPMULUDQ),
+    ("VPMINSB", VPMINSB),
+    ("VPMINSW", VPMINSW),
+    ("VPMINSD", VPMINSD),
+    ("VPMINSQ", VPMINSQ),
     ("VPMAXSB", VPMAXSB),
     ("VPMAXSW", VPMAXSW),
     ("VPMAXSD", VPMAXSD),
     ("VPMAXSQ", VPMAXSQ),
+    ("VPMINUB", VPMINUB),
+    ("VPMINUW", VPMINUW),
+    ("VPMINUD", VPMINUD),
+    ("VPMINUQ", VPMINUQ),
     ("VPMAXUB", VPMAXUB),
     ("VPMAXUW", VPMAXUW),
     ("VPMAXUD", VPMAXUD),

@@ -42,9 +42,7 @@ impl Select<'_> {
     pub(super) fn cast(&mut self, u: &UOp) -> Res<Val> {
         let (s, to) = (&u.src()[0], u.dtype());
         let from = s.dtype();
-        if self.plan.mutable[self.pos.get(s).map_or(0, |p| *p as usize)]
-            && from.scalar.size_bytes() == to.scalar.size_bytes()
-        {
+        if super::aliased(s) && from.scalar.size_bytes() == to.scalar.size_bytes() {
             // The value must not follow the register's later changes.
             let v = self.val(s)?;
             let v = self.fresh(v);
@@ -330,7 +328,7 @@ impl Select<'_> {
             return Err(unsupported(u, "sizes differ"));
         }
         let mut v = self.val(s)?;
-        if self.plan.mutable[self.pos.get(s).map_or(0, |p| *p as usize)] {
+        if super::aliased(s) {
             v = self.fresh(v);
         }
         let wide = from.size_bytes() == 8;

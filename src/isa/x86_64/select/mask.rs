@@ -290,6 +290,9 @@ impl Select<'_> {
     pub(super) fn where_vector(&mut self, u: &UOp) -> Res<Val> {
         let (dt, s) = (u.dtype(), u.src());
         let shape = self.shape(dt);
+        if let Some(v) = self.lesser_or_greater(u)? {
+            return Ok(v);
+        }
         let mask = self.mask_for(&s[0], &shape)?;
         let (a, b) = (self.parts(&s[1])?, self.parts(&s[2])?);
         let mut out = Regs::new();
@@ -297,6 +300,24 @@ impl Select<'_> {
             out.push(self.blend(mask[k], a[k], b[k], shape.width, shape.elem)?);
         }
         Ok(Val::V(out))
+    }
+
+    /// `a < b ? b : a` and `a < b ? a : b` as one instruction: `vmax` and `vmin` give their second operand for NaN and for equal
+    /// zeros, which is what the comparison gives too.
+    fn lesser_or_greater(&mut self, u: &UOp) -> Res<Option<Val>> {
+        let (dt, s) = (u.dtype(), u.src());
+        let [a, b] = s[0].src() else { return Ok(None) };
+        let greater = (&s[1], &s[2]) == (b, a);
+        if s[0].op() != Op::CmpLt || !(greater || (&s[1], &s[2]) == (a, b)) {
+            return Ok(None);
+        }
+        let (first, second) = (&s[1], &s[2]);
+        let row = if greater { ops::packed(Op::Max, dt.scalar) } else { ops::minimum(dt.scalar) };
+        let w = self.shape(dt).width;
+        let Some(row) = row.filter(|r| self.has(r, w)) else { return Ok(None) };
+        let (x, y) = (self.parts(first)?, self.parts(second)?);
+        let regs = x.iter().zip(&y).map(|(x, y)| self.def(&row, w, &[In::R(*x), In::R(*y)])).collect::<Res<Regs>>()?;
+        Ok(Some(Val::V(regs)))
     }
 
     /// A mask as numbers: `one` (its bits) where true, zero elsewhere.

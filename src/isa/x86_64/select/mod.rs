@@ -539,3 +539,15 @@ pub(super) fn unsupported(u: &UOp, why: &'static str) -> IselError {
     let dtype = if u.op().is_comparison() { u.src()[0].dtype() } else { u.dtype() };
     IselError::Unsupported { op: u.op(), dtype, why }
 }
+
+/// Whether a node's value is a mutable register itself, not a copy: whoever keeps it must copy it.
+pub(super) fn aliased(u: &UOp) -> bool {
+    let mut u = u;
+    loop {
+        match u.op() {
+            Op::Acc | Op::After => return true,
+            Op::Trunc | Op::Neg | Op::Splat | Op::Cast => u = &u.src()[0],
+            _ => return false,
+        }
+    }
+}

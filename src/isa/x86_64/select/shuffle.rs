@@ -228,7 +228,7 @@ impl Select<'_> {
     pub(super) fn gep(&mut self, u: &UOp) -> Res<Val> {
         let (s, dt, lanes) = (&u.src()[0], u.dtype(), u.axes());
         let (mut regs, from) = self.lanes_of(s)?;
-        if self.plan.mutable[self.pos.get(s).map_or(0, |p| *p as usize)] {
+        if super::aliased(s) {
             regs = regs.iter().map(|r| self.copy(*r)).collect();
         }
         if let ([k], false) = (lanes, dt.is_float()) {
@@ -311,7 +311,7 @@ impl Select<'_> {
         let mut sources = Vec::new();
         for s in u.src() {
             let (regs, from) = self.lanes_of(s)?;
-            let own = self.plan.mutable[self.pos.get(s).map_or(0, |p| *p as usize)];
+            let own = super::aliased(s);
             sources.push((if own { regs.iter().map(|r| self.copy(*r)).collect() } else { regs }, from));
         }
         let whole = sources[0].1.vec(dt.lanes);
