@@ -13,6 +13,7 @@
 mod args;
 mod assign;
 mod creation;
+mod einsum;
 mod elementwise;
 mod error;
 mod gradient;

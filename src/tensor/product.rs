@@ -6,7 +6,7 @@ use super::graph;
 use super::movement::Movement;
 use super::padding::lowest;
 use super::reduction::{max, sum};
-use super::value::{Expr, Value, lift};
+use super::value::{Expr, Value, lift, lift_many};
 use super::window::windows;
 use crate::uop::{Dim, UOp};
 
@@ -72,6 +72,12 @@ pub trait Product: Value {
     #[track_caller]
     fn dot(&self, o: &Self) -> Self {
         lift("dot", [self.node(), o.node()], |[a, b]| matmul(&a, &b))
+    }
+    /// Sum of products by letters: `"bij,bjk->bik"`; a letter that the result lacks is summed, `...` broadcasts.
+    #[track_caller]
+    fn einsum(formula: &str, operands: &[&Self]) -> Self {
+        let nodes: Vec<_> = operands.iter().map(|x| x.node()).collect();
+        lift_many("einsum", &nodes, |xs| super::einsum::einsum(formula, xs))
     }
     /// `self @ weightᵀ + bias` with weight (out, in).
     #[track_caller]

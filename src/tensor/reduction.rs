@@ -10,7 +10,7 @@ use super::graph;
 use super::math::Math;
 use super::movement::{Movement, positions};
 use super::value::{Expr, Value, lift};
-use crate::uop::{DType, Dim, Op, Scalar, UOp, numel};
+use crate::uop::{ConstVal, DType, Dim, Op, Scalar, UOp, const_as, numel};
 
 type Made = Result<Expr, Problem>;
 
@@ -244,24 +244,57 @@ fn shifted(x: &Expr, at: &[usize]) -> Made {
     Ok(x.sub(&m))
 }
 
-/// Row i of a square over the axis keeps elements 0..=i and replaces the rest by the op's neutral value; then it is reduced.
+/// Elements a running reduction takes in one square; longer axes are cut into blocks of this length.
+const BLOCK: i64 = 256;
+
+/// The reduction of all elements up to and including each one.
 fn running(x: &Expr, axis: usize, op: Op) -> Made {
     let n = x.dim(axis);
-    if n.is(0) {
-        return Ok(x.clone());
+    match n.as_int() {
+        Some(0) => Ok(x.clone()),
+        Some(n) if n > 2 * BLOCK => blocks(x, axis, op, n),
+        _ => Ok(square(x, axis, op)),
     }
-    let t = x.scalar();
-    let neutral = match op {
-        Op::Add => UOp::constant(DType::of(t), 0i64),
-        Op::Mul => UOp::constant(DType::of(t), 1i64),
-        _ => UOp::constant(DType::of(t), super::padding::lowest(t)),
+}
+
+/// What changes nothing under `op`.
+fn neutral(op: Op, t: Scalar) -> ConstVal {
+    match op {
+        Op::Add => const_as(ConstVal::Int(0), DType::of(t)),
+        Op::Mul => const_as(ConstVal::Int(1), DType::of(t)),
+        _ => super::padding::lowest(t),
+    }
+}
+
+/// Within blocks, then over the blocks' totals, then both together: n * BLOCK work instead of n².
+fn blocks(x: &Expr, axis: usize, op: Op, n: i64) -> Made {
+    let (count, at) = ((n + BLOCK - 1) / BLOCK, axis as i64);
+    let pad = |x: &Expr, axis: usize, before: i64, after: i64| {
+        let mut counts = vec![(0, 0); x.rank()];
+        counts[axis] = (before, after);
+        x.pad_value(&counts, neutral(op, x.scalar()))
     };
+    let rows = pad(x, axis, 0, count * BLOCK - n).unflatten(at, [count, BLOCK]);
+    let inner = square(&rows, axis + 1, op);
+    let totals = running(&inner.narrow(at + 1, BLOCK - 1, 1).squeeze(at + 1), axis, op)?;
+    let before = pad(&totals, axis, 1, -1).unsqueeze(at + 1);
+    let whole = match op {
+        Op::Add => inner.add(&before),
+        Op::Mul => inner.mul(&before),
+        _ => inner.maximum(&before),
+    };
+    Ok(whole.flatten(at, at + 1).narrow(at, 0, n))
+}
+
+/// Row i of a square over the axis keeps elements 0..=i and replaces the rest by the op's neutral value; then it is reduced.
+fn square(x: &Expr, axis: usize, op: Op) -> Expr {
+    let neutral = UOp::constant(x.uop().dtype(), neutral(op, x.scalar()));
     // (.., i, j, ..): i is the output position, j the element.
     let mut shape = x.shape().to_vec();
-    shape.insert(axis, n);
+    shape.insert(axis, x.dim(axis));
     let square = x.unsqueeze(axis as i64).expand(&shape);
     let past = positions(&shape, axis + 1).gt(&positions(&shape, axis));
     let kept = past.where_(&expr(neutral), &square);
     let r = expr(graph::reduce(kept.uop(), op, &[axis + 1]));
-    Ok(dropped(&r, &[axis + 1]))
+    dropped(&r, &[axis + 1])
 }

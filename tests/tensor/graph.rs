@@ -222,3 +222,27 @@ fn a_realized_node_is_what_its_tensors_stand_for_and_targets_are_still_found() {
     loss.backward().unwrap();
     assert_eq!(shape(&y.grad().unwrap()), [4]);
 }
+
+/// Without the attribute a mistake would be reported at a line of the library.
+#[test]
+fn every_method_that_builds_tracks_its_caller() {
+    let room = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tensor");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(room).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let mut within = false;
+        for (k, line) in lines.iter().enumerate() {
+            let opens = line.starts_with("pub trait ") && line.contains(": Value");
+            within = (within || opens || *line == "impl Tensor {") && *line != "}";
+            let method = line.starts_with("    fn ") || line.starts_with("    pub fn ");
+            if within && method && (line.contains("-> Self {") || line.contains("-> Tensor {")) {
+                let exempt = ["fn requires_grad", "fn grad(", "fn buffer("].iter().any(|f| line.contains(f));
+                assert!(exempt || lines[k - 1].trim() == "#[track_caller]", "{}:{}: {line}", path.display(), k + 1);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 150, "{seen}");
+}

@@ -438,3 +438,57 @@ fn sizes_bound_to_a_variable_give_the_values_of_that_length() {
         close(&values(&x.get(i)), &[(len - 1) as f64; 2], 0.0);
     }
 }
+
+#[test]
+fn long_running_sums_are_the_same_as_short_ones() {
+    let v = plain(1300, 3);
+    let x = Tensor::from_slice(&v, [1300]);
+    let mut total = 0.0;
+    let want: Vec<f64> = v
+        .iter()
+        .map(|e| {
+            total += e;
+            total
+        })
+        .collect();
+    close(&values(&x.cumsum(0)), &want, 1e-12);
+    let mut top = f64::MIN;
+    let want: Vec<f64> = v
+        .iter()
+        .map(|e| {
+            top = top.max(*e);
+            top
+        })
+        .collect();
+    close(&values(&x.cummax(0)), &want, 0.0);
+    let ints = Tensor::ones([2, 700]).cast(Scalar::I32).cumsum(1);
+    close(&values(&ints)[699..701], &[700.0, 1.0], 0.0);
+}
+
+#[test]
+fn einsum_agrees_with_the_ops_it_stands_for() {
+    let (a, b, c) = (numbers(&[2, 3, 4], 1), numbers(&[2, 4, 5], 2), numbers(&[4, 4], 3));
+    let same = |formula: &str, list: &[&Tensor], want: Tensor| {
+        let (found, want) = (eval(&Tensor::einsum(formula, list)), eval(&want));
+        assert_eq!(found.0, want.0, "{formula}");
+        close(&found.1, &want.1, 1e-13);
+    };
+    same("bij,bjk->bik", &[&a, &b], a.matmul(&b));
+    same("bij,bjk", &[&a, &b], a.matmul(&b).sum(0));
+    same("...ij,...jk->...ik", &[&a, &b], a.matmul(&b));
+    same("ij->ji", &[&c], c.t());
+    same("ii->i", &[&c], c.diagonal(0, 0, 1));
+    same("ii", &[&c], c.diagonal(0, 0, 1).sum(()));
+    same("abc->b", &[&a], a.sum([0, 2]));
+    same("bij,jj,bjk->ki", &[&a, &c, &b], (&a * c.diagonal(0, 0, 1)).matmul(&b).sum(0).t());
+    for (formula, text) in [
+        ("ij,jk->ik", "einsum: 'ij' does not name the axes of rank 3"),
+        ("bij->bij", "einsum: 'bij->bij' has 1 operands, not 2"),
+        ("bij,bjk->z", "einsum: 'z' of the result is not an axis of one operand"),
+        ("bi1,bjk->i", "einsum: '1' in 'bi1' is not a letter"),
+        ("bij,bik->jk", "einsum: shapes"),
+    ] {
+        let error = Tensor::einsum(formula, &[&a, &b]).shape().unwrap_err().to_string();
+        assert!(error.starts_with(text), "{error}");
+    }
+}
