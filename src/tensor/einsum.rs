@@ -66,11 +66,13 @@ pub(crate) fn einsum(formula: &str, xs: Vec<Expr>) -> Result<Expr, Problem> {
         return Err(Problem::argument(format!("'{formula}' has {} operands, not {}", terms.len(), xs.len())));
     }
     let mut operands = Vec::with_capacity(xs.len());
+    let mut known = Vec::new();
     for (x, term) in xs.into_iter().zip(&terms) {
         let names = letters(term, x.rank())?;
+        known.extend_from_slice(&names);
         operands.push(without_doubles(x, names));
     }
-    let out = output_letters(&operands, output)?;
+    let out = output_letters(&known, output)?;
     // All letters: those of the result, then those that are summed.
     let mut all = out.clone();
     for c in operands.iter().flat_map(|o| &o.1) {
@@ -95,8 +97,7 @@ pub(crate) fn einsum(formula: &str, xs: Vec<Expr>) -> Result<Expr, Problem> {
 }
 
 /// Letters of the result: as written, or all that stand once, in alphabetical order after the axes of `...`.
-fn output_letters(operands: &[(Expr, Vec<char>)], written: Option<&str>) -> Result<Vec<char>, Problem> {
-    let known: Vec<char> = operands.iter().flat_map(|o| o.1.clone()).collect();
+fn output_letters(known: &[char], written: Option<&str>) -> Result<Vec<char>, Problem> {
     let hidden = known.iter().filter(|c| !c.is_ascii()).max().map_or(0, |c| (*c as u32 - 0xe000) as usize + 1);
     let Some(text) = written else {
         let mut once: Vec<char> =
