@@ -3,6 +3,7 @@
 // Operands are borrowed throughout, so that formulas read alike.
 #![allow(clippy::needless_borrows_for_generic_args)]
 
+mod engine;
 mod gradients;
 mod graph;
 mod indexing;
