@@ -217,15 +217,19 @@ fn uses(temps: &[UOp], held: &USet, steps: &[Step]) -> Vec<TempUse> {
         .collect();
     let mut touch = |s: u32, k: usize, copied: bool| {
         if let Some(u) = s.checked_sub(FIRST_TEMP).and_then(|t| uses.get_mut(t as usize)) {
-            let (first, _) = u.span.unwrap_or((k, k));
-            u.span = Some((first, k));
+            let (first, last) = u.span.unwrap_or((k, k));
+            u.span = Some((first.min(k), last.max(k)));
             u.copied |= copied;
         }
     };
     for (k, s) in steps.iter().enumerate() {
         match s {
             Step::Kernel { slots, .. } => slots.iter().for_each(|s| touch(*s, k, false)),
-            Step::Copy { dst, src, .. } => [dst, src].iter().for_each(|p| touch(slot(p), k, true)),
+            Step::Copy { dst, src, .. } => {
+                // What comes from the host is written before the first kernel runs.
+                touch(slot(dst), 0, true);
+                [dst, src].iter().for_each(|p| touch(slot(p), k, true))
+            }
         }
     }
     uses

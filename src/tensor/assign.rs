@@ -38,8 +38,11 @@ pub(crate) fn fitted(target: &UOp, value: &UOp) -> Result<UOp, Problem> {
 }
 
 impl Tensor {
-    /// Stores `value` (broadcast to the shape) where this Tensor lives; all handles on it see it. What was built before keeps
-    /// the old value. A Tensor that is not memory yet gets memory of its own. A fault in `value` becomes this Tensor's.
+    /// Stores `value` (broadcast to the shape) where this Tensor lives; all handles on it see it. A Tensor that is not memory
+    /// yet gets memory of its own. A fault in `value` becomes this Tensor's.
+    ///
+    /// What was built from the old content and is computed together with the assignment or before it sees the old content;
+    /// what is computed later reads the memory as it is then.
     #[track_caller]
     pub fn assign(&self, value: &Tensor) -> &Tensor {
         let made: Tensor = build("assign", [self.node(), value.node()], |[target, value]| {

@@ -13,7 +13,7 @@ use super::handle::{Tensor, default_device};
 use super::math::Math;
 use super::movement::Movement;
 use super::reduction::Reduction;
-use super::value::{Expr, Value, lift};
+use super::value::{Expr, Value, build, lift};
 use crate::uop::{ConstVal, DType, Dim, Scalar, UOp};
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
@@ -49,16 +49,20 @@ impl Generator {
     }
 
     /// Advances the counter by `words` and gives what it was before, as two (1,) Tensors.
+    ///
+    /// The old value goes to memory of this draw's own, so that a draw which is computed late is not moved by later ones.
     #[track_caller]
     fn advance(&self, words: u32) -> (Tensor, Tensor) {
-        let at = |k: i64| self.counter.narrow(0, k, 1);
-        let n = i64::from(words);
-        let low = at(0).add(n);
+        let start = self.counter.empty_like();
+        start.assign(&self.counter);
+        let at = |k: i64| start.narrow(0, k, 1);
+        let low = at(0).add(i64::from(words));
         let high = at(1).add(&low.lt(&at(0)).cast(Scalar::U32));
         self.counter.assign(&Tensor::cat(&[&low, &high], 0));
-        // From what is stored now, so that reading does not race with the store.
-        let borrowed = at(0).lt(n).cast(Scalar::U32);
-        (at(0).sub(n), at(1).sub(&borrowed))
+        // Whoever computes the draw advances the counter too: a recorded program draws fresh numbers at each replay.
+        let start: Tensor =
+            build("rand", [start.node(), self.counter.node()], |[start, next]| Ok(start.after(&[next.clone()])));
+        (start.narrow(0, 0, 1), start.narrow(0, 1, 1))
     }
 
     /// Uniform floats in [0, 1).
