@@ -12,7 +12,6 @@ const fn f(code: iced_x86::Code, kinds: &'static [u8], mem: u8) -> Form {
 }
 const NO: Form = Form::NONE;
 
-
 #[rustfmt::skip]
 mod table {
     use super::*;
