@@ -64,12 +64,7 @@ pub const SAR_IMM: [Code; 2] = [Sar_rm32_imm8, Sar_rm64_imm8];
 pub const NEG: [Code; 2] = [Neg_rm32, Neg_rm64];
 pub const TEST: [Code; 2] = [Test_rm32_r32, Test_rm64_r64];
 pub const LEA: [Code; 2] = [Lea_r32_m, Lea_r64_m];
-pub const CMOVL: [Code; 2] = [Cmovl_r32_rm32, Cmovl_r64_rm64];
-pub const CMOVB: [Code; 2] = [Cmovb_r32_rm32, Cmovb_r64_rm64];
-pub const CMOVNE: [Code; 2] = [Cmovne_r32_rm32, Cmovne_r64_rm64];
-pub const CMOVAE: [Code; 2] = [Cmovae_r32_rm32, Cmovae_r64_rm64];
-
-/// Condition codes, with the jump, the set and the opposite of each.
+/// Condition codes, with the instructions that use each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cond {
     /// Equal.
@@ -78,32 +73,60 @@ pub enum Cond {
     Ne,
     /// Signed less.
     L,
+    /// Signed greater or equal.
+    Ge,
     /// Signed less or equal.
     Le,
+    /// Signed greater.
+    G,
     /// Unsigned below.
     B,
+    /// Unsigned above or equal.
+    Ae,
 }
 
 impl Cond {
+    /// Jump, set byte, conditional move.
+    #[rustfmt::skip]
+    fn row(self) -> (Code, Code, [Code; 2]) {
+        match self {
+            Cond::E  => (Je_rel32_64,  Sete_rm8,  [Cmove_r32_rm32,  Cmove_r64_rm64]),
+            Cond::Ne => (Jne_rel32_64, Setne_rm8, [Cmovne_r32_rm32, Cmovne_r64_rm64]),
+            Cond::L  => (Jl_rel32_64,  Setl_rm8,  [Cmovl_r32_rm32,  Cmovl_r64_rm64]),
+            Cond::Ge => (Jge_rel32_64, Setge_rm8, [Cmovge_r32_rm32, Cmovge_r64_rm64]),
+            Cond::Le => (Jle_rel32_64, Setle_rm8, [Cmovle_r32_rm32, Cmovle_r64_rm64]),
+            Cond::G  => (Jg_rel32_64,  Setg_rm8,  [Cmovg_r32_rm32,  Cmovg_r64_rm64]),
+            Cond::B  => (Jb_rel32_64,  Setb_rm8,  [Cmovb_r32_rm32,  Cmovb_r64_rm64]),
+            Cond::Ae => (Jae_rel32_64, Setae_rm8, [Cmovae_r32_rm32, Cmovae_r64_rm64]),
+        }
+    }
+
     /// The jump if it holds.
     pub fn jump(self) -> Code {
-        match self {
-            Cond::E => Je_rel32_64,
-            Cond::Ne => Jne_rel32_64,
-            Cond::L => Jl_rel32_64,
-            Cond::Le => Jle_rel32_64,
-            Cond::B => Jb_rel32_64,
-        }
+        self.row().0
     }
 
     /// The byte set to whether it holds.
     pub fn set(self) -> Code {
+        self.row().1
+    }
+
+    /// The move if it holds.
+    pub fn cmov(self) -> [Code; 2] {
+        self.row().2
+    }
+
+    /// Holds where this does not.
+    pub fn opposite(self) -> Cond {
         match self {
-            Cond::E => Sete_rm8,
-            Cond::Ne => Setne_rm8,
-            Cond::L => Setl_rm8,
-            Cond::Le => Setle_rm8,
-            Cond::B => Setb_rm8,
+            Cond::E => Cond::Ne,
+            Cond::Ne => Cond::E,
+            Cond::L => Cond::Ge,
+            Cond::Ge => Cond::L,
+            Cond::Le => Cond::G,
+            Cond::G => Cond::Le,
+            Cond::B => Cond::Ae,
+            Cond::Ae => Cond::B,
         }
     }
 }

@@ -177,7 +177,7 @@ impl Select<'_> {
         let cmp = if f == F64 { VUCOMISD } else { VUCOMISS };
         let inst = self.inst(&cmp, Width::X, x, &[In::R(limit)])?.read_only();
         self.put(inst);
-        Ok(self.cmov(gpr::CMOVAE, low, high, true))
+        Ok(self.cmov(Cond::Ae, low, high, true))
     }
 
     // --- vectors ---

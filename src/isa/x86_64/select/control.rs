@@ -6,8 +6,9 @@
 use super::super::IselError;
 use super::super::gpr::{self, Cond};
 use super::super::mir::{self, Inst, Opd};
+use super::scalar::Test;
 use super::{In, Level, LevelKind, Regs, Res, Select, Val, unsupported};
-use crate::codegen::regalloc::{Flow, VReg};
+use crate::codegen::regalloc::{Flow, Label, VReg};
 use crate::uop::{Op, Scalar, UOp, to_bits};
 use iced_x86::Code;
 use std::collections::HashMap;
@@ -149,7 +150,11 @@ impl Select<'_> {
     }
 
     pub(super) fn open_if(&mut self, u: &UOp) -> Res<()> {
-        let Val::G(cond) = self.val(&u.src()[0])? else { return Err(unsupported(u, "a condition of many lanes")) };
+        let cond = &u.src()[0];
+        if cond.dtype().lanes != 1 {
+            return Err(unsupported(u, "a condition of many lanes"));
+        }
+        let cond = self.test_of(cond)?;
         let end = self.func.label();
         self.levels.push(Level { insts: Vec::new(), kind: LevelKind::If { cond, end }, sums: HashMap::new() });
         self.cur = self.levels.len() - 1;
@@ -168,11 +173,10 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// Jumps to a label if a scalar bool is false.
-    pub(super) fn skip_unless(&mut self, cond: VReg, to: crate::codegen::regalloc::Label) {
-        let form = gpr::two(gpr::TEST, false);
-        self.put(Inst::new((form, Code::INVALID), &[Opd::Reg(cond, b'd'), Opd::Reg(cond, b'd')]).read_only());
-        self.put(Inst::bare(Cond::E.jump(), Flow::Branch(to)));
+    /// Jumps to a label if a test fails.
+    fn skip_unless(&mut self, test: Test, to: Label) {
+        let cond = self.put_test(test);
+        self.put(Inst::bare(cond.opposite().jump(), Flow::Branch(to)));
     }
 
     /// Makes a mutable register and gives it its first value.

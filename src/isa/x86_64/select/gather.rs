@@ -7,6 +7,7 @@ use super::super::form::Width;
 use super::super::mir::{Inst, Mem, Opd};
 use super::super::ops;
 use super::super::rows::*;
+use super::scalar::Test;
 use super::{In, Regs, Res, Select, Shape, Val, unsupported};
 use crate::uop::{DType, Op, Scalar, UOp};
 use smallvec::SmallVec;
@@ -129,7 +130,7 @@ impl Select<'_> {
                 Some((gate, old)) => {
                     let g = self.lane_int(old, dt, k)?;
                     let g = self.copy(g);
-                    let cond = self.gate_lane(gate, k)?;
+                    let cond = Test::Bool(self.gate_lane(gate, k)?);
                     self.guarded(cond, |me| {
                         let v = me.load_int(t, mem);
                         me.copy_to(g, v);
@@ -159,7 +160,7 @@ impl Select<'_> {
             let g = self.lane_int(&regs, lanes, k)?;
             match gate {
                 Some(gate) => {
-                    let cond = self.gate_lane(gate, k)?;
+                    let cond = Test::Bool(self.gate_lane(gate, k)?);
                     self.guarded(cond, |me| {
                         me.store_int(t, mem, g);
                         Ok(())

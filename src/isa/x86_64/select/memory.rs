@@ -8,6 +8,7 @@ use super::super::gpr::{self, Cond};
 use super::super::mir::{Inst, Mem, Opd};
 use super::super::ops;
 use super::super::rows::*;
+use super::scalar::Test;
 use super::{In, Level, LevelKind, Regs, Res, Select, Shape, Val, const_of, unsupported};
 use crate::codegen::regalloc::VReg;
 use crate::uop::{DType, Op, Scalar, UOp};
@@ -30,7 +31,7 @@ impl Select<'_> {
             (Some(gate), Some(alt)) if gate.dtype().lanes == 1 => {
                 let out = self.val(alt)?;
                 let out = self.fresh(out);
-                let cond = self.int(gate)?;
+                let cond = self.test_of(gate)?;
                 self.guarded(cond, |me| {
                     let mem = me.address(index)?;
                     let v = me.load_plain(dt, mem)?;
@@ -44,7 +45,7 @@ impl Select<'_> {
     }
 
     /// Code that runs only if a bool is true.
-    pub(super) fn guarded(&mut self, cond: VReg, body: impl FnOnce(&mut Self) -> Res<()>) -> Res<()> {
+    pub(super) fn guarded(&mut self, cond: Test, body: impl FnOnce(&mut Self) -> Res<()>) -> Res<()> {
         let back = self.cur;
         debug_assert_eq!(back + 1, self.levels.len(), "guarded code is made where the list stands");
         let end = self.func.label();
@@ -141,7 +142,7 @@ impl Select<'_> {
                 self.store_plain(dt, mem, v)
             }
             Some(gate) if gate.dtype().lanes == 1 => {
-                let cond = self.int(gate)?;
+                let cond = self.test_of(gate)?;
                 self.guarded(cond, |me| {
                     let mem = me.address(index)?;
                     me.store_plain(dt, mem, v)
@@ -283,7 +284,7 @@ impl Select<'_> {
         if !self.wide() && shape.elem < 4 {
             for k in 0..dt.lanes {
                 let g = self.lane_int(&regs, dt, k)?;
-                let cond = self.gate_lane(gate, k)?;
+                let cond = Test::Bool(self.gate_lane(gate, k)?);
                 self.guarded(cond, |me| {
                     let m = me.address(index)?.plus(i32::from(k * shape.elem));
                     me.store_int(super::mask::int_of(shape.elem), m, g);
@@ -333,7 +334,7 @@ impl Select<'_> {
         for k in 0..dt.lanes {
             let g = self.lane_int(&old, lanes, k)?;
             let g = self.copy(g);
-            let cond = self.gate_lane(gate, k)?;
+            let cond = Test::Bool(self.gate_lane(gate, k)?);
             self.guarded(cond, |me| {
                 let m = me.address(index)?.plus(i32::from(k * elem));
                 let v = me.load_int(super::mask::int_of(elem), m);

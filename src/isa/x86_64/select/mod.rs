@@ -91,7 +91,7 @@ pub(super) enum In {
 pub(super) enum LevelKind {
     Body,
     Loop(control::Loop),
-    If { cond: VReg, end: Label },
+    If { cond: scalar::Test, end: Label },
 }
 
 /// An open level of code.

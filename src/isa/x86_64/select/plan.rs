@@ -60,7 +60,7 @@ impl Plan {
                 p.mutable[i] |= p.mutable[s] && !matches!(u.op(), Op::End);
             }
             p.mutable[i] |= u.op() == Op::Acc;
-            p.wait[i] = !p.mutable[i] && is_index_arithmetic(u);
+            p.wait[i] = !p.mutable[i] && (is_index_arithmetic(u) || is_integer_test(u));
         }
         let mut taken = vec![false; n]; // consumers that have a memory operand already
         for i in 0..n {
@@ -114,6 +114,11 @@ impl Plan {
 fn is_index_arithmetic(u: &UOp) -> bool {
     let t = u.dtype();
     t.lanes == 1 && t.space.is_none() && t.is_int() && matches!(u.op(), Op::Add | Op::Sub | Op::Mul | Op::Shl | Op::Neg)
+}
+
+/// A comparison of scalar integers: its reader may want the flags only.
+fn is_integer_test(u: &UOp) -> bool {
+    u.op().is_comparison() && u.dtype().lanes == 1 && !u.src()[0].dtype().is_float()
 }
 
 /// Whether a vector or float operation can read this source from memory.

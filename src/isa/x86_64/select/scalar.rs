@@ -12,6 +12,15 @@ use crate::codegen::regalloc::{Operand, VReg};
 use crate::uop::{Op, Scalar, UOp};
 use iced_x86::Code;
 
+/// A scalar bool to be tested.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Test {
+    /// A register that is 0 or 1.
+    Bool(VReg),
+    /// A comparison with a register or immediate.
+    Compare { cond: Cond, x: VReg, y: In, wide: bool },
+}
+
 impl Select<'_> {
     /// A scalar integer's register.
     pub(super) fn int(&mut self, u: &UOp) -> Res<VReg> {
@@ -187,7 +196,7 @@ impl Select<'_> {
         let wide = t.size_bytes() == 8;
         let (x, y) = (self.extended(a)?, self.extended(b)?);
         self.cmp(x, y, wide);
-        Ok(self.cmov(if t.is_unsigned() { gpr::CMOVB } else { gpr::CMOVL }, x, y, wide))
+        Ok(self.cmov(if t.is_unsigned() { Cond::B } else { Cond::L }, x, y, wide))
     }
 
     pub(super) fn cmp(&mut self, a: VReg, b: VReg, wide: bool) {
@@ -197,9 +206,9 @@ impl Select<'_> {
     }
 
     /// `if flags { b } else { a }`, into a new register.
-    pub(super) fn cmov(&mut self, codes: [Code; 2], a: VReg, b: VReg, wide: bool) -> VReg {
+    pub(super) fn cmov(&mut self, cond: Cond, a: VReg, b: VReg, wide: bool) -> VReg {
         let dst = self.copy(a);
-        let form = gpr::two(codes, wide);
+        let form = gpr::two(cond.cmov(), wide);
         let inst = Inst::new((form, Code::INVALID), &Self::operands(&form, Some(dst), &[In::R(b)])).modify();
         self.put(inst);
         dst
@@ -261,48 +270,68 @@ impl Select<'_> {
         if right && !t.is_unsigned() {
             let last = self.const_gpr(width - 1);
             self.cmp(count, last, wide);
-            let n = self.cmov(gpr::CMOVAE, count, last, wide);
+            let n = self.cmov(Cond::Ae, count, last, wide);
             return self.def(&row, Width::X, &[In::R(x), In::R(n)]);
         }
         let shifted = self.def(&row, Width::X, &[In::R(x), In::R(count)])?;
         let (zero, limit) = (self.const_gpr(0), self.const_gpr(width));
         self.cmp(count, limit, wide);
-        Ok(self.cmov(gpr::CMOVAE, shifted, zero, wide))
+        Ok(self.cmov(Cond::Ae, shifted, zero, wide))
     }
 
     fn select_int(&mut self, u: &UOp) -> Res<VReg> {
         let s = u.src();
-        let (c, a, b) = (self.int(&s[0])?, self.int(&s[1])?, self.int(&s[2])?);
-        let form = gpr::two(gpr::TEST, false);
-        let inst = Inst::new((form, Code::INVALID), &Self::operands(&form, Some(c), &[In::R(c)])).read_only();
-        self.put(inst);
-        Ok(self.cmov(gpr::CMOVNE, b, a, true))
+        let (a, b) = (self.int(&s[1])?, self.int(&s[2])?);
+        let test = self.test_of(&s[0])?;
+        let cond = self.put_test(test);
+        Ok(self.cmov(cond, b, a, true))
     }
 
-    pub(super) fn compare_scalar_int(&mut self, u: &UOp) -> Res<Val> {
+    /// How to test a scalar bool: a comparison of integers that nobody has made yet is made right where its answer is used.
+    pub(super) fn test_of(&mut self, u: &UOp) -> Res<Test> {
+        let p = self.pos.get(u).map(|p| *p as usize);
+        let fresh = p.is_some_and(|p| self.vals[p].is_none() && self.plan.waits(p));
+        if !(u.op().is_comparison() && fresh) {
+            return Ok(Test::Bool(self.int(u)?));
+        }
+        self.comparison(u)
+    }
+
+    /// A comparison of scalar integers: its operands, ready to be compared.
+    fn comparison(&mut self, u: &UOp) -> Res<Test> {
         let (a, b) = (&u.src()[0], &u.src()[1]);
         let t = a.dtype().scalar;
-        let wide = t.size_bytes() == 8;
         let x = self.extended(a)?;
-        match self.imm(b) {
-            Some(v) => {
-                let form = gpr::CMP.imm(wide, v);
-                let inst = Inst::new((form, Code::INVALID), &Self::operands(&form, Some(x), &[In::I(v)])).read_only();
-                self.put(inst);
-            }
-            None => {
-                let y = self.extended(b)?;
-                // Extending the second must not stand between the comparison and its reader.
-                self.cmp(x, y, wide);
-            }
-        }
+        let y = match self.imm(b) {
+            Some(v) => In::I(v),
+            None => In::R(self.extended(b)?),
+        };
         let signed = !(t.is_unsigned() || t == Scalar::Bool);
-        Ok(Val::G(self.set(match (u.op(), signed) {
+        let cond = match (u.op(), signed) {
             (Op::CmpLt, true) => Cond::L,
             (Op::CmpLt, false) => Cond::B,
             (Op::CmpEq, _) => Cond::E,
             _ => Cond::Ne,
-        })))
+        };
+        Ok(Test::Compare { cond, x, y, wide: t.size_bytes() == 8 })
+    }
+
+    /// Emits a test; returns the condition under which it is true.
+    pub(super) fn put_test(&mut self, test: Test) -> Cond {
+        let (form, x, y, cond) = match test {
+            Test::Bool(r) => (gpr::two(gpr::TEST, false), r, In::R(r), Cond::Ne),
+            Test::Compare { cond, x, y: In::I(v), wide } => (gpr::CMP.imm(wide, v), x, In::I(v), cond),
+            Test::Compare { cond, x, y, wide } => (gpr::CMP.rm(wide), x, y, cond),
+        };
+        let inst = Inst::new((form, Code::INVALID), &Self::operands(&form, Some(x), &[y])).read_only();
+        self.put(inst);
+        cond
+    }
+
+    pub(super) fn compare_scalar_int(&mut self, u: &UOp) -> Res<Val> {
+        let test = self.comparison(u)?;
+        let cond = self.put_test(test);
+        Ok(Val::G(self.set(cond)))
     }
 
     /// 0 or 1 from the flags.
