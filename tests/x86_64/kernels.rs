@@ -385,7 +385,7 @@ fn exp2(x: &UOp) -> UOp {
     let q = UOp::alu(Op::Trunc, [clamped.clone()]);
     let s = &clamped - &q;
     let mut p = c(1.535_336_2e-4);
-    for k in [1.339_887_5e-3, 9.618_437e-3, 5.550_332_5e-2, 0.240_226_46, 0.693_147_2, 1.0] {
+    for k in [1.339_887_5e-3, 9.618_437e-3, 5.550_332_5e-2, 0.240_226_46, std::f64::consts::LN_2, 1.0] {
         p = UOp::alu(Op::MulAcc, [p, s.clone(), c(k)]);
     }
     let e = q.cast(int);
