@@ -1,13 +1,69 @@
 //! BEAM: the opts of a kernel chosen by timing it on the device.
+//!
+//! The candidates run on scratch memory of the kernel's own sizes, never on the program's buffers; variables have their
+//! largest value. Devices that run nothing get the heuristic's choice.
 
 use super::session::OpenDevice;
 use super::{Error, Session};
+use crate::codegen::beam::Beam;
 use crate::codegen::{self, Program};
+use crate::device::{Arg, Code, Command, KernelImage, Memory, time_command};
+use crate::isa::Isa;
 use crate::uop::UOp;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How long one candidate may run before it counts as useless.
+// TIMEOUT: tinygrad's limit for one candidate is 10 s; ours stops a search over slow kernels earlier.
+const CANDIDATE: Duration = Duration::from_secs(5);
 
 impl Session {
     /// The fastest program found with a search of this width.
-    pub(super) fn search(&self, device: &OpenDevice, ast: &UOp, _width: usize) -> Result<Program, Error> {
-        Ok(codegen::compile(ast, &device.target, &self.choice(), self.options.fast_math)?)
+    pub(super) fn search(&self, device: &OpenDevice, ast: &UOp, width: usize) -> Result<Program, Error> {
+        let heuristic = || codegen::compile(ast, &device.target, &self.choice(), self.options.fast_math);
+        let Some(isa) = device.isa.as_deref().filter(|_| &*device.name != "NULL") else { return Ok(heuristic()?) };
+        let beam = Beam { width, cache_dir: self.options.cache_dir.clone(), fast_math: self.options.fast_math };
+        let mut scratch: HashMap<u32, Memory> = HashMap::new();
+        let mut tried = 0;
+        let best = beam.search(ast, &device.target, |p| {
+            tried += 1;
+            time(device, isa, p, &mut scratch).ok()
+        })?;
+        if self.options.debug >= 1 {
+            eprintln!("beam: {} from {tried} candidates, opts [{}]", best.name, best.opts.join(", "));
+        }
+        Ok(best)
     }
+}
+
+/// One run of a candidate.
+fn time(
+    device: &OpenDevice,
+    isa: &dyn Isa,
+    p: &Program,
+    scratch: &mut HashMap<u32, Memory>,
+) -> Result<Duration, Error> {
+    let object = crate::elf::write(&isa.assemble(p)?)?;
+    let image = KernelImage { name: &p.name, code: Code::Elf { bytes: &object, entry: &p.name } };
+    let mut kernels = device.device.load(&[image])?;
+    let kernel = kernels.pop().ok_or_else(|| Error::Internal(format!("{} was not loaded", p.name)))?;
+    let mut args = Vec::with_capacity(p.params.len() + p.vars.len());
+    for info in &p.params {
+        let len_bytes = (info.len * info.dtype.scalar.size_bytes()) as u64;
+        let memory = match scratch.get(&info.slot) {
+            Some(m) => m.clone(),
+            None => {
+                // Zeros: no index read from memory leaves its buffer, and no denormal slows a candidate down.
+                let m = device.device.alloc(len_bytes)?;
+                device.device.copy_in(&m, 0, &vec![0; len_bytes as usize])?;
+                scratch.insert(info.slot, m.clone());
+                m
+            }
+        };
+        args.push(Arg::Buffer(memory.at(0)));
+    }
+    args.extend(p.vars.iter().map(|v| Arg::Var(v.vmax().clamp(0, i64::MAX.into()) as i64)));
+    let command = Command::exec(&kernel, args, p.threads);
+    let ns = time_command(device.device.as_ref(), &command, 1, CANDIDATE)?;
+    Ok(Duration::from_nanos(ns.first().copied().unwrap_or(u64::MAX)))
 }
