@@ -16,6 +16,8 @@ pub enum Error {
     #[error(transparent)]
     Tensor(Box<TensorError>),
     #[error(transparent)]
+    Spec(#[from] crate::uop::SpecError),
+    #[error(transparent)]
     Schedule(#[from] ScheduleError),
     #[error(transparent)]
     Codegen(#[from] CodegenError),
@@ -87,6 +89,7 @@ impl Error {
     pub fn kind(&self) -> &'static str {
         match self {
             Error::Tensor(_) => "tensor",
+            Error::Spec(_) => "spec",
             Error::Schedule(_) => "schedule",
             Error::Codegen(_) => "codegen",
             Error::Isa(_) => "isa",

@@ -8,7 +8,7 @@ use super::{Error, Session};
 use crate::codegen::{self, OptChoice, Program};
 use crate::device::{Code, Kernel, KernelImage};
 use crate::isa;
-use crate::uop::UOp;
+use crate::uop::{UOp, spec};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -112,10 +112,16 @@ impl Session {
 
     /// One kernel graph to its program and ELF object.
     fn assemble(&self, device: &OpenDevice, ast: &UOp) -> Result<(Program, Vec<u8>), Error> {
+        if self.options.spec >= 1 {
+            spec::verify(spec::Stage::Kernel, ast)?;
+        }
         let mut program = match self.options.beam {
             0 => codegen::compile(ast, &device.target, &self.choice(), self.options.fast_math)?,
             width => self.search(device, ast, width)?,
         };
+        if self.options.spec >= 1 {
+            spec::verify_list(&program.uops)?;
+        }
         self.cache.unique_name(&mut program);
         self.print_code(ast, &program);
         let object = match &device.isa {

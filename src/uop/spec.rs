@@ -49,6 +49,7 @@ const LEAVES: OpSet = OpSet::of(&[Op::Const, Op::Var]);
 const VECTORS: OpSet = OpSet::of(&[Op::Splat, Op::Stack, Op::Gep, Op::Cat, Op::VReduce, Op::Wmma]);
 const TENSOR: OpSet = LEAVES.union(OpSet::ELEMENTWISE).union(OpSet::MOVEMENT).union(OpSet::of(&[
     Op::Bind,
+    Op::Iota,
     Op::Buffer,
     Op::Param,
     Op::Reduce,
