@@ -176,6 +176,7 @@ impl Optimizer for Adam {
     fn schedule_step(&mut self) -> Result<Vec<Tensor>, OptimError> {
         let grads = self.group.gradients()?;
         let (b1, b2) = self.betas;
+        // PANIC: `new` makes two powers, and as many moments as parameters; nothing removes any.
         self.powers[0].assign(&self.powers[0].mul(b1));
         self.powers[1].assign(&self.powers[1].mul(b2));
         let unbias = |k: usize| self.powers[k].neg().add(1);

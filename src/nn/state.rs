@@ -155,6 +155,7 @@ pub fn load_into(module: &dyn Module, state: &StateDict) -> Result<(), StateErro
         }
     }
     for (name, to) in &own {
+        // PANIC: the first check found every name of the module in the state.
         to.assign(&state[name]);
     }
     Ok(())

@@ -119,11 +119,15 @@ fn check_type(op: Op, t: Scalar) -> Result<(), Problem> {
     if fine { Ok(()) } else { Err(Problem::dtype(format!("{op:?} has no meaning for {t}"))) }
 }
 
+/// Those of the axes that the node has with another size than 1.
+fn longer_than_one(u: &UOp, axes: &[usize]) -> Vec<usize> {
+    axes.iter().copied().filter(|a| u.shape().get(*a).is_some_and(|d| !d.is(1))).collect()
+}
+
 /// Tensor-level reduction keeping the axes with size 1.
 pub(crate) fn reduce(u: &UOp, op: Op, axes: &[usize]) -> UOp {
     // An axis of size 1 has nothing to reduce.
-    let shape = u.shape();
-    let real: Vec<usize> = axes.iter().copied().filter(|a| !shape[*a].is(1)).collect();
+    let real = longer_than_one(u, axes);
     if real.is_empty() { u.clone() } else { u.reduce_axes(op, &real) }
 }
 
@@ -132,7 +136,7 @@ pub(crate) fn permute(u: &UOp, order: &[usize]) -> UOp {
 }
 
 pub(crate) fn flip(u: &UOp, axes: &[usize]) -> UOp {
-    let real: Vec<usize> = axes.iter().copied().filter(|a| !u.shape()[*a].is(1)).collect();
+    let real = longer_than_one(u, axes);
     if real.is_empty() { u.clone() } else { u.flip(&real) }
 }
 

@@ -93,14 +93,14 @@ pub(crate) fn diagonal(x: &Expr, offset: i64, a: i64, b: i64) -> Result<Expr, Pr
     let (Some(m), Some(n)) = (x.dim(a).as_int(), x.dim(b).as_int()) else {
         return Err(Problem::shape("a diagonal of symbolic sizes"));
     };
-    let (down, right) = ((-offset).max(0), offset.max(0));
-    let len = (m - down).min(n - right).max(0);
+    let (down, right) = (offset.saturating_neg().max(0), offset.max(0));
+    let len = m.saturating_sub(down).min(n.saturating_sub(right)).max(0);
     let x = x.permute(order);
     let r = x.rank() as i64;
     let block = x.narrow(r - 2, down.min(m), len).narrow(r - 1, right.min(n), len);
     // Element (i, i) of a len x len block is number i * (len + 1) of its elements: in rows of len + 1, the first of each.
     let rest = x.shape()[..x.rank() - 2].to_vec();
-    let flat = block.reshape([rest.as_slice(), &[Dim::Int(len * len)]].concat());
+    let flat = block.reshape([rest.as_slice(), &[Dim::Int(len.saturating_mul(len))]].concat());
     let mut counts = vec![(0, 0); flat.rank()];
     counts[flat.rank() - 1] = (0, len);
     let rows = flat.pad(&counts).reshape([rest.as_slice(), &[Dim::Int(len), Dim::Int(len + 1)]].concat());

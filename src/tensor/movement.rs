@@ -172,7 +172,7 @@ pub trait Movement: Value {
     fn split(&self, sizes: &[usize], axis: i64) -> Vec<Self> {
         let mut begin = 0usize;
         let mut out = Vec::with_capacity(sizes.len());
-        let total: usize = sizes.iter().sum();
+        let total = sizes.iter().fold(0usize, |sum, s| sum.saturating_add(*s));
         for size in sizes {
             out.push(build("split", [self.node()], |[x]| {
                 let at = args::axis(axis, x.shape().len())?;
@@ -180,10 +180,10 @@ pub trait Movement: Value {
                     return Err(Problem::argument(format!("the sizes {sizes:?} do not add up to {}", x.shape()[at])));
                 }
                 let mut keep: Vec<(Dim, Dim)> = x.shape().iter().map(|d| (Dim::Int(0), d.clone())).collect();
-                keep[at] = (Dim::from(begin), Dim::from(begin + size));
+                keep[at] = (Dim::from(begin), Dim::from(begin.saturating_add(*size)));
                 Ok(graph::shrink(x, &keep))
             }));
-            begin += size;
+            begin = begin.saturating_add(*size);
         }
         out
     }
@@ -271,11 +271,18 @@ pub trait Movement: Value {
 
 impl<V: Value> Movement for V {}
 
+/// Largest size of an axis, and largest count or offset an op takes: far more than any memory holds, and small enough that
+/// sums of them stay in range.
+pub(crate) const LARGEST: i64 = 1 << 40;
+
 /// Sizes must be WeakInt expressions that cannot be negative.
 pub(crate) fn check_sizes(sizes: &[Dim]) -> Result<(), Problem> {
     for d in sizes {
         match d {
             Dim::Int(i) if *i < 0 => return Err(Problem::shape(format!("{} has a negative size", Shown(sizes)))),
+            Dim::Int(i) if *i > LARGEST => {
+                return Err(Problem::shape(format!("{} has a size beyond {LARGEST}", Shown(sizes))));
+            }
             Dim::Sym(u) => {
                 if let Err(fault) = Value::node(u) {
                     return Err(fault.problem.clone());
@@ -324,9 +331,10 @@ fn check_shrink(own: &[Dim], keep: &[(Dim, Dim)]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Scalars of index type, for masks: element i of axis `axis` of `shape` is i, in the whole shape's rank.
+/// Numbers for masks: element i of axis `axis` of `shape` is i, every other axis has size 1. (A faulty expression has no axes;
+/// whatever is made with it is faulty, whatever stands here.)
 pub(crate) fn positions(shape: &[Dim], axis: usize) -> Expr {
-    let mut ones = vec![Dim::Int(1); shape.len()];
-    ones[axis] = shape[axis].clone();
-    Expr::from(graph::reshape(&UOp::iota(shape[axis].uop()), &ones))
+    let Some(size) = shape.get(axis) else { return Expr::from(UOp::int(0)) };
+    let ones = shape.iter().enumerate().map(|(k, d)| if k == axis { d.clone() } else { Dim::Int(1) });
+    Expr::from(graph::reshape(&UOp::iota(size.uop()), &ones.collect::<Vec<_>>()))
 }

@@ -3,7 +3,7 @@
 use super::args::IntoAxes;
 use super::elementwise::{Elementwise, to_float};
 use super::error::Problem;
-use super::movement::{Movement, positions};
+use super::movement::{LARGEST, Movement, positions};
 use super::reduction::Reduction;
 use super::value::{Expr, Value, lift};
 use crate::uop::{Dim, Scalar};
@@ -71,12 +71,16 @@ pub trait Composite: Value {
     /// Zeros above the diagonal `offset` of the last two axes.
     #[track_caller]
     fn tril(&self, offset: i64) -> Self {
-        lift("tril", [self.node()], |[x]| triangle(&x, |row, column| row.add(offset).ge(column)))
+        lift("tril", [self.node()], |[x]| {
+            triangle(&x, |row, column| row.add(offset.clamp(-LARGEST, LARGEST)).ge(column))
+        })
     }
     /// Zeros below the diagonal `offset` of the last two axes.
     #[track_caller]
     fn triu(&self, offset: i64) -> Self {
-        lift("triu", [self.node()], |[x]| triangle(&x, |row, column| row.add(offset).le(column)))
+        lift("triu", [self.node()], |[x]| {
+            triangle(&x, |row, column| row.add(offset.clamp(-LARGEST, LARGEST)).le(column))
+        })
     }
     /// `softmax(self @ keyᵀ / sqrt(d) + mask) @ value` over (.., tokens, d); with `causal`, a token sees itself and those before.
     #[track_caller]

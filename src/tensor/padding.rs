@@ -1,9 +1,9 @@
 //! Padding: with a value, or with elements from the inside.
 
-use super::Movement;
 use super::elementwise::Elementwise;
 use super::error::Problem;
 use super::graph;
+use super::movement::{LARGEST, Movement};
 use super::value::{Expr, Value};
 use crate::uop::{ConstVal, DType, Dim, Scalar, UOp};
 
@@ -19,6 +19,9 @@ pub enum PadMode {
 }
 
 fn check_rank(x: &Expr, counts: &[(i64, i64)]) -> Result<(), Problem> {
+    if let Some(far) = counts.iter().flat_map(|(a, b)| [*a, *b]).find(|c| !(-LARGEST..=LARGEST).contains(c)) {
+        return Err(Problem::argument(format!("a count of {far}; at most {LARGEST}")));
+    }
     if counts.len() == x.rank() {
         return Ok(());
     }

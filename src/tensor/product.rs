@@ -3,7 +3,7 @@
 use super::elementwise::{Elementwise, to_float};
 use super::error::{Problem, Shown};
 use super::graph;
-use super::movement::Movement;
+use super::movement::{LARGEST, Movement};
 use super::padding::lowest;
 use super::reduction::{max, sum};
 use super::value::{Expr, Value, lift, lift_many};
@@ -115,7 +115,7 @@ pub trait Product: Value {
             let (w, n) = pooled(&x, how, false)?;
             let total = sum(&w, &[n, n + 1])?.reshape(&w.shape()[..n]);
             if how.count_padding && !how.ceil {
-                return Ok(total.div((how.size[0] * how.size[1]) as f64));
+                return Ok(total.div(how.size[0] as f64 * how.size[1] as f64));
             }
             let ones = Expr::from(graph::full(x.shape(), &UOp::constant(x.uop().dtype(), 1.0)));
             // The padding asked for counts, what `ceil` adds behind it does not.
@@ -173,7 +173,7 @@ fn conv2d(x: &Expr, w: &Expr, how: Conv) -> Result<Expr, Problem> {
         return Err(Problem::shape("channels and window must have known sizes"));
     };
     let g = how.groups;
-    if g == 0 || cg * g != cin || cout % g != 0 {
+    if g == 0 || cg.checked_mul(g) != Some(cin) || cout % g != 0 {
         return Err(Problem::shape(format!("{g} groups of {cg} do not make {cin} channels in and {cout} out")));
     }
     let p = windows(&x.pad(&last_two(4, &how.padding)), &[kh, kw], &how.stride, &how.dilation)?;
@@ -191,10 +191,15 @@ fn conv2d(x: &Expr, w: &Expr, how: Conv) -> Result<Expr, Problem> {
     Ok(y.reshape([n, &d(cout), &oh, &ow]).cast(t))
 }
 
+/// A count, cut to just beyond what the checks of padding and windows let pass.
+fn count(n: usize) -> i64 {
+    Dim::from(n).max().min(LARGEST + 1)
+}
+
 /// Padding of the last two axes as counts for all.
 fn last_two(rank: usize, padding: &[(usize, usize); 2]) -> Vec<(i64, i64)> {
     let mut counts = vec![(0, 0); rank.saturating_sub(2)];
-    counts.extend(padding.iter().map(|(a, b)| (*a as i64, *b as i64)));
+    counts.extend(padding.iter().map(|(a, b)| (count(*a), count(*b))));
     counts
 }
 
@@ -215,11 +220,11 @@ fn edge(x: &Expr, how: Pool) -> Vec<(i64, i64)> {
     let mut counts = vec![(0i64, 0i64); x.rank() - 2];
     let stride = how.stride.unwrap_or(how.size);
     for (k, stride) in stride.iter().enumerate() {
-        let (before, mut after) = (how.padding[k].0 as i64, how.padding[k].1 as i64);
-        let reach = (how.size[k] as i64 - 1) * how.dilation[k] as i64 + 1;
+        let (before, mut after) = (count(how.padding[k].0), count(how.padding[k].1));
+        let reach = (count(how.size[k]) - 1).saturating_mul(count(how.dilation[k])).saturating_add(1);
         if let (true, Some(len)) = (how.ceil, x.dim(x.rank() - 2 + k).as_int()) {
-            let s = (*stride as i64).max(1);
-            let space = len + before + after - reach;
+            let s = count(*stride).max(1);
+            let space = (len + before + after).saturating_sub(reach);
             let steps = (space + s - 1).div_euclid(s);
             // A window that would start in the padding behind the end does not count.
             let steps = if steps * s >= len + before { steps - 1 } else { steps };

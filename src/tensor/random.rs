@@ -60,8 +60,9 @@ impl Generator {
         let high = at(1).add(&low.lt(&at(0)).cast(Scalar::U32));
         self.counter.assign(&Tensor::cat(&[&low, &high], 0));
         // Whoever computes the draw advances the counter too: a recorded program draws fresh numbers at each replay.
-        let start: Tensor =
-            build("rand", [start.node(), self.counter.node()], |[start, next]| Ok(start.after(&[next.clone()])));
+        let start: Tensor = build("rand", [start.node(), self.counter.node()], |[start, next]| {
+            Ok(start.after(std::slice::from_ref(next)))
+        });
         (start.narrow(0, 0, 1), start.narrow(0, 1, 1))
     }
 

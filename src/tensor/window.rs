@@ -1,7 +1,7 @@
 //! Sliding windows over the last axes, as movement only: what convolution, pooling and cumulative sums are made of.
 
-use super::Movement;
 use super::error::Problem;
+use super::movement::{LARGEST, Movement};
 use super::value::Expr;
 use crate::uop::Dim;
 
@@ -28,8 +28,10 @@ fn axis_windows(x: &Expr, at: usize, (size, step, dilation): (usize, usize, usiz
     };
     let [k, s, d] = [size, step, dilation].map(|v| i64::try_from(v).unwrap_or(i64::MAX));
     let d = if k == 1 { 1 } else { d };
-    if k < 1 || s < 1 || dilation < 1 {
-        return Err(Problem::argument(format!("window {size}, step {step}, dilation {dilation}: each is at least 1")));
+    if k < 1 || s < 1 || dilation < 1 || [size, step, dilation].iter().any(|v| Dim::from(*v).max() > LARGEST) {
+        return Err(Problem::argument(format!(
+            "window {size}, step {step}, dilation {dilation}: each is 1 to {LARGEST}"
+        )));
     }
     let reach = (k - 1).saturating_mul(d).saturating_add(1);
     if len < reach {
@@ -65,10 +67,10 @@ fn last_axis(x: &Expr, rest: &[Dim], (len, k, s, d, count): (i64, i64, i64, i64,
     // element p of row j is number (j * d + p) mod len. A row must hold count * s elements.
     let f = ((count * s - d).max(0) + len - 1) / len;
     let row = len * f.max(1) + d;
-    let copies = (k * row + len - 1) / len;
+    let copies = k.saturating_mul(row).saturating_add(len - 1) / len;
     let many = x.unsqueeze(-2).expand(shape_of(rest, &[copies, len]));
-    let flat = many.reshape(shape_of(rest, &[copies * len]));
-    let rows = flat.narrow(-1, 0, k * row).reshape(shape_of(rest, &[k, row]));
+    let flat = many.reshape(shape_of(rest, &[copies.saturating_mul(len)]));
+    let rows = flat.narrow(-1, 0, k.saturating_mul(row)).reshape(shape_of(rest, &[k, row]));
     let cut = rows.narrow(-1, 0, count * s).reshape(shape_of(rest, &[k, count, s])).narrow(-1, 0, 1);
     Ok(cut.reshape(shape_of(rest, &[k, count])).transpose(-1, -2))
 }

@@ -8,6 +8,7 @@ mod gradients;
 mod graph;
 mod indexing;
 mod layers;
+mod mistakes;
 mod random;
 mod values;
 

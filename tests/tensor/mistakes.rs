@@ -1,0 +1,214 @@
+//! Arguments that make no sense give faulty Tensors, never a panic.
+
+use doorbell::tensor::prelude::*;
+use doorbell::tensor::slice;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Repeatable dice.
+struct Dice(u64);
+impl Dice {
+    fn roll(&mut self, n: u64) -> u64 {
+        self.0 += 1;
+        (doorbell::uop::threefry2x32(self.0, 77) >> 20) % n
+    }
+    fn axis(&mut self) -> i64 {
+        match self.roll(60) {
+            0 => i64::MAX,
+            1 => i64::MIN,
+            2 => 1 << 40,
+            k => k as i64 % 11 - 5,
+        }
+    }
+    fn size(&mut self) -> usize {
+        [0, 1, 1, 2, 3, 4, 5][self.roll(7) as usize]
+    }
+    fn count(&mut self) -> usize {
+        if self.roll(50) == 0 { usize::MAX } else { self.size() }
+    }
+    fn tensor(&mut self) -> Tensor {
+        let shape: Vec<usize> = (0..self.roll(5)).map(|_| self.size()).collect();
+        let types = [Scalar::F32, Scalar::F32, Scalar::F16, Scalar::I32, Scalar::U8, Scalar::Bool, Scalar::F64];
+        let types = types[self.roll(7) as usize];
+        Tensor::empty(shape, types)
+    }
+    fn pairs(&mut self) -> Vec<(i64, i64)> {
+        (0..self.roll(5)).map(|_| (self.axis(), self.axis())).collect()
+    }
+    fn index(&mut self) -> Vec<Index> {
+        (0..self.roll(5))
+            .map(|_| match self.roll(6) {
+                0 => Index::NewAxis,
+                1 => Index::Ellipsis,
+                2 => Index::At(Dim::Int(self.axis())),
+                3 => Index::from(&self.tensor()),
+                4 => Index::ALL,
+                _ => slice(self.axis(), Some(self.axis()).filter(|a| *a > -4), self.axis()),
+            })
+            .collect()
+    }
+}
+
+type Made = Vec<Tensor>;
+
+fn movement(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
+    let (a, b, n) = (d.axis(), d.axis(), d.count());
+    let modes = [PadMode::Reflect, PadMode::Replicate, PadMode::Circular];
+    let mode = modes[d.roll(3) as usize];
+    vec![
+        x.reshape([d.axis(), d.axis()]),
+        x.expand([d.axis(), d.axis(), d.axis()]),
+        x.permute([a, b]),
+        x.transpose(a, b),
+        x.t(),
+        x.flip([a, b]),
+        x.pad(&d.pairs()),
+        x.pad_value(&d.pairs(), f64::NAN),
+        x.pad_mode(&d.pairs(), mode),
+        x.shrink(&d.pairs()),
+        x.narrow(a, d.axis(), d.axis()),
+        x.squeeze(a),
+        x.unsqueeze(a),
+        x.flatten(a, b),
+        x.unflatten(a, [d.axis(), d.axis()]),
+        Tensor::cat(&[x, y], a),
+        Tensor::cat(&[], a),
+        Tensor::stack(&[x, y, x], a),
+        x.repeat(&[n, d.size(), d.size()]),
+        x.repeat_interleave(n, a),
+        x.roll(b, a),
+        x.unfold(a, n, d.size()),
+        x.diag(),
+        x.diagonal(d.axis(), a, b),
+        x.gather(a, y),
+        x.get(d.index()),
+        x.clone().set(d.index(), y).clone(),
+        x.clone().assign(y).clone(),
+        x.split(&[n, d.size()], a).remove(0),
+        x.chunk(n, a).remove(0),
+        Tensor::meshgrid(&[x, y]).remove(1),
+        Tensor::arange_step(a as f64, b as f64, d.axis() as f64),
+        x.to("CPU:1"),
+        x.bitcast(Scalar::I32),
+    ]
+}
+
+fn arithmetic(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
+    let a = d.axis();
+    let two: [fn(&Tensor, &Tensor) -> Tensor; 22] = [
+        |x, y| x + y,
+        |x, y| x - y,
+        |x, y| x * y,
+        |x, y| x / y,
+        |x, y| x % y,
+        |x, y| x.fmod(y),
+        |x, y| x.div_floor(y),
+        |x, y| x.div_trunc(y),
+        |x, y| x.pow(y),
+        |x, y| x.maximum(y),
+        |x, y| x.minimum(y),
+        |x, y| x & y,
+        |x, y| x << y,
+        |x, y| x.le(y),
+        |x, y| x.eq(y),
+        |x, y| x.where_(y, x),
+        |x, y| x.logaddexp(y),
+        |x, y| x.copysign(y),
+        |x, y| x.is_close(y, 1.0, 1.0),
+        |x, y| x.threefry(y),
+        |x, y| x.logical_or(y),
+        |x, y| x.lerp(y, 0.5),
+    ];
+    let one: [fn(&Tensor) -> Tensor; 16] = [
+        |x| -x,
+        |x| !x,
+        Tensor::round,
+        Tensor::sign,
+        Tensor::abs,
+        Tensor::exp,
+        Tensor::cos,
+        Tensor::erf,
+        Tensor::sigmoid,
+        Tensor::gelu,
+        Tensor::softplus,
+        Tensor::relu,
+        Tensor::is_finite,
+        Tensor::sqrt,
+        Tensor::atan,
+        |x| x.elu(1.0),
+    ];
+    let mut made: Made = two.iter().map(|f| f(x, y)).chain(one.iter().map(|f| f(x))).collect();
+    made.extend([x.pow(a), x.clamp(a, 2.5), x.dropout(a as f64, true), x.one_hot(d.size())]);
+    made
+}
+
+fn reductions(d: &mut Dice, x: &Tensor, y: &Tensor) -> Made {
+    let (a, b) = (d.axis(), d.axis());
+    let square = Pool { ceil: d.roll(2) == 1, count_padding: d.roll(2) == 1, ..Pool::square(d.count()) };
+    let pool = Pool { padding: [(d.size(), 0), (0, d.count())], stride: Some([d.size(), 1]), ..square };
+    let conv = Conv { groups: d.count(), stride: [d.size(), 1], dilation: [1, d.count()], padding: [(1, d.size()); 2] };
+    vec![
+        x.sum([a, b]),
+        x.prod(a),
+        x.max([a, b]),
+        x.min(()),
+        x.mean(a),
+        x.var([a, b], 1),
+        x.std((), 0),
+        x.any(a),
+        x.all(()),
+        x.argmax(a),
+        x.argmin(a),
+        x.softmax(a),
+        x.log_softmax(a),
+        x.logsumexp([a, b]),
+        x.cumsum(a),
+        x.cummax(a),
+        x.matmul(y),
+        x.linear(y, Some(x)),
+        x.conv2d(y, Some(x), conv),
+        x.max_pool2d(pool),
+        x.avg_pool2d(pool),
+        Tensor::einsum("ij,jk->ik", &[x, y]),
+        Tensor::einsum("...i,...i", &[x, y]),
+        x.layernorm([a, b], 1e-5),
+        x.rmsnorm(a, 1e-5),
+        x.batchnorm(Some(y), None, y, y),
+        x.tril(a),
+        x.triu(b),
+        x.attention(y, x, Some(y), true),
+        x.sparse_categorical_crossentropy(y, Some(a), 0.1),
+        x.cross_entropy(y, 0.1),
+        x.nll_loss(y, None),
+        x.binary_crossentropy_logits(y, None),
+    ]
+}
+
+#[test]
+fn no_combination_of_arguments_panics() {
+    let mut d = Dice(0);
+    let mut fine = 0;
+    for round in 0..400 {
+        let (x, y) = (d.tensor(), d.tensor());
+        let start = d.0;
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            let mut made = movement(&mut d, &x, &y);
+            made.extend(arithmetic(&mut d, &x, &y));
+            made.extend(reductions(&mut d, &x, &y));
+            for t in &made {
+                if let (Ok(s), Ok(dtype)) = (t.shape(), t.dtype()) {
+                    // A float result has a gradient, or says why not.
+                    let loss = t.mul(1.0).sum(());
+                    let _ = (loss.gradient(&[&x])[0].shape(), s, dtype);
+                }
+            }
+            made
+        }));
+        let made = made.unwrap_or_else(|_| panic!("round {round}, dice {start}: {x:?} {y:?}"));
+        for t in made.iter().filter(|t| t.shape().is_err()) {
+            let error = t.shape().unwrap_err();
+            assert!(error.at.file().ends_with("mistakes.rs"), "{error}");
+        }
+        fine += made.iter().filter(|t| t.shape().is_ok()).count();
+    }
+    assert!(fine > 3000, "{fine}");
+}
