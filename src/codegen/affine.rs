@@ -122,7 +122,7 @@ impl AffineMemo {
         Self::is_sum(u) && self.of(u).terms.iter().all(|(t, _)| t != u)
     }
     /// Whether this op of indices may be part of a sum.
-    fn is_sum(u: &UOp) -> bool {
+    pub fn is_sum(u: &UOp) -> bool {
         u.dtype() == DType::INDEX && matches!(u.op(), Op::Add | Op::Sub | Op::Mul | Op::Neg)
     }
 }

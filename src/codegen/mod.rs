@@ -29,7 +29,7 @@ pub use opt::Opt;
 pub use program::{Estimates, ParamInfo, Program};
 pub use target::Target;
 
-use crate::uop::{Arg, KernelInfo, Op, UOp};
+use crate::uop::{Arg, AxisKind, DType, KernelInfo, Op, UOp};
 use opt::Kernel;
 use std::sync::Arc;
 
@@ -89,8 +89,13 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         OptChoice::Heuristic => opt::choose(&mut kernel),
     }
     let placed = scope::separate(&clean::clean(&kernel.sink))?;
-    let expanded = expand::expand(&lanes::to_lanes(&placed)?).simplify();
-    let list = linear::linearize(&late(&expanded, target, fast_math)?)?;
+    let lanes = accumulate::widen(&lanes::to_lanes(&placed)?, target);
+    let lowered = decomp::lower(&lanes, target, fast_math)?;
+    let mut expanded = expand::expand(&lowered);
+    if folds_when_expanded(&placed) {
+        expanded = expanded.simplify();
+    }
+    let list = linear::linearize(&late(&expanded, target)?)?;
     debug_assert_eq!(check::verify(&list), Ok(()));
     let mut p = program(list, &placed, &info, fast_math);
     p.opts = kernel.applied.iter().map(Opt::to_string).collect();
@@ -98,12 +103,22 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
 }
 
 /// From expanded loops to what may stand in the list.
-fn late(kernel: &UOp, target: &Target, fast_math: bool) -> Result<UOp, CodegenError> {
-    let k = accumulate::widen(kernel, target);
-    let k = decomp::lower(&k, target, fast_math)?;
-    let k = accumulate::accumulate(&k);
+fn late(kernel: &UOp, target: &Target) -> Result<UOp, CodegenError> {
+    let k = accumulate::accumulate(kernel);
     let k = strong::split_addresses(&k)?;
     Ok(strong::strengthen(&k, target))
+}
+
+/// Whether copies may be simpler than the original: only what is no sum of indices can tell one value of a range from another.
+fn folds_when_expanded(kernel: &UOp) -> bool {
+    let order = kernel.toposort();
+    order.iter().any(|u| u.op() == Op::Range && matches!(opt::kind_of(u), AxisKind::Upcast | AxisKind::Unroll))
+        && order.iter().any(|u| {
+            let index = u.dtype() == DType::INDEX && !matches!(u.op(), Op::Const | Op::Range | Op::Var);
+            index && !affine::AffineMemo::is_sum(u)
+                || u.op().is_comparison()
+                || u.op() == Op::Cast && u.src()[0].dtype() == DType::INDEX
+        })
 }
 
 fn check(ast: &UOp) -> Result<(), CodegenError> {
