@@ -280,10 +280,9 @@ fn ceil_div(n: &UOp, d: i64) -> UOp {
     }
 }
 
-/// `x` within 0..=top.
+/// `x` within 0..=top. The smaller of two as -max(-a, -b), whose bounds are exact.
 fn clamp(x: &UOp, top: &UOp) -> UOp {
-    let low = x.max(&UOp::int(0));
-    low.lt(top).select(&low, top)
+    -&(-&x.max(&UOp::int(0))).max(&-top)
 }
 
 /// One pass over the graph that replaces range `r` by what `parts` say: a Store that closes it is written once a part, a Reduce

@@ -10,6 +10,8 @@ use crate::uop::{Arg, AxisKind, Op, UOp};
 
 /// Instructions of one loop body that copying out may reach.
 const BODY: usize = 256;
+/// The same for long loops that only take several steps at a time.
+const STEPS: usize = 128;
 /// Cycles of one core below which spreading a kernel over threads costs more than it gains (about 50 us).
 const WORTH_THREADS: f64 = 150_000.0;
 /// Chunks a thread should get, so that uneven ones balance.
@@ -113,6 +115,15 @@ fn stage_panels(
     Some(size(&columns))
 }
 
+/// How many vectors of columns `v` a panel may be wide, for it to fit where panels go.
+fn panel_vectors(facts: &Facts, k: usize, v: &UOp, vectors: &dyn Fn(&UOp) -> i64, kernel: &Kernel) -> i64 {
+    let site = &facts.sites[k];
+    let bytes = site.inner.iter().map(size).product::<i64>() * (size(v) / vectors(v).max(1)) * site.widest as i64;
+    let room = kernel.target.local_bytes.min(kernel.target.cache_bytes / 2) as i64;
+    // Beyond that there is no panel, and nothing to fit.
+    if room < bytes { i64::MAX } else { room / bytes.max(1) }
+}
+
 /// What is left of axis `r` after the opts so far.
 fn current(remains: &[(UOp, Option<UOp>)], r: &UOp) -> Option<UOp> {
     match remains.iter().find(|(x, _)| x == r) {
@@ -126,8 +137,10 @@ fn work(facts: &Facts, kernel: &Kernel) -> f64 {
     let per = |s: &Site| {
         let lanes = (kernel.target.vector_bytes as usize / s.widest).max(1) as f64;
         let ops = (s.ops + s.accesses.len()) as f64 / lanes / 2.0;
-        let bytes: usize = s.accesses.iter().map(|a| access_bytes(&a.node)).sum();
-        s.trips() * ops.max(if s.inner.is_empty() { bytes as f64 / 8.0 } else { 0.0 })
+        // What each step of the loops touches anew comes from memory.
+        let fresh = s.accesses.iter().filter(|a| s.loops().all(|r| facts.depends(&a.node, r)));
+        let bytes: usize = fresh.map(|a| access_bytes(&a.node)).sum();
+        s.trips() * ops.max(bytes as f64 / 8.0)
     };
     facts.sites.iter().map(per).sum()
 }
@@ -193,6 +206,11 @@ fn plan(facts: &mut Facts, k: usize, lanes: Option<(UOp, usize)>, kernel: &Kerne
     if facts.sites[k].inner.is_empty() {
         // Elementwise: four vectors a step.
         if let Some((v, _)) = &lanes {
+            // Where lanes lie apart in memory, as many rows of them as share the lines they touch.
+            if let Some((across, rows)) = square(facts, k, v) {
+                steps.push((across, AxisKind::Upcast, rows));
+                return steps;
+            }
             let copies = [4, 3, 2].into_iter().find(|c| vectors(v) >= *c && (vectors(v) % c == 0 || vectors(v) >= 16));
             steps.extend(copies.map(|c| (v.clone(), AxisKind::Upcast, c as usize)));
         }
@@ -227,13 +245,26 @@ fn plan(facts: &mut Facts, k: usize, lanes: Option<(UOp, usize)>, kernel: &Kerne
             steps.push((r.clone(), AxisKind::Unroll, n as usize));
             body *= n as usize;
         } else {
-            let few = [4, 2].into_iter().find(|c| n % c == 0 && body * *c as usize <= BODY);
+            let few = [4, 2].into_iter().find(|c| n % c == 0 && body * *c as usize <= STEPS);
             steps.extend(few.filter(|_| n >= 8).map(|c| (r.clone(), AxisKind::Unroll, c as usize)));
             break;
         }
     }
     steps.retain(|(_, _, n)| *n > 1);
     steps
+}
+
+/// An axis along which loads that lanes of `v` gather from far apart move by one element, and how many copies of it to make.
+fn square(facts: &mut Facts, k: usize, v: &UOp) -> Option<(UOp, usize)> {
+    let site = &facts.sites[k];
+    let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect();
+    let others: Vec<UOp> = site.outer.iter().filter(|r| *r != v && is_free(r) && size(r) >= 4).cloned().collect();
+    let far = |m: Move| matches!(m, Move::Step(n) if n.unsigned_abs() >= 16);
+    let apart: Vec<UOp> = loads.into_iter().filter(|i| far(facts.motion(i, v))).collect();
+    others.into_iter().find_map(|r| {
+        let beside = apart.iter().any(|i| facts.motion(i, &r) == Move::Step(1));
+        beside.then(|| (r.clone(), size(&r).min(16) as usize))
+    })
 }
 
 /// Output axes whose copies share loads: amounts that fill the registers with the least work lost at the edges.
@@ -263,7 +294,10 @@ fn register_tile(
     };
     let n = n_axis.map_or(1, vectors);
     let m = m_axis.map_or(1, vectors);
-    let (most_n, most_m) = if output_lanes { (6, 14) } else { (4, 4) };
+    let (mut most_n, most_m) = if output_lanes { (6, 14) } else { (4, 4) };
+    if let (true, Some(v)) = (output_lanes, along) {
+        most_n = most_n.min(panel_vectors(facts, k, v, vectors, kernel));
+    }
     let mut best: Option<(f64, i64, i64)> = None;
     for nr in 1..=n.min(most_n) {
         for mr in 1..=m.min(most_m) {
@@ -278,10 +312,12 @@ fn register_tile(
                 count as f64 * (fma.max(8.0) / 2.0 + loads * 0.4 + 1.0)
             };
             let rest = |l: i64| (l > 0) as i64;
-            let cost = part(nf * mf, nr, mr)
-                + part(nf * rest(ml), nr, ml)
-                + part(rest(nl) * mf, nl, mr)
-                + part(rest(nl) * rest(ml), nl, ml);
+            // Each rest is code of its own.
+            let cost = (1.0 + 0.02 * (rest(nl) + rest(ml)) as f64)
+                * (part(nf * mf, nr, mr)
+                    + part(nf * rest(ml), nr, ml)
+                    + part(rest(nl) * mf, nl, mr)
+                    + part(rest(nl) * rest(ml), nl, ml));
             if best.is_none_or(|(c, ..)| cost < c * 0.999) {
                 best = Some((cost, nr, mr));
             }
