@@ -2,7 +2,7 @@
 
 use doorbell::codegen::{self, CodegenError, Opt, OptChoice, Target, check};
 use doorbell::engine::interp::{Vars, run_kernel, run_program};
-use doorbell::uop::{Arg, AxisKind, DType, Op, Scalar, UOp, from_bits, to_bits};
+use doorbell::uop::{Arg, Op, Scalar, UOp, from_bits, to_bits};
 
 mod codegen_kernels;
 use codegen_kernels::*;

@@ -6,7 +6,7 @@
 use super::{CodegenError, Opt, OptChoice, Program, Target, compile};
 use crate::uop::UOp;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,6 +47,18 @@ struct Candidate {
     time: Duration,
 }
 
+/// Programs that were timed, by the ids of their nodes (which stay alive, so that equal programs keep equal ids).
+#[derive(Default)]
+struct Seen(HashMap<Vec<u64>, Vec<UOp>>);
+
+impl Seen {
+    /// False: it was here before.
+    fn insert(&mut self, p: &Program) -> bool {
+        let ids = p.uops.iter().map(UOp::id).collect();
+        self.0.insert(ids, p.uops.clone()).is_none()
+    }
+}
+
 impl Beam {
     /// The fastest program found. `time` runs a program once; `None`: it could not.
     ///
@@ -62,7 +74,7 @@ impl Beam {
         if let Some(p) = self.recall(&key).and_then(|opts| self.compile(ast, target, opts).ok()) {
             return Ok(p);
         }
-        let mut seen: HashSet<Vec<UOp>> = HashSet::new();
+        let mut seen = Seen::default();
         let plain = self.compile(ast, target, vec![])?;
         let chosen = compile(ast, target, &OptChoice::Heuristic, self.fast_math)?;
         let mut beam: Vec<Candidate> = vec![];
@@ -97,11 +109,11 @@ impl Beam {
     fn admit(
         &self,
         beam: &mut Vec<Candidate>,
-        seen: &mut HashSet<Vec<UOp>>,
+        seen: &mut Seen,
         (opts, program): (Vec<Opt>, Program),
         time: &mut impl FnMut(&Program) -> Option<Duration>,
     ) {
-        if program.uops.len() > MOST_UOPS || !seen.insert(program.uops.clone()) {
+        if program.uops.len() > MOST_UOPS || !seen.insert(&program) {
             return;
         }
         let best = beam.first().map(|c| c.time);

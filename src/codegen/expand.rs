@@ -14,7 +14,7 @@ pub(super) fn expand(sink: &UOp) -> UOp {
     let wanted = |u: &UOp| u.op() == Op::Range && matches!(kind_of(u), AxisKind::Upcast | AxisKind::Unroll);
     let mut ranges: Vec<UOp> = sink.toposort().into_iter().filter(wanted).collect();
     // Output axes first: then the number of registers a reduction has is known when its copies are combined.
-    ranges.sort_by_key(|r| kind_of(r));
+    ranges.sort_by_key(kind_of);
     for r in ranges {
         sink = copy_out(&sink, &r);
     }

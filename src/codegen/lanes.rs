@@ -74,10 +74,9 @@ impl Lanes {
                 continue;
             }
             let before = todo.len();
-            for s in u.src() {
-                if !self.done.contains_key(s) && !(u.op() == Op::Load || u.op() == Op::Store || u.op() == Op::Sink) {
-                    todo.push(s.clone());
-                }
+            // Accesses and the sink ask for what they need themselves.
+            if !matches!(u.op(), Op::Load | Op::Store | Op::Sink) {
+                todo.extend(u.src().iter().filter(|s| !self.done.contains_key(*s)).cloned());
             }
             if todo.len() > before {
                 continue;

@@ -9,14 +9,14 @@
 //! | Special `tid` | which chunk of the Thread axis this call runs; below src[0] |
 //! | Const, Splat, Stack, Gep, Cat, VReduce | values; a vector Const has the same value in each lane |
 //! | Local | scratch of the workgroup (CPU: of the calling thread); contents undefined at start |
-//! | Index (address, i[, gate]) | address; used only by Load and Store. i scalar or vector (one address a lane); gate bool with lanes 1 or those of the access |
+//! | Index (address, i[, gate]) | address; used only by Load and Store. i scalar (I64) or vector (one address a lane; I32 where bounds allow, so that it has the lanes of the data); gate bool with lanes 1 or those of the access |
 //! | Load (index[, alt]) | scalar i with n lanes: n consecutive elements (element alignment only); vector i: gather; with a gate there is an alt, and memory is not touched where the gate is false |
 //! | Store (index, value) | as Load; with a gate, lanes whose gate is false keep their memory |
 //! | Range (end) … End (range, …) | loop 0..end step 1; zero trips allowed. dtype I64 (or I32) |
-//! | If (cond) … EndIf | skips its body when the scalar bool is false |
+//! | If (cond) … EndIf | skips its body when the scalar bool is false (what a split kernel leaves to its last thread) |
 //! | Acc (init) | a mutable register; (re)initialised where it stands |
 //! | SetAcc (acc, value) | assigns it; an Acc used as a source means its value at that point of the list |
-//! | After (acc, End …) | the same register after the loop; an alias, no code |
+//! | After (acc, End …) | the same register after the loop; an alias, no code. (Scratch areas need none: the list's order says when they are filled.) |
 //! | elementwise | on sources with the same lane count; MulAcc, Where, Cast, Bitcast included. Cast keeps lanes; Bitcast keeps lanes and size |
 //! | Barrier | workgroup barrier (no code on the CPU) |
 //!

@@ -70,12 +70,12 @@ pub fn gated_sum(m: i64, n: i64) -> UOp {
 pub fn softmax(m: i64, n: i64) -> UOp {
     let (i, j, l) = (out(m, 0), out(n, 1), red(n, 2));
     let x = |c: &UOp| f32p(1, m * n).index(&(&(&i * n) + c)).load();
-    let max = x(&l).reduce(Op::Max, &[l.clone()]);
+    let max = x(&l).reduce(Op::Max, std::slice::from_ref(&l));
     let e = |c: &UOp| {
         let d = x(c).binary(Op::Sub, &max);
         &d * &d
     };
-    let sum = (&e(&l) + &UOp::constant(DType::F32, 1.0)).reduce(Op::Add, &[l.clone()]);
+    let sum = (&e(&l) + &UOp::constant(DType::F32, 1.0)).reduce(Op::Add, std::slice::from_ref(&l));
     let v = e(&j).binary(Op::FDiv, &sum);
     UOp::sink([f32p(0, m * n).index(&(&(&i * n) + &j)).store(&v, &[i, j])])
 }
@@ -85,7 +85,7 @@ pub fn step(n: i64) -> UOp {
     let r = out(n, 0);
     let m = &(&f32p(1, n).index(&r).load() * &UOp::constant(DType::F32, 0.5)) + &f32p(2, n).index(&r).load();
     let w = f32p(0, n).index(&r).load().binary(Op::Sub, &m);
-    UOp::sink([f32p(0, n).index(&r).store(&w, &[r.clone()]), f32p(1, n).index(&r).store(&m, &[r])])
+    UOp::sink([f32p(0, n).index(&r).store(&w, std::slice::from_ref(&r)), f32p(1, n).index(&r).store(&m, &[r])])
 }
 
 /// 3x3 convolution over a padded image: gates, div and mod.
@@ -112,7 +112,7 @@ pub fn mixed(n: i64) -> UOp {
     let v = &g.cast(DType::F64) + &(&r * 3).cast(DType::F64);
     let big = k.cast(DType::I32).lt(&UOp::constant(DType::I32, 5));
     UOp::sink([
-        UOp::param(0, DType::F64, n as usize).index(&r).store(&v, &[r.clone()]),
+        UOp::param(0, DType::F64, n as usize).index(&r).store(&v, std::slice::from_ref(&r)),
         UOp::param(3, DType::BOOL, n as usize).index(&r).store(&big, &[r]),
     ])
 }
@@ -136,7 +136,8 @@ pub fn symbolic_add() -> UOp {
 /// A reduction inside a reduction, and the same range reduced twice.
 pub fn nested(m: i64, n: i64, k: i64) -> UOp {
     let (i, j, l) = (out(m, 0), red(n, 1), red(k, 2));
-    let inner = f32p(1, m * n * k).index(&(&(&(&(&i * n) + &j) * k) + &l)).load().reduce(Op::Max, &[l.clone()]);
+    let inner =
+        f32p(1, m * n * k).index(&(&(&(&(&i * n) + &j) * k) + &l)).load().reduce(Op::Max, std::slice::from_ref(&l));
     let other = f32p(2, k).index(&l).load().reduce(Op::Add, &[l]);
     let s = (&inner + &other).reduce(Op::Add, &[j]);
     UOp::sink([f32p(0, m).index(&i).store(&s, &[i])])

@@ -217,7 +217,7 @@ fn plan(facts: &mut Facts, k: usize, lanes: Option<(UOp, usize)>, kernel: &Kerne
         return steps;
     }
     let tile = register_tile(facts, k, lanes.as_ref().map(|(v, _)| v), &vectors, kernel);
-    let mut copies: usize = tile.iter().map(|t| t.2).product();
+    let copies: usize = tile.iter().map(|t| t.2).product();
     let mut body = copies * (1 + facts.sites[k].ops);
     let tiled: Vec<UOp> = tile.iter().map(|t| t.0.clone()).collect();
     steps.extend(tile);
@@ -232,7 +232,6 @@ fn plan(facts: &mut Facts, k: usize, lanes: Option<(UOp, usize)>, kernel: &Kerne
             [8, 4, 2].into_iter().find(|c| copies as i64 * c <= 8 && vectors(v) >= 2 * c || vectors(v) == *c)
         {
             steps.push((v.clone(), kind, c as usize));
-            copies *= c as usize;
             body *= c as usize;
         }
     }
@@ -305,19 +304,7 @@ fn register_tile(
             if mr * nr + nr + 2 > registers {
                 continue;
             }
-            let time = |len: i64, step: i64| (len / step, len % step);
-            let ((nf, nl), (mf, ml)) = (time(n, nr), time(m, mr));
-            let part = |count: i64, a: i64, b: i64| {
-                let (fma, loads) = ((a * b) as f64, (a + b) as f64);
-                count as f64 * (fma.max(8.0) / 2.0 + loads * 0.4 + 1.0)
-            };
-            let rest = |l: i64| (l > 0) as i64;
-            // Each rest is code of its own.
-            let cost = (1.0 + 0.02 * (rest(nl) + rest(ml)) as f64)
-                * (part(nf * mf, nr, mr)
-                    + part(nf * rest(ml), nr, ml)
-                    + part(rest(nl) * mf, nl, mr)
-                    + part(rest(nl) * rest(ml), nl, ml));
+            let cost = tile_cost((n, nr), (m, mr));
             if best.is_none_or(|(c, ..)| cost < c * 0.999) {
                 best = Some((cost, nr, mr));
             }
@@ -329,4 +316,20 @@ fn register_tile(
     tile.extend(m_axis.filter(|_| mr > 1).map(|r| (r.clone(), AxisKind::Upcast, mr as usize)));
     tile.extend(n_axis.filter(|_| nr > 1).map(|r| (r.clone(), AxisKind::Upcast, nr as usize)));
     tile
+}
+
+/// Cycles for one step of the reduction over `n` by `m` vectors in tiles of `nr` by `mr`, with what is left over at the edges.
+fn tile_cost((n, nr): (i64, i64), (m, mr): (i64, i64)) -> f64 {
+    let ((nf, nl), (mf, ml)) = ((n / nr, n % nr), (m / mr, m % mr));
+    let part = |count: i64, a: i64, b: i64| {
+        let (fma, loads) = ((a * b) as f64, (a + b) as f64);
+        count as f64 * (fma.max(8.0) / 2.0 + loads * 0.4 + 1.0)
+    };
+    let rest = |l: i64| (l > 0) as i64;
+    // Each rest is code of its own.
+    let code = 1.0 + 0.02 * (rest(nl) + rest(ml)) as f64;
+    code * (part(nf * mf, nr, mr)
+        + part(nf * rest(ml), nr, ml)
+        + part(rest(nl) * mf, nl, mr)
+        + part(rest(nl) * rest(ml), nl, ml))
 }
