@@ -58,21 +58,22 @@ pub fn dense_view(u: &UOp) -> Option<(UOp, usize)> {
     for m in chain.iter().rev() {
         view = view.moved(m)?;
     }
-    view.is_dense().then_some((buffer, view.offset))
+    view.is_dense().then_some((buffer, view.offset as usize))
 }
 
 /// Elements of a view of memory: element at index i is `offset + Σ i[k] * strides[k]`.
 struct Strided {
     shape: Vec<usize>,
-    strides: Vec<usize>,
-    offset: usize,
+    /// Negative along an axis that is flipped.
+    strides: Vec<isize>,
+    offset: isize,
 }
 
 impl Strided {
     fn dense(shape: Vec<usize>) -> Strided {
-        let mut strides = vec![1; shape.len()];
+        let mut strides = vec![1isize; shape.len()];
         for k in (0..shape.len().saturating_sub(1)).rev() {
-            strides[k] = strides[k + 1] * shape[k + 1];
+            strides[k] = strides[k + 1] * shape[k + 1] as isize;
         }
         Strided { shape, strides, offset: 0 }
     }
@@ -89,8 +90,12 @@ impl Strided {
         Some(match m.op() {
             Op::Reshape if self.is_dense() => Strided { offset: self.offset, ..Strided::dense(sizes()?) },
             Op::Permute => {
-                let at = |v: &[usize]| m.axes().iter().map(|a| v[*a as usize]).collect();
-                Strided { shape: at(&self.shape), strides: at(&self.strides), offset: self.offset }
+                let axes = || m.axes().iter().map(|a| *a as usize);
+                Strided {
+                    shape: axes().map(|a| self.shape[a]).collect(),
+                    strides: axes().map(|a| self.strides[a]).collect(),
+                    offset: self.offset,
+                }
             }
             Op::Expand => {
                 let shape = sizes()?;
@@ -100,8 +105,16 @@ impl Strided {
             Op::Shrink => {
                 let s = sizes()?;
                 let shape = (0..n).map(|k| s[n + k].saturating_sub(s[k])).collect();
-                let offset = self.offset + (0..n).map(|k| s[k] * self.strides[k]).sum::<usize>();
+                let offset = self.offset + (0..n).map(|k| s[k] as isize * self.strides[k]).sum::<isize>();
                 Strided { shape, strides: self.strides, offset }
+            }
+            Op::Flip => {
+                let mut v = self;
+                for k in m.axes().iter().map(|a| *a as usize) {
+                    v.offset += v.shape[k].saturating_sub(1) as isize * v.strides[k];
+                    v.strides[k] = -v.strides[k];
+                }
+                v
             }
             _ => return None,
         })
@@ -122,5 +135,9 @@ mod tests {
         assert_eq!(dense_view(&row.movement(Op::Reshape, [UOp::int(8)])), Some((b.clone(), 4)));
         assert_eq!(dense_view(&m.movement(Op::Shrink, [0, 1, 3, 3].map(UOp::int))), None);
         assert_eq!(dense_view(&m.permute(&[1, 0])), None);
+        assert_eq!(dense_view(&m.flip(&[0])), None);
+        assert_eq!(dense_view(&m.flip(&[0]).flip(&[0])), Some((b.clone(), 0)));
+        let last = m.flip(&[0]).movement(Op::Shrink, [0, 0, 1, 4].map(UOp::int));
+        assert_eq!(dense_view(&last), Some((b.clone(), 8)));
     }
 }

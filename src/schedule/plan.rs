@@ -87,7 +87,7 @@ fn plan_graph(key: &Key) -> Result<Plan, ScheduleError> {
     }
     let mut steps = Vec::new();
     for k in order(&jobs, &kernels, &candidates)? {
-        steps.push(step(&g, &stored, &jobs, &kernels[k])?);
+        steps.extend(step(&g, &stored, &jobs, &kernels[k])?);
     }
     finish(&g, &stored, steps)
 }
@@ -107,20 +107,25 @@ fn order(jobs: &[Job], kernels: &[Kernel], stored: &Stored) -> Result<Vec<usize>
     Ok(order)
 }
 
-fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &Kernel) -> Result<Step, ScheduleError> {
+/// What a kernel's jobs become; `None`: nobody reads what they compute (a constant that its readers compute themselves).
+fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &Kernel) -> Result<Option<Step>, ScheduleError> {
     if let Some(job) = kernel.jobs.first().map(|j| &jobs[j.0]).filter(|j| j.is_copy()) {
         let src = stored.region(&job.node.src()[0])?;
         let src = src.ok_or(ScheduleError::Malformed { op: Op::Copy, why: "the source has no dense memory" })?;
-        return Ok(Step::Copy {
+        return Ok(Some(Step::Copy {
             dst: stored.at[&job.node].clone(),
             src: src.param,
             src_offset: src.offset,
             len: max_len(job.node.shape()),
-        });
+        }));
     }
     let device = kernel.jobs.first().map_or(0, |j| g.device(&jobs[j.0].node));
-    let KernelGraph { ast, slots, vars } = normalise(&stores(stored, jobs, kernel, device)?);
-    Ok(Step::Kernel { ast, slots, vars, device })
+    let stores = stores(stored, jobs, kernel, device)?;
+    if stores.is_empty() {
+        return Ok(None);
+    }
+    let KernelGraph { ast, slots, vars } = normalise(&stores);
+    Ok(Some(Step::Kernel { ast, slots, vars, device }))
 }
 
 /// The stores of a kernel: outermost level first, within a level in graph order.

@@ -95,7 +95,13 @@ impl Plan {
             (self.folded[i], self.wait[i]) = (true, true);
             let bytes = load.dtype().scalar.size_bytes();
             let next = user[c].filter(|q| self.uses[c] == 1 && events[*q] == events[i] && !taken[*q] && !self.wait[*q]);
-            if let Some(q) = next.filter(|q| arch == Arch::Avx512 && bytes >= 4 && takes_memory(&uops[*q], consumer)) {
+            // The bitwise rows spread 32-bit elements.
+            let elements = |q: usize| match uops[q].op() {
+                Op::And | Op::Or | Op::Xor => bytes == 4,
+                _ => bytes >= 4,
+            };
+            if let Some(q) = next.filter(|q| arch == Arch::Avx512 && elements(*q) && takes_memory(&uops[*q], consumer))
+            {
                 (self.folded[c], self.wait[c], taken[q]) = (true, true, true);
             }
             return;
