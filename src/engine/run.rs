@@ -188,7 +188,7 @@ impl Session {
     /// Runs one command alone and waits for it, to say how long it took.
     fn run_timed(&self, l: &Launch) -> Result<(), Error> {
         let want = match &l.kernel {
-            Some(k) => self.expect(&l.device, k, &l.command)?,
+            Some(k) => self.expected(&l.device, k, &l.command)?,
             None => None,
         };
         let stamp = l.device.device.stamp()?;

@@ -15,7 +15,7 @@ pub(super) struct Expected {
 
 impl Session {
     /// The interpreter's result of a launch; `None` when kernels are not validated.
-    pub(super) fn expect(
+    pub(super) fn expected(
         &self,
         device: &OpenDevice,
         kernel: &Compiled,
