@@ -4,13 +4,15 @@
 //! assigned to during the capture (parameters, optimiser state) is assigned to at each replay; the Tensors that hold it get a
 //! new version of their buffer, so that nothing computed from the old content is taken for the new.
 //! As with tinygrad's: the returned Tensors share their memory between calls, Python-like host values are frozen at capture.
+//! An input that is part of a buffer is recorded as a buffer of its own in the same memory; one that a replay would overwrite
+//! (a result of the call before) is copied first.
 
-use super::memory::{attached, dense_view};
+use super::memory::{attached, dense_view, size_of};
 use super::realize::Assigned;
 use super::{Error, JitError, Session, session};
-use crate::device::{Arg, Command, Patch, Place, Recorded};
-use crate::tensor::Tensor;
-use crate::uop::{Dim, Op, Scalar, UOp};
+use crate::device::{Arg, Command, Memory, Patch, Place, QueueKind, Recorded};
+use crate::tensor::{Elementwise, Tensor};
+use crate::uop::{BufferRef, Dim, Op, Scalar, UOp};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -54,7 +56,22 @@ struct Recording {
     assigned: Vec<Assigned>,
     patches: Vec<Patch>,
     totals: (u64, u64, u64),
+    device: Arc<str>,
+    /// Memory that the commands use for themselves: results, temporaries, state.
+    own: Vec<Memory>,
 }
+
+/// Ends the capture of this thread, also when the function panics.
+struct Open;
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        CAPTURE.with(|c| c.borrow_mut().take());
+    }
+}
+
+/// An input's memory and its length in bytes.
+type Known = (Place, u64);
 
 /// A function of Tensors that is recorded once and replayed.
 pub struct Jit<F> {
@@ -75,9 +92,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
     /// What the function's Tensors carry; from the third call on, inputs unlike the recorded ones.
     pub fn call(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         let s = session();
-        for t in inputs {
-            t.realize()?;
-        }
+        let inputs: Vec<Tensor> = inputs.iter().map(|t| buffer_of(s, t)).collect::<Result<_, _>>()?;
+        let inputs = inputs.as_slice();
         if let Some(r) = &mut self.recording {
             return r.replay(s, inputs);
         }
@@ -117,14 +133,16 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
         if nested {
             return Err(JitError::Nested.into());
         }
+        let open = Open;
         let made = (self.function)(inputs).and_then(|out| Tensor::realize_all(&out).map(|()| out));
         let capture = CAPTURE.with(|c| c.borrow_mut().take()).unwrap_or_default();
+        drop(open);
         if let Some(e) = capture.error {
             return Err(e.into());
         }
         let outputs = made?;
         let Some(device) = capture.device else { return Err(JitError::NothingCaptured.into()) };
-        let places = input_places(&capture.commands, &known);
+        let (places, own) = input_places(&capture.commands, &known);
         let list = s.open(&device)?.device.record(&capture.commands)?;
         if s.options.debug >= 1 {
             eprintln!("jit: recorded {} commands on {device}, {} inputs", capture.commands.len(), inputs.len());
@@ -138,6 +156,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
             assigned: capture.assigned,
             patches: Vec::new(),
             totals: (capture.kernels, capture.flops, capture.mem_bytes),
+            device,
+            own,
         });
         Ok(outputs)
     }
@@ -155,33 +175,66 @@ fn facts(t: &Tensor) -> Result<Input, Error> {
     Ok(Input { shape: format!("({})", shape.join(", ")), dtype: t.dtype()?, device: t.device().to_string() })
 }
 
+/// The input realized, as a whole buffer: a part of one becomes a buffer of its own on the same memory, what has no dense memory
+/// is copied.
+fn buffer_of(s: &Session, t: &Tensor) -> Result<Tensor, Error> {
+    t.realize()?;
+    let u = t.uop()?;
+    if u.shape().iter().any(|d| d.as_int().is_none()) {
+        return Ok(t.clone());
+    }
+    let Some((buffer, offset)) = dense_view(&u) else {
+        let dense = Tensor::from(&u).contiguous();
+        dense.realize()?;
+        return Ok(dense);
+    };
+    let Some(whole) = buffer.buffer_ref() else { return Ok(t.clone()) };
+    let len = u.shape().iter().map(size_of).product::<Option<usize>>().unwrap_or(whole.len);
+    let place = attached(whole);
+    let (true, Some(mut place)) = (len < whole.len, place) else { return Ok(t.clone()) };
+    place.offset += (offset * buffer.dtype().scalar.size_bytes()) as u64;
+    let part = BufferRef::new(len, whole.device.clone());
+    s.attach(&part, place)?;
+    Ok(Tensor::from(UOp::buffer(buffer.dtype(), part).movement(Op::Reshape, u.shape().iter().map(Dim::uop))))
+}
+
 /// Places of the inputs, each a buffer of its own.
-fn inputs_of(inputs: &[Tensor]) -> Result<Vec<Place>, Error> {
+fn inputs_of(inputs: &[Tensor]) -> Result<Vec<Known>, Error> {
     let places = inputs.iter().map(place_of).collect::<Result<Vec<_>, _>>()?;
-    for (second, p) in places.iter().enumerate() {
-        if let Some(first) = places[..second].iter().position(|q| q.memory.is_same(&p.memory) && q.offset == p.offset) {
+    for (second, (p, _)) in places.iter().enumerate() {
+        let same = |(q, _): &Known| q.memory.is_same(&p.memory) && q.offset == p.offset;
+        if let Some(first) = places[..second].iter().position(same) {
             return Err(JitError::SameBuffer { first, second }.into());
         }
     }
     Ok(places)
 }
 
-fn place_of(t: &Tensor) -> Result<Place, Error> {
+fn place_of(t: &Tensor) -> Result<Known, Error> {
     let u = t.uop()?;
     let lost = || Error::Internal(format!("an input of a jit is not a buffer: {u:?}"));
     let (buffer, offset) = dense_view(&u).ok_or_else(lost)?;
-    let mut place = attached(buffer.buffer_ref().ok_or_else(lost)?).ok_or_else(lost)?;
-    place.offset += offset as u64 * buffer.dtype().scalar.size_bytes() as u64;
-    Ok(place)
+    let whole = buffer.buffer_ref().ok_or_else(lost)?;
+    let mut place = attached(whole).ok_or_else(lost)?;
+    let elem = buffer.dtype().scalar.size_bytes() as u64;
+    place.offset += offset as u64 * elem;
+    Ok((place, (whole.len - offset) as u64 * elem))
 }
 
-/// Where the commands use the inputs' memory.
-fn input_places(commands: &[Command], inputs: &[Place]) -> Vec<(usize, usize, usize, u64)> {
-    let mut out = Vec::new();
+/// Where the commands use the inputs' memory, as (command, argument, input, byte offset from the input's start); and the other
+/// memory that they use.
+fn input_places(commands: &[Command], inputs: &[Known]) -> (Vec<(usize, usize, usize, u64)>, Vec<Memory>) {
+    let (mut out, mut own): (Vec<_>, Vec<Memory>) = (Vec::new(), Vec::new());
     let mut look = |command: usize, arg: usize, p: &Place| {
-        let hit = inputs.iter().position(|q| q.memory.is_same(&p.memory) && p.offset >= q.offset);
-        if let Some(k) = hit {
-            out.push((command, arg, k, p.offset - inputs[k].offset));
+        let within = |(q, len): &Known| {
+            q.memory.is_same(&p.memory) && p.offset >= q.offset && (p.offset < q.offset + len || p.offset == q.offset)
+        };
+        // Inputs may lie in one memory: the one that begins last before the place.
+        let hits = inputs.iter().enumerate().filter(|(_, q)| within(q));
+        match hits.max_by_key(|(_, q)| q.0.offset) {
+            Some((k, q)) => out.push((command, arg, k, p.offset - q.0.offset)),
+            None if own.iter().any(|m| m.is_same(&p.memory)) => {}
+            None => own.push(p.memory.clone()),
         }
     };
     for (c, command) in commands.iter().enumerate() {
@@ -200,13 +253,13 @@ fn input_places(commands: &[Command], inputs: &[Place]) -> Vec<(usize, usize, us
             _ => {}
         }
     }
-    out
+    (out, own)
 }
 
 impl Recording {
     fn replay(&mut self, s: &Session, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         self.check(inputs)?;
-        let places = inputs_of(inputs)?;
+        let places = inputs_of(inputs)?.into_iter().map(|known| self.kept(s, known)).collect::<Result<Vec<_>, _>>()?;
         self.patches.clear();
         for (command, arg, input, offset) in &self.places {
             let mut place = places[*input].clone();
@@ -227,6 +280,17 @@ impl Recording {
             a.renew();
         }
         Ok(self.outputs.clone())
+    }
+
+    /// The place of an input; a copy if it lies in memory that the commands may overwrite before they read it.
+    fn kept(&self, s: &Session, (place, len_bytes): Known) -> Result<Place, Error> {
+        if !self.own.iter().any(|m| m.is_same(&place.memory)) {
+            return Ok(place);
+        }
+        let device = &s.open(&self.device)?.device;
+        let copy = device.alloc(len_bytes)?.at(0);
+        device.submit(QueueKind::Compute, &[Command::copy(copy.clone(), place, len_bytes)])?;
+        Ok(copy)
     }
 
     fn check(&self, inputs: &[Tensor]) -> Result<(), Error> {

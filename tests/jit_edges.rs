@@ -1,0 +1,186 @@
+//! Recording at the edges: what users of a JIT trip over.
+
+use doorbell::engine::{Error, Jit, JitError};
+use doorbell::tensor::prelude::*;
+
+fn vec(v: &[f32]) -> Tensor {
+    Tensor::from_slice(v, [v.len()])
+}
+
+fn realized(v: &[f32]) -> Tensor {
+    let t = vec(v).contiguous();
+    t.realize().unwrap();
+    t
+}
+
+#[test]
+fn results_share_their_memory_between_calls() {
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] * 2.0]));
+    for k in 0..2 {
+        f.call(&[vec(&[k as f32])]).unwrap();
+    }
+    let third = f.call(&[vec(&[10.0])]).unwrap();
+    assert_eq!(third[0].to_vec::<f32>().unwrap(), [20.0]);
+    let fourth = f.call(&[vec(&[11.0])]).unwrap();
+    assert_eq!(fourth[0].to_vec::<f32>().unwrap(), [22.0]);
+    // As documented: the memory of the earlier result holds the new one.
+    assert_eq!(third[0].to_vec::<f32>().unwrap(), [22.0]);
+}
+
+#[test]
+fn a_copy_of_a_result_keeps_its_value() {
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] * 2.0]));
+    let mut kept = Vec::new();
+    for k in 0..5 {
+        let out = f.call(&[vec(&[k as f32])]).unwrap();
+        let copy = (&out[0] + 0.0).contiguous();
+        copy.realize().unwrap();
+        kept.push(copy);
+    }
+    for (k, t) in kept.iter().enumerate() {
+        assert_eq!(t.to_vec::<f32>().unwrap(), [2.0 * k as f32], "call {k}");
+    }
+}
+
+#[test]
+fn views_with_offsets_are_inputs() {
+    let base = realized(&(0..24).map(|k| k as f32).collect::<Vec<_>>());
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 100.0]));
+    for k in 0..5i64 {
+        let out = f.call(&[base.shrink(&[(4 * k, 4 * k + 4)])]).unwrap();
+        let want: Vec<f32> = (0..4).map(|j| (4 * k + j) as f32 + 100.0).collect();
+        assert_eq!(out[0].to_vec::<f32>().unwrap(), want, "call {k}");
+    }
+}
+
+#[test]
+fn two_parts_of_one_buffer_are_two_inputs() {
+    let base = realized(&[1.0, 2.0, 3.0, 4.0]);
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] - &x[1]]));
+    for _ in 0..2 {
+        let out = f.call(&[base.shrink(&[(0, 2)]), base.shrink(&[(2, 4)])]).unwrap();
+        assert_eq!(out[0].to_vec::<f32>().unwrap(), [-2.0, -2.0]);
+    }
+    let out = f.call(&[realized(&[10.0, 20.0]), realized(&[1.0, 2.0])]).unwrap();
+    assert_eq!(out[0].to_vec::<f32>().unwrap(), [9.0, 18.0]);
+    let out = f.call(&[base.shrink(&[(2, 4)]), base.shrink(&[(0, 2)])]).unwrap();
+    assert_eq!(out[0].to_vec::<f32>().unwrap(), [2.0, 2.0]);
+}
+
+#[test]
+fn an_input_that_the_function_assigns_to_changes_at_each_call() {
+    let state = realized(&[0.0, 0.0]);
+    let other = realized(&[100.0, 100.0]);
+    let mut f = Jit::new(|x: &[Tensor]| {
+        x[0].assign(&(&x[0] + &x[1]));
+        Ok(vec![x[0].clone()])
+    });
+    for k in 1..=4 {
+        f.call(&[state.clone(), vec(&[1.0, 2.0])]).unwrap();
+        assert_eq!(state.to_vec::<f32>().unwrap(), [k as f32, 2.0 * k as f32], "call {k}");
+        assert_eq!((&state * 1.0).to_vec::<f32>().unwrap(), [k as f32, 2.0 * k as f32], "derived, call {k}");
+    }
+    // Another buffer in its place: that one is changed, the recorded one is not.
+    f.call(&[other.clone(), vec(&[1.0, 2.0])]).unwrap();
+    assert_eq!((&other * 1.0).to_vec::<f32>().unwrap(), [101.0, 102.0]);
+    assert_eq!((&state * 1.0).to_vec::<f32>().unwrap(), [4.0, 8.0]);
+}
+
+#[test]
+fn a_result_is_an_input_of_the_next_call() {
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 1.0]));
+    let mut x = vec(&[0.0, 10.0]);
+    for k in 1..=6 {
+        x = f.call(&[x]).unwrap().remove(0);
+        assert_eq!(x.to_vec::<f32>().unwrap(), [k as f32, 10.0 + k as f32], "call {k}");
+    }
+}
+
+#[test]
+fn a_result_that_swaps_its_inputs_places_is_right() {
+    // With shared memory the second result would be computed from the first one's new content.
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[1] + 0.0, &x[0] + 0.5]));
+    let (mut a, mut b) = (vec(&[1.0, 1.0]), vec(&[2.0, 2.0]));
+    let (mut wa, mut wb) = (1.0f32, 2.0f32);
+    for k in 0..6 {
+        let mut out = f.call(&[a, b]).unwrap();
+        (b, a) = (out.remove(1), out.remove(0));
+        (wa, wb) = (wb, wa + 0.5);
+        assert_eq!((a.to_vec::<f32>().unwrap()[1], b.to_vec::<f32>().unwrap()[1]), (wa, wb), "call {k}");
+    }
+}
+
+#[test]
+fn nested_recording_is_refused_and_the_outer_one_can_go_on() {
+    let mut inner = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 1.0]));
+    let mut outer = Jit::new(move |x: &[Tensor]| inner.call(&[&x[0] * 2.0]));
+    outer.call(&[vec(&[1.0])]).unwrap();
+    assert!(matches!(outer.call(&[vec(&[1.0])]), Err(Error::Jit(JitError::Nested))));
+    let out = (vec(&[3.0]) + 1.0).to_vec::<f32>().unwrap();
+    assert_eq!(out, [4.0], "no recording is left open");
+}
+
+#[test]
+fn a_function_that_fails_while_recorded_leaves_nothing_open() {
+    let mut calls = 0;
+    let mut f = Jit::new(move |x: &[Tensor]| {
+        calls += 1;
+        if calls == 2 { Err(Error::Function("no".into())) } else { Ok(vec![&x[0] + 1.0]) }
+    });
+    f.call(&[vec(&[1.0])]).unwrap();
+    assert!(matches!(f.call(&[vec(&[1.0])]), Err(Error::Function(_))));
+    assert_eq!(f.call(&[vec(&[1.0])]).unwrap()[0].to_vec::<f32>().unwrap(), [2.0]);
+    assert_eq!(f.call(&[vec(&[5.0])]).unwrap()[0].to_vec::<f32>().unwrap(), [6.0]);
+}
+
+#[test]
+fn a_panic_while_recorded_leaves_nothing_open() {
+    let mut f = Jit::new(|x: &[Tensor]| {
+        assert!(x.len() < 2, "on purpose");
+        Ok(vec![&x[0] + 1.0])
+    });
+    f.call(&[vec(&[1.0])]).unwrap();
+    let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f.call(&[vec(&[1.0]), vec(&[2.0])]).map(drop)));
+    assert!(r.is_err());
+    assert_eq!((vec(&[3.0]) + 1.0).item().unwrap(), 4.0);
+}
+
+#[test]
+fn random_numbers_differ_between_replays() {
+    let g = Generator::new(3);
+    let inside = g.clone();
+    let mut f = Jit::new(move |x: &[Tensor]| Ok(vec![&x[0] + &inside.rand([4])]));
+    let mut seen: Vec<Vec<f32>> = Vec::new();
+    for k in 0..5 {
+        let v = f.call(&[vec(&[0.0; 4])]).unwrap()[0].to_vec::<f32>().unwrap();
+        assert!(!seen.contains(&v), "call {k} repeats an earlier draw");
+        seen.push(v);
+    }
+}
+
+#[test]
+fn host_numbers_are_frozen_when_recorded() {
+    let mut factor = 0.0f32;
+    let mut f = Jit::new(move |x: &[Tensor]| {
+        factor += 1.0;
+        Ok(vec![&x[0] * factor])
+    });
+    let out: Vec<f64> = (0..4).map(|_| f.call(&[vec(&[1.0])]).unwrap()[0].item().unwrap()).collect();
+    assert_eq!(out, [1.0, 2.0, 2.0, 2.0]);
+}
+
+#[test]
+fn host_data_made_inside_is_frozen_and_not_overwritten_by_replays() {
+    let mut f = Jit::new(|x: &[Tensor]| {
+        let table = vec(&[1.0, 2.0, 3.0, 4.0]);
+        let y = (&x[0] + &table).contiguous();
+        Ok(vec![(&y * &y).sum(()), y.cumsum(0).contiguous() * 2.0])
+    });
+    for k in 0..5 {
+        let b = k as f64;
+        let out = f.call(&[vec(&[b as f32; 4])]).unwrap();
+        let y = [1.0 + b, 2.0 + b, 3.0 + b, 4.0 + b];
+        assert_eq!(out[0].item().unwrap(), y.iter().map(|v| v * v).sum::<f64>(), "call {k}");
+        assert_eq!(out[1].to_f64().unwrap()[3], 2.0 * y.iter().sum::<f64>(), "call {k}");
+    }
+}
