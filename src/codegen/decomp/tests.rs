@@ -318,7 +318,7 @@ fn bounded_index_division_needs_no_machine_division() {
             let u = x.binary(op, &x.const_like(c));
             let low = lower(&u, &TARGET, false).unwrap();
             assert!(!low.any(|n| matches!(n.op(), Op::CDiv | Op::CMod)), "{c}");
-            let m = Machine::new(&u, &[x.clone()], false);
+            let m = Machine::new(&u, std::slice::from_ref(&x), false);
             for a in [0, 1, 2, 3, 27, 28, 29, 783, 784, 785, 1 << 20, (1 << 24) - 1, 1 << 24] {
                 let want = eval_alu(op, Scalar::I64, &[ConstVal::Int(a), ConstVal::Int(c.into())]).unwrap();
                 assert_eq!(m.run(&[ConstVal::Int(a)]), want, "{op:?} {a} {c}");
