@@ -50,7 +50,7 @@ struct Recording {
     list: Box<dyn Recorded>,
     inputs: Vec<Input>,
     /// (command, argument, input, byte offset from the input's start).
-    places: Vec<(usize, usize, usize, u64)>,
+    places: Vec<InputUse>,
     vars: Vec<(usize, usize, Arc<str>)>,
     outputs: Vec<Tensor>,
     assigned: Vec<Assigned>,
@@ -221,9 +221,11 @@ fn place_of(t: &Tensor) -> Result<Known, Error> {
     Ok((place, (whole.len - offset) as u64 * elem))
 }
 
-/// Where the commands use the inputs' memory, as (command, argument, input, byte offset from the input's start); and the other
-/// memory that they use.
-fn input_places(commands: &[Command], inputs: &[Known]) -> (Vec<(usize, usize, usize, u64)>, Vec<Memory>) {
+/// Where a command uses an input's memory: (command, argument, input, byte offset from the input's start).
+type InputUse = (usize, usize, usize, u64);
+
+/// Where the commands use the inputs' memory, and the other memory that they use.
+fn input_places(commands: &[Command], inputs: &[Known]) -> (Vec<InputUse>, Vec<Memory>) {
     let (mut out, mut own): (Vec<_>, Vec<Memory>) = (Vec::new(), Vec::new());
     let mut look = |command: usize, arg: usize, p: &Place| {
         let within = |(q, len): &Known| {

@@ -109,7 +109,7 @@ fn optimisers_follow_their_formulas() {
         (0..2).map(|k| (0..3).fold(start[k], |w, t| w - step(k * 3 + t, w))).collect()
     };
     let p = param();
-    close(&walk(Sgd::new(&[p.clone()], 0.1), &p, &g, 3), &[0.85, -1.925], 1e-6);
+    close(&walk(Sgd::new(std::slice::from_ref(&p), 0.1), &p, &g, 3), &[0.85, -1.925], 1e-6);
     let p = param();
     let mut v = [0.0; 2];
     let want = by_hand(Box::new(move |i, w| {
@@ -118,7 +118,11 @@ fn optimisers_follow_their_formulas() {
         v[k] = 0.9 * v[k] + g;
         0.1 * (g + 0.9 * v[k])
     }));
-    close(&walk(Sgd::new(&[p.clone()], 0.1).momentum(0.9, true).weight_decay(0.01), &p, &g, 3), &want, 1e-6);
+    close(
+        &walk(Sgd::new(std::slice::from_ref(&p), 0.1).momentum(0.9, true).weight_decay(0.01), &p, &g, 3),
+        &want,
+        1e-6,
+    );
     let adam = |decay: f64, decoupled: bool| {
         let (mut m, mut s) = ([0.0; 2], [0.0; 2]);
         by_hand(Box::new(move |i, w| {
@@ -131,9 +135,9 @@ fn optimisers_follow_their_formulas() {
         }))
     };
     let p = param();
-    close(&walk(Adam::new(&[p.clone()], 0.1).weight_decay(0.1), &p, &g, 3), &adam(0.1, false), 1e-5);
+    close(&walk(Adam::new(std::slice::from_ref(&p), 0.1).weight_decay(0.1), &p, &g, 3), &adam(0.1, false), 1e-5);
     let p = param();
-    close(&walk(AdamW::new(&[p.clone()], 0.1), &p, &g, 3), &adam(0.01, true), 1e-5);
+    close(&walk(AdamW::new(std::slice::from_ref(&p), 0.1), &p, &g, 3), &adam(0.01, true), 1e-5);
 }
 
 #[test]
