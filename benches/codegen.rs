@@ -5,6 +5,8 @@ use doorbell::codegen::{self, OptChoice};
 use std::hint::black_box;
 use std::time::Duration;
 
+// The tests use the rest of these kernels.
+#[allow(dead_code)]
 #[path = "../tests/codegen_kernels/mod.rs"]
 mod kernels;
 
