@@ -447,7 +447,7 @@ impl Growing<'_> {
             }
             2 if out.iter().any(|d| *d > 1) => {
                 let k = out.iter().position(|d| *d > 1).unwrap_or(0);
-                let p = (2..=out[k]).find(|p| out[k] % p == 0).unwrap_or(1);
+                let p = (2..=out[k]).find(|p| out[k].is_multiple_of(*p)).unwrap_or(1);
                 out[k] /= p;
                 out.insert(if self.r.one_in(2) { k } else { k + 1 }, p);
                 out
