@@ -27,7 +27,7 @@ pub struct TrainArgs {
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=4096))]
     batch: u32,
     /// Highest learning rate of the cycle
-    #[arg(long, default_value_t = 0.01, value_parser = parse_lr)]
+    #[arg(long, default_value_t = 0.01, value_parser = parse_lr, allow_negative_numbers = true)]
     lr: f64,
     /// Seed of the initial weights and of the order of rows
     #[arg(long, default_value_t = 0)]
@@ -130,6 +130,7 @@ pub fn run(args: &TrainArgs, output: Output) -> Result<(), CliError> {
         (None, Split::Sixth) => ("digits", datasets::digits_split(datasets::Split::Sixth).map_err(could_not)?),
         (None, Split::Writers) => ("digits", datasets::digits_split(datasets::Split::Writers).map_err(could_not)?),
     };
+    usable(&train, &test).map_err(|why| CliError::CouldNotRun(format!("{name}: {why}")))?;
     if train.len() < args.batch as usize {
         return Err(CliError::Usage(format!("--batch {} is more than the {} training rows", args.batch, train.len())));
     }
@@ -142,6 +143,21 @@ pub fn run(args: &TrainArgs, output: Output) -> Result<(), CliError> {
     let mut run = Run::new(args, name, train, test)?;
     run.epochs(&interrupted, output)?;
     run.report(began, interrupted.load(Ordering::SeqCst), output)
+}
+
+/// What the network needs of its pictures.
+fn usable(train: &Dataset, test: &Dataset) -> Result<(), String> {
+    let size = |d: &Dataset| format!("{} x {}", d.height, d.width);
+    if test.is_empty() {
+        return Err("there are no held-out rows".into());
+    }
+    if size(train) != size(test) {
+        return Err(format!("pictures of {} to train on, of {} held out", size(train), size(test)));
+    }
+    match train.height.min(train.width) {
+        0..=1 => Err(format!("pictures of {} are too small", size(train))),
+        _ => Ok(()),
+    }
 }
 
 struct Run<'a> {

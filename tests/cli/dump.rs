@@ -1,0 +1,143 @@
+//! Dumped kernels in other people's tools: binutils reads them, gcc links them, and a C program gets the right numbers.
+
+use super::{code, err, json, run, temp};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+fn dumped(dir: &Path, program: &str) -> Vec<(String, Value)> {
+    let o = run(dir, &["dump", program, "--out", ".", "--json"]);
+    assert_eq!(code(&o), 0, "{program}: {}", err(&o));
+    let v = json(&o, &["program", "device", "out", "kernels"]);
+    let names = v["kernels"].as_array().unwrap().iter().map(|n| n.as_str().unwrap().to_string());
+    let facts = |n: &String| {
+        let text = std::fs::read_to_string(dir.join(format!("{n}.json"))).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let all: Vec<(String, Value)> = names.map(|n| (n.clone(), facts(&n))).collect();
+    assert!(!all.is_empty());
+    all
+}
+
+/// Output of a tool; `None`: it is not installed.
+fn tool(dir: &Path, name: &str, args: &[&str]) -> Option<String> {
+    let o = match Command::new(name).args(args).current_dir(dir).output() {
+        Ok(o) => o,
+        Err(e) => {
+            println!("SKIP {name}: {e}");
+            return None;
+        }
+    };
+    let e = err(&o);
+    assert!(o.status.success() && e.is_empty(), "{name} {args:?}: {e}{}", String::from_utf8_lossy(&o.stdout));
+    Some(String::from_utf8_lossy(&o.stdout).into_owned())
+}
+
+#[test]
+fn binutils_read_every_object() {
+    for program in ["add", "sum", "matmul", "softmax", "conv2d", "mlp"] {
+        let t = temp();
+        for (name, facts) in dumped(t.path(), program) {
+            let object = format!("{name}.o");
+            if let Some(text) = tool(t.path(), "readelf", &["--all", "--wide", &object]) {
+                assert!(text.contains("REL (Relocatable file)") && text.contains(&name), "{text}");
+            }
+            if let Some(text) = tool(t.path(), "objdump", &["-d", &object]) {
+                assert!(!text.contains("(bad)"), "{name}: {text}");
+                assert!(text.contains("ret"), "{name}");
+            }
+            assert!(!std::fs::read_to_string(t.path().join(format!("{name}.s"))).unwrap().is_empty());
+            for key in ["name", "entry", "arch", "args", "calls", "opts", "flops", "mem_bytes"] {
+                assert!(facts.get(key).is_some(), "{name} has no {key}");
+            }
+        }
+    }
+}
+
+/// A C program that fills all inputs with `i % 13 - 6` over 8, runs the kernels in order and checks `check` over `out`, `in0`.
+fn linked(dir: &Path, kernel: &(String, Value), check: &str) {
+    let (name, facts) = kernel;
+    let mut body = String::new();
+    let (mut inputs, mut list) = (0, Vec::new());
+    for (k, a) in facts["args"].as_array().unwrap().iter().enumerate() {
+        assert_eq!((a["kind"].as_str(), a["dtype"].as_str()), (Some("buffer"), Some("f32")), "{facts}");
+        let (n, bytes) = (a["elements"].as_u64().unwrap(), a["bytes"].as_u64().unwrap());
+        assert_eq!(bytes, 4 * n);
+        let own = if a["written"] == true {
+            "out".to_string()
+        } else {
+            inputs += 1;
+            format!("in{}", inputs - 1)
+        };
+        body += &format!("  float *{own} = aligned_alloc(64, {}); (void){own};\n", bytes.next_multiple_of(64));
+        body += &format!(
+            "  for (long i = 0; i < {n}; i++) {own}[i] = (i % 13 - 6) / 8.0f;\n  args[{k}] = (uint64_t){own};\n"
+        );
+        list.push(own);
+    }
+    assert!(list.contains(&"out".to_string()));
+    let source = format!(
+        "#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <math.h>\n\
+         void {name}(const uint64_t *args, uint64_t tid);\n\
+         int main(void) {{\n  uint64_t args[{}];\n{body}\
+         \x20 for (uint64_t t = 0; t < {}; t++) {name}(args, t);\n\
+         #define WANT(i, x) do {{ double w = (x); if (fabs(out[i] - w) > 1e-4 * (1 + fabs(w))) {{ \
+         printf(\"out[%ld] is %g, not %g\\n\", (long)(i), out[i], w); return 1; }} }} while (0)\n\
+         {check}\n  puts(\"right\");\n  return 0;\n}}\n",
+        list.len().max(1),
+        facts["calls"]
+    );
+    std::fs::write(dir.join("main.c"), source).unwrap();
+    let args = ["-O1", "-std=gnu11", "-o", "main", "main.c", &format!("{name}.o"), "-lm", "-z", "noexecstack"];
+    if tool(dir, "gcc", &args).is_none() {
+        return;
+    }
+    let o = Command::new(dir.join("main")).output().unwrap();
+    assert!(o.status.success(), "{name}: {}", String::from_utf8_lossy(&o.stdout));
+}
+
+#[test]
+fn a_c_program_adds_with_the_dumped_kernel() {
+    let t = temp();
+    let k = dumped(t.path(), "add");
+    assert_eq!(k.len(), 1);
+    linked(t.path(), &k[0], "  for (long i = 0; i < 1024; i++) WANT(i, in0[i] + in1[i]);");
+}
+
+#[test]
+fn a_c_program_multiplies_matrices_with_the_dumped_kernel() {
+    let t = temp();
+    let k = dumped(t.path(), "matmul");
+    assert_eq!(k.len(), 1);
+    // Both inputs hold the same numbers, so their order does not matter.
+    linked(
+        t.path(),
+        &k[0],
+        "  for (long i = 0; i < 256; i++) for (long j = 0; j < 256; j++) {\n    double s = 0;\n    \
+         for (long k = 0; k < 256; k++) s += (double)in0[i * 256 + k] * in1[k * 256 + j];\n    WANT(i * 256 + j, s);\n  }",
+    );
+}
+
+#[test]
+fn a_c_program_takes_a_softmax_with_the_dumped_kernel() {
+    let t = temp();
+    let k = dumped(t.path(), "softmax");
+    if k.len() > 1 {
+        return; // several kernels that pass values: their order is not in the files
+    }
+    linked(
+        t.path(),
+        &k[0],
+        "  for (long i = 0; i < 64; i++) {\n    double s = 0;\n    for (long j = 0; j < 512; j++) s += exp(in0[i * 512 + j]);\n    \
+         for (long j = 0; j < 512; j++) WANT(i * 512 + j, exp(in0[i * 512 + j]) / s);\n  }",
+    );
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_2() {
+    let t = temp();
+    std::fs::write(t.path().join("file"), "x").unwrap();
+    let o = run(t.path(), &["dump", "add", "--out", "file/below"]);
+    assert_eq!(code(&o), 2, "{}", err(&o));
+    assert!(err(&o).contains("file/below"), "{}", err(&o));
+}
