@@ -1,0 +1,104 @@
+//! The budgets of docs/architecture.md, section 5, that belong to no single room: interning, rewriting, a whole training step from nothing,
+//! its replay, and a recorded call of 16 additions. `cargo bench --bench budgets`.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use doorbell::engine::{Error, Jit, session, synchronize};
+use doorbell::nn::Linear;
+use doorbell::nn::optim::{Adam, Optimizer};
+use doorbell::schedule::{ScheduleCache, schedule};
+use doorbell::tensor::prelude::*;
+use doorbell::uop::{AxisKind, UOp};
+use std::hint::black_box;
+use std::time::Instant;
+
+type Step = Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>>;
+
+/// 784-128-10 on a batch of 512: forward, backward, Adam.
+fn mlp() -> (Jit<Step>, [Tensor; 2]) {
+    let (l1, l2) = (Linear::new(784, 128), Linear::new(128, 10));
+    let net: [(&str, &dyn doorbell::nn::Module); 2] = [("l1", &l1), ("l2", &l2)];
+    let mut params = Vec::new();
+    doorbell::nn::Module::visit(net.as_slice(), "", &mut |_, t| params.push(t.clone()));
+    let mut opt = Adam::new(&params, 1e-3);
+    let x: Vec<f32> = (0..512 * 784).map(|i| (i % 97) as f32 / 97.0 - 0.5).collect();
+    let y: Vec<i32> = (0..512).map(|i| i % 10).collect();
+    let step: Step = Box::new(move |x: &[Tensor]| {
+        opt.zero_grad();
+        let loss = l2.forward(&l1.forward(&x[0]).relu()).sparse_categorical_crossentropy(&x[1], None, 0.0);
+        loss.backward()?;
+        let mut out = vec![loss];
+        out.extend(opt.schedule_step().map_err(|e| Error::Function(e.to_string()))?);
+        Ok(out)
+    });
+    (Jit::new(step), [Tensor::from_slice(&x, [512, 784]), Tensor::from_slice(&y, [512])])
+}
+
+fn from_nothing() {
+    let t = Instant::now();
+    let total = Tensor::ones([10]).sum(()).item().unwrap();
+    println!("first result of the process, ones(10).sum() = {total}: {:.2} ms", t.elapsed().as_secs_f64() * 1e3);
+    let t = Instant::now();
+    let (mut step, inputs) = mlp();
+    let loss = step.call(&inputs).unwrap()[0].item().unwrap();
+    println!("MLP step from nothing to its loss {loss:.4}: {:.2} ms", t.elapsed().as_secs_f64() * 1e3);
+    let t = session().counters.totals();
+    println!("kernels launched {}, compiled {}", t.kernels, t.compiled);
+}
+
+fn budgets(c: &mut Criterion) {
+    from_nothing();
+    let mut g = c.benchmark_group("uop");
+    g.throughput(Throughput::Elements(10_000));
+    g.bench_function("intern 10,000 new nodes and free them", |b| {
+        let x = UOp::var("x", 0, 1 << 40);
+        b.iter(|| (0..10_000).fold(x.clone(), |u, i| &u + &UOp::int(i % 251)));
+    });
+    g.throughput(Throughput::Elements(1));
+    let (i, j) = (UOp::range(64, 0, AxisKind::Loop), UOp::range(48, 1, AxisKind::Loop));
+    let mut k = 0;
+    g.bench_function("simplify a reshape's index, new each time", |b| {
+        b.iter(|| {
+            k += 1;
+            let flat = &(&(&i * 48) + &j) + &(&UOp::int(3072) * &UOp::int(k));
+            black_box(&(&(&(&flat / 48) % 64) * 48) + &(&flat % 48)).simplify()
+        });
+    });
+    g.finish();
+
+    let mut g = c.benchmark_group("step");
+    let x = Tensor::from_slice(&[1.0f32; 64 * 64], [64, 64]);
+    x.realize().unwrap();
+    let roots = vec![((&x + 1.0).softmax(-1).contiguous().uop().unwrap(), "CPU".into())];
+    g.bench_function("schedule a softmax, no cache", |b| {
+        b.iter(|| schedule(&roots, &ScheduleCache::default()).unwrap().kernel_count());
+    });
+    let (mut step, inputs) = mlp();
+    for _ in 0..3 {
+        step.call(&inputs).unwrap();
+    }
+    g.bench_function("replay of the MLP step with Adam", |b| b.iter(|| step.call(&inputs).unwrap()[0].item().unwrap()));
+    let a = Tensor::from_slice(&[1.0f32; 16], [16]);
+    let mut adds = Jit::new(|x: &[Tensor]| {
+        let mut t = x[0].clone();
+        let mut out = Vec::new();
+        for _ in 0..16 {
+            t = (&t + &x[0]).contiguous();
+            out.push(t.clone());
+        }
+        Ok(out)
+    });
+    for _ in 0..3 {
+        adds.call(std::slice::from_ref(&a)).unwrap();
+    }
+    println!("the recorded additions are {:?} kernels", adds.kernels());
+    g.bench_function("recorded call of 16 additions, waited for", |b| {
+        b.iter(|| {
+            adds.call(std::slice::from_ref(&a)).unwrap();
+            synchronize().unwrap();
+        });
+    });
+    g.finish();
+}
+
+criterion_group!(benches, budgets);
+criterion_main!(benches);
