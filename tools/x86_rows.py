@@ -55,6 +55,7 @@ ROWS += [("VMOVUPS", "vmovups", "vmovups", "load"), ("VMOVUPS_ST", "vmovups", "v
 ROWS += [(f"vmovdqu{n}".upper(), "vmovdqu", f"vmovdqu{n}", "load") for n in (8, 16, 32, 64)]
 ROWS += [(f"vmovdqu{n}_st".upper(), "vmovdqu", f"vmovdqu{n}", "store") for n in (8, 16, 32, 64)]
 ROWS += [("VMOVAPS", "vmovaps", "vmovaps", "load")]
+ROWS += [("VMOVNTPS", "vmovntps", "vmovntps", None)]
 ROWS += [("VMOVSS_LD", "vmovss", "vmovss", "mload"), ("VMOVSS_ST", "vmovss", "vmovss", "store"), ("VMOVSD_LD", "vmovsd", "vmovsd", "mload"), ("VMOVSD_ST", "vmovsd", "vmovsd", "store"),
          ("VMOVSS", "vmovss", "vmovss", "rrr"), ("VMOVSD", "vmovsd", "vmovsd", "rrr")]
 ROWS += [("VMOVQ_ST", "vmovq", "vmovq", "xmmm64_xmm"), ("VMOVQ_LD", "vmovq", "vmovq", "xmm_xmmm64"), ("VMOVD_ST", "vmovd", "vmovd", "rm32_xmm"), ("VMOVD_LD", "vmovd", "vmovd", "xmm_rm32"),

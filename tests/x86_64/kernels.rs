@@ -1,7 +1,8 @@
 //! Small kernels with loops, gates, accumulators and variables.
 
-use super::machine::{List, Rng, check};
+use super::machine::{List, Rng, archs, call, check};
 use doorbell::codegen::Program;
+use doorbell::isa::x86_64::compile;
 use doorbell::uop::{Arg, Axes, AxisKind, DType, Op, Scalar, UOp};
 
 fn int(i: i64) -> UOp {
@@ -56,6 +57,34 @@ fn triad_is_loads_one_fma_and_a_store() {
             let body = text.lines().skip_while(|l| !l.contains("zmm")).take(7);
             let names: Vec<&str> = body.filter_map(|l| l.split_whitespace().nth(1)).collect();
             assert_eq!(names, ["vmovups", "vmovups", "vfmadd231ps", "vmovups", "add", "cmp", "jl"], "{text}");
+        }
+    }
+}
+
+#[test]
+fn large_outputs_are_stored_around_the_cache_and_unaligned_ones_through_it() {
+    // Of a buffer said to be large, only the head is touched.
+    let (n, lanes, len) = (640usize, 16u16, 8 << 20);
+    let r = range(&int(n as i64 / i64::from(lanes)), 0);
+    let i = &r * &int(lanes.into());
+    let at = |slot| UOp::param(slot, DType::F32, len).index(&i);
+    let x = load(&at(1), DType::F32.vec(lanes));
+    let st = at(0).store(&(&x + &x), &[]);
+    let mut list = List::default();
+    list.add(&st);
+    list.add(&end(&r, &st));
+    let p = list.program("E_stream");
+    for arch in archs() {
+        let code = compile(&p, arch).expect("it compiles");
+        let text = code.assembly();
+        assert!(text.contains("vmovntps") && text.contains("sfence"), "{text}");
+        let from: Vec<f32> = (0..n).map(|k| k as f32).collect();
+        for off in 0..17 {
+            let mut to = vec![-1f32; n + 32];
+            let head = to.as_ptr().align_offset(64) + off;
+            call(&code, &p, &[to[head..].as_mut_ptr() as u64, from.as_ptr() as u64]);
+            assert!(to[head..head + n].iter().zip(&from).all(|(a, b)| *a == 2.0 * b), "{} at {off}", arch.name());
+            assert!(to[..head].iter().chain(&to[head + n..]).all(|x| *x == -1.0), "{} at {off}", arch.name());
         }
     }
 }

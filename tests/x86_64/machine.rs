@@ -72,14 +72,19 @@ impl List {
 
 /// Executes the code once for each chunk on the buffers.
 pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i64]) {
+    let mut args: Vec<u64> = bufs.iter_mut().map(|b| b.as_mut_ptr() as u64).collect();
+    args.extend(vars.iter().map(|v| *v as u64));
+    call(code, p, &args);
+}
+
+/// Executes the code once for each chunk on arguments, whose buffers must be as long as the program touches.
+pub fn call(code: &MachineCode, p: &Program, args: &[u64]) {
     let image = link_object(&code.object).expect("our own object links");
     let mut map = memmap2::MmapOptions::new().len(image.size().max(1)).map_anon().expect("memory for code");
     let bytes = image.relocated(map.as_ptr() as u64, &|_| None).expect("no open symbols");
     map[..bytes.len()].copy_from_slice(&bytes);
     let map = map.make_exec().expect("executable memory");
     let entry = image.entry(&p.name).expect("the kernel's symbol");
-    let mut args: Vec<u64> = bufs.iter_mut().map(|b| b.as_mut_ptr() as u64).collect();
-    args.extend(vars.iter().map(|v| *v as u64));
     // SAFETY: the bytes at `entry` are a function of this type that our compiler made for this machine's features; the buffers behind
     // `args` live until the call returns.
     let kernel: extern "C" fn(*const u64, u64) = unsafe { std::mem::transmute(map.as_ptr().add(entry)) };

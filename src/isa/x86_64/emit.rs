@@ -19,6 +19,8 @@ pub struct Unit {
     pub insts: Vec<Inst>,
     pub rodata: Vec<u8>,
     pub local_bytes: u32,
+    /// Buffers that are stored around the cache; their addresses must be aligned to a line.
+    pub streamed: Vec<u32>,
 }
 
 /// An operand with its place.
@@ -49,6 +51,7 @@ struct Emit<'a> {
     saved_rsp: Option<u32>,
     pushed: Vec<u16>,
     wide: bool,
+    streams: bool,
 }
 
 /// Allocates, encodes and wraps a unit.
@@ -87,6 +90,7 @@ pub fn emit(mut unit: Unit) -> Result<MachineCode, IselError> {
         saved_rsp,
         pushed,
         wide,
+        streams: !unit.streamed.is_empty(),
     };
     e.all()?;
     let mut text = e.encoder.take_buffer();
@@ -162,6 +166,10 @@ impl Emit<'_> {
         }
         for r in self.pushed.clone().into_iter().rev() {
             self.encode(Instruction::with1(Code::Pop_r64, gpr(r, b'q')))?;
+        }
+        if self.streams {
+            // Such stores are not ordered with the signal that says the kernel is done.
+            self.encode(Ok(Instruction::with(Code::Sfence)))?;
         }
         if self.wide {
             self.encode(Ok(Instruction::with(Code::VEX_Vzeroupper)))?;

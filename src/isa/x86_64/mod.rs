@@ -12,6 +12,8 @@
 //! parts; bool vectors are mask registers on AVX-512 and all-ones lanes on AVX2. Floats outside an integer type's range convert
 //! to whatever the instruction gives. Sources: Intel SDM volume 2, System V ABI for AMD64.
 //!
+//! Outputs much larger than the cache are stored around it (`stream`).
+//!
 //! Left out: AVX512-FP16, BF16 and VNNI, AMX; a stack probe (scratch is limited to [`MAX_LOCAL_BYTES`]).
 #![forbid(unsafe_code)]
 
@@ -22,6 +24,7 @@ mod mir;
 mod ops;
 mod rows;
 mod select;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -213,5 +216,10 @@ pub enum IselError {
 /// # Errors
 /// See [`IselError`].
 pub fn compile(program: &Program, arch: Arch) -> Result<MachineCode, IselError> {
-    emit::emit(select::select(program, arch)?)
+    let unit = select::select(program, arch, true)?;
+    if unit.streamed.is_empty() {
+        return emit::emit(unit);
+    }
+    let plain = emit::emit(select::select(program, arch, false)?)?;
+    stream::either(&program.name, &unit.streamed.clone(), emit::emit(unit)?, plain)
 }

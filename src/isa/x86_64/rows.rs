@@ -204,6 +204,7 @@ mod table {
     pub const VMOVDQU32_ST: Row = Row([f(VEX_Vmovdqu_xmmm128_xmm, b"xx", 0), f(VEX_Vmovdqu_ymmm256_ymm, b"yy", 0), f(EVEX_Vmovdqu32_xmmm128_k1z_xmm, b"xx", 0), f(EVEX_Vmovdqu32_ymmm256_k1z_ymm, b"yy", 0), f(EVEX_Vmovdqu32_zmmm512_k1z_zmm, b"zz", 0)]);
     pub const VMOVDQU64_ST: Row = Row([f(VEX_Vmovdqu_xmmm128_xmm, b"xx", 0), f(VEX_Vmovdqu_ymmm256_ymm, b"yy", 0), f(EVEX_Vmovdqu64_xmmm128_k1z_xmm, b"xx", 0), f(EVEX_Vmovdqu64_ymmm256_k1z_ymm, b"yy", 0), f(EVEX_Vmovdqu64_zmmm512_k1z_zmm, b"zz", 0)]);
     pub const VMOVAPS: Row = Row([f(VEX_Vmovaps_xmm_xmmm128, b"xx", 1), f(VEX_Vmovaps_ymm_ymmm256, b"yy", 1), f(EVEX_Vmovaps_xmm_k1z_xmmm128, b"xx", 1), f(EVEX_Vmovaps_ymm_k1z_ymmm256, b"yy", 1), f(EVEX_Vmovaps_zmm_k1z_zmmm512, b"zz", 1)]);
+    pub const VMOVNTPS: Row = Row([f(VEX_Vmovntps_m128_xmm, b"mx", 0), f(VEX_Vmovntps_m256_ymm, b"my", 0), f(EVEX_Vmovntps_m128_xmm, b"mx", 0), f(EVEX_Vmovntps_m256_ymm, b"my", 0), f(EVEX_Vmovntps_m512_zmm, b"mz", 0)]);
     pub const VMOVSS_ST: Row = Row([f(VEX_Vmovss_m32_xmm, b"mx", 0), NO, f(EVEX_Vmovss_m32_k1_xmm, b"mx", 0), NO, NO]);
     pub const VMOVSD_ST: Row = Row([f(VEX_Vmovsd_m64_xmm, b"mx", 0), NO, f(EVEX_Vmovsd_m64_k1_xmm, b"mx", 0), NO, NO]);
     pub const VMOVQ_ST: Row = Row([f(VEX_Vmovq_xmmm64_xmm, b"xx", 0), NO, f(EVEX_Vmovq_xmmm64_xmm, b"xx", 0), NO, NO]);
@@ -484,6 +485,7 @@ pub const ALL: &[(&str, Row)] = &[
     ("VMOVDQU32_ST", VMOVDQU32_ST),
     ("VMOVDQU64_ST", VMOVDQU64_ST),
     ("VMOVAPS", VMOVAPS),
+    ("VMOVNTPS", VMOVNTPS),
     ("VMOVSS_ST", VMOVSS_ST),
     ("VMOVSD_ST", VMOVSD_ST),
     ("VMOVQ_ST", VMOVQ_ST),

@@ -36,7 +36,7 @@ fn codes_of(arch: Arch, form: (Form, Code), memory: bool) -> Vec<Code> {
     let mut inst = Inst::new(form, &ops).modify();
     (inst.mask, inst.apart) = (mask, mask.is_some());
     insts.extend([entry, inst, Inst::bare(Code::INVALID, Flow::Return)]);
-    let unit = Unit { name: "row".into(), arch, func, insts, rodata: vec![], local_bytes: 0 };
+    let unit = Unit { name: "row".into(), arch, func, insts, rodata: vec![], local_bytes: 0, streamed: vec![] };
     let code = super::emit::emit(unit).unwrap_or_else(|e| panic!("{:?}: {e}", form.0.code));
     Decoder::new(64, &code.object.text, DecoderOptions::NONE).iter().map(|i| i.code()).collect()
 }

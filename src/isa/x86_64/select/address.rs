@@ -30,6 +30,12 @@ impl Select<'_> {
         self.place(strip(&index.src()[0]), sum)
     }
 
+    /// Whether an index is a multiple of so many bytes wherever it points.
+    pub(super) fn aligned(&mut self, index: &UOp, bytes: i64) -> Res<bool> {
+        let sum = self.linear(&index.src()[1], None, index.src()[0].dtype().scalar.size_bytes() as i64)?;
+        Ok(sum.is_some_and(|(terms, konst)| konst % bytes == 0 && terms.iter().all(|t| t.1 % bytes == 0)))
+    }
+
     /// The memory operand of one lane of a vector index, if that lane is a sum of scalars.
     pub(super) fn lane_address(&mut self, index: &UOp, k: u16) -> Res<Option<Mem>> {
         match self.linear(&index.src()[1], Some(k), index.src()[0].dtype().scalar.size_bytes() as i64)? {

@@ -11,9 +11,12 @@ use super::super::rows::*;
 use super::scalar::Test;
 use super::{In, Level, LevelKind, Regs, Res, Select, Shape, Val, const_of, unsupported};
 use crate::codegen::regalloc::VReg;
-use crate::uop::{DType, Op, Scalar, UOp};
+use crate::uop::{Arg, DType, Op, Scalar, UOp};
 use iced_x86::Code;
 use std::collections::HashMap;
+
+/// Outputs from this size on are stored around the cache: nothing of them would be left in it when they are read.
+const STREAM_BYTES: usize = 16 << 20;
 
 impl Select<'_> {
     pub(super) fn load(&mut self, u: &UOp) -> Res<Val> {
@@ -138,8 +141,12 @@ impl Select<'_> {
         let v = self.val(value)?;
         match gate {
             None => {
+                let streams = self.streams(index, dt)?;
                 let mem = self.address(index)?;
-                self.store_plain(dt, mem, v)
+                match v {
+                    Val::V(regs) if streams => self.store_around(dt, mem, regs),
+                    v => self.store_plain(dt, mem, v),
+                }
             }
             Some(gate) if gate.dtype().lanes == 1 => {
                 let cond = self.test_of(gate)?;
@@ -199,6 +206,36 @@ impl Select<'_> {
                 (8, _) => self.put_store(&VMOVQ_ST, Width::X, m, r, &[])?,
                 _ => self.put_store(&whole, shape.width, m, r, &[])?,
             }
+        }
+        Ok(())
+    }
+
+    /// Whether an ungated store goes around the cache: whole aligned vectors of a buffer that is much larger than the cache and
+    /// not read here. The buffer itself is noted; its alignment is tested when the kernel starts.
+    fn streams(&mut self, index: &UOp, dt: DType) -> Res<bool> {
+        let shape = self.shape(dt);
+        let memory = super::address::strip(&index.src()[0]);
+        let Arg::Param(slot, len) = *memory.arg() else { return Ok(false) };
+        let whole = shape.part_bytes() == shape.width.bytes() && shape.width.bytes() == self.arch.vector_bytes();
+        let plain = dt.scalar != Scalar::Bool && whole && shape.lanes == shape.per * shape.parts;
+        if !self.stream || !plain || len.saturating_mul(shape.elem as usize) < STREAM_BYTES {
+            return Ok(false);
+        }
+        let reads = |u: &UOp| u.op() == Op::Load && super::address::strip(&u.src()[0].src()[0]) == memory;
+        if !self.aligned(index, i64::from(shape.width.bytes()))? || self.uops.iter().any(reads) {
+            return Ok(false);
+        }
+        if !self.streamed.contains(&slot) {
+            self.streamed.push(slot);
+        }
+        Ok(true)
+    }
+
+    /// Stores whole vectors around the cache.
+    fn store_around(&mut self, dt: DType, mem: Mem, regs: Regs) -> Res<()> {
+        let width = self.shape(dt).width;
+        for (k, r) in regs.into_iter().enumerate() {
+            self.put_store(&VMOVNTPS, width, mem.plus(k as i32 * i32::from(width.bytes())), r, &[])?;
         }
         Ok(())
     }

@@ -127,10 +127,13 @@ pub(super) struct Select<'a> {
     /// Values of nodes that do not stand in the list: stand-ins made on the way.
     bound: UMap<Val>,
     local_bytes: u32,
+    /// Whether stores may go around the cache, and the buffers of those that do.
+    stream: bool,
+    streamed: Vec<u32>,
 }
 
-/// Selects instructions for a program.
-pub fn select(program: &Program, arch: Arch) -> Res<Unit> {
+/// Selects instructions for a program; with `stream`, large outputs are stored around the cache.
+pub fn select(program: &Program, arch: Arch, stream: bool) -> Res<Unit> {
     let mut func = Func::default();
     let (args, tid) = (func.vreg(mir::CLASS_G), func.vreg(mir::CLASS_G));
     let n = program.uops.len();
@@ -155,6 +158,8 @@ pub fn select(program: &Program, arch: Arch) -> Res<Unit> {
         locals: UMap::default(),
         bound: UMap::default(),
         local_bytes: 0,
+        stream,
+        streamed: Vec::new(),
     };
     let mut entry = Inst::bare(Code::INVALID, Flow::Next);
     entry.implied = smallvec![Operand::writes(args).fixed(mir::RDI), Operand::writes(tid).fixed(mir::RSI)];
@@ -168,7 +173,9 @@ pub fn select(program: &Program, arch: Arch) -> Res<Unit> {
     s.put(Inst::bare(Code::INVALID, Flow::Return));
     let mut insts = std::mem::take(&mut s.levels[0].insts);
     mir::sweep(&mut insts, s.func.vreg_count());
-    Ok(Unit { name: program.name.clone(), arch, func: s.func, insts, rodata: s.rodata, local_bytes: s.local_bytes })
+    let name = program.name.clone();
+    let (func, rodata, local_bytes, streamed) = (s.func, s.rodata, s.local_bytes, s.streamed);
+    Ok(Unit { name, arch, func, insts, rodata, local_bytes, streamed })
 }
 
 impl Select<'_> {
