@@ -143,3 +143,19 @@ fn a_file_is_a_tensor() {
     let on_cpu = t.shrink(&[(4, 8)]).to("CPU");
     assert_eq!((&on_cpu * 2.0).to_vec::<f32>().unwrap(), [8.0, 10.0, 12.0, 14.0]);
 }
+
+#[test]
+fn integers_divided_by_one_that_is_zero_give_zero_and_no_trap() {
+    let y = Tensor::from_slice(&[0i64], ());
+    let x = Tensor::from_slice(&(0..147).collect::<Vec<i64>>(), [7, 7, 3]);
+    assert_eq!(x.div_trunc(&y).to_vec::<i64>().unwrap(), [0; 147]);
+    assert_eq!(x.div_floor(&y).to_vec::<i64>().unwrap(), [0; 147]);
+    let y = Tensor::from_slice(&[0i32], ());
+    assert_eq!(Tensor::arange(33).modulo(&y).to_vec::<i32>().unwrap(), [0; 33]);
+}
+
+#[test]
+fn a_number_that_somebody_has_realized_stays_a_number_for_others() {
+    Tensor::full_of((), 3, Scalar::I32).realize().unwrap();
+    assert_eq!(Tensor::arange(5).div_trunc(3).to_vec::<i32>().unwrap(), [0, 0, 0, 1, 1]);
+}

@@ -66,9 +66,14 @@ pub fn strip(roots: &[(UOp, Arc<str>)]) -> Result<Front, ScheduleError> {
     Ok(Front { key, buffers: w.buffers, binds: w.binds, var_vals: w.var_vals, assigns: w.assigns })
 }
 
+/// A node's buffer once it is realised. A number stays one, whoever has put it into memory: all graphs share its node.
+fn realized(u: &UOp) -> Option<&UOp> {
+    u.realized().filter(|_| u.op() != Op::Const)
+}
+
 /// What a node is computed from: its buffer once it is realised.
 fn below(u: &UOp) -> &[UOp] {
-    u.realized().map_or_else(|| u.src(), std::slice::from_ref)
+    realized(u).map_or_else(|| u.src(), std::slice::from_ref)
 }
 
 impl Walk {
@@ -101,7 +106,7 @@ impl Walk {
 
     fn rebuild(&mut self, u: &UOp) -> Result<UOp, ScheduleError> {
         // PANIC: everything below was done before.
-        if let Some(r) = u.realized() {
+        if let Some(r) = realized(u) {
             return Ok(self.done[r].clone());
         }
         let below: Srcs = u.src().iter().map(|s| self.done[s].clone()).collect();

@@ -313,7 +313,8 @@ fn linear(u: &UOp) -> Check {
         Op::Load => need(s[0].src().len() < 3 || s.len() == 2, "gated Load without an alternative"),
         Op::Store => need(s.len() == 2, "Store with ranges"),
         Op::CDiv | Op::CMod => {
-            let guarded = s[1].op() == Op::Where && s[1].src()[1].op() == Op::Const;
+            let divisor = if s[1].op() == Op::Splat { &s[1].src()[0] } else { &s[1] };
+            let guarded = divisor.op() == Op::Where && divisor.src()[1].op() == Op::Const;
             need(s[1].vmin() > 0 || s[1].vmax() < 0 || guarded, "integer division by what may be zero")
         }
         Op::Index => Ok(()),

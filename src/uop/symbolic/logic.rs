@@ -259,8 +259,13 @@ pub fn where_closure(u: &UOp) -> Option<UOp> {
     (nt.is_some() || nf.is_some()).then(|| c.select(nt.as_ref().unwrap_or(t), nf.as_ref().unwrap_or(f)))
 }
 
-/// `u` with `c` (and each clause of it) replaced by its value. Only elementwise nodes are entered: a load below keeps its
-/// own gate, because it is executed whatever the condition is.
+/// Whether a node's sources may be simplified by what holds where its value is used. A load keeps its gate and a machine division
+/// its safe divisor, because they are executed whatever the condition is.
+fn is_harmless(x: &UOp) -> bool {
+    x.op().is_elementwise() && !matches!(x.op(), Op::CDiv | Op::CMod)
+}
+
+/// `u` with `c` (and each clause of it) replaced by its value; only harmless nodes are entered.
 fn assume(u: &UOp, c: &UOp, value: bool) -> Option<UOp> {
     let parts = if value { clauses(c, Op::And) } else { clauses(c, Op::Or) };
     // A clause that is known makes its opposite known: the normal form of !(x < 5) is 4 < x.
@@ -281,7 +286,7 @@ fn assume(u: &UOp, c: &UOp, value: bool) -> Option<UOp> {
         if seen.len() > CLOSURE_BUDGET {
             return None;
         }
-        if x.op().is_elementwise() {
+        if is_harmless(x) {
             todo.extend(x.src());
         }
     }
@@ -291,13 +296,13 @@ fn assume(u: &UOp, c: &UOp, value: bool) -> Option<UOp> {
     let known = parts.iter().chain([c]).map(|p| (p.clone(), truth(p, value)));
     let map: UMap<UOp> = opposites.iter().map(|p| (p.clone(), truth(p, !value))).chain(known).collect();
     let order = crate::uop::toposort_many(std::slice::from_ref(u), |x| {
-        x.op().is_elementwise() && x.id() >= oldest && !map.contains_key(x)
+        is_harmless(x) && x.id() >= oldest && !map.contains_key(x)
     });
     let mut done: UMap<UOp> = UMap::default();
     for x in order {
         let n = match map.get(&x) {
             Some(v) => v.clone(),
-            None if x.op().is_elementwise() && x.id() >= oldest => {
+            None if is_harmless(&x) && x.id() >= oldest => {
                 let src: crate::uop::Srcs = x.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
                 x.with_src(src)
             }
