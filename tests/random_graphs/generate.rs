@@ -60,6 +60,8 @@ const ARITHMETIC: &[Binary] = &[
 ];
 const INT_BINARY: &[Binary] =
     &[("bitand", |a, b| a.bitand(b)), ("bitor", |a, b| a.bitor(b)), ("bitxor", |a, b| a.bitxor(b))];
+const INT_DIVIDE: &[Binary] =
+    &[("div_floor", |a, b| a.div_floor(b)), ("div_trunc", |a, b| a.div_trunc(b)), ("modulo", |a, b| a.modulo(b))];
 const DIVIDE: Binary = ("div(1.0 + that²)", |a, b| a.div(&b.square().add(1.0)));
 const COMPARE: &[Binary] = &[
     ("lt", |a, b| a.lt(b)),
@@ -305,7 +307,8 @@ impl Growing<'_> {
         let (x, y) = (self.nodes[a].facts, self.nodes[b].facts);
         let t = Scalar::promote(self.nodes[a].dtype, self.nodes[b].dtype).strong();
         if t == Scalar::Bool || (!t.is_float() && self.r.one_in(3)) {
-            let op = *self.r.pick(INT_BINARY);
+            let list = if t != Scalar::Bool && self.r.one_in(2) { INT_DIVIDE } else { INT_BINARY };
+            let op = *self.r.pick(list);
             return self.put(Step::Binary(op), vec![a, b], Facts { size: largest(t), grid: 0, error: 0.0 });
         }
         if t.is_float() && self.r.one_in(5) {
