@@ -60,6 +60,8 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
         {
             // Then no thread packs what another packs too.
             threads = Some(v);
+        } else if let Some(v) = large_outside(&facts, k, kernel, &remains) {
+            threads = Some(v);
         }
     }
     if let Some(r) = threads {
@@ -113,6 +115,37 @@ fn stage_panels(
     }
     kernel.apply_to(&columns, |axis| Opt::Stage { param: slot as usize, axis }).ok()?;
     Some(size(&columns))
+}
+
+/// Of a product of a large matrix and one that stays in the cache: the loop over the large one's rows goes outside, so that it is
+/// read once. Answers that axis.
+fn large_outside(facts: &Facts, k: usize, kernel: &mut Kernel, remains: &[(UOp, Option<UOp>)]) -> Option<UOp> {
+    let site = &facts.sites[k];
+    let ([outer, inner], [_]) = (site.outer.as_slice(), site.inner.as_slice()) else { return None };
+    let loads: Vec<&UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| &a.node).collect();
+    // Bytes of what depends on one axis only; nothing may depend on both.
+    let bytes = |r: &UOp| {
+        let mine = loads.iter().filter(|l| facts.depends(l, r));
+        let each = mine.map(|l| {
+            let loops = site.loops().filter(|x| facts.depends(l, x));
+            loops.map(size).product::<i64>() * l.dtype().scalar.size_bytes() as i64
+        });
+        each.sum::<i64>()
+    };
+    let (small, large) = (bytes(outer), bytes(inner));
+    let cache = kernel.target.cache_bytes as i64;
+    let both = loads.iter().any(|l| facts.depends(l, outer) && facts.depends(l, inner));
+    if both || small == 0 || small > cache || large < cache / 2 || large < 2 * small {
+        return None;
+    }
+    let (a, b) = (current(remains, outer)?, current(remains, inner)?);
+    let store = kernel.sink.src().iter().find(|s| s.src().contains(&a) && s.src().contains(&b))?;
+    let place = |r: &UOp| store.src().iter().position(|x| x == r);
+    if place(&a) < place(&b) {
+        let with = kernel.axes().iter().position(|x| x == &b)?;
+        kernel.apply_to(&a, |axis| Opt::Swap { axis, with }).ok()?;
+    }
+    Some(inner.clone())
 }
 
 /// How many vectors of columns `v` a panel may be wide, for it to fit where panels go.
