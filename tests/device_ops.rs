@@ -112,3 +112,9 @@ fn batch_norm_matches() {
         check(&format!("batch norm gradient {n}"), g);
     }
 }
+
+#[test]
+fn a_padded_product_whose_first_row_folds_to_nothing_matches() {
+    let t = ramp(&[33]).expand([5, 33]).pad(&[(1, 0), (2, 0)]).matmul(&ramp(&[35, 2]));
+    check("padded product", &t);
+}

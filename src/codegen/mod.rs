@@ -93,7 +93,8 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
     let lowered = decomp::lower(&lanes, target, fast_math)?;
     let mut expanded = expand::expand(&lowered);
     if folds_when_expanded(&placed) {
-        expanded = expanded.simplify();
+        // A copy that has folded may stand in fewer loops than the others, and then needs a loop of its own.
+        expanded = scope::separate(&expanded.simplify())?;
     }
     let list = linear::linearize(&late(&expanded, target)?)?;
     debug_assert_eq!(check::verify(&list), Ok(()));
