@@ -1,7 +1,7 @@
 //! A program as text that reads like C: what DEBUG=4 prints. Meant for eyes; nothing parses it.
 
 use super::Program;
-use crate::uop::{Arg, Op, UMap, UOp};
+use crate::uop::{Arg, Op, UMap, UOp, infix};
 use std::fmt::Write;
 
 impl Program {
@@ -72,22 +72,7 @@ fn named(u: &UOp, names: &UMap<String>) -> String {
 
 fn value(u: &UOp, names: &UMap<String>) -> String {
     let s: Vec<String> = u.src().iter().map(|s| named(s, names)).collect();
-    let infix = match u.op() {
-        Op::Add => "+",
-        Op::Sub => "-",
-        Op::Mul => "*",
-        Op::FDiv | Op::CDiv => "/",
-        Op::CMod => "%",
-        Op::Shl => "<<",
-        Op::Shr => ">>",
-        Op::And => "&",
-        Op::Or => "|",
-        Op::Xor => "^",
-        Op::CmpLt => "<",
-        Op::CmpNe => "!=",
-        Op::CmpEq => "==",
-        _ => "",
-    };
+    let infix = infix(u.op()).map_or("", str::trim);
     match (u.op(), s.as_slice()) {
         (_, [a, b]) if !infix.is_empty() => format!("{a} {infix} {b}"),
         (Op::Where, [c, a, b]) => format!("{c} ? {a} : {b}"),

@@ -1,4 +1,4 @@
-//! What has been run so far in this session (tinygrad's GlobalCounters).
+//! What a `Session` has run so far (tinygrad's GlobalCounters).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

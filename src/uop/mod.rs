@@ -35,6 +35,7 @@ pub use eval::{cast_const, eval_alu, from_bits, threefry2x32, to_bits, wrap};
 pub use node::{IntoSrcs, NodeHasher, Srcs, UMap, UOp, USet, Watcher};
 pub use op::Op;
 pub use pattern::{MAX_CAPTURES, Match, OpSet, Pat, PatternMatcher, Rule, Scalars};
+pub use render::infix;
 pub use rewrite::{
     DEFAULT_LIMIT, NodeCheck, RewriteError, Rewriter, graph_rewrite, graph_rewrite_top_down, graph_walk,
 };

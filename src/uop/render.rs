@@ -3,7 +3,8 @@
 use super::{Arg, Op, UMap, UOp};
 use std::fmt::Write;
 
-const fn infix(op: Op) -> Option<&'static str> {
+/// How an op stands between its two operands in a formula.
+pub const fn infix(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::Add => "+",
         Op::Sub => "-",
