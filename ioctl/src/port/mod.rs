@@ -1,14 +1,35 @@
-//! Memory of this process: anonymous, file-backed and executable mappings, and the address type that names a place in them.
+//! The seam to drivers ([`Port`], with the running kernel as [`LinuxPort`]), and memory of this process: mappings and views of them.
 //!
-//! Place in the arrows: lowest; used by `hcq::memory`, `device::cpu` and `device::disk`.
-//! Source: mmap(2), mprotect(2), madvise(2) of Linux; the same calls exist on macOS except `MADV_HUGEPAGE`, which is then skipped.
-//! Left out: the `Port` trait over driver files (ioctl, poll, doorbells), which arrives with the first driver.
+//! Place in the arrows: lowest; used by `hcq::memory`, the devices and the software GPUs. Nothing else makes a system call.
+//! Two halves: `map`, `code` are the CPU and disk devices' own memory; `seam` and what follows carry a driver's traffic. A software driver is
+//! made of `AddressSpace` (where clients map), `SharedMemory` (what it puts there and sees itself), `read_process`/`write_process` (embedded pointers).
+//! Source: mmap(2), mprotect(2), madvise(2) of Linux; `map` and `code` also work on macOS, the driver half is Linux only.
 
 mod code;
+mod errno;
+#[cfg(target_os = "linux")]
+mod linux;
 mod map;
+mod mapped;
+#[cfg(target_os = "linux")]
+mod process;
+mod seam;
+#[cfg(target_os = "linux")]
+mod space;
+mod view;
 
 pub use code::{CodeMapping, CodeWriter, Protection};
+pub use errno::Errno;
+#[cfg(target_os = "linux")]
+pub use linux::LinuxPort;
 pub use map::{FileAccess, HUGE_PAGE_BYTES, Mapping, page_bytes};
+pub use mapped::{Doorbell, Mapped};
+#[cfg(target_os = "linux")]
+pub use process::{read_process, write_process};
+pub use seam::{Fd, MapFlags, MapRequest, OpenFlags, PollEvents, PollFd, Port, Prot};
+#[cfg(target_os = "linux")]
+pub use space::{AddressSpace, Backing, SharedMemory, alias_shared};
+pub use view::{DeviceView, ViewError};
 
 /// An address in this process. Only this module turns one into a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -1,0 +1,221 @@
+//! The running kernel as a port.
+//!
+//! Place in the arrows: the innermost port of every real run. Source: open(2), ioctl(2), mmap(2), poll(2) of Linux.
+
+use super::{AddressSpace, Backing, CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents, PollFd, Port};
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The kernel. Files that were not closed are closed with it.
+#[derive(Debug, Default)]
+pub struct LinuxPort {
+    space: AddressSpace,
+    files: Mutex<BTreeMap<i32, OwnedFd>>,
+}
+
+impl LinuxPort {
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// The kernel's number, after the check that the file was opened here.
+    fn number(&self, fd: Fd) -> Result<i32, Errno> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.get(&fd.0).map(AsRawFd::as_raw_fd).ok_or(Errno::EBADF)
+    }
+
+    /// Takes over a descriptor that a driver has made (an exported buffer, an event file).
+    ///
+    /// # Errors
+    /// `EBADF` when it is not open.
+    pub fn adopt(&self, number: i32) -> Result<Fd, Errno> {
+        // SAFETY: F_GETFD only asks; any number may be asked about.
+        if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
+            return Err(Errno::last());
+        }
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the descriptor is open, and a driver has just handed it to the caller, who gives it up here.
+        files.entry(number).or_insert_with(|| unsafe { OwnedFd::from_raw_fd(number) });
+        Ok(Fd(number))
+    }
+}
+
+impl Port for LinuxPort {
+    fn open(&self, path: &str, flags: OpenFlags) -> Result<Fd, Errno> {
+        let name = std::ffi::CString::new(path).map_err(|_| Errno::ENOENT)?;
+        let mut bits = match (flags.contains(OpenFlags::READ), flags.contains(OpenFlags::WRITE)) {
+            (_, false) => libc::O_RDONLY,
+            (false, true) => libc::O_WRONLY,
+            (true, true) => libc::O_RDWR,
+        };
+        bits |= if flags.contains(OpenFlags::CLOEXEC) { libc::O_CLOEXEC } else { 0 };
+        bits |= if flags.contains(OpenFlags::NONBLOCK) { libc::O_NONBLOCK } else { 0 };
+        // SAFETY: `name` is a C string that lives through the call.
+        let fd = unsafe { libc::open(name.as_ptr(), bits) };
+        if fd < 0 {
+            return Err(Errno::last());
+        }
+        // SAFETY: a descriptor that the kernel has just given us.
+        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(fd, file);
+        Ok(Fd(fd))
+    }
+
+    fn close(&self, fd: Fd) -> Result<(), Errno> {
+        let file = self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(&fd.0);
+        file.map(drop).ok_or(Errno::EBADF)
+    }
+
+    fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        let number = self.number(fd)?;
+        // The request word says how many bytes the kernel copies: the struct must hold them.
+        if crate::abi::request_len_bytes(request) > arg.len() {
+            return Err(Errno::EINVAL);
+        }
+        let at = arg.as_mut_ptr().cast::<libc::c_void>();
+        // SAFETY: `arg` is valid for the size in the request word, which is all that KFD, DRM and RM copy. What the driver does with
+        // pointers inside is checked by it; they name memory that the caller shares with the device.
+        let rc = unsafe { libc::ioctl(number, libc::c_ulong::from(request) as _, at) };
+        if rc < 0 { Err(Errno::last()) } else { Ok(rc) }
+    }
+
+    fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno> {
+        let backing = match map.fd {
+            None => Backing::Anonymous,
+            Some(fd) => Backing::File(self.number(fd)?, map.offset),
+        };
+        self.space.map(map, backing)
+    }
+
+    fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
+        self.space.unmap(addr, len_bytes)
+    }
+
+    fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno> {
+        let table = [
+            (PollEvents::IN, libc::POLLIN),
+            (PollEvents::OUT, libc::POLLOUT),
+            (PollEvents::ERR, libc::POLLERR),
+            (PollEvents::HUP, libc::POLLHUP),
+            (PollEvents::INVALID, libc::POLLNVAL),
+        ];
+        let mut raw = Vec::with_capacity(fds.len());
+        for p in &*fds {
+            let events = table.iter().filter(|(ours, _)| p.wanted.contains(*ours)).fold(0, |bits, (_, t)| bits | t);
+            raw.push(libc::pollfd { fd: self.number(p.fd)?, events, revents: 0 });
+        }
+        // SAFETY: the array is valid for its length through the call.
+        let n = unsafe { libc::poll(raw.as_mut_ptr(), raw.len() as libc::nfds_t, timeout_ms) };
+        let n = usize::try_from(n).map_err(|_| Errno::last())?;
+        for (p, r) in fds.iter_mut().zip(&raw) {
+            p.seen = table.iter().filter(|(_, t)| r.revents & t != 0).map(|(ours, _)| *ours).collect();
+        }
+        Ok(n)
+    }
+
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
+        std::fs::read(path).map_err(|e| Errno::of(&e))
+    }
+
+    fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(|e| Errno::of(&e))? {
+            names.push(entry.map_err(|e| Errno::of(&e))?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn doorbell(&self, _at: CpuPtr, _value: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::{Mapped, Prot};
+
+    fn port() -> Arc<dyn Port> {
+        LinuxPort::new()
+    }
+
+    #[test]
+    fn files_that_are_not_there_or_not_ours_are_errors() {
+        let port = port();
+        assert_eq!(port.open("/dev/no such device", OpenFlags::DEVICE), Err(Errno::ENOENT));
+        // Descriptor 1 is open in the process, but not through this port.
+        assert_eq!(port.close(Fd(1)), Err(Errno::EBADF));
+        assert_eq!(port.ioctl(Fd(1), 0, &mut []), Err(Errno::EBADF));
+    }
+
+    #[test]
+    fn ioctl_that_a_file_does_not_know_is_enotty() {
+        let port = port();
+        let fd = port.open("/dev/null", OpenFlags::DEVICE).unwrap();
+        assert_eq!(port.ioctl(fd, 0x8008_4b01, &mut [0; 8]), Err(Errno::ENOTTY));
+        port.close(fd).unwrap();
+        assert_eq!(port.close(fd), Err(Errno::EBADF));
+    }
+
+    #[test]
+    fn ioctl_with_a_struct_shorter_than_the_request_says_never_reaches_the_kernel() {
+        let port = port();
+        let fd = port.open("/dev/null", OpenFlags::DEVICE).unwrap();
+        assert_eq!(port.ioctl(fd, 0x8008_4b01, &mut [0; 7]), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn reservation_is_aligned_and_gets_a_file_behind_it() {
+        let path = std::env::temp_dir().join(format!("doorbell-port-{}", std::process::id()));
+        std::fs::write(&path, vec![5; 1 << 16]).unwrap();
+        let port = port();
+        let fd = port.open(&path.to_string_lossy(), OpenFlags::DEVICE).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let reserved = Mapped::reserve(&port, 1 << 16, 2 << 20).unwrap();
+        assert_eq!(reserved.base().0 % (2 << 20), 0);
+        let base = reserved.base();
+        let mapped = Arc::new(reserved.back(fd, 0).unwrap());
+        let view = mapped.view().unwrap();
+        assert_eq!((view.base(), view.read_u16(6)), (base, Ok(0x0505)));
+        view.write_u8(0, 6).unwrap();
+        drop(mapped);
+        assert_eq!(view.read_u8(0), Ok(6), "the view keeps the mapping");
+    }
+
+    #[test]
+    fn reservation_gives_no_view_and_is_unmapped_on_drop() {
+        let linux = LinuxPort::new();
+        let port: Arc<dyn Port> = Arc::clone(&linux) as _;
+        let reserved = Arc::new(Mapped::reserve(&port, 3 << 12, 1 << 16).unwrap());
+        assert_eq!(linux.space.mapped_bytes(), 3 << 12, "the slack of the alignment was given back");
+        assert!(matches!(reserved.view(), Err(Errno::EACCES)));
+        drop(reserved);
+        assert_eq!(linux.space.mapped_bytes(), 0);
+    }
+
+    #[test]
+    fn mapping_of_a_read_only_file_for_writing_is_refused() {
+        let port = port();
+        let fd = port.open("/proc/self/exe", OpenFlags::READ).unwrap();
+        assert_eq!(Mapped::new(&port, &MapRequest::file(fd, 0, 4096)).unwrap_err(), Errno::EACCES);
+        let readable = MapRequest { prot: Prot::READ, ..MapRequest::file(fd, 0, 4096) };
+        Mapped::new(&port, &readable).unwrap().unmap().unwrap();
+    }
+
+    #[test]
+    fn poll_says_what_is_ready() {
+        let port = port();
+        let fd = port.open("/dev/null", OpenFlags::DEVICE).unwrap();
+        let mut fds = [PollFd { fd, wanted: PollEvents::OUT, seen: PollEvents::empty() }];
+        assert_eq!(port.poll(&mut fds, 0), Ok(1));
+        assert_eq!(fds[0].seen, PollEvents::OUT);
+    }
+
+    #[test]
+    fn folders_are_listed_in_order() {
+        let names = port().read_dir("/proc/self").unwrap();
+        assert!(names.is_sorted() && names.iter().any(|n| n == "maps"));
+        assert_eq!(port().read_dir("/proc/nothing"), Err(Errno::ENOENT));
+    }
+}

@@ -1,0 +1,225 @@
+//! Mappings made through a port: owners that unmap on drop, the views they give out, and doorbells.
+//!
+//! Place in the arrows: `device` maps with it; a view keeps its mapping, the mapping keeps its port.
+
+use super::{CpuPtr, DeviceView, Errno, Fd, MapRequest, Mapping, Port, Prot, ViewError};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+/// A range mapped through a port; unmapped on drop.
+#[derive(Debug)]
+pub struct Mapped {
+    port: Arc<dyn Port>,
+    base: CpuPtr,
+    len_bytes: u64,
+    prot: Prot,
+}
+
+impl Mapped {
+    /// Maps.
+    ///
+    /// # Errors
+    /// The port's; `EINVAL` for a fixed place: that is [`Mapped::back`]'s business.
+    pub fn new(port: &Arc<dyn Port>, request: &MapRequest) -> Result<Self, Errno> {
+        if request.addr.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let base = port.mmap(request)?;
+        Ok(Self { port: Arc::clone(port), base, len_bytes: request.len_bytes, prot: request.prot })
+    }
+
+    /// Addresses without memory, aligned to `align` (a power of two, at least a page).
+    ///
+    /// # Errors
+    /// The port's.
+    pub fn reserve(port: &Arc<dyn Port>, len_bytes: u64, align: u64) -> Result<Self, Errno> {
+        let slack = if align > super::page_bytes() { align } else { 0 };
+        let total = len_bytes.checked_add(slack).ok_or(Errno::ENOMEM)?;
+        let found = Self::new(port, &MapRequest::reserve(total))?;
+        if slack == 0 {
+            return Ok(found);
+        }
+        let base = CpuPtr(found.base.0.next_multiple_of(align));
+        let (head, tail) = (base.0 - found.base.0, found.base.0 + total - base.0 - len_bytes);
+        let kept = Self { port: Arc::clone(port), base, len_bytes, prot: Prot::empty() };
+        let start = found.base;
+        std::mem::forget(found);
+        if head > 0 {
+            port.munmap(start, head)?;
+        }
+        if tail > 0 {
+            port.munmap(base.offset(len_bytes), tail)?;
+        }
+        Ok(kept)
+    }
+
+    /// Puts a part of a file behind the whole reservation.
+    ///
+    /// # Errors
+    /// The port's; the reservation is then given back.
+    pub fn back(mut self, fd: Fd, offset: u64) -> Result<Self, Errno> {
+        let request = MapRequest::file(fd, offset, self.len_bytes).at(self.base);
+        let base = self.port.mmap(&request)?;
+        if base != self.base {
+            return Err(Errno::EINVAL);
+        }
+        self.prot = request.prot;
+        Ok(self)
+    }
+
+    #[must_use]
+    pub fn base(&self) -> CpuPtr {
+        self.base
+    }
+
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// A view of the whole range.
+    ///
+    /// # Errors
+    /// `EACCES` for a range that is not readable and writable.
+    pub fn view(self: &Arc<Self>) -> Result<DeviceView, Errno> {
+        if !self.prot.contains(Prot::RW) {
+            return Err(Errno::EACCES);
+        }
+        let owner = Arc::clone(self);
+        // SAFETY: the port promises a real mapping with these rights until `munmap`, which only our drop calls, and the owner
+        // keeps us; no Rust reference looks into memory shared with a device.
+        Ok(unsafe { DeviceView::from_raw(self.base, self.len_bytes, owner) })
+    }
+
+    /// Unmaps, and says what the port said.
+    ///
+    /// # Errors
+    /// The port's.
+    pub fn unmap(self) -> Result<(), Errno> {
+        let result = self.port.munmap(self.base, self.len_bytes);
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again and its drop does not run: the handle is taken out once.
+        drop(unsafe { std::ptr::read(&raw const this.port) });
+        result
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // Nobody is left to tell; a range that cannot be unmapped stays reserved, which harms nothing.
+        let _stays_mapped = self.port.munmap(self.base, self.len_bytes);
+    }
+}
+
+impl DeviceView {
+    /// The whole of an anonymous mapping, which must be writable; a read-only file mapping gives an empty view.
+    #[must_use]
+    pub fn of(mapping: &Arc<Mapping>) -> Self {
+        let len_bytes = if mapping.is_writable() { mapping.len_bytes() } else { 0 };
+        let owner = Arc::clone(mapping);
+        // SAFETY: the mapping is readable and writable, the owner keeps it, and it hands out no references.
+        unsafe { Self::from_raw(mapping.base(), len_bytes, owner) }
+    }
+}
+
+/// A doorbell: a 64-bit word whose store tells the device that its ring has new packets.
+#[derive(Clone, Debug)]
+pub struct Doorbell {
+    view: DeviceView,
+    port: Arc<dyn Port>,
+}
+
+impl Doorbell {
+    /// The doorbell at `offset` of a mapped doorbell page.
+    ///
+    /// # Errors
+    /// `Range`, `Alignment`.
+    pub fn new(page: &DeviceView, offset: u64, port: &Arc<dyn Port>) -> Result<Self, ViewError> {
+        let view = page.sub(offset, 8)?;
+        if view.base().0 % 8 != 0 {
+            return Err(ViewError::Alignment { offset, align: 8 });
+        }
+        Ok(Self { view, port: Arc::clone(port) })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn at(&self) -> CpuPtr {
+        self.view.base()
+    }
+
+    /// Rings.
+    pub fn ring(&self, value: u64) {
+        // ORDER: packets and write pointer are visible to the device before the doorbell's store.
+        fence(Ordering::Release);
+        // The place was checked when the doorbell was made.
+        let _checked = self.view.store_volatile_u64(0, value);
+        self.port.doorbell(self.view.base(), value);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::port::{LinuxPort, OpenFlags, PollFd};
+    use std::sync::Mutex;
+
+    /// Remembers doorbells, with what the doorbell's word was when it was told.
+    #[derive(Debug)]
+    struct Listener {
+        inner: Arc<LinuxPort>,
+        rung: Mutex<Vec<(CpuPtr, u64, u64)>>,
+    }
+
+    impl Port for Listener {
+        fn open(&self, path: &str, flags: OpenFlags) -> Result<Fd, Errno> {
+            self.inner.open(path, flags)
+        }
+        fn close(&self, fd: Fd) -> Result<(), Errno> {
+            self.inner.close(fd)
+        }
+        fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+            self.inner.ioctl(fd, request, arg)
+        }
+        fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno> {
+            self.inner.mmap(map)
+        }
+        fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
+            self.inner.munmap(addr, len_bytes)
+        }
+        fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno> {
+            self.inner.poll(fds, timeout_ms)
+        }
+        fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
+            self.inner.read_file(path)
+        }
+        fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
+            self.inner.read_dir(path)
+        }
+        fn doorbell(&self, at: CpuPtr, value: u64) {
+            let mut word = [0; 8];
+            crate::port::read_process(at, &mut word).unwrap();
+            self.rung.lock().unwrap().push((at, value, u64::from_le_bytes(word)));
+        }
+    }
+
+    #[test]
+    fn doorbell_stores_its_word_and_then_tells_the_port() {
+        let listener = Arc::new(Listener { inner: LinuxPort::new(), rung: Mutex::default() });
+        let port: Arc<dyn Port> = Arc::clone(&listener) as _;
+        let page = Arc::new(Mapped::new(&port, &MapRequest::anonymous_shared(8192)).unwrap());
+        let bell = Doorbell::new(&page.view().unwrap(), 24, &port).unwrap();
+        bell.ring(5);
+        bell.ring(5);
+        let at = page.base().offset(24);
+        assert_eq!(*listener.rung.lock().unwrap(), [(at, 5, 5), (at, 5, 5)]);
+    }
+
+    #[test]
+    fn doorbell_outside_its_page_or_misaligned_is_refused() {
+        let port: Arc<dyn Port> = LinuxPort::new();
+        let page = Arc::new(Mapped::new(&port, &MapRequest::anonymous_shared(4096)).unwrap()).view().unwrap();
+        assert!(matches!(Doorbell::new(&page, 4096, &port), Err(ViewError::Range { .. })));
+        assert!(matches!(Doorbell::new(&page, 4, &port), Err(ViewError::Alignment { .. })));
+    }
+}

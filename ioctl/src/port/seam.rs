@@ -1,0 +1,184 @@
+//! The seam: everything that passes between this process and a device's driver, as one object-safe trait.
+//!
+//! Place in the arrows: `device` talks to drivers through it only; the running kernel, the software GPUs, the tracer, the recorder and the
+//! fault injector implement it and wrap one another. Source: open(2), ioctl(2), mmap(2), poll(2).
+//! Left out: reading and writing files at offsets, signals, fork: no driver here needs them.
+
+use super::{CpuPtr, Errno};
+use std::fmt;
+
+/// An open file of one port: this port's own number, without meaning to another port.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fd(pub i32);
+
+impl fmt::Debug for Fd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fd {}", self.0)
+    }
+}
+
+bitflags::bitflags! {
+    /// How a file is opened.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    pub struct OpenFlags: u32 {
+        const READ = 1;
+        const WRITE = 2;
+        /// Not kept over exec(2).
+        const CLOEXEC = 4;
+        /// Reads and waits do not block.
+        const NONBLOCK = 8;
+    }
+
+    /// What a mapping allows; nothing for a reservation.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    pub struct Prot: u32 {
+        const READ = 1;
+        const WRITE = 2;
+        const EXEC = 4;
+    }
+
+    /// What a mapping is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    pub struct MapFlags: u32 {
+        /// Stores reach the file (or the other mappings of the same memory).
+        const SHARED = 1;
+        const PRIVATE = 2;
+        /// No file behind it; zeroed.
+        const ANONYMOUS = 4;
+        /// No swap space is set aside.
+        const NORESERVE = 8;
+        /// Exactly at `addr`, over what is mapped there. Allowed only over mappings made through the same port.
+        const FIXED = 16;
+    }
+
+    /// What poll waits for, and what it has seen. The last three are always waited for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    pub struct PollEvents: u32 {
+        const IN = 1;
+        const OUT = 2;
+        const ERR = 4;
+        const HUP = 8;
+        const INVALID = 16;
+    }
+}
+
+impl OpenFlags {
+    /// Reading and writing, not kept over exec: how drivers are opened.
+    pub const DEVICE: Self = Self::READ.union(Self::WRITE).union(Self::CLOEXEC);
+}
+
+impl Prot {
+    /// Reading and writing.
+    pub const RW: Self = Self::READ.union(Self::WRITE);
+}
+
+/// One mmap(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRequest {
+    /// Where; needs `FIXED`. `None`: anywhere.
+    pub addr: Option<CpuPtr>,
+    pub len_bytes: u64,
+    pub prot: Prot,
+    pub flags: MapFlags,
+    /// The file, unless `ANONYMOUS`.
+    pub fd: Option<Fd>,
+    /// Offset in the file; drivers give it a meaning of their own.
+    pub offset: u64,
+}
+
+impl MapRequest {
+    /// Addresses that nothing else will be mapped at, without memory behind them.
+    #[must_use]
+    pub fn reserve(len_bytes: u64) -> Self {
+        let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::NORESERVE;
+        Self { addr: None, len_bytes, prot: Prot::empty(), flags, fd: None, offset: 0 }
+    }
+
+    /// Zeroed memory that may be shared with a device.
+    #[must_use]
+    pub fn anonymous_shared(len_bytes: u64) -> Self {
+        let flags = MapFlags::SHARED | MapFlags::ANONYMOUS;
+        Self { addr: None, len_bytes, prot: Prot::RW, flags, fd: None, offset: 0 }
+    }
+
+    /// A part of a file, shared, readable and writable.
+    #[must_use]
+    pub fn file(fd: Fd, offset: u64, len_bytes: u64) -> Self {
+        Self { addr: None, len_bytes, prot: Prot::RW, flags: MapFlags::SHARED, fd: Some(fd), offset }
+    }
+
+    /// The same at a fixed place.
+    #[must_use]
+    pub fn at(mut self, addr: CpuPtr) -> Self {
+        self.addr = Some(addr);
+        self.flags |= MapFlags::FIXED;
+        self
+    }
+}
+
+/// One file to poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PollFd {
+    pub fd: Fd,
+    pub wanted: PollEvents,
+    /// Set by `poll`.
+    pub seen: PollEvents,
+}
+
+/// The way to drivers. All calls may come from any thread.
+///
+/// Of an implementation: an address that `mmap` returns names a real mapping of this process of the asked length and rights (made by another
+/// port or by [`AddressSpace`](super::AddressSpace)), which stays until `munmap`. Of a caller: [`Mapped`](super::Mapped) is the only one that
+/// maps and unmaps; a range is unmapped when no view looks at it any more.
+pub trait Port: Send + Sync + fmt::Debug {
+    /// open(2) of a device file.
+    ///
+    /// # Errors
+    /// The kernel's: `ENOENT` without the driver, `EACCES` without the right.
+    fn open(&self, path: &str, flags: OpenFlags) -> Result<Fd, Errno>;
+
+    /// close(2).
+    ///
+    /// # Errors
+    /// `EBADF` for a number that is not open.
+    fn close(&self, fd: Fd) -> Result<(), Errno>;
+
+    /// ioctl(2). `arg` holds the struct's bytes, read and written; pointers inside are addresses of this process. Returns what the call returns.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno>;
+
+    /// mmap(2).
+    ///
+    /// # Errors
+    /// The kernel's; `EINVAL` for a fixed place that was not mapped through this port.
+    fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno>;
+
+    /// munmap(2) of a range mapped through this port.
+    ///
+    /// # Errors
+    /// `EINVAL` for any other range.
+    fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno>;
+
+    /// poll(2). Returns how many files have something to say; a negative timeout waits for ever.
+    ///
+    /// # Errors
+    /// `EINTR`, `EBADF`.
+    fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno>;
+
+    /// A whole file of sysfs or proc.
+    ///
+    /// # Errors
+    /// The kernel's: `ENOENT`, `EPERM`.
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno>;
+
+    /// The names in a folder of sysfs or proc, sorted.
+    ///
+    /// # Errors
+    /// As `read_file`.
+    fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno>;
+
+    /// Called right after the 64-bit store of `value` to a doorbell at `at`. The kernel needs nothing more; a software GPU wakes up here.
+    fn doorbell(&self, at: CpuPtr, value: u64);
+}
