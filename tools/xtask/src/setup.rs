@@ -9,11 +9,14 @@ struct Tool {
     package: &'static str,
 }
 
-/// readelf and objdump read what `elf` writes; gcc makes foreign objects for our loader and links the build itself.
+/// readelf and objdump read what `elf` writes; gcc makes foreign objects for our loader and links the build itself; with the kernel's headers
+/// it judges our descriptions of ioctls.
 const TOOLS: &[Tool] = &[
     Tool { probe: &["readelf", "--version"], package: "binutils" },
     Tool { probe: &["objdump", "--version"], package: "binutils" },
     Tool { probe: &["gcc", "--version"], package: "gcc" },
+    Tool { probe: &["test", "-f", "/usr/include/linux/kfd_ioctl.h"], package: "linux-libc-dev" },
+    Tool { probe: &["test", "-f", "/usr/include/libdrm/amdgpu_drm.h"], package: "libdrm-dev" },
 ];
 
 /// The reference generator's only package; the version is fixed so that regenerated files can be compared.
@@ -27,7 +30,7 @@ pub fn debian_packages() -> Result<(), Failure> {
     let mut missing: Vec<&str> = TOOLS.iter().filter(|t| !answers(t.probe)).map(|t| t.package).collect();
     missing.dedup();
     if missing.is_empty() {
-        println!("   readelf, objdump, gcc: present");
+        println!("   readelf, objdump, gcc, kernel headers: present");
         return Ok(());
     }
     install(&missing)

@@ -1,0 +1,246 @@
+//! What an ioctl's description is made of, and the macro that declares a struct together with its layout.
+//!
+//! Source of the request word: `asm-generic/ioctl.h`: number 7:0, type 15:8, size 29:16, direction 31:30 (1 to the kernel, 2 from it).
+
+use std::marker::PhantomData;
+
+/// Bytes that a request word says its struct has.
+#[must_use]
+pub const fn request_len_bytes(request: u32) -> usize {
+    ((request >> 16) & 0x3fff) as usize
+}
+
+/// The number within the type.
+#[must_use]
+pub const fn request_number(request: u32) -> u8 {
+    request as u8
+}
+
+/// The type byte: `K` for KFD, `d` for DRM.
+#[must_use]
+pub const fn request_type(request: u32) -> u8 {
+    (request >> 8) as u8
+}
+
+/// Who gives a value a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dir {
+    /// To the kernel.
+    In,
+    /// From the kernel.
+    Out,
+    InOut,
+}
+
+/// What a field means: how it is printed, and what a replay has to translate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Dec,
+    Signed,
+    Hex,
+    /// An address of the process or the device (they are the same for KFD).
+    Address,
+    /// An address of memory that the driver reads or writes during the call.
+    Pointer,
+    /// A driver's name for a buffer.
+    Handle,
+    /// An offset for mmap.
+    MapOffset,
+    GpuId,
+    QueueId,
+    EventId,
+    Fd,
+    Flags(&'static [(u64, &'static str)]),
+    Enum(&'static [(u64, &'static str)]),
+    /// A struct, or several in a row.
+    Nested(&'static Layout),
+    /// One of these, by context that the struct does not hold.
+    Union(&'static [(&'static str, &'static Layout)]),
+    /// An array of 32-bit words.
+    Words,
+    /// Must be zero; not printed unless it is not.
+    Reserved,
+}
+
+/// One field of a struct.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FieldDesc {
+    /// The field's name in Rust and in text.
+    pub name: &'static str,
+    /// The path in C; empty for padding that C leaves unnamed.
+    pub c_name: &'static str,
+    /// Bytes from the struct's start.
+    pub offset: u32,
+    pub len_bytes: u32,
+    pub dir: Dir,
+    pub kind: Kind,
+}
+
+/// A struct's fields in order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Layout {
+    /// The C type, as `struct kfd_event_data`.
+    pub name: &'static str,
+    pub len_bytes: u32,
+    pub fields: &'static [FieldDesc],
+}
+
+impl Layout {
+    /// The field of that name.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&FieldDesc> {
+        self.fields.iter().find(|f| f.name == name)
+    }
+}
+
+/// What an embedded pointer points at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Element {
+    Bytes,
+    U32,
+    Struct(&'static Layout),
+}
+
+impl Element {
+    /// Bytes of one element.
+    #[must_use]
+    pub fn len_bytes(self) -> u32 {
+        match self {
+            Self::Bytes => 1,
+            Self::U32 => 4,
+            Self::Struct(layout) => layout.len_bytes,
+        }
+    }
+}
+
+/// How many elements there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// The value of this field.
+    Field(&'static str),
+    /// The value of this field divided by so much.
+    FieldOver(&'static str, u32),
+}
+
+/// Memory outside the struct that the driver reads or writes. An array that follows the struct has the pointer `""`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Embedded {
+    /// The field with the address.
+    pub pointer: &'static str,
+    pub element: Element,
+    pub count: Count,
+    pub dir: Dir,
+}
+
+/// One ioctl.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Desc {
+    pub name: &'static str,
+    pub request: u32,
+    pub layout: &'static Layout,
+    /// Where the driver answers in another struct at the same place.
+    pub out: Option<&'static Layout>,
+    pub embedded: &'static [Embedded],
+    /// Interface minor that first had this form; 1 where it is older than the header's history.
+    pub since_minor: u32,
+    /// The last one, where a later form took its place.
+    pub until_minor: Option<u32>,
+}
+
+/// An ioctl whose struct is `T`.
+#[derive(Debug)]
+pub struct Ioctl<T> {
+    pub desc: Desc,
+    args: PhantomData<fn() -> T>,
+}
+
+impl<T> Ioctl<T> {
+    /// Direction bits 31:30 of a request word, by the names of the C macros.
+    const fn new(name: &'static str, request: u32, layout: &'static Layout) -> Self {
+        assert!(request_len_bytes(request) == size_of::<T>());
+        let desc = Desc { name, request, layout, out: None, embedded: &[], since_minor: 1, until_minor: None };
+        Self { desc, args: PhantomData }
+    }
+
+    const fn word(direction: u32, ty: u8, number: u8) -> u32 {
+        assert!(size_of::<T>() < 1 << 14);
+        direction << 30 | (size_of::<T>() as u32) << 16 | (ty as u32) << 8 | number as u32
+    }
+
+    /// `_IOR`: the kernel writes the struct.
+    #[must_use]
+    pub const fn read(ty: u8, number: u8, name: &'static str, layout: &'static Layout) -> Self {
+        Self::new(name, Self::word(2, ty, number), layout)
+    }
+
+    /// `_IOW`: the kernel reads the struct.
+    #[must_use]
+    pub const fn write(ty: u8, number: u8, name: &'static str, layout: &'static Layout) -> Self {
+        Self::new(name, Self::word(1, ty, number), layout)
+    }
+
+    /// `_IOWR`: both.
+    #[must_use]
+    pub const fn both(ty: u8, number: u8, name: &'static str, layout: &'static Layout) -> Self {
+        Self::new(name, Self::word(3, ty, number), layout)
+    }
+
+    /// The same with pointers to memory outside the struct.
+    #[must_use]
+    pub const fn embedding(mut self, embedded: &'static [Embedded]) -> Self {
+        self.desc.embedded = embedded;
+        self
+    }
+
+    /// The same with another struct for the answer.
+    #[must_use]
+    pub const fn answering(mut self, out: &'static Layout) -> Self {
+        self.desc.out = Some(out);
+        self
+    }
+
+    /// The same, since an interface minor.
+    #[must_use]
+    pub const fn since(mut self, minor: u32) -> Self {
+        self.desc.since_minor = minor;
+        self
+    }
+
+    /// The same, up to an interface minor.
+    #[must_use]
+    pub const fn until(mut self, minor: u32) -> Self {
+        self.desc.until_minor = Some(minor);
+        self
+    }
+}
+
+/// Declares a struct of the kernel: Rust type, size assertion, layout. A field is `name: type, direction, kind;`, with `as "c.path"` where C calls
+/// it otherwise.
+macro_rules! abi_struct {
+    ($(#[$meta:meta])* $name:ident = $c:literal, $size:literal {
+        $($(#[$doc:meta])* $field:ident $(as $c_field:literal)?: $ty:ty, $dir:ident, $kind:expr;)*
+    }) => {
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+        pub struct $name { $($(#[$doc])* pub $field: $ty,)* }
+
+        const _: () = assert!(size_of::<$name>() == $size);
+
+        impl $name {
+            /// The fields, for text and comparison.
+            pub const LAYOUT: $crate::abi::Layout = $crate::abi::Layout {
+                name: $c,
+                len_bytes: $size,
+                fields: &[$($crate::abi::FieldDesc {
+                    name: stringify!($field),
+                    c_name: [$($c_field,)? stringify!($field)][0],
+                    offset: std::mem::offset_of!($name, $field) as u32,
+                    len_bytes: size_of::<$ty>() as u32,
+                    dir: $crate::abi::Dir::$dir,
+                    kind: $kind,
+                }),*],
+            };
+        }
+    };
+}
