@@ -5,6 +5,7 @@
 //! made of `AddressSpace` (where clients map), `SharedMemory` (what it puts there and sees itself), `read_process`/`write_process` (embedded pointers).
 //! Source: mmap(2), mprotect(2), madvise(2) of Linux; `map` and `code` also work on macOS, the driver half is Linux only.
 
+mod call;
 mod code;
 mod errno;
 #[cfg(target_os = "linux")]
@@ -18,6 +19,7 @@ mod seam;
 mod space;
 mod view;
 
+pub use call::{CallError, call};
 pub use code::{CodeMapping, CodeWriter, Protection};
 pub use errno::Errno;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,264 @@
+//! The port that traces: it passes every call on and tells a sink about it.
+
+use super::{Event, IoctlEvent, Moment, What};
+use crate::abi::{Blob, Dir, find};
+use crate::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd, Port, monotonic_ns, read_process};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
+
+/// Longest piece of memory behind an embedded pointer that is kept.
+const MAX_BLOB_BYTES: u64 = 1 << 20;
+
+/// Takes events, one at a time.
+pub trait Sink: Send {
+    fn event(&mut self, event: &Event);
+    /// What was taken is kept from now on.
+    fn flush(&mut self) {}
+}
+
+/// Events in memory. Clones see the same list.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<Event>>>);
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Log({} events)", self.events().len())
+    }
+}
+
+impl Log {
+    /// All events so far.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Sink for Log {
+    fn event(&mut self, event: &Event) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
+    }
+}
+
+/// A port that traces another. Off, it costs one atomic load a call.
+pub struct Trace {
+    inner: Arc<dyn Port>,
+    on: AtomicBool,
+    began_ns: u64,
+    state: Mutex<State>,
+    count: AtomicU32,
+}
+
+struct State {
+    sink: Box<dyn Sink>,
+    threads: Vec<ThreadId>,
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Trace({} events of {:?})", self.count.load(Ordering::Relaxed), self.inner)
+    }
+}
+
+impl Trace {
+    /// Traces `inner` into `sink`, on.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Port>, sink: Box<dyn Sink>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            on: AtomicBool::new(true),
+            began_ns: monotonic_ns(),
+            state: Mutex::new(State { sink, threads: Vec::new() }),
+            count: AtomicU32::new(0),
+        })
+    }
+
+    /// Traces `inner` into a list.
+    #[must_use]
+    pub fn log(inner: Arc<dyn Port>) -> (Arc<Self>, Log) {
+        let log = Log::default();
+        (Self::new(inner, Box::new(log.clone())), log)
+    }
+
+    /// Switches tracing on or off.
+    pub fn set_on(&self, on: bool) {
+        self.on.store(on, Ordering::Relaxed);
+    }
+
+    /// Writes out what the sink holds back.
+    pub fn flush(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).sink.flush();
+    }
+
+    /// Passes a call on; when on, tells the sink what `what` makes of its answer.
+    fn traced<R>(&self, call: impl FnOnce(&dyn Port) -> R, what: impl FnOnce(&R) -> What) -> R {
+        if !self.on.load(Ordering::Relaxed) {
+            return call(&*self.inner);
+        }
+        let start = monotonic_ns();
+        let result = call(&*self.inner);
+        self.tell(start, what(&result));
+        result
+    }
+
+    fn tell(&self, start: u64, what: What) {
+        let end = monotonic_ns();
+        let me = std::thread::current().id();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = state.threads.iter().position(|t| *t == me).unwrap_or_else(|| {
+            state.threads.push(me);
+            state.threads.len() - 1
+        });
+        let moment = Moment {
+            start_ns: start.saturating_sub(self.began_ns),
+            length_ns: end.saturating_sub(start),
+            thread: u32::try_from(thread).unwrap_or(u32::MAX),
+        };
+        state.sink.event(&Event { moment, what });
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// The memory that the struct's pointers name, for one direction.
+fn blobs(request: u32, bytes: &[u8], wanted: Dir) -> Vec<Blob> {
+    let Some(desc) = find(request) else { return Vec::new() };
+    let mut found = Vec::new();
+    for (index, e) in desc.embedded.iter().enumerate().filter(|(_, e)| e.dir == wanted || e.dir == Dir::InOut) {
+        let Some((at, len_bytes)) = e.range(desc.layout, bytes) else { continue };
+        let mut blob = vec![0; usize::try_from(len_bytes.min(MAX_BLOB_BYTES)).unwrap_or(0)];
+        // A bad pointer is the driver's to refuse; the trace just has nothing to show.
+        if read_process(CpuPtr(at), &mut blob).is_ok() {
+            found.push(Blob { index: u32::try_from(index).unwrap_or(u32::MAX), bytes: blob });
+        }
+    }
+    found
+}
+
+impl Port for Trace {
+    fn open(&self, path: &str, flags: OpenFlags) -> Result<Fd, Errno> {
+        self.traced(|p| p.open(path, flags), |r| What::Open { path: path.into(), flags, result: *r })
+    }
+
+    fn close(&self, fd: Fd) -> Result<(), Errno> {
+        self.traced(|p| p.close(fd), |r| What::Close { fd, result: *r })
+    }
+
+    fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        if !self.on.load(Ordering::Relaxed) {
+            return self.inner.ioctl(fd, request, arg);
+        }
+        let (before, blobs_before) = (arg.to_vec(), blobs(request, arg, Dir::In));
+        let start = monotonic_ns();
+        let result = self.inner.ioctl(fd, request, arg);
+        let blobs_after = if result.is_ok() { blobs(request, arg, Dir::Out) } else { Vec::new() };
+        let after = arg.to_vec();
+        let call = IoctlEvent { fd, request, before, blobs_before, after, blobs_after, result };
+        self.tell(start, What::Ioctl(Box::new(call)));
+        result
+    }
+
+    fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno> {
+        self.traced(|p| p.mmap(map), |r| What::Mmap { map: *map, result: *r })
+    }
+
+    fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
+        self.traced(|p| p.munmap(addr, len_bytes), |r| What::Munmap { addr, len_bytes, result: *r })
+    }
+
+    fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno> {
+        if !self.on.load(Ordering::Relaxed) {
+            return self.inner.poll(fds, timeout_ms);
+        }
+        let start = monotonic_ns();
+        let result = self.inner.poll(fds, timeout_ms);
+        let fds = fds.iter().map(|p| (p.fd, p.wanted, p.seen)).collect();
+        self.tell(start, What::Poll { fds, timeout_ms, result: result.map(|n| n as u64) });
+        result
+    }
+
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
+        self.traced(|p| p.read_file(path), |r| What::ReadFile { path: path.into(), result: r.clone() })
+    }
+
+    fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
+        self.traced(|p| p.read_dir(path), |r| What::ReadDir { path: path.into(), result: r.clone() })
+    }
+
+    fn doorbell(&self, at: CpuPtr, value: u64) {
+        self.traced(|p| p.doorbell(at, value), |()| What::Doorbell { at, value });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::kfd;
+    use crate::port::{LinuxPort, Mapped};
+    use crate::trace::{leftovers, read_trace};
+
+    #[test]
+    fn calls_and_their_answers_are_kept_in_order() {
+        let (trace, log) = Trace::log(LinuxPort::new());
+        let port: Arc<dyn Port> = Arc::clone(&trace) as _;
+        let fd = port.open("/dev/null", OpenFlags::DEVICE).unwrap();
+        let ids = [7u32, 9];
+        let mut args = kfd::MapMemoryToGpu { handle: 1, n_devices: 2, ..Default::default() };
+        args.device_ids_array_ptr = ids.as_ptr().expose_provenance() as u64;
+        let bytes = bytemuck::bytes_of_mut(&mut args);
+        assert_eq!(port.ioctl(fd, kfd::MAP_MEMORY_TO_GPU.desc.request, bytes), Err(Errno::ENOTTY));
+        drop(Mapped::new(&port, &MapRequest::anonymous_shared(4096)).unwrap());
+        port.close(fd).unwrap();
+        let lines: Vec<String> = log.events().iter().map(|e| e.what.to_string()).collect();
+        assert_eq!(lines.len(), 5);
+        assert_eq!(lines[0], format!("open(/dev/null, READ|WRITE|CLOEXEC) = {fd:?}"));
+        assert!(lines[1].contains("*device_ids_array_ptr=[0x7, 0x9]) = -ENOTTY"), "{}", lines[1]);
+        assert!(lines[2].starts_with("mmap(anywhere, 0x1000, READ|WRITE, SHARED|ANONYMOUS, nothing) = 0x"));
+        assert!(lines[3].starts_with("munmap(") && lines[4].starts_with("close("));
+        assert!(leftovers(&log.events()).is_empty());
+    }
+
+    #[test]
+    fn bad_embedded_pointer_is_left_to_the_driver() {
+        let (trace, log) = Trace::log(LinuxPort::new());
+        let fd = trace.open("/dev/null", OpenFlags::DEVICE).unwrap();
+        let mut args = kfd::WaitEvents { events_ptr: 8, num_events: u32::MAX, ..Default::default() };
+        let bytes = bytemuck::bytes_of_mut(&mut args);
+        assert_eq!(trace.ioctl(fd, kfd::WAIT_EVENTS.desc.request, bytes), Err(Errno::ENOTTY));
+        assert_eq!(log.events().len(), 2);
+    }
+
+    #[test]
+    fn nothing_is_kept_while_off() {
+        let (trace, log) = Trace::log(LinuxPort::new());
+        trace.set_on(false);
+        let fd = trace.open("/dev/null", OpenFlags::DEVICE).unwrap();
+        trace.doorbell(CpuPtr(8), 1);
+        trace.set_on(true);
+        trace.close(fd).unwrap();
+        assert_eq!(log.events().len(), 1);
+    }
+
+    #[test]
+    fn file_of_a_run_reads_back_as_the_run() {
+        let path = std::env::temp_dir().join(format!("doorbell-trace-{}", std::process::id()));
+        let file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
+        let sink = crate::trace::FileSink::new(file).unwrap();
+        let (logged, log) = Trace::log(LinuxPort::new());
+        let trace = Trace::new(logged, Box::new(sink));
+        trace.read_dir("/proc/self/task").unwrap();
+        assert_eq!(trace.read_file("/proc/no such file"), Err(Errno::ENOENT));
+        drop(trace);
+        let events = read_trace(std::fs::File::open(&path).unwrap()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let whats = |events: &[Event]| events.iter().map(|e| e.what.clone()).collect::<Vec<_>>();
+        assert_eq!(whats(&events), whats(&log.events()));
+    }
+}
