@@ -31,6 +31,18 @@ impl Field {
         u32::MAX >> (31 - (self.hi - self.lo))
     }
 
+    /// The packet's word that holds the field.
+    #[must_use]
+    pub const fn word(self) -> usize {
+        self.word
+    }
+
+    /// The field's bits within its word.
+    #[must_use]
+    pub const fn mask(self) -> u32 {
+        self.max() << self.lo
+    }
+
     /// Puts `value` into the field of `words`.
     ///
     /// # Errors
@@ -51,6 +63,18 @@ impl Field {
     pub fn get(self, words: &[u32]) -> u32 {
         (words.get(self.word).copied().unwrap_or(0) >> self.lo) & self.max()
     }
+}
+
+/// The first bits of `words` that no field claims, as word index and bits: reserved bits that somebody set. Words that no field
+/// names at all are not looked at.
+#[must_use]
+pub fn unclaimed(words: &[u32], fields: &[Field]) -> Option<(usize, u32)> {
+    let claimed = |at: usize| fields.iter().filter(|f| f.word == at).fold(0, |mask, f| mask | f.mask());
+    let left = |(at, word): (usize, &u32)| match claimed(at) {
+        0 => None,
+        mask => Some((at, word & !mask)).filter(|(_, bits)| *bits != 0),
+    };
+    words.iter().enumerate().find_map(left)
 }
 
 /// Low and high dword of a 64-bit value.
@@ -92,6 +116,13 @@ mod tests {
     fn word_beyond_the_packet_is_refused() {
         assert!(field(3, 0, 0).set(&mut [0], "x", 0).is_err());
         assert_eq!(field(3, 0, 0).get(&[0]), 0);
+    }
+
+    #[test]
+    fn bits_outside_the_named_fields_are_found() {
+        let fields = [field(0, 0, 7), field(2, 4, 7), field(2, 0, 0)];
+        assert_eq!(unclaimed(&[0xff, u32::MAX, 0xf1], &fields), None); // word 1 has no fields: not looked at
+        assert_eq!(unclaimed(&[0xff, 0, 0x1f2], &fields), Some((2, 0x102)));
     }
 
     #[test]
