@@ -1,6 +1,7 @@
 //! Tensor programs through the scheduler and codegen, executed by the reference interpreters at each stage and compared with the
 //! tensor graph's own value: what a device is given is right before a device is involved.
 
+use doorbell::codegen::target::Grid;
 use doorbell::codegen::{OptChoice, Target};
 use doorbell::engine::interp::{HostMemory, Mode, Value, eval_with};
 use doorbell::schedule::{ScheduleCache, schedule};
@@ -20,6 +21,9 @@ fn avx512() -> Target {
 }
 fn avx2() -> Target {
     Target { name: "x86_64-avx2", vector_bytes: 32, vector_regs: 16, ..avx512() }
+}
+fn gpu() -> Target {
+    Target::gpu("gpu", Grid::amd(32))
 }
 
 fn host(b: &BufferRef) -> Option<Vec<u8>> {
@@ -43,6 +47,8 @@ fn check(name: &str, make: impl Fn() -> Vec<Tensor>) -> usize {
         ("noopt", Mode::Program(avx512(), OptChoice::None)),
         ("avx512", Mode::Program(avx512(), OptChoice::Heuristic)),
         ("avx2", Mode::Program(avx2(), OptChoice::Heuristic)),
+        ("gpu noopt", Mode::Program(gpu(), OptChoice::None)),
+        ("gpu", Mode::Program(gpu(), OptChoice::Heuristic)),
     ];
     let mut kernels = 0;
     let roots: Vec<Tensor> = make().into_iter().map(|t| t.contiguous()).collect();

@@ -211,8 +211,7 @@ mod tests {
             threads: 1,
             index64: true,
             local_bytes: 1 << 16,
-            has_grid: false,
-            cache_bytes: 1 << 20,
+            ..Target::null()
         }
     }
     fn kernel() -> UOp {

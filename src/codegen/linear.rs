@@ -35,7 +35,6 @@ struct Lineariser<'a> {
     out: Vec<UOp>,
     /// `tid == last`, where the kernel is split over threads.
     last_thread: Option<[UOp; 3]>,
-    grid: [u32; 2],
 }
 
 impl<'a> Lineariser<'a> {
@@ -52,12 +51,11 @@ impl<'a> Lineariser<'a> {
             opened: vec![false; m],
             out: Vec::with_capacity(n + 2 * m),
             last_thread: None,
-            grid: [0; 2],
         };
         l.collect_needs();
         l.collect_goals();
         l.last_thread = s.nodes.iter().find(|u| kind(u) == Some(AxisKind::Thread)).map(|r| {
-            let tid = special("tid".into(), r);
+            let tid = special("tid", r);
             let last = UOp::constant(tid.dtype(), (r.vmax()) as i64);
             [tid.clone(), last.clone(), tid.equal(&last)]
         });
@@ -227,9 +225,7 @@ impl<'a> Lineariser<'a> {
         }
         let r = self.s.nodes[range as usize].with_src(self.mapped(range));
         match kind(&r) {
-            Some(AxisKind::Thread) => self.open_grid(range, "tid".into(), inner),
-            Some(AxisKind::Global) => self.open_grid(range, self.grid_name(0), inner),
-            Some(AxisKind::Local) => self.open_grid(range, self.grid_name(1), inner),
+            Some(AxisKind::Thread) => self.open_threads(range, inner),
             _ => {
                 self.guarded(level == STORES && outer == ROOT, |l| {
                     l.new[range as usize] = Some(r.clone());
@@ -253,18 +249,9 @@ impl<'a> Lineariser<'a> {
         }
     }
 
-    fn grid_name(&self, which: usize) -> String {
-        format!("{}{}", ["gidx", "lidx"][which], self.grid[which])
-    }
-
-    /// A loop that the launch runs: its index comes from the hardware.
-    fn open_grid(&mut self, range: u32, name: String, inner: u32) {
-        match name.as_bytes()[0] {
-            b'g' => self.grid[0] += 1,
-            b'l' => self.grid[1] += 1,
-            _ => {}
-        }
-        let node = special(name, &self.s.nodes[range as usize].with_src(self.mapped(range)));
+    /// The loop that threads of a CPU share: which part this is comes with the call.
+    fn open_threads(&mut self, range: u32, inner: u32) {
+        let node = special("tid", &self.s.nodes[range as usize].with_src(self.mapped(range)));
         self.new[range as usize] = Some(node.clone());
         self.push(node);
         self.body(inner);
@@ -290,7 +277,7 @@ fn kind(u: &UOp) -> Option<AxisKind> {
     u.range_arg().map(|a| a.kind)
 }
 
-fn special(name: String, range: &UOp) -> UOp {
+fn special(name: &str, range: &UOp) -> UOp {
     UOp::new(Op::Special, range.dtype(), [range.src()[0].clone()], Arg::Str(name.into()))
 }
 

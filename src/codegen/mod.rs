@@ -6,12 +6,14 @@
 
 mod accumulate;
 mod affine;
+mod barrier;
 pub mod beam;
 pub mod check;
 mod clean;
 mod cost;
 pub mod decomp;
 mod expand;
+mod grid;
 mod invariant;
 mod lanes;
 mod linear;
@@ -60,7 +62,9 @@ pub enum CodegenError {
     #[error("opts: {0} cannot be done in lanes")]
     NoLanes(String),
     #[error("opt {opt} does not apply: {why}")]
-    Opt { opt: Opt, why: &'static str },
+    Opt { opt: Opt, why: String },
+    #[error("launch: {0}")]
+    Launch(String),
     #[error(transparent)]
     Decompose(#[from] crate::uop::RewriteError),
     #[error(transparent)]
@@ -88,7 +92,8 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         OptChoice::Given(list) => list.into_iter().try_for_each(|o| kernel.apply(o))?,
         OptChoice::Heuristic => opt::choose(&mut kernel),
     }
-    let placed = scope::separate(&clean::clean(&kernel.sink))?;
+    let named = grid::with_global_axes(&kernel.sink, target);
+    let placed = scope::separate(&clean::clean(&grid::launch(&named, target)?))?;
     let lanes = accumulate::widen(&lanes::to_lanes(&placed)?, target);
     let lowered = decomp::lower(&lanes, target, fast_math)?;
     let mut expanded = expand::expand(&lowered);
@@ -96,9 +101,12 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         // A copy that has folded may stand in fewer loops than the others, and then needs a loop of its own.
         expanded = scope::separate(&expanded.simplify())?;
     }
-    let list = linear::linearize(&late(&expanded, target)?)?;
+    let mut list = linear::linearize(&late(&expanded, target)?)?;
+    if target.has_grid() {
+        list = barrier::insert(list);
+    }
     debug_assert_eq!(check::verify(&list), Ok(()));
-    let mut p = program(list, &placed, &info, fast_math);
+    let mut p = program(list, if target.has_grid() { &named } else { &placed }, &info, fast_math);
     p.opts = kernel.applied.iter().map(Opt::to_string).collect();
     Ok(p)
 }

@@ -6,7 +6,8 @@
 //! | op | meaning in the list |
 //! |---|---|
 //! | Param, Var | kernel arguments: address of a buffer, value of a variable (Var has an integer dtype here) |
-//! | Special `tid` | which chunk of the Thread axis this call runs; below src[0] |
+//! | Special `tid` | which chunk of the Thread axis this call runs; below src[0] (CPU) |
+//! | Special `gidx0..2`, `lidx0..2` | workgroup, and thread in it, along x, y, z; below src[0], a Const (GPU, see below) |
 //! | Const, Splat, Stack, Gep, Cat, VReduce | values; a vector Const has the same value in each lane |
 //! | Local | scratch of the workgroup (CPU: of the calling thread); contents undefined at start |
 //! | Index (address, i[, gate]) | address; used only by Load and Store. i scalar (I64) or vector (one address a lane; I32 where bounds allow, so that it has the lanes of the data); gate bool with lanes 1 or those of the access |
@@ -18,13 +19,58 @@
 //! | SetAcc (acc, value) | assigns it; an Acc used as a source means its value at that point of the list |
 //! | After (acc, End …) | the same register after the loop; an alias, no code. (Scratch areas need none: the list's order says when they are filled.) |
 //! | elementwise | on sources with the same lane count; MulAcc, Where, Cast, Bitcast included. Cast keeps lanes; Bitcast keeps lanes and size |
-//! | Barrier | workgroup barrier (no code on the CPU) |
+//! | Wmma (a, b, acc) | matrix unit: `acc + a · b` on one tile, spread over lanes as Arg::Wmma says; a dtype of as many lanes as a thread holds elements |
+//! | Barrier | all threads of the workgroup have come here, and see each other's stores to its memory (not on the CPU) |
+//!
+//! **On a target with a grid** ([`super::Target::gpu`]) the list is what every thread of every workgroup runs:
+//! - *Same way for all.* No If, no `tid`. Trip counts of loops are Consts or expressions of Vars: no loop, and so no Barrier, is reached
+//!   by a part of the threads only. What a thread must not do is gated at its Store. A back end needs no exec masks for control flow.
+//! - *Specials.* At most one node each of `gidx0..2` and `lidx0..2`, in no particular order; missing ones have size 1. `Program::global` and
+//!   `local` hold all sizes: the launch is always this whole box, also when a Var is smaller than its largest value (stores are
+//!   gated then). Neighbouring threads differ in `lidx0`: x is the fastest axis, and threads fill waves in the order x, y, z. The sizes are
+//!   within the target's `Grid` (more than three axes are folded into three); the workgroup need not be a multiple of the wave,
+//!   except with Wmma: then `lidx0` counts the lanes of whole waves and its size is a multiple of the wave.
+//! - *Types of indices.* Specials, Ranges and Vars are I32 where their bounds fit (`index64: false`), and so is index arithmetic whose
+//!   bounds fit; else I64, through Casts. An index counts elements, is never negative where the gate holds, and is at most
+//!   2^31-1 as I32: its byte offset fits 33 bits, so offsets of buffers of 2^32 bytes and more need 64-bit addition. Where
+//!   a gate is false the index may be anything.
+//! - *Division.* CDiv and CMod of I32 (or I64) by Consts have become multiplications and shifts; by anything else they stay.
+//! - *Memory.* `Local` areas are numbered from 0; they lie one after the other in the order of the list, each at a multiple of 64 bytes,
+//!   `Program::local_bytes` in all (a back end may place them otherwise). Loads and stores of one element, or of n lanes at n consecutive
+//!   elements, 2 <= n <= 32, aligned to the element only ([`alignment`] tells what more is known of an address in an area; buffers
+//!   start at the element too, since arguments may be parts of buffers). What is longer than the widest access, or less aligned than it
+//!   must be, the back end splits. With a vector index each lane has its own address: n single accesses. A gate is one bool for all lanes, or one a lane.
+//! - *Barriers* stand between a store to an area and the loads of what it stored, and between those loads and the stores of a next round.
+//!   Threads of one wave get no exception. No Barrier orders accesses to buffers: no thread reads what another one stores.
+//! - *Vectors* have 2 to 64 lanes (powers of two). A back end holds each lane in its own register (f16 and 8-bit types may be packed).
 //!
 //! Decomposed before: Exp2, Log2, Sin, Pow, Threefry, FloorDiv, FloorMod, Sub/Neg/FDiv stay. Integer CDiv/CMod arrive with
 //! divisors that are never zero and never overflow. Max on floats: NaN wins unless `fast_math`. f16 and bf16 arithmetic arrives as
 //! casts around f32 arithmetic unless the target said it has it; fp8 values arrive as U8 bits only.
 
-use crate::uop::UOp;
+use crate::uop::{UMap, UOp};
+
+/// The largest power of two (up to 64) that divides this index expression in elements, whatever its variables are: an access to
+/// a scratch area at it is aligned to so many elements.
+pub fn alignment(index: &UOp) -> u32 {
+    use crate::uop::Op;
+    const MOST: u32 = 6;
+    let mut known: UMap<u32> = UMap::default();
+    for u in index.toposort() {
+        let bits = |k: usize| u.src().get(k).and_then(|s| known.get(s)).copied().unwrap_or(0);
+        let n = match u.op() {
+            Op::Const => u.as_int().map_or(0, |i| i.unsigned_abs().trailing_zeros()),
+            Op::Add | Op::Sub | Op::Max => bits(0).min(bits(1)),
+            Op::And => bits(0).max(bits(1)),
+            Op::Mul => bits(0) + bits(1),
+            Op::Shl => bits(0) + u.src()[1].as_int().map_or(0, |i| i as u32),
+            Op::Cast | Op::Neg => bits(0),
+            _ => 0,
+        };
+        known.insert(u, n.min(MOST));
+    }
+    1 << known.get(index).copied().unwrap_or(0)
+}
 
 /// One buffer argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +108,7 @@ pub struct Program {
     pub vars: Vec<UOp>,
     /// Chunks of the Thread axis; each call of the kernel runs chunk `tid` of it. 1: not split.
     pub threads: u32,
-    /// Workgroups and threads of a workgroup (GPU targets; 1 on the CPU).
+    /// Workgroups, and threads of a workgroup, along x, y, z (GPU targets; 1 on the CPU).
     pub global: [u32; 3],
     pub local: [u32; 3],
     /// Scratch bytes a workgroup needs.
@@ -72,4 +118,18 @@ pub struct Program {
     pub opts: Vec<String>,
     /// Float rules: false keeps NaN, infinity and signed zero (default).
     pub fast_math: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alignment_follows_the_terms_of_a_sum() {
+        let (a, b) = (UOp::var("a", 0, 9), UOp::var("b", 0, 9));
+        assert_eq!(alignment(&(&(&a * 8) + &(&b * 12))), 4);
+        assert_eq!(alignment(&(&(&a * 8) + 1)), 1);
+        assert_eq!(alignment(&UOp::int(0)), 64);
+        assert_eq!(alignment(&(&a << &UOp::int(4))), 16);
+    }
 }

@@ -22,7 +22,7 @@ impl Program {
             match u.op() {
                 Op::Const | Op::Param | Op::Var | Op::Sink => {}
                 Op::Special => {
-                    names.insert(u.clone(), "tid".into());
+                    names.insert(u.clone(), if let Arg::Str(name) = u.arg() { name.to_string() } else { "tid".into() });
                 }
                 Op::After => {
                     names.insert(u.clone(), text(0));

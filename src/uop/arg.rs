@@ -205,15 +205,63 @@ pub struct KernelInfo {
     pub opts: Option<Vec<String>>,
 }
 
-/// Shape and types of one matrix-unit instruction.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// One instruction of a matrix unit as data: `c[m][n] += Σ_k a[m][k] · b[k][n]` on a tile whose elements are spread over the
+/// lanes (threads) of a wave and the elements that each lane holds. Products and sums are those of the accumulator's type.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WmmaArg {
-    pub name: String,
+    /// The instruction as its vendor calls it.
+    pub name: &'static str,
     pub m: u16,
     pub n: u16,
     pub k: u16,
+    /// Type of both operands.
     pub a: Scalar,
+    /// Type of the accumulator.
     pub acc: Scalar,
+    /// Threads that hold one tile together (1: a CPU's tile registers).
+    pub lanes: u16,
+    /// Where row m and column k of operand a come from.
+    pub a_spread: Spread,
+    /// Where column n (as `row`) and row k (as `col`) of operand b come from.
+    pub b_spread: Spread,
+    /// Where row m and column n of the accumulator come from.
+    pub c_spread: Spread,
+}
+
+/// How a tile's elements are spread: the bits of both coordinates, lowest first, as bits of lane and element numbers.
+/// A lane bit that occurs in neither coordinate means that those lanes hold the same.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Spread {
+    pub row: &'static [TileBit],
+    pub col: &'static [TileBit],
+}
+
+/// One bit of a tile's coordinate.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum TileBit {
+    /// This bit of the lane's number in its wave.
+    L(u8),
+    /// This bit of the number of the element in its lane.
+    E(u8),
+}
+
+impl Spread {
+    /// Elements that each lane holds.
+    pub fn elements(&self) -> u16 {
+        let bits = self.row.iter().chain(self.col).filter(|b| matches!(b, TileBit::E(_)));
+        1 << bits.count()
+    }
+    /// The coordinates of element `e` of lane `l`.
+    pub fn place(&self, l: usize, e: usize) -> (usize, usize) {
+        let number = |bits: &[TileBit]| {
+            let bit = |b: &TileBit| match b {
+                TileBit::L(k) => l >> k & 1,
+                TileBit::E(k) => e >> k & 1,
+            };
+            bits.iter().enumerate().map(|(j, b)| bit(b) << j).sum()
+        };
+        (number(self.row), number(self.col))
+    }
 }
 
 pub type Axes = SmallVec<[u16; 8]>;

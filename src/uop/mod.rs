@@ -28,7 +28,7 @@ pub mod symbolic;
 mod trace;
 mod walk;
 
-pub use arg::{Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, RangeArg, WmmaArg};
+pub use arg::{Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, RangeArg, Spread, TileBit, WmmaArg};
 pub use bounds::{Bounds, const_as, floor_div, floor_mod};
 pub use dtype::{AddrSpace, DType, Scalar};
 pub use eval::{cast_const, eval_alu, from_bits, threefry2x32, to_bits, wrap};

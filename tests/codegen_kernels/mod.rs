@@ -11,8 +11,8 @@ pub fn avx512() -> Target {
         threads: 1,
         index64: true,
         local_bytes: 1 << 20,
-        has_grid: false,
         cache_bytes: 1 << 20,
+        ..Target::null()
     }
 }
 pub fn avx2() -> Target {

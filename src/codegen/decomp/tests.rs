@@ -11,8 +11,8 @@ const TARGET: Target = Target {
     threads: 1,
     index64: true,
     local_bytes: 0,
-    has_grid: false,
     cache_bytes: 0,
+    ..Target::null()
 };
 
 /// A lowered op as a tape that is evaluated lane by lane.

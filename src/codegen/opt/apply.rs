@@ -6,8 +6,11 @@
 use super::Opt;
 use crate::codegen::accumulate::identity;
 use crate::codegen::expand::flat_sink;
-use crate::codegen::{CodegenError, Target};
+use crate::codegen::{CodegenError, Target, grid};
 use crate::uop::{Arg, AxisKind, Op, RangeArg, Srcs, UMap, UOp, USet};
+
+/// Why an opt does not apply: what of the axis, and the limit.
+type Why = std::borrow::Cow<'static, str>;
 
 /// A kernel graph with opts applied so far.
 pub(in crate::codegen) struct Kernel<'a> {
@@ -61,25 +64,39 @@ impl<'a> Kernel<'a> {
     /// # Errors
     /// The opt does not apply to this kernel or target; the kernel is unchanged then.
     pub fn apply(&mut self, opt: Opt) -> Result<(), CodegenError> {
-        let fail = |why| CodegenError::Opt { opt, why };
+        let fail = |why: Why| CodegenError::Opt { opt, why: why.into() };
         let axes = self.axes();
-        let axis = |n: usize| axes.get(n).cloned().ok_or(fail("no such axis"));
-        match opt {
+        let axis = |n: usize| {
+            axes.get(n).cloned().ok_or_else(|| fail(format!("no axis {n}, the kernel has {}", axes.len()).into()))
+        };
+        let before = self.sink.clone();
+        let done = match opt {
             Opt::Upcast { axis: n, amount } => self.copies(&axis(n)?, amount, AxisKind::Upcast),
             Opt::Unroll { axis: n, amount } => self.copies(&axis(n)?, amount, AxisKind::Unroll),
             Opt::Vectorize { axis: n, amount } => self.vectorize(&axis(n)?, amount),
             Opt::Thread { axis: n, amount } => self.thread(&axis(n)?, amount),
-            Opt::Local { axis: n, amount } => self.local(&axis(n)?, amount),
-            Opt::Group { .. } => Err("the target has no workgroups that share a reduction"),
+            Opt::Local { axis: n, amount } => self.threads_of(&axis(n)?, amount, AxisKind::Local),
+            Opt::Group { axis: n, amount } => self.threads_of(&axis(n)?, amount, AxisKind::GroupReduce),
             Opt::PadTo { axis: n, amount } => self.pad_to(&axis(n)?, amount),
             Opt::Swap { axis: n, with } => self.swap(&axis(n)?, &axis(with)?),
             Opt::Tile { axis: n, amount } => self.tile(&axis(n)?, amount),
             Opt::Stage { param, axis: n } => self.stage(param, &axis(n)?),
-            Opt::Tc { .. } => Err("the target has no matrix unit"),
+            Opt::Tc { .. } => Err("the target has no matrix unit".into()),
+        };
+        if let Err(why) = done.and_then(|()| self.launches()) {
+            self.sink = before;
+            return Err(fail(why));
         }
-        .map_err(fail)?;
         self.applied.push(opt);
         Ok(())
+    }
+
+    /// Whether the target can launch the kernel as it is now.
+    fn launches(&self) -> Result<(), Why> {
+        if !self.target.has_grid() {
+            return Ok(());
+        }
+        grid::check(&self.sink, self.target).map_err(|e| e.to_string().into())
     }
 
     fn fresh(&mut self, like: &UOp, end: &UOp, kind: AxisKind) -> UOp {
@@ -89,28 +106,28 @@ impl<'a> Kernel<'a> {
         UOp::new(Op::Range, like.dtype(), [end.clone()], arg)
     }
 
-    fn copies(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), &'static str> {
+    fn copies(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), Why> {
         let from = kind_of(r);
         let reduces = kind == AxisKind::Unroll;
         if reduces && from != AxisKind::Reduce || !reduces && from != AxisKind::Loop {
-            return Err("wrong kind of axis");
+            return Err("wrong kind of axis".into());
         }
         if !(2..=if reduces { 64 } else { 32 }).contains(&amount) {
-            return Err("amount out of bounds");
+            return Err("amount out of bounds".into());
         }
         self.split(r, amount, kind)
     }
 
-    fn vectorize(&mut self, r: &UOp, amount: usize) -> Result<(), &'static str> {
+    fn vectorize(&mut self, r: &UOp, amount: usize) -> Result<(), Why> {
         if !matches!(kind_of(r), AxisKind::Loop | AxisKind::Reduce) {
-            return Err("wrong kind of axis");
+            return Err("wrong kind of axis".into());
         }
         if !(2..=64).contains(&amount) || !amount.is_power_of_two() {
-            return Err("lanes are a power of two up to 64");
+            return Err("lanes are a power of two up to 64".into());
         }
         // A value has the lanes of one axis.
         if self.lanes_meet(r) {
-            return Err("another axis of the same values is in lanes already");
+            return Err("another axis of the same values is in lanes already".into());
         }
         self.split(r, amount, AxisKind::Vector)
     }
@@ -122,12 +139,12 @@ impl<'a> Kernel<'a> {
         open.values().any(|o| o.contains(r) && o.iter().any(|x| kind_of(x) == AxisKind::Vector))
     }
 
-    fn thread(&mut self, r: &UOp, amount: usize) -> Result<(), &'static str> {
+    fn thread(&mut self, r: &UOp, amount: usize) -> Result<(), Why> {
         if kind_of(r) != AxisKind::Loop {
-            return Err("wrong kind of axis");
+            return Err("wrong kind of axis".into());
         }
-        if self.target.has_grid || amount < 2 || self.axes().iter().any(|a| kind_of(a) == AxisKind::Thread) {
-            return Err("threads are one axis of at least two, on a CPU");
+        if self.target.has_grid() || amount < 2 || self.axes().iter().any(|a| kind_of(a) == AxisKind::Thread) {
+            return Err("threads are one axis of at least two, on a CPU".into());
         }
         let end = &r.src()[0];
         let chunk = ceil_div(end, amount as i64);
@@ -135,7 +152,7 @@ impl<'a> Kernel<'a> {
         let first = &tid * &chunk;
         let even = end.as_int().is_some_and(|n| n % amount as i64 == 0);
         if !even && chunk.vmax() < 2 {
-            return Err("fewer steps than threads");
+            return Err("fewer steps than threads".into());
         }
         // What is left from here to the end, at most a chunk and at least nothing.
         let len = if even { chunk } else { clamp(&end.binary(Op::Sub, &first), &chunk) };
@@ -145,29 +162,43 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
-    fn local(&mut self, r: &UOp, amount: usize) -> Result<(), &'static str> {
-        if !self.target.has_grid {
-            return Err("the target has no workgroups");
+    /// LOCAL and GROUP: `amount` neighbouring steps of an axis for as many threads of a workgroup.
+    fn threads_of(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), Why> {
+        let Some(limits) = &self.target.grid else { return Err("the target has no workgroups".into()) };
+        let (from, of) =
+            if kind == AxisKind::Local { (AxisKind::Loop, "the output") } else { (AxisKind::Reduce, "a reduction") };
+        if kind_of(r) != from {
+            return Err(format!("axis of size {} is {:?}, not a loop of {of}", size(r), kind_of(r)).into());
         }
-        if kind_of(r) != AxisKind::Loop || amount < 2 || r.src()[0].as_int().is_none_or(|n| n % amount as i64 != 0) {
-            return Err("needs a loop that the amount divides");
+        if amount < 2 || amount > limits.max_workgroup as usize {
+            return Err(format!("a workgroup has 2 to {} threads", limits.max_workgroup).into());
         }
-        self.split(r, amount, AxisKind::Local)
-    }
-
-    fn tile(&mut self, r: &UOp, amount: usize) -> Result<(), &'static str> {
-        let kind = kind_of(r);
-        if !matches!(kind, AxisKind::Loop | AxisKind::Reduce) || amount < 2 {
-            return Err("needs a loop and an amount of at least two");
+        if r.src()[0].as_int().is_none_or(|n| n % amount as i64 != 0) {
+            return Err(format!("axis of size {} is no multiple of {amount} (PADTO makes it one)", size(r)).into());
+        }
+        if grid::reads_what_it_stores(&self.sink) {
+            return Err("the kernel reads what other loops of it store".into());
+        }
+        let counts = |u: &UOp| u.op() == Op::Reduce && u.dtype().scalar.is_weak() && u.src().contains(r);
+        if kind == AxisKind::GroupReduce && self.sink.any(counts) {
+            return Err("the reduction is one of indices".into());
         }
         self.split(r, amount, kind)
     }
 
-    fn pad_to(&mut self, r: &UOp, amount: usize) -> Result<(), &'static str> {
-        let Some(n) = r.src()[0].as_int() else { return Err("the axis has no fixed size") };
+    fn tile(&mut self, r: &UOp, amount: usize) -> Result<(), Why> {
+        let kind = kind_of(r);
+        if !matches!(kind, AxisKind::Loop | AxisKind::Reduce) || amount < 2 {
+            return Err("needs a loop and an amount of at least two".into());
+        }
+        self.split(r, amount, kind)
+    }
+
+    fn pad_to(&mut self, r: &UOp, amount: usize) -> Result<(), Why> {
+        let Some(n) = r.src()[0].as_int() else { return Err("the axis has no fixed size".into()) };
         let a = amount as i64;
         if amount < 2 || n % a == 0 || (n + a - 1) / a * a > 4 * n {
-            return Err("nothing to pad, or more than four times the work");
+            return Err("nothing to pad, or more than four times the work".into());
         }
         let padded = self.fresh(r, &UOp::int((n + a - 1) / a * a), kind_of(r));
         let gate = padded.lt(&UOp::int(n));
@@ -176,9 +207,9 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
-    fn swap(&mut self, a: &UOp, b: &UOp) -> Result<(), &'static str> {
+    fn swap(&mut self, a: &UOp, b: &UOp) -> Result<(), Why> {
         if a == b || kind_of(a) != kind_of(b) {
-            return Err("needs two axes of one kind");
+            return Err("needs two axes of one kind".into());
         }
         let mut done: UMap<UOp> = UMap::default();
         for u in self.sink.toposort() {
@@ -205,9 +236,9 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
-    fn stage(&mut self, param: usize, axis: &UOp) -> Result<(), &'static str> {
+    fn stage(&mut self, param: usize, axis: &UOp) -> Result<(), Why> {
         if kind_of(axis) != AxisKind::Loop {
-            return Err("needs a loop of the output");
+            return Err("needs a loop of the output".into());
         }
         self.sink = super::stage::stage(&self.sink, param, axis, self.target.local_bytes)?;
         self.subs = self.sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
@@ -215,14 +246,14 @@ impl<'a> Kernel<'a> {
     }
 
     /// `r` into rest × amount, the new inner range of kind `kind`; a remainder becomes a rest of its own.
-    fn split(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), &'static str> {
+    fn split(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), Why> {
         let (end, a, old) = (r.src()[0].clone(), amount as i64, kind_of(r));
         let lanes = kind == AxisKind::Vector;
         let tiled = kind == old;
         let mut parts = vec![];
         let whole = floor_div(&end, a);
         if end.as_int().is_none() && whole.vmax() < 2 {
-            return Err("the axis may be too short");
+            return Err("the axis may be too short".into());
         }
         if whole.vmax() > 0 {
             let inner = self.fresh(r, &UOp::int(a), kind);
@@ -255,7 +286,7 @@ impl<'a> Kernel<'a> {
             parts.push(Split { value: &first + &t, ranges: vec![t], outer: None, inner: None, gate });
         }
         if parts.is_empty() {
-            return Err("the axis is empty");
+            return Err("the axis is empty".into());
         }
         self.sink = Rewrite::new(&self.sink, r, parts).run();
         Ok(())
@@ -264,6 +295,10 @@ impl<'a> Kernel<'a> {
 
 pub(in crate::codegen) fn kind_of(r: &UOp) -> AxisKind {
     r.range_arg().map_or(AxisKind::Loop, |a| a.kind)
+}
+
+fn size(r: &UOp) -> i128 {
+    r.vmax() + 1
 }
 
 fn floor_div(n: &UOp, d: i64) -> UOp {
@@ -381,7 +416,7 @@ impl<'a> Rewrite<'a> {
     }
 }
 
-fn gate_index(index: &UOp, gate: &UOp) -> UOp {
+pub(in crate::codegen) fn gate_index(index: &UOp, gate: &UOp) -> UOp {
     let both = index.src().get(2).map_or(gate.clone(), |g| g.and(gate));
     index.src()[0].index_gated(&index.src()[1], &both)
 }

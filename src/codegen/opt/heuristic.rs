@@ -19,7 +19,7 @@ const CHUNKS: u32 = 4;
 
 /// Applies what suits the kernel. An opt that does not apply is left out.
 pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
-    if kernel.target.has_grid {
+    if kernel.target.has_grid() {
         return;
     }
     let mut facts = Facts::of(&kernel.sink);

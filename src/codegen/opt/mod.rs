@@ -8,7 +8,7 @@ mod facts;
 mod heuristic;
 mod stage;
 
-pub(super) use apply::{Kernel, kind_of};
+pub(super) use apply::{Kernel, gate_index, kind_of};
 pub(super) use heuristic::choose;
 
 use std::fmt;

@@ -1,6 +1,7 @@
 //! STAGE: what the loops inside an axis read of a buffer is copied to scratch memory first, packed in the order they read it.
 
 use super::kind_of;
+use crate::codegen::grid::{area_bytes, next_area, position};
 use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
 
 /// The kernel with the loads of buffer `param` that depend on `axis` staged inside it.
@@ -18,7 +19,7 @@ pub(super) fn stage(sink: &UOp, param: usize, axis: &UOp, most_bytes: usize) -> 
     };
     let loads: Vec<UOp> =
         order.iter().filter(|u| u.op() == Op::Load && from(u) && open[*u].contains(axis)).cloned().collect();
-    let mut areas = order.iter().filter(|u| u.op() == Op::Local).count() as u32;
+    let mut areas = next_area(&order);
     let mut subs = order.iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
     let mut used: usize = order.iter().map(area_bytes).sum();
     let mut map: UMap<UOp> = UMap::default();
@@ -58,13 +59,6 @@ pub(super) fn stage(sink: &UOp, param: usize, axis: &UOp, most_bytes: usize) -> 
     if map.is_empty() { Err("no load of that buffer depends on the axis") } else { Ok(sink.substitute(&map)) }
 }
 
-fn area_bytes(u: &UOp) -> usize {
-    match u.arg() {
-        Arg::Local(_, len) => (len * u.dtype().scalar.size_bytes()).next_multiple_of(64),
-        _ => 0,
-    }
-}
-
 /// `axis` and all loops around it.
 fn outer_ranges(order: &[UOp], axis: &UOp) -> Vec<UOp> {
     let mut out: Vec<UOp> = vec![];
@@ -91,15 +85,4 @@ fn place(r: &UOp) -> u8 {
         AxisKind::Reduce | AxisKind::GroupReduce => 1,
         _ => 0,
     }
-}
-
-fn position(ranges: &[UOp], sizes: &[i64]) -> UOp {
-    let mut sum: Option<UOp> = None;
-    for (r, n) in ranges.iter().zip(sizes) {
-        sum = Some(match sum {
-            None => r.clone(),
-            Some(s) => &(&s * *n) + r,
-        });
-    }
-    sum.unwrap_or_else(|| UOp::int(0))
 }

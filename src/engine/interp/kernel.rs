@@ -67,10 +67,10 @@ pub(super) struct Access<'a> {
     pub gate: Option<&'a Lanes>,
 }
 impl Access<'_> {
-    fn open(&self, lane: usize) -> bool {
+    pub fn open(&self, lane: usize) -> bool {
         self.gate.is_none_or(|g| !g[lane.min(g.len() - 1)].is_zero())
     }
-    fn element(&self, lane: usize) -> i128 {
+    pub fn element(&self, lane: usize) -> i128 {
         let at = |k: usize| self.index[k].as_int().unwrap_or(-1);
         if self.index.len() > 1 { at(lane) } else { at(0) + lane as i128 }
     }

@@ -8,6 +8,7 @@ mod kernel;
 mod program;
 mod schedule;
 mod tensor;
+mod workgroup;
 
 pub use kernel::run_kernel;
 pub use program::run_program;
@@ -60,6 +61,10 @@ pub enum InterpError {
     Unbound(String),
     #[error("interpreter: {what} of element {index} in buffer {slot} of {len} elements")]
     OutOfBounds { what: &'static str, slot: u32, index: i128, len: usize },
+    #[error("interpreter: threads of a workgroup disagree about {0}")]
+    Diverged(String),
+    #[error("interpreter: {0}")]
+    Race(String),
     #[error("interpreter: buffer {0} has no data")]
     NoData(u64),
     #[error("interpreter: {0}")]

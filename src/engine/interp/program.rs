@@ -1,22 +1,29 @@
 //! Linear programs: the list is executed node by node, loops by jumping.
 
 use super::kernel::{Access, Memory, var};
-use super::{InterpError, Lanes, Vars, value_op};
+use super::{InterpError, Lanes, Vars, value_op, workgroup};
 use crate::codegen::Program;
 use crate::uop::{ConstVal, Op, UMap, UOp};
 use smallvec::smallvec;
 
-/// Runs every chunk of a program, one after the other, on byte buffers (one a slot).
+/// Runs every chunk of a program, one after the other, on byte buffers (one a slot); or every workgroup of its grid.
 pub fn run_program(p: &Program, bufs: &mut [Vec<u8>], vars: &Vars) -> Result<(), InterpError> {
     let (close, skip) = matching(&p.uops)?;
     let mut mem = Memory { bufs, local: UMap::default() };
+    if workgroup::is_grid(p) {
+        return workgroup::run(p, &mut mem, vars, (&close, &skip));
+    }
     for tid in 0..p.threads.max(1) {
         run_chunk(p, &mut mem, vars, tid as i64, (&close, &skip))?;
     }
     Ok(())
 }
 
-type Jumps = UMap<usize>;
+pub(super) type Jumps = UMap<usize>;
+
+pub(super) fn malformed(why: String) -> InterpError {
+    InterpError::Malformed(why)
+}
 
 /// Positions of each Range's End and each If's EndIf.
 fn matching(uops: &[UOp]) -> Result<(Jumps, Jumps), InterpError> {

@@ -94,8 +94,8 @@ impl Arch {
             threads,
             index64: true,
             local_bytes: 256 << 10,
-            has_grid: false,
             cache_bytes: 1 << 20,
+            ..codegen::Target::null()
         }
     }
 }

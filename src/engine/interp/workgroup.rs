@@ -1,0 +1,232 @@
+//! Linear programs of GPU targets: workgroup after workgroup, all threads of one at the same node.
+//!
+//! Running in step would hide what real threads do, so it is checked instead: threads that disagree about a loop, a condition or
+//! a barrier; memory of the workgroup that one thread touches and another writes with no barrier between; reads of what nobody
+//! has written; two threads that store to one element of a buffer.
+
+use super::kernel::{Access, Memory, var};
+use super::program::{Jumps, malformed};
+use super::{InterpError, Lanes, Vars, value_op};
+use crate::codegen::Program;
+use crate::uop::{AddrSpace, Arg, ConstVal, Op, UMap, UOp};
+use smallvec::smallvec;
+use std::collections::HashMap;
+
+/// Whether the program is launched as workgroups of threads.
+pub(super) fn is_grid(p: &Program) -> bool {
+    p.uops.iter().any(|u| match u.arg() {
+        Arg::Str(name) => u.op() == Op::Special && name.as_ref() != "tid",
+        _ => u.op() == Op::Barrier,
+    })
+}
+
+pub(super) fn run(p: &Program, mem: &mut Memory, vars: &Vars, jumps: (&Jumps, &Jumps)) -> Result<(), InterpError> {
+    let [x, y, z] = p.global;
+    let mut stored = HashMap::new();
+    for number in 0..x as usize * y as usize * z as usize {
+        mem.local.clear();
+        let group = [number % x as usize, number / x as usize % y as usize, number / (x as usize * y as usize)];
+        let threads = p.local.iter().map(|n| *n as usize).product();
+        let vals = UMap::default();
+        let mut g = Group { p, vars, group, number, threads, vals, epoch: 1, shadow: HashMap::new(), stored };
+        g.run(mem, jumps)?;
+        stored = g.stored;
+    }
+    Ok(())
+}
+
+/// Who touched an element of workgroup memory last: the number of barriers passed by then, and the thread.
+#[derive(Default)]
+struct Touched {
+    written: Option<(usize, usize)>,
+    /// `usize::MAX`: more than one thread.
+    read: Option<(usize, usize)>,
+}
+
+struct Group<'a> {
+    p: &'a Program,
+    vars: &'a Vars,
+    group: [usize; 3],
+    number: usize,
+    threads: usize,
+    /// One value a thread, or one for all.
+    vals: UMap<Vec<Lanes>>,
+    /// Barriers passed.
+    epoch: usize,
+    shadow: HashMap<(u64, i128), Touched>,
+    /// The thread (of the whole launch) that stored to an element of a buffer.
+    stored: HashMap<(u64, i128), usize>,
+}
+
+impl Group<'_> {
+    fn run(&mut self, mem: &mut Memory, (close, skip): (&Jumps, &Jumps)) -> Result<(), InterpError> {
+        let p = self.p;
+        let mut starts: Jumps = Jumps::default();
+        let mut pc = 0;
+        while let Some(u) = p.uops.get(pc) {
+            match u.op() {
+                Op::Range => {
+                    let end = self.agreed(&u.src()[0], "the end of a loop")?;
+                    starts.insert(u.clone(), pc);
+                    self.vals.insert(u.clone(), vec![smallvec![ConstVal::Int(0)]]);
+                    if end <= 0 {
+                        pc = close[u];
+                    }
+                }
+                Op::End => {
+                    let r = &u.src()[0];
+                    let next = self.agreed(r, "a loop")? + 1;
+                    if next < self.agreed(&r.src()[0], "the end of a loop")? {
+                        self.vals.insert(r.clone(), vec![smallvec![ConstVal::Int(next)]]);
+                        pc = starts[r];
+                    }
+                }
+                Op::If => {
+                    if self.agreed(&u.src()[0], "a condition")? == 0 {
+                        pc = skip[u];
+                    }
+                }
+                Op::Barrier => self.epoch += 1,
+                Op::SetAcc => {
+                    let v = self.get(&u.src()[1])?.clone();
+                    self.vals.insert(u.src()[0].clone(), v);
+                }
+                Op::EndIf | Op::Sink | Op::Param | Op::Local | Op::Index => {}
+                Op::Store => self.store(u, mem)?,
+                _ => {
+                    let v = self.value(u, mem)?;
+                    self.vals.insert(u.clone(), v);
+                }
+            }
+            pc += 1;
+        }
+        Ok(())
+    }
+
+    fn get(&self, u: &UOp) -> Result<&Vec<Lanes>, InterpError> {
+        self.vals.get(u).ok_or_else(|| malformed(format!("{u:?} is used before it stands in the list")))
+    }
+
+    /// An integer on which all threads agree.
+    fn agreed(&self, u: &UOp, what: &str) -> Result<i128, InterpError> {
+        let all = self.get(u)?;
+        if all.iter().any(|v| v != &all[0]) {
+            return Err(InterpError::Diverged(format!("{what}: {u:?}")));
+        }
+        Ok(all[0][0].as_int().unwrap_or(0))
+    }
+
+    fn value(&mut self, u: &UOp, mem: &mut Memory) -> Result<Vec<Lanes>, InterpError> {
+        match (u.op(), u.arg()) {
+            (Op::Var, _) => Ok(vec![smallvec![ConstVal::from(var(u, self.vars)?)]]),
+            (Op::Special, Arg::Str(name)) => self.special(name),
+            (Op::Acc | Op::After, _) => self.get(&u.src()[0]).cloned(),
+            (Op::Load, _) => self.load(u, mem),
+            _ => self.each(u.src(), |_, src| {
+                value_op(u, src)?.ok_or(InterpError::Unexpected { op: u.op(), stage: "linear program" })
+            }),
+        }
+    }
+
+    /// A value from those of its sources: once if no source differs between threads.
+    fn each(
+        &self,
+        src: &[UOp],
+        f: impl Fn(usize, &[&Lanes]) -> Result<Lanes, InterpError>,
+    ) -> Result<Vec<Lanes>, InterpError> {
+        let src: Vec<&Vec<Lanes>> = src.iter().map(|s| self.get(s)).collect::<Result<_, _>>()?;
+        let n = src.iter().map(|s| s.len()).max().unwrap_or(1);
+        let one = |t: usize| f(t, &src.iter().map(|s| &s[t.min(s.len() - 1)]).collect::<Vec<_>>());
+        (0..n).map(one).collect()
+    }
+
+    fn special(&self, name: &str) -> Result<Vec<Lanes>, InterpError> {
+        let bad = || malformed(format!("no hardware index is called {name}"));
+        let axis = name.strip_prefix("gidx").or(name.strip_prefix("lidx")).and_then(|d| d.parse::<usize>().ok());
+        let axis = axis.filter(|d| *d < 3).ok_or_else(bad)?;
+        let lane = |i: usize| -> Lanes { smallvec![ConstVal::Int(i as i128)] };
+        if name.starts_with('g') {
+            return Ok(vec![lane(self.group[axis])]);
+        }
+        let before: usize = self.p.local[..axis].iter().map(|n| *n as usize).product();
+        Ok((0..self.threads).map(|t| lane(t / before % self.p.local[axis] as usize)).collect())
+    }
+
+    fn load(&mut self, u: &UOp, mem: &mut Memory) -> Result<Vec<Lanes>, InterpError> {
+        let index = &u.src()[0];
+        let sources: Vec<&UOp> = index.src()[1..].iter().chain(u.src().get(1)).collect();
+        let n = sources.iter().map(|s| self.get(s).map_or(1, Vec::len)).max().unwrap_or(1);
+        let mut out = Vec::with_capacity(n);
+        for t in 0..n {
+            let v: Vec<Lanes> = sources.iter().map(|s| self.of(s, t)).collect::<Result<_, _>>()?;
+            let gated = index.src().len() > 2;
+            let access = Access { address: &index.src()[0], index: &v[0], gate: gated.then(|| &v[1]) };
+            let thread = if n == 1 && self.threads > 1 { usize::MAX } else { t };
+            for k in 0..u.dtype().lanes as usize {
+                if access.open(k) {
+                    self.reads(access.address, access.element(k), thread)?;
+                }
+            }
+            out.push(mem.load(u, &access, if u.src().len() > 1 { v.last() } else { None })?);
+        }
+        Ok(out)
+    }
+
+    fn of(&self, u: &UOp, t: usize) -> Result<Lanes, InterpError> {
+        let all = self.get(u)?;
+        Ok(all[t.min(all.len() - 1)].clone())
+    }
+
+    fn store(&mut self, u: &UOp, mem: &mut Memory) -> Result<(), InterpError> {
+        let (index, value) = (&u.src()[0], &u.src()[1]);
+        for t in 0..self.threads {
+            let (i, v) = (self.of(&index.src()[1], t)?, self.of(value, t)?);
+            let gate = index.src().get(2).map(|g| self.of(g, t)).transpose()?;
+            let access = Access { address: &index.src()[0], index: &i, gate: gate.as_ref() };
+            for k in (0..v.len()).filter(|k| access.open(*k)) {
+                self.writes(access.address, access.element(k), t)?;
+            }
+            mem.store(&access, &v)?;
+        }
+        Ok(())
+    }
+
+    fn reads(&mut self, address: &UOp, element: i128, thread: usize) -> Result<(), InterpError> {
+        if address.dtype().space != Some(AddrSpace::Local) {
+            return Ok(());
+        }
+        let now = self.epoch;
+        let at = self.shadow.entry((address.id(), element)).or_default();
+        let race =
+            |why: &str| Err(InterpError::Race(format!("thread {thread} reads element {element} of {address:?} {why}")));
+        match at.written {
+            None => return race("that nobody has written"),
+            Some((epoch, by)) if epoch == now && by != thread => {
+                return race(&format!("that thread {by} has just written"));
+            }
+            _ => {}
+        }
+        let several = matches!(at.read, Some((epoch, by)) if epoch == now && by != thread);
+        at.read = Some((now, if several { usize::MAX } else { thread }));
+        Ok(())
+    }
+
+    fn writes(&mut self, address: &UOp, element: i128, thread: usize) -> Result<(), InterpError> {
+        let race = |why: String| {
+            Err(InterpError::Race(format!("thread {thread} writes element {element} of {address:?} {why}")))
+        };
+        if address.dtype().space != Some(AddrSpace::Local) {
+            let me = self.number * self.threads + thread;
+            let first = *self.stored.entry((address.id(), element)).or_insert(me);
+            return if first == me { Ok(()) } else { race(format!("as thread {first} of the launch does")) };
+        }
+        let now = self.epoch;
+        let at = self.shadow.entry((address.id(), element)).or_default();
+        let other = |touch: Option<(usize, usize)>| touch.filter(|(epoch, by)| *epoch == now && *by != thread);
+        if let Some((_, by)) = other(at.written).or(other(at.read)) {
+            return race(format!("that thread {by} has just touched"));
+        }
+        at.written = Some((now, thread));
+        Ok(())
+    }
+}

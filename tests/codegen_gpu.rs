@@ -1,0 +1,158 @@
+//! Programs of a GPU-shaped target (grid, workgroups, barriers), run thread by thread in the interpreter, against the kernel graph.
+
+use doorbell::codegen::target::Grid;
+use doorbell::codegen::{self, Opt, OptChoice, Target};
+use doorbell::engine::interp::{InterpError, Vars, run_program};
+use doorbell::uop::{Arg, AxisKind, DType, Op, RangeArg, UOp};
+
+mod codegen_agree;
+mod codegen_kernels;
+use codegen_agree::*;
+use codegen_kernels::*;
+
+fn gpu() -> Target {
+    Target::gpu("gpu", Grid::amd(32))
+}
+
+fn opts(text: &str) -> OptChoice {
+    OptChoice::Given(text.split(' ').filter(|t| !t.is_empty()).map(|o| o.parse().unwrap()).collect())
+}
+
+#[test]
+fn output_loops_become_workgroups_and_agree() {
+    for (name, k) in kernels() {
+        assert_eq!(agrees(&k, &gpu(), &OptChoice::None), Ok(true), "{name}");
+    }
+}
+
+#[test]
+fn named_opts_for_workgroups_apply_and_agree() {
+    let cases = [
+        ("add in workgroups", add(96), "LOCAL(0,32)"),
+        ("add padded to a workgroup", add(37), "PADTO(0,32) LOCAL(0,32)"),
+        ("add in vectors", add(256), "VECTORIZE(0,4) LOCAL(0,32)"),
+        ("add upcast with a rest", add(101), "UPCAST(0,4)"),
+        ("two axes of threads", add_2d(8, 24), "LOCAL(0,4) LOCAL(1,8)"),
+        ("row sum by a group", row_sum(3, 64), "GROUP(1,16)"),
+        ("row sum by a large group", row_sum(2, 96), "GROUP(1,32) UNROLL(2,3)"),
+        ("row sum by groups side by side", row_sum(8, 24), "LOCAL(0,4) GROUP(2,8)"),
+        ("row sum, padded", row_sum(3, 35), "PADTO(1,16) GROUP(1,16)"),
+        ("row sum of copies", row_sum(8, 32), "UPCAST(0,2) LOCAL(0,2) GROUP(2,8)"),
+        ("row sum in vectors by a group", row_sum(3, 64), "VECTORIZE(1,4) GROUP(1,8)"),
+        ("all of a matrix", gated_sum(4, 16), "GROUP(1,8)"),
+        ("softmax by groups", softmax(3, 16), "GROUP(2,8) GROUP(3,8) LOCAL(1,8)"),
+        ("nested by a group", nested(4, 6, 8), "GROUP(2,4)"),
+        ("nested, inner by a group", nested(4, 6, 8), "GROUP(3,4)"),
+        ("nested, outer by a group", nested(4, 6, 8), "GROUP(1,3)"),
+        ("matmul", matmul(8, 16, 12), "LOCAL(0,4) LOCAL(1,8) UPCAST(0,2) UPCAST(0,2) UNROLL(2,4)"),
+        ("matmul by groups", matmul(4, 8, 32), "LOCAL(1,4) GROUP(3,8) UPCAST(0,2)"),
+        ("conv", conv(2, 4, 8), "LOCAL(1,16) UPCAST(0,4)"),
+        ("more than three axes of threads", matmul(4, 4, 16), "LOCAL(0,2) LOCAL(0,2) LOCAL(0,2) GROUP(4,4)"),
+    ];
+    for (name, k, list) in cases {
+        assert_eq!(agrees(&k, &gpu(), &opts(list)), Ok(true), "{name}: {list}");
+    }
+}
+
+#[test]
+fn random_opts_for_workgroups_agree_with_the_kernel_graph() {
+    let mut state = 88172645463325252u64;
+    let mut next = |n: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % n
+    };
+    let mut applied = 0;
+    for round in 0..4 {
+        for (name, k) in kernels() {
+            let mut list: Vec<Opt> = vec![];
+            for _ in 0..1 + next(5) {
+                let axis = next(4) as usize;
+                let opt = match next(9) {
+                    0 => Opt::Upcast { axis, amount: 2 + next(3) as usize },
+                    1 => Opt::Unroll { axis, amount: 2 + next(3) as usize },
+                    2 => Opt::Vectorize { axis, amount: 2 << next(2) },
+                    3 => Opt::PadTo { axis, amount: 2 << next(3) },
+                    4 | 5 => Opt::Local { axis, amount: 2 << next(3) },
+                    6 | 7 => Opt::Group { axis, amount: 2 + next(7) as usize },
+                    _ => Opt::Tile { axis, amount: 2 + next(5) as usize },
+                };
+                list.push(opt);
+                match agrees(&k, &gpu(), &OptChoice::Given(list.clone())) {
+                    Ok(true) => applied += 1,
+                    Ok(false) => drop(list.pop()),
+                    Err(e) => panic!("round {round} {name}: {e}"),
+                }
+            }
+        }
+    }
+    assert!(applied > 30, "{applied} lists of opts applied");
+}
+
+#[test]
+fn a_group_meets_at_one_barrier_and_stores_once() {
+    let p = codegen::compile(&row_sum(3, 64), &gpu(), &opts("GROUP(1,16)"), false).unwrap();
+    assert_eq!((p.global, p.local, p.local_bytes), ([3, 1, 1], [16, 1, 1], 64));
+    assert_eq!(p.uops.iter().filter(|u| u.op() == Op::Barrier).count(), 1, "{}", text(&p.uops));
+    assert_eq!(p.name, "r_3_16_4");
+}
+
+#[test]
+fn a_group_inside_a_loop_meets_twice_a_round() {
+    let p = codegen::compile(&nested(4, 6, 8), &gpu(), &opts("GROUP(3,4)"), false).unwrap();
+    assert!(p.uops.iter().filter(|u| u.op() == Op::Barrier).count() >= 2, "{}", text(&p.uops));
+}
+
+#[test]
+fn refused_opts_name_the_axis_and_the_limit() {
+    let cases = [
+        (
+            row_sum(3, 64),
+            "GROUP(1,7)",
+            "opt GROUP(1,7) does not apply: axis of size 64 is no multiple of 7 (PADTO makes it one)",
+        ),
+        (
+            row_sum(3, 64),
+            "GROUP(0,3)",
+            "opt GROUP(0,3) does not apply: axis of size 3 is Loop, not a loop of a reduction",
+        ),
+        (add(4096), "LOCAL(0,2048)", "opt LOCAL(0,2048) does not apply: a workgroup has 2 to 1024 threads"),
+        (add(4096), "LOCAL(3,8)", "opt LOCAL(3,8) does not apply: no axis 3, the kernel has 1"),
+        (
+            matmul(64, 64, 64),
+            "LOCAL(0,32) LOCAL(1,64)",
+            "opt LOCAL(1,64) does not apply: launch: 2048 threads in a workgroup, the target has at most 1024",
+        ),
+        (
+            matmul(64, 64, 64),
+            "UPCAST(0,32) UPCAST(1,32) GROUP(2,32)",
+            "opt GROUP(2,32) does not apply: launch: 131072 bytes of workgroup memory, the target has 65536",
+        ),
+    ];
+    for (k, list, why) in cases {
+        let e = codegen::compile(&k, &gpu(), &opts(list), false).unwrap_err();
+        assert_eq!(e.to_string(), why);
+    }
+    let e = codegen::compile(&add(64), &avx2(), &opts("LOCAL(0,8)"), false).unwrap_err();
+    assert_eq!(e.to_string(), "opt LOCAL(0,8) does not apply: the target has no workgroups");
+}
+
+#[test]
+fn a_missing_barrier_is_a_race_to_the_interpreter() {
+    let mut p = codegen::compile(&row_sum(3, 64), &gpu(), &opts("GROUP(1,16)"), false).unwrap();
+    p.uops.retain(|u| u.op() != Op::Barrier);
+    let mut bufs = buffers(&row_sum(3, 64), 1);
+    let e = run_program(&p, &mut bufs, &Vars::new()).unwrap_err();
+    assert!(matches!(e, InterpError::Race(_)), "{e}");
+}
+
+#[test]
+fn a_loop_that_threads_leave_at_different_times_is_named() {
+    let mut p = codegen::compile(&add(8), &gpu(), &opts("LOCAL(0,8)"), false).unwrap();
+    let lidx = p.uops.iter().find(|u| u.op() == Op::Special).unwrap().clone();
+    let r = UOp::new(Op::Range, lidx.dtype(), [lidx], Arg::Range(RangeArg { id: 9, sub: 0, kind: AxisKind::Loop }));
+    p.uops.extend([r.clone(), UOp::new(Op::End, DType::VOID, [r], Arg::None)]);
+    let e = run_program(&p, &mut buffers(&add(8), 1), &Vars::new()).unwrap_err();
+    assert!(matches!(e, InterpError::Diverged(_)), "{e}");
+}
