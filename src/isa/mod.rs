@@ -9,6 +9,7 @@ use crate::elf::Object;
 use crate::uop::{DType, Op};
 use thiserror::Error;
 
+pub mod amdgpu;
 pub mod x86_64;
 
 /// An instruction set that programs can be made for.

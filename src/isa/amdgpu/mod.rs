@@ -1,0 +1,37 @@
+//! AMDGPU machine code: instructions of gfx1100 (RDNA3), gfx942 (CDNA3) and gfx1201 (RDNA4).
+//!
+//! One table (`rows`, generated from isa.tsv) says which operations there are, in which formats, with which operands; encoder,
+//! decoder, printer and parser are driven by it. [`format`] says where the fields of a format lie.
+//!
+//! ```text
+//! text --parse--> Inst --encode--> dwords          Assembler: instructions and labels -> code
+//! text <--print-- Inst <--decode-- dwords
+//! ```
+//!
+//! Place in the arrows: the instruction selection for these chips builds [`Inst`]s; nothing in here knows a UOp. Sources: AMD's
+//! ISA manuals; the table was made by asking LLVM 19 about every opcode, and the tests compare with it.
+//!
+//! Left out: image, export and interpolation instructions, typed buffers, SDWA, GWS, true 16-bit registers (v1.h).
+#![forbid(unsafe_code)]
+
+mod asm;
+mod chip;
+mod constant;
+mod dpp;
+mod encode;
+pub mod format;
+mod inst;
+pub use table::op;
+mod print;
+mod reg;
+mod row;
+mod table;
+mod vopd;
+
+pub use asm::{AsmError, Assembler, Label};
+pub use chip::{Chip, Target, Wave};
+pub use encode::{EncodeError, Words, encode, row_of};
+pub use inst::{Dpp, DppCtrl, Enc, Inst, Modifiers};
+pub use print::{operand_text, reg_text};
+pub use reg::{EXEC, EXEC_HI, EXEC_LO, File, M0, NULL, Operand, Reg, SCC, VCC, VCC_HI, VCC_LO, a, acc, s, ss, v, vs};
+pub use row::{Accepts, Access, Allows, Class, Imm, Implicit, Kind, Op, Row, Slot, Unit};

@@ -1,0 +1,4 @@
+//! The instruction table: isa.tsv and the rows that tools/amdgpu_rows.py writes from it.
+
+pub mod op;
+pub(super) mod rows;

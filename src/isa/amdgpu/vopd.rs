@@ -1,0 +1,114 @@
+//! Dual instructions (gfx11 and gfx12, wave32): two vector operations in 64 bits.
+//!
+//! Both halves read before either writes. Limits: one destination even, the other odd; first sources in different banks
+//! (register number modulo 4), second sources too; one literal, shared.
+
+use super::chip::{Target, Wave};
+use super::encode::{Builder, EncodeError, Words, dual_row};
+use super::format::{Bits, Field, Format, layout};
+use super::inst::Inst;
+use super::reg::{File, Operand};
+use super::row::{Op, Row};
+use smallvec::SmallVec;
+
+/// Where the second half's fields lie.
+pub(super) const OP_Y: Bits = Bits(17, 5);
+pub(super) const SRC0_Y: Bits = Bits(32, 9);
+pub(super) const VSRC1_Y: Bits = Bits(41, 8);
+pub(super) const VDST_Y: Bits = Bits(49, 7);
+
+/// One half, encoded as if it were the first.
+struct Half {
+    bits: u128,
+    literal: Option<u32>,
+    scalars: SmallVec<[u16; 4]>,
+}
+
+fn half(target: Target, row: &'static Row, op: Op, operands: &[Operand]) -> Result<Half, EncodeError> {
+    let name = op.name();
+    if operands.len() != row.slots.len() {
+        return Err(EncodeError::Count { op: name, wants: row.slots.len(), given: operands.len() });
+    }
+    let Some(layout) = layout(target.chip, row.format) else {
+        return Err(EncodeError::NotOnChip { op: name, chip: target.chip.name() });
+    };
+    let inst = Inst { operands: operands.iter().copied().collect(), ..Inst::new(op, []) };
+    let scalars = SmallVec::new();
+    let mut b = Builder { target, name, layout, bits: 0, literal: None, inst: &inst, row, scalars };
+    for (index, slot) in row.slots.iter().enumerate() {
+        b.operand(index, slot, operands[index])?;
+    }
+    if name == "v_dual_cndmask_b32" {
+        b.scalars.push(106);
+    }
+    Ok(Half { bits: b.bits, literal: b.literal, scalars: b.scalars })
+}
+
+/// Number of the vector register that an operand is.
+fn vector(operand: Option<&Operand>) -> Option<u16> {
+    match operand {
+        Some(Operand::Reg(r)) if r.file == File::Vgpr => Some(r.first),
+        _ => None,
+    }
+}
+
+/// The vector register in a field of a half's operands.
+fn register(row: &Row, operands: &[Operand], field: Field) -> Option<u16> {
+    let at = row.slots.iter().position(|s| s.field == field)?;
+    vector(operands.get(at))
+}
+
+fn check(x: (&Row, &[Operand]), y: (&Row, &[Operand])) -> Result<(), &'static str> {
+    let of = |h: (&Row, &[Operand]), field| register(h.0, h.1, field);
+    let apart = |field, banks: u16| match (of(x, field), of(y, field)) {
+        (Some(a), Some(b)) => a % banks != b % banks,
+        _ => true,
+    };
+    if !apart(Field::Vdst, 2) {
+        return Err("one destination must be even and the other odd");
+    }
+    if !apart(Field::Src0, 4) || !apart(Field::Vsrc1, 4) {
+        return Err("sources of the halves lie in one bank");
+    }
+    Ok(())
+}
+
+pub(super) fn encode(target: Target, inst: &Inst, second: Op) -> Result<Words, EncodeError> {
+    let name = inst.op.name();
+    let rule = |why| EncodeError::Rule { op: name, why };
+    if target.wave != Wave::W32 {
+        return Err(rule("dual instructions are for wave32"));
+    }
+    let rows = dual_row(target.chip, inst.op, Format::VopdX).zip(dual_row(target.chip, second, Format::VopdY));
+    let Some((x, y)) = rows else {
+        return Err(EncodeError::NoSuchEncoding { op: name, chip: target.chip.name() });
+    };
+    let split = x.slots.len().min(inst.operands.len());
+    let (first, rest) = inst.operands.split_at(split);
+    check((x, first), (y, rest)).map_err(rule)?;
+    let (hx, hy) = (half(target, x, inst.op, first)?, half(target, y, second, rest)?);
+    let literal = match (hx.literal, hy.literal) {
+        (Some(a), Some(b)) if a != b => return Err(rule("a second literal")),
+        (a, b) => a.or(b),
+    };
+    let mut scalars = hx.scalars.clone();
+    scalars.extend(hy.scalars.iter().copied().filter(|c| !hx.scalars.contains(c)));
+    scalars.dedup();
+    if scalars.len() + usize::from(literal.is_some()) > 2 {
+        return Err(rule("more scalar values than the constant bus carries"));
+    }
+    let code = |row: &Row| u128::from(row.code(target.chip).unwrap_or_default());
+    let moved = |from: Bits, shift: u8, to: Bits| (hy.bits >> from.0 & ((1 << from.1) - 1)) >> shift << to.0;
+    let bits = 0xc800_0000
+        | hx.bits
+        | code(x) << 22
+        | code(y) << OP_Y.0
+        | moved(Bits(0, 9), 0, SRC0_Y)
+        | moved(Bits(9, 8), 0, VSRC1_Y)
+        | moved(Bits(56, 8), 1, VDST_Y);
+    let mut words = Words::new();
+    words.push(u32::try_from(bits & 0xffff_ffff).unwrap_or_default());
+    words.push(u32::try_from(bits >> 32).unwrap_or_default());
+    words.extend(literal);
+    Ok(words)
+}
