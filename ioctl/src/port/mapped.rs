@@ -35,15 +35,14 @@ impl Mapped {
     pub fn reserve(port: &Arc<dyn Port>, len_bytes: u64, align: u64) -> Result<Self, Errno> {
         let slack = if align > super::page_bytes() { align } else { 0 };
         let total = len_bytes.checked_add(slack).ok_or(Errno::ENOMEM)?;
-        let found = Self::new(port, &MapRequest::reserve(total))?;
+        let mut kept = Self::new(port, &MapRequest::reserve(total))?;
         if slack == 0 {
-            return Ok(found);
+            return Ok(kept);
         }
-        let base = CpuPtr(found.base.0.next_multiple_of(align));
-        let (head, tail) = (base.0 - found.base.0, found.base.0 + total - base.0 - len_bytes);
-        let kept = Self { port: Arc::clone(port), base, len_bytes, prot: Prot::empty() };
-        let start = found.base;
-        std::mem::forget(found);
+        let start = kept.base;
+        let base = CpuPtr(start.0.next_multiple_of(align));
+        let (head, tail) = (base.0 - start.0, start.0 + total - base.0 - len_bytes);
+        (kept.base, kept.len_bytes) = (base, len_bytes);
         if head > 0 {
             port.munmap(start, head)?;
         }

@@ -24,8 +24,14 @@ pub const TASKS: &[Task] = &[
     Task { name: "clippy", about: "lint all targets, warnings denied", steps: clippy_steps, takes_rest: false },
     Task {
         name: "test",
-        about: "everything CI runs: setup, fmt, clippy, doc tests, examples, tests",
+        about: "everything CI runs: setup, fmt, clippy, doc tests, examples, sanitized tests, tests",
         steps: test_steps,
+        takes_rest: false,
+    },
+    Task {
+        name: "sanitize",
+        about: "the tests of the rooms with unsafe code, under AddressSanitizer and LeakSanitizer",
+        steps: sanitize_steps,
         takes_rest: false,
     },
     Task { name: "bench", about: "cargo bench; arguments are passed on", steps: bench_steps, takes_rest: true },
@@ -39,6 +45,9 @@ pub const TASKS: &[Task] = &[
 
 /// Examples that assert what they show, so that running them is a test.
 const EXAMPLES: &[&str] = &["ramp"];
+
+/// Tests that go through all unsafe code of the library: mappings, views of shared memory, the jump into machine code.
+const SANITIZED: &[&str] = &["device_cpu", "device_disk", "device_custom", "jit", "jit_edges", "realize"];
 
 pub enum Request {
     Help,
@@ -100,12 +109,23 @@ fn test_steps(_: &[String]) -> Vec<Step> {
             steps.push(start("example", &format!("cargo run --quiet --example {name}")));
         }
     }
+    steps.extend(sanitize_steps(&[]));
     steps.push(if answers(&["cargo", "nextest", "--version"]) {
         start("tests", "cargo nextest run --workspace --no-fail-fast --hide-progress-bar --status-level slow --final-status-level slow")
     } else {
         start("tests", "cargo test --workspace --lib --bins --tests")
     });
     steps
+}
+
+/// The sanitizers come with the toolchain; its switch for them is still an unstable one, which RUSTC_BOOTSTRAP permits. A target of
+/// its own keeps build scripts and macros out of it. Miri cannot run these rooms: they map memory and jump into machine code.
+fn sanitize_steps(_: &[String]) -> Vec<Step> {
+    let env = "env RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address LSAN_OPTIONS=suppressions=tools/xtask/leaks.txt:print_suppressions=0";
+    let run =
+        |what: &str| start("sanitize", &format!("{env} cargo test --quiet --target x86_64-unknown-linux-gnu {what}"));
+    let tests: String = SANITIZED.iter().map(|t| format!(" --test {t}")).collect();
+    vec![run("-p doorbell-ioctl"), run(&format!("-p doorbell{tests}"))]
 }
 
 fn bench_steps(rest: &[String]) -> Vec<Step> {
@@ -128,7 +148,10 @@ mod tests {
     #[test]
     fn an_unknown_sub_command_names_the_valid_ones() {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
-        assert_eq!(message, "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, bench, references");
+        assert_eq!(
+            message,
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, bench, references"
+        );
     }
 
     #[test]
