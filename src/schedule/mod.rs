@@ -34,7 +34,6 @@ mod stored;
 
 pub use bind::{Output, Schedule, ScheduleCache, ScheduleItem, TempMemory, schedule};
 pub use memory::Arena;
-pub use stored::buffer_view;
 
 use crate::uop::Op;
 use std::sync::Arc;

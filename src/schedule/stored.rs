@@ -100,13 +100,6 @@ impl Stored {
     }
 }
 
-/// The Buffer that `u` is a dense run of, and the first element; `None` for anything else.
-pub fn buffer_view(u: &UOp) -> Option<(UOp, usize)> {
-    let r = Stored::new().region(u).ok()??;
-    (r.param.op() == Op::Buffer).then_some(())?;
-    Some((r.param, usize::try_from(r.offset).ok()?))
-}
-
 /// Output loops of an array of this shape, numbered from `first`, and the indices they give: axes of one element have no loop.
 pub fn loops_of(shape: &[Dim], first: u32) -> (Vec<UOp>, index::Idx) {
     let mut loops = Vec::new();
