@@ -1,7 +1,7 @@
 //! Programs of a GPU-shaped target (grid, workgroups, barriers), run thread by thread in the interpreter, against the kernel graph.
 
 use doorbell::codegen::target::Grid;
-use doorbell::codegen::{self, Opt, OptChoice, Target};
+use doorbell::codegen::{self, Opt, OptChoice, Target, units};
 use doorbell::engine::interp::{InterpError, Vars, run_program};
 use doorbell::uop::{Arg, AxisKind, DType, Op, RangeArg, UOp};
 
@@ -155,4 +155,57 @@ fn a_loop_that_threads_leave_at_different_times_is_named() {
     p.uops.extend([r.clone(), UOp::new(Op::End, DType::VOID, [r], Arg::None)]);
     let e = run_program(&p, &mut buffers(&add(8), 1), &Vars::new()).unwrap_err();
     assert!(matches!(e, InterpError::Diverged(_)), "{e}");
+}
+
+/// Every matrix unit that is described, on a target of its wave.
+fn matrix_units() -> Vec<(Target, DType)> {
+    let with = |tensor_cores, wave| Target { tensor_cores, ..Target::gpu("gpu", Grid::amd(wave)) };
+    let all = [with(units::RDNA3, 32), with(units::RDNA4, 32), with(units::CDNA3, 64), with(units::SM80, 32)];
+    let each = all.into_iter().flat_map(|t| [(t.clone(), DType::F16), (t, DType::BF16)]);
+    each.chain([(Target { tensor_cores: units::AMX, ..avx512() }, DType::BF16)]).collect()
+}
+
+fn uses_unit(k: &UOp, t: &Target, list: &str) -> bool {
+    codegen::compile(k, t, &opts(list), false).unwrap().uops.iter().any(|u| u.op() == Op::Wmma)
+}
+
+#[test]
+fn products_of_half_types_go_through_every_matrix_unit() {
+    for (t, d) in matrix_units() {
+        for size in [(16, 16, 32), (32, 16, 64), (20, 18, 37)] {
+            let k = half_matmul(d, size);
+            assert_eq!(agrees(&k, &t, &opts("TC(0)")), Ok(true), "{:?} {size:?}", t.tensor_cores[0].name);
+            assert!(uses_unit(&k, &t, "TC(0)"));
+        }
+    }
+}
+
+#[test]
+fn tiles_of_a_matrix_unit_are_copied_grouped_and_spread_over_waves() {
+    let t = Target { tensor_cores: units::RDNA3, ..gpu() };
+    let k = half_matmul(DType::F16, (32, 64, 64));
+    for list in [
+        "TC(0) UPCAST(0,2) UPCAST(0,2)",
+        "TC(0) UNROLL(3,2) LOCAL(1,2)",
+        "TC(0) GROUP(3,2)",
+        "TC(0) LOCAL(0,2) UPCAST(0,2) UNROLL(3,2)",
+    ] {
+        assert_eq!(agrees(&k, &t, &opts(list)), Ok(true), "{list}");
+        assert!(uses_unit(&k, &t, list), "{list}");
+    }
+}
+
+#[test]
+fn a_unit_that_does_not_fit_is_refused_with_the_number_of_ways() {
+    let t = Target { tensor_cores: units::RDNA3, ..gpu() };
+    let why = |k: &UOp, t: &Target, list: &str| codegen::compile(k, t, &opts(list), false).unwrap_err().to_string();
+    assert_eq!(
+        why(&matmul(16, 16, 16), &t, "TC(0)"),
+        "opt TC(0) does not apply: the kernel has 0 sums of products that a matrix unit of the target could do"
+    );
+    assert_eq!(
+        why(&half_matmul(DType::F16, (16, 16, 16)), &gpu(), "TC(0)"),
+        "opt TC(0) does not apply: the target has no matrix unit"
+    );
+    assert!(why(&half_matmul(DType::F16, (16, 16, 16)), &t, "TC(9)").contains("has 1 sums"));
 }

@@ -75,8 +75,12 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
                 registers += 1;
                 let update = if op == Op::Add && u.dtype().is_float() {
                     let (chain, rest) = take_apart(&src[0], &open);
+                    let (tiles, rest): (Vec<UOp>, Vec<UOp>) = rest.into_iter().partition(is_tile);
                     let rest = rest.into_iter().reduce(|a, b| &a + &b);
-                    let sum = chain.into_iter().fold(acc.clone(), |s, (a, b)| UOp::alu(Op::MulAcc, [a, b, s]));
+                    // The matrix unit adds to the register itself.
+                    let onto = |s: UOp, t: UOp| t.with_src([t.src()[0].clone(), t.src()[1].clone(), s]);
+                    let tiled = tiles.into_iter().fold(acc.clone(), onto);
+                    let sum = chain.into_iter().fold(tiled, |s, (a, b)| UOp::alu(Op::MulAcc, [a, b, s]));
                     rest.map_or(sum.clone(), |r| &sum + &r)
                 } else {
                     acc.binary(op, &src[0])
@@ -115,6 +119,11 @@ fn mul_acc(x: &UOp, y: &UOp, new: &[UOp], once: &impl Fn(&UOp) -> bool) -> UOp {
     UOp::alu(Op::Add, [new[0].clone(), new[1].clone()])
 }
 
+/// A product of a matrix unit that nothing has been added to yet.
+fn is_tile(u: &UOp) -> bool {
+    u.op() == Op::Wmma && u.src()[2].as_const().is_some_and(ConstVal::is_zero)
+}
+
 /// The products and the other terms of a sum whose parts nobody else uses, in order.
 fn take_apart(x: &UOp, open: &UMap<(Op, UOp, UOp)>) -> (Vec<(UOp, UOp)>, Vec<UOp>) {
     let (mut products, mut rest, mut todo) = (vec![], vec![], vec![x.clone()]);
@@ -125,7 +134,7 @@ fn take_apart(x: &UOp, open: &UMap<(Op, UOp, UOp)>) -> (Vec<(UOp, UOp)>, Vec<UOp
             None => rest.push(u),
         }
     }
-    if products.is_empty() {
+    if products.is_empty() && !rest.iter().any(is_tile) {
         // Nothing to chain: keep the tree as it was built.
         return (products, vec![x.clone()]);
     }

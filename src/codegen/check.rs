@@ -77,6 +77,7 @@ fn types(u: &UOp) -> Result<(), String> {
             need(u.src().len() == 2, "a Store in the list has no ranges")?;
             need(u.src()[0].dtype().scalar == v.scalar, "value and memory differ in type")
         }
+        Op::Wmma => crate::uop::spec::wmma(u).map_err(str::to_string),
         Op::SetAcc => need(u.src()[0].dtype() == u.src()[1].dtype(), "register and value differ in type"),
         op if op.is_elementwise() => {
             need((0..u.src().len()).all(|k| lanes(k) == d.lanes), "sources differ in lanes")?;

@@ -37,6 +37,7 @@ pub(super) fn estimate(list: &[UOp], params: &[ParamInfo]) -> Estimates {
                 let each = (1 + (op == Op::MulAcc) as u64) * u.dtype().lanes as u64;
                 e.flops = e.flops.saturating_add(trips.saturating_mul(each));
             }
+            Op::Wmma => e.flops = e.flops.saturating_add(trips.saturating_mul(wmma_flops(u))),
             Op::VReduce => e.flops += trips * (u.src()[0].dtype().lanes as u64 - 1),
             _ => {}
         }
@@ -47,6 +48,14 @@ pub(super) fn estimate(list: &[UOp], params: &[ParamInfo]) -> Estimates {
         e.unique_bytes += bytes.min(moved);
     }
     e
+}
+
+/// The share of one thread.
+fn wmma_flops(u: &UOp) -> u64 {
+    match u.arg() {
+        Arg::Wmma(w) => 2 * w.m as u64 * w.n as u64 * w.k as u64 / w.lanes as u64,
+        _ => 0,
+    }
 }
 
 fn slot(param: &UOp) -> Option<u32> {
@@ -124,6 +133,7 @@ fn colour(kind: AxisKind) -> &'static str {
         AxisKind::Thread => "\x1b[94m",
         AxisKind::Loop => "\x1b[37m",
         AxisKind::Local => "\x1b[36m",
+        AxisKind::Warp => "\x1b[96m",
         AxisKind::GroupReduce => "\x1b[91m",
         AxisKind::Reduce => "\x1b[31m",
         AxisKind::Upcast => "\x1b[33m",

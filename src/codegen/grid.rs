@@ -104,7 +104,7 @@ pub(super) fn check(sink: &UOp, target: &Target) -> Result<(), CodegenError> {
 }
 
 pub(super) fn is_local(k: AxisKind) -> bool {
-    matches!(k, AxisKind::Local | AxisKind::GroupReduce)
+    matches!(k, AxisKind::Local | AxisKind::GroupReduce | AxisKind::Warp)
 }
 
 pub(super) fn area_bytes(u: &UOp) -> usize {
@@ -207,7 +207,9 @@ fn axes(sink: &UOp, wanted: impl Fn(AxisKind) -> bool) -> Vec<Axis> {
     let mut axes: Vec<Axis> = vec![];
     for r in ranges.iter().rev() {
         let n = size(r);
-        let fits = axes.iter_mut().filter(|a| !a.ranges.iter().any(|x| meet.contains(&pair(x, r))));
+        // The lanes of a wave stand on an axis of their own length.
+        let alike = |a: &Axis| a.size == n || ![r, &a.ranges[0]].iter().any(|x| kind_of(x) == AxisKind::Warp);
+        let fits = axes.iter_mut().filter(|a| alike(a) && !a.ranges.iter().any(|x| meet.contains(&pair(x, r))));
         match fits.min_by_key(|a| (a.size - n).abs()) {
             Some(a) => {
                 a.ranges.push(r.clone());

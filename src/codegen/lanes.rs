@@ -48,6 +48,10 @@ impl Lanes {
             self.axis.insert(u.clone(), u.clone());
             return Ok(());
         }
+        if u.op() == Op::Wmma {
+            self.axis.insert(u.clone(), u.src()[2].clone());
+            return Ok(());
+        }
         let first = first_range(u.op()).unwrap_or(usize::MAX);
         let mut found: Option<UOp> = None;
         for s in u.src().iter().take(first) {
@@ -75,7 +79,7 @@ impl Lanes {
             }
             let before = todo.len();
             // Accesses and the sink ask for what they need themselves.
-            if !matches!(u.op(), Op::Load | Op::Store | Op::Sink) {
+            if !matches!(u.op(), Op::Load | Op::Store | Op::Sink | Op::Wmma) {
                 todo.extend(u.src().iter().filter(|s| !self.done.contains_key(*s)).cloned());
             }
             if todo.len() > before {
@@ -98,6 +102,7 @@ impl Lanes {
             Op::Load => self.load(u),
             Op::Store => self.store(u),
             Op::Reduce => self.reduce(u),
+            Op::Wmma => self.wmma(u),
             Op::Sink => {
                 let stores: Vec<UOp> = u.src().iter().map(|s| self.value(s)).collect::<Result<_, _>>()?;
                 Ok(u.with_src(stores))
@@ -128,6 +133,18 @@ impl Lanes {
         }
         let r = if ranges.len() == 1 { x } else { UOp::new(Op::Reduce, ranges[0].dtype(), ranges, u.arg().clone()) };
         Ok(if lanes.is_empty() { r } else { UOp::new(Op::VReduce, u.dtype(), [r], u.arg().clone()) })
+    }
+
+    /// The tiles as vectors, added to zero.
+    fn wmma(&mut self, u: &UOp) -> Result<UOp, CodegenError> {
+        let mut src = Srcs::new();
+        for (x, e) in u.src()[..2].iter().zip(&u.src()[3..]) {
+            let x = self.value(x)?;
+            src.push(if x.dtype().lanes == 1 { x.splat(lane_count(e)) } else { x });
+        }
+        let t = u.dtype().vec(lane_count(&u.src()[2]));
+        src.push(UOp::constant(t, 0i64));
+        Ok(UOp::new(Op::Wmma, t, src, u.arg().clone()))
     }
 
     /// The address of an access with `n` lanes, and whether its lanes run backwards.

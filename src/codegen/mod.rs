@@ -25,6 +25,7 @@ mod scope;
 mod strong;
 pub mod target;
 mod text;
+pub mod units;
 
 pub use beam::Beam;
 pub use opt::Opt;

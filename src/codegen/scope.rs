@@ -54,6 +54,8 @@ pub(super) fn first_range(op: Op) -> Option<usize> {
     match op {
         Op::Reduce | Op::Stage => Some(1),
         Op::Store | Op::SetAcc => Some(2),
+        // In a kernel graph: the lanes of its operands.
+        Op::Wmma => Some(3),
         _ => None,
     }
 }

@@ -120,6 +120,8 @@ pub enum AxisKind {
     Local,
     /// Threads of a workgroup that share one reduction.
     GroupReduce,
+    /// Threads of a wave that hold one tile of a matrix unit.
+    Warp,
     /// A loop of a reduction.
     Reduce,
     /// Output axis copied out: every value has its own instructions.
@@ -131,7 +133,7 @@ pub enum AxisKind {
 }
 
 impl AxisKind {
-    /// Letter in tables and colours (as tinygrad's users know them: g t L l G R u r; v is ours).
+    /// Letter in tables and colours (as tinygrad's users know them: g t L l G w R u r; v is ours).
     pub const fn letter(self) -> char {
         match self {
             AxisKind::Global => 'g',
@@ -139,6 +141,7 @@ impl AxisKind {
             AxisKind::Loop => 'L',
             AxisKind::Local => 'l',
             AxisKind::GroupReduce => 'G',
+            AxisKind::Warp => 'w',
             AxisKind::Reduce => 'R',
             AxisKind::Upcast => 'u',
             AxisKind::Unroll => 'r',

@@ -91,7 +91,8 @@ pub enum Op {
     Cat,
     /// `(v)`, Arg::Reduce(op, []): all lanes to one.
     VReduce,
-    /// `(a, b, acc)`, Arg::Wmma: matrix unit.
+    /// `(a, b, acc)`, Arg::Wmma: matrix unit: acc + a · b for the tile that the lanes of a wave hold together. Before lanes are made:
+    /// `(a, b, e, ra, rb)`: element e of the product of scalar expressions in the element ranges ra and rb, which it closes.
     Wmma,
 
     // --- elementwise, unary ---

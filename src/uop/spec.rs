@@ -305,6 +305,15 @@ fn kernel(u: &UOp) -> Check {
     }
 }
 
+/// A matrix unit's vectors hold the elements that its instruction says.
+pub(crate) fn wmma(u: &UOp) -> Check {
+    let Arg::Wmma(w) = u.arg() else { return Err("Wmma without an instruction") };
+    let holds = |x: &UOp, t: Scalar, n: u16| x.dtype().scalar == t && x.dtype().lanes == n;
+    let [a, b, acc] = u.src() else { return Err("Wmma of other than two tiles and a sum") };
+    need(holds(a, w.a, w.a_spread.elements()) && holds(b, w.a, w.b_spread.elements()), "Wmma of other tiles")?;
+    need(holds(u, w.acc, w.c_spread.elements()) && acc.dtype() == u.dtype(), "Wmma to another tile")
+}
+
 fn linear(u: &UOp) -> Check {
     let (s, t) = (u.src(), u.dtype());
     need(!t.scalar.is_weak(), "weak type")?;
@@ -318,6 +327,7 @@ fn linear(u: &UOp) -> Check {
             need(s[1].vmin() > 0 || s[1].vmax() < 0 || guarded, "integer division by what may be zero")
         }
         Op::Index => Ok(()),
+        Op::Wmma => wmma(u),
         _ => need(s.iter().all(|x| x.op() != Op::Index || matches!(u.op(), Op::Store)), "Index used as a value"),
     }
 }

@@ -85,6 +85,7 @@ pub fn open_ranges(root: &UOp, memo: &mut UMap<Vec<UOp>>) {
         let closed = match u.op() {
             Op::Reduce => 1,
             Op::Store => 2,
+            Op::Wmma => 3,
             Op::End => 0,
             _ => usize::MAX,
         };

@@ -10,7 +10,7 @@ use crate::codegen::{CodegenError, Target, grid};
 use crate::uop::{Arg, AxisKind, Op, RangeArg, Srcs, UMap, UOp, USet};
 
 /// Why an opt does not apply: what of the axis, and the limit.
-type Why = std::borrow::Cow<'static, str>;
+pub(super) type Why = std::borrow::Cow<'static, str>;
 
 /// A kernel graph with opts applied so far.
 pub(in crate::codegen) struct Kernel<'a> {
@@ -21,6 +21,8 @@ pub(in crate::codegen) struct Kernel<'a> {
     rests: USet,
     /// What the axis of the last opt became: the loop that remains of it.
     remains: Option<UOp>,
+    /// And the inner loop that was split from it.
+    inner: Option<UOp>,
     subs: u32,
 }
 
@@ -40,7 +42,7 @@ struct Split {
 impl<'a> Kernel<'a> {
     pub fn new(sink: UOp, target: &'a Target) -> Kernel<'a> {
         let subs = sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
-        Kernel { sink, target, applied: vec![], rests: USet::default(), remains: None, subs }
+        Kernel { sink, target, applied: vec![], rests: USet::default(), remains: None, inner: None, subs }
     }
 
     /// The axes that opts name, by kind from the outside in, then by number.
@@ -77,11 +79,11 @@ impl<'a> Kernel<'a> {
             Opt::Thread { axis: n, amount } => self.thread(&axis(n)?, amount),
             Opt::Local { axis: n, amount } => self.threads_of(&axis(n)?, amount, AxisKind::Local),
             Opt::Group { axis: n, amount } => self.threads_of(&axis(n)?, amount, AxisKind::GroupReduce),
-            Opt::PadTo { axis: n, amount } => self.pad_to(&axis(n)?, amount),
+            Opt::PadTo { axis: n, amount } => self.pad_to(&axis(n)?, amount).map(|_| ()),
             Opt::Swap { axis: n, with } => self.swap(&axis(n)?, &axis(with)?),
-            Opt::Tile { axis: n, amount } => self.tile(&axis(n)?, amount),
+            Opt::Tile { axis: n, amount } => self.tile(&axis(n)?, amount).map(|_| ()),
             Opt::Stage { param, axis: n } => self.stage(param, &axis(n)?),
-            Opt::Tc { .. } => Err("the target has no matrix unit".into()),
+            Opt::Tc { choice } => self.tensor_core(choice),
         };
         if let Err(why) = done.and_then(|()| self.launches()) {
             self.sink = before;
@@ -99,7 +101,7 @@ impl<'a> Kernel<'a> {
         grid::check(&self.sink, self.target).map_err(|e| e.to_string().into())
     }
 
-    fn fresh(&mut self, like: &UOp, end: &UOp, kind: AxisKind) -> UOp {
+    pub(super) fn fresh(&mut self, like: &UOp, end: &UOp, kind: AxisKind) -> UOp {
         self.subs += 1;
         let id = like.range_arg().map_or(0, |a| a.id);
         let arg = Arg::Range(RangeArg { id, sub: self.subs, kind });
@@ -186,15 +188,18 @@ impl<'a> Kernel<'a> {
         self.split(r, amount, kind)
     }
 
-    fn tile(&mut self, r: &UOp, amount: usize) -> Result<(), Why> {
+    /// The inner loop of the two that the axis becomes.
+    pub(super) fn tile(&mut self, r: &UOp, amount: usize) -> Result<UOp, Why> {
         let kind = kind_of(r);
         if !matches!(kind, AxisKind::Loop | AxisKind::Reduce) || amount < 2 {
             return Err("needs a loop and an amount of at least two".into());
         }
-        self.split(r, amount, kind)
+        self.split(r, amount, kind)?;
+        self.inner.clone().ok_or_else(|| "the axis is shorter than the tile".into())
     }
 
-    fn pad_to(&mut self, r: &UOp, amount: usize) -> Result<(), Why> {
+    /// The longer axis.
+    pub(super) fn pad_to(&mut self, r: &UOp, amount: usize) -> Result<UOp, Why> {
         let Some(n) = r.src()[0].as_int() else { return Err("the axis has no fixed size".into()) };
         let a = amount as i64;
         if amount < 2 || n % a == 0 || (n + a - 1) / a * a > 4 * n {
@@ -202,9 +207,10 @@ impl<'a> Kernel<'a> {
         }
         let padded = self.fresh(r, &UOp::int((n + a - 1) / a * a), kind_of(r));
         let gate = padded.lt(&UOp::int(n));
-        let split = Split { value: padded.clone(), ranges: vec![padded], outer: None, inner: None, gate: Some(gate) };
+        let split =
+            Split { value: padded.clone(), ranges: vec![padded.clone()], outer: None, inner: None, gate: Some(gate) };
         self.sink = Rewrite::new(&self.sink, r, vec![split]).run();
-        Ok(())
+        Ok(padded)
     }
 
     fn swap(&mut self, a: &UOp, b: &UOp) -> Result<(), Why> {
@@ -251,6 +257,7 @@ impl<'a> Kernel<'a> {
         let lanes = kind == AxisKind::Vector;
         let tiled = kind == old;
         let mut parts = vec![];
+        self.inner = None;
         let whole = floor_div(&end, a);
         if end.as_int().is_none() && whole.vmax() < 2 {
             return Err("the axis may be too short".into());
@@ -259,6 +266,7 @@ impl<'a> Kernel<'a> {
             let inner = self.fresh(r, &UOp::int(a), kind);
             let outer = (whole.as_int() != Some(1)).then(|| self.fresh(r, &whole, old));
             self.remains = outer.clone();
+            self.inner = Some(inner.clone());
             let value = outer.as_ref().map_or(inner.clone(), |o| &(o * a) + &inner);
             let (ranges, inner) = match (outer, tiled) {
                 (Some(o), true) => (vec![o], Some(inner)),

@@ -7,6 +7,7 @@ mod apply;
 mod facts;
 mod heuristic;
 mod stage;
+mod tc;
 
 pub(super) use apply::{Kernel, gate_index, kind_of};
 pub(super) use heuristic::choose;
@@ -37,7 +38,7 @@ pub enum Opt {
     Tile { axis: usize, amount: usize },
     /// What the loops inside this axis read of a buffer is copied to scratch memory first, in the order they read it.
     Stage { param: usize, axis: usize },
-    /// Matrix unit over the choice-th triple of axes (targets that have one).
+    /// Matrix unit in the choice-th way that one of the target's fits a sum of products; axes are padded to its tile.
     Tc { choice: usize },
 }
 

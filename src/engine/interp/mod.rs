@@ -8,6 +8,7 @@ mod kernel;
 mod program;
 mod schedule;
 mod tensor;
+mod wmma;
 mod workgroup;
 
 pub use kernel::run_kernel;

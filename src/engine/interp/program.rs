@@ -1,7 +1,7 @@
 //! Linear programs: the list is executed node by node, loops by jumping.
 
 use super::kernel::{Access, Memory, var};
-use super::{InterpError, Lanes, Vars, value_op, workgroup};
+use super::{InterpError, Lanes, Vars, value_op, wmma, workgroup};
 use crate::codegen::Program;
 use crate::uop::{ConstVal, Op, UMap, UOp};
 use smallvec::smallvec;
@@ -123,6 +123,10 @@ fn value(u: &UOp, vals: &UMap<Lanes>, mem: &mut Memory, vars: &Vars, tid: i64) -
         Op::Acc => get(&u.src()[0])?.clone(),
         // An alias: the register's value now.
         Op::After => get(&u.src()[0])?.clone(),
+        Op::Wmma => {
+            let src: Vec<Vec<Lanes>> = u.src().iter().map(|s| Ok(vec![get(s)?.clone()])).collect::<Result<_, _>>()?;
+            wmma::product(u, &src, 1)?.swap_remove(0)
+        }
         Op::Load => mem.load(u, &access(u, vals)?, u.src().get(1).map(get).transpose()?)?,
         _ => {
             let refs: Vec<&Lanes> = u.src().iter().map(get).collect::<Result<_, _>>()?;

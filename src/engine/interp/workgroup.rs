@@ -6,7 +6,7 @@
 
 use super::kernel::{Access, Memory, var};
 use super::program::{Jumps, malformed};
-use super::{InterpError, Lanes, Vars, value_op};
+use super::{InterpError, Lanes, Vars, value_op, wmma};
 use crate::codegen::Program;
 use crate::uop::{AddrSpace, Arg, ConstVal, Op, UMap, UOp};
 use smallvec::smallvec;
@@ -122,6 +122,10 @@ impl Group<'_> {
             (Op::Special, Arg::Str(name)) => self.special(name),
             (Op::Acc | Op::After, _) => self.get(&u.src()[0]).cloned(),
             (Op::Load, _) => self.load(u, mem),
+            (Op::Wmma, _) => {
+                let src: Vec<Vec<Lanes>> = u.src().iter().map(|s| self.get(s).cloned()).collect::<Result<_, _>>()?;
+                wmma::product(u, &src, self.threads)
+            }
             _ => self.each(u.src(), |_, src| {
                 value_op(u, src)?.ok_or(InterpError::Unexpected { op: u.op(), stage: "linear program" })
             }),

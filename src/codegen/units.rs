@@ -1,0 +1,102 @@
+//! Matrix units of known instruction sets as data: what a [`super::Target`] lists as its tensor cores.
+//!
+//! Sources: the vendors' ISA manuals (RDNA3 7.9, RDNA4 7.12, CDNA3 7.1, PTX `mma` fragments, Intel SDM TDPBF16PS). A step of the sum may stand
+//! in any order that both operands share. Left out: sparse forms, integer and fp8 operands, half-precision accumulators.
+
+use crate::uop::TileBit::{E, L};
+use crate::uop::{Scalar, Spread, TileBit, WmmaArg};
+
+/// Rows (or columns) in the low lane bits, the sum's steps in the elements.
+const fn spread(row: &'static [TileBit], col: &'static [TileBit]) -> Spread {
+    Spread { row, col }
+}
+
+const LANE16: &[TileBit] = &[L(0), L(1), L(2), L(3)];
+
+/// gfx11: both halves of a wave32 hold the same operands.
+const fn rdna3(name: &'static str, a: Scalar) -> WmmaArg {
+    const AB: Spread = spread(LANE16, &[E(0), E(1), E(2), E(3)]);
+    let c_spread = spread(&[L(4), E(0), E(1), E(2)], LANE16);
+    WmmaArg { name, m: 16, n: 16, k: 16, a, acc: Scalar::F32, lanes: 32, a_spread: AB, b_spread: AB, c_spread }
+}
+
+/// gfx12: the halves of a wave32 hold eight steps each.
+const fn rdna4(name: &'static str, a: Scalar) -> WmmaArg {
+    const AB: Spread = spread(LANE16, &[E(0), E(1), E(2), L(4)]);
+    let c_spread = spread(&[E(0), E(1), E(2), L(4)], LANE16);
+    WmmaArg { name, m: 16, n: 16, k: 16, a, acc: Scalar::F32, lanes: 32, a_spread: AB, b_spread: AB, c_spread }
+}
+
+/// gfx9 with MFMA: the quarters of a wave64 hold four steps each.
+const fn cdna3(name: &'static str, a: Scalar) -> WmmaArg {
+    const AB: Spread = spread(LANE16, &[E(0), E(1), L(4), L(5)]);
+    let c_spread = spread(&[E(0), E(1), L(4), L(5)], LANE16);
+    WmmaArg { name, m: 16, n: 16, k: 16, a, acc: Scalar::F32, lanes: 64, a_spread: AB, b_spread: AB, c_spread }
+}
+
+/// `mma.sync` of sm_80 and later.
+const fn mma(name: &'static str, a: Scalar) -> WmmaArg {
+    let a_spread = spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1), E(2)]);
+    let b_spread = spread(&[L(2), L(3), L(4)], &[E(0), L(0), L(1), E(1)]);
+    let c_spread = spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1)]);
+    WmmaArg { name, m: 16, n: 8, k: 16, a, acc: Scalar::F32, lanes: 32, a_spread, b_spread, c_spread }
+}
+
+pub const RDNA3: &[WmmaArg] =
+    &[rdna3("v_wmma_f32_16x16x16_f16", Scalar::F16), rdna3("v_wmma_f32_16x16x16_bf16", Scalar::BF16)];
+pub const RDNA4: &[WmmaArg] =
+    &[rdna4("v_wmma_f32_16x16x16_f16", Scalar::F16), rdna4("v_wmma_f32_16x16x16_bf16", Scalar::BF16)];
+pub const CDNA3: &[WmmaArg] =
+    &[cdna3("v_mfma_f32_16x16x16_f16", Scalar::F16), cdna3("v_mfma_f32_16x16x16_bf16", Scalar::BF16)];
+pub const SM80: &[WmmaArg] = &[
+    mma("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", Scalar::F16),
+    mma("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", Scalar::BF16),
+];
+/// AMX: tile registers of 16 rows of 64 bytes; operand b holds two steps of a column side by side.
+pub const AMX: &[WmmaArg] = &[WmmaArg {
+    name: "tdpbf16ps",
+    m: 16,
+    n: 16,
+    k: 32,
+    a: Scalar::BF16,
+    acc: Scalar::F32,
+    lanes: 1,
+    a_spread: spread(&[E(5), E(6), E(7), E(8)], &[E(0), E(1), E(2), E(3), E(4)]),
+    b_spread: spread(&[E(1), E(2), E(3), E(4)], &[E(0), E(5), E(6), E(7), E(8)]),
+    c_spread: spread(&[E(4), E(5), E(6), E(7)], &[E(0), E(1), E(2), E(3)]),
+}];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_unit_holds_every_element_of_its_tiles() {
+        for w in [RDNA3, RDNA4, CDNA3, SM80, AMX].into_iter().flatten() {
+            let held = |s: &Spread| -> BTreeSet<(usize, usize)> {
+                (0..w.lanes as usize).flat_map(|l| (0..s.elements() as usize).map(move |e| s.place(l, e))).collect()
+            };
+            let (m, n, k) = (w.m as usize, w.n as usize, w.k as usize);
+            for (s, size) in [(&w.a_spread, m * k), (&w.b_spread, n * k), (&w.c_spread, m * n)] {
+                assert_eq!(held(s).len(), size, "{}", w.name);
+            }
+            assert_eq!(
+                w.lanes as usize * w.c_spread.elements() as usize,
+                m * n,
+                "{}: no two lanes store the same",
+                w.name
+            );
+        }
+    }
+
+    #[test]
+    fn tiles_lie_where_the_manuals_say() {
+        // RDNA3: result register 1 of lane 16 is row 3, column 0.
+        assert_eq!(RDNA3[0].c_spread.place(16, 1), (3, 0));
+        // PTX: a5 of thread 6 (group 1, thread 2 in it) is row 1, column 2 * 2 + 1 + 8.
+        assert_eq!(SM80[0].a_spread.place(6, 5), (1, 13));
+        // AMX: row 3 of the b tile holds steps 6 and 7; its element 5 is column 2, step 7.
+        assert_eq!(AMX[0].b_spread.place(0, 3 * 32 + 5), (2, 7));
+    }
+}

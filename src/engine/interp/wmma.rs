@@ -1,0 +1,39 @@
+//! Matrix units: tiles are put together from the lanes of a wave, multiplied, and taken apart again.
+
+use super::program::malformed;
+use super::{InterpError, Lanes};
+use crate::uop::{Arg, ConstVal, UOp, cast_const};
+
+/// `acc + a · b` for every wave of a workgroup of so many threads; `src` are the values of the three sources, one a thread or one
+/// for all. Sums are exact in f64 and rounded once.
+pub(super) fn product(u: &UOp, src: &[Vec<Lanes>], threads: usize) -> Result<Vec<Lanes>, InterpError> {
+    let (Arg::Wmma(w), [a, b, acc]) = (u.arg(), src) else { return Err(malformed(format!("{u:?} is no matrix unit"))) };
+    let (wave, m, n, k) = (w.lanes as usize, w.m as usize, w.n as usize, w.k as usize);
+    if !threads.is_multiple_of(wave) {
+        return Err(malformed(format!("{u:?} in a workgroup of {threads} threads")));
+    }
+    let at = |v: &[Lanes], t: usize, e: usize| v[t.min(v.len() - 1)][e].as_f64();
+    let mut out = Vec::with_capacity(threads);
+    for first in (0..threads).step_by(wave) {
+        let (mut ta, mut tb) = (vec![0.0; m * k], vec![0.0; n * k]);
+        for lane in 0..wave {
+            for e in 0..w.a_spread.elements() as usize {
+                let (row, step) = w.a_spread.place(lane, e);
+                ta[row * k + step] = at(a, first + lane, e);
+            }
+            for e in 0..w.b_spread.elements() as usize {
+                let (column, step) = w.b_spread.place(lane, e);
+                tb[column * k + step] = at(b, first + lane, e);
+            }
+        }
+        for lane in 0..wave {
+            let element = |e: usize| {
+                let (row, column) = w.c_spread.place(lane, e);
+                let products = (0..k).map(|s| ta[row * k + s] * tb[column * k + s]);
+                cast_const(ConstVal::Float(at(acc, first + lane, e) + products.sum::<f64>()), w.acc)
+            };
+            out.push((0..w.c_spread.elements() as usize).map(element).collect());
+        }
+    }
+    Ok(out)
+}
