@@ -157,6 +157,16 @@ fn a_loop_that_threads_leave_at_different_times_is_named() {
     assert!(matches!(e, InterpError::Diverged(_)), "{e}");
 }
 
+/// A product of half types, summed in f32, rounded, with a bias of each column and a gain of each row.
+fn half_matmul(t: DType, (m, n, k): (i64, i64, i64)) -> UOp {
+    let (i, j, l) = (out(m, 0), out(n, 1), red(k, 2));
+    let a = UOp::param(1, t, (m * k) as usize).index(&(&(&i * k) + &l)).load().cast(DType::F32);
+    let b = UOp::param(2, t, (k * n) as usize).index(&(&(&l * n) + &j)).load().cast(DType::F32);
+    let s = (&a * &b).reduce(Op::Add, &[l]);
+    let v = &(&s * &f32p(4, m).index(&i).load()) + &f32p(3, n).index(&j).load();
+    UOp::sink([f32p(0, m * n).index(&(&(&i * n) + &j)).store(&v, &[i, j])])
+}
+
 /// Every matrix unit that is described, on a target of its wave.
 fn matrix_units() -> Vec<(Target, DType)> {
     let with = |tensor_cores, wave| Target { tensor_cores, ..Target::gpu("gpu", Grid::amd(wave)) };
@@ -172,18 +182,17 @@ fn uses_unit(k: &UOp, t: &Target, list: &str) -> bool {
 #[test]
 fn products_of_half_types_go_through_every_matrix_unit() {
     for (t, d) in matrix_units() {
-        for size in [(16, 16, 32), (32, 16, 64), (20, 18, 37)] {
-            let k = half_matmul(d, size);
-            assert_eq!(agrees(&k, &t, &opts("TC(0)")), Ok(true), "{:?} {size:?}", t.tensor_cores[0].name);
-            assert!(uses_unit(&k, &t, "TC(0)"));
-        }
+        // Rows are padded to two tiles, columns and steps to one or two.
+        let k = half_matmul(d, (18, 14, 20));
+        assert_eq!(agrees(&k, &t, &opts("TC(0)")), Ok(true), "{:?}", t.tensor_cores[0].name);
+        assert!(uses_unit(&k, &t, "TC(0)"));
     }
 }
 
 #[test]
 fn tiles_of_a_matrix_unit_are_copied_grouped_and_spread_over_waves() {
     let t = Target { tensor_cores: units::RDNA3, ..gpu() };
-    let k = half_matmul(DType::F16, (32, 64, 64));
+    let k = half_matmul(DType::F16, (32, 64, 32));
     for list in [
         "TC(0) UPCAST(0,2) UPCAST(0,2)",
         "TC(0) UNROLL(3,2) LOCAL(1,2)",
@@ -208,4 +217,74 @@ fn a_unit_that_does_not_fit_is_refused_with_the_number_of_ways() {
         "opt TC(0) does not apply: the target has no matrix unit"
     );
     assert!(why(&half_matmul(DType::F16, (16, 16, 16)), &t, "TC(9)").contains("has 1 sums"));
+}
+
+#[test]
+fn tiles_staged_by_all_threads_agree() {
+    let cases = [
+        ("both operands", matmul(8, 16, 12), "LOCAL(0,4) LOCAL(1,8) TILE(4,4) STAGE(1,5) STAGE(2,5)"),
+        (
+            "copies too",
+            matmul(16, 16, 8),
+            "UPCAST(0,2) UPCAST(1,2) LOCAL(0,4) LOCAL(1,4) TILE(4,4) STAGE(1,5) STAGE(2,5)",
+        ),
+        (
+            "a tile that threads do not divide",
+            matmul(6, 10, 9),
+            "LOCAL(0,3) LOCAL(1,5) TILE(4,3) STAGE(1,5) STAGE(2,5)",
+        ),
+        ("with a group", matmul(4, 4, 32), "LOCAL(1,4) GROUP(2,4) TILE(3,4) STAGE(2,4)"),
+        ("in vectors", matmul(4, 32, 8), "VECTORIZE(1,4) LOCAL(0,4) LOCAL(0,8) TILE(2,4) STAGE(2,3)"),
+    ];
+    for (name, k, list) in cases {
+        assert_eq!(agrees(&k, &gpu(), &opts(list)), Ok(true), "{name}: {list}");
+        let p = codegen::compile(&k, &gpu(), &opts(list), false).unwrap();
+        let barriers = p.uops.iter().filter(|u| u.op() == Op::Barrier).count();
+        assert!(p.local_bytes > 0 && barriers >= 2, "{name}: {barriers} barriers");
+    }
+    let t = Target { tensor_cores: units::RDNA3, ..gpu() };
+    let list = "TC(0) LOCAL(0,2) STAGE(1,2) STAGE(2,2)";
+    assert_eq!(agrees(&half_matmul(DType::F16, (16, 32, 32)), &t, &opts(list)), Ok(true));
+}
+
+#[test]
+fn heuristic_opts_for_workgroups_agree_with_the_kernel_graph() {
+    for (name, k) in kernels() {
+        if let Err(e) = agrees(&k, &gpu(), &OptChoice::Heuristic) {
+            panic!("{name}: {e}");
+        }
+    }
+}
+
+fn chosen(k: &UOp, t: &Target) -> String {
+    codegen::compile(k, t, &OptChoice::Heuristic, false).unwrap().opts.join(" ")
+}
+
+#[test]
+fn the_heuristic_chooses_what_suits_a_gpu() {
+    let t = Target { tensor_cores: units::RDNA3, ..gpu() };
+    assert_eq!(chosen(&add(1 << 20), &t), "VECTORIZE(0,4) LOCAL(0,128)");
+    assert_eq!(chosen(&add(1001), &t), "PADTO(0,64) LOCAL(0,64)");
+    assert_eq!(chosen(&row_sum(16, 4096), &t), "GROUP(1,256)");
+    assert_eq!(chosen(&row_sum(1 << 14, 4096), &t), "LOCAL(0,64) UNROLL(2,4)");
+    assert_eq!(
+        chosen(&matmul(512, 512, 512), &t),
+        "UPCAST(1,4) UPCAST(0,4) LOCAL(1,16) LOCAL(0,16) TILE(4,16) STAGE(1,5) STAGE(2,5)"
+    );
+    assert!(chosen(&half_matmul(DType::F16, (512, 512, 512)), &t).starts_with("TC(0) UPCAST"));
+    let softmax = codegen::compile(&softmax(64, 1000), &t, &OptChoice::Heuristic, false).unwrap();
+    assert_eq!((softmax.global, softmax.local), ([64, 1, 1], [256, 1, 1]), "{:?}", softmax.opts);
+}
+
+#[test]
+fn a_search_tries_workgroups_and_groups() {
+    let beam = codegen::Beam { width: 1, cache_dir: None, fast_math: false };
+    // Pretends that a kernel takes as long as its workgroups and loops.
+    let time = |p: &codegen::Program| {
+        let loops = p.uops.iter().filter(|u| u.op() == Op::Range).map(|u| u.vmax() as u64 + 1).product::<u64>();
+        Some(std::time::Duration::from_micros(p.global.iter().map(|n| *n as u64).product::<u64>() * 100 + loops))
+    };
+    let p = beam.search(&row_sum(8, 24), &gpu(), time).unwrap();
+    assert!(p.opts.iter().any(|o| o.starts_with("LOCAL") || o.starts_with("GROUP")), "{:?}", p.opts);
+    assert!(p.local[0] > 1);
 }

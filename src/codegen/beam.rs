@@ -181,6 +181,7 @@ fn actions(target: &Target) -> impl Iterator<Item = Opt> {
     let axes = 0..6usize;
     let amounts = move |list: &'static [usize]| axes.clone().flat_map(move |axis| list.iter().map(move |n| (axis, *n)));
     let threads = target.threads as usize;
+    let workgroup: &'static [usize] = if target.has_grid() { &[2, 3, 4, 8, 16, 32, 64, 256] } else { &[] };
     let lanes: &'static [usize] = if target.vector_bytes > 0 { &[4, 8, 16, 32] } else { &[] };
     amounts(&[2, 3, 4, 6, 8, 14])
         .map(|(axis, amount)| Opt::Upcast { axis, amount })
@@ -196,6 +197,9 @@ fn actions(target: &Target) -> impl Iterator<Item = Opt> {
                 .filter(move |_| threads > 1)
         }))
         .chain((0..3).flat_map(|axis| [16, 32].map(|amount| Opt::PadTo { axis, amount })))
+        .chain(amounts(workgroup).map(|(axis, amount)| Opt::Local { axis, amount }))
+        .chain(amounts(workgroup).map(|(axis, amount)| Opt::Group { axis, amount }))
+        .chain((0..if target.tensor_cores.is_empty() { 0 } else { 4 }).map(|choice| Opt::Tc { choice }))
 }
 
 #[cfg(test)]

@@ -103,6 +103,12 @@ pub(super) fn check(sink: &UOp, target: &Target) -> Result<(), CodegenError> {
     launch(&with_global_axes(sink, target), target).map(|_| ())
 }
 
+/// One range for each axis of a workgroup's threads, the fastest axis first.
+pub(super) fn workgroup(sink: &UOp) -> Vec<UOp> {
+    let longest = |a: Axis| a.ranges.into_iter().find(|r| size(r) == a.size);
+    axes(sink, is_local).into_iter().filter_map(longest).collect()
+}
+
 pub(super) fn is_local(k: AxisKind) -> bool {
     matches!(k, AxisKind::Local | AxisKind::GroupReduce | AxisKind::Warp)
 }

@@ -23,6 +23,8 @@ pub(in crate::codegen) struct Kernel<'a> {
     remains: Option<UOp>,
     /// And the inner loop that was split from it.
     inner: Option<UOp>,
+    /// How many times the work a matrix unit does for padding to its tiles.
+    pub(super) waste: f64,
     subs: u32,
 }
 
@@ -42,7 +44,7 @@ struct Split {
 impl<'a> Kernel<'a> {
     pub fn new(sink: UOp, target: &'a Target) -> Kernel<'a> {
         let subs = sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
-        Kernel { sink, target, applied: vec![], rests: USet::default(), remains: None, inner: None, subs }
+        Kernel { sink, target, applied: vec![], rests: USet::default(), remains: None, inner: None, waste: 1.0, subs }
     }
 
     /// The axes that opts name, by kind from the outside in, then by number.
@@ -210,6 +212,7 @@ impl<'a> Kernel<'a> {
         let split =
             Split { value: padded.clone(), ranges: vec![padded.clone()], outer: None, inner: None, gate: Some(gate) };
         self.sink = Rewrite::new(&self.sink, r, vec![split]).run();
+        self.remains = Some(padded.clone());
         Ok(padded)
     }
 
@@ -243,10 +246,16 @@ impl<'a> Kernel<'a> {
     }
 
     fn stage(&mut self, param: usize, axis: &UOp) -> Result<(), Why> {
-        if kind_of(axis) != AxisKind::Loop {
+        if self.target.has_grid() {
+            if kind_of(axis) != AxisKind::Reduce {
+                return Err("needs a loop of a reduction, of which each round reads a tile".into());
+            }
+            self.sink = super::stage::cooperate(&self.sink, param, axis)?;
+        } else if kind_of(axis) != AxisKind::Loop {
             return Err("needs a loop of the output".into());
+        } else {
+            self.sink = super::stage::stage(&self.sink, param, axis, self.target.local_bytes)?;
         }
-        self.sink = super::stage::stage(&self.sink, param, axis, self.target.local_bytes)?;
         self.subs = self.sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
         Ok(())
     }
@@ -429,7 +438,7 @@ pub(in crate::codegen) fn gate_index(index: &UOp, gate: &UOp) -> UOp {
     index.src()[0].index_gated(&index.src()[1], &both)
 }
 
-fn gate_load(load: &UOp, gate: &UOp) -> UOp {
+pub(super) fn gate_load(load: &UOp, gate: &UOp) -> UOp {
     let alt = load.src().get(1).cloned().unwrap_or_else(|| load.const_like(0));
     gate_index(&load.src()[0], gate).load_or(&alt)
 }

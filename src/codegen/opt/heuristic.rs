@@ -20,6 +20,7 @@ const CHUNKS: u32 = 4;
 /// Applies what suits the kernel. An opt that does not apply is left out.
 pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
     if kernel.target.has_grid() {
+        super::gpu::choose(kernel);
         return;
     }
     let mut facts = Facts::of(&kernel.sink);

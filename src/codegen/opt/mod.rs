@@ -5,6 +5,7 @@
 
 mod apply;
 mod facts;
+mod gpu;
 mod heuristic;
 mod stage;
 mod tc;

@@ -1,7 +1,8 @@
 //! STAGE: what the loops inside an axis read of a buffer is copied to scratch memory first, packed in the order they read it.
 
 use super::kind_of;
-use crate::codegen::grid::{area_bytes, next_area, position};
+use crate::codegen::affine::AffineMemo;
+use crate::codegen::grid::{area_bytes, next_area, position, workgroup};
 use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
 
 /// The kernel with the loads of buffer `param` that depend on `axis` staged inside it.
@@ -57,6 +58,89 @@ pub(super) fn stage(sink: &UOp, param: usize, axis: &UOp, most_bytes: usize) -> 
         map.insert(load, area.after(&[fill]).index(&position(&dims, &sizes)).load());
     }
     if map.is_empty() { Err("no load of that buffer depends on the axis") } else { Ok(sink.substitute(&map)) }
+}
+
+/// GPU: in each round of the reduction's loop `axis` the threads of a workgroup copy together what they will read of buffer `param`
+/// until the next round, neighbouring threads neighbouring elements.
+///
+/// # Errors
+/// Nothing to stage, or a tile of unknown size.
+pub(super) fn cooperate(sink: &UOp, param: usize, axis: &UOp) -> Result<UOp, &'static str> {
+    let mut open: UMap<Vec<UOp>> = UMap::default();
+    crate::uop::open_ranges(sink, &mut open);
+    let order = sink.toposort();
+    let reduces = |u: &&UOp| u.op() == Op::Reduce && u.src()[1..].contains(axis);
+    let inside: Vec<UOp> = order.iter().filter(reduces).flat_map(|u| after(&u.src()[1..], axis)).collect();
+    let from = |u: &UOp| matches!(u.src()[0].src()[0].arg(), Arg::Param(slot, _) if *slot as usize == param);
+    let loads = order.iter().filter(|u| u.op() == Op::Load && from(u) && open[*u].contains(axis));
+    let mut fresh = Fresh {
+        area: next_area(&order),
+        sub: order.iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0),
+    };
+    // One range for each axis of the workgroup, the fastest first.
+    let threads: Vec<UOp> = workgroup(sink);
+    let mut map: UMap<UOp> = UMap::default();
+    for load in loads {
+        let tile = |r: &&UOp| !matches!(kind_of(r), AxisKind::Loop | AxisKind::Reduce) || inside.contains(r);
+        let dims: Vec<UOp> = open[load].iter().filter(tile).cloned().collect();
+        if dims.iter().any(|r| r.src()[0].as_int().is_none()) {
+            return Err("the tile has no fixed size");
+        }
+        if !dims.is_empty() {
+            map.insert(load.clone(), copied_by_all(load, dims, &threads, &mut fresh));
+        }
+    }
+    if map.is_empty() { Err("no load of that buffer depends on the axis") } else { Ok(sink.substitute(&map)) }
+}
+
+/// Numbers not yet taken in the kernel.
+struct Fresh {
+    area: u32,
+    sub: u32,
+}
+
+fn after(ranges: &[UOp], axis: &UOp) -> Vec<UOp> {
+    ranges.iter().skip_while(|r| *r != axis).skip(1).cloned().collect()
+}
+
+/// The load from a tile that all threads have filled.
+fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fresh) -> UOp {
+    let size = |r: &UOp| (r.vmax() + 1) as i64;
+    dims.sort_by_key(|r| (place(r), r.range_arg()));
+    let sizes: Vec<i64> = dims.iter().map(size).collect();
+    let len: i64 = sizes.iter().product();
+    let all: i64 = threads.iter().map(size).product();
+    let area = UOp::local(fresh.area, load.dtype(), len as usize);
+    (fresh.area, fresh.sub) = (fresh.area + 1, fresh.sub + 1);
+    let rounds = (len + all - 1) / all;
+    let kind = if rounds <= 8 { AxisKind::Upcast } else { AxisKind::Loop };
+    let id = dims.iter().filter_map(UOp::range_arg).map(|a| a.id).max().unwrap_or(0);
+    let round = UOp::range(UOp::int(rounds), id, kind).with_arg(Arg::Range(RangeArg { id, sub: fresh.sub, kind }));
+    let mut number = &round * all;
+    let mut step = 1;
+    for t in threads {
+        number = &number + &(t * step);
+        step *= size(t);
+    }
+    // Neighbours differ in what moves least in the buffer.
+    let sum = AffineMemo::default().of(&load.src()[0].src()[1]);
+    let mut by_stride: Vec<&UOp> = dims.iter().collect();
+    by_stride.sort_by_key(|r| sum.coef(r).unsigned_abs());
+    let (mut rest, mut at) = (number.clone(), UMap::default());
+    for r in by_stride {
+        at.insert(r.clone(), (&rest % size(r)).simplify());
+        rest = &rest / size(r);
+    }
+    let values: Vec<UOp> = dims.iter().map(|r| at[r].clone()).collect();
+    let mut to = area.index(&position(&values, &sizes));
+    let mut value = load.substitute(&at);
+    if len % all != 0 {
+        let gate = number.lt(&UOp::int(len));
+        to = super::gate_index(&to, &gate);
+        value = super::apply::gate_load(&value, &gate);
+    }
+    let loops: Vec<UOp> = threads.iter().cloned().chain([round]).collect();
+    area.after(&[to.store(&value, &loops)]).index(&position(&dims, &sizes)).load()
 }
 
 /// `axis` and all loops around it.

@@ -123,8 +123,11 @@ impl Kernel<'_> {
             }
         }
         let mut inner: Vec<UOp> = vec![];
+        self.waste = 1.0;
         for (r, n) in m.axes.iter().zip(sizes) {
             let mut axis = r.clone();
+            let len = (r.vmax() + 1) as f64;
+            self.waste *= (len / n as f64).ceil() * n as f64 / len;
             if r.src()[0].as_int().is_some_and(|len| len % n as i64 != 0) {
                 axis = self.pad_to(&axis, n as usize)?;
             }

@@ -1,0 +1,204 @@
+//! The rules that choose opts for a kernel of a GPU target: a matrix unit where one fits; reductions of few outputs shared by the
+//! threads of a workgroup; tiles for products; vectors and workgroups along the contiguous axis for everything else.
+
+use super::facts::{Facts, Move, Site, is_free, size};
+use super::{Kernel, Opt, kind_of};
+use crate::codegen::grid;
+use crate::uop::{Arg, AxisKind, Op, UOp};
+
+/// Outputs below which a reduction is shared by threads: fewer than this leave the machine empty.
+const FEW_OUTPUTS: i64 = 2048;
+/// How much of a matrix unit's work may be padding.
+const WASTE: f64 = 2.0;
+/// Threads of an ordinary workgroup.
+const WORKGROUP: i64 = 256;
+
+pub(super) fn choose(kernel: &mut Kernel) {
+    if matrix_unit(kernel) {
+        return;
+    }
+    let facts = Facts::of(&kernel.sink);
+    let rows = inner_loops(kernel);
+    let outputs = outputs(&facts, &rows);
+    let shared: Vec<UOp> = facts
+        .sites
+        .iter()
+        .filter(|s| is_shared(s, outputs, &rows))
+        .map(|s| s.inner[s.inner.len() - 1].clone())
+        .collect();
+    if !shared.is_empty() || !rows.is_empty() {
+        let longest = shared.iter().chain(&rows).map(size).max().unwrap_or(1);
+        let most = if outputs <= 256 { WORKGROUP } else { 64 };
+        let threads = most.min((longest as u64).next_power_of_two() as i64);
+        for r in shared {
+            spread(kernel, &r, threads, AxisKind::GroupReduce);
+        }
+        for r in rows {
+            spread(kernel, &r, threads, AxisKind::Local);
+        }
+        return;
+    }
+    match facts.sites.iter().position(|s| !s.inner.is_empty()) {
+        Some(k) => tile(kernel, facts, k),
+        None => elementwise(kernel, facts),
+    }
+}
+
+/// Uses the matrix unit where padding to its tile costs less than the half; copies of tiles share operands.
+fn matrix_unit(kernel: &mut Kernel) -> bool {
+    let before = kernel.sink.clone();
+    if kernel.apply(Opt::Tc { choice: 0 }).is_err() {
+        return false;
+    }
+    let outer: Vec<UOp> = kernel.axes().into_iter().filter(|r| kind_of(r) == AxisKind::Loop).collect();
+    if kernel.waste > WASTE {
+        kernel.sink = before;
+        kernel.applied.pop();
+        return false;
+    }
+    for r in outer.iter().rev().take(2) {
+        let amount = [4, 3, 2].into_iter().find(|n| size(r) % n == 0 && size(r) > *n);
+        let Some(n) = amount else { continue };
+        let _ = kernel.apply_to(r, |axis| Opt::Upcast { axis, amount: n as usize });
+    }
+    let left: Vec<UOp> = kernel.axes().into_iter().filter(|r| kind_of(r) == AxisKind::Loop).collect();
+    for r in left.iter().take(1) {
+        let amount = [4, 2].into_iter().find(|n| size(r) % n == 0);
+        let Some(n) = amount else { continue };
+        let _ = kernel.apply_to(r, |axis| Opt::Local { axis, amount: n as usize });
+    }
+    true
+}
+
+/// Output loops that stay loops of the kernel, because a reduction serves all their steps.
+fn inner_loops(kernel: &Kernel) -> Vec<UOp> {
+    let stores = kernel.sink.src().iter().filter(|s| s.op() == Op::Store);
+    let launched = grid::with_global_axes(&kernel.sink, kernel.target);
+    let remain: Vec<UOp> = launched.toposort().into_iter().filter(|u| u.op() == Op::Range).collect();
+    let mut rows: Vec<UOp> = vec![];
+    for r in stores.flat_map(|s| &s.src()[2..]) {
+        if kind_of(r) == AxisKind::Loop && remain.contains(r) && !rows.contains(r) {
+            rows.push(r.clone());
+        }
+    }
+    rows
+}
+
+/// Workgroups of one thread that the kernel would have.
+fn outputs(facts: &Facts, rows: &[UOp]) -> i64 {
+    let stores = facts.sites.iter().filter(|s| s.node.op() == Op::Store);
+    stores.map(|s| s.outer.iter().filter(|r| !rows.contains(r)).map(size).product()).max().unwrap_or(1)
+}
+
+fn is_shared(s: &Site, outputs: i64, rows: &[UOp]) -> bool {
+    let steps: i64 = s.inner.iter().map(size).product();
+    let free = s.inner.last().is_some_and(is_free);
+    free && s.node.op() == Op::Reduce && (outputs <= FEW_OUTPUTS && steps >= 32 || !rows.is_empty())
+}
+
+/// Gives an axis to as many threads as divide it, or pads it.
+fn spread(kernel: &mut Kernel, r: &UOp, threads: i64, kind: AxisKind) {
+    let opt = |axis, amount: i64| match kind {
+        AxisKind::GroupReduce => Opt::Group { axis, amount: amount as usize },
+        _ => Opt::Local { axis, amount: amount as usize },
+    };
+    let mut axis = r.clone();
+    if size(r) % threads != 0 && size(r) > 1 {
+        // A quarter of the work may be wasted; else the largest power of two that divides it.
+        let fits = [threads, threads / 2, threads / 4]
+            .into_iter()
+            .find(|t| *t > 1 && (size(r) + t - 1) / t * t * 4 <= size(r) * 5);
+        let Some(t) = fits.filter(|t| size(r) % t != 0) else {
+            let n = (1i64 << size(r).trailing_zeros()).min(threads);
+            if n > 1 {
+                let _ = kernel.apply_to(&axis, |a| opt(a, n));
+            }
+            return;
+        };
+        let Ok(Some(longer)) = kernel.apply_to(&axis, |axis| Opt::PadTo { axis, amount: t as usize }) else { return };
+        axis = longer;
+        let _ = kernel.apply_to(&axis, |a| opt(a, t));
+        return;
+    }
+    let _ = kernel.apply_to(&axis, |a| opt(a, threads));
+}
+
+/// A reduction of many outputs: copies along the axes that share loads, threads along both, the tiles of what they read in
+/// workgroup memory.
+fn tile(kernel: &mut Kernel, facts: Facts, k: usize) {
+    let site = &facts.sites[k];
+    let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.node.clone()).collect();
+    let reused = |r: &&UOp| is_free(r) && loads.iter().any(|l| !facts.depends(l, r)) && loads.len() > 1;
+    let axes: Vec<UOp> = site.outer.iter().filter(reused).rev().take(2).cloned().collect();
+    let step = site.inner.last().filter(|r| is_free(r)).cloned();
+    let mut left: Vec<UOp> = vec![];
+    for r in &axes {
+        let copies = [4, 3, 2].into_iter().find(|n| size(r) % n == 0 && size(r) / n >= 4);
+        let rest = copies.map(|n| kernel.apply_to(r, |axis| Opt::Upcast { axis, amount: n as usize }));
+        left.push(rest.and_then(Result::ok).flatten().unwrap_or_else(|| r.clone()));
+    }
+    // Neighbouring threads along the last axis.
+    let others = site.outer.iter().rev().filter(|r| !axes.contains(r) && is_free(r)).take(1).cloned();
+    let mut threads = 1;
+    for r in left.iter().cloned().chain(others) {
+        let most = (WORKGROUP / threads).min(if axes.len() > 1 { 16 } else { 64 });
+        let n = (1i64 << size(&r).trailing_zeros()).min(most);
+        if n > 1 && kernel.apply_to(&r, |axis| Opt::Local { axis, amount: n as usize }).is_ok() {
+            threads *= n;
+        } else if size(&r) >= 32 && threads == 1 {
+            spread(kernel, &r, 32, AxisKind::Local);
+            threads *= 32;
+        }
+    }
+    let Some(step) = step else { return };
+    let depth = [16, 8, 4].into_iter().find(|n| size(&step) % n == 0 && size(&step) > *n);
+    let products = axes.len() == 2 && loads.len() == 2 && threads >= 64;
+    if let (true, Some(n)) = (products, depth) {
+        if let Ok(Some(outer)) = kernel.apply_to(&step, |axis| Opt::Tile { axis, amount: n as usize }) {
+            for l in &loads {
+                let Arg::Param(slot, _) = *l.src()[0].src()[0].arg() else { continue };
+                let _ = kernel.apply_to(&outer, |axis| Opt::Stage { param: slot as usize, axis });
+            }
+        }
+    } else if let Some(n) = [4, 3, 2].into_iter().find(|n| size(&step) % n == 0) {
+        let _ = kernel.apply_to(&step, |axis| Opt::Unroll { axis, amount: n as usize });
+    }
+}
+
+/// Four elements a thread where all accesses run along one axis, and threads beside each other on it.
+fn elementwise(kernel: &mut Kernel, mut facts: Facts) {
+    let Some(k) = (0..facts.sites.len()).max_by(|a, b| facts.sites[*a].trips().total_cmp(&facts.sites[*b].trips()))
+    else {
+        return;
+    };
+    let accesses: Vec<(UOp, bool)> = facts.sites[k].accesses.iter().map(|a| (a.index.clone(), a.store)).collect();
+    let outer: Vec<UOp> = facts.sites[k].outer.iter().filter(|r| is_free(r)).cloned().collect();
+    let beside = |facts: &mut Facts, r: &UOp| {
+        accesses.iter().all(|(i, store)| {
+            matches!(facts.motion(i, r), Move::Step(1)) || !store && facts.motion(i, r) == Move::Still
+        })
+    };
+    let lanes = (kernel.target.vector_bytes as usize / facts.sites[k].widest.max(1)).min(4) as i64;
+    let mut axes: Vec<UOp> = vec![];
+    for r in outer.iter().rev() {
+        let whole = lanes > 1 && size(r) % lanes == 0 && size(r) >= lanes * 32;
+        let mut now = r.clone();
+        if axes.is_empty() && whole && beside(&mut facts, r) {
+            let made = kernel.apply_to(r, |axis| Opt::Vectorize { axis, amount: lanes as usize });
+            now = made.ok().flatten().unwrap_or(now);
+        }
+        axes.push(now);
+    }
+    let mut threads = 1;
+    for r in axes {
+        let room = WORKGROUP / 2 / threads;
+        let n = (1i64 << size(&r).trailing_zeros()).min(room);
+        if threads == 1 && n < 32 && size(&r) >= 32 {
+            spread(kernel, &r, 64, AxisKind::Local);
+            return;
+        }
+        if n > 1 && kernel.apply_to(&r, |axis| Opt::Local { axis, amount: n as usize }).is_ok() {
+            threads *= n;
+        }
+    }
+}
