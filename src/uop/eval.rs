@@ -61,11 +61,20 @@ pub fn wrap(i: i128, t: Scalar) -> i128 {
 pub fn round_to(f: f64, t: Scalar) -> f64 {
     match t {
         Scalar::F32 => f as f32 as f64,
-        Scalar::F16 => half::f16::from_f64(f).to_f64(),
-        Scalar::BF16 => half::bf16::from_f64(f).to_f64(),
+        Scalar::F16 => half::f16::from_f32(to_odd(f)).to_f64(),
+        Scalar::BF16 => half::bf16::from_f32(to_odd(f)).to_f64(),
         Scalar::F8E4M3 | Scalar::F8E5M2 => super::fp8::decode(super::fp8::encode(f, t), t),
         _ => f,
     }
+}
+
+/// `f` in f32, rounded to odd, so that rounding it again to a half type has the result of rounding once. (`half`'s own conversion
+/// of an f64 looks at its upper 32 bits only.)
+fn to_odd(f: f64) -> f32 {
+    let near = f as f32;
+    let beyond = u32::from(f64::from(near).abs() > f.abs());
+    let inexact = u32::from(f64::from(near) != f);
+    f32::from_bits((near.to_bits() - beyond) | inexact)
 }
 
 /// The bits of `v` as a value of type `t`, in the low end of a u64.
@@ -77,8 +86,8 @@ pub fn to_bits(v: ConstVal, t: Scalar) -> u64 {
             if bits == 64 || bits == 0 { i as u64 } else { i as u64 & ((1 << bits) - 1) }
         }
         (Float(f), Scalar::F32) => (f as f32).to_bits() as u64,
-        (Float(f), Scalar::F16) => half::f16::from_f64(f).to_bits() as u64,
-        (Float(f), Scalar::BF16) => half::bf16::from_f64(f).to_bits() as u64,
+        (Float(f), Scalar::F16) => half::f16::from_f32(to_odd(f)).to_bits() as u64,
+        (Float(f), Scalar::BF16) => half::bf16::from_f32(to_odd(f)).to_bits() as u64,
         (Float(f), Scalar::F8E4M3 | Scalar::F8E5M2) => super::fp8::encode(f, t) as u64,
         (Float(f), _) => f.to_bits(),
     }

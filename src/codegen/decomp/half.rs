@@ -1,5 +1,6 @@
 //! f16 and bf16 are storage types for most targets: arithmetic on them is done in f32 between casts, each result rounded
-//! back as the type demands. Conversions between them and anything but f32 go through f32.
+//! back as the type demands. Conversions between them and anything but f32 go through f32; what f32 cannot hold is rounded to
+//! odd there, so that the second rounding has the result of a single one (Boldo and Melquiond, 2008).
 
 use super::super::Target;
 use crate::uop::{DType, Op, Scalar, Srcs, UOp};
@@ -15,6 +16,9 @@ pub fn through_f32(u: &UOp, target: &Target) -> Option<UOp> {
         Op::Bitcast | Op::Where => None,
         Op::Cast => {
             let direct = |a: DType, b: DType| is_half(a) && b.scalar != Scalar::F32;
+            if is_half(u.dtype()) && rounds_twice(from.scalar) {
+                return Some(odd_f32(&u.src()[0]).cast(u.dtype()));
+            }
             if direct(from, u.dtype()) || direct(u.dtype(), from) {
                 return Some(u.src()[0].cast(u.dtype().with_scalar(Scalar::F32)).cast(u.dtype()));
             }
@@ -32,6 +36,26 @@ pub fn through_f32(u: &UOp, target: &Target) -> Option<UOp> {
             Some(wide.cast(t))
         }
     }
+}
+
+/// Types with more digits than f32. (An integer that f32 rounds is infinite in f16; i64 is rounded to f64 first, which is one
+/// rounding too many only within 2^-53 of the middle between two values.)
+fn rounds_twice(from: Scalar) -> bool {
+    matches!(from, Scalar::F64 | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64)
+}
+
+/// The value in f32, rounded to odd: the neighbour towards zero, its last bit set if anything was cut off.
+fn odd_f32(x: &UOp) -> UOp {
+    let exact = x.cast(x.dtype().with_scalar(Scalar::F64));
+    let near = x.dtype().with_scalar(Scalar::F32);
+    let rounded = exact.cast(near);
+    let back = rounded.cast(exact.dtype());
+    let bits = rounded.bitcast(x.dtype().with_scalar(Scalar::U32));
+    let one = |c: &UOp| c.cast(bits.dtype());
+    let size = |v: &UOp| v.binary(Op::Max, &UOp::alu(Op::Neg, [v.clone()]));
+    let beyond = size(&exact).binary(Op::CmpLt, &size(&back));
+    let inexact = exact.binary(Op::CmpNe, &back);
+    (&bits - &one(&beyond)).binary(Op::Or, &one(&inexact)).bitcast(near)
 }
 
 fn srcs(u: &UOp, f: impl Fn(&UOp) -> UOp) -> Srcs {

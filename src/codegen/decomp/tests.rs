@@ -387,6 +387,59 @@ fn half_types_compute_in_f32_and_round_back() {
     }
 }
 
+/// The value of a half type nearest to `v`, by looking at the neighbours of a first guess; ties to even.
+fn nearest_half(v: f64, t: Scalar) -> f64 {
+    let value = |bits: u16| match t {
+        Scalar::F16 => half::f16::from_bits(bits).to_f64(),
+        _ => half::bf16::from_bits(bits).to_f64(),
+    };
+    let guess = match t {
+        Scalar::F16 => half::f16::from_f32(v as f32).to_bits(),
+        _ => half::bf16::from_f32(v as f32).to_bits(),
+    };
+    let near = [guess, guess.wrapping_sub(1), guess.wrapping_add(1)];
+    let finite = near.into_iter().filter(|b| value(*b).is_finite());
+    let best = finite.min_by(|a, b| {
+        let far = |x: u16| (value(x) - v).abs();
+        far(*a).total_cmp(&far(*b)).then((a & 1).cmp(&(b & 1)))
+    });
+    best.filter(|_| value(guess).is_finite()).map_or(value(guess), value)
+}
+
+#[test]
+fn wide_types_are_rounded_once_to_half_types() {
+    let mut rng = Rng(5);
+    for t in [Scalar::F16, Scalar::BF16] {
+        let x = input(Scalar::F64, 0);
+        let m = Machine::new(&x.cast(t), &[x], false);
+        let digits = if t == Scalar::F16 { 10 } else { 7 };
+        for _ in 0..4000 {
+            // In the middle between two values, or so little beside it that f32 does not see the difference.
+            let r = rng.next();
+            let cut = 52 - digits;
+            let bits = (r >> cut << cut) | 1 << (cut - 1);
+            let scale = 1023 - 12 + (r >> 52) % 24;
+            let middle = f64::from_bits(bits & !(0x7ff << 52) | scale << 52);
+            for v in [middle, middle * (1.0 + f64::EPSILON), middle * (1.0 - f64::EPSILON), -middle, f64::from_bits(r)]
+            {
+                let got = m.run(&[ConstVal::Float(v)]).as_f64();
+                let want = nearest_half(v, t);
+                assert!(got == want || got.is_nan() && want.is_nan(), "{v:e} to {t}: {got:e}, should be {want:e}");
+                assert!(
+                    cast_const(ConstVal::Float(v), t).as_f64() == want || want.is_nan(),
+                    "{v:e} to {t}: the reference is wrong"
+                );
+            }
+        }
+    }
+    let x = input(Scalar::I32, 0);
+    let m = Machine::new(&x.cast(Scalar::BF16), &[x], false);
+    for v in [0x4080_0001i64, 0x4080_0000, -0x4080_0001, 0x40ff_ffff, 257, -259, 0, i64::from(i32::MIN)] {
+        let got = m.run(&[ConstVal::Int(v.into())]).as_f64();
+        assert_eq!(got, nearest_half(v as f64, Scalar::BF16), "{v:#x}");
+    }
+}
+
 #[test]
 fn fp8_bits_decode_and_encode_as_the_formats_say() {
     for t in [Scalar::F8E4M3, Scalar::F8E5M2] {
