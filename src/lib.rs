@@ -4,6 +4,7 @@
 pub mod codegen;
 pub mod device;
 pub mod elf;
+pub mod emu;
 pub mod engine;
 pub mod hcq;
 pub mod isa;

@@ -15,6 +15,9 @@ const TOOLS: &[Tool] = &[
     Tool { probe: &["readelf", "--version"], package: "binutils" },
     Tool { probe: &["objdump", "--version"], package: "binutils" },
     Tool { probe: &["gcc", "--version"], package: "gcc" },
+    Tool { probe: &["clang-19", "--version"], package: "clang-19" },
+    Tool { probe: &["ld.lld-19", "--version"], package: "lld-19" },
+    Tool { probe: &["llvm-mc-19", "--version"], package: "llvm-19" },
     Tool { probe: &["test", "-f", "/usr/include/linux/kfd_ioctl.h"], package: "linux-libc-dev" },
     Tool { probe: &["test", "-f", "/usr/include/libdrm/amdgpu_drm.h"], package: "libdrm-dev" },
 ];

@@ -1,0 +1,176 @@
+//! The door to memory: a bus translates addresses into windows, a window is a range of shared memory, and a compute unit
+//! remembers a few windows as a TLB, checked at every access against bounds and kind of access.
+//!
+//! The driver (`emu::kfd`) implements `Bus` over its page tables.
+
+use super::fault::{FaultKind, R, fail};
+use std::sync::Arc;
+
+/// What an access wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+    Fetch,
+}
+
+/// Why a translation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BusFault {
+    #[error("no mapping")]
+    Unmapped,
+    #[error("mapping does not permit it")]
+    Permission,
+}
+
+/// Memory that others write at the same time: never a slice. Offsets are bytes; the caller has checked the bounds given
+/// by the window, and an implementation ignores or zero-fills what is outside rather than panic.
+pub trait Memory: Send + Sync {
+    fn read(&self, offset: u64, into: &mut [u8]);
+    fn write(&self, offset: u64, from: &[u8]);
+    /// Atomically replaces an aligned dword by `f` of it; returns the old one.
+    fn update_u32(&self, offset: u64, f: &mut dyn FnMut(u32) -> u32) -> u32;
+    /// Atomically replaces an aligned quadword by `f` of it; returns the old one.
+    fn update_u64(&self, offset: u64, f: &mut dyn FnMut(u64) -> u64) -> u64;
+}
+
+/// A contiguous mapped range and the memory behind it, starting at the memory's byte 0.
+#[derive(Clone)]
+pub struct Window {
+    pub va_start: u64,
+    pub len_bytes: u64,
+    pub memory: Arc<dyn Memory>,
+}
+
+impl Window {
+    fn holds(&self, va: u64, len_bytes: u64) -> bool {
+        va >= self.va_start && va - self.va_start < self.len_bytes && self.len_bytes - (va - self.va_start) >= len_bytes
+    }
+}
+
+/// Where addresses lead.
+pub trait Bus: Send + Sync {
+    /// The window around an address that permits the access.
+    ///
+    /// # Errors
+    /// `Unmapped` and `Permission`.
+    fn translate(&self, va: u64, access: Access) -> Result<Window, BusFault>;
+
+    /// Changes whenever a mapping changes.
+    fn epoch(&self) -> u64;
+}
+
+const WAYS: usize = 4;
+
+/// Windows met so far, a few for each kind of access.
+pub(super) struct Tlb<'a> {
+    bus: &'a dyn Bus,
+    epoch: u64,
+    ways: [[Option<Window>; WAYS]; 3],
+    next: usize,
+}
+
+impl<'a> Tlb<'a> {
+    pub fn new(bus: &'a dyn Bus) -> Self {
+        Self { bus, epoch: bus.epoch(), ways: Default::default(), next: 0 }
+    }
+
+    /// Drops everything when a mapping has changed; once an instruction.
+    pub fn refresh(&mut self) {
+        let epoch = self.bus.epoch();
+        if epoch != self.epoch {
+            self.ways = Default::default();
+            self.epoch = epoch;
+        }
+    }
+
+    fn window(&mut self, va: u64, len_bytes: u64, access: Access) -> R<&Window> {
+        let set = access as usize;
+        let found = self.ways[set].iter().position(|w| w.as_ref().is_some_and(|w| w.holds(va, len_bytes)));
+        let way = match found {
+            Some(way) => way,
+            None => self.fill(va, len_bytes, access)?,
+        };
+        // PANIC: `way` was just found or filled.
+        Ok(self.ways[set][way].as_ref().expect("a filled way"))
+    }
+
+    fn fill(&mut self, va: u64, len_bytes: u64, access: Access) -> R<usize> {
+        let memory = |va, fault| FaultKind::Memory { va, access, fault };
+        let window = self.bus.translate(va, access).map_err(|fault| memory(va, fault))?;
+        if !window.holds(va, len_bytes) {
+            // The access runs over the window's end: name the first byte that is not there.
+            return fail(memory(window.va_start.wrapping_add(window.len_bytes), BusFault::Unmapped));
+        }
+        self.next = (self.next + 1) % WAYS;
+        self.ways[access as usize][self.next] = Some(window);
+        Ok(self.next)
+    }
+
+    pub fn read(&mut self, va: u64, into: &mut [u8]) -> R<()> {
+        self.load(va, into, Access::Read)
+    }
+
+    pub fn fetch(&mut self, va: u64, into: &mut [u8]) -> R<()> {
+        self.load(va, into, Access::Fetch)
+    }
+
+    fn load(&mut self, va: u64, into: &mut [u8], access: Access) -> R<()> {
+        let len_bytes = into.len() as u64;
+        let found = self.window(va, len_bytes, access);
+        match found {
+            Ok(w) => {
+                w.memory.read(va - w.va_start, into);
+                Ok(())
+            }
+            Err(fault) => self
+                .split(va, len_bytes, access, fault, |tlb, va, at, len| tlb.load(va, &mut into[at..at + len], access)),
+        }
+    }
+
+    pub fn write(&mut self, va: u64, from: &[u8]) -> R<()> {
+        let len_bytes = from.len() as u64;
+        let found = self.window(va, len_bytes, Access::Write);
+        match found {
+            Ok(w) => {
+                w.memory.write(va - w.va_start, from);
+                Ok(())
+            }
+            Err(fault) => {
+                self.split(va, len_bytes, Access::Write, fault, |tlb, va, at, len| tlb.write(va, &from[at..at + len]))
+            }
+        }
+    }
+
+    /// An access over the end of one window into the next: done in two parts, or the fault stands.
+    fn split(
+        &mut self,
+        va: u64,
+        len_bytes: u64,
+        access: Access,
+        fault: Box<FaultKind>,
+        mut part: impl FnMut(&mut Self, u64, usize, usize) -> R<()>,
+    ) -> R<()> {
+        let FaultKind::Memory { va: end, .. } = *fault else { return Err(fault) };
+        if end <= va || end - va >= len_bytes {
+            return Err(fault);
+        }
+        let first = (end - va) as usize;
+        // Both halves are looked up before either is touched, so that a fault leaves no half-written value.
+        self.window(va, 1, access)?;
+        self.window(end, 1, access)?;
+        part(self, va, 0, first)?;
+        part(self, end, first, len_bytes as usize - first)
+    }
+
+    pub fn update_u32(&mut self, va: u64, f: &mut dyn FnMut(u32) -> u32) -> R<u32> {
+        let w = self.window(va, 4, Access::Write)?;
+        Ok(w.memory.update_u32(va - w.va_start, f))
+    }
+
+    pub fn update_u64(&mut self, va: u64, f: &mut dyn FnMut(u64) -> u64) -> R<u64> {
+        let w = self.window(va, 8, Access::Write)?;
+        Ok(w.memory.update_u64(va - w.va_start, f))
+    }
+}

@@ -1,0 +1,91 @@
+//! What stops a wave: every kind a typed value, reported with workgroup, wave, address and the instruction's text.
+
+use super::bus::{Access, BusFault};
+use std::fmt;
+
+/// Why a wave stopped. Kinds up to `Trap` are what hardware reports; the rest are strict mode's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaultKind {
+    #[error("{access:?} of {va:#x}: {fault}")]
+    Memory { va: u64, access: Access, fault: BusFault },
+    #[error("illegal instruction word {word:#010x}")]
+    IllegalInstruction { word: u32 },
+    #[error("{name} is not modelled")]
+    NotModelled { name: String },
+    #[error("reserved bits {bits:#x} are set in {name}")]
+    ReservedBits { name: String, bits: u64 },
+    #[error("{what} is not valid for this instruction")]
+    BadOperand { what: String },
+    #[error("trap {id}")]
+    Trap { id: u32 },
+    #[error("wave halted by s_sethalt with nobody to resume it")]
+    Halted,
+    #[error("stopped by the host")]
+    Stopped,
+    #[error("no end after {instructions} instructions")]
+    Endless { instructions: u64 },
+    #[error("v{register} is beyond the {allocated} registers of the descriptor")]
+    VgprBeyondAllocation { register: u32, allocated: u32 },
+    #[error("s{register} is beyond the limit of {limit}")]
+    SgprBeyondLimit { register: u32, limit: u32 },
+    #[error("{class}[{first}..] of {words} registers must be aligned to {align}")]
+    MisalignedTuple { class: char, first: u32, words: u32, align: u32 },
+    #[error("v{register} is read and nobody wrote lanes {lanes:#x}")]
+    VgprUnwritten { register: u32, lanes: u64 },
+    #[error("s{register} is read and nobody wrote it")]
+    SgprUnwritten { register: u32 },
+    #[error("SCC is read and nobody wrote it")]
+    SccUnwritten,
+    #[error("LDS byte {offset:#x} is read and nobody wrote it")]
+    LdsUnwritten { offset: u32 },
+    #[error("LDS bytes {offset:#x}..+{len_bytes} are beyond the {size_bytes} of the workgroup")]
+    LdsOutOfRange { offset: u64, len_bytes: u32, size_bytes: u32 },
+    #[error("scratch bytes {offset:#x}..+{len_bytes} are beyond the {size_bytes} of a lane")]
+    ScratchOutOfRange { offset: u64, len_bytes: u32, size_bytes: u32 },
+    #[error("address {va:#x} is not a multiple of {align}")]
+    Misaligned { va: u64, align: u32 },
+    #[error("v{register} is the destination of a load that {counter} has not waited for")]
+    VgprNotWaited { register: u32, counter: &'static str },
+    #[error("s{register} is the destination of a load that {counter} has not waited for")]
+    SgprNotWaited { register: u32, counter: &'static str },
+    #[error("hazard: {rule}, {have} of {need} wait states")]
+    Hazard { rule: &'static str, need: u32, have: u32 },
+    #[error("LDS byte {offset:#x}: {this} here and {other} by wave {wave} without a barrier between")]
+    LdsRace { offset: u32, this: &'static str, other: &'static str, wave: u32 },
+    #[error("LDS byte {offset:#x} was written by wave {wave}, which did not wait for the store before the barrier")]
+    LdsStoreNotWaited { offset: u32, wave: u32 },
+    #[error("barrier: {waiting} waves wait, {ended} ended, nobody else can come")]
+    BarrierStuck { waiting: u32, ended: u32 },
+    #[error("scratch for {have} waves, the workgroup needs {need}")]
+    ScratchWaves { have: u32, need: u32 },
+    #[error("dispatch: {what}")]
+    BadDispatch { what: String },
+}
+
+/// A fault and where it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaveFault {
+    pub kind: FaultKind,
+    pub workgroup: [u32; 3],
+    pub wave: u32,
+    pub pc: u64,
+    /// The instruction as text, or its words when it cannot be read.
+    pub text: String,
+}
+
+impl fmt::Display for WaveFault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [x, y, z] = self.workgroup;
+        write!(out, "{} at {:#x} `{}` in workgroup {x},{y},{z} wave {}", self.kind, self.pc, self.text, self.wave)
+    }
+}
+
+impl std::error::Error for WaveFault {}
+
+/// Result inside the compute unit: the fault's place is added by the loop that runs the wave.
+pub(super) type R<T> = Result<T, Box<FaultKind>>;
+
+pub(super) fn fail<T>(kind: FaultKind) -> R<T> {
+    Err(Box::new(kind))
+}

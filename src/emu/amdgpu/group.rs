@@ -1,0 +1,282 @@
+//! A workgroup: its waves take turns, meet at barriers and share LDS. The loop that fetches, decodes and executes is here.
+
+use super::bus::Tlb;
+use super::control::{self, Next};
+use super::decode::Decoder;
+use super::fault::{FaultKind, R, WaveFault, fail};
+use super::inst::Inst;
+use super::lds::Lds;
+use super::memory::Space;
+use super::sem::Sem;
+use super::wave::{State, Wave};
+use super::{cross, hazard, lds_exec, matrix, packed, smem, valu, vmem};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the waves of a group share.
+pub(super) struct Unit<'a> {
+    pub tlb: Tlb<'a>,
+    pub lds: Lds,
+}
+
+const PAGE: u64 = 4096;
+const NOT_YET: u32 = u32::MAX;
+
+/// Decoded code by address; each instruction is decoded once.
+pub(super) struct Code {
+    decoder: Decoder,
+    insts: Vec<Inst>,
+    pages: HashMap<u64, Box<[u32; (PAGE / 4) as usize]>>,
+}
+
+impl Code {
+    pub fn new(decoder: Decoder) -> Self {
+        Self { decoder, insts: Vec::new(), pages: HashMap::new() }
+    }
+
+    /// Place of the instruction at `pc`.
+    fn at(&mut self, tlb: &mut Tlb, pc: u64) -> R<usize> {
+        if !pc.is_multiple_of(4) {
+            return fail(FaultKind::Misaligned { va: pc, align: 4 });
+        }
+        let slot = (pc % PAGE / 4) as usize;
+        if let Some(page) = self.pages.get(&(pc / PAGE))
+            && page[slot] != NOT_YET
+        {
+            return Ok(page[slot] as usize);
+        }
+        let inst = self.decoder.decode(words_at(tlb, pc)?)?;
+        let page = self.pages.entry(pc / PAGE).or_insert_with(|| Box::new([NOT_YET; (PAGE / 4) as usize]));
+        page[slot] = self.insts.len() as u32;
+        self.insts.push(inst);
+        Ok(self.insts.len() - 1)
+    }
+
+    /// Text of the instruction at `pc` for a report.
+    pub fn text(&mut self, tlb: &mut Tlb, pc: u64) -> String {
+        match self.at(tlb, pc) {
+            Ok(n) => self.insts[n].to_string(),
+            Err(_) => match words_at(tlb, pc) {
+                Ok(words) => format!(".long {:#010x}, {:#010x}", words[0], words[1]),
+                Err(_) => "no code".into(),
+            },
+        }
+    }
+}
+
+/// Up to four dwords of code; those beyond the mapping read as zero as long as the first is there.
+fn words_at(tlb: &mut Tlb, pc: u64) -> R<[u32; 4]> {
+    let mut words = [0; 4];
+    for (n, word) in words.iter_mut().enumerate() {
+        let mut raw = [0; 4];
+        match tlb.fetch(pc + 4 * n as u64, &mut raw) {
+            Ok(()) => *word = u32::from_le_bytes(raw),
+            Err(fault) if n == 0 => return Err(fault),
+            Err(_) => break,
+        }
+    }
+    Ok(words)
+}
+
+/// What a group's turn ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Done,
+    /// The instruction budget of the turn is used up.
+    Again,
+}
+
+pub(super) struct Group {
+    pub id: [u32; 3],
+    pub waves: Vec<Wave>,
+    pub lds: Lds,
+    pub scratch_slots: Vec<u32>,
+    random: u64,
+}
+
+impl Group {
+    pub fn new(id: [u32; 3], waves: Vec<Wave>, lds: Lds, seed: u64) -> Self {
+        let random = seed ^ (u64::from(id[0]) << 40 | u64::from(id[1]) << 20 | u64::from(id[2])) | 1;
+        Self { id, waves, lds, scratch_slots: Vec::new(), random }
+    }
+
+    fn next_random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// Runs the waves until all ended or `budget` instructions are done.
+    pub fn turn<'a>(
+        &mut self,
+        tlb: Tlb<'a>,
+        code: &mut Code,
+        stop: &AtomicBool,
+        budget: u64,
+    ) -> (Tlb<'a>, Result<Turn, Box<WaveFault>>) {
+        let lds = std::mem::replace(&mut self.lds, Lds::new(0, 0, super::Strict::off()));
+        let mut unit = Unit { tlb, lds };
+        let result = self.run(&mut unit, code, stop, budget);
+        let Unit { tlb, lds } = unit;
+        self.lds = lds;
+        (tlb, result)
+    }
+
+    fn run(
+        &mut self,
+        unit: &mut Unit,
+        code: &mut Code,
+        stop: &AtomicBool,
+        budget: u64,
+    ) -> Result<Turn, Box<WaveFault>> {
+        let mut left = budget;
+        let mixed = self.waves.first().is_some_and(|w| w.strict.seed != 0);
+        loop {
+            let ready: Vec<usize> = (0..self.waves.len()).filter(|n| self.waves[*n].state == State::Ready).collect();
+            if ready.is_empty() {
+                match self.release(unit) {
+                    Ok(true) => continue,
+                    Ok(false) => return Ok(Turn::Done),
+                    Err(fault) => return Err(self.report(0, *fault, unit, code)),
+                }
+            }
+            // With a seed the waves' turns are short and in any order; otherwise long ones, round robin.
+            let order: Vec<usize> = if mixed {
+                let pick = ready[(self.next_random() % ready.len() as u64) as usize];
+                vec![pick]
+            } else {
+                ready
+            };
+            for n in order {
+                let slice = if mixed { 1 + self.next_random() % 48 } else { 20_000 };
+                let used = self.slice(n, unit, code, stop, slice.min(left.max(1)))?;
+                left = left.saturating_sub(used);
+                if left == 0 {
+                    return Ok(Turn::Again);
+                }
+            }
+        }
+    }
+
+    /// Lets one wave go on for some instructions.
+    fn slice(
+        &mut self,
+        n: usize,
+        unit: &mut Unit,
+        code: &mut Code,
+        stop: &AtomicBool,
+        slice: u64,
+    ) -> Result<u64, Box<WaveFault>> {
+        let mut used = 0;
+        let w = &mut self.waves[n];
+        let mut fault = None;
+        while used < slice && w.state == State::Ready {
+            if used % 1024 == 0 && stop.load(Ordering::Relaxed) {
+                fault = Some(FaultKind::Stopped);
+                break;
+            }
+            used += 1;
+            if let Err(kind) = step(w, unit, code) {
+                fault = Some(*kind);
+                break;
+            }
+        }
+        match fault {
+            None => Ok(used),
+            Some(kind) => Err(self.report(n, kind, unit, code)),
+        }
+    }
+
+    /// Opens the barrier when nobody is left to wait for; false when all waves ended.
+    fn release(&mut self, unit: &mut Unit) -> R<bool> {
+        let waiting = self.waves.iter().filter(|w| w.state == State::Barrier).count() as u32;
+        if waiting == 0 {
+            return Ok(false);
+        }
+        let ended = self.waves.len() as u32 - waiting;
+        // gfx12: a wave that waits without having signalled waits for ever.
+        let split = self.waves.iter().any(|w| w.chip == super::Chip::Gfx1201);
+        if split && self.waves.iter().any(|w| w.state == State::Barrier && !w.signalled) {
+            return fail(FaultKind::BarrierStuck { waiting, ended });
+        }
+        for w in &mut self.waves {
+            if w.state == State::Barrier {
+                if !split {
+                    unit.lds.arrive(w);
+                }
+                (w.state, w.signalled) = (State::Ready, false);
+                w.epoch += 1;
+            }
+        }
+        Ok(true)
+    }
+
+    fn report(&self, n: usize, kind: FaultKind, unit: &mut Unit, code: &mut Code) -> Box<WaveFault> {
+        let pc = self.waves.get(n).map_or(0, |w| w.pc);
+        let text = code.text(&mut unit.tlb, pc);
+        Box::new(WaveFault { kind, workgroup: self.id, wave: n as u32, pc, text })
+    }
+}
+
+/// One instruction of a wave.
+fn step(w: &mut Wave, unit: &mut Unit, code: &mut Code) -> R<()> {
+    let n = code.at(&mut unit.tlb, w.pc)?;
+    let i = &code.insts[n];
+    w.instructions += 1;
+    if w.strict.hazards {
+        hazard::check(w, i)?;
+    }
+    let next = execute(w, unit, i)?;
+    if w.strict.hazards {
+        hazard::note(w, i);
+    }
+    match next {
+        Next::Advance => w.pc += i.len_bytes(),
+        Next::Jump(to) => w.pc = to,
+        Next::End => w.state = State::Ended,
+        Next::Signal(first) => {
+            if first {
+                return fail(FaultKind::NotModelled { name: i.entry.name.into() });
+            }
+            unit.lds.arrive(w);
+            w.signalled = true;
+            w.pc += i.len_bytes();
+        }
+        Next::Barrier => {
+            w.state = State::Barrier;
+            w.pc += i.len_bytes();
+        }
+    }
+    Ok(())
+}
+
+fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst) -> R<Next> {
+    if let Some(second) = &i.second {
+        valu::dual(w, i, second)?;
+        return Ok(Next::Advance);
+    }
+    match i.entry.sem {
+        Sem::Scalar(s) => control::scalar(w, i, s)?,
+        Sem::ScalarCompare(accept, half) => {
+            let (a, b) = (w.scalar_operand(i.src[0], 1)?, w.scalar_operand(i.src[1], 1)?);
+            (w.scc, w.scc_known) = (super::sem_scalar::compares(accept, half, a, b), true);
+        }
+        Sem::Control(c) => return control::execute(w, i, c),
+        Sem::Vector(sem, _) => valu::execute(w, i, sem)?,
+        Sem::Compare(c) => valu::compare(w, i, c)?,
+        Sem::Cross(c) => cross::execute(w, i, c)?,
+        Sem::Packed(p) => packed::execute(w, i, p)?,
+        Sem::Matrix(m) => matrix::execute(w, i, m)?,
+        Sem::Memory(op) => {
+            unit.tlb.refresh();
+            match op.space {
+                Space::Lds => lds_exec::execute(w, &mut unit.lds, i, op)?,
+                Space::Scalar | Space::ScalarBuffer => smem::execute(w, unit, i, op)?,
+                _ => vmem::execute(w, unit, i, op)?,
+            }
+        }
+        Sem::Unmodelled => return fail(FaultKind::NotModelled { name: i.entry.name.into() }),
+    }
+    Ok(Next::Advance)
+}

@@ -1,0 +1,185 @@
+//! The workgroup's local memory, with what strict mode remembers of each dword: which bytes anybody wrote, who wrote and
+//! read it last and in which stretch between barriers.
+
+use super::Strict;
+use super::fault::{FaultKind, R, fail};
+use super::wave::Wave;
+
+#[derive(Clone, Copy, Default)]
+struct Cell {
+    /// Bytes somebody wrote.
+    known: u8,
+    /// Wave number plus one, its barrier count, its LDS operation and the bytes of the last write.
+    writer: u8,
+    write_bytes: u8,
+    write_atomic: bool,
+    write_epoch: u32,
+    write_seq: u32,
+    /// The last reader, or `MANY`.
+    reader: u8,
+    read_bytes: u8,
+    read_epoch: u32,
+}
+
+const MANY: u8 = 255;
+
+pub(super) struct Lds {
+    bytes: Vec<u8>,
+    cells: Vec<Cell>,
+    strict: Strict,
+    /// LDS operations each wave had seen complete at its last barrier.
+    done_at_barrier: Vec<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Read,
+    Write,
+    Atomic,
+}
+
+impl How {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "written",
+            Self::Atomic => "changed",
+        }
+    }
+}
+
+impl Lds {
+    pub fn new(size_bytes: u32, waves: usize, strict: Strict) -> Self {
+        let size = size_bytes as usize;
+        let books = strict.poison || strict.races;
+        // A pattern rather than zeros: code that relies on either is wrong.
+        let mut seed = strict.seed | 1;
+        let mut pattern = || {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (seed >> 56) as u8
+        };
+        Self {
+            bytes: (0..size).map(|_| pattern()).collect(),
+            cells: vec![Cell::default(); if books { size.div_ceil(4) } else { 0 }],
+            strict,
+            done_at_barrier: vec![0; waves],
+        }
+    }
+
+    pub fn arrive(&mut self, w: &Wave) {
+        if let Some(done) = self.done_at_barrier.get_mut(w.index as usize) {
+            *done = w.waits.lds_done();
+        }
+    }
+
+    /// Bounds; `None` when the access is dropped as hardware drops it.
+    fn range(&self, offset: u64, len: usize) -> R<Option<usize>> {
+        let fits = offset.checked_add(len as u64).is_some_and(|end| end <= self.bytes.len() as u64);
+        if fits {
+            return Ok(Some(offset as usize));
+        }
+        if self.strict.registers {
+            let size_bytes = self.bytes.len() as u32;
+            return fail(FaultKind::LdsOutOfRange { offset, len_bytes: len as u32, size_bytes });
+        }
+        Ok(None)
+    }
+
+    pub fn read(&mut self, w: &Wave, offset: u64, into: &mut [u8]) -> R<()> {
+        let Some(at) = self.range(offset, into.len())? else {
+            into.fill(0);
+            return Ok(());
+        };
+        self.note(w, at, into.len(), How::Read)?;
+        into.copy_from_slice(&self.bytes[at..at + into.len()]);
+        Ok(())
+    }
+
+    pub fn write(&mut self, w: &Wave, offset: u64, from: &[u8]) -> R<()> {
+        let Some(at) = self.range(offset, from.len())? else { return Ok(()) };
+        self.note(w, at, from.len(), How::Write)?;
+        self.bytes[at..at + from.len()].copy_from_slice(from);
+        Ok(())
+    }
+
+    /// Replaces 4 or 8 bytes by `f` of them; the old value comes back.
+    pub fn update(&mut self, w: &Wave, offset: u64, wide: bool, f: impl FnOnce(u64) -> u64) -> R<u64> {
+        let len = if wide { 8 } else { 4 };
+        if !offset.is_multiple_of(len as u64) {
+            return fail(FaultKind::Misaligned { va: offset, align: len as u32 });
+        }
+        let Some(at) = self.range(offset, len)? else { return Ok(0) };
+        self.note(w, at, len, How::Atomic)?;
+        let mut raw = [0; 8];
+        raw[..len].copy_from_slice(&self.bytes[at..at + len]);
+        let old = u64::from_le_bytes(raw);
+        self.bytes[at..at + len].copy_from_slice(&f(old).to_le_bytes()[..len]);
+        Ok(old)
+    }
+
+    /// Keeps the books of an access, or finds it wrong.
+    fn note(&mut self, w: &Wave, at: usize, len: usize, how: How) -> R<()> {
+        if self.cells.is_empty() {
+            return Ok(());
+        }
+        let mut from = at;
+        while from < at + len {
+            let end = (from / 4 * 4 + 4).min(at + len);
+            let mask = (((1u32 << (end - from)) - 1) << (from % 4)) as u8;
+            self.note_cell(w, from, mask, how)?;
+            from = end;
+        }
+        Ok(())
+    }
+
+    fn note_cell(&mut self, w: &Wave, from: usize, mask: u8, how: How) -> R<()> {
+        let me = w.index as u8 + 1;
+        let offset = from as u32;
+        let c = self.cells[from / 4];
+        if self.strict.poison && how != How::Write && c.known & mask != mask {
+            return fail(FaultKind::LdsUnwritten { offset });
+        }
+        if self.strict.races {
+            let foreign_write = c.writer != 0 && c.writer != me && c.write_bytes & mask != 0;
+            let both_atomic = how == How::Atomic && c.write_atomic;
+            if foreign_write && c.write_epoch == w.epoch && !both_atomic {
+                let other = if c.write_atomic { How::Atomic } else { How::Write };
+                return self.race(offset, how, other, c.writer);
+            }
+            let done = self.done_at_barrier.get(usize::from(c.writer).wrapping_sub(1)).copied();
+            if foreign_write && c.write_epoch < w.epoch && done.is_some_and(|done| c.write_seq > done) && !both_atomic {
+                return fail(FaultKind::LdsStoreNotWaited { offset, wave: u32::from(c.writer) - 1 });
+            }
+            let foreign_read = c.reader != 0 && c.reader != me && c.read_bytes & mask != 0 && c.read_epoch == w.epoch;
+            if foreign_read && how != How::Read {
+                return self.race(offset, how, How::Read, c.reader);
+            }
+        }
+        let c = &mut self.cells[from / 4];
+        match how {
+            How::Read => {
+                let again = c.reader != 0 && c.read_epoch == w.epoch;
+                c.reader = if again && c.reader != me { MANY } else { me };
+                c.read_bytes = if again { c.read_bytes | mask } else { mask };
+                c.read_epoch = w.epoch;
+            }
+            _ => {
+                let again = c.writer == me && c.write_epoch == w.epoch;
+                c.write_bytes = if again { c.write_bytes | mask } else { mask };
+                (c.writer, c.write_epoch, c.write_atomic) = (me, w.epoch, how == How::Atomic);
+                c.write_seq = w.waits.lds_issued();
+                c.known |= mask;
+            }
+        }
+        Ok(())
+    }
+
+    fn race(&self, offset: u32, this: How, other: How, wave: u8) -> R<()> {
+        fail(FaultKind::LdsRace {
+            offset,
+            this: this.name(),
+            other: other.name(),
+            wave: u32::from(wave).saturating_sub(1),
+        })
+    }
+}
