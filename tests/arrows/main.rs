@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("elf", &[]),
     ("hcq", &["ioctl"]),
     ("device", &["hcq", "elf", "ioctl"]),
-    ("emu", &["ioctl", "hcq::packet"]),
+    ("emu", &["ioctl", "hcq::packet", "hcq::bits"]),
     ("kernels-asm", &[]),
     ("engine", &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop"]),
 ];

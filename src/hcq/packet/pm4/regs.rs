@@ -121,14 +121,23 @@ const fn family(gfx: Gfx) -> u8 {
     }
 }
 
+fn row_of(gfx: Gfx, reg: ShReg) -> Option<&'static Row> {
+    ROWS.iter().find(|row| {
+        let last = row.first as usize + row.suffixes.len();
+        row.families & family(gfx) != 0 && (row.first as usize..last).contains(&(reg.0 as usize))
+    })
+}
+
+/// Whether the family has the register.
+#[must_use]
+pub fn sh_reg_exists(gfx: Gfx, reg: ShReg) -> bool {
+    row_of(gfx, reg).is_some()
+}
+
 /// The register's name on this family; `None` for a hole.
 #[must_use]
 pub fn sh_reg_name(gfx: Gfx, reg: ShReg) -> Option<String> {
-    let has = |row: &&Row| {
-        let last = row.first as usize + row.suffixes.len();
-        row.families & family(gfx) != 0 && (row.first as usize..last).contains(&(reg.0 as usize))
-    };
-    let row = ROWS.iter().find(has)?;
+    let row = row_of(gfx, reg)?;
     let suffix = row.suffixes.get(usize::from(reg.0 - row.first))?;
     Some(format!("{}{suffix}", row.name))
 }

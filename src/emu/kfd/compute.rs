@@ -1,0 +1,92 @@
+//! The door to the compute units: a dispatch with all its registers, and what stops it.
+//!
+//! The command processors make [`Dispatch`]es; whoever implements [`Compute`] runs them to their end.
+
+use super::chip::Chip;
+use super::clock::GpuClock;
+use super::vm::{Vm, VmFault};
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+
+/// One launch as the command processor hands it over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    pub chip: Chip,
+    /// Address of the first instruction.
+    pub entry: u64,
+    pub wave32: bool,
+    /// Workgroups.
+    pub groups: [u32; 3],
+    /// Work-items of a full workgroup.
+    pub local: [u32; 3],
+    /// Work-items of the last workgroup of each dimension, as many as `local` when it is full.
+    pub last_partial: [u32; 3],
+    pub rsrc1: u32,
+    pub rsrc2: u32,
+    pub rsrc3: u32,
+    /// User SGPRs in order.
+    pub user_data: Vec<u32>,
+    /// Bit n: somebody wrote user SGPR n.
+    pub user_data_written: u32,
+    pub lds_bytes: u32,
+    pub scratch_base: u64,
+    pub scratch_wave_bytes: u32,
+    pub scratch_waves: u32,
+}
+
+/// Why a dispatch did not end well.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ComputeFault {
+    /// The page table refused an access.
+    #[error("{fault} ({place})")]
+    Memory { fault: VmFault, place: String },
+    /// No instruction, or one that the chip does not have.
+    #[error("illegal instruction: {0}")]
+    Illegal(String),
+    /// s_trap without a handler.
+    #[error("trap: {0}")]
+    Trap(String),
+    /// The machine cannot do it, or strict mode found the program wrong.
+    #[error("{0}")]
+    Refused(String),
+    /// The queue was taken away.
+    #[error("stopped by the driver")]
+    Stopped,
+}
+
+/// What a running dispatch sees of its card.
+#[derive(Clone, Copy)]
+pub struct Machine<'a> {
+    pub vm: &'a Vm,
+    pub clock: &'a GpuClock,
+    pub strict: bool,
+    pub seed: u64,
+    /// True: end now.
+    pub stop: &'a AtomicBool,
+}
+
+impl fmt::Debug for Machine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Machine")
+    }
+}
+
+/// Compute units.
+pub trait Compute: Send + Sync + fmt::Debug {
+    /// Runs all waves of the dispatch to their end. Must return soon after `machine.stop` became true.
+    ///
+    /// # Errors
+    /// `ComputeFault`.
+    fn run(&self, dispatch: &Dispatch, machine: &Machine<'_>) -> Result<(), ComputeFault>;
+}
+
+/// A card without compute units: every dispatch is refused.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCompute;
+
+impl Compute for NoCompute {
+    fn run(&self, _: &Dispatch, _: &Machine<'_>) -> Result<(), ComputeFault> {
+        Err(ComputeFault::Refused("this card has no compute units".to_owned()))
+    }
+}

@@ -1,0 +1,51 @@
+//! How a software KFD is set up: which chip, which kernel, how strict.
+
+use super::chip::Chip;
+
+/// The machine and its kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub chip: Chip,
+    /// Cards of that chip.
+    pub gpus: usize,
+    /// Minor of the interface: 11 (Linux 6.1) to 17 (6.12).
+    pub kfd_minor: u32,
+    /// VRAM of one card.
+    pub vram_bytes: u64,
+    /// VRAM with PUBLIC is refused, as without a resizable BAR.
+    pub small_bar: bool,
+    /// CREATE_QUEUE checks every buffer's size, as 6.12 does; off: as older kernels.
+    pub check_queue_buffers: bool,
+    /// Cards can map each other's VRAM.
+    pub peer_links: bool,
+    /// Topology nodes that this process may not read.
+    pub hidden_nodes: usize,
+    /// Checks that no hardware makes.
+    pub strict: bool,
+    /// For all that is random.
+    pub seed: u64,
+}
+
+impl Config {
+    /// One card on the newest kernel that is modelled, all checks on.
+    #[must_use]
+    pub fn new(chip: Chip) -> Self {
+        Self {
+            chip,
+            gpus: 1,
+            kfd_minor: 17,
+            vram_bytes: 4 << 30,
+            small_bar: false,
+            check_queue_buffers: true,
+            peer_links: true,
+            hidden_nodes: 0,
+            strict: true,
+            seed: 0,
+        }
+    }
+
+    /// The CPU is node 0, hidden nodes follow it, then the cards.
+    pub(super) fn node_of_gpu(&self, gpu: usize) -> usize {
+        1 + self.hidden_nodes + gpu
+    }
+}

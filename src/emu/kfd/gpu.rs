@@ -1,0 +1,188 @@
+//! One card: page table, queues, doorbells, and what happens when an access or a packet is bad.
+//!
+//! Source: amd.md 7.1-7.3: a page fault stops all of the process's queues on the card for good; a bad packet hangs its queue only.
+
+use super::chip::{Chip, Facts};
+use super::clock::GpuClock;
+use super::compute::{Compute, Machine};
+use super::cp::{self, Cause, Stop};
+use super::event::Events;
+use super::queue::{Kind, Queue};
+use super::report::{Report, ReportKind, Reports};
+use super::vm::{Access, Vm, VmFault};
+use doorbell_ioctl::abi::kfd::{HwException, MemoryException};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Page that a fault is reported for.
+const PAGE_MASK: u64 = !0xfff;
+
+/// A card.
+#[derive(Debug)]
+pub struct Gpu {
+    pub gpu_id: u32,
+    pub chip: Chip,
+    pub vm: Vm,
+    pub clock: Arc<GpuClock>,
+    pub events: Arc<Events>,
+    pub(super) reports: Arc<Reports>,
+    pub compute: Arc<dyn Compute>,
+    pub strict: bool,
+    pub seed: u64,
+    /// RUNTIME_ENABLE is on: exceptions go to the process.
+    pub exceptions: AtomicBool,
+    queues: Mutex<BTreeMap<u32, Arc<Queue>>>,
+    fault: Mutex<Option<VmFault>>,
+}
+
+impl Gpu {
+    #[must_use]
+    pub(super) fn new(gpu_id: u32, chip: Chip, shared: &Shared, strict: bool, seed: u64) -> Self {
+        Self {
+            gpu_id,
+            chip,
+            vm: Vm::default(),
+            clock: Arc::clone(&shared.clock),
+            events: Arc::clone(&shared.events),
+            reports: Arc::clone(&shared.reports),
+            compute: Arc::clone(&shared.compute),
+            strict,
+            seed,
+            exceptions: AtomicBool::new(false),
+            queues: Mutex::default(),
+            fault: Mutex::default(),
+        }
+    }
+
+    /// The last page fault.
+    #[must_use]
+    pub fn last_fault(&self) -> Option<VmFault> {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[must_use]
+    pub fn facts(&self) -> &'static Facts {
+        self.chip.facts()
+    }
+
+    /// The process's queues on this card, by id.
+    pub fn queues(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Queue>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a dispatch of `queue` sees.
+    #[must_use]
+    pub fn machine<'a>(&'a self, queue: &'a Queue) -> Machine<'a> {
+        Machine { vm: &self.vm, clock: &self.clock, strict: self.strict, seed: self.seed, stop: &queue.stop }
+    }
+
+    pub(super) fn report(&self, kind: ReportKind, queue: Option<u32>, text: String) {
+        self.reports.add(Report { kind, gpu_id: self.gpu_id, queue, text });
+    }
+
+    /// Puts a queue to work on a thread of its own.
+    pub fn start(self: &Arc<Self>, queue: &Arc<Queue>) {
+        let (gpu, engine) = (Arc::clone(self), Arc::clone(queue));
+        queue.set_thread(std::thread::spawn(move || cp::run(&gpu, &engine)));
+        self.queues().insert(queue.setup.id, Arc::clone(queue));
+    }
+
+    /// A store of `value` to the doorbell at this offset of the slice. A doorbell without a queue does nothing.
+    pub fn ring(&self, offset_bytes: u64, value: u64) {
+        let hit = self.queues().values().find(|q| q.setup.doorbell_bytes == offset_bytes).map(Arc::clone);
+        let Some(queue) = hit else {
+            self.report(
+                ReportKind::Strict,
+                None,
+                format!("doorbell at {offset_bytes:#x} rang, it belongs to no queue"),
+            );
+            return;
+        };
+        let put = if queue.setup.kind == Kind::Aql { value.wrapping_add(1) } else { value };
+        // Hardware takes the doorbell's value; a write pointer that lags behind it is a store that came too late.
+        if self.strict
+            && let Ok(stored) = self.vm.read_u64(queue.setup.write_ptr_va)
+            && stored < put
+        {
+            let text = format!("doorbell says {put:#x}, the write pointer in memory is still {stored:#x}");
+            self.report(ReportKind::Strict, Some(queue.setup.id), text);
+        }
+        queue.ring(put);
+    }
+
+    /// Deals with what stopped a queue.
+    pub(super) fn stopped(&self, queue: &Queue, stop: Stop) {
+        match &stop.cause {
+            Cause::Taken => {}
+            cause => match cause.page_fault() {
+                Some(fault) => self.page_fault(queue, &fault, &stop),
+                None => self.hang(queue, stop),
+            },
+        }
+    }
+
+    fn page_fault(&self, queue: &Queue, fault: &VmFault, stop: &Stop) {
+        self.report(ReportKind::PageFault, Some(queue.setup.id), stop.to_string());
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(*fault);
+        for queue in self.queues().values() {
+            queue.evict();
+        }
+        self.events.memory_fault(MemoryException {
+            not_present: u32::from(!fault.mapped),
+            read_only: u32::from(fault.mapped && fault.access == Access::Write),
+            no_execute: u32::from(fault.mapped && fault.access == Access::Fetch),
+            imprecise: 0,
+            va: fault.va & PAGE_MASK,
+            gpu_id: self.gpu_id,
+            error_type: 0,
+        });
+    }
+
+    fn hang(&self, queue: &Queue, stop: Stop) {
+        self.report(ReportKind::QueueHung, Some(queue.setup.id), stop.to_string());
+        let code = stop.cause.exception_code();
+        cp::tell_inactive(self, queue, stop.cause.aql_error());
+        queue.change(|control| control.hung = Some(stop));
+        if self.exceptions.load(Ordering::Relaxed) {
+            self.deliver_exception(queue, code);
+        }
+    }
+
+    /// Writes the exception's bit where the save area's header says, and signals the event it names (amd.md 7.3).
+    fn deliver_exception(&self, queue: &Queue, code: u32) {
+        const ERR_PAYLOAD_ADDR: u64 = 24;
+        const ERR_EVENT_ID: u64 = 32;
+        let save = queue.setup.save_va;
+        if save == 0 {
+            return;
+        }
+        let payload = self.vm.read_u64(save + ERR_PAYLOAD_ADDR).unwrap_or(0);
+        let event = self.vm.read_u32(save + ERR_EVENT_ID).unwrap_or(0);
+        if payload != 0 && self.vm.update_u64(payload, |mask| mask | 1 << (code - 1)).is_ok() {
+            self.events.deliver(event);
+        }
+    }
+
+    /// Destroys a queue: the kernel preempts it, and resets it when it does not answer.
+    pub fn destroy_queue(&self, id: u32) -> bool {
+        let Some(queue) = self.queues().remove(&id) else { return false };
+        let hung = queue.destroy();
+        self.vm.pin(&queue.setup.pinned, false);
+        if hung {
+            self.report(ReportKind::Reset, Some(id), "the queue did not answer and was reset".to_owned());
+            let exception = HwException { reset_type: 1, reset_cause: 0, memory_lost: 0, gpu_id: self.gpu_id };
+            self.events.hw_exception(exception);
+        }
+        true
+    }
+}
+
+/// What all cards of a machine share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub clock: Arc<GpuClock>,
+    pub events: Arc<Events>,
+    pub reports: Arc<Reports>,
+    pub compute: Arc<dyn Compute>,
+}

@@ -1,0 +1,168 @@
+//! A hardware queue as driver and engine share it: where its ring is, what the doorbell said, whether it may run.
+
+use super::cp::Stop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What a queue's ring holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Pm4,
+    Aql,
+    Sdma { xgmi: bool },
+}
+
+/// What CREATE_QUEUE fixed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    pub id: u32,
+    pub kind: Kind,
+    pub read_ptr_va: u64,
+    pub write_ptr_va: u64,
+    pub has_eop: bool,
+    /// Context-save area; 0 for none.
+    pub save_va: u64,
+    /// Byte offset of the doorbell in the card's slice.
+    pub doorbell_bytes: u64,
+    /// XCCs that consume it.
+    pub xccs: u32,
+    /// First addresses of the buffers that the queue holds.
+    pub pinned: Vec<u64>,
+}
+
+/// What changes while it lives.
+#[derive(Debug)]
+pub struct Control {
+    pub ring_va: u64,
+    pub ring_bytes: u64,
+    /// UPDATE_QUEUE gave it a share and a ring.
+    pub active: bool,
+    /// The driver took it off the hardware for good, after a page fault.
+    pub evicted: bool,
+    pub destroyed: bool,
+    /// Write pointer as the last doorbell said it, in the ring's unit.
+    pub put: u64,
+    /// Read pointer, in the ring's unit, monotonic.
+    pub get: u64,
+    /// Why it hangs.
+    pub hung: Option<Stop>,
+}
+
+/// A queue.
+#[derive(Debug)]
+pub struct Queue {
+    pub setup: Setup,
+    control: Mutex<Control>,
+    wake: Condvar,
+    /// Ends a running dispatch.
+    pub stop: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How long an engine sleeps between two looks at a word that it waits for.
+const NAP: Duration = Duration::from_micros(100);
+
+impl Queue {
+    #[must_use]
+    pub fn new(setup: Setup, ring_va: u64, ring_bytes: u64, active: bool) -> Self {
+        let control =
+            Control { ring_va, ring_bytes, active, evicted: false, destroyed: false, put: 0, get: 0, hung: None };
+        Self {
+            setup,
+            control: Mutex::new(control),
+            wake: Condvar::new(),
+            stop: AtomicBool::new(false),
+            thread: Mutex::default(),
+        }
+    }
+
+    pub fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the control and wakes the engine.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Control) -> T) -> T {
+        let result = change(&mut self.control());
+        self.wake.notify_all();
+        result
+    }
+
+    /// A doorbell store: work up to `put` may start.
+    pub fn ring(&self, put: u64) {
+        self.change(|control| control.put = control.put.max(put));
+    }
+
+    pub fn set_thread(&self, thread: JoinHandle<()>) {
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+    }
+
+    /// Takes the queue off the hardware for good: a running dispatch ends, nothing more starts.
+    pub fn evict(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.change(|control| control.evicted = true);
+    }
+
+    /// Ends the engine's thread. True when the queue had hung.
+    pub fn destroy(&self) -> bool {
+        self.stop.store(true, Ordering::Relaxed);
+        let hung = self.change(|control| {
+            control.destroyed = true;
+            control.hung.is_some()
+        });
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _panicked = thread.join();
+        }
+        hung
+    }
+
+    /// Sleeps until there is work: gives ring and write pointer, or `None` when the queue ends. A queue that starved at `starved` needs a later
+    /// doorbell.
+    pub fn next_work(&self, starved: Option<u64>) -> Option<Work> {
+        let mut control = self.control();
+        loop {
+            if control.destroyed {
+                return None;
+            }
+            let may_run = control.active && !control.evicted && control.hung.is_none();
+            if may_run && control.put != control.get && starved != Some(control.put) {
+                let Control { ring_va, ring_bytes, put, get, .. } = *control;
+                return Some(Work { ring_va, ring_bytes, put, get });
+            }
+            control = self.wake.wait(control).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until `ready` says so, looking again and again; other queues run on meanwhile. A stopped queue stays here until it is started again.
+    ///
+    /// # Errors
+    /// `Err(None)` when the queue was taken away, `Err(Some(e))` when `ready` fails.
+    pub fn wait_until<E>(&self, mut ready: impl FnMut() -> Result<bool, E>) -> Result<(), Option<E>> {
+        loop {
+            let (gone, active) = {
+                let control = self.control();
+                (control.destroyed || control.evicted, control.active)
+            };
+            if gone {
+                return Err(None);
+            }
+            if active && ready().map_err(Some)? {
+                return Ok(());
+            }
+            let control = self.control();
+            // TIMEOUT: memory words have no wake-up; 100 us keeps an idle wait cheap.
+            let _woken = self.wake.wait_timeout(control, NAP).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// What an engine may do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    pub ring_va: u64,
+    pub ring_bytes: u64,
+    pub put: u64,
+    pub get: u64,
+}

@@ -1,0 +1,62 @@
+//! What the software machine has to say beyond errno: the lines that a kernel would put into dmesg, and the emulator's own findings.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+/// What kind of thing happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReportKind {
+    /// An access without a mapping or right; the process's queues on the card stopped.
+    PageFault,
+    /// A queue stopped at a packet, register or instruction.
+    QueueHung,
+    /// The kernel reset a queue.
+    Reset,
+    /// The program asked for something that exists and is not modelled.
+    Unmodelled,
+    /// Hardware would have gone on; the program is wrong all the same.
+    Strict,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub kind: ReportKind,
+    pub gpu_id: u32,
+    pub queue: Option<u32>,
+    pub text: String,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} on gpu {:#x}", self.kind, self.gpu_id)?;
+        if let Some(queue) = self.queue {
+            write!(f, " queue {queue}")?;
+        }
+        write!(f, ": {}", self.text)
+    }
+}
+
+/// Most reports that are kept; the first ones say what went wrong.
+const KEPT: usize = 1024;
+
+/// The findings of a machine so far.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    list: Mutex<Vec<Report>>,
+}
+
+impl Reports {
+    pub fn add(&self, report: Report) {
+        log::debug!("{report}");
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        if list.len() < KEPT {
+            list.push(report);
+        }
+    }
+
+    pub fn all(&self) -> Vec<Report> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,365 @@
+//! A card's page table for the process: which addresses lead to which memory, with rights.
+//!
+//! The driver maps and unmaps; queues and compute units translate. Left out: page sizes, cache policies (mtype), the LDS and scratch apertures
+//! (the compute units know them).
+
+use doorbell_ioctl::port::{DeviceView, ViewError};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+/// What an access wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    Write,
+    /// Of instructions.
+    Fetch,
+}
+
+/// An access that the page table refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{access:?} of {va:#x}: {}", if *.mapped { "the mapping does not allow it" } else { "no mapping" })]
+pub struct VmFault {
+    pub va: u64,
+    pub access: Access,
+    /// There is a mapping, without the right.
+    pub mapped: bool,
+}
+
+/// What a mapping allows; reading always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    pub write: bool,
+    pub execute: bool,
+}
+
+/// One mapped buffer.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// Memory from the mapping's first byte on.
+    pub view: DeviceView,
+    pub rights: Rights,
+    /// The buffer's handle.
+    pub handle: u64,
+    /// Queues that use it: it may not be unmapped before they are gone.
+    pub queue_refs: u32,
+    /// Its pages are gone (user memory that was unmapped): accesses fault.
+    pub revoked: bool,
+}
+
+/// The range around an address.
+#[derive(Clone, Debug)]
+pub struct Range {
+    pub va_start: u64,
+    pub view: DeviceView,
+}
+
+/// Mappings by their first address.
+#[derive(Default)]
+pub struct Vm {
+    mappings: RwLock<BTreeMap<u64, Mapping>>,
+    epoch: AtomicU64,
+}
+
+impl fmt::Debug for Vm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Vm({} mappings)", self.read().len())
+    }
+}
+
+/// Why the driver cannot unmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnmapError {
+    NotMapped,
+    InUse,
+}
+
+impl Vm {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<u64, Mapping>> {
+        self.mappings.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the table, and the epoch with it.
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<u64, Mapping>) -> T) -> T {
+        let mut mappings = self.mappings.write().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut mappings);
+        self.epoch.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    /// Changes whenever a mapping does.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Maps; false when the range overlaps another mapping.
+    pub fn map(&self, va: u64, mapping: Mapping) -> bool {
+        let end = va.saturating_add(mapping.view.len_bytes());
+        self.change(|mappings| {
+            let before = mappings.range(..end).next_back();
+            if before.is_some_and(|(start, m)| start + m.view.len_bytes() > va) {
+                return false;
+            }
+            mappings.insert(va, mapping);
+            true
+        })
+    }
+
+    /// Unmaps the buffer that is mapped at `va`.
+    ///
+    /// # Errors
+    /// `NotMapped`, `InUse` while a queue needs it.
+    pub fn unmap(&self, va: u64, handle: u64) -> Result<(), UnmapError> {
+        self.change(|mappings| match mappings.get(&va) {
+            Some(m) if m.handle == handle && m.queue_refs > 0 => Err(UnmapError::InUse),
+            Some(m) if m.handle == handle => {
+                mappings.remove(&va);
+                Ok(())
+            }
+            _ => Err(UnmapError::NotMapped),
+        })
+    }
+
+    /// Takes the pages of the mapping of `handle` away; it stays in the table.
+    pub fn revoke(&self, handle: u64) {
+        self.change(|mappings| mappings.values_mut().filter(|m| m.handle == handle).for_each(|m| m.revoked = true));
+    }
+
+    /// Start and length of the mapping around `va`.
+    #[must_use]
+    pub fn extent(&self, va: u64) -> Option<(u64, u64)> {
+        let mappings = self.read();
+        let (start, m) = mappings.range(..=va).next_back()?;
+        (va - start < m.view.len_bytes()).then_some((*start, m.view.len_bytes()))
+    }
+
+    /// Pins (or lets go) the mappings at these first addresses for a queue.
+    pub fn pin(&self, starts: &[u64], pin: bool) {
+        self.change(|mappings| {
+            for start in starts {
+                if let Some(m) = mappings.get_mut(start) {
+                    m.queue_refs = if pin { m.queue_refs + 1 } else { m.queue_refs.saturating_sub(1) };
+                }
+            }
+        });
+    }
+
+    /// The range around `va`, if it allows the access.
+    ///
+    /// # Errors
+    /// `VmFault` with the address.
+    pub fn translate(&self, va: u64, access: Access) -> Result<Range, VmFault> {
+        let mappings = self.read();
+        let hit = mappings.range(..=va).next_back().filter(|(start, m)| va - *start < m.view.len_bytes() && !m.revoked);
+        let Some((start, m)) = hit else { return Err(VmFault { va, access, mapped: false }) };
+        let allowed = match access {
+            Access::Read => true,
+            Access::Write => m.rights.write,
+            Access::Fetch => m.rights.execute,
+        };
+        if !allowed {
+            return Err(VmFault { va, access, mapped: true });
+        }
+        Ok(Range { va_start: *start, view: m.view.clone() })
+    }
+
+    /// Range and offset of an aligned word that lies in one mapping.
+    fn word(&self, va: u64, access: Access) -> Result<(Range, u64), VmFault> {
+        let range = self.translate(va, access)?;
+        let offset = va - range.va_start;
+        Ok((range, offset))
+    }
+
+    /// The aligned dword at `va`.
+    ///
+    /// # Errors
+    /// `VmFault`.
+    pub fn read_u32(&self, va: u64) -> Result<u32, VmFault> {
+        let (range, at) = self.word(va, Access::Read)?;
+        range.view.read_u32(at).map_err(|_| unreachable_word(va, Access::Read))
+    }
+
+    /// The aligned quadword at `va`, with all that its writer did before.
+    ///
+    /// # Errors
+    /// `VmFault`.
+    pub fn read_u64(&self, va: u64) -> Result<u64, VmFault> {
+        let (range, at) = self.word(va, Access::Read)?;
+        range.view.load_acquire_u64(at).map_err(|_| unreachable_word(va, Access::Read))
+    }
+
+    /// Stores a dword, after all stores before it.
+    ///
+    /// # Errors
+    /// `VmFault`.
+    pub fn write_u32(&self, va: u64, value: u32) -> Result<(), VmFault> {
+        let (range, at) = self.word(va, Access::Write)?;
+        range.view.store_release_u32(at, value).map_err(|_| unreachable_word(va, Access::Write))
+    }
+
+    /// Stores a quadword, after all stores before it.
+    ///
+    /// # Errors
+    /// `VmFault`.
+    pub fn write_u64(&self, va: u64, value: u64) -> Result<(), VmFault> {
+        let (range, at) = self.word(va, Access::Write)?;
+        range.view.store_release_u64(at, value).map_err(|_| unreachable_word(va, Access::Write))
+    }
+
+    /// Replaces a dword atomically; gives the old one.
+    ///
+    /// # Errors
+    /// `VmFault`.
+    pub fn update_u32(&self, va: u64, change: impl FnMut(u32) -> u32) -> Result<u32, VmFault> {
+        let (range, at) = self.word(va, Access::Write)?;
+        range.view.fetch_update_u32(at, change).map_err(|_| unreachable_word(va, Access::Write))
+    }
+
+    /// Replaces a quadword atomically; gives the old one.
+    ///
+    /// # Errors
+    /// `VmFault`.
+    pub fn update_u64(&self, va: u64, change: impl FnMut(u64) -> u64) -> Result<u64, VmFault> {
+        let (range, at) = self.word(va, Access::Write)?;
+        range.view.fetch_update_u64(at, change).map_err(|_| unreachable_word(va, Access::Write))
+    }
+
+    /// Walks the ranges under `len_bytes` at `va`: view, offset in it, offset from `va`, bytes.
+    fn pieces(
+        &self,
+        va: u64,
+        len_bytes: u64,
+        access: Access,
+        mut piece: impl FnMut(&DeviceView, u64, u64, u64) -> Result<(), ViewError>,
+    ) -> Result<(), VmFault> {
+        let mut done = 0;
+        while done < len_bytes {
+            let at = va.wrapping_add(done);
+            let range = self.translate(at, access)?;
+            let offset = at - range.va_start;
+            let bytes = (range.view.len_bytes() - offset).min(len_bytes - done);
+            piece(&range.view, offset, done, bytes).map_err(|_| unreachable_word(at, access))?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    /// Fills `bytes` from `va` on.
+    ///
+    /// # Errors
+    /// `VmFault` at the first byte that cannot be read; bytes before it are filled.
+    pub fn read_bytes(&self, va: u64, bytes: &mut [u8]) -> Result<(), VmFault> {
+        let len = bytes.len() as u64;
+        self.pieces(va, len, Access::Read, |view, offset, done, count| {
+            let (from, to) = (done as usize, (done + count) as usize);
+            view.copy_to_slice(offset, &mut bytes[from..to])
+        })
+    }
+
+    /// `count` dwords from `va` on.
+    ///
+    /// # Errors
+    /// `VmFault`.
+    pub fn read_dwords(&self, va: u64, count: usize) -> Result<Vec<u32>, VmFault> {
+        let mut bytes = vec![0; count * 4];
+        self.read_bytes(va, &mut bytes)?;
+        Ok(bytes.as_chunks::<4>().0.iter().map(|c| u32::from_le_bytes(*c)).collect())
+    }
+
+    /// Stores `bytes` from `va` on.
+    ///
+    /// # Errors
+    /// `VmFault` at the first byte that cannot be written; bytes before it are stored.
+    pub fn write_bytes(&self, va: u64, bytes: &[u8]) -> Result<(), VmFault> {
+        let len = bytes.len() as u64;
+        self.pieces(va, len, Access::Write, |view, offset, done, count| {
+            let (from, to) = (done as usize, (done + count) as usize);
+            view.copy_from_slice(offset, &bytes[from..to])
+        })
+    }
+
+    /// Copies bytes; overlapping ranges are copied from the front, piece by piece.
+    ///
+    /// # Errors
+    /// `VmFault` of the read or the write.
+    pub fn copy(&self, dst: u64, src: u64, len_bytes: u64) -> Result<(), VmFault> {
+        const PIECE: u64 = 1 << 20;
+        let mut buffer = vec![0; PIECE.min(len_bytes) as usize];
+        let mut done = 0;
+        while done < len_bytes {
+            let count = PIECE.min(len_bytes - done);
+            let piece = &mut buffer[..count as usize];
+            self.read_bytes(src.wrapping_add(done), piece)?;
+            self.write_bytes(dst.wrapping_add(done), piece)?;
+            done += count;
+        }
+        Ok(())
+    }
+}
+
+/// A word that is not aligned, or that runs over its mapping's end.
+fn unreachable_word(va: u64, access: Access) -> VmFault {
+    VmFault { va, access, mapped: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doorbell_ioctl::port::SharedMemory;
+
+    const RW: Rights = Rights { write: true, execute: false };
+
+    fn mapping(bytes: u64, rights: Rights) -> Mapping {
+        let view = SharedMemory::new(bytes).unwrap().map().unwrap();
+        Mapping { view, rights, handle: 1, queue_refs: 0, revoked: false }
+    }
+
+    #[test]
+    fn rights_are_checked_by_access() {
+        let vm = Vm::default();
+        assert!(vm.map(0x10_0000, mapping(0x1000, Rights { write: false, execute: true })));
+        assert_eq!(vm.read_u32(0x10_0000), Ok(0));
+        let refused = VmFault { va: 0x10_0004, access: Access::Write, mapped: true };
+        assert_eq!(vm.write_u32(0x10_0004, 1), Err(refused));
+        assert_eq!(refused.to_string(), "Write of 0x100004: the mapping does not allow it");
+        assert!(vm.translate(0x10_0000, Access::Fetch).is_ok());
+        let unmapped = VmFault { va: 0x10_1000, access: Access::Read, mapped: false };
+        assert_eq!(vm.read_u32(0x10_1000), Err(unmapped));
+    }
+
+    #[test]
+    fn overlaps_are_refused_and_neighbours_are_not() {
+        let vm = Vm::default();
+        assert!(vm.map(0x10_0000, mapping(0x2000, RW)));
+        assert!(!vm.map(0x10_1000, mapping(0x1000, RW)));
+        assert!(!vm.map(0xf_f000, mapping(0x2000, RW)));
+        assert!(vm.map(0x10_2000, mapping(0x1000, RW)));
+        assert_eq!(vm.extent(0x10_1fff), Some((0x10_0000, 0x2000)));
+    }
+
+    #[test]
+    fn copies_go_over_the_seam_of_two_mappings() {
+        let vm = Vm::default();
+        assert!(vm.map(0x10_0000, mapping(0x1000, RW)) && vm.map(0x10_1000, mapping(0x1000, RW)));
+        vm.write_bytes(0x10_0ffe, &[1, 2, 3, 4]).unwrap();
+        vm.copy(0x10_0100, 0x10_0ffe, 4).unwrap();
+        assert_eq!(vm.read_u32(0x10_0100), Ok(0x0403_0201));
+        assert!(vm.copy(0x10_1ffe, 0x10_0000, 4).is_err());
+    }
+
+    #[test]
+    fn a_pinned_mapping_stays() {
+        let vm = Vm::default();
+        vm.map(0x10_0000, mapping(0x1000, RW));
+        vm.pin(&[0x10_0000], true);
+        assert_eq!(vm.unmap(0x10_0000, 1), Err(UnmapError::InUse));
+        vm.pin(&[0x10_0000], false);
+        let epoch = vm.epoch();
+        assert_eq!(vm.unmap(0x10_0000, 1), Ok(()));
+        assert!(vm.epoch() > epoch);
+        assert_eq!(vm.unmap(0x10_0000, 1), Err(UnmapError::NotMapped));
+    }
+}
