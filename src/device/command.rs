@@ -75,11 +75,16 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// One argument of a kernel: a buffer's address, or a variable's value.
+/// One argument of a kernel: a buffer's address, a variable's value, or a scalar of a foreign kernel.
 #[derive(Clone, Debug)]
 pub enum Arg {
     Buffer(Place),
     Var(i64),
+    /// The low `len_bytes` (1, 2, 4 or 8) of `bits`, at their natural alignment where the device packs arguments.
+    Scalar {
+        bits: u64,
+        len_bytes: u8,
+    },
 }
 
 impl Arg {
@@ -90,6 +95,7 @@ impl Arg {
         match self {
             Self::Buffer(place) => place.va(),
             Self::Var(value) => value.cast_unsigned(),
+            Self::Scalar { bits, .. } => *bits,
         }
     }
 }
@@ -115,12 +121,39 @@ impl Stamp {
     }
 }
 
+/// How a GPU kernel is spread: workgroups, their work-items, and the shared memory of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Workgroups in x, y, z.
+    pub groups: [u32; 3],
+    /// Work-items of a workgroup in x, y, z.
+    pub local: [u32; 3],
+    /// Shared memory (LDS) of a workgroup beside what the kernel's own descriptor asks for, in bytes.
+    pub local_bytes: u32,
+}
+
+impl Default for Geometry {
+    /// One work-item.
+    fn default() -> Self {
+        Self { groups: [1; 3], local: [1; 3], local_bytes: 0 }
+    }
+}
+
+impl Geometry {
+    /// Whether nothing runs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.groups.contains(&0) || self.local.contains(&0)
+    }
+}
+
 /// One step of a submission; steps run in order.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Command {
-    /// Run `kernel` as `entry(args, tid)` for each tid in `0..threads`, in any order and on any number of cores.
-    Exec { kernel: Kernel, args: SmallVec<[Arg; 6]>, threads: u32, stamp: Option<Stamp> },
+    /// Run `kernel`. A CPU runs `entry(args, tid)` for each tid in `0..threads`, in any order and on any number of cores; a GPU runs the
+    /// workgroups of `geometry`.
+    Exec { kernel: Kernel, args: SmallVec<[Arg; 6]>, threads: u32, geometry: Geometry, stamp: Option<Stamp> },
     /// Copy bytes between memories that both are reachable from the device; the ranges must not overlap.
     Copy { dst: Place, src: Place, len_bytes: u64, stamp: Option<Stamp> },
     /// Run nothing after this before the point is done (on whatever queue or device it lies).
@@ -128,10 +161,20 @@ pub enum Command {
 }
 
 impl Command {
-    /// An `Exec` without timestamps.
+    /// An `Exec` of one work-item and without timestamps.
     #[must_use]
     pub fn exec(kernel: &Kernel, args: impl IntoIterator<Item = Arg>, threads: u32) -> Self {
-        Self::Exec { kernel: kernel.clone(), args: args.into_iter().collect(), threads, stamp: None }
+        let (kernel, args, geometry) = (kernel.clone(), args.into_iter().collect(), Geometry::default());
+        Self::Exec { kernel, args, threads, geometry, stamp: None }
+    }
+
+    /// The same command, an `Exec`, over these workgroups.
+    #[must_use]
+    pub fn over(mut self, over: Geometry) -> Self {
+        if let Self::Exec { geometry, .. } = &mut self {
+            *geometry = over;
+        }
+        self
     }
 
     /// A `Copy` without timestamps.

@@ -3,6 +3,7 @@
 use crate::hcq::memory::MemError;
 use crate::hcq::queue::SubmitError;
 use crate::hcq::signal::WaitError;
+use doorbell_ioctl::port::CallError;
 
 /// The one error of the device layer.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +35,9 @@ pub enum DeviceError {
     Load { device: String, kernel: String, why: String },
     #[error("device {device} is closed")]
     Closed { device: String },
+    /// A driver refused a call.
+    #[error("device {device}: {what}: {source}")]
+    Driver { device: String, what: &'static str, source: CallError },
     #[error("file {path}: {source}")]
     File { path: String, source: std::io::Error },
     #[error(transparent)]

@@ -3,8 +3,9 @@
 //! Place in the arrows: `engine` decides what to run and calls [`Device`]; a device turns [`Command`]s into packets of `hcq`, loads images of
 //! `elf`, and reaches kernel drivers through `ioctl`. Source: HCQ's device contract; `docs/custom-device.md` walks through it.
 //! A CPU kernel is `extern "C" fn kernel(args: *const u64, tid: u64)`: args[i] is a buffer's address or a variable's i64 bits.
-//! Left out: kernel geometry of GPUs beyond one thread count, which comes with the first of them.
+//! A GPU kernel runs the workgroups of its [`Geometry`] and finds its arguments in a block at their natural alignment, in order.
 
+pub mod amd;
 pub mod command;
 pub mod cpu;
 pub mod disk;
@@ -15,7 +16,7 @@ mod record;
 pub mod registry;
 mod timing;
 
-pub use command::{Arg, Code, Command, Kernel, KernelImage, Patch, Stamp};
+pub use command::{Arg, Code, Command, Geometry, Kernel, KernelImage, Patch, Stamp};
 pub use error::DeviceError;
 pub use memory::{Memory, MemoryParts, Place, Release, Uses};
 pub use record::record_by_resubmission;

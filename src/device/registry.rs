@@ -1,22 +1,24 @@
 //! The registry: device names → open devices, each opened once a process and shared.
 //!
 //! Place in the arrows: `engine` and the command line ask it. It and the UOp interner are the only process-wide state.
-//! Grammar: `KIND`, `KIND:index`, `DISK:path`; kinds in any case; `CPU` and `CPU:0` are the same device.
+//! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`; kinds in any case; `CPU` and `CPU:0` are the
+//! same device. Software GPUs come from a function that the edge hands over: no device knows the emulator.
 
+use super::amd::{self, AmdDevice, AmdOptions, Driver, Emulate, Selector};
 use super::cpu::{CpuDevice, CpuOptions, choose_arch, machine_memory_bytes};
 use super::disk::DiskDevice;
 use super::null::NullDevice;
 use super::{Device, DeviceError};
-use doorbell_ioctl::port::FileAccess;
+use doorbell_ioctl::port::{FileAccess, Port};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Names that can be opened, for messages.
-pub const VALID: &str = "CPU, CPU:n, NULL, DISK:path";
+pub const VALID: &str = "CPU, CPU:n, NULL, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100";
 /// Names that users of the field know and this build lacks.
-const KNOWN_ABSENT: &[&str] = &["AMD", "NV", "CUDA", "METAL"];
+const KNOWN_ABSENT: &[&str] = &["NV", "CUDA", "METAL"];
 /// Above any count of CPU devices that makes sense.
 const MAX_INDEX: u32 = 63;
 
@@ -26,6 +28,7 @@ pub enum DeviceName {
     Cpu(u32),
     Null,
     Disk(PathBuf),
+    Amd(Selector),
 }
 
 impl std::fmt::Display for DeviceName {
@@ -35,6 +38,7 @@ impl std::fmt::Display for DeviceName {
             Self::Cpu(index) => write!(f, "CPU:{index}"),
             Self::Null => f.write_str("NULL"),
             Self::Disk(path) => write!(f, "DISK:{}", path.display()),
+            Self::Amd(selector) => write!(f, "{selector}"),
         }
     }
 }
@@ -54,6 +58,7 @@ impl std::str::FromStr for DeviceName {
             ("CPU", _) => Ok(Self::Cpu(index()?)),
             ("NULL", _) if index()? == 0 => Ok(Self::Null),
             ("DISK", Some(path)) if !path.is_empty() => Ok(Self::Disk(path.into())),
+            ("AMD", rest) => Selector::parse(rest).map(Self::Amd).ok_or_else(unknown),
             (absent, _) if KNOWN_ABSENT.contains(&absent) => {
                 Err(DeviceError::NotInBuild { name: absent.into(), valid: VALID.into() })
             }
@@ -66,6 +71,7 @@ impl std::str::FromStr for DeviceName {
 #[derive(Clone, Debug, Default)]
 pub struct DeviceOptions {
     pub cpu: CpuOptions,
+    pub amd: AmdOptions,
     /// Opens `DISK:` files for writing, making them if they are missing.
     pub disk_write: bool,
 }
@@ -86,6 +92,9 @@ pub struct DeviceListing {
 #[derive(Debug, Default)]
 pub struct Registry {
     open: Mutex<HashMap<DeviceName, Arc<dyn Device>>>,
+    emulate: OnceLock<Emulate>,
+    /// The process's connection to AMD's driver: kept, for the kernel gives a process one event page in its life.
+    amd: Mutex<Option<Arc<Driver>>>,
 }
 
 impl Registry {
@@ -94,6 +103,11 @@ impl Registry {
     pub fn global() -> &'static Self {
         static GLOBAL: OnceLock<Registry> = OnceLock::new();
         GLOBAL.get_or_init(Self::default)
+    }
+
+    /// Says where software GPUs come from; the first one to say it counts.
+    pub fn set_emulate(&self, emulate: Emulate) {
+        let _first_one_counts = self.emulate.set(emulate);
     }
 
     /// The device of that name, opened now unless it is open.
@@ -106,7 +120,7 @@ impl Registry {
         if let Some(device) = open.get(&name) {
             return Ok(Arc::clone(device));
         }
-        let device = make(&name, options)?;
+        let device = self.make(&name, options)?;
         open.insert(name, Arc::clone(&device));
         Ok(device)
     }
@@ -130,16 +144,63 @@ impl Registry {
         device.map_or(Ok(()), |device| device.close())
     }
 
+    fn make(&self, name: &DeviceName, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
+        let shown = name.to_string();
+        Ok(match name {
+            DeviceName::Cpu(_) => Arc::new(CpuDevice::open(&shown, &options.cpu)?),
+            DeviceName::Null => {
+                let arch = choose_arch(&shown, options.cpu.arch.as_deref())?;
+                Arc::new(NullDevice::open(&shown, &arch, options.cpu.resolved_threads())?)
+            }
+            DeviceName::Disk(path) => {
+                let access = if options.disk_write { FileAccess::ReadWrite } else { FileAccess::Read };
+                Arc::new(DiskDevice::open(&shown, path, access)?)
+            }
+            DeviceName::Amd(selector) => {
+                let driver = self.amd_driver(&shown, selector)?;
+                Arc::new(AmdDevice::open(&shown, &driver, selector, &options.amd)?)
+            }
+        })
+    }
+
+    /// The kernel's driver, or a software one of the device's own.
+    fn amd_driver(&self, name: &str, selector: &Selector) -> Result<Arc<Driver>, DeviceError> {
+        let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
+        if let Selector::Emulated(chip) = selector {
+            let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
+            return Driver::open(name, emulate(chip).map_err(unavailable)?);
+        }
+        let mut known = self.amd.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = &*known {
+            return Ok(Arc::clone(driver));
+        }
+        let driver = Driver::open(name, kernel_port().ok_or_else(|| unavailable("not on this system".into()))?)?;
+        *known = Some(Arc::clone(&driver));
+        Ok(driver)
+    }
+
+    /// One row a GPU of the topology; one that says why when there is none.
+    fn list_amd(&self) -> Vec<DeviceListing> {
+        let absent = |why: String| DeviceListing { unavailable: Some(why), ..row("AMD") };
+        let nodes = match kernel_port() {
+            Some(port) => amd::usable_nodes("AMD", &*port),
+            None => return vec![absent("not on this system".into())],
+        };
+        let mut rows = match nodes {
+            Err(e) => vec![absent(e.to_string())],
+            Ok(nodes) if nodes.is_empty() => vec![absent("no GPU in the topology".into())],
+            Ok(nodes) => nodes.iter().enumerate().map(|(n, node)| amd_row(n, node)).collect(),
+        };
+        if self.emulate.get().is_some() {
+            let chips = amd::CHIPS.iter().filter(|c| SOFTWARE_CHIPS.contains(&c.name));
+            rows.extend(chips.map(|c| DeviceListing { arch: c.name.into(), ..row(&format!("AMD:emu={}", c.name)) }));
+        }
+        rows
+    }
+
     /// What there is and what there could be, for `doorbell devices`.
     #[must_use]
     pub fn list(&self, options: &DeviceOptions) -> Vec<DeviceListing> {
-        let row = |name: &str| DeviceListing {
-            name: name.into(),
-            arch: String::new(),
-            cores: 0,
-            memory_bytes: 0,
-            unavailable: None,
-        };
         let mut cpu = row("CPU");
         match choose_arch("CPU", options.cpu.arch.as_deref()) {
             Ok(arch) => cpu.arch = arch,
@@ -152,23 +213,38 @@ impl Registry {
         let absent = KNOWN_ABSENT
             .iter()
             .map(|name| DeviceListing { unavailable: Some("not in this build".into()), ..row(name) });
-        [cpu, null, row("DISK:path")].into_iter().chain(absent).collect()
+        [cpu, null, row("DISK:path")].into_iter().chain(self.list_amd()).chain(absent).collect()
     }
 }
 
-fn make(name: &DeviceName, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
-    let shown = name.to_string();
-    Ok(match name {
-        DeviceName::Cpu(_) => Arc::new(CpuDevice::open(&shown, &options.cpu)?),
-        DeviceName::Null => {
-            let arch = choose_arch(&shown, options.cpu.arch.as_deref())?;
-            Arc::new(NullDevice::open(&shown, &arch, options.cpu.resolved_threads())?)
-        }
-        DeviceName::Disk(path) => {
-            let access = if options.disk_write { FileAccess::ReadWrite } else { FileAccess::Read };
-            Arc::new(DiskDevice::open(&shown, path, access)?)
-        }
-    })
+/// Chips that a software GPU can be.
+const SOFTWARE_CHIPS: &[&str] = &["gfx1100", "gfx1201", "gfx942"];
+
+fn row(name: &str) -> DeviceListing {
+    DeviceListing { name: name.into(), arch: String::new(), cores: 0, memory_bytes: 0, unavailable: None }
+}
+
+fn amd_row(index: usize, node: &amd::Node) -> DeviceListing {
+    let selector = Selector::Index(u32::try_from(index).unwrap_or(u32::MAX));
+    let is_known = amd::Chip::of_version(node.target_version()).is_some();
+    DeviceListing {
+        arch: node.gfx(),
+        cores: u32::try_from(node.cu_count()).unwrap_or(u32::MAX),
+        memory_bytes: node.vram_bytes(),
+        unavailable: (!is_known).then(|| format!("chip {} is unknown, known are {}", node.gfx(), amd::Chip::names())),
+        ..row(&selector.to_string())
+    }
+}
+
+/// The running kernel.
+#[cfg(target_os = "linux")]
+fn kernel_port() -> Option<Arc<dyn Port>> {
+    Some(doorbell_ioctl::port::LinuxPort::new())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kernel_port() -> Option<Arc<dyn Port>> {
+    None
 }
 
 /// The device of that name from the process's registry.
@@ -190,14 +266,16 @@ mod tests {
         assert_eq!(parse("CPU:1").to_string(), "CPU:1");
         assert_eq!(parse("DISK:a:b"), DeviceName::Disk("a:b".into()));
         assert_eq!(parse("null"), DeviceName::Null);
+        assert_eq!(parse("amd:0"), parse("AMD"));
+        assert_eq!(parse("AMD:EMU=GFX1100").to_string(), "AMD:emu=gfx1100");
     }
 
     #[test]
     fn wrong_names_name_the_valid_ones() {
         let error = |t: &str| t.parse::<DeviceName>().unwrap_err().to_string();
-        assert_eq!(error("GPU"), "unknown device \"GPU\", valid: CPU, CPU:n, NULL, DISK:path");
-        assert_eq!(error("AMD:1"), "device AMD is not in this build, valid: CPU, CPU:n, NULL, DISK:path");
-        for text in ["", "CPU:x", "CPU:-1", "CPU:64", "DISK", "DISK:", "NULL:1"] {
+        assert!(error("GPU").starts_with("unknown device \"GPU\", valid: CPU, CPU:n, NULL, DISK:path, AMD"));
+        assert!(error("NV:1").starts_with("device NV is not in this build, valid: CPU, "));
+        for text in ["", "CPU:x", "CPU:-1", "CPU:64", "DISK", "DISK:", "NULL:1", "AMD:", "AMD:emu=", "AMD:x y"] {
             assert!(error(text).starts_with("unknown device"), "{text}");
         }
     }
@@ -210,6 +288,12 @@ mod tests {
         assert!(Arc::ptr_eq(&a, &registry.open("null", &options).unwrap()));
         registry.close("NULL").unwrap();
         assert!(!Arc::ptr_eq(&a, &registry.open("NULL", &options).unwrap()));
+    }
+
+    #[test]
+    fn software_gpu_without_an_emulator_says_so() {
+        let error = Registry::default().open("AMD:emu=gfx1100", &DeviceOptions::default()).unwrap_err();
+        assert_eq!(error.to_string(), "device AMD:emu=gfx1100 cannot be opened: no software GPUs here");
     }
 
     #[test]

@@ -4,7 +4,8 @@ use super::jit::{Capture, capturing};
 use super::kernels::Compiled;
 use super::session::OpenDevice;
 use super::{Error, JitError, Session, TIMEOUT};
-use crate::device::{Arg, Command, Place, QueueKind};
+use crate::codegen::Program;
+use crate::device::{Arg, Command, Geometry, Place, QueueKind};
 use crate::schedule::{Schedule, ScheduleItem};
 use crate::tensor::HostBytes;
 use crate::uop::{self, UOp};
@@ -140,7 +141,7 @@ impl Session {
             vars.push((args.len(), name.clone()));
             args.push(Arg::Var(value));
         }
-        let command = Command::exec(&kernel.kernel, args, p.threads);
+        let command = Command::exec(&kernel.kernel, args, p.threads).over(geometry(p));
         Ok(Launch { command, device, kernel: Some(kernel), vars })
     }
 
@@ -165,19 +166,41 @@ impl Session {
         if s.device.starts_with("DISK") {
             return self.copy_from_disk(&source, &device, &to, bytes).map(|()| None);
         }
+        let is_reachable = source.memory.host().is_some() && to.memory.host().is_some();
+        if s.device != d.device && !is_reachable {
+            let from = self.open(&s.device)?;
+            // A replay would not repeat what the host does here.
+            capturing(|c| {
+                let (first, second) = (s.device.to_string(), d.device.to_string());
+                c.error.get_or_insert(JitError::Devices { first, second });
+            });
+            return self.copy_through_host(&from, &source, &device, &to, bytes).map(|()| None);
+        }
         let command = Command::copy(to, source, bytes as u64);
         Ok(Some(Launch { command, device, kernel: None, vars: SmallVec::new() }))
     }
 
-    /// Files are read by the host in pieces; no queue reaches them.
+    /// Files are read by the host; no queue reaches them.
     fn copy_from_disk(&self, from: &Place, device: &OpenDevice, to: &Place, bytes: usize) -> Result<(), Error> {
-        const PIECE: usize = 4 << 20;
         let disk = self.open(from.memory.device().name())?;
+        self.copy_through_host(&disk, from, device, to, bytes)
+    }
+
+    /// Between devices of which one cannot reach the other's memory: the host copies, in pieces, and waits for each.
+    fn copy_through_host(
+        &self,
+        source: &OpenDevice,
+        from: &Place,
+        device: &OpenDevice,
+        to: &Place,
+        bytes: usize,
+    ) -> Result<(), Error> {
+        const PIECE: usize = 4 << 20;
         let mut buf = vec![0u8; bytes.min(PIECE)];
         let mut at = 0;
         while at < bytes {
             let n = (bytes - at).min(PIECE);
-            disk.device.copy_out(&from.memory, from.offset + at as u64, &mut buf[..n])?;
+            source.device.copy_out(&from.memory, from.offset + at as u64, &mut buf[..n])?;
             device.device.copy_in(&to.memory, to.offset + at as u64, &buf[..n])?;
             at += n;
         }
@@ -212,6 +235,12 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// How a GPU spreads the program.
+pub(super) fn geometry(p: &Program) -> Geometry {
+    let local_bytes = u32::try_from(p.local_bytes).unwrap_or(u32::MAX);
+    Geometry { groups: p.global, local: p.local, local_bytes }
 }
 
 /// Notes a command for the recording of this thread.

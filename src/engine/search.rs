@@ -63,7 +63,7 @@ fn time(
         args.push(Arg::Buffer(memory.at(0)));
     }
     args.extend(p.vars.iter().map(|v| Arg::Var(v.vmax().clamp(0, i64::MAX.into()) as i64)));
-    let command = Command::exec(&kernel, args, p.threads);
+    let command = Command::exec(&kernel, args, p.threads).over(super::run::geometry(p));
     let ns = time_command(device.device.as_ref(), &command, 1, CANDIDATE)?;
     Ok(Duration::from_nanos(ns.first().copied().unwrap_or(u64::MAX)))
 }

@@ -34,14 +34,32 @@ pub struct Kernargs {
     spans: VecDeque<Span>,
 }
 
+impl std::fmt::Debug for Kernargs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Kernargs({} of {} words)", self.head - self.tail, self.size)
+    }
+}
+
 impl Kernargs {
     /// A ring of `count_words` 64-bit words in fresh host memory.
     ///
     /// # Errors
     /// `Mem` when there is no memory.
     pub fn new(count_words: u64) -> Result<Self, MemError> {
-        let view = View::anonymous(count_words * 8, 64)?;
-        Ok(Self { view, size: count_words, head: 0, tail: 0, spans: VecDeque::new() })
+        Ok(Self::of(View::anonymous(count_words * 8, 64)?))
+    }
+
+    /// A ring over all of `view`, which a device sees too.
+    #[must_use]
+    pub fn of(view: View) -> Self {
+        let size = view.len_bytes() / 8;
+        Self { view, size, head: 0, tail: 0, spans: VecDeque::new() }
+    }
+
+    /// Words that the ring holds.
+    #[must_use]
+    pub fn count_words(&self) -> u64 {
+        self.size
     }
 
     /// Takes back what was written for submissions after `value`: they were given up before they were queued.

@@ -4,7 +4,7 @@
 //! Single words are atomic (a lone aligned load or store, as a device sees it). Bulk copies are plain: the caller has ordered them
 //! with the device by a timeline, as it must with any DMA engine; an unordered one reads torn data, which no Rust reference ever sees.
 
-use doorbell_ioctl::port::{CpuPtr, FileAccess, Mapping, PortError};
+use doorbell_ioctl::port::{CpuPtr, DeviceView, FileAccess, Mapping, PortError};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +22,9 @@ pub enum MemError {
     ReadOnly { offset: u64, len_bytes: u64 },
     #[error(transparent)]
     Port(#[from] PortError),
+    /// A driver gave none.
+    #[error("{0}")]
+    Driver(String),
 }
 
 /// A range of host-addressable memory, kept alive by what owns it. Clones look at the same bytes.
@@ -46,6 +49,12 @@ impl View {
     pub fn of(mapping: Arc<Mapping>) -> Self {
         let (base, len_bytes, writable) = (mapping.base(), mapping.len_bytes(), mapping.is_writable());
         Self { base, len_bytes, writable, owner: mapping }
+    }
+
+    /// Memory that was mapped through a driver's port.
+    #[must_use]
+    pub fn of_device(view: &DeviceView) -> Self {
+        Self { base: view.base(), len_bytes: view.len_bytes(), writable: true, owner: Arc::clone(view.owner()) }
     }
 
     /// Fresh zeroed memory, aligned to `align` bytes (a power of two).

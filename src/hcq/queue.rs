@@ -6,6 +6,7 @@
 use super::bits::FieldOverflow;
 use super::kernargs::KernargsError;
 use super::memory::{MemError, View};
+use super::packet::EmitError;
 use super::signal::{Signal, WaitError};
 
 /// Why a list could not be built or sent.
@@ -14,6 +15,8 @@ use super::signal::{Signal, WaitError};
 pub enum SubmitError {
     #[error(transparent)]
     Field(#[from] FieldOverflow),
+    #[error(transparent)]
+    Packet(#[from] EmitError),
     #[error(transparent)]
     Mem(#[from] MemError),
     #[error(transparent)]

@@ -1,7 +1,8 @@
 //! Signals (16 bytes of host-visible memory that queues and hosts wait on), timelines (a queue's growing counter) and reports.
 //!
 //! Place in the arrows: `device` signals and waits; `engine` holds [`Point`]s. Source: HCQ's signal layout: value u64, timestamp_ns u64.
-//! A wait is always for "value or more". A timestamp is in nanoseconds of the host's monotonic clock.
+//! A wait is always for "value or more". A timestamp is in nanoseconds of the host's monotonic clock; where a device stores ticks of its own,
+//! the pool's clock turns them into that.
 
 use super::memory::{MemError, View, Word64};
 use std::fmt;
@@ -13,10 +14,22 @@ use std::time::{Duration, Instant};
 pub const SIGNAL_BYTES: u64 = 16;
 const PAGE_BYTES: u64 = 4096;
 
+/// Turns a device's ticks into nanoseconds of the host's monotonic clock.
+pub trait Clock: Send + Sync {
+    fn ns(&self, ticks: u64) -> u64;
+}
+
+/// Gives a page of memory that the device and the host see, kept by the view.
+pub type PageSource = Box<dyn Fn() -> Result<View, MemError> + Send + Sync>;
+
 /// Signals cut from pages of host-visible memory; a dropped signal's place is used again.
 #[derive(Default)]
 pub struct SignalPool {
     free: Mutex<Vec<Place>>,
+    /// `None`: memory of this process.
+    source: Option<PageSource>,
+    /// `None`: timestamps are stored in nanoseconds.
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl fmt::Debug for SignalPool {
@@ -41,6 +54,7 @@ struct Slot {
 pub struct Signal {
     value: Word64,
     timestamp: Word64,
+    clock: Option<Arc<dyn Clock>>,
     _slot: Arc<Slot>,
 }
 
@@ -50,6 +64,12 @@ impl SignalPool {
         Arc::default()
     }
 
+    /// Signals in a device's pages, with timestamps in its ticks.
+    #[must_use]
+    pub fn of_device(source: PageSource, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { free: Mutex::default(), source: Some(source), clock: Some(clock) })
+    }
+
     /// A signal of value 0.
     ///
     /// # Errors
@@ -57,7 +77,10 @@ impl SignalPool {
     pub fn signal(self: &Arc<Self>) -> Result<Signal, MemError> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if free.is_empty() {
-            let page = View::anonymous(PAGE_BYTES, 64)?;
+            let page = match &self.source {
+                None => View::anonymous(PAGE_BYTES, 64)?,
+                Some(source) => source()?,
+            };
             for place in (0..PAGE_BYTES / SIGNAL_BYTES).rev() {
                 let at = place * SIGNAL_BYTES;
                 free.push(Place { value: page.word64(at)?, timestamp: page.word64(at + 8)? });
@@ -69,7 +92,8 @@ impl SignalPool {
         place.value.atomic().store(0, Ordering::Relaxed);
         place.timestamp.atomic().store(0, Ordering::Relaxed);
         let (value, timestamp) = (place.value.clone(), place.timestamp.clone());
-        Ok(Signal { value, timestamp, _slot: Arc::new(Slot { place: Some(place), pool: Arc::downgrade(self) }) })
+        let clock = self.clock.clone();
+        Ok(Signal { value, timestamp, clock, _slot: Arc::new(Slot { place: Some(place), pool: Arc::downgrade(self) }) })
     }
 }
 
@@ -105,7 +129,17 @@ impl Signal {
     /// When the last timestamp packet on this signal ran.
     #[must_use]
     pub fn timestamp_ns(&self) -> u64 {
-        self.timestamp.atomic().load(Ordering::Acquire)
+        let stored = self.timestamp.atomic().load(Ordering::Acquire);
+        match &self.clock {
+            Some(clock) if stored != 0 => clock.ns(stored),
+            _ => stored,
+        }
+    }
+
+    /// Address of the word that timestamps are stored to.
+    #[must_use]
+    pub fn timestamp_va(&self) -> u64 {
+        self.timestamp.at().0
     }
 
     /// Stores a time from the host.
@@ -134,11 +168,16 @@ pub struct Report {
     /// The packets from the read pointer on, decoded, oldest first.
     pub tail: Vec<String>,
     pub fault: Option<String>,
+    /// What else the device knows: last kernels, last calls of the driver.
+    pub notes: Vec<String>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} did not finish in {} ms: rptr {} wptr {}", self.queue, self.timeout_ms, self.rptr, self.wptr)?;
+        match self.timeout_ms {
+            0 if self.fault.is_some() => write!(f, "{} stopped: rptr {} wptr {}", self.queue, self.rptr, self.wptr)?,
+            ms => write!(f, "{} did not finish in {ms} ms: rptr {} wptr {}", self.queue, self.rptr, self.wptr)?,
+        }
         for (name, now, wanted) in &self.signals {
             write!(f, ", {name} at {now} of {wanted}")?;
         }
@@ -147,6 +186,9 @@ impl fmt::Display for Report {
         }
         if !self.tail.is_empty() {
             write!(f, ", ring: {}", self.tail.join("; "))?;
+        }
+        if !self.notes.is_empty() {
+            write!(f, ", {}", self.notes.join(", "))?;
         }
         Ok(())
     }
@@ -161,6 +203,9 @@ pub enum WaitError {
     /// The device was closed, or its worker died, before the work was done.
     #[error("{queue} is closed at {completed} before {wanted}")]
     Lost { queue: String, completed: u64, wanted: u64 },
+    /// The device reported a fault; it does no more work.
+    #[error("{0}")]
+    Fault(Box<Report>),
 }
 
 /// Who moves a timeline forward: a device's queue. A waiting host calls in, so that it can help or sleep as fits the device.
@@ -171,6 +216,10 @@ pub trait Progress: Send + Sync {
     fn report(&self) -> Report;
     /// False once no more work will ever be done.
     fn is_alive(&self) -> bool;
+    /// The report of the fault that ended the queue, where the device has one to tell.
+    fn fault_report(&self) -> Option<Report> {
+        None
+    }
 }
 
 /// One growing counter a queue, in host-visible memory: submission n signals value n.
@@ -261,6 +310,11 @@ impl Timeline {
         }
         let is_lost = self.progress.get().is_some() && progress.as_ref().is_none_or(|p| !p.is_alive());
         if is_lost {
+            if let Some(mut report) = progress.as_ref().and_then(|p| p.fault_report()) {
+                report.queue.clone_from(&self.queue);
+                report.signals.insert(0, ("timeline".into(), completed, value));
+                return Err(WaitError::Fault(Box::new(report)));
+            }
             return Err(WaitError::Lost { queue: self.queue.clone(), completed, wanted: value });
         }
         let mut report = progress.map(|p| p.report()).unwrap_or_default();

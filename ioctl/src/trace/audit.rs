@@ -4,7 +4,7 @@
 
 use super::{Event, IoctlEvent, What};
 use crate::abi::{find, kfd};
-use crate::port::{Fd, MapFlags};
+use crate::port::{Errno, Fd, MapFlags};
 use std::collections::BTreeMap;
 
 /// Things that were made, each under a key that its end names too.
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 struct Open {
     things: BTreeMap<(&'static str, i64, u64), String>,
     mapped: BTreeMap<u64, u64>,
+    /// Buffers given to the kernel for events: it keeps them for the process's life, and says EPERM when they are freed.
+    event_pages: Vec<u64>,
 }
 
 /// Files left open, buffers left allocated or mapped to a GPU, queues and events left alive, memory left mapped: one line each, empty after a
@@ -32,6 +34,7 @@ impl Open {
                 self.remove("file", *fd, 0);
             }
             What::Ioctl(call) if call.result.is_ok() => self.ioctl(call),
+            What::Ioctl(call) if call.result == Err(Errno::EPERM) => self.kept_page(call),
             // A fixed mapping lies over one that is known.
             What::Mmap { map, result: Ok(at) } if !map.flags.contains(MapFlags::FIXED) => {
                 self.mapped.insert(at.0, map.len_bytes.next_multiple_of(4096));
@@ -62,6 +65,16 @@ impl Open {
             if from + len > end {
                 self.mapped.insert(end, from + len - end);
             }
+        }
+    }
+
+    /// A process that has tried to free its event page has done what it can.
+    fn kept_page(&mut self, call: &IoctlEvent) {
+        let is_free = call.request == kfd::FREE_MEMORY_OF_GPU.desc.request;
+        let handle = call.before.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
+        if is_free && self.event_pages.contains(&handle) {
+            self.remove("buffer", call.fd, handle);
+            self.remove("map", call.fd, handle);
         }
     }
 
@@ -96,6 +109,7 @@ impl Open {
             name if name == kfd::CREATE_EVENT.desc.name => {
                 let id = after("event_id");
                 self.add("event", fd, id, format!("event {id}"));
+                self.event_pages.extend(Some(before("event_page_offset")).filter(|handle| *handle != 0));
             }
             name if name == kfd::DESTROY_EVENT.desc.name => self.remove("event", fd, before("event_id")),
             _ => {}
@@ -106,7 +120,7 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port::{CpuPtr, Errno, MapRequest, OpenFlags};
+    use crate::port::{CpuPtr, MapRequest, OpenFlags};
     use crate::trace::Moment;
     use bytemuck::bytes_of;
 
@@ -145,6 +159,20 @@ mod tests {
             "0x1000 bytes mapped at 0x12000",
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn event_page_that_the_kernel_keeps_is_no_leftover() {
+        let free = kfd::FreeMemoryOfGpu { handle: 9 };
+        let refused =
+            || call(kfd::FREE_MEMORY_OF_GPU.desc.request, bytes_of(&free), bytes_of(&free), Err(Errno::EPERM));
+        let event = kfd::CreateEvent { event_page_offset: 9, event_id: 2, ..Default::default() };
+        let end = kfd::DestroyEvent { event_id: 2, pad: 0 };
+        let create = || call(kfd::CREATE_EVENT.desc.request, bytes_of(&event), bytes_of(&event), Ok(0));
+        let destroy = || call(kfd::DESTROY_EVENT.desc.request, bytes_of(&end), bytes_of(&end), Ok(0));
+        assert!(left(vec![alloc(9, Ok(0)), create(), destroy(), refused()]).is_empty());
+        assert_eq!(left(vec![alloc(9, Ok(0)), create(), destroy()]).len(), 1);
+        assert_eq!(left(vec![alloc(9, Ok(0)), refused()]).len(), 1);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl CpuGraph {
             queue.check(command)?;
             let at = kernargs.len();
             let stamp = match command {
-                Command::Exec { kernel, args, threads, stamp } => {
+                Command::Exec { kernel, args, threads, stamp, .. } => {
                     kernargs.push(u64::from(*threads));
                     kernargs.extend(args.iter().map(Arg::bits));
                     memories.push(None);

@@ -210,7 +210,7 @@ impl CpuQueue {
     fn emit(&self, p: &mut Producer, command: &Command, value: u64) -> Result<(), DeviceError> {
         match command {
             Command::Wait(_) => {}
-            Command::Exec { kernel, args, threads, stamp } => {
+            Command::Exec { kernel, args, threads, stamp, .. } => {
                 p.block.clear();
                 p.block.push(u64::from(*threads));
                 p.block.extend(args.iter().map(Arg::bits));

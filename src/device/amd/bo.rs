@@ -1,0 +1,222 @@
+//! Buffers of the driver: addresses, memory behind them, the GPU's page table, the host's mapping; and freeing in the right order.
+//!
+//! Place in the arrows: above `driver`; rings, signals, kernargs, tensors and code all lie in these. Source: amd.md 1.4 (flag table).
+//! The GPU address is the CPU address: the range is reserved first, so that nothing else of the process ever lies there.
+//! Left out: SVM ranges, dma-buf, VRAM through the BAR (copies go through the copy engine).
+
+use super::driver::Driver;
+use crate::hcq::memory::View;
+use doorbell_ioctl::abi::kfd;
+use doorbell_ioctl::port::{CallError, Errno, Fd, MapRequest, Mapped};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const PAGE: u64 = 4096;
+/// From this size on, VRAM is aligned for large pages of the GPU.
+const LARGE_PAGE: u64 = 2 << 20;
+
+/// Where a buffer lies and who sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Uncached system memory: rings, pointers, signals, kernargs, command buffers, staging.
+    Host,
+    /// Memory of the device, not mapped by the host: tensors, code, scratch, save areas.
+    Vram,
+    /// Pages of this process, shared and anonymous, which the driver pins.
+    Pinned,
+}
+
+impl Placement {
+    fn flags(self) -> u32 {
+        let all = kfd::ALLOC_MEM_FLAGS_WRITABLE | kfd::ALLOC_MEM_FLAGS_EXECUTABLE | kfd::ALLOC_MEM_FLAGS_NO_SUBSTITUTE;
+        let uncached = kfd::ALLOC_MEM_FLAGS_PUBLIC | kfd::ALLOC_MEM_FLAGS_COHERENT | kfd::ALLOC_MEM_FLAGS_UNCACHED;
+        match self {
+            Self::Host => all | uncached | kfd::ALLOC_MEM_FLAGS_GTT,
+            Self::Vram => all | kfd::ALLOC_MEM_FLAGS_VRAM,
+            Self::Pinned => all | uncached | kfd::ALLOC_MEM_FLAGS_USERPTR,
+        }
+    }
+}
+
+/// A buffer that does not know its driver: whoever holds it frees it.
+#[derive(Debug)]
+pub struct Buffer {
+    handle: u64,
+    len_bytes: u64,
+    /// The GPUs that have it in their page tables.
+    gpus: Mutex<Vec<u32>>,
+    range: Arc<Mapped>,
+    is_mapped: bool,
+}
+
+impl Buffer {
+    /// Memory of `gpu_id`, in its page table; a multiple of pages. `render` is the device's render node.
+    ///
+    /// # Errors
+    /// The driver's; `ENOMEM` when memory or addresses are used up.
+    pub fn new(
+        driver: &Driver,
+        gpu_id: u32,
+        render: Fd,
+        len_bytes: u64,
+        placement: Placement,
+    ) -> Result<Self, CallError> {
+        let name = kfd::ALLOC_MEMORY_OF_GPU.desc.name;
+        let refused = |errno| CallError { name, errno };
+        let len_bytes = len_bytes.max(1).checked_next_multiple_of(PAGE).ok_or(refused(Errno::ENOMEM))?;
+        let port = driver.port();
+        let align = if placement == Placement::Vram && len_bytes >= LARGE_PAGE { LARGE_PAGE } else { PAGE };
+        let range = match placement {
+            Placement::Pinned => Mapped::new(port, &MapRequest::anonymous_shared(len_bytes)),
+            _ => Mapped::reserve(port, len_bytes, align),
+        };
+        let range = range.map_err(refused)?;
+        let mut args = kfd::AllocMemoryOfGpu {
+            va_addr: range.base().0,
+            size: len_bytes,
+            gpu_id,
+            flags: placement.flags(),
+            mmap_offset: if placement == Placement::Pinned { range.base().0 } else { 0 },
+            ..Default::default()
+        };
+        driver.call(&kfd::ALLOC_MEMORY_OF_GPU, &mut args)?;
+        let is_mapped = placement != Placement::Vram;
+        let range = match placement {
+            Placement::Host => range.back(render, args.mmap_offset),
+            Placement::Vram | Placement::Pinned => Ok(range),
+        };
+        let range = match range {
+            Ok(range) => Arc::new(range),
+            Err(errno) => {
+                free_handle(driver, args.handle)?;
+                return Err(refused(errno));
+            }
+        };
+        let buffer = Self { handle: args.handle, len_bytes, gpus: Mutex::default(), range, is_mapped };
+        match buffer.map_to(driver, gpu_id) {
+            Ok(()) => Ok(buffer),
+            Err(error) => {
+                buffer.free(driver)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts the buffer into a GPU's page table, unless it is there.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn map_to(&self, driver: &Driver, gpu_id: u32) -> Result<(), CallError> {
+        let mut gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
+        if gpus.contains(&gpu_id) {
+            return Ok(());
+        }
+        let ids = [gpu_id];
+        let mut args = kfd::MapMemoryToGpu {
+            handle: self.handle,
+            device_ids_array_ptr: ids.as_ptr().expose_provenance() as u64,
+            n_devices: 1,
+            n_success: 0,
+        };
+        driver.call(&kfd::MAP_MEMORY_TO_GPU, &mut args)?;
+        gpus.push(gpu_id);
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn handle(&self) -> u64 {
+        self.handle
+    }
+
+    /// Address for the GPU, and for the host where it is mapped.
+    #[must_use]
+    pub fn va(&self) -> u64 {
+        self.range.base().0
+    }
+
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Out of the page tables, back to the driver; then the addresses are free.
+    ///
+    /// # Errors
+    /// The driver's first one; the rest is freed nevertheless.
+    pub fn free(self, driver: &Driver) -> Result<(), CallError> {
+        let gpus = self.gpus.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut unmapped = Ok(());
+        if !gpus.is_empty() {
+            let mut args = kfd::UnmapMemoryFromGpu {
+                handle: self.handle,
+                device_ids_array_ptr: gpus.as_ptr().expose_provenance() as u64,
+                n_devices: u32::try_from(gpus.len()).unwrap_or(0),
+                n_success: 0,
+            };
+            unmapped = driver.call(&kfd::UNMAP_MEMORY_FROM_GPU, &mut args);
+        }
+        let freed = free_handle(driver, self.handle);
+        unmapped.and(freed)
+    }
+}
+
+fn free_handle(driver: &Driver, handle: u64) -> Result<(), CallError> {
+    driver.call(&kfd::FREE_MEMORY_OF_GPU, &mut kfd::FreeMemoryOfGpu { handle })
+}
+
+/// A buffer that frees itself.
+#[derive(Debug)]
+pub struct Bo {
+    driver: Arc<Driver>,
+    // None only while dropping.
+    buffer: Option<Buffer>,
+}
+
+impl Bo {
+    /// As [`Buffer::new`].
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(
+        driver: &Arc<Driver>,
+        gpu_id: u32,
+        render: Fd,
+        len_bytes: u64,
+        placement: Placement,
+    ) -> Result<Self, CallError> {
+        let buffer = Buffer::new(driver, gpu_id, render, len_bytes, placement)?;
+        Ok(Self { driver: Arc::clone(driver), buffer: Some(buffer) })
+    }
+
+    #[must_use]
+    pub fn va(&self) -> u64 {
+        self.buffer.as_ref().map_or(0, Buffer::va)
+    }
+
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.buffer.as_ref().map_or(0, Buffer::len_bytes)
+    }
+
+    /// The host's view, for buffers that it has mapped. It keeps the addresses, not the buffer: an access after the buffer's end reads
+    /// memory that no device looks at any more.
+    ///
+    /// # Errors
+    /// `EACCES` for a buffer in VRAM.
+    pub fn view(&self) -> Result<View, CallError> {
+        let refused = CallError { name: "mmap", errno: Errno::EACCES };
+        let buffer = self.buffer.as_ref().filter(|b| b.is_mapped).ok_or(refused)?;
+        let view = buffer.range.view().map_err(|errno| CallError { name: "mmap", errno })?;
+        Ok(View::of_device(&view))
+    }
+}
+
+impl Drop for Bo {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            let va = buffer.va();
+            if let Err(e) = buffer.free(&self.driver) {
+                log::warn!("buffer at {va:#x} was not freed: {e}");
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Hardware actions → packets of this device's rings.
+//!
+//! Place in the arrows: uses `hcq::packet`; `queue` and `graph` say what is to happen, in order. Source: amd.md 2.5-2.8 (PM4, AQL), 3 (SDMA).
+//! A list is dwords in pieces that must not be torn: a PM4 piece is one action, an AQL or SDMA piece is one packet. On an AQL ring, PM4 packets
+//! gather in an indirect buffer until a dispatch comes; on several XCCs each runs it, so stores there are the first XCC's alone.
+
+use super::chip::{Chip, QueueFormat};
+use super::driver::SignalEvent;
+use super::program::Launch;
+use crate::hcq::bits::split;
+use crate::hcq::packet::pm4::chip::AcquireScope;
+use crate::hcq::packet::pm4::{self, regs};
+use crate::hcq::packet::{EmitError, GpuVa, aql, sdma};
+use crate::hcq::signal::Signal;
+
+/// Dwords, and where each piece ends.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    words: Vec<u32>,
+    ends: Vec<usize>,
+}
+
+impl List {
+    pub fn clear(&mut self) {
+        self.words.clear();
+        self.ends.clear();
+    }
+
+    /// Ends the piece that the last dwords belong to.
+    fn end(&mut self) {
+        if self.ends.last().copied().unwrap_or(0) < self.words.len() {
+            self.ends.push(self.words.len());
+        }
+    }
+
+    /// The pieces in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u32]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.words[start..*end])
+    }
+
+    #[must_use]
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// Dwords of the longest piece.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.pieces().map(<[u32]>::len).max().unwrap_or(0)
+    }
+}
+
+/// Where scratch is, as registers want it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScratchRegs {
+    pub tmpring_size: u32,
+    pub base: u64,
+}
+
+/// Puts an indirect buffer's dwords where the device reads them, and gives the address.
+pub trait IbMemory<E> {
+    /// # Errors
+    /// Its own, when there is no room.
+    fn place(&mut self, words: &[u32]) -> Result<u64, E>;
+}
+
+/// Encodes for the compute ring.
+#[derive(Debug)]
+pub struct Compute {
+    chip: &'static Chip,
+    xcc_count: u32,
+    pub list: List,
+    /// PM4 packets that wait for their indirect buffer, on AQL rings.
+    pending: Vec<u32>,
+}
+
+impl Compute {
+    #[must_use]
+    pub fn new(chip: &'static Chip, xcc_count: u64) -> Self {
+        let xcc_count = u32::try_from(xcc_count).unwrap_or(u32::MAX);
+        Self { chip, xcc_count, list: List::default(), pending: Vec::new() }
+    }
+
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.pending.clear();
+    }
+
+    fn pm4(&mut self, make: impl FnOnce(&mut Vec<u32>) -> Result<(), EmitError>) -> Result<(), EmitError> {
+        match self.chip.format {
+            QueueFormat::Aql => make(&mut self.pending),
+            QueueFormat::Pm4 => {
+                make(&mut self.list.words)?;
+                self.list.end();
+                Ok(())
+            }
+        }
+    }
+
+    /// Packets that store: of one XCC only.
+    fn once(&mut self, make: impl FnOnce(&mut Vec<u32>) -> Result<(), EmitError>) -> Result<(), EmitError> {
+        if self.xcc_count == 1 {
+            return self.pm4(make);
+        }
+        let mut words = Vec::new();
+        make(&mut words)?;
+        let exec_dwords = u32::try_from(words.len()).unwrap_or(u32::MAX);
+        self.pm4(|out| {
+            pm4::PredExec { xcc_mask: 1, exec_dwords }.emit(out)?;
+            out.extend(words);
+            Ok(())
+        })
+    }
+
+    /// WAIT_REG_MEM: the queue stalls until the signal's low dword is `value` or more.
+    ///
+    /// # Errors
+    /// As all packets: a field that does not fit.
+    pub fn wait(&mut self, signal: &Signal, value: u32) -> Result<(), EmitError> {
+        let va = GpuVa(signal.va());
+        self.pm4(|out| pm4::WaitRegMem::at_least(va, value).emit(out))
+    }
+
+    /// ACQUIRE_MEM: what others wrote becomes visible to the kernels after.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn acquire(&mut self, scope: AcquireScope) -> Result<(), EmitError> {
+        let gfx = self.chip.gfx;
+        self.pm4(|out| pm4::AcquireMem::all(gfx.acquire(scope)).emit(out))
+    }
+
+    /// RELEASE_MEM at the end of all before, with write-back of the caches; a second one for the event's slot raises the interrupt.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn signal(&mut self, signal: &Signal, value: u32, event: Option<SignalEvent>) -> Result<(), EmitError> {
+        let cache = self.chip.gfx.table().release_flush;
+        let (va, plain) = (GpuVa(signal.va()), self.chip.gfx.table().release_plain);
+        let is_gfx9 = !self.chip.gfx.table().gcr;
+        self.once(|out| {
+            let (data_sel, int_sel) = (pm4::DataSel::Low32, pm4::IntSel::None);
+            pm4::ReleaseMem { cache, data_sel, int_sel, addr: va, data: value.into(), ctxid: 0 }.emit(out)?;
+            let Some(event) = event else { return Ok(()) };
+            // gfx9's packet has no context id; the driver then looks through the slots.
+            let ctxid = if is_gfx9 { 0 } else { event.id };
+            let (addr, int_sel) = (GpuVa(event.mailbox), pm4::IntSel::AfterConfirm);
+            pm4::ReleaseMem { cache: plain, data_sel, int_sel, addr, data: event.id.into(), ctxid }.emit(out)
+        })
+    }
+
+    /// The GPU's clock, when all before is done.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn timestamp(&mut self, signal: &Signal) -> Result<(), EmitError> {
+        let cache = self.chip.gfx.table().release_plain;
+        let addr = GpuVa(signal.timestamp_va());
+        self.once(|out| {
+            let (data_sel, int_sel) = (pm4::DataSel::GpuClock, pm4::IntSel::None);
+            pm4::ReleaseMem { cache, data_sel, int_sel, addr, data: 0, ctxid: 0 }.emit(out)
+        })
+    }
+
+    /// One launch, after all before: what earlier kernels and the host wrote is visible to it.
+    ///
+    /// # Errors
+    /// As `wait`; and the indirect buffer's.
+    pub fn exec<E: From<EmitError>>(
+        &mut self,
+        launch: &Launch<'_>,
+        scratch: ScratchRegs,
+        ib: &mut dyn IbMemory<E>,
+    ) -> Result<(), E> {
+        match self.chip.format {
+            QueueFormat::Pm4 => Ok(self.exec_pm4(launch, scratch)?),
+            QueueFormat::Aql => {
+                self.flush(ib)?;
+                self.list.words.extend(launch.aql_packet()?.emit()?);
+                self.list.end();
+                Ok(())
+            }
+        }
+    }
+
+    fn exec_pm4(&mut self, launch: &Launch<'_>, scratch: ScratchRegs) -> Result<(), EmitError> {
+        let (chip, d) = (self.chip, &launch.program.descriptor);
+        let mut rsrc = [d.rsrc1];
+        if chip.gfx.table().rsrc1_priv {
+            regs::RSRC1_PRIV.set(&mut rsrc, "priv", 1)?;
+        }
+        let mut rsrc2 = [d.rsrc2];
+        regs::RSRC2_LDS_SIZE.set(&mut rsrc2, "LDS size", launch.lds_bytes.div_ceil(chip.lds_granule_bytes))?;
+        let user_data = launch.user_data();
+        let has_scratch = d.private_bytes > 0;
+        let dispatch = pm4::ComputeDispatch {
+            entry: GpuVa(launch.program.entry),
+            rsrc1: rsrc[0],
+            rsrc2: rsrc2[0],
+            rsrc3: d.rsrc3,
+            tmpring_size: if has_scratch { scratch.tmpring_size } else { 0 },
+            scratch_base: GpuVa(if has_scratch { scratch.base } else { 0 }),
+            user_data: &user_data,
+            local: launch.geometry.local,
+            groups: launch.geometry.groups,
+            wave32: d.is_wave32(),
+        };
+        self.pm4(|out| {
+            pm4::AcquireMem::all(chip.gfx.acquire(AcquireScope::Dispatch)).emit(out)?;
+            dispatch.emit(chip.gfx, out)?;
+            pm4::EventWrite::CS_PARTIAL_FLUSH.emit(out)
+        })
+    }
+
+    /// On AQL rings: what has gathered becomes an indirect buffer and the packet that runs it.
+    ///
+    /// # Errors
+    /// The indirect buffer's.
+    pub fn flush<E: From<EmitError>>(&mut self, ib: &mut dyn IbMemory<E>) -> Result<(), E> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let addr = GpuVa(ib.place(&self.pending)?);
+        let size_dwords = u32::try_from(self.pending.len()).unwrap_or(u32::MAX);
+        let ib = pm4::IndirectBuffer { addr, size_dwords, chain: false };
+        let packet = aql::VendorPm4 { header: aql::Header::SYSTEM, ib, completion: GpuVa(0) };
+        self.list.words.extend(packet.emit()?);
+        self.list.end();
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Runs dwords that lie elsewhere. PM4 rings only.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn indirect(&mut self, addr: u64, size_dwords: u32) -> Result<(), EmitError> {
+        self.pm4(|out| pm4::IndirectBuffer { addr: GpuVa(addr), size_dwords, chain: false }.emit(out))
+    }
+}
+
+/// Encodes for the copy ring.
+#[derive(Debug)]
+pub struct Copy {
+    engine: sdma::Sdma,
+    pub list: List,
+}
+
+impl Copy {
+    #[must_use]
+    pub fn new(chip: &Chip) -> Self {
+        Self { engine: chip.sdma, list: List::default() }
+    }
+
+    fn put(&mut self, packet: &sdma::Packet<'_>) -> Result<(), EmitError> {
+        packet.emit(self.engine, &mut self.list.words)?;
+        self.list.end();
+        Ok(())
+    }
+
+    /// POLL_REGMEM: the queue stalls until the signal's low dword is `value` or more.
+    ///
+    /// # Errors
+    /// As all packets: a field that does not fit.
+    pub fn wait(&mut self, signal: &Signal, value: u32) -> Result<(), EmitError> {
+        let addr = GpuVa(signal.va());
+        self.put(&sdma::Packet::PollRegmem(sdma::PollRegmem::at_least(addr, value)))
+    }
+
+    /// FENCE after the copies before; a second one for the event's slot, and the interrupt.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn signal(&mut self, signal: &Signal, value: u32, event: Option<SignalEvent>) -> Result<(), EmitError> {
+        self.put(&sdma::Packet::Fence(sdma::Fence { addr: GpuVa(signal.va()), value }))?;
+        if let Some(event) = event {
+            self.put(&sdma::Packet::Fence(sdma::Fence { addr: GpuVa(event.mailbox), value: event.id }))?;
+            self.put(&sdma::Packet::Trap(sdma::Trap { context: event.id }))?;
+        }
+        Ok(())
+    }
+
+    /// The GPU's clock.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn timestamp(&mut self, signal: &Signal) -> Result<(), EmitError> {
+        self.put(&sdma::Packet::Timestamp(sdma::Timestamp { addr: GpuVa(signal.timestamp_va()) }))
+    }
+
+    /// Bytes from one address to another, in the engine's pieces.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn copy(&mut self, dst: u64, src: u64, len_bytes: u64) -> Result<(), EmitError> {
+        let piece = self.engine.table().copy_piece_bytes;
+        let mut at = 0;
+        while at < len_bytes {
+            let len_bytes = (len_bytes - at).min(piece);
+            let copy = sdma::CopyLinear { dst: GpuVa(dst + at), src: GpuVa(src + at), len_bytes };
+            self.put(&sdma::Packet::CopyLinear(copy))?;
+            at += len_bytes;
+        }
+        Ok(())
+    }
+}
+
+/// Low dword of an address, then the high one: two user SGPRs.
+#[must_use]
+pub fn sgpr_pair(va: u64) -> [u32; 2] {
+    split(va)
+}

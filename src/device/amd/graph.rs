@@ -1,0 +1,270 @@
+//! A recorded list of launches: packets encoded once into command buffers, argument blocks patched at each replay.
+//!
+//! Place in the arrows: part of `device::amd`, used by `engine`'s JIT. Source: amd.md 2.3 (INDIRECT_BUFFER), 2.7.
+//! There are several copies of the argument blocks and, on PM4 rings, of the packets that name them, so that a replay never rewrites what one in
+//! flight reads; a copy is taken again when its last run is done. Left out: copies inside a list (they are submitted anew at each replay).
+
+use super::bo::{Bo, Placement};
+use super::chip::QueueFormat;
+use super::core::Core;
+use super::encode::{Compute, ScratchRegs};
+use super::program::{self, Block, Launch};
+use super::queue::{AmdQueue, Kept, NoIb, Producer};
+use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Memory, Patch, Recorded, Stamp};
+use crate::hcq::memory::View;
+use crate::hcq::queue::SubmitError;
+use crate::hcq::signal::Point;
+use std::sync::Arc;
+
+/// Replays in flight.
+const COPIES: usize = 4;
+/// Dwords of one indirect buffer: the packet's field has 20 bits.
+const MAX_IB_DWORDS: usize = 1 << 19;
+
+/// One launch of the list.
+#[derive(Debug)]
+struct Step {
+    kernel: Kernel,
+    geometry: Geometry,
+    lds_bytes: u32,
+    /// Where its block starts in the argument image.
+    at: usize,
+    /// Where each argument lies in the block, and its length.
+    args: Vec<(usize, usize)>,
+    memories: Vec<Option<Memory>>,
+    packet_offset: u64,
+    stamp: Option<Stamp>,
+}
+
+/// One copy of what the device reads.
+#[derive(Debug)]
+struct Copy {
+    // Freed with the list; a run in flight keeps it.
+    buffers: Arc<Vec<Bo>>,
+    kernargs_va: u64,
+    kernargs: View,
+    /// Indirect buffers: address, dwords. PM4 rings.
+    ibs: Vec<(u64, u32)>,
+    /// The scratch that the packets name.
+    scratch: ScratchRegs,
+    last: Option<Point>,
+    /// Whether the blocks are those of the image.
+    is_fresh: bool,
+}
+
+/// The list.
+#[derive(Debug)]
+pub struct AmdGraph {
+    core: Arc<Core>,
+    queue: Arc<AmdQueue>,
+    steps: Vec<Step>,
+    /// All argument blocks, one after the other.
+    image: Vec<u8>,
+    copies: Vec<Copy>,
+    next: usize,
+    private_bytes: u32,
+}
+
+impl AmdGraph {
+    /// Encodes `commands`, which are launches.
+    ///
+    /// # Errors
+    /// As a submission.
+    pub fn new(core: &Arc<Core>, queue: &Arc<AmdQueue>, commands: &[Command]) -> Result<Self, DeviceError> {
+        let mut graph = Self {
+            core: Arc::clone(core),
+            queue: Arc::clone(queue),
+            steps: Vec::with_capacity(commands.len()),
+            image: Vec::new(),
+            copies: Vec::new(),
+            next: 0,
+            private_bytes: commands.iter().map(|c| queue.private_bytes(c)).max().unwrap_or(0),
+        };
+        for command in commands {
+            queue.check(command)?;
+            if let Command::Exec { kernel, args, geometry, stamp, .. } = command {
+                graph.push(kernel, args, geometry, stamp.clone())?;
+            }
+        }
+        Ok(graph)
+    }
+
+    fn cannot(&self, what: String) -> DeviceError {
+        DeviceError::Unsupported { device: self.core.tag.name().into(), what }
+    }
+
+    fn push(
+        &mut self,
+        kernel: &Kernel,
+        args: &[Arg],
+        geometry: &Geometry,
+        stamp: Option<Stamp>,
+    ) -> Result<(), DeviceError> {
+        let program = self.queue.program(kernel)?;
+        let lds_bytes = program::check(program, self.core.chip, geometry).map_err(|what| self.cannot(what))?;
+        let block = Block::new(program, args, geometry).map_err(|what| self.cannot(what))?;
+        let length = |arg: &Arg| match arg {
+            Arg::Scalar { len_bytes, .. } => usize::from(*len_bytes),
+            Arg::Buffer(_) | Arg::Var(_) => 8,
+        };
+        let memory = |arg: &Arg| if let Arg::Buffer(place) = arg { Some(place.memory.clone()) } else { None };
+        self.steps.push(Step {
+            kernel: kernel.clone(),
+            geometry: *geometry,
+            lds_bytes,
+            at: self.image.len(),
+            args: block.offsets.iter().copied().zip(args.iter().map(length)).collect(),
+            memories: args.iter().map(memory).collect(),
+            packet_offset: block.packet_offset as u64,
+            stamp,
+        });
+        self.image.extend_from_slice(&block.bytes);
+        Ok(())
+    }
+
+    /// The launch of a step with its block in a copy.
+    fn launch<'a>(&'a self, step: &'a Step, kernargs_va: u64) -> Result<Launch<'a>, DeviceError> {
+        Ok(Launch {
+            program: self.queue.program(&step.kernel)?,
+            geometry: step.geometry,
+            lds_bytes: step.lds_bytes,
+            kernarg_va: kernargs_va + step.at as u64,
+            packet_offset: step.packet_offset,
+        })
+    }
+
+    /// Encodes one copy: its argument memory, and its packets on PM4 rings.
+    fn copy(&self, scratch: ScratchRegs) -> Result<Copy, DeviceError> {
+        let own = |what, len: usize| -> Result<(Bo, View), DeviceError> {
+            let bo = self.core.own_bo(what, len as u64, Placement::Host)?;
+            let view = bo.view().map_err(|source| self.core.refused(what, source))?;
+            Ok((bo, view))
+        };
+        let (bo, kernargs) = own("recorded arguments", self.image.len())?;
+        let kernargs_va = bo.va();
+        let mut buffers = vec![bo];
+        let mut ibs = Vec::new();
+        if self.core.chip.format == QueueFormat::Pm4 {
+            let mut list = Compute::new(self.core.chip, self.core.node.xcc_count());
+            for (n, step) in self.steps.iter().enumerate() {
+                self.encode(step, kernargs_va, scratch, &mut list)?;
+                if list.list.words().len() >= MAX_IB_DWORDS || n + 1 == self.steps.len() {
+                    let (bo, view) = own("command buffer", list.list.words().len() * 4)?;
+                    view.write(0, bytemuck::cast_slice(list.list.words()))?;
+                    ibs.push((bo.va(), u32::try_from(list.list.words().len()).unwrap_or(u32::MAX)));
+                    buffers.push(bo);
+                    list.clear();
+                }
+            }
+        }
+        let buffers = Arc::new(buffers);
+        Ok(Copy { buffers, kernargs_va, kernargs, ibs, scratch, last: None, is_fresh: false })
+    }
+
+    fn encode(&self, step: &Step, kernargs_va: u64, scratch: ScratchRegs, to: &mut Compute) -> Result<(), DeviceError> {
+        if let Some(stamp) = &step.stamp {
+            to.timestamp(&stamp.start)?;
+        }
+        if !step.geometry.is_empty() {
+            to.exec::<DeviceError>(&self.launch(step, kernargs_va)?, scratch, &mut NoIb)?;
+        }
+        if let Some(stamp) = &step.stamp {
+            to.timestamp(&stamp.stop)?;
+        }
+        Ok(())
+    }
+
+    fn patch(&mut self, patch: &Patch) -> Result<(), DeviceError> {
+        let Patch::Arg { command, arg, value } = patch else {
+            let Patch::Threads { command, .. } = patch else { return Ok(()) };
+            return Err(SubmitError::Patch { command: *command, arg: 0 }.into());
+        };
+        let no_such = SubmitError::Patch { command: *command, arg: *arg };
+        if let Arg::Buffer(place) = value {
+            self.queue.check_place(place, 0, "kernel argument")?;
+        }
+        let Some(step) = self.steps.get_mut(*command) else { return Err(no_such.into()) };
+        let (Some((offset, len)), Some(memory)) = (step.args.get(*arg), step.memories.get_mut(*arg)) else {
+            return Err(no_such.into());
+        };
+        let at = step.at + offset;
+        let Some(bytes) = self.image.get_mut(at..at + len) else { return Err(no_such.into()) };
+        bytes.copy_from_slice(&value.bits().to_le_bytes()[..*len]);
+        *memory = if let Arg::Buffer(place) = value { Some(place.memory.clone()) } else { None };
+        self.copies.iter_mut().for_each(|c| c.is_fresh = false);
+        Ok(())
+    }
+
+    /// A copy that no run reads, with the blocks of the image.
+    fn ready_copy(&mut self, scratch: ScratchRegs) -> Result<usize, DeviceError> {
+        let n = self.next % COPIES;
+        self.next += 1;
+        if self.copies.len() <= n {
+            let copy = self.copy(scratch)?;
+            self.copies.push(copy);
+        }
+        if let Some(point) = self.copies[n].last.take() {
+            point.wait(self.core.options.submit_timeout)?;
+        }
+        if self.copies[n].scratch != scratch {
+            self.copies[n] = self.copy(scratch)?;
+        }
+        if !self.copies[n].is_fresh {
+            self.write_blocks(n)?;
+        }
+        Ok(n)
+    }
+
+    fn write_blocks(&mut self, n: usize) -> Result<(), DeviceError> {
+        self.copies[n].kernargs.write(0, &self.image)?;
+        for step in &self.steps {
+            let launch = self.launch(step, self.copies[n].kernargs_va)?;
+            if launch.wants_packet() {
+                let packet = launch.aql_packet()?.emit()?;
+                self.copies[n].kernargs.write(step.at as u64 + step.packet_offset, bytemuck::cast_slice(&packet))?;
+            }
+        }
+        self.copies[n].is_fresh = true;
+        Ok(())
+    }
+
+    fn run(&mut self, p: &mut Producer) -> Result<Point, DeviceError> {
+        let queue = Arc::clone(&self.queue);
+        queue.begin(p);
+        queue.need_scratch(p, self.private_bytes)?;
+        let n = self.ready_copy(p.scratch_regs())?;
+        let memories = || self.steps.iter().flat_map(|s| s.memories.iter().flatten());
+        memories().for_each(|m| m.uses().hazards(queue.timeline(), p.waits()));
+        let value = queue.timeline().submitted() + 1;
+        queue.open_list(p, value)?;
+        let copy = &self.copies[n];
+        p.keep(value, Kept::List(Arc::clone(&copy.buffers) as _));
+        self.steps.iter().for_each(|s| p.keep_step(value, &s.kernel, s.stamp.as_ref()));
+        match self.core.chip.format {
+            QueueFormat::Pm4 => copy.ibs.iter().try_for_each(|(va, count)| p.indirect(*va, *count))?,
+            QueueFormat::Aql => {
+                for step in &self.steps {
+                    let launch = self.launch(step, copy.kernargs_va)?;
+                    queue.emit_launch(p, &launch, step.stamp.as_ref(), value)?;
+                }
+            }
+        }
+        memories().for_each(|m| m.uses().mark(queue.timeline(), value));
+        queue.finish(p, value)
+    }
+}
+
+impl Recorded for AmdGraph {
+    fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError> {
+        patches.iter().try_for_each(|p| self.patch(p))?;
+        self.core.check_open()?;
+        let queue = Arc::clone(&self.queue);
+        let mut producer = queue.lock();
+        let point = self.run(&mut producer)?;
+        let n = (self.next + COPIES - 1) % COPIES;
+        if let Some(copy) = self.copies.get_mut(n) {
+            copy.last = Some(point.clone());
+        }
+        Ok(point)
+    }
+}

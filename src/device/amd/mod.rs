@@ -1,0 +1,367 @@
+//! AMD GPUs over KFD: no ROCm, no LLVM, only the kernel driver behind a [`Port`].
+//!
+//! Place in the arrows: as any device; it uses `doorbell_ioctl`, `hcq::packet` and `elf`. The port may be the running kernel, a software GPU, or a
+//! wrapper of either: nothing here can tell. Source: amd.md 1-4, 7 (KFD's header and sources, AMD's open runtime).
+//! Shape: find (`topology`, `chip`) → open (`driver`, `core`) → queues (`ring`, `encode`, `queue`, `graph`) → memory (`bo`, `pool`, `staging`, `scratch`) →
+//! programs (`load`, `program`). Faults and hangs become reports; after a fault the device is dead and says so.
+//! Left out: peers (copies between GPUs go through the host), SVM, dma-buf, CU masks, CPU access to VRAM.
+
+mod bo;
+mod chip;
+mod core;
+mod driver;
+mod encode;
+mod graph;
+mod load;
+mod pool;
+mod program;
+mod queue;
+mod ring;
+mod scratch;
+mod staging;
+mod topology;
+
+pub use self::core::AmdOptions;
+pub use bo::{Bo, Placement};
+pub use chip::{CHIPS, Chip, SaveArea};
+pub use driver::Driver;
+pub use topology::{Node, Selector, read_nodes};
+
+use self::core::Core;
+use super::{
+    Code, Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind,
+};
+use super::{Recorded, Release, Stamp, Uses, record_by_resubmission};
+use crate::hcq::signal::Point;
+use doorbell_ioctl::port::{Errno, Port};
+use load::Placed;
+use pool::Pool;
+use program::Program;
+use queue::AmdQueue;
+use staging::Staging;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Where software GPUs come from: a chip's name to a port with that chip. The command line gives one; nothing here knows the emulator.
+pub type Emulate = fn(&str) -> Result<Arc<dyn Port>, String>;
+
+/// An open GPU.
+pub struct AmdDevice {
+    tag: DeviceTag,
+    info: DeviceInfo,
+    inner: Arc<Inner>,
+}
+
+/// What recorded lists and memories hold on to.
+struct Inner {
+    core: Arc<Core>,
+    pool: Arc<Pool>,
+    compute: Arc<AmdQueue>,
+    copy: Mutex<Option<Arc<AmdQueue>>>,
+    staging: Mutex<Option<Staging>>,
+    // Memory that both sides see, kept until its last handle is gone.
+    host: Arc<HostMemory>,
+}
+
+impl std::fmt::Debug for AmdDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AmdDevice({}, {}, {} CUs)", self.tag, self.info.arch, self.info.threads)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The GPUs that this build can open, in the order of `AMD:n`.
+///
+/// # Errors
+/// `Unavailable`: the topology cannot be read, for want of the driver.
+pub fn usable_nodes(name: &str, port: &dyn Port) -> Result<Vec<Node>, DeviceError> {
+    let nodes = read_nodes(port).map_err(|errno| {
+        let hint = if errno == Errno::ENOENT { " (no amdgpu driver)" } else { "" };
+        DeviceError::Unavailable { name: name.into(), why: format!("read {}: {errno}{hint}", topology::NODES) }
+    })?;
+    Ok(nodes)
+}
+
+impl AmdDevice {
+    /// Opens the GPU that `selector` means on a driver's connection.
+    ///
+    /// # Errors
+    /// `Unavailable`: no such GPU, a chip that this build does not know; `Driver` with the call that was refused.
+    pub fn open(
+        name: &str,
+        driver: &Arc<Driver>,
+        selector: &Selector,
+        options: &AmdOptions,
+    ) -> Result<Self, DeviceError> {
+        let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
+        let nodes = usable_nodes(name, &**driver.port())?;
+        let node = selector.pick(&nodes).ok_or_else(|| {
+            let found: Vec<String> = nodes.iter().map(|n| format!("{} at {}", n.gfx(), n.bdf())).collect();
+            unavailable(format!("no such GPU; there are {}: {}", nodes.len(), found.join(", ")))
+        })?;
+        let chip = Chip::of_version(node.target_version())
+            .ok_or_else(|| unavailable(format!("chip {} is unknown, known are {}", node.gfx(), Chip::names())))?;
+        let tag = DeviceTag::new(name);
+        let core = Core::open(tag.clone(), Arc::clone(driver), node.clone(), chip, options.clone())?;
+        let compute = AmdQueue::new(&core, QueueKind::Compute)?;
+        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let info =
+            DeviceInfo { arch: chip.name.into(), threads: small(node.cu_count()), memory_bytes: node.vram_bytes() };
+        let host = Arc::new(HostMemory { buffers: Mutex::default() });
+        let (pool, copy, staging) = (Pool::new(&core), Mutex::default(), Mutex::default());
+        Ok(Self { tag, info, inner: Arc::new(Inner { core, pool, compute, copy, staging, host }) })
+    }
+
+    /// The node that was opened.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.inner.core.node
+    }
+
+    /// Memory that the host sees too, for copies without staging: uncached memory of the driver, or pages of this process that it pins.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `Unsupported` for VRAM.
+    pub fn alloc_host(&self, len_bytes: u64, placement: Placement) -> Result<Memory, DeviceError> {
+        let core = &self.inner.core;
+        core.check_open()?;
+        if placement == Placement::Vram {
+            return Err(DeviceError::Unsupported {
+                device: self.tag.name().into(),
+                what: "show VRAM to the host".into(),
+            });
+        }
+        let bo = core.bo(len_bytes, placement).map_err(|e| DeviceError::OutOfMemory {
+            device: self.tag.name().into(),
+            asked: len_bytes,
+            used: self.inner.pool.used_bytes(),
+            why: e.to_string(),
+        })?;
+        let view = bo.view().map(|v| v.sub(0, len_bytes).unwrap_or(v));
+        let view = view.map_err(|source| core.refused("host memory", source))?;
+        let va = bo.va();
+        locked(&self.inner.host.buffers).push(bo);
+        Ok(Memory::new(MemoryParts {
+            device: self.tag.clone(),
+            va,
+            len_bytes,
+            host: Some(view),
+            uses: Uses::new(Some(Arc::clone(self.inner.compute.timeline()))),
+            release: Some(Arc::clone(&self.inner.host) as _),
+        }))
+    }
+
+    fn place(&self, image: &KernelImage<'_>) -> Result<Placed, DeviceError> {
+        let bad = |why: String| DeviceError::Load { device: self.tag.name().into(), kernel: image.name.into(), why };
+        match image.code {
+            Code::Raw(bytes) => Placed::new(bytes.to_vec(), 0).map_err(bad),
+            Code::Elf { .. } => Err(bad("code objects are not read by this build".into())),
+        }
+    }
+
+    fn load_one(&self, image: &KernelImage<'_>) -> Result<Kernel, DeviceError> {
+        let core = &self.inner.core;
+        let placed = self.place(image)?;
+        let len = placed.bytes.len() as u64 + load::PREFETCH_BYTES;
+        let code = Arc::new(core.own_bo("code", len, Placement::Vram)?);
+        let va = code.va();
+        let name: Arc<str> = image.name.into();
+        let entry = va + placed.entry_offset;
+        let descriptor_va = va + placed.descriptor_offset;
+        let program = Program { name, descriptor: placed.descriptor, descriptor_va, entry, code };
+        let kernel = Kernel::new(self.tag.clone(), image.name, entry, Arc::new(program));
+        // The copy engine writes it through a memory that ends with this call; the kernel keeps the buffer.
+        let memory = Memory::new(MemoryParts {
+            device: self.tag.clone(),
+            va,
+            len_bytes: len,
+            host: None,
+            uses: Uses::new(None),
+            release: None,
+        });
+        self.copy_in(&memory, 0, &placed.bytes)?;
+        memory.uses().wait(core.options.submit_timeout)?;
+        Ok(kernel)
+    }
+}
+
+impl Inner {
+    /// The copy queue, made at its first use.
+    fn copy_queue(&self) -> Result<Arc<AmdQueue>, DeviceError> {
+        let mut copy = locked(&self.copy);
+        if let Some(queue) = &*copy {
+            return Ok(Arc::clone(queue));
+        }
+        self.core.check_open()?;
+        let queue = AmdQueue::new(&self.core, QueueKind::Copy)?;
+        *copy = Some(Arc::clone(&queue));
+        Ok(queue)
+    }
+
+    fn queues(&self) -> impl Iterator<Item = Arc<AmdQueue>> {
+        let copy = locked(&self.copy).clone();
+        std::iter::once(Arc::clone(&self.compute)).chain(copy)
+    }
+
+    /// Runs of copies go to the copy queue, the rest to the compute queue, each run after the one before.
+    fn submit(&self, kind: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+        let is_copy = |c: &Command| matches!(c, Command::Copy { .. });
+        if kind == QueueKind::Copy {
+            return self.copy_queue()?.submit(commands, &[]);
+        }
+        if !commands.iter().any(is_copy) {
+            return self.compute.submit(commands, &[]);
+        }
+        let copies = self.copy_queue()?;
+        for command in commands {
+            let queue = if is_copy(command) { &copies } else { &self.compute };
+            queue.check(command)?;
+        }
+        let mut last: Vec<Point> = Vec::new();
+        for run in commands.chunk_by(|a, b| is_copy(a) == is_copy(b)) {
+            let queue = if run.first().is_some_and(is_copy) { &copies } else { &self.compute };
+            last = vec![queue.submit(run, &last)?];
+        }
+        last.pop().map_or_else(|| self.compute.submit(&[], &[]), Ok)
+    }
+
+    fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
+        let start = Instant::now();
+        for queue in self.queues() {
+            let timeline = queue.timeline();
+            timeline.wait(timeline.submitted(), timeout.saturating_sub(start.elapsed()))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the queues after their work or `timeout`, then gives all memory back that no handle holds.
+    fn shut(&self, timeout: Duration) -> Result<(), DeviceError> {
+        if self.core.is_closed() {
+            return Ok(());
+        }
+        let finished = if self.core.fault().is_some() { Ok(()) } else { self.synchronize(timeout) };
+        self.core.close();
+        let mut ended = Ok(());
+        for queue in self.queues() {
+            ended = ended.and(queue.shut());
+        }
+        *locked(&self.staging) = None;
+        self.pool.close();
+        self.core.free_signals();
+        finished.and(ended)
+    }
+}
+
+impl Device for AmdDevice {
+    fn tag(&self) -> &DeviceTag {
+        &self.tag
+    }
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn alloc(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
+        self.inner.core.check_open()?;
+        let (va, uses) = self.inner.pool.take(len_bytes)?;
+        Ok(Memory::new(MemoryParts {
+            device: self.tag.clone(),
+            va,
+            len_bytes,
+            host: None,
+            uses: uses.unwrap_or_else(|| Uses::new(Some(Arc::clone(self.inner.compute.timeline())))),
+            release: Some(Arc::clone(&self.inner.pool) as _),
+        }))
+    }
+
+    fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
+        dst.check("copy in", offset, src.len() as u64)?;
+        self.inner.compute.check_place(&dst.at(offset), src.len() as u64, "copy in")?;
+        let queue = self.inner.copy_queue()?;
+        let mut staging = locked(&self.inner.staging);
+        let staging = match &mut *staging {
+            Some(staging) => staging,
+            none => none.insert(Staging::new(&self.inner.core)?),
+        };
+        staging.copy_in(&self.inner.core, &queue, dst, offset, src)
+    }
+
+    fn copy_out(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.compute.check_place(&src.at(offset), dst.len() as u64, "copy out")?;
+        let queue = self.inner.copy_queue()?;
+        let mut staging = locked(&self.inner.staging);
+        let staging = match &mut *staging {
+            Some(staging) => staging,
+            none => none.insert(Staging::new(&self.inner.core)?),
+        };
+        staging.copy_out(&self.inner.core, &queue, src, offset, dst)
+    }
+
+    fn load(&self, images: &[KernelImage<'_>]) -> Result<Vec<Kernel>, DeviceError> {
+        images.iter().map(|image| self.load_one(image)).collect()
+    }
+
+    fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+        self.inner.submit(queue, commands)
+    }
+
+    fn record(&self, commands: &[Command]) -> Result<Box<dyn Recorded>, DeviceError> {
+        if commands.iter().all(|c| matches!(c, Command::Exec { .. })) {
+            return Ok(Box::new(graph::AmdGraph::new(&self.inner.core, &self.inner.compute, commands)?));
+        }
+        let inner = Arc::clone(&self.inner);
+        record_by_resubmission(self.tag.name(), commands, move |commands| inner.submit(QueueKind::Compute, commands))
+    }
+
+    fn stamp(&self) -> Result<Stamp, DeviceError> {
+        let core = &self.inner.core;
+        core.check_open()?;
+        let calibrated = core.clock.calibrate(&core.driver, core.node.gpu_id);
+        calibrated.map_err(|source| core.refused("read clocks", source))?;
+        Ok(Stamp { start: core.signals.signal()?, stop: core.signals.signal()? })
+    }
+
+    fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
+        self.inner.synchronize(timeout)
+    }
+
+    fn memory_used(&self) -> u64 {
+        self.inner.pool.used_bytes()
+    }
+
+    fn close(&self) -> Result<(), DeviceError> {
+        self.inner.shut(self.inner.core.options.submit_timeout)
+    }
+}
+
+impl Drop for AmdDevice {
+    fn drop(&mut self) {
+        // TIMEOUT: a drop does not wait for ever; `close` is for those who want the error.
+        if let Err(e) = self.inner.shut(Duration::from_secs(1)) {
+            log::warn!("device {} dropped with unfinished work: {e}", self.tag);
+        }
+    }
+}
+
+/// Memory that the host sees, by address.
+#[derive(Debug)]
+struct HostMemory {
+    buffers: Mutex<Vec<Bo>>,
+}
+
+impl Release for HostMemory {
+    fn release(&self, va: u64, _host: Option<crate::hcq::memory::View>, uses: Uses) {
+        // TIMEOUT: the last copy on it; one that hangs makes the buffer leak rather than vanish under it.
+        let is_done = uses.wait(Duration::from_secs(1)).is_ok() || uses.are_done();
+        let mut buffers = locked(&self.buffers);
+        if let Some(index) = buffers.iter().position(|bo| bo.va() == va) {
+            let bo = buffers.swap_remove(index);
+            if !is_done {
+                std::mem::forget(bo);
+            }
+        }
+    }
+}

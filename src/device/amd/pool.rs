@@ -1,0 +1,213 @@
+//! Memory of the device for tensors: small blocks cut from slabs, large ones buffers of their own, freed ones kept for reuse.
+//!
+//! Place in the arrows: above `bo`; memories hold it. Shape as the CPU device's allocator: four sizes a power of two when small, best fit within a
+//! quarter when large, the oldest go first. A block with pending uses carries them to its next owner and is never freed before they are done.
+
+use super::bo::{Bo, Placement};
+use super::core::Core;
+use crate::device::{DeviceError, Release, Uses};
+use crate::hcq::memory::View;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Alignment of every block: a cache line of the device's L2.
+const ALIGN_BYTES: u64 = 256;
+const SMALL_MAX: u64 = 64 << 10;
+const SLAB_BYTES: u64 = 2 << 20;
+const PAGE: u64 = 4096;
+
+/// A part of a buffer.
+#[derive(Clone, Debug)]
+struct Block {
+    #[allow(dead_code)] // keeps the buffer
+    bo: Arc<Bo>,
+    va: u64,
+    len_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Freed {
+    block: Block,
+    uses: Uses,
+    at: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used_bytes: u64,
+    cached_bytes: u64,
+    tick: u64,
+    slab: Option<(Arc<Bo>, u64)>,
+    small: BTreeMap<u64, Vec<(Block, Uses)>>,
+    large: BTreeMap<u64, VecDeque<Freed>>,
+    /// Blocks in use, by address.
+    live: HashMap<u64, Block>,
+    is_closed: bool,
+}
+
+/// The allocator of one device.
+#[derive(Debug)]
+pub struct Pool {
+    core: Arc<Core>,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Uses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Uses({})", if self.are_done() { "done" } else { "pending" })
+    }
+}
+
+fn rounded(len_bytes: u64) -> u64 {
+    let len = len_bytes.max(1).next_multiple_of(ALIGN_BYTES);
+    if len > SMALL_MAX {
+        return len.next_multiple_of(if len >= SLAB_BYTES { SLAB_BYTES / 8 } else { PAGE });
+    }
+    len.next_multiple_of((len.next_power_of_two() / 8).max(ALIGN_BYTES))
+}
+
+impl Pool {
+    #[must_use]
+    pub fn new(core: &Arc<Core>) -> Arc<Self> {
+        Arc::new(Self { core: Arc::clone(core), state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of live blocks, as rounded.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.state().used_bytes
+    }
+
+    /// A block's address, and the uses of its former owner.
+    ///
+    /// # Errors
+    /// `TooBig`, `OutOfMemory`.
+    pub fn take(&self, len_bytes: u64) -> Result<(u64, Option<Uses>), DeviceError> {
+        let max = self.core.node.vram_bytes();
+        if max != 0 && len_bytes > max {
+            return Err(DeviceError::TooBig { device: self.core.tag.name().into(), asked: len_bytes, max });
+        }
+        let size = rounded(len_bytes);
+        let mut state = self.state();
+        let (block, uses) =
+            if size <= SMALL_MAX { self.small(&mut state, size)? } else { self.large(&mut state, size)? };
+        let va = block.va;
+        state.used_bytes += block.len_bytes;
+        state.live.insert(va, block);
+        Ok((va, uses))
+    }
+
+    fn small(&self, state: &mut State, size: u64) -> Result<(Block, Option<Uses>), DeviceError> {
+        if let Some((block, uses)) = state.small.get_mut(&size).and_then(Vec::pop) {
+            return Ok((block, Some(uses)));
+        }
+        let (bo, at) = match state.slab.take().filter(|(bo, at)| at + size <= bo.len_bytes()) {
+            Some(slab) => slab,
+            None => (Arc::new(self.buffer(state, SLAB_BYTES)?), 0),
+        };
+        let block = Block { va: bo.va() + at, bo: Arc::clone(&bo), len_bytes: size };
+        state.slab = Some((bo, at + size));
+        Ok((block, None))
+    }
+
+    fn large(&self, state: &mut State, size: u64) -> Result<(Block, Option<Uses>), DeviceError> {
+        let fit = state.large.range(size..=size + size / 4).next().map(|(size, _)| *size);
+        if let Some(freed) = fit.and_then(|size| take_last(state, size)) {
+            return Ok((freed.block, Some(freed.uses)));
+        }
+        let bo = Arc::new(self.buffer(state, size)?);
+        Ok((Block { va: bo.va(), len_bytes: bo.len_bytes(), bo }, None))
+    }
+
+    /// A fresh buffer; when there is none, what is kept for reuse goes first.
+    fn buffer(&self, state: &mut State, size: u64) -> Result<Bo, DeviceError> {
+        if let Ok(bo) = self.core.bo(size, Placement::Vram) {
+            return Ok(bo);
+        }
+        trim(state, 0);
+        self.core.bo(size, Placement::Vram).map_err(|e| DeviceError::OutOfMemory {
+            device: self.core.tag.name().into(),
+            asked: size,
+            used: state.used_bytes,
+            why: e.to_string(),
+        })
+    }
+
+    /// Gives back what is kept for reuse; blocks freed from now on are given back at once. No queue runs any more.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        state.small.clear();
+        state.large.clear();
+        state.slab = None;
+        state.cached_bytes = 0;
+    }
+}
+
+/// The last freed block of exactly `size`.
+fn take_last(state: &mut State, size: u64) -> Option<Freed> {
+    let list = state.large.get_mut(&size)?;
+    let freed = list.pop_back()?;
+    if list.is_empty() {
+        state.large.remove(&size);
+    }
+    state.cached_bytes -= freed.block.len_bytes;
+    Some(freed)
+}
+
+/// Frees the oldest finished blocks until at most `limit` bytes are kept; blocks still in use stay.
+fn trim(state: &mut State, limit: u64) {
+    while state.cached_bytes > limit {
+        let done = |list: &VecDeque<Freed>| {
+            list.iter().enumerate().filter(|(_, f)| f.uses.are_done()).map(|(i, f)| (f.at, i)).min()
+        };
+        let oldest = state.large.iter().filter_map(|(size, list)| done(list).map(|(at, i)| (at, *size, i))).min();
+        let Some((_, size, index)) = oldest else { return };
+        if let Some(list) = state.large.get_mut(&size) {
+            list.remove(index);
+            if list.is_empty() {
+                state.large.remove(&size);
+            }
+        }
+        state.cached_bytes -= size;
+    }
+}
+
+impl Release for Pool {
+    fn release(&self, va: u64, _host: Option<View>, uses: Uses) {
+        let mut state = self.state();
+        let Some(block) = state.live.remove(&va) else { return };
+        let size = block.len_bytes;
+        state.used_bytes -= size;
+        if state.is_closed {
+            return;
+        }
+        if size <= SMALL_MAX {
+            state.small.entry(size).or_default().push((block, uses));
+            return;
+        }
+        state.tick += 1;
+        state.cached_bytes += size;
+        let at = state.tick;
+        state.large.entry(size).or_default().push_back(Freed { block, uses, at });
+        trim(&mut state, self.core.options.cache_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_four_a_power_of_two_and_pages_beyond() {
+        let table =
+            [(0, 256), (257, 512), (1500, 1536), (5000, 5120), (65_536, 65_536), (65_537, 69_632), (3 << 20, 3 << 20)];
+        for (asked, expected) in table {
+            assert_eq!(rounded(asked), expected, "{asked}");
+        }
+    }
+}

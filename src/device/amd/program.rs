@@ -1,0 +1,249 @@
+//! Code on the device, and what one launch of it needs: argument block, user SGPRs, AQL packet.
+//!
+//! Place in the arrows: `load` makes programs, `encode` asks. Source: amd.md 2.7, 4.2-4.5 (kernel descriptor; hidden arguments of code
+//! object version 5; AMDGPU usage of LLVM). Left out: argument preloading on PM4 rings (no chip with them has it), printf and host call
+//! buffers, heaps, kernels that ask for a queue's address on PM4 rings.
+
+use super::bo::Bo;
+use super::chip::Chip;
+use super::encode::sgpr_pair;
+use super::ring::{APERTURE_LDS_HI, APERTURE_SCRATCH_HI};
+use crate::device::{Arg, Geometry};
+use crate::hcq::packet::{EmitError, GpuVa, aql};
+
+/// Argument blocks start at a multiple of this.
+pub const KERNARG_ALIGN: usize = 64;
+/// Bytes of a kernel descriptor.
+pub const DESCRIPTOR_BYTES: usize = 64;
+/// Work-items of a workgroup at most.
+const MAX_WORK_ITEMS: u64 = 1024;
+/// Bytes of the hidden arguments.
+const HIDDEN_BYTES: usize = 256;
+
+const HAS_PRIVATE_SEGMENT_BUFFER: u16 = 1 << 0;
+const HAS_DISPATCH_PTR: u16 = 1 << 1;
+const HAS_QUEUE_PTR: u16 = 1 << 2;
+const HAS_KERNARG_PTR: u16 = 1 << 3;
+const HAS_DISPATCH_ID: u16 = 1 << 4;
+const HAS_FLAT_SCRATCH_INIT: u16 = 1 << 5;
+const HAS_PRIVATE_SEGMENT_SIZE: u16 = 1 << 6;
+const IS_WAVE32: u16 = 1 << 10;
+
+/// The facts of a kernel descriptor that a launch needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptor {
+    /// LDS that the kernel itself uses.
+    pub group_bytes: u32,
+    /// Scratch of a work-item.
+    pub private_bytes: u32,
+    /// Argument block.
+    pub kernarg_bytes: u32,
+    /// From the descriptor to the first instruction.
+    pub entry_offset: i64,
+    pub rsrc1: u32,
+    pub rsrc2: u32,
+    pub rsrc3: u32,
+    pub properties: u16,
+}
+
+impl Descriptor {
+    /// Reads the 64 bytes.
+    #[must_use]
+    pub fn parse(bytes: &[u8; DESCRIPTOR_BYTES]) -> Self {
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Self {
+            group_bytes: word(0),
+            private_bytes: word(4),
+            kernarg_bytes: word(8),
+            entry_offset: (u64::from(word(16)) | u64::from(word(20)) << 32).cast_signed(),
+            rsrc3: word(44),
+            rsrc1: word(48),
+            rsrc2: word(52),
+            properties: u16::from_le_bytes([bytes[56], bytes[57]]),
+        }
+    }
+
+    #[must_use]
+    pub fn is_wave32(&self) -> bool {
+        self.properties & IS_WAVE32 != 0
+    }
+
+    fn has(&self, property: u16) -> bool {
+        self.properties & property != 0
+    }
+}
+
+/// A loaded kernel. Its buffer is freed with the last handle.
+#[derive(Debug)]
+pub struct Program {
+    pub name: std::sync::Arc<str>,
+    pub descriptor: Descriptor,
+    /// Address of the descriptor on the device.
+    pub descriptor_va: u64,
+    /// Address of the first instruction.
+    pub entry: u64,
+    /// Keeps the code.
+    #[allow(dead_code)]
+    pub code: std::sync::Arc<Bo>,
+}
+
+/// One launch, checked.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    pub program: &'a Program,
+    pub geometry: Geometry,
+    /// LDS of a workgroup in all.
+    pub lds_bytes: u32,
+    /// Address of the argument block.
+    pub kernarg_va: u64,
+    /// Bytes from there to the dispatch packet that the kernel may read.
+    pub packet_offset: u64,
+}
+
+/// An argument block being made: explicit arguments, hidden ones, and the dispatch packet for kernels that ask for its address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// Padded to a multiple of [`KERNARG_ALIGN`].
+    pub bytes: Vec<u8>,
+    /// Where each argument lies.
+    pub offsets: Vec<usize>,
+    pub packet_offset: usize,
+}
+
+/// Why a kernel cannot be launched so, in words.
+///
+/// # Errors
+/// The words.
+pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32, String> {
+    let d = &program.descriptor;
+    let items: u64 = geometry.local.iter().map(|n| u64::from(*n)).product();
+    let lds_bytes = d.group_bytes.max(geometry.local_bytes);
+    if items > MAX_WORK_ITEMS {
+        let [x, y, z] = geometry.local;
+        return Err(format!("launch workgroups of {x} x {y} x {z} work-items, at most {MAX_WORK_ITEMS}"));
+    }
+    if lds_bytes > chip.lds_bytes {
+        return Err(format!("launch workgroups with {lds_bytes} bytes of LDS, at most {}", chip.lds_bytes));
+    }
+    // The counter of a dimension's work-items is 32 bits wide on AQL rings; gfx12 carries y and z in 16.
+    for (axis, (groups, local)) in ["x", "y", "z"].iter().zip(geometry.groups.iter().zip(&geometry.local)) {
+        let is_over = if *axis == "x" {
+            u64::from(*groups) * u64::from(*local) > u64::from(u32::MAX)
+        } else {
+            *groups > u32::from(u16::MAX)
+        };
+        if is_over {
+            return Err(format!("launch {groups} workgroups of {local} along {axis}"));
+        }
+    }
+    let is_pm4 = chip.format == super::chip::QueueFormat::Pm4;
+    if is_pm4 && d.has(HAS_QUEUE_PTR | HAS_FLAT_SCRATCH_INIT | HAS_PRIVATE_SEGMENT_BUFFER) {
+        return Err(format!("run {}: its descriptor asks for properties {:#x}", program.name, d.properties));
+    }
+    Ok(lds_bytes)
+}
+
+impl Block {
+    /// The block of these arguments for a kernel, natural alignment, in order.
+    ///
+    /// # Errors
+    /// In words: arguments that the kernel's block cannot hold.
+    pub fn new(program: &Program, args: &[Arg], geometry: &Geometry) -> Result<Self, String> {
+        let mut block = Self::default();
+        for arg in args {
+            let len = match arg {
+                Arg::Scalar { len_bytes, .. } => usize::from(*len_bytes),
+                Arg::Buffer(_) | Arg::Var(_) => 8,
+            };
+            if !matches!(len, 1 | 2 | 4 | 8) {
+                return Err(format!("pass a scalar of {len} bytes"));
+            }
+            let at = block.bytes.len().next_multiple_of(len);
+            block.bytes.resize(at, 0);
+            block.bytes.extend_from_slice(&arg.bits().to_le_bytes()[..len]);
+            block.offsets.push(at);
+        }
+        let (have, wanted) = (block.bytes.len(), program.descriptor.kernarg_bytes as usize);
+        // A descriptor of 0 says nothing about the block.
+        if wanted != 0 && have > wanted {
+            return Err(format!("pass {have} bytes of arguments to {}, which takes {wanted}", program.name));
+        }
+        block.hide(wanted, geometry);
+        let end = block.bytes.len().max(8).next_multiple_of(KERNARG_ALIGN);
+        block.packet_offset = end;
+        let extra = if program.descriptor.has(HAS_DISPATCH_PTR) { aql::PACKET_BYTES as usize } else { 0 };
+        block.bytes.resize(end + extra, 0);
+        Ok(block)
+    }
+
+    /// The hidden arguments that compilers put behind the explicit ones, as far as the kernel's block goes.
+    fn hide(&mut self, wanted: usize, geometry: &Geometry) {
+        let start = self.bytes.len().next_multiple_of(8);
+        if wanted <= start {
+            return;
+        }
+        let mut hidden = [0; HIDDEN_BYTES];
+        let mut put = |at: usize, bytes: &[u8]| hidden[at..at + bytes.len()].copy_from_slice(bytes);
+        for axis in 0..3 {
+            let (groups, local) = (geometry.groups[axis], geometry.local[axis]);
+            put(4 * axis, &groups.to_le_bytes());
+            put(12 + 2 * axis, &(local as u16).to_le_bytes());
+        }
+        let dims = 3 - geometry.groups.iter().zip(&geometry.local).rev().take_while(|(g, l)| **g * **l == 1).count();
+        put(64, &(dims.max(1) as u16).to_le_bytes());
+        put(120, &geometry.local_bytes.to_le_bytes());
+        put(192, &APERTURE_SCRATCH_HI.to_le_bytes());
+        put(196, &APERTURE_LDS_HI.to_le_bytes());
+        self.bytes.resize(start, 0);
+        self.bytes.extend_from_slice(&hidden[..(wanted - start).min(HIDDEN_BYTES)]);
+        self.bytes.resize(wanted, 0);
+    }
+}
+
+impl Launch<'_> {
+    /// The user SGPRs in the order of the properties.
+    #[must_use]
+    pub fn user_data(&self) -> Vec<u32> {
+        let d = &self.program.descriptor;
+        let mut out = Vec::with_capacity(8);
+        if d.has(HAS_DISPATCH_PTR) {
+            out.extend(sgpr_pair(self.kernarg_va + self.packet_offset));
+        }
+        if d.has(HAS_KERNARG_PTR) {
+            out.extend(sgpr_pair(self.kernarg_va));
+        }
+        if d.has(HAS_DISPATCH_ID) {
+            out.extend([0, 0]);
+        }
+        if d.has(HAS_PRIVATE_SEGMENT_SIZE) {
+            out.push(d.private_bytes);
+        }
+        out
+    }
+
+    /// Whether the kernel reads its dispatch packet.
+    #[must_use]
+    pub fn wants_packet(&self) -> bool {
+        self.program.descriptor.has(HAS_DISPATCH_PTR)
+    }
+
+    /// The launch as a packet.
+    ///
+    /// # Errors
+    /// `Misaligned` for a descriptor that is not at a multiple of 64.
+    pub fn aql_packet(&self) -> Result<aql::KernelDispatch, EmitError> {
+        let g = &self.geometry;
+        let grid = std::array::from_fn(|axis| g.groups[axis].saturating_mul(g.local[axis]));
+        Ok(aql::KernelDispatch {
+            header: aql::Header::SYSTEM,
+            dimensions: 3,
+            workgroup: g.local,
+            grid,
+            private_bytes: self.program.descriptor.private_bytes,
+            group_bytes: self.lds_bytes,
+            kernel_object: GpuVa(self.program.descriptor_va),
+            kernarg: GpuVa(self.kernarg_va),
+            completion: GpuVa(0),
+        })
+    }
+}

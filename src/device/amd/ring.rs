@@ -1,0 +1,307 @@
+//! One hardware queue: its ring, pointers and doorbell, and the buffers that the kernel wants with it.
+//!
+//! Place in the arrows: above `bo`; `queue` fills it. Source: amd.md 1.5-1.7 (sizes that the kernel verifies since 6.12), 2.2 (ring protocol).
+//! Write pointers are monotonic. Packets are stored first, then the pointer, then the doorbell; a ring is never filled to the last packet.
+
+use super::bo::{Bo, Placement};
+use super::chip::SaveArea;
+use super::core::Core;
+use crate::device::DeviceError;
+use crate::hcq::memory::{View, Word64};
+use crate::hcq::packet::{aql, pm4, sdma};
+use doorbell_ioctl::abi::kfd;
+use doorbell_ioctl::port::{CallError, Doorbell, MapRequest, Mapped};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+/// Where the pointers lie in their page: the offsets of an `amd_queue_t`, which AQL firmware wants and the others allow.
+const WRITE_POINTER: u64 = aql::queue::queue_offset::WRITE_DISPATCH_ID;
+const READ_POINTER: u64 = aql::queue::queue_offset::READ_DISPATCH_ID;
+const PAGE: u64 = 4096;
+/// Bytes of the EOP buffer: the kernel's number for every chip so far.
+const EOP_BYTES: u64 = 4096;
+/// Dwords of a report's tail.
+const TAIL_DWORDS: u64 = 256;
+/// Packets of it.
+const TAIL_PACKETS: usize = 16;
+
+/// What a ring holds, with its units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingKind {
+    /// Dwords.
+    Pm4,
+    /// Packets of 64 bytes.
+    Aql,
+    /// Bytes; a packet may not cross the end.
+    Sdma,
+}
+
+impl RingKind {
+    fn queue_type(self) -> u32 {
+        match self {
+            Self::Pm4 => kfd::QUEUE_TYPE_COMPUTE,
+            Self::Aql => kfd::QUEUE_TYPE_COMPUTE_AQL,
+            Self::Sdma => kfd::QUEUE_TYPE_SDMA,
+        }
+    }
+
+    /// Bytes of one unit of the pointers.
+    fn unit_bytes(self) -> u64 {
+        match self {
+            Self::Pm4 => 4,
+            Self::Aql => aql::PACKET_BYTES,
+            Self::Sdma => 1,
+        }
+    }
+}
+
+/// The queue.
+pub struct HwRing {
+    core: Arc<Core>,
+    kind: RingKind,
+    queue_id: u32,
+    view: View,
+    size_bytes: u64,
+    /// Units ever written; the next goes there.
+    put: u64,
+    write_pointer: Word64,
+    read_pointer: Word64,
+    doorbell: Doorbell,
+    pointers: View,
+    // Freed after the queue is destroyed.
+    buffers: Vec<Bo>,
+}
+
+impl std::fmt::Debug for HwRing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HwRing({:?} queue {} of {})", self.kind, self.queue_id, self.core.tag)
+    }
+}
+
+impl HwRing {
+    /// Makes the buffers, each of exactly its size, and the queue.
+    ///
+    /// # Errors
+    /// `Driver` with the call that was refused.
+    pub fn new(core: &Arc<Core>, kind: RingKind) -> Result<Self, DeviceError> {
+        let refused = |source| core.refused("create queue", source);
+        let size_bytes = core.options.ring_bytes.next_power_of_two().max(u64::from(kfd::MIN_QUEUE_RING_SIZE)).max(PAGE);
+        let ring = core.own_bo("ring", size_bytes, Placement::Host)?;
+        let pointers = core.own_bo("queue pointers", PAGE, Placement::Host)?;
+        let (view, pages) = (ring.view().map_err(refused)?, pointers.view().map_err(refused)?);
+        let mut args = kfd::CreateQueue {
+            ring_base_address: ring.va(),
+            write_pointer_address: pointers.va() + WRITE_POINTER,
+            read_pointer_address: pointers.va() + READ_POINTER,
+            ring_size: u32::try_from(size_bytes).unwrap_or(0),
+            gpu_id: core.node.gpu_id,
+            queue_type: kind.queue_type(),
+            queue_percentage: kfd::MAX_QUEUE_PERCENTAGE,
+            queue_priority: 7,
+            ..Default::default()
+        };
+        let mut buffers = vec![ring, pointers];
+        if kind != RingKind::Sdma {
+            let save = SaveArea::of(core.chip, &core.node);
+            let eop = core.own_bo("EOP buffer", EOP_BYTES, Placement::Vram)?;
+            // The kernel writes the save area's header and the host may read it after a fault: system memory.
+            let area = core.own_bo("context save area", save.buffer, Placement::Host)?;
+            (args.eop_buffer_address, args.eop_buffer_size) = (eop.va(), EOP_BYTES);
+            args.ctx_save_restore_address = area.va();
+            args.ctx_save_restore_size = u32::try_from(save.context).unwrap_or(u32::MAX);
+            args.ctl_stack_size = u32::try_from(save.ctl_stack).unwrap_or(u32::MAX);
+            buffers.extend([eop, area]);
+        }
+        if kind == RingKind::Aql {
+            init_aql(core, &view, &pages, args.ring_base_address, size_bytes)?;
+        }
+        create(core, &mut args).map_err(refused)?;
+        let doorbell = match map_doorbell(core, args.doorbell_offset) {
+            Ok(doorbell) => doorbell,
+            Err(error) => {
+                destroy(core, args.queue_id).map_err(refused)?;
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            core: Arc::clone(core),
+            kind,
+            queue_id: args.queue_id,
+            size_bytes,
+            put: 0,
+            write_pointer: pages.word64(WRITE_POINTER)?,
+            read_pointer: pages.word64(READ_POINTER)?,
+            doorbell,
+            view,
+            pointers: pages,
+            buffers,
+        })
+    }
+
+    /// The page of the pointers, which heads an `amd_queue_t`.
+    #[must_use]
+    pub fn pointers(&self) -> &View {
+        &self.pointers
+    }
+
+    fn size(&self) -> u64 {
+        self.size_bytes / self.kind.unit_bytes()
+    }
+
+    /// Units written and not yet read by the device. PM4's read pointer may come back modulo the ring.
+    fn pending(&self) -> u64 {
+        // ORDER: acquire; the device has read the packets before it moves the pointer.
+        let get = self.read_pointer.atomic().load(Ordering::Acquire);
+        (self.put.wrapping_sub(get)) % self.size()
+    }
+
+    /// Positions for a report: read, written, in the ring's units.
+    #[must_use]
+    pub fn positions(&self) -> (u64, u64) {
+        (self.put - self.pending().min(self.put), self.put)
+    }
+
+    /// The longest packet sequence that can ever be pushed at once, in dwords.
+    #[must_use]
+    pub fn max_dwords(&self) -> u64 {
+        self.size_bytes / 8
+    }
+
+    /// Stores packets that belong together, if there is room. They are not yet visible to the device.
+    ///
+    /// # Errors
+    /// `Memory` never: the ring's own view.
+    pub fn push(&mut self, words: &[u32]) -> Result<bool, DeviceError> {
+        let unit = self.kind.unit_bytes();
+        let len_bytes = words.len() as u64 * 4;
+        let at = self.put * unit % self.size_bytes;
+        let skip = match self.kind {
+            RingKind::Sdma => sdma::pad_dwords(self.put, self.size_bytes, words.len() as u64) * 4,
+            RingKind::Pm4 | RingKind::Aql => 0,
+        };
+        // Two packets' room is kept: a full ring and an empty one would look alike.
+        if self.pending() * unit + skip + len_bytes + 2 * aql::PACKET_BYTES > self.size_bytes {
+            return Ok(false);
+        }
+        if skip > 0 {
+            self.view.write(at, &vec![0; usize::try_from(skip).unwrap_or(0)])?;
+        }
+        let at = (at + skip) % self.size_bytes;
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        if self.kind == RingKind::Aql {
+            self.store_aql(at, words)?;
+        } else {
+            let head = usize::try_from(self.size_bytes - at).unwrap_or(usize::MAX).min(bytes.len());
+            self.view.write(at, &bytes[..head])?;
+            self.view.write(0, &bytes[head..])?;
+        }
+        self.put += (skip + len_bytes) / unit;
+        Ok(true)
+    }
+
+    /// The header's dword goes last: firmware polls it.
+    fn store_aql(&self, at: u64, words: &[u32]) -> Result<(), DeviceError> {
+        for (n, packet) in words.chunks_exact(aql::PACKET_DWORDS).enumerate() {
+            let at = (at + n as u64 * aql::PACKET_BYTES) % self.size_bytes;
+            self.view.write(at + 4, bytemuck::cast_slice(&packet[1..]))?;
+            // ORDER: release; the packet's body before its header.
+            fence(Ordering::Release);
+            if let Some(header) = self.view.dwords()?.get(at / 4) {
+                header.store(packet[0], Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the device what was pushed: pointer, then doorbell.
+    pub fn publish(&self) {
+        // ORDER: release; packets before the pointer, the pointer before the doorbell (which has its own fence).
+        self.write_pointer.atomic().store(self.put, Ordering::Release);
+        let value = if self.kind == RingKind::Aql { self.put.saturating_sub(1) } else { self.put };
+        self.doorbell.ring(value);
+    }
+
+    /// The packets from the read pointer on, decoded.
+    #[must_use]
+    pub fn tail(&self) -> Vec<String> {
+        let unit = self.kind.unit_bytes();
+        let (get, put) = self.positions();
+        let count = ((put - get) * unit / 4).min(TAIL_DWORDS);
+        let Ok(dwords) = self.view.dwords() else { return Vec::new() };
+        let first = get * unit / 4;
+        let word = |n| dwords.get((first + n) % dwords.count()).map_or(0, |w| w.load(Ordering::Relaxed));
+        let words: Vec<u32> = (0..count).map(word).collect();
+        let lines = match self.kind {
+            RingKind::Pm4 => pm4::describe(self.core.chip.gfx, &words),
+            RingKind::Aql => aql::describe(&words),
+            RingKind::Sdma => sdma::describe(self.core.chip.sdma, &words),
+        };
+        lines.into_iter().take(TAIL_PACKETS).map(|(_, line)| line).collect()
+    }
+}
+
+impl Drop for HwRing {
+    fn drop(&mut self) {
+        if let Err(e) = destroy(&self.core, self.queue_id) {
+            // The device may still look at them: they stay until the process ends.
+            log::warn!("{}: queue {} was not destroyed, its buffers stay: {e}", self.core.tag, self.queue_id);
+            self.buffers.drain(..).for_each(std::mem::forget);
+        }
+    }
+}
+
+fn create(core: &Core, args: &mut kfd::CreateQueue) -> Result<(), CallError> {
+    if core.driver.minor() >= kfd::MINOR_SDMA_ENGINE {
+        return core.driver.call(&kfd::CREATE_QUEUE, args);
+    }
+    // The older form is the newer one without its tail.
+    let mut short = kfd::CreateQueueV11::default();
+    let len = size_of::<kfd::CreateQueueV11>();
+    bytemuck::bytes_of_mut(&mut short).copy_from_slice(&bytemuck::bytes_of(args)[..len]);
+    core.driver.call(&kfd::CREATE_QUEUE_V11, &mut short)?;
+    bytemuck::bytes_of_mut(args)[..len].copy_from_slice(bytemuck::bytes_of(&short));
+    Ok(())
+}
+
+fn destroy(core: &Core, queue_id: u32) -> Result<(), CallError> {
+    core.driver.call(&kfd::DESTROY_QUEUE, &mut kfd::DestroyQueue { queue_id, pad: 0 })
+}
+
+/// The doorbell of a queue in the process's slice, which is mapped once a device.
+fn map_doorbell(core: &Arc<Core>, doorbell_offset: u64) -> Result<Doorbell, DeviceError> {
+    let inside = doorbell_offset % kfd::DOORBELL_SLICE_BYTES;
+    let refused = |errno| core.refused("map doorbells", CallError { name: "mmap", errno });
+    let page = core.driver.doorbells(core.node.gpu_id, || {
+        let request = MapRequest::file(core.driver.kfd(), doorbell_offset - inside, kfd::DOORBELL_SLICE_BYTES);
+        Mapped::new(core.driver.port(), &request).map(Arc::new)
+    });
+    let view = page.and_then(|page| page.view()).map_err(refused)?;
+    let bad = |e: doorbell_ioctl::port::ViewError| crate::hcq::memory::MemError::Driver(e.to_string());
+    Ok(Doorbell::new(&view, inside, core.driver.port()).map_err(bad)?)
+}
+
+/// A new AQL ring holds empty packets; the firmware finds the queue's facts around the pointers.
+fn init_aql(core: &Core, ring: &View, page: &View, base: u64, size_bytes: u64) -> Result<(), DeviceError> {
+    let empty = aql::Packet::Invalid.emit().map_err(crate::hcq::queue::SubmitError::from)?;
+    for at in (0..size_bytes).step_by(aql::PACKET_BYTES as usize) {
+        ring.write(at, bytemuck::cast_slice(&empty))?;
+    }
+    let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    let queue = aql::queue::AmdQueue {
+        base,
+        size_packets: small(size_bytes / aql::PACKET_BYTES),
+        group_aperture_hi: APERTURE_LDS_HI,
+        private_aperture_hi: APERTURE_SCRATCH_HI,
+        max_cu_id: small(core.node.cu_count().saturating_sub(1)),
+        max_wave_id: small((core.node.value("max_waves_per_simd") * core.node.value("simd_per_cu")).saturating_sub(1)),
+        read_dispatch_id_field_offset: small(READ_POINTER),
+        properties: aql::queue::QUEUE_PROPERTIES_IS_PTR64 | aql::queue::QUEUE_PROPERTIES_ENABLE_PROFILING,
+        ..aql::queue::AmdQueue::default()
+    };
+    page.write(0, &queue.emit())?;
+    Ok(())
+}
+
+/// Bits 63:32 of the apertures' addresses on gfx9 and later.
+pub const APERTURE_LDS_HI: u32 = 0x1_0000;
+pub const APERTURE_SCRATCH_HI: u32 = 0x2_0000;
