@@ -6,6 +6,7 @@
 mod curve;
 mod devices;
 mod dump;
+mod launch;
 mod programs;
 mod train;
 
@@ -38,6 +39,8 @@ enum Command {
     Devices,
     /// Write every kernel of a built-in program: object file, assembly text, launch facts
     Dump(dump::DumpArgs),
+    /// Run a kernel of an object file, with buffers and scalars from the command line
+    Launch(launch::LaunchArgs),
 }
 
 /// Where a command's words go: with `--json` only the result goes to standard output.
@@ -129,6 +132,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         Command::Train(args) => train::run(args, output),
         Command::Devices => devices::run(output),
         Command::Dump(args) => dump::run(args, output),
+        Command::Launch(args) => launch::run(args, output),
     };
     engine::finish()?;
     done

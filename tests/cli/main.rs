@@ -2,6 +2,7 @@
 
 mod dump;
 mod files;
+mod launch;
 mod options;
 mod train;
 

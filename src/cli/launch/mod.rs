@@ -1,0 +1,134 @@
+//! `doorbell launch`: runs kernels of anybody's object files on any device, and prints their times.
+//!
+//! A GPU kernel finds its arguments in its argument block, each at its natural alignment; a CPU kernel is
+//! `void kernel(const uint64_t *args, uint64_t tid)`, called once for each tid below the grid's size.
+
+mod holdings;
+mod job;
+mod spec;
+
+use super::{CliError, Output};
+use clap::Args;
+use doorbell::engine::session;
+use job::{Job, file_error};
+use serde::Deserialize;
+use spec::{Spec, extent};
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub struct LaunchArgs {
+    /// Object file for the device's machine: x86-64 ELF, AMD code object
+    #[arg(value_name = "OBJECT", required_unless_present = "jobs")]
+    object: Option<PathBuf>,
+    /// Kernel in it
+    #[arg(long, value_name = "K", required_unless_present = "jobs")]
+    kernel: Option<String>,
+    /// Workgroups
+    #[arg(long, value_name = "X,Y,Z", default_value = "1", value_parser = extent)]
+    grid: [u32; 3],
+    /// Work-items of a workgroup
+    #[arg(long, value_name = "X,Y,Z", default_value = "1", value_parser = extent)]
+    block: [u32; 3],
+    /// Shared memory of a workgroup beside what the kernel itself asks for
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    lds: u32,
+    /// Arguments in order: in:FILE, inout:FILE:OUT, out:BYTES:OUT, null, u8: i8: ... f64:VALUE, hex:BYTES
+    #[arg(long = "arg", value_name = "SPEC")]
+    args: Vec<Spec>,
+    /// Launches, each timed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    repeat: u32,
+    /// Many launches in one process: a JSON list of {object, kernel, grid, block, lds, args, repeat}
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["object", "kernel"])]
+    jobs: Option<PathBuf>,
+}
+
+/// A launch as a jobs file has it.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    object: PathBuf,
+    kernel: String,
+    #[serde(default = "one")]
+    grid: Vec<u32>,
+    #[serde(default = "one")]
+    block: Vec<u32>,
+    #[serde(default)]
+    lds: u32,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default = "once")]
+    repeat: u32,
+}
+
+fn one() -> Vec<u32> {
+    vec![1]
+}
+
+fn once() -> u32 {
+    1
+}
+
+impl Entry {
+    fn job(self) -> Result<Job, String> {
+        let sizes = |list: &[u32]| extent(&list.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
+        Ok(Job {
+            grid: sizes(&self.grid)?,
+            block: sizes(&self.block)?,
+            args: self.args.iter().map(|a| a.parse()).collect::<Result<_, _>>()?,
+            object: self.object,
+            kernel: self.kernel,
+            lds_bytes: self.lds,
+            repeat: self.repeat.max(1),
+        })
+    }
+}
+
+impl LaunchArgs {
+    fn jobs(&self) -> Result<Vec<Job>, CliError> {
+        if let Some(path) = &self.jobs {
+            let text = std::fs::read(path).map_err(|e| file_error(path, &e))?;
+            let wrong = |at: usize, e: &str| CliError::Usage(format!("{}: job {at}: {e}", path.display()));
+            let list: Vec<Entry> =
+                serde_json::from_slice(&text).map_err(|e| CliError::Usage(format!("{}: {e}", path.display())))?;
+            return list.into_iter().enumerate().map(|(k, e)| e.job().map_err(|e| wrong(k, &e))).collect();
+        }
+        let (Some(object), Some(kernel)) = (&self.object, &self.kernel) else {
+            return Err(CliError::Usage("an object and a kernel, or --jobs, are needed".into()));
+        };
+        let (object, kernel, args) = (object.clone(), kernel.clone(), self.args.clone());
+        Ok(vec![Job {
+            object,
+            kernel,
+            grid: self.grid,
+            block: self.block,
+            lds_bytes: self.lds,
+            args,
+            repeat: self.repeat,
+        }])
+    }
+}
+
+pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
+    let jobs = args.jobs()?;
+    let s = session();
+    let device = s.open(&s.options.device)?;
+    let mut results = Vec::new();
+    for job in &jobs {
+        let times = job.run(device.device.as_ref())?;
+        let best = times.iter().copied().min().unwrap_or(0);
+        output.say(&format!(
+            "{} on {}: {:.3} us, the best of {}",
+            job.kernel,
+            device.name,
+            best as f64 / 1e3,
+            times.len()
+        ));
+        results.push(serde_json::json!({
+            "object": job.object, "kernel": job.kernel, "grid": job.grid, "block": job.block, "times_ns": times,
+        }));
+    }
+    output
+        .result(&serde_json::json!({"device": &*device.name, "arch": device.device.info().arch, "launches": results}));
+    Ok(())
+}

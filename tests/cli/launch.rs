@@ -1,0 +1,90 @@
+//! `doorbell launch`: other people's object files on a device, with arguments from the command line.
+
+use super::{code, err, json, run, temp};
+use std::path::Path;
+use std::process::Command;
+
+const SOURCE: &str = r"
+#include <stdint.h>
+static float value(uint64_t bits) { union { uint32_t i; float f; } u = { (uint32_t)bits }; return u.f; }
+void scale(const uint64_t *args, uint64_t tid) {
+  const float *x = (const float *)args[0];
+  float *y = (float *)args[1];
+  for (int i = 0; i < 4; i++) y[tid * 4 + i] += x[tid * 4 + i] * value(args[2]) + (float)(int8_t)args[3];
+}
+void count(const uint64_t *args, uint64_t tid) { ((uint64_t *)args[0])[tid] = tid + (args[1] == 0); }
+";
+
+fn compiled(dir: &Path) {
+    std::fs::write(dir.join("k.c"), SOURCE).unwrap();
+    let args = ["-c", "-O2", "-fno-pic", "-mcmodel=large", "-o", "k.o", "k.c"];
+    assert!(
+        Command::new("gcc").args(args).current_dir(dir).status().expect("gcc is installed by the set-up").success()
+    );
+    let floats = |from: i32| (from..from + 8).flat_map(|v| (v as f32).to_le_bytes()).collect::<Vec<u8>>();
+    std::fs::write(dir.join("x.bin"), floats(0)).unwrap();
+    std::fs::write(dir.join("y.bin"), floats(100)).unwrap();
+}
+
+fn floats(path: &Path) -> Vec<f32> {
+    std::fs::read(path).unwrap().chunks(4).map(|c| f32::from_le_bytes(c.try_into().unwrap())).collect()
+}
+
+#[test]
+fn a_c_kernel_reads_buffers_and_scalars_and_its_output_is_written() {
+    let t = temp();
+    compiled(t.path());
+    let args = ["--arg", "in:x.bin", "--arg", "inout:y.bin:out.bin", "--arg", "f32:0.5", "--arg", "i8:-3"];
+    let o = run(t.path(), &[&["launch", "k.o", "--kernel", "scale", "--grid", "2", "--json"], &args[..]].concat());
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    let v = json(&o, &["device", "arch", "launches"]);
+    assert_eq!(v["launches"][0]["times_ns"].as_array().unwrap().len(), 1);
+    let want: Vec<f32> = (0..8).map(|i| 97.0 + i as f32 * 1.5).collect();
+    assert_eq!(floats(&t.path().join("out.bin")), want);
+    assert_eq!(floats(&t.path().join("y.bin"))[0], 100.0, "the input file stays");
+}
+
+#[test]
+fn a_jobs_file_launches_many_and_a_null_pointer_is_zero() {
+    let t = temp();
+    compiled(t.path());
+    let jobs = r#"[
+      {"object": "k.o", "kernel": "count", "grid": [3], "args": ["out:24:a.bin", "null"], "repeat": 4},
+      {"object": "k.o", "kernel": "count", "grid": [2, 2, 1], "args": ["out:32:b.bin", "u64:7"]}
+    ]"#;
+    std::fs::write(t.path().join("jobs.json"), jobs).unwrap();
+    let o = run(t.path(), &["launch", "--jobs", "jobs.json", "--json"]);
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    let v = json(&o, &["launches"]);
+    assert_eq!(v["launches"][0]["times_ns"].as_array().unwrap().len(), 4);
+    let words = |name: &str| -> Vec<u64> {
+        let bytes = std::fs::read(t.path().join(name)).unwrap();
+        bytes.chunks(8).map(|c| u64::from_le_bytes(c.try_into().unwrap())).collect()
+    };
+    assert_eq!(words("a.bin"), [1, 2, 3]);
+    assert_eq!(words("b.bin"), [0, 1, 2, 3]);
+}
+
+#[test]
+fn wrong_names_sizes_and_files_are_told_apart() {
+    let t = temp();
+    compiled(t.path());
+    let told = |args: &[&str], exit: i32, words: &[&str]| {
+        let o = run(t.path(), args);
+        assert_eq!(code(&o), exit, "{args:?}: {}", err(&o));
+        for w in words {
+            assert!(err(&o).contains(w), "{args:?}: no {w:?} in {}", err(&o));
+        }
+    };
+    told(&["launch", "k.o", "--kernel", "scael"], 3, &["scael", "k.o holds", "count, scale"]);
+    told(&["launch", "none.o", "--kernel", "scale"], 2, &["none.o"]);
+    told(&["launch", "k.c", "--kernel", "scale"], 3, &["no object code"]);
+    told(&["launch", "k.o", "--kernel", "scale", "--arg", "in:none.bin"], 2, &["none.bin"]);
+    told(&["launch", "k.o", "--kernel", "scale", "--arg", "f16:1"], 3, &["unknown kind \"f16\"", "hex:BYTES"]);
+    told(&["launch", "k.o", "--kernel", "scale", "--grid", "1,2,3,4"], 3, &["at most 3"]);
+    told(&["launch", "k.o", "--kernel", "scale", "--block", "64"], 3, &["one work-item a call"]);
+    told(&["launch", "k.o"], 3, &["--kernel"]);
+    told(&["launch", "--jobs", "none.json"], 2, &["none.json"]);
+    std::fs::write(t.path().join("bad.json"), r#"[{"object": "k.o", "kernel": "scale", "grids": [1]}]"#).unwrap();
+    told(&["launch", "--jobs", "bad.json"], 3, &["grids"]);
+}
