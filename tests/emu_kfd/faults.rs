@@ -1,8 +1,9 @@
 //! What goes wrong: page faults, bad packets, endless kernels. The queue stops, the machine goes on, the errors have names and places.
 
 use crate::client::*;
-use doorbell::emu::kfd::compute::ComputeFault;
+use doorbell::emu::kfd::compute::{ComputeFault, NoCompute};
 use doorbell::emu::kfd::{Chip, Config, SoftKfd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const MEMORY_EVENT: u32 = 8;
@@ -218,7 +219,7 @@ fn an_illegal_instruction_reaches_the_process_that_asked_for_it() {
 
 #[test]
 fn cards_without_compute_units_say_so() {
-    let client = Client::new(Chip::Gfx1100);
+    let client = Client::with_compute(Chip::Gfx1100, Arc::new(NoCompute));
     let mut queue = client.queue(PM4);
     queue.submit(&[&[0xc003_7600, 0x207, 64, 1, 1][..], &[0xc003_1500, 1, 1, 1, 0x8005]].concat());
     assert!(report(&client, "QueueHung").contains("this card has no compute units"));

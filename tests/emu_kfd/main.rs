@@ -5,5 +5,6 @@ mod aql;
 mod client;
 mod driver;
 mod faults;
+mod kernels;
 mod pm4;
 mod sdma;

@@ -3,19 +3,9 @@
 //! Source: amd.md 1.6 (context-save sizes), 1.8 (properties, IP versions), 4.5 (limits). Numbers that a real card's firmware or board decides
 //! (versions, ids, clocks) are plausible ones.
 
+pub use crate::emu::amdgpu::Chip;
 use crate::hcq::packet::pm4::Gfx;
 use crate::hcq::packet::sdma::Sdma;
-
-/// Which chip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Chip {
-    /// RDNA3, 96 CUs.
-    Gfx1100,
-    /// CDNA3, 8 XCCs of 38 CUs.
-    Gfx942,
-    /// RDNA4, 64 CUs.
-    Gfx1201,
-}
 
 /// A chip's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +45,7 @@ pub const MAX_WORKGROUP: u32 = 1024;
 /// Unit of the LDS size in RSRC2, in bytes.
 pub const LDS_GRANULE: u32 = 512;
 
+/// RDNA3, 96 CUs.
 const GFX1100: Facts = Facts {
     name: "gfx1100",
     gfx: Gfx::Gfx11,
@@ -77,6 +68,7 @@ const GFX1100: Facts = Facts {
     ip: &[(11, 11, 0, 0), (34, 3, 0, 0), (41, 6, 0, 0), (42, 6, 0, 0), (108, 4, 3, 0), (255, 13, 0, 0)],
 };
 
+/// CDNA3, 8 XCCs of 38 CUs.
 const GFX942: Facts = Facts {
     name: "gfx942",
     gfx: Gfx::Gfx9,
@@ -99,6 +91,7 @@ const GFX942: Facts = Facts {
     ip: &[(11, 9, 4, 3), (34, 1, 8, 0), (41, 4, 4, 2), (42, 4, 4, 2), (108, 7, 9, 0), (255, 13, 0, 6)],
 };
 
+/// RDNA4, 64 CUs.
 const GFX1201: Facts = Facts {
     name: "gfx1201",
     gfx: Gfx::Gfx12,

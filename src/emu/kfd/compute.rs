@@ -1,6 +1,6 @@
 //! The door to the compute units: a dispatch with all its registers, and what stops it.
 //!
-//! The command processors make [`Dispatch`]es; whoever implements [`Compute`] runs them to their end.
+//! The command processors make [`Dispatch`]es; whoever implements [`Compute`] runs them to their end: [`super::ComputeUnits`], or a test.
 
 use super::chip::Chip;
 use super::clock::GpuClock;
@@ -60,8 +60,6 @@ pub enum ComputeFault {
 pub struct Machine<'a> {
     pub vm: &'a Vm,
     pub clock: &'a GpuClock,
-    pub strict: bool,
-    pub seed: u64,
     /// True: end now.
     pub stop: &'a AtomicBool,
 }

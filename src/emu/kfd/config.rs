@@ -1,6 +1,7 @@
 //! How a software KFD is set up: which chip, which kernel, how strict.
 
 use super::chip::Chip;
+use crate::emu::amdgpu::Strict;
 
 /// The machine and its kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,10 +21,10 @@ pub struct Config {
     pub peer_links: bool,
     /// Topology nodes that this process may not read.
     pub hidden_nodes: usize,
-    /// Checks that no hardware makes.
+    /// Checks of doorbells and pointers that no hardware makes.
     pub strict: bool,
-    /// For all that is random.
-    pub seed: u64,
+    /// Checks of waves that no hardware makes, and how they are interleaved.
+    pub waves: Strict,
 }
 
 impl Config {
@@ -40,7 +41,7 @@ impl Config {
             peer_links: true,
             hidden_nodes: 0,
             strict: true,
-            seed: 0,
+            waves: Strict::on(),
         }
     }
 

@@ -29,7 +29,6 @@ pub struct Gpu {
     pub(super) reports: Arc<Reports>,
     pub compute: Arc<dyn Compute>,
     pub strict: bool,
-    pub seed: u64,
     /// RUNTIME_ENABLE is on: exceptions go to the process.
     pub exceptions: AtomicBool,
     queues: Mutex<BTreeMap<u32, Arc<Queue>>>,
@@ -38,7 +37,7 @@ pub struct Gpu {
 
 impl Gpu {
     #[must_use]
-    pub(super) fn new(gpu_id: u32, chip: Chip, shared: &Shared, strict: bool, seed: u64) -> Self {
+    pub(super) fn new(gpu_id: u32, chip: Chip, shared: &Shared, strict: bool) -> Self {
         Self {
             gpu_id,
             chip,
@@ -48,7 +47,6 @@ impl Gpu {
             reports: Arc::clone(&shared.reports),
             compute: Arc::clone(&shared.compute),
             strict,
-            seed,
             exceptions: AtomicBool::new(false),
             queues: Mutex::default(),
             fault: Mutex::default(),
@@ -74,7 +72,7 @@ impl Gpu {
     /// What a dispatch of `queue` sees.
     #[must_use]
     pub fn machine<'a>(&'a self, queue: &'a Queue) -> Machine<'a> {
-        Machine { vm: &self.vm, clock: &self.clock, strict: self.strict, seed: self.seed, stop: &queue.stop }
+        Machine { vm: &self.vm, clock: &self.clock, stop: &queue.stop }
     }
 
     pub(super) fn report(&self, kind: ReportKind, queue: Option<u32>, text: String) {

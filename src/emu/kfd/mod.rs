@@ -1,6 +1,6 @@
 //! The software KFD: a `Port` that serves /dev/kfd, render nodes and topology of a chosen chip, and runs what queues are given.
 //!
-//! Place in the arrows: implements `ioctl`'s seam; parses with `hcq::packet`; hands dispatches to compute units through [`compute`].
+//! Place in the arrows: implements `ioctl`'s seam; parses with `hcq::packet`; hands dispatches to `emu::amdgpu` through [`compute`].
 //! Source: amd.md 1, 2, 3, 6, 7; the amdkfd driver of Linux 6.12 for checks and error numbers.
 //! Left out: what the heads of the parts say; GPU stores to doorbells do not wake queues; a process never ends, as a port has one process for its life.
 //!
@@ -20,14 +20,16 @@ mod queue;
 mod render;
 mod report;
 mod sysfs;
+mod units;
 pub mod vm;
 
 pub use chip::Chip;
 pub use clock::{GPU_CLOCK_HZ, GpuClock};
 pub use config::Config;
 pub use report::{Report, ReportKind};
+pub use units::ComputeUnits;
 
-use compute::{Compute, NoCompute};
+use compute::Compute;
 use doorbell_ioctl::abi::kfd::{
     DOORBELL_SLICE_BYTES, MINOR_EVENT_AGE, MMAP_TYPE_DOORBELL, MMAP_TYPE_MMIO, MMAP_TYPE_SHIFT,
 };
@@ -57,12 +59,13 @@ pub struct SoftKfd {
 }
 
 impl SoftKfd {
-    /// A machine whose cards have no compute units: copies, packets and events work, dispatches stop their queue.
+    /// A machine whose cards execute machine code.
     ///
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
     pub fn new(config: Config) -> Result<Arc<Self>, Errno> {
-        Self::with_compute(config, Arc::new(NoCompute))
+        let units = ComputeUnits { strict: config.waves };
+        Self::with_compute(config, Arc::new(units))
     }
 
     /// A machine whose cards run dispatches on `compute`.
@@ -76,7 +79,7 @@ impl SoftKfd {
             reports: Arc::default(),
             compute,
         };
-        let card = |gpu| Arc::new(Gpu::new(sysfs::gpu_id(gpu), config.chip, &shared, config.strict, config.seed));
+        let card = |gpu| Arc::new(Gpu::new(sysfs::gpu_id(gpu), config.chip, &shared, config.strict));
         Ok(Arc::new(Self {
             space: AddressSpace::new(),
             sysfs: Sysfs::new(&config),

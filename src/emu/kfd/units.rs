@@ -1,0 +1,76 @@
+//! The card's compute units: dispatches run as machine code over the page table.
+//!
+//! Place in the arrows: joins this driver to `emu::amdgpu`. Left out: caches between the two.
+
+use super::compute::{Compute, ComputeFault, Dispatch, Machine};
+use super::vm::{self, Vm, VmFault};
+use crate::emu::amdgpu::{self, Access, Bus, BusFault, FaultKind, Strict, WaveFault, Window};
+use std::sync::Arc;
+
+/// Compute units that execute what they are given.
+#[derive(Clone, Copy, Debug)]
+pub struct ComputeUnits {
+    pub strict: Strict,
+}
+
+/// The page table as waves see it.
+struct VmBus<'a>(&'a Vm);
+
+fn access(of: Access) -> vm::Access {
+    match of {
+        Access::Read => vm::Access::Read,
+        Access::Write => vm::Access::Write,
+        Access::Fetch => vm::Access::Fetch,
+    }
+}
+
+impl Bus for VmBus<'_> {
+    fn translate(&self, va: u64, wanted: Access) -> Result<Window, BusFault> {
+        let refused = |fault: VmFault| if fault.mapped { BusFault::Permission } else { BusFault::Unmapped };
+        let range = self.0.translate(va, access(wanted)).map_err(refused)?;
+        Ok(Window { va_start: range.va_start, len_bytes: range.view.len_bytes(), memory: Arc::new(range.view) })
+    }
+
+    fn epoch(&self) -> u64 {
+        self.0.epoch()
+    }
+}
+
+impl Compute for ComputeUnits {
+    fn run(&self, dispatch: &Dispatch, machine: &Machine<'_>) -> Result<(), ComputeFault> {
+        let launch = amdgpu::Dispatch {
+            chip: dispatch.chip,
+            entry: dispatch.entry,
+            wave32: dispatch.wave32,
+            groups: dispatch.groups,
+            local: dispatch.local,
+            last_partial: dispatch.last_partial,
+            rsrc1: dispatch.rsrc1,
+            rsrc2: dispatch.rsrc2,
+            rsrc3: dispatch.rsrc3,
+            user_data: dispatch.user_data.clone(),
+            user_mask: dispatch.user_data_written,
+            lds_bytes: dispatch.lds_bytes,
+            scratch_base: dispatch.scratch_base,
+            scratch_wave_bytes: dispatch.scratch_wave_bytes,
+            scratch_waves: dispatch.scratch_waves,
+        };
+        let outcome = amdgpu::run(&launch, &VmBus(machine.vm), &self.strict, machine.stop);
+        outcome.map(|_| ()).map_err(|fault| explain(&fault))
+    }
+}
+
+fn explain(fault: &WaveFault) -> ComputeFault {
+    let [x, y, z] = fault.workgroup;
+    match &fault.kind {
+        FaultKind::Stopped => ComputeFault::Stopped,
+        FaultKind::Memory { va, access: of, fault: why } => {
+            let mapped = *why == BusFault::Permission;
+            let place = format!("{:#x} `{}` in workgroup {x},{y},{z} wave {}", fault.pc, fault.text, fault.wave);
+            ComputeFault::Memory { fault: VmFault { va: *va, access: access(*of), mapped }, place }
+        }
+        FaultKind::IllegalInstruction { .. } => ComputeFault::Illegal(fault.to_string()),
+        FaultKind::Trap { .. } => ComputeFault::Trap(fault.to_string()),
+        _ => ComputeFault::Refused(fault.to_string()),
+    }
+}
