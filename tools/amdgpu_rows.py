@@ -17,7 +17,7 @@ FIELD = {f.lower(): f for f in "Vdst Sdst Src0 Src1 Src2 Vsrc1 Ssrc0 Ssrc1 Simm1
 FIELD["lit"] = "Literal"
 CLASS = dict(b32="B32", b64="B64", f16="F16", bf16="Bf16", i16="I16", p16="P16", pbf16="Pbf16")
 ACCEPT = dict(v=1, s=2, i=4, L=8, a=32, h=64)
-IMM = dict(imm16="Hex", dec16="Decimal", opt16="Optional", label="Label", waitcnt="Waitcnt", delay="DelayAlu", depctr="Depctr", msg="Message", hwreg="HwReg", gpridx="GprIdx")
+IMM = dict(imm16="Hex", inl16="Small", dec16="Decimal", opt16="Optional", label="Label", waitcnt="Waitcnt", delay="DelayAlu", depctr="Depctr", msg="Message", hwreg="HwReg", gpridx="GprIdx")
 MOD = {}
 for i, n in enumerate("neg0 neg1 neg2 abs0 abs1 abs2 opsel0 opsel1 opsel2 opsel3 opselhi0 opselhi1 opselhi2 nhi0 nhi1 nhi2 clamp omod dpp16 dpp8 dppabs dppneg1 "
                       "glc dlc slc sc0 sc1 nt tfe lds gds offen idxen offset offsets scope th nv cbsz abid blgp acc_cd acc sdwa fmt".split()):
@@ -65,6 +65,7 @@ def slot(name, fmt, text, index, slots):
         bits = sum(ACCEPT[c] for c in a if c != "x") | (0 if "x" in a or "s" not in a else 16)
         k = f"src(Class::{CLASS[cls]}, {bits})"
         if not k.startswith("src"): raise ValueError
+    elif kind == "null": k, words = "Null", 1
     elif kind[0] == "h": k, words = "VgprLow", 1
     elif kind[0] in "vsaw":
         k, words = dict(v="Vgpr", s="Sgpr", a="Agpr", w="VgprOrAgpr")[kind[0]], int(kind[1:])
@@ -174,4 +175,13 @@ mod operands {
     for t, i in pool.items(): f.write(f"    pub const S{i}: &[Slot] = &[{t}];\n")
     f.write("}\nuse operands::*;\n\n/// All rows, sorted by operation, short encodings first.\n#[rustfmt::skip]\npub(in super::super) static ROWS: &[Row] = &[\n")
     f.write("\n".join(out) + "\n];\n")
+    f.write("""
+/// Rows of each chip by format and number: what a decoder looks up.
+#[rustfmt::skip]
+pub(in super::super) static BY_CODE: [&[u16]; 3] = [
+""")
+    for chip in range(3):
+        mine = sorted((order[r[1]], int(r[2][chip]), i) for i, r in enumerate(rows) if r[2][chip] != "-")
+        f.write("    &[" + ", ".join(str(i) for _, _, i in mine) + "],\n")
+    f.write("];\n")
 print(len(out), "rows,", len(names), "names,", len(pool), "operand lists", file=sys.stderr)

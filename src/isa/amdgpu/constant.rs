@@ -28,10 +28,8 @@ const FLOATS: [Floats; 9] = [
 ];
 
 /// Texts of codes 240 to 248.
-#[allow(dead_code)] // the printer's
 pub(super) const FLOAT_TEXT: [&str; 9] = ["0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0", "0.15915494"];
 /// Text of code 248 in a 64-bit operand.
-#[allow(dead_code)] // the printer's
 pub(super) const INV_2PI_64: &str = "0.15915494309189532";
 
 /// How a constant is encoded.
@@ -52,7 +50,6 @@ fn inline_int(value: i64) -> Option<u16> {
 }
 
 /// The integer behind codes 128 to 208.
-#[allow(dead_code)] // the decoder's
 pub(super) fn int_of(code: u16) -> Option<i64> {
     match code {
         128..=192 => Some(i64::from(code) - 128),
@@ -82,6 +79,8 @@ fn inline_bits(class: Class, bits: u32) -> Option<u16> {
 
 /// Encodes 32 given bits.
 pub(super) fn of_bits(class: Class, bits: u32) -> Constant {
+    let narrow = matches!(class, Class::F16 | Class::Bf16 | Class::I16);
+    let bits = if narrow { bits & 0xffff } else { bits };
     inline_bits(class, bits).map_or(Constant::Literal(bits), Constant::Inline)
 }
 

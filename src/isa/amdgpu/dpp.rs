@@ -87,8 +87,12 @@ pub(super) fn check(b: &Builder, dpp: Dpp) -> Result<(), EncodeError> {
         return rule("the first source of a DPP form must be a vector register");
     }
     let long = matches!(b.row.format, Format::Vop3 | Format::Vop3Sd | Format::Vop3p);
-    if long && b.target.chip == Chip::Gfx1100 && source(b, Field::Src1).is_some_and(|code| (1..256).contains(&code)) {
+    let plain = b.target.chip == Chip::Gfx1100 || b.row.format == Format::Vop3p;
+    if long && plain && source(b, Field::Src1).is_some_and(|code| code < 256) {
         return rule("the second source of a DPP form must be a vector register");
+    }
+    if b.name.starts_with("v_dot4_f32") && source(b, Field::Src2).is_some_and(|code| code < 256) {
+        return rule("the third source of this DPP form must be a vector register");
     }
     match dpp {
         Dpp::Dpp16 { ctrl, row_mask, bank_mask, .. } => {

@@ -3,13 +3,13 @@
 //! The rows of the operation are tried from the shortest on; the first that can hold the operands and modifiers wins, as in
 //! LLVM's assembler. Limits that are not a matter of one field (constant bus, one literal, dual issue) are checked here too.
 
-use super::chip::{Chip, Target};
+use super::chip::{Chip, Target, Wave};
 use super::constant::{self, Constant};
 use super::dpp;
 use super::format::{Bits, Field, Format, Layout, layout};
 use super::inst::{Dpp, Enc, Inst, Modifiers};
 use super::reg::{File, Operand, Reg, scalar_code};
-use super::row::{Accepts, Allows, Kind, Op, Row, Slot};
+use super::row::{Accepts, Allows, Class, Implicit, Kind, Op, Row, Slot, Unit};
 use super::vopd;
 use smallvec::SmallVec;
 use thiserror::Error;
@@ -157,6 +157,9 @@ impl Builder<'_> {
 
 fn try_row(target: Target, inst: &Inst, row: &'static Row) -> Result<Words, EncodeError> {
     let name = inst.op.name();
+    if row.unit == Unit::Matrix && !target.chip.is_gfx9() && target.wave == Wave::W64 {
+        return Err(EncodeError::Rule { op: name, why: "WMMA is known for wave32 only" });
+    }
     let optional = usize::from(row.slots.last().is_some_and(|s| s.kind == Kind::Imm(super::row::Imm::Optional)));
     let given = inst.operands.len();
     if given != row.slots.len() && given + optional != row.slots.len() {
@@ -189,6 +192,7 @@ impl Builder<'_> {
             Format::Global | Format::Scratch if !has(Field::Saddr) => self.set(Field::Saddr, absent)?,
             // v_cmpx in the long form writes EXEC, and says so in vdst.
             Format::Vop3 if !chip.is_gfx9() && self.name.starts_with("v_cmpx") => self.set(Field::Vdst, 126)?,
+            Format::Buffer if chip == Chip::Gfx1201 && has(Field::Srsrc) => self.set(Field::BufferFormat, 1)?,
             Format::Smem if !chip.is_gfx9() && !has(Field::Soffset) && !self.row.slots.is_empty() => {
                 self.set(Field::Soffset, 0x7c)?;
             }
@@ -201,6 +205,8 @@ impl Builder<'_> {
         match slot.kind {
             Kind::Vgpr | Kind::VgprLow | Kind::Agpr | Kind::VgprOrAgpr => self.vector(index, slot, operand),
             Kind::Sgpr => self.scalar(index, slot, operand),
+            Kind::Null if operand == super::reg::NULL => self.set(slot.field, 124),
+            Kind::Null => Err(self.wrong(index, "only NULL")),
             Kind::Mask { exec } => self.lane_mask(index, slot, operand, exec),
             Kind::Vcc | Kind::Exec => self.named(index, slot, operand),
             Kind::Source { class, accepts } => {
@@ -276,6 +282,12 @@ impl Builder<'_> {
         if code > 127 {
             return Err(self.wrong(index, "not a register that can be written"));
         }
+        let narrow = slot.field == Field::Sdata && matches!(reg.file, File::M0 | File::Exec)
+            || reg.file == File::Ttmp && slot.words == 3
+            || reg.file == File::Exec && self.name.starts_with("v_s_");
+        if narrow {
+            return Err(self.wrong(index, "this result cannot go to such a register"));
+        }
         let shift = match (slot.field, self.target.chip) {
             (Field::Sbase, _) => 1,
             (Field::Srsrc, Chip::Gfx1100 | Chip::Gfx942) => 2,
@@ -315,7 +327,7 @@ impl Builder<'_> {
         index: usize,
         slot: &Slot,
         operand: Operand,
-        class: super::row::Class,
+        class: Class,
         accepts: Accepts,
     ) -> Result<u16, EncodeError> {
         let constant = match operand {
@@ -327,6 +339,9 @@ impl Builder<'_> {
                     return Err(self.wrong(index, "no scalar register here"));
                 }
                 let code = self.scalar_of(index, reg, slot.words)?;
+                if code > 127 && !accepts.contains(Accepts::INLINE) {
+                    return Err(self.wrong(index, "a plain scalar register is needed"));
+                }
                 self.read_scalar(code, reg);
                 return Ok(code);
             }
@@ -380,6 +395,9 @@ impl Builder<'_> {
                 self.set(slot.field, u32::from(reg.first))
             }
             Kind::GlobalBase | Kind::ScratchBase if off => self.set(slot.field, absent),
+            Kind::GlobalBase | Kind::ScratchBase if matches!(operand, Operand::Reg(r) if r.file == File::Null) => {
+                Err(self.wrong(index, "NULL means no base: write off"))
+            }
             Kind::GlobalBase => self.scalar(index, &Slot { words: 2, ..*slot }, operand),
             Kind::ScratchBase => self.scalar(index, &Slot { words: 1, ..*slot }, operand),
             Kind::ScratchAddr if off => Ok(()),
@@ -411,7 +429,9 @@ impl Builder<'_> {
             }
             Operand::Reg(reg) => {
                 let code = self.scalar_of(index, reg, 1)?;
-                if code > 127 {
+                let absent =
+                    reg.file == File::Null && (self.target.chip == Chip::Gfx1201 || self.inst.mods.offset != 0);
+                if code > 127 || absent {
                     return Err(self.wrong(index, "not a scalar register"));
                 }
                 self.offset(i64::from(self.inst.mods.offset))?;
@@ -426,7 +446,6 @@ impl Builder<'_> {
     }
 
     fn mandatory_literal(&mut self, index: usize, kind: Kind, operand: Operand) -> Result<(), EncodeError> {
-        use super::row::Class;
         let half = kind == Kind::Literal16;
         let bits = match operand {
             Operand::Int(value) if half => {
@@ -472,7 +491,12 @@ impl Builder<'_> {
         let Some(Bits(_, width)) = self.layout.bits(Field::Offset) else {
             return Err(EncodeError::Modifier { op: self.name, what: "offset" });
         };
-        let (min, max) = offset_range(self.target.chip, self.row, width);
+        let by_register =
+            self.target.chip == Chip::Gfx1201 && matches!(self.inst.operands.last(), Some(Operand::Reg(_)));
+        let (min, max) = match self.row.format {
+            Format::Smem if by_register => (-(1i64 << (width - 1)), (1i64 << (width - 1)) - 1),
+            _ => offset_range(self.target.chip, self.row, width),
+        };
         if !(min..=max).contains(&value) {
             return Err(EncodeError::Range { op: self.name, what: "offset", value, min, max });
         }
@@ -488,7 +512,7 @@ pub(super) fn offset_range(chip: Chip, row: &Row, width: u8) -> (i64, i64) {
         Format::Ds => unsigned,
         Format::Buffer if chip == Chip::Gfx1201 => (0, (1 << 23) - 1),
         Format::Buffer => unsigned,
-        Format::Flat if chip.is_gfx9() => unsigned,
+        Format::Flat if chip != Chip::Gfx1201 => (0, 4095),
         Format::Smem if row.op.name().starts_with("s_buffer") => (0, (1i64 << (width - 1)) - 1),
         _ => signed,
     }
@@ -539,7 +563,9 @@ impl Builder<'_> {
             };
         }
         let usual = self.row.usual_op_sel_hi();
-        let hi = m.op_sel_hi.unwrap_or(usual);
+        let sources = self.row.slots.iter().filter(|s| matches!(s.kind, Kind::Source { .. })).count();
+        let spoken = (1u8 << sources) - 1; // bits of sources that there are
+        let hi = m.op_sel_hi.unwrap_or(usual) & spoken | usual & !spoken;
         if (u64::from(hi ^ usual) * Allows::OP_SEL_HI0.bits()) & !self.row.allows.bits() != 0 {
             return Err(EncodeError::Modifier { op: self.name, what: "op_sel_hi" });
         }
@@ -590,6 +616,16 @@ impl Builder<'_> {
             }
             self.set(bit, u32::from(m.th).max(1))?;
         } else {
+            if m.th & 1 == 1
+                && self.name.contains("atomic")
+                && self.row.allows.contains(Allows::TH)
+                && self.row.format != Format::Buffer
+            {
+                return Err(EncodeError::Rule {
+                    op: self.name,
+                    why: "th asks for the old value, but there is no destination",
+                });
+            }
             self.set_if(Allows::GLC, "glc", Field::Glc, u32::from(m.glc))?;
             self.set_if(Allows::SC0, "sc0", Field::Sc0, u32::from(m.sc0))?;
             self.set_if(Allows::TH, "th", Field::Th, u32::from(m.th))?;
@@ -610,7 +646,9 @@ impl Builder<'_> {
         );
         let shift64 = matches!(self.name, "v_lshlrev_b64" | "v_lshrrev_b64" | "v_ashrrev_i64");
         let limit = if self.target.chip.is_gfx9() || shift64 { 1 } else { 2 };
-        let used = self.scalars.len() + usize::from(self.literal.is_some());
+        let named = self.row.slots.iter().any(|s| matches!(s.kind, Kind::Vcc | Kind::Mask { .. }));
+        let vcc = self.row.reads.contains(Implicit::VCC) && !named;
+        let used = self.scalars.len() + usize::from(vcc) + usize::from(self.literal.is_some());
         if vector && used > limit {
             return Err(EncodeError::Rule { op: self.name, why: "more scalar values than the constant bus carries" });
         }

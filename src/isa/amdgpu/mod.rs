@@ -15,23 +15,30 @@
 #![forbid(unsafe_code)]
 
 mod asm;
+mod cache;
 mod chip;
 mod constant;
+mod decode;
 mod dpp;
 mod encode;
 pub mod format;
 mod inst;
 pub use table::op;
+mod parse;
 mod print;
 mod reg;
 mod row;
+mod special;
 mod table;
 mod vopd;
 
 pub use asm::{AsmError, Assembler, Label};
 pub use chip::{Chip, Target, Wave};
+pub use decode::{DecodeError, decode};
 pub use encode::{EncodeError, Words, encode, row_of};
 pub use inst::{Dpp, DppCtrl, Enc, Inst, Modifiers};
-pub use print::{operand_text, reg_text};
+pub use parse::{ParseError, parse};
+pub use print::{operand_text, print, reg_text};
 pub use reg::{EXEC, EXEC_HI, EXEC_LO, File, M0, NULL, Operand, Reg, SCC, VCC, VCC_HI, VCC_LO, a, acc, s, ss, v, vs};
-pub use row::{Accepts, Access, Allows, Class, Imm, Implicit, Kind, Op, Row, Slot, Unit};
+pub use row::{Accepts, Access, Allows, Class, Imm, Implicit, Kind, Op, Row, Slot, Unit, all_rows};
+pub use special::{hwreg, waitcnt, waitcnt_fields};

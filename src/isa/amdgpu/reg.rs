@@ -222,7 +222,6 @@ pub(super) fn scalar_code(chip: Chip, reg: Reg) -> Option<u16> {
 
 /// The register behind an operand code below 128 or a special source, `words` wide; `None`: the code is something else, or the
 /// tuple is not aligned or runs out of the file.
-#[allow(dead_code)] // the decoder's
 pub(super) fn scalar_reg(chip: Chip, code: u16, words: u8) -> Option<Reg> {
     let gfx9 = chip.is_gfx9();
     let wide = u16::from(words);

@@ -31,6 +31,19 @@ impl Op {
     }
 }
 
+impl Op {
+    /// The rows of this operation on all chips.
+    pub(super) fn rows_any(self) -> impl Iterator<Item = &'static Row> {
+        let first = rows::ROWS.partition_point(|r| r.op < self);
+        rows::ROWS[first..].iter().take_while(move |r| r.op == self)
+    }
+}
+
+/// All rows that the chip has.
+pub fn all_rows(chip: Chip) -> impl Iterator<Item = &'static Row> {
+    rows::ROWS.iter().filter(move |r| r.code(chip).is_some())
+}
+
 /// What an instruction does with a register operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -79,6 +92,8 @@ bitflags! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Imm {
     Hex,
+    /// Decimal up to 64, else hexadecimal.
+    Small,
     Decimal,
     /// Not written when 0.
     Optional,
@@ -104,6 +119,8 @@ pub enum Kind {
     Agpr,
     /// A tuple of scalar registers.
     Sgpr,
+    /// NULL, the only register that makes sense here.
+    Null,
     /// A lane mask: as wide as the wave.
     Mask {
         exec: bool,
@@ -279,5 +296,16 @@ impl Row {
             Some(slot) => slot.words,
             None => 0,
         }
+    }
+
+    /// Whether the destination's half can be selected.
+    pub(super) const fn selects_destination(&self) -> bool {
+        self.allows.contains(Allows::OP_SEL3)
+    }
+
+    /// How many bits the op_sel list of the row's text has.
+    pub(super) fn op_sel_count(&self) -> u32 {
+        let last = [Allows::OP_SEL2, Allows::OP_SEL1, Allows::OP_SEL0].iter().position(|&b| self.allows.contains(b));
+        u32::try_from(last.map_or(0, |i| 3 - i)).unwrap_or(0) + u32::from(self.selects_destination())
     }
 }

@@ -17,6 +17,9 @@ pub(super) const SRC0_Y: Bits = Bits(32, 9);
 pub(super) const VSRC1_Y: Bits = Bits(41, 8);
 pub(super) const VDST_Y: Bits = Bits(49, 7);
 
+/// VCC as the mask of v_dual_cndmask_b32: counted apart from VCC as a source, as LLVM does.
+const IMPLICIT_VCC: u16 = 0x1000 | 106;
+
 /// One half, encoded as if it were the first.
 struct Half {
     bits: u128,
@@ -39,7 +42,7 @@ fn half(target: Target, row: &'static Row, op: Op, operands: &[Operand]) -> Resu
         b.operand(index, slot, operands[index])?;
     }
     if name == "v_dual_cndmask_b32" {
-        b.scalars.push(106);
+        b.scalars.push(IMPLICIT_VCC);
     }
     Ok(Half { bits: b.bits, literal: b.literal, scalars: b.scalars })
 }
@@ -58,16 +61,25 @@ fn register(row: &Row, operands: &[Operand], field: Field) -> Option<u16> {
     vector(operands.get(at))
 }
 
+/// The vector registers of a half as the bank rules see them: destination, first, second and third source.
+fn banks(row: &Row, operands: &[Operand]) -> [Option<u16>; 4] {
+    let of = |field| register(row, operands, field);
+    let (dst, src0, vsrc1) = (of(Field::Vdst), of(Field::Src0), of(Field::Vsrc1));
+    let name = row.op.name();
+    match () {
+        () if name.starts_with("v_dual_fmamk") => [dst, src0, None, vsrc1],
+        () if name.starts_with("v_dual_fmac") || name.starts_with("v_dual_dot2acc") => [dst, src0, vsrc1, dst],
+        () => [dst, src0, vsrc1, None],
+    }
+}
+
 fn check(x: (&Row, &[Operand]), y: (&Row, &[Operand])) -> Result<(), &'static str> {
-    let of = |h: (&Row, &[Operand]), field| register(h.0, h.1, field);
-    let apart = |field, banks: u16| match (of(x, field), of(y, field)) {
-        (Some(a), Some(b)) => a % banks != b % banks,
-        _ => true,
-    };
-    if !apart(Field::Vdst, 2) {
+    let (x, y) = (banks(x.0, x.1), banks(y.0, y.1));
+    let clash = |i: usize, count: u16| matches!((x[i], y[i]), (Some(a), Some(b)) if a % count == b % count);
+    if clash(0, 2) {
         return Err("one destination must be even and the other odd");
     }
-    if !apart(Field::Src0, 4) || !apart(Field::Vsrc1, 4) {
+    if clash(1, 4) || clash(2, 4) || clash(3, 2) {
         return Err("sources of the halves lie in one bank");
     }
     Ok(())

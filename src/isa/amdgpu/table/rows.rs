@@ -34,2256 +34,3784 @@ const fn r(
 #[rustfmt::skip]
 mod operands {
     use super::*;
-    pub const S0: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 1, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S1: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 2, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S2: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S3: &[Slot] = &[];
-    pub const S4: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S5: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 1, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S6: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 2, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S7: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 3, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S8: &[Slot] = &[sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S9: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S10: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 1, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S11: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 2, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S12: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 3, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::B32, 22), 1, Read)];
-    pub const S13: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 1, Read)];
-    pub const S14: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 1, Read)];
-    pub const S15: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 2, Read)];
-    pub const S16: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 2, Read)];
-    pub const S17: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write)];
-    pub const S18: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 1, Read), sl(Field::Data1, Kind::Vgpr, 1, Read)];
-    pub const S19: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 2, Read), sl(Field::Data1, Kind::Vgpr, 2, Read)];
-    pub const S20: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 1, Read), sl(Field::Data1, Kind::Vgpr, 1, Read)];
-    pub const S21: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 2, Read), sl(Field::Data1, Kind::Vgpr, 2, Read)];
-    pub const S22: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
-    pub const S23: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
-    pub const S24: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
-    pub const S25: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 3, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
-    pub const S26: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Addr, Kind::Vgpr, 1, Read)];
-    pub const S27: &[Slot] = &[sl(Field::Data0, Kind::Vgpr, 1, Read)];
-    pub const S28: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 4, Read)];
-    pub const S29: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 3, Read)];
-    pub const S30: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 1, Read), sl(Field::Data1, Kind::Vgpr, 1, Read)];
-    pub const S31: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 2, Read), sl(Field::Data1, Kind::Vgpr, 2, Read)];
-    pub const S32: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 1, Read)];
-    pub const S33: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 1, Read)];
-    pub const S34: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 2, Read)];
-    pub const S35: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 2, Read)];
-    pub const S36: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 2, Read)];
-    pub const S37: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 4, Read)];
-    pub const S38: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 4, Read)];
-    pub const S39: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
-    pub const S40: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
-    pub const S41: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
-    pub const S42: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 3, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
-    pub const S43: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Addr, Kind::Vgpr, 2, Read)];
-    pub const S44: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 3, Read)];
-    pub const S45: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 1, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S46: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 1, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S47: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 2, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S48: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 2, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S49: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 2, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S50: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 4, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S51: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 4, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S52: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S53: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S54: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S55: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S56: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 3, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S57: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 32, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S58: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S59: &[Slot] = &[sl(Field::Data, Kind::Vgpr, 1, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S60: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 3, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S61: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 32, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
-    pub const S62: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
-    pub const S63: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
-    pub const S64: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::F16, 30), 1, Read), sl(Field::Ssrc1, src(Class::F16, 30), 1, Read)];
-    pub const S65: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B64, 30), 2, Read), sl(Field::Ssrc1, src(Class::B64, 30), 2, Read)];
-    pub const S66: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, ReadWrite), sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
-    pub const S67: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B64, 30), 2, Read)];
-    pub const S68: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B64, 30), 2, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
-    pub const S69: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
-    pub const S70: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::B64, 30), 2, Read)];
-    pub const S71: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
-    pub const S72: &[Slot] = &[sl(Field::Ssrc0, src(Class::B32, 30), 1, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
-    pub const S73: &[Slot] = &[sl(Field::Ssrc0, src(Class::B64, 30), 2, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
-    pub const S74: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
-    pub const S75: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, ReadWrite), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
-    pub const S76: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, ReadWrite), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
-    pub const S77: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Label), 0, Read)];
-    pub const S78: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 4, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S79: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 8, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S80: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 1, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S81: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 16, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S82: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 2, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S83: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 3, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S84: &[Slot] = &[sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S85: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Simm16, Kind::Imm(Imm::Label), 0, Read)];
-    pub const S86: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, ReadWrite), sl(Field::Ssrc0, src(Class::B64, 30), 2, Read)];
-    pub const S87: &[Slot] = &[sl(Field::Ssrc0, src(Class::I16, 30), 1, Read), sl(Field::Ssrc1, src(Class::I16, 30), 1, Read)];
-    pub const S88: &[Slot] = &[sl(Field::Ssrc0, src(Class::B64, 30), 2, Read), sl(Field::Ssrc1, src(Class::B64, 30), 2, Read)];
-    pub const S89: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Read), sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
-    pub const S90: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::DelayAlu), 0, Read)];
-    pub const S91: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Optional), 0, Read)];
-    pub const S92: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write)];
-    pub const S93: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Simm16, Kind::Imm(Imm::HwReg), 0, Read)];
-    pub const S94: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 4, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S95: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 8, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S96: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 1, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S97: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 16, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S98: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 2, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S99: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 3, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S100: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
-    pub const S101: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::B32, 18), 1, Read)];
-    pub const S102: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B64, 18), 2, Read)];
-    pub const S103: &[Slot] = &[sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S104: &[Slot] = &[sl(Field::Soffset, Kind::ScalarOffset, 0, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
-    pub const S105: &[Slot] = &[sl(Field::Ssrc0, src(Class::B64, 18), 2, Read)];
-    pub const S106: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Message), 0, Read)];
-    pub const S107: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, Kind::Imm(Imm::Message), 0, Read)];
-    pub const S108: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, Kind::Imm(Imm::Message), 0, Read)];
-    pub const S109: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::HwReg), 0, Read), sl(Field::Sdst, Kind::Sgpr, 1, Read)];
-    pub const S110: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::HwReg), 0, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
-    pub const S111: &[Slot] = &[sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
-    pub const S112: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, ReadWrite), sl(Field::Simm16, Kind::Imm(Imm::Label), 0, Read)];
-    pub const S113: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Depctr), 0, Read)];
-    pub const S114: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Waitcnt), 0, Read)];
-    pub const S115: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S116: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S117: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S118: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 3, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S119: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 32, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S120: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S121: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 4, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S122: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 1, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S123: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 2, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S124: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 3, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S125: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 32, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
-    pub const S126: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
-    pub const S127: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
-    pub const S128: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
-    pub const S129: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S130: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S131: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
-    pub const S132: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S133: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S134: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
-    pub const S135: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
-    pub const S136: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
-    pub const S137: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
-    pub const S138: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
-    pub const S139: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read)];
-    pub const S140: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read)];
-    pub const S141: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read)];
-    pub const S142: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S143: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S144: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S145: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S146: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S147: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S148: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
-    pub const S149: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
-    pub const S150: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
-    pub const S151: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S152: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
-    pub const S153: &[Slot] = &[sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S154: &[Slot] = &[sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S155: &[Slot] = &[sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S156: &[Slot] = &[sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S157: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S158: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S159: &[Slot] = &[sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
-    pub const S160: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
-    pub const S161: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
-    pub const S162: &[Slot] = &[sl(Field::Src0, src(Class::I16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S163: &[Slot] = &[sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
-    pub const S164: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
-    pub const S165: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
-    pub const S166: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
-    pub const S167: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
-    pub const S168: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read)];
-    pub const S169: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read)];
-    pub const S170: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read)];
-    pub const S171: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read)];
-    pub const S172: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
-    pub const S173: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read)];
-    pub const S174: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S175: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
-    pub const S176: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
-    pub const S177: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
-    pub const S178: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
-    pub const S179: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::Pbf16, 31), 1, Read), sl(Field::Src1, src(Class::Pbf16, 31), 1, Read), sl(Field::Src2, src(Class::Bf16, 31), 1, Read)];
-    pub const S180: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
-    pub const S181: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::Pbf16, 31), 1, Read), sl(Field::Src1, src(Class::Pbf16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
-    pub const S182: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
-    pub const S183: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S184: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
-    pub const S185: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S186: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Literal, Kind::Literal, 0, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
-    pub const S187: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
-    pub const S188: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read)];
-    pub const S189: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S190: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
-    pub const S191: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
-    pub const S192: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
-    pub const S193: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
-    pub const S194: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
-    pub const S195: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, src(Class::I16, 31), 1, Read)];
-    pub const S196: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
-    pub const S197: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read)];
-    pub const S198: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
-    pub const S199: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 1), 4, Read)];
-    pub const S200: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 30), 1, Read), sl(Field::Src2, src(Class::B32, 30), 1, Read)];
-    pub const S201: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read)];
-    pub const S202: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read)];
-    pub const S203: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::P16, 31), 1, Read)];
-    pub const S204: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read)];
-    pub const S205: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 22), 1, Read)];
-    pub const S206: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::F16, 30), 1, Read)];
-    pub const S207: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 30), 1, Read)];
-    pub const S208: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 1), 1, ReadWrite)];
-    pub const S209: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
-    pub const S210: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
-    pub const S211: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
-    pub const S212: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
-    pub const S213: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B64, 5), 4, Read)];
-    pub const S214: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 8, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
-    pub const S215: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 5), 4, Read)];
-    pub const S216: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
-    pub const S217: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
-    pub const S218: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
-    pub const S219: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
-    pub const S220: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
-    pub const S221: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 30), 1, Read), sl(Field::Src1, src(Class::B32, 22), 1, Read)];
+    pub const S0: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 1, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S1: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 1, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S2: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 1, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S3: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 2, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S4: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 2, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S5: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 2, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S6: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S7: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S8: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 4, ReadWrite), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S9: &[Slot] = &[];
+    pub const S10: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S11: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S12: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 1, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S13: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 1, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S14: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 2, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S15: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 2, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S16: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 3, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S17: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 3, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S18: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 1, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S19: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 2, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S20: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 3, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S21: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 4, Write), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S22: &[Slot] = &[sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S23: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S24: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 4, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S25: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 1, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S26: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 1, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S27: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 2, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S28: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 2, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S29: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 3, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S30: &[Slot] = &[sl(Field::Vdata, Kind::Vgpr, 3, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::Sgpr, 1, Read)];
+    pub const S31: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 1, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S32: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 2, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S33: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 3, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S34: &[Slot] = &[sl(Field::Vdata, Kind::VgprOrAgpr, 4, Read), sl(Field::Vaddr, Kind::BufferAddr, 0, Read), sl(Field::Srsrc, Kind::Sgpr, 4, Read), sl(Field::Soffset, src(Class::I16, 22), 1, Read)];
+    pub const S35: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 1, Read)];
+    pub const S36: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 1, Read)];
+    pub const S37: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 2, Read)];
+    pub const S38: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 1, Read)];
+    pub const S39: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 1, Read)];
+    pub const S40: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 2, Read)];
+    pub const S41: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 2, Read)];
+    pub const S42: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 2, Read)];
+    pub const S43: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write)];
+    pub const S44: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write)];
+    pub const S45: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 1, Read), sl(Field::Data1, Kind::VgprOrAgpr, 1, Read)];
+    pub const S46: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 2, Read), sl(Field::Data1, Kind::VgprOrAgpr, 2, Read)];
+    pub const S47: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 1, Read), sl(Field::Data1, Kind::VgprOrAgpr, 1, Read)];
+    pub const S48: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 2, Read), sl(Field::Data1, Kind::VgprOrAgpr, 2, Read)];
+    pub const S49: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 1, Read), sl(Field::Data1, Kind::Vgpr, 1, Read)];
+    pub const S50: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 2, Read), sl(Field::Data1, Kind::Vgpr, 2, Read)];
+    pub const S51: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 1, Read), sl(Field::Data1, Kind::Vgpr, 1, Read)];
+    pub const S52: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 2, Read), sl(Field::Data1, Kind::Vgpr, 2, Read)];
+    pub const S53: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
+    pub const S54: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
+    pub const S55: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
+    pub const S56: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 3, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
+    pub const S57: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Addr, Kind::Vgpr, 1, Read)];
+    pub const S58: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
+    pub const S59: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
+    pub const S60: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
+    pub const S61: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 3, Write), sl(Field::Addr, Kind::Vgpr, 1, Read)];
+    pub const S62: &[Slot] = &[sl(Field::Data0, Kind::Vgpr, 1, Read)];
+    pub const S63: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 4, Read)];
+    pub const S64: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 3, Read)];
+    pub const S65: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 1, Read), sl(Field::Data1, Kind::Vgpr, 1, Read)];
+    pub const S66: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::Vgpr, 2, Read), sl(Field::Data1, Kind::Vgpr, 2, Read)];
+    pub const S67: &[Slot] = &[sl(Field::Data0, Kind::VgprOrAgpr, 1, Read)];
+    pub const S68: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 4, Read)];
+    pub const S69: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 3, Read)];
+    pub const S70: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 1, Read), sl(Field::Data1, Kind::VgprOrAgpr, 1, Read)];
+    pub const S71: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Addr, Kind::Vgpr, 1, Read), sl(Field::Data0, Kind::VgprOrAgpr, 2, Read), sl(Field::Data1, Kind::VgprOrAgpr, 2, Read)];
+    pub const S72: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::VgprOrAgpr, 1, Read)];
+    pub const S73: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::VgprOrAgpr, 1, Read)];
+    pub const S74: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 1, Read)];
+    pub const S75: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 1, Read)];
+    pub const S76: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::VgprOrAgpr, 2, Read)];
+    pub const S77: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::VgprOrAgpr, 2, Read)];
+    pub const S78: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 2, Read)];
+    pub const S79: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 2, Read)];
+    pub const S80: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::VgprOrAgpr, 2, Read)];
+    pub const S81: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 2, Read)];
+    pub const S82: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 4, Read)];
+    pub const S83: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 4, Read)];
+    pub const S84: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::VgprOrAgpr, 4, Read)];
+    pub const S85: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::VgprOrAgpr, 4, Read)];
+    pub const S86: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
+    pub const S87: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
+    pub const S88: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
+    pub const S89: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 3, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
+    pub const S90: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Addr, Kind::Vgpr, 2, Read)];
+    pub const S91: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
+    pub const S92: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
+    pub const S93: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 3, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
+    pub const S94: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Addr, Kind::Vgpr, 2, Read)];
+    pub const S95: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, ReadWrite), sl(Field::Addr, Kind::Vgpr, 2, Read)];
+    pub const S96: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::Vgpr, 3, Read)];
+    pub const S97: &[Slot] = &[sl(Field::Addr, Kind::Vgpr, 2, Read), sl(Field::Data, Kind::VgprOrAgpr, 3, Read)];
+    pub const S98: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 1, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S99: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 1, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S100: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 1, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S101: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 1, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S102: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 2, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S103: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 2, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S104: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 2, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S105: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 2, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S106: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 2, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S107: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 2, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S108: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 4, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S109: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 4, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S110: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 4, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S111: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 4, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S112: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S113: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S114: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S115: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S116: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 3, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S117: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 32, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S118: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S119: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S120: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S121: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 3, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S122: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S123: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S124: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, ReadWrite), sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S125: &[Slot] = &[sl(Field::Data, Kind::Vgpr, 1, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S126: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 3, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S127: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 32, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S128: &[Slot] = &[sl(Field::Addr, Kind::GlobalAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 3, Read), sl(Field::Saddr, Kind::GlobalBase, 0, Read)];
+    pub const S129: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
+    pub const S130: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
+    pub const S131: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::F16, 30), 1, Read), sl(Field::Ssrc1, src(Class::F16, 30), 1, Read)];
+    pub const S132: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B64, 30), 2, Read), sl(Field::Ssrc1, src(Class::B64, 30), 2, Read)];
+    pub const S133: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, ReadWrite), sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
+    pub const S134: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B64, 30), 2, Read)];
+    pub const S135: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B64, 30), 2, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
+    pub const S136: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 1, Read), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S137: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 2, Read), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S138: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 4, Read), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S139: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Small), 0, Read)];
+    pub const S140: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::B64, 30), 2, Read)];
+    pub const S141: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
+    pub const S142: &[Slot] = &[sl(Field::Ssrc0, src(Class::B32, 30), 1, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
+    pub const S143: &[Slot] = &[sl(Field::Ssrc0, src(Class::B64, 30), 2, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
+    pub const S144: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
+    pub const S145: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, ReadWrite), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
+    pub const S146: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, ReadWrite), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
+    pub const S147: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Label), 0, Read)];
+    pub const S148: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 1, Read), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S149: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 2, Read), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S150: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 4, Read), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S151: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 4, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S152: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 8, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S153: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 1, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S154: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 16, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S155: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 2, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S156: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 3, Write), sl(Field::Sbase, Kind::Sgpr, 4, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S157: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Simm16, Kind::Imm(Imm::Label), 0, Read)];
+    pub const S158: &[Slot] = &[sl(Field::Ssrc0, src(Class::B64, 22), 2, Read), sl(Field::Ssrc1, src(Class::B64, 22), 2, Read)];
+    pub const S159: &[Slot] = &[sl(Field::Ssrc0, src(Class::B32, 18), 1, Read)];
+    pub const S160: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
+    pub const S161: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, ReadWrite), sl(Field::Ssrc0, src(Class::B64, 30), 2, Read)];
+    pub const S162: &[Slot] = &[sl(Field::Ssrc0, src(Class::I16, 30), 1, Read), sl(Field::Ssrc1, src(Class::I16, 30), 1, Read)];
+    pub const S163: &[Slot] = &[sl(Field::Ssrc0, src(Class::B64, 30), 2, Read), sl(Field::Ssrc1, src(Class::B64, 30), 2, Read)];
+    pub const S164: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Read), sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
+    pub const S165: &[Slot] = &[sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S166: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::DelayAlu), 0, Read)];
+    pub const S167: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Optional), 0, Read)];
+    pub const S168: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
+    pub const S169: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::B32, 30), 1, Read), sl(Field::Literal, Kind::Literal, 0, Read), sl(Field::Ssrc1, src(Class::B32, 30), 1, Read)];
+    pub const S170: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write)];
+    pub const S171: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Simm16, Kind::Imm(Imm::HwReg), 0, Read)];
+    pub const S172: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 4, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S173: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 8, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S174: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 1, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S175: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 16, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S176: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 2, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S177: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 3, Write), sl(Field::Sbase, Kind::Sgpr, 2, Read), sl(Field::Soffset, Kind::ScalarOffset, 0, Read)];
+    pub const S178: &[Slot] = &[sl(Field::Sdata, Kind::Sgpr, 2, Write)];
+    pub const S179: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
+    pub const S180: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, src(Class::B32, 18), 1, Read)];
+    pub const S181: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, src(Class::B64, 18), 2, Read)];
+    pub const S182: &[Slot] = &[sl(Field::Ssrc0, src(Class::B64, 18), 2, Read)];
+    pub const S183: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Message), 0, Read)];
+    pub const S184: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, Write), sl(Field::Ssrc0, Kind::Imm(Imm::Message), 0, Read)];
+    pub const S185: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 2, Write), sl(Field::Ssrc0, Kind::Imm(Imm::Message), 0, Read)];
+    pub const S186: &[Slot] = &[sl(Field::Ssrc0, src(Class::B32, 30), 1, Read)];
+    pub const S187: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::GprIdx), 0, Read)];
+    pub const S188: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::HwReg), 0, Read), sl(Field::Sdst, Kind::Sgpr, 1, Read)];
+    pub const S189: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::HwReg), 0, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
+    pub const S190: &[Slot] = &[sl(Field::Sdst, Kind::Sgpr, 1, ReadWrite), sl(Field::Simm16, Kind::Imm(Imm::Label), 0, Read)];
+    pub const S191: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Depctr), 0, Read)];
+    pub const S192: &[Slot] = &[sl(Field::Simm16, Kind::Imm(Imm::Waitcnt), 0, Read)];
+    pub const S193: &[Slot] = &[sl(Field::Sdst, Kind::Null, 1, Read), sl(Field::Simm16, Kind::Imm(Imm::Hex), 0, Read)];
+    pub const S194: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S195: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S196: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S197: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 3, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S198: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 32, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S199: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S200: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S201: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S202: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 3, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S203: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S204: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S205: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 1, ReadWrite), sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S206: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 4, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S207: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 1, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S208: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 2, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S209: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 3, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S210: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::Vgpr, 32, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S211: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 1, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S212: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 2, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S213: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 3, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S214: &[Slot] = &[sl(Field::Addr, Kind::ScratchAddr, 0, Read), sl(Field::Data, Kind::VgprOrAgpr, 4, Read), sl(Field::Saddr, Kind::ScratchBase, 1, Read)];
+    pub const S215: &[Slot] = &[sl(Field::Vdst, Kind::Agpr, 1, Write), sl(Field::Src0, src(Class::B32, 33), 1, Read)];
+    pub const S216: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
+    pub const S217: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
+    pub const S218: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
+    pub const S219: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
+    pub const S220: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S221: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S222: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S223: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S224: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S225: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S226: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
+    pub const S227: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S228: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S229: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
+    pub const S230: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
+    pub const S231: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
+    pub const S232: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read)];
+    pub const S233: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
+    pub const S234: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S235: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
+    pub const S236: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Src1, src(Class::B32, 5), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
+    pub const S237: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
+    pub const S238: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
+    pub const S239: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
+    pub const S240: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read)];
+    pub const S241: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read)];
+    pub const S242: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read)];
+    pub const S243: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read)];
+    pub const S244: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read)];
+    pub const S245: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S246: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S247: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S248: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S249: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S250: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S251: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S252: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S253: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S254: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
+    pub const S255: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
+    pub const S256: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
+    pub const S257: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
+    pub const S258: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S259: &[Slot] = &[sl(Field::None, Kind::Vcc, 0, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S260: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read)];
+    pub const S261: &[Slot] = &[sl(Field::Vdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
+    pub const S262: &[Slot] = &[sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S263: &[Slot] = &[sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S264: &[Slot] = &[sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S265: &[Slot] = &[sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S266: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S267: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S268: &[Slot] = &[sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
+    pub const S269: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
+    pub const S270: &[Slot] = &[sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read)];
+    pub const S271: &[Slot] = &[sl(Field::Src0, src(Class::I16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S272: &[Slot] = &[sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read)];
+    pub const S273: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
+    pub const S274: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
+    pub const S275: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::None, Kind::Vcc, 0, Read)];
+    pub const S276: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Src1, src(Class::B32, 5), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
+    pub const S277: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, Kind::Mask { exec: false }, 0, Read)];
+    pub const S278: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
+    pub const S279: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read)];
+    pub const S280: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read)];
+    pub const S281: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read)];
+    pub const S282: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read)];
+    pub const S283: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read)];
+    pub const S284: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read)];
+    pub const S285: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read)];
+    pub const S286: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read)];
+    pub const S287: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 95), 1, Read)];
+    pub const S288: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S289: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S290: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
+    pub const S291: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
+    pub const S292: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
+    pub const S293: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 5), 1, Read), sl(Field::Src1, src(Class::B32, 5), 1, Read), sl(Field::Src2, src(Class::B32, 5), 1, Read)];
+    pub const S294: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 5), 2, Read), sl(Field::Src1, src(Class::B64, 5), 2, Read), sl(Field::Src2, src(Class::B64, 5), 2, Read)];
+    pub const S295: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
+    pub const S296: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
+    pub const S297: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
+    pub const S298: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B64, 31), 2, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
+    pub const S299: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::Pbf16, 31), 1, Read), sl(Field::Src1, src(Class::Pbf16, 31), 1, Read), sl(Field::Src2, src(Class::Bf16, 31), 1, Read)];
+    pub const S300: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
+    pub const S301: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::Pbf16, 31), 1, Read), sl(Field::Src1, src(Class::Pbf16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
+    pub const S302: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
+    pub const S303: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S304: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S305: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
+    pub const S306: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Literal, Kind::Literal, 0, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S307: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
+    pub const S308: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read), sl(Field::Src2, src(Class::F16, 31), 1, Read)];
+    pub const S309: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read)];
+    pub const S310: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 13), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::Literal, Kind::Literal, 0, Read)];
+    pub const S311: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S312: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Src1, src(Class::F16, 31), 1, Read)];
+    pub const S313: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, ReadWrite), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
+    pub const S314: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, ReadWrite), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B64, 23), 2, Read)];
+    pub const S315: &[Slot] = &[sl(Field::Vdst, Kind::VgprLow, 1, Write), sl(Field::Src0, src(Class::F16, 95), 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read), sl(Field::Vsrc1, Kind::VgprLow, 1, Read)];
+    pub const S316: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 13), 1, Read), sl(Field::Literal, Kind::Literal, 0, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S317: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read)];
+    pub const S318: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read)];
+    pub const S319: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
+    pub const S320: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 2, Read)];
+    pub const S321: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::F16, 31), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S322: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 31), 1, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
+    pub const S323: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read), sl(Field::Src2, src(Class::I16, 23), 1, Read)];
+    pub const S324: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, src(Class::I16, 31), 1, Read)];
+    pub const S325: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 23), 1, Read), sl(Field::Src1, src(Class::I16, 23), 1, Read), sl(Field::Src2, src(Class::B32, 23), 1, Read)];
+    pub const S326: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::I16, 31), 1, Read), sl(Field::Src1, src(Class::I16, 31), 1, Read), sl(Field::Src2, src(Class::B32, 31), 1, Read)];
+    pub const S327: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Sdst, Kind::Mask { exec: true }, 0, Write), sl(Field::Src0, src(Class::B32, 23), 1, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B64, 23), 2, Read)];
+    pub const S328: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 13), 1, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read)];
+    pub const S329: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::F16, 13), 1, Read), sl(Field::Literal, Kind::Literal16, 0, Read), sl(Field::Vsrc1, Kind::Vgpr, 1, Read)];
+    pub const S330: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 5), 4, Read)];
+    pub const S331: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B32, 37), 4, Read)];
+    pub const S332: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 16, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read), sl(Field::Src2, src(Class::B32, 5), 16, Read)];
+    pub const S333: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 16, Write), sl(Field::Src0, src(Class::B32, 33), 1, Read), sl(Field::Src1, src(Class::B32, 33), 1, Read), sl(Field::Src2, src(Class::B32, 37), 16, Read)];
+    pub const S334: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 16, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 5), 16, Read)];
+    pub const S335: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 16, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B32, 37), 16, Read)];
+    pub const S336: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read), sl(Field::Src2, src(Class::B32, 5), 4, Read)];
+    pub const S337: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Src0, src(Class::B32, 33), 1, Read), sl(Field::Src1, src(Class::B32, 33), 1, Read), sl(Field::Src2, src(Class::B32, 37), 4, Read)];
+    pub const S338: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 32, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read), sl(Field::Src2, src(Class::B32, 5), 32, Read)];
+    pub const S339: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 32, Write), sl(Field::Src0, src(Class::B32, 33), 1, Read), sl(Field::Src1, src(Class::B32, 33), 1, Read), sl(Field::Src2, src(Class::B32, 37), 32, Read)];
+    pub const S340: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 32, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 5), 32, Read)];
+    pub const S341: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 32, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B32, 37), 32, Read)];
+    pub const S342: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
+    pub const S343: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 8, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B64, 37), 8, Read)];
+    pub const S344: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B64, 5), 2, Read)];
+    pub const S345: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 2, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 2, Read), sl(Field::Src2, src(Class::B64, 37), 2, Read)];
+    pub const S346: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read)];
+    pub const S347: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 31), 2, Read)];
+    pub const S348: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 1, Read), sl(Field::Src2, src(Class::B64, 1), 4, Read)];
+    pub const S349: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 31), 2, Read), sl(Field::Src1, src(Class::B32, 31), 1, Read), sl(Field::Src2, src(Class::B64, 1), 4, Read)];
+    pub const S350: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 30), 1, Read), sl(Field::Src2, src(Class::B32, 30), 1, Read)];
+    pub const S351: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read)];
+    pub const S352: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read)];
+    pub const S353: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 2, Read)];
+    pub const S354: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, Write), sl(Field::Src0, src(Class::P16, 31), 1, Read), sl(Field::Src1, src(Class::P16, 31), 1, Read), sl(Field::Src2, src(Class::P16, 31), 1, Read)];
+    pub const S355: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 2, Write), sl(Field::Src0, src(Class::B32, 23), 2, Read), sl(Field::Src1, src(Class::B32, 23), 2, Read), sl(Field::Src2, src(Class::B32, 23), 2, Read)];
+    pub const S356: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read)];
+    pub const S357: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 22), 1, Read)];
+    pub const S358: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::F16, 30), 1, Read)];
+    pub const S359: &[Slot] = &[sl(Field::Vdst, Kind::Sgpr, 1, Write), sl(Field::Src0, src(Class::B32, 30), 1, Read)];
+    pub const S360: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S361: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 4, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S362: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 16, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S363: &[Slot] = &[sl(Field::Vdst, Kind::VgprOrAgpr, 16, Write), sl(Field::Src0, src(Class::B64, 33), 2, Read), sl(Field::Src1, src(Class::B64, 33), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S364: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 1), 1, ReadWrite)];
+    pub const S365: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S366: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S367: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S368: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 1), 1, Read)];
+    pub const S369: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B64, 5), 4, Read)];
+    pub const S370: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 8, Read), sl(Field::Src1, src(Class::B64, 1), 8, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
+    pub const S371: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 4, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 5), 4, Read)];
+    pub const S372: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
+    pub const S373: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 2, Read), sl(Field::Src1, src(Class::B64, 1), 2, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
+    pub const S374: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B32, 1), 1, Read), sl(Field::Src1, src(Class::B32, 1), 1, Read), sl(Field::Src2, src(Class::B32, 5), 8, Read)];
+    pub const S375: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 8, Write), sl(Field::Src0, src(Class::B64, 1), 4, Read), sl(Field::Src1, src(Class::B64, 1), 4, Read), sl(Field::Src2, src(Class::B64, 5), 8, Read)];
+    pub const S376: &[Slot] = &[sl(Field::Vdst, Kind::Vgpr, 1, ReadWrite), sl(Field::Src0, src(Class::B32, 30), 1, Read), sl(Field::Src1, src(Class::B32, 22), 1, Read)];
 }
 use operands::*;
 
 /// All rows, sorted by operation, short encodings first.
 #[rustfmt::skip]
 pub(in super::super) static ROWS: &[Row] = &[
-    r(0, Format::Buffer, [86, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_add_f32
-    r(0, Format::Buffer, [N, N, 86], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_add_f32
-    r(1, Format::Buffer, [53, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_add_u32
-    r(1, Format::Buffer, [N, N, 53], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_add_u32
-    r(2, Format::Buffer, [67, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_add_u64
-    r(2, Format::Buffer, [N, N, 67], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_add_u64
-    r(3, Format::Buffer, [60, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_and_b32
-    r(3, Format::Buffer, [N, N, 60], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_and_b32
-    r(4, Format::Buffer, [73, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_and_b64
-    r(4, Format::Buffer, [N, N, 73], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_and_b64
-    r(5, Format::Buffer, [52, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_b32
-    r(5, Format::Buffer, [N, N, 52], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_b32
-    r(6, Format::Buffer, [66, N, N], S2, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_b64
-    r(6, Format::Buffer, [N, N, 66], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_b64
-    r(7, Format::Buffer, [80, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_f32
-    r(8, Format::Buffer, [N, N, 80], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_cond_sub_u32
-    r(9, Format::Buffer, [55, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_csub_u32
-    r(10, Format::Buffer, [64, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_dec_u32
-    r(10, Format::Buffer, [N, N, 64], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_dec_u32
-    r(11, Format::Buffer, [77, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_dec_u64
-    r(11, Format::Buffer, [N, N, 77], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_dec_u64
-    r(12, Format::Buffer, [63, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_inc_u32
-    r(12, Format::Buffer, [N, N, 63], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_inc_u32
-    r(13, Format::Buffer, [76, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_inc_u64
-    r(13, Format::Buffer, [N, N, 76], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_inc_u64
-    r(14, Format::Buffer, [82, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_max_f32
-    r(15, Format::Buffer, [58, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_max_i32
-    r(15, Format::Buffer, [N, N, 58], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_max_i32
-    r(16, Format::Buffer, [71, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_max_i64
-    r(16, Format::Buffer, [N, N, 71], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_max_i64
-    r(17, Format::Buffer, [N, N, 82], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_max_num_f32
-    r(18, Format::Buffer, [59, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_max_u32
-    r(18, Format::Buffer, [N, N, 59], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_max_u32
-    r(19, Format::Buffer, [72, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_max_u64
-    r(19, Format::Buffer, [N, N, 72], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_max_u64
-    r(20, Format::Buffer, [81, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_min_f32
-    r(21, Format::Buffer, [56, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_min_i32
-    r(21, Format::Buffer, [N, N, 56], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_min_i32
-    r(22, Format::Buffer, [69, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_min_i64
-    r(22, Format::Buffer, [N, N, 69], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_min_i64
-    r(23, Format::Buffer, [N, N, 81], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_min_num_f32
-    r(24, Format::Buffer, [57, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_min_u32
-    r(24, Format::Buffer, [N, N, 57], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_min_u32
-    r(25, Format::Buffer, [70, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_min_u64
-    r(25, Format::Buffer, [N, N, 70], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_min_u64
-    r(26, Format::Buffer, [61, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_or_b32
-    r(26, Format::Buffer, [N, N, 61], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_or_b32
-    r(27, Format::Buffer, [74, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_or_b64
-    r(27, Format::Buffer, [N, N, 74], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_or_b64
-    r(28, Format::Buffer, [N, N, 90], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_pk_add_bf16
-    r(29, Format::Buffer, [N, N, 89], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_pk_add_f16
-    r(30, Format::Buffer, [N, N, 55], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_sub_clamp_u32
-    r(31, Format::Buffer, [54, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_sub_u32
-    r(31, Format::Buffer, [N, N, 54], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_sub_u32
-    r(32, Format::Buffer, [68, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_sub_u64
-    r(32, Format::Buffer, [N, N, 68], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_sub_u64
-    r(33, Format::Buffer, [51, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_swap_b32
-    r(33, Format::Buffer, [N, N, 51], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_swap_b32
-    r(34, Format::Buffer, [65, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_swap_b64
-    r(34, Format::Buffer, [N, N, 65], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_swap_b64
-    r(35, Format::Buffer, [62, N, N], S0, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_xor_b32
-    r(35, Format::Buffer, [N, N, 62], S0, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_xor_b32
-    r(36, Format::Buffer, [75, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_xor_b64
-    r(36, Format::Buffer, [N, N, 75], S1, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_xor_b64
-    r(37, Format::Buffer, [43, N, N], S3, 0x0, Unit::Cache, 2, 0), // buffer_gl0_inv
-    r(38, Format::Buffer, [44, N, N], S3, 0x0, Unit::Cache, 2, 0), // buffer_gl1_inv
-    r(39, Format::Buffer, [23, N, N], S4, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_b128
-    r(39, Format::Buffer, [N, N, 23], S4, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_b128
-    r(40, Format::Buffer, [20, N, N], S5, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_b32
-    r(40, Format::Buffer, [N, N, 20], S5, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_b32
-    r(41, Format::Buffer, [21, N, N], S6, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_b64
-    r(41, Format::Buffer, [N, N, 21], S6, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_b64
-    r(42, Format::Buffer, [22, N, N], S7, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_b96
-    r(42, Format::Buffer, [N, N, 22], S7, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_b96
-    r(43, Format::Buffer, [32, N, N], S0, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_b16
-    r(43, Format::Buffer, [N, N, 32], S0, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_b16
-    r(44, Format::Buffer, [8, N, N], S0, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_format_x
-    r(44, Format::Buffer, [N, N, 8], S0, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_format_x
-    r(45, Format::Buffer, [9, N, N], S0, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xy
-    r(45, Format::Buffer, [N, N, 9], S0, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xy
-    r(46, Format::Buffer, [10, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xyz
-    r(46, Format::Buffer, [N, N, 10], S1, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xyz
-    r(47, Format::Buffer, [11, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xyzw
-    r(47, Format::Buffer, [N, N, 11], S1, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xyzw
-    r(48, Format::Buffer, [35, N, N], S0, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_b16
-    r(48, Format::Buffer, [N, N, 35], S0, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_b16
-    r(49, Format::Buffer, [38, N, N], S0, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_format_x
-    r(49, Format::Buffer, [N, N, 38], S0, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_format_x
-    r(50, Format::Buffer, [34, N, N], S0, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_i8
-    r(50, Format::Buffer, [N, N, 34], S0, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_i8
-    r(51, Format::Buffer, [33, N, N], S0, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_u8
-    r(51, Format::Buffer, [N, N, 33], S0, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_u8
-    r(52, Format::Buffer, [31, N, N], S0, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_i8
-    r(52, Format::Buffer, [N, N, 31], S0, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_i8
-    r(53, Format::Buffer, [30, N, N], S0, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_u8
-    r(53, Format::Buffer, [N, N, 30], S0, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_u8
-    r(54, Format::Buffer, [0, N, N], S5, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_x
-    r(54, Format::Buffer, [N, N, 0], S5, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_x
-    r(55, Format::Buffer, [1, N, N], S6, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_xy
-    r(55, Format::Buffer, [N, N, 1], S6, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_xy
-    r(56, Format::Buffer, [2, N, N], S7, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_xyz
-    r(56, Format::Buffer, [N, N, 2], S7, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_xyz
-    r(57, Format::Buffer, [3, N, N], S4, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_xyzw
-    r(57, Format::Buffer, [N, N, 3], S4, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_xyzw
-    r(58, Format::Buffer, [19, N, N], S5, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_i16
-    r(58, Format::Buffer, [N, N, 19], S5, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_i16
-    r(59, Format::Buffer, [17, N, N], S5, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_i8
-    r(59, Format::Buffer, [N, N, 17], S5, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_i8
-    r(60, Format::Buffer, [49, N, N], S8, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_b32
-    r(61, Format::Buffer, [50, N, N], S8, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_format_x
-    r(62, Format::Buffer, [48, N, N], S8, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_i16
-    r(63, Format::Buffer, [46, N, N], S8, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_i8
-    r(64, Format::Buffer, [47, N, N], S8, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_u16
-    r(65, Format::Buffer, [45, N, N], S8, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_u8
-    r(66, Format::Buffer, [18, N, N], S5, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_u16
-    r(66, Format::Buffer, [N, N, 18], S5, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_u16
-    r(67, Format::Buffer, [16, N, N], S5, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_u8
-    r(67, Format::Buffer, [N, N, 16], S5, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_u8
-    r(68, Format::Buffer, [29, N, N], S9, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b128
-    r(68, Format::Buffer, [N, N, 29], S9, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b128
-    r(69, Format::Buffer, [25, N, N], S10, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b16
-    r(69, Format::Buffer, [N, N, 25], S10, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b16
-    r(70, Format::Buffer, [26, N, N], S10, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b32
-    r(70, Format::Buffer, [N, N, 26], S10, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b32
-    r(71, Format::Buffer, [27, N, N], S11, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b64
-    r(71, Format::Buffer, [N, N, 27], S11, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b64
-    r(72, Format::Buffer, [24, N, N], S10, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b8
-    r(72, Format::Buffer, [N, N, 24], S10, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b8
-    r(73, Format::Buffer, [28, N, N], S12, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b96
-    r(73, Format::Buffer, [N, N, 28], S12, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b96
-    r(74, Format::Buffer, [12, N, N], S10, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_format_x
-    r(74, Format::Buffer, [N, N, 12], S10, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_format_x
-    r(75, Format::Buffer, [13, N, N], S10, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xy
-    r(75, Format::Buffer, [N, N, 13], S10, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xy
-    r(76, Format::Buffer, [14, N, N], S11, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xyz
-    r(76, Format::Buffer, [N, N, 14], S11, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xyz
-    r(77, Format::Buffer, [15, N, N], S11, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xyzw
-    r(77, Format::Buffer, [N, N, 15], S11, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xyzw
-    r(78, Format::Buffer, [37, N, N], S10, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_b16
-    r(78, Format::Buffer, [N, N, 37], S10, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_b16
-    r(79, Format::Buffer, [36, N, N], S10, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_b8
-    r(79, Format::Buffer, [N, N, 36], S10, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_b8
-    r(80, Format::Buffer, [39, N, N], S10, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_format_x
-    r(80, Format::Buffer, [N, N, 39], S10, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_format_x
-    r(81, Format::Buffer, [4, N, N], S10, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_format_x
-    r(81, Format::Buffer, [N, N, 4], S10, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_format_x
-    r(82, Format::Buffer, [5, N, N], S11, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_format_xy
-    r(82, Format::Buffer, [N, N, 5], S11, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_format_xy
-    r(83, Format::Buffer, [6, N, N], S12, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_format_xyz
-    r(83, Format::Buffer, [N, N, 6], S12, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_format_xyz
-    r(84, Format::Buffer, [7, N, N], S9, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_format_xyzw
-    r(84, Format::Buffer, [N, N, 7], S9, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_format_xyzw
-    r(85, Format::Ds, [21, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_add_f32
-    r(85, Format::Ds, [N, N, 21], S13, 0x200000000, Unit::Lds, 2, 0), // ds_add_f32
-    r(86, Format::Ds, [121, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_add_rtn_f32
-    r(86, Format::Ds, [N, N, 121], S14, 0x200000000, Unit::Lds, 2, 0), // ds_add_rtn_f32
-    r(87, Format::Ds, [32, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_add_rtn_u32
-    r(87, Format::Ds, [N, N, 32], S14, 0x200000000, Unit::Lds, 2, 0), // ds_add_rtn_u32
-    r(88, Format::Ds, [96, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_add_rtn_u64
-    r(88, Format::Ds, [N, N, 96], S15, 0x200000000, Unit::Lds, 2, 0), // ds_add_rtn_u64
-    r(89, Format::Ds, [0, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_add_u32
-    r(89, Format::Ds, [N, N, 0], S13, 0x200000000, Unit::Lds, 2, 0), // ds_add_u32
-    r(90, Format::Ds, [64, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_add_u64
-    r(90, Format::Ds, [N, N, 64], S16, 0x200000000, Unit::Lds, 2, 0), // ds_add_u64
-    r(91, Format::Ds, [9, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_and_b32
-    r(91, Format::Ds, [N, N, 9], S13, 0x200000000, Unit::Lds, 2, 0), // ds_and_b32
-    r(92, Format::Ds, [73, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_and_b64
-    r(92, Format::Ds, [N, N, 73], S16, 0x200000000, Unit::Lds, 2, 0), // ds_and_b64
-    r(93, Format::Ds, [41, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_and_rtn_b32
-    r(93, Format::Ds, [N, N, 41], S14, 0x200000000, Unit::Lds, 2, 0), // ds_and_rtn_b32
-    r(94, Format::Ds, [105, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_and_rtn_b64
-    r(94, Format::Ds, [N, N, 105], S15, 0x200000000, Unit::Lds, 2, 0), // ds_and_rtn_b64
-    r(95, Format::Ds, [62, N, N], S17, 0x240000000, Unit::Lds, 10, 0), // ds_append
-    r(95, Format::Ds, [N, N, 62], S17, 0x200000000, Unit::Lds, 10, 0), // ds_append
-    r(96, Format::Ds, [179, N, 179], S14, 0x200000000, Unit::Lds, 2, 0), // ds_bpermute_b32
-    r(97, Format::Ds, [16, N, N], S18, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_b32
-    r(97, Format::Ds, [N, N, 16], S18, 0x200000000, Unit::Lds, 2, 0), // ds_cmpstore_b32
-    r(98, Format::Ds, [80, N, N], S19, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_b64
-    r(98, Format::Ds, [N, N, 80], S19, 0x200000000, Unit::Lds, 2, 0), // ds_cmpstore_b64
-    r(99, Format::Ds, [17, N, N], S18, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_f32
-    r(100, Format::Ds, [81, N, N], S19, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_f64
-    r(101, Format::Ds, [48, N, N], S20, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_b32
-    r(101, Format::Ds, [N, N, 48], S20, 0x200000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_b32
-    r(102, Format::Ds, [112, N, N], S21, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_b64
-    r(102, Format::Ds, [N, N, 112], S21, 0x200000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_b64
-    r(103, Format::Ds, [49, N, N], S20, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_f32
-    r(104, Format::Ds, [113, N, N], S21, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_f64
-    r(105, Format::Ds, [N, N, 168], S14, 0x200000000, Unit::Lds, 2, 0), // ds_cond_sub_rtn_u32
-    r(106, Format::Ds, [N, N, 152], S13, 0x200000000, Unit::Lds, 2, 0), // ds_cond_sub_u32
-    r(107, Format::Ds, [126, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_condxchg32_rtn_b64
-    r(107, Format::Ds, [N, N, 126], S15, 0x200000000, Unit::Lds, 2, 0), // ds_condxchg32_rtn_b64
-    r(108, Format::Ds, [61, N, N], S17, 0x240000000, Unit::Lds, 10, 0), // ds_consume
-    r(108, Format::Ds, [N, N, 61], S17, 0x200000000, Unit::Lds, 10, 0), // ds_consume
-    r(109, Format::Ds, [36, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_dec_rtn_u32
-    r(109, Format::Ds, [N, N, 36], S14, 0x200000000, Unit::Lds, 2, 0), // ds_dec_rtn_u32
-    r(110, Format::Ds, [100, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_dec_rtn_u64
-    r(110, Format::Ds, [N, N, 100], S15, 0x200000000, Unit::Lds, 2, 0), // ds_dec_rtn_u64
-    r(111, Format::Ds, [4, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_dec_u32
-    r(111, Format::Ds, [N, N, 4], S13, 0x200000000, Unit::Lds, 2, 0), // ds_dec_u32
-    r(112, Format::Ds, [68, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_dec_u64
-    r(112, Format::Ds, [N, N, 68], S16, 0x200000000, Unit::Lds, 2, 0), // ds_dec_u64
-    r(113, Format::Ds, [35, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_inc_rtn_u32
-    r(113, Format::Ds, [N, N, 35], S14, 0x200000000, Unit::Lds, 2, 0), // ds_inc_rtn_u32
-    r(114, Format::Ds, [99, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_inc_rtn_u64
-    r(114, Format::Ds, [N, N, 99], S15, 0x200000000, Unit::Lds, 2, 0), // ds_inc_rtn_u64
-    r(115, Format::Ds, [3, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_inc_u32
-    r(115, Format::Ds, [N, N, 3], S13, 0x200000000, Unit::Lds, 2, 0), // ds_inc_u32
-    r(116, Format::Ds, [67, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_inc_u64
-    r(116, Format::Ds, [N, N, 67], S16, 0x200000000, Unit::Lds, 2, 0), // ds_inc_u64
-    r(117, Format::Ds, [55, N, N], S22, 0x440000000, Unit::Lds, 2, 0), // ds_load_2addr_b32
-    r(117, Format::Ds, [N, N, 55], S22, 0x400000000, Unit::Lds, 2, 0), // ds_load_2addr_b32
-    r(118, Format::Ds, [119, N, N], S23, 0x440000000, Unit::Lds, 2, 0), // ds_load_2addr_b64
-    r(118, Format::Ds, [N, N, 119], S23, 0x400000000, Unit::Lds, 2, 0), // ds_load_2addr_b64
-    r(119, Format::Ds, [56, N, N], S22, 0x440000000, Unit::Lds, 2, 0), // ds_load_2addr_stride64_b32
-    r(119, Format::Ds, [N, N, 56], S22, 0x400000000, Unit::Lds, 2, 0), // ds_load_2addr_stride64_b32
-    r(120, Format::Ds, [120, N, N], S23, 0x440000000, Unit::Lds, 2, 0), // ds_load_2addr_stride64_b64
-    r(120, Format::Ds, [N, N, 120], S23, 0x400000000, Unit::Lds, 2, 0), // ds_load_2addr_stride64_b64
-    r(121, Format::Ds, [177, N, N], S17, 0x240000000, Unit::Lds, 10, 0), // ds_load_addtid_b32
-    r(121, Format::Ds, [N, N, 177], S17, 0x200000000, Unit::Lds, 10, 0), // ds_load_addtid_b32
-    r(122, Format::Ds, [255, N, N], S23, 0x240000000, Unit::Lds, 2, 0), // ds_load_b128
-    r(122, Format::Ds, [N, N, 255], S23, 0x200000000, Unit::Lds, 2, 0), // ds_load_b128
-    r(123, Format::Ds, [54, N, N], S24, 0x240000000, Unit::Lds, 2, 0), // ds_load_b32
-    r(123, Format::Ds, [N, N, 54], S24, 0x200000000, Unit::Lds, 2, 0), // ds_load_b32
-    r(124, Format::Ds, [118, N, N], S22, 0x240000000, Unit::Lds, 2, 0), // ds_load_b64
-    r(124, Format::Ds, [N, N, 118], S22, 0x200000000, Unit::Lds, 2, 0), // ds_load_b64
-    r(125, Format::Ds, [254, N, N], S25, 0x240000000, Unit::Lds, 2, 0), // ds_load_b96
-    r(125, Format::Ds, [N, N, 254], S25, 0x200000000, Unit::Lds, 2, 0), // ds_load_b96
-    r(126, Format::Ds, [59, N, N], S24, 0x240000000, Unit::Lds, 2, 0), // ds_load_i16
-    r(126, Format::Ds, [N, N, 59], S24, 0x200000000, Unit::Lds, 2, 0), // ds_load_i16
-    r(127, Format::Ds, [57, N, N], S24, 0x240000000, Unit::Lds, 2, 0), // ds_load_i8
-    r(127, Format::Ds, [N, N, 57], S24, 0x200000000, Unit::Lds, 2, 0), // ds_load_i8
-    r(128, Format::Ds, [164, N, N], S26, 0x240000000, Unit::Lds, 2, 0), // ds_load_i8_d16
-    r(128, Format::Ds, [N, N, 164], S26, 0x200000000, Unit::Lds, 2, 0), // ds_load_i8_d16
-    r(129, Format::Ds, [165, N, N], S26, 0x240000000, Unit::Lds, 2, 0), // ds_load_i8_d16_hi
-    r(129, Format::Ds, [N, N, 165], S26, 0x200000000, Unit::Lds, 2, 0), // ds_load_i8_d16_hi
-    r(130, Format::Ds, [60, N, N], S24, 0x240000000, Unit::Lds, 2, 0), // ds_load_u16
-    r(130, Format::Ds, [N, N, 60], S24, 0x200000000, Unit::Lds, 2, 0), // ds_load_u16
-    r(131, Format::Ds, [166, N, N], S26, 0x240000000, Unit::Lds, 2, 0), // ds_load_u16_d16
-    r(131, Format::Ds, [N, N, 166], S26, 0x200000000, Unit::Lds, 2, 0), // ds_load_u16_d16
-    r(132, Format::Ds, [167, N, N], S26, 0x240000000, Unit::Lds, 2, 0), // ds_load_u16_d16_hi
-    r(132, Format::Ds, [N, N, 167], S26, 0x200000000, Unit::Lds, 2, 0), // ds_load_u16_d16_hi
-    r(133, Format::Ds, [58, N, N], S24, 0x240000000, Unit::Lds, 2, 0), // ds_load_u8
-    r(133, Format::Ds, [N, N, 58], S24, 0x200000000, Unit::Lds, 2, 0), // ds_load_u8
-    r(134, Format::Ds, [162, N, N], S26, 0x240000000, Unit::Lds, 2, 0), // ds_load_u8_d16
-    r(134, Format::Ds, [N, N, 162], S26, 0x200000000, Unit::Lds, 2, 0), // ds_load_u8_d16
-    r(135, Format::Ds, [163, N, N], S26, 0x240000000, Unit::Lds, 2, 0), // ds_load_u8_d16_hi
-    r(135, Format::Ds, [N, N, 163], S26, 0x200000000, Unit::Lds, 2, 0), // ds_load_u8_d16_hi
-    r(136, Format::Ds, [19, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_max_f32
-    r(137, Format::Ds, [83, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_max_f64
-    r(138, Format::Ds, [6, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_max_i32
-    r(138, Format::Ds, [N, N, 6], S13, 0x200000000, Unit::Lds, 2, 0), // ds_max_i32
-    r(139, Format::Ds, [70, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_max_i64
-    r(139, Format::Ds, [N, N, 70], S16, 0x200000000, Unit::Lds, 2, 0), // ds_max_i64
-    r(140, Format::Ds, [N, N, 19], S13, 0x200000000, Unit::Lds, 2, 0), // ds_max_num_f32
-    r(141, Format::Ds, [N, N, 83], S16, 0x200000000, Unit::Lds, 2, 0), // ds_max_num_f64
-    r(142, Format::Ds, [N, N, 51], S14, 0x200000000, Unit::Lds, 2, 0), // ds_max_num_rtn_f32
-    r(143, Format::Ds, [N, N, 115], S15, 0x200000000, Unit::Lds, 2, 0), // ds_max_num_rtn_f64
-    r(144, Format::Ds, [51, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_f32
-    r(145, Format::Ds, [115, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_f64
-    r(146, Format::Ds, [38, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_i32
-    r(146, Format::Ds, [N, N, 38], S14, 0x200000000, Unit::Lds, 2, 0), // ds_max_rtn_i32
-    r(147, Format::Ds, [102, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_i64
-    r(147, Format::Ds, [N, N, 102], S15, 0x200000000, Unit::Lds, 2, 0), // ds_max_rtn_i64
-    r(148, Format::Ds, [40, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_u32
-    r(148, Format::Ds, [N, N, 40], S14, 0x200000000, Unit::Lds, 2, 0), // ds_max_rtn_u32
-    r(149, Format::Ds, [104, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_u64
-    r(149, Format::Ds, [N, N, 104], S15, 0x200000000, Unit::Lds, 2, 0), // ds_max_rtn_u64
-    r(150, Format::Ds, [8, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_max_u32
-    r(150, Format::Ds, [N, N, 8], S13, 0x200000000, Unit::Lds, 2, 0), // ds_max_u32
-    r(151, Format::Ds, [72, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_max_u64
-    r(151, Format::Ds, [N, N, 72], S16, 0x200000000, Unit::Lds, 2, 0), // ds_max_u64
-    r(152, Format::Ds, [18, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_min_f32
-    r(153, Format::Ds, [82, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_min_f64
-    r(154, Format::Ds, [5, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_min_i32
-    r(154, Format::Ds, [N, N, 5], S13, 0x200000000, Unit::Lds, 2, 0), // ds_min_i32
-    r(155, Format::Ds, [69, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_min_i64
-    r(155, Format::Ds, [N, N, 69], S16, 0x200000000, Unit::Lds, 2, 0), // ds_min_i64
-    r(156, Format::Ds, [N, N, 18], S13, 0x200000000, Unit::Lds, 2, 0), // ds_min_num_f32
-    r(157, Format::Ds, [N, N, 82], S16, 0x200000000, Unit::Lds, 2, 0), // ds_min_num_f64
-    r(158, Format::Ds, [N, N, 50], S14, 0x200000000, Unit::Lds, 2, 0), // ds_min_num_rtn_f32
-    r(159, Format::Ds, [N, N, 114], S15, 0x200000000, Unit::Lds, 2, 0), // ds_min_num_rtn_f64
-    r(160, Format::Ds, [50, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_f32
-    r(161, Format::Ds, [114, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_f64
-    r(162, Format::Ds, [37, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_i32
-    r(162, Format::Ds, [N, N, 37], S14, 0x200000000, Unit::Lds, 2, 0), // ds_min_rtn_i32
-    r(163, Format::Ds, [101, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_i64
-    r(163, Format::Ds, [N, N, 101], S15, 0x200000000, Unit::Lds, 2, 0), // ds_min_rtn_i64
-    r(164, Format::Ds, [39, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_u32
-    r(164, Format::Ds, [N, N, 39], S14, 0x200000000, Unit::Lds, 2, 0), // ds_min_rtn_u32
-    r(165, Format::Ds, [103, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_u64
-    r(165, Format::Ds, [N, N, 103], S15, 0x200000000, Unit::Lds, 2, 0), // ds_min_rtn_u64
-    r(166, Format::Ds, [7, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_min_u32
-    r(166, Format::Ds, [N, N, 7], S13, 0x200000000, Unit::Lds, 2, 0), // ds_min_u32
-    r(167, Format::Ds, [71, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_min_u64
-    r(167, Format::Ds, [N, N, 71], S16, 0x200000000, Unit::Lds, 2, 0), // ds_min_u64
-    r(168, Format::Ds, [12, N, N], S18, 0x240000000, Unit::Lds, 2, 0), // ds_mskor_b32
-    r(168, Format::Ds, [N, N, 12], S18, 0x200000000, Unit::Lds, 2, 0), // ds_mskor_b32
-    r(169, Format::Ds, [76, N, N], S19, 0x240000000, Unit::Lds, 2, 0), // ds_mskor_b64
-    r(169, Format::Ds, [N, N, 76], S19, 0x200000000, Unit::Lds, 2, 0), // ds_mskor_b64
-    r(170, Format::Ds, [44, N, N], S20, 0x240000000, Unit::Lds, 2, 0), // ds_mskor_rtn_b32
-    r(170, Format::Ds, [N, N, 44], S20, 0x200000000, Unit::Lds, 2, 0), // ds_mskor_rtn_b32
-    r(171, Format::Ds, [108, N, N], S21, 0x240000000, Unit::Lds, 2, 0), // ds_mskor_rtn_b64
-    r(171, Format::Ds, [N, N, 108], S21, 0x200000000, Unit::Lds, 2, 0), // ds_mskor_rtn_b64
-    r(172, Format::Ds, [10, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_or_b32
-    r(172, Format::Ds, [N, N, 10], S13, 0x200000000, Unit::Lds, 2, 0), // ds_or_b32
-    r(173, Format::Ds, [74, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_or_b64
-    r(173, Format::Ds, [N, N, 74], S16, 0x200000000, Unit::Lds, 2, 0), // ds_or_b64
-    r(174, Format::Ds, [42, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_or_rtn_b32
-    r(174, Format::Ds, [N, N, 42], S14, 0x200000000, Unit::Lds, 2, 0), // ds_or_rtn_b32
-    r(175, Format::Ds, [106, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_or_rtn_b64
-    r(175, Format::Ds, [N, N, 106], S15, 0x200000000, Unit::Lds, 2, 0), // ds_or_rtn_b64
-    r(176, Format::Ds, [178, N, 178], S14, 0x200000000, Unit::Lds, 2, 0), // ds_permute_b32
-    r(177, Format::Ds, [N, N, 155], S13, 0x200000000, Unit::Lds, 2, 0), // ds_pk_add_bf16
-    r(178, Format::Ds, [N, N, 154], S13, 0x200000000, Unit::Lds, 2, 0), // ds_pk_add_f16
-    r(179, Format::Ds, [N, N, 171], S14, 0x200000000, Unit::Lds, 2, 0), // ds_pk_add_rtn_bf16
-    r(180, Format::Ds, [N, N, 170], S14, 0x200000000, Unit::Lds, 2, 0), // ds_pk_add_rtn_f16
-    r(181, Format::Ds, [34, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_rsub_rtn_u32
-    r(181, Format::Ds, [N, N, 34], S14, 0x200000000, Unit::Lds, 2, 0), // ds_rsub_rtn_u32
-    r(182, Format::Ds, [98, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_rsub_rtn_u64
-    r(182, Format::Ds, [N, N, 98], S15, 0x200000000, Unit::Lds, 2, 0), // ds_rsub_rtn_u64
-    r(183, Format::Ds, [2, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_rsub_u32
-    r(183, Format::Ds, [N, N, 2], S13, 0x200000000, Unit::Lds, 2, 0), // ds_rsub_u32
-    r(184, Format::Ds, [66, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_rsub_u64
-    r(184, Format::Ds, [N, N, 66], S16, 0x200000000, Unit::Lds, 2, 0), // ds_rsub_u64
-    r(185, Format::Ds, [14, N, N], S18, 0x440000000, Unit::Lds, 2, 0), // ds_store_2addr_b32
-    r(185, Format::Ds, [N, N, 14], S18, 0x400000000, Unit::Lds, 2, 0), // ds_store_2addr_b32
-    r(186, Format::Ds, [78, N, N], S19, 0x440000000, Unit::Lds, 2, 0), // ds_store_2addr_b64
-    r(186, Format::Ds, [N, N, 78], S19, 0x400000000, Unit::Lds, 2, 0), // ds_store_2addr_b64
-    r(187, Format::Ds, [15, N, N], S18, 0x440000000, Unit::Lds, 2, 0), // ds_store_2addr_stride64_b32
-    r(187, Format::Ds, [N, N, 15], S18, 0x400000000, Unit::Lds, 2, 0), // ds_store_2addr_stride64_b32
-    r(188, Format::Ds, [79, N, N], S19, 0x440000000, Unit::Lds, 2, 0), // ds_store_2addr_stride64_b64
-    r(188, Format::Ds, [N, N, 79], S19, 0x400000000, Unit::Lds, 2, 0), // ds_store_2addr_stride64_b64
-    r(189, Format::Ds, [176, N, N], S27, 0x240000000, Unit::Lds, 10, 0), // ds_store_addtid_b32
-    r(189, Format::Ds, [N, N, 176], S27, 0x200000000, Unit::Lds, 10, 0), // ds_store_addtid_b32
-    r(190, Format::Ds, [223, N, N], S28, 0x240000000, Unit::Lds, 2, 0), // ds_store_b128
-    r(190, Format::Ds, [N, N, 223], S28, 0x200000000, Unit::Lds, 2, 0), // ds_store_b128
-    r(191, Format::Ds, [31, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_store_b16
-    r(191, Format::Ds, [N, N, 31], S13, 0x200000000, Unit::Lds, 2, 0), // ds_store_b16
-    r(192, Format::Ds, [161, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_store_b16_d16_hi
-    r(192, Format::Ds, [N, N, 161], S13, 0x200000000, Unit::Lds, 2, 0), // ds_store_b16_d16_hi
-    r(193, Format::Ds, [13, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_store_b32
-    r(193, Format::Ds, [N, N, 13], S13, 0x200000000, Unit::Lds, 2, 0), // ds_store_b32
-    r(194, Format::Ds, [77, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_store_b64
-    r(194, Format::Ds, [N, N, 77], S16, 0x200000000, Unit::Lds, 2, 0), // ds_store_b64
-    r(195, Format::Ds, [30, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_store_b8
-    r(195, Format::Ds, [N, N, 30], S13, 0x200000000, Unit::Lds, 2, 0), // ds_store_b8
-    r(196, Format::Ds, [160, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_store_b8_d16_hi
-    r(196, Format::Ds, [N, N, 160], S13, 0x200000000, Unit::Lds, 2, 0), // ds_store_b8_d16_hi
-    r(197, Format::Ds, [222, N, N], S29, 0x240000000, Unit::Lds, 2, 0), // ds_store_b96
-    r(197, Format::Ds, [N, N, 222], S29, 0x200000000, Unit::Lds, 2, 0), // ds_store_b96
-    r(198, Format::Ds, [46, N, N], S30, 0x440000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_rtn_b32
-    r(198, Format::Ds, [N, N, 46], S30, 0x400000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_rtn_b32
-    r(199, Format::Ds, [110, N, N], S31, 0x440000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_rtn_b64
-    r(199, Format::Ds, [N, N, 110], S31, 0x400000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_rtn_b64
-    r(200, Format::Ds, [47, N, N], S30, 0x440000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_stride64_rtn_b32
-    r(200, Format::Ds, [N, N, 47], S30, 0x400000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_stride64_rtn_b32
-    r(201, Format::Ds, [111, N, N], S31, 0x440000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_stride64_rtn_b64
-    r(201, Format::Ds, [N, N, 111], S31, 0x400000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_stride64_rtn_b64
-    r(202, Format::Ds, [45, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_storexchg_rtn_b32
-    r(202, Format::Ds, [N, N, 45], S14, 0x200000000, Unit::Lds, 2, 0), // ds_storexchg_rtn_b32
-    r(203, Format::Ds, [109, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_storexchg_rtn_b64
-    r(203, Format::Ds, [N, N, 109], S15, 0x200000000, Unit::Lds, 2, 0), // ds_storexchg_rtn_b64
-    r(204, Format::Ds, [N, N, 169], S14, 0x200000000, Unit::Lds, 2, 0), // ds_sub_clamp_rtn_u32
-    r(205, Format::Ds, [N, N, 153], S13, 0x200000000, Unit::Lds, 2, 0), // ds_sub_clamp_u32
-    r(206, Format::Ds, [33, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_sub_rtn_u32
-    r(206, Format::Ds, [N, N, 33], S14, 0x200000000, Unit::Lds, 2, 0), // ds_sub_rtn_u32
-    r(207, Format::Ds, [97, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_sub_rtn_u64
-    r(207, Format::Ds, [N, N, 97], S15, 0x200000000, Unit::Lds, 2, 0), // ds_sub_rtn_u64
-    r(208, Format::Ds, [1, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_sub_u32
-    r(208, Format::Ds, [N, N, 1], S13, 0x200000000, Unit::Lds, 2, 0), // ds_sub_u32
-    r(209, Format::Ds, [65, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_sub_u64
-    r(209, Format::Ds, [N, N, 65], S16, 0x200000000, Unit::Lds, 2, 0), // ds_sub_u64
-    r(210, Format::Ds, [53, N, N], S24, 0x240000000, Unit::Lds, 2, 0), // ds_swizzle_b32
-    r(210, Format::Ds, [N, N, 53], S24, 0x200000000, Unit::Lds, 2, 0), // ds_swizzle_b32
-    r(211, Format::Ds, [52, N, N], S20, 0x240000000, Unit::Lds, 2, 0), // ds_wrap_rtn_b32
-    r(212, Format::Ds, [11, N, N], S13, 0x240000000, Unit::Lds, 2, 0), // ds_xor_b32
-    r(212, Format::Ds, [N, N, 11], S13, 0x200000000, Unit::Lds, 2, 0), // ds_xor_b32
-    r(213, Format::Ds, [75, N, N], S16, 0x240000000, Unit::Lds, 2, 0), // ds_xor_b64
-    r(213, Format::Ds, [N, N, 75], S16, 0x200000000, Unit::Lds, 2, 0), // ds_xor_b64
-    r(214, Format::Ds, [43, N, N], S14, 0x240000000, Unit::Lds, 2, 0), // ds_xor_rtn_b32
-    r(214, Format::Ds, [N, N, 43], S14, 0x200000000, Unit::Lds, 2, 0), // ds_xor_rtn_b32
-    r(215, Format::Ds, [107, N, N], S15, 0x240000000, Unit::Lds, 2, 0), // ds_xor_rtn_b64
-    r(215, Format::Ds, [N, N, 107], S15, 0x200000000, Unit::Lds, 2, 0), // ds_xor_rtn_b64
-    r(216, Format::Flat, [86, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_add_f32
-    r(216, Format::Flat, [N, N, 86], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_add_f32
-    r(216, Format::Flat, [86, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_add_f32
-    r(216, Format::Flat, [N, N, 86], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_add_f32
-    r(217, Format::Flat, [53, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_add_u32
-    r(217, Format::Flat, [N, N, 53], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_add_u32
-    r(217, Format::Flat, [53, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_add_u32
-    r(217, Format::Flat, [N, N, 53], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_add_u32
-    r(218, Format::Flat, [67, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_add_u64
-    r(218, Format::Flat, [N, N, 67], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_add_u64
-    r(218, Format::Flat, [67, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_add_u64
-    r(218, Format::Flat, [N, N, 67], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_add_u64
-    r(219, Format::Flat, [60, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_and_b32
-    r(219, Format::Flat, [N, N, 60], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_and_b32
-    r(219, Format::Flat, [60, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_and_b32
-    r(219, Format::Flat, [N, N, 60], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_and_b32
-    r(220, Format::Flat, [73, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_and_b64
-    r(220, Format::Flat, [N, N, 73], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_and_b64
-    r(220, Format::Flat, [73, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_and_b64
-    r(220, Format::Flat, [N, N, 73], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_and_b64
-    r(221, Format::Flat, [52, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b32
-    r(221, Format::Flat, [N, N, 52], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b32
-    r(221, Format::Flat, [52, N, N], S36, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b32
-    r(221, Format::Flat, [N, N, 52], S36, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b32
-    r(222, Format::Flat, [66, N, N], S37, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b64
-    r(222, Format::Flat, [N, N, 66], S37, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b64
-    r(222, Format::Flat, [66, N, N], S38, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b64
-    r(222, Format::Flat, [N, N, 66], S38, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b64
-    r(223, Format::Flat, [80, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_f32
-    r(223, Format::Flat, [80, N, N], S36, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_f32
-    r(224, Format::Flat, [N, N, 80], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_cond_sub_u32
-    r(224, Format::Flat, [N, N, 80], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_cond_sub_u32
-    r(225, Format::Flat, [64, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_dec_u32
-    r(225, Format::Flat, [N, N, 64], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_dec_u32
-    r(225, Format::Flat, [64, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_dec_u32
-    r(225, Format::Flat, [N, N, 64], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_dec_u32
-    r(226, Format::Flat, [77, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_dec_u64
-    r(226, Format::Flat, [N, N, 77], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_dec_u64
-    r(226, Format::Flat, [77, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_dec_u64
-    r(226, Format::Flat, [N, N, 77], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_dec_u64
-    r(227, Format::Flat, [63, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_inc_u32
-    r(227, Format::Flat, [N, N, 63], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_inc_u32
-    r(227, Format::Flat, [63, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_inc_u32
-    r(227, Format::Flat, [N, N, 63], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_inc_u32
-    r(228, Format::Flat, [76, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_inc_u64
-    r(228, Format::Flat, [N, N, 76], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_inc_u64
-    r(228, Format::Flat, [76, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_inc_u64
-    r(228, Format::Flat, [N, N, 76], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_inc_u64
-    r(229, Format::Flat, [82, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_max_f32
-    r(229, Format::Flat, [82, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_max_f32
-    r(230, Format::Flat, [58, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_max_i32
-    r(230, Format::Flat, [N, N, 58], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_max_i32
-    r(230, Format::Flat, [58, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_max_i32
-    r(230, Format::Flat, [N, N, 58], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_max_i32
-    r(231, Format::Flat, [71, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_max_i64
-    r(231, Format::Flat, [N, N, 71], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_max_i64
-    r(231, Format::Flat, [71, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_max_i64
-    r(231, Format::Flat, [N, N, 71], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_max_i64
-    r(232, Format::Flat, [N, N, 82], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_max_num_f32
-    r(232, Format::Flat, [N, N, 82], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_max_num_f32
-    r(233, Format::Flat, [59, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_max_u32
-    r(233, Format::Flat, [N, N, 59], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_max_u32
-    r(233, Format::Flat, [59, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_max_u32
-    r(233, Format::Flat, [N, N, 59], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_max_u32
-    r(234, Format::Flat, [72, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_max_u64
-    r(234, Format::Flat, [N, N, 72], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_max_u64
-    r(234, Format::Flat, [72, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_max_u64
-    r(234, Format::Flat, [N, N, 72], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_max_u64
-    r(235, Format::Flat, [81, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_min_f32
-    r(235, Format::Flat, [81, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_min_f32
-    r(236, Format::Flat, [56, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_min_i32
-    r(236, Format::Flat, [N, N, 56], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_min_i32
-    r(236, Format::Flat, [56, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_min_i32
-    r(236, Format::Flat, [N, N, 56], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_min_i32
-    r(237, Format::Flat, [69, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_min_i64
-    r(237, Format::Flat, [N, N, 69], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_min_i64
-    r(237, Format::Flat, [69, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_min_i64
-    r(237, Format::Flat, [N, N, 69], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_min_i64
-    r(238, Format::Flat, [N, N, 81], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_min_num_f32
-    r(238, Format::Flat, [N, N, 81], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_min_num_f32
-    r(239, Format::Flat, [57, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_min_u32
-    r(239, Format::Flat, [N, N, 57], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_min_u32
-    r(239, Format::Flat, [57, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_min_u32
-    r(239, Format::Flat, [N, N, 57], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_min_u32
-    r(240, Format::Flat, [70, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_min_u64
-    r(240, Format::Flat, [N, N, 70], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_min_u64
-    r(240, Format::Flat, [70, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_min_u64
-    r(240, Format::Flat, [N, N, 70], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_min_u64
-    r(241, Format::Flat, [61, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_or_b32
-    r(241, Format::Flat, [N, N, 61], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_or_b32
-    r(241, Format::Flat, [61, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_or_b32
-    r(241, Format::Flat, [N, N, 61], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_or_b32
-    r(242, Format::Flat, [74, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_or_b64
-    r(242, Format::Flat, [N, N, 74], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_or_b64
-    r(242, Format::Flat, [74, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_or_b64
-    r(242, Format::Flat, [N, N, 74], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_or_b64
-    r(243, Format::Flat, [N, N, 90], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_bf16
-    r(243, Format::Flat, [N, N, 90], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_bf16
-    r(244, Format::Flat, [N, N, 89], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_f16
-    r(244, Format::Flat, [N, N, 89], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_f16
-    r(245, Format::Flat, [N, N, 55], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_clamp_u32
-    r(245, Format::Flat, [N, N, 55], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_clamp_u32
-    r(246, Format::Flat, [54, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_sub_u32
-    r(246, Format::Flat, [N, N, 54], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_u32
-    r(246, Format::Flat, [54, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_sub_u32
-    r(246, Format::Flat, [N, N, 54], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_u32
-    r(247, Format::Flat, [68, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_sub_u64
-    r(247, Format::Flat, [N, N, 68], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_u64
-    r(247, Format::Flat, [68, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_sub_u64
-    r(247, Format::Flat, [N, N, 68], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_u64
-    r(248, Format::Flat, [51, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_swap_b32
-    r(248, Format::Flat, [N, N, 51], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_swap_b32
-    r(248, Format::Flat, [51, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_swap_b32
-    r(248, Format::Flat, [N, N, 51], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_swap_b32
-    r(249, Format::Flat, [65, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_swap_b64
-    r(249, Format::Flat, [N, N, 65], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_swap_b64
-    r(249, Format::Flat, [65, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_swap_b64
-    r(249, Format::Flat, [N, N, 65], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_swap_b64
-    r(250, Format::Flat, [62, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_xor_b32
-    r(250, Format::Flat, [N, N, 62], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_xor_b32
-    r(250, Format::Flat, [62, N, N], S33, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_xor_b32
-    r(250, Format::Flat, [N, N, 62], S33, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_xor_b32
-    r(251, Format::Flat, [75, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_atomic_xor_b64
-    r(251, Format::Flat, [N, N, 75], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_xor_b64
-    r(251, Format::Flat, [75, N, N], S35, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_xor_b64
-    r(251, Format::Flat, [N, N, 75], S35, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_xor_b64
-    r(252, Format::Flat, [23, N, N], S39, 0x201c00000, Unit::Flat, 2, 0), // flat_load_b128
-    r(252, Format::Flat, [N, N, 23], S39, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_b128
-    r(253, Format::Flat, [20, N, N], S40, 0x201c00000, Unit::Flat, 2, 0), // flat_load_b32
-    r(253, Format::Flat, [N, N, 20], S40, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_b32
-    r(254, Format::Flat, [21, N, N], S41, 0x201c00000, Unit::Flat, 2, 0), // flat_load_b64
-    r(254, Format::Flat, [N, N, 21], S41, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_b64
-    r(255, Format::Flat, [22, N, N], S42, 0x201c00000, Unit::Flat, 2, 0), // flat_load_b96
-    r(255, Format::Flat, [N, N, 22], S42, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_b96
-    r(256, Format::Flat, [32, N, N], S43, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_b16
-    r(256, Format::Flat, [N, N, 32], S43, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_b16
-    r(257, Format::Flat, [35, N, N], S43, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_hi_b16
-    r(257, Format::Flat, [N, N, 35], S43, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_hi_b16
-    r(258, Format::Flat, [34, N, N], S43, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_hi_i8
-    r(258, Format::Flat, [N, N, 34], S43, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_hi_i8
-    r(259, Format::Flat, [33, N, N], S43, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_hi_u8
-    r(259, Format::Flat, [N, N, 33], S43, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_hi_u8
-    r(260, Format::Flat, [31, N, N], S43, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_i8
-    r(260, Format::Flat, [N, N, 31], S43, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_i8
-    r(261, Format::Flat, [30, N, N], S43, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_u8
-    r(261, Format::Flat, [N, N, 30], S43, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_u8
-    r(262, Format::Flat, [19, N, N], S40, 0x201c00000, Unit::Flat, 2, 0), // flat_load_i16
-    r(262, Format::Flat, [N, N, 19], S40, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_i16
-    r(263, Format::Flat, [17, N, N], S40, 0x201c00000, Unit::Flat, 2, 0), // flat_load_i8
-    r(263, Format::Flat, [N, N, 17], S40, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_i8
-    r(264, Format::Flat, [18, N, N], S40, 0x201c00000, Unit::Flat, 2, 0), // flat_load_u16
-    r(264, Format::Flat, [N, N, 18], S40, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_u16
-    r(265, Format::Flat, [16, N, N], S40, 0x201c00000, Unit::Flat, 2, 0), // flat_load_u8
-    r(265, Format::Flat, [N, N, 16], S40, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_u8
-    r(266, Format::Flat, [29, N, N], S37, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b128
-    r(266, Format::Flat, [N, N, 29], S37, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b128
-    r(267, Format::Flat, [25, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b16
-    r(267, Format::Flat, [N, N, 25], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b16
-    r(268, Format::Flat, [26, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b32
-    r(268, Format::Flat, [N, N, 26], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b32
-    r(269, Format::Flat, [27, N, N], S34, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b64
-    r(269, Format::Flat, [N, N, 27], S34, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b64
-    r(270, Format::Flat, [24, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b8
-    r(270, Format::Flat, [N, N, 24], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b8
-    r(271, Format::Flat, [28, N, N], S44, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b96
-    r(271, Format::Flat, [N, N, 28], S44, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b96
-    r(272, Format::Flat, [37, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_store_d16_hi_b16
-    r(272, Format::Flat, [N, N, 37], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_d16_hi_b16
-    r(273, Format::Flat, [36, N, N], S32, 0x201c00000, Unit::Flat, 2, 0), // flat_store_d16_hi_b8
-    r(273, Format::Flat, [N, N, 36], S32, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_d16_hi_b8
-    r(274, Format::Global, [86, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_add_f32
-    r(274, Format::Global, [N, N, 86], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_add_f32
-    r(274, Format::Global, [86, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_add_f32
-    r(274, Format::Global, [N, N, 86], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_add_f32
-    r(275, Format::Global, [53, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_add_u32
-    r(275, Format::Global, [N, N, 53], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_add_u32
-    r(275, Format::Global, [53, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_add_u32
-    r(275, Format::Global, [N, N, 53], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_add_u32
-    r(276, Format::Global, [67, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_add_u64
-    r(276, Format::Global, [N, N, 67], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_add_u64
-    r(276, Format::Global, [67, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_add_u64
-    r(276, Format::Global, [N, N, 67], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_add_u64
-    r(277, Format::Global, [60, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_and_b32
-    r(277, Format::Global, [N, N, 60], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_and_b32
-    r(277, Format::Global, [60, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_and_b32
-    r(277, Format::Global, [N, N, 60], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_and_b32
-    r(278, Format::Global, [73, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_and_b64
-    r(278, Format::Global, [N, N, 73], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_and_b64
-    r(278, Format::Global, [73, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_and_b64
-    r(278, Format::Global, [N, N, 73], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_and_b64
-    r(279, Format::Global, [52, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_cmpswap_b32
-    r(279, Format::Global, [N, N, 52], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_cmpswap_b32
-    r(279, Format::Global, [52, N, N], S49, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_cmpswap_b32
-    r(279, Format::Global, [N, N, 52], S49, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_cmpswap_b32
-    r(280, Format::Global, [66, N, N], S50, 0x201c00000, Unit::Global, 2, 0), // global_atomic_cmpswap_b64
-    r(280, Format::Global, [N, N, 66], S50, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_cmpswap_b64
-    r(280, Format::Global, [66, N, N], S51, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_cmpswap_b64
-    r(280, Format::Global, [N, N, 66], S51, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_cmpswap_b64
-    r(281, Format::Global, [80, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_cmpswap_f32
-    r(281, Format::Global, [80, N, N], S49, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_cmpswap_f32
-    r(282, Format::Global, [N, N, 80], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_cond_sub_u32
-    r(282, Format::Global, [N, N, 80], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_cond_sub_u32
-    r(283, Format::Global, [55, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_csub_u32
-    r(283, Format::Global, [55, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_csub_u32
-    r(284, Format::Global, [64, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_dec_u32
-    r(284, Format::Global, [N, N, 64], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_dec_u32
-    r(284, Format::Global, [64, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_dec_u32
-    r(284, Format::Global, [N, N, 64], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_dec_u32
-    r(285, Format::Global, [77, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_dec_u64
-    r(285, Format::Global, [N, N, 77], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_dec_u64
-    r(285, Format::Global, [77, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_dec_u64
-    r(285, Format::Global, [N, N, 77], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_dec_u64
-    r(286, Format::Global, [63, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_inc_u32
-    r(286, Format::Global, [N, N, 63], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_inc_u32
-    r(286, Format::Global, [63, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_inc_u32
-    r(286, Format::Global, [N, N, 63], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_inc_u32
-    r(287, Format::Global, [76, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_inc_u64
-    r(287, Format::Global, [N, N, 76], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_inc_u64
-    r(287, Format::Global, [76, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_inc_u64
-    r(287, Format::Global, [N, N, 76], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_inc_u64
-    r(288, Format::Global, [82, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_max_f32
-    r(288, Format::Global, [82, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_max_f32
-    r(289, Format::Global, [58, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_max_i32
-    r(289, Format::Global, [N, N, 58], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_max_i32
-    r(289, Format::Global, [58, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_max_i32
-    r(289, Format::Global, [N, N, 58], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_max_i32
-    r(290, Format::Global, [71, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_max_i64
-    r(290, Format::Global, [N, N, 71], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_max_i64
-    r(290, Format::Global, [71, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_max_i64
-    r(290, Format::Global, [N, N, 71], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_max_i64
-    r(291, Format::Global, [N, N, 82], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_max_num_f32
-    r(291, Format::Global, [N, N, 82], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_max_num_f32
-    r(292, Format::Global, [59, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_max_u32
-    r(292, Format::Global, [N, N, 59], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_max_u32
-    r(292, Format::Global, [59, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_max_u32
-    r(292, Format::Global, [N, N, 59], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_max_u32
-    r(293, Format::Global, [72, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_max_u64
-    r(293, Format::Global, [N, N, 72], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_max_u64
-    r(293, Format::Global, [72, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_max_u64
-    r(293, Format::Global, [N, N, 72], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_max_u64
-    r(294, Format::Global, [81, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_min_f32
-    r(294, Format::Global, [81, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_min_f32
-    r(295, Format::Global, [56, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_min_i32
-    r(295, Format::Global, [N, N, 56], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_min_i32
-    r(295, Format::Global, [56, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_min_i32
-    r(295, Format::Global, [N, N, 56], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_min_i32
-    r(296, Format::Global, [69, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_min_i64
-    r(296, Format::Global, [N, N, 69], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_min_i64
-    r(296, Format::Global, [69, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_min_i64
-    r(296, Format::Global, [N, N, 69], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_min_i64
-    r(297, Format::Global, [N, N, 81], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_min_num_f32
-    r(297, Format::Global, [N, N, 81], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_min_num_f32
-    r(298, Format::Global, [57, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_min_u32
-    r(298, Format::Global, [N, N, 57], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_min_u32
-    r(298, Format::Global, [57, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_min_u32
-    r(298, Format::Global, [N, N, 57], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_min_u32
-    r(299, Format::Global, [70, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_min_u64
-    r(299, Format::Global, [N, N, 70], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_min_u64
-    r(299, Format::Global, [70, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_min_u64
-    r(299, Format::Global, [N, N, 70], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_min_u64
-    r(300, Format::Global, [61, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_or_b32
-    r(300, Format::Global, [N, N, 61], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_or_b32
-    r(300, Format::Global, [61, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_or_b32
-    r(300, Format::Global, [N, N, 61], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_or_b32
-    r(301, Format::Global, [74, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_or_b64
-    r(301, Format::Global, [N, N, 74], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_or_b64
-    r(301, Format::Global, [74, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_or_b64
-    r(301, Format::Global, [N, N, 74], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_or_b64
-    r(302, Format::Global, [N, N, 115], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_ordered_add_b64
-    r(302, Format::Global, [N, N, 115], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_ordered_add_b64
-    r(303, Format::Global, [N, N, 90], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_pk_add_bf16
-    r(303, Format::Global, [N, N, 90], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_pk_add_bf16
-    r(304, Format::Global, [N, N, 89], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_pk_add_f16
-    r(304, Format::Global, [N, N, 89], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_pk_add_f16
-    r(305, Format::Global, [N, N, 55], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_sub_clamp_u32
-    r(305, Format::Global, [N, N, 55], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_sub_clamp_u32
-    r(306, Format::Global, [54, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_sub_u32
-    r(306, Format::Global, [N, N, 54], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_sub_u32
-    r(306, Format::Global, [54, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_sub_u32
-    r(306, Format::Global, [N, N, 54], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_sub_u32
-    r(307, Format::Global, [68, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_sub_u64
-    r(307, Format::Global, [N, N, 68], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_sub_u64
-    r(307, Format::Global, [68, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_sub_u64
-    r(307, Format::Global, [N, N, 68], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_sub_u64
-    r(308, Format::Global, [51, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_swap_b32
-    r(308, Format::Global, [N, N, 51], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_swap_b32
-    r(308, Format::Global, [51, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_swap_b32
-    r(308, Format::Global, [N, N, 51], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_swap_b32
-    r(309, Format::Global, [65, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_swap_b64
-    r(309, Format::Global, [N, N, 65], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_swap_b64
-    r(309, Format::Global, [65, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_swap_b64
-    r(309, Format::Global, [N, N, 65], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_swap_b64
-    r(310, Format::Global, [62, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_atomic_xor_b32
-    r(310, Format::Global, [N, N, 62], S45, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_xor_b32
-    r(310, Format::Global, [62, N, N], S46, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_xor_b32
-    r(310, Format::Global, [N, N, 62], S46, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_xor_b32
-    r(311, Format::Global, [75, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_atomic_xor_b64
-    r(311, Format::Global, [N, N, 75], S47, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_xor_b64
-    r(311, Format::Global, [75, N, N], S48, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_xor_b64
-    r(311, Format::Global, [N, N, 75], S48, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_xor_b64
-    r(312, Format::Global, [N, N, 43], S3, 0x1800000000, Unit::Cache, 2, 0), // global_inv
-    r(313, Format::Global, [40, N, N], S52, 0x201c00000, Unit::Global, 10, 0), // global_load_addtid_b32
-    r(313, Format::Global, [N, N, 40], S52, 0x1a00000000, Unit::Global, 10, 0), // global_load_addtid_b32
-    r(314, Format::Global, [23, N, N], S53, 0x201c00000, Unit::Global, 2, 0), // global_load_b128
-    r(314, Format::Global, [N, N, 23], S53, 0x1a00000000, Unit::Global, 2, 0), // global_load_b128
-    r(315, Format::Global, [20, N, N], S54, 0x201c00000, Unit::Global, 2, 0), // global_load_b32
-    r(315, Format::Global, [N, N, 20], S54, 0x1a00000000, Unit::Global, 2, 0), // global_load_b32
-    r(316, Format::Global, [21, N, N], S55, 0x201c00000, Unit::Global, 2, 0), // global_load_b64
-    r(316, Format::Global, [N, N, 21], S55, 0x1a00000000, Unit::Global, 2, 0), // global_load_b64
-    r(317, Format::Global, [22, N, N], S56, 0x201c00000, Unit::Global, 2, 0), // global_load_b96
-    r(317, Format::Global, [N, N, 22], S56, 0x1a00000000, Unit::Global, 2, 0), // global_load_b96
-    r(318, Format::Global, [N, N, 83], S57, 0x1a00000000, Unit::Global, 2, 0), // global_load_block
-    r(319, Format::Global, [32, N, N], S58, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_b16
-    r(319, Format::Global, [N, N, 32], S58, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_b16
-    r(320, Format::Global, [35, N, N], S58, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_hi_b16
-    r(320, Format::Global, [N, N, 35], S58, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_hi_b16
-    r(321, Format::Global, [34, N, N], S58, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_hi_i8
-    r(321, Format::Global, [N, N, 34], S58, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_hi_i8
-    r(322, Format::Global, [33, N, N], S58, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_hi_u8
-    r(322, Format::Global, [N, N, 33], S58, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_hi_u8
-    r(323, Format::Global, [31, N, N], S58, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_i8
-    r(323, Format::Global, [N, N, 31], S58, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_i8
-    r(324, Format::Global, [30, N, N], S58, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_u8
-    r(324, Format::Global, [N, N, 30], S58, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_u8
-    r(325, Format::Global, [19, N, N], S54, 0x201c00000, Unit::Global, 2, 0), // global_load_i16
-    r(325, Format::Global, [N, N, 19], S54, 0x1a00000000, Unit::Global, 2, 0), // global_load_i16
-    r(326, Format::Global, [17, N, N], S54, 0x201c00000, Unit::Global, 2, 0), // global_load_i8
-    r(326, Format::Global, [N, N, 17], S54, 0x1a00000000, Unit::Global, 2, 0), // global_load_i8
-    r(327, Format::Global, [N, N, 87], S53, 0x1a00000000, Unit::Global, 2, 0), // global_load_tr_b128
-    r(328, Format::Global, [N, N, 88], S55, 0x1a00000000, Unit::Global, 2, 0), // global_load_tr_b64
-    r(329, Format::Global, [18, N, N], S54, 0x201c00000, Unit::Global, 2, 0), // global_load_u16
-    r(329, Format::Global, [N, N, 18], S54, 0x1a00000000, Unit::Global, 2, 0), // global_load_u16
-    r(330, Format::Global, [16, N, N], S54, 0x201c00000, Unit::Global, 2, 0), // global_load_u8
-    r(330, Format::Global, [N, N, 16], S54, 0x1a00000000, Unit::Global, 2, 0), // global_load_u8
-    r(331, Format::Global, [41, N, N], S59, 0x201c00000, Unit::Global, 10, 0), // global_store_addtid_b32
-    r(331, Format::Global, [N, N, 41], S59, 0x1a00000000, Unit::Global, 10, 0), // global_store_addtid_b32
-    r(332, Format::Global, [29, N, N], S50, 0x201c00000, Unit::Global, 2, 0), // global_store_b128
-    r(332, Format::Global, [N, N, 29], S50, 0x1a00000000, Unit::Global, 2, 0), // global_store_b128
-    r(333, Format::Global, [25, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_store_b16
-    r(333, Format::Global, [N, N, 25], S45, 0x1a00000000, Unit::Global, 2, 0), // global_store_b16
-    r(334, Format::Global, [26, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_store_b32
-    r(334, Format::Global, [N, N, 26], S45, 0x1a00000000, Unit::Global, 2, 0), // global_store_b32
-    r(335, Format::Global, [27, N, N], S47, 0x201c00000, Unit::Global, 2, 0), // global_store_b64
-    r(335, Format::Global, [N, N, 27], S47, 0x1a00000000, Unit::Global, 2, 0), // global_store_b64
-    r(336, Format::Global, [24, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_store_b8
-    r(336, Format::Global, [N, N, 24], S45, 0x1a00000000, Unit::Global, 2, 0), // global_store_b8
-    r(337, Format::Global, [28, N, N], S60, 0x201c00000, Unit::Global, 2, 0), // global_store_b96
-    r(337, Format::Global, [N, N, 28], S60, 0x1a00000000, Unit::Global, 2, 0), // global_store_b96
-    r(338, Format::Global, [N, N, 84], S61, 0x1a00000000, Unit::Global, 2, 0), // global_store_block
-    r(339, Format::Global, [37, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_store_d16_hi_b16
-    r(339, Format::Global, [N, N, 37], S45, 0x1a00000000, Unit::Global, 2, 0), // global_store_d16_hi_b16
-    r(340, Format::Global, [36, N, N], S45, 0x201c00000, Unit::Global, 2, 0), // global_store_d16_hi_b8
-    r(340, Format::Global, [N, N, 36], S45, 0x1a00000000, Unit::Global, 2, 0), // global_store_d16_hi_b8
-    r(341, Format::Global, [N, N, 44], S3, 0x1800000000, Unit::Cache, 2, 0), // global_wb
-    r(342, Format::Global, [N, N, 79], S3, 0x1800000000, Unit::Cache, 2, 0), // global_wbinv
-    r(343, Format::Sop1, [21, N, 21], S62, 0x0, Unit::Salu, 0, 4), // s_abs_i32
-    r(344, Format::Sop2, [6, N, 6], S63, 0x0, Unit::Salu, 0, 4), // s_absdiff_i32
-    r(345, Format::Sop2, [N, N, 4], S63, 0x0, Unit::Salu, 4, 4), // s_add_co_ci_u32
-    r(346, Format::Sop2, [N, N, 2], S63, 0x0, Unit::Salu, 0, 4), // s_add_co_i32
-    r(347, Format::Sop2, [N, N, 0], S63, 0x0, Unit::Salu, 0, 4), // s_add_co_u32
-    r(348, Format::Sop2, [N, N, 73], S64, 0x0, Unit::Salu, 0, 0), // s_add_f16
-    r(349, Format::Sop2, [N, N, 64], S63, 0x0, Unit::Salu, 0, 0), // s_add_f32
-    r(350, Format::Sop2, [2, N, N], S63, 0x0, Unit::Salu, 0, 4), // s_add_i32
-    r(351, Format::Sop2, [N, N, 83], S65, 0x0, Unit::Salu, 0, 0), // s_add_nc_u64
-    r(352, Format::Sop2, [0, N, N], S63, 0x0, Unit::Salu, 0, 4), // s_add_u32
-    r(353, Format::Sop2, [4, N, N], S63, 0x0, Unit::Salu, 4, 4), // s_addc_u32
-    r(354, Format::Sopk, [N, N, 15], S66, 0x0, Unit::Salu, 0, 4), // s_addk_co_i32
-    r(355, Format::Sopk, [15, N, N], S66, 0x0, Unit::Salu, 0, 4), // s_addk_i32
-    r(356, Format::Sop2, [22, N, 22], S63, 0x0, Unit::Salu, 0, 4), // s_and_b32
-    r(357, Format::Sop2, [23, N, 23], S65, 0x0, Unit::Salu, 0, 4), // s_and_b64
-    r(358, Format::Sop1, [44, N, 44], S62, 0x0, Unit::Salu, 2, 6), // s_and_not0_saveexec_b32
-    r(359, Format::Sop1, [45, N, 45], S67, 0x0, Unit::Salu, 2, 6), // s_and_not0_saveexec_b64
-    r(360, Format::Sop1, [52, N, 52], S62, 0x0, Unit::Salu, 2, 6), // s_and_not0_wrexec_b32
-    r(361, Format::Sop1, [53, N, 53], S67, 0x0, Unit::Salu, 2, 6), // s_and_not0_wrexec_b64
-    r(362, Format::Sop2, [34, N, 34], S63, 0x0, Unit::Salu, 0, 4), // s_and_not1_b32
-    r(363, Format::Sop2, [35, N, 35], S65, 0x0, Unit::Salu, 0, 4), // s_and_not1_b64
-    r(364, Format::Sop1, [48, N, 48], S62, 0x0, Unit::Salu, 2, 6), // s_and_not1_saveexec_b32
-    r(365, Format::Sop1, [49, N, 49], S67, 0x0, Unit::Salu, 2, 6), // s_and_not1_saveexec_b64
-    r(366, Format::Sop1, [54, N, 54], S62, 0x0, Unit::Salu, 2, 6), // s_and_not1_wrexec_b32
-    r(367, Format::Sop1, [55, N, 55], S67, 0x0, Unit::Salu, 2, 6), // s_and_not1_wrexec_b64
-    r(368, Format::Sop1, [32, N, 32], S62, 0x0, Unit::Salu, 2, 6), // s_and_saveexec_b32
-    r(369, Format::Sop1, [33, N, 33], S67, 0x0, Unit::Salu, 2, 6), // s_and_saveexec_b64
-    r(370, Format::Sop2, [12, N, 12], S63, 0x0, Unit::Salu, 0, 4), // s_ashr_i32
-    r(371, Format::Sop2, [13, N, 13], S68, 0x0, Unit::Salu, 0, 4), // s_ashr_i64
-    r(372, Format::Sopp, [61, N, N], S3, 0x0, Unit::Control, 0, 0), // s_barrier
-    r(373, Format::Sopp, [N, N, 21], S3, 0x0, Unit::Control, 0, 0), // s_barrier_leave
-    r(374, Format::Sopp, [N, N, 20], S69, 0x0, Unit::Control, 0, 0), // s_barrier_wait
-    r(375, Format::Sop1, [22, N, 22], S62, 0x0, Unit::Salu, 0, 4), // s_bcnt0_i32_b32
-    r(376, Format::Sop1, [23, N, 23], S70, 0x0, Unit::Salu, 0, 4), // s_bcnt0_i32_b64
-    r(377, Format::Sop1, [24, N, 24], S62, 0x0, Unit::Salu, 0, 4), // s_bcnt1_i32_b32
-    r(378, Format::Sop1, [25, N, 25], S70, 0x0, Unit::Salu, 0, 4), // s_bcnt1_i32_b64
-    r(379, Format::Sop2, [39, N, 39], S63, 0x0, Unit::Salu, 0, 4), // s_bfe_i32
-    r(380, Format::Sop2, [41, N, 41], S68, 0x0, Unit::Salu, 0, 4), // s_bfe_i64
-    r(381, Format::Sop2, [38, N, 38], S63, 0x0, Unit::Salu, 0, 4), // s_bfe_u32
-    r(382, Format::Sop2, [40, N, 40], S68, 0x0, Unit::Salu, 0, 4), // s_bfe_u64
-    r(383, Format::Sop2, [42, N, 42], S63, 0x0, Unit::Salu, 0, 0), // s_bfm_b32
-    r(384, Format::Sop2, [43, N, 43], S71, 0x0, Unit::Salu, 0, 0), // s_bfm_b64
-    r(385, Format::Sopc, [12, N, 12], S72, 0x0, Unit::Salu, 0, 4), // s_bitcmp0_b32
-    r(386, Format::Sopc, [14, N, 14], S73, 0x0, Unit::Salu, 0, 4), // s_bitcmp0_b64
-    r(387, Format::Sopc, [13, N, 13], S72, 0x0, Unit::Salu, 0, 4), // s_bitcmp1_b32
-    r(388, Format::Sopc, [15, N, 15], S73, 0x0, Unit::Salu, 0, 4), // s_bitcmp1_b64
-    r(389, Format::Sop1, [20, N, 20], S74, 0x0, Unit::Salu, 0, 0), // s_bitreplicate_b64_b32
-    r(390, Format::Sop1, [16, N, 16], S75, 0x0, Unit::Salu, 0, 0), // s_bitset0_b32
-    r(391, Format::Sop1, [17, N, 17], S76, 0x0, Unit::Salu, 0, 0), // s_bitset0_b64
-    r(392, Format::Sop1, [18, N, 18], S75, 0x0, Unit::Salu, 0, 0), // s_bitset1_b32
-    r(393, Format::Sop1, [19, N, 19], S76, 0x0, Unit::Salu, 0, 0), // s_bitset1_b64
-    r(394, Format::Sopp, [32, N, 32], S77, 0x0, Unit::Branch, 0, 0), // s_branch
-    r(395, Format::Sop1, [4, N, 4], S62, 0x0, Unit::Salu, 0, 0), // s_brev_b32
-    r(396, Format::Sop1, [5, N, 5], S67, 0x0, Unit::Salu, 0, 0), // s_brev_b64
-    r(397, Format::Smem, [10, N, N], S78, 0xc00000, Unit::Smem, 0, 0), // s_buffer_load_b128
-    r(397, Format::Smem, [N, N, 18], S78, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b128
-    r(398, Format::Smem, [11, N, N], S79, 0xc00000, Unit::Smem, 0, 0), // s_buffer_load_b256
-    r(398, Format::Smem, [N, N, 19], S79, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b256
-    r(399, Format::Smem, [8, N, N], S80, 0xc00000, Unit::Smem, 0, 0), // s_buffer_load_b32
-    r(399, Format::Smem, [N, N, 16], S80, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b32
-    r(400, Format::Smem, [12, N, N], S81, 0xc00000, Unit::Smem, 0, 0), // s_buffer_load_b512
-    r(400, Format::Smem, [N, N, 20], S81, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b512
-    r(401, Format::Smem, [9, N, N], S82, 0xc00000, Unit::Smem, 0, 0), // s_buffer_load_b64
-    r(401, Format::Smem, [N, N, 17], S82, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b64
-    r(402, Format::Smem, [N, N, 21], S83, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b96
-    r(403, Format::Smem, [N, N, 26], S80, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_i16
-    r(404, Format::Smem, [N, N, 24], S80, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_i8
-    r(405, Format::Smem, [N, N, 27], S80, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_u16
-    r(406, Format::Smem, [N, N, 25], S80, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_u8
-    r(407, Format::Smem, [N, N, 39], S84, 0x0, Unit::Smem, 0, 0), // s_buffer_prefetch_data
-    r(408, Format::Sopk, [20, N, 20], S85, 0x0, Unit::Branch, 0, 0), // s_call_b64
-    r(409, Format::Sopp, [39, N, N], S77, 0x0, Unit::Branch, 0, 0), // s_cbranch_cdbgsys
-    r(410, Format::Sopp, [42, N, N], S77, 0x0, Unit::Branch, 0, 0), // s_cbranch_cdbgsys_and_user
-    r(411, Format::Sopp, [41, N, N], S77, 0x0, Unit::Branch, 0, 0), // s_cbranch_cdbgsys_or_user
-    r(412, Format::Sopp, [40, N, N], S77, 0x0, Unit::Branch, 0, 0), // s_cbranch_cdbguser
-    r(413, Format::Sopp, [38, N, 38], S77, 0x0, Unit::Branch, 2, 0), // s_cbranch_execnz
-    r(414, Format::Sopp, [37, N, 37], S77, 0x0, Unit::Branch, 2, 0), // s_cbranch_execz
-    r(415, Format::Sopp, [33, N, 33], S77, 0x0, Unit::Branch, 4, 0), // s_cbranch_scc0
-    r(416, Format::Sopp, [34, N, 34], S77, 0x0, Unit::Branch, 4, 0), // s_cbranch_scc1
-    r(417, Format::Sopp, [36, N, 36], S77, 0x0, Unit::Branch, 1, 0), // s_cbranch_vccnz
-    r(418, Format::Sopp, [35, N, 35], S77, 0x0, Unit::Branch, 1, 0), // s_cbranch_vccz
-    r(419, Format::Sop1, [N, N, 107], S62, 0x0, Unit::Salu, 0, 0), // s_ceil_f16
-    r(420, Format::Sop1, [N, N, 96], S62, 0x0, Unit::Salu, 0, 0), // s_ceil_f32
-    r(421, Format::Sopp, [5, N, 5], S69, 0x0, Unit::Control, 0, 0), // s_clause
-    r(422, Format::Sop1, [12, N, 12], S62, 0x0, Unit::Salu, 0, 0), // s_cls_i32
-    r(423, Format::Sop1, [13, N, 13], S70, 0x0, Unit::Salu, 0, 0), // s_cls_i32_i64
-    r(424, Format::Sop1, [10, N, 10], S62, 0x0, Unit::Salu, 0, 0), // s_clz_i32_u32
-    r(425, Format::Sop1, [11, N, 11], S70, 0x0, Unit::Salu, 0, 0), // s_clz_i32_u64
-    r(426, Format::Sop1, [2, N, 2], S75, 0x0, Unit::Salu, 4, 0), // s_cmov_b32
-    r(427, Format::Sop1, [3, N, 3], S86, 0x0, Unit::Salu, 4, 0), // s_cmov_b64
-    r(428, Format::Sopk, [2, N, 2], S66, 0x0, Unit::Salu, 4, 0), // s_cmovk_i32
-    r(429, Format::Sopc, [N, N, 82], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_eq_f16
-    r(430, Format::Sopc, [N, N, 66], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_eq_f32
-    r(431, Format::Sopc, [0, N, 0], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_eq_i32
-    r(432, Format::Sopc, [6, N, 6], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_eq_u32
-    r(433, Format::Sopc, [16, N, 16], S88, 0x0, Unit::Salu, 0, 4), // s_cmp_eq_u64
-    r(434, Format::Sopc, [N, N, 86], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_ge_f16
-    r(435, Format::Sopc, [N, N, 70], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_ge_f32
-    r(436, Format::Sopc, [3, N, 3], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_ge_i32
-    r(437, Format::Sopc, [9, N, 9], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_ge_u32
-    r(438, Format::Sopc, [N, N, 84], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_gt_f16
-    r(439, Format::Sopc, [N, N, 68], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_gt_f32
-    r(440, Format::Sopc, [2, N, 2], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_gt_i32
-    r(441, Format::Sopc, [8, N, 8], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_gt_u32
-    r(442, Format::Sopc, [N, N, 83], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_le_f16
-    r(443, Format::Sopc, [N, N, 67], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_le_f32
-    r(444, Format::Sopc, [5, N, 5], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_le_i32
-    r(445, Format::Sopc, [11, N, 11], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_le_u32
-    r(446, Format::Sopc, [N, N, 85], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_lg_f16
-    r(447, Format::Sopc, [N, N, 69], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_lg_f32
-    r(448, Format::Sopc, [1, N, 1], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_lg_i32
-    r(449, Format::Sopc, [7, N, 7], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_lg_u32
-    r(450, Format::Sopc, [17, N, 17], S88, 0x0, Unit::Salu, 0, 4), // s_cmp_lg_u64
-    r(451, Format::Sopc, [N, N, 81], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_lt_f16
-    r(452, Format::Sopc, [N, N, 65], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_lt_f32
-    r(453, Format::Sopc, [4, N, 4], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_lt_i32
-    r(454, Format::Sopc, [10, N, 10], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_lt_u32
-    r(455, Format::Sopc, [N, N, 93], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_neq_f16
-    r(456, Format::Sopc, [N, N, 77], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_neq_f32
-    r(457, Format::Sopc, [N, N, 89], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_nge_f16
-    r(458, Format::Sopc, [N, N, 73], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_nge_f32
-    r(459, Format::Sopc, [N, N, 91], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_ngt_f16
-    r(460, Format::Sopc, [N, N, 75], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_ngt_f32
-    r(461, Format::Sopc, [N, N, 92], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_nle_f16
-    r(462, Format::Sopc, [N, N, 76], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_nle_f32
-    r(463, Format::Sopc, [N, N, 90], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_nlg_f16
-    r(464, Format::Sopc, [N, N, 74], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_nlg_f32
-    r(465, Format::Sopc, [N, N, 94], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_nlt_f16
-    r(466, Format::Sopc, [N, N, 78], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_nlt_f32
-    r(467, Format::Sopc, [N, N, 87], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_o_f16
-    r(468, Format::Sopc, [N, N, 71], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_o_f32
-    r(469, Format::Sopc, [N, N, 88], S87, 0x0, Unit::Salu, 0, 4), // s_cmp_u_f16
-    r(470, Format::Sopc, [N, N, 72], S72, 0x0, Unit::Salu, 0, 4), // s_cmp_u_f32
-    r(471, Format::Sopk, [3, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_eq_i32
-    r(472, Format::Sopk, [9, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_eq_u32
-    r(473, Format::Sopk, [6, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_ge_i32
-    r(474, Format::Sopk, [12, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_ge_u32
-    r(475, Format::Sopk, [5, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_gt_i32
-    r(476, Format::Sopk, [11, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_gt_u32
-    r(477, Format::Sopk, [8, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_le_i32
-    r(478, Format::Sopk, [14, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_le_u32
-    r(479, Format::Sopk, [4, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_lg_i32
-    r(480, Format::Sopk, [10, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_lg_u32
-    r(481, Format::Sopk, [7, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_lt_i32
-    r(482, Format::Sopk, [13, N, N], S89, 0x0, Unit::Salu, 0, 4), // s_cmpk_lt_u32
-    r(483, Format::Sopp, [31, N, 31], S3, 0x0, Unit::Control, 0, 0), // s_code_end
-    r(484, Format::Sop2, [48, N, 48], S63, 0x0, Unit::Salu, 4, 0), // s_cselect_b32
-    r(485, Format::Sop2, [49, N, 49], S65, 0x0, Unit::Salu, 4, 0), // s_cselect_b64
-    r(486, Format::Sop1, [8, N, 8], S62, 0x0, Unit::Salu, 0, 0), // s_ctz_i32_b32
-    r(487, Format::Sop1, [9, N, 9], S70, 0x0, Unit::Salu, 0, 0), // s_ctz_i32_b64
-    r(488, Format::Sop1, [N, N, 104], S62, 0x0, Unit::Salu, 0, 0), // s_cvt_f16_f32
-    r(489, Format::Sop1, [N, N, 105], S62, 0x0, Unit::Salu, 0, 0), // s_cvt_f32_f16
-    r(490, Format::Sop1, [N, N, 100], S62, 0x0, Unit::Salu, 0, 0), // s_cvt_f32_i32
-    r(491, Format::Sop1, [N, N, 101], S62, 0x0, Unit::Salu, 0, 0), // s_cvt_f32_u32
-    r(492, Format::Sop1, [N, N, 106], S62, 0x0, Unit::Salu, 0, 0), // s_cvt_hi_f32_f16
-    r(493, Format::Sop1, [N, N, 102], S62, 0x0, Unit::Salu, 0, 0), // s_cvt_i32_f32
-    r(494, Format::Sop2, [N, N, 72], S63, 0x0, Unit::Salu, 0, 0), // s_cvt_pk_rtz_f16_f32
-    r(495, Format::Sop1, [N, N, 103], S62, 0x0, Unit::Salu, 0, 0), // s_cvt_u32_f32
-    r(496, Format::Smem, [33, N, 33], S3, 0x0, Unit::Cache, 0, 0), // s_dcache_inv
-    r(497, Format::Sopp, [57, N, 57], S69, 0x0, Unit::Control, 0, 0), // s_decperflevel
-    r(498, Format::Sopp, [7, N, 7], S90, 0x0, Unit::Control, 0, 0), // s_delay_alu
-    r(499, Format::Sopp, [18, N, 18], S69, 0x0, Unit::Control, 0, 0), // s_denorm_mode
-    r(500, Format::Sopp, [48, N, 48], S91, 0x0, Unit::Control, 0, 0), // s_endpgm
-    r(501, Format::Sopp, [49, N, 49], S3, 0x0, Unit::Control, 0, 0), // s_endpgm_saved
-    r(502, Format::Sop1, [N, N, 108], S62, 0x0, Unit::Salu, 0, 0), // s_floor_f16
-    r(503, Format::Sop1, [N, N, 97], S62, 0x0, Unit::Salu, 0, 0), // s_floor_f32
-    r(504, Format::Sop2, [N, N, 78], S64, 0x0, Unit::Salu, 0, 0), // s_fmac_f16
-    r(505, Format::Sop2, [N, N, 71], S63, 0x0, Unit::Salu, 0, 0), // s_fmac_f32
-    r(506, Format::Sop1, [71, N, 71], S92, 0x0, Unit::Salu, 0, 0), // s_getpc_b64
-    r(507, Format::Sopk, [17, N, 17], S93, 0x0, Unit::Salu, 0, 0), // s_getreg_b32
-    r(508, Format::Smem, [32, N, N], S3, 0x0, Unit::Cache, 0, 0), // s_gl1_inv
-    r(509, Format::Sopp, [60, N, 60], S3, 0x0, Unit::Control, 0, 0), // s_icache_inv
-    r(510, Format::Sopp, [56, N, 56], S69, 0x0, Unit::Control, 0, 0), // s_incperflevel
-    r(511, Format::Smem, [2, N, N], S94, 0xc00000, Unit::Smem, 0, 0), // s_load_b128
-    r(511, Format::Smem, [N, N, 2], S94, 0x1800000000, Unit::Smem, 0, 0), // s_load_b128
-    r(512, Format::Smem, [3, N, N], S95, 0xc00000, Unit::Smem, 0, 0), // s_load_b256
-    r(512, Format::Smem, [N, N, 3], S95, 0x1800000000, Unit::Smem, 0, 0), // s_load_b256
-    r(513, Format::Smem, [0, N, N], S96, 0xc00000, Unit::Smem, 0, 0), // s_load_b32
-    r(513, Format::Smem, [N, N, 0], S96, 0x1800000000, Unit::Smem, 0, 0), // s_load_b32
-    r(514, Format::Smem, [4, N, N], S97, 0xc00000, Unit::Smem, 0, 0), // s_load_b512
-    r(514, Format::Smem, [N, N, 4], S97, 0x1800000000, Unit::Smem, 0, 0), // s_load_b512
-    r(515, Format::Smem, [1, N, N], S98, 0xc00000, Unit::Smem, 0, 0), // s_load_b64
-    r(515, Format::Smem, [N, N, 1], S98, 0x1800000000, Unit::Smem, 0, 0), // s_load_b64
-    r(516, Format::Smem, [N, N, 5], S99, 0x1800000000, Unit::Smem, 0, 0), // s_load_b96
-    r(517, Format::Smem, [N, N, 10], S96, 0x1800000000, Unit::Smem, 0, 0), // s_load_i16
-    r(518, Format::Smem, [N, N, 8], S96, 0x1800000000, Unit::Smem, 0, 0), // s_load_i8
-    r(519, Format::Smem, [N, N, 11], S96, 0x1800000000, Unit::Smem, 0, 0), // s_load_u16
-    r(520, Format::Smem, [N, N, 9], S96, 0x1800000000, Unit::Smem, 0, 0), // s_load_u8
-    r(521, Format::Sop2, [14, N, 14], S63, 0x0, Unit::Salu, 0, 4), // s_lshl1_add_u32
-    r(522, Format::Sop2, [15, N, 15], S63, 0x0, Unit::Salu, 0, 4), // s_lshl2_add_u32
-    r(523, Format::Sop2, [16, N, 16], S63, 0x0, Unit::Salu, 0, 4), // s_lshl3_add_u32
-    r(524, Format::Sop2, [17, N, 17], S63, 0x0, Unit::Salu, 0, 4), // s_lshl4_add_u32
-    r(525, Format::Sop2, [8, N, 8], S63, 0x0, Unit::Salu, 0, 4), // s_lshl_b32
-    r(526, Format::Sop2, [9, N, 9], S68, 0x0, Unit::Salu, 0, 4), // s_lshl_b64
-    r(527, Format::Sop2, [10, N, 10], S63, 0x0, Unit::Salu, 0, 4), // s_lshr_b32
-    r(528, Format::Sop2, [11, N, 11], S68, 0x0, Unit::Salu, 0, 4), // s_lshr_b64
-    r(529, Format::Sop2, [20, N, 20], S63, 0x0, Unit::Salu, 0, 4), // s_max_i32
-    r(530, Format::Sop2, [N, N, 76], S64, 0x0, Unit::Salu, 0, 4), // s_max_num_f16
-    r(531, Format::Sop2, [N, N, 67], S63, 0x0, Unit::Salu, 0, 4), // s_max_num_f32
-    r(532, Format::Sop2, [21, N, 21], S63, 0x0, Unit::Salu, 0, 4), // s_max_u32
-    r(533, Format::Sop2, [N, N, 82], S64, 0x0, Unit::Salu, 0, 0), // s_maximum_f16
-    r(534, Format::Sop2, [N, N, 80], S63, 0x0, Unit::Salu, 0, 0), // s_maximum_f32
-    r(535, Format::Sop2, [18, N, 18], S63, 0x0, Unit::Salu, 0, 4), // s_min_i32
-    r(536, Format::Sop2, [N, N, 75], S64, 0x0, Unit::Salu, 0, 4), // s_min_num_f16
-    r(537, Format::Sop2, [N, N, 66], S63, 0x0, Unit::Salu, 0, 4), // s_min_num_f32
-    r(538, Format::Sop2, [19, N, 19], S63, 0x0, Unit::Salu, 0, 4), // s_min_u32
-    r(539, Format::Sop2, [N, N, 81], S64, 0x0, Unit::Salu, 0, 0), // s_minimum_f16
-    r(540, Format::Sop2, [N, N, 79], S63, 0x0, Unit::Salu, 0, 0), // s_minimum_f32
-    r(541, Format::Sop1, [0, N, 0], S62, 0x0, Unit::Salu, 0, 0), // s_mov_b32
-    r(542, Format::Sop1, [1, N, 1], S67, 0x0, Unit::Salu, 0, 0), // s_mov_b64
-    r(543, Format::Sopk, [0, N, 0], S100, 0x0, Unit::Salu, 0, 0), // s_movk_i32
-    r(544, Format::Sop1, [66, N, 66], S62, 0x0, Unit::Salu, 8, 0), // s_movreld_b32
-    r(545, Format::Sop1, [67, N, 67], S67, 0x0, Unit::Salu, 8, 0), // s_movreld_b64
-    r(546, Format::Sop1, [64, N, 64], S101, 0x0, Unit::Salu, 8, 0), // s_movrels_b32
-    r(547, Format::Sop1, [65, N, 65], S102, 0x0, Unit::Salu, 8, 0), // s_movrels_b64
-    r(548, Format::Sop1, [68, N, 68], S62, 0x0, Unit::Salu, 8, 0), // s_movrelsd_2_b32
-    r(549, Format::Sop2, [N, N, 77], S64, 0x0, Unit::Salu, 0, 0), // s_mul_f16
-    r(550, Format::Sop2, [N, N, 68], S63, 0x0, Unit::Salu, 0, 0), // s_mul_f32
-    r(551, Format::Sop2, [46, N, 46], S63, 0x0, Unit::Salu, 0, 0), // s_mul_hi_i32
-    r(552, Format::Sop2, [45, N, 45], S63, 0x0, Unit::Salu, 0, 0), // s_mul_hi_u32
-    r(553, Format::Sop2, [44, N, 44], S63, 0x0, Unit::Salu, 0, 0), // s_mul_i32
-    r(554, Format::Sop2, [N, N, 85], S65, 0x0, Unit::Salu, 0, 0), // s_mul_u64
-    r(555, Format::Sopk, [16, N, 16], S66, 0x0, Unit::Salu, 0, 0), // s_mulk_i32
-    r(556, Format::Sop2, [28, N, 28], S63, 0x0, Unit::Salu, 0, 4), // s_nand_b32
-    r(557, Format::Sop2, [29, N, 29], S65, 0x0, Unit::Salu, 0, 4), // s_nand_b64
-    r(558, Format::Sop1, [38, N, 38], S62, 0x0, Unit::Salu, 2, 6), // s_nand_saveexec_b32
-    r(559, Format::Sop1, [39, N, 39], S67, 0x0, Unit::Salu, 2, 6), // s_nand_saveexec_b64
-    r(560, Format::Sopp, [0, N, 0], S69, 0x0, Unit::Control, 0, 0), // s_nop
-    r(561, Format::Sop2, [30, N, 30], S63, 0x0, Unit::Salu, 0, 4), // s_nor_b32
-    r(562, Format::Sop2, [31, N, 31], S65, 0x0, Unit::Salu, 0, 4), // s_nor_b64
-    r(563, Format::Sop1, [40, N, 40], S62, 0x0, Unit::Salu, 2, 6), // s_nor_saveexec_b32
-    r(564, Format::Sop1, [41, N, 41], S67, 0x0, Unit::Salu, 2, 6), // s_nor_saveexec_b64
-    r(565, Format::Sop1, [30, N, 30], S62, 0x0, Unit::Salu, 0, 4), // s_not_b32
-    r(566, Format::Sop1, [31, N, 31], S67, 0x0, Unit::Salu, 0, 4), // s_not_b64
-    r(567, Format::Sop2, [24, N, 24], S63, 0x0, Unit::Salu, 0, 4), // s_or_b32
-    r(568, Format::Sop2, [25, N, 25], S65, 0x0, Unit::Salu, 0, 4), // s_or_b64
-    r(569, Format::Sop1, [46, N, 46], S62, 0x0, Unit::Salu, 2, 6), // s_or_not0_saveexec_b32
-    r(570, Format::Sop1, [47, N, 47], S67, 0x0, Unit::Salu, 2, 6), // s_or_not0_saveexec_b64
-    r(571, Format::Sop2, [36, N, 36], S63, 0x0, Unit::Salu, 0, 4), // s_or_not1_b32
-    r(572, Format::Sop2, [37, N, 37], S65, 0x0, Unit::Salu, 0, 4), // s_or_not1_b64
-    r(573, Format::Sop1, [50, N, 50], S62, 0x0, Unit::Salu, 2, 6), // s_or_not1_saveexec_b32
-    r(574, Format::Sop1, [51, N, 51], S67, 0x0, Unit::Salu, 2, 6), // s_or_not1_saveexec_b64
-    r(575, Format::Sop1, [34, N, 34], S62, 0x0, Unit::Salu, 2, 6), // s_or_saveexec_b32
-    r(576, Format::Sop1, [35, N, 35], S67, 0x0, Unit::Salu, 2, 6), // s_or_saveexec_b64
-    r(577, Format::Sop2, [52, N, 52], S63, 0x0, Unit::Salu, 0, 0), // s_pack_hh_b32_b16
-    r(578, Format::Sop2, [53, N, 53], S63, 0x0, Unit::Salu, 0, 0), // s_pack_hl_b32_b16
-    r(579, Format::Sop2, [51, N, 51], S63, 0x0, Unit::Salu, 0, 0), // s_pack_lh_b32_b16
-    r(580, Format::Sop2, [50, N, 50], S63, 0x0, Unit::Salu, 0, 0), // s_pack_ll_b32_b16
-    r(581, Format::Smem, [N, N, 38], S103, 0x0, Unit::Smem, 0, 0), // s_prefetch_data
-    r(582, Format::Smem, [N, N, 40], S104, 0x0, Unit::Smem, 0, 0), // s_prefetch_data_pc_rel
-    r(583, Format::Smem, [N, N, 36], S103, 0x0, Unit::Smem, 0, 0), // s_prefetch_inst
-    r(584, Format::Smem, [N, N, 37], S104, 0x0, Unit::Smem, 0, 0), // s_prefetch_inst_pc_rel
-    r(585, Format::Sop1, [26, N, 26], S62, 0x0, Unit::Salu, 0, 4), // s_quadmask_b32
-    r(586, Format::Sop1, [27, N, 27], S67, 0x0, Unit::Salu, 0, 4), // s_quadmask_b64
-    r(587, Format::Sop1, [74, N, 74], S105, 0x0, Unit::Branch, 0, 0), // s_rfe_b64
-    r(588, Format::Sop1, [N, N, 110], S62, 0x0, Unit::Salu, 0, 0), // s_rndne_f16
-    r(589, Format::Sop1, [N, N, 99], S62, 0x0, Unit::Salu, 0, 0), // s_rndne_f32
-    r(590, Format::Sopp, [17, N, 17], S69, 0x0, Unit::Control, 0, 0), // s_round_mode
-    r(591, Format::Sopp, [54, N, 54], S106, 0x0, Unit::Message, 8, 0), // s_sendmsg
-    r(592, Format::Sop1, [76, N, 76], S107, 0x0, Unit::Message, 8, 0), // s_sendmsg_rtn_b32
-    r(593, Format::Sop1, [77, N, 77], S108, 0x0, Unit::Message, 8, 0), // s_sendmsg_rtn_b64
-    r(594, Format::Sopp, [55, N, 55], S106, 0x0, Unit::Message, 8, 0), // s_sendmsghalt
-    r(595, Format::Sopp, [4, N, N], S69, 0x0, Unit::Control, 0, 0), // s_set_inst_prefetch_distance
-    r(596, Format::Sopp, [2, N, 2], S69, 0x0, Unit::Control, 0, 0), // s_sethalt
-    r(597, Format::Sopp, [1, N, 1], S69, 0x0, Unit::Control, 0, 0), // s_setkill
-    r(598, Format::Sop1, [72, N, 72], S105, 0x0, Unit::Branch, 0, 0), // s_setpc_b64
-    r(599, Format::Sopp, [53, N, 53], S69, 0x0, Unit::Control, 0, 0), // s_setprio
-    r(600, Format::Sopk, [18, N, 18], S109, 0x0, Unit::Salu, 0, 0), // s_setreg_b32
-    r(601, Format::Sopk, [19, N, 19], S110, 0x0, Unit::Salu, 0, 0), // s_setreg_imm32_b32
-    r(602, Format::Sop1, [15, N, 15], S62, 0x0, Unit::Salu, 0, 0), // s_sext_i32_i16
-    r(603, Format::Sop1, [14, N, 14], S62, 0x0, Unit::Salu, 0, 0), // s_sext_i32_i8
-    r(604, Format::Sopp, [N, N, 19], S69, 0x0, Unit::Control, 0, 0), // s_singleuse_vdst
-    r(605, Format::Sopp, [3, N, 3], S69, 0x0, Unit::Control, 0, 0), // s_sleep
-    r(606, Format::Sop1, [N, N, 88], S111, 0x0, Unit::Control, 0, 0), // s_sleep_var
-    r(607, Format::Sop2, [N, N, 5], S63, 0x0, Unit::Salu, 4, 4), // s_sub_co_ci_u32
-    r(608, Format::Sop2, [N, N, 3], S63, 0x0, Unit::Salu, 0, 4), // s_sub_co_i32
-    r(609, Format::Sop2, [N, N, 1], S63, 0x0, Unit::Salu, 0, 4), // s_sub_co_u32
-    r(610, Format::Sop2, [N, N, 74], S64, 0x0, Unit::Salu, 0, 0), // s_sub_f16
-    r(611, Format::Sop2, [N, N, 65], S63, 0x0, Unit::Salu, 0, 0), // s_sub_f32
-    r(612, Format::Sop2, [3, N, N], S63, 0x0, Unit::Salu, 0, 4), // s_sub_i32
-    r(613, Format::Sop2, [N, N, 84], S65, 0x0, Unit::Salu, 0, 0), // s_sub_nc_u64
-    r(614, Format::Sop2, [1, N, N], S63, 0x0, Unit::Salu, 0, 4), // s_sub_u32
-    r(615, Format::Sop2, [5, N, N], S63, 0x0, Unit::Salu, 4, 4), // s_subb_u32
-    r(616, Format::Sopk, [22, N, N], S112, 0x0, Unit::Branch, 0, 0), // s_subvector_loop_begin
-    r(617, Format::Sopk, [23, N, N], S112, 0x0, Unit::Branch, 0, 0), // s_subvector_loop_end
-    r(618, Format::Sop1, [73, N, 73], S67, 0x0, Unit::Branch, 0, 0), // s_swappc_b64
-    r(619, Format::Sopp, [16, N, 16], S69, 0x0, Unit::Control, 0, 0), // s_trap
-    r(620, Format::Sop1, [N, N, 109], S62, 0x0, Unit::Salu, 0, 0), // s_trunc_f16
-    r(621, Format::Sop1, [N, N, 98], S62, 0x0, Unit::Salu, 0, 0), // s_trunc_f32
-    r(622, Format::Sopp, [58, N, 58], S3, 0x0, Unit::Control, 0, 0), // s_ttracedata
-    r(623, Format::Sopp, [59, N, 59], S69, 0x0, Unit::Control, 0, 0), // s_ttracedata_imm
-    r(624, Format::Sopk, [1, N, 1], S69, 0x0, Unit::Salu, 0, 0), // s_version
-    r(625, Format::Sopp, [N, N, 8], S113, 0x0, Unit::Control, 0, 0), // s_wait_alu
-    r(626, Format::Sopp, [N, N, 67], S69, 0x0, Unit::Control, 0, 0), // s_wait_bvhcnt
-    r(627, Format::Sopp, [N, N, 70], S69, 0x0, Unit::Control, 0, 0), // s_wait_dscnt
-    r(628, Format::Sopp, [11, N, 11], S69, 0x0, Unit::Control, 0, 0), // s_wait_event
-    r(629, Format::Sopp, [N, N, 68], S69, 0x0, Unit::Control, 0, 0), // s_wait_expcnt
-    r(630, Format::Sopp, [10, N, 10], S3, 0x0, Unit::Control, 0, 0), // s_wait_idle
-    r(631, Format::Sopp, [N, N, 71], S69, 0x0, Unit::Control, 0, 0), // s_wait_kmcnt
-    r(632, Format::Sopp, [N, N, 64], S69, 0x0, Unit::Control, 0, 0), // s_wait_loadcnt
-    r(633, Format::Sopp, [N, N, 72], S69, 0x0, Unit::Control, 0, 0), // s_wait_loadcnt_dscnt
-    r(634, Format::Sopp, [N, N, 66], S69, 0x0, Unit::Control, 0, 0), // s_wait_samplecnt
-    r(635, Format::Sopp, [N, N, 65], S69, 0x0, Unit::Control, 0, 0), // s_wait_storecnt
-    r(636, Format::Sopp, [N, N, 73], S69, 0x0, Unit::Control, 0, 0), // s_wait_storecnt_dscnt
-    r(637, Format::Sopp, [9, N, 9], S114, 0x0, Unit::Control, 0, 0), // s_waitcnt
-    r(638, Format::Sopp, [8, N, N], S113, 0x0, Unit::Control, 0, 0), // s_waitcnt_depctr
-    r(639, Format::Sopk, [26, N, N], S89, 0x0, Unit::Control, 0, 0), // s_waitcnt_expcnt
-    r(640, Format::Sopk, [27, N, N], S89, 0x0, Unit::Control, 0, 0), // s_waitcnt_lgkmcnt
-    r(641, Format::Sopk, [25, N, N], S89, 0x0, Unit::Control, 0, 0), // s_waitcnt_vmcnt
-    r(642, Format::Sopk, [24, N, N], S89, 0x0, Unit::Control, 0, 0), // s_waitcnt_vscnt
-    r(643, Format::Sopp, [52, N, 52], S3, 0x0, Unit::Control, 0, 0), // s_wakeup
-    r(644, Format::Sop1, [28, N, 28], S62, 0x0, Unit::Salu, 0, 4), // s_wqm_b32
-    r(645, Format::Sop1, [29, N, 29], S67, 0x0, Unit::Salu, 0, 4), // s_wqm_b64
-    r(646, Format::Sop2, [32, N, 32], S63, 0x0, Unit::Salu, 0, 4), // s_xnor_b32
-    r(647, Format::Sop2, [33, N, 33], S65, 0x0, Unit::Salu, 0, 4), // s_xnor_b64
-    r(648, Format::Sop1, [42, N, 42], S62, 0x0, Unit::Salu, 2, 6), // s_xnor_saveexec_b32
-    r(649, Format::Sop1, [43, N, 43], S67, 0x0, Unit::Salu, 2, 6), // s_xnor_saveexec_b64
-    r(650, Format::Sop2, [26, N, 26], S63, 0x0, Unit::Salu, 0, 4), // s_xor_b32
-    r(651, Format::Sop2, [27, N, 27], S65, 0x0, Unit::Salu, 0, 4), // s_xor_b64
-    r(652, Format::Sop1, [36, N, 36], S62, 0x0, Unit::Salu, 2, 6), // s_xor_saveexec_b32
-    r(653, Format::Sop1, [37, N, 37], S67, 0x0, Unit::Salu, 2, 6), // s_xor_saveexec_b64
-    r(654, Format::Scratch, [23, N, N], S115, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b128
-    r(654, Format::Scratch, [N, N, 23], S115, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b128
-    r(655, Format::Scratch, [20, N, N], S116, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b32
-    r(655, Format::Scratch, [N, N, 20], S116, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b32
-    r(656, Format::Scratch, [21, N, N], S117, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b64
-    r(656, Format::Scratch, [N, N, 21], S117, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b64
-    r(657, Format::Scratch, [22, N, N], S118, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b96
-    r(657, Format::Scratch, [N, N, 22], S118, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b96
-    r(658, Format::Scratch, [N, N, 83], S119, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_block
-    r(659, Format::Scratch, [32, N, N], S120, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_b16
-    r(659, Format::Scratch, [N, N, 32], S120, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_b16
-    r(660, Format::Scratch, [35, N, N], S120, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_b16
-    r(660, Format::Scratch, [N, N, 35], S120, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_b16
-    r(661, Format::Scratch, [34, N, N], S120, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_i8
-    r(661, Format::Scratch, [N, N, 34], S120, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_i8
-    r(662, Format::Scratch, [33, N, N], S120, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_u8
-    r(662, Format::Scratch, [N, N, 33], S120, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_u8
-    r(663, Format::Scratch, [31, N, N], S120, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_i8
-    r(663, Format::Scratch, [N, N, 31], S120, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_i8
-    r(664, Format::Scratch, [30, N, N], S120, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_u8
-    r(664, Format::Scratch, [N, N, 30], S120, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_u8
-    r(665, Format::Scratch, [19, N, N], S116, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_i16
-    r(665, Format::Scratch, [N, N, 19], S116, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_i16
-    r(666, Format::Scratch, [17, N, N], S116, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_i8
-    r(666, Format::Scratch, [N, N, 17], S116, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_i8
-    r(667, Format::Scratch, [18, N, N], S116, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_u16
-    r(667, Format::Scratch, [N, N, 18], S116, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_u16
-    r(668, Format::Scratch, [16, N, N], S116, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_u8
-    r(668, Format::Scratch, [N, N, 16], S116, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_u8
-    r(669, Format::Scratch, [29, N, N], S121, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b128
-    r(669, Format::Scratch, [N, N, 29], S121, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b128
-    r(670, Format::Scratch, [25, N, N], S122, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b16
-    r(670, Format::Scratch, [N, N, 25], S122, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b16
-    r(671, Format::Scratch, [26, N, N], S122, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b32
-    r(671, Format::Scratch, [N, N, 26], S122, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b32
-    r(672, Format::Scratch, [27, N, N], S123, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b64
-    r(672, Format::Scratch, [N, N, 27], S123, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b64
-    r(673, Format::Scratch, [24, N, N], S122, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b8
-    r(673, Format::Scratch, [N, N, 24], S122, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b8
-    r(674, Format::Scratch, [28, N, N], S124, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b96
-    r(674, Format::Scratch, [N, N, 28], S124, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b96
-    r(675, Format::Scratch, [N, N, 84], S125, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_block
-    r(676, Format::Scratch, [37, N, N], S122, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b16
-    r(676, Format::Scratch, [N, N, 37], S122, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b16
-    r(677, Format::Scratch, [36, N, N], S122, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b8
-    r(677, Format::Scratch, [N, N, 36], S122, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b8
-    r(678, Format::Vop3, [597, N, 597], S126, 0xc0000, Unit::Valu, 2, 0), // v_add3_u32
-    r(679, Format::Vop2, [32, N, 32], S127, 0x10000000c0000, Unit::Valu, 3, 1), // v_add_co_ci_u32
-    r(679, Format::Vop3Sd, [288, N, 288], S128, 0x10000000d0000, Unit::Valu, 2, 0), // v_add_co_ci_u32
-    r(680, Format::Vop3Sd, [768, N, 768], S129, 0xd0000, Unit::Valu, 2, 0), // v_add_co_u32
-    r(681, Format::Vop2, [50, N, 50], S130, 0x10000003c0000, Unit::Valu, 2, 0), // v_add_f16
-    r(681, Format::Vop3, [306, N, 306], S131, 0x10000000f001b, Unit::Valu, 2, 0), // v_add_f16
-    r(682, Format::Vop2, [3, N, 3], S132, 0x10000003c0000, Unit::Valu, 2, 0), // v_add_f32
-    r(682, Format::Vop3, [259, N, 259], S133, 0x10000000f001b, Unit::Valu, 2, 0), // v_add_f32
-    r(683, Format::Vop2, [N, N, 2], S134, 0x1000000000000, Unit::Valu, 2, 0), // v_add_f64
-    r(683, Format::Vop3, [807, N, N], S135, 0x3001b, Unit::Valu, 2, 0), // v_add_f64
-    r(683, Format::Vop3, [N, N, 258], S135, 0x100000003001b, Unit::Valu, 2, 0), // v_add_f64
-    r(684, Format::Vop3, [583, N, 583], S126, 0xc0000, Unit::Valu, 2, 0), // v_add_lshl_u32
-    r(685, Format::Vop3, [781, N, 781], S136, 0xd02c0, Unit::Valu, 2, 0), // v_add_nc_i16
-    r(686, Format::Vop3, [806, N, 806], S133, 0xd0000, Unit::Valu, 2, 0), // v_add_nc_i32
-    r(687, Format::Vop3, [771, N, 771], S136, 0xd02c0, Unit::Valu, 2, 0), // v_add_nc_u16
-    r(688, Format::Vop2, [37, N, 37], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_add_nc_u32
-    r(688, Format::Vop3, [293, N, 293], S133, 0x10000000d0000, Unit::Valu, 2, 0), // v_add_nc_u32
-    r(689, Format::Vop3, [534, N, 534], S126, 0xc0000, Unit::Valu, 2, 0), // v_alignbit_b32
-    r(690, Format::Vop3, [535, N, 535], S126, 0xc0000, Unit::Valu, 2, 0), // v_alignbyte_b32
-    r(691, Format::Vop3, [866, N, 866], S136, 0xc0000, Unit::Valu, 2, 0), // v_and_b16
-    r(692, Format::Vop2, [27, N, 27], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_and_b32
-    r(692, Format::Vop3, [283, N, 283], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_and_b32
-    r(693, Format::Vop3, [599, N, 599], S126, 0xc0000, Unit::Valu, 2, 0), // v_and_or_b32
-    r(694, Format::Vop3, [826, N, 826], S136, 0xc0000, Unit::Valu, 2, 0), // v_ashrrev_i16
-    r(695, Format::Vop2, [26, N, 26], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_ashrrev_i32
-    r(695, Format::Vop3, [282, N, 282], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_ashrrev_i32
-    r(696, Format::Vop3, [830, N, 830], S137, 0x0, Unit::Valu, 2, 0), // v_ashrrev_i64
-    r(697, Format::Vop3, [798, N, 798], S133, 0xc0000, Unit::Valu, 2, 0), // v_bcnt_u32_b32
-    r(698, Format::Vop3, [529, N, 529], S126, 0xc0000, Unit::Valu, 2, 0), // v_bfe_i32
-    r(699, Format::Vop3, [528, N, 528], S126, 0xc0000, Unit::Valu, 2, 0), // v_bfe_u32
-    r(700, Format::Vop3, [530, N, 530], S126, 0xc0000, Unit::Valu, 2, 0), // v_bfi_b32
-    r(701, Format::Vop3, [797, N, 797], S133, 0xc0000, Unit::Valu, 2, 0), // v_bfm_b32
-    r(702, Format::Vop1, [56, N, 56], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_bfrev_b32
-    r(702, Format::Vop3, [440, N, 440], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_bfrev_b32
-    r(703, Format::Vop1, [92, N, 92], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_ceil_f16
-    r(703, Format::Vop3, [476, N, 476], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_ceil_f16
-    r(704, Format::Vop1, [34, N, 34], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_ceil_f32
-    r(704, Format::Vop3, [418, N, 418], S138, 0x10000000f0009, Unit::Valu, 2, 0), // v_ceil_f32
-    r(705, Format::Vop1, [24, N, 24], S141, 0x1000000000000, Unit::Valu, 2, 0), // v_ceil_f64
-    r(705, Format::Vop3, [408, N, 408], S141, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f64
-    r(706, Format::Vop1, [59, N, 59], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cls_i32
-    r(706, Format::Vop3, [443, N, 443], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cls_i32
-    r(707, Format::Vop1, [57, N, 57], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_clz_i32_u32
-    r(707, Format::Vop3, [441, N, 441], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_clz_i32_u32
-    r(708, Format::Vopc, [125, N, 125], S142, 0x10000001c0000, Unit::Valu, 2, 1), // v_cmp_class_f16
-    r(708, Format::Vop3, [125, N, 125], S143, 0x10000000c0009, Unit::Valu, 2, 0), // v_cmp_class_f16
-    r(709, Format::Vopc, [126, N, 126], S144, 0x10000001c0000, Unit::Valu, 2, 1), // v_cmp_class_f32
-    r(709, Format::Vop3, [126, N, 126], S145, 0x10000000c0009, Unit::Valu, 2, 0), // v_cmp_class_f32
-    r(710, Format::Vopc, [127, N, 127], S146, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_class_f64
-    r(710, Format::Vop3, [127, N, 127], S147, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f64
-    r(711, Format::Vopc, [2, N, 2], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_eq_f16
-    r(711, Format::Vop3, [2, N, 2], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_eq_f16
-    r(712, Format::Vopc, [18, N, 18], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_eq_f32
-    r(712, Format::Vop3, [18, N, 18], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_eq_f32
-    r(713, Format::Vopc, [34, N, 34], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_f64
-    r(713, Format::Vop3, [34, N, 34], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f64
-    r(714, Format::Vopc, [50, N, 50], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_i16
-    r(714, Format::Vop3, [50, N, 50], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_i16
-    r(715, Format::Vopc, [66, N, 66], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_i32
-    r(715, Format::Vop3, [66, N, 66], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_i32
-    r(716, Format::Vopc, [82, N, 82], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_i64
-    r(716, Format::Vop3, [82, N, 82], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i64
-    r(717, Format::Vopc, [58, N, 58], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_u16
-    r(717, Format::Vop3, [58, N, 58], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_u16
-    r(718, Format::Vopc, [74, N, 74], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_u32
-    r(718, Format::Vop3, [74, N, 74], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_u32
-    r(719, Format::Vopc, [90, N, 90], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_u64
-    r(719, Format::Vop3, [90, N, 90], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u64
-    r(720, Format::Vopc, [0, N, N], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_f_f16
-    r(720, Format::Vop3, [0, N, N], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_f_f16
-    r(721, Format::Vopc, [16, N, N], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_f_f32
-    r(721, Format::Vop3, [16, N, N], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_f_f32
-    r(722, Format::Vopc, [32, N, N], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_f64
-    r(722, Format::Vop3, [32, N, N], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f64
-    r(723, Format::Vopc, [64, N, N], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_f_i32
-    r(723, Format::Vop3, [64, N, N], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_f_i32
-    r(724, Format::Vopc, [80, N, N], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_i64
-    r(724, Format::Vop3, [80, N, N], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i64
-    r(725, Format::Vopc, [72, N, N], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_f_u32
-    r(725, Format::Vop3, [72, N, N], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_f_u32
-    r(726, Format::Vopc, [88, N, N], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_u64
-    r(726, Format::Vop3, [88, N, N], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u64
-    r(727, Format::Vopc, [6, N, 6], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ge_f16
-    r(727, Format::Vop3, [6, N, 6], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ge_f16
-    r(728, Format::Vopc, [22, N, 22], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ge_f32
-    r(728, Format::Vop3, [22, N, 22], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ge_f32
-    r(729, Format::Vopc, [38, N, 38], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_f64
-    r(729, Format::Vop3, [38, N, 38], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f64
-    r(730, Format::Vopc, [54, N, 54], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_i16
-    r(730, Format::Vop3, [54, N, 54], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_i16
-    r(731, Format::Vopc, [70, N, 70], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_i32
-    r(731, Format::Vop3, [70, N, 70], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_i32
-    r(732, Format::Vopc, [86, N, 86], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_i64
-    r(732, Format::Vop3, [86, N, 86], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i64
-    r(733, Format::Vopc, [62, N, 62], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_u16
-    r(733, Format::Vop3, [62, N, 62], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_u16
-    r(734, Format::Vopc, [78, N, 78], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_u32
-    r(734, Format::Vop3, [78, N, 78], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_u32
-    r(735, Format::Vopc, [94, N, 94], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_u64
-    r(735, Format::Vop3, [94, N, 94], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u64
-    r(736, Format::Vopc, [4, N, 4], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_gt_f16
-    r(736, Format::Vop3, [4, N, 4], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_gt_f16
-    r(737, Format::Vopc, [20, N, 20], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_gt_f32
-    r(737, Format::Vop3, [20, N, 20], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_gt_f32
-    r(738, Format::Vopc, [36, N, 36], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_f64
-    r(738, Format::Vop3, [36, N, 36], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f64
-    r(739, Format::Vopc, [52, N, 52], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_i16
-    r(739, Format::Vop3, [52, N, 52], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_i16
-    r(740, Format::Vopc, [68, N, 68], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_i32
-    r(740, Format::Vop3, [68, N, 68], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_i32
-    r(741, Format::Vopc, [84, N, 84], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_i64
-    r(741, Format::Vop3, [84, N, 84], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i64
-    r(742, Format::Vopc, [60, N, 60], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_u16
-    r(742, Format::Vop3, [60, N, 60], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_u16
-    r(743, Format::Vopc, [76, N, 76], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_u32
-    r(743, Format::Vop3, [76, N, 76], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_u32
-    r(744, Format::Vopc, [92, N, 92], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_u64
-    r(744, Format::Vop3, [92, N, 92], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u64
-    r(745, Format::Vopc, [3, N, 3], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_le_f16
-    r(745, Format::Vop3, [3, N, 3], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_le_f16
-    r(746, Format::Vopc, [19, N, 19], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_le_f32
-    r(746, Format::Vop3, [19, N, 19], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_le_f32
-    r(747, Format::Vopc, [35, N, 35], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_f64
-    r(747, Format::Vop3, [35, N, 35], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f64
-    r(748, Format::Vopc, [51, N, 51], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_i16
-    r(748, Format::Vop3, [51, N, 51], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_i16
-    r(749, Format::Vopc, [67, N, 67], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_i32
-    r(749, Format::Vop3, [67, N, 67], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_i32
-    r(750, Format::Vopc, [83, N, 83], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_i64
-    r(750, Format::Vop3, [83, N, 83], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i64
-    r(751, Format::Vopc, [59, N, 59], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_u16
-    r(751, Format::Vop3, [59, N, 59], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_u16
-    r(752, Format::Vopc, [75, N, 75], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_u32
-    r(752, Format::Vop3, [75, N, 75], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_u32
-    r(753, Format::Vopc, [91, N, 91], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_u64
-    r(753, Format::Vop3, [91, N, 91], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u64
-    r(754, Format::Vopc, [5, N, 5], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lg_f16
-    r(754, Format::Vop3, [5, N, 5], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lg_f16
-    r(755, Format::Vopc, [21, N, 21], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lg_f32
-    r(755, Format::Vop3, [21, N, 21], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lg_f32
-    r(756, Format::Vopc, [37, N, 37], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lg_f64
-    r(756, Format::Vop3, [37, N, 37], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f64
-    r(757, Format::Vopc, [1, N, 1], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lt_f16
-    r(757, Format::Vop3, [1, N, 1], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lt_f16
-    r(758, Format::Vopc, [17, N, 17], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lt_f32
-    r(758, Format::Vop3, [17, N, 17], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lt_f32
-    r(759, Format::Vopc, [33, N, 33], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_f64
-    r(759, Format::Vop3, [33, N, 33], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f64
-    r(760, Format::Vopc, [49, N, 49], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_i16
-    r(760, Format::Vop3, [49, N, 49], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_i16
-    r(761, Format::Vopc, [65, N, 65], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_i32
-    r(761, Format::Vop3, [65, N, 65], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_i32
-    r(762, Format::Vopc, [81, N, 81], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_i64
-    r(762, Format::Vop3, [81, N, 81], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i64
-    r(763, Format::Vopc, [57, N, 57], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_u16
-    r(763, Format::Vop3, [57, N, 57], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_u16
-    r(764, Format::Vopc, [73, N, 73], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_u32
-    r(764, Format::Vop3, [73, N, 73], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_u32
-    r(765, Format::Vopc, [89, N, 89], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_u64
-    r(765, Format::Vop3, [89, N, 89], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u64
-    r(766, Format::Vopc, [53, N, 53], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_i16
-    r(766, Format::Vop3, [53, N, 53], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_i16
-    r(767, Format::Vopc, [69, N, 69], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_i32
-    r(767, Format::Vop3, [69, N, 69], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_i32
-    r(768, Format::Vopc, [85, N, 85], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_i64
-    r(768, Format::Vop3, [85, N, 85], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i64
-    r(769, Format::Vopc, [61, N, 61], S151, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_u16
-    r(769, Format::Vop3, [61, N, 61], S152, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_u16
-    r(770, Format::Vopc, [77, N, 77], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_u32
-    r(770, Format::Vop3, [77, N, 77], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_u32
-    r(771, Format::Vopc, [93, N, 93], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_u64
-    r(771, Format::Vop3, [93, N, 93], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u64
-    r(772, Format::Vopc, [13, N, 13], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_neq_f16
-    r(772, Format::Vop3, [13, N, 13], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_neq_f16
-    r(773, Format::Vopc, [29, N, 29], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_neq_f32
-    r(773, Format::Vop3, [29, N, 29], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_neq_f32
-    r(774, Format::Vopc, [45, N, 45], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_neq_f64
-    r(774, Format::Vop3, [45, N, 45], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f64
-    r(775, Format::Vopc, [9, N, 9], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nge_f16
-    r(775, Format::Vop3, [9, N, 9], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nge_f16
-    r(776, Format::Vopc, [25, N, 25], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nge_f32
-    r(776, Format::Vop3, [25, N, 25], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nge_f32
-    r(777, Format::Vopc, [41, N, 41], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nge_f64
-    r(777, Format::Vop3, [41, N, 41], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f64
-    r(778, Format::Vopc, [11, N, 11], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ngt_f16
-    r(778, Format::Vop3, [11, N, 11], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ngt_f16
-    r(779, Format::Vopc, [27, N, 27], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ngt_f32
-    r(779, Format::Vop3, [27, N, 27], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ngt_f32
-    r(780, Format::Vopc, [43, N, 43], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ngt_f64
-    r(780, Format::Vop3, [43, N, 43], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f64
-    r(781, Format::Vopc, [12, N, 12], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nle_f16
-    r(781, Format::Vop3, [12, N, 12], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nle_f16
-    r(782, Format::Vopc, [28, N, 28], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nle_f32
-    r(782, Format::Vop3, [28, N, 28], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nle_f32
-    r(783, Format::Vopc, [44, N, 44], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nle_f64
-    r(783, Format::Vop3, [44, N, 44], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f64
-    r(784, Format::Vopc, [10, N, 10], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlg_f16
-    r(784, Format::Vop3, [10, N, 10], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlg_f16
-    r(785, Format::Vopc, [26, N, 26], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlg_f32
-    r(785, Format::Vop3, [26, N, 26], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlg_f32
-    r(786, Format::Vopc, [42, N, 42], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlg_f64
-    r(786, Format::Vop3, [42, N, 42], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f64
-    r(787, Format::Vopc, [14, N, 14], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlt_f16
-    r(787, Format::Vop3, [14, N, 14], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlt_f16
-    r(788, Format::Vopc, [30, N, 30], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlt_f32
-    r(788, Format::Vop3, [30, N, 30], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlt_f32
-    r(789, Format::Vopc, [46, N, 46], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlt_f64
-    r(789, Format::Vop3, [46, N, 46], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f64
-    r(790, Format::Vopc, [7, N, 7], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_o_f16
-    r(790, Format::Vop3, [7, N, 7], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_o_f16
-    r(791, Format::Vopc, [23, N, 23], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_o_f32
-    r(791, Format::Vop3, [23, N, 23], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_o_f32
-    r(792, Format::Vopc, [39, N, 39], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_o_f64
-    r(792, Format::Vop3, [39, N, 39], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f64
-    r(793, Format::Vopc, [15, N, N], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_t_f16
-    r(793, Format::Vop3, [15, N, N], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_t_f16
-    r(794, Format::Vopc, [31, N, N], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_t_f32
-    r(794, Format::Vop3, [31, N, N], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_t_f32
-    r(795, Format::Vopc, [47, N, N], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_f64
-    r(795, Format::Vop3, [47, N, N], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_t_f64
-    r(796, Format::Vopc, [71, N, N], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_t_i32
-    r(796, Format::Vop3, [71, N, N], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_t_i32
-    r(797, Format::Vopc, [87, N, N], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_i64
-    r(797, Format::Vop3, [87, N, N], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i64
-    r(798, Format::Vopc, [79, N, N], S144, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_t_u32
-    r(798, Format::Vop3, [79, N, N], S145, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_t_u32
-    r(799, Format::Vopc, [95, N, N], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_u64
-    r(799, Format::Vop3, [95, N, N], S150, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u64
-    r(800, Format::Vopc, [8, N, 8], S142, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_u_f16
-    r(800, Format::Vop3, [8, N, 8], S148, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_u_f16
-    r(801, Format::Vopc, [24, N, 24], S144, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_u_f32
-    r(801, Format::Vop3, [24, N, 24], S145, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_u_f32
-    r(802, Format::Vopc, [40, N, 40], S149, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_u_f64
-    r(802, Format::Vop3, [40, N, 40], S150, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f64
-    r(803, Format::Vopc, [253, N, 253], S153, 0x10000001c0000, Unit::Valu, 2, 2), // v_cmpx_class_f16
-    r(803, Format::Vop3, [253, N, 253], S154, 0x10000000c0009, Unit::Valu, 2, 2), // v_cmpx_class_f16
-    r(804, Format::Vopc, [254, N, 254], S155, 0x10000001c0000, Unit::Valu, 2, 2), // v_cmpx_class_f32
-    r(804, Format::Vop3, [254, N, 254], S156, 0x10000000c0009, Unit::Valu, 2, 2), // v_cmpx_class_f32
-    r(805, Format::Vopc, [255, N, 255], S157, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_class_f64
-    r(805, Format::Vop3, [255, N, 255], S158, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f64
-    r(806, Format::Vopc, [130, N, 130], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_eq_f16
-    r(806, Format::Vop3, [130, N, 130], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_eq_f16
-    r(807, Format::Vopc, [146, N, 146], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_eq_f32
-    r(807, Format::Vop3, [146, N, 146], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_eq_f32
-    r(808, Format::Vopc, [162, N, 162], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_f64
-    r(808, Format::Vop3, [162, N, 162], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f64
-    r(809, Format::Vopc, [178, N, 178], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
-    r(809, Format::Vop3, [178, N, 178], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
-    r(810, Format::Vopc, [194, N, 194], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
-    r(810, Format::Vop3, [194, N, 194], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
-    r(811, Format::Vopc, [210, N, 210], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
-    r(811, Format::Vop3, [210, N, 210], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
-    r(812, Format::Vopc, [186, N, 186], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
-    r(812, Format::Vop3, [186, N, 186], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
-    r(813, Format::Vopc, [202, N, 202], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
-    r(813, Format::Vop3, [202, N, 202], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
-    r(814, Format::Vopc, [218, N, 218], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
-    r(814, Format::Vop3, [218, N, 218], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
-    r(815, Format::Vopc, [128, N, N], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_f_f16
-    r(815, Format::Vop3, [128, N, N], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_f_f16
-    r(816, Format::Vopc, [144, N, N], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_f_f32
-    r(816, Format::Vop3, [144, N, N], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_f_f32
-    r(817, Format::Vopc, [160, N, N], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_f64
-    r(817, Format::Vop3, [160, N, N], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f64
-    r(818, Format::Vopc, [192, N, N], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_i32
-    r(818, Format::Vop3, [192, N, N], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_i32
-    r(819, Format::Vopc, [208, N, N], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
-    r(819, Format::Vop3, [208, N, N], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
-    r(820, Format::Vopc, [200, N, N], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_u32
-    r(820, Format::Vop3, [200, N, N], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_u32
-    r(821, Format::Vopc, [216, N, N], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
-    r(821, Format::Vop3, [216, N, N], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
-    r(822, Format::Vopc, [134, N, 134], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ge_f16
-    r(822, Format::Vop3, [134, N, 134], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ge_f16
-    r(823, Format::Vopc, [150, N, 150], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ge_f32
-    r(823, Format::Vop3, [150, N, 150], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ge_f32
-    r(824, Format::Vopc, [166, N, 166], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_f64
-    r(824, Format::Vop3, [166, N, 166], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f64
-    r(825, Format::Vopc, [182, N, 182], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
-    r(825, Format::Vop3, [182, N, 182], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
-    r(826, Format::Vopc, [198, N, 198], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
-    r(826, Format::Vop3, [198, N, 198], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
-    r(827, Format::Vopc, [214, N, 214], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
-    r(827, Format::Vop3, [214, N, 214], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
-    r(828, Format::Vopc, [190, N, 190], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
-    r(828, Format::Vop3, [190, N, 190], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
-    r(829, Format::Vopc, [206, N, 206], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
-    r(829, Format::Vop3, [206, N, 206], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
-    r(830, Format::Vopc, [222, N, 222], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
-    r(830, Format::Vop3, [222, N, 222], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
-    r(831, Format::Vopc, [132, N, 132], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_gt_f16
-    r(831, Format::Vop3, [132, N, 132], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_gt_f16
-    r(832, Format::Vopc, [148, N, 148], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_gt_f32
-    r(832, Format::Vop3, [148, N, 148], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_gt_f32
-    r(833, Format::Vopc, [164, N, 164], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_f64
-    r(833, Format::Vop3, [164, N, 164], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f64
-    r(834, Format::Vopc, [180, N, 180], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
-    r(834, Format::Vop3, [180, N, 180], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
-    r(835, Format::Vopc, [196, N, 196], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
-    r(835, Format::Vop3, [196, N, 196], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
-    r(836, Format::Vopc, [212, N, 212], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
-    r(836, Format::Vop3, [212, N, 212], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
-    r(837, Format::Vopc, [188, N, 188], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
-    r(837, Format::Vop3, [188, N, 188], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
-    r(838, Format::Vopc, [204, N, 204], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
-    r(838, Format::Vop3, [204, N, 204], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
-    r(839, Format::Vopc, [220, N, 220], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
-    r(839, Format::Vop3, [220, N, 220], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
-    r(840, Format::Vopc, [131, N, 131], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_le_f16
-    r(840, Format::Vop3, [131, N, 131], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_le_f16
-    r(841, Format::Vopc, [147, N, 147], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_le_f32
-    r(841, Format::Vop3, [147, N, 147], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_le_f32
-    r(842, Format::Vopc, [163, N, 163], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_f64
-    r(842, Format::Vop3, [163, N, 163], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f64
-    r(843, Format::Vopc, [179, N, 179], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i16
-    r(843, Format::Vop3, [179, N, 179], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i16
-    r(844, Format::Vopc, [195, N, 195], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i32
-    r(844, Format::Vop3, [195, N, 195], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i32
-    r(845, Format::Vopc, [211, N, 211], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
-    r(845, Format::Vop3, [211, N, 211], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
-    r(846, Format::Vopc, [187, N, 187], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u16
-    r(846, Format::Vop3, [187, N, 187], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u16
-    r(847, Format::Vopc, [203, N, 203], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u32
-    r(847, Format::Vop3, [203, N, 203], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u32
-    r(848, Format::Vopc, [219, N, 219], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
-    r(848, Format::Vop3, [219, N, 219], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
-    r(849, Format::Vopc, [133, N, 133], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lg_f16
-    r(849, Format::Vop3, [133, N, 133], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lg_f16
-    r(850, Format::Vopc, [149, N, 149], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lg_f32
-    r(850, Format::Vop3, [149, N, 149], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lg_f32
-    r(851, Format::Vopc, [165, N, 165], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lg_f64
-    r(851, Format::Vop3, [165, N, 165], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f64
-    r(852, Format::Vopc, [129, N, 129], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lt_f16
-    r(852, Format::Vop3, [129, N, 129], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lt_f16
-    r(853, Format::Vopc, [145, N, 145], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lt_f32
-    r(853, Format::Vop3, [145, N, 145], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lt_f32
-    r(854, Format::Vopc, [161, N, 161], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_f64
-    r(854, Format::Vop3, [161, N, 161], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f64
-    r(855, Format::Vopc, [177, N, 177], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
-    r(855, Format::Vop3, [177, N, 177], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
-    r(856, Format::Vopc, [193, N, 193], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
-    r(856, Format::Vop3, [193, N, 193], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
-    r(857, Format::Vopc, [209, N, 209], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
-    r(857, Format::Vop3, [209, N, 209], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
-    r(858, Format::Vopc, [185, N, 185], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
-    r(858, Format::Vop3, [185, N, 185], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
-    r(859, Format::Vopc, [201, N, 201], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
-    r(859, Format::Vop3, [201, N, 201], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
-    r(860, Format::Vopc, [217, N, 217], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
-    r(860, Format::Vop3, [217, N, 217], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
-    r(861, Format::Vopc, [181, N, 181], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
-    r(861, Format::Vop3, [181, N, 181], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
-    r(862, Format::Vopc, [197, N, 197], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
-    r(862, Format::Vop3, [197, N, 197], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
-    r(863, Format::Vopc, [213, N, 213], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
-    r(863, Format::Vop3, [213, N, 213], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
-    r(864, Format::Vopc, [189, N, 189], S162, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
-    r(864, Format::Vop3, [189, N, 189], S163, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
-    r(865, Format::Vopc, [205, N, 205], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
-    r(865, Format::Vop3, [205, N, 205], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
-    r(866, Format::Vopc, [221, N, 221], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
-    r(866, Format::Vop3, [221, N, 221], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
-    r(867, Format::Vopc, [141, N, 141], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_neq_f16
-    r(867, Format::Vop3, [141, N, 141], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_neq_f16
-    r(868, Format::Vopc, [157, N, 157], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_neq_f32
-    r(868, Format::Vop3, [157, N, 157], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_neq_f32
-    r(869, Format::Vopc, [173, N, 173], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_neq_f64
-    r(869, Format::Vop3, [173, N, 173], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f64
-    r(870, Format::Vopc, [137, N, 137], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nge_f16
-    r(870, Format::Vop3, [137, N, 137], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nge_f16
-    r(871, Format::Vopc, [153, N, 153], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nge_f32
-    r(871, Format::Vop3, [153, N, 153], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nge_f32
-    r(872, Format::Vopc, [169, N, 169], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nge_f64
-    r(872, Format::Vop3, [169, N, 169], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f64
-    r(873, Format::Vopc, [139, N, 139], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
-    r(873, Format::Vop3, [139, N, 139], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
-    r(874, Format::Vopc, [155, N, 155], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
-    r(874, Format::Vop3, [155, N, 155], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
-    r(875, Format::Vopc, [171, N, 171], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
-    r(875, Format::Vop3, [171, N, 171], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
-    r(876, Format::Vopc, [140, N, 140], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nle_f16
-    r(876, Format::Vop3, [140, N, 140], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nle_f16
-    r(877, Format::Vopc, [156, N, 156], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nle_f32
-    r(877, Format::Vop3, [156, N, 156], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nle_f32
-    r(878, Format::Vopc, [172, N, 172], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nle_f64
-    r(878, Format::Vop3, [172, N, 172], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f64
-    r(879, Format::Vopc, [138, N, 138], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
-    r(879, Format::Vop3, [138, N, 138], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
-    r(880, Format::Vopc, [154, N, 154], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
-    r(880, Format::Vop3, [154, N, 154], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
-    r(881, Format::Vopc, [170, N, 170], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
-    r(881, Format::Vop3, [170, N, 170], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
-    r(882, Format::Vopc, [142, N, 142], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
-    r(882, Format::Vop3, [142, N, 142], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
-    r(883, Format::Vopc, [158, N, 158], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
-    r(883, Format::Vop3, [158, N, 158], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
-    r(884, Format::Vopc, [174, N, 174], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
-    r(884, Format::Vop3, [174, N, 174], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
-    r(885, Format::Vopc, [135, N, 135], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_o_f16
-    r(885, Format::Vop3, [135, N, 135], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_o_f16
-    r(886, Format::Vopc, [151, N, 151], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_o_f32
-    r(886, Format::Vop3, [151, N, 151], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_o_f32
-    r(887, Format::Vopc, [167, N, 167], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_o_f64
-    r(887, Format::Vop3, [167, N, 167], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f64
-    r(888, Format::Vopc, [143, N, N], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_t_f16
-    r(888, Format::Vop3, [143, N, N], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_t_f16
-    r(889, Format::Vopc, [159, N, N], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_t_f32
-    r(889, Format::Vop3, [159, N, N], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_t_f32
-    r(890, Format::Vopc, [175, N, N], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_f64
-    r(890, Format::Vop3, [175, N, N], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_t_f64
-    r(891, Format::Vopc, [199, N, N], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_i32
-    r(891, Format::Vop3, [199, N, N], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_i32
-    r(892, Format::Vopc, [215, N, N], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
-    r(892, Format::Vop3, [215, N, N], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
-    r(893, Format::Vopc, [207, N, N], S155, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_u32
-    r(893, Format::Vop3, [207, N, N], S156, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_u32
-    r(894, Format::Vopc, [223, N, N], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
-    r(894, Format::Vop3, [223, N, N], S161, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
-    r(895, Format::Vopc, [136, N, 136], S153, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_u_f16
-    r(895, Format::Vop3, [136, N, 136], S159, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_u_f16
-    r(896, Format::Vopc, [152, N, 152], S155, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_u_f32
-    r(896, Format::Vop3, [152, N, 152], S156, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_u_f32
-    r(897, Format::Vopc, [168, N, 168], S160, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_u_f64
-    r(897, Format::Vop3, [168, N, 168], S161, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f64
-    r(898, Format::Vop3, [605, N, 605], S164, 0xc001b, Unit::Valu, 2, 0), // v_cndmask_b16
-    r(899, Format::Vop2, [1, N, 1], S165, 0x10000003c0000, Unit::Valu, 3, 0), // v_cndmask_b32
-    r(899, Format::Vop3, [257, N, 257], S166, 0x10000000c001b, Unit::Valu, 2, 0), // v_cndmask_b32
-    r(900, Format::Vop1, [97, N, 97], S139, 0x10000001c0000, Unit::Trans, 2, 0), // v_cos_f16
-    r(900, Format::Vop3, [481, N, 481], S140, 0x10000000f0009, Unit::Trans, 2, 0), // v_cos_f16
-    r(901, Format::Vop1, [54, N, 54], S138, 0x10000001c0000, Unit::Trans, 2, 0), // v_cos_f32
-    r(901, Format::Vop3, [438, N, 438], S138, 0x10000000f0009, Unit::Trans, 2, 0), // v_cos_f32
-    r(902, Format::Vop1, [58, N, 58], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_ctz_i32_b32
-    r(902, Format::Vop3, [442, N, 442], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_ctz_i32_b32
-    r(903, Format::Vop3, [524, N, 524], S126, 0xf003f, Unit::Valu, 2, 0), // v_cubeid_f32
-    r(904, Format::Vop3, [527, N, 527], S126, 0xf003f, Unit::Valu, 2, 0), // v_cubema_f32
-    r(905, Format::Vop3, [525, N, 525], S126, 0xf003f, Unit::Valu, 2, 0), // v_cubesc_f32
-    r(906, Format::Vop3, [526, N, 526], S126, 0xf003f, Unit::Valu, 2, 0), // v_cubetc_f32
-    r(907, Format::Vop1, [10, N, 10], S167, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_f16_f32
-    r(907, Format::Vop3, [394, N, 394], S138, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_f16_f32
-    r(908, Format::Vop1, [81, N, 81], S168, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f16_i16
-    r(908, Format::Vop3, [465, N, 465], S169, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f16_i16
-    r(909, Format::Vop1, [80, N, 80], S168, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f16_u16
-    r(909, Format::Vop3, [464, N, 464], S169, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f16_u16
-    r(910, Format::Vop1, [N, N, 109], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
-    r(910, Format::Vop3, [N, N, 493], S138, 0x10000000c00c0, Unit::Valu, 2, 0), // v_cvt_f32_bf8
-    r(911, Format::Vop1, [11, N, 11], S170, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_f32_f16
-    r(911, Format::Vop3, [395, N, 395], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_f32_f16
-    r(912, Format::Vop1, [15, N, 15], S171, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f32_f64
-    r(912, Format::Vop3, [399, N, 399], S171, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f32_f64
-    r(913, Format::Vop1, [N, N, 108], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
-    r(913, Format::Vop3, [N, N, 492], S138, 0x10000000c00c0, Unit::Valu, 2, 0), // v_cvt_f32_fp8
-    r(914, Format::Vop1, [5, N, 5], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_i32
-    r(914, Format::Vop3, [389, N, 389], S138, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_i32
-    r(915, Format::Vop1, [6, N, 6], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_u32
-    r(915, Format::Vop3, [390, N, 390], S138, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_u32
-    r(916, Format::Vop1, [17, N, 17], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
-    r(916, Format::Vop3, [401, N, 401], S138, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
-    r(917, Format::Vop1, [18, N, 18], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
-    r(917, Format::Vop3, [402, N, 402], S138, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
-    r(918, Format::Vop1, [19, N, 19], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
-    r(918, Format::Vop3, [403, N, 403], S138, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
-    r(919, Format::Vop1, [20, N, 20], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
-    r(919, Format::Vop3, [404, N, 404], S138, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
-    r(920, Format::Vop1, [16, N, 16], S172, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_f32
-    r(920, Format::Vop3, [400, N, 400], S172, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f64_f32
-    r(921, Format::Vop1, [4, N, 4], S172, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_i32
-    r(921, Format::Vop3, [388, N, 388], S172, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_i32
-    r(922, Format::Vop1, [22, N, 22], S172, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_u32
-    r(922, Format::Vop3, [406, N, 406], S172, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_u32
-    r(923, Format::Vop1, [13, N, 13], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_floor_i32_f32
-    r(923, Format::Vop3, [397, N, 397], S138, 0x10000000d0009, Unit::Valu, 2, 0), // v_cvt_floor_i32_f32
-    r(924, Format::Vop1, [83, N, 83], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_i16_f16
-    r(924, Format::Vop3, [467, N, 467], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_i16_f16
-    r(925, Format::Vop1, [8, N, 8], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_i32_f32
-    r(925, Format::Vop3, [392, N, 392], S138, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_i32_f32
-    r(926, Format::Vop1, [3, N, 3], S171, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_i32_f64
-    r(926, Format::Vop3, [387, N, 387], S171, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i32_f64
-    r(927, Format::Vop1, [106, N, 106], S173, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_i32_i16
-    r(927, Format::Vop3, [490, N, 490], S169, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_i32_i16
-    r(928, Format::Vop1, [12, N, 12], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_nearest_i32_f32
-    r(928, Format::Vop3, [396, N, 396], S138, 0x10000000d0009, Unit::Valu, 2, 0), // v_cvt_nearest_i32_f32
-    r(929, Format::Vop1, [99, N, 99], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
-    r(929, Format::Vop3, [483, N, 483], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
-    r(930, Format::Vop1, [100, N, 100], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
-    r(930, Format::Vop3, [484, N, 484], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
-    r(931, Format::Vop1, [14, N, 14], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
-    r(931, Format::Vop3, [398, N, 398], S138, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
-    r(932, Format::Vop3, [N, N, 874], S174, 0xc02db, Unit::Valu, 2, 0), // v_cvt_pk_bf8_f32
-    r(933, Format::Vop1, [N, N, 111], S172, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
-    r(933, Format::Vop3, [N, N, 495], S172, 0x1000000030240, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
-    r(934, Format::Vop1, [N, N, 110], S172, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
-    r(934, Format::Vop3, [N, N, 494], S172, 0x1000000030240, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
-    r(935, Format::Vop3, [N, N, 873], S174, 0xc02db, Unit::Valu, 2, 0), // v_cvt_pk_fp8_f32
-    r(936, Format::Vop3, [774, N, 774], S133, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_i16_f32
-    r(937, Format::Vop3, [804, N, 804], S133, 0xc0000, Unit::Valu, 2, 0), // v_cvt_pk_i16_i32
-    r(938, Format::Vop3, [786, N, 786], S131, 0xd02db, Unit::Valu, 2, 0), // v_cvt_pk_norm_i16_f16
-    r(939, Format::Vop3, [801, N, 801], S133, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_norm_i16_f32
-    r(940, Format::Vop3, [787, N, 787], S131, 0xd02db, Unit::Valu, 2, 0), // v_cvt_pk_norm_u16_f16
-    r(941, Format::Vop3, [802, N, 802], S133, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_norm_u16_f32
-    r(942, Format::Vop2, [47, N, 47], S132, 0x10000003c0000, Unit::Valu, 2, 0), // v_cvt_pk_rtz_f16_f32
-    r(942, Format::Vop3, [303, N, 303], S133, 0x10000000f001b, Unit::Valu, 2, 0), // v_cvt_pk_rtz_f16_f32
-    r(943, Format::Vop3, [775, N, 775], S133, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_u16_f32
-    r(944, Format::Vop3, [803, N, 803], S133, 0xc0000, Unit::Valu, 2, 0), // v_cvt_pk_u16_u32
-    r(945, Format::Vop3, [550, N, 550], S126, 0xd000f, Unit::Valu, 2, 0), // v_cvt_pk_u8_f32
-    r(946, Format::Vop3, [N, N, 876], S174, 0xc030b, Unit::Valu, 2, 0), // v_cvt_sr_bf8_f32
-    r(947, Format::Vop3, [N, N, 875], S174, 0xc030b, Unit::Valu, 2, 0), // v_cvt_sr_fp8_f32
-    r(948, Format::Vop1, [82, N, 82], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_u16_f16
-    r(948, Format::Vop3, [466, N, 466], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_u16_f16
-    r(949, Format::Vop1, [7, N, 7], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_u32_f32
-    r(949, Format::Vop3, [391, N, 391], S138, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_u32_f32
-    r(950, Format::Vop1, [21, N, 21], S171, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_u32_f64
-    r(950, Format::Vop3, [405, N, 405], S171, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u32_f64
-    r(951, Format::Vop1, [107, N, 107], S173, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_u32_u16
-    r(951, Format::Vop3, [491, N, 491], S169, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_u32_u16
-    r(952, Format::Vop3, [596, N, 596], S175, 0xf03ff, Unit::Valu, 2, 0), // v_div_fixup_f16
-    r(953, Format::Vop3, [551, N, 551], S126, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f32
-    r(954, Format::Vop3, [552, N, 552], S176, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f64
-    r(955, Format::Vop3, [567, N, 567], S126, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f32
-    r(956, Format::Vop3, [568, N, 568], S176, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f64
-    r(957, Format::Vop3Sd, [764, N, 764], S177, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f32
-    r(958, Format::Vop3Sd, [765, N, 765], S178, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f64
-    r(959, Format::Vop3, [615, N, 615], S179, 0xc033f, Unit::Valu, 2, 0), // v_dot2_bf16_bf16
-    r(960, Format::Vop3, [614, N, 614], S180, 0xc033f, Unit::Valu, 2, 0), // v_dot2_f16_f16
-    r(961, Format::Vop3p, [26, N, 26], S181, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot2_f32_bf16
-    r(962, Format::Vop3p, [19, N, 19], S182, 0x1c0000000dfdc7, Unit::Valu, 2, 0), // v_dot2_f32_f16
-    r(963, Format::Vop2, [2, N, N], S183, 0x3c0000, Unit::Valu, 2, 0), // v_dot2acc_f32_f16
-    r(964, Format::Vop3p, [N, N, 39], S126, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_bf8_bf8
-    r(965, Format::Vop3p, [N, N, 37], S126, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_bf8_fp8
-    r(966, Format::Vop3p, [N, N, 36], S126, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_fp8_bf8
-    r(967, Format::Vop3p, [N, N, 38], S126, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_fp8_fp8
-    r(968, Format::Vop3p, [22, N, 22], S126, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot4_i32_iu8
-    r(969, Format::Vop3p, [23, N, 23], S126, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot4_u32_u8
-    r(970, Format::Vop3p, [24, N, 24], S126, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot8_i32_iu4
-    r(971, Format::Vop3p, [25, N, 25], S126, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot8_u32_u4
-    r(972, Format::VopdX, [4, N, 4], S132, 0x0, Unit::Valu, 2, 0), // v_dual_add_f32
-    r(972, Format::VopdY, [4, N, 4], S132, 0x0, Unit::Valu, 2, 0), // v_dual_add_f32
-    r(973, Format::VopdY, [16, N, 16], S132, 0x0, Unit::Valu, 2, 0), // v_dual_add_nc_u32
-    r(974, Format::VopdY, [18, N, 18], S132, 0x0, Unit::Valu, 2, 0), // v_dual_and_b32
-    r(975, Format::VopdX, [9, N, 9], S132, 0x0, Unit::Valu, 3, 0), // v_dual_cndmask_b32
-    r(975, Format::VopdY, [9, N, 9], S132, 0x0, Unit::Valu, 3, 0), // v_dual_cndmask_b32
-    r(976, Format::VopdX, [12, N, N], S183, 0x0, Unit::Valu, 2, 0), // v_dual_dot2acc_f32_f16
-    r(977, Format::VopdX, [1, N, 1], S184, 0x0, Unit::Valu, 2, 0), // v_dual_fmaak_f32
-    r(977, Format::VopdY, [1, N, 1], S184, 0x0, Unit::Valu, 2, 0), // v_dual_fmaak_f32
-    r(978, Format::VopdX, [0, N, 0], S185, 0x0, Unit::Valu, 2, 0), // v_dual_fmac_f32
-    r(978, Format::VopdY, [0, N, 0], S185, 0x0, Unit::Valu, 2, 0), // v_dual_fmac_f32
-    r(979, Format::VopdX, [2, N, 2], S186, 0x0, Unit::Valu, 2, 0), // v_dual_fmamk_f32
-    r(979, Format::VopdY, [2, N, 2], S186, 0x0, Unit::Valu, 2, 0), // v_dual_fmamk_f32
-    r(980, Format::VopdY, [17, N, 17], S132, 0x0, Unit::Valu, 2, 0), // v_dual_lshlrev_b32
-    r(981, Format::VopdX, [10, N, N], S132, 0x0, Unit::Valu, 2, 0), // v_dual_max_f32
-    r(981, Format::VopdY, [10, N, N], S132, 0x0, Unit::Valu, 2, 0), // v_dual_max_f32
-    r(982, Format::VopdX, [N, N, 10], S132, 0x0, Unit::Valu, 2, 0), // v_dual_max_num_f32
-    r(982, Format::VopdY, [N, N, 10], S132, 0x0, Unit::Valu, 2, 0), // v_dual_max_num_f32
-    r(983, Format::VopdX, [11, N, N], S132, 0x0, Unit::Valu, 2, 0), // v_dual_min_f32
-    r(983, Format::VopdY, [11, N, N], S132, 0x0, Unit::Valu, 2, 0), // v_dual_min_f32
-    r(984, Format::VopdX, [N, N, 11], S132, 0x0, Unit::Valu, 2, 0), // v_dual_min_num_f32
-    r(984, Format::VopdY, [N, N, 11], S132, 0x0, Unit::Valu, 2, 0), // v_dual_min_num_f32
-    r(985, Format::VopdX, [8, N, 8], S138, 0x0, Unit::Valu, 2, 0), // v_dual_mov_b32
-    r(985, Format::VopdY, [8, N, 8], S138, 0x0, Unit::Valu, 2, 0), // v_dual_mov_b32
-    r(986, Format::VopdX, [7, N, 7], S132, 0x0, Unit::Valu, 2, 0), // v_dual_mul_dx9_zero_f32
-    r(986, Format::VopdY, [7, N, 7], S132, 0x0, Unit::Valu, 2, 0), // v_dual_mul_dx9_zero_f32
-    r(987, Format::VopdX, [3, N, 3], S132, 0x0, Unit::Valu, 2, 0), // v_dual_mul_f32
-    r(987, Format::VopdY, [3, N, 3], S132, 0x0, Unit::Valu, 2, 0), // v_dual_mul_f32
-    r(988, Format::VopdX, [5, N, 5], S132, 0x0, Unit::Valu, 2, 0), // v_dual_sub_f32
-    r(988, Format::VopdY, [5, N, 5], S132, 0x0, Unit::Valu, 2, 0), // v_dual_sub_f32
-    r(989, Format::VopdX, [6, N, 6], S132, 0x0, Unit::Valu, 2, 0), // v_dual_subrev_f32
-    r(989, Format::VopdY, [6, N, 6], S132, 0x0, Unit::Valu, 2, 0), // v_dual_subrev_f32
-    r(990, Format::Vop1, [88, N, 88], S139, 0x10000001c0000, Unit::Trans, 2, 0), // v_exp_f16
-    r(990, Format::Vop3, [472, N, 472], S140, 0x10000000f0009, Unit::Trans, 2, 0), // v_exp_f16
-    r(991, Format::Vop1, [37, N, 37], S138, 0x10000001c0000, Unit::Trans, 2, 0), // v_exp_f32
-    r(991, Format::Vop3, [421, N, 421], S138, 0x10000000f0009, Unit::Trans, 2, 0), // v_exp_f32
-    r(992, Format::Vop1, [91, N, 91], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_floor_f16
-    r(992, Format::Vop3, [475, N, 475], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_floor_f16
-    r(993, Format::Vop1, [36, N, 36], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_floor_f32
-    r(993, Format::Vop3, [420, N, 420], S138, 0x10000000f0009, Unit::Valu, 2, 0), // v_floor_f32
-    r(994, Format::Vop1, [26, N, 26], S141, 0x1000000000000, Unit::Valu, 2, 0), // v_floor_f64
-    r(994, Format::Vop3, [410, N, 410], S141, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f64
-    r(995, Format::Vop3, [521, N, 521], S126, 0x3003f, Unit::Valu, 2, 0), // v_fma_dx9_zero_f32
-    r(996, Format::Vop3, [584, N, 584], S175, 0xf03ff, Unit::Valu, 2, 0), // v_fma_f16
-    r(997, Format::Vop3, [531, N, 531], S126, 0xf003f, Unit::Valu, 2, 0), // v_fma_f32
-    r(998, Format::Vop3, [532, N, 532], S176, 0x3003f, Unit::Valu, 2, 0), // v_fma_f64
-    r(999, Format::Vop3p, [32, N, 32], S175, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mix_f32
-    r(1000, Format::Vop3p, [34, N, 34], S187, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mixhi_f16
-    r(1001, Format::Vop3p, [33, N, 33], S187, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mixlo_f16
-    r(1002, Format::Vop2, [56, N, 56], S188, 0x0, Unit::Valu, 2, 0), // v_fmaak_f16
-    r(1003, Format::Vop2, [45, N, 45], S184, 0x0, Unit::Valu, 2, 0), // v_fmaak_f32
-    r(1004, Format::Vop2, [6, N, N], S185, 0x1000000000000, Unit::Valu, 2, 0), // v_fmac_dx9_zero_f32
-    r(1004, Format::Vop3, [262, N, N], S174, 0x100000003001b, Unit::Valu, 2, 0), // v_fmac_dx9_zero_f32
-    r(1005, Format::Vop2, [54, N, 54], S189, 0x10000003c0000, Unit::Valu, 2, 0), // v_fmac_f16
-    r(1005, Format::Vop3, [310, N, 310], S190, 0x10000000f02db, Unit::Valu, 2, 0), // v_fmac_f16
-    r(1006, Format::Vop2, [43, N, 43], S185, 0x10000003c0000, Unit::Valu, 2, 0), // v_fmac_f32
-    r(1006, Format::Vop3, [299, N, 299], S174, 0x10000000f001b, Unit::Valu, 2, 0), // v_fmac_f32
-    r(1007, Format::Vop2, [55, N, 55], S191, 0x0, Unit::Valu, 2, 0), // v_fmamk_f16
-    r(1008, Format::Vop2, [44, N, 44], S186, 0x0, Unit::Valu, 2, 0), // v_fmamk_f32
-    r(1009, Format::Vop1, [95, N, 95], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_fract_f16
-    r(1009, Format::Vop3, [479, N, 479], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_fract_f16
-    r(1010, Format::Vop1, [32, N, 32], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_fract_f32
-    r(1010, Format::Vop3, [416, N, 416], S138, 0x10000000f0009, Unit::Valu, 2, 0), // v_fract_f32
-    r(1011, Format::Vop1, [62, N, 62], S141, 0x1000000000000, Unit::Valu, 2, 0), // v_fract_f64
-    r(1011, Format::Vop3, [446, N, 446], S141, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f64
-    r(1012, Format::Vop1, [90, N, 90], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
-    r(1012, Format::Vop3, [474, N, 474], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
-    r(1013, Format::Vop1, [63, N, 63], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
-    r(1013, Format::Vop3, [447, N, 447], S138, 0x10000000d0009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
-    r(1014, Format::Vop1, [60, N, 60], S171, 0x1000000000000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
-    r(1014, Format::Vop3, [444, N, 444], S171, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
-    r(1015, Format::Vop1, [89, N, 89], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_mant_f16
-    r(1015, Format::Vop3, [473, N, 473], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_mant_f16
-    r(1016, Format::Vop1, [64, N, 64], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_mant_f32
-    r(1016, Format::Vop3, [448, N, 448], S138, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_mant_f32
-    r(1017, Format::Vop1, [61, N, 61], S141, 0x1000000000000, Unit::Valu, 2, 0), // v_frexp_mant_f64
-    r(1017, Format::Vop3, [445, N, 445], S141, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f64
-    r(1018, Format::Vop2, [59, N, 59], S130, 0x10000003c0000, Unit::Valu, 2, 0), // v_ldexp_f16
-    r(1018, Format::Vop3, [315, N, 315], S131, 0x10000000f001b, Unit::Valu, 2, 0), // v_ldexp_f16
-    r(1019, Format::Vop3, [796, N, 796], S133, 0xf000b, Unit::Valu, 2, 0), // v_ldexp_f32
-    r(1020, Format::Vop3, [811, N, 811], S192, 0x3000b, Unit::Valu, 2, 0), // v_ldexp_f64
-    r(1021, Format::Vop3, [533, N, 533], S126, 0xc0000, Unit::Valu, 2, 0), // v_lerp_u8
-    r(1022, Format::Vop1, [87, N, 87], S139, 0x10000001c0000, Unit::Trans, 2, 0), // v_log_f16
-    r(1022, Format::Vop3, [471, N, 471], S140, 0x10000000f0009, Unit::Trans, 2, 0), // v_log_f16
-    r(1023, Format::Vop1, [39, N, 39], S138, 0x10000001c0000, Unit::Trans, 2, 0), // v_log_f32
-    r(1023, Format::Vop3, [423, N, 423], S138, 0x10000000f0009, Unit::Trans, 2, 0), // v_log_f32
-    r(1024, Format::Vop3, [582, N, 582], S126, 0xc0000, Unit::Valu, 2, 0), // v_lshl_add_u32
-    r(1025, Format::Vop3, [598, N, 598], S126, 0xc0000, Unit::Valu, 2, 0), // v_lshl_or_b32
-    r(1026, Format::Vop3, [824, N, 824], S136, 0xc0000, Unit::Valu, 2, 0), // v_lshlrev_b16
-    r(1027, Format::Vop2, [24, N, 24], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshlrev_b32
-    r(1027, Format::Vop3, [280, N, 280], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshlrev_b32
-    r(1028, Format::Vop2, [N, N, 31], S193, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b64
-    r(1028, Format::Vop3, [828, N, N], S137, 0x0, Unit::Valu, 2, 0), // v_lshlrev_b64
-    r(1028, Format::Vop3, [N, N, 287], S137, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b64
-    r(1029, Format::Vop3, [825, N, 825], S136, 0xc0000, Unit::Valu, 2, 0), // v_lshrrev_b16
-    r(1030, Format::Vop2, [25, N, 25], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshrrev_b32
-    r(1030, Format::Vop3, [281, N, 281], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshrrev_b32
-    r(1031, Format::Vop3, [829, N, 829], S137, 0x0, Unit::Valu, 2, 0), // v_lshrrev_b64
-    r(1032, Format::Vop3Sd, [N, N, 767], S194, 0x10000, Unit::Valu, 2, 0), // v_mad_co_i64_i32
-    r(1033, Format::Vop3Sd, [N, N, 766], S194, 0x10000, Unit::Valu, 2, 0), // v_mad_co_u64_u32
-    r(1034, Format::Vop3, [595, N, 595], S195, 0xd03c0, Unit::Valu, 2, 0), // v_mad_i16
-    r(1035, Format::Vop3, [602, N, 602], S196, 0xd03c0, Unit::Valu, 2, 0), // v_mad_i32_i16
-    r(1036, Format::Vop3, [522, N, 522], S126, 0xd0000, Unit::Valu, 2, 0), // v_mad_i32_i24
-    r(1037, Format::Vop3Sd, [767, N, N], S194, 0x10000, Unit::Valu, 2, 0), // v_mad_i64_i32
-    r(1038, Format::Vop3, [577, N, 577], S195, 0xd03c0, Unit::Valu, 2, 0), // v_mad_u16
-    r(1039, Format::Vop3, [601, N, 601], S196, 0xd03c0, Unit::Valu, 2, 0), // v_mad_u32_u16
-    r(1040, Format::Vop3, [523, N, 523], S126, 0xd0000, Unit::Valu, 2, 0), // v_mad_u32_u24
-    r(1041, Format::Vop3Sd, [766, N, N], S194, 0x10000, Unit::Valu, 2, 0), // v_mad_u64_u32
-    r(1042, Format::Vop3, [588, N, N], S175, 0xf03ff, Unit::Valu, 2, 0), // v_max3_f16
-    r(1043, Format::Vop3, [540, N, N], S126, 0xf003f, Unit::Valu, 2, 0), // v_max3_f32
-    r(1044, Format::Vop3, [589, N, 589], S195, 0xd03c0, Unit::Valu, 2, 0), // v_max3_i16
-    r(1045, Format::Vop3, [541, N, 541], S126, 0xc0000, Unit::Valu, 2, 0), // v_max3_i32
-    r(1046, Format::Vop3, [N, N, 556], S175, 0xf03ff, Unit::Valu, 2, 0), // v_max3_num_f16
-    r(1047, Format::Vop3, [N, N, 554], S126, 0xf003f, Unit::Valu, 2, 0), // v_max3_num_f32
-    r(1048, Format::Vop3, [590, N, 590], S195, 0xd03c0, Unit::Valu, 2, 0), // v_max3_u16
-    r(1049, Format::Vop3, [542, N, 542], S126, 0xc0000, Unit::Valu, 2, 0), // v_max3_u32
-    r(1050, Format::Vop2, [57, N, N], S130, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_f16
-    r(1050, Format::Vop3, [313, N, N], S131, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_f16
-    r(1051, Format::Vop2, [16, N, N], S132, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_f32
-    r(1051, Format::Vop3, [272, N, N], S133, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_f32
-    r(1052, Format::Vop3, [810, N, N], S135, 0x3001b, Unit::Valu, 2, 0), // v_max_f64
-    r(1053, Format::Vop3, [778, N, 778], S136, 0xc0000, Unit::Valu, 2, 0), // v_max_i16
-    r(1054, Format::Vop2, [18, N, 18], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_i32
-    r(1054, Format::Vop3, [274, N, 274], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_i32
-    r(1055, Format::Vop2, [N, N, 49], S130, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_num_f16
-    r(1055, Format::Vop3, [N, N, 305], S131, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_num_f16
-    r(1056, Format::Vop2, [N, N, 22], S132, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_num_f32
-    r(1056, Format::Vop3, [N, N, 278], S133, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_num_f32
-    r(1057, Format::Vop2, [N, N, 14], S134, 0x1000000000000, Unit::Valu, 2, 0), // v_max_num_f64
-    r(1057, Format::Vop3, [N, N, 270], S135, 0x100000003001b, Unit::Valu, 2, 0), // v_max_num_f64
-    r(1058, Format::Vop3, [777, N, 777], S136, 0xc0000, Unit::Valu, 2, 0), // v_max_u16
-    r(1059, Format::Vop2, [20, N, 20], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_u32
-    r(1059, Format::Vop3, [276, N, 276], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_u32
-    r(1060, Format::Vop3, [N, N, 560], S175, 0xf03ff, Unit::Valu, 2, 0), // v_maximum3_f16
-    r(1061, Format::Vop3, [N, N, 558], S126, 0xf003f, Unit::Valu, 2, 0), // v_maximum3_f32
-    r(1062, Format::Vop3, [N, N, 872], S131, 0xf001b, Unit::Valu, 2, 0), // v_maximum_f16
-    r(1063, Format::Vop3, [N, N, 870], S133, 0xf001b, Unit::Valu, 2, 0), // v_maximum_f32
-    r(1064, Format::Vop3, [N, N, 834], S135, 0x3001b, Unit::Valu, 2, 0), // v_maximum_f64
-    r(1065, Format::Vop3, [N, N, 623], S175, 0xf03ff, Unit::Valu, 2, 0), // v_maximumminimum_f16
-    r(1066, Format::Vop3, [N, N, 621], S126, 0xf003f, Unit::Valu, 2, 0), // v_maximumminimum_f32
-    r(1067, Format::Vop3, [608, N, N], S175, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_f16
-    r(1068, Format::Vop3, [606, N, N], S126, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_f32
-    r(1069, Format::Vop3, [612, N, 612], S126, 0xc0000, Unit::Valu, 2, 0), // v_maxmin_i32
-    r(1070, Format::Vop3, [N, N, 619], S175, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_num_f16
-    r(1071, Format::Vop3, [N, N, 617], S126, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_num_f32
-    r(1072, Format::Vop3, [610, N, 610], S126, 0xc0000, Unit::Valu, 2, 0), // v_maxmin_u32
-    r(1073, Format::Vop3, [800, N, 800], S133, 0xc0000, Unit::Valu, 2, 0), // v_mbcnt_hi_u32_b32
-    r(1074, Format::Vop3, [799, N, 799], S133, 0xc0000, Unit::Valu, 2, 0), // v_mbcnt_lo_u32_b32
-    r(1075, Format::Vop3, [591, N, N], S175, 0xf03ff, Unit::Valu, 2, 0), // v_med3_f16
-    r(1076, Format::Vop3, [543, N, N], S126, 0xf003f, Unit::Valu, 2, 0), // v_med3_f32
-    r(1077, Format::Vop3, [592, N, 592], S195, 0xd03c0, Unit::Valu, 2, 0), // v_med3_i16
-    r(1078, Format::Vop3, [544, N, 544], S126, 0xc0000, Unit::Valu, 2, 0), // v_med3_i32
-    r(1079, Format::Vop3, [N, N, 562], S175, 0xf03ff, Unit::Valu, 2, 0), // v_med3_num_f16
-    r(1080, Format::Vop3, [N, N, 561], S126, 0xf003f, Unit::Valu, 2, 0), // v_med3_num_f32
-    r(1081, Format::Vop3, [593, N, 593], S195, 0xd03c0, Unit::Valu, 2, 0), // v_med3_u16
-    r(1082, Format::Vop3, [545, N, 545], S126, 0xc0000, Unit::Valu, 2, 0), // v_med3_u32
-    r(1083, Format::Vop3, [585, N, N], S175, 0xf03ff, Unit::Valu, 2, 0), // v_min3_f16
-    r(1084, Format::Vop3, [537, N, N], S126, 0xf003f, Unit::Valu, 2, 0), // v_min3_f32
-    r(1085, Format::Vop3, [586, N, 586], S195, 0xd03c0, Unit::Valu, 2, 0), // v_min3_i16
-    r(1086, Format::Vop3, [538, N, 538], S126, 0xc0000, Unit::Valu, 2, 0), // v_min3_i32
-    r(1087, Format::Vop3, [N, N, 555], S175, 0xf03ff, Unit::Valu, 2, 0), // v_min3_num_f16
-    r(1088, Format::Vop3, [N, N, 553], S126, 0xf003f, Unit::Valu, 2, 0), // v_min3_num_f32
-    r(1089, Format::Vop3, [587, N, 587], S195, 0xd03c0, Unit::Valu, 2, 0), // v_min3_u16
-    r(1090, Format::Vop3, [539, N, 539], S126, 0xc0000, Unit::Valu, 2, 0), // v_min3_u32
-    r(1091, Format::Vop2, [58, N, N], S130, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_f16
-    r(1091, Format::Vop3, [314, N, N], S131, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_f16
-    r(1092, Format::Vop2, [15, N, N], S132, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_f32
-    r(1092, Format::Vop3, [271, N, N], S133, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_f32
-    r(1093, Format::Vop3, [809, N, N], S135, 0x3001b, Unit::Valu, 2, 0), // v_min_f64
-    r(1094, Format::Vop3, [780, N, 780], S136, 0xc0000, Unit::Valu, 2, 0), // v_min_i16
-    r(1095, Format::Vop2, [17, N, 17], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_i32
-    r(1095, Format::Vop3, [273, N, 273], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_i32
-    r(1096, Format::Vop2, [N, N, 48], S130, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_num_f16
-    r(1096, Format::Vop3, [N, N, 304], S131, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_num_f16
-    r(1097, Format::Vop2, [N, N, 21], S132, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_num_f32
-    r(1097, Format::Vop3, [N, N, 277], S133, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_num_f32
-    r(1098, Format::Vop2, [N, N, 13], S134, 0x1000000000000, Unit::Valu, 2, 0), // v_min_num_f64
-    r(1098, Format::Vop3, [N, N, 269], S135, 0x100000003001b, Unit::Valu, 2, 0), // v_min_num_f64
-    r(1099, Format::Vop3, [779, N, 779], S136, 0xc0000, Unit::Valu, 2, 0), // v_min_u16
-    r(1100, Format::Vop2, [19, N, 19], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_u32
-    r(1100, Format::Vop3, [275, N, 275], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_u32
-    r(1101, Format::Vop3, [N, N, 559], S175, 0xf03ff, Unit::Valu, 2, 0), // v_minimum3_f16
-    r(1102, Format::Vop3, [N, N, 557], S126, 0xf003f, Unit::Valu, 2, 0), // v_minimum3_f32
-    r(1103, Format::Vop3, [N, N, 871], S131, 0xf001b, Unit::Valu, 2, 0), // v_minimum_f16
-    r(1104, Format::Vop3, [N, N, 869], S133, 0xf001b, Unit::Valu, 2, 0), // v_minimum_f32
-    r(1105, Format::Vop3, [N, N, 833], S135, 0x3001b, Unit::Valu, 2, 0), // v_minimum_f64
-    r(1106, Format::Vop3, [N, N, 622], S175, 0xf03ff, Unit::Valu, 2, 0), // v_minimummaximum_f16
-    r(1107, Format::Vop3, [N, N, 620], S126, 0xf003f, Unit::Valu, 2, 0), // v_minimummaximum_f32
-    r(1108, Format::Vop3, [609, N, N], S175, 0xf003f, Unit::Valu, 2, 0), // v_minmax_f16
-    r(1109, Format::Vop3, [607, N, N], S126, 0xf003f, Unit::Valu, 2, 0), // v_minmax_f32
-    r(1110, Format::Vop3, [613, N, 613], S126, 0xc0000, Unit::Valu, 2, 0), // v_minmax_i32
-    r(1111, Format::Vop3, [N, N, 618], S175, 0xf003f, Unit::Valu, 2, 0), // v_minmax_num_f16
-    r(1112, Format::Vop3, [N, N, 616], S126, 0xf003f, Unit::Valu, 2, 0), // v_minmax_num_f32
-    r(1113, Format::Vop3, [611, N, 611], S126, 0xc0000, Unit::Valu, 2, 0), // v_minmax_u32
-    r(1114, Format::Vop1, [1, N, 1], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_mov_b32
-    r(1114, Format::Vop3, [385, N, 385], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_mov_b32
-    r(1115, Format::Vop1, [66, N, 66], S138, 0x10000000c0000, Unit::Valu, 10, 0), // v_movreld_b32
-    r(1115, Format::Vop3, [450, N, 450], S138, 0x10000000c0000, Unit::Valu, 10, 0), // v_movreld_b32
-    r(1116, Format::Vop1, [67, N, 67], S197, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrels_b32
-    r(1116, Format::Vop3, [451, N, 451], S197, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrels_b32
-    r(1117, Format::Vop1, [72, N, 72], S197, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_2_b32
-    r(1117, Format::Vop3, [456, N, 456], S197, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_2_b32
-    r(1118, Format::Vop1, [68, N, 68], S197, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_b32
-    r(1118, Format::Vop3, [452, N, 452], S197, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_b32
-    r(1119, Format::Vop3, [571, N, 571], S198, 0x10000, Unit::Valu, 2, 0), // v_mqsad_pk_u16_u8
-    r(1120, Format::Vop3, [573, N, 573], S199, 0x10000, Unit::Valu, 2, 0), // v_mqsad_u32_u8
-    r(1121, Format::Vop3, [569, N, 569], S126, 0xd0000, Unit::Valu, 2, 0), // v_msad_u8
-    r(1122, Format::Vop2, [7, N, 7], S132, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_dx9_zero_f32
-    r(1122, Format::Vop3, [263, N, 263], S133, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_dx9_zero_f32
-    r(1123, Format::Vop2, [53, N, 53], S130, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_f16
-    r(1123, Format::Vop3, [309, N, 309], S131, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_f16
-    r(1124, Format::Vop2, [8, N, 8], S132, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_f32
-    r(1124, Format::Vop3, [264, N, 264], S133, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_f32
-    r(1125, Format::Vop2, [N, N, 6], S134, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_f64
-    r(1125, Format::Vop3, [808, N, N], S135, 0x3001b, Unit::Valu, 2, 0), // v_mul_f64
-    r(1125, Format::Vop3, [N, N, 262], S135, 0x100000003001b, Unit::Valu, 2, 0), // v_mul_f64
-    r(1126, Format::Vop3, [814, N, 814], S133, 0x0, Unit::Valu, 2, 0), // v_mul_hi_i32
-    r(1127, Format::Vop2, [10, N, 10], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
-    r(1127, Format::Vop3, [266, N, 266], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
-    r(1128, Format::Vop3, [813, N, 813], S133, 0x0, Unit::Valu, 2, 0), // v_mul_hi_u32
-    r(1129, Format::Vop2, [12, N, 12], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
-    r(1129, Format::Vop3, [268, N, 268], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
-    r(1130, Format::Vop2, [9, N, 9], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_i32_i24
-    r(1130, Format::Vop3, [265, N, 265], S133, 0x10000000d0000, Unit::Valu, 2, 0), // v_mul_i32_i24
-    r(1131, Format::Vop3, [773, N, 773], S136, 0xc0000, Unit::Valu, 2, 0), // v_mul_lo_u16
-    r(1132, Format::Vop3, [812, N, 812], S133, 0x0, Unit::Valu, 2, 0), // v_mul_lo_u32
-    r(1133, Format::Vop2, [11, N, 11], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_u32_u24
-    r(1133, Format::Vop3, [267, N, 267], S133, 0x10000000d0000, Unit::Valu, 2, 0), // v_mul_u32_u24
-    r(1134, Format::Vop3, [536, N, 536], S126, 0xf003f, Unit::Valu, 2, 0), // v_mullit_f32
-    r(1135, Format::Vop1, [0, N, 0], S3, 0x0, Unit::Valu, 0, 0), // v_nop
-    r(1136, Format::Vop1, [105, N, 105], S168, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b16
-    r(1136, Format::Vop3, [489, N, 489], S169, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b16
-    r(1137, Format::Vop1, [55, N, 55], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b32
-    r(1137, Format::Vop3, [439, N, 439], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b32
-    r(1138, Format::Vop3, [600, N, 600], S126, 0xc0000, Unit::Valu, 2, 0), // v_or3_b32
-    r(1139, Format::Vop3, [867, N, 867], S136, 0xc0000, Unit::Valu, 2, 0), // v_or_b16
-    r(1140, Format::Vop2, [28, N, 28], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_or_b32
-    r(1140, Format::Vop3, [284, N, 284], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_or_b32
-    r(1141, Format::Vop3, [785, N, 785], S131, 0xd02db, Unit::Valu, 2, 0), // v_pack_b32_f16
-    r(1142, Format::Vop3, [580, N, 580], S126, 0xc0000, Unit::Valu, 2, 0), // v_perm_b32
-    r(1143, Format::Vop3, [603, N, 603], S200, 0xc0, Unit::Valu, 2, 0), // v_permlane16_b32
-    r(1144, Format::Vop3, [N, N, 783], S201, 0xc0, Unit::Valu, 2, 0), // v_permlane16_var_b32
-    r(1145, Format::Vop1, [103, N, 103], S197, 0x0, Unit::Valu, 2, 0), // v_permlane64_b32
-    r(1146, Format::Vop3, [604, N, 604], S200, 0xc0, Unit::Valu, 2, 0), // v_permlanex16_b32
-    r(1147, Format::Vop3, [N, N, 784], S201, 0xc0, Unit::Valu, 2, 0), // v_permlanex16_var_b32
-    r(1148, Format::Vop1, [27, N, 27], S3, 0x0, Unit::Valu, 0, 0), // v_pipeflush
-    r(1149, Format::Vop3p, [15, N, 15], S202, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_f16
-    r(1150, Format::Vop3p, [2, N, 2], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_i16
-    r(1151, Format::Vop3p, [10, N, 10], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_u16
-    r(1152, Format::Vop3p, [6, N, 6], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_ashrrev_i16
-    r(1153, Format::Vop3p, [14, N, 14], S203, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_fma_f16
-    r(1154, Format::Vop2, [60, N, 60], S183, 0x3c0000, Unit::Valu, 2, 0), // v_pk_fmac_f16
-    r(1155, Format::Vop3p, [4, N, 4], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshlrev_b16
-    r(1156, Format::Vop3p, [5, N, 5], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshrrev_b16
-    r(1157, Format::Vop3p, [0, N, 0], S126, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_i16
-    r(1158, Format::Vop3p, [9, N, 9], S126, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_u16
-    r(1159, Format::Vop3p, [18, N, N], S202, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_f16
-    r(1160, Format::Vop3p, [7, N, 7], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_i16
-    r(1161, Format::Vop3p, [N, N, 28], S202, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_num_f16
-    r(1162, Format::Vop3p, [12, N, 12], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_u16
-    r(1163, Format::Vop3p, [N, N, 30], S202, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_maximum_f16
-    r(1164, Format::Vop3p, [17, N, N], S202, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_f16
-    r(1165, Format::Vop3p, [8, N, 8], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_i16
-    r(1166, Format::Vop3p, [N, N, 27], S202, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_num_f16
-    r(1167, Format::Vop3p, [13, N, 13], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_u16
-    r(1168, Format::Vop3p, [N, N, 29], S202, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_minimum_f16
-    r(1169, Format::Vop3p, [16, N, 16], S202, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_f16
-    r(1170, Format::Vop3p, [1, N, 1], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_lo_u16
-    r(1171, Format::Vop3p, [3, N, 3], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_i16
-    r(1172, Format::Vop3p, [11, N, 11], S133, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_u16
-    r(1173, Format::Vop3, [570, N, 570], S198, 0x10000, Unit::Valu, 2, 0), // v_qsad_pk_u16_u8
-    r(1174, Format::Vop1, [84, N, 84], S139, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_f16
-    r(1174, Format::Vop3, [468, N, 468], S140, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_f16
-    r(1175, Format::Vop1, [42, N, 42], S138, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_f32
-    r(1175, Format::Vop3, [426, N, 426], S138, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_f32
-    r(1176, Format::Vop1, [47, N, 47], S141, 0x1000000000000, Unit::Trans, 2, 0), // v_rcp_f64
-    r(1176, Format::Vop3, [431, N, 431], S141, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f64
-    r(1177, Format::Vop1, [43, N, 43], S138, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_iflag_f32
-    r(1177, Format::Vop3, [427, N, 427], S138, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_iflag_f32
-    r(1178, Format::Vop1, [2, N, 2], S204, 0x0, Unit::Valu, 2, 0), // v_readfirstlane_b32
-    r(1179, Format::Vop3, [864, N, 864], S205, 0x0, Unit::Valu, 0, 0), // v_readlane_b32
-    r(1180, Format::Vop1, [94, N, 94], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_rndne_f16
-    r(1180, Format::Vop3, [478, N, 478], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_rndne_f16
-    r(1181, Format::Vop1, [35, N, 35], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_rndne_f32
-    r(1181, Format::Vop3, [419, N, 419], S138, 0x10000000f0009, Unit::Valu, 2, 0), // v_rndne_f32
-    r(1182, Format::Vop1, [25, N, 25], S141, 0x1000000000000, Unit::Valu, 2, 0), // v_rndne_f64
-    r(1182, Format::Vop3, [409, N, 409], S141, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f64
-    r(1183, Format::Vop1, [86, N, 86], S139, 0x10000001c0000, Unit::Trans, 2, 0), // v_rsq_f16
-    r(1183, Format::Vop3, [470, N, 470], S140, 0x10000000f0009, Unit::Trans, 2, 0), // v_rsq_f16
-    r(1184, Format::Vop1, [46, N, 46], S138, 0x10000001c0000, Unit::Trans, 2, 0), // v_rsq_f32
-    r(1184, Format::Vop3, [430, N, 430], S138, 0x10000000f0009, Unit::Trans, 2, 0), // v_rsq_f32
-    r(1185, Format::Vop1, [49, N, 49], S141, 0x1000000000000, Unit::Trans, 2, 0), // v_rsq_f64
-    r(1185, Format::Vop3, [433, N, 433], S141, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f64
-    r(1186, Format::Vop3, [N, N, 641], S206, 0x30009, Unit::Trans, 2, 0), // v_s_exp_f16
-    r(1187, Format::Vop3, [N, N, 640], S207, 0x30009, Unit::Trans, 2, 0), // v_s_exp_f32
-    r(1188, Format::Vop3, [N, N, 643], S206, 0x30009, Unit::Trans, 2, 0), // v_s_log_f16
-    r(1189, Format::Vop3, [N, N, 642], S207, 0x30009, Unit::Trans, 2, 0), // v_s_log_f32
-    r(1190, Format::Vop3, [N, N, 645], S206, 0x30009, Unit::Trans, 2, 0), // v_s_rcp_f16
-    r(1191, Format::Vop3, [N, N, 644], S207, 0x30009, Unit::Trans, 2, 0), // v_s_rcp_f32
-    r(1192, Format::Vop3, [N, N, 647], S206, 0x30009, Unit::Trans, 2, 0), // v_s_rsq_f16
-    r(1193, Format::Vop3, [N, N, 646], S207, 0x30009, Unit::Trans, 2, 0), // v_s_rsq_f32
-    r(1194, Format::Vop3, [N, N, 649], S206, 0x30009, Unit::Trans, 2, 0), // v_s_sqrt_f16
-    r(1195, Format::Vop3, [N, N, 648], S207, 0x30009, Unit::Trans, 2, 0), // v_s_sqrt_f32
-    r(1196, Format::Vop3, [547, N, 547], S126, 0xd0000, Unit::Valu, 2, 0), // v_sad_hi_u8
-    r(1197, Format::Vop3, [548, N, 548], S126, 0xd0000, Unit::Valu, 2, 0), // v_sad_u16
-    r(1198, Format::Vop3, [549, N, 549], S126, 0xd0000, Unit::Valu, 2, 0), // v_sad_u32
-    r(1199, Format::Vop3, [546, N, 546], S126, 0xd0000, Unit::Valu, 2, 0), // v_sad_u8
-    r(1200, Format::Vop1, [98, N, 98], S167, 0x10000000c0000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
-    r(1200, Format::Vop3, [482, N, 482], S138, 0x10000000c0000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
-    r(1201, Format::Vop1, [96, N, 96], S139, 0x10000001c0000, Unit::Trans, 2, 0), // v_sin_f16
-    r(1201, Format::Vop3, [480, N, 480], S140, 0x10000000f0009, Unit::Trans, 2, 0), // v_sin_f16
-    r(1202, Format::Vop1, [53, N, 53], S138, 0x10000001c0000, Unit::Trans, 2, 0), // v_sin_f32
-    r(1202, Format::Vop3, [437, N, 437], S138, 0x10000000f0009, Unit::Trans, 2, 0), // v_sin_f32
-    r(1203, Format::Vop1, [85, N, 85], S139, 0x10000001c0000, Unit::Trans, 2, 0), // v_sqrt_f16
-    r(1203, Format::Vop3, [469, N, 469], S140, 0x10000000f0009, Unit::Trans, 2, 0), // v_sqrt_f16
-    r(1204, Format::Vop1, [51, N, 51], S138, 0x10000001c0000, Unit::Trans, 2, 0), // v_sqrt_f32
-    r(1204, Format::Vop3, [435, N, 435], S138, 0x10000000f0009, Unit::Trans, 2, 0), // v_sqrt_f32
-    r(1205, Format::Vop1, [52, N, 52], S141, 0x1000000000000, Unit::Trans, 2, 0), // v_sqrt_f64
-    r(1205, Format::Vop3, [436, N, 436], S141, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f64
-    r(1206, Format::Vop2, [33, N, 33], S127, 0x10000000c0000, Unit::Valu, 3, 1), // v_sub_co_ci_u32
-    r(1206, Format::Vop3Sd, [289, N, 289], S128, 0x10000000d0000, Unit::Valu, 2, 0), // v_sub_co_ci_u32
-    r(1207, Format::Vop3Sd, [769, N, 769], S129, 0xd0000, Unit::Valu, 2, 0), // v_sub_co_u32
-    r(1208, Format::Vop2, [51, N, 51], S130, 0x10000003c0000, Unit::Valu, 2, 0), // v_sub_f16
-    r(1208, Format::Vop3, [307, N, 307], S131, 0x10000000f001b, Unit::Valu, 2, 0), // v_sub_f16
-    r(1209, Format::Vop2, [4, N, 4], S132, 0x10000003c0000, Unit::Valu, 2, 0), // v_sub_f32
-    r(1209, Format::Vop3, [260, N, 260], S133, 0x10000000f001b, Unit::Valu, 2, 0), // v_sub_f32
-    r(1210, Format::Vop3, [782, N, 782], S136, 0xd02c0, Unit::Valu, 2, 0), // v_sub_nc_i16
-    r(1211, Format::Vop3, [805, N, 805], S133, 0xd0000, Unit::Valu, 2, 0), // v_sub_nc_i32
-    r(1212, Format::Vop3, [772, N, 772], S136, 0xd02c0, Unit::Valu, 2, 0), // v_sub_nc_u16
-    r(1213, Format::Vop2, [38, N, 38], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_sub_nc_u32
-    r(1213, Format::Vop3, [294, N, 294], S133, 0x10000000d0000, Unit::Valu, 2, 0), // v_sub_nc_u32
-    r(1214, Format::Vop2, [34, N, 34], S127, 0x10000000c0000, Unit::Valu, 3, 1), // v_subrev_co_ci_u32
-    r(1214, Format::Vop3Sd, [290, N, 290], S128, 0x10000000d0000, Unit::Valu, 2, 0), // v_subrev_co_ci_u32
-    r(1215, Format::Vop3Sd, [770, N, 770], S129, 0xd0000, Unit::Valu, 2, 0), // v_subrev_co_u32
-    r(1216, Format::Vop2, [52, N, 52], S130, 0x10000003c0000, Unit::Valu, 2, 0), // v_subrev_f16
-    r(1216, Format::Vop3, [308, N, 308], S131, 0x10000000f001b, Unit::Valu, 2, 0), // v_subrev_f16
-    r(1217, Format::Vop2, [5, N, 5], S132, 0x10000003c0000, Unit::Valu, 2, 0), // v_subrev_f32
-    r(1217, Format::Vop3, [261, N, 261], S133, 0x10000000f001b, Unit::Valu, 2, 0), // v_subrev_f32
-    r(1218, Format::Vop2, [39, N, 39], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_subrev_nc_u32
-    r(1218, Format::Vop3, [295, N, 295], S133, 0x10000000d0000, Unit::Valu, 2, 0), // v_subrev_nc_u32
-    r(1219, Format::Vop1, [101, N, 101], S208, 0x0, Unit::Valu, 2, 0), // v_swap_b32
-    r(1220, Format::Vop1, [104, N, 104], S208, 0x0, Unit::Valu, 2, 0), // v_swaprel_b32
-    r(1221, Format::Vop3p, [N, N, 83], S209, 0x1c000000006043, Unit::Matrix, 2, 0), // v_swmmac_bf16_16x16x32_bf16
-    r(1222, Format::Vop3p, [N, N, 82], S209, 0x1c000000006043, Unit::Matrix, 2, 0), // v_swmmac_f16_16x16x32_f16
-    r(1223, Format::Vop3p, [N, N, 81], S210, 0x1c000000006043, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf16
-    r(1224, Format::Vop3p, [N, N, 90], S211, 0x1c000000000040, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf8_bf8
-    r(1225, Format::Vop3p, [N, N, 89], S211, 0x1c000000000040, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf8_fp8
-    r(1226, Format::Vop3p, [N, N, 80], S210, 0x1c000000006043, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_f16
-    r(1227, Format::Vop3p, [N, N, 88], S211, 0x1c000000000040, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_fp8_bf8
-    r(1228, Format::Vop3p, [N, N, 87], S211, 0x1c000000000040, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_fp8_fp8
-    r(1229, Format::Vop3p, [N, N, 85], S212, 0x1c000000010043, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x32_iu4
-    r(1230, Format::Vop3p, [N, N, 84], S211, 0x1c000000010043, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x32_iu8
-    r(1231, Format::Vop3p, [N, N, 86], S211, 0x1c000000010003, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x64_iu4
-    r(1232, Format::Vop3, [815, N, 815], S192, 0x3000b, Unit::Valu, 2, 0), // v_trig_preop_f64
-    r(1233, Format::Vop1, [93, N, 93], S139, 0x10000001c0000, Unit::Valu, 2, 0), // v_trunc_f16
-    r(1233, Format::Vop3, [477, N, 477], S140, 0x10000000f0009, Unit::Valu, 2, 0), // v_trunc_f16
-    r(1234, Format::Vop1, [33, N, 33], S138, 0x10000001c0000, Unit::Valu, 2, 0), // v_trunc_f32
-    r(1234, Format::Vop3, [417, N, 417], S138, 0x10000000f0009, Unit::Valu, 2, 0), // v_trunc_f32
-    r(1235, Format::Vop1, [23, N, 23], S141, 0x1000000000000, Unit::Valu, 2, 0), // v_trunc_f64
-    r(1235, Format::Vop3, [407, N, 407], S141, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f64
-    r(1236, Format::Vop3p, [N, N, 67], S213, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_bf16_16x16x16_bf16
-    r(1236, Format::Vop3p, [67, N, N], S214, 0x1c00000000fdc7, Unit::Matrix, 2, 0), // v_wmma_bf16_16x16x16_bf16
-    r(1237, Format::Vop3p, [N, N, 66], S215, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f16_16x16x16_f16
-    r(1237, Format::Vop3p, [66, N, N], S214, 0x1c00000000fdc7, Unit::Matrix, 2, 0), // v_wmma_f16_16x16x16_f16
-    r(1238, Format::Vop3p, [N, N, 65], S216, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf16
-    r(1238, Format::Vop3p, [65, N, N], S214, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf16
-    r(1239, Format::Vop3p, [N, N, 73], S217, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf8_bf8
-    r(1240, Format::Vop3p, [N, N, 72], S217, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf8_fp8
-    r(1241, Format::Vop3p, [N, N, 64], S216, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_f16
-    r(1241, Format::Vop3p, [64, N, N], S214, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_f16
-    r(1242, Format::Vop3p, [N, N, 71], S217, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_fp8_bf8
-    r(1243, Format::Vop3p, [N, N, 70], S217, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_fp8_fp8
-    r(1244, Format::Vop3p, [N, N, 69], S218, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu4
-    r(1244, Format::Vop3p, [69, N, N], S219, 0x1c00000001e007, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu4
-    r(1245, Format::Vop3p, [N, N, 68], S217, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu8
-    r(1245, Format::Vop3p, [68, N, N], S220, 0x1c00000001e007, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu8
-    r(1246, Format::Vop3p, [N, N, 74], S217, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x32_iu4
-    r(1247, Format::Vop3, [865, N, 865], S221, 0x0, Unit::Valu, 0, 0), // v_writelane_b32
-    r(1248, Format::Vop3, [581, N, 581], S126, 0xc0000, Unit::Valu, 2, 0), // v_xad_u32
-    r(1249, Format::Vop2, [30, N, 30], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_xnor_b32
-    r(1249, Format::Vop3, [286, N, 286], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_xnor_b32
-    r(1250, Format::Vop3, [576, N, 576], S126, 0xc0000, Unit::Valu, 2, 0), // v_xor3_b32
-    r(1251, Format::Vop3, [868, N, 868], S136, 0xc0000, Unit::Valu, 2, 0), // v_xor_b16
-    r(1252, Format::Vop2, [29, N, 29], S132, 0x10000000c0000, Unit::Valu, 2, 0), // v_xor_b32
-    r(1252, Format::Vop3, [285, N, 285], S133, 0x10000000c0000, Unit::Valu, 2, 0), // v_xor_b32
+    r(0, Format::Buffer, [N, 66, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_add
+    r(1, Format::Buffer, [86, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_add_f32
+    r(1, Format::Buffer, [N, N, 86], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_add_f32
+    r(1, Format::Buffer, [N, 77, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_add_f32
+    r(2, Format::Buffer, [N, 79, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_add_f64
+    r(3, Format::Buffer, [53, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_add_u32
+    r(3, Format::Buffer, [N, N, 53], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_add_u32
+    r(4, Format::Buffer, [67, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_add_u64
+    r(4, Format::Buffer, [N, N, 67], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_add_u64
+    r(5, Format::Buffer, [N, 98, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_add_x2
+    r(6, Format::Buffer, [N, 72, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_and
+    r(7, Format::Buffer, [60, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_and_b32
+    r(7, Format::Buffer, [N, N, 60], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_and_b32
+    r(8, Format::Buffer, [73, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_and_b64
+    r(8, Format::Buffer, [N, N, 73], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_and_b64
+    r(9, Format::Buffer, [N, 104, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_and_x2
+    r(10, Format::Buffer, [N, 65, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap
+    r(11, Format::Buffer, [52, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_b32
+    r(11, Format::Buffer, [N, N, 52], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_b32
+    r(12, Format::Buffer, [66, N, N], S6, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_b64
+    r(12, Format::Buffer, [N, N, 66], S7, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_b64
+    r(13, Format::Buffer, [80, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_f32
+    r(14, Format::Buffer, [N, 97, N], S8, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_cmpswap_x2
+    r(15, Format::Buffer, [N, N, 80], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_cond_sub_u32
+    r(16, Format::Buffer, [55, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_csub_u32
+    r(17, Format::Buffer, [N, 76, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_dec
+    r(18, Format::Buffer, [64, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_dec_u32
+    r(18, Format::Buffer, [N, N, 64], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_dec_u32
+    r(19, Format::Buffer, [77, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_dec_u64
+    r(19, Format::Buffer, [N, N, 77], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_dec_u64
+    r(20, Format::Buffer, [N, 108, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_dec_x2
+    r(21, Format::Buffer, [N, 75, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_inc
+    r(22, Format::Buffer, [63, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_inc_u32
+    r(22, Format::Buffer, [N, N, 63], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_inc_u32
+    r(23, Format::Buffer, [76, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_inc_u64
+    r(23, Format::Buffer, [N, N, 76], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_inc_u64
+    r(24, Format::Buffer, [N, 107, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_inc_x2
+    r(25, Format::Buffer, [82, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_max_f32
+    r(26, Format::Buffer, [N, 81, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_max_f64
+    r(27, Format::Buffer, [58, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_max_i32
+    r(27, Format::Buffer, [N, N, 58], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_max_i32
+    r(28, Format::Buffer, [71, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_max_i64
+    r(28, Format::Buffer, [N, N, 71], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_max_i64
+    r(29, Format::Buffer, [N, N, 82], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_max_num_f32
+    r(30, Format::Buffer, [59, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_max_u32
+    r(30, Format::Buffer, [N, N, 59], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_max_u32
+    r(31, Format::Buffer, [72, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_max_u64
+    r(31, Format::Buffer, [N, N, 72], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_max_u64
+    r(32, Format::Buffer, [81, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_min_f32
+    r(33, Format::Buffer, [N, 80, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_min_f64
+    r(34, Format::Buffer, [56, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_min_i32
+    r(34, Format::Buffer, [N, N, 56], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_min_i32
+    r(35, Format::Buffer, [69, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_min_i64
+    r(35, Format::Buffer, [N, N, 69], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_min_i64
+    r(36, Format::Buffer, [N, N, 81], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_min_num_f32
+    r(37, Format::Buffer, [57, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_min_u32
+    r(37, Format::Buffer, [N, N, 57], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_min_u32
+    r(38, Format::Buffer, [70, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_min_u64
+    r(38, Format::Buffer, [N, N, 70], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_min_u64
+    r(39, Format::Buffer, [N, 73, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_or
+    r(40, Format::Buffer, [61, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_or_b32
+    r(40, Format::Buffer, [N, N, 61], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_or_b32
+    r(41, Format::Buffer, [74, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_or_b64
+    r(41, Format::Buffer, [N, N, 74], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_or_b64
+    r(42, Format::Buffer, [N, 105, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_or_x2
+    r(43, Format::Buffer, [N, N, 90], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_pk_add_bf16
+    r(44, Format::Buffer, [N, N, 89], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_pk_add_f16
+    r(44, Format::Buffer, [N, 78, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_pk_add_f16
+    r(45, Format::Buffer, [N, 70, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_smax
+    r(46, Format::Buffer, [N, 102, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_smax_x2
+    r(47, Format::Buffer, [N, 68, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_smin
+    r(48, Format::Buffer, [N, 100, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_smin_x2
+    r(49, Format::Buffer, [N, 67, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_sub
+    r(50, Format::Buffer, [N, N, 55], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_sub_clamp_u32
+    r(51, Format::Buffer, [54, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_sub_u32
+    r(51, Format::Buffer, [N, N, 54], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_sub_u32
+    r(52, Format::Buffer, [68, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_sub_u64
+    r(52, Format::Buffer, [N, N, 68], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_sub_u64
+    r(53, Format::Buffer, [N, 99, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_sub_x2
+    r(54, Format::Buffer, [N, 64, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_swap
+    r(55, Format::Buffer, [51, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_swap_b32
+    r(55, Format::Buffer, [N, N, 51], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_swap_b32
+    r(56, Format::Buffer, [65, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_swap_b64
+    r(56, Format::Buffer, [N, N, 65], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_swap_b64
+    r(57, Format::Buffer, [N, 96, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_swap_x2
+    r(58, Format::Buffer, [N, 71, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_umax
+    r(59, Format::Buffer, [N, 103, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_umax_x2
+    r(60, Format::Buffer, [N, 69, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_umin
+    r(61, Format::Buffer, [N, 101, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_umin_x2
+    r(62, Format::Buffer, [N, 74, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_xor
+    r(63, Format::Buffer, [62, N, N], S1, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_xor_b32
+    r(63, Format::Buffer, [N, N, 62], S2, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_xor_b32
+    r(64, Format::Buffer, [75, N, N], S4, 0x381c00000, Unit::Buffer, 2, 0), // buffer_atomic_xor_b64
+    r(64, Format::Buffer, [N, N, 75], S5, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_atomic_xor_b64
+    r(65, Format::Buffer, [N, 106, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_atomic_xor_x2
+    r(66, Format::Buffer, [43, N, N], S9, 0x0, Unit::Cache, 2, 0), // buffer_gl0_inv
+    r(67, Format::Buffer, [44, N, N], S9, 0x0, Unit::Cache, 2, 0), // buffer_gl1_inv
+    r(68, Format::Buffer, [N, 41, N], S9, 0x6000000, Unit::Cache, 2, 0), // buffer_inv
+    r(69, Format::Buffer, [23, N, N], S10, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_b128
+    r(69, Format::Buffer, [N, N, 23], S11, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_b128
+    r(70, Format::Buffer, [20, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_b32
+    r(70, Format::Buffer, [N, N, 20], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_b32
+    r(71, Format::Buffer, [21, N, N], S14, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_b64
+    r(71, Format::Buffer, [N, N, 21], S15, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_b64
+    r(72, Format::Buffer, [22, N, N], S16, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_b96
+    r(72, Format::Buffer, [N, N, 22], S17, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_b96
+    r(73, Format::Buffer, [32, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_b16
+    r(73, Format::Buffer, [N, N, 32], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_b16
+    r(74, Format::Buffer, [8, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_format_x
+    r(74, Format::Buffer, [N, N, 8], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_format_x
+    r(75, Format::Buffer, [9, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xy
+    r(75, Format::Buffer, [N, N, 9], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xy
+    r(76, Format::Buffer, [10, N, N], S4, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xyz
+    r(76, Format::Buffer, [N, N, 10], S5, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xyz
+    r(77, Format::Buffer, [11, N, N], S4, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xyzw
+    r(77, Format::Buffer, [N, N, 11], S5, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_format_xyzw
+    r(78, Format::Buffer, [35, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_b16
+    r(78, Format::Buffer, [N, N, 35], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_b16
+    r(79, Format::Buffer, [38, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_format_x
+    r(79, Format::Buffer, [N, N, 38], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_format_x
+    r(80, Format::Buffer, [34, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_i8
+    r(80, Format::Buffer, [N, N, 34], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_i8
+    r(81, Format::Buffer, [33, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_u8
+    r(81, Format::Buffer, [N, N, 33], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_hi_u8
+    r(82, Format::Buffer, [31, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_i8
+    r(82, Format::Buffer, [N, N, 31], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_i8
+    r(83, Format::Buffer, [30, N, N], S1, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_d16_u8
+    r(83, Format::Buffer, [N, N, 30], S2, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_d16_u8
+    r(84, Format::Buffer, [N, 20, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dword
+    r(85, Format::Buffer, [N, 21, N], S19, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dwordx2
+    r(86, Format::Buffer, [N, 22, N], S20, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dwordx3
+    r(87, Format::Buffer, [N, 23, N], S21, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_dwordx4
+    r(88, Format::Buffer, [N, 38, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_d16_hi_x
+    r(89, Format::Buffer, [N, 8, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_d16_x
+    r(90, Format::Buffer, [N, 9, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_d16_xy
+    r(91, Format::Buffer, [N, 10, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_d16_xyz
+    r(92, Format::Buffer, [N, 11, N], S3, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_d16_xyzw
+    r(93, Format::Buffer, [0, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_x
+    r(93, Format::Buffer, [N, N, 0], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_x
+    r(93, Format::Buffer, [N, 0, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_x
+    r(94, Format::Buffer, [1, N, N], S14, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_xy
+    r(94, Format::Buffer, [N, N, 1], S15, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_xy
+    r(94, Format::Buffer, [N, 1, N], S19, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_xy
+    r(95, Format::Buffer, [2, N, N], S16, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_xyz
+    r(95, Format::Buffer, [N, N, 2], S17, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_xyz
+    r(95, Format::Buffer, [N, 2, N], S20, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_xyz
+    r(96, Format::Buffer, [3, N, N], S10, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_format_xyzw
+    r(96, Format::Buffer, [N, N, 3], S11, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_format_xyzw
+    r(96, Format::Buffer, [N, 3, N], S21, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_format_xyzw
+    r(97, Format::Buffer, [19, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_i16
+    r(97, Format::Buffer, [N, N, 19], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_i16
+    r(98, Format::Buffer, [17, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_i8
+    r(98, Format::Buffer, [N, N, 17], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_i8
+    r(99, Format::Buffer, [49, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_b32
+    r(100, Format::Buffer, [50, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_format_x
+    r(101, Format::Buffer, [48, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_i16
+    r(102, Format::Buffer, [46, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_i8
+    r(103, Format::Buffer, [47, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_u16
+    r(104, Format::Buffer, [45, N, N], S22, 0x381c00000, Unit::Buffer, 10, 0), // buffer_load_lds_u8
+    r(105, Format::Buffer, [N, 17, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_sbyte
+    r(106, Format::Buffer, [N, 34, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_sbyte_d16
+    r(107, Format::Buffer, [N, 35, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_sbyte_d16_hi
+    r(108, Format::Buffer, [N, 36, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_short_d16
+    r(109, Format::Buffer, [N, 37, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_short_d16_hi
+    r(110, Format::Buffer, [N, 19, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_sshort
+    r(111, Format::Buffer, [18, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_u16
+    r(111, Format::Buffer, [N, N, 18], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_u16
+    r(112, Format::Buffer, [16, N, N], S12, 0x391c00000, Unit::Buffer, 2, 0), // buffer_load_u8
+    r(112, Format::Buffer, [N, N, 16], S13, 0x101b90000000, Unit::Buffer, 2, 0), // buffer_load_u8
+    r(113, Format::Buffer, [N, 16, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_ubyte
+    r(114, Format::Buffer, [N, 32, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_ubyte_d16
+    r(115, Format::Buffer, [N, 33, N], S0, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_ubyte_d16_hi
+    r(116, Format::Buffer, [N, 18, N], S18, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_load_ushort
+    r(117, Format::Buffer, [29, N, N], S23, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b128
+    r(117, Format::Buffer, [N, N, 29], S24, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b128
+    r(118, Format::Buffer, [25, N, N], S25, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b16
+    r(118, Format::Buffer, [N, N, 25], S26, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b16
+    r(119, Format::Buffer, [26, N, N], S25, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b32
+    r(119, Format::Buffer, [N, N, 26], S26, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b32
+    r(120, Format::Buffer, [27, N, N], S27, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b64
+    r(120, Format::Buffer, [N, N, 27], S28, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b64
+    r(121, Format::Buffer, [24, N, N], S25, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b8
+    r(121, Format::Buffer, [N, N, 24], S26, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b8
+    r(122, Format::Buffer, [28, N, N], S29, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_b96
+    r(122, Format::Buffer, [N, N, 28], S30, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_b96
+    r(123, Format::Buffer, [N, 24, N], S31, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_byte
+    r(124, Format::Buffer, [N, 25, N], S31, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_byte_d16_hi
+    r(125, Format::Buffer, [12, N, N], S25, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_format_x
+    r(125, Format::Buffer, [N, N, 12], S26, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_format_x
+    r(126, Format::Buffer, [13, N, N], S25, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xy
+    r(126, Format::Buffer, [N, N, 13], S26, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xy
+    r(127, Format::Buffer, [14, N, N], S27, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xyz
+    r(127, Format::Buffer, [N, N, 14], S28, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xyz
+    r(128, Format::Buffer, [15, N, N], S27, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xyzw
+    r(128, Format::Buffer, [N, N, 15], S28, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_format_xyzw
+    r(129, Format::Buffer, [37, N, N], S25, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_b16
+    r(129, Format::Buffer, [N, N, 37], S26, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_b16
+    r(130, Format::Buffer, [36, N, N], S25, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_b8
+    r(130, Format::Buffer, [N, N, 36], S26, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_b8
+    r(131, Format::Buffer, [39, N, N], S25, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_format_x
+    r(131, Format::Buffer, [N, N, 39], S26, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_d16_hi_format_x
+    r(132, Format::Buffer, [N, 28, N], S31, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_dword
+    r(133, Format::Buffer, [N, 29, N], S32, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_dwordx2
+    r(134, Format::Buffer, [N, 30, N], S33, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_dwordx3
+    r(135, Format::Buffer, [N, 31, N], S34, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_dwordx4
+    r(136, Format::Buffer, [N, 39, N], S31, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_format_d16_hi_x
+    r(137, Format::Buffer, [N, 12, N], S31, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_format_d16_x
+    r(138, Format::Buffer, [N, 13, N], S31, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_format_d16_xy
+    r(139, Format::Buffer, [N, 14, N], S32, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_format_d16_xyz
+    r(140, Format::Buffer, [N, 15, N], S32, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_format_d16_xyzw
+    r(141, Format::Buffer, [4, N, N], S25, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_format_x
+    r(141, Format::Buffer, [N, N, 4], S26, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_format_x
+    r(141, Format::Buffer, [N, 4, N], S31, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_format_x
+    r(142, Format::Buffer, [5, N, N], S27, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_format_xy
+    r(142, Format::Buffer, [N, N, 5], S28, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_format_xy
+    r(142, Format::Buffer, [N, 5, N], S32, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_format_xy
+    r(143, Format::Buffer, [6, N, N], S29, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_format_xyz
+    r(143, Format::Buffer, [N, N, 6], S30, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_format_xyz
+    r(143, Format::Buffer, [N, 6, N], S33, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_format_xyz
+    r(144, Format::Buffer, [7, N, N], S23, 0x381c00000, Unit::Buffer, 2, 0), // buffer_store_format_xyzw
+    r(144, Format::Buffer, [N, N, 7], S24, 0x101b80000000, Unit::Buffer, 2, 0), // buffer_store_format_xyzw
+    r(144, Format::Buffer, [N, 7, N], S34, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_format_xyzw
+    r(145, Format::Buffer, [N, 26, N], S31, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_short
+    r(146, Format::Buffer, [N, 27, N], S31, 0x4038e000000, Unit::Buffer, 2, 0), // buffer_store_short_d16_hi
+    r(147, Format::Buffer, [N, 62, N], S9, 0x0, Unit::Cache, 2, 0), // buffer_wbinvl1
+    r(148, Format::Buffer, [N, 63, N], S9, 0x0, Unit::Cache, 2, 0), // buffer_wbinvl1_vol
+    r(149, Format::Buffer, [N, 40, N], S9, 0x6000000, Unit::Cache, 2, 0), // buffer_wbl2
+    r(150, Format::Ds, [21, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_add_f32
+    r(150, Format::Ds, [N, N, 21], S35, 0x200000000, Unit::Lds, 2, 0), // ds_add_f32
+    r(150, Format::Ds, [N, 21, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_add_f32
+    r(151, Format::Ds, [N, 92, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_add_f64
+    r(152, Format::Ds, [121, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_add_rtn_f32
+    r(152, Format::Ds, [N, N, 121], S38, 0x200000000, Unit::Lds, 2, 0), // ds_add_rtn_f32
+    r(152, Format::Ds, [N, 53, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_add_rtn_f32
+    r(153, Format::Ds, [N, 124, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_add_rtn_f64
+    r(154, Format::Ds, [32, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_add_rtn_u32
+    r(154, Format::Ds, [N, N, 32], S38, 0x200000000, Unit::Lds, 2, 0), // ds_add_rtn_u32
+    r(154, Format::Ds, [N, 32, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_add_rtn_u32
+    r(155, Format::Ds, [96, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_add_rtn_u64
+    r(155, Format::Ds, [N, N, 96], S41, 0x200000000, Unit::Lds, 2, 0), // ds_add_rtn_u64
+    r(155, Format::Ds, [N, 96, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_add_rtn_u64
+    r(156, Format::Ds, [0, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_add_u32
+    r(156, Format::Ds, [N, N, 0], S35, 0x200000000, Unit::Lds, 2, 0), // ds_add_u32
+    r(156, Format::Ds, [N, 0, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_add_u32
+    r(157, Format::Ds, [64, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_add_u64
+    r(157, Format::Ds, [N, N, 64], S42, 0x200000000, Unit::Lds, 2, 0), // ds_add_u64
+    r(157, Format::Ds, [N, 64, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_add_u64
+    r(158, Format::Ds, [9, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_and_b32
+    r(158, Format::Ds, [N, N, 9], S35, 0x200000000, Unit::Lds, 2, 0), // ds_and_b32
+    r(158, Format::Ds, [N, 9, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_and_b32
+    r(159, Format::Ds, [73, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_and_b64
+    r(159, Format::Ds, [N, N, 73], S42, 0x200000000, Unit::Lds, 2, 0), // ds_and_b64
+    r(159, Format::Ds, [N, 73, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_and_b64
+    r(160, Format::Ds, [41, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_and_rtn_b32
+    r(160, Format::Ds, [N, N, 41], S38, 0x200000000, Unit::Lds, 2, 0), // ds_and_rtn_b32
+    r(160, Format::Ds, [N, 41, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_and_rtn_b32
+    r(161, Format::Ds, [105, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_and_rtn_b64
+    r(161, Format::Ds, [N, N, 105], S41, 0x200000000, Unit::Lds, 2, 0), // ds_and_rtn_b64
+    r(161, Format::Ds, [N, 105, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_and_rtn_b64
+    r(162, Format::Ds, [62, N, N], S43, 0x240000000, Unit::Lds, 10, 0), // ds_append
+    r(162, Format::Ds, [N, N, 62], S43, 0x200000000, Unit::Lds, 10, 0), // ds_append
+    r(162, Format::Ds, [N, 190, N], S44, 0x40200000000, Unit::Lds, 10, 0), // ds_append
+    r(163, Format::Ds, [179, N, 179], S38, 0x200000000, Unit::Lds, 2, 0), // ds_bpermute_b32
+    r(163, Format::Ds, [N, 63, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_bpermute_b32
+    r(164, Format::Ds, [N, 16, N], S45, 0x40200000000, Unit::Lds, 2, 0), // ds_cmpst_b32
+    r(165, Format::Ds, [N, 80, N], S46, 0x40200000000, Unit::Lds, 2, 0), // ds_cmpst_b64
+    r(166, Format::Ds, [N, 17, N], S45, 0x40200000000, Unit::Lds, 2, 0), // ds_cmpst_f32
+    r(167, Format::Ds, [N, 81, N], S46, 0x40200000000, Unit::Lds, 2, 0), // ds_cmpst_f64
+    r(168, Format::Ds, [N, 48, N], S47, 0x40200000000, Unit::Lds, 2, 0), // ds_cmpst_rtn_b32
+    r(169, Format::Ds, [N, 112, N], S48, 0x40200000000, Unit::Lds, 2, 0), // ds_cmpst_rtn_b64
+    r(170, Format::Ds, [N, 49, N], S47, 0x40200000000, Unit::Lds, 2, 0), // ds_cmpst_rtn_f32
+    r(171, Format::Ds, [N, 113, N], S48, 0x40200000000, Unit::Lds, 2, 0), // ds_cmpst_rtn_f64
+    r(172, Format::Ds, [16, N, N], S49, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_b32
+    r(172, Format::Ds, [N, N, 16], S49, 0x200000000, Unit::Lds, 2, 0), // ds_cmpstore_b32
+    r(173, Format::Ds, [80, N, N], S50, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_b64
+    r(173, Format::Ds, [N, N, 80], S50, 0x200000000, Unit::Lds, 2, 0), // ds_cmpstore_b64
+    r(174, Format::Ds, [17, N, N], S49, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_f32
+    r(175, Format::Ds, [81, N, N], S50, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_f64
+    r(176, Format::Ds, [48, N, N], S51, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_b32
+    r(176, Format::Ds, [N, N, 48], S51, 0x200000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_b32
+    r(177, Format::Ds, [112, N, N], S52, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_b64
+    r(177, Format::Ds, [N, N, 112], S52, 0x200000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_b64
+    r(178, Format::Ds, [49, N, N], S51, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_f32
+    r(179, Format::Ds, [113, N, N], S52, 0x240000000, Unit::Lds, 2, 0), // ds_cmpstore_rtn_f64
+    r(180, Format::Ds, [N, N, 168], S38, 0x200000000, Unit::Lds, 2, 0), // ds_cond_sub_rtn_u32
+    r(181, Format::Ds, [N, N, 152], S35, 0x200000000, Unit::Lds, 2, 0), // ds_cond_sub_u32
+    r(182, Format::Ds, [126, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_condxchg32_rtn_b64
+    r(182, Format::Ds, [N, N, 126], S41, 0x200000000, Unit::Lds, 2, 0), // ds_condxchg32_rtn_b64
+    r(182, Format::Ds, [N, 126, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_condxchg32_rtn_b64
+    r(183, Format::Ds, [61, N, N], S43, 0x240000000, Unit::Lds, 10, 0), // ds_consume
+    r(183, Format::Ds, [N, N, 61], S43, 0x200000000, Unit::Lds, 10, 0), // ds_consume
+    r(183, Format::Ds, [N, 189, N], S44, 0x40200000000, Unit::Lds, 10, 0), // ds_consume
+    r(184, Format::Ds, [36, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_dec_rtn_u32
+    r(184, Format::Ds, [N, N, 36], S38, 0x200000000, Unit::Lds, 2, 0), // ds_dec_rtn_u32
+    r(184, Format::Ds, [N, 36, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_dec_rtn_u32
+    r(185, Format::Ds, [100, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_dec_rtn_u64
+    r(185, Format::Ds, [N, N, 100], S41, 0x200000000, Unit::Lds, 2, 0), // ds_dec_rtn_u64
+    r(185, Format::Ds, [N, 100, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_dec_rtn_u64
+    r(186, Format::Ds, [4, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_dec_u32
+    r(186, Format::Ds, [N, N, 4], S35, 0x200000000, Unit::Lds, 2, 0), // ds_dec_u32
+    r(186, Format::Ds, [N, 4, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_dec_u32
+    r(187, Format::Ds, [68, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_dec_u64
+    r(187, Format::Ds, [N, N, 68], S42, 0x200000000, Unit::Lds, 2, 0), // ds_dec_u64
+    r(187, Format::Ds, [N, 68, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_dec_u64
+    r(188, Format::Ds, [35, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_inc_rtn_u32
+    r(188, Format::Ds, [N, N, 35], S38, 0x200000000, Unit::Lds, 2, 0), // ds_inc_rtn_u32
+    r(188, Format::Ds, [N, 35, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_inc_rtn_u32
+    r(189, Format::Ds, [99, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_inc_rtn_u64
+    r(189, Format::Ds, [N, N, 99], S41, 0x200000000, Unit::Lds, 2, 0), // ds_inc_rtn_u64
+    r(189, Format::Ds, [N, 99, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_inc_rtn_u64
+    r(190, Format::Ds, [3, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_inc_u32
+    r(190, Format::Ds, [N, N, 3], S35, 0x200000000, Unit::Lds, 2, 0), // ds_inc_u32
+    r(190, Format::Ds, [N, 3, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_inc_u32
+    r(191, Format::Ds, [67, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_inc_u64
+    r(191, Format::Ds, [N, N, 67], S42, 0x200000000, Unit::Lds, 2, 0), // ds_inc_u64
+    r(191, Format::Ds, [N, 67, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_inc_u64
+    r(192, Format::Ds, [55, N, N], S53, 0x440000000, Unit::Lds, 2, 0), // ds_load_2addr_b32
+    r(192, Format::Ds, [N, N, 55], S53, 0x400000000, Unit::Lds, 2, 0), // ds_load_2addr_b32
+    r(193, Format::Ds, [119, N, N], S54, 0x440000000, Unit::Lds, 2, 0), // ds_load_2addr_b64
+    r(193, Format::Ds, [N, N, 119], S54, 0x400000000, Unit::Lds, 2, 0), // ds_load_2addr_b64
+    r(194, Format::Ds, [56, N, N], S53, 0x440000000, Unit::Lds, 2, 0), // ds_load_2addr_stride64_b32
+    r(194, Format::Ds, [N, N, 56], S53, 0x400000000, Unit::Lds, 2, 0), // ds_load_2addr_stride64_b32
+    r(195, Format::Ds, [120, N, N], S54, 0x440000000, Unit::Lds, 2, 0), // ds_load_2addr_stride64_b64
+    r(195, Format::Ds, [N, N, 120], S54, 0x400000000, Unit::Lds, 2, 0), // ds_load_2addr_stride64_b64
+    r(196, Format::Ds, [177, N, N], S43, 0x240000000, Unit::Lds, 10, 0), // ds_load_addtid_b32
+    r(196, Format::Ds, [N, N, 177], S43, 0x200000000, Unit::Lds, 10, 0), // ds_load_addtid_b32
+    r(197, Format::Ds, [255, N, N], S54, 0x240000000, Unit::Lds, 2, 0), // ds_load_b128
+    r(197, Format::Ds, [N, N, 255], S54, 0x200000000, Unit::Lds, 2, 0), // ds_load_b128
+    r(198, Format::Ds, [54, N, N], S55, 0x240000000, Unit::Lds, 2, 0), // ds_load_b32
+    r(198, Format::Ds, [N, N, 54], S55, 0x200000000, Unit::Lds, 2, 0), // ds_load_b32
+    r(199, Format::Ds, [118, N, N], S53, 0x240000000, Unit::Lds, 2, 0), // ds_load_b64
+    r(199, Format::Ds, [N, N, 118], S53, 0x200000000, Unit::Lds, 2, 0), // ds_load_b64
+    r(200, Format::Ds, [254, N, N], S56, 0x240000000, Unit::Lds, 2, 0), // ds_load_b96
+    r(200, Format::Ds, [N, N, 254], S56, 0x200000000, Unit::Lds, 2, 0), // ds_load_b96
+    r(201, Format::Ds, [59, N, N], S55, 0x240000000, Unit::Lds, 2, 0), // ds_load_i16
+    r(201, Format::Ds, [N, N, 59], S55, 0x200000000, Unit::Lds, 2, 0), // ds_load_i16
+    r(202, Format::Ds, [57, N, N], S55, 0x240000000, Unit::Lds, 2, 0), // ds_load_i8
+    r(202, Format::Ds, [N, N, 57], S55, 0x200000000, Unit::Lds, 2, 0), // ds_load_i8
+    r(203, Format::Ds, [164, N, N], S57, 0x240000000, Unit::Lds, 2, 0), // ds_load_i8_d16
+    r(203, Format::Ds, [N, N, 164], S57, 0x200000000, Unit::Lds, 2, 0), // ds_load_i8_d16
+    r(204, Format::Ds, [165, N, N], S57, 0x240000000, Unit::Lds, 2, 0), // ds_load_i8_d16_hi
+    r(204, Format::Ds, [N, N, 165], S57, 0x200000000, Unit::Lds, 2, 0), // ds_load_i8_d16_hi
+    r(205, Format::Ds, [60, N, N], S55, 0x240000000, Unit::Lds, 2, 0), // ds_load_u16
+    r(205, Format::Ds, [N, N, 60], S55, 0x200000000, Unit::Lds, 2, 0), // ds_load_u16
+    r(206, Format::Ds, [166, N, N], S57, 0x240000000, Unit::Lds, 2, 0), // ds_load_u16_d16
+    r(206, Format::Ds, [N, N, 166], S57, 0x200000000, Unit::Lds, 2, 0), // ds_load_u16_d16
+    r(207, Format::Ds, [167, N, N], S57, 0x240000000, Unit::Lds, 2, 0), // ds_load_u16_d16_hi
+    r(207, Format::Ds, [N, N, 167], S57, 0x200000000, Unit::Lds, 2, 0), // ds_load_u16_d16_hi
+    r(208, Format::Ds, [58, N, N], S55, 0x240000000, Unit::Lds, 2, 0), // ds_load_u8
+    r(208, Format::Ds, [N, N, 58], S55, 0x200000000, Unit::Lds, 2, 0), // ds_load_u8
+    r(209, Format::Ds, [162, N, N], S57, 0x240000000, Unit::Lds, 2, 0), // ds_load_u8_d16
+    r(209, Format::Ds, [N, N, 162], S57, 0x200000000, Unit::Lds, 2, 0), // ds_load_u8_d16
+    r(210, Format::Ds, [163, N, N], S57, 0x240000000, Unit::Lds, 2, 0), // ds_load_u8_d16_hi
+    r(210, Format::Ds, [N, N, 163], S57, 0x200000000, Unit::Lds, 2, 0), // ds_load_u8_d16_hi
+    r(211, Format::Ds, [19, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_max_f32
+    r(211, Format::Ds, [N, 19, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_max_f32
+    r(212, Format::Ds, [83, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_max_f64
+    r(212, Format::Ds, [N, 83, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_max_f64
+    r(213, Format::Ds, [6, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_max_i32
+    r(213, Format::Ds, [N, N, 6], S35, 0x200000000, Unit::Lds, 2, 0), // ds_max_i32
+    r(213, Format::Ds, [N, 6, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_max_i32
+    r(214, Format::Ds, [70, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_max_i64
+    r(214, Format::Ds, [N, N, 70], S42, 0x200000000, Unit::Lds, 2, 0), // ds_max_i64
+    r(214, Format::Ds, [N, 70, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_max_i64
+    r(215, Format::Ds, [N, N, 19], S35, 0x200000000, Unit::Lds, 2, 0), // ds_max_num_f32
+    r(216, Format::Ds, [N, N, 83], S42, 0x200000000, Unit::Lds, 2, 0), // ds_max_num_f64
+    r(217, Format::Ds, [N, N, 51], S38, 0x200000000, Unit::Lds, 2, 0), // ds_max_num_rtn_f32
+    r(218, Format::Ds, [N, N, 115], S41, 0x200000000, Unit::Lds, 2, 0), // ds_max_num_rtn_f64
+    r(219, Format::Ds, [51, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_f32
+    r(219, Format::Ds, [N, 51, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_max_rtn_f32
+    r(220, Format::Ds, [115, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_f64
+    r(220, Format::Ds, [N, 115, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_max_rtn_f64
+    r(221, Format::Ds, [38, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_i32
+    r(221, Format::Ds, [N, N, 38], S38, 0x200000000, Unit::Lds, 2, 0), // ds_max_rtn_i32
+    r(221, Format::Ds, [N, 38, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_max_rtn_i32
+    r(222, Format::Ds, [102, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_i64
+    r(222, Format::Ds, [N, N, 102], S41, 0x200000000, Unit::Lds, 2, 0), // ds_max_rtn_i64
+    r(222, Format::Ds, [N, 102, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_max_rtn_i64
+    r(223, Format::Ds, [40, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_u32
+    r(223, Format::Ds, [N, N, 40], S38, 0x200000000, Unit::Lds, 2, 0), // ds_max_rtn_u32
+    r(223, Format::Ds, [N, 40, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_max_rtn_u32
+    r(224, Format::Ds, [104, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_max_rtn_u64
+    r(224, Format::Ds, [N, N, 104], S41, 0x200000000, Unit::Lds, 2, 0), // ds_max_rtn_u64
+    r(224, Format::Ds, [N, 104, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_max_rtn_u64
+    r(225, Format::Ds, [8, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_max_u32
+    r(225, Format::Ds, [N, N, 8], S35, 0x200000000, Unit::Lds, 2, 0), // ds_max_u32
+    r(225, Format::Ds, [N, 8, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_max_u32
+    r(226, Format::Ds, [72, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_max_u64
+    r(226, Format::Ds, [N, N, 72], S42, 0x200000000, Unit::Lds, 2, 0), // ds_max_u64
+    r(226, Format::Ds, [N, 72, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_max_u64
+    r(227, Format::Ds, [18, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_min_f32
+    r(227, Format::Ds, [N, 18, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_min_f32
+    r(228, Format::Ds, [82, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_min_f64
+    r(228, Format::Ds, [N, 82, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_min_f64
+    r(229, Format::Ds, [5, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_min_i32
+    r(229, Format::Ds, [N, N, 5], S35, 0x200000000, Unit::Lds, 2, 0), // ds_min_i32
+    r(229, Format::Ds, [N, 5, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_min_i32
+    r(230, Format::Ds, [69, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_min_i64
+    r(230, Format::Ds, [N, N, 69], S42, 0x200000000, Unit::Lds, 2, 0), // ds_min_i64
+    r(230, Format::Ds, [N, 69, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_min_i64
+    r(231, Format::Ds, [N, N, 18], S35, 0x200000000, Unit::Lds, 2, 0), // ds_min_num_f32
+    r(232, Format::Ds, [N, N, 82], S42, 0x200000000, Unit::Lds, 2, 0), // ds_min_num_f64
+    r(233, Format::Ds, [N, N, 50], S38, 0x200000000, Unit::Lds, 2, 0), // ds_min_num_rtn_f32
+    r(234, Format::Ds, [N, N, 114], S41, 0x200000000, Unit::Lds, 2, 0), // ds_min_num_rtn_f64
+    r(235, Format::Ds, [50, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_f32
+    r(235, Format::Ds, [N, 50, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_min_rtn_f32
+    r(236, Format::Ds, [114, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_f64
+    r(236, Format::Ds, [N, 114, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_min_rtn_f64
+    r(237, Format::Ds, [37, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_i32
+    r(237, Format::Ds, [N, N, 37], S38, 0x200000000, Unit::Lds, 2, 0), // ds_min_rtn_i32
+    r(237, Format::Ds, [N, 37, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_min_rtn_i32
+    r(238, Format::Ds, [101, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_i64
+    r(238, Format::Ds, [N, N, 101], S41, 0x200000000, Unit::Lds, 2, 0), // ds_min_rtn_i64
+    r(238, Format::Ds, [N, 101, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_min_rtn_i64
+    r(239, Format::Ds, [39, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_u32
+    r(239, Format::Ds, [N, N, 39], S38, 0x200000000, Unit::Lds, 2, 0), // ds_min_rtn_u32
+    r(239, Format::Ds, [N, 39, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_min_rtn_u32
+    r(240, Format::Ds, [103, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_min_rtn_u64
+    r(240, Format::Ds, [N, N, 103], S41, 0x200000000, Unit::Lds, 2, 0), // ds_min_rtn_u64
+    r(240, Format::Ds, [N, 103, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_min_rtn_u64
+    r(241, Format::Ds, [7, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_min_u32
+    r(241, Format::Ds, [N, N, 7], S35, 0x200000000, Unit::Lds, 2, 0), // ds_min_u32
+    r(241, Format::Ds, [N, 7, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_min_u32
+    r(242, Format::Ds, [71, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_min_u64
+    r(242, Format::Ds, [N, N, 71], S42, 0x200000000, Unit::Lds, 2, 0), // ds_min_u64
+    r(242, Format::Ds, [N, 71, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_min_u64
+    r(243, Format::Ds, [12, N, N], S49, 0x240000000, Unit::Lds, 2, 0), // ds_mskor_b32
+    r(243, Format::Ds, [N, N, 12], S49, 0x200000000, Unit::Lds, 2, 0), // ds_mskor_b32
+    r(243, Format::Ds, [N, 12, N], S45, 0x40200000000, Unit::Lds, 2, 0), // ds_mskor_b32
+    r(244, Format::Ds, [76, N, N], S50, 0x240000000, Unit::Lds, 2, 0), // ds_mskor_b64
+    r(244, Format::Ds, [N, N, 76], S50, 0x200000000, Unit::Lds, 2, 0), // ds_mskor_b64
+    r(244, Format::Ds, [N, 76, N], S46, 0x40200000000, Unit::Lds, 2, 0), // ds_mskor_b64
+    r(245, Format::Ds, [44, N, N], S51, 0x240000000, Unit::Lds, 2, 0), // ds_mskor_rtn_b32
+    r(245, Format::Ds, [N, N, 44], S51, 0x200000000, Unit::Lds, 2, 0), // ds_mskor_rtn_b32
+    r(245, Format::Ds, [N, 44, N], S47, 0x40200000000, Unit::Lds, 2, 0), // ds_mskor_rtn_b32
+    r(246, Format::Ds, [108, N, N], S52, 0x240000000, Unit::Lds, 2, 0), // ds_mskor_rtn_b64
+    r(246, Format::Ds, [N, N, 108], S52, 0x200000000, Unit::Lds, 2, 0), // ds_mskor_rtn_b64
+    r(246, Format::Ds, [N, 108, N], S48, 0x40200000000, Unit::Lds, 2, 0), // ds_mskor_rtn_b64
+    r(247, Format::Ds, [10, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_or_b32
+    r(247, Format::Ds, [N, N, 10], S35, 0x200000000, Unit::Lds, 2, 0), // ds_or_b32
+    r(247, Format::Ds, [N, 10, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_or_b32
+    r(248, Format::Ds, [74, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_or_b64
+    r(248, Format::Ds, [N, N, 74], S42, 0x200000000, Unit::Lds, 2, 0), // ds_or_b64
+    r(248, Format::Ds, [N, 74, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_or_b64
+    r(249, Format::Ds, [42, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_or_rtn_b32
+    r(249, Format::Ds, [N, N, 42], S38, 0x200000000, Unit::Lds, 2, 0), // ds_or_rtn_b32
+    r(249, Format::Ds, [N, 42, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_or_rtn_b32
+    r(250, Format::Ds, [106, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_or_rtn_b64
+    r(250, Format::Ds, [N, N, 106], S41, 0x200000000, Unit::Lds, 2, 0), // ds_or_rtn_b64
+    r(250, Format::Ds, [N, 106, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_or_rtn_b64
+    r(251, Format::Ds, [178, N, 178], S38, 0x200000000, Unit::Lds, 2, 0), // ds_permute_b32
+    r(251, Format::Ds, [N, 62, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_permute_b32
+    r(252, Format::Ds, [N, N, 155], S35, 0x200000000, Unit::Lds, 2, 0), // ds_pk_add_bf16
+    r(252, Format::Ds, [N, 24, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_pk_add_bf16
+    r(253, Format::Ds, [N, N, 154], S35, 0x200000000, Unit::Lds, 2, 0), // ds_pk_add_f16
+    r(253, Format::Ds, [N, 23, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_pk_add_f16
+    r(254, Format::Ds, [N, N, 171], S38, 0x200000000, Unit::Lds, 2, 0), // ds_pk_add_rtn_bf16
+    r(254, Format::Ds, [N, 184, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_pk_add_rtn_bf16
+    r(255, Format::Ds, [N, N, 170], S38, 0x200000000, Unit::Lds, 2, 0), // ds_pk_add_rtn_f16
+    r(255, Format::Ds, [N, 183, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_pk_add_rtn_f16
+    r(256, Format::Ds, [N, 55, N], S58, 0x40400000000, Unit::Lds, 2, 0), // ds_read2_b32
+    r(257, Format::Ds, [N, 119, N], S59, 0x40400000000, Unit::Lds, 2, 0), // ds_read2_b64
+    r(258, Format::Ds, [N, 56, N], S58, 0x40400000000, Unit::Lds, 2, 0), // ds_read2st64_b32
+    r(259, Format::Ds, [N, 120, N], S59, 0x40400000000, Unit::Lds, 2, 0), // ds_read2st64_b64
+    r(260, Format::Ds, [N, 182, N], S44, 0x40200000000, Unit::Lds, 10, 0), // ds_read_addtid_b32
+    r(261, Format::Ds, [N, 255, N], S59, 0x40200000000, Unit::Lds, 2, 0), // ds_read_b128
+    r(262, Format::Ds, [N, 54, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_b32
+    r(263, Format::Ds, [N, 118, N], S58, 0x40200000000, Unit::Lds, 2, 0), // ds_read_b64
+    r(264, Format::Ds, [N, 254, N], S61, 0x40200000000, Unit::Lds, 2, 0), // ds_read_b96
+    r(265, Format::Ds, [N, 59, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_i16
+    r(266, Format::Ds, [N, 57, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_i8
+    r(267, Format::Ds, [N, 88, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_i8_d16
+    r(268, Format::Ds, [N, 89, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_i8_d16_hi
+    r(269, Format::Ds, [N, 60, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_u16
+    r(270, Format::Ds, [N, 90, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_u16_d16
+    r(271, Format::Ds, [N, 91, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_u16_d16_hi
+    r(272, Format::Ds, [N, 58, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_u8
+    r(273, Format::Ds, [N, 86, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_u8_d16
+    r(274, Format::Ds, [N, 87, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_read_u8_d16_hi
+    r(275, Format::Ds, [34, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_rsub_rtn_u32
+    r(275, Format::Ds, [N, N, 34], S38, 0x200000000, Unit::Lds, 2, 0), // ds_rsub_rtn_u32
+    r(275, Format::Ds, [N, 34, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_rsub_rtn_u32
+    r(276, Format::Ds, [98, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_rsub_rtn_u64
+    r(276, Format::Ds, [N, N, 98], S41, 0x200000000, Unit::Lds, 2, 0), // ds_rsub_rtn_u64
+    r(276, Format::Ds, [N, 98, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_rsub_rtn_u64
+    r(277, Format::Ds, [2, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_rsub_u32
+    r(277, Format::Ds, [N, N, 2], S35, 0x200000000, Unit::Lds, 2, 0), // ds_rsub_u32
+    r(277, Format::Ds, [N, 2, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_rsub_u32
+    r(278, Format::Ds, [66, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_rsub_u64
+    r(278, Format::Ds, [N, N, 66], S42, 0x200000000, Unit::Lds, 2, 0), // ds_rsub_u64
+    r(278, Format::Ds, [N, 66, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_rsub_u64
+    r(279, Format::Ds, [14, N, N], S49, 0x440000000, Unit::Lds, 2, 0), // ds_store_2addr_b32
+    r(279, Format::Ds, [N, N, 14], S49, 0x400000000, Unit::Lds, 2, 0), // ds_store_2addr_b32
+    r(280, Format::Ds, [78, N, N], S50, 0x440000000, Unit::Lds, 2, 0), // ds_store_2addr_b64
+    r(280, Format::Ds, [N, N, 78], S50, 0x400000000, Unit::Lds, 2, 0), // ds_store_2addr_b64
+    r(281, Format::Ds, [15, N, N], S49, 0x440000000, Unit::Lds, 2, 0), // ds_store_2addr_stride64_b32
+    r(281, Format::Ds, [N, N, 15], S49, 0x400000000, Unit::Lds, 2, 0), // ds_store_2addr_stride64_b32
+    r(282, Format::Ds, [79, N, N], S50, 0x440000000, Unit::Lds, 2, 0), // ds_store_2addr_stride64_b64
+    r(282, Format::Ds, [N, N, 79], S50, 0x400000000, Unit::Lds, 2, 0), // ds_store_2addr_stride64_b64
+    r(283, Format::Ds, [176, N, N], S62, 0x240000000, Unit::Lds, 10, 0), // ds_store_addtid_b32
+    r(283, Format::Ds, [N, N, 176], S62, 0x200000000, Unit::Lds, 10, 0), // ds_store_addtid_b32
+    r(284, Format::Ds, [223, N, N], S63, 0x240000000, Unit::Lds, 2, 0), // ds_store_b128
+    r(284, Format::Ds, [N, N, 223], S63, 0x200000000, Unit::Lds, 2, 0), // ds_store_b128
+    r(285, Format::Ds, [31, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_store_b16
+    r(285, Format::Ds, [N, N, 31], S35, 0x200000000, Unit::Lds, 2, 0), // ds_store_b16
+    r(286, Format::Ds, [161, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_store_b16_d16_hi
+    r(286, Format::Ds, [N, N, 161], S35, 0x200000000, Unit::Lds, 2, 0), // ds_store_b16_d16_hi
+    r(287, Format::Ds, [13, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_store_b32
+    r(287, Format::Ds, [N, N, 13], S35, 0x200000000, Unit::Lds, 2, 0), // ds_store_b32
+    r(288, Format::Ds, [77, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_store_b64
+    r(288, Format::Ds, [N, N, 77], S42, 0x200000000, Unit::Lds, 2, 0), // ds_store_b64
+    r(289, Format::Ds, [30, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_store_b8
+    r(289, Format::Ds, [N, N, 30], S35, 0x200000000, Unit::Lds, 2, 0), // ds_store_b8
+    r(290, Format::Ds, [160, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_store_b8_d16_hi
+    r(290, Format::Ds, [N, N, 160], S35, 0x200000000, Unit::Lds, 2, 0), // ds_store_b8_d16_hi
+    r(291, Format::Ds, [222, N, N], S64, 0x240000000, Unit::Lds, 2, 0), // ds_store_b96
+    r(291, Format::Ds, [N, N, 222], S64, 0x200000000, Unit::Lds, 2, 0), // ds_store_b96
+    r(292, Format::Ds, [46, N, N], S65, 0x440000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_rtn_b32
+    r(292, Format::Ds, [N, N, 46], S65, 0x400000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_rtn_b32
+    r(293, Format::Ds, [110, N, N], S66, 0x440000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_rtn_b64
+    r(293, Format::Ds, [N, N, 110], S66, 0x400000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_rtn_b64
+    r(294, Format::Ds, [47, N, N], S65, 0x440000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_stride64_rtn_b32
+    r(294, Format::Ds, [N, N, 47], S65, 0x400000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_stride64_rtn_b32
+    r(295, Format::Ds, [111, N, N], S66, 0x440000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_stride64_rtn_b64
+    r(295, Format::Ds, [N, N, 111], S66, 0x400000000, Unit::Lds, 2, 0), // ds_storexchg_2addr_stride64_rtn_b64
+    r(296, Format::Ds, [45, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_storexchg_rtn_b32
+    r(296, Format::Ds, [N, N, 45], S38, 0x200000000, Unit::Lds, 2, 0), // ds_storexchg_rtn_b32
+    r(297, Format::Ds, [109, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_storexchg_rtn_b64
+    r(297, Format::Ds, [N, N, 109], S41, 0x200000000, Unit::Lds, 2, 0), // ds_storexchg_rtn_b64
+    r(298, Format::Ds, [N, N, 169], S38, 0x200000000, Unit::Lds, 2, 0), // ds_sub_clamp_rtn_u32
+    r(299, Format::Ds, [N, N, 153], S35, 0x200000000, Unit::Lds, 2, 0), // ds_sub_clamp_u32
+    r(300, Format::Ds, [33, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_sub_rtn_u32
+    r(300, Format::Ds, [N, N, 33], S38, 0x200000000, Unit::Lds, 2, 0), // ds_sub_rtn_u32
+    r(300, Format::Ds, [N, 33, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_sub_rtn_u32
+    r(301, Format::Ds, [97, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_sub_rtn_u64
+    r(301, Format::Ds, [N, N, 97], S41, 0x200000000, Unit::Lds, 2, 0), // ds_sub_rtn_u64
+    r(301, Format::Ds, [N, 97, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_sub_rtn_u64
+    r(302, Format::Ds, [1, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_sub_u32
+    r(302, Format::Ds, [N, N, 1], S35, 0x200000000, Unit::Lds, 2, 0), // ds_sub_u32
+    r(302, Format::Ds, [N, 1, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_sub_u32
+    r(303, Format::Ds, [65, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_sub_u64
+    r(303, Format::Ds, [N, N, 65], S42, 0x200000000, Unit::Lds, 2, 0), // ds_sub_u64
+    r(303, Format::Ds, [N, 65, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_sub_u64
+    r(304, Format::Ds, [53, N, N], S55, 0x240000000, Unit::Lds, 2, 0), // ds_swizzle_b32
+    r(304, Format::Ds, [N, N, 53], S55, 0x200000000, Unit::Lds, 2, 0), // ds_swizzle_b32
+    r(304, Format::Ds, [N, 61, N], S60, 0x40200000000, Unit::Lds, 2, 0), // ds_swizzle_b32
+    r(305, Format::Ds, [52, N, N], S51, 0x240000000, Unit::Lds, 2, 0), // ds_wrap_rtn_b32
+    r(305, Format::Ds, [N, 52, N], S47, 0x40200000000, Unit::Lds, 2, 0), // ds_wrap_rtn_b32
+    r(306, Format::Ds, [N, 14, N], S45, 0x40400000000, Unit::Lds, 2, 0), // ds_write2_b32
+    r(307, Format::Ds, [N, 78, N], S46, 0x40400000000, Unit::Lds, 2, 0), // ds_write2_b64
+    r(308, Format::Ds, [N, 15, N], S45, 0x40400000000, Unit::Lds, 2, 0), // ds_write2st64_b32
+    r(309, Format::Ds, [N, 79, N], S46, 0x40400000000, Unit::Lds, 2, 0), // ds_write2st64_b64
+    r(310, Format::Ds, [N, 29, N], S67, 0x40200000000, Unit::Lds, 10, 0), // ds_write_addtid_b32
+    r(311, Format::Ds, [N, 223, N], S68, 0x40200000000, Unit::Lds, 2, 0), // ds_write_b128
+    r(312, Format::Ds, [N, 31, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_write_b16
+    r(313, Format::Ds, [N, 85, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_write_b16_d16_hi
+    r(314, Format::Ds, [N, 13, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_write_b32
+    r(315, Format::Ds, [N, 77, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_write_b64
+    r(316, Format::Ds, [N, 30, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_write_b8
+    r(317, Format::Ds, [N, 84, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_write_b8_d16_hi
+    r(318, Format::Ds, [N, 222, N], S69, 0x40200000000, Unit::Lds, 2, 0), // ds_write_b96
+    r(319, Format::Ds, [N, 46, N], S70, 0x40400000000, Unit::Lds, 2, 0), // ds_wrxchg2_rtn_b32
+    r(320, Format::Ds, [N, 110, N], S71, 0x40400000000, Unit::Lds, 2, 0), // ds_wrxchg2_rtn_b64
+    r(321, Format::Ds, [N, 47, N], S70, 0x40400000000, Unit::Lds, 2, 0), // ds_wrxchg2st64_rtn_b32
+    r(322, Format::Ds, [N, 111, N], S71, 0x40400000000, Unit::Lds, 2, 0), // ds_wrxchg2st64_rtn_b64
+    r(323, Format::Ds, [N, 45, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_wrxchg_rtn_b32
+    r(324, Format::Ds, [N, 109, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_wrxchg_rtn_b64
+    r(325, Format::Ds, [11, N, N], S35, 0x240000000, Unit::Lds, 2, 0), // ds_xor_b32
+    r(325, Format::Ds, [N, N, 11], S35, 0x200000000, Unit::Lds, 2, 0), // ds_xor_b32
+    r(325, Format::Ds, [N, 11, N], S36, 0x40200000000, Unit::Lds, 2, 0), // ds_xor_b32
+    r(326, Format::Ds, [75, N, N], S42, 0x240000000, Unit::Lds, 2, 0), // ds_xor_b64
+    r(326, Format::Ds, [N, N, 75], S42, 0x200000000, Unit::Lds, 2, 0), // ds_xor_b64
+    r(326, Format::Ds, [N, 75, N], S37, 0x40200000000, Unit::Lds, 2, 0), // ds_xor_b64
+    r(327, Format::Ds, [43, N, N], S38, 0x240000000, Unit::Lds, 2, 0), // ds_xor_rtn_b32
+    r(327, Format::Ds, [N, N, 43], S38, 0x200000000, Unit::Lds, 2, 0), // ds_xor_rtn_b32
+    r(327, Format::Ds, [N, 43, N], S39, 0x40200000000, Unit::Lds, 2, 0), // ds_xor_rtn_b32
+    r(328, Format::Ds, [107, N, N], S41, 0x240000000, Unit::Lds, 2, 0), // ds_xor_rtn_b64
+    r(328, Format::Ds, [N, N, 107], S41, 0x200000000, Unit::Lds, 2, 0), // ds_xor_rtn_b64
+    r(328, Format::Ds, [N, 107, N], S40, 0x40200000000, Unit::Lds, 2, 0), // ds_xor_rtn_b64
+    r(329, Format::Flat, [N, 66, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_add
+    r(329, Format::Flat, [N, 66, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_add
+    r(330, Format::Flat, [86, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_add_f32
+    r(330, Format::Flat, [N, N, 86], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_add_f32
+    r(330, Format::Flat, [N, 77, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_add_f32
+    r(330, Format::Flat, [86, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_add_f32
+    r(330, Format::Flat, [N, N, 86], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_add_f32
+    r(330, Format::Flat, [N, 77, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_add_f32
+    r(331, Format::Flat, [N, 79, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_add_f64
+    r(331, Format::Flat, [N, 79, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_add_f64
+    r(332, Format::Flat, [53, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_add_u32
+    r(332, Format::Flat, [N, N, 53], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_add_u32
+    r(332, Format::Flat, [53, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_add_u32
+    r(332, Format::Flat, [N, N, 53], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_add_u32
+    r(333, Format::Flat, [67, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_add_u64
+    r(333, Format::Flat, [N, N, 67], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_add_u64
+    r(333, Format::Flat, [67, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_add_u64
+    r(333, Format::Flat, [N, N, 67], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_add_u64
+    r(334, Format::Flat, [N, 98, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_add_x2
+    r(334, Format::Flat, [N, 98, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_add_x2
+    r(335, Format::Flat, [N, 72, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_and
+    r(335, Format::Flat, [N, 72, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_and
+    r(336, Format::Flat, [60, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_and_b32
+    r(336, Format::Flat, [N, N, 60], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_and_b32
+    r(336, Format::Flat, [60, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_and_b32
+    r(336, Format::Flat, [N, N, 60], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_and_b32
+    r(337, Format::Flat, [73, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_and_b64
+    r(337, Format::Flat, [N, N, 73], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_and_b64
+    r(337, Format::Flat, [73, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_and_b64
+    r(337, Format::Flat, [N, N, 73], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_and_b64
+    r(338, Format::Flat, [N, 104, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_and_x2
+    r(338, Format::Flat, [N, 104, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_and_x2
+    r(339, Format::Flat, [N, 65, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap
+    r(339, Format::Flat, [N, 65, N], S80, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap
+    r(340, Format::Flat, [52, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b32
+    r(340, Format::Flat, [N, N, 52], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b32
+    r(340, Format::Flat, [52, N, N], S81, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b32
+    r(340, Format::Flat, [N, N, 52], S81, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b32
+    r(341, Format::Flat, [66, N, N], S82, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b64
+    r(341, Format::Flat, [N, N, 66], S82, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b64
+    r(341, Format::Flat, [66, N, N], S83, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b64
+    r(341, Format::Flat, [N, N, 66], S83, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_b64
+    r(342, Format::Flat, [80, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_f32
+    r(342, Format::Flat, [80, N, N], S81, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_f32
+    r(343, Format::Flat, [N, 97, N], S84, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_x2
+    r(343, Format::Flat, [N, 97, N], S85, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_cmpswap_x2
+    r(344, Format::Flat, [N, N, 80], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_cond_sub_u32
+    r(344, Format::Flat, [N, N, 80], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_cond_sub_u32
+    r(345, Format::Flat, [N, 76, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_dec
+    r(345, Format::Flat, [N, 76, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_dec
+    r(346, Format::Flat, [64, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_dec_u32
+    r(346, Format::Flat, [N, N, 64], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_dec_u32
+    r(346, Format::Flat, [64, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_dec_u32
+    r(346, Format::Flat, [N, N, 64], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_dec_u32
+    r(347, Format::Flat, [77, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_dec_u64
+    r(347, Format::Flat, [N, N, 77], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_dec_u64
+    r(347, Format::Flat, [77, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_dec_u64
+    r(347, Format::Flat, [N, N, 77], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_dec_u64
+    r(348, Format::Flat, [N, 108, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_dec_x2
+    r(348, Format::Flat, [N, 108, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_dec_x2
+    r(349, Format::Flat, [N, 75, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_inc
+    r(349, Format::Flat, [N, 75, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_inc
+    r(350, Format::Flat, [63, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_inc_u32
+    r(350, Format::Flat, [N, N, 63], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_inc_u32
+    r(350, Format::Flat, [63, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_inc_u32
+    r(350, Format::Flat, [N, N, 63], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_inc_u32
+    r(351, Format::Flat, [76, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_inc_u64
+    r(351, Format::Flat, [N, N, 76], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_inc_u64
+    r(351, Format::Flat, [76, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_inc_u64
+    r(351, Format::Flat, [N, N, 76], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_inc_u64
+    r(352, Format::Flat, [N, 107, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_inc_x2
+    r(352, Format::Flat, [N, 107, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_inc_x2
+    r(353, Format::Flat, [82, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_max_f32
+    r(353, Format::Flat, [82, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_max_f32
+    r(354, Format::Flat, [N, 81, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_max_f64
+    r(354, Format::Flat, [N, 81, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_max_f64
+    r(355, Format::Flat, [58, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_max_i32
+    r(355, Format::Flat, [N, N, 58], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_max_i32
+    r(355, Format::Flat, [58, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_max_i32
+    r(355, Format::Flat, [N, N, 58], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_max_i32
+    r(356, Format::Flat, [71, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_max_i64
+    r(356, Format::Flat, [N, N, 71], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_max_i64
+    r(356, Format::Flat, [71, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_max_i64
+    r(356, Format::Flat, [N, N, 71], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_max_i64
+    r(357, Format::Flat, [N, N, 82], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_max_num_f32
+    r(357, Format::Flat, [N, N, 82], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_max_num_f32
+    r(358, Format::Flat, [59, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_max_u32
+    r(358, Format::Flat, [N, N, 59], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_max_u32
+    r(358, Format::Flat, [59, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_max_u32
+    r(358, Format::Flat, [N, N, 59], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_max_u32
+    r(359, Format::Flat, [72, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_max_u64
+    r(359, Format::Flat, [N, N, 72], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_max_u64
+    r(359, Format::Flat, [72, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_max_u64
+    r(359, Format::Flat, [N, N, 72], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_max_u64
+    r(360, Format::Flat, [81, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_min_f32
+    r(360, Format::Flat, [81, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_min_f32
+    r(361, Format::Flat, [N, 80, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_min_f64
+    r(361, Format::Flat, [N, 80, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_min_f64
+    r(362, Format::Flat, [56, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_min_i32
+    r(362, Format::Flat, [N, N, 56], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_min_i32
+    r(362, Format::Flat, [56, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_min_i32
+    r(362, Format::Flat, [N, N, 56], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_min_i32
+    r(363, Format::Flat, [69, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_min_i64
+    r(363, Format::Flat, [N, N, 69], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_min_i64
+    r(363, Format::Flat, [69, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_min_i64
+    r(363, Format::Flat, [N, N, 69], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_min_i64
+    r(364, Format::Flat, [N, N, 81], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_min_num_f32
+    r(364, Format::Flat, [N, N, 81], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_min_num_f32
+    r(365, Format::Flat, [57, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_min_u32
+    r(365, Format::Flat, [N, N, 57], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_min_u32
+    r(365, Format::Flat, [57, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_min_u32
+    r(365, Format::Flat, [N, N, 57], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_min_u32
+    r(366, Format::Flat, [70, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_min_u64
+    r(366, Format::Flat, [N, N, 70], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_min_u64
+    r(366, Format::Flat, [70, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_min_u64
+    r(366, Format::Flat, [N, N, 70], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_min_u64
+    r(367, Format::Flat, [N, 73, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_or
+    r(367, Format::Flat, [N, 73, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_or
+    r(368, Format::Flat, [61, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_or_b32
+    r(368, Format::Flat, [N, N, 61], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_or_b32
+    r(368, Format::Flat, [61, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_or_b32
+    r(368, Format::Flat, [N, N, 61], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_or_b32
+    r(369, Format::Flat, [74, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_or_b64
+    r(369, Format::Flat, [N, N, 74], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_or_b64
+    r(369, Format::Flat, [74, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_or_b64
+    r(369, Format::Flat, [N, N, 74], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_or_b64
+    r(370, Format::Flat, [N, 105, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_or_x2
+    r(370, Format::Flat, [N, 105, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_or_x2
+    r(371, Format::Flat, [N, N, 90], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_bf16
+    r(371, Format::Flat, [N, 82, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_bf16
+    r(371, Format::Flat, [N, N, 90], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_bf16
+    r(371, Format::Flat, [N, 82, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_bf16
+    r(372, Format::Flat, [N, N, 89], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_f16
+    r(372, Format::Flat, [N, 78, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_f16
+    r(372, Format::Flat, [N, N, 89], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_f16
+    r(372, Format::Flat, [N, 78, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_pk_add_f16
+    r(373, Format::Flat, [N, 70, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_smax
+    r(373, Format::Flat, [N, 70, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_smax
+    r(374, Format::Flat, [N, 102, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_smax_x2
+    r(374, Format::Flat, [N, 102, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_smax_x2
+    r(375, Format::Flat, [N, 68, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_smin
+    r(375, Format::Flat, [N, 68, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_smin
+    r(376, Format::Flat, [N, 100, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_smin_x2
+    r(376, Format::Flat, [N, 100, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_smin_x2
+    r(377, Format::Flat, [N, 67, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_sub
+    r(377, Format::Flat, [N, 67, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_sub
+    r(378, Format::Flat, [N, N, 55], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_clamp_u32
+    r(378, Format::Flat, [N, N, 55], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_clamp_u32
+    r(379, Format::Flat, [54, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_sub_u32
+    r(379, Format::Flat, [N, N, 54], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_u32
+    r(379, Format::Flat, [54, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_sub_u32
+    r(379, Format::Flat, [N, N, 54], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_u32
+    r(380, Format::Flat, [68, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_sub_u64
+    r(380, Format::Flat, [N, N, 68], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_u64
+    r(380, Format::Flat, [68, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_sub_u64
+    r(380, Format::Flat, [N, N, 68], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_sub_u64
+    r(381, Format::Flat, [N, 99, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_sub_x2
+    r(381, Format::Flat, [N, 99, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_sub_x2
+    r(382, Format::Flat, [N, 64, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_swap
+    r(382, Format::Flat, [N, 64, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_swap
+    r(383, Format::Flat, [51, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_swap_b32
+    r(383, Format::Flat, [N, N, 51], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_swap_b32
+    r(383, Format::Flat, [51, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_swap_b32
+    r(383, Format::Flat, [N, N, 51], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_swap_b32
+    r(384, Format::Flat, [65, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_swap_b64
+    r(384, Format::Flat, [N, N, 65], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_swap_b64
+    r(384, Format::Flat, [65, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_swap_b64
+    r(384, Format::Flat, [N, N, 65], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_swap_b64
+    r(385, Format::Flat, [N, 96, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_swap_x2
+    r(385, Format::Flat, [N, 96, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_swap_x2
+    r(386, Format::Flat, [N, 71, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_umax
+    r(386, Format::Flat, [N, 71, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_umax
+    r(387, Format::Flat, [N, 103, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_umax_x2
+    r(387, Format::Flat, [N, 103, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_umax_x2
+    r(388, Format::Flat, [N, 69, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_umin
+    r(388, Format::Flat, [N, 69, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_umin
+    r(389, Format::Flat, [N, 101, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_umin_x2
+    r(389, Format::Flat, [N, 101, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_umin_x2
+    r(390, Format::Flat, [N, 74, N], S72, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_xor
+    r(390, Format::Flat, [N, 74, N], S73, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_xor
+    r(391, Format::Flat, [62, N, N], S74, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_xor_b32
+    r(391, Format::Flat, [N, N, 62], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_xor_b32
+    r(391, Format::Flat, [62, N, N], S75, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_xor_b32
+    r(391, Format::Flat, [N, N, 62], S75, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_xor_b32
+    r(392, Format::Flat, [75, N, N], S78, 0x201800000, Unit::Flat, 2, 0), // flat_atomic_xor_b64
+    r(392, Format::Flat, [N, N, 75], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_atomic_xor_b64
+    r(392, Format::Flat, [75, N, N], S79, 0x2000201800000, Unit::Flat, 2, 0), // flat_atomic_xor_b64
+    r(392, Format::Flat, [N, N, 75], S79, 0x2001a00000000, Unit::Flat, 2, 0), // flat_atomic_xor_b64
+    r(393, Format::Flat, [N, 106, N], S76, 0x4020c000000, Unit::Flat, 2, 0), // flat_atomic_xor_x2
+    r(393, Format::Flat, [N, 106, N], S77, 0x204020c000000, Unit::Flat, 2, 0), // flat_atomic_xor_x2
+    r(394, Format::Flat, [23, N, N], S86, 0x201c00000, Unit::Flat, 2, 0), // flat_load_b128
+    r(394, Format::Flat, [N, N, 23], S86, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_b128
+    r(395, Format::Flat, [20, N, N], S87, 0x201c00000, Unit::Flat, 2, 0), // flat_load_b32
+    r(395, Format::Flat, [N, N, 20], S87, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_b32
+    r(396, Format::Flat, [21, N, N], S88, 0x201c00000, Unit::Flat, 2, 0), // flat_load_b64
+    r(396, Format::Flat, [N, N, 21], S88, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_b64
+    r(397, Format::Flat, [22, N, N], S89, 0x201c00000, Unit::Flat, 2, 0), // flat_load_b96
+    r(397, Format::Flat, [N, N, 22], S89, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_b96
+    r(398, Format::Flat, [32, N, N], S90, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_b16
+    r(398, Format::Flat, [N, N, 32], S90, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_b16
+    r(399, Format::Flat, [35, N, N], S90, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_hi_b16
+    r(399, Format::Flat, [N, N, 35], S90, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_hi_b16
+    r(400, Format::Flat, [34, N, N], S90, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_hi_i8
+    r(400, Format::Flat, [N, N, 34], S90, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_hi_i8
+    r(401, Format::Flat, [33, N, N], S90, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_hi_u8
+    r(401, Format::Flat, [N, N, 33], S90, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_hi_u8
+    r(402, Format::Flat, [31, N, N], S90, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_i8
+    r(402, Format::Flat, [N, N, 31], S90, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_i8
+    r(403, Format::Flat, [30, N, N], S90, 0x201c00000, Unit::Flat, 2, 0), // flat_load_d16_u8
+    r(403, Format::Flat, [N, N, 30], S90, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_d16_u8
+    r(404, Format::Flat, [N, 20, N], S91, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_dword
+    r(405, Format::Flat, [N, 21, N], S92, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_dwordx2
+    r(406, Format::Flat, [N, 22, N], S93, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_dwordx3
+    r(407, Format::Flat, [N, 23, N], S94, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_dwordx4
+    r(408, Format::Flat, [19, N, N], S87, 0x201c00000, Unit::Flat, 2, 0), // flat_load_i16
+    r(408, Format::Flat, [N, N, 19], S87, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_i16
+    r(409, Format::Flat, [17, N, N], S87, 0x201c00000, Unit::Flat, 2, 0), // flat_load_i8
+    r(409, Format::Flat, [N, N, 17], S87, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_i8
+    r(410, Format::Flat, [N, 17, N], S91, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_sbyte
+    r(411, Format::Flat, [N, 34, N], S95, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_sbyte_d16
+    r(412, Format::Flat, [N, 35, N], S95, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_sbyte_d16_hi
+    r(413, Format::Flat, [N, 36, N], S95, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_short_d16
+    r(414, Format::Flat, [N, 37, N], S95, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_short_d16_hi
+    r(415, Format::Flat, [N, 19, N], S91, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_sshort
+    r(416, Format::Flat, [18, N, N], S87, 0x201c00000, Unit::Flat, 2, 0), // flat_load_u16
+    r(416, Format::Flat, [N, N, 18], S87, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_u16
+    r(417, Format::Flat, [16, N, N], S87, 0x201c00000, Unit::Flat, 2, 0), // flat_load_u8
+    r(417, Format::Flat, [N, N, 16], S87, 0x1a00000000, Unit::Flat, 2, 0), // flat_load_u8
+    r(418, Format::Flat, [N, 16, N], S91, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_ubyte
+    r(419, Format::Flat, [N, 32, N], S95, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_ubyte_d16
+    r(420, Format::Flat, [N, 33, N], S95, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_ubyte_d16_hi
+    r(421, Format::Flat, [N, 18, N], S91, 0x4020e000000, Unit::Flat, 2, 0), // flat_load_ushort
+    r(422, Format::Flat, [29, N, N], S82, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b128
+    r(422, Format::Flat, [N, N, 29], S82, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b128
+    r(423, Format::Flat, [25, N, N], S74, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b16
+    r(423, Format::Flat, [N, N, 25], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b16
+    r(424, Format::Flat, [26, N, N], S74, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b32
+    r(424, Format::Flat, [N, N, 26], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b32
+    r(425, Format::Flat, [27, N, N], S78, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b64
+    r(425, Format::Flat, [N, N, 27], S78, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b64
+    r(426, Format::Flat, [24, N, N], S74, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b8
+    r(426, Format::Flat, [N, N, 24], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b8
+    r(427, Format::Flat, [28, N, N], S96, 0x201c00000, Unit::Flat, 2, 0), // flat_store_b96
+    r(427, Format::Flat, [N, N, 28], S96, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_b96
+    r(428, Format::Flat, [N, 24, N], S72, 0x4020e000000, Unit::Flat, 2, 0), // flat_store_byte
+    r(429, Format::Flat, [N, 25, N], S72, 0x4020e000000, Unit::Flat, 2, 0), // flat_store_byte_d16_hi
+    r(430, Format::Flat, [37, N, N], S74, 0x201c00000, Unit::Flat, 2, 0), // flat_store_d16_hi_b16
+    r(430, Format::Flat, [N, N, 37], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_d16_hi_b16
+    r(431, Format::Flat, [36, N, N], S74, 0x201c00000, Unit::Flat, 2, 0), // flat_store_d16_hi_b8
+    r(431, Format::Flat, [N, N, 36], S74, 0x1a00000000, Unit::Flat, 2, 0), // flat_store_d16_hi_b8
+    r(432, Format::Flat, [N, 28, N], S72, 0x4020e000000, Unit::Flat, 2, 0), // flat_store_dword
+    r(433, Format::Flat, [N, 29, N], S76, 0x4020e000000, Unit::Flat, 2, 0), // flat_store_dwordx2
+    r(434, Format::Flat, [N, 30, N], S97, 0x4020e000000, Unit::Flat, 2, 0), // flat_store_dwordx3
+    r(435, Format::Flat, [N, 31, N], S84, 0x4020e000000, Unit::Flat, 2, 0), // flat_store_dwordx4
+    r(436, Format::Flat, [N, 26, N], S72, 0x4020e000000, Unit::Flat, 2, 0), // flat_store_short
+    r(437, Format::Flat, [N, 27, N], S72, 0x4020e000000, Unit::Flat, 2, 0), // flat_store_short_d16_hi
+    r(438, Format::Global, [N, 66, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_add
+    r(438, Format::Global, [N, 66, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_add
+    r(439, Format::Global, [86, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_add_f32
+    r(439, Format::Global, [N, N, 86], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_add_f32
+    r(439, Format::Global, [N, 77, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_add_f32
+    r(439, Format::Global, [86, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_add_f32
+    r(439, Format::Global, [N, N, 86], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_add_f32
+    r(439, Format::Global, [N, 77, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_add_f32
+    r(440, Format::Global, [N, 79, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_add_f64
+    r(440, Format::Global, [N, 79, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_add_f64
+    r(441, Format::Global, [53, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_add_u32
+    r(441, Format::Global, [N, N, 53], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_add_u32
+    r(441, Format::Global, [53, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_add_u32
+    r(441, Format::Global, [N, N, 53], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_add_u32
+    r(442, Format::Global, [67, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_add_u64
+    r(442, Format::Global, [N, N, 67], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_add_u64
+    r(442, Format::Global, [67, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_add_u64
+    r(442, Format::Global, [N, N, 67], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_add_u64
+    r(443, Format::Global, [N, 98, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_add_x2
+    r(443, Format::Global, [N, 98, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_add_x2
+    r(444, Format::Global, [N, 72, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_and
+    r(444, Format::Global, [N, 72, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_and
+    r(445, Format::Global, [60, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_and_b32
+    r(445, Format::Global, [N, N, 60], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_and_b32
+    r(445, Format::Global, [60, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_and_b32
+    r(445, Format::Global, [N, N, 60], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_and_b32
+    r(446, Format::Global, [73, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_and_b64
+    r(446, Format::Global, [N, N, 73], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_and_b64
+    r(446, Format::Global, [73, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_and_b64
+    r(446, Format::Global, [N, N, 73], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_and_b64
+    r(447, Format::Global, [N, 104, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_and_x2
+    r(447, Format::Global, [N, 104, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_and_x2
+    r(448, Format::Global, [N, 65, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_cmpswap
+    r(448, Format::Global, [N, 65, N], S106, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_cmpswap
+    r(449, Format::Global, [52, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_cmpswap_b32
+    r(449, Format::Global, [N, N, 52], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_cmpswap_b32
+    r(449, Format::Global, [52, N, N], S107, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_cmpswap_b32
+    r(449, Format::Global, [N, N, 52], S107, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_cmpswap_b32
+    r(450, Format::Global, [66, N, N], S108, 0x201800000, Unit::Global, 2, 0), // global_atomic_cmpswap_b64
+    r(450, Format::Global, [N, N, 66], S108, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_cmpswap_b64
+    r(450, Format::Global, [66, N, N], S109, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_cmpswap_b64
+    r(450, Format::Global, [N, N, 66], S109, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_cmpswap_b64
+    r(451, Format::Global, [80, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_cmpswap_f32
+    r(451, Format::Global, [80, N, N], S107, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_cmpswap_f32
+    r(452, Format::Global, [N, 97, N], S110, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_cmpswap_x2
+    r(452, Format::Global, [N, 97, N], S111, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_cmpswap_x2
+    r(453, Format::Global, [N, N, 80], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_cond_sub_u32
+    r(453, Format::Global, [N, N, 80], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_cond_sub_u32
+    r(454, Format::Global, [55, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_csub_u32
+    r(454, Format::Global, [55, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_csub_u32
+    r(455, Format::Global, [N, 76, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_dec
+    r(455, Format::Global, [N, 76, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_dec
+    r(456, Format::Global, [64, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_dec_u32
+    r(456, Format::Global, [N, N, 64], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_dec_u32
+    r(456, Format::Global, [64, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_dec_u32
+    r(456, Format::Global, [N, N, 64], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_dec_u32
+    r(457, Format::Global, [77, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_dec_u64
+    r(457, Format::Global, [N, N, 77], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_dec_u64
+    r(457, Format::Global, [77, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_dec_u64
+    r(457, Format::Global, [N, N, 77], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_dec_u64
+    r(458, Format::Global, [N, 108, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_dec_x2
+    r(458, Format::Global, [N, 108, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_dec_x2
+    r(459, Format::Global, [N, 75, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_inc
+    r(459, Format::Global, [N, 75, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_inc
+    r(460, Format::Global, [63, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_inc_u32
+    r(460, Format::Global, [N, N, 63], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_inc_u32
+    r(460, Format::Global, [63, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_inc_u32
+    r(460, Format::Global, [N, N, 63], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_inc_u32
+    r(461, Format::Global, [76, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_inc_u64
+    r(461, Format::Global, [N, N, 76], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_inc_u64
+    r(461, Format::Global, [76, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_inc_u64
+    r(461, Format::Global, [N, N, 76], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_inc_u64
+    r(462, Format::Global, [N, 107, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_inc_x2
+    r(462, Format::Global, [N, 107, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_inc_x2
+    r(463, Format::Global, [82, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_max_f32
+    r(463, Format::Global, [82, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_max_f32
+    r(464, Format::Global, [N, 81, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_max_f64
+    r(464, Format::Global, [N, 81, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_max_f64
+    r(465, Format::Global, [58, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_max_i32
+    r(465, Format::Global, [N, N, 58], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_max_i32
+    r(465, Format::Global, [58, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_max_i32
+    r(465, Format::Global, [N, N, 58], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_max_i32
+    r(466, Format::Global, [71, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_max_i64
+    r(466, Format::Global, [N, N, 71], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_max_i64
+    r(466, Format::Global, [71, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_max_i64
+    r(466, Format::Global, [N, N, 71], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_max_i64
+    r(467, Format::Global, [N, N, 82], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_max_num_f32
+    r(467, Format::Global, [N, N, 82], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_max_num_f32
+    r(468, Format::Global, [59, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_max_u32
+    r(468, Format::Global, [N, N, 59], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_max_u32
+    r(468, Format::Global, [59, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_max_u32
+    r(468, Format::Global, [N, N, 59], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_max_u32
+    r(469, Format::Global, [72, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_max_u64
+    r(469, Format::Global, [N, N, 72], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_max_u64
+    r(469, Format::Global, [72, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_max_u64
+    r(469, Format::Global, [N, N, 72], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_max_u64
+    r(470, Format::Global, [81, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_min_f32
+    r(470, Format::Global, [81, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_min_f32
+    r(471, Format::Global, [N, 80, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_min_f64
+    r(471, Format::Global, [N, 80, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_min_f64
+    r(472, Format::Global, [56, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_min_i32
+    r(472, Format::Global, [N, N, 56], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_min_i32
+    r(472, Format::Global, [56, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_min_i32
+    r(472, Format::Global, [N, N, 56], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_min_i32
+    r(473, Format::Global, [69, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_min_i64
+    r(473, Format::Global, [N, N, 69], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_min_i64
+    r(473, Format::Global, [69, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_min_i64
+    r(473, Format::Global, [N, N, 69], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_min_i64
+    r(474, Format::Global, [N, N, 81], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_min_num_f32
+    r(474, Format::Global, [N, N, 81], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_min_num_f32
+    r(475, Format::Global, [57, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_min_u32
+    r(475, Format::Global, [N, N, 57], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_min_u32
+    r(475, Format::Global, [57, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_min_u32
+    r(475, Format::Global, [N, N, 57], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_min_u32
+    r(476, Format::Global, [70, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_min_u64
+    r(476, Format::Global, [N, N, 70], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_min_u64
+    r(476, Format::Global, [70, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_min_u64
+    r(476, Format::Global, [N, N, 70], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_min_u64
+    r(477, Format::Global, [N, 73, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_or
+    r(477, Format::Global, [N, 73, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_or
+    r(478, Format::Global, [61, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_or_b32
+    r(478, Format::Global, [N, N, 61], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_or_b32
+    r(478, Format::Global, [61, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_or_b32
+    r(478, Format::Global, [N, N, 61], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_or_b32
+    r(479, Format::Global, [74, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_or_b64
+    r(479, Format::Global, [N, N, 74], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_or_b64
+    r(479, Format::Global, [74, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_or_b64
+    r(479, Format::Global, [N, N, 74], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_or_b64
+    r(480, Format::Global, [N, 105, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_or_x2
+    r(480, Format::Global, [N, 105, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_or_x2
+    r(481, Format::Global, [N, N, 115], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_ordered_add_b64
+    r(481, Format::Global, [N, N, 115], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_ordered_add_b64
+    r(482, Format::Global, [N, N, 90], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_pk_add_bf16
+    r(482, Format::Global, [N, 82, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_pk_add_bf16
+    r(482, Format::Global, [N, N, 90], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_pk_add_bf16
+    r(482, Format::Global, [N, 82, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_pk_add_bf16
+    r(483, Format::Global, [N, N, 89], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_pk_add_f16
+    r(483, Format::Global, [N, 78, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_pk_add_f16
+    r(483, Format::Global, [N, N, 89], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_pk_add_f16
+    r(483, Format::Global, [N, 78, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_pk_add_f16
+    r(484, Format::Global, [N, 70, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_smax
+    r(484, Format::Global, [N, 70, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_smax
+    r(485, Format::Global, [N, 102, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_smax_x2
+    r(485, Format::Global, [N, 102, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_smax_x2
+    r(486, Format::Global, [N, 68, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_smin
+    r(486, Format::Global, [N, 68, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_smin
+    r(487, Format::Global, [N, 100, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_smin_x2
+    r(487, Format::Global, [N, 100, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_smin_x2
+    r(488, Format::Global, [N, 67, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_sub
+    r(488, Format::Global, [N, 67, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_sub
+    r(489, Format::Global, [N, N, 55], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_sub_clamp_u32
+    r(489, Format::Global, [N, N, 55], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_sub_clamp_u32
+    r(490, Format::Global, [54, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_sub_u32
+    r(490, Format::Global, [N, N, 54], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_sub_u32
+    r(490, Format::Global, [54, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_sub_u32
+    r(490, Format::Global, [N, N, 54], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_sub_u32
+    r(491, Format::Global, [68, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_sub_u64
+    r(491, Format::Global, [N, N, 68], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_sub_u64
+    r(491, Format::Global, [68, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_sub_u64
+    r(491, Format::Global, [N, N, 68], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_sub_u64
+    r(492, Format::Global, [N, 99, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_sub_x2
+    r(492, Format::Global, [N, 99, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_sub_x2
+    r(493, Format::Global, [N, 64, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_swap
+    r(493, Format::Global, [N, 64, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_swap
+    r(494, Format::Global, [51, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_swap_b32
+    r(494, Format::Global, [N, N, 51], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_swap_b32
+    r(494, Format::Global, [51, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_swap_b32
+    r(494, Format::Global, [N, N, 51], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_swap_b32
+    r(495, Format::Global, [65, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_swap_b64
+    r(495, Format::Global, [N, N, 65], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_swap_b64
+    r(495, Format::Global, [65, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_swap_b64
+    r(495, Format::Global, [N, N, 65], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_swap_b64
+    r(496, Format::Global, [N, 96, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_swap_x2
+    r(496, Format::Global, [N, 96, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_swap_x2
+    r(497, Format::Global, [N, 71, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_umax
+    r(497, Format::Global, [N, 71, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_umax
+    r(498, Format::Global, [N, 103, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_umax_x2
+    r(498, Format::Global, [N, 103, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_umax_x2
+    r(499, Format::Global, [N, 69, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_umin
+    r(499, Format::Global, [N, 69, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_umin
+    r(500, Format::Global, [N, 101, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_umin_x2
+    r(500, Format::Global, [N, 101, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_umin_x2
+    r(501, Format::Global, [N, 74, N], S98, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_xor
+    r(501, Format::Global, [N, 74, N], S99, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_xor
+    r(502, Format::Global, [62, N, N], S100, 0x201800000, Unit::Global, 2, 0), // global_atomic_xor_b32
+    r(502, Format::Global, [N, N, 62], S100, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_xor_b32
+    r(502, Format::Global, [62, N, N], S101, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_xor_b32
+    r(502, Format::Global, [N, N, 62], S101, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_xor_b32
+    r(503, Format::Global, [75, N, N], S104, 0x201800000, Unit::Global, 2, 0), // global_atomic_xor_b64
+    r(503, Format::Global, [N, N, 75], S104, 0x1a00000000, Unit::Global, 2, 0), // global_atomic_xor_b64
+    r(503, Format::Global, [75, N, N], S105, 0x2000201800000, Unit::Global, 2, 0), // global_atomic_xor_b64
+    r(503, Format::Global, [N, N, 75], S105, 0x2001a00000000, Unit::Global, 2, 0), // global_atomic_xor_b64
+    r(504, Format::Global, [N, 106, N], S102, 0x4020c000000, Unit::Global, 2, 0), // global_atomic_xor_x2
+    r(504, Format::Global, [N, 106, N], S103, 0x204020c000000, Unit::Global, 2, 0), // global_atomic_xor_x2
+    r(505, Format::Global, [N, N, 43], S9, 0x1800000000, Unit::Cache, 2, 0), // global_inv
+    r(506, Format::Global, [40, N, N], S112, 0x201c00000, Unit::Global, 10, 0), // global_load_addtid_b32
+    r(506, Format::Global, [N, N, 40], S112, 0x1a00000000, Unit::Global, 10, 0), // global_load_addtid_b32
+    r(507, Format::Global, [23, N, N], S113, 0x201c00000, Unit::Global, 2, 0), // global_load_b128
+    r(507, Format::Global, [N, N, 23], S113, 0x1a00000000, Unit::Global, 2, 0), // global_load_b128
+    r(508, Format::Global, [20, N, N], S114, 0x201c00000, Unit::Global, 2, 0), // global_load_b32
+    r(508, Format::Global, [N, N, 20], S114, 0x1a00000000, Unit::Global, 2, 0), // global_load_b32
+    r(509, Format::Global, [21, N, N], S115, 0x201c00000, Unit::Global, 2, 0), // global_load_b64
+    r(509, Format::Global, [N, N, 21], S115, 0x1a00000000, Unit::Global, 2, 0), // global_load_b64
+    r(510, Format::Global, [22, N, N], S116, 0x201c00000, Unit::Global, 2, 0), // global_load_b96
+    r(510, Format::Global, [N, N, 22], S116, 0x1a00000000, Unit::Global, 2, 0), // global_load_b96
+    r(511, Format::Global, [N, N, 83], S117, 0x1a00000000, Unit::Global, 2, 0), // global_load_block
+    r(512, Format::Global, [32, N, N], S118, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_b16
+    r(512, Format::Global, [N, N, 32], S118, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_b16
+    r(513, Format::Global, [35, N, N], S118, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_hi_b16
+    r(513, Format::Global, [N, N, 35], S118, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_hi_b16
+    r(514, Format::Global, [34, N, N], S118, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_hi_i8
+    r(514, Format::Global, [N, N, 34], S118, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_hi_i8
+    r(515, Format::Global, [33, N, N], S118, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_hi_u8
+    r(515, Format::Global, [N, N, 33], S118, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_hi_u8
+    r(516, Format::Global, [31, N, N], S118, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_i8
+    r(516, Format::Global, [N, N, 31], S118, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_i8
+    r(517, Format::Global, [30, N, N], S118, 0x201c00000, Unit::Global, 2, 0), // global_load_d16_u8
+    r(517, Format::Global, [N, N, 30], S118, 0x1a00000000, Unit::Global, 2, 0), // global_load_d16_u8
+    r(518, Format::Global, [N, 20, N], S119, 0x4020e000000, Unit::Global, 2, 0), // global_load_dword
+    r(519, Format::Global, [N, 21, N], S120, 0x4020e000000, Unit::Global, 2, 0), // global_load_dwordx2
+    r(520, Format::Global, [N, 22, N], S121, 0x4020e000000, Unit::Global, 2, 0), // global_load_dwordx3
+    r(521, Format::Global, [N, 23, N], S122, 0x4020e000000, Unit::Global, 2, 0), // global_load_dwordx4
+    r(522, Format::Global, [19, N, N], S114, 0x201c00000, Unit::Global, 2, 0), // global_load_i16
+    r(522, Format::Global, [N, N, 19], S114, 0x1a00000000, Unit::Global, 2, 0), // global_load_i16
+    r(523, Format::Global, [17, N, N], S114, 0x201c00000, Unit::Global, 2, 0), // global_load_i8
+    r(523, Format::Global, [N, N, 17], S114, 0x1a00000000, Unit::Global, 2, 0), // global_load_i8
+    r(524, Format::Global, [N, 42, N], S123, 0x20e000000, Unit::Global, 10, 0), // global_load_lds_dword
+    r(525, Format::Global, [N, 39, N], S123, 0x20e000000, Unit::Global, 10, 0), // global_load_lds_sbyte
+    r(526, Format::Global, [N, 41, N], S123, 0x20e000000, Unit::Global, 10, 0), // global_load_lds_sshort
+    r(527, Format::Global, [N, 38, N], S123, 0x20e000000, Unit::Global, 10, 0), // global_load_lds_ubyte
+    r(528, Format::Global, [N, 40, N], S123, 0x20e000000, Unit::Global, 10, 0), // global_load_lds_ushort
+    r(529, Format::Global, [N, 17, N], S119, 0x4020e000000, Unit::Global, 2, 0), // global_load_sbyte
+    r(530, Format::Global, [N, 34, N], S124, 0x4020e000000, Unit::Global, 2, 0), // global_load_sbyte_d16
+    r(531, Format::Global, [N, 35, N], S124, 0x4020e000000, Unit::Global, 2, 0), // global_load_sbyte_d16_hi
+    r(532, Format::Global, [N, 36, N], S124, 0x4020e000000, Unit::Global, 2, 0), // global_load_short_d16
+    r(533, Format::Global, [N, 37, N], S124, 0x4020e000000, Unit::Global, 2, 0), // global_load_short_d16_hi
+    r(534, Format::Global, [N, 19, N], S119, 0x4020e000000, Unit::Global, 2, 0), // global_load_sshort
+    r(535, Format::Global, [N, N, 87], S113, 0x1a00000000, Unit::Global, 2, 0), // global_load_tr_b128
+    r(536, Format::Global, [N, N, 88], S115, 0x1a00000000, Unit::Global, 2, 0), // global_load_tr_b64
+    r(537, Format::Global, [18, N, N], S114, 0x201c00000, Unit::Global, 2, 0), // global_load_u16
+    r(537, Format::Global, [N, N, 18], S114, 0x1a00000000, Unit::Global, 2, 0), // global_load_u16
+    r(538, Format::Global, [16, N, N], S114, 0x201c00000, Unit::Global, 2, 0), // global_load_u8
+    r(538, Format::Global, [N, N, 16], S114, 0x1a00000000, Unit::Global, 2, 0), // global_load_u8
+    r(539, Format::Global, [N, 16, N], S119, 0x4020e000000, Unit::Global, 2, 0), // global_load_ubyte
+    r(540, Format::Global, [N, 32, N], S124, 0x4020e000000, Unit::Global, 2, 0), // global_load_ubyte_d16
+    r(541, Format::Global, [N, 33, N], S124, 0x4020e000000, Unit::Global, 2, 0), // global_load_ubyte_d16_hi
+    r(542, Format::Global, [N, 18, N], S119, 0x4020e000000, Unit::Global, 2, 0), // global_load_ushort
+    r(543, Format::Global, [41, N, N], S125, 0x201c00000, Unit::Global, 10, 0), // global_store_addtid_b32
+    r(543, Format::Global, [N, N, 41], S125, 0x1a00000000, Unit::Global, 10, 0), // global_store_addtid_b32
+    r(544, Format::Global, [29, N, N], S108, 0x201c00000, Unit::Global, 2, 0), // global_store_b128
+    r(544, Format::Global, [N, N, 29], S108, 0x1a00000000, Unit::Global, 2, 0), // global_store_b128
+    r(545, Format::Global, [25, N, N], S100, 0x201c00000, Unit::Global, 2, 0), // global_store_b16
+    r(545, Format::Global, [N, N, 25], S100, 0x1a00000000, Unit::Global, 2, 0), // global_store_b16
+    r(546, Format::Global, [26, N, N], S100, 0x201c00000, Unit::Global, 2, 0), // global_store_b32
+    r(546, Format::Global, [N, N, 26], S100, 0x1a00000000, Unit::Global, 2, 0), // global_store_b32
+    r(547, Format::Global, [27, N, N], S104, 0x201c00000, Unit::Global, 2, 0), // global_store_b64
+    r(547, Format::Global, [N, N, 27], S104, 0x1a00000000, Unit::Global, 2, 0), // global_store_b64
+    r(548, Format::Global, [24, N, N], S100, 0x201c00000, Unit::Global, 2, 0), // global_store_b8
+    r(548, Format::Global, [N, N, 24], S100, 0x1a00000000, Unit::Global, 2, 0), // global_store_b8
+    r(549, Format::Global, [28, N, N], S126, 0x201c00000, Unit::Global, 2, 0), // global_store_b96
+    r(549, Format::Global, [N, N, 28], S126, 0x1a00000000, Unit::Global, 2, 0), // global_store_b96
+    r(550, Format::Global, [N, N, 84], S127, 0x1a00000000, Unit::Global, 2, 0), // global_store_block
+    r(551, Format::Global, [N, 24, N], S98, 0x4020e000000, Unit::Global, 2, 0), // global_store_byte
+    r(552, Format::Global, [N, 25, N], S98, 0x4020e000000, Unit::Global, 2, 0), // global_store_byte_d16_hi
+    r(553, Format::Global, [37, N, N], S100, 0x201c00000, Unit::Global, 2, 0), // global_store_d16_hi_b16
+    r(553, Format::Global, [N, N, 37], S100, 0x1a00000000, Unit::Global, 2, 0), // global_store_d16_hi_b16
+    r(554, Format::Global, [36, N, N], S100, 0x201c00000, Unit::Global, 2, 0), // global_store_d16_hi_b8
+    r(554, Format::Global, [N, N, 36], S100, 0x1a00000000, Unit::Global, 2, 0), // global_store_d16_hi_b8
+    r(555, Format::Global, [N, 28, N], S98, 0x4020e000000, Unit::Global, 2, 0), // global_store_dword
+    r(556, Format::Global, [N, 29, N], S102, 0x4020e000000, Unit::Global, 2, 0), // global_store_dwordx2
+    r(557, Format::Global, [N, 30, N], S128, 0x4020e000000, Unit::Global, 2, 0), // global_store_dwordx3
+    r(558, Format::Global, [N, 31, N], S110, 0x4020e000000, Unit::Global, 2, 0), // global_store_dwordx4
+    r(559, Format::Global, [N, 26, N], S98, 0x4020e000000, Unit::Global, 2, 0), // global_store_short
+    r(560, Format::Global, [N, 27, N], S98, 0x4020e000000, Unit::Global, 2, 0), // global_store_short_d16_hi
+    r(561, Format::Global, [N, N, 44], S9, 0x1800000000, Unit::Cache, 2, 0), // global_wb
+    r(562, Format::Global, [N, N, 79], S9, 0x1800000000, Unit::Cache, 2, 0), // global_wbinv
+    r(563, Format::Sop1, [21, 48, 21], S129, 0x0, Unit::Salu, 0, 4), // s_abs_i32
+    r(564, Format::Sop2, [6, 42, 6], S130, 0x0, Unit::Salu, 0, 4), // s_absdiff_i32
+    r(565, Format::Sop2, [N, N, 4], S130, 0x0, Unit::Salu, 4, 4), // s_add_co_ci_u32
+    r(566, Format::Sop2, [N, N, 2], S130, 0x0, Unit::Salu, 0, 4), // s_add_co_i32
+    r(567, Format::Sop2, [N, N, 0], S130, 0x0, Unit::Salu, 0, 4), // s_add_co_u32
+    r(568, Format::Sop2, [N, N, 73], S131, 0x0, Unit::Salu, 0, 0), // s_add_f16
+    r(569, Format::Sop2, [N, N, 64], S130, 0x0, Unit::Salu, 0, 0), // s_add_f32
+    r(570, Format::Sop2, [2, 2, N], S130, 0x0, Unit::Salu, 0, 4), // s_add_i32
+    r(571, Format::Sop2, [N, N, 83], S132, 0x0, Unit::Salu, 0, 0), // s_add_nc_u64
+    r(572, Format::Sop2, [0, 0, N], S130, 0x0, Unit::Salu, 0, 4), // s_add_u32
+    r(573, Format::Sop2, [4, 4, N], S130, 0x0, Unit::Salu, 4, 4), // s_addc_u32
+    r(574, Format::Sopk, [N, N, 15], S133, 0x0, Unit::Salu, 0, 4), // s_addk_co_i32
+    r(575, Format::Sopk, [15, 14, N], S133, 0x0, Unit::Salu, 0, 4), // s_addk_i32
+    r(576, Format::Sop2, [22, 12, 22], S130, 0x0, Unit::Salu, 0, 4), // s_and_b32
+    r(577, Format::Sop2, [23, 13, 23], S132, 0x0, Unit::Salu, 0, 4), // s_and_b64
+    r(578, Format::Sop1, [44, N, 44], S129, 0x0, Unit::Salu, 2, 6), // s_and_not0_saveexec_b32
+    r(579, Format::Sop1, [45, N, 45], S134, 0x0, Unit::Salu, 2, 6), // s_and_not0_saveexec_b64
+    r(580, Format::Sop1, [52, N, 52], S129, 0x0, Unit::Salu, 2, 6), // s_and_not0_wrexec_b32
+    r(581, Format::Sop1, [53, N, 53], S134, 0x0, Unit::Salu, 2, 6), // s_and_not0_wrexec_b64
+    r(582, Format::Sop2, [34, N, 34], S130, 0x0, Unit::Salu, 0, 4), // s_and_not1_b32
+    r(583, Format::Sop2, [35, N, 35], S132, 0x0, Unit::Salu, 0, 4), // s_and_not1_b64
+    r(584, Format::Sop1, [48, N, 48], S129, 0x0, Unit::Salu, 2, 6), // s_and_not1_saveexec_b32
+    r(585, Format::Sop1, [49, N, 49], S134, 0x0, Unit::Salu, 2, 6), // s_and_not1_saveexec_b64
+    r(586, Format::Sop1, [54, N, 54], S129, 0x0, Unit::Salu, 2, 6), // s_and_not1_wrexec_b32
+    r(587, Format::Sop1, [55, N, 55], S134, 0x0, Unit::Salu, 2, 6), // s_and_not1_wrexec_b64
+    r(588, Format::Sop1, [32, N, 32], S129, 0x0, Unit::Salu, 2, 6), // s_and_saveexec_b32
+    r(589, Format::Sop1, [33, 32, 33], S134, 0x0, Unit::Salu, 2, 6), // s_and_saveexec_b64
+    r(590, Format::Sop1, [N, 51, N], S134, 0x0, Unit::Salu, 2, 6), // s_andn1_saveexec_b64
+    r(591, Format::Sop1, [N, 53, N], S134, 0x0, Unit::Salu, 2, 6), // s_andn1_wrexec_b64
+    r(592, Format::Sop2, [N, 18, N], S130, 0x0, Unit::Salu, 0, 4), // s_andn2_b32
+    r(593, Format::Sop2, [N, 19, N], S132, 0x0, Unit::Salu, 0, 4), // s_andn2_b64
+    r(594, Format::Sop1, [N, 35, N], S134, 0x0, Unit::Salu, 2, 6), // s_andn2_saveexec_b64
+    r(595, Format::Sop1, [N, 54, N], S134, 0x0, Unit::Salu, 2, 6), // s_andn2_wrexec_b64
+    r(596, Format::Sop2, [12, 32, 12], S130, 0x0, Unit::Salu, 0, 4), // s_ashr_i32
+    r(597, Format::Sop2, [13, 33, 13], S135, 0x0, Unit::Salu, 0, 4), // s_ashr_i64
+    r(598, Format::Smem, [N, 130, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_add
+    r(599, Format::Smem, [N, 162, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_add_x2
+    r(600, Format::Smem, [N, 136, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_and
+    r(601, Format::Smem, [N, 168, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_and_x2
+    r(602, Format::Smem, [N, 129, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_cmpswap
+    r(603, Format::Smem, [N, 161, N], S138, 0x400000, Unit::Smem, 0, 0), // s_atomic_cmpswap_x2
+    r(604, Format::Smem, [N, 140, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_dec
+    r(605, Format::Smem, [N, 172, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_dec_x2
+    r(606, Format::Smem, [N, 139, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_inc
+    r(607, Format::Smem, [N, 171, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_inc_x2
+    r(608, Format::Smem, [N, 137, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_or
+    r(609, Format::Smem, [N, 169, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_or_x2
+    r(610, Format::Smem, [N, 134, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_smax
+    r(611, Format::Smem, [N, 166, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_smax_x2
+    r(612, Format::Smem, [N, 132, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_smin
+    r(613, Format::Smem, [N, 164, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_smin_x2
+    r(614, Format::Smem, [N, 131, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_sub
+    r(615, Format::Smem, [N, 163, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_sub_x2
+    r(616, Format::Smem, [N, 128, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_swap
+    r(617, Format::Smem, [N, 160, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_swap_x2
+    r(618, Format::Smem, [N, 135, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_umax
+    r(619, Format::Smem, [N, 167, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_umax_x2
+    r(620, Format::Smem, [N, 133, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_umin
+    r(621, Format::Smem, [N, 165, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_umin_x2
+    r(622, Format::Smem, [N, 138, N], S136, 0x400000, Unit::Smem, 0, 0), // s_atomic_xor
+    r(623, Format::Smem, [N, 170, N], S137, 0x400000, Unit::Smem, 0, 0), // s_atomic_xor_x2
+    r(624, Format::Sopp, [61, 10, N], S9, 0x0, Unit::Control, 0, 0), // s_barrier
+    r(625, Format::Sopp, [N, N, 21], S9, 0x0, Unit::Control, 0, 0), // s_barrier_leave
+    r(626, Format::Sopp, [N, N, 20], S139, 0x0, Unit::Control, 0, 0), // s_barrier_wait
+    r(627, Format::Sop1, [22, 10, 22], S129, 0x0, Unit::Salu, 0, 4), // s_bcnt0_i32_b32
+    r(628, Format::Sop1, [23, 11, 23], S140, 0x0, Unit::Salu, 0, 4), // s_bcnt0_i32_b64
+    r(629, Format::Sop1, [24, 12, 24], S129, 0x0, Unit::Salu, 0, 4), // s_bcnt1_i32_b32
+    r(630, Format::Sop1, [25, 13, 25], S140, 0x0, Unit::Salu, 0, 4), // s_bcnt1_i32_b64
+    r(631, Format::Sop2, [39, 38, 39], S130, 0x0, Unit::Salu, 0, 4), // s_bfe_i32
+    r(632, Format::Sop2, [41, 40, 41], S135, 0x0, Unit::Salu, 0, 4), // s_bfe_i64
+    r(633, Format::Sop2, [38, 37, 38], S130, 0x0, Unit::Salu, 0, 4), // s_bfe_u32
+    r(634, Format::Sop2, [40, 39, 40], S135, 0x0, Unit::Salu, 0, 4), // s_bfe_u64
+    r(635, Format::Sop2, [42, 34, 42], S130, 0x0, Unit::Salu, 0, 0), // s_bfm_b32
+    r(636, Format::Sop2, [43, 35, 43], S141, 0x0, Unit::Salu, 0, 0), // s_bfm_b64
+    r(637, Format::Sopc, [12, 12, 12], S142, 0x0, Unit::Salu, 0, 4), // s_bitcmp0_b32
+    r(638, Format::Sopc, [14, 14, 14], S143, 0x0, Unit::Salu, 0, 4), // s_bitcmp0_b64
+    r(639, Format::Sopc, [13, 13, 13], S142, 0x0, Unit::Salu, 0, 4), // s_bitcmp1_b32
+    r(640, Format::Sopc, [15, 15, 15], S143, 0x0, Unit::Salu, 0, 4), // s_bitcmp1_b64
+    r(641, Format::Sop1, [20, 55, 20], S144, 0x0, Unit::Salu, 0, 0), // s_bitreplicate_b64_b32
+    r(642, Format::Sop1, [16, 24, 16], S145, 0x0, Unit::Salu, 0, 0), // s_bitset0_b32
+    r(643, Format::Sop1, [17, 25, 17], S146, 0x0, Unit::Salu, 0, 0), // s_bitset0_b64
+    r(644, Format::Sop1, [18, 26, 18], S145, 0x0, Unit::Salu, 0, 0), // s_bitset1_b32
+    r(645, Format::Sop1, [19, 27, 19], S146, 0x0, Unit::Salu, 0, 0), // s_bitset1_b64
+    r(646, Format::Sopp, [32, 2, 32], S147, 0x0, Unit::Branch, 0, 0), // s_branch
+    r(647, Format::Sop1, [4, 8, 4], S129, 0x0, Unit::Salu, 0, 0), // s_brev_b32
+    r(648, Format::Sop1, [5, 9, 5], S134, 0x0, Unit::Salu, 0, 0), // s_brev_b64
+    r(649, Format::Smem, [N, 66, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_add
+    r(650, Format::Smem, [N, 98, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_add_x2
+    r(651, Format::Smem, [N, 72, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_and
+    r(652, Format::Smem, [N, 104, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_and_x2
+    r(653, Format::Smem, [N, 65, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_cmpswap
+    r(654, Format::Smem, [N, 97, N], S150, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_cmpswap_x2
+    r(655, Format::Smem, [N, 76, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_dec
+    r(656, Format::Smem, [N, 108, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_dec_x2
+    r(657, Format::Smem, [N, 75, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_inc
+    r(658, Format::Smem, [N, 107, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_inc_x2
+    r(659, Format::Smem, [N, 73, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_or
+    r(660, Format::Smem, [N, 105, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_or_x2
+    r(661, Format::Smem, [N, 70, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_smax
+    r(662, Format::Smem, [N, 102, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_smax_x2
+    r(663, Format::Smem, [N, 68, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_smin
+    r(664, Format::Smem, [N, 100, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_smin_x2
+    r(665, Format::Smem, [N, 67, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_sub
+    r(666, Format::Smem, [N, 99, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_sub_x2
+    r(667, Format::Smem, [N, 64, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_swap
+    r(668, Format::Smem, [N, 96, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_swap_x2
+    r(669, Format::Smem, [N, 71, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_umax
+    r(670, Format::Smem, [N, 103, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_umax_x2
+    r(671, Format::Smem, [N, 69, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_umin
+    r(672, Format::Smem, [N, 101, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_umin_x2
+    r(673, Format::Smem, [N, 74, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_xor
+    r(674, Format::Smem, [N, 106, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_atomic_xor_x2
+    r(675, Format::Smem, [10, N, N], S151, 0xc00000, Unit::Smem, 0, 0), // s_buffer_load_b128
+    r(675, Format::Smem, [N, N, 18], S151, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b128
+    r(676, Format::Smem, [11, N, N], S152, 0xc00000, Unit::Smem, 0, 0), // s_buffer_load_b256
+    r(676, Format::Smem, [N, N, 19], S152, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b256
+    r(677, Format::Smem, [8, N, N], S153, 0xc00000, Unit::Smem, 0, 0), // s_buffer_load_b32
+    r(677, Format::Smem, [N, N, 16], S153, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b32
+    r(678, Format::Smem, [12, N, N], S154, 0xc00000, Unit::Smem, 0, 0), // s_buffer_load_b512
+    r(678, Format::Smem, [N, N, 20], S154, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b512
+    r(679, Format::Smem, [9, N, N], S155, 0xc00000, Unit::Smem, 0, 0), // s_buffer_load_b64
+    r(679, Format::Smem, [N, N, 17], S155, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b64
+    r(680, Format::Smem, [N, N, 21], S156, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_b96
+    r(681, Format::Smem, [N, 8, N], S153, 0x400000, Unit::Smem, 0, 0), // s_buffer_load_dword
+    r(682, Format::Smem, [N, 12, N], S154, 0x400000, Unit::Smem, 0, 0), // s_buffer_load_dwordx16
+    r(683, Format::Smem, [N, 9, N], S155, 0x400000, Unit::Smem, 0, 0), // s_buffer_load_dwordx2
+    r(684, Format::Smem, [N, 10, N], S151, 0x400000, Unit::Smem, 0, 0), // s_buffer_load_dwordx4
+    r(685, Format::Smem, [N, 11, N], S152, 0x400000, Unit::Smem, 0, 0), // s_buffer_load_dwordx8
+    r(686, Format::Smem, [N, N, 26], S153, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_i16
+    r(687, Format::Smem, [N, N, 24], S153, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_i8
+    r(688, Format::Smem, [N, N, 27], S153, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_u16
+    r(689, Format::Smem, [N, N, 25], S153, 0x1800000000, Unit::Smem, 0, 0), // s_buffer_load_u8
+    r(690, Format::Smem, [N, 24, N], S148, 0x400000, Unit::Smem, 0, 0), // s_buffer_store_dword
+    r(691, Format::Smem, [N, 25, N], S149, 0x400000, Unit::Smem, 0, 0), // s_buffer_store_dwordx2
+    r(692, Format::Smem, [N, 26, N], S150, 0x400000, Unit::Smem, 0, 0), // s_buffer_store_dwordx4
+    r(693, Format::Sopk, [20, 21, 20], S157, 0x0, Unit::Branch, 0, 0), // s_call_b64
+    r(694, Format::Sopp, [39, 23, N], S147, 0x0, Unit::Branch, 0, 0), // s_cbranch_cdbgsys
+    r(695, Format::Sopp, [42, 26, N], S147, 0x0, Unit::Branch, 0, 0), // s_cbranch_cdbgsys_and_user
+    r(696, Format::Sopp, [41, 25, N], S147, 0x0, Unit::Branch, 0, 0), // s_cbranch_cdbgsys_or_user
+    r(697, Format::Sopp, [40, 24, N], S147, 0x0, Unit::Branch, 0, 0), // s_cbranch_cdbguser
+    r(698, Format::Sopp, [38, 9, 38], S147, 0x0, Unit::Branch, 2, 0), // s_cbranch_execnz
+    r(699, Format::Sopp, [37, 8, 37], S147, 0x0, Unit::Branch, 2, 0), // s_cbranch_execz
+    r(700, Format::Sop2, [N, 41, N], S158, 0x0, Unit::Branch, 0, 0), // s_cbranch_g_fork
+    r(701, Format::Sopk, [N, 16, N], S157, 0x0, Unit::Branch, 0, 0), // s_cbranch_i_fork
+    r(702, Format::Sop1, [N, 46, N], S159, 0x0, Unit::Branch, 0, 0), // s_cbranch_join
+    r(703, Format::Sopp, [33, 4, 33], S147, 0x0, Unit::Branch, 4, 0), // s_cbranch_scc0
+    r(704, Format::Sopp, [34, 5, 34], S147, 0x0, Unit::Branch, 4, 0), // s_cbranch_scc1
+    r(705, Format::Sopp, [36, 7, 36], S147, 0x0, Unit::Branch, 1, 0), // s_cbranch_vccnz
+    r(706, Format::Sopp, [35, 6, 35], S147, 0x0, Unit::Branch, 1, 0), // s_cbranch_vccz
+    r(707, Format::Sop1, [N, N, 107], S129, 0x0, Unit::Salu, 0, 0), // s_ceil_f16
+    r(708, Format::Sop1, [N, N, 96], S129, 0x0, Unit::Salu, 0, 0), // s_ceil_f32
+    r(709, Format::Sopp, [5, N, 5], S160, 0x0, Unit::Control, 0, 0), // s_clause
+    r(710, Format::Sop1, [12, N, 12], S129, 0x0, Unit::Salu, 0, 0), // s_cls_i32
+    r(711, Format::Sop1, [13, N, 13], S140, 0x0, Unit::Salu, 0, 0), // s_cls_i32_i64
+    r(712, Format::Sop1, [10, N, 10], S129, 0x0, Unit::Salu, 0, 0), // s_clz_i32_u32
+    r(713, Format::Sop1, [11, N, 11], S140, 0x0, Unit::Salu, 0, 0), // s_clz_i32_u64
+    r(714, Format::Sop1, [2, 2, 2], S145, 0x0, Unit::Salu, 4, 0), // s_cmov_b32
+    r(715, Format::Sop1, [3, 3, 3], S161, 0x0, Unit::Salu, 4, 0), // s_cmov_b64
+    r(716, Format::Sopk, [2, 1, 2], S133, 0x0, Unit::Salu, 4, 0), // s_cmovk_i32
+    r(717, Format::Sopc, [N, N, 82], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_eq_f16
+    r(718, Format::Sopc, [N, N, 66], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_eq_f32
+    r(719, Format::Sopc, [0, 0, 0], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_eq_i32
+    r(720, Format::Sopc, [6, 6, 6], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_eq_u32
+    r(721, Format::Sopc, [16, 18, 16], S163, 0x0, Unit::Salu, 0, 4), // s_cmp_eq_u64
+    r(722, Format::Sopc, [N, N, 86], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_ge_f16
+    r(723, Format::Sopc, [N, N, 70], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_ge_f32
+    r(724, Format::Sopc, [3, 3, 3], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_ge_i32
+    r(725, Format::Sopc, [9, 9, 9], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_ge_u32
+    r(726, Format::Sopc, [N, N, 84], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_gt_f16
+    r(727, Format::Sopc, [N, N, 68], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_gt_f32
+    r(728, Format::Sopc, [2, 2, 2], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_gt_i32
+    r(729, Format::Sopc, [8, 8, 8], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_gt_u32
+    r(730, Format::Sopc, [N, N, 83], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_le_f16
+    r(731, Format::Sopc, [N, N, 67], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_le_f32
+    r(732, Format::Sopc, [5, 5, 5], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_le_i32
+    r(733, Format::Sopc, [11, 11, 11], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_le_u32
+    r(734, Format::Sopc, [N, N, 85], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_lg_f16
+    r(735, Format::Sopc, [N, N, 69], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_lg_f32
+    r(736, Format::Sopc, [1, 1, 1], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_lg_i32
+    r(737, Format::Sopc, [7, 7, 7], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_lg_u32
+    r(738, Format::Sopc, [17, 19, 17], S163, 0x0, Unit::Salu, 0, 4), // s_cmp_lg_u64
+    r(739, Format::Sopc, [N, N, 81], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_lt_f16
+    r(740, Format::Sopc, [N, N, 65], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_lt_f32
+    r(741, Format::Sopc, [4, 4, 4], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_lt_i32
+    r(742, Format::Sopc, [10, 10, 10], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_lt_u32
+    r(743, Format::Sopc, [N, N, 93], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_neq_f16
+    r(744, Format::Sopc, [N, N, 77], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_neq_f32
+    r(745, Format::Sopc, [N, N, 89], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_nge_f16
+    r(746, Format::Sopc, [N, N, 73], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_nge_f32
+    r(747, Format::Sopc, [N, N, 91], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_ngt_f16
+    r(748, Format::Sopc, [N, N, 75], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_ngt_f32
+    r(749, Format::Sopc, [N, N, 92], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_nle_f16
+    r(750, Format::Sopc, [N, N, 76], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_nle_f32
+    r(751, Format::Sopc, [N, N, 90], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_nlg_f16
+    r(752, Format::Sopc, [N, N, 74], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_nlg_f32
+    r(753, Format::Sopc, [N, N, 94], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_nlt_f16
+    r(754, Format::Sopc, [N, N, 78], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_nlt_f32
+    r(755, Format::Sopc, [N, N, 87], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_o_f16
+    r(756, Format::Sopc, [N, N, 71], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_o_f32
+    r(757, Format::Sopc, [N, N, 88], S162, 0x0, Unit::Salu, 0, 4), // s_cmp_u_f16
+    r(758, Format::Sopc, [N, N, 72], S142, 0x0, Unit::Salu, 0, 4), // s_cmp_u_f32
+    r(759, Format::Sopk, [3, 2, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_eq_i32
+    r(760, Format::Sopk, [9, 8, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_eq_u32
+    r(761, Format::Sopk, [6, 5, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_ge_i32
+    r(762, Format::Sopk, [12, 11, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_ge_u32
+    r(763, Format::Sopk, [5, 4, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_gt_i32
+    r(764, Format::Sopk, [11, 10, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_gt_u32
+    r(765, Format::Sopk, [8, 7, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_le_i32
+    r(766, Format::Sopk, [14, 13, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_le_u32
+    r(767, Format::Sopk, [4, 3, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_lg_i32
+    r(768, Format::Sopk, [10, 9, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_lg_u32
+    r(769, Format::Sopk, [7, 6, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_lt_i32
+    r(770, Format::Sopk, [13, 12, N], S164, 0x0, Unit::Salu, 0, 4), // s_cmpk_lt_u32
+    r(771, Format::Sopp, [31, N, 31], S9, 0x0, Unit::Control, 0, 0), // s_code_end
+    r(772, Format::Sop2, [48, 10, 48], S130, 0x0, Unit::Salu, 4, 0), // s_cselect_b32
+    r(773, Format::Sop2, [49, 11, 49], S132, 0x0, Unit::Salu, 4, 0), // s_cselect_b64
+    r(774, Format::Sop1, [8, N, 8], S129, 0x0, Unit::Salu, 0, 0), // s_ctz_i32_b32
+    r(775, Format::Sop1, [9, N, 9], S140, 0x0, Unit::Salu, 0, 0), // s_ctz_i32_b64
+    r(776, Format::Sop1, [N, N, 104], S129, 0x0, Unit::Salu, 0, 0), // s_cvt_f16_f32
+    r(777, Format::Sop1, [N, N, 105], S129, 0x0, Unit::Salu, 0, 0), // s_cvt_f32_f16
+    r(778, Format::Sop1, [N, N, 100], S129, 0x0, Unit::Salu, 0, 0), // s_cvt_f32_i32
+    r(779, Format::Sop1, [N, N, 101], S129, 0x0, Unit::Salu, 0, 0), // s_cvt_f32_u32
+    r(780, Format::Sop1, [N, N, 106], S129, 0x0, Unit::Salu, 0, 0), // s_cvt_hi_f32_f16
+    r(781, Format::Sop1, [N, N, 102], S129, 0x0, Unit::Salu, 0, 0), // s_cvt_i32_f32
+    r(782, Format::Sop2, [N, N, 72], S130, 0x0, Unit::Salu, 0, 0), // s_cvt_pk_rtz_f16_f32
+    r(783, Format::Sop1, [N, N, 103], S129, 0x0, Unit::Salu, 0, 0), // s_cvt_u32_f32
+    r(784, Format::Smem, [N, 40, N], S165, 0x0, Unit::Smem, 0, 0), // s_dcache_discard
+    r(785, Format::Smem, [N, 41, N], S165, 0x0, Unit::Smem, 0, 0), // s_dcache_discard_x2
+    r(786, Format::Smem, [33, 32, 33], S9, 0x0, Unit::Cache, 0, 0), // s_dcache_inv
+    r(787, Format::Smem, [N, 34, N], S9, 0x0, Unit::Smem, 0, 0), // s_dcache_inv_vol
+    r(788, Format::Smem, [N, 33, N], S9, 0x0, Unit::Cache, 0, 0), // s_dcache_wb
+    r(789, Format::Smem, [N, 35, N], S9, 0x0, Unit::Smem, 0, 0), // s_dcache_wb_vol
+    r(790, Format::Sopp, [57, 21, 57], S139, 0x0, Unit::Control, 0, 0), // s_decperflevel
+    r(791, Format::Sopp, [7, N, 7], S166, 0x0, Unit::Control, 0, 0), // s_delay_alu
+    r(792, Format::Sopp, [18, N, 18], S139, 0x0, Unit::Control, 0, 0), // s_denorm_mode
+    r(793, Format::Sopp, [48, 1, 48], S167, 0x0, Unit::Control, 0, 0), // s_endpgm
+    r(794, Format::Sopp, [N, 30, N], S9, 0x0, Unit::Control, 0, 0), // s_endpgm_ordered_ps_done
+    r(795, Format::Sopp, [49, 27, 49], S9, 0x0, Unit::Control, 0, 0), // s_endpgm_saved
+    r(796, Format::Sop1, [N, 14, N], S129, 0x0, Unit::Salu, 0, 0), // s_ff0_i32_b32
+    r(797, Format::Sop1, [N, 15, N], S140, 0x0, Unit::Salu, 0, 0), // s_ff0_i32_b64
+    r(798, Format::Sop1, [N, 16, N], S129, 0x0, Unit::Salu, 0, 0), // s_ff1_i32_b32
+    r(799, Format::Sop1, [N, 17, N], S140, 0x0, Unit::Salu, 0, 0), // s_ff1_i32_b64
+    r(800, Format::Sop1, [N, 20, N], S129, 0x0, Unit::Salu, 0, 0), // s_flbit_i32
+    r(801, Format::Sop1, [N, 18, N], S129, 0x0, Unit::Salu, 0, 0), // s_flbit_i32_b32
+    r(802, Format::Sop1, [N, 19, N], S140, 0x0, Unit::Salu, 0, 0), // s_flbit_i32_b64
+    r(803, Format::Sop1, [N, 21, N], S140, 0x0, Unit::Salu, 0, 0), // s_flbit_i32_i64
+    r(804, Format::Sop1, [N, N, 108], S129, 0x0, Unit::Salu, 0, 0), // s_floor_f16
+    r(805, Format::Sop1, [N, N, 97], S129, 0x0, Unit::Salu, 0, 0), // s_floor_f32
+    r(806, Format::Sop2, [N, N, 69], S168, 0x0, Unit::Salu, 0, 0), // s_fmaak_f32
+    r(807, Format::Sop2, [N, N, 78], S131, 0x0, Unit::Salu, 0, 0), // s_fmac_f16
+    r(808, Format::Sop2, [N, N, 71], S130, 0x0, Unit::Salu, 0, 0), // s_fmac_f32
+    r(809, Format::Sop2, [N, N, 70], S169, 0x0, Unit::Salu, 0, 0), // s_fmamk_f32
+    r(810, Format::Sop1, [71, 28, 71], S170, 0x0, Unit::Salu, 0, 0), // s_getpc_b64
+    r(811, Format::Sopk, [17, 17, 17], S171, 0x0, Unit::Salu, 0, 0), // s_getreg_b32
+    r(812, Format::Smem, [32, N, N], S9, 0x0, Unit::Cache, 0, 0), // s_gl1_inv
+    r(813, Format::Sopp, [60, 19, 60], S9, 0x0, Unit::Control, 0, 0), // s_icache_inv
+    r(814, Format::Sopp, [56, 20, 56], S139, 0x0, Unit::Control, 0, 0), // s_incperflevel
+    r(815, Format::Smem, [2, N, N], S172, 0xc00000, Unit::Smem, 0, 0), // s_load_b128
+    r(815, Format::Smem, [N, N, 2], S172, 0x1800000000, Unit::Smem, 0, 0), // s_load_b128
+    r(816, Format::Smem, [3, N, N], S173, 0xc00000, Unit::Smem, 0, 0), // s_load_b256
+    r(816, Format::Smem, [N, N, 3], S173, 0x1800000000, Unit::Smem, 0, 0), // s_load_b256
+    r(817, Format::Smem, [0, N, N], S174, 0xc00000, Unit::Smem, 0, 0), // s_load_b32
+    r(817, Format::Smem, [N, N, 0], S174, 0x1800000000, Unit::Smem, 0, 0), // s_load_b32
+    r(818, Format::Smem, [4, N, N], S175, 0xc00000, Unit::Smem, 0, 0), // s_load_b512
+    r(818, Format::Smem, [N, N, 4], S175, 0x1800000000, Unit::Smem, 0, 0), // s_load_b512
+    r(819, Format::Smem, [1, N, N], S176, 0xc00000, Unit::Smem, 0, 0), // s_load_b64
+    r(819, Format::Smem, [N, N, 1], S176, 0x1800000000, Unit::Smem, 0, 0), // s_load_b64
+    r(820, Format::Smem, [N, N, 5], S177, 0x1800000000, Unit::Smem, 0, 0), // s_load_b96
+    r(821, Format::Smem, [N, 0, N], S174, 0x400000, Unit::Smem, 0, 0), // s_load_dword
+    r(822, Format::Smem, [N, 4, N], S175, 0x400000, Unit::Smem, 0, 0), // s_load_dwordx16
+    r(823, Format::Smem, [N, 1, N], S176, 0x400000, Unit::Smem, 0, 0), // s_load_dwordx2
+    r(824, Format::Smem, [N, 2, N], S172, 0x400000, Unit::Smem, 0, 0), // s_load_dwordx4
+    r(825, Format::Smem, [N, 3, N], S173, 0x400000, Unit::Smem, 0, 0), // s_load_dwordx8
+    r(826, Format::Smem, [N, N, 10], S174, 0x1800000000, Unit::Smem, 0, 0), // s_load_i16
+    r(827, Format::Smem, [N, N, 8], S174, 0x1800000000, Unit::Smem, 0, 0), // s_load_i8
+    r(828, Format::Smem, [N, N, 11], S174, 0x1800000000, Unit::Smem, 0, 0), // s_load_u16
+    r(829, Format::Smem, [N, N, 9], S174, 0x1800000000, Unit::Smem, 0, 0), // s_load_u8
+    r(830, Format::Sop2, [14, 46, 14], S130, 0x0, Unit::Salu, 0, 4), // s_lshl1_add_u32
+    r(831, Format::Sop2, [15, 47, 15], S130, 0x0, Unit::Salu, 0, 4), // s_lshl2_add_u32
+    r(832, Format::Sop2, [16, 48, 16], S130, 0x0, Unit::Salu, 0, 4), // s_lshl3_add_u32
+    r(833, Format::Sop2, [17, 49, 17], S130, 0x0, Unit::Salu, 0, 4), // s_lshl4_add_u32
+    r(834, Format::Sop2, [8, 28, 8], S130, 0x0, Unit::Salu, 0, 4), // s_lshl_b32
+    r(835, Format::Sop2, [9, 29, 9], S135, 0x0, Unit::Salu, 0, 4), // s_lshl_b64
+    r(836, Format::Sop2, [10, 30, 10], S130, 0x0, Unit::Salu, 0, 4), // s_lshr_b32
+    r(837, Format::Sop2, [11, 31, 11], S135, 0x0, Unit::Salu, 0, 4), // s_lshr_b64
+    r(838, Format::Sop2, [20, 8, 20], S130, 0x0, Unit::Salu, 0, 4), // s_max_i32
+    r(839, Format::Sop2, [N, N, 76], S131, 0x0, Unit::Salu, 0, 4), // s_max_num_f16
+    r(840, Format::Sop2, [N, N, 67], S130, 0x0, Unit::Salu, 0, 4), // s_max_num_f32
+    r(841, Format::Sop2, [21, 9, 21], S130, 0x0, Unit::Salu, 0, 4), // s_max_u32
+    r(842, Format::Sop2, [N, N, 82], S131, 0x0, Unit::Salu, 0, 0), // s_maximum_f16
+    r(843, Format::Sop2, [N, N, 80], S130, 0x0, Unit::Salu, 0, 0), // s_maximum_f32
+    r(844, Format::Smem, [N, 37, N], S178, 0x0, Unit::Smem, 0, 0), // s_memrealtime
+    r(845, Format::Smem, [N, 36, N], S178, 0x0, Unit::Smem, 0, 0), // s_memtime
+    r(846, Format::Sop2, [18, 6, 18], S130, 0x0, Unit::Salu, 0, 4), // s_min_i32
+    r(847, Format::Sop2, [N, N, 75], S131, 0x0, Unit::Salu, 0, 4), // s_min_num_f16
+    r(848, Format::Sop2, [N, N, 66], S130, 0x0, Unit::Salu, 0, 4), // s_min_num_f32
+    r(849, Format::Sop2, [19, 7, 19], S130, 0x0, Unit::Salu, 0, 4), // s_min_u32
+    r(850, Format::Sop2, [N, N, 81], S131, 0x0, Unit::Salu, 0, 0), // s_minimum_f16
+    r(851, Format::Sop2, [N, N, 79], S130, 0x0, Unit::Salu, 0, 0), // s_minimum_f32
+    r(852, Format::Sop1, [0, 0, 0], S129, 0x0, Unit::Salu, 0, 0), // s_mov_b32
+    r(853, Format::Sop1, [1, 1, 1], S134, 0x0, Unit::Salu, 0, 0), // s_mov_b64
+    r(854, Format::Sopk, [0, 0, 0], S179, 0x0, Unit::Salu, 0, 0), // s_movk_i32
+    r(855, Format::Sop1, [66, 44, 66], S129, 0x0, Unit::Salu, 8, 0), // s_movreld_b32
+    r(856, Format::Sop1, [67, 45, 67], S134, 0x0, Unit::Salu, 8, 0), // s_movreld_b64
+    r(857, Format::Sop1, [64, 42, 64], S180, 0x0, Unit::Salu, 8, 0), // s_movrels_b32
+    r(858, Format::Sop1, [65, 43, 65], S181, 0x0, Unit::Salu, 8, 0), // s_movrels_b64
+    r(859, Format::Sop1, [68, N, 68], S129, 0x0, Unit::Salu, 8, 0), // s_movrelsd_2_b32
+    r(860, Format::Sop2, [N, N, 77], S131, 0x0, Unit::Salu, 0, 0), // s_mul_f16
+    r(861, Format::Sop2, [N, N, 68], S130, 0x0, Unit::Salu, 0, 0), // s_mul_f32
+    r(862, Format::Sop2, [46, 45, 46], S130, 0x0, Unit::Salu, 0, 0), // s_mul_hi_i32
+    r(863, Format::Sop2, [45, 44, 45], S130, 0x0, Unit::Salu, 0, 0), // s_mul_hi_u32
+    r(864, Format::Sop2, [44, 36, 44], S130, 0x0, Unit::Salu, 0, 0), // s_mul_i32
+    r(865, Format::Sop2, [N, N, 85], S132, 0x0, Unit::Salu, 0, 0), // s_mul_u64
+    r(866, Format::Sopk, [16, 15, 16], S133, 0x0, Unit::Salu, 0, 0), // s_mulk_i32
+    r(867, Format::Sop2, [28, 22, 28], S130, 0x0, Unit::Salu, 0, 4), // s_nand_b32
+    r(868, Format::Sop2, [29, 23, 29], S132, 0x0, Unit::Salu, 0, 4), // s_nand_b64
+    r(869, Format::Sop1, [38, N, 38], S129, 0x0, Unit::Salu, 2, 6), // s_nand_saveexec_b32
+    r(870, Format::Sop1, [39, 37, 39], S134, 0x0, Unit::Salu, 2, 6), // s_nand_saveexec_b64
+    r(871, Format::Sopp, [0, 0, 0], S160, 0x0, Unit::Control, 0, 0), // s_nop
+    r(872, Format::Sop2, [30, 24, 30], S130, 0x0, Unit::Salu, 0, 4), // s_nor_b32
+    r(873, Format::Sop2, [31, 25, 31], S132, 0x0, Unit::Salu, 0, 4), // s_nor_b64
+    r(874, Format::Sop1, [40, N, 40], S129, 0x0, Unit::Salu, 2, 6), // s_nor_saveexec_b32
+    r(875, Format::Sop1, [41, 38, 41], S134, 0x0, Unit::Salu, 2, 6), // s_nor_saveexec_b64
+    r(876, Format::Sop1, [30, 4, 30], S129, 0x0, Unit::Salu, 0, 4), // s_not_b32
+    r(877, Format::Sop1, [31, 5, 31], S134, 0x0, Unit::Salu, 0, 4), // s_not_b64
+    r(878, Format::Sop2, [24, 14, 24], S130, 0x0, Unit::Salu, 0, 4), // s_or_b32
+    r(879, Format::Sop2, [25, 15, 25], S132, 0x0, Unit::Salu, 0, 4), // s_or_b64
+    r(880, Format::Sop1, [46, N, 46], S129, 0x0, Unit::Salu, 2, 6), // s_or_not0_saveexec_b32
+    r(881, Format::Sop1, [47, N, 47], S134, 0x0, Unit::Salu, 2, 6), // s_or_not0_saveexec_b64
+    r(882, Format::Sop2, [36, N, 36], S130, 0x0, Unit::Salu, 0, 4), // s_or_not1_b32
+    r(883, Format::Sop2, [37, N, 37], S132, 0x0, Unit::Salu, 0, 4), // s_or_not1_b64
+    r(884, Format::Sop1, [50, N, 50], S129, 0x0, Unit::Salu, 2, 6), // s_or_not1_saveexec_b32
+    r(885, Format::Sop1, [51, N, 51], S134, 0x0, Unit::Salu, 2, 6), // s_or_not1_saveexec_b64
+    r(886, Format::Sop1, [34, N, 34], S129, 0x0, Unit::Salu, 2, 6), // s_or_saveexec_b32
+    r(887, Format::Sop1, [35, 33, 35], S134, 0x0, Unit::Salu, 2, 6), // s_or_saveexec_b64
+    r(888, Format::Sop1, [N, 52, N], S134, 0x0, Unit::Salu, 2, 6), // s_orn1_saveexec_b64
+    r(889, Format::Sop2, [N, 20, N], S130, 0x0, Unit::Salu, 0, 4), // s_orn2_b32
+    r(890, Format::Sop2, [N, 21, N], S132, 0x0, Unit::Salu, 0, 4), // s_orn2_b64
+    r(891, Format::Sop1, [N, 36, N], S134, 0x0, Unit::Salu, 2, 6), // s_orn2_saveexec_b64
+    r(892, Format::Sop2, [52, 52, 52], S130, 0x0, Unit::Salu, 0, 0), // s_pack_hh_b32_b16
+    r(893, Format::Sop2, [53, N, 53], S130, 0x0, Unit::Salu, 0, 0), // s_pack_hl_b32_b16
+    r(894, Format::Sop2, [51, 51, 51], S130, 0x0, Unit::Salu, 0, 0), // s_pack_lh_b32_b16
+    r(895, Format::Sop2, [50, 50, 50], S130, 0x0, Unit::Salu, 0, 0), // s_pack_ll_b32_b16
+    r(896, Format::Sop1, [26, 40, 26], S129, 0x0, Unit::Salu, 0, 4), // s_quadmask_b32
+    r(897, Format::Sop1, [27, 41, 27], S134, 0x0, Unit::Salu, 0, 4), // s_quadmask_b64
+    r(898, Format::Sop1, [74, 31, 74], S182, 0x0, Unit::Branch, 0, 0), // s_rfe_b64
+    r(899, Format::Sop2, [N, 43, N], S143, 0x0, Unit::Branch, 0, 0), // s_rfe_restore_b64
+    r(900, Format::Sop1, [N, N, 110], S129, 0x0, Unit::Salu, 0, 0), // s_rndne_f16
+    r(901, Format::Sop1, [N, N, 99], S129, 0x0, Unit::Salu, 0, 0), // s_rndne_f32
+    r(902, Format::Sopp, [17, N, 17], S160, 0x0, Unit::Control, 0, 0), // s_round_mode
+    r(903, Format::Smem, [N, 5, N], S174, 0x400000, Unit::Smem, 0, 0), // s_scratch_load_dword
+    r(904, Format::Smem, [N, 6, N], S176, 0x400000, Unit::Smem, 0, 0), // s_scratch_load_dwordx2
+    r(905, Format::Smem, [N, 7, N], S172, 0x400000, Unit::Smem, 0, 0), // s_scratch_load_dwordx4
+    r(906, Format::Smem, [N, 21, N], S136, 0x400000, Unit::Smem, 0, 0), // s_scratch_store_dword
+    r(907, Format::Smem, [N, 22, N], S137, 0x400000, Unit::Smem, 0, 0), // s_scratch_store_dwordx2
+    r(908, Format::Smem, [N, 23, N], S138, 0x400000, Unit::Smem, 0, 0), // s_scratch_store_dwordx4
+    r(909, Format::Sopp, [54, 16, 54], S183, 0x0, Unit::Message, 8, 0), // s_sendmsg
+    r(910, Format::Sop1, [76, N, 76], S184, 0x0, Unit::Message, 8, 0), // s_sendmsg_rtn_b32
+    r(911, Format::Sop1, [77, N, 77], S185, 0x0, Unit::Message, 8, 0), // s_sendmsg_rtn_b64
+    r(912, Format::Sopp, [55, 17, 55], S183, 0x0, Unit::Message, 8, 0), // s_sendmsghalt
+    r(913, Format::Sop1, [N, 50, N], S186, 0x0, Unit::Salu, 0, 0), // s_set_gpr_idx_idx
+    r(914, Format::Sopp, [N, 29, N], S187, 0x0, Unit::Control, 0, 0), // s_set_gpr_idx_mode
+    r(915, Format::Sopp, [N, 28, N], S9, 0x0, Unit::Control, 0, 0), // s_set_gpr_idx_off
+    r(916, Format::Sopp, [4, N, N], S160, 0x0, Unit::Control, 0, 0), // s_set_inst_prefetch_distance
+    r(917, Format::Sopp, [2, 13, 2], S139, 0x0, Unit::Control, 0, 0), // s_sethalt
+    r(918, Format::Sopp, [1, 11, 1], S139, 0x0, Unit::Control, 0, 0), // s_setkill
+    r(919, Format::Sop1, [72, 29, 72], S182, 0x0, Unit::Branch, 0, 0), // s_setpc_b64
+    r(920, Format::Sopp, [53, 15, 53], S139, 0x0, Unit::Control, 0, 0), // s_setprio
+    r(921, Format::Sopk, [18, 18, 18], S188, 0x0, Unit::Salu, 0, 0), // s_setreg_b32
+    r(922, Format::Sopk, [19, 20, 19], S189, 0x0, Unit::Salu, 0, 0), // s_setreg_imm32_b32
+    r(923, Format::Sopc, [N, 16, N], S142, 0x0, Unit::Salu, 0, 4), // s_setvskip
+    r(924, Format::Sop1, [15, 23, 15], S129, 0x0, Unit::Salu, 0, 0), // s_sext_i32_i16
+    r(925, Format::Sop1, [14, 22, 14], S129, 0x0, Unit::Salu, 0, 0), // s_sext_i32_i8
+    r(926, Format::Sopp, [N, N, 19], S160, 0x0, Unit::Control, 0, 0), // s_singleuse_vdst
+    r(927, Format::Sopp, [3, 14, 3], S139, 0x0, Unit::Control, 0, 0), // s_sleep
+    r(928, Format::Sop1, [N, N, 88], S186, 0x0, Unit::Control, 0, 0), // s_sleep_var
+    r(929, Format::Smem, [N, 16, N], S136, 0x400000, Unit::Smem, 0, 0), // s_store_dword
+    r(930, Format::Smem, [N, 17, N], S137, 0x400000, Unit::Smem, 0, 0), // s_store_dwordx2
+    r(931, Format::Smem, [N, 18, N], S138, 0x400000, Unit::Smem, 0, 0), // s_store_dwordx4
+    r(932, Format::Sop2, [N, N, 5], S130, 0x0, Unit::Salu, 4, 4), // s_sub_co_ci_u32
+    r(933, Format::Sop2, [N, N, 3], S130, 0x0, Unit::Salu, 0, 4), // s_sub_co_i32
+    r(934, Format::Sop2, [N, N, 1], S130, 0x0, Unit::Salu, 0, 4), // s_sub_co_u32
+    r(935, Format::Sop2, [N, N, 74], S131, 0x0, Unit::Salu, 0, 0), // s_sub_f16
+    r(936, Format::Sop2, [N, N, 65], S130, 0x0, Unit::Salu, 0, 0), // s_sub_f32
+    r(937, Format::Sop2, [3, 3, N], S130, 0x0, Unit::Salu, 0, 4), // s_sub_i32
+    r(938, Format::Sop2, [N, N, 84], S132, 0x0, Unit::Salu, 0, 0), // s_sub_nc_u64
+    r(939, Format::Sop2, [1, 1, N], S130, 0x0, Unit::Salu, 0, 4), // s_sub_u32
+    r(940, Format::Sop2, [5, 5, N], S130, 0x0, Unit::Salu, 4, 4), // s_subb_u32
+    r(941, Format::Sopk, [22, N, N], S190, 0x0, Unit::Branch, 0, 0), // s_subvector_loop_begin
+    r(942, Format::Sopk, [23, N, N], S190, 0x0, Unit::Branch, 0, 0), // s_subvector_loop_end
+    r(943, Format::Sop1, [73, 30, 73], S134, 0x0, Unit::Branch, 0, 0), // s_swappc_b64
+    r(944, Format::Sopp, [16, 18, 16], S139, 0x0, Unit::Control, 0, 0), // s_trap
+    r(945, Format::Sop1, [N, N, 109], S129, 0x0, Unit::Salu, 0, 0), // s_trunc_f16
+    r(946, Format::Sop1, [N, N, 98], S129, 0x0, Unit::Salu, 0, 0), // s_trunc_f32
+    r(947, Format::Sopp, [58, 22, 58], S9, 0x0, Unit::Control, 0, 0), // s_ttracedata
+    r(948, Format::Sopp, [59, N, 59], S160, 0x0, Unit::Control, 0, 0), // s_ttracedata_imm
+    r(949, Format::Sopp, [N, N, 8], S191, 0x0, Unit::Control, 0, 0), // s_wait_alu
+    r(950, Format::Sopp, [N, N, 67], S160, 0x0, Unit::Control, 0, 0), // s_wait_bvhcnt
+    r(951, Format::Sopp, [N, N, 70], S160, 0x0, Unit::Control, 0, 0), // s_wait_dscnt
+    r(952, Format::Sopp, [11, N, 11], S160, 0x0, Unit::Control, 0, 0), // s_wait_event
+    r(953, Format::Sopp, [N, N, 68], S160, 0x0, Unit::Control, 0, 0), // s_wait_expcnt
+    r(954, Format::Sopp, [10, N, 10], S9, 0x0, Unit::Control, 0, 0), // s_wait_idle
+    r(955, Format::Sopp, [N, N, 71], S160, 0x0, Unit::Control, 0, 0), // s_wait_kmcnt
+    r(956, Format::Sopp, [N, N, 64], S160, 0x0, Unit::Control, 0, 0), // s_wait_loadcnt
+    r(957, Format::Sopp, [N, N, 72], S160, 0x0, Unit::Control, 0, 0), // s_wait_loadcnt_dscnt
+    r(958, Format::Sopp, [N, N, 66], S160, 0x0, Unit::Control, 0, 0), // s_wait_samplecnt
+    r(959, Format::Sopp, [N, N, 65], S160, 0x0, Unit::Control, 0, 0), // s_wait_storecnt
+    r(960, Format::Sopp, [N, N, 73], S160, 0x0, Unit::Control, 0, 0), // s_wait_storecnt_dscnt
+    r(961, Format::Sopp, [9, 12, 9], S192, 0x0, Unit::Control, 0, 0), // s_waitcnt
+    r(962, Format::Sopp, [8, N, N], S191, 0x0, Unit::Control, 0, 0), // s_waitcnt_depctr
+    r(963, Format::Sopk, [26, N, N], S193, 0x0, Unit::Control, 0, 0), // s_waitcnt_expcnt
+    r(964, Format::Sopk, [27, N, N], S193, 0x0, Unit::Control, 0, 0), // s_waitcnt_lgkmcnt
+    r(965, Format::Sopk, [25, N, N], S193, 0x0, Unit::Control, 0, 0), // s_waitcnt_vmcnt
+    r(966, Format::Sopk, [24, N, N], S193, 0x0, Unit::Control, 0, 0), // s_waitcnt_vscnt
+    r(967, Format::Sopp, [52, 3, 52], S9, 0x0, Unit::Control, 0, 0), // s_wakeup
+    r(968, Format::Sop1, [28, 6, 28], S129, 0x0, Unit::Salu, 0, 4), // s_wqm_b32
+    r(969, Format::Sop1, [29, 7, 29], S134, 0x0, Unit::Salu, 0, 4), // s_wqm_b64
+    r(970, Format::Sop2, [32, 26, 32], S130, 0x0, Unit::Salu, 0, 4), // s_xnor_b32
+    r(971, Format::Sop2, [33, 27, 33], S132, 0x0, Unit::Salu, 0, 4), // s_xnor_b64
+    r(972, Format::Sop1, [42, N, 42], S129, 0x0, Unit::Salu, 2, 6), // s_xnor_saveexec_b32
+    r(973, Format::Sop1, [43, 39, 43], S134, 0x0, Unit::Salu, 2, 6), // s_xnor_saveexec_b64
+    r(974, Format::Sop2, [26, 16, 26], S130, 0x0, Unit::Salu, 0, 4), // s_xor_b32
+    r(975, Format::Sop2, [27, 17, 27], S132, 0x0, Unit::Salu, 0, 4), // s_xor_b64
+    r(976, Format::Sop1, [36, N, 36], S129, 0x0, Unit::Salu, 2, 6), // s_xor_saveexec_b32
+    r(977, Format::Sop1, [37, 34, 37], S134, 0x0, Unit::Salu, 2, 6), // s_xor_saveexec_b64
+    r(978, Format::Scratch, [23, N, N], S194, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b128
+    r(978, Format::Scratch, [N, N, 23], S194, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b128
+    r(979, Format::Scratch, [20, N, N], S195, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b32
+    r(979, Format::Scratch, [N, N, 20], S195, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b32
+    r(980, Format::Scratch, [21, N, N], S196, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b64
+    r(980, Format::Scratch, [N, N, 21], S196, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b64
+    r(981, Format::Scratch, [22, N, N], S197, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_b96
+    r(981, Format::Scratch, [N, N, 22], S197, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_b96
+    r(982, Format::Scratch, [N, N, 83], S198, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_block
+    r(983, Format::Scratch, [32, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_b16
+    r(983, Format::Scratch, [N, N, 32], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_b16
+    r(984, Format::Scratch, [35, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_b16
+    r(984, Format::Scratch, [N, N, 35], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_b16
+    r(985, Format::Scratch, [34, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_i8
+    r(985, Format::Scratch, [N, N, 34], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_i8
+    r(986, Format::Scratch, [33, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_u8
+    r(986, Format::Scratch, [N, N, 33], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_hi_u8
+    r(987, Format::Scratch, [31, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_i8
+    r(987, Format::Scratch, [N, N, 31], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_i8
+    r(988, Format::Scratch, [30, N, N], S199, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_d16_u8
+    r(988, Format::Scratch, [N, N, 30], S199, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_d16_u8
+    r(989, Format::Scratch, [N, 20, N], S200, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dword
+    r(990, Format::Scratch, [N, 21, N], S201, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dwordx2
+    r(991, Format::Scratch, [N, 22, N], S202, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dwordx3
+    r(992, Format::Scratch, [N, 23, N], S203, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_dwordx4
+    r(993, Format::Scratch, [19, N, N], S195, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_i16
+    r(993, Format::Scratch, [N, N, 19], S195, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_i16
+    r(994, Format::Scratch, [17, N, N], S195, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_i8
+    r(994, Format::Scratch, [N, N, 17], S195, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_i8
+    r(995, Format::Scratch, [N, 42, N], S204, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_dword
+    r(996, Format::Scratch, [N, 39, N], S204, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_sbyte
+    r(997, Format::Scratch, [N, 41, N], S204, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_sshort
+    r(998, Format::Scratch, [N, 38, N], S204, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_ubyte
+    r(999, Format::Scratch, [N, 40, N], S204, 0x20e000000, Unit::Scratch, 10, 0), // scratch_load_lds_ushort
+    r(1000, Format::Scratch, [N, 17, N], S200, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sbyte
+    r(1001, Format::Scratch, [N, 34, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sbyte_d16
+    r(1002, Format::Scratch, [N, 35, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sbyte_d16_hi
+    r(1003, Format::Scratch, [N, 36, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_short_d16
+    r(1004, Format::Scratch, [N, 37, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_short_d16_hi
+    r(1005, Format::Scratch, [N, 19, N], S200, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_sshort
+    r(1006, Format::Scratch, [18, N, N], S195, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_u16
+    r(1006, Format::Scratch, [N, N, 18], S195, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_u16
+    r(1007, Format::Scratch, [16, N, N], S195, 0x201c00000, Unit::Scratch, 2, 0), // scratch_load_u8
+    r(1007, Format::Scratch, [N, N, 16], S195, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_load_u8
+    r(1008, Format::Scratch, [N, 16, N], S200, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ubyte
+    r(1009, Format::Scratch, [N, 32, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ubyte_d16
+    r(1010, Format::Scratch, [N, 33, N], S205, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ubyte_d16_hi
+    r(1011, Format::Scratch, [N, 18, N], S200, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_load_ushort
+    r(1012, Format::Scratch, [29, N, N], S206, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b128
+    r(1012, Format::Scratch, [N, N, 29], S206, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b128
+    r(1013, Format::Scratch, [25, N, N], S207, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b16
+    r(1013, Format::Scratch, [N, N, 25], S207, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b16
+    r(1014, Format::Scratch, [26, N, N], S207, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b32
+    r(1014, Format::Scratch, [N, N, 26], S207, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b32
+    r(1015, Format::Scratch, [27, N, N], S208, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b64
+    r(1015, Format::Scratch, [N, N, 27], S208, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b64
+    r(1016, Format::Scratch, [24, N, N], S207, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b8
+    r(1016, Format::Scratch, [N, N, 24], S207, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b8
+    r(1017, Format::Scratch, [28, N, N], S209, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_b96
+    r(1017, Format::Scratch, [N, N, 28], S209, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_b96
+    r(1018, Format::Scratch, [N, N, 84], S210, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_block
+    r(1019, Format::Scratch, [N, 24, N], S211, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_byte
+    r(1020, Format::Scratch, [N, 25, N], S211, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_byte_d16_hi
+    r(1021, Format::Scratch, [37, N, N], S207, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b16
+    r(1021, Format::Scratch, [N, N, 37], S207, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b16
+    r(1022, Format::Scratch, [36, N, N], S207, 0x201c00000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b8
+    r(1022, Format::Scratch, [N, N, 36], S207, 0x1a00000000, Unit::Scratch, 2, 0), // scratch_store_d16_hi_b8
+    r(1023, Format::Scratch, [N, 28, N], S211, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dword
+    r(1024, Format::Scratch, [N, 29, N], S212, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dwordx2
+    r(1025, Format::Scratch, [N, 30, N], S213, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dwordx3
+    r(1026, Format::Scratch, [N, 31, N], S214, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_dwordx4
+    r(1027, Format::Scratch, [N, 26, N], S211, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_short
+    r(1028, Format::Scratch, [N, 27, N], S211, 0x4020e000000, Unit::Scratch, 2, 0), // scratch_store_short_d16_hi
+    r(1029, Format::Vop1, [N, 82, N], S215, 0x0, Unit::Valu, 2, 0), // v_accvgpr_mov_b32
+    r(1030, Format::Vop3, [N, 511, N], S216, 0x0, Unit::Valu, 2, 0), // v_add3_u32
+    r(1030, Format::Vop3, [597, N, 597], S217, 0xc0000, Unit::Valu, 2, 0), // v_add3_u32
+    r(1031, Format::Vop2, [32, N, 32], S218, 0x10000000c0000, Unit::Valu, 3, 1), // v_add_co_ci_u32
+    r(1031, Format::Vop3Sd, [288, N, 288], S219, 0x10000000d0000, Unit::Valu, 2, 0), // v_add_co_ci_u32
+    r(1032, Format::Vop2, [N, 25, N], S220, 0x1080000040000, Unit::Valu, 2, 1), // v_add_co_u32
+    r(1032, Format::Vop3Sd, [N, 281, N], S221, 0x1000000010000, Unit::Valu, 2, 0), // v_add_co_u32
+    r(1032, Format::Vop3Sd, [768, N, 768], S222, 0xd0000, Unit::Valu, 2, 0), // v_add_co_u32
+    r(1033, Format::Vop2, [50, N, 50], S223, 0x10000003c0000, Unit::Valu, 2, 0), // v_add_f16
+    r(1033, Format::Vop2, [N, 31, N], S224, 0x1080000340000, Unit::Valu, 2, 0), // v_add_f16
+    r(1033, Format::Vop3, [N, 287, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_add_f16
+    r(1033, Format::Vop3, [306, N, 306], S226, 0x10000000f001b, Unit::Valu, 2, 0), // v_add_f16
+    r(1034, Format::Vop2, [3, N, 3], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_add_f32
+    r(1034, Format::Vop2, [N, 1, N], S227, 0x1080000340000, Unit::Valu, 2, 0), // v_add_f32
+    r(1034, Format::Vop3, [N, 257, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_add_f32
+    r(1034, Format::Vop3, [259, N, 259], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_add_f32
+    r(1035, Format::Vop2, [N, N, 2], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_add_f64
+    r(1035, Format::Vop3, [N, 640, N], S230, 0x3001b, Unit::Valu, 2, 0), // v_add_f64
+    r(1035, Format::Vop3, [807, N, N], S231, 0x3001b, Unit::Valu, 2, 0), // v_add_f64
+    r(1035, Format::Vop3, [N, N, 258], S231, 0x100000003001b, Unit::Valu, 2, 0), // v_add_f64
+    r(1036, Format::Vop3, [N, 670, N], S232, 0x102c0, Unit::Valu, 2, 0), // v_add_i16
+    r(1037, Format::Vop3, [N, 668, N], S225, 0x10000, Unit::Valu, 2, 0), // v_add_i32
+    r(1038, Format::Vop3, [N, 510, N], S216, 0x0, Unit::Valu, 2, 0), // v_add_lshl_u32
+    r(1038, Format::Vop3, [583, N, 583], S217, 0xc0000, Unit::Valu, 2, 0), // v_add_lshl_u32
+    r(1039, Format::Vop3, [781, N, 781], S233, 0xd02c0, Unit::Valu, 2, 0), // v_add_nc_i16
+    r(1040, Format::Vop3, [806, N, 806], S228, 0xd0000, Unit::Valu, 2, 0), // v_add_nc_i32
+    r(1041, Format::Vop3, [771, N, 771], S233, 0xd02c0, Unit::Valu, 2, 0), // v_add_nc_u16
+    r(1042, Format::Vop2, [37, N, 37], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_add_nc_u32
+    r(1042, Format::Vop3, [293, N, 293], S228, 0x10000000d0000, Unit::Valu, 2, 0), // v_add_nc_u32
+    r(1043, Format::Vop2, [N, 38, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_add_u16
+    r(1043, Format::Vop3, [N, 294, N], S232, 0x1000000010000, Unit::Valu, 2, 0), // v_add_u16
+    r(1044, Format::Vop2, [N, 52, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_add_u32
+    r(1044, Format::Vop3, [N, 308, N], S225, 0x1000000010000, Unit::Valu, 2, 0), // v_add_u32
+    r(1045, Format::Vop2, [N, 28, N], S235, 0x1080000040000, Unit::Valu, 3, 1), // v_addc_co_u32
+    r(1045, Format::Vop3Sd, [N, 284, N], S236, 0x1000000010000, Unit::Valu, 2, 0), // v_addc_co_u32
+    r(1046, Format::Vop3, [N, 462, N], S216, 0x0, Unit::Valu, 2, 0), // v_alignbit_b32
+    r(1046, Format::Vop3, [534, N, 534], S217, 0xc0000, Unit::Valu, 2, 0), // v_alignbit_b32
+    r(1047, Format::Vop3, [N, 463, N], S216, 0x0, Unit::Valu, 2, 0), // v_alignbyte_b32
+    r(1047, Format::Vop3, [535, N, 535], S217, 0xc0000, Unit::Valu, 2, 0), // v_alignbyte_b32
+    r(1048, Format::Vop3, [866, N, 866], S233, 0xc0000, Unit::Valu, 2, 0), // v_and_b16
+    r(1049, Format::Vop2, [27, N, 27], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_and_b32
+    r(1049, Format::Vop2, [N, 19, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_and_b32
+    r(1049, Format::Vop3, [N, 275, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_and_b32
+    r(1049, Format::Vop3, [283, N, 283], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_and_b32
+    r(1050, Format::Vop3, [N, 513, N], S216, 0x0, Unit::Valu, 2, 0), // v_and_or_b32
+    r(1050, Format::Vop3, [599, N, 599], S217, 0xc0000, Unit::Valu, 2, 0), // v_and_or_b32
+    r(1051, Format::Vop2, [N, 44, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_ashrrev_i16
+    r(1051, Format::Vop3, [N, 300, N], S232, 0x1000000000000, Unit::Valu, 2, 0), // v_ashrrev_i16
+    r(1051, Format::Vop3, [826, N, 826], S233, 0xc0000, Unit::Valu, 2, 0), // v_ashrrev_i16
+    r(1052, Format::Vop2, [26, N, 26], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_ashrrev_i32
+    r(1052, Format::Vop2, [N, 17, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_ashrrev_i32
+    r(1052, Format::Vop3, [N, 273, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_ashrrev_i32
+    r(1052, Format::Vop3, [282, N, 282], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_ashrrev_i32
+    r(1053, Format::Vop3, [N, 657, N], S237, 0x0, Unit::Valu, 2, 0), // v_ashrrev_i64
+    r(1053, Format::Vop3, [830, N, 830], S238, 0x0, Unit::Valu, 2, 0), // v_ashrrev_i64
+    r(1054, Format::Vop3, [N, 651, N], S225, 0x0, Unit::Valu, 2, 0), // v_bcnt_u32_b32
+    r(1054, Format::Vop3, [798, N, 798], S228, 0xc0000, Unit::Valu, 2, 0), // v_bcnt_u32_b32
+    r(1055, Format::Vop3, [N, 457, N], S216, 0x0, Unit::Valu, 2, 0), // v_bfe_i32
+    r(1055, Format::Vop3, [529, N, 529], S217, 0xc0000, Unit::Valu, 2, 0), // v_bfe_i32
+    r(1056, Format::Vop3, [N, 456, N], S216, 0x0, Unit::Valu, 2, 0), // v_bfe_u32
+    r(1056, Format::Vop3, [528, N, 528], S217, 0xc0000, Unit::Valu, 2, 0), // v_bfe_u32
+    r(1057, Format::Vop3, [N, 458, N], S216, 0x0, Unit::Valu, 2, 0), // v_bfi_b32
+    r(1057, Format::Vop3, [530, N, 530], S217, 0xc0000, Unit::Valu, 2, 0), // v_bfi_b32
+    r(1058, Format::Vop3, [N, 659, N], S225, 0x0, Unit::Valu, 2, 0), // v_bfm_b32
+    r(1058, Format::Vop3, [797, N, 797], S228, 0xc0000, Unit::Valu, 2, 0), // v_bfm_b32
+    r(1059, Format::Vop1, [56, N, 56], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_bfrev_b32
+    r(1059, Format::Vop1, [N, 44, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_bfrev_b32
+    r(1059, Format::Vop3, [N, 364, N], S240, 0x1000000000000, Unit::Valu, 2, 0), // v_bfrev_b32
+    r(1059, Format::Vop3, [440, N, 440], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_bfrev_b32
+    r(1060, Format::Vop1, [92, N, 92], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_ceil_f16
+    r(1060, Format::Vop1, [N, 69, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_ceil_f16
+    r(1060, Format::Vop3, [N, 389, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f16
+    r(1060, Format::Vop3, [476, N, 476], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_ceil_f16
+    r(1061, Format::Vop1, [34, N, 34], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_ceil_f32
+    r(1061, Format::Vop1, [N, 29, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_ceil_f32
+    r(1061, Format::Vop3, [N, 349, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f32
+    r(1061, Format::Vop3, [418, N, 418], S239, 0x10000000f0009, Unit::Valu, 2, 0), // v_ceil_f32
+    r(1062, Format::Vop1, [24, 24, 24], S243, 0x1000000000000, Unit::Valu, 2, 0), // v_ceil_f64
+    r(1062, Format::Vop3, [N, 344, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f64
+    r(1062, Format::Vop3, [408, N, 408], S243, 0x1000000030009, Unit::Valu, 2, 0), // v_ceil_f64
+    r(1063, Format::Vop1, [N, 53, N], S9, 0x0, Unit::Valu, 2, 0), // v_clrexcp
+    r(1064, Format::Vop1, [59, N, 59], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cls_i32
+    r(1064, Format::Vop3, [443, N, 443], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cls_i32
+    r(1065, Format::Vop1, [57, N, 57], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_clz_i32_u32
+    r(1065, Format::Vop3, [441, N, 441], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_clz_i32_u32
+    r(1066, Format::Vopc, [N, 20, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_class_f16
+    r(1066, Format::Vopc, [125, N, 125], S246, 0x10000001c0000, Unit::Valu, 2, 1), // v_cmp_class_f16
+    r(1066, Format::Vop3, [N, 20, N], S247, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f16
+    r(1066, Format::Vop3, [125, N, 125], S248, 0x10000000c0009, Unit::Valu, 2, 0), // v_cmp_class_f16
+    r(1067, Format::Vopc, [126, N, 126], S249, 0x10000001c0000, Unit::Valu, 2, 1), // v_cmp_class_f32
+    r(1067, Format::Vopc, [N, 16, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_class_f32
+    r(1067, Format::Vop3, [N, 16, N], S247, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f32
+    r(1067, Format::Vop3, [126, N, 126], S250, 0x10000000c0009, Unit::Valu, 2, 0), // v_cmp_class_f32
+    r(1068, Format::Vopc, [127, 18, 127], S251, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_class_f64
+    r(1068, Format::Vop3, [N, 18, N], S252, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f64
+    r(1068, Format::Vop3, [127, N, 127], S253, 0x1000000000009, Unit::Valu, 2, 0), // v_cmp_class_f64
+    r(1069, Format::Vopc, [N, 34, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_f16
+    r(1069, Format::Vopc, [2, N, 2], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_eq_f16
+    r(1069, Format::Vop3, [N, 34, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f16
+    r(1069, Format::Vop3, [2, N, 2], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_eq_f16
+    r(1070, Format::Vopc, [18, N, 18], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_eq_f32
+    r(1070, Format::Vopc, [N, 66, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_f32
+    r(1070, Format::Vop3, [N, 66, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f32
+    r(1070, Format::Vop3, [18, N, 18], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_eq_f32
+    r(1071, Format::Vopc, [34, 98, 34], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_f64
+    r(1071, Format::Vop3, [N, 98, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f64
+    r(1071, Format::Vop3, [34, N, 34], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_eq_f64
+    r(1072, Format::Vopc, [N, 162, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_i16
+    r(1072, Format::Vopc, [50, N, 50], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_i16
+    r(1072, Format::Vop3, [N, 162, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i16
+    r(1072, Format::Vop3, [50, N, 50], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_i16
+    r(1073, Format::Vopc, [66, N, 66], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_i32
+    r(1073, Format::Vopc, [N, 194, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_i32
+    r(1073, Format::Vop3, [N, 194, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i32
+    r(1073, Format::Vop3, [66, N, 66], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_i32
+    r(1074, Format::Vopc, [82, 226, 82], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_i64
+    r(1074, Format::Vop3, [N, 226, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i64
+    r(1074, Format::Vop3, [82, N, 82], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_i64
+    r(1075, Format::Vopc, [N, 170, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_u16
+    r(1075, Format::Vopc, [58, N, 58], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_u16
+    r(1075, Format::Vop3, [N, 170, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u16
+    r(1075, Format::Vop3, [58, N, 58], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_u16
+    r(1076, Format::Vopc, [74, N, 74], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_eq_u32
+    r(1076, Format::Vopc, [N, 202, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_u32
+    r(1076, Format::Vop3, [N, 202, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u32
+    r(1076, Format::Vop3, [74, N, 74], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_eq_u32
+    r(1077, Format::Vopc, [90, 234, 90], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_eq_u64
+    r(1077, Format::Vop3, [N, 234, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u64
+    r(1077, Format::Vop3, [90, N, 90], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_eq_u64
+    r(1078, Format::Vopc, [N, 32, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_f16
+    r(1078, Format::Vopc, [0, N, N], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_f_f16
+    r(1078, Format::Vop3, [N, 32, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f16
+    r(1078, Format::Vop3, [0, N, N], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_f_f16
+    r(1079, Format::Vopc, [16, N, N], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_f_f32
+    r(1079, Format::Vopc, [N, 64, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_f32
+    r(1079, Format::Vop3, [N, 64, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f32
+    r(1079, Format::Vop3, [16, N, N], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_f_f32
+    r(1080, Format::Vopc, [32, 96, N], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_f64
+    r(1080, Format::Vop3, [N, 96, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f64
+    r(1080, Format::Vop3, [32, N, N], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_f_f64
+    r(1081, Format::Vopc, [N, 160, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_i16
+    r(1081, Format::Vop3, [N, 160, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i16
+    r(1082, Format::Vopc, [64, N, N], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_f_i32
+    r(1082, Format::Vopc, [N, 192, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_i32
+    r(1082, Format::Vop3, [N, 192, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i32
+    r(1082, Format::Vop3, [64, N, N], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_f_i32
+    r(1083, Format::Vopc, [80, 224, N], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_i64
+    r(1083, Format::Vop3, [N, 224, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i64
+    r(1083, Format::Vop3, [80, N, N], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_i64
+    r(1084, Format::Vopc, [N, 168, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_u16
+    r(1084, Format::Vop3, [N, 168, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u16
+    r(1085, Format::Vopc, [72, N, N], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_f_u32
+    r(1085, Format::Vopc, [N, 200, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_u32
+    r(1085, Format::Vop3, [N, 200, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u32
+    r(1085, Format::Vop3, [72, N, N], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_f_u32
+    r(1086, Format::Vopc, [88, 232, N], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_f_u64
+    r(1086, Format::Vop3, [N, 232, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u64
+    r(1086, Format::Vop3, [88, N, N], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_f_u64
+    r(1087, Format::Vopc, [N, 38, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_f16
+    r(1087, Format::Vopc, [6, N, 6], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ge_f16
+    r(1087, Format::Vop3, [N, 38, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f16
+    r(1087, Format::Vop3, [6, N, 6], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ge_f16
+    r(1088, Format::Vopc, [22, N, 22], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ge_f32
+    r(1088, Format::Vopc, [N, 70, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_f32
+    r(1088, Format::Vop3, [N, 70, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f32
+    r(1088, Format::Vop3, [22, N, 22], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ge_f32
+    r(1089, Format::Vopc, [38, 102, 38], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_f64
+    r(1089, Format::Vop3, [N, 102, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f64
+    r(1089, Format::Vop3, [38, N, 38], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ge_f64
+    r(1090, Format::Vopc, [N, 166, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_i16
+    r(1090, Format::Vopc, [54, N, 54], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_i16
+    r(1090, Format::Vop3, [N, 166, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i16
+    r(1090, Format::Vop3, [54, N, 54], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_i16
+    r(1091, Format::Vopc, [70, N, 70], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_i32
+    r(1091, Format::Vopc, [N, 198, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_i32
+    r(1091, Format::Vop3, [N, 198, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i32
+    r(1091, Format::Vop3, [70, N, 70], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_i32
+    r(1092, Format::Vopc, [86, 230, 86], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_i64
+    r(1092, Format::Vop3, [N, 230, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i64
+    r(1092, Format::Vop3, [86, N, 86], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_i64
+    r(1093, Format::Vopc, [N, 174, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_u16
+    r(1093, Format::Vopc, [62, N, 62], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_u16
+    r(1093, Format::Vop3, [N, 174, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u16
+    r(1093, Format::Vop3, [62, N, 62], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_u16
+    r(1094, Format::Vopc, [78, N, 78], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ge_u32
+    r(1094, Format::Vopc, [N, 206, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_u32
+    r(1094, Format::Vop3, [N, 206, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u32
+    r(1094, Format::Vop3, [78, N, 78], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ge_u32
+    r(1095, Format::Vopc, [94, 238, 94], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ge_u64
+    r(1095, Format::Vop3, [N, 238, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u64
+    r(1095, Format::Vop3, [94, N, 94], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ge_u64
+    r(1096, Format::Vopc, [N, 36, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_f16
+    r(1096, Format::Vopc, [4, N, 4], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_gt_f16
+    r(1096, Format::Vop3, [N, 36, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f16
+    r(1096, Format::Vop3, [4, N, 4], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_gt_f16
+    r(1097, Format::Vopc, [20, N, 20], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_gt_f32
+    r(1097, Format::Vopc, [N, 68, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_f32
+    r(1097, Format::Vop3, [N, 68, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f32
+    r(1097, Format::Vop3, [20, N, 20], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_gt_f32
+    r(1098, Format::Vopc, [36, 100, 36], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_f64
+    r(1098, Format::Vop3, [N, 100, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f64
+    r(1098, Format::Vop3, [36, N, 36], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_gt_f64
+    r(1099, Format::Vopc, [N, 164, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_i16
+    r(1099, Format::Vopc, [52, N, 52], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_i16
+    r(1099, Format::Vop3, [N, 164, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i16
+    r(1099, Format::Vop3, [52, N, 52], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_i16
+    r(1100, Format::Vopc, [68, N, 68], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_i32
+    r(1100, Format::Vopc, [N, 196, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_i32
+    r(1100, Format::Vop3, [N, 196, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i32
+    r(1100, Format::Vop3, [68, N, 68], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_i32
+    r(1101, Format::Vopc, [84, 228, 84], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_i64
+    r(1101, Format::Vop3, [N, 228, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i64
+    r(1101, Format::Vop3, [84, N, 84], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_i64
+    r(1102, Format::Vopc, [N, 172, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_u16
+    r(1102, Format::Vopc, [60, N, 60], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_u16
+    r(1102, Format::Vop3, [N, 172, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u16
+    r(1102, Format::Vop3, [60, N, 60], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_u16
+    r(1103, Format::Vopc, [76, N, 76], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_gt_u32
+    r(1103, Format::Vopc, [N, 204, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_u32
+    r(1103, Format::Vop3, [N, 204, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u32
+    r(1103, Format::Vop3, [76, N, 76], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_gt_u32
+    r(1104, Format::Vopc, [92, 236, 92], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_gt_u64
+    r(1104, Format::Vop3, [N, 236, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u64
+    r(1104, Format::Vop3, [92, N, 92], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_gt_u64
+    r(1105, Format::Vopc, [N, 35, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_f16
+    r(1105, Format::Vopc, [3, N, 3], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_le_f16
+    r(1105, Format::Vop3, [N, 35, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f16
+    r(1105, Format::Vop3, [3, N, 3], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_le_f16
+    r(1106, Format::Vopc, [19, N, 19], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_le_f32
+    r(1106, Format::Vopc, [N, 67, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_f32
+    r(1106, Format::Vop3, [N, 67, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f32
+    r(1106, Format::Vop3, [19, N, 19], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_le_f32
+    r(1107, Format::Vopc, [35, 99, 35], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_f64
+    r(1107, Format::Vop3, [N, 99, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f64
+    r(1107, Format::Vop3, [35, N, 35], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_le_f64
+    r(1108, Format::Vopc, [N, 163, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_i16
+    r(1108, Format::Vopc, [51, N, 51], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_i16
+    r(1108, Format::Vop3, [N, 163, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i16
+    r(1108, Format::Vop3, [51, N, 51], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_i16
+    r(1109, Format::Vopc, [67, N, 67], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_i32
+    r(1109, Format::Vopc, [N, 195, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_i32
+    r(1109, Format::Vop3, [N, 195, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i32
+    r(1109, Format::Vop3, [67, N, 67], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_i32
+    r(1110, Format::Vopc, [83, 227, 83], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_i64
+    r(1110, Format::Vop3, [N, 227, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i64
+    r(1110, Format::Vop3, [83, N, 83], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_i64
+    r(1111, Format::Vopc, [N, 171, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_u16
+    r(1111, Format::Vopc, [59, N, 59], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_u16
+    r(1111, Format::Vop3, [N, 171, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u16
+    r(1111, Format::Vop3, [59, N, 59], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_u16
+    r(1112, Format::Vopc, [75, N, 75], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_le_u32
+    r(1112, Format::Vopc, [N, 203, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_u32
+    r(1112, Format::Vop3, [N, 203, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u32
+    r(1112, Format::Vop3, [75, N, 75], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_le_u32
+    r(1113, Format::Vopc, [91, 235, 91], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_le_u64
+    r(1113, Format::Vop3, [N, 235, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u64
+    r(1113, Format::Vop3, [91, N, 91], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_le_u64
+    r(1114, Format::Vopc, [N, 37, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lg_f16
+    r(1114, Format::Vopc, [5, N, 5], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lg_f16
+    r(1114, Format::Vop3, [N, 37, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f16
+    r(1114, Format::Vop3, [5, N, 5], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lg_f16
+    r(1115, Format::Vopc, [21, N, 21], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lg_f32
+    r(1115, Format::Vopc, [N, 69, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lg_f32
+    r(1115, Format::Vop3, [N, 69, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f32
+    r(1115, Format::Vop3, [21, N, 21], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lg_f32
+    r(1116, Format::Vopc, [37, 101, 37], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lg_f64
+    r(1116, Format::Vop3, [N, 101, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f64
+    r(1116, Format::Vop3, [37, N, 37], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lg_f64
+    r(1117, Format::Vopc, [N, 33, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_f16
+    r(1117, Format::Vopc, [1, N, 1], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lt_f16
+    r(1117, Format::Vop3, [N, 33, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f16
+    r(1117, Format::Vop3, [1, N, 1], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lt_f16
+    r(1118, Format::Vopc, [17, N, 17], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_lt_f32
+    r(1118, Format::Vopc, [N, 65, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_f32
+    r(1118, Format::Vop3, [N, 65, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f32
+    r(1118, Format::Vop3, [17, N, 17], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_lt_f32
+    r(1119, Format::Vopc, [33, 97, 33], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_f64
+    r(1119, Format::Vop3, [N, 97, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f64
+    r(1119, Format::Vop3, [33, N, 33], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_lt_f64
+    r(1120, Format::Vopc, [N, 161, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_i16
+    r(1120, Format::Vopc, [49, N, 49], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_i16
+    r(1120, Format::Vop3, [N, 161, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i16
+    r(1120, Format::Vop3, [49, N, 49], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_i16
+    r(1121, Format::Vopc, [65, N, 65], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_i32
+    r(1121, Format::Vopc, [N, 193, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_i32
+    r(1121, Format::Vop3, [N, 193, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i32
+    r(1121, Format::Vop3, [65, N, 65], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_i32
+    r(1122, Format::Vopc, [81, 225, 81], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_i64
+    r(1122, Format::Vop3, [N, 225, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i64
+    r(1122, Format::Vop3, [81, N, 81], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_i64
+    r(1123, Format::Vopc, [N, 169, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_u16
+    r(1123, Format::Vopc, [57, N, 57], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_u16
+    r(1123, Format::Vop3, [N, 169, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u16
+    r(1123, Format::Vop3, [57, N, 57], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_u16
+    r(1124, Format::Vopc, [73, N, 73], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_lt_u32
+    r(1124, Format::Vopc, [N, 201, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_u32
+    r(1124, Format::Vop3, [N, 201, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u32
+    r(1124, Format::Vop3, [73, N, 73], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_lt_u32
+    r(1125, Format::Vopc, [89, 233, 89], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_lt_u64
+    r(1125, Format::Vop3, [N, 233, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u64
+    r(1125, Format::Vop3, [89, N, 89], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_lt_u64
+    r(1126, Format::Vopc, [N, 165, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_i16
+    r(1126, Format::Vopc, [53, N, 53], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_i16
+    r(1126, Format::Vop3, [N, 165, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i16
+    r(1126, Format::Vop3, [53, N, 53], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_i16
+    r(1127, Format::Vopc, [69, N, 69], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_i32
+    r(1127, Format::Vopc, [N, 197, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_i32
+    r(1127, Format::Vop3, [N, 197, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i32
+    r(1127, Format::Vop3, [69, N, 69], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_i32
+    r(1128, Format::Vopc, [85, 229, 85], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_i64
+    r(1128, Format::Vop3, [N, 229, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i64
+    r(1128, Format::Vop3, [85, N, 85], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_i64
+    r(1129, Format::Vopc, [N, 173, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_u16
+    r(1129, Format::Vopc, [61, N, 61], S259, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_u16
+    r(1129, Format::Vop3, [N, 173, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u16
+    r(1129, Format::Vop3, [61, N, 61], S261, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_u16
+    r(1130, Format::Vopc, [77, N, 77], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_ne_u32
+    r(1130, Format::Vopc, [N, 205, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_u32
+    r(1130, Format::Vop3, [N, 205, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u32
+    r(1130, Format::Vop3, [77, N, 77], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_ne_u32
+    r(1131, Format::Vopc, [93, 237, 93], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ne_u64
+    r(1131, Format::Vop3, [N, 237, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u64
+    r(1131, Format::Vop3, [93, N, 93], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_ne_u64
+    r(1132, Format::Vopc, [N, 45, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_neq_f16
+    r(1132, Format::Vopc, [13, N, 13], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_neq_f16
+    r(1132, Format::Vop3, [N, 45, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f16
+    r(1132, Format::Vop3, [13, N, 13], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_neq_f16
+    r(1133, Format::Vopc, [29, N, 29], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_neq_f32
+    r(1133, Format::Vopc, [N, 77, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_neq_f32
+    r(1133, Format::Vop3, [N, 77, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f32
+    r(1133, Format::Vop3, [29, N, 29], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_neq_f32
+    r(1134, Format::Vopc, [45, 109, 45], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_neq_f64
+    r(1134, Format::Vop3, [N, 109, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f64
+    r(1134, Format::Vop3, [45, N, 45], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_neq_f64
+    r(1135, Format::Vopc, [N, 41, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nge_f16
+    r(1135, Format::Vopc, [9, N, 9], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nge_f16
+    r(1135, Format::Vop3, [N, 41, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f16
+    r(1135, Format::Vop3, [9, N, 9], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nge_f16
+    r(1136, Format::Vopc, [25, N, 25], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nge_f32
+    r(1136, Format::Vopc, [N, 73, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nge_f32
+    r(1136, Format::Vop3, [N, 73, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f32
+    r(1136, Format::Vop3, [25, N, 25], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nge_f32
+    r(1137, Format::Vopc, [41, 105, 41], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nge_f64
+    r(1137, Format::Vop3, [N, 105, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f64
+    r(1137, Format::Vop3, [41, N, 41], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nge_f64
+    r(1138, Format::Vopc, [N, 43, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ngt_f16
+    r(1138, Format::Vopc, [11, N, 11], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ngt_f16
+    r(1138, Format::Vop3, [N, 43, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f16
+    r(1138, Format::Vop3, [11, N, 11], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ngt_f16
+    r(1139, Format::Vopc, [27, N, 27], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_ngt_f32
+    r(1139, Format::Vopc, [N, 75, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ngt_f32
+    r(1139, Format::Vop3, [N, 75, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f32
+    r(1139, Format::Vop3, [27, N, 27], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_ngt_f32
+    r(1140, Format::Vopc, [43, 107, 43], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_ngt_f64
+    r(1140, Format::Vop3, [N, 107, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f64
+    r(1140, Format::Vop3, [43, N, 43], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_ngt_f64
+    r(1141, Format::Vopc, [N, 44, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nle_f16
+    r(1141, Format::Vopc, [12, N, 12], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nle_f16
+    r(1141, Format::Vop3, [N, 44, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f16
+    r(1141, Format::Vop3, [12, N, 12], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nle_f16
+    r(1142, Format::Vopc, [28, N, 28], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nle_f32
+    r(1142, Format::Vopc, [N, 76, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nle_f32
+    r(1142, Format::Vop3, [N, 76, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f32
+    r(1142, Format::Vop3, [28, N, 28], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nle_f32
+    r(1143, Format::Vopc, [44, 108, 44], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nle_f64
+    r(1143, Format::Vop3, [N, 108, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f64
+    r(1143, Format::Vop3, [44, N, 44], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nle_f64
+    r(1144, Format::Vopc, [N, 42, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlg_f16
+    r(1144, Format::Vopc, [10, N, 10], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlg_f16
+    r(1144, Format::Vop3, [N, 42, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f16
+    r(1144, Format::Vop3, [10, N, 10], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlg_f16
+    r(1145, Format::Vopc, [26, N, 26], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlg_f32
+    r(1145, Format::Vopc, [N, 74, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlg_f32
+    r(1145, Format::Vop3, [N, 74, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f32
+    r(1145, Format::Vop3, [26, N, 26], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlg_f32
+    r(1146, Format::Vopc, [42, 106, 42], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlg_f64
+    r(1146, Format::Vop3, [N, 106, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f64
+    r(1146, Format::Vop3, [42, N, 42], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlg_f64
+    r(1147, Format::Vopc, [N, 46, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlt_f16
+    r(1147, Format::Vopc, [14, N, 14], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlt_f16
+    r(1147, Format::Vop3, [N, 46, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f16
+    r(1147, Format::Vop3, [14, N, 14], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlt_f16
+    r(1148, Format::Vopc, [30, N, 30], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_nlt_f32
+    r(1148, Format::Vopc, [N, 78, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlt_f32
+    r(1148, Format::Vop3, [N, 78, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f32
+    r(1148, Format::Vop3, [30, N, 30], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_nlt_f32
+    r(1149, Format::Vopc, [46, 110, 46], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_nlt_f64
+    r(1149, Format::Vop3, [N, 110, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f64
+    r(1149, Format::Vop3, [46, N, 46], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_nlt_f64
+    r(1150, Format::Vopc, [N, 39, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_o_f16
+    r(1150, Format::Vopc, [7, N, 7], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_o_f16
+    r(1150, Format::Vop3, [N, 39, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f16
+    r(1150, Format::Vop3, [7, N, 7], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_o_f16
+    r(1151, Format::Vopc, [23, N, 23], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_o_f32
+    r(1151, Format::Vopc, [N, 71, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_o_f32
+    r(1151, Format::Vop3, [N, 71, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f32
+    r(1151, Format::Vop3, [23, N, 23], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_o_f32
+    r(1152, Format::Vopc, [39, 103, 39], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_o_f64
+    r(1152, Format::Vop3, [N, 103, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f64
+    r(1152, Format::Vop3, [39, N, 39], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_o_f64
+    r(1153, Format::Vopc, [15, N, N], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_t_f16
+    r(1153, Format::Vop3, [15, N, N], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_t_f16
+    r(1154, Format::Vopc, [31, N, N], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_t_f32
+    r(1154, Format::Vop3, [31, N, N], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_t_f32
+    r(1155, Format::Vopc, [47, N, N], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_f64
+    r(1155, Format::Vop3, [47, N, N], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_t_f64
+    r(1156, Format::Vopc, [N, 167, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_i16
+    r(1156, Format::Vop3, [N, 167, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i16
+    r(1157, Format::Vopc, [71, N, N], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_t_i32
+    r(1157, Format::Vopc, [N, 199, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_i32
+    r(1157, Format::Vop3, [N, 199, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i32
+    r(1157, Format::Vop3, [71, N, N], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_t_i32
+    r(1158, Format::Vopc, [87, 231, N], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_i64
+    r(1158, Format::Vop3, [N, 231, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i64
+    r(1158, Format::Vop3, [87, N, N], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_i64
+    r(1159, Format::Vopc, [N, 175, N], S258, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_u16
+    r(1159, Format::Vop3, [N, 175, N], S260, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u16
+    r(1160, Format::Vopc, [79, N, N], S249, 0x10000000c0000, Unit::Valu, 2, 1), // v_cmp_t_u32
+    r(1160, Format::Vopc, [N, 207, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_u32
+    r(1160, Format::Vop3, [N, 207, N], S247, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u32
+    r(1160, Format::Vop3, [79, N, N], S250, 0x10000000c0000, Unit::Valu, 2, 0), // v_cmp_t_u32
+    r(1161, Format::Vopc, [95, 239, N], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_t_u64
+    r(1161, Format::Vop3, [N, 239, N], S256, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u64
+    r(1161, Format::Vop3, [95, N, N], S257, 0x1000000000000, Unit::Valu, 2, 0), // v_cmp_t_u64
+    r(1162, Format::Vopc, [N, 47, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_tru_f16
+    r(1162, Format::Vop3, [N, 47, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_tru_f16
+    r(1163, Format::Vopc, [N, 79, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_tru_f32
+    r(1163, Format::Vop3, [N, 79, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_tru_f32
+    r(1164, Format::Vopc, [N, 111, N], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_tru_f64
+    r(1164, Format::Vop3, [N, 111, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_tru_f64
+    r(1165, Format::Vopc, [N, 40, N], S245, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_u_f16
+    r(1165, Format::Vopc, [8, N, 8], S246, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_u_f16
+    r(1165, Format::Vop3, [N, 40, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f16
+    r(1165, Format::Vop3, [8, N, 8], S254, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_u_f16
+    r(1166, Format::Vopc, [24, N, 24], S249, 0x10000003c0000, Unit::Valu, 2, 1), // v_cmp_u_f32
+    r(1166, Format::Vopc, [N, 72, N], S249, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_u_f32
+    r(1166, Format::Vop3, [N, 72, N], S247, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f32
+    r(1166, Format::Vop3, [24, N, 24], S250, 0x10000000d001b, Unit::Valu, 2, 0), // v_cmp_u_f32
+    r(1167, Format::Vopc, [40, 104, 40], S255, 0x1000000000000, Unit::Valu, 2, 1), // v_cmp_u_f64
+    r(1167, Format::Vop3, [N, 104, N], S256, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f64
+    r(1167, Format::Vop3, [40, N, 40], S257, 0x100000001001b, Unit::Valu, 2, 0), // v_cmp_u_f64
+    r(1168, Format::Vopc, [N, 21, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_class_f16
+    r(1168, Format::Vopc, [253, N, 253], S262, 0x10000001c0000, Unit::Valu, 2, 2), // v_cmpx_class_f16
+    r(1168, Format::Vop3, [253, N, 253], S263, 0x10000000c0009, Unit::Valu, 2, 2), // v_cmpx_class_f16
+    r(1168, Format::Vop3, [N, 21, N], S247, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f16
+    r(1169, Format::Vopc, [N, 17, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_class_f32
+    r(1169, Format::Vopc, [254, N, 254], S264, 0x10000001c0000, Unit::Valu, 2, 2), // v_cmpx_class_f32
+    r(1169, Format::Vop3, [254, N, 254], S265, 0x10000000c0009, Unit::Valu, 2, 2), // v_cmpx_class_f32
+    r(1169, Format::Vop3, [N, 17, N], S247, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f32
+    r(1170, Format::Vopc, [N, 19, N], S251, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_class_f64
+    r(1170, Format::Vopc, [255, N, 255], S266, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_class_f64
+    r(1170, Format::Vop3, [255, N, 255], S267, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f64
+    r(1170, Format::Vop3, [N, 19, N], S252, 0x1000000000009, Unit::Valu, 2, 2), // v_cmpx_class_f64
+    r(1171, Format::Vopc, [N, 50, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_f16
+    r(1171, Format::Vopc, [130, N, 130], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_eq_f16
+    r(1171, Format::Vop3, [130, N, 130], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_eq_f16
+    r(1171, Format::Vop3, [N, 50, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f16
+    r(1172, Format::Vopc, [N, 82, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_f32
+    r(1172, Format::Vopc, [146, N, 146], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_eq_f32
+    r(1172, Format::Vop3, [146, N, 146], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_eq_f32
+    r(1172, Format::Vop3, [N, 82, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f32
+    r(1173, Format::Vopc, [N, 114, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_f64
+    r(1173, Format::Vopc, [162, N, 162], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_f64
+    r(1173, Format::Vop3, [162, N, 162], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f64
+    r(1173, Format::Vop3, [N, 114, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_eq_f64
+    r(1174, Format::Vopc, [N, 178, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_i16
+    r(1174, Format::Vopc, [178, N, 178], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
+    r(1174, Format::Vop3, [178, N, 178], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
+    r(1174, Format::Vop3, [N, 178, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i16
+    r(1175, Format::Vopc, [N, 210, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_i32
+    r(1175, Format::Vopc, [194, N, 194], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
+    r(1175, Format::Vop3, [194, N, 194], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
+    r(1175, Format::Vop3, [N, 210, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i32
+    r(1176, Format::Vopc, [N, 242, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_i64
+    r(1176, Format::Vopc, [210, N, 210], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
+    r(1176, Format::Vop3, [210, N, 210], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
+    r(1176, Format::Vop3, [N, 242, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_i64
+    r(1177, Format::Vopc, [N, 186, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_u16
+    r(1177, Format::Vopc, [186, N, 186], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
+    r(1177, Format::Vop3, [186, N, 186], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
+    r(1177, Format::Vop3, [N, 186, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u16
+    r(1178, Format::Vopc, [N, 218, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_u32
+    r(1178, Format::Vopc, [202, N, 202], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
+    r(1178, Format::Vop3, [202, N, 202], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
+    r(1178, Format::Vop3, [N, 218, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u32
+    r(1179, Format::Vopc, [N, 250, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_eq_u64
+    r(1179, Format::Vopc, [218, N, 218], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
+    r(1179, Format::Vop3, [218, N, 218], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
+    r(1179, Format::Vop3, [N, 250, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_eq_u64
+    r(1180, Format::Vopc, [N, 48, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_f16
+    r(1180, Format::Vopc, [128, N, N], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_f_f16
+    r(1180, Format::Vop3, [128, N, N], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_f_f16
+    r(1180, Format::Vop3, [N, 48, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f16
+    r(1181, Format::Vopc, [N, 80, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_f32
+    r(1181, Format::Vopc, [144, N, N], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_f_f32
+    r(1181, Format::Vop3, [144, N, N], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_f_f32
+    r(1181, Format::Vop3, [N, 80, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f32
+    r(1182, Format::Vopc, [N, 112, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_f64
+    r(1182, Format::Vopc, [160, N, N], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_f64
+    r(1182, Format::Vop3, [160, N, N], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f64
+    r(1182, Format::Vop3, [N, 112, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_f_f64
+    r(1183, Format::Vopc, [N, 176, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_i16
+    r(1183, Format::Vop3, [N, 176, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i16
+    r(1184, Format::Vopc, [N, 208, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_i32
+    r(1184, Format::Vopc, [192, N, N], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_i32
+    r(1184, Format::Vop3, [192, N, N], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_i32
+    r(1184, Format::Vop3, [N, 208, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i32
+    r(1185, Format::Vopc, [N, 240, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_i64
+    r(1185, Format::Vopc, [208, N, N], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
+    r(1185, Format::Vop3, [208, N, N], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
+    r(1185, Format::Vop3, [N, 240, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_i64
+    r(1186, Format::Vopc, [N, 184, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_u16
+    r(1186, Format::Vop3, [N, 184, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u16
+    r(1187, Format::Vopc, [N, 216, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_u32
+    r(1187, Format::Vopc, [200, N, N], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_u32
+    r(1187, Format::Vop3, [200, N, N], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_f_u32
+    r(1187, Format::Vop3, [N, 216, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u32
+    r(1188, Format::Vopc, [N, 248, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_f_u64
+    r(1188, Format::Vopc, [216, N, N], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
+    r(1188, Format::Vop3, [216, N, N], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
+    r(1188, Format::Vop3, [N, 248, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_f_u64
+    r(1189, Format::Vopc, [N, 54, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_f16
+    r(1189, Format::Vopc, [134, N, 134], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ge_f16
+    r(1189, Format::Vop3, [134, N, 134], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ge_f16
+    r(1189, Format::Vop3, [N, 54, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f16
+    r(1190, Format::Vopc, [N, 86, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_f32
+    r(1190, Format::Vopc, [150, N, 150], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ge_f32
+    r(1190, Format::Vop3, [150, N, 150], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ge_f32
+    r(1190, Format::Vop3, [N, 86, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f32
+    r(1191, Format::Vopc, [N, 118, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_f64
+    r(1191, Format::Vopc, [166, N, 166], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_f64
+    r(1191, Format::Vop3, [166, N, 166], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f64
+    r(1191, Format::Vop3, [N, 118, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ge_f64
+    r(1192, Format::Vopc, [N, 182, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_i16
+    r(1192, Format::Vopc, [182, N, 182], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
+    r(1192, Format::Vop3, [182, N, 182], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
+    r(1192, Format::Vop3, [N, 182, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i16
+    r(1193, Format::Vopc, [N, 214, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_i32
+    r(1193, Format::Vopc, [198, N, 198], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
+    r(1193, Format::Vop3, [198, N, 198], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
+    r(1193, Format::Vop3, [N, 214, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i32
+    r(1194, Format::Vopc, [N, 246, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_i64
+    r(1194, Format::Vopc, [214, N, 214], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
+    r(1194, Format::Vop3, [214, N, 214], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
+    r(1194, Format::Vop3, [N, 246, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_i64
+    r(1195, Format::Vopc, [N, 190, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_u16
+    r(1195, Format::Vopc, [190, N, 190], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
+    r(1195, Format::Vop3, [190, N, 190], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
+    r(1195, Format::Vop3, [N, 190, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u16
+    r(1196, Format::Vopc, [N, 222, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_u32
+    r(1196, Format::Vopc, [206, N, 206], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
+    r(1196, Format::Vop3, [206, N, 206], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
+    r(1196, Format::Vop3, [N, 222, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u32
+    r(1197, Format::Vopc, [N, 254, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ge_u64
+    r(1197, Format::Vopc, [222, N, 222], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
+    r(1197, Format::Vop3, [222, N, 222], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
+    r(1197, Format::Vop3, [N, 254, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ge_u64
+    r(1198, Format::Vopc, [N, 52, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_f16
+    r(1198, Format::Vopc, [132, N, 132], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_gt_f16
+    r(1198, Format::Vop3, [132, N, 132], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_gt_f16
+    r(1198, Format::Vop3, [N, 52, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f16
+    r(1199, Format::Vopc, [N, 84, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_f32
+    r(1199, Format::Vopc, [148, N, 148], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_gt_f32
+    r(1199, Format::Vop3, [148, N, 148], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_gt_f32
+    r(1199, Format::Vop3, [N, 84, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f32
+    r(1200, Format::Vopc, [N, 116, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_f64
+    r(1200, Format::Vopc, [164, N, 164], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_f64
+    r(1200, Format::Vop3, [164, N, 164], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f64
+    r(1200, Format::Vop3, [N, 116, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_gt_f64
+    r(1201, Format::Vopc, [N, 180, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_i16
+    r(1201, Format::Vopc, [180, N, 180], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
+    r(1201, Format::Vop3, [180, N, 180], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
+    r(1201, Format::Vop3, [N, 180, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i16
+    r(1202, Format::Vopc, [N, 212, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_i32
+    r(1202, Format::Vopc, [196, N, 196], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
+    r(1202, Format::Vop3, [196, N, 196], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
+    r(1202, Format::Vop3, [N, 212, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i32
+    r(1203, Format::Vopc, [N, 244, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_i64
+    r(1203, Format::Vopc, [212, N, 212], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
+    r(1203, Format::Vop3, [212, N, 212], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
+    r(1203, Format::Vop3, [N, 244, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_i64
+    r(1204, Format::Vopc, [N, 188, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_u16
+    r(1204, Format::Vopc, [188, N, 188], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
+    r(1204, Format::Vop3, [188, N, 188], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
+    r(1204, Format::Vop3, [N, 188, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u16
+    r(1205, Format::Vopc, [N, 220, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_u32
+    r(1205, Format::Vopc, [204, N, 204], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
+    r(1205, Format::Vop3, [204, N, 204], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
+    r(1205, Format::Vop3, [N, 220, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u32
+    r(1206, Format::Vopc, [N, 252, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_gt_u64
+    r(1206, Format::Vopc, [220, N, 220], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
+    r(1206, Format::Vop3, [220, N, 220], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
+    r(1206, Format::Vop3, [N, 252, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_gt_u64
+    r(1207, Format::Vopc, [N, 51, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_f16
+    r(1207, Format::Vopc, [131, N, 131], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_le_f16
+    r(1207, Format::Vop3, [131, N, 131], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_le_f16
+    r(1207, Format::Vop3, [N, 51, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f16
+    r(1208, Format::Vopc, [N, 83, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_f32
+    r(1208, Format::Vopc, [147, N, 147], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_le_f32
+    r(1208, Format::Vop3, [147, N, 147], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_le_f32
+    r(1208, Format::Vop3, [N, 83, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f32
+    r(1209, Format::Vopc, [N, 115, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_f64
+    r(1209, Format::Vopc, [163, N, 163], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_f64
+    r(1209, Format::Vop3, [163, N, 163], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f64
+    r(1209, Format::Vop3, [N, 115, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_le_f64
+    r(1210, Format::Vopc, [N, 179, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_i16
+    r(1210, Format::Vopc, [179, N, 179], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i16
+    r(1210, Format::Vop3, [179, N, 179], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i16
+    r(1210, Format::Vop3, [N, 179, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i16
+    r(1211, Format::Vopc, [N, 211, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_i32
+    r(1211, Format::Vopc, [195, N, 195], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i32
+    r(1211, Format::Vop3, [195, N, 195], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_i32
+    r(1211, Format::Vop3, [N, 211, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i32
+    r(1212, Format::Vopc, [N, 243, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_i64
+    r(1212, Format::Vopc, [211, N, 211], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
+    r(1212, Format::Vop3, [211, N, 211], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
+    r(1212, Format::Vop3, [N, 243, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_i64
+    r(1213, Format::Vopc, [N, 187, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_u16
+    r(1213, Format::Vopc, [187, N, 187], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u16
+    r(1213, Format::Vop3, [187, N, 187], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u16
+    r(1213, Format::Vop3, [N, 187, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u16
+    r(1214, Format::Vopc, [N, 219, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_u32
+    r(1214, Format::Vopc, [203, N, 203], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u32
+    r(1214, Format::Vop3, [203, N, 203], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_le_u32
+    r(1214, Format::Vop3, [N, 219, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u32
+    r(1215, Format::Vopc, [N, 251, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_le_u64
+    r(1215, Format::Vopc, [219, N, 219], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
+    r(1215, Format::Vop3, [219, N, 219], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
+    r(1215, Format::Vop3, [N, 251, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_le_u64
+    r(1216, Format::Vopc, [N, 53, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lg_f16
+    r(1216, Format::Vopc, [133, N, 133], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lg_f16
+    r(1216, Format::Vop3, [133, N, 133], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lg_f16
+    r(1216, Format::Vop3, [N, 53, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f16
+    r(1217, Format::Vopc, [N, 85, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lg_f32
+    r(1217, Format::Vopc, [149, N, 149], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lg_f32
+    r(1217, Format::Vop3, [149, N, 149], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lg_f32
+    r(1217, Format::Vop3, [N, 85, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f32
+    r(1218, Format::Vopc, [N, 117, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lg_f64
+    r(1218, Format::Vopc, [165, N, 165], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lg_f64
+    r(1218, Format::Vop3, [165, N, 165], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f64
+    r(1218, Format::Vop3, [N, 117, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lg_f64
+    r(1219, Format::Vopc, [N, 49, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_f16
+    r(1219, Format::Vopc, [129, N, 129], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lt_f16
+    r(1219, Format::Vop3, [129, N, 129], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lt_f16
+    r(1219, Format::Vop3, [N, 49, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f16
+    r(1220, Format::Vopc, [N, 81, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_f32
+    r(1220, Format::Vopc, [145, N, 145], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_lt_f32
+    r(1220, Format::Vop3, [145, N, 145], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_lt_f32
+    r(1220, Format::Vop3, [N, 81, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f32
+    r(1221, Format::Vopc, [N, 113, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_f64
+    r(1221, Format::Vopc, [161, N, 161], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_f64
+    r(1221, Format::Vop3, [161, N, 161], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f64
+    r(1221, Format::Vop3, [N, 113, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_lt_f64
+    r(1222, Format::Vopc, [N, 177, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_i16
+    r(1222, Format::Vopc, [177, N, 177], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
+    r(1222, Format::Vop3, [177, N, 177], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
+    r(1222, Format::Vop3, [N, 177, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i16
+    r(1223, Format::Vopc, [N, 209, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_i32
+    r(1223, Format::Vopc, [193, N, 193], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
+    r(1223, Format::Vop3, [193, N, 193], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
+    r(1223, Format::Vop3, [N, 209, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i32
+    r(1224, Format::Vopc, [N, 241, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_i64
+    r(1224, Format::Vopc, [209, N, 209], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
+    r(1224, Format::Vop3, [209, N, 209], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
+    r(1224, Format::Vop3, [N, 241, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_i64
+    r(1225, Format::Vopc, [N, 185, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_u16
+    r(1225, Format::Vopc, [185, N, 185], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
+    r(1225, Format::Vop3, [185, N, 185], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
+    r(1225, Format::Vop3, [N, 185, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u16
+    r(1226, Format::Vopc, [N, 217, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_u32
+    r(1226, Format::Vopc, [201, N, 201], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
+    r(1226, Format::Vop3, [201, N, 201], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
+    r(1226, Format::Vop3, [N, 217, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u32
+    r(1227, Format::Vopc, [N, 249, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_lt_u64
+    r(1227, Format::Vopc, [217, N, 217], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
+    r(1227, Format::Vop3, [217, N, 217], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
+    r(1227, Format::Vop3, [N, 249, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_lt_u64
+    r(1228, Format::Vopc, [N, 181, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_i16
+    r(1228, Format::Vopc, [181, N, 181], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
+    r(1228, Format::Vop3, [181, N, 181], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
+    r(1228, Format::Vop3, [N, 181, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i16
+    r(1229, Format::Vopc, [N, 213, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_i32
+    r(1229, Format::Vopc, [197, N, 197], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
+    r(1229, Format::Vop3, [197, N, 197], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
+    r(1229, Format::Vop3, [N, 213, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i32
+    r(1230, Format::Vopc, [N, 245, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_i64
+    r(1230, Format::Vopc, [213, N, 213], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
+    r(1230, Format::Vop3, [213, N, 213], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
+    r(1230, Format::Vop3, [N, 245, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_i64
+    r(1231, Format::Vopc, [N, 189, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_u16
+    r(1231, Format::Vopc, [189, N, 189], S271, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
+    r(1231, Format::Vop3, [189, N, 189], S272, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
+    r(1231, Format::Vop3, [N, 189, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u16
+    r(1232, Format::Vopc, [N, 221, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_u32
+    r(1232, Format::Vopc, [205, N, 205], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
+    r(1232, Format::Vop3, [205, N, 205], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
+    r(1232, Format::Vop3, [N, 221, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u32
+    r(1233, Format::Vopc, [N, 253, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ne_u64
+    r(1233, Format::Vopc, [221, N, 221], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
+    r(1233, Format::Vop3, [221, N, 221], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
+    r(1233, Format::Vop3, [N, 253, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ne_u64
+    r(1234, Format::Vopc, [N, 61, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_neq_f16
+    r(1234, Format::Vopc, [141, N, 141], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_neq_f16
+    r(1234, Format::Vop3, [141, N, 141], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_neq_f16
+    r(1234, Format::Vop3, [N, 61, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f16
+    r(1235, Format::Vopc, [N, 93, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_neq_f32
+    r(1235, Format::Vopc, [157, N, 157], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_neq_f32
+    r(1235, Format::Vop3, [157, N, 157], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_neq_f32
+    r(1235, Format::Vop3, [N, 93, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f32
+    r(1236, Format::Vopc, [N, 125, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_neq_f64
+    r(1236, Format::Vopc, [173, N, 173], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_neq_f64
+    r(1236, Format::Vop3, [173, N, 173], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f64
+    r(1236, Format::Vop3, [N, 125, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_neq_f64
+    r(1237, Format::Vopc, [N, 57, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nge_f16
+    r(1237, Format::Vopc, [137, N, 137], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nge_f16
+    r(1237, Format::Vop3, [137, N, 137], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nge_f16
+    r(1237, Format::Vop3, [N, 57, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f16
+    r(1238, Format::Vopc, [N, 89, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nge_f32
+    r(1238, Format::Vopc, [153, N, 153], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nge_f32
+    r(1238, Format::Vop3, [153, N, 153], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nge_f32
+    r(1238, Format::Vop3, [N, 89, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f32
+    r(1239, Format::Vopc, [N, 121, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nge_f64
+    r(1239, Format::Vopc, [169, N, 169], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nge_f64
+    r(1239, Format::Vop3, [169, N, 169], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f64
+    r(1239, Format::Vop3, [N, 121, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nge_f64
+    r(1240, Format::Vopc, [N, 59, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ngt_f16
+    r(1240, Format::Vopc, [139, N, 139], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
+    r(1240, Format::Vop3, [139, N, 139], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
+    r(1240, Format::Vop3, [N, 59, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f16
+    r(1241, Format::Vopc, [N, 91, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ngt_f32
+    r(1241, Format::Vopc, [155, N, 155], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
+    r(1241, Format::Vop3, [155, N, 155], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
+    r(1241, Format::Vop3, [N, 91, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f32
+    r(1242, Format::Vopc, [N, 123, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_ngt_f64
+    r(1242, Format::Vopc, [171, N, 171], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
+    r(1242, Format::Vop3, [171, N, 171], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
+    r(1242, Format::Vop3, [N, 123, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_ngt_f64
+    r(1243, Format::Vopc, [N, 60, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nle_f16
+    r(1243, Format::Vopc, [140, N, 140], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nle_f16
+    r(1243, Format::Vop3, [140, N, 140], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nle_f16
+    r(1243, Format::Vop3, [N, 60, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f16
+    r(1244, Format::Vopc, [N, 92, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nle_f32
+    r(1244, Format::Vopc, [156, N, 156], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nle_f32
+    r(1244, Format::Vop3, [156, N, 156], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nle_f32
+    r(1244, Format::Vop3, [N, 92, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f32
+    r(1245, Format::Vopc, [N, 124, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nle_f64
+    r(1245, Format::Vopc, [172, N, 172], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nle_f64
+    r(1245, Format::Vop3, [172, N, 172], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f64
+    r(1245, Format::Vop3, [N, 124, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nle_f64
+    r(1246, Format::Vopc, [N, 58, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlg_f16
+    r(1246, Format::Vopc, [138, N, 138], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
+    r(1246, Format::Vop3, [138, N, 138], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
+    r(1246, Format::Vop3, [N, 58, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f16
+    r(1247, Format::Vopc, [N, 90, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlg_f32
+    r(1247, Format::Vopc, [154, N, 154], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
+    r(1247, Format::Vop3, [154, N, 154], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
+    r(1247, Format::Vop3, [N, 90, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f32
+    r(1248, Format::Vopc, [N, 122, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlg_f64
+    r(1248, Format::Vopc, [170, N, 170], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
+    r(1248, Format::Vop3, [170, N, 170], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
+    r(1248, Format::Vop3, [N, 122, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlg_f64
+    r(1249, Format::Vopc, [N, 62, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlt_f16
+    r(1249, Format::Vopc, [142, N, 142], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
+    r(1249, Format::Vop3, [142, N, 142], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
+    r(1249, Format::Vop3, [N, 62, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f16
+    r(1250, Format::Vopc, [N, 94, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlt_f32
+    r(1250, Format::Vopc, [158, N, 158], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
+    r(1250, Format::Vop3, [158, N, 158], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
+    r(1250, Format::Vop3, [N, 94, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f32
+    r(1251, Format::Vopc, [N, 126, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_nlt_f64
+    r(1251, Format::Vopc, [174, N, 174], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
+    r(1251, Format::Vop3, [174, N, 174], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
+    r(1251, Format::Vop3, [N, 126, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_nlt_f64
+    r(1252, Format::Vopc, [N, 55, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_o_f16
+    r(1252, Format::Vopc, [135, N, 135], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_o_f16
+    r(1252, Format::Vop3, [135, N, 135], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_o_f16
+    r(1252, Format::Vop3, [N, 55, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f16
+    r(1253, Format::Vopc, [N, 87, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_o_f32
+    r(1253, Format::Vopc, [151, N, 151], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_o_f32
+    r(1253, Format::Vop3, [151, N, 151], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_o_f32
+    r(1253, Format::Vop3, [N, 87, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f32
+    r(1254, Format::Vopc, [N, 119, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_o_f64
+    r(1254, Format::Vopc, [167, N, 167], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_o_f64
+    r(1254, Format::Vop3, [167, N, 167], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f64
+    r(1254, Format::Vop3, [N, 119, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_o_f64
+    r(1255, Format::Vopc, [143, N, N], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_t_f16
+    r(1255, Format::Vop3, [143, N, N], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_t_f16
+    r(1256, Format::Vopc, [159, N, N], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_t_f32
+    r(1256, Format::Vop3, [159, N, N], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_t_f32
+    r(1257, Format::Vopc, [175, N, N], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_f64
+    r(1257, Format::Vop3, [175, N, N], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_t_f64
+    r(1258, Format::Vopc, [N, 183, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_i16
+    r(1258, Format::Vop3, [N, 183, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i16
+    r(1259, Format::Vopc, [N, 215, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_i32
+    r(1259, Format::Vopc, [199, N, N], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_i32
+    r(1259, Format::Vop3, [199, N, N], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_i32
+    r(1259, Format::Vop3, [N, 215, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i32
+    r(1260, Format::Vopc, [N, 247, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_i64
+    r(1260, Format::Vopc, [215, N, N], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
+    r(1260, Format::Vop3, [215, N, N], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
+    r(1260, Format::Vop3, [N, 247, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_i64
+    r(1261, Format::Vopc, [N, 191, N], S258, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_u16
+    r(1261, Format::Vop3, [N, 191, N], S260, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u16
+    r(1262, Format::Vopc, [N, 223, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_u32
+    r(1262, Format::Vopc, [207, N, N], S264, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_u32
+    r(1262, Format::Vop3, [207, N, N], S265, 0x10000000c0000, Unit::Valu, 2, 2), // v_cmpx_t_u32
+    r(1262, Format::Vop3, [N, 223, N], S247, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u32
+    r(1263, Format::Vopc, [N, 255, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_t_u64
+    r(1263, Format::Vopc, [223, N, N], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
+    r(1263, Format::Vop3, [223, N, N], S270, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
+    r(1263, Format::Vop3, [N, 255, N], S256, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_t_u64
+    r(1264, Format::Vopc, [N, 63, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_tru_f16
+    r(1264, Format::Vop3, [N, 63, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_tru_f16
+    r(1265, Format::Vopc, [N, 95, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_tru_f32
+    r(1265, Format::Vop3, [N, 95, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_tru_f32
+    r(1266, Format::Vopc, [N, 127, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_tru_f64
+    r(1266, Format::Vop3, [N, 127, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_tru_f64
+    r(1267, Format::Vopc, [N, 56, N], S245, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_u_f16
+    r(1267, Format::Vopc, [136, N, 136], S262, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_u_f16
+    r(1267, Format::Vop3, [136, N, 136], S268, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_u_f16
+    r(1267, Format::Vop3, [N, 56, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f16
+    r(1268, Format::Vopc, [N, 88, N], S249, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_u_f32
+    r(1268, Format::Vopc, [152, N, 152], S264, 0x10000003c0000, Unit::Valu, 2, 2), // v_cmpx_u_f32
+    r(1268, Format::Vop3, [152, N, 152], S265, 0x10000000d001b, Unit::Valu, 2, 2), // v_cmpx_u_f32
+    r(1268, Format::Vop3, [N, 88, N], S247, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f32
+    r(1269, Format::Vopc, [N, 120, N], S255, 0x1000000000000, Unit::Valu, 2, 3), // v_cmpx_u_f64
+    r(1269, Format::Vopc, [168, N, 168], S269, 0x1000000000000, Unit::Valu, 2, 2), // v_cmpx_u_f64
+    r(1269, Format::Vop3, [168, N, 168], S270, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f64
+    r(1269, Format::Vop3, [N, 120, N], S256, 0x100000001001b, Unit::Valu, 2, 2), // v_cmpx_u_f64
+    r(1270, Format::Vop3, [605, N, 605], S273, 0xc001b, Unit::Valu, 2, 0), // v_cndmask_b16
+    r(1271, Format::Vop2, [N, 0, N], S274, 0x1080000340000, Unit::Valu, 3, 0), // v_cndmask_b32
+    r(1271, Format::Vop2, [1, N, 1], S275, 0x10000003c0000, Unit::Valu, 3, 0), // v_cndmask_b32
+    r(1271, Format::Vop3, [N, 256, N], S276, 0x100000000001b, Unit::Valu, 2, 0), // v_cndmask_b32
+    r(1271, Format::Vop3, [257, N, 257], S277, 0x10000000c001b, Unit::Valu, 2, 0), // v_cndmask_b32
+    r(1272, Format::Vop1, [97, N, 97], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_cos_f16
+    r(1272, Format::Vop1, [N, 74, N], S242, 0x1000000140000, Unit::Trans, 2, 0), // v_cos_f16
+    r(1272, Format::Vop3, [N, 394, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_cos_f16
+    r(1272, Format::Vop3, [481, N, 481], S242, 0x10000000f0009, Unit::Trans, 2, 0), // v_cos_f16
+    r(1273, Format::Vop1, [54, N, 54], S239, 0x10000001c0000, Unit::Trans, 2, 0), // v_cos_f32
+    r(1273, Format::Vop1, [N, 42, N], S239, 0x1000000140000, Unit::Trans, 2, 0), // v_cos_f32
+    r(1273, Format::Vop3, [N, 362, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_cos_f32
+    r(1273, Format::Vop3, [438, N, 438], S239, 0x10000000f0009, Unit::Trans, 2, 0), // v_cos_f32
+    r(1274, Format::Vop1, [58, N, 58], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_ctz_i32_b32
+    r(1274, Format::Vop3, [442, N, 442], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_ctz_i32_b32
+    r(1275, Format::Vop3, [N, 452, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_cubeid_f32
+    r(1275, Format::Vop3, [524, N, 524], S217, 0xf003f, Unit::Valu, 2, 0), // v_cubeid_f32
+    r(1276, Format::Vop3, [N, 455, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_cubema_f32
+    r(1276, Format::Vop3, [527, N, 527], S217, 0xf003f, Unit::Valu, 2, 0), // v_cubema_f32
+    r(1277, Format::Vop3, [N, 453, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_cubesc_f32
+    r(1277, Format::Vop3, [525, N, 525], S217, 0xf003f, Unit::Valu, 2, 0), // v_cubesc_f32
+    r(1278, Format::Vop3, [N, 454, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_cubetc_f32
+    r(1278, Format::Vop3, [526, N, 526], S217, 0xf003f, Unit::Valu, 2, 0), // v_cubetc_f32
+    r(1279, Format::Vop1, [10, N, 10], S278, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_f16_f32
+    r(1279, Format::Vop1, [N, 10, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_f16_f32
+    r(1279, Format::Vop3, [N, 330, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f16_f32
+    r(1279, Format::Vop3, [394, N, 394], S239, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_f16_f32
+    r(1280, Format::Vop1, [81, N, 81], S279, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f16_i16
+    r(1280, Format::Vop1, [N, 58, N], S280, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f16_i16
+    r(1280, Format::Vop3, [N, 378, N], S281, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f16_i16
+    r(1280, Format::Vop3, [465, N, 465], S280, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f16_i16
+    r(1281, Format::Vop1, [80, N, 80], S279, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f16_u16
+    r(1281, Format::Vop1, [N, 57, N], S280, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f16_u16
+    r(1281, Format::Vop3, [N, 377, N], S281, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f16_u16
+    r(1281, Format::Vop3, [464, N, 464], S280, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f16_u16
+    r(1282, Format::Vop1, [N, N, 109], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
+    r(1282, Format::Vop1, [N, 85, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
+    r(1282, Format::Vop3, [N, 405, N], S240, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
+    r(1282, Format::Vop3, [N, N, 493], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_bf8
+    r(1283, Format::Vop1, [N, 11, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_f32_f16
+    r(1283, Format::Vop1, [11, N, 11], S282, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_f32_f16
+    r(1283, Format::Vop3, [N, 331, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f32_f16
+    r(1283, Format::Vop3, [395, N, 395], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_f32_f16
+    r(1284, Format::Vop1, [15, 15, 15], S283, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f32_f64
+    r(1284, Format::Vop3, [N, 335, N], S284, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f32_f64
+    r(1284, Format::Vop3, [399, N, 399], S283, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f32_f64
+    r(1285, Format::Vop1, [N, N, 108], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
+    r(1285, Format::Vop1, [N, 84, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
+    r(1285, Format::Vop3, [N, 404, N], S240, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
+    r(1285, Format::Vop3, [N, N, 492], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_fp8
+    r(1286, Format::Vop1, [5, N, 5], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_i32
+    r(1286, Format::Vop1, [N, 5, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_i32
+    r(1286, Format::Vop3, [N, 325, N], S240, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_i32
+    r(1286, Format::Vop3, [389, N, 389], S239, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_i32
+    r(1287, Format::Vop1, [6, N, 6], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_u32
+    r(1287, Format::Vop1, [N, 6, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_u32
+    r(1287, Format::Vop3, [N, 326, N], S240, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_u32
+    r(1287, Format::Vop3, [390, N, 390], S239, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_u32
+    r(1288, Format::Vop1, [17, N, 17], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
+    r(1288, Format::Vop1, [N, 17, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
+    r(1288, Format::Vop3, [N, 337, N], S240, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
+    r(1288, Format::Vop3, [401, N, 401], S239, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte0
+    r(1289, Format::Vop1, [18, N, 18], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
+    r(1289, Format::Vop1, [N, 18, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
+    r(1289, Format::Vop3, [N, 338, N], S240, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
+    r(1289, Format::Vop3, [402, N, 402], S239, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte1
+    r(1290, Format::Vop1, [19, N, 19], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
+    r(1290, Format::Vop1, [N, 19, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
+    r(1290, Format::Vop3, [N, 339, N], S240, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
+    r(1290, Format::Vop3, [403, N, 403], S239, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte2
+    r(1291, Format::Vop1, [20, N, 20], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
+    r(1291, Format::Vop1, [N, 20, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
+    r(1291, Format::Vop3, [N, 340, N], S240, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
+    r(1291, Format::Vop3, [404, N, 404], S239, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_f32_ubyte3
+    r(1292, Format::Vop1, [16, 16, 16], S285, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_f32
+    r(1292, Format::Vop3, [N, 336, N], S286, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f64_f32
+    r(1292, Format::Vop3, [400, N, 400], S285, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_f64_f32
+    r(1293, Format::Vop1, [4, 4, 4], S285, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_i32
+    r(1293, Format::Vop3, [N, 324, N], S286, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_i32
+    r(1293, Format::Vop3, [388, N, 388], S285, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_i32
+    r(1294, Format::Vop1, [22, 22, 22], S285, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_f64_u32
+    r(1294, Format::Vop3, [N, 342, N], S286, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_u32
+    r(1294, Format::Vop3, [406, N, 406], S285, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_f64_u32
+    r(1295, Format::Vop1, [13, N, 13], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_floor_i32_f32
+    r(1295, Format::Vop3, [397, N, 397], S239, 0x10000000d0009, Unit::Valu, 2, 0), // v_cvt_floor_i32_f32
+    r(1296, Format::Vop1, [N, 13, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_flr_i32_f32
+    r(1296, Format::Vop3, [N, 333, N], S240, 0x1000000010009, Unit::Valu, 2, 0), // v_cvt_flr_i32_f32
+    r(1297, Format::Vop1, [83, N, 83], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_i16_f16
+    r(1297, Format::Vop1, [N, 60, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_i16_f16
+    r(1297, Format::Vop3, [N, 380, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i16_f16
+    r(1297, Format::Vop3, [467, N, 467], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_i16_f16
+    r(1298, Format::Vop1, [8, N, 8], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_i32_f32
+    r(1298, Format::Vop1, [N, 8, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_i32_f32
+    r(1298, Format::Vop3, [N, 328, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i32_f32
+    r(1298, Format::Vop3, [392, N, 392], S239, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_i32_f32
+    r(1299, Format::Vop1, [3, 3, 3], S283, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_i32_f64
+    r(1299, Format::Vop3, [N, 323, N], S284, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i32_f64
+    r(1299, Format::Vop3, [387, N, 387], S283, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_i32_f64
+    r(1300, Format::Vop1, [106, N, 106], S287, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_i32_i16
+    r(1300, Format::Vop3, [490, N, 490], S280, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_i32_i16
+    r(1301, Format::Vop1, [12, N, 12], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_nearest_i32_f32
+    r(1301, Format::Vop3, [396, N, 396], S239, 0x10000000d0009, Unit::Valu, 2, 0), // v_cvt_nearest_i32_f32
+    r(1302, Format::Vop1, [99, N, 99], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
+    r(1302, Format::Vop1, [N, 77, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
+    r(1302, Format::Vop3, [N, 397, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
+    r(1302, Format::Vop3, [483, N, 483], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_norm_i16_f16
+    r(1303, Format::Vop1, [100, N, 100], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
+    r(1303, Format::Vop1, [N, 78, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
+    r(1303, Format::Vop3, [N, 398, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
+    r(1303, Format::Vop3, [484, N, 484], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_norm_u16_f16
+    r(1304, Format::Vop1, [14, N, 14], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
+    r(1304, Format::Vop1, [N, 14, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
+    r(1304, Format::Vop3, [N, 334, N], S240, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
+    r(1304, Format::Vop3, [398, N, 398], S239, 0x10000000f0000, Unit::Valu, 2, 0), // v_cvt_off_f32_i4
+    r(1305, Format::Vop3, [N, 675, N], S288, 0x2db, Unit::Valu, 2, 0), // v_cvt_pk_bf8_f32
+    r(1305, Format::Vop3, [N, N, 874], S289, 0xc02db, Unit::Valu, 2, 0), // v_cvt_pk_bf8_f32
+    r(1306, Format::Vop1, [N, 87, 111], S285, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
+    r(1306, Format::Vop3, [N, 407, N], S286, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
+    r(1306, Format::Vop3, [N, N, 495], S285, 0x1000000030240, Unit::Valu, 2, 0), // v_cvt_pk_f32_bf8
+    r(1307, Format::Vop1, [N, 86, 110], S285, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
+    r(1307, Format::Vop3, [N, 406, N], S286, 0x1000000030000, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
+    r(1307, Format::Vop3, [N, N, 494], S285, 0x1000000030240, Unit::Valu, 2, 0), // v_cvt_pk_f32_fp8
+    r(1308, Format::Vop3, [N, 674, N], S288, 0x2db, Unit::Valu, 2, 0), // v_cvt_pk_fp8_f32
+    r(1308, Format::Vop3, [N, N, 873], S289, 0xc02db, Unit::Valu, 2, 0), // v_cvt_pk_fp8_f32
+    r(1309, Format::Vop3, [774, N, 774], S228, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_i16_f32
+    r(1310, Format::Vop3, [N, 664, N], S225, 0x0, Unit::Valu, 2, 0), // v_cvt_pk_i16_i32
+    r(1310, Format::Vop3, [804, N, 804], S228, 0xc0000, Unit::Valu, 2, 0), // v_cvt_pk_i16_i32
+    r(1311, Format::Vop3, [786, N, 786], S226, 0xd02db, Unit::Valu, 2, 0), // v_cvt_pk_norm_i16_f16
+    r(1312, Format::Vop3, [801, N, 801], S228, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_norm_i16_f32
+    r(1313, Format::Vop3, [787, N, 787], S226, 0xd02db, Unit::Valu, 2, 0), // v_cvt_pk_norm_u16_f16
+    r(1314, Format::Vop3, [802, N, 802], S228, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_norm_u16_f32
+    r(1315, Format::Vop2, [47, N, 47], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_cvt_pk_rtz_f16_f32
+    r(1315, Format::Vop3, [303, N, 303], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_cvt_pk_rtz_f16_f32
+    r(1316, Format::Vop3, [775, N, 775], S228, 0xd001b, Unit::Valu, 2, 0), // v_cvt_pk_u16_f32
+    r(1317, Format::Vop3, [N, 663, N], S225, 0x0, Unit::Valu, 2, 0), // v_cvt_pk_u16_u32
+    r(1317, Format::Vop3, [803, N, 803], S228, 0xc0000, Unit::Valu, 2, 0), // v_cvt_pk_u16_u32
+    r(1318, Format::Vop3, [N, 477, N], S216, 0x10009, Unit::Valu, 2, 0), // v_cvt_pk_u8_f32
+    r(1318, Format::Vop3, [550, N, 550], S217, 0xd0009, Unit::Valu, 2, 0), // v_cvt_pk_u8_f32
+    r(1319, Format::Vop3, [N, 496, N], S225, 0x10009, Unit::Valu, 2, 0), // v_cvt_pkaccum_u8_f32
+    r(1320, Format::Vop3, [N, 665, N], S225, 0x102db, Unit::Valu, 2, 0), // v_cvt_pknorm_i16_f16
+    r(1321, Format::Vop3, [N, 660, N], S225, 0x1001b, Unit::Valu, 2, 0), // v_cvt_pknorm_i16_f32
+    r(1322, Format::Vop3, [N, 666, N], S225, 0x102db, Unit::Valu, 2, 0), // v_cvt_pknorm_u16_f16
+    r(1323, Format::Vop3, [N, 661, N], S225, 0x1001b, Unit::Valu, 2, 0), // v_cvt_pknorm_u16_f32
+    r(1324, Format::Vop3, [N, 662, N], S225, 0x3001b, Unit::Valu, 2, 0), // v_cvt_pkrtz_f16_f32
+    r(1325, Format::Vop1, [N, 12, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_rpi_i32_f32
+    r(1325, Format::Vop3, [N, 332, N], S240, 0x1000000010009, Unit::Valu, 2, 0), // v_cvt_rpi_i32_f32
+    r(1326, Format::Vop3, [N, 677, N], S288, 0x3c9, Unit::Valu, 2, 0), // v_cvt_sr_bf8_f32
+    r(1326, Format::Vop3, [N, N, 876], S289, 0xc0009, Unit::Valu, 2, 0), // v_cvt_sr_bf8_f32
+    r(1327, Format::Vop3, [N, 676, N], S288, 0x3c9, Unit::Valu, 2, 0), // v_cvt_sr_fp8_f32
+    r(1327, Format::Vop3, [N, N, 875], S289, 0xc0009, Unit::Valu, 2, 0), // v_cvt_sr_fp8_f32
+    r(1328, Format::Vop1, [82, N, 82], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_u16_f16
+    r(1328, Format::Vop1, [N, 59, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_u16_f16
+    r(1328, Format::Vop3, [N, 379, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u16_f16
+    r(1328, Format::Vop3, [466, N, 466], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_u16_f16
+    r(1329, Format::Vop1, [7, N, 7], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_cvt_u32_f32
+    r(1329, Format::Vop1, [N, 7, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_cvt_u32_f32
+    r(1329, Format::Vop3, [N, 327, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u32_f32
+    r(1329, Format::Vop3, [391, N, 391], S239, 0x10000000f0009, Unit::Valu, 2, 0), // v_cvt_u32_f32
+    r(1330, Format::Vop1, [21, 21, 21], S283, 0x1000000000000, Unit::Valu, 2, 0), // v_cvt_u32_f64
+    r(1330, Format::Vop3, [N, 341, N], S284, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u32_f64
+    r(1330, Format::Vop3, [405, N, 405], S283, 0x1000000030009, Unit::Valu, 2, 0), // v_cvt_u32_f64
+    r(1331, Format::Vop1, [107, N, 107], S287, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_u32_u16
+    r(1331, Format::Vop3, [491, N, 491], S280, 0x10000000c0000, Unit::Valu, 2, 0), // v_cvt_u32_u16
+    r(1332, Format::Vop3, [N, 519, N], S216, 0x303ff, Unit::Valu, 2, 0), // v_div_fixup_f16
+    r(1332, Format::Vop3, [596, N, 596], S290, 0xf03ff, Unit::Valu, 2, 0), // v_div_fixup_f16
+    r(1333, Format::Vop3, [N, 478, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f32
+    r(1333, Format::Vop3, [551, N, 551], S217, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f32
+    r(1334, Format::Vop3, [N, 479, N], S291, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f64
+    r(1334, Format::Vop3, [552, N, 552], S292, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_f64
+    r(1335, Format::Vop3, [N, 495, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_div_fixup_legacy_f16
+    r(1336, Format::Vop3, [N, 482, N], S293, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f32
+    r(1336, Format::Vop3, [567, N, 567], S217, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f32
+    r(1337, Format::Vop3, [N, 483, N], S294, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f64
+    r(1337, Format::Vop3, [568, N, 568], S292, 0x3003f, Unit::Valu, 3, 0), // v_div_fmas_f64
+    r(1338, Format::Vop3Sd, [N, 480, N], S295, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f32
+    r(1338, Format::Vop3Sd, [764, N, 764], S296, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f32
+    r(1339, Format::Vop3Sd, [N, 481, N], S297, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f64
+    r(1339, Format::Vop3Sd, [765, N, 765], S298, 0x30007, Unit::Valu, 2, 0), // v_div_scale_f64
+    r(1340, Format::Vop3, [615, N, 615], S299, 0xc033f, Unit::Valu, 2, 0), // v_dot2_bf16_bf16
+    r(1341, Format::Vop3, [614, N, 614], S300, 0xc033f, Unit::Valu, 2, 0), // v_dot2_f16_f16
+    r(1342, Format::Vop3p, [26, N, 26], S301, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot2_f32_bf16
+    r(1343, Format::Vop3p, [N, 35, N], S216, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot2_f32_f16
+    r(1343, Format::Vop3p, [19, N, 19], S302, 0x1c0000000dfdc7, Unit::Valu, 2, 0), // v_dot2_f32_f16
+    r(1344, Format::Vop3p, [N, 38, N], S216, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot2_i32_i16
+    r(1345, Format::Vop3p, [N, 39, N], S216, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot2_u32_u16
+    r(1346, Format::Vop2, [2, N, N], S303, 0x3c0000, Unit::Valu, 2, 0), // v_dot2acc_f32_f16
+    r(1347, Format::Vop2, [N, 55, N], S303, 0x1000000340000, Unit::Valu, 2, 0), // v_dot2c_f32_f16
+    r(1347, Format::Vop3, [N, 311, N], S288, 0x100000003001b, Unit::Valu, 2, 0), // v_dot2c_f32_f16
+    r(1348, Format::Vop2, [N, 56, N], S304, 0x1000000040000, Unit::Valu, 2, 0), // v_dot2c_i32_i16
+    r(1348, Format::Vop3, [N, 312, N], S288, 0x1000000010000, Unit::Valu, 2, 0), // v_dot2c_i32_i16
+    r(1349, Format::Vop3p, [N, N, 39], S217, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_bf8_bf8
+    r(1350, Format::Vop3p, [N, N, 37], S217, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_bf8_fp8
+    r(1351, Format::Vop3p, [N, N, 36], S217, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_fp8_bf8
+    r(1352, Format::Vop3p, [N, N, 38], S217, 0x1c0000000c8004, Unit::Valu, 2, 0), // v_dot4_f32_fp8_fp8
+    r(1353, Format::Vop3p, [N, 40, N], S216, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot4_i32_i8
+    r(1354, Format::Vop3p, [22, N, 22], S217, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot4_i32_iu8
+    r(1355, Format::Vop3p, [N, 41, N], S216, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot4_u32_u8
+    r(1355, Format::Vop3p, [23, N, 23], S217, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot4_u32_u8
+    r(1356, Format::Vop2, [N, 57, N], S304, 0x1000000040000, Unit::Valu, 2, 0), // v_dot4c_i32_i8
+    r(1356, Format::Vop3, [N, 313, N], S288, 0x1000000010000, Unit::Valu, 2, 0), // v_dot4c_i32_i8
+    r(1357, Format::Vop3p, [N, 42, N], S216, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot8_i32_i4
+    r(1358, Format::Vop3p, [24, N, 24], S217, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot8_i32_iu4
+    r(1359, Format::Vop3p, [N, 43, N], S216, 0x1c00000001e007, Unit::Valu, 2, 0), // v_dot8_u32_u4
+    r(1359, Format::Vop3p, [25, N, 25], S217, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_dot8_u32_u4
+    r(1360, Format::Vop2, [N, 58, N], S304, 0x1000000040000, Unit::Valu, 2, 0), // v_dot8c_i32_i4
+    r(1360, Format::Vop3, [N, 314, N], S288, 0x1000000010000, Unit::Valu, 2, 0), // v_dot8c_i32_i4
+    r(1361, Format::VopdX, [4, N, 4], S227, 0x0, Unit::Valu, 2, 0), // v_dual_add_f32
+    r(1361, Format::VopdY, [4, N, 4], S227, 0x0, Unit::Valu, 2, 0), // v_dual_add_f32
+    r(1362, Format::VopdY, [16, N, 16], S227, 0x0, Unit::Valu, 2, 0), // v_dual_add_nc_u32
+    r(1363, Format::VopdY, [18, N, 18], S227, 0x0, Unit::Valu, 2, 0), // v_dual_and_b32
+    r(1364, Format::VopdX, [9, N, 9], S227, 0x0, Unit::Valu, 3, 0), // v_dual_cndmask_b32
+    r(1364, Format::VopdY, [9, N, 9], S227, 0x0, Unit::Valu, 3, 0), // v_dual_cndmask_b32
+    r(1365, Format::VopdX, [12, N, N], S303, 0x0, Unit::Valu, 2, 0), // v_dual_dot2acc_f32_f16
+    r(1365, Format::VopdY, [12, N, N], S303, 0x0, Unit::Valu, 2, 0), // v_dual_dot2acc_f32_f16
+    r(1366, Format::VopdX, [1, N, 1], S305, 0x0, Unit::Valu, 2, 0), // v_dual_fmaak_f32
+    r(1366, Format::VopdY, [1, N, 1], S305, 0x0, Unit::Valu, 2, 0), // v_dual_fmaak_f32
+    r(1367, Format::VopdX, [0, N, 0], S304, 0x0, Unit::Valu, 2, 0), // v_dual_fmac_f32
+    r(1367, Format::VopdY, [0, N, 0], S304, 0x0, Unit::Valu, 2, 0), // v_dual_fmac_f32
+    r(1368, Format::VopdX, [2, N, 2], S306, 0x0, Unit::Valu, 2, 0), // v_dual_fmamk_f32
+    r(1368, Format::VopdY, [2, N, 2], S306, 0x0, Unit::Valu, 2, 0), // v_dual_fmamk_f32
+    r(1369, Format::VopdY, [17, N, 17], S227, 0x0, Unit::Valu, 2, 0), // v_dual_lshlrev_b32
+    r(1370, Format::VopdX, [10, N, N], S227, 0x0, Unit::Valu, 2, 0), // v_dual_max_f32
+    r(1370, Format::VopdY, [10, N, N], S227, 0x0, Unit::Valu, 2, 0), // v_dual_max_f32
+    r(1371, Format::VopdX, [N, N, 10], S227, 0x0, Unit::Valu, 2, 0), // v_dual_max_num_f32
+    r(1371, Format::VopdY, [N, N, 10], S227, 0x0, Unit::Valu, 2, 0), // v_dual_max_num_f32
+    r(1372, Format::VopdX, [11, N, N], S227, 0x0, Unit::Valu, 2, 0), // v_dual_min_f32
+    r(1372, Format::VopdY, [11, N, N], S227, 0x0, Unit::Valu, 2, 0), // v_dual_min_f32
+    r(1373, Format::VopdX, [N, N, 11], S227, 0x0, Unit::Valu, 2, 0), // v_dual_min_num_f32
+    r(1373, Format::VopdY, [N, N, 11], S227, 0x0, Unit::Valu, 2, 0), // v_dual_min_num_f32
+    r(1374, Format::VopdX, [8, N, 8], S239, 0x0, Unit::Valu, 2, 0), // v_dual_mov_b32
+    r(1374, Format::VopdY, [8, N, 8], S239, 0x0, Unit::Valu, 2, 0), // v_dual_mov_b32
+    r(1375, Format::VopdX, [7, N, 7], S227, 0x0, Unit::Valu, 2, 0), // v_dual_mul_dx9_zero_f32
+    r(1375, Format::VopdY, [7, N, 7], S227, 0x0, Unit::Valu, 2, 0), // v_dual_mul_dx9_zero_f32
+    r(1376, Format::VopdX, [3, N, 3], S227, 0x0, Unit::Valu, 2, 0), // v_dual_mul_f32
+    r(1376, Format::VopdY, [3, N, 3], S227, 0x0, Unit::Valu, 2, 0), // v_dual_mul_f32
+    r(1377, Format::VopdX, [5, N, 5], S227, 0x0, Unit::Valu, 2, 0), // v_dual_sub_f32
+    r(1377, Format::VopdY, [5, N, 5], S227, 0x0, Unit::Valu, 2, 0), // v_dual_sub_f32
+    r(1378, Format::VopdX, [6, N, 6], S227, 0x0, Unit::Valu, 2, 0), // v_dual_subrev_f32
+    r(1378, Format::VopdY, [6, N, 6], S227, 0x0, Unit::Valu, 2, 0), // v_dual_subrev_f32
+    r(1379, Format::Vop1, [88, N, 88], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_exp_f16
+    r(1379, Format::Vop1, [N, 65, N], S242, 0x1000000140000, Unit::Trans, 2, 0), // v_exp_f16
+    r(1379, Format::Vop3, [N, 385, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_exp_f16
+    r(1379, Format::Vop3, [472, N, 472], S242, 0x10000000f0009, Unit::Trans, 2, 0), // v_exp_f16
+    r(1380, Format::Vop1, [37, N, 37], S239, 0x10000001c0000, Unit::Trans, 2, 0), // v_exp_f32
+    r(1380, Format::Vop1, [N, 32, N], S239, 0x1000000140000, Unit::Trans, 2, 0), // v_exp_f32
+    r(1380, Format::Vop3, [N, 352, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_exp_f32
+    r(1380, Format::Vop3, [421, N, 421], S239, 0x10000000f0009, Unit::Trans, 2, 0), // v_exp_f32
+    r(1381, Format::Vop1, [N, 75, N], S239, 0x1000000140000, Unit::Trans, 2, 0), // v_exp_legacy_f32
+    r(1381, Format::Vop3, [N, 395, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_exp_legacy_f32
+    r(1382, Format::Vop1, [N, 47, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_ffbh_i32
+    r(1382, Format::Vop3, [N, 367, N], S240, 0x1000000000000, Unit::Valu, 2, 0), // v_ffbh_i32
+    r(1383, Format::Vop1, [N, 45, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_ffbh_u32
+    r(1383, Format::Vop3, [N, 365, N], S240, 0x1000000000000, Unit::Valu, 2, 0), // v_ffbh_u32
+    r(1384, Format::Vop1, [N, 46, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_ffbl_b32
+    r(1384, Format::Vop3, [N, 366, N], S240, 0x1000000000000, Unit::Valu, 2, 0), // v_ffbl_b32
+    r(1385, Format::Vop1, [91, N, 91], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_floor_f16
+    r(1385, Format::Vop1, [N, 68, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_floor_f16
+    r(1385, Format::Vop3, [N, 388, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f16
+    r(1385, Format::Vop3, [475, N, 475], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_floor_f16
+    r(1386, Format::Vop1, [36, N, 36], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_floor_f32
+    r(1386, Format::Vop1, [N, 31, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_floor_f32
+    r(1386, Format::Vop3, [N, 351, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f32
+    r(1386, Format::Vop3, [420, N, 420], S239, 0x10000000f0009, Unit::Valu, 2, 0), // v_floor_f32
+    r(1387, Format::Vop1, [26, 26, 26], S243, 0x1000000000000, Unit::Valu, 2, 0), // v_floor_f64
+    r(1387, Format::Vop3, [N, 346, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f64
+    r(1387, Format::Vop3, [410, N, 410], S243, 0x1000000030009, Unit::Valu, 2, 0), // v_floor_f64
+    r(1388, Format::Vop3, [521, N, 521], S217, 0x3003f, Unit::Valu, 2, 0), // v_fma_dx9_zero_f32
+    r(1389, Format::Vop3, [N, 518, N], S216, 0x303ff, Unit::Valu, 2, 0), // v_fma_f16
+    r(1389, Format::Vop3, [584, N, 584], S290, 0xf03ff, Unit::Valu, 2, 0), // v_fma_f16
+    r(1390, Format::Vop3, [N, 459, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_fma_f32
+    r(1390, Format::Vop3, [531, N, 531], S217, 0xf003f, Unit::Valu, 2, 0), // v_fma_f32
+    r(1391, Format::Vop3, [N, 460, N], S291, 0x3003f, Unit::Valu, 2, 0), // v_fma_f64
+    r(1391, Format::Vop3, [532, N, 532], S292, 0x3003f, Unit::Valu, 2, 0), // v_fma_f64
+    r(1392, Format::Vop3, [N, 494, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_fma_legacy_f16
+    r(1393, Format::Vop3, [N, 928, N], S216, 0x303ff, Unit::Valu, 2, 0), // v_fma_mix_f32
+    r(1393, Format::Vop3p, [N, 32, N], S216, 0x1fdc7, Unit::Valu, 2, 0), // v_fma_mix_f32
+    r(1393, Format::Vop3p, [32, N, 32], S290, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mix_f32
+    r(1394, Format::Vop3, [N, 930, N], S307, 0x303ff, Unit::Valu, 2, 0), // v_fma_mixhi_f16
+    r(1394, Format::Vop3p, [N, 34, N], S307, 0x1fdc7, Unit::Valu, 2, 0), // v_fma_mixhi_f16
+    r(1394, Format::Vop3p, [34, N, 34], S308, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mixhi_f16
+    r(1395, Format::Vop3, [N, 929, N], S307, 0x303ff, Unit::Valu, 2, 0), // v_fma_mixlo_f16
+    r(1395, Format::Vop3p, [N, 33, N], S307, 0x1fdc7, Unit::Valu, 2, 0), // v_fma_mixlo_f16
+    r(1395, Format::Vop3p, [33, N, 33], S308, 0xdfdc7, Unit::Valu, 2, 0), // v_fma_mixlo_f16
+    r(1396, Format::Vop2, [56, N, 56], S309, 0x0, Unit::Valu, 2, 0), // v_fmaak_f16
+    r(1397, Format::Vop2, [N, 24, N], S310, 0x0, Unit::Valu, 2, 0), // v_fmaak_f32
+    r(1397, Format::Vop2, [45, N, 45], S305, 0x0, Unit::Valu, 2, 0), // v_fmaak_f32
+    r(1398, Format::Vop2, [6, N, N], S304, 0x1000000000000, Unit::Valu, 2, 0), // v_fmac_dx9_zero_f32
+    r(1398, Format::Vop3, [262, N, N], S289, 0x100000003001b, Unit::Valu, 2, 0), // v_fmac_dx9_zero_f32
+    r(1399, Format::Vop2, [54, N, 54], S311, 0x10000003c0000, Unit::Valu, 2, 0), // v_fmac_f16
+    r(1399, Format::Vop3, [310, N, 310], S312, 0x10000000f02db, Unit::Valu, 2, 0), // v_fmac_f16
+    r(1400, Format::Vop2, [43, N, 43], S304, 0x10000003c0000, Unit::Valu, 2, 0), // v_fmac_f32
+    r(1400, Format::Vop2, [N, 59, N], S304, 0x1000000340000, Unit::Valu, 2, 0), // v_fmac_f32
+    r(1400, Format::Vop3, [N, 315, N], S288, 0x100000003001b, Unit::Valu, 2, 0), // v_fmac_f32
+    r(1400, Format::Vop3, [299, N, 299], S289, 0x10000000f001b, Unit::Valu, 2, 0), // v_fmac_f32
+    r(1401, Format::Vop2, [N, 4, N], S313, 0x1000000000000, Unit::Valu, 2, 0), // v_fmac_f64
+    r(1401, Format::Vop3, [N, 260, N], S314, 0x100000003001b, Unit::Valu, 2, 0), // v_fmac_f64
+    r(1402, Format::Vop2, [55, N, 55], S315, 0x0, Unit::Valu, 2, 0), // v_fmamk_f16
+    r(1403, Format::Vop2, [N, 23, N], S316, 0x0, Unit::Valu, 2, 0), // v_fmamk_f32
+    r(1403, Format::Vop2, [44, N, 44], S306, 0x0, Unit::Valu, 2, 0), // v_fmamk_f32
+    r(1404, Format::Vop1, [95, N, 95], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_fract_f16
+    r(1404, Format::Vop1, [N, 72, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_fract_f16
+    r(1404, Format::Vop3, [N, 392, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f16
+    r(1404, Format::Vop3, [479, N, 479], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_fract_f16
+    r(1405, Format::Vop1, [32, N, 32], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_fract_f32
+    r(1405, Format::Vop1, [N, 27, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_fract_f32
+    r(1405, Format::Vop3, [N, 347, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f32
+    r(1405, Format::Vop3, [416, N, 416], S239, 0x10000000f0009, Unit::Valu, 2, 0), // v_fract_f32
+    r(1406, Format::Vop1, [62, 50, 62], S243, 0x1000000000000, Unit::Valu, 2, 0), // v_fract_f64
+    r(1406, Format::Vop3, [N, 370, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f64
+    r(1406, Format::Vop3, [446, N, 446], S243, 0x1000000030009, Unit::Valu, 2, 0), // v_fract_f64
+    r(1407, Format::Vop1, [90, N, 90], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
+    r(1407, Format::Vop1, [N, 67, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
+    r(1407, Format::Vop3, [N, 387, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
+    r(1407, Format::Vop3, [474, N, 474], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_exp_i16_f16
+    r(1408, Format::Vop1, [63, N, 63], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
+    r(1408, Format::Vop1, [N, 51, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
+    r(1408, Format::Vop3, [N, 371, N], S240, 0x1000000010009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
+    r(1408, Format::Vop3, [447, N, 447], S239, 0x10000000d0009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f32
+    r(1409, Format::Vop1, [60, 48, 60], S283, 0x1000000000000, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
+    r(1409, Format::Vop3, [N, 368, N], S284, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
+    r(1409, Format::Vop3, [444, N, 444], S283, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_exp_i32_f64
+    r(1410, Format::Vop1, [89, N, 89], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_mant_f16
+    r(1410, Format::Vop1, [N, 66, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_frexp_mant_f16
+    r(1410, Format::Vop3, [N, 386, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f16
+    r(1410, Format::Vop3, [473, N, 473], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_mant_f16
+    r(1411, Format::Vop1, [64, N, 64], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_frexp_mant_f32
+    r(1411, Format::Vop1, [N, 52, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_frexp_mant_f32
+    r(1411, Format::Vop3, [N, 372, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f32
+    r(1411, Format::Vop3, [448, N, 448], S239, 0x10000000f0009, Unit::Valu, 2, 0), // v_frexp_mant_f32
+    r(1412, Format::Vop1, [61, 49, 61], S243, 0x1000000000000, Unit::Valu, 2, 0), // v_frexp_mant_f64
+    r(1412, Format::Vop3, [N, 369, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f64
+    r(1412, Format::Vop3, [445, N, 445], S243, 0x1000000030009, Unit::Valu, 2, 0), // v_frexp_mant_f64
+    r(1413, Format::Vop2, [59, N, 59], S223, 0x10000001c0000, Unit::Valu, 2, 0), // v_ldexp_f16
+    r(1413, Format::Vop2, [N, 51, N], S224, 0x1080000140000, Unit::Valu, 2, 0), // v_ldexp_f16
+    r(1413, Format::Vop3, [N, 307, N], S225, 0x1000000030009, Unit::Valu, 2, 0), // v_ldexp_f16
+    r(1413, Format::Vop3, [315, N, 315], S226, 0x10000000f001b, Unit::Valu, 2, 0), // v_ldexp_f16
+    r(1414, Format::Vop3, [N, 648, N], S225, 0x30009, Unit::Valu, 2, 0), // v_ldexp_f32
+    r(1414, Format::Vop3, [796, N, 796], S228, 0xf0009, Unit::Valu, 2, 0), // v_ldexp_f32
+    r(1415, Format::Vop3, [N, 644, N], S317, 0x30009, Unit::Valu, 2, 0), // v_ldexp_f64
+    r(1415, Format::Vop3, [811, N, 811], S318, 0x30009, Unit::Valu, 2, 0), // v_ldexp_f64
+    r(1416, Format::Vop3, [N, 461, N], S216, 0x0, Unit::Valu, 2, 0), // v_lerp_u8
+    r(1416, Format::Vop3, [533, N, 533], S217, 0xc0000, Unit::Valu, 2, 0), // v_lerp_u8
+    r(1417, Format::Vop1, [87, N, 87], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_log_f16
+    r(1417, Format::Vop1, [N, 64, N], S242, 0x1000000140000, Unit::Trans, 2, 0), // v_log_f16
+    r(1417, Format::Vop3, [N, 384, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_log_f16
+    r(1417, Format::Vop3, [471, N, 471], S242, 0x10000000f0009, Unit::Trans, 2, 0), // v_log_f16
+    r(1418, Format::Vop1, [39, N, 39], S239, 0x10000001c0000, Unit::Trans, 2, 0), // v_log_f32
+    r(1418, Format::Vop1, [N, 33, N], S239, 0x1000000140000, Unit::Trans, 2, 0), // v_log_f32
+    r(1418, Format::Vop3, [N, 353, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_log_f32
+    r(1418, Format::Vop3, [423, N, 423], S239, 0x10000000f0009, Unit::Trans, 2, 0), // v_log_f32
+    r(1419, Format::Vop1, [N, 76, N], S239, 0x1000000140000, Unit::Trans, 2, 0), // v_log_legacy_f32
+    r(1419, Format::Vop3, [N, 396, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_log_legacy_f32
+    r(1420, Format::Vop3, [N, 509, N], S216, 0x0, Unit::Valu, 2, 0), // v_lshl_add_u32
+    r(1420, Format::Vop3, [582, N, 582], S217, 0xc0000, Unit::Valu, 2, 0), // v_lshl_add_u32
+    r(1421, Format::Vop3, [N, 520, N], S319, 0x0, Unit::Valu, 2, 0), // v_lshl_add_u64
+    r(1422, Format::Vop3, [N, 512, N], S216, 0x0, Unit::Valu, 2, 0), // v_lshl_or_b32
+    r(1422, Format::Vop3, [598, N, 598], S217, 0xc0000, Unit::Valu, 2, 0), // v_lshl_or_b32
+    r(1423, Format::Vop2, [N, 42, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_lshlrev_b16
+    r(1423, Format::Vop3, [N, 298, N], S232, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b16
+    r(1423, Format::Vop3, [824, N, 824], S233, 0xc0000, Unit::Valu, 2, 0), // v_lshlrev_b16
+    r(1424, Format::Vop2, [24, N, 24], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshlrev_b32
+    r(1424, Format::Vop2, [N, 18, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_lshlrev_b32
+    r(1424, Format::Vop3, [N, 274, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b32
+    r(1424, Format::Vop3, [280, N, 280], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshlrev_b32
+    r(1425, Format::Vop2, [N, N, 31], S320, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b64
+    r(1425, Format::Vop3, [N, 655, N], S237, 0x0, Unit::Valu, 2, 0), // v_lshlrev_b64
+    r(1425, Format::Vop3, [828, N, N], S238, 0x0, Unit::Valu, 2, 0), // v_lshlrev_b64
+    r(1425, Format::Vop3, [N, N, 287], S238, 0x1000000000000, Unit::Valu, 2, 0), // v_lshlrev_b64
+    r(1426, Format::Vop2, [N, 43, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_lshrrev_b16
+    r(1426, Format::Vop3, [N, 299, N], S232, 0x1000000000000, Unit::Valu, 2, 0), // v_lshrrev_b16
+    r(1426, Format::Vop3, [825, N, 825], S233, 0xc0000, Unit::Valu, 2, 0), // v_lshrrev_b16
+    r(1427, Format::Vop2, [25, N, 25], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshrrev_b32
+    r(1427, Format::Vop2, [N, 16, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_lshrrev_b32
+    r(1427, Format::Vop3, [N, 272, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_lshrrev_b32
+    r(1427, Format::Vop3, [281, N, 281], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_lshrrev_b32
+    r(1428, Format::Vop3, [N, 656, N], S237, 0x0, Unit::Valu, 2, 0), // v_lshrrev_b64
+    r(1428, Format::Vop3, [829, N, 829], S238, 0x0, Unit::Valu, 2, 0), // v_lshrrev_b64
+    r(1429, Format::Vop2, [N, 35, N], S321, 0x1000000340000, Unit::Valu, 2, 0), // v_mac_f16
+    r(1429, Format::Vop3, [N, 291, N], S288, 0x100000003001b, Unit::Valu, 2, 0), // v_mac_f16
+    r(1430, Format::Vop3Sd, [N, N, 767], S322, 0x10000, Unit::Valu, 2, 0), // v_mad_co_i64_i32
+    r(1431, Format::Vop3Sd, [N, N, 766], S322, 0x10000, Unit::Valu, 2, 0), // v_mad_co_u64_u32
+    r(1432, Format::Vop3, [N, 515, N], S216, 0x303ff, Unit::Valu, 2, 0), // v_mad_f16
+    r(1433, Format::Vop3, [N, 517, N], S323, 0x103c0, Unit::Valu, 2, 0), // v_mad_i16
+    r(1433, Format::Vop3, [595, N, 595], S324, 0xd03c0, Unit::Valu, 2, 0), // v_mad_i16
+    r(1434, Format::Vop3, [N, 498, N], S325, 0x103c0, Unit::Valu, 2, 0), // v_mad_i32_i16
+    r(1434, Format::Vop3, [602, N, 602], S326, 0xd03c0, Unit::Valu, 2, 0), // v_mad_i32_i16
+    r(1435, Format::Vop3, [N, 450, N], S216, 0x10000, Unit::Valu, 2, 0), // v_mad_i32_i24
+    r(1435, Format::Vop3, [522, N, 522], S217, 0xd0000, Unit::Valu, 2, 0), // v_mad_i32_i24
+    r(1436, Format::Vop3Sd, [N, 489, N], S327, 0x10000, Unit::Valu, 2, 0), // v_mad_i64_i32
+    r(1436, Format::Vop3Sd, [767, N, N], S322, 0x10000, Unit::Valu, 2, 0), // v_mad_i64_i32
+    r(1437, Format::Vop3, [N, 490, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_mad_legacy_f16
+    r(1438, Format::Vop3, [N, 492, N], S323, 0x10000, Unit::Valu, 2, 0), // v_mad_legacy_i16
+    r(1439, Format::Vop3, [N, 491, N], S323, 0x10000, Unit::Valu, 2, 0), // v_mad_legacy_u16
+    r(1440, Format::Vop3, [N, 516, N], S323, 0x103c0, Unit::Valu, 2, 0), // v_mad_u16
+    r(1440, Format::Vop3, [577, N, 577], S324, 0xd03c0, Unit::Valu, 2, 0), // v_mad_u16
+    r(1441, Format::Vop3, [N, 497, N], S325, 0x103c0, Unit::Valu, 2, 0), // v_mad_u32_u16
+    r(1441, Format::Vop3, [601, N, 601], S326, 0xd03c0, Unit::Valu, 2, 0), // v_mad_u32_u16
+    r(1442, Format::Vop3, [N, 451, N], S216, 0x10000, Unit::Valu, 2, 0), // v_mad_u32_u24
+    r(1442, Format::Vop3, [523, N, 523], S217, 0xd0000, Unit::Valu, 2, 0), // v_mad_u32_u24
+    r(1443, Format::Vop3Sd, [N, 488, N], S327, 0x10000, Unit::Valu, 2, 0), // v_mad_u64_u32
+    r(1443, Format::Vop3Sd, [766, N, N], S322, 0x10000, Unit::Valu, 2, 0), // v_mad_u64_u32
+    r(1444, Format::Vop2, [N, 37, N], S328, 0x0, Unit::Valu, 2, 0), // v_madak_f16
+    r(1445, Format::Vop2, [N, 36, N], S329, 0x0, Unit::Valu, 2, 0), // v_madmk_f16
+    r(1446, Format::Vop3, [N, 503, N], S216, 0x303ff, Unit::Valu, 2, 0), // v_max3_f16
+    r(1446, Format::Vop3, [588, N, N], S290, 0xf03ff, Unit::Valu, 2, 0), // v_max3_f16
+    r(1447, Format::Vop3, [N, 467, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_max3_f32
+    r(1447, Format::Vop3, [540, N, N], S217, 0xf003f, Unit::Valu, 2, 0), // v_max3_f32
+    r(1448, Format::Vop3, [N, 504, N], S323, 0x103c0, Unit::Valu, 2, 0), // v_max3_i16
+    r(1448, Format::Vop3, [589, N, 589], S324, 0xd03c0, Unit::Valu, 2, 0), // v_max3_i16
+    r(1449, Format::Vop3, [N, 468, N], S216, 0x0, Unit::Valu, 2, 0), // v_max3_i32
+    r(1449, Format::Vop3, [541, N, 541], S217, 0xc0000, Unit::Valu, 2, 0), // v_max3_i32
+    r(1450, Format::Vop3, [N, N, 556], S290, 0xf03ff, Unit::Valu, 2, 0), // v_max3_num_f16
+    r(1451, Format::Vop3, [N, N, 554], S217, 0xf003f, Unit::Valu, 2, 0), // v_max3_num_f32
+    r(1452, Format::Vop3, [N, 505, N], S323, 0x103c0, Unit::Valu, 2, 0), // v_max3_u16
+    r(1452, Format::Vop3, [590, N, 590], S324, 0xd03c0, Unit::Valu, 2, 0), // v_max3_u16
+    r(1453, Format::Vop3, [N, 469, N], S216, 0x0, Unit::Valu, 2, 0), // v_max3_u32
+    r(1453, Format::Vop3, [542, N, 542], S217, 0xc0000, Unit::Valu, 2, 0), // v_max3_u32
+    r(1454, Format::Vop2, [57, N, N], S223, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_f16
+    r(1454, Format::Vop2, [N, 45, N], S224, 0x1080000340000, Unit::Valu, 2, 0), // v_max_f16
+    r(1454, Format::Vop3, [N, 301, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_max_f16
+    r(1454, Format::Vop3, [313, N, N], S226, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_f16
+    r(1455, Format::Vop2, [16, N, N], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_f32
+    r(1455, Format::Vop2, [N, 11, N], S227, 0x1080000340000, Unit::Valu, 2, 0), // v_max_f32
+    r(1455, Format::Vop3, [N, 267, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_max_f32
+    r(1455, Format::Vop3, [272, N, N], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_f32
+    r(1456, Format::Vop3, [N, 643, N], S230, 0x3001b, Unit::Valu, 2, 0), // v_max_f64
+    r(1456, Format::Vop3, [810, N, N], S231, 0x3001b, Unit::Valu, 2, 0), // v_max_f64
+    r(1457, Format::Vop2, [N, 48, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_max_i16
+    r(1457, Format::Vop3, [N, 304, N], S232, 0x1000000000000, Unit::Valu, 2, 0), // v_max_i16
+    r(1457, Format::Vop3, [778, N, 778], S233, 0xc0000, Unit::Valu, 2, 0), // v_max_i16
+    r(1458, Format::Vop2, [18, N, 18], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_i32
+    r(1458, Format::Vop2, [N, 13, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_max_i32
+    r(1458, Format::Vop3, [N, 269, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_max_i32
+    r(1458, Format::Vop3, [274, N, 274], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_i32
+    r(1459, Format::Vop2, [N, N, 49], S223, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_num_f16
+    r(1459, Format::Vop3, [N, N, 305], S226, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_num_f16
+    r(1460, Format::Vop2, [N, N, 22], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_max_num_f32
+    r(1460, Format::Vop3, [N, N, 278], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_max_num_f32
+    r(1461, Format::Vop2, [N, N, 14], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_max_num_f64
+    r(1461, Format::Vop3, [N, N, 270], S231, 0x100000003001b, Unit::Valu, 2, 0), // v_max_num_f64
+    r(1462, Format::Vop2, [N, 47, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_max_u16
+    r(1462, Format::Vop3, [N, 303, N], S232, 0x1000000000000, Unit::Valu, 2, 0), // v_max_u16
+    r(1462, Format::Vop3, [777, N, 777], S233, 0xc0000, Unit::Valu, 2, 0), // v_max_u16
+    r(1463, Format::Vop2, [20, N, 20], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_u32
+    r(1463, Format::Vop2, [N, 15, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_max_u32
+    r(1463, Format::Vop3, [N, 271, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_max_u32
+    r(1463, Format::Vop3, [276, N, 276], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_max_u32
+    r(1464, Format::Vop3, [N, N, 560], S290, 0xf03ff, Unit::Valu, 2, 0), // v_maximum3_f16
+    r(1465, Format::Vop3, [N, N, 558], S217, 0xf003f, Unit::Valu, 2, 0), // v_maximum3_f32
+    r(1466, Format::Vop3, [N, N, 872], S226, 0xf001b, Unit::Valu, 2, 0), // v_maximum_f16
+    r(1467, Format::Vop3, [N, N, 870], S228, 0xf001b, Unit::Valu, 2, 0), // v_maximum_f32
+    r(1468, Format::Vop3, [N, N, 834], S231, 0x3001b, Unit::Valu, 2, 0), // v_maximum_f64
+    r(1469, Format::Vop3, [N, N, 623], S290, 0xf03ff, Unit::Valu, 2, 0), // v_maximumminimum_f16
+    r(1470, Format::Vop3, [N, N, 621], S217, 0xf003f, Unit::Valu, 2, 0), // v_maximumminimum_f32
+    r(1471, Format::Vop3, [608, N, N], S290, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_f16
+    r(1472, Format::Vop3, [606, N, N], S217, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_f32
+    r(1473, Format::Vop3, [612, N, 612], S217, 0xc0000, Unit::Valu, 2, 0), // v_maxmin_i32
+    r(1474, Format::Vop3, [N, N, 619], S290, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_num_f16
+    r(1475, Format::Vop3, [N, N, 617], S217, 0xf003f, Unit::Valu, 2, 0), // v_maxmin_num_f32
+    r(1476, Format::Vop3, [610, N, 610], S217, 0xc0000, Unit::Valu, 2, 0), // v_maxmin_u32
+    r(1477, Format::Vop3, [N, 653, N], S225, 0x0, Unit::Valu, 2, 0), // v_mbcnt_hi_u32_b32
+    r(1477, Format::Vop3, [800, N, 800], S228, 0xc0000, Unit::Valu, 2, 0), // v_mbcnt_hi_u32_b32
+    r(1478, Format::Vop3, [N, 652, N], S225, 0x0, Unit::Valu, 2, 0), // v_mbcnt_lo_u32_b32
+    r(1478, Format::Vop3, [799, N, 799], S228, 0xc0000, Unit::Valu, 2, 0), // v_mbcnt_lo_u32_b32
+    r(1479, Format::Vop3, [N, 506, N], S216, 0x303ff, Unit::Valu, 2, 0), // v_med3_f16
+    r(1479, Format::Vop3, [591, N, N], S290, 0xf03ff, Unit::Valu, 2, 0), // v_med3_f16
+    r(1480, Format::Vop3, [N, 470, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_med3_f32
+    r(1480, Format::Vop3, [543, N, N], S217, 0xf003f, Unit::Valu, 2, 0), // v_med3_f32
+    r(1481, Format::Vop3, [N, 507, N], S323, 0x103c0, Unit::Valu, 2, 0), // v_med3_i16
+    r(1481, Format::Vop3, [592, N, 592], S324, 0xd03c0, Unit::Valu, 2, 0), // v_med3_i16
+    r(1482, Format::Vop3, [N, 471, N], S216, 0x0, Unit::Valu, 2, 0), // v_med3_i32
+    r(1482, Format::Vop3, [544, N, 544], S217, 0xc0000, Unit::Valu, 2, 0), // v_med3_i32
+    r(1483, Format::Vop3, [N, N, 562], S290, 0xf03ff, Unit::Valu, 2, 0), // v_med3_num_f16
+    r(1484, Format::Vop3, [N, N, 561], S217, 0xf003f, Unit::Valu, 2, 0), // v_med3_num_f32
+    r(1485, Format::Vop3, [N, 508, N], S323, 0x103c0, Unit::Valu, 2, 0), // v_med3_u16
+    r(1485, Format::Vop3, [593, N, 593], S324, 0xd03c0, Unit::Valu, 2, 0), // v_med3_u16
+    r(1486, Format::Vop3, [N, 472, N], S216, 0x0, Unit::Valu, 2, 0), // v_med3_u32
+    r(1486, Format::Vop3, [545, N, 545], S217, 0xc0000, Unit::Valu, 2, 0), // v_med3_u32
+    r(1487, Format::Vop3, [N, 993, N], S330, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x16_bf16
+    r(1487, Format::Mai, [N, 97, N], S331, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x16_bf16
+    r(1488, Format::Vop3, [N, 973, N], S330, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x16_f16
+    r(1488, Format::Mai, [N, 77, N], S331, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x16_f16
+    r(1489, Format::Vop3, [N, 961, N], S332, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x1_4b_f32
+    r(1489, Format::Mai, [N, 65, N], S333, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x1_4b_f32
+    r(1490, Format::Vop3, [N, 1008, N], S330, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_bf8_bf8
+    r(1490, Format::Mai, [N, 112, N], S331, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_bf8_bf8
+    r(1491, Format::Vop3, [N, 1009, N], S330, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_bf8_fp8
+    r(1491, Format::Mai, [N, 113, N], S331, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_bf8_fp8
+    r(1492, Format::Vop3, [N, 1010, N], S330, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_fp8_bf8
+    r(1492, Format::Mai, [N, 114, N], S331, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_fp8_bf8
+    r(1493, Format::Vop3, [N, 1011, N], S330, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_fp8_fp8
+    r(1493, Format::Mai, [N, 115, N], S331, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x32_fp8_fp8
+    r(1494, Format::Vop3, [N, 990, N], S334, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_4b_bf16
+    r(1494, Format::Mai, [N, 94, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_4b_bf16
+    r(1495, Format::Vop3, [N, 969, N], S334, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_4b_f16
+    r(1495, Format::Mai, [N, 73, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_4b_f16
+    r(1496, Format::Vop3, [N, 965, N], S336, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_f32
+    r(1496, Format::Mai, [N, 69, N], S337, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x4_f32
+    r(1497, Format::Vop3, [N, 958, N], S330, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x8_xf32
+    r(1497, Format::Mai, [N, 62, N], S331, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_16x16x8_xf32
+    r(1498, Format::Vop3, [N, 1012, N], S334, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_bf8_bf8
+    r(1498, Format::Mai, [N, 116, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_bf8_bf8
+    r(1499, Format::Vop3, [N, 1013, N], S334, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_bf8_fp8
+    r(1499, Format::Mai, [N, 117, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_bf8_fp8
+    r(1500, Format::Vop3, [N, 1014, N], S334, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_fp8_bf8
+    r(1500, Format::Mai, [N, 118, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_fp8_bf8
+    r(1501, Format::Vop3, [N, 1015, N], S334, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_fp8_fp8
+    r(1501, Format::Mai, [N, 119, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x16_fp8_fp8
+    r(1502, Format::Vop3, [N, 960, N], S338, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x1_2b_f32
+    r(1502, Format::Mai, [N, 64, N], S339, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x1_2b_f32
+    r(1503, Format::Vop3, [N, 964, N], S332, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x2_f32
+    r(1503, Format::Mai, [N, 68, N], S333, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x2_f32
+    r(1504, Format::Vop3, [N, 989, N], S340, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_2b_bf16
+    r(1504, Format::Mai, [N, 93, N], S341, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_2b_bf16
+    r(1505, Format::Vop3, [N, 968, N], S340, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_2b_f16
+    r(1505, Format::Mai, [N, 72, N], S341, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_2b_f16
+    r(1506, Format::Vop3, [N, 959, N], S334, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_xf32
+    r(1506, Format::Mai, [N, 63, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x4_xf32
+    r(1507, Format::Vop3, [N, 992, N], S334, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x8_bf16
+    r(1507, Format::Mai, [N, 96, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x8_bf16
+    r(1508, Format::Vop3, [N, 972, N], S334, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x8_f16
+    r(1508, Format::Mai, [N, 76, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_32x32x8_f16
+    r(1509, Format::Vop3, [N, 962, N], S336, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x1_16b_f32
+    r(1509, Format::Mai, [N, 66, N], S337, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x1_16b_f32
+    r(1510, Format::Vop3, [N, 991, N], S330, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x4_16b_bf16
+    r(1510, Format::Mai, [N, 95, N], S331, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x4_16b_bf16
+    r(1511, Format::Vop3, [N, 970, N], S330, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x4_16b_f16
+    r(1511, Format::Mai, [N, 74, N], S331, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f32_4x4x4_16b_f16
+    r(1512, Format::Vop3, [N, 1006, N], S342, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f64_16x16x4_f64
+    r(1512, Format::Mai, [N, 110, N], S343, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f64_16x16x4_f64
+    r(1513, Format::Vop3, [N, 1007, N], S344, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_f64_4x4x4_4b_f64
+    r(1513, Format::Mai, [N, 111, N], S345, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_f64_4x4x4_4b_f64
+    r(1514, Format::Vop3, [N, 983, N], S330, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_i32_16x16x32_i8
+    r(1514, Format::Mai, [N, 87, N], S331, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_16x16x32_i8
+    r(1515, Format::Vop3, [N, 977, N], S332, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_i32_16x16x4_4b_i8
+    r(1515, Format::Mai, [N, 81, N], S333, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_16x16x4_4b_i8
+    r(1516, Format::Vop3, [N, 982, N], S334, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_i32_32x32x16_i8
+    r(1516, Format::Mai, [N, 86, N], S335, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_32x32x16_i8
+    r(1517, Format::Vop3, [N, 976, N], S338, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_i32_32x32x4_2b_i8
+    r(1517, Format::Mai, [N, 80, N], S339, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_32x32x4_2b_i8
+    r(1518, Format::Vop3, [N, 978, N], S336, 0x303ff, Unit::Matrix, 0, 0), // v_mfma_i32_4x4x4_16b_i8
+    r(1518, Format::Mai, [N, 82, N], S337, 0x6003c000000000, Unit::Matrix, 0, 0), // v_mfma_i32_4x4x4_16b_i8
+    r(1519, Format::Vop3, [N, 500, N], S216, 0x303ff, Unit::Valu, 2, 0), // v_min3_f16
+    r(1519, Format::Vop3, [585, N, N], S290, 0xf03ff, Unit::Valu, 2, 0), // v_min3_f16
+    r(1520, Format::Vop3, [N, 464, N], S216, 0x3003f, Unit::Valu, 2, 0), // v_min3_f32
+    r(1520, Format::Vop3, [537, N, N], S217, 0xf003f, Unit::Valu, 2, 0), // v_min3_f32
+    r(1521, Format::Vop3, [N, 501, N], S323, 0x103c0, Unit::Valu, 2, 0), // v_min3_i16
+    r(1521, Format::Vop3, [586, N, 586], S324, 0xd03c0, Unit::Valu, 2, 0), // v_min3_i16
+    r(1522, Format::Vop3, [N, 465, N], S216, 0x0, Unit::Valu, 2, 0), // v_min3_i32
+    r(1522, Format::Vop3, [538, N, 538], S217, 0xc0000, Unit::Valu, 2, 0), // v_min3_i32
+    r(1523, Format::Vop3, [N, N, 555], S290, 0xf03ff, Unit::Valu, 2, 0), // v_min3_num_f16
+    r(1524, Format::Vop3, [N, N, 553], S217, 0xf003f, Unit::Valu, 2, 0), // v_min3_num_f32
+    r(1525, Format::Vop3, [N, 502, N], S323, 0x103c0, Unit::Valu, 2, 0), // v_min3_u16
+    r(1525, Format::Vop3, [587, N, 587], S324, 0xd03c0, Unit::Valu, 2, 0), // v_min3_u16
+    r(1526, Format::Vop3, [N, 466, N], S216, 0x0, Unit::Valu, 2, 0), // v_min3_u32
+    r(1526, Format::Vop3, [539, N, 539], S217, 0xc0000, Unit::Valu, 2, 0), // v_min3_u32
+    r(1527, Format::Vop2, [58, N, N], S223, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_f16
+    r(1527, Format::Vop2, [N, 46, N], S224, 0x1080000340000, Unit::Valu, 2, 0), // v_min_f16
+    r(1527, Format::Vop3, [N, 302, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_min_f16
+    r(1527, Format::Vop3, [314, N, N], S226, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_f16
+    r(1528, Format::Vop2, [15, N, N], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_f32
+    r(1528, Format::Vop2, [N, 10, N], S227, 0x1080000340000, Unit::Valu, 2, 0), // v_min_f32
+    r(1528, Format::Vop3, [N, 266, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_min_f32
+    r(1528, Format::Vop3, [271, N, N], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_f32
+    r(1529, Format::Vop3, [N, 642, N], S230, 0x3001b, Unit::Valu, 2, 0), // v_min_f64
+    r(1529, Format::Vop3, [809, N, N], S231, 0x3001b, Unit::Valu, 2, 0), // v_min_f64
+    r(1530, Format::Vop2, [N, 50, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_min_i16
+    r(1530, Format::Vop3, [N, 306, N], S232, 0x1000000000000, Unit::Valu, 2, 0), // v_min_i16
+    r(1530, Format::Vop3, [780, N, 780], S233, 0xc0000, Unit::Valu, 2, 0), // v_min_i16
+    r(1531, Format::Vop2, [17, N, 17], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_i32
+    r(1531, Format::Vop2, [N, 12, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_min_i32
+    r(1531, Format::Vop3, [N, 268, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_min_i32
+    r(1531, Format::Vop3, [273, N, 273], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_i32
+    r(1532, Format::Vop2, [N, N, 48], S223, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_num_f16
+    r(1532, Format::Vop3, [N, N, 304], S226, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_num_f16
+    r(1533, Format::Vop2, [N, N, 21], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_min_num_f32
+    r(1533, Format::Vop3, [N, N, 277], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_min_num_f32
+    r(1534, Format::Vop2, [N, N, 13], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_min_num_f64
+    r(1534, Format::Vop3, [N, N, 269], S231, 0x100000003001b, Unit::Valu, 2, 0), // v_min_num_f64
+    r(1535, Format::Vop2, [N, 49, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_min_u16
+    r(1535, Format::Vop3, [N, 305, N], S232, 0x1000000000000, Unit::Valu, 2, 0), // v_min_u16
+    r(1535, Format::Vop3, [779, N, 779], S233, 0xc0000, Unit::Valu, 2, 0), // v_min_u16
+    r(1536, Format::Vop2, [19, N, 19], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_u32
+    r(1536, Format::Vop2, [N, 14, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_min_u32
+    r(1536, Format::Vop3, [N, 270, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_min_u32
+    r(1536, Format::Vop3, [275, N, 275], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_min_u32
+    r(1537, Format::Vop3, [N, N, 559], S290, 0xf03ff, Unit::Valu, 2, 0), // v_minimum3_f16
+    r(1538, Format::Vop3, [N, N, 557], S217, 0xf003f, Unit::Valu, 2, 0), // v_minimum3_f32
+    r(1539, Format::Vop3, [N, N, 871], S226, 0xf001b, Unit::Valu, 2, 0), // v_minimum_f16
+    r(1540, Format::Vop3, [N, N, 869], S228, 0xf001b, Unit::Valu, 2, 0), // v_minimum_f32
+    r(1541, Format::Vop3, [N, N, 833], S231, 0x3001b, Unit::Valu, 2, 0), // v_minimum_f64
+    r(1542, Format::Vop3, [N, N, 622], S290, 0xf03ff, Unit::Valu, 2, 0), // v_minimummaximum_f16
+    r(1543, Format::Vop3, [N, N, 620], S217, 0xf003f, Unit::Valu, 2, 0), // v_minimummaximum_f32
+    r(1544, Format::Vop3, [609, N, N], S290, 0xf003f, Unit::Valu, 2, 0), // v_minmax_f16
+    r(1545, Format::Vop3, [607, N, N], S217, 0xf003f, Unit::Valu, 2, 0), // v_minmax_f32
+    r(1546, Format::Vop3, [613, N, 613], S217, 0xc0000, Unit::Valu, 2, 0), // v_minmax_i32
+    r(1547, Format::Vop3, [N, N, 618], S290, 0xf003f, Unit::Valu, 2, 0), // v_minmax_num_f16
+    r(1548, Format::Vop3, [N, N, 616], S217, 0xf003f, Unit::Valu, 2, 0), // v_minmax_num_f32
+    r(1549, Format::Vop3, [611, N, 611], S217, 0xc0000, Unit::Valu, 2, 0), // v_minmax_u32
+    r(1550, Format::Vop1, [1, N, 1], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_mov_b32
+    r(1550, Format::Vop1, [N, 1, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_mov_b32
+    r(1550, Format::Vop3, [N, 321, N], S240, 0x1000000000000, Unit::Valu, 2, 0), // v_mov_b32
+    r(1550, Format::Vop3, [385, N, 385], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_mov_b32
+    r(1551, Format::Vop1, [N, 56, N], S243, 0x1000000000000, Unit::Valu, 2, 0), // v_mov_b64
+    r(1551, Format::Vop3, [N, 376, N], S244, 0x1000000000000, Unit::Valu, 2, 0), // v_mov_b64
+    r(1552, Format::Vop1, [66, N, 66], S239, 0x10000000c0000, Unit::Valu, 10, 0), // v_movreld_b32
+    r(1552, Format::Vop3, [450, N, 450], S239, 0x10000000c0000, Unit::Valu, 10, 0), // v_movreld_b32
+    r(1553, Format::Vop1, [67, N, 67], S346, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrels_b32
+    r(1553, Format::Vop3, [451, N, 451], S346, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrels_b32
+    r(1554, Format::Vop1, [72, N, 72], S346, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_2_b32
+    r(1554, Format::Vop3, [456, N, 456], S346, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_2_b32
+    r(1555, Format::Vop1, [68, N, 68], S346, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_b32
+    r(1555, Format::Vop3, [452, N, 452], S346, 0x10000000c0000, Unit::Valu, 10, 0), // v_movrelsd_b32
+    r(1556, Format::Vop3, [N, 486, N], S319, 0x10000, Unit::Valu, 2, 0), // v_mqsad_pk_u16_u8
+    r(1556, Format::Vop3, [571, N, 571], S347, 0x10000, Unit::Valu, 2, 0), // v_mqsad_pk_u16_u8
+    r(1557, Format::Vop3, [N, 487, N], S348, 0x10000, Unit::Valu, 2, 0), // v_mqsad_u32_u8
+    r(1557, Format::Vop3, [573, N, 573], S349, 0x10000, Unit::Valu, 2, 0), // v_mqsad_u32_u8
+    r(1558, Format::Vop3, [N, 484, N], S216, 0x10000, Unit::Valu, 2, 0), // v_msad_u8
+    r(1558, Format::Vop3, [569, N, 569], S217, 0xd0000, Unit::Valu, 2, 0), // v_msad_u8
+    r(1559, Format::Vop2, [7, N, 7], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_dx9_zero_f32
+    r(1559, Format::Vop3, [263, N, 263], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_dx9_zero_f32
+    r(1560, Format::Vop2, [53, N, 53], S223, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_f16
+    r(1560, Format::Vop2, [N, 34, N], S224, 0x1080000340000, Unit::Valu, 2, 0), // v_mul_f16
+    r(1560, Format::Vop3, [N, 290, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_mul_f16
+    r(1560, Format::Vop3, [309, N, 309], S226, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_f16
+    r(1561, Format::Vop2, [8, N, 8], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_mul_f32
+    r(1561, Format::Vop2, [N, 5, N], S227, 0x1080000340000, Unit::Valu, 2, 0), // v_mul_f32
+    r(1561, Format::Vop3, [N, 261, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_mul_f32
+    r(1561, Format::Vop3, [264, N, 264], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_mul_f32
+    r(1562, Format::Vop2, [N, N, 6], S229, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_f64
+    r(1562, Format::Vop3, [N, 641, N], S230, 0x3001b, Unit::Valu, 2, 0), // v_mul_f64
+    r(1562, Format::Vop3, [808, N, N], S231, 0x3001b, Unit::Valu, 2, 0), // v_mul_f64
+    r(1562, Format::Vop3, [N, N, 262], S231, 0x100000003001b, Unit::Valu, 2, 0), // v_mul_f64
+    r(1563, Format::Vop3, [N, 647, N], S225, 0x0, Unit::Valu, 2, 0), // v_mul_hi_i32
+    r(1563, Format::Vop3, [814, N, 814], S228, 0x0, Unit::Valu, 2, 0), // v_mul_hi_i32
+    r(1564, Format::Vop2, [10, N, 10], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
+    r(1564, Format::Vop2, [N, 7, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
+    r(1564, Format::Vop3, [N, 263, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
+    r(1564, Format::Vop3, [266, N, 266], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_i32_i24
+    r(1565, Format::Vop3, [N, 646, N], S225, 0x0, Unit::Valu, 2, 0), // v_mul_hi_u32
+    r(1565, Format::Vop3, [813, N, 813], S228, 0x0, Unit::Valu, 2, 0), // v_mul_hi_u32
+    r(1566, Format::Vop2, [12, N, 12], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
+    r(1566, Format::Vop2, [N, 9, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
+    r(1566, Format::Vop3, [N, 265, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
+    r(1566, Format::Vop3, [268, N, 268], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_hi_u32_u24
+    r(1567, Format::Vop2, [9, N, 9], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_i32_i24
+    r(1567, Format::Vop2, [N, 6, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_i32_i24
+    r(1567, Format::Vop3, [N, 262, N], S225, 0x1000000010000, Unit::Valu, 2, 0), // v_mul_i32_i24
+    r(1567, Format::Vop3, [265, N, 265], S228, 0x10000000d0000, Unit::Valu, 2, 0), // v_mul_i32_i24
+    r(1568, Format::Vop3, [N, 673, N], S225, 0x3001b, Unit::Valu, 2, 0), // v_mul_legacy_f32
+    r(1569, Format::Vop2, [N, 41, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_lo_u16
+    r(1569, Format::Vop3, [N, 297, N], S232, 0x1000000000000, Unit::Valu, 2, 0), // v_mul_lo_u16
+    r(1569, Format::Vop3, [773, N, 773], S233, 0xc0000, Unit::Valu, 2, 0), // v_mul_lo_u16
+    r(1570, Format::Vop3, [N, 645, N], S225, 0x0, Unit::Valu, 2, 0), // v_mul_lo_u32
+    r(1570, Format::Vop3, [812, N, 812], S228, 0x0, Unit::Valu, 2, 0), // v_mul_lo_u32
+    r(1571, Format::Vop2, [11, N, 11], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_mul_u32_u24
+    r(1571, Format::Vop2, [N, 8, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_mul_u32_u24
+    r(1571, Format::Vop3, [N, 264, N], S225, 0x1000000010000, Unit::Valu, 2, 0), // v_mul_u32_u24
+    r(1571, Format::Vop3, [267, N, 267], S228, 0x10000000d0000, Unit::Valu, 2, 0), // v_mul_u32_u24
+    r(1572, Format::Vop3, [536, N, 536], S217, 0xf003f, Unit::Valu, 2, 0), // v_mullit_f32
+    r(1573, Format::Vop1, [0, 0, 0], S9, 0x0, Unit::Valu, 0, 0), // v_nop
+    r(1574, Format::Vop1, [105, N, 105], S279, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b16
+    r(1574, Format::Vop3, [489, N, 489], S280, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b16
+    r(1575, Format::Vop1, [55, N, 55], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b32
+    r(1575, Format::Vop1, [N, 43, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_not_b32
+    r(1575, Format::Vop3, [N, 363, N], S240, 0x1000000000000, Unit::Valu, 2, 0), // v_not_b32
+    r(1575, Format::Vop3, [439, N, 439], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_not_b32
+    r(1576, Format::Vop3, [N, 514, N], S216, 0x0, Unit::Valu, 2, 0), // v_or3_b32
+    r(1576, Format::Vop3, [600, N, 600], S217, 0xc0000, Unit::Valu, 2, 0), // v_or3_b32
+    r(1577, Format::Vop3, [867, N, 867], S233, 0xc0000, Unit::Valu, 2, 0), // v_or_b16
+    r(1578, Format::Vop2, [28, N, 28], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_or_b32
+    r(1578, Format::Vop2, [N, 20, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_or_b32
+    r(1578, Format::Vop3, [N, 276, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_or_b32
+    r(1578, Format::Vop3, [284, N, 284], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_or_b32
+    r(1579, Format::Vop3, [N, 672, N], S225, 0x102db, Unit::Valu, 2, 0), // v_pack_b32_f16
+    r(1579, Format::Vop3, [785, N, 785], S226, 0xd02db, Unit::Valu, 2, 0), // v_pack_b32_f16
+    r(1580, Format::Vop3, [N, 493, N], S216, 0x0, Unit::Valu, 2, 0), // v_perm_b32
+    r(1580, Format::Vop3, [580, N, 580], S217, 0xc0000, Unit::Valu, 2, 0), // v_perm_b32
+    r(1581, Format::Vop3, [603, N, 603], S350, 0xc0, Unit::Valu, 2, 0), // v_permlane16_b32
+    r(1582, Format::Vop3, [N, N, 783], S351, 0xc0, Unit::Valu, 2, 0), // v_permlane16_var_b32
+    r(1583, Format::Vop1, [103, N, 103], S346, 0x0, Unit::Valu, 2, 0), // v_permlane64_b32
+    r(1584, Format::Vop3, [604, N, 604], S350, 0xc0, Unit::Valu, 2, 0), // v_permlanex16_b32
+    r(1585, Format::Vop3, [N, N, 784], S351, 0xc0, Unit::Valu, 2, 0), // v_permlanex16_var_b32
+    r(1586, Format::Vop1, [27, N, 27], S9, 0x0, Unit::Valu, 0, 0), // v_pipeflush
+    r(1587, Format::Vop3p, [N, 15, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_f16
+    r(1587, Format::Vop3p, [15, N, 15], S352, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_f16
+    r(1588, Format::Vop3p, [N, 50, N], S353, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_f32
+    r(1589, Format::Vop3p, [N, 2, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_i16
+    r(1589, Format::Vop3p, [2, N, 2], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_i16
+    r(1590, Format::Vop3p, [N, 10, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_u16
+    r(1590, Format::Vop3p, [10, N, 10], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_add_u16
+    r(1591, Format::Vop3p, [N, 6, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_ashrrev_i16
+    r(1591, Format::Vop3p, [6, N, 6], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_ashrrev_i16
+    r(1592, Format::Vop3, [N, 910, N], S216, 0x303ff, Unit::Valu, 2, 0), // v_pk_fma_f16
+    r(1592, Format::Vop3p, [N, 14, N], S216, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_fma_f16
+    r(1592, Format::Vop3p, [14, N, 14], S354, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_fma_f16
+    r(1593, Format::Vop3, [N, 944, N], S355, 0x303ff, Unit::Valu, 2, 0), // v_pk_fma_f32
+    r(1593, Format::Vop3p, [N, 48, N], S355, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_fma_f32
+    r(1594, Format::Vop2, [60, N, 60], S303, 0x3c0000, Unit::Valu, 2, 0), // v_pk_fmac_f16
+    r(1594, Format::Vop2, [N, 60, N], S303, 0x1000000000000, Unit::Valu, 2, 0), // v_pk_fmac_f16
+    r(1595, Format::Vop3p, [N, 4, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshlrev_b16
+    r(1595, Format::Vop3p, [4, N, 4], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshlrev_b16
+    r(1596, Format::Vop3p, [N, 5, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshrrev_b16
+    r(1596, Format::Vop3p, [5, N, 5], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_lshrrev_b16
+    r(1597, Format::Vop3, [N, 896, N], S216, 0x303ff, Unit::Valu, 2, 0), // v_pk_mad_i16
+    r(1597, Format::Vop3p, [N, 0, N], S216, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_i16
+    r(1597, Format::Vop3p, [0, N, 0], S217, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_i16
+    r(1598, Format::Vop3, [N, 905, N], S216, 0x303ff, Unit::Valu, 2, 0), // v_pk_mad_u16
+    r(1598, Format::Vop3p, [N, 9, N], S216, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_u16
+    r(1598, Format::Vop3p, [9, N, 9], S217, 0x1c00000001fdc7, Unit::Valu, 2, 0), // v_pk_mad_u16
+    r(1599, Format::Vop3p, [N, 18, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_f16
+    r(1599, Format::Vop3p, [18, N, N], S352, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_f16
+    r(1600, Format::Vop3p, [N, 7, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_i16
+    r(1600, Format::Vop3p, [7, N, 7], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_i16
+    r(1601, Format::Vop3p, [N, N, 28], S352, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_num_f16
+    r(1602, Format::Vop3p, [N, 12, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_u16
+    r(1602, Format::Vop3p, [12, N, 12], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_max_u16
+    r(1603, Format::Vop3p, [N, N, 30], S352, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_maximum_f16
+    r(1604, Format::Vop3p, [N, 17, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_f16
+    r(1604, Format::Vop3p, [17, N, N], S352, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_f16
+    r(1605, Format::Vop3p, [N, 8, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_i16
+    r(1605, Format::Vop3p, [8, N, 8], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_i16
+    r(1606, Format::Vop3p, [N, N, 27], S352, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_num_f16
+    r(1607, Format::Vop3p, [N, 13, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_u16
+    r(1607, Format::Vop3p, [13, N, 13], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_min_u16
+    r(1608, Format::Vop3p, [N, N, 29], S352, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_minimum_f16
+    r(1609, Format::Vop3p, [N, 51, N], S353, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mov_b32
+    r(1610, Format::Vop3p, [N, 16, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_f16
+    r(1610, Format::Vop3p, [16, N, 16], S352, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_f16
+    r(1611, Format::Vop3p, [N, 49, N], S353, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_f32
+    r(1612, Format::Vop3p, [N, 1, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_lo_u16
+    r(1612, Format::Vop3p, [1, N, 1], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_mul_lo_u16
+    r(1613, Format::Vop3p, [N, 3, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_i16
+    r(1613, Format::Vop3p, [3, N, 3], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_i16
+    r(1614, Format::Vop3p, [N, 11, N], S225, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_u16
+    r(1614, Format::Vop3p, [11, N, 11], S228, 0x1c000000016cc3, Unit::Valu, 2, 0), // v_pk_sub_u16
+    r(1615, Format::Vop3, [N, 485, N], S319, 0x10000, Unit::Valu, 2, 0), // v_qsad_pk_u16_u8
+    r(1615, Format::Vop3, [570, N, 570], S347, 0x10000, Unit::Valu, 2, 0), // v_qsad_pk_u16_u8
+    r(1616, Format::Vop1, [84, N, 84], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_f16
+    r(1616, Format::Vop1, [N, 61, N], S242, 0x1000000140000, Unit::Trans, 2, 0), // v_rcp_f16
+    r(1616, Format::Vop3, [N, 381, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f16
+    r(1616, Format::Vop3, [468, N, 468], S242, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_f16
+    r(1617, Format::Vop1, [42, N, 42], S239, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_f32
+    r(1617, Format::Vop1, [N, 34, N], S239, 0x1000000140000, Unit::Trans, 2, 0), // v_rcp_f32
+    r(1617, Format::Vop3, [N, 354, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f32
+    r(1617, Format::Vop3, [426, N, 426], S239, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_f32
+    r(1618, Format::Vop1, [47, 37, 47], S243, 0x1000000000000, Unit::Trans, 2, 0), // v_rcp_f64
+    r(1618, Format::Vop3, [N, 357, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f64
+    r(1618, Format::Vop3, [431, N, 431], S243, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_f64
+    r(1619, Format::Vop1, [43, N, 43], S239, 0x10000001c0000, Unit::Trans, 2, 0), // v_rcp_iflag_f32
+    r(1619, Format::Vop1, [N, 35, N], S239, 0x1000000140000, Unit::Trans, 2, 0), // v_rcp_iflag_f32
+    r(1619, Format::Vop3, [N, 355, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_rcp_iflag_f32
+    r(1619, Format::Vop3, [427, N, 427], S239, 0x10000000f0009, Unit::Trans, 2, 0), // v_rcp_iflag_f32
+    r(1620, Format::Vop1, [2, 2, 2], S356, 0x0, Unit::Valu, 2, 0), // v_readfirstlane_b32
+    r(1621, Format::Vop3, [864, 649, 864], S357, 0x0, Unit::Valu, 0, 0), // v_readlane_b32
+    r(1622, Format::Vop1, [94, N, 94], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_rndne_f16
+    r(1622, Format::Vop1, [N, 71, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_rndne_f16
+    r(1622, Format::Vop3, [N, 391, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f16
+    r(1622, Format::Vop3, [478, N, 478], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_rndne_f16
+    r(1623, Format::Vop1, [35, N, 35], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_rndne_f32
+    r(1623, Format::Vop1, [N, 30, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_rndne_f32
+    r(1623, Format::Vop3, [N, 350, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f32
+    r(1623, Format::Vop3, [419, N, 419], S239, 0x10000000f0009, Unit::Valu, 2, 0), // v_rndne_f32
+    r(1624, Format::Vop1, [25, 25, 25], S243, 0x1000000000000, Unit::Valu, 2, 0), // v_rndne_f64
+    r(1624, Format::Vop3, [N, 345, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f64
+    r(1624, Format::Vop3, [409, N, 409], S243, 0x1000000030009, Unit::Valu, 2, 0), // v_rndne_f64
+    r(1625, Format::Vop1, [86, N, 86], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_rsq_f16
+    r(1625, Format::Vop1, [N, 63, N], S242, 0x1000000140000, Unit::Trans, 2, 0), // v_rsq_f16
+    r(1625, Format::Vop3, [N, 383, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f16
+    r(1625, Format::Vop3, [470, N, 470], S242, 0x10000000f0009, Unit::Trans, 2, 0), // v_rsq_f16
+    r(1626, Format::Vop1, [46, N, 46], S239, 0x10000001c0000, Unit::Trans, 2, 0), // v_rsq_f32
+    r(1626, Format::Vop1, [N, 36, N], S239, 0x1000000140000, Unit::Trans, 2, 0), // v_rsq_f32
+    r(1626, Format::Vop3, [N, 356, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f32
+    r(1626, Format::Vop3, [430, N, 430], S239, 0x10000000f0009, Unit::Trans, 2, 0), // v_rsq_f32
+    r(1627, Format::Vop1, [49, 38, 49], S243, 0x1000000000000, Unit::Trans, 2, 0), // v_rsq_f64
+    r(1627, Format::Vop3, [N, 358, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f64
+    r(1627, Format::Vop3, [433, N, 433], S243, 0x1000000030009, Unit::Trans, 2, 0), // v_rsq_f64
+    r(1628, Format::Vop3, [N, N, 641], S358, 0x30009, Unit::Trans, 2, 0), // v_s_exp_f16
+    r(1629, Format::Vop3, [N, N, 640], S359, 0x30009, Unit::Trans, 2, 0), // v_s_exp_f32
+    r(1630, Format::Vop3, [N, N, 643], S358, 0x30009, Unit::Trans, 2, 0), // v_s_log_f16
+    r(1631, Format::Vop3, [N, N, 642], S359, 0x30009, Unit::Trans, 2, 0), // v_s_log_f32
+    r(1632, Format::Vop3, [N, N, 645], S358, 0x30009, Unit::Trans, 2, 0), // v_s_rcp_f16
+    r(1633, Format::Vop3, [N, N, 644], S359, 0x30009, Unit::Trans, 2, 0), // v_s_rcp_f32
+    r(1634, Format::Vop3, [N, N, 647], S358, 0x30009, Unit::Trans, 2, 0), // v_s_rsq_f16
+    r(1635, Format::Vop3, [N, N, 646], S359, 0x30009, Unit::Trans, 2, 0), // v_s_rsq_f32
+    r(1636, Format::Vop3, [N, N, 649], S358, 0x30009, Unit::Trans, 2, 0), // v_s_sqrt_f16
+    r(1637, Format::Vop3, [N, N, 648], S359, 0x30009, Unit::Trans, 2, 0), // v_s_sqrt_f32
+    r(1638, Format::Vop3, [N, 474, N], S216, 0x10000, Unit::Valu, 2, 0), // v_sad_hi_u8
+    r(1638, Format::Vop3, [547, N, 547], S217, 0xd0000, Unit::Valu, 2, 0), // v_sad_hi_u8
+    r(1639, Format::Vop3, [N, 475, N], S216, 0x10000, Unit::Valu, 2, 0), // v_sad_u16
+    r(1639, Format::Vop3, [548, N, 548], S217, 0xd0000, Unit::Valu, 2, 0), // v_sad_u16
+    r(1640, Format::Vop3, [N, 476, N], S216, 0x10000, Unit::Valu, 2, 0), // v_sad_u32
+    r(1640, Format::Vop3, [549, N, 549], S217, 0xd0000, Unit::Valu, 2, 0), // v_sad_u32
+    r(1641, Format::Vop3, [N, 473, N], S216, 0x10000, Unit::Valu, 2, 0), // v_sad_u8
+    r(1641, Format::Vop3, [546, N, 546], S217, 0xd0000, Unit::Valu, 2, 0), // v_sad_u8
+    r(1642, Format::Vop1, [98, N, 98], S278, 0x10000000c0000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
+    r(1642, Format::Vop1, [N, 79, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
+    r(1642, Format::Vop3, [N, 399, N], S240, 0x1000000000000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
+    r(1642, Format::Vop3, [482, N, 482], S239, 0x10000000c0000, Unit::Valu, 2, 0), // v_sat_pk_u8_i16
+    r(1643, Format::Vop1, [N, 55, N], S239, 0x1000000040000, Unit::Valu, 2, 0), // v_screen_partition_4se_b32
+    r(1643, Format::Vop3, [N, 375, N], S240, 0x1000000000000, Unit::Valu, 2, 0), // v_screen_partition_4se_b32
+    r(1644, Format::Vop1, [96, N, 96], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_sin_f16
+    r(1644, Format::Vop1, [N, 73, N], S242, 0x1000000140000, Unit::Trans, 2, 0), // v_sin_f16
+    r(1644, Format::Vop3, [N, 393, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_sin_f16
+    r(1644, Format::Vop3, [480, N, 480], S242, 0x10000000f0009, Unit::Trans, 2, 0), // v_sin_f16
+    r(1645, Format::Vop1, [53, N, 53], S239, 0x10000001c0000, Unit::Trans, 2, 0), // v_sin_f32
+    r(1645, Format::Vop1, [N, 41, N], S239, 0x1000000140000, Unit::Trans, 2, 0), // v_sin_f32
+    r(1645, Format::Vop3, [N, 361, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_sin_f32
+    r(1645, Format::Vop3, [437, N, 437], S239, 0x10000000f0009, Unit::Trans, 2, 0), // v_sin_f32
+    r(1646, Format::Vop3, [N, 998, N], S360, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x32_bf16
+    r(1646, Format::Mai, [N, 102, N], S361, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x32_bf16
+    r(1647, Format::Vop3, [N, 994, N], S360, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x32_f16
+    r(1647, Format::Mai, [N, 98, N], S361, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x32_f16
+    r(1648, Format::Vop3, [N, 1016, N], S360, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_bf8_bf8
+    r(1648, Format::Mai, [N, 120, N], S361, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_bf8_bf8
+    r(1649, Format::Vop3, [N, 1017, N], S360, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_bf8_fp8
+    r(1649, Format::Mai, [N, 121, N], S361, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_bf8_fp8
+    r(1650, Format::Vop3, [N, 1018, N], S360, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_fp8_bf8
+    r(1650, Format::Mai, [N, 122, N], S361, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_fp8_bf8
+    r(1651, Format::Vop3, [N, 1019, N], S360, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_fp8_fp8
+    r(1651, Format::Mai, [N, 123, N], S361, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_16x16x64_fp8_fp8
+    r(1652, Format::Vop3, [N, 1000, N], S362, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x16_bf16
+    r(1652, Format::Mai, [N, 104, N], S363, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x16_bf16
+    r(1653, Format::Vop3, [N, 996, N], S362, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x16_f16
+    r(1653, Format::Mai, [N, 100, N], S363, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x16_f16
+    r(1654, Format::Vop3, [N, 1020, N], S362, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_bf8_bf8
+    r(1654, Format::Mai, [N, 124, N], S363, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_bf8_bf8
+    r(1655, Format::Vop3, [N, 1021, N], S362, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_bf8_fp8
+    r(1655, Format::Mai, [N, 125, N], S363, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_bf8_fp8
+    r(1656, Format::Vop3, [N, 1022, N], S362, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_fp8_bf8
+    r(1656, Format::Mai, [N, 126, N], S363, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_fp8_bf8
+    r(1657, Format::Vop3, [N, 1023, N], S362, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_fp8_fp8
+    r(1657, Format::Mai, [N, 127, N], S363, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_f32_32x32x32_fp8_fp8
+    r(1658, Format::Vop3, [N, 1002, N], S360, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_i32_16x16x64_i8
+    r(1658, Format::Mai, [N, 106, N], S361, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_i32_16x16x64_i8
+    r(1659, Format::Vop3, [N, 1004, N], S362, 0x303f8, Unit::Matrix, 2, 0), // v_smfmac_i32_32x32x32_i8
+    r(1659, Format::Mai, [N, 108, N], S363, 0x6002c000000000, Unit::Matrix, 2, 0), // v_smfmac_i32_32x32x32_i8
+    r(1660, Format::Vop1, [85, N, 85], S241, 0x10000001c0000, Unit::Trans, 2, 0), // v_sqrt_f16
+    r(1660, Format::Vop1, [N, 62, N], S242, 0x1000000140000, Unit::Trans, 2, 0), // v_sqrt_f16
+    r(1660, Format::Vop3, [N, 382, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f16
+    r(1660, Format::Vop3, [469, N, 469], S242, 0x10000000f0009, Unit::Trans, 2, 0), // v_sqrt_f16
+    r(1661, Format::Vop1, [51, N, 51], S239, 0x10000001c0000, Unit::Trans, 2, 0), // v_sqrt_f32
+    r(1661, Format::Vop1, [N, 39, N], S239, 0x1000000140000, Unit::Trans, 2, 0), // v_sqrt_f32
+    r(1661, Format::Vop3, [N, 359, N], S240, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f32
+    r(1661, Format::Vop3, [435, N, 435], S239, 0x10000000f0009, Unit::Trans, 2, 0), // v_sqrt_f32
+    r(1662, Format::Vop1, [52, 40, 52], S243, 0x1000000000000, Unit::Trans, 2, 0), // v_sqrt_f64
+    r(1662, Format::Vop3, [N, 360, N], S244, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f64
+    r(1662, Format::Vop3, [436, N, 436], S243, 0x1000000030009, Unit::Trans, 2, 0), // v_sqrt_f64
+    r(1663, Format::Vop2, [33, N, 33], S218, 0x10000000c0000, Unit::Valu, 3, 1), // v_sub_co_ci_u32
+    r(1663, Format::Vop3Sd, [289, N, 289], S219, 0x10000000d0000, Unit::Valu, 2, 0), // v_sub_co_ci_u32
+    r(1664, Format::Vop2, [N, 26, N], S220, 0x1080000040000, Unit::Valu, 2, 1), // v_sub_co_u32
+    r(1664, Format::Vop3Sd, [N, 282, N], S221, 0x1000000010000, Unit::Valu, 2, 0), // v_sub_co_u32
+    r(1664, Format::Vop3Sd, [769, N, 769], S222, 0xd0000, Unit::Valu, 2, 0), // v_sub_co_u32
+    r(1665, Format::Vop2, [51, N, 51], S223, 0x10000003c0000, Unit::Valu, 2, 0), // v_sub_f16
+    r(1665, Format::Vop2, [N, 32, N], S224, 0x1080000340000, Unit::Valu, 2, 0), // v_sub_f16
+    r(1665, Format::Vop3, [N, 288, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_sub_f16
+    r(1665, Format::Vop3, [307, N, 307], S226, 0x10000000f001b, Unit::Valu, 2, 0), // v_sub_f16
+    r(1666, Format::Vop2, [4, N, 4], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_sub_f32
+    r(1666, Format::Vop2, [N, 2, N], S227, 0x1080000340000, Unit::Valu, 2, 0), // v_sub_f32
+    r(1666, Format::Vop3, [N, 258, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_sub_f32
+    r(1666, Format::Vop3, [260, N, 260], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_sub_f32
+    r(1667, Format::Vop3, [N, 671, N], S232, 0x102c0, Unit::Valu, 2, 0), // v_sub_i16
+    r(1668, Format::Vop3, [N, 669, N], S225, 0x10000, Unit::Valu, 2, 0), // v_sub_i32
+    r(1669, Format::Vop3, [782, N, 782], S233, 0xd02c0, Unit::Valu, 2, 0), // v_sub_nc_i16
+    r(1670, Format::Vop3, [805, N, 805], S228, 0xd0000, Unit::Valu, 2, 0), // v_sub_nc_i32
+    r(1671, Format::Vop3, [772, N, 772], S233, 0xd02c0, Unit::Valu, 2, 0), // v_sub_nc_u16
+    r(1672, Format::Vop2, [38, N, 38], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_sub_nc_u32
+    r(1672, Format::Vop3, [294, N, 294], S228, 0x10000000d0000, Unit::Valu, 2, 0), // v_sub_nc_u32
+    r(1673, Format::Vop2, [N, 39, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_sub_u16
+    r(1673, Format::Vop3, [N, 295, N], S232, 0x1000000010000, Unit::Valu, 2, 0), // v_sub_u16
+    r(1674, Format::Vop2, [N, 53, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_sub_u32
+    r(1674, Format::Vop3, [N, 309, N], S225, 0x1000000010000, Unit::Valu, 2, 0), // v_sub_u32
+    r(1675, Format::Vop2, [N, 29, N], S235, 0x1080000040000, Unit::Valu, 3, 1), // v_subb_co_u32
+    r(1675, Format::Vop3Sd, [N, 285, N], S236, 0x1000000010000, Unit::Valu, 2, 0), // v_subb_co_u32
+    r(1676, Format::Vop2, [N, 30, N], S235, 0x1080000040000, Unit::Valu, 3, 1), // v_subbrev_co_u32
+    r(1676, Format::Vop3Sd, [N, 286, N], S236, 0x1000000010000, Unit::Valu, 2, 0), // v_subbrev_co_u32
+    r(1677, Format::Vop2, [34, N, 34], S218, 0x10000000c0000, Unit::Valu, 3, 1), // v_subrev_co_ci_u32
+    r(1677, Format::Vop3Sd, [290, N, 290], S219, 0x10000000d0000, Unit::Valu, 2, 0), // v_subrev_co_ci_u32
+    r(1678, Format::Vop2, [N, 27, N], S220, 0x1080000040000, Unit::Valu, 2, 1), // v_subrev_co_u32
+    r(1678, Format::Vop3Sd, [N, 283, N], S221, 0x1000000010000, Unit::Valu, 2, 0), // v_subrev_co_u32
+    r(1678, Format::Vop3Sd, [770, N, 770], S222, 0xd0000, Unit::Valu, 2, 0), // v_subrev_co_u32
+    r(1679, Format::Vop2, [52, N, 52], S223, 0x10000003c0000, Unit::Valu, 2, 0), // v_subrev_f16
+    r(1679, Format::Vop2, [N, 33, N], S224, 0x1080000340000, Unit::Valu, 2, 0), // v_subrev_f16
+    r(1679, Format::Vop3, [N, 289, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_subrev_f16
+    r(1679, Format::Vop3, [308, N, 308], S226, 0x10000000f001b, Unit::Valu, 2, 0), // v_subrev_f16
+    r(1680, Format::Vop2, [5, N, 5], S227, 0x10000003c0000, Unit::Valu, 2, 0), // v_subrev_f32
+    r(1680, Format::Vop2, [N, 3, N], S227, 0x1080000340000, Unit::Valu, 2, 0), // v_subrev_f32
+    r(1680, Format::Vop3, [N, 259, N], S225, 0x100000003001b, Unit::Valu, 2, 0), // v_subrev_f32
+    r(1680, Format::Vop3, [261, N, 261], S228, 0x10000000f001b, Unit::Valu, 2, 0), // v_subrev_f32
+    r(1681, Format::Vop2, [39, N, 39], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_subrev_nc_u32
+    r(1681, Format::Vop3, [295, N, 295], S228, 0x10000000d0000, Unit::Valu, 2, 0), // v_subrev_nc_u32
+    r(1682, Format::Vop2, [N, 40, N], S234, 0x1080000040000, Unit::Valu, 2, 0), // v_subrev_u16
+    r(1682, Format::Vop3, [N, 296, N], S232, 0x1000000010000, Unit::Valu, 2, 0), // v_subrev_u16
+    r(1683, Format::Vop2, [N, 54, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_subrev_u32
+    r(1683, Format::Vop3, [N, 310, N], S225, 0x1000000010000, Unit::Valu, 2, 0), // v_subrev_u32
+    r(1684, Format::Vop1, [101, 81, 101], S364, 0x0, Unit::Valu, 2, 0), // v_swap_b32
+    r(1685, Format::Vop1, [104, N, 104], S364, 0x0, Unit::Valu, 2, 0), // v_swaprel_b32
+    r(1686, Format::Vop3p, [N, N, 83], S365, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_bf16_16x16x32_bf16
+    r(1687, Format::Vop3p, [N, N, 82], S365, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_f16_16x16x32_f16
+    r(1688, Format::Vop3p, [N, N, 81], S366, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf16
+    r(1689, Format::Vop3p, [N, N, 90], S367, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf8_bf8
+    r(1690, Format::Vop3p, [N, N, 89], S367, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_bf8_fp8
+    r(1691, Format::Vop3p, [N, N, 80], S366, 0x1c000000006003, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_f16
+    r(1692, Format::Vop3p, [N, N, 88], S367, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_fp8_bf8
+    r(1693, Format::Vop3p, [N, N, 87], S367, 0x1c000000000000, Unit::Matrix, 2, 0), // v_swmmac_f32_16x16x32_fp8_fp8
+    r(1694, Format::Vop3p, [N, N, 85], S368, 0x1c000000010003, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x32_iu4
+    r(1695, Format::Vop3p, [N, N, 84], S367, 0x1c000000010003, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x32_iu8
+    r(1696, Format::Vop3p, [N, N, 86], S367, 0x1c000000010003, Unit::Matrix, 2, 0), // v_swmmac_i32_16x16x64_iu4
+    r(1697, Format::Vop3, [N, 658, N], S317, 0x30009, Unit::Valu, 2, 0), // v_trig_preop_f64
+    r(1697, Format::Vop3, [815, N, 815], S318, 0x30009, Unit::Valu, 2, 0), // v_trig_preop_f64
+    r(1698, Format::Vop1, [93, N, 93], S241, 0x10000001c0000, Unit::Valu, 2, 0), // v_trunc_f16
+    r(1698, Format::Vop1, [N, 70, N], S242, 0x1000000140000, Unit::Valu, 2, 0), // v_trunc_f16
+    r(1698, Format::Vop3, [N, 390, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f16
+    r(1698, Format::Vop3, [477, N, 477], S242, 0x10000000f0009, Unit::Valu, 2, 0), // v_trunc_f16
+    r(1699, Format::Vop1, [33, N, 33], S239, 0x10000001c0000, Unit::Valu, 2, 0), // v_trunc_f32
+    r(1699, Format::Vop1, [N, 28, N], S239, 0x1000000140000, Unit::Valu, 2, 0), // v_trunc_f32
+    r(1699, Format::Vop3, [N, 348, N], S240, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f32
+    r(1699, Format::Vop3, [417, N, 417], S239, 0x10000000f0009, Unit::Valu, 2, 0), // v_trunc_f32
+    r(1700, Format::Vop1, [23, 23, 23], S243, 0x1000000000000, Unit::Valu, 2, 0), // v_trunc_f64
+    r(1700, Format::Vop3, [N, 343, N], S244, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f64
+    r(1700, Format::Vop3, [407, N, 407], S243, 0x1000000030009, Unit::Valu, 2, 0), // v_trunc_f64
+    r(1701, Format::Vop3p, [N, N, 67], S369, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_bf16_16x16x16_bf16
+    r(1701, Format::Vop3p, [67, N, N], S370, 0x1c00000000fdc7, Unit::Matrix, 2, 0), // v_wmma_bf16_16x16x16_bf16
+    r(1702, Format::Vop3p, [N, N, 66], S371, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f16_16x16x16_f16
+    r(1702, Format::Vop3p, [66, N, N], S370, 0x1c00000000fdc7, Unit::Matrix, 2, 0), // v_wmma_f16_16x16x16_f16
+    r(1703, Format::Vop3p, [N, N, 65], S372, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf16
+    r(1703, Format::Vop3p, [65, N, N], S370, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf16
+    r(1704, Format::Vop3p, [N, N, 73], S373, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf8_bf8
+    r(1705, Format::Vop3p, [N, N, 72], S373, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_bf8_fp8
+    r(1706, Format::Vop3p, [N, N, 64], S372, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_f16
+    r(1706, Format::Vop3p, [64, N, N], S370, 0x1c00000000e007, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_f16
+    r(1707, Format::Vop3p, [N, N, 71], S373, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_fp8_bf8
+    r(1708, Format::Vop3p, [N, N, 70], S373, 0x1c000000008004, Unit::Matrix, 2, 0), // v_wmma_f32_16x16x16_fp8_fp8
+    r(1709, Format::Vop3p, [N, N, 69], S374, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu4
+    r(1709, Format::Vop3p, [69, N, N], S342, 0x1c00000001e007, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu4
+    r(1710, Format::Vop3p, [N, N, 68], S373, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu8
+    r(1710, Format::Vop3p, [68, N, N], S375, 0x1c00000001e007, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x16_iu8
+    r(1711, Format::Vop3p, [N, N, 74], S373, 0x1c000000010003, Unit::Matrix, 2, 0), // v_wmma_i32_16x16x32_iu4
+    r(1712, Format::Vop3, [865, N, 865], S376, 0x0, Unit::Valu, 0, 0), // v_writelane_b32
+    r(1713, Format::Vop3, [N, 499, N], S216, 0x0, Unit::Valu, 2, 0), // v_xad_u32
+    r(1713, Format::Vop3, [581, N, 581], S217, 0xc0000, Unit::Valu, 2, 0), // v_xad_u32
+    r(1714, Format::Vop2, [30, N, 30], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_xnor_b32
+    r(1714, Format::Vop2, [N, 61, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_xnor_b32
+    r(1714, Format::Vop3, [N, 317, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_xnor_b32
+    r(1714, Format::Vop3, [286, N, 286], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_xnor_b32
+    r(1715, Format::Vop3, [576, N, 576], S217, 0xc0000, Unit::Valu, 2, 0), // v_xor3_b32
+    r(1716, Format::Vop3, [868, N, 868], S233, 0xc0000, Unit::Valu, 2, 0), // v_xor_b16
+    r(1717, Format::Vop2, [29, N, 29], S227, 0x10000000c0000, Unit::Valu, 2, 0), // v_xor_b32
+    r(1717, Format::Vop2, [N, 21, N], S227, 0x1080000040000, Unit::Valu, 2, 0), // v_xor_b32
+    r(1717, Format::Vop3, [N, 277, N], S225, 0x1000000000000, Unit::Valu, 2, 0), // v_xor_b32
+    r(1717, Format::Vop3, [285, N, 285], S228, 0x10000000c0000, Unit::Valu, 2, 0), // v_xor_b32
+];
+
+/// Rows of each chip by format and number: what a decoder looks up.
+#[rustfmt::skip]
+pub(in super::super) static BY_CODE: [&[u16]; 3] = [
+    &[1410, 1411, 1267, 1268, 1195, 1196, 1327, 1328, 1265, 1266, 1263, 1264, 1483, 1482, 1190, 1191, 1192, 1193, 1189, 1111, 1175, 1176, 1177, 1178, 1454, 1455, 1526, 1527, 1434, 1435, 1136, 1137, 1444, 1445, 1534, 1535, 1427, 1428, 1432, 1433, 1530, 1531, 1126, 1127, 1438, 1439, 1132, 1133, 1442, 1443, 1128, 1129, 1134, 1135, 1415, 1416, 1413, 1414, 1417, 1363, 1477, 1501, 1456, 1468, 1469, 1120, 1497, 1118, 1495, 1121, 1498, 1112, 1392, 1393, 1394, 1395, 1144, 1145, 1388, 1389, 1390, 1391, 1404, 1407, 1396, 1399, 1124, 1125, 1436, 1437, 1532, 1533, 1425, 1426, 1430, 1431, 1528, 1529, 1130, 1131, 1440, 1441, 1181, 1179, 1182, 1180, 1183, 1184, 1422, 1421, 1420, 1325, 1326, 1453, 1452, 1450, 1451, 1272, 1289, 1281, 1277, 1294, 1285, 1273, 1290, 1282, 1278, 1295, 1286, 1185, 1187, 1186, 1188, 1274, 1291, 1412, 1269, 1312, 1320, 1316, 1314, 1322, 1318, 1313, 1321, 1317, 1315, 1323, 1319, 1123, 1424, 1364, 1479, 1480, 1246, 1499, 1500, 1524, 1523, 1521, 1522, 1429, 1476, 1475, 1485, 1474, 1262, 1344, 1520, 1519, 1512, 1510, 1502, 1460, 1345, 1324, 1194, 1256, 1257, 1259, 1258, 1252, 1251, 1247, 1250, 1249, 1248, 1346, 1348, 1525, 1478, 1467, 1470, 1367, 1343, 1505, 1506, 1366, 1172, 1372, 1376, 1368, 1370, 1374, 1227, 1231, 1223, 1225, 1229, 1365, 1339, 3098, 3037, 3191, 2533, 2515, 2488, 2492, 2592, 2529, 2461, 2478, 2538, 2521, 2548, 2481, 2512, 2496, 2500, 2504, 2508, 2596, 2518, 3356, 1686, 3201, 2701, 3121, 2741, 3352, 1682, 3197, 2697, 2681, 2784, 3180, 3187, 3208, 3184, 3212, 3279, 3283, 3243, 2447, 3101, 1674, 1692, 2451, 1690, 2756, 2767, 2745, 2752, 2763, 3043, 3045, 3049, 3047, 2469, 2465, 2588, 2525, 3176, 3275, 3204, 2780, 2677, 2759, 2748, 2693, 1678, 3348, 3193, 2737, 3239, 2443, 3233, 2540, 2544, 3333, 3118, 3334, 3099, 2536, 2599, 2440, 2623, 1621, 3295, 3323, 2724, 3057, 3063, 3083, 3073, 3093, 3079, 2998, 2859, 3007, 2868, 3020, 2881, 2798, 2809, 1658, 1649, 3108, 3385, 3379, 1612, 3286, 3314, 1636, 3304, 3327, 2728, 2736, 2723, 2569, 1617, 3291, 3319, 3059, 2726, 2734, 2721, 2855, 2994, 2770, 3136, 1739, 1878, 1706, 1834, 1801, 1867, 1768, 1999, 2040, 1944, 1977, 1955, 1966, 1933, 1988, 2009, 1742, 1881, 1709, 1837, 1804, 1870, 1771, 2002, 2043, 1947, 1980, 1958, 1969, 1936, 1991, 2011, 1746, 1885, 1713, 1841, 1808, 1874, 1775, 2006, 2047, 1951, 1984, 1962, 1973, 1940, 1995, 2013, 1889, 1717, 1845, 1812, 1911, 1779, 1900, 1728, 1856, 1823, 1922, 1790, 1751, 1892, 1720, 1848, 1815, 1914, 1782, 2017, 1760, 1903, 1731, 1859, 1826, 1925, 1793, 2026, 1755, 1896, 1724, 1852, 1819, 1918, 1786, 2021, 1764, 1907, 1735, 1863, 1830, 1929, 1797, 2030, 1695, 1698, 1702, 2099, 2251, 2063, 2203, 2167, 2239, 2131, 2383, 2427, 2323, 2359, 2335, 2347, 2311, 2371, 2394, 2103, 2255, 2067, 2207, 2171, 2243, 2135, 2387, 2431, 2327, 2363, 2339, 2351, 2315, 2375, 2396, 2107, 2259, 2071, 2211, 2175, 2247, 2139, 2391, 2435, 2331, 2367, 2343, 2355, 2319, 2379, 2398, 2263, 2075, 2215, 2179, 2287, 2143, 2275, 2087, 2227, 2191, 2299, 2155, 2113, 2267, 2079, 2219, 2183, 2291, 2147, 2403, 2123, 2279, 2091, 2231, 2195, 2303, 2159, 2413, 2117, 2271, 2083, 2223, 2187, 2295, 2151, 2407, 2127, 2283, 2095, 2235, 2199, 2307, 2163, 2417, 2051, 2055, 2059, 1741, 1880, 1708, 1836, 1803, 1869, 1770, 2001, 2042, 1946, 1979, 1957, 1968, 1935, 1990, 2010, 1745, 1884, 1712, 1840, 1807, 1873, 1774, 2005, 2046, 1950, 1983, 1961, 1972, 1939, 1994, 2012, 1748, 1887, 1715, 1843, 1810, 1876, 1777, 2008, 2049, 1953, 1986, 1964, 1975, 1942, 1997, 2014, 1891, 1719, 1847, 1814, 1913, 1781, 1902, 1730, 1858, 1825, 1924, 1792, 1754, 1895, 1723, 1851, 1818, 1917, 1785, 2020, 1763, 1906, 1734, 1862, 1829, 1928, 1796, 2029, 1757, 1898, 1726, 1854, 1821, 1920, 1788, 2023, 1766, 1909, 1737, 1865, 1832, 1931, 1799, 2032, 1697, 1701, 1704, 2100, 2252, 2064, 2204, 2168, 2240, 2132, 2384, 2428, 2324, 2360, 2336, 2348, 2312, 2372, 2395, 2104, 2256, 2068, 2208, 2172, 2244, 2136, 2388, 2432, 2328, 2364, 2340, 2352, 2316, 2376, 2397, 2108, 2260, 2072, 2212, 2176, 2248, 2140, 2392, 2436, 2332, 2368, 2344, 2356, 2320, 2380, 2399, 2264, 2076, 2216, 2180, 2288, 2144, 2276, 2088, 2228, 2192, 2300, 2156, 2114, 2268, 2080, 2220, 2184, 2292, 2148, 2404, 2124, 2280, 2092, 2232, 2196, 2304, 2160, 2414, 2118, 2272, 2084, 2224, 2188, 2296, 2152, 2408, 2128, 2284, 2096, 2236, 2200, 2308, 2164, 2418, 2052, 2056, 2060, 2442, 1624, 3298, 3326, 2725, 3058, 3066, 3086, 3076, 3096, 3082, 3001, 2862, 3010, 2871, 3023, 2884, 2801, 2812, 1661, 1652, 3111, 3388, 3382, 1637, 3305, 3328, 2731, 2570, 1620, 3294, 3322, 3062, 2727, 2858, 2997, 2773, 3040, 2535, 2517, 2491, 2495, 2595, 2532, 2464, 2480, 2539, 2522, 2551, 2483, 2514, 2499, 2503, 2507, 2511, 2598, 2520, 3358, 1688, 3203, 2703, 2744, 3355, 1685, 3200, 2700, 2684, 2787, 3183, 3190, 3211, 3186, 3214, 3282, 3285, 3246, 2450, 3104, 1677, 1693, 2452, 1691, 2758, 2769, 2747, 2755, 2766, 3044, 3046, 3050, 3048, 2472, 2468, 2591, 2528, 3179, 3278, 3207, 2783, 2680, 2762, 2751, 2696, 1681, 3351, 3196, 2740, 3242, 2446, 3236, 2543, 2547, 3100, 2537, 2600, 2704, 2825, 2836, 2454, 2458, 2460, 2456, 1669, 1667, 1671, 2708, 2710, 2779, 1645, 1647, 3097, 2983, 2987, 2993, 2844, 2848, 2854, 2905, 2909, 2915, 3232, 3226, 3228, 3230, 2575, 2604, 2606, 2609, 2611, 3056, 3175, 3052, 3054, 3383, 2832, 3115, 3378, 2791, 1632, 2706, 2981, 2985, 2991, 2842, 2846, 2852, 2903, 2907, 2913, 2821, 2602, 1611, 2794, 1654, 3106, 2834, 2823, 3116, 3119, 2438, 2893, 3032, 2892, 3031, 2897, 3036, 2894, 3033, 2617, 2616, 1635, 3303, 3090, 2562, 2571, 2880, 2867, 3019, 3006, 1633, 3301, 3113, 2565, 2567, 2775, 1673, 1665, 2901, 2899, 2566, 2568, 2573, 2564, 3302, 1634, 1627, 3069, 3003, 2864, 2777, 3092, 3078, 3072, 3347, 2797, 2808, 1657, 2804, 2814, 1663, 3192, 3376, 1648, 3107, 3384, 1613, 3287, 3315, 2613, 2615, 2838, 2827, 1616, 3290, 3318, 3144, 3169, 3126, 3171, 3139, 3141, 3130, 3151, 3159, 3147, 3128, 3173, 3154, 3162, 3133, 3123, 3166, 3157, 3149, 2620, 2633, 2635, 2639, 2641, 2618, 2714, 2720, 2717, 3368, 3364, 3362, 3360, 3374, 3372, 2654, 2652, 2656, 2671, 2644, 2673, 2675, 2669, 2667, 2648, 2659, 2663, 2650, 2655, 2653, 2657, 2672, 2645, 2674, 2676, 2670, 2668, 2649, 2660, 2664, 2651, 2646, 2658, 2647, 241, 537, 485, 310, 298, 394, 358, 420, 384, 247, 438, 567, 426, 507, 491, 495, 272, 276, 390, 354, 227, 511, 503, 235, 531, 479, 304, 292, 408, 372, 414, 378, 253, 444, 573, 432, 525, 517, 521, 278, 282, 404, 368, 546, 543, 328, 316, 320, 336, 348, 334, 342, 289, 259, 244, 540, 488, 313, 301, 397, 361, 423, 387, 250, 441, 570, 429, 509, 493, 497, 274, 277, 392, 356, 238, 534, 482, 307, 295, 411, 375, 417, 381, 256, 447, 576, 435, 527, 519, 523, 280, 283, 406, 370, 330, 318, 322, 231, 286, 513, 505, 350, 352, 338, 340, 344, 346, 499, 324, 450, 262, 515, 501, 332, 326, 805, 795, 803, 793, 771, 773, 775, 769, 819, 813, 815, 817, 821, 811, 787, 785, 777, 783, 781, 779, 827, 825, 739, 741, 613, 615, 589, 591, 727, 729, 677, 679, 687, 689, 655, 657, 665, 667, 601, 603, 697, 699, 759, 761, 641, 643, 629, 631, 743, 745, 617, 619, 593, 595, 731, 733, 681, 683, 691, 693, 659, 661, 669, 671, 605, 607, 701, 703, 763, 765, 645, 647, 633, 635, 621, 622, 673, 674, 651, 652, 581, 584, 1076, 1059, 1074, 1057, 1034, 1036, 1038, 1032, 1092, 1086, 1088, 1090, 1094, 1084, 1051, 1049, 1041, 1047, 1045, 1043, 1101, 1099, 1030, 1082, 999, 1001, 869, 871, 845, 847, 987, 989, 883, 884, 935, 937, 945, 947, 913, 915, 923, 925, 857, 859, 955, 957, 1019, 1021, 899, 901, 887, 889, 1003, 1005, 873, 875, 849, 851, 991, 993, 939, 941, 949, 951, 917, 919, 927, 929, 861, 863, 959, 961, 1023, 1025, 903, 905, 891, 893, 877, 878, 931, 932, 909, 910, 837, 840, 1578, 1563, 1576, 1561, 1538, 1540, 1542, 1536, 1592, 1586, 1588, 1590, 1594, 1584, 1555, 1553, 1545, 1551, 1549, 1547, 1601, 1599, 137, 140, 143, 146, 210, 213, 216, 219, 108, 110, 112, 114, 187, 189, 191, 193, 167, 151, 165, 149, 100, 102, 104, 98, 181, 175, 177, 179, 183, 173, 126, 124, 106, 122, 120, 116, 197, 195, 118, 199, 95, 96, 158, 156, 157, 155, 153, 154, 80, 17, 5, 74, 24, 50, 55, 39, 44, 11, 60, 90, 32, 26, 82, 19, 7, 76, 52, 57, 41, 46, 13, 62, 92, 34, 28, 21, 48, 37, 1],
+    &[1410, 1411, 1267, 1268, 1434, 1435, 1526, 1527, 1195, 1196, 1175, 1176, 1177, 1178, 1349, 1350, 1351, 1352, 1354, 1355, 1353, 1356, 1483, 1482, 1190, 1191, 1192, 1193, 1363, 1477, 1501, 1456, 1137, 1445, 1535, 1142, 1449, 1428, 1433, 1531, 1454, 1455, 1415, 1416, 1413, 1414, 1255, 1111, 1471, 1138, 1446, 1139, 1143, 1189, 1120, 1497, 1118, 1495, 1121, 1498, 1404, 1407, 1396, 1399, 1325, 1326, 1124, 1125, 1436, 1437, 1532, 1533, 1140, 1141, 1447, 1448, 1425, 1426, 1430, 1431, 1528, 1529, 1392, 1393, 1394, 1395, 1144, 1145, 1183, 1184, 1422, 1181, 1179, 1182, 1180, 1253, 1112, 1457, 1421, 1420, 1388, 1389, 1390, 1391, 1453, 1452, 1450, 1272, 1289, 1281, 1277, 1294, 1285, 1273, 1290, 1282, 1278, 1295, 1286, 1185, 1187, 1186, 1188, 1481, 1274, 1291, 1412, 1269, 1312, 1320, 1316, 1314, 1322, 1318, 1313, 1321, 1317, 1315, 1323, 1319, 1123, 1424, 1254, 1364, 1479, 1480, 1246, 1429, 1346, 1194, 1525, 1256, 1257, 1259, 1258, 1252, 1251, 1172, 1476, 1519, 1475, 1485, 1478, 1467, 1470, 1502, 1366, 1367, 1343, 1505, 1247, 1250, 1249, 1248, 1348, 1473, 1472, 1347, 1379, 1381, 1382, 1383, 1380, 1461, 1462, 1463, 1234, 1236, 1237, 1238, 1235, 1487, 1488, 1489, 1464, 1465, 1466, 1243, 1244, 1245, 1339, 1341, 1340, 1342, 1403, 1402, 1337, 1338, 1215, 1201, 1197, 1213, 1211, 1219, 1209, 1217, 1199, 1207, 1221, 1205, 1203, 1216, 1202, 1198, 1214, 1212, 1220, 1210, 1218, 1200, 1208, 1222, 1206, 1204, 1164, 1150, 1146, 1162, 1160, 1168, 1158, 1166, 1148, 1156, 1170, 1154, 1152, 1165, 1151, 1147, 1163, 1161, 1169, 1159, 1167, 1149, 1157, 1171, 1155, 1153, 3098, 3038, 3191, 2533, 2515, 2489, 2493, 2593, 2530, 2462, 2477, 2582, 2523, 2549, 2481, 2512, 2497, 2501, 2505, 2509, 2596, 2518, 3356, 1686, 3201, 2701, 2742, 3353, 1683, 3198, 2698, 2682, 2785, 3181, 3188, 3209, 3184, 3212, 3280, 3283, 3244, 2448, 3102, 1675, 2689, 2691, 2687, 2756, 2767, 2745, 2753, 2764, 1689, 3237, 3041, 2470, 2466, 2589, 2526, 3177, 3276, 3205, 2781, 2678, 2760, 2749, 2694, 1679, 3349, 3194, 2738, 3240, 2444, 2685, 2788, 2541, 2545, 3234, 3333, 1609, 2485, 2474, 2557, 2554, 2439, 1622, 3296, 3324, 2732, 3064, 3084, 3074, 3094, 3080, 2999, 2860, 3008, 2869, 3021, 2882, 2810, 1659, 2799, 1650, 3109, 3386, 2735, 2722, 1614, 3288, 3316, 1642, 3310, 3312, 1618, 3292, 3320, 3060, 2815, 2840, 2839, 1638, 3306, 3329, 3088, 2795, 2806, 1655, 2856, 2995, 2878, 2865, 3017, 3004, 2771, 1640, 3308, 3331, 2624, 2626, 2636, 2642, 2729, 3137, 3380, 1699, 2054, 1702, 2058, 1694, 2050, 1738, 1877, 1705, 1833, 1800, 1866, 1767, 1998, 2039, 1943, 1976, 1954, 1965, 1932, 1987, 2033, 2098, 2250, 2062, 2202, 2166, 2238, 2130, 2382, 2426, 2322, 2358, 2334, 2346, 2310, 2370, 2420, 1743, 1882, 1710, 1838, 1805, 1871, 1772, 2003, 2044, 1948, 1981, 1959, 1970, 1937, 1992, 2035, 2102, 2254, 2066, 2206, 2170, 2242, 2134, 2386, 2430, 2326, 2362, 2338, 2350, 2314, 2374, 2422, 1746, 1885, 1713, 1841, 1808, 1874, 1775, 2006, 2047, 1951, 1984, 1962, 1973, 1940, 1995, 2037, 2106, 2258, 2070, 2210, 2174, 2246, 2138, 2390, 2434, 2330, 2366, 2342, 2354, 2318, 2378, 2424, 1749, 1888, 1716, 1844, 1811, 1910, 1778, 2015, 1758, 1899, 1727, 1855, 1822, 1921, 1789, 2024, 2110, 2262, 2074, 2214, 2178, 2286, 2142, 2400, 2120, 2274, 2086, 2226, 2190, 2298, 2154, 2410, 1752, 1893, 1721, 1849, 1816, 1915, 1783, 2018, 1761, 1904, 1732, 1860, 1827, 1926, 1794, 2027, 2112, 2266, 2078, 2218, 2182, 2290, 2146, 2402, 2122, 2278, 2090, 2230, 2194, 2302, 2158, 2412, 1755, 1896, 1724, 1852, 1819, 1918, 1786, 2021, 1764, 1907, 1735, 1863, 1830, 1929, 1797, 2030, 2116, 2270, 2082, 2222, 2186, 2294, 2150, 2406, 2126, 2282, 2094, 2234, 2198, 2306, 2162, 2416, 1700, 2057, 1703, 2061, 1696, 2053, 1740, 1879, 1707, 1835, 1802, 1868, 1769, 2000, 2041, 1945, 1978, 1956, 1967, 1934, 1989, 2034, 2101, 2253, 2065, 2205, 2169, 2241, 2133, 2385, 2429, 2325, 2361, 2337, 2349, 2313, 2373, 2421, 1744, 1883, 1711, 1839, 1806, 1872, 1773, 2004, 2045, 1949, 1982, 1960, 1971, 1938, 1993, 2036, 2105, 2257, 2069, 2209, 2173, 2245, 2137, 2389, 2433, 2329, 2365, 2341, 2353, 2317, 2377, 2423, 1747, 1886, 1714, 1842, 1809, 1875, 1776, 2007, 2048, 1952, 1985, 1963, 1974, 1941, 1996, 2038, 2109, 2261, 2073, 2213, 2177, 2249, 2141, 2393, 2437, 2333, 2369, 2345, 2357, 2321, 2381, 2425, 1750, 1890, 1718, 1846, 1813, 1912, 1780, 2016, 1759, 1901, 1729, 1857, 1824, 1923, 1791, 2025, 2111, 2265, 2077, 2217, 2181, 2289, 2145, 2401, 2121, 2277, 2089, 2229, 2193, 2301, 2157, 2411, 1753, 1894, 1722, 1850, 1817, 1916, 1784, 2019, 1762, 1905, 1733, 1861, 1828, 1927, 1795, 2028, 2115, 2269, 2081, 2221, 2185, 2293, 2149, 2405, 2125, 2281, 2093, 2233, 2197, 2305, 2161, 2415, 1756, 1897, 1725, 1853, 1820, 1919, 1787, 2022, 1765, 1908, 1736, 1864, 1831, 1930, 1798, 2031, 2119, 2273, 2085, 2225, 2189, 2297, 2153, 2409, 2129, 2285, 2097, 2237, 2201, 2309, 2165, 2419, 2441, 1623, 3297, 3325, 2733, 3065, 3085, 3075, 3095, 3081, 3000, 2861, 3009, 2870, 3022, 2883, 2811, 1660, 2800, 1651, 3110, 3387, 1619, 3293, 3321, 3061, 2816, 1639, 3307, 3330, 3089, 2796, 2807, 1656, 2857, 2996, 2879, 2866, 3018, 3005, 2772, 1641, 3309, 3332, 2625, 2627, 2637, 2643, 2730, 3381, 3039, 2534, 2516, 2490, 2494, 2594, 2531, 2463, 2479, 2583, 2524, 2550, 2482, 2513, 2498, 2502, 2506, 2510, 2597, 2519, 3357, 1687, 3202, 2702, 2743, 3354, 1684, 3199, 2699, 2683, 2786, 3182, 3189, 3210, 3185, 3213, 3281, 3284, 3245, 2449, 3103, 1676, 2690, 2692, 2688, 2757, 2768, 2746, 2754, 2765, 3238, 3042, 2471, 2467, 2590, 2527, 3178, 3277, 3206, 2782, 2679, 2761, 2750, 2695, 1680, 3350, 3195, 2739, 3241, 2445, 2686, 2789, 2542, 2546, 3235, 2486, 2475, 2558, 2555, 2824, 2835, 2453, 2457, 2459, 2455, 1668, 1666, 1670, 2707, 2709, 2778, 1644, 1646, 2982, 2986, 2992, 2843, 2847, 2853, 2904, 2908, 2914, 3231, 3225, 3227, 3229, 2574, 2603, 2605, 2608, 2610, 3055, 3174, 3051, 3053, 2828, 2830, 2829, 3114, 2711, 2607, 2576, 2833, 2822, 3377, 2980, 2984, 2990, 2841, 2845, 2851, 2902, 2906, 2912, 2790, 1631, 1610, 2793, 1653, 3105, 2819, 2831, 2820, 2705, 2601, 2792, 1626, 3068, 3002, 2863, 2776, 3091, 3077, 3071, 2774, 3192, 1664, 2900, 2898, 2803, 2813, 1662, 3346, 1672, 2578, 2580, 2581, 2572, 2563, 2577, 2579, 1630, 3300, 1629, 3299, 3112, 3087, 2560, 2552, 2586, 2584, 3142, 3145, 3131, 2712, 2718, 2715, 3134, 2936, 2954, 2946, 2920, 2960, 2948, 2934, 2952, 2932, 2964, 2958, 2918, 2976, 2972, 2978, 2974, 2970, 2950, 2930, 2962, 2956, 2916, 3249, 3261, 3247, 3259, 3271, 3273, 2966, 2968, 2922, 2924, 2926, 2928, 2938, 2940, 2942, 2944, 3251, 3253, 3255, 3257, 3263, 3265, 3267, 3269, 1615, 3289, 3317, 1643, 3311, 3313, 2612, 2614, 2837, 2826, 3143, 3168, 3125, 3170, 3138, 3140, 3129, 3150, 3158, 3146, 3127, 3172, 3153, 3161, 3132, 3122, 3165, 3156, 3148, 2713, 2719, 2716, 2619, 2621, 2622, 2632, 2634, 2638, 2640, 3135, 3167, 3124, 3164, 2937, 2955, 2947, 2921, 2961, 2949, 2935, 2953, 2933, 2965, 2959, 2919, 2977, 2973, 2979, 2975, 2971, 2951, 2931, 2963, 2957, 2917, 3250, 3262, 3248, 3260, 3272, 3274, 2967, 2969, 2923, 2925, 2927, 2929, 2939, 2941, 2943, 2945, 3252, 3254, 3256, 3258, 3264, 3266, 3268, 3270, 243, 539, 487, 312, 300, 396, 360, 422, 386, 249, 440, 569, 428, 556, 548, 550, 264, 266, 391, 355, 229, 455, 453, 552, 558, 554, 237, 533, 481, 306, 294, 410, 374, 416, 380, 255, 446, 575, 434, 565, 561, 563, 268, 270, 405, 369, 547, 233, 466, 460, 462, 470, 476, 469, 473, 545, 451, 263, 246, 542, 490, 315, 303, 399, 363, 425, 389, 252, 443, 572, 431, 557, 549, 551, 265, 267, 393, 357, 559, 555, 477, 478, 471, 472, 474, 475, 230, 240, 536, 484, 309, 297, 413, 377, 419, 383, 258, 449, 578, 437, 566, 562, 564, 269, 271, 407, 371, 467, 461, 463, 234, 288, 464, 459, 457, 291, 261, 560, 553, 468, 465, 807, 797, 810, 802, 789, 790, 791, 792, 823, 824, 833, 834, 829, 830, 831, 832, 808, 809, 798, 799, 800, 801, 737, 738, 611, 612, 579, 580, 723, 724, 719, 720, 753, 754, 715, 716, 749, 750, 599, 600, 695, 696, 757, 758, 639, 640, 627, 628, 583, 586, 712, 714, 587, 588, 675, 676, 653, 654, 708, 710, 747, 748, 623, 624, 597, 598, 735, 736, 721, 722, 755, 756, 717, 718, 751, 752, 609, 610, 705, 706, 767, 768, 649, 650, 637, 638, 1078, 1066, 1081, 1071, 1053, 1054, 1055, 1056, 1097, 1098, 1107, 1108, 1103, 1104, 1105, 1106, 1079, 1080, 1067, 1068, 1069, 1070, 1064, 1062, 1065, 1063, 1061, 997, 998, 867, 868, 835, 836, 983, 984, 979, 980, 1013, 1014, 975, 976, 1009, 1010, 855, 856, 953, 954, 1017, 1018, 897, 898, 885, 886, 839, 842, 972, 974, 843, 844, 933, 934, 911, 912, 968, 970, 1007, 1008, 879, 880, 853, 854, 995, 996, 981, 982, 1015, 1016, 977, 978, 1011, 1012, 865, 866, 963, 964, 1027, 1028, 907, 908, 895, 896, 1580, 1570, 1583, 1575, 1557, 1558, 1559, 1560, 1597, 1598, 1607, 1608, 1603, 1604, 1605, 1606, 1581, 1582, 1571, 1572, 1573, 1574, 1568, 1566, 1569, 1567, 1565, 139, 142, 145, 148, 212, 215, 218, 221, 133, 134, 135, 136, 206, 207, 208, 209, 169, 159, 172, 164, 128, 129, 130, 131, 185, 186, 222, 223, 201, 202, 203, 204, 170, 171, 160, 161, 162, 163, 132, 205, 226, 97, 224, 225, 79, 16, 0, 72, 70, 87, 68, 85, 10, 59, 89, 31, 25, 3, 67, 4, 49, 38, 84, 22, 9, 78, 71, 88, 69, 86, 15, 64, 94, 36, 30],
+    &[1410, 1411, 1267, 1268, 1195, 1196, 1327, 1328, 1265, 1266, 1263, 1264, 1483, 1482, 1190, 1191, 1192, 1193, 1189, 1111, 1175, 1176, 1177, 1178, 1454, 1455, 1526, 1527, 1434, 1435, 1136, 1137, 1444, 1445, 1534, 1535, 1427, 1428, 1432, 1433, 1530, 1531, 1126, 1127, 1438, 1439, 1132, 1133, 1442, 1443, 1128, 1129, 1134, 1135, 1415, 1416, 1413, 1414, 1417, 1363, 1477, 1501, 1456, 1468, 1469, 1486, 1261, 1358, 1504, 1459, 1331, 1332, 1334, 1336, 1329, 1330, 1333, 1260, 1357, 1503, 1458, 1115, 1492, 1114, 1491, 1113, 1490, 1112, 1392, 1393, 1394, 1395, 1144, 1145, 1388, 1389, 1390, 1391, 1404, 1407, 1396, 1399, 1124, 1125, 1436, 1437, 1532, 1533, 1425, 1426, 1430, 1431, 1528, 1529, 1130, 1131, 1440, 1441, 1181, 1179, 1182, 1180, 1183, 1184, 1422, 1421, 1420, 1325, 1326, 1453, 1452, 1450, 1451, 1117, 1494, 1406, 1398, 1419, 1359, 1362, 1361, 1335, 1116, 1493, 1405, 1397, 1418, 1360, 1409, 1401, 1408, 1400, 1119, 1496, 1423, 1272, 1289, 1281, 1277, 1294, 1285, 1273, 1290, 1282, 1278, 1295, 1286, 1185, 1187, 1186, 1188, 1274, 1291, 1293, 1271, 1284, 1280, 1288, 1276, 1309, 1311, 1299, 1305, 1301, 1303, 1297, 1307, 1292, 1270, 1283, 1279, 1287, 1275, 1308, 1310, 1298, 1304, 1300, 1302, 1296, 1306, 1412, 1269, 1122, 1424, 1364, 1479, 1480, 1246, 1429, 1476, 1475, 1485, 1262, 1344, 1507, 1519, 1512, 1510, 1502, 1460, 1345, 1484, 1174, 1173, 1324, 1194, 1256, 1257, 1259, 1258, 1252, 1251, 1346, 1348, 1525, 1478, 1467, 1470, 1367, 1343, 1505, 1506, 1366, 1514, 1517, 1516, 1508, 1511, 1509, 1513, 1515, 1518, 1373, 1377, 1369, 1371, 1375, 1378, 1385, 1387, 1384, 1386, 1228, 1232, 1224, 1226, 1230, 1233, 1240, 1242, 1239, 1241, 1339, 3098, 3037, 3191, 2533, 2515, 2488, 2492, 2592, 2529, 2461, 2478, 2538, 2521, 2548, 2481, 2512, 2496, 2500, 2504, 2508, 2596, 2518, 3356, 1686, 3201, 2701, 3121, 2741, 3352, 1682, 3197, 2697, 2681, 2784, 3180, 3187, 3208, 3184, 3212, 3279, 3283, 3243, 2447, 3101, 1674, 1692, 2451, 1690, 2756, 2767, 2745, 2752, 2763, 3043, 3045, 3049, 3047, 2469, 2465, 2588, 2525, 3176, 3275, 3204, 2780, 2677, 2759, 2748, 2693, 1678, 3348, 3193, 2737, 3239, 2443, 3233, 2540, 2544, 3333, 3118, 3334, 3099, 2536, 2599, 2484, 2473, 2557, 2554, 2440, 1625, 1621, 3295, 3323, 3067, 3057, 3063, 3083, 3073, 3093, 3079, 3015, 2876, 3007, 2868, 3020, 2881, 3013, 2874, 2798, 2809, 1658, 1649, 3108, 3385, 3379, 2802, 1612, 3286, 3314, 1636, 3304, 3327, 2728, 2736, 2723, 2569, 3011, 2872, 1617, 3291, 3319, 3059, 2726, 2734, 2721, 2770, 3136, 1878, 1706, 1834, 1801, 1867, 1768, 1999, 2040, 1944, 1977, 1955, 1966, 1933, 1988, 1881, 1709, 1837, 1804, 1870, 1771, 2002, 2043, 1947, 1980, 1958, 1969, 1936, 1991, 1885, 1713, 1841, 1808, 1874, 1775, 2006, 2047, 1951, 1984, 1962, 1973, 1940, 1995, 1889, 1717, 1845, 1812, 1911, 1779, 1900, 1728, 1856, 1823, 1922, 1790, 1892, 1720, 1848, 1815, 1914, 1782, 1903, 1731, 1859, 1826, 1925, 1793, 1896, 1724, 1852, 1819, 1918, 1786, 1907, 1735, 1863, 1830, 1929, 1797, 1695, 1698, 1702, 2251, 2063, 2203, 2167, 2239, 2131, 2383, 2427, 2323, 2359, 2335, 2347, 2311, 2371, 2255, 2067, 2207, 2171, 2243, 2135, 2387, 2431, 2327, 2363, 2339, 2351, 2315, 2375, 2259, 2071, 2211, 2175, 2247, 2139, 2391, 2435, 2331, 2367, 2343, 2355, 2319, 2379, 2263, 2075, 2215, 2179, 2287, 2143, 2275, 2087, 2227, 2191, 2299, 2155, 2267, 2079, 2219, 2183, 2291, 2147, 2279, 2091, 2231, 2195, 2303, 2159, 2271, 2083, 2223, 2187, 2295, 2151, 2283, 2095, 2235, 2199, 2307, 2163, 2051, 2055, 2059, 1880, 1708, 1836, 1803, 1869, 1770, 2001, 2042, 1946, 1979, 1957, 1968, 1935, 1990, 1884, 1712, 1840, 1807, 1873, 1774, 2005, 2046, 1950, 1983, 1961, 1972, 1939, 1994, 1887, 1715, 1843, 1810, 1876, 1777, 2008, 2049, 1953, 1986, 1964, 1975, 1942, 1997, 1891, 1719, 1847, 1814, 1913, 1781, 1902, 1730, 1858, 1825, 1924, 1792, 1895, 1723, 1851, 1818, 1917, 1785, 1906, 1734, 1862, 1829, 1928, 1796, 1898, 1726, 1854, 1821, 1920, 1788, 1909, 1737, 1865, 1832, 1931, 1799, 1697, 1701, 1704, 2252, 2064, 2204, 2168, 2240, 2132, 2384, 2428, 2324, 2360, 2336, 2348, 2312, 2372, 2256, 2068, 2208, 2172, 2244, 2136, 2388, 2432, 2328, 2364, 2340, 2352, 2316, 2376, 2260, 2072, 2212, 2176, 2248, 2140, 2392, 2436, 2332, 2368, 2344, 2356, 2320, 2380, 2264, 2076, 2216, 2180, 2288, 2144, 2276, 2088, 2228, 2192, 2300, 2156, 2268, 2080, 2220, 2184, 2292, 2148, 2280, 2092, 2232, 2196, 2304, 2160, 2272, 2084, 2224, 2188, 2296, 2152, 2284, 2096, 2236, 2200, 2308, 2164, 2052, 2056, 2060, 2442, 1628, 1624, 3298, 3326, 3070, 3058, 3066, 3086, 3076, 3096, 3082, 3016, 2877, 3010, 2871, 3023, 2884, 3014, 2875, 2801, 2812, 1661, 1652, 3111, 3388, 3382, 2805, 1637, 3305, 3328, 2731, 2570, 3012, 2873, 1620, 3294, 3322, 3062, 2727, 2773, 3040, 2535, 2517, 2491, 2495, 2595, 2532, 2464, 2480, 2539, 2522, 2551, 2483, 2514, 2499, 2503, 2507, 2511, 2598, 2520, 3358, 1688, 3203, 2703, 2744, 3355, 1685, 3200, 2700, 2684, 2787, 3183, 3190, 3211, 3186, 3214, 3282, 3285, 3246, 2450, 3104, 1677, 1693, 2452, 1691, 2758, 2769, 2747, 2755, 2766, 3044, 3046, 3050, 3048, 2472, 2468, 2591, 2528, 3179, 3278, 3207, 2783, 2680, 2762, 2751, 2696, 1681, 3351, 3196, 2740, 3242, 2446, 3236, 2543, 2547, 3100, 2537, 2600, 2487, 2476, 2559, 2556, 2704, 2825, 2836, 2454, 2458, 2460, 2456, 1669, 1667, 1671, 2708, 2710, 2779, 1645, 1647, 3097, 2987, 2993, 2848, 2854, 2909, 2915, 3232, 3226, 3228, 3230, 2575, 2604, 2606, 2989, 2850, 2988, 2849, 3025, 2886, 3024, 2885, 2911, 2910, 2609, 2611, 3056, 3175, 3052, 3054, 3383, 2832, 3115, 3378, 2791, 1632, 2706, 2985, 2991, 2846, 2852, 2907, 2913, 2821, 2602, 1611, 2794, 1654, 3106, 2834, 2823, 3116, 3119, 2438, 2897, 3036, 2894, 3033, 2617, 2616, 3035, 2896, 3034, 2895, 3030, 2891, 3029, 2890, 3216, 3215, 3218, 3217, 3220, 3219, 3222, 3221, 3224, 3223, 1635, 3303, 3090, 2562, 2571, 2880, 2867, 3019, 3006, 1633, 3301, 3117, 3120, 3113, 2565, 2567, 2775, 1673, 1665, 2901, 2899, 2566, 2568, 2573, 2564, 3302, 1634, 2777, 3092, 3078, 3072, 3347, 2797, 2808, 1657, 2814, 1663, 3028, 2889, 3192, 3376, 1648, 3107, 3384, 3027, 2888, 3026, 2887, 2561, 2553, 2587, 2585, 1613, 3287, 3315, 2613, 2615, 2818, 2817, 1616, 3290, 3318, 3144, 3169, 3126, 3171, 3139, 3141, 3130, 3151, 3159, 3147, 3128, 3173, 3154, 3162, 3133, 3123, 3166, 2620, 2633, 2635, 2639, 2641, 2618, 3160, 3152, 3163, 3155, 2714, 2720, 2717, 2630, 2629, 2631, 2628, 3367, 3363, 3361, 3359, 3373, 3371, 3370, 3369, 3366, 3365, 3375, 3340, 3337, 3336, 3335, 3344, 3343, 3345, 3342, 3341, 3339, 3338, 2654, 2652, 2656, 2671, 2644, 2673, 2675, 2669, 2667, 2648, 2661, 2665, 2655, 2653, 2657, 2672, 2645, 2674, 2676, 2670, 2668, 2649, 2662, 2666, 2646, 2658, 2647, 242, 538, 486, 311, 299, 395, 359, 421, 385, 248, 439, 568, 427, 508, 492, 496, 273, 400, 364, 228, 512, 504, 236, 532, 480, 305, 293, 409, 373, 415, 379, 254, 445, 574, 433, 526, 518, 522, 279, 402, 366, 544, 329, 317, 321, 337, 349, 335, 343, 290, 260, 245, 541, 489, 314, 302, 398, 362, 424, 388, 251, 442, 571, 430, 510, 494, 498, 275, 401, 365, 239, 535, 483, 308, 296, 412, 376, 418, 382, 257, 448, 577, 436, 528, 520, 524, 281, 403, 367, 331, 319, 323, 232, 287, 285, 530, 454, 452, 514, 506, 351, 353, 339, 341, 345, 347, 284, 529, 458, 456, 500, 325, 450, 262, 516, 502, 333, 327, 806, 796, 804, 794, 772, 774, 776, 770, 820, 814, 816, 818, 822, 812, 788, 786, 778, 784, 782, 780, 828, 826, 740, 742, 614, 616, 590, 592, 728, 730, 725, 726, 678, 680, 688, 690, 656, 658, 666, 668, 602, 604, 698, 700, 760, 762, 642, 644, 630, 632, 744, 746, 618, 620, 594, 596, 732, 734, 682, 684, 692, 694, 660, 662, 670, 672, 606, 608, 702, 704, 764, 766, 646, 648, 634, 636, 625, 626, 685, 686, 663, 664, 582, 585, 711, 713, 707, 709, 1077, 1060, 1075, 1058, 1035, 1037, 1039, 1033, 1093, 1087, 1089, 1091, 1095, 1085, 1052, 1050, 1042, 1048, 1046, 1044, 1102, 1100, 1031, 1083, 1029, 1109, 1000, 1002, 870, 872, 846, 848, 988, 990, 985, 986, 936, 938, 946, 948, 914, 916, 924, 926, 858, 860, 956, 958, 1020, 1022, 900, 902, 888, 890, 1004, 1006, 874, 876, 850, 852, 992, 994, 940, 942, 950, 952, 918, 920, 928, 930, 862, 864, 960, 962, 1024, 1026, 904, 906, 892, 894, 1110, 881, 882, 943, 944, 921, 922, 1040, 1096, 838, 841, 1072, 1073, 971, 973, 967, 969, 965, 966, 1579, 1564, 1577, 1562, 1539, 1541, 1543, 1537, 1593, 1587, 1589, 1591, 1595, 1585, 1556, 1554, 1546, 1552, 1550, 1548, 1602, 1600, 1544, 1596, 138, 141, 144, 147, 211, 214, 217, 220, 109, 111, 113, 115, 188, 190, 192, 194, 168, 152, 166, 150, 101, 103, 105, 99, 182, 176, 178, 180, 184, 174, 127, 125, 107, 123, 121, 117, 198, 196, 119, 200, 81, 18, 6, 75, 73, 51, 56, 40, 45, 12, 61, 91, 33, 27, 83, 20, 8, 77, 53, 58, 42, 47, 14, 63, 93, 35, 29, 23, 54, 43, 2, 66, 65],
 ];
