@@ -7,7 +7,7 @@ use super::CodegenError;
 use super::affine::{Affine, AffineMemo, gcd};
 use super::opt::kind_of;
 use super::scope::first_range;
-use crate::uop::{Arg, Axes, AxisKind, DType, Op, Srcs, UMap, UOp};
+use crate::uop::{Arg, Axes, AxisKind, DType, Op, RangeArg, Srcs, UMap, UOp};
 
 /// Replaces every Vector range.
 ///
@@ -36,6 +36,16 @@ struct Lanes {
     /// The Vector range a node depends on.
     axis: UMap<UOp>,
     affine: AffineMemo,
+}
+
+/// Lanes of the longest vector that is computed with; tiles of matrix units are longer.
+const MOST_LANES: u16 = 64;
+
+/// A range of `n` lanes in place of `v`.
+fn piece(v: &UOp, n: u16, which: u32) -> UOp {
+    let arg = v.range_arg().map(|a| RangeArg { sub: a.sub + ((which + 1) << 16), ..a });
+    let arg = arg.map_or(Arg::None, Arg::Range);
+    UOp::new(Op::Range, v.dtype(), [UOp::int(n as i64)], arg)
 }
 
 fn lane_count(v: &UOp) -> u16 {
@@ -139,12 +149,65 @@ impl Lanes {
     fn wmma(&mut self, u: &UOp) -> Result<UOp, CodegenError> {
         let mut src = Srcs::new();
         for (x, e) in u.src()[..2].iter().zip(&u.src()[3..]) {
-            let x = self.value(x)?;
+            let x = if lane_count(e) > MOST_LANES { self.in_pieces(x, e)? } else { self.value(x)? };
             src.push(if x.dtype().lanes == 1 { x.splat(lane_count(e)) } else { x });
         }
         let t = u.dtype().vec(lane_count(&u.src()[2]));
         src.push(UOp::constant(t, 0i64));
         Ok(UOp::new(Op::Wmma, t, src, u.arg().clone()))
+    }
+
+    /// A value of more lanes than a vector has, as vectors side by side: the rows of a tile.
+    fn in_pieces(&mut self, x: &UOp, e: &UOp) -> Result<UOp, CodegenError> {
+        let n = MOST_LANES / 2;
+        let part = piece(e, n, 0);
+        let pieces = (0..lane_count(e) / n).map(|k| {
+            let at = &part + (k * n) as i64;
+            let x = self.renamed(x, e, &at)?;
+            Ok(if x.dtype().lanes == 1 { x.splat(n) } else { x })
+        });
+        let pieces: Vec<UOp> = pieces.collect::<Result<_, CodegenError>>()?;
+        Ok(UOp::new(Op::Cat, x.dtype().vec(lane_count(e)), pieces, Arg::None))
+    }
+
+    /// The value of `x` with `at` in place of range `v`.
+    fn renamed(&mut self, x: &UOp, v: &UOp, at: &UOp) -> Result<UOp, CodegenError> {
+        let map: UMap<UOp> = [(v.clone(), at.clone())].into_iter().collect();
+        let x = x.substitute(&map).simplify();
+        for u in x.toposort() {
+            if !self.axis.contains_key(&u) {
+                self.find_axis(&u)?;
+            }
+        }
+        self.value(&x)
+    }
+
+    /// A load whose even and odd lanes each run along memory: two loads, interleaved.
+    fn interleaved(&mut self, u: &UOp, v: &UOp) -> Result<Option<UOp>, CodegenError> {
+        let n = lane_count(v);
+        let i = &u.src()[0].src()[1];
+        if n < 4 || i.dtype() != DType::INDEX {
+            return Ok(None);
+        }
+        let half = piece(v, n / 2, 1);
+        self.axis.insert(half.clone(), half.clone());
+        let mut sides = vec![];
+        for side in 0..2 {
+            let at = &(&half * 2) + side;
+            let map: UMap<UOp> = [(v.clone(), at.clone())].into_iter().collect();
+            let even = i.substitute(&map).simplify();
+            for u in even.toposort() {
+                if !self.axis.contains_key(&u) {
+                    self.find_axis(&u)?;
+                }
+            }
+            if self.along(&even, &half).is_none_or(|(step, _)| step != 1) {
+                return Ok(None);
+            }
+            sides.push(self.renamed(u, v, &at)?);
+        }
+        let order: Axes = (0..n).map(|k| k / 2 + k % 2 * (n / 2)).collect();
+        Ok(Some(UOp::new(Op::Cat, u.dtype().vec(n), sides, Arg::None).gep(&order)))
     }
 
     /// The address of an access with `n` lanes, and whether its lanes run backwards.
@@ -190,6 +253,11 @@ impl Lanes {
         if still && u.src().len() == 1 {
             let (at, _) = self.address(index, 1, false)?;
             return Ok(UOp::new(Op::Load, u.dtype(), [at], Arg::None).splat(n));
+        }
+        if self.along(&index.src()[1], &v).is_none()
+            && let Some(both) = self.interleaved(u, &v)?
+        {
+            return Ok(both);
         }
         let (at, reversed) = self.address(index, n, true)?;
         let mut src: Srcs = [at].into_iter().collect();

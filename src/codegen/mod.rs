@@ -25,6 +25,7 @@ mod scope;
 mod strong;
 pub mod target;
 mod text;
+mod tile;
 pub mod units;
 
 pub use beam::Beam;
@@ -93,7 +94,7 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         OptChoice::Given(list) => list.into_iter().try_for_each(|o| kernel.apply(o))?,
         OptChoice::Heuristic => opt::choose(&mut kernel),
     }
-    let named = grid::with_global_axes(&kernel.sink, target);
+    let named = grid::with_global_axes(&tile::through_scratch(&kernel.sink), target);
     let placed = scope::separate(&clean::clean(&grid::launch(&named, target)?))?;
     let lanes = accumulate::widen(&lanes::to_lanes(&placed)?, target);
     let lowered = decomp::lower(&lanes, target, fast_math)?;

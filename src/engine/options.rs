@@ -22,7 +22,7 @@ pub struct Options {
     pub jit: bool,
     /// Write a trace for Perfetto here at the end (`PROFILE=1` or `PROFILE=path`).
     pub profile: Option<PathBuf>,
-    /// `avx2` or `avx512` instead of what the CPU offers (`ARCH`).
+    /// `avx2`, `avx512` or `amx` instead of what the CPU offers (`ARCH`).
     pub arch: Option<String>,
     /// Cores that the CPU device may use, `None`: all (`THREADS`).
     pub threads: Option<usize>,

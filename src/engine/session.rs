@@ -103,9 +103,9 @@ impl Session {
     pub fn device_options(&self) -> DeviceOptions {
         let mut d = DeviceOptions::default();
         d.cpu.threads = self.options.threads.map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX));
-        // `avx2` and `avx512` are short for the full names.
-        d.cpu.arch =
-            self.options.arch.as_ref().map(|a| if a.starts_with("avx") { format!("x86_64-{a}") } else { a.clone() });
+        // `avx2`, `avx512` and `amx` are short for the full names.
+        let short = |a: &str| a.starts_with("avx") || a == "amx";
+        d.cpu.arch = self.options.arch.as_ref().map(|a| if short(a) { format!("x86_64-{a}") } else { a.clone() });
         d
     }
 

@@ -45,6 +45,9 @@ pub enum IsaError {
 /// The instruction set of a device's arch string; `None`: no kernel runs there.
 #[must_use]
 pub fn for_arch(arch: &str) -> Option<Box<dyn Isa>> {
+    if arch == x86_64::AMX {
+        return Some(Box::new(x86_64::X86_64::with_tiles(1)));
+    }
     let level = x86_64::Arch::parse(arch)?;
     Some(Box::new(x86_64::X86_64::new(level, 1)))
 }

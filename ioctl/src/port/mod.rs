@@ -17,6 +17,7 @@ mod process;
 mod seam;
 #[cfg(target_os = "linux")]
 mod space;
+mod tiles;
 mod view;
 
 pub use call::{CallError, call};
@@ -31,6 +32,7 @@ pub use process::{read_process, write_process};
 pub use seam::{Fd, MapFlags, MapRequest, OpenFlags, PollEvents, PollFd, Port, Prot};
 #[cfg(target_os = "linux")]
 pub use space::{AddressSpace, Backing, SharedMemory, alias_shared};
+pub use tiles::request_tiles;
 pub use view::{DeviceView, ViewError};
 
 /// An address in this process. Only this module turns one into a pointer.

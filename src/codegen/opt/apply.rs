@@ -20,11 +20,13 @@ pub(in crate::codegen) struct Kernel<'a> {
     /// Axes of the rests that splits left over: not for opts.
     rests: USet,
     /// What the axis of the last opt became: the loop that remains of it.
-    remains: Option<UOp>,
+    pub(super) remains: Option<UOp>,
     /// And the inner loop that was split from it.
     inner: Option<UOp>,
     /// How many times the work a matrix unit does for padding to its tiles.
     pub(super) waste: f64,
+    /// The loops over tiles of rows, columns and steps that the last matrix unit left.
+    pub(super) tiles: Vec<Option<UOp>>,
     subs: u32,
 }
 
@@ -44,7 +46,17 @@ struct Split {
 impl<'a> Kernel<'a> {
     pub fn new(sink: UOp, target: &'a Target) -> Kernel<'a> {
         let subs = sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
-        Kernel { sink, target, applied: vec![], rests: USet::default(), remains: None, inner: None, waste: 1.0, subs }
+        Kernel {
+            sink,
+            target,
+            applied: vec![],
+            rests: USet::default(),
+            remains: None,
+            inner: None,
+            waste: 1.0,
+            tiles: vec![],
+            subs,
+        }
     }
 
     /// The axes that opts name, by kind from the outside in, then by number.
@@ -266,7 +278,7 @@ impl<'a> Kernel<'a> {
         let lanes = kind == AxisKind::Vector;
         let tiled = kind == old;
         let mut parts = vec![];
-        self.inner = None;
+        (self.inner, self.remains) = (None, None);
         let whole = floor_div(&end, a);
         if end.as_int().is_none() && whole.vmax() < 2 {
             return Err("the axis may be too short".into());

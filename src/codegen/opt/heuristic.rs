@@ -23,6 +23,9 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
         super::gpu::choose(kernel);
         return;
     }
+    if matrix_unit(kernel) {
+        return;
+    }
     let mut facts = Facts::of(&kernel.sink);
     let cycles = work(&facts, kernel);
     let mut order: Vec<usize> = (0..facts.sites.len()).collect();
@@ -77,6 +80,58 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
             let _ = kernel.apply_to(&r, |axis| Opt::Thread { axis, amount });
         }
     }
+}
+
+/// A product on a matrix unit: two by two tiles in registers, the columns' operand packed once for all rows, threads along the columns.
+fn matrix_unit(kernel: &mut Kernel) -> bool {
+    /// Multiplications below which setting the unit up costs more than it gains.
+    const WORTH: f64 = 32768.0;
+    let before = kernel.sink.clone();
+    if kernel.apply(Opt::Tc { choice: 0 }).is_err() {
+        return false;
+    }
+    let work = Facts::of(&before).sites.iter().map(Site::trips).fold(0.0, f64::max);
+    if kernel.waste > 2.0 || work < WORTH {
+        kernel.sink = before;
+        kernel.applied.pop();
+        return false;
+    }
+    let tiles = kernel.tiles.clone();
+    let doubled = |kernel: &mut Kernel, r: &Option<UOp>| {
+        let r = r.clone()?;
+        match kernel.apply_to(&r, |axis| Opt::Upcast { axis, amount: 2 }) {
+            Ok(left) => left,
+            Err(_) => Some(r),
+        }
+    };
+    let columns = doubled(kernel, &tiles[1]);
+    let rows = doubled(kernel, &tiles[0]);
+    if let Some(columns) = &columns {
+        let store = kernel.sink.src().iter().find(|s| s.src().contains(columns)).cloned();
+        let place = |r: &UOp| store.as_ref().and_then(|s| s.src().iter().position(|x| x == r));
+        if let Some(rows) = &rows
+            && place(rows) < place(columns)
+        {
+            let with = kernel.axes().iter().position(|a| a == columns).unwrap_or(usize::MAX);
+            let _ = kernel.apply_to(rows, |axis| Opt::Swap { axis, with });
+        }
+        let loads =
+            kernel.sink.toposort().into_iter().filter(|u| u.op() == Op::Wmma).flat_map(|w| w.src()[1].toposort());
+        let params = loads.filter(|u| u.op() == Op::Load).filter_map(|l| match l.src()[0].src()[0].arg() {
+            Arg::Param(slot, _) => Some(*slot as usize),
+            _ => None,
+        });
+        let params: std::collections::BTreeSet<usize> = params.collect();
+        for param in params {
+            let _ = kernel.apply_to(columns, |axis| Opt::Stage { param, axis });
+        }
+    }
+    let split = [columns, rows].into_iter().flatten().find(|r| size(r) >= kernel.target.threads as i64);
+    if let Some(r) = split.filter(|_| kernel.target.threads > 1) {
+        let amount = kernel.target.threads as usize;
+        let _ = kernel.apply_to(&r, |axis| Opt::Thread { axis, amount });
+    }
+    true
 }
 
 /// A tile whose columns lie far apart in memory reads them from a packed panel, made once for all rows: the loop over the

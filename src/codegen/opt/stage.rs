@@ -39,22 +39,35 @@ pub(super) fn stage(sink: &UOp, param: usize, axis: &UOp, most_bytes: usize) -> 
         if used > most_bytes {
             return Err("the tile does not fit into scratch memory");
         }
-        // The copy's own loops.
-        let copies: Vec<UOp> = dims
-            .iter()
-            .map(|r| {
+        // The copy's own loops; a tile of a matrix unit is copied in rows.
+        let (mut copies, mut values) = (vec![], vec![]);
+        for r in &dims {
+            let mut like = |n: i64, kind| {
                 subs += 1;
-                let kind = match kind_of(r) {
-                    AxisKind::Unroll => AxisKind::Upcast,
-                    AxisKind::Reduce => AxisKind::Loop,
-                    k => k,
-                };
                 let id = r.range_arg().map_or(0, |a| a.id);
-                r.with_arg(Arg::Range(RangeArg { id, sub: subs, kind }))
-            })
-            .collect();
-        let renamed: UMap<UOp> = dims.iter().cloned().zip(copies.iter().cloned()).collect();
-        let fill = area.index(&position(&copies, &sizes)).store(&load.substitute(&renamed), &copies);
+                UOp::range(UOp::int(n), id, kind).with_arg(Arg::Range(RangeArg { id, sub: subs, kind }))
+            };
+            let n = (r.vmax() + 1) as i64;
+            let (mine, value) = match kind_of(r) {
+                AxisKind::Vector if n > ROW => {
+                    let (row, lane) = (like(n / ROW, AxisKind::Loop), like(ROW, AxisKind::Vector));
+                    (vec![row.clone(), lane.clone()], &(&row * ROW) + &lane)
+                }
+                kind => {
+                    let kind = match kind {
+                        AxisKind::Unroll => AxisKind::Upcast,
+                        AxisKind::Reduce => AxisKind::Loop,
+                        k => k,
+                    };
+                    let copy = like(n, kind);
+                    (vec![copy.clone()], copy)
+                }
+            };
+            copies.extend(mine);
+            values.push(value);
+        }
+        let renamed: UMap<UOp> = dims.iter().cloned().zip(values.iter().cloned()).collect();
+        let fill = area.index(&position(&values, &sizes)).store(&load.substitute(&renamed), &copies);
         map.insert(load, area.after(&[fill]).index(&position(&dims, &sizes)).load());
     }
     if map.is_empty() { Err("no load of that buffer depends on the axis") } else { Ok(sink.substitute(&map)) }
@@ -155,6 +168,9 @@ fn outer_ranges(order: &[UOp], axis: &UOp) -> Vec<UOp> {
     }
     out
 }
+
+/// Lanes of a row of a matrix unit's tile.
+const ROW: i64 = 32;
 
 fn is_loop(r: &UOp) -> bool {
     !matches!(kind_of(r), AxisKind::Upcast | AxisKind::Unroll | AxisKind::Vector)

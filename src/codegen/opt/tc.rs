@@ -13,6 +13,8 @@ struct Match {
     unit: &'static WmmaArg,
     /// Axes of rows, columns and of the sum.
     axes: [UOp; 3],
+    /// The product's second operand has the rows.
+    swapped: bool,
 }
 
 /// The operands of a product to be summed, as values of the unit's operand type; a gate around the product moves into both.
@@ -63,14 +65,19 @@ fn matches(sink: &UOp, units: &'static [WmmaArg]) -> Vec<Match> {
             let mut sums: Vec<UOp> = reduce.src()[1..].to_vec();
             sums.retain(|k| kind_of(k) == AxisKind::Reduce && a.contains(k) && b.contains(k) && whole(k));
             for k in sums.iter().rev() {
-                for m in only(&a, &b) {
-                    for n in only(&b, &a) {
-                        found.push(Match { unit, axes: [m.clone(), n, k.clone()] });
+                for (x, swapped) in [(&a, false), (&b, true)] {
+                    let y = if swapped { &a } else { &b };
+                    for m in only(x, y) {
+                        for n in only(y, x) {
+                            found.push(Match { unit, axes: [m.clone(), n, k.clone()], swapped });
+                        }
                     }
                 }
             }
         }
     }
+    // Columns along the inner axis of the result, where its neighbours lie.
+    found.sort_by_key(|m| m.axes[0].range_arg() > m.axes[1].range_arg());
     found
 }
 
@@ -124,6 +131,7 @@ impl Kernel<'_> {
         }
         let mut inner: Vec<UOp> = vec![];
         self.waste = 1.0;
+        self.tiles.clear();
         for (r, n) in m.axes.iter().zip(sizes) {
             let mut axis = r.clone();
             let len = (r.vmax() + 1) as f64;
@@ -132,11 +140,13 @@ impl Kernel<'_> {
                 axis = self.pad_to(&axis, n as usize)?;
             }
             inner.push(self.tile(&axis, n as usize)?);
+            self.tiles.push(self.remains.clone());
         }
         let [row, column, step] = inner.as_slice() else { return Err("a product has three axes".into()) };
         let reduce = self.sink.toposort().into_iter().find(|u| u.op() == Op::Reduce && u.src()[1..].contains(step));
         let reduce = reduce.ok_or("the sum has gone")?;
         let (a, b) = operands(&reduce.src()[0], m.unit).ok_or("padding has changed the product")?;
+        let (a, b) = if m.swapped { (b, a) } else { (a, b) };
         let lane = (m.unit.lanes > 1).then(|| self.fresh(row, &UOp::int(m.unit.lanes as i64), AxisKind::Warp));
         let mut vector = |s: &Spread, like: &UOp| self.fresh(like, &UOp::int(s.elements() as i64), AxisKind::Vector);
         let (ea, eb, ec) =

@@ -14,7 +14,7 @@ pub struct CpuOptions {
     pub inline_ns: u64,
     /// Whether a waiting host thread runs queued work itself. Its deadline then cannot interrupt a kernel that it runs.
     pub host_helps: bool,
-    /// Code is made for this instead of the best the machine has: `x86_64-avx2` or `x86_64-avx512`.
+    /// Code is made for this instead of the best the machine has: `x86_64-avx2`, `x86_64-avx512` or `x86_64-amx`.
     pub arch: Option<String>,
     /// Freed memory kept for reuse, in bytes, at most.
     pub cache_bytes: u64,
@@ -57,8 +57,10 @@ impl CpuOptions {
 pub const ARCH_AVX2: &str = "x86_64-avx2";
 /// AVX-512 F, BW, CD, DQ and VL.
 pub const ARCH_AVX512: &str = "x86_64-avx512";
+/// And AMX tiles with bf16, in a process that the kernel lets use them.
+pub const ARCH_AMX: &str = "x86_64-amx";
 /// Valid names, for messages.
-pub const ARCHS: &str = "x86_64-avx2, x86_64-avx512";
+pub const ARCHS: &str = "x86_64-avx2, x86_64-avx512, x86_64-amx";
 
 /// The features that this machine lacks for AVX2 code and for AVX-512 code.
 #[cfg(target_arch = "x86_64")]
@@ -88,6 +90,22 @@ fn missing() -> (Vec<&'static str>, Vec<&'static str>) {
     (vec!["an x86-64 processor"], vec!["an x86-64 processor"])
 }
 
+/// What keeps AMX code from running here: the processor, or the kernel, which is asked for this process's right to use tiles.
+#[cfg(target_arch = "x86_64")]
+fn missing_tiles() -> Option<&'static str> {
+    // Leaf 7: EDX bit 22 AMX-BF16, bit 24 AMX-TILE (Intel SDM volume 2, CPUID).
+    let edx = std::arch::x86_64::__cpuid_count(7, 0).edx;
+    if edx >> 22 & 1 == 0 || edx >> 24 & 1 == 0 {
+        return Some("amx-bf16");
+    }
+    (!doorbell_ioctl::port::request_tiles()).then_some("the kernel's permission to use AMX tiles")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn missing_tiles() -> Option<&'static str> {
+    Some("an x86-64 processor")
+}
+
 /// The arch that code is made for: the asked one, or the best of this machine.
 ///
 /// # Errors
@@ -98,6 +116,12 @@ pub fn choose_arch(device: &str, asked: Option<&str>) -> Result<String, DeviceEr
         Err(DeviceError::MissingFeature { name: device.into(), asked: asked.into(), missing: missing.join(", ") })
     };
     match asked {
+        None if avx512.is_empty() && missing_tiles().is_none() => Ok(ARCH_AMX.into()),
+        Some(ARCH_AMX) => match missing_tiles() {
+            None if avx512.is_empty() => Ok(ARCH_AMX.into()),
+            None => lack(ARCH_AMX, &avx512),
+            Some(what) => lack(ARCH_AMX, &[what]),
+        },
         None if avx512.is_empty() => Ok(ARCH_AVX512.into()),
         None | Some(ARCH_AVX2) if avx2.is_empty() => Ok(ARCH_AVX2.into()),
         Some(ARCH_AVX512) if avx512.is_empty() => Ok(ARCH_AVX512.into()),
@@ -123,7 +147,10 @@ mod tests {
     #[test]
     fn unknown_arch_names_the_valid_ones() {
         let e = choose_arch("CPU", Some("sm_90")).unwrap_err();
-        assert_eq!(e.to_string(), "arch \"sm_90\" of device CPU is unknown, valid: x86_64-avx2, x86_64-avx512");
+        assert_eq!(
+            e.to_string(),
+            "arch \"sm_90\" of device CPU is unknown, valid: x86_64-avx2, x86_64-avx512, x86_64-amx"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Branches back are encoded at once, short if they reach; branches forward are patched. Frame from rsp up: spill slots, the thread's
 //! scratch, the caller's rsp when the frame is aligned beyond it.
 
-use super::mir::{Base, CALLEE_SAVED, GPR, Inst, MASK, Mem, Opd, VEC, reg_info};
+use super::mir::{Base, CALLEE_SAVED, GPR, Inst, MASK, Mem, Opd, TILE, VEC, reg_info};
 use super::{Arch, IselError, MachineCode};
 use crate::codegen::regalloc::{Allocation, Edit, Flow, Func, Kind, Label, Loc, PReg, RegInfo, allocate};
 use crate::elf::{Machine, Object, RelocKind, Relocation, Section, Target};
@@ -279,6 +279,9 @@ impl Emit<'_> {
             }
             Edit::Move { class, from, to } => {
                 let class = self.regs.classes[class.0 as usize].clone();
+                if class.file == TILE {
+                    return Err(IselError::Internal("more tiles than there are registers"));
+                }
                 let evex = |p: PReg| p.index >= 16 || class.slot_bytes == 64;
                 match (from, to) {
                     (Loc::Reg(a), Loc::Reg(b)) => {
@@ -395,6 +398,7 @@ fn register(p: PReg, kind: u8) -> Result<Register, IselError> {
         (VEC, b'y') => Ok(at(Register::YMM0)),
         (VEC, b'z') => Ok(at(Register::ZMM0)),
         (MASK, b'k') => Ok(at(Register::K0)),
+        (TILE, b't') => Ok(at(Register::TMM0)),
         (GPR, b'b' | b'w' | b'd' | b'q') => Ok(gpr(p.index, kind)),
         _ => Err(IselError::Internal("a register of the wrong file")),
     }

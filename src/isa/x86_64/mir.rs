@@ -11,6 +11,7 @@ use smallvec::{SmallVec, smallvec};
 pub const GPR: u8 = 0;
 pub const VEC: u8 = 1;
 pub const MASK: u8 = 2;
+pub const TILE: u8 = 3;
 
 /// Register classes, in the order of [`reg_info`].
 pub const CLASS_G: Class = Class(0);
@@ -18,6 +19,7 @@ pub const CLASS_X: Class = Class(1);
 pub const CLASS_Y: Class = Class(2);
 pub const CLASS_Z: Class = Class(3);
 pub const CLASS_K: Class = Class(4);
+pub const CLASS_T: Class = Class(5);
 
 pub const RAX: PReg = PReg { file: GPR, index: 0 };
 pub const RDX: PReg = PReg { file: GPR, index: 2 };
@@ -45,6 +47,7 @@ pub fn reg_info(vector_regs: u16) -> RegInfo {
             RegFile { name: "gpr", count: 16, order: gprs },
             RegFile { name: "vec", count: vector_regs, order: (0..vector_regs).collect() },
             RegFile { name: "mask", count: 8, order: (1..8).collect() },
+            RegFile { name: "tile", count: 8, order: (0..8).collect() },
         ],
         classes: vec![
             class("gpr", GPR, 8),
@@ -52,6 +55,8 @@ pub fn reg_info(vector_regs: u16) -> RegInfo {
             class("ymm", VEC, 32),
             class("zmm", VEC, 64),
             class("k", MASK, 8),
+            // Spilling one is an error of the opts: nothing moves tiles.
+            class("tmm", TILE, 64),
         ],
     }
 }

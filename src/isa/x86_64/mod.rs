@@ -14,7 +14,9 @@
 //!
 //! Outputs much larger than the cache are stored around it (`stream`).
 //!
-//! Left out: AVX512-FP16, BF16 and VNNI, AMX; a stack probe (scratch is limited to [`MAX_LOCAL_BYTES`]).
+//! AMX (`tile`) is what the target `x86_64-amx` offers besides: products of bf16.
+//!
+//! Left out: AVX512-FP16, BF16 and VNNI, AMX's integers; a stack probe (scratch is limited to [`MAX_LOCAL_BYTES`]).
 #![forbid(unsafe_code)]
 
 mod emit;
@@ -140,6 +142,9 @@ fn disassemble(text: &[u8]) -> Result<String, super::IsaError> {
     Ok(out)
 }
 
+/// Name of AVX-512 with AMX's tiles: an arch of its own to devices, the AVX-512 level with a matrix unit to codegen.
+pub const AMX: &str = "x86_64-amx";
+
 /// The instruction set as the engine sees it.
 #[derive(Clone, Debug)]
 pub struct X86_64 {
@@ -151,6 +156,15 @@ impl X86_64 {
     /// A feature level on a device with so many cores.
     pub const fn new(arch: Arch, threads: u32) -> X86_64 {
         X86_64 { arch, target: arch.target(threads) }
+    }
+
+    /// AVX-512 with AMX (tile, bf16), for a process that may use tiles.
+    pub const fn with_tiles(threads: u32) -> X86_64 {
+        let target = Arch::Avx512.target(threads);
+        X86_64 {
+            arch: Arch::Avx512,
+            target: codegen::Target { name: AMX, tensor_cores: codegen::units::AMX, ..target },
+        }
     }
 }
 

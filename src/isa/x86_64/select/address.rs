@@ -30,6 +30,11 @@ impl Select<'_> {
         self.place(strip(&index.src()[0]), sum)
     }
 
+    /// The terms and the constant of an Index node's address beyond its memory, in bytes.
+    pub(super) fn sum_of(&mut self, index: &UOp) -> Res<Option<(Terms, i64)>> {
+        self.linear(&index.src()[1], None, index.src()[0].dtype().scalar.size_bytes() as i64)
+    }
+
     /// Whether an index is a multiple of so many bytes wherever it points.
     pub(super) fn aligned(&mut self, index: &UOp, bytes: i64) -> Res<bool> {
         let sum = self.linear(&index.src()[1], None, index.src()[0].dtype().scalar.size_bytes() as i64)?;

@@ -56,6 +56,8 @@ impl Select<'_> {
     pub(super) fn fresh(&mut self, v: Val) -> Val {
         match v {
             Val::G(r) => Val::G(self.copy(r)),
+            // Nothing writes to a tile but its own sum.
+            Val::T(r) => Val::T(r),
             Val::V(rs) => Val::V(rs.iter().map(|r| self.copy(*r)).collect()),
             Val::K(rs, per) => Val::K(rs.iter().map(|r| self.copy(*r)).collect(), per),
             Val::M(rs, e) => Val::M(rs.iter().map(|r| self.copy(*r)).collect(), e),
@@ -65,6 +67,7 @@ impl Select<'_> {
     fn cast_val(&mut self, u: &UOp, v: Val, from: DType, to: DType) -> Res<Val> {
         let (f, t) = (from.scalar, to.scalar);
         match v {
+            Val::T(_) => Err(unsupported(u, "a cast of a tile")),
             Val::K(..) | Val::M(..) => {
                 if t == Bool {
                     return Ok(v);

@@ -183,6 +183,11 @@ impl Select<'_> {
     pub(super) fn acc(&mut self, p: usize, u: &UOp) -> Res<()> {
         let init = &u.src()[0];
         let dt = u.dtype();
+        if super::tile::is_tile(dt) {
+            self.vals[p] = Some(Val::T(self.zero_tile()));
+            self.made_in[p] = self.cur as u32;
+            return Ok(());
+        }
         if let (Some(c), false) = (init.as_const(), dt.scalar == Scalar::Bool || (dt.lanes == 1 && !dt.is_float())) {
             let shape = self.shape(dt);
             let mut parts = Regs::new();
@@ -198,6 +203,7 @@ impl Select<'_> {
             let from = self.canonical(from, dt.lanes)?;
             let fresh = match &from {
                 Val::G(r) => Val::G(self.copy(*r)),
+                Val::T(_) => return Err(unsupported(u, "a copy of a tile")),
                 Val::V(rs) => Val::V(rs.iter().map(|r| self.copy(*r)).collect()),
                 Val::K(rs, per) => Val::K(rs.iter().map(|r| self.copy(*r)).collect(), *per),
                 Val::M(rs, e) => Val::M(rs.iter().map(|r| self.copy(*r)).collect(), *e),
@@ -215,10 +221,13 @@ impl Select<'_> {
         let Some(to) = p.and_then(|p| self.vals[p].clone()) else {
             return Err(IselError::Malformed(format!("{u:?} sets what does not stand in the list")));
         };
+        if let Val::T(to) = to {
+            return self.add_products(value, to);
+        }
         let from = self.val(value)?;
         let from = self.canonical(from, lanes)?;
         let regs = |v: &Val| match v {
-            Val::G(r) => Regs::from_slice(&[*r]),
+            Val::G(r) | Val::T(r) => Regs::from_slice(&[*r]),
             Val::V(r) | Val::K(r, _) | Val::M(r, _) => r.clone(),
         };
         let (to, from) = (regs(&to), regs(&from));

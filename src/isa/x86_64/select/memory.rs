@@ -63,11 +63,11 @@ impl Select<'_> {
         let from = match (to, from) {
             (Val::K(_, per), v @ Val::K(..)) => self.masks(v, lanes, *per)?,
             (Val::M(_, e), v @ Val::M(..)) => self.lane_masks(v, lanes, *e)?,
-            (_, Val::G(r)) => Regs::from_slice(&[r]),
+            (_, Val::G(r) | Val::T(r)) => Regs::from_slice(&[r]),
             (_, Val::V(r) | Val::K(r, _) | Val::M(r, _)) => r,
         };
         let to = match to {
-            Val::G(r) => Regs::from_slice(&[*r]),
+            Val::G(r) | Val::T(r) => Regs::from_slice(&[*r]),
             Val::V(r) | Val::K(r, _) | Val::M(r, _) => r.clone(),
         };
         to.into_iter().zip(from).for_each(|(t, f)| self.copy_to(t, f));
@@ -139,6 +139,9 @@ impl Select<'_> {
             return self.scatter(index, value, gate);
         }
         let v = self.val(value)?;
+        if let Val::T(r) = v {
+            return self.store_tile(index, r);
+        }
         match gate {
             None => {
                 let streams = self.streams(index, dt)?;
@@ -176,7 +179,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    fn store_plain(&mut self, dt: DType, mem: Mem, v: Val) -> Res<()> {
+    pub(super) fn store_plain(&mut self, dt: DType, mem: Mem, v: Val) -> Res<()> {
         let regs = match v {
             Val::G(r) => {
                 self.store_int(dt.scalar, mem, r);

@@ -13,6 +13,7 @@ mod memory;
 mod plan;
 mod scalar;
 mod shuffle;
+mod tile;
 mod vector;
 
 use super::emit::Unit;
@@ -42,6 +43,8 @@ pub(super) enum Val {
     K(Regs, u16),
     /// A bool vector as all-ones lanes of so many bytes.
     M(Regs, u16),
+    /// A tile of AMX.
+    T(VReg),
 }
 
 /// How a vector lies in registers.
@@ -164,11 +167,18 @@ pub fn select(program: &Program, arch: Arch, stream: bool) -> Res<Unit> {
     let mut entry = Inst::bare(Code::INVALID, Flow::Next);
     entry.implied = smallvec![Operand::writes(args).fixed(mir::RDI), Operand::writes(tid).fixed(mir::RSI)];
     s.put(entry);
+    let tiles = program.uops.iter().any(|u| u.op() == Op::Wmma);
+    if tiles {
+        s.configure_tiles();
+    }
     for p in 0..n {
         s.node(p)?;
     }
     if s.levels.len() != 1 {
         return Err(IselError::Malformed("a loop or condition is not closed".into()));
+    }
+    if tiles {
+        s.release_tiles();
     }
     s.put(Inst::bare(Code::INVALID, Flow::Return));
     let mut insts = std::mem::take(&mut s.levels[0].insts);
@@ -249,7 +259,9 @@ impl Select<'_> {
             Op::Splat => self.splat(u),
             Op::Stack => self.stack(u),
             Op::Gep => self.gep(u),
+            Op::Cat if tile::is_tile(u.dtype()) => self.tile_of_rows(u),
             Op::Cat => self.cat(u),
+            Op::Wmma => self.product(u),
             Op::VReduce => self.vreduce(u),
             Op::Cast => self.cast(u),
             Op::Bitcast => self.bitcast(u),
@@ -296,13 +308,19 @@ impl Select<'_> {
     fn local(&mut self, u: &UOp) -> Res<()> {
         let Arg::Local(_, len) = u.arg() else { return Err(unsupported(u, "no size")) };
         let bytes = (len * u.dtype().scalar.size_bytes()).next_multiple_of(64);
+        let at = self.scratch(bytes)?;
+        self.locals.insert(u.clone(), at);
+        Ok(())
+    }
+
+    /// Offset of so many bytes of scratch.
+    fn scratch(&mut self, bytes: usize) -> Res<u32> {
         let at = self.local_bytes as usize;
         if at + bytes > MAX_LOCAL_BYTES {
             return Err(IselError::TooLarge { what: "scratch", len: at + bytes });
         }
-        self.locals.insert(u.clone(), at as u32);
         self.local_bytes = (at + bytes) as u32;
-        Ok(())
+        Ok(at as u32)
     }
 
     // --- registers and instructions ---
@@ -526,6 +544,7 @@ pub(super) fn class_of(kind: u8) -> Class {
         b'y' => mir::CLASS_Y,
         b'z' => mir::CLASS_Z,
         b'k' => mir::CLASS_K,
+        b't' => mir::CLASS_T,
         _ => mir::CLASS_G,
     }
 }

@@ -60,7 +60,14 @@ impl Plan {
                 p.mutable[i] |= p.mutable[s] && !matches!(u.op(), Op::End);
             }
             p.mutable[i] |= u.op() == Op::Acc;
-            p.wait[i] = !p.mutable[i] && (is_index_arithmetic(u) || is_integer_test(u));
+            p.wait[i] = !p.mutable[i] && (is_index_arithmetic(u) || is_integer_test(u)) || u.op() == Op::Wmma;
+        }
+        for u in uops.iter().filter(|u| u.op() == Op::Cat && super::tile::is_tile(u.dtype())) {
+            // Rows that the tile loads itself.
+            for s in u.src().iter().filter(|s| super::tile::is_row(s)) {
+                let s = pos[s] as usize;
+                p.wait[s] |= p.uses[s] == 1;
+            }
         }
         let mut taken = vec![false; n]; // consumers that have a memory operand already
         for i in 0..n {

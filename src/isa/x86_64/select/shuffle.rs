@@ -208,6 +208,7 @@ impl Select<'_> {
                 Ok((self.mask_to(v, bytes, 1)?, bytes))
             }
             Val::V(r) => Ok((r, dt)),
+            Val::T(_) => Err(unsupported(u, "lanes of a tile")),
             Val::G(r) => Ok((Regs::from_slice(&[self.vec_of_int(r, dt.size_bytes() == 8)?]), dt)),
         }
     }

@@ -41,6 +41,7 @@ impl Select<'_> {
                 Ok(Regs::from_slice(&[self.vec_of_int(r, wide)?]))
             }
             Val::K(..) | Val::M(..) => Err(unsupported(u, "a mask where numbers are wanted")),
+            Val::T(_) => Err(unsupported(u, "a tile where vectors are wanted")),
         }
     }
 
