@@ -55,6 +55,17 @@ fn transposed_operands_and_what_is_computed_from_a_product_match() {
     close(&d.to_vec::<f32>().unwrap(), &doubled, 1.0 / 128.0);
 }
 
+#[test]
+fn batches_of_products_match() {
+    let (batch, m, n, k) = (3, 48, 64, 64);
+    let (a, b) = (values(batch * m * k, 5), values(batch * k * n, 6));
+    let of = |x: &[f32], rows: usize, columns: usize| Tensor::from_slice(x, [batch, rows, columns]).cast(Scalar::BF16);
+    let c = of(&a, m, k).matmul(&of(&b, k, n)).cast(Scalar::F32).to_vec::<f32>().unwrap();
+    for (x, c) in c.chunks(m * n).enumerate() {
+        close(c, &product(&a[x * m * k..], &b[x * k * n..], (m, n, k)), 1.0 / 256.0);
+    }
+}
+
 fn half_matmul(m: i64, n: i64, k: i64) -> UOp {
     let (i, j) = (UOp::range(m, 0, AxisKind::Loop), UOp::range(n, 1, AxisKind::Loop));
     let l = UOp::range(k, 2, AxisKind::Reduce);

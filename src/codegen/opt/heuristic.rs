@@ -87,7 +87,9 @@ fn matrix_unit(kernel: &mut Kernel) -> bool {
     /// Multiplications below which setting the unit up costs more than it gains.
     const WORTH: f64 = 32768.0;
     let before = kernel.sink.clone();
-    if kernel.apply(Opt::Tc { choice: 0 }).is_err() {
+    // Other sums beside the product would not know what to do with its tiles.
+    let alone = before.toposort().iter().filter(|u| u.op() == Op::Reduce).count() == 1;
+    if !alone || kernel.apply(Opt::Tc { choice: 0 }).is_err() {
         return false;
     }
     let work = Facts::of(&before).sites.iter().map(Site::trips).fold(0.0, f64::max);
