@@ -245,6 +245,19 @@ impl Client {
         self.ioctl(DESTROY_QUEUE, Bytes::new(8).u32(0, queue.id)).unwrap();
     }
 
+    /// Gives a buffer back: from the card, the driver, and the CPU.
+    pub fn release(&self, buffer: Buffer) {
+        self.unmap(&buffer).unwrap();
+        self.ioctl(FREE, Bytes::new(8).u64(0, buffer.handle)).unwrap();
+    }
+
+    /// Destroys a queue and gives all its buffers back.
+    pub fn tear_down(&self, queue: Queue) {
+        self.destroy(&queue);
+        let kept = std::mem::take(&mut *self.kept.lock().unwrap());
+        [queue.ring, queue.pointers].into_iter().chain(kept).for_each(|buffer| self.release(buffer));
+    }
+
     /// Makes an event: its id (which is its slot). With a page for the first one.
     pub fn event(&self, kind: u32, page: Option<&Buffer>) -> u32 {
         let args = Bytes::new(32).u64(0, page.map_or(0, |p| p.handle)).u32(12, kind).u32(16, 1);

@@ -5,6 +5,7 @@ mod aql;
 mod client;
 mod driver;
 mod faults;
+mod fuzz;
 mod kernels;
 mod pm4;
 mod sdma;

@@ -276,3 +276,45 @@ fn a_queue_that_waits_for_ever_can_be_destroyed() {
     client.destroy(&queue);
     assert_eq!(client.reports(), Vec::<String>::new());
 }
+
+#[test]
+fn an_interrupt_without_a_written_slot_is_reported_and_wakes_nobody() {
+    let client = Client::new(Chip::Gfx1100);
+    let page = client.buffer(0x8000, HOST);
+    let event = client.event(0, Some(&page));
+    let mut queue = client.queue(PM4);
+    let memory = client.buffer(0x1000, HOST);
+    let interrupt = [0xc006_4900, 0x514, 0x2200_0000, lo(memory.va + 8), hi(memory.va), event, 0, event];
+    queue.submit(&[&interrupt[..], &release_mem(memory.va, 1)].concat());
+    eventually(&memory.view, 0, 1);
+    assert_eq!(client.wait(&[event], 0).0, 1, "timeout");
+    assert!(client.reports()[0].contains("interrupt with context 0x1 found no event whose slot was written"));
+}
+
+#[test]
+fn queues_that_pause_at_random_still_keep_their_order() {
+    use doorbell::emu::kfd::{Config, SoftKfd};
+    for shuffle in 1..4 {
+        let client = Client::of(SoftKfd::new(Config { shuffle, ..Config::new(Chip::Gfx1100) }).unwrap());
+        let mut queues = [client.queue(PM4), client.queue(PM4), client.queue(PM4)];
+        let memory = client.buffer(0x1000, HOST);
+        // A token goes round: each queue waits for its number and passes the next one on.
+        for round in 0..20_u32 {
+            for (at, queue) in (0..).zip(&mut queues) {
+                let token = round * 3 + at;
+                let wait = [0xc005_3c00, 0x13, lo(memory.va), hi(memory.va), token, u32::MAX, 4];
+                queue.submit(&[&wait[..], &write_data(memory.va, token + 1)].concat());
+            }
+        }
+        eventually(&memory.view, 0, 60);
+    }
+}
+
+#[test]
+fn machines_are_found_by_their_chips_name() {
+    use doorbell::emu::kfd::emulate;
+    let port = emulate("gfx942").unwrap();
+    let name = port.read_file("/sys/class/kfd/kfd/topology/nodes/1/name").unwrap();
+    assert_eq!(name, b"gfx942\n");
+    assert_eq!(emulate("gfx900").unwrap_err(), "no software GPU gfx900; there are gfx1100, gfx942, gfx1201");
+}

@@ -23,6 +23,8 @@ pub struct Config {
     pub hidden_nodes: usize,
     /// Checks of doorbells and pointers that no hardware makes.
     pub strict: bool,
+    /// Not zero: queues pause between packets from this seed, to come in other orders.
+    pub shuffle: u64,
     /// Checks of waves that no hardware makes, and how they are interleaved.
     pub waves: Strict,
 }
@@ -41,6 +43,7 @@ impl Config {
             peer_links: true,
             hidden_nodes: 0,
             strict: true,
+            shuffle: 0,
             waves: Strict::on(),
         }
     }

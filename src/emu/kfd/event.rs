@@ -202,16 +202,17 @@ impl Events {
         Ok(())
     }
 
-    /// An interrupt of a queue with this context: the event of that id if its slot was written, else all whose slots were.
-    pub fn interrupt(&self, context: u32) {
+    /// An interrupt of a queue with this context: the event of that id if its slot was written, else all whose slots were. False when no
+    /// slot was.
+    pub fn interrupt(&self, context: u32) -> bool {
         let mut inner = self.lock();
-        if !inner.take_slot(context) {
+        let mut found = inner.take_slot(context);
+        if !found {
             let ids: Vec<u32> = inner.events.range(..SIGNAL_EVENT_LIMIT).map(|(id, _)| *id).collect();
-            ids.into_iter().for_each(|id| {
-                inner.take_slot(id);
-            });
+            found = ids.into_iter().filter(|id| inner.take_slot(*id)).count() > 0;
         }
         self.changed.notify_all();
+        found
     }
 
     /// Sets an event whatever its slot says: exceptions that the kernel delivers by id.
@@ -360,10 +361,10 @@ mod tests {
         events.set_page(page.clone(), 7).unwrap();
         assert_eq!(page.read_u64(8), Ok(UNSIGNALED_EVENT_SLOT));
         let (a, b) = (events.create(EVENT_SIGNAL, true).unwrap(), events.create(EVENT_SIGNAL, true).unwrap());
-        events.interrupt(a);
+        assert!(!events.interrupt(a));
         assert_eq!(events.wait(&mut [asked(a, 0)], false, NOW), Ok(WAIT_RESULT_TIMEOUT), "nobody wrote its slot");
         page.write_u64(u64::from(b) * 8, 5).unwrap();
-        events.interrupt(99);
+        assert!(events.interrupt(99));
         assert_eq!(events.wait(&mut [asked(b, 0)], false, NOW), Ok(WAIT_RESULT_COMPLETE), "a wrong context scans all");
         assert_eq!(page.read_u64(u64::from(b) * 8), Ok(UNSIGNALED_EVENT_SLOT));
         assert_eq!(events.set_page(page, 8), Err(Errno::EINVAL));

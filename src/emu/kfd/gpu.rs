@@ -5,9 +5,10 @@
 use super::chip::{Chip, Facts};
 use super::clock::GpuClock;
 use super::compute::{Compute, Machine};
+use super::config::Config;
 use super::cp::{self, Cause, Stop};
 use super::event::Events;
-use super::queue::{Kind, Queue};
+use super::queue::{End, Kind, Queue};
 use super::report::{Report, ReportKind, Reports};
 use super::vm::{Access, Vm, VmFault};
 use doorbell_ioctl::abi::kfd::{HwException, MemoryException};
@@ -29,6 +30,8 @@ pub struct Gpu {
     pub(super) reports: Arc<Reports>,
     pub compute: Arc<dyn Compute>,
     pub strict: bool,
+    /// Seed of pauses between packets; 0 for none.
+    pub shuffle: u64,
     /// RUNTIME_ENABLE is on: exceptions go to the process.
     pub exceptions: AtomicBool,
     queues: Mutex<BTreeMap<u32, Arc<Queue>>>,
@@ -37,16 +40,17 @@ pub struct Gpu {
 
 impl Gpu {
     #[must_use]
-    pub(super) fn new(gpu_id: u32, chip: Chip, shared: &Shared, strict: bool) -> Self {
+    pub(super) fn new(gpu_id: u32, shared: &Shared, config: &Config) -> Self {
         Self {
             gpu_id,
-            chip,
+            chip: config.chip,
             vm: Vm::default(),
             clock: Arc::clone(&shared.clock),
             events: Arc::clone(&shared.events),
             reports: Arc::clone(&shared.reports),
             compute: Arc::clone(&shared.compute),
-            strict,
+            strict: config.strict,
+            shuffle: config.shuffle,
             exceptions: AtomicBool::new(false),
             queues: Mutex::default(),
             fault: Mutex::default(),
@@ -109,6 +113,14 @@ impl Gpu {
         queue.ring(put);
     }
 
+    /// An interrupt of a queue. One that finds no written slot wakes nobody, on hardware neither.
+    pub(super) fn interrupt(&self, queue: Option<u32>, context: u32) {
+        if !self.events.interrupt(context) && self.strict {
+            let text = format!("interrupt with context {context:#x} found no event whose slot was written");
+            self.report(ReportKind::Strict, queue, text);
+        }
+    }
+
     /// Deals with what stopped a queue.
     pub(super) fn stopped(&self, queue: &Queue, stop: Stop) {
         match &stop.cause {
@@ -155,8 +167,8 @@ impl Gpu {
         if save == 0 {
             return;
         }
-        let payload = self.vm.read_u64(save + ERR_PAYLOAD_ADDR).unwrap_or(0);
-        let event = self.vm.read_u32(save + ERR_EVENT_ID).unwrap_or(0);
+        let payload = self.vm.read_u64(save.wrapping_add(ERR_PAYLOAD_ADDR)).unwrap_or(0);
+        let event = self.vm.read_u32(save.wrapping_add(ERR_EVENT_ID)).unwrap_or(0);
         if payload != 0 && self.vm.update_u64(payload, |mask| mask | 1 << (code - 1)).is_ok() {
             self.events.deliver(event);
         }
@@ -165,7 +177,10 @@ impl Gpu {
     /// Destroys a queue: the kernel preempts it, and resets it when it does not answer.
     pub fn destroy_queue(&self, id: u32) -> bool {
         let Some(queue) = self.queues().remove(&id) else { return false };
-        let hung = queue.destroy();
+        let End { hung, panicked } = queue.destroy();
+        if panicked {
+            self.report(ReportKind::Bug, Some(id), "the queue's engine panicked".to_owned());
+        }
         self.vm.pin(&queue.setup.pinned, false);
         if hung {
             self.report(ReportKind::Reset, Some(id), "the queue did not answer and was reset".to_owned());

@@ -61,8 +61,20 @@ pub struct Queue {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How long an engine sleeps between two looks at a word that it waits for.
-const NAP: Duration = Duration::from_micros(100);
+/// Looks at a word that an engine waits for before it sleeps between two: other queues answer fast.
+const FAST_LOOKS: u32 = 64;
+/// The first sleep, and the longest.
+const NAP: Duration = Duration::from_micros(20);
+const LONGEST_NAP: Duration = Duration::from_micros(320);
+
+/// How a queue ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// A packet or kernel had stopped it.
+    pub hung: bool,
+    /// The engine itself failed.
+    pub panicked: bool,
+}
 
 impl Queue {
     #[must_use]
@@ -104,18 +116,16 @@ impl Queue {
         self.change(|control| control.evicted = true);
     }
 
-    /// Ends the engine's thread. True when the queue had hung.
-    pub fn destroy(&self) -> bool {
+    /// Ends the engine's thread.
+    pub fn destroy(&self) -> End {
         self.stop.store(true, Ordering::Relaxed);
         let hung = self.change(|control| {
             control.destroyed = true;
             control.hung.is_some()
         });
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            let _panicked = thread.join();
-        }
-        hung
+        let panicked = thread.is_some_and(|thread| thread.join().is_err());
+        End { hung, panicked }
     }
 
     /// Sleeps until there is work: gives ring and write pointer, or `None` when the queue ends. A queue that starved at `starved` needs a later
@@ -140,6 +150,7 @@ impl Queue {
     /// # Errors
     /// `Err(None)` when the queue was taken away, `Err(Some(e))` when `ready` fails.
     pub fn wait_until<E>(&self, mut ready: impl FnMut() -> Result<bool, E>) -> Result<(), Option<E>> {
+        let (mut looks, mut nap) = (0, NAP);
         loop {
             let (gone, active) = {
                 let control = self.control();
@@ -151,9 +162,15 @@ impl Queue {
             if active && ready().map_err(Some)? {
                 return Ok(());
             }
+            looks += 1;
+            if looks < FAST_LOOKS {
+                std::thread::yield_now();
+                continue;
+            }
             let control = self.control();
-            // TIMEOUT: memory words have no wake-up; 100 us keeps an idle wait cheap.
-            let _woken = self.wake.wait_timeout(control, NAP).unwrap_or_else(PoisonError::into_inner);
+            // TIMEOUT: memory words have no wake-up; a longer sleep keeps a long wait cheap.
+            let _woken = self.wake.wait_timeout(control, nap).unwrap_or_else(PoisonError::into_inner);
+            nap = (nap * 2).min(LONGEST_NAP);
         }
     }
 }

@@ -15,6 +15,8 @@ pub enum ReportKind {
     Reset,
     /// The program asked for something that exists and is not modelled.
     Unmodelled,
+    /// A fault of the emulator itself.
+    Bug,
     /// Hardware would have gone on; the program is wrong all the same.
     Strict,
 }

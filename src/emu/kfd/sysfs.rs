@@ -5,6 +5,7 @@
 use super::chip::{Facts, MAX_SLOTS_SCRATCH_CU};
 use super::config::Config;
 use doorbell_ioctl::port::Errno;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -98,6 +99,7 @@ impl Sysfs {
             self.add(format!("{ip}/minor"), format!("{minor}\n"));
             self.add(format!("{ip}/revision"), format!("{revision}\n"));
         }
+        self.add(format!("/dev/dri/renderD{}", FIRST_RENDER_MINOR + gpu), "");
         self.add(format!("{device}/vendor"), "0x1002\n");
         self.add(format!("{device}/device"), format!("{:#06x}\n", facts.device_id));
         let uevent = format!("DRIVER=amdgpu\nPCI_SLOT_NAME=0000:{:02x}:00.0\n", FIRST_BUS + gpu);
@@ -109,6 +111,7 @@ impl Sysfs {
     /// # Errors
     /// `ENOENT`; `EPERM` for nodes that the process may not see; `EISDIR` for a folder.
     pub fn read(&self, path: &str) -> Result<Vec<u8>, Errno> {
+        let path = &*real(path);
         match self.files.get(path) {
             Some(Ok(text)) => Ok(text.clone().into_bytes()),
             Some(Err(errno)) => Err(*errno),
@@ -122,10 +125,18 @@ impl Sysfs {
     /// # Errors
     /// `ENOENT`.
     pub fn list(&self, path: &str) -> Result<Vec<String>, Errno> {
-        let prefix = format!("{}/", path.trim_end_matches('/'));
+        let prefix = format!("{}/", real(path).trim_end_matches('/'));
         let inside = self.files.keys().filter_map(|file| file.strip_prefix(&prefix));
         let names: BTreeSet<&str> = inside.filter_map(|rest| rest.split('/').next()).collect();
         if names.is_empty() { Err(Errno::ENOENT) } else { Ok(names.into_iter().map(str::to_owned).collect()) }
+    }
+}
+
+/// Where a path of the class folder leads.
+fn real(path: &str) -> Cow<'_, str> {
+    match path.strip_prefix("/sys/class/kfd/kfd") {
+        Some(rest) => Cow::Owned(format!("/sys/devices/virtual/kfd/kfd{rest}")),
+        None => Cow::Borrowed(path),
     }
 }
 
@@ -226,6 +237,8 @@ mod tests {
             sysfs.read(&format!("/sys/class/drm/renderD128/device/ip_discovery/die/0/11/0/{file}")).unwrap()
         };
         assert_eq!((read("major"), read("minor"), read("revision")), (b"9\n".into(), b"4\n".into(), b"3\n".into()));
+        assert_eq!(sysfs.list("/sys/class/kfd/kfd/topology/nodes").unwrap(), ["0", "1"], "the class folder is a link");
+        assert_eq!(sysfs.list("/dev/dri").unwrap(), ["renderD128"]);
         assert_eq!(sysfs.read("/sys/class/drm"), Err(Errno::EISDIR));
         assert_eq!(sysfs.list("/sys/nothing"), Err(Errno::ENOENT));
     }

@@ -281,6 +281,23 @@ impl Vm {
         })
     }
 
+    /// Repeats a pattern over `len_bytes` from `va` on.
+    ///
+    /// # Errors
+    /// `VmFault` at the first byte that cannot be written; bytes before it are stored.
+    pub fn fill(&self, va: u64, pattern: &[u8], len_bytes: u64) -> Result<(), VmFault> {
+        // A multiple of every pattern's length.
+        const PIECE: u64 = 1 << 16;
+        let piece: Vec<u8> = pattern.iter().copied().cycle().take(PIECE.min(len_bytes) as usize).collect();
+        let mut done = 0;
+        while done < len_bytes {
+            let count = PIECE.min(len_bytes - done);
+            self.write_bytes(va.wrapping_add(done), &piece[..count as usize])?;
+            done += count;
+        }
+        Ok(())
+    }
+
     /// Copies bytes; overlapping ranges are copied from the front, piece by piece.
     ///
     /// # Errors

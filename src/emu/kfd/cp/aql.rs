@@ -67,19 +67,19 @@ pub fn tell_inactive(gpu: &Gpu, queue: &Queue, mask: u64) {
     if queue.setup.kind != Kind::Aql {
         return;
     }
-    let signal = gpu.vm.read_u64(queue_struct(queue) + queue_offset::QUEUE_INACTIVE_SIGNAL).unwrap_or(0);
-    if signal != 0 && gpu.vm.write_u64(signal + signal_offset::VALUE, mask).is_ok() {
+    let signal = gpu.vm.read_u64(queue_struct(queue).wrapping_add(queue_offset::QUEUE_INACTIVE_SIGNAL)).unwrap_or(0);
+    if signal != 0 && gpu.vm.write_u64(signal.wrapping_add(signal_offset::VALUE), mask).is_ok() {
         let _no_mailbox = mail(gpu, signal);
     }
 }
 
 /// Writes a signal's event id to its mailbox and interrupts.
 fn mail(gpu: &Gpu, signal: u64) -> Result<(), VmFault> {
-    let mailbox = gpu.vm.read_u64(signal + signal_offset::EVENT_MAILBOX_PTR)?;
+    let mailbox = gpu.vm.read_u64(signal.wrapping_add(signal_offset::EVENT_MAILBOX_PTR))?;
     if mailbox != 0 {
-        let id = gpu.vm.read_u32(signal + signal_offset::EVENT_ID)?;
+        let id = gpu.vm.read_u32(signal.wrapping_add(signal_offset::EVENT_ID))?;
         gpu.vm.write_u64(mailbox, u64::from(id))?;
-        gpu.events.interrupt(id);
+        gpu.interrupt(None, id);
     }
     Ok(())
 }
@@ -187,7 +187,7 @@ impl Aql {
         let skip = if PRELOAD_LENGTH.get(&[preload]) > 0 { PRELOAD_ENTRY_BYTES } else { 0 };
         Ok(Descriptor {
             group_bytes: word(0),
-            entry: entry + skip,
+            entry: entry.wrapping_add(skip),
             rsrc1: word(48),
             rsrc2: word(52),
             rsrc3: word(44),
@@ -272,7 +272,7 @@ fn user_sgprs(
     }
     let preload = [descriptor.preload];
     let (count, offset) = (PRELOAD_LENGTH.get(&preload), PRELOAD_OFFSET.get(&preload));
-    words.extend(site.gpu.vm.read_dwords(p.kernarg.0 + 4 * u64::from(offset), count as usize)?);
+    words.extend(site.gpu.vm.read_dwords(p.kernarg.0.wrapping_add(4 * u64::from(offset)), count as usize)?);
     if words.len() > USER_SGPRS {
         let what = format!("{} user SGPRs, the hardware has {USER_SGPRS}", words.len());
         return Err(bad(BadDispatch::Code, what));
@@ -291,7 +291,7 @@ fn barrier(site: Site<'_>, p: &Barrier) -> Result<(), Cause> {
     site.wait_until(|| {
         let mut zeros = 0;
         for &signal in &signals {
-            zeros += usize::from(site.gpu.vm.read_u64(signal + signal_offset::VALUE)? == 0);
+            zeros += usize::from(site.gpu.vm.read_u64(signal.wrapping_add(signal_offset::VALUE))? == 0);
         }
         Ok(if p.any { zeros > 0 } else { zeros == signals.len() })
     })
@@ -303,11 +303,11 @@ fn complete(site: Site<'_>, signal: u64, start: u64) -> Result<(), VmFault> {
         return Ok(());
     }
     let vm = &site.gpu.vm;
-    let properties = vm.read_u32(queue_struct(site.queue) + queue_offset::QUEUE_PROPERTIES)?;
+    let properties = vm.read_u32(queue_struct(site.queue).wrapping_add(queue_offset::QUEUE_PROPERTIES))?;
     if properties & QUEUE_PROPERTIES_ENABLE_PROFILING != 0 {
-        vm.write_u64(signal + signal_offset::START_TS, start)?;
-        vm.write_u64(signal + signal_offset::END_TS, site.gpu.clock.ticks())?;
+        vm.write_u64(signal.wrapping_add(signal_offset::START_TS), start)?;
+        vm.write_u64(signal.wrapping_add(signal_offset::END_TS), site.gpu.clock.ticks())?;
     }
-    vm.update_u64(signal + signal_offset::VALUE, |value| value.wrapping_sub(1))?;
+    vm.update_u64(signal.wrapping_add(signal_offset::VALUE), |value| value.wrapping_sub(1))?;
     mail(site.gpu, signal)
 }

@@ -19,6 +19,7 @@ use super::vm::VmFault;
 use crate::hcq::packet::aql::queue::queue_error;
 use crate::hcq::packet::{DecodeError, DecodeKind};
 use std::fmt;
+use std::time::Duration;
 
 /// What stopped a queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -173,6 +174,10 @@ impl Site<'_> {
         self.queue.wait_until(ready).map_err(|e| e.map_or(Cause::Taken, Cause::Memory))
     }
 
+    fn interrupt(&self, context: u32) {
+        self.gpu.interrupt(Some(self.queue.setup.id), context);
+    }
+
     /// Between two packets: stays here while the queue is stopped.
     fn may_go_on(&self) -> Result<(), Cause> {
         self.wait_until(|| Ok(true))
@@ -214,8 +219,10 @@ pub fn run(gpu: &Gpu, queue: &Queue) {
         Kind::Sdma { .. } => Processor::Sdma(sdma::Sdma::new(gpu.facts().sdma)),
     };
     let mut starved = None;
+    let mut pauses = Pauses::new(gpu.shuffle, queue.setup.id);
     while let Some(work) = queue.next_work(starved) {
         starved = None;
+        pauses.pause();
         let outcome = check_overrun(&processor, &work).and_then(|()| processor.step(site, &work));
         match outcome {
             Ok(Step::Done(units)) => {
@@ -236,6 +243,35 @@ pub fn run(gpu: &Gpu, queue: &Queue) {
                 stop.ring_dword = if bytes { unit / 4 } else { unit * per_unit };
                 gpu.stopped(queue, *stop);
             }
+        }
+    }
+}
+
+/// Seeded pauses between packets, so that queues overtake each other in other orders.
+struct Pauses {
+    /// 0: none.
+    state: u64,
+}
+
+impl Pauses {
+    const ONE_IN: u64 = 4;
+    const MOST_US: u64 = 200;
+
+    fn new(seed: u64, queue: u32) -> Self {
+        Self { state: if seed == 0 { 0 } else { seed ^ u64::from(queue + 1) << 32 | 1 } }
+    }
+
+    fn pause(&mut self) {
+        if self.state == 0 {
+            return;
+        }
+        // xorshift64: never 0 once it is not.
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        if self.state.is_multiple_of(Self::ONE_IN) {
+            // TIMEOUT: long enough for another queue to get ahead.
+            std::thread::sleep(Duration::from_micros((self.state >> 32) % Self::MOST_US));
         }
     }
 }

@@ -213,10 +213,10 @@ impl Pm4 {
             let step = if p.no_incr { 0 } else { at };
             match p.dst {
                 DstSel::Register => {
-                    let reg = sh_register("WRITE_DATA", p.addr.0 + step)?;
+                    let reg = sh_register("WRITE_DATA", p.addr.0.wrapping_add(step))?;
                     self.set_register("WRITE_DATA", reg, value, xccs)?;
                 }
-                DstSel::L2 | DstSel::Memory => site.gpu.vm.write_u32(p.addr.0 + 4 * step, value)?,
+                DstSel::L2 | DstSel::Memory => site.gpu.vm.write_u32(p.addr.0.wrapping_add(4 * step), value)?,
             }
         }
         Ok(())
@@ -234,7 +234,7 @@ impl Pm4 {
                 u64::from_le_bytes(bytes)
             }
             CopySrc::Register => {
-                let word = |at| self.registers(xccs).get(NAME, sh_register(NAME, p.src + at)?);
+                let word = |at| self.registers(xccs).get(NAME, sh_register(NAME, p.src.wrapping_add(at))?);
                 let high = if p.wide { word(1)? } else { 0 };
                 u64::from(word(0)?) | u64::from(high) << 32
             }
@@ -244,13 +244,13 @@ impl Pm4 {
         match p.dst_sel {
             CopyDst::Register => {
                 for (at, &dword) in (0..).zip(dwords) {
-                    self.set_register(NAME, sh_register(NAME, p.dst.0 + at)?, dword, xccs)?;
+                    self.set_register(NAME, sh_register(NAME, p.dst.0.wrapping_add(at))?, dword, xccs)?;
                 }
             }
             CopyDst::L2 | CopyDst::Memory if p.wide && p.dst.0.is_multiple_of(8) => vm.write_u64(p.dst.0, value)?,
             CopyDst::L2 | CopyDst::Memory => {
                 for (at, &dword) in (0..).zip(dwords) {
-                    vm.write_u32(p.dst.0 + 4 * at, dword)?;
+                    vm.write_u32(p.dst.0.wrapping_add(4 * at), dword)?;
                 }
             }
         }
@@ -290,11 +290,7 @@ fn dma_data(vm: &Vm, p: &DmaData) -> Result<(), VmFault> {
     let len = u64::from(p.len_bytes);
     match (p.src_sel, p.dst_sel) {
         (_, DmaDst::Nowhere) => Ok(()),
-        (DmaSrc::Data, _) => {
-            let pattern = (p.src as u32).to_le_bytes();
-            let bytes: Vec<u8> = pattern.into_iter().cycle().take(p.len_bytes as usize).collect();
-            vm.write_bytes(p.dst.0, &bytes)
-        }
+        (DmaSrc::Data, _) => vm.fill(p.dst.0, &(p.src as u32).to_le_bytes(), len),
         (DmaSrc::Address | DmaSrc::AddressL2, _) => vm.copy(p.dst.0, p.src, len),
     }
 }
@@ -339,7 +335,7 @@ fn release_mem(site: Site<'_>, p: &ReleaseMem) -> Result<(), Cause> {
         DataSel::GpuClock => vm.write_u64(p.addr.0, site.gpu.clock.ticks())?,
     }
     if p.int_sel != IntSel::None {
-        site.gpu.events.interrupt(p.ctxid);
+        site.interrupt(p.ctxid);
     }
     Ok(())
 }

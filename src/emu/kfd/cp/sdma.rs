@@ -74,7 +74,7 @@ impl Sdma {
                 None => return Err(Cause::Indirect("one within another").into()),
             },
             Packet::Fence(p) => vm.write_u32(p.addr.0, p.value).map_err(Cause::from)?,
-            Packet::Trap(p) => site.gpu.events.interrupt(p.context),
+            Packet::Trap(p) => site.interrupt(p.context),
             Packet::PollRegmem(p) => poll(site, p)?,
             Packet::Atomic(p) => atomic::run(site, "ATOMIC", p.tc_op, p.addr.0, (p.data, p.compare), false)?,
             Packet::ConstFill(p) => fill(vm, p)?,
@@ -126,8 +126,5 @@ fn fill(vm: &Vm, p: &ConstFill) -> Result<(), Cause> {
         FillSize::Half => 2,
         FillSize::Dword => 4,
     };
-    let pattern = p.value.to_le_bytes();
-    let len = usize::try_from(p.len_bytes()).unwrap_or(usize::MAX);
-    let bytes: Vec<u8> = pattern[..unit].iter().copied().cycle().take(len).collect();
-    Ok(vm.write_bytes(p.dst.0, &bytes)?)
+    Ok(vm.fill(p.dst.0, &p.value.to_le_bytes()[..unit], p.len_bytes())?)
 }
