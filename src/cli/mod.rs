@@ -8,6 +8,7 @@ mod devices;
 mod dump;
 mod launch;
 mod programs;
+mod software;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Device to run on, as DEV=...: CPU, CPU:1, NULL
+    /// Device to run on, as DEV=...: CPU, CPU:1, NULL, AMD, AMD:1, AMD:bdf=0000:03:00.0, AMD:emu=gfx1100
     #[arg(long, global = true, value_name = "D")]
     device: Option<String>,
     /// Print one JSON object as the last line of standard output
@@ -126,6 +127,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         options.device.clone_from(d);
     }
     let output = Output { json: cli.json };
+    software::offer();
     doorbell::tensor::set_default_device(&options.device);
     engine::install(options)?;
     let done = match &cli.command {

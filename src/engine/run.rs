@@ -237,10 +237,9 @@ impl Session {
     }
 }
 
-/// How a GPU spreads the program.
+/// How a GPU spreads the program. Its shared memory stands in the kernel's own descriptor.
 pub(super) fn geometry(p: &Program) -> Geometry {
-    let local_bytes = u32::try_from(p.local_bytes).unwrap_or(u32::MAX);
-    Geometry { groups: p.global, local: p.local, local_bytes }
+    Geometry { groups: p.global, local: p.local, local_bytes: 0 }
 }
 
 /// Notes a command for the recording of this thread.

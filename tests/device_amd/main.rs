@@ -1,6 +1,7 @@
 //! The AMD device against the software KFD: bring-up, memory, copies, launches, recorded lists, faults, hangs, tear-down.
 #![cfg(target_os = "linux")]
 
+mod code;
 mod units;
 
 use doorbell::device::amd::{AmdDevice, AmdOptions, Driver, Placement, Selector};
@@ -29,7 +30,15 @@ struct Rig {
 impl Rig {
     fn new(config: Config) -> Self {
         let units = Arc::new(Units::default());
-        let soft = SoftKfd::with_compute(config, Arc::clone(&units) as _).unwrap();
+        Self::over(SoftKfd::with_compute(config, Arc::clone(&units) as _).unwrap(), units)
+    }
+
+    /// A machine that executes machine code.
+    fn with_code(config: Config) -> Self {
+        Self::over(SoftKfd::new(config).unwrap(), Arc::default())
+    }
+
+    fn over(soft: Arc<SoftKfd>, units: Arc<Units>) -> Self {
         let (trace, log) = Trace::log(Arc::clone(&soft) as _);
         Self { soft, units, port: trace, log }
     }
@@ -76,8 +85,11 @@ fn name(chip: Chip) -> &'static str {
 }
 
 fn load(d: &AmdDevice, code: u32) -> Kernel {
-    let image = units::kernel(&d.info().arch, code, 0);
-    d.load(&[KernelImage { name: "k", code: Code::Raw(&image) }]).unwrap().remove(0)
+    load_image(d, &units::kernel(&d.info().arch, code, 0))
+}
+
+fn load_image(d: &AmdDevice, image: &[u8]) -> Kernel {
+    d.load(&[KernelImage { name: "k", code: Code::Raw(image) }]).unwrap().remove(0)
 }
 
 fn words(d: &AmdDevice, values: &[u32]) -> Memory {
@@ -239,8 +251,7 @@ fn scratch_grows_with_the_kernels_that_want_it() {
         let d = rig.open();
         let m = words(&d, &[0; 64]);
         for private_bytes in [16, 4, 1000] {
-            let image = units::kernel(name(chip), units::ADD, private_bytes);
-            let k = d.load(&[KernelImage { name: "k", code: Code::Raw(&image) }]).unwrap().remove(0);
+            let k = load_image(&d, &units::kernel(name(chip), units::ADD, private_bytes));
             let point = d.submit(QueueKind::Compute, &[launch(&k, &m, 1, 1, 64)]).unwrap();
             d.wait(&point, LONG).unwrap();
         }

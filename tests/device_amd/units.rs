@@ -49,9 +49,14 @@ impl Compute for Units {
     }
 }
 
-/// A kernel of one "instruction": descriptor, then code at the next 256 bytes.
+/// A kernel of one "instruction".
 pub fn kernel(chip: &str, code: u32, private_bytes: u32) -> Vec<u8> {
-    let mut image = vec![0; 512];
+    image(chip, &[code], private_bytes)
+}
+
+/// A kernel: descriptor, then code at the next 256 bytes.
+pub fn image(chip: &str, code: &[u32], private_bytes: u32) -> Vec<u8> {
+    let mut image = vec![0; 256 + 4 * code.len()];
     let mut put = |at: usize, value: u32| image[at..at + 4].copy_from_slice(&value.to_le_bytes());
     // The values that LLVM gives a kernel with a kernarg pointer and workgroup id x.
     let (rsrc1, properties) = match chip {
@@ -64,6 +69,8 @@ pub fn kernel(chip: &str, code: u32, private_bytes: u32) -> Vec<u8> {
     put(48, rsrc1);
     put(52, 0x84 | u32::from(private_bytes > 0));
     put(56, properties);
-    put(256, code);
+    for (n, word) in code.iter().enumerate() {
+        put(256 + 4 * n, *word);
+    }
     image
 }

@@ -91,6 +91,7 @@ impl Buffer {
                 return Err(refused(errno));
             }
         };
+        driver.note_buffer(range.base().0, len_bytes);
         let buffer = Self { handle: args.handle, len_bytes, gpus: Mutex::default(), range, is_mapped };
         match buffer.map_to(driver, gpu_id) {
             Ok(()) => Ok(buffer),
@@ -155,6 +156,7 @@ impl Buffer {
             unmapped = driver.call(&kfd::UNMAP_MEMORY_FROM_GPU, &mut args);
         }
         let freed = free_handle(driver, self.handle);
+        driver.note_freed(self.range.base().0);
         unmapped.and(freed)
     }
 }

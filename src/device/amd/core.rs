@@ -118,7 +118,11 @@ impl Core {
 
     /// Remembers the first fault: the device does nothing from then on.
     pub fn set_fault(&self, fault: &Fault) {
-        self.set_fault_text(fault.to_string());
+        let place = match fault {
+            Fault::Memory(m) => format!(" ({})", self.driver.describe(m.va)),
+            Fault::Hardware(_) => String::new(),
+        };
+        self.set_fault_text(format!("{fault}{place}"));
     }
 
     /// As [`Core::set_fault`], in words.

@@ -8,7 +8,7 @@ use super::bo::{Buffer, Placement};
 use crate::device::DeviceError;
 use doorbell_ioctl::abi::{Ioctl, kfd};
 use doorbell_ioctl::port::{CallError, Errno, Fd, Mapped, OpenFlags, Port, call};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 const KFD_PATH: &str = "/dev/kfd";
@@ -27,8 +27,20 @@ pub struct Driver {
     events: Mutex<Events>,
     /// Devices that the process is tied to: gpu id, render node. Address spaces belong to these files, so they stay open.
     acquired: Mutex<Vec<(u32, Fd)>>,
+    /// Where buffers are, and where the last ones were that are freed.
+    buffers: Mutex<Buffers>,
     /// Mapped doorbell slices, by gpu id.
     doorbells: Mutex<Vec<(u32, Weak<Mapped>)>>,
+}
+
+/// Freed buffers that a report still knows.
+const REMEMBERED_BUFFERS: usize = 64;
+
+/// Addresses and lengths of buffers.
+#[derive(Debug, Default)]
+struct Buffers {
+    live: BTreeMap<u64, u64>,
+    freed: VecDeque<(u64, u64)>,
 }
 
 /// Events of the process.
@@ -108,6 +120,7 @@ impl Driver {
             events: Mutex::default(),
             acquired: Mutex::default(),
             doorbells: Mutex::default(),
+            buffers: Mutex::default(),
         }))
     }
 
@@ -196,6 +209,43 @@ impl Driver {
         known.retain(|(id, _)| *id != gpu_id);
         known.push((gpu_id, Arc::downgrade(&slice)));
         Ok(slice)
+    }
+
+    /// A buffer is there from now on.
+    pub fn note_buffer(&self, va: u64, len_bytes: u64) {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).live.insert(va, len_bytes);
+    }
+
+    /// A buffer is gone.
+    pub fn note_freed(&self, va: u64) {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(len_bytes) = buffers.live.remove(&va) {
+            if buffers.freed.len() == REMEMBERED_BUFFERS {
+                buffers.freed.pop_front();
+            }
+            buffers.freed.push_back((va, len_bytes));
+        }
+    }
+
+    /// What lies, or lay, at an address: in words, for a report.
+    #[must_use]
+    pub fn describe(&self, va: u64) -> String {
+        let buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = |(at, len): &(u64, u64)| (*at..at + len).contains(&va);
+        let below = buffers.live.range(..=va).next_back().map(|(at, len)| (*at, *len));
+        if let Some((at, len)) = below.filter(holds) {
+            return format!("{:#x} into a buffer of {len:#x} bytes", va - at);
+        }
+        if let Some((at, len)) = buffers.freed.iter().rev().find(|b| holds(b)) {
+            return format!("{:#x} into a freed buffer of {len:#x} bytes", va - at);
+        }
+        let above = buffers.live.range(va..).next().map(|(at, len)| (*at, *len));
+        let near = [
+            below.map(|(at, len)| format!("{:#x} behind a buffer of {len:#x} bytes", va - at - len)),
+            above.map(|(at, len)| format!("{:#x} before a buffer of {len:#x} bytes", at - va)),
+        ];
+        let near: Vec<String> = near.into_iter().flatten().collect();
+        if near.is_empty() { "no buffers".into() } else { near.join(", ") }
     }
 
     fn events(&self) -> MutexGuard<'_, Events> {

@@ -117,7 +117,7 @@ pub struct Block {
 pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32, String> {
     let d = &program.descriptor;
     let items: u64 = geometry.local.iter().map(|n| u64::from(*n)).product();
-    let lds_bytes = d.group_bytes.max(geometry.local_bytes);
+    let lds_bytes = d.group_bytes.saturating_add(geometry.local_bytes);
     if items > MAX_WORK_ITEMS {
         let [x, y, z] = geometry.local;
         return Err(format!("launch workgroups of {x} x {y} x {z} work-items, at most {MAX_WORK_ITEMS}"));
