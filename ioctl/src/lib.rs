@@ -1,5 +1,5 @@
-//! Kernel interfaces as data (`abi`), the only place that makes system calls (`port`), and what wraps it: traces of what passes (`trace`)
-//! and faults on purpose (`fault`).
+//! Kernel interfaces as data (`abi`), the only place that makes system calls (`port`), and what wraps it: traces of what passes (`trace`),
+//! faults on purpose (`fault`), and recorded runs played again (`replay`).
 //!
 //! Place in the arrows: `ioctl` knows nothing of the rooms above; `device`, `hcq` and `emu` sit on it.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
@@ -8,5 +8,7 @@ pub mod abi;
 #[cfg(target_os = "linux")]
 pub mod fault;
 pub mod port;
+#[cfg(target_os = "linux")]
+pub mod replay;
 #[cfg(target_os = "linux")]
 pub mod trace;

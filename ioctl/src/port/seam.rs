@@ -75,7 +75,7 @@ impl Prot {
 /// One mmap(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRequest {
-    /// Where; needs `FIXED`. `None`: anywhere.
+    /// Where: with `FIXED` exactly there, without it there if it is free. `None`: anywhere.
     pub addr: Option<CpuPtr>,
     pub len_bytes: u64,
     pub prot: Prot,

@@ -177,7 +177,8 @@ impl AddressSpace {
     pub fn map(&self, request: &MapRequest, backing: Backing<'_>) -> Result<CpuPtr, Errno> {
         let page = page_bytes();
         let len_bytes = request.len_bytes.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
-        if len_bytes == 0 || request.addr.is_some() != request.flags.contains(MapFlags::FIXED) {
+        let fixed = request.flags.contains(MapFlags::FIXED);
+        if len_bytes == 0 || fixed && request.addr.is_none() {
             return Err(Errno::EINVAL);
         }
         let (fd, offset, anonymous) = match backing {
@@ -196,12 +197,13 @@ impl AddressSpace {
         }
         let mut ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(addr) = request.addr
+            && fixed
             && (!addr.0.is_multiple_of(page) || !covers(&ranges, addr.0, len_bytes))
         {
             return Err(Errno::EINVAL);
         }
         let at = map_raw(&MapRequest { len_bytes, ..*request }, fd, offset)?;
-        if request.addr.is_none() {
+        if !fixed {
             ranges.insert(at.0, len_bytes);
         }
         Ok(at)

@@ -17,15 +17,47 @@ pub struct Moment {
 /// The call, with its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    Open { path: String, flags: OpenFlags, result: Result<Fd, Errno> },
-    Close { fd: Fd, result: Result<(), Errno> },
+    Open {
+        path: String,
+        flags: OpenFlags,
+        result: Result<Fd, Errno>,
+    },
+    Close {
+        fd: Fd,
+        result: Result<(), Errno>,
+    },
     Ioctl(Box<IoctlEvent>),
-    Mmap { map: MapRequest, result: Result<CpuPtr, Errno> },
-    Munmap { addr: CpuPtr, len_bytes: u64, result: Result<(), Errno> },
-    Poll { fds: Vec<(Fd, PollEvents, PollEvents)>, timeout_ms: i32, result: Result<u64, Errno> },
-    ReadFile { path: String, result: Result<Vec<u8>, Errno> },
-    ReadDir { path: String, result: Result<Vec<String>, Errno> },
-    Doorbell { at: CpuPtr, value: u64 },
+    Mmap {
+        map: MapRequest,
+        result: Result<CpuPtr, Errno>,
+    },
+    Munmap {
+        addr: CpuPtr,
+        len_bytes: u64,
+        result: Result<(), Errno>,
+    },
+    Poll {
+        fds: Vec<(Fd, PollEvents, PollEvents)>,
+        timeout_ms: i32,
+        result: Result<u64, Errno>,
+    },
+    ReadFile {
+        path: String,
+        result: Result<Vec<u8>, Errno>,
+    },
+    ReadDir {
+        path: String,
+        result: Result<Vec<String>, Errno>,
+    },
+    Doorbell {
+        at: CpuPtr,
+        value: u64,
+    },
+    /// Memory as it stands from here on, seen before a doorbell by a trace that records.
+    Memory {
+        at: CpuPtr,
+        bytes: Vec<u8>,
+    },
 }
 
 /// An ioctl: the struct and the memory it points at, before and after.

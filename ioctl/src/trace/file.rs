@@ -11,8 +11,8 @@ use std::io::{self, Read, Write};
 
 /// First bytes of a trace.
 pub const MAGIC: [u8; 8] = *b"DBTRACE\0";
-/// Version of the format.
-pub const VERSION: u32 = 1;
+/// Version of the format. 2 has records of memory; files of version 1 are read too.
+pub const VERSION: u32 = 2;
 /// Longer records are not made; a length above it is a broken file.
 const MAX_RECORD_BYTES: u32 = 64 << 20;
 
@@ -22,7 +22,7 @@ const MAX_RECORD_BYTES: u32 = 64 << 20;
 pub enum TraceError {
     #[error("not a trace: the first bytes are not {MAGIC:?}")]
     Magic,
-    #[error("trace version {found} cannot be read, only {VERSION}")]
+    #[error("trace version {found} cannot be read, only 1 to {VERSION}")]
     Version { found: u32 },
     #[error("trace is broken at byte {offset}: {what}")]
     Broken { offset: u64, what: &'static str },
@@ -118,6 +118,7 @@ fn put_event(out: &mut Vec<u8>, event: &Event) {
         What::ReadFile { .. } => 7,
         What::ReadDir { .. } => 8,
         What::Doorbell { .. } => 9,
+        What::Memory { .. } => 10,
     };
     out.push(kind);
     out.num(event.moment.start_ns.to_le_bytes());
@@ -186,6 +187,10 @@ fn put_what(out: &mut Vec<u8>, what: &What) {
             out.num(at.0.to_le_bytes());
             out.num(value.to_le_bytes());
         }
+        What::Memory { at, bytes } => {
+            out.num(at.0.to_le_bytes());
+            out.bytes(bytes);
+        }
     }
 }
 
@@ -209,7 +214,7 @@ pub fn read_trace(mut from: impl Read) -> Result<Vec<Event>, TraceError> {
     }
     let mut cursor = Cursor { bytes: &bytes, at: 8 };
     let found = cursor.u32()?;
-    if found != VERSION {
+    if found == 0 || found > VERSION {
         return Err(TraceError::Version { found });
     }
     cursor.u32()?;
@@ -321,6 +326,7 @@ impl Cursor<'_> {
             7 => What::ReadFile { path: self.string()?, result: self.outcome(Self::blob)? },
             8 => What::ReadDir { path: self.string()?, result: self.outcome(Self::names)? },
             9 => What::Doorbell { at: CpuPtr(self.u64()?), value: self.u64()? },
+            10 => What::Memory { at: CpuPtr(self.u64()?), bytes: self.blob()? },
             _ => return Err(self.broken("kind of record is unknown")),
         };
         Ok(Event { moment, what })
@@ -387,6 +393,7 @@ mod tests {
             What::ReadFile { path: "/sys/x".into(), result: Ok(b"key 1\n".to_vec()) },
             What::ReadDir { path: "/sys".into(), result: Ok(vec!["a".into(), "b".into()]) },
             What::Doorbell { at: CpuPtr(0x9008), value: 77 },
+            What::Memory { at: CpuPtr(0x7100), bytes: vec![4; 16] },
         ]
         .map(|what| Event { moment, what })
         .to_vec()
@@ -410,7 +417,7 @@ mod tests {
     fn doorbell_record_has_the_documented_bytes() {
         let moment = Moment { start_ns: 1, length_ns: 2, thread: 3 };
         let bytes = written(&[Event { moment, what: What::Doorbell { at: CpuPtr(0x10), value: 0x20 } }]);
-        let mut expected = b"DBTRACE\0\x01\0\0\0\0\0\0\0".to_vec();
+        let mut expected = b"DBTRACE\0\x02\0\0\0\0\0\0\0".to_vec();
         expected.extend([37, 0, 0, 0, 9]);
         expected.extend([1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0]);
         expected.extend([0x10, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0]);
@@ -431,8 +438,8 @@ mod tests {
         assert!(matches!(read_trace(&b"DBTRACY\0\x01\0\0\0"[..]), Err(TraceError::Magic)));
         assert!(matches!(read_trace(&b""[..]), Err(TraceError::Magic)));
         let mut other = bytes.clone();
-        other[8] = 2;
-        assert!(matches!(read_trace(&other[..]), Err(TraceError::Version { found: 2 })));
+        other[8] = 3;
+        assert!(matches!(read_trace(&other[..]), Err(TraceError::Version { found: 3 })));
         let mut other = bytes.clone();
         other[20] = 99;
         assert!(matches!(read_trace(&other[..]), Err(TraceError::Broken { .. })));

@@ -2,12 +2,14 @@
 //!
 //! Place in the arrows: wraps any [`Port`](crate::port::Port); `abi` decodes. Off, it costs one atomic load a call.
 //! `event` (what is kept of a call) → `file` (its bytes, versioned) → `text` (its line); `wrap` is the port, `audit` finds what was not given back.
-//! Left out: the memory that a device reads and writes by itself (rings, signals); only what the driver was told is here.
+//! A trace holds what the driver was told; one that records also the memory that both sides see (`memory`), so that it can be played again.
+//! Left out: memory of the device that is not mapped into the process.
 #![forbid(unsafe_code)]
 
 mod audit;
 mod event;
 mod file;
+mod memory;
 mod text;
 mod wrap;
 

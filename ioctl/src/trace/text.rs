@@ -76,6 +76,7 @@ impl fmt::Display for What {
                 answer(f, result, |f, names| write!(f, "{}", names.join(" ")))
             }
             Self::Doorbell { at, value } => write!(f, "doorbell({:#x}) = {value:#x}", at.0),
+            Self::Memory { at, bytes } => write!(f, "memory({:#x}) {} bytes changed", at.0, bytes.len()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The port that traces: it passes every call on and tells a sink about it.
 
+use super::memory::Shadow;
 use super::{Event, IoctlEvent, Moment, What};
 use crate::abi::{Blob, Dir, find};
 use crate::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd, Port, monotonic_ns, read_process};
@@ -54,6 +55,8 @@ pub struct Trace {
 struct State {
     sink: Box<dyn Sink>,
     threads: Vec<ThreadId>,
+    /// A trace that records keeps what the device can see of the process's memory.
+    shadow: Option<Shadow>,
 }
 
 impl fmt::Debug for Trace {
@@ -66,11 +69,22 @@ impl Trace {
     /// Traces `inner` into `sink`, on.
     #[must_use]
     pub fn new(inner: Arc<dyn Port>, sink: Box<dyn Sink>) -> Arc<Self> {
+        Self::with(inner, sink, None)
+    }
+
+    /// Records `inner` into `sink`: a trace that also holds, before each doorbell, what has changed in the memory mapped through the
+    /// port, so that the run can be [played again](crate::replay). Each doorbell then costs a look at all of that memory.
+    #[must_use]
+    pub fn recording(inner: Arc<dyn Port>, sink: Box<dyn Sink>) -> Arc<Self> {
+        Self::with(inner, sink, Some(Shadow::default()))
+    }
+
+    fn with(inner: Arc<dyn Port>, sink: Box<dyn Sink>, shadow: Option<Shadow>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             on: AtomicBool::new(true),
             began_ns: monotonic_ns(),
-            state: Mutex::new(State { sink, threads: Vec::new() }),
+            state: Mutex::new(State { sink, threads: Vec::new(), shadow }),
             count: AtomicU32::new(0),
         })
     }
@@ -116,8 +130,22 @@ impl Trace {
             length_ns: end.saturating_sub(start),
             thread: u32::try_from(thread).unwrap_or(u32::MAX),
         };
+        if let Some(shadow) = &mut state.shadow {
+            shadow.follow(&what);
+        }
         state.sink.event(&Event { moment, what });
         self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tells what has changed in memory since the doorbell before.
+    fn look(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = state.shadow.as_mut().map(Shadow::changes).unwrap_or_default();
+        drop(state);
+        let now = monotonic_ns();
+        for (at, bytes) in changed {
+            self.tell(now, What::Memory { at, bytes });
+        }
     }
 }
 
@@ -193,6 +221,9 @@ impl Port for Trace {
     }
 
     fn doorbell(&self, at: CpuPtr, value: u64) {
+        if self.on.load(Ordering::Relaxed) {
+            self.look();
+        }
         self.traced(|p| p.doorbell(at, value), |()| What::Doorbell { at, value });
     }
 }

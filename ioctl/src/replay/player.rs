@@ -1,0 +1,387 @@
+//! Plays a recording against a port and notes what came out differently.
+
+use super::rings::Queues;
+use super::translate::{Names, put};
+use crate::abi::{Blob, Desc, Dir, Element, find, kfd, request_number, request_type};
+use crate::port::{
+    CpuPtr, DeviceView, Doorbell, Errno, Fd, MapFlags, MapRequest, Mapped, PollFd, Port, read_process, write_process,
+};
+use crate::trace::{Event, IoctlEvent, What};
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How a recording is played.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayOptions {
+    /// How long a queue may take to catch up with its write pointer before the next call is made all the same.
+    pub queue_timeout: Duration,
+}
+
+impl Default for ReplayOptions {
+    fn default() -> Self {
+        Self { queue_timeout: Duration::from_secs(10) }
+    }
+}
+
+/// Something that came out differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Number of the event in the recording, from 0.
+    pub event: usize,
+    /// The call, as ioctls are named.
+    pub call: String,
+    /// The field or the answer, as it was recorded and as it is now.
+    pub what: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "event {} {}: {}", self.event, self.call, self.what)
+    }
+}
+
+/// What a replay has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub calls: usize,
+    pub doorbells: usize,
+    /// Queues that did not catch up in time.
+    pub timeouts: usize,
+    pub differences: Vec<Difference>,
+}
+
+/// Plays `events` against `port`. A call that fails now and did not then is a difference, not an end.
+#[must_use]
+pub fn replay(events: &[Event], port: &Arc<dyn Port>, options: &ReplayOptions) -> Report {
+    let mut player = Player {
+        port,
+        options,
+        names: Names::default(),
+        queues: Queues::default(),
+        pages: BTreeMap::new(),
+        registers: HashSet::new(),
+        written: BTreeMap::new(),
+        busy: false,
+        report: Report::default(),
+        at: 0,
+    };
+    for (at, event) in events.iter().enumerate() {
+        player.at = at;
+        player.play(&event.what);
+    }
+    player.report
+}
+
+struct Player<'a> {
+    port: &'a Arc<dyn Port>,
+    options: &'a ReplayOptions,
+    names: Names,
+    /// The queues of the recording, with recorded addresses.
+    queues: Queues,
+    /// Mapped doorbells by recorded address; the replay owns them.
+    pages: BTreeMap<u64, (u64, DeviceView)>,
+    registers: HashSet<Fd>,
+    /// Recorded memory by recorded address, in words: what an address that is only half new needs.
+    written: BTreeMap<u64, [u8; 4]>,
+    /// A doorbell was rung since the queues were seen idle.
+    busy: bool,
+    report: Report,
+    at: usize,
+}
+
+impl Player<'_> {
+    fn play(&mut self, what: &What) {
+        if !matches!(what, What::Memory { .. } | What::Doorbell { .. }) {
+            self.report.calls += 1;
+        }
+        match what {
+            What::Open { path, flags, result } => {
+                let now = self.port.open(path, *flags);
+                if let (Ok(then), Ok(now)) = (result, &now) {
+                    self.names.learn_fd(*then, *now);
+                    if path == "/dev/kfd" {
+                        self.registers.insert(*then);
+                    }
+                }
+                self.compare("open", path, result.map(|_| ()), now.map(|_| ()));
+            }
+            What::Close { fd, result } => {
+                let now = self.port.close(self.names.fd(*fd));
+                self.compare("close", "", *result, now);
+            }
+            What::Ioctl(call) => self.ioctl(call),
+            What::Mmap { map, result } => self.mmap(map, *result),
+            What::Munmap { addr, len_bytes, result } => self.munmap(*addr, *len_bytes, *result),
+            What::Poll { fds, timeout_ms, .. } => {
+                let mut now: Vec<PollFd> = fds
+                    .iter()
+                    .map(|(fd, wanted, seen)| PollFd { fd: self.names.fd(*fd), wanted: *wanted, seen: *seen })
+                    .collect();
+                // How many have something to say is a matter of time.
+                let _in_time = self.port.poll(&mut now, *timeout_ms);
+            }
+            What::ReadFile { path, result } => self.read_file(path, result),
+            What::ReadDir { path, result } => {
+                let now = self.port.read_dir(path);
+                if now != *result {
+                    self.differ("read_dir", format!("{path}: {result:?} then, {now:?} now"));
+                }
+            }
+            What::Memory { at, bytes } => {
+                self.settle();
+                self.memory(*at, bytes);
+            }
+            What::Doorbell { at, value } => self.doorbell(*at, *value),
+        }
+        self.queues.follow(what);
+    }
+
+    fn differ(&mut self, call: &str, what: String) {
+        self.report.differences.push(Difference { event: self.at, call: call.into(), what });
+    }
+
+    fn compare(&mut self, call: &str, detail: &str, then: Result<(), Errno>, now: Result<(), Errno>) {
+        if then != now {
+            let text = |r: Result<(), Errno>| r.map_or_else(|e| e.to_string(), |()| "ok".to_owned());
+            let space = if detail.is_empty() { "" } else { " " };
+            self.differ(call, format!("{detail}{space}{} then, {} now", text(then), text(now)));
+        }
+    }
+
+    fn read_file(&mut self, path: &str, then: &Result<Vec<u8>, Errno>) {
+        let now = self.port.read_file(path);
+        let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.trim().parse::<u64>().ok();
+        if let (true, Ok(a), Ok(b)) = (path.ends_with("/gpu_id"), then, &now)
+            && let (Some(a), Some(b)) = (number(a), number(b))
+        {
+            self.names.learn_gpu(a, b);
+            return;
+        }
+        if now == *then {
+            return;
+        }
+        let what = match (then, &now) {
+            (Ok(a), Ok(b)) => {
+                let (a, b) = (String::from_utf8_lossy(a), String::from_utf8_lossy(b));
+                let line = a.lines().zip(b.lines()).find(|(a, b)| a != b);
+                let (a, b) = line.unwrap_or(("fewer lines", "more lines"));
+                format!("{path}: {a:?} then, {b:?} now")
+            }
+            (then, now) => format!("{path}: {:?} then, {:?} now", then.as_ref().err(), now.as_ref().err()),
+        };
+        self.differ("read_file", what);
+    }
+
+    fn ioctl(&mut self, call: &IoctlEvent) {
+        let desc = find(call.request);
+        if !desc.is_some_and(waits) {
+            self.settle();
+        }
+        let mut arg = call.before.clone();
+        let mut behind = Vec::new();
+        if let Some(desc) = desc {
+            self.names.translate(desc.layout, &mut arg);
+            behind = self.attach(desc, call, &mut arg);
+        }
+        let now = self.port.ioctl(self.names.fd(call.fd), call.request, &mut arg);
+        let name = desc.map_or_else(|| format!("ioctl {:#x}", call.request), |d| d.name.to_owned());
+        if desc.is_some_and(tells_time) {
+            return;
+        }
+        self.compare(&name, "", call.result.map(|_| ()), now.map(|_| ()));
+        let (Some(desc), Ok(_), Ok(_)) = (desc, call.result, now) else { return };
+        let mut different = self.names.learn(desc.out.unwrap_or(desc.layout), &call.after, &arg);
+        for blob in &call.blobs_after {
+            different.extend(self.blob(desc, blob, &behind));
+        }
+        for (field, a, b) in different {
+            self.differ(&name, format!("{field}: {a:#x} then, {b:#x} now"));
+        }
+    }
+
+    /// Gives the struct's pointers memory of today, filled as it was.
+    fn attach(&self, desc: &Desc, call: &IoctlEvent, arg: &mut [u8]) -> Vec<(u32, Vec<u8>)> {
+        let mut behind = Vec::new();
+        for (index, e) in (0u32..).zip(desc.embedded) {
+            let (Some((_, len)), Some(pointer)) = (e.range(desc.layout, &call.before), desc.layout.field(e.pointer))
+            else {
+                continue;
+            };
+            let then = call.blobs_before.iter().find(|b| b.index == index);
+            let mut bytes = then.map_or_else(Vec::new, |b| b.bytes.clone());
+            bytes.resize(usize::try_from(len).unwrap_or(0).max(bytes.len()), 0);
+            match e.element {
+                Element::Struct(layout) => {
+                    let size = (layout.len_bytes as usize).max(1);
+                    bytes.chunks_exact_mut(size).for_each(|part| self.names.translate(layout, part));
+                }
+                // Lists of words are lists of devices.
+                Element::U32 => bytes.chunks_exact_mut(4).for_each(|w| {
+                    let id = u64::from(u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
+                    w.copy_from_slice(&(self.names.gpu(id) as u32).to_le_bytes());
+                }),
+                Element::Bytes => {}
+            }
+            put(pointer, arg, |_| bytes.as_ptr().expose_provenance() as u64);
+            behind.push((index, bytes));
+        }
+        behind
+    }
+
+    fn blob(&mut self, desc: &Desc, then: &Blob, behind: &[(u32, Vec<u8>)]) -> Vec<(String, u64, u64)> {
+        let e = desc.embedded.get(then.index as usize);
+        let now = behind.iter().find(|(index, _)| *index == then.index);
+        let (Some(e), Some((_, now))) = (e, now) else { return Vec::new() };
+        match e.element {
+            Element::Struct(layout) if e.dir != Dir::In => {
+                let size = (layout.len_bytes as usize).max(1);
+                // The driver wrote through the pointer: the bytes are read as it left them.
+                let mut seen = vec![0; now.len()];
+                let at = CpuPtr(now.as_ptr().expose_provenance() as u64);
+                if read_process(at, &mut seen).is_err() {
+                    return Vec::new();
+                }
+                then.bytes
+                    .chunks_exact(size)
+                    .zip(seen.chunks_exact(size))
+                    .flat_map(|(a, b)| self.names.learn(layout, a, b))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn mmap(&mut self, map: &MapRequest, then: Result<CpuPtr, Errno>) {
+        let fixed = map.flags.contains(MapFlags::FIXED);
+        let mut request = MapRequest { fd: map.fd.map(|fd| self.names.fd(fd)), ..*map };
+        request.offset = if map.fd.is_some() { self.names.map_offset(map.offset) } else { map.offset };
+        request.addr = match (fixed, then) {
+            (true, _) => map.addr.map(|a| CpuPtr(self.names.address(a.0))),
+            (false, then) => then.ok(),
+        };
+        let is_registers = map.fd.is_some_and(|fd| self.registers.contains(&fd)) && !fixed;
+        let now = if is_registers { self.map_registers(&request, then) } else { self.port.mmap(&request) };
+        if let (Ok(then), Ok(now)) = (then, now) {
+            self.names.learn_range(then.0, map.len_bytes, now.0);
+            self.written.retain(|at, _| *at < then.0 || *at >= then.0 + map.len_bytes);
+        }
+        self.compare("mmap", "", then.map(|_| ()), now.map(|_| ()));
+    }
+
+    fn map_registers(&mut self, request: &MapRequest, then: Result<CpuPtr, Errno>) -> Result<CpuPtr, Errno> {
+        let page = Arc::new(Mapped::new(self.port, &MapRequest { addr: None, ..*request })?);
+        let view = page.view()?;
+        if let Ok(then) = then {
+            self.pages.insert(then.0, (request.len_bytes, view));
+        }
+        Ok(page.base())
+    }
+
+    fn munmap(&mut self, addr: CpuPtr, len_bytes: u64, then: Result<(), Errno>) {
+        self.settle();
+        let now = if self.pages.remove(&addr.0).is_some() {
+            Ok(())
+        } else {
+            self.port.munmap(CpuPtr(self.names.address(addr.0)), len_bytes)
+        };
+        if then.is_ok() {
+            self.names.forget_range(addr.0, len_bytes);
+        }
+        self.compare("munmap", "", then, now);
+    }
+
+    fn memory(&mut self, at: CpuPtr, bytes: &[u8]) {
+        if !self.names.is_moved() {
+            return self.write(at.0, bytes);
+        }
+        let words = |b: &[u8]| <[u8; 4]>::try_from(b).unwrap_or_default();
+        self.written.extend((at.0..).step_by(4).zip(bytes.chunks_exact(4).map(words)));
+        // One word more on both sides: an address may be new in one half only.
+        let (from, to) = (at.0 - 4, at.0 + bytes.len() as u64 + 4);
+        let from = if self.written.contains_key(&from) { from } else { at.0 };
+        let to = if self.written.contains_key(&(to - 4)) { to } else { to - 4 };
+        let mut wide = bytes.to_vec();
+        if to > at.0 + bytes.len() as u64 {
+            wide.extend(self.written[&(to - 4)]);
+        }
+        if from < at.0 {
+            wide.splice(0..0, self.written[&from]);
+        }
+        self.names.memory(&mut wide);
+        self.write(from, &wide);
+    }
+
+    fn write(&mut self, recorded: u64, bytes: &[u8]) {
+        let now = self.names.address(recorded);
+        if let Err(e) = write_process(CpuPtr(now), bytes) {
+            self.differ("memory", format!("{} bytes at {now:#x} cannot be written: {e}", bytes.len()));
+        }
+    }
+
+    fn doorbell(&mut self, at: CpuPtr, value: u64) {
+        self.report.doorbells += 1;
+        let page = self.pages.range(..=at.0).next_back().filter(|(start, (len, _))| at.0 - **start < *len);
+        let Some((start, (_, view))) = page else {
+            return self.differ("doorbell", format!("{:#x} lies in no doorbell page", at.0));
+        };
+        match Doorbell::new(view, at.0 - start, self.port) {
+            Ok(doorbell) => doorbell.ring(value),
+            Err(e) => return self.differ("doorbell", e.to_string()),
+        }
+        if let Some(queue) = self.queues.rung(at.0) {
+            queue.put_bytes = queue.put_of(value);
+            self.busy = true;
+        }
+    }
+
+    /// Waits until the queues have read what they were given: the recorded process had waited for something, too.
+    fn settle(&mut self) {
+        if !self.busy {
+            return;
+        }
+        self.busy = false;
+        let deadline = Instant::now() + self.options.queue_timeout;
+        for queue in self.queues.live.clone() {
+            let at = CpuPtr(self.names.address(queue.read_pointer));
+            let is_idle = || {
+                let mut get = [0; 8];
+                // A pointer that cannot be read says nothing.
+                read_process(at, &mut get).is_err() || {
+                    let get = u64::from_le_bytes(get).wrapping_mul(queue.unit_bytes());
+                    queue.ring_bytes == 0 || queue.put_bytes.wrapping_sub(get).is_multiple_of(queue.ring_bytes)
+                }
+            };
+            while !is_idle() {
+                if Instant::now() >= deadline {
+                    self.report.timeouts += 1;
+                    self.differ(
+                        "wait",
+                        format!("queue {} has not caught up in {:?}", queue.number, self.options.queue_timeout),
+                    );
+                    return;
+                }
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+}
+
+fn is_one_of(desc: &Desc, list: &[u32]) -> bool {
+    let key = |r: u32| (request_type(r), request_number(r));
+    list.iter().any(|r| key(*r) == key(desc.request))
+}
+
+/// Calls that wait for the device, so that nothing has to be waited for before them.
+fn waits(desc: &Desc) -> bool {
+    is_one_of(desc, &[kfd::WAIT_EVENTS.desc.request])
+}
+
+/// Calls whose answer is another one each time.
+fn tells_time(desc: &Desc) -> bool {
+    is_one_of(
+        desc,
+        &[kfd::WAIT_EVENTS.desc.request, kfd::GET_CLOCK_COUNTERS.desc.request, kfd::AVAILABLE_MEMORY.desc.request],
+    )
+}

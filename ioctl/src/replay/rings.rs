@@ -1,0 +1,139 @@
+//! Which packets each doorbell of a recording handed over.
+
+use super::translate::get;
+use crate::abi::{find, kfd, request_number, request_type};
+use crate::port::Fd;
+use crate::trace::{Event, IoctlEvent, What};
+use std::collections::{BTreeMap, HashMap};
+
+/// What one doorbell handed over: the ring's bytes between the write pointers before and after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// Queues are numbered from 0 as they were created.
+    pub queue: usize,
+    /// As in CREATE_QUEUE.
+    pub queue_type: u32,
+    pub bytes: Vec<u8>,
+}
+
+/// A queue as CREATE_QUEUE made it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    pub number: usize,
+    pub id: u64,
+    pub queue_type: u32,
+    pub ring: u64,
+    pub ring_bytes: u64,
+    pub read_pointer: u64,
+    doorbell: u64,
+    /// Bytes handed over so far.
+    pub put_bytes: u64,
+}
+
+impl Queue {
+    /// Bytes that one unit of the pointers stands for.
+    pub fn unit_bytes(&self) -> u64 {
+        match self.queue_type {
+            kfd::QUEUE_TYPE_COMPUTE => 4,
+            kfd::QUEUE_TYPE_COMPUTE_AQL => 64,
+            _ => 1,
+        }
+    }
+
+    /// The write pointer that a doorbell's value stands for, in bytes. AQL's value is the last packet's number.
+    pub fn put_of(&self, value: u64) -> u64 {
+        let is_aql = self.queue_type == kfd::QUEUE_TYPE_COMPUTE_AQL;
+        value.wrapping_add(u64::from(is_aql)).wrapping_mul(self.unit_bytes())
+    }
+}
+
+/// The queues of a run, and where their doorbells are mapped.
+#[derive(Default, Debug)]
+pub(super) struct Queues {
+    pub live: Vec<Queue>,
+    made: usize,
+    /// File and offset of mappings, by address.
+    maps: BTreeMap<u64, (u64, Option<Fd>, u64)>,
+}
+
+fn is(request: u32, other: u32) -> bool {
+    (request_type(request), request_number(request)) == (request_type(other), request_number(other))
+}
+
+impl Queues {
+    pub fn follow(&mut self, what: &What) {
+        match what {
+            What::Ioctl(call) if call.result.is_ok() => self.ioctl(call),
+            What::Mmap { map, result: Ok(at) } => {
+                self.maps.insert(at.0, (map.len_bytes, map.fd, map.offset));
+            }
+            What::Munmap { addr, result: Ok(()), .. } => {
+                self.maps.remove(&addr.0);
+            }
+            _ => {}
+        }
+    }
+
+    fn ioctl(&mut self, call: &IoctlEvent) {
+        let Some(desc) = find(call.request) else { return };
+        let field = |name: &str| desc.layout.field(name).and_then(|f| get(f, &call.after)).unwrap_or(0);
+        if is(call.request, kfd::CREATE_QUEUE.desc.request) {
+            let queue = Queue {
+                number: self.made,
+                id: field("queue_id"),
+                queue_type: field("queue_type") as u32,
+                ring: field("ring_base_address"),
+                ring_bytes: field("ring_size"),
+                read_pointer: field("read_pointer_address"),
+                doorbell: field("doorbell_offset"),
+                put_bytes: 0,
+            };
+            self.made += 1;
+            self.live.push(queue);
+        } else if is(call.request, kfd::DESTROY_QUEUE.desc.request) {
+            let id = field("queue_id");
+            self.live.retain(|q| q.id != id);
+        }
+    }
+
+    /// The queue whose doorbell is at an address.
+    pub fn rung(&mut self, at: u64) -> Option<&mut Queue> {
+        let (start, (len, _, offset)) = self.maps.range(..=at).next_back()?;
+        let inside = at - start;
+        let doorbell = offset.wrapping_add(inside);
+        (inside < *len).then_some(())?;
+        self.live.iter_mut().find(|q| q.doorbell == doorbell)
+    }
+}
+
+/// The packets of a recording, doorbell by doorbell.
+#[must_use]
+pub fn submissions(events: &[Event]) -> Vec<Submission> {
+    let mut queues = Queues::default();
+    let mut memory: HashMap<u64, u8> = HashMap::new();
+    let mut found = Vec::new();
+    for event in events {
+        queues.follow(&event.what);
+        match &event.what {
+            What::Memory { at, bytes } => {
+                // Only rings are looked at.
+                let rings: Vec<(u64, u64)> = queues.live.iter().map(|q| (q.ring, q.ring + q.ring_bytes)).collect();
+                let inside = |a: u64| rings.iter().any(|(start, end)| (*start..*end).contains(&a));
+                memory.extend((at.0..).zip(bytes.iter().copied()).filter(|(a, _)| inside(*a)));
+            }
+            What::Doorbell { at, value } => {
+                if let Some(queue) = queues.rung(at.0) {
+                    let put = queue.put_of(*value);
+                    // A pointer that jumps by more than the ring hands over the whole ring.
+                    let from = queue.put_bytes.max(put.saturating_sub(queue.ring_bytes)).min(put);
+                    let byte = |p: u64| memory.get(&(queue.ring + p % queue.ring_bytes.max(1))).copied().unwrap_or(0);
+                    let bytes = (from..put).map(byte).collect();
+                    queue.put_bytes = put;
+                    found.push(Submission { queue: queue.number, queue_type: queue.queue_type, bytes });
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}

@@ -1,0 +1,136 @@
+//! The memory that a process shares with a device, and what has changed in it.
+
+use super::What;
+use crate::port::{CpuPtr, MapFlags, Prot, read_process};
+use std::collections::{BTreeMap, HashSet};
+
+/// Changes closer than this are told as one.
+const GAP_BYTES: usize = 64;
+/// Changes are whole words of this size: what is written as one word is told as one.
+const WORD_BYTES: usize = 8;
+/// Memory that is compared at a time.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A copy of all memory mapped readable and writable through a port, as it was last seen.
+#[derive(Default)]
+pub(super) struct Shadow {
+    /// Start → bytes.
+    copies: BTreeMap<u64, Vec<u8>>,
+    /// Files whose mappings are registers, not memory: doorbells.
+    registers: HashSet<i32>,
+}
+
+impl Shadow {
+    /// Learns from a call what is mapped.
+    pub(super) fn follow(&mut self, what: &What) {
+        match what {
+            What::Open { path, result: Ok(fd), .. } if path == "/dev/kfd" => {
+                self.registers.insert(fd.0);
+            }
+            What::Mmap { map, result: Ok(at) } => {
+                if map.flags.contains(MapFlags::FIXED) {
+                    self.forget(at.0, map.len_bytes);
+                }
+                let is_memory = map.prot.contains(Prot::RW) && map.fd.is_none_or(|fd| !self.registers.contains(&fd.0));
+                // What is mapped anew is zero until it is looked at.
+                if let (true, Ok(len)) = (is_memory, usize::try_from(map.len_bytes)) {
+                    self.copies.insert(at.0, vec![0; len]);
+                }
+            }
+            What::Munmap { addr, len_bytes, result: Ok(()) } => self.forget(addr.0, *len_bytes),
+            _ => {}
+        }
+    }
+
+    /// Mappings are forgotten whole: what lies in the range, and what reaches into it.
+    fn forget(&mut self, start: u64, len_bytes: u64) {
+        let end = start.saturating_add(len_bytes);
+        self.copies.retain(|at, copy| at + copy.len() as u64 <= start || *at >= end);
+    }
+
+    /// Where memory is not as it was at the last call, and what stands there now.
+    pub(super) fn changes(&mut self) -> Vec<(CpuPtr, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut now = vec![0; PIECE_BYTES];
+        for (start, copy) in &mut self.copies {
+            for (k, old) in copy.chunks_mut(PIECE_BYTES).enumerate() {
+                let at = CpuPtr(start + (k * PIECE_BYTES) as u64);
+                let now = &mut now[..old.len()];
+                // Memory that cannot be read is not told: the device's own, not open to the process.
+                if read_process(at, now).is_ok() && now != old {
+                    found.extend(runs(old, now).map(|(a, b)| (at.offset(a as u64), now[a..b].to_vec())));
+                    old.copy_from_slice(now);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Ranges of words that differ, with small gaps closed.
+fn runs<'a>(old: &'a [u8], now: &'a [u8]) -> impl Iterator<Item = (usize, usize)> + 'a {
+    let words = old.len().div_ceil(WORD_BYTES);
+    let end_of = move |w: usize| ((w + 1) * WORD_BYTES).min(old.len());
+    let differs = move |w: usize| old[w * WORD_BYTES..end_of(w)] != now[w * WORD_BYTES..end_of(w)];
+    let mut w = 0;
+    std::iter::from_fn(move || {
+        while w < words && !differs(w) {
+            w += 1;
+        }
+        if w == words {
+            return None;
+        }
+        let first = w;
+        let mut last = w;
+        while w < words && (w - last) * WORD_BYTES <= GAP_BYTES {
+            if differs(w) {
+                last = w;
+            }
+            w += 1;
+        }
+        w = last + 1;
+        Some((first * WORD_BYTES, end_of(last)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::{LinuxPort, MapRequest, Mapped, OpenFlags, Port};
+    use crate::trace::{Log, Trace};
+    use std::sync::Arc;
+
+    #[test]
+    fn near_changes_are_one_run_and_far_ones_two() {
+        let old = vec![0u8; 1024];
+        let mut now = old.clone();
+        (now[3], now[60], now[900]) = (1, 1, 1);
+        assert_eq!(runs(&old, &now).collect::<Vec<_>>(), [(0, 64), (896, 904)]);
+        assert_eq!(runs(&old, &old).count(), 0);
+        let mut end = vec![0u8; 10];
+        end[9] = 7;
+        assert_eq!(runs(&[0; 10], &end).collect::<Vec<_>>(), [(8, 10)]);
+    }
+
+    #[test]
+    fn a_doorbell_is_preceded_by_what_was_written_since_the_one_before() {
+        let log = Log::default();
+        let port: Arc<dyn Port> = Trace::recording(LinuxPort::new(), Box::new(log.clone()));
+        let null = port.open("/dev/null", OpenFlags::READ).unwrap();
+        port.close(null).unwrap();
+        let memory = Arc::new(Mapped::new(&port, &MapRequest::anonymous_shared(1 << 17)).unwrap());
+        let view = memory.view().unwrap();
+        view.write_u32(70_000, 0x1122_3344).unwrap();
+        port.doorbell(CpuPtr(8), 1);
+        port.doorbell(CpuPtr(8), 2);
+        view.write_u32(70_000, 5).unwrap();
+        port.doorbell(CpuPtr(8), 3);
+        let told: Vec<What> = log.events().into_iter().map(|e| e.what).collect();
+        let changed: Vec<&What> = told.iter().filter(|w| matches!(w, What::Memory { .. })).collect();
+        assert_eq!(changed.len(), 2);
+        let at = memory.base().offset(70_000);
+        assert_eq!(changed[0], &What::Memory { at, bytes: vec![0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0] });
+        assert!(matches!(told.last(), Some(What::Doorbell { value: 3, .. })));
+        assert_eq!(&told[told.len() - 2], changed[1]);
+    }
+}
