@@ -2,6 +2,8 @@
 #![cfg(target_os = "linux")]
 
 mod code;
+mod faults;
+mod replay;
 mod units;
 
 use doorbell::device::amd::{AmdDevice, AmdOptions, Driver, Placement, Selector};

@@ -49,7 +49,18 @@ pub struct Report {
     pub doorbells: usize,
     /// Queues that did not catch up in time.
     pub timeouts: usize,
+    /// Mappings that lie elsewhere now: recorded start, length in bytes, start now.
+    pub moved: Vec<(u64, u64, u64)>,
     pub differences: Vec<Difference>,
+}
+
+impl Report {
+    /// Recorded memory as the replay wrote it.
+    pub fn translate(&self, bytes: &mut [u8]) {
+        let mut names = Names::default();
+        self.moved.iter().for_each(|(recorded, len_bytes, now)| names.learn_range(*recorded, *len_bytes, *now));
+        names.memory(bytes);
+    }
 }
 
 /// Plays `events` against `port`. A call that fails now and did not then is a difference, not an end.
@@ -265,6 +276,9 @@ impl Player<'_> {
         let now = if is_registers { self.map_registers(&request, then) } else { self.port.mmap(&request) };
         if let (Ok(then), Ok(now)) = (then, now) {
             self.names.learn_range(then.0, map.len_bytes, now.0);
+            if then != now {
+                self.report.moved.push((then.0, map.len_bytes, now.0));
+            }
             self.written.retain(|at, _| *at < then.0 || *at >= then.0 + map.len_bytes);
         }
         self.compare("mmap", "", then.map(|_| ()), now.map(|_| ()));

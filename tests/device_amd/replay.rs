@@ -1,0 +1,126 @@
+//! Runs of the AMD device, recorded and played again against another software GPU.
+
+use super::units::{self, Units};
+use super::{CHIPS, LONG, launch, load, pattern, read, small_options, words};
+use doorbell::device::amd::{AmdDevice, Driver, Selector};
+use doorbell::device::{Command, Device, QueueKind};
+use doorbell::emu::kfd::{Chip, Config, SoftKfd};
+use doorbell_ioctl::port::{LinuxPort, MapRequest, Port};
+use doorbell_ioctl::replay::{ReplayOptions, Report, replay, submissions};
+use doorbell_ioctl::trace::{Event, FileSink, Log, Trace, What, leftovers, read_trace};
+use std::sync::Arc;
+
+/// A software GPU under a recorder.
+struct Recorded {
+    soft: Arc<SoftKfd>,
+    units: Arc<Units>,
+    port: Arc<dyn Port>,
+    log: Log,
+}
+
+fn recorded(config: Config) -> Recorded {
+    let units = Arc::new(Units::default());
+    let soft = SoftKfd::with_compute(config, Arc::clone(&units) as _).unwrap();
+    let log = Log::default();
+    let port = Trace::recording(Arc::clone(&soft) as _, Box::new(log.clone()));
+    Recorded { soft, units, port, log }
+}
+
+/// A program with both queues, several kernels and a recorded list, from open to close.
+fn program(port: &Arc<dyn Port>) -> Vec<u32> {
+    let driver = Driver::open("AMD", Arc::clone(port)).unwrap();
+    let d = AmdDevice::open("AMD", &driver, &Selector::Index(0), &small_options()).unwrap();
+    let (k, a, b) = (load(&d, units::ADD), words(&d, &pattern(1024)), words(&d, &[0; 1024]));
+    let point = d.submit(QueueKind::Compute, &[launch(&k, &a, 5, 4, 64)]).unwrap();
+    d.wait(&point, LONG).unwrap();
+    let point = d.submit(QueueKind::Copy, &[Command::copy(b.at(0), a.at(0), 4096)]).unwrap();
+    d.wait(&point, LONG).unwrap();
+    let mut list = d.record(&[launch(&k, &b, 1, 1, 64), launch(&k, &b, 2, 1, 32)]).unwrap();
+    for _ in 0..3 {
+        let point = list.replay(&[]).unwrap();
+        d.wait(&point, LONG).unwrap();
+    }
+    let out = read(&d, &b);
+    drop((list, point, a, b, k));
+    d.close().unwrap();
+    out
+}
+
+fn played(events: &[Event], config: Config) -> (Recorded, Report) {
+    let rig = recorded(config);
+    let report = replay(events, &rig.port, &ReplayOptions::default());
+    (rig, report)
+}
+
+#[test]
+fn replay_gives_the_identical_packets_and_launches_on_another_software_gpu() {
+    for chip in CHIPS {
+        let first = recorded(Config::new(chip));
+        let out = program(&first.port);
+        assert_eq!(out[0], pattern(1)[0].wrapping_add(5 + 3 + 6));
+        let events = first.log.events();
+        let (again, report) = played(&events, Config::new(chip));
+        assert_eq!(report.differences, [], "{chip:?}");
+        assert_eq!(report.timeouts, 0);
+        let (mut then, now) = (submissions(&events), submissions(&again.log.events()));
+        then.iter_mut().for_each(|s| report.translate(&mut s.bytes));
+        assert!(then.len() >= 8 && then.iter().any(|s| s.queue != then[0].queue), "{chip:?}: {}", then.len());
+        assert_eq!(then, now, "{chip:?}");
+        let launches =
+            |units: &Units| units.seen.lock().unwrap().iter().map(|d| (d.groups, d.local)).collect::<Vec<_>>();
+        assert_eq!(launches(&first.units), launches(&again.units), "{chip:?}");
+        assert_eq!(again.soft.reports().len(), 0);
+        assert_eq!(leftovers(&again.log.events()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn replay_at_other_addresses_translates_structs_and_packets() {
+    let first = recorded(Config::new(Chip::Gfx1100));
+    program(&first.port);
+    let events = first.log.events();
+    // Somebody else lives where the recorded run had its memory.
+    let linux: Arc<dyn Port> = LinuxPort::new();
+    let mut held = Vec::new();
+    for event in &events {
+        if let What::Mmap { map, result: Ok(at) } = &event.what {
+            held.extend(linux.mmap(&MapRequest { addr: Some(*at), ..MapRequest::reserve(map.len_bytes) }));
+        }
+    }
+    let (again, report) = played(&events, Config::new(Chip::Gfx1100));
+    assert!(!held.is_empty() && report.moved.len() > 4, "{:?}", report.moved);
+    assert_eq!(report.differences, []);
+    let (mut then, now) = (submissions(&events), submissions(&again.log.events()));
+    assert_ne!(then, now, "the packets hold other addresses");
+    then.iter_mut().for_each(|s| report.translate(&mut s.bytes));
+    assert_eq!(then, now);
+    let seen = again.units.seen.lock().unwrap().len();
+    assert_eq!(seen, first.units.seen.lock().unwrap().len());
+    assert_eq!(again.soft.reports().len(), 0);
+}
+
+#[test]
+fn a_machine_of_another_kind_is_told_field_by_field() {
+    let first = recorded(Config::new(Chip::Gfx1100));
+    program(&first.port);
+    let (_, report) = played(&first.log.events(), Config { kfd_minor: 14, ..Config::new(Chip::Gfx1100) });
+    let lines: Vec<String> = report.differences.iter().map(ToString::to_string).collect();
+    let wanted = "AMDKFD_IOC_GET_VERSION: minor_version: 0x11 then, 0xe now";
+    assert!(lines.iter().any(|l| l.contains(wanted)), "{lines:#?}");
+}
+
+#[test]
+fn a_recording_goes_through_its_file() {
+    let units = Arc::new(Units::default());
+    let soft = SoftKfd::with_compute(Config::new(Chip::Gfx1100), Arc::clone(&units) as _).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.trace");
+    let sink = FileSink::new(std::io::BufWriter::new(std::fs::File::create(&path).unwrap())).unwrap();
+    let port: Arc<dyn Port> = Trace::recording(soft, Box::new(sink));
+    program(&port);
+    drop(port);
+    let events = read_trace(std::fs::File::open(&path).unwrap()).unwrap();
+    let (again, report) = played(&events, Config::new(Chip::Gfx1100));
+    assert_eq!(report.differences, []);
+    assert_eq!(again.units.seen.lock().unwrap().len(), units.seen.lock().unwrap().len());
+}
