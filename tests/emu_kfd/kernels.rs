@@ -183,3 +183,44 @@ fn an_endless_wave_ends_with_its_queue_and_others_run_meanwhile() {
     client.destroy(&endless);
     assert_eq!(client.reports(), Vec::<String>::new());
 }
+
+/// The full acquire of amd.md 2.3, and the one before a dispatch, for gfx10 and later.
+const ACQUIRE_FULL: [u32; 8] = [0xc006_5800, 0, u32::MAX, u32::MAX, 0, 0, 0, 0xc3f1];
+const ACQUIRE_DISPATCH: [u32; 8] = [0xc006_5800, 0, u32::MAX, u32::MAX, 0, 0, 0, 0x03f0];
+
+/// Runs the store kernel twice on gfx1100, changing something in between; `before` are the packets before the second dispatch.
+fn run_twice(before: &[u32], change: impl Fn(&Buffer, &Buffer)) -> Vec<String> {
+    let client = Client::new(Chip::Gfx1100);
+    let mut queue = client.queue(PM4);
+    let (memory, program) = (client.buffer(0x3000, HOST), upload(&client, STORE_GFX1100));
+    memory.view.write_u64(0x100, memory.va + 0x1000).unwrap();
+    let words = dispatch(Chip::Gfx1100, program.va + 0x100, memory.va + 0x100, 1);
+    queue.submit(&[&words[..], &release_mem(memory.va, 1)].concat());
+    eventually(&memory.view, 0, 1);
+    change(&memory, &program);
+    queue.submit(&[before, &words[..], &release_mem(memory.va, 2)].concat());
+    until("an end", || memory.view.read_u32(0) == Ok(2) || !client.reports().is_empty());
+    client.reports()
+}
+
+#[test]
+fn arguments_that_changed_want_the_scalar_cache_invalidated() {
+    let change = |memory: &Buffer, _: &Buffer| memory.view.write_u64(0x100, memory.va + 0x2000).unwrap();
+    let report = run_twice(&[], change).remove(0);
+    assert!(report.contains("changed since the card read it, and no packet invalidated the scalar cache"), "{report}");
+    assert_eq!(run_twice(&ACQUIRE_DISPATCH, change), Vec::<String>::new());
+}
+
+#[test]
+fn code_that_changed_wants_the_instruction_cache_invalidated() {
+    // v_add_nc_u32 v1, 2, v0 in place of 1.
+    let change = |_: &Buffer, program: &Buffer| program.view.write_u8(0x100 + 24, 0x82).unwrap();
+    let report = run_twice(&ACQUIRE_DISPATCH, change).remove(0);
+    assert!(report.contains("code at") && report.contains("no packet invalidated the instruction cache"), "{report}");
+    assert_eq!(run_twice(&ACQUIRE_FULL, change), Vec::<String>::new());
+}
+
+#[test]
+fn the_same_code_and_arguments_need_no_invalidation() {
+    assert_eq!(run_twice(&[], |_, _| {}), Vec::<String>::new());
+}

@@ -6,7 +6,7 @@ use super::chip::{Chip, Facts};
 use super::clock::GpuClock;
 use super::compute::{Compute, Machine};
 use super::config::Config;
-use super::cp::{self, Cause, Stop};
+use super::cp::{self, Caches, Cause, Stop};
 use super::event::Events;
 use super::queue::{End, Kind, Queue};
 use super::report::{Report, ReportKind, Reports};
@@ -36,6 +36,7 @@ pub struct Gpu {
     pub exceptions: AtomicBool,
     queues: Mutex<BTreeMap<u32, Arc<Queue>>>,
     fault: Mutex<Option<VmFault>>,
+    pub(super) caches: Caches,
 }
 
 impl Gpu {
@@ -54,6 +55,7 @@ impl Gpu {
             exceptions: AtomicBool::new(false),
             queues: Mutex::default(),
             fault: Mutex::default(),
+            caches: Caches::default(),
         }
     }
 

@@ -45,17 +45,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sysfs::{FIRST_RENDER_MINOR, Sysfs};
 
-/// A machine with one card of the chip, as the device registry wants it.
-///
-/// # Errors
-/// Text with the chips that there are.
-pub fn emulate(chip: &str) -> Result<Arc<dyn Port>, String> {
-    let known = || Chip::ALL.map(|chip| chip.facts().name).join(", ");
-    let chip = Chip::named(chip).ok_or_else(|| format!("no software GPU {chip}; there are {}", known()))?;
-    let machine = SoftKfd::new(Config::new(chip)).map_err(|errno| format!("software GPU: {errno}"))?;
-    Ok(machine)
-}
-
 /// A machine with AMD cards and their driver, in software.
 #[derive(Debug)]
 pub struct SoftKfd {

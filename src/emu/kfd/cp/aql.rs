@@ -1,6 +1,6 @@
 //! The AQL packet processor: slots, barriers, kernel descriptors, completion signals, error codes.
 //!
-//! Source: amd.md 2.7-2.9, 4.2, 4.4. Left out: agent dispatch packets (a named error), scopes (there are no caches here), kernarg preload
+//! Source: amd.md 2.7-2.9, 4.2, 4.4. Left out: agent dispatch packets (a named error), release scopes (there are no caches to write back), kernarg preload
 //! beyond copying the dwords into user SGPRs.
 
 use super::super::chip::{Chip, LDS_GRANULE};
@@ -16,7 +16,7 @@ use crate::hcq::packet::aql::queue::{
     AMD_QUEUE_BYTES, AmdQueue, QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_PROPERTIES_IS_PTR64, queue_offset,
     signal_offset,
 };
-use crate::hcq::packet::aql::{Barrier, INVALID_HEADER, KernelDispatch, PACKET_BYTES, PACKET_DWORDS, Packet};
+use crate::hcq::packet::aql::{Barrier, INVALID_HEADER, KernelDispatch, PACKET_BYTES, PACKET_DWORDS, Packet, Scope};
 use crate::hcq::packet::pm4::regs::{RSRC2_LDS_SIZE, TmpringSize};
 
 const SLOT_TYPE_MASK: u32 = 0xff;
@@ -163,7 +163,11 @@ impl Aql {
             scratch_wave_bytes: tmpring.wave_bytes,
             scratch_waves: tmpring.waves,
         };
-        run_dispatch(site, &dispatch)
+        if p.header.acquire != Scope::None {
+            site.gpu.caches.acquire_scope();
+        }
+        let reads_arguments = descriptor.properties & property::KERNARG_SEGMENT_PTR != 0;
+        run_dispatch(site, &dispatch, reads_arguments.then_some(p.kernarg.0))
     }
 
     fn descriptor(&self, vm: &Vm, va: u64) -> Result<Descriptor, Cause> {

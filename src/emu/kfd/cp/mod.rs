@@ -2,15 +2,17 @@
 //!
 //! Source: amd.md 2, 3, 6.2. A packet runs to its end before the next one starts, dispatches included: what RELEASE_MEM, barrier bits and
 //! CS_PARTIAL_FLUSH wait for has always happened. A waiting packet blocks its queue only.
-//! Left out: overlap of independent dispatches, preemption in the middle of a dispatch, caches.
+//! Left out: overlap of independent dispatches, preemption in the middle of a dispatch, vector caches and L2.
 
 mod aql;
 mod atomic;
 mod dispatch;
 mod pm4;
 mod sdma;
+mod stale;
 
 pub use aql::tell_inactive;
+pub use stale::Caches;
 
 use super::compute::ComputeFault;
 use super::gpu::Gpu;
@@ -47,6 +49,8 @@ pub enum Cause {
     Dispatch { what: String, code: BadDispatch },
     #[error("amd_queue_t: {0}")]
     QueueStruct(String),
+    #[error("dispatch: {what} at {va:#x} changed since the card read it, and no packet invalidated the {missing}")]
+    Stale { what: &'static str, va: u64, missing: &'static str },
     #[error("dispatch: {0}")]
     Compute(#[from] ComputeFault),
     /// The driver took the queue away; nobody's fault.

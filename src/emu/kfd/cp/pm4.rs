@@ -1,13 +1,15 @@
 //! The PM4 command processor of a compute queue: ring, indirect buffers, registers per XCC.
 //!
-//! Source: amd.md 2.2-2.8. Left out: UCONFIG registers and performance counters (a named error), events other than CS_PARTIAL_FLUSH, caches
-//! (ACQUIRE_MEM and the cache bits of RELEASE_MEM do nothing here).
+//! Source: amd.md 2.2-2.8. Left out: UCONFIG registers and performance counters (a named error), events other than CS_PARTIAL_FLUSH, vector
+//! caches and L2 (of ACQUIRE_MEM only the instruction and scalar caches count; the cache bits of RELEASE_MEM do nothing here).
 
 use super::super::chip::Chip;
+use super::super::compute::{ComputeFault, Dispatch};
 use super::super::queue::Work;
 use super::super::vm::{Vm, VmFault};
 use super::dispatch::Registers;
 use super::{Cause, Run, Site, Step, Stop, atomic};
+use crate::hcq::bits::join;
 use crate::hcq::packet::GpuVa;
 use crate::hcq::packet::pm4::regs::{SH_REG_COUNT, SH_REG_START, ShReg, UCONFIG_REG_START};
 use crate::hcq::packet::pm4::{
@@ -140,7 +142,8 @@ impl Pm4 {
 
     fn execute(&mut self, site: Site<'_>, packet: &Packet<'_>, xccs: u32, in_ib: bool) -> Run<Flow> {
         match packet {
-            Packet::Nop(_) | Packet::AcquireMem(_) => {}
+            Packet::Nop(_) => {}
+            Packet::AcquireMem(p) => site.gpu.caches.acquire(p.cache),
             Packet::EventWrite(p) if *p == EventWrite::CS_PARTIAL_FLUSH => {}
             Packet::EventWrite(p) => return Err(not_modelled("EVENT_WRITE", p.to_string()).into()),
             Packet::SetShReg(p) => {
@@ -205,7 +208,10 @@ impl Pm4 {
     /// The workgroups are spread over the XCCs: one dispatch, with the first one's registers.
     fn dispatch(&self, site: Site<'_>, counts: [u32; 3], initiator: u32, xccs: u32) -> Result<(), Cause> {
         let Some(dispatch) = self.registers(xccs).dispatch(counts, initiator)? else { return Ok(()) };
-        run_dispatch(site, &dispatch)
+        // By convention the first two user SGPRs point to the arguments; a value that is no address is not looked at.
+        let kernarg =
+            (dispatch.user_data_written & 0b11 == 0b11).then(|| join(dispatch.user_data[0], dispatch.user_data[1]));
+        run_dispatch(site, &dispatch, kernarg)
     }
 
     fn write_data(&mut self, site: Site<'_>, p: &WriteData<'_>, xccs: u32) -> Result<(), Cause> {
@@ -259,8 +265,10 @@ impl Pm4 {
 }
 
 /// Hands a dispatch to the compute units.
-pub(super) fn run_dispatch(site: Site<'_>, dispatch: &super::super::compute::Dispatch) -> Result<(), Cause> {
-    use super::super::compute::ComputeFault;
+pub(super) fn run_dispatch(site: Site<'_>, dispatch: &Dispatch, kernarg: Option<u64>) -> Result<(), Cause> {
+    if site.gpu.strict {
+        site.gpu.caches.dispatch(&site.gpu.vm, dispatch.entry, kernarg)?;
+    }
     match site.gpu.compute.run(dispatch, &site.gpu.machine(site.queue)) {
         Err(ComputeFault::Stopped) => Err(Cause::Taken),
         other => Ok(other?),

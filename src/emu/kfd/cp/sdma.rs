@@ -7,6 +7,7 @@ use super::super::vm::Vm;
 use super::pm4::holds;
 use super::{Cause, Run, Site, Step, Stop, atomic};
 use crate::hcq::packet::DecodeKind;
+use crate::hcq::packet::pm4::Acquire;
 use crate::hcq::packet::sdma::{self, ConstFill, FillSize, Indirect, Packet, PollRegmem};
 
 /// Dwords that are read at first; longer packets are read again.
@@ -62,7 +63,8 @@ impl Sdma {
     fn execute(&self, site: Site<'_>, packet: &Packet<'_>, ring_dword: Option<u64>) -> Run<()> {
         let vm = &site.gpu.vm;
         match packet {
-            Packet::Nop { .. } | Packet::HdpFlush | Packet::Gcr(_) | Packet::DummyTrap => {}
+            Packet::Nop { .. } | Packet::HdpFlush | Packet::DummyTrap => {}
+            Packet::Gcr(p) => site.gpu.caches.acquire(Acquire::Gcr(p.cache)),
             Packet::CopyLinear(p) => vm.copy(p.dst.0, p.src.0, p.len_bytes).map_err(Cause::from)?,
             Packet::Write(p) => {
                 let bytes: Vec<u8> = p.values.iter().flat_map(|v| v.to_le_bytes()).collect();
