@@ -15,7 +15,8 @@ use doorbell::engine::{Options, install};
 const COUNT: u64 = 2000;
 
 fn options() {
-    install(Options { arch: Some("avx2".into()), ..Options::default() }).unwrap();
+    // Every node that a rewrite rule makes is checked here.
+    install(Options { arch: Some("avx2".into()), spec: 2, ..Options::default() }).unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! else is summed as a tree first, so that the register's chain stays short.
 
 use super::Target;
-use crate::uop::{Arg, ConstVal, DType, Op, Scalar, Srcs, UMap, UOp};
+use crate::uop::{Arg, ConstVal, DType, Op, Order, Scalar, Srcs, UMap, UOp};
 
 /// The value that `op` leaves alone.
 pub(super) fn identity(op: Op, dtype: DType) -> UOp {
@@ -24,87 +24,73 @@ pub(super) fn widen(sink: &UOp, target: &Target) -> UOp {
         let t = u.dtype().scalar;
         u.op() == Op::Reduce && t.is_float() && !target.supports(u.reduce_op().unwrap_or(Op::Add), t)
     };
-    let order = sink.toposort();
-    if !order.iter().any(narrow) {
+    if !sink.any(narrow) {
         return sink.clone();
     }
-    let mut done: UMap<UOp> = UMap::with_capacity_and_hasher(order.len(), Default::default());
-    for u in order {
-        // PANIC: toposort lists sources first.
-        let mut src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
-        let new = if narrow(&u) {
-            let wide = u.dtype().with_scalar(Scalar::F32);
-            src[0] = src[0].cast(wide);
-            UOp::new(Op::Reduce, wide, src, u.arg().clone()).cast(u.dtype())
-        } else {
-            u.with_src(src)
-        };
-        done.insert(u, new);
-    }
-    done.remove(sink).unwrap_or_else(|| sink.clone())
+    sink.rebuild(|r, u| {
+        if !narrow(u) {
+            return r.same();
+        }
+        let (wide, mut src) = (u.dtype().with_scalar(Scalar::F32), r.srcs());
+        src[0] = src[0].cast(wide);
+        UOp::new(Op::Reduce, wide, src, u.arg().clone()).cast(u.dtype())
+    })
 }
 
 /// Number of users of each node.
-fn use_counts(order: &[UOp]) -> UMap<u32> {
-    let mut uses: UMap<u32> = UMap::with_capacity_and_hasher(order.len(), Default::default());
-    for u in order {
-        for s in u.src() {
-            *uses.entry(s.clone()).or_default() += 1;
-        }
+fn use_counts(order: &Order) -> Vec<u32> {
+    let mut uses = vec![0; order.len()];
+    for k in 0..order.len() {
+        order.srcs(k).iter().for_each(|s| uses[*s as usize] += 1);
     }
     uses
 }
 
 /// Gives every Reduce its Acc and forms MulAcc from Mul and Add (floats, product used once).
 pub(super) fn accumulate(sink: &UOp) -> UOp {
-    let order = sink.toposort();
+    let order = Order::of(sink);
     let uses = use_counts(&order);
-    let once = |u: &UOp| uses.get(u) == Some(&1);
-    let mut done: UMap<UOp> = UMap::with_capacity_and_hasher(order.len(), Default::default());
+    let once = |u: &UOp| order.number(u).is_some_and(|k| uses[k] == 1);
     // Rewritten single-use products and sums, to be taken apart by the reduction that uses them.
     let mut open: UMap<(Op, UOp, UOp)> = UMap::default();
     let mut registers = 0u32;
-    for u in &order {
-        // PANIC: toposort lists sources first.
-        let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
-        let new = match u.op() {
-            Op::Reduce if src.len() == 1 => src[0].clone(),
-            Op::Reduce => {
-                let op = u.reduce_op().unwrap_or(Op::Add);
-                let acc = UOp::tagged(Op::Acc, u.dtype(), [identity(op, u.dtype())], Arg::None, Some(registers));
-                registers += 1;
-                let update = if op == Op::Add && u.dtype().is_float() {
-                    let (chain, rest) = take_apart(&src[0], &open);
-                    let (tiles, rest): (Vec<UOp>, Vec<UOp>) = rest.into_iter().partition(is_tile);
-                    let rest = rest.into_iter().reduce(|a, b| &a + &b);
-                    // The matrix unit adds to the register itself.
-                    let onto = |s: UOp, t: UOp| t.with_src([t.src()[0].clone(), t.src()[1].clone(), s]);
-                    let tiled = tiles.into_iter().fold(acc.clone(), onto);
-                    let sum = chain.into_iter().fold(tiled, |s, (a, b)| UOp::alu(Op::MulAcc, [a, b, s]));
-                    rest.map_or(sum.clone(), |r| &sum + &r)
-                } else {
-                    acc.binary(op, &src[0])
-                };
-                let src: Srcs = [acc, update].into_iter().chain(src.iter().skip(1).cloned()).collect();
-                UOp::new(Op::SetAcc, u.dtype(), src, Arg::None)
+    order.rebuild(|r, u| match u.op() {
+        Op::Reduce if u.src().len() == 1 => r.src(0).clone(),
+        Op::Reduce => {
+            let src = r.srcs();
+            let op = u.reduce_op().unwrap_or(Op::Add);
+            let acc = UOp::tagged(Op::Acc, u.dtype(), [identity(op, u.dtype())], Arg::None, Some(registers));
+            registers += 1;
+            let update = if op == Op::Add && u.dtype().is_float() {
+                let (chain, rest) = take_apart(&src[0], &open);
+                let (tiles, rest): (Vec<UOp>, Vec<UOp>) = rest.into_iter().partition(is_tile);
+                let rest = rest.into_iter().reduce(|a, b| &a + &b);
+                // The matrix unit adds to the register itself.
+                let onto = |s: UOp, t: UOp| t.with_src([t.src()[0].clone(), t.src()[1].clone(), s]);
+                let tiled = tiles.into_iter().fold(acc.clone(), onto);
+                let sum = chain.into_iter().fold(tiled, |s, (a, b)| UOp::alu(Op::MulAcc, [a, b, s]));
+                rest.map_or(sum.clone(), |r| &sum + &r)
+            } else {
+                acc.binary(op, &src[0])
+            };
+            let src: Srcs = [acc, update].into_iter().chain(src.iter().skip(1).cloned()).collect();
+            UOp::new(Op::SetAcc, u.dtype(), src, Arg::None)
+        }
+        Op::Add if u.dtype().is_float() => {
+            let src = r.srcs();
+            let new = mul_acc(&u.src()[0], &u.src()[1], &src, &once);
+            if once(u) {
+                open.insert(new.clone(), (Op::Add, src[0].clone(), src[1].clone()));
             }
-            Op::Add if u.dtype().is_float() => {
-                let new = mul_acc(&u.src()[0], &u.src()[1], &src, &once);
-                if once(u) {
-                    open.insert(new.clone(), (Op::Add, src[0].clone(), src[1].clone()));
-                }
-                new
-            }
-            Op::Mul if u.dtype().is_float() && once(u) => {
-                let new = u.with_src(src.clone());
-                open.insert(new.clone(), (Op::Mul, src[0].clone(), src[1].clone()));
-                new
-            }
-            _ => u.with_src(src),
-        };
-        done.insert(u.clone(), new);
-    }
-    done.remove(sink).unwrap_or_else(|| sink.clone())
+            new
+        }
+        Op::Mul if u.dtype().is_float() && once(u) => {
+            let new = r.same();
+            open.insert(new.clone(), (Op::Mul, r.src(0).clone(), r.src(1).clone()));
+            new
+        }
+        _ => r.same(),
+    })
 }
 
 /// `x + y`, as MulAcc when one of them is a product used only here.

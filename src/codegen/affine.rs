@@ -66,27 +66,26 @@ pub(super) struct AffineMemo(UMap<Affine>);
 
 impl AffineMemo {
     /// The affine form of an index expression (scalar WeakInt).
-    pub fn of(&mut self, root: &UOp) -> Affine {
-        if let Some(a) = self.0.get(root) {
-            return a.clone();
-        }
-        let mut todo = vec![root.clone()];
-        while let Some(u) = todo.last().cloned() {
-            if self.0.contains_key(&u) {
+    pub fn of(&mut self, root: &UOp) -> &Affine {
+        let mut todo: SmallVec<[&UOp; 16]> = SmallVec::new();
+        todo.push(root);
+        while let Some(u) = todo.last().copied() {
+            if self.0.contains_key(u) {
                 todo.pop();
                 continue;
             }
             let before = todo.len();
-            if Self::is_sum(&u) {
-                todo.extend(u.src().iter().filter(|s| !self.0.contains_key(*s)).cloned());
+            if Self::is_sum(u) {
+                todo.extend(u.src().iter().filter(|s| !self.0.contains_key(*s)));
             }
             if todo.len() == before {
                 todo.pop();
-                let a = self.combine(&u).unwrap_or_else(|| Affine::term(&u));
-                self.0.insert(u, a);
+                let a = self.combine(u).unwrap_or_else(|| Affine::term(u));
+                self.0.insert(u.clone(), a);
             }
         }
-        self.0.get(root).cloned().unwrap_or_default()
+        // PANIC: the loop ends when the root has its form.
+        &self.0[root]
     }
 
     /// `None`: not a sum, or a coefficient overflows.
@@ -135,7 +134,8 @@ mod tests {
     fn sums_are_flattened_and_products_of_terms_stay_terms() {
         let (a, b) = (UOp::var("a", 0, 9), UOp::var("b", 0, 9));
         let e = &(&(&(&a + 3) * 4) + &b) + &(&a * &b);
-        let f = AffineMemo::default().of(&e);
+        let mut memo = AffineMemo::default();
+        let f = memo.of(&e);
         assert_eq!((f.coef(&a), f.coef(&b), f.coef(&(&a * &b)), f.constant), (4, 1, 1, 12));
         assert_eq!(AffineMemo::default().of(&(&(&a * 2) - &(&a * 2))).terms.len(), 0);
     }

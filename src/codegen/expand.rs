@@ -1,6 +1,7 @@
 //! Upcast and Unroll axes are copied out: every value of the range gets its own instructions, shared where they are equal.
 
-use crate::uop::{AxisKind, Op, Srcs, UMap, UOp, USet};
+use crate::uop::{AxisKind, Op, Order, Srcs, UOp};
+use smallvec::SmallVec;
 
 use super::opt::kind_of;
 use super::scope::first_range;
@@ -12,7 +13,7 @@ const CHAINS: usize = 8;
 pub(super) fn expand(sink: &UOp) -> UOp {
     let mut sink = sink.clone();
     let wanted = |u: &UOp| u.op() == Op::Range && matches!(kind_of(u), AxisKind::Upcast | AxisKind::Unroll);
-    let mut ranges: Vec<UOp> = sink.toposort().into_iter().filter(wanted).collect();
+    let mut ranges: Vec<UOp> = Order::of(&sink).nodes().iter().filter(|u| wanted(u)).map(|u| (*u).clone()).collect();
     // Output axes first: then the number of registers a reduction has is known when its copies are combined.
     ranges.sort_by_key(kind_of);
     for r in ranges {
@@ -21,55 +22,100 @@ pub(super) fn expand(sink: &UOp) -> UOp {
     sink
 }
 
+/// What the nodes of a walk have become where some become several: one for each value of a range.
+pub(super) struct Versions<'a> {
+    pub order: &'a Order<'a>,
+    pool: Vec<UOp>,
+    /// Where each node's versions begin.
+    start: Vec<u32>,
+    many: Vec<bool>,
+}
+
+impl<'a> Versions<'a> {
+    pub fn new(order: &'a Order<'a>) -> Versions<'a> {
+        let n = order.len();
+        Versions { order, pool: Vec::with_capacity(n), start: Vec::with_capacity(n), many: Vec::with_capacity(n) }
+    }
+    /// The next node has these versions.
+    pub fn push(&mut self, versions: impl IntoIterator<Item = UOp>, many: bool) {
+        self.start.push(self.pool.len() as u32);
+        self.many.push(many);
+        self.pool.extend(versions);
+    }
+    /// Version `v` of node `k`.
+    pub fn get(&self, k: usize, v: usize) -> &UOp {
+        &self.pool[self.start[k] as usize + if self.many[k] { v } else { 0 }]
+    }
+    /// Sources of node `k` in version `v`.
+    pub fn srcs(&self, k: usize, v: usize) -> Srcs {
+        self.order.srcs(k).iter().map(|s| self.get(*s as usize, v).clone()).collect()
+    }
+    /// Whether a source of node `k` has several versions.
+    pub fn varies(&self, k: usize) -> bool {
+        self.order.srcs(k).iter().any(|s| self.many[*s as usize])
+    }
+    /// Node `k` with its sources in version `v`.
+    pub fn same(&self, k: usize, v: usize) -> UOp {
+        let (u, srcs) = (self.order.nodes()[k], self.order.srcs(k));
+        let unchanged = srcs.iter().zip(u.src()).all(|(j, s)| self.get(*j as usize, v) == s);
+        if unchanged { u.clone() } else { u.with_src(self.srcs(k, v)) }
+    }
+    /// What the last node has become.
+    pub fn root(mut self) -> Option<UOp> {
+        self.pool.pop()
+    }
+}
+
 fn copy_out(root: &UOp, r: &UOp) -> UOp {
     let n = r.src()[0].as_int().unwrap_or(1).max(1) as usize;
-    let order = root.toposort();
+    let order = Order::of(root);
     let closes = |u: &UOp| first_range(u.op()).is_some_and(|f| u.src().get(f..).is_some_and(|rs| rs.contains(r)));
-    let registers = order.iter().filter(|u| u.op() == Op::Reduce && closes(u)).count();
-    let mut one: UMap<UOp> = UMap::with_capacity_and_hasher(order.len(), Default::default());
-    let mut many: UMap<Vec<UOp>> = UMap::default();
-    let mut open: USet = USet::default();
-    for u in order {
-        if &u == r {
-            open.insert(u.clone());
-            many.insert(u, (0..n).map(|k| r.const_like(k as i64)).collect());
-            continue;
-        }
-        // PANIC: toposort lists sources first; a node with `r` open has n versions.
-        let version = |s: &UOp, k: usize| many.get(s).map_or_else(|| one[s].clone(), |v| v[k].clone());
-        let sources = |k: usize| u.src().iter().map(|s| version(s, k)).collect::<Srcs>();
-        let new = if closes(&u) {
-            let first = first_range(u.op()).unwrap_or(0);
-            let keep: Vec<UOp> = u.src()[first..].iter().filter(|x| *x != r).cloned().collect();
-            let close = |k: usize| -> UOp {
-                let src = u.src()[..first].iter().map(|s| version(s, k)).chain(keep.iter().cloned());
-                u.with_src(src.collect::<Srcs>())
-            };
-            if u.op() == Op::Reduce {
-                let op = u.reduce_op().unwrap_or(Op::Add);
-                if keep.is_empty() || registers * n > CHAINS {
-                    let x = combine(op, (0..n).map(|k| version(&u.src()[0], k)).collect());
-                    let src: Srcs = std::iter::once(x.clone()).chain(keep.iter().cloned()).collect();
-                    if keep.is_empty() { x } else { u.with_src(src) }
-                } else {
-                    combine(op, (0..n).map(close).collect())
-                }
-            } else {
-                UOp::sink((0..n).map(close))
-            }
-        } else if u.src().iter().any(|s| open.contains(s)) {
-            open.insert(u.clone());
-            let copies = (0..n).map(|k| flat_sink(&u, sources(k).into_iter())).collect();
-            many.insert(u, copies);
-            continue;
+    let registers = order.nodes().iter().filter(|u| u.op() == Op::Reduce && closes(u)).count();
+    let mut all = Versions::new(&order);
+    for (at, u) in order.nodes().iter().enumerate() {
+        if *u == r {
+            all.push((0..n).map(|k| r.const_like(k as i64)), true);
+        } else if closes(u) {
+            let new = close(&all, at, r, n, registers);
+            all.push([new], false);
         } else if matches!(u.op(), Op::Sink | Op::After) {
-            flat_sink(&u, u.src().iter().map(|s| version(s, 0)))
+            let many = all.varies(at);
+            let copy = |k| flat_sink(u, all.srcs(at, k).into_iter());
+            let copies: Vec<UOp> = (0..if many { n } else { 1 }).map(copy).collect();
+            all.push(copies, many);
+        } else if all.varies(at) {
+            let copies: SmallVec<[UOp; 16]> = (0..n).map(|k| all.same(at, k)).collect();
+            all.push(copies, true);
         } else {
-            u.with_src(sources(0))
-        };
-        one.insert(u, new);
+            let new = all.same(at, 0);
+            all.push([new], false);
+        }
     }
-    one.remove(root).unwrap_or_else(|| root.clone())
+    all.root().unwrap_or_else(|| root.clone())
+}
+
+/// What closes `r` (node `at`): a Reduce of all copies, or all copies of a Store.
+fn close(all: &Versions, at: usize, r: &UOp, n: usize, registers: usize) -> UOp {
+    let u = all.order.nodes()[at];
+    let first = first_range(u.op()).unwrap_or(0);
+    let keep: Vec<UOp> = u.src()[first..].iter().filter(|x| *x != r).cloned().collect();
+    let srcs = all.order.srcs(at);
+    let copy = |k: usize| -> UOp {
+        let src = srcs[..first].iter().map(|s| all.get(*s as usize, k).clone()).chain(keep.iter().cloned());
+        u.with_src(src.collect::<Srcs>())
+    };
+    if u.op() != Op::Reduce {
+        return UOp::sink((0..n).map(copy));
+    }
+    let op = u.reduce_op().unwrap_or(Op::Add);
+    if !keep.is_empty() && registers * n <= CHAINS {
+        return combine(op, (0..n).map(copy).collect());
+    }
+    let x = combine(op, (0..n).map(|k| all.get(srcs[0] as usize, k).clone()).collect());
+    if keep.is_empty() {
+        return x;
+    }
+    u.with_src(std::iter::once(x).chain(keep.iter().cloned()).collect::<Srcs>())
 }
 
 /// A node like `u` of these, with the parts of Sinks among them in their place.

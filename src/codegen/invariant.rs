@@ -1,35 +1,29 @@
 //! A reduction of what does not change over its ranges needs no loop: `Σ_r x = n·x`, `Π_r x = x^n`, `max_r x = x`.
 
-use crate::uop::{Op, Srcs, UMap, UOp, open_ranges};
+use crate::uop::{Op, Order, Srcs, UOp, open_numbers};
 
 /// Removes ranges that a Reduce's value does not depend on. Empty ranges are the scheduler's to fold: a loop here runs at least once
 /// unless its size is a variable, and then the count still makes the sum right.
 pub(super) fn fold_invariant(sink: &UOp) -> UOp {
-    let order = sink.toposort();
-    if !order.iter().any(|u| u.op() == Op::Reduce) {
+    let order = Order::of(sink);
+    if !order.nodes().iter().any(|u| u.op() == Op::Reduce) {
         return sink.clone();
     }
-    let mut open: UMap<Vec<UOp>> = UMap::default();
-    open_ranges(sink, &mut open);
-    let mut done: UMap<UOp> = UMap::with_capacity_and_hasher(order.len(), Default::default());
-    for u in &order {
-        // PANIC: toposort lists sources first.
-        let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
-        let new = if u.op() == Op::Reduce {
-            let below = &open[&u.src()[0]];
-            let (kept, idle): (Vec<usize>, Vec<usize>) = (1..src.len()).partition(|k| below.contains(&u.src()[*k]));
-            let x = if kept.is_empty() {
-                src[0].clone()
-            } else {
-                u.with_src(std::iter::once(0).chain(kept).map(|k| src[k].clone()).collect::<Srcs>())
-            };
-            idle.into_iter().fold(x, |x, k| repeated(u.reduce_op().unwrap_or(Op::Add), &x, &src[k].src()[0]))
+    let open = open_numbers(&order);
+    order.rebuild(|r, u| {
+        if u.op() != Op::Reduce {
+            return r.same();
+        }
+        let (sources, src) = (order.srcs(r.at), r.srcs());
+        let below = &open[sources[0] as usize];
+        let (kept, idle): (Vec<usize>, Vec<usize>) = (1..src.len()).partition(|k| below.contains(&sources[*k]));
+        let x = if kept.is_empty() {
+            src[0].clone()
         } else {
-            u.with_src(src)
+            u.with_src(std::iter::once(0).chain(kept).map(|k| src[k].clone()).collect::<Srcs>())
         };
-        done.insert(u.clone(), new);
-    }
-    done.remove(sink).unwrap_or_else(|| sink.clone())
+        idle.into_iter().fold(x, |x, k| repeated(u.reduce_op().unwrap_or(Op::Add), &x, &src[k].src()[0]))
+    })
 }
 
 /// `x op x op ...`, `n` times.

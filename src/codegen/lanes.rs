@@ -297,7 +297,7 @@ impl Lanes {
     }
 
     fn steps(&mut self, i: &UOp, v: &UOp) -> Option<(i64, UOp)> {
-        let sum = self.affine.of(i);
+        let sum = self.affine.of(i).clone();
         let mut step = 0;
         let mut base = Affine { terms: Default::default(), constant: sum.constant };
         for (t, c) in &sum.terms {

@@ -19,7 +19,7 @@ pub(super) fn linearize(sink: &UOp) -> Result<Vec<UOp>, CodegenError> {
 }
 
 struct Lineariser<'a> {
-    s: &'a Scopes,
+    s: &'a Scopes<'a>,
     /// What must stand before a loop opens, by scope.
     needs: Vec<Vec<u32>>,
     /// What a loop body is for: stores, updates of registers, inner loops with such.
@@ -38,8 +38,8 @@ struct Lineariser<'a> {
 }
 
 impl<'a> Lineariser<'a> {
-    fn new(s: &'a Scopes) -> Lineariser<'a> {
-        let (n, m) = (s.nodes.len(), s.scopes.len());
+    fn new(s: &'a Scopes<'a>) -> Lineariser<'a> {
+        let (n, m) = (s.order.len(), s.scopes.len());
         let mut l = Lineariser {
             s,
             needs: vec![vec![]; m],
@@ -54,7 +54,7 @@ impl<'a> Lineariser<'a> {
         };
         l.collect_needs();
         l.collect_goals();
-        l.last_thread = s.nodes.iter().find(|u| kind(u) == Some(AxisKind::Thread)).map(|r| {
+        l.last_thread = s.order.nodes().iter().find(|u| kind(u) == Some(AxisKind::Thread)).map(|r| {
             let tid = special("tid", r);
             let last = UOp::constant(tid.dtype(), (r.vmax()) as i64);
             [tid.clone(), last.clone(), tid.equal(&last)]
@@ -66,12 +66,12 @@ impl<'a> Lineariser<'a> {
     fn collect_needs(&mut self) {
         let s = self.s;
         // The last node is the sink.
-        for k in 0..s.nodes.len() - 1 {
-            let first = first_range(s.nodes[k].op()).unwrap_or(usize::MAX);
+        for k in 0..s.order.len() - 1 {
+            let first = first_range(s.node(k).op()).unwrap_or(usize::MAX);
             let used_in = s.body(k);
-            for &src in s.srcs[k].iter().take(first) {
+            for &src in s.srcs(k).iter().take(first) {
                 let at = s.scope[src as usize];
-                if used_in != at && s.nodes[src as usize].op() != Op::Acc {
+                if used_in != at && s.node(src as usize).op() != Op::Acc {
                     let inner = s.child_towards(at, used_in);
                     self.needs[inner as usize].push(src);
                 }
@@ -81,10 +81,10 @@ impl<'a> Lineariser<'a> {
 
     fn collect_goals(&mut self) {
         let s = self.s;
-        let stores = s.nodes.iter().filter(|u| u.op() == Op::Store);
+        let stores = s.order.nodes().iter().filter(|u| u.op() == Op::Store);
         let written: USet = stores.filter_map(|u| memory(&u.src()[0])).collect();
-        for k in 0..s.nodes.len() {
-            let u = &s.nodes[k];
+        for k in 0..s.order.len() {
+            let u = s.node(k);
             if s.root_store[k] {
                 self.add_goal(k, ROOT);
             } else if s.is_unit(k) {
@@ -126,11 +126,11 @@ impl<'a> Lineariser<'a> {
     fn chains(&mut self, goals: &[u32], scope: u32) {
         let s = self.s;
         let mut chains: Vec<Vec<u32>> = vec![];
-        for &k in goals.iter().filter(|k| s.nodes[**k as usize].op() == Op::SetAcc) {
-            let (mut at, mut links) = (s.srcs[k as usize][1], vec![]);
-            while s.nodes[at as usize].op() == Op::MulAcc && s.scope[at as usize] == scope {
+        for &k in goals.iter().filter(|k| s.node(**k as usize).op() == Op::SetAcc) {
+            let (mut at, mut links) = (s.srcs(k as usize)[1], vec![]);
+            while s.node(at as usize).op() == Op::MulAcc && s.scope[at as usize] == scope {
                 links.push(at);
-                at = s.srcs[at as usize][2];
+                at = s.srcs(at as usize)[2];
             }
             links.reverse();
             chains.push(links);
@@ -148,26 +148,26 @@ impl<'a> Lineariser<'a> {
 
     fn goal(&mut self, k: u32, scope: u32) {
         let i = k as usize;
-        if self.s.nodes[i].op() == Op::Range {
+        if self.s.node(i).op() == Op::Range {
             return self.open_loop(self.s.scope[i], scope);
         }
         // The value first: an address is not needed before it.
-        for &src in self.s.srcs[i].iter().take(2).rev() {
-            if self.s.nodes[src as usize].op() != Op::Acc {
+        for &src in self.s.srcs(i).iter().take(2).rev() {
+            if self.s.node(src as usize).op() != Op::Acc {
                 self.value(src, scope);
             }
         }
         // Store(index, value) and SetAcc(acc, value) lose their ranges here.
         let src: Srcs = self.mapped(k).into_iter().take(2).collect();
-        let node = UOp::new(self.s.nodes[i].op(), DType::VOID, src, Arg::None);
+        let node = UOp::new(self.s.node(i).op(), DType::VOID, src, Arg::None);
         let guarded = scope == ROOT && self.s.root_store[i];
         self.guarded(guarded, |l| l.push(node));
     }
 
     fn mapped(&self, k: u32) -> Srcs {
         let s = self.s;
-        let new = |&x: &u32| self.new[x as usize].clone().unwrap_or_else(|| s.nodes[x as usize].clone());
-        s.srcs[k as usize].iter().map(new).collect()
+        let new = |&x: &u32| self.new[x as usize].clone().unwrap_or_else(|| s.node(x as usize).clone());
+        s.srcs(k as usize).iter().map(new).collect()
     }
 
     fn push(&mut self, u: UOp) {
@@ -188,13 +188,13 @@ impl<'a> Lineariser<'a> {
             let unit = self.s.is_unit(i);
             if !ready {
                 todo.push((k, true));
-                let below: &[u32] = if unit { &self.needs[self.s.outermost(i) as usize] } else { &self.s.srcs[i] };
+                let below: &[u32] = if unit { &self.needs[self.s.outermost(i) as usize] } else { self.s.srcs(i) };
                 todo.extend(below.iter().rev().filter(|x| self.new[**x as usize].is_none()).map(|x| (*x, false)));
             } else if unit {
                 self.open_loop(self.s.outermost(i), scope);
             } else {
                 let src = self.mapped(k);
-                let u = &self.s.nodes[i];
+                let u = self.s.node(i);
                 // A filled scratch area: in a list, order says when.
                 let filled = u.op() == Op::After && u.dtype().space.is_some();
                 let node = if filled { src[0].clone() } else { u.with_src(src) };
@@ -213,17 +213,17 @@ impl<'a> Lineariser<'a> {
             self.value(k, outer);
         }
         let Scope { range, level, .. } = self.s.scopes[inner as usize];
-        for &end in &self.s.srcs[range as usize] {
+        for &end in self.s.srcs(range as usize) {
             self.value(end, outer);
         }
         let units = std::mem::take(&mut self.units[inner as usize]);
         for &k in &units {
-            let acc = self.s.srcs[k as usize][0];
-            if self.s.nodes[acc as usize].op() == Op::Acc {
+            let acc = self.s.srcs(k as usize)[0];
+            if self.s.node(acc as usize).op() == Op::Acc {
                 self.value(acc, outer);
             }
         }
-        let r = self.s.nodes[range as usize].with_src(self.mapped(range));
+        let r = self.s.node(range as usize).with_src(self.mapped(range));
         match kind(&r) {
             Some(AxisKind::Thread) => self.open_threads(range, inner),
             _ => {
@@ -238,7 +238,7 @@ impl<'a> Lineariser<'a> {
         let end = UOp::new(Op::End, DType::VOID, [r], Arg::None);
         for k in units {
             let i = k as usize;
-            self.new[i] = Some(if self.s.nodes[i].op() == Op::SetAcc {
+            self.new[i] = Some(if self.s.node(i).op() == Op::SetAcc {
                 let acc = self.mapped(k).swap_remove(0);
                 let after = UOp::new(Op::After, acc.dtype(), [acc, end.clone()], Arg::None);
                 self.push(after.clone());
@@ -251,7 +251,7 @@ impl<'a> Lineariser<'a> {
 
     /// The loop that threads of a CPU share: which part this is comes with the call.
     fn open_threads(&mut self, range: u32, inner: u32) {
-        let node = special("tid", &self.s.nodes[range as usize].with_src(self.mapped(range)));
+        let node = special("tid", &self.s.node(range as usize).with_src(self.mapped(range)));
         self.new[range as usize] = Some(node.clone());
         self.push(node);
         self.body(inner);

@@ -2,7 +2,7 @@
 
 use super::affine::{Affine, AffineMemo};
 use super::scope::first_range;
-use crate::uop::{Arg, DType, Op, RangeArg, Srcs, UMap, UOp};
+use crate::uop::{Arg, DType, Op, Order, RangeArg, Rebuild, Srcs, UOp};
 
 /// Merges all that can be merged without a division or remainder left over.
 pub(super) fn merge_axes(sink: &UOp) -> UOp {
@@ -17,7 +17,8 @@ pub(super) fn merge_axes(sink: &UOp) -> UOp {
 fn candidates(sink: &UOp) -> Vec<(UOp, UOp)> {
     let mut pairs: Vec<(UOp, UOp)> = vec![];
     let mut broken: Vec<(UOp, UOp)> = vec![];
-    let lists: Vec<UOp> = sink.toposort().into_iter().filter(|u| first_range(u.op()).is_some()).collect();
+    let order = Order::of(sink);
+    let lists: Vec<&UOp> = order.nodes().iter().filter(|u| first_range(u.op()).is_some()).copied().collect();
     for u in &lists {
         let ranges = &u.src()[first_range(u.op()).unwrap_or(0)..];
         for w in ranges.windows(2) {
@@ -51,9 +52,9 @@ fn candidates(sink: &UOp) -> Vec<(UOp, UOp)> {
 fn counted_as_one(sink: &UOp, a: &UOp, b: &UOp) -> bool {
     let Some(n) = b.src()[0].as_int() else { return false };
     let mut memo = AffineMemo::default();
-    sink.toposort().iter().all(|u| {
+    Order::of(sink).nodes().iter().all(|u| {
         let first = first_range(u.op()).unwrap_or(usize::MAX);
-        if u == a || u == b || memo.sees_through(u) {
+        if *u == a || *u == b || memo.sees_through(u) {
             return true;
         }
         u.src().iter().take(first).all(|s| {
@@ -68,41 +69,39 @@ fn counted_as_one(sink: &UOp, a: &UOp, b: &UOp) -> bool {
 
 fn merge(sink: &UOp, a: &UOp, b: &UOp) -> UOp {
     let n = b.src()[0].as_int().unwrap_or(1);
-    let order = sink.toposort();
+    let order = Order::of(sink);
     let Some(arg) = a.range_arg() else { return sink.clone() };
-    let used = order.iter().filter_map(UOp::range_arg).filter(|x| x.id == arg.id).map(|x| x.sub).max().unwrap_or(0);
+    let used =
+        order.nodes().iter().filter_map(|u| u.range_arg()).filter(|x| x.id == arg.id).map(|x| x.sub).max().unwrap_or(0);
     let end = match a.src()[0].as_int() {
         Some(m) => UOp::int(m * n),
         None => &a.src()[0] * n,
     };
     let m = UOp::new(Op::Range, DType::INDEX, [end], Arg::Range(RangeArg { sub: used + 1, ..arg }));
     let mut memo = AffineMemo::default();
-    let mut done: UMap<UOp> = UMap::default();
-    for u in order {
+    order.rebuild(|r, u| {
         let first = first_range(u.op()).unwrap_or(usize::MAX);
         let mut src = Srcs::new();
-        let through = memo.sees_through(&u);
+        let through = memo.sees_through(u);
         for (k, s) in u.src().iter().enumerate() {
             if k >= first {
                 if s != b {
-                    src.push(if s == a { m.clone() } else { done[s].clone() });
+                    src.push(if s == a { m.clone() } else { r.src(k).clone() });
                 }
             } else if s.dtype() == DType::INDEX && !through {
-                src.push(one_number(&memo.of(s), (a, b, &m), &done).unwrap_or_else(|| done[s].clone()));
+                src.push(one_number(memo.of(s), (a, b, &m), r).unwrap_or_else(|| r.src(k).clone()));
             } else {
-                src.push(done[s].clone());
+                src.push(r.src(k).clone());
             }
         }
-        let new = if u.op() == Op::Range { u.clone() } else { u.with_src(src) };
-        done.insert(u, new);
-    }
-    done.remove(sink).unwrap_or_else(|| sink.clone())
+        if u.op() == Op::Range { u.clone() } else { u.with_src(src) }
+    })
 }
 
 /// The sum with `m` in place of the pair; `None`: the pair is not in it.
-fn one_number(sum: &Affine, (a, b, m): (&UOp, &UOp, &UOp), done: &UMap<UOp>) -> Option<UOp> {
+fn one_number(sum: &Affine, (a, b, m): (&UOp, &UOp, &UOp), done: &Rebuild) -> Option<UOp> {
     let step = sum.coef(b);
-    if step == 0 && sum.terms.iter().all(|(t, _)| done.get(t) == Some(t)) {
+    if step == 0 && sum.terms.iter().all(|(t, _)| done.of(t) == Some(t)) {
         return None;
     }
     let mut new = Affine { terms: Default::default(), constant: sum.constant };
@@ -110,7 +109,7 @@ fn one_number(sum: &Affine, (a, b, m): (&UOp, &UOp, &UOp), done: &UMap<UOp>) -> 
         if t == a {
             new.terms.push((m.clone(), step));
         } else if t != b {
-            new.terms.push((done.get(t).unwrap_or(t).clone(), *c));
+            new.terms.push((done.of(t).unwrap_or(t).clone(), *c));
         }
     }
     Some(new.build())

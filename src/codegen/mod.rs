@@ -33,7 +33,7 @@ pub use opt::Opt;
 pub use program::{Estimates, ParamInfo, Program};
 pub use target::Target;
 
-use crate::uop::{Arg, AxisKind, DType, KernelInfo, Op, UOp};
+use crate::uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp};
 use opt::Kernel;
 use std::sync::Arc;
 
@@ -122,7 +122,8 @@ fn late(kernel: &UOp, target: &Target) -> Result<UOp, CodegenError> {
 
 /// Whether copies may be simpler than the original: only what is no sum of indices can tell one value of a range from another.
 fn folds_when_expanded(kernel: &UOp) -> bool {
-    let order = kernel.toposort();
+    let order = Order::of(kernel);
+    let order = order.nodes();
     order.iter().any(|u| u.op() == Op::Range && matches!(opt::kind_of(u), AxisKind::Upcast | AxisKind::Unroll))
         && order.iter().any(|u| {
             let index = u.dtype() == DType::INDEX && !matches!(u.op(), Op::Const | Op::Range | Op::Var);
@@ -144,7 +145,8 @@ fn check(ast: &UOp) -> Result<(), CodegenError> {
 
 /// The axes of a kernel: its ranges in nesting order of their kinds, then by number.
 fn axes(kernel: &UOp) -> Vec<UOp> {
-    let mut axes: Vec<UOp> = kernel.toposort().into_iter().filter(|u| u.op() == Op::Range).collect();
+    let order = Order::of(kernel);
+    let mut axes: Vec<UOp> = order.nodes().iter().filter(|u| u.op() == Op::Range).map(|u| (*u).clone()).collect();
     axes.sort_by_key(|r| r.range_arg().map(|a| (a.kind, a.id, a.sub)));
     axes
 }

@@ -4,7 +4,7 @@
 //! the innermost loop its value depends on. That a Range has one place only is what [`separate`] provides.
 
 use super::CodegenError;
-use crate::uop::{Arg, Op, RangeArg, Srcs, UMap, UOp, USet};
+use crate::uop::{Arg, Op, Order, RangeArg, UOp, USet};
 use smallvec::SmallVec;
 
 /// Scope 0: outside of all loops.
@@ -26,9 +26,8 @@ pub(super) struct Scope {
 type RangeSet = SmallVec<[u16; 8]>;
 
 /// A kernel graph with its loops placed. Nodes are numbered in topological order.
-pub(super) struct Scopes {
-    pub nodes: Vec<UOp>,
-    pub srcs: Vec<SmallVec<[u32; 4]>>,
+pub(super) struct Scopes<'a> {
+    pub order: Order<'a>,
     pub scopes: Vec<Scope>,
     /// Scope of each node's value; of a Range: its own body; of a Store of the sink: the body that holds it.
     pub scope: Vec<u32>,
@@ -60,43 +59,43 @@ pub(super) fn first_range(op: Op) -> Option<usize> {
     }
 }
 
-impl Scopes {
+impl<'a> Scopes<'a> {
     /// # Errors
     /// A range that no Store or Reduce closes, or loops that cross.
-    pub fn of(sink: &UOp) -> Result<Scopes, CodegenError> {
+    pub fn of(sink: &'a UOp) -> Result<Scopes<'a>, CodegenError> {
         Scopes::build(sink).map_err(|f| match f {
             Failed::Error(e) => e,
             Failed::Clash(c) => CodegenError::CrossedLoops(c.range.render()),
         })
     }
 
-    fn build(sink: &UOp) -> Result<Scopes, Failed> {
-        let nodes = sink.toposort();
-        let mut index: UMap<u32> = UMap::with_capacity_and_hasher(nodes.len(), Default::default());
-        let mut srcs = Vec::with_capacity(nodes.len());
-        for (k, u) in nodes.iter().enumerate() {
-            srcs.push(u.src().iter().map(|s| index[s]).collect::<SmallVec<[u32; 4]>>());
-            index.insert(u.clone(), k as u32);
-        }
-        let n = nodes.len();
+    fn build(sink: &'a UOp) -> Result<Scopes<'a>, Failed> {
+        let order = Order::of(sink);
+        let n = order.len();
         let root = Scope { parent: ROOT, depth: 0, range: u32::MAX, level: 0 };
         let mut root_store = vec![false; n];
-        for &k in srcs.last().into_iter().flatten() {
-            root_store[k as usize] = nodes[k as usize].op() == Op::Store;
+        for &k in order.srcs(n - 1) {
+            root_store[k as usize] = order.nodes()[k as usize].op() == Op::Store;
         }
-        let mut s = Scopes { nodes, srcs, scopes: vec![root], scope: vec![ROOT; n], root_store };
+        let mut s = Scopes { order, scopes: vec![root], scope: vec![ROOT; n], root_store };
         let mut b = Builder::new(&s);
         b.open_sets(&s);
         b.place_stores(&mut s)?;
         b.place_reductions(&mut s)?;
         for k in 0..n {
-            if s.nodes[k].op() != Op::Range && !s.root_store[k] {
+            if s.node(k).op() != Op::Range && !s.root_store[k] {
                 s.scope[k] = b.deepest(&s, k)?;
             }
         }
         Ok(s)
     }
 
+    pub fn node(&self, k: usize) -> &'a UOp {
+        self.order.nodes()[k]
+    }
+    pub fn srcs(&self, k: usize) -> &[u32] {
+        self.order.srcs(k)
+    }
     /// The loop directly inside `outer` on the way to `inner`.
     pub fn child_towards(&self, outer: u32, mut inner: u32) -> u32 {
         while self.scopes[inner as usize].parent != outer {
@@ -109,17 +108,17 @@ impl Scopes {
     }
     /// Whether loops end here whose result has users: a reduction, or a scratch area that is filled.
     pub fn is_unit(&self, k: usize) -> bool {
-        first_range(self.nodes[k].op()).is_some_and(|f| self.srcs[k].len() > f) && !self.root_store[k]
+        first_range(self.node(k).op()).is_some_and(|f| self.srcs(k).len() > f) && !self.root_store[k]
     }
     /// Scope of the outermost loop of a unit.
     pub fn outermost(&self, k: usize) -> u32 {
-        let first = first_range(self.nodes[k].op()).unwrap_or(0);
-        self.scope[self.srcs[k][first] as usize]
+        let first = first_range(self.node(k).op()).unwrap_or(0);
+        self.scope[self.srcs(k)[first] as usize]
     }
     /// Innermost scope of what stands below a unit or Store: the body of its last loop.
     pub fn body(&self, k: usize) -> u32 {
-        match first_range(self.nodes[k].op()) {
-            Some(f) if self.srcs[k].len() > f => self.scope[*self.srcs[k].last().unwrap_or(&0) as usize],
+        match first_range(self.node(k).op()) {
+            Some(f) if self.srcs(k).len() > f => self.scope[*self.srcs(k).last().unwrap_or(&0) as usize],
             _ => self.scope[k],
         }
     }
@@ -128,20 +127,16 @@ impl Scopes {
 impl Clash {
     /// `user` with its own range in place of the shared one; inner reductions that have closed it keep theirs.
     fn rename(&self, user: &UOp, new: &UOp) -> UOp {
-        let mut done: UMap<UOp> = [(self.range.clone(), new.clone())].into_iter().collect();
-        for u in user.toposort_if(|u| u == user || self.open.contains(u)) {
-            if !done.contains_key(&u) {
-                let enter = &u == user || self.open.contains(&u);
-                // PANIC: toposort lists sources first, and only nodes it entered are rebuilt.
-                let r = if enter {
-                    u.with_src(u.src().iter().map(|s| done[s].clone()).collect::<Srcs>())
-                } else {
-                    u.clone()
-                };
-                done.insert(u, r);
+        let enter = |u: &UOp| u == user || self.open.contains(u);
+        user.rebuild_if(enter, |r, u| {
+            if *u == self.range {
+                new.clone()
+            } else if enter(u) {
+                r.same()
+            } else {
+                u.clone()
             }
-        }
-        done.remove(user).unwrap_or_else(|| user.clone())
+        })
     }
 }
 
@@ -156,7 +151,7 @@ struct Builder {
 
 impl Builder {
     fn new(s: &Scopes) -> Builder {
-        let n = s.nodes.len();
+        let n = s.order.len();
         let mut b = Builder {
             ranges: vec![],
             number: vec![u16::MAX; n],
@@ -164,7 +159,7 @@ impl Builder {
             level: vec![0; n],
             placed: vec![false; n],
         };
-        for (k, u) in s.nodes.iter().enumerate() {
+        for (k, u) in s.order.nodes().iter().enumerate() {
             if u.op() == Op::Range {
                 b.number[k] = b.ranges.len() as u16;
                 b.ranges.push(k as u32);
@@ -175,16 +170,16 @@ impl Builder {
 
     fn open_sets(&mut self, s: &Scopes) {
         // What is computed from a register changes with each step of the loops that update it.
-        for k in (0..s.nodes.len()).filter(|k| s.nodes[*k].op() == Op::SetAcc) {
-            let acc = s.srcs[k][0] as usize;
-            self.open[acc] = s.srcs[k][2..].iter().map(|r| self.number[*r as usize]).collect();
+        for k in (0..s.order.len()).filter(|k| s.node(*k).op() == Op::SetAcc) {
+            let acc = s.srcs(k)[0] as usize;
+            self.open[acc] = s.srcs(k)[2..].iter().map(|r| self.number[*r as usize]).collect();
         }
-        for k in 0..s.nodes.len() {
-            let op = s.nodes[k].op();
+        for k in 0..s.order.len() {
+            let op = s.node(k).op();
             let closed = first_range(op).unwrap_or(usize::MAX);
             let mut open = std::mem::take(&mut self.open[k]);
             let mut level = 0;
-            for (j, &src) in s.srcs[k].iter().enumerate() {
+            for (j, &src) in s.srcs(k).iter().enumerate() {
                 level = level.max(self.level[src as usize]);
                 for &r in &self.open[src as usize] {
                     let shut = j >= closed && self.number[src as usize] == r;
@@ -193,7 +188,7 @@ impl Builder {
                     }
                 }
             }
-            if let Some(shut) = s.srcs[k].get(closed..) {
+            if let Some(shut) = s.srcs(k).get(closed..) {
                 open.retain(|r| !shut.iter().any(|x| self.number[*x as usize] == *r));
             }
             if op == Op::Range {
@@ -219,9 +214,9 @@ impl Builder {
     }
 
     fn place_all(&mut self, s: &mut Scopes, k: usize, mut at: u32, level: u32) -> Result<u32, Failed> {
-        let first = first_range(s.nodes[k].op()).unwrap_or(0);
-        for j in first..s.srcs[k].len() {
-            let r = s.srcs[k][j];
+        let first = first_range(s.node(k).op()).unwrap_or(0);
+        for j in first..s.srcs(k).len() {
+            let r = s.srcs(k)[j];
             match self.place(s, r, at, level) {
                 Some(inner) => at = inner,
                 None => return Err(Failed::Clash(self.clash(s, k, r, at, level))),
@@ -232,25 +227,26 @@ impl Builder {
 
     /// All that would go into the same second place of `range`.
     fn clash(&self, s: &Scopes, k: usize, range: u32, at: u32, level: u32) -> Clash {
-        let mut users = vec![s.nodes[k].clone()];
-        for (j, u) in s.nodes.iter().enumerate() {
+        let mut users = vec![s.node(k).clone()];
+        for (j, u) in s.order.nodes().iter().enumerate() {
             let Some(first) = first_range(u.op()) else { continue };
             let same_kind = s.root_store[j] == (level == STORES);
-            if j == k || !same_kind || s.srcs[j].get(first) != Some(&range) || s.srcs[k].get(first) != Some(&range) {
+            if j == k || !same_kind || s.srcs(j).get(first) != Some(&range) || s.srcs(k).get(first) != Some(&range) {
                 continue;
             }
             let here = level == STORES || self.level[j] == level && self.deepest(s, j).is_ok_and(|d| d == at);
             if here {
-                users.push(u.clone());
+                users.push((*u).clone());
             }
         }
         let r = self.number[range as usize];
-        let open = s.nodes.iter().zip(&self.open).filter(|(_, o)| o.contains(&r)).map(|(u, _)| u.clone()).collect();
-        Clash { range: s.nodes[range as usize].clone(), users, open }
+        let open =
+            s.order.nodes().iter().zip(&self.open).filter(|(_, o)| o.contains(&r)).map(|(u, _)| (*u).clone()).collect();
+        Clash { range: s.node(range as usize).clone(), users, open }
     }
 
     fn place_stores(&mut self, s: &mut Scopes) -> Result<(), Failed> {
-        for k in 0..s.nodes.len() {
+        for k in 0..s.order.len() {
             if s.root_store[k] {
                 s.scope[k] = self.place_all(s, k, ROOT, STORES)?;
             }
@@ -260,7 +256,7 @@ impl Builder {
 
     /// Outer reductions first: their loops are what inner ones stand in.
     fn place_reductions(&mut self, s: &mut Scopes) -> Result<(), Failed> {
-        for k in (0..s.nodes.len()).rev() {
+        for k in (0..s.order.len()).rev() {
             if s.is_unit(k) {
                 let at = self.deepest(s, k)?;
                 self.place_all(s, k, at, self.level[k])?;
@@ -274,7 +270,7 @@ impl Builder {
         for &r in &self.open[k] {
             let range = self.ranges[r as usize] as usize;
             if !self.placed[range] {
-                return Err(Failed::Error(CodegenError::OpenRange(s.nodes[range].render())));
+                return Err(Failed::Error(CodegenError::OpenRange(s.node(range).render())));
             }
             let sc = s.scope[range];
             if s.depth(sc) > s.depth(at) {
@@ -289,7 +285,7 @@ impl Builder {
                 up = s.scopes[up as usize].parent;
             }
             if up != sc {
-                return Err(Failed::Error(CodegenError::CrossedLoops(format!("{:?}", s.nodes[k]))));
+                return Err(Failed::Error(CodegenError::CrossedLoops(format!("{:?}", s.node(k)))));
             }
         }
         Ok(at)
@@ -301,13 +297,14 @@ impl Builder {
 pub(super) fn separate(sink: &UOp) -> Result<UOp, CodegenError> {
     let mut sink = sink.clone();
     loop {
-        let clash = match Scopes::build(&sink) {
-            Ok(_) => return Ok(sink),
+        let clash = match Scopes::build(&sink).map(|_| ()) {
+            Ok(()) => return Ok(sink),
             Err(Failed::Error(e)) => return Err(e),
             Err(Failed::Clash(c)) => c,
         };
         let new = fresh(&sink, &clash.range);
-        sink = replace_many(&sink, |u| clash.users.contains(u).then(|| clash.rename(u, &new)));
+        let renamed = |u: &UOp| clash.users.contains(u).then(|| clash.rename(u, &new));
+        sink = sink.rebuild(|r, u| renamed(u).unwrap_or_else(|| r.same()));
     }
 }
 
@@ -315,24 +312,11 @@ pub(super) fn separate(sink: &UOp) -> Result<UOp, CodegenError> {
 fn fresh(sink: &UOp, r: &UOp) -> UOp {
     let arg = r.range_arg();
     let id = arg.map_or(0, |a| a.id);
-    let ranges = sink.toposort().into_iter().filter_map(|u| u.range_arg());
+    let order = Order::of(sink);
+    let ranges = order.nodes().iter().filter_map(|u| u.range_arg());
     let sub = ranges.filter(|a| a.id == id).map(|a| a.sub).max().unwrap_or(0) + 1;
     match arg {
         Some(a) => r.with_arg(Arg::Range(RangeArg { sub, ..a })),
         None => r.clone(),
     }
-}
-
-/// Rebuilds a graph with `f` applied to the original nodes; what `f` gives is final.
-fn replace_many(root: &UOp, f: impl Fn(&UOp) -> Option<UOp>) -> UOp {
-    let mut done: UMap<UOp> = UMap::default();
-    for u in root.toposort() {
-        let new = match f(&u) {
-            Some(n) => n,
-            // PANIC: toposort lists sources first.
-            None => u.with_src(u.src().iter().map(|s| done[s].clone()).collect::<Srcs>()),
-        };
-        done.insert(u, new);
-    }
-    done.remove(root).unwrap_or_else(|| root.clone())
 }

@@ -9,41 +9,38 @@ use super::CodegenError;
 use super::affine::AffineMemo;
 use super::scope::Scopes;
 use super::target::Target;
-use crate::uop::{Arg, DType, Op, Scalar, Srcs, UMap, UOp};
+use crate::uop::{Arg, DType, Op, Scalar, Srcs, UOp};
 
 /// Rewrites every address into the form above (WeakInt still).
 pub(super) fn split_addresses(sink: &UOp) -> Result<UOp, CodegenError> {
     let s = Scopes::of(sink)?;
-    let mut depth: UMap<u32> = UMap::with_capacity_and_hasher(s.nodes.len(), Default::default());
-    for (k, u) in s.nodes.iter().enumerate() {
-        depth.insert(u.clone(), s.depth(s.scope[k]));
-    }
+    let depth = |t: &UOp| s.order.number(t).map_or(0, |k| s.depth(s.scope[k]));
     let mut memo = AffineMemo::default();
-    let mut done: UMap<UOp> = UMap::with_capacity_and_hasher(s.nodes.len(), Default::default());
-    for u in &s.nodes {
-        // PANIC: nodes are listed sources first.
-        let mut src: Srcs = u.src().iter().map(|x| done[x].clone()).collect();
-        if u.op() == Op::Index && u.src()[1].dtype() == DType::INDEX {
-            let mut sum = memo.of(&u.src()[1]);
-            sum.terms.sort_by_key(|(t, _)| depth.get(t).copied().unwrap_or(0));
+    Ok(s.order.rebuild(|r, u| match u.op() {
+        Op::Index if u.src()[1].dtype() == DType::INDEX => {
+            let mut sum = memo.of(&u.src()[1]).clone();
+            sum.terms.sort_by_key(|(t, _)| depth(t));
             for (t, _) in &mut sum.terms {
-                if let Some(new) = done.get(t) {
+                if let Some(new) = r.of(t) {
                     *t = new.clone();
                 }
             }
+            let mut src = r.srcs();
             src[1] = sum.build();
+            u.with_src(src)
         }
-        if u.op() == Op::Load {
+        Op::Load => {
             // A gate and what stands where it is false come together.
+            let mut src = r.srcs();
             match (src[0].src().len(), src.len()) {
                 (2, 2) => src.truncate(1),
                 (3, 1) => src.push(u.const_like(0)),
                 _ => {}
             }
+            u.with_src(src)
         }
-        done.insert(u.clone(), u.with_src(src));
-    }
-    Ok(done.remove(sink).unwrap_or_else(|| sink.clone()))
+        _ => r.same(),
+    }))
 }
 
 fn fits_i32(u: &UOp) -> bool {
@@ -58,14 +55,11 @@ fn machine_type(u: &UOp, target: &Target) -> Scalar {
 
 /// Replaces weak types by machine types.
 pub(super) fn strengthen(sink: &UOp, target: &Target) -> UOp {
-    let mut done: UMap<UOp> = UMap::default();
-    for u in sink.toposort() {
-        // PANIC: toposort lists sources first.
-        let src: Srcs = u.src().iter().map(|s| done[s].clone()).collect();
-        let new = strong_node(&u, src, target);
-        done.insert(u, new);
-    }
-    done.remove(sink).unwrap_or_else(|| sink.clone())
+    sink.rebuild(|r, u| {
+        let weak = |t: DType| t.scalar.is_weak();
+        let weak_src = u.src().iter().any(|s| weak(s.dtype()) && s.dtype().space.is_none());
+        if !weak(u.dtype()) && !weak_src { r.same() } else { strong_node(u, r.srcs(), target) }
+    })
 }
 
 fn convert(u: &UOp, t: Scalar) -> UOp {
@@ -78,10 +72,6 @@ fn convert(u: &UOp, t: Scalar) -> UOp {
 
 fn strong_node(u: &UOp, mut src: Srcs, target: &Target) -> UOp {
     let d = u.dtype();
-    let weak_src = u.src().iter().any(|s| s.dtype().scalar.is_weak() && s.dtype().space.is_none());
-    if !d.scalar.is_weak() && !weak_src {
-        return u.with_src(src);
-    }
     if d.scalar == Scalar::WeakFloat {
         if u.op() == Op::Const {
             return convert(u, Scalar::F32);

@@ -17,6 +17,9 @@ pub enum Error {
     Tensor(Box<TensorError>),
     #[error(transparent)]
     Spec(#[from] crate::uop::SpecError),
+    /// SPEC=2: a rewrite rule made a node that breaks the rules of its stage.
+    #[error(transparent)]
+    Rewrite(#[from] crate::uop::RewriteError),
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
     #[error(transparent)]
@@ -89,7 +92,7 @@ impl Error {
     pub fn kind(&self) -> &'static str {
         match self {
             Error::Tensor(_) => "tensor",
-            Error::Spec(_) => "spec",
+            Error::Spec(_) | Error::Rewrite(_) => "spec",
             Error::Schedule(_) => "schedule",
             Error::Codegen(_) => "codegen",
             Error::Isa(_) => "isa",

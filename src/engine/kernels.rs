@@ -8,8 +8,9 @@ use super::{Error, Session};
 use crate::codegen::{self, OptChoice, Program};
 use crate::device::{Code, Kernel, KernelImage};
 use crate::isa;
-use crate::uop::{UOp, spec};
+use crate::uop::{self, UOp, spec};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -77,26 +78,7 @@ impl Session {
 
     fn compile_all(&self, device: &OpenDevice, asts: &[UOp]) -> Result<(), Error> {
         let began = Instant::now();
-        let mut made: Vec<(Program, Vec<u8>)> = Vec::with_capacity(asts.len());
-        let workers = std::thread::available_parallelism().map_or(1, usize::from).min(asts.len());
-        if workers > 1 && self.options.beam == 0 {
-            let parts: Vec<Result<Vec<_>, Error>> = std::thread::scope(|scope| {
-                let chunk = asts.len().div_ceil(workers);
-                let hs: Vec<_> = asts
-                    .chunks(chunk)
-                    .map(|c| scope.spawn(move || c.iter().map(|a| self.assemble(device, a)).collect()))
-                    .collect();
-                let lost = || Err(Error::Internal("a compiler thread panicked".into()));
-                hs.into_iter().map(|h| h.join().unwrap_or_else(|_| lost())).collect()
-            });
-            for p in parts {
-                made.extend(p?);
-            }
-        } else {
-            for a in asts {
-                made.push(self.assemble(device, a)?);
-            }
-        }
+        let made = self.assemble_all(device, asts)?;
         let kernels = load(device, &made)?;
         let mut map = self.cache.map.lock().unwrap_or_else(PoisonError::into_inner);
         for ((ast, (program, object)), kernel) in asts.iter().zip(made).zip(kernels) {
@@ -110,15 +92,38 @@ impl Session {
         Ok(())
     }
 
+    /// Programs and objects of `asts`, in their order. Cores take the next kernel as they get free: kernels differ much in size.
+    fn assemble_all(&self, device: &OpenDevice, asts: &[UOp]) -> Result<Vec<(Program, Vec<u8>)>, Error> {
+        let alone = asts.len() == 1 || self.options.beam > 0;
+        let workers =
+            if alone { 1 } else { std::thread::available_parallelism().map_or(1, usize::from).min(asts.len()) };
+        let next = AtomicUsize::new(0);
+        let work = || -> Vec<(usize, Result<_, Error>)> {
+            let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|k| *k < asts.len()));
+            mine.map(|k| (k, self.assemble(device, &asts[k]))).collect()
+        };
+        let mut done = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+            let mut done = work();
+            for h in others {
+                done.extend(h.join().map_err(|_| Error::Internal("a compiler thread panicked".into()))?);
+            }
+            Ok::<_, Error>(done)
+        })?;
+        done.sort_by_key(|d| d.0);
+        done.into_iter().map(|d| d.1).collect()
+    }
+
     /// One kernel graph to its program and ELF object.
     fn assemble(&self, device: &OpenDevice, ast: &UOp) -> Result<(Program, Vec<u8>), Error> {
         if self.options.spec >= 1 {
             spec::verify(spec::Stage::Kernel, ast)?;
         }
-        let mut program = match self.options.beam {
-            0 => codegen::compile(ast, &device.target, &self.choice(), self.options.fast_math)?,
-            width => self.search(device, ast, width)?,
+        let program = || match self.options.beam {
+            0 => Ok(codegen::compile(ast, &device.target, &self.choice(), self.options.fast_math)?),
+            width => self.search(device, ast, width),
         };
+        let mut program = uop::checked(self.options.spec_level(), spec::Stage::Kernel, program)?;
         if self.options.spec >= 1 {
             spec::verify_list(&program.uops)?;
         }

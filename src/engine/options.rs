@@ -2,6 +2,7 @@
 //!
 //! The names and meanings are the ones the field knows from tinygrad; the README has the table.
 
+use crate::uop::SpecLevel;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -16,7 +17,7 @@ pub struct Options {
     pub noopt: bool,
     /// Width of the search for opts, 0: heuristic (`BEAM`).
     pub beam: usize,
-    /// Verification of graphs: 0 none, 1 at the boundaries, 2 after each rewrite as well (`SPEC`).
+    /// Verification of graphs: 0 none, 1 at the boundaries, 2 every node that a rewrite rule makes as well (`SPEC`).
     pub spec: u8,
     /// 0: a JIT runs its function every time (`JIT`).
     pub jit: bool,
@@ -63,6 +64,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What `spec` stands for.
+    pub fn spec_level(&self) -> SpecLevel {
+        SpecLevel::from_number(u32::from(self.spec))
+    }
+
     /// From the process's environment.
     ///
     /// # Errors

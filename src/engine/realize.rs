@@ -5,7 +5,7 @@ use super::memory::{attached, dense_view, size_of};
 use super::{Error, JitError, Session, TIMEOUT, session};
 use crate::schedule;
 use crate::tensor::{Element, Elementwise, Tensor, Value};
-use crate::uop::{DType, Op, Scalar, UMap, UOp, from_bits, spec};
+use crate::uop::{self, DType, Op, Scalar, UMap, UOp, from_bits, spec};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -56,7 +56,8 @@ impl Session {
         if self.options.spec >= 1 {
             spec::verify(spec::Stage::Tensor, &UOp::sink(roots.iter().map(|r| r.0.clone())))?;
         }
-        let schedule = schedule::schedule(&roots, &self.schedules)?;
+        let planned = || Ok::<_, Error>(schedule::schedule(&roots, &self.schedules)?);
+        let schedule = uop::checked(self.options.spec_level(), spec::Stage::Scheduling, planned)?;
         if self.options.profile.is_some() {
             self.profile.host("schedule", &format!("{} kernels", schedule.items.len()), began);
         }

@@ -26,6 +26,21 @@ impl Bounds {
     }
 }
 
+/// Sum and difference grow with one side and shrink with the other: two corners are enough.
+fn add(a: Bounds, b: Bounds) -> Bounds {
+    Bounds::new(a.min.saturating_add(b.min), a.max.saturating_add(b.max))
+}
+fn sub(a: Bounds, b: Bounds) -> Bounds {
+    Bounds::new(a.min.saturating_sub(b.max), a.max.saturating_sub(b.min))
+}
+fn mul(a: Bounds, b: Bounds) -> Bounds {
+    let word = |x: i128| x as i64 as i128 == x;
+    if a.min >= 0 && b.min >= 0 && word(a.max) && word(b.max) {
+        return Bounds::new(a.min * b.min, a.max * b.max);
+    }
+    corners(a, b, i128::saturating_mul)
+}
+
 fn corners(a: Bounds, b: Bounds, f: impl Fn(i128, i128) -> i128) -> Bounds {
     Bounds::hull([f(a.min, b.min), f(a.min, b.max), f(a.max, b.min), f(a.max, b.max)])
 }
@@ -71,16 +86,15 @@ fn alu(op: Op, dtype: DType, src: &[UOp]) -> Bounds {
     match op {
         Op::Neg => Bounds::new(-a.max, -a.min),
         Op::Add if dtype.is_bool() => Bounds::new(a.min.max(b.min), a.max.max(b.max)),
-        Op::Add => corners(a, b, i128::saturating_add),
-        Op::Sub => corners(a, b, i128::saturating_sub),
+        Op::Add => add(a, b),
+        Op::Sub => sub(a, b),
         Op::Mul if sb == Some(sa) && a.min < 0 => {
             Bounds::new(0, a.min.saturating_mul(a.min).max(a.max.saturating_mul(a.max)))
         }
-        Op::Mul => corners(a, b, i128::saturating_mul),
+        Op::Mul => mul(a, b),
         Op::MulAcc => {
             let c = src.get(2).map_or(full, UOp::bounds);
-            let m = corners(a, b, i128::saturating_mul);
-            Bounds::new(m.min.saturating_add(c.min), m.max.saturating_add(c.max))
+            add(mul(a, b), c)
         }
         Op::Max => Bounds::new(a.min.max(b.min), a.max.max(b.max)),
         Op::CDiv if b.min > 0 || b.max < 0 => corners(a, b, |x, y| x / y),

@@ -14,10 +14,13 @@
 mod arg;
 mod bounds;
 mod build;
+mod checked;
 mod dtype;
 mod eval;
 pub mod fp8;
+mod intern;
 mod node;
+mod numbers;
 mod op;
 mod pattern;
 mod render;
@@ -30,6 +33,7 @@ mod walk;
 
 pub use arg::{Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, RangeArg, Spread, TileBit, WmmaArg};
 pub use bounds::{Bounds, const_as, floor_div, floor_mod};
+pub use checked::checked;
 pub use dtype::{AddrSpace, DType, Scalar};
 pub use eval::{cast_const, eval_alu, from_bits, threefry2x32, to_bits, wrap};
 pub use node::{IntoSrcs, NodeHasher, Srcs, UMap, UOp, USet, Watcher};
@@ -43,4 +47,4 @@ pub use shape::{Dim, numel};
 pub use spec::{SpecError, SpecLevel, Stage};
 pub use symbolic::simplify_given;
 pub use trace::{Step, Trace};
-pub use walk::{open_ranges, toposort_many};
+pub use walk::{Order, Rebuild, open_numbers, open_ranges, toposort_many};

@@ -1,21 +1,18 @@
 //! The node: immutable, interned, shared between threads.
 //!
 //! Equal means identical: a node is looked up by (op, dtype, sources, argument, tag) before it is made. The table holds weak
-//! handles only, so a graph that nobody holds is freed; freeing is iterative, so its depth does not matter.
+//! handles only, so a graph that nobody holds is freed; freeing is iterative, so its depth does not matter (see `intern`).
 //! What can be derived from a node at once (shape, device, integer bounds, whether a range is open below) is computed when
 //! it is made: the sources already have theirs, so nothing here recurses.
 
 use super::arg::{Arg, BufArg, BufferRef};
-use super::bounds::{self, Bounds};
-use super::shape::{self, Dim};
-use super::{DType, Op};
-use hashbrown::HashTable;
+use super::bounds::Bounds;
+use super::shape::Dim;
+use super::{DType, Op, intern};
 use smallvec::SmallVec;
 use std::any::Any;
-use std::cell::RefCell;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 pub type Srcs = SmallVec<[UOp; 3]>;
 
@@ -25,7 +22,11 @@ pub trait IntoSrcs {
 }
 impl<const N: usize> IntoSrcs for [UOp; N] {
     fn into_srcs(self) -> Srcs {
-        self.into_iter().collect()
+        let mut src = Srcs::new();
+        for u in self {
+            src.push(u);
+        }
+        src
     }
 }
 impl IntoSrcs for Vec<UOp> {
@@ -46,22 +47,22 @@ impl IntoSrcs for Srcs {
 
 /// A node's content. Reached through [`UOp`]'s accessors.
 pub struct Node {
-    op: Op,
-    dtype: DType,
-    src: Srcs,
-    arg: Arg,
-    tag: Option<u32>,
-    hash: u64,
-    id: u64,
-    shape: Option<Arc<[Dim]>>,
-    device: Option<Arc<str>>,
-    bounds: Bounds,
+    pub(super) op: Op,
+    pub(super) dtype: DType,
+    pub(super) src: Srcs,
+    pub(super) arg: Arg,
+    pub(super) tag: Option<u32>,
+    pub(super) hash: u64,
+    pub(super) id: u64,
+    pub(super) shape: Option<Arc<[Dim]>>,
+    pub(super) device: Option<Arc<str>>,
+    pub(super) bounds: Bounds,
     /// Set by the engine: the buffer (or view of one) that holds this value. Not part of the identity.
-    realized: OnceLock<UOp>,
+    pub(super) realized: OnceLock<UOp>,
     /// Handles of the tensor room that want this value's gradient. Not part of the identity.
-    watchers: OnceLock<Box<Mutex<Vec<Watcher>>>>,
+    pub(super) watchers: OnceLock<Box<Mutex<Vec<Watcher>>>>,
     /// What `simplify` makes of this node, once asked; `None` inside: itself. Not part of the identity.
-    simplest: OnceLock<Option<UOp>>,
+    pub(super) simplest: OnceLock<Option<UOp>>,
 }
 
 /// Somebody outside the graph who is told of a node by it; `uop` does not look inside.
@@ -69,12 +70,7 @@ pub type Watcher = Weak<dyn Any + Send + Sync>;
 
 /// A handle on one node. Cloning is cheap; `==` is identity, which interning makes equality.
 #[derive(Clone)]
-pub struct UOp(Arc<Node>);
-
-const SHARDS: usize = 32;
-type Shard = Mutex<HashTable<(u64, Weak<Node>)>>;
-static INTERNER: LazyLock<Vec<Shard>> = LazyLock::new(|| (0..SHARDS).map(|_| Mutex::new(HashTable::new())).collect());
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+pub struct UOp(pub(super) Arc<Node>);
 
 /// Multiply-rotate hasher: nodes hash small integers, where SipHash would dominate interning.
 #[derive(Default, Clone, Copy)]
@@ -122,18 +118,6 @@ impl BuildHasher for NodeHasher {
 pub type UMap<V> = hashbrown::HashMap<UOp, V, NodeHasher>;
 pub type USet = hashbrown::HashSet<UOp, NodeHasher>;
 
-fn node_hash(op: Op, dtype: DType, src: &[UOp], arg: &Arg, tag: Option<u32>) -> u64 {
-    let mut h = NodeHasher::default();
-    (op as u8).hash(&mut h);
-    dtype.hash(&mut h);
-    for s in src {
-        h.write_u64(s.0.id);
-    }
-    arg.hash(&mut h);
-    tag.hash(&mut h);
-    h.finish()
-}
-
 impl UOp {
     /// The node with these parts; an existing one if there is one.
     pub fn new(op: Op, dtype: DType, src: impl IntoSrcs, arg: Arg) -> UOp {
@@ -142,60 +126,7 @@ impl UOp {
 
     /// As [`UOp::new`], with a tag that makes otherwise equal nodes distinct.
     pub fn tagged(op: Op, dtype: DType, src: impl IntoSrcs, arg: Arg, tag: Option<u32>) -> UOp {
-        let src = src.into_srcs();
-        let hash = node_hash(op, dtype, &src, &arg, tag);
-        let same = |n: &Node| n.op == op && n.dtype == dtype && n.src == src && n.arg == arg && n.tag == tag;
-        // Handles upgraded while the lock is held are dropped after it: the last drop of a node locks its shard.
-        let mut held: SmallVec<[Arc<Node>; 4]> = SmallVec::new();
-        // PANIC: a shard is poisoned only if a hash or comparison above panicked, which they cannot.
-        let shard = &INTERNER[(hash >> 59) as usize % SHARDS];
-        let mut find = |table: &HashTable<(u64, Weak<Node>)>| -> Option<UOp> {
-            let mut found = None;
-            table.find(hash, |(h, w)| {
-                if *h != hash {
-                    return false;
-                }
-                let Some(n) = w.upgrade() else { return false };
-                let eq = same(&n);
-                if eq {
-                    found = Some(UOp(n));
-                } else {
-                    held.push(n);
-                }
-                eq
-            });
-            found
-        };
-        if let Some(u) = find(&lock(shard)) {
-            return u;
-        }
-        let shape = shape::infer(op, &src, &arg);
-        let device = device_of(op, &src, &arg);
-        let bounds = bounds::of(op, dtype, &src, &arg);
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let mut table = lock(shard);
-        // Another thread may have made it meanwhile.
-        if let Some(u) = find(&table) {
-            return u;
-        }
-        let node = Arc::new(Node {
-            op,
-            dtype,
-            src,
-            arg,
-            tag,
-            hash,
-            id,
-            shape,
-            device,
-            bounds,
-            realized: OnceLock::new(),
-            watchers: OnceLock::new(),
-            simplest: OnceLock::new(),
-        });
-        table.insert_unique(hash, (hash, Arc::downgrade(&node)), |e| e.0);
-        drop(table);
-        UOp(node)
+        intern::intern(op, dtype, src.into_srcs(), arg, tag)
     }
 
     pub fn op(&self) -> Op {
@@ -279,6 +210,14 @@ impl UOp {
     pub(super) fn simplest(&self) -> Option<UOp> {
         self.0.simplest.get().map(|s| s.as_ref().unwrap_or(self).clone())
     }
+    /// Whether the simplifier was asked.
+    pub(super) fn knows_simplest(&self) -> bool {
+        self.0.simplest.get().is_some()
+    }
+    /// Whether the simplifier was asked and left this node as it is.
+    pub(super) fn is_simplest(&self) -> bool {
+        matches!(self.0.simplest.get(), Some(None))
+    }
     pub(super) fn set_simplest(&self, s: &UOp) {
         let _ = self.0.simplest.set((s != self).then(|| s.clone()));
     }
@@ -291,56 +230,7 @@ impl UOp {
     }
     /// Number of nodes alive in the process (for tests and counters).
     pub fn live_nodes() -> usize {
-        INTERNER.iter().map(|s| lock(s).len()).sum()
-    }
-}
-
-fn lock(m: &Shard) -> std::sync::MutexGuard<'_, HashTable<(u64, Weak<Node>)>> {
-    m.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn device_of(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<str>> {
-    match (op, arg) {
-        (Op::Buffer, Arg::Buffer(b)) => Some(b.0.device.clone()),
-        (Op::Copy, Arg::Device(d)) => Some(d.clone()),
-        _ => src.iter().find_map(|s| s.0.device.clone()),
-    }
-}
-
-thread_local! {
-    /// Sources of nodes being freed; `None` while nobody drains it.
-    static GRAVEYARD: RefCell<Option<Vec<UOp>>> = const { RefCell::new(None) };
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let me: *const Node = self;
-        {
-            let mut table = lock(&INTERNER[(self.hash >> 59) as usize % SHARDS]);
-            if let Ok(e) = table.find_entry(self.hash, |(_, w)| std::ptr::eq(w.as_ptr(), me)) {
-                e.remove();
-            }
-        }
-        let mut dead = std::mem::take(&mut self.src).into_vec();
-        dead.extend(self.realized.take());
-        dead.extend(self.simplest.take().flatten());
-        let nested = GRAVEYARD.try_with(|g| match &mut *g.borrow_mut() {
-            Some(list) => {
-                list.append(&mut dead);
-                true
-            }
-            slot => {
-                *slot = Some(std::mem::take(&mut dead));
-                false
-            }
-        });
-        if nested != Ok(false) {
-            return;
-        }
-        while let Ok(Some(u)) = GRAVEYARD.try_with(|g| g.borrow_mut().as_mut().and_then(Vec::pop)) {
-            drop(u);
-        }
-        let _ = GRAVEYARD.try_with(|g| g.borrow_mut().take());
+        intern::live()
     }
 }
 

@@ -4,7 +4,9 @@
 //! [`graph_rewrite_top_down`]: the node first, to its fixpoint, then the sources of the result. [`graph_walk`]: every node
 //! once after its sources; what a rule makes is final. In all of them equal nodes are rewritten once.
 
-use super::{PatternMatcher, Srcs, Trace, UMap, UOp};
+use super::checked::Watch;
+use super::numbers::Memo;
+use super::{PatternMatcher, Srcs, Trace, UOp};
 
 /// Rules applied before a rewrite is given up as endless.
 pub const DEFAULT_LIMIT: usize = 4_000_000;
@@ -63,8 +65,10 @@ enum Todo {
 
 struct State<'r, 'a, C> {
     r: &'r mut Rewriter<'a, C>,
-    done: UMap<UOp>,
+    done: Memo<UOp>,
     stack: Vec<Todo>,
+    /// SPEC=2: what every node that a rule makes has to be.
+    watch: Option<Watch>,
     applied: usize,
     last: Vec<&'static str>,
 }
@@ -102,22 +106,23 @@ impl<'a, C> Rewriter<'a, C> {
     pub fn run(mut self, sink: &UOp, ctx: &mut C) -> Result<UOp, RewriteError> {
         let order = self.order;
         let stack = vec![Todo::Visit(sink.clone())];
-        let mut s = State { r: &mut self, done: UMap::default(), stack, applied: 0, last: Vec::new() };
+        let watch = Watch::now();
+        let mut s = State { r: &mut self, done: Memo::new(), stack, watch, applied: 0, last: Vec::new() };
         while let Some(t) = s.stack.pop() {
             match t {
-                Todo::Visit(u) if s.done.contains_key(&u) => {}
+                Todo::Visit(u) if s.done.get(&u).is_some() => {}
                 Todo::Visit(u) if order == Order::TopDown => s.visit_top_down(u, ctx)?,
                 Todo::Visit(u) => s.descend(u),
                 Todo::Build(u) => s.build(u, ctx)?,
                 Todo::Link(u, n, m) => {
-                    // PANIC: a Link lies below the Visit of its third node on the stack.
-                    let v = s.done[&m].clone();
-                    s.done.insert(n, v.clone());
-                    s.done.insert(u, v);
+                    // A Link lies below the Visit of its third node on the stack.
+                    let v = s.done.get(&m).cloned().unwrap_or(m);
+                    s.done.insert(&n, v.clone());
+                    s.done.insert(&u, v);
                 }
             }
         }
-        Ok(s.done.remove(sink).unwrap_or_else(|| sink.clone()))
+        Ok(s.done.get(sink).unwrap_or(sink).clone())
     }
 }
 
@@ -125,7 +130,7 @@ impl<C> State<'_, '_, C> {
     fn descend(&mut self, u: UOp) {
         self.stack.push(Todo::Build(u.clone()));
         for x in u.src().iter().rev() {
-            if !self.done.contains_key(x) {
+            if self.done.get(x).is_none() {
                 self.stack.push(Todo::Visit(x.clone()));
             }
         }
@@ -138,7 +143,7 @@ impl<C> State<'_, '_, C> {
         }
         if n != u {
             self.stack.push(Todo::Link(u.clone(), u, n.clone()));
-            if self.done.contains_key(&n) {
+            if self.done.get(&n).is_some() {
                 return Ok(());
             }
         }
@@ -147,29 +152,32 @@ impl<C> State<'_, '_, C> {
     }
 
     fn build(&mut self, u: UOp, ctx: &mut C) -> Result<(), RewriteError> {
-        // PANIC: the sources of a node on the stack were visited before it is built.
-        let src: Srcs = u.src().iter().map(|s| self.done[s].clone()).collect();
-        let n = u.with_src(src);
+        // The sources of a node on the stack were visited before it is built.
+        let n = if u.src().iter().all(|s| self.done.get(s).is_none_or(|v| v == s)) {
+            u.clone()
+        } else {
+            u.with_src(u.src().iter().map(|s| self.done.get(s).unwrap_or(s).clone()).collect::<Srcs>())
+        };
         if self.r.order == Order::TopDown {
-            self.done.insert(u, n);
+            self.done.insert(&u, n);
             return Ok(());
         }
         if n != u
             && self.r.order == Order::SourcesFirst
             && let Some(v) = self.done.get(&n).cloned()
         {
-            self.done.insert(u, v);
+            self.done.insert(&u, v);
             return Ok(());
         }
         match self.try_rules(&n, ctx)? {
             None => {
                 if self.r.order == Order::SourcesFirst {
-                    self.done.insert(n.clone(), n.clone());
+                    self.done.insert(&n, n.clone());
                 }
-                self.done.insert(u, n);
+                self.done.insert(&u, n);
             }
             Some(m) if self.r.order == Order::Walk => {
-                self.done.insert(u, m);
+                self.done.insert(&u, m);
             }
             Some(m) => {
                 self.stack.push(Todo::Link(u, n, m.clone()));
@@ -187,6 +195,9 @@ impl<C> State<'_, '_, C> {
         }
         if self.applied > self.r.limit {
             return Err(RewriteError::Endless { limit: self.r.limit, last: std::mem::take(&mut self.last) });
+        }
+        if let Some(watch) = self.watch {
+            watch.made(rule, u, &n)?;
         }
         if let Some(check) = self.r.check {
             check(&n).map_err(|error| RewriteError::Malformed { rule, error })?;

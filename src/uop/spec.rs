@@ -1,8 +1,8 @@
 //! What may stand in a graph at each door: tensor graph, kernel graph, linear program.
 //!
 //! The contract is the text of `uop/mod.rs` and `codegen/program.rs`; this is its executable form. A check names the node
-//! and the rule it breaks. Level 1 checks the three boundaries, level 2 also every node that a rewrite makes
-//! (give [`node_check`] to a `Rewriter`).
+//! and the rule it breaks. Level 1 checks the three boundaries, level 2 also every node that a rewrite rule makes
+//! (see [`super::checked()`]; [`node_check`] does it for one `Rewriter`).
 
 use super::{Arg, DType, Dim, Op, OpSet, Scalar, UOp, USet};
 
@@ -11,6 +11,8 @@ use super::{Arg, DType, Dim, Op, OpSet, Scalar, UOp, USet};
 pub enum Stage {
     /// `tensor` → `schedule`.
     Tensor,
+    /// Inside `schedule`: values of the tensor graph and what they become, side by side.
+    Scheduling,
     /// `schedule` → `codegen`, and inside codegen until it is linear.
     Kernel,
     /// `codegen` → `isa`: the list in execution order.
@@ -123,11 +125,13 @@ pub fn verify(stage: Stage, sink: &UOp) -> Result<(), SpecError> {
 pub fn verify_node(stage: Stage, u: &UOp) -> Result<(), SpecError> {
     let allowed = match stage {
         Stage::Tensor => TENSOR,
+        Stage::Scheduling => TENSOR.union(KERNEL),
         Stage::Kernel => KERNEL,
         Stage::Linear => LINEAR,
     };
     let r = need(allowed.has(u.op()), "op does not belong here").and_then(|()| common(u)).and_then(|()| match stage {
         Stage::Tensor => tensor(u),
+        Stage::Scheduling => tensor(u).or_else(|_| kernel(u)),
         Stage::Kernel => kernel(u),
         Stage::Linear => kernel(u).and_then(|()| linear(u)),
     });

@@ -1,6 +1,124 @@
-//! Walks over a graph: order, replacement, open ranges. All iterative.
+//! Walks over a graph: order, rebuilding, replacement, open ranges. All iterative.
+//!
+//! A walk numbers the nodes it meets; passes keep what they know of a node in plain vectors by that number ([`Order`], [`Rebuild`]).
 
-use super::{Op, Srcs, UMap, UOp, USet};
+use super::numbers::Numbers;
+use super::{Op, Srcs, UMap, UOp};
+use smallvec::SmallVec;
+
+/// The nodes reachable from some roots, sources before users, numbered in that order.
+pub struct Order<'a> {
+    nodes: Vec<&'a UOp>,
+    /// Numbers of the sources of all nodes, one node after another, and where each node's end.
+    edges: Vec<u32>,
+    ends: Vec<u32>,
+    numbers: Numbers,
+}
+
+impl Drop for Order<'_> {
+    fn drop(&mut self) {
+        self.numbers.give_back();
+    }
+}
+
+impl<'a> Order<'a> {
+    pub fn of(root: &'a UOp) -> Order<'a> {
+        Order::many(std::slice::from_ref(root), |_| true)
+    }
+    /// Nodes for which `enter` is false are listed, but not what is below; they have no edges.
+    pub fn many(roots: &'a [UOp], enter: impl Fn(&UOp) -> bool) -> Order<'a> {
+        let mut o = Order { nodes: Vec::new(), edges: Vec::new(), ends: Vec::new(), numbers: Numbers::lend() };
+        let mut stack: Vec<(&'a UOp, &'a [UOp])> = Vec::new();
+        for root in roots {
+            if o.numbers.get(root).is_none() {
+                stack.push((root, if enter(root) { root.src() } else { &[] }));
+            }
+            while let Some((u, rest)) = stack.last_mut() {
+                match rest.split_first() {
+                    Some((s, more)) => {
+                        *rest = more;
+                        if o.numbers.get(s).is_none() {
+                            stack.push((s, if enter(s) { s.src() } else { &[] }));
+                        }
+                    }
+                    None => {
+                        let u = *u;
+                        stack.pop();
+                        o.numbers.set(u, o.nodes.len() as u32);
+                        o.nodes.push(u);
+                        let numbers = &o.numbers;
+                        o.edges.extend(u.src().iter().filter_map(|s| numbers.get(s)));
+                        o.ends.push(o.edges.len() as u32);
+                    }
+                }
+            }
+        }
+        o
+    }
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+    pub fn nodes(&self) -> &[&'a UOp] {
+        &self.nodes
+    }
+    /// Numbers of the sources of node `k`.
+    pub fn srcs(&self, k: usize) -> &[u32] {
+        let from = if k == 0 { 0 } else { self.ends[k - 1] };
+        &self.edges[from as usize..self.ends[k] as usize]
+    }
+    pub fn number(&self, u: &UOp) -> Option<usize> {
+        self.numbers.get(u).map(|n| n as usize)
+    }
+    /// All nodes made anew: `f` makes each, sources first ([`Rebuild::same`] is the node as it was, with new sources). Answers what
+    /// the last one, the root, has become.
+    ///
+    /// # Panics
+    /// When there is no node.
+    pub fn rebuild(&'a self, mut f: impl FnMut(&Rebuild<'a>, &'a UOp) -> UOp) -> UOp {
+        let mut r = Rebuild { order: self, at: 0, new: Vec::with_capacity(self.len()) };
+        while r.at < self.len() {
+            let new = f(&r, self.nodes[r.at]);
+            r.new.push(new);
+            r.at += 1;
+        }
+        // PANIC: see above; a walk from a root has at least the root.
+        r.new.pop().expect("a walk from a root")
+    }
+}
+
+/// A walk that makes every node anew, sources first. See [`Order::rebuild`].
+pub struct Rebuild<'a> {
+    order: &'a Order<'a>,
+    /// Number of the present node.
+    pub at: usize,
+    new: Vec<UOp>,
+}
+
+impl<'a> Rebuild<'a> {
+    /// What the sources of the present node have become.
+    pub fn srcs(&self) -> Srcs {
+        self.order.srcs(self.at).iter().map(|s| self.new[*s as usize].clone()).collect()
+    }
+    /// What source `j` of the present node has become.
+    pub fn src(&self, j: usize) -> &UOp {
+        &self.new[self.order.srcs(self.at)[j] as usize]
+    }
+    /// What a node that stands before the present one has become.
+    pub fn of(&self, u: &UOp) -> Option<&UOp> {
+        self.new.get(self.order.number(u)?)
+    }
+    /// The present node with its new sources.
+    pub fn same(&self) -> UOp {
+        let (u, srcs) = (self.order.nodes[self.at], self.order.srcs(self.at));
+        if srcs.iter().zip(u.src()).all(|(k, s)| self.new[*k as usize] == *s) {
+            return u.clone();
+        }
+        UOp::tagged(u.op(), u.dtype(), self.srcs(), u.arg().clone(), u.tag())
+    }
+}
 
 impl UOp {
     /// Every node reachable from this one, sources before users, each once; the order depends on structure only.
@@ -18,24 +136,24 @@ impl UOp {
         if map.is_empty() {
             return self.clone();
         }
-        let mut done: UMap<UOp> = UMap::default();
-        for u in self.toposort_if(|u| !map.contains_key(u)) {
-            let new = match map.get(&u) {
-                Some(n) => n.clone(),
-                // PANIC: toposort lists sources first.
-                None => u.with_src(u.src().iter().map(|s| done[s].clone()).collect::<Srcs>()),
-            };
-            done.insert(u, new);
-        }
-        done.remove(self).unwrap_or_else(|| self.clone())
+        self.rebuild_if(|u| !map.contains_key(u), |r, u| map.get(u).cloned().unwrap_or_else(|| r.same()))
+    }
+
+    /// This graph made anew: see [`Order::rebuild`].
+    pub fn rebuild(&self, f: impl FnMut(&Rebuild, &UOp) -> UOp) -> UOp {
+        Order::of(self).rebuild(f)
+    }
+    /// As [`UOp::rebuild`]; does not go below nodes for which `enter` is false, which `f` has to make without sources.
+    pub fn rebuild_if(&self, enter: impl Fn(&UOp) -> bool, f: impl FnMut(&Rebuild, &UOp) -> UOp) -> UOp {
+        Order::many(std::slice::from_ref(self), enter).rebuild(f)
     }
 
     /// Ranges this value depends on and nothing below it has closed (kernel graph), in order of first appearance.
     /// Reduce closes its ranges, Store closes its own, End closes its range.
     pub fn open_ranges(&self) -> Vec<UOp> {
-        let mut memo: UMap<Vec<UOp>> = UMap::default();
-        open_ranges(self, &mut memo);
-        memo.remove(self).unwrap_or_default()
+        let order = Order::of(self);
+        let open = open_numbers(&order).pop().unwrap_or_default();
+        open.iter().map(|r| order.nodes[*r as usize].clone()).collect()
     }
 
     /// Whether `needle` is this node or below it.
@@ -44,44 +162,35 @@ impl UOp {
     }
     /// Whether any node of the graph satisfies `f`.
     pub fn any(&self, f: impl Fn(&UOp) -> bool) -> bool {
-        let (mut seen, mut todo) = (USet::default(), vec![self.clone()]);
+        let (mut seen, mut todo) = (Numbers::lend(), vec![self]);
+        let mut found = false;
         while let Some(u) = todo.pop() {
-            if f(&u) {
-                return true;
+            if f(u) {
+                found = true;
+                break;
             }
-            if seen.insert(u.clone()) {
-                todo.extend(u.src().iter().cloned());
+            for s in u.src() {
+                if seen.get(s).is_none() {
+                    seen.set(s, 0);
+                    todo.push(s);
+                }
             }
         }
-        false
+        seen.give_back();
+        found
     }
 }
 
 /// Nodes reachable from `roots`, sources first, each once; `enter` false: listed, but not what is below.
 pub fn toposort_many(roots: &[UOp], enter: impl Fn(&UOp) -> bool) -> Vec<UOp> {
-    let (mut out, mut seen) = (Vec::new(), USet::default());
-    let mut stack: Vec<(UOp, bool)> = roots.iter().rev().map(|r| (r.clone(), false)).collect();
-    while let Some((u, expanded)) = stack.pop() {
-        if expanded {
-            out.push(u);
-        } else if seen.insert(u.clone()) {
-            let below = enter(&u);
-            stack.push((u.clone(), true));
-            if below {
-                stack.extend(u.src().iter().rev().filter(|s| !seen.contains(*s)).map(|s| (s.clone(), false)));
-            }
-        }
-    }
-    out
+    Order::many(roots, enter).nodes.iter().map(|u| (*u).clone()).collect()
 }
 
-/// Fills `memo` with the open ranges of every node below `root` (see [`UOp::open_ranges`]).
-pub fn open_ranges(root: &UOp, memo: &mut UMap<Vec<UOp>>) {
-    for u in toposort_many(std::slice::from_ref(root), |_| true) {
-        if memo.contains_key(&u) {
-            continue;
-        }
-        let mut open: Vec<UOp> = Vec::new();
+/// The open ranges of every node of `order`, by number (see [`UOp::open_ranges`]); ranges by number too.
+pub fn open_numbers(order: &Order) -> Vec<SmallVec<[u32; 6]>> {
+    let mut all: Vec<SmallVec<[u32; 6]>> = Vec::with_capacity(order.len());
+    for (k, u) in order.nodes.iter().enumerate() {
+        let srcs = order.srcs(k);
         let closed = match u.op() {
             Op::Reduce => 1,
             Op::Store => 2,
@@ -89,32 +198,39 @@ pub fn open_ranges(root: &UOp, memo: &mut UMap<Vec<UOp>>) {
             Op::End => 0,
             _ => usize::MAX,
         };
-        for (k, s) in u.src().iter().enumerate() {
-            if k >= closed && s.op() == Op::Range {
-                // The bound of a closed range still belongs to the outside.
-                for e in s.src() {
-                    merge(&mut open, &memo[e]);
+        let mut open: SmallVec<[u32; 6]> = SmallVec::new();
+        let mut merge = |from: &[u32]| {
+            for r in from {
+                if !open.contains(r) {
+                    open.push(*r);
                 }
+            }
+        };
+        for (j, s) in srcs.iter().enumerate() {
+            if j >= closed && order.nodes[*s as usize].op() == Op::Range {
+                // The bound of a closed range still belongs to the outside.
+                order.srcs(*s as usize).iter().for_each(|e| merge(&all[*e as usize]));
             } else {
-                merge(&mut open, &memo[s]);
+                merge(&all[*s as usize]);
             }
         }
-        if closed != usize::MAX {
-            let shut: USet = u.src()[closed.min(u.src().len())..].iter().cloned().collect();
+        if let Some(shut) = srcs.get(closed.min(srcs.len())..) {
             open.retain(|r| !shut.contains(r));
         }
         if u.op() == Op::Range {
-            open.push(u.clone());
+            open.push(k as u32);
         }
-        memo.insert(u, open);
+        all.push(open);
     }
+    all
 }
 
-fn merge(into: &mut Vec<UOp>, from: &[UOp]) {
-    for r in from {
-        if !into.contains(r) {
-            into.push(r.clone());
-        }
+/// Fills `memo` with the open ranges of every node below `root` (see [`UOp::open_ranges`]).
+pub fn open_ranges(root: &UOp, memo: &mut UMap<Vec<UOp>>) {
+    let order = Order::of(root);
+    memo.reserve(order.len());
+    for (u, open) in order.nodes.iter().zip(open_numbers(&order)) {
+        memo.insert((*u).clone(), open.iter().map(|r| order.nodes[*r as usize].clone()).collect());
     }
 }
 

@@ -65,7 +65,7 @@ impl Facts {
         if i.dtype() != DType::INDEX {
             return if self.depends(i, r) { Move::Wild } else { Move::Still };
         }
-        let sum = self.affine.of(i);
+        let sum = self.affine.of(i).clone();
         let mut step = 0;
         for (t, c) in &sum.terms {
             if t == r {

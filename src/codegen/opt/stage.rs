@@ -136,7 +136,8 @@ fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fr
         step *= size(t);
     }
     // Neighbours differ in what moves least in the buffer.
-    let sum = AffineMemo::default().of(&load.src()[0].src()[1]);
+    let mut memo = AffineMemo::default();
+    let sum = memo.of(&load.src()[0].src()[1]);
     let mut by_stride: Vec<&UOp> = dims.iter().collect();
     by_stride.sort_by_key(|r| sum.coef(r).unsigned_abs());
     let (mut rest, mut at) = (number.clone(), UMap::default());

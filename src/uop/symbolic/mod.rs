@@ -27,6 +27,7 @@ pub use logic::clauses;
 pub use order::cmp as structural_cmp;
 pub use valid::simplify_given;
 
+use super::checked::Watch;
 use super::{DType, Dim, Op, OpSet, PatternMatcher, Rule, Srcs, UOp, graph_rewrite};
 use std::sync::LazyLock;
 
@@ -135,40 +136,46 @@ impl UOp {
         if let Some(s) = self.simplest() {
             return s;
         }
-        let rules = symbolic();
+        let (rules, watch) = (symbolic(), Watch::now());
         let mut stack = vec![Todo::Visit(self.clone())];
         let mut applied = 0;
         while let Some(t) = stack.pop() {
             match t {
                 Todo::Visit(u) => {
-                    if u.simplest().is_some() {
+                    if u.knows_simplest() {
                         continue;
                     }
                     if let Some(parts) = sum::sum_of_parts(&u) {
-                        let open = parts.terms.iter().filter(|t| t.0.simplest().is_none());
+                        let open = parts.terms.iter().filter(|t| !t.0.knows_simplest());
                         let open: Vec<Todo> = open.map(|t| Todo::Visit(t.0.clone())).collect();
                         stack.push(Todo::Join(u, Box::new(parts)));
                         stack.extend(open);
                     } else {
                         stack.push(Todo::Build(u.clone()));
-                        let open = u.src().iter().rev().filter(|s| s.simplest().is_none());
+                        let open = u.src().iter().rev().filter(|s| !s.knows_simplest());
                         stack.extend(open.map(|s| Todo::Visit(s.clone())));
                     }
                 }
                 Todo::Join(u, parts) => match sum::join_parts(&parts, simplest_or_self) {
                     Some(m) => {
+                        if let Some(w) = watch {
+                            w.note("index-sum", &u, &m);
+                        }
                         m.set_simplest(&m);
                         u.set_simplest(&m);
                     }
                     None => {
                         stack.push(Todo::Build(u.clone()));
-                        let open = u.src().iter().rev().filter(|s| s.simplest().is_none());
+                        let open = u.src().iter().rev().filter(|s| !s.knows_simplest());
                         stack.extend(open.map(|s| Todo::Visit(s.clone())));
                     }
                 },
                 Todo::Build(u) => {
-                    let src: Srcs = u.src().iter().map(simplest_or_self).collect();
-                    let n = u.with_src(src);
+                    let n = if u.src().iter().all(UOp::is_simplest) {
+                        u.clone()
+                    } else {
+                        u.with_src(u.src().iter().map(simplest_or_self).collect::<Srcs>())
+                    };
                     let known = if n == u { None } else { n.simplest() };
                     match known.or_else(|| (applied > LIMIT).then(|| n.clone())) {
                         Some(v) => u.set_simplest(&v),
@@ -177,8 +184,11 @@ impl UOp {
                                 n.set_simplest(&n);
                                 u.set_simplest(&n);
                             }
-                            Some((m, _)) => {
+                            Some((m, rule)) => {
                                 applied += 1;
+                                if let Some(w) = watch {
+                                    w.note(rule, &n, &m);
+                                }
                                 stack.push(Todo::Link(u, n, m.clone()));
                                 stack.push(Todo::Visit(m));
                             }

@@ -1,0 +1,194 @@
+//! The table of all nodes that live: what makes equal expressions the identical node, and what frees graphs.
+//!
+//! The table is split into shards by hash, each with a lock; an entry is a hash and a weak handle. A node's shape may need
+//! other nodes (sizes are expressions), so the lock is not held while a node with a shape is made; a shard counts what was added to
+//! it, so that the second look is needed only if somebody else was there meanwhile.
+
+use super::arg::{Arg, ConstVal};
+use super::node::{Node, NodeHasher, Srcs};
+use super::{DType, Op, UOp, bounds, shape};
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+const SHARDS: usize = 32;
+
+struct Shard {
+    table: HashTable<(u64, Weak<Node>)>,
+    /// Nodes ever added.
+    added: u64,
+}
+
+static INTERNER: [Mutex<Shard>; SHARDS] = [const { Mutex::new(Shard { table: HashTable::new(), added: 0 }) }; SHARDS];
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A shard is poisoned only if a comparison panicked while it was held, which changes nothing in it.
+fn lock(hash: u64) -> MutexGuard<'static, Shard> {
+    INTERNER[(hash >> 59) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Number of nodes alive in the process.
+pub(super) fn live() -> usize {
+    INTERNER.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner).table.len()).sum()
+}
+
+/// What a node is known by.
+struct Parts {
+    op: Op,
+    dtype: DType,
+    src: Srcs,
+    arg: Arg,
+    tag: Option<u32>,
+}
+
+impl Parts {
+    fn hash(&self) -> u64 {
+        let d = self.dtype;
+        let space = d.space.map_or(0, |s| s as u64 + 1);
+        let mut h = NodeHasher::default();
+        h.write_u64(self.op as u64 | (d.scalar as u64) << 8 | (d.lanes as u64) << 16 | space << 32);
+        for s in &self.src {
+            h.write_u64(s.0.id);
+        }
+        match &self.arg {
+            Arg::None => {}
+            Arg::Const(ConstVal::Int(i)) => h.write_u64(*i as u64),
+            arg => arg.hash(&mut h),
+        }
+        if let Some(tag) = self.tag {
+            h.write_u64(tag as u64);
+        }
+        h.finish()
+    }
+    fn are_of(&self, n: &Node) -> bool {
+        n.op == self.op && n.dtype == self.dtype && n.src == self.src && n.arg == self.arg && n.tag == self.tag
+    }
+    /// Whether such a node has neither shape nor device, as all inside a kernel.
+    fn is_bare(&self) -> bool {
+        let own = matches!(self.op, Op::Buffer | Op::Param | Op::Iota | Op::Copy) || self.op.is_movement();
+        !own && self.src.iter().all(|s| s.0.shape.is_none() && s.0.device.is_none())
+    }
+}
+
+/// The node with these parts; an existing one if there is one.
+pub(super) fn intern(op: Op, dtype: DType, src: Srcs, arg: Arg, tag: Option<u32>) -> UOp {
+    let parts = Parts { op, dtype, src, arg, tag };
+    let hash = parts.hash();
+    // Handles upgraded while the lock is held are dropped after it: the last drop of a node locks its shard.
+    let mut held: SmallVec<[Arc<Node>; 2]> = SmallVec::new();
+    let mut shard = lock(hash);
+    if let Some(u) = find(&shard, hash, &parts, &mut held) {
+        return u;
+    }
+    if parts.is_bare() {
+        return add(&mut shard, hash, parts, None, None);
+    }
+    let seen = shard.added;
+    drop(shard);
+    let shape = shape::infer(parts.op, &parts.src, &parts.arg);
+    let device = device_of(parts.op, &parts.src, &parts.arg);
+    let mut shard = lock(hash);
+    if shard.added != seen
+        && let Some(u) = find(&shard, hash, &parts, &mut held)
+    {
+        return u;
+    }
+    add(&mut shard, hash, parts, shape, device)
+}
+
+fn find(shard: &Shard, hash: u64, parts: &Parts, held: &mut SmallVec<[Arc<Node>; 2]>) -> Option<UOp> {
+    let mut found = None;
+    shard.table.find(hash, |(h, w)| {
+        if *h != hash {
+            return false;
+        }
+        let Some(n) = w.upgrade() else { return false };
+        let same = parts.are_of(&n);
+        if same {
+            found = Some(UOp(n));
+        } else {
+            held.push(n);
+        }
+        same
+    });
+    found
+}
+
+fn add(shard: &mut Shard, hash: u64, p: Parts, shape: Option<Arc<[shape::Dim]>>, device: Option<Arc<str>>) -> UOp {
+    let bounds = bounds::of(p.op, p.dtype, &p.src, &p.arg);
+    let node = Arc::new(Node {
+        op: p.op,
+        dtype: p.dtype,
+        src: p.src,
+        arg: p.arg,
+        tag: p.tag,
+        hash,
+        id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+        shape,
+        device,
+        bounds,
+        realized: OnceLock::new(),
+        watchers: OnceLock::new(),
+        simplest: OnceLock::new(),
+    });
+    shard.table.insert_unique(hash, (hash, Arc::downgrade(&node)), |e| e.0);
+    shard.added += 1;
+    UOp(node)
+}
+
+fn device_of(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<str>> {
+    match (op, arg) {
+        (Op::Buffer, Arg::Buffer(b)) => Some(b.0.device.clone()),
+        (Op::Copy, Arg::Device(d)) => Some(d.clone()),
+        _ => src.iter().find_map(|s| s.0.device.clone()),
+    }
+}
+
+/// What hung on nodes that were freed, on its way to be freed too.
+struct Graveyard {
+    list: RefCell<Vec<UOp>>,
+    /// Somebody empties the list.
+    drained: Cell<bool>,
+}
+
+thread_local! {
+    static GRAVEYARD: Graveyard = const { Graveyard { list: RefCell::new(Vec::new()), drained: Cell::new(false) } };
+}
+
+/// A longer list gives its memory back once it is empty.
+const KEPT: usize = 1 << 12;
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let me: *const Node = self;
+        if let Ok(e) = lock(self.hash).table.find_entry(self.hash, |(_, w)| std::ptr::eq(w.as_ptr(), me)) {
+            e.remove();
+        }
+        let (realized, simplest) = (self.realized.take(), self.simplest.take().flatten());
+        if self.src.is_empty() && realized.is_none() && simplest.is_none() {
+            return;
+        }
+        // Fails while the thread ends: then what is below is freed by recursion.
+        let _ = GRAVEYARD.try_with(|g| {
+            let mut list = g.list.borrow_mut();
+            list.extend(self.src.drain(..));
+            list.extend(realized);
+            list.extend(simplest);
+            if g.drained.replace(true) {
+                return;
+            }
+            while let Some(u) = list.pop() {
+                drop(list);
+                drop(u);
+                list = g.list.borrow_mut();
+            }
+            if list.capacity() > KEPT {
+                *list = Vec::new();
+            }
+            g.drained.set(false);
+        });
+    }
+}

@@ -1,0 +1,139 @@
+//! Numbers of nodes while a walk lasts: a table by node id that is emptied by raising its generation, so that a walk pays for the nodes
+//! it meets and for nothing else. Tables are kept by the thread and lent to its walks.
+
+use super::UOp;
+use std::cell::RefCell;
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    id: u64,
+    /// The slot is free if it is of another generation than the table.
+    generation: u32,
+    number: u32,
+}
+
+/// Open addressing, at most half full.
+pub(super) struct Numbers {
+    slots: Vec<Slot>,
+    generation: u32,
+    used: usize,
+}
+
+thread_local! {
+    static POOL: RefCell<Vec<Numbers>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Tables that a thread keeps, and the largest it keeps (in slots).
+const POOLED: usize = 8;
+const LARGEST: usize = 1 << 16;
+const SMALLEST: usize = 256;
+
+impl Numbers {
+    /// An empty table. To be given back with [`Numbers::give_back`].
+    pub fn lend() -> Numbers {
+        let kept = POOL.try_with(|p| p.borrow_mut().pop()).ok().flatten();
+        let mut n = kept.unwrap_or_else(|| Numbers { slots: vec![Slot::default(); SMALLEST], generation: 0, used: 0 });
+        n.used = 0;
+        n.generation = n.generation.wrapping_add(1);
+        if n.generation == 0 {
+            n.slots.fill(Slot::default());
+            n.generation = 1;
+        }
+        n
+    }
+
+    pub fn give_back(&mut self) {
+        if self.slots.is_empty() || self.slots.len() > LARGEST {
+            return;
+        }
+        let n = Numbers { slots: std::mem::take(&mut self.slots), ..*self };
+        // Fails while the thread ends.
+        let _ = POOL.try_with(|p| {
+            let mut p = p.borrow_mut();
+            if p.len() < POOLED {
+                p.push(n);
+            }
+        });
+    }
+
+    /// Where `id` is, or the free slot where it would be.
+    fn find(&self, id: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        while self.slots[at].generation == self.generation && self.slots[at].id != id {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    pub fn get(&self, u: &UOp) -> Option<u32> {
+        let slot = &self.slots[self.find(u.id())];
+        (slot.generation == self.generation).then_some(slot.number)
+    }
+
+    /// Numbers a node that has no number yet.
+    pub fn set(&mut self, u: &UOp, number: u32) {
+        if self.used * 2 >= self.slots.len() {
+            self.grow();
+        }
+        let at = self.find(u.id());
+        self.slots[at] = Slot { id: u.id(), generation: self.generation, number };
+        self.used += 1;
+    }
+
+    fn grow(&mut self) {
+        let larger = vec![Slot::default(); self.slots.len() * 2];
+        let old = std::mem::replace(&mut self.slots, larger);
+        for slot in old.into_iter().filter(|s| s.generation == self.generation) {
+            let at = self.find(slot.id);
+            self.slots[at] = slot;
+        }
+    }
+}
+
+/// What a walk has found out about nodes. Does not keep its keys alive: a node that is freed and made anew is another key.
+pub(super) struct Memo<V> {
+    numbers: Numbers,
+    values: Vec<V>,
+}
+
+impl<V> Memo<V> {
+    pub fn new() -> Memo<V> {
+        Memo { numbers: Numbers::lend(), values: Vec::new() }
+    }
+    pub fn get(&self, u: &UOp) -> Option<&V> {
+        self.numbers.get(u).map(|n| &self.values[n as usize])
+    }
+    pub fn insert(&mut self, u: &UOp, v: V) {
+        match self.numbers.get(u) {
+            Some(n) => self.values[n as usize] = v,
+            None => {
+                self.numbers.set(u, self.values.len() as u32);
+                self.values.push(v);
+            }
+        }
+    }
+}
+
+impl<V> Drop for Memo<V> {
+    fn drop(&mut self) {
+        self.numbers.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_survive_growth_and_do_not_survive_the_walk() {
+        let nodes: Vec<UOp> = (0..1000).map(|k| UOp::var("numbered", 0, k + 1)).collect();
+        for round in 0..3 {
+            let mut n = Numbers::lend();
+            assert!(nodes.iter().all(|u| n.get(u).is_none()), "round {round}");
+            nodes.iter().enumerate().for_each(|(k, u)| n.set(u, k as u32));
+            assert!(nodes.iter().enumerate().all(|(k, u)| n.get(u) == Some(k as u32)));
+            n.give_back();
+        }
+    }
+}
