@@ -103,6 +103,7 @@ def scalar_extras():
     for size in ("f32", "f16"):
         rows += [("SOPC", f"s_cmp_{op}_{size}", "- s1 s1") for op in FLOATS]
     rows += [("SOPC", "s_bitcmp0_b64", "- s2 s1"), ("SOPC", "s_bitcmp1_b64", "- s2 s1")]
+    rows += [("SOPC", "s_set_gpr_idx_on", "- s1 gpr_idx(SRC0)"), ("SOP1", "s_set_gpr_idx_idx", "!s1")]
     rows += [("SOPP", n, "#") for n in "s_denorm_mode s_round_mode s_setkill s_incperflevel s_decperflevel s_sendmsghalt s_set_gpr_idx_mode s_cbranch_cdbgsys s_cbranch_cdbguser".split()]
     rows += [("SOPP", n, "") for n in "s_wakeup s_set_gpr_idx_off s_barrier_leave".split()]
     rows += [("SOPK", "s_version", "#"), ("SOPK", "s_cmovk_i32", "s1 #")]
@@ -185,6 +186,12 @@ def extras(target):
                 text.append("0x12345678")
             elif part == "#":
                 text.append("3")
+            elif part.startswith("gpr_idx"):
+                text.append(part)
+            elif part.startswith("!"):
+                # A source without a destination.
+                text.append(operand(part[1:], "0"))
+                widths += [0, int(part[2:] or 1)]
             elif part == "-":
                 next(slots)
                 widths.append(0)

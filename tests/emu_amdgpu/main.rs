@@ -1,7 +1,12 @@
 //! The emulator judged by code that nobody here wrote: kernels that clang compiles for each chip, run in the emulator and
 //! compared with the same source compiled by gcc for the host.
 
+mod decode;
 mod harness;
+mod lanes;
+mod matrix;
+mod ops;
+mod strict;
 
 use doorbell::emu::amdgpu::{Chip, Strict};
 use harness::{Launch, Loaded, SIZE, compile, folder, inputs, launch, on_host, scratch};

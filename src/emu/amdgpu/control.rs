@@ -64,6 +64,11 @@ pub(super) enum Control {
     Relative {
         source: bool,
     },
+    /// gfx9's register indexing: on with which operands, off, and the index alone.
+    IndexOn,
+    IndexOff,
+    IndexMode,
+    Index,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +152,10 @@ impl Control {
             "s_setreg_imm32_b32" => Self::SetReg { immediate: true },
             "s_denorm_mode" => Self::DenormMode,
             "s_round_mode" => Self::RoundMode,
+            "s_set_gpr_idx_on" => Self::IndexOn,
+            "s_set_gpr_idx_off" => Self::IndexOff,
+            "s_set_gpr_idx_mode" => Self::IndexMode,
+            "s_set_gpr_idx_idx" => Self::Index,
             "s_movrels_b32" | "s_movrels_b64" => Self::Relative { source: true },
             "s_movreld_b32" | "s_movreld_b64" => Self::Relative { source: false },
             _ => return None,
@@ -272,6 +281,7 @@ pub(super) fn execute(w: &mut Wave, i: &Inst, c: Control) -> R<Next> {
         Control::DenormMode => w.mode.bits = w.mode.bits & !0xf0 | (i.imm as u32 & 15) << 4,
         Control::RoundMode => w.mode.bits = w.mode.bits & !0xf | i.imm as u32 & 15,
         Control::Relative { source } => relative(w, i, source)?,
+        Control::IndexOn | Control::IndexOff | Control::IndexMode | Control::Index => index_mode(w, i, c)?,
     }
     Ok(Next::Advance)
 }
@@ -388,6 +398,25 @@ fn set_register(w: &mut Wave, imm: u32, value: u32) -> R<()> {
         // Trap status and friends: nothing here looks at them.
         2..=31 => {}
         _ => return fail(FaultKind::BadOperand { what: format!("hardware register {id}") }),
+    }
+    Ok(())
+}
+
+/// gfx9: vector registers named by instructions are moved by M0's low byte, for the operands that M0's bits 12.. choose.
+fn index_mode(w: &mut Wave, i: &Inst, c: Control) -> R<()> {
+    match c {
+        Control::IndexOff => w.index_mode = false,
+        Control::IndexMode => {
+            let m0 = w.scalar_operand(Operand::S(M0), 1)? as u32;
+            w.put_scalar(M0, m0 & !0xf000 | (i.imm as u32 & 15) << 12);
+        }
+        _ => {
+            let index = w.scalar_operand(i.src[0], 1)? as u32 & 255;
+            let on = matches!(c, Control::IndexOn);
+            let choice = if on { (i.words[0] >> 8 & 15) << 12 } else { w.scalar_unchecked(M0) & !255 };
+            w.put_scalar(M0, index | choice);
+            w.index_mode |= on;
+        }
     }
     Ok(())
 }

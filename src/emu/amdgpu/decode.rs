@@ -163,8 +163,12 @@ impl Decoder {
         if format != Format::Vop1 && i.sdwa.is_none() {
             i.src[1] = Operand::V(bits(w, 9, 16) as u16);
         }
+        if let Sem::Packed(_) = entry.sem {
+            i.opsel_hi = 7;
+        } else {
+            self.high_halves(&mut i);
+        }
         self.implied(&mut i)?;
-        self.high_halves(&mut i);
         Ok(i)
     }
 
@@ -260,7 +264,11 @@ impl Decoder {
         };
         match form {
             Form::Plain => {}
-            Form::Acc => i.src[2] = i.dst,
+            Form::Acc => {
+                i.src[2] = i.dst;
+                // The addend is the half that is written.
+                i.opsel |= i.opsel >> 1 & 4;
+            }
             Form::Mk => {
                 i.src[2] = i.src[1];
                 i.src[1] = k(i, 1);
@@ -347,6 +355,7 @@ impl Decoder {
         }
         if let Sem::Vector(_, Form::Acc) = entry.sem {
             i.src[2] = i.dst;
+            i.opsel |= i.opsel >> 1 & 4;
         }
         Ok(i)
     }
@@ -452,7 +461,7 @@ impl Decoder {
                 Sem::Vector(_, Form::Acc) => i.src[2] = i.dst,
                 Sem::Vector(_, Form::Mk) => (i.src[2], i.src[1], i.len_dwords) = (i.src[1], k, 3),
                 Sem::Vector(_, Form::Ak) => (i.src[2], i.len_dwords) = (k, 3),
-                Sem::Packed(_) => i.src[2] = i.dst,
+                Sem::Packed(_) => (i.src[2], i.opsel_hi) = (i.dst, 7),
                 Sem::Cross(_) => i.src[2] = Operand::S(VCC),
                 _ => {}
             }
@@ -465,6 +474,15 @@ impl Decoder {
         x.second = Some(Box::new(y));
         Ok(x)
     }
+}
+
+/// Text and length in dwords of the instruction that starts `words`, as the emulator reads it.
+///
+/// # Errors
+/// What a wave would be stopped with for meeting these words.
+pub fn disassemble(chip: Chip, wave32: bool, words: [u32; 4]) -> Result<(String, u32), FaultKind> {
+    let decoder = Decoder { table: Table::of(chip), wave32, reserved: true };
+    decoder.decode(words).map(|i| (i.to_string(), i.len_dwords.into())).map_err(|fault| *fault)
 }
 
 /// Dwords of a format without literal or DPP.

@@ -4,7 +4,7 @@ use super::bus::Tlb;
 use super::control::{self, Next};
 use super::decode::Decoder;
 use super::fault::{FaultKind, R, WaveFault, fail};
-use super::inst::Inst;
+use super::inst::{Inst, Operand};
 use super::lds::Lds;
 use super::memory::Space;
 use super::sem::Sem;
@@ -22,34 +22,56 @@ pub(super) struct Unit<'a> {
 const PAGE: u64 = 4096;
 const NOT_YET: u32 = u32::MAX;
 
+type Page = [u32; (PAGE / 4) as usize];
+
 /// Decoded code by address; each instruction is decoded once.
 pub(super) struct Code {
     decoder: Decoder,
     insts: Vec<Inst>,
-    pages: HashMap<u64, Box<[u32; (PAGE / 4) as usize]>>,
+    pages: Vec<Box<Page>>,
+    by_number: HashMap<u64, usize>,
+    /// Page met last: its number and place.
+    last: (u64, usize),
 }
 
 impl Code {
     pub fn new(decoder: Decoder) -> Self {
-        Self { decoder, insts: Vec::new(), pages: HashMap::new() }
+        Self { decoder, insts: Vec::new(), pages: Vec::new(), by_number: HashMap::new(), last: (u64::MAX, 0) }
     }
 
     /// Place of the instruction at `pc`.
+    #[inline]
     fn at(&mut self, tlb: &mut Tlb, pc: u64) -> R<usize> {
+        if pc / PAGE == self.last.0 && pc.is_multiple_of(4) {
+            let known = self.pages[self.last.1][(pc % PAGE / 4) as usize];
+            if known != NOT_YET {
+                return Ok(known as usize);
+            }
+        }
+        self.find(tlb, pc)
+    }
+
+    /// As `at`, on a page that was not the last or for an instruction met for the first time.
+    fn find(&mut self, tlb: &mut Tlb, pc: u64) -> R<usize> {
         if !pc.is_multiple_of(4) {
             return fail(FaultKind::Misaligned { va: pc, align: 4 });
         }
+        let place = match self.by_number.get(&(pc / PAGE)) {
+            Some(place) => *place,
+            None => {
+                self.pages.push(Box::new([NOT_YET; (PAGE / 4) as usize]));
+                self.by_number.insert(pc / PAGE, self.pages.len() - 1);
+                self.pages.len() - 1
+            }
+        };
+        self.last = (pc / PAGE, place);
         let slot = (pc % PAGE / 4) as usize;
-        if let Some(page) = self.pages.get(&(pc / PAGE))
-            && page[slot] != NOT_YET
-        {
-            return Ok(page[slot] as usize);
+        if self.pages[place][slot] == NOT_YET {
+            let inst = self.decoder.decode(words_at(tlb, pc)?)?;
+            self.pages[place][slot] = self.insts.len() as u32;
+            self.insts.push(inst);
         }
-        let inst = self.decoder.decode(words_at(tlb, pc)?)?;
-        let page = self.pages.entry(pc / PAGE).or_insert_with(|| Box::new([NOT_YET; (PAGE / 4) as usize]));
-        page[slot] = self.insts.len() as u32;
-        self.insts.push(inst);
-        Ok(self.insts.len() - 1)
+        Ok(self.pages[place][slot] as usize)
     }
 
     /// Text of the instruction at `pc` for a report.
@@ -251,10 +273,30 @@ fn step(w: &mut Wave, unit: &mut Unit, code: &mut Code) -> R<()> {
     Ok(())
 }
 
+/// The instruction with M0's index added to the vector registers that M0's mode bits choose.
+fn indexed(w: &Wave, i: &Inst) -> Inst {
+    let m0 = w.scalar_unchecked(super::inst::M0);
+    let mut moved = i.clone();
+    let shift = |o: Operand, bit: u32| match o {
+        Operand::V(n) if m0 >> (12 + bit) & 1 == 1 => Operand::V(n.saturating_add((m0 & 255) as u16)),
+        other => other,
+    };
+    moved.src = [shift(i.src[0], 0), shift(i.src[1], 1), shift(i.src[2], 2)];
+    moved.dst = shift(i.dst, 3);
+    moved
+}
+
 fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst) -> R<Next> {
     if let Some(second) = &i.second {
         valu::dual(w, i, second)?;
         return Ok(Next::Advance);
+    }
+    if w.index_mode && matches!(i.entry.sem, Sem::Vector(..)) {
+        let moved = indexed(w, i);
+        w.index_mode = false;
+        let done = execute(w, unit, &moved);
+        w.index_mode = true;
+        return done;
     }
     match i.entry.sem {
         Sem::Scalar(s) => control::scalar(w, i, s)?,

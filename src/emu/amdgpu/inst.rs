@@ -1,5 +1,6 @@
 //! A decoded instruction: operands resolved as far as they can be before the wave runs, and its text for reports.
 
+use super::hazard::Class;
 use super::lanes::Ty;
 use super::rows::{Entry, Format};
 use std::fmt;
@@ -77,6 +78,7 @@ pub(super) struct Inst {
     pub format: Format,
     pub words: [u32; 4],
     pub len_dwords: u8,
+    pub class: Class,
     pub dst: Operand,
     pub sdst: Operand,
     pub src: [Operand; 3],
@@ -105,6 +107,7 @@ impl Inst {
             format,
             words,
             len_dwords,
+            class: Class::of(entry, format),
             dst: Operand::None,
             sdst: Operand::None,
             src: [Operand::None; 3],

@@ -51,7 +51,7 @@ mod wait;
 mod wave;
 
 pub use bus::{Access, Bus, BusFault, Memory, Window};
-pub use decode::{PRIVATE_APERTURE, SHARED_APERTURE};
+pub use decode::{PRIVATE_APERTURE, SHARED_APERTURE, disassemble};
 pub use dispatch::{Dispatch, Stats, run};
 pub use fault::{FaultKind, WaveFault};
 pub use plain_bus::{PlainBus, SharedBytes};

@@ -252,7 +252,7 @@ pub(super) fn cls32(a: u32) -> u32 {
 #[inline(always)]
 fn bfe_i32(a: u32, b: u32, c: u32) -> u32 {
     let width = c & 31;
-    let field = (a >> (b & 31)) & low_mask(width);
+    let field = ((a as i32) >> (b & 31)) as u32 & low_mask(width);
     let shift = (32 - width) & 31;
     if width == 0 { 0 } else { (((field << shift) as i32) >> shift) as u32 }
 }

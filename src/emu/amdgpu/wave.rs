@@ -46,6 +46,8 @@ pub(super) struct Wave {
     pub scratch_lane_bytes: u32,
     pub instructions: u64,
     pub lane_operations: u64,
+    /// gfx9: M0 moves the vector registers that instructions name.
+    pub index_mode: bool,
 }
 
 /// How many registers of each kind a wave has.
@@ -76,13 +78,14 @@ impl Wave {
             arch_count: count.vgprs,
             acc_count: count.agprs,
             waits: Waits::new(chip, total),
-            hazards: Hazards::new(chip, total),
+            hazards: Hazards::new(total),
             epoch: 0,
             signalled: false,
             scratch_base: 0,
             scratch_lane_bytes: 0,
             instructions: 0,
             lane_operations: 0,
+            index_mode: false,
         }
     }
 
