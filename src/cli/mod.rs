@@ -7,6 +7,7 @@ mod curve;
 mod devices;
 mod dump;
 mod launch;
+mod object;
 mod programs;
 mod software;
 mod train;
@@ -42,6 +43,12 @@ enum Command {
     Dump(dump::DumpArgs),
     /// Run a kernel of an object file, with buffers and scalars from the command line
     Launch(launch::LaunchArgs),
+    /// Assemble AMDGPU source text into a code object
+    Asm(object::AsmArgs),
+    /// Print the code of an object file as text
+    Disasm(object::FileArgs),
+    /// Describe an object file: sections, symbols, kernels with their descriptors
+    Elf(object::FileArgs),
 }
 
 /// Where a command's words go: with `--json` only the result goes to standard output.
@@ -135,6 +142,9 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         Command::Devices => devices::run(output),
         Command::Dump(args) => dump::run(args, output),
         Command::Launch(args) => launch::run(args, output),
+        Command::Asm(args) => object::asm(args, output),
+        Command::Disasm(args) => object::disasm(args, output),
+        Command::Elf(args) => object::elf(args, output),
     };
     engine::finish()?;
     done

@@ -7,6 +7,10 @@ pub const ELFCLASS64: u8 = 2;
 pub const ELFDATA2LSB: u8 = 1;
 pub const EV_CURRENT: u8 = 1;
 pub const ET_REL: u16 = 1;
+pub const ET_EXEC: u16 = 2;
+pub const ET_DYN: u16 = 3;
+/// AMD's GPUs.
+pub const EM_AMDGPU: u16 = 224;
 
 pub const SHN_UNDEF: u16 = 0;
 pub const SHN_LORESERVE: u16 = 0xff00;
@@ -22,6 +26,7 @@ pub const SHT_RELA: u32 = 4;
 pub const SHT_NOTE: u32 = 7;
 pub const SHT_NOBITS: u32 = 8;
 pub const SHT_REL: u32 = 9;
+pub const SHT_DYNSYM: u32 = 11;
 pub const SHT_SYMTAB_SHNDX: u32 = 18;
 
 pub const SHF_WRITE: u64 = 0x1;

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod abi;
+pub mod amdgpu;
 mod error;
 mod image;
 mod layout;

@@ -3,13 +3,16 @@
 //! `isa` fills it in; [`write`](super::write) makes a relocatable file of it. It says nothing about file offsets or addresses.
 //! Kernel descriptors of GPU targets will join as a field when those targets exist.
 
-/// The instruction set of the code. `AMDGPU` and `CUDA` follow with their targets.
+/// The instruction set of the code. `CUDA` follows with its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Machine {
     /// AMD64 with 64-bit pointers.
     #[doc(alias = "EM_X86_64")]
     X86_64,
+    /// AMD's GPUs; their code objects are made by [`amdgpu`](super::amdgpu).
+    #[doc(alias = "EM_AMDGPU")]
+    Amdgpu,
 }
 
 /// The sections an [`Object`] has.

@@ -1,4 +1,4 @@
-//! Reads a relocatable ELF64 file: sections, symbols, relocations, each with every offset, length and index checked.
+//! Reads an ELF64 file (relocatable, or to look at any): sections, symbols, relocations, each with every offset, length and index checked.
 //!
 //! Models the file as it is; what is loaded and where is decided by `layout` and `link`. Borrows from the file's bytes and
 //! copies only the tables. No input makes it panic or read outside: all access goes through `bytes_at`, which is checked.
@@ -62,6 +62,7 @@ impl FileSymbol<'_> {
 pub struct ElfFile<'a> {
     bytes: &'a [u8],
     machine: Machine,
+    e_type: u16,
     sections: Vec<FileSection<'a>>,
     symtab: Option<usize>,
     symbols: Vec<FileSymbol<'a>>,
@@ -73,10 +74,33 @@ impl<'a> ElfFile<'a> {
     /// # Errors
     /// Whatever is not a complete, consistent ELF64 relocatable file for a known machine.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ElfError> {
-        let (header, machine) = parse_header(bytes)?;
-        let sections = parse_sections(bytes, &header)?;
-        let mut file = Self { bytes, machine, sections, symtab: None, symbols: Vec::new() };
-        file.find_symtab()?;
+        let (header, machine) = parse_header(bytes, &[(ET_REL, Machine::X86_64)])?;
+        Self::with_symbols(bytes, &header, machine, SHT_SYMTAB)
+    }
+
+    /// As [`ElfFile::parse`] for files to look at: relocatable or not, for any known machine. Symbols of a file that is not
+    /// relocatable are its dynamic ones, if it has such.
+    ///
+    /// # Errors
+    /// As [`ElfFile::parse`].
+    pub fn parse_any(bytes: &'a [u8]) -> Result<Self, ElfError> {
+        const KINDS: &[(u16, Machine)] = &[
+            (ET_REL, Machine::X86_64),
+            (ET_EXEC, Machine::X86_64),
+            (ET_DYN, Machine::X86_64),
+            (ET_REL, Machine::Amdgpu),
+            (ET_DYN, Machine::Amdgpu),
+        ];
+        let (header, machine) = parse_header(bytes, KINDS)?;
+        let kind = if header.e_type == ET_REL { SHT_SYMTAB } else { SHT_DYNSYM };
+        Self::with_symbols(bytes, &header, machine, kind)
+    }
+
+    fn with_symbols(bytes: &'a [u8], header: &Ehdr, machine: Machine, kind: u32) -> Result<Self, ElfError> {
+        let sections = parse_sections(bytes, header)?;
+        let e_type = header.e_type;
+        let mut file = Self { bytes, machine, e_type, sections, symtab: None, symbols: Vec::new() };
+        file.find_symtab(kind)?;
         file.symbols = file.parse_symbols()?;
         Ok(file)
     }
@@ -84,6 +108,11 @@ impl<'a> ElfFile<'a> {
     /// The instruction set.
     pub fn machine(&self) -> Machine {
         self.machine
+    }
+
+    /// Whether it is a relocatable file.
+    pub fn is_relocatable(&self) -> bool {
+        self.e_type == ET_REL
     }
 
     /// Bytes of the whole file.
@@ -131,13 +160,13 @@ impl<'a> ElfFile<'a> {
         Ok(out)
     }
 
-    fn find_symtab(&mut self) -> Result<(), ElfError> {
+    fn find_symtab(&mut self, kind: u32) -> Result<(), ElfError> {
         for (i, section) in self.sections.iter().enumerate() {
-            if section.header.sh_type != SHT_SYMTAB {
+            if section.header.sh_type != kind {
                 continue;
             }
             if self.symtab.is_some() {
-                let (offset, found) = (section.header_offset, u64::from(SHT_SYMTAB));
+                let (offset, found) = (section.header_offset, u64::from(kind));
                 return Err(ElfError::BadField { what: "sh_type", offset, found, expected: "the only symbol table" });
             }
             self.symtab = Some(i);
@@ -191,7 +220,8 @@ impl<'a> ElfFile<'a> {
     }
 }
 
-fn parse_header(bytes: &[u8]) -> Result<(Ehdr, Machine), ElfError> {
+/// The header, if the file is of one of these kinds.
+fn parse_header(bytes: &[u8], kinds: &[(u16, Machine)]) -> Result<(Ehdr, Machine), ElfError> {
     let raw: &[u8; EHDR_BYTES] = array_at(bytes, "file header", 0)?;
     let check = |what, offset: usize, found: u64, want: u64, expected| {
         if found == want { Ok(()) } else { Err(ElfError::BadField { what, offset: wide(offset), found, expected }) }
@@ -203,10 +233,17 @@ fn parse_header(bytes: &[u8]) -> Result<(Ehdr, Machine), ElfError> {
     check("EI_DATA", 5, u64::from(raw[5]), u64::from(ELFDATA2LSB), "ELFDATA2LSB")?;
     check("EI_VERSION", 6, u64::from(raw[6]), u64::from(EV_CURRENT), "EV_CURRENT")?;
     let header = Ehdr::parse(raw);
-    check("e_type", 16, u64::from(header.e_type), u64::from(ET_REL), "ET_REL (a relocatable file)")?;
-    check("e_machine", 18, u64::from(header.e_machine), u64::from(x86_64::EM_X86_64), "EM_X86_64")?;
+    let found = u64::from(header.e_type);
+    if !kinds.iter().any(|k| k.0 == header.e_type) {
+        return Err(ElfError::BadField { what: "e_type", offset: 16, found, expected: "ET_REL (a relocatable file)" });
+    }
+    let number = |machine| if machine == Machine::X86_64 { x86_64::EM_X86_64 } else { EM_AMDGPU };
+    let Some(kind) = kinds.iter().find(|k| k.0 == header.e_type && number(k.1) == header.e_machine) else {
+        let found = u64::from(header.e_machine);
+        return Err(ElfError::BadField { what: "e_machine", offset: 18, found, expected: "EM_X86_64" });
+    };
     check("e_shentsize", 58, u64::from(header.e_shentsize), wide(SHDR_BYTES), "64")?;
-    Ok((header, Machine::X86_64))
+    Ok((header, kind.1))
 }
 
 fn parse_sections<'a>(bytes: &'a [u8], header: &Ehdr) -> Result<Vec<FileSection<'a>>, ElfError> {
@@ -255,13 +292,17 @@ fn table<'a, const N: usize>(
 }
 
 /// `len` bytes of the file at `offset`.
-fn bytes_at<'a>(bytes: &'a [u8], what: &'static str, offset: u64, len: u64) -> Result<&'a [u8], ElfError> {
+pub(super) fn bytes_at<'a>(bytes: &'a [u8], what: &'static str, offset: u64, len: u64) -> Result<&'a [u8], ElfError> {
     let truncated = ElfError::Truncated { what, offset, need_bytes: len, file_bytes: wide(bytes.len()) };
     let end = offset.checked_add(len).ok_or_else(|| truncated.clone())?;
     bytes.get(index(offset)..index(end)).ok_or(truncated)
 }
 
-fn array_at<'a, const N: usize>(bytes: &'a [u8], what: &'static str, offset: u64) -> Result<&'a [u8; N], ElfError> {
+pub(super) fn array_at<'a, const N: usize>(
+    bytes: &'a [u8],
+    what: &'static str,
+    offset: u64,
+) -> Result<&'a [u8; N], ElfError> {
     let found = bytes_at(bytes, what, offset, wide(N))?.first_chunk();
     found.ok_or(ElfError::Truncated { what, offset, need_bytes: wide(N), file_bytes: wide(bytes.len()) })
 }

@@ -21,7 +21,9 @@ const LOADED: [Section; 3] = [Section::Text, Section::Rodata, Section::Bss];
 /// A symbol or relocation that points outside its section or table, a name that ELF cannot hold, a file beyond
 /// [`MAX_IMAGE_BYTES`].
 pub fn write(object: &Object) -> Result<Vec<u8>, ElfError> {
-    let Machine::X86_64 = object.machine;
+    if object.machine != Machine::X86_64 {
+        return Err(ElfError::BadObject { what: "machine", index: 0, why: "its code objects are made by elf::amdgpu" });
+    }
     check_symbols(object)?;
     let symbols = SymbolTable::new(object);
     let mut file = File::new();

@@ -123,7 +123,10 @@ impl MachineCode {
 }
 
 /// Code as assembly text, a line an instruction with its offset.
-fn disassemble(text: &[u8]) -> Result<String, super::IsaError> {
+///
+/// # Errors
+/// Bytes that are no instruction.
+pub fn disassemble(text: &[u8]) -> Result<String, super::IsaError> {
     use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
     let mut out = String::new();
     let mut formatter = IntelFormatter::new();

@@ -1,0 +1,223 @@
+//! `asm`, `disasm` and `elf`: object code made, read and described.
+
+use super::{CliError, Output};
+use clap::Args;
+use doorbell::elf::amdgpu::{
+    self as code, CodeObject, Gpu, KernelCode, KernelDescriptor, KernelSpec, properties, rsrc1, rsrc2, rsrc3,
+};
+use doorbell::elf::parse::ElfFile;
+use doorbell::isa::amdgpu::{Assembled, Chip, SourceKernel, Target, assemble, decode, print};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+#[derive(Args, Debug)]
+pub struct AsmArgs {
+    /// Chip: gfx1100, gfx942 or gfx1201
+    #[arg(long)]
+    arch: String,
+    /// Assembler source
+    file: PathBuf,
+    /// Where the code object goes (without .amdhsa_kernel: the bare code)
+    #[arg(short, long)]
+    out: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct FileArgs {
+    /// An object file: AMD code object or x86-64 ELF
+    file: PathBuf,
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    std::fs::read(path).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))
+}
+
+fn failed(path: &Path, e: &dyn std::fmt::Display) -> CliError {
+    CliError::Failed(format!("{}: {e}", path.display()))
+}
+
+/// Assembles a source into a code object.
+pub fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
+    let (chip, gpu) = Chip::parse(&args.arch).zip(Gpu::parse(&args.arch)).ok_or_else(|| {
+        let names = Chip::ALL.map(Chip::name).join(", ");
+        CliError::Usage(format!("--arch {}: there are {names}", args.arch))
+    })?;
+    let text = String::from_utf8(read(&args.file)?).map_err(|e| failed(&args.file, &e))?;
+    let assembled = assemble(Target::of(chip), &text).map_err(|e| failed(&args.file, &e))?;
+    let bytes = if assembled.kernels.is_empty() {
+        assembled.words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    } else {
+        let kernels: Result<Vec<_>, String> = assembled.kernels.iter().map(|k| kernel(gpu, &assembled, k)).collect();
+        let kernels = kernels.map_err(|e| failed(&args.file, &e))?;
+        code::write(gpu, &kernels).map_err(|e| failed(&args.file, &e))?
+    };
+    std::fs::write(&args.out, &bytes).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", args.out.display())))?;
+    let names: Vec<&str> = assembled.kernels.iter().map(|k| k.name.as_str()).collect();
+    out.say(&format!(
+        "{}: {} dwords of {}, kernels: {}",
+        args.out.display(),
+        assembled.words.len(),
+        args.arch,
+        names.join(", ")
+    ));
+    out.result(&json!({ "out": args.out, "bytes": bytes.len(), "dwords": assembled.words.len(), "kernels": names }));
+    Ok(())
+}
+
+/// A kernel's code: from its label to the next kernel's.
+fn kernel(gpu: Gpu, all: &Assembled, kernel: &SourceKernel) -> Result<KernelCode, String> {
+    let place = |name: &str| all.labels.iter().find(|l| l.0 == name).map(|l| l.1);
+    let start = place(&kernel.name).ok_or_else(|| format!("kernel {}: no such label", kernel.name))?;
+    let next = all.kernels.iter().filter_map(|k| place(&k.name)).filter(|p| *p > start).min();
+    let code = all.words[start..next.unwrap_or(all.words.len())].iter().flat_map(|w| w.to_le_bytes()).collect();
+    let set = |key: &str, usual: i64| {
+        let found = kernel.settings.iter().rev().find(|s| s.0 == key).map_or(usual, |s| s.1);
+        u32::try_from(found).map_err(|_| format!("kernel {}: .amdhsa_{key} {found} is out of range", kernel.name))
+    };
+    let gfx9 = gpu == Gpu::Gfx942;
+    let kernarg_ptr = set("user_sgpr_kernarg_segment_ptr", 0)? == 1;
+    let accum = set("accum_offset", 0)?;
+    let free = set("next_free_vgpr", 1)?;
+    let spec = KernelSpec {
+        gpu,
+        wave32: set("wavefront_size32", i64::from(!gfx9))? == 1,
+        vgprs: if gfx9 && accum > 0 { free.min(accum) } else { free },
+        acc_vgprs: if gfx9 && accum > 0 { free.saturating_sub(accum) } else { 0 },
+        sgprs: set("next_free_sgpr", 16)?,
+        lds_bytes: set("group_segment_fixed_size", 0)?,
+        scratch_bytes: set("private_segment_fixed_size", 0)?,
+        kernarg_bytes: set("kernarg_size", 0)?,
+        user_sgprs: set("user_sgpr_count", if kernarg_ptr { 2 } else { 0 })?,
+        workgroup_ids: [
+            set("system_sgpr_workgroup_id_x", 1)? == 1,
+            set("system_sgpr_workgroup_id_y", 0)? == 1,
+            set("system_sgpr_workgroup_id_z", 0)? == 1,
+        ],
+        workitem_dims: set("system_vgpr_workitem_id", 0)? + 1,
+    };
+    let mut descriptor = spec.descriptor();
+    let kernarg = properties::KERNARG_PTR.set(u32::from(descriptor.properties), u32::from(kernarg_ptr));
+    descriptor.properties = u16::try_from(kernarg).unwrap_or_default();
+    descriptor.rsrc1 = rsrc1::DENORM_32.set(descriptor.rsrc1, set("float_denorm_mode_32", 3)?);
+    if !gfx9 {
+        descriptor.rsrc1 = rsrc1::WGP_MODE.set(descriptor.rsrc1, set("workgroup_processor_mode", 1)?);
+    }
+    Ok(KernelCode {
+        name: kernel.name.clone(),
+        code,
+        descriptor,
+        args: Vec::new(),
+        sgprs: spec.sgprs,
+        vgprs: spec.vgprs,
+        acc_vgprs: spec.acc_vgprs,
+        max_workgroup: 1024,
+    })
+}
+
+/// Writes the code of a file as text.
+pub fn disasm(args: &FileArgs, out: Output) -> Result<(), CliError> {
+    let bytes = read(&args.file)?;
+    let text = if code::is_amdgpu(&bytes) { gpu_text(&bytes) } else { cpu_text(&bytes) };
+    let text = text.map_err(|e| failed(&args.file, &e))?;
+    out.say(text.trim_end());
+    out.result(&json!({ "file": args.file, "text": text }));
+    Ok(())
+}
+
+fn gpu_text(bytes: &[u8]) -> Result<String, String> {
+    let object = CodeObject::parse(bytes).map_err(|e| e.to_string())?;
+    let gpu = object.gpu.map_err(|flags| format!("code for chip {flags:#x}, which has no instruction table"))?;
+    let chip = Chip::parse(gpu.name()).ok_or("no instruction table")?;
+    let mut text = String::new();
+    for kernel in &object.kernels {
+        let mut target = Target::of(chip);
+        if !chip.is_gfx9() && !kernel.descriptor.wave32() {
+            target.wave = doorbell::isa::amdgpu::Wave::W64;
+        }
+        let _ = writeln!(text, "{}:", kernel.name);
+        let words: Vec<u32> =
+            object.code(kernel).chunks_exact(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]])).collect();
+        let mut at = 0;
+        while at < words.len() {
+            let (line, n) = match decode(target, &words[at..]) {
+                Ok((inst, n)) => (print(target, &inst).map_err(|e| e.to_string())?, n),
+                Err(_) => (format!(".long {:#010x}", words[at]), 1),
+            };
+            let _ = writeln!(text, "  {:6x}  {line}", 4 * at);
+            at += n;
+        }
+    }
+    Ok(text)
+}
+
+fn cpu_text(bytes: &[u8]) -> Result<String, String> {
+    let file = ElfFile::parse_any(bytes).map_err(|e| e.to_string())?;
+    let mut text = String::new();
+    for section in file.sections().iter().filter(|s| s.header.sh_flags & doorbell::elf::abi::SHF_EXECINSTR != 0) {
+        let _ = writeln!(text, "{}:", section.name);
+        let code = file.contents(section).map_err(|e| e.to_string())?;
+        text.push_str(&doorbell::isa::x86_64::disassemble(code).map_err(|e| e.to_string())?);
+    }
+    Ok(text)
+}
+
+/// Describes a file: sections, symbols, kernels.
+pub fn elf(args: &FileArgs, out: Output) -> Result<(), CliError> {
+    let bytes = read(&args.file)?;
+    let file = ElfFile::parse_any(&bytes).map_err(|e| failed(&args.file, &e))?;
+    let machine = format!("{:?}", file.machine());
+    out.say(&format!("{machine}, {}", if file.is_relocatable() { "relocatable" } else { "linked" }));
+    let mut sections = Vec::new();
+    for s in file.sections().iter().filter(|s| s.header.sh_type != 0) {
+        out.say(&format!(
+            "section {:20} type {:#x} flags {:#x} {} bytes",
+            s.name, s.header.sh_type, s.header.sh_flags, s.header.sh_size
+        ));
+        sections.push(
+            json!({ "name": s.name, "type": s.header.sh_type, "flags": s.header.sh_flags, "bytes": s.header.sh_size }),
+        );
+    }
+    let mut symbols = Vec::new();
+    for s in file.symbols().iter().filter(|s| !s.name.is_empty()) {
+        out.say(&format!("symbol  {:20} {:#x} {} bytes", s.name, s.sym.st_value, s.sym.st_size));
+        symbols.push(json!({ "name": s.name, "value": s.sym.st_value, "bytes": s.sym.st_size, "binding": s.binding(), "kind": s.kind() }));
+    }
+    let kernels = if code::is_amdgpu(&bytes) { kernels(args, &bytes, out)? } else { Vec::new() };
+    out.result(&json!({ "machine": machine, "relocatable": file.is_relocatable(), "sections": sections, "symbols": symbols, "kernels": kernels }));
+    Ok(())
+}
+
+fn kernels(args: &FileArgs, bytes: &[u8], out: Output) -> Result<Vec<Value>, CliError> {
+    let object = CodeObject::parse(bytes).map_err(|e| failed(&args.file, &e))?;
+    let gpu = object.gpu.map_or_else(|f| format!("chip {f:#x}"), |g| g.name().to_owned());
+    let mut all = Vec::new();
+    for k in &object.kernels {
+        let fields = descriptor_fields(&k.descriptor, object.gpu);
+        out.say(&format!("kernel  {} for {gpu}: entry {:#x}, {} bytes of code", k.name, k.entry_offset, k.code_bytes));
+        for (name, value) in &fields {
+            out.say(&format!("        {name} {value}"));
+        }
+        let map: serde_json::Map<String, Value> = fields.into_iter().map(|(n, v)| (n, json!(v))).collect();
+        all.push(json!({ "name": k.name, "gpu": gpu, "entry": k.entry_offset, "descriptor": map }));
+    }
+    Ok(all)
+}
+
+/// Fields of a descriptor by name.
+fn descriptor_fields(d: &KernelDescriptor, gpu: Result<Gpu, u32>) -> Vec<(String, i64)> {
+    let mut fields = vec![
+        ("group_segment_fixed_size".to_owned(), i64::from(d.group_segment_bytes)),
+        ("private_segment_fixed_size".to_owned(), i64::from(d.private_segment_bytes)),
+        ("kernarg_size".to_owned(), i64::from(d.kernarg_bytes)),
+        ("kernel_code_entry_byte_offset".to_owned(), d.entry_offset_bytes),
+    ];
+    let gfx9 = gpu == Ok(Gpu::Gfx942);
+    let third = |f: &&code::BitField| gfx9 == (**f == rsrc3::ACCUM_OFFSET || **f == rsrc3::TG_SPLIT);
+    let words = [(d.rsrc1, rsrc1::ALL), (d.rsrc2, rsrc2::ALL), (u32::from(d.properties), properties::ALL)];
+    for (word, all) in words {
+        fields.extend(all.iter().map(|f| (f.name.to_owned(), i64::from(f.get(word)))));
+    }
+    fields.extend(rsrc3::ALL.iter().filter(third).map(|f| (f.name.to_owned(), i64::from(f.get(d.rsrc3)))));
+    fields
+}
