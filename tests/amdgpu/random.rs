@@ -104,7 +104,13 @@ fn immediate(rng: &mut Rng, chip: Chip, row: &Row, imm: Imm) -> Operand {
         _ if row.op == op::S_NOP => 0xf000 | any & 0xeff,
         Imm::DelayAlu => (rng.below(12) | rng.below(6) << 4 | rng.below(12) << 7) as i64,
         Imm::Waitcnt => i64::from(waitcnt(chip, rng.below(64) as u16, rng.below(8) as u16, rng.below(64) as u16)),
-        Imm::Message => rng.pick(&[1, 3, 9, 128, 131]),
+        Imm::Message => {
+            if chip.is_gfx9() {
+                rng.pick(&[1, 4, 9, 10, 0x22])
+            } else {
+                rng.pick(&[1, 3, 9, 128, 131])
+            }
+        }
         Imm::HwReg => any,
         Imm::Optional if rng.one_in(2) => 0,
         _ => any,
