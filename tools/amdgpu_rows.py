@@ -2,7 +2,7 @@
 """Writes src/isa/amdgpu/table/{op,rows}.rs from isa.tsv: names of operations, and one row an operation and encoding.
 
 usage: tools/amdgpu_rows.py src/isa/amdgpu/table
-The table holds what tools/amdgpu_probe.py found by asking LLVM's assembler and disassembler about every opcode of every format;
+The table holds what tools/amdgpu_probe found by asking LLVM's assembler and disassembler about every opcode of every format;
 the lists below add what an encoding does not show: which operands are read and written, which registers besides, which unit runs it.
 """
 import re, sys

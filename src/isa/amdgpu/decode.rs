@@ -311,6 +311,10 @@ impl Reader {
     fn scalar_offset(&self, inst: &mut Inst) -> Option<Operand> {
         let chip = self.target.chip;
         let offset = self.signed(Field::Offset);
+        let alone = chip == Chip::Gfx942 && !self.flag(Field::SoffsetEn) && !self.flag(Field::ImmEn);
+        if alone {
+            return scalar_reg(chip, self.code(Field::Offset), 1).map(Operand::Reg);
+        }
         let code = self.code(Field::Soffset);
         let immediate = match chip {
             Chip::Gfx942 => !self.flag(Field::SoffsetEn),

@@ -435,9 +435,13 @@ impl Builder<'_> {
                     return Err(self.wrong(index, "not a scalar register"));
                 }
                 self.offset(i64::from(self.inst.mods.offset))?;
+                if gfx9 && self.inst.mods.offset == 0 {
+                    // A register alone stands in the offset field.
+                    return self.set(Field::Offset, u32::from(code));
+                }
                 if gfx9 {
                     self.set(Field::SoffsetEn, 1)?;
-                    self.set(Field::ImmEn, u32::from(self.inst.mods.offset != 0))?;
+                    self.set(Field::ImmEn, 1)?;
                 }
                 self.set(Field::Soffset, u32::from(code))
             }
