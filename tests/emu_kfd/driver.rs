@@ -251,6 +251,18 @@ fn updates_of_unknown_queues_and_rings_are_refused() {
 }
 
 #[test]
+fn running_queues_have_no_saved_waves() {
+    const GET_QUEUE_WAVE_STATE: u32 = 0xc018_4b1b;
+    let client = Client::new(Chip::Gfx1100);
+    let queue = client.queue(PM4);
+    let ask = |id| client.refusal(GET_QUEUE_WAVE_STATE, Bytes::new(24).u32(16, id));
+    assert_eq!((ask(queue.id), ask(99)), (Errno::EINVAL, Errno::EFAULT));
+    let stop = Bytes::new(24).u64(0, queue.ring.va).u32(8, queue.id).u32(12, 0x1000);
+    client.ioctl(UPDATE_QUEUE, stop).unwrap();
+    assert_eq!(ask(queue.id), Errno::ENOSYS, "not modelled");
+}
+
+#[test]
 fn cu_masks_come_in_whole_words_and_pairs() {
     const SET_CU_MASK: u32 = 0x4010_4b1a;
     let client = Client::new(Chip::Gfx1100);

@@ -153,6 +153,16 @@ impl SoftKfd {
         Ok(())
     }
 
+    /// Saved waves of a queue: the kernel has none of running queues and copy queues, this driver none at all.
+    pub(super) fn wave_state(&self, id: u32) -> Result<(), Errno> {
+        let (_, queue) = self.find_queue(id).ok_or(Errno::EFAULT)?;
+        let is_copy = matches!(queue.setup.kind, Kind::Sdma { .. });
+        if is_copy || queue.control().active {
+            return Err(Errno::EINVAL);
+        }
+        Err(self.unmodelled(&doorbell_ioctl::abi::kfd::GET_QUEUE_WAVE_STATE.desc))
+    }
+
     /// The mask is checked; work is not kept off CUs here.
     pub(super) fn set_cu_mask(&self, args: &SetCuMask) -> Result<(), Errno> {
         if args.num_cu_mask == 0 || !args.num_cu_mask.is_multiple_of(32) {

@@ -273,15 +273,21 @@ impl SoftKfd {
             () if is(k::SET_SCRATCH_BACKING_VA.desc.request) => {
                 with(bytes, |args: &mut k::SetScratchBackingVa| self.check_bound(state, args.gpu_id, Errno::ENODEV))
             }
+            () if is(k::GET_QUEUE_WAVE_STATE.desc.request) => {
+                with(bytes, |args: &mut k::GetQueueWaveState| self.wave_state(args.queue_id))
+            }
             () if is(k::ALLOC_QUEUE_GWS.desc.request) => Err(Errno::ENODEV),
             () if is(k::SVM.desc.request) => Err(Errno::EPERM),
             () if is(k::CRIU_OP.desc.request) => Err(Errno::EACCES),
-            () => {
-                let text = format!("{} exists and is not modelled", desc.name);
-                self.gpus[0].report(ReportKind::Unmodelled, None, text);
-                Err(Errno::ENOSYS)
-            }
+            () => Err(self.unmodelled(desc)),
         }
+    }
+
+    /// Says so loudly, with an error that no kernel gives here.
+    pub(super) fn unmodelled(&self, desc: &Desc) -> Errno {
+        let text = format!("{} exists and is not modelled", desc.name);
+        self.gpus[0].report(ReportKind::Unmodelled, None, text);
+        Errno::ENOSYS
     }
 
     fn check_bound(&self, state: &State, gpu_id: u32, errno: Errno) -> Result<(), Errno> {
