@@ -204,7 +204,9 @@ impl Lanes {
             if self.along(&even, &half).is_none_or(|(step, _)| step != 1) {
                 return Ok(None);
             }
-            sides.push(self.renamed(u, v, &at)?);
+            // A side that its gate leaves nothing of is a number.
+            let value = self.renamed(u, v, &at)?;
+            sides.push(if value.dtype().lanes == 1 { value.splat(n / 2) } else { value });
         }
         let order: Axes = (0..n).map(|k| k / 2 + k % 2 * (n / 2)).collect();
         Ok(Some(UOp::new(Op::Cat, u.dtype().vec(n), sides, Arg::None).gep(&order)))
@@ -227,6 +229,8 @@ impl Lanes {
                 reversed = true;
                 &base - &UOp::int(n as i64 - 1)
             }
+            // Lanes that lie apart: the first one's index, spread, and the distances from it.
+            Some((step, base)) if n > 1 && step != 0 => &base.splat(n) + &distances(n, step),
             _ if v.is_none() && n == 1 => self.value(i)?,
             _ => {
                 let at = self.value(i)?;
@@ -331,5 +335,11 @@ impl Lanes {
 
 /// 0, 1, 2 … as a vector of indices.
 fn iota(n: u16) -> UOp {
-    UOp::new(Op::Stack, DType::INDEX.vec(n), (0..n as i64).map(UOp::int).collect::<Vec<_>>(), Arg::None)
+    distances(n, 1)
+}
+
+/// 0, step, 2 * step … as a vector of indices.
+fn distances(n: u16, step: i64) -> UOp {
+    let lanes: Vec<UOp> = (0..n as i64).map(|k| UOp::int(k * step)).collect();
+    UOp::new(Op::Stack, DType::INDEX.vec(n), lanes, Arg::None)
 }

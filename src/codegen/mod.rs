@@ -26,6 +26,7 @@ mod strong;
 pub mod target;
 mod text;
 mod tile;
+mod transpose;
 pub mod units;
 
 pub use beam::Beam;
@@ -103,7 +104,7 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         // A copy that has folded may stand in fewer loops than the others, and then needs a loop of its own.
         expanded = scope::separate(&expanded.simplify())?;
     }
-    let mut list = linear::linearize(&late(&expanded, target)?)?;
+    let mut list = linear::linearize(&late(&transpose::transpose(&expanded, target), target)?)?;
     if target.has_grid() {
         list = barrier::insert(list);
     }

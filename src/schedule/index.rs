@@ -4,7 +4,7 @@
 //! (largest stride first), so that equal addresses are the identical node and most divisions of a reshape vanish by
 //! looking at coefficients and bounds. What remains is left to `UOp::simplify` when a kernel is finished.
 
-use crate::uop::{Dim, Op, UOp, floor_div};
+use crate::uop::{Dim, Op, UMap, UOp, floor_div};
 use smallvec::SmallVec;
 
 /// Indices of one element, one an axis.
@@ -136,6 +136,28 @@ impl Lin {
         (q, r)
     }
 
+    /// Quotient and remainder by `c` of a sum whose coefficients lie near multiples of `c`, each taken by its distance from the
+    /// nearest one: with c = 25, 24 * a + b is 25 * a + (b - a). `None`: that does not come within a step of being in 0..c.
+    fn near(&self, c: i64) -> Option<(UOp, UOp)> {
+        let (mut q, mut r) = (Lin::default(), Lin::default());
+        for (a, k) in &self.terms {
+            let whole = k.checked_add(c / 2)?.div_euclid(c);
+            q.terms.push((a.clone(), whole));
+            r.terms.push((a.clone(), k - whole * c));
+        }
+        (q.constant, r.constant) = (self.constant.div_euclid(c), self.constant.rem_euclid(c));
+        let (lo, hi) = r.bounds();
+        if lo < -(c as i128) || hi >= c as i128 || q.terms.iter().all(|t| t.1 == 0) {
+            return None;
+        }
+        if lo >= 0 {
+            return Some((q.build(), r.build()));
+        }
+        let (n, m) = (r.build(), UOp::int(c));
+        q.accumulate(&n.floordiv(&m), 1)?;
+        Some((q.build(), n.floormod(&m)))
+    }
+
     fn gcd(&self, c: i64) -> i64 {
         self.terms.iter().fold(c, |g, t| gcd(g, t.1))
     }
@@ -204,6 +226,9 @@ pub fn div_mod(x: &UOp, d: &UOp) -> (UOp, UOp) {
         return (q.build(), r.build());
     }
     let g = r.gcd(c);
+    if let Some(near) = (g == 1).then(|| lin.near(c)).flatten() {
+        return near;
+    }
     let (inner, low) = (r.scaled_down(g), r.constant.rem_euclid(g));
     let (n, m) = (inner.clone().build(), UOp::int(c / g));
     let (div, rem) = (n.floordiv(&m), n.floormod(&m));
@@ -218,10 +243,28 @@ pub fn div_mod(x: &UOp, d: &UOp) -> (UOp, UOp) {
 
 /// `x < d` and `x >= 0` as far as bounds do not already say so; `None`: always true.
 pub fn within(x: &UOp, size: &Dim) -> Option<UOp> {
-    let low = (x.vmin() < 0).then(|| UOp::int(-1).lt(x));
+    let x = size.as_int().and_then(|n| unwrapped(x, n)).unwrap_or_else(|| x.clone());
+    let low = (x.vmin() < 0).then(|| UOp::int(-1).lt(&x));
     let n = size.uop();
     let high = (x.vmax() >= n.vmin()).then(|| x.lt(&n));
     both(low, high)
+}
+
+/// The `n` of `n mod m` where the remainder is below `size` only if `n` is it: what is negative wraps to `size` or more.
+pub fn unwrapped(x: &UOp, size: i64) -> Option<UOp> {
+    let ([n, m], Op::FloorMod) = (x.src(), x.op()) else { return None };
+    let m = m.as_int()?;
+    (n.vmin() >= i128::from(size) - i128::from(m) && n.vmax() < i128::from(m)).then(|| n.clone())
+}
+
+/// Indices that are looked at only where `x`, a remainder, is below `size`, if [`unwrapped`] knows it: without the wrap.
+pub fn unwrap(idx: &mut Idx, x: &UOp, size: i64) {
+    let Some(n) = unwrapped(x, size) else { return };
+    let quotient = n.floordiv(&x.src()[1]);
+    let map: UMap<UOp> = [(x.clone(), n), (quotient, UOp::int(0))].into_iter().collect();
+    for i in idx.iter_mut() {
+        *i = add(&i.substitute(&map), &UOp::int(0));
+    }
 }
 
 /// Conjunction of two gates; `None` is "always".
@@ -344,6 +387,34 @@ mod tests {
         let two = reshape(std::slice::from_ref(&a), &dims(&[32]), &dims(&[2, 16]));
         let moved = [add(&two[0], &UOp::int(2)), two[1].clone()];
         assert_eq!(flatten(&moved, &dims(&[16, 16])).render(), "r0+32");
+    }
+
+    #[test]
+    fn rows_one_longer_than_their_stride_are_indexed_by_the_difference() {
+        // Five copies of 24 elements read in rows of 25, of which the first 20 count.
+        let (copy, p) = (r(5, 0), r(24, 1));
+        let (row, at) = div_mod(&(&(&copy * 24) + &p), &UOp::int(25));
+        assert_eq!(at.op(), Op::FloorMod);
+        let valid = within(&at, &Dim::Int(20)).unwrap();
+        let mut idx: Idx = [row, at.clone()].into_iter().collect();
+        unwrap(&mut idx, &at, 20);
+        assert_eq!(idx[0], copy);
+        for (c, x) in (0..5).flat_map(|c| (0..24).map(move |x| (c, x))) {
+            let set: UMap<UOp> = [(copy.clone(), UOp::int(c)), (p.clone(), UOp::int(x))].into_iter().collect();
+            let now = |u: &UOp| u.substitute(&set).simplify();
+            let (flat, inside) = (c * 24 + x, (c * 24 + x) % 25 < 20);
+            assert_eq!(now(&valid), UOp::bool(inside), "copy {c}, element {x}");
+            if inside {
+                assert_eq!((now(&idx[0]), now(&idx[1])), (UOp::int(flat / 25), UOp::int(flat % 25)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_remainder_that_may_wrap_into_the_wanted_part_stays() {
+        let (a, b) = (r(5, 0), r(24, 1));
+        let (_, at) = div_mod(&(&(&a * 24) + &b), &UOp::int(25));
+        assert_eq!(unwrapped(&at, 22), None);
     }
 
     #[test]

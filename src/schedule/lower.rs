@@ -367,6 +367,12 @@ fn moved(u: &UOp, p: &Rc<Place>) -> Result<(Deps, Extra), ScheduleError> {
                 valid = index::both(valid, index::within(&i, d));
                 idx.push(i);
             }
+            for (k, d) in from.iter().enumerate() {
+                if let Some(n) = d.as_int() {
+                    let i = idx[k].clone();
+                    index::unwrap(&mut idx, &i, n);
+                }
+            }
             gate = index::both(gate, valid.clone());
             extra = valid.map_or(Extra::None, Extra::Valid);
             idx

@@ -6,6 +6,29 @@ use crate::uop::{Dim, Op, UOp};
 /// Input elements for one output element from which on a split pays (as tinygrad has it).
 const RATIO: i64 = 32768;
 
+/// Input elements for one output element from which on a sum of products is split: what all outputs read again and again then
+/// stays in a cache, a block of the inputs at a time.
+const DEEP: i64 = 1 << 14;
+/// Input elements of one output in such a block.
+const BLOCK: i64 = 1 << 11;
+
+/// A product both sides of which are read for many outputs.
+fn is_contraction(x: &UOp) -> bool {
+    let spread = |u: &UOp| {
+        let mut u = u;
+        loop {
+            match u.op() {
+                Op::Expand => return true,
+                Op::Cast | Op::Contiguous => {}
+                op if op.is_movement() => {}
+                _ => return false,
+            }
+            u = &u.src()[0];
+        }
+    };
+    x.op() == Op::Mul && x.dtype().is_float() && x.src().iter().all(spread)
+}
+
 /// A tensor-level reduce as two, if it is large and has little else to share out; itself otherwise.
 pub fn split(reduce: UOp) -> UOp {
     let (Some(x), Some(op)) = (reduce.src().first(), reduce.reduce_op()) else { return reduce };
@@ -17,10 +40,17 @@ pub fn split(reduce: UOp) -> UOp {
     };
     let (inputs, outputs) = (size(true), size(false));
     let large = inputs.saturating_mul(outputs) as u64 > SMALL_WORK;
-    if inputs < RATIO || !large || outputs as u64 >= 4 * PARALLEL {
+    let few = inputs >= RATIO && large && (outputs as u64) < 4 * PARALLEL;
+    let deep = inputs >= DEEP && (64..=1 << 17).contains(&outputs) && is_contraction(x);
+    if !few && !deep {
         return reduce;
     }
-    let factor = |d: i64| (8..=256).rev().find(|f| d % f == 0 && d > *f);
+    let factor = |d: i64| {
+        if few {
+            return (8..=256).rev().find(|f| d % f == 0 && d > *f);
+        }
+        (2..=256).find(|f| d % f == 0 && inputs / f <= BLOCK && f * outputs <= 1 << 23)
+    };
     let Some((axis, parts)) = axes.iter().find_map(|a| Some((*a, factor(shape[*a])?))) else { return reduce };
     let sizes = |d: Vec<i64>| d.into_iter().map(UOp::int);
     let mut wide = shape.clone();
@@ -51,5 +81,21 @@ mod tests {
         assert_eq!(two.src()[0].shape(), [Dim::Int(256)]);
         let small = sum(1000);
         assert_eq!(split(small.clone()), small);
+    }
+
+    #[test]
+    fn a_deep_product_is_summed_in_blocks_and_a_sum_of_rows_is_not() {
+        let buffer = |shape: &[i64]| {
+            let n = shape.iter().product::<i64>() as usize;
+            let flat = UOp::buffer(DType::F32, BufferRef::new(n, "CPU".into()));
+            flat.movement(Op::Reshape, shape.iter().map(|d| UOp::int(*d)))
+        };
+        let wide = |x: UOp| x.movement(Op::Expand, [32, 48, 1 << 15].map(UOp::int));
+        let product = &wide(buffer(&[32, 1, 1 << 15])) * &wide(buffer(&[1, 48, 1 << 15]));
+        let blocks = split(product.reduce_axes(Op::Add, &[2]));
+        assert_eq!(blocks.shape(), [Dim::Int(32), Dim::Int(48), Dim::Int(1)]);
+        assert_eq!(blocks.src()[0].shape(), [Dim::Int(32), Dim::Int(48), Dim::Int(16)]);
+        let rows = (&buffer(&[128, 1 << 15]) * &buffer(&[128, 1 << 15])).reduce_axes(Op::Add, &[1]);
+        assert_eq!(split(rows.clone()), rows);
     }
 }

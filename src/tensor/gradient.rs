@@ -101,12 +101,13 @@ fn shares(u: &UOp, g: &Expr) -> Shares {
 }
 
 fn maximum(u: &UOp, g: &Expr) -> Shares {
-    let (a, b) = (e(&u.src()[0]), e(&u.src()[1]));
-    let tie = |other: &Expr| if graph::is_number(other.uop()) { 0.0 } else { 0.5 };
+    let (a, b, y) = (e(&u.src()[0]), e(&u.src()[1]), e(u));
     let side = |x: &Expr, o: &Expr| {
-        let even = tie(o);
-        let rest = if even == 0.0 { e(&g.uop().const_like(0i64)) } else { x.eq(o).where_(&g.mul(even), 0) };
-        o.lt(x).where_(g, &rest)
+        if graph::is_number(o.uop()) {
+            // The maximum is above the number where x is: then x itself, before the maximum, need not be kept for the gradient.
+            return o.lt(&y).where_(g, &e(&g.uop().const_like(0i64)));
+        }
+        o.lt(x).where_(g, &x.eq(o).where_(&g.mul(0.5), 0))
     };
     Ok(vec![Some(side(&a, &b)), Some(side(&b, &a))])
 }

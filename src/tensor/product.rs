@@ -180,13 +180,14 @@ fn conv2d(x: &Expr, w: &Expr, how: Conv) -> Result<Expr, Problem> {
     let (oh, ow) = (p.dim(2), p.dim(3));
     let d = |i: usize| Dim::from(i);
     let one = Dim::Int(1);
-    // image: (n, g, 1, cin/g, oh, ow, kh, kw) -> (n, g, cout/g, oh, ow, cin/g, kh, kw)
+    // image: (n, g, 1, cin/g, oh, ow, kh, kw) -> (n, g, cout/g, cin/g, kh, kw, oh, ow): the gradient of an image is stored in
+    // this order before its windows are added up, along rows of the picture.
     let image = p
         .reshape([n, &d(g), &one, &d(cg), &oh, &ow, &d(kh), &d(kw)])
-        .expand([n, &d(g), &d(cout / g), &d(cg), &oh, &ow, &d(kh), &d(kw)])
-        .permute([0, 1, 2, 4, 5, 3, 6, 7]);
-    let weight = w.reshape([&one, &d(g), &d(cout / g), &one, &one, &d(cg), &d(kh), &d(kw)]);
-    let y = sum(&multiplied(&image, &weight), &[5, 6, 7])?;
+        .permute([0, 1, 2, 3, 6, 7, 4, 5])
+        .expand([n, &d(g), &d(cout / g), &d(cg), &d(kh), &d(kw), &oh, &ow]);
+    let weight = w.reshape([&one, &d(g), &d(cout / g), &d(cg), &d(kh), &d(kw), &one, &one]);
+    let y = sum(&multiplied(&image, &weight), &[3, 4, 5])?;
     let t = graph::promoted(&[x.uop(), w.uop()]);
     Ok(y.reshape([n, &d(cout), &oh, &ow]).cast(t))
 }

@@ -246,6 +246,8 @@ fn shifted(x: &Expr, at: &[usize]) -> Made {
 
 /// Elements a running reduction takes in one square; longer axes are cut into blocks of this length.
 const BLOCK: i64 = 256;
+/// The blocks of a really long axis: a square costs its length for each element, another level of blocks a pass over few totals.
+const SHORT: i64 = 16;
 
 /// The reduction of all elements up to and including each one.
 fn running(x: &Expr, axis: usize, op: Op) -> Made {
@@ -266,17 +268,18 @@ fn neutral(op: Op, t: Scalar) -> ConstVal {
     }
 }
 
-/// Within blocks, then over the blocks' totals, then both together: n * BLOCK work instead of n².
+/// Within blocks, then over the blocks' totals, then both together: the length of a block times n work instead of n².
 fn blocks(x: &Expr, axis: usize, op: Op, n: i64) -> Made {
-    let (count, at) = ((n + BLOCK - 1) / BLOCK, axis as i64);
+    let block = if n > 16 * BLOCK { SHORT } else { BLOCK };
+    let (count, at) = ((n + block - 1) / block, axis as i64);
     let pad = |x: &Expr, axis: usize, before: i64, after: i64| {
         let mut counts = vec![(0, 0); x.rank()];
         counts[axis] = (before, after);
         x.pad_value(&counts, neutral(op, x.scalar()))
     };
-    let rows = pad(x, axis, 0, count * BLOCK - n).unflatten(at, [count, BLOCK]);
+    let rows = pad(x, axis, 0, count * block - n).unflatten(at, [count, block]);
     let inner = square(&rows, axis + 1, op);
-    let totals = running(&inner.narrow(at + 1, BLOCK - 1, 1).squeeze(at + 1), axis, op)?;
+    let totals = running(&inner.narrow(at + 1, block - 1, 1).squeeze(at + 1), axis, op)?;
     let before = pad(&totals, axis, 1, -1).unsqueeze(at + 1);
     let whole = match op {
         Op::Add => inner.add(&before),

@@ -14,15 +14,22 @@ pub(crate) fn windows(x: &Expr, size: &[usize], step: &[usize], dilation: &[usiz
     }
     let rest = x.rank() - n;
     let mut x = x.clone();
-    // One axis at a time; window axes gather at the end in order.
+    // One axis at a time. Until all are done, the axes of window elements stand before those of windows: the last axis stays the
+    // one along which memory runs, for each of the partial sums that a gradient makes.
     for k in 0..n {
-        x = axis_windows(&x, rest + k, (size[k], step[k], dilation[k]))?;
+        x = axis_windows(&x, rest + 2 * k, rest + k, (size[k], step[k], dilation[k]))?;
     }
-    Ok(x)
+    let (first, middle, last) = (rest as i64, (rest + n) as i64, (rest + 2 * n) as i64);
+    Ok(x.permute((0..first).chain(middle..last).chain(first..middle).collect::<Vec<i64>>()))
 }
 
-/// Axis `at` becomes its window count, and the window elements the last axis.
-fn axis_windows(x: &Expr, at: usize, (size, step, dilation): (usize, usize, usize)) -> Result<Expr, Problem> {
+/// Axis `at` becomes its window count, and the window elements an axis that is put in at `to`.
+fn axis_windows(
+    x: &Expr,
+    at: usize,
+    to: usize,
+    (size, step, dilation): (usize, usize, usize),
+) -> Result<Expr, Problem> {
     let Some(len) = x.dim(at).as_int() else {
         return Err(Problem::shape(format!("windows over the symbolic size {}", x.dim(at))));
     };
@@ -38,47 +45,49 @@ fn axis_windows(x: &Expr, at: usize, (size, step, dilation): (usize, usize, usiz
         return Err(Problem::shape(format!("a window of {reach} elements over an axis of {len}")));
     }
     let count = (len - reach) / s + 1;
-    let last = x.rank() as i64;
-    let at = at as i64;
-    // Move the axis to the end, work on (.., len), give (.., count, k), and move the count back.
-    let mut order: Vec<i64> = (0..last).filter(|a| *a != at).collect();
-    order.push(at);
-    let moved = x.permute(order);
-    let rest = moved.shape()[..moved.rank() - 1].to_vec();
-    let w = last_axis(&moved, &rest, (len, k, s, d, count))?;
-    let mut back: Vec<i64> = (0..last - 1).collect();
-    back.insert(at as usize, last - 1);
-    back.push(last);
-    Ok(w.permute(back))
+    let w = in_place(x, at, (len, k, s, d, count))?;
+    let mut order: Vec<i64> = (0..=x.rank() as i64).collect();
+    let taps = order.remove(at + 1);
+    order.insert(to, taps);
+    Ok(w.permute(order))
 }
 
-fn shape_of(rest: &[Dim], tail: &[i64]) -> Vec<Dim> {
-    rest.iter().cloned().chain(tail.iter().map(|t| Dim::Int(*t))).collect()
+/// The shape of `x` with `sizes` in the place of axis `at`.
+fn shape_with(x: &Expr, at: usize, sizes: &[i64]) -> Vec<Dim> {
+    let shape = x.shape();
+    let mut out = shape[..at].to_vec();
+    out.extend(sizes.iter().map(|n| Dim::Int(*n)));
+    out.extend_from_slice(&shape[at + 1..]);
+    out
 }
 
-fn last_axis(x: &Expr, rest: &[Dim], (len, k, s, d, count): (i64, i64, i64, i64, i64)) -> Result<Expr, Problem> {
+/// Axis `at` becomes two in its place: windows, elements of each. The other axes stay where they are, so that what is read or, in
+/// a gradient, stored along them keeps its direction in memory.
+fn in_place(x: &Expr, at: usize, (len, k, s, d, count): (i64, i64, i64, i64, i64)) -> Result<Expr, Problem> {
+    let shape = |sizes: &[i64]| shape_with(x, at, sizes);
+    let axis = at as i64;
     if d == 1 && k <= s {
         // Windows do not overlap: rows of s elements, cut to k.
         let want = count * s;
-        let fit = if want > len { padded(x, want - len) } else { x.narrow(-1, 0, want) };
-        return Ok(fit.reshape(shape_of(rest, &[count, s])).narrow(-1, 0, k));
+        let fit = if want > len { padded(x, at, want - len) } else { x.narrow(axis, 0, want) };
+        return Ok(fit.reshape(shape(&[count, s])).narrow(axis + 1, 0, k));
     }
-    // Copies of the axis one after another, read in rows of a multiple of len plus d, start each row d further on:
-    // element p of row j is number (j * d + p) mod len. A row must hold count * s elements.
-    let f = ((count * s - d).max(0) + len - 1) / len;
-    let row = len * f.max(1) + d;
-    let copies = k.saturating_mul(row).saturating_add(len - 1) / len;
-    let many = x.unsqueeze(-2).expand(shape_of(rest, &[copies, len]));
-    let flat = many.reshape(shape_of(rest, &[copies.saturating_mul(len)]));
-    let rows = flat.narrow(-1, 0, k.saturating_mul(row)).reshape(shape_of(rest, &[k, row]));
-    let cut = rows.narrow(-1, 0, count * s).reshape(shape_of(rest, &[k, count, s])).narrow(-1, 0, 1);
-    Ok(cut.reshape(shape_of(rest, &[k, count])).transpose(-1, -2))
+    // k copies of the axis one after another, read in rows that are d longer: row j starts d further on in its copy, so that
+    // element p of row j is number j * d + p of the axis. There are exactly k copies: a gradient sums over no more than those.
+    let many = x.unsqueeze(axis).expand(shape(&[k, len])).reshape(shape(&[k.saturating_mul(len)]));
+    let rows = padded(&many, at, k.saturating_mul(d)).reshape(shape(&[k, len + d]));
+    let cut = if s == 1 {
+        rows.narrow(axis + 1, 0, count)
+    } else {
+        let reached = rows.narrow(axis + 1, 0, (count - 1) * s + 1);
+        let steps = padded(&reached, at + 1, s - 1).reshape(shape(&[k, count, s])).narrow(axis + 2, 0, 1);
+        steps.reshape(shape(&[k, count]))
+    };
+    Ok(cut.transpose(axis, axis + 1))
 }
 
-fn padded(x: &Expr, after: i64) -> Expr {
+fn padded(x: &Expr, axis: usize, after: i64) -> Expr {
     let mut counts = vec![(0, 0); x.rank()];
-    if let Some(last) = counts.last_mut() {
-        *last = (0, after);
-    }
+    counts[axis] = (0, after);
     x.pad(&counts)
 }

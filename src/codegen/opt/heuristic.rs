@@ -5,6 +5,7 @@
 //! an output axis, a tile of outputs is held in registers. Everything else gets enough independent chains to hide latency.
 
 use super::facts::{Facts, Move, Site, is_free, size};
+use super::panel::packed_lanes;
 use super::{Kernel, Opt, kind_of};
 use crate::uop::{Arg, AxisKind, Op, UOp};
 
@@ -14,6 +15,8 @@ const BODY: usize = 256;
 const STEPS: usize = 128;
 /// Cycles of one core below which spreading a kernel over threads costs more than it gains (about 50 us).
 const WORTH_THREADS: f64 = 150_000.0;
+/// Rows this far apart, or a multiple of it, meet in few sets of the first cache.
+const CROWDED: i64 = 2048;
 /// Chunks a thread should get, so that uneven ones balance.
 const CHUNKS: u32 = 4;
 
@@ -35,8 +38,10 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
     let mut taken: Vec<UOp> = vec![];
     let mut remains: Vec<(UOp, Option<UOp>)> = vec![];
     for k in order {
-        let lanes = best_lanes(&mut facts, k, kernel, &taken);
-        let plan = plan(&mut facts, k, lanes.clone(), kernel);
+        let packed = packed_lanes(&mut facts, k, kernel.target, &taken);
+        let is_packed = packed.is_some();
+        let lanes = packed.or_else(|| best_lanes(&mut facts, k, kernel, &taken));
+        let plan = plan(&mut facts, (k, is_packed), lanes.clone(), kernel);
         let mut mine: Vec<UOp> = vec![];
         for (r, what, amount) in plan {
             // An axis belongs to the first site that changed it.
@@ -58,15 +63,11 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
             }
         }
         let columns = lanes.map(|(v, _)| v).filter(|v| mine.contains(v));
-        if let Some((v, loops)) =
-            columns.and_then(|v| stage_panels(&mut facts, k, &v, kernel, &remains).map(|n| (v, n)))
-            && loops >= kernel.target.threads as i64
-        {
-            // Then no thread packs what another packs too.
-            threads = Some(v);
-        } else if let Some(v) = large_outside(&facts, k, kernel, &remains) {
-            threads = Some(v);
-        }
+        let staged = columns.and_then(|v| stage_panels(&mut facts, (k, is_packed), &v, kernel, &remains));
+        threads = match staged {
+            Some(panel) => panel.threads(&facts.sites[k], threads, kernel),
+            None => large_outside(&facts, k, kernel, &remains).or(threads),
+        };
     }
     if let Some(r) = threads {
         let chunks = (kernel.target.threads * CHUNKS) as i64;
@@ -136,43 +137,66 @@ fn matrix_unit(kernel: &mut Kernel) -> bool {
     true
 }
 
-/// A tile whose columns lie far apart in memory reads them from a packed panel, made once for all rows: the loop over the
-/// columns `v` goes outside the loop over the rows. Answers the trips of that loop.
+/// A panel that was staged: its columns, the trips of the loop over them, and the rows that changed places with that loop.
+struct Panel {
+    columns: UOp,
+    trips: i64,
+    inside: Option<UOp>,
+}
+
+impl Panel {
+    /// The axis to split over threads, so that no thread packs what another packs too: the columns, unless a loop around them was
+    /// chosen.
+    fn threads(self, site: &Site, chosen: Option<UOp>, kernel: &Kernel) -> Option<UOp> {
+        let place = |r: &UOp| site.outer.iter().position(|x| x == r);
+        let around = |t: &UOp| place(t) < place(&self.columns) && self.inside.as_ref() != Some(t);
+        if chosen.as_ref().is_some_and(around) || self.trips < kernel.target.threads as i64 {
+            return chosen;
+        }
+        Some(self.columns)
+    }
+}
+
+/// A tile whose columns lie far apart in memory (or in lanes of their own: `always`) reads them from a packed panel, made once for
+/// all rows: the loop over the columns `v` goes outside the loop over the rows.
 fn stage_panels(
     facts: &mut Facts,
-    k: usize,
+    (k, always): (usize, bool),
     v: &UOp,
     kernel: &mut Kernel,
     remains: &[(UOp, Option<UOp>)],
-) -> Option<i64> {
+) -> Option<Panel> {
     let site = &facts.sites[k];
-    let [depth] = site.inner.as_slice() else { return None };
-    let depth = depth.clone();
+    let (outermost, depth) = (site.inner.first()?.clone(), site.inner.iter().map(size).product::<i64>());
+    if site.inner.len() > 1 && !always {
+        return None;
+    }
     let load = site.accesses.iter().find(|a| !a.store && facts.depends(&a.node, v))?;
     let (node, index) = (load.node.clone(), load.index.clone());
     let Arg::Param(slot, _) = *node.src()[0].src()[0].arg() else { return None };
     // The rows: an output loop whose steps read the same panel.
     let rows: Vec<UOp> = site.outer.iter().filter(|r| *r != v && !facts.depends(&node, r)).cloned().collect();
-    let rows = rows.iter().rev().find_map(|r| current(remains, r))?;
-    let columns = current(remains, v)?;
-    let Move::Step(apart) = facts.motion(&index, &depth) else { return None };
-    let far = apart.unsigned_abs() as usize * node.dtype().size_bytes() >= 1024;
-    let bytes = (size(v) / size(&columns) * size(&depth)) as usize * node.dtype().size_bytes();
-    if !far
-        || size(&depth) < 64
-        || size(&rows) < 4
-        || bytes > kernel.target.local_bytes.min(kernel.target.cache_bytes / 2)
-    {
+    let (row_axis, rows) = rows.iter().rev().find_map(|r| Some((r.clone(), current(remains, r)?)))?;
+    // Columns that are all in the tile: then the panel is made once, before the rows.
+    let columns = current(remains, v).or_else(|| always.then(|| rows.clone()))?;
+    let far = match facts.motion(&index, &outermost) {
+        Move::Step(apart) => apart.unsigned_abs() as usize * node.dtype().size_bytes() >= 1024 && depth >= 64,
+        _ => false,
+    };
+    let trips = if columns == rows { 1 } else { size(&columns) };
+    let bytes = (size(v) / trips * depth) as usize * node.dtype().size_bytes();
+    if !always && (!far || size(&rows) < 4) || bytes > kernel.target.local_bytes.min(kernel.target.cache_bytes / 2) {
         return None;
     }
     let store = kernel.sink.src().iter().find(|s| s.src().contains(&rows) && s.src().contains(&columns))?;
     let place = |r: &UOp| store.src().iter().position(|x| x == r);
-    if place(&rows) < place(&columns) {
+    let turned = place(&rows) < place(&columns);
+    if turned {
         let with = kernel.axes().iter().position(|a| a == &columns)?;
         kernel.apply_to(&rows, |axis| Opt::Swap { axis, with }).ok()?;
     }
     kernel.apply_to(&columns, |axis| Opt::Stage { param: slot as usize, axis }).ok()?;
-    Some(size(&columns))
+    Some(Panel { columns: v.clone(), trips, inside: turned.then_some(row_axis) })
 }
 
 /// Of a product of a large matrix and one that stays in the cache: the loop over the large one's rows goes outside, so that it is
@@ -288,7 +312,7 @@ fn best_lanes(facts: &mut Facts, k: usize, kernel: &Kernel, taken: &[UOp]) -> Op
 type Step = (UOp, AxisKind, usize);
 
 /// The opts of one site, in order.
-fn plan(facts: &mut Facts, k: usize, lanes: Option<(UOp, usize)>, kernel: &Kernel) -> Vec<Step> {
+fn plan(facts: &mut Facts, (k, packed): (usize, bool), lanes: Option<(UOp, usize)>, kernel: &Kernel) -> Vec<Step> {
     let mut steps: Vec<Step> = lanes.iter().map(|(r, n)| (r.clone(), AxisKind::Vector, *n)).collect();
     let vectors = |r: &UOp| match &lanes {
         Some((v, n)) if v == r => size(r) / *n as i64,
@@ -307,7 +331,7 @@ fn plan(facts: &mut Facts, k: usize, lanes: Option<(UOp, usize)>, kernel: &Kerne
         }
         return steps;
     }
-    let tile = register_tile(facts, k, lanes.as_ref().map(|(v, _)| v), &vectors, kernel);
+    let tile = register_tile(facts, (k, packed), lanes.as_ref().map(|(v, _)| v), &vectors, kernel);
     let copies: usize = tile.iter().map(|t| t.2).product();
     let mut body = copies * (1 + facts.sites[k].ops);
     let tiled: Vec<UOp> = tile.iter().map(|t| t.0.clone()).collect();
@@ -336,7 +360,7 @@ fn plan(facts: &mut Facts, k: usize, lanes: Option<(UOp, usize)>, kernel: &Kerne
             body *= n as usize;
         } else {
             let few = [4, 2].into_iter().find(|c| n % c == 0 && body * *c as usize <= STEPS);
-            steps.extend(few.filter(|_| n >= 8).map(|c| (r.clone(), AxisKind::Unroll, c as usize)));
+            steps.extend(few.filter(|_| n >= 6).map(|c| (r.clone(), AxisKind::Unroll, c as usize)));
             break;
         }
     }
@@ -357,37 +381,122 @@ fn square(facts: &mut Facts, k: usize, v: &UOp) -> Option<(UOp, usize)> {
     })
 }
 
+/// Output axes whose steps read rows that meet in few sets of the first cache.
+fn crowded(facts: &mut Facts, k: usize) -> Vec<UOp> {
+    let site = &facts.sites[k];
+    let loads: Vec<(UOp, i64)> = site
+        .accesses
+        .iter()
+        .filter(|a| !a.store)
+        .map(|a| (a.index.clone(), a.node.dtype().scalar.size_bytes() as i64))
+        .collect();
+    let far = |facts: &mut Facts, r: &UOp| {
+        loads.iter().any(|(i, bytes)| matches!(facts.motion(i, r), Move::Step(s) if s * bytes % CROWDED == 0))
+    };
+    let axes = site.outer.clone();
+    axes.into_iter().filter(|r| far(facts, r)).collect()
+}
+
+/// The output axes by how far apart the steps of each lie in what they read.
+fn nearest(facts: &mut Facts, k: usize) -> Vec<UOp> {
+    let site = &facts.sites[k];
+    let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect();
+    let far = |facts: &mut Facts, r: &UOp| {
+        let step = |m| match m {
+            Move::Still => 0,
+            Move::Step(s) => s.unsigned_abs(),
+            Move::Wild => u64::MAX,
+        };
+        loads.iter().map(|i| step(facts.motion(i, r))).max().unwrap_or(0)
+    };
+    let mut axes: Vec<(u64, UOp)> = site.outer.clone().into_iter().map(|r| (far(facts, &r), r)).collect();
+    axes.sort_by_key(|a| a.0);
+    axes.into_iter().map(|a| a.1).collect()
+}
+
+/// A short output axis along which some load slides: its steps read nearly the same elements in lanes as the step before.
+fn sliding(facts: &mut Facts, k: usize, lanes: &UOp) -> Option<UOp> {
+    let site = &facts.sites[k];
+    if kind_of(lanes) != AxisKind::Reduce {
+        return None;
+    }
+    let short = |r: &&UOp| kind_of(r) == AxisKind::Loop && is_free(r) && (3..=6).contains(&size(r));
+    let axes: Vec<UOp> = site.outer.iter().filter(short).cloned().collect();
+    let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect();
+    axes.into_iter()
+        .rev()
+        .find(|r| loads.iter().any(|i| facts.motion(i, r) == Move::Step(1) && facts.motion(i, lanes) == Move::Step(1)))
+}
+
+/// The axes of a register tile: columns and rows, and how much of each it may take.
+struct TileAxes {
+    columns: Option<UOp>,
+    rows: Option<UOp>,
+    most: (i64, i64),
+}
+
+fn tile_axes(
+    facts: &mut Facts,
+    (k, packed): (usize, bool),
+    along: Option<&UOp>,
+    vectors: &dyn Fn(&UOp) -> i64,
+    kernel: &Kernel,
+) -> TileAxes {
+    let sliding = along.and_then(|v| sliding(facts, k, v));
+    let (crowded, nearest) = (crowded(facts, k), nearest(facts, k));
+    let site = &facts.sites[k];
+    let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.node.clone()).collect();
+    let shared = |r: &UOp| loads.iter().filter(|l| !facts.depends(l, r)).count();
+    let free = site.outer.iter().filter(|r| kind_of(r) == AxisKind::Loop && vectors(r) >= 2);
+    let mut reuse: Vec<UOp> = free.filter(|r| shared(r) > 0 && loads.len() > 1).cloned().collect();
+    // Rather the axis whose steps share a vector load, and the inner one of two equals.
+    let vector_shared =
+        |r: &UOp| loads.iter().filter(|l| along.is_some_and(|v| facts.depends(l, v)) && !facts.depends(l, r)).count();
+    reuse.sort_by_key(|r| (Some(r) != along, std::cmp::Reverse(vector_shared(r)), std::cmp::Reverse(size(r))));
+    let other = |than: &UOp| reuse.iter().find(|r| *r != than).cloned();
+    if along.is_none_or(|v| kind_of(v) != AxisKind::Loop) {
+        return match (sliding.filter(|s| reuse.contains(s)), reuse.as_slice()) {
+            (Some(s), _) => TileAxes { rows: other(&s), most: (vectors(&s), 8), columns: Some(s) },
+            (None, [a, b, ..]) => TileAxes { columns: Some(b.clone()), rows: Some(a.clone()), most: (4, 4) },
+            (None, rest) => TileAxes { columns: None, rows: rest.first().cloned(), most: (4, 4) },
+        };
+    }
+    let columns = along.filter(|v| reuse.contains(v)).cloned();
+    let mut rows = columns.as_ref().and_then(other);
+    if columns.is_none() {
+        return match reuse.as_slice() {
+            [a, b, ..] => TileAxes { columns: Some(b.clone()), rows: Some(a.clone()), most: (6, 14) },
+            rest => TileAxes { columns: None, rows: rest.first().cloned(), most: (6, 14) },
+        };
+    }
+    // Rows beside a packed panel: rather those that lie next to one another, which share lines.
+    let near = nearest.iter().find(|r| packed && Some(*r) != along && reuse.contains(r) && vectors(r) >= 8);
+    rows = near.cloned().or(rows);
+    let mut most = (6, if rows.as_ref().is_some_and(|r| crowded.contains(r)) { 8 } else { 14 });
+    if let Some(v) = along {
+        most.0 = panel_vectors(facts, k, v, vectors, kernel).min(most.0);
+        // A loop must be left to pack in: one over columns, a long one over the rows, or another.
+        let another = site.outer.iter().any(|r| r != v && rows.as_ref() != Some(r));
+        if packed && !another && rows.as_ref().is_none_or(|r| size(r) < 32) {
+            most.0 = most.0.min(vectors(v) / 2);
+        }
+    }
+    TileAxes { columns, rows, most }
+}
+
 /// Output axes whose copies share loads: amounts that fill the registers with the least work lost at the edges.
 fn register_tile(
     facts: &mut Facts,
-    k: usize,
+    site: (usize, bool),
     along: Option<&UOp>,
     vectors: &dyn Fn(&UOp) -> i64,
     kernel: &Kernel,
 ) -> Vec<Step> {
-    let site = &facts.sites[k];
-    let loads: Vec<UOp> = site.accesses.iter().filter(|a| !a.store).map(|a| a.node.clone()).collect();
-    let shared = |r: &UOp| loads.iter().filter(|l| !facts.depends(l, r)).count();
-    let free: Vec<&UOp> = site.outer.iter().filter(|r| kind_of(r) == AxisKind::Loop && vectors(r) >= 2).collect();
-    let mut reuse: Vec<&UOp> = free.iter().copied().filter(|r| shared(r) > 0 && loads.len() > 1).collect();
-    // Rather the axis whose steps share a vector load, and the inner one of two equals.
-    let vector_shared =
-        |r: &UOp| loads.iter().filter(|l| along.is_some_and(|v| facts.depends(l, v)) && !facts.depends(l, r)).count();
-    reuse.sort_by_key(|r| (Some(*r) != along, std::cmp::Reverse(vector_shared(r)), std::cmp::Reverse(size(r))));
-    let output_lanes = along.is_some_and(|v| kind_of(v) == AxisKind::Loop);
+    let TileAxes { columns: n_axis, rows: m_axis, most: (most_n, most_m) } =
+        tile_axes(facts, site, along, vectors, kernel);
     let registers = kernel.target.vector_regs.max(8) as i64;
-    let (n_axis, m_axis) = match (along.filter(|v| output_lanes && reuse.contains(v)), reuse.as_slice()) {
-        (Some(v), rest) => (Some(v), rest.iter().copied().find(|r| *r != v)),
-        (None, [a, b, ..]) => (Some(*b), Some(*a)),
-        (None, [a]) => (None, Some(*a)),
-        (None, []) => (None, None),
-    };
-    let n = n_axis.map_or(1, vectors);
-    let m = m_axis.map_or(1, vectors);
-    let (mut most_n, most_m) = if output_lanes { (6, 14) } else { (4, 4) };
-    if let (true, Some(v)) = (output_lanes, along) {
-        most_n = most_n.min(panel_vectors(facts, k, v, vectors, kernel));
-    }
+    let n = n_axis.as_ref().map_or(1, vectors);
+    let m = m_axis.as_ref().map_or(1, vectors);
     let mut best: Option<(f64, i64, i64)> = None;
     for nr in 1..=n.min(most_n) {
         for mr in 1..=m.min(most_m) {
@@ -404,8 +513,8 @@ fn register_tile(
     let Some((_, nr, mr)) = best else { return vec![] };
     let mut tile = vec![];
     // The rows inside the columns: neighbours in the list share the row's vectors.
-    tile.extend(m_axis.filter(|_| mr > 1).map(|r| (r.clone(), AxisKind::Upcast, mr as usize)));
-    tile.extend(n_axis.filter(|_| nr > 1).map(|r| (r.clone(), AxisKind::Upcast, nr as usize)));
+    tile.extend(m_axis.filter(|_| mr > 1).map(|r| (r, AxisKind::Upcast, mr as usize)));
+    tile.extend(n_axis.filter(|_| nr > 1).map(|r| (r, AxisKind::Upcast, nr as usize)));
     tile
 }
 

@@ -7,6 +7,7 @@ mod apply;
 mod facts;
 mod gpu;
 mod heuristic;
+mod panel;
 mod stage;
 mod tc;
 

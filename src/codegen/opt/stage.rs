@@ -5,7 +5,7 @@ use crate::codegen::affine::AffineMemo;
 use crate::codegen::grid::{area_bytes, next_area, position, workgroup};
 use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
 
-/// The kernel with the loads of buffer `param` that depend on `axis` staged inside it.
+/// The kernel with the loads of buffer `param` that depend on `axis` staged inside it; if none does, those of the loops in it.
 ///
 /// # Errors
 /// Nothing to stage, a tile of unknown size, or one beyond `most_bytes`.
@@ -18,8 +18,11 @@ pub(super) fn stage(sink: &UOp, param: usize, axis: &UOp, most_bytes: usize) -> 
         let memory = &u.src()[0].src()[0];
         matches!(memory.arg(), Arg::Param(slot, _) if *slot as usize == param)
     };
-    let loads: Vec<UOp> =
-        order.iter().filter(|u| u.op() == Op::Load && from(u) && open[*u].contains(axis)).cloned().collect();
+    let all: Vec<UOp> = order.iter().filter(|u| u.op() == Op::Load && from(u)).cloned().collect();
+    let mut loads: Vec<UOp> = all.iter().filter(|u| open[*u].contains(axis)).cloned().collect();
+    if loads.is_empty() {
+        loads = all;
+    }
     let mut areas = next_area(&order);
     let mut subs = order.iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
     let mut used: usize = order.iter().map(area_bytes).sum();
@@ -39,38 +42,74 @@ pub(super) fn stage(sink: &UOp, param: usize, axis: &UOp, most_bytes: usize) -> 
         if used > most_bytes {
             return Err("the tile does not fit into scratch memory");
         }
-        // The copy's own loops; a tile of a matrix unit is copied in rows.
-        let (mut copies, mut values) = (vec![], vec![]);
-        for r in &dims {
-            let mut like = |n: i64, kind| {
-                subs += 1;
-                let id = r.range_arg().map_or(0, |a| a.id);
-                UOp::range(UOp::int(n), id, kind).with_arg(Arg::Range(RangeArg { id, sub: subs, kind }))
-            };
-            let n = (r.vmax() + 1) as i64;
-            let (mine, value) = match kind_of(r) {
-                AxisKind::Vector if n > ROW => {
-                    let (row, lane) = (like(n / ROW, AxisKind::Loop), like(ROW, AxisKind::Vector));
-                    (vec![row.clone(), lane.clone()], &(&row * ROW) + &lane)
-                }
-                kind => {
-                    let kind = match kind {
-                        AxisKind::Unroll => AxisKind::Upcast,
-                        AxisKind::Reduce => AxisKind::Loop,
-                        k => k,
-                    };
-                    let copy = like(n, kind);
-                    (vec![copy.clone()], copy)
-                }
-            };
-            copies.extend(mine);
-            values.push(value);
-        }
-        let renamed: UMap<UOp> = dims.iter().cloned().zip(values.iter().cloned()).collect();
-        let fill = area.index(&position(&values, &sizes)).store(&load.substitute(&renamed), &copies);
+        let fill = fill(&load, &area, &dims, &sizes, &mut subs);
         map.insert(load, area.after(&[fill]).index(&position(&dims, &sizes)).load());
     }
     if map.is_empty() { Err("no load of that buffer depends on the axis") } else { Ok(sink.substitute(&map)) }
+}
+
+/// The store that copies what `load` reads along `dims` to `area`, in loops of its own numbered from `subs`.
+fn fill(load: &UOp, area: &UOp, dims: &[UOp], sizes: &[i64], subs: &mut u32) -> UOp {
+    let mut fresh = |r: &UOp, n: i64, kind: AxisKind| {
+        *subs += 1;
+        let id = r.range_arg().map_or(0, |a| a.id);
+        UOp::range(UOp::int(n), id, kind).with_arg(Arg::Range(RangeArg { id, sub: *subs, kind }))
+    };
+    let apart = rows_apart(load, dims);
+    let (mut loops, mut values) = (vec![], vec![]);
+    for (k, (r, n)) in dims.iter().zip(sizes).enumerate() {
+        let kind = match kind_of(r) {
+            AxisKind::Unroll => AxisKind::Upcast,
+            AxisKind::Reduce => AxisKind::Loop,
+            k => k,
+        };
+        // A tile of a matrix unit is copied in rows; of rows that lie apart, four neighbouring columns are read together.
+        let inner = match apart {
+            Some((at, by)) if at == k => Some((by, AxisKind::Upcast)),
+            _ => (kind == AxisKind::Vector && *n > ROW).then_some((ROW, kind)),
+        };
+        match inner {
+            Some((by, inner)) => {
+                let (outer, inner) = (fresh(r, n / by, AxisKind::Loop), fresh(r, by, inner));
+                values.push(&(&outer * by) + &inner);
+                loops.extend([outer, inner]);
+            }
+            None => {
+                let copy = fresh(r, *n, kind);
+                values.push(copy.clone());
+                loops.push(copy);
+            }
+        }
+    }
+    let renamed: UMap<UOp> = dims.iter().cloned().zip(values.iter().cloned()).collect();
+    area.index(&position(&values, sizes)).store(&load.substitute(&renamed), &loops)
+}
+
+/// Of a load whose lanes lie rows apart: the loop along the rows, by its place, and how many of its steps make four neighbouring
+/// columns together with what is copied out of it already.
+fn rows_apart(load: &UOp, dims: &[UOp]) -> Option<(usize, i64)> {
+    const COLUMNS: i64 = 4;
+    if load.src().len() > 1 || !dims.iter().any(|r| kind_of(r) == AxisKind::Vector) {
+        return None;
+    }
+    let sum = AffineMemo::default().of(&load.src()[0].src()[1]).clone();
+    let plain = |r: &&UOp| sum.terms.iter().all(|(t, _)| t == *r || !t.contains(r));
+    let step = |r: &UOp| if plain(&r) { sum.coef(r) } else { 0 };
+    if dims.iter().any(|r| kind_of(r) == AxisKind::Vector && step(r).abs() <= 1) {
+        return None;
+    }
+    let mut run = 1;
+    loop {
+        let at = dims.iter().position(|r| step(r) == run)?;
+        let n = dims[at].src()[0].as_int()?;
+        match kind_of(&dims[at]) {
+            AxisKind::Upcast | AxisKind::Unroll if n > 1 && run * n < COLUMNS => run *= n,
+            AxisKind::Loop | AxisKind::Reduce if COLUMNS % run == 0 && n % (COLUMNS / run) == 0 => {
+                return Some((at, COLUMNS / run));
+            }
+            _ => return None,
+        }
+    }
 }
 
 /// GPU: in each round of the reduction's loop `axis` the threads of a workgroup copy together what they will read of buffer `param`
