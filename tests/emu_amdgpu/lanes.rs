@@ -382,3 +382,29 @@ fn float_atomics_add_up_in_memory_and_lds() {
         assert_eq!(got[8..8 + 4 * GROUPS as usize], bits(local.as_flattened()));
     });
 }
+
+#[test]
+fn buffers_give_zero_and_drop_stores_beyond_their_range() {
+    each_chip(|case| {
+        let got = case.run("buffers", 6 * N);
+        let bytes: Vec<u8> = case.input.iter().flat_map(|w| w.to_le_bytes()).take(1024).collect();
+        let load = |at: usize, len: usize| match bytes.get(at..at + len) {
+            Some(part) => part.iter().rev().fold(0, |v, b| v << 8 | u32::from(*b)),
+            None => 0,
+        };
+        for i in 0..N {
+            let whole = |at: usize, words: usize| -> Vec<u32> {
+                (0..words).map(|k| if at + 4 * words <= 1024 { load(at + 4 * k, 4) } else { 0 }).collect()
+            };
+            let (two, four) = (whole(8 * i, 2), whole(4 * i + 16, 4));
+            let sum = four.iter().zip([1u32, 3, 5, 7]).fold(0u32, |s, (v, m)| s.wrapping_add(v.wrapping_mul(m)));
+            let want = [load(4 * i, 4), load(i + 3, 1), load(2 * i + 64, 2), two[0] ^ two[1], sum];
+            for (k, w) in want.into_iter().enumerate() {
+                assert_eq!(got[k * N + i], w, "result {k} of item {i} on {:?}", case.chip);
+            }
+            let v = case.input[i];
+            let stored = if i < N - 16 { v } else { 0 };
+            assert_eq!(got[5 * N + i], stored, "store of item {i} on {:?}", case.chip);
+        }
+    });
+}

@@ -107,6 +107,8 @@ pub(super) struct Hazards {
     clock: u32,
     valu: u32,
     trans: u32,
+    /// Vector instructions counted at the last transcendental one; 0 is none yet.
+    last_trans: u32,
     /// Vector results written before this clock have arrived.
     settled: u32,
     vectors: Vec<Past>,
@@ -124,6 +126,7 @@ impl Hazards {
             clock: 1,
             valu: 0,
             trans: 0,
+            last_trans: 0,
             settled: 0,
             vectors: vec![NEVER; registers],
             scalars: [0; 128],
@@ -222,6 +225,9 @@ fn check_rdna(w: &Wave, i: &Inst, gfx1100: bool) -> R<()> {
         if own.iter().any(|(o, n)| overlap(&vectors(*o, *n), &d)) {
             return hazard("a wide multiply-add writes one of its sources", 1, 0);
         }
+    }
+    if h.last_trans == 0 || h.valu - h.last_trans > 5 {
+        return Ok(());
     }
     for (o, n) in reads(i) {
         for r in vectors(o, n) {
@@ -412,7 +418,10 @@ pub(super) fn note(w: &mut Wave, i: &Inst) {
     h.compared = matches!(i.entry.sem, Sem::Compare(c) if c.exec);
     h.wmma = if i.class == Class::Wmma { (written(i).start, written(i).end) } else { (0, 0) };
     h.valu += 1;
-    h.trans += u32::from(i.class == Class::Trans);
+    if i.class == Class::Trans {
+        h.trans += 1;
+        h.last_trans = h.valu;
+    }
     let wide = w.halves;
     let h = &mut w.hazards;
     if let Operand::S(n) = i.sdst {

@@ -31,3 +31,17 @@ KERNEL(dots) { u32 a = WORD, b = in[gid() + n], c = in[gid() + 7];
 #endif
   typedef _Float16 h2 __attribute__((ext_vector_type(2))); h2 x = {(_Float16)(float)(a & 15), (_Float16)(float)(a >> 4 & 15)}, y = {(_Float16)(float)(b & 15), (_Float16)-(float)(b >> 4 & 15)}; PUT(5, fb(__builtin_amdgcn_fdot2(x, y, (float)(c & 255), 0))); h2 z = x * y + x; u32 w; __builtin_memcpy(&w, &z, 4); PUT(6, w); h2 m = __builtin_elementwise_max(x, y); __builtin_memcpy(&w, &m, 4); PUT(7, w); h2 q = __builtin_elementwise_fma(x, y, -y); __builtin_memcpy(&w, &q, 4); PUT(8, w); }
 KERNEL(float_atomics) { GLOBAL float *o = (GLOBAL float *)out; __atomic_fetch_add(&o[WORD & 3], (float)(in[gid() + 1] & 255), __ATOMIC_RELAXED); SHARED(float, s, 4); if (tid() < 4) s[tid()] = 0; barrier(); __atomic_fetch_add(&s[WORD >> 4 & 3], (float)(in[gid() + 2] & 255), __ATOMIC_RELAXED); barrier(); if (tid() < 4) out[8 + 4 * bid() + tid()] = u32_of(s[tid()]); }
+KERNEL(buffers) { __amdgpu_buffer_rsrc_t r = __builtin_amdgcn_make_buffer_rsrc((void *)in, 0, 1024,
+#if defined(__gfx942__)
+  0x27000
+#else
+  0x31016000
+#endif
+  ); typedef u32 v2 __attribute__((ext_vector_type(2))); typedef u32 v4 __attribute__((ext_vector_type(4))); u32 o = gid() * 4; PUT(0, __builtin_amdgcn_raw_buffer_load_b32(r, o, 0, 0)); PUT(1, __builtin_amdgcn_raw_buffer_load_b8(r, gid() + 3, 0, 0)); PUT(2, __builtin_amdgcn_raw_buffer_load_b16(r, 2 * gid(), 64, 0)); v2 a = __builtin_amdgcn_raw_buffer_load_b64(r, 2 * o, 0, 0); PUT(3, a.x ^ a.y); v4 b = __builtin_amdgcn_raw_buffer_load_b128(r, o + 16, 0, 0); PUT(4, b.x + b.y * 3 + b.z * 5 + b.w * 7);
+  __amdgpu_buffer_rsrc_t w = __builtin_amdgcn_make_buffer_rsrc((void *)(out + 5 * n), 0, 4 * n - 64,
+#if defined(__gfx942__)
+  0x27000
+#else
+  0x31016000
+#endif
+  ); __builtin_amdgcn_raw_buffer_store_b32(WORD, w, o, 0, 0); __builtin_amdgcn_raw_buffer_store_b8((u8)(WORD >> 8), w, o + 1, 0, 0); }

@@ -1,0 +1,63 @@
+//! Lane operations a second of the software compute units, on one thread, with strict mode on and off.
+//! Budget: >= 50 M lane operations/s a core. Run with `cargo bench --bench emu`.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use doorbell::emu::amdgpu::{Chip, Dispatch, PlainBus, SharedBytes, Strict, run};
+use std::sync::atomic::AtomicBool;
+
+const ENTRY: u64 = 0x10_0000;
+
+/// A thousand turns of eight vector instructions on gfx1100.
+#[rustfmt::skip]
+const LOOP: [u32; 18] = [
+    0xb004_03e8,                // s_movk_i32 s4, 1000
+    0x7e02_02f2,                // v_mov_b32 v1, 1.0
+    0x7e04_02f0,                // v_mov_b32 v2, 0.5
+    0x7e06_02f4,                // v_mov_b32 v3, 2.0
+    0xd613_0001, 0x0406_0702,   // v_fma_f32 v1, v2, v3, v1
+    0x5602_0702,                // v_fmac_f32 v1, v2, v3
+    0x100a_0501,                // v_mul_f32 v5, v1, v2
+    0x060c_0305,                // v_add_f32 v6, v5, v1
+    0x4a0e_0501,                // v_add_nc_u32 v7, v1, v2
+    0x3a10_0307,                // v_xor_b32 v8, v7, v1
+    0x3012_1083,                // v_lshlrev_b32 v9, 3, v8
+    0xd60b_000a, 0x041e_1109,   // v_mad_u32_u24 v10, v9, v8, v7
+    0x8104_c104,                // s_add_i32 s4, s4, -1
+    0xbf07_8004,                // s_cmp_lg_u32 s4, 0
+    0xbfa2_fff3,                // s_cbranch_scc1 -13
+    0xbfb0_0000,                // s_endpgm
+];
+
+fn lane_operations(c: &mut Criterion) {
+    let code: Vec<u8> = LOOP.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let mut bus = PlainBus::default();
+    bus.map_code(ENTRY, SharedBytes::from_bytes(&code));
+    let dispatch = Dispatch {
+        chip: Chip::Gfx1100,
+        entry: ENTRY,
+        wave32: true,
+        groups: [1, 1, 1],
+        local: [128, 1, 1],
+        last_partial: [0; 3],
+        rsrc1: 0x60af_0001,
+        rsrc2: 0,
+        rsrc3: 0,
+        user_data: Vec::new(),
+        user_mask: 0,
+        lds_bytes: 0,
+        scratch_base: 0,
+        scratch_wave_bytes: 0,
+        scratch_waves: 0,
+    };
+    let stop = AtomicBool::new(false);
+    let mut group = c.benchmark_group("emu/gfx1100");
+    for (name, strict) in [("strict", Strict::on()), ("plain", Strict::off())] {
+        let stats = run(&dispatch, &bus, &strict, &stop).expect("a kernel without faults");
+        group.throughput(Throughput::Elements(stats.lane_operations));
+        group.bench_function(name, |b| b.iter(|| run(&dispatch, &bus, &strict, &stop)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, lane_operations);
+criterion_main!(benches);
