@@ -80,3 +80,13 @@ pub fn allocate(func: &Func, regs: &RegInfo) -> Result<Allocation, RegAllocError
     }
     Ok(out)
 }
+
+/// The most registers of each file that are wanted at once.
+///
+/// # Errors
+/// A value that is read before it is written, a label that is nowhere.
+pub fn pressure(func: &Func, regs: &RegInfo) -> Result<Vec<u16>, RegAllocError> {
+    let live = live::Live::new(func)?;
+    let pieces = spill::Pieces::new(func, regs, &live);
+    Ok((0..regs.files.len() as u8).map(|file| spill::most_wanted(&pieces, file)).collect())
+}

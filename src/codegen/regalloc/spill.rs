@@ -336,6 +336,11 @@ pub(super) fn relieve(p: &mut Pieces) {
     }
 }
 
+/// The most registers wanted at any point of a file.
+pub(super) fn most_wanted(p: &Pieces, file: u8) -> u16 {
+    needs(p, file).into_iter().max().map_or(0, |n| u16::try_from(n).unwrap_or(u16::MAX))
+}
+
 /// Registers wanted at each point of a file.
 fn needs(p: &Pieces, file: u8) -> Vec<i32> {
     let mut need = vec![0i32; 2 * p.func.insts.len() + 1];

@@ -1,0 +1,135 @@
+//! From selected instructions to a kernel's code: registers, waits, hazards, bytes.
+
+mod facts;
+mod hazard;
+pub(super) mod names;
+mod place;
+mod wait;
+
+pub use facts::Facts;
+
+use super::select::{self, Selected, mir};
+use super::{Assembler, EncodeError, Inst, Target};
+use crate::codegen::Program;
+use crate::codegen::regalloc::{self, Allocation, Edit, Loc, RegAllocError};
+use crate::uop::{DType, Op};
+use place::{Placed, Step};
+
+/// Why a program has no machine code.
+#[derive(Clone, Debug, thiserror::Error, PartialEq)]
+#[non_exhaustive]
+pub enum CompileError {
+    #[error("no instructions for {op:?} on {dtype}: {why}")]
+    Unsupported { op: Op, dtype: DType, why: &'static str },
+    #[error("malformed program: {0}")]
+    Malformed(String),
+    #[error("registers: {0}")]
+    Registers(String),
+    #[error("cannot be encoded: {0}")]
+    Encode(String),
+}
+
+impl From<RegAllocError> for CompileError {
+    fn from(e: RegAllocError) -> Self {
+        CompileError::Registers(e.to_string())
+    }
+}
+
+impl From<EncodeError> for CompileError {
+    fn from(e: EncodeError) -> Self {
+        CompileError::Encode(e.to_string())
+    }
+}
+
+/// A kernel's code and what a launch must know of it.
+#[derive(Clone, Debug)]
+pub struct MachineCode {
+    /// Instructions and padding; begins with the entry.
+    pub text: Vec<u8>,
+    /// Bytes of `text` that are instructions.
+    pub code_bytes: usize,
+    pub facts: Facts,
+    /// Number of instructions.
+    pub instructions: usize,
+    /// Registers stored to and loaded from spill slots.
+    pub spill_moves: usize,
+    /// The instructions in order, for listings.
+    pub listing: Vec<Inst>,
+}
+
+/// Compiles a program.
+///
+/// # Errors
+/// See [`CompileError`].
+pub fn compile(program: &Program, target: Target) -> Result<MachineCode, CompileError> {
+    let selected = select::select(program, target)?;
+    let placed = registers(&selected, target)?;
+    let steps = wait::insert(placed.steps.clone(), target)?;
+    let steps = hazard::resolve(steps, target)?;
+    let (words, listing) = assemble(&steps, target)?;
+    let code_bytes = 4 * words.len();
+    let text = padded(&words, target).iter().flat_map(|w| w.to_le_bytes()).collect();
+    let facts = Facts::of(program, &selected, &placed, target);
+    let spill_moves = placed.spill_moves;
+    Ok(MachineCode { text, code_bytes, facts, instructions: listing.len(), spill_moves, listing })
+}
+
+/// Gives out registers: as many vector registers as are needed at once, more if tuples do not fit between the others.
+fn registers(selected: &Selected, target: Target) -> Result<Placed, CompileError> {
+    let need = regalloc::pressure(&selected.func, &mir::reg_info(target, 256))?;
+    let mut limit = need[usize::from(mir::VGPR)].next_multiple_of(8).clamp(8, 256);
+    loop {
+        let info = mir::reg_info(target, limit);
+        match regalloc::allocate(&selected.func, &info) {
+            Ok(alloc) if limit == 256 || !spills_vectors(&alloc, &info) => {
+                if let Some(placed) = place::place(selected, &alloc, target)? {
+                    return Ok(placed);
+                }
+                // No room for the registers that hold spilled scalar ones: they need vector registers beyond those given out.
+                let info = mir::reg_info(target, 248);
+                let alloc = regalloc::allocate(&selected.func, &info)?;
+                return place::place(selected, &alloc, target)?
+                    .ok_or_else(|| CompileError::Registers("too many scalar registers are spilled".into()));
+            }
+            Err(e) if limit == 256 => return Err(e.into()),
+            _ => limit = (limit + limit.max(32) / 4).next_multiple_of(8).min(256),
+        }
+    }
+}
+
+fn spills_vectors(alloc: &Allocation, info: &regalloc::RegInfo) -> bool {
+    alloc.edits.iter().map(|e| &e.1).chain(alloc.edge_edits.iter().flat_map(|e| &e.1)).any(|e| match e {
+        Edit::Move { class, from, to } => {
+            let vector = info.classes[usize::from(class.0)].file == mir::VGPR;
+            vector && (matches!(from, Loc::Slot(_)) || matches!(to, Loc::Slot(_)))
+        }
+        Edit::Remat { .. } => false,
+    })
+}
+
+fn assemble(steps: &[Step], target: Target) -> Result<(Vec<u32>, Vec<Inst>), CompileError> {
+    let mut asm = Assembler::new(target);
+    let mut listing = Vec::new();
+    let labels = steps.iter().map(|s| if let Step::Label(l) = s { l + 1 } else { 0 }).max().unwrap_or(0);
+    let names: Vec<super::Label> = (0..labels).map(|_| asm.label()).collect();
+    let failed = |e: super::AsmError| CompileError::Encode(e.to_string());
+    for s in steps {
+        match s {
+            Step::Label(l) => asm.bind(names[*l as usize]).map_err(failed)?,
+            Step::Op(inst) | Step::Jump(inst, _) => {
+                asm.push(inst).map_err(failed)?;
+                listing.push(inst.clone());
+            }
+        }
+    }
+    Ok((asm.finish().map_err(failed)?, listing))
+}
+
+/// Code followed by what the instruction prefetch may run into (amd.md 4.5).
+fn padded(words: &[u32], target: Target) -> Vec<u32> {
+    let mut out = words.to_vec();
+    let (filler, line, tail) = if target.chip.is_gfx9() { (0xbf80_0000, 16, 256) } else { (0xbf9f_0000, 32, 96) };
+    let end = out.len().next_multiple_of(line) + tail;
+    out.resize(end, filler);
+    out
+}
