@@ -10,6 +10,8 @@ mod launch;
 mod object;
 mod programs;
 mod software;
+#[cfg(target_os = "linux")]
+mod trace;
 mod train;
 
 use clap::{Parser, Subcommand};
@@ -28,6 +30,10 @@ struct Cli {
     /// Device to run on, as DEV=...: CPU, CPU:1, NULL, AMD, AMD:1, AMD:bdf=0000:03:00.0, AMD:emu=gfx1100
     #[arg(long, global = true, value_name = "D")]
     device: Option<String>,
+    /// Write the traffic with GPU drivers to FILE, for `doorbell trace --show`
+    #[cfg(target_os = "linux")]
+    #[arg(long, global = true, value_name = "FILE")]
+    trace: Option<std::path::PathBuf>,
     /// Print one JSON object as the last line of standard output
     #[arg(long, global = true)]
     json: bool,
@@ -49,6 +55,9 @@ enum Command {
     Disasm(object::FileArgs),
     /// Describe an object file: sections, symbols, kernels with their descriptors
     Elf(object::FileArgs),
+    /// Write the traffic between a command and the GPU drivers to a file, or show such a file
+    #[cfg(target_os = "linux")]
+    Trace(trace::TraceArgs),
 }
 
 /// Where a command's words go: with `--json` only the result goes to standard output.
@@ -135,6 +144,8 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     }
     let output = Output { json: cli.json };
     software::offer();
+    #[cfg(target_os = "linux")]
+    let tracing = cli.trace.as_deref().map(trace::start).transpose()?;
     doorbell::tensor::set_default_device(&options.device);
     engine::install(options)?;
     let done = match &cli.command {
@@ -145,7 +156,12 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         Command::Asm(args) => object::asm(args, output),
         Command::Disasm(args) => object::disasm(args, output),
         Command::Elf(args) => object::elf(args, output),
+        #[cfg(target_os = "linux")]
+        Command::Trace(args) => trace::run(args, output),
     };
-    engine::finish()?;
+    let ended = engine::finish();
+    #[cfg(target_os = "linux")]
+    tracing.map_or(Ok(()), trace::finish)?;
+    ended?;
     done
 }

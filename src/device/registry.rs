@@ -88,11 +88,29 @@ pub struct DeviceListing {
     pub unavailable: Option<String>,
 }
 
+/// Puts another port around the one that a device is about to use: a tracer, a recorder, a fault injector.
+pub type Wrap = Box<dyn Fn(Arc<dyn Port>) -> Arc<dyn Port> + Send + Sync>;
+
+struct WrapSlot(OnceLock<Wrap>);
+
+impl std::fmt::Debug for WrapSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.get().is_some() { "wrapped" } else { "plain" })
+    }
+}
+
+impl Default for WrapSlot {
+    fn default() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
 /// Open devices by name.
 #[derive(Debug, Default)]
 pub struct Registry {
     open: Mutex<HashMap<DeviceName, Arc<dyn Device>>>,
     emulate: OnceLock<Emulate>,
+    wrap: WrapSlot,
     /// The process's connection to AMD's driver: kept, for the kernel gives a process one event page in its life.
     amd: Mutex<Option<Arc<Driver>>>,
 }
@@ -108,6 +126,33 @@ impl Registry {
     /// Says where software GPUs come from; the first one to say it counts.
     pub fn set_emulate(&self, emulate: Emulate) {
         let _first_one_counts = self.emulate.set(emulate);
+    }
+
+    /// Wraps the port of every driver that is opened from now on; the first one to say it counts.
+    pub fn set_wrap(&self, wrap: Wrap) {
+        let _first_one_counts = self.wrap.0.set(wrap);
+    }
+
+    /// Closes all open devices, and lets go of the drivers.
+    ///
+    /// # Errors
+    /// The first one's; the others are closed nevertheless.
+    pub fn close_all(&self) -> Result<(), DeviceError> {
+        let devices = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut result = Ok(());
+        for device in devices.into_values() {
+            result = result.and(device.close());
+        }
+        *self.amd.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        result
+    }
+
+    /// The port as it was asked to be.
+    fn wrapped(&self, port: Arc<dyn Port>) -> Arc<dyn Port> {
+        match self.wrap.0.get() {
+            Some(wrap) => wrap(port),
+            None => port,
+        }
     }
 
     /// The device of that name, opened now unless it is open.
@@ -168,13 +213,14 @@ impl Registry {
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
         if let Selector::Emulated(chip) = selector {
             let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
-            return Driver::open(name, emulate(chip).map_err(unavailable)?);
+            return Driver::open(name, self.wrapped(emulate(chip).map_err(unavailable)?));
         }
         let mut known = self.amd.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(driver) = &*known {
             return Ok(Arc::clone(driver));
         }
-        let driver = Driver::open(name, kernel_port().ok_or_else(|| unavailable("not on this system".into()))?)?;
+        let port = kernel_port().ok_or_else(|| unavailable("not on this system".into()))?;
+        let driver = Driver::open(name, self.wrapped(port))?;
         *known = Some(Arc::clone(&driver));
         Ok(driver)
     }

@@ -4,6 +4,7 @@ mod dump;
 mod files;
 mod launch;
 mod options;
+mod trace;
 mod train;
 
 use serde_json::Value;

@@ -3,6 +3,7 @@
 
 mod code;
 mod faults;
+mod objects;
 mod replay;
 mod units;
 

@@ -193,7 +193,7 @@ impl Compute {
         let mut rsrc2 = [d.rsrc2];
         regs::RSRC2_LDS_SIZE.set(&mut rsrc2, "LDS size", launch.lds_bytes.div_ceil(chip.lds_granule_bytes))?;
         let user_data = launch.user_data();
-        let has_scratch = d.private_bytes > 0;
+        let has_scratch = d.private_segment_bytes > 0;
         let dispatch = pm4::ComputeDispatch {
             entry: GpuVa(launch.program.entry),
             rsrc1: rsrc[0],
@@ -204,7 +204,7 @@ impl Compute {
             user_data: &user_data,
             local: launch.geometry.local,
             groups: launch.geometry.groups,
-            wave32: d.is_wave32(),
+            wave32: d.wave32(),
         };
         self.pm4(|out| {
             pm4::AcquireMem::all(chip.gfx.acquire(AcquireScope::Dispatch)).emit(out)?;

@@ -1,46 +1,97 @@
-//! Kernels into the device's memory.
+//! Kernels into the device's memory: a code object, or a bare descriptor with its code.
 //!
-//! Place in the arrows: above `bo` and `staging`. Source: amd.md 4.5: a whole object in one buffer, prefetch padding behind the code, caches of
-//! instructions invalidated by the acquire that heads every submission.
+//! Place in the arrows: above `bo` and `staging`; `elf` reads the object. Source: amd.md 4.5: a whole object in one buffer, prefetch padding behind the
+//! code, caches of instructions invalidated by the acquire that heads every submission.
 
-use super::program::{DESCRIPTOR_BYTES, Descriptor};
+use super::chip::Chip;
+use crate::device::{Code, KernelImage};
+use crate::elf::amdgpu::{CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
 
 /// Instruction prefetch may run so far past the last instruction.
-pub const PREFETCH_BYTES: u64 = 1024;
+const PREFETCH_BYTES: u64 = 1024;
 /// Code starts at a multiple of this.
 const ENTRY_ALIGN: u64 = 256;
 
-/// An image before it has an address: bytes, and where the kernel's descriptor is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An image before it has an address, and where the kernel is in it.
+#[derive(Clone, Debug)]
 pub struct Placed {
-    pub bytes: Vec<u8>,
+    content: Content,
+    pub descriptor: KernelDescriptor,
     pub descriptor_offset: u64,
-    pub descriptor: Descriptor,
     /// Where the first instruction is.
     pub entry_offset: u64,
 }
 
+#[derive(Clone, Debug)]
+enum Content {
+    Bytes(Vec<u8>),
+    Object(CodeObject),
+}
+
 impl Placed {
-    /// Checks the descriptor and where it says that the code is.
+    /// Reads what was given to load.
     ///
     /// # Errors
-    /// In words.
-    pub fn new(bytes: Vec<u8>, descriptor_offset: u64) -> Result<Self, String> {
+    /// In words: not an object of this chip, no such kernel, a descriptor whose code is not there.
+    pub fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
+        match image.code {
+            Code::Raw(bytes) => Self::bare(bytes.to_vec()),
+            Code::Elf { bytes, entry } => Self::object(bytes, entry, chip),
+        }
+    }
+
+    /// A descriptor at the start of the bytes, its code where it says.
+    fn bare(bytes: Vec<u8>) -> Result<Self, String> {
         let len = bytes.len() as u64;
-        let at = usize::try_from(descriptor_offset).unwrap_or(usize::MAX);
-        let found = bytes.get(at..).and_then(|rest| rest.first_chunk::<DESCRIPTOR_BYTES>());
-        let Some(descriptor) = found.map(Descriptor::parse) else {
-            return Err(format!("descriptor at {descriptor_offset:#x} leaves the image of {len} bytes"));
+        let Some(descriptor) = bytes.first_chunk::<DESCRIPTOR_BYTES>().map(KernelDescriptor::parse) else {
+            return Err(format!("{len} bytes hold no descriptor"));
         };
-        let entry = descriptor_offset.checked_add_signed(descriptor.entry_offset).filter(|e| *e < len);
-        match entry {
-            Some(entry_offset) if entry_offset.is_multiple_of(ENTRY_ALIGN) && descriptor_offset.is_multiple_of(64) => {
-                Ok(Self { bytes, descriptor_offset, descriptor, entry_offset })
+        match u64::try_from(descriptor.entry_offset_bytes).ok().filter(|entry| *entry < len) {
+            Some(entry_offset) if entry_offset.is_multiple_of(ENTRY_ALIGN) => {
+                Ok(Self { content: Content::Bytes(bytes), descriptor, descriptor_offset: 0, entry_offset })
             }
-            Some(entry) => {
-                Err(format!("descriptor at {descriptor_offset:#x}, entry at {entry:#x}: not aligned to 64 and 256"))
-            }
-            None => Err(format!("entry of the descriptor at {descriptor_offset:#x} leaves the image of {len} bytes")),
+            Some(entry) => Err(format!("entry at {entry:#x} is not aligned to {ENTRY_ALIGN}")),
+            None => Err(format!("entry of the descriptor leaves the image of {len} bytes")),
+        }
+    }
+
+    fn object(bytes: &[u8], entry: &str, chip: &Chip) -> Result<Self, String> {
+        if !is_amdgpu(bytes) {
+            return Err("the file is no AMDGPU code object".into());
+        }
+        let object = CodeObject::parse(bytes).map_err(|e| e.to_string())?;
+        let made_for = match object.gpu {
+            Ok(gpu) if Gpu::parse(chip.name) == Some(gpu) => None,
+            Ok(gpu) => Some(gpu.name().to_string()),
+            Err(mach) if mach == chip.elf_mach => None,
+            Err(mach) => Some(format!("machine {mach:#x}")),
+        };
+        if let Some(made_for) = made_for {
+            return Err(format!("the code object is for {made_for}, the device is {}", chip.name));
+        }
+        let kernel = object.kernel(entry).ok_or_else(|| format!("the code object has no kernel {entry}"))?;
+        let (descriptor, descriptor_offset, entry_offset) =
+            (kernel.descriptor, kernel.descriptor_offset, kernel.entry_offset);
+        Ok(Self { content: Content::Object(object), descriptor, descriptor_offset, entry_offset })
+    }
+
+    /// Bytes of memory to allocate.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        match &self.content {
+            Content::Bytes(bytes) => bytes.len() as u64 + PREFETCH_BYTES,
+            Content::Object(object) => object.size() as u64,
+        }
+    }
+
+    /// The bytes for execution at `base`.
+    ///
+    /// # Errors
+    /// In words: a base that the object cannot run at.
+    pub fn bytes_at(&self, base: u64) -> Result<Vec<u8>, String> {
+        match &self.content {
+            Content::Bytes(bytes) => Ok(bytes.clone()),
+            Content::Object(object) => object.image(base).map_err(|e| e.to_string()),
         }
     }
 }
@@ -49,25 +100,22 @@ impl Placed {
 mod tests {
     use super::*;
 
-    fn image(entry_offset: i64, len: usize) -> Vec<u8> {
+    fn bare(entry_offset: i64, len: usize) -> Result<Placed, String> {
         let mut bytes = vec![0; len];
         bytes[16..24].copy_from_slice(&entry_offset.to_le_bytes());
-        bytes
+        Placed::bare(bytes)
     }
 
     #[test]
-    fn entry_is_relative_to_the_descriptor() {
-        let mut bytes = vec![0; 64];
-        bytes.extend(image(192, 448));
-        assert_eq!(Placed::new(bytes, 64).unwrap().entry_offset, 256);
+    fn entry_is_where_the_descriptor_says() {
+        assert_eq!(bare(256, 448).unwrap().entry_offset, 256);
     }
 
     #[test]
     fn descriptor_or_code_outside_the_image_is_refused() {
-        assert!(Placed::new(image(256, 256), 0).unwrap_err().contains("leaves the image"));
-        assert!(Placed::new(image(-1, 512), 0).unwrap_err().contains("leaves the image"));
-        assert!(Placed::new(image(256, 512), 512).unwrap_err().contains("leaves the image"));
-        assert!(Placed::new(image(128, 512), 0).unwrap_err().contains("not aligned"));
-        assert!(Placed::new(vec![0; 63], 0).is_err());
+        assert!(bare(256, 256).unwrap_err().contains("leaves the image"));
+        assert!(bare(-1, 512).unwrap_err().contains("leaves the image"));
+        assert!(bare(128, 512).unwrap_err().contains("not aligned"));
+        assert!(Placed::bare(vec![0; 63]).is_err());
     }
 }

@@ -28,9 +28,7 @@ pub use driver::Driver;
 pub use topology::{Node, Selector, read_nodes};
 
 use self::core::Core;
-use super::{
-    Code, Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind,
-};
+use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind};
 use super::{Recorded, Release, Stamp, Uses, record_by_resubmission};
 use crate::hcq::signal::Point;
 use doorbell_ioctl::port::{Errno, Port};
@@ -154,35 +152,23 @@ impl AmdDevice {
         }))
     }
 
-    fn place(&self, image: &KernelImage<'_>) -> Result<Placed, DeviceError> {
-        let bad = |why: String| DeviceError::Load { device: self.tag.name().into(), kernel: image.name.into(), why };
-        match image.code {
-            Code::Raw(bytes) => Placed::new(bytes.to_vec(), 0).map_err(bad),
-            Code::Elf { .. } => Err(bad("code objects are not read by this build".into())),
-        }
-    }
-
     fn load_one(&self, image: &KernelImage<'_>) -> Result<Kernel, DeviceError> {
         let core = &self.inner.core;
-        let placed = self.place(image)?;
-        let len = placed.bytes.len() as u64 + load::PREFETCH_BYTES;
-        let code = Arc::new(core.own_bo("code", len, Placement::Vram)?);
+        let bad = |why: String| DeviceError::Load { device: self.tag.name().into(), kernel: image.name.into(), why };
+        let placed = Placed::read(image, core.chip).map_err(bad)?;
+        let len_bytes = placed.len_bytes();
+        let code = Arc::new(core.own_bo("code", len_bytes, Placement::Vram)?);
         let va = code.va();
+        let bytes = placed.bytes_at(va).map_err(bad)?;
         let name: Arc<str> = image.name.into();
         let entry = va + placed.entry_offset;
         let descriptor_va = va + placed.descriptor_offset;
         let program = Program { name, descriptor: placed.descriptor, descriptor_va, entry, code };
         let kernel = Kernel::new(self.tag.clone(), image.name, entry, Arc::new(program));
         // The copy engine writes it through a memory that ends with this call; the kernel keeps the buffer.
-        let memory = Memory::new(MemoryParts {
-            device: self.tag.clone(),
-            va,
-            len_bytes: len,
-            host: None,
-            uses: Uses::new(None),
-            release: None,
-        });
-        self.copy_in(&memory, 0, &placed.bytes)?;
+        let (device, uses) = (self.tag.clone(), Uses::new(None));
+        let memory = Memory::new(MemoryParts { device, va, len_bytes, host: None, uses, release: None });
+        self.copy_in(&memory, 0, &bytes)?;
         memory.uses().wait(core.options.submit_timeout)?;
         Ok(kernel)
     }

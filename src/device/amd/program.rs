@@ -9,75 +9,26 @@ use super::chip::Chip;
 use super::encode::sgpr_pair;
 use super::ring::{APERTURE_LDS_HI, APERTURE_SCRATCH_HI};
 use crate::device::{Arg, Geometry};
+use crate::elf::amdgpu::{BitField, KernelDescriptor, properties};
 use crate::hcq::packet::{EmitError, GpuVa, aql};
 
 /// Argument blocks start at a multiple of this.
 pub const KERNARG_ALIGN: usize = 64;
-/// Bytes of a kernel descriptor.
-pub const DESCRIPTOR_BYTES: usize = 64;
 /// Work-items of a workgroup at most.
 const MAX_WORK_ITEMS: u64 = 1024;
 /// Bytes of the hidden arguments.
 const HIDDEN_BYTES: usize = 256;
 
-const HAS_PRIVATE_SEGMENT_BUFFER: u16 = 1 << 0;
-const HAS_DISPATCH_PTR: u16 = 1 << 1;
-const HAS_QUEUE_PTR: u16 = 1 << 2;
-const HAS_KERNARG_PTR: u16 = 1 << 3;
-const HAS_DISPATCH_ID: u16 = 1 << 4;
-const HAS_FLAT_SCRATCH_INIT: u16 = 1 << 5;
-const HAS_PRIVATE_SEGMENT_SIZE: u16 = 1 << 6;
-const IS_WAVE32: u16 = 1 << 10;
-
-/// The facts of a kernel descriptor that a launch needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Descriptor {
-    /// LDS that the kernel itself uses.
-    pub group_bytes: u32,
-    /// Scratch of a work-item.
-    pub private_bytes: u32,
-    /// Argument block.
-    pub kernarg_bytes: u32,
-    /// From the descriptor to the first instruction.
-    pub entry_offset: i64,
-    pub rsrc1: u32,
-    pub rsrc2: u32,
-    pub rsrc3: u32,
-    pub properties: u16,
-}
-
-impl Descriptor {
-    /// Reads the 64 bytes.
-    #[must_use]
-    pub fn parse(bytes: &[u8; DESCRIPTOR_BYTES]) -> Self {
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        Self {
-            group_bytes: word(0),
-            private_bytes: word(4),
-            kernarg_bytes: word(8),
-            entry_offset: (u64::from(word(16)) | u64::from(word(20)) << 32).cast_signed(),
-            rsrc3: word(44),
-            rsrc1: word(48),
-            rsrc2: word(52),
-            properties: u16::from_le_bytes([bytes[56], bytes[57]]),
-        }
-    }
-
-    #[must_use]
-    pub fn is_wave32(&self) -> bool {
-        self.properties & IS_WAVE32 != 0
-    }
-
-    fn has(&self, property: u16) -> bool {
-        self.properties & property != 0
-    }
+/// Whether the kernel wants this of its user SGPRs.
+fn has(d: &KernelDescriptor, property: BitField) -> bool {
+    property.get(d.properties.into()) != 0
 }
 
 /// A loaded kernel. Its buffer is freed with the last handle.
 #[derive(Debug)]
 pub struct Program {
     pub name: std::sync::Arc<str>,
-    pub descriptor: Descriptor,
+    pub descriptor: KernelDescriptor,
     /// Address of the descriptor on the device.
     pub descriptor_va: u64,
     /// Address of the first instruction.
@@ -117,7 +68,7 @@ pub struct Block {
 pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32, String> {
     let d = &program.descriptor;
     let items: u64 = geometry.local.iter().map(|n| u64::from(*n)).product();
-    let lds_bytes = d.group_bytes.saturating_add(geometry.local_bytes);
+    let lds_bytes = d.group_segment_bytes.saturating_add(geometry.local_bytes);
     if items > MAX_WORK_ITEMS {
         let [x, y, z] = geometry.local;
         return Err(format!("launch workgroups of {x} x {y} x {z} work-items, at most {MAX_WORK_ITEMS}"));
@@ -137,7 +88,8 @@ pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32,
         }
     }
     let is_pm4 = chip.format == super::chip::QueueFormat::Pm4;
-    if is_pm4 && d.has(HAS_QUEUE_PTR | HAS_FLAT_SCRATCH_INIT | HAS_PRIVATE_SEGMENT_BUFFER) {
+    let unknown = [properties::QUEUE_PTR, properties::FLAT_SCRATCH_INIT, properties::PRIVATE_SEGMENT_BUFFER];
+    if is_pm4 && unknown.into_iter().any(|property| has(d, property)) {
         return Err(format!("run {}: its descriptor asks for properties {:#x}", program.name, d.properties));
     }
     Ok(lds_bytes)
@@ -171,7 +123,7 @@ impl Block {
         block.hide(wanted, geometry);
         let end = block.bytes.len().max(8).next_multiple_of(KERNARG_ALIGN);
         block.packet_offset = end;
-        let extra = if program.descriptor.has(HAS_DISPATCH_PTR) { aql::PACKET_BYTES as usize } else { 0 };
+        let extra = if has(&program.descriptor, properties::DISPATCH_PTR) { aql::PACKET_BYTES as usize } else { 0 };
         block.bytes.resize(end + extra, 0);
         Ok(block)
     }
@@ -206,17 +158,17 @@ impl Launch<'_> {
     pub fn user_data(&self) -> Vec<u32> {
         let d = &self.program.descriptor;
         let mut out = Vec::with_capacity(8);
-        if d.has(HAS_DISPATCH_PTR) {
+        if has(d, properties::DISPATCH_PTR) {
             out.extend(sgpr_pair(self.kernarg_va + self.packet_offset));
         }
-        if d.has(HAS_KERNARG_PTR) {
+        if has(d, properties::KERNARG_PTR) {
             out.extend(sgpr_pair(self.kernarg_va));
         }
-        if d.has(HAS_DISPATCH_ID) {
+        if has(d, properties::DISPATCH_ID) {
             out.extend([0, 0]);
         }
-        if d.has(HAS_PRIVATE_SEGMENT_SIZE) {
-            out.push(d.private_bytes);
+        if has(d, properties::PRIVATE_SEGMENT_SIZE) {
+            out.push(d.private_segment_bytes);
         }
         out
     }
@@ -224,7 +176,7 @@ impl Launch<'_> {
     /// Whether the kernel reads its dispatch packet.
     #[must_use]
     pub fn wants_packet(&self) -> bool {
-        self.program.descriptor.has(HAS_DISPATCH_PTR)
+        has(&self.program.descriptor, properties::DISPATCH_PTR)
     }
 
     /// The launch as a packet.
@@ -239,7 +191,7 @@ impl Launch<'_> {
             dimensions: 3,
             workgroup: g.local,
             grid,
-            private_bytes: self.program.descriptor.private_bytes,
+            private_bytes: self.program.descriptor.private_segment_bytes,
             group_bytes: self.lds_bytes,
             kernel_object: GpuVa(self.program.descriptor_va),
             kernarg: GpuVa(self.kernarg_va),

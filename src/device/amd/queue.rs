@@ -340,7 +340,7 @@ impl AmdQueue {
     /// Scratch of the command's kernel.
     pub fn private_bytes(&self, command: &Command) -> u32 {
         let Command::Exec { kernel, .. } = command else { return 0 };
-        self.program(kernel).map_or(0, |p| p.descriptor.private_bytes)
+        self.program(kernel).map_or(0, |p| p.descriptor.private_segment_bytes)
     }
 
     fn exec(
