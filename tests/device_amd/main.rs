@@ -24,6 +24,7 @@ const CHIPS: [Chip; 3] = [Chip::Gfx1100, Chip::Gfx942, Chip::Gfx1201];
 
 /// A machine with its trace.
 struct Rig {
+    chip: Chip,
     soft: Arc<SoftKfd>,
     units: Arc<Units>,
     port: Arc<dyn Port>,
@@ -33,17 +34,18 @@ struct Rig {
 impl Rig {
     fn new(config: Config) -> Self {
         let units = Arc::new(Units::default());
-        Self::over(SoftKfd::with_compute(config, Arc::clone(&units) as _).unwrap(), units)
+        let chip = config.chip;
+        Self::over(chip, SoftKfd::with_compute(config, Arc::clone(&units) as _).unwrap(), units)
     }
 
     /// A machine that executes machine code.
     fn with_code(config: Config) -> Self {
-        Self::over(SoftKfd::new(config).unwrap(), Arc::default())
+        Self::over(config.chip, SoftKfd::new(config).unwrap(), Arc::default())
     }
 
-    fn over(soft: Arc<SoftKfd>, units: Arc<Units>) -> Self {
+    fn over(chip: Chip, soft: Arc<SoftKfd>, units: Arc<Units>) -> Self {
         let (trace, log) = Trace::log(Arc::clone(&soft) as _);
-        Self { soft, units, port: trace, log }
+        Self { chip, soft, units, port: trace, log }
     }
 
     fn of(chip: Chip) -> Self {
@@ -61,8 +63,15 @@ impl Rig {
 
     /// What the machine has complained about, and what the run left behind.
     fn complaints(&self) -> Vec<String> {
-        let reports = self.soft.reports().into_iter().map(|r| r.to_string());
-        reports.chain(leftovers(&self.log.events())).collect()
+        self.reports().into_iter().chain(leftovers(&self.log.events())).collect()
+    }
+
+    /// What the machine has complained about. gfx9's interrupts carry no event id: one of them may find the other queue's slot written
+    /// before that queue's own interrupt comes, which then finds nothing; the event is signalled all the same.
+    fn reports(&self) -> Vec<String> {
+        let is_race =
+            |text: &String| self.chip == Chip::Gfx942 && text.contains("found no event whose slot was written");
+        self.soft.reports().into_iter().map(|r| r.to_string()).filter(|text| !is_race(text)).collect()
     }
 
     fn calls(&self) -> Vec<String> {
@@ -182,6 +191,29 @@ fn queues_wait_for_each_other_by_the_memories_they_share() {
         d.submit(QueueKind::Copy, &[copy(&a, &b)]).unwrap();
     }
     assert_eq!(read(&d, &a), [100; 1024]);
+}
+
+#[test]
+fn threads_that_submit_and_wait_at_once_all_get_their_work() {
+    for chip in CHIPS {
+        let rig = Rig::of(chip);
+        let d = rig.open();
+        let k = load(&d, units::ADD);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (d, k) = (&d, &k);
+                scope.spawn(move || {
+                    let m = words(d, &[thread; 64]);
+                    for round in 1..=25 {
+                        let point = d.submit(QueueKind::Compute, &[launch(k, &m, 1, 1, 64)]).unwrap();
+                        d.wait(&point, LONG).unwrap();
+                        assert_eq!(read(d, &m), [thread + round; 64], "{chip:?} thread {thread}");
+                    }
+                });
+            }
+        });
+        assert_eq!(rig.reports(), Vec::<String>::new(), "{chip:?}");
+    }
 }
 
 #[test]
