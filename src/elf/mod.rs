@@ -33,5 +33,5 @@ mod x86_64;
 pub use error::ElfError;
 pub use image::{Image, MAX_IMAGE_BYTES, PAGE_BYTES, Perm, Segment};
 pub use link::{link, link_object};
-pub use object::{Machine, Object, RelocKind, Relocation, Section, Symbol, Target};
+pub use object::{GpuKernel, Machine, Object, RelocKind, Relocation, Section, Symbol, Target};
 pub use write::write;

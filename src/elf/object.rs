@@ -1,7 +1,9 @@
 //! The door between `isa` and `elf`: one program's machine code with its constants, names and open references.
 //!
 //! `isa` fills it in; [`write`](super::write) makes a relocatable file of it. It says nothing about file offsets or addresses.
-//! Kernel descriptors of GPU targets will join as a field when those targets exist.
+//! A GPU's kernel brings what its descriptor says.
+
+use super::amdgpu::{Arg, KernelSpec};
 
 /// The instruction set of the code. `CUDA` follows with its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +103,15 @@ pub struct Relocation {
     pub addend: i64,
 }
 
+/// What a launch of a GPU's kernel must know beside its code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuKernel {
+    pub spec: KernelSpec,
+    pub args: Vec<Arg>,
+    /// Most work-items of a workgroup.
+    pub max_workgroup: u32,
+}
+
 /// One program as machine code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
@@ -113,12 +124,15 @@ pub struct Object {
     pub bss_len: u64,
     pub symbols: Vec<Symbol>,
     pub relocations: Vec<Relocation>,
+    /// GPUs: the kernel that `text` is; its name is that of the first symbol.
+    pub kernel: Option<GpuKernel>,
 }
 
 impl Object {
     /// An empty object for `machine`.
     pub fn new(machine: Machine) -> Self {
-        Self { machine, text: Vec::new(), rodata: Vec::new(), bss_len: 0, symbols: Vec::new(), relocations: Vec::new() }
+        let (text, rodata, symbols, relocations) = Default::default();
+        Self { machine, text, rodata, bss_len: 0, symbols, relocations, kernel: None }
     }
 
     /// Bytes of the section.

@@ -15,14 +15,14 @@ const SECTION_ALIGN: u64 = 64;
 /// The loaded sections, in the order of their headers.
 const LOADED: [Section; 3] = [Section::Text, Section::Rodata, Section::Bss];
 
-/// Writes a relocatable file.
+/// Writes a relocatable file; of a GPU's kernel a loadable code object.
 ///
 /// # Errors
 /// A symbol or relocation that points outside its section or table, a name that ELF cannot hold, a file beyond
 /// [`MAX_IMAGE_BYTES`].
 pub fn write(object: &Object) -> Result<Vec<u8>, ElfError> {
-    if object.machine != Machine::X86_64 {
-        return Err(ElfError::BadObject { what: "machine", index: 0, why: "its code objects are made by elf::amdgpu" });
+    if object.machine == Machine::Amdgpu {
+        return super::amdgpu::write_object(object);
     }
     check_symbols(object)?;
     let symbols = SymbolTable::new(object);

@@ -90,7 +90,9 @@ impl Session {
         let info = device.info();
         let isa = isa::for_arch(&info.arch);
         let mut target = isa.as_ref().map_or_else(Target::null, |i| i.target().clone());
-        target.threads = info.threads.max(1);
+        if !target.has_grid() {
+            target.threads = info.threads.max(1);
+        }
         if self.options.debug >= 1 {
             eprintln!("opened {name}: {} with {} threads", info.arch, info.threads);
         }

@@ -48,6 +48,9 @@ pub fn for_arch(arch: &str) -> Option<Box<dyn Isa>> {
     if arch == x86_64::AMX {
         return Some(Box::new(x86_64::X86_64::with_tiles(1)));
     }
+    if let Some(gpu) = amdgpu::Amdgpu::for_arch(arch) {
+        return Some(Box::new(gpu));
+    }
     let level = x86_64::Arch::parse(arch)?;
     Some(Box::new(x86_64::X86_64::new(level, 1)))
 }

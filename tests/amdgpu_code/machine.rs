@@ -3,7 +3,7 @@
 use doorbell::codegen::{ParamInfo, Program};
 use doorbell::emu::amdgpu::{Chip as Emulated, Dispatch, PlainBus, SharedBytes, Strict, WaveFault, run};
 use doorbell::engine::interp::{Vars, run_program};
-use doorbell::isa::amdgpu::{Chip, MachineCode, Target, Wave, compile};
+use doorbell::isa::amdgpu::{Chip, MachineCode, Target, compile};
 use doorbell::uop::{Arg, Op, Scalar, UOp, USet, from_bits};
 use std::sync::atomic::AtomicBool;
 
@@ -80,7 +80,9 @@ pub fn listing(code: &MachineCode) -> String {
 /// Runs the code on the buffers; whoever compiled it says what is wrong with it.
 pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i64]) -> Result<(), Box<WaveFault>> {
     let mut bus = PlainBus::default();
-    bus.map_code(CODE, SharedBytes::from_bytes(&code.text));
+    // What the instruction prefetch may run into.
+    let padded: Vec<u8> = code.text.iter().copied().chain([0; 1024]).collect();
+    bus.map_code(CODE, SharedBytes::from_bytes(&padded));
     let mut memory = Vec::new();
     let mut args: Vec<u8> = Vec::new();
     for (k, b) in bufs.iter().enumerate() {
@@ -96,11 +98,12 @@ pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i6
     }
     args.extend(vars.iter().flat_map(|v| v.to_le_bytes()));
     bus.map(KERNARG, SharedBytes::from_bytes(&args), false);
-    let f = &code.facts;
+    let spec = &code.kernel.spec;
+    let f = spec.descriptor();
     let waves = p.local.iter().product::<u32>().div_ceil(32).max(1);
-    let per_wave = f.scratch_bytes * 64;
+    let per_wave = spec.scratch_bytes * 64;
     bus.map(SCRATCH, SharedBytes::new((per_wave * waves) as usize + 8), true);
-    let chip = match f.target.chip {
+    let chip = match code.target.chip {
         Chip::Gfx1100 => Emulated::Gfx1100,
         Chip::Gfx942 => Emulated::Gfx942,
         Chip::Gfx1201 => Emulated::Gfx1201,
@@ -108,16 +111,16 @@ pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i6
     let dispatch = Dispatch {
         chip,
         entry: CODE,
-        wave32: f.target.wave == Wave::W32,
+        wave32: spec.wave32,
         groups: p.global,
         local: p.local,
         last_partial: [0; 3],
-        rsrc1: f.rsrc1(),
-        rsrc2: f.rsrc2(),
-        rsrc3: f.rsrc3(),
+        rsrc1: f.rsrc1,
+        rsrc2: f.rsrc2,
+        rsrc3: f.rsrc3,
         user_data: vec![KERNARG as u32, (KERNARG >> 32) as u32],
         user_mask: 3,
-        lds_bytes: f.lds_bytes.next_multiple_of(512),
+        lds_bytes: spec.lds_bytes.next_multiple_of(512),
         scratch_base: SCRATCH,
         scratch_wave_bytes: per_wave,
         scratch_waves: waves,
@@ -145,7 +148,7 @@ pub fn check(p: &Program, inputs: &[Vec<Vec<u8>>], vars: &[(&str, i64)], toleran
         run_program(p, &mut want, &named).unwrap_or_else(|e| panic!("interpreter: {e}"));
         for code in &codes {
             let mut got = bufs.clone();
-            let chip = code.facts.target.chip.name();
+            let chip = code.target.chip.name();
             if let Err(e) = execute(code, p, &mut got, &values) {
                 panic!("{} on {chip}: {e} (instruction at byte {:#x})\n{}", p.name, e.pc - CODE, listing(code));
             }

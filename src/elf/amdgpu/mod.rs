@@ -22,4 +22,4 @@ pub use descriptor::{BitField, DESCRIPTOR_BYTES, KernelDescriptor, KernelSpec, p
 pub use file::Gpu;
 pub use load::{CodeObject, Kernel, LoadSegment, is_amdgpu};
 pub use metadata::{Arg, ArgKind};
-pub use write::{KernelCode, write};
+pub use write::{KernelCode, write, write_object};

@@ -7,6 +7,7 @@ use super::metadata::{Arg, NT_AMDGPU_METADATA, metadata};
 use crate::elf::abi::*;
 use crate::elf::error::ElfError;
 use crate::elf::num::wide;
+use crate::elf::object::Object;
 
 /// One kernel to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,28 @@ pub fn write(gpu: Gpu, kernels: &[KernelCode]) -> Result<Vec<u8>, ElfError> {
         }
     }
     Ok(Writer::new(gpu, kernels).file())
+}
+
+/// The code object of one kernel that `isa` made.
+///
+/// # Errors
+/// An object without kernel or name, and as [`write`].
+pub fn write_object(object: &Object) -> Result<Vec<u8>, ElfError> {
+    let (Some(kernel), Some(symbol)) = (&object.kernel, object.symbols.first()) else {
+        return Err(ElfError::BadObject { what: "kernel", index: 0, why: "it has no description or no name" });
+    };
+    let spec = &kernel.spec;
+    let code = KernelCode {
+        name: symbol.name.clone(),
+        code: object.text.clone(),
+        descriptor: spec.descriptor(),
+        args: kernel.args.clone(),
+        sgprs: spec.sgprs,
+        vgprs: spec.vgprs,
+        acc_vgprs: spec.acc_vgprs,
+        max_workgroup: kernel.max_workgroup,
+    };
+    write(spec.gpu, &[code])
 }
 
 struct Part {

@@ -33,13 +33,14 @@ mod select;
 mod source;
 mod special;
 mod table;
+mod target;
 mod vopd;
 
 pub use asm::{AsmError, Assembler, Label};
 pub use chip::{Chip, Target, Wave};
 pub use decode::{DecodeError, decode};
 pub use encode::{EncodeError, Words, encode, row_of};
-pub use finish::{CompileError, Facts, MachineCode, compile};
+pub use finish::{CompileError, MachineCode, compile};
 pub use inst::{Dpp, DppCtrl, Enc, Inst, Modifiers};
 pub use parse::{ParseError, parse};
 pub use print::{operand_text, print, reg_text};
@@ -47,3 +48,4 @@ pub use reg::{EXEC, EXEC_HI, EXEC_LO, File, M0, NULL, Operand, Reg, SCC, VCC, VC
 pub use row::{Accepts, Access, Allows, Class, Imm, Implicit, Kind, Op, Row, Slot, Unit, all_rows};
 pub use source::{Assembled, SourceError, SourceKernel, assemble};
 pub use special::{hwreg, waitcnt, waitcnt_fields};
+pub use target::Amdgpu;

@@ -6,12 +6,11 @@ pub(super) mod names;
 mod place;
 mod wait;
 
-pub use facts::Facts;
-
 use super::select::{self, Selected, mir};
 use super::{Assembler, EncodeError, Inst, Target};
 use crate::codegen::Program;
 use crate::codegen::regalloc::{self, Allocation, Edit, Loc, RegAllocError};
+use crate::elf::GpuKernel;
 use crate::uop::{DType, Op};
 use place::{Placed, Step};
 
@@ -44,11 +43,10 @@ impl From<EncodeError> for CompileError {
 /// A kernel's code and what a launch must know of it.
 #[derive(Clone, Debug)]
 pub struct MachineCode {
-    /// Instructions and padding; begins with the entry.
+    pub target: Target,
+    /// Instructions; begins with the entry. Whoever writes the object pads it for the prefetch.
     pub text: Vec<u8>,
-    /// Bytes of `text` that are instructions.
-    pub code_bytes: usize,
-    pub facts: Facts,
+    pub kernel: GpuKernel,
     /// Number of instructions.
     pub instructions: usize,
     /// Registers stored to and loaded from spill slots.
@@ -67,11 +65,10 @@ pub fn compile(program: &Program, target: Target) -> Result<MachineCode, Compile
     let steps = wait::insert(placed.steps.clone(), target)?;
     let steps = hazard::resolve(steps, target)?;
     let (words, listing) = assemble(&steps, target)?;
-    let code_bytes = 4 * words.len();
-    let text = padded(&words, target).iter().flat_map(|w| w.to_le_bytes()).collect();
-    let facts = Facts::of(program, &selected, &placed, target);
+    let text = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let kernel = facts::describe(program, &selected, &placed, target);
     let spill_moves = placed.spill_moves;
-    Ok(MachineCode { text, code_bytes, facts, instructions: listing.len(), spill_moves, listing })
+    Ok(MachineCode { target, text, kernel, instructions: listing.len(), spill_moves, listing })
 }
 
 /// Gives out registers: as many vector registers as are needed at once, more if tuples do not fit between the others.
@@ -123,13 +120,4 @@ fn assemble(steps: &[Step], target: Target) -> Result<(Vec<u32>, Vec<Inst>), Com
         }
     }
     Ok((asm.finish().map_err(failed)?, listing))
-}
-
-/// Code followed by what the instruction prefetch may run into (amd.md 4.5).
-fn padded(words: &[u32], target: Target) -> Vec<u32> {
-    let mut out = words.to_vec();
-    let (filler, line, tail) = if target.chip.is_gfx9() { (0xbf80_0000, 16, 256) } else { (0xbf9f_0000, 32, 96) };
-    let end = out.len().next_multiple_of(line) + tail;
-    out.resize(end, filler);
-    out
 }

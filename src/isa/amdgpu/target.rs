@@ -1,0 +1,65 @@
+//! The instruction sets as the engine sees them.
+
+use super::{Chip, CompileError, Target, Wave, compile, decode, print};
+use crate::codegen::target::Grid;
+use crate::codegen::{self, Program};
+use crate::elf::{Machine, Object};
+use crate::isa::{Isa, IsaError};
+
+/// Code for one chip.
+#[derive(Clone, Debug)]
+pub struct Amdgpu {
+    target: Target,
+    codegen: codegen::Target,
+}
+
+impl Amdgpu {
+    /// For a chip with its usual wave size.
+    #[must_use]
+    pub fn new(chip: Chip) -> Amdgpu {
+        let target = Target::of(chip);
+        let wave = if target.wave == Wave::W32 { 32 } else { 64 };
+        Amdgpu { target, codegen: codegen::Target::gpu(chip.name(), Grid::amd(wave)) }
+    }
+
+    /// The chips that programs are compiled for.
+    #[must_use]
+    pub fn for_arch(arch: &str) -> Option<Amdgpu> {
+        Chip::parse(arch).filter(|c| *c == Chip::Gfx1100).map(Amdgpu::new)
+    }
+}
+
+impl Isa for Amdgpu {
+    fn target(&self) -> &codegen::Target {
+        &self.codegen
+    }
+
+    fn assemble(&self, program: &Program) -> Result<Object, IsaError> {
+        let kernel = || program.name.clone();
+        let code = compile(program, self.target).map_err(|e| match e {
+            CompileError::Unsupported { op, dtype, .. } => {
+                IsaError::Unsupported { kernel: kernel(), target: self.codegen.name, op, dtype }
+            }
+            CompileError::Encode(why) => IsaError::Encoding { kernel: kernel(), index: 0, why },
+            e => IsaError::Malformed { kernel: kernel(), why: e.to_string() },
+        })?;
+        let mut object = Object::new(Machine::Amdgpu);
+        object.define_function(&program.name, 0, code.text.len() as u64);
+        object.text = code.text;
+        object.kernel = Some(code.kernel);
+        Ok(object)
+    }
+
+    fn disassemble(&self, object: &Object) -> Result<String, IsaError> {
+        let words: Vec<u32> = object.text.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect();
+        let (mut out, mut at) = (String::new(), 0);
+        while at < words.len() {
+            let lost = IsaError::NotCode { offset: 4 * at };
+            let (inst, len) = decode(self.target, &words[at..]).map_err(|_| lost.clone())?;
+            let text = print(self.target, &inst).map_err(|_| lost)?;
+            out.push_str(&format!("{:6x}:  {text}\n", 4 * at));
+            at += len;
+        }
+        Ok(out)
+    }
+}
