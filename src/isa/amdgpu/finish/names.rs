@@ -9,6 +9,7 @@ const GFX12: &[(Op, Op)] = &[
     (op::S_ADDC_U32, op::S_ADD_CO_CI_U32),
     (op::S_SUB_U32, op::S_SUB_CO_U32),
     (op::S_SUB_I32, op::S_SUB_CO_I32),
+    (op::S_SUBB_U32, op::S_SUB_CO_CI_U32),
     (op::V_MAX_F32, op::V_MAX_NUM_F32),
     (op::V_MAX_F64, op::V_MAX_NUM_F64),
 ];
