@@ -26,11 +26,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop"]),
 ];
 
-/// Of `elf`, only the object file that an instruction set fills in.
+/// Of `elf`, only the object file that an instruction set fills in, and what describes a GPU's kernel in it.
 const ISA: &[&str] = &[
     "codegen",
     "uop",
     "elf::object",
+    "elf::GpuKernel",
+    "elf::amdgpu",
     "elf::Object",
     "elf::Machine",
     "elf::Section",
