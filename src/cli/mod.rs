@@ -14,7 +14,7 @@ mod software;
 mod trace;
 mod train;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use doorbell::engine::{self, Options};
 use std::process::ExitCode;
 
@@ -34,6 +34,10 @@ struct Cli {
     #[cfg(target_os = "linux")]
     #[arg(long, global = true, value_name = "FILE")]
     trace: Option<std::path::PathBuf>,
+    /// The same with the memory that both sides see, for `doorbell replay`
+    #[cfg(target_os = "linux")]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "trace")]
+    record: Option<std::path::PathBuf>,
     /// Print one JSON object as the last line of standard output
     #[arg(long, global = true)]
     json: bool,
@@ -58,6 +62,9 @@ enum Command {
     /// Write the traffic between a command and the GPU drivers to a file, or show such a file
     #[cfg(target_os = "linux")]
     Trace(trace::TraceArgs),
+    /// Play a recorded run again, against a software GPU or the kernel
+    #[cfg(target_os = "linux")]
+    Replay(trace::ReplayArgs),
 }
 
 /// Where a command's words go: with `--json` only the result goes to standard output.
@@ -145,7 +152,12 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     let output = Output { json: cli.json };
     software::offer();
     #[cfg(target_os = "linux")]
-    let tracing = cli.trace.as_deref().map(trace::start).transpose()?;
+    let tracing = match (&cli.trace, &cli.record, &cli.command) {
+        // The command's own `--record` is its child's business.
+        (_, _, Command::Trace(_)) | (None, None, _) => None,
+        (Some(path), _, _) => Some(trace::start(path, false)?),
+        (None, Some(path), _) => Some(trace::start(path, true)?),
+    };
     doorbell::tensor::set_default_device(&options.device);
     engine::install(options)?;
     let done = match &cli.command {
@@ -158,10 +170,18 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         Command::Elf(args) => object::elf(args, output),
         #[cfg(target_os = "linux")]
         Command::Trace(args) => trace::run(args, output),
+        #[cfg(target_os = "linux")]
+        Command::Replay(args) => trace::replay(args, output),
     };
     let ended = engine::finish();
     #[cfg(target_os = "linux")]
     tracing.map_or(Ok(()), trace::finish)?;
     ended?;
     done
+}
+
+/// Whether a word is one of our commands.
+#[cfg(target_os = "linux")]
+fn is_command(word: &str) -> bool {
+    Cli::command().get_subcommands().any(|c| c.get_name() == word)
 }

@@ -7,8 +7,9 @@ pub fn offer() {
     Registry::global().set_emulate(emulate);
 }
 
+/// A software GPU of that chip.
 #[cfg(target_os = "linux")]
-fn emulate(chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Port>, String> {
+pub fn emulate(chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Port>, String> {
     use doorbell::emu::amdgpu::Strict;
     use doorbell::emu::kfd::{Chip, Config, SoftKfd};
     let known = [("gfx1100", Chip::Gfx1100), ("gfx1201", Chip::Gfx1201), ("gfx942", Chip::Gfx942)];
@@ -22,6 +23,6 @@ fn emulate(chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Port>,
 }
 
 #[cfg(not(target_os = "linux"))]
-fn emulate(_chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Port>, String> {
+pub fn emulate(_chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Port>, String> {
     Err("software GPUs need Linux".into())
 }

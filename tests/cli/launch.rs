@@ -88,3 +88,119 @@ fn wrong_names_sizes_and_files_are_told_apart() {
     std::fs::write(t.path().join("bad.json"), r#"[{"object": "k.o", "kernel": "scale", "grids": [1]}]"#).unwrap();
     told(&["launch", "--jobs", "bad.json"], 3, &["grids"]);
 }
+
+/// A kernel for gfx1100, compiled by clang from OpenCL C: `y[i] = y[i] * a + i`.
+fn code_object(dir: &Path) {
+    let source = r"
+        __attribute__((reqd_work_group_size(64, 1, 1)))
+        __kernel void axpy(__global float *y, float a) {
+          unsigned i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+          y[i] = y[i] * a + (float)i;
+        }";
+    std::fs::write(dir.join("k.cl"), source).unwrap();
+    let args = [
+        "-x",
+        "cl",
+        "-cl-std=CL2.0",
+        "-target",
+        "amdgcn-amd-amdhsa",
+        "-mcpu=gfx1100",
+        "-nogpulib",
+        "-O2",
+        "-Xclang",
+        "-finclude-default-header",
+        "-o",
+        "k.co",
+        "k.cl",
+    ];
+    let clang = Command::new("/usr/lib/llvm-19/bin/clang").args(args).current_dir(dir).output();
+    let o = clang.expect("clang-19 is installed by the set-up");
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    std::fs::write(dir.join("y.bin"), (0..128).flat_map(|v| (v as f32).to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+}
+
+const ON_GPU: &[&str] = &[
+    "launch",
+    "k.co",
+    "--kernel",
+    "axpy",
+    "--grid",
+    "2",
+    "--block",
+    "64",
+    "--arg",
+    "inout:y.bin:z.bin",
+    "--arg",
+    "f32:3",
+];
+
+fn axpy(path: &Path) {
+    let want: Vec<f32> = (0..128).map(|i| i as f32 * 4.0).collect();
+    assert_eq!(floats(path), want);
+}
+
+#[test]
+fn a_kernel_of_clang_runs_on_a_software_gpu() {
+    let t = temp();
+    code_object(t.path());
+    let o = run(t.path(), &[ON_GPU, &["--device", "AMD:emu=gfx1100", "--json"]].concat());
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    assert_eq!(json(&o, &["launches"])["arch"], "gfx1100");
+    axpy(&t.path().join("z.bin"));
+    let told = |args: &[&str], words: &[&str]| {
+        let o = run(t.path(), args);
+        assert_eq!(code(&o), 3, "{args:?}: {}", err(&o));
+        assert!(words.iter().all(|w| err(&o).contains(w)), "{args:?}: {}", err(&o));
+    };
+    let wrong_name = ["launch", "k.co", "--kernel", "axpi", "--device", "AMD:emu=gfx1100"];
+    told(&wrong_name, &["k.co holds", "axpy"]);
+    told(&["launch", "k.co", "--kernel", "axpy", "--device", "AMD:emu=gfx1201"], &["k.co holds", "axpy"]);
+    told(&["launch", "k.co", "--kernel", "axpy"], &["k.co holds", "axpy"]);
+}
+
+#[test]
+fn a_recorded_launch_is_shown_and_played_again() {
+    let t = temp();
+    code_object(t.path());
+    let device = ["--device", "AMD:emu=gfx1100"];
+    let o = run(t.path(), &[&["trace", "--memory", "--out", "run.trace", "--json"], &device[..], ON_GPU].concat());
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    axpy(&t.path().join("z.bin"));
+    let o = run(t.path(), &["trace", "--show", "run.trace"]);
+    let text = String::from_utf8_lossy(&o.stdout).into_owned();
+    for wanted in ["AMDKFD_IOC_CREATE_QUEUE(", "doorbell(", "DISPATCH_DIRECT", "memory("] {
+        assert!(text.contains(wanted), "no {wanted} in {text}");
+    }
+    let o = run(t.path(), &["replay", "run.trace", "--port", "emu", "--json"]);
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    let v = json(&o, &["calls", "doorbells", "submissions", "packets_identical", "differences"]);
+    assert_eq!((v["packets_identical"].as_bool(), v["timeouts"].as_u64()), (Some(true), Some(0)));
+    // Another chip is another machine: told, and not 0.
+    let o = run(t.path(), &["replay", "run.trace", "--port", "emu", "--chip", "gfx1201"]);
+    assert_eq!(code(&o), 1);
+    assert!(
+        String::from_utf8_lossy(&o.stdout).contains("gfx_target_version"),
+        "{}",
+        String::from_utf8_lossy(&o.stdout)
+    );
+}
+
+#[test]
+fn traces_that_cannot_be_read_or_played_say_why() {
+    let t = temp();
+    code_object(t.path());
+    std::fs::write(t.path().join("no.trace"), b"nothing").unwrap();
+    let told = |args: &[&str], exit: i32, words: &str| {
+        let o = run(t.path(), args);
+        assert_eq!(code(&o), exit, "{args:?}: {}", err(&o));
+        assert!(err(&o).contains(words), "{args:?}: {}", err(&o));
+    };
+    told(&["trace", "--show", "no.trace"], 2, "not a trace");
+    told(&["trace", "--show", "none.trace"], 2, "none.trace");
+    told(&["trace"], 3, "CMD");
+    told(&["trace", "--memory", "/bin/true"], 3, "doorbell's own commands");
+    told(&["replay", "no.trace"], 3, "--port");
+    let plain = [&["trace", "--out", "plain.trace", "--device", "AMD:emu=gfx1100"], ON_GPU].concat();
+    assert_eq!(code(&run(t.path(), &plain)), 0);
+    told(&["replay", "plain.trace", "--port", "emu"], 2, "traced without memory");
+}

@@ -1,0 +1,150 @@
+//! `doorbell trace` and `doorbell replay`: the traffic between a program and the kernel's GPU drivers, written, shown, played again.
+
+mod packets;
+mod play;
+
+pub use play::{ReplayArgs, run as replay};
+
+use super::{CliError, Output};
+use clap::Args;
+use doorbell::device::Registry;
+use doorbell::engine::session;
+use doorbell_ioctl::replay::submissions;
+use doorbell_ioctl::trace::{Event, FileSink, Sink, Trace, What, leftovers, read_trace};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[derive(Args, Debug)]
+pub struct TraceArgs {
+    /// Show a trace instead of making one
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "memory", "command"])]
+    show: Option<PathBuf>,
+    /// Where to
+    #[arg(long, value_name = "FILE", default_value = "doorbell.trace")]
+    out: PathBuf,
+    /// Keep the memory that both sides see as well, so that `doorbell replay` can play the run again
+    #[arg(long)]
+    memory: bool,
+    /// A command line of this program, as: launch k.co --kernel k; or of any other
+    #[arg(value_name = "CMD", trailing_var_arg = true, allow_hyphen_values = true, required_unless_present = "show")]
+    command: Vec<OsString>,
+}
+
+/// The library that traces other programs.
+const PRELOAD: &str = "libdoorbell_preload.so";
+
+/// The file of `--trace` or `--record`, written by every port that is opened.
+#[derive(Clone)]
+pub struct Writer(Arc<Mutex<FileSink<BufWriter<File>>>>);
+
+impl Sink for Writer {
+    fn event(&mut self, event: &Event) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).event(event);
+    }
+
+    fn flush(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush();
+    }
+}
+
+/// Traces all drivers that are opened from now on; `records`: with the memory that both sides see.
+pub fn start(path: &Path, records: bool) -> Result<Writer, CliError> {
+    let failed = |e: std::io::Error| CliError::CouldNotRun(format!("{}: {e}", path.display()));
+    let file = File::create(path).map_err(failed)?;
+    let writer = Writer(Arc::new(Mutex::new(FileSink::new(BufWriter::new(file)).map_err(failed)?)));
+    let sink = writer.clone();
+    let make = if records { Trace::recording } else { Trace::new };
+    Registry::global().set_wrap(Box::new(move |port| make(port, Box::new(sink.clone()))));
+    Ok(writer)
+}
+
+/// Closes the devices, so that their end is in the trace too, and the trace.
+pub fn finish(mut writer: Writer) -> Result<(), CliError> {
+    let closed = Registry::global().close_all();
+    writer.flush();
+    if let Some(kind) = writer.0.lock().unwrap_or_else(PoisonError::into_inner).failed() {
+        return Err(CliError::Failed(format!("the trace ends early: {kind}")));
+    }
+    closed.map_err(|e| CliError::Failed(e.to_string()))
+}
+
+pub fn run(args: &TraceArgs, output: Output) -> Result<(), CliError> {
+    if let Some(path) = &args.show {
+        return show(path, output);
+    }
+    let mut child = child(args)?;
+    let program = child.get_program().to_string_lossy().into_owned();
+    let status = child.status().map_err(|e| CliError::CouldNotRun(format!("{program}: {e}")))?;
+    if !args.out.exists() {
+        return Err(CliError::Failed(format!(
+            "{program} has left no trace: it opened no GPU driver, or could not be traced"
+        )));
+    }
+    let events = read(&args.out)?;
+    output.say(&format!("{} calls in {}", events.len(), args.out.display()));
+    output.result(&summary(&events));
+    if status.success() { Ok(()) } else { Err(CliError::Reported) }
+}
+
+/// Our own commands trace themselves; other programs get the library.
+fn child(args: &TraceArgs) -> Result<Command, CliError> {
+    let (name, rest) = args.command.split_first().ok_or_else(|| CliError::Usage("no command to trace".into()))?;
+    let own = std::env::current_exe().map_err(|e| CliError::CouldNotRun(format!("this program: {e}")))?;
+    if name.to_str().is_some_and(|n| super::is_command(n) || n.starts_with('-')) {
+        let mut c = Command::new(own);
+        let how = if args.memory { "--record" } else { "--trace" };
+        c.arg("--device").arg(&session().options.device).arg(how).arg(&args.out).args(&args.command);
+        return Ok(c);
+    }
+    if args.memory {
+        return Err(CliError::Usage(
+            "--memory works for doorbell's own commands; other programs are traced only".into(),
+        ));
+    }
+    let library = own.parent().unwrap_or(Path::new(".")).join(PRELOAD);
+    let library = std::env::var_os("DOORBELL_PRELOAD").map_or(library, PathBuf::from);
+    if !library.exists() {
+        let how = "build it with `cargo build --release -p doorbell-preload`, or name it in DOORBELL_PRELOAD";
+        return Err(CliError::CouldNotRun(format!("{} is needed to trace other programs: {how}", library.display())));
+    }
+    let absolute =
+        |p: &Path| std::path::absolute(p).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", p.display())));
+    let mut c = Command::new(name);
+    c.args(rest).env("LD_PRELOAD", absolute(&library)?).env("DOORBELL_TRACE", absolute(&args.out)?);
+    Ok(c)
+}
+
+fn read(path: &Path) -> Result<Vec<Event>, CliError> {
+    let file = File::open(path).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))?;
+    read_trace(file).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", path.display())))
+}
+
+/// The calls as text; of a recording, behind each doorbell the packets it hands over.
+fn show(path: &Path, output: Output) -> Result<(), CliError> {
+    let events = read(path)?;
+    let version = packets::target_version(&events).unwrap_or(0);
+    let is_recording = events.iter().any(|e| matches!(e.what, What::Memory { .. }));
+    let mut submitted = if is_recording { submissions(&events) } else { Vec::new() }.into_iter();
+    for event in &events {
+        output.say(&event.to_string());
+        if let (What::Doorbell { .. }, Some(submission)) = (&event.what, submitted.as_slice().first()) {
+            for line in packets::lines(submission, version) {
+                output.say(&format!("        queue {} {line}", submission.queue));
+            }
+            submitted.next();
+        }
+    }
+    for left in leftovers(&events) {
+        output.say(&format!("open at the end: {left}"));
+    }
+    output.result(&summary(&events));
+    Ok(())
+}
+
+fn summary(events: &[Event]) -> serde_json::Value {
+    serde_json::json!({"calls": events.len(), "open_at_end": leftovers(events)})
+}

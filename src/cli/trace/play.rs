@@ -1,0 +1,82 @@
+//! `doorbell replay FILE --port emu|real`: plays a recorded run and tells what came out differently.
+
+use super::packets::target_version;
+use super::read;
+use crate::cli::{CliError, Output, software};
+use clap::{Args, ValueEnum};
+use doorbell_ioctl::port::{LinuxPort, Port};
+use doorbell_ioctl::replay::{ReplayOptions, replay, submissions};
+use doorbell_ioctl::trace::{Event, Log, Trace, What};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PortKind {
+    /// A software GPU of the recorded chip
+    Emu,
+    /// The running kernel
+    Real,
+}
+
+#[derive(Args, Debug)]
+pub struct ReplayArgs {
+    /// A run recorded with `doorbell trace --memory` or `--record FILE
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// What it is played against
+    #[arg(long, value_enum, value_name = "PORT")]
+    port: PortKind,
+    /// Chip of the software GPU; without it the recorded one
+    #[arg(long, value_name = "CHIP")]
+    chip: Option<String>,
+    /// Seconds that a queue may take to catch up
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u64,
+}
+
+pub fn run(args: &ReplayArgs, output: Output) -> Result<(), CliError> {
+    let events = read(&args.file)?;
+    if !events.iter().any(|e| matches!(e.what, What::Memory { .. })) {
+        let how = "it was traced without memory; record it with `doorbell trace --memory`";
+        return Err(CliError::CouldNotRun(format!("{} cannot be played: {how}", args.file.display())));
+    }
+    let log = Log::default();
+    let port: Arc<dyn Port> = Trace::recording(port_of(args, &events)?, Box::new(log.clone()));
+    let report = replay(&events, &port, &ReplayOptions { queue_timeout: Duration::from_secs(args.timeout) });
+    let (mut then, now) = (submissions(&events), submissions(&log.events()));
+    then.iter_mut().for_each(|s| report.translate(&mut s.bytes));
+    let alike = then.iter().zip(&now).take_while(|(a, b)| a == b).count();
+    let identical = then == now;
+    for difference in &report.differences {
+        output.say(&difference.to_string());
+    }
+    let packets = if identical { "identical".to_owned() } else { format!("different from number {alike} on") };
+    let (calls, doorbells) = (report.calls, report.doorbells);
+    output.say(&format!(
+        "{calls} calls and {doorbells} doorbells played, {} differences; packets of {} submissions {packets}",
+        report.differences.len(),
+        then.len()
+    ));
+    let differences: Vec<String> = report.differences.iter().map(ToString::to_string).collect();
+    output.result(&serde_json::json!({
+        "trace": args.file, "calls": calls, "doorbells": doorbells, "submissions": then.len(), "packets_identical": identical,
+        "moved": report.moved.len(), "timeouts": report.timeouts, "differences": differences,
+    }));
+    if differences.is_empty() && identical { Ok(()) } else { Err(CliError::Reported) }
+}
+
+fn port_of(args: &ReplayArgs, events: &[Event]) -> Result<Arc<dyn Port>, CliError> {
+    match args.port {
+        PortKind::Real => Ok(LinuxPort::new()),
+        PortKind::Emu => {
+            let recorded = target_version(events).map(|v| format!("gfx{}{:x}{:x}", v / 10_000, v / 100 % 100, v % 100));
+            let chip = args
+                .chip
+                .clone()
+                .or(recorded)
+                .ok_or_else(|| CliError::Usage("the recording names no chip; name one with --chip".into()))?;
+            software::emulate(&chip).map_err(CliError::Usage)
+        }
+    }
+}
