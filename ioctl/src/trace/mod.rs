@@ -17,4 +17,4 @@ pub use audit::leftovers;
 pub use event::{Event, IoctlEvent, Moment, What};
 pub use file::{FileSink, MAGIC, TraceError, VERSION, read_trace};
 pub use text::TextSink;
-pub use wrap::{Log, Sink, Trace};
+pub use wrap::{Log, Sink, Trace, pointed_memory};

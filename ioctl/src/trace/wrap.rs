@@ -155,8 +155,9 @@ impl Drop for Trace {
     }
 }
 
-/// The memory that the struct's pointers name, for one direction.
-fn blobs(request: u32, bytes: &[u8], wanted: Dir) -> Vec<Blob> {
+/// The memory that the struct's pointers name, for one direction: what fits the first MiB of each piece and can be read.
+#[must_use]
+pub fn pointed_memory(request: u32, bytes: &[u8], wanted: Dir) -> Vec<Blob> {
     let Some(desc) = find(request) else { return Vec::new() };
     let mut found = Vec::new();
     for (index, e) in desc.embedded.iter().enumerate().filter(|(_, e)| e.dir == wanted || e.dir == Dir::InOut) {
@@ -183,10 +184,10 @@ impl Port for Trace {
         if !self.on.load(Ordering::Relaxed) {
             return self.inner.ioctl(fd, request, arg);
         }
-        let (before, blobs_before) = (arg.to_vec(), blobs(request, arg, Dir::In));
+        let (before, blobs_before) = (arg.to_vec(), pointed_memory(request, arg, Dir::In));
         let start = monotonic_ns();
         let result = self.inner.ioctl(fd, request, arg);
-        let blobs_after = if result.is_ok() { blobs(request, arg, Dir::Out) } else { Vec::new() };
+        let blobs_after = if result.is_ok() { pointed_memory(request, arg, Dir::Out) } else { Vec::new() };
         let after = arg.to_vec();
         let call = IoctlEvent { fd, request, before, blobs_before, after, blobs_after, result };
         self.tell(start, What::Ioctl(Box::new(call)));
