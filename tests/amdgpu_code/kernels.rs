@@ -7,7 +7,7 @@ use doorbell::codegen::target::Grid;
 use doorbell::codegen::{self, OptChoice, Target};
 use doorbell::uop::Arg;
 
-fn target() -> Target {
+pub fn target() -> Target {
     Target { ..Target::gpu("gfx1100", Grid::amd(32)) }
 }
 

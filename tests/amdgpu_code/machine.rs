@@ -18,7 +18,7 @@ const APART: u64 = 0x1_0000_0000;
 pub fn chips() -> Vec<Chip> {
     match std::env::var("CHIP") {
         Ok(name) => vec![Chip::parse(&name).expect("a chip's name")],
-        Err(_) => vec![Chip::Gfx1100],
+        Err(_) => vec![Chip::Gfx1100, Chip::Gfx1201],
     }
 }
 

@@ -7,5 +7,6 @@ mod codegen_agree;
 #[path = "../codegen_kernels/mod.rs"]
 mod codegen_kernels;
 mod kernels;
+mod llvm;
 mod machine;
 mod ops;

@@ -285,7 +285,7 @@ impl Select<'_> {
                 None => {
                     self.cur = level;
                     let bytes = self.scaled_wide(t)?;
-                    let part = self.add_pair(at, bytes)?;
+                    let part = self.add_words(at, bytes)?;
                     self.levels[level].sums.insert(key.clone(), part);
                     part
                 }
@@ -293,6 +293,17 @@ impl Select<'_> {
             self.cur = here;
         }
         Ok(at)
+    }
+
+    /// A scalar pair plus two scalar words.
+    fn add_words(&mut self, a: Part, b: [Src; 2]) -> Res<Part> {
+        let to = self.s_part(2);
+        let [lo, hi] = [0, 1].map(|k| Part { sub: k, words: 1, ..to });
+        let [al, ah] = [0, 1].map(|k| self.opd(self.word(Src::Part(a), k)));
+        let [bl, bh] = b.map(|s| self.opd(s));
+        let low = Code::new(op::S_ADD_U32, &[lo.into(), al, bl]);
+        self.run_all(vec![low, Code::new(op::S_ADDC_U32, &[hi.into(), ah, bh])])?;
+        Ok(to)
     }
 
     fn add_pair(&mut self, a: Part, b: Src) -> Res<Part> {
@@ -303,21 +314,22 @@ impl Select<'_> {
     }
 
     /// A shared term in bytes, 64 bits (the high word may be a constant).
-    fn scaled_wide(&mut self, t: &Term) -> Res<Src> {
+    fn scaled_wide(&mut self, t: &Term) -> Res<[Src; 2]> {
         let (low, high) = t.bounds();
         let x = self.word(t.src, 0);
         if low >= 0 && high <= i128::from(u32::MAX) {
             let bytes = self.scaled(x, t.scale)?;
-            return self.pair_scalar(bytes, Src::Bits(0));
+            return Ok([bytes, Src::Bits(0)]);
         }
         if low >= i128::from(i32::MIN) && high <= i128::from(i32::MAX) {
             let bytes = self.scaled(x, t.scale)?;
             let sign = self.s(op::S_ASHR_I32, &[bytes, Src::Bits(31)])?;
-            return self.pair_scalar(bytes, sign);
+            return Ok([bytes, sign]);
         }
         let scalar = t.node.dtype().scalar;
         let wide = if scalar.size_bytes() == 8 { t.src } else { self.widen(t.src, scalar)? };
-        self.mul_wide(wide, Src::Bits(t.scale as u64))
+        let bytes = self.mul_wide(wide, Src::Bits(t.scale as u64))?;
+        Ok([self.word(bytes, 0), self.word(bytes, 1)])
     }
 
     fn local_address(&mut self, terms: Vec<Term>, constant: i64) -> Res<Addr> {
