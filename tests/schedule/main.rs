@@ -4,4 +4,5 @@ mod counts;
 mod graphs;
 mod programs;
 mod random;
+mod tensors;
 mod values;
