@@ -145,6 +145,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// `Memory` when there is no room for its signals.
     fn stamp(&self) -> Result<Stamp, DeviceError>;
 
+    /// How long the engine waits for work before it calls the device hung.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(30) // TIMEOUT: the field's usual patience with a hung device.
+    }
+
     /// Waits for a point on any queue.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Names that can be opened, for messages.
 pub const VALID: &str = "CPU, CPU:n, NULL, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100";
@@ -203,7 +204,11 @@ impl Registry {
             }
             DeviceName::Amd(selector) => {
                 let driver = self.amd_driver(&shown, selector)?;
-                Arc::new(AmdDevice::open(&shown, &driver, selector, &options.amd)?)
+                let mut amd = options.amd.clone();
+                if matches!(selector, Selector::Emulated(_)) {
+                    amd.submit_timeout = amd.submit_timeout.max(SOFTWARE_TIMEOUT);
+                }
+                Arc::new(AmdDevice::open(&shown, &driver, selector, &amd)?)
             }
         })
     }
@@ -262,6 +267,9 @@ impl Registry {
         [cpu, null, row("DISK:path")].into_iter().chain(self.list_amd()).chain(absent).collect()
     }
 }
+
+// TIMEOUT: a software GPU executes some 10^8 lane operations a second; what takes a card milliseconds takes it minutes.
+const SOFTWARE_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Chips that a software GPU can be.
 const SOFTWARE_CHIPS: &[&str] = &["gfx1100", "gfx1201", "gfx942"];

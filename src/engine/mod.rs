@@ -26,9 +26,3 @@ pub use memory::{attached, dense_view, size_of};
 pub use options::{OptionError, Options};
 pub use realize::synchronize;
 pub use session::{OpenDevice, Session, finish, install, session};
-
-use std::time::Duration;
-
-/// How long a device may take for what was submitted before it counts as hung.
-// TIMEOUT: tinygrad's default for the same wait is 30 s; the longest kernels of the tests take milliseconds.
-pub const TIMEOUT: Duration = Duration::from_secs(30);

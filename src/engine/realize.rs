@@ -2,7 +2,7 @@
 
 use super::jit::capturing;
 use super::memory::{attached, dense_view, size_of};
-use super::{Error, JitError, Session, TIMEOUT, session};
+use super::{Error, JitError, Session, session};
 use crate::schedule;
 use crate::tensor::{Element, Elementwise, Tensor, Value};
 use crate::uop::{self, DType, Op, Scalar, UMap, UOp, from_bits, spec};
@@ -193,7 +193,7 @@ impl Tensor {
 /// A device's work did not end in time.
 pub fn synchronize() -> Result<(), Error> {
     for d in session().open_devices() {
-        d.device.synchronize(TIMEOUT)?;
+        d.device.synchronize(d.device.patience())?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::jit::{Capture, capturing};
 use super::kernels::Compiled;
 use super::session::OpenDevice;
-use super::{Error, JitError, Session, TIMEOUT};
+use super::{Error, JitError, Session};
 use crate::codegen::Program;
 use crate::device::{Arg, Command, Geometry, Place, QueueKind};
 use crate::schedule::{Schedule, ScheduleItem};
@@ -217,7 +217,7 @@ impl Session {
         let stamp = l.device.device.stamp()?;
         let command = l.command.clone().stamped(stamp.clone());
         let point = l.device.device.submit(QueueKind::Compute, &[command])?;
-        l.device.device.wait(&point, TIMEOUT)?;
+        l.device.device.wait(&point, l.device.device.patience())?;
         let ns = stamp.elapsed_ns();
         self.count(l);
         self.counters.timed(ns);

@@ -57,7 +57,7 @@ pub fn session() -> &'static Session {
 pub fn finish() -> Result<(), Error> {
     let Some(s) = SESSION.get() else { return Ok(()) };
     for d in s.open_devices() {
-        d.device.synchronize(super::TIMEOUT)?;
+        d.device.synchronize(d.device.patience())?;
     }
     match &s.options.profile {
         Some(path) => s.profile.write(path).map_err(|source| Error::File { what: path.display().to_string(), source }),

@@ -6,10 +6,6 @@ use crate::cli::CliError;
 use doorbell::device::{Arg, Code, Command, Device, DeviceError, Geometry, KernelImage, Memory, time_command};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// A kernel that has not ended by then hangs.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What to launch and with what.
 #[derive(Clone, Debug)]
@@ -60,7 +56,7 @@ impl Job {
             .ok_or_else(|| CliError::Usage(format!("grid {:?}: {calls} calls, at most {}", self.grid, u32::MAX)))?;
         let over = Geometry { groups: self.grid, local: self.block, local_bytes: self.lds_bytes };
         let command = Command::exec(&kernels[0], args, threads).over(over);
-        let times = time_command(device, &command, self.repeat, TIMEOUT).map_err(|e| failed(&e))?;
+        let times = time_command(device, &command, self.repeat, device.patience()).map_err(|e| failed(&e))?;
         for b in &buffers {
             if let Some(to) = b.to {
                 let mut out = vec![0; usize::try_from(b.len_bytes).unwrap_or(usize::MAX)];

@@ -310,6 +310,11 @@ impl Device for AmdDevice {
         Ok(Stamp { start: core.signals.signal()?, stop: core.signals.signal()? })
     }
 
+    /// Longer than a card's on a software GPU.
+    fn patience(&self) -> Duration {
+        self.inner.core.options.submit_timeout.max(Duration::from_secs(30)) // TIMEOUT: as other devices'.
+    }
+
     fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
         self.inner.synchronize(timeout)
     }
