@@ -12,12 +12,13 @@ use crate::uop::{AddrSpace, Arg, ConstVal, Op, UMap, UOp};
 use smallvec::smallvec;
 use std::collections::HashMap;
 
-/// Whether the program is launched as workgroups of threads.
+/// Whether the program is launched as workgroups of threads. One with chunks (`tid`) is a CPU's, where a barrier means nothing.
 pub(super) fn is_grid(p: &Program) -> bool {
-    p.uops.iter().any(|u| match u.arg() {
-        Arg::Str(name) => u.op() == Op::Special && name.as_ref() != "tid",
-        _ => u.op() == Op::Barrier,
-    })
+    let is_special = |u: &UOp, tid: bool| match u.arg() {
+        Arg::Str(name) => u.op() == Op::Special && (name.as_ref() == "tid") == tid,
+        _ => false,
+    };
+    !p.uops.iter().any(|u| is_special(u, true)) && p.uops.iter().any(|u| u.op() == Op::Barrier || is_special(u, false))
 }
 
 pub(super) fn run(p: &Program, mem: &mut Memory, vars: &Vars, jumps: (&Jumps, &Jumps)) -> Result<(), InterpError> {
