@@ -71,9 +71,14 @@ fn realized(u: &UOp) -> Option<&UOp> {
     u.realized().filter(|_| u.op() != Op::Const)
 }
 
-/// What a node is computed from: its buffer once it is realised.
-fn below(u: &UOp) -> &[UOp] {
-    realized(u).map_or_else(|| u.src(), std::slice::from_ref)
+/// A node on the walk's stack.
+enum Visit {
+    /// Not looked at yet.
+    Enter(UOp),
+    /// All below is done.
+    Rebuild(UOp),
+    /// It is memory, and its buffer is done. Asked once a node: another thread may realise it while this walk is below it.
+    Realized(UOp, UOp),
 }
 
 impl Walk {
@@ -86,29 +91,41 @@ impl Walk {
     }
 
     fn strip(&mut self, root: &UOp) -> Result<UOp, ScheduleError> {
-        let mut stack = vec![(root.clone(), false)];
-        while let Some((u, expanded)) = stack.pop() {
-            if self.done.contains_key(&u) {
-                continue;
-            }
-            if !expanded {
-                let pending: Srcs = below(&u).iter().filter(|s| !self.done.contains_key(*s)).cloned().collect();
-                stack.push((u, true));
-                stack.extend(pending.into_iter().rev().map(|s| (s, false)));
-                continue;
-            }
-            let new = self.rebuild(&u)?;
+        let mut stack = vec![Visit::Enter(root.clone())];
+        while let Some(visit) = stack.pop() {
+            let (u, new) = match visit {
+                Visit::Enter(u) => {
+                    if !self.done.contains_key(&u) {
+                        self.enter(u, &mut stack);
+                    }
+                    continue;
+                }
+                Visit::Rebuild(u) => {
+                    let new = self.rebuild(&u)?;
+                    (u, new)
+                }
+                // PANIC: the buffer was entered above this and is done.
+                Visit::Realized(u, buffer) => (u, self.done[&buffer].clone()),
+            };
             self.done.insert(u, new);
         }
         // PANIC: the root was pushed first and is done when the stack is empty.
         Ok(self.done[root].clone())
     }
 
+    /// Puts a node on the stack again, and what it is computed from above it.
+    fn enter(&self, u: UOp, stack: &mut Vec<Visit>) {
+        if let Some(buffer) = realized(&u).cloned() {
+            stack.extend([Visit::Realized(u, buffer.clone()), Visit::Enter(buffer)]);
+            return;
+        }
+        let pending: Srcs = u.src().iter().filter(|s| !self.done.contains_key(*s)).cloned().collect();
+        stack.push(Visit::Rebuild(u));
+        stack.extend(pending.into_iter().rev().map(Visit::Enter));
+    }
+
     fn rebuild(&mut self, u: &UOp) -> Result<UOp, ScheduleError> {
         // PANIC: everything below was done before.
-        if let Some(r) = realized(u) {
-            return Ok(self.done[r].clone());
-        }
         let below: Srcs = u.src().iter().map(|s| self.done[s].clone()).collect();
         let src = |k: usize| below[k].clone();
         match u.op() {

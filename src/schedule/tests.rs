@@ -71,3 +71,20 @@ fn an_assign_writes_in_place_and_its_readers_come_later() {
     let new = a.realized().unwrap();
     assert_ne!(new, &b);
 }
+
+#[test]
+fn values_that_another_thread_realises_during_the_walk_are_taken_as_they_were_found() {
+    for _ in 0..20 {
+        let chain: Vec<UOp> = std::iter::successors(Some(view(&[8])), |u| Some(u + u)).take(3000).collect();
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                start.wait();
+                chain[1..].iter().for_each(|u| u.set_realized(buf(8)));
+            });
+            start.wait();
+            let front = front::strip(&[(chain[2999].clone(), "CPU".into())]).unwrap();
+            assert_eq!(front.buffers.len(), 1);
+        });
+    }
+}
