@@ -18,20 +18,22 @@ pub fn eval_with(root: &UOp, read: Read) -> Result<Value, InterpError> {
             vars.insert(name.to_string(), value);
         }
     }
-    let (mut seen, mut stack) = (crate::uop::USet::default(), vec![(root.clone(), false)]);
-    while let Some((u, ready)) = stack.pop() {
-        let known = u.realized().cloned();
-        if ready {
+    // A node, and once what is below it was entered: the buffer it was found in. Asked once, for another thread may realise it.
+    let mut seen = crate::uop::USet::default();
+    let mut stack: Vec<(UOp, Option<Option<UOp>>)> = vec![(root.clone(), None)];
+    while let Some((u, entered)) = stack.pop() {
+        if let Some(known) = entered {
             let v = match &known {
                 Some(b) => vals[b].clone(),
                 None => node(&u, &vals, &mut vars, read)?,
             };
             vals.insert(u, v);
         } else if seen.insert(u.clone()) {
-            stack.push((u.clone(), true));
+            let known = u.realized().cloned();
+            stack.push((u.clone(), Some(known.clone())));
             match known {
-                Some(b) => stack.push((b, false)),
-                None => stack.extend(u.src().iter().rev().map(|s| (s.clone(), false))),
+                Some(b) => stack.push((b, None)),
+                None => stack.extend(u.src().iter().rev().map(|s| (s.clone(), None))),
             }
         }
     }
