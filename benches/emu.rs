@@ -43,7 +43,7 @@ fn lane_operations(c: &mut Criterion) {
         rsrc2: 0,
         rsrc3: 0,
         user_data: Vec::new(),
-        user_mask: 0,
+        user_data_written: 0,
         lds_bytes: 0,
         scratch_base: 0,
         scratch_wave_bytes: 0,

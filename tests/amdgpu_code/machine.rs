@@ -119,7 +119,7 @@ pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i6
         rsrc2: f.rsrc2,
         rsrc3: f.rsrc3,
         user_data: vec![KERNARG as u32, (KERNARG >> 32) as u32],
-        user_mask: 3,
+        user_data_written: 3,
         lds_bytes: spec.lds_bytes.next_multiple_of(512),
         scratch_base: SCRATCH,
         scratch_wave_bytes: per_wave,

@@ -19,18 +19,13 @@ fn dumped(dir: &Path, program: &str) -> Vec<(String, Value)> {
     all
 }
 
-/// Output of a tool; `None`: it is not installed.
-fn tool(dir: &Path, name: &str, args: &[&str]) -> Option<String> {
-    let o = match Command::new(name).args(args).current_dir(dir).output() {
-        Ok(o) => o,
-        Err(e) => {
-            println!("SKIP {name}: {e}");
-            return None;
-        }
-    };
+/// Output of a tool, which the set-up has installed.
+fn tool(dir: &Path, name: &str, args: &[&str]) -> String {
+    let o = Command::new(name).args(args).current_dir(dir).output();
+    let o = o.unwrap_or_else(|e| panic!("{name}: {e}; `cargo xtask setup` installs it"));
     let e = err(&o);
     assert!(o.status.success() && e.is_empty(), "{name} {args:?}: {e}{}", String::from_utf8_lossy(&o.stdout));
-    Some(String::from_utf8_lossy(&o.stdout).into_owned())
+    String::from_utf8_lossy(&o.stdout).into_owned()
 }
 
 #[test]
@@ -39,13 +34,11 @@ fn binutils_read_every_object() {
         let t = temp();
         for (name, facts) in dumped(t.path(), program) {
             let object = format!("{name}.o");
-            if let Some(text) = tool(t.path(), "readelf", &["--all", "--wide", &object]) {
-                assert!(text.contains("REL (Relocatable file)") && text.contains(&name), "{text}");
-            }
-            if let Some(text) = tool(t.path(), "objdump", &["-d", &object]) {
-                assert!(!text.contains("(bad)"), "{name}: {text}");
-                assert!(text.contains("ret"), "{name}");
-            }
+            let text = tool(t.path(), "readelf", &["--all", "--wide", &object]);
+            assert!(text.contains("REL (Relocatable file)") && text.contains(&name), "{text}");
+            let text = tool(t.path(), "objdump", &["-d", &object]);
+            assert!(!text.contains("(bad)"), "{name}: {text}");
+            assert!(text.contains("ret"), "{name}");
             assert!(!std::fs::read_to_string(t.path().join(format!("{name}.s"))).unwrap().is_empty());
             for key in ["name", "entry", "arch", "args", "calls", "opts", "flops", "mem_bytes"] {
                 assert!(facts.get(key).is_some(), "{name} has no {key}");
@@ -89,9 +82,7 @@ fn linked(dir: &Path, kernel: &(String, Value), check: &str) {
     );
     std::fs::write(dir.join("main.c"), source).unwrap();
     let args = ["-O1", "-std=gnu11", "-o", "main", "main.c", &format!("{name}.o"), "-lm", "-z", "noexecstack"];
-    if tool(dir, "gcc", &args).is_none() {
-        return;
-    }
+    tool(dir, "gcc", &args);
     let o = Command::new(dir.join("main")).output().unwrap();
     assert!(o.status.success(), "{name}: {}", String::from_utf8_lossy(&o.stdout));
 }

@@ -190,7 +190,7 @@ pub fn launch(loaded: &Loaded, l: &Launch) -> Result<(Vec<u32>, Stats), Box<Wave
         rsrc1,
         rsrc2,
         rsrc3,
-        user_mask: (1u32 << user.len()) - 1,
+        user_data_written: (1u32 << user.len()) - 1,
         user_data: user,
         lds_bytes: lds,
         scratch_base: SCRATCH,

@@ -206,10 +206,7 @@ impl Embedded {
     /// Address and bytes of the memory, read from the struct; `None` for a null pointer or an array of none.
     #[must_use]
     pub fn range(&self, layout: &Layout, bytes: &[u8]) -> Option<(u64, u64)> {
-        let value = |name: &str| {
-            let f = layout.field(name)?;
-            bytes.get(f.offset as usize..(f.offset + f.len_bytes) as usize).map(integer)
-        };
+        let value = |name: &str| layout.field(name)?.read(bytes);
         let count = match self.count {
             Count::Field(name) => value(name)?,
             Count::FieldOver(name, per) => value(name)? / u64::from(per.max(1)),

@@ -22,6 +22,12 @@ pub const fn request_type(request: u32) -> u8 {
     (request >> 8) as u8
 }
 
+/// Whether two request words are the same call: drivers choose by type and number, the size is the caller's release's.
+#[must_use]
+pub const fn same_call(a: u32, b: u32) -> bool {
+    request_type(a) == request_type(b) && request_number(a) == request_number(b)
+}
+
 /// Who gives a value a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dir {
@@ -74,6 +80,28 @@ pub struct FieldDesc {
     pub len_bytes: u32,
     pub dir: Dir,
     pub kind: Kind,
+}
+
+impl FieldDesc {
+    /// Where the field lies in its struct.
+    #[must_use]
+    pub fn span(&self) -> std::ops::Range<usize> {
+        self.offset as usize..(self.offset + self.len_bytes) as usize
+    }
+
+    /// The value of an integer field; `None` for a longer one, and where another release's struct ends before it.
+    #[must_use]
+    pub fn read(&self, bytes: &[u8]) -> Option<u64> {
+        let part = bytes.get(self.span()).filter(|p| p.len() <= 8)?;
+        Some(super::decode::integer(part))
+    }
+
+    /// Puts in place of an integer field's value what `value` makes of it; a field that is not there stays away.
+    pub fn write(&self, bytes: &mut [u8], value: impl FnOnce(u64) -> u64) {
+        if let Some(old) = self.read(bytes) {
+            bytes[self.span()].copy_from_slice(&value(old).to_le_bytes()[..self.len_bytes as usize]);
+        }
+    }
 }
 
 /// A struct's fields in order.

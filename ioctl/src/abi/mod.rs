@@ -13,7 +13,7 @@ pub mod kfd;
 
 pub use decode::{Blob, Returned, decode_call, decode_fields};
 pub use desc::{Count, Desc, Dir, Element, Embedded, FieldDesc, Ioctl, Kind, Layout};
-pub use desc::{request_len_bytes, request_number, request_type};
+pub use desc::{request_len_bytes, request_number, request_type, same_call};
 
 /// Every ioctl described here.
 pub fn all() -> impl Iterator<Item = &'static Desc> {
@@ -24,10 +24,7 @@ pub fn all() -> impl Iterator<Item = &'static Desc> {
 /// another release's).
 #[must_use]
 pub fn find(request: u32) -> Option<&'static Desc> {
-    let alike = |d: &&Desc| {
-        request_type(d.request) == request_type(request) && request_number(d.request) == request_number(request)
-    };
-    all().find(|d| d.request == request).or_else(|| all().find(alike))
+    all().find(|d| d.request == request).or_else(|| all().find(|d| same_call(d.request, request)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The port that makes a plan's faults happen.
 
 use super::{Call, Fault, Plan, Trouble};
-use crate::abi::{self, kfd, request_number, request_type};
+use crate::abi::{self, kfd, same_call};
 use crate::port::{CpuPtr, Errno, Fd, MapFlags, MapRequest, OpenFlags, PollFd, Port, read_process, write_process};
 use std::collections::HashMap;
 use std::fmt;
@@ -93,18 +93,14 @@ impl Faults {
     /// Remembers the rings of queues as they come and go.
     fn follow(&self, request: u32, arg: &[u8]) {
         let Some(desc) = abi::find(request) else { return };
-        let number = |name: &str| {
-            let field = desc.layout.field(name)?;
-            let bytes = arg.get(field.offset as usize..(field.offset + field.len_bytes) as usize)?;
-            Some(bytes.iter().rev().fold(0u64, |v, b| v << 8 | u64::from(*b)))
-        };
+        let number = |name: &str| desc.layout.field(name)?.read(arg);
         let queue = number("queue_id").and_then(|id| u32::try_from(id).ok());
-        if same_request(request, kfd::CREATE_QUEUE.desc.request) {
+        if same_call(request, kfd::CREATE_QUEUE.desc.request) {
             if let (Some(queue), Some(at), Some(len_bytes)) = (queue, number("ring_base_address"), number("ring_size"))
             {
                 self.state().rings.insert(queue, Ring { at, len_bytes });
             }
-        } else if same_request(request, kfd::DESTROY_QUEUE.desc.request)
+        } else if same_call(request, kfd::DESTROY_QUEUE.desc.request)
             && let Some(queue) = queue
         {
             self.state().rings.remove(&queue);
@@ -128,14 +124,9 @@ impl Faults {
 
 fn same(wanted: Call, call: Call) -> bool {
     match (wanted, call) {
-        (Call::Ioctl(a), Call::Ioctl(b)) => same_request(a, b),
+        (Call::Ioctl(a), Call::Ioctl(b)) => same_call(a, b),
         (a, b) => a == b,
     }
-}
-
-/// Drivers choose by type and number; the size is the caller's release's.
-fn same_request(a: u32, b: u32) -> bool {
-    (request_type(a), request_number(a)) == (request_type(b), request_number(b))
 }
 
 impl Port for Faults {

@@ -1,8 +1,8 @@
 //! Plays a recording against a port and notes what came out differently.
 
 use super::rings::Queues;
-use super::translate::{Names, put};
-use crate::abi::{Blob, Desc, Dir, Element, find, kfd, request_number, request_type};
+use super::translate::Names;
+use crate::abi::{Blob, Desc, Dir, Element, find, kfd, same_call};
 use crate::port::{
     CpuPtr, DeviceView, Doorbell, Errno, Fd, MapFlags, MapRequest, Mapped, PollFd, Port, read_process, write_process,
 };
@@ -235,7 +235,7 @@ impl Player<'_> {
                 }),
                 Element::Bytes => {}
             }
-            put(pointer, arg, |_| bytes.as_ptr().expose_provenance() as u64);
+            pointer.write(arg, |_| bytes.as_ptr().expose_provenance() as u64);
             behind.push((index, bytes));
         }
         behind
@@ -383,8 +383,7 @@ impl Player<'_> {
 }
 
 fn is_one_of(desc: &Desc, list: &[u32]) -> bool {
-    let key = |r: u32| (request_type(r), request_number(r));
-    list.iter().any(|r| key(*r) == key(desc.request))
+    list.iter().any(|r| same_call(*r, desc.request))
 }
 
 /// Calls that wait for the device, so that nothing has to be waited for before them.

@@ -1,7 +1,6 @@
 //! Which packets each doorbell of a recording handed over.
 
-use super::translate::get;
-use crate::abi::{find, kfd, request_number, request_type};
+use crate::abi::{find, kfd, same_call};
 use crate::port::Fd;
 use crate::trace::{Event, IoctlEvent, What};
 use std::collections::{BTreeMap, HashMap};
@@ -56,10 +55,6 @@ pub(super) struct Queues {
     maps: BTreeMap<u64, (u64, Option<Fd>, u64)>,
 }
 
-fn is(request: u32, other: u32) -> bool {
-    (request_type(request), request_number(request)) == (request_type(other), request_number(other))
-}
-
 impl Queues {
     pub fn follow(&mut self, what: &What) {
         match what {
@@ -76,8 +71,8 @@ impl Queues {
 
     fn ioctl(&mut self, call: &IoctlEvent) {
         let Some(desc) = find(call.request) else { return };
-        let field = |name: &str| desc.layout.field(name).and_then(|f| get(f, &call.after)).unwrap_or(0);
-        if is(call.request, kfd::CREATE_QUEUE.desc.request) {
+        let field = |name: &str| desc.layout.field(name).and_then(|f| f.read(&call.after)).unwrap_or(0);
+        if same_call(call.request, kfd::CREATE_QUEUE.desc.request) {
             let queue = Queue {
                 number: self.made,
                 id: field("queue_id"),
@@ -90,7 +85,7 @@ impl Queues {
             };
             self.made += 1;
             self.live.push(queue);
-        } else if is(call.request, kfd::DESTROY_QUEUE.desc.request) {
+        } else if same_call(call.request, kfd::DESTROY_QUEUE.desc.request) {
             let id = field("queue_id");
             self.live.retain(|q| q.id != id);
         }

@@ -102,12 +102,12 @@ impl Names {
         for f in layout.fields {
             match f.kind {
                 Kind::Nested(inner) => each(inner, f, bytes, |part| self.translate(inner, part)),
-                Kind::Address => put(f, bytes, |v| self.address(v)),
+                Kind::Address => f.write(bytes, |v| self.address(v)),
                 // An offset may be an address that the caller gives (pinned memory).
-                Kind::MapOffset => put(f, bytes, |v| self.moved(v).unwrap_or_else(|| self.name(Name::MapOffset, v))),
+                Kind::MapOffset => f.write(bytes, |v| self.moved(v).unwrap_or_else(|| self.name(Name::MapOffset, v))),
                 kind => {
                     if let Some(name) = name_of(kind) {
-                        put(f, bytes, |v| self.name(name, v));
+                        f.write(bytes, |v| self.name(name, v));
                     }
                 }
             }
@@ -120,8 +120,7 @@ impl Names {
         for f in layout.fields {
             if let Kind::Nested(inner) = f.kind {
                 let size = inner.len_bytes as usize;
-                let span = f.offset as usize..(f.offset + f.len_bytes) as usize;
-                if let (Some(a), Some(b)) = (recorded.get(span.clone()), now.get(span)) {
+                if let (Some(a), Some(b)) = (recorded.get(f.span()), now.get(f.span())) {
                     for (a, b) in a.chunks_exact(size.max(1)).zip(b.chunks_exact(size.max(1))) {
                         let inside = self.learn(inner, a, b).into_iter();
                         different.extend(inside.map(|(name, a, b)| (format!("{}.{name}", f.name), a, b)));
@@ -129,7 +128,7 @@ impl Names {
                 }
                 continue;
             }
-            let (Some(a), Some(b)) = (get(f, recorded), get(f, now)) else { continue };
+            let (Some(a), Some(b)) = (f.read(recorded), f.read(now)) else { continue };
             match (name_of(f.kind), f.kind) {
                 (_, Kind::Pointer | Kind::Reserved) => {}
                 (_, Kind::Address) if self.address(a) == b => {}
@@ -164,26 +163,9 @@ impl Names {
     }
 }
 
-fn span(f: &FieldDesc) -> std::ops::Range<usize> {
-    f.offset as usize..(f.offset + f.len_bytes) as usize
-}
-
 fn each(inner: &Layout, f: &FieldDesc, bytes: &mut [u8], visit: impl Fn(&mut [u8])) {
-    if let Some(part) = bytes.get_mut(span(f)) {
+    if let Some(part) = bytes.get_mut(f.span()) {
         part.chunks_exact_mut((inner.len_bytes as usize).max(1)).for_each(visit);
-    }
-}
-
-/// The value of an integer field that the struct of this release has.
-pub(super) fn get(f: &FieldDesc, bytes: &[u8]) -> Option<u64> {
-    let part = bytes.get(span(f)).filter(|p| p.len() <= 8)?;
-    Some(part.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b)))
-}
-
-pub(super) fn put(f: &FieldDesc, bytes: &mut [u8], value: impl FnOnce(u64) -> u64) {
-    if let Some(old) = get(f, bytes) {
-        let new = value(old).to_le_bytes();
-        bytes[span(f)].copy_from_slice(&new[..f.len_bytes as usize]);
     }
 }
 

@@ -1,23 +1,35 @@
 //! What an object file holds, for people who named a kernel that is not in it.
 
-use object::{Architecture, Object, ObjectSymbol, SymbolKind};
+use doorbell::elf::abi::{STB_GLOBAL, STT_FUNC};
+use doorbell::elf::amdgpu::{CodeObject, is_amdgpu};
+use doorbell::elf::parse::{ElfFile, FileSymbol, Place};
 
 /// Its machine and the names that can be launched.
 pub fn holdings(bytes: &[u8]) -> String {
-    let file = match object::File::parse(bytes) {
-        Ok(file) => file,
-        Err(e) => return format!("no object code ({e})"),
-    };
-    let symbols = || file.symbols().chain(file.dynamic_symbols()).filter(|s| s.is_definition());
-    let name = |s: &object::Symbol<'_, '_>| s.name().ok().map(str::to_owned);
-    let mut names: Vec<String> = if file.architecture() == Architecture::Unknown {
-        // AMD's: each kernel has a descriptor.
-        symbols().filter_map(|s| name(&s)?.strip_suffix(".kd").map(str::to_owned)).collect()
-    } else {
-        symbols().filter(|s| s.kind() == SymbolKind::Text && s.is_global()).filter_map(|s| name(&s)).collect()
-    };
-    names.sort();
-    names.dedup();
-    let list = if names.is_empty() { "no kernel".to_owned() } else { names.join(", ") };
-    format!("{:?} code: {list}", file.architecture())
+    let found = if is_amdgpu(bytes) { code_object(bytes) } else { elf_file(bytes) };
+    match found {
+        Ok((machine, names)) if names.is_empty() => format!("{machine} code: no kernel"),
+        Ok((machine, names)) => format!("{machine} code: {}", names.join(", ")),
+        Err(e) => format!("no object code ({e})"),
+    }
+}
+
+fn code_object(bytes: &[u8]) -> Result<(String, Vec<String>), String> {
+    let object = CodeObject::parse(bytes).map_err(|e| e.to_string())?;
+    let machine = object.gpu.map_or_else(|flags| format!("chip {flags:#x}"), |gpu| gpu.name().to_owned());
+    Ok((machine, sorted(object.kernels.iter().map(|k| k.name.as_str()))))
+}
+
+fn elf_file(bytes: &[u8]) -> Result<(String, Vec<String>), String> {
+    let file = ElfFile::parse_any(bytes).map_err(|e| e.to_string())?;
+    let is_entry =
+        |s: &&FileSymbol<'_>| (s.kind(), s.binding()) == (STT_FUNC, STB_GLOBAL) && !matches!(s.place, Place::Undefined);
+    let names = sorted(file.symbols().iter().filter(is_entry).map(|s| s.name));
+    Ok((format!("{:?}", file.machine()), names))
+}
+
+fn sorted<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut all: Vec<String> = names.map(str::to_owned).collect();
+    all.sort();
+    all
 }

@@ -1,7 +1,6 @@
 //! Submissions of a recording as text, one packet a line.
 
-use doorbell::hcq::packet::pm4::Gfx;
-use doorbell::hcq::packet::sdma::Sdma;
+use doorbell::device::amd::Chip;
 use doorbell::hcq::packet::{aql, pm4, sdma};
 use doorbell_ioctl::abi::kfd;
 use doorbell_ioctl::replay::Submission;
@@ -18,20 +17,17 @@ pub fn target_version(events: &[Event]) -> Option<u32> {
     })
 }
 
-/// One line a packet.
+/// One line a packet, as the chip of that version reads them.
 pub fn lines(submission: &Submission, version: u32) -> Vec<String> {
     let words: Vec<u32> =
         submission.bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-    let (gfx, sdma) = match version / 10_000 {
-        9 => (Gfx::Gfx9, Sdma::V4),
-        10 => (Gfx::Gfx10, Sdma::V5),
-        12 => (Gfx::Gfx12, Sdma::V7),
-        _ => (Gfx::Gfx11, Sdma::V6),
+    let Some(chip) = Chip::of_version(version) else {
+        return vec![format!("{} words for an unknown chip", words.len())];
     };
     let found = match submission.queue_type {
-        kfd::QUEUE_TYPE_COMPUTE => pm4::describe(gfx, &words),
+        kfd::QUEUE_TYPE_COMPUTE => pm4::describe(chip.gfx, &words),
         kfd::QUEUE_TYPE_COMPUTE_AQL => aql::describe(&words),
-        _ => sdma::describe(sdma, &words),
+        _ => sdma::describe(chip.sdma, &words),
     };
     found.into_iter().map(|(_, line)| line).collect()
 }

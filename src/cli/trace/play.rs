@@ -4,6 +4,7 @@ use super::packets::target_version;
 use super::read;
 use crate::cli::{CliError, Output, software};
 use clap::{Args, ValueEnum};
+use doorbell::device::amd::version_name;
 use doorbell_ioctl::port::{LinuxPort, Port};
 use doorbell_ioctl::replay::{ReplayOptions, replay, submissions};
 use doorbell_ioctl::trace::{Event, Log, Trace, What};
@@ -70,7 +71,7 @@ fn port_of(args: &ReplayArgs, events: &[Event]) -> Result<Arc<dyn Port>, CliErro
     match args.port {
         PortKind::Real => Ok(LinuxPort::new()),
         PortKind::Emu => {
-            let recorded = target_version(events).map(|v| format!("gfx{}{:x}{:x}", v / 10_000, v / 100 % 100, v % 100));
+            let recorded = target_version(events).map(version_name);
             let chip = args
                 .chip
                 .clone()

@@ -23,7 +23,7 @@ mod topology;
 
 pub use self::core::AmdOptions;
 pub use bo::{Bo, Placement};
-pub use chip::{CHIPS, Chip, SaveArea};
+pub use chip::{CHIPS, Chip, SaveArea, version_name};
 pub use driver::Driver;
 pub use topology::{Node, Selector, read_nodes};
 

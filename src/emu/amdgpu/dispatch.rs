@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One kernel launch as the packet processor sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     pub chip: Chip,
     /// Address of the first instruction.
@@ -25,14 +25,15 @@ pub struct Dispatch {
     pub groups: [u32; 3],
     /// Work-items of a workgroup in each dimension.
     pub local: [u32; 3],
-    /// Work-items of the last workgroup where it is not full; 0 is full.
+    /// Work-items of the last workgroup of each dimension; as many as `local`, or 0, where it is full.
     pub last_partial: [u32; 3],
     pub rsrc1: u32,
     pub rsrc2: u32,
     pub rsrc3: u32,
-    /// User SGPRs in order, and which of them anybody wrote.
+    /// User SGPRs in order.
     pub user_data: Vec<u32>,
-    pub user_mask: u32,
+    /// Bit n: somebody wrote user SGPR n.
+    pub user_data_written: u32,
     pub lds_bytes: u32,
     pub scratch_base: u64,
     /// Scratch of one wave (all lanes) and for how many waves at once.
@@ -178,7 +179,7 @@ impl Dispatch {
         }
         let user = self.rsrc2 >> 1 & 31;
         for (n, value) in self.user_data.iter().enumerate().take(user as usize) {
-            if self.user_mask >> n & 1 == 1 {
+            if self.user_data_written >> n & 1 == 1 {
                 w.put_scalar(n as u8, *value);
             }
         }

@@ -2,37 +2,12 @@
 //!
 //! The command processors make [`Dispatch`]es; whoever implements [`Compute`] runs them to their end: [`super::ComputeUnits`], or a test.
 
-use super::chip::Chip;
+pub use crate::emu::amdgpu::Dispatch;
+
 use super::clock::GpuClock;
 use super::vm::{Vm, VmFault};
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-
-/// One launch as the command processor hands it over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dispatch {
-    pub chip: Chip,
-    /// Address of the first instruction.
-    pub entry: u64,
-    pub wave32: bool,
-    /// Workgroups.
-    pub groups: [u32; 3],
-    /// Work-items of a full workgroup.
-    pub local: [u32; 3],
-    /// Work-items of the last workgroup of each dimension, as many as `local` when it is full.
-    pub last_partial: [u32; 3],
-    pub rsrc1: u32,
-    pub rsrc2: u32,
-    pub rsrc3: u32,
-    /// User SGPRs in order.
-    pub user_data: Vec<u32>,
-    /// Bit n: somebody wrote user SGPR n.
-    pub user_data_written: u32,
-    pub lds_bytes: u32,
-    pub scratch_base: u64,
-    pub scratch_wave_bytes: u32,
-    pub scratch_waves: u32,
-}
 
 /// Why a dispatch did not end well.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

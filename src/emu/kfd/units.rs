@@ -38,24 +38,7 @@ impl Bus for VmBus<'_> {
 
 impl Compute for ComputeUnits {
     fn run(&self, dispatch: &Dispatch, machine: &Machine<'_>) -> Result<(), ComputeFault> {
-        let launch = amdgpu::Dispatch {
-            chip: dispatch.chip,
-            entry: dispatch.entry,
-            wave32: dispatch.wave32,
-            groups: dispatch.groups,
-            local: dispatch.local,
-            last_partial: dispatch.last_partial,
-            rsrc1: dispatch.rsrc1,
-            rsrc2: dispatch.rsrc2,
-            rsrc3: dispatch.rsrc3,
-            user_data: dispatch.user_data.clone(),
-            user_mask: dispatch.user_data_written,
-            lds_bytes: dispatch.lds_bytes,
-            scratch_base: dispatch.scratch_base,
-            scratch_wave_bytes: dispatch.scratch_wave_bytes,
-            scratch_waves: dispatch.scratch_waves,
-        };
-        let outcome = amdgpu::run(&launch, &VmBus(machine.vm), &self.strict, machine.stop);
+        let outcome = amdgpu::run(dispatch, &VmBus(machine.vm), &self.strict, machine.stop);
         outcome.map(|_| ()).map_err(|fault| explain(&fault))
     }
 }
