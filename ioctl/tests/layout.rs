@@ -25,6 +25,11 @@ const NEWER: &[(&str, u32)] = &[
 /// Described only as far as it is used: the C struct goes on.
 const HEADS: &[&str] = &["struct drm_amdgpu_info_device"];
 
+/// The calls whose headers a system has; NVIDIA's are compared in `nv.rs`.
+fn described() -> impl Iterator<Item = &'static abi::Desc> {
+    kfd::TABLE.iter().chain(drm::TABLE).copied()
+}
+
 fn newer(name: &str) -> u32 {
     NEWER.iter().find(|(known, _)| *known == name).map_or(0, |(_, minor)| *minor)
 }
@@ -37,7 +42,7 @@ fn layouts() -> Vec<&'static Layout> {
         &drm::MemoryInfo::LAYOUT,
         &drm::DeviceInfo::LAYOUT,
     ];
-    for d in abi::all() {
+    for d in described() {
         open.push(d.layout);
         open.extend(d.out);
         open.extend(d.embedded.iter().filter_map(|e| if let Element::Struct(l) = e.element { Some(l) } else { None }));
@@ -94,8 +99,8 @@ fn program() -> (BTreeMap<String, u64>, String) {
             }
         }
     }
-    for d in abi::all() {
-        let since = if d.since_minor > 11 { d.since_minor } else { 0 };
+    for d in described() {
+        let since = if d.since > 11 { d.since } else { 0 };
         probe(format!("{} [{since}]", d.name), d.request.into(), since, format!("(unsigned){}", d.name));
     }
     source.push_str("return 0;\n}\n");

@@ -3,7 +3,8 @@
 //! Place in the arrows: the tracer's text, the post-mortem's last calls, the replayer's differences.
 
 use super::{
-    Count, Dir, Element, Embedded, FieldDesc, Kind, Layout, find, request_len_bytes, request_number, request_type,
+    Choice, Count, Dir, Element, Embedded, FieldDesc, Kind, Layout, chosen, find_form, request_len_bytes,
+    request_number, request_type,
 };
 use crate::port::Errno;
 use std::fmt::Write;
@@ -31,7 +32,7 @@ const SHOWN: usize = 8;
 #[must_use]
 pub fn decode_call(request: u32, before: &[u8], blobs: &[Blob], after: Option<Returned<'_>>) -> String {
     let mut text = String::new();
-    let Some(desc) = find(request) else {
+    let Some(desc) = find_form(request, before.len()) else {
         let (ty, number, len) =
             (char::from(request_type(request)), request_number(request), request_len_bytes(request));
         let _infallible = write!(text, "ioctl({request:#010x}: type {ty:?} number {number:#04x}, {len} bytes)");
@@ -43,14 +44,14 @@ pub fn decode_call(request: u32, before: &[u8], blobs: &[Blob], after: Option<Re
     text.push_str(desc.name);
     text.push('(');
     push_fields(&mut text, desc.layout, before, Some(Dir::In));
-    push_blobs(&mut text, desc.embedded, blobs, Dir::In);
+    push_blobs(&mut text, (desc.embedded, desc.layout, before), blobs, Dir::In);
     text.push(')');
     if let Some(after) = after {
         push_result(&mut text, after.result);
         if after.result.is_ok() {
             let mut out = String::new();
             push_fields(&mut out, desc.out.unwrap_or(desc.layout), after.bytes, Some(Dir::Out));
-            push_blobs(&mut out, desc.embedded, after.blobs, Dir::Out);
+            push_blobs(&mut out, (desc.embedded, desc.layout, before), after.blobs, Dir::Out);
             if !out.is_empty() {
                 let _infallible = write!(text, " -> {out}");
             }
@@ -109,6 +110,10 @@ fn push_value(text: &mut String, f: &FieldDesc, bytes: &[u8]) {
             }
         }
         Kind::Words => push_words(text, bytes),
+        Kind::Text => {
+            let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+            let _infallible = write!(text, "{:?}", String::from_utf8_lossy(&bytes[..end]));
+        }
         _ if !matches!(f.len_bytes, 1 | 2 | 4 | 8) => push_bytes(text, bytes),
         kind => push_integer(text, kind, integer(bytes), f.len_bytes),
     }
@@ -126,6 +131,10 @@ fn push_integer(text: &mut String, kind: Kind, value: u64, len_bytes: u32) {
         Kind::Enum(names) => match names.iter().find(|(known, _)| *known == value) {
             Some((_, name)) => write!(text, "{name}"),
             None => write!(text, "{value}"),
+        },
+        Kind::Choice(among) => match chosen(among, value as u32) {
+            Some(choice) => write!(text, "{}", choice.name),
+            None => write!(text, "{value:#x}"),
         },
         Kind::Flags(names) => {
             let mut rest = value;
@@ -179,7 +188,9 @@ fn push_bytes(text: &mut String, bytes: &[u8]) {
     }
 }
 
-fn push_blobs(text: &mut String, embedded: &[Embedded], blobs: &[Blob], wanted: Dir) {
+/// Memory that pointers name: `holder` are the pointers, the struct they are in and its bytes.
+fn push_blobs(text: &mut String, holder: (&[Embedded], &Layout, &[u8]), blobs: &[Blob], wanted: Dir) {
+    let (embedded, layout, bytes) = holder;
     for blob in blobs {
         let Some(e) = embedded.get(blob.index as usize).filter(|e| e.dir == wanted || e.dir == Dir::InOut) else {
             continue;
@@ -192,6 +203,10 @@ fn push_blobs(text: &mut String, embedded: &[Embedded], blobs: &[Blob], wanted: 
         match e.element {
             Element::Struct(layout) => push_structs(text, layout, &blob.bytes),
             Element::Bytes => push_bytes(text, &blob.bytes),
+            Element::Chosen(_) => match e.pointee(layout, bytes) {
+                Some(inner) => push_chosen(text, inner, &blob.bytes, wanted),
+                None => push_bytes(text, &blob.bytes),
+            },
             Element::U32 => {
                 text.pop();
                 push_words(text, &blob.bytes);
@@ -202,7 +217,31 @@ fn push_blobs(text: &mut String, embedded: &[Embedded], blobs: &[Blob], wanted: 
     }
 }
 
+/// What a struct's field chooses.
+fn chosen_by(field: &str, layout: &Layout, bytes: &[u8]) -> Option<&'static Choice> {
+    let field = layout.field(field)?;
+    let Kind::Choice(among) = field.kind else { return None };
+    chosen(among, u32::try_from(field.read(bytes)?).ok()?)
+}
+
+/// A chosen struct: on the way back only what came back.
+fn push_chosen(text: &mut String, layout: &Layout, bytes: &[u8], wanted: Dir) {
+    text.push('{');
+    push_fields(text, layout, bytes, Some(wanted));
+    text.push('}');
+}
+
 impl Embedded {
+    /// The struct that the pointer names one or more of, by the struct that holds the pointer.
+    #[must_use]
+    pub fn pointee(&self, layout: &Layout, bytes: &[u8]) -> Option<&'static Layout> {
+        match self.element {
+            Element::Struct(pointee) => Some(pointee),
+            Element::Chosen(by) => chosen_by(by, layout, bytes).and_then(|c| c.layout),
+            Element::Bytes | Element::U32 => None,
+        }
+    }
+
     /// Address and bytes of the memory, read from the struct; `None` for a null pointer or an array of none.
     #[must_use]
     pub fn range(&self, layout: &Layout, bytes: &[u8]) -> Option<(u64, u64)> {
@@ -210,6 +249,9 @@ impl Embedded {
         let count = match self.count {
             Count::Field(name) => value(name)?,
             Count::FieldOver(name, per) => value(name)? / u64::from(per.max(1)),
+            Count::Whole(name) => {
+                self.pointee(layout, bytes).map_or_else(|| value(name), |l| Some(l.len_bytes.into()))?
+            }
         };
         let at = value(self.pointer)?;
         let len_bytes = count.checked_mul(u64::from(self.element.len_bytes()))?;
@@ -219,7 +261,7 @@ impl Embedded {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kfd;
+    use super::super::{kfd, nvrm, uvm};
     use super::*;
     use bytemuck::bytes_of;
 
@@ -291,6 +333,46 @@ mod tests {
     fn shorter_struct_of_an_older_release_decodes_what_it_has() {
         let text = decode_call(0xc060_4b02, &[0; 20], &[], None);
         assert_eq!(text, "AMDKFD_IOC_CREATE_QUEUE(ring_base_address=0x0, write_pointer_address=0x0)");
+    }
+
+    #[test]
+    fn command_of_rm_prints_its_name_its_struct_and_the_status() {
+        let mut args = nvrm::RmControl { h_client: 0xc1d0_0001, h_object: 0x5c00_0001, ..Default::default() };
+        (args.cmd, args.params, args.params_size) = (nvrm::GPU_GET_ID_INFO_V2.cmd, 0x1000, 32);
+        let mut info = nvrm::IdInfo { gpu_id: 0x100, ..Default::default() };
+        let before = Blob { index: 0, bytes: bytes_of(&info).to_vec() };
+        let desc = nvrm::CONTROL.desc;
+        assert_eq!(desc.embedded[0].range(desc.layout, bytes_of(&args)), Some((0x1000, 32)));
+        info.device_instance = 1;
+        let (sent, after) = (args, Blob { index: 0, bytes: bytes_of(&info).to_vec() });
+        args.status = 0x1f;
+        let returned = Returned { result: Ok(0), bytes: bytes_of(&args), blobs: std::slice::from_ref(&after) };
+        let text = decode_call(desc.request, bytes_of(&sent), &[before], Some(returned));
+        assert_eq!(
+            text,
+            "NV_ESC_RM_CONTROL(h_client=0xc1d00001, h_object=0x5c000001, cmd=NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2, flags=0x0, \
+             params=0x1000, params_size=0x20, *params=[{gpu_id=0x100}]) = 0 -> status=NV_ERR_INVALID_ARGUMENT, \
+             *params=[{gpu_flags=0x0, device_instance=1, sub_device_instance=0, sli_status=0, board_id=0, gpu_instance=0, numa_id=0}]"
+        );
+    }
+
+    #[test]
+    fn new_object_of_rm_takes_the_struct_of_its_class_whatever_the_size_says() {
+        let args = nvrm::RmAlloc { h_class: nvrm::FERMI_VASPACE_A, p_alloc_parms: 0x1000, ..Default::default() };
+        let desc = nvrm::ALLOC.desc;
+        assert_eq!(desc.embedded[0].range(desc.layout, bytes_of(&args)), Some((0x1000, 56)));
+        let unknown = nvrm::RmAlloc { h_class: 0xffff, params_size: 8, ..args };
+        assert_eq!(desc.embedded[0].range(desc.layout, bytes_of(&unknown)), Some((0x1000, 8)));
+        let text = decode_call(desc.request, bytes_of(&args), &[], None);
+        assert!(text.contains("h_class=FERMI_VASPACE_A"), "{text}");
+    }
+
+    #[test]
+    fn call_of_uvm_is_known_by_its_number_and_length() {
+        let free = uvm::FreeV595 { base: 0x20_0000_0000, rm_status: 0, pad1: 0 };
+        assert_eq!(decode_call(34, bytes_of(&free), &[], None), "UVM_FREE(base=0x2000000000)");
+        let free = uvm::Free { base: 0x20_0000_0000, length: 0x1000, ..Default::default() };
+        assert_eq!(decode_call(34, bytes_of(&free), &[], None), "UVM_FREE(base=0x2000000000, length=0x1000)");
     }
 
     #[test]

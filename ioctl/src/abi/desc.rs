@@ -16,15 +16,19 @@ pub const fn request_number(request: u32) -> u8 {
     request as u8
 }
 
-/// The type byte: `K` for KFD, `d` for DRM.
+/// The type byte: `K` for KFD, `d` for DRM, `F` for NVIDIA's RM; 0 where a driver numbers its calls without the macros of C.
 #[must_use]
 pub const fn request_type(request: u32) -> u8 {
     (request >> 8) as u8
 }
 
-/// Whether two request words are the same call: drivers choose by type and number, the size is the caller's release's.
+/// Whether two request words are the same call: drivers choose by type and number, the size is the caller's release's. Words without a type
+/// (UVM's) are numbers as they are.
 #[must_use]
 pub const fn same_call(a: u32, b: u32) -> bool {
+    if request_type(a) == 0 {
+        return a == b;
+    }
     request_type(a) == request_type(b) && request_number(a) == request_number(b)
 }
 
@@ -56,6 +60,10 @@ pub enum Kind {
     QueueId,
     EventId,
     Fd,
+    /// Characters up to a zero.
+    Text,
+    /// A number that chooses what another field points at.
+    Choice(&'static [Choice]),
     Flags(&'static [(u64, &'static str)]),
     Enum(&'static [(u64, &'static str)]),
     /// A struct, or several in a row.
@@ -121,12 +129,29 @@ impl Layout {
     }
 }
 
+/// One of the things a number may choose: an object's class, a command.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    pub value: u32,
+    pub name: &'static str,
+    /// The struct that goes with it, if there is one and it is described.
+    pub layout: Option<&'static Layout>,
+}
+
+/// The choice of that number; `among` is in order of numbers.
+#[must_use]
+pub fn chosen(among: &'static [Choice], value: u32) -> Option<&'static Choice> {
+    among.binary_search_by_key(&value, |c| c.value).ok().map(|at| &among[at])
+}
+
 /// What an embedded pointer points at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Element {
     Bytes,
     U32,
     Struct(&'static Layout),
+    /// The struct that this field, a [`Kind::Choice`], chooses; bytes if that has none.
+    Chosen(&'static str),
 }
 
 impl Element {
@@ -134,7 +159,7 @@ impl Element {
     #[must_use]
     pub fn len_bytes(self) -> u32 {
         match self {
-            Self::Bytes => 1,
+            Self::Bytes | Self::Chosen(_) => 1,
             Self::U32 => 4,
             Self::Struct(layout) => layout.len_bytes,
         }
@@ -148,6 +173,8 @@ pub enum Count {
     Field(&'static str),
     /// The value of this field divided by so much.
     FieldOver(&'static str, u32),
+    /// The bytes of the chosen struct, whatever this field says; its value where nothing is chosen.
+    Whole(&'static str),
 }
 
 /// Memory outside the struct that the driver reads or writes. An array that follows the struct has the pointer `""`.
@@ -169,10 +196,11 @@ pub struct Desc {
     /// Where the driver answers in another struct at the same place.
     pub out: Option<&'static Layout>,
     pub embedded: &'static [Embedded],
-    /// Interface minor that first had this form; 1 where it is older than the header's history.
-    pub since_minor: u32,
+    /// Release that first had this form (KFD: interface minor; NVIDIA: the driver's major number); 1 where it is older than the header's
+    /// history.
+    pub since: u32,
     /// The last one, where a later form took its place.
-    pub until_minor: Option<u32>,
+    pub until: Option<u32>,
 }
 
 /// An ioctl whose struct is `T`.
@@ -185,8 +213,8 @@ pub struct Ioctl<T> {
 impl<T> Ioctl<T> {
     /// Direction bits 31:30 of a request word, by the names of the C macros.
     const fn new(name: &'static str, request: u32, layout: &'static Layout) -> Self {
-        assert!(request_len_bytes(request) == size_of::<T>());
-        let desc = Desc { name, request, layout, out: None, embedded: &[], since_minor: 1, until_minor: None };
+        assert!(request_type(request) == 0 || request_len_bytes(request) == size_of::<T>());
+        let desc = Desc { name, request, layout, out: None, embedded: &[], since: 1, until: None };
         Self { desc, args: PhantomData }
     }
 
@@ -213,6 +241,13 @@ impl<T> Ioctl<T> {
         Self::new(name, Self::word(3, ty, number), layout)
     }
 
+    /// A call that is known by its number alone.
+    #[must_use]
+    pub const fn bare(number: u32, name: &'static str, layout: &'static Layout) -> Self {
+        assert!(request_type(number) == 0);
+        Self::new(name, number, layout)
+    }
+
     /// The same with pointers to memory outside the struct.
     #[must_use]
     pub const fn embedding(mut self, embedded: &'static [Embedded]) -> Self {
@@ -227,17 +262,17 @@ impl<T> Ioctl<T> {
         self
     }
 
-    /// The same, since an interface minor.
+    /// The same, since a release.
     #[must_use]
-    pub const fn since(mut self, minor: u32) -> Self {
-        self.desc.since_minor = minor;
+    pub const fn since(mut self, release: u32) -> Self {
+        self.desc.since = release;
         self
     }
 
-    /// The same, up to an interface minor.
+    /// The same, up to a release.
     #[must_use]
-    pub const fn until(mut self, minor: u32) -> Self {
-        self.desc.until_minor = Some(minor);
+    pub const fn until(mut self, release: u32) -> Self {
+        self.desc.until = Some(release);
         self
     }
 }
@@ -250,8 +285,14 @@ macro_rules! abi_struct {
     }) => {
         $(#[$meta])*
         #[repr(C)]
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
         pub struct $name { $($(#[$doc])* pub $field: $ty,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                bytemuck::Zeroable::zeroed()
+            }
+        }
 
         const _: () = assert!(size_of::<$name>() == $size);
 

@@ -697,7 +697,7 @@ pub const TABLE: &[&Desc] = &[
 /// The highest number that the driver of interface 1.`minor` knows; above it is ENOTTY.
 #[must_use]
 pub fn last_number(minor: u32) -> u8 {
-    let known = TABLE.iter().filter(|d| d.since_minor <= minor).map(|d| super::request_number(d.request));
+    let known = TABLE.iter().filter(|d| d.since <= minor).map(|d| super::request_number(d.request));
     known.max().unwrap_or(0)
 }
 

@@ -3,6 +3,7 @@
 //! Place in the arrows: callers (`device`), software drivers (`emu`), the tracer, the recorder and the tests read the same descriptions.
 //! Sources: `linux/kfd_ioctl.h` and `drm/amdgpu_drm.h`; names of structs and fields are theirs. C probes in `tests/` compile the installed
 //! headers and compare every size, offset and number; what is newer than those headers is compared with a table of numbers instead.
+//! NVIDIA's are the open kernel modules' headers, which no system installs: `tests/nv.rs` compares with what they compile to.
 //! Left out: calls that no program here makes and no decoder needs (DRM command submission); KFD's removed debugger calls 0x0d..0x10.
 
 #[macro_use]
@@ -10,14 +11,16 @@ mod desc;
 mod decode;
 pub mod drm;
 pub mod kfd;
+pub mod nvrm;
+pub mod uvm;
 
 pub use decode::{Blob, Returned, decode_call, decode_fields};
-pub use desc::{Count, Desc, Dir, Element, Embedded, FieldDesc, Ioctl, Kind, Layout};
-pub use desc::{request_len_bytes, request_number, request_type, same_call};
+pub use desc::{Choice, Count, Desc, Dir, Element, Embedded, FieldDesc, Ioctl, Kind, Layout};
+pub use desc::{chosen, request_len_bytes, request_number, request_type, same_call};
 
 /// Every ioctl described here.
 pub fn all() -> impl Iterator<Item = &'static Desc> {
-    kfd::TABLE.iter().chain(drm::TABLE).copied()
+    kfd::TABLE.iter().chain(drm::TABLE).chain(nvrm::TABLE).chain(uvm::TABLE).copied()
 }
 
 /// The description for a request word: the exact one, else one of the same type and number (drivers choose by those; the size may be
@@ -27,23 +30,44 @@ pub fn find(request: u32) -> Option<&'static Desc> {
     all().find(|d| d.request == request).or_else(|| all().find(|d| same_call(d.request, request)))
 }
 
+/// The same for a struct of so many bytes: where a request word says nothing of the size, the form of the release that has it.
+#[must_use]
+pub fn find_form(request: u32, len_bytes: usize) -> Option<&'static Desc> {
+    let form = |d: &&Desc| d.request == request && d.layout.len_bytes as usize == len_bytes;
+    all().find(form).or_else(|| find(request))
+}
+
+/// Bytes that a call's struct has: what the request word says, or the longest form of a call whose word says nothing. 0 for a call without
+/// a size that is not described.
+#[must_use]
+pub fn arg_len_bytes(request: u32) -> usize {
+    if request_type(request) != 0 {
+        return request_len_bytes(request);
+    }
+    let forms = all().filter(|d| d.request == request).map(|d| d.layout.len_bytes as usize);
+    forms.max().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn names_and_requests_are_given_once() {
-        let mut requests: Vec<u32> = all().map(|d| d.request).collect();
+        let mut requests: Vec<(u32, u32)> = all().map(|d| (d.request, d.layout.len_bytes)).collect();
         requests.sort_unstable();
         let count = requests.len();
         requests.dedup();
         assert_eq!(requests.len(), count);
-        assert!(all().all(|d| find(d.request).is_some_and(|found| std::ptr::eq(found, d))));
+        for d in all() {
+            let found = find_form(d.request, d.layout.len_bytes as usize);
+            assert!(found.is_some_and(|found| std::ptr::eq(found, d)), "{}", d.name);
+        }
     }
 
     #[test]
     fn request_words_have_the_size_of_their_structs() {
-        for d in all() {
+        for d in all().filter(|d| request_type(d.request) != 0) {
             assert_eq!(request_len_bytes(d.request) as u32, d.layout.len_bytes, "{}", d.name);
         }
     }

@@ -3,6 +3,7 @@
 //! Place in the arrows: the innermost port of every real run. Source: open(2), ioctl(2), mmap(2), poll(2) of Linux.
 
 use super::{AddressSpace, Backing, CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents, PollFd, Port};
+use crate::abi;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,8 +71,11 @@ impl Port for LinuxPort {
 
     fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
         let number = self.number(fd)?;
+        if abi::request_type(request) == 0 {
+            return ioctl_by_number(number, request, arg);
+        }
         // The request word says how many bytes the kernel copies: the struct must hold them.
-        if crate::abi::request_len_bytes(request) > arg.len() {
+        if abi::request_len_bytes(request) > arg.len() {
             return Err(Errno::EINVAL);
         }
         let at = arg.as_mut_ptr().cast::<libc::c_void>();
@@ -129,6 +133,23 @@ impl Port for LinuxPort {
     }
 
     fn doorbell(&self, _at: CpuPtr, _value: u64) {}
+}
+
+/// Longest struct of a driver that numbers its calls without sizes; UVM's longest has 9,264 bytes.
+const NUMBERED_BYTES: usize = 1 << 14;
+
+/// A call whose request word does not say how many bytes the kernel copies: it gets a block that holds any release's struct.
+fn ioctl_by_number(number: i32, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+    if abi::arg_len_bytes(request) == 0 || arg.len() > NUMBERED_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let mut block = vec![0u64; NUMBERED_BYTES / 8];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut block);
+    bytes[..arg.len()].copy_from_slice(arg);
+    // SAFETY: the block is longer than the struct of any described call in any release, and aligned for it.
+    let rc = unsafe { libc::ioctl(number, libc::c_ulong::from(request) as _, bytes.as_mut_ptr()) };
+    arg.copy_from_slice(&bytes[..arg.len()]);
+    if rc < 0 { Err(Errno::last()) } else { Ok(rc) }
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ impl Player<'_> {
         let (Some(desc), Ok(_), Ok(_)) = (desc, call.result, now) else { return };
         let mut different = self.names.learn(desc.out.unwrap_or(desc.layout), &call.after, &arg);
         for blob in &call.blobs_after {
-            different.extend(self.blob(desc, blob, &behind));
+            different.extend(self.blob(desc, call, blob, &behind));
         }
         for (field, a, b) in different {
             self.differ(&name, format!("{field}: {a:#x} then, {b:#x} now"));
@@ -224,9 +224,11 @@ impl Player<'_> {
             let mut bytes = then.map_or_else(Vec::new, |b| b.bytes.clone());
             bytes.resize(usize::try_from(len).unwrap_or(0).max(bytes.len()), 0);
             match e.element {
-                Element::Struct(layout) => {
-                    let size = (layout.len_bytes as usize).max(1);
-                    bytes.chunks_exact_mut(size).for_each(|part| self.names.translate(layout, part));
+                Element::Struct(_) | Element::Chosen(_) => {
+                    if let Some(layout) = e.pointee(desc.layout, &call.before) {
+                        let size = (layout.len_bytes as usize).max(1);
+                        bytes.chunks_exact_mut(size).for_each(|part| self.names.translate(layout, part));
+                    }
                 }
                 // Lists of words are lists of devices.
                 Element::U32 => bytes.chunks_exact_mut(4).for_each(|w| {
@@ -241,12 +243,18 @@ impl Player<'_> {
         behind
     }
 
-    fn blob(&mut self, desc: &Desc, then: &Blob, behind: &[(u32, Vec<u8>)]) -> Vec<(String, u64, u64)> {
+    fn blob(
+        &mut self,
+        desc: &Desc,
+        call: &IoctlEvent,
+        then: &Blob,
+        behind: &[(u32, Vec<u8>)],
+    ) -> Vec<(String, u64, u64)> {
         let e = desc.embedded.get(then.index as usize);
         let now = behind.iter().find(|(index, _)| *index == then.index);
         let (Some(e), Some((_, now))) = (e, now) else { return Vec::new() };
-        match e.element {
-            Element::Struct(layout) if e.dir != Dir::In => {
+        match e.pointee(desc.layout, &call.before) {
+            Some(layout) if e.dir != Dir::In => {
                 let size = (layout.len_bytes as usize).max(1);
                 // The driver wrote through the pointer: the bytes are read as it left them.
                 let mut seen = vec![0; now.len()];

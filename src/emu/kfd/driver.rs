@@ -171,9 +171,7 @@ impl SoftKfd {
             return Err(Errno::EPERM);
         }
         let valid = |d: &&&Desc| {
-            request_number(d.request) == number
-                && d.since_minor <= minor
-                && d.until_minor.is_none_or(|last| minor <= last)
+            request_number(d.request) == number && d.since <= minor && d.until.is_none_or(|last| minor <= last)
         };
         kfd::TABLE.iter().find(valid).copied().ok_or(Errno::EINVAL)
     }

@@ -52,13 +52,16 @@ impl Config {
     /// Whether the file of that name is traced.
     pub fn is_traced(&self, path: &[u8]) -> bool {
         let named = |known: &[u8]| path == known || known.ends_with(b"/") && path.starts_with(known);
-        named(b"/dev/kfd") || named(b"/dev/dri/") || self.paths.iter().any(|p| named(p))
+        // `nvidiactl`, `nvidia0`, `nvidia-uvm`: one family of names.
+        let is_nvidia = path.starts_with(b"/dev/nvidia");
+        named(b"/dev/kfd") || named(b"/dev/dri/") || is_nvidia || self.paths.iter().any(|p| named(p))
     }
 
     /// Whether a relative path might name a traced file: it ends in a name that one has.
     pub fn may_be_traced(&self, path: &[u8]) -> bool {
         let last = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
-        let is_driver = last == b"kfd" || last.starts_with(b"card") || last.starts_with(b"renderD");
+        let families: [&[u8]; 3] = [b"card", b"renderD", b"nvidia"];
+        let is_driver = last == b"kfd" || families.iter().any(|f| last.starts_with(f));
         let named = |p: &Vec<u8>| p.ends_with(b"/") || p.rsplit(|b| *b == b'/').next() == Some(last);
         is_driver || self.paths.iter().any(named)
     }

@@ -1,7 +1,7 @@
 //! A library for LD_PRELOAD that traces what a foreign program says to KFD and DRM, with the decoder of `doorbell_ioctl::trace`.
 //!
 //! It stands in front of libc's open, openat (plain, 64 and fortified), close, dup, dup2, dup3, fcntl, ioctl, mmap and munmap, passes every
-//! call on unchanged, errno included, and tells what concerned a traced file. Traced are `/dev/kfd`, what lies in `/dev/dri/`, and the paths
+//! call on unchanged, errno included, and tells what concerned a traced file. Traced are `/dev/kfd`, `/dev/nvidia*`, what lies in `/dev/dri/`, and the paths
 //! in `DOORBELL_TRACE_PATHS=a:b` (one that ends in `/` stands for all below it). Lines go to standard error or to the file
 //! `DOORBELL_TRACE_TEXT` (empty: no lines); `DOORBELL_TRACE=FILE` asks for the binary trace as well. In both names `%p` is the process's number.
 //!

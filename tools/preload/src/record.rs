@@ -5,7 +5,7 @@ use crate::fds;
 use crate::outputs::Outputs;
 use crate::own::{self, Lock};
 use crate::ranges::Ranges;
-use doorbell_ioctl::abi::{Blob, Dir, request_len_bytes};
+use doorbell_ioctl::abi::{Blob, Dir, arg_len_bytes};
 use doorbell_ioctl::port::{CpuPtr, Errno, Fd, MapFlags, MapRequest, OpenFlags, Prot, monotonic_ns, read_process};
 use doorbell_ioctl::trace::{Event, IoctlEvent, Moment, What, pointed_memory};
 use libc::c_int;
@@ -91,7 +91,7 @@ pub struct Before {
 
 /// Reads the struct at `arg`; nothing where the request has none, or the address is bad.
 fn argument(request: u32, arg: u64) -> Vec<u8> {
-    let mut bytes = vec![0; request_len_bytes(request)];
+    let mut bytes = vec![0; arg_len_bytes(request)];
     if read_process(CpuPtr(arg), &mut bytes).is_err() {
         bytes.clear();
     }

@@ -1,0 +1,114 @@
+//! Releases of NVIDIA's driver, and which form of a struct each has.
+//!
+//! Source: the headers of 580.142 and 595.45 compiled (`tests/nv_layout.tsv`); for 535 to 570 the tables that gVisor's
+//! nvproxy keeps by release. UNMAP_MEMORY_DMA, MIGRATE and ALLOC_SEMAPHORE_POOL of releases before 550 are not described: nothing here makes those calls.
+//! What a release changed by putting fields at a struct's end is a length here; what it moved is a struct of its own.
+
+use std::fmt;
+
+/// A release, as `580.159.04`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    pub major: u32,
+    pub minor: u32,
+    pub patch: u32,
+}
+
+/// Releases whose structs are known: by major number.
+pub const KNOWN_MAJORS: std::ops::RangeInclusive<u32> = 535..=595;
+
+/// What speaks against a release.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReleaseError {
+    #[error("driver release {0:?} is not of the form 580.159.04")]
+    Malformed(String),
+    #[error(
+        "driver release {0} is untested; tested are {first} to {last} (NV_ANY_DRIVER=1 uses the nearest one's structs)",
+        first = KNOWN_MAJORS.start(), last = KNOWN_MAJORS.end()
+    )]
+    Untested(Release),
+}
+
+impl Release {
+    /// Reads a release's name, as `CHECK_VERSION_STR` answers it.
+    ///
+    /// # Errors
+    /// A name of another form.
+    pub fn parse(name: &str) -> Result<Self, ReleaseError> {
+        let malformed = || ReleaseError::Malformed(name.chars().take(40).collect());
+        let mut parts = name.trim_end_matches(['\0', '\n']).split('.');
+        let mut number = || parts.next().and_then(|p| p.parse::<u32>().ok());
+        let (major, minor) = (number().ok_or_else(malformed)?, number().ok_or_else(malformed)?);
+        // Some branches have two parts only.
+        let patch = number().unwrap_or(0);
+        Ok(Self { major, minor, patch })
+    }
+
+    /// The same if its structs are known.
+    ///
+    /// # Errors
+    /// `Untested` outside of [`KNOWN_MAJORS`].
+    pub fn known(self) -> Result<Self, ReleaseError> {
+        if KNOWN_MAJORS.contains(&self.major) { Ok(self) } else { Err(ReleaseError::Untested(self)) }
+    }
+
+    /// Bytes of a struct of which this release has only the beginning: `name` is C's, `len_bytes` what release 580 has.
+    #[must_use]
+    pub fn len_bytes(self, name: &str, len_bytes: u32) -> u32 {
+        let grown = GROWN.iter().filter(|(grown, since, _)| *grown == name && self.major < *since);
+        grown.map(|(_, _, before)| *before).min().unwrap_or(len_bytes)
+    }
+}
+
+/// Structs that grew at their end: name, the major that brought the longer form, bytes before.
+pub const GROWN: &[(&str, u32, u32)] = &[
+    ("NV_MEMORY_ALLOCATION_PARAMS", 545, 120),
+    ("NV_CHANNEL_ALLOC_PARAMS", 570, 360),
+    ("NV_VASPACE_ALLOCATION_PARAMETERS", 580, 48),
+];
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02}", self.major, self.minor)?;
+        if self.patch != 0 { write!(f, ".{:02}", self.patch) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_releases_are_read_and_compared() {
+        let release = Release::parse("580.159.04\0\0").unwrap();
+        assert_eq!((release.major, release.minor, release.patch), (580, 159, 4));
+        assert_eq!(release.to_string(), "580.159.04");
+        assert!(Release::parse("595.45.04").unwrap() > release);
+        assert_eq!(Release::parse("580.142").unwrap().to_string(), "580.142");
+        for bad in ["", "580", "580.x.1", "next-580.1"] {
+            assert!(matches!(Release::parse(bad), Err(ReleaseError::Malformed(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn untested_release_is_refused_with_the_range() {
+        for major in [535, 550, 570, 580, 595] {
+            assert!(Release { major, minor: 1, patch: 1 }.known().is_ok());
+        }
+        let error = Release::parse("610.43.02").unwrap().known().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "driver release 610.43.02 is untested; tested are 535 to 595 (NV_ANY_DRIVER=1 uses the nearest one's structs)"
+        );
+    }
+
+    #[test]
+    fn older_releases_have_the_beginning_of_some_structs() {
+        let at = |major, name, len| Release { major, minor: 0, patch: 0 }.len_bytes(name, len);
+        let channel = "NV_CHANNEL_ALLOC_PARAMS";
+        assert_eq!([535, 550, 570, 580, 595].map(|m| at(m, channel, 368)), [360, 360, 368, 368, 368]);
+        assert_eq!([570, 580].map(|m| at(m, "NV_VASPACE_ALLOCATION_PARAMETERS", 56)), [48, 56]);
+        assert_eq!([535, 545].map(|m| at(m, "NV_MEMORY_ALLOCATION_PARAMS", 128)), [120, 128]);
+        assert_eq!(at(535, "NVOS54_PARAMETERS", 32), 32);
+    }
+}
