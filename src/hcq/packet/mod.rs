@@ -5,6 +5,7 @@
 
 pub mod aql;
 pub mod cpu;
+pub mod nv;
 pub mod pm4;
 pub mod sdma;
 
