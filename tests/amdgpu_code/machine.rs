@@ -18,7 +18,7 @@ const APART: u64 = 0x1_0000_0000;
 pub fn chips() -> Vec<Chip> {
     match std::env::var("CHIP") {
         Ok(name) => vec![Chip::parse(&name).expect("a chip's name")],
-        Err(_) => vec![Chip::Gfx1100, Chip::Gfx1201],
+        Err(_) => Chip::ALL.to_vec(),
     }
 }
 
@@ -100,7 +100,8 @@ pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i6
     bus.map(KERNARG, SharedBytes::from_bytes(&args), false);
     let spec = &code.kernel.spec;
     let f = spec.descriptor();
-    let waves = p.local.iter().product::<u32>().div_ceil(32).max(1);
+    let lanes = if spec.wave32 { 32 } else { 64 };
+    let waves = p.local.iter().product::<u32>().div_ceil(lanes).max(1);
     let per_wave = spec.scratch_bytes * 64;
     bus.map(SCRATCH, SharedBytes::new((per_wave * waves) as usize + 8), true);
     let chip = match code.target.chip {
@@ -137,11 +138,22 @@ pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i6
 
 /// Compiles a program for each chip, runs it, and compares all buffers with the interpreter's.
 pub fn check(p: &Program, inputs: &[Vec<Vec<u8>>], vars: &[(&str, i64)], tolerance: f64) -> Vec<MachineCode> {
+    check_on(&chips(), p, inputs, vars, tolerance)
+}
+
+/// As [`check`], for some chips.
+pub fn check_on(
+    chips: &[Chip],
+    p: &Program,
+    inputs: &[Vec<Vec<u8>>],
+    vars: &[(&str, i64)],
+    tolerance: f64,
+) -> Vec<MachineCode> {
     let named: Vars = vars.iter().map(|(n, v)| (n.to_string(), *v)).collect();
     let values: Vec<i64> = p.vars.iter().map(|v| if let Arg::Var(n, ..) = v.arg() { named[&**n] } else { 0 }).collect();
-    let codes: Vec<MachineCode> = chips()
-        .into_iter()
-        .map(|c| compile(p, Target::of(c)).unwrap_or_else(|e| panic!("{} on {}: {e}\n{}", p.name, c.name(), text(p))))
+    let codes: Vec<MachineCode> = chips
+        .iter()
+        .map(|&c| compile(p, Target::of(c)).unwrap_or_else(|e| panic!("{} on {}: {e}\n{}", p.name, c.name(), text(p))))
         .collect();
     for bufs in inputs {
         let mut want = bufs.clone();

@@ -6,7 +6,10 @@ mod codegen_agree;
 #[allow(dead_code)]
 #[path = "../codegen_kernels/mod.rs"]
 mod codegen_kernels;
+mod early;
+mod foreign;
 mod kernels;
 mod llvm;
 mod machine;
+mod mutants;
 mod ops;

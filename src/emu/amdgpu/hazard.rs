@@ -422,7 +422,8 @@ pub(super) fn note(w: &mut Wave, i: &Inst) {
         h.trans += 1;
         h.last_trans = h.valu;
     }
-    let wide = w.halves;
+    let one = matches!(i.entry.sem, Sem::Cross(Cross::ReadLane | Cross::ReadFirstLane));
+    let wide = if one { 1 } else { w.halves };
     let h = &mut w.hazards;
     if let Operand::S(n) = i.sdst {
         for k in 0..wide {

@@ -271,6 +271,7 @@ impl Reader {
         Ok(match code {
             256.. => {
                 let acc = match slot.field {
+                    _ if accepts == Accepts::AGPR => true,
                     Field::Src0 => self.flag(Field::AccA),
                     Field::Src1 => self.flag(Field::AccB),
                     _ => self.flag(Field::AccCd),

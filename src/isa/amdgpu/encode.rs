@@ -149,6 +149,8 @@ impl Builder<'_> {
     }
 
     fn read_scalar(&mut self, code: u16, reg: Reg) {
+        // A pair and its half are two values on the bus.
+        let code = code | u16::from(reg.words - 1) << 9;
         if reg.file != File::Null && !self.scalars.contains(&code) {
             self.scalars.push(code);
         }
@@ -178,6 +180,7 @@ fn try_row(target: Target, inst: &Inst, row: &'static Row) -> Result<Words, Enco
     }
     b.modifiers(&inst.mods)?;
     b.constant_bus()?;
+    b.matrix_overlap()?;
     b.finish()
 }
 
@@ -260,7 +263,15 @@ impl Builder<'_> {
     fn scalar_of(&self, index: usize, reg: Reg, words: u8) -> Result<u16, EncodeError> {
         let anywide = matches!(
             reg.file,
-            File::Null | File::Scc | File::SharedBase | File::SharedLimit | File::PrivateBase | File::PrivateLimit
+            File::Null
+                | File::Scc
+                | File::VccZ
+                | File::ExecZ
+                | File::PopsExitingWaveId
+                | File::SharedBase
+                | File::SharedLimit
+                | File::PrivateBase
+                | File::PrivateLimit
         );
         if reg.words != words && !(anywide && reg.words == 1) {
             return Err(self.wrong(index, "wrong number of registers"));
@@ -373,6 +384,8 @@ impl Builder<'_> {
             return Err(self.wrong(index, "the short form reaches v127 only for 16 bits"));
         }
         match reg.file {
+            // Where nothing else may stand the field says it all.
+            File::Agpr if accepts == Accepts::AGPR => {}
             File::Agpr if accepts.contains(Accepts::AGPR) => match slot.field {
                 Field::Src0 => self.set(Field::AccA, 1)?,
                 Field::Src1 => self.set(Field::AccB, 1)?,
@@ -657,6 +670,19 @@ impl Builder<'_> {
             return Err(EncodeError::Rule { op: self.name, why: "more scalar values than the constant bus carries" });
         }
         Ok(())
+    }
+
+    /// A long matrix instruction writes parts of D while it still reads C: the same registers, or others.
+    fn matrix_overlap(&self) -> Result<(), EncodeError> {
+        let (d, c) = match (self.row.format, self.inst.operands.first(), self.inst.operands.get(3)) {
+            (Format::Mai, Some(Operand::Reg(d)), Some(Operand::Reg(c))) => (d, c),
+            _ => return Ok(()),
+        };
+        let apart = c.first + u16::from(c.words) <= d.first || d.first + u16::from(d.words) <= c.first;
+        if d.words <= 4 || d.file != c.file || d == c || apart {
+            return Ok(());
+        }
+        Err(EncodeError::Rule { op: self.name, why: "the addend overlaps a part of the result" })
     }
 
     fn finish(self) -> Result<Words, EncodeError> {

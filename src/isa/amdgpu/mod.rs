@@ -16,6 +16,7 @@
 
 mod asm;
 mod cache;
+mod check;
 mod chip;
 mod constant;
 mod decode;
@@ -37,6 +38,7 @@ mod target;
 mod vopd;
 
 pub use asm::{AsmError, Assembler, Label};
+pub use check::{CheckError, check};
 pub use chip::{Chip, Target, Wave};
 pub use decode::{DecodeError, decode};
 pub use encode::{EncodeError, Words, encode, row_of};

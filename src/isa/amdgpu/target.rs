@@ -22,10 +22,10 @@ impl Amdgpu {
         Amdgpu { target, codegen: codegen::Target::gpu(chip.name(), Grid::amd(wave)) }
     }
 
-    /// The chips that devices get code for: gfx1201 lacks the pass that keeps its scalar hazards apart.
+    /// The instruction set of a chip by name.
     #[must_use]
     pub fn for_arch(arch: &str) -> Option<Amdgpu> {
-        Chip::parse(arch).filter(|c| *c == Chip::Gfx1100).map(Amdgpu::new)
+        Chip::parse(arch).map(Amdgpu::new)
     }
 }
 

@@ -26,6 +26,9 @@ pub enum CompileError {
     Registers(String),
     #[error("cannot be encoded: {0}")]
     Encode(String),
+    /// Only looked for in debug builds.
+    #[error("the finished code fails its check: {0}")]
+    Unsound(#[from] super::CheckError),
 }
 
 impl From<RegAllocError> for CompileError {
@@ -65,7 +68,10 @@ pub fn compile(program: &Program, target: Target) -> Result<MachineCode, Compile
     let steps = wait::insert(placed.steps.clone(), target)?;
     let steps = hazard::resolve(steps, target)?;
     let (words, listing) = assemble(&steps, target)?;
-    let text = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    let text: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    if cfg!(debug_assertions) {
+        super::check(target, &text)?;
+    }
     let kernel = facts::describe(program, &selected, &placed, target);
     let spill_moves = placed.spill_moves;
     Ok(MachineCode { target, text, kernel, instructions: listing.len(), spill_moves, listing })

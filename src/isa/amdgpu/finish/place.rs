@@ -131,6 +131,7 @@ impl Place<'_> {
 
     /// Appends an instruction, unless it moves a register to itself; accumulating forms are shorter.
     fn push(&mut self, mut inst: Inst) {
+        inst.op = super::names::on(self.target.chip, inst.op);
         let moves = [op::V_MOV_B32, op::S_MOV_B32, op::S_MOV_B64].contains(&inst.op);
         if moves && inst.operands[0] == inst.operands[1] {
             return;

@@ -170,7 +170,7 @@ impl Inst {
     fn is_pure(&self) -> bool {
         let memory = |c: &Code| {
             let name = c.op.name();
-            name.contains("store") || name.contains("exec") || name.starts_with("s_barrier")
+            name.contains("store") || name.contains("write") || name.contains("exec") || name.starts_with("s_barrier")
         };
         self.flow == Flow::Next && !self.codes.is_empty() && !self.codes.iter().any(memory)
     }
