@@ -2,9 +2,11 @@
 
 use super::{CliError, Output};
 use clap::Args;
+use doorbell::elf::Machine;
 use doorbell::elf::amdgpu::{
     self as code, CodeObject, Gpu, KernelCode, KernelDescriptor, KernelSpec, properties, rsrc1, rsrc2, rsrc3,
 };
+use doorbell::elf::cubin::Cubin;
 use doorbell::elf::parse::ElfFile;
 use doorbell::isa::amdgpu::{Assembled, Chip, SourceKernel, Target, assemble, decode, print};
 use serde_json::{Value, json};
@@ -183,7 +185,11 @@ pub fn elf(args: &FileArgs, out: Output) -> Result<(), CliError> {
         out.say(&format!("symbol  {:20} {:#x} {} bytes", s.name, s.sym.st_value, s.sym.st_size));
         symbols.push(json!({ "name": s.name, "value": s.sym.st_value, "bytes": s.sym.st_size, "binding": s.binding(), "kind": s.kind() }));
     }
-    let kernels = if code::is_amdgpu(&bytes) { kernels(args, &bytes, out)? } else { Vec::new() };
+    let kernels = match file.machine() {
+        Machine::Amdgpu => kernels(args, &bytes, out)?,
+        Machine::Cuda => cubin_kernels(args, &bytes, out)?,
+        _ => Vec::new(),
+    };
     out.result(&json!({ "machine": machine, "relocatable": file.is_relocatable(), "sections": sections, "symbols": symbols, "kernels": kernels }));
     Ok(())
 }
@@ -200,6 +206,29 @@ fn kernels(args: &FileArgs, bytes: &[u8], out: Output) -> Result<Vec<Value>, Cli
         }
         let map: serde_json::Map<String, Value> = fields.into_iter().map(|(n, v)| (n, json!(v))).collect();
         all.push(json!({ "name": k.name, "gpu": gpu, "entry": k.entry_offset, "descriptor": map }));
+    }
+    Ok(all)
+}
+
+fn cubin_kernels(args: &FileArgs, bytes: &[u8], out: Output) -> Result<Vec<Value>, CliError> {
+    let cubin = Cubin::parse(bytes).map_err(|e| failed(&args.file, &e))?;
+    let mut all = Vec::new();
+    for k in &cubin.kernels {
+        let stack = k.stack_bytes.map_or_else(|| "without bound".to_owned(), |n| format!("{n} bytes"));
+        out.say(&format!("kernel  {} for sm_{}: {} bytes of code", k.name, cubin.sm, k.code_bytes));
+        out.say(&format!(
+            "        {} registers, {} barriers, {} bytes of shared memory, stack {stack}",
+            k.registers, k.barriers, k.shared_bytes
+        ));
+        for p in &k.params {
+            out.say(&format!("        parameter at {:#x} of bank 0, {} bytes", k.param_base + p.offset, p.len_bytes));
+        }
+        let params: Vec<Value> = k.params.iter().map(|p| json!({ "offset": p.offset, "bytes": p.len_bytes })).collect();
+        all.push(json!({
+            "name": k.name, "gpu": format!("sm_{}", cubin.sm), "entry": k.code_offset, "registers": k.registers,
+            "barriers": k.barriers, "shared_bytes": k.shared_bytes, "stack_bytes": k.stack_bytes,
+            "param_base": k.param_base, "params": params,
+        }));
     }
     Ok(all)
 }

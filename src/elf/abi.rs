@@ -11,6 +11,8 @@ pub const ET_EXEC: u16 = 2;
 pub const ET_DYN: u16 = 3;
 /// AMD's GPUs.
 pub const EM_AMDGPU: u16 = 224;
+/// NVIDIA's GPUs.
+pub const EM_CUDA: u16 = 190;
 
 pub const SHN_UNDEF: u16 = 0;
 pub const SHN_LORESERVE: u16 = 0xff00;

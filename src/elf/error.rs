@@ -54,6 +54,9 @@ pub enum ElfError {
     /// The caller's buffer does not have the image's size.
     #[error("ELF: a buffer of {found_bytes} bytes for an image of {size_bytes}")]
     BadBuffer { found_bytes: u64, size_bytes: u64 },
+    /// A record of a GPU's attribute section that cannot be read, or says what cannot be.
+    #[error("ELF: attribute {id:#04x} at offset {offset:#x}: {why}")]
+    BadAttribute { id: u8, offset: u64, why: &'static str },
     /// An `Object` to be written contradicts itself.
     #[error("object: {what} {index}: {why}")]
     BadObject { what: &'static str, index: usize, why: &'static str },

@@ -6,7 +6,7 @@
 //! Object --write--> relocatable ELF64 (.o) --parse, link--> Image --relocated(base)--> bytes to copy and protect
 //! ```
 //!
-//! Foreign objects (`gcc -c`, `as`) enter at the second arrow. Nothing in here opens a file, maps memory or runs code: the
+//! Foreign objects (`gcc -c`, `as`) enter at the second arrow. GPUs' files have loaders of their own: [`amdgpu`], [`cubin`]. Nothing in here opens a file, maps memory or runs code: the
 //! loader of a device asks the [`Image`] for its size and segments, maps that much, copies what [`Image::relocated`] returns,
 //! gives each segment its permission and calls at [`Image::entry`].
 //!
@@ -20,6 +20,7 @@
 
 pub mod abi;
 pub mod amdgpu;
+pub mod cubin;
 mod error;
 mod image;
 mod layout;

@@ -5,7 +5,7 @@
 
 use super::amdgpu::{Arg, KernelSpec};
 
-/// The instruction set of the code. `CUDA` follows with its target.
+/// The instruction set of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Machine {
@@ -15,6 +15,9 @@ pub enum Machine {
     /// AMD's GPUs; their code objects are made by [`amdgpu`](super::amdgpu).
     #[doc(alias = "EM_AMDGPU")]
     Amdgpu,
+    /// NVIDIA's GPUs; their cubins are read by [`cubin`](super::cubin).
+    #[doc(alias = "EM_CUDA")]
+    Cuda,
 }
 
 /// The sections an [`Object`] has.

@@ -90,9 +90,12 @@ impl<'a> ElfFile<'a> {
             (ET_DYN, Machine::X86_64),
             (ET_REL, Machine::Amdgpu),
             (ET_DYN, Machine::Amdgpu),
+            (ET_EXEC, Machine::Cuda),
         ];
         let (header, machine) = parse_header(bytes, KINDS)?;
-        let kind = if header.e_type == ET_REL { SHT_SYMTAB } else { SHT_DYNSYM };
+        // A cubin is linked, and keeps its one symbol table.
+        let whole = header.e_type == ET_REL || machine == Machine::Cuda;
+        let kind = if whole { SHT_SYMTAB } else { SHT_DYNSYM };
         Self::with_symbols(bytes, &header, machine, kind)
     }
 
@@ -108,6 +111,14 @@ impl<'a> ElfFile<'a> {
     /// The instruction set.
     pub fn machine(&self) -> Machine {
         self.machine
+    }
+
+    /// The bytes of the file header.
+    ///
+    /// # Errors
+    /// None: a parsed file has them.
+    pub(super) fn header(&self) -> Result<&'a [u8; EHDR_BYTES], ElfError> {
+        array_at(self.bytes, "file header", 0)
     }
 
     /// Whether it is a relocatable file.
@@ -237,7 +248,11 @@ fn parse_header(bytes: &[u8], kinds: &[(u16, Machine)]) -> Result<(Ehdr, Machine
     if !kinds.iter().any(|k| k.0 == header.e_type) {
         return Err(ElfError::BadField { what: "e_type", offset: 16, found, expected: "ET_REL (a relocatable file)" });
     }
-    let number = |machine| if machine == Machine::X86_64 { x86_64::EM_X86_64 } else { EM_AMDGPU };
+    let number = |machine| match machine {
+        Machine::X86_64 => x86_64::EM_X86_64,
+        Machine::Amdgpu => EM_AMDGPU,
+        Machine::Cuda => EM_CUDA,
+    };
     let Some(kind) = kinds.iter().find(|k| k.0 == header.e_type && number(k.1) == header.e_machine) else {
         let found = u64::from(header.e_machine);
         return Err(ElfError::BadField { what: "e_machine", offset: 18, found, expected: "EM_X86_64" });

@@ -3,6 +3,7 @@
 mod dump;
 mod files;
 mod launch;
+mod object;
 mod options;
 mod trace;
 mod train;

@@ -2,11 +2,16 @@
 
 use doorbell::elf::abi::{STB_GLOBAL, STT_FUNC};
 use doorbell::elf::amdgpu::{CodeObject, is_amdgpu};
+use doorbell::elf::cubin::{Cubin, is_cubin};
 use doorbell::elf::parse::{ElfFile, FileSymbol, Place};
 
 /// Its machine and the names that can be launched.
 pub fn holdings(bytes: &[u8]) -> String {
-    let found = if is_amdgpu(bytes) { code_object(bytes) } else { elf_file(bytes) };
+    let found = match () {
+        () if is_amdgpu(bytes) => code_object(bytes),
+        () if is_cubin(bytes) => cubin(bytes),
+        () => elf_file(bytes),
+    };
     match found {
         Ok((machine, names)) if names.is_empty() => format!("{machine} code: no kernel"),
         Ok((machine, names)) => format!("{machine} code: {}", names.join(", ")),
@@ -18,6 +23,11 @@ fn code_object(bytes: &[u8]) -> Result<(String, Vec<String>), String> {
     let object = CodeObject::parse(bytes).map_err(|e| e.to_string())?;
     let machine = object.gpu.map_or_else(|flags| format!("chip {flags:#x}"), |gpu| gpu.name().to_owned());
     Ok((machine, sorted(object.kernels.iter().map(|k| k.name.as_str()))))
+}
+
+fn cubin(bytes: &[u8]) -> Result<(String, Vec<String>), String> {
+    let cubin = Cubin::parse(bytes).map_err(|e| e.to_string())?;
+    Ok((format!("sm_{}", cubin.sm), sorted(cubin.kernels.iter().map(|k| k.name.as_str()))))
 }
 
 fn elf_file(bytes: &[u8]) -> Result<(String, Vec<String>), String> {

@@ -1,0 +1,122 @@
+//! Attribute sections: `.nv.info` of the file and `.nv.info.KERNEL` of each kernel.
+//!
+//! A record is a form, a number, and 16 bits: of forms 1 to 3 a value, of form 4 the bytes that follow.
+
+use crate::elf::error::ElfError;
+use crate::elf::num::wide;
+
+/// Numbers of the attributes that matter to a launch.
+pub mod id {
+    pub const MAX_THREADS: u8 = 0x05;
+    pub const PARAM_CBANK: u8 = 0x0a;
+    pub const REQNTID: u8 = 0x10;
+    pub const FRAME_SIZE: u8 = 0x11;
+    pub const MIN_STACK_SIZE: u8 = 0x12;
+    pub const KPARAM_INFO: u8 = 0x17;
+    pub const REGCOUNT: u8 = 0x2f;
+    pub const CTA_PER_CLUSTER: u8 = 0x3d;
+    pub const KPARAM_INFO_V2: u8 = 0x45;
+    pub const NUM_BARRIERS: u8 = 0x4c;
+}
+
+/// What a record holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    None,
+    Byte(u8),
+    Half(u16),
+    Bytes(&'a [u8]),
+}
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribute<'a> {
+    pub id: u8,
+    pub value: Value<'a>,
+    /// Where it stands in the file.
+    pub offset: u64,
+}
+
+impl<'a> Attribute<'a> {
+    /// Reads a section that stands at `offset` of the file.
+    ///
+    /// # Errors
+    /// A form that is not known, a record that is cut off.
+    pub fn parse_all(section: &'a [u8], offset: u64) -> Result<Vec<Attribute<'a>>, ElfError> {
+        let (mut rest, mut out) = (section, Vec::new());
+        while let Some((head, tail)) = rest.split_first_chunk::<4>() {
+            let [form, id, lo, hi] = *head;
+            let offset = offset.saturating_add(wide(section.len() - rest.len()));
+            let half = u16::from_le_bytes([lo, hi]);
+            let (value, after) = match form {
+                1 => (Value::None, tail),
+                2 => (Value::Byte(lo), tail),
+                3 => (Value::Half(half), tail),
+                4 => {
+                    let cut = ElfError::BadAttribute { id, offset, why: "its value reaches beyond the section" };
+                    let (value, after) = tail.split_at_checked(usize::from(half)).ok_or(cut)?;
+                    (Value::Bytes(value), after)
+                }
+                _ => return Err(ElfError::BadAttribute { id, offset, why: "its form is not 1 to 4" }),
+            };
+            out.push(Attribute { id, value, offset });
+            rest = after;
+        }
+        if !rest.is_empty() {
+            let offset = offset.saturating_add(wide(section.len() - rest.len()));
+            return Err(ElfError::BadAttribute { id: 0, offset, why: "less than a record is left in the section" });
+        }
+        Ok(out)
+    }
+
+    /// The 32-bit words of a value.
+    ///
+    /// # Errors
+    /// Fewer than `N`.
+    pub fn words<const N: usize>(&self) -> Result<[u32; N], ElfError> {
+        let short = ElfError::BadAttribute { id: self.id, offset: self.offset, why: "its value is too short" };
+        let Value::Bytes(bytes) = self.value else { return Err(short) };
+        let (words, _) = bytes.as_chunks::<4>();
+        let words = words.first_chunk::<N>().ok_or(short)?;
+        Ok(words.map(u32::from_le_bytes))
+    }
+
+    /// A value of 8 or 16 bits, as the older and the newer forms of an attribute hold it.
+    ///
+    /// # Errors
+    /// Any other form.
+    pub fn number(&self) -> Result<u32, ElfError> {
+        match self.value {
+            Value::Byte(n) => Ok(n.into()),
+            Value::Half(n) => Ok(n.into()),
+            _ => Err(ElfError::BadAttribute { id: self.id, offset: self.offset, why: "it is not a number" }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_all_forms_are_read_in_order() {
+        let bytes = [1, 0x3e, 0, 0, 2, 0x4c, 3, 0, 3, 0x19, 0x0c, 0x01, 4, 0x2f, 8, 0, 5, 0, 0, 0, 16, 0, 0, 0];
+        let all = Attribute::parse_all(&bytes, 0x100).unwrap();
+        assert_eq!(
+            all.iter().map(|a| (a.id, a.offset)).collect::<Vec<_>>(),
+            [(0x3e, 0x100), (0x4c, 0x104), (0x19, 0x108), (0x2f, 0x10c)]
+        );
+        assert_eq!(all[0].value, Value::None);
+        assert_eq!((all[1].number(), all[2].number()), (Ok(3), Ok(0x10c)));
+        assert_eq!(all[3].words::<2>(), Ok([5, 16]));
+        assert!(all[3].words::<3>().is_err() && all[3].number().is_err());
+    }
+
+    #[test]
+    fn records_that_are_cut_or_unknown_are_errors_with_their_place() {
+        let error = Attribute::parse_all(&[4, 0x2f, 8, 0, 5], 0x100).unwrap_err();
+        assert_eq!(error.to_string(), "ELF: attribute 0x2f at offset 0x100: its value reaches beyond the section");
+        assert!(Attribute::parse_all(&[9, 1, 0, 0], 0).is_err());
+        assert!(Attribute::parse_all(&[1, 1, 0, 0, 1], 0).is_err());
+    }
+}
