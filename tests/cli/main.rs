@@ -1,5 +1,6 @@
 //! The `doorbell` program as its users meet it: exit codes, JSON, files, signals.
 
+mod asm;
 mod dump;
 mod files;
 mod launch;

@@ -1,7 +1,8 @@
 //! Assembler source → code: lines of instructions, labels, and the directives that describe kernels.
 //!
-//! Known directives: `.text`, `.globl`, `.p2align`, `.type`, `.size`, `.amdgcn_target` (taken and ignored where they change
-//! nothing), `.long`, `.amdhsa_kernel` to `.end_amdhsa_kernel`. Comments begin with `;` or `//`.
+//! Known directives: `.text`, `.section`, `.globl`, `.p2align`, `.type`, `.size`, `.amdgcn_target` (taken and ignored where they change
+//! nothing), `.long`, `.amdhsa_kernel` to `.end_amdhsa_kernel`. Comments begin with `;` or `//`. Code stands in `.text` only; other
+//! sections hold nothing but descriptions of kernels.
 
 use super::asm::{AsmError, Assembler, Label};
 use super::chip::Target;
@@ -41,8 +42,8 @@ pub struct SourceError {
 /// # Errors
 /// The first line that cannot be read or encoded, or a label that is missing.
 pub fn assemble(target: Target, source: &str) -> Result<Assembled, SourceError> {
-    let mut state =
-        Source { asm: Assembler::new(target), labels: HashMap::new(), out: Assembled::default(), open: None };
+    let asm = Assembler::new(target);
+    let mut state = Source { asm, labels: HashMap::new(), out: Assembled::default(), open: None, in_text: true };
     for (index, text) in source.lines().enumerate() {
         let code = text.split("//").next().unwrap_or_default().split(';').next().unwrap_or_default();
         state.line(code).map_err(|(column, what)| SourceError { line: index + 1, column, what })?;
@@ -69,6 +70,8 @@ struct Source {
     labels: HashMap<String, Label>,
     out: Assembled,
     open: Option<SourceKernel>,
+    /// Whether the current section is `.text`.
+    in_text: bool,
 }
 
 type Fault = (usize, String);
@@ -88,6 +91,9 @@ impl Source {
         }
         if rest.starts_with('.') {
             return self.directive(rest).map_err(|what| (1, what));
+        }
+        if !self.in_text {
+            return Err((1, "an instruction outside .text".into()));
         }
         let (labels, asm) = (&mut self.labels, &mut self.asm);
         let target = asm.target();
@@ -118,13 +124,20 @@ impl Source {
                 self.open = Some(SourceKernel { name: args.to_owned(), settings: Vec::new() });
                 Ok(())
             }
+            ".p2align" if !self.in_text => Ok(()),
             ".p2align" => self.align(args),
+            ".long" if !self.in_text => Err(".long outside .text".into()),
             ".long" => {
                 let value = number(args).and_then(super::constant::word);
                 self.asm.push_words(&[value.ok_or_else(|| format!(".long: {args:?} is no 32-bit number"))?]);
                 Ok(())
             }
-            ".text" | ".globl" | ".protected" | ".type" | ".size" | ".amdgcn_target" | ".section" | ".rodata" => Ok(()),
+            ".text" | ".section" | ".rodata" => {
+                let section = if name == ".section" { args.split(',').next().unwrap_or_default().trim() } else { name };
+                self.in_text = section == ".text";
+                Ok(())
+            }
+            ".globl" | ".protected" | ".type" | ".size" | ".amdgcn_target" => Ok(()),
             _ => Err(format!("unknown directive {name}")),
         }
     }

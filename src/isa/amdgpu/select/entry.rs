@@ -189,11 +189,10 @@ impl Select<'_> {
     }
 
     pub(super) fn barrier(&mut self) -> Res<()> {
-        let codes = match (self.chip(), super::super::Op::parse("s_barrier_signal")) {
-            (Chip::Gfx1201, Some(signal)) => {
-                vec![Code::new(signal, &[(-1).into()]), Code::new(op::S_BARRIER_WAIT, &[(-1).into()])]
-            }
-            _ => vec![Code::new(op::S_BARRIER, &[])],
+        let all = &[(-1).into()]; // the workgroup's barrier
+        let codes = match self.chip() {
+            Chip::Gfx1201 => vec![Code::new(op::S_BARRIER_SIGNAL, all), Code::new(op::S_BARRIER_WAIT, all)],
+            Chip::Gfx1100 | Chip::Gfx942 => vec![Code::new(op::S_BARRIER, &[])],
         };
         self.run_all(codes)?;
         debug_assert!(matches!(self.levels[0].kind, LevelKind::Body));
