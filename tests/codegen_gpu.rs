@@ -157,16 +157,6 @@ fn a_loop_that_threads_leave_at_different_times_is_named() {
     assert!(matches!(e, InterpError::Diverged(_)), "{e}");
 }
 
-/// A product of half types, summed in f32, rounded, with a bias of each column and a gain of each row.
-fn half_matmul(t: DType, (m, n, k): (i64, i64, i64)) -> UOp {
-    let (i, j, l) = (out(m, 0), out(n, 1), red(k, 2));
-    let a = UOp::param(1, t, (m * k) as usize).index(&(&(&i * k) + &l)).load().cast(DType::F32);
-    let b = UOp::param(2, t, (k * n) as usize).index(&(&(&l * n) + &j)).load().cast(DType::F32);
-    let s = (&a * &b).reduce(Op::Add, &[l]);
-    let v = &(&s * &f32p(4, m).index(&i).load()) + &f32p(3, n).index(&j).load();
-    UOp::sink([f32p(0, m * n).index(&(&(&i * n) + &j)).store(&v, &[i, j])])
-}
-
 /// Every matrix unit that is described, on a target of its wave.
 fn matrix_units() -> Vec<(Target, DType)> {
     let with = |tensor_cores, wave| Target { tensor_cores, ..Target::gpu("gpu", Grid::amd(wave)) };

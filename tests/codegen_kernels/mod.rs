@@ -52,6 +52,16 @@ pub fn matmul(m: i64, n: i64, k: i64) -> UOp {
     UOp::sink([f32p(0, m * n).index(&(&(&i * n) + &j)).store(&s, &[i, j])])
 }
 
+/// A product of half types, summed in f32, rounded, with a bias of each column and a gain of each row.
+pub fn half_matmul(t: DType, (m, n, k): (i64, i64, i64)) -> UOp {
+    let (i, j, l) = (out(m, 0), out(n, 1), red(k, 2));
+    let a = UOp::param(1, t, (m * k) as usize).index(&(&(&i * k) + &l)).load().cast(DType::F32);
+    let b = UOp::param(2, t, (k * n) as usize).index(&(&(&l * n) + &j)).load().cast(DType::F32);
+    let s = (&a * &b).reduce(Op::Add, &[l]);
+    let v = &(&s * &f32p(4, m).index(&i).load()) + &f32p(3, n).index(&j).load();
+    UOp::sink([f32p(0, m * n).index(&(&(&i * n) + &j)).store(&v, &[i, j])])
+}
+
 pub fn row_sum(m: i64, n: i64) -> UOp {
     let (i, l) = (out(m, 0), red(n, 1));
     let s = f32p(1, m * n).index(&(&(&i * n) + &l)).load().reduce(Op::Add, &[l]);

@@ -42,7 +42,7 @@ pub use check::{CheckError, check};
 pub use chip::{Chip, Target, Wave};
 pub use decode::{DecodeError, decode};
 pub use encode::{EncodeError, Words, encode, row_of};
-pub use finish::{CompileError, MachineCode, compile};
+pub use finish::{CompileError, Limits, MachineCode, compile, compile_within};
 pub use inst::{Dpp, DppCtrl, Enc, Inst, Modifiers};
 pub use parse::{ParseError, parse};
 pub use print::{operand_text, print, reg_text};

@@ -2,7 +2,7 @@
 
 use super::{Chip, CompileError, Target, Wave, compile, decode, print};
 use crate::codegen::target::Grid;
-use crate::codegen::{self, Program};
+use crate::codegen::{self, Program, units};
 use crate::elf::{Machine, Object};
 use crate::isa::{Isa, IsaError};
 
@@ -19,7 +19,13 @@ impl Amdgpu {
     pub fn new(chip: Chip) -> Amdgpu {
         let target = Target::of(chip);
         let wave = if target.wave == Wave::W32 { 32 } else { 64 };
-        Amdgpu { target, codegen: codegen::Target::gpu(chip.name(), Grid::amd(wave)) }
+        let tensor_cores = match chip {
+            Chip::Gfx1100 => units::RDNA3,
+            Chip::Gfx1201 => units::RDNA4,
+            Chip::Gfx942 => units::CDNA3,
+        };
+        let gpu = codegen::Target::gpu(chip.name(), Grid::amd(wave));
+        Amdgpu { target, codegen: codegen::Target { tensor_cores, ..gpu } }
     }
 
     /// The instruction set of a chip by name.

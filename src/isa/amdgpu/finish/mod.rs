@@ -1,11 +1,13 @@
 //! From selected instructions to a kernel's code: registers, waits, hazards, bytes.
 
 mod facts;
+mod far;
 mod hazard;
 pub(super) mod names;
 mod place;
 mod wait;
 
+pub use super::select::mir::Limits;
 use super::select::{self, Selected, mir};
 use super::{Assembler, EncodeError, Inst, Target};
 use crate::codegen::Program;
@@ -63,10 +65,19 @@ pub struct MachineCode {
 /// # Errors
 /// See [`CompileError`].
 pub fn compile(program: &Program, target: Target) -> Result<MachineCode, CompileError> {
+    compile_within(program, target, Limits::default())
+}
+
+/// Compiles a program for less than the chip has: fewer registers, shorter branches.
+///
+/// # Errors
+/// See [`CompileError`].
+pub fn compile_within(program: &Program, target: Target, limits: Limits) -> Result<MachineCode, CompileError> {
     let selected = select::select(program, target)?;
-    let placed = registers(&selected, target)?;
+    let placed = registers(&selected, target, limits)?;
     let steps = wait::insert(placed.steps.clone(), target)?;
     let steps = hazard::resolve(steps, target)?;
+    let steps = far::reach(steps, target, limits.branch_dwords)?;
     let (words, listing) = assemble(&steps, target)?;
     let text: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     if cfg!(debug_assertions) {
@@ -78,24 +89,25 @@ pub fn compile(program: &Program, target: Target) -> Result<MachineCode, Compile
 }
 
 /// Gives out registers: as many vector registers as are needed at once, more if tuples do not fit between the others.
-fn registers(selected: &Selected, target: Target) -> Result<Placed, CompileError> {
-    let need = regalloc::pressure(&selected.func, &mir::reg_info(target, 256))?;
-    let mut limit = need[usize::from(mir::VGPR)].next_multiple_of(8).clamp(8, 256);
+fn registers(selected: &Selected, target: Target, limits: Limits) -> Result<Placed, CompileError> {
+    let most = limits.vgprs;
+    let need = regalloc::pressure(&selected.func, &mir::reg_info(target, 256, limits))?;
+    let mut limit = need[usize::from(mir::VGPR)].next_multiple_of(8).clamp(8, most);
     loop {
-        let info = mir::reg_info(target, limit);
+        let info = mir::reg_info(target, limit, limits);
         match regalloc::allocate(&selected.func, &info) {
-            Ok(alloc) if limit == 256 || !spills_vectors(&alloc, &info) => {
+            Ok(alloc) if limit == most || !spills_vectors(&alloc, &info) => {
                 if let Some(placed) = place::place(selected, &alloc, target)? {
                     return Ok(placed);
                 }
                 // No room for the registers that hold spilled scalar ones: they need vector registers beyond those given out.
-                let info = mir::reg_info(target, 248);
+                let info = mir::reg_info(target, 248.min(most), limits);
                 let alloc = regalloc::allocate(&selected.func, &info)?;
                 return place::place(selected, &alloc, target)?
                     .ok_or_else(|| CompileError::Registers("too many scalar registers are spilled".into()));
             }
-            Err(e) if limit == 256 => return Err(e.into()),
-            _ => limit = (limit + limit.max(32) / 4).next_multiple_of(8).min(256),
+            Err(e) if limit == most => return Err(e.into()),
+            _ => limit = (limit + limit.max(32) / 4).next_multiple_of(8).min(most),
         }
     }
 }

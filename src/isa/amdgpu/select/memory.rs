@@ -80,7 +80,10 @@ impl Select<'_> {
             Some(alt) => self.plain(alt)?,
             None => Val::new(),
         };
-        let raw = self.load_pieces(&a, &alt)?;
+        let whole = self.pos.get(u).is_some_and(|p| self.plan.whole[*p as usize]);
+        let whole = whole && a.pieces.iter().all(|p| (p.count * a.t.size_bytes()).is_multiple_of(4));
+        let tuple = whole.then(|| self.v_part((lanes * a.t.size_bytes() / 4) as u8));
+        let raw = self.load_pieces(&a, &alt, tuple)?;
         if a.gates.is_empty() && t != Scalar::Bool {
             return Ok(raw);
         }
@@ -107,15 +110,19 @@ impl Select<'_> {
         Ok(out)
     }
 
-    /// Loads all pieces; of gated ones the lanes (those of 32 bits and more) that stay closed have the alternative.
-    fn load_pieces(&mut self, a: &Access, alt: &Val) -> Res<Val> {
+    /// Loads all pieces, if wanted into one tuple; of gated ones the lanes (those of 32 bits and more) that stay closed have the
+    /// alternative.
+    fn load_pieces(&mut self, a: &Access, alt: &Val, tuple: Option<Part>) -> Res<Val> {
         let size = a.t.size_bytes();
         let mut out = Val::new();
         let mut codes: Vec<(usize, Code)> = Vec::new();
         for p in &a.pieces {
             let bytes = p.count * size;
             let words = bytes.div_ceil(4) as u8;
-            let to = self.v_part(words);
+            let to = match tuple {
+                Some(all) => Part { sub: (p.first * size / 4) as u8, words, ..all },
+                None => self.v_part(words),
+            };
             if !a.gates.is_empty() {
                 self.prefill(to, p, a.t, alt)?;
             }
@@ -123,7 +130,7 @@ impl Select<'_> {
             codes.push((p.first, self.load_code(load, to, p.at)?));
             for k in 0..p.count {
                 let bit = 8 * k * size;
-                let word = Part { sub: (bit / 32) as u8, words: 1, ..to };
+                let word = Part { sub: to.sub + (bit / 32) as u8, words: 1, ..to };
                 out.push(match size {
                     4 | 8 => Src::Part(Part { words: (size / 4) as u8, ..word }),
                     _ if p.count == 1 => Src::Part(to),
@@ -143,7 +150,7 @@ impl Select<'_> {
         if size >= 4 || p.count == 1 && !boolean {
             let words = to.words / p.count as u8;
             for k in 0..p.count {
-                self.copy_to(Part { sub: k as u8 * words, words, ..to }, lane(k))?;
+                self.copy_to(Part { sub: to.sub + k as u8 * words, words, ..to }, lane(k))?;
             }
             return Ok(());
         }
@@ -249,7 +256,7 @@ impl Select<'_> {
     }
 
     /// Lanes side by side in vector registers.
-    fn gathered(&mut self, lanes: &[Src], t: Scalar) -> Res<Part> {
+    pub(super) fn gathered(&mut self, lanes: &[Src], t: Scalar) -> Res<Part> {
         let size = t.size_bytes();
         if size < 4 {
             return self.gathered_small(lanes, t);

@@ -19,6 +19,24 @@ pub const VCC_INDEX: u16 = 106;
 /// A pair of scalar registers that is never given out: addresses of far spill slots and far jumps.
 pub const SPARE_SGPR: u16 = 100;
 
+/// What code may use; values that do not fit are spilled, branches that reach too little become jumps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Vector registers of a thread, at least 32 (tuples of 16 must fit).
+    pub vgprs: u16,
+    /// Scalar registers of a wave, at least 32.
+    pub sgprs: u16,
+    /// Dwords over which a branch may go, at most 32767.
+    pub branch_dwords: u16,
+}
+
+impl Default for Limits {
+    /// All that the chips have.
+    fn default() -> Limits {
+        Limits { vgprs: 256, sgprs: SPARE_SGPR, branch_dwords: 0x7fff }
+    }
+}
+
 /// Words of the classes of each file, in class order.
 const WIDTHS: [u8; 6] = [1, 2, 3, 4, 8, 16];
 
@@ -33,8 +51,8 @@ pub fn class_shape(class: Class) -> (u8, u8) {
     (class.0 / WIDTHS.len() as u8, WIDTHS[usize::from(class.0) % WIDTHS.len()])
 }
 
-/// The registers to give out: so many vector registers, and the scalar ones that are free.
-pub fn reg_info(target: Target, vgprs: u16) -> RegInfo {
+/// The registers to give out: so many vector registers, and the scalar ones that are free within the limits.
+pub fn reg_info(target: Target, vgprs: u16, limits: Limits) -> RegInfo {
     let mut classes = Vec::new();
     for (file, name) in [(VGPR, "vgpr"), (SGPR, "sgpr")] {
         for words in WIDTHS {
@@ -49,7 +67,8 @@ pub fn reg_info(target: Target, vgprs: u16) -> RegInfo {
             classes.push(RegClass { name, file, width, align, slot_bytes: bytes, slot_align: 4 });
         }
     }
-    let scalars = (VCC_INDEX..VCC_INDEX + u16::from(target.mask_words())).chain(2..SPARE_SGPR).collect();
+    let scalars =
+        (VCC_INDEX..VCC_INDEX + u16::from(target.mask_words())).chain(2..SPARE_SGPR.min(limits.sgprs)).collect();
     RegInfo {
         files: vec![
             RegFile { name: "vgpr", count: 256, order: (0..vgprs).collect() },

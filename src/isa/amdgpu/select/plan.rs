@@ -8,7 +8,7 @@ use crate::uop::{Op, UMap, UOp};
 pub(super) struct Plan {
     /// Vectors that are stored as they are (or go to the matrix unit): wanted in consecutive registers.
     pub tuple: Vec<bool>,
-    /// And in one tuple, however long.
+    /// And in one tuple, however long; of a load only this is set.
     pub whole: Vec<bool>,
     /// Values that are computed right into the register that they are assigned to, when they are assigned.
     pub into: Vec<bool>,
@@ -45,7 +45,12 @@ impl Plan {
         for u in uops {
             match u.op() {
                 Op::Store if stores_words(u) => plan.want(&u.src()[1], pos, false),
-                Op::Wmma => u.src()[2..].iter().chain([u]).for_each(|s| plan.want(s, pos, true)),
+                Op::Wmma => {
+                    u.src()[2..].iter().chain([u]).for_each(|s| plan.want(s, pos, true));
+                    for p in u.src()[..2].iter().filter(|s| s.op() == Op::Load).filter_map(|s| pos.get(s)) {
+                        plan.whole[*p as usize] = true;
+                    }
+                }
                 _ => {}
             }
         }
@@ -60,6 +65,17 @@ impl Plan {
                     || !uops[p..i].iter().any(|s| s.op() == Op::SetAcc && register(&s.src()[0]) == r)
             });
             plan.into[p] = alone && made && others_rest;
+            // Products added one after the other all stand in the register.
+            let mut sum = value;
+            while plan.into[p] && sum.op() == Op::Wmma && sum.src()[2].op() == Op::Wmma {
+                sum = &sum.src()[2];
+                let Some(q) = pos.get(sum).map(|q| *q as usize) else { break };
+                let rest = sum.src()[..2].iter().all(|s| register(s).op() != Op::Acc);
+                if uses[q] != 1 || borders[q] != borders[i] || !rest {
+                    break;
+                }
+                plan.into[q] = true;
+            }
         }
         Ok(plan)
     }
