@@ -2,7 +2,7 @@
 
 use super::super::encode::dual_row;
 use super::super::format::Format;
-use super::super::{Access, File, Implicit, Inst, Operand, Reg, Row, Target, Unit, decode, print, row_of};
+use super::super::{Access, Chip, File, Implicit, Inst, Operand, Reg, Row, Target, Unit, decode, op, print, row_of};
 use super::CheckError;
 use std::collections::{BTreeMap, HashSet};
 
@@ -92,8 +92,12 @@ impl Code {
             let offset = (4 * place) as u32;
             let rest = words.get(place..).unwrap_or_default();
             let (inst, len) = decode(target, rest).map_err(|error| CheckError::Decode { offset, error })?;
-            let next = successors(&inst, place, len)
-                .ok_or_else(|| CheckError::Jump { offset, text: print(target, &inst).unwrap_or_default() })?;
+            let next = match inst.op {
+                op::S_SETPC_B64 => computed(target, &words, place).map(|to| vec![to]),
+                _ => successors(&inst, place, len),
+            };
+            let next =
+                next.ok_or_else(|| CheckError::Jump { offset, text: print(target, &inst).unwrap_or_default() })?;
             open.extend(&next);
             found.insert(place, (at(target, offset, inst), next));
         }
@@ -142,9 +146,26 @@ fn successors(inst: &Inst, place: usize, len: usize) -> Option<Vec<usize>> {
         "s_endpgm" | "s_endpgm_saved" => Some(vec![]),
         "s_branch" => Some(vec![jump()?]),
         _ if name.starts_with("s_cbranch_") && inst.operands.len() == 1 => Some(vec![place + len, jump()?]),
-        "s_setpc_b64" | "s_swappc_b64" | "s_rfe_b64" | "s_call_b64" => None,
+        "s_swappc_b64" | "s_rfe_b64" | "s_call_b64" => None,
         _ => Some(vec![place + len]),
     }
+}
+
+/// Where an `s_setpc` goes that adds a constant to the program counter right before: `s_getpc`, the addition's two halves and, on
+/// gfx1201, a wait.
+fn computed(target: Target, words: &[u32], place: usize) -> Option<usize> {
+    let start = place.checked_sub(if target.chip == Chip::Gfx1201 { 5 } else { 4 })?;
+    let read = |at: usize| decode(target, words.get(at..)?).ok().map(|d| d.0);
+    let (get, add, carry, set) = (read(start)?, read(start + 1)?, read(start + 3)?, read(place)?);
+    let Some(Operand::Reg(pair)) = get.operands.first() else { return None };
+    let half = |k| Operand::Reg(Reg::new(pair.file, pair.first + k, 1));
+    let adds = |i: &Inst, k: u16| i.op.name().starts_with("s_add") && i.operands[..2] == [half(k), half(k)];
+    let whole = get.op == op::S_GETPC_B64 && set.operands == get.operands && adds(&add, 0) && adds(&carry, 1);
+    let bytes = match add.operands.last() {
+        Some(Operand::Lit(v)) if whole => v.cast_signed(),
+        _ => return None,
+    };
+    (start + 1).checked_add_signed(isize::try_from(bytes).ok()? / 4)
 }
 
 fn at(target: Target, offset: u32, inst: Inst) -> At {

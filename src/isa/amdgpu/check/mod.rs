@@ -9,7 +9,7 @@
 //! from each instruction that leaves something open a walk along all paths, until somebody settles it or somebody minds.
 //!
 //! Left out: hazards of instructions that compute kernels do not use (GWS, LDS-direct, exports), wave64 of gfx11 and gfx12,
-//! order of memory accesses between waves, code behind computed jumps (refused).
+//! order of memory accesses between waves, code behind computed jumps (refused, but for a constant added to the program counter).
 
 mod flow;
 mod scalars;
