@@ -12,6 +12,7 @@ pub mod disk;
 mod error;
 pub mod memory;
 pub mod null;
+pub mod nv;
 mod record;
 pub mod registry;
 mod timing;

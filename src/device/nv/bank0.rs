@@ -1,0 +1,133 @@
+//! Constant bank 0: what a kernel finds below its parameters, which the driver's user fills and no hardware does.
+//!
+//! Source: nv.md 5.4 (from code of ptxas for each chip that reads the places). A place that a chip's code was never seen to read is left out.
+
+use crate::hcq::packet::GpuVa;
+
+/// Where a chip's code looks; byte offsets in the bank. Empty lists and `None`: it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bank0 {
+    /// First byte of the parameters.
+    pub params: u32,
+    pub block: [u32; 3],
+    pub grid: [u32; 3],
+    pub local_window: u32,
+    pub shared_window: u32,
+    /// The stack pointer that threads begin with.
+    pub stack: u32,
+    /// More than one place where clusters have copies of their own.
+    pub dynamic_shared: &'static [u32],
+    /// The address that parameters are read at through memory, and whether it is that of the parameters or of the bank.
+    pub address: u32,
+    pub address_is_of_params: bool,
+    pub reserved_shared: Option<u32>,
+    /// 1 for a grid of clusters.
+    pub cluster_flag: Option<u32>,
+    /// CTAs of a cluster along each axis; two copies on some chips.
+    pub cluster: &'static [u32],
+    /// Clusters of the grid along each axis.
+    pub cluster_grid: &'static [u32],
+    /// CTAs of a cluster.
+    pub cluster_size: &'static [u32],
+}
+
+pub(super) const TURING: Bank0 = Bank0 {
+    params: 0x160,
+    block: [0x00, 0x04, 0x08],
+    grid: [0x0c, 0x10, 0x14],
+    local_window: 0x20,
+    shared_window: 0x18,
+    stack: 0x28,
+    dynamic_shared: &[0x2c],
+    address: 0x40,
+    address_is_of_params: false,
+    reserved_shared: None,
+    cluster_flag: None,
+    cluster: &[],
+    cluster_grid: &[],
+    cluster_size: &[],
+};
+pub(super) const AMPERE: Bank0 = Bank0 { reserved_shared: Some(0x114), ..TURING };
+pub(super) const HOPPER: Bank0 = Bank0 {
+    params: 0x210,
+    address: 0x198,
+    address_is_of_params: true,
+    cluster_flag: Some(0x140),
+    cluster: &[0x144],
+    cluster_grid: &[0x15c],
+    cluster_size: &[0x188],
+    ..AMPERE
+};
+pub(super) const BLACKWELL: Bank0 = Bank0 {
+    params: 0x380,
+    block: [0x360, 0x364, 0x368],
+    grid: [0x370, 0x374, 0x378],
+    local_window: 0x2f8,
+    shared_window: 0x2f0,
+    stack: 0x37c,
+    // The second place is that of CTAs in clusters, 0xa0 below.
+    dynamic_shared: &[0x2ac, 0x20c],
+    address: 0x348,
+    address_is_of_params: true,
+    reserved_shared: Some(0x16c),
+    cluster_flag: Some(0x36c),
+    cluster: &[0x2a0, 0x200],
+    cluster_grid: &[0x2c0, 0x220],
+    cluster_size: &[0x2cc, 0x22c],
+};
+
+/// What a launch tells its kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub cluster: Option<[u32; 3]>,
+    pub dynamic_shared_bytes: u32,
+    pub reserved_shared_bytes: u32,
+    /// Where generic addresses mean shared and local memory.
+    pub windows: [GpuVa; 2],
+    /// Of the bank itself.
+    pub address: GpuVa,
+}
+
+/// The stack pointer of a thread that has a stack: below the window's top, which the launch reserves.
+pub(super) const STACK_TOP: u32 = 0x00ff_fdc0;
+
+impl Bank0 {
+    /// The bank's bytes with `args` as the parameters, rounded up to 16.
+    #[must_use]
+    pub fn fill(&self, facts: &Facts, args: &[u8]) -> Vec<u8> {
+        let mut bank = vec![0; (self.params as usize + args.len()).next_multiple_of(16)];
+        bank[self.params as usize..][..args.len()].copy_from_slice(args); // PANIC: made that long on the line above
+        // PANIC: all places lie below the parameters.
+        let mut put = |at: u32, bytes: &[u8]| bank[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+        for axis in 0..3 {
+            put(self.block[axis], &facts.block[axis].to_le_bytes());
+            put(self.grid[axis], &facts.grid[axis].to_le_bytes());
+        }
+        put(self.shared_window, &facts.windows[0].0.to_le_bytes());
+        put(self.local_window, &facts.windows[1].0.to_le_bytes());
+        put(self.stack, &STACK_TOP.to_le_bytes());
+        for at in self.dynamic_shared {
+            put(*at, &facts.dynamic_shared_bytes.to_le_bytes());
+        }
+        let own = if self.address_is_of_params { facts.address.0 + u64::from(self.params) } else { facts.address.0 };
+        put(self.address, &own.to_le_bytes());
+        if let Some(at) = self.reserved_shared {
+            put(at, &facts.reserved_shared_bytes.to_le_bytes());
+        }
+        if let Some(at) = self.cluster_flag {
+            put(at, &u32::from(facts.cluster.is_some()).to_le_bytes());
+        }
+        // Kernels without clusters divide by these as well.
+        let cluster = facts.cluster.unwrap_or([1; 3]);
+        for (axis, size) in (0u32..).zip(cluster) {
+            let of_grid = facts.grid[axis as usize] / size.max(1);
+            self.cluster.iter().for_each(|at| put(at + 4 * axis, &size.to_le_bytes()));
+            self.cluster_grid.iter().for_each(|at| put(at + 4 * axis, &of_grid.to_le_bytes()));
+        }
+        let size: u32 = cluster.iter().product();
+        self.cluster_size.iter().for_each(|at| put(*at, &size.to_le_bytes()));
+        bank
+    }
+}

@@ -1,0 +1,199 @@
+//! What differs between NVIDIA's chips, one row each.
+//!
+//! Place in the arrows: chosen once at open, by the classes that the driver lists. Source: nv.md 1.5, 2 (step 9), 2.5, 4.3; warps and blocks an SM as in the
+//! CUDA programming guide's table of compute capabilities.
+//! Left out: Volta and older; sm_87, sm_103 and sm_121, which differ in what is not used here.
+
+use super::bank0::{self, Bank0};
+use crate::hcq::packet::nv::compute::Pcas;
+use crate::hcq::packet::nv::copy::Payload;
+use crate::hcq::packet::nv::qmd::Version;
+use doorbell_ioctl::abi::nvrm;
+
+const KIB: u32 = 1 << 10;
+
+/// A chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chip {
+    pub name: &'static str,
+    /// Compute capability: 90 of sm_90.
+    pub sm: u32,
+    pub compute_class: u32,
+    pub gpfifo_class: u32,
+    pub copy_class: u32,
+    pub usermode_class: u32,
+    pub qmd: Version,
+    pub pcas: Pcas,
+    pub copy_payload: Payload,
+    /// The compute engine writes semaphores of 64 bits (not on Turing and GA100).
+    pub has_report_semaphore: bool,
+    pub has_clusters: bool,
+    /// Shared memory that a CTA may have, and what is reserved beside it.
+    pub shared_max_bytes: u32,
+    pub shared_reserved_bytes: u32,
+    /// How an SM's memory may be split: shared memory in KiB, ascending.
+    pub shared_splits_kib: &'static [u32],
+    /// Warps that an SM holds at once.
+    pub sm_warps: u32,
+    pub bank0: &'static Bank0,
+}
+
+const TURING: Chip = Chip {
+    name: "sm_75",
+    sm: 75,
+    compute_class: nvrm::TURING_COMPUTE_A,
+    gpfifo_class: nvrm::TURING_CHANNEL_GPFIFO_A,
+    copy_class: nvrm::TURING_DMA_COPY_A,
+    usermode_class: nvrm::TURING_USERMODE_A,
+    qmd: Version::V2_3,
+    pcas: Pcas::Signaling,
+    copy_payload: Payload::Word,
+    has_report_semaphore: false,
+    has_clusters: false,
+    shared_max_bytes: 64 * KIB,
+    shared_reserved_bytes: 0,
+    shared_splits_kib: &[32, 64],
+    sm_warps: 32,
+    bank0: &bank0::TURING,
+};
+const GA100: Chip = Chip {
+    name: "sm_80",
+    sm: 80,
+    compute_class: nvrm::AMPERE_COMPUTE_A,
+    gpfifo_class: nvrm::AMPERE_CHANNEL_GPFIFO_A,
+    copy_class: nvrm::AMPERE_DMA_COPY_A,
+    usermode_class: nvrm::AMPERE_USERMODE_A,
+    qmd: Version::V3_0,
+    pcas: Pcas::Signaling2,
+    shared_max_bytes: 163 * KIB,
+    shared_reserved_bytes: KIB,
+    shared_splits_kib: &[0, 8, 16, 32, 64, 100, 132, 164],
+    sm_warps: 64,
+    bank0: &bank0::AMPERE,
+    ..TURING
+};
+const GA10X: Chip = Chip {
+    name: "sm_86",
+    sm: 86,
+    compute_class: nvrm::AMPERE_COMPUTE_B,
+    copy_class: nvrm::AMPERE_DMA_COPY_B,
+    copy_payload: Payload::Wide,
+    has_report_semaphore: true,
+    shared_max_bytes: 99 * KIB,
+    shared_splits_kib: &[0, 8, 16, 32, 64, 100],
+    sm_warps: 48,
+    ..GA100
+};
+const HOPPER: Chip = Chip {
+    name: "sm_90",
+    sm: 90,
+    compute_class: nvrm::HOPPER_COMPUTE_A,
+    gpfifo_class: nvrm::HOPPER_CHANNEL_GPFIFO_A,
+    copy_class: nvrm::HOPPER_DMA_COPY_A,
+    usermode_class: nvrm::HOPPER_USERMODE_A,
+    qmd: Version::V4_0,
+    has_clusters: true,
+    shared_max_bytes: 227 * KIB,
+    shared_splits_kib: &[0, 8, 16, 32, 64, 100, 132, 164, 196, 228],
+    sm_warps: 64,
+    bank0: &bank0::HOPPER,
+    ..GA10X
+};
+const GB100: Chip = Chip {
+    name: "sm_100",
+    sm: 100,
+    compute_class: nvrm::BLACKWELL_COMPUTE_A,
+    gpfifo_class: nvrm::BLACKWELL_CHANNEL_GPFIFO_A,
+    copy_class: nvrm::BLACKWELL_DMA_COPY_A,
+    usermode_class: nvrm::BLACKWELL_USERMODE_A,
+    qmd: Version::V5_0,
+    bank0: &bank0::BLACKWELL,
+    ..HOPPER
+};
+
+/// All chips known, oldest first.
+pub const CHIPS: &[Chip] = &[
+    TURING,
+    GA100,
+    GA10X,
+    Chip { name: "sm_89", sm: 89, compute_class: nvrm::ADA_COMPUTE_A, ..GA10X },
+    HOPPER,
+    GB100,
+    Chip {
+        name: "sm_120",
+        sm: 120,
+        compute_class: nvrm::BLACKWELL_COMPUTE_B,
+        gpfifo_class: nvrm::BLACKWELL_CHANNEL_GPFIFO_B,
+        copy_class: nvrm::BLACKWELL_DMA_COPY_B,
+        shared_max_bytes: 99 * KIB,
+        shared_splits_kib: &[0, 8, 16, 32, 64, 100],
+        sm_warps: 48,
+        ..GB100
+    },
+];
+
+impl Chip {
+    /// The chip of that name, as `sm_90` or `sm_90a`.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<&'static Chip> {
+        let plain = name.trim_end_matches(['a', 'f']);
+        CHIPS.iter().find(|c| c.name == plain)
+    }
+
+    /// The newest chip among the classes that a driver lists: newer ones list older classes, too.
+    #[must_use]
+    pub fn of_classes(classes: &[u32]) -> Option<&'static Chip> {
+        CHIPS.iter().rev().find(|c| classes.contains(&c.compute_class))
+    }
+
+    /// The smallest split, in bytes, that has so much shared memory, and the largest there is.
+    #[must_use]
+    pub fn shared_config(&self, shared_bytes: u64) -> Option<[u32; 2]> {
+        let largest = self.shared_splits_kib.last()? * KIB;
+        let fits = |kib: &&u32| u64::from(**kib * KIB) >= shared_bytes;
+        Some([self.shared_splits_kib.iter().find(fits)? * KIB, largest])
+    }
+
+    /// Bytes of local memory of a TPC (two SMs), and of a chip with so many TPCs, when each thread has so many.
+    #[must_use]
+    pub fn local_memory_bytes(&self, thread_bytes: u32, tpcs: u32) -> [u64; 2] {
+        let warp = (32 * u64::from(thread_bytes.next_multiple_of(32))).next_multiple_of(0x200);
+        let tpc = (warp * u64::from(self.sm_warps) * 2).next_multiple_of(0x8000);
+        [tpc, (tpc * u64::from(tpcs)).next_multiple_of(0x2_0000)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chips_are_found_by_name_and_by_the_newest_class() {
+        assert_eq!(Chip::of_name("sm_90a").map(|c| c.sm), Some(90));
+        assert_eq!(Chip::of_name("sm_42"), None);
+        let hopper = [nvrm::AMPERE_COMPUTE_A, nvrm::HOPPER_COMPUTE_A, nvrm::TURING_COMPUTE_A];
+        assert_eq!(Chip::of_classes(&hopper).map(|c| c.name), Some("sm_90"));
+        assert_eq!(Chip::of_classes(&[1, 2]), None);
+        for chip in CHIPS {
+            assert_eq!(Version::of_compute_class(chip.compute_class), Some(chip.qmd), "{}", chip.name);
+            let top = chip.shared_splits_kib.last().unwrap() * KIB;
+            assert_eq!(top, chip.shared_max_bytes + chip.shared_reserved_bytes, "{}", chip.name);
+        }
+    }
+
+    #[test]
+    fn splits_are_the_smallest_that_hold_the_shared_memory() {
+        let hopper = Chip::of_name("sm_90").unwrap();
+        assert_eq!(hopper.shared_config(0x400), Some([8 * KIB, 228 * KIB]));
+        assert_eq!(hopper.shared_config(228 << 10), Some([228 * KIB, 228 * KIB]));
+        assert_eq!(hopper.shared_config((228 << 10) + 1), None);
+        assert_eq!(CHIPS[0].shared_config(1), Some([32 * KIB, 64 * KIB]));
+    }
+
+    #[test]
+    fn local_memory_of_the_whole_chip_is_what_others_allocate() {
+        // nv.md 2.5: 0x260 bytes a thread are 0x260000 a TPC on Hopper; 72 TPCs make some 171 MiB.
+        let [tpc, all] = Chip::of_name("sm_90").unwrap().local_memory_bytes(0x260, 72);
+        assert_eq!((tpc, all >> 20), (0x26_0000, 171));
+    }
+}
