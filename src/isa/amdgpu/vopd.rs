@@ -3,12 +3,13 @@
 //! Both halves read before either writes. Limits: one destination even, the other odd; first sources in different banks
 //! (register number modulo 4), second sources too; one literal, shared.
 
-use super::chip::{Target, Wave};
+use super::chip::{Chip, Target, Wave};
 use super::encode::{Builder, EncodeError, Words, dual_row};
 use super::format::{Bits, Field, Format, layout};
 use super::inst::Inst;
 use super::reg::{File, Operand};
 use super::row::{Op, Row};
+use super::table::op;
 use smallvec::SmallVec;
 
 /// Where the second half's fields lie.
@@ -73,13 +74,15 @@ fn banks(row: &Row, operands: &[Operand]) -> [Option<u16>; 4] {
     }
 }
 
-fn check(x: (&Row, &[Operand]), y: (&Row, &[Operand])) -> Result<(), &'static str> {
+fn check(chip: Chip, x: (&Row, &[Operand]), y: (&Row, &[Operand])) -> Result<(), &'static str> {
+    // gfx12 takes the sources of two moves from one bank.
+    let moves = chip == Chip::Gfx1201 && [x.0, y.0].iter().all(|r| r.op == op::V_DUAL_MOV_B32);
     let (x, y) = (banks(x.0, x.1), banks(y.0, y.1));
     let clash = |i: usize, count: u16| matches!((x[i], y[i]), (Some(a), Some(b)) if a % count == b % count);
     if clash(0, 2) {
         return Err("one destination must be even and the other odd");
     }
-    if clash(1, 4) || clash(2, 4) || clash(3, 2) {
+    if !moves && clash(1, 4) || clash(2, 4) || clash(3, 2) {
         return Err("sources of the halves lie in one bank");
     }
     Ok(())
@@ -97,7 +100,7 @@ pub(super) fn encode(target: Target, inst: &Inst, second: Op) -> Result<Words, E
     };
     let split = x.slots.len().min(inst.operands.len());
     let (first, rest) = inst.operands.split_at(split);
-    check((x, first), (y, rest)).map_err(rule)?;
+    check(target.chip, (x, first), (y, rest)).map_err(rule)?;
     let (hx, hy) = (half(target, x, inst.op, first)?, half(target, y, second, rest)?);
     let literal = match (hx.literal, hy.literal) {
         (Some(a), Some(b)) if a != b => return Err(rule("a second literal")),
