@@ -82,6 +82,31 @@ abi_struct! {
 }
 
 abi_struct! {
+    /// Answer to GPUVM_FAULT (Linux 6.7 and later).
+    GpuvmFault = "struct drm_amdgpu_info_gpuvm_fault", 16 {
+        /// Byte address.
+        addr: u64, Out, Hex;
+        /// The hub's protection fault status register; 0: there was none.
+        status: u32, Out, Hex;
+        /// Bits 7:0 which kind of hub, 15:8 which of that kind.
+        vmhub: u32, Out, Hex;
+    }
+}
+
+/// The hub that `vmhub` names: what issued the access.
+#[must_use]
+pub fn hub_name(vmhub: u32) -> String {
+    let kind = match vmhub & 0xff {
+        0 => "GFX",
+        1 => "MM0",
+        2 => "MM1",
+        other => return format!("{other:#x}"),
+    };
+    let index = vmhub >> 8 & 0xff;
+    if index == 0 { kind.into() } else { format!("{kind} {index}") }
+}
+
+abi_struct! {
     HeapInfo = "struct drm_amdgpu_heap_info", 32 {
         total_heap_size: u64, Out, Hex;
         usable_heap_size: u64, Out, Hex;

@@ -84,7 +84,12 @@ impl Queues {
                 put_bytes: 0,
             };
             self.made += 1;
-            self.live.push(queue);
+            // A ring over another's takes its place: the other's end was not recorded.
+            let end = |q: &Queue| q.ring.saturating_add(q.ring_bytes);
+            self.live.retain(|q| q.ring >= end(&queue) || queue.ring >= end(q));
+            if self.live.len() < MAX_QUEUES {
+                self.live.push(queue);
+            }
         } else if same_call(call.request, kfd::DESTROY_QUEUE.desc.request) {
             let id = field("queue_id");
             self.live.retain(|q| q.id != id);
@@ -101,28 +106,39 @@ impl Queues {
     }
 }
 
+/// Queues that are followed at once; no driver has as many.
+const MAX_QUEUES: usize = 1024;
+/// A recording hands over at most `FREE_BYTES` and this many times the memory it holds: a broken file costs no more than its size.
+const MAX_RATIO: usize = 1024;
+const FREE_BYTES: usize = 1 << 20;
+
 /// The packets of a recording, doorbell by doorbell.
 #[must_use]
 pub fn submissions(events: &[Event]) -> Vec<Submission> {
     let mut queues = Queues::default();
     let mut memory: HashMap<u64, u8> = HashMap::new();
-    let mut found = Vec::new();
+    let (mut found, mut allowance) = (Vec::new(), FREE_BYTES);
     for event in events {
         queues.follow(&event.what);
         match &event.what {
             What::Memory { at, bytes } => {
+                allowance = allowance.saturating_add(bytes.len().saturating_mul(MAX_RATIO));
                 // Only rings are looked at.
-                let rings: Vec<(u64, u64)> = queues.live.iter().map(|q| (q.ring, q.ring + q.ring_bytes)).collect();
-                let inside = |a: u64| rings.iter().any(|(start, end)| (*start..*end).contains(&a));
-                memory.extend((at.0..).zip(bytes.iter().copied()).filter(|(a, _)| inside(*a)));
+                for q in &queues.live {
+                    let start = at.0.max(q.ring);
+                    let end = at.0.saturating_add(bytes.len() as u64).min(q.ring.saturating_add(q.ring_bytes));
+                    memory.extend((start..end).map(|a| (a, bytes[(a - at.0) as usize])));
+                }
             }
             What::Doorbell { at, value } => {
                 if let Some(queue) = queues.rung(at.0) {
                     let put = queue.put_of(*value);
                     // A pointer that jumps by more than the ring hands over the whole ring.
                     let from = queue.put_bytes.max(put.saturating_sub(queue.ring_bytes)).min(put);
-                    let byte = |p: u64| memory.get(&(queue.ring + p % queue.ring_bytes.max(1))).copied().unwrap_or(0);
-                    let bytes = (from..put).map(byte).collect();
+                    let place = |p: u64| queue.ring.wrapping_add(p % queue.ring_bytes.max(1));
+                    let byte = |p: u64| memory.get(&place(p)).copied().unwrap_or(0);
+                    let bytes: Vec<u8> = (from..put).take(allowance).map(byte).collect();
+                    allowance -= bytes.len();
                     queue.put_bytes = put;
                     found.push(Submission { queue: queue.number, queue_type: queue.queue_type, bytes });
                 }

@@ -26,6 +26,11 @@ pub fn leftovers(events: &[Event]) -> Vec<String> {
     open.things.values().cloned().chain(mapped).collect()
 }
 
+/// Pages that hold so many bytes, in bytes.
+fn whole_pages(len_bytes: u64) -> u64 {
+    len_bytes.checked_next_multiple_of(4096).unwrap_or(u64::MAX)
+}
+
 impl Open {
     fn apply(&mut self, what: &What) {
         match what {
@@ -37,10 +42,10 @@ impl Open {
             What::Ioctl(call) if call.result == Err(Errno::EPERM) => self.kept_page(call),
             // A fixed mapping lies over one that is known.
             What::Mmap { map, result: Ok(at) } if !map.flags.contains(MapFlags::FIXED) => {
-                self.mapped.insert(at.0, map.len_bytes.next_multiple_of(4096));
+                self.mapped.insert(at.0, whole_pages(map.len_bytes));
             }
             What::Munmap { addr, len_bytes, result: Ok(()) } => {
-                self.unmap(addr.0, addr.0 + len_bytes.next_multiple_of(4096));
+                self.unmap(addr.0, addr.0.saturating_add(whole_pages(*len_bytes)));
             }
             _ => {}
         }
@@ -55,15 +60,21 @@ impl Open {
     }
 
     fn unmap(&mut self, start: u64, end: u64) {
-        let touched: Vec<(u64, u64)> =
-            self.mapped.range(..end).map(|(a, l)| (*a, *l)).filter(|(a, l)| a + l > start).collect();
+        let touched: Vec<(u64, u64)> = self
+            .mapped
+            .range(..end)
+            .rev()
+            .map(|(a, l)| (*a, *l))
+            .take_while(|(a, l)| a.saturating_add(*l) > start)
+            .collect();
         for (from, len) in touched {
             self.mapped.remove(&from);
             if from < start {
                 self.mapped.insert(from, start - from);
             }
-            if from + len > end {
-                self.mapped.insert(end, from + len - end);
+            let until = from.saturating_add(len);
+            if until > end {
+                self.mapped.insert(end, until - end);
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::elf::image::MAX_IMAGE_BYTES;
 use crate::elf::num::{align_up, index, wide};
 use crate::elf::object::Machine;
 use crate::elf::parse::{ElfFile, FileSection, Place, array_at, bytes_at};
+use std::collections::HashMap;
 
 /// Instruction prefetch may run so far past the last instruction.
 const PREFETCH_BYTES: u64 = 1024;
@@ -258,6 +259,11 @@ impl CodeObject {
     }
 
     fn find_kernels(&mut self, file: &ElfFile, address: impl Fn(Place, u64) -> Option<u64>) -> Result<(), ElfError> {
+        // A file of many names would otherwise cost their square.
+        let mut functions: HashMap<&str, u64> = HashMap::new();
+        for symbol in file.symbols().iter().filter(|s| s.kind() == STT_FUNC) {
+            functions.entry(symbol.name).or_insert(symbol.sym.st_size);
+        }
         for symbol in file.symbols() {
             let Some(name) = symbol.name.strip_suffix(".kd") else { continue };
             let place =
@@ -273,8 +279,7 @@ impl CodeObject {
                 let end = descriptor_offset.wrapping_add_signed(descriptor.entry_offset_bytes);
                 return Err(outside("kernel entry", symbol.offset, end, self.bytes.len()));
             };
-            let code = file.symbols().iter().find(|s| s.name == name && s.kind() == STT_FUNC);
-            let code_bytes = code.map_or(0, |s| s.sym.st_size);
+            let code_bytes = functions.get(name).copied().unwrap_or(0);
             self.kernels.push(Kernel {
                 name: name.to_owned(),
                 descriptor,

@@ -98,7 +98,9 @@ impl Source {
         let (labels, asm) = (&mut self.labels, &mut self.asm);
         let target = asm.target();
         let mut resolve = |name: &str| is_name(name).then(|| Operand::from(label(labels, asm, name)));
-        let inst = parse(target, code, &mut resolve).map_err(|e| (e.column, e.what))?;
+        // Columns count from the line's start, labels and all.
+        let before = code.rfind(rest).unwrap_or(0);
+        let inst = parse(target, rest, &mut resolve).map_err(|e| (before + e.column, e.what))?;
         self.asm.push(&inst).map_err(|e| match e {
             AsmError::Encode { error, .. } => (1, error.to_string()),
             other => (1, other.to_string()),
@@ -163,4 +165,18 @@ fn label(labels: &mut HashMap<String, Label>, asm: &mut Assembler, name: &str) -
 fn is_name(text: &str) -> bool {
     let head = text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '.' | '$'));
     head && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chip::Chip;
+    use super::*;
+
+    #[test]
+    fn an_instruction_may_stand_behind_its_label_and_its_fault_has_the_lines_column() {
+        let target = Target::of(Chip::Gfx1100);
+        assert_eq!(assemble(target, "again: s_branch again").map(|a| a.words), Ok(vec![0xbfa0_ffff]));
+        let error = assemble(target, "  a: b: s_nonsense 1").unwrap_err();
+        assert_eq!((error.line, error.column), (1, 9));
+    }
 }
