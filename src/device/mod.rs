@@ -146,6 +146,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// `Memory` when there is no room for its signals.
     fn stamp(&self) -> Result<Stamp, DeviceError>;
 
+    /// Whether [`Command::Copy`] on this device may name that memory although it is another device's.
+    fn reaches(&self, memory: &Memory) -> bool {
+        memory.device() == self.tag()
+    }
+
     /// How long the engine waits for work before it calls the device hung.
     fn patience(&self) -> Duration {
         Duration::from_secs(30) // TIMEOUT: the field's usual patience with a hung device.

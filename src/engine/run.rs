@@ -166,7 +166,8 @@ impl Session {
         if s.device.starts_with("DISK") {
             return self.copy_from_disk(&source, &device, &to, bytes).map(|()| None);
         }
-        let is_reachable = source.memory.host().is_some() && to.memory.host().is_some();
+        let is_reachable =
+            source.memory.host().is_some() && to.memory.host().is_some() || device.device.reaches(&source.memory);
         if s.device != d.device && !is_reachable {
             let from = self.open(&s.device)?;
             // A replay would not repeat what the host does here.

@@ -4,6 +4,7 @@
 mod code;
 mod faults;
 mod objects;
+mod peers;
 mod replay;
 mod units;
 
@@ -371,6 +372,7 @@ fn memory_fault_ends_the_device_with_the_address() {
         let DeviceError::Wait(WaitError::Fault(report)) = &error else { panic!("{error}") };
         let fault = report.fault.clone().unwrap();
         assert!(fault.contains("memory fault at 0x123456789000") && fault.contains("not present"), "{fault}");
+        assert!(fault.contains("amdgpu says address 0x123456789000, status 0x1, hub GFX"), "{fault}");
         let again = d.submit(QueueKind::Compute, &[]).unwrap_err();
         assert!(again.to_string().contains("memory fault"), "{again}");
         assert!(d.alloc(4).is_err());

@@ -37,13 +37,36 @@ impl Placement {
     }
 }
 
+/// The GPUs that have a buffer in their page tables.
+pub type Gpus = Arc<Mutex<Vec<u32>>>;
+
+/// Puts a buffer into a GPU's page table, unless it is there.
+///
+/// # Errors
+/// The driver's.
+pub fn map_to(driver: &Driver, handle: u64, gpus: &Gpus, gpu_id: u32) -> Result<(), CallError> {
+    let mut gpus = gpus.lock().unwrap_or_else(PoisonError::into_inner);
+    if gpus.contains(&gpu_id) {
+        return Ok(());
+    }
+    let ids = [gpu_id];
+    let mut args = kfd::MapMemoryToGpu {
+        handle,
+        device_ids_array_ptr: ids.as_ptr().expose_provenance() as u64,
+        n_devices: 1,
+        n_success: 0,
+    };
+    driver.call(&kfd::MAP_MEMORY_TO_GPU, &mut args)?;
+    gpus.push(gpu_id);
+    Ok(())
+}
+
 /// A buffer that does not know its driver: whoever holds it frees it.
 #[derive(Debug)]
 pub struct Buffer {
     handle: u64,
     len_bytes: u64,
-    /// The GPUs that have it in their page tables.
-    gpus: Mutex<Vec<u32>>,
+    gpus: Gpus,
     range: Arc<Mapped>,
     is_mapped: bool,
 }
@@ -91,8 +114,8 @@ impl Buffer {
                 return Err(refused(errno));
             }
         };
-        driver.note_buffer(range.base().0, len_bytes);
-        let buffer = Self { handle: args.handle, len_bytes, gpus: Mutex::default(), range, is_mapped };
+        let buffer = Self { handle: args.handle, len_bytes, gpus: Gpus::default(), range, is_mapped };
+        driver.note_buffer(buffer.va(), len_bytes, buffer.handle, &buffer.gpus);
         match buffer.map_to(driver, gpu_id) {
             Ok(()) => Ok(buffer),
             Err(error) => {
@@ -107,20 +130,7 @@ impl Buffer {
     /// # Errors
     /// The driver's.
     pub fn map_to(&self, driver: &Driver, gpu_id: u32) -> Result<(), CallError> {
-        let mut gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
-        if gpus.contains(&gpu_id) {
-            return Ok(());
-        }
-        let ids = [gpu_id];
-        let mut args = kfd::MapMemoryToGpu {
-            handle: self.handle,
-            device_ids_array_ptr: ids.as_ptr().expose_provenance() as u64,
-            n_devices: 1,
-            n_success: 0,
-        };
-        driver.call(&kfd::MAP_MEMORY_TO_GPU, &mut args)?;
-        gpus.push(gpu_id);
-        Ok(())
+        map_to(driver, self.handle, &self.gpus, gpu_id)
     }
 
     #[must_use]
@@ -144,7 +154,7 @@ impl Buffer {
     /// # Errors
     /// The driver's first one; the rest is freed nevertheless.
     pub fn free(self, driver: &Driver) -> Result<(), CallError> {
-        let gpus = self.gpus.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let gpus = std::mem::take(&mut *self.gpus.lock().unwrap_or_else(PoisonError::into_inner));
         let mut unmapped = Ok(());
         if !gpus.is_empty() {
             let mut args = kfd::UnmapMemoryFromGpu {

@@ -118,11 +118,34 @@ impl Core {
 
     /// Remembers the first fault: the device does nothing from then on.
     pub fn set_fault(&self, fault: &Fault) {
+        if self.fault.get().is_some() {
+            return;
+        }
         let place = match fault {
-            Fault::Memory(m) => format!(" ({})", self.driver.describe(m.va)),
+            Fault::Memory(m) => format!(" ({}){}", self.driver.describe(m.va), self.fault_query()),
             Fault::Hardware(_) => String::new(),
         };
         self.set_fault_text(format!("{fault}{place}"));
+    }
+
+    /// What amdgpu itself knows of the last fault: its address, the status register, the hub. Nothing on kernels that are too old to say.
+    fn fault_query(&self) -> String {
+        let mut last = drm::GpuvmFault::default();
+        let mut ask = drm::Info {
+            return_pointer: (&raw mut last).expose_provenance() as u64,
+            return_size: size_of::<drm::GpuvmFault>() as u32,
+            query: drm::AMDGPU_INFO_GPUVM_FAULT,
+            ..Default::default()
+        };
+        match call(&**self.driver.port(), self.render, &drm::INFO, &mut ask) {
+            Ok(_) if last.status != 0 => format!(
+                ", amdgpu says address {:#x}, status {:#x}, hub {}",
+                last.addr,
+                last.status,
+                drm::hub_name(last.vmhub)
+            ),
+            _ => String::new(),
+        }
     }
 
     /// As [`Core::set_fault`], in words.

@@ -4,7 +4,7 @@
 //! The event page belongs to the process, not to the file: the kernel keeps it until the process ends and refuses a second one. So the
 //! real port's connection is kept by the registry, and is never made twice.
 
-use super::bo::{Buffer, Placement};
+use super::bo::{Buffer, Gpus, Placement};
 use crate::device::DeviceError;
 use doorbell_ioctl::abi::{Ioctl, kfd};
 use doorbell_ioctl::port::{CallError, Errno, Fd, Mapped, OpenFlags, Port, call};
@@ -36,11 +36,19 @@ pub struct Driver {
 /// Freed buffers that a report still knows.
 const REMEMBERED_BUFFERS: usize = 64;
 
-/// Addresses and lengths of buffers.
+/// Buffers by address; of the freed ones, address and length.
 #[derive(Debug, Default)]
 struct Buffers {
-    live: BTreeMap<u64, u64>,
+    live: BTreeMap<u64, Live>,
     freed: VecDeque<(u64, u64)>,
+}
+
+/// A buffer that is there.
+#[derive(Debug)]
+struct Live {
+    len_bytes: u64,
+    handle: u64,
+    gpus: Gpus,
 }
 
 /// Events of the process.
@@ -212,14 +220,29 @@ impl Driver {
     }
 
     /// A buffer is there from now on.
-    pub fn note_buffer(&self, va: u64, len_bytes: u64) {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).live.insert(va, len_bytes);
+    pub fn note_buffer(&self, va: u64, len_bytes: u64, handle: u64, gpus: &Gpus) {
+        let live = Live { len_bytes, handle, gpus: Gpus::clone(gpus) };
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).live.insert(va, live);
+    }
+
+    /// Puts the buffer that holds an address into a device's page table, unless it is there. `false`: no buffer of this process's devices.
+    ///
+    /// # Errors
+    /// The driver's: `EINVAL` for memory of a device without a link to this one.
+    pub fn map_peer(&self, va: u64, gpu_id: u32) -> Result<bool, CallError> {
+        let found = {
+            let buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+            let below = buffers.live.range(..=va).next_back();
+            below.filter(|(at, b)| va - **at < b.len_bytes).map(|(_, b)| (b.handle, Gpus::clone(&b.gpus)))
+        };
+        let Some((handle, gpus)) = found else { return Ok(false) };
+        super::bo::map_to(self, handle, &gpus, gpu_id).map(|()| true)
     }
 
     /// A buffer is gone.
     pub fn note_freed(&self, va: u64) {
         let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(len_bytes) = buffers.live.remove(&va) {
+        if let Some(Live { len_bytes, .. }) = buffers.live.remove(&va) {
             if buffers.freed.len() == REMEMBERED_BUFFERS {
                 buffers.freed.pop_front();
             }
@@ -232,14 +255,14 @@ impl Driver {
     pub fn describe(&self, va: u64) -> String {
         let buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let holds = |(at, len): &(u64, u64)| (*at..at + len).contains(&va);
-        let below = buffers.live.range(..=va).next_back().map(|(at, len)| (*at, *len));
+        let below = buffers.live.range(..=va).next_back().map(|(at, b)| (*at, b.len_bytes));
         if let Some((at, len)) = below.filter(holds) {
             return format!("{:#x} into a buffer of {len:#x} bytes", va - at);
         }
         if let Some((at, len)) = buffers.freed.iter().rev().find(|b| holds(b)) {
             return format!("{:#x} into a freed buffer of {len:#x} bytes", va - at);
         }
-        let above = buffers.live.range(va..).next().map(|(at, len)| (*at, *len));
+        let above = buffers.live.range(va..).next().map(|(at, b)| (*at, b.len_bytes));
         let near = [
             below.map(|(at, len)| format!("{:#x} behind a buffer of {len:#x} bytes", va - at - len)),
             above.map(|(at, len)| format!("{:#x} before a buffer of {len:#x} bytes", at - va)),

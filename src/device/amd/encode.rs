@@ -9,7 +9,7 @@ use super::driver::SignalEvent;
 use super::program::Launch;
 use crate::hcq::bits::split;
 use crate::hcq::packet::pm4::chip::AcquireScope;
-use crate::hcq::packet::pm4::{self, regs};
+use crate::hcq::packet::pm4::{self, GcrCntl, regs};
 use crate::hcq::packet::{EmitError, GpuVa, aql, sdma};
 use crate::hcq::signal::Signal;
 
@@ -240,6 +240,26 @@ impl Compute {
     }
 }
 
+/// What the copy engine asks of the caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyCaches {
+    /// Before copies: what others wrote is seen.
+    Invalidate,
+    /// After copies: what they wrote is seen by others.
+    WriteBack,
+}
+
+impl CopyCaches {
+    /// The flags that AMD's runtime puts around its copies.
+    fn flags(self) -> GcrCntl {
+        let written = GcrCntl::GL2_WB | GcrCntl::GLK_WB;
+        match self {
+            Self::Invalidate => written | GcrCntl::GL2_INV | GcrCntl::GL1_INV | GcrCntl::GLV_INV | GcrCntl::GLK_INV,
+            Self::WriteBack => written,
+        }
+    }
+}
+
 /// Encodes for the copy ring.
 #[derive(Debug)]
 pub struct Copy {
@@ -279,6 +299,17 @@ impl Copy {
             self.put(&sdma::Packet::Trap(sdma::Trap { context: event.id }))?;
         }
         Ok(())
+    }
+
+    /// GCR over all of memory. gfx9's engines have no such packet: their fences and the compute queue's acquire do it.
+    ///
+    /// # Errors
+    /// As `wait`.
+    pub fn cache_control(&mut self, caches: CopyCaches) -> Result<(), EmitError> {
+        if !self.engine.table().gcr {
+            return Ok(());
+        }
+        self.put(&sdma::Packet::Gcr(sdma::Gcr { cache: caches.flags(), base: GpuVa(0), limit: GpuVa(0) }))
     }
 
     /// The GPU's clock.

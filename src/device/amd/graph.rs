@@ -36,11 +36,19 @@ struct Step {
     stamp: Option<Stamp>,
 }
 
+/// What a run in flight keeps: the buffers that the device reads, code, stamps. Only ever dropped.
+#[derive(Debug)]
+#[allow(dead_code)]
+struct Held {
+    buffers: Vec<Bo>,
+    kernels: Vec<Kernel>,
+    stamps: Vec<Stamp>,
+}
+
 /// One copy of what the device reads.
 #[derive(Debug)]
 struct Copy {
-    // Freed with the list; a run in flight keeps it.
-    buffers: Arc<Vec<Bo>>,
+    held: Arc<Held>,
     kernargs_va: u64,
     kernargs: View,
     /// Indirect buffers: address, dwords. PM4 rings.
@@ -63,6 +71,9 @@ pub struct AmdGraph {
     copies: Vec<Copy>,
     next: usize,
     private_bytes: u32,
+    /// Of all steps, once each; made anew when a patch has changed one.
+    memories: Vec<Memory>,
+    is_listed: bool,
 }
 
 impl AmdGraph {
@@ -78,6 +89,8 @@ impl AmdGraph {
             image: Vec::new(),
             copies: Vec::new(),
             next: 0,
+            memories: Vec::new(),
+            is_listed: false,
             private_bytes: commands.iter().map(|c| queue.private_bytes(c)).max().unwrap_or(0),
         };
         for command in commands {
@@ -157,8 +170,10 @@ impl AmdGraph {
                 }
             }
         }
-        let buffers = Arc::new(buffers);
-        Ok(Copy { buffers, kernargs_va, kernargs, ibs, scratch, last: None, is_fresh: false })
+        let kernels = self.steps.iter().map(|s| s.kernel.clone()).collect();
+        let stamps = self.steps.iter().filter_map(|s| s.stamp.clone()).collect();
+        let held = Arc::new(Held { buffers, kernels, stamps });
+        Ok(Copy { held, kernargs_va, kernargs, ibs, scratch, last: None, is_fresh: false })
     }
 
     fn encode(&self, step: &Step, kernargs_va: u64, scratch: ScratchRegs, to: &mut Compute) -> Result<(), DeviceError> {
@@ -191,8 +206,22 @@ impl AmdGraph {
         let Some(bytes) = self.image.get_mut(at..at + len) else { return Err(no_such.into()) };
         bytes.copy_from_slice(&value.bits().to_le_bytes()[..*len]);
         *memory = if let Arg::Buffer(place) = value { Some(place.memory.clone()) } else { None };
+        self.is_listed = false;
         self.copies.iter_mut().for_each(|c| c.is_fresh = false);
         Ok(())
+    }
+
+    /// Every memory of the list once: kernels share them.
+    fn list_memories(&mut self) {
+        if self.is_listed {
+            return;
+        }
+        self.memories.clear();
+        self.memories.extend(self.steps.iter().flat_map(|s| s.memories.iter().flatten().cloned()));
+        // Memories that are alive have addresses of their own.
+        self.memories.sort_unstable_by_key(Memory::va);
+        self.memories.dedup_by_key(|m| m.va());
+        self.is_listed = true;
     }
 
     /// A copy that no run reads, with the blocks of the image.
@@ -233,13 +262,13 @@ impl AmdGraph {
         queue.begin(p);
         queue.need_scratch(p, self.private_bytes)?;
         let n = self.ready_copy(p.scratch_regs())?;
-        let memories = || self.steps.iter().flat_map(|s| s.memories.iter().flatten());
+        self.list_memories();
+        let memories = || self.memories.iter();
         memories().for_each(|m| m.uses().hazards(queue.timeline(), p.waits()));
         let value = queue.timeline().submitted() + 1;
         queue.open_list(p, value)?;
         let copy = &self.copies[n];
-        p.keep(value, Kept::List(Arc::clone(&copy.buffers) as _));
-        self.steps.iter().for_each(|s| p.keep_step(value, &s.kernel, s.stamp.as_ref()));
+        p.keep(value, Kept::List(Arc::clone(&copy.held) as _));
         match self.core.chip.format {
             QueueFormat::Pm4 => copy.ibs.iter().try_for_each(|(va, count)| p.indirect(*va, *count))?,
             QueueFormat::Aql => {

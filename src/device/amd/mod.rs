@@ -4,7 +4,7 @@
 //! wrapper of either: nothing here can tell. Source: amd.md 1-4, 7 (KFD's header and sources, AMD's open runtime).
 //! Shape: find (`topology`, `chip`) → open (`driver`, `core`) → queues (`ring`, `encode`, `queue`, `graph`) → memory (`bo`, `pool`, `staging`, `scratch`) →
 //! programs (`load`, `program`). Faults and hangs become reports; after a fault the device is dead and says so.
-//! Left out: peers (copies between GPUs go through the host), SVM, dma-buf, CU masks, CPU access to VRAM.
+//! Left out: kernels on a peer's memory (copies reach it where the driver links the GPUs), SVM, dma-buf, CU masks, CPU access to VRAM.
 
 mod bo;
 mod chip;
@@ -21,13 +21,13 @@ mod scratch;
 mod staging;
 mod topology;
 
-pub use self::core::AmdOptions;
+pub use self::core::{AmdOptions, Core};
 pub use bo::{Bo, Placement};
 pub use chip::{CHIPS, Chip, SaveArea, version_name};
-pub use driver::Driver;
+pub use driver::{Driver, Fault, SignalEvent, Woken};
+pub use ring::{HwRing, RingKind};
 pub use topology::{Node, Selector, read_nodes};
 
-use self::core::Core;
 use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind};
 use super::{Recorded, Release, Stamp, Uses, record_by_resubmission};
 use crate::hcq::signal::Point;
@@ -308,6 +308,12 @@ impl Device for AmdDevice {
         let calibrated = core.clock.calibrate(&core.driver, core.node.gpu_id);
         calibrated.map_err(|source| core.refused("read clocks", source))?;
         Ok(Stamp { start: core.signals.signal()?, stop: core.signals.signal()? })
+    }
+
+    /// Memory of the other devices of this driver, where the driver lets this one map it.
+    fn reaches(&self, memory: &Memory) -> bool {
+        let core = &self.inner.core;
+        *memory.device() == self.tag || core.driver.map_peer(memory.va(), core.node.gpu_id).unwrap_or(false)
     }
 
     /// Longer than a card's on a software GPU.

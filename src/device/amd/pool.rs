@@ -9,6 +9,7 @@ use crate::device::{DeviceError, Release, Uses};
 use crate::hcq::memory::View;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Alignment of every block: a cache line of the device's L2.
 const ALIGN_BYTES: u64 = 256;
@@ -137,10 +138,17 @@ impl Pool {
         })
     }
 
-    /// Gives back what is kept for reuse; blocks freed from now on are given back at once. No queue runs any more.
+    /// Gives back what is kept for reuse; blocks freed from now on are given back at once. No queue of this device runs any more.
     pub fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
+        // TIMEOUT: copies of peers, which may read a freed block still; after a fault nobody can say when they end.
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let pending = state.small.values().flatten().map(|(_, uses)| uses);
+        for uses in pending.chain(state.large.values().flatten().map(|f| &f.uses)).filter(|uses| !uses.are_done()) {
+            let _frees_anyway = uses.wait(left());
+        }
         state.small.clear();
         state.large.clear();
         state.slab = None;

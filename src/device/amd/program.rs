@@ -11,6 +11,7 @@ use super::ring::{APERTURE_LDS_HI, APERTURE_SCRATCH_HI};
 use crate::device::{Arg, Geometry};
 use crate::elf::amdgpu::{BitField, KernelDescriptor, properties};
 use crate::hcq::packet::{EmitError, GpuVa, aql};
+use smallvec::SmallVec;
 
 /// Argument blocks start at a multiple of this.
 pub const KERNARG_ALIGN: usize = 64;
@@ -55,9 +56,9 @@ pub struct Launch<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Padded to a multiple of [`KERNARG_ALIGN`].
-    pub bytes: Vec<u8>,
+    pub bytes: SmallVec<[u8; 192]>,
     /// Where each argument lies.
-    pub offsets: Vec<usize>,
+    pub offsets: SmallVec<[usize; 12]>,
     pub packet_offset: usize,
 }
 
@@ -155,9 +156,9 @@ impl Block {
 impl Launch<'_> {
     /// The user SGPRs in the order of the properties.
     #[must_use]
-    pub fn user_data(&self) -> Vec<u32> {
+    pub fn user_data(&self) -> SmallVec<[u32; 8]> {
         let d = &self.program.descriptor;
-        let mut out = Vec::with_capacity(8);
+        let mut out = SmallVec::new();
         if has(d, properties::DISPATCH_PTR) {
             out.extend(sgpr_pair(self.kernarg_va + self.packet_offset));
         }

@@ -6,7 +6,7 @@
 
 use super::core::Core;
 use super::driver::{SignalEvent, Woken};
-use super::encode::{Compute, Copy, IbMemory, List};
+use super::encode::{Compute, Copy, CopyCaches, IbMemory, List};
 use super::program::{self, Block, Launch, Program};
 use super::ring::{HwRing, RingKind};
 use super::scratch::Scratch;
@@ -87,10 +87,9 @@ struct IbRing<'a> {
 impl IbMemory<DeviceError> for IbRing<'_> {
     fn place(&mut self, words: &[u32]) -> Result<u64, DeviceError> {
         let pad = crate::hcq::packet::pm4::NOP_ONE_DWORD;
-        let mut block: Vec<u64> = Vec::with_capacity(words.len() / 2 + 8);
-        for pair in words.chunks(2) {
-            block.push(crate::hcq::bits::join(pair[0], pair.get(1).copied().unwrap_or(pad)));
-        }
+        let pairs = words.chunks(2).map(|pair| crate::hcq::bits::join(pair[0], pair.get(1).copied().unwrap_or(pad)));
+        let mut block: SmallVec<[u64; 48]> = pairs.collect();
+        block.resize(block.len().next_multiple_of(program::KERNARG_ALIGN / 8), 0);
         self.queue.put_words(self.ring, &block, self.value)
     }
 }
@@ -113,14 +112,6 @@ impl Producer {
 
     pub fn keep(&mut self, value: u64, what: Kept) {
         self.kept.push_back((value, what));
-    }
-
-    /// Keeps a launch of a recorded list.
-    pub fn keep_step(&mut self, value: u64, kernel: &Kernel, stamp: Option<&Stamp>) {
-        self.keep(value, Kept::Kernel(kernel.clone()));
-        if let Some(stamp) = stamp {
-            self.keep(value, Kept::Stamp(stamp.clone()));
-        }
     }
 
     /// Runs dwords that lie elsewhere.
@@ -290,8 +281,9 @@ impl AmdQueue {
             }
             p.kept.push_back((value, Kept::Timeline(Arc::clone(point.timeline()))));
         }
-        if let Encoder::Compute(c) = &mut p.encoder {
-            c.acquire(AcquireScope::Full)?;
+        match &mut p.encoder {
+            Encoder::Compute(c) => c.acquire(AcquireScope::Full)?,
+            Encoder::Copy(c) => c.cache_control(CopyCaches::Invalidate)?,
         }
         Ok(())
     }
@@ -406,12 +398,11 @@ impl AmdQueue {
         p.scratch.grow(&self.core, private_bytes, &page)
     }
 
-    /// Puts words into a ring of device-visible words, padded to keep the next block aligned; waits for room.
+    /// Puts words into a ring of device-visible words; a multiple of the alignment, so that the next block is aligned. Waits for room.
     fn put_words(&self, ring: &mut Kernargs, words: &[u64], value: u64) -> Result<u64, DeviceError> {
-        let mut padded = words.to_vec();
-        padded.resize(words.len().max(1).next_multiple_of(program::KERNARG_ALIGN / 8), 0);
+        debug_assert!(words.len().is_multiple_of(program::KERNARG_ALIGN / 8), "{} words", words.len());
         loop {
-            match ring.put(&padded, value, self.timeline.completed()) {
+            match ring.put(words, value, self.timeline.completed()) {
                 Ok(at) => return Ok(at),
                 // Only this submission's own words are in the way: waiting for it would be for ever.
                 Err(KernargsError::Full { until }) if until >= value => {
@@ -438,7 +429,10 @@ impl AmdQueue {
                     None => c.flush::<DeviceError>(&mut NoIb)?,
                 }
             }
-            Encoder::Copy(c) => c.signal(signal, low, Some(self.event))?,
+            Encoder::Copy(c) => {
+                c.cache_control(CopyCaches::WriteBack)?;
+                c.signal(signal, low, Some(self.event))?;
+            }
         }
         let closed = || DeviceError::Closed { device: self.core.tag.name().into() };
         let Producer { ring, encoder, .. } = p;
@@ -488,8 +482,8 @@ impl AmdQueue {
             }
             Command::Exec { .. } => command.places().try_for_each(|p| self.check_place(p, 0, "kernel argument")),
             Command::Copy { dst, src, len_bytes, .. } => {
-                self.check_place(src, *len_bytes, "copy source")?;
-                self.check_place(dst, *len_bytes, "copy destination")
+                self.check_copied(src, *len_bytes, "copy source")?;
+                self.check_copied(dst, *len_bytes, "copy destination")
             }
         }
     }
@@ -500,6 +494,19 @@ impl AmdQueue {
 
     fn cannot(&self, what: String) -> DeviceError {
         DeviceError::Unsupported { device: self.core.tag.name().into(), what }
+    }
+
+    /// As [`AmdQueue::check_place`]; memory of another device of this driver will do, and is mapped here.
+    fn check_copied(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
+        let theirs = place.memory.device();
+        if *theirs == self.core.tag {
+            return self.check_place(place, len_bytes, what);
+        }
+        let mapped = self.core.driver.map_peer(place.memory.va(), self.core.node.gpu_id);
+        if !mapped.map_err(|source| self.core.refused("map a peer's memory", source))? {
+            return Err(self.wrong(what, theirs));
+        }
+        place.memory.check(what, place.offset, len_bytes)
     }
 
     pub fn check_place(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
@@ -620,12 +627,15 @@ impl Progress for AmdQueue {
 
 impl Launch<'_> {
     /// The argument block as words, with the dispatch packet behind it where the kernel reads it.
-    fn words(&self, block: &Block) -> Result<Vec<u64>, DeviceError> {
-        let mut bytes = block.bytes.clone();
+    fn words(&self, block: &Block) -> Result<SmallVec<[u64; 24]>, DeviceError> {
+        let (eights, _) = block.bytes.as_chunks::<8>();
+        let mut words: SmallVec<[u64; 24]> = eights.iter().map(|c| u64::from_le_bytes(*c)).collect();
         if self.wants_packet() {
             let packet = self.aql_packet()?.emit()?;
-            bytes[block.packet_offset..].copy_from_slice(bytemuck::cast_slice(&packet));
+            let (pairs, _) = packet.as_chunks::<2>();
+            let behind = words.iter_mut().skip(block.packet_offset / 8);
+            behind.zip(pairs).for_each(|(word, [low, high])| *word = crate::hcq::bits::join(*low, *high));
         }
-        Ok(bytes.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())).collect())
+        Ok(words)
     }
 }
