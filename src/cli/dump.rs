@@ -1,11 +1,13 @@
 //! `doorbell dump`: runs a built-in program and writes every kernel it needed, so that other tools can look at it or run it.
 //!
+//! `jobs.json` lists a launch of each with inputs from a seed, for `doorbell launch --jobs` in that directory, here or on another machine;
+//! `NAME.SLOT.want` is what the reference interpreter makes of them ([`super::dump_jobs`]).
 //! Three files a kernel: `NAME.o` (relocatable ELF), `NAME.s` (assembly text), `NAME.json` (launch facts: entry symbol, argument
 //! order with types and sizes, number of calls). A kernel is `void NAME(const uint64_t *args, uint64_t tid)` in the C calling
 //! convention of the target; args holds buffer addresses in order, then variables as 64-bit integers.
 
 use super::programs::{self, Program};
-use super::{CliError, Output};
+use super::{CliError, Output, dump_jobs};
 use clap::Args;
 use doorbell::engine::{Compiled, session};
 use std::fs;
@@ -30,13 +32,16 @@ pub fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
         isa.ok_or_else(|| CliError::CouldNotRun(format!("device {} has no machine code to dump", device.name)))?;
     fs::create_dir_all(&args.out).map_err(|e| file_error(&args.out, &e))?;
     let kernels = s.compiled_kernels(&device.name);
+    let mut jobs = Vec::new();
     for k in &kernels {
         let object = isa.assemble(&k.program).map_err(doorbell::engine::Error::from)?;
         let text = isa.disassemble(&object).map_err(doorbell::engine::Error::from)?;
         write(&args.out, &k.program.name, "o", &k.object)?;
         write(&args.out, &k.program.name, "s", text.as_bytes())?;
         write(&args.out, &k.program.name, "json", format!("{:#}\n", facts(k, &device.device.info().arch)).as_bytes())?;
+        jobs.push(dump_jobs::write(&args.out, k)?);
     }
+    write(&args.out, "jobs", "json", format!("{:#}\n", serde_json::Value::from(jobs)).as_bytes())?;
     output.say(&format!("{} kernels of {} written to {}", kernels.len(), args.program.name, args.out.display()));
     let names: Vec<&str> = kernels.iter().map(|k| k.program.name.as_str()).collect();
     output.result(

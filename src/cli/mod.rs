@@ -6,6 +6,7 @@
 mod curve;
 mod devices;
 mod dump;
+mod dump_jobs;
 mod launch;
 mod object;
 mod programs;

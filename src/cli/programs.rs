@@ -30,6 +30,7 @@ pub const ALL: &[Program] = &[
     Program { name: "matmul", about: "256 x 256 times 256 x 256, f32", run: matmul },
     Program { name: "softmax", about: "rows of 64 x 512, f32", run: softmax },
     Program { name: "conv2d", about: "3 x 3, 4 x 8 x 16 x 16 to 16 channels, f32", run: conv2d },
+    Program { name: "train", about: "one step of `doorbell train`, batch 4, f32", run: super::train::one_step },
     Program { name: "mlp", about: "forward and backward of 64 x 32 x 10, batch 16, f32", run: mlp },
 ];
 

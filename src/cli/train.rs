@@ -93,6 +93,30 @@ impl Net {
     }
 }
 
+/// One training step of the digits' network, forward, backward and optimiser, on a batch of 4 made-up pictures: for `dump`.
+///
+/// # Errors
+/// The device's.
+pub fn one_step() -> Result<(), Error> {
+    const ROWS: usize = 4;
+    Tensor::manual_seed(0);
+    let net = Net::new(8, 8);
+    Tensor::realize_all(&net.parameters())?;
+    let mut opt = Adam::decoupled(&net.parameters(), 0.01, 0.01);
+    let pixels: Vec<f32> = (0..ROWS * 64).map(|i| (i % 17) as f32 / 16.0).collect();
+    let labels: Vec<i32> = (0..ROWS as i32).map(|i| i % 10).collect();
+    let (x, y) = (Tensor::from_slice(&pixels, [ROWS, 1, 8, 8]), Tensor::from_slice(&labels, [ROWS]));
+    let mut step = Jit::new(move |x: &[Tensor]| {
+        opt.zero_grad();
+        let loss = net.forward(&x[0], true).sparse_categorical_crossentropy(&x[1], None, 0.0);
+        loss.backward()?;
+        let mut out = vec![loss];
+        out.extend(opt.schedule_step().map_err(|e| Error::Function(e.to_string()))?);
+        Ok(out)
+    });
+    step.call(&[x, y]).map(drop)
+}
+
 /// A shuffled order from a seed (splitmix64, Fisher-Yates).
 struct Shuffle(u64);
 

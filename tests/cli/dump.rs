@@ -130,3 +130,46 @@ fn a_place_that_cannot_be_written_is_2() {
     assert_eq!(code(&o), 2, "{}", err(&o));
     assert!(err(&o).contains("file/below"), "{}", err(&o));
 }
+
+/// Holds what a launch wrote to what the interpreter wanted; how many files there were.
+fn outputs_as_wanted(dir: &Path) -> usize {
+    let floats = |path: &Path| -> Vec<f32> {
+        let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+    };
+    let mut seen = 0;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "want") {
+            continue;
+        }
+        let (want, got) = (floats(&path), floats(&path.with_extension("out")));
+        assert_eq!(want.len(), got.len());
+        let scale = want.iter().filter(|w| w.is_finite()).fold(1e-6f32, |m, w| m.max(w.abs()));
+        for (i, (w, g)) in want.iter().zip(&got).enumerate() {
+            let same = g.to_bits() == w.to_bits() || (w.is_nan() && g.is_nan()) || (w - g).abs() <= 1e-4 * scale;
+            assert!(same, "{} at {i}: {g}, wanted {w}", path.display());
+        }
+        seen += 1;
+    }
+    seen
+}
+
+#[test]
+fn dumped_kernels_run_from_their_jobs_file_on_another_device() {
+    for (device, program, least) in
+        [("AMD:emu=gfx1100", "train", 8), ("AMD:emu=gfx1100", "softmax", 1), ("CPU", "mlp", 2)]
+    {
+        let t = temp();
+        let dump = run(t.path(), &["dump", "--device", device, "--out", "d", program, "--json"]);
+        assert_eq!(code(&dump), 0, "{device} {program}: {}", err(&dump));
+        // Another process, so another software GPU: nothing but the files comes with it.
+        let there = t.path().join("d");
+        let o = run(&there, &["launch", "--jobs", "jobs.json", "--device", device, "--json"]);
+        assert_eq!(code(&o), 0, "{device} {program}: {}", err(&o));
+        let launched = json(&o, &["launches"])["launches"].as_array().unwrap().len();
+        assert_eq!(launched, json(&dump, &["kernels"])["kernels"].as_array().unwrap().len());
+        let seen = outputs_as_wanted(&there);
+        assert!(seen >= least, "{device} {program}: {seen} outputs");
+    }
+}
