@@ -36,6 +36,12 @@ pub const TASKS: &[Task] = &[
     },
     Task { name: "bench", about: "cargo bench; arguments are passed on", steps: bench_steps, takes_rest: true },
     Task {
+        name: "fuzz",
+        about: "coverage-guided fuzzing of every decoder: [--cases N] [TARGET...]",
+        steps: crate::fuzz::steps,
+        takes_rest: true,
+    },
+    Task {
         name: "references",
         about: "regenerate tests/data/ops with numpy (target/venv); --check compares instead",
         steps: reference_steps,
@@ -150,7 +156,7 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, bench, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, bench, fuzz, references"
         );
     }
 
