@@ -1,0 +1,196 @@
+//! Host cost of AMD's queues on a null-cost port: calls answered by the software driver while the device is set up, doorbells that cost nothing.
+//! Budgets (docs/architecture.md, 5): one kernel from encoding to the doorbell <= 1 us; a replayed graph <= 100 ns a kernel.
+//! Run with `cargo bench --bench amd`.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use doorbell::device::amd::{AmdDevice, AmdOptions, Driver, Selector};
+use doorbell::device::{Arg, Code, Command, Device, Geometry, KernelImage, Memory, Patch, QueueKind};
+use doorbell::emu::kfd::compute::{Compute, ComputeFault, Dispatch, Machine};
+use doorbell::emu::kfd::{Chip, Config, SoftKfd};
+use doorbell_ioctl::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd, Port};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const WAIT: Duration = Duration::from_secs(20);
+
+/// Compute units for which every kernel is done at once.
+#[derive(Debug)]
+struct Done;
+
+impl Compute for Done {
+    fn run(&self, _: &Dispatch, _: &Machine<'_>) -> Result<(), ComputeFault> {
+        Ok(())
+    }
+}
+
+/// Doorbells are kept while it holds; the last of each queue is rung when it lets go.
+#[derive(Debug)]
+struct NullCost {
+    inner: Arc<SoftKfd>,
+    holds: AtomicBool,
+    /// The last doorbell while it holds: one queue is measured at a time.
+    at: AtomicU64,
+    value: AtomicU64,
+}
+
+impl NullCost {
+    fn hold(&self) {
+        self.holds.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the device run what was handed over.
+    fn let_go(&self) {
+        self.holds.store(false, Ordering::Relaxed);
+        let at = self.at.load(Ordering::Relaxed);
+        if at != 0 {
+            self.inner.doorbell(CpuPtr(at), self.value.load(Ordering::Relaxed));
+        }
+    }
+}
+
+impl Port for NullCost {
+    fn open(&self, path: &str, flags: OpenFlags) -> Result<Fd, Errno> {
+        self.inner.open(path, flags)
+    }
+    fn close(&self, fd: Fd) -> Result<(), Errno> {
+        self.inner.close(fd)
+    }
+    fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        assert!(!self.holds.load(Ordering::Relaxed), "a submission makes no calls");
+        self.inner.ioctl(fd, request, arg)
+    }
+    fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno> {
+        self.inner.mmap(map)
+    }
+    fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
+        self.inner.munmap(addr, len_bytes)
+    }
+    fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno> {
+        self.inner.poll(fds, timeout_ms)
+    }
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
+        self.inner.read_file(path)
+    }
+    fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
+        self.inner.read_dir(path)
+    }
+    fn doorbell(&self, at: CpuPtr, value: u64) {
+        if self.holds.load(Ordering::Relaxed) {
+            self.at.store(at.0, Ordering::Relaxed);
+            self.value.store(value, Ordering::Relaxed);
+        } else {
+            self.inner.doorbell(at, value);
+        }
+    }
+}
+
+/// A device on the port.
+struct Rig {
+    port: Arc<NullCost>,
+    device: AmdDevice,
+}
+
+impl Rig {
+    fn new(chip: Chip) -> Self {
+        let inner = SoftKfd::with_compute(Config::new(chip), Arc::new(Done)).expect("software driver");
+        let port = Arc::new(NullCost {
+            inner,
+            holds: AtomicBool::new(false),
+            at: AtomicU64::new(0),
+            value: AtomicU64::new(0),
+        });
+        let driver = Driver::open("AMD", Arc::clone(&port) as _).expect("driver");
+        let options = AmdOptions { ring_bytes: 4 << 20, ..AmdOptions::default() };
+        let device = AmdDevice::open("AMD", &driver, &Selector::Index(0), &options).expect("device");
+        Self { port, device }
+    }
+
+    /// Kernels that differ in nothing, each on buffers of its own.
+    fn commands(&self, count: usize) -> Vec<Command> {
+        let kernel = self.device.load(&[KernelImage { name: "k", code: Code::Raw(&image(&self.device.info().arch)) }]);
+        let kernel = kernel.expect("load").remove(0);
+        let geometry = Geometry { groups: [64, 1, 1], local: [64, 1, 1], local_bytes: 0 };
+        let memory = |_| self.device.alloc(4096).expect("alloc");
+        let make = |_| {
+            let [a, b, c]: [Memory; 3] = std::array::from_fn(memory);
+            Command::exec(&kernel, [a, b, c].map(|m| Arg::Buffer(m.at(0))), 1).over(geometry)
+        };
+        (0..count).map(make).collect()
+    }
+
+    /// The host's part of `step`: batches with the doorbell held, and the device's work between them, which is not counted.
+    fn host_time(&self, iterations: u64, batch: u64, mut step: impl FnMut()) -> Duration {
+        let (mut total, mut left) = (Duration::ZERO, iterations);
+        while left > 0 {
+            let batch = left.min(batch);
+            self.port.hold();
+            let start = Instant::now();
+            (0..batch).for_each(|_| step());
+            total += start.elapsed();
+            self.port.let_go();
+            self.device.synchronize(WAIT).expect("synchronize");
+            left -= batch;
+        }
+        total
+    }
+}
+
+/// A descriptor with its one instruction, s_endpgm.
+fn image(chip: &str) -> Vec<u8> {
+    let (rsrc1, properties, end) = match chip {
+        "gfx942" => (0x00af_0080_u32, 0x8_u32, 0xbf81_0000_u32),
+        "gfx1201" => (0x600f_0000, 0x408, 0xbfb0_0000),
+        _ => (0x60af_0000, 0x408, 0xbfb0_0000),
+    };
+    let mut image = vec![0; 260];
+    for (at, value) in [(16, 256), (48, rsrc1), (52, 0x84), (56, properties), (256, end)] {
+        image[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    image
+}
+
+/// Replays that are in flight at most before one waits for another.
+const COPIES: u64 = 4;
+
+fn benches(c: &mut Criterion) {
+    for (chip, how) in [(Chip::Gfx1100, "gfx1100, PM4"), (Chip::Gfx1201, "gfx1201, PM4"), (Chip::Gfx942, "gfx942, AQL")]
+    {
+        let rig = Rig::new(chip);
+        let mut g = c.benchmark_group(how);
+        let one = rig.commands(1);
+        g.bench_function("one kernel, encoded to its doorbell", |b| {
+            let step = || drop(black_box(rig.device.submit(QueueKind::Compute, &one)));
+            b.iter_custom(|n| rig.host_time(n, 500, step));
+        });
+        for count in [16, 128] {
+            let mut list = rig.device.record(&rig.commands(count)).expect("record");
+            g.throughput(Throughput::Elements(count as u64));
+            g.bench_function(format!("replay of {count} kernels, to its doorbell"), |b| {
+                b.iter_custom(|n| rig.host_time(n, COPIES, || drop(black_box(list.replay(&[])))));
+            });
+            let patches: Vec<Patch> = rig
+                .commands(count)
+                .iter()
+                .enumerate()
+                .filter_map(|(command, c)| Some(Patch::Arg { command, arg: 1, value: first_argument(c)? }))
+                .collect();
+            g.bench_function(format!("replay of {count} kernels, one argument each patched"), |b| {
+                b.iter_custom(|n| rig.host_time(n, COPIES, || drop(black_box(list.replay(&patches)))));
+            });
+        }
+        g.finish();
+    }
+}
+
+fn first_argument(command: &Command) -> Option<Arg> {
+    if let Command::Exec { args, .. } = command { args.first().cloned() } else { None }
+}
+
+criterion_group! {
+    name = amd;
+    config = Criterion::default().measurement_time(Duration::from_secs(2)).warm_up_time(Duration::from_millis(500)).sample_size(30);
+    targets = benches
+}
+criterion_main!(amd);
