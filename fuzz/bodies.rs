@@ -15,8 +15,11 @@ use doorbell_ioctl::port::Errno;
 use doorbell_ioctl::replay::submissions;
 use doorbell_ioctl::trace::{FileSink, Sink, leftovers, read_trace};
 
+/// What a target does with bytes.
+pub type Body = fn(&[u8]);
+
 /// Every target by name.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Body)] = &[
     ("ioctl", ioctl),
     ("trace", trace),
     ("elf", elf),

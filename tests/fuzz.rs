@@ -11,9 +11,9 @@ mod seeds;
 use std::path::Path;
 
 /// Cases of a target without `FUZZ_CASES`.
-const CASES: u64 = 15_000;
+const CASES: u64 = 8000;
 /// Longest input that mutation makes.
-const MAX_BYTES: usize = 8192;
+const MAX_BYTES: usize = 4096;
 
 /// SplitMix64.
 struct Random(u64);
