@@ -309,7 +309,7 @@ fn random_dwords_end_in_writes_or_a_named_error() {
     for _ in 0..4000 {
         let mut words: Vec<u32> = (0..1 + random.next() % 12).map(|_| random.dword()).collect();
         // Every other time a header that can be one.
-        if random.next() % 2 == 0 {
+        if random.next().is_multiple_of(2) {
             words[0] = 1 << 29 | words[0] & 0x0003_efff;
         }
         for write in Writes::of(&words) {

@@ -108,9 +108,9 @@ fn ids(bench: &Bench) -> Result<(), Failure> {
         bench.run(&kernel, vec![buffer(&out), extent], [x, y, z], [8, 4, 2])?;
         let wanted = |at: usize| {
             let (group, item) = (at as u32 / 128, at as u32 % 128 / 2);
-            let groups = group % x | (group / x % y) << 8 | (group / x / y) << 16;
-            let items = item % 8 | (item / 8 % 4) << 10 | (item / 32) << 20;
-            if at % 2 == 0 { groups } else { items }
+            let groups = (group % x) | ((group / x % y) << 8) | ((group / x / y) << 16);
+            let items = (item % 8) | ((item / 8 % 4) << 10) | ((item / 32) << 20);
+            if at.is_multiple_of(2) { groups } else { items }
         };
         expect(&format!("ids of a grid of {x} x {y} x {z}"), &bench.read(&out)?, wanted)?;
     }

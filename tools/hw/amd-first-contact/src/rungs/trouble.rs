@@ -94,7 +94,7 @@ pub fn work(bench: &Bench, seed: u64, time: Duration, most: u32) -> Result<u32, 
 pub fn soak(climb: &mut Climb) -> Result<String, Failure> {
     let bench = Bench::open(climb)?;
     let most = if climb.is_quick() { 16 } else { 1 << 14 };
-    let rounds = work(&bench, 0x50a_c, Duration::from_secs(climb.args.soak), most)?;
+    let rounds = work(&bench, 0x50ac, Duration::from_secs(climb.args.soak), most)?;
     let end = bench.load(code::END, Needs::default())?;
     let count = if climb.is_quick() { 20 } else { 1000 };
     let mut times = Vec::new();
