@@ -10,6 +10,7 @@ use crate::uop::{DType, Op};
 use thiserror::Error;
 
 pub mod amdgpu;
+pub mod sass;
 pub mod x86_64;
 
 /// An instruction set that programs can be made for.

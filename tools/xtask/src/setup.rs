@@ -1,5 +1,5 @@
-//! What the tests need beside cargo: Debian packages with the tools that judge our object files, and for the
-//! reference generator a Python environment of its own under `target/`.
+//! What the tests need beside cargo: Debian packages with the tools that judge our object files, NVIDIA's assembler and
+//! disassembler from PyPI, and for the reference generator a Python environment of its own under `target/`.
 
 use crate::run::{Failure, answers, program, root};
 
@@ -60,22 +60,60 @@ fn user_is_root() -> bool {
     std::process::Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0")
 }
 
+/// NVIDIA's assembler and disassembler judge our SASS; the version is fixed because its text is compared letter for letter.
+const NVIDIA_VERSION: &str = "13.5.37";
+
+/// Puts ptxas and nvdisasm into `target/nvidia`, once.
+///
+/// # Errors
+/// Not started: no python3 with venv. Failed: pip failed.
+pub fn nvidia_tools() -> Result<(), Failure> {
+    let folder = root().join("target/nvidia");
+    let there = |tool: &str| {
+        let wheel = folder
+            .join(format!("nvidia_cuda_{}-{NVIDIA_VERSION}.dist-info", if tool == "ptxas" { "nvcc" } else { tool }));
+        wheel.exists() && folder.join("nvidia/cu13/bin").join(tool).exists()
+    };
+    if ["ptxas", "nvdisasm"].into_iter().all(there) {
+        println!("   target/nvidia with ptxas and nvdisasm {NVIDIA_VERSION}: present");
+        return Ok(());
+    }
+    let python = virtual_environment("setup")?;
+    let mut words = vec![python];
+    let tail = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--upgrade", "--target"];
+    words.extend(tail.map(str::to_owned));
+    words.push(folder.to_string_lossy().into_owned());
+    words.extend(["nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"].map(|p| format!("{p}=={NVIDIA_VERSION}")));
+    program("setup", &words)
+}
+
+/// Makes `target/venv`, once: the path of its python.
+fn virtual_environment(step: &'static str) -> Result<String, Failure> {
+    let venv = root().join("target/venv");
+    let python = venv.join("bin/python").to_string_lossy().into_owned();
+    if answers(&[&python, "-m", "pip", "--version"]) {
+        return Ok(python);
+    }
+    if !answers(&["python3", "-c", "import ensurepip, venv"]) {
+        install(&["python3-venv"])?;
+    }
+    let words = ["python3", "-m", "venv", &venv.to_string_lossy()].map(str::to_owned);
+    program(step, &words)?;
+    Ok(python)
+}
+
 /// Makes `target/venv` with numpy, once.
 ///
 /// # Errors
 /// Not started: no python3 with venv. Failed: pip failed.
 pub fn python_environment() -> Result<(), Failure> {
-    let venv = root().join("target/venv");
-    let python = venv.join("bin/python").to_string_lossy().into_owned();
+    let python = root().join("target/venv/bin/python").to_string_lossy().into_owned();
     if answers(&[&python, "-c", &format!("import numpy; assert numpy.__version__ == '{NUMPY_VERSION}'")]) {
         println!("   target/venv with numpy {NUMPY_VERSION}: present");
         return Ok(());
     }
-    if !answers(&["python3", "-c", "import ensurepip, venv"]) {
-        install(&["python3-venv"])?;
-    }
-    let words = |list: &[&str]| list.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-    program("references", &words(&["python3", "-m", "venv", &venv.to_string_lossy()]))?;
+    let python = virtual_environment("references")?;
     let numpy = format!("numpy=={NUMPY_VERSION}");
-    program("references", &words(&[&python, "-m", "pip", "install", "-q", "--disable-pip-version-check", &numpy]))
+    let words = [&python, "-m", "pip", "install", "-q", "--disable-pip-version-check", &numpy];
+    program("references", &words.map(str::to_owned))
 }

@@ -93,7 +93,7 @@ fn names() -> String {
 }
 
 fn setup_steps(_: &[String]) -> Vec<Step> {
-    vec![call("setup", setup::debian_packages)]
+    vec![call("setup", setup::debian_packages), call("setup", setup::nvidia_tools)]
 }
 
 fn fmt_steps(_: &[String]) -> Vec<Step> {

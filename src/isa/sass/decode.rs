@@ -1,0 +1,95 @@
+//! Word → instruction. Every word is either an instruction that encodes to the same word, or a named error.
+
+use super::bits::{self, Ranges};
+use super::control::{self, Control, ControlError};
+use super::inst::{Guard, Instruction, field_name, form_name, named};
+use super::row::{Form, Kind};
+use thiserror::Error;
+
+pub(super) const OPCODE: Ranges = &[(0, 11), (91, 91)];
+pub(super) const GUARD: Ranges = &[(12, 14)];
+pub(super) const GUARD_NOT: Ranges = &[(15, 15)];
+
+/// A word that is no instruction of the table.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("word {word:#034x}: {reason}")]
+pub struct DecodeError {
+    pub word: u128,
+    pub reason: DecodeReason,
+}
+
+/// Why it is none.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeReason {
+    #[error("opcode {opcode:#x} has no form")]
+    UnknownOpcode { opcode: u16 },
+    #[error("{form}: {field} is {value:#x}, it must be {must:#x}")]
+    Must { form: String, field: String, value: u64, must: u64 },
+    #[error("{form}: {field} has no value {value:#x}")]
+    NoSuchValue { form: String, field: String, value: u64 },
+    #[error("{form}: bits {bits:#034x} belong to no field and are set")]
+    Reserved { form: String, bits: u128 },
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+impl DecodeReason {
+    /// The further a form got, the better it explains the word.
+    const fn rank(&self) -> u8 {
+        match self {
+            DecodeReason::UnknownOpcode { .. } => 0,
+            DecodeReason::Must { .. } => 1,
+            DecodeReason::NoSuchValue { .. } => 2,
+            DecodeReason::Reserved { .. } => 3,
+            DecodeReason::Control(_) => 4,
+        }
+    }
+}
+
+/// The instruction of a word.
+///
+/// # Errors
+/// The opcode has no form here, a field has a value without meaning, or bits are set that no field has.
+#[allow(clippy::cast_possible_truncation)] // an opcode has 13 bits
+pub fn decode(word: u128) -> Result<Instruction, DecodeError> {
+    let opcode = bits::get(word, OPCODE) as u16;
+    let mut worst = DecodeReason::UnknownOpcode { opcode };
+    for form in Form::of_opcode(opcode) {
+        match decode_as(form, word) {
+            Ok(inst) => return Ok(inst),
+            Err(reason) if reason.rank() > worst.rank() => worst = reason,
+            Err(_) => {}
+        }
+    }
+    Err(DecodeError { word, reason: worst })
+}
+
+#[allow(clippy::cast_possible_truncation)] // a guard has three bits
+fn decode_as(form: &'static Form, word: u128) -> Result<Instruction, DecodeReason> {
+    let mut known = bits::mask(OPCODE) | bits::mask(GUARD) | bits::mask(GUARD_NOT) | bits::mask(control::BITS);
+    let mut values = smallvec::SmallVec::new();
+    let mut unknown = None;
+    for field in form.fields {
+        let value = bits::get(word, field.bits);
+        known |= bits::mask(field.bits);
+        match field.kind {
+            Kind::Must(must) if value != u64::from(must) => {
+                let (form, field, must) = (form_name(form), field_name(field), u64::from(must));
+                return Err(DecodeReason::Must { form, field, value, must });
+            }
+            Kind::List(_) if named(field, value).is_none() => unknown = unknown.or(Some((field, value))),
+            _ => {}
+        }
+        values.push(value);
+    }
+    if let Some((field, value)) = unknown {
+        return Err(DecodeReason::NoSuchValue { form: form_name(form), field: field_name(field), value });
+    }
+    if word & !known != 0 {
+        return Err(DecodeReason::Reserved { form: form_name(form), bits: word & !known });
+    }
+    let control = Control::parse_word(word)?;
+    let guard = Guard { index: bits::get(word, GUARD) as u8, not: bits::get(word, GUARD_NOT) == 1 };
+    Ok(Instruction::from_values(form, guard, control, values))
+}

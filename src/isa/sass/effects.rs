@@ -1,0 +1,208 @@
+//! Which registers an instruction reads and writes, as tuples.
+//!
+//! A scheduler and a hazard checker go by this: nothing in hardware protects a register but the six scoreboards and the distance
+//! that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas 13.5.37 and the
+//! PTX manual's fragment sizes. Left out: registers behind the tensor memory accelerator's operands beyond the pairs named here.
+
+use super::inst::{Instruction, Operand, Value};
+use super::row::{File, Pipe, Role};
+use smallvec::SmallVec;
+
+/// A register file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RegFile {
+    General,
+    Uniform,
+    Predicate,
+    UniformPredicate,
+}
+
+/// Registers that an operand names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The operand; `guard` for the guard.
+    pub slot: &'static str,
+    pub file: RegFile,
+    pub first: u8,
+    pub count: u8,
+}
+
+impl Access {
+    /// Pairs stand at even numbers, longer tuples of general registers at multiples of four.
+    #[must_use]
+    pub fn is_aligned(&self) -> bool {
+        let multiple = match self.count {
+            0 | 1 => 1,
+            2 => 2,
+            _ => 4,
+        };
+        self.first.is_multiple_of(multiple)
+    }
+}
+
+/// Everything an instruction does to registers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    pub reads: SmallVec<[Access; 8]>,
+    pub writes: SmallVec<[Access; 4]>,
+}
+
+/// Slots that are written: a destination or a predicate; everything else is read.
+fn is_written(slot: &str) -> bool {
+    matches!(slot, "d" | "pu" | "pv")
+}
+
+/// What the instruction reads and writes.
+#[must_use]
+pub fn effects(inst: &Instruction) -> Effects {
+    let mut all = Effects::default();
+    for operand in inst.operands() {
+        let count = count(inst, operand.slot);
+        for access in accesses(inst, &operand, count) {
+            match is_written(operand.slot) {
+                true => all.writes.push(access),
+                false if is_dead(inst, operand.slot) => {}
+                false => all.reads.push(access),
+            }
+        }
+    }
+    if inst.guard.index < 7 {
+        let file = match inst.form().guard {
+            File::Predicate => RegFile::Predicate,
+            File::UniformPredicate => RegFile::UniformPredicate,
+        };
+        all.reads.push(Access { slot: "guard", file, first: inst.guard.index, count: 1 });
+    }
+    all
+}
+
+/// Carry-in predicates say nothing without .X.
+fn is_dead(inst: &Instruction, slot: &str) -> bool {
+    let carries = matches!(inst.form().mnemonic, "IADD3" | "IMAD" | "LEA" | "UIADD3" | "UIMAD" | "ULEA");
+    let compares = matches!(inst.form().mnemonic, "ISETP" | "UISETP");
+    let plain = inst.get("x", Role::Value) == Some(0);
+    plain && (carries && matches!(slot, "pp" | "pq") || compares && slot == "pq")
+}
+
+fn accesses(inst: &Instruction, operand: &Operand, count: u8) -> SmallVec<[Access; 3]> {
+    let one = |file, first: Option<u8>, count| first.map(|first| Access { slot: operand.slot, file, first, count });
+    let found = match operand.value {
+        Value::Register(r) => [one(RegFile::General, r, count), None],
+        Value::Uniform(r) => [one(RegFile::Uniform, r, count), None],
+        Value::Predicate(p) => [one(RegFile::Predicate, p, 1), None],
+        Value::UniformPredicate(p) => [one(RegFile::UniformPredicate, p, 1), None],
+        Value::Constant { index, .. } => {
+            let file = if inst.form().name.ends_with("CU") { RegFile::Uniform } else { RegFile::General };
+            [one(file, index, 1), None]
+        }
+        Value::Bindless { handle, .. } => [one(RegFile::Uniform, handle, 2), None],
+        Value::Address { base, suffix, uniform, .. } => {
+            let wide = suffix == ".64" || suffix.is_empty() && is_wide_address(inst);
+            [
+                one(RegFile::General, base, if wide { 2 } else { 1 }),
+                one(RegFile::Uniform, uniform, if suffix == ".U32" { 2 } else { 1 }),
+            ]
+        }
+        _ => [None, None],
+    };
+    found.into_iter().flatten().collect()
+}
+
+/// Addresses of global memory have 64 bits with .E.
+fn is_wide_address(inst: &Instruction) -> bool {
+    let global = inst.form().pipe == Pipe::Global && !matches!(inst.form().mnemonic, "LDL" | "STL" | "LDGSTS");
+    global && inst.flag("e", Role::Value)
+}
+
+/// How many registers the operand has.
+fn count(inst: &Instruction, slot: &str) -> u8 {
+    let form = inst.form();
+    let size = inst.modifier("sz");
+    match (form.mnemonic, slot) {
+        ("IMAD" | "UIMAD", "d" | "c") if form.name.starts_with("WIDE") => 2,
+        ("UIADD3", "d" | "a" | "b" | "c") if form.name.starts_with("64") => 2,
+        ("DADD" | "DMUL" | "DFMA" | "DSETP", _) => 2,
+        ("CS2R", "d") if inst.modifier("w").is_empty() => 2,
+        ("LDG" | "LD" | "LDS" | "LDL" | "LDC" | "ULDC", "d") => words(size),
+        ("STG" | "ST" | "STS" | "STL" | "ATOM" | "ATOMG" | "REDG" | "ATOMS" | "STAS" | "REDAS", "b" | "c" | "d") => {
+            words(size)
+        }
+        ("LDG" | "LD" | "STG" | "ST" | "ATOM" | "ATOMG" | "REDG" | "LDGSTS", "u") => 2,
+        ("LDSM", "d") | ("STSM", "b") => match inst.modifier("n") {
+            ".4" => 4,
+            ".2" => 2,
+            _ => 1,
+        },
+        ("F2F" | "FRND" | "F2I" | "I2F", "d" | "b") => converted(inst, slot),
+        ("HMMA" | "IMMA" | "BMMA" | "DMMA", _) => fragment(inst, slot),
+        ("HGMMA" | "IGMMA" | "QGMMA" | "BGMMA", _) => group_fragment(inst, slot),
+        ("SYNCS", "d") if form.name.starts_with("ARRIVE") => 2,
+        ("SYNCS", "b") if !form.name.contains("ARRIVE") => 2,
+        ("UTMALDG" | "UTMASTG" | "UTMAREDG" | "UTMAPF" | "UBLKCP" | "UBLKPF" | "UBLKRED", "a" | "b" | "ud") => 2,
+        _ => 1,
+    }
+}
+
+/// Registers of a memory access by the text of its size.
+fn words(size: &str) -> u8 {
+    let has = |texts: &[&str]| texts.iter().any(|t| size.contains(t));
+    match () {
+        () if has(&[".128", "16x8", "F32x4", "F32.x4"]) => 4,
+        () if has(&[".64", ".S64", ".U64", "16x4", "F32x2", "F64"]) => 2,
+        () => 1,
+    }
+}
+
+fn converted(inst: &Instruction, slot: &str) -> u8 {
+    let wide = |text: &str| if text.contains("64") { 2 } else { 1 };
+    match (inst.form().mnemonic, slot) {
+        ("FRND", _) => wide(inst.modifier("dt")).max(wide(inst.modifier("st"))),
+        (_, "d") => wide(inst.modifier("dt")),
+        _ => wide(inst.modifier("st")),
+    }
+}
+
+/// Registers of a warp's matrix fragments: rows times columns times bits over 32 lanes of 32 bits.
+fn fragment(inst: &Instruction, slot: &str) -> u8 {
+    let (rows, depth) = shape(inst.modifier("sh"));
+    let (bits, accumulator) = match inst.form().mnemonic {
+        "HMMA" if inst.modifier("st") == ".TF32" => (32, 32),
+        "HMMA" if inst.modifier("dt") == ".F16" => (16, 16),
+        "HMMA" => (16, 32),
+        "DMMA" => (64, 64),
+        "BMMA" => (1, 32),
+        _ if inst.modifier("at").ends_with('4') => (4, 32),
+        _ => (8, 32),
+    };
+    let kept = if inst.form().name.starts_with("SP") { depth / 2 } else { depth };
+    let registers = |elements: u32, bits: u32| u8::try_from((elements * bits / 1024).max(1)).unwrap_or(u8::MAX);
+    match slot {
+        "a" => registers(rows * kept, bits),
+        "b" => registers(8 * depth, bits),
+        "d" | "c" => registers(rows * 8, accumulator),
+        _ => 1,
+    }
+}
+
+/// Rows and depth of a warp's multiply (8 columns): `.16816` is 16 by 8 by 16, as is `.16x8x16`.
+fn shape(text: &str) -> (u32, u32) {
+    let digits = text.replace(['.', 'x'], "");
+    let (rows, depth) = match digits.strip_prefix("168") {
+        Some(depth) => (16, depth),
+        None => (8, digits.strip_prefix("88").unwrap_or_default()),
+    };
+    (rows, depth.parse().unwrap_or(8))
+}
+
+/// Registers of a warpgroup's fragments: 64 rows by N columns over 128 lanes.
+fn group_fragment(inst: &Instruction, slot: &str) -> u8 {
+    let columns: u32 = inst.modifier("sh").split('x').nth(1).and_then(|n| n.parse().ok()).unwrap_or(8);
+    let packed = inst.modifier("dt") == ".F16";
+    match slot {
+        "d" | "c" => u8::try_from(columns / if packed { 4 } else { 2 }).unwrap_or(u8::MAX),
+        "a" => 4,
+        "u" if inst.form().position("a", Role::Value).is_some() => 2,
+        "u" => 4,
+        _ => 1,
+    }
+}

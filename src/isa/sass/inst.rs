@@ -1,0 +1,319 @@
+//! An instruction: a form of the table, its guard, the values of its fields, its control word.
+
+use super::bits;
+use super::control::Control;
+use super::row::{Field, Form, Index, Kind, Role};
+use smallvec::SmallVec;
+use thiserror::Error;
+
+/// The predicate that lets an instruction execute: of the uniform file where the form says so; 7 is "always".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    pub index: u8,
+    pub not: bool,
+}
+
+impl Guard {
+    /// PT.
+    pub const ALWAYS: Guard = Guard { index: 7, not: false };
+}
+
+/// One instruction. Values hold what the fields hold, also where the text does not show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    form: &'static Form,
+    pub guard: Guard,
+    pub control: Control,
+    values: SmallVec<[u64; 24]>,
+}
+
+/// Sign, complement and reuse flags of an operand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signs {
+    /// Arithmetic negation; with .X of an integer addition complement.
+    pub neg: bool,
+    pub abs: bool,
+    /// Negation of a predicate, complement of an integer.
+    pub not: bool,
+    pub reuse: bool,
+}
+
+/// What an operand names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// R0 to R254; `None`: RZ.
+    Register(Option<u8>),
+    /// UR0 to UR62; `None`: URZ.
+    Uniform(Option<u8>),
+    /// P0 to P6; `None`: PT.
+    Predicate(Option<u8>),
+    /// UP0 to UP6; `None`: UPT.
+    UniformPredicate(Option<u8>),
+    /// The field's bits: integers not extended, floats in the field's format.
+    Immediate(u64),
+    /// A value of the field's list.
+    Named(&'static str),
+    /// Bytes from the next instruction, or that are added to a register.
+    Distance(i64),
+    Barrier(u8),
+    Scoreboard(u8),
+    /// Bit i is scoreboard i.
+    Scoreboards(u64),
+    /// A constant of a numbered bank; the index is a register of the form's file.
+    Constant {
+        bank: u8,
+        index: Option<u8>,
+        offset: i64,
+    },
+    /// A constant of the bank that a uniform register names.
+    Bindless {
+        handle: Option<u8>,
+        offset: u64,
+    },
+    /// A memory address.
+    Address {
+        base: Option<u8>,
+        suffix: &'static str,
+        uniform: Option<u8>,
+        offset: i64,
+    },
+}
+
+/// An operand as an instruction selector, a scheduler or an emulator sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// The table's name: `d` is the destination, `a`, `b`, `c` sources, `pu`, `pv` predicates written, `pp`, `pq` read, `m` an address.
+    pub slot: &'static str,
+    pub value: Value,
+    pub signs: Signs,
+    /// Selected half or byte, or a layout: `.H0_H0`, `.B1`, `.ROW`; empty where there is none.
+    pub select: &'static str,
+}
+
+/// A field that cannot be set.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldError {
+    #[error("{form}: no field {field}")]
+    Unknown { form: String, field: String },
+    #[error("{form}: {field} = {value:#x}: the field has {width} bits")]
+    TooWide { form: String, field: String, value: u64, width: u32 },
+    #[error("{form}: {field} has no value {text:?}")]
+    NoSuchValue { form: String, field: String, text: String },
+}
+
+/// Mnemonic and form, for messages.
+pub(super) fn form_name(form: &Form) -> String {
+    format!("{}/{}", form.mnemonic, form.name)
+}
+
+/// The field's name as messages and hidden fields in sources have it: `b.neg`.
+pub(super) fn field_name(field: &Field) -> String {
+    let role = match field.role {
+        Role::Value => return field.slot.to_owned(),
+        Role::Neg | Role::NegOrInv => "neg",
+        Role::Abs => "abs",
+        Role::Not => "not",
+        Role::Inv => "inv",
+        Role::Reuse => "reuse",
+        Role::Suffix => "suffix",
+        Role::Inner => "inner",
+        Role::Register => "register",
+        Role::RegisterSuffix => "width",
+        Role::Uniform => "uniform",
+        Role::Offset => "offset",
+        Role::Bank => "bank",
+    };
+    format!("{}.{role}", field.slot)
+}
+
+/// The text of a value of a list.
+pub(super) fn named(field: &Field, value: u64) -> Option<&'static str> {
+    match field.kind {
+        Kind::List(list) => list.iter().find(|n| u64::from(n.0) == value).map(|n| n.1),
+        _ => None,
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // register and predicate fields have at most eight bits
+fn unless(value: u64, none: u64) -> Option<u8> {
+    (value != none).then_some(value as u8)
+}
+
+impl Instruction {
+    /// An instruction of that form with the usual values, guard PT, one cycle of stall: fields that are not set afterwards say
+    /// "none" where they can (RZ, PT), and zero elsewhere.
+    #[must_use]
+    pub fn new(form: &'static Form) -> Instruction {
+        let usual = |f: &Field| match (f.kind, f.usual) {
+            (Kind::R | Kind::UR | Kind::P | Kind::UP, None) => f.none(),
+            (Kind::List(list), None) if !list.iter().any(|n| n.0 == 0) => list.first().map_or(0, |n| u64::from(n.0)),
+            (Kind::Bits, None) if matches!(f.role, Role::Register | Role::Uniform) => f.none(),
+            _ => f.unsaid(),
+        };
+        let values = form.fields.iter().map(usual).collect();
+        Instruction { form, guard: Guard::ALWAYS, control: Control::default(), values }
+    }
+
+    pub(super) fn from_values(
+        form: &'static Form,
+        guard: Guard,
+        control: Control,
+        values: SmallVec<[u64; 24]>,
+    ) -> Instruction {
+        Instruction { form, guard, control, values }
+    }
+
+    /// Its form.
+    #[must_use]
+    pub fn form(&self) -> &'static Form {
+        self.form
+    }
+
+    /// Fields and their values.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static Field, u64)> + '_ {
+        self.form.fields.iter().zip(self.values.iter().copied())
+    }
+
+    /// The value of a field; `None`: the form has no such field.
+    #[must_use]
+    pub fn get(&self, slot: &str, role: Role) -> Option<u64> {
+        self.form.position(slot, role).map(|i| self.values[i])
+    }
+
+    /// Whether a flag is there and set.
+    #[must_use]
+    pub fn flag(&self, slot: &str, role: Role) -> bool {
+        self.get(slot, role).is_some_and(|v| v != 0)
+    }
+
+    /// The text of a modifier's value, "" where the form has no such modifier.
+    #[must_use]
+    pub fn modifier(&self, slot: &str) -> &'static str {
+        self.text_of(slot, Role::Value)
+    }
+
+    fn text_of(&self, slot: &str, role: Role) -> &'static str {
+        self.form.position(slot, role).and_then(|i| named(&self.form.fields[i], self.values[i])).unwrap_or_default()
+    }
+
+    /// Sets a field's bits.
+    ///
+    /// # Errors
+    /// The form has no such field, or the value has more bits than it.
+    pub fn set(&mut self, slot: &str, role: Role, value: u64) -> Result<&mut Instruction, FieldError> {
+        let unknown = || FieldError::Unknown { form: form_name(self.form), field: slot.to_owned() };
+        let i = self.form.position(slot, role).ok_or_else(unknown)?;
+        let field = &self.form.fields[i];
+        if !bits::fits(value, field.width()) {
+            let (form, field, width) = (form_name(self.form), field_name(field), field.width());
+            return Err(FieldError::TooWide { form, field, value, width });
+        }
+        self.values[i] = value;
+        Ok(self)
+    }
+
+    /// Sets a register, a predicate or the bits of an immediate.
+    ///
+    /// # Errors
+    /// As [`Instruction::set`].
+    pub fn operand_bits(&mut self, slot: &str, value: u64) -> Result<&mut Instruction, FieldError> {
+        self.set(slot, Role::Value, value)
+    }
+
+    /// Sets a modifier by its text (`.FTZ`, `.128`, `.AND`; "" for the one that is not written).
+    ///
+    /// # Errors
+    /// The form has no such modifier or that no such value.
+    pub fn set_modifier(&mut self, slot: &str, text: &str) -> Result<&mut Instruction, FieldError> {
+        let list = match self.form.position(slot, Role::Value).map(|i| self.form.fields[i].kind) {
+            Some(Kind::List(list)) => list,
+            _ => return Err(FieldError::Unknown { form: form_name(self.form), field: slot.to_owned() }),
+        };
+        let value = list.iter().find(|n| n.1 == text).ok_or_else(|| FieldError::NoSuchValue {
+            form: form_name(self.form),
+            field: slot.to_owned(),
+            text: text.to_owned(),
+        })?;
+        self.set(slot, Role::Value, u64::from(value.0))
+    }
+
+    /// Operands in the order of the text, those included that it does not write.
+    pub fn operands(&self) -> impl Iterator<Item = Operand> + '_ {
+        let slots = self.form.text.split('<').skip(1).filter_map(|t| t.split_once('>'));
+        slots.filter_map(|(slot, _)| self.operand(slot.trim_matches('?')))
+    }
+
+    /// The operand of that name.
+    #[must_use]
+    pub fn operand(&self, slot: &str) -> Option<Operand> {
+        let i = self.form.position(slot, Role::Value)?;
+        let field = &self.form.fields[i];
+        let signs = Signs {
+            neg: self.flag(slot, Role::Neg) || self.flag(slot, Role::NegOrInv),
+            abs: self.flag(slot, Role::Abs),
+            not: self.flag(slot, Role::Not) || self.flag(slot, Role::Inv),
+            reuse: self.flag(slot, Role::Reuse),
+        };
+        let select = match self.text_of(slot, Role::Inner) {
+            "" => self.text_of(slot, Role::Suffix),
+            inner => inner,
+        };
+        Some(Operand { slot: field.slot, value: self.value(field, self.values[i]), signs, select })
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // fields of at most eight bits
+    fn value(&self, field: &Field, bits: u64) -> Value {
+        match field.kind {
+            Kind::R => Value::Register(unless(bits, 255)),
+            Kind::UR => Value::Uniform(unless(bits, 63)),
+            Kind::P => Value::Predicate(unless(bits, 7)),
+            Kind::UP => Value::UniformPredicate(unless(bits, 7)),
+            Kind::PInverted => Value::Predicate(unless(7 - bits, 7)),
+            Kind::UPInverted => Value::UniformPredicate(unless(7 - bits, 7)),
+            Kind::EitherP if bits & 1 == 1 => Value::UniformPredicate(unless(bits >> 1, 7)),
+            Kind::EitherP => Value::Predicate(unless(bits >> 1, 7)),
+            Kind::Relative | Kind::RegisterRelative => Value::Distance(4 * bits::signed(bits, field.width())),
+            Kind::Barrier => Value::Barrier(bits as u8),
+            Kind::Scoreboard => Value::Scoreboard(bits as u8),
+            Kind::Set => Value::Scoreboards(bits),
+            Kind::List(_) => named(field, bits).map_or(Value::Immediate(bits), Value::Named),
+            Kind::Constant(index) => Value::Constant {
+                bank: self.get(field.slot, Role::Bank).unwrap_or(0) as u8,
+                index: match index {
+                    Index::None | Index::Spaced => None,
+                    Index::Register => self.register(field.slot, Role::Register, 255),
+                    Index::Uniform => self.register(field.slot, Role::Register, 63),
+                },
+                offset: self.offset(field.slot),
+            },
+            Kind::Bindless => Value::Bindless {
+                handle: self.register(field.slot, Role::Uniform, 63),
+                offset: self.get(field.slot, Role::Offset).unwrap_or(0),
+            },
+            Kind::Address(_) => Value::Address {
+                base: self.register(field.slot, Role::Register, 255),
+                suffix: self.text_of(field.slot, Role::RegisterSuffix),
+                uniform: self.register(field.slot, Role::Uniform, 63),
+                offset: self.offset(field.slot),
+            },
+            Kind::Signed
+            | Kind::Unsigned
+            | Kind::Decimal
+            | Kind::F32
+            | Kind::F64High
+            | Kind::Half
+            | Kind::Must(_)
+            | Kind::Bits => Value::Immediate(bits),
+        }
+    }
+
+    fn register(&self, slot: &str, role: Role, none: u64) -> Option<u8> {
+        self.get(slot, role).and_then(|v| unless(v, none))
+    }
+
+    /// The byte offset of an address or constant.
+    fn offset(&self, slot: &str) -> i64 {
+        self.form.position(slot, Role::Offset).map_or(0, |i| bits::signed(self.values[i], self.form.fields[i].width()))
+    }
+}

@@ -1,0 +1,42 @@
+//! SASS: the machine code of NVIDIA's sm_90 and sm_90a (Hopper), one 128-bit word an instruction.
+//!
+//! One table ([`Form::all`], made by `tools/sass_rows.py`) says which forms of instructions there are, where their fields lie
+//! and how nvdisasm writes them; encoder, decoder, printer and parser are driven by it.
+//!
+//! ```text
+//! text --parse--> Instruction --encode--> word       assemble: a listing with labels and control words -> words
+//! text <--print-- Instruction <--decode-- word       listing_line: a word's line of such a listing
+//! ```
+//!
+//! An instruction carries its own scheduling ([`Control`]): the hardware waits for nothing but the six scoreboards. [`effects`]
+//! says which registers an instruction reads and writes.
+//!
+//! Place in the arrows: instruction selection, scheduler and emulator for these chips build on it; nothing in here knows a UOp.
+//! Source: ptxas and nvdisasm 13.5.37, probed bit by bit; tests compare with them. Left out: graphics and surface instructions,
+//! calls into firmware, other chips than sm_90.
+#![forbid(unsafe_code)]
+
+pub mod bits;
+mod control;
+mod decode;
+mod effects;
+mod encode;
+mod float;
+mod inst;
+mod parse;
+mod print;
+mod row;
+mod source;
+mod table;
+mod token;
+
+pub use control::{Control, ControlError, SCOREBOARDS};
+pub use decode::{DecodeError, DecodeReason, decode};
+pub use effects::{Access, Effects, RegFile, effects};
+pub use encode::{EncodeError, encode};
+pub use inst::{FieldError, Guard, Instruction, Operand, Signs, Value};
+pub use parse::{ParseError, parse, parse_at};
+pub use print::{print, print_at};
+pub use row::{Field, File, Form, Index, Kind, Named, Pipe, Role, Style};
+pub use source::{SourceError, SourceReason, assemble, listing_line};
+pub use table::op;

@@ -1,0 +1,8 @@
+//! The SASS codec against NVIDIA's own tools: the recorded text of compiled kernels, kernels that ptxas compiles here,
+//! and random instructions that nvdisasm reads.
+
+mod compiled;
+mod corpus;
+mod nvidia;
+mod source;
+mod total;

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Rows of the SASS instruction table from a table of probed encodings (one field of one form a line).
+
+usage: sass_rows.py SASS_SM90.TSV OUT_FOLDER
+
+Writes fields.rs, lists.rs, rows.rs and op.rs. The input's lines are: mnemonic, form, 13-bit opcode, field, low bit,
+high bit, encoding; its head explains the encodings. A field that many forms have is one constant.
+"""
+import re, sys, collections
+
+ALU = set('IADD3 LOP3 SHF LEA ISETP FSETP SEL FSEL FMNMX PRMT VIMNMX VIMNMX3 VIADDMNMX MOV I2FP F2FP IABS SGXT BMSK PLOP3 VOTE FSET I2I F2IP P2R R2P CS2R VABSDIFF'.split())
+FMA = set('FFMA FMUL FADD VIADD IDP'.split())
+HALF = set('HADD2 HFMA2 HMUL2 HMNMX2 HSET2 HSETP2 VHMNMX'.split())
+DOUBLE = set('DADD DMUL DFMA DSETP'.split())
+BRANCH = set('BRA EXIT BSSY BSYNC CALL RET BRX WARPSYNC YIELD NANOSLEEP BREAK BMOV BPT PREEXIT ACQBULK ENDCOLLECTIVE RPCMOV'.split())
+XU = set('MUFU F2F I2F F2I FRND POPC BREV FLO FCHK'.split())
+SHARED = set('LDS LDSM MOVM STS STSM ATOMS STAS'.split())
+GLOBAL = set('LDG STG LD ST LDL STL ATOM ATOMG RED REDG LDGSTS LDGDEPBAR CCTL CCTLL CCTLT ARRIVES'.split())
+MMA = set('HMMA IMMA BMMA'.split())
+GMMA = set('HGMMA IGMMA QGMMA BGMMA WARPGROUP'.split())
+
+
+def pipe(mn, tag):
+    if mn == 'HFMA2' and tag.startswith('MMA'): return 'HalfMma'
+    if mn in ('HADD2', 'HMUL2') and tag.startswith('MMA'): return 'HalfMma'
+    if mn == 'IMAD': return 'ImadWide' if tag.startswith('WIDE') else 'Imad'
+    for names, name in ((ALU, 'Alu'), (FMA, 'Fma'), (HALF, 'Half'), (DOUBLE, 'Double'), (BRANCH, 'Branch'), (XU, 'Xu'),
+                        (SHARED, 'Shared'), (GLOBAL, 'Global'), (MMA, 'Mma'), (GMMA, 'Gmma')):
+        if mn in names: return name
+    if mn in ('UMOV', 'ULDC', 'VOTEU'): return 'UniformMove'
+    if mn == 'R2UR': return 'RegToUniform'
+    if mn.startswith(('UTMA', 'UBLK')): return 'Bulk'
+    if mn == 'LDC': return 'Constant'
+    if mn == 'DMMA': return 'DoubleMma'
+    if mn == 'ELECT': return 'Elect'
+    if mn == 'NOP': return 'Nop'
+    if mn.startswith('U') and not mn.startswith(('USETMAXREG', 'UCGABAR')): return 'Uniform'
+    return 'Misc'
+
+
+def rust(s): return '"' + s.replace('\\', '\\\\').replace('"', '\\"') + '"'
+
+
+ROLE = {'neg': 'Neg', 'abs': 'Abs', 'not': 'Not', 'inv': 'Inv', 'reuse': 'Reuse', 'sfx': 'Suffix', 'in': 'Inner', 'r': 'Register',
+        'rs': 'RegisterSuffix', 'u': 'Uniform', 'o': 'Offset', 'b': 'Bank'}
+SIMPLE = {'R': 'R', 'UR': 'UR', 'P': 'P', 'UP': 'UP', 'Pi': 'PInverted', 'UPi': 'UPInverted', 'PU': 'EitherP', 's': 'Signed', 'u': 'Unsigned', 'dec': 'Decimal',
+          'f32': 'F32', 'f64h': 'F64High', 'h2': 'Half', 'rel': 'Relative', 'brx': 'RegisterRelative', 'B': 'Barrier', 'SB': 'Scoreboard', 'bits': 'Set', 'cx': 'Bindless',
+          'neg': 'Bits', 'abs': 'Bits', 'not': 'Bits', 'inv': 'Bits', 'off': 'Bits', 'bank': 'Bits', 'reg': 'Bits', 'ureg': 'Bits'}
+CONST = {'': 'Constant(Index::None)', 'sp': 'Constant(Index::Spaced)', 'r': 'Constant(Index::Register)', 'ur': 'Constant(Index::Uniform)'}
+STYLE = {'r': 'Base', 'rn': 'SignedBase', 'ru': 'BaseAndUniform', 'd': 'Described', 'u': 'UniformBase'}
+
+
+# Forms that the probed table lacks, found later in compiled kernels.
+EXTRA = """BRA	DIV	0x1947	asm			{bd}{dv} <pp?><u>, <t>
+BRA	DIV	0x1947	pp	87	89	P
+BRA	DIV	0x1947	pp.not	90	90	not
+BRA	DIV	0x1947	dv	32	33	enum:2=.DIV|3=.CONV
+BRA	DIV	0x1947	bd	85	86	enum:0=|1=.INC|2=.DEC
+BRA	DIV	0x1947	u	24	29	UR
+BRA	DIV	0x1947	t	16	23	rel
+BRA	DIV	0x1947	t	34	81	rel
+"""
+
+# Forms that differ from another in some fields only: mnemonic, form, opcode, model, fields.
+LIKE = [('LD', 'U', '0x1980', 'D', [('asm', '', '', '{e}{ev}{ltc}{sz}{sem} <d>, [<m>]<?pp>'), ('u', '', '', None), ('m', '', '', 'addr:ru'), ('m.u', '32', '37', 'ureg'), ('sel', '76', '76', 'const:0')]),
+        ('ST', 'U', '0x1985', 'D', [('asm', '', '', '{e}{ev}{sz}{sem} [<m>], <b>'), ('u', '', '', None), ('m', '', '', 'addr:ru'), ('m.u', '64', '69', 'ureg'), ('sel', '76', '76', 'const:0')]),
+        ('IDP', 'U', '0x1c26', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
+        ('IDP', 'C', '0xa26', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
+        ('VABSDIFF', 'U', '0x1c14', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
+        ('IDP', 'U2A', '0x1c26', 'R2A', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)])]
+# What later comparisons with nvdisasm corrected: mnemonic, form (None: all), field, encoding.
+MENDED = [('S2UR', None, 'guard', 'UP'), ('BAR', 'IR', 'asm', '{md}{df} <b>(md==0:<?c>)(md==1:, <c>)'),
+          ('HFMA2', 'MMAC', 'b', 'c:'), ('HFMA2', 'MMAC3', 'c', 'c:'),
+          ('BAR', 'RR', 'asm', '{md}{df} <b>(md==0:<?c>)(md==1:, <c>)')]
+
+
+def added(lines):
+    """The table's lines with those of EXTRA, LIKE and MENDED."""
+    rows = [l.rstrip('\n').split('\t') for l in lines if l.strip() and not l.startswith(('#', 'mnemonic\t'))]
+    rows += [l.split('\t') for l in EXTRA.splitlines()]
+    for mn, tag, op, model, changes in LIKE:
+        changed = {c[0]: c for c in changes}
+        mine = [r for r in rows if r[:2] == [mn, model]]
+        rows += [[mn, tag, op] + r[3:] for r in mine if r[3] not in changed]
+        rows += [[mn, tag, op] + list(c) for c in changes if c[3] is not None]
+    for mn, tag, name, enc in MENDED:
+        there = [r for r in rows if r[0] == mn and tag in (None, r[1]) and r[3] == name]
+        for r in there: r[6] = enc
+        if not there: rows += [[mn, t, op, name, '', '', enc] for t, op in {(r[1], r[2]) for r in rows if r[0] == mn and tag in (None, r[1])}]
+    for r in rows:  # only HFMA2 takes the selector .F32
+        if r[0] != 'HFMA2' and r[6] == 'enum:0=|1=.F32|2=.H0_H0|3=.H1_H1': r[6] = 'enum:0=|2=.H0_H0|3=.H1_H1'
+    return rows
+
+
+def read(path):
+    forms = {}
+    for mn, tag, op, name, lo, hi, enc in added(open(path)):
+        form = forms.setdefault((mn, tag), {'op': int(op, 16), 'guard': 'P', 'fields': {}})
+        if name == 'asm': form['asm'] = enc.rstrip()
+        elif name == 'guard': form['guard'] = enc
+        else: form['fields'].setdefault(name, (enc, []))[1].append((int(lo), int(hi)) if lo else None)
+    return forms
+
+
+def main(source, out):
+    forms = read(source)
+    lists, fields = {}, {}
+    taken = set()
+
+    def list_name(hint, text):
+        if text not in lists:
+            base = re.sub(r'\W', '_', hint).upper(); name, n = base, 1
+            while name in taken: n += 1; name = '%s_%d' % (base, n)
+            taken.add(name); lists[text] = name
+        return lists[text]
+
+    def kind(name, enc):
+        k, _, a = enc.partition(':')
+        if k == 'flag': return 'List(lists::%s)' % list_name('flag' + a.replace('.', '_'), '0=|1=' + a)
+        if k == 'enum': return 'List(lists::%s)' % list_name('l_' + name.split('.')[-1], a)
+        if k == 'const': return 'Must(%d)' % int(a, 0)
+        if k == 'c': return CONST[a]
+        if k == 'addr': return 'Address(Style::%s)' % STYLE[a]
+        return SIMPLE[k]
+
+    def field(name, enc, bits):
+        enc, _, default = enc.partition(';def=')
+        key = (name, enc, default, tuple(bits))
+        if key not in fields:
+            slot, _, sub = name.partition('.')
+            role = ROLE[sub] if sub else 'Value'
+            if role == 'Neg' and enc == 'neg:x': role = 'NegOrInv'
+            base = re.sub(r'\W', '_', name).upper(); cand = base; i = 0
+            tries = [base, '%s_AT%d' % (base, bits[0][0] if bits[0] else 0)]
+            while cand in taken: i += 1; cand = tries[1] if i == 1 else '%s_%d' % (tries[1], i)
+            taken.add(cand)
+            parts = ', '.join('(%d, %d)' % b for b in bits if b)
+            text = 'field(%s, Role::%s, &[%s], K::%s)' % (rust(slot), role, parts, kind(name, enc))
+            if default: text = 'usual(%s, %s)' % (text, default)
+            fields[key] = (cand, text)
+        return fields[key][0]
+
+    rows = []
+    for (mn, tag), f in sorted(forms.items(), key=lambda item: item[0][0]):
+        names = [field(n, enc, bits) for n, (enc, bits) in f['fields'].items()]
+        rows.append((mn, tag, f, names))
+    head = '//! %s: generated by tools/sass_rows.py from a table of probed encodings (ptxas and nvdisasm 13.5.37), not edited by hand.\n'
+    with open(out + '/lists.rs', 'w') as o:
+        o.write(head % 'Values that a field may have, with their text')
+        o.write('\nuse super::super::row::Named;\n\n')
+        for text, name in lists.items():
+            items = [i.split('=', 1) for i in text.split('|')]
+            o.write('pub const %s: &[Named] = &[%s];\n' % (name, ', '.join('(%s, %s)' % (v, rust(t)) for v, t in items)))
+    with open(out + '/fields.rs', 'w') as o:
+        o.write(head % 'Fields, each once')
+        o.write('\nuse super::super::row::{Field, Index, Kind as K, Role, Style, field, usual};\nuse super::lists;\n\n')
+        for name, text in fields.values(): o.write('pub const %s: Field = %s;\n' % (name, text))
+    with open(out + '/rows.rs', 'w') as o:
+        o.write(head % 'Forms of the instructions')
+        o.write('//!\n//! A row: mnemonic, name of the form, opcode, file of the guard, pipe, template of the text, fields.\n')
+        o.write('\nuse super::super::row::{File, Form, Pipe, form};\nuse super::fields::*;\n\npub static FORMS: [Form; %d] = [\n' % len(rows))
+        for mn, tag, f, names in rows:
+            o.write('    form(%s, %s, 0x%x, File::%s, Pipe::%s, %s,\n        &[%s]),\n' % (rust(mn), rust(tag), f['op'], 'Predicate' if f['guard'] == 'P' else 'UniformPredicate',
+                    pipe(mn, tag), rust(f['asm']), ', '.join(names)))
+        o.write('];\n')
+    with open(out + '/op.rs', 'w') as o:
+        o.write(head % 'Names of the forms')
+        o.write('\nuse super::super::row::Form;\nuse super::rows::FORMS;\n\n')
+        for i, (mn, tag, f, names) in enumerate(rows):
+            o.write('pub static %s_%s: &Form = &FORMS[%d];\n' % (mn, tag, i))
+    print(len(rows), 'forms', len(fields), 'fields', len(lists), 'lists')
+    print(collections.Counter(pipe(mn, tag) for mn, tag, _, _ in rows))
+    print(sorted({mn for mn, tag, _, _ in rows if pipe(mn, tag) == 'Misc'}))
+
+
+main(sys.argv[1], sys.argv[2])
