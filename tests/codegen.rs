@@ -42,6 +42,8 @@ fn named_opts_apply_and_agree() {
         ),
         ("matmul with both packed", matmul(8, 32, 9), "VECTORIZE(1,8) UPCAST(0,2) STAGE(1,0) STAGE(2,1) UPCAST(2,3)"),
         ("matmul packed in threads", matmul(12, 64, 5), "VECTORIZE(1,16) UPCAST(0,4) SWAP(0,1) STAGE(2,1) THREAD(1,3)"),
+        ("gradient with bounds", conv_gradient(3, 9, 3, 5), "BOUND(2)"),
+        ("gradient with bounds in threads", conv_gradient(16, 40, 7, 5), "VECTORIZE(0,16) BOUND(1) THREAD(0,3)"),
         ("sum in lanes", row_sum(5, 50), "VECTORIZE(1,16) UNROLL(1,2)"),
         ("softmax in lanes", softmax(3, 21), "VECTORIZE(1,8) VECTORIZE(2,8)"),
     ];
@@ -66,14 +68,15 @@ fn random_opts_agree_with_the_kernel_graph() {
             let mut list: Vec<Opt> = vec![];
             for _ in 0..1 + next(4) {
                 let axis = next(4) as usize;
-                let opt = match next(10) {
+                let opt = match next(11) {
                     0 | 1 => Opt::Upcast { axis, amount: 2 + next(4) as usize },
                     2 => Opt::Unroll { axis, amount: 2 + next(4) as usize },
                     3 | 4 => Opt::Vectorize { axis, amount: 2 << next(4) },
                     5 => Opt::Thread { axis, amount: 2 + next(4) as usize },
                     6 => Opt::PadTo { axis, amount: 2 << next(3) },
                     7 => Opt::Stage { param: next(3) as usize, axis },
-                    8 => Opt::Swap { axis, with: next(4) as usize },
+                    8 => Opt::Bound { axis },
+                    9 => Opt::Swap { axis, with: next(4) as usize },
                     _ => Opt::Tile { axis, amount: 2 + next(5) as usize },
                 };
                 list.push(opt);
@@ -93,6 +96,36 @@ fn the_heuristic_tiles_a_matmul_and_keeps_vectors_whole() {
     let p = codegen::compile(&matmul(64, 96, 32), &avx512(), &OptChoice::Heuristic, false).unwrap();
     assert_eq!(p.uops.iter().filter(|u| u.op() == Op::Acc).count(), 24);
     assert!(p.uops.iter().all(|u| !matches!(u.op(), Op::Stack | Op::Gep)), "{}", text(&p.uops));
+}
+
+#[test]
+fn conditions_become_bounds_and_what_copies_decide_is_gone() {
+    let bound = [Opt::Bound { axis: 2 }];
+    let p = codegen::compile(&conv_gradient(3, 9, 3, 5), &avx512(), &OptChoice::Given(bound.to_vec()), false).unwrap();
+    assert!(
+        p.uops.iter().all(|u| u.op() != Op::Where && !(u.op() == Op::Load && u.src().len() > 1)),
+        "{}",
+        text(&p.uops)
+    );
+    let many = conv_gradient(32, 10, 4, 128);
+    assert_eq!(agrees(&many, &avx512(), &OptChoice::Heuristic), Ok(true));
+    let lanes = codegen::compile(&many, &avx512(), &OptChoice::Heuristic, false).unwrap();
+    assert!(lanes.opts.iter().any(|o| o == "VECTORIZE(0,16)"), "{:?}", lanes.opts);
+    assert!(lanes.uops.iter().all(|u| u.op() != Op::Where), "{:?}\n{}", lanes.opts, text(&lanes.uops));
+}
+
+#[test]
+fn a_loop_whose_bounds_depend_on_another_keeps_that_one_whole() {
+    let list = [Opt::Bound { axis: 2 }, Opt::Vectorize { axis: 1, amount: 8 }];
+    let refused = codegen::compile(&conv_gradient(3, 9, 3, 5), &avx512(), &OptChoice::Given(list.to_vec()), false);
+    assert!(refused.unwrap_err().to_string().contains("bounds of another loop"));
+}
+
+#[test]
+fn threads_do_not_share_the_copying_to_scratch_memory() {
+    let list = [Opt::Stage { param: 1, axis: 0 }, Opt::Thread { axis: 1, amount: 3 }];
+    let refused = codegen::compile(&nested(3, 4, 5), &avx512(), &OptChoice::Given(list.to_vec()), false);
+    assert!(refused.unwrap_err().to_string().contains("scratch memory"));
 }
 
 #[test]

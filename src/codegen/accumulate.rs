@@ -64,7 +64,9 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
             let update = if op == Op::Add && u.dtype().is_float() {
                 let (chain, rest) = take_apart(&src[0], &open);
                 let (tiles, rest): (Vec<UOp>, Vec<UOp>) = rest.into_iter().partition(is_tile);
-                let rest = rest.into_iter().reduce(|a, b| &a + &b);
+                // A register that starts at zero never becomes -0.0: adding a zero changes nothing.
+                let zero = |u: &UOp| constant(u).is_some_and(ConstVal::is_zero);
+                let rest = rest.into_iter().filter(|u| !zero(u)).reduce(|a, b| &a + &b);
                 // The matrix unit adds to the register itself.
                 let onto = |s: UOp, t: UOp| t.with_src([t.src()[0].clone(), t.src()[1].clone(), s]);
                 let tiled = tiles.into_iter().fold(acc.clone(), onto);
@@ -84,6 +86,11 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
             }
             new
         }
+        // What copies have decided, for all lanes.
+        Op::Where => match constant(r.src(0)) {
+            Some(c) => r.src(if c.is_zero() { 2 } else { 1 }).clone(),
+            None => r.same(),
+        },
         Op::Mul if u.dtype().is_float() && once(u) => {
             let new = r.same();
             open.insert(new.clone(), (Op::Mul, r.src(0).clone(), r.src(1).clone()));
@@ -91,6 +98,11 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
         }
         _ => r.same(),
     })
+}
+
+/// The constant that a value is, or that each of its lanes is.
+fn constant(u: &UOp) -> Option<ConstVal> {
+    if u.op() == Op::Splat { u.src()[0].as_const() } else { u.as_const() }
 }
 
 /// `x + y`, as MulAcc when one of them is a product used only here.

@@ -227,6 +227,11 @@ impl Fusion<'_> {
         if outer == inner {
             return true;
         }
+        // The sums of a convolution's gradient keep their own loops: rows of a window that lie next to one another.
+        let windowed = |j: &Job| j.reuses_inputs() && j.work() > SMALL_WORK && j.reduces.iter().any(|r| r.merged);
+        if k.jobs.iter().any(|j| windowed(&self.jobs[j.0])) {
+            return false;
+        }
         let work: u64 = k.jobs.iter().map(|j| self.jobs[j.0].work()).fold(0, u64::saturating_add);
         let parallel = (0..k.axes.len())
             .filter(|a| outer >> a & 1 == 1)

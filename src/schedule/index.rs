@@ -110,6 +110,20 @@ impl Lin {
         Some(self.build())
     }
 
+    /// The one of `ranges` that the sum gives when the others are known, if it contains no other of them.
+    pub fn only_of(&self, ranges: &[UOp]) -> Option<UOp> {
+        let mut found = None;
+        for (atom, _) in self.terms.iter().filter(|t| t.1 != 0) {
+            match ranges.iter().find(|r| *r == atom) {
+                Some(r) if found.is_none() => found = Some(r.clone()),
+                Some(_) => return None,
+                None if atom.op() != Op::Range && ranges.iter().any(|r| atom.contains(r)) => return None,
+                None => {}
+            }
+        }
+        found
+    }
+
     /// Smallest and largest value of the sum.
     fn bounds(&self) -> (i128, i128) {
         let (mut lo, mut hi) = (self.constant as i128, self.constant as i128);

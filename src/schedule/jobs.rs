@@ -8,8 +8,10 @@
 use super::ScheduleError;
 use super::graph::{Graph, is_empty, max_len};
 use super::index::Idx;
-use super::lower::{Lowerer, Place, Read, Reduced, ranges_in};
+use super::lower::{Lowerer, Place, Read, Reduced, address, ranges_in};
+use super::split::is_contraction;
 use super::stored::{Region, Stored, loops_of};
+use super::sums::once_each;
 use crate::uop::{Arg, Op, UMap, UOp};
 use std::rc::Rc;
 
@@ -29,6 +31,8 @@ pub struct Job {
     /// Values of other jobs: the job's node and the indices wanted.
     pub uses: Vec<(UOp, Rc<Place>)>,
     pub reduces: Vec<Reduced>,
+    /// The value is one sum, with nothing after it.
+    pub is_sum: bool,
     /// Nodes that this job computes at more than one place or that others compute too: see `fork`.
     pub computes: Vec<UOp>,
 }
@@ -116,8 +120,11 @@ pub fn jobs(g: &Graph, stored: &mut Stored) -> Result<Vec<Job>, ScheduleError> {
         let job = lower_job(stored, u, &mut next_range)?;
         let free = !stored.required.contains(u) && u.op() != Op::Assign && !job.is_copy();
         let heavy = job.reuses_inputs() && job.work() > SMALL_WORK;
-        let owner = absorber(&jobs, wanted.get(u).map_or(&[], Vec::as_slice), job.work());
-        if let Some(owner) = owner.filter(|_| free && !heavy) {
+        let heavy = heavy || sums_products(stored, &job);
+        let wishes = wanted.get(u).map_or(&[][..], Vec::as_slice);
+        let owner = absorber(&jobs, wishes, job.work()).filter(|_| !heavy);
+        let owner = owner.or_else(|| stored.at.get(u).and_then(|at| summed_up(&jobs, wishes, (&job, at, heavy))));
+        if let Some(owner) = owner.filter(|_| free) {
             stored.at.remove(u);
             for w in wanted.values_mut() {
                 w.retain(|(k, _)| *k != owner);
@@ -158,6 +165,39 @@ fn absorber(jobs: &[Job], wanted: &[(usize, Rc<Place>)], work: u64) -> Option<us
     (busy && job.reduces.iter().any(once_a_turn)).then_some(*owner)
 }
 
+/// A sum of stored sums, and so on, down to many products: as one sum it reads its inputs again and again.
+fn sums_products(stored: &Stored, job: &Job) -> bool {
+    let summed = |r: &Reduced| {
+        let param = r.of.as_ref()?;
+        stored.at.iter().find(|(_, at)| address(at) == *param).map(|(node, _)| node.clone())
+    };
+    job.reduces.iter().filter_map(summed).any(|mut u| {
+        while u.op().is_movement() || u.op() == Op::Reduce && u.reduce_op() == Some(Op::Add) {
+            u = u.src()[0].clone();
+        }
+        is_contraction(&u) && max_len(u.shape()) as u64 > SMALL_WORK
+    })
+}
+
+/// The job that sums up a sum: it wants each element at most once, some of them shifted or padded, in a sum of nothing else.
+fn summed_up(jobs: &[Job], wanted: &[(usize, Rc<Place>)], (sum, param, heavy): (&Job, &UOp, bool)) -> Option<usize> {
+    let [(owner, place)] = wanted else { return None };
+    let job = &jobs[*owner];
+    if !sum.is_sum || place.gate.is_none() || place.version.is_some() {
+        return None;
+    }
+    // Turns for elements that do not exist do nothing but take time.
+    let turns = |q: &Reduced| product(&q.ranges).saturating_mul(product(&ranges_in(&q.place.idx)));
+    let each_once = |q: &Reduced| {
+        let open: Vec<UOp> = q.ranges.iter().cloned().chain(ranges_in(&q.place.idx)).collect();
+        let few = turns(q) <= product(&sum.loops).saturating_mul(2) || sum.work() <= SMALL_WORK;
+        // Loops of the job that the sum does not need would do it again.
+        let again = heavy && product(&ranges_in(&q.place.idx)) != product(&job.loops);
+        q.of.as_ref() == Some(&address(param)) && few && !again && once_each(&place.idx, &open)
+    };
+    job.reduces.iter().any(each_once).then_some(*owner)
+}
+
 /// The ranges that these indices are, if they are distinct ranges and zeros.
 pub fn whole_ranges(idx: &[UOp]) -> Option<Vec<UOp>> {
     let mut found: Vec<UOp> = Vec::new();
@@ -181,6 +221,7 @@ fn lower_job(stored: &Stored, u: &UOp, next_range: &mut u32) -> Result<Job, Sche
         reads: Vec::new(),
         uses: Vec::new(),
         reduces: Vec::new(),
+        is_sum: false,
         computes: Vec::new(),
     };
     if u.op() == Op::Copy {
@@ -198,7 +239,8 @@ fn lower_job(stored: &Stored, u: &UOp, next_range: &mut u32) -> Result<Job, Sche
         job.kind = JobKind::Assign { target: r.param, flat: r.flat };
     }
     let mut low = Lowerer::new(&cut, first);
-    low.lower_own(u, &job.idx)?;
+    let value = low.lower_own(u, &job.idx)?;
+    job.is_sum = value.op() == Op::Reduce && value.reduce_op() == Some(Op::Add);
     *next_range = low.next_range();
     let stored_reads = low.reads.iter().filter(|r| !matches!(r.node.arg(), Arg::Param(..)));
     job.uses = stored_reads.map(|r| (r.node.clone(), r.place.clone())).collect();

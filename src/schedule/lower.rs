@@ -7,6 +7,7 @@
 use super::ScheduleError;
 use super::collapse::collapse;
 use super::index::{self, Idx};
+use super::sums::merged;
 use crate::uop::{Arg, ConstVal, DType, Dim, Op, Scalar, Srcs, UMap, UOp};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -48,6 +49,10 @@ pub struct Read {
 pub struct Reduced {
     pub ranges: Vec<UOp>,
     pub place: Rc<Place>,
+    /// What is added up, if it is nothing but a gated load of this.
+    pub of: Option<UOp>,
+    /// One sum of products that was a sum of sums.
+    pub merged: bool,
 }
 
 type Dep = (UOp, Rc<Place>);
@@ -244,8 +249,17 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
                 if ranges.is_empty() {
                     return Ok(x);
                 }
-                let v = x.reduce(u.reduce_op().unwrap_or(Op::Add), &ranges);
-                self.reduces.push(Reduced { ranges, place: p.clone() });
+                let op = u.reduce_op().unwrap_or(Op::Add);
+                let one = (op == Op::Add).then(|| merged(&x, &ranges, p.gate.as_ref())).flatten();
+                if let Some((_, all)) = &one {
+                    self.reduces.retain(|r| r.ranges != all[ranges.len()..]);
+                }
+                let is_merged = one.is_some();
+                let (x, ranges) = one.unwrap_or((x, ranges));
+                let v = x.reduce(op, &ranges);
+                let gated = x.op() == Op::Load && x.src()[0].src().len() > 2;
+                let of = (op == Op::Add && gated).then(|| x.src()[0].src()[0].clone());
+                self.reduces.push(Reduced { ranges, place: p.clone(), merged: is_merged && of.is_none(), of });
                 v
             }
             // A load below already carries the condition in its gate and gives zero without it.
@@ -364,7 +378,10 @@ fn moved(u: &UOp, p: &Rc<Place>) -> Result<(Deps, Extra), ScheduleError> {
             let mut valid = None;
             for (k, d) in from.iter().enumerate() {
                 let i = index::add(&p.idx[k], &index::mul(&u.src()[1 + k], &UOp::int(-1)));
-                valid = index::both(valid, index::within(&i, d));
+                // Where nothing is added, every index is inside.
+                if *d != u.shape()[k] || u.src()[1 + k].as_int() != Some(0) {
+                    valid = index::both(valid, index::within(&i, d));
+                }
                 idx.push(i);
             }
             for (k, d) in from.iter().enumerate() {

@@ -5,7 +5,8 @@
 //!
 //! The way: `front` strips identities from the graph, which gives the key of the cache (`split` cuts large reductions in two
 //! there); `stored` and `keep` say which values may lie in memory; `jobs` makes one job of each, `lower` turns what is
-//! between them into expressions over ranges (`index`: movement as arithmetic; `collapse`: sums of which one turn counts);
+//! between them into expressions over ranges (`index`: movement as arithmetic; `collapse`: sums of which one turn counts;
+//! `sums`: sums of gated sums);
 //! `fuse` puts jobs that pass values within iterations into one kernel; `kernel` brings it into normal form; `order`,
 //! `snapshot` and `memory` place kernels and temporaries in time and space; `bind` puts buffers in.
 //!
@@ -31,6 +32,7 @@ mod plan;
 mod snapshot;
 mod split;
 mod stored;
+mod sums;
 
 pub use bind::{Output, Schedule, ScheduleCache, ScheduleItem, TempMemory, schedule};
 pub use memory::Arena;

@@ -13,7 +13,7 @@ const DEEP: i64 = 1 << 14;
 const BLOCK: i64 = 1 << 11;
 
 /// A product both sides of which are read for many outputs.
-fn is_contraction(x: &UOp) -> bool {
+pub fn is_contraction(x: &UOp) -> bool {
     let spread = |u: &UOp| {
         let mut u = u;
         loop {

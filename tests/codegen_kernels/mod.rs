@@ -114,6 +114,21 @@ pub fn conv(c: i64, h: i64, w: i64) -> UOp {
     UOp::sink([f32p(0, 4 * h * w).index(&(&(&o * (h * w)) + &p)).store(&relu, &[o, p])])
 }
 
+/// The gradient of a row that was convolved: for each channel and place, the sum over places of the window and output channels of
+/// products that count only where the shifted place is one of the output's.
+pub fn conv_gradient(channels: i64, len: i64, taps: i64, out_channels: i64) -> UOp {
+    let m = len - taps + 1;
+    let (c, x) = (out(channels, 0), out(len, 1));
+    let (t, o) = (red(taps, 2), red(out_channels, 3));
+    let at = &x - &t;
+    let inside = UOp::int(-1).lt(&at).and(&at.lt(&UOp::int(m)));
+    let zero = UOp::constant(DType::F32, 0.0);
+    let g = f32p(1, out_channels * m).index_gated(&(&(&o * m) + &at), &inside).load_or(&zero);
+    let w = f32p(2, out_channels * channels * taps).index(&(&(&(&(&o * channels) + &c) * taps) + &t)).load();
+    let s = inside.select(&(&g * &w), &zero).reduce(Op::Add, &[t, o]);
+    UOp::sink([f32p(0, channels * len).index(&(&(&c * len) + &x)).store(&s, &[c, x])])
+}
+
 /// Counts, mixed types, indices as values, a gather.
 pub fn mixed(n: i64) -> UOp {
     let r = out(n, 0);
@@ -166,6 +181,7 @@ pub fn kernels() -> Vec<(&'static str, UOp)> {
         ("step", step(21)),
         ("conv", conv(2, 5, 6)),
         ("conv even", conv(1, 4, 8)),
+        ("conv_gradient", conv_gradient(3, 9, 3, 5)),
         ("mixed", mixed(19)),
         ("symbolic_sum", symbolic_sum()),
         ("symbolic_add", symbolic_add()),

@@ -97,6 +97,7 @@ impl<'a> Kernel<'a> {
             Opt::Swap { axis: n, with } => self.swap(&axis(n)?, &axis(with)?),
             Opt::Tile { axis: n, amount } => self.tile(&axis(n)?, amount).map(|_| ()),
             Opt::Stage { param, axis: n } => self.stage(param, &axis(n)?),
+            Opt::Bound { axis: n } => self.bound(&axis(n)?),
             Opt::Tc { choice } => self.tensor_core(choice),
         };
         if let Err(why) = done.and_then(|()| self.launches()) {
@@ -161,6 +162,9 @@ impl<'a> Kernel<'a> {
         }
         if self.target.has_grid() || amount < 2 || self.axes().iter().any(|a| kind_of(a) == AxisKind::Thread) {
             return Err("threads are one axis of at least two, on a CPU".into());
+        }
+        if !self.sink.src().iter().any(|s| s.src().contains(r)) {
+            return Err("the axis fills scratch memory, of which each thread has its own".into());
         }
         let end = &r.src()[0];
         let chunk = ceil_div(end, amount as i64);
@@ -257,6 +261,15 @@ impl<'a> Kernel<'a> {
         Ok(())
     }
 
+    fn bound(&mut self, r: &UOp) -> Result<(), Why> {
+        if self.target.has_grid() || kind_of(r) != AxisKind::Reduce {
+            return Err("needs a loop of a reduction, on a CPU".into());
+        }
+        self.sink = super::bound::bound(&self.sink, r, self.subs)?;
+        self.subs = self.sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
+        Ok(())
+    }
+
     fn stage(&mut self, param: usize, axis: &UOp) -> Result<(), Why> {
         if self.target.has_grid() {
             if kind_of(axis) != AxisKind::Reduce {
@@ -274,6 +287,9 @@ impl<'a> Kernel<'a> {
 
     /// `r` into rest × amount, the new inner range of kind `kind`; a remainder becomes a rest of its own.
     fn split(&mut self, r: &UOp, amount: usize, kind: AxisKind) -> Result<(), Why> {
+        if self.sink.any(|u| u.op() == Op::Range && u != r && u.contains(r)) {
+            return Err("the bounds of another loop depend on it".into());
+        }
         let (end, a, old) = (r.src()[0].clone(), amount as i64, kind_of(r));
         let lanes = kind == AxisKind::Vector;
         let tiled = kind == old;

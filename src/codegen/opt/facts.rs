@@ -87,6 +87,10 @@ impl Site {
     pub fn trips(&self) -> f64 {
         self.outer.iter().chain(&self.inner).map(|r| (r.vmax() + 1) as f64).product()
     }
+    /// The indices that are read.
+    pub fn reads(&self) -> Vec<UOp> {
+        self.accesses.iter().filter(|a| !a.store).map(|a| a.index.clone()).collect()
+    }
     pub fn loops(&self) -> impl Iterator<Item = &UOp> {
         self.outer.iter().chain(&self.inner)
     }

@@ -5,7 +5,7 @@
 //! an output axis, a tile of outputs is held in registers. Everything else gets enough independent chains to hide latency.
 
 use super::facts::{Facts, Move, Site, is_free, size};
-use super::panel::packed_lanes;
+use super::panel::{packed_lanes, under_conditions};
 use super::{Kernel, Opt, kind_of};
 use crate::uop::{Arg, AxisKind, Op, UOp};
 
@@ -17,6 +17,8 @@ const STEPS: usize = 128;
 const WORTH_THREADS: f64 = 150_000.0;
 /// Rows this far apart, or a multiple of it, meet in few sets of the first cache.
 const CROWDED: i64 = 2048;
+/// Rows of a tile that decide all conditions of a window's sum, at most.
+const WHOLE: i64 = 24;
 /// Chunks a thread should get, so that uneven ones balance.
 const CHUNKS: u32 = 4;
 
@@ -29,6 +31,7 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
     if matrix_unit(kernel) {
         return;
     }
+    conditions_outside(kernel);
     let mut facts = Facts::of(&kernel.sink);
     let cycles = work(&facts, kernel);
     let mut order: Vec<usize> = (0..facts.sites.len()).collect();
@@ -69,6 +72,10 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
             None => large_outside(&facts, k, kernel, &remains).or(threads),
         };
     }
+    let sums: Vec<UOp> = kernel.axes().into_iter().filter(|r| kind_of(r) == AxisKind::Reduce).collect();
+    for r in sums {
+        let _ = kernel.apply_to(&r, |axis| Opt::Bound { axis });
+    }
     if let Some(r) = threads {
         let chunks = (kernel.target.threads * CHUNKS) as i64;
         let left = current(&remains, &r);
@@ -81,6 +88,53 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
             let _ = kernel.apply_to(&r, |axis| Opt::Thread { axis, amount });
         }
     }
+}
+
+/// The loops of a sum that its conditions depend on go outside the others, so that a window's edges are looked at once for all
+/// channels. A window has few places: where the conditions depend on many steps, these are the rows that memory is walked along.
+fn conditions_outside(kernel: &mut Kernel) {
+    const PLACES: i64 = 128;
+    let sums: Vec<UOp> = kernel.sink.toposort().into_iter().filter(|u| u.op() == Op::Reduce).collect();
+    for sum in sums {
+        let conditions: Vec<UOp> = crate::uop::toposort_many(&sum.src()[..1], |u| u.op() != Op::Reduce)
+            .into_iter()
+            .filter_map(|u| match u.op() {
+                Op::Index => u.src().get(2).cloned(),
+                Op::Where => Some(u.src()[0].clone()),
+                _ => None,
+            })
+            .collect();
+        let mut order = sum.src()[1..].to_vec();
+        let asked = |r: &UOp| conditions.iter().any(|c| c.contains(r));
+        if order.iter().filter(|r| asked(r)).map(size).product::<i64>() > PLACES {
+            continue;
+        }
+        let mut wanted = order.clone();
+        wanted.sort_by_key(|r| !asked(r));
+        // A product with packed columns copies out the places along a row, where most conditions are decided.
+        if let Some(along) = taps(kernel, &sum) {
+            wanted.retain(|r| *r != along);
+            wanted.push(along);
+        }
+        for k in 0..order.len() {
+            let (now, next) = (order[k].clone(), wanted[k].clone());
+            let with = kernel.axes().iter().position(|a| *a == next).unwrap_or(usize::MAX);
+            if now != next && kernel.apply_to(&now, |axis| Opt::Swap { axis, with }).is_ok() {
+                let from = order.iter().position(|r| *r == next).unwrap_or(k);
+                order.swap(k, from);
+            }
+        }
+    }
+}
+
+/// The loop along the rows of both operands of a product whose columns will be packed.
+fn taps(kernel: &Kernel, sum: &UOp) -> Option<UOp> {
+    let mut facts = Facts::of(&kernel.sink);
+    let k = facts.sites.iter().position(|s| s.node == *sum).filter(|_| under_conditions(sum))?;
+    packed_lanes(&mut facts, k, kernel.target, &[])?;
+    let (inner, reads) = (facts.sites[k].inner.clone(), facts.sites[k].reads());
+    let mut steps = |r: &UOp| reads.iter().all(|i| matches!(facts.motion(i, r), Move::Step(1 | -1)));
+    inner.into_iter().find(|r| size(r) <= 16 && steps(r))
 }
 
 /// A product on a matrix unit: two by two tiles in registers, the columns' operand packed once for all rows, threads along the columns.
@@ -333,7 +387,9 @@ fn plan(facts: &mut Facts, (k, packed): (usize, bool), lanes: Option<(UOp, usize
     }
     let tile = register_tile(facts, (k, packed), lanes.as_ref().map(|(v, _)| v), &vectors, kernel);
     let copies: usize = tile.iter().map(|t| t.2).product();
-    let mut body = copies * (1 + facts.sites[k].ops);
+    // Copies decide the conditions of a packed product: what is left is the product.
+    let ops = if packed { 1 } else { facts.sites[k].ops };
+    let mut body = copies * (1 + ops);
     let tiled: Vec<UOp> = tile.iter().map(|t| t.0.clone()).collect();
     steps.extend(tile);
     let along = lanes.as_ref().map(|(v, _)| v.clone());
@@ -433,6 +489,14 @@ struct TileAxes {
     columns: Option<UOp>,
     rows: Option<UOp>,
     most: (i64, i64),
+    /// All rows in one tile.
+    whole: bool,
+}
+
+impl TileAxes {
+    fn of(axes: &[UOp], most: (i64, i64)) -> TileAxes {
+        TileAxes { columns: axes.get(1).cloned(), rows: axes.first().cloned(), most, whole: false }
+    }
 }
 
 fn tile_axes(
@@ -456,23 +520,26 @@ fn tile_axes(
     let other = |than: &UOp| reuse.iter().find(|r| *r != than).cloned();
     if along.is_none_or(|v| kind_of(v) != AxisKind::Loop) {
         return match (sliding.filter(|s| reuse.contains(s)), reuse.as_slice()) {
-            (Some(s), _) => TileAxes { rows: other(&s), most: (vectors(&s), 8), columns: Some(s) },
-            (None, [a, b, ..]) => TileAxes { columns: Some(b.clone()), rows: Some(a.clone()), most: (4, 4) },
-            (None, rest) => TileAxes { columns: None, rows: rest.first().cloned(), most: (4, 4) },
+            (Some(s), _) => TileAxes { rows: other(&s), most: (vectors(&s), 8), columns: Some(s), whole: false },
+            (None, rest) => TileAxes::of(rest, (4, 4)),
         };
     }
     let columns = along.filter(|v| reuse.contains(v)).cloned();
     let mut rows = columns.as_ref().and_then(other);
     if columns.is_none() {
-        return match reuse.as_slice() {
-            [a, b, ..] => TileAxes { columns: Some(b.clone()), rows: Some(a.clone()), most: (6, 14) },
-            rest => TileAxes { columns: None, rows: rest.first().cloned(), most: (6, 14) },
-        };
+        return TileAxes::of(&reuse, (6, 14));
     }
     // Rows beside a packed panel: rather those that lie next to one another, which share lines.
     let near = nearest.iter().find(|r| packed && Some(*r) != along && reuse.contains(r) && vectors(r) >= 8);
     rows = near.cloned().or(rows);
     let mut most = (6, if rows.as_ref().is_some_and(|r| crowded.contains(r)) { 8 } else { 14 });
+    // All rows at once decide their conditions; each vector of a panel serves all of them for every place that is copied out.
+    let room = WHOLE.min(i64::from(kernel.target.vector_regs) - 6);
+    let decided = rows.as_ref().filter(|r| packed && under_conditions(&site.node) && size(r) <= room);
+    let whole = decided.is_some();
+    if let Some(r) = decided {
+        most = ((room / size(r)).min(3), size(r));
+    }
     if let Some(v) = along {
         most.0 = panel_vectors(facts, k, v, vectors, kernel).min(most.0);
         // A loop must be left to pack in: one over columns, a long one over the rows, or another.
@@ -481,7 +548,7 @@ fn tile_axes(
             most.0 = most.0.min(vectors(v) / 2);
         }
     }
-    TileAxes { columns, rows, most }
+    TileAxes { columns, rows, most, whole }
 }
 
 /// Output axes whose copies share loads: amounts that fill the registers with the least work lost at the edges.
@@ -492,14 +559,14 @@ fn register_tile(
     vectors: &dyn Fn(&UOp) -> i64,
     kernel: &Kernel,
 ) -> Vec<Step> {
-    let TileAxes { columns: n_axis, rows: m_axis, most: (most_n, most_m) } =
+    let TileAxes { columns: n_axis, rows: m_axis, most: (most_n, most_m), whole } =
         tile_axes(facts, site, along, vectors, kernel);
     let registers = kernel.target.vector_regs.max(8) as i64;
     let n = n_axis.as_ref().map_or(1, vectors);
     let m = m_axis.as_ref().map_or(1, vectors);
     let mut best: Option<(f64, i64, i64)> = None;
     for nr in 1..=n.min(most_n) {
-        for mr in 1..=m.min(most_m) {
+        for mr in (if whole { m } else { 1 })..=m.min(most_m) {
             // Accumulators, one row of vectors, one or two values at a time of the other side.
             if mr * nr + nr + 2 > registers {
                 continue;

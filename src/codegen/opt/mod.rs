@@ -4,6 +4,7 @@
 //! whenever it is applied in order to the same kernel. As text: `UPCAST(0,4)`.
 
 mod apply;
+mod bound;
 mod facts;
 mod gpu;
 mod heuristic;
@@ -40,6 +41,8 @@ pub enum Opt {
     Tile { axis: usize, amount: usize },
     /// What the loops inside this axis read of a buffer is copied to scratch memory first, in the order they read it.
     Stage { param: usize, axis: usize },
+    /// Reduction axis: conditions on it that loops around the sum decide become its bounds.
+    Bound { axis: usize },
     /// Matrix unit in the choice-th way that one of the target's fits a sum of products; axes are padded to its tile.
     Tc { choice: usize },
 }
@@ -57,6 +60,7 @@ impl Opt {
             Opt::Swap { axis, with } => ("SWAP", axis, Some(with)),
             Opt::Tile { axis, amount } => ("TILE", axis, Some(amount)),
             Opt::Stage { param, axis } => ("STAGE", param, Some(axis)),
+            Opt::Bound { axis } => ("BOUND", axis, None),
             Opt::Tc { choice } => ("TC", choice, None),
         }
     }
@@ -74,7 +78,7 @@ impl fmt::Display for Opt {
 /// Text that is no opt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no opt: expected NAME(number,number) with one of UPCAST UNROLL VECTORIZE THREAD LOCAL GROUP PADTO SWAP TILE STAGE, or TC(number)"
+    "`{0}` is no opt: expected NAME(number,number) with one of UPCAST UNROLL VECTORIZE THREAD LOCAL GROUP PADTO SWAP TILE STAGE, or one of BOUND TC (number)"
 )]
 pub struct ParseOptError(String);
 
@@ -97,6 +101,7 @@ impl FromStr for Opt {
             ("SWAP", &[axis, with]) => Opt::Swap { axis, with },
             ("TILE", &[axis, amount]) => Opt::Tile { axis, amount },
             ("STAGE", &[param, axis]) => Opt::Stage { param, axis },
+            ("BOUND", &[axis]) => Opt::Bound { axis },
             ("TC", &[choice]) => Opt::Tc { choice },
             _ => return Err(bad()),
         })
@@ -120,6 +125,7 @@ mod tests {
             Opt::Swap { axis: 0, with: 1 },
             Opt::Tile { axis: 1, amount: 128 },
             Opt::Stage { param: 2, axis: 1 },
+            Opt::Bound { axis: 3 },
             Opt::Tc { choice: 0 },
         ];
         for o in all {

@@ -7,7 +7,7 @@
 use super::facts::{Facts, Move, is_free, size};
 use super::kind_of;
 use crate::codegen::Target;
-use crate::uop::{AxisKind, UOp};
+use crate::uop::{AxisKind, Op, UOp};
 
 /// Cycles of packing one vector, from rows that are turned in registers or element by element.
 const TURNED: f64 = 7.0;
@@ -56,8 +56,8 @@ fn product(facts: &Facts, k: usize, target: &Target) -> Option<Product> {
     let depth: i64 = site.inner.iter().map(size).product();
     let bytes = depth * lanes * site.widest as i64;
     let room = target.local_bytes.min(target.cache_bytes / 2) as i64;
-    // A gate would be asked again for every use.
-    let plain = loads.iter().all(|(l, _)| l.src().len() == 1);
+    // A gate would be asked again for every use, but the conditions of a whole product are mostly decided in loops or in copies.
+    let plain = loads.iter().all(|(l, _)| l.src().len() == 1) || under_conditions(&site.node);
     let loops = !site.inner.is_empty() && site.inner.iter().all(|r| fixed(r) && is_free(r));
     let (outer, inner) = (site.outer.clone(), site.inner.clone());
     (plain && loops && lanes >= 4 && bytes <= room).then_some(Product {
@@ -71,6 +71,11 @@ fn product(facts: &Facts, k: usize, target: &Target) -> Option<Product> {
     })
 }
 
+/// Whether a sum's terms count only where conditions hold.
+pub(super) fn under_conditions(sum: &UOp) -> bool {
+    sum.op() == Op::Reduce && sum.src()[0].op() == Op::Where
+}
+
 /// Cycles of a vector of results with `v` in lanes; `None`: that cannot be, or a sum over lanes is faster.
 fn cost(facts: &mut Facts, p: &Product, v: &UOp, target: &Target) -> Option<f64> {
     if kind_of(v) != AxisKind::Loop || !fixed(v) || size(v) < p.lanes {
@@ -82,6 +87,9 @@ fn cost(facts: &mut Facts, p: &Product, v: &UOp, target: &Target) -> Option<f64>
         (false, true) => (right, left),
         _ => return None,
     };
+    if panel.src().len() > 1 {
+        return None;
+    }
     // Rows of the result that one packed panel serves: those inside its loop, or one axis that changes places with it.
     let place = p.outer.iter().position(|r| r == v)?;
     let is_row = |r: &&UOp| !facts.depends(panel, r) && facts.depends(beside, r);
@@ -99,8 +107,8 @@ fn cost(facts: &mut Facts, p: &Product, v: &UOp, target: &Target) -> Option<f64>
         return None;
     }
     let along = p.inner.iter().find(|r| facts.motion(there, r) == Move::Step(1))?;
-    // A sum over lanes needs the same direction on both sides; a short axis leaves lanes empty.
-    let folds = facts.motion(here, along) == Move::Step(1);
+    // A sum over lanes needs one direction on both sides (or the opposite one); a short axis leaves lanes empty.
+    let folds = matches!(facts.motion(here, along), Move::Step(1 | -1));
     let full = (size(along) as f64 / p.lanes as f64).ceil() * p.lanes as f64 / size(along) as f64;
     let summed = p.depth as f64 * 0.6 * full + FOLD * p.lanes as f64;
     let turned = target.vector_bytes == 64 && panel.dtype().size_bytes() == 4 && size(along) % 4 == 0;
