@@ -18,11 +18,12 @@ pub(super) fn identity(op: Op, dtype: DType) -> UOp {
     UOp::constant(dtype, v)
 }
 
-/// Reductions of types the target cannot add or compare are done in f32.
+/// Reductions of half types are done in f32, whatever the target has.
 pub(super) fn widen(sink: &UOp, target: &Target) -> UOp {
     let narrow = |u: &UOp| {
         let t = u.dtype().scalar;
-        u.op() == Op::Reduce && t.is_float() && !target.supports(u.reduce_op().unwrap_or(Op::Add), t)
+        let lacks = || !target.supports(u.reduce_op().unwrap_or(Op::Add), t);
+        u.op() == Op::Reduce && t.is_float() && (t.size_bytes() < 4 || lacks())
     };
     if !sink.any(narrow) {
         return sink.clone();

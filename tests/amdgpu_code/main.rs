@@ -8,6 +8,7 @@ mod codegen_agree;
 mod codegen_kernels;
 mod early;
 mod foreign;
+mod half;
 mod kernels;
 mod limits;
 mod llvm;

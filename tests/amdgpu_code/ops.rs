@@ -5,7 +5,7 @@ use doorbell::uop::{Arg, Axes, DType, Op, Scalar, UOp};
 
 const INTS: [Scalar; 8] =
     [Scalar::I8, Scalar::U8, Scalar::I16, Scalar::U16, Scalar::I32, Scalar::U32, Scalar::I64, Scalar::U64];
-const LANES: [u16; 4] = [1, 2, 4, 16];
+pub const LANES: [u16; 4] = [1, 2, 4, 16];
 const THREADS: u32 = 37;
 
 /// This thread's first element of a buffer with so many lanes a thread.
@@ -28,7 +28,14 @@ fn load(from: UOp, dt: DType) -> UOp {
 
 /// `out = f(in1, in2, ..)` on values of `lanes` lanes, checked against the interpreter. Once with every input a thread's own, once with
 /// the first input shared by all.
-fn one(name: &str, out: Scalar, ins: &[Scalar], lanes: u16, (tame, tolerance): (bool, f64), f: impl Fn(&[UOp]) -> UOp) {
+pub fn one(
+    name: &str,
+    out: Scalar,
+    ins: &[Scalar],
+    lanes: u16,
+    (tame, tolerance): (bool, f64),
+    f: impl Fn(&[UOp]) -> UOp,
+) {
     for all_alike in [0, 1, ins.len()] {
         let args: Vec<UOp> = ins
             .iter()

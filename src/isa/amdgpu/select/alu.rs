@@ -22,7 +22,8 @@ impl Select<'_> {
             Scalar::F64 => self.double_op(op, a, u),
             t if t.is_int() && t.size_bytes() == 8 => self.wide_op(op, t, a, u),
             t if t.is_int() => self.int_op(op, t, a, u),
-            _ => Err(self.unsupported(u, "half types compute in f32")),
+            Scalar::F16 => self.half_op(op, a, u),
+            _ => Err(self.unsupported(u, "bf16 computes in f32")),
         }
     }
 

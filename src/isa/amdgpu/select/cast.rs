@@ -72,6 +72,9 @@ impl Select<'_> {
     }
 
     fn half_to_f32(&mut self, x: Src) -> Res<Src> {
+        if let Src::Packed { word, shift: 16, .. } = x {
+            return self.high_half_to_f32(word);
+        }
         let x = self.without_home(|s| s.unpack(x, Scalar::F16))?;
         self.fin(op::V_CVT_F32_F16, &[x])
     }

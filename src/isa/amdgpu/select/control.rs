@@ -136,6 +136,10 @@ impl Select<'_> {
             Some(at) if self.plan.into[at] && self.vals[at].is_none() => self.compute(value, Some(&parts))?,
             _ => self.plain(value)?,
         };
+        let t = value.dtype().scalar;
+        for s in from.iter_mut().filter(|s| matches!(s, Src::Packed { .. })) {
+            *s = self.unpack(*s, t)?;
+        }
         // Lanes that change places go through other registers.
         let crosses = |k: usize, s: &Src| matches!(s, Src::Part(q) if parts.iter().enumerate().any(|(j, r)| j != k && r.reg == q.reg && r.sub == q.sub));
         if from.iter().enumerate().any(|(k, s)| crosses(k, s)) {

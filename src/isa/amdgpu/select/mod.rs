@@ -3,7 +3,8 @@
 //! A value is a list of lanes (the vector lanes of the program, not those of the wave): each lane a constant, a scalar register
 //! if all threads have the same value, or a vector register. Bools are lane masks in scalar registers, all ones or all zeros
 //! when all threads agree. Integers below 32 bits are kept extended to 32; f16 and bf16 are in the low half, the upper half is
-//! undefined. Lanes of 8 and 16 bits that were loaded together stay packed until somebody computes with them.
+//! undefined. Lanes of 8 and 16 bits that were loaded together stay packed until somebody computes with them; f16 arithmetic works on
+//! packed lanes.
 //!
 //! Code is gathered in levels: the body, and each open loop. Addresses are summed in the level where their terms are known,
 //! so what a loop does not change stands before it.
@@ -17,6 +18,7 @@ mod division;
 mod emit;
 mod entry;
 mod float;
+mod half;
 mod integer;
 mod mask;
 mod memory;
@@ -261,11 +263,13 @@ impl Select<'_> {
             }
             Op::Gep => self.gep(u),
             Op::VReduce => self.vreduce(u),
+            Op::Cast if u.dtype().lanes > 1 && rounds_to_halves(u) => self.round_to_halves(u),
             Op::Cast => self.lanewise(u, home, |s, u, a| s.cast(u.src()[0].dtype().scalar, u.dtype().scalar, a[0])),
             Op::Bitcast => {
                 self.lanewise(u, home, |s, u, a| s.bitcast(u.src()[0].dtype().scalar, u.dtype().scalar, a[0]))
             }
             Op::Wmma => self.wmma(u, home),
+            _ if u.dtype().lanes > 1 && self.is_packed(u) => self.in_pairs(u),
             op if op.is_alu() => self.lanewise(u, home, |s, u, a| s.alu(u, a)),
             _ => Err(self.unsupported(u, "not part of a linear program")),
         }
@@ -361,6 +365,11 @@ impl Select<'_> {
     pub fn malformed(&self, why: String) -> CompileError {
         CompileError::Malformed(why)
     }
+}
+
+/// Whether a node rounds floats to f16.
+fn rounds_to_halves(u: &UOp) -> bool {
+    u.dtype().scalar == Scalar::F16 && u.src()[0].dtype().scalar == Scalar::F32
 }
 
 /// Bits of a type as they stand in registers: small integers extended to 32 bits.
