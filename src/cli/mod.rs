@@ -10,7 +10,6 @@ mod dump_jobs;
 mod launch;
 mod object;
 mod programs;
-mod software;
 #[cfg(target_os = "linux")]
 mod trace;
 mod train;
@@ -151,7 +150,6 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         options.device.clone_from(d);
     }
     let output = Output { json: cli.json };
-    software::offer();
     #[cfg(target_os = "linux")]
     let tracing = match (&cli.trace, &cli.record, &cli.command) {
         // The command's own `--record` is its child's business.

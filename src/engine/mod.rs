@@ -16,6 +16,7 @@ mod realize;
 mod run;
 mod search;
 mod session;
+pub mod software;
 mod validate;
 
 pub use counters::{Counters, Totals};

@@ -3,7 +3,7 @@
 
 use super::kernels::KernelCache;
 use super::profile::Profile;
-use super::{Counters, Error, Options};
+use super::{Counters, Error, Options, software};
 use crate::codegen::Target;
 use crate::device::{self, Device, DeviceOptions};
 use crate::isa::{self, Isa};
@@ -67,6 +67,7 @@ pub fn finish() -> Result<(), Error> {
 
 impl Session {
     pub fn new(options: Options) -> Session {
+        software::offer();
         Session {
             options,
             counters: Counters::default(),

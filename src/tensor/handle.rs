@@ -5,7 +5,7 @@ use super::value::{Operand, Value};
 use crate::uop::{BufferRef, DType, Dim, Op, Scalar, UOp};
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 /// A lazy multi-dimensional array. Cloning gives another handle on the same Tensor: an `assign` through one is seen by all.
 ///
@@ -29,10 +29,14 @@ pub const HOST: &str = "HOST";
 
 static DEFAULT_DEVICE: RwLock<Option<Arc<str>>> = RwLock::new(None);
 
-/// Where Tensors made from host data and random ones live unless told otherwise: `CPU` at first.
+/// Where Tensors made from host data and random ones live unless told otherwise: what `DEV` named when it was first asked, or `CPU`.
 pub fn default_device() -> Arc<str> {
+    static AT_FIRST: LazyLock<Arc<str>> = LazyLock::new(|| {
+        let named = std::env::var("DEV").ok().filter(|name| !name.is_empty());
+        named.map_or_else(|| "CPU".into(), Into::into)
+    });
     let named = DEFAULT_DEVICE.read().unwrap_or_else(PoisonError::into_inner).clone();
-    named.unwrap_or_else(|| "CPU".into())
+    named.unwrap_or_else(|| AT_FIRST.clone())
 }
 /// Chooses the default device of Tensors made from now on (the registry's own name for it).
 pub fn set_default_device(name: &str) {

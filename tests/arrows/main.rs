@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("device", &["hcq", "elf", "ioctl"]),
     ("emu", &["ioctl", "hcq::packet", "hcq::bits"]),
     ("kernels-asm", &[]),
-    ("engine", &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop"]),
+    ("engine", &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop", "emu"]),
 ];
 
 /// Of `elf`, only the object file that an instruction set fills in, and what describes a GPU's kernel in it.

@@ -50,6 +50,7 @@ fn spell(chip: Chip, body: &str) -> String {
     }
     let pairs = [
         ("global_load_b32", "global_load_dword"),
+        ("global_store_b32", "global_store_dword"),
         ("ds_load_b32", "ds_read_b32"),
         ("ds_store_b32", "ds_write_b32"),
         ("s_load_b32", "s_load_dword"),
@@ -218,6 +219,60 @@ fn a_store_must_be_waited_for_before_the_barrier() {
         let kind = meeting(chip, barrier(chip)).unwrap_err();
         assert!(matches!(kind, FaultKind::LdsStoreNotWaited { .. }), "{kind}");
         meeting(chip, &format!("{}{}", wait(chip), barrier(chip))).unwrap();
+    }
+}
+
+/// The output's address in s[2:3], the work-item's number in v0.
+fn with_output(chip: Chip, body: &str) -> String {
+    let item = if chip == Gfx942 { "" } else { "v_and_b32 v0, 0x3ff, v0\n" };
+    spell(chip, &format!("{item}s_load_b64 s[2:3], s[0:1], 0x8\n{}{body}", wait(chip)))
+}
+
+/// Two waves that meet in global memory: each stores its word and loads the other's, with `between` between.
+fn meeting_in_memory(chip: Chip, between: &str) -> Result<Vec<u32>, FaultKind> {
+    let (lanes, shift, rest) = if chip == Gfx942 { (64, 6, "s_mov_b32 exec_hi, 0\n") } else { (32, 5, "") };
+    let body = format!(
+        "v_lshrrev_b32 v1, {shift}, v0\nv_lshlrev_b32 v1, 2, v1\nv_xor_b32 v2, 4, v1\ns_mov_b32 exec_lo, 1\n{rest}\
+         global_store_b32 v1, v0, s[2:3]\n{between}\nglobal_load_b32 v3, v2, s[2:3]\n{}v_mov_b32 v4, v3",
+        wait(chip)
+    );
+    run(chip, 2 * lanes, &with_output(chip, &body))
+}
+
+#[test]
+fn waves_that_share_memory_need_a_barrier_and_a_wait_for_the_store_before_it() {
+    for chip in CHIPS {
+        let barrier = if chip == Gfx1201 { "s_barrier_signal -1\ns_barrier_wait -1" } else { "s_barrier" };
+        let stored = match chip {
+            Gfx1100 => "s_waitcnt_vscnt null, 0x0\n",
+            Gfx942 => "s_waitcnt vmcnt(0)\n",
+            Gfx1201 => "s_wait_storecnt 0x0\n",
+        };
+        let kind = meeting_in_memory(chip, stored).unwrap_err();
+        assert!(matches!(kind, FaultKind::GlobalRace { this: "written", other: "read", wave: 0, .. }), "{kind}");
+        let kind = meeting_in_memory(chip, barrier).unwrap_err();
+        assert!(matches!(kind, FaultKind::GlobalStoreNotWaited { .. }), "{kind}");
+        meeting_in_memory(chip, &format!("{stored}{barrier}")).unwrap();
+    }
+}
+
+#[test]
+fn stores_of_two_workgroups_to_one_word_race_and_atomics_do_not() {
+    for chip in CHIPS {
+        let launched = |body: &str| {
+            let loaded = assemble(chip, &with_output(chip, body));
+            let l =
+                Launch { kernel: "k", input: &[0], out_words: 64, groups: 2, local: 32, n: 0, strict: Strict::on() };
+            launch(&loaded, &l).map(|(words, _)| words[0]).map_err(|fault| (fault.kind, fault.text))
+        };
+        let (kind, text) = launched("v_mov_b32 v1, 0\nglobal_store_b32 v1, v0, s[2:3]").unwrap_err();
+        let race = |kind: &FaultKind| {
+            matches!(kind, FaultKind::GlobalRace { this: "written", other: "written", group: 0, .. })
+        };
+        assert!(race(&kind) && text.contains("global_store"), "{kind} {text}");
+        let add = if chip == Gfx942 { "global_atomic_add" } else { "global_atomic_add_u32" };
+        let sum = launched(&format!("v_mov_b32 v1, 0\nv_mov_b32 v2, 1\n{add} v1, v2, s[2:3]")).unwrap();
+        assert_eq!(sum, 64);
     }
 }
 

@@ -224,3 +224,79 @@ fn code_that_changed_wants_the_instruction_cache_invalidated() {
 fn the_same_code_and_arguments_need_no_invalidation() {
     assert_eq!(run_twice(&[], |_, _| {}), Vec::<String>::new());
 }
+
+/// `out[lane] = in[lane]` of 64 lanes on gfx1100, kernarg {out, in} in s[0:1]; llvm-mc 19 of the text beside each line.
+#[rustfmt::skip]
+const COPY_GFX1100: &[u8] = &[
+    0x00, 0x01, 0x08, 0xf4, 0x00, 0x00, 0x00, 0xf8, // s_load_b128 s[4:7], s[0:1], 0x0
+    0xff, 0x00, 0x00, 0x36, 0xff, 0x03, 0x00, 0x00, // v_and_b32 v0, 0x3ff, v0
+    0x82, 0x00, 0x00, 0x30,                         // v_lshlrev_b32 v0, 2, v0
+    0x07, 0xfc, 0x89, 0xbf,                         // s_waitcnt lgkmcnt(0)
+    0x00, 0x00, 0x52, 0xdc, 0x00, 0x00, 0x06, 0x01, // global_load_b32 v1, v0, s[6:7]
+    0xf7, 0x03, 0x89, 0xbf,                         // s_waitcnt vmcnt(0)
+    0x00, 0x00, 0x6a, 0xdc, 0x00, 0x01, 0x04, 0x00, // global_store_b32 v0, v1, s[4:5]
+    0x00, 0x00, 0xb0, 0xbf,                         // s_endpgm
+];
+
+/// RELEASE_MEM that writes back and invalidates the caches first (amd.md 2.3).
+fn flush(va: u64, value: u32) -> [u32; 8] {
+    let mut words = release_mem(va, value);
+    words[1] = 0x0070_f514;
+    words
+}
+
+/// The copy kernel twice, its input changed by the host between; `before` are the packets before the second dispatch.
+fn copy_twice(before: &[u32]) -> Vec<String> {
+    let client = Client::new(Chip::Gfx1100);
+    let mut queue = client.queue(PM4);
+    let (memory, program) = (client.buffer(0x3000, HOST), upload(&client, COPY_GFX1100));
+    memory.view.write_u64(0x100, memory.va + 0x1000).unwrap();
+    memory.view.write_u64(0x108, memory.va + 0x2000).unwrap();
+    let words = dispatch(Chip::Gfx1100, program.va + 0x100, memory.va + 0x100, 1);
+    queue.submit(&[&words[..], &release_mem(memory.va, 1)].concat());
+    eventually(&memory.view, 0, 1);
+    memory.view.write_u32(0x2004, 77).unwrap();
+    queue.submit(&[before, &words[..], &release_mem(memory.va, 2)].concat());
+    until("an end", || memory.view.read_u32(0) == Ok(2) || !client.reports().is_empty());
+    assert!(!client.reports().is_empty() || memory.view.read_u32(0x1004) == Ok(77));
+    client.reports()
+}
+
+#[test]
+fn memory_that_changed_wants_the_vector_caches_invalidated() {
+    let report = copy_twice(&[]).remove(0);
+    assert!(
+        report.contains("nothing invalidated the vector caches") && report.contains("`global_load_b32"),
+        "{report}"
+    );
+    assert_eq!(copy_twice(&ACQUIRE_DISPATCH), Vec::<String>::new());
+    // The scalar cache alone does not do, nor one of the two levels of vector caches.
+    for gcr in [0x80, 0x100, 0x200] {
+        let mut acquire = ACQUIRE_DISPATCH;
+        acquire[7] = gcr;
+        assert_eq!(copy_twice(&acquire).len(), 1, "{gcr:#x}");
+    }
+}
+
+/// A kernel's stores read by the copy engine after a signal of this kind.
+fn copied_after(signal: impl Fn(u64, u32) -> [u32; 8]) -> Vec<String> {
+    let client = Client::new(Chip::Gfx1100);
+    let (mut compute, mut copies) = (client.queue(PM4), client.queue(SDMA));
+    let (memory, program) = (client.buffer(0x3000, HOST), upload(&client, STORE_GFX1100));
+    memory.view.write_u64(0x100, memory.va + 0x1000).unwrap();
+    let words = dispatch(Chip::Gfx1100, program.va + 0x100, memory.va + 0x100, 1);
+    compute.submit(&[&words[..], &signal(memory.va, 1)].concat());
+    eventually(&memory.view, 0, 1);
+    let (from, to) = (memory.va + 0x1080, memory.va + 0x2000);
+    let copy = [1, 63, 0, lo(from), hi(from), lo(to), hi(to)];
+    copies.submit(&[&copy[..], &[0x0003_0005, lo(memory.va + 8), hi(memory.va), 5]].concat());
+    until("an end", || memory.view.read_u32(8) == Ok(5) || !client.reports().is_empty());
+    client.reports()
+}
+
+#[test]
+fn stores_want_l2_written_back_before_the_copy_engine_reads_them() {
+    let report = copied_after(release_mem).remove(0);
+    assert!(report.contains("COPY reads") && report.contains("no packet wrote L2 back"), "{report}");
+    assert_eq!(copied_after(flush), Vec::<String>::new());
+}

@@ -4,13 +4,13 @@
 use crate::compare::compare;
 use crate::reader::{Array, Case, Tolerance, cases};
 use crate::tensors::apply;
-use doorbell::tensor::Tensor;
+use doorbell::tensor::{Tensor, default_device};
 
 /// What computes a Tensor.
 pub type Evaluate = fn(&Tensor) -> Result<Array, String>;
 
 fn tensor(array: &Array) -> Tensor {
-    Tensor::from_bytes(array.bytes.clone(), array.dtype, &array.shape, "CPU")
+    Tensor::from_bytes(array.bytes.clone(), array.dtype, &array.shape, &default_device())
 }
 
 fn check(evaluate: Evaluate, got: &Tensor, want: &Array, tolerance: &Tolerance) -> Result<(), String> {

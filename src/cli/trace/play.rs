@@ -2,7 +2,7 @@
 
 use super::packets::target_version;
 use super::read;
-use crate::cli::{CliError, Output, software};
+use crate::cli::{CliError, Output};
 use clap::{Args, ValueEnum};
 use doorbell::device::amd::version_name;
 use doorbell_ioctl::port::{LinuxPort, Port};
@@ -77,7 +77,7 @@ fn port_of(args: &ReplayArgs, events: &[Event]) -> Result<Arc<dyn Port>, CliErro
                 .clone()
                 .or(recorded)
                 .ok_or_else(|| CliError::Usage("the recording names no chip; name one with --chip".into()))?;
-            software::emulate(&chip).map_err(CliError::Usage)
+            doorbell::engine::software::emulate(&chip).map_err(CliError::Usage)
         }
     }
 }

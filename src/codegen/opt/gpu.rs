@@ -10,6 +10,8 @@ use crate::uop::{Arg, AxisKind, Op, UOp};
 const FEW_OUTPUTS: i64 = 2048;
 /// How much of a matrix unit's work may be padding.
 const WASTE: f64 = 2.0;
+/// Threads that fill the waves of every target.
+const WAVES: i64 = 64;
 /// Threads of an ordinary workgroup.
 const WORKGROUP: i64 = 256;
 
@@ -138,9 +140,13 @@ fn tile(kernel: &mut Kernel, facts: Facts, k: usize) {
         left.push(rest.and_then(Result::ok).flatten().unwrap_or_else(|| r.clone()));
     }
     // Neighbouring threads along the last axis.
-    let others = site.outer.iter().rev().filter(|r| !axes.contains(r) && is_free(r)).take(1).cloned();
+    let others = site.outer.iter().rev().filter(|r| !axes.contains(r) && is_free(r)).cloned();
     let mut threads = 1;
-    for r in left.iter().cloned().chain(others) {
+    for (n, r) in left.iter().cloned().chain(others).enumerate() {
+        // One axis beside those that share loads, and more of them only where waves would be left half empty.
+        if n > left.len() && threads >= WAVES {
+            break;
+        }
         let most = (WORKGROUP / threads).min(if axes.len() > 1 { 16 } else { 64 });
         let n = (1i64 << size(&r).trailing_zeros()).min(most);
         if n > 1 && kernel.apply_to(&r, |axis| Opt::Local { axis, amount: n as usize }).is_ok() {

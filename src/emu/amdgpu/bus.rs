@@ -3,6 +3,7 @@
 //!
 //! The driver (`emu::kfd`) implements `Bus` over its page tables.
 
+use super::books::{Books, Ledger};
 use super::fault::{FaultKind, R, fail};
 use std::sync::Arc;
 
@@ -33,6 +34,40 @@ pub trait Memory: Send + Sync {
     fn update_u32(&self, offset: u64, f: &mut dyn FnMut(u32) -> u32) -> u32;
     /// Atomically replaces an aligned quadword by `f` of it; returns the old one.
     fn update_u64(&self, offset: u64, f: &mut dyn FnMut(u64) -> u64) -> u64;
+
+    /// Fills `rows[word][lane]` with `words` dwords at the offset of each lane that is on.
+    fn gather(&self, lanes: u64, offsets: &[u64; 64], words: usize, rows: &mut Rows) {
+        for lane in ones(lanes) {
+            for (word, row) in rows.iter_mut().enumerate().take(words) {
+                let mut raw = [0; 4];
+                self.read(offsets[lane] + 4 * word as u64, &mut raw);
+                row[lane] = u32::from_le_bytes(raw);
+            }
+        }
+    }
+
+    /// Stores `rows[word][lane]` at the offset of each lane that is on, lower lanes first.
+    fn scatter(&self, lanes: u64, offsets: &[u64; 64], words: usize, rows: &Rows) {
+        for lane in ones(lanes) {
+            for (word, row) in rows.iter().enumerate().take(words) {
+                self.write(offsets[lane] + 4 * word as u64, &row[lane].to_le_bytes());
+            }
+        }
+    }
+}
+
+/// Up to four dwords of each lane.
+pub type Rows = [[u32; 64]; 4];
+
+/// Numbers of the bits that are set.
+pub(super) fn ones(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros() as usize;
+        (mask != 0).then(|| {
+            mask &= mask - 1;
+            bit
+        })
+    })
 }
 
 /// A contiguous mapped range and the memory behind it, starting at the memory's byte 0.
@@ -59,9 +94,14 @@ pub trait Bus: Send + Sync {
 
     /// Changes whenever a mapping changes.
     fn epoch(&self) -> u64;
+
+    /// The card's books over its dispatches; without them each dispatch has books of its own.
+    fn books(&self) -> Option<&Books> {
+        None
+    }
 }
 
-const WAYS: usize = 4;
+const WAYS: usize = 8;
 
 /// Windows met so far, a few for each kind of access.
 pub(super) struct Tlb<'a> {
@@ -69,11 +109,15 @@ pub(super) struct Tlb<'a> {
     epoch: u64,
     ways: [[Option<Window>; WAYS]; 3],
     next: usize,
+    /// The way of each kind that was right last.
+    recent: [usize; 3],
+    /// What strict mode writes down of the accesses.
+    pub ledger: Option<Ledger<'a>>,
 }
 
 impl<'a> Tlb<'a> {
-    pub fn new(bus: &'a dyn Bus) -> Self {
-        Self { bus, epoch: bus.epoch(), ways: Default::default(), next: 0 }
+    pub fn new(bus: &'a dyn Bus, ledger: Option<Ledger<'a>>) -> Self {
+        Self { bus, epoch: bus.epoch(), ways: Default::default(), next: 0, recent: [0; 3], ledger }
     }
 
     /// Drops everything when a mapping has changed; once an instruction.
@@ -85,13 +129,17 @@ impl<'a> Tlb<'a> {
         }
     }
 
-    fn window(&mut self, va: u64, len_bytes: u64, access: Access) -> R<&Window> {
+    pub fn window(&mut self, va: u64, len_bytes: u64, access: Access) -> R<&Window> {
         let set = access as usize;
-        let found = self.ways[set].iter().position(|w| w.as_ref().is_some_and(|w| w.holds(va, len_bytes)));
-        let way = match found {
-            Some(way) => way,
-            None => self.fill(va, len_bytes, access)?,
-        };
+        let holds = |w: &Option<Window>| w.as_ref().is_some_and(|w| w.holds(va, len_bytes));
+        let mut way = self.recent[set];
+        if !holds(&self.ways[set][way]) {
+            way = match self.ways[set].iter().position(holds) {
+                Some(way) => way,
+                None => self.fill(va, len_bytes, access)?,
+            };
+            self.recent[set] = way;
+        }
         // PANIC: `way` was just found or filled.
         Ok(self.ways[set][way].as_ref().expect("a filled way"))
     }

@@ -191,7 +191,8 @@ fn exec_op(name: &str) -> Option<Control> {
 pub(super) fn scalar(w: &mut Wave, i: &Inst, s: &Scalar) -> R<()> {
     let widths = i.entry.widths;
     let sopk = i.format == super::rows::Format::Sopk;
-    if let (Operand::S(from), "s_mov_b32" | "s_mov_b64", Operand::S(to)) = (i.src[0], i.entry.name, i.dst)
+    if i.is_copy
+        && let (Operand::S(from), Operand::S(to)) = (i.src[0], i.dst)
         && w.move_unwritten(from, to, widths[0])?
     {
         return Ok(());

@@ -127,6 +127,8 @@ impl Decoder {
         self.flat_fields(&mut i, format, [bits(v, 0, 7), bits(v, 8, 15), bits(v, 24, 31)], acc, with_vaddr)?;
         (i.mem.offset, i.mem.base) = (offset, base);
         self.returning(&mut i, glc == 1, bits(v, 24, 31), acc);
+        // gfx942: sc1, agent scope and beyond.
+        i.mem.coherent = if gfx9 { bits(w, 25, 25) == 1 } else { glc == 1 };
         Ok(i)
     }
 
@@ -220,6 +222,8 @@ impl Decoder {
         i.mem.offset = signed(bits(x, 8, 31), 24);
         i.mem.base = if saddr == 0x7c { Operand::None } else { self.scalar_register(saddr)? };
         self.returning(&mut i, bits(v, 20, 20) == 1, bits(v, 0, 7), false);
+        // Scopes: 2 is the device, 3 the system.
+        i.mem.coherent = bits(v, 18, 19) >= 2;
         Ok(i)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Source: amd.md 4.3 (RSRC words), 4.4 (what a wave finds in its registers), 2.9 (scratch slots).
 
+use super::books::{Books, Ledger};
 use super::bus::{Bus, Tlb};
 use super::decode::Decoder;
 use super::fault::{FaultKind, WaveFault};
@@ -60,6 +61,9 @@ struct Shared<'a> {
     dispatch: &'a Dispatch,
     bus: &'a dyn Bus,
     strict: Strict,
+    books: &'a Books,
+    /// The number of this dispatch in them.
+    number: u32,
     stop: &'a AtomicBool,
     failed: AtomicBool,
     next: AtomicU64,
@@ -73,10 +77,14 @@ struct Shared<'a> {
 /// The first fault of any wave; the other waves are abandoned, as on hardware.
 pub fn run(dispatch: &Dispatch, bus: &dyn Bus, options: &Strict, stop: &AtomicBool) -> Result<Stats, Box<WaveFault>> {
     dispatch.validate()?;
+    let own = Books::default();
+    let books = bus.books().unwrap_or(&own);
     let shared = Shared {
         dispatch,
         bus,
         strict: *options,
+        books,
+        number: books.begin(),
         stop,
         failed: AtomicBool::new(false),
         next: AtomicU64::new(0),
@@ -161,6 +169,8 @@ impl Dispatch {
     fn wave(&self, strict: Strict, id: [u32; 3], index: u32) -> Wave {
         let mut w = Wave::new(self.chip, strict, self.wave32, self.allocation());
         w.index = index;
+        w.group =
+            id[0].wrapping_add(self.groups[0].wrapping_mul(id[1].wrapping_add(self.groups[1].wrapping_mul(id[2]))));
         w.pc = self.entry;
         // DX10 clamp and IEEE are fixed on gfx12.
         let high = if self.chip == Chip::Gfx1201 { 3 } else { self.rsrc1 >> 21 & 1 | (self.rsrc1 >> 23 & 1) << 1 };
@@ -234,7 +244,7 @@ impl Shared<'_> {
             reserved: self.strict.reserved,
         };
         let mut code = Code::new(decoder);
-        let mut tlb = Tlb::new(self.bus);
+        let mut tlb = Tlb::new(self.bus, Ledger::new(self.books, self.number, &self.strict));
         let mut resident: VecDeque<Group> = VecDeque::new();
         let mut exhausted = true;
         loop {

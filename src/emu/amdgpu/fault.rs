@@ -55,6 +55,14 @@ pub enum FaultKind {
     LdsRace { offset: u32, this: &'static str, other: &'static str, wave: u32 },
     #[error("LDS byte {offset:#x} was written by wave {wave}, which did not wait for the store before the barrier")]
     LdsStoreNotWaited { offset: u32, wave: u32 },
+    #[error("memory {va:#x}: {this} here and {other} by wave {wave} of workgroup {group} without a barrier between")]
+    GlobalRace { va: u64, this: &'static str, other: &'static str, group: u32, wave: u32 },
+    #[error("memory {va:#x} was written by wave {wave}, which did not wait for the store before the barrier")]
+    GlobalStoreNotWaited { va: u64, wave: u32 },
+    #[error(
+        "memory {va:#x} changed since it was read {dispatches} dispatches ago, and nothing invalidated the vector caches"
+    )]
+    StaleRead { va: u64, dispatches: u32 },
     #[error("barrier: {waiting} waves wait, {ended} ended, nobody else can come")]
     BarrierStuck { waiting: u32, ended: u32 },
     #[error("scratch for {have} waves, the workgroup needs {need}")]

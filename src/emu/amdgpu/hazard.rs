@@ -391,13 +391,9 @@ fn write_vector(h: &Hazards, i: &Inst, p: &Past) -> R<()> {
 
 /// Remembers what the instruction did.
 pub(super) fn note(w: &mut Wave, i: &Inst) {
-    let states = match i.entry.name {
-        "s_nop" => (i.imm as u32 & 0xff) + 1,
-        _ => 1,
-    };
+    let states = if i.is_nop { (i.imm as u32 & 0xff) + 1 } else { 1 };
     w.hazards.clock += states;
-    let settles = i.class == Class::Memory
-        || (matches!(i.entry.name, "s_waitcnt_depctr" | "s_wait_alu") && i.imm as u32 >> 12 & 15 == 0);
+    let settles = i.class == Class::Memory || (i.is_alu_wait && i.imm as u32 >> 12 & 15 == 0);
     let now = w.hazards.clock;
     if settles {
         w.hazards.settled = now;

@@ -67,6 +67,8 @@ pub(super) struct MemFields {
     pub offset1: u32,
     /// Atomics give the old value back.
     pub returns: bool,
+    /// Past the caches of the compute unit.
+    pub coherent: bool,
     pub offen: bool,
     pub idxen: bool,
 }
@@ -79,6 +81,11 @@ pub(super) struct Inst {
     pub words: [u32; 4],
     pub len_dwords: u8,
     pub class: Class,
+    /// A plain copy of a register: it may move what nobody wrote.
+    pub is_copy: bool,
+    /// Waits for vector results, where its immediate says so.
+    pub is_alu_wait: bool,
+    pub is_nop: bool,
     pub dst: Operand,
     pub sdst: Operand,
     pub src: [Operand; 3],
@@ -108,6 +115,9 @@ impl Inst {
             words,
             len_dwords,
             class: Class::of(entry, format),
+            is_copy: matches!(entry.name, "s_mov_b32" | "s_mov_b64" | "v_mov_b32"),
+            is_alu_wait: matches!(entry.name, "s_waitcnt_depctr" | "s_wait_alu"),
+            is_nop: entry.name == "s_nop",
             dst: Operand::None,
             sdst: Operand::None,
             src: [Operand::None; 3],

@@ -29,6 +29,8 @@ pub(super) struct Lds {
     strict: Strict,
     /// LDS operations each wave had seen complete at its last barrier.
     done_at_barrier: Vec<u32>,
+    /// Stores to global memory likewise.
+    stores_at_barrier: Vec<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,6 +65,7 @@ impl Lds {
             cells: vec![Cell::default(); if books { size.div_ceil(4) } else { 0 }],
             strict,
             done_at_barrier: vec![0; waves],
+            stores_at_barrier: vec![0; waves],
         }
     }
 
@@ -70,6 +73,14 @@ impl Lds {
         if let Some(done) = self.done_at_barrier.get_mut(w.index as usize) {
             *done = w.waits.lds_done();
         }
+        if let Some(done) = self.stores_at_barrier.get_mut(w.index as usize) {
+            *done = w.waits.stores_done();
+        }
+    }
+
+    /// Stores to global memory that a wave had waited for at its last barrier.
+    pub fn stores_done(&self, wave: u8) -> u32 {
+        self.stores_at_barrier.get(usize::from(wave)).copied().unwrap_or(u32::MAX)
     }
 
     /// Bounds; `None` when the access is dropped as hardware drops it.
@@ -121,6 +132,9 @@ impl Lds {
     fn note(&mut self, w: &Wave, at: usize, len: usize, how: How) -> R<()> {
         if self.cells.is_empty() {
             return Ok(());
+        }
+        if len == 4 && at.is_multiple_of(4) {
+            return self.note_cell(w, at, 15, how);
         }
         let mut from = at;
         while from < at + len {

@@ -3,6 +3,7 @@
 //! Source: AMD's ISA documents; amd.md 5.5 (ds_bpermute within halves of wave64 on gfx11 and gfx12).
 
 use super::Chip;
+pub(super) use super::bus::ones as lanes_of;
 use super::fault::{FaultKind, R, fail};
 use super::inst::{Inst, M0, Operand};
 use super::lds::Lds;
@@ -42,17 +43,6 @@ pub(super) fn claim(w: &mut Wave, dst: Operand, dwords: u32, counter: Counter) -
         }
     }
     Ok(())
-}
-
-/// Active lanes of a mask.
-pub(super) fn lanes_of(mut mask: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lane = mask.trailing_zeros() as usize;
-        (mask != 0).then(|| {
-            mask &= mask - 1;
-            lane
-        })
-    })
 }
 
 /// A vector operand's place, checked for reading by the active lanes.
@@ -139,10 +129,28 @@ pub(super) fn collect(w: &Wave, from: &[usize; 4], lane: usize, width: Width) ->
 fn load(w: &mut Wave, lds: &mut Lds, i: &Inst, width: Width) -> R<()> {
     let addr = address(w, i, Some(width))?;
     let to = targets(w, i.dst, width.bytes.div_ceil(4), Counter::Lds)?;
+    if width.bytes == 4 {
+        return load_words(w, lds, addr, to[0]);
+    }
     for lane in lanes_of(w.exec()) {
         let mut bytes = [0; 16];
         lds.read(w, addr(w, lane), &mut bytes[..width.bytes as usize])?;
         deliver(w, &to, lane, &bytes, width);
+    }
+    Ok(())
+}
+
+/// A dword a lane; neighbours with one address read it once.
+fn load_words(w: &mut Wave, lds: &mut Lds, addr: impl Fn(&Wave, usize) -> u64, to: usize) -> R<()> {
+    let (mut last, mut value) = (None, 0);
+    for lane in lanes_of(w.exec()) {
+        let at = addr(w, lane);
+        if last != Some(at) {
+            let mut raw = [0; 4];
+            lds.read(w, at, &mut raw)?;
+            (last, value) = (Some(at), u32::from_le_bytes(raw));
+        }
+        w.put_lane(to, lane, value);
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ impl Result32 {
 
 /// Plain arithmetic of one instruction.
 pub(super) fn execute(w: &mut Wave, i: &Inst, sem: &'static VSem) -> R<()> {
-    if w.strict.poison && sem.name == "v_mov_b32" && move_unwritten(w, i)? {
+    if w.strict.poison && i.is_copy && move_unwritten(w, i)? {
         return Ok(());
     }
     let (shuffled, write) = prepare(w, i, sem.src[0].is_64())?;

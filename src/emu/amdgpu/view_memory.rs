@@ -1,7 +1,7 @@
 //! Device memory as the bus sees it: a view of mapped memory behind a window. Accesses outside the view read zeros and
 //! store nothing; the window's bounds keep waves from making them.
 
-use super::bus::Memory;
+use super::bus::{Memory, Rows, ones};
 use doorbell_ioctl::port::DeviceView;
 
 impl Memory for DeviceView {
@@ -14,6 +14,30 @@ impl Memory for DeviceView {
     fn write(&self, offset: u64, from: &[u8]) {
         // Checked against the window before: a refusal has nobody to tell.
         let _ = self.copy_from_slice(offset, from);
+    }
+
+    fn gather(&self, lanes: u64, offsets: &[u64; 64], words: usize, rows: &mut Rows) {
+        for lane in ones(lanes) {
+            for (word, row) in rows.iter_mut().enumerate().take(words) {
+                let at = offsets[lane] + 4 * word as u64;
+                row[lane] = self.read_u32(at).unwrap_or_else(|_| {
+                    let mut raw = [0; 4];
+                    self.read(at, &mut raw);
+                    u32::from_le_bytes(raw)
+                });
+            }
+        }
+    }
+
+    fn scatter(&self, lanes: u64, offsets: &[u64; 64], words: usize, rows: &Rows) {
+        for lane in ones(lanes) {
+            for (word, row) in rows.iter().enumerate().take(words) {
+                let at = offsets[lane] + 4 * word as u64;
+                if self.write_u32(at, row[lane]).is_err() {
+                    self.write(at, &row[lane].to_le_bytes());
+                }
+            }
+        }
     }
 
     fn update_u32(&self, offset: u64, f: &mut dyn FnMut(u32) -> u32) -> u32 {

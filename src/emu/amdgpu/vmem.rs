@@ -1,15 +1,19 @@
 //! Vector memory: global, flat, scratch and buffer accesses of the active lanes.
 //!
-//! Source: AMD's ISA documents; amd.md 2.9 (scratch: dwords interleaved over the lanes), 5.9. Caches are coherent here.
+//! Source: AMD's ISA documents; amd.md 2.9 (scratch: dwords interleaved over the lanes), 5.9. Caches are coherent here;
+//! `books` tells where hardware's are not.
 
+use super::books::{Accesses, How};
+use super::bus::{Access, Window};
 use super::decode::{PRIVATE_APERTURE, SHARED_APERTURE};
 use super::fault::{FaultKind, R, fail};
 use super::group::Unit;
 use super::inst::{Inst, Operand};
+use super::lanes::L;
 use super::lds_exec::{claim, collect, deliver, lanes_of, operand, source, sources, targets};
 use super::memory::{Kind, MemOp, Space, Width};
 use super::wait::Counter;
-use super::wave::Wave;
+use super::wave::{Wave, half_mask};
 
 /// Where one lane's access goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +32,7 @@ pub(super) fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<(
         Kind::Load(width) => {
             issue(w, op.space, Counter::Load);
             load(w, unit, i, op, width)?;
+            w.synchronises |= i.mem.coherent;
             claim_all(w, op.space, i.dst, u32::from(op.ret))?;
         }
         Kind::Store(width) => {
@@ -39,6 +44,7 @@ pub(super) fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<(
             atomic(w, unit, i, op)?;
             if i.mem.returns {
                 claim_all(w, op.space, i.dst, u32::from(op.ret))?;
+                w.synchronises |= op.space != Space::Scratch;
             }
         }
         Kind::LoadToLds(width) => {
@@ -138,6 +144,22 @@ impl Addresses {
         Ok(())
     }
 
+    /// The addresses of all lanes in global memory; those of lanes that are off mean nothing.
+    fn all(&self, w: &Wave) -> [u64; 64] {
+        let base = self.base.wrapping_add_signed(self.offset);
+        let mut out = [base; 64];
+        for h in 0..w.halves {
+            let half = &mut out[32 * h..32 * h + 32];
+            for (register, shift) in [(self.low, 0), (self.high, 32)] {
+                let Some(place) = register else { continue };
+                for (va, part) in half.iter_mut().zip(w.half(place, h)) {
+                    *va = va.wrapping_add(u64::from(*part) << shift);
+                }
+            }
+        }
+        out
+    }
+
     fn of(&self, w: &Wave, lane: usize, len_bytes: u32) -> Target {
         let part = |at: Option<usize>| at.map_or(0, |at| u64::from(w.lane(at, lane)));
         if let Some(b) = &self.buffer {
@@ -219,18 +241,75 @@ fn write_target(w: &Wave, unit: &mut Unit, lane: usize, target: Target, from: &[
 fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<()> {
     let addresses = Addresses::new(w, i, op)?;
     let to = targets(w, i.dst, width.bytes.div_ceil(4), Counter::Load)?;
-    let len = width.bytes as usize;
     // Addresses first: the destination may be one of the address registers.
-    let all: [Target; 64] = resolve(w, &addresses, width.bytes);
-    if let Some(first) = consecutive(w, &all, width.bytes) {
-        return load_row(w, unit, &to, first, width.bytes);
+    let booked = if width.bytes >= 4 && op.space == Space::Global {
+        load_global(w, unit, &addresses, width, &to)?
+    } else {
+        load_lanes(w, unit, &addresses, width, &to)?
+    };
+    if i.mem.coherent {
+        return Ok(());
     }
+    let value = |lane: usize, n: usize| {
+        let v = w.lane(to[n], lane);
+        if width.half == Some(true) { v >> 16 } else { v }
+    };
+    book(w, unit, How::Read, width.bytes, &booked, value)
+}
+
+/// Lanes that touch global memory, and where.
+type Booked = (u64, [u64; 64]);
+
+fn book(
+    w: &Wave,
+    unit: &mut Unit,
+    how: How,
+    len_bytes: u32,
+    (lanes, at): &Booked,
+    value: impl Fn(usize, usize) -> u32,
+) -> R<()> {
+    let Some(ledger) = &mut unit.tlb.ledger else { return Ok(()) };
+    let lds = &unit.lds;
+    ledger.note(w, &Accesses { how, lanes: *lanes, at, len_bytes }, value, |wave| lds.stores_done(wave))
+}
+
+/// Whole dwords of global memory: in one piece where the lanes lie in one window.
+fn load_global(w: &mut Wave, unit: &mut Unit, addresses: &Addresses, width: Width, to: &[usize; 4]) -> R<Booked> {
+    let at = addresses.all(w);
+    if let Some(first) = consecutive(w, &at, width.bytes) {
+        load_row(w, unit, to, first, width.bytes)?;
+        return Ok((w.full(), at));
+    }
+    let exec = w.exec();
+    if let Some((start, len_bytes)) = span(exec, &at, width.bytes)
+        && let Ok(window) = unit.tlb.window(start, len_bytes, Access::Read)
+    {
+        let shared = len_bytes == u64::from(width.bytes);
+        gather(w, window, &at, shared, &to[..width.bytes as usize / 4]);
+        return Ok((if shared { exec & exec.wrapping_neg() } else { exec }, at));
+    }
+    load_lanes(w, unit, addresses, width, to)
+}
+
+fn load_lanes(w: &mut Wave, unit: &mut Unit, addresses: &Addresses, width: Width, to: &[usize; 4]) -> R<Booked> {
+    let all: [Target; 64] = resolve(w, addresses, width.bytes);
     for lane in lanes_of(w.exec()) {
         let mut bytes = [0; 16];
-        read_target(w, unit, lane, all[lane], &mut bytes[..len])?;
-        deliver(w, &to, lane, &bytes, width);
+        read_target(w, unit, lane, all[lane], &mut bytes[..width.bytes as usize])?;
+        deliver(w, to, lane, &bytes, width);
     }
-    Ok(())
+    Ok(global_of(addresses, w.exec(), &all))
+}
+
+/// Which of the lanes went to global memory; buffers are not booked.
+fn global_of(addresses: &Addresses, exec: u64, all: &[Target; 64]) -> Booked {
+    let (mut lanes, mut at) = (0, [0; 64]);
+    for lane in lanes_of(if addresses.buffer.is_some() { 0 } else { exec }) {
+        if let Target::Global(va) = all[lane] {
+            (lanes, at[lane]) = (lanes | 1 << lane, va);
+        }
+    }
+    (lanes, at)
 }
 
 fn resolve(w: &Wave, addresses: &Addresses, len_bytes: u32) -> [Target; 64] {
@@ -241,13 +320,44 @@ fn resolve(w: &Wave, addresses: &Addresses, len_bytes: u32) -> [Target; 64] {
     all
 }
 
-/// The first address when all lanes are on and lie one behind the other in global memory.
-fn consecutive(w: &Wave, all: &[Target; 64], len_bytes: u32) -> Option<u64> {
-    let Target::Global(first) = all[0] else { return None };
-    let lanes = w.lanes() as usize;
+/// The first address when all lanes are on and lie one behind the other.
+fn consecutive(w: &Wave, at: &[u64; 64], len_bytes: u32) -> Option<u64> {
     let row = w.exec() == w.full() && len_bytes.is_multiple_of(4);
-    let next = |n: usize| Target::Global(first.wrapping_add(n as u64 * u64::from(len_bytes)));
-    (row && (1..lanes).all(|n| all[n] == next(n))).then_some(first)
+    let next = |n: usize| at[0].wrapping_add(n as u64 * u64::from(len_bytes));
+    (row && (1..w.lanes() as usize).all(|n| at[n] == next(n))).then_some(at[0])
+}
+
+/// First byte and length of what the lanes touch together; `None` when no lane is on, or nothing can be so long.
+fn span(lanes: u64, at: &[u64; 64], len_bytes: u32) -> Option<(u64, u64)> {
+    let (mut low, mut high) = (u64::MAX, 0);
+    for lane in lanes_of(lanes) {
+        (low, high) = (low.min(at[lane]), high.max(at[lane]));
+    }
+    let end = high.checked_add(len_bytes.into())?;
+    (low < end).then(|| (low, end - low))
+}
+
+/// Dwords from one window into the registers; lanes that share an address read it once.
+fn gather(w: &mut Wave, window: &Window, at: &[u64; 64], shared: bool, to: &[usize]) {
+    let exec = w.exec();
+    let mut rows = [[0; 64]; 4];
+    let offsets = at.map(|va| va.wrapping_sub(window.va_start));
+    if shared {
+        let lane = exec.trailing_zeros() as usize & 63;
+        window.memory.gather(1 << lane, &offsets, to.len(), &mut rows);
+        for row in &mut rows[..to.len()] {
+            *row = [row[lane]; 64];
+        }
+    } else {
+        window.memory.gather(exec, &offsets, to.len(), &mut rows);
+    }
+    for (place, row) in to.iter().zip(&rows) {
+        for h in 0..w.halves {
+            // PANIC: 32 of 64 lanes.
+            let half: &L = row[32 * h..32 * h + 32].try_into().expect("half a wave");
+            w.put_half(*place, h, half, half_mask(exec, h));
+        }
+    }
 }
 
 /// A whole row in one read.
@@ -271,20 +381,35 @@ fn load_row(w: &mut Wave, unit: &mut Unit, to: &[usize; 4], first: u64, len_byte
 fn store(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<()> {
     let addresses = Addresses::new(w, i, op)?;
     let from = stored(w, i, op, width)?;
-    let len = width.bytes as usize;
-    let all = resolve(w, &addresses, width.bytes);
-    if let Some(first) = consecutive(w, &all, width.bytes) {
-        let mut row = [0u8; 64 * 16];
-        for lane in 0..w.lanes() as usize {
-            row[lane * len..(lane + 1) * len].copy_from_slice(&collect(w, &from, lane, width)[..len]);
+    let global = width.bytes >= 4 && op.space == Space::Global;
+    let booked = match if global { scatter(w, unit, &addresses, width, &from) } else { None } {
+        Some(booked) => booked,
+        None => {
+            let all = resolve(w, &addresses, width.bytes);
+            for lane in lanes_of(w.exec()) {
+                let bytes = collect(w, &from, lane, width);
+                write_target(w, unit, lane, all[lane], &bytes[..width.bytes as usize])?;
+            }
+            global_of(&addresses, w.exec(), &all)
         }
-        return unit.tlb.write(first, &row[..w.lanes() as usize * len]);
+    };
+    book(w, unit, How::Write, width.bytes, &booked, |_, _| 0)
+}
+
+/// Whole dwords to one window; `None` when the lanes do not lie in one that may be written.
+fn scatter(w: &Wave, unit: &mut Unit, addresses: &Addresses, width: Width, from: &[usize; 4]) -> Option<Booked> {
+    let (at, words) = (addresses.all(w), width.bytes as usize / 4);
+    let (start, len_bytes) = span(w.exec(), &at, width.bytes)?;
+    let window = unit.tlb.window(start, len_bytes, Access::Write).ok()?;
+    let mut rows = [[0; 64]; 4];
+    for (row, place) in rows.iter_mut().zip(&from[..words]) {
+        for h in 0..w.halves {
+            row[32 * h..32 * h + 32].copy_from_slice(w.half(*place, h));
+        }
     }
-    for lane in lanes_of(w.exec()) {
-        let bytes = collect(w, &from, lane, width);
-        write_target(w, unit, lane, all[lane], &bytes[..len])?;
-    }
-    Ok(())
+    let offsets = at.map(|va| va.wrapping_sub(window.va_start));
+    window.memory.scatter(w.exec(), &offsets, words, &rows);
+    Some((w.exec(), at))
 }
 
 /// The data registers of a store. Spills may save lanes that nobody wrote: scratch takes them.
@@ -309,10 +434,13 @@ fn atomic(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<()> {
     let data = sources(w, i.mem.data, u32::from(op.data))?;
     let to = targets(w, i.dst, if i.mem.returns { words as u32 } else { 0 }, Counter::Load)?;
     let align = if wide { 8 } else { 4 };
+    let all = resolve(w, &addresses, align);
+    let booked = global_of(&addresses, w.exec(), &all);
+    book(w, unit, How::Atomic, align, &booked, |_, _| 0)?;
     for lane in lanes_of(w.exec()) {
         let v = operand(w, &data, 0, lane, wide);
         let second = if rmw.compares() { operand(w, &data, words, lane, wide) } else { 0 };
-        let target = addresses.of(w, lane, align);
+        let target = all[lane];
         let old = match target {
             Target::Global(va) | Target::Lds(va) if !va.is_multiple_of(align.into()) => {
                 return fail(FaultKind::Misaligned { va, align });

@@ -110,6 +110,15 @@ impl Waits {
         self.lds.done
     }
 
+    /// Stores issued; on gfx942 with the loads among them.
+    pub fn stores_issued(&self) -> u32 {
+        if self.chip == Chip::Gfx942 { self.load.issued } else { self.store.issued }
+    }
+
+    pub fn stores_done(&self) -> u32 {
+        if self.chip == Chip::Gfx942 { self.load.done } else { self.store.done }
+    }
+
     pub fn wait_load(&mut self, n: u32) {
         self.load.done = self.load.done.max(self.load.issued.saturating_sub(n));
     }

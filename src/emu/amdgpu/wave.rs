@@ -24,6 +24,10 @@ pub(super) struct Wave {
     pub strict: Strict,
     /// Its number in the workgroup.
     pub index: u32,
+    /// The workgroup's number in the dispatch.
+    pub group: u32,
+    /// It has made an atomic or coherent access: what it orders by them is its own business.
+    pub synchronises: bool,
     pub halves: usize,
     pub pc: u64,
     pub state: State,
@@ -65,6 +69,8 @@ impl Wave {
             chip,
             strict,
             index: 0,
+            group: 0,
+            synchronises: false,
             halves,
             pc: 0,
             state: State::Ready,

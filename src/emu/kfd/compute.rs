@@ -2,7 +2,7 @@
 //!
 //! The command processors make [`Dispatch`]es; whoever implements [`Compute`] runs them to their end: [`super::ComputeUnits`], or a test.
 
-pub use crate::emu::amdgpu::Dispatch;
+pub use crate::emu::amdgpu::{Books, Dispatch};
 
 use super::clock::GpuClock;
 use super::vm::{Vm, VmFault};
@@ -35,6 +35,8 @@ pub enum ComputeFault {
 pub struct Machine<'a> {
     pub vm: &'a Vm,
     pub clock: &'a GpuClock,
+    /// What its dispatches read and stored.
+    pub books: &'a Books,
     /// True: end now.
     pub stop: &'a AtomicBool,
 }

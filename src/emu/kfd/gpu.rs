@@ -4,7 +4,7 @@
 
 use super::chip::{Chip, Facts};
 use super::clock::GpuClock;
-use super::compute::{Compute, Machine};
+use super::compute::{Books, Compute, Machine};
 use super::config::Config;
 use super::cp::{self, Caches, Cause, Stop};
 use super::event::Events;
@@ -37,6 +37,7 @@ pub struct Gpu {
     queues: Mutex<BTreeMap<u32, Arc<Queue>>>,
     fault: Mutex<Option<VmFault>>,
     pub(super) caches: Caches,
+    pub(super) books: Books,
 }
 
 impl Gpu {
@@ -56,6 +57,7 @@ impl Gpu {
             queues: Mutex::default(),
             fault: Mutex::default(),
             caches: Caches::default(),
+            books: Books::default(),
         }
     }
 
@@ -78,7 +80,7 @@ impl Gpu {
     /// What a dispatch of `queue` sees.
     #[must_use]
     pub fn machine<'a>(&'a self, queue: &'a Queue) -> Machine<'a> {
-        Machine { vm: &self.vm, clock: &self.clock, stop: &queue.stop }
+        Machine { vm: &self.vm, clock: &self.clock, books: &self.books, stop: &queue.stop }
     }
 
     pub(super) fn report(&self, kind: ReportKind, queue: Option<u32>, text: String) {

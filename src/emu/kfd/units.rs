@@ -1,10 +1,10 @@
 //! The card's compute units: dispatches run as machine code over the page table.
 //!
-//! Place in the arrows: joins this driver to `emu::amdgpu`. Left out: caches between the two.
+//! Place in the arrows: joins this driver to `emu::amdgpu`.
 
 use super::compute::{Compute, ComputeFault, Dispatch, Machine};
 use super::vm::{self, Vm, VmFault};
-use crate::emu::amdgpu::{self, Access, Bus, BusFault, FaultKind, Strict, WaveFault, Window};
+use crate::emu::amdgpu::{self, Access, Books, Bus, BusFault, FaultKind, Strict, WaveFault, Window};
 use std::sync::Arc;
 
 /// Compute units that execute what they are given.
@@ -14,7 +14,7 @@ pub struct ComputeUnits {
 }
 
 /// The page table as waves see it.
-struct VmBus<'a>(&'a Vm);
+struct VmBus<'a>(&'a Vm, &'a Books);
 
 fn access(of: Access) -> vm::Access {
     match of {
@@ -34,11 +34,15 @@ impl Bus for VmBus<'_> {
     fn epoch(&self) -> u64 {
         self.0.epoch()
     }
+
+    fn books(&self) -> Option<&Books> {
+        Some(self.1)
+    }
 }
 
 impl Compute for ComputeUnits {
     fn run(&self, dispatch: &Dispatch, machine: &Machine<'_>) -> Result<(), ComputeFault> {
-        let outcome = amdgpu::run(dispatch, &VmBus(machine.vm), &self.strict, machine.stop);
+        let outcome = amdgpu::run(dispatch, &VmBus(machine.vm, machine.books), &self.strict, machine.stop);
         outcome.map(|_| ()).map_err(|fault| explain(&fault))
     }
 }

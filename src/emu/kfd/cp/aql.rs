@@ -1,6 +1,6 @@
 //! The AQL packet processor: slots, barriers, kernel descriptors, completion signals, error codes.
 //!
-//! Source: amd.md 2.7-2.9, 4.2, 4.4. Left out: agent dispatch packets (a named error), release scopes (there are no caches to write back), kernarg preload
+//! Source: amd.md 2.7-2.9, 4.2, 4.4. Left out: agent dispatch packets (a named error), kernarg preload
 //! beyond copying the dwords into user SGPRs.
 
 use super::super::chip::{Chip, LDS_GRANULE};
@@ -10,6 +10,7 @@ use super::super::queue::{Kind, Queue, Work};
 use super::super::vm::{Vm, VmFault};
 use super::dispatch::{bad, check_lds, check_workgroup};
 use super::pm4::{Pm4, run_dispatch};
+use super::stale::scopes;
 use super::{BadDispatch, Cause, Run, Site, Step, Stop};
 use crate::hcq::bits::{Field, field, split};
 use crate::hcq::packet::aql::queue::{
@@ -116,7 +117,11 @@ impl Aql {
         match packet {
             Packet::Invalid => Ok(()),
             Packet::KernelDispatch(p) => Ok(self.dispatch(site, p, slot, index)?),
-            Packet::Barrier(p) => Ok(barrier(site, p)?),
+            Packet::Barrier(p) => {
+                barrier(site, p)?;
+                scopes(site.gpu, p.header.acquire, p.header.release);
+                Ok(())
+            }
             Packet::VendorPm4(p) => self.pm4.indirect(site, &p.ib),
             Packet::AgentDispatch(_) => {
                 let what = "agent dispatch on a card".to_owned();
@@ -163,11 +168,11 @@ impl Aql {
             scratch_wave_bytes: tmpring.wave_bytes,
             scratch_waves: tmpring.waves,
         };
-        if p.header.acquire != Scope::None {
-            site.gpu.caches.acquire_scope();
-        }
+        scopes(site.gpu, p.header.acquire, Scope::None);
         let reads_arguments = descriptor.properties & property::KERNARG_SEGMENT_PTR != 0;
-        run_dispatch(site, &dispatch, reads_arguments.then_some(p.kernarg.0))
+        run_dispatch(site, &dispatch, reads_arguments.then_some(p.kernarg.0))?;
+        scopes(site.gpu, Scope::None, p.header.release);
+        Ok(())
     }
 
     fn descriptor(&self, vm: &Vm, va: u64) -> Result<Descriptor, Cause> {

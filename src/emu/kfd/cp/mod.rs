@@ -2,7 +2,7 @@
 //!
 //! Source: amd.md 2, 3, 6.2. A packet runs to its end before the next one starts, dispatches included: what RELEASE_MEM, barrier bits and
 //! CS_PARTIAL_FLUSH wait for has always happened. A waiting packet blocks its queue only.
-//! Left out: overlap of independent dispatches, preemption in the middle of a dispatch, vector caches and L2.
+//! Left out: overlap of independent dispatches, preemption in the middle of a dispatch.
 
 mod aql;
 mod atomic;
@@ -51,6 +51,8 @@ pub enum Cause {
     QueueStruct(String),
     #[error("dispatch: {what} at {va:#x} changed since the card read it, and no packet invalidated the {missing}")]
     Stale { what: &'static str, va: u64, missing: &'static str },
+    #[error("{packet} reads {va:#x}, which a dispatch stored {dispatches} dispatches ago, and no packet wrote L2 back")]
+    NotWrittenBack { packet: &'static str, va: u64, dispatches: u32 },
     #[error("dispatch: {0}")]
     Compute(#[from] ComputeFault),
     /// The driver took the queue away; nobody's fault.

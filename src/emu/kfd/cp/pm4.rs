@@ -1,13 +1,13 @@
 //! The PM4 command processor of a compute queue: ring, indirect buffers, registers per XCC.
 //!
-//! Source: amd.md 2.2-2.8. Left out: UCONFIG registers and performance counters (a named error), events other than CS_PARTIAL_FLUSH, vector
-//! caches and L2 (of ACQUIRE_MEM only the instruction and scalar caches count; the cache bits of RELEASE_MEM do nothing here).
+//! Source: amd.md 2.2-2.8. Left out: UCONFIG registers and performance counters (a named error), events other than CS_PARTIAL_FLUSH.
 
 use super::super::chip::Chip;
 use super::super::compute::{ComputeFault, Dispatch};
 use super::super::queue::Work;
 use super::super::vm::{Vm, VmFault};
 use super::dispatch::Registers;
+use super::stale::{acquire, release, written_back};
 use super::{Cause, Run, Site, Step, Stop, atomic};
 use crate::hcq::bits::join;
 use crate::hcq::packet::GpuVa;
@@ -143,7 +143,7 @@ impl Pm4 {
     fn execute(&mut self, site: Site<'_>, packet: &Packet<'_>, xccs: u32, in_ib: bool) -> Run<Flow> {
         match packet {
             Packet::Nop(_) => {}
-            Packet::AcquireMem(p) => site.gpu.caches.acquire(p.cache),
+            Packet::AcquireMem(p) => acquire(site.gpu, p.cache),
             Packet::EventWrite(p) if *p == EventWrite::CS_PARTIAL_FLUSH => {}
             Packet::EventWrite(p) => return Err(not_modelled("EVENT_WRITE", p.to_string()).into()),
             Packet::SetShReg(p) => {
@@ -172,7 +172,12 @@ impl Pm4 {
             }
             Packet::WriteData(p) => self.write_data(site, p, xccs)?,
             Packet::CopyData(p) => self.copy_data(site, p, xccs)?,
-            Packet::DmaData(p) => dma_data(&site.gpu.vm, p).map_err(Cause::from)?,
+            Packet::DmaData(p) => {
+                if p.src_sel == DmaSrc::Address {
+                    written_back(site.gpu, "DMA_DATA", p.src, p.len_bytes.into())?;
+                }
+                dma_data(&site.gpu.vm, p).map_err(Cause::from)?;
+            }
             Packet::AtomicMem(p) => {
                 for _ in 0..xccs.count_ones() {
                     atomic_mem(site, p)?;
@@ -335,6 +340,7 @@ fn release_mem(site: Site<'_>, p: &ReleaseMem) -> Result<(), Cause> {
     if !site.queue.setup.has_eop {
         return Err(Cause::NoEop);
     }
+    release(site.gpu, p.cache);
     let vm = &site.gpu.vm;
     match p.data_sel {
         DataSel::None => {}

@@ -5,6 +5,7 @@
 use super::super::queue::Work;
 use super::super::vm::Vm;
 use super::pm4::holds;
+use super::stale::{acquire, written_back};
 use super::{Cause, Run, Site, Step, Stop, atomic};
 use crate::hcq::packet::DecodeKind;
 use crate::hcq::packet::pm4::Acquire;
@@ -64,8 +65,11 @@ impl Sdma {
         let vm = &site.gpu.vm;
         match packet {
             Packet::Nop { .. } | Packet::HdpFlush | Packet::DummyTrap => {}
-            Packet::Gcr(p) => site.gpu.caches.acquire(Acquire::Gcr(p.cache)),
-            Packet::CopyLinear(p) => vm.copy(p.dst.0, p.src.0, p.len_bytes).map_err(Cause::from)?,
+            Packet::Gcr(p) => acquire(site.gpu, Acquire::Gcr(p.cache)),
+            Packet::CopyLinear(p) => {
+                written_back(site.gpu, "COPY", p.src.0, p.len_bytes)?;
+                vm.copy(p.dst.0, p.src.0, p.len_bytes).map_err(Cause::from)?;
+            }
             Packet::Write(p) => {
                 let bytes: Vec<u8> = p.values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 vm.write_bytes(p.dst.0, &bytes).map_err(Cause::from)?;

@@ -1,17 +1,21 @@
-//! Software GPUs for `AMD:emu=CHIP`: this is the edge, the only place that knows both the devices and the emulator.
+//! Software GPUs for `AMD:emu=CHIP`: a session offers them to the registry, so that the command line, tests and users of the library
+//! can all name one. The only place that knows both the devices and the emulators.
 
-use doorbell::device::Registry;
+use crate::device::Registry;
 
 /// Tells the registry where software GPUs come from.
-pub fn offer() {
+pub(super) fn offer() {
     Registry::global().set_emulate(emulate);
 }
 
-/// A software GPU of that chip.
+/// A software GPU of that chip: all strict checks on, and all cores of the machine for its compute units.
+///
+/// # Errors
+/// No such chip, or no memory for its card, in one line.
 #[cfg(target_os = "linux")]
 pub fn emulate(chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Port>, String> {
-    use doorbell::emu::amdgpu::Strict;
-    use doorbell::emu::kfd::{Chip, Config, SoftKfd};
+    use crate::emu::amdgpu::Strict;
+    use crate::emu::kfd::{Chip, Config, SoftKfd};
     let known = [("gfx1100", Chip::Gfx1100), ("gfx1201", Chip::Gfx1201), ("gfx942", Chip::Gfx942)];
     let Some((_, chip)) = known.iter().find(|(name, _)| *name == chip) else {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -22,6 +26,10 @@ pub fn emulate(chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Po
     Ok(SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
 }
 
+/// None here.
+///
+/// # Errors
+/// Always.
 #[cfg(not(target_os = "linux"))]
 pub fn emulate(_chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Port>, String> {
     Err("software GPUs need Linux".into())
