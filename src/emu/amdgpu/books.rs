@@ -255,8 +255,10 @@ fn note_cell(rules: Rules, c: &mut Cell, t: &Touch, done: &impl Fn(u8) -> u32) -
     }
     if t.how == How::Read {
         let same = c.read.dispatch == me.dispatch;
-        let changed = c.read.dispatch > rules.invalidated && (c.value ^ t.value) & mask(c.read.bytes & me.bytes) != 0;
-        if rules.caches && changed && !same && c.write.dispatch != me.dispatch {
+        // Of queues that run at once a later dispatch may have been there first.
+        let before = rules.invalidated < c.read.dispatch && c.read.dispatch < me.dispatch;
+        let changed = before && (c.value ^ t.value) & mask(c.read.bytes & me.bytes) != 0;
+        if rules.caches && changed && c.write.dispatch != me.dispatch {
             return fail(FaultKind::StaleRead { va: t.va, dispatches: me.dispatch - c.read.dispatch });
         }
         let again = same && c.read.epoch == me.epoch && c.read.group == me.group;
