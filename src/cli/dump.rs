@@ -4,12 +4,14 @@
 //! `NAME.SLOT.want` is what the reference interpreter makes of them ([`super::dump_jobs`]).
 //! Three files a kernel: `NAME.o` (relocatable ELF), `NAME.s` (assembly text), `NAME.json` (launch facts: entry symbol, argument
 //! order with types and sizes, number of calls). A kernel is `void NAME(const uint64_t *args, uint64_t tid)` in the C calling
-//! convention of the target; args holds buffer addresses in order, then variables as 64-bit integers.
+//! convention of the target; args holds buffer addresses in order, then variables as 64-bit integers. For NVIDIA's chips there are `NAME.ptx` and
+//! the launch facts; the kernel's parameters are the same 64-bit words.
 
 use super::programs::{self, Program};
 use super::{CliError, Output, dump_jobs};
 use clap::Args;
 use doorbell::engine::{Compiled, session};
+use doorbell::isa::ptx::{self, Buffers, Chip};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,28 +20,45 @@ pub struct DumpArgs {
     /// Directory to write to; made if it is missing
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Compile for this arch, whatever the machine: x86_64-avx2, gfx1100, sm_75, sm_80, sm_90a, sm_120 ...
+    #[arg(long, value_name = "ARCH")]
+    target: Option<String>,
     /// Built-in program
     #[arg(value_name = "PROGRAM", value_parser = programs::parse)]
     program: Program,
+}
+
+impl DumpArgs {
+    /// The device that compiles for the named target and runs nothing.
+    pub fn device(&self) -> Option<String> {
+        self.target.as_ref().map(|arch| format!("NULL:{arch}"))
+    }
 }
 
 pub fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
     let s = session();
     let device = s.open(&s.options.device)?;
     args.program.run()?;
-    let isa = device.isa.as_ref();
-    let isa =
-        isa.ok_or_else(|| CliError::CouldNotRun(format!("device {} has no machine code to dump", device.name)))?;
+    let arch = device.device.info().arch.clone();
     fs::create_dir_all(&args.out).map_err(|e| file_error(&args.out, &e))?;
     let kernels = s.compiled_kernels(&device.name);
     let mut jobs = Vec::new();
     for k in &kernels {
-        let object = isa.assemble(&k.program).map_err(doorbell::engine::Error::from)?;
-        let text = isa.disassemble(&object).map_err(doorbell::engine::Error::from)?;
-        write(&args.out, &k.program.name, "o", &k.object)?;
-        write(&args.out, &k.program.name, "s", text.as_bytes())?;
-        write(&args.out, &k.program.name, "json", format!("{:#}\n", facts(k, &device.device.info().arch)).as_bytes())?;
-        jobs.push(dump_jobs::write(&args.out, k)?);
+        let name = &k.program.name;
+        if let Some(chip) = Chip::parse(&arch) {
+            let module =
+                ptx::render(&k.program, chip, Buffers::Anywhere).map_err(|e| CliError::Failed(e.to_string()))?;
+            write(&args.out, name, "ptx", module.to_string().as_bytes())?;
+        } else {
+            let none = || CliError::CouldNotRun(format!("device {} has no machine code to dump", device.name));
+            let isa = device.isa.as_ref().ok_or_else(none)?;
+            let object = isa.assemble(&k.program).map_err(doorbell::engine::Error::from)?;
+            let text = isa.disassemble(&object).map_err(doorbell::engine::Error::from)?;
+            write(&args.out, name, "o", &k.object)?;
+            write(&args.out, name, "s", text.as_bytes())?;
+            jobs.push(dump_jobs::write(&args.out, k)?);
+        }
+        write(&args.out, name, "json", format!("{:#}\n", facts(k, &arch)).as_bytes())?;
     }
     write(&args.out, "jobs", "json", format!("{:#}\n", serde_json::Value::from(jobs)).as_bytes())?;
     output.say(&format!("{} kernels of {} written to {}", kernels.len(), args.program.name, args.out.display()));

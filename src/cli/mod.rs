@@ -27,7 +27,7 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Device to run on, as DEV=...: CPU, CPU:1, NULL, AMD, AMD:1, AMD:bdf=0000:03:00.0, AMD:emu=gfx1100
+    /// Device to run on, as DEV=...: CPU, CPU:1, NULL, NULL:sm_90a, AMD, AMD:1, AMD:bdf=0000:03:00.0, AMD:emu=gfx1100
     #[arg(long, global = true, value_name = "D")]
     device: Option<String>,
     /// Write the traffic with GPU drivers to FILE, for `doorbell trace --show`
@@ -49,7 +49,7 @@ enum Command {
     Train(train::TrainArgs),
     /// List the devices of this machine and of this build
     Devices,
-    /// Write every kernel of a built-in program: object file, assembly text, launch facts
+    /// Write every kernel of a built-in program: object file or PTX, assembly text, launch facts
     Dump(dump::DumpArgs),
     /// Run a kernel of an object file, with buffers and scalars from the command line
     Launch(launch::LaunchArgs),
@@ -148,6 +148,11 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
     let mut options = Options::from_env().map_err(|e| CliError::Usage(e.to_string()))?;
     if let Some(d) = &cli.device {
         options.device.clone_from(d);
+    }
+    if let Command::Dump(args) = &cli.command
+        && let Some(device) = args.device()
+    {
+        options.device = device;
     }
     let output = Output { json: cli.json };
     #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! The registry: device names → open devices, each opened once a process and shared.
 //!
 //! Place in the arrows: `engine` and the command line ask it. It and the UOp interner are the only process-wide state.
-//! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`; kinds in any case; `CPU` and `CPU:0` are the
+//! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`, `NULL:sm_90a`; kinds in any case; `CPU` and `CPU:0` are the
 //! same device. Software GPUs come from a function that the edge hands over: no device knows the emulator.
 
 use super::amd::{self, AmdDevice, AmdOptions, Driver, Emulate, Selector};
@@ -17,7 +17,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Names that can be opened, for messages.
-pub const VALID: &str = "CPU, CPU:n, NULL, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100";
+pub const VALID: &str =
+    "CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100";
 /// Names that users of the field know and this build lacks.
 const KNOWN_ABSENT: &[&str] = &["NV", "CUDA", "METAL"];
 /// Above any count of CPU devices that makes sense.
@@ -27,7 +28,8 @@ const MAX_INDEX: u32 = 63;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceName {
     Cpu(u32),
-    Null,
+    /// With the arch that it claims, if one is named.
+    Null(Option<String>),
     Disk(PathBuf),
     Amd(Selector),
 }
@@ -37,7 +39,8 @@ impl std::fmt::Display for DeviceName {
         match self {
             Self::Cpu(0) => f.write_str("CPU"),
             Self::Cpu(index) => write!(f, "CPU:{index}"),
-            Self::Null => f.write_str("NULL"),
+            Self::Null(None) => f.write_str("NULL"),
+            Self::Null(Some(arch)) => write!(f, "NULL:{arch}"),
             Self::Disk(path) => write!(f, "DISK:{}", path.display()),
             Self::Amd(selector) => write!(f, "{selector}"),
         }
@@ -57,7 +60,10 @@ impl std::str::FromStr for DeviceName {
         };
         match (kind.as_str(), rest) {
             ("CPU", _) => Ok(Self::Cpu(index()?)),
-            ("NULL", _) if index()? == 0 => Ok(Self::Null),
+            ("NULL", Some(arch)) if arch.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                Ok(Self::Null(Some(arch.into())))
+            }
+            ("NULL", _) if index()? == 0 => Ok(Self::Null(None)),
             ("DISK", Some(path)) if !path.is_empty() => Ok(Self::Disk(path.into())),
             ("AMD", rest) => Selector::parse(rest).map(Self::Amd).ok_or_else(unknown),
             (absent, _) if KNOWN_ABSENT.contains(&absent) => {
@@ -194,8 +200,12 @@ impl Registry {
         let shown = name.to_string();
         Ok(match name {
             DeviceName::Cpu(_) => Arc::new(CpuDevice::open(&shown, &options.cpu)?),
-            DeviceName::Null => {
-                let arch = choose_arch(&shown, options.cpu.arch.as_deref())?;
+            DeviceName::Null(arch) => {
+                // Nothing runs, so the arch need not be this machine's; who compiles says whether it knows it.
+                let arch = match arch {
+                    Some(arch) => arch.clone(),
+                    None => choose_arch(&shown, options.cpu.arch.as_deref())?,
+                };
                 Arc::new(NullDevice::open(&shown, &arch, options.cpu.resolved_threads())?)
             }
             DeviceName::Disk(path) => {
@@ -319,7 +329,8 @@ mod tests {
         assert_eq!(parse("cpu"), parse("CPU:0"));
         assert_eq!(parse("CPU:1").to_string(), "CPU:1");
         assert_eq!(parse("DISK:a:b"), DeviceName::Disk("a:b".into()));
-        assert_eq!(parse("null"), DeviceName::Null);
+        assert_eq!(parse("null"), DeviceName::Null(None));
+        assert_eq!(parse("null:sm_90a").to_string(), "NULL:sm_90a");
         assert_eq!(parse("amd:0"), parse("AMD"));
         assert_eq!(parse("AMD:EMU=GFX1100").to_string(), "AMD:emu=gfx1100");
     }
@@ -327,7 +338,7 @@ mod tests {
     #[test]
     fn wrong_names_name_the_valid_ones() {
         let error = |t: &str| t.parse::<DeviceName>().unwrap_err().to_string();
-        assert!(error("GPU").starts_with("unknown device \"GPU\", valid: CPU, CPU:n, NULL, DISK:path, AMD"));
+        assert!(error("GPU").starts_with("unknown device \"GPU\", valid: CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD"));
         assert!(error("NV:1").starts_with("device NV is not in this build, valid: CPU, "));
         for text in ["", "CPU:x", "CPU:-1", "CPU:64", "DISK", "DISK:", "NULL:1", "AMD:", "AMD:emu=", "AMD:x y"] {
             assert!(error(text).starts_with("unknown device"), "{text}");

@@ -26,7 +26,7 @@ pub struct OpenDevice {
     pub name: Arc<str>,
     pub device: Arc<dyn Device>,
     pub target: Target,
-    /// `None`: kernels are compiled to linear programs only (NULL).
+    /// `None`: kernels are compiled to linear programs only (NULL of an arch whose machine code is not made here).
     pub isa: Option<Box<dyn Isa>>,
 }
 
@@ -90,7 +90,13 @@ impl Session {
         let device = device::open(name, &self.device_options())?;
         let info = device.info();
         let isa = isa::for_arch(&info.arch);
-        let mut target = isa.as_ref().map_or_else(Target::null, |i| i.target().clone());
+        let known =
+            isa.as_ref().map(|i| i.target().clone()).or_else(|| isa::ptx::Chip::parse(&info.arch).map(|c| c.target()));
+        if known.is_none() && name.starts_with("NULL:") {
+            let (name, asked) = (name.into(), info.arch.clone());
+            return Err(device::DeviceError::UnknownArch { name, asked, valid: isa::known_archs() }.into());
+        }
+        let mut target = known.unwrap_or_else(Target::null);
         if !target.has_grid() {
             target.threads = info.threads.max(1);
         }

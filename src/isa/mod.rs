@@ -10,6 +10,7 @@ use crate::uop::{DType, Op};
 use thiserror::Error;
 
 pub mod amdgpu;
+pub mod ptx;
 pub mod sass;
 pub mod x86_64;
 
@@ -41,6 +42,14 @@ pub enum IsaError {
     Encoding { kernel: String, index: usize, why: String },
     #[error("bytes at offset {offset} are no instruction")]
     NotCode { offset: usize },
+}
+
+/// Arch strings that kernels can be compiled for, for messages.
+#[must_use]
+pub fn known_archs() -> String {
+    let cpus = ["x86_64-avx2", "x86_64-avx512", "x86_64-amx", "gfx1100"];
+    let chips = ptx::CHIPS.iter().map(|c| c.name);
+    cpus.into_iter().chain(chips).collect::<Vec<_>>().join(", ")
 }
 
 /// The instruction set of a device's arch string; `None`: no kernel runs there.

@@ -1,4 +1,5 @@
-//! Dumped kernels in other people's tools: binutils reads them, gcc links them, and a C program gets the right numbers.
+//! Dumped kernels in other people's tools: binutils reads them, gcc links them, and a C program gets the right numbers; ptxas
+//! assembles those for NVIDIA's chips.
 
 use super::{code, err, json, run, temp};
 use serde_json::Value;
@@ -6,7 +7,12 @@ use std::path::Path;
 use std::process::Command;
 
 fn dumped(dir: &Path, program: &str) -> Vec<(String, Value)> {
-    let o = run(dir, &["dump", program, "--out", ".", "--json"]);
+    dumped_for(dir, program, &[])
+}
+
+fn dumped_for(dir: &Path, program: &str, options: &[&str]) -> Vec<(String, Value)> {
+    let args: Vec<&str> = ["dump", program, "--out", ".", "--json"].iter().chain(options).copied().collect();
+    let o = run(dir, &args);
     assert_eq!(code(&o), 0, "{program}: {}", err(&o));
     let v = json(&o, &["program", "device", "out", "kernels"]);
     let names = v["kernels"].as_array().unwrap().iter().map(|n| n.as_str().unwrap().to_string());
@@ -120,6 +126,31 @@ fn a_c_program_takes_a_softmax_with_the_dumped_kernel() {
         "  for (long i = 0; i < 64; i++) {\n    double s = 0;\n    for (long j = 0; j < 512; j++) s += exp(in0[i * 512 + j]);\n    \
          for (long j = 0; j < 512; j++) WANT(i * 512 + j, exp(in0[i * 512 + j]) / s);\n  }",
     );
+}
+
+#[test]
+fn ptxas_assembles_every_kernel_that_is_dumped_for_an_nvidia_chip() {
+    let ptxas = concat!(env!("CARGO_MANIFEST_DIR"), "/target/nvidia/nvidia/cu13/bin/ptxas");
+    for target in ["sm_75", "sm_90a"] {
+        for program in ["add", "sum", "matmul", "softmax", "conv2d", "mlp"] {
+            let t = temp();
+            for (name, facts) in dumped_for(t.path(), program, &["--target", target]) {
+                assert_eq!(facts["arch"], target);
+                assert!(!t.path().join(format!("{name}.o")).exists(), "{name}");
+                let text = tool(t.path(), ptxas, &["-O1", "-arch", target, "-o", "k.cubin", &format!("{name}.ptx")]);
+                assert_eq!(text, "", "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_target_that_nobody_knows_is_2_and_names_those_that_are_known() {
+    let t = temp();
+    let o = run(t.path(), &["dump", "add", "--out", ".", "--target", "sm_91"]);
+    assert_eq!(code(&o), 2, "{}", err(&o));
+    assert!(err(&o).contains("\"sm_91\" of device NULL:sm_91 is unknown, valid: x86_64-avx2"), "{}", err(&o));
+    assert!(err(&o).contains("sm_90a"), "{}", err(&o));
 }
 
 #[test]

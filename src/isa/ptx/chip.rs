@@ -1,0 +1,70 @@
+//! The chips that PTX is made for, as data. Sources: PTX ISA 8.8 (`.target`, notes on each instruction), CUDA C++ Programming Guide,
+//! table of compute capabilities (shared memory of a block).
+
+use crate::codegen::target::Grid;
+use crate::codegen::{Target, units};
+use crate::uop::WmmaArg;
+
+/// What PTX for a chip may use.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Chip {
+    /// As `.target` has it.
+    pub name: &'static str,
+    /// Compute capability, times ten.
+    pub sm: u16,
+    /// `.version` that knows the chip and all that is rendered for it.
+    pub version: (u32, u32),
+    /// Shared memory that one block may have.
+    pub shared_bytes: usize,
+}
+
+const fn chip(name: &'static str, sm: u16, version: (u32, u32), shared_kib: usize) -> Chip {
+    Chip { name, sm, version, shared_bytes: shared_kib << 10 }
+}
+
+/// All of them, the oldest first.
+pub const CHIPS: &[Chip] = &[
+    chip("sm_75", 75, (7, 8), 64),
+    chip("sm_80", 80, (7, 8), 163),
+    chip("sm_86", 86, (7, 8), 99),
+    chip("sm_87", 87, (7, 8), 163),
+    chip("sm_89", 89, (7, 8), 99),
+    chip("sm_90", 90, (8, 0), 227),
+    chip("sm_90a", 90, (8, 0), 227),
+    chip("sm_100", 100, (8, 6), 227),
+    chip("sm_100a", 100, (8, 6), 227),
+    chip("sm_120", 120, (8, 7), 99),
+    chip("sm_120a", 120, (8, 7), 99),
+];
+
+impl Chip {
+    /// The chip of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<&'static Chip> {
+        CHIPS.iter().find(|c| c.name == name)
+    }
+
+    /// What codegen must know of it.
+    #[must_use]
+    pub const fn target(&self) -> Target {
+        let tensor_cores: &'static [WmmaArg] = if self.sm >= 80 { units::SM80 } else { &[] };
+        Target { local_bytes: self.shared_bytes, f16_math: true, tensor_cores, ..Target::gpu(self.name, Grid::nv()) }
+    }
+
+    /// `max.NaN`, conversions to bf16, `mma` of bf16.
+    pub(super) const fn has_sm80(&self) -> bool {
+        self.sm >= 80
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_finds_its_chip_and_its_limits() {
+        let t = Chip::parse("sm_90a").unwrap().target();
+        assert_eq!((t.name, t.local_bytes, t.has_grid()), ("sm_90a", 227 << 10, true));
+        assert!(Chip::parse("sm_91").is_none() && Chip::parse("90").is_none());
+    }
+}

@@ -1,0 +1,150 @@
+//! PTX text → tokens with their places. Names keep their dots (`ld.global.v4.f32`, `%tid.x`, `.shared::cta`): what the parts mean
+//! depends on where the word stands.
+
+use super::module::Pos;
+use super::parse::ParseError;
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind<'a> {
+    /// A name, mnemonic or directive with all its dots.
+    Word(&'a str),
+    /// Begins with a digit; not yet a value.
+    Number(&'a str),
+    /// Between the quotes.
+    Text(&'a str),
+    Sign(u8),
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token<'a> {
+    pub kind: Kind<'a>,
+    pub pos: Pos,
+}
+
+/// Tokens of a text, one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+    line: u32,
+    /// Where the line begins.
+    start: usize,
+}
+
+const fn is_name(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, b'_' | b'$' | b'%')
+}
+
+impl<'a> Lexer<'a> {
+    pub fn new(text: &'a str) -> Lexer<'a> {
+        Lexer { text, at: 0, line: 1, start: 0 }
+    }
+
+    fn byte(&self, ahead: usize) -> u8 {
+        self.text.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    fn pos(&self) -> Pos {
+        Pos { line: self.line, column: u32::try_from(self.at - self.start + 1).unwrap_or(u32::MAX) }
+    }
+
+    fn step(&mut self) {
+        if self.byte(0) == b'\n' {
+            self.line = self.line.saturating_add(1);
+            self.start = self.at + 1;
+        }
+        self.at += 1;
+    }
+
+    /// Skips blanks and comments.
+    fn blanks(&mut self) -> Result<(), ParseError> {
+        while self.at < self.text.len() {
+            match (self.byte(0), self.byte(1)) {
+                (b'/', b'/') => {
+                    while self.at < self.text.len() && self.byte(0) != b'\n' {
+                        self.at += 1;
+                    }
+                }
+                (b'/', b'*') => {
+                    let pos = self.pos();
+                    while !(self.byte(0) == b'*' && self.byte(1) == b'/') {
+                        if self.at >= self.text.len() {
+                            return Err(ParseError::expected(pos, "an end of this comment", "the end of the text"));
+                        }
+                        self.step();
+                    }
+                    self.at += 2;
+                }
+                (c, _) if c.is_ascii_whitespace() => self.step(),
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// The next token; `End` for ever at the end.
+    pub fn next(&mut self) -> Result<Token<'a>, ParseError> {
+        self.blanks()?;
+        let (pos, from) = (self.pos(), self.at);
+        if from >= self.text.len() {
+            return Ok(Token { kind: Kind::End, pos });
+        }
+        let c = self.byte(0);
+        let kind = match c {
+            b'0'..=b'9' => {
+                self.number();
+                Kind::Number(self.since(from))
+            }
+            b'"' => {
+                self.at += 1;
+                while self.byte(0) != b'"' {
+                    if self.at >= self.text.len() || self.byte(0) == b'\n' {
+                        return Err(ParseError::expected(pos, "a closing quote on this line", "none"));
+                    }
+                    self.at += 1;
+                }
+                self.at += 1;
+                Kind::Text(self.text.get(from + 1..self.at - 1).unwrap_or_default())
+            }
+            c if is_name(c) || c == b'.' && is_name(self.byte(1)) => {
+                self.at += 1;
+                self.word();
+                Kind::Word(self.since(from))
+            }
+            c if c.is_ascii_graphic() => {
+                self.at += 1;
+                Kind::Sign(c)
+            }
+            _ => return Err(ParseError::expected(pos, "ASCII text", &format!("byte {c:#04x}"))),
+        };
+        Ok(Token { kind, pos })
+    }
+
+    fn since(&self, from: usize) -> &'a str {
+        self.text.get(from..self.at).unwrap_or_default()
+    }
+
+    fn word(&mut self) {
+        loop {
+            match (self.byte(0), self.byte(1), self.byte(2)) {
+                (c, ..) if is_name(c) => self.at += 1,
+                (b'.', c, _) if is_name(c) => self.at += 2,
+                (b':', b':', c) if is_name(c) => self.at += 3,
+                _ => break,
+            }
+        }
+    }
+
+    /// Digits, letters and points; a sign after a decimal exponent.
+    fn number(&mut self) {
+        let from = self.at;
+        while self.byte(0).is_ascii_alphanumeric() || self.byte(0) == b'.' {
+            let exponent = matches!(self.byte(0), b'e' | b'E')
+                && matches!(self.byte(1), b'+' | b'-')
+                && self.since(from).bytes().all(|c| c.is_ascii_digit() || c == b'.');
+            self.at += if exponent { 2 } else { 1 };
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! PTX, the assembly language of NVIDIA's GPUs, as text and as data.
+//!
+//! ```text
+//! text --parse--> Module --Display--> text        Program (linear UOps) --render--> Module
+//! ```
+//!
+//! Place in the arrows: [`render`] is instruction selection for PTX ([`Chip::target`] tells codegen what it may use); what turns a [`Module`] into machine
+//! code reads the same data, whoever wrote the text. Nothing here knows a device. Source: NVIDIA's PTX ISA 8.8.
+//!
+//! Left out: texture and surface instructions are parsed as any other, never rendered; parameters of functions in registers;
+//! constant expressions beyond a sign; the preprocessor.
+#![forbid(unsafe_code)]
+
+mod body;
+mod chip;
+mod lex;
+mod module;
+mod names;
+mod number;
+mod parse;
+mod print;
+mod render;
+
+pub use chip::{CHIPS, Chip};
+pub use module::{
+    Function, Guard, Imm, Init, Inlined, Inst, Item, Linkage, Loc, Modifier, Module, Name, Operand, Pointer, Pos,
+    Registers, Statement, Tuning, Variable,
+};
+pub use names::{Opcode, Space, Type, is_special};
+pub use parse::{ParseError, parse};
+pub use render::{Buffers, RenderError, render};

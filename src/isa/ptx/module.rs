@@ -1,0 +1,325 @@
+//! A PTX module as data: what the parser makes, the printer prints, the renderer builds and an assembler reads.
+//!
+//! Registers are told from other names while parsing, so that an operand says what it is. Debug sections are kept as text.
+
+use super::names::{Opcode, Space, Type};
+use std::sync::Arc;
+
+/// Names are shared: a module has few of them and many uses.
+pub type Name = Arc<str>;
+
+/// A place in the text; no part of what a module means, so all places are equal.
+#[derive(Clone, Copy, Debug, Default, Eq)]
+pub struct Pos {
+    pub line: u32,
+    /// In bytes, from 1.
+    pub column: u32,
+}
+
+impl PartialEq for Pos {
+    fn eq(&self, _: &Pos) -> bool {
+        true
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Module {
+    /// `.version`: major, minor.
+    pub version: (u32, u32),
+    /// `.target`: the chip, then options.
+    pub target: Vec<Name>,
+    /// `.address_size`, 32 or 64.
+    pub address_bits: u32,
+    pub items: Vec<Item>,
+}
+
+impl Module {
+    /// The kernels and functions that have a body.
+    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+        self.items.iter().filter_map(|i| if let Item::Function(f) = i { Some(&**f) } else { None })
+    }
+
+    /// The kernel of that name.
+    #[must_use]
+    pub fn entry(&self, name: &str) -> Option<&Function> {
+        self.functions().find(|f| f.entry && &*f.name == name)
+    }
+}
+
+/// What stands outside functions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    Variable(Variable),
+    Function(Box<Function>),
+    /// `.file`: number, path, and time and length where given.
+    File {
+        number: u64,
+        path: String,
+        facts: Vec<u64>,
+    },
+    Pragma(Vec<String>),
+    /// `.alias new, old;`
+    Alias {
+        name: Name,
+        of: Name,
+    },
+    /// A debug section, its words as they stood.
+    Section {
+        name: Name,
+        words: Vec<String>,
+    },
+}
+
+/// Who sees a symbol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Linkage {
+    #[default]
+    Module,
+    Visible,
+    Extern,
+    Weak,
+    Common,
+}
+
+/// Memory with a name, or a parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variable {
+    pub pos: Pos,
+    pub linkage: Linkage,
+    pub space: Space,
+    /// In bytes, where given.
+    pub align: Option<u32>,
+    /// `.v2`, `.v4`; 1 without.
+    pub vector: u8,
+    pub ty: Type,
+    pub name: Name,
+    /// One an array dimension; `None`: `[]`.
+    pub dims: Vec<Option<u64>>,
+    /// A parameter's `.ptr`: what it points into and how that is aligned.
+    pub ptr: Option<Pointer>,
+    /// `.attribute(...)`, its words.
+    pub attributes: Vec<Name>,
+    pub init: Option<Init>,
+}
+
+impl Variable {
+    /// Bytes of the whole, where they are known.
+    #[must_use]
+    pub fn len_bytes(&self) -> Option<u64> {
+        let one = u64::from(self.ty.bits().div_ceil(8)) * u64::from(self.vector);
+        self.dims.iter().try_fold(one, |n, d| n.checked_mul((*d)?))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    pub space: Option<Space>,
+    pub align: Option<u32>,
+}
+
+/// What a variable holds at the start.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Init {
+    Value(Operand),
+    List(Vec<Init>),
+    /// `generic(symbol) + offset`.
+    Generic(Name, i64),
+    /// `0xff00(value)`: one byte of an address.
+    Masked(i64, Box<Init>),
+}
+
+/// A kernel or a function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    pub pos: Pos,
+    pub linkage: Linkage,
+    pub entry: bool,
+    pub name: Name,
+    pub returns: Vec<Variable>,
+    pub params: Vec<Variable>,
+    pub tuning: Vec<Tuning>,
+    /// `None`: declared only.
+    pub body: Option<Vec<Statement>>,
+}
+
+/// A promise or wish about the launch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tuning {
+    /// `.maxntid 256, 1, 1`, `.minnctapersm 2`: the directive with its dot, and its numbers.
+    Numbers(Name, Vec<u64>),
+    Pragma(Vec<String>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    Registers(Registers),
+    Variable(Variable),
+    Label(Name, Pos),
+    Inst(Inst),
+    /// `{ ... }`: names declared inside end with it.
+    Block(Vec<Statement>),
+    Loc(Loc),
+    Pragma(Vec<String>),
+    /// The label before it names the list: `.branchtargets`, `.calltargets`.
+    Targets {
+        calls: bool,
+        names: Vec<Name>,
+    },
+    /// `.callprototype`, named by the label before it.
+    Prototype {
+        returns: Vec<Variable>,
+        params: Vec<Variable>,
+        tuning: Vec<Tuning>,
+    },
+}
+
+/// `.reg .b32 %r<40>, %a;`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Registers {
+    pub pos: Pos,
+    pub vector: u8,
+    pub ty: Type,
+    /// A name, or with a count the names `name0` to `name(count-1)`.
+    pub names: Vec<(Name, Option<u32>)>,
+}
+
+/// `.loc`: which source line the code is of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loc {
+    pub file: u64,
+    pub line: u64,
+    pub column: u64,
+    pub inlined: Option<Inlined>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inlined {
+    /// Where the function's name stands in a debug section.
+    pub function: Name,
+    pub offset: i64,
+    /// File, line, column of the call.
+    pub at: [u64; 3],
+}
+
+/// An instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inst {
+    pub pos: Pos,
+    pub guard: Option<Guard>,
+    pub op: Opcode,
+    /// What follows the mnemonic, in order.
+    pub mods: Vec<Modifier>,
+    pub operands: Vec<Operand>,
+}
+
+impl Inst {
+    /// Its types, in order (`cvt.f32.s32`: f32, then s32).
+    pub fn types(&self) -> impl Iterator<Item = Type> {
+        self.mods.iter().filter_map(|m| if let Modifier::Type(t) = m { Some(*t) } else { None })
+    }
+    /// Its state space, if it names one.
+    #[must_use]
+    pub fn space(&self) -> Option<Space> {
+        self.mods.iter().find_map(|m| if let Modifier::Space(s) = m { Some(*s) } else { None })
+    }
+    /// Lanes of a vector access; 1 without `.v2`, `.v4` or `.v8`.
+    #[must_use]
+    pub fn vector(&self) -> u8 {
+        self.mods.iter().find_map(|m| if let Modifier::Vector(n) = m { Some(*n) } else { None }).unwrap_or(1)
+    }
+    /// Whether a modifier of that name (without its dot) is there.
+    #[must_use]
+    pub fn has(&self, word: &str) -> bool {
+        self.mods.iter().any(|m| matches!(m, Modifier::Word(w) if &**w == word))
+    }
+}
+
+/// `@%p`, `@!%p`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guard {
+    pub negated: bool,
+    pub pred: Name,
+}
+
+/// What follows a mnemonic after a dot.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Modifier {
+    Type(Type),
+    Space(Space),
+    Vector(u8),
+    /// Rounding, comparison, cache and every other word, without its dot.
+    Word(Name),
+}
+
+impl Modifier {
+    /// What a word after a dot is; `name` makes a name of one that is no type, space or vector.
+    pub(super) fn of<'a>(word: &'a str, name: impl FnOnce(&'a str) -> Name) -> Modifier {
+        match word {
+            "v2" => Modifier::Vector(2),
+            "v4" => Modifier::Vector(4),
+            "v8" => Modifier::Vector(8),
+            _ => match (Type::parse(word), Space::parse(word)) {
+                (Some(t), _) => Modifier::Type(t),
+                (_, Some(s)) => Modifier::Space(s),
+                _ => Modifier::Word(name(word)),
+            },
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// A register that is declared where this stands.
+    Reg(Name),
+    /// One lane of a vector register.
+    Lane(Name, u8),
+    /// `%tid.x`.
+    Special(Name),
+    /// A variable, function or label, with an offset in bytes.
+    Symbol(Name, i64),
+    /// `!%p`.
+    Not(Name),
+    Imm(Imm),
+    /// `{a, b}`.
+    Vector(Vec<Operand>),
+    /// `a|b`: two results.
+    Pair(Box<Operand>, Box<Operand>),
+    /// `[base + offset]`; of textures and tensors `[base, {coordinates}]`.
+    Address {
+        base: Box<Operand>,
+        offset: i64,
+        rest: Vec<Operand>,
+    },
+    /// `(a, b)` of a call.
+    List(Vec<Operand>),
+    /// `_`: nobody wants it.
+    Nothing,
+}
+
+impl Operand {
+    #[must_use]
+    pub const fn int(i: i64) -> Operand {
+        Operand::Imm(Imm::Int(i))
+    }
+}
+
+/// A constant. Integers are the 64 bits that PTX computes constants in.
+#[derive(Clone, Copy, Debug)]
+pub enum Imm {
+    Int(i64),
+    /// `0f3f800000`
+    F32(u32),
+    /// `0d3ff0000000000000`, and decimal floats.
+    F64(u64),
+}
+
+impl PartialEq for Imm {
+    fn eq(&self, o: &Imm) -> bool {
+        match (self, o) {
+            (Imm::Int(a), Imm::Int(b)) => a == b,
+            (Imm::F32(a), Imm::F32(b)) => a == b,
+            (Imm::F64(a), Imm::F64(b)) => a == b,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The words of PTX: mnemonics, types, state spaces, special registers. Source: NVIDIA's PTX ISA 8.8, chapters 5, 9 and 10.
+
+/// Declares an enum and the word of each value.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($value:ident $word:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $(#[doc = $word] $value),* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[$name] = &[$($name::$value),*];
+
+            /// As it is written, without a dot.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $($name::$value => $word),* }
+            }
+
+            /// The one that is written so.
+            #[must_use]
+            pub fn parse(word: &str) -> Option<$name> {
+                match word { $($word => Some($name::$value),)* _ => None }
+            }
+        }
+    };
+}
+
+words! {
+    /// The first word of an instruction.
+    Opcode {
+        Abs "abs", Activemask "activemask", Add "add", Addc "addc", Alloca "alloca", And "and", Applypriority "applypriority", Atom "atom",
+        Bar "bar", Barrier "barrier", Bfe "bfe", Bfi "bfi", Bfind "bfind", Bmsk "bmsk", Bra "bra", Brev "brev", Brkpt "brkpt", Brx "brx",
+        Call "call", Clz "clz", Clusterlaunchcontrol "clusterlaunchcontrol", Cnot "cnot", Copysign "copysign", Cos "cos", Cp "cp",
+        Createpolicy "createpolicy", Cvt "cvt", Cvta "cvta",
+        Discard "discard", Div "div", Dp2a "dp2a", Dp4a "dp4a", Elect "elect", Ex2 "ex2", Exit "exit", Fence "fence", Fma "fma", Fns "fns",
+        Getctarank "getctarank", Griddepcontrol "griddepcontrol", Isspacep "isspacep", Istypep "istypep",
+        Ld "ld", Ldmatrix "ldmatrix", Ldu "ldu", Lg2 "lg2", Lop3 "lop3",
+        Mad "mad", Mad24 "mad24", Madc "madc", Mapa "mapa", Match "match", Max "max", Mbarrier "mbarrier", Membar "membar", Min "min",
+        Mma "mma", Mov "mov", Movmatrix "movmatrix", Mul "mul", Mul24 "mul24", Multimem "multimem",
+        Nanosleep "nanosleep", Neg "neg", Not "not", Or "or", Pmevent "pmevent", Popc "popc", Prefetch "prefetch", Prefetchu "prefetchu",
+        Prmt "prmt", Rcp "rcp", Red "red", Redux "redux", Rem "rem", Ret "ret", Rsqrt "rsqrt",
+        Sad "sad", Selp "selp", Set "set", Setmaxnreg "setmaxnreg", Setp "setp", Shf "shf", Shfl "shfl", Shl "shl", Shr "shr", Sin "sin",
+        Slct "slct", Sqrt "sqrt", St "st", Stackrestore "stackrestore", Stacksave "stacksave", Stmatrix "stmatrix", Sub "sub", Subc "subc",
+        Suld "suld", Suq "suq", Sured "sured", Sust "sust", Szext "szext",
+        Tanh "tanh", Tcgen05 "tcgen05", Tensormap "tensormap", Testp "testp", Tex "tex", Tld4 "tld4", Trap "trap", Txq "txq",
+        Vabsdiff "vabsdiff", Vabsdiff2 "vabsdiff2", Vabsdiff4 "vabsdiff4", Vadd "vadd", Vadd2 "vadd2", Vadd4 "vadd4", Vavrg2 "vavrg2",
+        Vavrg4 "vavrg4", Vmad "vmad", Vmax "vmax", Vmax2 "vmax2", Vmax4 "vmax4", Vmin "vmin", Vmin2 "vmin2", Vmin4 "vmin4", Vote "vote",
+        Vset "vset", Vset2 "vset2", Vset4 "vset4", Vshl "vshl", Vshr "vshr", Vsub "vsub", Vsub2 "vsub2", Vsub4 "vsub4",
+        Wgmma "wgmma", Wmma "wmma", Xor "xor",
+    }
+}
+
+words! {
+    /// Types of registers, memory and instructions.
+    Type {
+        Pred "pred",
+        B1 "b1", B8 "b8", B16 "b16", B32 "b32", B64 "b64", B128 "b128",
+        U4 "u4", S4 "s4", U8 "u8", U16 "u16", U32 "u32", U64 "u64", S8 "s8", S16 "s16", S32 "s32", S64 "s64",
+        F16 "f16", F32 "f32", F64 "f64", Bf16 "bf16", Tf32 "tf32",
+        U16x2 "u16x2", S16x2 "s16x2", F16x2 "f16x2", Bf16x2 "bf16x2", F32x2 "f32x2", U8x4 "u8x4", S8x4 "s8x4",
+        E4m3 "e4m3", E5m2 "e5m2", E4m3x2 "e4m3x2", E5m2x2 "e5m2x2", E3m2 "e3m2", E2m3 "e2m3", E2m1 "e2m1", E3m2x2 "e3m2x2", E2m3x2 "e2m3x2",
+        E2m1x2 "e2m1x2", Ue8m0 "ue8m0", Ue8m0x2 "ue8m0x2", Ue4m3 "ue4m3",
+        Texref "texref", Samplerref "samplerref", Surfref "surfref",
+    }
+}
+
+impl Type {
+    /// Bits of a value; 1 for predicates, 64 for opaque references.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        use Type::*;
+        match self {
+            Pred | B1 => 1,
+            U4 | S4 | E2m1 => 4,
+            B8 | U8 | S8 | E4m3 | E5m2 | E3m2 | E2m3 | E2m1x2 | Ue8m0 | Ue4m3 => 8,
+            B16 | U16 | S16 | F16 | Bf16 | E4m3x2 | E5m2x2 | E3m2x2 | E2m3x2 | Ue8m0x2 => 16,
+            B32 | U32 | S32 | F32 | Tf32 | U16x2 | S16x2 | F16x2 | Bf16x2 | U8x4 | S8x4 => 32,
+            B64 | U64 | S64 | F64 | F32x2 | Texref | Samplerref | Surfref => 64,
+            B128 => 128,
+        }
+    }
+
+    /// A signed integer.
+    #[must_use]
+    pub const fn is_signed(self) -> bool {
+        matches!(self, Type::S4 | Type::S8 | Type::S16 | Type::S32 | Type::S64 | Type::S16x2 | Type::S8x4)
+    }
+
+    /// One floating point number.
+    #[must_use]
+    pub const fn is_float(self) -> bool {
+        matches!(self, Type::F16 | Type::Bf16 | Type::F32 | Type::F64 | Type::Tf32)
+    }
+}
+
+words! {
+    /// Where memory lies.
+    Space {
+        Const "const", Global "global", Local "local", Param "param", ParamEntry "param::entry", ParamFunc "param::func",
+        Shared "shared", SharedCta "shared::cta", SharedCluster "shared::cluster", Tex "tex",
+    }
+}
+
+/// Whether a register of that name (with its `%`, without `.x`) is the machine's.
+#[must_use]
+pub fn is_special(name: &str) -> bool {
+    const PLAIN: &[&str] = &[
+        "tid",
+        "ntid",
+        "laneid",
+        "warpid",
+        "nwarpid",
+        "ctaid",
+        "nctaid",
+        "smid",
+        "nsmid",
+        "gridid",
+        "clusterid",
+        "nclusterid",
+        "cluster_ctaid",
+        "cluster_nctaid",
+        "cluster_ctarank",
+        "cluster_nctarank",
+        "is_explicit_cluster",
+        "lanemask_eq",
+        "lanemask_le",
+        "lanemask_lt",
+        "lanemask_ge",
+        "lanemask_gt",
+        "clock",
+        "clock_hi",
+        "clock64",
+        "globaltimer",
+        "globaltimer_lo",
+        "globaltimer_hi",
+        "reserved_smem_offset_begin",
+        "reserved_smem_offset_end",
+        "reserved_smem_offset_cap",
+        "total_smem_size",
+        "aggr_smem_size",
+        "dynamic_smem_size",
+        "current_graph_exec",
+    ];
+    let Some(word) = name.strip_prefix('%') else { return false };
+    let numbered = |stem: &str, n: u32| {
+        word.strip_prefix(stem)
+            .and_then(|d| d.strip_suffix("_64").unwrap_or(d).parse::<u32>().ok())
+            .is_some_and(|k| k < n)
+    };
+    PLAIN.contains(&word) || numbered("pm", 8) || numbered("envreg", 32) || numbered("reserved_smem_offset_", 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_values_belong_together() {
+        assert_eq!(Opcode::parse("ldmatrix"), Some(Opcode::Ldmatrix));
+        assert_eq!(Opcode::parse("ld.global"), None);
+        assert!(Opcode::ALL.iter().all(|o| Opcode::parse(o.word()) == Some(*o)));
+        assert!(Type::ALL.iter().all(|o| Type::parse(o.word()) == Some(*o)));
+        assert_eq!((Type::Bf16x2.bits(), Type::E4m3x2.bits()), (32, 16));
+    }
+
+    #[test]
+    fn special_registers_have_known_names() {
+        assert!(is_special("%tid") && is_special("%envreg31") && is_special("%pm7_64"));
+        assert!(!is_special("%envreg32") && !is_special("tid") && !is_special("%r1"));
+    }
+}

@@ -1,0 +1,490 @@
+//! PTX text → [`Module`]: what stands outside functions, and declarations. `body` parses what stands in braces.
+//!
+//! Accepted is the ISA's grammar as nvcc, Triton and our renderer write it. Whether an instruction takes these modifiers and
+//! operands is for whoever reads the module to say.
+
+use super::lex::{Kind, Lexer, Token};
+use super::module::{Function, Init, Item, Linkage, Module, Name, Operand, Pointer, Pos, Tuning, Variable};
+use super::names::{Space, Type};
+use std::collections::HashMap;
+
+/// Where the text is no PTX.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseError {
+    #[error("{}:{}: expected {expected}, found {found}", pos.line, pos.column)]
+    Expected { pos: Pos, expected: String, found: String },
+    #[error("{}:{}: {what} nested deeper than {}", pos.line, pos.column, MAX_DEPTH)]
+    TooDeep { pos: Pos, what: &'static str },
+}
+
+impl ParseError {
+    pub(super) fn expected(pos: Pos, expected: &str, found: &str) -> ParseError {
+        // What is found may be a line of any length.
+        let found = match found.char_indices().nth(60) {
+            Some((n, _)) => format!("{}...", found.get(..n).unwrap_or_default()),
+            None => found.to_owned(),
+        };
+        ParseError::Expected { pos, expected: expected.to_owned(), found }
+    }
+
+    /// The place: line and column, from 1.
+    #[must_use]
+    pub const fn pos(&self) -> Pos {
+        match self {
+            ParseError::Expected { pos, .. } | ParseError::TooDeep { pos, .. } => *pos,
+        }
+    }
+}
+
+/// Levels of braces: blocks, initialisers, operands.
+pub(super) const MAX_DEPTH: u32 = 64;
+
+type Res<T> = Result<T, ParseError>;
+
+/// Parses a module.
+///
+/// # Errors
+/// The first place where the text is no PTX.
+pub fn parse(text: &str) -> Result<Module, ParseError> {
+    let mut p = Parser::new(text)?;
+    let mut m = Module { address_bits: 64, ..Module::default() };
+    while p.tok.kind != Kind::End {
+        p.top(&mut m)?;
+    }
+    Ok(m)
+}
+
+pub(super) struct Parser<'a> {
+    lexer: Lexer<'a>,
+    pub tok: Token<'a>,
+    names: HashMap<&'a str, Name>,
+    /// Registers by name, or by the prefix of a counted range; one map an open brace.
+    pub scopes: Vec<HashMap<&'a str, Option<u32>>>,
+    pub depth: u32,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Res<Parser<'a>> {
+        let mut lexer = Lexer::new(text);
+        let tok = lexer.next()?;
+        Ok(Parser { lexer, tok, names: HashMap::new(), scopes: vec![HashMap::new()], depth: 0 })
+    }
+
+    // --- tokens ---
+
+    pub fn advance(&mut self) -> Res<Token<'a>> {
+        let next = self.lexer.next()?;
+        Ok(std::mem::replace(&mut self.tok, next))
+    }
+
+    /// An error at this token.
+    pub fn wanted<T>(&self, expected: &str) -> Res<T> {
+        let found = match self.tok.kind {
+            Kind::Word(w) | Kind::Number(w) => format!("`{w}`"),
+            Kind::Text(t) => format!("\"{t}\""),
+            Kind::Sign(c) => format!("`{}`", char::from(c)),
+            Kind::End => "the end of the text".to_owned(),
+        };
+        Err(ParseError::expected(self.tok.pos, expected, &found))
+    }
+
+    pub fn is_sign(&self, c: u8) -> bool {
+        self.tok.kind == Kind::Sign(c)
+    }
+
+    /// Takes the sign if it is here.
+    pub fn sign(&mut self, c: u8) -> Res<bool> {
+        let here = self.is_sign(c);
+        if here {
+            self.advance()?;
+        }
+        Ok(here)
+    }
+
+    pub fn need(&mut self, c: u8, after: &str) -> Res<()> {
+        if self.sign(c)? { Ok(()) } else { self.wanted(&format!("`{}` {after}", char::from(c))) }
+    }
+
+    pub fn is_word(&self, word: &str) -> bool {
+        self.tok.kind == Kind::Word(word)
+    }
+
+    /// Takes the word if it is here.
+    pub fn word(&mut self, word: &str) -> Res<bool> {
+        let here = self.is_word(word);
+        if here {
+            self.advance()?;
+        }
+        Ok(here)
+    }
+
+    /// A word with a dot, without it.
+    pub fn directive(&self) -> Option<&'a str> {
+        if let Kind::Word(w) = self.tok.kind { w.strip_prefix('.') } else { None }
+    }
+
+    pub fn intern(&mut self, word: &'a str) -> Name {
+        self.names.entry(word).or_insert_with(|| word.into()).clone()
+    }
+
+    /// A name that is no directive.
+    pub fn name(&mut self, what: &str) -> Res<Name> {
+        match self.tok.kind {
+            Kind::Word(w) if !w.starts_with('.') => {
+                self.advance()?;
+                Ok(self.intern(w))
+            }
+            _ => self.wanted(what),
+        }
+    }
+
+    pub fn text(&mut self, what: &str) -> Res<&'a str> {
+        match self.tok.kind {
+            Kind::Text(t) => {
+                self.advance()?;
+                Ok(t)
+            }
+            _ => self.wanted(what),
+        }
+    }
+
+    /// A number without a sign.
+    pub fn count(&mut self, what: &str) -> Res<u64> {
+        match self.tok.kind {
+            Kind::Number(n) => match super::number::integer(n) {
+                Some(v) => {
+                    self.advance()?;
+                    Ok(v)
+                }
+                None => self.wanted(what),
+            },
+            _ => self.wanted(what),
+        }
+    }
+
+    pub fn count32(&mut self, what: &str) -> Res<u32> {
+        let at = self.tok;
+        let n = self.count(what)?;
+        u32::try_from(n).map_err(|_| ParseError::expected(at.pos, &format!("{what} below 2^32"), &n.to_string()))
+    }
+
+    /// One level deeper, for as long as `f` runs.
+    pub fn deeper<T>(&mut self, what: &'static str, f: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
+        if self.depth >= MAX_DEPTH {
+            return Err(ParseError::TooDeep { pos: self.tok.pos, what });
+        }
+        self.depth += 1;
+        let r = f(self);
+        self.depth -= 1;
+        r
+    }
+
+    /// `item, item, ...` until the closing sign, which is taken too.
+    pub fn list<T>(&mut self, close: u8, mut item: impl FnMut(&mut Self) -> Res<T>) -> Res<Vec<T>> {
+        let mut out = Vec::new();
+        if self.sign(close)? {
+            return Ok(out);
+        }
+        loop {
+            out.push(item(self)?);
+            if self.sign(close)? {
+                return Ok(out);
+            }
+            self.need(b',', &format!("or `{}`", char::from(close)))?;
+        }
+    }
+
+    // --- outside functions ---
+
+    fn top(&mut self, m: &mut Module) -> Res<()> {
+        let Some(word) = self.directive() else {
+            return self.wanted("a directive, such as .visible, .entry or .global");
+        };
+        let pos = self.tok.pos;
+        match word {
+            "version" => {
+                self.advance()?;
+                m.version = self.version()?;
+            }
+            "target" => {
+                self.advance()?;
+                m.target = vec![self.name("a target, such as sm_90a")?];
+                while self.sign(b',')? {
+                    let option = self.name("an option of .target")?;
+                    m.target.push(option);
+                }
+            }
+            "address_size" => {
+                self.advance()?;
+                m.address_bits = self.count32("32 or 64")?;
+            }
+            "file" => m.items.push(self.file()?),
+            "pragma" => m.items.push(Item::Pragma(self.pragma()?)),
+            "section" => m.items.push(self.section()?),
+            "alias" => {
+                self.advance()?;
+                let name = self.name("the new name")?;
+                self.need(b',', "after the new name")?;
+                let of = self.name("a function")?;
+                self.need(b';', "after .alias")?;
+                m.items.push(Item::Alias { name, of });
+            }
+            _ => {
+                let linkage = self.linkage()?;
+                match self.directive() {
+                    Some(kind @ ("entry" | "func")) => {
+                        self.advance()?;
+                        let f = self.function(pos, linkage, kind == "entry")?;
+                        m.items.push(Item::Function(Box::new(f)));
+                    }
+                    _ => m.items.push(Item::Variable(self.variable(pos, linkage)?)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn version(&mut self) -> Res<(u32, u32)> {
+        let parts = match self.tok.kind {
+            Kind::Number(n) => n.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?))),
+            _ => None,
+        };
+        match parts {
+            Some(v) => {
+                self.advance()?;
+                Ok(v)
+            }
+            None => self.wanted("a version, such as 8.8"),
+        }
+    }
+
+    fn linkage(&mut self) -> Res<Linkage> {
+        let l = match self.directive() {
+            Some("visible") => Linkage::Visible,
+            Some("extern") => Linkage::Extern,
+            Some("weak") => Linkage::Weak,
+            Some("common") => Linkage::Common,
+            _ => return Ok(Linkage::Module),
+        };
+        self.advance()?;
+        Ok(l)
+    }
+
+    fn file(&mut self) -> Res<Item> {
+        self.advance()?;
+        let number = self.count("a file's number")?;
+        let path = self.text("a path in quotes")?.to_owned();
+        let mut facts = Vec::new();
+        while self.sign(b',')? {
+            facts.push(self.count("a number")?);
+        }
+        Ok(Item::File { number, path, facts })
+    }
+
+    pub fn pragma(&mut self) -> Res<Vec<String>> {
+        self.advance()?;
+        let mut words = vec![self.text("a string")?.to_owned()];
+        while self.sign(b',')? {
+            words.push(self.text("a string")?.to_owned());
+        }
+        self.need(b';', "after .pragma")?;
+        Ok(words)
+    }
+
+    /// Debug information: words up to the closing brace.
+    fn section(&mut self) -> Res<Item> {
+        self.advance()?;
+        let name = match self.tok.kind {
+            Kind::Word(w) => self.intern(w),
+            _ => return self.wanted("a section's name"),
+        };
+        self.advance()?;
+        self.need(b'{', "after a section's name")?;
+        let mut words = Vec::new();
+        loop {
+            match self.tok.kind {
+                Kind::Sign(b'}') => break,
+                Kind::Word(w) | Kind::Number(w) => words.push(w.to_owned()),
+                Kind::Sign(c @ (b',' | b':' | b'+' | b'-')) => words.push(char::from(c).to_string()),
+                _ => return self.wanted("data or `}`"),
+            }
+            self.advance()?;
+        }
+        self.advance()?;
+        Ok(Item::Section { name, words })
+    }
+
+    // --- functions ---
+
+    fn function(&mut self, pos: Pos, linkage: Linkage, entry: bool) -> Res<Function> {
+        let mut tuning = self.tuning()?;
+        let returns = if self.is_sign(b'(') { self.params()? } else { vec![] };
+        let name = self.name("a function's name")?;
+        let params = if self.is_sign(b'(') { self.params()? } else { vec![] };
+        tuning.append(&mut self.tuning()?);
+        let body = if self.sign(b';')? {
+            None
+        } else if self.is_sign(b'{') {
+            self.scopes.push(HashMap::new());
+            let body = self.block();
+            self.scopes.pop();
+            Some(body?)
+        } else {
+            return self.wanted("`{`, `;` or a directive such as .maxntid");
+        };
+        Ok(Function { pos, linkage, entry, name, returns, params, tuning, body })
+    }
+
+    pub fn params(&mut self) -> Res<Vec<Variable>> {
+        self.need(b'(', "before parameters")?;
+        self.list(b')', |p| {
+            let pos = p.tok.pos;
+            p.declaration(pos, Linkage::Module)
+        })
+    }
+
+    pub fn tuning(&mut self) -> Res<Vec<Tuning>> {
+        let mut out = Vec::new();
+        while let Some(word) = self.directive() {
+            if word == "pragma" {
+                out.push(Tuning::Pragma(self.pragma()?));
+                continue;
+            }
+            let most = match word {
+                "maxntid" | "reqntid" | "reqnctapercluster" => 3,
+                "minnctapersm"
+                | "maxnctapersm"
+                | "maxnreg"
+                | "maxclusterrank"
+                | "abi_preserve"
+                | "abi_preserve_control" => 1,
+                "noreturn" | "explicitcluster" | "blocksareclusters" => 0,
+                _ => return self.wanted("a body or a directive such as .maxntid"),
+            };
+            let name = self.intern(word);
+            self.advance()?;
+            let mut numbers = Vec::new();
+            while numbers.len() < most && matches!(self.tok.kind, Kind::Number(_)) {
+                numbers.push(self.count("a number")?);
+                if !(numbers.len() < most && self.sign(b',')?) {
+                    break;
+                }
+            }
+            if numbers.is_empty() && most > 0 {
+                return self.wanted("a number");
+            }
+            out.push(Tuning::Numbers(name, numbers));
+        }
+        Ok(out)
+    }
+
+    // --- variables ---
+
+    /// A declaration up to its semicolon.
+    pub fn variable(&mut self, pos: Pos, linkage: Linkage) -> Res<Variable> {
+        let mut v = self.declaration(pos, linkage)?;
+        if self.sign(b'=')? {
+            v.init = Some(self.init()?);
+        }
+        self.need(b';', "after a declaration")?;
+        Ok(v)
+    }
+
+    /// Space, alignment, type and name of a variable or parameter.
+    fn declaration(&mut self, pos: Pos, linkage: Linkage) -> Res<Variable> {
+        let space = match self.directive() {
+            Some(w) => match Space::parse(w) {
+                Some(s) => s,
+                None => return self.wanted("a directive or a state space, such as .global"),
+            },
+            None => return self.wanted("a state space, such as .global"),
+        };
+        self.advance()?;
+        let mut v = Variable {
+            pos,
+            linkage,
+            space,
+            align: None,
+            vector: 1,
+            ty: Type::B8,
+            name: "".into(),
+            dims: vec![],
+            ptr: None,
+            attributes: vec![],
+            init: None,
+        };
+        let mut typed = false;
+        while let Some(word) = self.directive() {
+            self.advance()?;
+            match word {
+                "align" => {
+                    let align = Some(self.count32("an alignment in bytes")?);
+                    match &mut v.ptr {
+                        Some(p) => p.align = align,
+                        None => v.align = align,
+                    }
+                }
+                "v2" => v.vector = 2,
+                "v4" => v.vector = 4,
+                "ptr" => v.ptr = Some(Pointer { space: None, align: None }),
+                "attribute" => {
+                    self.need(b'(', "after .attribute")?;
+                    v.attributes = self.list(b')', Self::attribute)?;
+                }
+                w => match (Type::parse(w), Space::parse(w), &mut v.ptr) {
+                    (Some(t), ..) if !typed => (v.ty, typed) = (t, true),
+                    (_, Some(s), Some(p)) => p.space = Some(s),
+                    _ => return Err(ParseError::expected(pos, "a type, .align or a name in this declaration", w)),
+                },
+            }
+        }
+        if !typed {
+            return self.wanted("a type, such as .b32");
+        }
+        v.name = self.name("a variable's name")?;
+        while self.sign(b'[')? {
+            let len = if self.is_sign(b']') { None } else { Some(self.count("a number of elements")?) };
+            self.need(b']', "after an array's length")?;
+            v.dims.push(len);
+        }
+        Ok(v)
+    }
+
+    fn attribute(&mut self) -> Res<Name> {
+        let Kind::Word(w) = self.tok.kind else { return self.wanted("an attribute") };
+        self.advance()?;
+        let mut text = w.to_owned();
+        if self.sign(b'(')? {
+            let args = self.list(b')', |p| p.count("a number"))?;
+            let args: Vec<String> = args.iter().map(u64::to_string).collect();
+            text = format!("{w}({})", args.join(","));
+        }
+        Ok(text.into())
+    }
+
+    fn init(&mut self) -> Res<Init> {
+        if self.sign(b'{')? {
+            let list = self.deeper("initialisers", |p| p.list(b'}', Self::init))?;
+            return Ok(Init::List(list));
+        }
+        if self.word("generic")? {
+            self.need(b'(', "after generic")?;
+            let name = self.name("a variable's name")?;
+            self.need(b')', "after the name")?;
+            let offset = self.offset()?;
+            return Ok(Init::Generic(name, offset));
+        }
+        let value = self.operand()?;
+        match value {
+            Operand::Imm(super::module::Imm::Int(mask)) if self.is_sign(b'(') => {
+                self.advance()?;
+                let of = self.deeper("initialisers", Self::init)?;
+                self.need(b')', "after a masked address")?;
+                Ok(Init::Masked(mask, Box::new(of)))
+            }
+            Operand::Imm(_) | Operand::Symbol(..) => Ok(Init::Value(value)),
+            _ => self.wanted("a constant or a name before this"),
+        }
+    }
+}
