@@ -135,6 +135,13 @@ impl Render<'_> {
         };
         let ins = self.opds(t, a);
         let r = self.op(name, class_of(t), ins);
+        if let (Op::Add, Src::Reg(to), [Src::Reg(x), Src::Bits(c)] | [Src::Bits(c), Src::Reg(x)]) = (op, r, a)
+            && matches!(t, Scalar::I32 | Scalar::I64)
+            && !self.mutable.contains(x)
+        {
+            let (root, more) = self.sums.get(x).copied().unwrap_or((*x, 0));
+            self.sums.insert(to, (root, more.saturating_add(c.cast_signed())));
+        }
         // The others leave extended values extended.
         let grows = matches!(op, Op::Add | Op::Sub | Op::Mul | Op::MulAcc | Op::Neg | Op::CDiv);
         Some(if grows && t.size_bytes() < 4 { self.narrow(t, r) } else { r })

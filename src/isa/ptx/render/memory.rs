@@ -7,6 +7,9 @@ use super::{Render, Res, Src, Val};
 use crate::codegen::program::alignment;
 use crate::uop::{AddrSpace, Arg, Op, Scalar, UOp};
 
+/// Constant terms of an index go into an instruction's offset below this: what is added up must stay within what it takes.
+const LARGEST_TERM: u64 = 1 << 18;
+
 /// Where a piece lies.
 #[derive(Clone, Copy)]
 struct Place {
@@ -97,8 +100,7 @@ impl Render<'_> {
         let (mut i, mut elements) = (i.clone(), 0i64);
         if i.op() == Op::Add
             && let Some(c) = i.src()[1].as_int()
-            // What is added up must stay within what an instruction's offset takes.
-            && c.unsigned_abs() < 1 << 24
+            && c.unsigned_abs() < LARGEST_TERM
         {
             (elements, i) = (c, i.src()[0].clone());
         }
@@ -113,6 +115,13 @@ impl Render<'_> {
         let (start, offset) = match area {
             Some(bytes) => (self.shared(), i64::from(bytes)),
             None => (self.argument(self.parameter(base)?)?, 0),
+        };
+        let (lane, offset) = match lane {
+            Src::Reg(r) => match self.sums.get(&r).filter(|s| s.1.unsigned_abs() < LARGEST_TERM) {
+                Some((root, c)) => (Src::Reg(*root), offset + c * size as i64),
+                None => (lane, offset),
+            },
+            lane => (lane, offset),
         };
         let i = match lane {
             Src::Bits(b) => {

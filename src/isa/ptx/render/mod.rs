@@ -24,7 +24,7 @@ mod memory;
 use super::chip::Chip;
 use super::module::Module;
 use crate::codegen::Program;
-use crate::uop::{Arg, Op, Scalar, UMap, UOp, to_bits};
+use crate::uop::{Arg, Op, Scalar, UMap, UOp, cast_const, eval_alu, from_bits, to_bits};
 use code::{Code, Opd, Reg, class_of};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -88,6 +88,8 @@ struct Render<'a> {
     loops: Vec<control::Loop>,
     /// Addresses made so far, with the number of open loops where each was made.
     addresses: HashMap<(u64, u64, u64), (Reg, usize)>,
+    /// Integer registers that are another one plus a constant: indices, which do not wrap around.
+    sums: HashMap<Reg, (Reg, i64)>,
     /// Words known to hold these two halves.
     pairs: HashMap<(Reg, Reg), Reg>,
     /// Byte offset of each scratch area, and all their bytes.
@@ -118,6 +120,7 @@ impl<'a> Render<'a> {
             mutable: Default::default(),
             loops: vec![],
             addresses: HashMap::new(),
+            sums: HashMap::new(),
             pairs: HashMap::new(),
             areas: UMap::default(),
             shared_bytes: 0,
@@ -267,7 +270,7 @@ impl<'a> Render<'a> {
         let mut done: Vec<(SmallVec<[Src; 3]>, Src)> = Vec::new();
         for k in 0..usize::from(u.dtype().lanes) {
             let a: SmallVec<[Src; 3]> = sources.iter().map(|v| v[k.min(v.len() - 1)]).collect();
-            let known = done.iter().find(|d| d.0 == a).map(|d| d.1);
+            let known = done.iter().find(|d| d.0 == a).map(|d| d.1).or_else(|| folded(u, &a));
             let from = u.src()[0].dtype().scalar;
             let to = u.dtype().scalar;
             let r = match (known, u.op()) {
@@ -303,6 +306,26 @@ impl<'a> Render<'a> {
     fn malformed(&self, why: &str) -> RenderError {
         RenderError::Malformed { kernel: self.program.name.clone(), why: why.to_owned() }
     }
+}
+
+/// The result of an operation on integer constants.
+fn folded(u: &UOp, a: &[Src]) -> Option<Src> {
+    let t = u.src()[0].dtype().scalar;
+    let int = |t: Scalar| t.is_int() || t == Scalar::Bool;
+    if !int(t) || !int(u.dtype().scalar) || u.op() == Op::Bitcast {
+        return None;
+    }
+    let value = |(k, s): (usize, &Src)| match s {
+        Src::Bits(b) => Some(from_bits(*b, u.src()[k].dtype().scalar)),
+        Src::Reg(_) => None,
+    };
+    let values = a.iter().enumerate().map(value).collect::<Option<SmallVec<[_; 3]>>>()?;
+    let to = u.dtype().scalar;
+    let v = match u.op() {
+        Op::Cast => cast_const(values[0], to),
+        op => eval_alu(op, if op.is_comparison() { t } else { to }, &values)?,
+    };
+    Some(Src::Bits(extend(to_bits(v, to), to)))
 }
 
 /// Bits of a type as constants hold them: integers extended to 64 bits.
