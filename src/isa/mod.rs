@@ -47,7 +47,7 @@ pub enum IsaError {
 /// Arch strings that kernels can be compiled for, for messages.
 #[must_use]
 pub fn known_archs() -> String {
-    let cpus = ["x86_64-avx2", "x86_64-avx512", "x86_64-amx", "gfx1100"];
+    let cpus = ["x86_64-avx2", "x86_64-avx512", "x86_64-amx", "gfx1100", "gfx942", "gfx1201"];
     let chips = ptx::CHIPS.iter().map(|c| c.name);
     cpus.into_iter().chain(chips).collect::<Vec<_>>().join(", ")
 }

@@ -10,8 +10,18 @@ use std::collections::HashMap;
 type Res<T> = Result<T, ParseError>;
 
 impl<'a> Parser<'a> {
+    /// `{ statements }` with names of their own.
+    pub(super) fn scope(&mut self) -> Res<Vec<Statement>> {
+        self.scopes.push(HashMap::new());
+        self.registers.clear();
+        let body = self.block();
+        self.scopes.pop();
+        self.registers.clear();
+        body
+    }
+
     /// `{ statements }`.
-    pub(super) fn block(&mut self) -> Res<Vec<Statement>> {
+    fn block(&mut self) -> Res<Vec<Statement>> {
         self.need(b'{', "before a body")?;
         self.deeper("blocks", |p| {
             let mut out = Vec::new();
@@ -30,10 +40,8 @@ impl<'a> Parser<'a> {
         let pos = self.tok.pos;
         match self.tok.kind {
             Kind::Sign(b'{') => {
-                self.scopes.push(HashMap::new());
-                let inner = self.block();
-                self.scopes.pop();
-                out.push(Statement::Block(inner?));
+                let inner = self.scope()?;
+                out.push(Statement::Block(inner));
             }
             Kind::Sign(b';') => {
                 self.advance()?;
@@ -113,6 +121,7 @@ impl<'a> Parser<'a> {
             };
             if let Some(scope) = p.scopes.last_mut() {
                 scope.insert(w, count);
+                p.registers.clear();
             }
             Ok((name, count))
         })?;
@@ -169,11 +178,18 @@ impl<'a> Parser<'a> {
 
     /// The rest of an instruction whose first word has been taken.
     fn inst_of(&mut self, word: &'a str, pos: Pos, guard: Option<Guard>) -> Res<Inst> {
-        let mut parts = word.split('.');
-        let Some(op) = parts.next().and_then(Opcode::parse) else {
-            return Err(ParseError::expected(pos, "an instruction", &format!("`{word}`")));
+        let (op, mods) = match self.mnemonics.get(word) {
+            Some(known) => known.clone(),
+            None => {
+                let mut parts = word.split('.');
+                let Some(op) = parts.next().and_then(Opcode::parse) else {
+                    return Err(ParseError::expected(pos, "an instruction", &format!("`{word}`")));
+                };
+                let mods: Vec<Modifier> = parts.map(|w| Modifier::of(w, |w| self.intern(w))).collect();
+                self.mnemonics.insert(word, (op, mods.clone()));
+                (op, mods)
+            }
         };
-        let mods = parts.map(|w| Modifier::of(w, |w| self.intern(w))).collect();
         let mut operands = Vec::new();
         if !self.sign(b';')? {
             operands = self.list(b';', Self::operand)?;
@@ -228,8 +244,13 @@ impl<'a> Parser<'a> {
         if w == "_" {
             return Ok(Operand::Nothing);
         }
+        if let Some(name) = self.registers.get(w) {
+            return Ok(Operand::Reg(name.clone()));
+        }
         if self.is_register(w) {
-            return Ok(Operand::Reg(self.intern(w)));
+            let name = self.intern(w);
+            self.registers.insert(w, name.clone());
+            return Ok(Operand::Reg(name));
         }
         if let Some((stem, lane)) = w.rsplit_once('.') {
             let lane_number = match lane {

@@ -4,8 +4,8 @@
 //! operands is for whoever reads the module to say.
 
 use super::lex::{Kind, Lexer, Token};
-use super::module::{Function, Init, Item, Linkage, Module, Name, Operand, Pointer, Pos, Tuning, Variable};
-use super::names::{Space, Type};
+use super::module::{Function, Init, Item, Linkage, Modifier, Module, Name, Operand, Pointer, Pos, Tuning, Variable};
+use super::names::{Opcode, Space, Type};
 use std::collections::HashMap;
 
 /// Where the text is no PTX.
@@ -61,6 +61,10 @@ pub(super) struct Parser<'a> {
     names: HashMap<&'a str, Name>,
     /// Registers by name, or by the prefix of a counted range; one map an open brace.
     pub scopes: Vec<HashMap<&'a str, Option<u32>>>,
+    /// Words found to be registers since the scopes last changed.
+    pub registers: HashMap<&'a str, Name>,
+    /// Mnemonics met before.
+    pub mnemonics: HashMap<&'a str, (Opcode, Vec<Modifier>)>,
     pub depth: u32,
 }
 
@@ -68,7 +72,15 @@ impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Res<Parser<'a>> {
         let mut lexer = Lexer::new(text);
         let tok = lexer.next()?;
-        Ok(Parser { lexer, tok, names: HashMap::new(), scopes: vec![HashMap::new()], depth: 0 })
+        Ok(Parser {
+            lexer,
+            tok,
+            names: HashMap::new(),
+            scopes: vec![HashMap::new()],
+            registers: HashMap::new(),
+            mnemonics: HashMap::new(),
+            depth: 0,
+        })
     }
 
     // --- tokens ---
@@ -326,10 +338,7 @@ impl<'a> Parser<'a> {
         let body = if self.sign(b';')? {
             None
         } else if self.is_sign(b'{') {
-            self.scopes.push(HashMap::new());
-            let body = self.block();
-            self.scopes.pop();
-            Some(body?)
+            Some(self.scope()?)
         } else {
             return self.wanted("`{`, `;` or a directive such as .maxntid");
         };
