@@ -9,6 +9,9 @@ use super::scope::first_range;
 /// Independent chains that keep the adders of a core busy (latency times throughput).
 const CHAINS: usize = 8;
 
+/// Ranges that one walk looks at.
+const AT_ONCE: usize = 128;
+
 /// Replaces every Upcast and Unroll range by its values.
 pub(super) fn expand(sink: &UOp) -> UOp {
     let mut sink = sink.clone();
@@ -16,10 +19,49 @@ pub(super) fn expand(sink: &UOp) -> UOp {
     let mut ranges: Vec<UOp> = Order::of(&sink).nodes().iter().filter(|u| wanted(u)).map(|u| (*u).clone()).collect();
     // Output axes first: then the number of registers a reduction has is known when its copies are combined.
     ranges.sort_by_key(kind_of);
-    for r in ranges {
-        sink = copy_out(&sink, &r);
+    while !ranges.is_empty() {
+        let order = Order::of(&sink);
+        let group = independent(&order, &ranges);
+        let new = copy_out(&order, &group);
+        ranges.retain(|r| !group.contains(r));
+        drop(order);
+        sink = new.unwrap_or(sink);
     }
     sink
+}
+
+/// The first of `ranges`, and all others that may be copied out in the same walk: no value depends on two of them, nor on one of them
+/// and one that comes before it and has to wait.
+fn independent(order: &Order, ranges: &[UOp]) -> Vec<UOp> {
+    let ranges = &ranges[..ranges.len().min(AT_ONCE)];
+    // The ranges that each node depends on, and those that each range meets somewhere; as bits.
+    let mut own = vec![0u128; order.len()];
+    let mut meets = vec![0u128; ranges.len()];
+    for (k, r) in ranges.iter().enumerate() {
+        if let Some(n) = order.number(r) {
+            own[n] = 1 << k;
+        }
+    }
+    let mut open = own.clone();
+    for (k, u) in order.nodes().iter().enumerate() {
+        let srcs = order.srcs(k);
+        let all = srcs.iter().fold(open[k], |all, s| all | open[*s as usize]);
+        let mut left = if all.count_ones() > 1 { all } else { 0 };
+        while left != 0 {
+            meets[left.trailing_zeros() as usize] |= all;
+            left &= left - 1;
+        }
+        let shut = first_range(u.op()).and_then(|f| srcs.get(f..)).unwrap_or(&[]);
+        open[k] = shut.iter().fold(all, |all, s| all & !own[*s as usize]);
+    }
+    let (mut group, mut before) = (Vec::new(), 0u128);
+    for (k, r) in ranges.iter().enumerate() {
+        if meets[k] & before == 0 {
+            group.push(r.clone());
+        }
+        before |= 1 << k;
+    }
+    group
 }
 
 /// What the nodes of a walk have become where some become several: one for each value of a range.
@@ -48,17 +90,21 @@ impl<'a> Versions<'a> {
     }
     /// Sources of node `k` in version `v`.
     pub fn srcs(&self, k: usize, v: usize) -> Srcs {
-        self.order.srcs(k).iter().map(|s| self.get(*s as usize, v).clone()).collect()
-    }
-    /// Whether a source of node `k` has several versions.
-    pub fn varies(&self, k: usize) -> bool {
-        self.order.srcs(k).iter().any(|s| self.many[*s as usize])
+        let srcs = self.order.srcs(k);
+        let mut new = Srcs::with_capacity(srcs.len());
+        for s in srcs {
+            new.push(self.get(*s as usize, v).clone());
+        }
+        new
     }
     /// Node `k` with its sources in version `v`.
     pub fn same(&self, k: usize, v: usize) -> UOp {
         let (u, srcs) = (self.order.nodes()[k], self.order.srcs(k));
         let unchanged = srcs.iter().zip(u.src()).all(|(j, s)| self.get(*j as usize, v) == s);
-        if unchanged { u.clone() } else { u.with_src(self.srcs(k, v)) }
+        if unchanged {
+            return u.clone();
+        }
+        UOp::tagged(u.op(), u.dtype(), self.srcs(k, v), u.arg().clone(), u.tag())
     }
     /// What the last node has become.
     pub fn root(mut self) -> Option<UOp> {
@@ -66,24 +112,47 @@ impl<'a> Versions<'a> {
     }
 }
 
-fn copy_out(root: &UOp, r: &UOp) -> UOp {
-    let n = r.src()[0].as_int().unwrap_or(1).max(1) as usize;
-    let order = Order::of(root);
-    let closes = |u: &UOp| first_range(u.op()).is_some_and(|f| u.src().get(f..).is_some_and(|rs| rs.contains(r)));
-    let registers = order.nodes().iter().filter(|u| u.op() == Op::Reduce && closes(u)).count();
-    let mut all = Versions::new(&order);
+/// The graph with each range of a group replaced by its values.
+fn copy_out(order: &Order, group: &[UOp]) -> Option<UOp> {
+    let count = |r: &UOp| r.src()[0].as_int().unwrap_or(1).max(1) as usize;
+    // Which of the group a node is, or differs by.
+    const NONE: u8 = u8::MAX;
+    let mut by = vec![NONE; order.len()];
+    for (g, r) in group.iter().enumerate() {
+        if let Some(n) = order.number(r) {
+            by[n] = g as u8;
+        }
+    }
+    let closed = |at: usize, by: &[u8]| {
+        let shut = first_range(order.nodes()[at].op()).and_then(|f| order.srcs(at).get(f..)).unwrap_or(&[]);
+        let ranges =
+            shut.iter().map(|s| *s as usize).filter(|s| group.get(usize::from(by[*s])) == Some(order.nodes()[*s]));
+        ranges.map(|s| by[s]).next()
+    };
+    let mut registers = vec![0; group.len()];
+    for at in (0..order.len()).filter(|at| order.nodes()[*at].op() == Op::Reduce) {
+        if let Some(g) = closed(at, &by) {
+            registers[g as usize] += 1;
+        }
+    }
+    let mut all = Versions::new(order);
     for (at, u) in order.nodes().iter().enumerate() {
-        if *u == r {
-            all.push((0..n).map(|k| r.const_like(k as i64)), true);
-        } else if closes(u) {
-            let new = close(&all, at, r, n, registers);
+        if by[at] != NONE {
+            all.push((0..count(u)).map(|k| u.const_like(k as i64)), true);
+            continue;
+        }
+        if let Some(g) = closed(at, &by) {
+            let r = &group[g as usize];
+            let new = close(&all, at, r, count(r), registers[g as usize]);
             all.push([new], false);
-        } else if matches!(u.op(), Op::Sink | Op::After) {
-            let many = all.varies(at);
-            let copy = |k| flat_sink(u, all.srcs(at, k).into_iter());
-            let copies: Vec<UOp> = (0..if many { n } else { 1 }).map(copy).collect();
-            all.push(copies, many);
-        } else if all.varies(at) {
+            continue;
+        }
+        by[at] = order.srcs(at).iter().map(|s| by[*s as usize]).find(|g| *g != NONE).unwrap_or(NONE);
+        let n = group.get(usize::from(by[at])).map_or(1, count);
+        if matches!(u.op(), Op::Sink | Op::After) {
+            let copies: Vec<UOp> = (0..n).map(|k| flat_sink(u, all.srcs(at, k).into_iter())).collect();
+            all.push(copies, by[at] != NONE);
+        } else if by[at] != NONE {
             let copies: SmallVec<[UOp; 16]> = (0..n).map(|k| all.same(at, k)).collect();
             all.push(copies, true);
         } else {
@@ -91,7 +160,7 @@ fn copy_out(root: &UOp, r: &UOp) -> UOp {
             all.push([new], false);
         }
     }
-    all.root().unwrap_or_else(|| root.clone())
+    all.root()
 }
 
 /// What closes `r` (node `at`): a Reduce of all copies, or all copies of a Store.

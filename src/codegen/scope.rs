@@ -155,7 +155,7 @@ impl Builder {
         let mut b = Builder {
             ranges: vec![],
             number: vec![u16::MAX; n],
-            open: vec![RangeSet::new(); n],
+            open: std::iter::repeat_with(RangeSet::new).take(n).collect(),
             level: vec![0; n],
             placed: vec![false; n],
         };

@@ -168,6 +168,8 @@ impl Drop for Node {
             e.remove();
         }
         let (realized, simplest) = (self.realized.take(), self.simplest.take().flatten());
+        // Sources that others hold too are let go at once: as a rule nothing is freed by that.
+        self.src.retain(|s| Arc::strong_count(&s.0) == 1);
         if self.src.is_empty() && realized.is_none() && simplest.is_none() {
             return;
         }

@@ -15,6 +15,14 @@ pub struct Order<'a> {
     numbers: Numbers,
 }
 
+/// A node whose sources are being listed.
+struct Visit<'a> {
+    node: &'a UOp,
+    rest: &'a [UOp],
+    /// Where the numbers of its sources begin.
+    seen: u32,
+}
+
 impl Drop for Order<'_> {
     fn drop(&mut self) {
         self.numbers.give_back();
@@ -27,33 +35,46 @@ impl<'a> Order<'a> {
     }
     /// Nodes for which `enter` is false are listed, but not what is below; they have no edges.
     pub fn many(roots: &'a [UOp], enter: impl Fn(&UOp) -> bool) -> Order<'a> {
-        let mut o = Order { nodes: Vec::new(), edges: Vec::new(), ends: Vec::new(), numbers: Numbers::lend() };
-        let mut stack: Vec<(&'a UOp, &'a [UOp])> = Vec::new();
+        let (nodes, edges, ends) = (Vec::with_capacity(64), Vec::with_capacity(128), Vec::with_capacity(64));
+        let mut o = Order { nodes, edges, ends, numbers: Numbers::lend() };
+        let mut stack: Vec<Visit<'a>> = Vec::with_capacity(64);
+        // Numbers of the sources of the nodes on the stack, as far as they have been seen.
+        let mut seen: Vec<u32> = Vec::with_capacity(128);
         for root in roots {
             if o.numbers.get(root).is_none() {
-                stack.push((root, if enter(root) { root.src() } else { &[] }));
+                stack.push(Visit { node: root, rest: if enter(root) { root.src() } else { &[] }, seen: 0 });
             }
-            while let Some((u, rest)) = stack.last_mut() {
-                match rest.split_first() {
-                    Some((s, more)) => {
-                        *rest = more;
-                        if o.numbers.get(s).is_none() {
-                            stack.push((s, if enter(s) { s.src() } else { &[] }));
-                        }
-                    }
+            while let Some(top) = stack.last_mut() {
+                let Some((s, more)) = top.rest.split_first() else {
+                    let Visit { node, seen: from, .. } = *top;
+                    stack.pop();
+                    let number = o.list(node, &seen[from as usize..]);
+                    seen.truncate(from as usize);
+                    seen.push(number);
+                    continue;
+                };
+                top.rest = more;
+                match o.numbers.get(s) {
+                    Some(n) => seen.push(n),
+                    None if s.src().is_empty() => seen.push(o.list(s, &[])),
                     None => {
-                        let u = *u;
-                        stack.pop();
-                        o.numbers.set(u, o.nodes.len() as u32);
-                        o.nodes.push(u);
-                        let numbers = &o.numbers;
-                        o.edges.extend(u.src().iter().filter_map(|s| numbers.get(s)));
-                        o.ends.push(o.edges.len() as u32);
+                        let rest = if enter(s) { s.src() } else { &[] };
+                        stack.push(Visit { node: s, rest, seen: seen.len() as u32 });
                     }
                 }
             }
+            seen.clear();
         }
         o
+    }
+    /// Lists a node whose sources are listed; answers its number.
+    fn list(&mut self, u: &'a UOp, srcs: &[u32]) -> u32 {
+        let number = self.nodes.len() as u32;
+        self.numbers.set(u, number);
+        self.nodes.push(u);
+        self.edges.extend_from_slice(srcs);
+        self.ends.push(self.edges.len() as u32);
+        number
     }
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -100,7 +121,12 @@ pub struct Rebuild<'a> {
 impl<'a> Rebuild<'a> {
     /// What the sources of the present node have become.
     pub fn srcs(&self) -> Srcs {
-        self.order.srcs(self.at).iter().map(|s| self.new[*s as usize].clone()).collect()
+        let srcs = self.order.srcs(self.at);
+        let mut new = Srcs::with_capacity(srcs.len());
+        for s in srcs {
+            new.push(self.new[*s as usize].clone());
+        }
+        new
     }
     /// What source `j` of the present node has become.
     pub fn src(&self, j: usize) -> &UOp {

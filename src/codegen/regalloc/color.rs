@@ -9,41 +9,100 @@ use std::collections::BinaryHeap;
 /// Registers of a file as bits.
 type Bits = [u64; 4];
 
-/// Which registers of one file are occupied at each point.
+/// Points of a block, for which occupation is also kept as a whole.
+const BLOCK: usize = 32;
+
+/// Which registers of one file are occupied at each point. Blocks of points that a piece covers are marked as one, so that long lives cost
+/// little.
 struct Occupancy {
     words: usize,
-    bits: Vec<u64>,
+    /// By point: what is marked there, but for marks of whole blocks.
+    points: Vec<u64>,
+    /// By block: what is marked in all of it at once.
+    whole: Vec<u64>,
+    /// By block: everything that is marked somewhere in it.
+    any: Vec<u64>,
+}
+
+/// Points and whole blocks that make up a range of points.
+fn cover(from: u32, to: u32) -> (std::ops::Range<usize>, std::ops::Range<usize>, std::ops::Range<usize>) {
+    let (from, to) = (from as usize, to as usize);
+    let (first, last) = (from.div_ceil(BLOCK), to / BLOCK);
+    if first >= last { (from..to, 0..0, to..to) } else { (from..first * BLOCK, first..last, last * BLOCK..to) }
 }
 
 impl Occupancy {
     fn new(file: &RegFile, points: usize) -> Self {
         let words = usize::from(file.count).div_ceil(64).max(1);
-        Occupancy { words, bits: vec![0; words * points] }
-    }
-
-    fn mark(&mut self, from: u32, to: u32, mask: &Bits) {
-        for row in self.bits[from as usize * self.words..to as usize * self.words].chunks_exact_mut(self.words) {
-            row.iter_mut().zip(mask).for_each(|(r, m)| *r |= m);
+        let blocks = points.div_ceil(BLOCK);
+        Occupancy {
+            words,
+            points: vec![0; words * points],
+            whole: vec![0; words * blocks],
+            any: vec![0; words * blocks],
         }
     }
 
+    fn mark(&mut self, from: u32, to: u32, mask: &Bits) {
+        let w = self.words;
+        let (head, blocks, tail) = cover(from, to);
+        for p in head.chain(tail) {
+            add(&mut self.points[p * w..][..w], mask);
+            add(&mut self.any[p / BLOCK * w..][..w], mask);
+        }
+        for b in blocks {
+            add(&mut self.whole[b * w..][..w], mask);
+            add(&mut self.any[b * w..][..w], mask);
+        }
+    }
+
+    /// Takes back a mark of the same range.
     fn clear(&mut self, from: u32, to: u32, mask: &Bits) {
-        for row in self.bits[from as usize * self.words..to as usize * self.words].chunks_exact_mut(self.words) {
-            row.iter_mut().zip(mask).for_each(|(r, m)| *r &= !m);
+        let w = self.words;
+        let (head, blocks, tail) = cover(from, to);
+        for p in head.chain(tail) {
+            remove(&mut self.points[p * w..][..w], mask);
+        }
+        for b in blocks {
+            remove(&mut self.whole[b * w..][..w], mask);
+        }
+        for b in from as usize / BLOCK..(to as usize).div_ceil(BLOCK) {
+            let rows = b * BLOCK * w..self.points.len().min((b + 1) * BLOCK * w);
+            for k in 0..w {
+                let marked = self.points[rows.clone()].iter().skip(k).step_by(w).fold(0, |a, x| a | x);
+                self.any[b * w + k] = marked | self.whole[b * w + k];
+            }
         }
     }
 
     /// Adds the occupied registers of a range of points to `sum`.
     fn gather(&self, from: u32, to: u32, sum: &mut Bits) {
-        let rows = &self.bits[from as usize * self.words..to as usize * self.words];
-        if self.words == 1 {
-            sum[0] |= rows.iter().fold(0, |a, b| a | b);
-        } else {
-            for row in rows.chunks_exact(self.words) {
-                row.iter().zip(sum.iter_mut()).for_each(|(r, s)| *s |= r);
+        let w = self.words;
+        let (head, blocks, tail) = cover(from, to);
+        for p in [head, tail] {
+            if p.is_empty() {
+                continue;
+            }
+            if w == 1 {
+                sum[0] |= self.points[p.clone()].iter().fold(0, |a, b| a | b);
+            } else {
+                self.points[p.start * w..p.end * w].chunks_exact(w).for_each(|row| add(sum, row));
+            }
+            // A range of points that holds no whole block lies in at most two.
+            for b in p.start / BLOCK..=(p.end - 1) / BLOCK {
+                add(sum, &self.whole[b * w..][..w]);
             }
         }
+        self.any[blocks.start * w..blocks.end * w].chunks_exact(w).for_each(|row| add(sum, row));
     }
+}
+
+fn add(to: &mut [u64], bits: &[u64]) {
+    to.iter_mut().zip(bits).for_each(|(t, b)| *t |= b);
+}
+
+fn remove(from: &mut [u64], bits: &[u64]) {
+    from.iter_mut().zip(bits).for_each(|(f, b)| *f &= !b);
 }
 
 struct Color<'p, 'a> {
@@ -60,9 +119,18 @@ struct Color<'p, 'a> {
     wish: Vec<u16>,
     /// Up to two values that this one is copied from or to.
     kin: Vec<[u32; 2]>,
-    /// `(start, wide first, piece)`.
-    queue: BinaryHeap<Reverse<(u32, Reverse<u16>, u32)>>,
+    /// The pieces there are at first, in reverse order.
+    first: Vec<Entry>,
+    /// Pieces that were split off or lost their register.
+    queue: BinaryHeap<Reverse<Entry>>,
+    /// Registers that may be given out, by file.
+    given: Vec<Bits>,
+    /// Files with classes of several registers.
+    tuples: Vec<bool>,
 }
+
+/// `(start, wide first, piece)`.
+type Entry = (u32, Reverse<u16>, u32);
 
 /// Gives each piece that is not in memory a register, splitting further where it must.
 pub(super) fn color(p: &mut Pieces) -> Result<(), RegAllocError> {
@@ -75,11 +143,16 @@ pub(super) fn color(p: &mut Pieces) -> Result<(), RegAllocError> {
         last: vec![u16::MAX; nv],
         wish: vec![u16::MAX; nv],
         kin: vec![[NONE; 2]; nv],
+        first: Vec::new(),
         queue: BinaryHeap::new(),
+        given: regs.files.iter().map(|f| f.order.iter().fold([0; 4], |b, r| union(b, &window(*r, 1)))).collect(),
+        tuples: (0..regs.files.len())
+            .map(|f| regs.classes.iter().any(|c| usize::from(c.file) == f && c.width > 1))
+            .collect(),
         p,
     };
     c.prepare();
-    while let Some(Reverse((_, _, id))) = c.queue.pop() {
+    while let Some(id) = c.next() {
         c.place(id)?;
     }
     Ok(())
@@ -114,14 +187,25 @@ impl Color<'_, '_> {
                 self.wish[v] = w;
             }
         }
-        let open: Vec<_> =
-            (0..self.p.pieces.len() as u32).filter(|id| self.p.pieces[*id as usize].place == Place::Open).collect();
-        self.queue = open.into_iter().map(|id| self.entry(id)).collect();
+        let open = (0..self.p.pieces.len() as u32).filter(|id| self.p.pieces[*id as usize].place == Place::Open);
+        self.first = open.map(|id| self.entry(id)).collect();
+        self.first.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    fn entry(&self, id: u32) -> Reverse<(u32, Reverse<u16>, u32)> {
+    /// The next piece in order.
+    fn next(&mut self) -> Option<u32> {
+        let later = self.queue.peek().is_some_and(|q| self.first.last().is_none_or(|f| q.0 < *f));
+        if later { self.queue.pop().map(|e| e.0.2) } else { self.first.pop().map(|e| e.2) }
+    }
+
+    fn entry(&self, id: u32) -> Entry {
         let piece = &self.p.pieces[id as usize];
-        Reverse((piece.start(), Reverse(self.p.class(piece.vreg).width), id))
+        (piece.start(), Reverse(self.p.class(piece.vreg).width), id)
+    }
+
+    fn enqueue(&mut self, id: u32) {
+        let entry = self.entry(id);
+        self.queue.push(Reverse(entry));
     }
 
     /// Finds a register for a piece; splits it, or makes room, if no register is free all along.
@@ -139,13 +223,11 @@ impl Color<'_, '_> {
         }
         if let Some(at) = self.split_point(id, class) {
             let rest = self.p.split(id, at);
-            let entry = self.entry(rest);
-            self.queue.push(entry);
+            self.enqueue(rest);
             return self.place(id);
         }
         self.make_room(id, class)?;
-        let entry = self.entry(id);
-        self.queue.push(entry);
+        self.enqueue(id);
         Ok(())
     }
 
@@ -189,7 +271,12 @@ impl Color<'_, '_> {
     /// The best free register: one that saves a move, or else the first in the file's order.
     fn choose(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
         let file = &self.p.regs.files[class.file as usize];
+        let given = &self.given[usize::from(class.file)];
+        let single = class.width == 1 && class.align == 1;
         let free = |r: u16| {
+            if single {
+                return busy[usize::from(r) / 64] >> (r % 64) & 1 == 0;
+            }
             let w = window(r, class.width);
             r.is_multiple_of(class.align) && r + class.width <= file.count && (0..4).all(|k| w[k] & busy[k] == 0)
         };
@@ -199,13 +286,13 @@ impl Color<'_, '_> {
         let hints = [self.last[vreg as usize], self.wish[vreg as usize]]
             .into_iter()
             .chain(related.map(|k| self.last[*k as usize]));
-        if let Some(r) = hints.into_iter().find(|r| *r != u16::MAX && free(*r) && allowed(file, *r, class.width)) {
+        if let Some(r) = hints.into_iter().find(|r| *r != u16::MAX && free(*r) && within(given, *r, class.width)) {
             return Some(r);
         }
         // Single registers of a file with tuples come from the end, so that aligned windows stay whole.
-        let tuples = class.width == 1 && self.p.regs.classes.iter().any(|c| c.file == class.file && c.width > 1);
+        let tuples = class.width == 1 && self.tuples[usize::from(class.file)];
         let mut fits =
-            file.order.iter().copied().filter(|r| free(*r) && (class.width == 1 || allowed(file, *r, class.width)));
+            file.order.iter().copied().filter(|r| free(*r) && (class.width == 1 || within(given, *r, class.width)));
         if tuples { fits.next_back() } else { fits.next() }
     }
 
@@ -267,7 +354,8 @@ impl Color<'_, '_> {
         self.gather_taken(&head, class.file, &mut taken);
         let file = &self.p.regs.files[class.file as usize];
         let mut best: Option<(f32, Vec<(u32, Gap)>)> = None;
-        for r in file.order.iter().copied().filter(|r| r.is_multiple_of(class.align) && allowed(file, *r, class.width))
+        let given = self.given[usize::from(class.file)];
+        for r in file.order.iter().copied().filter(|r| r.is_multiple_of(class.align) && within(&given, *r, class.width))
         {
             let mask = window(r, class.width);
             if (0..4).any(|k| mask[k] & taken[k] != 0) {
@@ -329,8 +417,7 @@ impl Color<'_, '_> {
         }
         for new in first_new..self.p.pieces.len() as u32 {
             if self.p.pieces[new as usize].place == Place::Open {
-                let entry = self.entry(new);
-                self.queue.push(entry);
+                self.enqueue(new);
             }
         }
     }
@@ -347,6 +434,14 @@ fn window(r: u16, width: u16) -> Bits {
     bits
 }
 
-fn allowed(file: &RegFile, r: u16, width: u16) -> bool {
-    (r..r + width).all(|k| file.order.contains(&k))
+fn union(a: Bits, b: &Bits) -> Bits {
+    std::array::from_fn(|k| a[k] | b[k])
+}
+
+/// Whether the registers `r .. r + width` are among those given out.
+fn within(given: &Bits, r: u16, width: u16) -> bool {
+    usize::from(r + width) <= 64 * given.len() && {
+        let w = window(r, width);
+        (0..4).all(|k| w[k] & !given[k] == 0)
+    }
 }

@@ -130,18 +130,17 @@ impl Resolve<'_, '_> {
                 }
             }
         }
+        let split: Vec<u32> = (0..order.len() as u32).filter(|v| !order[*v as usize].is_empty()).collect();
         for (b, block) in live.blocks.iter().enumerate() {
             for s in &block.succs {
                 let start = live.blocks[*s as usize].start;
-                for (v, _) in
-                    order.iter().enumerate().filter(|(v, ids)| !ids.is_empty() && live.is_live_in(*s, *v as u32))
-                {
-                    let (from, to) = (at(v as u32, 2 * block.end - 1), at(v as u32, 2 * start));
+                for v in split.iter().copied().filter(|v| live.is_live_in(*s, *v)) {
+                    let (from, to) = (at(v, 2 * block.end - 1), at(v, 2 * start));
                     if let (Some(from), Some(to)) = (from, to)
                         && from != to
                     {
                         let places = self.edge(b as u32, *s);
-                        changes.extend(places.into_iter().map(|at| Change { v: v as u32, from, to, at }));
+                        changes.extend(places.into_iter().map(|at| Change { v, from, to, at }));
                     }
                 }
             }

@@ -199,6 +199,26 @@ impl Inst {
         self
     }
 
+    /// Calls `f` with each register that is read, as often as it is.
+    fn each_read(&self, mut f: impl FnMut(VReg)) {
+        for (k, op) in self.ops.iter().enumerate() {
+            match *op {
+                Opd::Reg(v, _) if self.writes >> k & 1 == 0 || self.reads >> k & 1 == 1 => f(v),
+                Opd::Mem(m) => {
+                    if let Base::Reg(b) = m.base {
+                        f(b);
+                    }
+                    if let Some((i, _)) = m.index {
+                        f(i);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.mask.into_iter().for_each(&mut f);
+        self.implied.iter().filter(|o| o.role.reads()).for_each(|o| f(o.vreg));
+    }
+
     /// Operands for the allocator, in the order in which [`Inst::registers`] lists them.
     pub fn operands(&self) -> SmallVec<[Operand; 6]> {
         let mut list: SmallVec<[Operand; 6]> = smallvec![];
@@ -246,10 +266,10 @@ pub fn label(l: Label) -> Inst {
 pub fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
     let mut reads = vec![0u32; vregs];
     let count = |inst: &Inst, reads: &mut [u32], by: i32| {
-        for op in inst.operands().iter().filter(|op| op.role.reads()) {
-            let r = &mut reads[op.vreg.0 as usize];
+        inst.each_read(|v| {
+            let r = &mut reads[v.0 as usize];
             *r = r.wrapping_add_signed(by);
-        }
+        });
     };
     insts.iter().for_each(|i| count(i, &mut reads, 1));
     let mut dead = vec![false; insts.len()];

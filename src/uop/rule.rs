@@ -1,0 +1,247 @@
+//! Rules made of patterns, and lists of rules indexed by root op.
+//!
+//! A [`Rule`] has a name, a pattern, a condition and a builder; a [`PatternMatcher`] is an ordered list of rules that tries
+//! only those whose root op fits and whose source ops are all present. Nothing is allocated until a builder runs.
+
+use super::matching::{Captures, MAX_CAPTURES, Match, Next, Search};
+use super::{Op, OpSet, Pat, UOp};
+use std::sync::Arc;
+
+type Make<C> = Arc<dyn Fn(&Match, &mut C) -> Option<UOp> + Send + Sync>;
+type Plain<C> = Arc<dyn Fn(&UOp, &mut C) -> Option<UOp> + Send + Sync>;
+
+enum Body<C> {
+    Pattern { pat: Pat, names: Arc<[&'static str]>, make: Make<C> },
+    Plain(Plain<C>),
+}
+impl<C> Clone for Body<C> {
+    fn clone(&self) -> Self {
+        match self {
+            Body::Pattern { pat, names, make } => {
+                Body::Pattern { pat: pat.clone(), names: names.clone(), make: make.clone() }
+            }
+            Body::Plain(f) => Body::Plain(f.clone()),
+        }
+    }
+}
+
+/// A named rewrite. `C` is what the builder may read and write besides the node.
+pub struct Rule<C = ()> {
+    pub name: &'static str,
+    roots: OpSet,
+    need: OpSet,
+    body: Body<C>,
+}
+impl<C> Clone for Rule<C> {
+    fn clone(&self) -> Self {
+        Rule { name: self.name, roots: self.roots, need: self.need, body: self.body.clone() }
+    }
+}
+
+impl<C> Rule<C> {
+    /// `pat` → `make`; `None` from `make` means that the rule does not apply (other ways to fit are tried).
+    pub fn new(name: &'static str, pat: Pat, make: impl Fn(&Match) -> Option<UOp> + Send + Sync + 'static) -> Rule<C> {
+        Rule::with_ctx(name, pat, move |m, _| make(m))
+    }
+    /// As [`Rule::new`] where `when` holds.
+    pub fn when(
+        name: &'static str,
+        pat: Pat,
+        when: impl Fn(&Match) -> bool + Send + Sync + 'static,
+        make: impl Fn(&Match) -> UOp + Send + Sync + 'static,
+    ) -> Rule<C> {
+        Rule::with_ctx(name, pat, move |m, _| when(m).then(|| make(m)))
+    }
+    /// As [`Rule::new`] with access to the rewrite's context.
+    ///
+    /// # Panics
+    /// When the pattern has more than [`MAX_CAPTURES`] names.
+    pub fn with_ctx(
+        name: &'static str,
+        mut pat: Pat,
+        make: impl Fn(&Match, &mut C) -> Option<UOp> + Send + Sync + 'static,
+    ) -> Rule<C> {
+        let mut names = Vec::new();
+        pat.number(&mut names);
+        // PANIC: rules are static tables; the first use of the table in any test shows it.
+        assert!(names.len() <= MAX_CAPTURES, "rule {name}: more than {MAX_CAPTURES} captures");
+        let (roots, need) = (pat.ops, pat.needed());
+        Rule { name, roots, need, body: Body::Pattern { pat, names: names.into(), make: Arc::new(make) } }
+    }
+    /// A rule whose pattern is plain code: `f` looks at any node with one of these ops.
+    pub fn on(
+        name: &'static str,
+        roots: impl Into<OpSet>,
+        f: impl Fn(&UOp) -> Option<UOp> + Send + Sync + 'static,
+    ) -> Rule<C> {
+        Rule { name, roots: roots.into(), need: OpSet::NONE, body: Body::Plain(Arc::new(move |u, _| f(u))) }
+    }
+    /// As [`Rule::on`] with the context.
+    pub fn on_ctx(
+        name: &'static str,
+        roots: impl Into<OpSet>,
+        f: impl Fn(&UOp, &mut C) -> Option<UOp> + Send + Sync + 'static,
+    ) -> Rule<C> {
+        Rule { name, roots: roots.into(), need: OpSet::NONE, body: Body::Plain(Arc::new(f)) }
+    }
+    /// What this rule makes of `u`, if it applies and changes it.
+    pub fn apply(&self, u: &UOp, ctx: &mut C) -> Option<UOp> {
+        match &self.body {
+            Body::Plain(f) => f(u, ctx).filter(|n| n != u),
+            Body::Pattern { pat, names, make } => {
+                let mut made = None;
+                let mut found = |caps: &Captures| {
+                    made = make(&Match { root: u, names, caps }, ctx).filter(|n| n != u);
+                    made.is_some()
+                };
+                Search { caps: [None; MAX_CAPTURES], found: &mut found }.node(pat, u, &Next::Done);
+                made
+            }
+        }
+    }
+}
+
+impl Rule<()> {
+    /// The same rule in a list with another context.
+    pub fn lift<C: 'static>(&self) -> Rule<C> {
+        let body = match self.body.clone() {
+            Body::Pattern { pat, names, make } => {
+                Body::Pattern { pat, names, make: Arc::new(move |m: &Match, _: &mut C| make(m, &mut ())) }
+            }
+            Body::Plain(f) => Body::Plain(Arc::new(move |u: &UOp, _: &mut C| f(u, &mut ()))),
+        };
+        Rule { name: self.name, roots: self.roots, need: self.need, body }
+    }
+}
+
+/// An ordered list of rules; the first that applies wins.
+pub struct PatternMatcher<C = ()> {
+    rules: Vec<Rule<C>>,
+    /// For each op the rules that may apply at it: (ops their sources must include, number).
+    by_op: Vec<Vec<(OpSet, u32)>>,
+}
+impl<C> Clone for PatternMatcher<C> {
+    fn clone(&self) -> Self {
+        PatternMatcher { rules: self.rules.clone(), by_op: self.by_op.clone() }
+    }
+}
+
+impl<C> PatternMatcher<C> {
+    pub fn new(rules: impl IntoIterator<Item = Rule<C>>) -> PatternMatcher<C> {
+        let rules: Vec<Rule<C>> = rules.into_iter().collect();
+        let by_op = (0..Op::COUNT)
+            .map(|op| {
+                let here = rules.iter().enumerate().filter(|(_, r)| r.roots.0 >> op & 1 != 0);
+                here.map(|(k, r)| (r.need, k as u32)).collect()
+            })
+            .collect();
+        PatternMatcher { rules, by_op }
+    }
+    /// These rules, then those of `o`.
+    pub fn concat(&self, o: &PatternMatcher<C>) -> PatternMatcher<C> {
+        PatternMatcher::new(self.rules.iter().chain(&o.rules).cloned())
+    }
+    pub fn rules(&self) -> &[Rule<C>] {
+        &self.rules
+    }
+    /// What the first rule that applies makes of this node (not of those below it), with the rule's name.
+    pub fn rewrite(&self, u: &UOp, ctx: &mut C) -> Option<(UOp, &'static str)> {
+        let list = &self.by_op[u.op() as usize];
+        if list.is_empty() {
+            return None;
+        }
+        let have = OpSet::of_nodes(u.src());
+        list.iter().filter(|(need, _)| have.contains(*need)).find_map(|(_, k)| {
+            let r = &self.rules[*k as usize];
+            r.apply(u, ctx).map(|n| (n, r.name))
+        })
+    }
+}
+impl PatternMatcher<()> {
+    /// The same rules for a rewrite with another context.
+    pub fn lift<C: 'static>(&self) -> PatternMatcher<C> {
+        PatternMatcher::new(self.rules.iter().map(Rule::lift))
+    }
+}
+impl<C> std::ops::Add<&PatternMatcher<C>> for &PatternMatcher<C> {
+    type Output = PatternMatcher<C>;
+    fn add(self, o: &PatternMatcher<C>) -> PatternMatcher<C> {
+        self.concat(o)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::uop::{DType, Scalars};
+
+    fn fits(p: Pat, u: &UOp) -> bool {
+        Rule::<()>::new("t", p, |_| Some(UOp::int(-77))).apply(u, &mut ()).is_some()
+    }
+    fn vars() -> (UOp, UOp) {
+        (UOp::var("a", 0, 9), UOp::var("b", 0, 9))
+    }
+
+    #[test]
+    fn a_name_twice_means_the_same_node_twice() {
+        let (a, b) = vars();
+        let p = Pat::var("x") * 2 + Pat::var("x");
+        assert!(fits(p.clone(), &(&(&a * 2) + &a)));
+        assert!(fits(p.clone(), &(&a + &(&a * 2))), "addition fits in any order");
+        assert!(!fits(p, &(&(&a * 2) + &b)));
+    }
+
+    #[test]
+    fn any_order_backtracks_over_captures() {
+        let (a, b) = vars();
+        // The first way to fit binds x to a; only x = b fits both factors.
+        let e = &(&a * &b) + &(&b * 3);
+        let r: Rule = Rule::new("t", Pat::var("x") * Pat::var("y") + Pat::var("x") * 3, |m| Some(m["x"].clone()));
+        assert_eq!(r.apply(&e, &mut ()), Some(b));
+    }
+
+    #[test]
+    fn a_condition_that_fails_makes_the_search_go_on() {
+        let (a, b) = vars();
+        let r: Rule = Rule::when("t", Pat::var("x") + Pat::var("y"), |m| m["x"].render() == "b", |m| m["x"].clone());
+        assert_eq!(r.apply(&(&a + &b), &mut ()), Some(b));
+    }
+
+    #[test]
+    fn fixed_order_extra_sources_and_repetition() {
+        let (a, b) = vars();
+        let d = &a - &b;
+        assert!(fits(Pat::op(Op::Sub).src([Pat::op(Op::Var).arg(a.arg().clone()), Pat::any()]), &d));
+        assert!(!fits(Pat::op(Op::Sub).src([Pat::any(), Pat::op(Op::Var).arg(a.arg().clone())]), &d));
+        let sink = UOp::sink([a.clone(), b.clone(), a.clone()]);
+        assert!(fits(Pat::op(Op::Sink).src_then_more([Pat::any()]), &sink));
+        assert!(!fits(Pat::op(Op::Sink).src([Pat::any()]), &sink));
+        assert!(fits(Pat::op(Op::Sink).repeat(Pat::op(Op::Var)), &sink));
+        assert!(!fits(Pat::op(Op::Sink).repeat(Pat::op(Op::Const)), &sink));
+    }
+
+    #[test]
+    fn constants_fit_by_value_and_zero_by_sign() {
+        let x = UOp::constant(DType::F32, 0.0);
+        assert!(fits(Pat::constant(0i64), &x));
+        assert!(!fits(Pat::constant(0i64), &UOp::constant(DType::F32, -0.0)));
+        assert!(fits(Pat::constant(1i64), &UOp::bool(true)));
+        assert!(!fits(Pat::cvar("c").dtype(Scalars::INTS), &x));
+    }
+
+    #[test]
+    fn contexts_are_written_and_lists_concatenate_in_order() {
+        let (a, _) = vars();
+        let seen = Rule::with_ctx("count", Pat::op(Op::Add), |_, n: &mut usize| {
+            *n += 1;
+            None
+        });
+        let first: PatternMatcher =
+            PatternMatcher::new([Rule::new("one", Pat::var("x") + 1, |m| Some(m["x"].clone()))]);
+        let all = &PatternMatcher::new([seen]) + &first.lift();
+        let mut n = 0;
+        assert_eq!(all.rewrite(&(&a + 1), &mut n), Some((a.clone(), "one")));
+        assert_eq!(all.rewrite(&(&a * 1), &mut n), None);
+        assert_eq!(n, 1);
+    }
+}

@@ -1,0 +1,129 @@
+//! Sets of ops and of scalar types, as bits: what patterns and rules are tried by before anything is compared.
+
+use super::{Op, Scalar, UOp};
+
+/// A set of ops.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct OpSet(pub(super) u128);
+
+impl OpSet {
+    pub const NONE: OpSet = OpSet(0);
+    pub const ALL: OpSet = OpSet((1 << Op::COUNT) - 1);
+    pub const UNARY: OpSet = OpSet::of(&[Op::Neg, Op::Recip, Op::Sqrt, Op::Exp2, Op::Log2, Op::Sin, Op::Trunc]);
+    pub const COMPARISON: OpSet = OpSet::of(&[Op::CmpLt, Op::CmpNe, Op::CmpEq]);
+    pub const COMMUTATIVE: OpSet =
+        OpSet::of(&[Op::Add, Op::Mul, Op::Max, Op::And, Op::Or, Op::Xor, Op::CmpNe, Op::CmpEq]);
+    pub const ASSOCIATIVE: OpSet = OpSet::of(&[Op::Add, Op::Mul, Op::Max, Op::And, Op::Or, Op::Xor]);
+    pub const BINARY: OpSet = OpSet::of(&[
+        Op::Add,
+        Op::Sub,
+        Op::Mul,
+        Op::FDiv,
+        Op::Max,
+        Op::CDiv,
+        Op::CMod,
+        Op::FloorDiv,
+        Op::FloorMod,
+        Op::Pow,
+        Op::Shl,
+        Op::Shr,
+        Op::And,
+        Op::Or,
+        Op::Xor,
+        Op::CmpLt,
+        Op::CmpNe,
+        Op::CmpEq,
+        Op::Threefry,
+    ]);
+    pub const TERNARY: OpSet = OpSet::of(&[Op::Where, Op::MulAcc]);
+    pub const ALU: OpSet = OpSet::UNARY.union(OpSet::BINARY).union(OpSet::TERNARY);
+    pub const ELEMENTWISE: OpSet = OpSet::ALU.union(OpSet::of(&[Op::Cast, Op::Bitcast]));
+    pub const MOVEMENT: OpSet = OpSet::of(&[Op::Reshape, Op::Permute, Op::Expand, Op::Pad, Op::Shrink, Op::Flip]);
+
+    pub const fn of(ops: &[Op]) -> OpSet {
+        let (mut bits, mut k) = (0, 0);
+        while k < ops.len() {
+            bits |= 1 << ops[k] as u8;
+            k += 1;
+        }
+        OpSet(bits)
+    }
+    pub const fn has(self, op: Op) -> bool {
+        self.0 >> op as u8 & 1 != 0
+    }
+    pub const fn union(self, o: OpSet) -> OpSet {
+        OpSet(self.0 | o.0)
+    }
+    pub const fn minus(self, o: OpSet) -> OpSet {
+        OpSet(self.0 & !o.0)
+    }
+    pub const fn contains(self, o: OpSet) -> bool {
+        o.0 & !self.0 == 0
+    }
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    /// The ops of these nodes.
+    pub fn of_nodes(nodes: &[UOp]) -> OpSet {
+        nodes.iter().fold(OpSet::NONE, |s, u| OpSet(s.0 | 1 << u.op() as u8))
+    }
+}
+impl From<Op> for OpSet {
+    fn from(op: Op) -> OpSet {
+        OpSet::of(&[op])
+    }
+}
+impl<const N: usize> From<[Op; N]> for OpSet {
+    fn from(ops: [Op; N]) -> OpSet {
+        OpSet::of(&ops)
+    }
+}
+
+/// A set of scalar types.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Scalars(u32);
+
+impl Scalars {
+    pub const ALL: Scalars = Scalars(u32::MAX);
+    pub const BOOL: Scalars = Scalars::of(&[Scalar::Bool]);
+    pub const INDEX: Scalars = Scalars::of(&[Scalar::WeakInt]);
+    pub const INTS: Scalars = Scalars::of(&[
+        Scalar::WeakInt,
+        Scalar::I8,
+        Scalar::U8,
+        Scalar::I16,
+        Scalar::U16,
+        Scalar::I32,
+        Scalar::U32,
+        Scalar::I64,
+        Scalar::U64,
+    ]);
+    pub const FLOATS: Scalars = Scalars::of(&[
+        Scalar::WeakFloat,
+        Scalar::F8E4M3,
+        Scalar::F8E5M2,
+        Scalar::F16,
+        Scalar::BF16,
+        Scalar::F32,
+        Scalar::F64,
+    ]);
+    pub const fn of(types: &[Scalar]) -> Scalars {
+        let (mut bits, mut k) = (0, 0);
+        while k < types.len() {
+            bits |= 1 << types[k] as u32;
+            k += 1;
+        }
+        Scalars(bits)
+    }
+    pub const fn has(self, s: Scalar) -> bool {
+        self.0 >> s as u32 & 1 != 0
+    }
+}
+impl From<Scalar> for Scalars {
+    fn from(s: Scalar) -> Scalars {
+        Scalars::of(&[s])
+    }
+}
