@@ -63,6 +63,43 @@ fn kernel_gets_addresses_and_variables() {
     assert_eq!(read(&d, &m), [15, u64::MAX]);
 }
 
+/// Tables and function pointers at fixed addresses: without -fPIC these are fields of 32 bits.
+const FIXED_PLACE: &str = r"
+    typedef unsigned long u64;
+    void *memcpy(void *, const void *, u64);
+    static const u64 table[8] = {3, 1, 4, 1, 5, 9, 2, 6};
+    static u64 state[8];
+    static u64 twice(u64 x) { return 2 * x; }
+    static u64 thrice(u64 x) { return 3 * x; }
+    static u64 (*const calls[2])(u64) = {twice, thrice};
+    void kernel(const u64 *args, u64 tid) {
+        u64 *out = (u64 *)args[0];
+        memcpy(state, table, args[1]);
+        out[tid] = 100 * calls[tid & 1](table[tid]) + state[0];
+    }";
+
+#[test]
+fn object_of_gcc_for_a_fixed_place_runs_in_low_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, object) = (dir.path().join("k.c"), dir.path().join("k.o"));
+    std::fs::write(&source, FIXED_PLACE).unwrap();
+    let gcc = std::process::Command::new("gcc").args(["-O2", "-fno-pie", "-c", "-o"]).args([&object, &source]).status();
+    assert!(gcc.unwrap().success());
+    let bytes = std::fs::read(&object).unwrap();
+    assert!(doorbell::elf::link(&bytes).unwrap().needs_low_2gib(), "gcc made code for any place");
+    let d = two_threads();
+    let code = Code::Elf { bytes: &bytes, entry: "kernel" };
+    let k = d
+        .load(&[KernelImage { name: "k", code }, KernelImage { name: "add", code: Code::Raw(ADD) }])
+        .unwrap()
+        .remove(0);
+    assert!(k.entry() < 1 << 31);
+    let out = words(&d, &[0; 8]);
+    d.submit(QueueKind::Compute, &[Command::exec(&k, [buffer(&out), Arg::Var(64)], 8)]).unwrap();
+    d.synchronize(LONG).unwrap();
+    assert_eq!(read(&d, &out), [603, 303, 803, 303, 1003, 2703, 403, 1803]);
+}
+
 #[test]
 fn chunks_cover_each_thread_id_once() {
     for threads in [1, 2, 4] {

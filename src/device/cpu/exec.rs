@@ -88,6 +88,11 @@ impl Form<'_> {
         }
     }
 
+    /// Whether it holds addresses of 32 bits (built without -fPIC).
+    fn needs_low_2gib(&self) -> bool {
+        matches!(self, Self::Elf { image, .. } if image.needs_low_2gib())
+    }
+
     fn entry(&self) -> u64 {
         if let Self::Elf { entry, .. } = self { *entry } else { 0 }
     }
@@ -156,9 +161,6 @@ fn parse<'a>(device: &DeviceTag, image: &KernelImage<'a>) -> Result<Form<'a>, De
         Code::Raw(bytes) => Ok(Form::Raw(bytes)),
         Code::Elf { bytes, entry } => {
             let linked = link(bytes).map_err(|e| refusal(device, image.name, e))?;
-            if linked.needs_low_2gib() {
-                return refuse("it holds absolute 32-bit addresses (built without -fPIC)".into());
-            }
             let Some(at) = linked.entry(entry) else { return refuse(format!("it has no global function {entry}")) };
             Ok(Form::Elf { image: Box::new(linked), entry: at as u64 })
         }
@@ -168,7 +170,11 @@ fn parse<'a>(device: &DeviceTag, image: &KernelImage<'a>) -> Result<Form<'a>, De
 fn fill(device: &DeviceTag, placed: &[Placed<'_>], len_bytes: u64) -> Result<CodeMapping, DeviceError> {
     let fail = |name: &str, why: String| refusal(device, name, why);
     let first = placed.first().map_or("", |p| p.name);
-    let mut writer = CodeWriter::new(len_bytes).map_err(|e| fail(first, e.to_string()))?;
+    let mut writer = match placed.iter().find(|p| p.form.needs_low_2gib()) {
+        None => CodeWriter::new(len_bytes).map_err(|e| fail(first, e.to_string()))?,
+        Some(p) => CodeWriter::low(len_bytes)
+            .map_err(|e| fail(p.name, format!("it holds absolute 32-bit addresses (built without -fPIC): {e}")))?,
+    };
     let base = writer.base();
     let mut ranges = Vec::new();
     for p in placed {
