@@ -54,6 +54,21 @@ fn views_with_offsets_are_inputs() {
 }
 
 #[test]
+fn a_captured_buffer_stays_itself_when_an_input_is_its_first_part() {
+    let base = realized(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let (whole, other) = (base.clone(), realized(&[10.0, 20.0]));
+    let mut f = Jit::new(move |x: &[Tensor]| Ok(vec![&x[0] * &whole.shrink(&[(4, 6)]), &whole + 0.5]));
+    for (call, input) in
+        [base.shrink(&[(0, 2)]), base.shrink(&[(0, 2)]), other, base.shrink(&[(2, 4)])].iter().enumerate()
+    {
+        let first = input.to_vec::<f32>().unwrap();
+        let out = f.call(std::slice::from_ref(input)).unwrap();
+        assert_eq!(out[0].to_vec::<f32>().unwrap(), [first[0] * 5.0, first[1] * 6.0], "call {call}");
+        assert_eq!(out[1].to_vec::<f32>().unwrap(), [1.5, 2.5, 3.5, 4.5, 5.5, 6.5], "call {call}");
+    }
+}
+
+#[test]
 fn two_parts_of_one_buffer_are_two_inputs() {
     let base = realized(&[1.0, 2.0, 3.0, 4.0]);
     let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] - &x[1]]));

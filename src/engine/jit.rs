@@ -4,10 +4,10 @@
 //! assigned to during the capture (parameters, optimiser state) is assigned to at each replay; the Tensors that hold it get a
 //! new version of their buffer, so that nothing computed from the old content is taken for the new.
 //! As with tinygrad's: the returned Tensors share their memory between calls, Python-like host values are frozen at capture.
-//! An input that is part of a buffer is recorded as a buffer of its own in the same memory; one that a replay would overwrite
-//! (a result of the call before) is copied first.
+//! An input that is part of a buffer is recorded as a buffer of its own in the same memory, also where the function uses the whole buffer
+//! besides; one that a replay might overwrite (a result of the call before, a part of captured memory) is copied first.
 
-use super::memory::{attached, dense_view, size_of};
+use super::memory::{Home, attached, dense_view, home, size_of};
 use super::realize::Assigned;
 use super::{Error, JitError, Session, session};
 use crate::device::{Arg, Command, Memory, Patch, Place, QueueKind, Recorded};
@@ -23,6 +23,8 @@ pub(super) struct Capture {
     pub commands: Vec<Command>,
     /// Variable arguments: (command, argument, name).
     pub vars: Vec<(usize, usize, Arc<str>)>,
+    /// Whose memory the buffers are: (command, argument, home).
+    pub homes: Vec<(usize, usize, Home)>,
     pub assigned: Vec<Assigned>,
     pub kernels: u64,
     pub flops: u64,
@@ -147,8 +149,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
             return Err(e.into());
         }
         let outputs = made?;
-        let Some(device) = capture.device else { return Err(JitError::NothingCaptured.into()) };
-        let (places, own) = input_places(&capture.commands, &known);
+        let Some(device) = capture.device.clone() else { return Err(JitError::NothingCaptured.into()) };
+        let homes = inputs.iter().map(home_of).collect::<Result<Vec<_>, _>>()?;
+        let (places, own) = input_places(&capture, &known, &homes);
         let list = s.open(&device)?.device.record(&capture.commands)?;
         if s.options.debug >= 1 {
             eprintln!("jit: recorded {} commands on {device}, {} inputs", capture.commands.len(), inputs.len());
@@ -231,22 +234,34 @@ fn place_of(t: &Tensor) -> Result<Known, Error> {
 /// Where a command uses an input's memory: (command, argument, input, byte offset from the input's start).
 type InputUse = (usize, usize, usize, u64);
 
-/// Where the commands use the inputs' memory, and the other memory that they use.
-fn input_places(commands: &[Command], inputs: &[Known]) -> (Vec<InputUse>, Vec<Memory>) {
+/// Whose memory an input is.
+fn home_of(t: &Tensor) -> Result<Home, Error> {
+    let buffer = dense_view(&t.uop()?).and_then(|(b, _)| b.buffer_ref().and_then(|b| home(b)));
+    buffer.ok_or_else(|| Error::Internal("an input of a jit has no memory".into()))
+}
+
+/// Where the commands use the inputs' memory, and the other memory that they use. A buffer that the function has captured is no input,
+/// even if an input is a part of it.
+fn input_places(capture: &Capture, inputs: &[Known], homes: &[Home]) -> (Vec<InputUse>, Vec<Memory>) {
     let (mut out, mut own): (Vec<_>, Vec<Memory>) = (Vec::new(), Vec::new());
+    let mut used = capture.homes.iter().peekable();
     let mut look = |command: usize, arg: usize, p: &Place| {
-        let within = |(q, len): &Known| {
-            q.memory.is_same(&p.memory) && p.offset >= q.offset && (p.offset < q.offset + len || p.offset == q.offset)
+        // The homes are listed in the order of the commands and their arguments.
+        while used.next_if(|(c, a, _)| (*c, *a) < (command, arg)).is_some() {}
+        let home = used.next_if(|(c, a, _)| (*c, *a) == (command, arg)).map(|u| &u.2);
+        let within = |k: usize, (q, len): &Known| {
+            home.is_some_and(|h| h.is_same(&homes[k]))
+                && q.memory.is_same(&p.memory)
+                && p.offset >= q.offset
+                && (p.offset < q.offset + len || p.offset == q.offset)
         };
-        // Inputs may lie in one memory: the one that begins last before the place.
-        let hits = inputs.iter().enumerate().filter(|(_, q)| within(q));
-        match hits.max_by_key(|(_, q)| q.0.offset) {
+        match inputs.iter().enumerate().find(|(k, q)| within(*k, q)) {
             Some((k, q)) => out.push((command, arg, k, p.offset - q.0.offset)),
             None if own.iter().any(|m| m.is_same(&p.memory)) => {}
             None => own.push(p.memory.clone()),
         }
     };
-    for (c, command) in commands.iter().enumerate() {
+    for (c, command) in capture.commands.iter().enumerate() {
         match command {
             Command::Exec { args, .. } => {
                 for (a, arg) in args.iter().enumerate() {

@@ -3,6 +3,7 @@
 use super::{Error, Session};
 use crate::device::{Memory, Place};
 use crate::uop::{BufferRef, Dim, Op, UOp};
+use std::any::Any;
 use std::sync::Arc;
 
 /// What the engine puts into [`BufferRef::memory`]: a place in device memory.
@@ -34,6 +35,21 @@ impl Session {
 /// The place of a buffer that has one.
 pub fn attached(buffer: &BufferRef) -> Option<Place> {
     buffer.memory.get()?.downcast_ref::<Attached>().map(|a| a.0.clone())
+}
+
+/// What tells apart whose memory a place is: buffers on the same memory have homes of their own, versions of a buffer have one together.
+#[derive(Clone)]
+pub struct Home(Arc<dyn Any + Send + Sync>);
+
+impl Home {
+    pub fn is_same(&self, o: &Home) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&o.0))
+    }
+}
+
+/// The home of a buffer that has memory.
+pub fn home(buffer: &BufferRef) -> Option<Home> {
+    buffer.memory.get().cloned().map(Home)
 }
 
 /// The value of a size whose variables are bound.

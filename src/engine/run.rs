@@ -2,6 +2,7 @@
 
 use super::jit::{Capture, capturing};
 use super::kernels::Compiled;
+use super::memory::{Home, home};
 use super::session::OpenDevice;
 use super::{Error, JitError, Session};
 use crate::codegen::Program;
@@ -20,6 +21,8 @@ struct Launch {
     kernel: Option<Arc<Compiled>>,
     /// (argument, variable) of the arguments that are variables.
     vars: SmallVec<[(usize, Arc<str>); 2]>,
+    /// (argument, whose memory it is) of the arguments that are buffers.
+    homes: SmallVec<[(usize, Home); 6]>,
 }
 
 impl Session {
@@ -125,11 +128,13 @@ impl Session {
         _vars: &[UOp],
     ) -> Result<Launch, Error> {
         let p = &kernel.program;
-        let mut args: SmallVec<[Arg; 6]> = SmallVec::new();
+        let (mut args, mut homes): (SmallVec<[Arg; 6]>, SmallVec<_>) = (SmallVec::new(), SmallVec::new());
         for info in &p.params {
             let b = bufs.get(info.slot as usize).and_then(UOp::buffer_ref);
             let b = b.ok_or_else(|| Error::Internal(format!("{} has no buffer for slot {}", p.name, info.slot)))?;
-            args.push(Arg::Buffer(self.place(b, info.dtype.scalar.size_bytes())?));
+            let place = self.place(b, info.dtype.scalar.size_bytes())?;
+            homes.extend(home(b).map(|h| (args.len(), h)));
+            args.push(Arg::Buffer(place));
         }
         let mut vars = SmallVec::new();
         for v in &p.vars {
@@ -142,7 +147,7 @@ impl Session {
             args.push(Arg::Var(value));
         }
         let command = Command::exec(&kernel.kernel, args, p.threads).over(geometry(p));
-        Ok(Launch { command, device, kernel: Some(kernel), vars })
+        Ok(Launch { command, device, kernel: Some(kernel), vars, homes })
     }
 
     /// A copy: from the host at once, between devices as a command of the destination's queue.
@@ -178,7 +183,8 @@ impl Session {
             return self.copy_through_host(&from, &source, &device, &to, bytes).map(|()| None);
         }
         let command = Command::copy(to, source, bytes as u64);
-        Ok(Some(Launch { command, device, kernel: None, vars: SmallVec::new() }))
+        let homes = [(0, home(d)), (1, home(s))].into_iter().filter_map(|(arg, h)| Some((arg, h?))).collect();
+        Ok(Some(Launch { command, device, kernel: None, vars: SmallVec::new(), homes }))
     }
 
     /// Files are read by the host; no queue reaches them.
@@ -260,5 +266,6 @@ fn record(c: &mut Capture, l: &Launch) {
         c.mem_bytes += e.mem_bytes;
     }
     c.vars.extend(l.vars.iter().map(|(arg, name)| (c.commands.len(), *arg, name.clone())));
+    c.homes.extend(l.homes.iter().map(|(arg, home)| (c.commands.len(), *arg, home.clone())));
     c.commands.push(l.command.clone());
 }
