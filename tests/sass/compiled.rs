@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// The words of all kernels of a cubin: its sections .text.*. (The object crate refuses a cubin without program headers.)
-fn words(cubin: &[u8]) -> Vec<u128> {
+pub fn words(cubin: &[u8]) -> Vec<u128> {
     let number = |at: usize, len: usize| cubin[at..at + len].iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
     let (table, size, count, names) = (number(40, 8), number(58, 2), number(60, 2), number(62, 2));
     let header = |i: usize| table + i * size;
@@ -243,7 +243,7 @@ fn kernel(number: usize, random: &mut Random) -> String {
     text + "ret;\n}\n"
 }
 
-fn module(seed: u64, kernels: usize) -> String {
+pub fn module(seed: u64, kernels: usize) -> String {
     let mut random = Random(seed);
     let mut text = ".version 8.8\n.target sm_90a\n.address_size 64\n".to_owned();
     (0..kernels).for_each(|n| text += &kernel(n, &mut random));

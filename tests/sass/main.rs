@@ -5,4 +5,5 @@ mod compiled;
 mod corpus;
 mod nvidia;
 mod source;
+mod timing;
 mod total;

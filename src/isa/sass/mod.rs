@@ -28,6 +28,7 @@ mod print;
 mod row;
 mod source;
 mod table;
+mod timing;
 mod token;
 
 pub use control::{Control, ControlError, SCOREBOARDS};
@@ -40,3 +41,4 @@ pub use print::{print, print_at};
 pub use row::{Field, File, Form, Index, Kind, Named, Pipe, Role, Style};
 pub use source::{SourceError, SourceReason, assemble, listing_line};
 pub use table::op;
+pub use timing::{Completion, Distance, SCOREBOARD_SET, completion, distance, least_stall, reads_late};

@@ -1,0 +1,196 @@
+//! When a result may be used: fixed distances, scoreboards, smallest stalls.
+//!
+//! The hardware protects fixed-latency results by nothing: the sum of the stalls between producer and consumer must reach the
+//! distance. Results of variable latency set a scoreboard, for which the consumer waits. Two figures stand for each pair: the
+//! smallest distance that ptxas 13.5.37 left in 65,008 instructions, and a safe one, the larger of that and the published
+//! tables for sm_90 (cicuvc/nvidia-sass-document). Nothing here was measured on hardware. Left out: the up to two cycles that an
+//! addend may come later, register banks, the reuse cache.
+
+use super::effects::{Access, RegFile};
+use super::inst::Instruction;
+use super::row::{Pipe, Role};
+
+/// Cycles from a producer's issue to its consumer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Distance {
+    /// The smallest that ptxas leaves, where it was seen; else the safe one.
+    pub seen: u8,
+    /// What a first scheduler should keep.
+    pub safe: u8,
+}
+
+const fn both(seen: u8, safe: u8) -> Distance {
+    Distance { seen, safe }
+}
+
+const fn same(cycles: u8) -> Distance {
+    both(cycles, cycles)
+}
+
+/// How the end of an instruction is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// After [`distance`].
+    Fixed,
+    /// Through the write scoreboard; instructions of one pipe end in order.
+    Scoreboard,
+    /// Through groups: WARPGROUP.DEPBAR, the mbarrier of a bulk copy.
+    Group,
+}
+
+/// After the instruction that sets a scoreboard, the first that waits for it issues this many cycles later.
+pub const SCOREBOARD_SET: u8 = 2;
+
+/// Producers: rows of the table.
+const PRODUCERS: [Pipe; 9] =
+    [Pipe::Alu, Pipe::Fma, Pipe::Imad, Pipe::ImadWide, Pipe::Half, Pipe::Double, Pipe::HalfMma, Pipe::Mma, Pipe::Elect];
+
+/// Columns: ALU, FMA and IMAD, IMAD.WIDE, 16-bit, double, 16-bit .MMA, memory and MUFU, matrices, branches.
+#[rustfmt::skip]
+const RESULTS: [[Distance; 9]; 9] = [
+    [both(4, 6), both(5, 6), both(5, 6), both(4, 6), same(6), same(6), both(4, 8), same(7), both(4, 6)],
+    [same(5), same(4), both(4, 6), both(5, 6), same(6), same(6), both(4, 8), same(7), same(6)],
+    [same(5), both(4, 6), both(4, 6), both(5, 6), same(6), same(6), both(4, 8), same(7), both(4, 6)],
+    [both(3, 5), both(2, 6), both(4, 6), same(6), same(6), same(6), both(5, 8), same(7), same(6)],
+    [same(5), same(5), same(6), both(4, 5), same(6), same(6), both(4, 8), same(7), same(6)],
+    [same(10), same(10), same(10), same(10), same(8), same(10), both(6, 10), same(11), same(10)],
+    [same(10), same(10), same(10), same(10), same(8), same(8), both(6, 10), same(11), same(10)],
+    [both(16, 28), both(16, 28), both(16, 28), same(28), same(28), same(28), both(12, 28), both(14, 28), same(28)],
+    [same(13), same(13), same(13), same(13), same(13), same(13), same(13), same(13), same(13)],
+];
+
+fn column(pipe: Pipe) -> usize {
+    match pipe {
+        Pipe::Alu | Pipe::Elect | Pipe::Nop => 0,
+        Pipe::Fma | Pipe::Imad => 1,
+        Pipe::ImadWide => 2,
+        Pipe::Half => 3,
+        Pipe::Double => 4,
+        Pipe::HalfMma => 5,
+        Pipe::Mma | Pipe::DoubleMma | Pipe::Gmma => 7,
+        Pipe::Branch => 8,
+        _ => 6,
+    }
+}
+
+/// Whether the instruction reads or feeds vector arithmetic.
+fn is_arithmetic(pipe: Pipe) -> bool {
+    column(pipe) < 6
+}
+
+fn is_uniform(pipe: Pipe) -> bool {
+    matches!(pipe, Pipe::Uniform | Pipe::UniformMove)
+}
+
+/// The distance between a register's producer and a consumer of it; both must be of fixed latency or the consumer of any.
+#[must_use]
+pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction, read: &Access) -> Distance {
+    let (from, to) = (producer.form().pipe, consumer.form().pipe);
+    match written.file {
+        RegFile::General if producer.form().mnemonic == "CS2R" && written.count == 2 => both(6, 10),
+        RegFile::General => general(producer, from, to, read.slot == "c"),
+        RegFile::Predicate => predicate(producer, to, read),
+        RegFile::Uniform => uniform(from, to),
+        RegFile::UniformPredicate => uniform_predicate(from, to, read),
+    }
+}
+
+fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distance {
+    let Some(row) = PRODUCERS.iter().position(|p| *p == from) else {
+        return same(15);
+    };
+    if from == Pipe::Mma && to == Pipe::Mma && addend {
+        return if is_long(producer) { both(24, 28) } else { both(14, 28) };
+    }
+    RESULTS[row][column(to)]
+}
+
+/// The matrix shapes of 24 cycles.
+fn is_long(inst: &Instruction) -> bool {
+    let shape = inst.modifier("sh");
+    let tf32 = inst.modifier("st") == ".TF32";
+    matches!(shape, ".16832" | ".168256" | ".16864") || inst.form().mnemonic == "HMMA" && (shape == ".16816" || tf32)
+}
+
+fn predicate(producer: &Instruction, to: Pipe, read: &Access) -> Distance {
+    let double = producer.form().pipe == Pipe::Double;
+    let carry = matches!(producer.form().pipe, Pipe::Imad | Pipe::ImadWide);
+    match () {
+        () if producer.form().pipe == Pipe::Elect => same(13),
+        () if read.slot == "guard" || !is_arithmetic(to) || to == Pipe::Double => same(if double { 14 } else { 13 }),
+        () if double => same(6),
+        () if carry => both(4, 9),
+        () => both(4, 5),
+    }
+}
+
+fn uniform(from: Pipe, to: Pipe) -> Distance {
+    match (from, to) {
+        (Pipe::RegToUniform, to) if is_uniform(to) => same(13),
+        (Pipe::RegToUniform, _) => both(13, 15),
+        (Pipe::UniformMove, to) if is_uniform(to) => same(2),
+        (Pipe::UniformMove, Pipe::Gmma) => same(8),
+        (Pipe::UniformMove, Pipe::Bulk) => both(2, 7),
+        (Pipe::UniformMove, _) => both(2, 5),
+        (_, Pipe::Uniform) => same(4),
+        (_, Pipe::UniformMove) => both(4, 12),
+        (_, Pipe::Gmma) => both(11, 12),
+        (_, to) if is_arithmetic(to) => both(6, 12),
+        _ => both(6, 12),
+    }
+}
+
+fn uniform_predicate(from: Pipe, to: Pipe, read: &Access) -> Distance {
+    match (from, to) {
+        (Pipe::UniformMove, Pipe::Branch) => same(2),
+        (Pipe::UniformMove, _) => both(1, 5),
+        (_, Pipe::Branch) => same(9),
+        (_, Pipe::Gmma) => both(11, 15),
+        (_, Pipe::Uniform) if read.slot != "guard" => both(4, 6),
+        (_, to) if is_arithmetic(to) && read.slot != "guard" => both(6, 11),
+        _ => same(11),
+    }
+}
+
+/// How the results of an instruction are waited for.
+#[must_use]
+pub fn completion(inst: &Instruction) -> Completion {
+    let form = inst.form();
+    match form.pipe {
+        Pipe::Gmma | Pipe::Bulk => Completion::Group,
+        Pipe::Xu | Pipe::Shared | Pipe::Global | Pipe::Constant | Pipe::DoubleMma => Completion::Scoreboard,
+        Pipe::Misc
+            if matches!(form.mnemonic, "S2R" | "S2UR" | "SHFL" | "MATCH" | "REDUX" | "SYNCS" | "B2R" | "FENCE") =>
+        {
+            Completion::Scoreboard
+        }
+        // The high half of a 64-bit address or counter comes from memory like the rest of them.
+        _ if form.mnemonic == "USETMAXREG" => Completion::Scoreboard,
+        _ => Completion::Fixed,
+    }
+}
+
+/// Whether sources are read late, so that who overwrites them must wait for a read scoreboard (or for the write scoreboard).
+#[must_use]
+pub fn reads_late(inst: &Instruction) -> bool {
+    let late = completion(inst) == Completion::Scoreboard && inst.form().pipe != Pipe::Constant
+        || inst.form().pipe == Pipe::Bulk;
+    late && inst
+        .form()
+        .fields
+        .iter()
+        .any(|f| matches!(f.role, Role::Value | Role::Register | Role::Uniform) && f.slot != "d")
+}
+
+/// The smallest stall that the instruction may carry.
+#[must_use]
+pub fn least_stall(inst: &Instruction) -> u8 {
+    match inst.form().mnemonic {
+        "BRA" | "BRX" | "BSYNC" | "EXIT" | "CALL" | "RET" | "BREAK" | "WARPSYNC" => 5,
+        "BAR" | "MEMBAR" => 6,
+        "DEPBAR" => 4,
+        "UTMALDG" => 12,
+        _ if inst.control.write.is_some() || inst.control.read.is_some() => SCOREBOARD_SET,
+        _ => 1,
+    }
+}
