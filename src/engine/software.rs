@@ -2,6 +2,7 @@
 //! can all name one. The only place that knows both the devices and the emulators.
 
 use crate::device::Registry;
+use crate::device::amd::Emulated;
 
 /// Tells the registry where software GPUs come from.
 pub(super) fn offer() {
@@ -13,7 +14,7 @@ pub(super) fn offer() {
 /// # Errors
 /// No such chip, or no memory for its card, in one line.
 #[cfg(target_os = "linux")]
-pub fn emulate(chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Port>, String> {
+pub fn emulate(chip: &str) -> Emulated {
     use crate::emu::amdgpu::Strict;
     use crate::emu::kfd::{Chip, Config, SoftKfd};
     let known = [("gfx1100", Chip::Gfx1100), ("gfx1201", Chip::Gfx1201), ("gfx942", Chip::Gfx942)];
@@ -31,6 +32,6 @@ pub fn emulate(chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Po
 /// # Errors
 /// Always.
 #[cfg(not(target_os = "linux"))]
-pub fn emulate(_chip: &str) -> Result<std::sync::Arc<dyn doorbell_ioctl::port::Port>, String> {
+pub fn emulate(_chip: &str) -> Emulated {
     Err("software GPUs need Linux".into())
 }

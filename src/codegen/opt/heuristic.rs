@@ -388,7 +388,8 @@ fn plan(facts: &mut Facts, (k, packed): (usize, bool), lanes: Option<(UOp, usize
     let tile = register_tile(facts, (k, packed), lanes.as_ref().map(|(v, _)| v), &vectors, kernel);
     let copies: usize = tile.iter().map(|t| t.2).product();
     // Copies decide the conditions of a packed product: what is left is the product.
-    let ops = if packed { 1 } else { facts.sites[k].ops };
+    let decided = packed && under_conditions(&facts.sites[k].node);
+    let ops = if decided { 1 } else { facts.sites[k].ops };
     let mut body = copies * (1 + ops);
     let tiled: Vec<UOp> = tile.iter().map(|t| t.0.clone()).collect();
     steps.extend(tile);

@@ -3,6 +3,7 @@
 use super::hazard::Class;
 use super::lanes::Ty;
 use super::rows::{Entry, Format};
+use super::sem::Sem;
 use std::fmt;
 
 /// Where a value comes from or goes to.
@@ -115,7 +116,10 @@ impl Inst {
             words,
             len_dwords,
             class: Class::of(entry, format),
-            is_copy: matches!(entry.name, "s_mov_b32" | "s_mov_b64" | "v_mov_b32"),
+            is_copy: match entry.sem {
+                Sem::Vector(sem, _) => sem.name == "v_mov_b32",
+                _ => matches!(entry.name, "s_mov_b32" | "s_mov_b64"),
+            },
             is_alu_wait: matches!(entry.name, "s_waitcnt_depctr" | "s_wait_alu"),
             is_nop: entry.name == "s_nop",
             dst: Operand::None,

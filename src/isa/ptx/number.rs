@@ -14,7 +14,9 @@ pub(super) fn constant(text: &str) -> Option<Imm> {
         return Some(Imm::Int(i.cast_signed()));
     }
     let decimal = text.bytes().all(|c| c.is_ascii_digit() || matches!(c, b'.' | b'e' | b'E' | b'+' | b'-'));
-    let value: f64 = text.parse().ok().filter(|_| decimal)?;
+    // An integer that is too long is no float.
+    let fraction = text.contains(['.', 'e', 'E']);
+    let value: f64 = text.parse().ok().filter(|_| decimal && fraction)?;
     Some(Imm::F64(value.to_bits()))
 }
 
