@@ -69,6 +69,7 @@ pub fn replay(events: &[Event], port: &Arc<dyn Port>, options: &ReplayOptions) -
     let mut player = Player {
         port,
         options,
+        events,
         names: Names::default(),
         queues: Queues::default(),
         pages: BTreeMap::new(),
@@ -88,6 +89,7 @@ pub fn replay(events: &[Event], port: &Arc<dyn Port>, options: &ReplayOptions) -
 struct Player<'a> {
     port: &'a Arc<dyn Port>,
     options: &'a ReplayOptions,
+    events: &'a [Event],
     names: Names,
     /// The queues of the recording, with recorded addresses.
     queues: Queues,
@@ -314,31 +316,70 @@ impl Player<'_> {
         self.compare("munmap", "", then, now);
     }
 
+    /// Memory as the recording found it changed, by the recorded process or by its device.
     fn memory(&mut self, at: CpuPtr, bytes: &[u8]) {
+        let lagging = self.lagging(at.0, bytes);
         if !self.names.is_moved() {
-            return self.write(at.0, bytes);
+            return self.write(at.0, bytes, &lagging);
         }
         let words = |b: &[u8]| <[u8; 4]>::try_from(b).unwrap_or_default();
         self.written.extend((at.0..).step_by(4).zip(bytes.chunks_exact(4).map(words)));
         // One word more on both sides: an address may be new in one half only.
-        let (from, to) = (at.0 - 4, at.0 + bytes.len() as u64 + 4);
-        let from = if self.written.contains_key(&from) { from } else { at.0 };
-        let to = if self.written.contains_key(&(to - 4)) { to } else { to - 4 };
+        let (before, after) = (at.0.wrapping_sub(4), at.0 + bytes.len() as u64);
         let mut wide = bytes.to_vec();
-        if to > at.0 + bytes.len() as u64 {
-            wide.extend(self.written[&(to - 4)]);
-        }
-        if from < at.0 {
-            wide.splice(0..0, self.written[&from]);
-        }
+        wide.extend(self.written.get(&after).into_iter().flatten());
+        let before = self.written.get(&before).map(|word| (before, *word));
+        wide.splice(0..0, before.iter().flat_map(|(_, word)| *word));
+        let recorded = wide.clone();
         self.names.memory(&mut wide);
-        self.write(from, &wide);
+        let (mut from, mut now) = (before.map_or(at.0, |(before, _)| before), &wide[..]);
+        // A neighbour that is no half of an address stays: the device may have written it since.
+        if before.is_some() && now[..4] == recorded[..4] {
+            (from, now) = (at.0, &now[4..]);
+        }
+        let beyond = (from + now.len() as u64 - after) as usize;
+        if wide.ends_with(&recorded[recorded.len() - beyond..]) {
+            now = &now[..now.len() - beyond];
+        }
+        self.write(from, now, &lagging);
     }
 
-    fn write(&mut self, recorded: u64, bytes: &[u8]) {
-        let now = self.names.address(recorded);
-        if let Err(e) = write_process(CpuPtr(now), bytes) {
-            self.differ("memory", format!("{} bytes at {now:#x} cannot be written: {e}", bytes.len()));
+    /// The words of recorded memory that the device of today has written already, in recorded addresses: the recorded device had got less far
+    /// when it was looked at. Those are the queues' read pointers, and words that the recording finds changed once more, soon, to the value
+    /// that they have today without the player's doing.
+    fn lagging(&self, at: u64, bytes: &[u8]) -> HashSet<u64> {
+        let mut today = vec![0; bytes.len()];
+        if read_process(CpuPtr(self.names.address(at)), &mut today).is_err() {
+            return HashSet::new();
+        }
+        let words = (at..).step_by(4).zip(bytes.chunks_exact(4).zip(today.chunks_exact(4)));
+        let is_read_pointer =
+            |word: u64| self.queues.live.iter().any(|q| (q.read_pointer..q.read_pointer + 8).contains(&word));
+        words
+            .filter(|(word, (then, today))| {
+                is_read_pointer(*word)
+                    || then != today
+                        && found(&self.events[self.at + 1..], *word) == Some(today)
+                        && found_last(&self.events[..self.at], *word).unwrap_or(&[0; 4]) != *today
+            })
+            .map(|(word, _)| word)
+            .collect()
+    }
+
+    /// Writes all words but those that are the device's.
+    fn write(&mut self, recorded: u64, bytes: &[u8], lagging: &HashSet<u64>) {
+        let mut rest = bytes;
+        let mut at = recorded;
+        while !rest.is_empty() {
+            let is_lagging = lagging.contains(&at);
+            let same = |n: &usize| lagging.contains(&(at + *n as u64)) == is_lagging;
+            let len = (0..rest.len()).step_by(4).take_while(same).count() * 4;
+            let (run, more) = rest.split_at(len.min(rest.len()));
+            let now = self.names.address(at);
+            if !is_lagging && let Err(e) = write_process(CpuPtr(now), run) {
+                self.differ("memory", format!("{} bytes at {now:#x} cannot be written: {e}", run.len()));
+            }
+            (at, rest) = (at + run.len() as u64, more);
         }
     }
 
@@ -388,6 +429,25 @@ impl Player<'_> {
             }
         }
     }
+}
+
+/// How many changes of memory a device's write can be late in a recording.
+const HORIZON: usize = 64;
+
+/// The first recorded value of a word.
+fn found(events: &[Event], word: u64) -> Option<&[u8]> {
+    events.iter().take(HORIZON).find_map(|event| value_of(&event.what, word))
+}
+
+/// The last recorded value of a word.
+fn found_last(events: &[Event], word: u64) -> Option<&[u8]> {
+    events.iter().rev().find_map(|event| value_of(&event.what, word))
+}
+
+fn value_of(what: &What, word: u64) -> Option<&[u8]> {
+    let What::Memory { at, bytes } = what else { return None };
+    let start = usize::try_from(word.checked_sub(at.0)?).ok()?;
+    bytes.get(start..start.checked_add(4)?)
 }
 
 fn is_one_of(desc: &Desc, list: &[u32]) -> bool {

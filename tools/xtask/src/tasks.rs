@@ -125,9 +125,10 @@ fn test_steps(_: &[String]) -> Vec<Step> {
 }
 
 /// The sanitizers come with the toolchain; its switch for them is still an unstable one, which RUSTC_BOOTSTRAP permits. A target of
-/// its own keeps build scripts and macros out of it. Miri cannot run these rooms: they map memory and jump into machine code.
+/// its own keeps build scripts and macros out of it, a folder of its own keeps the ordinary build: many build scripts run anew when
+/// RUSTC_BOOTSTRAP changes. Miri cannot run these rooms: they map memory and jump into machine code.
 fn sanitize_steps(_: &[String]) -> Vec<Step> {
-    let env = "env RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address LSAN_OPTIONS=suppressions=tools/xtask/leaks.txt:print_suppressions=0";
+    let env = "env RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/sanitize RUSTFLAGS=-Zsanitizer=address LSAN_OPTIONS=suppressions=tools/xtask/leaks.txt:print_suppressions=0";
     let run =
         |what: &str| start("sanitize", &format!("{env} cargo test --quiet --target x86_64-unknown-linux-gnu {what}"));
     let tests: String = SANITIZED.iter().map(|t| format!(" --test {t}")).collect();
