@@ -1,4 +1,4 @@
-//! ELF64 facts: constants and the four structures of a relocatable file, each with `emit` and `parse` side by side.
+//! ELF64 facts: constants, the four structures of a relocatable file and a loaded one's program headers, each with `emit` and `parse` side by side.
 //!
 //! Source: System V ABI, generic chapter «Object Files» (ELF-64, little-endian). Names are the specification's.
 
@@ -54,6 +54,15 @@ pub const EHDR_BYTES: usize = 64;
 pub const SHDR_BYTES: usize = 64;
 pub const SYM_BYTES: usize = 24;
 pub const RELA_BYTES: usize = 24;
+pub const PHDR_BYTES: usize = 56;
+
+pub const PT_LOAD: u32 = 1;
+pub const PT_DYNAMIC: u32 = 2;
+pub const PT_NOTE: u32 = 4;
+pub const PT_PHDR: u32 = 6;
+pub const PF_X: u32 = 1;
+pub const PF_W: u32 = 2;
+pub const PF_R: u32 = 4;
 
 // PANIC: the three readers below are called with constant places inside the fixed-size arrays of this file only.
 fn le16(raw: &[u8], at: usize) -> u16 {
@@ -221,5 +230,32 @@ impl Rela {
             r_sym: le32(raw, 12),
             r_addend: i64::from_le_bytes(le64(raw, 16).to_le_bytes()),
         }
+    }
+}
+
+/// A program header; physical addresses are not told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phdr {
+    pub p_type: u32,
+    pub p_flags: u32,
+    pub p_offset: u64,
+    pub p_vaddr: u64,
+    pub p_filesz: u64,
+    pub p_memsz: u64,
+    pub p_align: u64,
+}
+
+impl Phdr {
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.p_type.to_le_bytes());
+        out.extend_from_slice(&self.p_flags.to_le_bytes());
+        for word in [self.p_offset, self.p_vaddr, self.p_vaddr, self.p_filesz, self.p_memsz, self.p_align] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    pub fn parse(raw: &[u8; PHDR_BYTES]) -> Self {
+        let [p_offset, p_vaddr, p_filesz, p_memsz, p_align] = [8, 16, 32, 40, 48].map(|at| le64(raw, at));
+        Self { p_type: le32(raw, 0), p_flags: le32(raw, 4), p_offset, p_vaddr, p_filesz, p_memsz, p_align }
     }
 }

@@ -33,6 +33,7 @@ const ISA: &[&str] = &[
     "elf::object",
     "elf::GpuKernel",
     "elf::amdgpu",
+    "elf::cubin",
     "elf::Object",
     "elf::Machine",
     "elf::Section",

@@ -1,19 +1,12 @@
-//! The parts of an ELF file that code objects use beyond relocatable ones: machine flags, program headers, the dynamic section.
+//! The parts of an ELF file that code objects use beyond relocatable ones: machine flags, the dynamic section.
 
 use crate::elf::error::ElfError;
 use crate::elf::num::wide;
 
 pub(super) const ELFOSABI_AMDGPU_HSA: u8 = 64;
 pub(super) const ELFABIVERSION_V5: u8 = 3;
-pub(super) const PHDR_BYTES: usize = 56;
-pub(super) const PT_LOAD: u32 = 1;
-pub(super) const PT_DYNAMIC: u32 = 2;
-pub(super) const PT_NOTE: u32 = 4;
 pub(super) const SHT_HASH: u32 = 5;
 pub(super) const SHT_DYNAMIC: u32 = 6;
-pub(super) const PF_X: u32 = 1;
-pub(super) const PF_W: u32 = 2;
-pub(super) const PF_R: u32 = 4;
 
 /// A chip that code objects are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,34 +56,6 @@ impl Gpu {
             (Gpu::Gfx942, _) | (_, true) => 8,
             (_, false) => 4,
         }
-    }
-}
-
-/// A program header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Phdr {
-    pub p_type: u32,
-    pub p_flags: u32,
-    pub p_offset: u64,
-    pub p_vaddr: u64,
-    pub p_filesz: u64,
-    pub p_memsz: u64,
-    pub p_align: u64,
-}
-
-impl Phdr {
-    pub fn emit(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.p_type.to_le_bytes());
-        out.extend_from_slice(&self.p_flags.to_le_bytes());
-        for word in [self.p_offset, self.p_vaddr, self.p_vaddr, self.p_filesz, self.p_memsz, self.p_align] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-    }
-
-    pub fn parse(raw: &[u8; PHDR_BYTES]) -> Self {
-        let (p_type, p_flags) = (u32_at(raw, 0), u32_at(raw, 4));
-        let [p_offset, p_vaddr, _, p_filesz, p_memsz, p_align] = [8, 16, 24, 32, 40, 48].map(|at| u64_at(raw, at));
-        Self { p_type, p_flags, p_offset, p_vaddr, p_filesz, p_memsz, p_align }
     }
 }
 

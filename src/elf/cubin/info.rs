@@ -5,7 +5,7 @@
 use crate::elf::error::ElfError;
 use crate::elf::num::wide;
 
-/// Numbers of the attributes that matter to a launch.
+/// Numbers of the attributes that matter to a launch, and of those that every file of ptxas has (`EIATTR_*` in its own words).
 pub mod id {
     pub const MAX_THREADS: u8 = 0x05;
     pub const PARAM_CBANK: u8 = 0x0a;
@@ -13,10 +13,24 @@ pub mod id {
     pub const FRAME_SIZE: u8 = 0x11;
     pub const MIN_STACK_SIZE: u8 = 0x12;
     pub const KPARAM_INFO: u8 = 0x17;
+    pub const CBANK_PARAM_SIZE: u8 = 0x19;
+    pub const MAXREG_COUNT: u8 = 0x1b;
+    pub const EXIT_INSTR_OFFSETS: u8 = 0x1c;
     pub const REGCOUNT: u8 = 0x2f;
+    pub const SW2861232_WAR: u8 = 0x35;
+    pub const SW_WAR: u8 = 0x36;
+    pub const CUDA_API_VERSION: u8 = 0x37;
     pub const CTA_PER_CLUSTER: u8 = 0x3d;
+    pub const EXPLICIT_CLUSTER: u8 = 0x3e;
     pub const KPARAM_INFO_V2: u8 = 0x45;
+    pub const AT_ENTRY_FRAGMENTS: u8 = 0x4a;
     pub const NUM_BARRIERS: u8 = 0x4c;
+    pub const SPARSE_MMA_MASK: u8 = 0x50;
+    pub const MERCURY_ISA_VERSION: u8 = 0x5f;
+    pub const LANGUAGE: u8 = 0x66;
+    /// Two that stand at the end of every kernel's records from sm_90 on; their names and meanings are not known.
+    pub const LAST_BUT_ONE: u8 = 0x6b;
+    pub const LAST: u8 = 0x6d;
 }
 
 /// What a record holds.

@@ -17,7 +17,7 @@ const PREFETCH_BYTES: u64 = 4096;
 /// What bases are multiples of.
 const PAGE: u64 = 4096;
 /// `st_other` of a symbol that can be launched.
-const STO_ENTRY: u8 = 0x10;
+pub(super) const STO_ENTRY: u8 = 0x10;
 /// A constant bank's size at most.
 const MAX_BANK_BYTES: u64 = 1 << 16;
 

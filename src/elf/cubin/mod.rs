@@ -1,7 +1,8 @@
-//! Cubins: NVIDIA's linked ELF files of machine code, as ptxas writes them (both of its container versions, 7 and 8).
+//! Cubins: NVIDIA's linked ELF files of machine code, read as ptxas writes them (both of its container versions, 7 and 8), and written (version 8).
 //!
 //! ```text
 //! file --Cubin::parse--> Cubin --image(base)--> bytes for the GPU's memory, and what each launch needs
+//! NewModule (kernels, variables, addresses) --write_module--> file
 //! ```
 //!
 //! All addresses in a cubin are 0: code, constants and initialised data are placed one after another in one block of memory, and the few relocations
@@ -12,8 +13,13 @@
 //! Left out: relocatable files (`-c`), textures and surfaces, device-side launches, debugging sections, routines that the runtime would have to provide
 //! (`vprintf`, `malloc`).
 
+mod emit;
 mod info;
 mod load;
+mod new;
+mod write;
 
 pub use info::{Attribute, Value};
 pub use load::{Bank, Cubin, Kernel, Param, is_cubin};
+pub use new::{Arch, NewKernel, NewModule, Relocation, RelocationKind, Space, Variable};
+pub use write::{write, write_module};
