@@ -1,4 +1,4 @@
-//! What the tests need beside cargo: Debian packages with the tools that judge our object files, NVIDIA's assembler and
+//! What the tests need beside cargo: Debian packages with the tools that judge our object files, NVIDIA's compiler, assembler and
 //! disassembler from PyPI, and for the reference generator a Python environment of its own under `target/`.
 
 use crate::run::{Failure, answers, program, root};
@@ -60,30 +60,40 @@ fn user_is_root() -> bool {
     std::process::Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0")
 }
 
-/// NVIDIA's assembler and disassembler judge our SASS; the version is fixed because its text is compared letter for letter.
+/// NVIDIA's compiler, assembler and disassembler; versions are fixed because the disassembler's text is compared letter for letter.
+/// With each package a file of it: `nvcc` is a driver that wants the others' compiler proper, headers and library of mathematics.
+const NVIDIA: [(&str, &str, &str); 6] = [
+    ("nvidia-cuda-nvcc", NVIDIA_VERSION, "bin/ptxas"),
+    ("nvidia-cuda-nvdisasm", NVIDIA_VERSION, "bin/nvdisasm"),
+    ("nvidia-nvvm", NVIDIA_VERSION, "nvvm/bin/cicc"),
+    ("nvidia-cuda-crt", NVIDIA_VERSION, "include/crt/host_config.h"),
+    ("nvidia-cuda-runtime", NVIDIA_VERSION, "include/cuda_runtime.h"),
+    // cuda_fp16.h includes <nv/target>, which is all that is used of it.
+    ("nvidia-cuda-cccl", "13.3.5.0.6", "include/cccl/nv/target"),
+];
 const NVIDIA_VERSION: &str = "13.5.37";
 
-/// Puts ptxas and nvdisasm into `target/nvidia`, once.
+/// Puts nvcc, ptxas and nvdisasm into `target/nvidia`, once.
 ///
 /// # Errors
 /// Not started: no python3 with venv. Failed: pip failed.
 pub fn nvidia_tools() -> Result<(), Failure> {
     let folder = root().join("target/nvidia");
-    let there = |tool: &str| {
-        let wheel = folder
-            .join(format!("nvidia_cuda_{}-{NVIDIA_VERSION}.dist-info", if tool == "ptxas" { "nvcc" } else { tool }));
-        wheel.exists() && folder.join("nvidia/cu13/bin").join(tool).exists()
+    let there = |(package, version, file): &(&str, &str, &str)| {
+        let wheel = folder.join(format!("{}-{version}.dist-info", package.replace('-', "_")));
+        wheel.exists() && folder.join("nvidia/cu13").join(file).exists()
     };
-    if ["ptxas", "nvdisasm"].into_iter().all(there) {
-        println!("   target/nvidia with ptxas and nvdisasm {NVIDIA_VERSION}: present");
+    if NVIDIA.iter().all(there) {
+        println!("   target/nvidia with nvcc, ptxas and nvdisasm {NVIDIA_VERSION}: present");
         return Ok(());
     }
     let python = virtual_environment("setup")?;
     let mut words = vec![python];
+    // All packages in one call: pip puts a new folder `nvidia` in the place of the old one.
     let tail = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--upgrade", "--target"];
     words.extend(tail.map(str::to_owned));
     words.push(folder.to_string_lossy().into_owned());
-    words.extend(["nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm"].map(|p| format!("{p}=={NVIDIA_VERSION}")));
+    words.extend(NVIDIA.iter().map(|(package, version, _)| format!("{package}=={version}")));
     program("setup", &words)
 }
 
