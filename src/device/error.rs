@@ -38,6 +38,9 @@ pub enum DeviceError {
     /// A driver refused a call.
     #[error("device {device}: {what}: {source}")]
     Driver { device: String, what: &'static str, source: CallError },
+    /// NVIDIA's driver refused a call, by errno or by status.
+    #[error("device {device}: {what}: {source}")]
+    Rm { device: String, what: &'static str, source: Box<super::nv::RmError> },
     #[error("file {path}: {source}")]
     File { path: String, source: std::io::Error },
     #[error(transparent)]

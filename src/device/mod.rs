@@ -6,15 +6,22 @@
 //! A GPU kernel runs the workgroups of its [`Geometry`] and finds its arguments in a block at their natural alignment, in order.
 
 pub mod amd;
+mod clock;
 pub mod command;
 pub mod cpu;
 pub mod disk;
 mod error;
+mod lent;
+mod life;
 pub mod memory;
 pub mod null;
 pub mod nv;
+mod places;
+mod pool;
+mod recent;
 mod record;
 pub mod registry;
+mod staging;
 mod timing;
 
 pub use command::{Arg, Code, Command, Geometry, Kernel, KernelImage, Patch, Stamp};

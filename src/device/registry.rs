@@ -1,13 +1,14 @@
 //! The registry: device names → open devices, each opened once a process and shared.
 //!
 //! Place in the arrows: `engine` and the command line ask it. It and the UOp interner are the only process-wide state.
-//! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`, `NULL:sm_90a`; kinds in any case; `CPU` and `CPU:0` are the
-//! same device. Software GPUs come from a function that the edge hands over: no device knows the emulator.
+//! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`, `NV:uuid=GPU-...`, `NV:emu=sm_90`, `NULL:sm_90a`; kinds in
+//! any case; `CPU` and `CPU:0` are the same device, `CUDA` is another word for `NV`. Software GPUs come from a function that the edge hands over: no device knows the emulator.
 
 use super::amd::{self, AmdDevice, AmdOptions, Driver, Emulate, Selector};
 use super::cpu::{CpuDevice, CpuOptions, choose_arch, machine_memory_bytes};
 use super::disk::DiskDevice;
 use super::null::NullDevice;
+use super::nv::{self, NvDevice, NvOptions};
 use super::{Device, DeviceError};
 use doorbell_ioctl::port::{FileAccess, Port};
 use serde::Serialize;
@@ -17,10 +18,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Names that can be opened, for messages.
-pub const VALID: &str =
-    "CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100";
+pub const VALID: &str = "CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100, \
+     NV, NV:n, NV:bdf=0000:03:00.0, NV:uuid=GPU-01234567, NV:emu=sm_90";
 /// Names that users of the field know and this build lacks.
-const KNOWN_ABSENT: &[&str] = &["NV", "CUDA", "METAL"];
+const KNOWN_ABSENT: &[&str] = &["METAL"];
 /// Above any count of CPU devices that makes sense.
 const MAX_INDEX: u32 = 63;
 
@@ -32,6 +33,7 @@ pub enum DeviceName {
     Null(Option<String>),
     Disk(PathBuf),
     Amd(Selector),
+    Nv(nv::Selector),
 }
 
 impl std::fmt::Display for DeviceName {
@@ -43,6 +45,7 @@ impl std::fmt::Display for DeviceName {
             Self::Null(Some(arch)) => write!(f, "NULL:{arch}"),
             Self::Disk(path) => write!(f, "DISK:{}", path.display()),
             Self::Amd(selector) => write!(f, "{selector}"),
+            Self::Nv(selector) => write!(f, "{selector}"),
         }
     }
 }
@@ -66,6 +69,7 @@ impl std::str::FromStr for DeviceName {
             ("NULL", _) if index()? == 0 => Ok(Self::Null(None)),
             ("DISK", Some(path)) if !path.is_empty() => Ok(Self::Disk(path.into())),
             ("AMD", rest) => Selector::parse(rest).map(Self::Amd).ok_or_else(unknown),
+            ("NV" | "CUDA", rest) => nv::Selector::parse(rest).map(Self::Nv).ok_or_else(unknown),
             (absent, _) if KNOWN_ABSENT.contains(&absent) => {
                 Err(DeviceError::NotInBuild { name: absent.into(), valid: VALID.into() })
             }
@@ -79,6 +83,7 @@ impl std::str::FromStr for DeviceName {
 pub struct DeviceOptions {
     pub cpu: CpuOptions,
     pub amd: AmdOptions,
+    pub nv: NvOptions,
     /// Opens `DISK:` files for writing, making them if they are missing.
     pub disk_write: bool,
 }
@@ -120,6 +125,8 @@ pub struct Registry {
     wrap: WrapSlot,
     /// The process's connection to AMD's driver: kept, for the kernel gives a process one event page in its life.
     amd: Mutex<Option<Arc<Driver>>>,
+    /// The process's connection to NVIDIA's driver: its GPUs share one client.
+    nv: Mutex<Option<Arc<nv::Driver>>>,
 }
 
 impl Registry {
@@ -151,6 +158,7 @@ impl Registry {
             result = result.and(device.close());
         }
         *self.amd.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.nv.lock().unwrap_or_else(PoisonError::into_inner) = None;
         result
     }
 
@@ -220,6 +228,14 @@ impl Registry {
                 }
                 Arc::new(AmdDevice::open(&shown, &driver, selector, &amd)?)
             }
+            DeviceName::Nv(selector) => {
+                let driver = self.nv_driver(&shown, selector, options.nv.any_release)?;
+                let mut nv = options.nv.clone();
+                if matches!(selector, nv::Selector::Emulated(_)) {
+                    nv.submit_timeout = nv.submit_timeout.max(SOFTWARE_TIMEOUT);
+                }
+                Arc::new(NvDevice::open(&shown, &driver, selector, &nv)?)
+            }
         })
     }
 
@@ -238,6 +254,58 @@ impl Registry {
         let driver = Driver::open(name, self.wrapped(port))?;
         *known = Some(Arc::clone(&driver));
         Ok(driver)
+    }
+
+    /// As [`Registry::amd_driver`].
+    fn nv_driver(&self, name: &str, selector: &nv::Selector, any: bool) -> Result<Arc<nv::Driver>, DeviceError> {
+        let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
+        if let nv::Selector::Emulated(chip) = selector {
+            let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
+            return nv::Driver::open(name, self.wrapped(emulate(chip).map_err(unavailable)?), any);
+        }
+        let mut known = self.nv.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = &*known {
+            return Ok(Arc::clone(driver));
+        }
+        let port = kernel_port().ok_or_else(|| unavailable("not on this system".into()))?;
+        let driver = nv::Driver::open(name, self.wrapped(port), any)?;
+        *known = Some(Arc::clone(&driver));
+        Ok(driver)
+    }
+
+    /// One row a card of the driver, or one that says why there is none; then the software GPUs.
+    fn list_nv(&self, options: &NvOptions) -> Vec<DeviceListing> {
+        let selector = nv::Selector::Index(0);
+        let cards = self.nv_driver("NV", &selector, options.any_release).and_then(|driver| {
+            let refused = |e| DeviceError::Rm { device: "NV".into(), what: "list cards", source: Box::new(e) };
+            nv::cards(&driver).map_err(refused)
+        });
+        let mut rows = match cards {
+            Err(e) => vec![DeviceListing { unavailable: Some(e.to_string()), ..row("NV") }],
+            Ok(cards) if cards.is_empty() => {
+                vec![DeviceListing { unavailable: Some("the driver lists no card".into()), ..row("NV") }]
+            }
+            Ok(cards) => (0..).zip(&cards).map(|(n, _)| self.nv_row(n, options)).collect(),
+        };
+        if self.emulate.get().is_some() {
+            let chips = nv::CHIPS.iter().filter(|c| SOFTWARE_CHIPS.contains(&c.name));
+            rows.extend(chips.map(|c| DeviceListing { arch: c.name.into(), ..row(&format!("NV:emu={}", c.name)) }));
+        }
+        rows
+    }
+
+    /// What a card is, which only opening it tells.
+    fn nv_row(&self, index: u32, options: &NvOptions) -> DeviceListing {
+        let name = nv::Selector::Index(index).to_string();
+        let options = DeviceOptions { nv: options.clone(), ..DeviceOptions::default() };
+        match self.open(&name, &options) {
+            Ok(device) => {
+                let info = device.info();
+                let (arch, cores, memory_bytes) = (info.arch.clone(), info.threads, info.memory_bytes);
+                DeviceListing { arch, cores, memory_bytes, ..row(&name) }
+            }
+            Err(e) => DeviceListing { unavailable: Some(e.to_string()), ..row(&name) },
+        }
     }
 
     /// One row a GPU of the topology; one that says why when there is none.
@@ -274,7 +342,8 @@ impl Registry {
         let absent = KNOWN_ABSENT
             .iter()
             .map(|name| DeviceListing { unavailable: Some("not in this build".into()), ..row(name) });
-        [cpu, null, row("DISK:path")].into_iter().chain(self.list_amd()).chain(absent).collect()
+        let gpus = self.list_amd().into_iter().chain(self.list_nv(&options.nv));
+        [cpu, null, row("DISK:path")].into_iter().chain(gpus).chain(absent).collect()
     }
 }
 
@@ -333,14 +402,18 @@ mod tests {
         assert_eq!(parse("null:sm_90a").to_string(), "NULL:sm_90a");
         assert_eq!(parse("amd:0"), parse("AMD"));
         assert_eq!(parse("AMD:EMU=GFX1100").to_string(), "AMD:emu=gfx1100");
+        assert_eq!((parse("cuda:1"), parse("CUDA").to_string()), (parse("NV:1"), "NV".into()));
+        assert_eq!(parse("nv:emu=SM_90").to_string(), "NV:emu=sm_90");
     }
 
     #[test]
     fn wrong_names_name_the_valid_ones() {
         let error = |t: &str| t.parse::<DeviceName>().unwrap_err().to_string();
         assert!(error("GPU").starts_with("unknown device \"GPU\", valid: CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD"));
-        assert!(error("NV:1").starts_with("device NV is not in this build, valid: CPU, "));
-        for text in ["", "CPU:x", "CPU:-1", "CPU:64", "DISK", "DISK:", "NULL:1", "AMD:", "AMD:emu=", "AMD:x y"] {
+        assert!(error("METAL").starts_with("device METAL is not in this build, valid: CPU, "));
+        for text in
+            ["", "CPU:x", "CPU:-1", "CPU:64", "DISK", "DISK:", "NULL:1", "AMD:", "AMD:emu=", "AMD:x y", "NV:gfx1100"]
+        {
             assert!(error(text).starts_with("unknown device"), "{text}");
         }
     }
@@ -357,8 +430,10 @@ mod tests {
 
     #[test]
     fn software_gpu_without_an_emulator_says_so() {
-        let error = Registry::default().open("AMD:emu=gfx1100", &DeviceOptions::default()).unwrap_err();
-        assert_eq!(error.to_string(), "device AMD:emu=gfx1100 cannot be opened: no software GPUs here");
+        for name in ["AMD:emu=gfx1100", "NV:emu=sm_90"] {
+            let error = Registry::default().open(name, &DeviceOptions::default()).unwrap_err();
+            assert_eq!(error.to_string(), format!("device {name} cannot be opened: no software GPUs here"));
+        }
     }
 
     #[test]
@@ -366,6 +441,9 @@ mod tests {
         let list = Registry::default().list(&DeviceOptions::default());
         let row = |name: &str| list.iter().find(|d| d.name == name).unwrap();
         assert!(row("CPU").unavailable.is_none() && row("CPU").cores > 0);
-        assert_eq!(row("NV").unavailable.as_deref(), Some("not in this build"));
+        assert_eq!(row("METAL").unavailable.as_deref(), Some("not in this build"));
+        if !std::path::Path::new("/dev/nvidiactl").exists() {
+            assert!(row("NV").unavailable.as_ref().unwrap().contains("open /dev/nvidiactl: ENOENT (no nvidia driver)"));
+        }
     }
 }

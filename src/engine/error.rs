@@ -26,6 +26,9 @@ pub enum Error {
     Codegen(#[from] CodegenError),
     #[error(transparent)]
     Isa(#[from] IsaError),
+    /// A kernel for NVIDIA's GPUs has no text, or no assembler took it.
+    #[error("{kernel}: {why}")]
+    Ptx { kernel: String, why: String },
     #[error(transparent)]
     Elf(#[from] ElfError),
     #[error(transparent)]
@@ -102,6 +105,7 @@ impl Error {
             Error::File { .. } => "file",
             Error::WrongType { .. } | Error::NotOne(_) => "data",
             Error::Function(_) => "function",
+            Error::Ptx { .. } => "ptx",
             Error::Internal(_) => "internal",
         }
     }

@@ -7,7 +7,6 @@ use super::session::OpenDevice;
 use super::{Error, Session};
 use crate::codegen::{self, OptChoice, Program};
 use crate::device::{Code, Kernel, KernelImage};
-use crate::isa;
 use crate::uop::{self, UOp, spec};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,19 +128,11 @@ impl Session {
         }
         self.cache.unique_name(&mut program);
         self.print_code(ast, &program);
-        let object = match &device.isa {
-            Some(isa) => self.machine_code(isa.as_ref(), &program)?,
-            None => Vec::new(),
-        };
-        Ok((program, object))
-    }
-
-    fn machine_code(&self, isa: &dyn isa::Isa, program: &Program) -> Result<Vec<u8>, Error> {
-        let object = isa.assemble(program)?;
         if self.options.debug >= 7 {
-            eprintln!("{}", isa.disassemble(&object)?);
+            print_assembly(device, &program)?;
         }
-        Ok(crate::elf::write(&object)?)
+        let object = device.build(&program)?;
+        Ok((program, object))
     }
 
     /// Every kernel compiled so far for a device, sorted by name.
@@ -156,6 +147,16 @@ impl Session {
     pub(crate) fn choice(&self) -> OptChoice {
         if self.options.noopt { OptChoice::None } else { OptChoice::Heuristic }
     }
+}
+
+/// The instructions as text, or the text that they are made from.
+fn print_assembly(device: &OpenDevice, program: &Program) -> Result<(), Error> {
+    if let Some(isa) = &device.isa {
+        eprintln!("{}", isa.disassemble(&isa.assemble(program)?)?);
+    } else if let Some(ptx) = &device.ptx {
+        eprintln!("{}", ptx.text(program)?);
+    }
+    Ok(())
 }
 
 fn load(device: &OpenDevice, made: &[(Program, Vec<u8>)]) -> Result<Vec<Kernel>, Error> {

@@ -33,6 +33,10 @@ pub struct Options {
     pub validate: bool,
     /// Where searches are remembered; `None`: nowhere (`CACHEDIR`, `CACHELEVEL=0`).
     pub cache_dir: Option<PathBuf>,
+    /// NVIDIA's assembler, which makes machine code of PTX (`PTXAS=path`).
+    pub ptxas: Option<PathBuf>,
+    /// Takes releases of NVIDIA's driver that were not tested (`NV_ANY_DRIVER=1`).
+    pub nv_any_driver: bool,
 }
 
 /// A variable whose value means nothing.
@@ -59,6 +63,8 @@ impl Default for Options {
             fast_math: false,
             validate: false,
             cache_dir: None,
+            ptxas: None,
+            nv_any_driver: false,
         }
     }
 }
@@ -106,6 +112,8 @@ impl Options {
             fast_math: number(&get, "FAST_MATH", 0, 1, "0 or 1")? == 1,
             validate: number(&get, "VALIDATE", 0, 1, "0 or 1")? == 1,
             cache_dir: if number(&get, "CACHELEVEL", 1, 2, "0, 1 or 2")? == 0 { None } else { cache },
+            ptxas: get("PTXAS").map(PathBuf::from),
+            nv_any_driver: number(&get, "NV_ANY_DRIVER", 0, 1, "0 or 1")? == 1,
         })
     }
 }

@@ -8,7 +8,6 @@ use super::{Error, Session};
 use crate::codegen::beam::Beam;
 use crate::codegen::{self, Program};
 use crate::device::{Arg, Code, Command, KernelImage, Memory, time_command};
-use crate::isa::Isa;
 use crate::uop::UOp;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,15 +20,15 @@ impl Session {
     /// The fastest program found with a search of this width.
     pub(super) fn search(&self, device: &OpenDevice, ast: &UOp, width: usize) -> Result<Program, Error> {
         let heuristic = || codegen::compile(ast, &device.target, &self.choice(), self.options.fast_math);
-        let Some(isa) = device.isa.as_deref().filter(|_| !device.name.starts_with("NULL")) else {
+        if !device.builds() || device.name.starts_with("NULL") {
             return Ok(heuristic()?);
-        };
+        }
         let beam = Beam { width, cache_dir: self.options.cache_dir.clone(), fast_math: self.options.fast_math };
         let mut scratch: HashMap<u32, Memory> = HashMap::new();
         let mut tried = 0;
         let best = beam.search(ast, &device.target, |p| {
             tried += 1;
-            time(device, isa, p, &mut scratch).ok()
+            time(device, p, &mut scratch).ok()
         })?;
         if self.options.debug >= 1 {
             eprintln!("beam: {} from {tried} candidates, opts [{}]", best.name, best.opts.join(", "));
@@ -39,13 +38,8 @@ impl Session {
 }
 
 /// One run of a candidate.
-fn time(
-    device: &OpenDevice,
-    isa: &dyn Isa,
-    p: &Program,
-    scratch: &mut HashMap<u32, Memory>,
-) -> Result<Duration, Error> {
-    let object = crate::elf::write(&isa.assemble(p)?)?;
+fn time(device: &OpenDevice, p: &Program, scratch: &mut HashMap<u32, Memory>) -> Result<Duration, Error> {
+    let object = device.build(p)?;
     let image = KernelImage { name: &p.name, code: Code::Elf { bytes: &object, entry: &p.name } };
     let mut kernels = device.device.load(&[image])?;
     let kernel = kernels.pop().ok_or_else(|| Error::Internal(format!("{} was not loaded", p.name)))?;

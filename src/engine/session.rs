@@ -3,8 +3,9 @@
 
 use super::kernels::KernelCache;
 use super::profile::Profile;
+use super::ptx::PtxCode;
 use super::{Counters, Error, Options, software};
-use crate::codegen::Target;
+use crate::codegen::{Program, Target};
 use crate::device::{self, Device, DeviceOptions};
 use crate::isa::{self, Isa};
 use crate::schedule::ScheduleCache;
@@ -28,6 +29,28 @@ pub struct OpenDevice {
     pub target: Target,
     /// `None`: kernels are compiled to linear programs only (NULL of an arch whose machine code is not made here).
     pub isa: Option<Box<dyn Isa>>,
+    /// What makes code instead, for NVIDIA's GPUs.
+    pub ptx: Option<PtxCode>,
+}
+
+impl OpenDevice {
+    /// Whether kernels can be built to run here.
+    #[must_use]
+    pub fn builds(&self) -> bool {
+        self.isa.is_some() || self.ptx.is_some()
+    }
+
+    /// A program as the object that the device loads; empty where no machine code is made.
+    ///
+    /// # Errors
+    /// What its instruction set refuses, and what its assembler does.
+    pub fn build(&self, program: &Program) -> Result<Vec<u8>, Error> {
+        match (&self.isa, &self.ptx) {
+            (Some(isa), _) => Ok(crate::elf::write(&isa.assemble(program)?)?),
+            (None, Some(ptx)) => ptx.build(program),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
 }
 
 static SESSION: OnceLock<Session> = OnceLock::new();
@@ -90,8 +113,8 @@ impl Session {
         let device = device::open(name, &self.device_options())?;
         let info = device.info();
         let isa = isa::for_arch(&info.arch);
-        let known =
-            isa.as_ref().map(|i| i.target().clone()).or_else(|| isa::ptx::Chip::parse(&info.arch).map(|c| c.target()));
+        let chip = isa::ptx::Chip::parse(&info.arch);
+        let known = isa.as_ref().map(|i| i.target().clone()).or_else(|| chip.map(isa::ptx::Chip::target));
         if known.is_none() && name.starts_with("NULL:") {
             let (name, asked) = (name.into(), info.arch.clone());
             return Err(device::DeviceError::UnknownArch { name, asked, valid: isa::known_archs() }.into());
@@ -103,7 +126,11 @@ impl Session {
         if self.options.debug >= 1 {
             eprintln!("opened {name}: {} with {} threads", info.arch, info.threads);
         }
-        let d = Arc::new(OpenDevice { name: name.into(), device, target, isa });
+        let o = &self.options;
+        // What runs nothing needs no assembler.
+        let ptx = chip.filter(|_| !device.tag().name().starts_with("NULL"));
+        let ptx = ptx.map(|chip| PtxCode::new(chip, o.ptxas.as_deref(), o.cache_dir.as_deref()));
+        let d = Arc::new(OpenDevice { name: name.into(), device, target, isa, ptx });
         open.insert(d.name.clone(), d.clone());
         Ok(d)
     }
@@ -115,6 +142,7 @@ impl Session {
         // `avx2`, `avx512` and `amx` are short for the full names.
         let short = |a: &str| a.starts_with("avx") || a == "amx";
         d.cpu.arch = self.options.arch.as_ref().map(|a| if short(a) { format!("x86_64-{a}") } else { a.clone() });
+        d.nv.any_release = self.options.nv_any_driver;
         d
     }
 

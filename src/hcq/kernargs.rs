@@ -4,7 +4,10 @@
 //! Positions count words for ever; a span never crosses the end of the ring (the words skipped at the end belong to it).
 
 use super::memory::{MemError, View};
+use super::queue::SubmitError;
+use super::signal::Timeline;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Why there is no room.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +22,10 @@ pub enum KernargsError {
     #[error(transparent)]
     Mem(#[from] MemError),
 }
+
+/// Room in the ring: where it starts, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room(u64);
 
 struct Span {
     value: u64,
@@ -74,7 +81,16 @@ impl Kernargs {
     /// # Errors
     /// `Full` while older submissions hold the room, `TooBig` when the ring is smaller than `words`.
     pub fn put(&mut self, words: &[u64], value: u64, completed: u64) -> Result<u64, KernargsError> {
-        let count = words.len() as u64;
+        let room = self.take(words.len() as u64, value, completed)?;
+        self.write(room, words)?;
+        Ok(self.address(room))
+    }
+
+    /// Takes room for so many words, as [`Kernargs::put`], to be written afterwards.
+    ///
+    /// # Errors
+    /// As [`Kernargs::put`].
+    pub fn take(&mut self, count: u64, value: u64, completed: u64) -> Result<Room, KernargsError> {
         if count > self.size {
             return Err(KernargsError::TooBig { asked_words: count, max_words: self.size });
         }
@@ -91,14 +107,67 @@ impl Kernargs {
                 None => self.tail = start, // only skipped words were in the way
             }
         }
-        let offset = (start % self.size) * 8;
-        self.view.write(offset, bytemuck::cast_slice(words))?;
         self.head = start + count;
         match self.spans.back_mut() {
             Some(last) if last.value == value => last.end = self.head,
             _ => self.spans.push_back(Span { value, end: self.head }),
         }
-        Ok(self.view.base().offset(offset).0)
+        Ok(Room((start % self.size) * 8))
+    }
+
+    /// Address of room that was taken.
+    #[must_use]
+    pub fn address(&self, room: Room) -> u64 {
+        self.view.base().offset(room.0).0
+    }
+
+    /// Writes words to the start of room that was taken for as many.
+    ///
+    /// # Errors
+    /// `Mem` for more than the ring holds from there on.
+    pub fn write(&self, room: Room, words: &[u64]) -> Result<(), MemError> {
+        self.view.write(room.0, bytemuck::cast_slice(words))
+    }
+
+    /// As [`Kernargs::put`]; waits for room, `timeout` at most.
+    ///
+    /// # Errors
+    /// `Kernargs` when there can never be room beside what this submission holds itself, `Wait`.
+    pub fn put_waiting(
+        &mut self,
+        words: &[u64],
+        timeline: &Timeline,
+        value: u64,
+        timeout: Duration,
+    ) -> Result<u64, SubmitError> {
+        let room = self.take_waiting(words.len() as u64, timeline, value, timeout)?;
+        self.write(room, words)?;
+        Ok(self.address(room))
+    }
+
+    /// As [`Kernargs::take`]; waits for room, `timeout` at most.
+    ///
+    /// # Errors
+    /// As [`Kernargs::put_waiting`].
+    pub fn take_waiting(
+        &mut self,
+        count: u64,
+        timeline: &Timeline,
+        value: u64,
+        timeout: Duration,
+    ) -> Result<Room, SubmitError> {
+        loop {
+            match self.take(count, value, timeline.completed()) {
+                Ok(room) => return Ok(room),
+                // Only this submission's own words are in the way: waiting for it would be for ever.
+                Err(KernargsError::Full { until }) if until >= value => {
+                    let max_words = self.size;
+                    return Err(KernargsError::TooBig { asked_words: max_words + 1, max_words }.into());
+                }
+                Err(KernargsError::Full { until }) => timeline.wait(until, timeout)?,
+                Err(e) => return Err(e.into()),
+            }
+        }
     }
 }
 

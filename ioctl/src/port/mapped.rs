@@ -52,6 +52,31 @@ impl Mapped {
         Ok(kept)
     }
 
+    /// Addresses without memory at exactly `at`, a multiple of a page; `None` where something else of the process lies.
+    ///
+    /// # Errors
+    /// The port's.
+    pub fn reserve_at(port: &Arc<dyn Port>, at: CpuPtr, len_bytes: u64) -> Result<Option<Self>, Errno> {
+        // Without FIXED the kernel takes the place only if it is free.
+        let request = MapRequest { addr: Some(at), ..MapRequest::reserve(len_bytes) };
+        let base = port.mmap(&request)?;
+        let got = Self { port: Arc::clone(port), base, len_bytes, prot: request.prot };
+        Ok((base == at).then_some(got))
+    }
+
+    /// Puts zeroed memory behind the whole reservation that a driver can pin.
+    ///
+    /// # Errors
+    /// The port's; the reservation is then given back.
+    pub fn back_shared(mut self) -> Result<Self, Errno> {
+        let request = MapRequest::anonymous_shared(self.len_bytes).at(self.base);
+        if self.port.mmap(&request)? != self.base {
+            return Err(Errno::EINVAL);
+        }
+        self.prot = request.prot;
+        Ok(self)
+    }
+
     /// Puts a part of a file behind the whole reservation.
     ///
     /// # Errors
@@ -121,7 +146,7 @@ impl DeviceView {
     }
 }
 
-/// A doorbell: a 64-bit word whose store tells the device that its ring has new packets.
+/// A doorbell: a word, of 64 bits unless it was made by [`Doorbell::of_u32`], whose store tells the device that its ring has new packets.
 #[derive(Clone, Debug)]
 pub struct Doorbell {
     view: DeviceView,
@@ -141,18 +166,34 @@ impl Doorbell {
         Ok(Self { view, port: Arc::clone(port) })
     }
 
+    /// A doorbell of 32 bits: its upper neighbour is another register.
+    ///
+    /// # Errors
+    /// As [`Doorbell::new`].
+    pub fn of_u32(page: &DeviceView, offset: u64, port: &Arc<dyn Port>) -> Result<Self, ViewError> {
+        let view = page.sub(offset, 4)?;
+        if view.base().0 % 4 != 0 {
+            return Err(ViewError::Alignment { offset, align: 4 });
+        }
+        Ok(Self { view, port: Arc::clone(port) })
+    }
+
     /// Where it is.
     #[must_use]
     pub fn at(&self) -> CpuPtr {
         self.view.base()
     }
 
-    /// Rings.
+    /// Rings; a doorbell of 32 bits takes the lower half of `value`.
     pub fn ring(&self, value: u64) {
-        // ORDER: packets and write pointer are visible to the device before the doorbell's store.
-        fence(Ordering::Release);
+        // ORDER: packets and write pointer are visible to the device before the doorbell's store. A full fence: on x86 it also drains
+        // the write-combining buffers, where a ring or pointer in the device's own memory waits.
+        fence(Ordering::SeqCst);
         // The place was checked when the doorbell was made.
-        let _checked = self.view.store_volatile_u64(0, value);
+        let _checked = match self.view.len_bytes() {
+            8 => self.view.store_volatile_u64(0, value),
+            _ => self.view.store_volatile_u32(0, value as u32),
+        };
         self.port.doorbell(self.view.base(), value);
     }
 }
@@ -212,6 +253,26 @@ mod tests {
         bell.ring(5);
         let at = page.base().offset(24);
         assert_eq!(*listener.rung.lock().unwrap(), [(at, 5, 5), (at, 5, 5)]);
+    }
+
+    #[test]
+    fn doorbell_of_32_bits_leaves_its_neighbour_alone() {
+        let port: Arc<dyn Port> = LinuxPort::new();
+        let page = Arc::new(Mapped::new(&port, &MapRequest::anonymous_shared(4096)).unwrap()).view().unwrap();
+        page.write_u64(0x90, u64::MAX).unwrap();
+        Doorbell::of_u32(&page, 0x90, &port).unwrap().ring(0x1_0000_0005);
+        assert_eq!((page.read_u32(0x90).unwrap(), page.read_u32(0x94).unwrap()), (5, u32::MAX));
+    }
+
+    #[test]
+    fn reservation_at_a_place_that_is_taken_is_none() {
+        let port: Arc<dyn Port> = LinuxPort::new();
+        let at = CpuPtr(0x30_0000_0000);
+        let first = Mapped::reserve_at(&port, at, 8192).unwrap().unwrap();
+        assert!(Mapped::reserve_at(&port, at.offset(4096), 4096).unwrap().is_none());
+        let view = Arc::new(first.back_shared().unwrap()).view().unwrap();
+        view.write_u32(4096, 7).unwrap();
+        assert_eq!((view.base(), view.read_u32(4096).unwrap()), (at, 7));
     }
 
     #[test]

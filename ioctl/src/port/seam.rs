@@ -179,6 +179,6 @@ pub trait Port: Send + Sync + fmt::Debug {
     /// As `read_file`.
     fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno>;
 
-    /// Called right after the 64-bit store of `value` to a doorbell at `at`. The kernel needs nothing more; a software GPU wakes up here.
+    /// Called right after the store of `value` (64 bits, or 32 where the device's doorbells have so many) to a doorbell at `at`. The kernel needs nothing more; a software GPU wakes up here.
     fn doorbell(&self, at: CpuPtr, value: u64);
 }

@@ -204,6 +204,17 @@ impl DeviceView {
         Ok(())
     }
 
+    /// As [`Self::store_volatile_u64`], for doorbells of 32 bits.
+    ///
+    /// # Errors
+    /// `Range`, `Alignment`.
+    pub(super) fn store_volatile_u32(&self, offset: u64, value: u32) -> Result<(), ViewError> {
+        let at = self.word(offset, 4)?;
+        // SAFETY: `word` checked range and alignment; the owner keeps the memory mapped and writable.
+        unsafe { std::ptr::write_volatile(at.as_ptr::<u32>(), value) };
+        Ok(())
+    }
+
     /// Copies `bytes` to `offset`.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! What a run took from its driver and did not give back.
 //!
-//! Source: the calls of KFD that make and end something (section 1 of its header); files and mappings.
+//! Source: the calls of KFD that make and end something (section 1 of its header); RM's objects and UVM's registrations and ranges; files and mappings.
 
 use super::{Event, IoctlEvent, What};
-use crate::abi::{find, kfd};
+use crate::abi::{find, kfd, nvrm, uvm};
 use crate::port::{Errno, Fd, MapFlags};
 use std::collections::BTreeMap;
 
@@ -12,18 +12,24 @@ use std::collections::BTreeMap;
 struct Open {
     things: BTreeMap<(&'static str, i64, u64), String>,
     mapped: BTreeMap<u64, u64>,
+    /// RM's objects: client and handle → parent and class.
+    objects: BTreeMap<(u32, u32), (u32, u32)>,
     /// Buffers given to the kernel for events: it keeps them for the process's life, and says EPERM when they are freed.
     event_pages: Vec<u64>,
 }
 
-/// Files left open, buffers left allocated or mapped to a GPU, queues and events left alive, memory left mapped: one line each, empty after a
-/// clean tear-down.
+/// Files left open, buffers left allocated or mapped to a GPU, queues, events and objects left alive, ranges and channels left registered, memory
+/// left mapped: one line each, empty after a clean tear-down.
 #[must_use]
 pub fn leftovers(events: &[Event]) -> Vec<String> {
     let mut open = Open::default();
     events.iter().for_each(|e| open.apply(&e.what));
     let mapped = open.mapped.iter().map(|(at, len)| format!("{len:#x} bytes mapped at {at:#x}"));
-    open.things.values().cloned().chain(mapped).collect()
+    let objects = open.objects.iter().map(|((client, handle), (_, class))| {
+        let name = crate::abi::chosen(nvrm::CLASSES, *class).map_or("object", |c| c.name);
+        format!("{name} {handle:#x} of client {client:#x}")
+    });
+    open.things.values().cloned().chain(objects).chain(mapped).collect()
 }
 
 /// Pages that hold so many bytes, in bytes.
@@ -38,7 +44,11 @@ impl Open {
             What::Close { fd, result: Ok(()) } => {
                 self.remove("file", *fd, 0);
             }
-            What::Ioctl(call) if call.result.is_ok() => self.ioctl(call),
+            What::Ioctl(call) if call.result.is_ok() => {
+                self.ioctl(call);
+                self.rm(call);
+                self.uvm(call);
+            }
             What::Ioctl(call) if call.result == Err(Errno::EPERM) => self.kept_page(call),
             // A fixed mapping lies over one that is known.
             What::Mmap { map, result: Ok(at) } if !map.flags.contains(MapFlags::FIXED) => {
@@ -86,6 +96,73 @@ impl Open {
         if is_free && self.event_pages.contains(&handle) {
             self.remove("buffer", call.fd, handle);
             self.remove("map", call.fd, handle);
+        }
+    }
+
+    /// RM's objects; what lies below one that is freed goes with it.
+    fn rm(&mut self, call: &IoctlEvent) {
+        fn read<T: bytemuck::Pod>(bytes: &[u8]) -> Option<T> {
+            bytemuck::try_pod_read_unaligned(bytes).ok()
+        }
+        if call.request == nvrm::ALLOC.desc.request {
+            let Some(a) = read::<nvrm::RmAlloc>(&call.after).filter(|a| nvrm::Status(a.status).is_ok()) else { return };
+            let client = if a.h_root == 0 { a.h_object_new } else { a.h_root };
+            self.objects.insert((client, a.h_object_new), (a.h_object_parent, a.h_class));
+        } else if call.request == nvrm::ALLOC_MEMORY.desc.request {
+            let Some(a) = read::<nvrm::RmAllocMemory>(&call.after).map(|a| a.params) else { return };
+            if nvrm::Status(a.status).is_ok() {
+                self.objects.insert((a.h_root, a.h_object_new), (a.h_object_parent, a.h_class));
+            }
+        } else if call.request == nvrm::FREE.desc.request {
+            let Some(a) = read::<nvrm::RmFree>(&call.after).filter(|a| nvrm::Status(a.status).is_ok()) else { return };
+            let mut gone = vec![a.h_object_old];
+            while let Some(handle) = gone.pop() {
+                self.objects.remove(&(a.h_root, handle));
+                let below = |((c, _), (parent, _)): &(&(u32, u32), &(u32, u32))| *c == a.h_root && *parent == handle;
+                gone.extend(self.objects.iter().filter(below).map(|((_, h), _)| *h));
+            }
+            if a.h_object_old == a.h_root {
+                self.objects.retain(|(client, _), _| *client != a.h_root);
+            }
+        }
+    }
+
+    /// What UVM was told of and not told to forget.
+    fn uvm(&mut self, call: &IoctlEvent) {
+        let word =
+            |at: usize| call.after.get(at..).and_then(|b| b.first_chunk::<8>()).map_or(0, |b| u64::from_le_bytes(*b));
+        let Some(desc) = uvm::TABLE.iter().find(|d| d.request == call.request) else { return };
+        let status = desc.layout.field("rm_status").and_then(|f| f.read(&call.after)).unwrap_or(0);
+        if !nvrm::Status(status as u32).is_ok() {
+            return;
+        }
+        let fd = call.fd;
+        match desc.name {
+            "UVM_CREATE_EXTERNAL_RANGE" => {
+                self.add("range", fd, word(0), format!("range of {:#x} bytes at {:#x}", word(8), word(0)));
+            }
+            "UVM_FREE" => self.remove("range", fd, word(0)),
+            "UVM_REGISTER_GPU" => self.add("gpu", fd, word(0), "GPU registered with UVM".into()),
+            "UVM_UNREGISTER_GPU" => self.remove("gpu", fd, word(0)),
+            "UVM_REGISTER_GPU_VASPACE" => self.add("space", fd, word(0), "address space registered with UVM".into()),
+            "UVM_UNREGISTER_GPU_VASPACE" => self.remove("space", fd, word(0)),
+            "UVM_REGISTER_CHANNEL" | "UVM_UNREGISTER_CHANNEL" => {
+                let field = |name| desc.layout.field(name).and_then(|f| f.read(&call.after)).unwrap_or(0);
+                // Since 595 the struct begins with the client.
+                let short = call.after.len() == size_of::<uvm::UnregisterChannelV595>();
+                let (client, handle) = if short {
+                    (word(0) & 0xffff_ffff, word(0) >> 32)
+                } else {
+                    (field("h_client"), field("h_channel"))
+                };
+                let id = client << 32 | handle;
+                if desc.name == "UVM_REGISTER_CHANNEL" {
+                    self.add("channel", fd, id, format!("channel {handle:#x} registered with UVM"));
+                } else {
+                    self.remove("channel", fd, id);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -143,6 +220,35 @@ mod tests {
 
     fn left(whats: Vec<What>) -> Vec<String> {
         leftovers(&whats.into_iter().map(|what| Event { moment: Moment::default(), what }).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn objects_of_rm_go_with_their_parents() {
+        let alloc = |parent, handle, class| {
+            let a = nvrm::RmAlloc {
+                h_root: 1,
+                h_object_parent: parent,
+                h_object_new: handle,
+                h_class: class,
+                ..Default::default()
+            };
+            call(nvrm::ALLOC.desc.request, bytes_of(&a), bytes_of(&a), Ok(0))
+        };
+        let free = |handle, status| {
+            let a = nvrm::RmFree { h_root: 1, h_object_parent: 0, h_object_old: handle, status };
+            call(nvrm::FREE.desc.request, bytes_of(&a), bytes_of(&a), Ok(0))
+        };
+        let made = || vec![alloc(1, 2, nvrm::NV01_DEVICE_0), alloc(2, 3, nvrm::NV20_SUBDEVICE_0)];
+        let expected = ["NV01_DEVICE_0 0x2 of client 0x1", "NV20_SUBDEVICE_0 0x3 of client 0x1"];
+        assert_eq!(left(made()), expected);
+        assert_eq!(left([made(), vec![free(2, 0x57)]].concat()), expected, "a refused free frees nothing");
+        assert_eq!(left([made(), vec![free(2, 0)]].concat()), Vec::<String>::new());
+        let range = uvm::CreateExternalRange { base: 0x1000, length: 0x2000, ..Default::default() };
+        let range = || call(uvm::CREATE_EXTERNAL_RANGE.desc.request, bytes_of(&range), bytes_of(&range), Ok(0));
+        assert_eq!(left(vec![range()]), ["range of 0x2000 bytes at 0x1000"]);
+        let gone = uvm::Free { base: 0x1000, length: 0x2000, ..Default::default() };
+        let gone = call(uvm::FREE.desc.request, bytes_of(&gone), bytes_of(&gone), Ok(0));
+        assert_eq!(left(vec![range(), gone]), Vec::<String>::new());
     }
 
     fn alloc(handle: u64, result: Result<i32, Errno>) -> What {

@@ -232,3 +232,13 @@ impl Drop for Bo {
         }
     }
 }
+
+impl crate::device::pool::Buffer for Bo {
+    fn va(&self) -> u64 {
+        Self::va(self)
+    }
+
+    fn len_bytes(&self) -> u64 {
+        Self::len_bytes(self)
+    }
+}

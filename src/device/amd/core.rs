@@ -6,13 +6,14 @@ use super::bo::{Bo, Placement};
 use super::chip::Chip;
 use super::driver::{Driver, Fault};
 use super::topology::Node;
-use crate::device::{DeviceError, DeviceTag};
+use crate::device::clock::LinearClock;
+use crate::device::life::{Life, SignalPages};
+use crate::device::{DeviceError, DeviceTag, pool};
 use crate::hcq::memory::MemError;
-use crate::hcq::signal::{Clock, Signal, SignalPool};
+use crate::hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::abi::{drm, kfd};
 use doorbell_ioctl::port::{CallError, Fd, call, monotonic_ns};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a device is opened.
@@ -56,11 +57,10 @@ pub struct Core {
     pub chip: &'static Chip,
     pub render: Fd,
     pub options: AmdOptions,
-    pub clock: Arc<GpuClock>,
-    pages: Arc<Mutex<Vec<Bo>>>,
+    pub clock: Arc<LinearClock>,
+    pages: SignalPages<Bo>,
     pub signals: Arc<SignalPool>,
-    fault: OnceLock<String>,
-    closed: AtomicBool,
+    life: Life,
 }
 
 impl Core {
@@ -80,19 +80,19 @@ impl Core {
             move |source| DeviceError::Driver { device, what, source }
         };
         let render = driver.acquire(node.gpu_id, node.render_minor()).map_err(refused("acquire"))?;
-        let clock = Arc::new(GpuClock::new(&driver, node.gpu_id, render).map_err(refused("read clocks"))?);
-        let pages = Arc::new(Mutex::new(Vec::<Bo>::new()));
-        let (source_driver, source_pages, gpu_id) = (Arc::clone(&driver), Arc::clone(&pages), node.gpu_id);
+        let clock = read_clock(&driver, node.gpu_id, render).map_err(refused("read clocks"))?;
+        let pages = SignalPages::default();
+        let (source_driver, source_pages, gpu_id) = (Arc::clone(&driver), pages.clone(), node.gpu_id);
         let source = move || {
             let failed = |e: CallError| MemError::Driver(format!("signals: {e}"));
             let page = Bo::new(&source_driver, gpu_id, render, 4096, Placement::Host).map_err(failed)?;
             let view = page.view().map_err(failed)?;
-            source_pages.lock().unwrap_or_else(PoisonError::into_inner).push(page);
+            source_pages.keep(page);
             Ok(view)
         };
         let signals = SignalPool::of_device(Box::new(source), Arc::clone(&clock) as _);
-        let (fault, closed) = (OnceLock::new(), AtomicBool::new(false));
-        Ok(Arc::new(Self { tag, driver, node, chip, render, options, clock, pages, signals, fault, closed }))
+        let life = Life::default();
+        Ok(Arc::new(Self { tag, driver, node, chip, render, options, clock, pages, signals, life }))
     }
 
     /// A buffer of this device.
@@ -118,7 +118,7 @@ impl Core {
 
     /// Remembers the first fault: the device does nothing from then on.
     pub fn set_fault(&self, fault: &Fault) {
-        if self.fault.get().is_some() {
+        if self.fault().is_some() {
             return;
         }
         let place = match fault {
@@ -150,108 +150,89 @@ impl Core {
 
     /// As [`Core::set_fault`], in words.
     pub fn set_fault_text(&self, text: String) {
-        let _first_one_stays = self.fault.set(text);
+        self.life.set_fault(text);
     }
 
     #[must_use]
     pub fn fault(&self) -> Option<&str> {
-        self.fault.get().map(String::as_str)
+        self.life.fault()
     }
 
     /// Refuses work from now on.
     pub fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.life.close();
     }
 
     /// Whether the signal lies in this device's pages, where its queues can wait for it.
     #[must_use]
     pub fn has_signal(&self, signal: &Signal) -> bool {
-        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.iter().any(|page| (page.va()..page.va() + page.len_bytes()).contains(&signal.va()))
+        self.pages.hold(signal)
     }
 
     /// Gives the signals' pages back. No queue writes them any more.
     pub fn free_signals(&self) {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.pages.free();
     }
 
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.life.is_closed()
     }
 
     /// # Errors
     /// `Unavailable` after a fault, `Closed`.
     pub fn check_open(&self) -> Result<(), DeviceError> {
-        if self.is_closed() {
-            return Err(DeviceError::Closed { device: self.tag.name().into() });
-        }
-        match self.fault() {
-            Some(fault) => Err(DeviceError::Unavailable { name: self.tag.name().into(), why: fault.into() }),
-            None => Ok(()),
-        }
+        self.life.check(self.tag.name())
     }
 }
 
-/// The device's counter against the host's monotonic clock.
-#[derive(Debug)]
-pub struct GpuClock {
-    khz: u64,
-    /// Ticks and nanoseconds read together.
-    pair: Mutex<(u64, u64)>,
+impl pool::Source for Core {
+    fn device(&self) -> &str {
+        self.tag.name()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.node.vram_bytes()
+    }
+
+    fn cache_bytes(&self) -> u64 {
+        self.options.cache_bytes
+    }
+
+    fn buffer(&self, len_bytes: u64) -> Result<Arc<dyn pool::Buffer>, String> {
+        Ok(Arc::new(self.bo(len_bytes, Placement::Vram).map_err(|e| e.to_string())?))
+    }
 }
 
 /// The counter of all chips so far; the driver is asked first.
 const DEFAULT_KHZ: u64 = 100_000;
 
-impl GpuClock {
-    fn new(driver: &Driver, gpu_id: u32, render: Fd) -> Result<Self, CallError> {
-        let mut info = drm::DeviceInfo::default();
-        let mut ask = drm::Info {
-            return_pointer: (&raw mut info).expose_provenance() as u64,
-            return_size: size_of::<drm::DeviceInfo>() as u32,
-            query: drm::AMDGPU_INFO_DEV_INFO,
-            ..Default::default()
-        };
-        let khz = match call(&**driver.port(), render, &drm::INFO, &mut ask) {
-            Ok(_) if info.gpu_counter_freq != 0 => u64::from(info.gpu_counter_freq),
-            _ => DEFAULT_KHZ,
-        };
-        let clock = Self { khz, pair: Mutex::default() };
-        clock.calibrate(driver, gpu_id)?;
-        Ok(clock)
-    }
-
-    /// Reads both clocks again: they drift apart.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn calibrate(&self, driver: &Driver, gpu_id: u32) -> Result<(), CallError> {
-        let mut args = kfd::GetClockCounters { gpu_id, ..Default::default() };
-        let before = monotonic_ns();
-        driver.call(&kfd::GET_CLOCK_COUNTERS, &mut args)?;
-        let now = before + (monotonic_ns() - before) / 2;
-        *self.pair.lock().unwrap_or_else(PoisonError::into_inner) = (args.gpu_clock_counter, now);
-        Ok(())
-    }
+/// The device's counter, read once.
+fn read_clock(driver: &Driver, gpu_id: u32, render: Fd) -> Result<Arc<LinearClock>, CallError> {
+    let mut info = drm::DeviceInfo::default();
+    let mut ask = drm::Info {
+        return_pointer: (&raw mut info).expose_provenance() as u64,
+        return_size: size_of::<drm::DeviceInfo>() as u32,
+        query: drm::AMDGPU_INFO_DEV_INFO,
+        ..Default::default()
+    };
+    let khz = match call(&**driver.port(), render, &drm::INFO, &mut ask) {
+        Ok(_) if info.gpu_counter_freq != 0 => u64::from(info.gpu_counter_freq),
+        _ => DEFAULT_KHZ,
+    };
+    let clock = Arc::new(LinearClock::new(khz));
+    calibrate(&clock, driver, gpu_id)?;
+    Ok(clock)
 }
 
-impl Clock for GpuClock {
-    fn ns(&self, ticks: u64) -> u64 {
-        let (at, ns) = *self.pair.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = (i128::from(ticks) - i128::from(at)) * 1_000_000 / i128::from(self.khz.max(1));
-        u64::try_from((i128::from(ns) + since).max(1)).unwrap_or(u64::MAX)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_become_host_nanoseconds_on_both_sides_of_the_reading() {
-        let clock = GpuClock { khz: 100_000, pair: Mutex::new((1000, 5_000_000)) };
-        assert_eq!((clock.ns(1000), clock.ns(1001), clock.ns(999)), (5_000_000, 5_000_010, 4_999_990));
-        assert_eq!(clock.ns(0), 4_990_000);
-    }
+/// Reads both clocks again: they drift apart.
+///
+/// # Errors
+/// The driver's.
+pub fn calibrate(clock: &LinearClock, driver: &Driver, gpu_id: u32) -> Result<(), CallError> {
+    let mut args = kfd::GetClockCounters { gpu_id, ..Default::default() };
+    let before = monotonic_ns();
+    driver.call(&kfd::GET_CLOCK_COUNTERS, &mut args)?;
+    clock.set(args.gpu_clock_counter, before + (monotonic_ns() - before) / 2);
+    Ok(())
 }

@@ -6,14 +6,13 @@
 
 use super::bo::{Buffer, Gpus, Placement};
 use crate::device::DeviceError;
+use crate::device::places::Places;
+use crate::device::recent::Recent;
 use doorbell_ioctl::abi::{Ioctl, kfd};
 use doorbell_ioctl::port::{CallError, Errno, Fd, Mapped, OpenFlags, Port, call};
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 const KFD_PATH: &str = "/dev/kfd";
-/// Calls that a report shows.
-const REMEMBERED: usize = 8;
 /// Bytes of the event page: 4096 slots of 8.
 const EVENT_PAGE_BYTES: u64 = 8 * kfd::SIGNAL_EVENT_LIMIT as u64;
 
@@ -23,33 +22,18 @@ pub struct Driver {
     port: Arc<dyn Port>,
     kfd: Fd,
     minor: u32,
-    recent: Mutex<VecDeque<String>>,
+    recent: Recent,
     events: Mutex<Events>,
     /// Devices that the process is tied to: gpu id, render node. Address spaces belong to these files, so they stay open.
     acquired: Mutex<Vec<(u32, Fd)>>,
     /// Where buffers are, and where the last ones were that are freed.
-    buffers: Mutex<Buffers>,
+    buffers: Mutex<Places<Handle>>,
     /// Mapped doorbell slices, by gpu id.
     doorbells: Mutex<Vec<(u32, Weak<Mapped>)>>,
 }
 
-/// Freed buffers that a report still knows.
-const REMEMBERED_BUFFERS: usize = 64;
-
-/// Buffers by address; of the freed ones, address and length.
-#[derive(Debug, Default)]
-struct Buffers {
-    live: BTreeMap<u64, Live>,
-    freed: VecDeque<(u64, u64)>,
-}
-
-/// A buffer that is there.
-#[derive(Debug)]
-struct Live {
-    len_bytes: u64,
-    handle: u64,
-    gpus: Gpus,
-}
+/// What is kept of a buffer: its handle, and the GPUs that have it in their page tables.
+type Handle = (u64, Gpus);
 
 /// Events of the process.
 #[derive(Debug, Default)]
@@ -124,7 +108,7 @@ impl Driver {
             port,
             kfd,
             minor,
-            recent: Mutex::default(),
+            recent: Recent::default(),
             events: Mutex::default(),
             acquired: Mutex::default(),
             doorbells: Mutex::default(),
@@ -155,15 +139,11 @@ impl Driver {
         let result = call(&*self.port, self.kfd, ioctl, args);
         // Waits come all the time and say nothing.
         if ioctl.desc.request != kfd::WAIT_EVENTS.desc.request || result.is_err() {
-            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            if recent.len() == REMEMBERED {
-                recent.pop_front();
-            }
             let name = ioctl.desc.name.trim_start_matches("AMDKFD_IOC_");
-            recent.push_back(match &result {
-                Ok(_) => name.to_string(),
-                Err(e) => format!("{name} = -{}", e.errno),
-            });
+            match &result {
+                Ok(_) => self.recent.note(name, None),
+                Err(e) => self.recent.note(name, Some(&format_args!("-{}", e.errno))),
+            }
         }
         result.map(|_| ())
     }
@@ -171,8 +151,7 @@ impl Driver {
     /// The last calls, oldest first.
     #[must_use]
     pub fn recent_calls(&self) -> String {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.iter().cloned().collect::<Vec<_>>().join(" ")
+        self.recent.line()
     }
 
     /// Ties the process to a device, once, and gives its render node.
@@ -221,8 +200,11 @@ impl Driver {
 
     /// A buffer is there from now on.
     pub fn note_buffer(&self, va: u64, len_bytes: u64, handle: u64, gpus: &Gpus) {
-        let live = Live { len_bytes, handle, gpus: Gpus::clone(gpus) };
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).live.insert(va, live);
+        self.places().note(va, len_bytes, (handle, Gpus::clone(gpus)));
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places<Handle>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts the buffer that holds an address into a device's page table, unless it is there. `false`: no buffer of this process's devices.
@@ -230,45 +212,20 @@ impl Driver {
     /// # Errors
     /// The driver's: `EINVAL` for memory of a device without a link to this one.
     pub fn map_peer(&self, va: u64, gpu_id: u32) -> Result<bool, CallError> {
-        let found = {
-            let buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-            let below = buffers.live.range(..=va).next_back();
-            below.filter(|(at, b)| va - **at < b.len_bytes).map(|(_, b)| (b.handle, Gpus::clone(&b.gpus)))
-        };
+        let found = self.places().holding(va).map(|(_, _, (handle, gpus))| (*handle, Gpus::clone(gpus)));
         let Some((handle, gpus)) = found else { return Ok(false) };
         super::bo::map_to(self, handle, &gpus, gpu_id).map(|()| true)
     }
 
     /// A buffer is gone.
     pub fn note_freed(&self, va: u64) {
-        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Live { len_bytes, .. }) = buffers.live.remove(&va) {
-            if buffers.freed.len() == REMEMBERED_BUFFERS {
-                buffers.freed.pop_front();
-            }
-            buffers.freed.push_back((va, len_bytes));
-        }
+        self.places().forget(va);
     }
 
     /// What lies, or lay, at an address: in words, for a report.
     #[must_use]
     pub fn describe(&self, va: u64) -> String {
-        let buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        let holds = |(at, len): &(u64, u64)| (*at..at + len).contains(&va);
-        let below = buffers.live.range(..=va).next_back().map(|(at, b)| (*at, b.len_bytes));
-        if let Some((at, len)) = below.filter(holds) {
-            return format!("{:#x} into a buffer of {len:#x} bytes", va - at);
-        }
-        if let Some((at, len)) = buffers.freed.iter().rev().find(|b| holds(b)) {
-            return format!("{:#x} into a freed buffer of {len:#x} bytes", va - at);
-        }
-        let above = buffers.live.range(va..).next().map(|(at, b)| (*at, b.len_bytes));
-        let near = [
-            below.map(|(at, len)| format!("{:#x} behind a buffer of {len:#x} bytes", va - at - len)),
-            above.map(|(at, len)| format!("{:#x} before a buffer of {len:#x} bytes", at - va)),
-        ];
-        let near: Vec<String> = near.into_iter().flatten().collect();
-        if near.is_empty() { "no buffers".into() } else { near.join(", ") }
+        self.places().describe(va)
     }
 
     fn events(&self) -> MutexGuard<'_, Events> {

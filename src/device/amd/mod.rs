@@ -13,12 +13,10 @@ mod driver;
 mod encode;
 mod graph;
 mod load;
-mod pool;
 mod program;
 mod queue;
 mod ring;
 mod scratch;
-mod staging;
 mod topology;
 
 pub use self::core::{AmdOptions, Core};
@@ -28,15 +26,16 @@ pub use driver::{Driver, Fault, SignalEvent, Woken};
 pub use ring::{HwRing, RingKind};
 pub use topology::{Node, Selector, read_nodes};
 
+use super::lent::Lent;
+use super::pool::Pool;
+use super::staging::Staging;
 use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind};
-use super::{Recorded, Release, Stamp, Uses, record_by_resubmission};
+use super::{Recorded, Stamp, Uses, record_by_resubmission};
 use crate::hcq::signal::Point;
 use doorbell_ioctl::port::{Errno, Port};
 use load::Placed;
-use pool::Pool;
 use program::Program;
 use queue::AmdQueue;
-use staging::Staging;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,7 +60,7 @@ struct Inner {
     copy: Mutex<Option<Arc<AmdQueue>>>,
     staging: Mutex<Option<Staging>>,
     // Memory that both sides see, kept until its last handle is gone.
-    host: Arc<HostMemory>,
+    host: Arc<Lent<Bo>>,
 }
 
 impl std::fmt::Debug for AmdDevice {
@@ -111,9 +110,8 @@ impl AmdDevice {
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let info =
             DeviceInfo { arch: chip.name.into(), threads: small(node.cu_count()), memory_bytes: node.vram_bytes() };
-        let host = Arc::new(HostMemory { buffers: Mutex::default() });
-        let (pool, copy, staging) = (Pool::new(&core), Mutex::default(), Mutex::default());
-        Ok(Self { tag, info, inner: Arc::new(Inner { core, pool, compute, copy, staging, host }) })
+        let (pool, copy, staging) = (Pool::new(Arc::clone(&core) as _), Mutex::default(), Mutex::default());
+        Ok(Self { tag, info, inner: Arc::new(Inner { core, pool, compute, copy, staging, host: Arc::default() }) })
     }
 
     /// The node that was opened.
@@ -144,7 +142,7 @@ impl AmdDevice {
         let view = bo.view().map(|v| v.sub(0, len_bytes).unwrap_or(v));
         let view = view.map_err(|source| core.refused("host memory", source))?;
         let va = bo.va();
-        locked(&self.inner.host.buffers).push(bo);
+        self.inner.host.keep(bo);
         Ok(Memory::new(MemoryParts {
             device: self.tag.clone(),
             va,
@@ -273,9 +271,9 @@ impl Device for AmdDevice {
         let mut staging = locked(&self.inner.staging);
         let staging = match &mut *staging {
             Some(staging) => staging,
-            none => none.insert(Staging::new(&self.inner.core)?),
+            none => none.insert(Staging::new(&*queue)?),
         };
-        staging.copy_in(&self.inner.core, &queue, dst, offset, src)
+        staging.copy_in(&*queue, dst, offset, src)
     }
 
     fn copy_out(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
@@ -284,9 +282,9 @@ impl Device for AmdDevice {
         let mut staging = locked(&self.inner.staging);
         let staging = match &mut *staging {
             Some(staging) => staging,
-            none => none.insert(Staging::new(&self.inner.core)?),
+            none => none.insert(Staging::new(&*queue)?),
         };
-        staging.copy_out(&self.inner.core, &queue, src, offset, dst)
+        staging.copy_out(&*queue, src, offset, dst)
     }
 
     fn load(&self, images: &[KernelImage<'_>]) -> Result<Vec<Kernel>, DeviceError> {
@@ -308,7 +306,7 @@ impl Device for AmdDevice {
     fn stamp(&self) -> Result<Stamp, DeviceError> {
         let core = &self.inner.core;
         core.check_open()?;
-        let calibrated = core.clock.calibrate(&core.driver, core.node.gpu_id);
+        let calibrated = self::core::calibrate(&core.clock, &core.driver, core.node.gpu_id);
         calibrated.map_err(|source| core.refused("read clocks", source))?;
         Ok(Stamp { start: core.signals.signal()?, stop: core.signals.signal()? })
     }
@@ -342,26 +340,6 @@ impl Drop for AmdDevice {
         // TIMEOUT: a drop does not wait for ever; `close` is for those who want the error.
         if let Err(e) = self.inner.shut(Duration::from_secs(1)) {
             log::warn!("device {} dropped with unfinished work: {e}", self.tag);
-        }
-    }
-}
-
-/// Memory that the host sees, by address.
-#[derive(Debug)]
-struct HostMemory {
-    buffers: Mutex<Vec<Bo>>,
-}
-
-impl Release for HostMemory {
-    fn release(&self, va: u64, _host: Option<crate::hcq::memory::View>, uses: Uses) {
-        // TIMEOUT: the last copy on it; one that hangs makes the buffer leak rather than vanish under it.
-        let is_done = uses.wait(Duration::from_secs(1)).is_ok() || uses.are_done();
-        let mut buffers = locked(&self.buffers);
-        if let Some(index) = buffers.iter().position(|bo| bo.va() == va) {
-            let bo = buffers.swap_remove(index);
-            if !is_done {
-                std::mem::forget(bo);
-            }
         }
     }
 }

@@ -10,15 +10,16 @@ use super::encode::{Compute, Copy, CopyCaches, IbMemory, List};
 use super::program::{self, Block, Launch, Program};
 use super::ring::{HwRing, RingKind};
 use super::scratch::Scratch;
+use crate::device::staging::{CopyPath, SharedBuffer};
 use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
-use crate::hcq::kernargs::{Kernargs, KernargsError};
+use crate::hcq::kernargs::Kernargs;
 use crate::hcq::packet::pm4::chip::AcquireScope;
 use crate::hcq::queue::SubmitError;
 use crate::hcq::signal::{Backoff, Point, Progress, Report, Signal, Timeline, WaitError};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One sleep in the driver: its event may be taken by another waiter.
 const SLICE_MS: u128 = 20; // TIMEOUT: what a waiter loses then.
@@ -226,25 +227,6 @@ impl AmdQueue {
         self.finish(p, value)
     }
 
-    /// Queues a copy between addresses that the host looks after: staging.
-    ///
-    /// # Errors
-    /// As `submit`.
-    pub fn copy(&self, dst: u64, src: u64, len_bytes: u64, memory: &Memory) -> Result<Point, DeviceError> {
-        let mut producer = self.lock();
-        self.core.check_open()?;
-        let p = &mut *producer;
-        self.begin(p);
-        memory.uses().hazards(&self.timeline, &mut p.waits);
-        let value = self.timeline.submitted() + 1;
-        self.open_list(p, value)?;
-        if let Encoder::Copy(copy) = &mut p.encoder {
-            copy.copy(dst, src, len_bytes)?;
-        }
-        memory.uses().mark(&self.timeline, value);
-        self.finish(p, value)
-    }
-
     /// Starts a list, and lets go of what finished submissions kept.
     pub fn begin(&self, p: &mut Producer) {
         match &mut p.encoder {
@@ -401,20 +383,11 @@ impl AmdQueue {
     /// Puts words into a ring of device-visible words; a multiple of the alignment, so that the next block is aligned. Waits for room.
     fn put_words(&self, ring: &mut Kernargs, words: &[u64], value: u64) -> Result<u64, DeviceError> {
         debug_assert!(words.len().is_multiple_of(program::KERNARG_ALIGN / 8), "{} words", words.len());
-        loop {
-            match ring.put(words, value, self.timeline.completed()) {
-                Ok(at) => return Ok(at),
-                // Only this submission's own words are in the way: waiting for it would be for ever.
-                Err(KernargsError::Full { until }) if until >= value => {
-                    let max_words = ring.count_words();
-                    return Err(
-                        SubmitError::from(KernargsError::TooBig { asked_words: max_words + 1, max_words }).into()
-                    );
-                }
-                Err(KernargsError::Full { until }) => self.timeline.wait(until, self.core.options.submit_timeout)?,
-                Err(e) => return Err(SubmitError::from(e).into()),
-            }
-        }
+        let put = ring.put_waiting(words, &self.timeline, value, self.core.options.submit_timeout);
+        put.map_err(|e| match e {
+            SubmitError::Wait(e) => e.into(),
+            e => e.into(),
+        })
     }
 
     /// Signal, ring, doorbell.
@@ -557,6 +530,37 @@ impl AmdQueue {
             Ok(Woken::Signal | Woken::Timeout) => {}
             Err(e) => self.core.set_fault_text(format!("wait for events: {e}")),
         }
+    }
+}
+
+impl CopyPath for AmdQueue {
+    fn shared(&self, what: &'static str, len_bytes: u64) -> Result<SharedBuffer, DeviceError> {
+        let bo = self.core.own_bo(what, len_bytes, super::bo::Placement::Host)?;
+        let view = bo.view().map_err(|source| self.core.refused(what, source))?;
+        Ok(SharedBuffer { va: bo.va(), view, keep: Arc::new(bo) })
+    }
+
+    fn staging_bytes(&self) -> u64 {
+        self.core.options.staging_bytes
+    }
+
+    fn timeout(&self) -> Duration {
+        self.core.options.submit_timeout
+    }
+
+    fn copy(&self, dst: u64, src: u64, len_bytes: u64, memory: &Memory) -> Result<Point, DeviceError> {
+        let mut producer = self.lock();
+        self.core.check_open()?;
+        let p = &mut *producer;
+        self.begin(p);
+        memory.uses().hazards(&self.timeline, &mut p.waits);
+        let value = self.timeline.submitted() + 1;
+        self.open_list(p, value)?;
+        if let Encoder::Copy(copy) = &mut p.encoder {
+            copy.copy(dst, src, len_bytes)?;
+        }
+        memory.uses().mark(&self.timeline, value);
+        self.finish(p, value)
     }
 }
 

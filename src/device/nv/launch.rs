@@ -4,7 +4,7 @@ use super::bank0::Facts;
 use super::chip::Chip;
 use crate::elf::cubin::Kernel;
 use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::qmd::{Constant, FieldError, Invalidate, Launch, Qmd, Release};
+use crate::hcq::packet::nv::qmd::{Constant, Dependent, FieldError, Invalidate, Launch, Qmd, Release};
 
 /// Stack of a thread whose kernel has no bound for it.
 pub const DEFAULT_STACK_BYTES: u32 = 1 << 10;
@@ -56,6 +56,8 @@ pub struct Request<'a> {
     /// Where generic addresses mean shared and local memory.
     pub windows: [GpuVa; 2],
     pub releases: Vec<Release>,
+    /// The next launch of a chain.
+    pub dependent: Option<Dependent>,
 }
 
 /// What to write and to send.
@@ -95,7 +97,7 @@ impl Request<'_> {
         if stack > MAX_STACK_BYTES {
             return Err(too_much("stack", stack.into(), MAX_STACK_BYTES.into()));
         }
-        let local_bytes = if stack == 0 { 0 } else { (stack + STACK_HEAD_BYTES).next_multiple_of(16) };
+        let local_bytes = local_bytes(kernel);
         let facts = Facts {
             grid: self.grid,
             block: self.block,
@@ -130,7 +132,7 @@ impl Request<'_> {
             local_bytes,
             constants,
             releases: self.releases.clone(),
-            dependent: None,
+            dependent: self.dependent,
             invalidate: Invalidate::DATA,
             sysmembar: true,
         };
@@ -181,6 +183,15 @@ impl Request<'_> {
     }
 }
 
+/// Local memory that a thread of the kernel needs: its stack and what lies above.
+#[must_use]
+pub fn local_bytes(kernel: &Kernel) -> u32 {
+    match kernel.stack_bytes.unwrap_or(DEFAULT_STACK_BYTES) {
+        0 => 0,
+        stack => stack.saturating_add(STACK_HEAD_BYTES).next_multiple_of(16),
+    }
+}
+
 fn product(shape: [u32; 3]) -> u64 {
     shape.iter().map(|n| u64::from(*n)).product()
 }
@@ -206,6 +217,7 @@ mod tests {
             args,
             windows: [GpuVa(0x7294 << 32), GpuVa(0x7293 << 32)],
             releases: Vec::new(),
+            dependent: None,
         }
     }
 

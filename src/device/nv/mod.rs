@@ -1,13 +1,370 @@
-//! NVIDIA's GPUs: what differs between chips, and what a launch of a cubin's kernel needs on each.
+//! NVIDIA GPUs over RM and UVM: no CUDA, only the kernel driver behind a [`Port`](doorbell_ioctl::port::Port).
 //!
-//! So far the part that asks no driver: chips by their classes, constant bank 0, and the QMD of a launch with every limit checked. The device itself
-//! (opening, memory, channels) is not here yet.
-//! Place in the arrows: as the other devices; uses `elf::cubin`, `hcq::packet::nv` and the class numbers of `ioctl`. Source: nv.md 2 to 5.
+//! Place in the arrows: as any device; it uses `doorbell_ioctl`, `hcq::packet::nv` and `elf::cubin`. The port may be the running kernel, a software GPU,
+//! or a wrapper of either: nothing here can tell. Source: nv.md (open kernel modules 580.142, class headers, open-gpu-doc).
+//! Shape: find (`find`, `chip`) → open (`driver`, `gpu`, `core`) → queues (`channel`, `queue`, `graph`) → memory (`bo`, `local`) → programs (`program`,
+//! `launch`, `bank0`) → faults (`faults`) and telemetry. Faults and hangs become reports; after a fault the device is dead and says so.
+//! Left out: peers, the path without UVM, copy engines with groups of their own, MIG, confidential computing, recovery of a group.
 
 mod bank0;
+mod bo;
+mod channel;
 mod chip;
+mod core;
+mod driver;
+mod faults;
+mod find;
+mod gpu;
+mod graph;
 mod launch;
+mod local;
+mod program;
+mod queue;
+mod telemetry;
 
-pub use bank0::{Bank0, Facts};
+pub use self::core::{Core, NvOptions};
+pub use bank0::{Bank0, Facts as BankFacts};
+pub use bo::{Bo, Placement};
 pub use chip::{CHIPS, Chip};
-pub use launch::{DEFAULT_STACK_BYTES, LaunchError, Plan, Request};
+pub use driver::{Driver, Outcome, RmError};
+pub use find::{Card, Selector, cards, uuid_text};
+pub use gpu::{Facts, Gpu};
+pub use launch::{DEFAULT_STACK_BYTES, LaunchError, Plan, Request, local_bytes};
+pub use telemetry::Telemetry;
+
+use super::lent::Lent;
+use super::pool::Pool;
+use super::staging::Staging;
+use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, Place};
+use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
+use crate::hcq::packet::GpuVa;
+use crate::hcq::packet::nv::copy::Element;
+use crate::hcq::signal::Point;
+use channel::Group;
+use doorbell_ioctl::abi::nvrm;
+use program::{Placed, Program};
+use queue::NvQueue;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// An open GPU.
+pub struct NvDevice {
+    tag: DeviceTag,
+    info: DeviceInfo,
+    inner: Arc<Inner>,
+}
+
+/// What recorded lists and memories hold on to.
+struct Inner {
+    core: Arc<Core>,
+    pool: Arc<Pool>,
+    compute: Arc<NvQueue>,
+    copy: Arc<NvQueue>,
+    // The channels' group: freed after them.
+    group: Mutex<Option<Arc<Group>>>,
+    /// Who tells of exceptions.
+    debugger: Mutex<Option<u32>>,
+    staging: Mutex<Option<Staging>>,
+    // Memory that both sides see, kept until its last handle is gone.
+    host: Arc<Lent<Bo>>,
+}
+
+impl std::fmt::Debug for NvDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NvDevice({}, {}, {} SMs)", self.tag, self.info.arch, self.info.threads)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl NvDevice {
+    /// Opens the GPU that `selector` means on a driver's connection.
+    ///
+    /// # Errors
+    /// `Unavailable`: no such GPU, one that this build does not know; `Rm` with the step and the call that was refused.
+    pub fn open(
+        name: &str,
+        driver: &Arc<Driver>,
+        selector: &Selector,
+        options: &NvOptions,
+    ) -> Result<Self, DeviceError> {
+        let refused =
+            |what: &'static str| move |source| DeviceError::Rm { device: name.into(), what, source: Box::new(source) };
+        let cards = cards(driver).map_err(refused("list cards"))?;
+        let card = selector.pick(&cards, driver).map_err(refused("ask for UUIDs"))?.ok_or_else(|| {
+            let found: Vec<&str> = cards.iter().map(|c| c.bdf.as_str()).collect();
+            let why = format!("no such GPU; there are {}: {}", cards.len(), found.join(", "));
+            DeviceError::Unavailable { name: name.into(), why }
+        })?;
+        let tag = DeviceTag::new(name);
+        let core = Core::open(tag.clone(), driver, card, options.clone())?;
+        let group = Group::new(&core)?;
+        let compute = NvQueue::new(&core, &group, QueueKind::Compute)?;
+        let copy = NvQueue::new(&core, &group, QueueKind::Copy)?;
+        let info = DeviceInfo {
+            arch: core.gpu.chip.name.into(),
+            threads: core.gpu.facts.sms,
+            memory_bytes: core.gpu.facts.vram_bytes,
+        };
+        let (pool, group) = (Pool::new(Arc::clone(&core) as _), Mutex::new(Some(group)));
+        let (debugger, staging, host) = (Mutex::default(), Mutex::default(), Arc::default());
+        let inner = Arc::new(Inner { core, pool, compute, copy, group, debugger, staging, host });
+        // From here on a failure closes what is there, by the device's drop.
+        let device = Self { tag, info, inner };
+        device.inner.start()?;
+        Ok(device)
+    }
+
+    /// The GPU that was opened.
+    #[must_use]
+    pub fn gpu(&self) -> &Gpu {
+        &self.inner.core.gpu
+    }
+
+    /// Clocks, memory, errors: what the driver says now.
+    #[must_use]
+    pub fn telemetry(&self) -> Telemetry {
+        Telemetry::read(&self.inner.core.gpu)
+    }
+
+    /// Memory that the host sees too, for copies without staging: pages of this process that the driver pins, its own system memory, or VRAM through BAR1.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `Unsupported` for VRAM that is not mapped.
+    pub fn alloc_host(&self, len_bytes: u64, placement: Placement) -> Result<Memory, DeviceError> {
+        let core = &self.inner.core;
+        core.check_open()?;
+        if placement == Placement::Vram {
+            return Err(core.cannot("show VRAM to the host that is not mapped".into()));
+        }
+        let bo = core.bo(len_bytes, placement).map_err(|e| DeviceError::OutOfMemory {
+            device: self.tag.name().into(),
+            asked: len_bytes,
+            used: self.inner.pool.used_bytes(),
+            why: e.to_string(),
+        })?;
+        let view = core.view_of("host memory", &bo)?.sub(0, len_bytes)?;
+        let va = bo.va();
+        self.inner.host.keep(bo);
+        Ok(Memory::new(MemoryParts {
+            device: self.tag.clone(),
+            va,
+            len_bytes,
+            host: Some(view),
+            uses: Uses::new(Some(Arc::clone(self.inner.compute.timeline()))),
+            release: Some(Arc::clone(&self.inner.host) as _),
+        }))
+    }
+
+    /// Fills memory with a value of 1, 2, 4 or 8 bytes, over and over, on the copy engine.
+    ///
+    /// # Errors
+    /// `Unsupported` for another length, or a place or length that is no multiple of it; as a submission.
+    pub fn fill(&self, dst: &Place, value: u64, value_bytes: u32, len_bytes: u64) -> Result<Point, DeviceError> {
+        let element = [Element::B1, Element::B2, Element::B4, Element::B8];
+        let element = element.into_iter().find(|e| e.len_bytes() == value_bytes);
+        let unit = u64::from(value_bytes.max(1));
+        match element {
+            Some(element) if dst.va().is_multiple_of(unit) && len_bytes.is_multiple_of(unit) => {
+                self.inner.copy.fill(dst, value, element, len_bytes / unit)
+            }
+            _ => Err(self.inner.core.cannot(format!("fill {len_bytes} bytes with values of {value_bytes}"))),
+        }
+    }
+
+    fn load_one(&self, image: &KernelImage<'_>) -> Result<Kernel, DeviceError> {
+        let core = &self.inner.core;
+        let bad = |why: String| DeviceError::Load { device: self.tag.name().into(), kernel: image.name.into(), why };
+        let placed = Placed::read(image, core.gpu.chip).map_err(bad)?;
+        let len_bytes = placed.cubin.size() as u64;
+        let code = Arc::new(core.own_bo("code", len_bytes, Placement::Vram)?);
+        let va = code.va();
+        let bytes = placed.cubin.image(va).map_err(|e| bad(e.to_string()))?;
+        let entry = va + placed.kernel.code_offset;
+        let (name, code_sm, image_va) = (image.name.into(), placed.cubin.sm, GpuVa(va));
+        let program = Program { name, kernel: placed.kernel, code_sm, image: image_va, code };
+        let kernel = Kernel::new(self.tag.clone(), image.name, entry, Arc::new(program));
+        // The copy engine writes it through a memory that ends with this call; the kernel keeps the buffer.
+        let (device, uses) = (self.tag.clone(), Uses::new(None));
+        let memory = Memory::new(MemoryParts { device, va, len_bytes, host: None, uses, release: None });
+        self.copy_in(&memory, 0, &bytes)?;
+        memory.uses().wait(core.options.submit_timeout)?;
+        core.note_code();
+        Ok(kernel)
+    }
+}
+
+impl Inner {
+    /// The channels run, both answer, and somebody can be asked about exceptions.
+    fn start(&self) -> Result<(), DeviceError> {
+        if let Some(group) = &*locked(&self.group) {
+            group.schedule().map_err(|e| self.core.refused("schedule channels", e))?;
+        }
+        self.compute.start()?;
+        self.copy.start()?;
+        let (gpu, driver) = (&self.core.gpu, &self.core.gpu.driver);
+        let mut params = nvrm::DebuggerAlloc {
+            h_app_client: driver.client(),
+            h_class3d_object: self.compute.engine().unwrap_or(0),
+            ..Default::default()
+        };
+        match driver.alloc(gpu.device, nvrm::GT200_DEBUGGER, Some(&mut params)) {
+            Ok(debugger) => {
+                *locked(&self.debugger) = Some(debugger);
+                self.compute.set_debugger(debugger);
+                self.copy.set_debugger(debugger);
+            }
+            Err(e) => log::debug!("{}: nobody tells of exceptions: {e}", self.core.tag),
+        }
+        Ok(())
+    }
+
+    fn queues(&self) -> [&Arc<NvQueue>; 2] {
+        [&self.compute, &self.copy]
+    }
+
+    /// Runs of copies go to the copy queue, the rest to the compute queue, each run after the one before.
+    fn submit(&self, kind: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+        let is_copy = |c: &Command| matches!(c, Command::Copy { .. });
+        if kind == QueueKind::Copy {
+            return self.copy.submit(commands, &[]);
+        }
+        if !commands.iter().any(is_copy) {
+            return self.compute.submit(commands, &[]);
+        }
+        let queue_of = |c: &Command| if is_copy(c) { &self.copy } else { &self.compute };
+        commands.iter().try_for_each(|c| queue_of(c).check(c))?;
+        let mut last: Vec<Point> = Vec::new();
+        for run in commands.chunk_by(|a, b| is_copy(a) == is_copy(b)) {
+            if let Some(first) = run.first() {
+                last = vec![queue_of(first).submit(run, &last)?];
+            }
+        }
+        last.pop().map_or_else(|| self.compute.submit(&[], &[]), Ok)
+    }
+
+    fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
+        let start = Instant::now();
+        for queue in self.queues() {
+            let timeline = queue.timeline();
+            timeline.wait(timeline.submitted(), timeout.saturating_sub(start.elapsed()))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the queues after their work or `timeout`, then gives all memory back that no handle holds.
+    fn shut(&self, timeout: Duration) -> Result<(), DeviceError> {
+        let core = &self.core;
+        if core.life.is_closed() {
+            return Ok(());
+        }
+        let finished = if core.life.fault().is_some() { Ok(()) } else { self.synchronize(timeout) };
+        core.life.close();
+        let mut ended = Ok(());
+        if let Some(debugger) = locked(&self.debugger).take() {
+            let freed = core.gpu.driver.free(core.gpu.device, debugger);
+            ended = freed.map_err(|e| core.refused("free the debugger", e));
+        }
+        self.queues().into_iter().for_each(|queue| queue.shut());
+        *locked(&self.group) = None;
+        *locked(&self.staging) = None;
+        self.pool.close();
+        core.free_signals();
+        finished.and(ended)
+    }
+
+    /// Does something with the staging buffers, which are made at their first use.
+    fn with_staging<T>(&self, run: impl FnOnce(&mut Staging) -> Result<T, DeviceError>) -> Result<T, DeviceError> {
+        self.core.check_open()?;
+        let mut staging = locked(&self.staging);
+        let staging = match &mut *staging {
+            Some(staging) => staging,
+            none => none.insert(Staging::new(&*self.copy)?),
+        };
+        run(staging)
+    }
+}
+
+impl Device for NvDevice {
+    fn tag(&self) -> &DeviceTag {
+        &self.tag
+    }
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn alloc(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
+        self.inner.core.check_open()?;
+        let (va, uses) = self.inner.pool.take(len_bytes)?;
+        Ok(Memory::new(MemoryParts {
+            device: self.tag.clone(),
+            va,
+            len_bytes,
+            host: None,
+            uses: uses.unwrap_or_else(|| Uses::new(Some(Arc::clone(self.inner.compute.timeline())))),
+            release: Some(Arc::clone(&self.inner.pool) as _),
+        }))
+    }
+
+    fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
+        self.inner.copy.check_place(&dst.at(offset), src.len() as u64, "copy in")?;
+        self.inner.with_staging(|staging| staging.copy_in(&*self.inner.copy, dst, offset, src))
+    }
+
+    fn copy_out(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.copy.check_place(&src.at(offset), dst.len() as u64, "copy out")?;
+        self.inner.with_staging(|staging| staging.copy_out(&*self.inner.copy, src, offset, dst))
+    }
+
+    fn load(&self, images: &[KernelImage<'_>]) -> Result<Vec<Kernel>, DeviceError> {
+        images.iter().map(|image| self.load_one(image)).collect()
+    }
+
+    fn submit(&self, queue: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
+        self.inner.submit(queue, commands)
+    }
+
+    fn record(&self, commands: &[Command]) -> Result<Box<dyn Recorded>, DeviceError> {
+        if commands.iter().all(|c| matches!(c, Command::Exec { .. })) {
+            return Ok(Box::new(graph::NvGraph::new(&self.inner.core, &self.inner.compute, commands)?));
+        }
+        let inner = Arc::clone(&self.inner);
+        record_by_resubmission(self.tag.name(), commands, move |commands| inner.submit(QueueKind::Compute, commands))
+    }
+
+    fn stamp(&self) -> Result<Stamp, DeviceError> {
+        let core = &self.inner.core;
+        core.check_open()?;
+        core.calibrate()?;
+        Ok(Stamp { start: core.signals.signal()?, stop: core.signals.signal()? })
+    }
+
+    /// Longer than a card's on a software GPU.
+    fn patience(&self) -> Duration {
+        self.inner.core.options.submit_timeout.max(Duration::from_secs(30)) // TIMEOUT: as other devices'.
+    }
+
+    fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
+        self.inner.synchronize(timeout)
+    }
+
+    fn memory_used(&self) -> u64 {
+        self.inner.pool.used_bytes()
+    }
+
+    fn close(&self) -> Result<(), DeviceError> {
+        self.inner.shut(self.inner.core.options.submit_timeout)
+    }
+}
+
+impl Drop for NvDevice {
+    fn drop(&mut self) {
+        // TIMEOUT: a drop does not wait for ever; `close` is for those who want the error.
+        if let Err(e) = self.inner.shut(Duration::from_secs(1)) {
+            log::warn!("device {} dropped with unfinished work: {e}", self.tag);
+        }
+    }
+}

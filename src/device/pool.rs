@@ -1,11 +1,9 @@
 //! Memory of the device for tensors: small blocks cut from slabs, large ones buffers of their own, freed ones kept for reuse.
 //!
-//! Place in the arrows: above `bo`; memories hold it. Shape as the CPU device's allocator: four sizes a power of two when small, best fit within a
+//! Place in the arrows: above a device's buffers, which it gets from a [`Source`]; memories hold it. Shape as the CPU device's allocator: four sizes a power of two when small, best fit within a
 //! quarter when large, the oldest go first. A block with pending uses carries them to its next owner and is never freed before they are done.
 
-use super::bo::{Bo, Placement};
-use super::core::Core;
-use crate::device::{DeviceError, Release, Uses};
+use super::{DeviceError, Release, Uses};
 use crate::hcq::memory::View;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,11 +15,32 @@ const SMALL_MAX: u64 = 64 << 10;
 const SLAB_BYTES: u64 = 2 << 20;
 const PAGE: u64 = 4096;
 
+/// A buffer of the device; freed on drop.
+pub trait Buffer: Send + Sync + std::fmt::Debug {
+    /// Address as the device sees it.
+    fn va(&self) -> u64;
+    fn len_bytes(&self) -> u64;
+}
+
+/// Where buffers come from, and what is said of the device.
+pub trait Source: Send + Sync + std::fmt::Debug {
+    fn device(&self) -> &str;
+    /// Bytes of the device's memory, 0 where they are not known.
+    fn memory_bytes(&self) -> u64;
+    /// Freed memory kept for reuse.
+    fn cache_bytes(&self) -> u64;
+    /// A buffer in the device's memory.
+    ///
+    /// # Errors
+    /// The driver's, in words.
+    fn buffer(&self, len_bytes: u64) -> Result<Arc<dyn Buffer>, String>;
+}
+
 /// A part of a buffer.
 #[derive(Clone, Debug)]
 struct Block {
     #[allow(dead_code)] // keeps the buffer
-    bo: Arc<Bo>,
+    bo: Arc<dyn Buffer>,
     va: u64,
     len_bytes: u64,
 }
@@ -38,7 +57,7 @@ struct State {
     used_bytes: u64,
     cached_bytes: u64,
     tick: u64,
-    slab: Option<(Arc<Bo>, u64)>,
+    slab: Option<(Arc<dyn Buffer>, u64)>,
     small: BTreeMap<u64, Vec<(Block, Uses)>>,
     large: BTreeMap<u64, VecDeque<Freed>>,
     /// Blocks in use, by address.
@@ -49,7 +68,7 @@ struct State {
 /// The allocator of one device.
 #[derive(Debug)]
 pub struct Pool {
-    core: Arc<Core>,
+    source: Arc<dyn Source>,
     state: Mutex<State>,
 }
 
@@ -69,8 +88,8 @@ fn rounded(len_bytes: u64) -> u64 {
 
 impl Pool {
     #[must_use]
-    pub fn new(core: &Arc<Core>) -> Arc<Self> {
-        Arc::new(Self { core: Arc::clone(core), state: Mutex::default() })
+    pub fn new(source: Arc<dyn Source>) -> Arc<Self> {
+        Arc::new(Self { source, state: Mutex::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,9 +107,9 @@ impl Pool {
     /// # Errors
     /// `TooBig`, `OutOfMemory`.
     pub fn take(&self, len_bytes: u64) -> Result<(u64, Option<Uses>), DeviceError> {
-        let max = self.core.node.vram_bytes();
+        let max = self.source.memory_bytes();
         if max != 0 && len_bytes > max {
-            return Err(DeviceError::TooBig { device: self.core.tag.name().into(), asked: len_bytes, max });
+            return Err(DeviceError::TooBig { device: self.source.device().into(), asked: len_bytes, max });
         }
         let size = rounded(len_bytes);
         let mut state = self.state();
@@ -108,7 +127,7 @@ impl Pool {
         }
         let (bo, at) = match state.slab.take().filter(|(bo, at)| at + size <= bo.len_bytes()) {
             Some(slab) => slab,
-            None => (Arc::new(self.buffer(state, SLAB_BYTES)?), 0),
+            None => (self.buffer(state, SLAB_BYTES)?, 0),
         };
         let block = Block { va: bo.va() + at, bo: Arc::clone(&bo), len_bytes: size };
         state.slab = Some((bo, at + size));
@@ -120,21 +139,21 @@ impl Pool {
         if let Some(freed) = fit.and_then(|size| take_last(state, size)) {
             return Ok((freed.block, Some(freed.uses)));
         }
-        let bo = Arc::new(self.buffer(state, size)?);
+        let bo = self.buffer(state, size)?;
         Ok((Block { va: bo.va(), len_bytes: bo.len_bytes(), bo }, None))
     }
 
     /// A fresh buffer; when there is none, what is kept for reuse goes first.
-    fn buffer(&self, state: &mut State, size: u64) -> Result<Bo, DeviceError> {
-        if let Ok(bo) = self.core.bo(size, Placement::Vram) {
+    fn buffer(&self, state: &mut State, size: u64) -> Result<Arc<dyn Buffer>, DeviceError> {
+        if let Ok(bo) = self.source.buffer(size) {
             return Ok(bo);
         }
         trim(state, 0);
-        self.core.bo(size, Placement::Vram).map_err(|e| DeviceError::OutOfMemory {
-            device: self.core.tag.name().into(),
+        self.source.buffer(size).map_err(|why| DeviceError::OutOfMemory {
+            device: self.source.device().into(),
             asked: size,
             used: state.used_bytes,
-            why: e.to_string(),
+            why,
         })
     }
 
@@ -202,7 +221,7 @@ impl Release for Pool {
         state.cached_bytes += size;
         let at = state.tick;
         state.large.entry(size).or_default().push_back(Freed { block, uses, at });
-        trim(&mut state, self.core.options.cache_bytes);
+        trim(&mut state, self.source.cache_bytes());
     }
 }
 

@@ -1,0 +1,317 @@
+//! Channels: a group with its context, rings with their pointers, engines, tokens, and what the driver writes when one dies.
+//!
+//! Place in the arrows: above `bo`; `queue` fills the rings. Source: nv.md 2 (steps 15 to 24), 2.2, 3.1; `alloc_channel.h` of release 580.
+//! Ring and USERD lie in one piece of VRAM that the host sees through BAR1, or, where it cannot, both in system memory; never mixed.
+//! A slot of the ring is free when the submission that used it is done: the GPU's own get pointer is not kept up to date.
+//! Left out: copy engines with channel groups of their own (2.3), channels without a group, recovery of a group (a dead one ends the device).
+
+use super::bo::{Bo, Placement};
+use super::core::Core;
+use super::driver::{Driver, Handle, RmError};
+use super::gpu::Gpu;
+use crate::device::DeviceError;
+use crate::hcq::bits::join;
+use crate::hcq::memory::{Dwords, View};
+use crate::hcq::packet::nv::gpfifo::{Entry, USERD_GP_GET, USERD_GP_PUT};
+use doorbell_ioctl::abi::{nvrm, uvm};
+use doorbell_ioctl::port::{Doorbell, Mapped};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+const PAGE: u64 = 4096;
+const ENTRY_BYTES: u64 = 8;
+/// Context addresses start at a multiple of this.
+const CONTEXT_ALIGN: u64 = 2 << 20;
+/// NV2080_ENGINE_TYPE of the graphics engine, which computes.
+const ENGINE_GRAPHICS: u32 = 1;
+/// Of a context share: subcontexts run beside each other.
+const CTXSHARE_ASYNC: u32 = 1;
+
+/// What an error notifier says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// Of `nverror.h`, the number that Xid lines have.
+    pub code: u32,
+    pub engine: u16,
+    pub status: u16,
+    pub time_ns: u64,
+}
+
+impl Notification {
+    /// What stands in a notifier; nothing while the channel lives.
+    #[must_use]
+    pub fn read(notifier: &View) -> Option<Self> {
+        let mut bytes = [0; 16];
+        notifier.read(0, &mut bytes).ok()?;
+        let word = |n: usize| u32::from_le_bytes([bytes[n], bytes[n + 1], bytes[n + 2], bytes[n + 3]]);
+        let (engine, status) = ((word(12) & 0xffff) as u16, (word(12) >> 16) as u16);
+        (status != 0).then(|| Self { code: word(8), engine, status, time_ns: join(word(0), word(4)) })
+    }
+}
+
+/// A channel group with the context that its channels share, and addresses for what the driver keeps of it.
+#[derive(Debug)]
+pub struct Group {
+    gpu: Arc<Gpu>,
+    handle: Handle,
+    ctxshare: Handle,
+    /// The range of the channels' contexts; UVM maps into it, nobody else looks.
+    window: Arc<Mapped>,
+}
+
+/// One channel with its engine.
+#[derive(Debug)]
+pub struct Channel {
+    gpu: Arc<Gpu>,
+    // Keeps the group.
+    group: Arc<Group>,
+    handle: Handle,
+    engine: Handle,
+    token: u32,
+    doorbell: Doorbell,
+    words: Words,
+    entries: u32,
+    /// Entries written, for ever.
+    put: u64,
+    is_registered: bool,
+    notifier: View,
+    /// Ring, USERD, notifier: freed after the channel.
+    buffers: Vec<Bo>,
+}
+
+/// Ring and pointers as the host stores them.
+struct Words {
+    ring: Dwords,
+    userd: Dwords,
+}
+
+impl std::fmt::Debug for Words {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Words({})", self.ring.count())
+    }
+}
+
+impl Group {
+    /// Steps 15 and 17, and addresses for the contexts.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(core: &Core) -> Result<Arc<Self>, DeviceError> {
+        let (gpu, driver) = (&core.gpu, &core.gpu.driver);
+        let refused = |e| core.refused("make a channel group", e);
+        let window = driver.reserve(core.options.context_bytes, CONTEXT_ALIGN).map_err(|errno| {
+            let outcome = super::driver::Outcome::Errno(errno);
+            refused(RmError { call: "reserve addresses of contexts".into(), outcome })
+        })?;
+        let mut params = nvrm::ChannelGroupAlloc { engine_type: ENGINE_GRAPHICS, ..Default::default() };
+        let handle = driver.alloc(gpu.device, nvrm::KEPLER_CHANNEL_GROUP_A, Some(&mut params)).map_err(refused)?;
+        let mut group = Self { gpu: Arc::clone(gpu), handle, ctxshare: 0, window: Arc::new(window) };
+        let mut params = nvrm::CtxShareAlloc { h_va_space: gpu.vaspace, flags: CTXSHARE_ASYNC, ..Default::default() };
+        group.ctxshare = driver.alloc(handle, nvrm::FERMI_CONTEXT_SHARE_A, Some(&mut params)).map_err(refused)?;
+        Ok(Arc::new(group))
+    }
+
+    /// Step 24: the group's channels run from now on.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn schedule(&self) -> Result<(), RmError> {
+        let mut params = nvrm::GroupSchedule { b_enable: 1, ..Default::default() };
+        self.gpu.driver.control(self.handle, &nvrm::GROUP_GPFIFO_SCHEDULE, &mut params)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let driver = &self.gpu.driver;
+        if let Err(e) = driver.free(self.gpu.device, self.handle) {
+            log::warn!("channel group {:#x} was not freed: {e}", self.handle);
+        }
+        driver.forget(self.window.base().0);
+    }
+}
+
+impl Channel {
+    /// Steps 16, 18 to 22: a channel whose methods go to an engine of `class`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(core: &Core, group: &Arc<Group>, class: u32) -> Result<Self, DeviceError> {
+        let gpu = &core.gpu;
+        let refused = |what| move |e| core.refused(what, e);
+        let entries = core.options.ring_entries.next_power_of_two().max(2);
+        let ring_bytes = u64::from(entries) * ENTRY_BYTES;
+        let ring_bytes = ring_bytes.next_multiple_of(PAGE);
+        let ring = ring_memory(core, ring_bytes + PAGE)?;
+        let notifier_bo = core.own_bo("error notifier", PAGE, Placement::System)?;
+        let notifier = core.view_of("error notifier", &notifier_bo)?;
+        notifier.write(0, &[0; 64])?;
+        let view = core.view_of("ring", &ring)?;
+        view.sub(ring_bytes, PAGE)?.write(0, &[0; 512])?;
+        let words = Words { ring: view.sub(0, ring_bytes)?.dwords()?, userd: view.sub(ring_bytes, PAGE)?.dwords()? };
+        let mut params = nvrm::ChannelAlloc {
+            h_object_error: notifier_bo.memory(),
+            gp_fifo_offset: ring.va(),
+            gp_fifo_entries: entries,
+            h_context_share: group.ctxshare,
+            ..Default::default()
+        };
+        (params.h_userd_memory[0], params.userd_offset[0]) = (ring.memory(), ring_bytes);
+        let handle = gpu.driver.alloc(group.handle, gpu.chip.gpfifo_class, Some(&mut params));
+        let handle = handle.map_err(refused("make a channel"))?;
+        let doorbell = gpu.doorbell().map_err(|errno| {
+            let outcome = super::driver::Outcome::Errno(errno);
+            core.refused("doorbell", RmError { call: "map".into(), outcome })
+        })?;
+        let mut channel = Self {
+            gpu: Arc::clone(gpu),
+            group: Arc::clone(group),
+            handle,
+            engine: 0,
+            token: 0,
+            doorbell,
+            words,
+            entries,
+            put: 0,
+            is_registered: false,
+            notifier,
+            buffers: vec![ring, notifier_bo],
+        };
+        channel.connect(class).map_err(refused("connect a channel"))?;
+        Ok(channel)
+    }
+
+    /// Engine, token, UVM; in this order.
+    fn connect(&mut self, class: u32) -> Result<(), RmError> {
+        let driver = Arc::clone(&self.gpu.driver);
+        self.engine = driver.alloc::<nvrm::GraphicsAlloc>(self.handle, class, None)?;
+        let mut token = nvrm::WorkSubmitToken::default();
+        driver.control(self.handle, &nvrm::GPFIFO_GET_WORK_SUBMIT_TOKEN, &mut token)?;
+        self.token = token.work_submit_token;
+        let mut args = uvm::RegisterChannel {
+            gpu_uuid: self.gpu.uuid,
+            rm_ctrl_fd: driver.ctl().0,
+            h_client: driver.client(),
+            h_channel: self.handle,
+            base: self.group.window.base().0,
+            length: self.group.window.len_bytes(),
+            ..Default::default()
+        };
+        driver.uvm(&uvm::REGISTER_CHANNEL, &mut args, |a| a.rm_status)?;
+        self.is_registered = true;
+        // All notifiers of the group are written then, not the offender's alone.
+        let mut each = nvrm::SetErrorNotifier { b_notify_each_channel_in_tsg: 1 };
+        if let Err(e) = driver.control(self.handle, &nvrm::CHANNEL_SET_ERROR_NOTIFIER, &mut each) {
+            log::debug!("error notifiers of a group are not written together: {e}");
+        }
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The engine's object.
+    #[must_use]
+    pub fn engine(&self) -> Handle {
+        self.engine
+    }
+
+    #[must_use]
+    pub fn token(&self) -> u32 {
+        self.token
+    }
+
+    /// Entries that the ring holds at once: a full ring and an empty one would look alike.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        u64::from(self.entries) - 1
+    }
+
+    /// Entries written so far.
+    #[must_use]
+    pub fn put(&self) -> u64 {
+        self.put
+    }
+
+    /// GP_GET and GP_PUT as they stand in USERD.
+    #[must_use]
+    pub fn pointers(&self) -> (u32, u32) {
+        let word = |at: u64| self.words.userd.get(at / 4).map_or(0, |w| w.load(Ordering::Acquire));
+        (word(USERD_GP_GET), word(USERD_GP_PUT))
+    }
+
+    /// Stores an entry in the next slot, which is free.
+    pub fn push(&mut self, entry: [u32; 2]) {
+        let at = self.put % u64::from(self.entries) * 2;
+        for (n, value) in (0..).zip(entry) {
+            if let Some(word) = self.words.ring.get(at + n) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        self.put += 1;
+    }
+
+    /// Shows the GPU what was pushed: entries, pointer, doorbell, in this order.
+    pub fn publish(&self) {
+        // ORDER: full; entries may wait in a write-combining buffer, which a release does not drain.
+        fence(Ordering::SeqCst);
+        if let Some(word) = self.words.userd.get(USERD_GP_PUT / 4) {
+            word.store((self.put % u64::from(self.entries)) as u32, Ordering::Release);
+        }
+        self.doorbell.ring(self.token.into());
+    }
+
+    /// The entry that was pushed as the `index`-th.
+    #[must_use]
+    pub fn entry(&self, index: u64) -> Option<Entry> {
+        let at = index % u64::from(self.entries) * 2;
+        let word = |n| self.words.ring.get(at + n).map_or(0, |w| w.load(Ordering::Relaxed));
+        Entry::parse([word(0), word(1)]).ok()
+    }
+
+    /// Where the driver writes when the channel dies.
+    #[must_use]
+    pub fn notifier(&self) -> &View {
+        &self.notifier
+    }
+
+    /// Ends the channel: it is taken from UVM and freed, with its engine.
+    fn end(&mut self) -> Result<(), RmError> {
+        let driver = &self.gpu.driver;
+        let unregistered = if self.is_registered { unregister(driver, self.gpu.uuid, self.handle) } else { Ok(()) };
+        unregistered.and(driver.free(self.group.handle, self.handle))
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if let Err(e) = self.end() {
+            // The GPU may still look at them: they stay until the process ends.
+            log::warn!("channel {:#x} was not freed, its ring stays: {e}", self.handle);
+            self.buffers.drain(..).for_each(std::mem::forget);
+        }
+    }
+}
+
+fn unregister(driver: &Driver, gpu_uuid: [u8; 16], h_channel: Handle) -> Result<(), RmError> {
+    let h_client = driver.client();
+    if driver.release().major >= 595 {
+        let mut args = uvm::UnregisterChannelV595 { h_client, h_channel, ..Default::default() };
+        return driver.uvm(&uvm::UNREGISTER_CHANNEL_V595, &mut args, |a| a.rm_status);
+    }
+    let mut args = uvm::UnregisterChannel { gpu_uuid, h_client, h_channel, ..Default::default() };
+    driver.uvm(&uvm::UNREGISTER_CHANNEL, &mut args, |a| a.rm_status)
+}
+
+/// Memory for a ring and its USERD.
+fn ring_memory(core: &Core, len_bytes: u64) -> Result<Bo, DeviceError> {
+    match core.bo(len_bytes, Placement::VramMapped) {
+        Ok(bo) => Ok(bo),
+        Err(e) => {
+            log::debug!("{}: VRAM is not mapped for the host, rings go to system memory: {e}", core.tag);
+            core.own_bo("ring", len_bytes, Placement::Host)
+        }
+    }
+}

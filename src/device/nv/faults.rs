@@ -1,0 +1,162 @@
+//! What is known of a channel that died: the notifier's code, the MMU's fault, the SMs' exceptions, and what would mend the GPU.
+//!
+//! Place in the arrows: `queue` asks when a notifier is written or a wait has expired. Source: nv.md 6 (`nverror.h`, controls of the debugger).
+
+use super::channel::Notification;
+use super::core::Core;
+use super::driver::{Driver, Handle};
+use doorbell_ioctl::abi::nvrm;
+
+/// SMs that one question can be about.
+const SMS_AT_ONCE: u32 = 100;
+/// SMs that a report names.
+const NAMED_SMS: usize = 4;
+
+/// Names of `nverror.h`.
+const CODES: &[(u32, &str)] = &[
+    (8, "idle timeout"),
+    (13, "graphics engine exception"),
+    (31, "MMU fault"),
+    (32, "malformed push buffer or entry"),
+    (39, "copy engine 0 exception"),
+    (40, "copy engine 1 exception"),
+    (41, "copy engine 2 exception"),
+    (43, "channel was reset"),
+    (44, "fault during a context switch"),
+    (45, "removed because another channel of its group failed"),
+    (48, "double bit ECC error"),
+    (69, "method with bad data"),
+    (79, "GPU fell off the bus"),
+    (94, "contained ECC error"),
+    (95, "uncontained ECC error"),
+    (119, "no answer from the GPU's system processor"),
+    (120, "error of the GPU's system processor"),
+    (140, "unrecoverable ECC error"),
+    (154, "recovery action changed"),
+];
+
+/// `FAULT_TYPE` of the MMU.
+const FAULT_TYPES: [&str; 16] = [
+    "page directory",
+    "page size",
+    "page not mapped",
+    "address limit",
+    "unbound instance",
+    "privilege",
+    "store to a read-only page",
+    "load from a write-only page",
+    "pitch",
+    "work creation",
+    "aperture",
+    "compression",
+    "kind",
+    "region",
+    "poisoned",
+    "atomic",
+];
+/// `ACCESS_TYPE`.
+const ACCESSES: [&str; 5] = ["load", "store", "strong atomic", "prefetch", "weak atomic"];
+
+/// A code in words.
+#[must_use]
+pub fn code_name(code: u32) -> &'static str {
+    CODES.iter().find(|(known, _)| *known == code).map_or("unknown code", |(_, name)| name)
+}
+
+fn named(names: &[&'static str], value: u32) -> String {
+    names.get(value as usize).map_or_else(|| format!("type {value}"), |n| (*n).into())
+}
+
+/// One line about a channel that the driver has ended.
+#[must_use]
+pub fn describe(core: &Core, channel: Handle, debugger: Option<Handle>, what: &Notification) -> String {
+    let mut text = format!("channel error {} ({})", what.code, code_name(what.code));
+    let more = [mmu_fault(core, channel, debugger), debugger.and_then(|d| sm_exceptions(core, channel, d))];
+    for part in more.into_iter().flatten() {
+        text.push_str(", ");
+        text.push_str(&part);
+    }
+    if let Some(action) = recovery(core) {
+        text.push_str(&format!(", recovery action {action}"));
+    }
+    text
+}
+
+/// The page fault: address, kind, what lies there.
+fn mmu_fault(core: &Core, channel: Handle, debugger: Option<Handle>) -> Option<String> {
+    let driver = &core.gpu.driver;
+    if let Some(text) = debugger.and_then(|d| debugger_faults(driver, d)) {
+        return Some(text);
+    }
+    let mut fault = nvrm::ChannelMmuFault::default();
+    driver.control(channel, &nvrm::CHANNEL_GET_MMU_FAULT_INFO, &mut fault).ok()?;
+    let va = crate::hcq::bits::join(fault.addr_lo, fault.addr_hi);
+    (va != 0)
+        .then(|| format!("MMU fault at {va:#x}: {} ({})", named(&FAULT_TYPES, fault.fault_type), driver.describe(va)))
+}
+
+fn debugger_faults(driver: &Driver, debugger: Handle) -> Option<String> {
+    let mut info = nvrm::ReadMmuFaultInfo::default();
+    driver.control(debugger, &nvrm::DEBUG_READ_MMU_FAULT_INFO, &mut info).ok()?;
+    let count = (info.count as usize).min(info.mmu_fault_info_list.len());
+    let entry = info.mmu_fault_info_list[..count].first()?;
+    let (kind, access) = (named(&FAULT_TYPES, entry.fault_type), named(&ACCESSES, entry.access_type));
+    let va = entry.fault_address;
+    Some(format!("MMU fault at {va:#x}: {kind}, {access} ({})", driver.describe(va)))
+}
+
+/// SMs with an exception: place in the code and the hardware's error word.
+fn sm_exceptions(core: &Core, channel: Handle, debugger: Handle) -> Option<String> {
+    let mut found = Vec::new();
+    for starting_sm in (0..core.gpu.facts.sms).step_by(SMS_AT_ONCE as usize) {
+        let mut states = nvrm::ReadAllSmErrorStates {
+            h_target_channel: channel,
+            num_s_ms_to_read: (core.gpu.facts.sms - starting_sm).min(SMS_AT_ONCE),
+            starting_sm,
+            ..Default::default()
+        };
+        core.gpu.driver.control(debugger, &nvrm::DEBUG_READ_ALL_SM_ERROR_STATES, &mut states).ok()?;
+        for (n, state) in (starting_sm..).zip(&states.sm_error_state_array[..states.num_s_ms_to_read as usize % 101]) {
+            if state.hww_warp_esr != 0 || state.hww_global_esr != 0 {
+                let (esr, pc) = (state.hww_warp_esr, state.hww_warp_esr_pc64);
+                found.push(format!("SM {n} exception {esr:#x} at {pc:#x} ({})", core.gpu.driver.describe(pc)));
+            }
+        }
+    }
+    let more = found.len().saturating_sub(NAMED_SMS);
+    found.truncate(NAMED_SMS);
+    if more > 0 {
+        found.push(format!("and {more} more"));
+    }
+    (!found.is_empty()).then(|| found.join(", "))
+}
+
+/// What the driver would have done to the GPU; nothing where it is fine, or cannot say.
+fn recovery(core: &Core) -> Option<&'static str> {
+    let mut action = nvrm::RecoveryAction::default();
+    core.gpu.driver.control(core.gpu.subdevice, &nvrm::GPU_GET_RECOVERY_ACTION, &mut action).ok()?;
+    match action.action {
+        0 => None,
+        1 => Some("reset the GPU"),
+        2 => Some("reboot the node"),
+        3 => Some("drain peer-to-peer traffic"),
+        _ => Some("drain and reset"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_fault_types_have_names() {
+        assert_eq!(
+            (code_name(31), code_name(13), code_name(7)),
+            ("MMU fault", "graphics engine exception", "unknown code")
+        );
+        assert_eq!(
+            (named(&FAULT_TYPES, 2), named(&FAULT_TYPES, 99)),
+            ("page not mapped".into(), "type 99".to_string())
+        );
+    }
+}

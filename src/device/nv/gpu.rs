@@ -1,0 +1,406 @@
+//! One GPU brought up: device and subdevice, what it is, doorbell page, address space, UVM.
+//!
+//! Place in the arrows: above `driver` and `find`; buffers and channels hang below it. Source: nv.md 2 (steps 5 to 14), 2.5; each step is a function.
+//! What was made is given back in the opposite order, also when a later step fails.
+//! Left out: MIG (the channel group is then refused by the driver), confidential computing (refused here), NUMA nodes of Grace.
+
+use super::chip::Chip;
+use super::driver::{Driver, Handle, Outcome, RmError};
+use super::find::Card;
+use crate::hcq::packet::nv::gpfifo;
+use doorbell_ioctl::abi::nvrm::{self, InfoEntry};
+use doorbell_ioctl::abi::uvm;
+use doorbell_ioctl::port::{Doorbell, Errno, Fd, MapRequest, Mapped};
+use std::sync::Arc;
+
+/// Bytes of the usermode registers.
+const USERMODE_BYTES: u64 = 0x1_0000;
+/// NV_VASPACE_ALLOCATION_FLAGS: page faults are replayable, the page tables are UVM's.
+const VASPACE_EXTERNALLY_OWNED: u32 = 0x8;
+const VASPACE_PAGE_FAULTING: u32 = 0x40;
+/// What CUDA asks for.
+const VASPACE_BASE: u64 = 0x1000;
+const VASPACE_BYTES: u64 = 0x1_ffff_fb00_0000;
+/// NV2080_CTRL_PERF_BOOST_FLAGS: to the maximum, for CUDA, with high priority; for ever.
+const BOOST_FLAGS: u32 = 2 | 1 << 4 | 1 << 6;
+/// Of GPU_GET_GID_INFO: the 16 bytes, not their text.
+const GID_BINARY: u32 = 2;
+/// Rules of GPU_QUERY_COMPUTE_MODE_RULES.
+const COMPUTE_PROHIBITED: u32 = 2;
+
+/// Indices of GR_GET_INFO: the largest chip of the family, units that are switched off included.
+const GR_NUM_GPCS: u32 = 0x14;
+const GR_TPCS_PER_GPC: u32 = 0x17;
+const GR_SMS_PER_TPC: u32 = 0x20;
+/// Index of FB_GET_INFO: KiB of memory.
+const FB_RAM_KIB: u32 = 0x07;
+
+/// What was found out about a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub name: String,
+    pub sms: u32,
+    /// TPCs of the largest chip of the family: local memory is cut for so many.
+    pub max_tpcs: u32,
+    pub vram_bytes: u64,
+}
+
+/// A GPU.
+#[derive(Debug)]
+pub struct Gpu {
+    pub driver: Arc<Driver>,
+    pub card: Card,
+    pub chip: &'static Chip,
+    pub facts: Facts,
+    pub uuid: [u8; 16],
+    pub device: Handle,
+    pub subdevice: Handle,
+    pub vaspace: Handle,
+    file: Fd,
+    usermode: Option<CpuMap>,
+    /// How far bring-up has come, for the way back.
+    stage: Stage,
+}
+
+/// Steps that have something to take back beyond objects of RM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    File,
+    Device,
+    UvmGpu,
+    UvmSpace,
+}
+
+/// Why a GPU cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    Rm(&'static str, RmError),
+    Other(String),
+}
+
+/// A step's name for its error.
+fn step(what: &'static str) -> impl FnOnce(RmError) -> OpenError {
+    move |e| OpenError::Rm(what, e)
+}
+
+impl Gpu {
+    /// Brings a card up, as far as its address space. `bar1_doorbell` maps the doorbells through BAR1 (from Hopper on).
+    ///
+    /// # Errors
+    /// The step and the call that was refused; a chip that is not known, and what this runtime does not do.
+    pub fn open(driver: &Arc<Driver>, card: &Card, bar1_doorbell: bool) -> Result<Arc<Self>, OpenError> {
+        refuse_confidential(driver)?;
+        let file = driver.open_card(card).map_err(step("open the card"))?;
+        let mut gpu = Self {
+            driver: Arc::clone(driver),
+            card: card.clone(),
+            chip: &super::chip::CHIPS[0],
+            facts: Facts::default(),
+            uuid: [0; 16],
+            device: 0,
+            subdevice: 0,
+            vaspace: 0,
+            file,
+            usermode: None,
+            stage: Stage::File,
+        };
+        gpu.attach().map_err(step("attach"))?;
+        let classes = gpu.classes().map_err(step("ask for classes"))?;
+        gpu.chip = Chip::of_classes(&classes).ok_or_else(|| {
+            let known: Vec<&str> = super::chip::CHIPS.iter().map(|c| c.name).collect();
+            OpenError::Other(format!("its chip is not known (classes {classes:x?}); known are {}", known.join(", ")))
+        })?;
+        gpu.check_compute_mode()?;
+        gpu.facts = gpu.ask_facts();
+        gpu.map_usermode(&classes, bar1_doorbell).map_err(step("map doorbells"))?;
+        gpu.boost();
+        gpu.make_vaspace().map_err(step("make an address space"))?;
+        gpu.register().map_err(step("register with UVM"))?;
+        Ok(Arc::new(gpu))
+    }
+
+    /// Steps 6 to 8: the card's instance numbers, device, subdevice.
+    fn attach(&mut self) -> Result<(), RmError> {
+        let driver = Arc::clone(&self.driver);
+        let client = driver.client();
+        let mut ids = nvrm::IdInfo { gpu_id: self.card.gpu_id, ..Default::default() };
+        driver.control(client, &nvrm::GPU_GET_ID_INFO_V2, &mut ids)?;
+        let mut params =
+            nvrm::DeviceAlloc { device_id: ids.device_instance, h_client_share: client, ..Default::default() };
+        self.device = driver.alloc(client, nvrm::NV01_DEVICE_0, Some(&mut params))?;
+        self.stage = Stage::Device;
+        let mut params = nvrm::SubdeviceAlloc { sub_device_id: ids.sub_device_instance };
+        self.subdevice = driver.alloc(self.device, nvrm::NV20_SUBDEVICE_0, Some(&mut params))?;
+        Ok(())
+    }
+
+    /// Step 9: the classes that the GPU has.
+    fn classes(&self) -> Result<Vec<u32>, RmError> {
+        let mut list = nvrm::ClassList::default();
+        self.driver.control(self.device, &nvrm::GPU_GET_CLASSLIST_V2, &mut list)?;
+        let count = (list.num_classes as usize).min(list.class_list.len());
+        Ok(list.class_list[..count].to_vec())
+    }
+
+    fn check_compute_mode(&self) -> Result<(), OpenError> {
+        let mut mode = nvrm::ComputeModeRules::default();
+        let asked = self.driver.control(self.subdevice, &nvrm::GPU_QUERY_COMPUTE_MODE_RULES, &mut mode);
+        match asked {
+            Ok(()) if mode.rules == COMPUTE_PROHIBITED => {
+                Err(OpenError::Other("its compute mode is \"prohibited\"".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What is good to know; a question that the driver refuses leaves the chip's own numbers.
+    fn ask_facts(&self) -> Facts {
+        let [gpcs, tpcs, sms] = self.gr_info([GR_NUM_GPCS, GR_TPCS_PER_GPC, GR_SMS_PER_TPC]).unwrap_or([8, 9, 2]);
+        let mut order = nvrm::GlobalSmOrder::default();
+        let ordered = self.driver.control(self.subdevice, &nvrm::GR_GET_GLOBAL_SM_ORDER, &mut order);
+        let max_tpcs = (gpcs * tpcs).max(1);
+        let all_sms = if ordered.is_ok() && order.num_sm > 0 { order.num_sm.into() } else { max_tpcs * sms };
+        let mut fb = nvrm::FbInfo { fb_info_list_size: 1, ..Default::default() };
+        fb.fb_info_list[0] = InfoEntry { index: FB_RAM_KIB, data: 0 };
+        let vram_bytes = match self.driver.control(self.subdevice, &nvrm::FB_GET_INFO_V2, &mut fb) {
+            Ok(()) => u64::from(fb.fb_info_list[0].data) << 10,
+            Err(_) => 0,
+        };
+        Facts { name: self.ask_name().unwrap_or_default(), sms: all_sms, max_tpcs, vram_bytes }
+    }
+
+    /// Answers of the graphics engine, in the order of `indices`.
+    fn gr_info<const N: usize>(&self, indices: [u32; N]) -> Result<[u32; N], RmError> {
+        let mut entries = indices.map(|index| InfoEntry { index, data: 0 });
+        let mut args = nvrm::GrInfoByPointer {
+            gr_info_list_size: N as u32,
+            gr_info_list: entries.as_mut_ptr().expose_provenance() as u64,
+            ..Default::default()
+        };
+        self.driver.control(self.subdevice, &nvrm::GR_GET_INFO, &mut args)?;
+        Ok(entries.map(|e| e.data))
+    }
+
+    fn ask_name(&self) -> Result<String, RmError> {
+        let mut name = nvrm::NameString::default();
+        // Releases from 595 have a struct of half the length.
+        let len_bytes = if self.driver.release().major >= 595 { 68 } else { 132 };
+        self.driver.control_of(self.subdevice, &nvrm::GPU_GET_NAME_STRING, &mut name, len_bytes)?;
+        let text = &name.gpu_name_string;
+        let end = text.iter().position(|b| *b == 0).unwrap_or(text.len());
+        Ok(String::from_utf8_lossy(&text[..end]).into_owned())
+    }
+
+    /// Step 10: the page with the doorbell.
+    fn map_usermode(&mut self, classes: &[u32], bar1: bool) -> Result<(), RmError> {
+        let wanted = [self.chip.usermode_class, nvrm::HOPPER_USERMODE_A, nvrm::TURING_USERMODE_A];
+        let class = wanted.into_iter().find(|c| classes.contains(c)).unwrap_or(self.chip.usermode_class);
+        let mut params = nvrm::UsermodeAlloc { b_bar1_mapping: 1, b_priv: 0 };
+        let params = (bar1 && class >= nvrm::HOPPER_USERMODE_A).then_some(&mut params);
+        let usermode = self.driver.alloc(self.subdevice, class, params)?;
+        self.usermode = Some(CpuMap::new(self, usermode, USERMODE_BYTES, MapFile::Card, None)?);
+        Ok(())
+    }
+
+    /// Step 11: clocks up. Without it copies run at two thirds; nothing else depends on it.
+    fn boost(&self) {
+        let mut params = nvrm::PerfBoost { flags: BOOST_FLAGS, duration: u32::MAX };
+        if let Err(e) = self.driver.control(self.subdevice, &nvrm::PERF_BOOST, &mut params) {
+            log::debug!("{}: clocks are not raised: {e}", self.card.bdf);
+        }
+    }
+
+    /// Step 12.
+    fn make_vaspace(&mut self) -> Result<(), RmError> {
+        let mut params = nvrm::VaSpaceAlloc {
+            flags: VASPACE_PAGE_FAULTING | VASPACE_EXTERNALLY_OWNED,
+            va_size: VASPACE_BYTES,
+            va_base: VASPACE_BASE,
+            ..Default::default()
+        };
+        self.vaspace = self.driver.alloc(self.device, nvrm::FERMI_VASPACE_A, Some(&mut params))?;
+        Ok(())
+    }
+
+    /// Steps 13 and 14: the UUID, and UVM's part of the address space.
+    fn register(&mut self) -> Result<(), RmError> {
+        let driver = Arc::clone(&self.driver);
+        let mut gid = nvrm::GidInfo { flags: GID_BINARY, length: 16, ..Default::default() };
+        driver.control(self.subdevice, &nvrm::GPU_GET_GID_INFO, &mut gid)?;
+        self.uuid = std::array::from_fn(|n| gid.data[n]);
+        let mut args = uvm::RegisterGpu { gpu_uuid: self.uuid, rm_ctrl_fd: -1, ..Default::default() };
+        driver.uvm(&uvm::REGISTER_GPU, &mut args, |a| a.rm_status)?;
+        self.stage = Stage::UvmGpu;
+        let mut args = uvm::RegisterGpuVaSpace {
+            gpu_uuid: self.uuid,
+            rm_ctrl_fd: driver.ctl().0,
+            h_client: driver.client(),
+            h_va_space: self.vaspace,
+            ..Default::default()
+        };
+        driver.uvm(&uvm::REGISTER_GPU_VASPACE, &mut args, |a| a.rm_status)?;
+        self.stage = Stage::UvmSpace;
+        Ok(())
+    }
+
+    /// The card's file, for memory of this process.
+    #[must_use]
+    pub fn file(&self) -> Fd {
+        self.file
+    }
+
+    /// The doorbell of all channels: it takes a channel's token.
+    ///
+    /// # Errors
+    /// `EACCES` never: the page is mapped.
+    pub fn doorbell(&self) -> Result<Doorbell, Errno> {
+        let page = self.usermode.as_ref().ok_or(Errno::EACCES)?.mapped.view()?;
+        Doorbell::of_u32(&page, gpfifo::DOORBELL, self.driver.port()).map_err(|_| Errno::EACCES)
+    }
+
+    /// The GPU's clock in ns, by the driver.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn time_ns(&self) -> Result<u64, RmError> {
+        let mut time = nvrm::TimerTime::default();
+        self.driver.control(self.subdevice, &nvrm::TIMER_GET_TIME, &mut time)?;
+        Ok(time.time_nsec)
+    }
+
+    fn close(&mut self) {
+        let warn = |what: &str, result: Result<(), RmError>| {
+            if let Err(e) = result {
+                log::warn!("{what}: {e}");
+            }
+        };
+        let driver = Arc::clone(&self.driver);
+        if let Some(usermode) = self.usermode.take() {
+            warn("doorbells", usermode.unmap(&driver, self.device));
+        }
+        if self.stage >= Stage::UvmSpace {
+            let mut args = uvm::UnregisterGpuVaSpace { gpu_uuid: self.uuid, ..Default::default() };
+            warn("address space", driver.uvm(&uvm::UNREGISTER_GPU_VASPACE, &mut args, |a| a.rm_status));
+        }
+        if self.stage >= Stage::UvmGpu {
+            let mut args = uvm::UnregisterGpu { gpu_uuid: self.uuid, ..Default::default() };
+            warn("GPU", driver.uvm(&uvm::UNREGISTER_GPU, &mut args, |a| a.rm_status));
+        }
+        if self.stage >= Stage::Device {
+            warn("device", driver.free(driver.client(), self.device));
+        }
+        driver.close(self.file);
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// With confidential computing on, memory of the GPU cannot be mapped, and channels need keys.
+fn refuse_confidential(driver: &Driver) -> Result<(), OpenError> {
+    let client = driver.client();
+    let mut params = nvrm::ConfidentialComputeAlloc { h_client: client };
+    let Ok(object) = driver.alloc(client, nvrm::NV_CONFIDENTIAL_COMPUTE, Some(&mut params)) else { return Ok(()) };
+    let mut caps = nvrm::ConfComputeCapabilities::default();
+    let asked = driver.control(object, &nvrm::CONF_COMPUTE_SYSTEM_GET_CAPABILITIES, &mut caps);
+    driver.free(client, object).map_err(step("ask for confidential computing"))?;
+    if asked.is_ok() && caps.cc_feature != 0 {
+        return Err(OpenError::Other("confidential computing is on, which is not supported".into()));
+    }
+    Ok(())
+}
+
+/// Through which file memory is mapped: the card's for its registers and its memory, the control file for RM's system memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapFile {
+    Card,
+    Ctl,
+}
+
+/// A memory object mapped for the host.
+#[derive(Debug)]
+pub struct CpuMap {
+    pub mapped: Arc<Mapped>,
+    fd: Fd,
+    memory: Handle,
+    cookie: u64,
+}
+
+impl CpuMap {
+    /// Maps `len_bytes` of a memory object, at `range` if there is one.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(
+        gpu: &Gpu,
+        memory: Handle,
+        len_bytes: u64,
+        through: MapFile,
+        range: Option<Mapped>,
+    ) -> Result<Self, RmError> {
+        let driver = &gpu.driver;
+        // A file arms one mapping.
+        let fd = match through {
+            MapFile::Card => driver.open_card(&gpu.card)?,
+            MapFile::Ctl => driver.open_file(super::driver::CTL_PATH)?,
+        };
+        let made = Self::arm(gpu, memory, len_bytes, fd).and_then(|cookie| {
+            let mapped = match range {
+                Some(range) => range.back(fd, 0),
+                None => Mapped::new(driver.port(), &MapRequest::file(fd, 0, len_bytes)),
+            };
+            match mapped {
+                Ok(mapped) => Ok(Self { mapped: Arc::new(mapped), fd, memory, cookie }),
+                Err(errno) => {
+                    disarm(driver, gpu.device, memory, cookie)?;
+                    Err(RmError { call: "mmap".into(), outcome: Outcome::Errno(errno) })
+                }
+            }
+        });
+        if made.is_err() {
+            driver.close(fd);
+        }
+        made
+    }
+
+    fn arm(gpu: &Gpu, memory: Handle, len_bytes: u64, fd: Fd) -> Result<u64, RmError> {
+        let params = nvrm::MapMemoryParams {
+            h_client: gpu.driver.client(),
+            h_device: gpu.device,
+            h_memory: memory,
+            length: len_bytes,
+            ..Default::default()
+        };
+        let mut args = nvrm::RmMapMemory { params, fd: fd.0, ..Default::default() };
+        gpu.driver
+            .call(gpu.driver.ctl(), &nvrm::MAP_MEMORY, &mut args, &format!("{memory:#x}"), |a| a.params.status)?;
+        Ok(args.params.p_linear_address)
+    }
+
+    /// Takes the mapping back; views of it must be gone.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn unmap(self, driver: &Driver, device: Handle) -> Result<(), RmError> {
+        let Self { mapped, fd, memory, cookie } = self;
+        // Gone with its last view.
+        drop(mapped);
+        let unmapped = disarm(driver, device, memory, cookie);
+        driver.close(fd);
+        unmapped
+    }
+}
+
+fn disarm(driver: &Driver, device: Handle, memory: Handle, cookie: u64) -> Result<(), RmError> {
+    let mut args = nvrm::RmUnmapMemory {
+        h_client: driver.client(),
+        h_device: device,
+        h_memory: memory,
+        p_linear_address: cookie,
+        ..Default::default()
+    };
+    driver.call(driver.ctl(), &nvrm::UNMAP_MEMORY, &mut args, &format!("{memory:#x}"), |a| a.status)
+}

@@ -1,0 +1,112 @@
+//! What the driver says of a GPU at this moment, by RM's controls alone: memory, performance state, PCIe link, errors.
+//!
+//! Place in the arrows: asks through `gpu`; the command line prints it. Source: nv.md 2.5; `ctrl2080bus.h`, `ctrl2080fb.h`, `ctrl2080gpu.h` of release 580;
+//! the link's fields are PCIe's own (Link Status register). A question that the driver refuses leaves `None`.
+//! Left out: temperature, power and clock frequencies, whose controls are not public.
+
+use super::gpu::Gpu;
+use crate::hcq::bits::{Field, field};
+use doorbell_ioctl::abi::nvrm::{self, InfoEntry};
+
+const FB_RAM_KIB: u32 = 0x07;
+const FB_HEAP_FREE_KIB: u32 = 0x16;
+const FB_BAR1_KIB: u32 = 0x05;
+const FB_BAR1_FREE_KIB: u32 = 0x1d;
+/// This one in bytes.
+const FB_L2_BYTES: u32 = 0x1b;
+const BUS_LINK_STATUS: u32 = 0x07;
+const LINK_SPEED: Field = field(0, 16, 19);
+const LINK_WIDTH: Field = field(0, 20, 25);
+/// Bytes of a unit in the ECC status, and where its counts of double and single bit errors are.
+const ECC_UNIT_BYTES: usize = 40;
+const ECC_DOUBLE: usize = 8;
+const ECC_SINGLE: usize = 24;
+
+/// The answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Telemetry {
+    pub name: String,
+    pub vram_bytes: Option<u64>,
+    pub vram_free_bytes: Option<u64>,
+    pub bar1_bytes: Option<u64>,
+    pub bar1_free_bytes: Option<u64>,
+    pub l2_bytes: Option<u64>,
+    /// 0 is the fastest.
+    pub performance_state: Option<u32>,
+    /// PCIe generation and lanes.
+    pub link: Option<(u32, u32)>,
+    /// Single and double bit ECC errors since the last reset.
+    pub ecc_errors: Option<(u64, u64)>,
+    /// Errors that ended channels, kept by the driver.
+    pub channel_errors: Option<u32>,
+    /// The driver wants the GPU to be reset.
+    pub needs_reset: Option<bool>,
+}
+
+impl Telemetry {
+    /// Asks.
+    #[must_use]
+    pub fn read(gpu: &Gpu) -> Self {
+        let kib = |n: Option<u32>| n.map(|n| u64::from(n) << 10);
+        let fb = |index| fb_info(gpu, index);
+        Self {
+            name: gpu.facts.name.clone(),
+            vram_bytes: kib(fb(FB_RAM_KIB)),
+            vram_free_bytes: kib(fb(FB_HEAP_FREE_KIB)),
+            bar1_bytes: kib(fb(FB_BAR1_KIB)),
+            bar1_free_bytes: kib(fb(FB_BAR1_FREE_KIB)),
+            l2_bytes: fb(FB_L2_BYTES).map(u64::from),
+            performance_state: performance_state(gpu),
+            link: link(gpu),
+            ecc_errors: ecc_errors(gpu),
+            channel_errors: channel_errors(gpu),
+            needs_reset: needs_reset(gpu),
+        }
+    }
+}
+
+fn fb_info(gpu: &Gpu, index: u32) -> Option<u32> {
+    let mut args = nvrm::FbInfo { fb_info_list_size: 1, ..Default::default() };
+    args.fb_info_list[0] = InfoEntry { index, data: 0 };
+    gpu.driver.control(gpu.subdevice, &nvrm::FB_GET_INFO_V2, &mut args).ok()?;
+    Some(args.fb_info_list[0].data)
+}
+
+fn performance_state(gpu: &Gpu) -> Option<u32> {
+    let mut args = nvrm::CurrentPstate::default();
+    gpu.driver.control(gpu.subdevice, &nvrm::PERF_GET_CURRENT_PSTATE, &mut args).ok()?;
+    (args.curr_pstate != 0).then(|| args.curr_pstate.trailing_zeros())
+}
+
+fn link(gpu: &Gpu) -> Option<(u32, u32)> {
+    let mut args = nvrm::BusInfo { bus_info_list_size: 1, ..Default::default() };
+    args.bus_info_list[0] = InfoEntry { index: BUS_LINK_STATUS, data: 0 };
+    gpu.driver.control(gpu.subdevice, &nvrm::BUS_GET_INFO_V2, &mut args).ok()?;
+    let word = [args.bus_info_list[0].data];
+    let (speed, width) = (LINK_SPEED.get(&word), LINK_WIDTH.get(&word));
+    (speed != 0 && width != 0).then_some((speed, width))
+}
+
+fn ecc_errors(gpu: &Gpu) -> Option<(u64, u64)> {
+    // Releases from 595 have a longer struct, which is not described.
+    if gpu.driver.release().major >= 595 {
+        return None;
+    }
+    let mut args = nvrm::EccStatus::default();
+    gpu.driver.control(gpu.subdevice, &nvrm::GPU_QUERY_ECC_STATUS, &mut args).ok()?;
+    let count = |unit: &[u8], at: usize| unit[at..].first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
+    let units = || args.units.chunks_exact(ECC_UNIT_BYTES);
+    Some((units().map(|u| count(u, ECC_SINGLE)).sum(), units().map(|u| count(u, ECC_DOUBLE)).sum()))
+}
+
+fn channel_errors(gpu: &Gpu) -> Option<u32> {
+    let mut args = nvrm::RcErrorCount::default();
+    gpu.driver.control(gpu.subdevice, &nvrm::RC_GET_ERROR_COUNT, &mut args).ok()?;
+    Some(args.error_count)
+}
+
+fn needs_reset(gpu: &Gpu) -> Option<bool> {
+    let mut args = nvrm::ResetStatus::default();
+    gpu.driver.control(gpu.subdevice, &nvrm::GPU_GET_RESET_STATUS, &mut args).ok()?;
+    Some(args.b_reset_required != 0)
+}

@@ -1,0 +1,94 @@
+//! Where a driver's buffers lie, and where the last ones lay that are freed: to find a buffer by an address, and to tell of a fault's address.
+//!
+//! Place in the arrows: a driver's connection keeps one; reports ask it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Freed buffers that a report still knows.
+const REMEMBERED: usize = 64;
+
+/// Buffers by address, each with what the driver keeps for it; of the freed ones, address and length.
+#[derive(Debug)]
+pub struct Places<T> {
+    live: BTreeMap<u64, (u64, T)>,
+    freed: VecDeque<(u64, u64)>,
+}
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Self { live: BTreeMap::new(), freed: VecDeque::new() }
+    }
+}
+
+impl<T> Places<T> {
+    /// A buffer is there from now on.
+    pub fn note(&mut self, va: u64, len_bytes: u64, what: T) {
+        self.live.insert(va, (len_bytes, what));
+    }
+
+    /// The buffer that starts at `va` is gone.
+    pub fn forget(&mut self, va: u64) {
+        if let Some((len_bytes, _)) = self.live.remove(&va) {
+            if self.freed.len() == REMEMBERED {
+                self.freed.pop_front();
+            }
+            self.freed.push_back((va, len_bytes));
+        }
+    }
+
+    /// The buffer that holds an address: its start, its length and what is kept for it.
+    #[must_use]
+    pub fn holding(&self, va: u64) -> Option<(u64, u64, &T)> {
+        let (at, (len_bytes, what)) = self.live.range(..=va).next_back()?;
+        (va - at < *len_bytes).then_some((*at, *len_bytes, what))
+    }
+
+    /// The first buffer that begins before `end` and ends after `start`.
+    #[must_use]
+    pub fn overlapping(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let (at, (len_bytes, _)) = self.live.range(..end).next_back()?;
+        (at + len_bytes > start).then_some((*at, *len_bytes))
+    }
+
+    /// What lies, or lay, at an address: in words, for a report.
+    #[must_use]
+    pub fn describe(&self, va: u64) -> String {
+        let holds = |(at, len): &(u64, u64)| (*at..at + len).contains(&va);
+        let below = self.live.range(..=va).next_back().map(|(at, (len, _))| (*at, *len));
+        if let Some((at, len)) = below.filter(holds) {
+            return format!("{:#x} into a buffer of {len:#x} bytes", va - at);
+        }
+        if let Some((at, len)) = self.freed.iter().rev().find(|b| holds(b)) {
+            return format!("{:#x} into a freed buffer of {len:#x} bytes", va - at);
+        }
+        let above = self.live.range(va..).next().map(|(at, (len, _))| (*at, *len));
+        let near = [
+            below.map(|(at, len)| format!("{:#x} behind a buffer of {len:#x} bytes", va - at - len)),
+            above.map(|(at, len)| format!("{:#x} before a buffer of {len:#x} bytes", at - va)),
+        ];
+        let near: Vec<String> = near.into_iter().flatten().collect();
+        if near.is_empty() { "no buffers".into() } else { near.join(", ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_by_the_buffers_around_them() {
+        let mut places = Places::default();
+        assert_eq!(places.describe(5), "no buffers");
+        places.note(0x1000, 0x1000, 'a');
+        places.note(0x4000, 0x1000, 'b');
+        assert_eq!(places.holding(0x1fff), Some((0x1000, 0x1000, &'a')));
+        assert_eq!((places.holding(0x2000), places.holding(0xfff)), (None, None));
+        assert_eq!(places.describe(0x4010), "0x10 into a buffer of 0x1000 bytes");
+        let between = "0x80 behind a buffer of 0x1000 bytes, 0x1f80 before a buffer of 0x1000 bytes";
+        assert_eq!(places.describe(0x2080), between);
+        assert_eq!(places.overlapping(0x1800, 0x3000), Some((0x1000, 0x1000)));
+        assert_eq!(places.overlapping(0x2000, 0x4000), None);
+        places.forget(0x1000);
+        assert_eq!(places.describe(0x1234), "0x234 into a freed buffer of 0x1000 bytes");
+    }
+}

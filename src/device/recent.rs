@@ -1,0 +1,32 @@
+//! The last calls of a driver, for a report.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// Calls that a report shows.
+const REMEMBERED: usize = 8;
+
+/// The last ones, oldest first.
+#[derive(Debug, Default)]
+pub struct Recent(Mutex<VecDeque<String>>);
+
+impl Recent {
+    /// A call was made; `error` is what came of it, if not success.
+    pub fn note(&self, name: &str, error: Option<&dyn std::fmt::Display>) {
+        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.len() == REMEMBERED {
+            recent.pop_front();
+        }
+        recent.push_back(match error {
+            None => name.to_string(),
+            Some(e) => format!("{name} = {e}"),
+        });
+    }
+
+    /// In one line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.iter().cloned().collect::<Vec<_>>().join(" ")
+    }
+}
