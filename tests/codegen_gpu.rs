@@ -36,6 +36,15 @@ fn named_opts_for_workgroups_apply_and_agree() {
         ("row sum by a group", row_sum(3, 64), "GROUP(1,16)"),
         ("row sum by a large group", row_sum(2, 96), "GROUP(1,32) UNROLL(2,3)"),
         ("row sum by groups side by side", row_sum(8, 24), "LOCAL(0,4) GROUP(2,8)"),
+        ("row sum by waves of a group", row_sum(3, 256), "GROUP(1,128)"),
+        ("row sum by waves of a group, rows side by side", row_sum(6, 256), "LOCAL(0,2) GROUP(2,64)"),
+        ("row sum by three parts of waves", row_sum(3, 96), "GROUP(1,48)"),
+        ("row sum by a group of no power of two", row_sum(3, 36), "GROUP(1,9)"),
+        ("row sum of copies by waves of a group", row_sum(8, 128), "UPCAST(0,2) LOCAL(0,2) GROUP(2,64)"),
+        ("columns in vectors by waves of a group", column_sum(128, 8), "VECTORIZE(0,4) GROUP(1,64)"),
+        ("softmax by waves of groups", softmax(3, 256), "GROUP(2,128) GROUP(3,128) LOCAL(1,128)"),
+        ("softmax by groups of different size", softmax(3, 256), "GROUP(2,64) GROUP(3,16) LOCAL(1,128)"),
+        ("a group of all of a matrix, two axes", gated_sum(4, 64), "GROUP(0,4) GROUP(1,64)"),
         ("row sum, padded", row_sum(3, 35), "PADTO(1,16) GROUP(1,16)"),
         ("row sum of copies", row_sum(8, 32), "UPCAST(0,2) LOCAL(0,2) GROUP(2,8)"),
         ("row sum in vectors by a group", row_sum(3, 64), "VECTORIZE(1,4) GROUP(1,8)"),
@@ -91,17 +100,40 @@ fn random_opts_for_workgroups_agree_with_the_kernel_graph() {
 }
 
 #[test]
-fn a_group_meets_at_one_barrier_and_stores_once() {
+fn a_group_of_one_wave_exchanges_its_values_without_memory() {
     let p = codegen::compile(&row_sum(3, 64), &gpu(), &opts("GROUP(1,16)"), false).unwrap();
-    assert_eq!((p.global, p.local, p.local_bytes), ([3, 1, 1], [16, 1, 1], 64));
-    assert_eq!(p.uops.iter().filter(|u| u.op() == Op::Barrier).count(), 1, "{}", text(&p.uops));
+    assert_eq!((p.global, p.local, p.local_bytes), ([3, 1, 1], [16, 1, 1], 0));
+    assert_eq!((count(&p, Op::Barrier), count(&p, Op::WaveReduce)), (0, 1), "{}", text(&p.uops));
     assert_eq!(p.name, "r_3_16_4");
 }
 
 #[test]
+fn waves_of_a_group_meet_at_one_barrier() {
+    // Four waves of 32: each leaves one number.
+    let p = codegen::compile(&row_sum(3, 256), &gpu(), &opts("GROUP(1,128)"), false).unwrap();
+    assert_eq!((p.global, p.local, p.local_bytes), ([3, 1, 1], [128, 1, 1], 64));
+    assert_eq!((count(&p, Op::Barrier), count(&p, Op::WaveReduce)), (1, 2), "{}", text(&p.uops));
+    // Three times 16 threads: the last step is no power of two.
+    let p = codegen::compile(&row_sum(3, 96), &gpu(), &opts("GROUP(1,48)"), false).unwrap();
+    assert_eq!((count(&p, Op::Barrier), count(&p, Op::WaveReduce)), (1, 1), "{}", text(&p.uops));
+}
+
+#[test]
+fn a_group_that_is_not_the_fastest_axis_goes_through_memory() {
+    let t = Target { tensor_cores: units::RDNA3, ..gpu() };
+    let k = half_matmul(DType::F16, (32, 64, 32));
+    let p = codegen::compile(&k, &t, &opts("TC(0) GROUP(3,2)"), false).unwrap();
+    assert_eq!((count(&p, Op::Barrier), count(&p, Op::WaveReduce)), (1, 0), "{}", text(&p.uops));
+}
+
+fn count(p: &codegen::Program, op: Op) -> usize {
+    p.uops.iter().filter(|u| u.op() == op).count()
+}
+
+#[test]
 fn a_group_inside_a_loop_meets_twice_a_round() {
-    let p = codegen::compile(&nested(4, 6, 8), &gpu(), &opts("GROUP(3,4)"), false).unwrap();
-    assert!(p.uops.iter().filter(|u| u.op() == Op::Barrier).count() >= 2, "{}", text(&p.uops));
+    let p = codegen::compile(&nested(4, 6, 64), &gpu(), &opts("GROUP(3,64)"), false).unwrap();
+    assert!(count(&p, Op::Barrier) >= 2, "{}", text(&p.uops));
 }
 
 #[test]
@@ -125,9 +157,9 @@ fn refused_opts_name_the_axis_and_the_limit() {
             "opt LOCAL(1,64) does not apply: launch: 2048 threads in a workgroup, the target has at most 1024",
         ),
         (
-            matmul(64, 64, 64),
-            "UPCAST(0,32) UPCAST(1,32) GROUP(2,32)",
-            "opt GROUP(2,32) does not apply: launch: 131072 bytes of workgroup memory, the target has 65536",
+            matmul(64, 64, 1024),
+            "UPCAST(0,32) UPCAST(1,32) GROUP(2,1024)",
+            "opt GROUP(2,1024) does not apply: launch: 131072 bytes of workgroup memory, the target has 65536",
         ),
     ];
     for (k, list, why) in cases {
@@ -140,7 +172,7 @@ fn refused_opts_name_the_axis_and_the_limit() {
 
 #[test]
 fn a_missing_barrier_is_a_race_to_the_interpreter() {
-    let mut p = codegen::compile(&row_sum(3, 64), &gpu(), &opts("GROUP(1,16)"), false).unwrap();
+    let mut p = codegen::compile(&row_sum(3, 64), &gpu(), &opts("GROUP(1,64)"), false).unwrap();
     p.uops.retain(|u| u.op() != Op::Barrier);
     let mut bufs = buffers(&row_sum(3, 64), 1);
     let e = run_program(&p, &mut bufs, &Vars::new()).unwrap_err();
@@ -177,6 +209,35 @@ fn products_of_half_types_go_through_every_matrix_unit() {
         assert_eq!(agrees(&k, &t, &opts("TC(0)")), Ok(true), "{:?}", t.tensor_cores[0].name);
         assert!(uses_unit(&k, &t, "TC(0)"));
     }
+}
+
+#[test]
+fn products_of_bytes_are_summed_exactly_by_matrix_units() {
+    let with = |tensor_cores, wave| Target { tensor_cores, ..Target::gpu("gpu", Grid::amd(wave)) };
+    let units = [with(units::RDNA3, 32), with(units::RDNA4, 32), with(units::CDNA3, 64)];
+    for t in &units {
+        for d in [DType::I8, DType::U8].into_iter().filter(|d| *d == DType::I8 || t.tensor_cores.len() > 3) {
+            for (size, list) in [
+                ((18, 14, 40), "TC(0)"),
+                ((16, 16, 64), "TC(0) UNROLL(1,2)"),
+                ((16, 32, 20), "TC(0) UPCAST(0,2)"),
+                ((32, 16, 16), "TC(0) LOCAL(0,2)"),
+            ] {
+                if d == DType::U8 && list != "TC(0)" {
+                    continue;
+                }
+                let k = byte_matmul(d, size, DType::I32);
+                assert_eq!(agrees(&k, t, &opts(list)), Ok(true), "{:?} {list}", t.tensor_cores[0].name);
+                assert!(uses_unit(&k, t, list));
+            }
+            // Sums that are cut to a byte are those of cut products.
+            let k = byte_matmul(d, (16, 16, 32), d);
+            assert_eq!(agrees(&k, t, &opts("TC(0)")), Ok(true));
+        }
+    }
+    // A product that has wrapped around before it is summed is not what the unit computes.
+    let wrapped = codegen::compile(&wrapped_products(16), &units[0], &opts("TC(0)"), false).unwrap_err().to_string();
+    assert!(wrapped.contains("has 0 sums"), "{wrapped}");
 }
 
 #[test]
@@ -264,6 +325,13 @@ fn the_heuristic_chooses_what_suits_a_gpu() {
     assert!(chosen(&half_matmul(DType::F16, (512, 512, 512)), &t).starts_with("TC(0) UPCAST"));
     let softmax = codegen::compile(&softmax(64, 1000), &t, &OptChoice::Heuristic, false).unwrap();
     assert_eq!((softmax.global, softmax.local), ([64, 1, 1], [256, 1, 1]), "{:?}", softmax.opts);
+}
+
+/// Sum down each column.
+fn column_sum(m: i64, n: i64) -> UOp {
+    let (j, l) = (out(n, 0), red(m, 1));
+    let s = f32p(1, m * n).index(&(&(&l * n) + &j)).load().reduce(Op::Add, &[l]);
+    UOp::sink([f32p(0, n).index(&j).store(&s, &[j])])
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
             let op = u.reduce_op().unwrap_or(Op::Add);
             let acc = UOp::tagged(Op::Acc, u.dtype(), [identity(op, u.dtype())], Arg::None, Some(registers));
             registers += 1;
-            let update = if op == Op::Add && u.dtype().is_float() {
+            let update = if op == Op::Add && (u.dtype().is_float() || has_tile(&src[0], &open)) {
                 let (chain, rest) = take_apart(&src[0], &open);
                 let (tiles, rest): (Vec<UOp>, Vec<UOp>) = rest.into_iter().partition(is_tile);
                 // A register that starts at zero never becomes -0.0: adding a zero changes nothing.
@@ -85,6 +85,12 @@ pub(super) fn accumulate(sink: &UOp) -> UOp {
             if once(u) {
                 open.insert(new.clone(), (Op::Add, src[0].clone(), src[1].clone()));
             }
+            new
+        }
+        // Products of a matrix unit on integers.
+        Op::Add if once(u) && (has_tile(r.src(0), &open) || has_tile(r.src(1), &open)) => {
+            let new = r.same();
+            open.insert(new.clone(), (Op::Add, r.src(0).clone(), r.src(1).clone()));
             new
         }
         // What copies have decided, for all lanes.
@@ -121,6 +127,11 @@ fn mul_acc(x: &UOp, y: &UOp, new: &[UOp], once: &impl Fn(&UOp) -> bool) -> UOp {
 /// A product of a matrix unit that nothing has been added to yet.
 fn is_tile(u: &UOp) -> bool {
     u.op() == Op::Wmma && u.src()[2].as_const().is_some_and(ConstVal::is_zero)
+}
+
+/// A product of a matrix unit, or a sum with one in it.
+fn has_tile(u: &UOp, open: &UMap<(Op, UOp, UOp)>) -> bool {
+    is_tile(u) || !u.dtype().is_float() && open.contains_key(u)
 }
 
 /// The products and the other terms of a sum whose parts nobody else uses, in order.

@@ -78,6 +78,10 @@ fn types(u: &UOp) -> Result<(), String> {
             need(u.src()[0].dtype().scalar == v.scalar, "value and memory differ in type")
         }
         Op::Wmma => crate::uop::spec::wmma(u).map_err(str::to_string),
+        Op::WaveReduce => {
+            need(u.src().len() == 1, "a WaveReduce in the list has no range")?;
+            crate::uop::spec::wave_reduce(u).map_err(str::to_string)
+        }
         Op::SetAcc => need(u.src()[0].dtype() == u.src()[1].dtype(), "register and value differ in type"),
         op if op.is_elementwise() => {
             need((0..u.src().len()).all(|k| lanes(k) == d.lanes), "sources differ in lanes")?;

@@ -38,6 +38,10 @@ pub(super) fn estimate(list: &[UOp], params: &[ParamInfo]) -> Estimates {
                 e.flops = e.flops.saturating_add(trips.saturating_mul(each));
             }
             Op::Wmma => e.flops = e.flops.saturating_add(trips.saturating_mul(wmma_flops(u))),
+            Op::WaveReduce => {
+                let steps = u.wave_threads().map_or(0, |n| u64::from(n.trailing_zeros()));
+                e.flops = e.flops.saturating_add(trips.saturating_mul(steps * u.dtype().lanes as u64));
+            }
             Op::VReduce => e.flops += trips * (u.src()[0].dtype().lanes as u64 - 1),
             _ => {}
         }

@@ -5,6 +5,7 @@
 //! store that an axis does not move is done where that axis is 0. So every thread takes the same way through the loops, and a
 //! barrier is reached by all of them.
 
+use super::group::Group;
 use super::opt::kind_of;
 use super::scope::first_range;
 use super::target::Target;
@@ -73,7 +74,10 @@ pub(super) fn reads_what_it_stores(sink: &UOp) -> bool {
 /// A launch or workgroup memory beyond the target's limits.
 pub(super) fn launch(sink: &UOp, target: &Target) -> Result<UOp, CodegenError> {
     let Some(limits) = &target.grid else { return Ok(sink.clone()) };
-    let sink = share_reductions(&accumulate::widen(sink, target));
+    let wide = accumulate::widen(sink, target);
+    let shared = share_reductions(&wide, limits.wave.into());
+    let in_waves = shared.waves_fit();
+    let sink = if in_waves { shared.sink } else { share_reductions(&wide, 1).sink };
     let bytes: usize = sink.toposort().iter().map(area_bytes).sum();
     if bytes > target.local_bytes {
         return Err(CodegenError::Launch(format!(
@@ -128,12 +132,32 @@ pub(super) fn position(ranges: &[UOp], sizes: &[i64]) -> UOp {
 
 // --- reductions that threads share ---
 
-/// A Reduce over GroupReduce ranges: each thread reduces its part and leaves it in workgroup memory, then all take the total.
-fn share_reductions(sink: &UOp) -> UOp {
+/// A kernel whose threads share reductions, and the groups of which waves reduce their part by themselves.
+struct Shared {
+    sink: UOp,
+    groups: Vec<UOp>,
+}
+
+impl Shared {
+    /// Whether neighbouring steps of each such group are neighbouring threads, as waves count them.
+    fn waves_fit(&self) -> bool {
+        if self.groups.is_empty() {
+            return true;
+        }
+        let axes = axes(&self.sink, is_local);
+        let fastest = |g: &UOp| axes.first().is_some_and(|a| a.ranges.contains(g) && a.size % size(g) == 0);
+        self.groups.iter().all(fastest)
+    }
+}
+
+/// A Reduce over GroupReduce ranges: each thread reduces its part, each wave its threads', then all take the total of what the waves
+/// have left in workgroup memory (see `group`). `wave` 1: nothing goes from thread to thread but through memory.
+fn share_reductions(sink: &UOp, wave: i64) -> Shared {
     let order = sink.toposort();
     let shared = |u: &UOp| u.op() == Op::Reduce && u.src()[1..].iter().any(|r| kind_of(r) == AxisKind::GroupReduce);
+    let mut groups = vec![];
     if !order.iter().any(shared) {
-        return sink.clone();
+        return Shared { sink: sink.clone(), groups };
     }
     let mut open: UMap<Vec<UOp>> = UMap::default();
     crate::uop::open_ranges(sink, &mut open);
@@ -145,13 +169,14 @@ fn share_reductions(sink: &UOp) -> UOp {
         let new = u.with_src(u.src().iter().map(|s| done[s].clone()).collect::<Srcs>());
         let new = if shared(u) {
             areas += 1;
-            through_memory(&new, &open[u], areas - 1, &mut subs)
+            let mut group = Group { wave, open: &open[u], area: areas - 1, subs: &mut subs };
+            group.total(&new, &mut groups)
         } else {
             new
         };
         done.insert(u.clone(), new);
     }
-    done.remove(sink).unwrap_or_else(|| sink.clone())
+    Shared { sink: done.remove(sink).unwrap_or_else(|| sink.clone()), groups }
 }
 
 /// A number that no scratch area of the kernel has.
@@ -160,42 +185,9 @@ pub(super) fn next_area(order: &[UOp]) -> u32 {
     order.iter().filter_map(number).max().unwrap_or(0)
 }
 
-fn through_memory(reduce: &UOp, open: &[UOp], area: u32, subs: &mut u32) -> UOp {
-    let (groups, rest): (Vec<UOp>, Vec<UOp>) =
-        reduce.src()[1..].iter().cloned().partition(|r| kind_of(r) == AxisKind::GroupReduce);
-    let op = reduce.reduce_op().unwrap_or(Op::Add);
-    let x = &reduce.src()[0];
-    let part = if rest.is_empty() { x.clone() } else { x.reduce(op, &rest) };
-    // One slot a thread and copy; the threads of a wave side by side.
-    let place = |r: &UOp| match kind_of(r) {
-        AxisKind::Upcast | AxisKind::Unroll => Some(0),
-        k if is_local(k) => Some(1),
-        AxisKind::Vector => Some(3),
-        _ => None,
-    };
-    let mut dims: Vec<(u8, UOp)> = open.iter().filter_map(|r| Some((place(r)?, r.clone()))).collect();
-    dims.extend(groups.iter().map(|r| (2, r.clone())));
-    dims.sort_by_key(|(p, r)| (*p, r.range_arg()));
-    let dims: Vec<UOp> = dims.into_iter().map(|(_, r)| r).collect();
-    let sizes: Vec<i64> = dims.iter().map(size).collect();
-    let area = UOp::local(area, reduce.dtype(), sizes.iter().product::<i64>() as usize);
-    let fill = area.index(&position(&dims, &sizes)).store(&part, &dims);
-    // All threads of the group read all parts, in the same order.
-    let mut again = |r: &UOp| {
-        *subs += 1;
-        let kind = if size(r) <= 16 { AxisKind::Unroll } else { AxisKind::Reduce };
-        let id = r.range_arg().map_or(0, |a| a.id);
-        r.with_arg(Arg::Range(RangeArg { id, sub: *subs, kind }))
-    };
-    let fresh: UMap<UOp> = groups.iter().map(|g| (g.clone(), again(g))).collect();
-    let at: Vec<UOp> = dims.iter().map(|d| fresh.get(d).unwrap_or(d).clone()).collect();
-    let over: Vec<UOp> = groups.iter().map(|g| fresh[g].clone()).collect();
-    area.after(&[fill]).index(&position(&at, &sizes)).load().reduce(op, &over)
-}
-
 // --- axes of the launch ---
 
-fn size(r: &UOp) -> i64 {
+pub(super) fn size(r: &UOp) -> i64 {
     (r.vmax() + 1) as i64
 }
 

@@ -120,7 +120,7 @@ impl Lanes {
             _ => {
                 let src = u.src().iter().map(|s| self.value(s)).collect::<Result<Srcs, _>>()?;
                 let Some(v) = self.axis.get(u) else { return Ok(u.with_src(src)) };
-                if !u.op().is_elementwise() {
+                if !u.op().is_elementwise() && u.op() != Op::WaveReduce {
                     return Err(CodegenError::NoLanes(format!("{u:?}")));
                 }
                 let n = lane_count(v);

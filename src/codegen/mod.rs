@@ -14,6 +14,7 @@ mod cost;
 pub mod decomp;
 mod expand;
 mod grid;
+mod group;
 mod invariant;
 mod lanes;
 mod linear;

@@ -19,6 +19,7 @@
 //! | SetAcc (acc, value) | assigns it; an Acc used as a source means its value at that point of the list |
 //! | After (acc, End …) | the same register after the loop; an alias, no code. (Scratch areas need none: the list's order says when they are filled.) |
 //! | elementwise | on sources with the same lane count; MulAcc, Where, Cast, Bitcast included. Cast keeps lanes; Bitcast keeps lanes and size |
+//! | WaveReduce (x), Arg::Reduce(op, [n]) | every thread gets `op` over the x of the n threads around it, in the order that `Op::WaveReduce` says; the n threads lie in one wave, all of them run it, dtype no bool (not on the CPU) |
 //! | Wmma (a, b, acc) | matrix unit: `acc + a · b` on one tile, spread over lanes as Arg::Wmma says; a dtype of as many lanes as a thread holds elements |
 //! | Barrier | all threads of the workgroup have come here, and see each other's stores to its memory (not on the CPU) |
 //!

@@ -51,7 +51,7 @@ enum Failed {
 /// First of the sources that are closed ranges. (`SetAcc` with ranges is what a Reduce becomes before the list is made.)
 pub(super) fn first_range(op: Op) -> Option<usize> {
     match op {
-        Op::Reduce | Op::Stage => Some(1),
+        Op::Reduce | Op::Stage | Op::WaveReduce => Some(1),
         Op::Store | Op::SetAcc => Some(2),
         // In a kernel graph: the lanes of its operands.
         Op::Wmma => Some(3),

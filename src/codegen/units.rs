@@ -1,7 +1,7 @@
 //! Matrix units of known instruction sets as data: what a [`super::Target`] lists as its tensor cores.
 //!
 //! Sources: the vendors' ISA manuals (RDNA3 7.9, RDNA4 7.12, CDNA3 7.1, PTX `mma` fragments, Intel SDM TDPBF16PS). A step of the sum may stand
-//! in any order that both operands share. Left out: sparse forms, integer and fp8 operands, half-precision accumulators.
+//! in any order that both operands share. Left out: sparse forms, fp8 and 4-bit operands, half-precision accumulators, bytes on NVIDIA's.
 
 use crate::uop::TileBit::{E, L};
 use crate::uop::{Scalar, Spread, TileBit, WmmaArg};
@@ -13,25 +13,35 @@ const fn spread(row: &'static [TileBit], col: &'static [TileBit]) -> Spread {
 
 const LANE16: &[TileBit] = &[L(0), L(1), L(2), L(3)];
 
+/// Sums of half types are taken in f32, of bytes in i32.
+const fn sums(a: Scalar) -> Scalar {
+    match a {
+        Scalar::I8 | Scalar::U8 => Scalar::I32,
+        _ => Scalar::F32,
+    }
+}
+
 /// gfx11: both halves of a wave32 hold the same operands.
 const fn rdna3(name: &'static str, a: Scalar) -> WmmaArg {
     const AB: Spread = spread(LANE16, &[E(0), E(1), E(2), E(3)]);
     let c_spread = spread(&[L(4), E(0), E(1), E(2)], LANE16);
-    WmmaArg { name, m: 16, n: 16, k: 16, a, acc: Scalar::F32, lanes: 32, a_spread: AB, b_spread: AB, c_spread }
+    WmmaArg { name, m: 16, n: 16, k: 16, a, acc: sums(a), lanes: 32, a_spread: AB, b_spread: AB, c_spread }
 }
 
 /// gfx12: the halves of a wave32 hold eight steps each.
 const fn rdna4(name: &'static str, a: Scalar) -> WmmaArg {
     const AB: Spread = spread(LANE16, &[E(0), E(1), E(2), L(4)]);
     let c_spread = spread(&[E(0), E(1), E(2), L(4)], LANE16);
-    WmmaArg { name, m: 16, n: 16, k: 16, a, acc: Scalar::F32, lanes: 32, a_spread: AB, b_spread: AB, c_spread }
+    WmmaArg { name, m: 16, n: 16, k: 16, a, acc: sums(a), lanes: 32, a_spread: AB, b_spread: AB, c_spread }
 }
 
-/// gfx9 with MFMA: the quarters of a wave64 hold four steps each.
-const fn cdna3(name: &'static str, a: Scalar) -> WmmaArg {
-    const AB: Spread = spread(LANE16, &[E(0), E(1), L(4), L(5)]);
+/// gfx9 with MFMA: the quarters of a wave64 hold four steps of half types each, or eight of bytes.
+const fn cdna3(name: &'static str, a: Scalar, k: u16) -> WmmaArg {
+    const HALVES: Spread = spread(LANE16, &[E(0), E(1), L(4), L(5)]);
+    const BYTES: Spread = spread(LANE16, &[E(0), E(1), E(2), L(4), L(5)]);
+    let ab = if k == 32 { BYTES } else { HALVES };
     let c_spread = spread(&[E(0), E(1), L(4), L(5)], LANE16);
-    WmmaArg { name, m: 16, n: 16, k: 16, a, acc: Scalar::F32, lanes: 64, a_spread: AB, b_spread: AB, c_spread }
+    WmmaArg { name, m: 16, n: 16, k, a, acc: sums(a), lanes: 64, a_spread: ab, b_spread: ab, c_spread }
 }
 
 /// `mma.sync` of sm_80 and later.
@@ -42,12 +52,23 @@ const fn mma(name: &'static str, a: Scalar) -> WmmaArg {
     WmmaArg { name, m: 16, n: 8, k: 16, a, acc: Scalar::F32, lanes: 32, a_spread, b_spread, c_spread }
 }
 
-pub const RDNA3: &[WmmaArg] =
-    &[rdna3("v_wmma_f32_16x16x16_f16", Scalar::F16), rdna3("v_wmma_f32_16x16x16_bf16", Scalar::BF16)];
-pub const RDNA4: &[WmmaArg] =
-    &[rdna4("v_wmma_f32_16x16x16_f16", Scalar::F16), rdna4("v_wmma_f32_16x16x16_bf16", Scalar::BF16)];
-pub const CDNA3: &[WmmaArg] =
-    &[cdna3("v_mfma_f32_16x16x16_f16", Scalar::F16), cdna3("v_mfma_f32_16x16x16_bf16", Scalar::BF16)];
+pub const RDNA3: &[WmmaArg] = &[
+    rdna3("v_wmma_f32_16x16x16_f16", Scalar::F16),
+    rdna3("v_wmma_f32_16x16x16_bf16", Scalar::BF16),
+    rdna3("v_wmma_i32_16x16x16_iu8", Scalar::I8),
+    rdna3("v_wmma_i32_16x16x16_iu8", Scalar::U8),
+];
+pub const RDNA4: &[WmmaArg] = &[
+    rdna4("v_wmma_f32_16x16x16_f16", Scalar::F16),
+    rdna4("v_wmma_f32_16x16x16_bf16", Scalar::BF16),
+    rdna4("v_wmma_i32_16x16x16_iu8", Scalar::I8),
+    rdna4("v_wmma_i32_16x16x16_iu8", Scalar::U8),
+];
+pub const CDNA3: &[WmmaArg] = &[
+    cdna3("v_mfma_f32_16x16x16_f16", Scalar::F16, 16),
+    cdna3("v_mfma_f32_16x16x16_bf16", Scalar::BF16, 16),
+    cdna3("v_mfma_i32_16x16x32_i8", Scalar::I8, 32),
+];
 pub const SM80: &[WmmaArg] = &[
     mma("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", Scalar::F16),
     mma("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", Scalar::BF16),

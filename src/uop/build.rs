@@ -134,6 +134,20 @@ impl UOp {
         let src: Srcs = std::iter::once(self.clone()).chain(ranges.iter().cloned()).collect();
         UOp::new(Op::Reduce, self.dtype(), src, Arg::Reduce(op, Axes::new()))
     }
+    /// Combines the values of `threads` neighbours of a workgroup; `closed`: the range of threads that the result is the same for.
+    pub fn wave_reduce(&self, op: Op, threads: u16, closed: Option<&UOp>) -> UOp {
+        let src: Srcs = std::iter::once(self).chain(closed).cloned().collect();
+        UOp::new(Op::WaveReduce, self.dtype(), src, Arg::Reduce(op, Axes::from_slice(&[threads])))
+    }
+    /// Threads of a [`Op::WaveReduce`]; `None`: not a power of two, or another node.
+    pub fn wave_threads(&self) -> Option<u16> {
+        match (self.op(), self.arg()) {
+            (Op::WaveReduce, Arg::Reduce(_, n)) => {
+                n.first().copied().filter(|n| n.is_power_of_two() && n.count_zeros() < 16)
+            }
+            _ => None,
+        }
+    }
     /// Tensor-level reduction: the axes become size 1.
     pub fn reduce_axes(&self, op: Op, axes: &[usize]) -> UOp {
         UOp::new(Op::Reduce, self.dtype(), [self.clone()], Arg::Reduce(op, axes.iter().map(|a| *a as u16).collect()))

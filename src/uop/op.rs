@@ -91,6 +91,10 @@ pub enum Op {
     Cat,
     /// `(v)`, Arg::Reduce(op, []): all lanes to one.
     VReduce,
+    /// `(x[, r])`, Arg::Reduce(op, [n]): all of `n` neighbouring threads (a power of two, at most a wave, counted along the workgroup)
+    /// get the `x` of all of them, combined: each with that of the thread whose number differs in bit 0, then in bit 1, and so on up
+    /// to n / 2. In a kernel graph it may close the range of threads that the result is the same for.
+    WaveReduce,
     /// `(a, b, acc)`, Arg::Wmma: matrix unit: acc + a · b for the tile that the lanes of a wave hold together. Before lanes are made:
     /// `(a, b, e, ra, rb)`: element e of the product of scalar expressions in the element ranges ra and rb, which it closes.
     Wmma,

@@ -48,7 +48,7 @@ pub struct SpecError {
 }
 
 const LEAVES: OpSet = OpSet::of(&[Op::Const, Op::Var]);
-const VECTORS: OpSet = OpSet::of(&[Op::Splat, Op::Stack, Op::Gep, Op::Cat, Op::VReduce, Op::Wmma]);
+const VECTORS: OpSet = OpSet::of(&[Op::Splat, Op::Stack, Op::Gep, Op::Cat, Op::VReduce, Op::WaveReduce, Op::Wmma]);
 const TENSOR: OpSet = LEAVES.union(OpSet::ELEMENTWISE).union(OpSet::MOVEMENT).union(OpSet::of(&[
     Op::Bind,
     Op::Iota,
@@ -300,6 +300,10 @@ fn kernel(u: &UOp) -> Check {
             )?;
             need(t.scalar == s[0].dtype().scalar, "Reduce changes the type")
         }
+        Op::WaveReduce => {
+            need(s.len() <= 2 && s.get(1).is_none_or(|r| r.op() == Op::Range), "WaveReduce over more than a range")?;
+            wave_reduce(u)
+        }
         Op::SetAcc => need(s.len() == 2 && s[1].dtype() == s[0].dtype(), "SetAcc of another type"),
         Op::Acc => need(s.len() == 1 && s[0].dtype() == t, "Acc whose start has another type"),
         Op::If => need(s.len() == 1 && s[0].dtype() == DType::BOOL, "If without a scalar bool"),
@@ -307,6 +311,15 @@ fn kernel(u: &UOp) -> Check {
         Op::EndIf => need(s.len() == 1 && s[0].op() == Op::If, "EndIf of something that is no If"),
         _ => Ok(()),
     }
+}
+
+/// A reduction over the threads of a wave names them and keeps the type.
+pub(crate) fn wave_reduce(u: &UOp) -> Check {
+    let (s, t) = (u.src(), u.dtype());
+    need(u.reduce_op().is_some_and(Op::is_reduction), "WaveReduce by an op that does not reduce")?;
+    need(u.wave_threads().is_some(), "WaveReduce over no power of two of threads")?;
+    need(s.first().is_some_and(|x| x.dtype() == t), "WaveReduce changes the type")?;
+    need(t.space.is_none() && !t.is_bool(), "WaveReduce of an address or a bool")
 }
 
 /// A matrix unit's vectors hold the elements that its instruction says.
@@ -332,6 +345,7 @@ fn linear(u: &UOp) -> Check {
         }
         Op::Index => Ok(()),
         Op::Wmma => wmma(u),
+        Op::WaveReduce => need(s.len() == 1, "WaveReduce with a range"),
         _ => need(s.iter().all(|x| x.op() != Op::Index || matches!(u.op(), Op::Store)), "Index used as a value"),
     }
 }

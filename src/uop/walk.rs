@@ -218,7 +218,7 @@ pub fn open_numbers(order: &Order) -> Vec<SmallVec<[u32; 6]>> {
     for (k, u) in order.nodes.iter().enumerate() {
         let srcs = order.srcs(k);
         let closed = match u.op() {
-            Op::Reduce => 1,
+            Op::Reduce | Op::WaveReduce => 1,
             Op::Store => 2,
             Op::Wmma => 3,
             Op::End => 0,

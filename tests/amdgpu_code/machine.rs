@@ -1,7 +1,7 @@
 //! Runs compiled kernels on the emulated compute units in strict mode, and the same program in the interpreter.
 
 use doorbell::codegen::{ParamInfo, Program};
-use doorbell::emu::amdgpu::{Chip as Emulated, Dispatch, PlainBus, SharedBytes, Strict, WaveFault, run};
+use doorbell::emu::amdgpu::{Chip as Emulated, Dispatch, PlainBus, SharedBytes, Stats, Strict, WaveFault, run};
 use doorbell::engine::interp::{Vars, run_program};
 use doorbell::isa::amdgpu::{Chip, MachineCode, Target, compile};
 use doorbell::uop::{Arg, Op, Scalar, UOp, USet, from_bits};
@@ -78,7 +78,7 @@ pub fn listing(code: &MachineCode) -> String {
 }
 
 /// Runs the code on the buffers; whoever compiled it says what is wrong with it.
-pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i64]) -> Result<(), Box<WaveFault>> {
+pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i64]) -> Result<Stats, Box<WaveFault>> {
     let mut bus = PlainBus::default();
     // What the instruction prefetch may run into.
     let padded: Vec<u8> = code.text.iter().copied().chain([0; 1024]).collect();
@@ -127,13 +127,13 @@ pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i6
         scratch_waves: waves,
     };
     let options = Strict { max_instructions: 50_000_000, ..Strict::on() };
-    run(&dispatch, &bus, &options, &AtomicBool::new(false))?;
+    let stats = run(&dispatch, &bus, &options, &AtomicBool::new(false))?;
     for (b, (shared, lead)) in bufs.iter_mut().zip(&memory) {
         let all = shared.to_vec();
         let n = b.len();
         b.copy_from_slice(&all[*lead..lead + n]);
     }
-    Ok(())
+    Ok(stats)
 }
 
 /// Compiles a program for each chip, runs it, and compares all buffers with the interpreter's.

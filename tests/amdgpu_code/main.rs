@@ -15,4 +15,5 @@ mod llvm;
 mod machine;
 mod mutants;
 mod ops;
+mod wave;
 mod wmma;

@@ -253,3 +253,32 @@ fn lanes_are_taken_joined_spread_and_summed() {
         }
     }
 }
+
+/// `out = op over n neighbouring threads of in`, in a workgroup of so many threads.
+pub fn across(t: Scalar, op: Op, n: u16, threads: u32, lanes: u16) -> (doorbell::codegen::Program, Vec<Vec<Vec<u8>>>) {
+    let lidx =
+        UOp::new(Op::Special, DType::I32, [UOp::constant(DType::I32, i64::from(threads))], Arg::Str("lidx0".into()));
+    let (dt, len) = (DType::of(t).vec(lanes), threads as usize * usize::from(lanes));
+    let i = lidx.binary(Op::Mul, &UOp::constant(DType::I32, i64::from(lanes)));
+    let x = load(UOp::param(1, dt.element(), len).index(&i), dt);
+    let mut list = List::default();
+    list.add(&UOp::param(0, dt.element(), len).index(&i).store(&x.wave_reduce(op, n, None), &[]));
+    let inputs = (0..2).map(|seed| {
+        let mut rng = Rng(seed * 31 + u64::from(n));
+        // Signalling NaNs are made quiet in another step than the interpreter's.
+        vec![vec![0xa5; len * t.size_bytes()], rng.fill(t, len, t.is_float())]
+    });
+    (list.program(&format!("{op:?}_{t}_x{lanes}_over_{n}_of_{threads}"), threads), inputs.collect())
+}
+
+#[test]
+fn threads_of_a_wave_combine_their_values_bit_for_bit() {
+    for t in [Scalar::F32, Scalar::F64, Scalar::I32, Scalar::U32, Scalar::I8, Scalar::U16, Scalar::I64, Scalar::U64] {
+        for op in [Op::Add, Op::Mul, Op::Max] {
+            for (n, threads, lanes) in [(2, 34, 1), (4, 4, 2), (8, 40, 1), (16, 48, 1), (32, 96, 2)] {
+                let (p, inputs) = across(t, op, n, threads, lanes);
+                check(&p, &inputs, &[], 0.0);
+            }
+        }
+    }
+}

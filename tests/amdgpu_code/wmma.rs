@@ -2,7 +2,7 @@
 
 use super::machine::{check_on, listing};
 use crate::codegen_agree::buffers;
-use crate::codegen_kernels::half_matmul;
+use crate::codegen_kernels::{byte_matmul, half_matmul};
 use doorbell::codegen::{self, OptChoice, Program};
 use doorbell::isa::Isa;
 use doorbell::isa::amdgpu::{Amdgpu, Chip, MachineCode};
@@ -44,6 +44,39 @@ fn products_under_tc_agree_on_every_chip_and_use_the_unit() {
             }
         }
     }
+}
+
+#[test]
+fn products_of_bytes_under_tc_are_exact_on_every_chip() {
+    for chip in Chip::ALL {
+        for t in [DType::I8, DType::U8].into_iter().filter(|t| *t == DType::I8 || chip != Chip::Gfx942) {
+            for (size, opts, least) in [
+                ((16, 16, 32), "TC(0)", 1),
+                ((18, 14, 40), "TC(0)", 1),
+                ((32, 64, 64), "TC(0) UPCAST(0,2) UPCAST(0,2)", 4),
+                ((32, 64, 128), "TC(0) UNROLL(3,2) LOCAL(1,2)", 2),
+                ((32, 64, 128), "TC(0) GROUP(3,2)", 1),
+                ((16, 32, 64), "TC(0) LOCAL(0,2) STAGE(1,2) STAGE(2,2)", 1),
+            ] {
+                let k = byte_matmul(t, size, DType::I32);
+                let p = compiled(chip, &k, &given(opts));
+                let n = extremes(chip, &k, &p);
+                assert!(n >= least, "{} {t:?} {opts}: {n} matrix instructions", chip.name());
+            }
+            let k = byte_matmul(t, (64, 64, 64), DType::I32);
+            assert!(extremes(chip, &k, &compiled(chip, &k, &OptChoice::Heuristic)) > 0, "{} {t:?}", chip.name());
+        }
+    }
+}
+
+/// Runs a product of bytes of all values, the largest and smallest among them; the number of its matrix instructions.
+fn extremes(chip: Chip, k: &UOp, p: &Program) -> usize {
+    let mut bytes = buffers(k, 3);
+    for (n, b) in bytes[1..3].iter_mut().flatten().enumerate() {
+        *b = [0x80, 0x7f, 0xff, 0][n % 5 % 4] ^ (n as u8).wrapping_mul(if n % 3 == 0 { 0 } else { 37 });
+    }
+    let code = check_on(&[chip], p, &[buffers(k, 1), bytes], &[], 0.0).remove(0);
+    listing(&code).lines().filter(|l| l.contains("v_wmma_i32") || l.contains("v_mfma_i32")).count()
 }
 
 #[test]

@@ -63,6 +63,27 @@ pub fn half_matmul(t: DType, (m, n, k): (i64, i64, i64)) -> UOp {
     UOp::sink([f32p(0, m * n).index(&(&(&i * n) + &j)).store(&v, &[i, j])])
 }
 
+/// A product of bytes, summed in another integer type.
+#[allow(dead_code, reason = "only targets with matrix units are tested with it")]
+pub fn byte_matmul(t: DType, (m, n, k): (i64, i64, i64), sum: DType) -> UOp {
+    let (i, j, l) = (out(m, 0), out(n, 1), red(k, 2));
+    let a = UOp::param(1, t, (m * k) as usize).index(&(&(&i * k) + &l)).load().cast(sum);
+    let b = UOp::param(2, t, (k * n) as usize).index(&(&(&l * n) + &j)).load().cast(sum);
+    let s = (&a * &b).reduce(Op::Add, &[l]);
+    let bias = UOp::param(3, sum, n as usize).index(&j).load();
+    UOp::sink([UOp::param(0, sum, (m * n) as usize).index(&(&(&i * n) + &j)).store(&(&s + &bias), &[i, j])])
+}
+
+/// A square product of bytes whose products are bytes, summed in I32.
+#[allow(dead_code, reason = "only targets with matrix units are tested with it")]
+pub fn wrapped_products(n: i64) -> UOp {
+    let (i, j, l) = (out(n, 0), out(n, 1), red(n, 2));
+    let load = |slot, at: UOp| UOp::param(slot, DType::I8, (n * n) as usize).index(&at).load();
+    let product = &load(1, &(&i * n) + &l) * &load(2, &(&l * n) + &j);
+    let s = product.cast(DType::I32).reduce(Op::Add, &[l]);
+    UOp::sink([UOp::param(0, DType::I32, (n * n) as usize).index(&(&(&i * n) + &j)).store(&s, &[i, j])])
+}
+
 pub fn row_sum(m: i64, n: i64) -> UOp {
     let (i, l) = (out(m, 0), red(n, 1));
     let s = f32p(1, m * n).index(&(&(&i * n) + &l)).load().reduce(Op::Add, &[l]);

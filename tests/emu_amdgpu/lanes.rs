@@ -1,7 +1,7 @@
 //! Lane shuffles, votes, the crossbar, bit fields, parts of floats and dot products reached through clang's builtins, each
 //! against a plain reading of the manual written here.
 
-use super::harness::{Launch, Loaded, SIZE, compile, folder, inputs, launch, scratch};
+use super::harness::{CLANG, Launch, Loaded, SIZE, compile, folder, inputs, launch, scratch};
 use doorbell::emu::amdgpu::{Chip, Strict};
 
 const GROUPS: u32 = 3;
@@ -24,7 +24,7 @@ impl Case {
         let source = folder().join("lanes.c");
         let kernels = Loaded::new(chip, &compile(chip, &source, &[level, "-munsafe-fp-atomics"], &dir));
         std::fs::remove_dir_all(dir).unwrap();
-        Self { chip, input: inputs(4096, 0x1a9e5), kernels, strict: Strict::on() }
+        Self { chip, input: inputs(4096, 0x1a9e5), kernels, strict: CLANG }
     }
 
     fn run(&self, kernel: &str, words: usize) -> Vec<u32> {

@@ -8,8 +8,8 @@ mod matrix;
 mod ops;
 mod strict;
 
-use doorbell::emu::amdgpu::{Chip, Strict};
-use harness::{Launch, Loaded, SIZE, compile, folder, inputs, launch, on_host, scratch};
+use doorbell::emu::amdgpu::Chip;
+use harness::{CLANG, Launch, Loaded, SIZE, compile, folder, inputs, launch, on_host, scratch};
 
 /// Kernels of one file on one chip at the given optimisations, bit for bit as the host.
 fn agrees(file: &str, chip: Chip, levels: &[&str]) {
@@ -25,7 +25,7 @@ fn agrees(file: &str, chip: Chip, levels: &[&str]) {
         let loaded = Loaded::new(chip, &compile(chip, &source, &flags, &dir));
         assert_eq!(loaded.names().len(), expected.len());
         for (name, want) in &expected {
-            let strict = Strict::on();
+            let strict = CLANG;
             let l = Launch { kernel: name, input: &input, out_words, groups, local: SIZE, n, strict };
             match launch(&loaded, &l) {
                 Err(fault) => wrong.push(format!("{name} {level}: {fault}")),

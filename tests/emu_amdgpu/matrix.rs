@@ -1,7 +1,7 @@
 //! Matrix instructions reached through clang's builtins: the kernels lay fragments out, plain loops multiply here.
 
-use super::harness::{Launch, Loaded, compile, folder, inputs, launch, scratch};
-use doorbell::emu::amdgpu::{Chip, Strict};
+use super::harness::{CLANG, Launch, Loaded, compile, folder, inputs, launch, scratch};
+use doorbell::emu::amdgpu::Chip;
 
 /// M, N, K from a kernel's name, `f32_32x32x8_f16`.
 fn shape(name: &str) -> [usize; 3] {
@@ -32,7 +32,7 @@ fn multiplies(chip: Chip, lanes: u32) {
                 groups: 1,
                 local: lanes,
                 n: 0,
-                strict: Strict::on(),
+                strict: CLANG,
             };
             let (got, _) = launch(&loaded, &l).unwrap_or_else(|f| panic!("{name} {level}: {f}"));
             assert_eq!(got, product(&input, [m, n, k]), "{chip:?} {name} {level}");

@@ -395,6 +395,51 @@ fn stray_accesses_are_memory_faults_with_their_address() {
 }
 
 #[test]
+fn scalars_that_the_vector_unit_has_read_must_settle_on_gfx1201_before_they_are_read_again() {
+    let early = |body: &str| match run(Gfx1201, 32, body) {
+        Err(FaultKind::Hazard { rule, .. }) => {
+            assert!(rule.starts_with("a scalar register that the vector unit has read"), "{rule}");
+            true
+        }
+        Err(kind) => panic!("{kind} in {body}"),
+        Ok(_) => false,
+    };
+    // Written by the scalar unit, read by either; another register of the pair counts too, another pair does not.
+    let seen = "s_mov_b32 s8, 1\ns_mov_b32 s9, 1\ns_mov_b32 s10, 1\nv_mov_b32 v1, s8\n";
+    for (write, wait, read, is_early) in [
+        ("s_mov_b32 s8, 2", "", "v_mov_b32 v2, s8", true),
+        ("s_mov_b32 s8, 2", "", "s_add_co_i32 s12, s8, 1", true),
+        ("s_mov_b32 s9, 2", "", "v_mov_b32 v2, s9", true),
+        ("s_mov_b32 s10, 2", "", "v_mov_b32 v2, s10", false),
+        ("s_mov_b32 s8, 2", "s_wait_alu 0xfffe", "v_mov_b32 v2, s8", false),
+        ("s_mov_b32 s8, 2", "s_wait_alu 0xf1ff", "v_mov_b32 v2, s8", true),
+        ("s_mov_b32 s8, 2", "s_load_b32 s16, s[0:1], 0", "v_mov_b32 v2, s8", false),
+        ("s_mov_b32 s8, 2", "v_mov_b32 v2, s10", "v_mov_b32 v2, s9", false),
+        // By the vector unit, which alone must wait.
+        ("v_readfirstlane_b32 s8, v1", "", "v_mov_b32 v2, s8", true),
+        ("v_readfirstlane_b32 s8, v1", "s_wait_alu 0xf1ff", "v_mov_b32 v2, s8", false),
+        ("v_readfirstlane_b32 s8, v1", "s_wait_alu 0xfffe", "v_mov_b32 v2, s8", true),
+        ("v_readfirstlane_b32 s8, v1", "", "s_add_co_i32 s12, s8, 1", false),
+        ("v_readfirstlane_b32 s8, v1", "s_add_co_i32 s12, s8, 1", "v_mov_b32 v2, s8", false),
+        ("v_cmp_eq_u32 s8, v1, v1", "", "v_cndmask_b32 v2, v1, v1, s8", true),
+        // Looked at and changed in one.
+        ("s_mov_b32 s8, 2", "", "s_addk_co_i32 s8, 1", true),
+    ] {
+        let body = format!("{seen}{write}\n{wait}\n{read}");
+        assert_eq!(early(&body), is_early, "{body}");
+        let other = Strict { scalar_reads: false, ..Strict::on() };
+        assert!(run_with(Gfx1201, 32, other, &body).is_ok(), "{body}");
+    }
+    // VCC has a field of its own.
+    let vcc = |wait: &str| {
+        format!(
+            "v_mov_b32 v1, 1\nv_cmp_eq_u32 vcc_lo, v1, v1\nv_cndmask_b32 v2, v1, v1, vcc_lo\nv_cmp_eq_u32 vcc_lo, v1, v2\n{wait}\nv_cndmask_b32 v3, v1, v1, vcc_lo"
+        )
+    };
+    assert!(early(&vcc("")) && early(&vcc("s_wait_alu 0xf1ff")) && !early(&vcc("s_wait_alu 0xfffd")));
+}
+
+#[test]
 fn traps_halts_and_endless_loops_stop_the_wave() {
     faults("s_trap 2", |k| *k == FaultKind::Trap { id: 2 });
     faults("s_sethalt 1", |k| *k == FaultKind::Halted);

@@ -238,6 +238,20 @@ const COPY_GFX1100: &[u8] = &[
     0x00, 0x00, 0xb0, 0xbf,                         // s_endpgm
 ];
 
+/// `out[lane] = in[1]`, loaded by the scalar unit; as above.
+#[rustfmt::skip]
+const SPREAD_GFX1100: &[u8] = &[
+    0x00, 0x01, 0x08, 0xf4, 0x00, 0x00, 0x00, 0xf8, // s_load_b128 s[4:7], s[0:1], 0x0
+    0xff, 0x00, 0x00, 0x36, 0xff, 0x03, 0x00, 0x00, // v_and_b32 v0, 0x3ff, v0
+    0x82, 0x00, 0x00, 0x30,                         // v_lshlrev_b32 v0, 2, v0
+    0x07, 0xfc, 0x89, 0xbf,                         // s_waitcnt lgkmcnt(0)
+    0x03, 0x02, 0x00, 0xf4, 0x04, 0x00, 0x00, 0xf8, // s_load_b32 s8, s[6:7], 0x4
+    0x07, 0xfc, 0x89, 0xbf,                         // s_waitcnt lgkmcnt(0)
+    0x08, 0x02, 0x02, 0x7e,                         // v_mov_b32 v1, s8
+    0x00, 0x00, 0x6a, 0xdc, 0x00, 0x01, 0x04, 0x00, // global_store_b32 v0, v1, s[4:5]
+    0x00, 0x00, 0xb0, 0xbf,                         // s_endpgm
+];
+
 /// RELEASE_MEM that writes back and invalidates the caches first (amd.md 2.3).
 fn flush(va: u64, value: u32) -> [u32; 8] {
     let mut words = release_mem(va, value);
@@ -245,11 +259,11 @@ fn flush(va: u64, value: u32) -> [u32; 8] {
     words
 }
 
-/// The copy kernel twice, its input changed by the host between; `before` are the packets before the second dispatch.
-fn copy_twice(before: &[u32]) -> Vec<String> {
+/// A kernel twice, its input changed by the host between; `before` are the packets before the second dispatch.
+fn copy_twice(kernel: &[u8], before: &[u32]) -> Vec<String> {
     let client = Client::new(Chip::Gfx1100);
     let mut queue = client.queue(PM4);
-    let (memory, program) = (client.buffer(0x3000, HOST), upload(&client, COPY_GFX1100));
+    let (memory, program) = (client.buffer(0x3000, HOST), upload(&client, kernel));
     memory.view.write_u64(0x100, memory.va + 0x1000).unwrap();
     memory.view.write_u64(0x108, memory.va + 0x2000).unwrap();
     let words = dispatch(Chip::Gfx1100, program.va + 0x100, memory.va + 0x100, 1);
@@ -264,18 +278,32 @@ fn copy_twice(before: &[u32]) -> Vec<String> {
 
 #[test]
 fn memory_that_changed_wants_the_vector_caches_invalidated() {
-    let report = copy_twice(&[]).remove(0);
+    let report = copy_twice(COPY_GFX1100, &[]).remove(0);
     assert!(
         report.contains("nothing invalidated the vector caches") && report.contains("`global_load_b32"),
         "{report}"
     );
-    assert_eq!(copy_twice(&ACQUIRE_DISPATCH), Vec::<String>::new());
+    assert_eq!(copy_twice(COPY_GFX1100, &ACQUIRE_DISPATCH), Vec::<String>::new());
     // The scalar cache alone does not do, nor one of the two levels of vector caches.
     for gcr in [0x80, 0x100, 0x200] {
         let mut acquire = ACQUIRE_DISPATCH;
         acquire[7] = gcr;
-        assert_eq!(copy_twice(&acquire).len(), 1, "{gcr:#x}");
+        assert_eq!(copy_twice(COPY_GFX1100, &acquire).len(), 1, "{gcr:#x}");
     }
+}
+
+#[test]
+fn memory_that_the_scalar_unit_has_read_wants_its_cache_invalidated() {
+    let with = |gcr: u32| {
+        let mut acquire = ACQUIRE_DISPATCH;
+        acquire[7] = gcr;
+        copy_twice(SPREAD_GFX1100, &acquire)
+    };
+    let report = copy_twice(SPREAD_GFX1100, &[]).remove(0);
+    assert!(report.contains("nothing invalidated the scalar cache") && report.contains("`s_load_b32"), "{report}");
+    // Both levels of vector caches alone do not do.
+    assert_eq!(with(0x300).len(), 1);
+    assert_eq!(with(0x80), Vec::<String>::new());
 }
 
 /// A kernel's stores read by the copy engine after a signal of this kind.

@@ -67,6 +67,9 @@ fn opts_for_blocks_and_shared_memory_agree() {
     let cases = [
         (row_sum(3, 64), "GROUP(1,16)"),
         (row_sum(2, 96), "GROUP(1,32) UNROLL(2,3)"),
+        (row_sum(2, 256), "GROUP(1,128)"),
+        (row_sum(6, 256), "LOCAL(0,2) GROUP(2,64)"),
+        (row_sum(2, 96), "GROUP(1,48)"),
         (matmul(8, 16, 12), "LOCAL(0,4) LOCAL(1,8) TILE(4,4) STAGE(1,5) STAGE(2,5)"),
         (matmul(16, 16, 8), "UPCAST(0,2) UPCAST(1,2) LOCAL(0,4) LOCAL(1,4) TILE(4,4) STAGE(1,5) STAGE(2,5)"),
         (matmul(4, 32, 8), "VECTORIZE(1,4) LOCAL(0,4) LOCAL(0,8) TILE(2,4) STAGE(2,3)"),

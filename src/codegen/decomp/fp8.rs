@@ -42,7 +42,7 @@ fn convert(u: &UOp, src: Srcs) -> UOp {
         }
         Op::Bitcast => src[0].bitcast(bits),
         Op::Where => UOp::new(Op::Where, bits, src, Arg::None),
-        op if op.is_elementwise() || matches!(op, Op::Reduce | Op::VReduce) => {
+        op if op.is_elementwise() || matches!(op, Op::Reduce | Op::VReduce | Op::WaveReduce) => {
             let values: Srcs = (0..src.len()).map(value).collect();
             let wide = if own { t.with_scalar(Scalar::F32) } else { t };
             let r = UOp::tagged(op, wide, values, u.arg().clone(), u.tag());

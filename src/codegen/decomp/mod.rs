@@ -50,7 +50,7 @@ fn rules() -> &'static PatternMatcher<Facts> {
     static RULES: LazyLock<PatternMatcher<Facts>> = LazyLock::new(|| {
         let table: [(&'static str, OpSet, Plain); 11] = [
             // Half types first: what they compute in f32 is decomposed there.
-            ("half-through-f32", OpSet::ELEMENTWISE.union(OpSet::of(&[Op::VReduce])), |u, f| {
+            ("half-through-f32", OpSet::ELEMENTWISE.union(OpSet::of(&[Op::VReduce, Op::WaveReduce])), |u, f| {
                 half::through_f32(u, &f.target)
             }),
             ("exp2", Op::Exp2.into(), |u, f| exp2::lower(u, f.fast)),

@@ -25,8 +25,8 @@ fn operands(x: &UOp, unit: &WmmaArg) -> Option<(UOp, UOp)> {
     };
     match x.op() {
         Op::Mul => Some((narrow(&x.src()[0])?, narrow(&x.src()[1])?)),
-        // A product in the operands' type, rounded before it is added: the unit does not round it.
-        Op::Cast if x.src()[0].op() == Op::Mul => operands(&x.src()[0], unit),
+        // A product in the operands' type, rounded before it is added: the unit does not round it. (One of bytes has wrapped around.)
+        Op::Cast if x.src()[0].op() == Op::Mul && unit.acc.is_float() => operands(&x.src()[0], unit),
         Op::Where if x.src()[2].as_const().is_some_and(ConstVal::is_zero) => {
             let (a, b) = operands(&x.src()[1], unit)?;
             Some((gated(&a, &x.src()[0]), gated(&b, &x.src()[0])))

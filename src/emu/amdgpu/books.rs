@@ -2,13 +2,14 @@
 //!
 //! Three things that an emulator normally hides are found in them. Waves that touch the same bytes, one of them storing, with no
 //! barrier between them (in one workgroup) or at all (in two). A vector cache that may still hold what a dispatch read, when memory
-//! has changed since and nothing invalidated the cache. Stores that sit in L2 when somebody who does not look there reads memory.
+//! has changed since and nothing invalidated the cache; the scalar cache likewise. Stores that sit in L2 when somebody who does not look there reads memory.
 //! Hardware gets these wrong now and then; here each is an error.
 //!
 //! Source: amd.md 5.8 (levels, which instructions and packets act on them), 6.3, 8.1. The card's vector caches count as one that never
 //! gives a line up, L2 as one that never writes back by itself.
-//! Left out: scratch and buffer accesses, stale lines of L2, and what waves order among themselves by atomics or coherent
-//! accesses: a wave that has made one is let off.
+//! Left out: buffer accesses, scratch (each lane has its own), stale lines of L2 (nothing that a wave reads through it is written behind
+//! it: host memory is mapped past it), stores after a scalar load of the same dispatch, and what waves order among themselves by
+//! atomics or coherent accesses: a wave that has made one is let off.
 
 use super::Strict;
 use super::bus::ones;
@@ -45,6 +46,8 @@ struct Cell {
     store: u32,
     /// What the readers found.
     value: u32,
+    /// The last dispatch that read it through the scalar cache (0: none), and what that found.
+    scalar: (u32, u32),
     atomic: bool,
 }
 
@@ -58,6 +61,8 @@ pub struct Books {
     /// The last dispatch before the vector caches were invalidated, and before L2 was written back.
     invalidated: AtomicU32,
     written_back: AtomicU32,
+    /// The last dispatch before the scalar cache was invalidated.
+    scalars_invalidated: AtomicU32,
 }
 
 impl std::fmt::Debug for Books {
@@ -75,7 +80,8 @@ impl Books {
     pub(super) fn begin(&self) -> u32 {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
         let before = self.dispatches.fetch_add(1, Ordering::Relaxed);
-        let settled = [&self.invalidated, &self.written_back].iter().all(|at| at.load(Ordering::Relaxed) == before);
+        let caches = [&self.invalidated, &self.written_back, &self.scalars_invalidated];
+        let settled = caches.iter().all(|at| at.load(Ordering::Relaxed) == before);
         if settled && pages.len() > KEPT {
             pages.clear();
         }
@@ -85,6 +91,11 @@ impl Books {
     /// The vector caches were invalidated.
     pub fn invalidate(&self) {
         self.invalidated.fetch_max(self.dispatches.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The scalar cache was invalidated.
+    pub fn invalidate_scalars(&self) {
+        self.scalars_invalidated.fetch_max(self.dispatches.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// L2 was written back.
@@ -124,6 +135,8 @@ impl Books {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     Read,
+    /// Through the scalar cache.
+    Scalar,
     Write,
     Atomic,
 }
@@ -131,7 +144,7 @@ pub(super) enum How {
 impl How {
     fn name(self) -> &'static str {
         match self {
-            Self::Read => "read",
+            Self::Read | Self::Scalar => "read",
             Self::Write => "written",
             Self::Atomic => "changed",
         }
@@ -153,6 +166,8 @@ struct Rules {
     caches: bool,
     /// The last dispatch of which the vector caches hold nothing any more.
     invalidated: u32,
+    /// And of which the scalar cache holds nothing.
+    scalars_invalidated: u32,
 }
 
 /// One access to one dword.
@@ -198,7 +213,8 @@ impl<'a> Ledger<'a> {
             return Ok(());
         }
         let invalidated = self.books.invalidated.load(Ordering::Relaxed);
-        let rules = Rules { races: self.races, caches: self.caches, invalidated };
+        let scalars_invalidated = self.books.scalars_invalidated.load(Ordering::Relaxed);
+        let rules = Rules { races: self.races, caches: self.caches, invalidated, scalars_invalidated };
         let mut lanes = ones(accesses.lanes).peekable();
         while let Some(&first) = lanes.peek() {
             let number = accesses.at[first] / PAGE;
@@ -253,13 +269,20 @@ fn note_cell(rules: Rules, c: &mut Cell, t: &Touch, done: &impl Fn(u8) -> u32) -
     if rules.races {
         race(c, t, done)?;
     }
+    if t.how == How::Scalar {
+        return scalar(rules, c, t);
+    }
     if t.how == How::Read {
         let same = c.read.dispatch == me.dispatch;
         // Of queues that run at once a later dispatch may have been there first.
         let before = rules.invalidated < c.read.dispatch && c.read.dispatch < me.dispatch;
         let changed = before && (c.value ^ t.value) & mask(c.read.bytes & me.bytes) != 0;
         if rules.caches && changed && c.write.dispatch != me.dispatch {
-            return fail(FaultKind::StaleRead { va: t.va, dispatches: me.dispatch - c.read.dispatch });
+            return fail(FaultKind::StaleRead {
+                va: t.va,
+                dispatches: me.dispatch - c.read.dispatch,
+                cache: "vector caches",
+            });
         }
         let again = same && c.read.epoch == me.epoch && c.read.group == me.group;
         c.read = Side {
@@ -276,6 +299,20 @@ fn note_cell(rules: Rules, c: &mut Cell, t: &Touch, done: &impl Fn(u8) -> u32) -
     let again = (w.dispatch, w.group, w.wave, w.epoch) == (me.dispatch, me.group, me.wave, me.epoch);
     c.write = Side { bytes: if again { w.bytes | me.bytes } else { me.bytes }, ..me };
     (c.store, c.atomic) = (t.store, t.how == How::Atomic);
+    Ok(())
+}
+
+/// A whole dword through the scalar cache.
+fn scalar(rules: Rules, c: &mut Cell, t: &Touch) -> R<()> {
+    if t.me.bytes != 15 {
+        return Ok(());
+    }
+    let ((then, value), now) = (c.scalar, t.me.dispatch);
+    let before = rules.scalars_invalidated < then && then < now;
+    if rules.caches && before && value != t.value && c.write.dispatch != now {
+        return fail(FaultKind::StaleRead { va: t.va, dispatches: now - then, cache: "scalar cache" });
+    }
+    c.scalar = (now, t.value);
     Ok(())
 }
 

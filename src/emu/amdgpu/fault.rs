@@ -60,9 +60,9 @@ pub enum FaultKind {
     #[error("memory {va:#x} was written by wave {wave}, which did not wait for the store before the barrier")]
     GlobalStoreNotWaited { va: u64, wave: u32 },
     #[error(
-        "memory {va:#x} changed since it was read {dispatches} dispatches ago, and nothing invalidated the vector caches"
+        "memory {va:#x} changed since it was read {dispatches} dispatches ago, and nothing invalidated the {cache}"
     )]
-    StaleRead { va: u64, dispatches: u32 },
+    StaleRead { va: u64, dispatches: u32, cache: &'static str },
     #[error("barrier: {waiting} waves wait, {ended} ended, nobody else can come")]
     BarrierStuck { waiting: u32, ended: u32 },
     #[error("scratch for {have} waves, the workgroup needs {need}")]

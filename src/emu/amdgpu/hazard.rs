@@ -2,7 +2,7 @@
 //!
 //! Source: amd.md 5.7. Modelled: gfx1100's transcendental results, matrix operands, compare-to-EXEC before a lane
 //! permutation, the wide multiply-add's overlap; gfx942's table of wait states; gfx1201's matrix operands. Left out: the
-//! mask hazards of wave64 on gfx11, and gfx12's hazard of scalar registers that vector instructions read before.
+//! mask hazards of wave64 on gfx11. gfx1201's scalar registers are in `settle`.
 
 use super::Chip;
 use super::cross::Cross;
@@ -118,6 +118,7 @@ pub(super) struct Hazards {
     /// The vector instruction before was a compare that wrote EXEC, or a matrix one with this result.
     compared: bool,
     wmma: (u32, u32),
+    pub unsettled: super::settle::Unsettled,
 }
 
 impl Hazards {
@@ -133,6 +134,7 @@ impl Hazards {
             m0: 0,
             compared: false,
             wmma: (0, 0),
+            unsettled: Default::default(),
         }
     }
 }
@@ -188,6 +190,9 @@ pub(super) fn check(w: &Wave, i: &Inst) -> R<()> {
     match w.chip {
         Chip::Gfx942 => check_cdna(w, i),
         chip => {
+            if chip == Chip::Gfx1201 && w.strict.scalar_reads {
+                super::settle::check(w, i)?;
+            }
             for part in std::iter::once(i).chain(i.second.as_deref()) {
                 check_rdna(w, part, chip == Chip::Gfx1100)?;
             }
@@ -391,6 +396,9 @@ fn write_vector(h: &Hazards, i: &Inst, p: &Past) -> R<()> {
 
 /// Remembers what the instruction did.
 pub(super) fn note(w: &mut Wave, i: &Inst) {
+    if w.chip == Chip::Gfx1201 && w.strict.scalar_reads {
+        super::settle::note(w, i);
+    }
     let states = if i.is_nop { (i.imm as u32 & 0xff) + 1 } else { 1 };
     w.hazards.clock += states;
     let settles = i.class == Class::Memory || (i.is_alu_wait && i.imm as u32 >> 12 & 15 == 0);

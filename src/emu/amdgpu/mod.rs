@@ -38,6 +38,7 @@ mod sem_compare;
 mod sem_float;
 mod sem_int;
 mod sem_scalar;
+mod settle;
 mod smem;
 #[rustfmt::skip]
 mod table_gfx1100;
@@ -76,6 +77,8 @@ pub struct Strict {
     pub waits: bool,
     /// Combinations of instructions that the chip does not interlock.
     pub hazards: bool,
+    /// Of these, gfx1201's scalar registers that the vector unit has read. LLVM before release 20 does not know of it: off for its code.
+    pub scalar_reads: bool,
     /// Accesses of two waves to LDS or global memory without a barrier between.
     pub races: bool,
     /// Reads of what a vector cache may still hold in an older form.
@@ -100,6 +103,7 @@ impl Strict {
             poison: true,
             waits: true,
             hazards: true,
+            scalar_reads: true,
             races: true,
             caches: true,
             registers: true,
@@ -117,6 +121,7 @@ impl Strict {
             poison: false,
             waits: false,
             hazards: false,
+            scalar_reads: false,
             races: false,
             caches: false,
             registers: false,

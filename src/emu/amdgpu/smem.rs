@@ -3,6 +3,7 @@
 //! Source: AMD's ISA documents; amd.md 5.6 (answers come out of order), 5.9 (low two address bits are ignored).
 
 use super::Chip;
+use super::books::{Accesses, How};
 use super::control::realtime;
 use super::fault::{FaultKind, R, fail};
 use super::group::Unit;
@@ -47,7 +48,9 @@ fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<(
         let have = size.saturating_sub(at).min(len as u64) as usize;
         unit.tlb.read((start & 0xffff_ffff_ffff) + at, &mut bytes[..have])?;
     } else {
-        unit.tlb.read(aligned(start.wrapping_add(offset)), &mut bytes[..len])?;
+        let va = aligned(start.wrapping_add(offset));
+        unit.tlb.read(va, &mut bytes[..len])?;
+        book(w, unit, va, &bytes[..len])?;
     }
     w.waits.issue(Counter::Scalar);
     if narrow {
@@ -60,6 +63,23 @@ fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<(
         return deliver(w, i, &v.to_le_bytes());
     }
     deliver(w, i, &bytes[..len])
+}
+
+/// What strict mode writes down of a load through the scalar cache.
+fn book(w: &Wave, unit: &mut Unit, va: u64, bytes: &[u8]) -> R<()> {
+    let Some(ledger) = &mut unit.tlb.ledger else { return Ok(()) };
+    let lds = &unit.lds;
+    let mut at = [0; 64];
+    at[0] = va;
+    let value = |_: usize, n: usize| {
+        let mut word = [0; 4];
+        let part = bytes.get(4 * n..).unwrap_or_default();
+        let len = part.len().min(4);
+        word[..len].copy_from_slice(&part[..len]);
+        u32::from_le_bytes(word)
+    };
+    let accesses = Accesses { how: How::Scalar, lanes: 1, at: &at, len_bytes: bytes.len() as u32 };
+    ledger.note(w, &accesses, value, |wave| lds.stores_done(wave))
 }
 
 fn deliver(w: &mut Wave, i: &Inst, bytes: &[u8]) -> R<()> {

@@ -5,7 +5,7 @@ use super::{InterpError, Lanes};
 use crate::uop::{Arg, ConstVal, UOp, cast_const};
 
 /// `acc + a · b` for every wave of a workgroup of so many threads; `src` are the values of the three sources, one a thread or one
-/// for all. Sums are exact in f64 and rounded once.
+/// for all. Sums are exact in f64 and rounded once; those of integers wrap around.
 pub(super) fn product(u: &UOp, src: &[Vec<Lanes>], threads: usize) -> Result<Vec<Lanes>, InterpError> {
     let (Arg::Wmma(w), [a, b, acc]) = (u.arg(), src) else { return Err(malformed(format!("{u:?} is no matrix unit"))) };
     let (wave, m, n, k) = (w.lanes as usize, w.m as usize, w.n as usize, w.k as usize);
@@ -30,7 +30,8 @@ pub(super) fn product(u: &UOp, src: &[Vec<Lanes>], threads: usize) -> Result<Vec
             let element = |e: usize| {
                 let (row, column) = w.c_spread.place(lane, e);
                 let products = (0..k).map(|s| ta[row * k + s] * tb[column * k + s]);
-                cast_const(ConstVal::Float(at(acc, first + lane, e) + products.sum::<f64>()), w.acc)
+                let sum = at(acc, first + lane, e) + products.sum::<f64>();
+                cast_const(if w.acc.is_int() { ConstVal::Int(sum as i128) } else { ConstVal::Float(sum) }, w.acc)
             };
             out.push((0..w.c_spread.elements() as usize).map(element).collect());
         }

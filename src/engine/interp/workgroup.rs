@@ -8,7 +8,7 @@ use super::kernel::{Access, Memory, var};
 use super::program::{Jumps, malformed};
 use super::{InterpError, Lanes, Vars, value_op, wmma};
 use crate::codegen::Program;
-use crate::uop::{AddrSpace, Arg, ConstVal, Op, UMap, UOp};
+use crate::uop::{AddrSpace, Arg, ConstVal, Op, UMap, UOp, eval_alu};
 use smallvec::smallvec;
 use std::collections::HashMap;
 
@@ -123,6 +123,7 @@ impl Group<'_> {
             (Op::Special, Arg::Str(name)) => self.special(name),
             (Op::Acc | Op::After, _) => self.get(&u.src()[0]).cloned(),
             (Op::Load, _) => self.load(u, mem),
+            (Op::WaveReduce, _) => self.across_wave(u),
             (Op::Wmma, _) => {
                 let src: Vec<Vec<Lanes>> = u.src().iter().map(|s| self.get(s).cloned()).collect::<Result<_, _>>()?;
                 wmma::product(u, &src, self.threads)
@@ -143,6 +144,27 @@ impl Group<'_> {
         let n = src.iter().map(|s| s.len()).max().unwrap_or(1);
         let one = |t: usize| f(t, &src.iter().map(|s| &s[t.min(s.len() - 1)]).collect::<Vec<_>>());
         (0..n).map(one).collect()
+    }
+
+    /// Each thread's value combined with that of the thread whose number differs in one bit, for each bit of the group.
+    fn across_wave(&self, u: &UOp) -> Result<Vec<Lanes>, InterpError> {
+        let bad = || malformed(format!("{u:?} in a workgroup of {} threads", self.threads));
+        let (op, n) = (u.reduce_op().ok_or_else(bad)?, usize::from(u.wave_threads().ok_or_else(bad)?));
+        let (t, x) = (u.dtype().scalar, self.get(&u.src()[0])?);
+        if !self.threads.is_multiple_of(n) {
+            return Err(bad());
+        }
+        // What is one value for all threads stays so.
+        let mut all = x.clone();
+        for step in (0..n.trailing_zeros()).map(|k| 1usize << k) {
+            let of = |k: usize| &all[k.min(all.len() - 1)];
+            let both = |k: usize| {
+                let lanes = of(k).iter().zip(of(k ^ step));
+                lanes.map(|(a, b)| eval_alu(op, t, &[*a, *b]).ok_or_else(bad)).collect::<Result<Lanes, _>>()
+            };
+            all = (0..all.len()).map(both).collect::<Result<_, _>>()?;
+        }
+        Ok(all)
     }
 
     fn special(&self, name: &str) -> Result<Vec<Lanes>, InterpError> {

@@ -200,6 +200,8 @@ impl<'a> Block<'a> {
                     }
                 }
                 Opcode::Mma => ops::mma(self, step).map_err(at)?,
+                Opcode::Shfl => ops::shuffle(self, step).map_err(at)?,
+                Opcode::Activemask => ops::active(self, step).map_err(at)?,
                 _ => {
                     for t in 0..self.threads {
                         if self.enabled(step, t).map_err(at)? {

@@ -357,3 +357,44 @@ pub fn mma(b: &mut Block, s: &Step) -> Res<()> {
     }
     Ok(())
 }
+
+/// Lanes of each warp that there are, as a mask, by warp.
+fn existing(b: &Block) -> Vec<(usize, u32)> {
+    let of = |first: usize| (first, u32::MAX >> (32 - (b.threads - first).min(32)));
+    (0..b.threads).step_by(32).map(of).collect()
+}
+
+/// All threads of a warp come to it together.
+pub fn active(b: &mut Block, s: &Step) -> Res<()> {
+    for (first, mask) in existing(b) {
+        for t in first..(first + 32).min(b.threads) {
+            b.set(t, &s.operands[0], u64::from(mask))?;
+        }
+    }
+    Ok(())
+}
+
+/// Threads of a warp exchange registers: each reads the one whose number differs by the mask.
+pub fn shuffle(b: &mut Block, s: &Step) -> Res<()> {
+    let [to, from, step, limit, members] = s.operands.as_slice() else { return Err("five operands".into()) };
+    if !s.inst.has("sync") || !s.inst.has("bfly") || s.types[0] != Type::B32 || s.guard.is_some() {
+        return Err("not known to this interpreter".into());
+    }
+    for (first, there) in existing(b) {
+        let threads = first..(first + 32).min(b.threads);
+        let all: Vec<Bits> = threads.clone().map(|t| b.get(t, from)).collect::<Res<_>>()?;
+        for (lane, t) in threads.enumerate() {
+            let named = b.get(t, members)? as u32;
+            if named & there != there || named != there && named != u32::MAX {
+                return Err(format!("thread {t} waits for {named:#x} of {there:#x}"));
+            }
+            if b.get(t, limit)? != 31 {
+                return Err("parts of a warp are not known to this interpreter".into());
+            }
+            let at = lane ^ b.get(t, step)? as usize;
+            let v = all.get(at).ok_or(format!("thread {t} reads lane {at}, which is not there"))?;
+            b.set(t, to, v & mask(Type::B32))?;
+        }
+    }
+    Ok(())
+}

@@ -32,6 +32,13 @@ pub(super) fn acquire(gpu: &Gpu, cache: Acquire) {
         }
         Acquire::Coher(coher) => (coher.contains(CoherCntl::TCL1), coher.contains(CoherCntl::TC_WB)),
     };
+    let scalars = match cache {
+        Acquire::Gcr(gcr) => gcr.contains(GcrCntl::GLK_INV),
+        Acquire::Coher(coher) => coher.contains(CoherCntl::SH_KCACHE),
+    };
+    if scalars {
+        gpu.books.invalidate_scalars();
+    }
     note(gpu, vectors, l2);
 }
 
@@ -60,6 +67,7 @@ fn note(gpu: &Gpu, invalidated: bool, written_back: bool) {
 pub(super) fn scopes(gpu: &Gpu, acquire: Scope, release: Scope) {
     if acquire != Scope::None {
         gpu.caches.acquire_scope();
+        gpu.books.invalidate_scalars();
     }
     note(gpu, acquire != Scope::None, release != Scope::None);
 }

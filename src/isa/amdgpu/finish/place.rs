@@ -133,7 +133,7 @@ impl Place<'_> {
     fn push(&mut self, mut inst: Inst) {
         inst.op = super::names::on(self.target.chip, inst.op);
         let moves = [op::V_MOV_B32, op::S_MOV_B32, op::S_MOV_B64].contains(&inst.op);
-        if moves && inst.operands[0] == inst.operands[1] {
+        if moves && inst.operands[0] == inst.operands[1] && inst.mods.dpp.is_none() {
             return;
         }
         if inst.op == op::V_FMA_F32 && inst.operands[0] == inst.operands[3] && inst.mods == Default::default() {

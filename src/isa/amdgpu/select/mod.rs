@@ -25,6 +25,7 @@ mod memory;
 pub(super) mod mir;
 mod pack;
 mod plan;
+mod wave;
 mod wmma;
 
 pub(super) use entry::user_sgprs;
@@ -263,6 +264,7 @@ impl Select<'_> {
             }
             Op::Gep => self.gep(u),
             Op::VReduce => self.vreduce(u),
+            Op::WaveReduce => self.wave_reduce(u),
             Op::Cast if u.dtype().lanes > 1 && rounds_to_halves(u) => self.round_to_halves(u),
             Op::Cast => self.lanewise(u, home, |s, u, a| s.cast(u.src()[0].dtype().scalar, u.dtype().scalar, a[0])),
             Op::Bitcast => {

@@ -25,7 +25,9 @@ impl Select<'_> {
             _ => self.v_part(words),
         };
         let acc = self.accumulator(acc, to)?;
-        let inst = self.run(Code::new(op, &[to.into(), a.into(), b.into(), acc]))?;
+        // Of bytes the modifier says that they are signed; MFMA takes no others.
+        let signed = unit.a == Scalar::I8 && unit.name.starts_with("v_wmma");
+        let inst = self.run(Code::new(op, &[to.into(), a.into(), b.into(), acc]).neg(if signed { 3 } else { 0 }))?;
         apart(inst, to.reg);
         Ok((0..words).map(|k| Src::Part(Part { sub: to.sub + k, words: 1, ..to })).collect())
     }

@@ -20,6 +20,7 @@ mod control;
 mod finish;
 mod matrix;
 mod memory;
+mod wave;
 
 use super::chip::Chip;
 use super::module::Module;
@@ -257,6 +258,7 @@ impl<'a> Render<'a> {
                 }
                 Ok(smallvec::smallvec![sum])
             }
+            Op::WaveReduce => self.wave_reduce(u),
             Op::Wmma => self.wmma(u),
             op if op.is_elementwise() => self.lanewise(u),
             _ => Err(self.unsupported(u, "not part of a GPU's linear program")),

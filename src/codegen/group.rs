@@ -1,0 +1,105 @@
+//! A reduction that the threads of a workgroup share.
+//!
+//! Each thread reduces its part. Threads of one wave exchange their results without memory (WaveReduce); if the group is longer than a
+//! wave, one thread of each wave leaves the wave's result in workgroup memory, and after a barrier all threads take the total of
+//! these, again by waves if their number is a power of two. A group of several axes, of bools, or across waves goes
+//! through workgroup memory alone: every thread leaves its part there and reads those of all.
+
+use super::grid::{is_local, position, size};
+use super::opt::kind_of;
+use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
+
+/// Where one reduction stands.
+pub(super) struct Group<'a> {
+    /// Threads of a wave; 1: they exchange nothing.
+    pub wave: i64,
+    /// The ranges that the total depends on.
+    pub open: &'a [UOp],
+    /// Number of its area of workgroup memory.
+    pub area: u32,
+    /// The last number of a piece of a range.
+    pub subs: &'a mut u32,
+}
+
+impl Group<'_> {
+    /// The total of a Reduce over GroupReduce ranges; those that waves reduce are added to `in_waves`.
+    pub fn total(&mut self, reduce: &UOp, in_waves: &mut Vec<UOp>) -> UOp {
+        let (groups, rest): (Vec<UOp>, Vec<UOp>) =
+            reduce.src()[1..].iter().cloned().partition(|r| kind_of(r) == AxisKind::GroupReduce);
+        let op = reduce.reduce_op().unwrap_or(Op::Add);
+        let x = &reduce.src()[0];
+        let part = if rest.is_empty() { x.clone() } else { x.reduce(op, &rest) };
+        match groups.as_slice() {
+            [g] if self.threads(g) > 1 && !part.dtype().is_bool() => {
+                in_waves.push(g.clone());
+                self.by_waves(op, &part, g)
+            }
+            _ => self.through_memory(op, &part, &groups),
+        }
+    }
+
+    /// Neighbouring threads of a group that reduce by themselves.
+    fn threads(&self, g: &UOp) -> i64 {
+        (1i64 << size(g).trailing_zeros()).min(self.wave)
+    }
+
+    fn by_waves(&mut self, op: Op, part: &UOp, g: &UOp) -> UOp {
+        let n = self.threads(g);
+        let waves = size(g) / n;
+        if waves == 1 {
+            return part.wave_reduce(op, n as u16, Some(g));
+        }
+        let dims = self.dims(std::slice::from_ref(g));
+        let sizes: Vec<i64> = dims.iter().map(|d| if d == g { waves } else { size(d) }).collect();
+        let at = |wave: &UOp| {
+            let place: Vec<UOp> = dims.iter().map(|d| if d == g { wave.clone() } else { d.clone() }).collect();
+            position(&place, &sizes)
+        };
+        let area = UOp::local(self.area, part.dtype(), sizes.iter().product::<i64>() as usize);
+        let first = g.floormod(&UOp::int(n)).lt(&UOp::int(1));
+        let of_wave = part.wave_reduce(op, n as u16, None);
+        let fill = area.index_gated(&at(&g.floordiv(&UOp::int(n))), &first).store(&of_wave, &dims);
+        let area = area.after(&[fill]);
+        if waves & (waves - 1) == 0 && waves <= self.wave {
+            // Thread k takes what wave k has left.
+            let taken = area.index(&at(&g.floormod(&UOp::int(waves)))).load();
+            return taken.wave_reduce(op, waves as u16, Some(g));
+        }
+        let k = self.again(g, waves);
+        area.index(&at(&k)).load().reduce(op, &[k])
+    }
+
+    fn through_memory(&mut self, op: Op, part: &UOp, groups: &[UOp]) -> UOp {
+        let dims = self.dims(groups);
+        let sizes: Vec<i64> = dims.iter().map(size).collect();
+        let area = UOp::local(self.area, part.dtype(), sizes.iter().product::<i64>() as usize);
+        let fill = area.index(&position(&dims, &sizes)).store(part, &dims);
+        // All threads of the group read all parts, in the same order.
+        let fresh: UMap<UOp> = groups.iter().map(|g| (g.clone(), self.again(g, size(g)))).collect();
+        let at: Vec<UOp> = dims.iter().map(|d| fresh.get(d).unwrap_or(d).clone()).collect();
+        let over: Vec<UOp> = groups.iter().map(|g| fresh[g].clone()).collect();
+        area.after(&[fill]).index(&position(&at, &sizes)).load().reduce(op, &over)
+    }
+
+    /// One slot a thread and copy; the threads of a wave side by side.
+    fn dims(&self, groups: &[UOp]) -> Vec<UOp> {
+        let place = |r: &UOp| match kind_of(r) {
+            AxisKind::Upcast | AxisKind::Unroll => Some(0),
+            k if is_local(k) => Some(1),
+            AxisKind::Vector => Some(3),
+            _ => None,
+        };
+        let mut dims: Vec<(u8, UOp)> = self.open.iter().filter_map(|r| Some((place(r)?, r.clone()))).collect();
+        dims.extend(groups.iter().map(|r| (2, r.clone())));
+        dims.sort_by_key(|(p, r)| (*p, r.range_arg()));
+        dims.into_iter().map(|(_, r)| r).collect()
+    }
+
+    /// A loop of every thread over so many parts.
+    fn again(&mut self, g: &UOp, steps: i64) -> UOp {
+        *self.subs += 1;
+        let kind = if steps <= 16 { AxisKind::Unroll } else { AxisKind::Reduce };
+        let id = g.range_arg().map_or(0, |a| a.id);
+        UOp::range(UOp::int(steps), id, kind).with_arg(Arg::Range(RangeArg { id, sub: *self.subs, kind }))
+    }
+}
