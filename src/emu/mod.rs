@@ -7,3 +7,7 @@
 pub mod amdgpu;
 #[cfg(target_os = "linux")]
 pub mod kfd;
+#[cfg(target_os = "linux")]
+pub mod nvrm;
+#[cfg(target_os = "linux")]
+pub mod vm;

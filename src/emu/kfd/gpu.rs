@@ -144,7 +144,7 @@ impl Gpu {
         }
         self.events.memory_fault(MemoryException {
             not_present: u32::from(!fault.mapped),
-            read_only: u32::from(fault.mapped && fault.access == Access::Write),
+            read_only: u32::from(fault.mapped && matches!(fault.access, Access::Write | Access::Atomic)),
             no_execute: u32::from(fault.mapped && fault.access == Access::Fetch),
             imprecise: 0,
             va: fault.va & PAGE_MASK,

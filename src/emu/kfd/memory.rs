@@ -224,10 +224,8 @@ impl SoftKfd {
         if bo.vram_of.is_some_and(|owner| owner != peer) && !self.config.peer_links {
             return Err(Errno::EINVAL);
         }
-        let rights = Rights {
-            write: bo.flags & ALLOC_MEM_FLAGS_WRITABLE != 0,
-            execute: bo.flags & ALLOC_MEM_FLAGS_EXECUTABLE != 0,
-        };
+        let write = bo.flags & ALLOC_MEM_FLAGS_WRITABLE != 0;
+        let rights = Rights { write, atomic: write, execute: bo.flags & ALLOC_MEM_FLAGS_EXECUTABLE != 0 };
         let mapping = Mapping { view: bo.view.clone(), rights, handle, queue_refs: 0, revoked: false };
         if !self.gpus[peer].vm.map(bo.va, mapping) {
             return Err(Errno::EINVAL);

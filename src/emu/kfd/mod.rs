@@ -21,7 +21,8 @@ mod render;
 mod report;
 mod sysfs;
 mod units;
-pub mod vm;
+
+pub use super::vm;
 
 pub use chip::Chip;
 pub use clock::{GPU_CLOCK_HZ, GpuClock};

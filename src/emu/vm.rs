@@ -1,7 +1,7 @@
 //! A card's page table for the process: which addresses lead to which memory, with rights.
 //!
-//! The driver maps and unmaps; queues and compute units translate. Left out: page sizes, cache policies (mtype), the LDS and scratch apertures
-//! (the compute units know them).
+//! Place in the arrows: shared by the drivers `kfd` and `nvrm`; the driver maps and unmaps, queues and compute units translate. Left out: page
+//! sizes, cache policies, windows of shared and private memory (the compute units know them).
 
 use doorbell_ioctl::port::{DeviceView, ViewError};
 use std::collections::BTreeMap;
@@ -14,6 +14,8 @@ use std::sync::{PoisonError, RwLock};
 pub enum Access {
     Read,
     Write,
+    /// Reading and writing in one.
+    Atomic,
     /// Of instructions.
     Fetch,
 }
@@ -32,6 +34,7 @@ pub struct VmFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     pub write: bool,
+    pub atomic: bool,
     pub execute: bool,
 }
 
@@ -123,6 +126,35 @@ impl Vm {
         })
     }
 
+    /// Takes everything out of a range; mappings that reach beyond it keep their other parts.
+    pub fn clear(&self, va: u64, len_bytes: u64) {
+        let end = va.saturating_add(len_bytes);
+        self.change(|mappings| {
+            let hit = |(start, m): (&u64, &Mapping)| (start + m.view.len_bytes() > va).then_some(*start);
+            let touched: Vec<u64> = mappings.range(..end).rev().map_while(hit).collect();
+            for start in touched {
+                let Some(m) = mappings.remove(&start) else { continue };
+                let len = m.view.len_bytes();
+                let mut keep = |from: u64, to: u64| {
+                    if from < to
+                        && let Ok(view) = m.view.sub(from - start, to - from)
+                    {
+                        mappings.insert(from, Mapping { view, ..m.clone() });
+                    }
+                };
+                keep(start, va.max(start).min(start + len));
+                keep(end.max(start), start + len);
+            }
+        });
+    }
+
+    /// Whether any mapping lies in the range.
+    #[must_use]
+    pub fn is_used(&self, va: u64, len_bytes: u64) -> bool {
+        let before = va.saturating_add(len_bytes);
+        self.read().range(..before).next_back().is_some_and(|(start, m)| start + m.view.len_bytes() > va)
+    }
+
     /// Takes the pages of the mapping of `handle` away; it stays in the table.
     pub fn revoke(&self, handle: u64) {
         self.change(|mappings| mappings.values_mut().filter(|m| m.handle == handle).for_each(|m| m.revoked = true));
@@ -134,6 +166,14 @@ impl Vm {
         let mappings = self.read();
         let (start, m) = mappings.range(..=va).next_back()?;
         (va - start < m.view.len_bytes()).then_some((*start, m.view.len_bytes()))
+    }
+
+    /// The handle of the mapping around `va`.
+    #[must_use]
+    pub fn handle_at(&self, va: u64) -> Option<u64> {
+        let mappings = self.read();
+        let (start, m) = mappings.range(..=va).next_back()?;
+        (va - start < m.view.len_bytes()).then_some(m.handle)
     }
 
     /// Pins (or lets go) the mappings at these first addresses for a queue.
@@ -158,6 +198,7 @@ impl Vm {
         let allowed = match access {
             Access::Read => true,
             Access::Write => m.rights.write,
+            Access::Atomic => m.rights.write && m.rights.atomic,
             Access::Fetch => m.rights.execute,
         };
         if !allowed {
@@ -214,8 +255,8 @@ impl Vm {
     /// # Errors
     /// `VmFault`.
     pub fn update_u32(&self, va: u64, change: impl FnMut(u32) -> u32) -> Result<u32, VmFault> {
-        let (range, at) = self.word(va, Access::Write)?;
-        range.view.fetch_update_u32(at, change).map_err(|_| unreachable_word(va, Access::Write))
+        let (range, at) = self.word(va, Access::Atomic)?;
+        range.view.fetch_update_u32(at, change).map_err(|_| unreachable_word(va, Access::Atomic))
     }
 
     /// Replaces a quadword atomically; gives the old one.
@@ -223,8 +264,8 @@ impl Vm {
     /// # Errors
     /// `VmFault`.
     pub fn update_u64(&self, va: u64, change: impl FnMut(u64) -> u64) -> Result<u64, VmFault> {
-        let (range, at) = self.word(va, Access::Write)?;
-        range.view.fetch_update_u64(at, change).map_err(|_| unreachable_word(va, Access::Write))
+        let (range, at) = self.word(va, Access::Atomic)?;
+        range.view.fetch_update_u64(at, change).map_err(|_| unreachable_word(va, Access::Atomic))
     }
 
     /// Walks the ranges under `len_bytes` at `va`: view, offset in it, offset from `va`, bytes.
@@ -327,7 +368,7 @@ mod tests {
     use super::*;
     use doorbell_ioctl::port::SharedMemory;
 
-    const RW: Rights = Rights { write: true, execute: false };
+    const RW: Rights = Rights { write: true, atomic: true, execute: false };
 
     fn mapping(bytes: u64, rights: Rights) -> Mapping {
         let view = SharedMemory::new(bytes).unwrap().map().unwrap();
@@ -337,7 +378,7 @@ mod tests {
     #[test]
     fn rights_are_checked_by_access() {
         let vm = Vm::default();
-        assert!(vm.map(0x10_0000, mapping(0x1000, Rights { write: false, execute: true })));
+        assert!(vm.map(0x10_0000, mapping(0x1000, Rights { write: false, atomic: false, execute: true })));
         assert_eq!(vm.read_u32(0x10_0000), Ok(0));
         let refused = VmFault { va: 0x10_0004, access: Access::Write, mapped: true };
         assert_eq!(vm.write_u32(0x10_0004, 1), Err(refused));
@@ -365,6 +406,29 @@ mod tests {
         vm.copy(0x10_0100, 0x10_0ffe, 4).unwrap();
         assert_eq!(vm.read_u32(0x10_0100), Ok(0x0403_0201));
         assert!(vm.copy(0x10_1ffe, 0x10_0000, 4).is_err());
+    }
+
+    #[test]
+    fn clearing_a_part_leaves_the_rest_where_it_was() {
+        let vm = Vm::default();
+        assert!(vm.map(0x10_0000, mapping(0x4000, RW)));
+        vm.write_u32(0x10_3000, 7).unwrap();
+        vm.clear(0x10_1000, 0x1000);
+        assert!(vm.read_u32(0x10_0ffc).is_ok() && vm.read_u32(0x10_1000).is_err());
+        assert_eq!(vm.read_u32(0x10_3000), Ok(7));
+        assert!(!vm.is_used(0x10_1000, 0x1000) && vm.is_used(0x10_1000, 0x1001));
+        assert!(vm.map(0x10_1000, mapping(0x1000, RW)));
+        vm.clear(0xf_0000, 0x20_0000);
+        assert!(!vm.is_used(0, u64::MAX));
+    }
+
+    #[test]
+    fn atomics_need_their_own_right() {
+        let vm = Vm::default();
+        assert!(vm.map(0x10_0000, mapping(0x1000, Rights { write: true, atomic: false, execute: false })));
+        assert_eq!(vm.write_u32(0x10_0000, 1), Ok(()));
+        let refused = VmFault { va: 0x10_0000, access: Access::Atomic, mapped: true };
+        assert_eq!(vm.update_u32(0x10_0000, |n| n + 1), Err(refused));
     }
 
     #[test]

@@ -1,0 +1,318 @@
+//! A channel and its group as driver and engine share them: where ring and USERD are, what the doorbell said, whether it may run.
+
+use super::engine::Stop;
+use super::space::VaSpace;
+use doorbell_ioctl::port::DeviceView;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Types of engines, as NV2080_ENGINE_TYPE numbers them.
+pub const ENGINE_GR0: u32 = 1;
+
+/// NV2080_ENGINE_TYPE of a copy engine: ten, and from there on elsewhere.
+#[must_use]
+pub fn copy_engine_type(index: u32) -> u32 {
+    if index < 10 { 0x09 + index } else { 0x34 + index - 10 }
+}
+
+/// The number of the copy engine that a type stands for.
+#[must_use]
+pub fn copy_engine_index(engine_type: u32) -> Option<u32> {
+    match engine_type {
+        0x09..=0x12 => Some(engine_type - 0x09),
+        0x34..=0x3d => Some(engine_type - 0x34 + 10),
+        _ => None,
+    }
+}
+
+/// What the allocation fixed.
+#[derive(Debug)]
+pub struct Setup {
+    /// Of the card's channels.
+    pub id: u32,
+    pub handle: u32,
+    pub engine_type: u32,
+    pub ring_va: u64,
+    /// A power of two.
+    pub entries: u32,
+    /// Its 512 bytes.
+    pub userd: DeviceView,
+    pub space: Arc<VaSpace>,
+    /// Records of 16 bytes: error, token, key rotation.
+    pub notifier: Option<DeviceView>,
+}
+
+/// An access of this channel that the MMU refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MmuFault {
+    pub va: u64,
+    /// As nv.md 6 numbers them.
+    pub kind: u32,
+    pub access: u32,
+}
+
+/// What changes while it lives.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// A doorbell came that nobody has looked at yet.
+    rung: bool,
+    /// On its runlist.
+    scheduled: bool,
+    destroyed: bool,
+    /// Why it runs no more.
+    dead: Option<Dead>,
+    /// A grid or copy runs.
+    busy: bool,
+    /// Next entry of the ring.
+    get: u32,
+}
+
+/// How a channel died.
+#[derive(Clone, Debug)]
+pub struct Dead {
+    /// As the error notifier's info32.
+    pub code: u32,
+    /// What stopped it, unless that was another channel of its group or the driver.
+    pub stop: Option<Box<Stop>>,
+}
+
+/// A channel.
+#[derive(Debug)]
+pub struct Channel {
+    pub setup: Setup,
+    pub group: Arc<Group>,
+    control: Mutex<Control>,
+    wake: Condvar,
+    /// Ends a running grid.
+    pub stop: AtomicBool,
+    /// Classes of the objects below it: what SET_OBJECT may name.
+    pub classes: Mutex<Vec<u32>>,
+    /// UVM has mapped its context.
+    pub bound: AtomicBool,
+    /// The fault it died of.
+    pub fault: Mutex<Option<MmuFault>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Channels that share an engine's time, and die together.
+#[derive(Debug)]
+pub struct Group {
+    pub gpu: usize,
+    pub engine_type: u32,
+    /// For channels without a context share.
+    pub space: Option<Arc<VaSpace>>,
+    pub channels: Mutex<Vec<Weak<Channel>>>,
+    /// Errors are told to every channel.
+    pub notify_each: AtomicBool,
+    pub timeslice_us: Mutex<u64>,
+}
+
+impl Group {
+    #[must_use]
+    pub fn new(gpu: usize, engine_type: u32, space: Option<Arc<VaSpace>>) -> Self {
+        let (channels, notify_each) = (Mutex::default(), AtomicBool::new(false));
+        Self { gpu, engine_type, space, channels, notify_each, timeslice_us: Mutex::new(2000) }
+    }
+
+    /// Its channels that live.
+    pub fn members(&self) -> Vec<Arc<Channel>> {
+        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        channels.retain(|weak| weak.strong_count() > 0);
+        channels.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The runlist of its engine: graphics and the copy engines that share it have 0.
+    #[must_use]
+    pub fn runlist(&self) -> u32 {
+        copy_engine_index(self.engine_type).map_or(0, |index| if index < 2 { 0 } else { index - 1 })
+    }
+}
+
+/// Looks at a word that a channel waits for before it sleeps between two: other channels answer fast.
+const FAST_LOOKS: u32 = 64;
+/// The first sleep, and the longest.
+const NAP: Duration = Duration::from_micros(20);
+const LONGEST_NAP: Duration = Duration::from_micros(320);
+/// Within USERD.
+const GP_PUT: u64 = crate::hcq::packet::nv::gpfifo::USERD_GP_PUT;
+
+/// What is left of a channel that was taken off its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The engine itself failed.
+    pub panicked: bool,
+}
+
+impl Channel {
+    #[must_use]
+    pub fn new(setup: Setup, group: Arc<Group>) -> Self {
+        Self {
+            setup,
+            group,
+            control: Mutex::default(),
+            wake: Condvar::new(),
+            stop: AtomicBool::new(false),
+            classes: Mutex::default(),
+            bound: AtomicBool::new(false),
+            fault: Mutex::default(),
+            thread: Mutex::default(),
+        }
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Control) -> T) -> T {
+        let result = change(&mut self.control());
+        self.wake.notify_all();
+        result
+    }
+
+    /// What is stored to the doorbell: channel id 11:0, runlist 22:16.
+    #[must_use]
+    pub fn token(&self) -> u32 {
+        self.setup.id | self.group.runlist() << 16
+    }
+
+    /// A doorbell store.
+    pub fn ring(&self) {
+        self.change(|control| control.rung = true);
+    }
+
+    /// Puts it on its runlist or takes it off; hardware looks at GPPut when it comes on.
+    pub fn schedule(&self, enable: bool) {
+        let put = self.setup.userd.read_u32(GP_PUT).unwrap_or(0);
+        self.change(|control| {
+            control.scheduled = enable;
+            control.rung |= enable && put != control.get;
+        });
+    }
+
+    #[must_use]
+    pub fn is_scheduled(&self) -> bool {
+        self.control().scheduled
+    }
+
+    /// How it died, if it did.
+    #[must_use]
+    pub fn death(&self) -> Option<Dead> {
+        self.control().dead.clone()
+    }
+
+    /// Takes it off the hardware for good: a running grid ends, nothing more starts. The first reason stays.
+    pub fn kill(&self, dead: Dead) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.change(|control| control.dead.get_or_insert(dead).code);
+    }
+
+    pub fn set_thread(&self, thread: JoinHandle<()>) {
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+    }
+
+    /// Ends the engine's thread.
+    pub fn destroy(&self) -> End {
+        self.stop.store(true, Ordering::Relaxed);
+        self.change(|control| control.destroyed = true);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        End { panicked: thread.is_some_and(|thread| thread.join().is_err()) }
+    }
+
+    /// Whether all that GPPut allows is done.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let control = self.control();
+        let put = self.setup.userd.read_u32(GP_PUT).unwrap_or(0);
+        control.dead.is_some() || !control.busy && (!control.scheduled || control.get == put)
+    }
+
+    /// Whether a grid or copy is in the middle of its work.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.control().busy
+    }
+
+    pub fn set_busy(&self, busy: bool) {
+        self.change(|control| control.busy = busy);
+    }
+
+    /// Waits until `done` says so.
+    ///
+    /// # Errors
+    /// `false`: the time is over.
+    pub fn wait_for(&self, timeout: Duration, done: impl Fn(&Self) -> bool) -> bool {
+        let end = Instant::now() + timeout;
+        while !done(self) {
+            if Instant::now() >= end {
+                return false;
+            }
+            // TIMEOUT: the state has no single wake-up; the caller's timeout bounds the whole.
+            std::thread::sleep(NAP);
+        }
+        true
+    }
+
+    /// GPGet and GPPut, for reports.
+    #[must_use]
+    pub fn pointers(&self) -> (u32, u32) {
+        (self.control().get, self.setup.userd.read_u32(GP_PUT).unwrap_or(0))
+    }
+
+    /// One more entry is done.
+    pub fn advance(&self) -> u32 {
+        self.change(|control| {
+            control.get = (control.get + 1) % self.setup.entries;
+            control.get
+        })
+    }
+
+    /// Sleeps until there is work: gives GPGet and GPPut, or `None` when the channel ends. GPPut counts when a doorbell has come since it was
+    /// last seen.
+    pub fn next_work(&self) -> Option<(u32, u32)> {
+        let mut control = self.control();
+        loop {
+            if control.destroyed {
+                return None;
+            }
+            if control.scheduled && control.dead.is_none() && control.rung {
+                let put = self.setup.userd.read_u32(GP_PUT).unwrap_or(0);
+                if put != control.get {
+                    return Some((control.get, put));
+                }
+                control.rung = false;
+            }
+            control = self.wake.wait(control).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until `ready` says so, looking again and again; other channels run on meanwhile.
+    ///
+    /// # Errors
+    /// `Err(None)` when the channel was taken away, `Err(Some(e))` when `ready` fails.
+    pub fn wait_until<E>(&self, mut ready: impl FnMut() -> Result<bool, E>) -> Result<(), Option<E>> {
+        let (mut looks, mut nap) = (0, NAP);
+        loop {
+            let (gone, scheduled) = {
+                let control = self.control();
+                (control.destroyed || control.dead.is_some(), control.scheduled)
+            };
+            if gone {
+                return Err(None);
+            }
+            if scheduled && ready().map_err(Some)? {
+                return Ok(());
+            }
+            looks += 1;
+            if looks < FAST_LOOKS {
+                std::thread::yield_now();
+                continue;
+            }
+            let control = self.control();
+            // TIMEOUT: memory words have no wake-up; a longer sleep keeps a long wait cheap.
+            let _woken = self.wake.wait_timeout(control, nap).unwrap_or_else(PoisonError::into_inner);
+            nap = (nap * 2).min(LONGEST_NAP);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! How a software NVIDIA machine is set up: which chip, which driver release, and what is wrong with it.
+
+use super::chip::Chip;
+use doorbell_ioctl::abi::nvrm::Release;
+
+/// What a refusal is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Allocation of a class.
+    Class(u32),
+    /// A control command.
+    Control(u32),
+    /// An escape of RM, by its number.
+    Escape(u8),
+    /// A command of UVM.
+    Uvm(u32),
+}
+
+/// A call that ends with a status instead of being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub call: Call,
+    /// Which one of these calls: 1 is the first. Later ones go through again.
+    pub nth: u32,
+    /// RM's status.
+    pub status: u32,
+}
+
+/// The machine and its driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub chip: Chip,
+    /// Cards of that chip.
+    pub gpus: usize,
+    pub release: Release,
+    /// VRAM of one card.
+    pub vram_bytes: u64,
+    /// The window that the processor sees VRAM through.
+    pub bar1_bytes: u64,
+    /// Cards can map each other's VRAM.
+    pub peer_links: bool,
+    /// Checks of pointers and order that no hardware makes; work is done as late as the program allows.
+    pub strict: bool,
+    /// Checks of the SMs that no hardware makes.
+    pub strict_sms: bool,
+    /// Not zero: channels pause between GPFIFO entries from this seed, to come in other orders.
+    pub shuffle: u64,
+    /// REGISTER_GPU_VASPACE wants MM_INITIALIZE to have come first (seen on one system).
+    pub needs_uvm_mm: bool,
+    /// GPGet in USERD is not kept up to date, as on real cards now and then.
+    pub stale_gp_get: bool,
+
+    // What may be wrong with a machine.
+    /// The `nvidia-uvm` module is not loaded.
+    pub no_uvm: bool,
+    /// The modules are loaded, but `/dev/nvidia*` but the control file, and `/dev/nvidia-uvm`, were not made.
+    pub no_nodes: bool,
+    /// Stores to the doorbell through BAR0 do not arrive (a hypervisor in between); through BAR1 they do.
+    pub bar0_doorbell_lost: bool,
+    /// Confidential computing is on: the processor may not map VRAM.
+    pub confidential: bool,
+    /// MIG is on: channels need a partition.
+    pub mig: bool,
+    /// Compute is prohibited on the cards.
+    pub compute_prohibited: bool,
+    /// Calls that fail.
+    pub refusals: Vec<Refusal>,
+}
+
+impl Config {
+    /// One card with the release that the facts were gathered for, all checks on, nothing wrong.
+    #[must_use]
+    pub fn new(chip: Chip) -> Self {
+        Self {
+            chip,
+            gpus: 1,
+            release: Release { major: 580, minor: 159, patch: 4 },
+            vram_bytes: 16 << 30,
+            bar1_bytes: 16 << 30,
+            peer_links: true,
+            strict: true,
+            strict_sms: true,
+            shuffle: 0,
+            needs_uvm_mm: true,
+            stale_gp_get: false,
+            no_uvm: false,
+            no_nodes: false,
+            bar0_doorbell_lost: false,
+            confidential: false,
+            mig: false,
+            compute_prohibited: false,
+            refusals: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The engines of a channel: the host engine that reads its ring, and behind it compute and copy, on one thread a channel.
+//!
+//! Source: nv.md 3, 4, 6. Work of the engines is put off as far as the program allows in strict mode: it is done when something waits for it (a wait
+//! for idle, a semaphore of the engine, a release that waits, an acquire, the end of the ring). So a release that does not wait is seen before the work it
+//! ought to wait for, every time. Grids and copies run one after another, each to its end.
+//! Left out: overlap of independent grids, time slices, preemption in the middle of a grid, textures, the macro engine.
+
+mod copy;
+mod grid;
+mod host;
+mod inline;
+mod report;
+
+use super::channel::Channel;
+use super::compute::ComputeFault;
+use super::gpu::Gpu;
+use crate::emu::vm::VmFault;
+use crate::hcq::packet::nv::{MethodError, qmd};
+use crate::hcq::packet::{DecodeError, DecodeKind};
+use std::fmt;
+use std::time::Duration;
+
+/// Codes of errors, as the notifier's info32 and the kernel log's Xid: nv.md 6.
+pub mod code {
+    pub const GR_EXCEPTION: u32 = 13;
+    pub const MMU_FAULT: u32 = 31;
+    pub const PBDMA: u32 = 32;
+    pub const RESET_CHANNEL: u32 = 43;
+    pub const PREEMPTIVE_REMOVAL: u32 = 45;
+    pub const CLASS_ERROR: u32 = 69;
+    pub const OFF_THE_BUS: u32 = 79;
+    /// Exceptions of a copy engine: not in a row.
+    #[must_use]
+    pub fn copy_engine(index: u32) -> u32 {
+        match index {
+            0..=2 => 39 + index,
+            3..=5 => 70 + index - 3,
+            6..=8 => 75 + index - 6,
+            _ => 85,
+        }
+    }
+}
+
+/// What stopped a channel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    #[error("GPFIFO entry: {0}")]
+    Entry(DecodeKind),
+    #[error("GPPut {put} is outside of a ring of {entries} entries")]
+    Put { put: u32, entries: u32 },
+    #[error("push buffer: {0}")]
+    Header(DecodeKind),
+    #[error("{0}")]
+    HostMethod(MethodError),
+    #[error("subchannel {subchannel} has no object, method {method:#06x}")]
+    Unbound { subchannel: u8, method: u16 },
+    #[error("SET_OBJECT {class:#06x}: the channel has no object of this class")]
+    NoObject { class: u32 },
+    #[error("{0}")]
+    Method(MethodError),
+    #[error("{0}")]
+    CopyMethod(MethodError),
+    #[error(transparent)]
+    Memory(#[from] VmFault),
+    #[error("QMD at {va:#x}: {error}")]
+    Qmd { va: u64, error: qmd::ParseError },
+    #[error("QMD at {va:#x}: {what}")]
+    Grid { va: u64, what: String },
+    #[error("{0} is not modelled")]
+    NotModelled(String),
+    #[error("grid: {0}")]
+    Compute(#[from] ComputeFault),
+    /// The driver took the channel away; nobody's fault.
+    #[error("stopped by the driver")]
+    Taken,
+}
+
+impl Cause {
+    /// The access that failed, if that is what it was.
+    pub fn page_fault(&self) -> Option<VmFault> {
+        match self {
+            Self::Memory(fault) | Self::Compute(ComputeFault::Memory { fault, .. }) => Some(*fault),
+            _ => None,
+        }
+    }
+
+    /// What the notifier says.
+    pub fn code(&self, engine_type: u32) -> u32 {
+        let copy = super::channel::copy_engine_index(engine_type);
+        match self {
+            Self::Memory(_) | Self::Compute(ComputeFault::Memory { .. }) => code::MMU_FAULT,
+            Self::Entry(_) | Self::Put { .. } | Self::Header(_) | Self::HostMethod(_) | Self::Unbound { .. } => {
+                code::PBDMA
+            }
+            Self::Method(_) | Self::NoObject { .. } | Self::NotModelled(_) => code::CLASS_ERROR,
+            Self::CopyMethod(_) => copy.map_or(code::copy_engine(0), code::copy_engine),
+            Self::Qmd { .. } | Self::Grid { .. } | Self::Compute(_) | Self::Taken => code::GR_EXCEPTION,
+        }
+    }
+
+    /// Whether hardware might have done it.
+    pub fn is_unmodelled(&self) -> bool {
+        match self {
+            Self::NotModelled(_) | Self::Compute(ComputeFault::Refused(_)) => true,
+            Self::Qmd { error, .. } => matches!(error, qmd::ParseError::Unsupported { .. }),
+            Self::Method(e) | Self::CopyMethod(e) | Self::HostMethod(e) => matches!(e, MethodError::Value { .. }),
+            _ => false,
+        }
+    }
+}
+
+impl From<DecodeError> for Cause {
+    fn from(error: DecodeError) -> Self {
+        Self::Header(error.kind)
+    }
+}
+
+/// A cause and where it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    pub cause: Cause,
+    /// Of the ring.
+    pub entry: u32,
+    /// Address of the push buffer and dword in it, when it was in one.
+    pub push_buffer: Option<(u64, usize)>,
+    /// The method, when it could be read.
+    pub method: Option<String>,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GPFIFO entry {}", self.entry)?;
+        if let Some((va, dword)) = self.push_buffer {
+            write!(f, ", dword {dword} of the push buffer at {va:#x}")?;
+        }
+        write!(f, ": {}", self.cause)?;
+        match &self.method {
+            Some(method) => write!(f, " in `{method}`"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the engines of one channel work on.
+#[derive(Clone, Copy)]
+struct Site<'a> {
+    gpu: &'a Gpu,
+    channel: &'a Channel,
+}
+
+impl Site<'_> {
+    fn vm(&self) -> &crate::emu::vm::Vm {
+        &self.channel.setup.space.vm
+    }
+
+    /// Blocks the channel until a condition over memory holds.
+    fn wait_until(&self, ready: impl FnMut() -> Result<bool, VmFault>) -> Result<(), Cause> {
+        self.channel.wait_until(ready).map_err(|e| e.map_or(Cause::Taken, Cause::Memory))
+    }
+
+    /// Something that hardware lets pass.
+    fn complain(&self, text: String) {
+        if self.gpu.strict {
+            self.gpu.report(super::report::ReportKind::Strict, Some(self.channel.setup.id), text);
+        }
+    }
+
+    /// Runs work of an engine, which a preemption has to wait for.
+    fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.channel.set_busy(true);
+        let result = work();
+        self.channel.set_busy(false);
+        result
+    }
+}
+
+/// An engine thread's life: takes entries from its channel's ring until the channel is freed.
+pub fn run(gpu: &Gpu, channel: &Channel) {
+    let site = Site { gpu, channel };
+    let mut host = host::Host::new(gpu.facts());
+    let mut pauses = Pauses::new(gpu.shuffle, channel.setup.id);
+    while let Some((get, put)) = channel.next_work() {
+        pauses.pause();
+        let outcome = host.step(site, get, put);
+        match outcome {
+            Ok(()) => {
+                let get = channel.advance();
+                if gpu.facts().has_gp_get && !gpu.stale_gp_get {
+                    // USERD has 512 bytes: the allocation made sure.
+                    let _inside = channel.setup.userd.write_u32(crate::hcq::packet::nv::gpfifo::USERD_GP_GET, get);
+                }
+            }
+            Err(stop) => gpu.stopped(channel, *stop),
+        }
+    }
+}
+
+/// Seeded pauses between entries, so that channels overtake each other in other orders.
+struct Pauses {
+    /// 0: none.
+    state: u64,
+}
+
+impl Pauses {
+    const ONE_IN: u64 = 4;
+    const MOST_US: u64 = 200;
+
+    fn new(seed: u64, channel: u32) -> Self {
+        Self { state: if seed == 0 { 0 } else { seed ^ u64::from(channel + 1) << 32 | 1 } }
+    }
+
+    fn pause(&mut self) {
+        if self.state == 0 {
+            return;
+        }
+        // xorshift64: never 0 once it is not.
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        if self.state.is_multiple_of(Self::ONE_IN) {
+            // TIMEOUT: long enough for another channel to get ahead.
+            std::thread::sleep(Duration::from_micros((self.state >> 32) % Self::MOST_US));
+        }
+    }
+}

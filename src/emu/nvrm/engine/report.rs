@@ -1,0 +1,30 @@
+//! Semaphores that engines write: payload of 32 or 64 bits, and the time in ns behind it.
+
+use super::Site;
+use crate::emu::vm::VmFault;
+
+/// A semaphore to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Semaphore {
+    pub va: u64,
+    pub payload: u64,
+    /// 8 bytes of payload; otherwise 4, and with a time 4 zeros behind them.
+    pub wide: bool,
+    pub timestamp: bool,
+}
+
+impl Semaphore {
+    /// Writes it: the time first, as a reader looks at the payload.
+    pub fn write(&self, site: Site<'_>) -> Result<(), VmFault> {
+        const TIME: u64 = 8;
+        if self.timestamp {
+            site.vm().write_u64(self.va.wrapping_add(TIME), site.gpu.clock.ns())?;
+        }
+        if self.wide || self.timestamp {
+            let payload = if self.wide { self.payload } else { self.payload & u64::from(u32::MAX) };
+            site.vm().write_u64(self.va, payload)
+        } else {
+            site.vm().write_u32(self.va, self.payload as u32)
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! MAP_MEMORY, UNMAP_MEMORY and the mmap that takes what they arm; MAP_MEMORY_DMA for address spaces that RM fills.
+//!
+//! Source: nv.md 1.4, 2.4; `mapping_cpu.c`, `nv-mmap.c`, `nv-usermap.c` of the open kernel modules.
+//! Left out: mappings of registers but the usermode region, caching (memory is coherent here), BAR1's addresses.
+
+use super::memory::{Charge, Location, Memory, PAGE};
+use super::object::Body;
+use super::state::{CpuMapping, DoorbellMap, FileKind, State, Target};
+use super::{SoftNv, status};
+use crate::emu::vm::{Mapping, Rights};
+use doorbell_ioctl::abi::nvrm::{self, Status};
+use doorbell_ioctl::port::{Backing, CpuPtr, Errno, MapRequest};
+use std::sync::Arc;
+
+/// Bytes of a usermode region.
+pub const USERMODE_BYTES: u64 = 0x1_0000;
+/// NVOS33 flags: access 1:0.
+const ACCESS_READ_ONLY: u32 = 1;
+/// NVOS46 flags.
+const DMA_READ_ONLY: u32 = 1;
+const DMA_OFFSET_FIXED: u32 = 1 << 15;
+/// Cookies look like kernel addresses, as the real ones do.
+const FIRST_COOKIE: u64 = 0xffff_c900_0000_0000;
+
+impl SoftNv {
+    /// MAP_MEMORY: checks, takes BAR1 space, arms the file.
+    pub(super) fn rm_map(
+        &self,
+        state: &mut State,
+        file: u64,
+        fd: i32,
+        args: &mut nvrm::MapMemoryParams,
+    ) -> Result<(), Status> {
+        let client = state.clients.of(args.h_client, file, status::INVALID_OBJECT_HANDLE)?;
+        let context = client.object(args.h_device)?;
+        let (Body::Device { gpu } | Body::Subdevice { gpu }) = context.body else {
+            return Err(status::INVALID_OBJECT_PARENT);
+        };
+        let object = client.object(args.h_memory)?.body.clone();
+        if args.length == 0 {
+            return Err(status::INVALID_LIMIT);
+        }
+        let end = args.offset.checked_add(args.length).ok_or(status::INVALID_LIMIT)?;
+        let (target, size, on_card, charge) = match &object {
+            Body::Memory(memory) => {
+                let target = Target::Memory { client: args.h_client, object: args.h_memory, offset: args.offset };
+                let on_card = memory.location == Location::Vram;
+                if on_card && self.config.confidential {
+                    return Err(status::NOT_SUPPORTED);
+                }
+                if memory.location == Location::User {
+                    // The process has it mapped.
+                    return Err(status::NOT_SUPPORTED);
+                }
+                (target, memory.len_bytes, on_card, on_card.then_some(args.length))
+            }
+            Body::Usermode { gpu, bar1 } => {
+                (Target::Usermode { gpu: *gpu, bar1: *bar1 }, USERMODE_BYTES, true, bar1.then_some(USERMODE_BYTES))
+            }
+            _ => return Err(status::INVALID_OBJECT),
+        };
+        if end > size {
+            return Err(if args.offset >= size { status::INVALID_BASE } else { status::INVALID_LIMIT });
+        }
+        if !args.offset.is_multiple_of(PAGE) {
+            return Err(status::INVALID_ARGUMENT);
+        }
+        let armed = self.mapping_file(state, file, fd, gpu, on_card)?;
+        let bytes = charge.map(|bytes| bytes.next_multiple_of(PAGE));
+        let used = &self.gpus[gpu].bar1_used;
+        let bar1 = match bytes {
+            None => None,
+            Some(bytes) => Some(Charge::take(used, bytes, self.config.bar1_bytes).ok_or(status::NO_MEMORY)?),
+        };
+        state.next_cookie += 1;
+        let cookie = FIRST_COOKIE + state.next_cookie * PAGE;
+        let mapping = CpuMapping {
+            client: args.h_client,
+            object: args.h_memory,
+            target,
+            len_bytes: args.length.next_multiple_of(PAGE),
+            writable: args.flags & 3 != ACCESS_READ_ONLY,
+            file: armed,
+            _bar1: bar1,
+        };
+        state.mappings.insert(cookie, mapping);
+        args.p_linear_address = cookie;
+        Ok(())
+    }
+
+    /// The file that a mapping is armed on: of the card, registered, for what lies on it; a control file for the rest. One mapping a file.
+    fn mapping_file(&self, state: &State, control: u64, fd: i32, gpu: usize, on_card: bool) -> Result<u64, Status> {
+        let open = state.file(fd).ok_or(status::INVALID_ARGUMENT)?;
+        let fits = match open.kind {
+            FileKind::Control => !on_card,
+            FileKind::Card { gpu: own, control: registered } => on_card && own == gpu && registered == Some(control),
+            _ => false,
+        };
+        if !fits {
+            return Err(status::INVALID_ARGUMENT);
+        }
+        if state.mappings.values().any(|mapping| mapping.file == open.file) {
+            return Err(status::STATE_IN_USE);
+        }
+        Ok(open.file)
+    }
+
+    /// UNMAP_MEMORY: by the cookie.
+    pub(super) fn rm_unmap(&self, state: &mut State, file: u64, args: &nvrm::RmUnmapMemory) -> Result<(), Status> {
+        let client = state.clients.of(args.h_client, file, status::INVALID_OBJECT_HANDLE)?;
+        client.object(args.h_device)?;
+        client.object(args.h_memory)?;
+        let mapping = state.mappings.get(&args.p_linear_address).ok_or(status::OBJECT_NOT_FOUND)?;
+        if (mapping.client, mapping.object) != (args.h_client, args.h_memory) {
+            return Err(status::OBJECT_NOT_FOUND);
+        }
+        state.mappings.remove(&args.p_linear_address);
+        Ok(())
+    }
+
+    /// mmap of a file that MAP_MEMORY has armed.
+    pub(super) fn mmap_armed(&self, state: &mut State, file: u64, map: &MapRequest) -> Result<CpuPtr, Errno> {
+        if map.offset != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let armed = state.mappings.values().find(|mapping| mapping.file == file).ok_or(Errno::EINVAL)?;
+        if map.len_bytes.next_multiple_of(PAGE) != armed.len_bytes {
+            return Err(Errno::ENXIO);
+        }
+        if map.prot.contains(doorbell_ioctl::port::Prot::WRITE) && !armed.writable {
+            return Err(Errno::EACCES);
+        }
+        match armed.target {
+            Target::Memory { client, object, offset } => {
+                let memory = memory_of(state, client, object).ok_or(Errno::EINVAL)?;
+                let shared = memory.shared.as_ref().ok_or(Errno::EINVAL)?;
+                let map = MapRequest { len_bytes: armed.len_bytes, ..*map };
+                let at = self.space.map(&map, Backing::Shared(shared, offset))?;
+                forget_doorbells(state, at, map.len_bytes);
+                Ok(at)
+            }
+            Target::Usermode { gpu, bar1 } => {
+                let pages = &self.usermodes[gpu];
+                let memory = if bar1 { &pages.bar1 } else { &pages.bar0 };
+                let at = self.space.map(map, Backing::Shared(memory, 0))?;
+                forget_doorbells(state, at, map.len_bytes);
+                if !bar1 {
+                    pages.start_clock();
+                }
+                state.doorbells.push(DoorbellMap { at, len_bytes: map.len_bytes, gpu, bar1 });
+                Ok(at)
+            }
+        }
+    }
+
+    /// MAP_MEMORY_DMA: memory into a range of an address space that RM fills.
+    pub(super) fn rm_map_dma(
+        &self,
+        state: &mut State,
+        file: u64,
+        args: &mut nvrm::RmMapMemoryDma,
+    ) -> Result<(), Status> {
+        let client = state.clients.of(args.h_client, file, status::INVALID_OBJECT_HANDLE)?;
+        let Body::Device { .. } = client.object(args.h_device)?.body else { return Err(status::INVALID_OBJECT_PARENT) };
+        let Body::Virtual(range) = &client.object(args.h_dma)?.body else { return Err(status::INVALID_OBJECT_HANDLE) };
+        let Body::Memory(memory) = &client.object(args.h_memory)?.body else {
+            return Err(status::INVALID_OBJECT_HANDLE);
+        };
+        if args.length == 0 || !args.length.is_multiple_of(PAGE) || !args.offset.is_multiple_of(PAGE) {
+            return Err(status::INVALID_ARGUMENT);
+        }
+        let va = if args.flags & DMA_OFFSET_FIXED != 0 {
+            args.dma_offset
+        } else {
+            let free = |at: &u64| !range.space.vm.is_used(*at, args.length);
+            let last = range.va + range.len_bytes.saturating_sub(args.length);
+            (range.va..=last).step_by(PAGE as usize).find(free).ok_or(status::NO_MEMORY)?
+        };
+        let end = va.checked_add(args.length).ok_or(status::INVALID_ARGUMENT)?;
+        if va < range.va || end > range.va + range.len_bytes || !va.is_multiple_of(PAGE) {
+            return Err(status::INVALID_ARGUMENT);
+        }
+        let view = memory.view.sub(args.offset, args.length).map_err(|_| status::INVALID_LIMIT)?;
+        let write = args.flags & 3 != DMA_READ_ONLY && !memory.read_only;
+        let rights = Rights { write, atomic: write, execute: true };
+        if !range.space.vm.map(va, Mapping { view, rights, handle: memory.key, queue_refs: 0, revoked: false }) {
+            return Err(status::STATE_IN_USE);
+        }
+        args.dma_offset = va;
+        Ok(())
+    }
+
+    pub(super) fn rm_unmap_dma(
+        &self,
+        state: &mut State,
+        file: u64,
+        args: &nvrm::RmUnmapMemoryDma,
+    ) -> Result<(), Status> {
+        let client = state.clients.of(args.h_client, file, status::INVALID_OBJECT_HANDLE)?;
+        let Body::Virtual(range) = &client.object(args.h_dma)?.body else { return Err(status::INVALID_OBJECT_HANDLE) };
+        let (start, len) = range.space.vm.extent(args.dma_offset).ok_or(status::INVALID_OFFSET)?;
+        if start != args.dma_offset {
+            return Err(status::INVALID_OFFSET);
+        }
+        range.space.vm.clear(start, if args.size == 0 { len } else { args.size });
+        Ok(())
+    }
+}
+
+fn memory_of(state: &State, client: u32, object: u32) -> Option<Arc<Memory>> {
+    match &state.clients.any(client).ok()?.object(object).ok()?.body {
+        Body::Memory(memory) => Some(Arc::clone(memory)),
+        _ => None,
+    }
+}
+
+/// Doorbell mappings in this range are there no more.
+pub fn forget_doorbells(state: &mut State, at: CpuPtr, len_bytes: u64) {
+    let end = at.0.saturating_add(len_bytes);
+    state.doorbells.retain(|m| m.at.0 >= end || m.at.0 + m.len_bytes <= at.0);
+}

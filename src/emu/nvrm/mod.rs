@@ -1,0 +1,263 @@
+//! The software NVIDIA driver: a `Port` that serves RM, UVM and their files of a chosen chip and release, and runs what channels are given.
+//!
+//! Place in the arrows: implements `ioctl`'s seam; parses with `hcq::packet::nv`; hands grids to whoever implements [`compute::Compute`].
+//! Source: nv.md; NVIDIA's open kernel modules (580.142, 595.45) for checks, their order and status codes.
+//! Left out: what the heads of the parts say; GPU stores to doorbells do not wake channels; a process never ends, as a port has one process for its life.
+//!
+//! Client → [`SoftNv`] (escapes, UVM commands, mappings) → objects (spaces, memory, channels) → [`engine`] (ring, methods; one thread a channel) → SMs.
+
+mod alloc;
+pub mod channel;
+pub mod chip;
+mod clock;
+pub mod compute;
+mod config;
+mod control;
+pub mod engine;
+mod event;
+mod gpu;
+mod map;
+mod memory;
+mod object;
+mod report;
+mod rm;
+mod space;
+mod state;
+pub mod status;
+mod sysfs;
+mod usermode;
+mod uvm;
+
+pub use super::vm;
+
+pub use chip::Chip;
+pub use clock::Ptimer;
+pub use config::{Call, Config, Refusal};
+pub use report::{Report, ReportKind};
+
+use compute::{Compute, NoCompute};
+use doorbell_ioctl::abi::nvrm::Status;
+use doorbell_ioctl::port::{AddressSpace, Backing, CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents, PollFd, Port};
+use event::Events;
+use gpu::{Gpu, Shared};
+use map::forget_doorbells;
+use report::Reports;
+use rm::Caller;
+use state::{DoorbellMap, FileKind, Open, State};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use sysfs::Sysfs;
+use usermode::{DOORBELL, Usermode};
+
+/// A machine with NVIDIA cards and their driver, in software.
+#[derive(Debug)]
+pub struct SoftNv {
+    config: Config,
+    space: AddressSpace,
+    sysfs: Sysfs,
+    gpus: Vec<Arc<Gpu>>,
+    usermodes: Vec<Usermode>,
+    events: Arc<Events>,
+    clock: Arc<Ptimer>,
+    reports: Arc<Reports>,
+    state: Mutex<State>,
+}
+
+impl SoftNv {
+    /// A machine without SMs: grids are refused, all else works.
+    ///
+    /// # Errors
+    /// `ENOMEM`, `EMFILE`.
+    pub fn new(config: Config) -> Result<Arc<Self>, Errno> {
+        Self::with_compute(config, Arc::new(NoCompute))
+    }
+
+    /// A machine whose cards run grids on `compute`.
+    ///
+    /// # Errors
+    /// `ENOMEM`, `EMFILE`.
+    pub fn with_compute(config: Config, compute: Arc<dyn Compute>) -> Result<Arc<Self>, Errno> {
+        let shared = Shared { clock: Arc::default(), events: Arc::default(), reports: Arc::default(), compute };
+        let card = |gpu| Arc::new(Gpu::new(gpu, &shared, &config));
+        let usermode = |_| Usermode::new(&shared.clock);
+        Ok(Arc::new(Self {
+            space: AddressSpace::new(),
+            sysfs: Sysfs::new(&config),
+            gpus: (0..config.gpus).map(card).collect(),
+            usermodes: (0..config.gpus).map(usermode).collect::<Result<_, Errno>>()?,
+            state: Mutex::new(State { refused: vec![0; config.refusals.len()], ..State::default() }),
+            config,
+            events: shared.events,
+            clock: shared.clock,
+            reports: shared.reports,
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the machine has found so far: channels' errors, unmodelled and unknown calls, strict mode's findings.
+    #[must_use]
+    pub fn reports(&self) -> Vec<Report> {
+        self.reports.all()
+    }
+
+    /// The card falls off the bus: its channels stop, calls about it fail.
+    pub fn lose_gpu(&self, gpu: usize) {
+        if let Some(gpu) = self.gpus.get(gpu) {
+            gpu.lose();
+        }
+    }
+
+    /// What the process has not given back: RM's objects (clients' roots not counted), channels, ranges of UVM, mappings of the processor.
+    #[must_use]
+    pub fn left_over(&self) -> [usize; 4] {
+        let state = self.state();
+        let objects = state.clients.iter().map(|client| client.objects().count() - 1).sum();
+        let channels = self.gpus.iter().map(|gpu| gpu.channels().len()).sum();
+        let ranges = state.spaces.values().map(uvm::UvmSpace::range_count).sum();
+        [objects, channels, ranges, state.mappings.len()]
+    }
+
+    /// The status that the configuration wants for a call, if this is the one.
+    fn refusal(&self, state: &mut State, call: Call) -> Option<Status> {
+        let mut found = None;
+        for (refusal, asked) in self.config.refusals.iter().zip(&mut state.refused) {
+            if refusal.call == call {
+                *asked += 1;
+                if *asked == refusal.nth {
+                    found = Some(Status(refusal.status));
+                }
+            }
+        }
+        found
+    }
+
+    fn unmodelled(&self, what: String) {
+        let text = format!("{what} exists and is not modelled");
+        self.reports.add(Report { kind: ReportKind::Unmodelled, gpu: 0, channel: None, text });
+    }
+
+    fn unknown(&self, what: String) {
+        self.reports.add(Report {
+            kind: ReportKind::Unknown,
+            gpu: 0,
+            channel: None,
+            text: format!("{what} is not known"),
+        });
+    }
+
+    /// The open file, as far as this process may use it.
+    fn file(&self, fd: Fd) -> Result<Open, Errno> {
+        let open = self.state().file(fd.0).cloned().ok_or(Errno::EBADF)?;
+        if open.pid == std::process::id() { Ok(open) } else { Err(Errno::EBADF) }
+    }
+
+    /// The device file of a path.
+    fn node(&self, path: &str) -> Result<FileKind, Errno> {
+        if !self.sysfs.has(path) {
+            return Err(Errno::ENOENT);
+        }
+        match path {
+            "/dev/nvidiactl" => Ok(FileKind::Control),
+            "/dev/nvidia-uvm" => Ok(FileKind::Uvm),
+            _ => {
+                let minor = path.strip_prefix("/dev/nvidia").and_then(|minor| minor.parse::<usize>().ok());
+                let gpu = minor.filter(|gpu| *gpu < self.gpus.len()).ok_or(Errno::EACCES)?;
+                if self.gpus[gpu].lost.load(std::sync::atomic::Ordering::Relaxed) {
+                    return Err(Errno::EIO);
+                }
+                Ok(FileKind::Card { gpu, control: None })
+            }
+        }
+    }
+}
+
+impl Port for SoftNv {
+    fn open(&self, path: &str, _flags: OpenFlags) -> Result<Fd, Errno> {
+        let kind = self.node(path)?;
+        Ok(Fd(self.state().open(kind)))
+    }
+
+    /// The last thing of a control file are its clients, of a UVM file its address space.
+    fn close(&self, fd: Fd) -> Result<(), Errno> {
+        let mut state = self.state();
+        let open = state.files.remove(&fd.0).ok_or(Errno::EBADF)?;
+        for client in state.clients.of_file(open.file) {
+            self.end_client(&mut state, client);
+        }
+        if let Some(mut space) = state.spaces.remove(&open.file) {
+            space.close();
+        }
+        self.events.close(open.file);
+        Ok(())
+    }
+
+    fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        let Open { file, kind, .. } = self.file(fd)?;
+        match kind {
+            FileKind::Control | FileKind::Card { .. } => self.rm_ioctl(Caller { file, kind }, request, arg),
+            FileKind::Uvm | FileKind::UvmSpace | FileKind::UvmMm => self.uvm_ioctl(file, kind, request, arg),
+        }
+    }
+
+    fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno> {
+        let Some(fd) = map.fd else { return self.space.map(map, Backing::Anonymous) };
+        let open = self.file(fd)?;
+        match open.kind {
+            FileKind::Control | FileKind::Card { .. } => self.mmap_armed(&mut self.state(), open.file, map),
+            // Managed memory.
+            _ => {
+                self.unmodelled("mmap of /dev/nvidia-uvm".to_owned());
+                Err(Errno::EINVAL)
+            }
+        }
+    }
+
+    fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
+        self.space.unmap(addr, len_bytes)?;
+        forget_doorbells(&mut self.state(), addr, len_bytes);
+        Ok(())
+    }
+
+    /// Files have something to say when one of their events has happened.
+    fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno> {
+        let files = fds.iter().map(|p| self.file(p.fd).map(|open| open.file)).collect::<Result<Vec<u64>, Errno>>()?;
+        let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+        let seen = self.events.wait(&files, timeout);
+        for (p, seen) in fds.iter_mut().zip(&seen) {
+            p.seen = if *seen { PollEvents::IN & p.wanted } else { PollEvents::empty() };
+        }
+        Ok(fds.iter().filter(|p| !p.seen.is_empty()).count())
+    }
+
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
+        self.sysfs.read(path)
+    }
+
+    fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
+        self.sysfs.list(path)
+    }
+
+    fn doorbell(&self, at: CpuPtr, value: u64) {
+        let map = self.state().doorbells.iter().find(|m| at.0.wrapping_sub(m.at.0) < m.len_bytes).copied();
+        if let Some(DoorbellMap { at: base, gpu, bar1, .. }) = map
+            && at.0 - base.0 == DOORBELL
+            && (bar1 || !self.config.bar0_doorbell_lost)
+        {
+            self.gpus[gpu].ring(value as u32);
+        }
+    }
+}
+
+impl Drop for SoftNv {
+    fn drop(&mut self) {
+        for gpu in &self.gpus {
+            let channels = std::mem::take(&mut *gpu.channels());
+            channels.values().for_each(|channel| {
+                channel.destroy();
+            });
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the drivers know: open files, clients, mappings of the processor, UVM's address spaces.
+
+use super::memory::Charge;
+use super::object::Clients;
+use super::uvm::UvmSpace;
+use doorbell_ioctl::port::CpuPtr;
+use std::collections::BTreeMap;
+
+/// An open file.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// Every open is a file of its own.
+    pub file: u64,
+    pub pid: u32,
+    pub kind: FileKind,
+}
+
+/// Which device file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// /dev/nvidiactl
+    Control,
+    /// /dev/nvidiaN, and the control file that REGISTER_FD named.
+    Card { gpu: usize, control: Option<u64> },
+    /// /dev/nvidia-uvm before a call says what it is for.
+    Uvm,
+    /// After INITIALIZE.
+    UvmSpace,
+    /// After MM_INITIALIZE.
+    UvmMm,
+}
+
+/// What MAP_MEMORY has armed a file for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A memory object: its key, and the offset in it.
+    Memory { client: u32, object: u32, offset: u64 },
+    /// A usermode region of a card.
+    Usermode { gpu: usize, bar1: bool },
+}
+
+/// A mapping for the processor, from MAP_MEMORY to UNMAP_MEMORY.
+#[derive(Debug)]
+pub struct CpuMapping {
+    pub client: u32,
+    pub object: u32,
+    pub target: Target,
+    pub len_bytes: u64,
+    pub writable: bool,
+    /// The file that one mmap may take it with.
+    pub file: u64,
+    pub _bar1: Option<Charge>,
+}
+
+/// A usermode region that the process has mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct DoorbellMap {
+    pub at: CpuPtr,
+    pub len_bytes: u64,
+    pub gpu: usize,
+    pub bar1: bool,
+}
+
+/// Everything under the drivers' lock.
+#[derive(Debug, Default)]
+pub struct State {
+    pub files: BTreeMap<i32, Open>,
+    pub next_file: u64,
+    pub clients: Clients,
+    /// By the cookie that MAP_MEMORY gave.
+    pub mappings: BTreeMap<u64, CpuMapping>,
+    pub next_cookie: u64,
+    pub doorbells: Vec<DoorbellMap>,
+    /// By file.
+    pub spaces: BTreeMap<u64, UvmSpace>,
+    /// Which of the configured refusals how often were asked for.
+    pub refused: Vec<u32>,
+}
+
+/// Numbers of open files start here, where they are not mistaken for the process's own.
+const FIRST_FD: i32 = 1000;
+
+impl State {
+    /// Opens a file: its number is the lowest that is free.
+    pub fn open(&mut self, kind: FileKind) -> i32 {
+        let fd = (FIRST_FD..).find(|fd| !self.files.contains_key(fd)).unwrap_or(i32::MAX);
+        self.next_file += 1;
+        self.files.insert(fd, Open { file: self.next_file, pid: std::process::id(), kind });
+        fd
+    }
+
+    /// The file of that number.
+    pub fn file(&self, fd: i32) -> Option<&Open> {
+        self.files.get(&fd)
+    }
+
+    /// Changes what a file is.
+    pub fn set_kind(&mut self, file: u64, kind: FileKind) {
+        for open in self.files.values_mut().filter(|open| open.file == file) {
+            open.kind = kind;
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The software NVIDIA driver against a client that drives it call by call: objects and their refusals, memory and mappings, channels, engines, grids.
+#![cfg(target_os = "linux")]
+
+mod bringup;
+mod client;
+mod engines;
+mod faults;
+mod grids;
+mod objects;
+mod uvm;
