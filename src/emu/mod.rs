@@ -1,7 +1,7 @@
 //! Software GPUs: drivers behind the kernel seam, and compute units that execute the machine code and the packets that a real chip would
 //! get, so that everything above the seam runs and is tested without one.
 //!
-//! Place in the arrows: `emu` uses `ioctl` and, of `hcq`, packets and bit fields; the rest of the house does not know it is there.
+//! Place in the arrows: `emu` uses `ioctl`, of `hcq` packets and bit fields, and of `isa` the table of SASS; the rest of the house does not know it is there.
 #![forbid(unsafe_code)]
 
 pub mod amdgpu;
@@ -9,5 +9,6 @@ pub mod amdgpu;
 pub mod kfd;
 #[cfg(target_os = "linux")]
 pub mod nvrm;
+pub mod sass;
 #[cfg(target_os = "linux")]
 pub mod vm;

@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("elf", &[]),
     ("hcq", &["ioctl"]),
     ("device", &["hcq", "elf", "ioctl"]),
-    ("emu", &["ioctl", "hcq::packet", "hcq::bits"]),
+    ("emu", &["ioctl", "hcq::packet", "hcq::bits", "isa::sass"]),
     ("kernels-asm", &[]),
     ("engine", &["tensor", "schedule", "codegen", "isa", "elf", "hcq", "device", "uop", "emu"]),
 ];

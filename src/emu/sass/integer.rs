@@ -1,0 +1,304 @@
+//! Integer arithmetic: sums with carries, products, address sums, compares, minima, dot products.
+
+use super::core::{Core, zip, zip3};
+use super::fault::R;
+use super::lower::{Run, binary, name, ternary, unary};
+use super::operand::{Fields, In};
+use super::warp::Lanes;
+use std::cmp::Ordering;
+
+pub(super) fn lower(f: Fields) -> R<Option<Run>> {
+    Ok(Some(match name(f) {
+        "IADD3" if f.0.form().name.starts_with("64") => iadd64(f)?,
+        "IADD3" => iadd3(f)?,
+        "IMAD" if f.0.form().name.starts_with("WIDE") => imad_wide(f, false)?,
+        "IMAD" if f.0.form().name.starts_with("HI") => imad_wide(f, true)?,
+        "IMAD" => imad(f)?,
+        "LEA" => lea(f)?,
+        "ISETP" => isetp(f)?,
+        "VIADD" if f.has("h") => binary(f.dst()?, f.src("a")?, f.src("b")?, |a, b| halves(a, b, u16::wrapping_add)),
+        "VIADD" => binary(f.dst()?, f.src("a")?, f.src("b")?, u32::wrapping_add),
+        "IABS" => unary(f.dst()?, f.src("b")?, |b| b.cast_signed().unsigned_abs()),
+        "VABSDIFF" => vabsdiff(f)?,
+        "VIMNMX" | "VIMNMX3" | "VIADDMNMX" => minmax(f)?,
+        "IDP" => dot(f)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// A term of a sum of 64 bits: negation is complement plus one, and with carries in only the complement.
+fn term(v: u32, neg: bool, carries: bool) -> u64 {
+    u64::from(if neg { !v } else { v }) + u64::from(neg && !carries)
+}
+
+fn bit(mask: u32, lane: usize) -> u64 {
+    u64::from(mask >> lane & 1)
+}
+
+fn iadd3(f: Fields) -> R<Run> {
+    let (d, pu, pv) = (f.dst()?, f.pdst("pu"), f.pdst("pv"));
+    let (a, b, e) = (f.src("a")?, f.src("b")?, f.src("c")?);
+    let (x, pp, pq) = (f.has("x"), f.psrc("pp"), f.psrc("pq"));
+    if !x && pu.index == 7 && pv.index == 7 {
+        return Ok(ternary(d, (a, b, e), |a, b, c| a.wrapping_add(b).wrapping_add(c)));
+    }
+    Ok(Box::new(move |c| {
+        let (av, bv, ev) = (c.raw(&a)?, c.raw(&b)?, c.raw(&e)?);
+        let (p, q) = if x { (c.pred(pp), c.pred(pq)) } else { (0, 0) };
+        let (mut r, mut first, mut second) = ([0; 32], 0, 0);
+        for lane in 0..32 {
+            let sum = term(av[lane], a.neg, x) + term(bv[lane], b.neg, x) + term(ev[lane], e.neg, x);
+            let sum = sum + bit(p, lane) + bit(q, lane);
+            r[lane] = sum as u32;
+            first |= u32::from(sum >> 32 >= 1) << lane;
+            second |= u32::from(sum >> 32 >= 2) << lane;
+        }
+        c.write(d, &r);
+        c.set_pred(pu, first);
+        c.set_pred(pv, second);
+        Ok(())
+    }))
+}
+
+/// UIADD3.64; an immediate is extended with its sign.
+fn iadd64(f: Fields) -> R<Run> {
+    let (d, pu, x, pp) = (f.dst()?, f.pdst("pu"), f.has("x"), f.psrc("pp"));
+    let sources = [f.src("a")?, f.src("b")?, f.src("c")?];
+    let immediate = f.0.form().name.ends_with('I');
+    Ok(Box::new(move |c| {
+        let mut sum = if x { u128::from(c.pred(pp) & 1) } else { 0 };
+        for (k, s) in sources.iter().enumerate() {
+            let v = match immediate && k == 1 {
+                true => i64::from(c.raw(s)?[0].cast_signed()).cast_unsigned(),
+                false => c.raw_pairs(s)?[0],
+            };
+            sum += u128::from(if s.neg { !v } else { v }) + u128::from(s.neg && !x);
+        }
+        c.write_pairs(d, &[sum as u64; 32]);
+        c.set_pred(pu, if sum >> 64 == 0 { 0 } else { u32::MAX });
+        Ok(())
+    }))
+}
+
+fn imad(f: Fields) -> R<Run> {
+    let (d, a, b, e) = (f.dst()?, f.src("a")?, f.src("b")?, f.src("c")?);
+    let (x, pp) = (f.has("x"), f.psrc("pp"));
+    if !x {
+        return Ok(ternary(d, (a, b, e), |a, b, c| a.wrapping_mul(b).wrapping_add(c)));
+    }
+    Ok(Box::new(move |c| {
+        let p = c.pred(pp);
+        let r = zip3(&c.raw(&a)?, &c.raw(&b)?, &c.raw(&e)?, |a, b, c| {
+            a.wrapping_mul(b).wrapping_add(if e.neg { !c } else { c })
+        });
+        let r: Lanes = std::array::from_fn(|lane| r[lane].wrapping_add(p >> lane & 1));
+        c.write(d, &r);
+        Ok(())
+    }))
+}
+
+/// The 64-bit product plus a pair: all of it, or its high word.
+fn imad_wide(f: Fields, high: bool) -> R<Run> {
+    let (d, pu, a, b, e) = (f.dst()?, f.pdst("pu"), f.src("a")?, f.src("b")?, f.src("c")?);
+    let (x, pp, signed) = (f.has("x"), f.psrc("pp"), f.bits("sg") == 1);
+    Ok(Box::new(move |c| {
+        let p = if x { c.pred(pp) } else { 0 };
+        let product = zip(&c.raw(&a)?, &c.raw(&b)?, |a, b| match signed {
+            true => (i64::from(a.cast_signed()) * i64::from(b.cast_signed())).cast_unsigned(),
+            false => u64::from(a) * u64::from(b),
+        });
+        let addend = c.raw_pairs(&e)?;
+        let (mut r, mut carry) = ([0u64; 32], 0);
+        for lane in 0..32 {
+            let add = u128::from(if e.neg { !addend[lane] } else { addend[lane] }) + u128::from(e.neg && !x);
+            let sum = u128::from(product[lane]) + add + u128::from(bit(p, lane));
+            r[lane] = sum as u64;
+            carry |= u32::from(sum >> 64 != 0) << lane;
+        }
+        match high {
+            true => c.write(d, &r.map(|v| (v >> 32) as u32)),
+            false => c.write_pairs(d, &r),
+        }
+        c.set_pred(pu, carry);
+        Ok(())
+    }))
+}
+
+/// A shifted value, or the high word of a shifted pair, plus another.
+fn lea(f: Fields) -> R<Run> {
+    let (d, pu, a, b) = (f.dst()?, f.pdst("pu"), f.src("a")?, f.src("b")?);
+    let (hi, x, sx, pp) = (f.has("hi"), f.has("x"), f.has("sx"), f.psrc("pp"));
+    let upper = if hi && !sx { f.src_or_zero("c")? } else { In { neg: false, ..a } };
+    let shift = f.bits("sh") as u32 & 31;
+    Ok(Box::new(move |c| {
+        let (av, bv, cv) = (c.raw(&a)?, c.raw(&b)?, c.raw(&upper)?);
+        let p = if x { c.pred(pp) } else { 0 };
+        let (mut r, mut carry) = ([0; 32], 0);
+        for lane in 0..32 {
+            let top = if sx { (av[lane].cast_signed() >> 31).cast_unsigned() } else { cv[lane] };
+            let shifted = match hi {
+                true => ((u64::from(top) << 32 | u64::from(av[lane])) << shift >> 32) as u32,
+                false => av[lane] << shift,
+            };
+            let sum = term(shifted, a.neg, x) + term(bv[lane], b.neg, x) + bit(p, lane);
+            r[lane] = sum as u32;
+            carry |= u32::from(sum >> 32 != 0) << lane;
+        }
+        c.write(d, &r);
+        c.set_pred(pu, carry);
+        Ok(())
+    }))
+}
+
+/// Bits of a compare code: less, equal, greater, unordered.
+pub(super) fn holds(code: u64, order: Option<Ordering>) -> bool {
+    let bit = match order {
+        Some(Ordering::Less) => 1,
+        Some(Ordering::Equal) => 2,
+        Some(Ordering::Greater) => 4,
+        None => 8,
+    };
+    code & bit != 0
+}
+
+/// Both predicates of a compare: the result and its complement, each combined with `pp`.
+pub(super) fn set_compared(c: &mut Core, f: &Compared, result: u32) {
+    let with = c.pred(f.pp);
+    let combine = |r: u32| match f.bop {
+        0 => r & with,
+        1 => r | with,
+        _ => r ^ with,
+    };
+    let (yes, no) = (combine(result), combine(!result));
+    c.set_pred(f.pu, yes);
+    c.set_pred(f.pv, no);
+}
+
+/// Where a compare's result goes and what it is combined with.
+#[derive(Clone, Copy)]
+pub(super) struct Compared {
+    pub pu: super::operand::PDst,
+    pub pv: super::operand::PDst,
+    pub pp: super::operand::PSrc,
+    pub bop: u64,
+}
+
+impl Compared {
+    pub fn of(f: Fields) -> Self {
+        Self { pu: f.pdst("pu"), pv: f.pdst("pv"), pp: f.psrc("pp"), bop: f.bits("bop") }
+    }
+}
+
+fn isetp(f: Fields) -> R<Run> {
+    let (a, b, to, code) = (f.src("a")?, f.src("b")?, Compared::of(f), f.bits("cmp"));
+    let (signed, extended, pq) = (f.bits("sg") == 1, f.has("x"), f.psrc("pq"));
+    Ok(Box::new(move |c| {
+        let (av, bv, low) = (c.raw(&a)?, c.raw(&b)?, c.pred(pq));
+        let mut result = 0;
+        for lane in 0..32 {
+            let order = match signed {
+                true => av[lane].cast_signed().cmp(&bv[lane].cast_signed()),
+                false => av[lane].cmp(&bv[lane]),
+            };
+            // The high words decide unless they are equal.
+            let r = match extended && order.is_eq() && !matches!(code, 0 | 7) {
+                true => low >> lane & 1 == 1,
+                false => holds(code, Some(order)),
+            };
+            result |= u32::from(r) << lane;
+        }
+        set_compared(c, &to, result);
+        Ok(())
+    }))
+}
+
+fn vabsdiff(f: Fields) -> R<Run> {
+    let signed = f.bits("sg") == 1;
+    Ok(ternary(f.dst()?, (f.src("a")?, f.src("b")?, f.src("c")?), move |a, b, c| {
+        let difference = match signed {
+            true => a.cast_signed().abs_diff(b.cast_signed()),
+            false => a.abs_diff(b),
+        };
+        difference.wrapping_add(c)
+    }))
+}
+
+/// An operation on both halves of a word.
+pub(super) fn halves(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
+    u32::from(f(a as u16, b as u16)) | u32::from(f((a >> 16) as u16, (b >> 16) as u16)) << 16
+}
+
+#[derive(Clone, Copy)]
+enum Type {
+    U32,
+    S32,
+    U16x2,
+    S16x2,
+}
+
+impl Type {
+    fn extreme(self, min: bool, a: u32, b: u32) -> u32 {
+        match self {
+            Type::U32 if min => a.min(b),
+            Type::U32 => a.max(b),
+            Type::S32 if min => a.cast_signed().min(b.cast_signed()).cast_unsigned(),
+            Type::S32 => a.cast_signed().max(b.cast_signed()).cast_unsigned(),
+            Type::U16x2 => halves(a, b, |a, b| if min { a.min(b) } else { a.max(b) }),
+            Type::S16x2 => halves(a, b, |a, b| {
+                let (a, b) = (a.cast_signed(), b.cast_signed());
+                (if min { a.min(b) } else { a.max(b) }).cast_unsigned()
+            }),
+        }
+    }
+
+    fn sum(self, a: u32, b: u32) -> u32 {
+        match self {
+            Type::U32 | Type::S32 => a.wrapping_add(b),
+            Type::U16x2 | Type::S16x2 => halves(a, b, u16::wrapping_add),
+        }
+    }
+}
+
+/// Minimum where the predicate is true, maximum where it is false; of two, of three, of a sum and another.
+fn minmax(f: Fields) -> R<Run> {
+    let (d, a, b) = (f.dst()?, f.src("a")?, f.src("b")?);
+    let (pp, relu) = (f.psrc("pp"), f.has("relu"));
+    let kind = [Type::U32, Type::S32, Type::U16x2, Type::S16x2][(f.bits("ty") & 3) as usize];
+    let mnemonic = f.0.form().mnemonic;
+    let (sums, third) = (mnemonic == "VIADDMNMX", mnemonic != "VIMNMX");
+    let e = if third { f.src("c")? } else { b };
+    Ok(Box::new(move |c| {
+        let (av, bv, ev) = (c.ints(&a)?, c.ints(&b)?, c.ints(&e)?);
+        let p = c.pred(pp);
+        let r: Lanes = std::array::from_fn(|lane| {
+            let min = p >> lane & 1 == 1;
+            let r = match (sums, third) {
+                (true, _) => kind.extreme(min, kind.sum(av[lane], bv[lane]), ev[lane]),
+                (_, true) => kind.extreme(min, kind.extreme(min, av[lane], bv[lane]), ev[lane]),
+                _ => kind.extreme(min, av[lane], bv[lane]),
+            };
+            if relu { kind.extreme(false, r, 0) } else { r }
+        });
+        c.write(d, &r);
+        Ok(())
+    }))
+}
+
+/// Sum of four products of bytes, or of two products of a half and a byte.
+fn dot(f: Fields) -> R<Run> {
+    let (signed_a, signed_b) = (f.bits("at") == 1, f.bits("bt") == 1);
+    let part = |v: u32, bits: u32, k: u32, signed: bool| {
+        let v = (v >> (bits * k)) << (32 - bits);
+        if signed { v.cast_signed() >> (32 - bits) } else { (v >> (32 - bits)).cast_signed() }
+    };
+    let mode = f.text("md");
+    Ok(ternary(f.dst()?, (f.src("a")?, f.src("b")?, f.src("c")?), move |a, b, c| {
+        let product = |k: u32| match mode {
+            ".4A" => part(a, 8, k, signed_a).wrapping_mul(part(b, 8, k, signed_b)),
+            ".2A.LO" => part(a, 16, k, signed_a).wrapping_mul(part(b, 8, k, signed_b)),
+            _ => part(a, 16, k, signed_a).wrapping_mul(part(b, 8, k + 2, signed_b)),
+        };
+        let count = if mode == ".4A" { 4 } else { 2 };
+        (0..count).fold(c, |sum, k| sum.wrapping_add(product(k).cast_unsigned()))
+    }))
+}

@@ -1,0 +1,98 @@
+//! Instruction → closure: a function a mnemonic looks its operands up once and gives what is done at each execution.
+
+use super::core::{Core, zip, zip3};
+use super::fault::{R, not_modelled};
+use super::operand::{Dst, Fields, In};
+use super::{atomic, convert, cross, double, float, flow, half, integer, logic, memory, mufu, pack, special};
+use crate::isa::sass::Instruction;
+
+/// What an instruction does to registers and memory.
+pub(super) type Run = Box<dyn Fn(&mut Core) -> R<()> + Send + Sync>;
+
+/// What an instruction does.
+pub(super) enum Body {
+    Plain(Run),
+    /// Changes the program counter or waits.
+    Flow(flow::Flow),
+}
+
+/// Looks the instruction's operands up.
+pub(super) fn lower(inst: &Instruction) -> R<Body> {
+    let f = Fields(inst);
+    if let Some(flow) = flow::lower(f)? {
+        return Ok(Body::Flow(flow));
+    }
+    let rooms = [
+        integer::lower,
+        logic::lower,
+        float::lower,
+        convert::lower,
+        memory::lower,
+        pack::lower,
+        half::lower,
+        double::lower,
+        mufu::lower,
+        special::lower,
+        cross::lower,
+        atomic::lower,
+    ];
+    for room in rooms {
+        if let Some(run) = room(f)? {
+            return Ok(Body::Plain(run));
+        }
+    }
+    not_modelled(inst.form().mnemonic)
+}
+
+/// The mnemonic; instructions of the uniform datapath do what their vector namesakes do.
+pub(super) fn name(f: Fields) -> &'static str {
+    match f.0.form().mnemonic {
+        "UIADD3" => "IADD3",
+        "UIMAD" => "IMAD",
+        "ULOP3" => "LOP3",
+        "USHF" => "SHF",
+        "ULEA" => "LEA",
+        "UMOV" => "MOV",
+        "UISETP" => "ISETP",
+        "UPLOP3" => "PLOP3",
+        "UPRMT" => "PRMT",
+        "USEL" => "SEL",
+        "USGXT" => "SGXT",
+        "UBMSK" => "BMSK",
+        "UBREV" => "BREV",
+        "UFLO" => "FLO",
+        "UPOPC" => "POPC",
+        other => other,
+    }
+}
+
+/// One integer of one.
+pub(super) fn unary(d: Dst, a: In, f: impl Fn(u32) -> u32 + Send + Sync + 'static) -> Run {
+    Box::new(move |c| {
+        let r = c.ints(&a)?.map(&f);
+        c.write(d, &r);
+        Ok(())
+    })
+}
+
+/// One integer of two.
+pub(super) fn binary(d: Dst, a: In, b: In, f: impl Fn(u32, u32) -> u32 + Send + Sync + 'static) -> Run {
+    Box::new(move |c| {
+        let r = zip(&c.ints(&a)?, &c.ints(&b)?, &f);
+        c.write(d, &r);
+        Ok(())
+    })
+}
+
+/// One integer of three.
+pub(super) fn ternary(
+    d: Dst,
+    (a, b, e): (In, In, In),
+    f: impl Fn(u32, u32, u32) -> u32 + Send + Sync + 'static,
+) -> Run {
+    Box::new(move |c| {
+        let r = zip3(&c.ints(&a)?, &c.ints(&b)?, &c.ints(&e)?, &f);
+        c.write(d, &r);
+        Ok(())
+    })
+}

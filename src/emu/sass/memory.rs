@@ -1,0 +1,407 @@
+//! Loads and stores: global, generic, local, shared, constant; asynchronous copies and matrices of shared memory.
+
+use super::core::Core;
+use super::fault::{FaultKind, R, fail, not_modelled};
+use super::lower::Run;
+use super::operand::{Address, Dst, Fields, Src};
+use super::shared::Who;
+use super::warp::{Lanes, ones};
+use crate::isa::sass::Value;
+
+pub(super) fn lower(f: Fields) -> R<Option<Run>> {
+    Ok(Some(match f.0.form().mnemonic {
+        "LDG" => load(f, Space::Global)?,
+        "LD" => load(f, Space::Generic)?,
+        "LDL" => load(f, Space::Local)?,
+        "LDS" => load(f, Space::Shared)?,
+        "STG" => store(f, Space::Global)?,
+        "ST" => store(f, Space::Generic)?,
+        "STL" => store(f, Space::Local)?,
+        "STS" => store(f, Space::Shared)?,
+        "LDC" | "ULDC" => constant(f)?,
+        "LDGSTS" => copy(f)?,
+        "LDSM" => matrices(f, true)?,
+        "STSM" => matrices(f, false)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// Up to four words of each lane.
+pub(super) type Rows = [Lanes; 4];
+
+/// Which memory an address is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    Global,
+    Generic,
+    Local,
+    Shared,
+}
+
+/// A thread's local window.
+pub(super) const LOCAL_WINDOW: u64 = 1 << 24;
+
+/// Width of an access and how a narrow value fills its register.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub len: usize,
+    signed: bool,
+}
+
+impl Size {
+    pub fn of(text: &str) -> Size {
+        let (len, signed) = match text {
+            ".U8" => (1, false),
+            ".S8" => (1, true),
+            ".U16" => (2, false),
+            ".S16" => (2, true),
+            ".64" | ".S64" => (8, false),
+            ".128" => (16, false),
+            _ => (4, false),
+        };
+        Size { len, signed }
+    }
+
+    fn words(self) -> usize {
+        self.len.div_ceil(4)
+    }
+
+    fn extend(self, v: u32) -> u32 {
+        let up = 32 - 8 * self.len.min(4) as u32;
+        if self.signed { ((v << up).cast_signed() >> up).cast_unsigned() } else { v << up >> up }
+    }
+}
+
+/// The addresses of all lanes.
+pub(super) fn addresses(c: &Core, m: &Address, global: bool) -> [u64; 32] {
+    let uniform = match m.uniform {
+        None => 0,
+        Some(u) if global => {
+            u64::from(c.warp.uniform[usize::from(u) + 1]) << 32 | u64::from(c.warp.uniform[usize::from(u)])
+        }
+        Some(u) => u64::from(c.warp.uniform[usize::from(u)]),
+    };
+    std::array::from_fn(|lane| {
+        let base = match m.wide {
+            true => c.warp.pair(m.base, lane),
+            false => u64::from(c.warp.registers[usize::from(m.base)][lane]) * u64::from(m.scale),
+        };
+        let at = base.wrapping_add(uniform).wrapping_add_signed(m.offset);
+        if global { at } else { at & 0xffff_ffff }
+    })
+}
+
+/// Which memory a generic address leads to, and the address there; a shared one has its CTA's rank in the high byte.
+fn resolve(c: &Core, space: Space, at: u64) -> (Space, u64) {
+    let options = c.machine.options;
+    match space {
+        Space::Generic if at >> 32 == options.shared_window >> 32 => (Space::Generic, at & 0xffff_ffff),
+        Space::Generic if at.wrapping_sub(options.local_window) < LOCAL_WINDOW => {
+            (Space::Local, at - options.local_window)
+        }
+        Space::Generic => (Space::Global, at),
+        other => (other, at),
+    }
+}
+
+/// Reads one lane's bytes.
+pub(super) fn read(c: &mut Core, space: Space, lane: usize, at: u64, into: &mut [u8]) -> R<()> {
+    let who = Who::Warp(c.warp.number);
+    match resolve(c, space, at) {
+        (Space::Global, at) => {
+            aligned("global", at, into.len())?;
+            Ok(c.machine.bus.read(at, into)?)
+        }
+        (Space::Local, at) => {
+            let from = local(c, lane, at, into.len())?;
+            into.copy_from_slice(&c.warp.local[from..from + into.len()]);
+            Ok(())
+        }
+        (Space::Shared, at) => c.cta().read(at as u32 & 0xff_ffff, into, who),
+        (Space::Generic, at) => cluster_cta(c, at)?.read(at as u32 & 0xff_ffff, into, who),
+    }
+}
+
+/// Writes one lane's bytes.
+pub(super) fn write(c: &mut Core, space: Space, lane: usize, at: u64, bytes: &[u8]) -> R<()> {
+    let who = Who::Warp(c.warp.number);
+    match resolve(c, space, at) {
+        (Space::Global, at) => {
+            aligned("global", at, bytes.len())?;
+            Ok(c.machine.bus.write(at, bytes)?)
+        }
+        (Space::Local, at) => {
+            let from = local(c, lane, at, bytes.len())?;
+            c.warp.local[from..from + bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+        (Space::Shared, at) => c.cta().write(at as u32 & 0xff_ffff, bytes, who),
+        (Space::Generic, at) => cluster_cta(c, at)?.write(at as u32 & 0xff_ffff, bytes, who),
+    }
+}
+
+/// The CTA of the cluster whose rank a shared address has in its high byte.
+pub(super) fn cluster_cta<'a>(c: &'a mut Core, at: u64) -> R<&'a mut super::shared::Cta> {
+    let (rank, size_bytes) = ((at >> 24 & 0xff) as usize, c.ctas.len() as u64 * LOCAL_WINDOW);
+    match c.ctas.get_mut(rank) {
+        Some(cta) => Ok(cta),
+        None => fail(FaultKind::OutOfRange { space: "shared", address: at, len_bytes: 1, size_bytes }),
+    }
+}
+
+pub(super) fn aligned(space: &'static str, address: u64, len: usize) -> R<()> {
+    match address.is_multiple_of(len as u64) {
+        true => Ok(()),
+        false => fail(FaultKind::Misaligned { space, address, len_bytes: len as u32 }),
+    }
+}
+
+/// The place of a local access: the window's top is what the launch has.
+fn local(c: &mut Core, lane: usize, at: u64, len: usize) -> R<usize> {
+    aligned("local", at, len)?;
+    let bytes = u64::from(c.machine.launch.local_bytes);
+    let from = (at & (LOCAL_WINDOW - 1)).checked_sub(LOCAL_WINDOW - bytes);
+    let Some(from) = from.filter(|f| f + len as u64 <= bytes) else {
+        return fail(FaultKind::OutOfRange { space: "local", address: at, len_bytes: len as u32, size_bytes: bytes });
+    };
+    if c.warp.local.is_empty() {
+        c.warp.local = vec![0; 32 * bytes as usize];
+    }
+    Ok(lane * bytes as usize + from as usize)
+}
+
+/// Bytes of all lanes as words.
+fn gather(c: &mut Core, space: Space, at: &[u64; 32], size: Size) -> R<Rows> {
+    let mut rows = [[0; 32]; 4];
+    if space == Space::Global && gather_span(c, at, size, &mut rows) {
+        return Ok(rows);
+    }
+    for lane in ones(c.lanes) {
+        let mut bytes = [0; 16];
+        read(c, space, lane, at[lane], &mut bytes[..size.len])?;
+        scatter_words(&mut rows, lane, &bytes);
+    }
+    Ok(rows)
+}
+
+fn scatter_words(rows: &mut Rows, lane: usize, bytes: &[u8; 16]) {
+    for (row, word) in rows.iter_mut().zip(bytes.chunks_exact(4)) {
+        row[lane] = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+    }
+}
+
+/// Reads all lanes at once where their addresses lie close together; false: lane by lane, which names the fault.
+fn gather_span(c: &Core, at: &[u64; 32], size: Size, rows: &mut Rows) -> bool {
+    const SPAN: usize = 1024;
+    let (mut low, mut high) = (u64::MAX, 0);
+    for lane in ones(c.lanes) {
+        low = low.min(at[lane]);
+        high = high.max(at[lane]);
+    }
+    let len = size.len as u64;
+    let fits = high.checked_sub(low).is_some_and(|d| d + len <= SPAN as u64);
+    if !fits || ones(c.lanes).any(|lane| !at[lane].is_multiple_of(len)) {
+        return false;
+    }
+    let mut span = [0; SPAN];
+    let span = &mut span[..(high - low + len) as usize];
+    if c.machine.bus.read(low, span).is_err() {
+        return false;
+    }
+    for lane in ones(c.lanes) {
+        let from = (at[lane] - low) as usize;
+        let mut bytes = [0; 16];
+        bytes[..size.len].copy_from_slice(&span[from..from + size.len]);
+        scatter_words(rows, lane, &bytes);
+    }
+    true
+}
+
+fn load(f: Fields, space: Space) -> R<Run> {
+    let (d, m, size) = (f.register("d")?, f.address("m")?, Size::of(f.text("sz")));
+    if f.psrc("pp").index != 7 || f.pdst("pu").index != 7 {
+        return not_modelled(format!("{} with a predicate", f.0.form().mnemonic));
+    }
+    let global = matches!(space, Space::Global | Space::Generic);
+    Ok(Box::new(move |c| {
+        let at = addresses(c, &m, global);
+        let rows = gather(c, space, &at, size)?;
+        if size.len < 4 {
+            c.write(Dst::R(d), &rows[0].map(|v| size.extend(v)));
+            return Ok(());
+        }
+        write_words(c, d, &rows[..size.words()]);
+        Ok(())
+    }))
+}
+
+/// Writes words to registers that follow each other.
+pub(super) fn write_words(c: &mut Core, d: u8, rows: &[Lanes]) {
+    if d != 255 {
+        rows.iter().zip(d..).for_each(|(row, d)| c.write(Dst::R(d), row));
+    }
+}
+
+/// The bytes that a lane stores.
+pub(super) fn stored(c: &Core, b: u8, lane: usize) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    if b != 255 {
+        for (k, word) in bytes.chunks_exact_mut(4).enumerate() {
+            let register = c.warp.registers.get(usize::from(b) + k).map_or(0, |r| r[lane]);
+            word.copy_from_slice(&register.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+fn store(f: Fields, space: Space) -> R<Run> {
+    let (b, m, size) = (f.register("b")?, f.address("m")?, Size::of(f.text("sz")));
+    let global = matches!(space, Space::Global | Space::Generic);
+    Ok(Box::new(move |c| {
+        let at = addresses(c, &m, global);
+        if space == Space::Global && store_run(c, &at, b, size)? {
+            return Ok(());
+        }
+        for lane in ones(c.lanes) {
+            write(c, space, lane, at[lane], &stored(c, b, lane)[..size.len])?;
+        }
+        Ok(())
+    }))
+}
+
+/// Stores all lanes at once where their addresses follow each other.
+fn store_run(c: &Core, at: &[u64; 32], b: u8, size: Size) -> R<bool> {
+    let first = c.lanes.trailing_zeros() as usize & 31;
+    let len = size.len as u64;
+    let follows = |(k, lane): (usize, usize)| at[lane] == at[first].wrapping_add(k as u64 * len);
+    if !at[first].is_multiple_of(len) || !ones(c.lanes).enumerate().all(follows) {
+        return Ok(false);
+    }
+    let mut bytes = [0; 512];
+    let mut end = 0;
+    for lane in ones(c.lanes) {
+        bytes[end..end + size.len].copy_from_slice(&stored(c, b, lane)[..size.len]);
+        end += size.len;
+    }
+    // Not mapped as a whole: lane by lane, which names the fault.
+    Ok(c.machine.bus.write(at[first], &bytes[..end]).is_ok())
+}
+
+/// Constants by a fixed or an indexed offset.
+fn constant(f: Fields) -> R<Run> {
+    let (d, size) = (f.dst()?, Size::of(f.text("sz")));
+    let Some(Value::Constant { bank, index, offset }) = f.0.operand("c").map(|o| o.value) else {
+        return not_modelled(f.0.form().mnemonic);
+    };
+    if !f.text("md").is_empty() {
+        return not_modelled(format!("LDC{}", f.text("md")));
+    }
+    let index = match (index, f.0.form().name) {
+        (Some(r), "CU") => Some(Src::U(r)),
+        (Some(r), _) => Some(Src::R(r)),
+        (None, _) => None,
+    };
+    Ok(Box::new(move |c| {
+        let mut values = [0u64; 32];
+        let fixed = match index {
+            None => Some(c.constant(bank, offset & 0xffff, size.len)?),
+            Some(Src::U(u)) => Some(c.constant(bank, offset + i64::from(c.warp.uniform[usize::from(u)]), size.len)?),
+            _ => None,
+        };
+        for lane in ones(if matches!(d, Dst::U(_)) { 1 } else { c.lanes }) {
+            values[lane] = match (fixed, index) {
+                (Some(v), _) => v,
+                (None, Some(Src::R(r))) => {
+                    let index = c.warp.registers[usize::from(r)][lane].cast_signed();
+                    c.constant(bank, offset + i64::from(index), size.len)?
+                }
+                _ => 0,
+            };
+        }
+        match size.len {
+            8 => c.write_pairs(d, &values),
+            4 => c.write(d, &values.map(|v| v as u32)),
+            _ => c.write(d, &values.map(|v| size.extend(v as u32))),
+        }
+        Ok(())
+    }))
+}
+
+/// LDGSTS: global memory to shared memory, done at once here.
+fn copy(f: Fields) -> R<Run> {
+    let (to, mut from, size) = (f.address("m")?, f.address("n")?, Size::of(f.text("sz")));
+    from.wide = true;
+    let (pp, zero) = (f.psrc("pp"), f.has("zf"));
+    Ok(Box::new(move |c| {
+        let (to, from) = (addresses(c, &Address { wide: false, ..to }, false), addresses(c, &from, true));
+        let copies = c.pred(pp);
+        for lane in ones(c.lanes) {
+            let mut bytes = [0; 16];
+            match copies >> lane & 1 == 1 {
+                true => read(c, Space::Global, lane, from[lane], &mut bytes[..size.len])?,
+                false if zero => {}
+                false => continue,
+            }
+            let who = Who::Warp(c.warp.number);
+            c.cta().write(to[lane] as u32 & 0xff_ffff, &bytes[..size.len], who)?;
+        }
+        Ok(())
+    }))
+}
+
+/// LDSM and STSM: matrices of 8 by 8 halves. Lane `8m + r` has the address of row `r` of matrix `m`; lane `l` has columns
+/// `2(l % 4)` and the next of row `l / 4`, or of column `l / 4` where the matrix is transposed.
+fn matrices(f: Fields, load: bool) -> R<Run> {
+    let (register, m) = (f.register(if load { "d" } else { "b" })?, f.address("m")?);
+    let transposed = match f.text("md") {
+        ".M88" => false,
+        ".MT88" => true,
+        other => return not_modelled(format!("{}.16{other}", f.0.form().mnemonic)),
+    };
+    let count = match f.text("n") {
+        ".4" => 4,
+        ".2" => 2,
+        _ => 1,
+    };
+    Ok(Box::new(move |c| {
+        let at = addresses(c, &m, false);
+        let who = Who::Warp(c.warp.number);
+        for k in 0..count {
+            let mut rows = [[0u16; 8]; 8];
+            let cell = |lane: usize, half: usize| match transposed {
+                false => (lane / 4, 2 * (lane % 4) + half),
+                true => (2 * (lane % 4) + half, lane / 4),
+            };
+            if !load {
+                let values = c.warp.registers[usize::from(register) + k];
+                for (lane, half) in (0..64).map(|i| (i / 2, i % 2)) {
+                    let (row, column) = cell(lane, half);
+                    rows[row][column] = (values[lane] >> (16 * half)) as u16;
+                }
+            }
+            for (row, values) in rows.iter_mut().enumerate() {
+                let address = at[8 * k + row] as u32 & 0xff_ffff;
+                let mut bytes = [0; 16];
+                if load {
+                    c.cta().read(address, &mut bytes, who)?;
+                    for (v, b) in values.iter_mut().zip(bytes.chunks_exact(2)) {
+                        *v = u16::from_le_bytes([b[0], b[1]]);
+                    }
+                } else {
+                    for (v, b) in values.iter().zip(bytes.chunks_exact_mut(2)) {
+                        b.copy_from_slice(&v.to_le_bytes());
+                    }
+                    c.cta().write(address, &bytes, who)?;
+                }
+            }
+            if load {
+                let values: Lanes = std::array::from_fn(|lane| {
+                    let half = |h: usize| u32::from(rows[cell(lane, h).0][cell(lane, h).1]);
+                    half(0) | half(1) << 16
+                });
+                c.write(Dst::R(register + k as u8), &values);
+            }
+        }
+        Ok(())
+    }))
+}

@@ -1,0 +1,116 @@
+//! Streaming multiprocessors: they execute sm_90 machine code (SASS), warp by warp, 32 lanes at a time.
+//!
+//! The driver side calls [`run`] with a [`Launch`] and a [`Bus`]; everything a warp can do wrong comes back as a [`Fault`] with the
+//! exception that the chip would raise. Strict mode ([`Options::strict`]) reports what hardware does not tell: results used before
+//! their stall count or scoreboard allows it, registers and shared memory that nobody wrote, shared memory passed between warps with
+//! no barrier.
+//!
+//! ```text
+//! word --isa::sass::decode--> Instruction --lower--> Decoded: a closure over its operands, decoded once a program
+//! Grid -> clusters of CTAs -> warps -> paths (lanes that share a pc) -> one instruction for the lanes of a path
+//! ```
+//!
+//! Place in the arrows: `emu` uses the instruction table and timing of `isa::sass`, which an assembler shares; what instructions
+//! do is written here alone. Sources: NVIDIA's PTX ISA text for what operations compute, kernels compiled by ptxas 13.5 for how they
+//! are used, the published notes on sm_90 that `isa::sass` names for timing; nothing was measured on hardware.
+//! Left out: caches (memory is coherent), textures and surfaces, traps handlers, preemption.
+
+mod atomic;
+mod bus;
+mod convert;
+mod core;
+mod cross;
+mod double;
+mod fault;
+mod float;
+mod flow;
+mod grid;
+mod half;
+mod integer;
+mod logic;
+mod lower;
+mod memory;
+mod mufu;
+mod operand;
+mod pack;
+mod path;
+mod program;
+mod shared;
+mod soft;
+mod special;
+mod strict;
+mod warp;
+
+pub use bus::{Access, Bus, MemoryFault, PlainBus};
+pub use fault::{Exception, Fault, FaultKind};
+pub use grid::{Stats, run};
+
+/// Chips whose code runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Chip {
+    /// H100, H200.
+    Sm90,
+}
+
+/// A grid of one kernel, as the launch descriptor says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    pub chip: Chip,
+    /// Address of the first instruction.
+    pub entry: u64,
+    /// CTAs.
+    pub grid: [u32; 3],
+    /// Threads of a CTA.
+    pub block: [u32; 3],
+    /// CTAs of a cluster; all 1 for a grid without clusters.
+    pub cluster: [u32; 3],
+    /// Registers a thread.
+    pub registers: u32,
+    /// Named barriers a CTA.
+    pub barriers: u32,
+    /// Shared memory a CTA, the KiB included that the system keeps.
+    pub shared_bytes: u32,
+    /// Local memory a thread: the top of its 16 MiB window.
+    pub local_bytes: u32,
+    /// Constant banks: address and length.
+    pub banks: [Option<(u64, u32)>; 8],
+}
+
+/// How a launch is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Report what hardware does not tell.
+    pub strict: bool,
+    /// In strict mode: reading shared memory that nobody wrote, or another warp with no barrier since, is a fault.
+    pub shared_order: bool,
+    /// Where shared memory lies among generic addresses; a multiple of 4 GiB.
+    pub shared_window: u64,
+    /// Where a thread's local memory lies among generic addresses; a multiple of 16 MiB.
+    pub local_window: u64,
+    /// Threads of the host that share the CTAs; 0 counts as 1.
+    pub threads: usize,
+    /// Instructions of one cluster after which it counts as endless; 0 is no limit.
+    pub max_instructions: u64,
+}
+
+impl Default for Options {
+    /// Strict, on one thread, windows where `device::nv` puts them.
+    fn default() -> Self {
+        Self {
+            strict: true,
+            shared_order: true,
+            shared_window: 0x7294_0000_0000,
+            local_window: 0x7293_0000_0000,
+            threads: 1,
+            max_instructions: 0,
+        }
+    }
+}
+
+impl Options {
+    /// As hardware: no checks but those of hardware.
+    #[must_use]
+    pub fn fast() -> Self {
+        Self { strict: false, shared_order: false, ..Self::default() }
+    }
+}

@@ -1,0 +1,351 @@
+//! A warp's paths: which lanes run, where they part, wait and come together.
+//!
+//! Every lane has a program counter of its own; lanes that share one form a path, and paths at the same address become one. A
+//! convergence barrier is kept lane by lane: which lanes each waits for at BSYNC.
+
+use super::core::{Core, Machine};
+use super::fault::{FaultKind, R, fail};
+use super::flow::{BarrierOp, Flow, Number, Taken};
+use super::lower::Body;
+use super::program::{Decoded, Program};
+use super::shared::Cta;
+use super::warp::{Path, State, Warp, ones};
+
+/// How a warp's turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    pub instructions: u32,
+}
+
+/// Address and kind of what stopped a warp.
+pub(super) type Stop = (u64, Box<FaultKind>);
+
+/// The cluster's barrier: generation and CTAs' threads that have arrived.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ClusterBarrier {
+    pub arrived: u32,
+    pub generation: u32,
+}
+
+/// Everything of a cluster but the warp that runs.
+pub(super) struct Cluster<'a> {
+    pub ctas: &'a mut [Cta],
+    pub barrier: &'a mut ClusterBarrier,
+}
+
+/// Runs a warp until it waits, ends, or has had its turn.
+pub(super) fn run_turn(
+    warp: &mut Warp,
+    cluster: &mut Cluster,
+    machine: &Machine,
+    program: &mut Program,
+    budget: u32,
+) -> Result<Turn, Stop> {
+    let mut done = 0;
+    while done < budget {
+        let Some(at) = select(warp, cluster, done) else { break };
+        let Path { pc, lanes, .. } = warp.paths[at];
+        let index = program.find(pc, machine).map_err(|e| (pc, e))?;
+        program.meet(index);
+        let decoded = program.at(index);
+        step(warp, cluster, machine, decoded, (at, lanes)).map_err(|e| (pc, e))?;
+        done += 1;
+    }
+    Ok(Turn { instructions: done })
+}
+
+/// The path that runs next: waiting ones that may go on do, those at one address become one, the lowest address is first, and
+/// now and then another, so that lanes that wait for others by a loop do not wait for ever.
+fn select(warp: &mut Warp, cluster: &Cluster, turn: u32) -> Option<usize> {
+    if let [only] = warp.paths.as_slice()
+        && only.state == State::Ready
+    {
+        return Some(0);
+    }
+    for at in 0..warp.paths.len() {
+        wake(warp, cluster, at);
+    }
+    merge(warp);
+    let ready = |p: &Path| p.state == State::Ready;
+    let count = warp.paths.iter().filter(|p| ready(p)).count();
+    if count == 0 {
+        return None;
+    }
+    if turn % 64 == 63 {
+        let nth = turn as usize / 64 % count;
+        return warp.paths.iter().enumerate().filter(|(_, p)| ready(p)).map(|(at, _)| at).nth(nth);
+    }
+    warp.paths.iter().enumerate().filter(|(_, p)| ready(p)).min_by_key(|(_, p)| p.pc).map(|(at, _)| at)
+}
+
+/// Lets a path go on if what it waits for has come.
+fn wake(warp: &mut Warp, cluster: &Cluster, at: usize) {
+    let Path { pc, lanes, state } = warp.paths[at];
+    let come = match state {
+        State::Ready => return,
+        State::Converge(b) => {
+            let needed = ones(lanes).fold(0, |all, lane| all | warp.converge[usize::from(b)][lane]) & warp.live;
+            needed & !waiting(warp, pc, state) == 0
+        }
+        State::WarpSync(mask) => mask & warp.live & !waiting(warp, pc, state) == 0,
+        State::Barrier { number, generation } => {
+            cluster.ctas[warp.cta].barriers[usize::from(number)].generation != generation
+        }
+        State::Cluster { generation } => cluster.barrier.generation != generation,
+    };
+    if !come {
+        return;
+    }
+    if let State::Barrier { number, .. } = state {
+        let (popc, and, or) = cluster.ctas[warp.cta].barriers[usize::from(number)].result;
+        // BAR.RED keeps which of the three it wants in its own count.
+        warp.reduced = match warp.reduced.0 {
+            1 => (popc, and),
+            2 => (popc, or),
+            _ => (popc, popc != 0),
+        };
+    }
+    for path in &mut warp.paths {
+        if path.state == state && path.pc == pc {
+            path.state = State::Ready;
+            path.pc = pc + 16;
+        }
+    }
+}
+
+/// Lanes that wait for the same at the same address.
+fn waiting(warp: &Warp, pc: u64, state: State) -> u32 {
+    warp.paths.iter().filter(|p| p.state == state && p.pc == pc).fold(0, |all, p| all | p.lanes)
+}
+
+/// Ready paths at the same address become one.
+fn merge(warp: &mut Warp) {
+    let mut at = 0;
+    while at < warp.paths.len() {
+        let here = warp.paths[at];
+        let same = |p: &Path| p.pc == here.pc && p.state == State::Ready;
+        match warp.paths[..at].iter().position(same) {
+            Some(first) if here.state == State::Ready => {
+                warp.paths[first].lanes |= here.lanes;
+                warp.paths.swap_remove(at);
+            }
+            _ => at += 1,
+        }
+    }
+}
+
+/// One instruction for the lanes of a path.
+fn step(warp: &mut Warp, cluster: &mut Cluster, machine: &Machine, d: &Decoded, (at, path): (usize, u32)) -> R<()> {
+    let guard = match d.guard {
+        7 => u32::MAX,
+        p if d.guard_uniform => warp.uniform_predicates[usize::from(p)],
+        p => warp.predicates[usize::from(p)],
+    };
+    let lanes = path & if d.guard_not { !guard } else { guard };
+    if let Some(mut book) = warp.book.take() {
+        let checked = book.before(warp, d, lanes, path);
+        warp.book = Some(book);
+        checked?;
+    } else {
+        warp.clock += u64::from(d.inst.control.stall.max(1));
+    }
+    match &d.body {
+        Body::Plain(run) => {
+            if lanes != 0 {
+                run(&mut Core { warp, ctas: cluster.ctas, machine, lanes, path, pc: d.pc })?;
+            }
+            warp.paths[at].pc = d.pc + 16;
+            Ok(())
+        }
+        Body::Flow(flow) => {
+            let core = Core { warp, ctas: cluster.ctas, machine, lanes, path, pc: d.pc };
+            follow(core, cluster.barrier, *flow, at)
+        }
+    }
+}
+
+fn follow(mut c: Core, cluster: &mut ClusterBarrier, flow: Flow, at: usize) -> R<()> {
+    let next = c.pc + 16;
+    match flow {
+        Flow::Branch { taken, pp, up, distance } => {
+            let lanes = c.lanes & c.pred(pp) & c.pred(up);
+            let live = c.warp.live;
+            let missing = |c: &Core, u: u8| c.warp.uniform[usize::from(u)] & live & !c.path != 0;
+            let lanes = match taken {
+                Taken::Each => lanes,
+                Taken::Any => {
+                    if lanes == 0 {
+                        0
+                    } else {
+                        c.path
+                    }
+                }
+                Taken::Divergent(u) => {
+                    if missing(&c, u) {
+                        lanes
+                    } else {
+                        0
+                    }
+                }
+                Taken::Convergent(u) => {
+                    if missing(&c, u) {
+                        0
+                    } else {
+                        lanes
+                    }
+                }
+            };
+            part(&mut c, at, lanes, next.wrapping_add_signed(distance));
+        }
+        Flow::Indirect { pp, register, distance, relative } => {
+            let from = if relative { next } else { 0 };
+            let mut lanes = c.lanes & c.pred(pp);
+            c.warp.paths[at].pc = next;
+            while lanes != 0 {
+                let target = c.warp.pair(register, lanes.trailing_zeros() as usize);
+                let same = ones(lanes).filter(|l| c.warp.pair(register, *l) == target).fold(0, |m, l| m | 1 << l);
+                lanes &= !same;
+                split(&mut c, at, same, from.wrapping_add_signed(distance).wrapping_add(target));
+            }
+        }
+        Flow::Absolute { pp, address } => {
+            let lanes = c.lanes & c.pred(pp);
+            part(&mut c, at, lanes, address);
+        }
+        Flow::Exit => exit(&mut c, cluster, at),
+        Flow::Enter { pp, barrier } => {
+            let lanes = c.lanes & c.pred(pp);
+            ones(lanes).for_each(|lane| c.warp.converge[usize::from(barrier)][lane] = lanes);
+            c.warp.paths[at].pc = next;
+        }
+        Flow::Break { pp, barrier } => {
+            let lanes = c.lanes & c.pred(pp);
+            c.warp.converge[usize::from(barrier)].iter_mut().for_each(|mask| *mask &= !lanes);
+            c.warp.paths[at].pc = next;
+        }
+        Flow::Converge { pp, barrier } => {
+            let lanes = c.lanes & c.pred(pp);
+            wait(&mut c, at, lanes, State::Converge(barrier));
+        }
+        Flow::WarpSync(register) => {
+            let first = c.lanes.trailing_zeros() as usize & 31;
+            let mask = register.map_or(u32::MAX, |r| c.warp.registers[usize::from(r)][first]);
+            let lanes = c.lanes;
+            wait(&mut c, at, lanes, State::WarpSync(mask));
+        }
+        Flow::Barrier { op, number, count } => return barrier(&mut c, at, (op, number, count)),
+        Flow::ClusterArrive => {
+            cluster.arrived += c.lanes.count_ones();
+            cluster_complete(&mut c, cluster);
+            c.warp.paths[at].pc = next;
+        }
+        Flow::ClusterWait => {
+            let generation = c.warp.cluster_generation;
+            c.warp.cluster_generation = generation.wrapping_add(1);
+            let lanes = c.lanes;
+            wait(&mut c, at, lanes, State::Cluster { generation });
+        }
+    }
+    Ok(())
+}
+
+/// Lanes of a path go elsewhere; the rest goes on after the instruction.
+fn part(c: &mut Core, at: usize, lanes: u32, target: u64) {
+    c.warp.paths[at].pc = c.pc + 16;
+    split(c, at, lanes, target);
+}
+
+fn split(c: &mut Core, at: usize, lanes: u32, target: u64) {
+    let here = &mut c.warp.paths[at];
+    if lanes == 0 {
+    } else if here.lanes == lanes {
+        here.pc = target;
+    } else {
+        here.lanes &= !lanes;
+        c.warp.paths.push(Path { pc: target, lanes, state: State::Ready });
+    }
+}
+
+/// Lanes of a path wait at this instruction; the rest goes on.
+fn wait(c: &mut Core, at: usize, lanes: u32, state: State) {
+    let pc = c.pc;
+    c.warp.paths[at].pc = pc + 16;
+    split(c, at, lanes, pc);
+    for path in &mut c.warp.paths {
+        if path.lanes == lanes && path.pc == pc {
+            path.state = state;
+        }
+    }
+}
+
+fn exit(c: &mut Core, cluster: &mut ClusterBarrier, at: usize) {
+    let lanes = c.lanes;
+    c.warp.live &= !lanes;
+    c.warp.paths[at].pc = c.pc + 16;
+    c.warp.paths[at].lanes &= !lanes;
+    if c.warp.paths[at].lanes == 0 {
+        c.warp.paths.swap_remove(at);
+    }
+    c.cta().leave(lanes.count_ones());
+    cluster_complete(c, cluster);
+}
+
+fn cluster_complete(c: &mut Core, cluster: &mut ClusterBarrier) {
+    let live: u32 = c.ctas.iter().map(|cta| cta.live).sum();
+    if cluster.arrived != 0 && cluster.arrived >= live {
+        *cluster = ClusterBarrier { arrived: 0, generation: cluster.generation.wrapping_add(1) };
+        c.ctas.iter_mut().for_each(Cta::order);
+    }
+}
+
+/// Threads of a partly filled warp count as a whole one where the program gives a count.
+fn barrier(c: &mut Core, at: usize, (op, number, count): (BarrierOp, Number, Number)) -> R<()> {
+    if c.lanes == 0 {
+        c.warp.paths[at].pc = c.pc + 16;
+        return Ok(());
+    }
+    let first = c.lanes.trailing_zeros() as usize;
+    let value = |c: &Core, n: Number| match n {
+        Number::Fixed(v) => v,
+        Number::Register(r) => c.warp.registers[usize::from(r)][first],
+    };
+    // One register holds both: the number in bits 3:0, the count from bit 16 on.
+    let (number, count) = match (number, count) {
+        (Number::Register(r), Number::Fixed(0)) => {
+            let both = c.warp.registers[usize::from(r)][first];
+            (both & 15, both >> 16 & 0xfff)
+        }
+        (Number::Register(_), Number::Register(_)) if number == count => {
+            let both = value(c, number);
+            (both & 15, both >> 16 & 0xfff)
+        }
+        _ => (value(c, number), value(c, count) & 0xfff),
+    };
+    let have = c.machine.launch.barriers.clamp(1, 16);
+    if number >= have {
+        return fail(FaultKind::BarrierNumber { number, have });
+    }
+    let threads = match (count, c.lanes == c.warp.live) {
+        (0, _) | (_, false) => c.lanes.count_ones(),
+        _ => 32,
+    };
+    let votes = match op {
+        BarrierOp::Reduce(_, pp) => {
+            let held = c.pred(pp) & c.lanes;
+            Some((held.count_ones(), held == c.lanes, held != 0))
+        }
+        _ => None,
+    };
+    if let BarrierOp::Reduce(which, _) = op {
+        c.warp.reduced = (which as u32, false);
+    }
+    let generation = c.cta().arrive(number as usize, threads, count, votes);
+    match op {
+        BarrierOp::Arrive => c.warp.paths[at].pc = c.pc + 16,
+        _ => {
+            let lanes = c.lanes;
+            wait(c, at, lanes, State::Barrier { number: number as u8, generation });
+        }
+    }
+    Ok(())
+}

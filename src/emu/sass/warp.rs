@@ -1,0 +1,91 @@
+//! State of a warp: registers of its lanes, predicates, the uniform file, convergence barriers, paths.
+
+use super::strict::Book;
+
+/// One 32-bit register of 32 lanes.
+pub(super) type Lanes = [u32; 32];
+
+/// Numbers of the bits that are set.
+pub(super) fn ones(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros() as usize;
+        (mask != 0).then(|| {
+            mask &= mask - 1;
+            bit
+        })
+    })
+}
+
+/// What a path waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Ready,
+    /// BSYNC of that convergence barrier.
+    Converge(u8),
+    /// WARPSYNC of these lanes.
+    WarpSync(u32),
+    /// The named barrier of the CTA leaves this generation.
+    Barrier {
+        number: u8,
+        generation: u32,
+    },
+    /// The cluster's barrier leaves this generation.
+    Cluster {
+        generation: u32,
+    },
+}
+
+/// Lanes that stand at the same instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub pc: u64,
+    pub lanes: u32,
+    pub state: State,
+}
+
+/// A warp.
+pub(super) struct Warp {
+    /// Its CTA in the cluster.
+    pub cta: usize,
+    /// Its number in the CTA.
+    pub number: u32,
+    /// Lanes that exist and have not exited.
+    pub live: u32,
+    /// R0 to R254; 255 is RZ and stays zero.
+    pub registers: Vec<Lanes>,
+    /// UR0 to UR62; 63 is URZ and stays zero.
+    pub uniform: [u32; 64],
+    /// A bit a lane; 7 is PT.
+    pub predicates: [u32; 8],
+    /// All ones or none; 7 is UPT.
+    pub uniform_predicates: [u32; 8],
+    /// Convergence barriers: which lanes each lane waits for.
+    pub converge: [Lanes; 16],
+    pub paths: Vec<Path>,
+    /// Thread indices.
+    pub tid: [Lanes; 3],
+    /// Local memory, lane after lane.
+    pub local: Vec<u8>,
+    /// Cycles since the start.
+    pub clock: u64,
+    /// Result of the last BAR.RED.
+    pub reduced: (u32, bool),
+    /// Generation of the cluster's barrier that the next wait is for.
+    pub cluster_generation: u32,
+    /// Strict mode's notes.
+    pub book: Option<Box<Book>>,
+}
+
+impl Warp {
+    /// Whether all its threads have exited.
+    pub fn is_done(&self) -> bool {
+        self.live == 0
+    }
+
+    /// The lane's 64-bit value in a pair.
+    pub fn pair(&self, register: u8, lane: usize) -> u64 {
+        let low = self.registers[usize::from(register)][lane];
+        let high = if register == 255 { 0 } else { self.registers[usize::from(register) + 1][lane] };
+        u64::from(high) << 32 | u64::from(low)
+    }
+}
