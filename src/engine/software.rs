@@ -1,4 +1,4 @@
-//! Software GPUs for `AMD:emu=CHIP`: a session offers them to the registry, so that the command line, tests and users of the library
+//! Software GPUs for `AMD:emu=CHIP` and `NV:emu=CHIP`: a session offers them to the registry, so that the command line, tests and users of the library
 //! can all name one. The only place that knows both the devices and the emulators.
 
 use crate::device::Registry;
@@ -17,6 +17,9 @@ pub(super) fn offer() {
 pub fn emulate(chip: &str) -> Emulated {
     use crate::emu::amdgpu::Strict;
     use crate::emu::kfd::{Chip, Config, SoftKfd};
+    if chip.starts_with("sm_") {
+        return nvidia(chip);
+    }
     let known = [("gfx1100", Chip::Gfx1100), ("gfx1201", Chip::Gfx1201), ("gfx942", Chip::Gfx942)];
     let Some((_, chip)) = known.iter().find(|(name, _)| *name == chip) else {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -25,6 +28,16 @@ pub fn emulate(chip: &str) -> Emulated {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let config = Config { waves: Strict { threads, ..Strict::on() }, ..Config::new(*chip) };
     Ok(SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
+}
+
+/// A software NVIDIA GPU, with all strict checks on.
+#[cfg(target_os = "linux")]
+fn nvidia(chip: &str) -> Emulated {
+    use crate::emu::nvrm::{Chip, Config, SoftNv};
+    if chip != "sm_90" {
+        return Err(format!("no software GPU of chip {chip}, there is sm_90"));
+    }
+    Ok(SoftNv::new(Config::new(Chip::Sm90)).map_err(|errno| format!("software GPU: {errno}"))?)
 }
 
 /// None here.

@@ -1,0 +1,103 @@
+//! Seeded faults between the NVIDIA device and the software RM: every run ends in the right numbers or in an error that says why.
+
+use super::units::{Does, Units};
+use super::{CUBIN, launch, pattern, small_options};
+use doorbell::device::nv::{Driver, NvDevice, NvOptions, Selector};
+use doorbell::device::{Code, Device, DeviceError, KernelImage, QueueKind};
+use doorbell::emu::nvrm::{Call, Chip, Config, Refusal, SoftNv};
+use doorbell_ioctl::abi::{nvrm, uvm};
+use doorbell_ioctl::fault::{Faults, Plan, Trouble};
+use doorbell_ioctl::port::Port;
+use doorbell_ioctl::trace::{Trace, leftovers};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_millis(300);
+
+/// Copies in, launches, copies out; `Ok` are the words that came back.
+fn program(port: &Arc<dyn Port>, units: &Units) -> Result<Vec<u32>, DeviceError> {
+    let options = NvOptions { submit_timeout: DEADLINE, ..small_options() };
+    let driver = Driver::open("NV", Arc::clone(port), false)?;
+    let d = NvDevice::open("NV", &driver, &Selector::Index(0), &options)?;
+    let k = d.load(&[KernelImage { name: "add", code: Code::Elf { bytes: CUBIN, entry: "add" } }])?.remove(0);
+    units.known.lock().unwrap().insert(k.entry(), Does::Add);
+    let m = d.alloc(4096)?;
+    d.copy_in(&m, 0, bytemuck::cast_slice(&pattern(1024)))?;
+    for _ in 0..3 {
+        let point = d.submit(QueueKind::Compute, &[launch(&k, &m, 1, 16, 64)])?;
+        d.wait(&point, DEADLINE)?;
+    }
+    let mut out = vec![0u32; 1024];
+    d.copy_out(&m, 0, bytemuck::cast_slice_mut(&mut out))?;
+    drop((m, k));
+    d.close()?;
+    Ok(out)
+}
+
+#[test]
+fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
+    let right: Vec<u32> = pattern(1024).iter().map(|x| x.wrapping_add(3)).collect();
+    let (mut worked, mut failed) = (0, 0);
+    for seed in 0..200u64 {
+        let units = Arc::new(Units::default());
+        let soft = SoftNv::with_compute(Config::new(Chip::Sm90), Arc::clone(&units) as _).unwrap();
+        let (trace, log) = Trace::log(soft as _);
+        let plan = Plan::seeded(seed, 100);
+        let faults = Faults::new(trace, plan.clone());
+        let port: Arc<dyn Port> = Arc::clone(&faults) as _;
+        let began = Instant::now();
+        let result = program(&port, &units);
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(20), "seed {seed} ({plan}): {took:?}");
+        let happened = faults.injected();
+        match &result {
+            Ok(out) => assert!(*out == right, "seed {seed} ({plan}): wrong numbers"),
+            Err(e) => {
+                assert!(!happened.is_empty(), "seed {seed} ({plan}): {e}");
+                assert!(!e.to_string().is_empty() && !e.to_string().contains('\n'), "seed {seed}: {e}");
+            }
+        }
+        *(if result.is_ok() { &mut worked } else { &mut failed }) += 1;
+        drop(port);
+        let frees = happened.iter().all(|i| !matches!(i.fault.trouble, Trouble::Fail(_)));
+        if frees {
+            assert_eq!(leftovers(&log.events()), Vec::<String>::new(), "seed {seed} ({plan})");
+        }
+    }
+    println!("{worked} runs worked, {failed} ended in an error");
+    assert!(worked > 20 && failed > 20, "{worked} worked, {failed} failed");
+}
+
+#[test]
+fn every_refused_step_of_bring_up_is_named_and_leaves_nothing() {
+    let steps = [
+        (Call::Class(nvrm::NV01_DEVICE_0), "NV01_DEVICE_0"),
+        (Call::Class(nvrm::NV20_SUBDEVICE_0), "NV20_SUBDEVICE_0"),
+        (Call::Control(nvrm::GPU_GET_CLASSLIST_V2.cmd), "GPU_GET_CLASSLIST_V2"),
+        (Call::Class(nvrm::HOPPER_USERMODE_A), "HOPPER_USERMODE_A"),
+        (Call::Class(nvrm::FERMI_VASPACE_A), "FERMI_VASPACE_A"),
+        (Call::Uvm(uvm::REGISTER_GPU.desc.request), "UVM_REGISTER_GPU"),
+        (Call::Uvm(uvm::REGISTER_GPU_VASPACE.desc.request), "UVM_REGISTER_GPU_VASPACE"),
+        (Call::Class(nvrm::KEPLER_CHANNEL_GROUP_A), "KEPLER_CHANNEL_GROUP_A"),
+        (Call::Class(nvrm::FERMI_CONTEXT_SHARE_A), "FERMI_CONTEXT_SHARE_A"),
+        (Call::Class(nvrm::HOPPER_CHANNEL_GPFIFO_A), "HOPPER_CHANNEL_GPFIFO_A"),
+        (Call::Class(nvrm::HOPPER_COMPUTE_A), "HOPPER_COMPUTE_A"),
+        (Call::Class(nvrm::HOPPER_DMA_COPY_A), "HOPPER_DMA_COPY_A"),
+        (Call::Control(nvrm::GPFIFO_GET_WORK_SUBMIT_TOKEN.cmd), "GPFIFO_GET_WORK_SUBMIT_TOKEN"),
+        (Call::Uvm(uvm::REGISTER_CHANNEL.desc.request), "UVM_REGISTER_CHANNEL"),
+        (Call::Control(nvrm::GROUP_GPFIFO_SCHEDULE.cmd), "GPFIFO_SCHEDULE"),
+    ];
+    for (call, name) in steps {
+        // NV_ERR_INVALID_ARGUMENT
+        let refusals = vec![Refusal { call, nth: 1, status: 0x1f }];
+        let units = Arc::new(Units::default());
+        let soft =
+            SoftNv::with_compute(Config { refusals, ..Config::new(Chip::Sm90) }, Arc::clone(&units) as _).unwrap();
+        let (trace, log) = Trace::log(soft as _);
+        let port: Arc<dyn Port> = trace;
+        let error = program(&port, &units).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("NV_ERR_INVALID_ARGUMENT (0x1f)"), "{name}: {error}");
+        drop(port);
+        assert_eq!(leftovers(&log.events()), Vec::<String>::new(), "{name}");
+    }
+}

@@ -1,0 +1,525 @@
+//! The NVIDIA device against the software RM: bring-up, memory, copies, launches, recorded lists, faults, hangs, tear-down.
+#![cfg(target_os = "linux")]
+
+mod faults;
+mod units;
+
+use doorbell::device::nv::{Driver, NvDevice, NvOptions, Placement, Selector};
+use doorbell::device::{
+    Arg, Code, Command, Device, DeviceError, Geometry, Kernel, KernelImage, Memory, Patch, QueueKind,
+};
+use doorbell::emu::nvrm::{Chip, Config, SoftNv};
+use doorbell::hcq::signal::WaitError;
+use doorbell_ioctl::abi::nvrm::Release;
+use doorbell_ioctl::port::Port;
+use doorbell_ioctl::trace::{Log, Trace, What, leftovers};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use units::{Does, Units};
+
+const LONG: Duration = Duration::from_secs(20);
+pub const CUBIN: &[u8] = include_bytes!("../data/cubin/device_sm90.cubin");
+
+/// A machine with its trace.
+struct Rig {
+    soft: Arc<SoftNv>,
+    units: Arc<Units>,
+    port: Arc<dyn Port>,
+    log: Log,
+}
+
+impl Rig {
+    fn new(config: Config) -> Self {
+        let units = Arc::new(Units::default());
+        let soft = SoftNv::with_compute(config, Arc::clone(&units) as _).unwrap();
+        let (trace, log) = Trace::log(Arc::clone(&soft) as _);
+        Self { soft, units, port: trace, log }
+    }
+
+    fn hopper() -> Self {
+        Self::new(Config::new(Chip::Sm90))
+    }
+
+    fn open(&self) -> NvDevice {
+        self.open_with(&small_options()).unwrap()
+    }
+
+    fn open_with(&self, options: &NvOptions) -> Result<NvDevice, DeviceError> {
+        let driver = Driver::open("NV", Arc::clone(&self.port), options.any_release)?;
+        NvDevice::open("NV", &driver, &Selector::Index(0), options)
+    }
+
+    fn load(&self, d: &NvDevice, name: &str, does: Does) -> Kernel {
+        let k = d.load(&[KernelImage { name, code: Code::Elf { bytes: CUBIN, entry: name } }]).unwrap().remove(0);
+        self.units.known.lock().unwrap().insert(k.entry(), does);
+        k
+    }
+
+    fn add(&self, d: &NvDevice) -> Kernel {
+        self.load(d, "add", Does::Add)
+    }
+
+    /// What the machine has complained about.
+    fn reports(&self) -> Vec<String> {
+        self.soft.reports().into_iter().map(|r| r.to_string()).collect()
+    }
+
+    /// The same, and what the run left behind.
+    fn complaints(&self) -> Vec<String> {
+        self.reports().into_iter().chain(leftovers(&self.log.events())).collect()
+    }
+
+    /// Names of the calls so far, with class or command.
+    fn calls(&self) -> Vec<String> {
+        let text = |e: &doorbell_ioctl::trace::Event| match &e.what {
+            What::Ioctl(_) => Some(e.what.to_string()),
+            _ => None,
+        };
+        self.log.events().iter().filter_map(text).collect()
+    }
+}
+
+/// Small rings, so that wrapping and waiting for room happen.
+pub fn small_options() -> NvOptions {
+    NvOptions {
+        ring_entries: 16,
+        push_bytes: 8192,
+        launch_bytes: 16 << 10,
+        staging_bytes: 64 << 10,
+        ..NvOptions::default()
+    }
+}
+
+pub fn words(d: &NvDevice, values: &[u32]) -> Memory {
+    let memory = d.alloc(values.len() as u64 * 4).unwrap();
+    d.copy_in(&memory, 0, bytemuck::cast_slice(values)).unwrap();
+    memory
+}
+
+pub fn read(d: &NvDevice, memory: &Memory) -> Vec<u32> {
+    let mut out = vec![0u32; (memory.len_bytes() / 4) as usize];
+    d.copy_out(memory, 0, bytemuck::cast_slice_mut(&mut out)).unwrap();
+    out
+}
+
+pub fn launch(kernel: &Kernel, memory: &Memory, value: i64, groups: u32, local: u32) -> Command {
+    let geometry = Geometry { groups: [groups, 1, 1], local: [local, 1, 1], local_bytes: 0 };
+    Command::exec(kernel, [Arg::Buffer(memory.at(0)), Arg::Var(value)], 1).over(geometry)
+}
+
+/// Numbers that differ at each place.
+pub fn pattern(n: usize) -> Vec<u32> {
+    (0..n as u32).map(|i| i.wrapping_mul(0x9e37_79b9) ^ 0x5bd1).collect()
+}
+
+#[test]
+fn hopper_opens_copies_and_closes_clean_under_every_release() {
+    for (major, minor, patch) in [(535, 230, 2), (550, 90, 7), (570, 124, 6), (580, 159, 4), (595, 45, 4)] {
+        let rig = Rig::new(Config { release: Release { major, minor, patch }, ..Config::new(Chip::Sm90) });
+        let d = rig.open();
+        assert_eq!((d.info().arch.as_str(), d.info().memory_bytes), ("sm_90", 16 << 30));
+        assert!(d.info().threads >= 100, "{}", d.info().threads);
+        // Longer than the staging buffers: several pieces, both ways.
+        let data = pattern(100_003);
+        let m = words(&d, &data);
+        assert_eq!(read(&d, &m), data, "{major}");
+        drop(m);
+        d.close().unwrap();
+        drop(d);
+        assert_eq!(rig.complaints(), Vec::<String>::new(), "{major}");
+    }
+}
+
+#[test]
+fn every_chip_opens_copies_and_closes_clean() {
+    for chip in [Chip::Sm75, Chip::Sm80, Chip::Sm86, Chip::Sm89, Chip::Sm100, Chip::Sm120] {
+        let rig = Rig::new(Config::new(chip));
+        let d = rig.open();
+        let data = pattern(1000);
+        let (a, b) = (words(&d, &data), words(&d, &[0; 1000]));
+        // From one queue to the other and back, by semaphores of both.
+        let point = d.submit(QueueKind::Compute, &[]).unwrap();
+        d.submit(QueueKind::Copy, &[Command::Wait(point), Command::copy(b.at(0), a.at(0), 4000)]).unwrap();
+        assert_eq!(read(&d, &b), data, "{chip:?}");
+        drop((a, b));
+        d.close().unwrap();
+        drop(d);
+        assert_eq!(rig.complaints(), Vec::<String>::new(), "{chip:?}");
+    }
+}
+
+#[test]
+fn launches_find_their_arguments_code_and_geometry() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let (k, m) = (rig.add(&d), words(&d, &pattern(256)));
+    let point = d.submit(QueueKind::Compute, &[launch(&k, &m, 5, 2, 64), launch(&k, &m, -2, 4, 32)]).unwrap();
+    d.wait(&point, LONG).unwrap();
+    let expected: Vec<u32> =
+        pattern(256).iter().enumerate().map(|(i, x)| x.wrapping_add(if i < 128 { 3 } else { 0 })).collect();
+    assert_eq!(read(&d, &m), expected);
+    let seen = rig.units.seen.lock().unwrap().clone();
+    assert_eq!((seen.len(), seen[0].grid, seen[0].block, seen[1].grid), (2, [2, 1, 1], [64, 1, 1], [4, 1, 1]));
+    assert_eq!((seen[1].entry, seen[1].cluster, seen[1].local_bytes), (k.entry(), [1; 3], 0));
+    assert_eq!((seen[0].shared_window, seen[0].local_window), (0x7294 << 32, 0x7293 << 32));
+}
+
+#[test]
+fn rings_wrap_and_full_rings_wait() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let (k, m) = (rig.add(&d), words(&d, &[0; 64]));
+    for _ in 0..300 {
+        d.submit(QueueKind::Compute, &[launch(&k, &m, 1, 1, 64)]).unwrap();
+    }
+    assert_eq!(read(&d, &m), [300; 64]);
+    let many: Vec<Command> = (0..10).map(|_| launch(&k, &m, 1, 1, 64)).collect();
+    d.submit(QueueKind::Compute, &many).unwrap();
+    assert_eq!(read(&d, &m), [310; 64]);
+    // More than the ring of launches can ever hold at once.
+    let too_many: Vec<Command> = (0..100).map(|_| launch(&k, &m, 1, 1, 64)).collect();
+    assert!(d.submit(QueueKind::Compute, &too_many).is_err());
+    assert_eq!(read(&d, &m), [310; 64], "nothing of it was queued");
+    d.submit(QueueKind::Compute, &[launch(&k, &m, 1, 1, 64)]).unwrap();
+    assert_eq!(read(&d, &m), [311; 64]);
+}
+
+#[test]
+fn queues_wait_for_each_other_by_the_memories_they_share() {
+    let rig = Rig::new(Config { shuffle: 7, ..Config::new(Chip::Sm90) });
+    let d = rig.open();
+    let (k, a, b) = (rig.add(&d), words(&d, &[0; 1024]), words(&d, &[0; 1024]));
+    for _ in 0..30 {
+        let copy = |to: &Memory, from: &Memory| Command::copy(to.at(0), from.at(0), 4096);
+        d.submit(QueueKind::Compute, &[launch(&k, &a, 1, 16, 64)]).unwrap();
+        d.submit(QueueKind::Copy, &[copy(&b, &a)]).unwrap();
+        d.submit(QueueKind::Compute, &[launch(&k, &b, 1, 16, 64)]).unwrap();
+        d.submit(QueueKind::Copy, &[copy(&a, &b)]).unwrap();
+    }
+    assert_eq!(read(&d, &a), [60; 1024]);
+    assert_eq!(rig.reports(), Vec::<String>::new());
+}
+
+#[test]
+fn threads_that_submit_and_wait_at_once_all_get_their_work() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let k = rig.add(&d);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (d, k) = (&d, &k);
+            scope.spawn(move || {
+                let m = words(d, &[thread; 64]);
+                for round in 1..=20 {
+                    let point = d.submit(QueueKind::Compute, &[launch(k, &m, 1, 1, 64)]).unwrap();
+                    d.wait(&point, LONG).unwrap();
+                    assert_eq!(read(d, &m), [thread + round; 64], "thread {thread}");
+                }
+            });
+        }
+    });
+    assert_eq!(rig.reports(), Vec::<String>::new());
+}
+
+#[test]
+fn copies_inside_a_compute_submission_keep_their_place() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let (k, a, b) = (rig.add(&d), words(&d, &[1; 64]), words(&d, &[0; 64]));
+    let commands = [
+        launch(&k, &a, 1, 1, 64),
+        Command::copy(b.at(0), a.at(0), 256),
+        launch(&k, &a, 1, 1, 64),
+        launch(&k, &b, 10, 1, 64),
+    ];
+    let point = d.submit(QueueKind::Compute, &commands).unwrap();
+    d.wait(&point, LONG).unwrap();
+    assert_eq!((read(&d, &a), read(&d, &b)), (vec![3; 64], vec![12; 64]));
+    // As a recorded list as well.
+    let mut list = d.record(&commands).unwrap();
+    list.replay(&[]).unwrap();
+    assert_eq!((read(&d, &a), read(&d, &b)), (vec![5; 64], vec![14; 64]));
+}
+
+#[test]
+fn recorded_lists_are_chains_that_replay_with_patched_arguments() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let (k, a, b) = (rig.add(&d), words(&d, &[0; 64]), words(&d, &[0; 64]));
+    let mut list = d.record(&[launch(&k, &a, 1, 1, 64), launch(&k, &a, 10, 1, 32)]).unwrap();
+    for _ in 0..10 {
+        list.replay(&[]).unwrap();
+    }
+    let to_b = Patch::Arg { command: 1, arg: 0, value: Arg::Buffer(b.at(128)) };
+    let by_100 = Patch::Arg { command: 0, arg: 1, value: Arg::Var(100) };
+    for _ in 0..10 {
+        list.replay(&[to_b.clone(), by_100.clone()]).unwrap();
+    }
+    let expected_a: Vec<u32> = (0..64).map(|i| 1010 + if i < 32 { 100 } else { 0 }).collect();
+    let expected_b: Vec<u32> = (0..64).map(|i| if i < 32 { 0 } else { 100 }).collect();
+    assert_eq!((read(&d, &a), read(&d, &b)), (expected_a, expected_b));
+    let no_such = Patch::Arg { command: 2, arg: 0, value: Arg::Var(0) };
+    assert!(list.replay(&[no_such]).unwrap_err().to_string().contains("argument 0 of command 2"));
+    assert_eq!(rig.reports(), Vec::<String>::new());
+}
+
+#[test]
+fn timestamps_are_host_nanoseconds_in_order() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let (k, m) = (rig.add(&d), words(&d, &[0; 1024]));
+    for command in [launch(&k, &m, 1, 16, 64), Command::copy(m.at(0), m.at(2048), 2048)] {
+        let stamp = d.stamp().unwrap();
+        let before = doorbell_ioctl::port::monotonic_ns();
+        let point = d.submit(QueueKind::Compute, &[command.stamped(stamp.clone())]).unwrap();
+        d.wait(&point, LONG).unwrap();
+        let after = doorbell_ioctl::port::monotonic_ns();
+        let (start, stop) = stamp.times_ns();
+        // The two clocks are read one after the other; a preempted thread reads them far apart.
+        let slack = 50_000_000;
+        assert!(before < start + slack && start <= stop && stop < after + slack, "{before} {start} {stop} {after}");
+    }
+}
+
+#[test]
+fn local_memory_grows_with_the_kernels_that_want_it() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let m = words(&d, &[0; 64]);
+    let (plain, stack) = (rig.add(&d), rig.load(&d, "stack", Does::Add));
+    for k in [&plain, &stack, &plain] {
+        let point = d.submit(QueueKind::Compute, &[launch(k, &m, 1, 1, 64)]).unwrap();
+        d.wait(&point, LONG).unwrap();
+    }
+    assert_eq!(read(&d, &m), [3; 64]);
+    let seen = rig.units.seen.lock().unwrap().clone();
+    assert_eq!((seen[0].local_bytes, seen[2].local_bytes), (0, 0));
+    assert!(seen[1].local_bytes >= 2048, "{}", seen[1].local_bytes);
+    assert_eq!(rig.reports(), Vec::<String>::new());
+}
+
+#[test]
+fn clusters_and_large_shared_memory_reach_the_grid() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let (k, clusters, m) = (rig.add(&d), rig.load(&d, "clusters", Does::Add), words(&d, &[0; 256]));
+    let geometry = Geometry { groups: [1, 1, 1], local: [64, 1, 1], local_bytes: 227 << 10 };
+    let large = Command::exec(&k, [Arg::Buffer(m.at(0)), Arg::Var(1)], 1).over(geometry);
+    let point = d.submit(QueueKind::Compute, &[large, launch(&clusters, &m, 1, 4, 64)]).unwrap();
+    d.wait(&point, LONG).unwrap();
+    let seen = rig.units.seen.lock().unwrap().clone();
+    assert_eq!((seen[0].shared_bytes, seen[1].cluster), (228 << 10, [2, 1, 1]));
+    let refused = |geometry| {
+        let command = Command::exec(&clusters, [Arg::Buffer(m.at(0)), Arg::Var(1)], 1).over(geometry);
+        d.submit(QueueKind::Compute, &[command]).unwrap_err().to_string()
+    };
+    let g = |groups, local, local_bytes| Geometry { groups, local, local_bytes };
+    assert!(refused(g([3, 1, 1], [1; 3], 0)).contains("not a multiple"));
+    assert!(refused(g([2, 1, 1], [1; 3], 228 << 10)).contains("bytes of shared memory, sm_90 has 233472"));
+    assert!(refused(g([2, 1, 1], [32, 32, 2], 0)).contains("1 to 1024 threads"));
+}
+
+#[test]
+fn host_visible_memory_is_copied_without_staging_and_fills_fill() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let device = words(&d, &[0; 4096]);
+    for placement in [Placement::Host, Placement::System, Placement::VramMapped] {
+        let host = d.alloc_host(16384, placement).unwrap();
+        let data = pattern(4096);
+        host.host().unwrap().write(0, bytemuck::cast_slice(&data)).unwrap();
+        d.submit(QueueKind::Copy, &[Command::copy(device.at(0), host.at(0), 16384)]).unwrap();
+        assert_eq!(read(&d, &device), data, "{placement:?}");
+    }
+    assert!(matches!(d.alloc_host(4096, Placement::Vram), Err(DeviceError::Unsupported { .. })));
+    d.fill(&device.at(4), 0x0102_0304, 4, 8).unwrap();
+    d.fill(&device.at(16), 0xab, 1, 3).unwrap();
+    d.fill(&device.at(24), 0x1111_2222_3333_4444, 8, 16).unwrap();
+    let found = read(&d, &device);
+    assert_eq!(found[1..3], [0x0102_0304; 2]);
+    assert_eq!(found[4] & 0xff_ffff, 0xab_abab);
+    assert_eq!(found[6..10], [0x3333_4444, 0x1111_2222, 0x3333_4444, 0x1111_2222]);
+    assert!(d.fill(&device.at(2), 0, 4, 8).is_err() && d.fill(&device.at(0), 0, 3, 9).is_err());
+    drop(device);
+    d.close().unwrap();
+    drop(d);
+    assert_eq!(rig.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn memory_is_reused_and_runs_out_with_an_error() {
+    let rig = Rig::new(Config { vram_bytes: 256 << 20, ..Config::new(Chip::Sm90) });
+    let d = rig.open();
+    let a = d.alloc(64 << 20).unwrap();
+    let va = a.va();
+    drop(a);
+    assert_eq!(d.alloc(64 << 20).unwrap().va(), va, "the freed block is used again");
+    let held: Vec<Memory> = std::iter::from_fn(|| d.alloc(32 << 20).ok()).take(20).collect();
+    assert!((3..9).contains(&held.len()), "{}", held.len());
+    assert!(matches!(d.alloc(32 << 20), Err(DeviceError::OutOfMemory { .. })));
+    assert!(matches!(d.alloc(1 << 40), Err(DeviceError::TooBig { .. })));
+    drop(held);
+    d.alloc(128 << 20).unwrap();
+}
+
+#[test]
+fn hang_is_a_report_within_the_deadline_and_the_next_device_works() {
+    let rig = Rig::hopper();
+    let d = rig.open_with(&NvOptions { submit_timeout: Duration::from_millis(300), ..small_options() }).unwrap();
+    let (hang, m) = (rig.load(&d, "hang", Does::Hang), words(&d, &[0; 64]));
+    let point = d.submit(QueueKind::Compute, &[Command::exec(&hang, [], 1)]).unwrap();
+    let start = Instant::now();
+    let error = d.wait(&point, Duration::from_millis(200)).unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(5));
+    let DeviceError::Wait(WaitError::Timeout(report)) = &error else { panic!("{error}") };
+    assert_eq!((report.queue.as_str(), report.signals[0].1, report.signals[0].2), ("NV/compute", 1, 2));
+    let line = report.to_string();
+    for part in ["last kernels: hang at 0x", "last calls: ", "GP_PUT 2", "COMPUTE SEND_PCAS_A=", "HOST SEM_EXECUTE="] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    // Copies still run: another channel.
+    assert_eq!(read(&d, &words(&d, &[7; 8])), [7; 8]);
+    drop((m, hang));
+    assert!(d.close().is_err());
+    drop(d);
+    let rig = Rig::hopper();
+    let d = rig.open();
+    assert_eq!(read(&d, &words(&d, &[9; 8])), [9; 8]);
+}
+
+#[test]
+fn memory_fault_ends_the_device_with_the_address() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let kernel = rig.load(&d, "load", Does::Load);
+    let wild = Command::exec(&kernel, [Arg::Var(0x12_3456_7000)], 1);
+    let point = d.submit(QueueKind::Compute, &[wild]).unwrap();
+    let error = d.wait(&point, LONG).unwrap_err();
+    let DeviceError::Wait(WaitError::Fault(report)) = &error else { panic!("{error}") };
+    let fault = report.fault.clone().unwrap();
+    assert!(fault.contains("channel error 31 (MMU fault)") && fault.contains("0x1234567000"), "{fault}");
+    let again = d.submit(QueueKind::Compute, &[]).unwrap_err();
+    assert!(again.to_string().contains("MMU fault"), "{again}");
+    assert!(d.alloc(4).is_err());
+    drop((kernel, point));
+    d.close().unwrap();
+    drop(d);
+    assert_eq!(leftovers(&rig.log.events()), Vec::<String>::new());
+}
+
+#[test]
+fn wrong_images_and_devices_are_refused_before_anything_is_queued() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let (k, m) = (rig.add(&d), words(&d, &[0; 64]));
+    let load = |code| d.load(&[KernelImage { name: "k", code }]).unwrap_err().to_string();
+    assert!(load(Code::Raw(&[0; 16])).contains("a cubin is wanted"));
+    assert!(load(Code::Elf { bytes: b"no ELF", entry: "k" }).contains("the file is no cubin"));
+    let older = include_bytes!("../data/cubin/module_sm80.cubin");
+    assert!(load(Code::Elf { bytes: older, entry: "k" }).contains("the cubin is for sm_80, the device is sm_90"));
+    assert!(load(Code::Elf { bytes: CUBIN, entry: "none" }).contains("no kernel none, it has add, clusters"));
+    let short = Command::exec(&k, [Arg::Buffer(m.at(0))], 1);
+    let error = d.submit(QueueKind::Compute, &[short]).unwrap_err().to_string();
+    assert!(error.contains("pass 1 arguments of 8 bytes to add, which takes 2 of 16"), "{error}");
+    let other = Rig::hopper().open();
+    let theirs = words(&other, &[0; 64]);
+    let wrong = d.submit(QueueKind::Compute, &[launch(&k, &theirs, 1, 1, 1)]);
+    assert!(matches!(wrong, Err(DeviceError::WrongDevice { .. })));
+    d.submit(QueueKind::Compute, &[launch(&k, &m, 1, 1, 64)]).unwrap();
+    assert_eq!(read(&d, &m), [1; 64]);
+}
+
+#[test]
+fn machines_that_cannot_be_used_say_what_is_wrong() {
+    let linux: Arc<dyn Port> = doorbell_ioctl::port::LinuxPort::new();
+    if linux.read_file("/dev/nvidiactl").is_err() {
+        let error = Driver::open("NV", linux, false).unwrap_err().to_string();
+        assert_eq!(error, "device NV cannot be opened: open /dev/nvidiactl: ENOENT (no nvidia driver)");
+    }
+    let hopper = || Config::new(Chip::Sm90);
+    let refused = |config: Config| Rig::new(config).open_with(&small_options()).unwrap_err().to_string();
+    let error = refused(Config { no_nodes: true, ..hopper() });
+    assert!(error.contains("its node is missing: mknod -m 666 /dev/nvidia-uvm c "), "{error}");
+    let error = refused(Config { no_uvm: true, ..hopper() });
+    assert!(error.contains("open /dev/nvidia-uvm: ENOENT (no nvidia-uvm driver)"), "{error}");
+    let error = refused(Config { confidential: true, ..hopper() });
+    assert!(error.contains("confidential computing is on"), "{error}");
+    let error = refused(Config { compute_prohibited: true, ..hopper() });
+    assert!(error.contains("compute mode is \"prohibited\""), "{error}");
+    let newer = Release { major: 610, minor: 43, patch: 2 };
+    let error = refused(Config { release: newer, ..hopper() });
+    assert!(error.contains("driver release 610.43.02 is untested; tested are 535 to 595"), "{error}");
+}
+
+#[test]
+fn gpus_are_chosen_by_index_bus_and_uuid() {
+    let rig = Rig::new(Config { gpus: 2, ..Config::new(Chip::Sm90) });
+    let driver = Driver::open("NV", Arc::clone(&rig.port), false).unwrap();
+    let open = |selector: &Selector| NvDevice::open("NV", &driver, selector, &small_options());
+    let second = open(&Selector::Index(1)).unwrap();
+    let (bdf, uuid) = (second.gpu().card.bdf.clone(), doorbell::device::nv::uuid_text(&second.gpu().uuid));
+    drop(second);
+    for text in [format!("bdf={bdf}"), format!("uuid={uuid}")] {
+        let selector = Selector::parse(Some(&text)).unwrap();
+        assert_eq!(open(&selector).unwrap().gpu().card.bdf, bdf, "{text}");
+    }
+    let error = open(&Selector::Index(2)).unwrap_err().to_string();
+    assert!(error.contains("no such GPU; there are 2: ") && error.contains(&bdf), "{error}");
+    // Both at once, each with work of its own; the second waits for the first by the host.
+    let (a, b) = (open(&Selector::Index(0)).unwrap(), open(&Selector::Index(1)).unwrap());
+    let (ka, kb) = (rig.add(&a), rig.add(&b));
+    let (ma, mb) = (words(&a, &[1; 64]), words(&b, &[2; 64]));
+    let pa = a.submit(QueueKind::Compute, &[launch(&ka, &ma, 1, 1, 64)]).unwrap();
+    let pb = b.submit(QueueKind::Compute, &[Command::Wait(pa), launch(&kb, &mb, 1, 1, 64)]).unwrap();
+    b.wait(&pb, LONG).unwrap();
+    assert_eq!((read(&a, &ma), read(&b, &mb)), (vec![2; 64], vec![3; 64]));
+}
+
+#[test]
+fn bring_up_goes_through_the_steps_in_their_order() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let calls = rig.calls();
+    let steps = [
+        "CHECK_VERSION_STR",
+        "NV01_ROOT_CLIENT",
+        "UVM_INITIALIZE",
+        "UVM_MM_INITIALIZE",
+        "CARD_INFO",
+        "REGISTER_FD",
+        "GPU_GET_ID_INFO_V2",
+        "NV01_DEVICE_0",
+        "NV20_SUBDEVICE_0",
+        "GPU_GET_CLASSLIST_V2",
+        "HOPPER_USERMODE_A",
+        "FERMI_VASPACE_A",
+        "UVM_REGISTER_GPU",
+        "UVM_REGISTER_GPU_VASPACE",
+        "KEPLER_CHANNEL_GROUP_A",
+        "FERMI_CONTEXT_SHARE_A",
+        "HOPPER_CHANNEL_GPFIFO_A",
+        "HOPPER_COMPUTE_A",
+        "GPFIFO_GET_WORK_SUBMIT_TOKEN",
+        "UVM_REGISTER_CHANNEL",
+        "HOPPER_DMA_COPY_A",
+        "GPFIFO_SCHEDULE",
+        "GT200_DEBUGGER",
+    ];
+    let mut from = 0;
+    for step in steps {
+        let at = calls[from..].iter().position(|c| c.contains(step));
+        from += at.unwrap_or_else(|| panic!("{step} does not come after {from} of {calls:#?}")) + 1;
+    }
+    let telemetry = d.telemetry();
+    assert_eq!(telemetry.vram_bytes, Some(16 << 30));
+    assert!(telemetry.vram_free_bytes.unwrap() < 16 << 30, "{telemetry:?}");
+}
+
+#[test]
+fn failed_open_gives_everything_back() {
+    let rig = Rig::hopper();
+    // More addresses than there are.
+    let options = NvOptions { push_bytes: 1 << 45, ..small_options() };
+    assert!(rig.open_with(&options).is_err());
+    assert_eq!(leftovers(&rig.log.events()), Vec::<String>::new());
+}
