@@ -6,7 +6,7 @@
 
 use super::CodegenError;
 use super::scope::{ROOT, STORES, Scope, Scopes, first_range};
-use crate::uop::{Arg, AxisKind, DType, Op, Srcs, UOp, USet};
+use crate::uop::{AddrSpace, Arg, AxisKind, DType, Op, Srcs, UOp, USet};
 use smallvec::SmallVec;
 
 /// # Errors
@@ -197,11 +197,21 @@ impl<'a> Lineariser<'a> {
                 let u = self.s.node(i);
                 // A filled scratch area: in a list, order says when.
                 let filled = u.op() == Op::After && u.dtype().space.is_some();
-                let node = if filled { src[0].clone() } else { u.with_src(src) };
+                let node = if filled { src[0].clone() } else { self.apart(u.with_src(src), k) };
                 self.push(node.clone());
                 self.new[i] = Some(node);
             }
         }
+    }
+
+    /// Loads of a scratch area at one place, after it was filled by different loops, are different loads: which filling is meant is no
+    /// longer seen in the list's nodes. `k` tells them apart.
+    fn apart(&self, node: UOp, k: u32) -> UOp {
+        let scratch = node.op() == Op::Load && node.src()[0].dtype().space == Some(AddrSpace::Local);
+        if !scratch || !self.listed.contains(&node) {
+            return node;
+        }
+        UOp::tagged(Op::Load, node.dtype(), node.src().iter().cloned().collect::<Srcs>(), node.arg().clone(), Some(k))
     }
 
     /// The whole loop, with the registers it fills before it and their results after it.
