@@ -1,8 +1,9 @@
 //! Small kernels with loops, gates, accumulators and variables.
 
 use super::machine::{List, Rng, archs, call, check};
-use doorbell::codegen::Program;
-use doorbell::isa::x86_64::compile;
+use doorbell::codegen::{self, OptChoice, Program};
+use doorbell::isa::Isa;
+use doorbell::isa::x86_64::{Arch, X86_64, compile};
 use doorbell::uop::{Arg, Axes, AxisKind, DType, Op, Scalar, UOp};
 
 fn int(i: i64) -> UOp {
@@ -462,4 +463,19 @@ fn a_long_unrolled_body_is_right() {
     let n = 1024;
     let codes = check(&unrolled_exponentials(n), &[vec![0; 4 * n as usize], floats(n as usize, 6)], &[], 1e-6);
     assert!(codes.iter().all(|c| c.instructions > 500));
+}
+
+/// Rows in tiles of six and a tail of four, each with a loop that packs the same panel first; what they read of it lies at constant places.
+#[test]
+fn a_panel_that_two_loops_pack_is_read_after_the_own_one() {
+    let range = |n: i64, id, kind| UOp::range(UOp::int(n), id, kind);
+    let (i, j, l) = (range(16, 0, AxisKind::Loop), range(32, 1, AxisKind::Loop), range(10, 2, AxisKind::Reduce));
+    let load = |slot, len, at: UOp| UOp::param(slot, DType::F32, len).index(&at).load();
+    let s = (&load(1, 160, &(&i * 10) + &l) * &load(2, 320, &(&j * 10) + &l)).reduce(Op::Add, &[l]);
+    let ast = UOp::sink([UOp::param(0, DType::F32, 512).index(&(&(&i * 32) + &j)).store(&s, &[i, j])]);
+    let opts = "VECTORIZE(1,8) UPCAST(0,6) UPCAST(1,2) UNROLL(2,10) SWAP(0,1) STAGE(2,1)";
+    let given = OptChoice::Given(opts.split(' ').map(|o| o.parse().unwrap()).collect());
+    let p = codegen::compile(&ast, X86_64::new(Arch::Avx2, 1).target(), &given, false).unwrap();
+    assert!(p.local_bytes > 0);
+    check(&p, &[vec![0; 4 * 512], floats(160, 5), floats(320, 6)], &[], 1e-5);
 }
