@@ -193,25 +193,19 @@ impl Vm {
     /// `VmFault` with the address.
     pub fn translate(&self, va: u64, access: Access) -> Result<Range, VmFault> {
         let mappings = self.read();
-        let hit = mappings.range(..=va).next_back().filter(|(start, m)| va - *start < m.view.len_bytes() && !m.revoked);
-        let Some((start, m)) = hit else { return Err(VmFault { va, access, mapped: false }) };
-        let allowed = match access {
-            Access::Read => true,
-            Access::Write => m.rights.write,
-            Access::Atomic => m.rights.write && m.rights.atomic,
-            Access::Fetch => m.rights.execute,
-        };
-        if !allowed {
-            return Err(VmFault { va, access, mapped: true });
-        }
-        Ok(Range { va_start: *start, view: m.view.clone() })
+        find(&mappings, va, access).map(|(va_start, view)| Range { va_start, view: view.clone() })
     }
 
-    /// Range and offset of an aligned word that lies in one mapping.
-    fn word(&self, va: u64, access: Access) -> Result<(Range, u64), VmFault> {
-        let range = self.translate(va, access)?;
-        let offset = va - range.va_start;
-        Ok((range, offset))
+    /// Does something with an aligned word that lies in one mapping: view and offset in it.
+    fn word<T>(
+        &self,
+        va: u64,
+        access: Access,
+        act: impl FnOnce(&DeviceView, u64) -> Result<T, ViewError>,
+    ) -> Result<T, VmFault> {
+        let mappings = self.read();
+        let (start, view) = find(&mappings, va, access)?;
+        act(view, va - start).map_err(|_| unreachable_word(va, access))
     }
 
     /// The aligned dword at `va`.
@@ -219,8 +213,7 @@ impl Vm {
     /// # Errors
     /// `VmFault`.
     pub fn read_u32(&self, va: u64) -> Result<u32, VmFault> {
-        let (range, at) = self.word(va, Access::Read)?;
-        range.view.read_u32(at).map_err(|_| unreachable_word(va, Access::Read))
+        self.word(va, Access::Read, DeviceView::read_u32)
     }
 
     /// The aligned quadword at `va`, with all that its writer did before.
@@ -228,8 +221,7 @@ impl Vm {
     /// # Errors
     /// `VmFault`.
     pub fn read_u64(&self, va: u64) -> Result<u64, VmFault> {
-        let (range, at) = self.word(va, Access::Read)?;
-        range.view.load_acquire_u64(at).map_err(|_| unreachable_word(va, Access::Read))
+        self.word(va, Access::Read, DeviceView::load_acquire_u64)
     }
 
     /// Stores a dword, after all stores before it.
@@ -237,8 +229,7 @@ impl Vm {
     /// # Errors
     /// `VmFault`.
     pub fn write_u32(&self, va: u64, value: u32) -> Result<(), VmFault> {
-        let (range, at) = self.word(va, Access::Write)?;
-        range.view.store_release_u32(at, value).map_err(|_| unreachable_word(va, Access::Write))
+        self.word(va, Access::Write, |view, at| view.store_release_u32(at, value))
     }
 
     /// Stores a quadword, after all stores before it.
@@ -246,8 +237,7 @@ impl Vm {
     /// # Errors
     /// `VmFault`.
     pub fn write_u64(&self, va: u64, value: u64) -> Result<(), VmFault> {
-        let (range, at) = self.word(va, Access::Write)?;
-        range.view.store_release_u64(at, value).map_err(|_| unreachable_word(va, Access::Write))
+        self.word(va, Access::Write, |view, at| view.store_release_u64(at, value))
     }
 
     /// Replaces a dword atomically; gives the old one.
@@ -255,8 +245,7 @@ impl Vm {
     /// # Errors
     /// `VmFault`.
     pub fn update_u32(&self, va: u64, change: impl FnMut(u32) -> u32) -> Result<u32, VmFault> {
-        let (range, at) = self.word(va, Access::Atomic)?;
-        range.view.fetch_update_u32(at, change).map_err(|_| unreachable_word(va, Access::Atomic))
+        self.word(va, Access::Atomic, |view, at| view.fetch_update_u32(at, change))
     }
 
     /// Replaces a quadword atomically; gives the old one.
@@ -264,8 +253,7 @@ impl Vm {
     /// # Errors
     /// `VmFault`.
     pub fn update_u64(&self, va: u64, change: impl FnMut(u64) -> u64) -> Result<u64, VmFault> {
-        let (range, at) = self.word(va, Access::Atomic)?;
-        range.view.fetch_update_u64(at, change).map_err(|_| unreachable_word(va, Access::Atomic))
+        self.word(va, Access::Atomic, |view, at| view.fetch_update_u64(at, change))
     }
 
     /// Walks the ranges under `len_bytes` at `va`: view, offset in it, offset from `va`, bytes.
@@ -276,13 +264,14 @@ impl Vm {
         access: Access,
         mut piece: impl FnMut(&DeviceView, u64, u64, u64) -> Result<(), ViewError>,
     ) -> Result<(), VmFault> {
+        let mappings = self.read();
         let mut done = 0;
         while done < len_bytes {
             let at = va.wrapping_add(done);
-            let range = self.translate(at, access)?;
-            let offset = at - range.va_start;
-            let bytes = (range.view.len_bytes() - offset).min(len_bytes - done);
-            piece(&range.view, offset, done, bytes).map_err(|_| unreachable_word(at, access))?;
+            let (start, view) = find(&mappings, at, access)?;
+            let offset = at - start;
+            let bytes = (view.len_bytes() - offset).min(len_bytes - done);
+            piece(view, offset, done, bytes).map_err(|_| unreachable_word(at, access))?;
             done += bytes;
         }
         Ok(())
@@ -356,6 +345,19 @@ impl Vm {
         }
         Ok(())
     }
+}
+
+/// The mapping around `va`, if it allows the access: its first address and its memory.
+fn find(mappings: &BTreeMap<u64, Mapping>, va: u64, access: Access) -> Result<(u64, &DeviceView), VmFault> {
+    let hit = mappings.range(..=va).next_back().filter(|(start, m)| va - *start < m.view.len_bytes() && !m.revoked);
+    let Some((start, m)) = hit else { return Err(VmFault { va, access, mapped: false }) };
+    let allowed = match access {
+        Access::Read => true,
+        Access::Write => m.rights.write,
+        Access::Atomic => m.rights.write && m.rights.atomic,
+        Access::Fetch => m.rights.execute,
+    };
+    if allowed { Ok((*start, &m.view)) } else { Err(VmFault { va, access, mapped: true }) }
 }
 
 /// A word that is not aligned, or that runs over its mapping's end.
