@@ -1,8 +1,8 @@
 //! Grids: QMDs of every version arrive with their numbers, semaphores and chains behind them, and what the scheduler refuses.
 
 use super::client::{Buffer, Channel, Device, PAGE, release, wait};
-use doorbell::emu::nvrm::compute::{ComputeFault, Launch as Arrived, Machine};
-use doorbell::emu::nvrm::{Chip, ReportKind};
+use doorbell::emu::nvrm::compute::{ComputeFault, Launch as Arrived, Machine, NoCompute};
+use doorbell::emu::nvrm::{Chip, Config, ReportKind, SoftNv};
 use doorbell::hcq::packet::GpuVa;
 use doorbell::hcq::packet::nv::qmd::{Action, Constant, Dependent, Invalidate, Launch, Qmd, Release, Version};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -315,7 +315,8 @@ fn turing_has_no_second_pcas() {
 
 #[test]
 fn a_machine_without_sms_refuses_every_grid() {
-    let device = Device::new(Chip::Sm90);
+    let machine = SoftNv::with_compute(Config::new(Chip::Sm90), Arc::new(NoCompute)).unwrap();
+    let device = Device::of(machine);
     let mut channel = device.compute();
     let memory = device.vram(16 * PAGE);
     let asked = launch(Chip::Sm90, &memory);

@@ -6,5 +6,6 @@ mod client;
 mod engines;
 mod faults;
 mod grids;
+mod kernels;
 mod objects;
 mod uvm;

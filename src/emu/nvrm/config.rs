@@ -1,6 +1,7 @@
 //! How a software NVIDIA machine is set up: which chip, which driver release, and what is wrong with it.
 
 use super::chip::Chip;
+use crate::emu::sass::Options;
 use doorbell_ioctl::abi::nvrm::Release;
 
 /// What a refusal is for.
@@ -41,8 +42,8 @@ pub struct Config {
     pub peer_links: bool,
     /// Checks of pointers and order that no hardware makes; work is done as late as the program allows.
     pub strict: bool,
-    /// Checks of the SMs that no hardware makes.
-    pub strict_sms: bool,
+    /// How the SMs run: checks that no hardware makes, threads of the host that share the CTAs.
+    pub sms: Options,
     /// Not zero: channels pause between GPFIFO entries from this seed, to come in other orders.
     pub shuffle: u64,
     /// REGISTER_GPU_VASPACE wants MM_INITIALIZE to have come first (seen on one system).
@@ -71,6 +72,7 @@ impl Config {
     /// One card with the release that the facts were gathered for, all checks on, nothing wrong.
     #[must_use]
     pub fn new(chip: Chip) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             chip,
             gpus: 1,
@@ -79,7 +81,7 @@ impl Config {
             bar1_bytes: 16 << 30,
             peer_links: true,
             strict: true,
-            strict_sms: true,
+            sms: Options { threads, ..Options::default() },
             shuffle: 0,
             needs_uvm_mm: true,
             stale_gp_get: false,

@@ -1,6 +1,6 @@
 //! The software NVIDIA driver: a `Port` that serves RM, UVM and their files of a chosen chip and release, and runs what channels are given.
 //!
-//! Place in the arrows: implements `ioctl`'s seam; parses with `hcq::packet::nv`; hands grids to whoever implements [`compute::Compute`].
+//! Place in the arrows: implements `ioctl`'s seam; parses with `hcq::packet::nv`; hands grids to `emu::sass` through [`compute`].
 //! Source: nv.md; NVIDIA's open kernel modules (580.142, 595.45) for checks, their order and status codes.
 //! Left out: what the heads of the parts say; GPU stores to doorbells do not wake channels; a process never ends, as a port has one process for its life.
 //!
@@ -25,6 +25,7 @@ mod space;
 mod state;
 pub mod status;
 mod sysfs;
+mod units;
 mod usermode;
 mod uvm;
 
@@ -34,8 +35,9 @@ pub use chip::Chip;
 pub use clock::Ptimer;
 pub use config::{Call, Config, Refusal};
 pub use report::{Report, ReportKind};
+pub use units::Sms;
 
-use compute::{Compute, NoCompute};
+use compute::Compute;
 use doorbell_ioctl::abi::nvrm::Status;
 use doorbell_ioctl::port::{AddressSpace, Backing, CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents, PollFd, Port};
 use event::Events;
@@ -64,12 +66,13 @@ pub struct SoftNv {
 }
 
 impl SoftNv {
-    /// A machine without SMs: grids are refused, all else works.
+    /// A machine whose cards execute machine code.
     ///
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
     pub fn new(config: Config) -> Result<Arc<Self>, Errno> {
-        Self::with_compute(config, Arc::new(NoCompute))
+        let sms = Sms { options: config.sms };
+        Self::with_compute(config, Arc::new(sms))
     }
 
     /// A machine whose cards run grids on `compute`.

@@ -1,0 +1,126 @@
+//! The card's SMs: grids run as machine code over the page table.
+//!
+//! Place in the arrows: joins this driver to `emu::sass`. So far sm_90 code runs; grids of other chips are refused.
+
+use super::chip::Chip;
+use super::compute::{Compute, ComputeFault, Launch, Machine, WarpError};
+use crate::emu::sass::{self, Access, Bus, Exception, Fault, FaultKind, MemoryFault, Options};
+use crate::emu::vm::{self, Vm, VmFault};
+
+/// SMs that execute what they are given.
+#[derive(Clone, Copy, Debug)]
+pub struct Sms {
+    pub options: Options,
+}
+
+/// The page table as SMs see it. Aligned words of up to 8 bytes are read and written in one.
+struct VmBus<'a>(&'a Vm);
+
+const NO_MAPPING: &str = "no mapping";
+const NO_RIGHT: &str = "the mapping does not allow it";
+
+fn refused(fault: VmFault) -> MemoryFault {
+    let access = match fault.access {
+        vm::Access::Read => Access::Read,
+        vm::Access::Write => Access::Write,
+        vm::Access::Atomic => Access::Atomic,
+        vm::Access::Fetch => Access::Fetch,
+    };
+    MemoryFault { va: fault.va, access, what: if fault.mapped { NO_RIGHT } else { NO_MAPPING } }
+}
+
+impl Bus for VmBus<'_> {
+    fn read(&self, va: u64, bytes: &mut [u8]) -> Result<(), MemoryFault> {
+        match bytes.len() {
+            4 if va.is_multiple_of(4) => self.0.read_u32(va).map(|word| bytes.copy_from_slice(&word.to_le_bytes())),
+            8 if va.is_multiple_of(8) => self.0.read_u64(va).map(|word| bytes.copy_from_slice(&word.to_le_bytes())),
+            _ => self.0.read_bytes(va, bytes),
+        }
+        .map_err(refused)
+    }
+
+    fn write(&self, va: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
+        match *bytes {
+            [a, b, c, d] if va.is_multiple_of(4) => self.0.write_u32(va, u32::from_le_bytes([a, b, c, d])),
+            [a, b, c, d, e, f, g, h] if va.is_multiple_of(8) => {
+                self.0.write_u64(va, u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+            }
+            _ => self.0.write_bytes(va, bytes),
+        }
+        .map_err(refused)
+    }
+
+    fn update(&self, va: u64, len_bytes: u32, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemoryFault> {
+        match len_bytes {
+            4 => self.0.update_u32(va, |old| change(old.into()) as u32).map(u64::from),
+            _ => self.0.update_u64(va, change),
+        }
+        .map_err(refused)
+    }
+}
+
+impl Compute for Sms {
+    fn run(&self, launch: &Launch, machine: &Machine<'_>) -> Result<(), ComputeFault> {
+        let chip = match launch.chip {
+            Chip::Sm90 => sass::Chip::Sm90,
+            other => {
+                let name = other.facts().name;
+                return Err(ComputeFault::Refused(format!("machine code of {name} does not run in software")));
+            }
+        };
+        let grid = sass::Launch {
+            chip,
+            entry: launch.entry,
+            grid: launch.grid,
+            block: launch.block,
+            cluster: launch.cluster,
+            registers: launch.registers,
+            barriers: launch.barriers,
+            shared_bytes: launch.shared_bytes,
+            local_bytes: launch.local_bytes,
+            banks: launch.banks,
+        };
+        let own = |window: u64, usual: u64| if window == 0 { usual } else { window };
+        let options = Options {
+            shared_window: own(launch.shared_window, self.options.shared_window),
+            local_window: own(launch.local_window, self.options.local_window),
+            ..self.options
+        };
+        let outcome = sass::run(&grid, &VmBus(machine.vm), machine.stop, &options);
+        outcome.map(|_| ()).map_err(|fault| explain(launch, fault))
+    }
+}
+
+/// The SM that a CTA ran on: they are dealt out in turn.
+fn sm_of(launch: &Launch, block: [u32; 3]) -> u32 {
+    let [x, y, z] = block.map(u64::from);
+    let [width, height, _] = launch.grid.map(u64::from);
+    let cta = x + width * (y + height * z);
+    // PANIC: a remainder by a number of 32 bits.
+    u32::try_from(cta % u64::from(launch.chip.facts().sms)).expect("32 bits")
+}
+
+fn explain(launch: &Launch, fault: Fault) -> ComputeFault {
+    let Exception { warp_error, channel_error } = fault.exception();
+    let text = fault.to_string();
+    match fault.kind {
+        FaultKind::Stopped => ComputeFault::Stopped,
+        FaultKind::Memory(MemoryFault { va, access, what }) => {
+            let access = match access {
+                Access::Read => vm::Access::Read,
+                Access::Write => vm::Access::Write,
+                Access::Atomic => vm::Access::Atomic,
+                Access::Fetch => vm::Access::Fetch,
+            };
+            let [x, y, z] = fault.block;
+            let place = format!("{:#x} `{}` in CTA {x},{y},{z} warp {}", fault.pc, fault.text, fault.warp);
+            ComputeFault::Memory { fault: VmFault { va, access, mapped: what == NO_RIGHT }, place }
+        }
+        FaultKind::NotModelled { .. } => ComputeFault::Refused(text),
+        _ if channel_error == 0 => ComputeFault::Refused(text),
+        _ => {
+            let (sm, va) = (sm_of(launch, fault.block), 0);
+            ComputeFault::Exception { error: WarpError { sm, code: warp_error, pc: fault.pc, va }, text }
+        }
+    }
+}
