@@ -8,14 +8,14 @@ high bit, encoding; its head explains the encodings. A field that many forms hav
 """
 import re, sys, collections
 
-ALU = set('IADD3 LOP3 SHF LEA ISETP FSETP SEL FSEL FMNMX PRMT VIMNMX VIMNMX3 VIADDMNMX MOV I2FP F2FP IABS SGXT BMSK PLOP3 VOTE FSET I2I F2IP P2R R2P CS2R VABSDIFF'.split())
+ALU = set('IADD3 LOP3 SHF LEA ISETP FSETP SEL FSEL FMNMX PRMT VIMNMX VIMNMX3 VIADDMNMX MOV I2FP F2FP IABS SGXT BMSK PLOP3 VOTE FSET I2I F2IP P2R R2P CS2R VABSDIFF VABSDIFF4'.split())
 FMA = set('FFMA FMUL FADD VIADD IDP'.split())
 HALF = set('HADD2 HFMA2 HMUL2 HMNMX2 HSET2 HSETP2 VHMNMX'.split())
 DOUBLE = set('DADD DMUL DFMA DSETP'.split())
 BRANCH = set('BRA EXIT BSSY BSYNC CALL RET BRX WARPSYNC YIELD NANOSLEEP BREAK BMOV BPT PREEXIT ACQBULK ENDCOLLECTIVE RPCMOV'.split())
 XU = set('MUFU F2F I2F F2I FRND POPC BREV FLO FCHK'.split())
 SHARED = set('LDS LDSM MOVM STS STSM ATOMS STAS'.split())
-GLOBAL = set('LDG STG LD ST LDL STL ATOM ATOMG RED REDG LDGSTS LDGDEPBAR CCTL CCTLL CCTLT ARRIVES'.split())
+GLOBAL = set('LDG STG LD ST LDL STL ATOM ATOMG RED REDG LDGSTS LDGDEPBAR CCTL CCTLL CCTLT ARRIVES QSPC'.split())
 MMA = set('HMMA IMMA BMMA'.split())
 GMMA = set('HGMMA IGMMA QGMMA BGMMA WARPGROUP'.split())
 
@@ -59,6 +59,42 @@ BRA	DIV	0x1947	bd	85	86	enum:0=|1=.INC|2=.DEC
 BRA	DIV	0x1947	u	24	29	UR
 BRA	DIV	0x1947	t	16	23	rel
 BRA	DIV	0x1947	t	34	81	rel
+VABSDIFF4	R	0x215	asm			{sg}{acc} <d>, <pu?><a>, <b>, <c>
+VABSDIFF4	R	0x215	d	16	23	R
+VABSDIFF4	R	0x215	pu	81	83	P
+VABSDIFF4	R	0x215	a	24	31	R
+VABSDIFF4	R	0x215	a.reuse	122	122	enum:0=|1=.reuse
+VABSDIFF4	R	0x215	b	32	39	R
+VABSDIFF4	R	0x215	b.reuse	123	123	enum:0=|1=.reuse
+VABSDIFF4	R	0x215	c	64	71	R
+VABSDIFF4	R	0x215	c.reuse	124	124	enum:0=|1=.reuse
+VABSDIFF4	R	0x215	sg	73	73	enum:0=.U8|1=
+VABSDIFF4	R	0x215	acc	75	75	enum:0=|1=.ACC
+VABSDIFF	I3	0x414	asm			{sg} <d>, <pu?><a>, <b>, <c>
+VABSDIFF	I3	0x414	d	16	23	R
+VABSDIFF	I3	0x414	pu	81	83	P
+VABSDIFF	I3	0x414	a	24	31	R
+VABSDIFF	I3	0x414	a.reuse	122	122	enum:0=|1=.reuse
+VABSDIFF	I3	0x414	b	64	71	R
+VABSDIFF	I3	0x414	b.reuse	123	123	enum:0=|1=.reuse
+VABSDIFF	I3	0x414	c	32	63	s
+VABSDIFF	I3	0x414	sg	73	73	enum:0=.U32|1=
+QSPC	R	0x3aa	asm			{e}{sp} <pu>, <d>, [<m>]
+QSPC	R	0x3aa	d	16	23	R
+QSPC	R	0x3aa	m			addr:r
+QSPC	R	0x3aa	m.r	24	31	reg
+QSPC	R	0x3aa	m.o	40	63	off
+QSPC	R	0x3aa	e	72	72	enum:0=|1=.E
+QSPC	R	0x3aa	sp	73	74	enum:0=.G|2=.S|3=.D
+QSPC	R	0x3aa	pu	81	83	P
+ATOMS	INC	0x1f8c	asm			.POPC.INC.32 <d>, [<m>]
+ATOMS	INC	0x1f8c	d	16	23	R
+ATOMS	INC	0x1f8c	m			addr:ru
+ATOMS	INC	0x1f8c	m.r	24	31	reg
+ATOMS	INC	0x1f8c	m.u	64	69	ureg
+ATOMS	INC	0x1f8c	m.o	40	63	off
+ATOMS	INC	0x1f8c	md	87	90	const:11
+ATOM	CAS	0x38b	op	87	88	enum:0=.CAS|1=.CAST|3=.CAST.SPIN
 """
 
 # Forms that differ from another in some fields only: mnemonic, form, opcode, model, fields.
@@ -69,7 +105,7 @@ LIKE = [('LD', 'U', '0x1980', 'D', [('asm', '', '', '{e}{ev}{ltc}{sz}{sem} <d>, 
         ('VABSDIFF', 'U', '0x1c14', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
         ('IDP', 'U2A', '0x1c26', 'R2A', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)])]
 # What later comparisons with nvdisasm corrected: mnemonic, form (None: all), field, encoding.
-MENDED = [('S2UR', None, 'guard', 'UP'), ('BAR', 'IR', 'asm', '{md}{df} <b>(md==0:<?c>)(md==1:, <c>)'),
+MENDED = [('S2UR', None, 'guard', 'UP'), ('ATOM', 'CAS', 'asm', '{e}{op}{ev}{sz}{sem} <pu>, <d>, [<m>], <b>, <c>'), ('BAR', 'IR', 'asm', '{md}{df} <b>(md==0:<?c>)(md==1:, <c>)'),
           ('HFMA2', 'MMAC', 'b', 'c:'), ('HFMA2', 'MMAC3', 'c', 'c:'),
           ('BAR', 'RR', 'asm', '{md}{df} <b>(md==0:<?c>)(md==1:, <c>)')]
 

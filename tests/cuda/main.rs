@@ -7,6 +7,7 @@ mod kit;
 
 use doorbell::elf::cubin::Cubin;
 use doorbell::isa::ptx::parse;
+use doorbell::isa::sass::check::{Trust, check};
 use kit::nvcc::{FILES, Level, assemble, code, compiled};
 use kit::{Data, cases};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +75,20 @@ fn ptxas_makes_the_same_kernels_of_what_we_print() {
         // Unoptimised, ptxas adds the 0 of `[%SP+0]`, which we print as `[%SP]`.
         for (a, b) in theirs.kernels.iter().zip(&ours.kernels).filter(|_| c.level == Level::O3) {
             assert_eq!(operations(theirs.code(a)), operations(ours.code(b)), "{}", a.name);
+        }
+    }
+}
+
+#[test]
+fn the_schedules_of_all_kernels_are_sound_and_every_word_reads_as_written() {
+    for c in compiled() {
+        let cubin = Cubin::parse(&c.cubin).unwrap();
+        for kernel in &cubin.kernels {
+            let words: Vec<u128> =
+                cubin.code(kernel).as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w)).collect();
+            let found = check(&words, Trust::Seen).unwrap_or_else(|e| panic!("{} {:?}: {e}", kernel.name, c.level));
+            let first = found.first().map(ToString::to_string);
+            assert_eq!(first, None, "{} {:?}: {} hazards", kernel.name, c.level, found.len());
         }
     }
 }

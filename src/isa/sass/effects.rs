@@ -138,7 +138,12 @@ fn count(inst: &Instruction, slot: &str) -> u8 {
         ("HMMA" | "IMMA" | "BMMA" | "DMMA", _) => fragment(inst, slot),
         ("HGMMA" | "IGMMA" | "QGMMA" | "BGMMA", _) => group_fragment(inst, slot),
         ("SYNCS", "d") if form.name.starts_with("ARRIVE") => 2,
-        ("SYNCS", "b") if !form.name.contains("ARRIVE") => 2,
+        ("SYNCS", "b") if form.name == "EXCH" => 2,
+        // Code addresses.
+        ("RET" | "CALL" | "BRX", "a") => 2,
+        // Shared memory as the source has a 32-bit address and no mbarrier.
+        ("UBLKCP", "b") if inst.modifier("ss") == ".S" => 1,
+        ("UBLKRED", "b") => 1,
         ("UTMALDG" | "UTMASTG" | "UTMAREDG" | "UTMAPF" | "UBLKCP" | "UBLKPF" | "UBLKRED", "a" | "b" | "ud") => 2,
         _ => 1,
     }

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bits;
+pub mod check;
 mod control;
 mod decode;
 mod effects;
@@ -41,4 +42,4 @@ pub use print::{print, print_at};
 pub use row::{Field, File, Form, Index, Kind, Named, Pipe, Role, Style};
 pub use source::{SourceError, SourceReason, assemble, listing_line};
 pub use table::op;
-pub use timing::{Completion, Distance, SCOREBOARD_SET, completion, distance, least_stall, reads_late};
+pub use timing::{Completion, Distance, SCOREBOARD_SET, completion, distance, least_stall, overwrite, reads_late};

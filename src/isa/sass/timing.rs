@@ -54,10 +54,16 @@ const RESULTS: [[Distance; 9]; 9] = [
     [both(3, 5), both(2, 6), both(4, 6), same(6), same(6), same(6), both(5, 8), same(7), same(6)],
     [same(5), same(5), same(6), both(4, 5), same(6), same(6), both(4, 8), same(7), same(6)],
     [same(10), same(10), same(10), same(10), same(8), same(10), both(6, 10), same(11), same(10)],
-    [same(10), same(10), same(10), same(10), same(8), same(8), both(6, 10), same(11), same(10)],
-    [both(16, 28), both(16, 28), both(16, 28), same(28), same(28), same(28), both(12, 28), both(14, 28), same(28)],
+    [same(10), same(10), same(10), same(10), same(8), same(8), both(6, 10), same(11), both(6, 10)],
+    [both(16, 28), both(16, 28), both(16, 28), both(16, 28), same(28), same(28), both(12, 28), both(14, 28), same(28)],
     [same(13), same(13), same(13), same(13), same(13), same(13), same(13), same(13), same(13)],
 ];
+
+/// The row of the matrix shapes of 24 cycles.
+const LONG_MMA: [Distance; 9] = {
+    let far = both(24, 28);
+    [far, far, far, far, same(28), same(28), both(23, 28), same(28), same(28)]
+};
 
 fn column(pipe: Pipe) -> usize {
     match pipe {
@@ -97,18 +103,25 @@ pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction
 
 fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distance {
     let Some(row) = PRODUCERS.iter().position(|p| *p == from) else {
-        return same(15);
+        return both(11, 15);
     };
-    if from == Pipe::Mma && to == Pipe::Mma && addend {
-        return if is_long(producer) { both(24, 28) } else { both(14, 28) };
+    match (from, to) {
+        (Pipe::Mma, Pipe::Mma) if addend && is_long(producer) => both(24, 28),
+        (Pipe::Mma, Pipe::Mma) if addend => both(14, 28),
+        (Pipe::Mma, _) if is_long(producer) => LONG_MMA[column(to)],
+        // The addend is needed later than the factors.
+        (Pipe::Alu | Pipe::Imad | Pipe::Fma, Pipe::ImadWide) if addend => {
+            let Distance { seen, safe } = RESULTS[row][column(to)];
+            both(seen - 2, safe)
+        }
+        _ => RESULTS[row][column(to)],
     }
-    RESULTS[row][column(to)]
 }
 
 /// The matrix shapes of 24 cycles.
 fn is_long(inst: &Instruction) -> bool {
     let shape = inst.modifier("sh");
-    let tf32 = inst.modifier("st") == ".TF32";
+    let tf32 = inst.modifier("st") == ".TF32" && shape != ".1684";
     matches!(shape, ".16832" | ".168256" | ".16864") || inst.form().mnemonic == "HMMA" && (shape == ".16816" || tf32)
 }
 
@@ -117,6 +130,7 @@ fn predicate(producer: &Instruction, to: Pipe, read: &Access) -> Distance {
     let carry = matches!(producer.form().pipe, Pipe::Imad | Pipe::ImadWide);
     match () {
         () if producer.form().pipe == Pipe::Elect => same(13),
+        () if double && to == Pipe::Double && read.slot != "guard" => both(6, 14),
         () if read.slot == "guard" || !is_arithmetic(to) || to == Pipe::Double => same(if double { 14 } else { 13 }),
         () if double => same(6),
         () if carry => both(4, 9),
@@ -129,12 +143,12 @@ fn uniform(from: Pipe, to: Pipe) -> Distance {
         (Pipe::RegToUniform, to) if is_uniform(to) => same(13),
         (Pipe::RegToUniform, _) => both(13, 15),
         (Pipe::UniformMove, to) if is_uniform(to) => same(2),
-        (Pipe::UniformMove, Pipe::Gmma) => same(8),
+        (Pipe::UniformMove, Pipe::Gmma) => both(6, 8),
         (Pipe::UniformMove, Pipe::Bulk) => both(2, 7),
         (Pipe::UniformMove, _) => both(2, 5),
         (_, Pipe::Uniform) => same(4),
         (_, Pipe::UniformMove) => both(4, 12),
-        (_, Pipe::Gmma) => both(11, 12),
+        (_, Pipe::Gmma) => both(9, 12),
         (_, to) if is_arithmetic(to) => both(6, 12),
         _ => both(6, 12),
     }
@@ -166,6 +180,8 @@ pub fn completion(inst: &Instruction) -> Completion {
         }
         // The high half of a 64-bit address or counter comes from memory like the rest of them.
         _ if form.mnemonic == "USETMAXREG" => Completion::Scoreboard,
+        // To and from barrier registers.
+        _ if form.mnemonic == "BMOV" => Completion::Scoreboard,
         _ => Completion::Fixed,
     }
 }
@@ -173,8 +189,7 @@ pub fn completion(inst: &Instruction) -> Completion {
 /// Whether sources are read late, so that who overwrites them must wait for a read scoreboard (or for the write scoreboard).
 #[must_use]
 pub fn reads_late(inst: &Instruction) -> bool {
-    let late = completion(inst) == Completion::Scoreboard && inst.form().pipe != Pipe::Constant
-        || inst.form().pipe == Pipe::Bulk;
+    let late = completion(inst) == Completion::Scoreboard || inst.form().pipe == Pipe::Bulk;
     late && inst
         .form()
         .fields
@@ -192,5 +207,19 @@ pub fn least_stall(inst: &Instruction) -> u8 {
         "UTMALDG" => 12,
         _ if inst.control.write.is_some() || inst.control.read.is_some() => SCOREBOARD_SET,
         _ => 1,
+    }
+}
+
+/// Cycles from a producer's issue to that of an instruction which writes the same register: a slower one must not come in later.
+///
+/// Two results of one pipe end in order. Source: the published tables for sm_90, output dependences, and what ptxas leaves.
+#[must_use]
+pub fn overwrite(first: &Instruction, second: &Instruction) -> Distance {
+    let (a, b) = (first.form().pipe, second.form().pipe);
+    match a {
+        _ if a == b || completion(second) != Completion::Fixed => same(1),
+        Pipe::Mma => both(21, 22),
+        Pipe::Double | Pipe::HalfMma => same(3),
+        _ => same(1),
     }
 }
