@@ -44,6 +44,7 @@ fn named_opts_for_workgroups_apply_and_agree() {
         ("columns in vectors by waves of a group", column_sum(128, 8), "VECTORIZE(0,4) GROUP(1,64)"),
         ("softmax by waves of groups", softmax(3, 256), "GROUP(2,128) GROUP(3,128) LOCAL(1,128)"),
         ("softmax by groups of different size", softmax(3, 256), "GROUP(2,64) GROUP(3,16) LOCAL(1,128)"),
+        ("whether any of a row is large, by waves", any_large(3, 128), "GROUP(1,64)"),
         ("a group of all of a matrix, two axes", gated_sum(4, 64), "GROUP(0,4) GROUP(1,64)"),
         ("row sum, padded", row_sum(3, 35), "PADTO(1,16) GROUP(1,16)"),
         ("row sum of copies", row_sum(8, 32), "UPCAST(0,2) LOCAL(0,2) GROUP(2,8)"),
@@ -218,10 +219,10 @@ fn products_of_bytes_are_summed_exactly_by_matrix_units() {
     for t in &units {
         for d in [DType::I8, DType::U8].into_iter().filter(|d| *d == DType::I8 || t.tensor_cores.len() > 3) {
             for (size, list) in [
-                ((18, 14, 40), "TC(0)"),
+                ((18, 14, 20), "TC(0)"),
                 ((16, 16, 64), "TC(0) UNROLL(1,2)"),
-                ((16, 32, 20), "TC(0) UPCAST(0,2)"),
-                ((32, 16, 16), "TC(0) LOCAL(0,2)"),
+                ((16, 32, 10), "TC(0) UPCAST(0,2)"),
+                ((32, 16, 10), "TC(0) LOCAL(0,2)"),
             ] {
                 if d == DType::U8 && list != "TC(0)" {
                     continue;
@@ -231,7 +232,7 @@ fn products_of_bytes_are_summed_exactly_by_matrix_units() {
                 assert!(uses_unit(&k, t, list));
             }
             // Sums that are cut to a byte are those of cut products.
-            let k = byte_matmul(d, (16, 16, 32), d);
+            let k = byte_matmul(d, (16, 16, 20), d);
             assert_eq!(agrees(&k, t, &opts("TC(0)")), Ok(true));
         }
     }
@@ -325,6 +326,20 @@ fn the_heuristic_chooses_what_suits_a_gpu() {
     assert!(chosen(&half_matmul(DType::F16, (512, 512, 512)), &t).starts_with("TC(0) UPCAST"));
     let softmax = codegen::compile(&softmax(64, 1000), &t, &OptChoice::Heuristic, false).unwrap();
     assert_eq!((softmax.global, softmax.local), ([64, 1, 1], [256, 1, 1]), "{:?}", softmax.opts);
+}
+
+/// Whether some element of each row is above a number.
+fn any_large(m: i64, n: i64) -> UOp {
+    let (i, l) = (out(m, 0), red(n, 1));
+    let x = f32p(1, m * n).index(&(&(&i * n) + &l)).load();
+    let any = UOp::constant(DType::F32, 3.0).lt(&x).reduce(Op::Max, &[l]);
+    UOp::sink([UOp::param(0, DType::BOOL, m as usize).index(&i).store(&any, &[i])])
+}
+
+#[test]
+fn bools_of_a_group_are_combined_by_waves_as_numbers() {
+    let p = codegen::compile(&any_large(3, 128), &gpu(), &opts("GROUP(1,32)"), false).unwrap();
+    assert_eq!((count(&p, Op::Barrier), count(&p, Op::WaveReduce)), (0, 1), "{}", text(&p.uops));
 }
 
 /// Sum down each column.

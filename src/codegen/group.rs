@@ -2,12 +2,12 @@
 //!
 //! Each thread reduces its part. Threads of one wave exchange their results without memory (WaveReduce); if the group is longer than a
 //! wave, one thread of each wave leaves the wave's result in workgroup memory, and after a barrier all threads take the total of
-//! these, again by waves if their number is a power of two. A group of several axes, of bools, or across waves goes
-//! through workgroup memory alone: every thread leaves its part there and reads those of all.
+//! these, again by waves if their number is a power of two. A group of several axes, or one that is not the workgroup's
+//! fastest axis, goes through workgroup memory alone: every thread leaves its part there and reads those of all.
 
 use super::grid::{is_local, position, size};
 use super::opt::kind_of;
-use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
+use crate::uop::{Arg, AxisKind, Op, RangeArg, Scalar, UMap, UOp};
 
 /// Where one reduction stands.
 pub(super) struct Group<'a> {
@@ -30,9 +30,15 @@ impl Group<'_> {
         let x = &reduce.src()[0];
         let part = if rest.is_empty() { x.clone() } else { x.reduce(op, &rest) };
         match groups.as_slice() {
-            [g] if self.threads(g) > 1 && !part.dtype().is_bool() => {
+            [g] if self.threads(g) > 1 => {
                 in_waves.push(g.clone());
-                self.by_waves(op, &part, g)
+                if !part.dtype().is_bool() {
+                    return self.by_waves(op, &part, g);
+                }
+                // As numbers: a sum or maximum of bools is whether there is one, a product whether there are all.
+                let number = part.dtype().with_scalar(Scalar::I32);
+                let total = self.by_waves(op, &part.cast(number), g);
+                total.binary(Op::CmpNe, &UOp::constant(number, 0i64))
             }
             _ => self.through_memory(op, &part, &groups),
         }
