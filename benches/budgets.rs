@@ -7,7 +7,7 @@ use doorbell::nn::Linear;
 use doorbell::nn::optim::{Adam, Optimizer};
 use doorbell::schedule::{ScheduleCache, schedule};
 use doorbell::tensor::prelude::*;
-use doorbell::uop::{AxisKind, UOp};
+use doorbell::uop::{AxisKind, Op, Pat, PatternMatcher, Rule, UOp, graph_rewrite};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -48,10 +48,17 @@ fn from_nothing() {
 fn budgets(c: &mut Criterion) {
     from_nothing();
     let mut g = c.benchmark_group("uop");
-    g.throughput(Throughput::Elements(10_000));
-    g.bench_function("intern 10,000 new nodes and free them", |b| {
-        let x = UOp::var("x", 0, 1 << 40);
-        b.iter(|| (0..10_000).fold(x.clone(), |u, i| &u + &UOp::int(i % 251)));
+    let x = UOp::var("x", 0, 1 << 40);
+    let chain = || (0..10_000).fold(x.clone(), |u, i| &u + &UOp::int(i % 251));
+    // Half of them are sums, which are new, the others constants.
+    g.throughput(Throughput::Elements(20_000));
+    g.bench_function("intern 20,000 nodes and free what is new", |b| b.iter(chain));
+    // Each rule looks at the sum, its left and its right side, whose value is another one.
+    let rule = |k: i64| Rule::new("never", Pat::op(Op::Add).src([Pat::var("x"), Pat::constant(1000 + k)]), |_| None);
+    let (rules, graph) = (PatternMatcher::<()>::new((0..8).map(rule)), chain());
+    g.throughput(Throughput::Elements(10_000 * 8 * 3));
+    g.bench_function("rewrite 10,000 sums by 8 rules of 3 pattern nodes", |b| {
+        b.iter(|| graph_rewrite(&graph, &rules, &mut ()).unwrap());
     });
     g.throughput(Throughput::Elements(1));
     let (i, j) = (UOp::range(64, 0, AxisKind::Loop), UOp::range(48, 1, AxisKind::Loop));

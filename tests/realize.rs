@@ -1,6 +1,15 @@
 //! Realizing at the edges: constants, flipped views, offsets, nothing at all, two devices, many threads.
 
+use doorbell::tensor::default_device;
 use doorbell::tensor::prelude::*;
+use std::sync::Arc;
+
+/// The device that tensors are on, as `DEV` says, and another one.
+fn devices() -> (Arc<str>, &'static str) {
+    let here = default_device();
+    let there = if here.starts_with("CPU") { "CPU:1" } else { "CPU" };
+    (here, there)
+}
 
 fn ramp(n: usize) -> Tensor {
     Tensor::from_slice(&(0..n).map(|k| k as f32).collect::<Vec<_>>(), [n])
@@ -54,20 +63,20 @@ fn tensors_without_elements_have_values_of_no_elements() {
 
 #[test]
 fn values_go_to_another_device_and_back() {
-    let x = ramp(1000);
-    let y = (&x.to("CPU:1") * 2.0).to("CPU") + &x;
+    let (x, (here, there)) = (ramp(1000), devices());
+    let y = (&x.to(there) * 2.0).to(&here) + &x;
     assert_eq!(y.to_vec::<f32>().unwrap(), (0..1000).map(|k| 3.0 * k as f32).collect::<Vec<_>>());
-    let z = &x.to("CPU:1") + 1.0;
-    assert_eq!(&*z.device(), "CPU:1");
+    let z = &x.to(there) + 1.0;
+    assert_eq!(&*z.device(), there);
     assert_eq!(z.to_vec::<f32>().unwrap()[999], 1000.0);
     // Part of a realized buffer, in another order.
-    let part = z.shrink(&[(10, 20)]).flip(0).to("CPU");
+    let part = z.shrink(&[(10, 20)]).flip(0).to(&here);
     assert_eq!(part.to_vec::<f32>().unwrap(), (11..21).rev().map(|k| k as f32).collect::<Vec<_>>());
 }
 
 #[test]
 fn operands_on_two_devices_are_an_error_that_names_both() {
-    let (x, y) = (ramp(8), ramp(8).to("CPU:1"));
+    let (x, y) = (ramp(8), ramp(8).to(devices().1));
     x.realize().unwrap();
     y.realize().unwrap();
     let e = (&x + &y).realize().map(drop).unwrap_err().to_string();
@@ -76,10 +85,11 @@ fn operands_on_two_devices_are_an_error_that_names_both() {
 
 #[test]
 fn a_chain_of_two_devices_is_repeated_with_the_right_order() {
+    let (here, there) = devices();
     for k in 0..20 {
         let x = &ramp(333) + k as f32;
-        let y = (&x.to("CPU:1") * 2.0).contiguous();
-        let z = (&y.to("CPU") - &x).to("CPU:1") + &y;
+        let y = (&x.to(there) * 2.0).contiguous();
+        let z = (&y.to(&here) - &x).to(there) + &y;
         let want: Vec<f32> = (0..333).map(|i| 3.0 * (i + k) as f32).collect();
         assert_eq!(z.to_vec::<f32>().unwrap(), want, "round {k}");
     }
@@ -140,8 +150,8 @@ fn a_file_is_a_tensor() {
     std::fs::write(&path, &bytes).unwrap();
     let file = doorbell::uop::BufferRef::new(16, format!("DISK:{}", path.display()).into());
     let t = Tensor::from(doorbell::uop::UOp::buffer(doorbell::uop::DType::F32, file));
-    let on_cpu = t.shrink(&[(4, 8)]).to("CPU");
-    assert_eq!((&on_cpu * 2.0).to_vec::<f32>().unwrap(), [8.0, 10.0, 12.0, 14.0]);
+    let part = t.shrink(&[(4, 8)]).to(&devices().0);
+    assert_eq!((&part * 2.0).to_vec::<f32>().unwrap(), [8.0, 10.0, 12.0, 14.0]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::{Error, Session};
 use crate::codegen::{self, OptChoice, Program};
 use crate::device::{Code, Kernel, KernelImage};
 use crate::uop::{self, UOp, spec};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,14 +92,19 @@ impl Session {
         Ok(())
     }
 
-    /// Programs and objects of `asts`, in their order. Cores take the next kernel as they get free: kernels differ much in size.
+    /// Programs and objects of `asts`, in their order. Cores take the next kernel as they get free, the largest first: kernels differ much in
+    /// size, and one that is begun last keeps a single core busy at the end.
     fn assemble_all(&self, device: &OpenDevice, asts: &[UOp]) -> Result<Vec<(Program, Vec<u8>)>, Error> {
         let alone = asts.len() == 1 || self.options.beam > 0;
         let workers =
             if alone { 1 } else { std::thread::available_parallelism().map_or(1, usize::from).min(asts.len()) };
+        let mut order: Vec<usize> = (0..asts.len()).collect();
+        if workers > 1 {
+            order.sort_by_cached_key(|k| Reverse(asts[*k].toposort().len()));
+        }
         let next = AtomicUsize::new(0);
         let work = || -> Vec<(usize, Result<_, Error>)> {
-            let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)).filter(|k| *k < asts.len()));
+            let mine = std::iter::from_fn(|| order.get(next.fetch_add(1, Ordering::Relaxed)).copied());
             mine.map(|k| (k, self.assemble(device, &asts[k]))).collect()
         };
         let mut done = std::thread::scope(|scope| {

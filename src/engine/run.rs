@@ -6,10 +6,10 @@ use super::memory::{Home, home};
 use super::session::OpenDevice;
 use super::{Error, JitError, Session};
 use crate::codegen::Program;
-use crate::device::{Arg, Command, Geometry, Place, QueueKind};
+use crate::device::{Arg, Command, Geometry, QueueKind};
 use crate::schedule::{Schedule, ScheduleItem};
 use crate::tensor::HostBytes;
-use crate::uop::{self, UOp};
+use crate::uop::{self, BufferRef, UOp};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -25,6 +25,18 @@ struct Launch {
     homes: SmallVec<[(usize, Home); 6]>,
 }
 
+/// What a schedule becomes, in its order.
+enum Step<'a> {
+    Launch(Launch),
+    /// A copy that no queue can do.
+    ByHost {
+        dst: &'a UOp,
+        src: &'a UOp,
+        from_bytes: usize,
+        len_bytes: usize,
+    },
+}
+
 impl Session {
     /// Runs a schedule; returns when everything is submitted.
     ///
@@ -32,24 +44,36 @@ impl Session {
     /// What compiling, memory and devices refuse.
     pub(super) fn run(&self, s: &Schedule) -> Result<(), Error> {
         self.place_temps(s)?;
-        let launches = self.launches(s)?;
-        let captured = capturing(|c| {
-            for l in &launches {
-                record(c, l);
-            }
-        });
-        if self.options.debug >= 2 || self.options.validate || (self.options.profile.is_some() && captured.is_none()) {
-            return launches.iter().try_for_each(|l| self.run_timed(l));
-        }
-        let mut rest = launches.as_slice();
+        let steps = self.steps(s)?;
+        let launches = || steps.iter().filter_map(|step| if let Step::Launch(l) = step { Some(l) } else { None });
+        let captured = capturing(|c| launches().for_each(|l| record(c, l)));
+        let one_by_one =
+            self.options.debug >= 2 || self.options.validate || (self.options.profile.is_some() && captured.is_none());
+        let mut rest = steps.as_slice();
         while let Some(first) = rest.first() {
-            let n = rest.iter().take_while(|l| Arc::ptr_eq(&l.device, &first.device)).count();
-            let commands: Vec<Command> = rest[..n].iter().map(|l| l.command.clone()).collect();
-            first.device.device.submit(QueueKind::Compute, &commands)?;
+            let n = match first {
+                Step::ByHost { dst, src, from_bytes, len_bytes } => {
+                    self.copy_by_host(dst, src, *from_bytes, *len_bytes)?;
+                    1
+                }
+                Step::Launch(l) if one_by_one => {
+                    self.run_timed(l)?;
+                    1
+                }
+                Step::Launch(first) => {
+                    let is_next =
+                        |step: &&Step| matches!(step, Step::Launch(l) if Arc::ptr_eq(&l.device, &first.device));
+                    let together = rest.iter().take_while(is_next);
+                    let command = |step: &Step| if let Step::Launch(l) = step { Some(l.command.clone()) } else { None };
+                    let commands: Vec<Command> = together.filter_map(command).collect();
+                    first.device.device.submit(QueueKind::Compute, &commands)?;
+                    commands.len()
+                }
+            };
             rest = &rest[n..];
         }
-        for l in &launches {
-            self.count(l);
+        if !one_by_one {
+            launches().for_each(|l| self.count(l));
         }
         Ok(())
     }
@@ -78,7 +102,7 @@ impl Session {
         Ok(())
     }
 
-    fn launches(&self, s: &Schedule) -> Result<Vec<Launch>, Error> {
+    fn steps<'a>(&self, s: &'a Schedule) -> Result<Vec<Step<'a>>, Error> {
         let mut kernels = self.compiled(s)?.into_iter();
         let mut out = Vec::with_capacity(s.items.len());
         for item in &s.items {
@@ -86,10 +110,20 @@ impl Session {
                 ScheduleItem::Kernel { bufs, vars, device, .. } => {
                     let device = self.open(device)?;
                     let kernel = kernels.next().ok_or_else(|| Error::Internal("fewer kernels than items".into()))?;
-                    out.push(self.launch(s, device, kernel, bufs, vars)?);
+                    out.push(Step::Launch(self.launch(s, device, kernel, bufs, vars)?));
                 }
                 ScheduleItem::Copy { dst, src, src_offset, len } => {
-                    out.extend(self.copy(dst, src, *src_offset, *len)?)
+                    let size = dst.dtype().scalar.size_bytes();
+                    let (from_bytes, len_bytes) = (src_offset * size, len * size);
+                    let is_temporary = || s.temps.iter().any(|t| t.buffer == *dst);
+                    match self.copy(dst, src, from_bytes, len_bytes)? {
+                        Some(launch) => out.push(Step::Launch(launch)),
+                        // Such data is there from the start and so is its place, unless that was another value's before.
+                        None if is_data(src) && !is_temporary() => {
+                            self.copy_by_host(dst, src, from_bytes, len_bytes)?;
+                        }
+                        None => out.push(Step::ByHost { dst, src, from_bytes, len_bytes }),
+                    }
                 }
             }
         }
@@ -150,68 +184,52 @@ impl Session {
         Ok(Launch { command, device, kernel: Some(kernel), vars, homes })
     }
 
-    /// A copy: from the host at once, between devices as a command of the destination's queue.
-    fn copy(&self, dst: &UOp, src: &UOp, src_offset: usize, len: usize) -> Result<Option<Launch>, Error> {
-        let lost = || Error::Internal("a copy between things that are no buffers".into());
-        let (d, s) = (dst.buffer_ref().ok_or_else(lost)?, src.buffer_ref().ok_or_else(lost)?);
-        let elem = dst.dtype().scalar.size_bytes();
-        let to = self.place(d, elem)?;
-        let device = self.open(&d.device)?;
-        let (from, bytes) = (src_offset * elem, len * elem);
-        if let Some(host) = s.memory.get().and_then(|m| m.downcast_ref::<HostBytes>()) {
-            let data = host.0.get(from..from + bytes);
-            let data =
-                data.ok_or_else(|| Error::Internal(format!("host data of {} bytes is too short", host.0.len())))?;
-            device.device.copy_in(&to.memory, to.offset, data)?;
-            self.counters.launched(0, 1, 0, 0);
+    /// A copy as a command; `None` if it is the host's.
+    fn copy(&self, dst: &UOp, src: &UOp, from_bytes: usize, len_bytes: usize) -> Result<Option<Launch>, Error> {
+        let (d, s) = ends(dst, src)?;
+        if is_data(src) {
             return Ok(None);
         }
-        let mut source = self.place(s, elem)?;
-        source.offset += from as u64;
-        if s.device.starts_with("DISK") {
-            return self.copy_from_disk(&source, &device, &to, bytes).map(|()| None);
-        }
+        let size = dst.dtype().scalar.size_bytes();
+        let (to, device) = (self.place(d, size)?, self.open(&d.device)?);
+        let mut source = self.place(s, size)?;
+        source.offset += from_bytes as u64;
         let is_reachable =
             source.memory.host().is_some() && to.memory.host().is_some() || device.device.reaches(&source.memory);
         if s.device != d.device && !is_reachable {
-            let from = self.open(&s.device)?;
-            // A replay would not repeat what the host does here.
+            // A replay would not repeat what the host does.
             capturing(|c| {
                 let (first, second) = (s.device.to_string(), d.device.to_string());
                 c.error.get_or_insert(JitError::Devices { first, second });
             });
-            return self.copy_through_host(&from, &source, &device, &to, bytes).map(|()| None);
+            return Ok(None);
         }
-        let command = Command::copy(to, source, bytes as u64);
+        let command = Command::copy(to, source, len_bytes as u64);
         let homes = [(0, home(d)), (1, home(s))].into_iter().filter_map(|(arg, h)| Some((arg, h?))).collect();
         Ok(Some(Launch { command, device, kernel: None, vars: SmallVec::new(), homes }))
     }
 
-    /// Files are read by the host; no queue reaches them.
-    fn copy_from_disk(&self, from: &Place, device: &OpenDevice, to: &Place, bytes: usize) -> Result<(), Error> {
-        let disk = self.open(from.memory.device().name())?;
-        self.copy_through_host(&disk, from, device, to, bytes)
-    }
-
-    /// Between devices of which one cannot reach the other's memory: the host copies, in pieces, and waits for each.
-    fn copy_through_host(
-        &self,
-        source: &OpenDevice,
-        from: &Place,
-        device: &OpenDevice,
-        to: &Place,
-        bytes: usize,
-    ) -> Result<(), Error> {
+    /// Copies from the host's data, from a file, or between devices of which one cannot reach the other's memory: in pieces, each waited for.
+    fn copy_by_host(&self, dst: &UOp, src: &UOp, from_bytes: usize, len_bytes: usize) -> Result<(), Error> {
         const PIECE: usize = 4 << 20;
-        let mut buf = vec![0u8; bytes.min(PIECE)];
-        let mut at = 0;
-        while at < bytes {
-            let n = (bytes - at).min(PIECE);
-            source.device.copy_out(&from.memory, from.offset + at as u64, &mut buf[..n])?;
-            device.device.copy_in(&to.memory, to.offset + at as u64, &buf[..n])?;
-            at += n;
-        }
+        let (d, s) = ends(dst, src)?;
+        let size = dst.dtype().scalar.size_bytes();
+        let (to, device) = (self.place(d, size)?, self.open(&d.device)?);
         self.counters.launched(0, 1, 0, 0);
+        if let Some(host) = s.memory.get().and_then(|m| m.downcast_ref::<HostBytes>()) {
+            let data = host.0.get(from_bytes..from_bytes + len_bytes);
+            let data =
+                data.ok_or_else(|| Error::Internal(format!("host data of {} bytes is too short", host.0.len())))?;
+            return Ok(device.device.copy_in(&to.memory, to.offset, data)?);
+        }
+        let from = self.place(s, size)?;
+        let source = self.open(from.memory.device().name())?;
+        let mut buf = vec![0u8; len_bytes.min(PIECE)];
+        for at in (0..len_bytes).step_by(PIECE) {
+            let piece = &mut buf[..(len_bytes - at).min(PIECE)];
+            source.device.copy_out(&from.memory, from.offset + (from_bytes + at) as u64, piece)?;
+            device.device.copy_in(&to.memory, to.offset + at as u64, piece)?;
+        }
         Ok(())
     }
 
@@ -242,6 +260,18 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// The buffers of a copy: to, from.
+fn ends<'a>(dst: &'a UOp, src: &'a UOp) -> Result<(&'a BufferRef, &'a BufferRef), Error> {
+    let lost = || Error::Internal("a copy between things that are no buffers".into());
+    Ok((dst.buffer_ref().ok_or_else(lost)?, src.buffer_ref().ok_or_else(lost)?))
+}
+
+/// Whether a buffer is the host's data or a file: no queue reaches those, and no kernel writes them.
+fn is_data(buffer: &UOp) -> bool {
+    let is_host_bytes = |b: &BufferRef| b.memory.get().is_some_and(|m| m.is::<HostBytes>());
+    buffer.buffer_ref().is_some_and(|b| b.device.starts_with("DISK") || is_host_bytes(b))
 }
 
 /// How a GPU spreads the program. Its shared memory stands in the kernel's own descriptor.

@@ -25,7 +25,7 @@ fn host_data_is_a_host_buffer_copied_to_the_device() {
     let u = Tensor::new([[1i32, 2], [3, 4]]).uop().unwrap();
     assert_eq!(u.op(), Op::Reshape);
     let copy = &u.src()[0];
-    assert_eq!((copy.op(), copy.device().unwrap().as_ref()), (Op::Copy, "CPU"));
+    assert_eq!((copy.op(), copy.device().unwrap().as_ref()), (Op::Copy, &*doorbell::tensor::default_device()));
     let host = copy.src()[0].buffer_ref().unwrap();
     assert_eq!((host.len, host.device.as_ref()), (4, HOST));
     let bytes = host.memory.get().unwrap().downcast_ref::<HostBytes>().unwrap();
@@ -215,7 +215,8 @@ fn a_realized_node_is_what_its_tensors_stand_for_and_targets_are_still_found() {
     let x = t(&[4]);
     let y = (&x * 2.0).requires_grad();
     let loss = y.sum(());
-    let buffer = UOp::buffer(y.uop().unwrap().dtype(), doorbell::uop::BufferRef::new(4, "CPU".into()));
+    let buffer =
+        UOp::buffer(y.uop().unwrap().dtype(), doorbell::uop::BufferRef::new(4, doorbell::tensor::default_device()));
     y.uop().unwrap().set_realized(buffer.clone());
     assert_eq!(y.uop().unwrap(), buffer);
     assert_eq!(shape(&loss.gradient(&[&y])[0]), [4]);

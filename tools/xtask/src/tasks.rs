@@ -24,7 +24,7 @@ pub const TASKS: &[Task] = &[
     Task { name: "clippy", about: "lint all targets, warnings denied", steps: clippy_steps, takes_rest: false },
     Task {
         name: "test",
-        about: "everything CI runs: setup, fmt, clippy, doc tests, examples, sanitized tests, tests",
+        about: "everything CI runs: setup, fmt, clippy, doc tests, examples, sanitized tests, the suite on a software GPU, tests",
         steps: test_steps,
         takes_rest: false,
     },
@@ -32,6 +32,12 @@ pub const TASKS: &[Task] = &[
         name: "sanitize",
         about: "the tests of the rooms with unsafe code, under AddressSanitizer and LeakSanitizer",
         steps: sanitize_steps,
+        takes_rest: false,
+    },
+    Task {
+        name: "suite",
+        about: "the tensor tests on the software GPU gfx1100",
+        steps: suite_steps,
         takes_rest: false,
     },
     Task { name: "bench", about: "cargo bench; arguments are passed on", steps: bench_steps, takes_rest: true },
@@ -54,6 +60,9 @@ const EXAMPLES: &[&str] = &["ramp"];
 
 /// Tests that go through all unsafe code of the library: mappings, views of shared memory, the jump into machine code.
 const SANITIZED: &[&str] = &["device_cpu", "device_disk", "device_custom", "jit", "jit_edges", "realize"];
+
+/// Tests whose tensors are where `DEV` says: the suite that a device has to pass.
+const SUITE: &[&str] = &["ops_device", "device_ops", "jit", "jit_edges", "realize", "tensor", "random_graphs"];
 
 pub enum Request {
     Help,
@@ -116,12 +125,29 @@ fn test_steps(_: &[String]) -> Vec<Step> {
         }
     }
     steps.extend(sanitize_steps(&[]));
-    steps.push(if answers(&["cargo", "nextest", "--version"]) {
-        start("tests", "cargo nextest run --workspace --no-fail-fast --hide-progress-bar --status-level slow --final-status-level slow")
-    } else {
-        start("tests", "cargo test --workspace --lib --bins --tests")
-    });
+    steps.extend(suite_steps(&[]));
+    steps.push(start("tests", &run_tests("--workspace", "--workspace --lib --bins --tests")));
     steps
+}
+
+/// The tensor suite on the software GPU that has to pass all of it. Fewer random programs than on the CPU: each takes longer.
+fn suite_steps(_: &[String]) -> Vec<Step> {
+    // All packages are named, so that their features, and with them the build, are those of the last step.
+    let tests: String = SUITE.iter().map(|t| format!(" --test {t}")).collect();
+    let tests = format!("--workspace{tests}");
+    let run = run_tests(&tests, &tests);
+    vec![start("suite on gfx1100", &format!("env DEV=AMD:emu=gfx1100 RANDOM_GRAPHS=200 {run}"))]
+}
+
+/// Runs tests with nextest, or with cargo where that is missing.
+fn run_tests(nextest: &str, cargo: &str) -> String {
+    if answers(&["cargo", "nextest", "--version"]) {
+        format!(
+            "cargo nextest run {nextest} --no-fail-fast --hide-progress-bar --status-level slow --final-status-level slow"
+        )
+    } else {
+        format!("cargo test {cargo}")
+    }
 }
 
 /// The sanitizers come with the toolchain; its switch for them is still an unstable one, which RUSTC_BOOTSTRAP permits. A target of
@@ -157,7 +183,7 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, bench, fuzz, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, bench, fuzz, references"
         );
     }
 
