@@ -148,11 +148,18 @@ impl Vm {
         });
     }
 
+    /// Start and length of the last mapping that lies in the range, or reaches into it.
+    #[must_use]
+    pub fn last_in(&self, va: u64, len_bytes: u64) -> Option<(u64, u64)> {
+        let mappings = self.read();
+        let (start, m) = mappings.range(..va.saturating_add(len_bytes)).next_back()?;
+        (start + m.view.len_bytes() > va).then_some((*start, m.view.len_bytes()))
+    }
+
     /// Whether any mapping lies in the range.
     #[must_use]
     pub fn is_used(&self, va: u64, len_bytes: u64) -> bool {
-        let before = va.saturating_add(len_bytes);
-        self.read().range(..before).next_back().is_some_and(|(start, m)| start + m.view.len_bytes() > va)
+        self.last_in(va, len_bytes).is_some()
     }
 
     /// Takes the pages of the mapping of `handle` away; it stays in the table.

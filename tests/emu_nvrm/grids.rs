@@ -5,7 +5,7 @@ use doorbell::emu::nvrm::compute::{ComputeFault, Launch as Arrived, Machine, NoC
 use doorbell::emu::nvrm::{Chip, Config, ReportKind, SoftNv};
 use doorbell::hcq::packet::GpuVa;
 use doorbell::hcq::packet::nv::qmd::{Action, Constant, Dependent, Invalidate, Launch, Qmd, Release, Version};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// Offsets in the page of a grid's things: code, bank 0, semaphores, QMDs.
@@ -218,21 +218,43 @@ fn inline_qmds_are_written_by_methods() {
 #[test]
 fn a_release_that_does_not_wait_comes_before_the_grid_every_time() {
     let (device, _seen) = Device::with_sms(Chip::Sm90, |launch, machine| {
-        machine.vm.write_u32(launch.banks[0].unwrap().0 + 0x100, 1).unwrap();
+        machine.vm.write_u64(launch.banks[0].unwrap().0 + 0x100, machine.clock.ns()).unwrap();
         Ok(())
     });
     let mut channel = device.compute();
     let memory = device.vram(16 * PAGE);
     let qmd = launch(Chip::Sm90, &memory).emit(Version::V4_0).unwrap();
+    let signal = memory.va + SIGNAL;
     channel.push(&methods(Chip::Sm90, &memory, 0, &qmd));
-    // Release without WFI, then an acquire that nobody answers yet keeps the end of the ring away.
+    // A release without WFI, of the time as well; the grid writes its own time when it runs.
+    channel.push(&[0x2005_0017, signal as u32, (signal >> 32) as u32, 1, 0, 0x0300_0001]);
+    channel.ring();
+    wait("the grid", || memory.view.read_u64(BANK + 0x100).unwrap() != 0);
+    let (released, ran) = (memory.view.read_u64(SIGNAL + 8).unwrap(), memory.view.read_u64(BANK + 0x100).unwrap());
+    assert!(0 < released && released < ran, "{released} {ran}");
+}
+
+#[test]
+fn without_strict_mode_a_grid_runs_where_it_is_launched() {
+    let config = Config { strict: false, ..Config::new(Chip::Sm90) };
+    let (machine, seen) = super::client::machine(config, |launch, machine| {
+        machine.vm.write_u32(launch.banks[0].unwrap().0 + 0x100, 1).unwrap();
+        Ok(())
+    });
+    let device = Device::of(machine);
+    let mut channel = device.compute();
+    let memory = device.vram(16 * PAGE);
+    let qmd = launch(Chip::Sm90, &memory).emit(Version::V4_0).unwrap();
+    channel.push(&methods(Chip::Sm90, &memory, 0, &qmd));
+    // A release that does not wait: here the grid is done all the same.
     let signal = memory.va + SIGNAL;
     channel.push(&[0x2005_0017, signal as u32, (signal >> 32) as u32, 1, 0, 0x0100_0001]);
-    let seen_at_release = Arc::new(AtomicU32::new(9));
     channel.ring();
     memory.wait_u64(SIGNAL, 1);
-    seen_at_release.store(memory.view.read_u32(BANK + 0x100).unwrap(), Ordering::Relaxed);
-    wait("the grid", || memory.view.read_u32(BANK + 0x100).unwrap() == 1);
+    assert_eq!(memory.view.read_u32(BANK + 0x100), Ok(1));
+    assert_eq!(seen.launches.lock().unwrap().len(), 1);
+    channel.doorbell.ring(0xfff);
+    assert_eq!(device.reports(), [], "a doorbell of no channel is let pass");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod bringup;
 mod client;
 mod engines;
 mod faults;
+mod fuzz;
 mod grids;
 mod kernels;
 mod objects;

@@ -4,7 +4,7 @@
 //! Left out: mappings of registers but the usermode region, caching (memory is coherent here), BAR1's addresses.
 
 use super::memory::{Charge, Location, Memory, PAGE};
-use super::object::Body;
+use super::object::{Body, VirtualRange};
 use super::state::{CpuMapping, DoorbellMap, FileKind, State, Target};
 use super::{SoftNv, status};
 use crate::emu::vm::{Mapping, Rights};
@@ -172,9 +172,7 @@ impl SoftNv {
         let va = if args.flags & DMA_OFFSET_FIXED != 0 {
             args.dma_offset
         } else {
-            let free = |at: &u64| !range.space.vm.is_used(*at, args.length);
-            let last = range.va + range.len_bytes.saturating_sub(args.length);
-            (range.va..=last).step_by(PAGE as usize).find(free).ok_or(status::NO_MEMORY)?
+            free_part(range, args.length).ok_or(status::NO_MEMORY)?
         };
         let end = va.checked_add(args.length).ok_or(status::INVALID_ARGUMENT)?;
         if va < range.va || end > range.va + range.len_bytes || !va.is_multiple_of(PAGE) {
@@ -205,6 +203,19 @@ impl SoftNv {
         range.space.vm.clear(start, if args.size == 0 { len } else { args.size });
         Ok(())
     }
+}
+
+/// The first addresses of a range that nothing is mapped at.
+fn free_part(range: &VirtualRange, len_bytes: u64) -> Option<u64> {
+    let end = range.va + range.len_bytes;
+    let mut at = range.va;
+    while at.checked_add(len_bytes)? <= end {
+        match range.space.vm.last_in(at, len_bytes) {
+            None => return Some(at),
+            Some((start, len)) => at = start + len,
+        }
+    }
+    None
 }
 
 fn memory_of(state: &State, client: u32, object: u32) -> Option<Arc<Memory>> {

@@ -27,6 +27,8 @@ const BAR0_BYTES: u64 = 16 << 20;
 const BAR0_BASE: u64 = 0xd000_0000;
 const BAR1_BASE: u64 = 0x3800_0000_0000;
 const MEMBLOCK_BYTES: u64 = 128 << 20;
+/// IDLE_CHANNELS waits no longer.
+const IDLE_MOST: Duration = Duration::from_secs(4);
 /// Longest struct behind XFER.
 const XFER_MOST: u32 = 1 << 20;
 
@@ -408,7 +410,7 @@ impl SoftNv {
         let channels = handles.iter().map(|handle| control::channel_of(client, *handle));
         let channels = channels.collect::<Result<Vec<_>, Status>>()?;
         drop(state);
-        let timeout = Duration::from_micros(args.timeout.into());
+        let timeout = Duration::from_micros(args.timeout.into()).min(IDLE_MOST);
         let idle = channels.iter().all(|channel| channel.wait_for(timeout, |c| c.is_idle()));
         if idle { Ok(()) } else { Err(status::TIMEOUT) }
     }

@@ -117,8 +117,9 @@ impl UvmSpace {
 
     /// The external range around `base` that holds all of it.
     fn external(&self, base: u64, len_bytes: u64) -> Result<(), Status> {
+        let end = base.checked_add(len_bytes).ok_or(status::INVALID_ADDRESS)?;
         match self.ranges.range(..=base).next_back() {
-            Some((start, Range::External { len_bytes: len })) if base + len_bytes <= start + len => Ok(()),
+            Some((start, Range::External { len_bytes: len })) if end <= start + len => Ok(()),
             _ => Err(status::INVALID_ADDRESS),
         }
     }

@@ -7,6 +7,7 @@ use super::report::Semaphore;
 use super::{Cause, Site};
 use crate::hcq::packet::nv::MethodError;
 use crate::hcq::packet::nv::copy::{Action, Copy as Methods, Payload};
+use std::sync::atomic::Ordering;
 
 /// The copy engine of one channel.
 pub struct CopyEngine {
@@ -59,7 +60,10 @@ fn run(site: Site<'_>, work: Action) -> Result<(), Cause> {
     match work {
         Action::Copy { src, dst, len_bytes, .. } => vm.copy(dst.0, src.0, len_bytes.into())?,
         Action::CopyLines { src, dst, line_bytes, lines, src_pitch, dst_pitch } => {
-            for line in 0..u64::from(lines) {
+            for line in 0..if line_bytes == 0 { 0 } else { u64::from(lines) } {
+                if site.channel.stop.load(Ordering::Relaxed) {
+                    return Err(Cause::Taken);
+                }
                 let (from, to) = (line * u64::from(src_pitch), line * u64::from(dst_pitch));
                 vm.copy(dst.0.wrapping_add(to), src.0.wrapping_add(from), line_bytes.into())?;
             }
