@@ -53,10 +53,10 @@ enum Command {
     Dump(dump::DumpArgs),
     /// Run a kernel of an object file, with buffers and scalars from the command line
     Launch(launch::LaunchArgs),
-    /// Assemble AMDGPU source text into a code object
+    /// Assemble AMDGPU source text into a code object, or a SASS listing into a cubin
     Asm(object::AsmArgs),
     /// Print the code of an object file as text
-    Disasm(object::FileArgs),
+    Disasm(object::DisasmArgs),
     /// Describe an object file: sections, symbols, kernels with their descriptors
     Elf(object::FileArgs),
     /// Write the traffic between a command and the GPU drivers to a file, or show such a file

@@ -6,29 +6,39 @@ use doorbell::elf::Machine;
 use doorbell::elf::amdgpu::{
     self as code, CodeObject, Gpu, KernelCode, KernelDescriptor, KernelSpec, properties, rsrc1, rsrc2, rsrc3,
 };
-use doorbell::elf::cubin::Cubin;
+use doorbell::elf::cubin::{Arch, Cubin, is_cubin};
 use doorbell::elf::parse::ElfFile;
 use doorbell::isa::amdgpu::{Assembled, Chip, SourceKernel, Target, assemble, decode, print};
+use doorbell::isa::sass;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 pub struct AsmArgs {
-    /// Chip: gfx1100, gfx942 or gfx1201
-    #[arg(long)]
+    /// Chip: gfx1100, gfx942 or gfx1201; sm_90 or sm_90a for a SASS listing
+    #[arg(long, visible_alias = "target")]
     arch: String,
     /// Assembler source
     file: PathBuf,
-    /// Where the code object goes (without .amdhsa_kernel: the bare code)
+    /// Where the code object or cubin goes (without .amdhsa_kernel or .kernel: the bare code)
     #[arg(short, long)]
     out: PathBuf,
 }
 
 #[derive(Args, Debug)]
 pub struct FileArgs {
-    /// An object file: AMD code object or x86-64 ELF
+    /// An object file: AMD code object, cubin or x86-64 ELF
     file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct DisasmArgs {
+    /// An object file: AMD code object, cubin or x86-64 ELF
+    file: PathBuf,
+    /// The file is bare code of this chip: sm_90 or sm_90a
+    #[arg(long, visible_alias = "target")]
+    arch: Option<String>,
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
@@ -41,6 +51,9 @@ fn failed(path: &Path, e: &dyn std::fmt::Display) -> CliError {
 
 /// Assembles a source into a code object.
 pub fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
+    if args.arch.starts_with("sm_") {
+        return sass_asm(args, out);
+    }
     let (chip, gpu) = Chip::parse(&args.arch).zip(Gpu::parse(&args.arch)).ok_or_else(|| {
         let names = Chip::ALL.map(Chip::name).join(", ");
         CliError::Usage(format!("--arch {}: there are {names}", args.arch))
@@ -64,6 +77,35 @@ pub fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
         names.join(", ")
     ));
     out.result(&json!({ "out": args.out, "bytes": bytes.len(), "dwords": assembled.words.len(), "kernels": names }));
+    Ok(())
+}
+
+/// The chip of a SASS listing.
+fn sass_chip(name: &str) -> Result<Arch, CliError> {
+    let chip = Arch::parse(name).filter(|a| a.sm == 90);
+    chip.ok_or_else(|| CliError::Usage(format!("--arch {name}: there is a table of SASS for sm_90 and sm_90a")))
+}
+
+/// Assembles a listing and tells what is wrong with its schedule.
+fn sass_asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
+    let arch = sass_chip(&args.arch)?;
+    let text = String::from_utf8(read(&args.file)?).map_err(|e| failed(&args.file, &e))?;
+    let bytes = sass::assemble_file(&text, arch).map_err(|e| failed(&args.file, &e))?;
+    std::fs::write(&args.out, &bytes).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", args.out.display())))?;
+    let parts: Vec<(String, Vec<u8>)> = match Cubin::parse(&bytes) {
+        Ok(cubin) => cubin.kernels.iter().map(|k| (k.name.clone(), cubin.code(k).to_vec())).collect(),
+        Err(_) => vec![("code".to_owned(), bytes.clone())],
+    };
+    let mut hazards = Vec::new();
+    for (name, code) in &parts {
+        let words: Vec<u128> = code.as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w)).collect();
+        let found = sass::check::check(&words, sass::check::Trust::Safe).map_err(|e| failed(&args.file, &e))?;
+        hazards.extend(found.iter().map(|h| format!("{name}: {h}")));
+    }
+    let names: Vec<&String> = parts.iter().map(|p| &p.0).collect();
+    out.say(&format!("{}: {} bytes for {arch}, {} hazards", args.out.display(), bytes.len(), hazards.len()));
+    hazards.iter().for_each(|h| out.say(h));
+    out.result(&json!({ "out": args.out, "bytes": bytes.len(), "kernels": names, "hazards": hazards }));
     Ok(())
 }
 
@@ -118,9 +160,14 @@ fn kernel(gpu: Gpu, all: &Assembled, kernel: &SourceKernel) -> Result<KernelCode
 }
 
 /// Writes the code of a file as text.
-pub fn disasm(args: &FileArgs, out: Output) -> Result<(), CliError> {
+pub fn disasm(args: &DisasmArgs, out: Output) -> Result<(), CliError> {
     let bytes = read(&args.file)?;
-    let text = if code::is_amdgpu(&bytes) { gpu_text(&bytes) } else { cpu_text(&bytes) };
+    let text = match &args.arch {
+        Some(name) => sass_chip(name).map(|_| Ok(sass::words_listing(&bytes)))?,
+        None if code::is_amdgpu(&bytes) => gpu_text(&bytes),
+        None if is_cubin(&bytes) => Cubin::parse(&bytes).map_err(|e| e.to_string()).and_then(|c| sass::listing(&c)),
+        None => cpu_text(&bytes),
+    };
     let text = text.map_err(|e| failed(&args.file, &e))?;
     out.say(text.trim_end());
     out.result(&json!({ "file": args.file, "text": text }));

@@ -4,6 +4,7 @@
 mod check;
 mod compiled;
 mod corpus;
+mod file;
 mod nvidia;
 mod source;
 mod timing;

@@ -41,6 +41,8 @@ pub enum SourceReason {
     Rebound { label: String, first: usize },
     #[error("label {label} stands nowhere")]
     Unbound { label: String },
+    #[error(".kernel: {text}")]
+    Directive { text: String },
 }
 
 /// The words of a listing.
