@@ -94,6 +94,13 @@ pub struct Facts {
 pub(super) const STACK_TOP: u32 = 0x00ff_fdc0;
 
 impl Bank0 {
+    /// Where the bank names an address of its own, and which, when it lies at `bank`.
+    #[must_use]
+    pub fn own_address(&self, bank: GpuVa) -> (u32, u64) {
+        let value = if self.address_is_of_params { bank.0 + u64::from(self.params) } else { bank.0 };
+        (self.address, value)
+    }
+
     /// The bank's bytes with `args` as the parameters, rounded up to 16.
     #[must_use]
     pub fn fill(&self, facts: &Facts, args: &[u8]) -> Vec<u8> {
@@ -111,8 +118,8 @@ impl Bank0 {
         for at in self.dynamic_shared {
             put(*at, &facts.dynamic_shared_bytes.to_le_bytes());
         }
-        let own = if self.address_is_of_params { facts.address.0 + u64::from(self.params) } else { facts.address.0 };
-        put(self.address, &own.to_le_bytes());
+        let (at, own) = self.own_address(facts.address);
+        put(at, &own.to_le_bytes());
         if let Some(at) = self.reserved_shared {
             put(at, &facts.reserved_shared_bytes.to_le_bytes());
         }

@@ -57,8 +57,8 @@ struct Copy {
     /// Push buffers: address, dwords.
     pieces: Vec<(u64, u32)>,
     last: Option<Point>,
-    /// Whether the banks hold the arguments of the steps.
-    is_fresh: bool,
+    /// Steps whose arguments have changed since they were written here.
+    stale: Vec<usize>,
 }
 
 /// The list.
@@ -160,7 +160,7 @@ impl NvGraph {
         let kernels = self.steps.iter().map(|s| s.kernel.clone()).collect();
         let stamps = self.steps.iter().filter_map(|s| s.stamp.clone()).collect();
         let held = Arc::new(Held { buffers, kernels, stamps });
-        Ok(Copy { held, blocks, pieces, last: None, is_fresh: true })
+        Ok(Copy { held, blocks, pieces, last: None, stale: Vec::new() })
     }
 
     /// QMD and bank of a step.
@@ -222,9 +222,16 @@ impl NvGraph {
         };
         let Some(bytes) = step.args.get_mut(*at..at + len) else { return Err(no_such.into()) };
         bytes.copy_from_slice(&value.bits().to_le_bytes()[..*len]);
-        *memory = if let Arg::Buffer(place) = value { Some(place.memory.clone()) } else { None };
-        self.is_listed = false;
-        self.copies.iter_mut().for_each(|c| c.is_fresh = false);
+        let named = if let Arg::Buffer(place) = value { Some(place.memory.clone()) } else { None };
+        if named.is_some() || memory.is_some() {
+            *memory = named;
+            self.is_listed = false;
+        }
+        for copy in &mut self.copies {
+            if copy.stale.last() != Some(command) {
+                copy.stale.push(*command);
+            }
+        }
         Ok(())
     }
 
@@ -241,7 +248,7 @@ impl NvGraph {
         self.is_listed = true;
     }
 
-    /// A copy that no run reads, with the arguments of the steps.
+    /// A copy that no run reads, brought up to the arguments of the steps.
     fn ready_copy(&mut self) -> Result<usize, DeviceError> {
         let n = self.next % COPIES;
         self.next += 1;
@@ -252,11 +259,11 @@ impl NvGraph {
         if let Some(point) = self.copies[n].last.take() {
             point.wait(self.core.options.submit_timeout)?;
         }
-        if !self.copies[n].is_fresh {
-            for step in self.steps.iter().filter(|s| !s.geometry.is_empty()) {
-                self.copies[n].blocks.write(step.at + step.params_offset, &step.args)?;
-            }
-            self.copies[n].is_fresh = true;
+        let mut stale = std::mem::take(&mut self.copies[n].stale);
+        stale.sort_unstable();
+        stale.dedup();
+        for step in stale.iter().filter_map(|n| self.steps.get(*n)).filter(|s| !s.geometry.is_empty()) {
+            self.copies[n].blocks.write(step.at + step.params_offset, &step.args)?;
         }
         Ok(n)
     }

@@ -184,7 +184,8 @@ impl NvDevice {
         let bytes = placed.cubin.image(va).map_err(|e| bad(e.to_string()))?;
         let entry = va + placed.kernel.code_offset;
         let (name, code_sm, image_va) = (image.name.into(), placed.cubin.sm, GpuVa(va));
-        let program = Program { name, kernel: placed.kernel, code_sm, image: image_va, code };
+        let kernel = placed.kernel;
+        let program = Program { name, kernel, code_sm, image: image_va, code, template: Mutex::default() };
         let kernel = Kernel::new(self.tag.clone(), image.name, entry, Arc::new(program));
         // The copy engine writes it through a memory that ends with this call; the kernel keeps the buffer.
         let (device, uses) = (self.tag.clone(), Uses::new(None));

@@ -9,9 +9,9 @@ use super::local::{LOCAL_WINDOW, SHARED_WINDOW};
 use crate::device::{Arg, Code, Geometry, KernelImage};
 use crate::elf::cubin::{Cubin, Kernel, Param, is_cubin};
 use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::qmd::{ALIGN_BYTES, Dependent};
+use crate::hcq::packet::nv::qmd::{ALIGN_BYTES, BankSlot, Dependent};
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A loaded kernel. Its buffer is freed with the last kernel of the image.
 #[derive(Debug)]
@@ -24,6 +24,40 @@ pub struct Program {
     /// Keeps the code.
     #[allow(dead_code)]
     pub code: Arc<Bo>,
+    /// The last launch's, for one over the same grid.
+    pub template: Mutex<Option<Arc<Template>>>,
+}
+
+/// A launch with its checks done: QMD and bank, but for the bank's address and the arguments.
+#[derive(Debug)]
+pub struct Template {
+    geometry: Geometry,
+    layout: BlockLayout,
+    words: Vec<u64>,
+    slot: BankSlot,
+    chip: &'static Chip,
+}
+
+impl Template {
+    /// The block of a launch whose block lies at `block_va`, with its arguments, which are as long as the template's.
+    #[must_use]
+    pub fn fill(&self, block_va: u64, args: &[u8]) -> SmallVec<[u64; 160]> {
+        let mut words: SmallVec<[u64; 160]> = SmallVec::from_slice(&self.words);
+        let bank = GpuVa(block_va + self.layout.bank_offset);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        let (qmd, bank_bytes) = bytes.split_at_mut(self.layout.bank_offset as usize);
+        self.slot.patch(bytemuck::cast_slice_mut(qmd), bank);
+        let (at, own) = self.chip.bank0.own_address(bank);
+        // PANIC: a bank holds its own address and, behind its first bytes, the arguments that the template was made with.
+        bank_bytes[at as usize..][..8].copy_from_slice(&own.to_le_bytes());
+        bank_bytes[self.chip.bank0.params as usize..][..args.len()].copy_from_slice(args);
+        words
+    }
+
+    #[must_use]
+    pub fn len_words(&self) -> u64 {
+        self.words.len() as u64
+    }
 }
 
 /// An image before it has an address.
@@ -116,6 +150,29 @@ impl Program {
         Ok(out)
     }
 
+    /// The launch over this grid, checked once.
+    ///
+    /// # Errors
+    /// As `plan`.
+    pub fn template(
+        &self,
+        chip: &'static Chip,
+        geometry: &Geometry,
+        args: &Arguments,
+    ) -> Result<Arc<Template>, String> {
+        let mut kept = self.template.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(template) = kept.as_ref().filter(|t| t.geometry == *geometry) {
+            return Ok(Arc::clone(template));
+        }
+        let layout = BlockLayout::of(self, chip);
+        let plan = self.plan(chip, geometry, &args.bytes, GpuVa(0), None)?;
+        let slot = BankSlot::of(chip.qmd).ok_or("launch without a bank")?;
+        let words = block_words(&plan, layout).to_vec();
+        let template = Arc::new(Template { geometry: *geometry, layout, words, slot, chip });
+        *kept = Some(Arc::clone(&template));
+        Ok(template)
+    }
+
     /// A launch whose bank lies at `bank0`.
     ///
     /// # Errors
@@ -190,5 +247,48 @@ mod tests {
     fn block_of_a_hopper_launch_has_its_bank_behind_the_qmd() {
         let layout = BlockLayout::new(96, 0x220);
         assert_eq!((layout.bank_offset, layout.len_bytes), (512, 512 + 768));
+    }
+
+    #[test]
+    fn template_gives_the_block_that_a_plan_for_the_place_gives_on_every_chip() {
+        use crate::hcq::packet::nv::qmd::Version;
+        for version in [Version::V2_3, Version::V2_4, Version::V3_0, Version::V4_0, Version::V5_0] {
+            assert!(BankSlot::of(version).is_some(), "{version:?}");
+        }
+        let files: [(&str, &[u8]); 4] = [
+            ("sm_75", include_bytes!("../../../tests/data/cubin/module_sm75.cubin")),
+            ("sm_80", include_bytes!("../../../tests/data/cubin/module_sm80.cubin")),
+            ("sm_90", include_bytes!("../../../tests/data/cubin/module_sm90.cubin")),
+            ("sm_120", include_bytes!("../../../tests/data/cubin/module_sm120.cubin")),
+        ];
+        for (name, bytes) in files {
+            let chip = Chip::of_name(name).unwrap();
+            let cubin = Cubin::parse(bytes).unwrap();
+            let kernel = cubin.kernel("k").unwrap();
+            let geometry = Geometry { groups: [3, 2, 1], local: [64, 1, 1], local_bytes: 0 };
+            let request = |bank0, args| Request {
+                chip,
+                kernel,
+                code_sm: cubin.sm,
+                image: GpuVa(0x20_0000_0000),
+                bank0,
+                grid: geometry.groups,
+                block: geometry.local,
+                cluster: None,
+                dynamic_shared_bytes: 0,
+                args,
+                windows: [SHARED_WINDOW, LOCAL_WINDOW],
+                releases: Vec::new(),
+                dependent: None,
+            };
+            let args: Vec<u8> = (1..=12).collect();
+            let layout = BlockLayout::new(chip.qmd.dwords(), kernel.bank0_bytes.next_multiple_of(16) as usize);
+            let blank = request(GpuVa(0), &[0; 12]).plan().unwrap();
+            let (words, slot) = (block_words(&blank, layout).to_vec(), BankSlot::of(chip.qmd).unwrap());
+            let template = Template { geometry, layout, words, slot, chip };
+            let block_va = 0x10_1234_5600;
+            let expected = request(GpuVa(block_va + layout.bank_offset), &args).plan().unwrap();
+            assert_eq!(template.fill(block_va, &args), block_words(&expected, layout), "{name}");
+        }
     }
 }

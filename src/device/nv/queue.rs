@@ -10,7 +10,7 @@ use super::core::Core;
 use super::driver::Handle;
 use super::faults;
 use super::local::{LOCAL_WINDOW, Local, SHARED_WINDOW};
-use super::program::{BlockLayout, Program, block_words};
+use super::program::Program;
 use crate::device::memory::add_wait;
 use crate::device::staging::{CopyPath, SharedBuffer};
 use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
@@ -422,13 +422,11 @@ impl NvQueue {
         }
         let (core, chip) = (&self.core, self.core.gpu.chip);
         let arguments = program.arguments(args).map_err(|what| core.cannot(what))?;
-        let layout = BlockLayout::of(program, chip);
+        let template = program.template(chip, geometry, &arguments).map_err(|what| core.cannot(what))?;
         let timeout = core.options.submit_timeout;
-        let room = p.blocks.take_waiting(layout.len_bytes / 8, &self.timeline, value, timeout).map_err(waited)?;
+        let room = p.blocks.take_waiting(template.len_words(), &self.timeline, value, timeout).map_err(waited)?;
         let qmd = p.blocks.address(room);
-        let bank0 = GpuVa(qmd + layout.bank_offset);
-        let plan = program.plan(chip, geometry, &arguments.bytes, bank0, None).map_err(|what| core.cannot(what))?;
-        p.blocks.write(room, &block_words(&plan, layout))?;
+        p.blocks.write(room, &template.fill(qmd, &arguments.bytes))?;
         p.remember(program);
         p.order_launch()?;
         compute::Action::Launch { qmd: GpuVa(qmd), pcas: chip.pcas }.emit(&mut p.list)?;

@@ -265,6 +265,34 @@ fn dialect(version: Version) -> Dialect {
     }
 }
 
+/// Where a QMD holds the address of constant bank 0: all that differs between two launches of a kernel over the same grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BankSlot {
+    /// Dword, lowest bit and mask of the lower and the upper part.
+    parts: [(usize, u32, u32); 2],
+    shift: u32,
+}
+
+impl BankSlot {
+    /// Of a version.
+    #[must_use]
+    pub fn of(version: Version) -> Option<Self> {
+        let d = dialect(version);
+        let place = |name| version.row(name).and_then(|r| r.place(0));
+        Some(Self { parts: [place(d.constant[0])?, place(d.constant[1])?], shift: d.constant_shift })
+    }
+
+    /// Puts an address into a QMD's dwords; one that was emitted for another bank at the same alignment.
+    pub fn patch(&self, words: &mut [u32], address: GpuVa) {
+        let value = address.0 >> self.shift;
+        for ((word, lo, mask), part) in self.parts.into_iter().zip(crate::hcq::bits::split(value)) {
+            if let Some(word) = words.get_mut(word) {
+                *word = *word & !(mask << lo) | (part & mask) << lo;
+            }
+        }
+    }
+}
+
 /// Code of a split of an SM's shared memory.
 #[must_use]
 fn config(shared_bytes: u32) -> u32 {

@@ -11,7 +11,7 @@ mod v3;
 mod v4;
 mod v5;
 
-pub use launch::{Action, Constant, Dependent, Invalidate, Launch, Release};
+pub use launch::{Action, BankSlot, Constant, Dependent, Invalidate, Launch, Release};
 
 use crate::hcq::packet::{EmitError, GpuVa};
 use std::fmt::Write;
