@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod faults;
+mod tensors;
 mod units;
 
 use doorbell::device::nv::{Driver, NvDevice, NvOptions, Placement, Selector};

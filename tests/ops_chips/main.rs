@@ -12,6 +12,8 @@ use compare::compare;
 use doorbell::device::Registry;
 use doorbell::emu::amdgpu::Strict;
 use doorbell::emu::kfd::{Chip, Config, SoftKfd};
+use doorbell::emu::nvrm::{self, SoftNv};
+use doorbell::engine::{Options, install};
 use doorbell::tensor::Tensor;
 use reader::{Array, Case, cases};
 use std::sync::Arc;
@@ -19,6 +21,10 @@ use std::sync::Arc;
 const GROUPS: &[&str] = &["unary", "binary", "casts", "reduce", "linear", "movement", "loss"];
 
 fn emulate(chip: &str) -> Result<Arc<dyn doorbell_ioctl::port::Port>, String> {
+    if chip == "sm_90" {
+        let soft = SoftNv::new(nvrm::Config::new(nvrm::Chip::Sm90));
+        return Ok(soft.map_err(|errno| format!("software GPU: {errno}"))?);
+    }
     let chip = match chip {
         "gfx942" => Chip::Gfx942,
         "gfx1201" => Chip::Gfx1201,
@@ -58,10 +64,13 @@ fn run(case: &Case, device: &str) -> Vec<String> {
     wanted.into_iter().filter_map(fault).map(|f| format!("{}: {f}", case.name)).collect()
 }
 
-/// Some cases of each group, the same ones for the same seed.
-fn sample_agrees(chip: &str) {
+/// Some cases of each group, the same ones for the same seed. Kernels for NVIDIA's chip are assembled by the ptxas of `cargo xtask setup`.
+fn sample_agrees(device: &str, default_count: u64) {
     Registry::global().set_emulate(emulate);
-    let (mut seed, count) = (number("SEED", 942), number("CASES", 6) as usize);
+    let ptxas = concat!(env!("CARGO_MANIFEST_DIR"), "/target/nvidia/nvidia/cu13/bin/ptxas");
+    let options = Options::from_env().unwrap();
+    install(Options { ptxas: options.ptxas.clone().or_else(|| Some(ptxas.into())), ..options }).unwrap();
+    let (mut seed, count) = (number("SEED", 942), number("CASES", default_count) as usize);
     let mut next = |below: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) as usize % below
@@ -73,20 +82,25 @@ fn sample_agrees(chip: &str) {
         let mut cases: Vec<Case> = cases(group).into_iter().filter(small).collect();
         for _ in 0..count.min(cases.len()) {
             let case = cases.swap_remove(next(cases.len()));
-            faults.extend(run(&case, &format!("AMD:emu={chip}")));
+            faults.extend(run(&case, device));
             ran += 1;
         }
     }
-    assert!(faults.is_empty(), "{} faults in {ran} cases on {chip}:\n{}", faults.len(), faults.join("\n"));
+    assert!(faults.is_empty(), "{} faults in {ran} cases on {device}:\n{}", faults.len(), faults.join("\n"));
     assert!(ran >= GROUPS.len(), "{ran} cases");
 }
 
 #[test]
 fn a_sample_agrees_on_gfx942() {
-    sample_agrees("gfx942");
+    sample_agrees("AMD:emu=gfx942", 6);
 }
 
 #[test]
 fn a_sample_agrees_on_gfx1201() {
-    sample_agrees("gfx1201");
+    sample_agrees("AMD:emu=gfx1201", 6);
+}
+
+#[test]
+fn a_sample_agrees_on_sm_90() {
+    sample_agrees("NV:emu=sm_90", 3);
 }

@@ -5,6 +5,7 @@
 use super::channel::Notification;
 use super::core::Core;
 use super::driver::{Driver, Handle};
+use super::queue::Debugger;
 use doorbell_ioctl::abi::nvrm;
 
 /// SMs that one question can be about.
@@ -69,9 +70,9 @@ fn named(names: &[&'static str], value: u32) -> String {
 
 /// One line about a channel that the driver has ended.
 #[must_use]
-pub fn describe(core: &Core, channel: Handle, debugger: Option<Handle>, what: &Notification) -> String {
+pub fn describe(core: &Core, channel: Handle, debugger: Option<Debugger>, what: &Notification) -> String {
     let mut text = format!("channel error {} ({})", what.code, code_name(what.code));
-    let more = [mmu_fault(core, channel, debugger), debugger.and_then(|d| sm_exceptions(core, channel, d))];
+    let more = [mmu_fault(core, channel, debugger), debugger.and_then(|d| sm_exceptions(core, d))];
     for part in more.into_iter().flatten() {
         text.push_str(", ");
         text.push_str(&part);
@@ -83,9 +84,9 @@ pub fn describe(core: &Core, channel: Handle, debugger: Option<Handle>, what: &N
 }
 
 /// The page fault: address, kind, what lies there.
-fn mmu_fault(core: &Core, channel: Handle, debugger: Option<Handle>) -> Option<String> {
+fn mmu_fault(core: &Core, channel: Handle, debugger: Option<Debugger>) -> Option<String> {
     let driver = &core.gpu.driver;
-    if let Some(text) = debugger.and_then(|d| debugger_faults(driver, d)) {
+    if let Some(text) = debugger.and_then(|d| debugger_faults(driver, d.handle)) {
         return Some(text);
     }
     let mut fault = nvrm::ChannelMmuFault::default();
@@ -106,16 +107,16 @@ fn debugger_faults(driver: &Driver, debugger: Handle) -> Option<String> {
 }
 
 /// SMs with an exception: place in the code and the hardware's error word.
-fn sm_exceptions(core: &Core, channel: Handle, debugger: Handle) -> Option<String> {
+fn sm_exceptions(core: &Core, debugger: Debugger) -> Option<String> {
     let mut found = Vec::new();
     for starting_sm in (0..core.gpu.facts.sms).step_by(SMS_AT_ONCE as usize) {
         let mut states = nvrm::ReadAllSmErrorStates {
-            h_target_channel: channel,
+            h_target_channel: debugger.channel,
             num_s_ms_to_read: (core.gpu.facts.sms - starting_sm).min(SMS_AT_ONCE),
             starting_sm,
             ..Default::default()
         };
-        core.gpu.driver.control(debugger, &nvrm::DEBUG_READ_ALL_SM_ERROR_STATES, &mut states).ok()?;
+        core.gpu.driver.control(debugger.handle, &nvrm::DEBUG_READ_ALL_SM_ERROR_STATES, &mut states).ok()?;
         for (n, state) in (starting_sm..).zip(&states.sm_error_state_array[..states.num_s_ms_to_read as usize % 101]) {
             if state.hww_warp_esr != 0 || state.hww_global_esr != 0 {
                 let (esr, pc) = (state.hww_warp_esr, state.hww_warp_esr_pc64);

@@ -43,7 +43,7 @@ use crate::hcq::signal::Point;
 use channel::Group;
 use doorbell_ioctl::abi::nvrm;
 use program::{Placed, Program};
-use queue::NvQueue;
+use queue::{Debugger, NvQueue};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -206,16 +206,13 @@ impl Inner {
         self.compute.start()?;
         self.copy.start()?;
         let (gpu, driver) = (&self.core.gpu, &self.core.gpu.driver);
-        let mut params = nvrm::DebuggerAlloc {
-            h_app_client: driver.client(),
-            h_class3d_object: self.compute.engine().unwrap_or(0),
-            ..Default::default()
-        };
+        let [channel, h_class3d_object] = self.compute.engine().unwrap_or_default();
+        let mut params = nvrm::DebuggerAlloc { h_app_client: driver.client(), h_class3d_object, ..Default::default() };
         match driver.alloc(gpu.device, nvrm::GT200_DEBUGGER, Some(&mut params)) {
-            Ok(debugger) => {
-                *locked(&self.debugger) = Some(debugger);
-                self.compute.set_debugger(debugger);
-                self.copy.set_debugger(debugger);
+            Ok(handle) => {
+                *locked(&self.debugger) = Some(handle);
+                // Either queue may be the first to see that the group died.
+                self.queues().into_iter().for_each(|queue| queue.set_debugger(Debugger { handle, channel }));
             }
             Err(e) => log::debug!("{}: nobody tells of exceptions: {e}", self.core.tag),
         }

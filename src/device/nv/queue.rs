@@ -86,7 +86,14 @@ pub struct NvQueue {
     producer: Mutex<Producer>,
     /// None once the queue is closed.
     watched: Mutex<Option<Watched>>,
-    debugger: OnceLock<Handle>,
+    debugger: OnceLock<Debugger>,
+}
+
+/// Who is asked about exceptions, and of which channel: the one whose engine runs kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debugger {
+    pub handle: Handle,
+    pub channel: Handle,
 }
 
 /// What a waiting host looks at, also while another thread submits.
@@ -190,14 +197,14 @@ impl NvQueue {
     }
 
     /// Who is asked about exceptions of the engine.
-    pub fn set_debugger(&self, debugger: Handle) {
+    pub fn set_debugger(&self, debugger: Debugger) {
         let _first_one_counts = self.debugger.set(debugger);
     }
 
-    /// The engine's object, for a debugger.
+    /// The channel and its engine's object, for a debugger.
     #[must_use]
-    pub fn engine(&self) -> Option<Handle> {
-        self.lock().channel.as_ref().map(Channel::engine)
+    pub fn engine(&self) -> Option<[Handle; 2]> {
+        self.lock().channel.as_ref().map(|c| [c.handle(), c.engine()])
     }
 
     #[must_use]

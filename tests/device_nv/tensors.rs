@@ -1,0 +1,48 @@
+//! Tensor programs on the software GPU, from the graph to the numbers: PTX, ptxas's machine code, the driver's calls, the emulated multiprocessors.
+
+use doorbell::engine::{Options, install};
+use doorbell::tensor::Tensor;
+use doorbell::tensor::prelude::*;
+
+const NV: &str = "NV:emu=sm_90";
+
+/// The session, with the assembler that `cargo xtask setup` has installed.
+fn set_up() {
+    let ptxas = concat!(env!("CARGO_MANIFEST_DIR"), "/target/nvidia/nvidia/cu13/bin/ptxas");
+    let options = Options { ptxas: Some(ptxas.into()), ..Options::default() };
+    install(options).unwrap();
+}
+
+fn on(device: &str, values: &[f32], shape: &[usize]) -> Tensor {
+    let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    Tensor::from_bytes(bytes, doorbell::uop::Scalar::F32, shape, device)
+}
+
+fn numbers(n: usize) -> Vec<f32> {
+    (0..n).map(|i| ((i * 37 + 11) % 101) as f32 / 50.0 - 1.0).collect()
+}
+
+/// The program's numbers on the GPU and on the CPU.
+fn agree(what: &str, program: impl Fn(&str) -> Tensor) {
+    let [gpu, cpu] =
+        [NV, "CPU"].map(|device| program(device).to_vec::<f32>().unwrap_or_else(|e| panic!("{what}: {e}")));
+    assert_eq!(gpu.len(), cpu.len(), "{what}");
+    for (n, (a, b)) in gpu.iter().zip(&cpu).enumerate() {
+        assert!((a - b).abs() <= 1e-4 * b.abs().max(1.0), "{what}: {n} is {a}, the CPU has {b}");
+    }
+}
+
+#[test]
+fn tensor_programs_give_the_numbers_of_the_cpu() {
+    set_up();
+    agree("sum of ones", |d| on(d, &[1.0; 10], &[10]).sum(()));
+    agree("elementwise", |d| (on(d, &numbers(1000), &[1000]) * 2.0 + 1.0).relu());
+    agree("exp and division", |d| {
+        let x = on(d, &numbers(96), &[8, 12]);
+        x.softmax(1)
+    });
+    agree("matmul", |d| on(d, &numbers(32 * 48), &[32, 48]).matmul(&on(d, &numbers(48 * 16), &[48, 16])));
+    agree("reduce of many", |d| on(d, &numbers(20_000), &[20_000]).sum(()));
+    agree("movement", |d| on(d, &numbers(60), &[3, 4, 5]).permute([2, 0, 1]).reshape([5, 12]) + 0.5);
+    agree("maximum along an axis", |d| on(d, &numbers(300), &[20, 15]).max(1));
+}
