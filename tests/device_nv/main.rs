@@ -1,6 +1,7 @@
 //! The NVIDIA device against the software RM: bring-up, memory, copies, launches, recorded lists, faults, hangs, tear-down.
 #![cfg(target_os = "linux")]
 
+mod code;
 mod faults;
 mod tensors;
 mod units;

@@ -1,0 +1,64 @@
+//! The machine code of `device.ptx`, as ptxas made it, on the emulated multiprocessors: from ioctl to signal.
+
+use super::{CUBIN, LONG, launch, pattern, read, small_options, words};
+use doorbell::device::nv::{Driver, NvDevice, NvOptions, Selector};
+use doorbell::device::{Arg, Code, Command, Device, DeviceError, Kernel, KernelImage, QueueKind};
+use doorbell::emu::nvrm::{Chip, Config, SoftNv};
+use doorbell::hcq::signal::WaitError;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn open() -> (Arc<SoftNv>, NvDevice) {
+    let soft = SoftNv::new(Config::new(Chip::Sm90)).unwrap();
+    let driver = Driver::open("NV", Arc::clone(&soft) as _, false).unwrap();
+    let options = NvOptions { submit_timeout: Duration::from_secs(5), ..small_options() };
+    let d = NvDevice::open("NV", &driver, &Selector::Index(0), &options).unwrap();
+    (soft, d)
+}
+
+fn load(d: &NvDevice, name: &str) -> Kernel {
+    d.load(&[KernelImage { name, code: Code::Elf { bytes: CUBIN, entry: name } }]).unwrap().remove(0)
+}
+
+#[test]
+fn machine_code_finds_arguments_stack_and_clusters() {
+    let (soft, d) = open();
+    let m = words(&d, &pattern(256));
+    let commands = [
+        launch(&load(&d, "add"), &m, 5, 4, 64),
+        launch(&load(&d, "stack"), &m, 100, 1, 256),
+        launch(&load(&d, "clusters"), &m, -7, 4, 64),
+    ];
+    let point = d.submit(QueueKind::Compute, &commands).unwrap();
+    d.wait(&point, LONG).unwrap();
+    let expected: Vec<u32> = pattern(256).iter().map(|x| x.wrapping_add(98)).collect();
+    assert_eq!(read(&d, &m), expected);
+    // As a chain, too.
+    let mut list = d.record(&commands).unwrap();
+    for _ in 0..3 {
+        list.replay(&[]).unwrap();
+    }
+    let expected: Vec<u32> = expected.iter().map(|x| x.wrapping_add(3 * 98)).collect();
+    assert_eq!(read(&d, &m), expected);
+    let reports: Vec<String> = soft.reports().iter().map(ToString::to_string).collect();
+    assert_eq!(reports, Vec::<String>::new());
+}
+
+#[test]
+fn wild_load_is_told_with_its_address() {
+    let (_soft, d) = open();
+    let wild = Command::exec(&load(&d, "load"), [Arg::Var(0x12_3456_7000)], 1);
+    let point = d.submit(QueueKind::Compute, &[wild]).unwrap();
+    let error = d.wait(&point, LONG).unwrap_err();
+    let DeviceError::Wait(WaitError::Fault(report)) = &error else { panic!("{error}") };
+    let fault = report.fault.clone().unwrap();
+    assert!(fault.contains("channel error 31 (MMU fault)") && fault.contains("0x1234567000"), "{fault}");
+}
+
+#[test]
+fn endless_loop_is_found_by_the_deadline() {
+    let (_soft, d) = open();
+    let point = d.submit(QueueKind::Compute, &[Command::exec(&load(&d, "hang"), [], 1)]).unwrap();
+    let error = d.wait(&point, Duration::from_millis(200)).unwrap_err();
+    assert!(matches!(&error, DeviceError::Wait(WaitError::Timeout(_))), "{error}");
+}
