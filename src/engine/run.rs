@@ -27,7 +27,7 @@ struct Launch {
 
 /// What a schedule becomes, in its order.
 enum Step<'a> {
-    Launch(Launch),
+    Launch(Box<Launch>),
     /// A copy that no queue can do.
     ByHost {
         dst: &'a UOp,
@@ -110,14 +110,14 @@ impl Session {
                 ScheduleItem::Kernel { bufs, vars, device, .. } => {
                     let device = self.open(device)?;
                     let kernel = kernels.next().ok_or_else(|| Error::Internal("fewer kernels than items".into()))?;
-                    out.push(Step::Launch(self.launch(s, device, kernel, bufs, vars)?));
+                    out.push(Step::Launch(Box::new(self.launch(s, device, kernel, bufs, vars)?)));
                 }
                 ScheduleItem::Copy { dst, src, src_offset, len } => {
                     let size = dst.dtype().scalar.size_bytes();
                     let (from_bytes, len_bytes) = (src_offset * size, len * size);
                     let is_temporary = || s.temps.iter().any(|t| t.buffer == *dst);
                     match self.copy(dst, src, from_bytes, len_bytes)? {
-                        Some(launch) => out.push(Step::Launch(launch)),
+                        Some(launch) => out.push(Step::Launch(Box::new(launch))),
                         // Such data is there from the start and so is its place, unless that was another value's before.
                         None if is_data(src) && !is_temporary() => {
                             self.copy_by_host(dst, src, from_bytes, len_bytes)?;
