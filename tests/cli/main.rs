@@ -6,6 +6,7 @@ mod files;
 mod launch;
 mod object;
 mod options;
+mod sass;
 mod trace;
 mod train;
 
