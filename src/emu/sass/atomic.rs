@@ -18,14 +18,22 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         "ATOMS" => Space::Shared,
         _ => return Ok(None),
     };
-    if f.pdst("pu").index != 7 {
-        return not_modelled(format!("{} with a predicate", f.0.form().mnemonic));
+    let run = match f.0.form().name {
+        "CAS" => compare_and_swap(f, space)?,
+        "FD" | "FU" | "FR" => float(f, space)?,
+        _ => integer(f, space)?,
+    };
+    // The predicate says that it is done. On the chip it is not where a generic address is one of shared memory, and the program
+    // goes on to a loop that does the same; here it always is.
+    let pu = f.pdst("pu");
+    if pu.index == 7 {
+        return Ok(Some(run));
     }
-    match f.0.form().name {
-        "CAS" => compare_and_swap(f, space).map(Some),
-        "FD" | "FU" | "FR" => float(f, space).map(Some),
-        _ => integer(f, space).map(Some),
-    }
+    Ok(Some(Box::new(move |c| {
+        run(c)?;
+        c.set_pred(pu, u32::MAX);
+        Ok(())
+    })))
 }
 
 /// Changes a word of 4 or 8 bytes.

@@ -3,7 +3,9 @@
 use super::core::{Core, zip, zip3};
 use super::fault::{R, not_modelled};
 use super::operand::{Dst, Fields, In};
-use super::{atomic, convert, cross, double, float, flow, half, integer, logic, memory, mufu, pack, special};
+use super::{
+    atomic, convert, cross, double, float, flow, half, integer, logic, matrix, mbarrier, memory, mufu, pack, special,
+};
 use crate::isa::sass::Instruction;
 
 /// What an instruction does to registers and memory.
@@ -35,6 +37,8 @@ pub(super) fn lower(inst: &Instruction) -> R<Body> {
         special::lower,
         cross::lower,
         atomic::lower,
+        matrix::lower,
+        mbarrier::lower,
     ];
     for room in rooms {
         if let Some(run) = room(f)? {

@@ -29,6 +29,8 @@ mod half;
 mod integer;
 mod logic;
 mod lower;
+mod matrix;
+mod mbarrier;
 mod memory;
 mod mufu;
 mod operand;

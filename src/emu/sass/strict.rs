@@ -33,13 +33,24 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// Functions save registers that their caller may never have written, and shuffles read lanes that nobody asks for.
+    /// Functions save registers that their caller may never have written, shuffles read lanes that nobody asks for, and
+    /// PRMT puts halves into registers that have nothing yet.
     fn spreads_unwritten(&self, access: &Access) -> bool {
-        matches!((self.issued.inst.form().mnemonic, access.slot), ("STL", "b") | ("SHFL", "a"))
+        matches!((self.issued.inst.form().mnemonic, access.slot), ("STL", "b") | ("SHFL", "a") | ("PRMT", _))
     }
 
-    pub fn of(inst: &Instruction, effects: Effects) -> Timing {
+    pub fn of(inst: &Instruction, mut effects: Effects) -> Timing {
         let form = inst.form();
+        let file = match form.mnemonic {
+            "R2P" => Some(RegFile::Predicate),
+            "UR2UP" => Some(RegFile::UniformPredicate),
+            _ => None,
+        };
+        if let Some(file) = file {
+            let mask = inst.get("b", sass::Role::Value).unwrap_or(0);
+            let written = (0..7).filter(|p| mask >> p & 1 == 1);
+            effects.writes.extend(written.map(|first| Access { slot: "pu", file, first, count: 1 }));
+        }
         let completion = sass::completion(inst);
         let ordered = matches!(form.pipe, Pipe::Xu | Pipe::Shared);
         let depbar = (form.mnemonic == "DEPBAR" && form.name == "LE").then(|| {
@@ -82,7 +93,7 @@ struct Register {
     /// The flight that writes it, and the last that reads it late; 0: none.
     flight: u32,
     reader: u32,
-    reading: Option<(Rc<Issued>, u64)>,
+    reading: Option<(Rc<Issued>, u64, u32)>,
 }
 
 /// Notes of a warp.
@@ -169,7 +180,8 @@ impl Book {
         let ended: Vec<_> =
             self.flights.iter().filter(set).take(count).map(|f| (f.id, f.queue, f.write == Some(board))).collect();
         for (id, queue, whole) in ended {
-            for flight in self.flights.iter_mut().filter(|f| f.queue == queue && f.id <= id) {
+            // A pipe reads its sources in order, whatever it delivers.
+            for flight in self.flights.iter_mut().filter(|f| f.queue.0 == queue.0 && f.id <= id) {
                 flight.has_read = true;
             }
             if whole {
@@ -224,8 +236,9 @@ impl Book {
                 let (register, producer) = (name(access.file, index), text(by));
                 return fail(FaultKind::NotWaited { register, used: "overwritten", producer, at: *at });
             }
-            if let (Some(flight), Some((by, at))) = (self.in_flight(r.reader), &r.reading)
-                && flight.queue != t.queue
+            if let (Some(flight), Some((by, at, readers))) = (self.in_flight(r.reader), &r.reading)
+                && flight.queue.0 != t.queue.0
+                && readers & lanes != 0
                 && !flight.has_read
             {
                 let (register, reader) = (name(access.file, index), text(by));
@@ -261,7 +274,7 @@ impl Book {
             for access in t.effects.reads.iter().filter(late) {
                 for index in access.first..access.first.saturating_add(access.count) {
                     let r = &mut self.registers[place(access.file, index)];
-                    (r.reader, r.reading) = (id, Some((Rc::clone(&t.issued), pc)));
+                    (r.reader, r.reading) = (id, Some((Rc::clone(&t.issued), pc, lanes)));
                 }
             }
         }

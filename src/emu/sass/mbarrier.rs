@@ -1,0 +1,185 @@
+//! Barriers in shared memory (SYNCS, ARRIVES) and bulk copies whose bytes they count (UBLKCP).
+//!
+//! The word, by the value that ptxas stores to initialise it for `n` arrivals, low `(2^20 - n) << 1` and high `(2^20 - n) << 11`:
+//! bits 20:1 count up the arrivals that are pending, 42:21 the bytes that are expected, 62:43 keep the first count for the next phase,
+//! 63 is the phase's parity. Copies are done at once here, so a phase that waits for bytes alone is over when the wait begins.
+
+use super::core::Core;
+use super::fault::{R, not_modelled};
+use super::lower::Run;
+use super::memory::{addresses, cluster_cta};
+use super::operand::Fields;
+use super::shared::Who;
+use super::warp::ones;
+
+pub(super) fn lower(f: Fields) -> R<Option<Run>> {
+    Ok(Some(match (f.0.form().mnemonic, f.0.form().name) {
+        ("SYNCS", "EXCH") => exchange(f)?,
+        ("SYNCS", "ARRIVE") => arrive(f)?,
+        ("SYNCS", "PHASECHK") => check(f)?,
+        ("SYNCS", "CCTL") => Box::new(|_| Ok(())),
+        ("ARRIVES", _) => copies_arrive(f)?,
+        ("UBLKCP", _) => bulk_copy(f)?,
+        _ => return Ok(None),
+    }))
+}
+
+const COUNT: u64 = (1 << 20) - 1;
+const BYTES: u64 = (1 << 22) - 1;
+
+/// An mbarrier's word.
+#[derive(Clone, Copy)]
+struct Word {
+    pending: u64,
+    bytes: u64,
+    first: u64,
+    phase: u64,
+}
+
+impl Word {
+    fn parse(w: u64) -> Word {
+        Word { pending: w >> 1 & COUNT, bytes: w >> 21 & BYTES, first: w >> 43 & COUNT, phase: w >> 63 }
+    }
+
+    fn emit(self) -> u64 {
+        self.pending << 1 | self.bytes << 21 | self.first << 43 | self.phase << 63
+    }
+
+    /// Arrivals and bytes; the phase ends when nothing is pending.
+    fn change(self, arrivals: u64, expected: u64, delivered: u64) -> Word {
+        let pending = (self.pending + arrivals) & COUNT;
+        let bytes = self.bytes.wrapping_add(expected).wrapping_sub(delivered) & BYTES;
+        match pending == 0 && bytes == 0 {
+            true => Word { pending: self.first, bytes, phase: self.phase ^ 1, ..self },
+            false => Word { pending, bytes, ..self },
+        }
+    }
+}
+
+/// Changes an mbarrier; gives the old word. The end of a phase orders shared memory.
+fn update(c: &mut Core, at: u64, change: impl Fn(Word) -> Word) -> R<u64> {
+    let cta = cluster_cta(c, at)?;
+    let mut ended = false;
+    let old = cta.update(at as u32 & 0xff_ffff, 8, |w| {
+        let (old, new) = (Word::parse(w), change(Word::parse(w)));
+        ended = old.phase != new.phase;
+        new.emit()
+    })?;
+    if ended {
+        c.ctas.iter_mut().for_each(super::shared::Cta::order);
+    }
+    Ok(old)
+}
+
+/// Bytes that a bulk copy has delivered.
+pub(super) fn deliver(c: &mut Core, at: u64, bytes: u64) -> R<()> {
+    update(c, at, |w| w.change(0, 0, bytes)).map(drop)
+}
+
+/// How it is initialised.
+fn exchange(f: Fields) -> R<Run> {
+    let (d, m, b) = (f.dst()?, f.address("m")?, f.src("b")?);
+    Ok(Box::new(move |c| {
+        let (at, new) = (addresses(c, &m, false)[0], c.raw_pairs(&b)?[0]);
+        let mut old = [0; 8];
+        let cta = cluster_cta(c, at)?;
+        // What was there before is nobody's: the word is written first.
+        cta.write(at as u32 & 0xff_ffff, &new.to_le_bytes(), Who::Unordered)?;
+        cta.read(at as u32 & 0xff_ffff, &mut old, Who::Unordered)?;
+        c.write_pairs(d, &[u64::from_le_bytes(old); 32]);
+        Ok(())
+    }))
+}
+
+fn arrive(f: Fields) -> R<Run> {
+    let (d, m, b, kind) = (f.dst()?, f.address("m")?, f.src("b")?, f.text("at"));
+    if !matches!(f.text("tm"), "" | ".RED") {
+        return not_modelled(format!("SYNCS.ARRIVE{}", f.text("tm")));
+    }
+    let drops = f.has("oo");
+    Ok(Box::new(move |c| {
+        let (at, operand) = (addresses(c, &m, false), c.raw(&b)?);
+        let mut old = [0; 32];
+        for lane in ones(c.lanes) {
+            let n = u64::from(operand[lane]);
+            old[lane] = update(c, at[lane], |w| {
+                let w = if drops { Word { first: (w.first + 1) & COUNT, ..w } } else { w };
+                match kind {
+                    ".A1T0" => w.change(1, 0, 0),
+                    ".ART0" => w.change(n, 0, 0),
+                    ".A0TR" => w.change(0, n, 0),
+                    ".A0TX" | ".A0T1" => w.change(0, 0, n),
+                    _ => w.change(1, n, 0),
+                }
+            })?;
+        }
+        c.write_pairs(d, &old);
+        Ok(())
+    }))
+}
+
+/// Whether the phase of the parity in bit 31 is over.
+fn check(f: Fields) -> R<Run> {
+    let (pu, m, b) = (f.pdst("pu"), f.address("m")?, f.src("b")?);
+    Ok(Box::new(move |c| {
+        let (at, parity) = (addresses(c, &m, false), c.raw(&b)?);
+        let mut over = 0;
+        for lane in ones(c.lanes) {
+            let mut word = [0; 8];
+            let cta = cluster_cta(c, at[lane])?;
+            cta.read(at[lane] as u32 & 0xff_ffff, &mut word, Who::Unordered)?;
+            let phase = Word::parse(u64::from_le_bytes(word)).phase;
+            over |= u32::from(phase != u64::from(parity[lane] >> 31)) << lane;
+        }
+        c.set_pred(pu, over);
+        Ok(())
+    }))
+}
+
+/// Copies by LDGSTS arrive when they are done: they are. Without a count of their own they add to what is pending first.
+fn copies_arrive(f: Fields) -> R<Run> {
+    let (m, kind) = (f.address("m")?, f.text("c"));
+    Ok(Box::new(move |c| {
+        let at = addresses(c, &m, false);
+        for lane in ones(if kind == ".ARVCNT" { c.lanes } else { 0 }) {
+            update(c, at[lane], |w| w.change(1, 0, 0))?;
+        }
+        Ok(())
+    }))
+}
+
+/// A copy of up to 2^22 bytes between global and shared memory, or between shared memories of a cluster.
+fn bulk_copy(f: Fields) -> R<Run> {
+    let (a, b, size) = (f.uniform("a")?, f.uniform("b")?, f.uniform("c")?);
+    let (to_shared, from_shared) = (f.text("dd") == ".S", f.text("ss") == ".S");
+    if f.has("mc") {
+        return not_modelled("UBLKCP.MULTICAST");
+    }
+    Ok(Box::new(move |c| {
+        let word = |c: &Core, u: u8| u64::from(c.warp.uniform[usize::from(u)]);
+        let pair = |c: &Core, u: u8| word(c, u) | word(c, u + 1) << 32;
+        let len = word(c, size) as usize;
+        let mut bytes = vec![0; len];
+        let from = if from_shared { word(c, b) } else { pair(c, b) };
+        for (k, chunk) in bytes.chunks_mut(16).enumerate() {
+            let at = from + 16 * k as u64;
+            match from_shared {
+                true => cluster_cta(c, at)?.read(at as u32 & 0xff_ffff, chunk, Who::Unordered)?,
+                false => c.machine.bus.read(at, chunk)?,
+            }
+        }
+        let to = if to_shared { word(c, a) } else { pair(c, a) };
+        for (k, chunk) in bytes.chunks(16).enumerate() {
+            let at = to + 16 * k as u64;
+            match to_shared {
+                true => cluster_cta(c, at)?.write(at as u32 & 0xff_ffff, chunk, Who::Unordered)?,
+                false => c.machine.bus.write(at, chunk)?,
+            }
+        }
+        if to_shared {
+            let barrier = word(c, a + 1);
+            deliver(c, barrier, len as u64)?;
+        }
+        Ok(())
+    }))
+}

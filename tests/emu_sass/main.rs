@@ -1,0 +1,9 @@
+//! The software multiprocessor: code that NVIDIA's compilers make, against scalar references; single PTX instructions against plain
+//! Rust; and what strict mode catches, in code assembled by hand.
+
+mod cuda;
+mod harness;
+#[path = "../cuda/kit/mod.rs"]
+mod kit;
+mod ops;
+mod strict;

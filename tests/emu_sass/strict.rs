@@ -1,0 +1,158 @@
+//! What strict mode catches and what it lets pass, in code assembled by hand: each fault beside the same code mended.
+
+use doorbell::emu::sass::{Chip, Fault, FaultKind, Launch, Options, PlainBus, Stats, run};
+use doorbell::isa::sass::assemble;
+use std::sync::atomic::AtomicBool;
+
+const CODE: u64 = 0x1000;
+const DATA: u64 = 0x10_0000;
+
+fn execute(source: &str, options: &Options, block: u32) -> Result<(Stats, Vec<u8>), Fault> {
+    let words = assemble(source).unwrap_or_else(|e| panic!("{e}"));
+    let mut bus = PlainBus::default();
+    bus.map(CODE, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
+    bus.map(DATA, vec![7; 4096], true);
+    let launch = Launch {
+        chip: Chip::Sm90,
+        entry: CODE,
+        grid: [1; 3],
+        block: [block, 1, 1],
+        cluster: [1; 3],
+        registers: 32,
+        barriers: 1,
+        shared_bytes: 2048,
+        local_bytes: 0,
+        banks: [None; 8],
+    };
+    let stats = run(&launch, &bus, &AtomicBool::new(false), options)?;
+    Ok((stats, bus.bytes(DATA)))
+}
+
+fn fault(source: &str) -> FaultKind {
+    execute(source, &Options::default(), 64).expect_err(source).kind
+}
+
+fn passes(source: &str) {
+    execute(source, &Options::default(), 64).unwrap_or_else(|e| panic!("{e}"));
+}
+
+const EXIT: &str = "[B------:R-:W-:Y:S05] EXIT ;\n";
+
+#[test]
+fn a_result_read_before_its_stall_is_a_fault_and_after_it_is_not() {
+    let code = |stall: u8| {
+        format!("[B------:R-:W-:Y:S0{stall}] MOV R2, 0x5 ;\n[B------:R-:W-:Y:S05] IADD3 R3, R2, 0x1, RZ ;\n{EXIT}")
+    };
+    let kind = fault(&code(2));
+    assert!(matches!(&kind, FaultKind::TooEarly { register, have: 2, need: 4, .. } if register == "R2"), "{kind}");
+    passes(&code(4));
+    execute(&code(2), &Options::fast(), 64).unwrap();
+}
+
+#[test]
+fn a_load_read_without_its_scoreboard_is_a_fault() {
+    let code = |wait: &str| {
+        format!(
+            "[B------:R-:W-:Y:S08] MOV R2, 0x100000 ;\n[B------:R-:W0:Y:S02] LDG R4, [R2] ;\n\
+             [B{wait}:R-:W-:Y:S05] IADD3 R5, R4, 0x1, RZ ;\n{EXIT}"
+        )
+    };
+    let kind = fault(&code("------"));
+    assert!(matches!(&kind, FaultKind::NotWaited { register, used: "read", .. } if register == "R4"), "{kind}");
+    passes(&code("0-----"));
+}
+
+#[test]
+fn a_source_overwritten_before_a_store_has_read_it_is_a_fault() {
+    let code = |wait: &str| {
+        format!(
+            "[B------:R-:W-:Y:S01] MOV R2, 0x100000 ;\n[B------:R-:W-:Y:S08] MOV R4, 0x9 ;\n\
+             [B------:R1:W-:Y:S02] STG [R2], R4 ;\n[B{wait}:R-:W-:Y:S05] MOV R4, 0x3 ;\n{EXIT}"
+        )
+    };
+    let kind = fault(&code("------"));
+    assert!(matches!(&kind, FaultKind::ReadPending { register, .. } if register == "R4"), "{kind}");
+    passes(&code("-1----"));
+}
+
+#[test]
+fn a_register_nobody_wrote_is_a_fault() {
+    let kind = fault(&format!("[B------:R-:W-:Y:S05] IADD3 R3, R9, 0x1, RZ ;\n{EXIT}"));
+    assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "R9"), "{kind}");
+}
+
+#[test]
+fn a_guard_read_before_its_thirteen_cycles_is_a_fault() {
+    let code = |stall: &str| {
+        format!(
+            "[B------:R-:W-:Y:{stall}] ISETP.EQ.AND P0, PT, RZ, RZ, PT ;\n[B------:R-:W-:Y:S05] @P0 MOV R2, 0x1 ;\n{EXIT}"
+        )
+    };
+    let kind = fault(&code("S12"));
+    assert!(matches!(&kind, FaultKind::TooEarly { register, have: 12, need: 13, .. } if register == "P0"), "{kind}");
+    passes(&code("S13"));
+}
+
+#[test]
+fn shared_memory_passed_between_warps_needs_a_barrier() {
+    let code = |barrier: &str| {
+        format!(
+            "[B------:R-:W0:Y:S02] S2R R2, SR_TID.X ;\n[B0-----:R-:W-:Y:S08] SHF.L.U32 R3, R2, 0x2, RZ ;\n\
+             [B------:R-:W-:Y:S02] STS [R3+0x400], R2 ;\n{barrier}\
+             [B------:R-:W-:Y:S08] LOP3.LUT R4, R3, 0x80, RZ, 0x3c, !PT ;\n\
+             [B------:R-:W1:Y:S02] LDS R5, [R4+0x400] ;\n[B-1----:R-:W-:Y:S05] MOV R6, R5 ;\n{EXIT}"
+        )
+    };
+    let kind = fault(&code(""));
+    assert!(matches!(&kind, FaultKind::SharedUnwritten { .. } | FaultKind::SharedRace { .. }), "{kind}");
+    passes(&code("[B------:R-:W-:Y:S06] BAR.SYNC.DEFER_BLOCKING 0x0 ;\n"));
+}
+
+#[test]
+fn words_and_registers_that_are_none_raise_the_chips_exceptions() {
+    let words = [0u128, 0x5];
+    let mut bus = PlainBus::default();
+    bus.map(CODE, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
+    let launch = Launch {
+        chip: Chip::Sm90,
+        entry: CODE,
+        grid: [1; 3],
+        block: [1, 1, 1],
+        cluster: [1; 3],
+        registers: 16,
+        barriers: 1,
+        shared_bytes: 1024,
+        local_bytes: 0,
+        banks: [None; 8],
+    };
+    let fault = run(&launch, &bus, &AtomicBool::new(false), &Options::fast()).unwrap_err();
+    assert_eq!((fault.pc, fault.exception().warp_error, fault.exception().channel_error), (CODE, 9, 13), "{fault}");
+    let beyond = execute(&format!("[B------:R-:W-:Y:S05] MOV R40, 0x1 ;\n{EXIT}"), &Options::fast(), 32).unwrap_err();
+    assert_eq!(beyond.exception().warp_error, 0xd, "{beyond}");
+    let unmapped = "[B------:R-:W-:Y:S08] MOV R2, 0x40 ;\n[B------:R-:W0:Y:S02] LDG R4, [R2] ;\n";
+    let fault = execute(&format!("{unmapped}{EXIT}"), &Options::fast(), 32).unwrap_err();
+    assert_eq!((fault.exception().channel_error, fault.pc), (31, CODE + 16), "{fault}");
+}
+
+#[test]
+fn a_loop_without_end_stops_at_the_limit_and_at_the_hosts_word() {
+    let source = "loop:\n[B------:R-:W-:Y:S05] BRA .loop ;\n";
+    let options = Options { max_instructions: 1000, ..Options::default() };
+    let kind = execute(source, &options, 32).unwrap_err().kind;
+    assert!(matches!(kind, FaultKind::Endless { .. }), "{kind}");
+}
+
+#[test]
+fn lanes_that_part_come_together_at_their_convergence_barrier() {
+    let source = format!(
+        "[B------:R-:W0:Y:S02] S2R R2, SR_LANEID ;\n[B0-----:R-:W-:Y:S13] ISETP.LT.U32.AND P0, PT, R2, 0x5, PT ;\n\
+         [B------:R-:W-:Y:S01] BSSY B0, .join ;\n[B------:R-:W-:Y:S05] @P0 BRA .few ;\n\
+         [B------:R-:W-:Y:S02] MOV R3, 0x1 ;\n[B------:R-:W-:Y:S05] BRA .join ;\n\
+         few:\n[B------:R-:W-:Y:S02] MOV R3, 0x2 ;\n\
+         join:\n[B------:R-:W-:Y:S05] BSYNC B0 ;\n[B------:R-:W-:Y:S13] VOTE.ANY R4, PT, PT ;\n\
+         [B------:R-:W-:Y:S08] IMAD R5, R2, 0x4, RZ ;\n[B------:R-:W-:Y:S08] IADD3 R6, R5, 0x100000, RZ ;\n\
+         [B------:R-:W-:Y:S02] STG [R6], R4 ;\n{EXIT}"
+    );
+    let (_, data) = execute(&source, &Options::default(), 32).unwrap_or_else(|e| panic!("{e}"));
+    assert!(data[..128].iter().all(|b| *b == 0xff), "{:x?}", &data[..128]);
+}
