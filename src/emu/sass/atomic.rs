@@ -19,6 +19,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         _ => return Ok(None),
     };
     let run = match f.0.form().name {
+        "INC" => count(f)?,
         "CAS" => compare_and_swap(f, space)?,
         "FD" | "FU" | "FR" => float(f, space)?,
         _ => integer(f, space)?,
@@ -109,6 +110,21 @@ fn integer(f: Fields, space: Space) -> R<Run> {
             }
         }
         write_words(c, d, &rows[..size.len / 4]);
+        Ok(())
+    }))
+}
+
+/// ATOMS.POPC.INC: one for each lane.
+fn count(f: Fields) -> R<Run> {
+    let m = f.address("m")?;
+    if old_value(f)? != 255 {
+        return not_modelled("ATOMS.POPC.INC with a result");
+    }
+    Ok(Box::new(move |c| {
+        let at = addresses(c, &m, false);
+        for lane in ones(c.lanes) {
+            update(c, Space::Shared, at[lane], 4, &mut |a| a.wrapping_add(1) & 0xffff_ffff)?;
+        }
         Ok(())
     }))
 }

@@ -20,6 +20,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         "VIADD" => binary(f.dst()?, f.src("a")?, f.src("b")?, u32::wrapping_add),
         "IABS" => unary(f.dst()?, f.src("b")?, |b| b.cast_signed().unsigned_abs()),
         "VABSDIFF" => vabsdiff(f)?,
+        "VABSDIFF4" => vabsdiff4(f)?,
         "VIMNMX" | "VIMNMX3" | "VIADDMNMX" => minmax(f)?,
         "IDP" => dot(f)?,
         _ => return Ok(None),
@@ -220,6 +221,21 @@ fn vabsdiff(f: Fields) -> R<Run> {
             false => a.abs_diff(b),
         };
         difference.wrapping_add(c)
+    }))
+}
+
+/// Differences of bytes, or with ACC their sum and a third source.
+fn vabsdiff4(f: Fields) -> R<Run> {
+    let (signed, sums) = (f.text("sg").is_empty(), f.has("acc"));
+    Ok(ternary(f.dst()?, (f.src("a")?, f.src("b")?, f.src("c")?), move |a, b, c| {
+        let difference = |k: u32| {
+            let (a, b) = ((a >> (8 * k)) as u8, (b >> (8 * k)) as u8);
+            u32::from(if signed { a.cast_signed().abs_diff(b.cast_signed()) } else { a.abs_diff(b) })
+        };
+        match sums {
+            true => (0..4).fold(c, |sum, k| sum.wrapping_add(difference(k))),
+            false => (0..4).fold(0, |word, k| word | difference(k) << (8 * k)),
+        }
     }))
 }
 

@@ -22,6 +22,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         "LDGSTS" => copy(f)?,
         "LDSM" => matrices(f, true)?,
         "STSM" => matrices(f, false)?,
+        "QSPC" => query(f)?,
         _ => return Ok(None),
     }))
 }
@@ -168,6 +169,26 @@ fn local(c: &mut Core, lane: usize, at: u64, len: usize) -> R<usize> {
         c.warp.local = vec![0; 32 * bytes as usize];
     }
     Ok(lane * bytes as usize + from as usize)
+}
+
+/// Whether a generic address is one of global or of shared memory.
+fn query(f: Fields) -> R<Run> {
+    let (pu, m, kind) = (f.pdst("pu"), f.address("m")?, f.text("sp"));
+    let wanted = match kind {
+        ".G" => Space::Global,
+        ".S" => Space::Generic,
+        _ => return not_modelled(format!("QSPC{kind}")),
+    };
+    if f.register("d")? != 255 {
+        return not_modelled("QSPC with a result");
+    }
+    Ok(Box::new(move |c| {
+        let at = addresses(c, &m, true);
+        let held =
+            (0..32).fold(0, |all, lane| all | u32::from(resolve(c, Space::Generic, at[lane]).0 == wanted) << lane);
+        c.set_pred(pu, held);
+        Ok(())
+    }))
 }
 
 /// Bytes of all lanes as words.
