@@ -1,10 +1,18 @@
 //! The SASS codec against NVIDIA's own tools: the recorded text of compiled kernels, kernels that ptxas compiles here,
-//! and random instructions that nvdisasm reads.
+//! and random instructions that nvdisasm reads. The assembler against nvdisasm, and its code on the software multiprocessor.
 
+mod assemble;
 mod check;
+#[allow(dead_code)] // other tests use the rest
+#[path = "../codegen_agree/mod.rs"]
+mod codegen_agree;
+#[allow(dead_code)]
+#[path = "../codegen_kernels/mod.rs"]
+mod codegen_kernels;
 mod compiled;
 mod corpus;
 mod file;
+mod machine;
 mod nvidia;
 mod source;
 mod timing;

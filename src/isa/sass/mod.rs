@@ -18,6 +18,7 @@
 
 pub mod bits;
 pub mod check;
+pub mod compile;
 mod control;
 mod decode;
 mod effects;

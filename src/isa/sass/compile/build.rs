@@ -1,0 +1,563 @@
+//! What selection is written with: operands, and arithmetic forms chosen by what their operands are.
+
+use super::AsmError;
+use super::facts::{Facts, Known, SHARED_START, bits_of};
+use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
+use super::mir::{Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, Val, Wide, Word};
+use crate::isa::ptx::{Pos, Type};
+use crate::isa::sass::{Form, op};
+
+/// Where parameters begin in bank 0.
+pub(super) const PARAMS: u32 = 0x210;
+
+/// A 32-bit source with its signs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Src {
+    pub val: Val,
+    pub neg: bool,
+    pub abs: bool,
+}
+
+impl Src {
+    pub const ZERO: Src = Src { val: Val::Imm(0), neg: false, abs: false };
+
+    pub fn negated(self) -> Src {
+        Src { neg: !self.neg, ..self }
+    }
+}
+
+impl From<Val> for Src {
+    fn from(val: Val) -> Src {
+        Src { val, neg: false, abs: false }
+    }
+}
+
+impl From<Word> for Src {
+    fn from(w: Word) -> Src {
+        Val::Word(w).into()
+    }
+}
+
+impl From<u32> for Src {
+    fn from(i: u32) -> Src {
+        Val::Imm(i).into()
+    }
+}
+
+/// Forms of one operation by the place of the operand that is no register.
+pub(super) struct Family {
+    pub r: &'static Form,
+    pub i: Option<&'static Form>,
+    pub c: Option<&'static Form>,
+    pub i3: Option<&'static Form>,
+    pub c3: Option<&'static Form>,
+    /// Immediates are floats: a sign can be put into them.
+    pub float: bool,
+}
+
+macro_rules! families {
+    ($($(#[$doc:meta])* $name:ident: $r:ident $i:tt $c:tt $i3:tt $c3:tt $float:literal;)*) => {$(
+        pub(super) fn $name() -> Family {
+            Family { r: op::$r, i: families!(@ $i), c: families!(@ $c), i3: families!(@ $i3), c3: families!(@ $c3), float: $float }
+        }
+    )*};
+    (@ _) => { None };
+    (@ $name:ident) => { Some(op::$name) };
+}
+
+families! {
+    iadd3: IADD3_R IADD3_I IADD3_C _ _ false;
+    imad: IMAD_LOR IMAD_LOI IMAD_LOC IMAD_LOI3 IMAD_LOC3 false;
+    imad_wide: IMAD_WIDER IMAD_WIDEI IMAD_WIDEC _ IMAD_WIDEC3 false;
+    imad_hi: IMAD_HIR IMAD_HII IMAD_HIC _ _ false;
+    lop3: LOP3_R LOP3_I LOP3_C _ _ false;
+    shf: SHF_R SHF_I SHF_C SHF_I3 SHF_C3 false;
+    prmt: PRMT_R PRMT_I PRMT_C PRMT_I3 PRMT_C3 false;
+    sel: SEL_R SEL_I SEL_C _ _ false;
+    isetp: ISETP_R ISETP_I ISETP_C _ _ false;
+    vimnmx: VIMNMX_R VIMNMX_I VIMNMX_C _ _ false;
+    lea: LEA_R LEA_I LEA_C _ _ false;
+    sgxt: SGXT_R SGXT_I SGXT_C _ _ false;
+    fmul: FMUL_R FMUL_I FMUL_C _ _ true;
+    ffma: FFMA_R FFMA_I FFMA_C FFMA_I3 FFMA_C3 true;
+    fsetp: FSETP_R FSETP_I FSETP_C _ _ true;
+    fmnmx: FMNMX_R FMNMX_I FMNMX_C _ _ true;
+    /// Its second source stands in c.
+    fadd: FADD_R _ _ FADD_I3 FADD_C3 true;
+}
+
+/// Selection's state.
+pub(super) struct Build<'a> {
+    pub code: Code,
+    pub facts: &'a Facts,
+    pub body: &'a Body<'a>,
+    /// Types of the text's registers.
+    pub types: &'a [Type],
+    /// Registers whose value all threads of a warp share.
+    pub uniform: Vec<bool>,
+    /// Constants that stand in registers from the start, and what puts them there.
+    constants: std::collections::HashMap<(u8, u32, bool), Word>,
+    pub entry: Vec<Mach>,
+    /// Carry of the text's .cc.
+    pub carry: Option<Word>,
+    /// The virtual register of each of the text's, once used.
+    words: Vec<Option<Word>>,
+    tuples: Vec<Option<Word>>,
+    /// Block that instructions go to.
+    pub block: usize,
+    /// Guard of the instruction at work.
+    pub guard: Option<Pred>,
+    pub pos: Pos,
+    /// The stack pointer, made at the start.
+    pub stack: Word,
+    pub uses_stack: bool,
+    pub barriers: u32,
+    fault: Option<String>,
+}
+
+impl<'a> Build<'a> {
+    pub fn new(facts: &'a Facts, body: &'a Body<'a>) -> Build<'a> {
+        let types = &body.regs[..];
+        let mut code = Code::default();
+        let stack = code.vreg(ONE);
+        code.blocks.push(Block { ops: vec![], term: Term::Exit });
+        code.order.push(0);
+        Build {
+            code,
+            facts,
+            body,
+            types,
+            uniform: super::uniform::uniform(body, facts),
+            constants: Default::default(),
+            entry: vec![],
+            carry: None,
+            words: vec![None; types.len()],
+            tuples: vec![None; facts.tuples.len()],
+            block: 0,
+            guard: None,
+            pos: Pos::default(),
+            stack,
+            uses_stack: false,
+            barriers: 0,
+            fault: None,
+        }
+    }
+
+    /// An error at the instruction at work.
+    pub fn no<T>(&self, i: &Flat, why: &str) -> Result<T, AsmError> {
+        Err(AsmError::new(i.pos, format!("{}: {why}", i.name())))
+    }
+
+    /// The first field that could not be set since the last call.
+    pub fn take_fault(&mut self) -> Option<String> {
+        self.fault.take()
+    }
+
+    pub fn one(&mut self) -> Word {
+        self.code.vreg(ONE)
+    }
+
+    pub fn two(&mut self) -> Word {
+        self.code.vreg(TWO)
+    }
+
+    pub fn four(&mut self) -> Word {
+        self.code.vreg(FOUR)
+    }
+
+    pub fn pred(&mut self) -> Word {
+        self.code.vreg(PRED)
+    }
+
+    /// Appends an instruction under the guard of the text's.
+    pub fn push(&mut self, m: Mach) {
+        let m = m.guarded(self.guard);
+        self.always(m);
+    }
+
+    /// Appends an instruction.
+    pub fn always(&mut self, mut m: Mach) {
+        if let Some(e) = m.fault() {
+            self.fault.get_or_insert(e.to_string());
+        }
+        m.pos = self.pos;
+        self.code.blocks[self.block].ops.push(m);
+    }
+
+    /// Without a guard: for results that only instructions of the same guard read.
+    pub fn unguarded<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
+        let guard = self.guard.take();
+        let out = f(self);
+        self.guard = guard;
+        out
+    }
+
+    // --- operands ---
+
+    /// Where a register of the text lives.
+    pub fn home(&mut self, r: Reg) -> Word {
+        let r = self.facts.root(r);
+        if let Some(w) = self.words[r as usize] {
+            return w;
+        }
+        let word = match self.facts.member[r as usize] {
+            Some(m) => {
+                let words = self.facts.tuples[m.tuple as usize];
+                let code = &mut self.code;
+                let make = || code.vreg(if words == 4 { FOUR } else { TWO });
+                self.tuples[m.tuple as usize].get_or_insert_with(make).plus(m.sub)
+            }
+            None => self.code.vreg(match self.types[r as usize] {
+                Type::Pred => PRED,
+                t if t.bits() == 128 => FOUR,
+                t if t.bits() == 64 => TWO,
+                _ => ONE,
+            }),
+        };
+        self.words[r as usize] = Some(word);
+        word
+    }
+
+    /// A destination of up to 64 bits.
+    pub fn dest(&mut self, i: &Flat, o: &Opd) -> Result<Word, AsmError> {
+        match o {
+            Opd::Reg(r) => {
+                // Its own, also where readers look at what it is a copy of.
+                if self.facts.root(*r) != *r {
+                    return Ok(if self.types[*r as usize].bits() == 64 { self.two() } else { self.one() });
+                }
+                Ok(self.home(*r))
+            }
+            Opd::Nothing => Ok(self.one()),
+            _ => self.no(i, "such a destination is not assembled"),
+        }
+    }
+
+    /// A 32-bit source; smaller ones have anything in their upper bits.
+    pub fn src(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<Val, AsmError> {
+        Ok(match o {
+            Opd::Reg(r) => match self.facts.known[*r as usize] {
+                Known::Imm(v) => Val::Imm(v as u32),
+                Known::Param(at) => Val::Const(0, PARAMS + at),
+                Known::Shared(at) => Val::Imm(at),
+                _ => Val::Word(self.home(*r)),
+            },
+            Opd::Imm(v) => Val::Imm(bits_of(*v, ty) as u32),
+            Opd::Symbol(Symbol::Shared(at), o) => Val::Imm(SHARED_START.wrapping_add(*at).wrapping_add(*o as u32)),
+            Opd::Symbol(Symbol::Local(at), o) => {
+                self.uses_stack = true;
+                let (d, stack) = (self.one(), self.stack);
+                let by = at.wrapping_add(*o as u32);
+                self.unguarded(|b| b.alu(iadd3(), d, [stack.into(), by.into(), Src::ZERO], |m| m));
+                Val::Word(d)
+            }
+            Opd::Symbol(Symbol::Constant(at), o) => Val::Imm(at.wrapping_add(*o as u32)),
+            _ => return self.no(i, "such an operand is not assembled"),
+        })
+    }
+
+    /// A 64-bit source.
+    pub fn wide(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<Wide, AsmError> {
+        Ok(match o {
+            Opd::Reg(r) => match self.facts.known[*r as usize] {
+                Known::Imm(v) => Wide::Imm(v),
+                Known::Param(at) => Wide::Const(0, PARAMS + at),
+                Known::Shared(at) => Wide::Imm(u64::from(at)),
+                _ => Wide::Pair(self.home(*r)),
+            },
+            Opd::Imm(v) => Wide::Imm(bits_of(*v, ty)),
+            Opd::Symbol(Symbol::Global(slot), 0) => Wide::Const(4, *slot),
+            Opd::Symbol(Symbol::Global(slot), o) => {
+                let d = self.two();
+                let sum = o.cast_unsigned();
+                self.unguarded(|b| b.add64(d, Wide::Const(4, *slot), Wide::Imm(sum)));
+                Wide::Pair(d)
+            }
+            Opd::Symbol(..) => match self.src(i, o, Type::U32)? {
+                Val::Imm(v) => Wide::Imm(u64::from(v)),
+                low => {
+                    let d = self.two();
+                    self.unguarded(|b| {
+                        b.mov(d, low);
+                        b.mov(d.plus(1), Val::Imm(0));
+                    });
+                    Wide::Pair(d)
+                }
+            },
+            _ => return self.no(i, "such an operand is not assembled"),
+        })
+    }
+
+    /// A predicate operand.
+    pub fn pred_src(&mut self, i: &Flat, o: &Opd) -> Result<Pred, AsmError> {
+        match o {
+            Opd::Reg(r) => Ok(Pred::of(self.home(*r))),
+            Opd::Not(r) => Ok(Pred::of(self.home(*r)).not()),
+            Opd::Imm(v) => Ok(Pred { word: None, not: bits_of(*v, Type::B32) == 0 }),
+            _ => self.no(i, "such a predicate is not assembled"),
+        }
+    }
+
+    /// The value in a register.
+    pub fn held(&mut self, v: Val) -> Option<Word> {
+        match v {
+            Val::Word(w) => Some(w),
+            Val::Imm(0) => None,
+            v => Some(self.in_word(v)),
+        }
+    }
+
+    /// The value in a register, also zero.
+    pub fn in_word(&mut self, v: Val) -> Word {
+        match v {
+            Val::Word(w) => w,
+            Val::Const(bank, at) => self.constant(bank, at, false),
+            v => {
+                let d = self.one();
+                self.unguarded(|b| b.mov(d, v));
+                d
+            }
+        }
+    }
+
+    /// A constant of a bank that is put into registers at the start.
+    fn constant(&mut self, bank: u8, at: u32, wide: bool) -> Word {
+        if let Some(w) = self.constants.get(&(bank, at, wide)) {
+            return *w;
+        }
+        let d = if wide { self.two() } else { self.one() };
+        let block = std::mem::take(&mut self.code.blocks[self.block].ops);
+        self.unguarded(|b| match wide {
+            true => b.mov64(d, Wide::Const(bank, at)),
+            false => b.mov(d, Val::Const(bank, at)),
+        });
+        let made = std::mem::replace(&mut self.code.blocks[self.block].ops, block);
+        self.entry.extend(made.into_iter().map(|m| m.nature(Nature::Constant)));
+        self.constants.insert((bank, at, wide), d);
+        d
+    }
+
+    /// The instruction that gives a register its only value, if what it reads has one value only as well.
+    pub fn origin(&self, o: &Opd) -> Option<&'a Flat<'a>> {
+        let Opd::Reg(r) = o else { return None };
+        let r = self.facts.root(*r) as usize;
+        if self.facts.writes[r] != 1 {
+            return None;
+        }
+        let Item::Inst(i) = self.body.items.get(self.facts.def[r] as usize)? else { return None };
+        let stable = |o: &Opd| match o {
+            Opd::Reg(r) => self.facts.writes[*r as usize] == 1,
+            Opd::Imm(_) => true,
+            _ => false,
+        };
+        (i.guard.is_none() && i.opds[1..].iter().all(stable)).then_some(i)
+    }
+
+    /// [`Build::origin`] of a register that nothing else reads.
+    pub fn only_use(&self, o: &Opd) -> Option<&'a Flat<'a>> {
+        let Opd::Reg(r) = o else { return None };
+        if self.facts.reads[*r as usize] == 1 { self.origin(o) } else { None }
+    }
+
+    /// The value in two registers.
+    pub fn in_pair(&mut self, v: Wide) -> Word {
+        match v {
+            Wide::Pair(w) => w,
+            Wide::Const(bank, at) => self.constant(bank, at, true),
+            v => {
+                let d = self.two();
+                self.unguarded(|b| b.mov64(d, v));
+                d
+            }
+        }
+    }
+
+    // --- arithmetic ---
+
+    pub fn mov(&mut self, d: Word, v: Val) {
+        let m = match v {
+            Val::Word(w) => {
+                let whole = super::mir::width(self.code.classes[w.reg.0 as usize]) == 1
+                    && super::mir::width(self.code.classes[d.reg.0 as usize]) == 1;
+                Mach::new(op::MOV_R).w("d", d).r("b", w).nature(if whole { Nature::Copy } else { Nature::Plain })
+            }
+            Val::Imm(0) => Mach::new(op::MOV_R).w("d", d).nature(Nature::Constant),
+            Val::Imm(i) => Mach::new(op::MOV_I).w("d", d).n("b", u64::from(i)).nature(Nature::Constant),
+            Val::Const(bank, offset) => Mach::new(op::MOV_C).w("d", d).c("b", bank, offset).nature(Nature::Constant),
+        };
+        let m = if self.guard.is_some() { m.nature(Nature::Plain) } else { m };
+        self.push(m.n("mask", 15));
+    }
+
+    pub fn mov64(&mut self, d: Word, v: Wide) {
+        self.mov(d, v.low());
+        self.mov(d.plus(1), v.high());
+        self.glue(2);
+        let at = self.code.blocks[self.block].ops.len();
+        let ops = &mut self.code.blocks[self.block].ops[at - 2..];
+        let whole =
+            |w: Word, classes: &[crate::codegen::regalloc::Class]| super::mir::width(classes[w.reg.0 as usize]) == 2;
+        let nature = match v {
+            _ if self.guard.is_some() => Nature::Plain,
+            Wide::Pair(s) if whole(s, &self.code.classes) && whole(d, &self.code.classes) => Nature::Copy,
+            _ => Nature::Plain,
+        };
+        ops.iter_mut().for_each(|o| o.nature = nature);
+    }
+
+    /// The last `n` instructions are one for the allocator.
+    pub fn glue(&mut self, n: usize) {
+        let ops = &mut self.code.blocks[self.block].ops;
+        let at = ops.len() - n + 1;
+        ops[at..].iter_mut().for_each(|o| o.glued = true);
+    }
+
+    /// `d = f(a, b, c)`: picks the form; operands that no form takes go to registers.
+    pub fn alu(&mut self, f: Family, d: Word, s: [Src; 3], finish: impl FnOnce(Mach) -> Mach) {
+        let m = self.arith(&f, s);
+        self.push(finish(m.w("d", d)));
+    }
+
+    /// The instruction without its destination.
+    pub fn arith(&mut self, f: &Family, s: [Src; 3]) -> Mach {
+        let [mut a, mut b, mut c] = s;
+        let fixed = |v: Src| !matches!(v.val, Val::Word(_) | Val::Imm(0));
+        if fixed(a) {
+            a.val = Val::Word(self.in_word(a.val));
+        }
+        if f.float {
+            (b, c) = (folded(b), folded(c));
+        }
+        if fixed(b) && fixed(c) {
+            let keep_b = f.i3.is_none() && f.c3.is_none();
+            let v = if keep_b { &mut c } else { &mut b };
+            v.val = Val::Word(self.in_word(v.val));
+        }
+        let pick = |v: Src, i: Option<&'static Form>, c: Option<&'static Form>| match v.val {
+            Val::Imm(n) if n != 0 => i.filter(|_| !v.neg && !v.abs),
+            Val::Const(..) => c,
+            _ => None,
+        };
+        let mut form = pick(b, f.i, f.c);
+        if fixed(b) && form.is_none() {
+            b.val = Val::Word(self.in_word(b.val));
+        }
+        if fixed(c) {
+            form = pick(c, f.i3, f.c3);
+            if form.is_none() {
+                c.val = Val::Word(self.in_word(c.val));
+            }
+        }
+        let mut m = Mach::new(form.unwrap_or(f.r));
+        for (slot, v) in [("a", a), ("b", b), ("c", c)] {
+            if m.inst.form().position(slot, crate::isa::sass::Role::Value).is_none() {
+                continue;
+            }
+            m = match v.val {
+                Val::Word(w) => m.r(slot, w),
+                Val::Imm(0) => m,
+                Val::Imm(n) => m.n(slot, u64::from(n)),
+                Val::Const(bank, offset) => m.c(slot, bank, offset),
+            };
+            m = m.neg(slot, v.neg).abs(slot, v.abs);
+        }
+        m
+    }
+
+    /// Three inputs through a truth table.
+    pub fn lop(&mut self, d: Word, s: [Src; 3], table: u8) {
+        self.alu(lop3(), d, s, |m| m.n("lut", u64::from(table)).p("pp", Pred::TRUE.not()));
+    }
+
+    /// `d = a + b` of 64 bits.
+    pub fn add64(&mut self, d: Word, a: Wide, b: Wide) {
+        self.sum64(d, [a, b], [false, false]);
+    }
+
+    /// `d = ±a ± b` of 64 bits; at most one is negated.
+    pub fn sum64(&mut self, d: Word, s: [Wide; 2], neg: [bool; 2]) {
+        let (mut a, mut b) = ((s[0], neg[0]), (s[1], neg[1]));
+        if !matches!(a.0, Wide::Pair(_)) && matches!(b.0, Wide::Pair(_)) {
+            (a, b) = (b, a);
+        }
+        if let (Wide::Imm(v), true) = b {
+            b = (Wide::Imm(v.wrapping_neg()), false);
+        }
+        if !matches!(a.0, Wide::Pair(_)) {
+            a.0 = Wide::Pair(self.in_pair(a.0));
+        }
+        let carry = self.pred();
+        let src = |v: Val, neg: bool| Src { val: v, neg, abs: false };
+        let low = self.arith(&iadd3(), [src(a.0.low(), a.1), src(b.0.low(), b.1), Src::ZERO]);
+        self.push(low.w("d", d).w("pu", carry));
+        let high = self.arith(&iadd3(), [src(a.0.high(), a.1), src(b.0.high(), b.1), Src::ZERO]);
+        let high = high.w("d", d.plus(1)).m("x", ".X").p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
+        self.push(high.glued());
+    }
+
+    /// A shift or funnel shift: direction and type as the table writes them.
+    pub fn shift(&mut self, d: Word, s: [Src; 3], dir: &'static str, ty: &'static str, hi: bool) {
+        self.alu(shf(), d, s, |m| m.m("dir", dir).m("ty", ty).m("hi", if hi { ".HI" } else { "" }));
+    }
+
+    /// Bytes of two words.
+    pub fn permute(&mut self, d: Word, a: Src, select: u32, c: Src) {
+        self.alu(prmt(), d, [a, select.into(), c], |m| m);
+    }
+
+    /// `d = p ? a : b`.
+    pub fn select(&mut self, d: Word, p: Pred, a: Src, b: Src) {
+        let (mut p, mut a, mut b) = (p, a, b);
+        if !matches!(a.val, Val::Word(_) | Val::Imm(0)) && matches!(b.val, Val::Word(_) | Val::Imm(0)) {
+            (p, a, b) = (p.not(), b, a);
+        }
+        self.alu(sel(), d, [a, b, Src::ZERO], |m| m.p("pp", p));
+    }
+
+    /// `p = a cmp b` of 32-bit integers, and with another predicate.
+    pub fn compare(&mut self, d: Word, cmp: &str, signed: bool, a: Src, b: Src) {
+        let m =
+            self.arith(&isetp(), [a, b, Src::ZERO]).w("pu", d).m("cmp", cmp).m("sg", if signed { "" } else { ".U32" });
+        self.push(m.p("pp", Pred::TRUE));
+    }
+
+    /// `p = a cmp b` of 64-bit integers.
+    pub fn compare64(&mut self, d: Word, cmp: &str, signed: bool, a: Wide, b: Wide) {
+        let low = self.pred();
+        let m = self.arith(&isetp(), [a.low().into(), b.low().into(), Src::ZERO]);
+        self.push(m.w("pu", low).m("cmp", cmp).m("sg", ".U32").p("pp", Pred::TRUE));
+        let m = self.arith(&isetp(), [a.high().into(), b.high().into(), Src::ZERO]);
+        let m = m.w("pu", d).m("cmp", cmp).m("sg", if signed { "" } else { ".U32" }).m("x", ".EX");
+        self.push(m.p("pp", Pred::TRUE).p("pq", Pred::of(low)));
+    }
+
+    /// A predicate of three through a truth table (index `4a + 2b + c`).
+    pub fn plop(&mut self, d: Word, s: [Pred; 3], table: u8) {
+        let m = Mach::new(op::PLOP3_P).w("pu", d).n("lut", u64::from(table)).n("lut2", 0);
+        // Its operands may be of either file: number and file share a field.
+        let m = s.into_iter().zip(["pa", "pb", "pc"]).fold(m, |m, (p, slot)| m.p(slot, p));
+        self.push(m);
+    }
+
+    /// One float conversion or function of one source.
+    pub fn unary(&mut self, form: &'static Form, d: Word, s: Src, finish: impl FnOnce(Mach) -> Mach) {
+        let m = Mach::new(form);
+        let m = match self.held(s.val) {
+            Some(w) => m.r("b", w),
+            None => m,
+        };
+        self.push(finish(m.w("d", d).neg("b", s.neg).abs("b", s.abs)));
+    }
+}
+
+/// A sign goes into a constant.
+fn folded(s: Src) -> Src {
+    match s.val {
+        Val::Imm(v) if s.neg || s.abs => {
+            let v = if s.abs { v & 0x7fff_ffff } else { v };
+            let v = if s.neg { v ^ 0x8000_0000 } else { v };
+            if v == 0x8000_0000 { s } else { Val::Imm(v).into() }
+        }
+        _ => s,
+    }
+}

@@ -1,0 +1,103 @@
+//! Variables of a module: `.const` in bank 3, `.global` in memory with their addresses in bank 4, `.shared`.
+
+use super::AsmError;
+use super::facts::bits_of;
+use super::flat::{Names, Symbol, place};
+use crate::elf::cubin::{Relocation, RelocationKind, Space as Section, Variable as NewVariable};
+use crate::isa::ptx::{Init, Linkage, Operand, Space, Type, Variable};
+
+/// The module's variables, and what each slot of bank 4 is the address of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Data {
+    pub variables: Vec<NewVariable>,
+    pub addresses: Vec<(String, i64)>,
+    constant_bytes: u32,
+    global_bytes: [u32; 2],
+}
+
+/// Gives a variable its place.
+pub(super) fn declare(v: &Variable, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
+    let symbol = match v.space {
+        Space::Shared | Space::SharedCta if v.dims == [None] => {
+            names.dynamic.push(v.name.clone());
+            Symbol::Shared(0)
+        }
+        Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut names.shared_bytes)?),
+        Space::Const | Space::Global if v.linkage != Linkage::Extern => stored(v, data)?,
+        _ => {
+            return Err(AsmError::new(
+                v.pos,
+                format!("{}: variables of this kind in .{} are not assembled", v.name, v.space.word()),
+            ));
+        }
+    };
+    names.symbols.insert(v.name.clone(), symbol);
+    Ok(())
+}
+
+fn stored(v: &Variable, data: &mut Data) -> Result<Symbol, AsmError> {
+    let space = match (v.space, &v.init) {
+        (Space::Const, _) => Section::Constant,
+        (_, Some(_)) => Section::Initialised,
+        (_, None) => Section::Zero,
+    };
+    let used = match space {
+        Section::Constant => &mut data.constant_bytes,
+        Section::Initialised => &mut data.global_bytes[0],
+        Section::Zero => &mut data.global_bytes[1],
+    };
+    let offset = place(v, used)?;
+    let len_bytes = *used - offset;
+    let natural = (v.ty.bits().div_ceil(8) * u32::from(v.vector)).max(1);
+    let (mut bytes, mut relocations) = (vec![], vec![]);
+    if space != Section::Zero {
+        bytes = vec![0; len_bytes as usize];
+        if let Some(init) = &v.init {
+            let mut at = 0;
+            fill(v, init, &mut at, &mut bytes, &mut relocations)?;
+        }
+    }
+    let align = v.align.unwrap_or(natural);
+    data.variables.push(NewVariable { name: v.name.to_string(), space, offset, align, len_bytes, bytes, relocations });
+    if space == Section::Constant {
+        return Ok(Symbol::Constant(offset));
+    }
+    let slot = 8 * data.addresses.len() as u32;
+    data.addresses.push((v.name.to_string(), 0));
+    Ok(Symbol::Global(slot))
+}
+
+fn fill(
+    v: &Variable,
+    init: &Init,
+    at: &mut usize,
+    bytes: &mut [u8],
+    fields: &mut Vec<Relocation>,
+) -> Result<(), AsmError> {
+    let no = |what: &str| Err(AsmError::new(v.pos, format!("{}: {what}", v.name)));
+    let size = v.ty.bits().div_ceil(8) as usize;
+    let value = match init {
+        Init::List(list) => {
+            for i in list {
+                fill(v, i, at, bytes, fields)?;
+            }
+            return Ok(());
+        }
+        Init::Value(Operand::Imm(i)) if matches!(v.ty, Type::F16 | Type::Bf16) => {
+            return no(&format!("a first value like {i:?} of a half type is not assembled"));
+        }
+        Init::Value(Operand::Imm(i)) => bits_of(*i, v.ty),
+        Init::Value(Operand::Symbol(name, addend)) | Init::Generic(name, addend) if size == 8 => {
+            let kind =
+                if matches!(init, Init::Generic(..)) { RelocationKind::Generic } else { RelocationKind::Address };
+            let offset = u32::try_from(*at).unwrap_or(u32::MAX);
+            fields.push(Relocation { offset, kind, symbol: name.to_string(), addend: *addend });
+            0
+        }
+        _ => return no("such a first value is not assembled"),
+    };
+    let Some(to) = bytes.get_mut(*at..*at + size) else { return no("more first values than elements") };
+    to.copy_from_slice(&value.to_le_bytes()[..size]);
+    *at += size;
+    Ok(())
+}

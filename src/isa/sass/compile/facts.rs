@@ -1,0 +1,312 @@
+//! What is known of the text's registers before selection: constants, copies, sums, neighbours in vectors.
+//!
+//! A register with one unguarded definition stands for that definition wherever it is read, as long as what the definition read
+//! has one definition as well.
+
+use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
+use crate::isa::ptx::{Imm, Opcode, Space, Type};
+
+/// What a register holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Known {
+    Nothing,
+    Imm(u64),
+    /// The same as another register.
+    Copy(Reg),
+    /// Bytes at an offset among the parameters.
+    Param(u32),
+    /// Another register plus a constant that does not wrap around.
+    Sum(Reg, i64),
+    /// An address in shared memory.
+    Shared(u32),
+    /// The low or high half of a register of 32 bits.
+    Half(Reg, bool),
+}
+
+/// A place in a tuple: its number, the first word, and the words of the tuple.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Member {
+    pub tuple: u32,
+    pub sub: u8,
+}
+
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub known: Vec<Known>,
+    /// How often each register is written and read.
+    pub writes: Vec<u32>,
+    pub reads: Vec<u32>,
+    /// The item that writes it, where there is one only.
+    pub def: Vec<u32>,
+    pub member: Vec<Option<Member>>,
+    /// Words of each tuple.
+    pub tuples: Vec<u8>,
+}
+
+/// Calls `f` with each register an operand reads.
+fn each(o: &Opd, f: &mut impl FnMut(Reg)) {
+    match o {
+        Opd::Reg(r) | Opd::Not(r) => f(*r),
+        Opd::Vector(v) => v.iter().for_each(|o| each(o, f)),
+        Opd::Pair(a, b) => {
+            each(a, f);
+            each(b, f);
+        }
+        Opd::Address(base, _) => each(base, f),
+        _ => {}
+    }
+}
+
+/// Registers that are written.
+fn written(i: &Flat, f: &mut impl FnMut(Reg)) {
+    i.opds.iter().take(i.results()).for_each(|o| each(o, f));
+}
+
+/// Registers that are read.
+fn read(i: &Flat, f: &mut impl FnMut(Reg)) {
+    i.opds.iter().skip(i.results()).for_each(|o| each(o, f));
+    if let Some((p, _)) = i.guard {
+        f(p);
+    }
+}
+
+impl Facts {
+    pub fn new(body: &mut Body) -> Facts {
+        let n = body.regs.len();
+        let mut f = Facts {
+            known: vec![Known::Nothing; n],
+            writes: vec![0; n],
+            reads: vec![0; n],
+            def: vec![u32::MAX; n],
+            member: vec![None; n],
+            tuples: vec![],
+        };
+        f.count(body);
+        f.join_copies(body);
+        f.count(body);
+        f.know(body);
+        f.group(body);
+        f
+    }
+
+    fn count(&mut self, body: &Body) {
+        self.writes.fill(0);
+        self.reads.fill(0);
+        for (k, item) in body.items.iter().enumerate() {
+            let Item::Inst(i) = item else { continue };
+            read(i, &mut |r| self.reads[r as usize] += 1);
+            written(i, &mut |r| {
+                self.writes[r as usize] += 1;
+                self.def[r as usize] = k as u32;
+            });
+        }
+    }
+
+    /// `t = f(..); r = t` becomes `r = f(..)` where nothing else wants t and nothing between touches r.
+    fn join_copies(&mut self, body: &mut Body) {
+        let mut last = vec![0u32; body.regs.len()];
+        let mut defined = vec![u32::MAX; body.regs.len()];
+        let mut start = 0u32;
+        let mut dead = vec![];
+        for k in 0..body.items.len() as u32 {
+            let found = match &body.items[k as usize] {
+                Item::Label(_) => {
+                    start = k + 1;
+                    None
+                }
+                Item::Inst(i) => copied(i, &body.regs).filter(|(to, from)| {
+                    let (t, r) = (*from as usize, *to as usize);
+                    let whole = self.writes[t] == 1 && self.reads[t] == 1 && self.writes[r] > 1;
+                    whole && defined[t] != u32::MAX && defined[t] >= start && last[r] <= defined[t]
+                }),
+            };
+            if let Some((to, from)) = found {
+                let at = defined[from as usize];
+                if let Item::Inst(d) = &mut body.items[at as usize] {
+                    let n = d.results();
+                    d.opds.iter_mut().take(n).for_each(|o| rename(o, from, to));
+                }
+                (last[to as usize], defined[to as usize]) = (k, at);
+                dead.push(k);
+                continue;
+            }
+            let Item::Inst(i) = &body.items[k as usize] else { continue };
+            if matches!(i.op, Opcode::Bra | Opcode::Brx | Opcode::Call) {
+                start = k + 1;
+            }
+            read(i, &mut |r| last[r as usize] = k);
+            let guarded = i.guard.is_some();
+            written(i, &mut |r| {
+                last[r as usize] = k;
+                defined[r as usize] = if guarded { u32::MAX } else { k };
+            });
+        }
+        let mut next = dead.into_iter().peekable();
+        let mut k = 0u32;
+        body.items.retain(|_| {
+            let gone = next.next_if_eq(&k).is_some();
+            k += 1;
+            !gone
+        });
+    }
+
+    fn know(&mut self, body: &Body) {
+        for item in &body.items {
+            let Item::Inst(i) = item else { continue };
+            let Some(Opd::Reg(d)) = i.opds.first().filter(|_| i.results() == 1 && i.guard.is_none()) else {
+                self.halves(i);
+                continue;
+            };
+            if self.writes[*d as usize] == 1 {
+                self.known[*d as usize] = self.meaning(i, body);
+            }
+        }
+    }
+
+    fn halves(&mut self, i: &Flat) {
+        let (Opcode::Mov, None, [Opd::Vector(v), Opd::Reg(s)]) = (i.op, i.guard, i.opds.as_slice()) else { return };
+        if i.ty().bits() != 32 || self.writes[*s as usize] != 1 {
+            return;
+        }
+        if let [a, b] = v.as_slice() {
+            for (o, high) in [(a, false), (b, true)] {
+                if let Opd::Reg(r) = o
+                    && self.writes[*r as usize] == 1
+                {
+                    self.known[*r as usize] = Known::Half(*s, high);
+                }
+            }
+        }
+    }
+
+    fn meaning(&self, i: &Flat, body: &Body) -> Known {
+        let ty = i.ty();
+        let once = |r: &Reg| self.writes[*r as usize] == 1;
+        match (i.op, &i.opds[1..]) {
+            (Opcode::Mov, [Opd::Imm(v)]) if ty != Type::Pred => Known::Imm(bits_of(*v, ty)),
+            (Opcode::Mov, [Opd::Symbol(Symbol::Shared(at), o)]) => {
+                Known::Shared(SHARED_START.wrapping_add(*at).wrapping_add(*o as u32))
+            }
+            (Opcode::Mov, [Opd::Reg(s)]) if once(s) => self.copy(*s),
+            (Opcode::Cvta, [Opd::Reg(s)]) if once(s) && i.space() == Some(Space::Global) => self.copy(*s),
+            (Opcode::Ld, [Opd::Address(base, o)]) if matches!(i.space(), Some(Space::Param | Space::ParamEntry)) => {
+                let Opd::Symbol(Symbol::Param(at, _), more) = **base else { return Known::Nothing };
+                let register = body.regs[match i.opds[0] {
+                    Opd::Reg(r) => r as usize,
+                    _ => return Known::Nothing,
+                }];
+                let same = register.bits() == ty.bits() && ty.bits() >= 32;
+                if same { Known::Param(at.wrapping_add((more + o) as u32)) } else { Known::Nothing }
+            }
+            (Opcode::Add, [Opd::Reg(s), Opd::Imm(Imm::Int(c))]) if once(s) && ty.bits() == 64 && !ty.is_float() => {
+                match self.known[*s as usize] {
+                    Known::Sum(root, before) => Known::Sum(root, before.wrapping_add(*c)),
+                    Known::Copy(root) => Known::Sum(root, *c),
+                    _ => Known::Sum(*s, *c),
+                }
+            }
+            (Opcode::Add, [Opd::Reg(s), Opd::Imm(Imm::Int(c))]) if ty.bits() == 32 && !ty.is_float() => {
+                match self.known[*s as usize] {
+                    Known::Shared(at) => Known::Shared(at.wrapping_add(*c as u32)),
+                    _ => Known::Nothing,
+                }
+            }
+            _ => Known::Nothing,
+        }
+    }
+
+    fn copy(&self, s: Reg) -> Known {
+        match self.known[s as usize] {
+            Known::Nothing | Known::Sum(..) | Known::Half(..) => Known::Copy(s),
+            known => known,
+        }
+    }
+
+    /// The register that an operand's register is a copy of.
+    pub fn root(&self, r: Reg) -> Reg {
+        match self.known[r as usize] {
+            Known::Copy(s) => s,
+            _ => r,
+        }
+    }
+
+    /// Registers that are read or written as one vector become neighbours.
+    fn group(&mut self, body: &Body) {
+        for item in &body.items {
+            let Item::Inst(i) = item else { continue };
+            let wants = match i.op {
+                Opcode::Ld | Opcode::St | Opcode::Mma | Opcode::Ldmatrix | Opcode::Stmatrix => true,
+                Opcode::Mov => i.ty().bits() == 64,
+                _ => false,
+            };
+            for o in i.opds.iter().filter(|_| wants) {
+                if let Opd::Vector(v) = o {
+                    self.tuple(v, body);
+                }
+            }
+        }
+    }
+
+    fn tuple(&mut self, v: &[Opd], body: &Body) {
+        let mut regs: smallvec::SmallVec<[Reg; 4]> = smallvec::SmallVec::new();
+        for o in v {
+            let Opd::Reg(r) = o else { return };
+            let r = self.root(*r);
+            let plain = matches!(self.known[r as usize], Known::Nothing | Known::Sum(..));
+            if !plain || self.member[r as usize].is_some() || regs.contains(&r) {
+                return;
+            }
+            regs.push(r);
+        }
+        let Some(first) = regs.first() else { return };
+        let bits = body.regs[*first as usize].bits();
+        let words = (bits / 32) as u8;
+        let total = words as usize * regs.len();
+        let same = regs.iter().all(|r| body.regs[*r as usize].bits() == bits);
+        if !same || words == 0 || ![2, 4].contains(&total) {
+            return;
+        }
+        let tuple = self.tuples.len() as u32;
+        self.tuples.push(total as u8);
+        for (k, r) in regs.iter().enumerate() {
+            self.member[*r as usize] = Some(Member { tuple, sub: k as u8 * words });
+        }
+    }
+}
+
+/// Shared memory that a block's own begins after on sm_90.
+pub(super) const SHARED_START: u32 = 0x400;
+
+/// Destination and source of a plain copy.
+fn copied(i: &Flat, regs: &[Type]) -> Option<(Reg, Reg)> {
+    match (i.op, i.guard, i.opds.as_slice()) {
+        (Opcode::Mov, None, [Opd::Reg(to), Opd::Reg(from)]) if to != from => {
+            (regs[*to as usize].bits() == regs[*from as usize].bits()).then_some((*to, *from))
+        }
+        _ => None,
+    }
+}
+
+fn rename(o: &mut Opd, from: Reg, to: Reg) {
+    match o {
+        Opd::Reg(r) if *r == from => *r = to,
+        Opd::Vector(v) => v.iter_mut().for_each(|o| rename(o, from, to)),
+        Opd::Pair(a, b) => {
+            rename(a, from, to);
+            rename(b, from, to);
+        }
+        _ => {}
+    }
+}
+
+/// A constant's bits in a type.
+pub(super) fn bits_of(v: Imm, ty: Type) -> u64 {
+    let bits = match (v, ty) {
+        (Imm::F64(b), Type::F32) => u64::from((f64::from_bits(b) as f32).to_bits()),
+        (Imm::F32(b), Type::F64) => f64::from(f32::from_bits(b)).to_bits(),
+        (Imm::Int(i), _) => i.cast_unsigned(),
+        (Imm::F32(b), _) => u64::from(b),
+        (Imm::F64(b), _) => b,
+    };
+    if ty.bits() >= 64 { bits } else { bits & ((1 << ty.bits()) - 1) }
+}

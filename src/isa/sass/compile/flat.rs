@@ -1,0 +1,322 @@
+//! A function's body as a list: names resolved, scopes gone, registers and labels numbered.
+
+use super::AsmError;
+use crate::isa::ptx::{Imm, Inst, Modifier, Name, Opcode, Operand, Pos, Space, Statement, Type, Variable};
+use std::collections::HashMap;
+
+/// A number of a register of the text.
+pub(super) type Reg = u32;
+
+/// Where a named thing is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Symbol {
+    /// Bytes from the start of the block's shared memory.
+    Shared(u32),
+    /// Bytes from the start of the thread's frame.
+    Local(u32),
+    /// Bytes in constant bank 3.
+    Constant(u32),
+    /// A slot of bank 4 that holds the address.
+    Global(u32),
+    /// Bytes from the start of the parameters, and how many.
+    Param(u32, u32),
+    Label(u32),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Opd {
+    Reg(Reg),
+    Not(Reg),
+    Special(Name),
+    Symbol(Symbol, i64),
+    Imm(Imm),
+    Vector(Vec<Opd>),
+    Pair(Box<Opd>, Box<Opd>),
+    Address(Box<Opd>, i64),
+    Nothing,
+}
+
+/// An instruction with its operands resolved.
+#[derive(Clone, Debug)]
+pub(super) struct Flat<'a> {
+    pub pos: Pos,
+    /// Predicate and whether it is negated.
+    pub guard: Option<(Reg, bool)>,
+    pub op: Opcode,
+    pub mods: &'a [Modifier],
+    pub opds: Vec<Opd>,
+}
+
+impl Flat<'_> {
+    pub fn types(&self) -> impl Iterator<Item = Type> {
+        self.mods.iter().filter_map(|m| if let Modifier::Type(t) = m { Some(*t) } else { None })
+    }
+
+    /// The last type, which is the only one of most instructions.
+    pub fn ty(&self) -> Type {
+        self.types().last().unwrap_or(Type::B32)
+    }
+
+    pub fn space(&self) -> Option<Space> {
+        self.mods.iter().find_map(|m| if let Modifier::Space(s) = m { Some(*s) } else { None })
+    }
+
+    pub fn lanes(&self) -> usize {
+        self.mods
+            .iter()
+            .find_map(|m| if let Modifier::Vector(n) = m { Some(usize::from(*n)) } else { None })
+            .unwrap_or(1)
+    }
+
+    pub fn has(&self, word: &str) -> bool {
+        self.mods.iter().any(|m| matches!(m, Modifier::Word(w) if &**w == word))
+    }
+
+    /// Words among the modifiers.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.mods.iter().filter_map(|m| if let Modifier::Word(w) = m { Some(&**w) } else { None })
+    }
+
+    /// Mnemonic and modifiers as they stood.
+    pub fn name(&self) -> String {
+        let mut s = self.op.word().to_owned();
+        for m in self.mods {
+            s.push('.');
+            match m {
+                Modifier::Type(t) => s.push_str(t.word()),
+                Modifier::Space(p) => s.push_str(p.word()),
+                Modifier::Vector(n) => s.push_str(&format!("v{n}")),
+                Modifier::Word(w) => s.push_str(w),
+            }
+        }
+        s
+    }
+
+    /// How many of the first operands are results.
+    pub fn results(&self) -> usize {
+        use Opcode::*;
+        let none = matches!(
+            self.op,
+            St | Red
+                | Bra
+                | Brx
+                | Membar
+                | Fence
+                | Exit
+                | Ret
+                | Trap
+                | Prefetch
+                | Prefetchu
+                | Cp
+                | Nanosleep
+                | Stmatrix
+                | Call
+                | Griddepcontrol
+                | Setmaxnreg
+                | Pmevent
+                | Brkpt
+                | Discard
+                | Applypriority
+                | Wgmma
+        );
+        match self.op {
+            _ if none => 0,
+            Bar | Barrier => usize::from(self.has("red")),
+            _ => 1,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Item<'a> {
+    Label(u32),
+    Inst(Flat<'a>),
+}
+
+/// A body.
+#[derive(Debug, Default)]
+pub(super) struct Body<'a> {
+    pub items: Vec<Item<'a>>,
+    /// Types of the registers.
+    pub regs: Vec<Type>,
+    pub labels: u32,
+    /// Bytes of the thread's frame.
+    pub local_bytes: u32,
+}
+
+/// Names of a module and of a function's parameters.
+#[derive(Clone, Default)]
+pub(super) struct Names {
+    pub symbols: HashMap<Name, Symbol>,
+    pub shared_bytes: u32,
+    /// Shared memory whose size the launch gives.
+    pub dynamic: Vec<Name>,
+}
+
+struct Scope<'a> {
+    registers: HashMap<&'a str, Reg>,
+    /// `%r<40>`: prefix, count, number of the first.
+    ranges: Vec<(&'a str, u32, Reg)>,
+    symbols: HashMap<&'a str, Symbol>,
+}
+
+struct Flatten<'a, 'n> {
+    names: &'n mut Names,
+    scopes: Vec<Scope<'a>>,
+    /// Names seen in the scopes that are open.
+    seen: HashMap<&'a str, Reg>,
+    body: Body<'a>,
+}
+
+/// Flattens a body. Variables declared in it get their places.
+pub(super) fn flatten<'a>(body: &'a [Statement], names: &mut Names) -> Result<Body<'a>, AsmError> {
+    let mut f = Flatten { names, scopes: vec![], seen: HashMap::new(), body: Body::default() };
+    f.block(body)?;
+    Ok(f.body)
+}
+
+fn align_up(at: u32, align: u32) -> u32 {
+    at.div_ceil(align.max(1)) * align.max(1)
+}
+
+/// The next free place for a variable.
+pub(super) fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
+    let natural = (v.ty.bits().div_ceil(8) * u32::from(v.vector)).max(1);
+    let at = align_up(*used, v.align.unwrap_or(natural));
+    let len = v.len_bytes().and_then(|n| u32::try_from(n).ok());
+    let Some(len) = len else { return Err(AsmError::new(v.pos, format!("{}: its size is not known", v.name))) };
+    *used = at.checked_add(len).ok_or_else(|| AsmError::new(v.pos, format!("{}: too large", v.name)))?;
+    Ok(at)
+}
+
+impl<'a> Flatten<'a, '_> {
+    fn block(&mut self, list: &'a [Statement]) -> Result<(), AsmError> {
+        self.scopes.push(Scope { registers: HashMap::new(), ranges: vec![], symbols: HashMap::new() });
+        self.seen.clear();
+        for s in list {
+            self.declare(s)?;
+        }
+        for s in list {
+            match s {
+                Statement::Block(inner) => self.block(inner)?,
+                Statement::Label(name, _) => {
+                    if let Some(Symbol::Label(l)) = self.symbol(name) {
+                        self.body.items.push(Item::Label(l));
+                    }
+                }
+                Statement::Inst(i) => {
+                    let flat = self.inst(i)?;
+                    self.body.items.push(Item::Inst(flat));
+                }
+                Statement::Targets { .. } | Statement::Prototype { .. } => {
+                    let what = "branch and call tables are not assembled".to_owned();
+                    return Err(AsmError::new(Pos::default(), what));
+                }
+                _ => {}
+            }
+        }
+        self.scopes.pop();
+        self.seen.clear();
+        Ok(())
+    }
+
+    fn declare(&mut self, s: &'a Statement) -> Result<(), AsmError> {
+        // PANIC: block() has pushed a scope.
+        let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
+        match s {
+            Statement::Registers(r) => {
+                if r.vector != 1 {
+                    return Err(AsmError::new(r.pos, "vector registers are not assembled".into()));
+                }
+                for (name, count) in &r.names {
+                    let first = u32::try_from(self.body.regs.len()).unwrap_or(u32::MAX);
+                    let n = count.unwrap_or(1);
+                    self.body.regs.resize(self.body.regs.len() + n as usize, r.ty);
+                    match count {
+                        Some(n) => scope.ranges.push((name, *n, first)),
+                        None => {
+                            scope.registers.insert(name, first);
+                        }
+                    }
+                }
+            }
+            Statement::Label(name, _) => {
+                scope.symbols.insert(name, Symbol::Label(self.body.labels));
+                self.body.labels += 1;
+            }
+            Statement::Variable(v) => {
+                let symbol = match v.space {
+                    Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut self.names.shared_bytes)?),
+                    Space::Local => Symbol::Local(place(v, &mut self.body.local_bytes)?),
+                    _ => {
+                        return Err(AsmError::new(
+                            v.pos,
+                            format!("{}: a variable in .{} here", v.name, v.space.word()),
+                        ));
+                    }
+                };
+                scope.symbols.insert(&v.name, symbol);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn symbol(&self, name: &Name) -> Option<Symbol> {
+        let inner = self.scopes.iter().rev().find_map(|s| s.symbols.get(&**name)).copied();
+        inner.or_else(|| self.names.symbols.get(name).copied())
+    }
+
+    fn register(&mut self, name: &'a Name, pos: Pos) -> Result<Reg, AsmError> {
+        if let Some(r) = self.seen.get(&**name) {
+            return Ok(*r);
+        }
+        let found = self.scopes.iter().rev().find_map(|s| {
+            let plain = s.registers.get(&**name).copied();
+            plain.or_else(|| {
+                s.ranges.iter().find_map(|(prefix, n, first)| {
+                    let number = name.strip_prefix(prefix)?;
+                    let k =
+                        number.parse::<u32>().ok().filter(|k| k < n && !(number.len() > 1 && number.starts_with('0')));
+                    k.map(|k| first + k)
+                })
+            })
+        });
+        let r = found.ok_or_else(|| AsmError::new(pos, format!("{name} is not declared")))?;
+        self.seen.insert(name, r);
+        Ok(r)
+    }
+
+    fn inst(&mut self, i: &'a Inst) -> Result<Flat<'a>, AsmError> {
+        let guard = match &i.guard {
+            Some(g) => Some((self.register(&g.pred, i.pos)?, g.negated)),
+            None => None,
+        };
+        let opds = i.operands.iter().map(|o| self.operand(o, i.pos)).collect::<Result<_, _>>()?;
+        Ok(Flat { pos: i.pos, guard, op: i.op, mods: &i.mods, opds })
+    }
+
+    fn operand(&mut self, o: &'a Operand, pos: Pos) -> Result<Opd, AsmError> {
+        Ok(match o {
+            Operand::Reg(n) => Opd::Reg(self.register(n, pos)?),
+            Operand::Not(n) => Opd::Not(self.register(n, pos)?),
+            Operand::Special(n) => Opd::Special(n.clone()),
+            Operand::Symbol(n, offset) => match self.symbol(n) {
+                Some(s) => Opd::Symbol(s, *offset),
+                None => return Err(AsmError::new(pos, format!("{n} is not known here"))),
+            },
+            Operand::Imm(i) => Opd::Imm(*i),
+            Operand::Vector(v) => Opd::Vector(v.iter().map(|o| self.operand(o, pos)).collect::<Result<_, _>>()?),
+            Operand::Pair(a, b) => Opd::Pair(Box::new(self.operand(a, pos)?), Box::new(self.operand(b, pos)?)),
+            Operand::Address { base, offset, rest } if rest.is_empty() => {
+                Opd::Address(Box::new(self.operand(base, pos)?), *offset)
+            }
+            Operand::Nothing => Opd::Nothing,
+            Operand::Address { .. } => {
+                return Err(AsmError::new(pos, "coordinates in an address are not assembled".into()));
+            }
+            Operand::Lane(n, _) => return Err(AsmError::new(pos, format!("{n}: vector registers are not assembled"))),
+            Operand::List(_) => return Err(AsmError::new(pos, "calls are not assembled".into())),
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! Convergence: threads of a warp that part at a branch meet again where the branch's ways join.
+//!
+//! For a branch that may divide a warp, the threads are recorded (BSSY) at a block that dominates all ways and waited for
+//! (BSYNC) at the first block that all ways lead to. Where a loop lies between, the recording moves in front of the loop, so that
+//! it happens once. Source: dominators by Cooper, Harvey and Kennedy.
+
+use super::AsmError;
+use super::mir::{Block, Code, Mach, Nature, Term};
+use crate::isa::sass::op;
+
+const NONE: usize = usize::MAX;
+
+/// Convergence barriers that a warp has.
+const BARRIERS: u8 = 16;
+
+struct Graph {
+    succ: Vec<Vec<usize>>,
+    pred: Vec<Vec<usize>>,
+    /// Immediate dominators, and post-dominators; the exit is the node after the blocks.
+    idom: Vec<usize>,
+    ipdom: Vec<usize>,
+}
+
+impl Graph {
+    fn new(code: &Code) -> Graph {
+        let n = code.blocks.len();
+        let (mut succ, mut pred) = (vec![vec![]; n + 1], vec![vec![]; n + 1]);
+        for b in &code.order {
+            let next = code.successors(*b);
+            let next = if next.is_empty() { smallvec::smallvec![n] } else { next };
+            for s in next {
+                succ[*b].push(s);
+                pred[s].push(*b);
+            }
+        }
+        let idom = dominators(&succ, &pred, code.order[0]);
+        let ipdom = dominators(&pred, &succ, n);
+        Graph { succ, pred, idom, ipdom }
+    }
+
+    fn post_dominates(&self, j: usize, b: usize) -> bool {
+        let mut at = b;
+        while at != j {
+            let up = self.ipdom[at];
+            if up == NONE || up == at {
+                return false;
+            }
+            at = up;
+        }
+        true
+    }
+
+    /// Blocks on ways from d that have not come to j.
+    fn region(&self, d: usize, j: usize) -> Vec<bool> {
+        let mut inside = vec![false; self.succ.len()];
+        let mut work: Vec<usize> = self.succ[d].clone();
+        while let Some(b) = work.pop() {
+            if b != j && !inside[b] {
+                inside[b] = true;
+                work.extend(&self.succ[b]);
+            }
+        }
+        inside
+    }
+
+    /// Where to record and where to wait for the branch that ends a block.
+    fn join(&self, branch: usize) -> Option<(usize, usize)> {
+        let exit = self.succ.len() - 1;
+        let (mut d, mut j) = (branch, self.ipdom[branch]);
+        loop {
+            if d == NONE || j == NONE || j == exit {
+                return None;
+            }
+            if d == j || !self.post_dominates(j, d) {
+                j = self.ipdom[j];
+                continue;
+            }
+            let inside = self.region(d, j);
+            let entered = |b: usize| self.pred[b].iter().any(|p| !inside[*p] && *p != d);
+            let single = (0..exit).filter(|b| inside[*b]).all(|b| !entered(b));
+            if inside[d] || inside[exit] || !single {
+                let up = self.idom[d];
+                if up == d {
+                    return None;
+                }
+                d = up;
+                continue;
+            }
+            return Some((d, j));
+        }
+    }
+}
+
+/// Immediate dominators of what is reachable from the root; the root's is itself.
+fn dominators(succ: &[Vec<usize>], pred: &[Vec<usize>], root: usize) -> Vec<usize> {
+    let n = succ.len();
+    let (mut order, mut seen) = (Vec::with_capacity(n), vec![false; n]);
+    let mut stack = vec![(root, 0)];
+    seen[root] = true;
+    while let Some((b, k)) = stack.pop() {
+        match succ[b].get(k) {
+            Some(s) => {
+                stack.push((b, k + 1));
+                if !seen[*s] {
+                    seen[*s] = true;
+                    stack.push((*s, 0));
+                }
+            }
+            None => order.push(b),
+        }
+    }
+    let mut number = vec![NONE; n];
+    order.iter().enumerate().for_each(|(k, b)| number[*b] = k);
+    let mut idom = vec![NONE; n];
+    idom[root] = root;
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for b in order.iter().rev().filter(|b| **b != root) {
+            let mut new = NONE;
+            for p in pred[*b].iter().filter(|p| idom[**p] != NONE) {
+                new = if new == NONE { *p } else { meet(&idom, &number, new, *p) };
+            }
+            if new != idom[*b] {
+                idom[*b] = new;
+                changed = true;
+            }
+        }
+    }
+    idom
+}
+
+fn meet(idom: &[usize], number: &[usize], mut a: usize, mut b: usize) -> usize {
+    while a != b {
+        while number[a] < number[b] {
+            a = idom[a];
+        }
+        while number[b] < number[a] {
+            b = idom[b];
+        }
+    }
+    a
+}
+
+/// Drops blocks that nothing leads to.
+pub(super) fn reachable(code: &mut Code) {
+    let mut seen = vec![false; code.blocks.len()];
+    let mut work = vec![code.order[0]];
+    while let Some(b) = work.pop() {
+        if !std::mem::replace(&mut seen[b], true) {
+            work.extend(code.successors(b));
+        }
+    }
+    code.order.retain(|b| seen[*b]);
+}
+
+/// Inserts convergence barriers.
+pub(super) fn converge(code: &mut Code) -> Result<(), AsmError> {
+    let divides = |b: &usize| matches!(code.blocks[*b].term, Term::Branch(_, x, y, false) if x != y);
+    let branches: Vec<usize> = code.order.iter().copied().filter(divides).collect();
+    if branches.is_empty() {
+        return Ok(());
+    }
+    let graph = Graph::new(code);
+    let mut pairs: Vec<(usize, usize, usize)> = vec![];
+    for b in branches {
+        let Some((d, j)) = graph.join(b) else { continue };
+        let ends = code.blocks[j].ops.is_empty() && code.blocks[j].term == Term::Exit;
+        if !ends && !pairs.iter().any(|p| (p.1, p.2) == (d, j)) {
+            let size = graph.region(d, j).iter().filter(|x| **x).count();
+            pairs.push((size, d, j));
+        }
+    }
+    pairs.sort_unstable();
+    let mut taken: Vec<(u8, Vec<bool>)> = vec![];
+    for (_, d, j) in pairs {
+        let graph = Graph::new(code);
+        let mut inside = graph.region(d, j);
+        inside[d] = true;
+        let clash = |n: u8| taken.iter().any(|(m, other)| *m == n && other.iter().zip(&inside).any(|(a, b)| *a && *b));
+        let Some(n) = (0..BARRIERS).find(|n| !clash(*n)) else {
+            let pos = code.blocks[d].ops.last().map_or_else(Default::default, |m| m.pos);
+            return Err(AsmError::new(
+                pos,
+                "branches are nested deeper than the 16 convergence barriers of a warp".into(),
+            ));
+        };
+        insert(code, &graph, (d, j), n, &inside);
+        inside.pop();
+        taken.push((n, inside));
+    }
+    Ok(())
+}
+
+fn insert(code: &mut Code, graph: &Graph, (d, j): (usize, usize), n: u8, inside: &[bool]) {
+    let wait = Mach::new(op::BSYNC_B).n("b", u64::from(n)).n("pp", 7).effect();
+    let all_inside = graph.pred[j].iter().all(|p| inside[*p]);
+    let at = if all_inside {
+        let ops = &mut code.blocks[j].ops;
+        let k = ops.iter().take_while(|m| m.inst.form().mnemonic == "BSYNC").count();
+        ops.insert(k, wait);
+        j
+    } else {
+        let join = code.blocks.len();
+        code.blocks.push(Block { ops: vec![wait], term: Term::Jump(j) });
+        for b in graph.pred[j].iter().filter(|p| inside[**p]) {
+            let to = |x: &mut usize| {
+                if *x == j {
+                    *x = join;
+                }
+            };
+            match &mut code.blocks[*b].term {
+                Term::Jump(x) => to(x),
+                Term::Branch(_, x, y, _) => {
+                    to(x);
+                    to(y);
+                }
+                Term::Exit => {}
+            }
+        }
+        let place = code.order.iter().position(|b| *b == j).unwrap_or(code.order.len());
+        code.order.insert(place, join);
+        join
+    };
+    let record = Mach::new(op::BSSY_I).n("b", u64::from(n)).n("pp", 7).nature(Nature::Converge(n, at)).effect();
+    code.blocks[d].ops.push(record);
+}

@@ -1,0 +1,331 @@
+//! Machine instructions before registers are given out: forms of the table whose register fields name words of virtual registers.
+//!
+//! A value of 64 or 128 bits is one virtual register of several words, so that it gets aligned neighbours; instructions may
+//! read and write single words of it. Instructions that are glued to the one before are one for the allocator: halves of a
+//! 64-bit operation, which may then work in place.
+
+use super::super::inst::{FieldError, Instruction};
+use super::super::row::{Form, Kind, Role};
+use crate::codegen::regalloc::{Class, VReg};
+use crate::isa::ptx::Pos;
+use smallvec::SmallVec;
+
+/// Register classes: predicates, and general registers by words.
+pub(super) const PRED: Class = Class(0);
+pub(super) const ONE: Class = Class(1);
+pub(super) const TWO: Class = Class(2);
+pub(super) const FOUR: Class = Class(3);
+
+/// Words of a class.
+pub(super) const fn width(class: Class) -> u8 {
+    match class.0 {
+        2 => 2,
+        3 => 4,
+        _ => 1,
+    }
+}
+
+/// A word of a virtual register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Word {
+    pub reg: VReg,
+    pub sub: u8,
+}
+
+impl Word {
+    /// The word that many words further on.
+    pub fn plus(self, words: u8) -> Word {
+        Word { sub: self.sub + words, ..self }
+    }
+}
+
+/// A 32-bit operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Val {
+    Word(Word),
+    Imm(u32),
+    /// A word of a constant bank, at a byte offset.
+    Const(u8, u32),
+}
+
+/// A 64-bit operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Wide {
+    /// The first of two words.
+    Pair(Word),
+    Imm(u64),
+    Const(u8, u32),
+}
+
+impl Wide {
+    pub fn low(self) -> Val {
+        match self {
+            Wide::Pair(w) => Val::Word(w),
+            Wide::Imm(i) => Val::Imm(i as u32),
+            Wide::Const(b, o) => Val::Const(b, o),
+        }
+    }
+
+    pub fn high(self) -> Val {
+        match self {
+            Wide::Pair(w) => Val::Word(w.plus(1)),
+            Wide::Imm(i) => Val::Imm((i >> 32) as u32),
+            Wide::Const(b, o) => Val::Const(b, o + 4),
+        }
+    }
+}
+
+/// A register field of an instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RegField {
+    pub slot: &'static str,
+    pub role: Role,
+    pub word: Word,
+    /// Consecutive words.
+    pub count: u8,
+    pub write: bool,
+    /// A write that leaves other words of the register, or that a guard may skip, as they were and wanted.
+    pub keep: bool,
+}
+
+/// What an instruction is to passes that look at no form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nature {
+    Plain,
+    /// A copy of whole registers.
+    Copy,
+    /// A constant.
+    Constant,
+    /// No instruction: the register's value is whatever it is.
+    Undefined,
+    /// Sets up convergence barrier n for the block.
+    Converge(u8, usize),
+}
+
+/// A machine instruction.
+#[derive(Clone, Debug)]
+pub(super) struct Mach {
+    pub inst: Instruction,
+    pub regs: SmallVec<[RegField; 5]>,
+    pub nature: Nature,
+    /// Part of the allocator's instruction before.
+    pub glued: bool,
+    /// Is kept although nobody wants its results.
+    pub effect: bool,
+    pub pos: Pos,
+    bad: Option<FieldError>,
+}
+
+impl Mach {
+    pub fn new(form: &'static Form) -> Mach {
+        let inst = Instruction::new(form);
+        let (nature, regs) = (Nature::Plain, SmallVec::new());
+        Mach { inst, regs, nature, glued: false, effect: false, pos: Pos::default(), bad: None }
+    }
+
+    /// What could not be set.
+    pub fn fault(&self) -> Option<&FieldError> {
+        self.bad.as_ref()
+    }
+
+    fn set(&mut self, slot: &str, role: Role, value: u64) {
+        if let Err(e) = self.inst.set(slot, role, value) {
+            self.bad.get_or_insert(e);
+        }
+    }
+
+    fn field(mut self, slot: &'static str, role: Role, word: Word, count: u8, write: bool) -> Mach {
+        self.regs.push(RegField { slot, role, word, count, write, keep: false });
+        self
+    }
+
+    /// Writes one word.
+    pub fn w(self, slot: &'static str, word: Word) -> Mach {
+        self.field(slot, Role::Value, word, 1, true)
+    }
+
+    /// Writes consecutive words.
+    pub fn wn(self, slot: &'static str, word: Word, count: u8) -> Mach {
+        self.field(slot, Role::Value, word, count, true)
+    }
+
+    /// Reads one word.
+    pub fn r(self, slot: &'static str, word: Word) -> Mach {
+        self.field(slot, Role::Value, word, 1, false)
+    }
+
+    /// Reads consecutive words.
+    pub fn rn(self, slot: &'static str, word: Word, count: u8) -> Mach {
+        self.field(slot, Role::Value, word, count, false)
+    }
+
+    /// Reads a predicate, or its negation.
+    pub fn p(mut self, slot: &'static str, pred: Pred) -> Mach {
+        self.set(slot, Role::Not, u64::from(pred.not));
+        match pred.word {
+            Some(word) => self.field(slot, Role::Value, word, 1, false),
+            None => {
+                let value = self.register_bits(slot, 7);
+                self.set(slot, Role::Value, value);
+                self
+            }
+        }
+    }
+
+    /// A register's number as the field holds it: some hold a predicate's file or its complement.
+    pub fn register_bits(&self, slot: &str, index: u64) -> u64 {
+        match self.inst.form().position(slot, Role::Value).map(|i| self.inst.form().fields[i].kind) {
+            Some(Kind::EitherP) => index << 1,
+            Some(Kind::PInverted | Kind::UPInverted) => 7 - index,
+            _ => index,
+        }
+    }
+
+    /// A constant field.
+    pub fn n(mut self, slot: &str, value: u64) -> Mach {
+        self.set(slot, Role::Value, value);
+        self
+    }
+
+    /// A modifier by its text.
+    pub fn m(mut self, slot: &str, text: &str) -> Mach {
+        if let Err(e) = self.inst.set_modifier(slot, text) {
+            self.bad.get_or_insert(e);
+        }
+        self
+    }
+
+    /// A word of a constant bank.
+    pub fn c(mut self, slot: &str, bank: u8, offset: u32) -> Mach {
+        self.set(slot, Role::Bank, u64::from(bank));
+        self.set(slot, Role::Offset, u64::from(offset));
+        self
+    }
+
+    /// Negation of an operand.
+    pub fn neg(mut self, slot: &str, on: bool) -> Mach {
+        if on {
+            let role = if self.inst.form().position(slot, Role::Neg).is_some() { Role::Neg } else { Role::NegOrInv };
+            self.set(slot, role, 1);
+        }
+        self
+    }
+
+    /// Absolute value of an operand.
+    pub fn abs(mut self, slot: &str, on: bool) -> Mach {
+        if on {
+            self.set(slot, Role::Abs, 1);
+        }
+        self
+    }
+
+    /// A half of an operand: `.H0_H0`, `.H1_H1`.
+    pub fn half(mut self, slot: &str, value: u64) -> Mach {
+        let role = if self.inst.form().position(slot, Role::Suffix).is_some() { Role::Suffix } else { Role::Inner };
+        self.set(slot, role, value);
+        self
+    }
+
+    /// A memory address: base register of that many words (none: absolute) and byte offset.
+    pub fn at(mut self, base: Option<Word>, words: u8, offset: i64) -> Mach {
+        let width = self.inst.form().position("m", Role::Offset).map_or(24, |i| self.inst.form().fields[i].width());
+        let bits = super::super::bits::wrapped(i128::from(offset), width).unwrap_or(u64::MAX);
+        self.set("m", Role::Offset, bits);
+        match base {
+            Some(word) => self.field("m", Role::Register, word, words, false),
+            None => self,
+        }
+    }
+
+    /// Runs where the predicate is set.
+    pub fn guarded(mut self, guard: Option<Pred>) -> Mach {
+        if let Some(Pred { word, not }) = guard {
+            self.inst.guard.not = not;
+            if let Some(word) = word {
+                return self.field("guard", Role::Value, word, 1, false);
+            }
+        }
+        self
+    }
+
+    pub fn effect(mut self) -> Mach {
+        self.effect = true;
+        self
+    }
+
+    pub fn glued(mut self) -> Mach {
+        self.glued = true;
+        self
+    }
+
+    pub fn nature(mut self, nature: Nature) -> Mach {
+        self.nature = nature;
+        self
+    }
+
+    /// Whether a guard may skip it.
+    pub fn is_guarded(&self) -> bool {
+        self.regs.iter().any(|r| r.slot == "guard")
+    }
+}
+
+/// A predicate as an operand; without a word PT.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pred {
+    pub word: Option<Word>,
+    pub not: bool,
+}
+
+impl Pred {
+    pub const TRUE: Pred = Pred { word: None, not: false };
+
+    pub fn of(word: Word) -> Pred {
+        Pred { word: Some(word), not: false }
+    }
+
+    pub fn not(self) -> Pred {
+        Pred { not: !self.not, ..self }
+    }
+}
+
+/// How a block ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Term {
+    /// Into the block.
+    Jump(usize),
+    /// To the first if the predicate is set, else to the second; the last says that all threads agree.
+    Branch(Pred, usize, usize, bool),
+    Exit,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    pub ops: Vec<Mach>,
+    pub term: Term,
+}
+
+/// A kernel's code.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Code {
+    /// Classes of the virtual registers.
+    pub classes: Vec<Class>,
+    pub blocks: Vec<Block>,
+    /// Blocks in the order they are laid out; the first is the entry.
+    pub order: Vec<usize>,
+}
+
+impl Code {
+    pub fn vreg(&mut self, class: Class) -> Word {
+        self.classes.push(class);
+        Word { reg: VReg(u32::try_from(self.classes.len() - 1).unwrap_or(u32::MAX)), sub: 0 }
+    }
+
+    /// Blocks that control goes to from here.
+    pub fn successors(&self, block: usize) -> SmallVec<[usize; 2]> {
+        match self.blocks[block].term {
+            Term::Jump(b) => smallvec::smallvec![b],
+            Term::Branch(_, a, b, _) => smallvec::smallvec![a, b],
+            Term::Exit => smallvec::smallvec![],
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The assembler: PTX text → machine code of sm_90.
+//!
+//! ```text
+//! text --parse--> Module --flatten--> list --facts--> list and what is known --select--> virtual registers, blocks
+//!      --converge--> BSSY, BSYNC --settle, place--> registers --schedule--> order --synchronise--> control words --> 128-bit words
+//! ```
+//!
+//! Place in the arrows: reads [`isa::ptx`](crate::isa::ptx), writes through this room's codec; registers come from the shared
+//! allocator. What it gives is a kernel's words and the facts that a loader wants. Source: PTX ISA 8.8 for meaning; code that
+//! ptxas 13.5.37 makes for layouts of constants, shared memory and parameters. Left out, each refused with its place in
+//! the text: calls, textures, surfaces, clusters, asynchronous copies, warpgroup matrices, sparse matrices.
+
+mod build;
+mod data;
+mod facts;
+mod flat;
+mod flow;
+mod live;
+mod mir;
+mod place;
+mod schedule;
+mod select;
+mod sync;
+mod uniform;
+
+use super::encode;
+use super::{Instruction, Role, op};
+use crate::elf::cubin::{self, Arch, NewKernel, NewModule, Param};
+use crate::isa::ptx::{self, Function, Item, Module, Pos, Tuning};
+pub use data::Data;
+use flat::{Names, Symbol};
+use schedule::Node;
+use thiserror::Error;
+
+/// Why a text has no machine code.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{line}:{column}: {what}")]
+pub struct AsmError {
+    pub line: u32,
+    /// In bytes, from 1.
+    pub column: u32,
+    pub what: String,
+}
+
+impl AsmError {
+    fn new(pos: Pos, what: String) -> AsmError {
+        AsmError { line: pos.line, column: pos.column, what }
+    }
+}
+
+/// A kernel's code and what its launch must know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    pub name: String,
+    pub words: Vec<u128>,
+    /// General registers a thread needs, with the two that the hardware keeps for itself.
+    pub registers: u32,
+    /// Named barriers.
+    pub barriers: u32,
+    /// Bytes of a thread's frame.
+    pub frame_bytes: u32,
+    /// Shared memory declared with its size, without the kibibyte that the system keeps.
+    pub shared_bytes: u32,
+    /// Offset and length of each parameter.
+    pub parameters: Vec<(u32, u32)>,
+    pub parameter_bytes: u32,
+    /// `.reqntid`.
+    pub threads: Option<[u32; 3]>,
+    /// Byte offsets of EXIT.
+    pub exits: Vec<u32>,
+    /// Registers stored to and loaded from the frame.
+    pub spills: u32,
+    /// PTX instructions it was made from.
+    pub source_instructions: u32,
+}
+
+/// Assembles a text as a cubin.
+///
+/// # Errors
+/// What cannot be read, or has no machine code yet, with its place; another chip than sm_90 and sm_90a.
+pub fn assemble(text: &str, arch: Arch) -> Result<Vec<u8>, AsmError> {
+    let refused = |what: String| AsmError::new(Pos::default(), what);
+    if arch.sm != 90 {
+        return Err(refused(format!("{arch}: machine code is made for sm_90 and sm_90a")));
+    }
+    let module = ptx::parse(text).map_err(|e| AsmError::new(e.pos(), e.to_string()))?;
+    let (kernels, data) = module_code(&module)?;
+    let kernels = kernels.iter().map(Kernel::for_cubin).collect();
+    let new = NewModule { kernels, variables: data.variables, addresses: data.addresses };
+    cubin::write_module(arch, &new).map_err(|e| refused(e.to_string()))
+}
+
+impl Kernel {
+    /// What a cubin says of it.
+    #[must_use]
+    pub fn for_cubin(&self) -> NewKernel {
+        let shared = if self.shared_bytes > 0 { facts::SHARED_START + self.shared_bytes } else { 0 };
+        NewKernel {
+            name: self.name.clone(),
+            code: self.words.iter().flat_map(|w| w.to_le_bytes()).collect(),
+            registers: self.registers,
+            barriers: self.barriers,
+            frame_bytes: self.frame_bytes,
+            shared_bytes: shared,
+            parameters: self
+                .parameters
+                .iter()
+                .map(|(offset, len_bytes)| Param { offset: *offset, len_bytes: *len_bytes })
+                .collect(),
+            exit_offsets: self.exits.clone(),
+            required_block: self.threads,
+            ..NewKernel::default()
+        }
+    }
+}
+
+/// Assembles a text's kernels for sm_90.
+///
+/// # Errors
+/// What cannot be read, or has no machine code yet, with its place.
+pub fn kernels(text: &str) -> Result<Vec<Kernel>, AsmError> {
+    Ok(module_code(&ptx::parse(text).map_err(|e| AsmError::new(e.pos(), e.to_string()))?)?.0)
+}
+
+/// Assembles a module for sm_90: its kernels, and its variables.
+///
+/// # Errors
+/// What has no machine code yet, with its place in the text the module was read from.
+pub fn module_code(module: &Module) -> Result<(Vec<Kernel>, Data), AsmError> {
+    let (mut names, mut data) = (Names::default(), Data::default());
+    for item in &module.items {
+        if let Item::Variable(v) = item {
+            data::declare(v, &mut names, &mut data)?;
+        }
+    }
+    let mut out = vec![];
+    for f in module.functions() {
+        if !f.entry {
+            return Err(AsmError::new(f.pos, format!("{}: functions that are no kernels are not assembled", f.name)));
+        }
+        if f.body.is_some() {
+            out.push(kernel(f, &names)?);
+        }
+    }
+    Ok((out, data))
+}
+
+fn kernel(f: &Function, names: &Names) -> Result<Kernel, AsmError> {
+    let mut names = names.clone();
+    let mut k = Kernel { name: f.name.to_string(), ..Kernel::default() };
+    for p in &f.params {
+        let at = flat::place(p, &mut k.parameter_bytes)?;
+        let len = k.parameter_bytes - at;
+        k.parameters.push((at, len));
+        names.symbols.insert(p.name.clone(), Symbol::Param(at, len));
+    }
+    for t in &f.tuning {
+        if let Tuning::Numbers(name, n) = t
+            && &**name == "reqntid"
+        {
+            let n = |k: usize| n.get(k).and_then(|v| u32::try_from(*v).ok()).unwrap_or(1);
+            k.threads = Some([n(0), n(1), n(2)]);
+        }
+    }
+    let list = f.body.as_deref().unwrap_or_default();
+    if !names.dynamic.is_empty() {
+        // Memory whose size the launch gives begins behind all that is declared.
+        let mut all = names.clone();
+        flat::flatten(list, &mut all)?;
+        let start = all.shared_bytes.next_multiple_of(16);
+        for name in names.dynamic.clone() {
+            names.symbols.insert(name, Symbol::Shared(start));
+        }
+    }
+    let mut body = flat::flatten(list, &mut names)?;
+    k.source_instructions = body.items.iter().filter(|i| matches!(i, flat::Item::Inst(_))).count() as u32;
+    let facts = facts::Facts::new(&mut body);
+    let mut selected = select::select(&body, &facts)?;
+    flow::reachable(&mut selected.code);
+    flow::converge(&mut selected.code)?;
+    let placed = place::place(&mut selected, most_registers(f, k.threads), body.local_bytes)?;
+    let mut pieces = schedule::pieces(placed.lines);
+    schedule::schedule(&mut pieces);
+    let (nodes, places) = sync::synchronise(pieces, placed.labels);
+    k.registers = registers(&nodes) + 2;
+    (k.barriers, k.frame_bytes) = (selected.barriers, placed.frame_bytes);
+    (k.shared_bytes, k.spills) = (names.shared_bytes, placed.spills as u32);
+    k.words = words(nodes, &places, &mut k.exits)?;
+    Ok(k)
+}
+
+/// General registers that may be given out.
+fn most_registers(f: &Function, threads: Option<[u32; 3]>) -> u16 {
+    let number = |want: &str| {
+        f.tuning.iter().find_map(|t| match t {
+            Tuning::Numbers(name, n) if &**name == want => Some(n.iter().product::<u64>()),
+            _ => None,
+        })
+    };
+    let threads =
+        threads.map(|t| t.iter().map(|n| u64::from(*n)).product()).or_else(|| number("maxntid")).unwrap_or(256);
+    let warps = threads.div_ceil(32).max(1);
+    // Eight registers of a warp are given out together; two of a thread's are the hardware's.
+    let most = (2048 / warps / 8 * 8).clamp(24, 255) - 2;
+    number("maxnreg").map_or(most, |n| most.min(n.max(18) - 2)).min(253) as u16
+}
+
+/// The highest general register in use, plus one.
+fn registers(nodes: &[Node]) -> u32 {
+    let all = nodes.iter().flat_map(|n| n.effects.reads.iter().chain(&n.effects.writes));
+    let general = all.filter(|a| a.file == super::RegFile::General);
+    general.map(|a| u32::from(a.first) + u32::from(a.count)).max().unwrap_or(0)
+}
+
+/// Code is padded to a multiple of this many instructions.
+const PADDING: usize = 8;
+
+fn words(mut nodes: Vec<Node>, places: &[usize], exits: &mut Vec<u32>) -> Result<Vec<u128>, AsmError> {
+    let mut stop = Instruction::new(op::BRA_I);
+    let failed = |e: String| AsmError::new(Pos::default(), e);
+    let set = |inst: &mut Instruction, at: usize, to: usize| {
+        let distance = (to as i128 - at as i128 - 1) * 4;
+        let width = inst.form().position("t", Role::Value).map_or(56, |i| inst.form().fields[i].width());
+        let bits = super::bits::wrapped(distance, width).unwrap_or(u64::MAX);
+        inst.set("t", Role::Value, bits).map(|_| ()).map_err(|e| e.to_string())
+    };
+    let own = nodes.len();
+    set(&mut stop, own, own).map_err(failed)?;
+    stop.control.stall = 0;
+    stop.control.yields = true;
+    nodes.push(Node { inst: stop, target: None, effects: Default::default() });
+    let mut pad = Instruction::new(op::NOP_N);
+    (pad.control.stall, pad.control.yields) = (0, true);
+    while !nodes.len().is_multiple_of(PADDING) {
+        nodes.push(Node { inst: pad.clone(), target: None, effects: Default::default() });
+    }
+    let mut out = Vec::with_capacity(nodes.len());
+    for (at, n) in nodes.iter_mut().enumerate() {
+        if let Some(to) = n.target {
+            set(&mut n.inst, at, places[to]).map_err(failed)?;
+        }
+        if n.inst.form().mnemonic == "EXIT" {
+            exits.push(16 * at as u32);
+        }
+        out.push(encode(&n.inst).map_err(|e| failed(e.to_string()))?);
+    }
+    Ok(out)
+}

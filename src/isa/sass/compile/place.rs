@@ -1,0 +1,463 @@
+//! Registers: the shared allocator's view of the code, and its result applied.
+//!
+//! The allocator sees a group of glued instructions as one. A write of a part of a register whose rest is wanted, or that a guard
+//! may skip, modifies it. Spilled values stand in the thread's frame; predicates go there through a general register.
+
+use super::AsmError;
+use super::live::{bundle_start, settle};
+use super::mir::{Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, Word, width};
+use super::select::Selected;
+use crate::codegen::regalloc::{
+    self, Allocation, Class, Edit, Flow, Func, Kind, Loc, Operand, PReg, RegClass, RegFile, RegInfo, Role as Use, VReg,
+};
+use crate::isa::ptx::Pos;
+use crate::isa::sass::{Instruction, Role, op};
+use smallvec::SmallVec;
+
+const PREDICATES: u8 = 0;
+const GENERAL: u8 = 1;
+/// R1 holds the stack pointer.
+const STACK: u64 = 1;
+
+/// A line of code with its registers.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // nearly all are instructions
+pub(super) enum Line {
+    Label(usize),
+    /// An instruction, and the label it goes to.
+    Inst(Instruction, Option<usize>),
+}
+
+pub(super) struct Placed {
+    pub lines: Vec<Line>,
+    /// Bytes of the frame.
+    pub frame_bytes: u32,
+    pub spills: usize,
+    /// Labels used; the blocks' numbers, then more.
+    pub labels: usize,
+}
+
+/// What an instruction of the allocator is.
+enum Step {
+    Label(usize),
+    Group(usize, usize, usize),
+    Branch(Pred, usize),
+    Jump(usize),
+    Exit,
+    Undefined,
+}
+
+struct Place<'a> {
+    code: &'a Code,
+    stack: VReg,
+    func: Func,
+    steps: Vec<Step>,
+    labels: Vec<regalloc::Label>,
+}
+
+fn info(registers: u16, scratch: bool) -> RegInfo {
+    let class = |name, file, words: u16| RegClass {
+        name,
+        file,
+        width: words,
+        align: words,
+        slot_bytes: 4 * u32::from(words),
+        slot_align: 4 * u32::from(words),
+    };
+    let last = registers - u16::from(scratch);
+    RegInfo {
+        files: vec![
+            RegFile { name: "predicate", count: 7, order: (0..7).collect() },
+            RegFile { name: "general", count: 255, order: (0..last).filter(|r| *r != 1).collect() },
+        ],
+        classes: vec![
+            class("predicate", PREDICATES, 1),
+            class("word", GENERAL, 1),
+            class("pair", GENERAL, 2),
+            class("quad", GENERAL, 4),
+        ],
+    }
+}
+
+/// Gives out registers, at most that many.
+pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -> Result<Placed, AsmError> {
+    let undefined = settle(&mut selected.code, selected.stack.reg);
+    let mut p =
+        Place { code: &selected.code, stack: selected.stack.reg, func: Func::default(), steps: vec![], labels: vec![] };
+    p.build(&undefined);
+    let failed = |e: regalloc::RegAllocError| AsmError::new(Pos::default(), e.to_string());
+    let need = regalloc::pressure(&p.func, &info(registers, false)).map_err(failed)?;
+    let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
+    let mut scratch = false;
+    // As many as are needed at once, more if tuples do not fit between the others.
+    let alloc = loop {
+        let with = info(limit, scratch);
+        let result = regalloc::allocate(&p.func, &with);
+        match result {
+            Ok(a) if !scratch && spills(&a, |c| c == PRED) => scratch = true,
+            Ok(a) if limit == registers || !spills(&a, |c| c != PRED) => break a,
+            Err(e) if limit == registers => return Err(failed(e)),
+            _ => limit = (limit + 2 + limit / 8).min(registers),
+        }
+    };
+    let mut apply = Apply {
+        place: &p,
+        alloc: &alloc,
+        lines: vec![],
+        scratch: u64::from(limit - 1),
+        frame: local_bytes.next_multiple_of(16),
+        spills: 0,
+        labels: selected.code.blocks.len(),
+    };
+    apply.all()?;
+    let (mut lines, spills, labels) = (apply.lines, apply.spills, apply.labels);
+    let mut frame_bytes = local_bytes.next_multiple_of(16);
+    if spills > 0 {
+        frame_bytes += alloc.frame.len_bytes.next_multiple_of(16);
+    }
+    if selected.uses_stack || spills > 0 {
+        let load = Mach::new(op::MOV_C).n("d", STACK).c("b", 0, 0x28).n("mask", 15);
+        let down = Mach::new(op::IADD3_I).n("d", STACK).n("a", STACK).n("b", u64::from(frame_bytes.wrapping_neg()));
+        let head = [load, down].map(|m| Line::Inst(m.inst, None));
+        lines.splice(1..1, head);
+    }
+    Ok(Placed { lines, frame_bytes, spills, labels })
+}
+
+/// Whether values of such classes go to the frame.
+fn spills(alloc: &Allocation, of: impl Fn(Class) -> bool) -> bool {
+    let mut edits = alloc.edits.iter().map(|e| &e.1).chain(alloc.edge_edits.iter().flat_map(|e| &e.1));
+    let slot = |l: &Loc| matches!(l, Loc::Slot(_));
+    edits.any(|e| matches!(e, Edit::Move { class, from, to } if of(*class) && (slot(from) || slot(to))))
+}
+
+/// How a group uses a register.
+#[derive(Clone, Copy)]
+struct Touch {
+    reg: VReg,
+    read: bool,
+    late: bool,
+    write: bool,
+    keep: bool,
+}
+
+impl Touch {
+    fn operands(self, out: &mut SmallVec<[Operand; 8]>) {
+        let operand = |role| Operand { vreg: self.reg, role, constraint: regalloc::Constraint::Reg };
+        if self.write && self.keep {
+            out.push(operand(Use::Mod));
+        } else if self.write {
+            out.push(operand(Use::Def));
+        }
+    }
+
+    fn uses(self, out: &mut SmallVec<[Operand; 8]>) {
+        if self.read && !(self.write && self.keep) {
+            let role = if self.late { Use::UseLate } else { Use::Use };
+            out.push(Operand { vreg: self.reg, role, constraint: regalloc::Constraint::Reg });
+        }
+    }
+}
+
+impl Place<'_> {
+    fn build(&mut self, undefined: &[VReg]) {
+        for c in &self.code.classes {
+            self.func.vreg(*c);
+        }
+        self.labels = (0..self.code.blocks.len()).map(|_| self.func.label()).collect();
+        let order = self.code.order.clone();
+        for (k, b) in order.iter().enumerate() {
+            self.func.push(Kind::Plain, Flow::Label(self.labels[*b]), &[], &[]);
+            self.steps.push(Step::Label(*b));
+            if k == 0 {
+                for v in undefined {
+                    self.func.push(Kind::Plain, Flow::Next, &[Operand::writes(*v)], &[]);
+                    self.steps.push(Step::Undefined);
+                }
+            }
+            let ops = &self.code.blocks[*b].ops;
+            let mut from = 0;
+            while from < ops.len() {
+                let mut to = from + 1;
+                while to < ops.len() && ops[to].glued {
+                    to += 1;
+                }
+                debug_assert_eq!(bundle_start(ops, to), from);
+                let operands = self.operands(&ops[from..to]);
+                let kind = kind(&ops[from..to], &operands);
+                self.func.push(kind, Flow::Next, &operands, &[]);
+                self.steps.push(Step::Group(*b, from, to));
+                from = to;
+            }
+            self.terminate(*b, order.get(k + 1).copied());
+        }
+    }
+
+    fn terminate(&mut self, b: usize, next: Option<usize>) {
+        match self.code.blocks[b].term {
+            Term::Exit => {
+                self.func.push(Kind::Plain, Flow::Return, &[], &[]);
+                self.steps.push(Step::Exit);
+            }
+            Term::Jump(to) => self.jump(to, next),
+            Term::Branch(_, x, y, _) if x == y => self.jump(x, next),
+            Term::Branch(p, x, y, _) => {
+                let (p, x, y) = if Some(x) == next { (p.not(), y, x) } else { (p, x, y) };
+                let operands: SmallVec<[Operand; 1]> = p.word.map(|w| Operand::reads(w.reg)).into_iter().collect();
+                self.func.push(Kind::Plain, Flow::Branch(self.labels[x]), &operands, &[]);
+                self.steps.push(Step::Branch(p, x));
+                self.jump(y, next);
+            }
+        }
+    }
+
+    fn jump(&mut self, to: usize, next: Option<usize>) {
+        if Some(to) != next {
+            self.func.push(Kind::Plain, Flow::Jump(self.labels[to]), &[], &[]);
+            self.steps.push(Step::Jump(to));
+        }
+    }
+
+    /// Results first, then sources.
+    fn operands(&self, group: &[Mach]) -> SmallVec<[Operand; 8]> {
+        let mut touches: SmallVec<[Touch; 8]> = SmallVec::new();
+        let mut written: SmallVec<[Word; 4]> = SmallVec::new();
+        for m in group {
+            for r in m.regs.iter().filter(|r| r.word.reg != self.stack) {
+                let reg = r.word.reg;
+                let k = match touches.iter().position(|t| t.reg == reg) {
+                    Some(k) => k,
+                    None => {
+                        touches.push(Touch { reg, read: false, late: false, write: false, keep: false });
+                        touches.len() - 1
+                    }
+                };
+                let t = &mut touches[k];
+                if r.write {
+                    (t.write, t.keep) = (true, t.keep | r.keep);
+                } else if !(0..r.count).all(|n| written.contains(&r.word.plus(n))) {
+                    (t.read, t.late) = (true, t.late | self.late(r.word, r.count, &written));
+                }
+            }
+            for r in m.regs.iter().filter(|r| r.write && r.word.reg != self.stack) {
+                written.extend((0..r.count).map(|n| r.word.plus(n)));
+            }
+        }
+        let mut out = SmallVec::new();
+        touches.iter().for_each(|t| t.operands(&mut out));
+        touches.iter().for_each(|t| t.uses(&mut out));
+        out
+    }
+
+    /// Whether a read could find another result of the group in its register: odd words of pairs cannot be hit by even ones.
+    fn late(&self, word: Word, count: u8, written: &[Word]) -> bool {
+        let class = |w: Word| self.code.classes[w.reg.0 as usize];
+        let safe = |w: &Word| {
+            let other_file = (class(*w) == PRED) != (class(word) == PRED);
+            let apart = width(class(*w)) >= 2
+                && width(class(word)) >= 2
+                && count == 1
+                && !word.sub.is_multiple_of(2)
+                && w.sub.is_multiple_of(2);
+            other_file || apart
+        };
+        !written.iter().all(safe)
+    }
+}
+
+fn kind(group: &[Mach], operands: &[Operand]) -> Kind {
+    let all = |n: Nature| group.iter().all(|m| m.nature == n);
+    let clean = operands.first().is_some_and(|o| o.role == Use::Def);
+    match operands.len() {
+        2 if clean && all(Nature::Copy) => Kind::Copy,
+        1 if clean && all(Nature::Constant) => Kind::Remat,
+        _ => Kind::Plain,
+    }
+}
+
+struct Apply<'a> {
+    place: &'a Place<'a>,
+    alloc: &'a Allocation,
+    lines: Vec<Line>,
+    scratch: u64,
+    /// Where spill slots begin in the frame.
+    frame: u32,
+    spills: usize,
+    labels: usize,
+}
+
+impl Apply<'_> {
+    fn all(&mut self) -> Result<(), AsmError> {
+        let mut next = self.alloc.edits.iter().peekable();
+        let mut stubs = vec![];
+        for (i, step) in self.place.steps.iter().enumerate() {
+            let i = i as u32;
+            while let Some((_, edit)) = next.next_if(|e| e.0 == i) {
+                self.edit(edit)?;
+            }
+            match step {
+                Step::Label(b) => self.lines.push(Line::Label(*b)),
+                Step::Group(b, from, to) => {
+                    let group = &self.place.code.blocks[*b].ops[*from..*to];
+                    self.group(i, group)?;
+                }
+                Step::Undefined => {}
+                Step::Exit => self.add(Mach::new(op::EXIT_N), None)?,
+                Step::Branch(p, to) => {
+                    let to = self.target(i, *to, &mut stubs);
+                    let mut m = Mach::new(op::BRA_I).n("pp", 7);
+                    if p.word.is_some() {
+                        let range = self.place.func.operand_range(i);
+                        m.inst.guard = crate::isa::sass::Guard {
+                            index: self.register(self.alloc.operands[range.start])? as u8,
+                            not: p.not,
+                        };
+                    } else {
+                        m.inst.guard.not = p.not;
+                    }
+                    self.add(m, Some(to))?;
+                }
+                Step::Jump(to) => {
+                    let to = self.target(i, *to, &mut stubs);
+                    self.add(Mach::new(op::BRA_I).n("pp", 7), Some(to))?;
+                }
+            }
+        }
+        for (branch, label, to) in stubs {
+            self.lines.push(Line::Label(label));
+            let edits: Vec<Edit> =
+                self.alloc.edge_edits.iter().filter(|e| e.0 == branch).flat_map(|e| e.1.clone()).collect();
+            for e in &edits {
+                self.edit(e)?;
+            }
+            self.add(Mach::new(op::BRA_I).n("pp", 7), Some(to))?;
+        }
+        Ok(())
+    }
+
+    fn target(&mut self, i: u32, to: usize, stubs: &mut Vec<(u32, usize, usize)>) -> usize {
+        if !self.alloc.edge_edits.iter().any(|e| e.0 == i) {
+            return to;
+        }
+        let label = self.labels;
+        self.labels += 1;
+        stubs.push((i, label, to));
+        label
+    }
+
+    fn register(&self, loc: Loc) -> Result<u64, AsmError> {
+        match loc {
+            Loc::Reg(PReg { index, .. }) => Ok(u64::from(index)),
+            Loc::Slot(_) => Err(AsmError::new(Pos::default(), "an operand has no register".into())),
+        }
+    }
+
+    /// Adds an instruction, unless it copies a register to itself.
+    fn add(&mut self, m: Mach, target: Option<usize>) -> Result<(), AsmError> {
+        if let Some(e) = m.fault() {
+            return Err(AsmError::new(m.pos, e.to_string()));
+        }
+        let value = |slot| m.inst.get(slot, Role::Value);
+        let same = *m.inst.form() == *op::MOV_R && value("d") == value("b");
+        if !same {
+            self.lines.push(Line::Inst(m.inst, target));
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, i: u32, group: &[Mach]) -> Result<(), AsmError> {
+        let operands = self.place.func.operands(i);
+        let locs = &self.alloc.operands[self.place.func.operand_range(i)];
+        let mut written: SmallVec<[Word; 4]> = SmallVec::new();
+        for m in group {
+            let mut out = m.clone();
+            for r in &m.regs {
+                let inner = !r.write && (0..r.count).all(|n| written.contains(&r.word.plus(n)));
+                let want = |o: &Operand| {
+                    o.vreg == r.word.reg && if r.write || inner { o.role.writes() } else { o.role.reads() }
+                };
+                let index = if r.word.reg == self.place.stack {
+                    STACK
+                } else {
+                    let k = operands.iter().position(want);
+                    let k = k.ok_or_else(|| AsmError::new(m.pos, "an operand is lost".into()))?;
+                    self.register(locs[k])? + u64::from(r.word.sub)
+                };
+                if r.slot == "guard" {
+                    out.inst.guard.index = index as u8;
+                    continue;
+                }
+                let bits = out.register_bits(r.slot, index);
+                let set = out.inst.set(r.slot, r.role, bits).map(|_| ());
+                set.map_err(|e| AsmError::new(m.pos, e.to_string()))?;
+            }
+            let target = if let Nature::Converge(_, to) = m.nature { Some(to) } else { None };
+            written.extend(m.regs.iter().filter(|r| r.write).flat_map(|r| (0..r.count).map(|n| r.word.plus(n))));
+            self.add(out, target)?;
+        }
+        Ok(())
+    }
+
+    fn edit(&mut self, edit: &Edit) -> Result<(), AsmError> {
+        match *edit {
+            Edit::Remat { inst, to } => {
+                let Step::Group(b, from, end) = self.place.steps[inst as usize] else { return Ok(()) };
+                for m in &self.place.code.blocks[b].ops[from..end] {
+                    let mut out = m.clone();
+                    for r in m.regs.iter().filter(|r| r.write) {
+                        let set = out.inst.set(r.slot, r.role, u64::from(to.index) + u64::from(r.word.sub)).map(|_| ());
+                        set.map_err(|e| AsmError::new(m.pos, e.to_string()))?;
+                    }
+                    self.add(out, None)?;
+                }
+                Ok(())
+            }
+            Edit::Move { class, from, to } => match (from, to) {
+                (Loc::Reg(a), Loc::Reg(b)) => self.copy(class, a.index.into(), b.index.into()),
+                (Loc::Slot(n), Loc::Reg(r)) => self.spill(class, n, r.index.into(), false),
+                (Loc::Reg(r), Loc::Slot(n)) => self.spill(class, n, r.index.into(), true),
+                _ => Err(AsmError::new(Pos::default(), "a move from slot to slot".into())),
+            },
+        }
+    }
+
+    fn copy(&mut self, class: Class, from: u64, to: u64) -> Result<(), AsmError> {
+        if class == PRED {
+            let m = Mach::new(op::PLOP3_P).n("pu", to).n("pa", from).n("pb", 7).n("pc", 14);
+            return self.add(m.n("lut", 0xf0).n("lut2", 0), None);
+        }
+        for k in 0..u64::from(width(class)) {
+            self.add(Mach::new(op::MOV_R).n("d", to + k).n("b", from + k).n("mask", 15), None)?;
+        }
+        Ok(())
+    }
+
+    fn spill(&mut self, class: Class, slot: u32, reg: u64, store: bool) -> Result<(), AsmError> {
+        self.spills += 1;
+        let offset = i64::from(self.frame + self.alloc.frame.slots[slot as usize].offset);
+        let size = match class {
+            TWO => ".64",
+            FOUR => ".128",
+            _ => "",
+        };
+        let pred = class == PRED;
+        let r = if pred { self.scratch } else { reg };
+        debug_assert!(pred || [ONE, TWO, FOUR].contains(&class));
+        if store && pred {
+            // 0 where it is set.
+            let m = Mach::new(op::SEL_I).n("d", r).n("b", 1).n("pp", reg);
+            self.add(m, None)?;
+        }
+        let m = if store { Mach::new(op::STL_R).n("b", r) } else { Mach::new(op::LDL_R).n("d", r) };
+        let mut m = m.m("sz", size).m("ev", "").at(None, 0, offset);
+        if let Err(e) = m.inst.set("m", Role::Register, STACK) {
+            return Err(AsmError::new(m.pos, e.to_string()));
+        }
+        self.add(m, None)?;
+        if !store && pred {
+            let m = Mach::new(op::ISETP_R).n("pu", reg).n("a", r).m("cmp", ".EQ").p("pp", Pred::TRUE);
+            self.add(m, None)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,333 @@
+//! Conversions between all types.
+
+use super::super::AsmError;
+use super::super::build::{Build, Src, fadd};
+use super::super::flat::Flat;
+use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::float::rounding;
+use crate::isa::ptx::Type;
+use crate::isa::sass::op;
+
+/// A type as conversion forms name it: integers of 32 bits and floats of 32 bits have no name as sources.
+fn name(ty: Type) -> &'static str {
+    match (ty.bits(), ty.is_signed(), ty.is_float()) {
+        (_, _, true) => match ty {
+            Type::F16 => ".F16",
+            Type::Bf16 => ".BF16",
+            Type::F64 => ".F64",
+            _ => ".F32",
+        },
+        (8, true, _) => ".S8",
+        (8, false, _) => ".U8",
+        (16, true, _) => ".S16",
+        (16, false, _) => ".U16",
+        (64, true, _) => ".S64",
+        (64, false, _) => ".U64",
+        (_, true, _) => "",
+        (_, false, _) => ".U32",
+    }
+}
+
+fn is_integer(t: Type) -> bool {
+    use Type::{S8, S16, S32, S64, U8, U16, U32, U64};
+    matches!(t, S8 | S16 | S32 | S64 | U8 | U16 | U32 | U64)
+}
+
+/// Rounding to an integer.
+fn integer_rounding(i: &Flat) -> Option<&'static str> {
+    i.words().find_map(|w| match w {
+        "rni" => Some(""),
+        "rzi" => Some(".TRUNC"),
+        "rmi" => Some(".FLOOR"),
+        "rpi" => Some(".CEIL"),
+        _ => None,
+    })
+}
+
+impl Build<'_> {
+    pub(super) fn convert(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let types: smallvec::SmallVec<[Type; 2]> = i.types().collect();
+        let [to, from] = types[..] else { return self.no(i, "a conversion has two types") };
+        let plain = |t: Type| t.is_float() || is_integer(t);
+        if i.opds.len() != 3 && !(plain(to) && plain(from)) {
+            return self.no(i, "a conversion of these types is not assembled");
+        }
+        if i.opds.len() == 3 {
+            return self.pack(i, to, from);
+        }
+        match (to.is_float(), from.is_float()) {
+            (false, false) => self.int_to_int(i, to, from),
+            (true, false) => self.int_to_float(i, to, from),
+            (false, true) => self.float_to_int(i, to, from),
+            (true, true) => self.float_to_float(i, to, from),
+        }
+    }
+
+    /// Two floats into a word.
+    fn pack(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
+        let brain = match (to, from) {
+            (Type::F16x2, Type::F32) => false,
+            (Type::Bf16x2, Type::F32) => true,
+            _ => return self.no(i, "packing into this type is not assembled"),
+        };
+        if i.has("relu") || i.has("satfinite") {
+            return self.no(i, "packing with this modifier is not assembled");
+        }
+        let d = self.dest(i, &i.opds[0])?;
+        let s = [self.src(i, &i.opds[1], from)?.into(), self.src(i, &i.opds[2], from)?.into()];
+        self.float_to_half(d, s, brain, rounding(i));
+        Ok(())
+    }
+
+    fn int_to_int(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
+        if i.has("sat") {
+            return self.clamp(i, to, from);
+        }
+        let d = self.dest(i, &i.opds[0])?;
+        let wide_register = super::super::mir::width(self.code.classes[d.reg.0 as usize]) >= 2 && to.bits() == 64;
+        if from.bits() == 64 {
+            let s = self.wide(i, &i.opds[1], from)?;
+            match to.bits() {
+                64 => self.mov64(d, s),
+                _ => self.extend_to(d, s.low(), to),
+            }
+            return Ok(());
+        }
+        let s = self.src(i, &i.opds[1], from)?;
+        if !wide_register {
+            let narrow = if to.bits() < from.bits() { to } else { from };
+            let v = if let Val::Imm(_) = s { self.extended(s, narrow) } else { s };
+            match v {
+                Val::Imm(_) => self.mov(d, v),
+                _ if narrow.bits() == 16 && to.bits() == 16 => self.mov(d, v),
+                _ => self.extend_to(d, v, narrow),
+            }
+            return Ok(());
+        }
+        let low = self.extended(s, from);
+        let n = self.code.blocks[self.block].ops.len();
+        self.mov(d, low);
+        match from.is_signed() {
+            true => self.shift(d.plus(1), [Src::ZERO, 31.into(), low.into()], ".R", ".S32", true),
+            false => self.mov(d.plus(1), Val::Imm(0)),
+        }
+        if self.code.blocks[self.block].ops.len() == n + 2 {
+            self.glue(2);
+        }
+        Ok(())
+    }
+
+    /// `.sat`: to the nearest value of the type.
+    fn clamp(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        if from.bits() == 64 {
+            if (to, from) != (Type::U32, Type::U64) {
+                return self.no(i, "saturating from 64 bits is assembled to u32 from u64 only");
+            }
+            let s = self.wide(i, &i.opds[1], from)?;
+            let p = self.pred();
+            let high = self.in_word(s.high());
+            self.unguarded(|b| b.compare(p, ".EQ", false, high.into(), Src::ZERO));
+            self.select(d, Pred::of(p), s.low().into(), u32::MAX.into());
+            return Ok(());
+        }
+        if to.bits() > 32 {
+            return self.no(i, "saturating to 64 bits is not assembled");
+        }
+        let s = self.src(i, &i.opds[1], from)?;
+        let x = self.extended(s, from);
+        let (bits, signed) = (to.bits(), to.is_signed());
+        let largest = if signed { (1u32 << (bits - 1)) - 1 } else { ((1u64 << bits) - 1) as u32 };
+        let (t, out) = (self.one(), d);
+        match from.is_signed() {
+            true => {
+                let least = if signed { (-(1i64 << (bits - 1))) as u32 } else { 0 };
+                let largest = largest.min(i32::MAX as u32);
+                self.unguarded(|b| b.extreme(t, x, Val::Imm(least), true, true));
+                self.extreme(out, Val::Word(t), Val::Imm(largest), false, true);
+            }
+            false => self.extreme(out, x, Val::Imm(largest), false, false),
+        }
+        Ok(())
+    }
+
+    fn int_to_float(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        let rnd = rounding(i);
+        let words = if to == Type::F64 { 2 } else { 1 };
+        if from.bits() == 64 || to == Type::F64 {
+            let (s, n) = match from.bits() {
+                64 => {
+                    let s = self.wide(i, &i.opds[1], from)?;
+                    (self.in_pair(s), 2)
+                }
+                _ => {
+                    let s = self.src(i, &i.opds[1], from)?;
+                    let s = self.extended(s, from);
+                    (self.in_word(s), 1)
+                }
+            };
+            let source = if from.bits() < 32 { if from.is_signed() { "" } else { ".U32" } } else { name(from) };
+            let dt = if to == Type::F32 { "" } else { name(to) };
+            let m = self.unary_n(op::I2F_R_12, (d, words), (s, n)).m("dt", dt).m("st", source);
+            self.push(m.m("rnd", rnd));
+            return Ok(());
+        }
+        let s = self.src(i, &i.opds[1], from)?;
+        let s = self.extended(s, from);
+        if to == Type::F32 && matches!(rnd, "" | ".RZ") {
+            let st = if from.is_signed() { ".S32" } else { ".U32" };
+            self.unary(op::I2FP_R, d, s.into(), |m| m.m("st", st).m("rnd", rnd));
+            return Ok(());
+        }
+        let st = if from.is_signed() { "" } else { ".U32" };
+        let dt = if to == Type::F32 { "" } else { name(to) };
+        self.unary(op::I2F_R, d, s.into(), |m| m.m("dt", dt).m("st", st).m("rnd", rnd));
+        Ok(())
+    }
+
+    fn float_to_int(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        let rnd = integer_rounding(i).unwrap_or(".TRUNC");
+        let wide = to.bits() == 64 || from == Type::F64;
+        let (s, n) = match from {
+            Type::F64 => {
+                let s = self.wide(i, &i.opds[1], from)?;
+                (Some(self.in_pair(s)), 2)
+            }
+            Type::F16 | Type::Bf16 => {
+                let s = self.half_src(i, &i.opds[1], from)?;
+                (Some(self.unguarded(|b| b.half_to_float(s, from == Type::Bf16))), 1)
+            }
+            _ => {
+                let s = self.src(i, &i.opds[1], from)?;
+                (self.held(s), 1)
+            }
+        };
+        let form = if wide { op::F2I_R_11 } else { op::F2I_R };
+        let m = Mach::new(form).wn("d", d, if to.bits() == 64 { 2 } else { 1 }).m("dt", name(to)).m("rnd", rnd);
+        let m = m.m("st", if from == Type::F64 { ".F64" } else { "" });
+        let m = if from != Type::F64 && to.bits() < 64 { m.m("ntz", ".NTZ") } else { m };
+        let m = if i.has("ftz") { m.m("ftz", ".FTZ") } else { m };
+        self.push(match s {
+            Some(w) => m.rn("b", w, n),
+            None => m,
+        });
+        Ok(())
+    }
+
+    fn float_to_float(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        let half = |t: Type| matches!(t, Type::F16 | Type::Bf16);
+        if to == from
+            && let Some(rnd) = integer_rounding(i)
+        {
+            return self.round(i, d, to, rnd);
+        }
+        match (to, from) {
+            (Type::F64, Type::F64) => {
+                let s = self.wide(i, &i.opds[1], from)?;
+                self.mov64(d, s);
+            }
+            (Type::F32, Type::F32) => {
+                let s = self.src(i, &i.opds[1], from)?.into();
+                let zero = Src { val: Val::Imm(0), neg: true, abs: false };
+                let (sat, ftz) = (i.has("sat"), i.has("ftz"));
+                self.alu(fadd(), d, [s, Src::ZERO, zero], |m| {
+                    let m = if sat { m.m("sat", ".SAT") } else { m };
+                    if ftz { m.m("ftz", ".FTZ") } else { m }
+                });
+            }
+            (Type::F64, Type::F32) => {
+                let s = self.src(i, &i.opds[1], from)?;
+                let w = self.in_word(s);
+                self.widened(d, w, ".F32");
+            }
+            (Type::F32, Type::F64) => {
+                let s = self.wide(i, &i.opds[1], from)?;
+                let w = self.in_pair(s);
+                let m =
+                    self.unary_n(op::F2F_R_10, (d, 1), (w, 2)).m("dt", ".F32").m("st", ".F64").m("rnd", rounding(i));
+                self.push(m);
+            }
+            (Type::F32, f) if half(f) => {
+                let s = self.half_src(i, &i.opds[1], f)?;
+                self.half_to_float_in(d, s, f == Type::Bf16);
+            }
+            (t, Type::F32) if half(t) => {
+                if i.has("sat") || i.has("relu") || i.has("satfinite") {
+                    return self.no(i, "a conversion with this modifier is not assembled");
+                }
+                let s = self.src(i, &i.opds[1], from)?.into();
+                self.float_to_half(d, [Src::ZERO, s], t == Type::Bf16, rounding(i));
+            }
+            (Type::F64, f) if half(f) => {
+                let s = self.half_src(i, &i.opds[1], f)?;
+                let w = self.whole_half(s);
+                let w = self.in_word(w.val);
+                self.widened(d, w, name(f));
+            }
+            (t, Type::F64) if half(t) => {
+                let s = self.wide(i, &i.opds[1], from)?;
+                let w = self.in_pair(s);
+                let m =
+                    self.unary_n(op::F2F_R_10, (d, 1), (w, 2)).m("dt", name(t)).m("st", ".F64").m("rnd", rounding(i));
+                self.push(m);
+            }
+            (t, f) if half(t) && half(f) => {
+                let s = self.half_src(i, &i.opds[1], f)?;
+                let w = self.unguarded(|b| b.half_to_float(s, f == Type::Bf16));
+                self.float_to_half(d, [Src::ZERO, w.into()], t == Type::Bf16, rounding(i));
+            }
+            (Type::Tf32, Type::F32) => {
+                let s = self.src(i, &i.opds[1], from)?;
+                let w = self.in_word(s);
+                let r = if i.has("rna") {
+                    return self.no(i, "rounding to tf32 by .rna is not assembled");
+                } else {
+                    rounding(i)
+                };
+                self.push(
+                    Mach::new(op::F2FP_PACK_B_R).w("d", d).r("b", w).m("dt", ".TF32").m("st", ".F32").m("rnd", r),
+                );
+            }
+            _ => return self.no(i, "no such conversion is assembled"),
+        }
+        Ok(())
+    }
+
+    fn widened(&mut self, d: Word, w: Word, st: &'static str) {
+        let m = self.unary_n(op::F2F_R_10, (d, 2), (w, 1)).m("dt", ".F64").m("st", st);
+        self.push(m);
+    }
+
+    /// To an integer of the same float type.
+    fn round(&mut self, i: &Flat, d: Word, ty: Type, rnd: &'static str) -> Result<(), AsmError> {
+        if i.has("sat") {
+            return self.no(i, "rounding to an integer with .sat is not assembled");
+        }
+        match ty {
+            Type::F64 => {
+                let s: Wide = self.wide(i, &i.opds[1], ty)?;
+                let w = self.in_pair(s);
+                let m = self.unary_n(op::FRND_R_13, (d, 2), (w, 2)).m("st", ".F64").m("rnd", rnd);
+                self.push(m);
+            }
+            Type::F32 => {
+                let s = self.src(i, &i.opds[1], ty)?;
+                let ftz = i.has("ftz");
+                self.unary(op::FRND_R, d, s.into(), |m| {
+                    let m = m.m("st", "").m("rnd", rnd);
+                    if ftz { m.m("ftz", ".FTZ") } else { m }
+                });
+            }
+            _ => {
+                let s = self.half_src(i, &i.opds[1], ty)?;
+                let (f, r) = (self.unguarded(|b| b.half_to_float(s, ty == Type::Bf16)), self.one());
+                self.unguarded(|b| b.unary(op::FRND_R, r, f.into(), |m| m.m("st", "").m("rnd", rnd)));
+                self.float_to_half(d, [Src::ZERO, r.into()], ty == Type::Bf16, "");
+            }
+        }
+        Ok(())
+    }
+}

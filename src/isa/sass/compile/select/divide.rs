@@ -1,0 +1,218 @@
+//! Integer division of 32 bits, and division, reciprocal and square root of f32 rounded as PTX says.
+
+use super::super::build::{Build, Src, fadd, fmul, fsetp, iadd3, imad};
+use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use crate::isa::sass::op;
+
+impl Build<'_> {
+    /// Quotient or remainder of 32 bits.
+    pub(super) fn divide(&mut self, d: Word, a: Val, b: Val, signed: bool, rest: bool) {
+        let (a, b) = (self.in_word(a), self.in_word(b));
+        let zero = self.pred();
+        self.unguarded(|m| m.compare(zero, ".NE", false, b.into(), Src::ZERO));
+        if !signed {
+            let r = self.unguarded(|m| m.divide_unsigned(a, b, rest));
+            return self.select(d, Pred::of(zero), r.into(), u32::MAX.into());
+        }
+        let (r, sign, minus, p) = (self.one(), self.one(), self.one(), self.pred());
+        self.unguarded(|m| {
+            let (x, y) = (m.one(), m.one());
+            m.unary(op::IABS_R, x, a.into(), |m| m);
+            m.unary(op::IABS_R, y, b.into(), |m| m);
+            let q = m.divide_unsigned(x, y, rest);
+            if rest {
+                m.mov(sign, Val::Word(a));
+            } else {
+                m.lop(sign, [a.into(), b.into(), Src::ZERO], 0x3c);
+            }
+            m.compare(p, ".LT", true, sign.into(), Src::ZERO);
+            m.alu(iadd3(), minus, [Src::from(q).negated(), Src::ZERO, Src::ZERO], |m| m);
+            m.select(r, Pred::of(p), minus.into(), q.into());
+        });
+        // By zero: all ones, as ptxas has it.
+        self.select(d, Pred::of(zero), r.into(), u32::MAX.into());
+    }
+
+    /// Reciprocal from a float, one Newton step, two corrections.
+    fn divide_unsigned(&mut self, a: Word, b: Word, rest: bool) -> Word {
+        let (f, r, up, q0) = (self.one(), self.one(), self.one(), self.one());
+        self.unary(op::I2F_R, f, b.into(), |m| m.m("dt", "").m("st", ".U32").m("rnd", ".RP"));
+        self.unary(op::MUFU_R, r, f.into(), |m| m.m("fn", ".RCP"));
+        self.alu(iadd3(), up, [r.into(), 0x0fff_fffe.into(), Src::ZERO], |m| m);
+        self.unary(op::F2I_R, q0, up.into(), |m| m.m("dt", ".U32").m("st", "").m("rnd", ".TRUNC").m("ntz", ".NTZ"));
+        let (minus, error, more, q1) = (self.one(), self.one(), self.one(), self.one());
+        self.alu(iadd3(), minus, [Src::from(b).negated(), Src::ZERO, Src::ZERO], |m| m);
+        self.multiply(error, minus.into(), q0.into(), Src::ZERO);
+        self.high_product(more, Val::Word(q0), Val::Word(error), false);
+        self.alu(iadd3(), q1, [q0.into(), more.into(), Src::ZERO], |m| m);
+        let (mut q, mut left) = (self.one(), self.one());
+        self.high_product(q, Val::Word(q1), Val::Word(a), false);
+        self.alu(imad(), left, [minus.into(), q.into(), a.into()], |m| m.m("sg", ""));
+        for _ in 0..2 {
+            let (p, less, l2, q2) = (self.pred(), self.one(), self.one(), self.one());
+            self.compare(p, ".GE", false, left.into(), b.into());
+            self.alu(iadd3(), less, [left.into(), minus.into(), Src::ZERO], |m| m);
+            self.select(l2, Pred::of(p), less.into(), left.into());
+            if !rest {
+                let more = self.one();
+                self.alu(iadd3(), more, [q.into(), 1.into(), Src::ZERO], |m| m);
+                self.select(q2, Pred::of(p), more.into(), q.into());
+                q = q2;
+            }
+            left = l2;
+        }
+        if rest { left } else { q }
+    }
+
+    fn doubled(&mut self, s: Src) -> Word {
+        let (d, w) = (self.two(), self.in_word(s.val));
+        let m =
+            self.unary_n(op::F2F_R_10, (d, 2), (w, 1)).m("dt", ".F64").m("st", ".F32").neg("b", s.neg).abs("b", s.abs);
+        self.push(m);
+        d
+    }
+
+    fn rounded(&mut self, d: Word, s: Word, rounding: &'static str) {
+        let m = self.unary_n(op::F2F_R_10, (d, 1), (s, 2)).m("dt", ".F32").m("st", ".F64").m("rnd", rounding);
+        self.push(m);
+    }
+
+    /// A power of two near an exponent's middle: MUFU gives the high word only.
+    pub(super) fn double_seed(&mut self, x: Word, function: &'static str) -> Word {
+        let r = self.two();
+        self.push(Mach::new(op::MUFU_R).w("d", r.plus(1)).r("b", x.plus(1)).m("fn", function));
+        self.mov(r, Val::Imm(0));
+        r
+    }
+
+    /// `a / b` of f32, correctly rounded: in f64, whose quotient is exact enough that rounding it once more is right; zeros,
+    /// infinities and NaN go through a plain product with the reciprocal.
+    pub(super) fn divide_float(&mut self, d: Word, a: Src, b: Src, rounding: &'static str) {
+        let r = self.unguarded(|m| {
+            let (x, y) = (m.doubled(a), m.doubled(b));
+            let q = m.divide_doubles(x, y);
+            let (normal, special, inverse, out) = (m.one(), m.one(), m.one(), m.one());
+            m.rounded(normal, q, rounding);
+            let (p, unit) = m.plain_operands(a, b);
+            m.unary(op::MUFU_R, inverse, unit.into(), |m| m.m("fn", ".RCP"));
+            m.alu(fmul(), special, [a, inverse.into(), Src::ZERO], |m| m.m("scale", ""));
+            m.select(out, Pred::of(p), normal.into(), special.into());
+            out
+        });
+        self.mov(d, Val::Word(r));
+    }
+
+    /// Whether both are finite and not zero; and the divisor, as one with its sign if it is.
+    fn plain_operands(&mut self, a: Src, b: Src) -> (Word, Word) {
+        let (p, q, unit, out) = (self.pred(), self.pred(), self.one(), self.one());
+        let (x, y) = (self.in_word(a.val), self.in_word(b.val));
+        for (p, w) in [(p, y), (q, x)] {
+            // Exponent and mantissa in [1, 0x7f800000).
+            let (low, size) = (self.one(), self.one());
+            self.lop(size, [w.into(), 0x7fff_ffff.into(), Src::ZERO], 0xc0);
+            self.alu(iadd3(), low, [size.into(), u32::MAX.into(), Src::ZERO], |m| m);
+            self.compare(p, ".LT", false, low.into(), 0x7f7f_ffff.into());
+        }
+        self.lop(unit, [y.into(), 0x8000_0000.into(), Src::ZERO], 0xc0);
+        let one = self.one();
+        self.lop(one, [unit.into(), 0x3f80_0000.into(), Src::ZERO], 0xfc);
+        self.select(out, Pred::of(p), one.into(), y.into());
+        let both = self.pred();
+        self.plop(both, [Pred::of(p), Pred::of(q), Pred::TRUE], 0xc0);
+        (both, out)
+    }
+
+    /// `p = a cmp b and q`.
+    pub(super) fn test(&mut self, p: Word, cmp: &'static str, a: Src, b: Src, q: Pred) {
+        let m = self.arith(&fsetp(), [a, b, Src::ZERO]).w("pu", p).m("cmp", cmp).p("pp", q);
+        self.push(m);
+    }
+
+    /// `x / y` for doubles that are floats: a residual corrects the last bit.
+    fn divide_doubles(&mut self, x: Word, y: Word) -> Word {
+        let r = self.reciprocal(y);
+        let (q, left, out) = (self.two(), self.two(), self.two());
+        self.dmul(q, Wide::Pair(x), Wide::Pair(r));
+        self.dfma(left, (Wide::Pair(y), true), Wide::Pair(q), Wide::Pair(x));
+        self.dfma(out, (Wide::Pair(left), false), Wide::Pair(r), Wide::Pair(q));
+        out
+    }
+
+    /// `1 / y` of a double in the middle of the range, within one unit of the last place.
+    pub(super) fn reciprocal(&mut self, y: Word) -> Word {
+        let mut r = self.double_seed(y, ".RCP64H");
+        for _ in 0..3 {
+            let (e, next) = (self.two(), self.two());
+            self.dfma(e, (Wide::Pair(y), true), Wide::Pair(r), Wide::Imm(1f64.to_bits()));
+            self.dfma(next, (Wide::Pair(r), false), Wide::Pair(e), Wide::Pair(r));
+            r = next;
+        }
+        r
+    }
+
+    /// `sqrt(x)` of a double in the middle of the range, correctly rounded where that is to a float's precision.
+    pub(super) fn root(&mut self, x: Word) -> Word {
+        let seed = self.double_seed(x, ".RSQ64H");
+        let r = self.inverse_root(x, seed);
+        let (s, left, half, out) = (self.two(), self.two(), self.two(), self.two());
+        self.dmul(s, Wide::Pair(x), Wide::Pair(r));
+        self.dfma(left, (Wide::Pair(s), true), Wide::Pair(s), Wide::Pair(x));
+        self.dmul(half, Wide::Pair(r), Wide::Imm(0.5f64.to_bits()));
+        self.dfma(out, (Wide::Pair(left), false), Wide::Pair(half), Wide::Pair(s));
+        out
+    }
+
+    /// `1 / sqrt(x)` from a first guess.
+    pub(super) fn inverse_root(&mut self, x: Word, seed: Word) -> Word {
+        let mut r = seed;
+        for _ in 0..3 {
+            // r += r/2 (1 - x r r)
+            let (xr, e, half, next) = (self.two(), self.two(), self.two(), self.two());
+            self.dmul(xr, Wide::Pair(x), Wide::Pair(r));
+            self.dfma(e, (Wide::Pair(xr), true), Wide::Pair(r), Wide::Imm(1f64.to_bits()));
+            self.dmul(half, Wide::Pair(r), Wide::Imm(0.5f64.to_bits()));
+            self.dfma(next, (Wide::Pair(half), false), Wide::Pair(e), Wide::Pair(r));
+            r = next;
+        }
+        r
+    }
+
+    /// `sqrt(a)` of f32, correctly rounded.
+    pub(super) fn root_float(&mut self, d: Word, a: Src, rounding: &'static str) {
+        let r = self.unguarded(|m| {
+            let x = m.doubled(a);
+            let s = m.root(x);
+            let (normal, out, p, q) = (m.one(), m.one(), m.pred(), m.pred());
+            m.rounded(normal, s, rounding);
+            let w = m.in_word(a.val);
+            let a = Src { val: Val::Word(w), ..a };
+            // Zero and infinity are their own roots.
+            m.test(p, ".NE", a, Src::ZERO, Pred::TRUE);
+            m.test(q, ".NEU", a, 0x7f80_0000.into(), Pred::of(p));
+            let same = m.one();
+            m.alu(fadd(), same, [a, Src::ZERO, Src { val: Val::Imm(0), neg: true, abs: false }], |m| m);
+            m.select(out, Pred::of(q), normal.into(), same.into());
+            out
+        });
+        self.mov(d, Val::Word(r));
+    }
+
+    /// `x * y` by parts, so that small numbers keep their bits: a function of MUFU between powers of two.
+    pub(super) fn scaled_function(&mut self, d: Word, a: Src, function: &'static str, [limit, up, down]: [u32; 3]) {
+        let r = self.unguarded(|m| {
+            let (p, big, x, y, z, out) = (m.pred(), m.one(), m.one(), m.one(), m.one(), m.one());
+            let w = m.in_word(a.val);
+            let a = Src { val: Val::Word(w), ..a };
+            m.test(p, ".LT", Src { neg: false, abs: true, ..a }, limit.into(), Pred::TRUE);
+            m.alu(fmul(), big, [a, up.into(), Src::ZERO], |m| m.m("scale", ""));
+            let same = m.one();
+            m.alu(fadd(), same, [a, Src::ZERO, Src { val: Val::Imm(0), neg: true, abs: false }], |m| m);
+            m.select(x, Pred::of(p), big.into(), same.into());
+            m.unary(op::MUFU_R, y, x.into(), |m| m.m("fn", function));
+            m.alu(fmul(), z, [y.into(), down.into(), Src::ZERO], |m| m.m("scale", ""));
+            m.select(out, Pred::of(p), z.into(), y.into());
+            out
+        });
+        self.mov(d, Val::Word(r));
+    }
+}

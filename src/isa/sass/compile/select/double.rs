@@ -1,0 +1,322 @@
+//! Arithmetic of f64.
+//!
+//! Division, reciprocal and square root are correctly rounded while operands, quotient and residuals stay normal numbers; results
+//! that are denormal may be one unit of the last place off.
+
+use super::super::AsmError;
+use super::super::build::{Build, Src, lop3};
+use super::super::flat::Flat;
+use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::float::rounding;
+use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::{Form, Role, op};
+
+/// A double with its sign.
+type Signed = (Wide, bool);
+
+impl Build<'_> {
+    pub(super) fn double(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        let mut s = [Wide::Imm(0); 3];
+        for (k, o) in i.opds[1..].iter().take(3).enumerate() {
+            s[k] = self.wide(i, o, Type::F64)?;
+        }
+        let rnd = rounding(i);
+        match i.op {
+            Opcode::Add | Opcode::Sub => {
+                let m = self.doubles(
+                    &[op::DADD_R, op::DADD_I3, op::DADD_C3],
+                    &["a", "c"],
+                    &[(s[0], false), (s[1], i.op == Opcode::Sub)],
+                );
+                self.push(m.wn("d", d, 2).m("rnd", rnd));
+            }
+            Opcode::Mul => {
+                let m =
+                    self.doubles(&[op::DMUL_R, op::DMUL_I, op::DMUL_C], &["a", "b"], &[(s[0], false), (s[1], false)]);
+                self.push(m.wn("d", d, 2).m("rnd", rnd));
+            }
+            Opcode::Fma | Opcode::Mad => {
+                let m = self.triple([(s[0], false), (s[1], false), (s[2], false)]);
+                self.push(m.wn("d", d, 2).m("rnd", rnd));
+            }
+            Opcode::Neg | Opcode::Abs => {
+                let x = self.in_pair(s[0]);
+                self.mov(d, Val::Word(x));
+                let (mask, table) = if i.op == Opcode::Neg { (0x8000_0000, 0x3c) } else { (0x7fff_ffff, 0xc0) };
+                self.alu(lop3(), d.plus(1), [x.plus(1).into(), Src::from(mask), Src::ZERO], |m| {
+                    m.n("lut", table).p("pp", Pred::TRUE.not())
+                });
+                self.glue(2);
+            }
+            Opcode::Min | Opcode::Max => self.extreme_double(d, s[0], s[1], i.op == Opcode::Max),
+            Opcode::Div => self.divide_double(d, s[0], s[1]),
+            Opcode::Rcp if i.has("approx") => {
+                let x = self.in_pair(s[0]);
+                let r = self.unguarded(|m| m.double_seed(x, ".RCP64H"));
+                self.mov64(d, Wide::Pair(r));
+            }
+            Opcode::Rsqrt => {
+                let x = self.in_pair(s[0]);
+                let ftz = i.has("ftz");
+                let r = self.unguarded(|m| {
+                    let seed = m.double_seed(x, ".RSQ64H");
+                    if ftz {
+                        return seed;
+                    }
+                    let (better, out) = (m.inverse_root(x, seed), m.two());
+                    let p = m.finite_and_not_zero(x, Pred::TRUE);
+                    m.select64(out, Pred::of(p), Wide::Pair(better), Wide::Pair(seed));
+                    out
+                });
+                self.mov64(d, Wide::Pair(r));
+            }
+            Opcode::Rcp => self.divide_double(d, Wide::Imm(1f64.to_bits()), s[0]),
+            Opcode::Sqrt => self.root_double(d, s[0]),
+            Opcode::Copysign => {
+                self.mov(d, s[1].low());
+                let (a, b) = (s[0].high(), s[1].high());
+                let b = self.in_word(b);
+                self.alu(lop3(), d.plus(1), [a.into(), 0x8000_0000.into(), b.into()], |m| {
+                    m.n("lut", 0xe2).p("pp", Pred::TRUE.not())
+                });
+            }
+            _ => return self.no(i, "no f64 instruction of that kind is assembled"),
+        }
+        Ok(())
+    }
+
+    /// An instruction of two doubles: forms with register, immediate (high word only) and constant as the second.
+    fn doubles(&mut self, forms: &[&'static Form; 3], slots: &[&'static str; 2], s: &[Signed; 2]) -> Mach {
+        let (mut a, mut b) = (s[0], s[1]);
+        if !matches!(a.0, Wide::Pair(_)) && matches!(b.0, Wide::Pair(_)) {
+            (a, b) = (b, a);
+        }
+        let first = self.in_pair(a.0);
+        let m = match b.0 {
+            Wide::Imm(v) if v as u32 == 0 && v != 0 => {
+                let v = if b.1 { v ^ 1 << 63 } else { v };
+                return Mach::new(forms[1]).rn(slots[0], first, 2).neg(slots[0], a.1).n(slots[1], v >> 32);
+            }
+            Wide::Const(bank, at) => Mach::new(forms[2]).c(slots[1], bank, at),
+            Wide::Imm(0) => Mach::new(forms[0]),
+            v => {
+                let w = self.in_pair(v);
+                Mach::new(forms[0]).rn(slots[1], w, 2)
+            }
+        };
+        m.rn(slots[0], first, 2).neg(slots[0], a.1).neg(slots[1], b.1)
+    }
+
+    fn triple(&mut self, s: [Signed; 3]) -> Mach {
+        let [mut a, mut b, c] = s;
+        if !matches!(a.0, Wide::Pair(_)) {
+            (a, b) = (b, a);
+        }
+        let short = |v: Signed| match v.0 {
+            Wide::Imm(x) if x as u32 == 0 && x != 0 => Some(if v.1 { x ^ 1 << 63 } else { x } >> 32),
+            _ => None,
+        };
+        let first = self.in_pair(a.0);
+        if let Some(v) = short(c) {
+            let second = self.in_pair(b.0);
+            return Mach::new(op::DFMA_I3).rn("a", first, 2).neg("a", a.1).rn("b", second, 2).neg("b", b.1).n("c", v);
+        }
+        let m = match short(b) {
+            Some(v) => Mach::new(op::DFMA_I).n("b", v),
+            None => {
+                let second = self.in_pair(b.0);
+                Mach::new(op::DFMA_R).rn("b", second, 2).neg("b", b.1)
+            }
+        };
+        let m = m.rn("a", first, 2).neg("a", a.1);
+        match c.0 {
+            Wide::Imm(0) => m.neg("c", c.1),
+            v => {
+                let third = self.in_pair(v);
+                m.rn("c", third, 2).neg("c", c.1)
+            }
+        }
+    }
+
+    pub(super) fn dmul(&mut self, d: Word, a: Wide, b: Wide) {
+        let m = self.doubles(&[op::DMUL_R, op::DMUL_I, op::DMUL_C], &["a", "b"], &[(a, false), (b, false)]);
+        self.push(m.wn("d", d, 2));
+    }
+
+    /// `d = ±a * b + c`.
+    pub(super) fn dfma(&mut self, d: Word, a: Signed, b: Wide, c: Wide) {
+        let m = self.triple([a, (b, false), (c, false)]);
+        self.push(m.wn("d", d, 2));
+    }
+
+    /// `p = a cmp b and q`.
+    pub(super) fn test_double(&mut self, p: Word, cmp: &'static str, a: Wide, b: Wide, q: Pred) {
+        let (x, y) = (self.in_pair(a), self.in_pair(b));
+        self.push(Mach::new(op::DSETP_R).w("pu", p).rn("a", x, 2).rn("b", y, 2).m("cmp", cmp).p("pp", q));
+    }
+
+    /// A NaN gives the other one; of zeros the negative one is smaller.
+    fn extreme_double(&mut self, d: Word, a: Wide, b: Wide, larger: bool) {
+        let out = self.unguarded(|m| {
+            let (x, y) = (m.in_pair(a), m.in_pair(b));
+            let (first, same, nan) = (m.pred(), m.pred(), m.pred());
+            // a where it is on the wanted side, or b is no number.
+            let cmp = if larger { ".GT" } else { ".LT" };
+            m.test_double(first, cmp, Wide::Pair(x), Wide::Pair(y), Pred::TRUE);
+            m.test_double(nan, ".NAN", Wide::Pair(y), Wide::Pair(y), Pred::TRUE);
+            let take = m.pred();
+            m.plop(take, [Pred::of(first), Pred::of(nan), Pred::TRUE], 0xfc);
+            let out = m.two();
+            m.select64(out, Pred::of(take), Wide::Pair(x), Wide::Pair(y));
+            // Equal ones differ in the sign at most.
+            m.test_double(same, ".EQ", Wide::Pair(x), Wide::Pair(y), Pred::TRUE);
+            let (sign, done) = (m.one(), m.two());
+            m.lop(sign, [x.plus(1).into(), y.plus(1).into(), Src::ZERO], if larger { 0xc0 } else { 0xfc });
+            m.mov(done, Val::Word(out));
+            m.select(done.plus(1), Pred::of(same), sign.into(), out.plus(1).into());
+            done
+        });
+        self.mov64(d, Wide::Pair(out));
+    }
+
+    /// `a / b`: mantissas are divided, exponents put back by two products.
+    fn divide_double(&mut self, d: Word, a: Wide, b: Wide) {
+        let out = self.unguarded(|m| {
+            let (x, y) = (m.in_pair(a), m.in_pair(b));
+            let (mx, ex) = m.parts(x);
+            let (my, ey) = m.parts(y);
+            let r = m.reciprocal(my);
+            let (q, left, near) = (m.two(), m.two(), m.two());
+            m.dmul(q, Wide::Pair(mx), Wide::Pair(r));
+            m.dfma(left, (Wide::Pair(my), true), Wide::Pair(q), Wide::Pair(mx));
+            m.dfma(near, (Wide::Pair(left), false), Wide::Pair(r), Wide::Pair(q));
+            let e = m.one();
+            m.alu(super::super::build::iadd3(), e, [ex.into(), Src::from(ey).negated(), Src::ZERO], |m| m);
+            let scaled = m.scale_double(near, e);
+            // Zeros, infinities and NaN: the product with MUFU's reciprocal says it.
+            let p = m.finite_and_not_zero(y, Pred::TRUE);
+            let unit = m.unit(y, p);
+            let (inverse, special, out) = (m.double_seed(unit, ".RCP64H"), m.two(), m.two());
+            m.dmul(special, Wide::Pair(x), Wide::Pair(inverse));
+            let p = m.finite_and_not_zero(x, Pred::of(p));
+            m.select64(out, Pred::of(p), Wide::Pair(scaled), Wide::Pair(special));
+            out
+        });
+        self.mov64(d, Wide::Pair(out));
+    }
+
+    /// One with the sign of x where p is set, else x.
+    fn unit(&mut self, x: Word, p: Word) -> Word {
+        let (sign, one, out) = (self.one(), self.two(), self.two());
+        self.lop(sign, [x.plus(1).into(), 0x8000_0000.into(), Src::ZERO], 0xc0);
+        self.mov(one, Val::Imm(0));
+        self.lop(one.plus(1), [sign.into(), 0x3ff0_0000.into(), Src::ZERO], 0xfc);
+        self.select64(out, Pred::of(p), Wide::Pair(one), Wide::Pair(x));
+        out
+    }
+
+    fn finite_and_not_zero(&mut self, x: Word, also: Pred) -> Word {
+        let (p, q) = (self.pred(), self.pred());
+        let infinity = self.in_pair(Wide::Imm(0x7ff0_0000_0000_0000));
+        let m = Mach::new(op::DSETP_R).w("pu", p).rn("a", x, 2).abs("a", true).rn("b", infinity, 2).m("cmp", ".LT");
+        self.push(m.p("pp", also));
+        self.push(Mach::new(op::DSETP_R).w("pu", q).rn("a", x, 2).m("cmp", ".NE").p("pp", Pred::of(p)));
+        q
+    }
+
+    /// Mantissa with its sign, in `[1, 2)`, and exponent; of finite numbers that are not zero.
+    fn parts(&mut self, x: Word) -> (Word, Word) {
+        let (p, big, y) = (self.pred(), self.two(), self.two());
+        let size = self.one();
+        self.lop(size, [x.plus(1).into(), 0x7ff0_0000.into(), Src::ZERO], 0xc0);
+        self.compare(p, ".EQ", false, size.into(), Src::ZERO);
+        self.dmul(big, Wide::Pair(x), Wide::Imm(2f64.powi(54).to_bits()));
+        self.select64(y, Pred::of(p), Wide::Pair(big), Wide::Pair(x));
+        let (e, base, less) = (self.one(), self.one(), self.one());
+        self.shift(e, [Src::ZERO, 20.into(), y.plus(1).into()], ".R", ".U32", true);
+        self.lop(base, [e.into(), 0x7ff.into(), Src::ZERO], 0xc0);
+        let by = self.one();
+        let normal = self.in_word(Val::Imm(1023));
+        self.select(by, Pred::of(p), (1023u32 + 54).into(), normal.into());
+        self.alu(super::super::build::iadd3(), less, [base.into(), Src::from(by).negated(), Src::ZERO], |m| m);
+        let m = self.two();
+        self.mov(m, Val::Word(y));
+        let top = self.one();
+        self.lop(top, [y.plus(1).into(), 0x800f_ffff.into(), Src::ZERO], 0xc0);
+        self.lop(m.plus(1), [top.into(), 0x3ff0_0000.into(), Src::ZERO], 0xfc);
+        (m, less)
+    }
+
+    /// `x * 2^e` in two exact steps and one that rounds; e between -2200 and 2200.
+    pub(super) fn scale_double(&mut self, x: Word, e: Word) -> Word {
+        let mut x = x;
+        let mut left = e;
+        for step in 0..3 {
+            let (part, clipped) = (self.one(), self.one());
+            self.extreme(clipped, Val::Word(left), Val::Imm((-900i32).cast_unsigned()), true, true);
+            self.extreme(part, Val::Word(clipped), Val::Imm(900), false, true);
+            let power = self.two();
+            self.mov(power, Val::Imm(0));
+            let biased = self.one();
+            self.alu(super::super::build::iadd3(), biased, [part.into(), 1023.into(), Src::ZERO], |m| m);
+            self.shift(power.plus(1), [biased.into(), 20.into(), Src::ZERO], ".L", ".U32", false);
+            let next = self.two();
+            self.dmul(next, Wide::Pair(x), Wide::Pair(power));
+            x = next;
+            if step < 2 {
+                let rest = self.one();
+                self.alu(
+                    super::super::build::iadd3(),
+                    rest,
+                    [left.into(), Src::from(part).negated(), Src::ZERO],
+                    |m| m,
+                );
+                left = rest;
+            }
+        }
+        x
+    }
+
+    fn root_double(&mut self, d: Word, a: Wide) {
+        let out = self.unguarded(|m| {
+            let x = m.in_pair(a);
+            let (mx, e) = m.parts(x);
+            // An even exponent: the mantissa may be doubled.
+            let (odd, half, whole) = (m.one(), m.one(), m.one());
+            m.lop(odd, [e.into(), 1.into(), Src::ZERO], 0xc0);
+            m.shift(half, [Src::ZERO, 1.into(), e.into()], ".R", ".S32", true);
+            m.shift(whole, [odd.into(), 20.into(), Src::ZERO], ".L", ".U32", false);
+            let even = m.two();
+            m.mov(even, Val::Word(mx));
+            m.alu(super::super::build::iadd3(), even.plus(1), [mx.plus(1).into(), whole.into(), Src::ZERO], |m| m);
+            let s = m.root(even);
+            let scaled = m.scale_double(s, half);
+            let p = m.finite_and_not_zero(x, Pred::TRUE);
+            let unit = m.unit(x, p);
+            let (inverse, special, out) = (m.double_seed(unit, ".RSQ64H"), m.two(), m.two());
+            m.dmul(special, Wide::Pair(x), Wide::Pair(inverse));
+            let (positive, zero) = (m.pred(), m.pred());
+            m.compare(positive, ".GE", true, x.plus(1).into(), Src::ZERO);
+            let both = m.pred();
+            m.plop(both, [Pred::of(p), Pred::of(positive), Pred::TRUE], 0xc0);
+            let t = m.two();
+            m.select64(t, Pred::of(both), Wide::Pair(scaled), Wide::Pair(special));
+            // Zeros and positive infinity are their own roots.
+            m.push(Mach::new(op::DSETP_R).w("pu", zero).rn("a", x, 2).m("cmp", ".EQ").p("pp", Pred::TRUE));
+            let infinity = m.in_pair(Wide::Imm(0x7ff0_0000_0000_0000));
+            let same = m.pred();
+            let test =
+                Mach::new(op::DSETP_R).w("pu", same).rn("a", x, 2).rn("b", infinity, 2).m("cmp", ".EQ").m("bop", ".OR");
+            m.push(test.p("pp", Pred::of(zero)));
+            m.select64(out, Pred::of(same), Wide::Pair(x), Wide::Pair(t));
+            out
+        });
+        self.mov64(d, Wide::Pair(out));
+    }
+
+    /// Whether a form has a slot, for callers that choose by it.
+    pub(super) fn has_slot(form: &'static Form, slot: &str) -> bool {
+        form.position(slot, Role::Value).is_some()
+    }
+}

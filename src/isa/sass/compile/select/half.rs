@@ -1,0 +1,167 @@
+//! Arithmetic of f16 and bf16, single (both halves of the word compute the same) and packed.
+
+use super::super::AsmError;
+use super::super::build::{Build, Src};
+use super::super::facts::Known;
+use super::super::flat::{Flat, Opd};
+use super::super::mir::{Mach, Pred, Val, Word};
+use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::op;
+
+/// Both halves, the low one, the high one.
+const BOTH: u64 = 0;
+const LOW: u64 = 2;
+const HIGH: u64 = 3;
+
+impl Build<'_> {
+    /// A source of half type: the word and which half of it.
+    pub(super) fn half_src(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<(Option<Word>, u64), AsmError> {
+        let packed = ty.bits() == 32;
+        if let (Opd::Reg(r), false) = (o, packed)
+            && let Known::Half(word, high) = self.facts.known[self.facts.root(*r) as usize]
+            && matches!(self.facts.known[word as usize], Known::Nothing | Known::Copy(_))
+        {
+            return Ok((Some(self.home(word)), if high { HIGH } else { LOW }));
+        }
+        let v = self.src(i, o, if packed { Type::B32 } else { Type::B16 })?;
+        Ok((self.held(v), if packed { BOTH } else { LOW }))
+    }
+
+    pub(super) fn half(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let ty = i.ty();
+        let brain = matches!(ty, Type::Bf16 | Type::Bf16x2);
+        let d = self.dest(i, &i.opds[0])?;
+        let mut s = [(None, BOTH); 3];
+        for (k, o) in i.opds[1..].iter().take(3).enumerate() {
+            s[k] = self.half_src(i, o, ty)?;
+        }
+        let bf = if brain { ".BF16_V2" } else { "" };
+        let set = |m: Mach, slot: &'static str, (w, h): (Option<Word>, u64)| match w {
+            Some(w) => m.r(slot, w).half(slot, h),
+            None => m,
+        };
+        let marks = |m: Mach, slot: &str| {
+            let m = if i.has("sat") { m.m("sat", ".SAT") } else { m };
+            if i.has("ftz") { m.m(slot, ".FTZ") } else { m }
+        };
+        let m = match i.op {
+            Opcode::Add | Opcode::Sub if brain => {
+                // a * 1 + b: bf16 sums go through the multiplier.
+                let one = self.in_word(Val::Imm(0x3f80_3f80));
+                let m = set(Mach::new(op::HFMA2_R), "a", s[0]).r("b", one);
+                set(m, "c", s[1]).neg("c", i.op == Opcode::Sub)
+            }
+            Opcode::Add | Opcode::Sub => {
+                let m = set(set(Mach::new(op::HADD2_R), "a", s[0]), "c", s[1]);
+                marks(m.neg("c", i.op == Opcode::Sub), "ftz")
+            }
+            Opcode::Mul if brain => {
+                let m = set(set(Mach::new(op::HFMA2_R), "a", s[0]), "b", s[1]);
+                m.neg("c", true)
+            }
+            Opcode::Mul => marks(set(set(Mach::new(op::HMUL2_R), "a", s[0]), "b", s[1]), "fz"),
+            Opcode::Fma => {
+                let m = set(set(set(Mach::new(op::HFMA2_R), "a", s[0]), "b", s[1]), "c", s[2]);
+                let m = if i.has("relu") { m.m("relu", ".RELU").p("pr", Pred::TRUE) } else { m };
+                marks(m, "hz")
+            }
+            Opcode::Min | Opcode::Max => {
+                let p = if i.op == Opcode::Max { Pred::TRUE.not() } else { Pred::TRUE };
+                let m = set(set(Mach::new(op::HMNMX2_R), "a", s[0]), "b", s[1]).p("pp", p);
+                let m = if i.has("NaN") { m.m("nan", ".NAN") } else { m };
+                let m = if i.has("xorsign") { m.m("xor", ".XORSIGN").abs("a", true).abs("b", true) } else { m };
+                if i.has("ftz") { m.m("ftz", ".FTZ") } else { m }
+            }
+            Opcode::Neg | Opcode::Abs if brain => {
+                // -0 * 0 + a
+                let m = set(Mach::new(op::HFMA2_R).neg("a", true), "c", s[0]);
+                m.neg("c", i.op == Opcode::Neg).abs("c", i.op == Opcode::Abs)
+            }
+            Opcode::Neg | Opcode::Abs => {
+                let m = set(Mach::new(op::HADD2_R), "a", s[0]);
+                m.neg("a", i.op == Opcode::Neg).abs("a", i.op == Opcode::Abs).neg("c", true)
+            }
+            Opcode::Ex2 | Opcode::Tanh if ty.bits() == 16 && (i.op == Opcode::Tanh || brain) => {
+                let fmt = if brain { ".BF16" } else { ".F16" };
+                let m =
+                    Mach::new(op::MUFU_R16).m("fn", if i.op == Opcode::Ex2 { ".EX2" } else { ".TANH" }).m("fmt", fmt);
+                let w = self.whole_half(s[0]);
+                let w = self.in_word(w.val);
+                self.push(m.w("d", d).r("b", w));
+                return Ok(());
+            }
+            Opcode::Ex2 if ty.bits() == 16 => {
+                let f = self.unguarded(|b| b.half_to_float(s[0], brain));
+                let r = self.one();
+                self.unguarded(|b| b.mufu(r, f.into(), ".EX2"));
+                self.float_to_half(d, [Src::ZERO, r.into()], brain, "");
+                return Ok(());
+            }
+            _ => return self.no(i, "no 16-bit float instruction of that kind is assembled"),
+        };
+        let m = if brain { m.m("bf", bf) } else { m };
+        self.push(m.w("d", d));
+        Ok(())
+    }
+
+    /// The half in the low half of a word.
+    pub(super) fn whole_half(&mut self, (w, h): (Option<Word>, u64)) -> Src {
+        match w {
+            Some(w) if h == HIGH => {
+                let t = self.one();
+                self.unguarded(|b| b.shift(t, [Src::ZERO, 16.into(), w.into()], ".R", ".U32", true));
+                t.into()
+            }
+            Some(w) => w.into(),
+            None => Src::ZERO,
+        }
+    }
+
+    /// A half as f32, exactly.
+    pub(super) fn half_to_float(&mut self, s: (Option<Word>, u64), brain: bool) -> Word {
+        let d = self.one();
+        self.half_to_float_in(d, s, brain);
+        d
+    }
+
+    pub(super) fn half_to_float_in(&mut self, d: Word, (w, h): (Option<Word>, u64), brain: bool) {
+        let Some(w) = w else { return self.mov(d, Val::Imm(0)) };
+        match (brain, h) {
+            (true, HIGH) => self.lop(d, [w.into(), 0xffff_0000.into(), Src::ZERO], 0xc0),
+            (true, _) => self.shift(d, [w.into(), 16.into(), Src::ZERO], ".L", ".U32", false),
+            (false, h) => {
+                let h = if h == BOTH { LOW } else { h };
+                let m = Mach::new(op::HADD2_R).w("d", d).neg("a", true).r("c", w).half("c", h).m("f32", ".F32");
+                self.push(m);
+            }
+        }
+    }
+
+    /// Two floats as halves: the first above.
+    pub(super) fn float_to_half(&mut self, d: Word, s: [Src; 2], brain: bool, rounding: &'static str) {
+        let mut m =
+            Mach::new(op::F2FP_PACK_AB_R).w("d", d).m("dt", if brain { ".BF16" } else { ".F16" }).m("st", ".F32");
+        for (slot, v) in [("a", s[0]), ("b", s[1])] {
+            if let Some(w) = self.held(v.val) {
+                m = m.r(slot, w);
+            }
+        }
+        self.push(m.m("rnd", rounding));
+    }
+
+    /// `p = a cmp b` of halves, under a predicate.
+    pub(super) fn test_half(&mut self, i: &Flat, ty: Type, cmp: &str) -> Result<Mach, AsmError> {
+        let (a, b) = (self.half_src(i, &i.opds[1], ty)?, self.half_src(i, &i.opds[2], ty)?);
+        let brain = matches!(ty, Type::Bf16 | Type::Bf16x2);
+        let mut m = Mach::new(op::HSETP2_R).m("cmp", cmp).m("bf", if brain { ".BF16_V2" } else { "" });
+        if i.has("ftz") {
+            m = m.m("ftz", ".FTZ");
+        }
+        for (slot, (w, h)) in [("a", a), ("b", b)] {
+            if let Some(w) = w {
+                m = m.r(slot, w).half(slot, h);
+            }
+        }
+        Ok(m)
+    }
+}

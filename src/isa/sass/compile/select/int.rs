@@ -1,0 +1,292 @@
+//! Integer arithmetic of up to 32 bits.
+
+use super::super::AsmError;
+use super::super::build::{Build, Src, iadd3, imad, imad_hi, imad_wide, lea, vimnmx};
+use super::super::facts::Known;
+use super::super::flat::{Flat, Opd};
+use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::op;
+
+impl Build<'_> {
+    pub(super) fn int(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let ty = i.ty();
+        if matches!(ty, Type::U16x2 | Type::S16x2) {
+            return self.no(i, "packed 16-bit integers are not assembled");
+        }
+        if i.has("wide") {
+            return self.wide_product(i);
+        }
+        let d = self.dest(i, &i.opds[0])?;
+        let n = i.opds.len() - 1;
+        let mut s = [Src::ZERO; 3];
+        for (k, o) in i.opds[1..].iter().take(3).enumerate() {
+            s[k] = self.src(i, o, ty)?.into();
+        }
+        let (signed, small) = (ty.is_signed(), ty.bits() < 32);
+        match (i.op, n) {
+            (Opcode::Add | Opcode::Sub | Opcode::Addc | Opcode::Subc, 2) => self.sum(i, d, s, ty)?,
+            (Opcode::Mul | Opcode::Mad | Opcode::Mul24 | Opcode::Mad24, _) => self.product(i, d, s, ty)?,
+            (Opcode::Neg, 1) => self.alu(iadd3(), d, [s[0].negated(), Src::ZERO, Src::ZERO], |m| m),
+            (Opcode::Abs, 1) => {
+                let x = self.extended(s[0].val, ty);
+                self.unary(op::IABS_R, d, x.into(), |m| m);
+            }
+            (Opcode::Min | Opcode::Max, 2) => {
+                let (a, b) = (self.extended(s[0].val, ty), self.extended(s[1].val, ty));
+                if i.has("relu") {
+                    let t = self.one();
+                    self.unguarded(|m| m.extreme(t, a, b, i.op == Opcode::Max, true));
+                    self.extreme(d, Val::Word(t), Val::Imm(0), true, true);
+                } else {
+                    self.extreme(d, a, b, i.op == Opcode::Max, signed);
+                }
+            }
+            (Opcode::Div | Opcode::Rem, 2) => {
+                let (a, b) = (self.extended(s[0].val, ty), self.extended(s[1].val, ty));
+                self.divide(d, a, b, signed, i.op == Opcode::Rem);
+            }
+            (Opcode::Sad, 3) if !small => {
+                let (lo, hi, t) = (self.one(), self.one(), self.one());
+                self.extreme(lo, s[0].val, s[1].val, false, signed);
+                self.extreme(hi, s[0].val, s[1].val, true, signed);
+                self.alu(iadd3(), t, [hi.into(), Src::from(lo).negated(), s[2]], |m| m);
+                self.mov(d, Val::Word(t));
+            }
+            (Opcode::Dp4a, 3) => self.dp4a(i, d, s),
+            _ => return self.no(i, "no integer instruction of that kind is assembled"),
+        }
+        Ok(())
+    }
+
+    /// The smaller or larger of two.
+    pub(super) fn extreme(&mut self, d: Word, a: Val, b: Val, larger: bool, signed: bool) {
+        let (a, b) = if matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
+        let p = if larger { Pred::TRUE.not() } else { Pred::TRUE };
+        self.alu(vimnmx(), d, [a.into(), b.into(), Src::ZERO], |m| {
+            m.p("pp", p).m("ty", if signed { "" } else { ".U32" })
+        });
+    }
+
+    fn dp4a(&mut self, i: &Flat, d: Word, s: [Src; 3]) {
+        let mut types = i.types();
+        let mut text = || if types.next().is_some_and(Type::is_signed) { ".S8" } else { ".U8" };
+        let (at, bt) = (text(), text());
+        let [a, b, c] = s.map(|s| self.in_word(s.val));
+        self.push(Mach::new(op::IDP_R).w("d", d).r("a", a).r("b", b).r("c", c).m("at", at).m("bt", bt));
+    }
+
+    /// A sum: with the carry of the text's .cc, or with a shift or product as one instruction.
+    fn sum(&mut self, i: &Flat, d: Word, s: [Src; 3], ty: Type) -> Result<(), AsmError> {
+        let minus = matches!(i.op, Opcode::Sub | Opcode::Subc);
+        let second = if minus { s[1].negated() } else { s[1] };
+        let (takes, gives) = (matches!(i.op, Opcode::Addc | Opcode::Subc), i.has("cc"));
+        if takes || gives {
+            return self.chained(i, d, [s[0], second, Src::ZERO], (takes, gives));
+        }
+        if i.has("sat") {
+            return self.no(i, "saturating sums are not assembled");
+        }
+        if ty.bits() == 32 && !minus {
+            for (x, y) in [(0, 1), (1, 0)] {
+                if self.fused(i, d, &i.opds[1 + x], s[y])? {
+                    return Ok(());
+                }
+            }
+        }
+        let (a, b) = if matches!(s[0].val, Val::Word(_)) { (s[0], second) } else { (second, s[0]) };
+        let b = match b.val {
+            Val::Imm(v) if b.neg => v.wrapping_neg().into(),
+            _ => b,
+        };
+        self.alu(iadd3(), d, [a, b, Src::ZERO], |m| m);
+        Ok(())
+    }
+
+    /// `d = o + other` where o is a product, a shift or a sum that only this reads.
+    fn fused(&mut self, i: &Flat, d: Word, o: &Opd, other: Src) -> Result<bool, AsmError> {
+        let Some(from) = self.only_use(o).filter(|f| f.ty().bits() == 32 && f.opds.len() == 3) else {
+            return Ok(false);
+        };
+        let ty = from.ty();
+        match from.op {
+            Opcode::Mul if from.has("lo") => {
+                let (a, b) = (self.src(i, &from.opds[1], ty)?, self.src(i, &from.opds[2], ty)?);
+                self.multiply(d, a.into(), b.into(), other);
+            }
+            Opcode::Shl => {
+                let Opd::Imm(n) = &from.opds[2] else { return Ok(false) };
+                let n = super::super::facts::bits_of(*n, Type::U32);
+                let a = self.src(i, &from.opds[1], ty)?;
+                if n > 31 || !matches!(a, Val::Word(_)) {
+                    return Ok(false);
+                }
+                self.alu(lea(), d, [a.into(), other, Src::ZERO], |m| m.n("sh", n));
+            }
+            Opcode::Add if !ty.is_float() && !from.has("sat") && !from.has("cc") => {
+                let (a, b) = (self.src(i, &from.opds[1], ty)?, self.src(i, &from.opds[2], ty)?);
+                let (b, c) = if matches!(b, Val::Word(_)) { (other, b.into()) } else { (b.into(), other) };
+                if !matches!(c.val, Val::Word(_)) {
+                    return Ok(false);
+                }
+                self.alu(iadd3(), d, [a.into(), b, c], |m| m);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn chained(&mut self, i: &Flat, d: Word, s: [Src; 3], (takes, gives): (bool, bool)) -> Result<(), AsmError> {
+        let carry = match self.carry {
+            Some(c) => c,
+            None if takes => return self.no(i, "no carry was made before"),
+            None => {
+                let c = self.pred();
+                self.carry = Some(c);
+                c
+            }
+        };
+        let [a, mut b, c] = s;
+        if b.neg && !matches!(b.val, Val::Word(_) | Val::Const(..)) {
+            b.val = Val::Word(self.in_word(b.val));
+        }
+        let mut m = self.arith(&iadd3(), [a, b, c]).w("d", d);
+        if takes {
+            m = m.m("x", ".X").p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
+        }
+        if gives {
+            m = m.w("pu", carry);
+        }
+        self.push(m);
+        Ok(())
+    }
+
+    /// `d = a * b + c`, the low half.
+    pub(super) fn multiply(&mut self, d: Word, a: Src, b: Src, c: Src) {
+        let (a, b) = if matches!(a.val, Val::Word(_)) { (a, b) } else { (b, a) };
+        self.alu(imad(), d, [a, b, c], |m| m.m("sg", ""));
+    }
+
+    fn product(&mut self, i: &Flat, d: Word, s: [Src; 3], ty: Type) -> Result<(), AsmError> {
+        let (signed, small) = (ty.is_signed(), ty.bits() < 32);
+        if i.has("sat") || i.has("cc") {
+            return self.no(i, "saturating and carrying products are not assembled");
+        }
+        if matches!(i.op, Opcode::Mul24 | Opcode::Mad24) {
+            if i.has("hi") {
+                return self.no(i, "the high half of 24-bit products is not assembled");
+            }
+            let table = if signed { "" } else { ".U32" };
+            let cut = |b: &mut Self, v: Src| {
+                let (t, w) = (b.one(), b.in_word(v.val));
+                b.unguarded(|b| b.push(Mach::new(op::SGXT_I).w("d", t).r("a", w).n("b", 24).m("sg", table)));
+                Src::from(t)
+            };
+            let (a, b) = (cut(self, s[0]), cut(self, s[1]));
+            self.multiply(d, a, b, s[2]);
+            return Ok(());
+        }
+        if !i.has("hi") {
+            self.multiply(d, s[0], s[1], s[2]);
+            return Ok(());
+        }
+        let (a, b) = (self.extended(s[0].val, ty), self.extended(s[1].val, ty));
+        if small {
+            let t = self.one();
+            self.unguarded(|m| m.multiply(t, a.into(), b.into(), Src::ZERO));
+            self.shift(d, [Src::ZERO, 16.into(), t.into()], ".R", if signed { ".S32" } else { ".U32" }, true);
+            if i.op == Opcode::Mad {
+                return self.no(i, "the high half of 16-bit products with an addend is not assembled");
+            }
+            return Ok(());
+        }
+        let high = if i.op == Opcode::Mad { self.one() } else { d };
+        self.high_product(high, a, b, signed);
+        if i.op == Opcode::Mad {
+            self.alu(iadd3(), d, [high.into(), s[2], Src::ZERO], |m| m);
+        }
+        Ok(())
+    }
+
+    /// The high half of a product of 32-bit words.
+    pub(super) fn high_product(&mut self, d: Word, a: Val, b: Val, signed: bool) {
+        let (a, b) = if matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
+        self.alu(imad_hi(), d, [a.into(), b.into(), Src::ZERO], |m| m.m("sg", if signed { "" } else { ".U32" }));
+    }
+
+    /// `.wide`: a product of twice the bits, and an addend.
+    fn wide_product(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let ty = i.types().next().unwrap_or(Type::S32);
+        let signed = ty.is_signed();
+        let d = self.dest(i, &i.opds[0])?;
+        let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
+        if ty.bits() == 16 {
+            let (a, b) = (self.extended(a, ty), self.extended(b, ty));
+            let c = match i.opds.get(3) {
+                Some(o) => self.src(i, o, Type::U32)?.into(),
+                None => Src::ZERO,
+            };
+            self.multiply(d, a.into(), b.into(), c);
+            return Ok(());
+        }
+        let c = match i.opds.get(3) {
+            Some(o) => self.wide(i, o, Type::U64)?,
+            None => Wide::Imm(0),
+        };
+        self.wide_multiply(d, a, b, c, signed);
+        Ok(())
+    }
+
+    /// `d = a * b + c` of 32 bits each into 64.
+    pub(super) fn wide_multiply(&mut self, d: Word, a: Val, b: Val, c: Wide, signed: bool) {
+        let (a, b) = if matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
+        let c = match c {
+            Wide::Imm(0) => None,
+            Wide::Const(bank, at) if matches!(b, Val::Word(_) | Val::Imm(0)) => Some(Val::Const(bank, at)),
+            c => Some(Val::Word(self.in_pair(c))),
+        };
+        let mut m = self.arith(&imad_wide(), [a.into(), b.into(), c.unwrap_or(Val::Imm(0)).into()]);
+        m.regs.iter_mut().filter(|r| r.slot == "c").for_each(|r| r.count = 2);
+        self.push(m.wn("d", d, 2).m("sg", if signed { "" } else { ".U32" }));
+    }
+
+    /// The value of a type in all 32 bits.
+    pub(super) fn extended(&mut self, v: Val, ty: Type) -> Val {
+        if ty.bits() >= 32 {
+            return v;
+        }
+        match v {
+            Val::Imm(i) if ty.bits() == 16 && ty.is_signed() => Val::Imm(i32::from(i as i16).cast_unsigned()),
+            Val::Imm(i) if ty.bits() == 8 && ty.is_signed() => Val::Imm(i32::from(i as i8).cast_unsigned()),
+            Val::Imm(i) => Val::Imm(i & ((1 << ty.bits()) - 1)),
+            v => {
+                let d = self.one();
+                self.unguarded(|b| b.extend_to(d, v, ty));
+                Val::Word(d)
+            }
+        }
+    }
+
+    /// The low bits of a word, extended.
+    pub(super) fn extend_to(&mut self, d: Word, v: Val, ty: Type) {
+        match (ty.bits(), ty.is_signed()) {
+            (8, false) => self.lop(d, [v.into(), 0xff.into(), Src::ZERO], 0xc0),
+            (16, false) => self.lop(d, [v.into(), 0xffff.into(), Src::ZERO], 0xc0),
+            (8, true) => self.permute(d, v.into(), 0x8880, Src::ZERO),
+            (16, true) => self.permute(d, v.into(), 0x9910, Src::ZERO),
+            _ => self.mov(d, v),
+        }
+    }
+
+    /// Whether an operand is a constant.
+    pub(super) fn constant_of(&self, o: &Opd) -> Option<u64> {
+        match o {
+            Opd::Imm(v) => Some(super::super::facts::bits_of(*v, Type::U64)),
+            Opd::Reg(r) => match self.facts.known[*r as usize] {
+                Known::Imm(v) => Some(v),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,569 @@
+//! Bits: logic, shifts, fields, counts; comparisons and choices; moves.
+
+use super::super::AsmError;
+use super::super::build::{Build, Src, fsetp, iadd3, isetp, sgxt, shf};
+use super::super::flat::{Flat, Opd};
+use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::op;
+
+/// A comparison's code in integer and float forms.
+fn compare_code(word: &str, float: bool) -> Option<&'static str> {
+    let plain = match word {
+        "eq" => ".EQ",
+        "ne" => ".NE",
+        "lt" | "lo" => ".LT",
+        "le" | "ls" => ".LE",
+        "gt" | "hi" => ".GT",
+        "ge" | "hs" => ".GE",
+        _ if !float => return None,
+        "equ" => ".EQU",
+        "neu" => ".NEU",
+        "ltu" => ".LTU",
+        "leu" => ".LEU",
+        "gtu" => ".GTU",
+        "geu" => ".GEU",
+        "num" => ".NUM",
+        "nan" => ".NAN",
+        _ => return None,
+    };
+    Some(plain)
+}
+
+impl Build<'_> {
+    pub(super) fn logic(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let ty = i.ty();
+        if ty == Type::Pred {
+            return self.logic_pred(i);
+        }
+        match i.op {
+            Opcode::And | Opcode::Or | Opcode::Xor | Opcode::Not => self.bitwise(i, ty),
+            Opcode::Shl | Opcode::Shr => self.shift_inst(i, ty),
+            Opcode::Shf => {
+                let d = self.dest(i, &i.opds[0])?;
+                let [a, b, n] = [1, 2, 3].map(|k| self.src(i, &i.opds[k], Type::B32));
+                let (a, b, n) = (a?, b?, n?);
+                let (dir, hi) = if i.has("l") { (".L", ".HI") } else { (".R", "") };
+                let wrap = if i.has("wrap") { ".W" } else { "" };
+                // Low word in a, high word in c; left shifts want the high word of the result.
+                self.alu(shf(), d, [a.into(), n.into(), b.into()], |m| {
+                    m.m("dir", dir).m("ty", ".U32").m("hi", hi).m("w", wrap)
+                });
+                Ok(())
+            }
+            Opcode::Lop3 => {
+                let d = self.dest(i, &i.opds[0])?;
+                let [a, b, c] = [1, 2, 3].map(|k| self.src(i, &i.opds[k], Type::B32));
+                let Some(table) = i.opds.get(4).and_then(|o| self.constant_of(o)) else {
+                    return self.no(i, "the truth table is no constant");
+                };
+                let (a, b, c) = (a?, b?, c?);
+                let b = if matches!(c, Val::Word(_) | Val::Imm(0)) { b } else { Val::Word(self.in_word(b)) };
+                self.lop(d, [a.into(), b.into(), c.into()], table as u8);
+                Ok(())
+            }
+            Opcode::Prmt => {
+                let d = self.dest(i, &i.opds[0])?;
+                let [a, c, s] = [1, 2, 3].map(|k| self.src(i, &i.opds[k], Type::B32));
+                if i.words().next().is_some() {
+                    return self.no(i, "a mode of prmt is not assembled");
+                }
+                let (a, c, s) = (a?, c?, s?);
+                let s = if let Val::Imm(v) = s { Val::Imm(v & 0xffff) } else { s };
+                self.alu(super::super::build::prmt(), d, [a.into(), s.into(), c.into()], |m| m);
+                Ok(())
+            }
+            _ => self.field(i, ty),
+        }
+    }
+
+    fn logic_pred(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let Opd::Reg(r) = i.opds[0] else { return self.no(i, "a predicate is expected") };
+        let d = self.home(r);
+        let a = self.pred_src(i, &i.opds[1])?;
+        let b = match i.opds.get(2) {
+            Some(o) => self.pred_src(i, o)?,
+            None => Pred::TRUE,
+        };
+        let table = match i.op {
+            Opcode::And => 0xc0,
+            Opcode::Or => 0xfc,
+            Opcode::Xor => 0x3c,
+            Opcode::Not => 0x0f,
+            _ => return self.no(i, "no instruction on predicates"),
+        };
+        self.plop(d, [a, b, Pred::TRUE], table);
+        Ok(())
+    }
+
+    fn bitwise(&mut self, i: &Flat, ty: Type) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        let table = match i.op {
+            Opcode::And => 0xc0,
+            Opcode::Or => 0xfc,
+            Opcode::Xor => 0x3c,
+            _ => 0x0f,
+        };
+        if ty.bits() == 64 {
+            let a = self.wide(i, &i.opds[1], ty)?;
+            let b = match i.opds.get(2) {
+                Some(o) => self.wide(i, o, ty)?,
+                None => Wide::Imm(0),
+            };
+            let n = self.code.blocks[self.block].ops.len();
+            self.lop2(d, a.low(), b.low(), table);
+            self.lop2(d.plus(1), a.high(), b.high(), table);
+            if self.code.blocks[self.block].ops.len() == n + 2 {
+                self.glue(2);
+            }
+            return Ok(());
+        }
+        let a = self.src(i, &i.opds[1], ty)?;
+        let b = match i.opds.get(2) {
+            Some(o) => self.src(i, o, ty)?,
+            None => Val::Imm(0),
+        };
+        if table != 0x0f && self.lop_fused(i, d, b, table)? {
+            return Ok(());
+        }
+        self.lop2(d, a, b, table);
+        Ok(())
+    }
+
+    fn lop2(&mut self, d: Word, a: Val, b: Val, table: u8) {
+        let (a, b) = if table == 0x0f || matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
+        self.lop(d, [a.into(), b.into(), Src::ZERO], table);
+    }
+
+    /// `(x op y) op z` where only this reads the inner result.
+    fn lop_fused(&mut self, i: &Flat, d: Word, z: Val, outer: u8) -> Result<bool, AsmError> {
+        let Some(from) = self.only_use(&i.opds[1]).filter(|f| f.ty().bits() == 32 && f.opds.len() == 3) else {
+            return Ok(false);
+        };
+        let inner: u8 = match from.op {
+            Opcode::And => 0xc0,
+            Opcode::Or => 0xfc,
+            Opcode::Xor => 0x3c,
+            _ => return Ok(false),
+        };
+        let (x, y) = (self.src(i, &from.opds[1], Type::B32)?, self.src(i, &from.opds[2], Type::B32)?);
+        let fixed = [x, y, z].iter().filter(|v| !matches!(v, Val::Word(_) | Val::Imm(0))).count();
+        if fixed > 1 || !matches!(x, Val::Word(_)) {
+            return Ok(false);
+        }
+        let combine = |a: u8, b: u8| match outer {
+            0xc0 => a & b,
+            0xfc => a | b,
+            _ => a ^ b,
+        };
+        // The operand that is no register stands in b.
+        let (b, c, table) = if matches!(z, Val::Word(_) | Val::Imm(0)) {
+            (y, z, combine(inner, 0xaa))
+        } else {
+            let swapped = match inner {
+                0xc0 => 0xf0 & 0xaa,
+                0xfc => 0xf0 | 0xaa,
+                _ => 0xf0 ^ 0xaa,
+            };
+            (z, y, combine(swapped, 0xcc))
+        };
+        self.lop(d, [x.into(), b.into(), c.into()], table);
+        Ok(true)
+    }
+
+    fn shift_inst(&mut self, i: &Flat, ty: Type) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        let n = self.src(i, &i.opds[2], Type::U32)?;
+        let n = if let Val::Imm(v) = n { Val::Imm(v.min(64)) } else { n };
+        let signed = ty.is_signed();
+        if ty.bits() == 64 {
+            let a = self.wide(i, &i.opds[1], ty)?;
+            let a = self.in_pair(a);
+            let t = self.two();
+            self.unguarded(|b| b.shift64(t, a, n, i.op == Opcode::Shl, signed));
+            self.mov64(d, Wide::Pair(t));
+            return Ok(());
+        }
+        let a = self.src(i, &i.opds[1], ty)?;
+        if i.op == Opcode::Shl {
+            self.shift(d, [a.into(), n.into(), Src::ZERO], ".L", ".U32", false);
+        } else {
+            let a = self.extended(a, ty);
+            self.shift(d, [Src::ZERO, n.into(), a.into()], ".R", if signed { ".S32" } else { ".U32" }, true);
+        }
+        Ok(())
+    }
+
+    /// Shifts of 64 bits by 0 to 64 and more.
+    fn shift64(&mut self, d: Word, a: Word, n: Val, left: bool, signed: bool) {
+        let (low, high) = (a, a.plus(1));
+        match (left, signed) {
+            (true, _) => {
+                self.shift(d, [low.into(), n.into(), Src::ZERO], ".L", ".U32", false);
+                self.shift(d.plus(1), [low.into(), n.into(), high.into()], ".L", ".U64", true);
+            }
+            (false, signed) => {
+                let (wide, one) = if signed { (".S64", ".S32") } else { (".U64", ".U32") };
+                self.shift(d, [low.into(), n.into(), high.into()], ".R", wide, false);
+                self.shift(d.plus(1), [Src::ZERO, n.into(), high.into()], ".R", one, true);
+            }
+        }
+    }
+
+    /// Bit fields and counts.
+    fn field(&mut self, i: &Flat, ty: Type) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        if ty.bits() == 64 {
+            return self.field64(i, d, ty);
+        }
+        let a = self.src(i, &i.opds[1], ty)?;
+        match i.op {
+            Opcode::Brev => self.unary(op::BREV_R, d, a.into(), |m| m),
+            Opcode::Popc => self.unary(op::POPC_R, d, a.into(), |m| m),
+            Opcode::Clz => {
+                let t = self.one();
+                self.unguarded(|b| b.leading(t, a));
+                self.alu(iadd3(), d, [Src::from(t).negated(), 31.into(), Src::ZERO], |m| m);
+            }
+            Opcode::Bfind => {
+                let shift = if i.has("shiftamt") { ".SH" } else { "" };
+                let sg = if ty.is_signed() { "" } else { ".U32" };
+                self.unary(op::FLO_R, d, a.into(), |m| m.m("sg", sg).m("sh", shift));
+            }
+            Opcode::Cnot => {
+                let p = self.pred();
+                self.unguarded(|b| b.compare(p, ".EQ", false, a.into(), Src::ZERO));
+                self.select(d, Pred::of(p), 1.into(), Src::ZERO);
+            }
+            Opcode::Bfe => self.extract(i, d, a, ty)?,
+            Opcode::Bfi => {
+                let into = self.src(i, &i.opds[2], ty)?;
+                let (at, len) = (self.src(i, &i.opds[3], Type::U32)?, self.src(i, &i.opds[4], Type::U32)?);
+                let (at, len) = (self.byte(at), self.byte(len));
+                let (ones, mask, moved) = (self.one(), self.one(), self.one());
+                self.unguarded(|b| {
+                    // ~(all << len) << at
+                    let all = b.in_word(Val::Imm(u32::MAX));
+                    let t = b.one();
+                    b.shift(t, [all.into(), len.into(), Src::ZERO], ".L", ".U32", false);
+                    b.lop(ones, [t.into(), Src::ZERO, Src::ZERO], 0x0f);
+                    b.shift(mask, [ones.into(), at.into(), Src::ZERO], ".L", ".U32", false);
+                    b.shift(moved, [a.into(), at.into(), Src::ZERO], ".L", ".U32", false);
+                });
+                let into = self.in_word(into);
+                // mask ? moved : into
+                self.lop(d, [mask.into(), moved.into(), into.into()], 0xca);
+            }
+            _ => return self.no(i, "no instruction on bits of that kind is assembled"),
+        }
+        Ok(())
+    }
+
+    /// The low eight bits, as field operands count.
+    fn byte(&mut self, v: Val) -> Val {
+        match v {
+            Val::Imm(v) => Val::Imm(v & 0xff),
+            v => {
+                let t = self.one();
+                self.unguarded(|b| b.lop(t, [v.into(), 0xff.into(), Src::ZERO], 0xc0));
+                Val::Word(t)
+            }
+        }
+    }
+
+    fn leading(&mut self, d: Word, a: Val) {
+        self.unary(op::FLO_R, d, a.into(), |m| m.m("sg", ".U32"));
+    }
+
+    /// `len` bits from `at` on, extended.
+    fn extract(&mut self, i: &Flat, d: Word, a: Val, ty: Type) -> Result<(), AsmError> {
+        let (at, len) = (self.src(i, &i.opds[2], Type::U32)?, self.src(i, &i.opds[3], Type::U32)?);
+        let (at, len) = (self.byte(at), self.byte(len));
+        let signed = ty.is_signed();
+        let (Val::Imm(p), Val::Imm(n)) = (at, len) else { return self.extract_any(d, a, [at, len], signed) };
+        if n == 0 || p > 31 && !signed {
+            self.mov(d, Val::Imm(0));
+        } else if p + n >= 32 {
+            let p = p.min(31);
+            self.shift(d, [Src::ZERO, p.into(), a.into()], ".R", if signed { ".S32" } else { ".U32" }, true);
+        } else if signed {
+            let t = self.one();
+            self.unguarded(|b| b.shift(t, [a.into(), (32 - p - n).into(), Src::ZERO], ".L", ".U32", false));
+            self.shift(d, [Src::ZERO, (32 - n).into(), t.into()], ".R", ".S32", true);
+        } else {
+            let t = self.one();
+            self.unguarded(|b| b.shift(t, [Src::ZERO, p.into(), a.into()], ".R", ".U32", true));
+            self.lop(d, [t.into(), ((1u32 << n) - 1).into(), Src::ZERO], 0xc0);
+        }
+        Ok(())
+    }
+
+    fn extract_any(&mut self, d: Word, a: Val, [at, len]: [Val; 2], signed: bool) -> Result<(), AsmError> {
+        let t = self.one();
+        self.unguarded(|b| {
+            b.shift(t, [Src::ZERO, at.into(), a.into()], ".R", if signed { ".S32" } else { ".U32" }, true)
+        });
+        let sg = if signed { "" } else { ".U32" };
+        self.alu(sgxt(), d, [t.into(), len.into(), Src::ZERO], |m| m.m("sg", sg));
+        Ok(())
+    }
+
+    fn field64(&mut self, i: &Flat, d: Word, ty: Type) -> Result<(), AsmError> {
+        let a = self.wide(i, &i.opds[1], ty)?;
+        match i.op {
+            Opcode::Popc => {
+                let (x, y) = (self.one(), self.one());
+                self.unguarded(|b| {
+                    b.unary(op::POPC_R, x, a.low().into(), |m| m);
+                    b.unary(op::POPC_R, y, a.high().into(), |m| m);
+                });
+                self.alu(iadd3(), d, [x.into(), y.into(), Src::ZERO], |m| m);
+            }
+            Opcode::Brev => {
+                let t = self.two();
+                self.unguarded(|b| {
+                    b.unary(op::BREV_R, t, a.high().into(), |m| m);
+                    b.unary(op::BREV_R, t.plus(1), a.low().into(), |m| m);
+                });
+                self.mov64(d, Wide::Pair(t));
+            }
+            Opcode::Clz => {
+                let (x, y, z, p) = (self.one(), self.one(), self.one(), self.pred());
+                self.unguarded(|b| {
+                    let high = b.in_word(a.high());
+                    b.leading(x, a.low());
+                    b.leading(y, Val::Word(high));
+                    b.compare(p, ".EQ", false, high.into(), Src::ZERO);
+                    // Of zero FLO gives -1: 63 - -1 is what is wanted.
+                    let low = b.one();
+                    b.alu(iadd3(), low, [Src::from(x).negated(), 63.into(), Src::ZERO], |m| m);
+                    b.alu(iadd3(), z, [Src::from(y).negated(), 31.into(), Src::ZERO], |m| m);
+                    b.select(x, Pred::of(p), low.into(), z.into());
+                });
+                self.mov(d, Val::Word(x));
+            }
+            _ => return self.no(i, "no instruction on 64 bits of that kind is assembled"),
+        }
+        Ok(())
+    }
+
+    // --- comparisons ---
+
+    pub(super) fn compare_inst(&mut self, i: &Flat) -> Result<(), AsmError> {
+        match i.op {
+            Opcode::Setp => {
+                let (p, q) = match &i.opds[0] {
+                    Opd::Reg(p) => (Some(self.home(*p)), None),
+                    Opd::Pair(p, q) => (self.pred_dest(p), self.pred_dest(q)),
+                    _ => return self.no(i, "a predicate is expected"),
+                };
+                let m = self.comparison(i, i.ty(), 3)?;
+                let m = match p {
+                    Some(p) => m.w("pu", p),
+                    None => m,
+                };
+                self.push(match q {
+                    Some(q) => m.w("pv", q),
+                    None => m,
+                });
+                Ok(())
+            }
+            Opcode::Set => {
+                let types: smallvec::SmallVec<[Type; 2]> = i.types().collect();
+                let [to, from] = types[..] else { return self.no(i, "two types are expected") };
+                let d = self.dest(i, &i.opds[0])?;
+                let p = self.pred();
+                let guard = self.guard.take();
+                let m = self.comparison(i, from, 3);
+                let m = m?;
+                self.push(m.w("pu", p));
+                self.guard = guard;
+                let yes = if to == Type::F32 { 1f32.to_bits() } else { u32::MAX };
+                if to.bits() != 32 {
+                    return self.no(i, "results of this type are not assembled");
+                }
+                self.select(d, Pred::of(p), yes.into(), Src::ZERO);
+                Ok(())
+            }
+            Opcode::Selp => {
+                let p = self.pred_src(i, &i.opds[3])?;
+                let ty = i.ty();
+                let d = self.dest(i, &i.opds[0])?;
+                if ty.bits() == 64 {
+                    let (a, b) = (self.wide(i, &i.opds[1], ty)?, self.wide(i, &i.opds[2], ty)?);
+                    self.select64(d, p, a, b);
+                } else {
+                    let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
+                    self.select(d, p, a.into(), b.into());
+                }
+                Ok(())
+            }
+            _ => {
+                let Some(ty) = i.types().next().filter(|t| t.bits() == 32) else { return self.no(i, "not assembled") };
+                let p = self.pred();
+                let c = self.src(i, &i.opds[3], i.ty())?;
+                let float = i.ty() == Type::F32;
+                self.unguarded(|b| match float {
+                    true => b.test(p, ".GE", c.into(), Src::ZERO, Pred::TRUE),
+                    false => b.compare(p, ".GE", true, c.into(), Src::ZERO),
+                });
+                let d = self.dest(i, &i.opds[0])?;
+                let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
+                self.select(d, Pred::of(p), a.into(), b.into());
+                Ok(())
+            }
+        }
+    }
+
+    /// A predicate that is written, unless nobody wants it.
+    pub(super) fn pred_dest(&mut self, o: &Opd) -> Option<Word> {
+        if let Opd::Reg(r) = o { Some(self.home(*r)) } else { None }
+    }
+
+    /// The comparison without its destination; operand `with` is a predicate it is combined with.
+    fn comparison(&mut self, i: &Flat, ty: Type, with: usize) -> Result<Mach, AsmError> {
+        let float = ty.is_float() || matches!(ty, Type::F16x2 | Type::Bf16x2);
+        let Some(cmp) = i.words().find_map(|w| compare_code(w, float)) else { return self.no(i, "no such comparison") };
+        let also = match i.opds.get(with) {
+            Some(o) => self.pred_src(i, o)?,
+            None => Pred::TRUE,
+        };
+        let combine = i.words().find_map(|w| match w {
+            "and" => Some(".AND"),
+            "or" => Some(".OR"),
+            "xor" => Some(".XOR"),
+            _ => None,
+        });
+        let unsigned = !ty.is_signed() || i.words().any(|w| matches!(w, "lo" | "ls" | "hi" | "hs"));
+        let sg = if unsigned { ".U32" } else { "" };
+        let m = match ty {
+            Type::F16 | Type::Bf16 => self.test_half(i, ty, cmp)?,
+            Type::F64 => {
+                let (a, b) = (self.wide(i, &i.opds[1], ty)?, self.wide(i, &i.opds[2], ty)?);
+                let (x, y) = (self.in_pair(a), self.in_pair(b));
+                Mach::new(op::DSETP_R).rn("a", x, 2).rn("b", y, 2).m("cmp", cmp)
+            }
+            Type::F32 => {
+                let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
+                let m = self.arith(&fsetp(), [a.into(), b.into(), Src::ZERO]).m("cmp", cmp);
+                if i.has("ftz") { m.m("ftz", ".FTZ") } else { m }
+            }
+            t if t.bits() == 64 => {
+                let (a, b) = (self.wide(i, &i.opds[1], ty)?, self.wide(i, &i.opds[2], ty)?);
+                let low = self.pred();
+                let m = self.arith(&isetp(), [a.low().into(), b.low().into(), Src::ZERO]);
+                let m = m.w("pu", low).m("cmp", cmp).m("sg", ".U32").p("pp", Pred::TRUE);
+                self.unguarded(|b| b.push(m));
+                let m = self.arith(&isetp(), [a.high().into(), b.high().into(), Src::ZERO]);
+                m.m("cmp", cmp).m("sg", sg).m("x", ".EX").p("pq", Pred::of(low))
+            }
+            _ if ty.bits() > 32 || float => return self.no(i, "no comparison of this type is assembled"),
+            _ => {
+                let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
+                let (a, b) = (self.extended(a, ty), self.extended(b, ty));
+                self.arith(&isetp(), [a.into(), b.into(), Src::ZERO]).m("cmp", cmp).m("sg", sg)
+            }
+        };
+        Ok(m.p("pp", also).m("bop", combine.unwrap_or(".AND")))
+    }
+
+    // --- moves ---
+
+    pub(super) fn mov_inst(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let ty = i.ty();
+        match (&i.opds[0], &i.opds[1]) {
+            (Opd::Reg(d), s) if ty == Type::Pred => {
+                let (d, p) = (self.home(*d), self.pred_src(i, s)?);
+                self.plop(d, [p, Pred::TRUE, Pred::TRUE], 0xf0);
+            }
+            (Opd::Vector(parts), s) => return self.take_apart(i, parts, s, ty),
+            (d, Opd::Vector(parts)) => {
+                let d = self.dest(i, d)?;
+                return self.put_together(i, d, parts, ty);
+            }
+            (d, Opd::Special(name)) => {
+                let d = self.dest(i, d)?;
+                return self.special(i, d, name);
+            }
+            (d, s) if ty.bits() == 64 => {
+                let (d, s) = (self.dest(i, d)?, self.wide(i, s, ty)?);
+                self.mov64(d, s);
+            }
+            (d, s) if ty.bits() <= 32 => {
+                let (d, s) = (self.dest(i, d)?, self.src(i, s, ty)?);
+                self.mov(d, s);
+            }
+            _ => return self.no(i, "a move of 128 bits is not assembled"),
+        }
+        Ok(())
+    }
+
+    fn take_apart(&mut self, i: &Flat, parts: &[Opd], s: &Opd, ty: Type) -> Result<(), AsmError> {
+        let words = match ty.bits() {
+            64 => {
+                let w = self.wide(i, s, ty)?;
+                vec![w.low(), w.high()]
+            }
+            _ => vec![self.src(i, s, ty)?],
+        };
+        let each = ty.bits() as usize / parts.len().max(1);
+        for (k, o) in parts.iter().enumerate() {
+            let bit = k * each;
+            let word = words[bit / 32];
+            let Opd::Reg(_) = o else { continue };
+            let d = self.dest(i, o)?;
+            match (each, bit % 32) {
+                (32, _) => self.mov(d, word),
+                (16, 0) => self.mov(d, word),
+                (16, _) => self.shift(d, [Src::ZERO, 16.into(), word.into()], ".R", ".U32", true),
+                (8, at) => self.permute(d, word.into(), 0x4440 | (at as u32 / 8), Src::ZERO),
+                _ => return self.no(i, "taking apart this way is not assembled"),
+            }
+        }
+        Ok(())
+    }
+
+    fn put_together(&mut self, i: &Flat, d: Word, parts: &[Opd], ty: Type) -> Result<(), AsmError> {
+        let each = ty.bits() as usize / parts.len().max(1);
+        let vals = parts.iter().map(|o| self.src(i, o, Type::B32)).collect::<Result<Vec<Val>, _>>()?;
+        match (each, vals.as_slice()) {
+            (32, [a, b]) => {
+                let t = self.two();
+                self.unguarded(|m| {
+                    m.mov(t, *a);
+                    m.mov(t.plus(1), *b);
+                });
+                self.mov64(d, Wide::Pair(t));
+            }
+            (16, [a, b]) => self.join_halves(d, *a, *b),
+            (16, [a, b, c, e]) => {
+                let t = self.two();
+                self.unguarded(|m| {
+                    m.join_halves(t, *a, *b);
+                    m.join_halves(t.plus(1), *c, *e);
+                });
+                self.mov64(d, Wide::Pair(t));
+            }
+            (8, [a, b, c, e]) => {
+                let (x, y) = (self.one(), self.one());
+                self.unguarded(|m| {
+                    m.permute(x, (*a).into(), 0x0040, (*b).into());
+                    m.permute(y, (*c).into(), 0x0040, (*e).into());
+                });
+                self.permute(d, x.into(), 0x5410, y.into());
+            }
+            _ => return self.no(i, "putting together this way is not assembled"),
+        }
+        Ok(())
+    }
+
+    /// Low halves of two words as one word.
+    pub(super) fn join_halves(&mut self, d: Word, a: Val, b: Val) {
+        if a == Val::Imm(0) {
+            return self.shift(d, [b.into(), 16.into(), Src::ZERO], ".L", ".U32", false);
+        }
+        let (a, b) = (self.held(a), self.held(b));
+        let src = |w: Option<Word>| w.map_or(Src::ZERO, Src::from);
+        self.permute(d, src(a), 0x5410, src(b));
+    }
+}

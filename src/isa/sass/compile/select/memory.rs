@@ -1,0 +1,474 @@
+//! Loads, stores, address spaces, atomics.
+
+use super::super::AsmError;
+use super::super::build::{Build, PARAMS, Src, iadd3};
+use super::super::facts::{Known, SHARED_START};
+use super::super::flat::{Flat, Opd, Symbol};
+use super::super::mir::{Mach, Nature, Val, Wide, Word};
+use crate::isa::ptx::{Opcode, Space, Type};
+use crate::isa::sass::op;
+
+/// A base register with its words, and a byte offset.
+pub(super) struct Place {
+    pub base: Option<(Word, u8)>,
+    pub offset: i64,
+}
+
+/// The text of an access's size.
+fn size_text(bytes: usize, signed: bool) -> &'static str {
+    match (bytes, signed) {
+        (1, false) => ".U8",
+        (1, true) => ".S8",
+        (2, false) => ".U16",
+        (2, true) => ".S16",
+        (8, _) => ".64",
+        (16, _) => ".128",
+        _ => "",
+    }
+}
+
+/// How strongly an access is ordered.
+fn semantics(i: &Flat) -> &'static str {
+    let strong = ["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"].iter().any(|w| i.has(w));
+    match () {
+        () if i.has("nc") => ".CONSTANT",
+        () if i.has("volatile") || i.has("sys") => ".STRONG.SYS",
+        () if i.has("cta") => ".STRONG.SM",
+        () if strong => ".STRONG.GPU",
+        () => "",
+    }
+}
+
+impl Build<'_> {
+    pub(super) fn memory(&mut self, i: &Flat) -> Result<(), AsmError> {
+        match i.op {
+            Opcode::Ld | Opcode::Ldu => self.load(i),
+            Opcode::St => self.store(i),
+            Opcode::Cvta => self.cvta(i),
+            // Hints.
+            Opcode::Prefetch => Ok(()),
+            _ => self.no(i, "not assembled"),
+        }
+    }
+
+    /// Where an address points. Wide ones (global, generic) have two words.
+    pub(super) fn place(&mut self, i: &Flat, o: &Opd, wide: bool, limit: i64) -> Result<Place, AsmError> {
+        let Opd::Address(base, offset) = o else { return self.no(i, "an address is expected") };
+        let fits = |v: i64| (-limit..limit).contains(&v);
+        match &**base {
+            Opd::Reg(r) => {
+                let mut r = self.facts.root(*r);
+                let mut offset = *offset;
+                if let Known::Sum(root, more) = self.facts.known[r as usize]
+                    && fits(offset.saturating_add(more))
+                {
+                    (r, offset) = (root, offset + more);
+                }
+                if !wide && let Known::Shared(at) = self.facts.known[r as usize] {
+                    return Ok(Place { base: None, offset: i64::from(at) + offset });
+                }
+                let double = self.types[r as usize].bits() == 64;
+                let w = match (double, wide) {
+                    (true, _) => {
+                        let v = self.wide(i, &Opd::Reg(r), Type::U64)?;
+                        self.in_pair(v)
+                    }
+                    (false, false) => {
+                        let v = self.src(i, &Opd::Reg(r), Type::U32)?;
+                        self.in_word(v)
+                    }
+                    (false, true) => return self.no(i, "a 32-bit address in a 64-bit space"),
+                };
+                if fits(offset) {
+                    return Ok(Place { base: Some((w, if wide { 2 } else { 1 })), offset });
+                }
+                let d = if wide { self.two() } else { self.one() };
+                self.unguarded(|b| match wide {
+                    true => b.add64(d, Wide::Pair(w), Wide::Imm(offset.cast_unsigned())),
+                    false => b.alu(iadd3(), d, [w.into(), (offset as u32).into(), Src::ZERO], |m| m),
+                });
+                Ok(Place { base: Some((d, if wide { 2 } else { 1 })), offset: 0 })
+            }
+            Opd::Symbol(Symbol::Shared(at), more) => {
+                Ok(Place { base: None, offset: i64::from(SHARED_START + at) + more + offset })
+            }
+            Opd::Symbol(Symbol::Local(at), more) => {
+                self.uses_stack = true;
+                Ok(Place { base: Some((self.stack, 1)), offset: i64::from(*at) + more + offset })
+            }
+            Opd::Symbol(Symbol::Global(slot), more) => {
+                let w = self.in_pair(Wide::Const(4, *slot));
+                Ok(Place { base: Some((w, 2)), offset: more + offset })
+            }
+            _ => self.no(i, "such an address is not assembled"),
+        }
+    }
+
+    fn load(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let ty = i.ty();
+        let bytes = ty.bits().div_ceil(8) as usize * i.lanes();
+        match i.space() {
+            Some(Space::Param | Space::ParamEntry | Space::Const) => return self.load_constant(i, ty),
+            _ if bytes > 16 => return self.no(i, "accesses of more than 16 bytes are not assembled"),
+            _ => {}
+        }
+        let sub_word = ty.bits() < 32 && i.lanes() > 1;
+        let (d, words) = self.load_dest(i, ty, bytes, sub_word)?;
+        let signed = ty.is_signed() && bytes < 4;
+        let m = match i.space() {
+            Some(Space::Global) => {
+                self.accessed(i, Mach::new(op::LDG_R).m("e", ".E").m("sem", semantics(i)), (1, true, 23))?
+            }
+            None => self.accessed(i, Mach::new(op::LD_R).m("e", ".E").m("sem", semantics(i)), (1, true, 31))?,
+            Some(Space::Shared | Space::SharedCta) => self.accessed(i, Mach::new(op::LDS_R), (1, false, 23))?,
+            Some(Space::Local) => self.accessed(i, Mach::new(op::LDL_R), (1, false, 23))?,
+            _ => return self.no(i, "this space is not assembled"),
+        };
+        let m = m.m("sz", size_text(bytes, signed)).wn("d", d, words);
+        let m = if i.has("volatile") || i.has("acquire") { m.effect() } else { m };
+        self.push(m);
+        self.load_rest(i, d, ty, sub_word)
+    }
+
+    /// Sets the usual cache policy and the address.
+    fn accessed(&mut self, i: &Flat, m: Mach, (at, wide, bits): (usize, bool, u32)) -> Result<Mach, AsmError> {
+        let place = self.place(i, &i.opds[at], wide, 1 << bits)?;
+        let m = if Self::has_slot(m.inst.form(), "ev") { m.m("ev", "") } else { m };
+        Ok(match place.base {
+            Some((w, n)) => m.at(Some(w), n, place.offset),
+            None => m.at(None, 0, place.offset),
+        })
+    }
+
+    /// Registers that a load fills: the text's where they are neighbours.
+    fn load_dest(&mut self, i: &Flat, ty: Type, bytes: usize, sub_word: bool) -> Result<(Word, u8), AsmError> {
+        let words = bytes.div_ceil(4) as u8;
+        let fresh = |b: &mut Self| match words {
+            1 => b.one(),
+            2 => b.two(),
+            _ => b.four(),
+        };
+        match &i.opds[0] {
+            Opd::Vector(_) if sub_word => Ok((fresh(self), words)),
+            Opd::Vector(v) => match self.neighbours(v, ty, words) {
+                Some(w) => Ok((w, words)),
+                None => Ok((fresh(self), words)),
+            },
+            Opd::Reg(r) if ty.bits() < self.types[*r as usize].bits() && self.types[*r as usize].bits() == 64 => {
+                Ok((self.home(*r), words))
+            }
+            o => Ok((self.dest(i, o)?, words)),
+        }
+    }
+
+    /// The first word of a vector whose registers are neighbours.
+    pub(super) fn neighbours(&mut self, v: &[Opd], ty: Type, words: u8) -> Option<Word> {
+        let step = (ty.bits() / 32) as u8;
+        let mut first: Option<Word> = None;
+        for (k, o) in v.iter().enumerate() {
+            let Opd::Reg(r) = o else { return None };
+            let root = self.facts.root(*r);
+            if !matches!(self.facts.known[root as usize], Known::Nothing | Known::Sum(..)) {
+                return None;
+            }
+            let w = self.home(root);
+            match first {
+                None if !w.sub.is_multiple_of(words)
+                    || super::super::mir::width(self.code.classes[w.reg.0 as usize]) < words =>
+                {
+                    return None;
+                }
+                None => first = Some(w),
+                Some(f) if f.plus(k as u8 * step) != w => return None,
+                Some(_) => {}
+            }
+        }
+        first
+    }
+
+    /// What is left to do after a load: taking words apart, copies, extension to 64 bits.
+    fn load_rest(&mut self, i: &Flat, d: Word, ty: Type, sub_word: bool) -> Result<(), AsmError> {
+        match &i.opds[0] {
+            Opd::Vector(v) if sub_word => {
+                let bits = ty.bits() as usize;
+                for (k, o) in v.iter().enumerate() {
+                    let Opd::Reg(_) = o else { continue };
+                    let to = self.dest(i, o)?;
+                    let word = d.plus((k * bits / 32) as u8);
+                    let at = (k * bits % 32) as u32 / 8;
+                    let select = match (bits, ty.is_signed()) {
+                        (8, false) => 0x4440 | at,
+                        (8, true) => ((8 + at) * 0x1110) | at,
+                        (_, false) => 0x4400 | (at + 1) << 4 | at,
+                        (_, true) => ((8 + at + 1) * 0x1100) | (at + 1) << 4 | at,
+                    };
+                    self.permute(to, word.into(), select, Src::ZERO);
+                }
+            }
+            Opd::Vector(v) => {
+                let step = (ty.bits() / 32) as u8;
+                for (k, o) in v.iter().enumerate() {
+                    let Opd::Reg(_) = o else { continue };
+                    let to = self.dest(i, o)?;
+                    let from = d.plus(k as u8 * step);
+                    match step {
+                        _ if to == from => {}
+                        2 => self.mov64(to, Wide::Pair(from)),
+                        _ => self.mov(to, Val::Word(from)),
+                    }
+                }
+            }
+            Opd::Reg(r) if self.types[*r as usize].bits() == 64 && ty.bits() < 64 => match ty.is_signed() {
+                true => self.shift(d.plus(1), [Src::ZERO, 31.into(), d.into()], ".R", ".S32", true),
+                false => self.mov(d.plus(1), Val::Imm(0)),
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Parameters and `.const` variables: banks 0 and 3.
+    fn load_constant(&mut self, i: &Flat, ty: Type) -> Result<(), AsmError> {
+        let Opd::Address(base, offset) = &i.opds[1] else { return self.no(i, "an address is expected") };
+        let (bank, at, index) = match &**base {
+            Opd::Symbol(Symbol::Param(at, _), more) => (0, i64::from(PARAMS + at) + more + offset, None),
+            Opd::Symbol(Symbol::Constant(at), more) => (3, i64::from(*at) + more + offset, None),
+            Opd::Reg(r) => {
+                let wide = self.types[*r as usize].bits() == 64;
+                let low = match wide {
+                    true => self.wide(i, base, Type::U64)?.low(),
+                    false => self.src(i, base, Type::U32)?,
+                };
+                (3, *offset, Some(self.in_word(low)))
+            }
+            _ => return self.no(i, "such an address is not assembled"),
+        };
+        let parts: Vec<&Opd> = match &i.opds[0] {
+            Opd::Vector(v) => v.iter().collect(),
+            o => vec![o],
+        };
+        let each = ty.bits().div_ceil(8);
+        for (k, o) in parts.into_iter().enumerate() {
+            let d = self.dest(i, o)?;
+            let at = u32::try_from(at + i64::from(k as u32 * each)).unwrap_or(u32::MAX);
+            let (size, words) = (size_text(each as usize, ty.is_signed()), each.div_ceil(4) as u8);
+            let m = Mach::new(op::LDC_C).wn("d", d, words).c("c", bank, at).m("sz", size);
+            let m = match index {
+                Some(w) => self.indexed(m, w),
+                None => m,
+            };
+            let plain = index.is_none() && self.guard.is_none();
+            self.push(if plain && words == 1 { m.nature(Nature::Constant) } else { m });
+        }
+        Ok(())
+    }
+
+    fn indexed(&mut self, mut m: Mach, w: Word) -> Mach {
+        m.regs.push(super::super::mir::RegField {
+            slot: "c",
+            role: crate::isa::sass::Role::Register,
+            word: w,
+            count: 1,
+            write: false,
+            keep: false,
+        });
+        m
+    }
+
+    fn store(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let ty = i.ty();
+        let bytes = ty.bits().div_ceil(8) as usize * i.lanes();
+        if bytes > 16 {
+            return self.no(i, "accesses of more than 16 bytes are not assembled");
+        }
+        let words = bytes.div_ceil(4) as u8;
+        let data = self.stored(i, &i.opds[1], ty, words)?;
+        let m = match i.space() {
+            Some(Space::Global) => {
+                self.accessed(i, Mach::new(op::STG_R).m("e", ".E").m("sem", semantics(i)), (0, true, 23))?
+            }
+            None => self.accessed(i, Mach::new(op::ST_R).m("e", ".E").m("sem", semantics(i)), (0, true, 31))?,
+            Some(Space::Shared | Space::SharedCta) => self.accessed(i, Mach::new(op::STS_R), (0, false, 23))?,
+            Some(Space::Local) => self.accessed(i, Mach::new(op::STL_R), (0, false, 23))?,
+            _ => return self.no(i, "this space is not assembled"),
+        };
+        let m = m.m("sz", size_text(bytes, false)).effect();
+        self.push(match data {
+            Some(w) => m.rn("b", w, words),
+            None => m,
+        });
+        Ok(())
+    }
+
+    /// What a store writes, as neighbours; `None`: one word of zeros.
+    pub(super) fn stored(&mut self, i: &Flat, o: &Opd, ty: Type, words: u8) -> Result<Option<Word>, AsmError> {
+        let Opd::Vector(v) = o else {
+            return Ok(match words {
+                1 => {
+                    let s = self.src(i, o, ty)?;
+                    self.held(s)
+                }
+                2 => {
+                    let s = self.wide(i, o, ty)?;
+                    Some(self.in_pair(s))
+                }
+                _ => return self.no(i, "128-bit registers are not assembled"),
+            });
+        };
+        if ty.bits() < 32 {
+            return self.packed(i, v, ty, words).map(Some);
+        }
+        if let Some(w) = self.neighbours(v, ty, words) {
+            return Ok(Some(w));
+        }
+        let d = match words {
+            1 => self.one(),
+            2 => self.two(),
+            _ => self.four(),
+        };
+        for (k, o) in v.iter().enumerate() {
+            if ty.bits() == 64 {
+                let s = self.wide(i, o, ty)?;
+                self.unguarded(|b| b.mov64(d.plus(2 * k as u8), s));
+            } else {
+                let s = self.src(i, o, ty)?;
+                self.unguarded(|b| b.mov(d.plus(k as u8), s));
+            }
+        }
+        Ok(Some(d))
+    }
+
+    /// Elements below 32 bits as words.
+    fn packed(&mut self, i: &Flat, v: &[Opd], ty: Type, words: u8) -> Result<Word, AsmError> {
+        let vals = v.iter().map(|o| self.src(i, o, ty)).collect::<Result<Vec<Val>, _>>()?;
+        let d = if words == 2 { self.two() } else { self.one() };
+        let per = (32 / ty.bits()) as usize;
+        for (k, c) in vals.chunks(per).enumerate() {
+            let to = d.plus(k as u8);
+            let c = c.to_vec();
+            self.unguarded(|b| match c.as_slice() {
+                [x, y] if per == 2 => b.join_halves(to, *x, *y),
+                [x, y] => b.permute(to, (*x).into(), 0x0040, (*y).into()),
+                [x, y, z, w] => {
+                    let (low, high) = (b.one(), b.one());
+                    let held: Vec<Word> = [x, y, z, w].into_iter().map(|v| b.in_word(*v)).collect();
+                    b.permute(low, held[0].into(), 0x0040, held[1].into());
+                    b.permute(high, held[2].into(), 0x0040, held[3].into());
+                    b.permute(to, low.into(), 0x5410, high.into());
+                }
+                _ => {}
+            });
+        }
+        Ok(d)
+    }
+
+    /// Between generic addresses and those of a space.
+    fn cvta(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        let s = self.wide(i, &i.opds[1], Type::U64)?;
+        let to = i.has("to");
+        match (i.space(), to) {
+            (Some(Space::Global), _) => self.mov64(d, s),
+            (Some(Space::Shared | Space::SharedCta), false) => {
+                self.mov(d, s.low());
+                self.push(Mach::new(op::S2R_S).w("d", d.plus(1)).m("s", "SR_SWINHI"));
+            }
+            (Some(Space::Shared | Space::SharedCta), true) => {
+                self.mov(d, s.low());
+                self.mov(d.plus(1), Val::Imm(0));
+            }
+            (Some(Space::Local), to) => self.sum64(d, [s, Wide::Const(0, 0x20)], [false, to]),
+            _ => return self.no(i, "addresses of this space are not assembled"),
+        }
+        Ok(())
+    }
+
+    // --- atomics ---
+
+    pub(super) fn atomic(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let ty = i.ty();
+        let result = i.op == Opcode::Atom;
+        let first = usize::from(result);
+        let words = (ty.bits() / 32) as u8;
+        if !matches!(words, 1 | 2) || i.lanes() > 1 {
+            return self.no(i, "atomics of this size are not assembled");
+        }
+        let shared = matches!(i.space(), Some(Space::Shared | Space::SharedCta));
+        let float = ty.is_float() || matches!(ty, Type::F16x2 | Type::Bf16x2);
+        let cas = i.has("cas");
+        let data = self.stored(i, &i.opds[first + 1], ty, words)?;
+        let swap = if cas { self.stored(i, &i.opds[first + 2], ty, words)? } else { None };
+        let form = match (shared, i.space(), cas, float) {
+            (true, _, true, _) => op::ATOMS_CAS,
+            (true, _, false, false) if words == 1 || i.has("exch") => op::ATOMS_R,
+            (true, ..) => return self.no(i, "this atomic on shared memory is not assembled"),
+            (_, Some(Space::Global), true, _) => op::ATOMG_CAS,
+            (_, None, true, _) => op::ATOM_CAS,
+            (_, Some(Space::Global), _, true) => op::ATOMG_FR,
+            (_, Some(Space::Global), ..) => op::ATOMG_R,
+            (_, None, _, true) => op::ATOM_FR,
+            (_, None, ..) => op::ATOM_R,
+            _ => return self.no(i, "this space is not assembled"),
+        };
+        let mut m = self.accessed(i, Mach::new(form), (first, !shared, 23))?;
+        if !shared {
+            let sem = match () {
+                () if i.has("sys") => ".STRONG.SYS",
+                () if i.has("cta") => ".STRONG.SM",
+                () => ".STRONG.GPU",
+            };
+            m = m.m("e", ".E").m("sem", sem);
+        }
+        m = match cas {
+            true => m.m("sz", if words == 2 { ".64" } else { "" }),
+            false => self.operation(i, m, ty)?,
+        };
+        if let Some(w) = data {
+            m = m.rn("b", w, words);
+        }
+        if let Some(w) = swap {
+            m = m.rn("c", w, words);
+        }
+        if result && !matches!(i.opds[0], Opd::Nothing) {
+            let d = self.dest(i, &i.opds[0])?;
+            m = m.wn("d", d, words);
+        }
+        self.push(m.effect());
+        Ok(())
+    }
+
+    fn operation(&mut self, i: &Flat, m: Mach, ty: Type) -> Result<Mach, AsmError> {
+        let found = i.words().find_map(|w| match w {
+            "min" => Some(".MIN"),
+            "max" => Some(".MAX"),
+            "inc" => Some(".INC"),
+            "dec" => Some(".DEC"),
+            "exch" => Some(".EXCH"),
+            _ => None,
+        });
+        // add, and, or, xor read as instructions' names elsewhere; here they are words as well.
+        let plain = i.words().find_map(|w| match w {
+            "add" => Some(".ADD"),
+            "and" => Some(".AND"),
+            "or" => Some(".OR"),
+            "xor" => Some(".XOR"),
+            _ => None,
+        });
+        let Some(operation) = found.or(plain) else { return self.no(i, "this atomic operation is not assembled") };
+        let exchanged = operation == ".EXCH";
+        let size = match ty {
+            Type::F32 if !exchanged => ".F32.FTZ.RN",
+            Type::F64 if !exchanged => ".F64.RN",
+            Type::F16x2 => ".F16x2.RN",
+            Type::Bf16x2 => ".BF16x2.RN",
+            Type::F16 | Type::Bf16 => return self.no(i, "atomics of single halves are not assembled"),
+            t => match (t.bits(), t.is_signed() && matches!(operation, ".MIN" | ".MAX")) {
+                (32, true) => ".S32",
+                (64, true) => ".S64",
+                (64, false) => ".64",
+                _ => "",
+            },
+        };
+        Ok(m.m("op", operation).m("sz", size))
+    }
+}

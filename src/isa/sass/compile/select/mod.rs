@@ -1,0 +1,116 @@
+//! The text's instructions → machine instructions on virtual registers, one after the other.
+//!
+//! 16-bit registers stand in the low half of a word whose upper half is anything; predicates in predicate registers; 64 bits in
+//! an aligned pair.
+
+mod control;
+mod convert;
+mod divide;
+mod double;
+mod float;
+mod half;
+mod int;
+mod logic;
+mod matrix;
+mod memory;
+mod warp;
+mod wide;
+mod words;
+
+use super::AsmError;
+use super::build::Build;
+use super::facts::{Facts, Known};
+use super::flat::{Body, Flat, Item, Opd};
+use super::mir::{Block, Code, Pred, Term};
+use crate::isa::ptx::{Opcode, Type};
+
+/// Selected code, and what it uses.
+pub(super) struct Selected {
+    pub code: Code,
+    pub stack: super::mir::Word,
+    pub uses_stack: bool,
+    pub barriers: u32,
+}
+
+/// Selects a body's instructions.
+pub(super) fn select(body: &Body, facts: &Facts) -> Result<Selected, AsmError> {
+    let mut b = Build::new(facts, body);
+    let first = b.code.blocks.len();
+    for _ in 0..body.labels {
+        b.code.blocks.push(Block { ops: vec![], term: Term::Exit });
+    }
+    for item in &body.items {
+        match item {
+            Item::Label(l) => {
+                let next = first + *l as usize;
+                b.code.blocks[b.block].term = Term::Jump(next);
+                b.start(next);
+            }
+            Item::Inst(i) => {
+                b.pos = i.pos;
+                b.guard = i.guard.map(|(p, not)| Pred { word: Some(b.home(p)), not });
+                b.inst(i, first)?;
+                if let Some(what) = b.take_fault() {
+                    return b.no(i, &what);
+                }
+            }
+        }
+    }
+    b.guard = None;
+    // Falling out of a body returns.
+    let entry = std::mem::take(&mut b.entry);
+    let stack = b.stack;
+    let uses_stack = b.uses_stack;
+    b.code.blocks[0].ops.splice(0..0, entry);
+    Ok(Selected { code: b.code, stack, uses_stack, barriers: b.barriers })
+}
+
+impl Build<'_> {
+    /// Goes on in a block that is laid out next.
+    pub(super) fn start(&mut self, block: usize) {
+        self.block = block;
+        self.code.order.push(block);
+    }
+
+    /// A new block, laid out next.
+    pub(super) fn fresh(&mut self) -> usize {
+        self.code.blocks.push(Block { ops: vec![], term: Term::Exit });
+        self.code.blocks.len() - 1
+    }
+
+    fn inst(&mut self, i: &Flat, labels: usize) -> Result<(), AsmError> {
+        use Opcode::*;
+        if let (Some(Opd::Reg(d)), 1, None) = (i.opds.first(), i.results(), i.guard) {
+            // Readers look at what it is.
+            let known = self.facts.known[*d as usize];
+            if matches!(known, Known::Imm(_) | Known::Copy(_) | Known::Param(_) | Known::Shared(_)) {
+                return Ok(());
+            }
+        }
+        if let Some(w) = i.words().find(|w| !words::knows(i.op, w)) {
+            return self.no(i, &format!(".{w} is not assembled here"));
+        }
+        match i.op {
+            Bra | Ret | Exit | Trap | Brkpt | Bar | Barrier | Membar | Fence | Nanosleep => self.control(i, labels),
+            Ld | Ldu | St | Prefetch | Cvta | Isspacep => self.memory(i),
+            Atom | Red => self.atomic(i),
+            Mov => self.mov_inst(i),
+            Mma | Ldmatrix | Stmatrix | Movmatrix => self.matrix(i),
+            Shfl | Vote | Activemask | Match | Redux => self.warp(i),
+            And | Or | Xor | Not | Cnot | Shl | Shr | Shf | Lop3 | Prmt | Bfe | Bfi | Brev | Clz | Popc | Bfind => {
+                self.logic(i)
+            }
+            Setp | Set | Selp | Slct => self.compare_inst(i),
+            Cvt => self.convert(i),
+            Add | Sub | Mul | Mad | Fma | Div | Rem | Neg | Abs | Min | Max | Sad | Mul24 | Mad24 | Addc | Subc
+            | Dp4a | Rcp | Sqrt | Rsqrt | Ex2 | Lg2 | Sin | Cos | Tanh | Copysign | Testp | Madc => match i.ty() {
+                Type::F32 => self.float(i),
+                Type::F64 => self.double(i),
+                Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 => self.half(i),
+                t if t.bits() == 64 => self.wide_int(i),
+                _ => self.int(i),
+            },
+            _ => self.no(i, "the assembler has no such instruction yet"),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Integer arithmetic of 64 bits.
+
+use super::super::AsmError;
+use super::super::build::{Build, Src, iadd3};
+use super::super::flat::{Flat, Opd};
+use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::op;
+
+impl Build<'_> {
+    pub(super) fn wide_int(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let ty = i.ty();
+        if i.has("cc") || matches!(i.op, Opcode::Addc | Opcode::Subc | Opcode::Madc) {
+            return self.no(i, "64-bit carries are not assembled");
+        }
+        let d = self.dest(i, &i.opds[0])?;
+        let mut s = [Wide::Imm(0); 3];
+        for (k, o) in i.opds[1..].iter().take(3).enumerate() {
+            s[k] = self.wide(i, o, ty)?;
+        }
+        let signed = ty.is_signed();
+        match i.op {
+            Opcode::Add => self.add_wide(i, d, s)?,
+            Opcode::Sub => self.sum64(d, [s[0], s[1]], [false, true]),
+            Opcode::Neg => self.sum64(d, [Wide::Imm(0), s[0]], [false, true]),
+            Opcode::Abs => {
+                let x = self.in_pair(s[0]);
+                self.magnitude(d, x);
+            }
+            Opcode::Mul | Opcode::Mad if i.has("hi") => {
+                let high = if i.op == Opcode::Mad { self.two() } else { d };
+                let (a, b) = (self.in_pair(s[0]), self.in_pair(s[1]));
+                self.high64(high, a, b, signed);
+                if i.op == Opcode::Mad {
+                    self.add64(d, Wide::Pair(high), s[2]);
+                }
+            }
+            Opcode::Mul => self.low64(d, s[0], s[1], Wide::Imm(0)),
+            Opcode::Mad => self.low64(d, s[0], s[1], s[2]),
+            Opcode::Min | Opcode::Max => {
+                let p = self.pred();
+                let cmp = if i.op == Opcode::Max { ".GT" } else { ".LT" };
+                self.unguarded(|b| b.compare64(p, cmp, signed, s[0], s[1]));
+                self.select64(d, Pred::of(p), s[0], s[1]);
+            }
+            Opcode::Div | Opcode::Rem => self.divide64(d, s[0], s[1], signed, i.op == Opcode::Rem),
+            _ => return self.no(i, "no 64-bit integer instruction of that kind is assembled"),
+        }
+        Ok(())
+    }
+
+    /// A sum; with a product of 32-bit words that only this reads as one instruction.
+    fn add_wide(&mut self, i: &Flat, d: Word, s: [Wide; 3]) -> Result<(), AsmError> {
+        for (x, y) in [(0, 1), (1, 0)] {
+            let Some(from) = self.only_use(&i.opds[1 + x]) else { continue };
+            if from.op == Opcode::Mul && from.has("wide") && from.opds.len() == 3 {
+                let ty = from.ty();
+                if ty.bits() == 32 && !matches!(s[y], Wide::Imm(_)) {
+                    let (a, b) = (self.src(i, &from.opds[1], ty)?, self.src(i, &from.opds[2], ty)?);
+                    self.wide_multiply(d, a, b, s[y], ty.is_signed());
+                    return Ok(());
+                }
+            }
+            if self.scaled(i, d, from, s[y])? {
+                return Ok(());
+            }
+        }
+        self.add64(d, s[0], s[1]);
+        Ok(())
+    }
+
+    /// `d = (x extended to 64 bits) << n + other`.
+    fn scaled(&mut self, i: &Flat, d: Word, from: &Flat, other: Wide) -> Result<bool, AsmError> {
+        let (Opcode::Shl, Some(Opd::Imm(n))) = (from.op, from.opds.get(2)) else { return Ok(false) };
+        let n = super::super::facts::bits_of(*n, Type::U32);
+        let Some(inner) = self.origin(&from.opds[1]).filter(|c| c.op == Opcode::Cvt && n < 31) else {
+            return Ok(false);
+        };
+        let types: smallvec::SmallVec<[Type; 2]> = inner.types().collect();
+        let plain = matches!(types.as_slice(), [Type::S64 | Type::U64, Type::S32] | [Type::U64 | Type::S64, Type::U32]);
+        if !plain || from.ty().bits() != 64 || matches!(other, Wide::Imm(_)) {
+            return Ok(false);
+        }
+        let a = self.src(i, &inner.opds[1], types[1])?;
+        self.wide_multiply(d, a, Val::Imm(1 << n), other, types[1].is_signed());
+        Ok(true)
+    }
+
+    /// `d = |x|`.
+    pub(super) fn magnitude(&mut self, d: Word, x: Word) {
+        let (sign, flipped) = (self.one(), self.two());
+        self.unguarded(|b| {
+            b.shift(sign, [Src::ZERO, 31.into(), x.plus(1).into()], ".R", ".S32", true);
+            for k in 0..2 {
+                b.lop(flipped.plus(k), [x.plus(k).into(), sign.into(), Src::ZERO], 0x3c);
+            }
+        });
+        let carry = self.pred();
+        let low = self.arith(&iadd3(), [flipped.into(), Src::from(sign).negated(), Src::ZERO]);
+        self.push(low.w("d", d).w("pu", carry));
+        let high = self.arith(&iadd3(), [flipped.plus(1).into(), Src::from(sign).negated(), Src::ZERO]);
+        let high = high.w("d", d.plus(1)).m("x", ".X").p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
+        self.push(high.glued());
+    }
+
+    /// `d = p ? a : b`.
+    pub(super) fn select64(&mut self, d: Word, p: Pred, a: Wide, b: Wide) {
+        let at = self.code.blocks[self.block].ops.len();
+        self.select(d, p, a.low().into(), b.low().into());
+        if self.code.blocks[self.block].ops.len() == at + 1 {
+            self.select(d.plus(1), p, a.high().into(), b.high().into());
+            if self.code.blocks[self.block].ops.len() == at + 2 {
+                self.glue(2);
+            }
+        } else {
+            self.select(d.plus(1), p, a.high().into(), b.high().into());
+        }
+    }
+
+    /// The low 64 bits of `a * b + c`.
+    pub(super) fn low64(&mut self, d: Word, a: Wide, b: Wide, c: Wide) {
+        let (a, b) = if matches!(a, Wide::Pair(_)) { (a, b) } else { (b, a) };
+        let a = Wide::Pair(self.in_pair(a));
+        let cross = self.one();
+        self.unguarded(|m| {
+            let t = m.one();
+            m.multiply(t, a.low().into(), b.high().into(), Src::ZERO);
+            m.multiply(cross, a.high().into(), b.low().into(), t.into());
+        });
+        let wide = self.two();
+        self.unguarded(|m| m.wide_multiply(wide, a.low(), b.low(), c, false));
+        let (low, high) = (wide, wide.plus(1));
+        self.mov(d, Val::Word(low));
+        self.alu(iadd3(), d.plus(1), [high.into(), cross.into(), Src::ZERO], |m| m);
+        self.glue(2);
+    }
+
+    /// The high 64 bits of a product.
+    pub(super) fn high64(&mut self, d: Word, a: Word, b: Word, signed: bool) {
+        let top = self.unguarded(|m| m.high64_unsigned(a, b));
+        if !signed {
+            return self.mov64(d, Wide::Pair(top));
+        }
+        // A negative factor counts as itself plus 2^64.
+        let mut sum = top;
+        for (x, other) in [(a, b), (b, a)] {
+            let (sign, part, next) = (self.one(), self.two(), self.two());
+            self.unguarded(|m| {
+                m.shift(sign, [Src::ZERO, 31.into(), x.plus(1).into()], ".R", ".S32", true);
+                for k in 0..2 {
+                    m.lop(part.plus(k), [sign.into(), other.plus(k).into(), Src::ZERO], 0xc0);
+                }
+                m.sum64(next, [Wide::Pair(sum), Wide::Pair(part)], [false, true]);
+            });
+            sum = next;
+        }
+        self.mov64(d, Wide::Pair(sum));
+    }
+
+    fn high64_unsigned(&mut self, a: Word, b: Word) -> Word {
+        let low = self.two();
+        self.wide_multiply(low, Val::Word(a), Val::Word(b), Wide::Imm(0), false);
+        let c = self.zero_extended(low.plus(1));
+        let mid = self.two();
+        self.wide_multiply(mid, Val::Word(a), Val::Word(b.plus(1)), Wide::Pair(c), false);
+        let c = self.zero_extended(mid);
+        let other = self.two();
+        self.wide_multiply(other, Val::Word(a.plus(1)), Val::Word(b), Wide::Pair(c), false);
+        let c = self.zero_extended(mid.plus(1));
+        let top = self.two();
+        self.wide_multiply(top, Val::Word(a.plus(1)), Val::Word(b.plus(1)), Wide::Pair(c), false);
+        let c = self.zero_extended(other.plus(1));
+        let sum = self.two();
+        self.add64(sum, Wide::Pair(top), Wide::Pair(c));
+        sum
+    }
+
+    /// A word with zeros above.
+    pub(super) fn zero_extended(&mut self, w: Word) -> Word {
+        let d = self.two();
+        self.mov(d, Val::Word(w));
+        self.mov(d.plus(1), Val::Imm(0));
+        d
+    }
+
+    /// A conversion between 64-bit registers and a word or a float, in either direction.
+    pub(super) fn unary_n(&mut self, form: &'static crate::isa::sass::Form, d: (Word, u8), s: (Word, u8)) -> Mach {
+        Mach::new(form).wn("d", d.0, d.1).rn("b", s.0, s.1)
+    }
+
+    /// Quotient or remainder of 64 bits.
+    fn divide64(&mut self, d: Word, a: Wide, b: Wide, signed: bool, rest: bool) {
+        let (a, b) = (self.in_pair(a), self.in_pair(b));
+        let zero = self.pred();
+        self.unguarded(|m| m.compare64(zero, ".NE", false, Wide::Pair(b), Wide::Imm(0)));
+        if !signed {
+            let r = self.unguarded(|m| m.divide64_unsigned(a, b, rest));
+            return self.select64(d, Pred::of(zero), Wide::Pair(r), Wide::Imm(u64::MAX));
+        }
+        let (r, sign, p) = (self.two(), self.one(), self.pred());
+        self.unguarded(|m| {
+            let (x, y) = (m.two(), m.two());
+            m.magnitude(x, a);
+            m.magnitude(y, b);
+            let q = m.divide64_unsigned(x, y, rest);
+            if rest {
+                m.mov(sign, Val::Word(a.plus(1)));
+            } else {
+                m.lop(sign, [a.plus(1).into(), b.plus(1).into(), Src::ZERO], 0x3c);
+            }
+            m.compare(p, ".LT", true, sign.into(), Src::ZERO);
+            let minus = m.two();
+            m.sum64(minus, [Wide::Imm(0), Wide::Pair(q)], [false, true]);
+            m.select64(r, Pred::of(p), Wide::Pair(minus), Wide::Pair(q));
+        });
+        // By zero: all ones, as ptxas has it.
+        self.select64(d, Pred::of(zero), Wide::Pair(r), Wide::Imm(u64::MAX));
+    }
+
+    /// Reciprocal from a float, two Newton steps of 64 bits, two corrections.
+    fn divide64_unsigned(&mut self, a: Word, b: Word, rest: bool) -> Word {
+        let (f, r, up, q) = (self.one(), self.one(), self.one(), self.two());
+        let m = self.unary_n(op::I2F_R_12, (f, 1), (b, 2)).m("dt", "").m("st", ".U64").m("rnd", ".RP");
+        self.push(m);
+        self.unary(op::MUFU_R, r, f.into(), |m| m.m("fn", ".RCP"));
+        self.alu(iadd3(), up, [r.into(), 0x1fff_fffe.into(), Src::ZERO], |m| m);
+        let m = self.unary_n(op::F2I_R_11, (q, 2), (up, 1)).m("dt", ".U64").m("st", "").m("rnd", ".TRUNC");
+        self.push(m);
+        let mut q = q;
+        for _ in 0..2 {
+            let (t, minus) = (self.two(), self.two());
+            self.low64(t, Wide::Pair(b), Wide::Pair(q), Wide::Imm(0));
+            self.sum64(minus, [Wide::Imm(0), Wide::Pair(t)], [false, true]);
+            let more = self.high64_unsigned(q, minus);
+            let next = self.two();
+            self.add64(next, Wide::Pair(q), Wide::Pair(more));
+            q = next;
+        }
+        let mut q = self.high64_unsigned(q, a);
+        let (t, mut left) = (self.two(), self.two());
+        self.low64(t, Wide::Pair(b), Wide::Pair(q), Wide::Imm(0));
+        self.sum64(left, [Wide::Pair(a), Wide::Pair(t)], [false, true]);
+        for _ in 0..2 {
+            let (p, less, more) = (self.pred(), self.two(), self.two());
+            let (l2, q2) = (self.two(), self.two());
+            self.compare64(p, ".GE", false, Wide::Pair(left), Wide::Pair(b));
+            self.sum64(less, [Wide::Pair(left), Wide::Pair(b)], [false, true]);
+            self.add64(more, Wide::Pair(q), Wide::Imm(1));
+            self.select64(l2, Pred::of(p), Wide::Pair(less), Wide::Pair(left));
+            self.select64(q2, Pred::of(p), Wide::Pair(more), Wide::Pair(q));
+            (left, q) = (l2, q2);
+        }
+        if rest { left } else { q }
+    }
+}

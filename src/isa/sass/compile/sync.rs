@@ -1,0 +1,290 @@
+//! Control words: stalls for results of fixed latency, scoreboards for the others.
+//!
+//! The state goes on from a piece of code into the next where control falls through; at a label that jumps lead to as well, all
+//! scoreboards are waited for, and before every jump whatever is on its way is waited for too. So a label finds nothing pending but what
+//! fell into it.
+
+use super::schedule::{Node, Piece, REGISTERS, jumps, number};
+use crate::isa::sass::{
+    Access, Completion, Effects, Instruction, Pipe, RegFile, SCOREBOARDS, completion, distance, least_stall, op,
+    reads_late,
+};
+use std::sync::Arc;
+
+/// The last writer of a register.
+#[derive(Clone)]
+struct Writer {
+    node: Arc<Node>,
+    write: u8,
+    issued: u32,
+}
+
+impl Writer {
+    /// The cycle by which its result is there for all.
+    fn settled(&self) -> u32 {
+        self.issued + longest(&self.node.inst, &self.node.effects.writes[usize::from(self.write)])
+    }
+}
+
+/// What a scoreboard guards.
+#[derive(Clone, Default)]
+struct Board {
+    registers: Vec<u16>,
+    mnemonic: &'static str,
+    /// When it was set last.
+    set: u32,
+    used: bool,
+}
+
+struct Sync {
+    clock: u32,
+    writers: Vec<Option<Writer>>,
+    /// Registers with a writer.
+    recent: Vec<u16>,
+    boards: [Board; SCOREBOARDS as usize],
+    /// Scoreboards to wait for before writing, and before reading, a register.
+    before_write: Vec<u8>,
+    before_read: Vec<u8>,
+    out: Vec<Node>,
+}
+
+/// Gives every instruction its control word; may add NOPs that stall. The result has a label's place for each label.
+pub(super) fn synchronise(pieces: Vec<Piece>, labels: usize) -> (Vec<Node>, Vec<usize>) {
+    let mut places = vec![0; labels];
+    let mut s = Sync {
+        clock: 0,
+        writers: vec![None; REGISTERS],
+        recent: vec![],
+        boards: Default::default(),
+        before_write: vec![0; REGISTERS],
+        before_read: vec![0; REGISTERS],
+        out: vec![],
+    };
+    let mut jumped_to = vec![false; labels];
+    for t in pieces.iter().flat_map(|p| &p.nodes).filter_map(|n| n.target) {
+        jumped_to[t] = true;
+    }
+    for p in pieces {
+        let mut wait_all = p.labels.iter().any(|l| jumped_to[*l]);
+        for l in &p.labels {
+            places[*l] = s.out.len();
+        }
+        let last = p.nodes.len();
+        for (k, node) in p.nodes.into_iter().enumerate() {
+            let ends = k + 1 == last && jumps(&node.inst);
+            s.issue(node, std::mem::take(&mut wait_all), ends);
+        }
+        if wait_all {
+            // An empty piece: its successor is reached by falling, and by jumps.
+            s.issue(Node::new(Instruction::new(op::NOP_N), None), true, false);
+        }
+    }
+    (s.out, places)
+}
+
+/// The longest that anything may have to wait for a result.
+fn longest(inst: &Instruction, w: &Access) -> u32 {
+    match (w.file, inst.form().pipe) {
+        (_, Pipe::Mma) => 28,
+        (_, Pipe::Elect) => 13,
+        (RegFile::Predicate, Pipe::Double) => 14,
+        (RegFile::Predicate, _) => 13,
+        (RegFile::UniformPredicate, _) => 15,
+        (RegFile::Uniform, Pipe::RegToUniform) => 15,
+        (RegFile::Uniform, _) => 12,
+        (_, Pipe::Double | Pipe::HalfMma) => 11,
+        _ if inst.form().mnemonic == "CS2R" => 10,
+        _ => 8,
+    }
+}
+
+/// Cycles that a write by another instruction must come after a write.
+fn rewrite(before: &Instruction) -> u32 {
+    match before.form().pipe {
+        Pipe::Mma => 22,
+        Pipe::Double | Pipe::HalfMma => 8,
+        _ => 2,
+    }
+}
+
+impl Sync {
+    fn issue(&mut self, mut node: Node, wait_all: bool, ends: bool) {
+        let exits = node.inst.form().mnemonic == "EXIT";
+        let mut wait = 0u8;
+        let mut at = self.clock;
+        for r in &node.effects.reads {
+            for reg in span(r) {
+                wait |= self.before_read[reg];
+                if let Some(w) = &self.writers[reg] {
+                    let written = &w.node.effects.writes[usize::from(w.write)];
+                    at = at.max(w.issued + u32::from(distance(&w.node.inst, written, &node.inst, r).safe));
+                }
+            }
+        }
+        for w in &node.effects.writes {
+            for reg in span(w) {
+                wait |= self.before_read[reg] | self.before_write[reg];
+                if let Some(before) = &self.writers[reg] {
+                    at = at.max(before.issued + rewrite(&before.node.inst));
+                }
+            }
+        }
+        let drains = ends && !exits;
+        if wait_all || drains {
+            wait |= self.pending();
+        }
+        self.reach(at);
+        self.clear(wait);
+        node.inst.control.wait = wait;
+        self.assign(&mut node.inst, &node.effects);
+        let least = u32::from(least_stall(&node.inst));
+        let issued = self.clock;
+        let after = if drains { self.settled().max(issued + least) } else { issued + least };
+        self.note(&node, issued);
+        node.inst.control.stall = 0;
+        self.out.push(node);
+        self.clock = issued;
+        self.set_stall(after - issued);
+        self.clock = after;
+    }
+
+    /// The cycle by which all results of fixed latency are there.
+    fn settled(&self) -> u32 {
+        let end = |r: &u16| self.writers[usize::from(*r)].as_ref().map(Writer::settled);
+        self.recent.iter().filter_map(end).max().unwrap_or(0)
+    }
+
+    fn pending(&self) -> u8 {
+        (0..SCOREBOARDS).filter(|k| self.boards[usize::from(*k)].used).fold(0, |m, k| m | 1 << k)
+    }
+
+    /// The last instruction stalls until then.
+    fn reach(&mut self, at: u32) {
+        if at > self.clock {
+            let more = at - self.clock;
+            self.add_stall(more);
+            self.clock = at;
+        }
+    }
+
+    fn set_stall(&mut self, stall: u32) {
+        self.add_stall(stall);
+    }
+
+    fn add_stall(&mut self, mut more: u32) {
+        while more > 0 {
+            let Some(last) = self.out.last_mut() else { return };
+            let c = &mut last.inst.control;
+            let take = more.min(15 - u32::from(c.stall));
+            c.stall += take as u8;
+            c.yields = c.stall > 11;
+            more -= take;
+            if more > 0 {
+                let mut nop = Node::new(Instruction::new(op::NOP_N), None);
+                nop.inst.control.stall = 0;
+                // A jump's own stall cannot be continued behind it: the wait goes before it.
+                let at = if jumps(&last.inst) { self.out.len() - 1 } else { self.out.len() };
+                if at < self.out.len() {
+                    nop.inst.control.stall = more.min(15) as u8;
+                    nop.inst.control.yields = nop.inst.control.stall > 11;
+                    more -= more.min(15);
+                }
+                self.out.insert(at, nop);
+            }
+        }
+    }
+
+    fn clear(&mut self, wait: u8) {
+        for k in (0..SCOREBOARDS).filter(|k| wait >> k & 1 == 1) {
+            let board = &mut self.boards[usize::from(k)];
+            for r in board.registers.drain(..) {
+                self.before_read[usize::from(r)] &= !(1 << k);
+                self.before_write[usize::from(r)] &= !(1 << k);
+            }
+            board.used = false;
+        }
+    }
+
+    /// Scoreboards for what ends, or has read, at a time nobody knows.
+    fn assign(&mut self, inst: &mut Instruction, effects: &Effects) {
+        if completion(inst) != Completion::Scoreboard {
+            return;
+        }
+        let late = reads_late(inst);
+        let reads: Vec<u16> =
+            effects.reads.iter().filter(|r| r.slot != "guard" && late).flat_map(span).map(|r| r as u16).collect();
+        let writes: Vec<u16> = effects.writes.iter().flat_map(span).map(|r| r as u16).collect();
+        if writes.is_empty() && reads.is_empty() {
+            return;
+        }
+        let k = self.board(inst.form().mnemonic, !writes.is_empty());
+        let bit = 1 << k;
+        for r in &writes {
+            self.before_read[usize::from(*r)] |= bit;
+        }
+        for r in &reads {
+            self.before_write[usize::from(*r)] |= bit;
+        }
+        if writes.is_empty() {
+            inst.control.read = Some(k);
+        } else {
+            inst.control.write = Some(k);
+        }
+        let board = &mut self.boards[usize::from(k)];
+        board.registers.extend(writes.into_iter().chain(reads));
+        (board.used, board.mnemonic, board.set) = (true, inst.form().mnemonic, self.clock);
+    }
+
+    /// A free scoreboard, or else the one set last by the same mnemonic, or else the oldest. The last one is for stores.
+    fn board(&self, mnemonic: &'static str, writes: bool) -> u8 {
+        let last = SCOREBOARDS - 1;
+        if !writes {
+            return last;
+        }
+        let all = 0..last;
+        if let Some(k) = all.clone().find(|k| !self.boards[usize::from(*k)].used) {
+            return k;
+        }
+        let set = |k: &u8| self.boards[usize::from(*k)].set;
+        let same = all.clone().filter(|k| self.boards[usize::from(*k)].mnemonic == mnemonic).max_by_key(set);
+        same.or_else(|| all.min_by_key(set)).unwrap_or(0)
+    }
+
+    /// Remembers what the instruction writes.
+    fn note(&mut self, node: &Node, issued: u32) {
+        if node.effects.writes.is_empty() {
+            return;
+        }
+        let fixed = completion(&node.inst) == Completion::Fixed;
+        let shared = Arc::new(node.clone());
+        for (k, w) in node.effects.writes.iter().enumerate() {
+            for reg in span(w) {
+                if self.writers[reg].is_none() {
+                    self.recent.push(reg as u16);
+                }
+                let next = Writer { node: shared.clone(), write: k as u8, issued };
+                // What a guard skips leaves the result before.
+                let skips = node.inst.guard.index < 7;
+                self.writers[reg] = match self.writers[reg].take() {
+                    Some(before) if skips && (!fixed || before.settled() > next.settled()) => Some(before),
+                    _ => fixed.then_some(next),
+                };
+            }
+        }
+        if self.recent.len() > 64 {
+            let writers = &mut self.writers;
+            self.recent.retain(|r| {
+                let keep = writers[usize::from(*r)].as_ref().is_some_and(|w| w.issued + 40 > issued);
+                if !keep {
+                    writers[usize::from(*r)] = None;
+                }
+                keep
+            });
+        }
+    }
+}
+
+fn span(a: &Access) -> std::ops::Range<usize> {
+    let first = number(a.file, a.first);
+    first..first + usize::from(a.count)
+}

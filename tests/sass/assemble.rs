@@ -1,0 +1,142 @@
+//! Our assembler: compiled kernels run on the software multiprocessor in strict mode and leave what the interpreter of linear
+//! programs leaves; nvdisasm reads every word as we print it; what is not assembled is refused by name and place.
+
+use crate::codegen_agree::{buffers, same, vars};
+use crate::codegen_kernels::kernels as graphs;
+use crate::machine::{Case, launch};
+use crate::nvidia::disassemble;
+use doorbell::codegen::{self, OptChoice, Program};
+use doorbell::elf::cubin::Arch;
+use doorbell::engine::interp::run_program;
+use doorbell::isa::ptx::{Buffers, Chip, render};
+use doorbell::isa::sass::check::{Trust, check as check_schedule};
+use doorbell::isa::sass::compile::{AsmError, assemble, kernels};
+use doorbell::isa::sass::{decode, print_at};
+use doorbell::uop::{Arg, UOp};
+
+const SM90: Arch = Arch { sm: 90, specific: true };
+
+fn compiled(ast: &UOp, choice: &OptChoice) -> Program {
+    let target = Chip::parse("sm_90a").expect("the chip").target();
+    codegen::compile(ast, &target, choice, false).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn text(p: &Program) -> String {
+    render(p, Chip::parse("sm_90a").expect("the chip"), Buffers::Anywhere).unwrap_or_else(|e| panic!("{e}")).to_string()
+}
+
+/// Runs a program's kernel on buffers and compares with the interpreter.
+fn check(p: &Program, ast: &UOp, seed: u64) {
+    let cubin = assemble(&text(p), SM90).unwrap_or_else(|e| panic!("{}: {e}\n{}", p.name, text(p)));
+    let named = vars(ast, 5);
+    let mut want = buffers(ast, seed);
+    let given: Vec<(u64, Vec<u8>)> =
+        want.iter().enumerate().map(|(k, b)| (0x7_0000_0000 + ((k as u64) << 32), b.clone())).collect();
+    run_program(p, &mut want, &named).unwrap_or_else(|e| panic!("interpreter: {e}"));
+    let mut params: Vec<u8> = given.iter().take(p.params.len()).flat_map(|b| b.0.to_le_bytes()).collect();
+    for v in &p.vars {
+        let Arg::Var(n, ..) = v.arg() else { panic!("a variable has a name") };
+        params.extend(named[&**n].to_le_bytes());
+    }
+    let dynamic_bytes = if text(p).contains(".extern .shared") { p.local_bytes as u32 } else { 0 };
+    let case = Case { grid: p.global, block: p.local, params, buffers: &given, dynamic_bytes };
+    let (got, _) = launch(&cubin, &p.name, &case, true).unwrap_or_else(|e| panic!("{e}\n{}", text(p)));
+    for (k, (want, got)) in want.iter().zip(&got).enumerate().take(p.params.len()) {
+        let t = p.params[k].dtype.scalar;
+        same(t, want, got).unwrap_or_else(|e| panic!("{} buffer {k}: {e}\n{}", p.name, text(p)));
+    }
+}
+
+#[test]
+fn compiled_kernels_leave_what_the_interpreter_leaves() {
+    for (name, ast) in graphs() {
+        for choice in [OptChoice::None, OptChoice::Heuristic] {
+            let p = compiled(&ast, &choice);
+            check(&p, &ast, 1);
+        }
+        assert!(!name.is_empty());
+    }
+}
+
+#[test]
+fn nvdisasm_reads_every_word_as_we_print_it_and_the_checker_finds_no_fault() {
+    let mut words = vec![];
+    for (name, ast) in graphs() {
+        let module = text(&compiled(&ast, &OptChoice::Heuristic));
+        for k in kernels(&module).unwrap_or_else(|e| panic!("{e}")) {
+            let faults = check_schedule(&k.words, Trust::Safe).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(faults.is_empty(), "{name}: {}", faults[0]);
+            words.extend(k.words);
+        }
+    }
+    words.sort_unstable();
+    words.dedup();
+    assert!(words.len() > 400, "{} distinct words", words.len());
+    for (k, (word, theirs)) in words.iter().zip(disassemble(&words)).enumerate() {
+        let inst = decode(*word).unwrap_or_else(|e| panic!("{word:032x}: {e}"));
+        assert_eq!(Some(print_at(&inst, 16 * k as u64)), theirs, "{word:032x}");
+    }
+}
+
+#[test]
+fn the_same_text_has_the_same_words() {
+    let (_, ast) = graphs().into_iter().next().expect("a kernel");
+    let text = text(&compiled(&ast, &OptChoice::Heuristic));
+    assert_eq!(kernels(&text).unwrap(), kernels(&text).unwrap());
+}
+
+#[test]
+fn a_guarded_load_leaves_the_wait_for_what_stood_there_before() {
+    let body = "ld.param.u64 %d1, [o]; mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 3; mov.u32 %r1, 7;\n\
+        @%p1 ld.global.u32 %r1, [%d1]; add.u32 %r1, %r1, 1; st.global.u32 [%d1], %r1;";
+    let made = kernels(&kernel(body)).unwrap();
+    assert_eq!(check_schedule(&made[0].words, Trust::Safe).unwrap(), []);
+}
+
+/// A kernel with these statements in its body.
+fn kernel(body: &str) -> String {
+    let head = ".version 8.8\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 o)\n{\n.reg .b32 %r<8>;\n";
+    format!("{head}.reg .b64 %d<8>;\n.reg .pred %p<4>;\n.reg .b16 %h<4>;\n{body}\nret;\n}}\n")
+}
+
+#[test]
+fn what_is_not_assembled_is_refused_by_name_and_place() {
+    let cases = [
+        ("  elect.sync %r1|%p1, -1;", "10:3: elect.sync: the assembler has no such instruction yet"),
+        ("add.sat.s32 %r1, %r2, %r3;", "10:1: add.sat.s32: saturating sums are not assembled"),
+        (
+            "cvt.rn.satfinite.e4m3x2.f16x2 %h1, %r1;",
+            "10:1: cvt.rn.satfinite.e4m3x2.f16x2: .satfinite is not assembled here",
+        ),
+        ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%d1, {%r5,%r6}];", "10:1: coordinates in an address are not assembled"),
+        ("mov.u32 %r1, %pm0;", "10:1: mov.u32: %pm0 is not assembled"),
+    ];
+    for (body, want) in cases {
+        let e: AsmError = kernels(&kernel(body)).unwrap_err();
+        assert_eq!(e.to_string(), want);
+    }
+    let e = assemble(&kernel(""), Arch { sm: 80, specific: false }).unwrap_err();
+    assert_eq!(e.what, "sm_80: machine code is made for sm_90 and sm_90a");
+}
+
+#[test]
+fn a_divergent_loop_waits_for_all_threads_before_a_shuffle() {
+    // Each thread counts to its own number, then the warp adds up.
+    let body = "mov.u32 %r1, %tid.x; mov.u32 %r2, 0; ld.param.u64 %d1, [o];\n\
+        L: setp.ge.u32 %p1, %r2, %r1; @%p1 bra D; add.u32 %r2, %r2, 1; bra L;\n\
+        D: shfl.sync.bfly.b32 %r3, %r2, 16, 31, -1; add.u32 %r3, %r3, %r2;\n\
+        mul.wide.u32 %d2, %r1, 4; add.s64 %d2, %d1, %d2; st.global.u32 [%d2], %r3;";
+    let cubin = assemble(&kernel(body), SM90).unwrap();
+    let at = 0x7_0000_0000u64;
+    let buffers = [(at, vec![0; 128])];
+    let case = Case {
+        grid: [1; 3],
+        block: [32, 1, 1],
+        params: at.to_le_bytes().to_vec(),
+        buffers: &buffers,
+        dynamic_bytes: 0,
+    };
+    let (got, _) = launch(&cubin, "k", &case, true).unwrap();
+    let want: Vec<u8> = (0..32u32).flat_map(|t| (t + (t ^ 16)).to_le_bytes()).collect();
+    assert_eq!(got[0], want);
+}
