@@ -1,12 +1,14 @@
 //! Kernels for NVIDIA's GPUs: linear program → PTX → cubin, each text assembled once.
 //!
-//! Place in the arrows: `engine` alone; `isa::ptx` renders, an assembler makes the cubin, `device::nv` loads it. The assembler is a seam: NVIDIA's own, named
-//! by `PTXAS=path`, is started as a process; without one there is an error that says so. Nothing is started unless a kernel for such a GPU is compiled.
-//! Cubins are kept by their text in the process, and on disk where kernel search keeps what it has learnt.
+//! Place in the arrows: `engine` alone; `isa::ptx` renders, an assembler makes the cubin, `device::nv` loads it. The assembler is our own
+//! (`isa::sass::compile`, sm_90 and sm_90a), or NVIDIA's if `PTXAS=path` names it: that is started as a process. Nothing is started unless a kernel
+//! for such a GPU is compiled. Cubins are kept by their text in the process; NVIDIA's also on disk where kernel search keeps what it has learnt.
 
 use super::Error;
 use crate::codegen::Program;
+use crate::elf::cubin::Arch;
 use crate::isa::ptx::{Buffers, Chip, render};
+use crate::isa::sass::compile;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ const MAGIC: &[u8; 8] = b"dbcubin1";
 #[derive(Debug)]
 pub struct PtxCode {
     chip: &'static Chip,
-    /// NVIDIA's assembler.
+    /// NVIDIA's assembler, in place of ours.
     ptxas: Option<PathBuf>,
     /// Which one it is: path, length, time of change.
     identity: String,
@@ -64,25 +66,33 @@ impl PtxCode {
             return Ok(known.to_vec());
         }
         let refused = |why: String| Error::Ptx { kernel: kernel.into(), why };
-        let Some(ptxas) = &self.ptxas else {
-            let why =
-                format!("no assembler for PTX: name NVIDIA's ptxas by PTXAS=path to compile for {}", self.chip.name);
-            return Err(refused(why));
+        let cubin = match &self.ptxas {
+            Some(ptxas) => self.by_ptxas(ptxas, text),
+            None => self.by_ours(text),
         };
-        let path = self.folder.as_ref().map(|folder| folder.join(self.file_name(text)));
-        let kept = path.as_deref().and_then(|path| self.read_kept(path, text));
-        let cubin = match kept {
-            Some(cubin) => cubin,
-            None => {
-                let cubin = run_ptxas(ptxas, self.chip.name, text).map_err(refused)?;
-                if let Some(path) = &path {
-                    self.keep(path, text, &cubin);
-                }
-                cubin
-            }
-        };
+        let cubin = cubin.map_err(refused)?;
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         made.insert(text.into(), cubin.as_slice().into());
+        Ok(cubin)
+    }
+
+    fn by_ours(&self, text: &str) -> Result<Vec<u8>, String> {
+        let other = "PTXAS=path names NVIDIA's ptxas in its place";
+        let arch = Arch::parse(self.chip.name).filter(|_| self.chip.sm == 90);
+        let arch =
+            arch.ok_or_else(|| format!("our assembler knows sm_90 and sm_90a, not {}; {other}", self.chip.name))?;
+        compile::assemble(text, arch).map_err(|e| format!("PTX {e}; {other}"))
+    }
+
+    fn by_ptxas(&self, ptxas: &Path, text: &str) -> Result<Vec<u8>, String> {
+        let path = self.folder.as_ref().map(|folder| folder.join(self.file_name(text)));
+        if let Some(kept) = path.as_deref().and_then(|path| self.read_kept(path, text)) {
+            return Ok(kept);
+        }
+        let cubin = run_ptxas(ptxas, self.chip.name, text)?;
+        if let Some(path) = &path {
+            self.keep(path, text, &cubin);
+        }
         Ok(cubin)
     }
 
@@ -165,10 +175,20 @@ mod tests {
     }
 
     #[test]
-    fn kernel_without_an_assembler_says_how_to_name_one() {
+    fn without_ptxas_our_assembler_makes_the_cubin_and_says_what_it_cannot() {
         let code = PtxCode::new(Chip::parse("sm_90").unwrap(), None, None);
-        let error = code.assemble("k", TEXT).unwrap_err().to_string();
-        assert_eq!(error, "k: no assembler for PTX: name NVIDIA's ptxas by PTXAS=path to compile for sm_90");
+        let cubin = code.assemble("k", TEXT).unwrap();
+        assert_eq!(crate::elf::cubin::Cubin::parse(&cubin).unwrap().kernels[0].name, "k");
+        let error = code.assemble("k", &TEXT.replace("ret;", "wgmma.fence.sync.aligned;")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("k: PTX 4:") && error.ends_with("PTXAS=path names NVIDIA's ptxas in its place"),
+            "{error}"
+        );
+        let other = PtxCode::new(Chip::parse("sm_120").unwrap(), None, None);
+        let error = other.assemble("k", TEXT).unwrap_err().to_string();
+        let wanted =
+            "k: our assembler knows sm_90 and sm_90a, not sm_120; PTXAS=path names NVIDIA's ptxas in its place";
+        assert_eq!(error, wanted);
     }
 
     #[test]

@@ -13,7 +13,6 @@ use doorbell::device::Registry;
 use doorbell::emu::amdgpu::Strict;
 use doorbell::emu::kfd::{Chip, Config, SoftKfd};
 use doorbell::emu::nvrm::{self, SoftNv};
-use doorbell::engine::{Options, install};
 use doorbell::tensor::Tensor;
 use reader::{Array, Case, cases};
 use std::sync::Arc;
@@ -64,12 +63,9 @@ fn run(case: &Case, device: &str) -> Vec<String> {
     wanted.into_iter().filter_map(fault).map(|f| format!("{}: {f}", case.name)).collect()
 }
 
-/// Some cases of each group, the same ones for the same seed. Kernels for NVIDIA's chip are assembled by the ptxas of `cargo xtask setup`.
+/// Some cases of each group, the same ones for the same seed. `PTXAS` has NVIDIA's assembler make the code for its chip.
 fn sample_agrees(device: &str, default_count: u64) {
     Registry::global().set_emulate(emulate);
-    let ptxas = concat!(env!("CARGO_MANIFEST_DIR"), "/target/nvidia/nvidia/cu13/bin/ptxas");
-    let options = Options::from_env().unwrap();
-    install(Options { ptxas: options.ptxas.clone().or_else(|| Some(ptxas.into())), ..options }).unwrap();
     let (mut seed, count) = (number("SEED", 942), number("CASES", default_count) as usize);
     let mut next = |below: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

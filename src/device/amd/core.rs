@@ -64,6 +64,15 @@ pub struct Core {
 }
 
 impl Core {
+    /// Reads both clocks again: they drift apart.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn calibrate(&self) -> Result<(), DeviceError> {
+        let read = calibrate(&self.clock, &self.driver, self.node.gpu_id);
+        read.map_err(|source| self.refused("read clocks", source))
+    }
+
     /// Ties the process to the device and makes its signal pool.
     ///
     /// # Errors
@@ -225,11 +234,8 @@ fn read_clock(driver: &Driver, gpu_id: u32, render: Fd) -> Result<Arc<LinearCloc
     Ok(clock)
 }
 
-/// Reads both clocks again: they drift apart.
-///
-/// # Errors
-/// The driver's.
-pub fn calibrate(clock: &LinearClock, driver: &Driver, gpu_id: u32) -> Result<(), CallError> {
+/// Reads both clocks together.
+fn calibrate(clock: &LinearClock, driver: &Driver, gpu_id: u32) -> Result<(), CallError> {
     let mut args = kfd::GetClockCounters { gpu_id, ..Default::default() };
     let before = monotonic_ns();
     driver.call(&kfd::GET_CLOCK_COUNTERS, &mut args)?;

@@ -306,8 +306,7 @@ impl Device for AmdDevice {
     fn stamp(&self) -> Result<Stamp, DeviceError> {
         let core = &self.inner.core;
         core.check_open()?;
-        let calibrated = self::core::calibrate(&core.clock, &core.driver, core.node.gpu_id);
-        calibrated.map_err(|source| core.refused("read clocks", source))?;
+        core.calibrate()?;
         Ok(Stamp { start: core.signals.signal()?, stop: core.signals.signal()? })
     }
 

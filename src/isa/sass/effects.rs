@@ -76,12 +76,13 @@ pub fn effects(inst: &Instruction) -> Effects {
     all
 }
 
-/// Carry-in predicates say nothing without .X, and the predicate of HFMA2 nothing without .RELU.
+/// Carry-in predicates say nothing without .X, the predicate of HFMA2 nothing without .RELU, the cache hint of a bulk copy nothing unless it is set.
 fn is_dead(inst: &Instruction, slot: &str) -> bool {
     let carries = matches!(inst.form().mnemonic, "IADD3" | "IMAD" | "LEA" | "UIADD3" | "UIMAD" | "ULEA");
     let compares = matches!(inst.form().mnemonic, "ISETP" | "UISETP");
     let plain = inst.get("x", Role::Value) == Some(0);
     slot == "pr" && !inst.flag("relu", Role::Value)
+        || slot == "ud" && inst.get("dc", Role::Value) == Some(0)
         || plain && (carries && matches!(slot, "pp" | "pq") || compares && slot == "pq")
 }
 

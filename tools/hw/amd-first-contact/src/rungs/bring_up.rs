@@ -65,8 +65,7 @@ fn ip_versions(port: &dyn doorbell_ioctl::port::Port, minor: u32) -> String {
 pub fn acquire(climb: &mut Climb) -> Result<String, Failure> {
     climb.open_core()?;
     let core = climb.core()?;
-    let read = || core.clock.calibrate(&core.driver, core.node.gpu_id).map_err(fail);
-    read()?;
+    core.calibrate().map_err(fail)?;
     // A signal needs a page of the card: the first buffer.
     let signal = core.signals.signal().map_err(fail)?;
     Ok(format!("render node {}, signals at {:#x}", core.node.render_minor(), signal.va()))
