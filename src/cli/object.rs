@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 pub struct AsmArgs {
-    /// Chip: gfx1100, gfx942 or gfx1201; sm_90 or sm_90a for a SASS listing
+    /// Chip: gfx1100, gfx942 or gfx1201; sm_90 or sm_90a for PTX or a SASS listing
     #[arg(long, visible_alias = "target")]
     arch: String,
-    /// Assembler source
+    /// Assembler source; PTX is told from a SASS listing by its extension .ptx
     file: PathBuf,
     /// Where the code object or cubin goes (without .amdhsa_kernel or .kernel: the bare code)
     #[arg(short, long)]
@@ -86,11 +86,15 @@ fn sass_chip(name: &str) -> Result<Arch, CliError> {
     chip.ok_or_else(|| CliError::Usage(format!("--arch {name}: there is a table of SASS for sm_90 and sm_90a")))
 }
 
-/// Assembles a listing and tells what is wrong with its schedule.
+/// Assembles PTX or a listing and tells what is wrong with its schedule.
 fn sass_asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     let arch = sass_chip(&args.arch)?;
     let text = String::from_utf8(read(&args.file)?).map_err(|e| failed(&args.file, &e))?;
-    let bytes = sass::assemble_file(&text, arch).map_err(|e| failed(&args.file, &e))?;
+    let bytes = if args.file.extension().is_some_and(|e| e == "ptx") {
+        sass::compile::assemble(&text, arch).map_err(|e| failed(&args.file, &e))?
+    } else {
+        sass::assemble_file(&text, arch).map_err(|e| failed(&args.file, &e))?
+    };
     std::fs::write(&args.out, &bytes).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", args.out.display())))?;
     let parts: Vec<(String, Vec<u8>)> = match Cubin::parse(&bytes) {
         Ok(cubin) => cubin.kernels.iter().map(|k| (k.name.clone(), cubin.code(k).to_vec())).collect(),

@@ -1,10 +1,19 @@
-//! SASS from the command line: `kernels-asm/sass` assembled, listed, assembled again, and run on the software GPU.
+//! SASS and PTX from the command line: `kernels-asm/sass` assembled, listed, assembled again, and run on the software GPU; `kernels-asm/ptx` by
+//! our assembler and by ptxas, with the same numbers.
 
 use super::{code, err, json, run, temp};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+fn source(kind: &str, kernel: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels-asm").join(kind).join(kernel).with_extension(kind)
+}
 
 fn assembled(dir: &Path, kernel: &str) -> Vec<u8> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels-asm/sass").join(kernel).with_extension("sass");
+    assembled_from(dir, &source("sass", kernel))
+}
+
+fn assembled_from(dir: &Path, source: &Path) -> Vec<u8> {
+    let kernel = source.display();
     let o = run(dir, &["asm", "--target", "sm_90a", source.to_str().unwrap(), "-o", "k.cubin", "--json"]);
     assert_eq!(code(&o), 0, "{}", err(&o));
     assert_eq!(json(&o, &["kernels", "hazards"])["hazards"].as_array().map(Vec::len), Some(0), "{kernel}");
@@ -12,7 +21,11 @@ fn assembled(dir: &Path, kernel: &str) -> Vec<u8> {
 }
 
 fn launch(dir: &Path, kernel: &str, args: &[&str]) {
-    let fixed = ["launch", "k.cubin", "--device", "NV:emu=sm_90", "--kernel", kernel, "--grid", "2", "--block", "64"];
+    launch_by(dir, kernel, "64", args);
+}
+
+fn launch_by(dir: &Path, kernel: &str, block: &str, args: &[&str]) {
+    let fixed = ["launch", "k.cubin", "--device", "NV:emu=sm_90", "--kernel", kernel, "--grid", "2", "--block", block];
     let args: Vec<&str> = args.iter().flat_map(|a| ["--arg", *a]).collect();
     let o = run(dir, &[&fixed[..], &args].concat());
     assert_eq!(code(&o), 0, "{kernel}: {}", err(&o));
@@ -62,4 +75,52 @@ fn an_unsound_schedule_is_told_and_a_chip_without_table_refused() {
     let o = run(t.path(), &["asm", "--target", "sm_80", "k.sass", "-o", "k.bin"]);
     assert_eq!(code(&o), 3, "{}", err(&o));
     assert!(err(&o).contains("sm_90 and sm_90a"), "{}", err(&o));
+}
+
+/// `k.cubin` from PTX, by us or by ptxas.
+fn from_ptx(dir: &Path, kernel: &str, ours: bool) {
+    let source = source("ptx", kernel);
+    if ours {
+        assembled_from(dir, &source);
+        return;
+    }
+    let ptxas = concat!(env!("CARGO_MANIFEST_DIR"), "/target/nvidia/nvidia/cu13/bin/ptxas");
+    let mut command = std::process::Command::new(ptxas);
+    let done = command.current_dir(dir).args(["-arch=sm_90a", "-o", "k.cubin"]).arg(source).status();
+    assert!(done.expect("ptxas: `cargo xtask setup` installs it").success(), "{kernel}");
+}
+
+#[test]
+fn kernels_in_ptx_give_the_same_numbers_by_our_assembler_and_by_ptxas() {
+    let t = temp();
+    let floats = || -> Vec<f32> {
+        let bytes = std::fs::read(t.path().join("o.bin")).unwrap();
+        bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+    };
+    let bytes: Vec<u8> = (0..16 * 300u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    std::fs::write(t.path().join("src.bin"), &bytes).unwrap();
+    let values: Vec<u8> = (0..512u32).flat_map(|i| ((i * 7 % 64) as f32).to_le_bytes()).collect();
+    std::fs::write(t.path().join("x.bin"), values).unwrap();
+    let sum = |block: u32| (0..256).map(|i| ((block * 256 + i) * 7 % 64) as f32).sum::<f32>();
+    for ours in [true, false] {
+        from_ptx(t.path(), "peak_fma", ours);
+        launch(t.path(), "peak_fma", &["out:512:o.bin", "u32:3"]);
+        assert_eq!(floats(), [8.0 * (2.0 - 1.0 / 4096.0); 128]);
+        from_ptx(t.path(), "copy", ours);
+        launch(t.path(), "copy", &["in:src.bin", "out:4800:o.bin", "u32:300"]);
+        assert_eq!(std::fs::read(t.path().join("o.bin")).unwrap(), bytes);
+        from_ptx(t.path(), "sum", ours);
+        launch_by(t.path(), "sum", "256", &["in:x.bin", "out:8:o.bin"]);
+        assert_eq!(floats(), [sum(0), sum(1)]);
+    }
+}
+
+#[test]
+fn ptx_that_has_no_machine_code_yet_is_told_by_line_and_column() {
+    let t = temp();
+    let text = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\n    wgmma.fence.sync.aligned;\n    ret;\n}\n";
+    std::fs::write(t.path().join("k.ptx"), text).unwrap();
+    let o = run(t.path(), &["asm", "--target", "sm_90a", "k.ptx", "-o", "k.cubin"]);
+    assert_eq!(code(&o), 1, "{}", err(&o));
+    assert!(err(&o).contains("k.ptx: 6:5: ") && err(&o).contains("wgmma"), "{}", err(&o));
 }
