@@ -54,6 +54,10 @@ fn our_cubins_run_on_the_software_gpu() {
     let floats: Vec<f32> = out.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
     // Twelve steps of x / 2 + 1 from 1 in eight registers.
     assert_eq!(floats, [8.0 * (2.0 - 1.0 / 4096.0); 128]);
+    assembled(t.path(), "peak_hmma");
+    launch(t.path(), "peak_hmma", &["out:512:o.bin", "u32:3"]);
+    let out = std::fs::read(t.path().join("o.bin")).unwrap();
+    assert!(out.as_chunks::<4>().0.iter().all(|b| f32::from_le_bytes(*b) == 192.0), "64 a round");
     assembled(t.path(), "copy");
     let bytes: Vec<u8> = (0..16 * 300u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     std::fs::write(t.path().join("src.bin"), &bytes).unwrap();

@@ -24,7 +24,7 @@ pub const TASKS: &[Task] = &[
     Task { name: "clippy", about: "lint all targets, warnings denied", steps: clippy_steps, takes_rest: false },
     Task {
         name: "test",
-        about: "everything CI runs: setup, fmt, clippy, doc tests, examples, sanitized tests, the suite on a software GPU, tests",
+        about: "everything CI runs: setup, fmt, clippy, doc tests, examples, sanitized tests, the suite on software GPUs, tests",
         steps: test_steps,
         takes_rest: false,
     },
@@ -36,7 +36,7 @@ pub const TASKS: &[Task] = &[
     },
     Task {
         name: "suite",
-        about: "the tensor tests on the software GPU gfx1100",
+        about: "the tensor tests on the software GPUs gfx1100 and sm_90",
         steps: suite_steps,
         takes_rest: false,
     },
@@ -130,13 +130,17 @@ fn test_steps(_: &[String]) -> Vec<Step> {
     steps
 }
 
-/// The tensor suite on the software GPU that has to pass all of it. Fewer random programs than on the CPU: each takes longer.
+/// Software GPUs that have to pass all of the tensor suite.
+const SUITE_DEVICES: &[(&str, &str)] = &[("suite on gfx1100", "AMD:emu=gfx1100"), ("suite on sm_90", "NV:emu=sm_90")];
+
+/// The tensor suite on software GPUs. Fewer random programs than on the CPU: each takes longer.
 fn suite_steps(_: &[String]) -> Vec<Step> {
     // All packages are named, so that their features, and with them the build, are those of the last step.
     let tests: String = SUITE.iter().map(|t| format!(" --test {t}")).collect();
     let tests = format!("--workspace{tests}");
     let run = run_tests(&tests, &tests);
-    vec![start("suite on gfx1100", &format!("env DEV=AMD:emu=gfx1100 RANDOM_GRAPHS=200 {run}"))]
+    let on = |(name, device): &(&'static str, &str)| start(name, &format!("env DEV={device} RANDOM_GRAPHS=200 {run}"));
+    SUITE_DEVICES.iter().map(on).collect()
 }
 
 /// Runs tests with nextest, or with cargo where that is missing.

@@ -180,13 +180,25 @@ impl Build<'_> {
         self.mov64(d, Wide::Pair(out));
     }
 
+    /// `1 / y` correctly rounded for y from 1 to below 2. What the steps leave is, but for the largest y: there half is a tie short of it.
+    fn reciprocal_of_mantissa(&mut self, y: Word) -> Word {
+        let r = self.reciprocal(y);
+        let largest = self.in_pair(Wide::Imm(0x3fff_ffff_ffff_ffff));
+        let (p, out) = (self.pred(), self.two());
+        let test = Mach::new(op::DSETP_R).w("pu", p).rn("a", y, 2).abs("a", true).rn("b", largest, 2).m("cmp", ".EQ");
+        self.push(test.p("pp", Pred::TRUE));
+        self.select(out, Pred::of(p), 1.into(), r.into());
+        self.mov(out.plus(1), Val::Word(r.plus(1)));
+        out
+    }
+
     /// `a / b`: mantissas are divided, exponents put back by two products.
     fn divide_double(&mut self, d: Word, a: Wide, b: Wide) {
         let out = self.unguarded(|m| {
             let (x, y) = (m.in_pair(a), m.in_pair(b));
             let (mx, ex) = m.parts(x);
             let (my, ey) = m.parts(y);
-            let r = m.reciprocal(my);
+            let r = m.reciprocal_of_mantissa(my);
             let (q, left, near) = (m.two(), m.two(), m.two());
             m.dmul(q, Wide::Pair(mx), Wide::Pair(r));
             m.dfma(left, (Wide::Pair(my), true), Wide::Pair(q), Wide::Pair(mx));
