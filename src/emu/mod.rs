@@ -9,6 +9,8 @@ pub mod amdgpu;
 pub mod kfd;
 #[cfg(target_os = "linux")]
 pub mod nvrm;
+#[cfg(target_os = "linux")]
+mod pauses;
 pub mod sass;
 #[cfg(target_os = "linux")]
 pub mod vm;

@@ -3,29 +3,12 @@
 use super::{
     AddrSpace, Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, DType, IntoSrcs, Op, RangeArg, Scalar, Srcs, UOp,
 };
-use std::sync::{Arc, LazyLock};
-
-/// The index constants of nearly every expression. They live for ever and are found without a look into the table of all nodes.
-static SMALL: LazyLock<Vec<UOp>> = LazyLock::new(|| {
-    let make = |i| UOp::new(Op::Const, DType::INDEX, [], Arg::Const(ConstVal::Int(i)));
-    SMALLEST.map(make).collect()
-});
-const SMALLEST: std::ops::RangeInclusive<i128> = -1..=256;
-
-/// Makes what is made once, so that a count of nodes does not see it come.
-pub(super) fn make_small() {
-    LazyLock::force(&SMALL);
-}
+use std::sync::Arc;
 
 impl UOp {
     /// Constant of type `dtype` (all lanes): the value is converted to it.
     pub fn constant(dtype: DType, v: impl Into<ConstVal>) -> UOp {
-        match v.into() {
-            ConstVal::Int(i) if dtype == DType::INDEX && SMALLEST.contains(&i) => {
-                SMALL[(i - SMALLEST.start()) as usize].clone()
-            }
-            v => UOp::new(Op::Const, dtype, [], Arg::Const(super::const_as(v, dtype))),
-        }
+        UOp::new(Op::Const, dtype, [], Arg::Const(super::const_as(v.into(), dtype)))
     }
     /// Index constant (WeakInt).
     pub fn int(i: i64) -> UOp {

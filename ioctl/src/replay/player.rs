@@ -325,7 +325,7 @@ impl Player<'_> {
         let words = |b: &[u8]| <[u8; 4]>::try_from(b).unwrap_or_default();
         self.written.extend((at.0..).step_by(4).zip(bytes.chunks_exact(4).map(words)));
         // One word more on both sides: an address may be new in one half only.
-        let (before, after) = (at.0.wrapping_sub(4), at.0 + bytes.len() as u64);
+        let (before, after) = (at.0.wrapping_sub(4), at.0.wrapping_add(bytes.len() as u64));
         let mut wide = bytes.to_vec();
         wide.extend(self.written.get(&after).into_iter().flatten());
         let before = self.written.get(&before).map(|word| (before, *word));
@@ -337,7 +337,7 @@ impl Player<'_> {
         if before.is_some() && now[..4] == recorded[..4] {
             (from, now) = (at.0, &now[4..]);
         }
-        let beyond = (from + now.len() as u64 - after) as usize;
+        let beyond = from.wrapping_add(now.len() as u64).wrapping_sub(after) as usize;
         if wide.ends_with(&recorded[recorded.len() - beyond..]) {
             now = &now[..now.len() - beyond];
         }
@@ -353,8 +353,7 @@ impl Player<'_> {
             return HashSet::new();
         }
         let words = (at..).step_by(4).zip(bytes.chunks_exact(4).zip(today.chunks_exact(4)));
-        let is_read_pointer =
-            |word: u64| self.queues.live.iter().any(|q| (q.read_pointer..q.read_pointer + 8).contains(&word));
+        let is_read_pointer = |word: u64| self.queues.live.iter().any(|q| word.wrapping_sub(q.read_pointer) < 8);
         words
             .filter(|(word, (then, today))| {
                 is_read_pointer(*word)
@@ -372,14 +371,14 @@ impl Player<'_> {
         let mut at = recorded;
         while !rest.is_empty() {
             let is_lagging = lagging.contains(&at);
-            let same = |n: &usize| lagging.contains(&(at + *n as u64)) == is_lagging;
+            let same = |n: &usize| lagging.contains(&at.wrapping_add(*n as u64)) == is_lagging;
             let len = (0..rest.len()).step_by(4).take_while(same).count() * 4;
             let (run, more) = rest.split_at(len.min(rest.len()));
             let now = self.names.address(at);
             if !is_lagging && let Err(e) = write_process(CpuPtr(now), run) {
                 self.differ("memory", format!("{} bytes at {now:#x} cannot be written: {e}", run.len()));
             }
-            (at, rest) = (at + run.len() as u64, more);
+            (at, rest) = (at.wrapping_add(run.len() as u64), more);
         }
     }
 

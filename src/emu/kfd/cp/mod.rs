@@ -18,10 +18,10 @@ use super::compute::ComputeFault;
 use super::gpu::Gpu;
 use super::queue::{Kind, Queue, Work};
 use super::vm::VmFault;
+use crate::emu::pauses::Pauses;
 use crate::hcq::packet::aql::queue::queue_error;
 use crate::hcq::packet::{DecodeError, DecodeKind};
 use std::fmt;
-use std::time::Duration;
 
 /// What stopped a queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -249,35 +249,6 @@ pub fn run(gpu: &Gpu, queue: &Queue) {
                 stop.ring_dword = if bytes { unit / 4 } else { unit * per_unit };
                 gpu.stopped(queue, *stop);
             }
-        }
-    }
-}
-
-/// Seeded pauses between packets, so that queues overtake each other in other orders.
-struct Pauses {
-    /// 0: none.
-    state: u64,
-}
-
-impl Pauses {
-    const ONE_IN: u64 = 4;
-    const MOST_US: u64 = 200;
-
-    fn new(seed: u64, queue: u32) -> Self {
-        Self { state: if seed == 0 { 0 } else { seed ^ u64::from(queue + 1) << 32 | 1 } }
-    }
-
-    fn pause(&mut self) {
-        if self.state == 0 {
-            return;
-        }
-        // xorshift64: never 0 once it is not.
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        if self.state.is_multiple_of(Self::ONE_IN) {
-            // TIMEOUT: long enough for another queue to get ahead.
-            std::thread::sleep(Duration::from_micros((self.state >> 32) % Self::MOST_US));
         }
     }
 }

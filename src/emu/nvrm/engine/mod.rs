@@ -14,11 +14,11 @@ mod report;
 use super::channel::Channel;
 use super::compute::ComputeFault;
 use super::gpu::Gpu;
+use crate::emu::pauses::Pauses;
 use crate::emu::vm::VmFault;
 use crate::hcq::packet::nv::{MethodError, qmd};
 use crate::hcq::packet::{DecodeError, DecodeKind};
 use std::fmt;
-use std::time::Duration;
 
 /// Codes of errors, as the notifier's info32 and the kernel log's Xid: nv.md 6.
 pub mod code {
@@ -192,35 +192,6 @@ pub fn run(gpu: &Gpu, channel: &Channel) {
                 }
             }
             Err(stop) => gpu.stopped(channel, *stop),
-        }
-    }
-}
-
-/// Seeded pauses between entries, so that channels overtake each other in other orders.
-struct Pauses {
-    /// 0: none.
-    state: u64,
-}
-
-impl Pauses {
-    const ONE_IN: u64 = 4;
-    const MOST_US: u64 = 200;
-
-    fn new(seed: u64, channel: u32) -> Self {
-        Self { state: if seed == 0 { 0 } else { seed ^ u64::from(channel + 1) << 32 | 1 } }
-    }
-
-    fn pause(&mut self) {
-        if self.state == 0 {
-            return;
-        }
-        // xorshift64: never 0 once it is not.
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        if self.state.is_multiple_of(Self::ONE_IN) {
-            // TIMEOUT: long enough for another channel to get ahead.
-            std::thread::sleep(Duration::from_micros((self.state >> 32) % Self::MOST_US));
         }
     }
 }
