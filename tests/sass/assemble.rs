@@ -93,6 +93,22 @@ fn a_guarded_load_leaves_the_wait_for_what_stood_there_before() {
     assert_eq!(check_schedule(&made[0].words, Trust::Safe).unwrap(), []);
 }
 
+#[test]
+fn an_operand_that_the_next_instruction_reads_in_the_same_place_is_kept_for_it() {
+    let body = "ld.param.u64 %d1, [o]; ld.global.v2.u32 {%r1, %r2}, [%d1]; xor.b32 %r3, %r1, 5; xor.b32 %r4, %r1, 9;\n\
+        xor.b32 %r1, %r1, %r2; xor.b32 %r5, %r1, 6; st.global.v4.u32 [%d1], {%r3, %r4, %r5, %r1};";
+    let made = kernels(&kernel(body)).unwrap();
+    let texts: Vec<String> = made[0].words.iter().map(|w| print_at(&decode(*w).unwrap(), 0)).collect();
+    let kept: Vec<usize> = (0..texts.len()).filter(|k| texts[*k].contains(".reuse")).collect();
+    assert!(!kept.is_empty(), "{texts:#?}");
+    for k in kept {
+        let register = texts[k].split(".reuse").next().and_then(|t| t.rsplit([' ', ',']).next()).unwrap_or_default();
+        assert!(texts[k + 1].contains(register), "{} | {}", texts[k], texts[k + 1]);
+        let written = texts[k].split([' ', ',']).nth(1).unwrap_or_default();
+        assert_ne!(written, register, "{}", texts[k]);
+    }
+}
+
 /// A kernel with these statements in its body.
 fn kernel(body: &str) -> String {
     let head = ".version 8.8\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 o)\n{\n.reg .b32 %r<8>;\n";

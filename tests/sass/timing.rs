@@ -73,7 +73,7 @@ fn early(code: &[u128], checked: &mut usize) -> Vec<String> {
             for r in 0..written.count {
                 let register = (written.file, written.first + r);
                 match completion(&inst) == Completion::Fixed && inst.control.write.is_none() {
-                    true => pending.insert(register, (now, inst.clone(), *written)),
+                    true => pending.insert(register, (now, inst, *written)),
                     false => pending.remove(&register),
                 };
             }

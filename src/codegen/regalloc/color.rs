@@ -127,6 +127,8 @@ struct Color<'p, 'a> {
     given: Vec<Bits>,
     /// Files with classes of several registers.
     tuples: Vec<bool>,
+    /// Files whose order is that of the registers' numbers.
+    ascending: Vec<bool>,
 }
 
 /// `(start, wide first, piece)`.
@@ -138,7 +140,7 @@ pub(super) fn color(p: &mut Pieces) -> Result<(), RegAllocError> {
     let (nv, regs) = (p.func.vregs.len(), p.regs);
     let mut c = Color {
         occupied: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
-        taken: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
+        taken: regs.files.iter().map(|f| Occupancy::new(f, if p.taken.is_empty() { 0 } else { points })).collect(),
         holders: regs.files.iter().map(|f| vec![Vec::new(); usize::from(f.count)]).collect(),
         last: vec![u16::MAX; nv],
         wish: vec![u16::MAX; nv],
@@ -149,6 +151,7 @@ pub(super) fn color(p: &mut Pieces) -> Result<(), RegAllocError> {
         tuples: (0..regs.files.len())
             .map(|f| regs.classes.iter().any(|c| usize::from(c.file) == f && c.width > 1))
             .collect(),
+        ascending: regs.files.iter().map(|f| f.order.is_sorted()).collect(),
         p,
     };
     c.prepare();
@@ -233,6 +236,9 @@ impl Color<'_, '_> {
 
     /// Adds registers that instructions take at the piece's points, but not those they take for the piece's own value.
     fn gather_taken(&self, piece: &Piece, file: u8, busy: &mut Bits) {
+        if self.p.taken.is_empty() {
+            return;
+        }
         let own: smallvec::SmallVec<[(u32, u32, u16); 4]> = self.own_fixed(piece, file).collect();
         for s in &piece.segs {
             let mut from = s.from;
@@ -291,6 +297,10 @@ impl Color<'_, '_> {
         }
         // Single registers of a file with tuples come from the end, so that aligned windows stay whole.
         let tuples = class.width == 1 && self.tuples[usize::from(class.file)];
+        if self.ascending[usize::from(class.file)] && class.align == class.width && class.width.is_power_of_two() {
+            let all = std::array::from_fn(|k| given[k] & !busy[k]);
+            return if tuples { last_of(&all) } else { first_window(&all, class.width) };
+        }
         let mut fits =
             file.order.iter().copied().filter(|r| free(*r) && (class.width == 1 || within(given, *r, class.width)));
         if tuples { fits.next_back() } else { fits.next() }
@@ -436,6 +446,27 @@ fn window(r: u16, width: u16) -> Bits {
 
 fn union(a: Bits, b: &Bits) -> Bits {
     std::array::from_fn(|k| a[k] | b[k])
+}
+
+/// The highest register of a set.
+fn last_of(set: &Bits) -> Option<u16> {
+    let k = set.iter().rposition(|w| *w != 0)?;
+    Some(k as u16 * 64 + 63 - set[k].leading_zeros() as u16)
+}
+
+/// The lowest `width` registers of a set that begin at a multiple of `width`, a power of two of at most 64.
+fn first_window(set: &Bits, width: u16) -> Option<u16> {
+    let starts = u64::MAX / (((1u128 << width) - 1) as u64);
+    set.iter().enumerate().find_map(|(k, w)| {
+        let mut all = *w;
+        let mut step = 1;
+        while step < width {
+            all &= all >> step;
+            step *= 2;
+        }
+        all &= starts;
+        (all != 0).then(|| k as u16 * 64 + all.trailing_zeros() as u16)
+    })
 }
 
 /// Whether the registers `r .. r + width` are among those given out.

@@ -65,20 +65,50 @@ pub enum RegAllocError {
     Check(#[from] CheckError),
 }
 
-/// Allocates registers. In debug builds the result is proved by [`check`].
+/// What is known of a function whatever registers there are: blocks, loops, lives of values.
+pub struct Analysis<'a> {
+    func: &'a Func,
+    live: live::Live,
+}
+
+impl<'a> Analysis<'a> {
+    /// Looks at a function.
+    ///
+    /// # Errors
+    /// A value that is read before it is written, a label that is nowhere.
+    pub fn new(func: &'a Func) -> Result<Analysis<'a>, RegAllocError> {
+        Ok(Analysis { func, live: live::Live::new(func)? })
+    }
+
+    /// The most registers of each file that are wanted at once.
+    #[must_use]
+    pub fn pressure(&self, regs: &RegInfo) -> Vec<u16> {
+        let pieces = spill::Pieces::new(self.func, regs, &self.live);
+        (0..regs.files.len() as u8).map(|file| spill::most_wanted(&pieces, file)).collect()
+    }
+
+    /// Allocates registers. In debug builds the result is proved by [`check`].
+    ///
+    /// # Errors
+    /// See [`RegAllocError`].
+    pub fn allocate(&self, regs: &RegInfo) -> Result<Allocation, RegAllocError> {
+        let mut pieces = spill::Pieces::new(self.func, regs, &self.live);
+        spill::relieve(&mut pieces);
+        color::color(&mut pieces)?;
+        let out = resolve::resolve(&pieces);
+        if cfg!(debug_assertions) {
+            check(self.func, regs, &out)?;
+        }
+        Ok(out)
+    }
+}
+
+/// Allocates registers: [`Analysis::allocate`] for who allocates once.
 ///
 /// # Errors
 /// See [`RegAllocError`].
 pub fn allocate(func: &Func, regs: &RegInfo) -> Result<Allocation, RegAllocError> {
-    let live = live::Live::new(func)?;
-    let mut pieces = spill::Pieces::new(func, regs, &live);
-    spill::relieve(&mut pieces);
-    color::color(&mut pieces)?;
-    let out = resolve::resolve(&pieces);
-    if cfg!(debug_assertions) {
-        check(func, regs, &out)?;
-    }
-    Ok(out)
+    Analysis::new(func)?.allocate(regs)
 }
 
 /// The most registers of each file that are wanted at once.
@@ -86,7 +116,5 @@ pub fn allocate(func: &Func, regs: &RegInfo) -> Result<Allocation, RegAllocError
 /// # Errors
 /// A value that is read before it is written, a label that is nowhere.
 pub fn pressure(func: &Func, regs: &RegInfo) -> Result<Vec<u16>, RegAllocError> {
-    let live = live::Live::new(func)?;
-    let pieces = spill::Pieces::new(func, regs, &live);
-    Ok((0..regs.files.len() as u8).map(|file| spill::most_wanted(&pieces, file)).collect())
+    Ok(Analysis::new(func)?.pressure(regs))
 }

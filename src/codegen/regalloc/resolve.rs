@@ -399,22 +399,29 @@ impl Resolve<'_, '_> {
 
     /// Lists the registers that anything writes.
     fn written(&mut self) {
-        let mut all: Vec<PReg> = self.p.taken.iter().map(|t| t.preg).collect();
+        let mut all = vec![[0u64; 4]; self.p.regs.files.len()];
+        let mut add = |file: u8, first: u16, width: u16| {
+            for k in first..first + width {
+                all[usize::from(file)][usize::from(k) / 64] |= 1 << (k % 64);
+            }
+        };
+        self.p.taken.iter().for_each(|t| add(t.preg.file, t.preg.index, 1));
         for piece in &self.p.pieces {
             if let Place::Reg(r) = piece.place {
                 let class = self.p.class(piece.vreg);
-                all.extend((r..r + class.width).map(|index| PReg { file: class.file, index }));
+                add(class.file, r, class.width);
             }
         }
         let edits = self.out.edits.iter().map(|e| &e.1).chain(self.out.edge_edits.iter().flat_map(|e| &e.1));
         for e in edits {
             if let (Loc::Reg(r), width) = self.writes(e) {
-                all.extend((r.index..r.index + width).map(|index| PReg { file: r.file, index }));
+                add(r.file, r.index, width);
             }
         }
-        all.sort_unstable();
-        all.dedup();
-        self.out.written = all;
+        for (file, set) in (0u8..).zip(&all) {
+            let held = (0u16..256).filter(|k| set[usize::from(*k) / 64] >> (k % 64) & 1 == 1);
+            self.out.written.extend(held.map(|index| PReg { file, index }));
+        }
     }
 }
 

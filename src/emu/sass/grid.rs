@@ -20,6 +20,8 @@ pub struct Stats {
     pub warps: u64,
     /// Instructions issued, each for all lanes of a path.
     pub instructions: u64,
+    /// Cycles of all warps, each estimated as though it were alone: by stalls, scoreboards and guessed latencies.
+    pub cycles: u64,
     /// Mnemonics and forms that were executed.
     pub forms: BTreeSet<(&'static str, &'static str)>,
 }
@@ -67,6 +69,7 @@ pub fn run(launch: &Launch, bus: &dyn Bus, stop: &AtomicBool, options: &Options)
                 sum.blocks += stats.blocks;
                 sum.warps += stats.warps;
                 sum.instructions += stats.instructions;
+                sum.cycles += stats.cycles;
                 sum.forms.extend(stats.forms);
             }
             _ => {}
@@ -145,6 +148,7 @@ fn warp(machine: &Machine, cta: usize, number: u32) -> Warp {
         ],
         local: Vec::new(),
         clock: 0,
+        issue: Default::default(),
         reduced: (0, false),
         cluster_generation: 0,
         book: machine.options.strict.then(|| Box::new(Book::new())),
@@ -189,7 +193,10 @@ fn run_cluster(
         }
         total += done;
         stats.instructions += done;
-        let Some(k) = alive else { return Ok(()) };
+        let Some(k) = alive else {
+            stats.cycles += warps.iter().map(|w| w.issue.cycles()).sum::<u64>();
+            return Ok(());
+        };
         let kind = match machine.options.max_instructions {
             _ if stop.load(Ordering::Relaxed) => FaultKind::Stopped,
             max if max != 0 && total > max => FaultKind::Endless { instructions: total },

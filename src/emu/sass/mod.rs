@@ -27,6 +27,7 @@ mod flow;
 mod grid;
 mod half;
 mod integer;
+mod issue;
 mod logic;
 mod lower;
 mod matrix;

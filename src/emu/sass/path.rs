@@ -142,6 +142,7 @@ fn step(warp: &mut Warp, cluster: &mut Cluster, machine: &Machine, d: &Decoded, 
         p => warp.predicates[usize::from(p)],
     };
     let lanes = path & if d.guard_not { !guard } else { guard };
+    warp.issue.step(&d.inst);
     if let Some(mut book) = warp.book.take() {
         let checked = book.before(warp, d, lanes, path);
         warp.book = Some(book);

@@ -65,7 +65,7 @@ impl Timing {
             grouped: completion == Completion::Group,
             queue: (form.pipe, if ordered { "" } else { form.mnemonic }),
             uniform: form.guard == sass::File::UniformPredicate,
-            issued: Rc::new(Issued { inst: inst.clone() }),
+            issued: Rc::new(Issued { inst: *inst }),
             depbar,
         }
     }

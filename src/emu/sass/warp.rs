@@ -1,5 +1,6 @@
 //! State of a warp: registers of its lanes, predicates, the uniform file, convergence barriers, paths.
 
+use super::issue::Issue;
 use super::strict::Book;
 
 /// One 32-bit register of 32 lanes.
@@ -68,6 +69,8 @@ pub(super) struct Warp {
     pub local: Vec<u8>,
     /// Cycles since the start.
     pub clock: u64,
+    /// An estimate of the cycles it takes alone.
+    pub issue: Issue,
     /// Result of the last BAR.RED.
     pub reduced: (u32, bool),
     /// Generation of the cluster's barrier that the next wait is for.

@@ -5,7 +5,8 @@ use super::module::{Guard, Imm, Inlined, Inst, Linkage, Loc, Modifier, Operand, 
 use super::names::{Opcode, Space, Type, is_special};
 use super::number;
 use super::parse::{ParseError, Parser};
-use std::collections::HashMap;
+use hashbrown::HashMap;
+use std::sync::Arc;
 
 type Res<T> = Result<T, ParseError>;
 
@@ -185,7 +186,7 @@ impl<'a> Parser<'a> {
                 let Some(op) = parts.next().and_then(Opcode::parse) else {
                     return Err(ParseError::expected(pos, "an instruction", &format!("`{word}`")));
                 };
-                let mods: Vec<Modifier> = parts.map(|w| Modifier::of(w, |w| self.intern(w))).collect();
+                let mods: Arc<[Modifier]> = parts.map(|w| Modifier::of(w, |w| self.intern(w))).collect();
                 self.mnemonics.insert(word, (op, mods.clone()));
                 (op, mods)
             }

@@ -33,8 +33,18 @@ pub(super) struct Lexer<'a> {
     start: usize,
 }
 
+/// Bytes that names are made of.
+const NAMES: [bool; 256] = {
+    let (mut table, mut c) = ([false; 256], 0u8);
+    while c < 128 {
+        table[c as usize] = c.is_ascii_alphanumeric() || matches!(c, b'_' | b'$' | b'%');
+        c += 1;
+    }
+    table
+};
+
 const fn is_name(c: u8) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, b'_' | b'$' | b'%')
+    NAMES[c as usize]
 }
 
 impl<'a> Lexer<'a> {
@@ -62,6 +72,7 @@ impl<'a> Lexer<'a> {
     fn blanks(&mut self) -> Result<(), ParseError> {
         while self.at < self.text.len() {
             match (self.byte(0), self.byte(1)) {
+                (b' ' | b'\t', _) => self.at += 1,
                 (b'/', b'/') => {
                     while self.at < self.text.len() && self.byte(0) != b'\n' {
                         self.at += 1;
@@ -128,10 +139,12 @@ impl<'a> Lexer<'a> {
 
     fn word(&mut self) {
         loop {
-            match (self.byte(0), self.byte(1), self.byte(2)) {
-                (c, ..) if is_name(c) => self.at += 1,
-                (b'.', c, _) if is_name(c) => self.at += 2,
-                (b':', b':', c) if is_name(c) => self.at += 3,
+            while is_name(self.byte(0)) {
+                self.at += 1;
+            }
+            match (self.byte(0), self.byte(1)) {
+                (b'.', c) if is_name(c) => self.at += 2,
+                (b':', b':') if is_name(self.byte(2)) => self.at += 3,
                 _ => break,
             }
         }

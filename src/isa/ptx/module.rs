@@ -207,8 +207,8 @@ pub struct Inst {
     pub pos: Pos,
     pub guard: Option<Guard>,
     pub op: Opcode,
-    /// What follows the mnemonic, in order.
-    pub mods: Vec<Modifier>,
+    /// What follows the mnemonic, in order; shared by all instructions that say the same.
+    pub mods: Arc<[Modifier]>,
     pub operands: Vec<Operand>,
 }
 

@@ -6,7 +6,8 @@
 use super::lex::{Kind, Lexer, Token};
 use super::module::{Function, Init, Item, Linkage, Modifier, Module, Name, Operand, Pointer, Pos, Tuning, Variable};
 use super::names::{Opcode, Space, Type};
-use std::collections::HashMap;
+use hashbrown::HashMap;
+use std::sync::Arc;
 
 /// Where the text is no PTX.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +65,7 @@ pub(super) struct Parser<'a> {
     /// Words found to be registers since the scopes last changed.
     pub registers: HashMap<&'a str, Name>,
     /// Mnemonics met before.
-    pub mnemonics: HashMap<&'a str, (Opcode, Vec<Modifier>)>,
+    pub mnemonics: HashMap<&'a str, (Opcode, Arc<[Modifier]>)>,
     pub depth: u32,
 }
 
@@ -115,7 +116,10 @@ impl<'a> Parser<'a> {
     }
 
     pub fn need(&mut self, c: u8, after: &str) -> Res<()> {
-        if self.sign(c)? { Ok(()) } else { self.wanted(&format!("`{}` {after}", char::from(c))) }
+        if self.sign(c)? {
+            return Ok(());
+        }
+        self.wanted(&format!("`{}` {after}", char::from(c)))
     }
 
     pub fn is_word(&self, word: &str) -> bool {
@@ -203,7 +207,9 @@ impl<'a> Parser<'a> {
             if self.sign(close)? {
                 return Ok(out);
             }
-            self.need(b',', &format!("or `{}`", char::from(close)))?;
+            if !self.sign(b',')? {
+                return self.wanted(&format!("`,` or `{}`", char::from(close)));
+            }
         }
     }
 

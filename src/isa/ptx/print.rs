@@ -250,7 +250,7 @@ impl Display for Inst {
             g.fmt(f)?;
         }
         f.write_str(self.op.word())?;
-        for m in &self.mods {
+        for m in self.mods.iter() {
             match m {
                 Modifier::Type(t) => write!(f, ".{}", t.word())?,
                 Modifier::Space(s) => write!(f, ".{}", s.word())?,

@@ -2,7 +2,7 @@
 
 use super::bits::{self, Ranges};
 use super::control::{self, Control, ControlError};
-use super::inst::{Guard, Instruction, field_name, form_name, named};
+use super::inst::{Guard, Instruction, field_name, form_name};
 use super::row::{Form, Kind};
 use thiserror::Error;
 
@@ -67,29 +67,27 @@ pub fn decode(word: u128) -> Result<Instruction, DecodeError> {
 
 #[allow(clippy::cast_possible_truncation)] // a guard has three bits
 fn decode_as(form: &'static Form, word: u128) -> Result<Instruction, DecodeReason> {
-    let mut known = bits::mask(OPCODE) | bits::mask(GUARD) | bits::mask(GUARD_NOT) | bits::mask(control::BITS);
-    let mut values = smallvec::SmallVec::new();
+    let known = bits::mask(OPCODE) | bits::mask(GUARD) | bits::mask(GUARD_NOT) | bits::mask(control::BITS);
     let mut unknown = None;
     for field in form.fields {
-        let value = bits::get(word, field.bits);
-        known |= bits::mask(field.bits);
+        let value = field.get(word);
         match field.kind {
             Kind::Must(must) if value != u64::from(must) => {
                 let (form, field, must) = (form_name(form), field_name(field), u64::from(must));
                 return Err(DecodeReason::Must { form, field, value, must });
             }
-            Kind::List(_) if named(field, value).is_none() => unknown = unknown.or(Some((field, value))),
+            Kind::List(_) if !field.has(value) => unknown = unknown.or(Some((field, value))),
             _ => {}
         }
-        values.push(value);
     }
     if let Some((field, value)) = unknown {
         return Err(DecodeReason::NoSuchValue { form: form_name(form), field: field_name(field), value });
     }
-    if word & !known != 0 {
-        return Err(DecodeReason::Reserved { form: form_name(form), bits: word & !known });
+    let rest = word & !(known | form.mask);
+    if rest != 0 {
+        return Err(DecodeReason::Reserved { form: form_name(form), bits: rest });
     }
     let control = Control::parse_word(word)?;
     let guard = Guard { index: bits::get(word, GUARD) as u8, not: bits::get(word, GUARD_NOT) == 1 };
-    Ok(Instruction::from_values(form, guard, control, values))
+    Ok(Instruction::from_word(form, guard, control, word & form.mask))
 }

@@ -4,8 +4,8 @@
 //! that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas 13.5.37 and the
 //! PTX manual's fragment sizes. Left out: registers behind the tensor memory accelerator's operands beyond the pairs named here.
 
-use super::inst::{Instruction, Operand, Value};
-use super::row::{File, Pipe, Role};
+use super::inst::Instruction;
+use super::row::{Field, File, Index, Kind, Pipe, Role};
 use smallvec::SmallVec;
 
 /// A register file.
@@ -56,18 +56,17 @@ fn is_written(slot: &str) -> bool {
 #[must_use]
 pub fn effects(inst: &Instruction) -> Effects {
     let mut all = Effects::default();
-    for operand in inst.operands() {
-        let count = count(inst, operand.slot);
-        for access in accesses(inst, &operand, count) {
-            match is_written(operand.slot) {
-                true => all.writes.push(access),
-                false if is_dead(inst, operand.slot) => {}
-                false => all.reads.push(access),
-            }
+    let form = inst.form();
+    for i in form.operands() {
+        let slot = form.fields[i].slot;
+        let written = is_written(slot);
+        if written || !is_dead(inst, slot) {
+            let mut add = |access| if written { all.writes.push(access) } else { all.reads.push(access) };
+            accesses(inst, i, &mut add);
         }
     }
     if inst.guard.index < 7 {
-        let file = match inst.form().guard {
+        let file = match form.guard {
             File::Predicate => RegFile::Predicate,
             File::UniformPredicate => RegFile::UniformPredicate,
         };
@@ -78,36 +77,48 @@ pub fn effects(inst: &Instruction) -> Effects {
 
 /// Carry-in predicates say nothing without .X, the predicate of HFMA2 nothing without .RELU, the cache hint of a bulk copy nothing unless it is set.
 fn is_dead(inst: &Instruction, slot: &str) -> bool {
-    let carries = matches!(inst.form().mnemonic, "IADD3" | "IMAD" | "LEA" | "UIADD3" | "UIMAD" | "ULEA");
-    let compares = matches!(inst.form().mnemonic, "ISETP" | "UISETP");
-    let plain = inst.get("x", Role::Value) == Some(0);
-    slot == "pr" && !inst.flag("relu", Role::Value)
-        || slot == "ud" && inst.get("dc", Role::Value) == Some(0)
-        || plain && (carries && matches!(slot, "pp" | "pq") || compares && slot == "pq")
+    let mnemonic = inst.form().mnemonic;
+    let plain = || inst.get("x", Role::Value) == Some(0);
+    match slot {
+        "pp" | "pq" if matches!(mnemonic, "IADD3" | "IMAD" | "LEA" | "UIADD3" | "UIMAD" | "ULEA") => plain(),
+        "pq" if matches!(mnemonic, "ISETP" | "UISETP") => plain(),
+        "pr" => !inst.flag("relu", Role::Value),
+        "ud" => inst.get("dc", Role::Value) == Some(0),
+        _ => false,
+    }
 }
 
-fn accesses(inst: &Instruction, operand: &Operand, count: u8) -> SmallVec<[Access; 3]> {
-    let one = |file, first: Option<u8>, count| first.map(|first| Access { slot: operand.slot, file, first, count });
-    let found = match operand.value {
-        Value::Register(r) => [one(RegFile::General, r, count), None],
-        Value::Uniform(r) => [one(RegFile::Uniform, r, count), None],
-        Value::Predicate(p) => [one(RegFile::Predicate, p, 1), None],
-        Value::UniformPredicate(p) => [one(RegFile::UniformPredicate, p, 1), None],
-        Value::Constant { index, .. } => {
-            let file = if inst.form().name.ends_with("CU") { RegFile::Uniform } else { RegFile::General };
-            [one(file, index, 1), None]
+/// Calls `f` with the registers of the operand whose value is the form's field of that number.
+fn accesses(inst: &Instruction, field: usize, f: &mut impl FnMut(Access)) {
+    let Field { slot, kind, .. } = inst.form().fields[field];
+    let mut one = |file, number: u64, none: u64, count| {
+        if number != none {
+            #[allow(clippy::cast_possible_truncation)] // register numbers have at most eight bits
+            f(Access { slot, file, first: number as u8, count });
         }
-        Value::Bindless { handle, .. } => [one(RegFile::Uniform, handle, 2), None],
-        Value::Address { base, suffix, uniform, .. } => {
-            let wide = suffix == ".64" || suffix.is_empty() && is_wide_address(inst);
-            [
-                one(RegFile::General, base, if wide { 2 } else { 1 }),
-                one(RegFile::Uniform, uniform, if suffix == ".U32" { 2 } else { 1 }),
-            ]
-        }
-        _ => [None, None],
     };
-    found.into_iter().flatten().collect()
+    let bits = inst.at(field);
+    let part = |role, none| inst.get(slot, role).unwrap_or(none);
+    match kind {
+        Kind::R => one(RegFile::General, bits, 255, count(inst, slot)),
+        Kind::UR => one(RegFile::Uniform, bits, 63, count(inst, slot)),
+        Kind::P => one(RegFile::Predicate, bits, 7, 1),
+        Kind::UP => one(RegFile::UniformPredicate, bits, 7, 1),
+        Kind::PInverted => one(RegFile::Predicate, 7 - bits, 7, 1),
+        Kind::UPInverted => one(RegFile::UniformPredicate, 7 - bits, 7, 1),
+        Kind::EitherP if bits & 1 == 1 => one(RegFile::UniformPredicate, bits >> 1, 7, 1),
+        Kind::EitherP => one(RegFile::Predicate, bits >> 1, 7, 1),
+        Kind::Constant(Index::Register) => one(RegFile::General, part(Role::Register, 255), 255, 1),
+        Kind::Constant(Index::Uniform) => one(RegFile::Uniform, part(Role::Register, 63), 63, 1),
+        Kind::Bindless => one(RegFile::Uniform, part(Role::Uniform, 63), 63, 2),
+        Kind::Address(_) => {
+            let suffix = inst.suffix(slot);
+            let wide = suffix == ".64" || suffix.is_empty() && is_wide_address(inst);
+            one(RegFile::General, part(Role::Register, 255), 255, if wide { 2 } else { 1 });
+            one(RegFile::Uniform, part(Role::Uniform, 63), 63, if suffix == ".U32" { 2 } else { 1 });
+        }
+        _ => {}
+    }
 }
 
 /// Addresses of global memory have 64 bits with .E.
@@ -119,15 +130,19 @@ fn is_wide_address(inst: &Instruction) -> bool {
 /// How many registers the operand has.
 fn count(inst: &Instruction, slot: &str) -> u8 {
     let form = inst.form();
-    let size = inst.modifier("sz");
+    // Most instructions, and none of those named below.
+    if matches!(form.pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && form.mnemonic != "CS2R" {
+        return 1;
+    }
+    let words = || words(inst.modifier("sz"));
     match (form.mnemonic, slot) {
         ("IMAD" | "UIMAD", "d" | "c") if form.name.starts_with("WIDE") => 2,
         ("UIADD3", "d" | "a" | "b" | "c") if form.name.starts_with("64") => 2,
         ("DADD" | "DMUL" | "DFMA" | "DSETP", _) => 2,
         ("CS2R", "d") if inst.modifier("w").is_empty() => 2,
-        ("LDG" | "LD" | "LDS" | "LDL" | "LDC" | "ULDC", "d") => words(size),
+        ("LDG" | "LD" | "LDS" | "LDL" | "LDC" | "ULDC", "d") => words(),
         ("STG" | "ST" | "STS" | "STL" | "ATOM" | "ATOMG" | "REDG" | "ATOMS" | "STAS" | "REDAS", "b" | "c" | "d") => {
-            words(size)
+            words()
         }
         ("LDG" | "LD" | "STG" | "ST" | "ATOM" | "ATOMG" | "REDG" | "LDGSTS", "u") => 2,
         ("LDSM", "d") | ("STSM", "b") => match inst.modifier("n") {
@@ -152,6 +167,12 @@ fn count(inst: &Instruction, slot: &str) -> u8 {
 
 /// Registers of a memory access by the text of its size.
 fn words(size: &str) -> u8 {
+    match size {
+        "" => return 1,
+        ".64" => return 2,
+        ".128" => return 4,
+        _ => {}
+    }
     let has = |texts: &[&str]| texts.iter().any(|t| size.contains(t));
     match () {
         () if has(&[".128", "16x8", "F32x4", "F32.x4"]) => 4,

@@ -2,8 +2,7 @@
 
 use super::bits;
 use super::control::Control;
-use super::row::{Field, Form, Index, Kind, Role};
-use smallvec::SmallVec;
+use super::row::{Field, Form, Index, Kind, Named, Role};
 use thiserror::Error;
 
 /// The predicate that lets an instruction execute: of the uniform file where the form says so; 7 is "always".
@@ -18,13 +17,14 @@ impl Guard {
     pub const ALWAYS: Guard = Guard { index: 7, not: false };
 }
 
-/// One instruction. Values hold what the fields hold, also where the text does not show it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One instruction. Fields hold their values also where the text does not show them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     form: &'static Form,
     pub guard: Guard,
     pub control: Control,
-    values: SmallVec<[u64; 24]>,
+    /// The fields' bits in their places; all others are zero.
+    word: u128,
 }
 
 /// Sign, complement and reuse flags of an operand.
@@ -130,7 +130,12 @@ pub(super) fn field_name(field: &Field) -> String {
 /// The text of a value of a list.
 pub(super) fn named(field: &Field, value: u64) -> Option<&'static str> {
     match field.kind {
-        Kind::List(list) => list.iter().find(|n| u64::from(n.0) == value).map(|n| n.1),
+        Kind::List(list) => {
+            // Lists are in the order of their values, and most leave none out.
+            let first = usize::try_from(value).ok().and_then(|i| list.get(i));
+            let is = |n: &&Named| u64::from(n.0) == value;
+            first.filter(is).or_else(|| list.iter().find(is)).map(|n| n.1)
+        }
         _ => None,
     }
 }
@@ -145,23 +150,31 @@ impl Instruction {
     /// "none" where they can (RZ, PT), and zero elsewhere.
     #[must_use]
     pub fn new(form: &'static Form) -> Instruction {
-        let usual = |f: &Field| match (f.kind, f.usual) {
-            (Kind::R | Kind::UR | Kind::P | Kind::UP, None) => f.none(),
-            (Kind::List(list), None) if !list.iter().any(|n| n.0 == 0) => list.first().map_or(0, |n| u64::from(n.0)),
-            (Kind::Bits, None) if matches!(f.role, Role::Register | Role::Uniform) => f.none(),
-            _ => f.unsaid(),
-        };
-        let values = form.fields.iter().map(usual).collect();
-        Instruction { form, guard: Guard::ALWAYS, control: Control::default(), values }
+        Instruction { form, guard: Guard::ALWAYS, control: Control::default(), word: form.initial }
     }
 
+    /// An instruction with the bits of the form's fields.
+    pub(super) const fn from_word(form: &'static Form, guard: Guard, control: Control, word: u128) -> Instruction {
+        Instruction { form, guard, control, word }
+    }
+
+    /// An instruction with these values; `None`: a value does not fit, or contradicts another one that shares its bits.
     pub(super) fn from_values(
         form: &'static Form,
         guard: Guard,
         control: Control,
-        values: SmallVec<[u64; 24]>,
-    ) -> Instruction {
-        Instruction { form, guard, control, values }
+        values: &[u64],
+    ) -> Option<Instruction> {
+        let all = || form.fields.iter().zip(values);
+        let fit = all().all(|(f, v)| bits::fits(*v, f.width()));
+        let word = all().fold(0, |word, (f, v)| f.put(word, *v));
+        let inst = Instruction { form, guard, control, word };
+        (fit && all().all(|(f, v)| f.get(word) == *v)).then_some(inst)
+    }
+
+    /// The fields' bits in their places.
+    pub(super) const fn word(&self) -> u128 {
+        self.word
     }
 
     /// Its form.
@@ -172,13 +185,21 @@ impl Instruction {
 
     /// Fields and their values.
     pub fn fields(&self) -> impl Iterator<Item = (&'static Field, u64)> + '_ {
-        self.form.fields.iter().zip(self.values.iter().copied())
+        self.form.fields.iter().map(|f| (f, f.get(self.word)))
+    }
+
+    /// The value of the form's field of that number.
+    #[must_use]
+    #[inline]
+    pub(super) fn at(&self, field: usize) -> u64 {
+        self.form.fields[field].get(self.word)
     }
 
     /// The value of a field; `None`: the form has no such field.
     #[must_use]
+    #[inline]
     pub fn get(&self, slot: &str, role: Role) -> Option<u64> {
-        self.form.position(slot, role).map(|i| self.values[i])
+        self.form.position(slot, role).map(|i| self.at(i))
     }
 
     /// Whether a flag is there and set.
@@ -193,8 +214,13 @@ impl Instruction {
         self.text_of(slot, Role::Value)
     }
 
+    /// The text of an address register's width or scale.
+    pub(super) fn suffix(&self, slot: &str) -> &'static str {
+        self.text_of(slot, Role::RegisterSuffix)
+    }
+
     fn text_of(&self, slot: &str, role: Role) -> &'static str {
-        self.form.position(slot, role).and_then(|i| named(&self.form.fields[i], self.values[i])).unwrap_or_default()
+        self.form.position(slot, role).and_then(|i| named(&self.form.fields[i], self.at(i))).unwrap_or_default()
     }
 
     /// Sets a field's bits.
@@ -202,15 +228,27 @@ impl Instruction {
     /// # Errors
     /// The form has no such field, or the value has more bits than it.
     pub fn set(&mut self, slot: &str, role: Role, value: u64) -> Result<&mut Instruction, FieldError> {
-        let unknown = || FieldError::Unknown { form: form_name(self.form), field: slot.to_owned() };
-        let i = self.form.position(slot, role).ok_or_else(unknown)?;
+        match self.form.position(slot, role) {
+            Some(i) => self.set_at(i, value),
+            None => Err(self.unknown(slot)),
+        }
+    }
+
+    /// Sets the bits of the form's field of that number.
+    #[inline]
+    pub(super) fn set_at(&mut self, i: usize, value: u64) -> Result<&mut Instruction, FieldError> {
         let field = &self.form.fields[i];
         if !bits::fits(value, field.width()) {
             let (form, field, width) = (form_name(self.form), field_name(field), field.width());
             return Err(FieldError::TooWide { form, field, value, width });
         }
-        self.values[i] = value;
+        self.word = field.put(self.word, value);
         Ok(self)
+    }
+
+    #[cold]
+    fn unknown(&self, slot: &str) -> FieldError {
+        FieldError::Unknown { form: form_name(self.form), field: slot.to_owned() }
     }
 
     /// Sets a register, a predicate or the bits of an immediate.
@@ -226,29 +264,39 @@ impl Instruction {
     /// # Errors
     /// The form has no such modifier or that no such value.
     pub fn set_modifier(&mut self, slot: &str, text: &str) -> Result<&mut Instruction, FieldError> {
-        let list = match self.form.position(slot, Role::Value).map(|i| self.form.fields[i].kind) {
-            Some(Kind::List(list)) => list,
-            _ => return Err(FieldError::Unknown { form: form_name(self.form), field: slot.to_owned() }),
-        };
-        let value = list.iter().find(|n| n.1 == text).ok_or_else(|| FieldError::NoSuchValue {
-            form: form_name(self.form),
-            field: slot.to_owned(),
-            text: text.to_owned(),
-        })?;
-        self.set(slot, Role::Value, u64::from(value.0))
+        let Some(i) = self.form.position(slot, Role::Value) else { return Err(self.unknown(slot)) };
+        let Kind::List(list) = self.form.fields[i].kind else { return Err(self.unknown(slot)) };
+        match list.iter().find(|n| n.1 == text) {
+            Some(n) => self.set_at(i, u64::from(n.0)),
+            None => Err(FieldError::NoSuchValue {
+                form: form_name(self.form),
+                field: slot.to_owned(),
+                text: text.to_owned(),
+            }),
+        }
+    }
+
+    /// Keeps an operand for the next instruction, where the form has such a flag.
+    pub(super) fn reuse(&mut self, slot: &str) {
+        if let Some(i) = self.form.position(slot, Role::Reuse) {
+            self.word = self.form.fields[i].put(self.word, 1);
+        }
     }
 
     /// Operands in the order of the text, those included that it does not write.
     pub fn operands(&self) -> impl Iterator<Item = Operand> + '_ {
-        let slots = self.form.text.split('<').skip(1).filter_map(|t| t.split_once('>'));
-        slots.filter_map(|(slot, _)| self.operand(slot.trim_matches('?')))
+        self.form.operands().map(|i| self.operand_of(i))
     }
 
     /// The operand of that name.
     #[must_use]
     pub fn operand(&self, slot: &str) -> Option<Operand> {
-        let i = self.form.position(slot, Role::Value)?;
+        self.form.position(slot, Role::Value).map(|i| self.operand_of(i))
+    }
+
+    fn operand_of(&self, i: usize) -> Operand {
         let field = &self.form.fields[i];
+        let slot = field.slot;
         let signs = Signs {
             neg: self.flag(slot, Role::Neg) || self.flag(slot, Role::NegOrInv),
             abs: self.flag(slot, Role::Abs),
@@ -259,7 +307,7 @@ impl Instruction {
             "" => self.text_of(slot, Role::Suffix),
             inner => inner,
         };
-        Some(Operand { slot: field.slot, value: self.value(field, self.values[i]), signs, select })
+        Operand { slot, value: self.value(field, self.at(i)), signs, select }
     }
 
     #[allow(clippy::cast_possible_truncation)] // fields of at most eight bits
@@ -314,6 +362,6 @@ impl Instruction {
 
     /// The byte offset of an address or constant.
     fn offset(&self, slot: &str) -> i64 {
-        self.form.position(slot, Role::Offset).map_or(0, |i| bits::signed(self.values[i], self.form.fields[i].width()))
+        self.form.position(slot, Role::Offset).map_or(0, |i| bits::signed(self.at(i), self.form.fields[i].width()))
     }
 }

@@ -45,4 +45,6 @@ pub use print::{print, print_at};
 pub use row::{Field, File, Form, Index, Kind, Named, Pipe, Role, Style};
 pub use source::{SourceError, SourceReason, assemble, listing_line};
 pub use table::op;
-pub use timing::{Completion, Distance, SCOREBOARD_SET, completion, distance, least_stall, overwrite, reads_late};
+pub use timing::{
+    Completion, Distance, SCOREBOARD_SET, completion, distance, guessed_latency, least_stall, overwrite, reads_late,
+};

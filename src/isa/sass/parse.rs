@@ -304,11 +304,10 @@ impl<'a> Matcher<'a> {
                 None => return false,
             }
         }
-        let filled = self.form.fields.iter().zip(values).map(|(f, v)| v.unwrap_or_else(|| f.unsaid())).collect();
-        let inst = Instruction::from_values(self.form, self.guard, Control::default(), filled);
-        if encode(&inst).is_err() {
-            return false;
-        }
+        let filled: SmallVec<[u64; 24]> =
+            self.form.fields.iter().zip(values).map(|(f, v)| v.unwrap_or_else(|| f.unsaid())).collect();
+        let made = Instruction::from_values(self.form, self.guard, Control::default(), &filled);
+        let Some(inst) = made.filter(|i| encode(i).is_ok()) else { return false };
         let best = same(&print_at(&inst, self.address), self.whole);
         if best || self.found.is_none() {
             self.found = Some(inst);

@@ -129,11 +129,29 @@ pub struct Field {
     pub kind: Kind,
     /// What ptxas gives it where the text does not show it.
     pub usual: Option<u8>,
+    /// Slot and role in one number.
+    key: u64,
+    width: u8,
+    /// Its lowest bit where it is one range of bits.
+    low: Option<u8>,
 }
 
 /// A field without a usual value.
 pub(super) const fn field(slot: &'static str, role: Role, bits: Ranges, kind: Kind) -> Field {
-    Field { slot, role, bits, kind, usual: None }
+    let low = if bits.len() == 1 { Some(bits[0].0) } else { None };
+    #[allow(clippy::cast_possible_truncation)] // at most 64
+    Field { slot, role, bits, kind, usual: None, key: key(slot, role), width: bits::width(bits) as u8, low }
+}
+
+/// Slot and role in one number: names of slots have at most seven bytes.
+#[inline(always)] // a name that is a constant becomes a number when compiled
+const fn key(slot: &str, role: Role) -> u64 {
+    let (bytes, mut all, mut i) = (slot.as_bytes(), role as u64, 0);
+    while i < bytes.len() {
+        all = all << 8 | bytes[i] as u64;
+        i += 1;
+    }
+    all
 }
 
 /// A field with a usual value.
@@ -145,7 +163,56 @@ impl Field {
     /// How many bits it has.
     #[must_use]
     pub const fn width(&self) -> u32 {
-        bits::width(self.bits)
+        self.width as u32
+    }
+
+    /// Its value in a word.
+    #[must_use]
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // masked to the width, which is at most 64
+    pub const fn get(&self, word: u128) -> u64 {
+        match self.low {
+            Some(low) => (word >> low) as u64 & bits::ones(self.width as u32) as u64,
+            None => bits::get(word, self.bits),
+        }
+    }
+
+    /// The word with this value, which must fit.
+    #[must_use]
+    #[inline]
+    pub const fn put(&self, word: u128, value: u64) -> u128 {
+        match self.low {
+            Some(low) => word & !(bits::ones(self.width as u32) << low) | (value as u128) << low,
+            None => bits::put(word, self.bits, value),
+        }
+    }
+
+    /// The value that a new instruction has: "none" where the field can say so.
+    const fn initial(&self) -> u64 {
+        match (self.kind, self.usual) {
+            (Kind::R | Kind::UR | Kind::P | Kind::UP, None) => self.none(),
+            (Kind::List(list), None) => match (list_has(list, 0), list) {
+                (true, _) | (_, []) => 0,
+                (false, [first, ..]) => first.0 as u64,
+            },
+            (Kind::Bits, None) if matches!(self.role, Role::Register | Role::Uniform) => self.none(),
+            _ => self.unsaid(),
+        }
+    }
+
+    /// Whether the value has a meaning.
+    #[must_use]
+    pub(super) fn has(&self, value: u64) -> bool {
+        match self.kind {
+            Kind::Must(must) => value == u64::from(must),
+            // Lists are in the order of their values, and most leave none out.
+            Kind::List(list) => {
+                let there =
+                    usize::try_from(value).ok().and_then(|i| list.get(i)).is_some_and(|n| u64::from(n.0) == value);
+                there || list.iter().any(|n| u64::from(n.0) == value)
+            }
+            _ => true,
+        }
     }
 
     /// The value that an optional operand has when it is not written.
@@ -159,13 +226,24 @@ impl Field {
 
     /// The value it has when nothing is said of it.
     #[must_use]
-    pub(super) fn unsaid(&self) -> u64 {
+    pub(super) const fn unsaid(&self) -> u64 {
         match (self.kind, self.usual) {
-            (Kind::Must(value), _) => u64::from(value),
-            (_, Some(value)) => u64::from(value),
+            (Kind::Must(value), _) => value as u64,
+            (_, Some(value)) => value as u64,
             _ => 0,
         }
     }
+}
+
+const fn list_has(list: &[Named], value: u16) -> bool {
+    let mut i = 0;
+    while i < list.len() {
+        if list[i].0 == value {
+            return true;
+        }
+        i += 1;
+    }
+    false
 }
 
 /// Where an instruction executes: the row of the latency tables it belongs to.
@@ -223,6 +301,101 @@ pub struct Form {
     pub pipe: Pipe,
     pub text: &'static str,
     pub fields: &'static [Field],
+    /// The word of a new instruction, without guard and control.
+    pub(super) initial: u128,
+    /// All bits of its fields.
+    pub(super) mask: u128,
+    /// Fields by the hash of their keys.
+    places: [u8; PLACES],
+    /// The operands' fields in the order of the text.
+    operands: [u8; OPERANDS],
+}
+
+/// Places of the table of a form's fields, a power of two, more than a form has fields.
+const PLACES: usize = 64;
+/// The most operands of a form, and one more.
+const OPERANDS: usize = 9;
+/// No field.
+const EMPTY: u8 = u8::MAX;
+
+/// Where the search for a key begins.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // six bits
+const fn first_place(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+}
+
+/// The table of the fields' places.
+#[allow(clippy::cast_possible_truncation)] // a form has fewer than 64 fields
+const fn places(fields: &[Field]) -> [u8; PLACES] {
+    let (mut table, mut i) = ([EMPTY; PLACES], 0);
+    while i < fields.len() {
+        let mut at = first_place(fields[i].key);
+        while table[at] != EMPTY {
+            at = (at + 1) % PLACES;
+        }
+        table[at] = i as u8;
+        i += 1;
+    }
+    table
+}
+
+/// The field of a key.
+#[inline]
+const fn find(fields: &[Field], table: &[u8; PLACES], key: u64) -> Option<usize> {
+    let mut at = first_place(key);
+    while table[at] != EMPTY {
+        let i = table[at] as usize;
+        if fields[i].key == key {
+            return Some(i);
+        }
+        at = (at + 1) % PLACES;
+    }
+    None
+}
+
+/// The fields of the operands that a template names: `<f>`, `<f?>`, `<?f>`.
+#[allow(clippy::cast_possible_truncation)] // a form has fewer than 64 fields
+const fn operands(text: &str, fields: &[Field], table: &[u8; PLACES]) -> [u8; OPERANDS] {
+    let (bytes, mut out, mut count, mut i) = (text.as_bytes(), [EMPTY; OPERANDS], 0, 0);
+    while i < bytes.len() {
+        if bytes[i] == b'<' {
+            let (mut slot, mut j) = (Role::Value as u64, i + 1);
+            while j < bytes.len() && bytes[j] != b'>' {
+                if bytes[j] != b'?' {
+                    slot = slot << 8 | bytes[j] as u64;
+                }
+                j += 1;
+            }
+            if let Some(f) = find(fields, table, slot) {
+                out[count] = f as u8;
+                count += 1;
+            }
+            i = j;
+        }
+        i += 1;
+    }
+    out
+}
+
+/// The initial values of all fields.
+const fn initial(fields: &[Field]) -> u128 {
+    let (mut word, mut i) = (0, 0);
+    while i < fields.len() {
+        word = fields[i].put(word, fields[i].initial());
+        i += 1;
+    }
+    word
+}
+
+/// The bits of all fields.
+const fn all_bits(fields: &[Field]) -> u128 {
+    let (mut all, mut i) = (0, 0);
+    while i < fields.len() {
+        all |= bits::mask(fields[i].bits);
+        i += 1;
+    }
+    all
 }
 
 pub(super) const fn form(
@@ -234,7 +407,9 @@ pub(super) const fn form(
     text: &'static str,
     fields: &'static [Field],
 ) -> Form {
-    Form { mnemonic, name, opcode, guard, pipe, text, fields }
+    let places = places(fields);
+    let (initial, operands) = (initial(fields), operands(text, fields, &places));
+    Form { mnemonic, name, opcode, guard, pipe, text, fields, initial, mask: all_bits(fields), places, operands }
 }
 
 impl PartialEq for Form {
@@ -248,8 +423,14 @@ impl Eq for Form {}
 impl Form {
     /// The place of a field among the form's.
     #[must_use]
+    #[inline]
     pub fn position(&self, slot: &str, role: Role) -> Option<usize> {
-        self.fields.iter().position(|f| f.role == role && f.slot == slot)
+        find(self.fields, &self.places, key(slot, role))
+    }
+
+    /// The fields of its operands, in the order of the text.
+    pub(super) fn operands(&self) -> impl Iterator<Item = usize> + use<> {
+        self.operands.into_iter().take_while(|i| *i != EMPTY).map(usize::from)
     }
 
     /// Forms of a mnemonic, in the table's order.

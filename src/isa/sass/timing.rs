@@ -186,6 +186,18 @@ pub fn completion(inst: &Instruction) -> Completion {
     }
 }
 
+/// Cycles until the result of an instruction without a fixed latency is there, where nothing delays it: a guess that only an order of
+/// instructions and estimates go by.
+#[must_use]
+pub const fn guessed_latency(pipe: Pipe) -> u16 {
+    match pipe {
+        Pipe::Global => 300,
+        Pipe::Shared => 30,
+        Pipe::Constant => 40,
+        _ => 24,
+    }
+}
+
 /// Whether sources are read late, so that who overwrites them must wait for a read scoreboard (or for the write scoreboard).
 #[must_use]
 pub fn reads_late(inst: &Instruction) -> bool {

@@ -6,6 +6,7 @@ use super::super::names::{Opcode, Space, Type};
 use super::Render;
 use super::code::{CLASSES, Code, Opd, Reg};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Shared memory that a module may declare with its size.
 const STATIC_SHARED: usize = 48 << 10;
@@ -24,7 +25,7 @@ struct Finish<'a> {
     names: HashMap<Reg, Name>,
     count: [u32; CLASSES],
     labels: HashMap<u32, Name>,
-    mnemonics: HashMap<&'static str, (Opcode, Vec<Modifier>)>,
+    mnemonics: HashMap<&'static str, (Opcode, Arc<[Modifier]>)>,
     shared: Name,
 }
 
@@ -129,7 +130,7 @@ impl Finish<'_> {
         Statement::Inst(Inst { pos: Pos::default(), guard, op, mods, operands })
     }
 
-    fn mnemonic(&mut self, name: &'static str) -> (Opcode, Vec<Modifier>) {
+    fn mnemonic(&mut self, name: &'static str) -> (Opcode, Arc<[Modifier]>) {
         let parse = || {
             let mut words = name.split('.');
             let op = words.next().and_then(Opcode::parse).unwrap_or(Opcode::Trap);

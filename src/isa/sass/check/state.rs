@@ -37,14 +37,8 @@ enum Queue {
 impl Facts {
     pub(super) fn of(inst: &Instruction) -> Facts {
         let completion = completion(inst);
-        let mut facts = Facts {
-            inst: inst.clone(),
-            effects: effects(inst),
-            completion,
-            reads_late: false,
-            ends: None,
-            reads: None,
-        };
+        let mut facts =
+            Facts { inst: *inst, effects: effects(inst), completion, reads_late: false, ends: None, reads: None };
         facts.set_control(inst.control);
         facts
     }

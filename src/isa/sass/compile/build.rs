@@ -96,7 +96,7 @@ pub(super) struct Build<'a> {
     /// Registers whose value all threads of a warp share.
     pub uniform: Vec<bool>,
     /// Constants that stand in registers from the start, and what puts them there.
-    constants: std::collections::HashMap<(u8, u32, bool), Word>,
+    constants: hashbrown::HashMap<(u8, u32, bool), Word>,
     pub entry: Vec<Mach>,
     /// Carry of the text's .cc.
     pub carry: Option<Word>,

@@ -2,7 +2,7 @@
 
 use super::AsmError;
 use crate::isa::ptx::{Imm, Inst, Modifier, Name, Opcode, Operand, Pos, Space, Statement, Type, Variable};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// A number of a register of the text.
 pub(super) type Reg = u32;
@@ -292,7 +292,10 @@ impl<'a> Flatten<'a, '_> {
             Some(g) => Some((self.register(&g.pred, i.pos)?, g.negated)),
             None => None,
         };
-        let opds = i.operands.iter().map(|o| self.operand(o, i.pos)).collect::<Result<_, _>>()?;
+        let mut opds = Vec::with_capacity(i.operands.len());
+        for o in &i.operands {
+            opds.push(self.operand(o, i.pos)?);
+        }
         Ok(Flat { pos: i.pos, guard, op: i.op, mods: &i.mods, opds })
     }
 

@@ -1,6 +1,6 @@
 //! Liveness of single words: dead instructions go, and a write of a part of a register is told whether the rest is wanted.
 
-use super::mir::{Code, Mach, Nature, width};
+use super::mir::{Code, Mach, Nature, RegField, width};
 use crate::codegen::regalloc::VReg;
 
 /// A set of words.
@@ -106,15 +106,22 @@ impl Live {
         }
     }
 
+    /// The words of a register field.
+    fn span(&self, r: &RegField) -> std::ops::Range<usize> {
+        let first = self.base[r.word.reg.0 as usize] + usize::from(r.word.sub);
+        first..first + usize::from(r.count)
+    }
+
+    /// The words that an instruction reads or writes.
     fn words(&self, m: &Mach, write: bool) -> impl Iterator<Item = usize> {
-        let skip = self.skip;
-        m.regs
-            .iter()
-            .filter(move |r| r.write == write && r.word.reg != skip)
-            .flat_map(|r| (0..usize::from(r.count)).map(move |k| (r.word, k)))
-            .map(|(w, k)| self.base[w.reg.0 as usize] + usize::from(w.sub) + k)
-            .collect::<smallvec::SmallVec<[usize; 12]>>()
-            .into_iter()
+        let wanted = move |r: &&RegField| r.write == write && r.word.reg != self.skip;
+        m.regs.iter().filter(wanted).flat_map(|r| self.span(r))
+    }
+
+    /// Whether the instruction writes whole registers, and for sure.
+    fn whole(&self, m: &Mach) -> bool {
+        let all = |r: &RegField| !r.write || r.count == self.widths[r.word.reg.0 as usize];
+        !m.may_keep() && m.regs.iter().all(all)
     }
 
     /// Goes backwards over a group; false: nobody wants it.
@@ -123,9 +130,19 @@ impl Live {
         if !needed {
             return false;
         }
+        if let [m] = group
+            && self.whole(m)
+        {
+            self.words(m, true).for_each(|w| now.set(w, false));
+            self.words(m, false).for_each(|w| now.set(w, true));
+            if last {
+                m.regs.iter_mut().for_each(|r| r.keep = false);
+            }
+            return true;
+        }
         // What is written for sure.
         let sure: smallvec::SmallVec<[usize; 8]> =
-            group.iter().filter(|m| !m.is_guarded()).flat_map(|m| self.words(m, true)).collect();
+            group.iter().filter(|m| !m.may_keep()).flat_map(|m| self.words(m, true)).collect();
         if last {
             for m in group.iter_mut() {
                 for r in m.regs.iter_mut().filter(|r| r.write) {
@@ -143,7 +160,7 @@ impl Live {
                     now.set(w, true);
                 }
             }
-            if !m.is_guarded() {
+            if !m.may_keep() {
                 written.extend(self.words(m, true));
             }
         }

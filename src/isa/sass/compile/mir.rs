@@ -75,17 +75,26 @@ impl Wide {
     }
 }
 
+/// The number that stands for the guard among the numbers of a form's fields.
+const GUARD: u8 = u8::MAX;
+
 /// A register field of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RegField {
-    pub slot: &'static str,
-    pub role: Role,
+    /// The form's field, or the guard.
+    field: u8,
     pub word: Word,
     /// Consecutive words.
     pub count: u8,
     pub write: bool,
     /// A write that leaves other words of the register, or that a guard may skip, as they were and wanted.
     pub keep: bool,
+}
+
+impl RegField {
+    pub fn is_guard(&self) -> bool {
+        self.field == GUARD
+    }
 }
 
 /// What an instruction is to passes that look at no form.
@@ -112,85 +121,114 @@ pub(super) struct Mach {
     pub glued: bool,
     /// Is kept although nobody wants its results.
     pub effect: bool,
+    /// Its results are read under its own guard alone: what stood there before is not wanted.
+    pub private: bool,
     pub pos: Pos,
-    bad: Option<FieldError>,
+    bad: Option<Box<FieldError>>,
 }
 
 impl Mach {
     pub fn new(form: &'static Form) -> Mach {
         let inst = Instruction::new(form);
         let (nature, regs) = (Nature::Plain, SmallVec::new());
-        Mach { inst, regs, nature, glued: false, effect: false, pos: Pos::default(), bad: None }
+        Mach { inst, regs, nature, glued: false, effect: false, private: false, pos: Pos::default(), bad: None }
     }
 
     /// What could not be set.
     pub fn fault(&self) -> Option<&FieldError> {
-        self.bad.as_ref()
+        self.bad.as_deref()
     }
 
+    #[inline]
     fn set(&mut self, slot: &str, role: Role, value: u64) {
         if let Err(e) = self.inst.set(slot, role, value) {
-            self.bad.get_or_insert(e);
+            self.bad.get_or_insert_with(|| Box::new(e));
         }
     }
 
-    fn field(mut self, slot: &'static str, role: Role, word: Word, count: u8, write: bool) -> Mach {
-        self.regs.push(RegField { slot, role, word, count, write, keep: false });
+    /// A register of consecutive words.
+    #[inline]
+    pub fn field(mut self, slot: &'static str, role: Role, word: Word, count: u8, write: bool) -> Mach {
+        self.add(slot, role, word, count, write);
+        self
+    }
+
+    fn add(&mut self, slot: &str, role: Role, word: Word, count: u8, write: bool) {
+        match self.inst.form().position(slot, role) {
+            Some(i) => self.regs.push(RegField { field: i as u8, word, count, write, keep: false }),
+            // Says what is missing.
+            None => self.set(slot, role, 0),
+        }
+    }
+
+    /// The instruction with a register's number in one of its fields.
+    pub fn placed(inst: &mut Instruction, r: &RegField, index: u64) -> Result<(), FieldError> {
+        if r.is_guard() {
+            inst.guard.index = index as u8;
+            return Ok(());
+        }
+        let bits = bits_of(inst.form().fields[usize::from(r.field)].kind, index);
+        inst.set_at(usize::from(r.field), bits).map(|_| ())
+    }
+
+    /// The register in a slot has that many words.
+    pub fn words(mut self, slot: &str, count: u8) -> Mach {
+        let field = self.inst.form().position(slot, Role::Value).map(|i| i as u8);
+        self.regs.iter_mut().filter(|r| Some(r.field) == field).for_each(|r| r.count = count);
         self
     }
 
     /// Writes one word.
+    #[inline]
     pub fn w(self, slot: &'static str, word: Word) -> Mach {
         self.field(slot, Role::Value, word, 1, true)
     }
 
     /// Writes consecutive words.
+    #[inline]
     pub fn wn(self, slot: &'static str, word: Word, count: u8) -> Mach {
         self.field(slot, Role::Value, word, count, true)
     }
 
     /// Reads one word.
+    #[inline]
     pub fn r(self, slot: &'static str, word: Word) -> Mach {
         self.field(slot, Role::Value, word, 1, false)
     }
 
     /// Reads consecutive words.
+    #[inline]
     pub fn rn(self, slot: &'static str, word: Word, count: u8) -> Mach {
         self.field(slot, Role::Value, word, count, false)
     }
 
     /// Reads a predicate, or its negation.
+    #[inline]
     pub fn p(mut self, slot: &'static str, pred: Pred) -> Mach {
         self.set(slot, Role::Not, u64::from(pred.not));
         match pred.word {
             Some(word) => self.field(slot, Role::Value, word, 1, false),
             None => {
-                let value = self.register_bits(slot, 7);
-                self.set(slot, Role::Value, value);
+                let form = self.inst.form();
+                let kind = form.position(slot, Role::Value).map_or(Kind::P, |i| form.fields[i].kind);
+                self.set(slot, Role::Value, bits_of(kind, 7));
                 self
             }
         }
     }
 
-    /// A register's number as the field holds it: some hold a predicate's file or its complement.
-    pub fn register_bits(&self, slot: &str, index: u64) -> u64 {
-        match self.inst.form().position(slot, Role::Value).map(|i| self.inst.form().fields[i].kind) {
-            Some(Kind::EitherP) => index << 1,
-            Some(Kind::PInverted | Kind::UPInverted) => 7 - index,
-            _ => index,
-        }
-    }
-
     /// A constant field.
+    #[inline]
     pub fn n(mut self, slot: &str, value: u64) -> Mach {
         self.set(slot, Role::Value, value);
         self
     }
 
     /// A modifier by its text.
+    #[inline]
     pub fn m(mut self, slot: &str, text: &str) -> Mach {
         if let Err(e) = self.inst.set_modifier(slot, text) {
-            self.bad.get_or_insert(e);
+            self.bad.get_or_insert_with(|| Box::new(e));
         }
         self
     }
@@ -238,11 +276,12 @@ impl Mach {
     }
 
     /// Runs where the predicate is set.
+    #[inline]
     pub fn guarded(mut self, guard: Option<Pred>) -> Mach {
         if let Some(Pred { word, not }) = guard {
             self.inst.guard.not = not;
             if let Some(word) = word {
-                return self.field("guard", Role::Value, word, 1, false);
+                self.regs.push(RegField { field: GUARD, word, count: 1, write: false, keep: false });
             }
         }
         self
@@ -263,9 +302,23 @@ impl Mach {
         self
     }
 
+    /// Whether a guard may leave what it would have written.
+    pub fn may_keep(&self) -> bool {
+        !self.private && self.is_guarded()
+    }
+
     /// Whether a guard may skip it.
     pub fn is_guarded(&self) -> bool {
-        self.regs.iter().any(|r| r.slot == "guard")
+        self.regs.iter().any(RegField::is_guard)
+    }
+}
+
+/// A register's number as the field holds it: some hold a predicate's file or its complement.
+fn bits_of(kind: Kind, index: u64) -> u64 {
+    match kind {
+        Kind::EitherP => index << 1,
+        Kind::PInverted | Kind::UPInverted => 7 - index,
+        _ => index,
     }
 }
 

@@ -18,6 +18,7 @@ mod flow;
 mod live;
 mod mir;
 mod place;
+mod reuse;
 mod schedule;
 mod select;
 mod sync;
@@ -30,6 +31,7 @@ use crate::isa::ptx::{self, Function, Item, Module, Pos, Tuning};
 pub use data::Data;
 use flat::{Names, Symbol};
 use schedule::Node;
+use sync::Placed;
 use thiserror::Error;
 
 /// Why a text has no machine code.
@@ -74,20 +76,71 @@ pub struct Kernel {
     pub source_instructions: u32,
 }
 
+/// The steps of an assembly, in order; all but the first and the last are taken for each kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Phase {
+    /// Text → module.
+    Parse,
+    /// Names resolved.
+    Flatten,
+    /// Constants, copies, neighbours.
+    Facts,
+    /// Machine instructions on virtual registers, convergence.
+    Select,
+    /// Dead code, registers.
+    Allocate,
+    Schedule,
+    /// Control words.
+    Synchronise,
+    /// Words.
+    Encode,
+    /// The file.
+    Cubin,
+}
+
+impl Phase {
+    /// All, in order.
+    pub const ALL: [Phase; 9] = [
+        Phase::Parse,
+        Phase::Flatten,
+        Phase::Facts,
+        Phase::Select,
+        Phase::Allocate,
+        Phase::Schedule,
+        Phase::Synchronise,
+        Phase::Encode,
+        Phase::Cubin,
+    ];
+}
+
+/// Is told of the end of each step.
+type Watch<'a> = &'a mut dyn FnMut(Phase);
+
 /// Assembles a text as a cubin.
 ///
 /// # Errors
 /// What cannot be read, or has no machine code yet, with its place; another chip than sm_90 and sm_90a.
 pub fn assemble(text: &str, arch: Arch) -> Result<Vec<u8>, AsmError> {
+    assemble_watched(text, arch, &mut |_| {})
+}
+
+/// [`assemble`], calling `done` after each step: for who wants to know what takes how long.
+///
+/// # Errors
+/// As [`assemble`].
+pub fn assemble_watched(text: &str, arch: Arch, done: Watch) -> Result<Vec<u8>, AsmError> {
     let refused = |what: String| AsmError::new(Pos::default(), what);
     if arch.sm != 90 {
         return Err(refused(format!("{arch}: machine code is made for sm_90 and sm_90a")));
     }
     let module = ptx::parse(text).map_err(|e| AsmError::new(e.pos(), e.to_string()))?;
-    let (kernels, data) = module_code(&module)?;
+    done(Phase::Parse);
+    let (kernels, data) = watched(&module, done)?;
     let kernels = kernels.iter().map(Kernel::for_cubin).collect();
     let new = NewModule { kernels, variables: data.variables, addresses: data.addresses };
-    cubin::write_module(arch, &new).map_err(|e| refused(e.to_string()))
+    let cubin = cubin::write_module(arch, &new).map_err(|e| refused(e.to_string()));
+    done(Phase::Cubin);
+    cubin
 }
 
 impl Kernel {
@@ -127,6 +180,10 @@ pub fn kernels(text: &str) -> Result<Vec<Kernel>, AsmError> {
 /// # Errors
 /// What has no machine code yet, with its place in the text the module was read from.
 pub fn module_code(module: &Module) -> Result<(Vec<Kernel>, Data), AsmError> {
+    watched(module, &mut |_| {})
+}
+
+fn watched(module: &Module, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
     let (mut names, mut data) = (Names::default(), Data::default());
     for item in &module.items {
         if let Item::Variable(v) = item {
@@ -139,14 +196,52 @@ pub fn module_code(module: &Module) -> Result<(Vec<Kernel>, Data), AsmError> {
             return Err(AsmError::new(f.pos, format!("{}: functions that are no kernels are not assembled", f.name)));
         }
         if f.body.is_some() {
-            out.push(kernel(f, &names)?);
+            out.push(kernel(f, &names, done)?);
         }
     }
     Ok((out, data))
 }
 
-fn kernel(f: &Function, names: &Names) -> Result<Kernel, AsmError> {
+fn kernel(f: &Function, names: &Names, done: Watch) -> Result<Kernel, AsmError> {
     let mut names = names.clone();
+    let mut k = head(f, &mut names)?;
+    let list = f.body.as_deref().unwrap_or_default();
+    if !names.dynamic.is_empty() {
+        // Memory whose size the launch gives begins behind all that is declared.
+        let mut all = names.clone();
+        flat::flatten(list, &mut all)?;
+        let start = all.shared_bytes.next_multiple_of(16);
+        for name in names.dynamic.clone() {
+            names.symbols.insert(name, Symbol::Shared(start));
+        }
+    }
+    let mut body = flat::flatten(list, &mut names)?;
+    k.source_instructions = body.items.iter().filter(|i| matches!(i, flat::Item::Inst(_))).count() as u32;
+    done(Phase::Flatten);
+    let facts = facts::Facts::new(&mut body);
+    done(Phase::Facts);
+    let mut selected = select::select(&body, &facts)?;
+    flow::reachable(&mut selected.code);
+    flow::converge(&mut selected.code)?;
+    done(Phase::Select);
+    let placed = place::place(&mut selected, most_registers(f, k.threads), body.local_bytes)?;
+    done(Phase::Allocate);
+    let mut listing = schedule::listing(&placed.lines);
+    schedule::schedule(&mut listing);
+    done(Phase::Schedule);
+    let (mut code, places) = sync::synchronise(&listing, placed.labels);
+    reuse::reuse(&mut code, &listing.nodes, &places);
+    done(Phase::Synchronise);
+    k.registers = registers(&listing.nodes) + 2;
+    (k.barriers, k.frame_bytes) = (selected.barriers, placed.frame_bytes);
+    (k.shared_bytes, k.spills) = (names.shared_bytes, placed.spills as u32);
+    k.words = words(code, &places, &mut k.exits)?;
+    done(Phase::Encode);
+    Ok(k)
+}
+
+/// What a kernel's declaration says; its parameters get their places.
+fn head(f: &Function, names: &mut Names) -> Result<Kernel, AsmError> {
     let mut k = Kernel { name: f.name.to_string(), ..Kernel::default() };
     for p in &f.params {
         let at = flat::place(p, &mut k.parameter_bytes)?;
@@ -162,30 +257,6 @@ fn kernel(f: &Function, names: &Names) -> Result<Kernel, AsmError> {
             k.threads = Some([n(0), n(1), n(2)]);
         }
     }
-    let list = f.body.as_deref().unwrap_or_default();
-    if !names.dynamic.is_empty() {
-        // Memory whose size the launch gives begins behind all that is declared.
-        let mut all = names.clone();
-        flat::flatten(list, &mut all)?;
-        let start = all.shared_bytes.next_multiple_of(16);
-        for name in names.dynamic.clone() {
-            names.symbols.insert(name, Symbol::Shared(start));
-        }
-    }
-    let mut body = flat::flatten(list, &mut names)?;
-    k.source_instructions = body.items.iter().filter(|i| matches!(i, flat::Item::Inst(_))).count() as u32;
-    let facts = facts::Facts::new(&mut body);
-    let mut selected = select::select(&body, &facts)?;
-    flow::reachable(&mut selected.code);
-    flow::converge(&mut selected.code)?;
-    let placed = place::place(&mut selected, most_registers(f, k.threads), body.local_bytes)?;
-    let mut pieces = schedule::pieces(placed.lines);
-    schedule::schedule(&mut pieces);
-    let (nodes, places) = sync::synchronise(pieces, placed.labels);
-    k.registers = registers(&nodes) + 2;
-    (k.barriers, k.frame_bytes) = (selected.barriers, placed.frame_bytes);
-    (k.shared_bytes, k.spills) = (names.shared_bytes, placed.spills as u32);
-    k.words = words(nodes, &places, &mut k.exits)?;
     Ok(k)
 }
 
@@ -215,7 +286,7 @@ fn registers(nodes: &[Node]) -> u32 {
 /// Code is padded to a multiple of this many instructions.
 const PADDING: usize = 8;
 
-fn words(mut nodes: Vec<Node>, places: &[usize], exits: &mut Vec<u32>) -> Result<Vec<u128>, AsmError> {
+fn words(mut code: Vec<Placed>, places: &[usize], exits: &mut Vec<u32>) -> Result<Vec<u128>, AsmError> {
     let mut stop = Instruction::new(op::BRA_I);
     let failed = |e: String| AsmError::new(Pos::default(), e);
     let set = |inst: &mut Instruction, at: usize, to: usize| {
@@ -224,18 +295,18 @@ fn words(mut nodes: Vec<Node>, places: &[usize], exits: &mut Vec<u32>) -> Result
         let bits = super::bits::wrapped(distance, width).unwrap_or(u64::MAX);
         inst.set("t", Role::Value, bits).map(|_| ()).map_err(|e| e.to_string())
     };
-    let own = nodes.len();
+    let own = code.len();
     set(&mut stop, own, own).map_err(failed)?;
     stop.control.stall = 0;
     stop.control.yields = true;
-    nodes.push(Node { inst: stop, target: None, effects: Default::default() });
+    code.push(Placed { inst: stop, target: None, node: None });
     let mut pad = Instruction::new(op::NOP_N);
     (pad.control.stall, pad.control.yields) = (0, true);
-    while !nodes.len().is_multiple_of(PADDING) {
-        nodes.push(Node { inst: pad.clone(), target: None, effects: Default::default() });
+    while !code.len().is_multiple_of(PADDING) {
+        code.push(Placed { inst: pad, target: None, node: None });
     }
-    let mut out = Vec::with_capacity(nodes.len());
-    for (at, n) in nodes.iter_mut().enumerate() {
+    let mut out = Vec::with_capacity(code.len());
+    for (at, n) in code.iter_mut().enumerate() {
         if let Some(to) = n.target {
             set(&mut n.inst, at, places[to]).map_err(failed)?;
         }

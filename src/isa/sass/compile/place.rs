@@ -11,7 +11,7 @@ use crate::codegen::regalloc::{
     self, Allocation, Class, Edit, Flow, Func, Kind, Loc, Operand, PReg, RegClass, RegFile, RegInfo, Role as Use, VReg,
 };
 use crate::isa::ptx::Pos;
-use crate::isa::sass::{Instruction, Role, op};
+use crate::isa::sass::{Guard, Instruction, Role, op};
 use smallvec::SmallVec;
 
 const PREDICATES: u8 = 0;
@@ -68,7 +68,7 @@ fn info(registers: u16, scratch: bool) -> RegInfo {
     RegInfo {
         files: vec![
             RegFile { name: "predicate", count: 7, order: (0..7).collect() },
-            RegFile { name: "general", count: 255, order: (0..last).filter(|r| *r != 1).collect() },
+            RegFile { name: "general", count: registers, order: (0..last).filter(|r| *r != 1).collect() },
         ],
         classes: vec![
             class("predicate", PREDICATES, 1),
@@ -86,13 +86,14 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
         Place { code: &selected.code, stack: selected.stack.reg, func: Func::default(), steps: vec![], labels: vec![] };
     p.build(&undefined);
     let failed = |e: regalloc::RegAllocError| AsmError::new(Pos::default(), e.to_string());
-    let need = regalloc::pressure(&p.func, &info(registers, false)).map_err(failed)?;
+    let known = regalloc::Analysis::new(&p.func).map_err(failed)?;
+    let need = known.pressure(&info(registers, false));
     let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
     let mut scratch = false;
     // As many as are needed at once, more if tuples do not fit between the others.
     let alloc = loop {
         let with = info(limit, scratch);
-        let result = regalloc::allocate(&p.func, &with);
+        let result = known.allocate(&with);
         match result {
             Ok(a) if !scratch && spills(&a, |c| c == PRED) => scratch = true,
             Ok(a) if limit == registers || !spills(&a, |c| c != PRED) => break a,
@@ -308,10 +309,8 @@ impl Apply<'_> {
                     let mut m = Mach::new(op::BRA_I).n("pp", 7);
                     if p.word.is_some() {
                         let range = self.place.func.operand_range(i);
-                        m.inst.guard = crate::isa::sass::Guard {
-                            index: self.register(self.alloc.operands[range.start])? as u8,
-                            not: p.not,
-                        };
+                        m.inst.guard =
+                            Guard { index: self.register(self.alloc.operands[range.start])? as u8, not: p.not };
                     } else {
                         m.inst.guard.not = p.not;
                     }
@@ -352,17 +351,23 @@ impl Apply<'_> {
         }
     }
 
-    /// Adds an instruction, unless it copies a register to itself.
+    /// Adds an instruction.
     fn add(&mut self, m: Mach, target: Option<usize>) -> Result<(), AsmError> {
-        if let Some(e) = m.fault() {
-            return Err(AsmError::new(m.pos, e.to_string()));
+        match m.fault() {
+            Some(e) => Err(AsmError::new(m.pos, e.to_string())),
+            None => {
+                self.line(m.inst, target);
+                Ok(())
+            }
         }
-        let value = |slot| m.inst.get(slot, Role::Value);
-        let same = *m.inst.form() == *op::MOV_R && value("d") == value("b");
-        if !same {
-            self.lines.push(Line::Inst(m.inst, target));
+    }
+
+    /// Adds an instruction, unless it copies a register to itself.
+    fn line(&mut self, inst: Instruction, target: Option<usize>) {
+        let value = |slot| inst.get(slot, Role::Value);
+        if !(std::ptr::eq(inst.form(), op::MOV_R) && value("d") == value("b")) {
+            self.lines.push(Line::Inst(inst, target));
         }
-        Ok(())
     }
 
     fn group(&mut self, i: u32, group: &[Mach]) -> Result<(), AsmError> {
@@ -370,7 +375,7 @@ impl Apply<'_> {
         let locs = &self.alloc.operands[self.place.func.operand_range(i)];
         let mut written: SmallVec<[Word; 4]> = SmallVec::new();
         for m in group {
-            let mut out = m.clone();
+            let mut inst = m.inst;
             for r in &m.regs {
                 let inner = !r.write && (0..r.count).all(|n| written.contains(&r.word.plus(n)));
                 let want = |o: &Operand| {
@@ -383,17 +388,11 @@ impl Apply<'_> {
                     let k = k.ok_or_else(|| AsmError::new(m.pos, "an operand is lost".into()))?;
                     self.register(locs[k])? + u64::from(r.word.sub)
                 };
-                if r.slot == "guard" {
-                    out.inst.guard.index = index as u8;
-                    continue;
-                }
-                let bits = out.register_bits(r.slot, index);
-                let set = out.inst.set(r.slot, r.role, bits).map(|_| ());
-                set.map_err(|e| AsmError::new(m.pos, e.to_string()))?;
+                Mach::placed(&mut inst, r, index).map_err(|e| AsmError::new(m.pos, e.to_string()))?;
             }
             let target = if let Nature::Converge(_, to) = m.nature { Some(to) } else { None };
             written.extend(m.regs.iter().filter(|r| r.write).flat_map(|r| (0..r.count).map(|n| r.word.plus(n))));
-            self.add(out, target)?;
+            self.line(inst, target);
         }
         Ok(())
     }
@@ -403,12 +402,12 @@ impl Apply<'_> {
             Edit::Remat { inst, to } => {
                 let Step::Group(b, from, end) = self.place.steps[inst as usize] else { return Ok(()) };
                 for m in &self.place.code.blocks[b].ops[from..end] {
-                    let mut out = m.clone();
+                    let mut inst = m.inst;
                     for r in m.regs.iter().filter(|r| r.write) {
-                        let set = out.inst.set(r.slot, r.role, u64::from(to.index) + u64::from(r.word.sub)).map(|_| ());
-                        set.map_err(|e| AsmError::new(m.pos, e.to_string()))?;
+                        let index = u64::from(to.index) + u64::from(r.word.sub);
+                        Mach::placed(&mut inst, r, index).map_err(|e| AsmError::new(m.pos, e.to_string()))?;
                     }
-                    self.add(out, None)?;
+                    self.line(inst, None);
                 }
                 Ok(())
             }

@@ -4,8 +4,11 @@
 //! those of [`timing`](super::super::timing); the others are guesses, that only the order depends on.
 
 use super::place::Line;
-use crate::isa::sass::{Completion, Effects, Instruction, Pipe, RegFile, completion, distance, effects};
+use crate::isa::sass::{
+    Completion, Effects, Instruction, Pipe, RegFile, completion, distance, effects, guessed_latency,
+};
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Register numbers over all files.
@@ -60,53 +63,60 @@ fn order(inst: &Instruction) -> Order {
 }
 
 /// An instruction with what it does.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Node {
     pub inst: Instruction,
     pub target: Option<usize>,
     pub effects: Effects,
 }
 
-impl Node {
-    pub fn new(inst: Instruction, target: Option<usize>) -> Node {
-        let effects = effects(&inst);
-        Node { inst, target, effects }
-    }
+/// Code in pieces. Nodes stay where they are; what is ordered are their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub nodes: Vec<Node>,
+    /// The nodes' numbers in the order of the code.
+    pub order: Vec<u32>,
+    pub pieces: Vec<Piece>,
 }
 
-/// Code in pieces: a label may stand before each, a jump may end it.
+/// Straight code: labels may stand before it, a jump may end it.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
-    pub labels: Vec<usize>,
-    pub nodes: Vec<Node>,
+    pub labels: SmallVec<[usize; 2]>,
+    /// Its part of the order.
+    pub range: std::ops::Range<usize>,
 }
 
 /// Cuts code at labels and after jumps.
-pub(super) fn pieces(lines: Vec<Line>) -> Vec<Piece> {
-    let mut out = vec![Piece::default()];
+pub(super) fn listing(lines: &[Line]) -> Listing {
+    let mut out = Listing { nodes: Vec::with_capacity(lines.len()), ..Listing::default() };
+    out.pieces.push(Piece::default());
     let mut ended = false;
     for line in lines {
+        let at = out.nodes.len();
         match line {
             Line::Label(l) => {
-                if !out.last().is_some_and(|p| p.nodes.is_empty()) {
-                    out.push(Piece::default());
+                if !out.pieces.last().is_some_and(|p| p.range.is_empty()) {
+                    out.pieces.push(Piece { range: at..at, ..Piece::default() });
                 }
                 ended = false;
-                if let Some(p) = out.last_mut() {
-                    p.labels.push(l);
+                if let Some(p) = out.pieces.last_mut() {
+                    p.labels.push(*l);
                 }
             }
             Line::Inst(inst, target) => {
                 if ended {
-                    out.push(Piece::default());
+                    out.pieces.push(Piece { range: at..at, ..Piece::default() });
                 }
-                ended = jumps(&inst);
-                if let Some(p) = out.last_mut() {
-                    p.nodes.push(Node::new(inst, target));
+                ended = jumps(inst);
+                out.nodes.push(Node { inst: *inst, target: *target, effects: effects(inst) });
+                if let Some(p) = out.pieces.last_mut() {
+                    p.range.end = at + 1;
                 }
             }
         }
     }
+    out.order = (0..out.nodes.len() as u32).collect();
     out
 }
 
@@ -119,14 +129,44 @@ pub(super) fn jumps(inst: &Instruction) -> bool {
     }
 }
 
+/// No edge.
+const NONE: u32 = u32::MAX;
+
+/// What must wait: a list of its own for each node.
+#[derive(Clone, Copy)]
 struct Edge {
     to: u32,
     latency: u16,
+    /// The next edge of the same node.
+    next: u32,
 }
 
+/// Which nodes of a piece wait for which.
+#[derive(Default)]
 struct Graph {
-    next: Vec<SmallVec<[Edge; 4]>>,
+    edges: Vec<Edge>,
+    /// Each node's first edge.
+    first: Vec<u32>,
     waits: Vec<u32>,
+}
+
+impl Graph {
+    fn clear(&mut self, nodes: usize) {
+        self.edges.clear();
+        self.first.clear();
+        self.first.resize(nodes, NONE);
+        self.waits.clear();
+        self.waits.resize(nodes, 0);
+    }
+
+    fn edges(&self, node: u32) -> impl Iterator<Item = Edge> {
+        let mut at = self.first[node as usize];
+        std::iter::from_fn(move || {
+            let edge = *self.edges.get(at as usize)?;
+            at = edge.next;
+            Some(edge)
+        })
+    }
 }
 
 /// Cycles until a result is there.
@@ -134,15 +174,11 @@ fn latency(from: &Node, to: &Node, written: usize, read: usize) -> u16 {
     let (w, r) = (&from.effects.writes[written], &to.effects.reads[read]);
     match completion(&from.inst) {
         Completion::Fixed => u16::from(distance(&from.inst, w, &to.inst, r).safe),
-        _ => match from.inst.form().pipe {
-            Pipe::Global => 300,
-            Pipe::Shared => 30,
-            Pipe::Constant => 40,
-            _ => 24,
-        },
+        _ => guessed_latency(from.inst.form().pipe),
     }
 }
 
+/// Builds a piece's graph. Its tables serve one piece after the other.
 struct Builder<'a> {
     nodes: &'a [Node],
     graph: Graph,
@@ -155,7 +191,8 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn edge(&mut self, from: u32, to: u32, latency: u16) {
         if from != to {
-            self.graph.next[from as usize].push(Edge { to, latency });
+            let next = std::mem::replace(&mut self.graph.first[from as usize], self.graph.edges.len() as u32);
+            self.graph.edges.push(Edge { to, latency, next });
             self.graph.waits[to as usize] += 1;
         }
     }
@@ -181,128 +218,137 @@ impl Builder<'_> {
                     let slow = completion(&nodes[before as usize].inst) != Completion::Fixed;
                     self.edge(before, i, if slow { 30 } else { 3 });
                 }
-                for r in std::mem::take(&mut self.readers[reg]) {
-                    self.edge(r, i, 1);
-                }
+                let mut readers = std::mem::take(&mut self.readers[reg]);
+                readers.drain(..).for_each(|r| self.edge(r, i, 1));
+                self.readers[reg] = readers;
                 self.writer[reg] = Some((i, k as u8));
                 self.touched.push(reg);
             }
         }
     }
-}
 
-fn graph(nodes: &[Node], writer: &mut Vec<Option<(u32, u8)>>, readers: &mut Vec<SmallVec<[u32; 4]>>) -> Graph {
-    let n = nodes.len();
-    let graph = Graph { next: (0..n).map(|_| SmallVec::new()).collect(), waits: vec![0; n] };
-    let (w, r) = (std::mem::take(writer), std::mem::take(readers));
-    let mut b = Builder { nodes, graph, writer: w, readers: r, touched: vec![] };
-    // Per space: the last store, and what has loaded since; the last fence, and what came since.
-    let mut stores: [Option<u32>; 4] = [None; 4];
-    let mut loads: [Vec<u32>; 4] = Default::default();
-    let (mut fence, mut since): (Option<u32>, Vec<u32>) = (None, vec![]);
-    for i in 0..n as u32 {
-        b.registers(i);
-        let kind = order(&nodes[i as usize].inst);
-        if kind == Order::Free {
-            continue;
-        }
-        if let Some(f) = fence {
-            b.edge(f, i, 1);
-        }
-        match kind {
-            Order::Fence => {
-                for s in since.drain(..) {
-                    b.edge(s, i, 1);
-                }
-                fence = Some(i);
-                stores = [None; 4];
-                loads = Default::default();
+    /// The graph of a piece.
+    fn build(&mut self) {
+        let nodes = self.nodes;
+        self.graph.clear(nodes.len());
+        // Per space: the last store, and what has loaded since; the last fence, and what came since.
+        let mut stores: [Option<u32>; 4] = [None; 4];
+        let mut loads: [SmallVec<[u32; 16]>; 4] = Default::default();
+        let (mut fence, mut since): (Option<u32>, SmallVec<[u32; 16]>) = (None, SmallVec::new());
+        for i in 0..nodes.len() as u32 {
+            self.registers(i);
+            let kind = order(&nodes[i as usize].inst);
+            if kind == Order::Free {
                 continue;
             }
-            Order::Load(spaces) | Order::Store(spaces) => {
-                let store = matches!(kind, Order::Store(_));
-                for s in (0..4).filter(|s| spaces >> s & 1 == 1) {
-                    if let Some(before) = stores[s] {
-                        b.edge(before, i, 1);
-                    }
-                    if store {
-                        for l in std::mem::take(&mut loads[s]) {
-                            b.edge(l, i, 1);
+            if let Some(f) = fence {
+                self.edge(f, i, 1);
+            }
+            match kind {
+                Order::Fence => {
+                    since.drain(..).for_each(|s| self.edge(s, i, 1));
+                    fence = Some(i);
+                    stores = [None; 4];
+                    loads.iter_mut().for_each(SmallVec::clear);
+                    continue;
+                }
+                Order::Load(spaces) | Order::Store(spaces) => {
+                    let store = matches!(kind, Order::Store(_));
+                    for s in (0..4).filter(|s| spaces >> s & 1 == 1) {
+                        if let Some(before) = stores[s] {
+                            self.edge(before, i, 1);
                         }
-                        stores[s] = Some(i);
-                    } else {
-                        loads[s].push(i);
+                        if store {
+                            loads[s].drain(..).for_each(|l| self.edge(l, i, 1));
+                            stores[s] = Some(i);
+                        } else {
+                            loads[s].push(i);
+                        }
                     }
                 }
+                Order::Free => {}
             }
-            Order::Free => {}
+            since.push(i);
         }
-        since.push(i);
+        for reg in self.touched.drain(..) {
+            self.writer[reg] = None;
+            self.readers[reg].clear();
+        }
     }
-    for reg in &b.touched {
-        b.writer[*reg] = None;
-        b.readers[*reg].clear();
-    }
-    (*writer, *readers) = (b.writer, b.readers);
-    b.graph
 }
 
 /// Orders the instructions of each piece.
-pub(super) fn schedule(pieces: &mut [Piece]) {
-    let mut writer = vec![None; REGISTERS];
-    let mut readers = vec![SmallVec::new(); REGISTERS];
-    for p in pieces {
-        let tail = usize::from(p.nodes.last().is_some_and(|n| jumps(&n.inst)));
-        let body = p.nodes.len() - tail;
+pub(super) fn schedule(code: &mut Listing) {
+    let (graph, touched) = (Graph::default(), vec![]);
+    let (writer, readers) = (vec![None; REGISTERS], vec![SmallVec::new(); REGISTERS]);
+    let mut b = Builder { nodes: &[], graph, writer, readers, touched };
+    let mut queue = Queue::default();
+    for p in &code.pieces {
+        let all = &code.nodes[p.range.clone()];
+        let tail = usize::from(all.last().is_some_and(|n| jumps(&n.inst)));
+        let body = all.len() - tail;
         if body < 2 {
             continue;
         }
-        let g = graph(&p.nodes[..body], &mut writer, &mut readers);
-        let order = list(&g);
-        let mut taken: Vec<Option<Node>> = p.nodes.drain(..).map(Some).collect();
-        p.nodes.extend(order.iter().filter_map(|i| taken[*i as usize].take()));
-        p.nodes.extend(taken.into_iter().flatten());
+        b.nodes = &all[..body];
+        b.build();
+        queue.list(&mut b.graph, p.range.start as u32, &mut code.order[p.range.start..p.range.start + body]);
     }
 }
 
-/// Longest way first.
-fn list(g: &Graph) -> Vec<u32> {
-    let n = g.next.len();
-    let mut height = vec![0u32; n];
-    for i in (0..n).rev() {
-        height[i] = g.next[i].iter().map(|e| height[e.to as usize] + u32::from(e.latency)).max().unwrap_or(0);
-    }
-    let mut waits = g.waits.clone();
-    let mut earliest = vec![0u32; n];
-    // Those that may go now, and those that may later, by time.
-    let mut now: BinaryHeap<(u32, std::cmp::Reverse<u32>)> = BinaryHeap::new();
-    let mut later: BinaryHeap<std::cmp::Reverse<(u32, u32)>> = BinaryHeap::new();
-    (0..n).filter(|i| waits[*i] == 0).for_each(|i| now.push((height[i], std::cmp::Reverse(i as u32))));
-    let mut out = Vec::with_capacity(n);
-    let mut clock = 0u32;
-    while out.len() < n {
-        while let Some(std::cmp::Reverse((t, i))) = later.peek().copied().filter(|e| e.0.0 <= clock) {
-            debug_assert!(t <= clock);
-            later.pop();
-            now.push((height[i as usize], std::cmp::Reverse(i)));
+/// A list scheduler's tables.
+#[derive(Default)]
+struct Queue {
+    height: Vec<u32>,
+    earliest: Vec<u32>,
+    /// Those that may go now, and those that may later, by time.
+    now: BinaryHeap<(u32, Reverse<u32>)>,
+    later: BinaryHeap<Reverse<(u32, u32)>>,
+}
+
+impl Queue {
+    /// Longest way first: the nodes' numbers from `first` on.
+    fn list(&mut self, g: &mut Graph, first: u32, out: &mut [u32]) {
+        let n = out.len();
+        self.height.clear();
+        self.height.resize(n, 0);
+        for i in (0..n).rev() {
+            let way = |e: Edge| self.height[e.to as usize] + u32::from(e.latency);
+            self.height[i] = g.edges(i as u32).map(way).max().unwrap_or(0);
         }
-        let Some((_, std::cmp::Reverse(i))) = now.pop() else {
-            match later.peek() {
-                Some(std::cmp::Reverse((t, _))) => clock = *t,
-                None => break,
-            }
-            continue;
-        };
-        out.push(i);
-        for e in &g.next[i as usize] {
-            let to = e.to as usize;
-            earliest[to] = earliest[to].max(clock + u32::from(e.latency));
-            waits[to] -= 1;
-            if waits[to] == 0 {
-                later.push(std::cmp::Reverse((earliest[to], e.to)));
-            }
+        self.earliest.clear();
+        self.earliest.resize(n, 0);
+        self.now.clear();
+        self.later.clear();
+        for i in (0..n).filter(|i| g.waits[*i] == 0) {
+            self.now.push((self.height[i], Reverse(i as u32)));
         }
-        clock += 1;
+        let (mut done, mut clock) = (0, 0u32);
+        while done < n {
+            while let Some(Reverse((_, i))) = self.later.peek().copied().filter(|e| e.0.0 <= clock) {
+                self.later.pop();
+                self.now.push((self.height[i as usize], Reverse(i)));
+            }
+            let Some((_, Reverse(i))) = self.now.pop() else {
+                match self.later.peek() {
+                    Some(Reverse((t, _))) => clock = *t,
+                    None => break,
+                }
+                continue;
+            };
+            out[done] = first + i;
+            done += 1;
+            let mut at = g.first[i as usize];
+            while let Some(e) = g.edges.get(at as usize).copied() {
+                at = e.next;
+                let to = e.to as usize;
+                self.earliest[to] = self.earliest[to].max(clock + u32::from(e.latency));
+                g.waits[to] -= 1;
+                if g.waits[to] == 0 {
+                    self.later.push(Reverse((self.earliest[to], e.to)));
+                }
+            }
+            clock += 1;
+        }
     }
-    out
 }

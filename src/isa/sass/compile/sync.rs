@@ -4,26 +4,32 @@
 //! scoreboards are waited for, and before every jump whatever is on its way is waited for too. So a label finds nothing pending but what
 //! fell into it.
 
-use super::schedule::{Node, Piece, REGISTERS, jumps, number};
+use super::PADDING;
+use super::schedule::{Listing, Node, REGISTERS, jumps, number};
 use crate::isa::sass::{
     Access, Completion, Effects, Instruction, Pipe, RegFile, SCOREBOARDS, completion, distance, least_stall, op,
     reads_late,
 };
-use std::sync::Arc;
+use smallvec::SmallVec;
 
-/// The last writer of a register.
-#[derive(Clone)]
-struct Writer {
-    node: Arc<Node>,
-    write: u8,
-    issued: u32,
+/// An instruction in its place.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub inst: Instruction,
+    /// The label it goes to.
+    pub target: Option<usize>,
+    /// Its node, but for one that only stalls.
+    pub node: Option<u32>,
 }
 
-impl Writer {
+/// The last writer of a register: its node.
+#[derive(Clone, Copy)]
+struct Writer {
+    node: u32,
+    write: u8,
+    issued: u32,
     /// The cycle by which its result is there for all.
-    fn settled(&self) -> u32 {
-        self.issued + longest(&self.node.inst, &self.node.effects.writes[usize::from(self.write)])
-    }
+    settled: u32,
 }
 
 /// What a scoreboard guards.
@@ -36,7 +42,8 @@ struct Board {
     used: bool,
 }
 
-struct Sync {
+struct Sync<'a> {
+    nodes: &'a [Node],
     clock: u32,
     writers: Vec<Option<Writer>>,
     /// Registers with a writer.
@@ -45,38 +52,38 @@ struct Sync {
     /// Scoreboards to wait for before writing, and before reading, a register.
     before_write: Vec<u8>,
     before_read: Vec<u8>,
-    out: Vec<Node>,
+    out: Vec<Placed>,
 }
 
 /// Gives every instruction its control word; may add NOPs that stall. The result has a label's place for each label.
-pub(super) fn synchronise(pieces: Vec<Piece>, labels: usize) -> (Vec<Node>, Vec<usize>) {
+pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<usize>) {
     let mut places = vec![0; labels];
     let mut s = Sync {
+        nodes: &code.nodes,
         clock: 0,
         writers: vec![None; REGISTERS],
         recent: vec![],
         boards: Default::default(),
         before_write: vec![0; REGISTERS],
         before_read: vec![0; REGISTERS],
-        out: vec![],
+        out: Vec::with_capacity(code.nodes.len() + PADDING),
     };
     let mut jumped_to = vec![false; labels];
-    for t in pieces.iter().flat_map(|p| &p.nodes).filter_map(|n| n.target) {
+    for t in code.nodes.iter().filter_map(|n| n.target) {
         jumped_to[t] = true;
     }
-    for p in pieces {
+    for p in &code.pieces {
         let mut wait_all = p.labels.iter().any(|l| jumped_to[*l]);
         for l in &p.labels {
             places[*l] = s.out.len();
         }
-        let last = p.nodes.len();
-        for (k, node) in p.nodes.into_iter().enumerate() {
-            let ends = k + 1 == last && jumps(&node.inst);
-            s.issue(node, std::mem::take(&mut wait_all), ends);
+        for k in p.range.clone() {
+            let ends = k + 1 == p.range.end && jumps(&code.nodes[code.order[k] as usize].inst);
+            s.issue(Some(code.order[k]), std::mem::take(&mut wait_all), ends);
         }
         if wait_all {
             // An empty piece: its successor is reached by falling, and by jumps.
-            s.issue(Node::new(Instruction::new(op::NOP_N), None), true, false);
+            s.issue(None, true, false);
         }
     }
     (s.out, places)
@@ -107,17 +114,45 @@ fn rewrite(before: &Instruction) -> u32 {
     }
 }
 
-impl Sync {
-    fn issue(&mut self, mut node: Node, wait_all: bool, ends: bool) {
-        let exits = node.inst.form().mnemonic == "EXIT";
-        let mut wait = 0u8;
-        let mut at = self.clock;
+impl Sync<'_> {
+    /// Adds a node, or an instruction that does nothing.
+    fn issue(&mut self, number: Option<u32>, wait_all: bool, ends: bool) {
+        let nodes = self.nodes;
+        let nothing = Node { inst: Instruction::new(op::NOP_N), target: None, effects: Effects::default() };
+        let node = number.map_or(&nothing, |n| &nodes[n as usize]);
+        let (mut at, mut wait) = self.ready(node);
+        let drains = ends && node.inst.form().mnemonic != "EXIT";
+        if wait_all || drains {
+            wait |= self.pending();
+        }
+        at = at.max(self.clock);
+        self.reach(at);
+        self.clear(wait);
+        let mut inst = node.inst;
+        inst.control.wait = wait;
+        self.assign(&mut inst, &node.effects);
+        let least = u32::from(least_stall(&inst));
+        let issued = self.clock;
+        let after = if drains { self.settled().max(issued + least) } else { issued + least };
+        if let Some(n) = number {
+            self.note(node, n, issued);
+        }
+        inst.control.stall = 0;
+        self.out.push(Placed { inst, target: node.target, node: number });
+        self.add_stall(after - issued);
+        self.clock = after;
+    }
+
+    /// The cycle from which a node may issue, and the scoreboards that it waits for.
+    fn ready(&self, node: &Node) -> (u32, u8) {
+        let (mut at, mut wait) = (0, 0u8);
         for r in &node.effects.reads {
             for reg in span(r) {
                 wait |= self.before_read[reg];
                 if let Some(w) = &self.writers[reg] {
-                    let written = &w.node.effects.writes[usize::from(w.write)];
-                    at = at.max(w.issued + u32::from(distance(&w.node.inst, written, &node.inst, r).safe));
+                    let from = &self.nodes[w.node as usize];
+                    let written = &from.effects.writes[usize::from(w.write)];
+                    at = at.max(w.issued + u32::from(distance(&from.inst, written, &node.inst, r).safe));
                 }
             }
         }
@@ -125,32 +160,16 @@ impl Sync {
             for reg in span(w) {
                 wait |= self.before_read[reg] | self.before_write[reg];
                 if let Some(before) = &self.writers[reg] {
-                    at = at.max(before.issued + rewrite(&before.node.inst));
+                    at = at.max(before.issued + rewrite(&self.nodes[before.node as usize].inst));
                 }
             }
         }
-        let drains = ends && !exits;
-        if wait_all || drains {
-            wait |= self.pending();
-        }
-        self.reach(at);
-        self.clear(wait);
-        node.inst.control.wait = wait;
-        self.assign(&mut node.inst, &node.effects);
-        let least = u32::from(least_stall(&node.inst));
-        let issued = self.clock;
-        let after = if drains { self.settled().max(issued + least) } else { issued + least };
-        self.note(&node, issued);
-        node.inst.control.stall = 0;
-        self.out.push(node);
-        self.clock = issued;
-        self.set_stall(after - issued);
-        self.clock = after;
+        (at, wait)
     }
 
     /// The cycle by which all results of fixed latency are there.
     fn settled(&self) -> u32 {
-        let end = |r: &u16| self.writers[usize::from(*r)].as_ref().map(Writer::settled);
+        let end = |r: &u16| self.writers[usize::from(*r)].map(|w| w.settled);
         self.recent.iter().filter_map(end).max().unwrap_or(0)
     }
 
@@ -167,10 +186,6 @@ impl Sync {
         }
     }
 
-    fn set_stall(&mut self, stall: u32) {
-        self.add_stall(stall);
-    }
-
     fn add_stall(&mut self, mut more: u32) {
         while more > 0 {
             let Some(last) = self.out.last_mut() else { return };
@@ -180,7 +195,7 @@ impl Sync {
             c.yields = c.stall > 11;
             more -= take;
             if more > 0 {
-                let mut nop = Node::new(Instruction::new(op::NOP_N), None);
+                let mut nop = Placed { inst: Instruction::new(op::NOP_N), target: None, node: None };
                 nop.inst.control.stall = 0;
                 // A jump's own stall cannot be continued behind it: the wait goes before it.
                 let at = if jumps(&last.inst) { self.out.len() - 1 } else { self.out.len() };
@@ -211,9 +226,9 @@ impl Sync {
             return;
         }
         let late = reads_late(inst);
-        let reads: Vec<u16> =
+        let reads: SmallVec<[u16; 8]> =
             effects.reads.iter().filter(|r| r.slot != "guard" && late).flat_map(span).map(|r| r as u16).collect();
-        let writes: Vec<u16> = effects.writes.iter().flat_map(span).map(|r| r as u16).collect();
+        let writes: SmallVec<[u16; 8]> = effects.writes.iter().flat_map(span).map(|r| r as u16).collect();
         if writes.is_empty() && reads.is_empty() {
             return;
         }
@@ -251,22 +266,21 @@ impl Sync {
     }
 
     /// Remembers what the instruction writes.
-    fn note(&mut self, node: &Node, issued: u32) {
+    fn note(&mut self, node: &Node, number: u32, issued: u32) {
         if node.effects.writes.is_empty() {
             return;
         }
         let fixed = completion(&node.inst) == Completion::Fixed;
-        let shared = Arc::new(node.clone());
+        // What a guard skips leaves the result before.
+        let skips = node.inst.guard.index < 7;
         for (k, w) in node.effects.writes.iter().enumerate() {
+            let next = Writer { node: number, write: k as u8, issued, settled: issued + longest(&node.inst, w) };
             for reg in span(w) {
                 if self.writers[reg].is_none() {
                     self.recent.push(reg as u16);
                 }
-                let next = Writer { node: shared.clone(), write: k as u8, issued };
-                // What a guard skips leaves the result before.
-                let skips = node.inst.guard.index < 7;
-                self.writers[reg] = match self.writers[reg].take() {
-                    Some(before) if skips && (!fixed || before.settled() > next.settled()) => Some(before),
+                self.writers[reg] = match self.writers[reg] {
+                    Some(before) if skips && (!fixed || before.settled > next.settled) => Some(before),
                     _ => fixed.then_some(next),
                 };
             }

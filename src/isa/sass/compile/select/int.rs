@@ -245,8 +245,7 @@ impl Build<'_> {
             Wide::Const(bank, at) if matches!(b, Val::Word(_) | Val::Imm(0)) => Some(Val::Const(bank, at)),
             c => Some(Val::Word(self.in_pair(c))),
         };
-        let mut m = self.arith(&imad_wide(), [a.into(), b.into(), c.unwrap_or(Val::Imm(0)).into()]);
-        m.regs.iter_mut().filter(|r| r.slot == "c").for_each(|r| r.count = 2);
+        let m = self.arith(&imad_wide(), [a.into(), b.into(), c.unwrap_or(Val::Imm(0)).into()]).words("c", 2);
         self.push(m.wn("d", d, 2).m("sg", if signed { "" } else { ".U32" }));
     }
 

@@ -254,25 +254,13 @@ impl Build<'_> {
             let (size, words) = (size_text(each as usize, ty.is_signed()), each.div_ceil(4) as u8);
             let m = Mach::new(op::LDC_C).wn("d", d, words).c("c", bank, at).m("sz", size);
             let m = match index {
-                Some(w) => self.indexed(m, w),
+                Some(w) => m.field("c", crate::isa::sass::Role::Register, w, 1, false),
                 None => m,
             };
             let plain = index.is_none() && self.guard.is_none();
             self.push(if plain && words == 1 { m.nature(Nature::Constant) } else { m });
         }
         Ok(())
-    }
-
-    fn indexed(&mut self, mut m: Mach, w: Word) -> Mach {
-        m.regs.push(super::super::mir::RegField {
-            slot: "c",
-            role: crate::isa::sass::Role::Register,
-            word: w,
-            count: 1,
-            write: false,
-            keep: false,
-        });
-        m
     }
 
     fn store(&mut self, i: &Flat) -> Result<(), AsmError> {
