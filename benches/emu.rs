@@ -1,8 +1,10 @@
-//! Lane operations a second of the software compute units, on one thread, with strict mode on and off.
+//! Lane operations a second of the software compute units and multiprocessors, on one thread, with strict mode on and off.
 //! Budget: >= 50 M lane operations/s a core. Run with `cargo bench --bench emu`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use doorbell::emu::amdgpu::{Chip, Dispatch, PlainBus, SharedBytes, Strict, run};
+use doorbell::emu::sass;
+use doorbell::isa::sass::assemble;
 use std::sync::atomic::AtomicBool;
 
 const ENTRY: u64 = 0x10_0000;
@@ -59,5 +61,52 @@ fn lane_operations(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, lane_operations);
+/// A thousand turns of eight vector instructions on sm_90.
+const SASS: &str = "
+    [B------:R-:W-:Y:S05] MOV R0, 0x3e8 ;
+    [B------:R-:W-:Y:S05] MOV R1, 0x3f800000 ;
+    [B------:R-:W-:Y:S05] MOV R2, 0x3f000000 ;
+    [B------:R-:W-:Y:S05] MOV R3, 0x40000000 ;
+loop:
+    [B------:R-:W-:Y:S05] FFMA R1, R2, R3, R1 ;
+    [B------:R-:W-:Y:S05] FFMA R1, R2, R3, R1 ;
+    [B------:R-:W-:Y:S05] FMUL R5, R1, R2 ;
+    [B------:R-:W-:Y:S05] FADD R6, R5, R1 ;
+    [B------:R-:W-:Y:S05] IADD3 R7, R1, R2, RZ ;
+    [B------:R-:W-:Y:S05] LOP3.LUT R8, R7, R1, RZ, 0x3c, !PT ;
+    [B------:R-:W-:Y:S05] SHF.L.U32 R9, R8, 0x3, RZ ;
+    [B------:R-:W-:Y:S05] IMAD R10, R9, R8, R7 ;
+    [B------:R-:W-:Y:S05] IADD3 R0, R0, -0x1, RZ ;
+    [B------:R-:W-:Y:S13] ISETP.NE.AND P0, PT, R0, RZ, PT ;
+    [B------:R-:W-:Y:S05] @P0 BRA .loop ;
+    [B------:R-:W-:Y:S05] EXIT ;
+";
+
+fn sass_lane_operations(c: &mut Criterion) {
+    let words = assemble(SASS).expect("a program without errors");
+    let mut bus = sass::PlainBus::default();
+    bus.map(ENTRY, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
+    let launch = sass::Launch {
+        chip: sass::Chip::Sm90,
+        entry: ENTRY,
+        grid: [1; 3],
+        block: [128, 1, 1],
+        cluster: [1; 3],
+        registers: 16,
+        barriers: 1,
+        shared_bytes: 1024,
+        local_bytes: 0,
+        banks: [None; 8],
+    };
+    let stop = AtomicBool::new(false);
+    let mut group = c.benchmark_group("emu/sm_90");
+    for (name, options) in [("strict", sass::Options::default()), ("plain", sass::Options::fast())] {
+        let stats = sass::run(&launch, &bus, &stop, &options).expect("a kernel without faults");
+        group.throughput(Throughput::Elements(stats.lane_operations));
+        group.bench_function(name, |b| b.iter(|| sass::run(&launch, &bus, &stop, &options)));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, lane_operations, sass_lane_operations);
 criterion_main!(benches);

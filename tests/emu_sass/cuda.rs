@@ -12,7 +12,8 @@ fn run_case(case: &Case, level: Level) -> Result<BTreeSet<(&'static str, &'stati
     let cubin = Cubin::parse(&code(case.file, level).cubin).map_err(|e| e.to_string())?;
     let buffers = case.buffers();
     let addresses: Vec<u64> = (0..buffers.len()).map(address).collect();
-    let size = Size { grid: case.grid, block: case.block, dynamic_shared_bytes: case.dynamic_shared_bytes };
+    let size =
+        Size { grid: case.grid, block: case.block, dynamic_shared_bytes: case.dynamic_shared_bytes, ..Size::default() };
     let options = Options { max_instructions: 20_000_000, ..Options::default() };
     let (after, stats) = launch(&cubin, case.kernel, size, &buffers, &case.parameters(&addresses), &options)
         .map_err(|f| f.to_string())?;

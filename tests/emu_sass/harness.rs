@@ -19,7 +19,14 @@ pub fn address(buffer: usize) -> u64 {
 pub struct Size {
     pub grid: [u32; 3],
     pub block: [u32; 3],
+    pub cluster: [u32; 3],
     pub dynamic_shared_bytes: u32,
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self { grid: [1; 3], block: [32, 1, 1], cluster: [1; 3], dynamic_shared_bytes: 0 }
+    }
 }
 
 /// Constant bank 0 as the driver fills it.
@@ -29,10 +36,12 @@ fn bank0(size: Size, window: u64, base: usize, parameters: &[Vec<u8>], offsets: 
     for k in 0..3 {
         put(4 * k, &size.block[k].to_le_bytes());
         put(0xc + 4 * k, &size.grid[k].to_le_bytes());
-        put(0x144 + 4 * k, &1u32.to_le_bytes());
-        put(0x15c + 4 * k, &size.grid[k].to_le_bytes());
+        put(0x144 + 4 * k, &size.cluster[k].to_le_bytes());
+        put(0x15c + 4 * k, &(size.grid[k] / size.cluster[k]).to_le_bytes());
     }
-    put(0x188, &1u32.to_le_bytes());
+    // The grid has clusters.
+    put(0x140, &u32::from(size.cluster != [1; 3]).to_le_bytes());
+    put(0x188, &size.cluster.iter().product::<u32>().to_le_bytes());
     put(0x20, &window.to_le_bytes());
     put(0x28, &0xff_fdc0u32.to_le_bytes());
     put(0x2c, &size.dynamic_shared_bytes.to_le_bytes());
@@ -75,7 +84,7 @@ pub fn launch(
         entry: CODE + k.code_offset,
         grid: size.grid,
         block: size.block,
-        cluster: [1; 3],
+        cluster: size.cluster,
         registers: k.registers,
         barriers: k.barriers.max(1),
         shared_bytes: k.launch_shared_bytes(cubin.sm, size.dynamic_shared_bytes) as u32,

@@ -1,5 +1,5 @@
 //! The software multiprocessor: code that NVIDIA's compilers make, against scalar references; single PTX instructions against plain
-//! Rust; and what strict mode catches, in code assembled by hand.
+//! Rust; matrix multiplies of warpgroups, tensor copies and clusters; and what strict mode catches, in code assembled by hand.
 
 mod cuda;
 mod harness;
@@ -7,3 +7,5 @@ mod harness;
 mod kit;
 mod ops;
 mod strict;
+mod tma;
+mod wgmma;

@@ -214,7 +214,7 @@ fn single_instructions_of_ptx_agree_with_rust() {
         for (number, (row, len)) in all.enumerate() {
             let values = inputs(row.contains(",%f") || row.contains(",%d"), len);
             let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()[..len].to_vec()).collect();
-            let size = Size { grid: [1; 3], block: [THREADS as u32, 1, 1], dynamic_shared_bytes: 0 };
+            let size = Size { grid: [1; 3], block: [THREADS as u32, 1, 1], ..Size::default() };
             let parameters = [0, 1].map(|k| address(k).to_le_bytes().to_vec());
             let buffers = [bytes, vec![0; len * THREADS]];
             let name = format!("k{number}");

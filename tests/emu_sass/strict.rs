@@ -108,6 +108,49 @@ fn shared_memory_passed_between_warps_needs_a_barrier() {
     passes(&code("[B------:R-:W-:Y:S06] BAR.SYNC.DEFER_BLOCKING 0x0 ;\n"));
 }
 
+/// A multiply of a warpgroup of shared memory that is all written: what stands before ARRIVE, behind it, and behind the multiply.
+fn multiply(before: &str, behind: &str, after: &str) -> String {
+    let zeros: String = (4..8).map(|k| format!("[B------:R-:W-:Y:S08] MOV R{k}, 0x0 ;\n")).collect();
+    let descriptors: String = (4..8).map(|k| format!("[B------:R-:W-:Y:S12] UMOV UR{k}, 0x0 ;\n")).collect();
+    format!(
+        "[B------:R-:W0:Y:S02] S2R R2, SR_TID.X ;\n[B0-----:R-:W-:Y:S08] SHF.L.U32 R3, R2, 0x4, RZ ;\n{zeros}{descriptors}\
+         [B------:R-:W-:Y:S02] STS.128 [R3], R4 ;\n[B------:R-:W-:Y:S06] BAR.SYNC.DEFER_BLOCKING 0x0 ;\n\
+         {before}[B------:R-:W-:Y:S08] WARPGROUP.ARRIVE ;\n{behind}\
+         [B------:R-:W-:Y:S08] HGMMA.64x8x16.F32 R24, gdesc[UR4], R24, gsb0 ;\n{after}{EXIT}"
+    )
+}
+
+const SUMS: &str = "[B------:R-:W-:Y:S15] MOV R24, 0x0 ;\n[B------:R-:W-:Y:S15] MOV R25, 0x0 ;\n\
+                    [B------:R-:W-:Y:S15] MOV R26, 0x0 ;\n[B------:R-:W-:Y:S15] MOV R27, 0x0 ;\n";
+const WAIT: &str = "[B------:R-:W-:Y:S02] WARPGROUP.DEPBAR.LE gsb0, 0x0 ;\n";
+const READ: &str = "[B------:R-:W-:Y:S05] IADD3 R8, R24, 0x1, RZ ;\n";
+
+#[test]
+fn sums_of_a_warpgroup_that_are_read_or_written_before_their_group_is_waited_for_are_a_fault() {
+    let run = |source: &str| execute(source, &Options::default(), 128);
+    for (touch, how) in [(READ, "read"), ("[B------:R-:W-:Y:S05] MOV R25, 0x1 ;\n", "overwritten")] {
+        let kind = run(&multiply(SUMS, "", touch)).unwrap_err().kind;
+        assert!(matches!(&kind, FaultKind::NotWaited { used, .. } if *used == how), "{kind}");
+        run(&multiply(SUMS, "", &format!("{WAIT}{touch}"))).unwrap_or_else(|e| panic!("{e}"));
+    }
+    execute(&multiply(SUMS, "", READ), &Options::fast(), 128).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn sums_that_are_written_after_the_warpgroup_arrived_are_a_fault() {
+    let run = |source: &str| execute(source, &Options::default(), 128);
+    let kind = run(&multiply("", SUMS, WAIT)).unwrap_err().kind;
+    assert!(matches!(&kind, FaultKind::NotArrived { register, .. } if register == "R24"), "{kind}");
+    run(&multiply(SUMS, "", WAIT)).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn sums_of_shared_memory_that_nobody_wrote_count_as_unwritten() {
+    let source = multiply(SUMS, "", &format!("{WAIT}{READ}")).replace("STS.128 [R3], R4", "NOP");
+    let kind = execute(&source, &Options::default(), 128).unwrap_err().kind;
+    assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "R24"), "{kind}");
+}
+
 #[test]
 fn words_and_registers_that_are_none_raise_the_chips_exceptions() {
     let words = [0u128, 0x5];

@@ -71,7 +71,7 @@ impl SoftNv {
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
     pub fn new(config: Config) -> Result<Arc<Self>, Errno> {
-        let sms = Sms { options: config.sms };
+        let sms = Sms::new(config.sms);
         Self::with_compute(config, Arc::new(sms))
     }
 

@@ -4,13 +4,24 @@
 
 use super::chip::Chip;
 use super::compute::{Compute, ComputeFault, Launch, Machine, WarpError};
-use crate::emu::sass::{self, Access, Bus, Exception, Fault, FaultKind, MemoryFault, Options};
+use crate::emu::sass::{self, Access, Bus, Decoder, Exception, Fault, FaultKind, MemoryFault, Options};
 use crate::emu::vm::{self, Vm, VmFault};
+use doorbell_ioctl::port::DeviceView;
 
 /// SMs that execute what they are given.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Sms {
-    pub options: Options,
+    options: Options,
+    /// Of all launches.
+    decoder: Decoder,
+}
+
+impl Sms {
+    /// SMs that have executed nothing.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self { options, decoder: Decoder::default() }
+    }
 }
 
 /// The page table as SMs see it. Aligned words of up to 8 bytes are read and written in one.
@@ -57,6 +68,20 @@ impl Bus for VmBus<'_> {
         }
         .map_err(refused)
     }
+
+    fn view(&self, va: u64, access: Access) -> Option<(u64, DeviceView)> {
+        let access = match access {
+            Access::Read => vm::Access::Read,
+            Access::Write => vm::Access::Write,
+            Access::Atomic => vm::Access::Atomic,
+            Access::Fetch => vm::Access::Fetch,
+        };
+        self.0.translate(va, access).ok().map(|range| (range.va_start, range.view))
+    }
+
+    fn epoch(&self) -> u64 {
+        self.0.epoch()
+    }
 }
 
 impl Compute for Sms {
@@ -86,7 +111,7 @@ impl Compute for Sms {
             local_window: own(launch.local_window, self.options.local_window),
             ..self.options
         };
-        let outcome = sass::run(&grid, &VmBus(machine.vm), machine.stop, &options);
+        let outcome = sass::run_decoded(&grid, &VmBus(machine.vm), machine.stop, &options, &self.decoder);
         outcome.map(|_| ()).map_err(|fault| explain(launch, fault))
     }
 }

@@ -3,6 +3,7 @@
 //! Vectors of floats are changed word by word, as the PTX ISA says of them. Exchanges of 128 bits are two of 64 here: whole only
 //! where no other multiprocessor uses the address at the same time.
 
+use super::bus::Access;
 use super::core::Core;
 use super::fault::{R, not_modelled};
 use super::lower::Run;
@@ -47,15 +48,33 @@ fn update(c: &mut Core, space: Space, at: u64, len: usize, change: &mut dyn FnMu
         }
         _ => {
             aligned("global", at, len)?;
-            Ok(c.machine.bus.update(at, len as u32, change)?)
+            update_global(c, at, len, change)
         }
     }
 }
 
+pub(super) fn update_global(c: &mut Core, at: u64, len: usize, change: &mut dyn FnMut(u64) -> u64) -> R<u64> {
+    let bus = c.machine.bus;
+    c.sm.tlb.refresh(bus);
+    if let Some((view, place)) = c.sm.tlb.range(bus, at, len as u64, Access::Atomic) {
+        let old = match len {
+            4 => view.fetch_update_u32(place, |old| change(old.into()) as u32).map(u64::from),
+            _ => view.fetch_update_u64(place, &mut *change),
+        };
+        if let Ok(old) = old {
+            return Ok(old);
+        }
+    }
+    Ok(bus.update(at, len as u32, change)?)
+}
+
 type Op = fn(u64, u64, u32) -> u64;
 
+/// The new value of the old one and the operand.
+pub(super) type Update = Box<dyn Fn(u64, u64) -> u64 + Send + Sync>;
+
 /// The new value of the old, the operand and the width in bits, both held in the low bits.
-fn operation(name: &str, signed: bool) -> Option<Op> {
+pub(super) fn operation(name: &str, signed: bool) -> Option<Op> {
     Some(match (name, signed) {
         (".ADD", _) => |a, b, _| a.wrapping_add(b),
         (".MIN", false) => |a, b, _| a.min(b),

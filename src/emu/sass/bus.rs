@@ -1,5 +1,6 @@
 //! What a multiprocessor sees of the GPU's virtual memory, and a bus of plain ranges for tests.
 
+use doorbell_ioctl::port::DeviceView;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 
@@ -40,6 +41,18 @@ pub trait Bus: Sync {
     /// # Errors
     /// An address that is not mapped or may not be written.
     fn update(&self, va: u64, len_bytes: u32, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemoryFault>;
+
+    /// The mapped range around `va`, with its first address, if it permits the access: to be used until [`Bus::epoch`] changes.
+    /// None: through the other methods alone.
+    fn view(&self, va: u64, access: Access) -> Option<(u64, DeviceView)> {
+        let _ = (va, access);
+        None
+    }
+
+    /// Changes whenever a mapping does.
+    fn epoch(&self) -> u64 {
+        0
+    }
 }
 
 /// Ranges of bytes at fixed addresses; whatever lies between them is unmapped.

@@ -115,12 +115,17 @@ fn integer_of(f: Fields, slot: &str) -> R<(u32, bool)> {
     }
 }
 
-/// The nearest value of an integer type.
-fn clamp(v: i128, (bits, signed): (u32, bool)) -> u64 {
-    let (low, high) = match signed {
+/// The least and the greatest value of an integer type.
+fn limits((bits, signed): (u32, bool)) -> (i128, i128) {
+    match signed {
         true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
         false => (0, (1i128 << bits) - 1),
-    };
+    }
+}
+
+/// The nearest value of an integer type.
+fn clamp(v: i128, to: (u32, bool)) -> u64 {
+    let (low, high) = limits(to);
     v.clamp(low, high) as u64
 }
 
@@ -133,6 +138,11 @@ fn float_to_integer(f: Fields) -> R<Run> {
         let r = values(c, &b, from, ftz)?.map(|v| match (v.is_nan(), ntz) {
             (true, true) => 0,
             (true, false) => 1 << (to.0 - 1),
+            // Exact: integers of 32 bits are doubles.
+            _ if to.0 <= 32 => {
+                let (low, high) = limits(to);
+                (soft::integral(v, round).clamp(low as f64, high as f64) as i64).cast_unsigned()
+            }
             _ => clamp(soft::integral(v, round) as i128, to),
         });
         if to.0 == 64 {
@@ -160,6 +170,9 @@ fn integer_to_float(f: Fields) -> R<Run> {
         let r = raw.map(|v| {
             let up = 64 - bits;
             let v = if signed { (v << up).cast_signed() >> up } else { (v << up >> up).cast_signed() };
+            if bits <= 32 {
+                return soft::narrow(v as f64, to, round);
+            }
             let neg = signed && v < 0;
             soft::from_integer(neg, if neg { v.unsigned_abs() } else { v.cast_unsigned() }, to, round)
         });

@@ -1,10 +1,12 @@
 //! A warp at one instruction: what its closure reads and writes.
 
-use super::bus::Bus;
+use super::bus::{Access, Bus};
 use super::fault::{FaultKind, R, fail};
 use super::operand::{Dst, In, PDst, PSrc, Src};
+use super::program::Decoder;
 use super::shared::Cta;
-use super::warp::{Lanes, Warp, ones};
+use super::tlb::Tlb;
+use super::warp::{Lanes, Warp};
 use super::{Launch, Options};
 
 /// What does not change during a launch.
@@ -14,6 +16,21 @@ pub(super) struct Machine<'a> {
     pub options: &'a Options,
     /// Contents of the constant banks.
     pub banks: [Vec<u8>; 8],
+    pub decoder: &'a Decoder,
+}
+
+/// What a thread of the host keeps between instructions.
+pub(super) struct Sm {
+    /// Memory that was met.
+    pub tlb: Tlb,
+    /// Room for sources that are no register as it is.
+    room: [Lanes; 3],
+}
+
+impl Sm {
+    pub fn new(bus: &dyn Bus) -> Sm {
+        Sm { tlb: Tlb::new(bus), room: [[0; 32]; 3] }
+    }
 }
 
 /// A warp, its cluster, and the lanes that execute.
@@ -21,11 +38,35 @@ pub(super) struct Core<'a> {
     pub warp: &'a mut Warp,
     pub ctas: &'a mut [Cta],
     pub machine: &'a Machine<'a>,
+    pub sm: &'a mut Sm,
     /// Lanes of the path whose guard is true.
     pub lanes: u32,
     /// Lanes of the path.
     pub path: u32,
     pub pc: u64,
+}
+
+/// Which modifiers of a source count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// None.
+    Raw,
+    /// Negation and complement of an integer.
+    Int,
+    /// Sign and absolute value of a single.
+    Float,
+}
+
+impl How {
+    /// Whether the source is a register as it is.
+    fn is_register(self, i: &In) -> bool {
+        matches!(i.src, Src::R(_))
+            && match self {
+                How::Raw => true,
+                How::Int => !i.neg && !i.not,
+                How::Float => !i.neg && !i.abs,
+            }
+    }
 }
 
 impl Core<'_> {
@@ -44,6 +85,32 @@ impl Core<'_> {
         let mut word = [0; 8];
         word[..len].copy_from_slice(bytes);
         Ok(u64::from_le_bytes(word))
+    }
+
+    /// Sources of 32 bits; those that are registers as they are, are not copied.
+    #[inline]
+    pub fn sources<const N: usize>(&mut self, how: How, from: [&In; N]) -> R<[&Lanes; N]> {
+        for (slot, i) in from.iter().enumerate() {
+            if !how.is_register(i) {
+                self.sm.room[slot] = self.changed(how, i)?;
+            }
+        }
+        let c = &*self;
+        Ok(std::array::from_fn(|slot| match from[slot].src {
+            Src::R(r) if how.is_register(from[slot]) => &c.warp.registers[usize::from(r)],
+            _ => &c.sm.room[slot],
+        }))
+    }
+
+    fn changed(&self, how: How, i: &In) -> R<Lanes> {
+        match how {
+            How::Raw => self.raw(i),
+            How::Int => self.ints(i),
+            How::Float => {
+                let (keep, flip) = (if i.abs { 0x7fff_ffff } else { u32::MAX }, if i.neg { 1 << 31 } else { 0 });
+                Ok(self.raw(i)?.map(|v| v & keep ^ flip))
+            }
+        }
     }
 
     /// The bits of a source, no modifier applied.
@@ -71,7 +138,10 @@ impl Core<'_> {
         let join = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         Ok(match i.src {
             Src::R(255) => [0; 32],
-            Src::R(r) => std::array::from_fn(|lane| self.warp.pair(r, lane)),
+            Src::R(r) => {
+                let (low, high) = (&self.warp.registers[usize::from(r)], &self.warp.registers[usize::from(r) + 1]);
+                zip(low, high, join)
+            }
             Src::U(63) => [0; 32],
             Src::U(u) => [join(self.warp.uniform[usize::from(u)], self.warp.uniform[usize::from(u) + 1]); 32],
             Src::Imm(low, high) => [join(low, high); 32],
@@ -81,8 +151,7 @@ impl Core<'_> {
 
     /// A single-precision source.
     pub fn floats(&self, i: &In) -> R<[f32; 32]> {
-        let (keep, flip) = (if i.abs { 0x7fff_ffff } else { u32::MAX }, if i.neg { 1 << 31 } else { 0 });
-        Ok(self.raw(i)?.map(|v| f32::from_bits(v & keep ^ flip)))
+        Ok(self.changed(How::Float, i)?.map(f32::from_bits))
     }
 
     /// A double-precision source.
@@ -92,15 +161,18 @@ impl Core<'_> {
     }
 
     /// Writes the lanes that execute; a uniform register takes lane 0's value, which all lanes share.
+    #[inline]
     pub fn write(&mut self, d: Dst, values: &Lanes) {
         match d {
             Dst::R(255) | Dst::U(63) => {}
             Dst::R(r) => {
-                let to = &mut self.warp.registers[usize::from(r)];
-                if self.lanes == u32::MAX {
+                let (to, lanes) = (&mut self.warp.registers[usize::from(r)], self.lanes);
+                if lanes == u32::MAX {
                     *to = *values;
                 } else {
-                    ones(self.lanes).for_each(|lane| to[lane] = values[lane]);
+                    for lane in 0..32 {
+                        to[lane] = if lanes >> lane & 1 == 1 { values[lane] } else { to[lane] };
+                    }
                 }
             }
             Dst::U(u) => self.warp.uniform[usize::from(u)] = values[0],
@@ -137,14 +209,58 @@ impl Core<'_> {
             }
         }
     }
+
+    /// A uniform register.
+    pub fn uniform(&self, u: u8) -> u32 {
+        self.warp.uniform[usize::from(u)]
+    }
+
+    /// A pair of uniform registers.
+    pub fn uniform_pair(&self, u: u8) -> u64 {
+        if u == 63 { 0 } else { u64::from(self.uniform(u)) | u64::from(self.uniform(u + 1)) << 32 }
+    }
+
+    /// Reads global memory.
+    pub fn read_global(&mut self, va: u64, into: &mut [u8]) -> R<()> {
+        self.sm.tlb.refresh(self.machine.bus);
+        if let Some((view, at)) = self.sm.tlb.range(self.machine.bus, va, into.len() as u64, Access::Read) {
+            let read = match into.len() {
+                4 => view.read_u32(at).map(|v| into.copy_from_slice(&v.to_le_bytes())),
+                8 => view.read_u64(at).map(|v| into.copy_from_slice(&v.to_le_bytes())),
+                _ => view.copy_to_slice(at, into),
+            };
+            if read.is_ok() {
+                return Ok(());
+            }
+        }
+        Ok(self.machine.bus.read(va, into)?)
+    }
+
+    /// Writes global memory.
+    pub fn write_global(&mut self, va: u64, bytes: &[u8]) -> R<()> {
+        self.sm.tlb.refresh(self.machine.bus);
+        if let Some((view, at)) = self.sm.tlb.range(self.machine.bus, va, bytes.len() as u64, Access::Write) {
+            let written = match *bytes {
+                [a, b, c, d] => view.write_u32(at, u32::from_le_bytes([a, b, c, d])),
+                [a, b, c, d, e, f, g, h] => view.write_u64(at, u64::from_le_bytes([a, b, c, d, e, f, g, h])),
+                _ => view.copy_from_slice(at, bytes),
+            };
+            if written.is_ok() {
+                return Ok(());
+            }
+        }
+        Ok(self.machine.bus.write(va, bytes)?)
+    }
 }
 
 /// One value of two, lane by lane.
+#[inline(always)]
 pub(super) fn zip<A: Copy, B: Copy, C>(a: &[A; 32], b: &[B; 32], f: impl Fn(A, B) -> C) -> [C; 32] {
     std::array::from_fn(|lane| f(a[lane], b[lane]))
 }
 
 /// One value of three, lane by lane.
+#[inline(always)]
 pub(super) fn zip3<A: Copy, B: Copy, C: Copy, D>(
     a: &[A; 32],
     b: &[B; 32],
@@ -152,4 +268,10 @@ pub(super) fn zip3<A: Copy, B: Copy, C: Copy, D>(
     f: impl Fn(A, B, C) -> D,
 ) -> [D; 32] {
     std::array::from_fn(|lane| f(a[lane], b[lane], c[lane]))
+}
+
+/// A bit a lane.
+#[inline(always)]
+pub(super) fn mask(f: impl Fn(usize) -> bool) -> u32 {
+    (0..32).fold(0, |all, lane| all | u32::from(f(lane)) << lane)
 }

@@ -35,6 +35,8 @@ pub enum FaultKind {
     BarrierNumber { number: u32, have: u32 },
     #[error("program counter {pc:#x} is no multiple of 16")]
     MisalignedPc { pc: u64 },
+    #[error("only lanes {lanes:#x} of the warp are here")]
+    NotConverged { lanes: u32 },
     #[error("trap")]
     Trap,
     #[error("{what} is not modelled")]
@@ -53,6 +55,8 @@ pub enum FaultKind {
     NotWaited { register: String, used: &'static str, producer: String, at: u64 },
     #[error("{register} is overwritten while `{reader}` at {at:#x} has not read it: no scoreboard was waited for")]
     ReadPending { register: String, reader: String, at: u64 },
+    #[error("{register} is multiplied and `{producer}` at {at:#x} wrote it after the last WARPGROUP.ARRIVE")]
+    NotArrived { register: String, producer: String, at: u64 },
     #[error("{register} is read and nobody wrote it (lanes {lanes:#x})")]
     Unwritten { register: String, lanes: u32 },
     #[error("shared byte {address:#x} is read and nobody wrote it")]
@@ -69,7 +73,9 @@ impl FaultKind {
         match self {
             FaultKind::Memory(_) => Exception { warp_error: 0, channel_error: 31 },
             FaultKind::MisalignedPc { .. } => raised(0x05),
-            FaultKind::IllegalInstruction { .. } | FaultKind::NotModelled { .. } => raised(0x09),
+            FaultKind::IllegalInstruction { .. } | FaultKind::NotConverged { .. } | FaultKind::NotModelled { .. } => {
+                raised(0x09)
+            }
             FaultKind::BarrierNumber { .. } => raised(0x0b),
             FaultKind::RegisterBeyondAllocation { .. } => raised(0x0d),
             FaultKind::OutOfRange { .. } => raised(0x0e),

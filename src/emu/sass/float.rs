@@ -1,11 +1,12 @@
 //! Single precision.
 
-use super::core::{zip, zip3};
+use super::core::{How, mask, zip, zip3};
 use super::fault::R;
-use super::integer::{Compared, holds, set_compared};
+use super::integer::{Compared, held, holds, set_compared};
 use super::lower::Run;
-use super::operand::Fields;
+use super::operand::{Dst, Fields, In};
 use super::soft::{self, F32, Round};
+use super::warp::{Lanes, ones};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {
@@ -78,8 +79,34 @@ fn fma(a: f32, b: f32, c: f32, round: Round) -> f32 {
     f32::from_bits(soft::narrow(sum, F32, round) as u32)
 }
 
+/// What "not a number" is as a result.
+#[inline(always)]
+fn canonical(v: f32) -> u32 {
+    if v.is_nan() { 0x7fff_ffff } else { v.to_bits() }
+}
+
+/// A value, or a zero of its sign where denormals are none.
+#[inline(always)]
+fn clean<const FTZ: bool>(v: f32) -> f32 {
+    let bits = v.to_bits();
+    if FTZ && bits & 0x7f80_0000 == 0 { f32::from_bits(bits & 1 << 31) } else { v }
+}
+
+#[inline(always)]
+fn single<const FTZ: bool>(bits: u32) -> f32 {
+    clean::<FTZ>(f32::from_bits(bits))
+}
+
+/// Neither clamped nor rounded in another direction, and zero is not special.
+fn is_usual(mode: Mode) -> bool {
+    mode.round == Round::Nearest && !mode.sat && !mode.fmz
+}
+
 fn add(f: Fields) -> R<Run> {
     let (d, a, b, mode) = (f.dst()?, f.src("a")?, f.src("c")?, Mode::of(f));
+    if is_usual(mode) {
+        return Ok(if mode.ftz { add_usual::<true>(d, a, b) } else { add_usual::<false>(d, a, b) });
+    }
     Ok(Box::new(move |c| {
         let r = zip(&c.floats(&a)?, &c.floats(&b)?, |a, b| {
             let (a, b) = (mode.source(a), mode.source(b));
@@ -89,6 +116,45 @@ fn add(f: Fields) -> R<Run> {
         c.write(d, &r);
         Ok(())
     }))
+}
+
+fn add_usual<const FTZ: bool>(d: Dst, a: In, b: In) -> Run {
+    Box::new(move |c| {
+        let [a, b] = c.sources(How::Float, [&a, &b])?;
+        let r = zip(a, b, |a, b| canonical(clean::<FTZ>(single::<FTZ>(a) + single::<FTZ>(b))));
+        c.write(d, &r);
+        Ok(())
+    })
+}
+
+fn multiply_usual<const FTZ: bool>(d: Dst, a: In, b: In) -> Run {
+    Box::new(move |c| {
+        let [a, b] = c.sources(How::Float, [&a, &b])?;
+        let r = zip(a, b, |a, b| canonical(clean::<FTZ>(single::<FTZ>(a) * single::<FTZ>(b))));
+        c.write(d, &r);
+        Ok(())
+    })
+}
+
+/// The product is exact in a double; the sum is rounded to a double and then to a single, which is wrong at most where the double lies
+/// halfway between two singles or the single is denormal: those lanes are done anew.
+fn fused_usual<const FTZ: bool>(d: Dst, [a, b, e]: [In; 3]) -> Run {
+    Box::new(move |c| {
+        let [a, b, e] = c.sources(How::Float, [&a, &b, &e])?;
+        let of = |v: u32| single::<FTZ>(v);
+        let exact = zip3(a, b, e, |a, b, e| f64::from(of(a)) * f64::from(of(b)) + f64::from(of(e)));
+        let mut r = exact.map(|v| canonical(clean::<FTZ>(v as f32)));
+        let again = mask(|lane| {
+            let bits = exact[lane].to_bits();
+            let magnitude = bits & !(1 << 63);
+            (bits & 0x1fff_ffff == 0x1000_0000) | (magnitude != 0) & (magnitude < 0x3810_0000_0000_0000)
+        });
+        for lane in ones(again) {
+            r[lane] = canonical(clean::<FTZ>(of(a[lane]).mul_add(of(b[lane]), of(e[lane]))));
+        }
+        c.write(d, &r);
+        Ok(())
+    })
 }
 
 fn multiply(f: Fields) -> R<Run> {
@@ -102,6 +168,9 @@ fn multiply(f: Fields) -> R<Run> {
         ".M8" => 8.0,
         _ => 1.0f64,
     };
+    if is_usual(mode) && scale == 1.0 {
+        return Ok(if mode.ftz { multiply_usual::<true>(d, a, b) } else { multiply_usual::<false>(d, a, b) });
+    }
     Ok(Box::new(move |c| {
         let r = zip(&c.floats(&a)?, &c.floats(&b)?, |a, b| {
             let (a, b) = (mode.source(a), mode.source(b));
@@ -126,6 +195,10 @@ fn soft_narrow(v: f64, round: Round) -> u32 {
 
 fn fused(f: Fields) -> R<Run> {
     let (d, a, b, e, mode) = (f.dst()?, f.src("a")?, f.src("b")?, f.src("c")?, Mode::of(f));
+    if is_usual(mode) {
+        let sources = [a, b, e];
+        return Ok(if mode.ftz { fused_usual::<true>(d, sources) } else { fused_usual::<false>(d, sources) });
+    }
     Ok(Box::new(move |c| {
         let r = zip3(&c.floats(&a)?, &c.floats(&b)?, &c.floats(&e)?, |a, b, c| {
             let (a, b, c) = (mode.source(a), mode.source(b), mode.source(c));
@@ -142,9 +215,11 @@ fn fused(f: Fields) -> R<Run> {
 fn setp(f: Fields) -> R<Run> {
     let (a, b, to, code, mode) = (f.src("a")?, f.src("b")?, Compared::of(f), f.bits("cmp"), Mode::of(f));
     Ok(Box::new(move |c| {
-        let order =
-            zip(&c.floats(&a)?, &c.floats(&b)?, |a, b| holds(code, mode.source(a).partial_cmp(&mode.source(b))));
-        let result = (0..32).fold(0, |all, lane| all | u32::from(order[lane]) << lane);
+        let [a, b] = c.sources(How::Float, [&a, &b])?;
+        let value = |v: &Lanes| v.map(|v| mode.source(f32::from_bits(v)));
+        let (a, b) = (value(a), value(b));
+        let (less, equal) = (mask(|lane| a[lane] < b[lane]), mask(|lane| a[lane] == b[lane]));
+        let result = held(code, less, equal, mask(|lane| a[lane] > b[lane]));
         set_compared(c, &to, result);
         Ok(())
     }))
@@ -195,6 +270,19 @@ fn minmax(f: Fields) -> R<Run> {
         let bits = v.to_bits().cast_signed();
         if bits < 0 { bits ^ i32::MAX } else { bits }
     };
+    if !nan && !xor {
+        return Ok(Box::new(move |c| {
+            let p = c.pred(pp);
+            let [a, b] = c.sources(How::Float, [&a, &b])?;
+            let r: Lanes = std::array::from_fn(|lane| {
+                let (x, y) = (mode.source(f32::from_bits(a[lane])), mode.source(f32::from_bits(b[lane])));
+                let first = ((key(x) < key(y)) == (p & 1 << lane != 0) && !x.is_nan()) | y.is_nan();
+                canonical(if first { x } else { y })
+            });
+            c.write(d, &r);
+            Ok(())
+        }));
+    }
     Ok(Box::new(move |c| {
         let p = c.pred(pp);
         let (av, bv) = (c.floats(&a)?, c.floats(&b)?);
@@ -217,9 +305,10 @@ fn minmax(f: Fields) -> R<Run> {
 fn select(f: Fields) -> R<Run> {
     let (d, a, b, pp, ftz) = (f.dst()?, f.src("a")?, f.src("b")?, f.psrc("pp"), f.has("ftz"));
     Ok(Box::new(move |c| {
-        let (p, av, bv) = (c.pred(pp), c.floats(&a)?, c.floats(&b)?);
-        let r = std::array::from_fn(|lane| {
-            let v = if p >> lane & 1 == 1 { av[lane] } else { bv[lane] };
+        let p = c.pred(pp);
+        let [a, b] = c.sources(How::Float, [&a, &b])?;
+        let r: Lanes = std::array::from_fn(|lane| {
+            let v = f32::from_bits(if p & 1 << lane != 0 { a[lane] } else { b[lane] });
             (if ftz { flush(v) } else { v }).to_bits()
         });
         c.write(d, &r);

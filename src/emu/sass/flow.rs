@@ -54,7 +54,9 @@ pub(super) enum Flow {
         pp: PSrc,
         address: u64,
     },
-    Exit,
+    Exit {
+        pp: PSrc,
+    },
     /// BSSY.
     Enter {
         pp: PSrc,
@@ -102,7 +104,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Flow>> {
             let relative = !form.name.starts_with("ABS");
             Flow::Indirect { pp, register: f.register("a")?, distance: distance(f)?, relative }
         }
-        "EXIT" => Flow::Exit,
+        "EXIT" => Flow::Exit { pp },
         "BSSY" => Flow::Enter { pp, barrier },
         "BSYNC" => Flow::Converge { pp, barrier },
         "BREAK" => Flow::Break { pp, barrier },

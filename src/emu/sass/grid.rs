@@ -1,9 +1,9 @@
 //! A launch: clusters of CTAs over the host's threads, their warps in turns.
 
-use super::core::Machine;
+use super::core::{Machine, Sm};
 use super::fault::{Fault, FaultKind};
-use super::path::{Cluster, ClusterBarrier, run_turn};
-use super::program::{self, Program};
+use super::path::{Cluster, ClusterBarrier, Host, run_turn};
+use super::program::{self, Decoder, Program};
 use super::shared::Cta;
 use super::strict::Book;
 use super::warp::{Path, State, Warp};
@@ -22,6 +22,8 @@ pub struct Stats {
     pub instructions: u64,
     /// Cycles of all warps, each estimated as though it were alone: by stalls, scoreboards and guessed latencies.
     pub cycles: u64,
+    /// Instructions times the lanes that executed them; those of the uniform datapath count as one lane.
+    pub lane_operations: u64,
     /// Mnemonics and forms that were executed.
     pub forms: BTreeSet<(&'static str, &'static str)>,
 }
@@ -34,6 +36,20 @@ const TURN: u32 = 256;
 /// # Errors
 /// The first fault of a warp, or a launch that the chip refuses.
 pub fn run(launch: &Launch, bus: &dyn Bus, stop: &AtomicBool, options: &Options) -> Result<Stats, Fault> {
+    run_decoded(launch, bus, stop, options, &Decoder::default())
+}
+
+/// As [`run`], with what launches before have decoded.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_decoded(
+    launch: &Launch,
+    bus: &dyn Bus,
+    stop: &AtomicBool,
+    options: &Options,
+    decoder: &Decoder,
+) -> Result<Stats, Fault> {
     let refuse = |kind| Fault { kind, pc: launch.entry, block: [0; 3], warp: 0, text: String::new() };
     check(launch).map_err(|what| refuse(FaultKind::BadLaunch { what }))?;
     let mut banks: [Vec<u8>; 8] = Default::default();
@@ -43,26 +59,54 @@ pub fn run(launch: &Launch, bus: &dyn Bus, stop: &AtomicBool, options: &Options)
             bus.read(*va, bytes).map_err(|f| refuse(f.into()))?;
         }
     }
-    let machine = Machine { launch, bus, options, banks };
+    let machine = Machine { launch, bus, options, banks, decoder };
     let clusters: u64 = (0..3).map(|k| u64::from(launch.grid[k] / launch.cluster[k])).product();
-    let next = AtomicU64::new(0);
-    let halt = AtomicBool::new(false);
-    let result: Mutex<Result<Stats, Fault>> = Mutex::new(Ok(Stats::default()));
-    let work = || {
-        let (mut program, mut stats) = (Program::default(), Stats::default());
+    let work = Work {
+        machine: &machine,
+        stop,
+        clusters,
+        next: AtomicU64::new(0),
+        halt: AtomicBool::new(false),
+        result: Mutex::new(Ok(Stats::default())),
+    };
+    let helpers = (options.threads as u64).min(clusters).saturating_sub(1);
+    std::thread::scope(|s| {
+        for _ in 0..helpers {
+            s.spawn(|| work.share());
+        }
+        work.share();
+    });
+    work.result.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A launch that threads of the host share.
+struct Work<'a> {
+    machine: &'a Machine<'a>,
+    stop: &'a AtomicBool,
+    clusters: u64,
+    next: AtomicU64,
+    halt: AtomicBool,
+    result: Mutex<Result<Stats, Fault>>,
+}
+
+impl Work<'_> {
+    /// Runs clusters until there are none left.
+    fn share(&self) {
+        let mut host = Host { program: Program::default(), sm: Sm::new(self.machine.bus) };
+        let mut stats = Stats::default();
         let mut fault = None;
-        while !halt.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= clusters {
+        while !self.halt.load(Ordering::Relaxed) {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.clusters {
                 break;
             }
-            if let Err(f) = run_cluster(&machine, &mut program, index, stop, &mut stats) {
-                halt.store(true, Ordering::Relaxed);
+            if let Err(f) = run_cluster(self.machine, &mut host, index, self.stop, &mut stats) {
+                self.halt.store(true, Ordering::Relaxed);
                 fault = Some(f);
             }
         }
-        stats.forms = program.forms();
-        let mut all = result.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.forms = host.program.forms();
+        let mut all = self.result.lock().unwrap_or_else(PoisonError::into_inner);
         match (fault, all.as_mut()) {
             (Some(f), Ok(_)) => *all = Err(f),
             (None, Ok(sum)) => {
@@ -70,20 +114,12 @@ pub fn run(launch: &Launch, bus: &dyn Bus, stop: &AtomicBool, options: &Options)
                 sum.warps += stats.warps;
                 sum.instructions += stats.instructions;
                 sum.cycles += stats.cycles;
+                sum.lane_operations += stats.lane_operations;
                 sum.forms.extend(stats.forms);
             }
             _ => {}
         }
-    };
-    match options.threads {
-        0 | 1 => work(),
-        threads => std::thread::scope(|s| {
-            for _ in 0..threads {
-                s.spawn(work);
-            }
-        }),
     }
-    result.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the chip's work distributor refuses.
@@ -157,7 +193,7 @@ fn warp(machine: &Machine, cta: usize, number: u32) -> Warp {
 
 fn run_cluster(
     machine: &Machine,
-    program: &mut Program,
+    host: &mut Host,
     index: u64,
     stop: &AtomicBool,
     stats: &mut Stats,
@@ -185,9 +221,12 @@ fn run_cluster(
                 warp: warp.number,
                 text: program::text(pc, machine),
             };
-            let turn = run_turn(warp, &mut cluster, machine, program, TURN);
+            let turn = run_turn(warp, &mut cluster, machine, host, TURN);
             match turn {
-                Ok(turn) => done += u64::from(turn.instructions),
+                Ok(turn) => {
+                    done += u64::from(turn.instructions);
+                    stats.lane_operations += turn.lane_operations;
+                }
                 Err((pc, kind)) => return Err(fault(warp, &ctas, pc, *kind)),
             }
         }

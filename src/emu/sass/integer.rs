@@ -1,6 +1,6 @@
 //! Integer arithmetic: sums with carries, products, address sums, compares, minima, dot products.
 
-use super::core::{Core, zip, zip3};
+use super::core::{Core, How, mask, zip, zip3};
 use super::fault::R;
 use super::lower::{Run, binary, name, ternary, unary};
 use super::operand::{Fields, In};
@@ -33,7 +33,7 @@ fn term(v: u32, neg: bool, carries: bool) -> u64 {
 }
 
 fn bit(mask: u32, lane: usize) -> u64 {
-    u64::from(mask >> lane & 1)
+    u64::from(mask & 1 << lane != 0)
 }
 
 fn iadd3(f: Fields) -> R<Run> {
@@ -44,19 +44,16 @@ fn iadd3(f: Fields) -> R<Run> {
         return Ok(ternary(d, (a, b, e), |a, b, c| a.wrapping_add(b).wrapping_add(c)));
     }
     Ok(Box::new(move |c| {
-        let (av, bv, ev) = (c.raw(&a)?, c.raw(&b)?, c.raw(&e)?);
         let (p, q) = if x { (c.pred(pp), c.pred(pq)) } else { (0, 0) };
-        let (mut r, mut first, mut second) = ([0; 32], 0, 0);
-        for lane in 0..32 {
+        let [av, bv, ev] = c.sources(How::Raw, [&a, &b, &e])?;
+        let sums: [u64; 32] = std::array::from_fn(|lane| {
             let sum = term(av[lane], a.neg, x) + term(bv[lane], b.neg, x) + term(ev[lane], e.neg, x);
-            let sum = sum + bit(p, lane) + bit(q, lane);
-            r[lane] = sum as u32;
-            first |= u32::from(sum >> 32 >= 1) << lane;
-            second |= u32::from(sum >> 32 >= 2) << lane;
-        }
-        c.write(d, &r);
-        c.set_pred(pu, first);
-        c.set_pred(pv, second);
+            sum + bit(p, lane) + bit(q, lane)
+        });
+        let carries = sums.map(|sum| (sum >> 32) as u32);
+        c.write(d, &sums.map(|sum| sum as u32));
+        c.set_pred(pu, mask(|lane| carries[lane] >= 1));
+        c.set_pred(pv, mask(|lane| carries[lane] >= 2));
         Ok(())
     }))
 }
@@ -89,25 +86,44 @@ fn imad(f: Fields) -> R<Run> {
     }
     Ok(Box::new(move |c| {
         let p = c.pred(pp);
-        let r = zip3(&c.raw(&a)?, &c.raw(&b)?, &c.raw(&e)?, |a, b, c| {
-            a.wrapping_mul(b).wrapping_add(if e.neg { !c } else { c })
-        });
+        let [a, b, addend] = c.sources(How::Raw, [&a, &b, &e])?;
+        let r = zip3(a, b, addend, |a, b, c| a.wrapping_mul(b).wrapping_add(if e.neg { !c } else { c }));
         let r: Lanes = std::array::from_fn(|lane| r[lane].wrapping_add(p >> lane & 1));
         c.write(d, &r);
         Ok(())
     }))
 }
 
+fn product(c: &mut Core, a: &In, b: &In, signed: bool) -> R<[u64; 32]> {
+    let [a, b] = c.sources(How::Raw, [a, b])?;
+    Ok(match signed {
+        true => zip(a, b, |a, b| (i64::from(a.cast_signed()) * i64::from(b.cast_signed())).cast_unsigned()),
+        false => zip(a, b, |a, b| u64::from(a) * u64::from(b)),
+    })
+}
+
 /// The 64-bit product plus a pair: all of it, or its high word.
 fn imad_wide(f: Fields, high: bool) -> R<Run> {
     let (d, pu, a, b, e) = (f.dst()?, f.pdst("pu"), f.src("a")?, f.src("b")?, f.src("c")?);
     let (x, pp, signed) = (f.has("x"), f.psrc("pp"), f.bits("sg") == 1);
+    if !x && pu.index == 7 {
+        return Ok(Box::new(move |c| {
+            let addend = c.raw_pairs(&e)?;
+            let product = product(c, &a, &b, signed)?;
+            let r = match e.neg {
+                true => zip(&product, &addend, u64::wrapping_sub),
+                false => zip(&product, &addend, u64::wrapping_add),
+            };
+            match high {
+                true => c.write(d, &r.map(|v| (v >> 32) as u32)),
+                false => c.write_pairs(d, &r),
+            }
+            Ok(())
+        }));
+    }
     Ok(Box::new(move |c| {
         let p = if x { c.pred(pp) } else { 0 };
-        let product = zip(&c.raw(&a)?, &c.raw(&b)?, |a, b| match signed {
-            true => (i64::from(a.cast_signed()) * i64::from(b.cast_signed())).cast_unsigned(),
-            false => u64::from(a) * u64::from(b),
-        });
+        let product = product(c, &a, &b, signed)?;
         let addend = c.raw_pairs(&e)?;
         let (mut r, mut carry) = ([0u64; 32], 0);
         for lane in 0..32 {
@@ -132,21 +148,27 @@ fn lea(f: Fields) -> R<Run> {
     let upper = if hi && !sx { f.src_or_zero("c")? } else { In { neg: false, ..a } };
     let shift = f.bits("sh") as u32 & 31;
     Ok(Box::new(move |c| {
-        let (av, bv, cv) = (c.raw(&a)?, c.raw(&b)?, c.raw(&upper)?);
         let p = if x { c.pred(pp) } else { 0 };
-        let (mut r, mut carry) = ([0; 32], 0);
-        for lane in 0..32 {
-            let top = if sx { (av[lane].cast_signed() >> 31).cast_unsigned() } else { cv[lane] };
-            let shifted = match hi {
-                true => ((u64::from(top) << 32 | u64::from(av[lane])) << shift >> 32) as u32,
-                false => av[lane] << shift,
+        let [av, bv, cv] = c.sources(How::Raw, [&a, &b, &upper])?;
+        let shifted: Lanes = match (hi, sx) {
+            (false, _) => av.map(|a| a << shift),
+            (true, true) => av.map(|a| ((i64::from(a.cast_signed()) << shift) >> 32) as u32),
+            (true, false) => zip(av, cv, |a, top| ((u64::from(top) << 32 | u64::from(a)) << shift >> 32) as u32),
+        };
+        if !x && pu.index == 7 {
+            let r = match (a.neg, b.neg) {
+                (false, false) => zip(&shifted, bv, u32::wrapping_add),
+                (true, false) => zip(&shifted, bv, |s, b| b.wrapping_sub(s)),
+                (false, true) => zip(&shifted, bv, u32::wrapping_sub),
+                (true, true) => zip(&shifted, bv, |s, b| s.wrapping_add(b).wrapping_neg()),
             };
-            let sum = term(shifted, a.neg, x) + term(bv[lane], b.neg, x) + bit(p, lane);
-            r[lane] = sum as u32;
-            carry |= u32::from(sum >> 32 != 0) << lane;
+            c.write(d, &r);
+            return Ok(());
         }
-        c.write(d, &r);
-        c.set_pred(pu, carry);
+        let sums: [u64; 32] =
+            std::array::from_fn(|lane| term(shifted[lane], a.neg, x) + term(bv[lane], b.neg, x) + bit(p, lane));
+        c.write(d, &sums.map(|sum| sum as u32));
+        c.set_pred(pu, mask(|lane| sums[lane] >> 32 != 0));
         Ok(())
     }))
 }
@@ -160,6 +182,12 @@ pub(super) fn holds(code: u64, order: Option<Ordering>) -> bool {
         None => 8,
     };
     code & bit != 0
+}
+
+/// The lanes where a compare holds, of those that are less, equal and greater; the others are unordered.
+pub(super) fn held(code: u64, less: u32, equal: u32, greater: u32) -> u32 {
+    let when = |bit: u64, lanes: u32| if code & bit != 0 { lanes } else { 0 };
+    when(1, less) | when(2, equal) | when(4, greater) | when(8, !(less | equal | greater))
 }
 
 /// Both predicates of a compare: the result and its complement, each combined with `pp`.
@@ -194,20 +222,16 @@ fn isetp(f: Fields) -> R<Run> {
     let (a, b, to, code) = (f.src("a")?, f.src("b")?, Compared::of(f), f.bits("cmp"));
     let (signed, extended, pq) = (f.bits("sg") == 1, f.has("x"), f.psrc("pq"));
     Ok(Box::new(move |c| {
-        let (av, bv, low) = (c.raw(&a)?, c.raw(&b)?, c.pred(pq));
-        let mut result = 0;
-        for lane in 0..32 {
-            let order = match signed {
-                true => av[lane].cast_signed().cmp(&bv[lane].cast_signed()),
-                false => av[lane].cmp(&bv[lane]),
-            };
-            // The high words decide unless they are equal.
-            let r = match extended && order.is_eq() && !matches!(code, 0 | 7) {
-                true => low >> lane & 1 == 1,
-                false => holds(code, Some(order)),
-            };
-            result |= u32::from(r) << lane;
-        }
+        let low = c.pred(pq);
+        let [a, b] = c.sources(How::Raw, [&a, &b])?;
+        let less = match signed {
+            true => mask(|lane| a[lane].cast_signed() < b[lane].cast_signed()),
+            false => mask(|lane| a[lane] < b[lane]),
+        };
+        let equal = mask(|lane| a[lane] == b[lane]);
+        let held = held(code, less, equal, !(less | equal));
+        // The high words decide unless they are equal.
+        let result = if extended && !matches!(code, 0 | 7) { held & !equal | low & equal } else { held };
         set_compared(c, &to, result);
         Ok(())
     }))

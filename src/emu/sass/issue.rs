@@ -25,14 +25,15 @@ impl Issue {
     /// The next instruction issues.
     pub fn step(&mut self, inst: &Instruction) {
         let Control { stall, write, read, wait, .. } = inst.control;
-        for (k, free) in self.free.iter().enumerate() {
-            if wait >> k & 1 == 1 {
-                self.clock = self.clock.max(*free);
-            }
+        if wait != 0 {
+            let waited = self.free.iter().enumerate().filter(|(k, _)| wait >> k & 1 == 1);
+            self.clock = waited.fold(self.clock, |clock, (_, free)| clock.max(*free));
         }
-        for (board, after) in [(write, u64::from(guessed_latency(inst.form().pipe))), (read, SOURCES_READ)] {
-            if let Some(free) = board.and_then(|k| self.free.get_mut(usize::from(k))) {
-                *free = (*free).max(self.clock + after);
+        if write.is_some() || read.is_some() {
+            for (board, after) in [(write, u64::from(guessed_latency(inst.form().pipe))), (read, SOURCES_READ)] {
+                if let Some(free) = board.and_then(|k| self.free.get_mut(usize::from(k))) {
+                    *free = (*free).max(self.clock + after);
+                }
             }
         }
         self.clock += u64::from(stall.max(1));

@@ -1,9 +1,9 @@
 //! Bits: logic by truth table, funnel shifts, bytes, moves, selections, predicates.
 
-use super::core::{zip, zip3};
+use super::core::{How, mask, zip, zip3};
 use super::fault::{R, not_modelled};
 use super::lower::{Run, binary, name, ternary, unary};
-use super::operand::Fields;
+use super::operand::{Fields, Src};
 use super::warp::Lanes;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
@@ -30,46 +30,112 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
 
 /// A truth table of three inputs: bit `4a + 2b + c`.
 fn table(lut: u32, a: u32, b: u32, c: u32) -> u32 {
-    match lut {
-        0xc0 => return a & b,
-        0xfc => return a | b,
-        0x3c => return a ^ b,
-        0x96 => return a ^ b ^ c,
-        _ => {}
-    }
     (0..8).filter(|k| lut >> k & 1 == 1).fold(0, |all, k| {
         let pick = |v: u32, bit: u32| if k & bit == 0 { !v } else { v };
         all | pick(a, 4) & pick(b, 2) & pick(c, 1)
     })
 }
 
+/// The same for all lanes.
+fn table_of_lanes(lut: u32, a: &Lanes, b: &Lanes, c: &Lanes) -> Lanes {
+    match lut {
+        0xc0 => return zip(a, b, |a, b| a & b),
+        0xfc => return zip(a, b, |a, b| a | b),
+        0x3c => return zip(a, b, |a, b| a ^ b),
+        0x0c => return zip(a, b, |a, b| !a & b),
+        0x33 => return b.map(|b| !b),
+        0x96 => return zip3(a, b, c, |a, b, c| a ^ b ^ c),
+        0xf8 => return zip3(a, b, c, |a, b, c| a | b & c),
+        0xe2 => return zip3(a, b, c, |a, b, c| a & b | c & !b),
+        _ => {}
+    }
+    // Of the ones or of the zeros, whichever are fewer.
+    let (terms, flip) = if (lut & 0xff).count_ones() > 4 { (!lut & 0xff, u32::MAX) } else { (lut & 0xff, 0) };
+    let mut r = [flip; 32];
+    for k in (0..8).filter(|k| terms >> k & 1 == 1) {
+        let not = |bit: u32| if k & bit == 0 { u32::MAX } else { 0 };
+        let (x, y, z) = (not(4), not(2), not(1));
+        for lane in 0..32 {
+            r[lane] ^= (a[lane] ^ x) & (b[lane] ^ y) & (c[lane] ^ z);
+        }
+    }
+    r
+}
+
 fn lop3(f: Fields) -> R<Run> {
     let (d, pu, a, b, e) = (f.dst()?, f.pdst("pu"), f.src("a")?, f.src("b")?, f.src("c")?);
     let (lut, and, pp) = (f.bits("lut") as u32, f.has("pand"), f.psrc("pp"));
     Ok(Box::new(move |c| {
-        let r = zip3(&c.raw(&a)?, &c.raw(&b)?, &c.raw(&e)?, |a, b, c| table(lut, a, b, c));
-        let some = (0..32).fold(0, |mask, lane| mask | u32::from(r[lane] != 0) << lane);
-        let with = c.pred(pp);
+        let [a, b, e] = c.sources(How::Raw, [&a, &b, &e])?;
+        let r = table_of_lanes(lut, a, b, e);
         c.write(d, &r);
-        c.set_pred(pu, if and { some & with } else { some | with });
+        if pu.index != 7 {
+            let (some, with) = (mask(|lane| r[lane] != 0), c.pred(pp));
+            c.set_pred(pu, if and { some & with } else { some | with });
+        }
         Ok(())
     }))
 }
 
+/// How a pair is shifted.
+#[derive(Clone, Copy)]
+struct Shift {
+    right: bool,
+    wrap: bool,
+    hi: bool,
+    bits: u32,
+    signed: bool,
+}
+
+impl Shift {
+    #[inline(always)]
+    fn of(self, low: u32, high: u32, by: u32) -> u32 {
+        let by = if self.wrap { by & (self.bits - 1) } else { by.min(self.bits) };
+        let pair = u64::from(high) << 32 | u64::from(low);
+        let shifted = match (self.right, self.signed) {
+            (true, true) => (pair.cast_signed() >> by.min(63)).cast_unsigned(),
+            (true, false) => pair.checked_shr(by).unwrap_or(0),
+            (false, _) => pair.checked_shl(by).unwrap_or(0),
+        };
+        if self.hi { (shifted >> 32) as u32 } else { shifted as u32 }
+    }
+
+    /// All lanes by the same distance, less than 64.
+    fn all(self, low: &Lanes, high: &Lanes, by: u32) -> Lanes {
+        let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        match (self.right, self.signed, self.hi) {
+            (true, true, true) => zip(low, high, |l, h| (pair(l, h).cast_signed() >> by >> 32) as u32),
+            (true, true, false) => zip(low, high, |l, h| (pair(l, h).cast_signed() >> by) as u32),
+            (true, false, true) => zip(low, high, |l, h| (pair(l, h) >> by >> 32) as u32),
+            (true, false, false) => zip(low, high, |l, h| (pair(l, h) >> by) as u32),
+            (false, _, true) => zip(low, high, |l, h| (pair(l, h) << by >> 32) as u32),
+            (false, _, false) if by < 32 => low.map(|l| l << by),
+            (false, _, false) => [0; 32],
+        }
+    }
+}
+
 /// One word of the pair `c:a` shifted by `b`.
 fn shf(f: Fields) -> R<Run> {
-    let (right, wrap, hi) = (f.text("dir") == ".R", f.has("w"), f.has("hi"));
     let kind = f.text("ty");
-    let (bits, signed) = (if kind.ends_with("64") { 64 } else { 32 }, kind.starts_with(".S"));
-    Ok(ternary(f.dst()?, (f.src("a")?, f.src("b")?, f.src("c")?), move |a, b, c| {
-        let shift = if wrap { b & (bits - 1) } else { b.min(bits) };
-        let pair = u64::from(c) << 32 | u64::from(a);
-        let shifted = match (right, signed) {
-            (true, true) => (pair.cast_signed() >> shift.min(63)).cast_unsigned(),
-            (true, false) => pair.checked_shr(shift).unwrap_or(0),
-            (false, _) => pair.checked_shl(shift).unwrap_or(0),
+    let shift = Shift {
+        right: f.text("dir") == ".R",
+        wrap: f.has("w"),
+        hi: f.has("hi"),
+        bits: if kind.ends_with("64") { 64 } else { 32 },
+        signed: kind.starts_with(".S"),
+    };
+    let (d, a, b, e) = (f.dst()?, f.src("a")?, f.src("b")?, f.src("c")?);
+    let same = !matches!(b.src, Src::R(_));
+    Ok(Box::new(move |c| {
+        let [a, b, e] = c.sources(How::Int, [&a, &b, &e])?;
+        let by = if shift.wrap { b[0] & (shift.bits - 1) } else { b[0].min(shift.bits) };
+        let r = match same && by < 64 {
+            true => shift.all(a, e, by),
+            false => zip3(a, b, e, |a, b, e| shift.of(a, e, b)),
         };
-        if hi { (shifted >> 32) as u32 } else { shifted as u32 }
+        c.write(d, &r);
+        Ok(())
     }))
 }
 
@@ -105,7 +171,25 @@ fn byte(a: u32, c: u32, k: u32) -> u32 {
 /// Bytes of `c:a` picked by selectors in `b`, or by one of the modes.
 fn prmt(f: Fields) -> R<Run> {
     let mode = f.bits("md");
-    Ok(ternary(f.dst()?, (f.src("a")?, f.src("b")?, f.src("c")?), move |a, b, c| {
+    let (d, a, b, e) = (f.dst()?, f.src("a")?, f.src("b")?, f.src("c")?);
+    if let (0, Src::Imm(selectors, _)) = (mode, b.src) {
+        return Ok(Box::new(move |c| {
+            let [a, e] = c.sources(How::Raw, [&a, &e])?;
+            let mut r = [0; 32];
+            for k in 0..4 {
+                let selector = selectors >> (4 * k) & 15;
+                let (from, shift) = (if selector & 4 == 0 { a } else { e }, 8 * (selector & 3));
+                for (r, v) in r.iter_mut().zip(from) {
+                    let sign = (v >> shift >> 7 & 1).wrapping_neg() & 0xff;
+                    let value = if selector & 8 == 0 { v >> shift & 0xff } else { sign };
+                    *r |= value << (8 * k);
+                }
+            }
+            c.write(d, &r);
+            Ok(())
+        }));
+    }
+    Ok(ternary(d, (a, b, e), move |a, b, c| {
         let n = b & 3;
         (0..4).fold(0, |word, k| {
             let value = match mode {
@@ -129,8 +213,9 @@ fn prmt(f: Fields) -> R<Run> {
 fn select(f: Fields) -> R<Run> {
     let (d, a, b, pp) = (f.dst()?, f.src("a")?, f.src("b")?, f.psrc("pp"));
     Ok(Box::new(move |c| {
-        let (p, av, bv) = (c.pred(pp), c.raw(&a)?, c.raw(&b)?);
-        let r: Lanes = std::array::from_fn(|lane| if p >> lane & 1 == 1 { av[lane] } else { bv[lane] });
+        let p = c.pred(pp);
+        let [a, b] = c.sources(How::Raw, [&a, &b])?;
+        let r: Lanes = std::array::from_fn(|lane| if p & 1 << lane != 0 { a[lane] } else { b[lane] });
         c.write(d, &r);
         Ok(())
     }))

@@ -1,10 +1,11 @@
 //! Instruction → closure: a function a mnemonic looks its operands up once and gives what is done at each execution.
 
-use super::core::{Core, zip, zip3};
+use super::core::{Core, How, zip, zip3};
 use super::fault::{R, not_modelled};
 use super::operand::{Dst, Fields, In};
 use super::{
     atomic, convert, cross, double, float, flow, half, integer, logic, matrix, mbarrier, memory, mufu, pack, special,
+    tma, wgmma,
 };
 use crate::isa::sass::Instruction;
 
@@ -39,6 +40,8 @@ pub(super) fn lower(inst: &Instruction) -> R<Body> {
         atomic::lower,
         matrix::lower,
         mbarrier::lower,
+        wgmma::lower,
+        tma::lower,
     ];
     for room in rooms {
         if let Some(run) = room(f)? {
@@ -73,7 +76,8 @@ pub(super) fn name(f: Fields) -> &'static str {
 /// One integer of one.
 pub(super) fn unary(d: Dst, a: In, f: impl Fn(u32) -> u32 + Send + Sync + 'static) -> Run {
     Box::new(move |c| {
-        let r = c.ints(&a)?.map(&f);
+        let [a] = c.sources(How::Int, [&a])?;
+        let r = a.map(&f);
         c.write(d, &r);
         Ok(())
     })
@@ -82,7 +86,8 @@ pub(super) fn unary(d: Dst, a: In, f: impl Fn(u32) -> u32 + Send + Sync + 'stati
 /// One integer of two.
 pub(super) fn binary(d: Dst, a: In, b: In, f: impl Fn(u32, u32) -> u32 + Send + Sync + 'static) -> Run {
     Box::new(move |c| {
-        let r = zip(&c.ints(&a)?, &c.ints(&b)?, &f);
+        let [a, b] = c.sources(How::Int, [&a, &b])?;
+        let r = zip(a, b, &f);
         c.write(d, &r);
         Ok(())
     })
@@ -95,7 +100,8 @@ pub(super) fn ternary(
     f: impl Fn(u32, u32, u32) -> u32 + Send + Sync + 'static,
 ) -> Run {
     Box::new(move |c| {
-        let r = zip3(&c.ints(&a)?, &c.ints(&b)?, &c.ints(&e)?, &f);
+        let [a, b, e] = c.sources(How::Int, [&a, &b, &e])?;
+        let r = zip3(a, b, e, &f);
         c.write(d, &r);
         Ok(())
     })

@@ -3,7 +3,8 @@
 //! Fragments are those of the PTX ISA: lane `l` is of group `g = l / 4` and thread `t = l % 4`. Register `r` of A holds row `g`
 //! (odd registers of shapes with 16 rows: `g + 8`), and with `n` elements a register columns from `t * n + (r / 2) * 4n`; B holds
 //! column `g` likewise. Register `c` of the sum holds row `g + 8 (c / 2)`, column `2t + c % 2`; sums of f16 lie two in a register.
-//! Products are exact; they are summed in double precision and rounded once, where the chip truncates on the way.
+//! Products are exact; they are summed in double precision and rounded once, where the chip truncates on the way. Which bits of the
+//! metadata of a sparse matrix belong to which row follows CUTLASS's order of it; the PTX ISA shows it in figures alone.
 
 use super::core::Core;
 use super::fault::{R, not_modelled};
@@ -14,8 +15,8 @@ use super::warp::Lanes;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     let mnemonic = f.0.form().mnemonic;
-    if matches!(mnemonic, "HMMA" | "IMMA" | "BMMA" | "DMMA") && (f.0.form().name == "SP" || f.psrc("pp").index != 7) {
-        return not_modelled(format!("{mnemonic}{} of sparse matrices", f.text("sh")));
+    if matches!(mnemonic, "HMMA" | "IMMA" | "BMMA" | "DMMA") && f.psrc("pp").index != 7 {
+        return not_modelled(format!("{mnemonic}{} with a predicate", f.text("sh")));
     }
     Ok(Some(match mnemonic {
         "HMMA" => half(f)?,
@@ -38,6 +39,43 @@ struct Shape {
     depth: usize,
     /// Bits of an element of A and B.
     bits: u32,
+    /// Half of A is zeros that are not there.
+    sparse: Option<Sparse>,
+}
+
+/// Which elements of A are there. Of every four, or pair of every four pairs with 4 bits, two are; of two with 32 bits one is: numbers of two bits
+/// each say which. A thread's word has them for rows `g` (low half) and `g + 8`, 16 bits along the depth; the selector says which
+/// threads of each four have the words.
+#[derive(Clone, Copy)]
+struct Sparse {
+    words: u8,
+    selector: usize,
+}
+
+impl Sparse {
+    fn of(f: Fields) -> R<Option<Sparse>> {
+        if f.0.form().name != "SP" {
+            return Ok(None);
+        }
+        Ok(Some(Sparse { words: f.register("e")?, selector: f.bits("id") as usize }))
+    }
+
+    /// A number of a row that has `count` of them.
+    fn number(self, c: &Core, row: usize, number: usize, count: usize) -> usize {
+        let threads = count.div_ceil(8);
+        let thread = (threads * self.selector + number / 8) % 4;
+        let word = register(c, self.words, 0)[4 * (row % 8) + thread];
+        (word >> (16 * (row / 8) + 2 * (number % 8)) & 3) as usize
+    }
+
+    /// The column of the element `k` of those that are there.
+    fn column(self, c: &Core, s: &Shape, row: usize, k: usize) -> usize {
+        match s.bits {
+            32 => 2 * k + self.number(c, row, 2 * k, s.depth) / 2,
+            4 => 8 * (k / 4) + 2 * self.number(c, row, k / 2, s.depth / 4) + k % 2,
+            _ => 4 * (k / 2) + self.number(c, row, k, s.depth / 2),
+        }
+    }
 }
 
 impl Shape {
@@ -49,8 +87,20 @@ impl Shape {
             _ => return not_modelled(format!("shape {digits}")),
         };
         let Ok(depth) = depth.parse() else { return not_modelled(format!("shape {digits}")) };
-        let register = |slot| f.register(slot);
-        Ok(Shape { d: register("d")?, a: register("a")?, b: register("b")?, c: register("c")?, rows, depth, bits })
+        let (register, sparse) = (|slot| f.register(slot), Sparse::of(f)?);
+        if sparse.is_some() && rows == 8 {
+            return not_modelled(format!("{}.SP{}", f.0.form().mnemonic, f.text("sh")));
+        }
+        Ok(Shape {
+            d: register("d")?,
+            a: register("a")?,
+            b: register("b")?,
+            c: register("c")?,
+            rows,
+            depth,
+            bits,
+            sparse,
+        })
     }
 
     /// Elements of a register.
@@ -60,8 +110,8 @@ impl Shape {
 }
 
 /// A register of a fragment; zero if the operand is RZ.
-fn register(c: &Core, first: u8, k: usize) -> Lanes {
-    if first == 255 { [0; 32] } else { c.warp.registers[usize::from(first) + k] }
+fn register<'a>(c: &'a Core<'_>, first: u8, k: usize) -> &'a Lanes {
+    &c.warp.registers[if first == 255 { 255 } else { usize::from(first) + k }]
 }
 
 /// Lane, register and place of element (`row`, `k`) of A, in matrices of `rows` rows.
@@ -84,7 +134,13 @@ fn elements(c: &Core, s: &Shape) -> (Vec<u32>, Vec<u32>) {
     let each = |s: &Shape, first: u8, rows: usize| {
         (0..rows * s.depth).map(|i| read(s, first, i / s.depth, i % s.depth)).collect()
     };
-    (each(s, s.a, s.rows), each(&of_b, s.b, 8))
+    let Some(sparse) = s.sparse else { return (each(s, s.a, s.rows), each(&of_b, s.b, 8)) };
+    let kept = Shape { depth: s.depth / 2, ..*s };
+    let mut a = vec![0; s.rows * s.depth];
+    for (row, k) in (0..s.rows * kept.depth).map(|i| (i / kept.depth, i % kept.depth)) {
+        a[row * s.depth + sparse.column(c, s, row, k)] = read(&kept, s.a, row, k);
+    }
+    (a, each(&of_b, s.b, 8))
 }
 
 /// Lane and register of element (`row`, `column`) of a sum of 32 bits.

@@ -1,13 +1,14 @@
-//! Barriers in shared memory (SYNCS, ARRIVES) and bulk copies whose bytes they count (UBLKCP).
+//! Barriers in shared memory (SYNCS, ARRIVES), and stores to other CTAs whose bytes they count (STAS, REDAS).
 //!
 //! The word, by the value that ptxas stores to initialise it for `n` arrivals, low `(2^20 - n) << 1` and high `(2^20 - n) << 11`:
 //! bits 20:1 count up the arrivals that are pending, 42:21 the bytes that are expected, 62:43 keep the first count for the next phase,
 //! 63 is the phase's parity. Copies are done at once here, so a phase that waits for bytes alone is over when the wait begins.
 
+use super::atomic;
 use super::core::Core;
 use super::fault::{R, not_modelled};
 use super::lower::Run;
-use super::memory::{addresses, cluster_cta};
+use super::memory::{Size, addresses, cluster_cta, stored};
 use super::operand::Fields;
 use super::shared::Who;
 use super::warp::ones;
@@ -19,7 +20,8 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         ("SYNCS", "PHASECHK") => check(f)?,
         ("SYNCS", "CCTL") => Box::new(|_| Ok(())),
         ("ARRIVES", _) => copies_arrive(f)?,
-        ("UBLKCP", _) => bulk_copy(f)?,
+        ("STAS", _) => store(f)?,
+        ("REDAS", _) => reduce(f)?,
         _ => return Ok(None),
     }))
 }
@@ -148,37 +150,38 @@ fn copies_arrive(f: Fields) -> R<Run> {
     }))
 }
 
-/// A copy of up to 2^22 bytes between global and shared memory, or between shared memories of a cluster.
-fn bulk_copy(f: Fields) -> R<Run> {
-    let (a, b, size) = (f.uniform("a")?, f.uniform("b")?, f.uniform("c")?);
-    let (to_shared, from_shared) = (f.text("dd") == ".S", f.text("ss") == ".S");
-    if f.has("mc") {
-        return not_modelled("UBLKCP.MULTICAST");
-    }
+/// STAS: words to shared memory of the cluster; the address is in the low word of a pair, the mbarrier in the high one.
+fn store(f: Fields) -> R<Run> {
+    let (b, m, size) = (f.register("b")?, f.address("m")?, Size::of(f.text("sz")));
     Ok(Box::new(move |c| {
-        let word = |c: &Core, u: u8| u64::from(c.warp.uniform[usize::from(u)]);
-        let pair = |c: &Core, u: u8| word(c, u) | word(c, u + 1) << 32;
-        let len = word(c, size) as usize;
-        let mut bytes = vec![0; len];
-        let from = if from_shared { word(c, b) } else { pair(c, b) };
-        for (k, chunk) in bytes.chunks_mut(16).enumerate() {
-            let at = from + 16 * k as u64;
-            match from_shared {
-                true => cluster_cta(c, at)?.read(at as u32 & 0xff_ffff, chunk, Who::Unordered)?,
-                false => c.machine.bus.read(at, chunk)?,
-            }
+        let at = addresses(c, &m, true);
+        for lane in ones(c.lanes) {
+            let bytes = stored(c, b, lane);
+            cluster_cta(c, at[lane] & 0xffff_ffff)?.write(
+                at[lane] as u32 & 0xff_ffff,
+                &bytes[..size.len],
+                Who::Unordered,
+            )?;
+            deliver(c, at[lane] >> 32, size.len as u64)?;
         }
-        let to = if to_shared { word(c, a) } else { pair(c, a) };
-        for (k, chunk) in bytes.chunks(16).enumerate() {
-            let at = to + 16 * k as u64;
-            match to_shared {
-                true => cluster_cta(c, at)?.write(at as u32 & 0xff_ffff, chunk, Who::Unordered)?,
-                false => c.machine.bus.write(at, chunk)?,
-            }
-        }
-        if to_shared {
-            let barrier = word(c, a + 1);
-            deliver(c, barrier, len as u64)?;
+        Ok(())
+    }))
+}
+
+/// REDAS: the same, combined with what is there.
+fn reduce(f: Fields) -> R<Run> {
+    let (b, m, size, name) = (f.register("b")?, f.address("m")?, Size::of(f.text("sz")), f.text("op"));
+    let signed = f.text("sz").starts_with(".S");
+    let Some(op) = atomic::operation(name, signed) else { return not_modelled(format!("REDAS{name}")) };
+    Ok(Box::new(move |c| {
+        let at = addresses(c, &m, true);
+        for lane in ones(c.lanes) {
+            let mut word = [0; 8];
+            word[..size.len].copy_from_slice(&stored(c, b, lane)[..size.len]);
+            let (operand, bits) = (u64::from_le_bytes(word), 8 * size.len as u32);
+            let cta = cluster_cta(c, at[lane] & 0xffff_ffff)?;
+            cta.update(at[lane] as u32 & 0xff_ffff, size.len, |old| op(old, operand, bits))?;
+            deliver(c, at[lane] >> 32, size.len as u64)?;
         }
         Ok(())
     }))

@@ -1,11 +1,11 @@
 //! Loads and stores: global, generic, local, shared, constant; asynchronous copies and matrices of shared memory.
 
-use super::core::Core;
+use super::bus::Access;
+use super::core::{Core, mask, zip};
 use super::fault::{FaultKind, R, fail, not_modelled};
 use super::lower::Run;
 use super::operand::{Address, Dst, Fields, Src};
-use super::shared::Who;
-use super::warp::{Lanes, ones};
+use super::warp::{Lanes, Warp, ones};
 use crate::isa::sass::Value;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
@@ -82,14 +82,17 @@ pub(super) fn addresses(c: &Core, m: &Address, global: bool) -> [u64; 32] {
         }
         Some(u) => u64::from(c.warp.uniform[usize::from(u)]),
     };
-    std::array::from_fn(|lane| {
-        let base = match m.wide {
-            true => c.warp.pair(m.base, lane),
-            false => u64::from(c.warp.registers[usize::from(m.base)][lane]) * u64::from(m.scale),
-        };
-        let at = base.wrapping_add(uniform).wrapping_add_signed(m.offset);
-        if global { at } else { at & 0xffff_ffff }
-    })
+    let plus = uniform.wrapping_add(m.offset.cast_unsigned());
+    let low = &c.warp.registers[usize::from(m.base)];
+    match (m.wide && m.base != 255, global) {
+        (true, _) => {
+            let high = &c.warp.registers[usize::from(m.base) + 1];
+            let all = zip(low, high, |low, high| (u64::from(high) << 32 | u64::from(low)).wrapping_add(plus));
+            if global { all } else { all.map(|at| at & 0xffff_ffff) }
+        }
+        (false, true) => low.map(|v| (u64::from(v) * u64::from(m.scale)).wrapping_add(plus)),
+        (false, false) => low.map(|v| u64::from(v.wrapping_mul(m.scale).wrapping_add(plus as u32))),
+    }
 }
 
 /// Which memory a generic address leads to, and the address there; a shared one has its CTA's rank in the high byte.
@@ -107,11 +110,11 @@ fn resolve(c: &Core, space: Space, at: u64) -> (Space, u64) {
 
 /// Reads one lane's bytes.
 pub(super) fn read(c: &mut Core, space: Space, lane: usize, at: u64, into: &mut [u8]) -> R<()> {
-    let who = Who::Warp(c.warp.number);
+    let who = c.warp.who();
     match resolve(c, space, at) {
         (Space::Global, at) => {
             aligned("global", at, into.len())?;
-            Ok(c.machine.bus.read(at, into)?)
+            c.read_global(at, into)
         }
         (Space::Local, at) => {
             let from = local(c, lane, at, into.len())?;
@@ -125,11 +128,11 @@ pub(super) fn read(c: &mut Core, space: Space, lane: usize, at: u64, into: &mut 
 
 /// Writes one lane's bytes.
 pub(super) fn write(c: &mut Core, space: Space, lane: usize, at: u64, bytes: &[u8]) -> R<()> {
-    let who = Who::Warp(c.warp.number);
+    let who = c.warp.who();
     match resolve(c, space, at) {
         (Space::Global, at) => {
             aligned("global", at, bytes.len())?;
-            Ok(c.machine.bus.write(at, bytes)?)
+            c.write_global(at, bytes)
         }
         (Space::Local, at) => {
             let from = local(c, lane, at, bytes.len())?;
@@ -151,7 +154,7 @@ pub(super) fn cluster_cta<'a>(c: &'a mut Core, at: u64) -> R<&'a mut super::shar
 }
 
 pub(super) fn aligned(space: &'static str, address: u64, len: usize) -> R<()> {
-    match address.is_multiple_of(len as u64) {
+    match address & (len as u64 - 1) == 0 {
         true => Ok(()),
         false => fail(FaultKind::Misaligned { space, address, len_bytes: len as u32 }),
     }
@@ -194,7 +197,12 @@ fn query(f: Fields) -> R<Run> {
 /// Bytes of all lanes as words.
 fn gather(c: &mut Core, space: Space, at: &[u64; 32], size: Size) -> R<Rows> {
     let mut rows = [[0; 32]; 4];
-    if space == Space::Global && gather_span(c, at, size, &mut rows) {
+    if space == Space::Shared {
+        let (lanes, who) = (c.lanes, c.warp.who());
+        c.cta().gather(lanes, at, size.len, who, &mut rows)?;
+        return Ok(rows);
+    }
+    if is_global(c, space, at) && gather_global(c, at, size.len, &mut rows).is_some() {
         return Ok(rows);
     }
     for lane in ones(c.lanes) {
@@ -211,31 +219,62 @@ fn scatter_words(rows: &mut Rows, lane: usize, bytes: &[u8; 16]) {
     }
 }
 
-/// Reads all lanes at once where their addresses lie close together; false: lane by lane, which names the fault.
-fn gather_span(c: &Core, at: &[u64; 32], size: Size, rows: &mut Rows) -> bool {
-    const SPAN: usize = 1024;
-    let (mut low, mut high) = (u64::MAX, 0);
+/// Whether all lanes' addresses lead to global memory.
+fn is_global(c: &Core, space: Space, at: &[u64; 32]) -> bool {
+    let (shared, local) = (c.machine.options.shared_window >> 32, c.machine.options.local_window);
+    let other = |lane: usize| at[lane] >> 32 == shared || at[lane].wrapping_sub(local) < LOCAL_WINDOW;
+    space == Space::Global || space == Space::Generic && mask(other) & c.lanes == 0
+}
+
+/// The lowest address of the lanes and the bytes up to the highest one's end, if all are aligned.
+fn span(lanes: u32, at: &[u64; 32], len: usize) -> Option<(u64, u64)> {
+    let (mut low, mut high, mut all) = (u64::MAX, 0, 0);
+    for (lane, at) in at.iter().enumerate() {
+        let on = lanes & 1 << lane != 0;
+        low = low.min(if on { *at } else { u64::MAX });
+        high = high.max(if on { *at } else { 0 });
+        all |= if on { *at } else { 0 };
+    }
+    let len_bytes = high.checked_sub(low)?.checked_add(len as u64)?;
+    (all & (len as u64 - 1) == 0).then_some((low, len_bytes))
+}
+
+/// Whether all lanes execute and their addresses follow each other.
+fn is_run(lanes: u32, at: &[u64; 32], len: usize) -> bool {
+    lanes == u32::MAX && (0..32).all(|lane| at[lane] == at[0].wrapping_add((lane * len) as u64))
+}
+
+/// Reads all lanes from one range of memory; None: lane by lane, which names the fault.
+fn gather_global(c: &mut Core, at: &[u64; 32], len: usize, rows: &mut Rows) -> Option<()> {
+    let (low, len_bytes) = span(c.lanes, at, len)?;
+    c.sm.tlb.refresh(c.machine.bus);
+    let (view, base) = c.sm.tlb.range(c.machine.bus, low, len_bytes, Access::Read)?;
+    if len >= 4 && is_run(c.lanes, at, len) {
+        let mut bytes = [0; 512];
+        let bytes = &mut bytes[..32 * len];
+        view.copy_to_slice(base, bytes).ok()?;
+        for (lane, words) in bytes.chunks_exact(len).enumerate() {
+            for (row, word) in rows.iter_mut().zip(words.chunks_exact(4)) {
+                row[lane] = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            }
+        }
+        return Some(());
+    }
     for lane in ones(c.lanes) {
-        low = low.min(at[lane]);
-        high = high.max(at[lane]);
+        let from = base + (at[lane] - low);
+        match len {
+            1 => rows[0][lane] = view.read_u8(from).ok()?.into(),
+            2 => rows[0][lane] = view.read_u16(from).ok()?.into(),
+            4 => rows[0][lane] = view.read_u32(from).ok()?,
+            _ => {
+                for k in 0..len / 8 {
+                    let pair = view.read_u64(from + 8 * k as u64).ok()?;
+                    (rows[2 * k][lane], rows[2 * k + 1][lane]) = (pair as u32, (pair >> 32) as u32);
+                }
+            }
+        }
     }
-    let len = size.len as u64;
-    let fits = high.checked_sub(low).is_some_and(|d| d + len <= SPAN as u64);
-    if !fits || ones(c.lanes).any(|lane| !at[lane].is_multiple_of(len)) {
-        return false;
-    }
-    let mut span = [0; SPAN];
-    let span = &mut span[..(high - low + len) as usize];
-    if c.machine.bus.read(low, span).is_err() {
-        return false;
-    }
-    for lane in ones(c.lanes) {
-        let from = (at[lane] - low) as usize;
-        let mut bytes = [0; 16];
-        bytes[..size.len].copy_from_slice(&span[from..from + size.len]);
-        scatter_words(rows, lane, &bytes);
-    }
-    true
+    Some(())
 }
 
 fn load(f: Fields, space: Space) -> R<Run> {
@@ -280,7 +319,12 @@ fn store(f: Fields, space: Space) -> R<Run> {
     let global = matches!(space, Space::Global | Space::Generic);
     Ok(Box::new(move |c| {
         let at = addresses(c, &m, global);
-        if space == Space::Global && store_run(c, &at, b, size)? {
+        if space == Space::Shared {
+            let Core { warp, ctas, lanes, .. } = c;
+            let (row, who) = (|k| stored_row(warp, b, k), warp.who());
+            return ctas[warp.cta].scatter(*lanes, &at, size.len, who, row);
+        }
+        if is_global(c, space, &at) && scatter_global(c, &at, b, size.len).is_some() {
             return Ok(());
         }
         for lane in ones(c.lanes) {
@@ -290,22 +334,44 @@ fn store(f: Fields, space: Space) -> R<Run> {
     }))
 }
 
-/// Stores all lanes at once where their addresses follow each other.
-fn store_run(c: &Core, at: &[u64; 32], b: u8, size: Size) -> R<bool> {
-    let first = c.lanes.trailing_zeros() as usize & 31;
-    let len = size.len as u64;
-    let follows = |(k, lane): (usize, usize)| at[lane] == at[first].wrapping_add(k as u64 * len);
-    if !at[first].is_multiple_of(len) || !ones(c.lanes).enumerate().all(follows) {
-        return Ok(false);
+/// The words that a store takes from register `b + k`.
+fn stored_row(warp: &Warp, b: u8, k: usize) -> &Lanes {
+    // PANIC: there is a register 255, and it is zero.
+    warp.registers.get(if b == 255 { 255 } else { usize::from(b) + k }).unwrap_or(&warp.registers[255])
+}
+
+/// Stores all lanes to one range of memory; None: lane by lane, which names the fault.
+fn scatter_global(c: &mut Core, at: &[u64; 32], b: u8, len: usize) -> Option<()> {
+    let (low, len_bytes) = span(c.lanes, at, len)?;
+    c.sm.tlb.refresh(c.machine.bus);
+    let (view, base) = c.sm.tlb.range(c.machine.bus, low, len_bytes, Access::Write)?;
+    if len >= 4 && is_run(c.lanes, at, len) {
+        let mut bytes = [0; 512];
+        let bytes = &mut bytes[..32 * len];
+        for k in 0..len / 4 {
+            let row = stored_row(c.warp, b, k);
+            for (words, v) in bytes.chunks_exact_mut(len).zip(row) {
+                words[4 * k..4 * k + 4].copy_from_slice(&v.to_le_bytes());
+            }
+        }
+        return view.copy_from_slice(base, bytes).ok();
     }
-    let mut bytes = [0; 512];
-    let mut end = 0;
     for lane in ones(c.lanes) {
-        bytes[end..end + size.len].copy_from_slice(&stored(c, b, lane)[..size.len]);
-        end += size.len;
+        let to = base + (at[lane] - low);
+        let word = |k| stored_row(c.warp, b, k)[lane];
+        match len {
+            1 => view.write_u8(to, word(0) as u8).ok()?,
+            2 => view.write_u16(to, word(0) as u16).ok()?,
+            4 => view.write_u32(to, word(0)).ok()?,
+            _ => {
+                for k in 0..len / 8 {
+                    let pair = u64::from(word(2 * k)) | u64::from(word(2 * k + 1)) << 32;
+                    view.write_u64(to + 8 * k as u64, pair).ok()?;
+                }
+            }
+        }
     }
-    // Not mapped as a whole: lane by lane, which names the fault.
-    Ok(c.machine.bus.write(at[first], &bytes[..end]).is_ok())
+    Some(())
 }
 
 /// Constants by a fixed or an indexed offset.
@@ -363,7 +429,7 @@ fn copy(f: Fields) -> R<Run> {
                 false if zero => {}
                 false => continue,
             }
-            let who = Who::Warp(c.warp.number);
+            let who = c.warp.who();
             c.cta().write(to[lane] as u32 & 0xff_ffff, &bytes[..size.len], who)?;
         }
         Ok(())
@@ -386,7 +452,7 @@ fn matrices(f: Fields, load: bool) -> R<Run> {
     };
     Ok(Box::new(move |c| {
         let at = addresses(c, &m, false);
-        let who = Who::Warp(c.warp.number);
+        let who = c.warp.who();
         for k in 0..count {
             let mut rows = [[0u16; 8]; 8];
             let cell = |lane: usize, half: usize| match transposed {

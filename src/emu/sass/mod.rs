@@ -38,15 +38,20 @@ mod operand;
 mod pack;
 mod path;
 mod program;
+mod shadow;
 mod shared;
 mod soft;
 mod special;
 mod strict;
+mod tlb;
+mod tma;
 mod warp;
+mod wgmma;
 
 pub use bus::{Access, Bus, MemoryFault, PlainBus};
 pub use fault::{Exception, Fault, FaultKind};
-pub use grid::{Stats, run};
+pub use grid::{Stats, run, run_decoded};
+pub use program::Decoder;
 
 /// Chips whose code runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,11 +3,11 @@
 //! Every lane has a program counter of its own; lanes that share one form a path, and paths at the same address become one. A
 //! convergence barrier is kept lane by lane: which lanes each waits for at BSYNC.
 
-use super::core::{Core, Machine};
+use super::core::{Core, Machine, Sm};
 use super::fault::{FaultKind, R, fail};
 use super::flow::{BarrierOp, Flow, Number, Taken};
 use super::lower::Body;
-use super::program::{Decoded, Program};
+use super::program::Program;
 use super::shared::Cta;
 use super::warp::{Path, State, Warp, ones};
 
@@ -15,6 +15,8 @@ use super::warp::{Path, State, Warp, ones};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     pub instructions: u32,
+    /// Instructions times lanes; one for those of the uniform datapath.
+    pub lane_operations: u64,
 }
 
 /// Address and kind of what stopped a warp.
@@ -25,6 +27,12 @@ pub(super) type Stop = (u64, Box<FaultKind>);
 pub(super) struct ClusterBarrier {
     pub arrived: u32,
     pub generation: u32,
+}
+
+/// What a thread of the host keeps from one cluster to the next.
+pub(super) struct Host {
+    pub program: Program,
+    pub sm: Sm,
 }
 
 /// Everything of a cluster but the warp that runs.
@@ -38,20 +46,19 @@ pub(super) fn run_turn(
     warp: &mut Warp,
     cluster: &mut Cluster,
     machine: &Machine,
-    program: &mut Program,
+    host: &mut Host,
     budget: u32,
 ) -> Result<Turn, Stop> {
-    let mut done = 0;
-    while done < budget {
-        let Some(at) = select(warp, cluster, done) else { break };
+    let mut turn = Turn { instructions: 0, lane_operations: 0 };
+    while turn.instructions < budget {
+        let Some(at) = select(warp, cluster, turn.instructions) else { break };
         let Path { pc, lanes, .. } = warp.paths[at];
-        let index = program.find(pc, machine).map_err(|e| (pc, e))?;
-        program.meet(index);
-        let decoded = program.at(index);
-        step(warp, cluster, machine, decoded, (at, lanes)).map_err(|e| (pc, e))?;
-        done += 1;
+        let index = host.program.find(pc, machine).map_err(|e| (pc, e))?;
+        let done = step(warp, cluster, machine, host, (index, at, lanes)).map_err(|e| (pc, e))?;
+        turn.instructions += 1;
+        turn.lane_operations += u64::from(done);
     }
-    Ok(Turn { instructions: done })
+    Ok(turn)
 }
 
 /// The path that runs next: waiting ones that may go on do, those at one address become one, the lowest address is first, and
@@ -134,8 +141,16 @@ fn merge(warp: &mut Warp) {
     }
 }
 
-/// One instruction for the lanes of a path.
-fn step(warp: &mut Warp, cluster: &mut Cluster, machine: &Machine, d: &Decoded, (at, path): (usize, u32)) -> R<()> {
+/// One instruction for the lanes of a path; how many lanes did something.
+fn step(
+    warp: &mut Warp,
+    cluster: &mut Cluster,
+    machine: &Machine,
+    host: &mut Host,
+    (index, at, path): (u32, usize, u32),
+) -> R<u32> {
+    let Host { program, sm } = host;
+    let (pc, d) = (program.code.pc(index), program.code.at(index));
     let guard = match d.guard {
         7 => u32::MAX,
         p if d.guard_uniform => warp.uniform_predicates[usize::from(p)],
@@ -144,7 +159,8 @@ fn step(warp: &mut Warp, cluster: &mut Cluster, machine: &Machine, d: &Decoded, 
     let lanes = path & if d.guard_not { !guard } else { guard };
     warp.issue.step(&d.inst);
     if let Some(mut book) = warp.book.take() {
-        let checked = book.before(warp, d, lanes, path);
+        let needs = &mut program.needs[index as usize]; // PANIC: as long as the code
+        let checked = book.before(warp, &program.code, needs, index, (lanes, path));
         warp.book = Some(book);
         checked?;
     } else {
@@ -153,16 +169,16 @@ fn step(warp: &mut Warp, cluster: &mut Cluster, machine: &Machine, d: &Decoded, 
     match &d.body {
         Body::Plain(run) => {
             if lanes != 0 {
-                run(&mut Core { warp, ctas: cluster.ctas, machine, lanes, path, pc: d.pc })?;
+                run(&mut Core { warp, ctas: cluster.ctas, machine, sm, lanes, path, pc })?;
             }
-            warp.paths[at].pc = d.pc + 16;
-            Ok(())
+            warp.paths[at].pc = pc + 16;
         }
         Body::Flow(flow) => {
-            let core = Core { warp, ctas: cluster.ctas, machine, lanes, path, pc: d.pc };
-            follow(core, cluster.barrier, *flow, at)
+            let core = Core { warp, ctas: cluster.ctas, machine, sm, lanes, path, pc };
+            follow(core, cluster.barrier, *flow, at)?;
         }
     }
+    Ok(if d.scalar { 1.min(lanes) } else { lanes.count_ones() })
 }
 
 fn follow(mut c: Core, cluster: &mut ClusterBarrier, flow: Flow, at: usize) -> R<()> {
@@ -170,50 +186,22 @@ fn follow(mut c: Core, cluster: &mut ClusterBarrier, flow: Flow, at: usize) -> R
     match flow {
         Flow::Branch { taken, pp, up, distance } => {
             let lanes = c.lanes & c.pred(pp) & c.pred(up);
-            let live = c.warp.live;
-            let missing = |c: &Core, u: u8| c.warp.uniform[usize::from(u)] & live & !c.path != 0;
-            let lanes = match taken {
-                Taken::Each => lanes,
-                Taken::Any => {
-                    if lanes == 0 {
-                        0
-                    } else {
-                        c.path
-                    }
-                }
-                Taken::Divergent(u) => {
-                    if missing(&c, u) {
-                        lanes
-                    } else {
-                        0
-                    }
-                }
-                Taken::Convergent(u) => {
-                    if missing(&c, u) {
-                        0
-                    } else {
-                        lanes
-                    }
-                }
-            };
+            let lanes = taking(&c, taken, lanes);
             part(&mut c, at, lanes, next.wrapping_add_signed(distance));
         }
         Flow::Indirect { pp, register, distance, relative } => {
-            let from = if relative { next } else { 0 };
-            let mut lanes = c.lanes & c.pred(pp);
-            c.warp.paths[at].pc = next;
-            while lanes != 0 {
-                let target = c.warp.pair(register, lanes.trailing_zeros() as usize);
-                let same = ones(lanes).filter(|l| c.warp.pair(register, *l) == target).fold(0, |m, l| m | 1 << l);
-                lanes &= !same;
-                split(&mut c, at, same, from.wrapping_add_signed(distance).wrapping_add(target));
-            }
+            let from = (if relative { next } else { 0 }).wrapping_add_signed(distance);
+            let lanes = c.lanes & c.pred(pp);
+            scatter(&mut c, at, lanes, from, register);
         }
         Flow::Absolute { pp, address } => {
             let lanes = c.lanes & c.pred(pp);
             part(&mut c, at, lanes, address);
         }
-        Flow::Exit => exit(&mut c, cluster, at),
+        Flow::Exit { pp } => {
+            c.lanes &= c.pred(pp);
+            exit(&mut c, cluster, at);
+        }
         Flow::Enter { pp, barrier } => {
             let lanes = c.lanes & c.pred(pp);
             ones(lanes).for_each(|lane| c.warp.converge[usize::from(barrier)][lane] = lanes);
@@ -248,6 +236,29 @@ fn follow(mut c: Core, cluster: &mut ClusterBarrier, flow: Flow, at: usize) -> R
         }
     }
     Ok(())
+}
+
+/// The lanes that a branch takes, of those whose predicates hold.
+fn taking(c: &Core, taken: Taken, lanes: u32) -> u32 {
+    let missing = |u: u8| c.warp.uniform[usize::from(u)] & c.warp.live & !c.path != 0;
+    let goes = match taken {
+        Taken::Each => return lanes,
+        Taken::Any => return if lanes == 0 { 0 } else { c.path },
+        Taken::Divergent(u) => missing(u),
+        Taken::Convergent(u) => !missing(u),
+    };
+    if goes { lanes } else { 0 }
+}
+
+/// Each lane goes to the address in its pair of registers, behind another.
+fn scatter(c: &mut Core, at: usize, mut lanes: u32, from: u64, register: u8) {
+    c.warp.paths[at].pc = c.pc + 16;
+    while lanes != 0 {
+        let target = c.warp.pair(register, lanes.trailing_zeros() as usize);
+        let same = ones(lanes).filter(|l| c.warp.pair(register, *l) == target).fold(0, |m, l| m | 1 << l);
+        lanes &= !same;
+        split(c, at, same, from.wrapping_add(target));
+    }
 }
 
 /// Lanes of a path go elsewhere; the rest goes on after the instruction.

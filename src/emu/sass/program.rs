@@ -1,37 +1,93 @@
-//! Code as it is met: fetched and decoded once a launch.
+//! Code as it is met: fetched once a launch, decoded once for all launches that share a [`Decoder`].
 
 use super::bus::{Access, MemoryFault};
 use super::core::Machine;
 use super::fault::{FaultKind, R, fail};
 use super::lower::{Body, lower};
-use super::strict::Timing;
+use super::strict::{Need, Timing};
 use crate::isa::sass::{self, Instruction, RegFile, effects};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// An instruction ready to execute.
+/// An instruction ready to execute, wherever it stands.
 pub(super) struct Decoded {
     pub inst: Instruction,
-    pub pc: u64,
     /// Predicate of the guard; 7 is always.
     pub guard: u8,
     pub guard_not: bool,
     pub guard_uniform: bool,
+    /// Of the uniform datapath: it counts as one lane.
+    pub scalar: bool,
     pub body: Body,
     pub timing: Timing,
-    /// Whether it was ever executed.
-    pub met: bool,
+    /// The highest general register that it names.
+    highest: u32,
+    /// A tuple of registers that does not stand where it must.
+    misaligned: Option<String>,
+}
+
+/// Instructions that were decoded, by their words.
+#[derive(Default)]
+pub struct Decoder(Mutex<HashMap<u128, Arc<Decoded>>>);
+
+/// So many words are kept.
+const KEPT: usize = 1 << 16;
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Decoder")
+    }
+}
+
+impl Decoder {
+    fn decode(&self, word: u128) -> R<Arc<Decoded>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(decoded) = known.get(&word) {
+            return Ok(Arc::clone(decoded));
+        }
+        let decoded = Arc::new(decode(word)?);
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        known.insert(word, Arc::clone(&decoded));
+        Ok(decoded)
+    }
 }
 
 /// Instructions of a page of code.
 const PAGE: u64 = 4096;
 const SLOTS: usize = 256;
 
+/// The instructions met, by their numbers.
+#[derive(Default)]
+pub(super) struct Code {
+    all: Vec<(u64, Arc<Decoded>)>,
+}
+
+impl Code {
+    /// An instruction by its number.
+    pub fn at(&self, index: u32) -> &Decoded {
+        &self.all[index as usize].1 // PANIC: numbers come from `find`
+    }
+
+    pub fn pc(&self, index: u32) -> u64 {
+        self.all[index as usize].0 // PANIC: numbers come from `find`
+    }
+
+    pub fn text(&self, index: u32) -> String {
+        sass::print(&self.at(index).inst)
+    }
+}
+
 /// A multiprocessor's copy of the code.
 #[derive(Default)]
 pub(super) struct Program {
     pages: Vec<(u64, [u32; SLOTS])>,
     recent: usize,
-    code: Vec<Decoded>,
+    pub code: Code,
+    /// For each instruction, distances that strict mode asked for.
+    pub needs: Vec<Vec<Need>>,
 }
 
 /// An entry that was not decoded yet.
@@ -39,40 +95,48 @@ const NONE: u32 = u32::MAX;
 
 impl Program {
     /// The number of the instruction at an address.
+    #[inline]
     pub fn find(&mut self, pc: u64, machine: &Machine) -> R<u32> {
+        let slot = (pc & (PAGE - 1)) as usize / 16;
+        match self.pages.get(self.recent) {
+            Some((base, page)) if *base == pc & !(PAGE - 1) && pc & 15 == 0 && page[slot] != NONE => Ok(page[slot]),
+            _ => self.meet(pc, machine),
+        }
+    }
+
+    #[cold]
+    fn meet(&mut self, pc: u64, machine: &Machine) -> R<u32> {
         if !pc.is_multiple_of(16) {
             return fail(FaultKind::MisalignedPc { pc });
         }
         let (base, slot) = (pc & !(PAGE - 1), (pc & (PAGE - 1)) as usize / 16);
-        if self.pages.get(self.recent).is_none_or(|p| p.0 != base) {
-            self.recent = self.pages.iter().position(|p| p.0 == base).unwrap_or_else(|| {
-                self.pages.push((base, [NONE; SLOTS]));
-                self.pages.len() - 1
-            });
-        }
+        self.recent = self.pages.iter().position(|p| p.0 == base).unwrap_or_else(|| {
+            self.pages.push((base, [NONE; SLOTS]));
+            self.pages.len() - 1
+        });
         let known = self.pages[self.recent].1[slot];
         if known != NONE {
             return Ok(known);
         }
-        let decoded = decode(pc, machine)?;
-        let index = self.code.len() as u32;
-        self.code.push(decoded);
+        let decoded = machine.decoder.decode(fetch(pc, machine)?)?;
+        let allocated = machine.launch.registers.next_multiple_of(8).min(255);
+        if decoded.highest >= allocated && decoded.highest != 0 {
+            let register = format!("R{}", decoded.highest);
+            return fail(FaultKind::RegisterBeyondAllocation { register, allocated });
+        }
+        if let (true, Some(what)) = (machine.options.strict, &decoded.misaligned) {
+            return fail(FaultKind::IllegalInstruction { what: what.clone() });
+        }
+        let index = self.code.all.len() as u32;
+        self.code.all.push((pc, decoded));
+        self.needs.push(Vec::new());
         self.pages[self.recent].1[slot] = index;
         Ok(index)
     }
 
-    /// An instruction by its number.
-    pub fn at(&self, index: u32) -> &Decoded {
-        &self.code[index as usize] // PANIC: numbers come from `find`
-    }
-
-    pub fn meet(&mut self, index: u32) {
-        self.code[index as usize].met = true; // PANIC: numbers come from `find`
-    }
-
     /// Mnemonics and forms that were executed.
     pub fn forms(&self) -> BTreeSet<(&'static str, &'static str)> {
-        self.code.iter().filter(|d| d.met).map(|d| (d.inst.form().mnemonic, d.inst.form().name)).collect()
+        self.code.all.iter().map(|(_, d)| (d.inst.form().mnemonic, d.inst.form().name)).collect()
     }
 }
 
@@ -83,33 +147,29 @@ fn fetch(pc: u64, machine: &Machine) -> R<u128> {
     Ok(u128::from_le_bytes(bytes))
 }
 
-fn decode(pc: u64, machine: &Machine) -> R<Decoded> {
-    let word = fetch(pc, machine)?;
+fn decode(word: u128) -> R<Decoded> {
     let inst = sass::decode(word).map_err(|e| Box::new(FaultKind::IllegalInstruction { what: e.to_string() }))?;
     let all = effects(&inst);
-    let allocated = machine.launch.registers.next_multiple_of(8).min(255);
-    for access in all.reads.iter().chain(&all.writes).filter(|a| a.file == RegFile::General) {
-        let last = u32::from(access.first) + u32::from(access.count) - 1;
-        if last >= allocated {
-            return fail(FaultKind::RegisterBeyondAllocation { register: format!("R{last}"), allocated });
-        }
-        if machine.options.strict && !access.is_aligned() {
-            let what = format!("R{} of {} registers is not aligned", access.first, access.count);
-            return fail(FaultKind::IllegalInstruction { what });
+    let (mut highest, mut misaligned) = (0, None);
+    for access in all.reads.iter().chain(&all.writes).filter(|a| a.file == RegFile::General && a.count > 0) {
+        highest = highest.max(u32::from(access.first) + u32::from(access.count) - 1);
+        if !access.is_aligned() {
+            misaligned = Some(format!("R{} of {} registers is not aligned", access.first, access.count));
         }
     }
     let body = lower(&inst)?;
     let timing = Timing::of(&inst, all);
-    let guard_uniform = inst.form().guard == sass::File::UniformPredicate;
+    let scalar = inst.form().guard == sass::File::UniformPredicate;
     Ok(Decoded {
         guard: inst.guard.index,
         guard_not: inst.guard.not,
-        guard_uniform,
-        pc,
+        guard_uniform: scalar,
+        scalar,
         body,
         timing,
         inst,
-        met: false,
+        highest,
+        misaligned,
     })
 }
 

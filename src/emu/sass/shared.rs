@@ -1,18 +1,9 @@
 //! A CTA: its shared memory and named barriers.
 
 use super::fault::{FaultKind, R, fail};
-
-/// Who touched a byte of shared memory since when; strict mode's.
-#[derive(Clone, Copy, Debug, Default)]
-struct Byte {
-    written: bool,
-    /// Warp plus one that wrote it last, and the barriers passed until then; 0: nobody, or an atomic or asynchronous write.
-    writer: u16,
-    write_epoch: u32,
-    /// Warp plus one that read it last; `u16::MAX`: several.
-    reader: u16,
-    read_epoch: u32,
-}
+use super::memory::Rows;
+use super::shadow::Shadow;
+use super::warp::{Lanes, ones};
 
 /// How an access counts in strict mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +35,8 @@ pub(super) struct Cta {
     /// Its number in the cluster.
     pub rank: u32,
     bytes: Vec<u8>,
-    shadow: Vec<Byte>,
+    /// Strict mode's.
+    shadow: Option<Shadow>,
     pub barriers: [Barrier; 16],
     /// Threads that have not exited.
     pub live: u32,
@@ -59,7 +51,7 @@ impl Cta {
             index,
             rank,
             bytes: vec![0; len],
-            shadow: vec![Byte::default(); if strict { len } else { 0 }],
+            shadow: strict.then(|| Shadow::new(len)),
             barriers: [Barrier { and: true, ..Barrier::default() }; 16],
             live: 0,
             epoch: 0,
@@ -71,9 +63,10 @@ impl Cta {
     }
 
     /// The place of an access, aligned to its length.
+    #[inline]
     fn place(&self, address: u32, len: usize) -> R<usize> {
         let (from, len_bytes) = (address as usize, len as u32);
-        if !from.is_multiple_of(len.min(16)) {
+        if from & (len.min(16) - 1) != 0 {
             return fail(FaultKind::Misaligned { space: "shared", address: address.into(), len_bytes });
         }
         if from + len > self.bytes.len() {
@@ -84,69 +77,107 @@ impl Cta {
     }
 
     /// Reads a power of two of bytes.
+    #[inline]
     pub fn read(&mut self, address: u32, into: &mut [u8], who: Who) -> R<()> {
         let from = self.place(address, into.len())?;
         into.copy_from_slice(&self.bytes[from..from + into.len()]);
-        if self.shadow.is_empty() {
-            return Ok(());
+        match &mut self.shadow {
+            None => Ok(()),
+            Some(shadow) => shadow.read(from, into.len(), who, self.epoch),
         }
-        for k in from..from + into.len() {
-            self.note_read(k, who)?;
-        }
-        Ok(())
-    }
-
-    fn note_read(&mut self, k: usize, who: Who) -> R<()> {
-        let (epoch, byte) = (self.epoch, &mut self.shadow[k]);
-        if !byte.written {
-            return fail(FaultKind::SharedUnwritten { address: k as u32 });
-        }
-        let Who::Warp(warp) = who else { return Ok(()) };
-        let me = warp as u16 + 1;
-        if byte.writer != 0 && byte.writer != me && byte.write_epoch == epoch {
-            let warp = u32::from(byte.writer - 1);
-            return fail(FaultKind::SharedRace { address: k as u32, this: "read", other: "written", warp });
-        }
-        byte.reader = match byte.read_epoch == epoch && byte.reader != 0 && byte.reader != me {
-            true => u16::MAX,
-            false => me,
-        };
-        byte.read_epoch = epoch;
-        Ok(())
     }
 
     /// Writes a power of two of bytes.
+    #[inline]
     pub fn write(&mut self, address: u32, from: &[u8], who: Who) -> R<()> {
         let at = self.place(address, from.len())?;
         self.bytes[at..at + from.len()].copy_from_slice(from);
-        if self.shadow.is_empty() {
-            return Ok(());
+        match &mut self.shadow {
+            None => Ok(()),
+            Some(shadow) => shadow.write(at, from.len(), who, self.epoch),
         }
-        for k in at..at + from.len() {
-            self.note_write(k, who)?;
+    }
+
+    /// Reads 1 to 16 bytes of each lane as words.
+    pub fn gather(&mut self, lanes: u32, at: &[u64; 32], len: usize, who: Who, rows: &mut Rows) -> R<()> {
+        for lane in ones(lanes) {
+            let from = self.place(at[lane] as u32 & 0xff_ffff, len)?;
+            let bytes = &self.bytes[from..from + len];
+            match *bytes {
+                [a] => rows[0][lane] = a.into(),
+                [a, b] => rows[0][lane] = u16::from_le_bytes([a, b]).into(),
+                _ => {
+                    for (row, word) in rows.iter_mut().zip(bytes.chunks_exact(4)) {
+                        row[lane] = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+                    }
+                }
+            }
+            if let Some(shadow) = &mut self.shadow {
+                shadow.read(from, len, who, self.epoch)?;
+            }
         }
         Ok(())
     }
 
-    fn note_write(&mut self, k: usize, who: Who) -> R<()> {
-        let (epoch, byte) = (self.epoch, &mut self.shadow[k]);
-        byte.written = true;
-        let Who::Warp(warp) = who else {
-            byte.writer = 0;
-            return Ok(());
-        };
-        let me = warp as u16 + 1;
-        let race = |other: &'static str, by: u16| {
-            fail(FaultKind::SharedRace { address: k as u32, this: "write", other, warp: u32::from(by) - 1 })
-        };
-        if byte.reader != 0 && byte.reader != me && byte.read_epoch == epoch {
-            return race("read", byte.reader);
+    /// Writes 1 to 16 bytes of each lane; a function gives their words.
+    pub fn scatter<'a>(
+        &mut self,
+        lanes: u32,
+        at: &[u64; 32],
+        len: usize,
+        who: Who,
+        row: impl Fn(usize) -> &'a Lanes,
+    ) -> R<()> {
+        let rows: [&Lanes; 4] = std::array::from_fn(row);
+        for lane in ones(lanes) {
+            let to = self.place(at[lane] as u32 & 0xff_ffff, len)?;
+            for (k, word) in self.bytes[to..to + len].chunks_mut(4).enumerate() {
+                word.copy_from_slice(&rows[k][lane].to_le_bytes()[..word.len()]);
+            }
+            if let Some(shadow) = &mut self.shadow {
+                shadow.write(to, len, who, self.epoch)?;
+            }
         }
-        if byte.writer != 0 && byte.writer != me && byte.write_epoch == epoch {
-            return race("written", byte.writer);
-        }
-        (byte.writer, byte.write_epoch) = (me, epoch);
         Ok(())
+    }
+
+    /// Reads what asynchronous engines see: any number of bytes, in whole.
+    pub fn bytes(&mut self, address: u32, len: usize) -> R<&[u8]> {
+        let from = self.range(address, len)?;
+        if let Some(shadow) = &mut self.shadow {
+            shadow.read(from, len, Who::Unordered, self.epoch)?;
+        }
+        Ok(&self.bytes[from..from + len])
+    }
+
+    /// The same with no note of it.
+    pub fn peek(&self, address: u32, len: usize) -> R<&[u8]> {
+        let from = self.range(address, len)?;
+        Ok(&self.bytes[from..from + len])
+    }
+
+    /// Whether somebody has written these bytes; true where nobody notes it.
+    pub fn is_written(&self, address: u32, len: usize) -> bool {
+        self.shadow.as_ref().is_none_or(|shadow| shadow.is_written(address as usize, len))
+    }
+
+    /// Writes what asynchronous engines deliver.
+    pub fn deliver(&mut self, address: u32, bytes: &[u8]) -> R<()> {
+        let at = self.range(address, bytes.len())?;
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        match &mut self.shadow {
+            None => Ok(()),
+            Some(shadow) => shadow.write(at, bytes.len(), Who::Unordered, self.epoch),
+        }
+    }
+
+    fn range(&self, address: u32, len: usize) -> R<usize> {
+        let from = address as usize;
+        if from + len > self.bytes.len() {
+            let (len_bytes, size_bytes) = (len as u32, self.bytes.len() as u64);
+            return fail(FaultKind::OutOfRange { space: "shared", address: address.into(), len_bytes, size_bytes });
+        }
+        Ok(from)
     }
 
     /// Changes a word of 4 or 8 bytes; gives the old one.

@@ -156,12 +156,47 @@ pub(super) fn convert(bits: u64, from: Format, to: Format, round: Round) -> u64 
 
 /// An f64 rounded to a format.
 pub(super) fn narrow(v: f64, to: Format, round: Round) -> u64 {
-    convert(v.to_bits(), F64, to, round)
+    let bits = v.to_bits();
+    let (magnitude, biased) = (bits & (F64.sign() - 1), (bits >> 52 & 0x7ff) as i32);
+    if to.fraction == 52 || biased == 0x7ff || biased == 0 {
+        return convert(bits, F64, to, round);
+    }
+    let neg = bits != magnitude;
+    let sign = if neg { to.sign() } else { 0 };
+    let mantissa = magnitude & ((1 << 52) - 1) | 1 << 52;
+    let (top, least) = (biased - 1023, 1 - to.bias());
+    let exponent = top.max(least);
+    // At least 42 - 10: how far the lowest bit that is kept lies above the mantissa's.
+    let shift = (exponent - to.fraction.cast_signed() - (top - 52)).min(62);
+    let (kept, rest, half) = (mantissa >> shift, mantissa & ((1 << shift) - 1), 1 << (shift - 1));
+    let up = match round {
+        Round::Nearest => rest > half || rest == half && kept & 1 == 1,
+        Round::Down => rest != 0 && neg,
+        Round::Up => rest != 0 && !neg,
+        Round::Zero => false,
+    };
+    let rounded = (((exponent - least) as u64) << to.fraction) + kept + u64::from(up);
+    if rounded < to.infinity() {
+        return sign | rounded;
+    }
+    convert(bits, F64, to, round)
 }
 
 /// A value as an f64; formats of at most 64 bits have one.
 pub(super) fn widen(bits: u64, from: Format) -> f64 {
-    f64::from_bits(convert(bits, from, F64, Round::Nearest))
+    let magnitude = bits & (from.sign() - 1);
+    if from.fraction == 52 || magnitude >= from.infinity() {
+        return f64::from_bits(convert(bits, from, F64, Round::Nearest));
+    }
+    let sign = if bits & from.sign() != 0 { F64.sign() } else { 0 };
+    if magnitude >> from.fraction == 0 {
+        // Exact: the unit of denormals is a power of two.
+        let unit = f64::from_bits(((1024 - from.bias() - from.fraction.cast_signed()) as u64) << 52);
+        return f64::from_bits((magnitude as f64 * unit).to_bits() | sign);
+    }
+    let exponent = (magnitude >> from.fraction) as i64 + i64::from(1023 - from.bias());
+    let fraction = magnitude & ((1 << from.fraction) - 1);
+    f64::from_bits(sign | (exponent as u64) << 52 | fraction << (52 - from.fraction))
 }
 
 /// The f64 sum, made odd where it is inexact: rounding it once more to a narrower format is as rounding the exact sum.

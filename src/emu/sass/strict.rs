@@ -6,39 +6,84 @@
 //! everything: ptxas gives it to all code that it does not optimise, which has neither stalls nor scoreboards.
 
 use super::fault::{FaultKind, R, fail};
-use super::program::Decoded;
+use super::program::{Code, Decoded};
 use super::warp::Warp;
 use crate::isa::sass::{self, Access, Completion, Control, Effects, Instruction, Pipe, RegFile};
-use std::rc::Rc;
+use smallvec::SmallVec;
 
-/// An instruction as a producer or reader of registers.
-#[derive(Debug)]
-struct Issued {
-    inst: Instruction,
+/// Results come in order within one: the pipe, and where a pipe has several, the mnemonic's first eight letters.
+type Queue = (Pipe, u64);
+
+/// A register that is read or written.
+struct Touch {
+    place: u16,
+    /// Which of the reads or writes of the instruction's effects it is of.
+    access: u8,
+    /// Not of lanes: of a uniform file.
+    scalar: bool,
+    /// The guard, which all lanes of the path read.
+    guard: bool,
+    /// Nobody need have written it.
+    spreads: bool,
+    /// An addend, which is read up to two cycles after the factors.
+    addend: bool,
+    /// Read after the instruction has issued.
+    late: bool,
 }
 
 /// What an instruction does to registers, and when.
 pub(super) struct Timing {
     effects: Effects,
+    reads: SmallVec<[Touch; 6]>,
+    writes: SmallVec<[Touch; 4]>,
     control: Control,
     /// Results come with a scoreboard.
     variable: bool,
+    /// It is noted as in flight.
+    flies: bool,
     reads_late: bool,
-    /// Results of a group, which strict mode does not follow.
-    grouped: bool,
-    queue: (Pipe, &'static str),
-    uniform: bool,
-    issued: Rc<Issued>,
+    queue: Queue,
     depbar: Option<(u8, usize)>,
+    group: Group,
+}
+
+/// What an instruction does to the groups of a warpgroup's multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    /// Nothing.
+    None,
+    /// What was written before may be multiplied.
+    Arrive,
+    /// Multiplies; `true`: the last of its group.
+    Multiply(bool),
+    /// Waits until so many groups are left.
+    Wait(u32),
+}
+
+impl Group {
+    fn of(inst: &Instruction) -> Group {
+        match (inst.form().pipe, inst.form().mnemonic, inst.form().name) {
+            (Pipe::Gmma, "WARPGROUP", "ARV") => Group::Arrive,
+            (Pipe::Gmma, "WARPGROUP", "DEPBAR") => Group::Wait(inst.get("n", sass::Role::Value).unwrap_or(0) as u32),
+            (Pipe::Gmma, "WARPGROUP", _) => Group::Wait(0),
+            (Pipe::Gmma, ..) => Group::Multiply(!inst.modifier("gsb").is_empty()),
+            _ => Group::None,
+        }
+    }
+}
+
+fn letters(mnemonic: &str) -> u64 {
+    mnemonic.bytes().take(8).fold(0, |all, letter| all << 8 | u64::from(letter))
+}
+
+/// Functions save registers that their caller may never have written, shuffles read lanes that nobody asks for, and
+/// PRMT puts halves into registers that have nothing yet; the first multiply of a chain may overwrite its sums.
+fn spreads_unwritten(inst: &Instruction, access: &Access) -> bool {
+    let sums = inst.form().pipe == Pipe::Gmma && access.slot == "c";
+    sums || matches!((inst.form().mnemonic, access.slot), ("STL", "b") | ("SHFL", "a") | ("PRMT", _))
 }
 
 impl Timing {
-    /// Functions save registers that their caller may never have written, shuffles read lanes that nobody asks for, and
-    /// PRMT puts halves into registers that have nothing yet.
-    fn spreads_unwritten(&self, access: &Access) -> bool {
-        matches!((self.issued.inst.form().mnemonic, access.slot), ("STL", "b") | ("SHFL", "a") | ("PRMT", _))
-    }
-
     pub fn of(inst: &Instruction, mut effects: Effects) -> Timing {
         let form = inst.form();
         let file = match form.mnemonic {
@@ -52,23 +97,51 @@ impl Timing {
             effects.writes.extend(written.map(|first| Access { slot: "pu", file, first, count: 1 }));
         }
         let completion = sass::completion(inst);
+        let (variable, reads_late) = (completion == Completion::Scoreboard, sass::reads_late(inst));
         let ordered = matches!(form.pipe, Pipe::Xu | Pipe::Shared);
         let depbar = (form.mnemonic == "DEPBAR" && form.name == "LE").then(|| {
             let get = |slot| inst.get(slot, sass::Role::Value).unwrap_or(0);
             (get("s") as u8, get("n") as usize)
         });
+        let writes: SmallVec<[Touch; 4]> = touches(inst, &effects.writes);
+        // Groups, which strict mode does not follow here, and what neither delivers nor tells when it has read.
+        let told = inst.control.read.is_some() || inst.control.write.is_some();
+        let flies = completion != Completion::Group && (variable && !writes.is_empty() || reads_late && told);
         Timing {
+            reads: touches(inst, &effects.reads),
+            writes,
             effects,
             control: inst.control,
-            variable: completion == Completion::Scoreboard,
-            reads_late: sass::reads_late(inst),
-            grouped: completion == Completion::Group,
-            queue: (form.pipe, if ordered { "" } else { form.mnemonic }),
-            uniform: form.guard == sass::File::UniformPredicate,
-            issued: Rc::new(Issued { inst: *inst }),
+            variable,
+            flies,
+            reads_late,
+            queue: (form.pipe, if ordered { 0 } else { letters(form.mnemonic) }),
             depbar,
+            group: Group::of(inst),
         }
     }
+}
+
+fn touches<A: smallvec::Array<Item = Touch>>(inst: &Instruction, accesses: &[Access]) -> SmallVec<A> {
+    let pipe = inst.form().pipe;
+    let uniform = inst.form().guard == sass::File::UniformPredicate;
+    let mut all = SmallVec::new();
+    for (number, access) in accesses.iter().enumerate() {
+        let scalar = matches!(access.file, RegFile::Uniform | RegFile::UniformPredicate);
+        for index in access.first..access.first.saturating_add(access.count) {
+            all.push(Touch {
+                place: place(access.file, index) as u16,
+                access: number as u8,
+                scalar: scalar || uniform && matches!(access.slot, "d" | "pu" | "pv"),
+                guard: access.slot == "guard",
+                spreads: spreads_unwritten(inst, access),
+                addend: access.slot == "c" && matches!(pipe, Pipe::Imad | Pipe::ImadWide | Pipe::Fma),
+                // Uniform sources and predicates are read at issue, but for bulk copies.
+                late: access.file == RegFile::General || pipe == Pipe::Bulk && access.slot != "guard",
+            });
+        }
+    }
+    all
 }
 
 /// An instruction whose results or sources are still on their way.
@@ -76,35 +149,81 @@ struct Flight {
     id: u32,
     write: Option<u8>,
     read: Option<u8>,
-    queue: (Pipe, &'static str),
+    queue: Queue,
     /// Sources have been read.
     has_read: bool,
 }
 
+/// No flight, or one that is over.
+const NO_FLIGHT: u32 = 0;
+/// A flight that is over: the result came with a scoreboard.
+const LANDED: u32 = u32::MAX;
+/// No instruction.
+const NOBODY: u32 = u32::MAX;
+
 /// A register's state.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Register {
     /// Lanes that were ever written.
     written: u32,
-    /// Lanes and clock of the last write, and who wrote.
+    /// Lanes and clock of the last write.
     lanes: u32,
     at: u64,
-    by: Option<(Rc<Issued>, Access, u64)>,
-    /// The flight that writes it, and the last that reads it late; 0: none.
+    /// Who wrote: the instruction's number in the program and the access.
+    by: u32,
+    access: u8,
+    /// The flight that writes it, and the last that reads it late.
     flight: u32,
     reader: u32,
-    reading: Option<(Rc<Issued>, u64, u32)>,
+    reading: u32,
+    reading_lanes: u32,
+    /// The groups of multiplies that write it and that read it; 0: none.
+    sums: u32,
+    factors: u32,
 }
+
+const UNTOUCHED: Register = Register {
+    written: 0,
+    lanes: 0,
+    at: 0,
+    by: NOBODY,
+    access: 0,
+    flight: NO_FLIGHT,
+    reader: NO_FLIGHT,
+    reading: NOBODY,
+    reading_lanes: 0,
+    sums: 0,
+    factors: 0,
+};
 
 /// Notes of a warp.
 pub(super) struct Book {
     registers: Vec<Register>,
     flights: Vec<Flight>,
     next: u32,
+    /// The group of multiplies that is open, and the last that is done.
+    open: u32,
+    done: u32,
+    /// When the warp last said that its registers may be multiplied.
+    arrived: Option<u64>,
 }
+
+/// A distance that was asked for: who wrote, which access of it, cycles. One for each read of an instruction, as most have one producer.
+#[derive(Clone, Copy)]
+pub(super) struct Need {
+    by: u32,
+    access: u8,
+    cycles: u8,
+}
+
+/// RZ's place, which says whether any multiply is open.
+const GROUPED: usize = 255;
 
 /// No fixed latency is longer.
 const LONGEST: u64 = 32;
+
+/// Flights that are not waited for are forgotten after so many others.
+const REMEMBERED: u32 = 4096;
 
 fn place(file: RegFile, index: u8) -> usize {
     usize::from(index)
@@ -116,40 +235,44 @@ fn place(file: RegFile, index: u8) -> usize {
         }
 }
 
-fn name(file: RegFile, index: u8) -> String {
-    let letters = match file {
-        RegFile::General => "R",
-        RegFile::Uniform => "UR",
-        RegFile::Predicate => "P",
-        RegFile::UniformPredicate => "UP",
-    };
-    format!("{letters}{index}")
-}
-
-fn text(issued: &Issued) -> String {
-    sass::print(&issued.inst)
+fn name(place: u16) -> String {
+    match place {
+        0..256 => format!("R{place}"),
+        256..320 => format!("UR{}", place - 256),
+        320..328 => format!("P{}", place - 320),
+        _ => format!("UP{}", place - 328),
+    }
 }
 
 impl Book {
     pub fn new() -> Book {
-        Book { registers: vec![Register::default(); 336], flights: Vec::new(), next: 1 }
+        Book { registers: vec![UNTOUCHED; 336], flights: Vec::new(), next: 1, open: 1, done: 0, arrived: None }
     }
 
-    /// Checks an instruction that is about to issue, and notes what it does.
-    pub fn before(&mut self, warp: &mut Warp, d: &Decoded, lanes: u32, path: u32) -> R<()> {
+    /// Checks the instruction of that number, which is about to issue, and notes what it does.
+    pub fn before(
+        &mut self,
+        warp: &mut Warp,
+        code: &Code,
+        needs: &mut Vec<Need>,
+        index: u32,
+        (lanes, path): (u32, u32),
+    ) -> R<()> {
+        let d = code.at(index);
         let t = &d.timing;
-        self.wait(t);
-        for access in &t.effects.reads {
-            let lanes = if access.slot == "guard" { path } else { lanes };
-            if lanes != 0 {
-                self.check_read(access, lanes, t, warp.clock)?;
-            }
+        if t.control.wait != 0 || t.depbar.is_some() {
+            self.wait(t);
         }
+        match t.group {
+            Group::Wait(left) => self.done = self.done.max((self.open - 1).saturating_sub(left)),
+            Group::Arrive => self.arrived = Some(warp.clock),
+            Group::Multiply(_) => self.check_factors(t, code)?,
+            Group::None => self.check_groups(t, code)?,
+        }
+        self.check_reads(d, code, needs, (lanes, path), warp.clock)?;
         if lanes != 0 {
-            for access in &t.effects.writes {
-                self.check_write(access, lanes, t)?;
-            }
-            self.note(t, d.pc, lanes, warp.clock);
+            self.check_writes(t, code, lanes)?;
+            self.note(t, index, lanes, warp.clock);
         }
         if t.control.stall == 0 && t.control.yields {
             self.flights.clear();
@@ -159,8 +282,13 @@ impl Book {
         Ok(())
     }
 
+    /// From here on nobody has written these general registers.
+    pub fn forget(&mut self, first: u8, count: usize) {
+        self.registers.iter_mut().take(255).skip(usize::from(first)).take(count).for_each(|r| r.written = 0);
+    }
+
     fn in_flight(&self, id: u32) -> Option<&Flight> {
-        if id == 0 { None } else { self.flights.iter().find(|f| f.id == id) }
+        self.flights.binary_search_by_key(&id, |f| f.id).ok().map(|at| &self.flights[at])
     }
 
     /// The scoreboards waited for: what set them is done, and with it what its queue had before.
@@ -177,7 +305,7 @@ impl Book {
     /// The first `count` that set the scoreboard are done.
     fn done(&mut self, board: u8, count: usize) {
         let set = |f: &&Flight| f.write == Some(board) || f.read == Some(board) && !f.has_read;
-        let ended: Vec<_> =
+        let ended: SmallVec<[(u32, Queue, bool); 8]> =
             self.flights.iter().filter(set).take(count).map(|f| (f.id, f.queue, f.write == Some(board))).collect();
         for (id, queue, whole) in ended {
             // A pipe reads its sources in order, whatever it delivers.
@@ -190,93 +318,179 @@ impl Book {
         }
     }
 
-    fn check_read(&self, access: &Access, lanes: u32, t: &Timing, clock: u64) -> R<()> {
-        let scalar = matches!(access.file, RegFile::Uniform | RegFile::UniformPredicate);
-        for index in access.first..access.first.saturating_add(access.count) {
-            let r = &self.registers[place(access.file, index)];
-            let missing = lanes & !r.written;
-            if missing != 0 && !(scalar && r.written != 0) && !t.spreads_unwritten(access) {
-                return fail(FaultKind::Unwritten { register: name(access.file, index), lanes: missing });
-            }
-            let Some((by, written, at)) = &r.by else { continue };
-            if r.lanes & lanes == 0 && !scalar {
+    fn check_reads(
+        &mut self,
+        d: &Decoded,
+        code: &Code,
+        needs: &mut Vec<Need>,
+        (lanes, path): (u32, u32),
+        clock: u64,
+    ) -> R<()> {
+        let t = &d.timing;
+        for (number, read) in t.reads.iter().enumerate() {
+            let lanes = if read.guard { path } else { lanes };
+            let r = &self.registers[usize::from(read.place)];
+            if lanes == 0 {
                 continue;
             }
-            if let Some(flight) = self.in_flight(r.flight) {
-                let same_queue = flight.queue == t.queue && t.queue.0 == Pipe::Gmma;
-                if !same_queue {
-                    let (register, producer) = (name(access.file, index), text(by));
-                    return fail(FaultKind::NotWaited { register, used: "read", producer, at: *at });
-                }
+            let missing = lanes & !r.written;
+            if missing != 0 && !(read.scalar && r.written != 0) && !read.spreads {
+                return fail(FaultKind::Unwritten { register: name(read.place), lanes: missing });
+            }
+            if r.by == NOBODY || r.lanes & lanes == 0 && !read.scalar {
+                continue;
+            }
+            if r.flight != NO_FLIGHT {
+                let (flight, by) = (r.flight, r.by);
+                self.check_flight(flight, read, t, code, by)?;
+                continue;
             }
             let have = clock - r.at;
-            if r.flight != 0 || have >= LONGEST {
+            if have >= LONGEST {
                 continue;
             }
-            let need = sass::distance(&by.inst, written, &t.issued.inst, access).seen;
+            let need = need(needs, number, (r.by, r.access), code, d);
             // An addend is read up to two cycles after the factors.
-            let late = access.slot == "c" && matches!(t.queue.0, Pipe::Imad | Pipe::ImadWide | Pipe::Fma);
-            let need = if late { need.saturating_sub(2) } else { need };
+            let need = if read.addend { need.saturating_sub(2) } else { need };
             if have < u64::from(need) {
-                let (register, producer) = (name(access.file, index), text(by));
-                let (have, need) = (have as u32, u32::from(need));
-                return fail(FaultKind::TooEarly { register, producer, at: *at, have, need });
+                let (register, producer, at) = (name(read.place), code.text(r.by), code.pc(r.by));
+                return fail(FaultKind::TooEarly { register, producer, at, have: have as u32, need: need.into() });
             }
         }
         Ok(())
     }
 
-    fn check_write(&self, access: &Access, lanes: u32, t: &Timing) -> R<()> {
-        for index in access.first..access.first.saturating_add(access.count) {
-            let r = &self.registers[place(access.file, index)];
-            if let (Some(flight), Some((by, _, at))) = (self.in_flight(r.flight), &r.by)
-                && flight.queue != t.queue
-                && r.lanes & lanes != 0
-            {
-                let (register, producer) = (name(access.file, index), text(by));
-                return fail(FaultKind::NotWaited { register, used: "overwritten", producer, at: *at });
-            }
-            if let (Some(flight), Some((by, at, readers))) = (self.in_flight(r.reader), &r.reading)
-                && flight.queue.0 != t.queue.0
-                && readers & lanes != 0
-                && !flight.has_read
-            {
-                let (register, reader) = (name(access.file, index), text(by));
-                return fail(FaultKind::ReadPending { register, reader, at: *at });
+    /// What multiplies write and read is theirs until their group was waited for.
+    fn check_groups(&self, t: &Timing, code: &Code) -> R<()> {
+        if self.done + 1 == self.open && self.registers[GROUPED].sums <= self.done {
+            return Ok(());
+        }
+        let busy = |place: u16| self.registers[usize::from(place)].sums > self.done;
+        let late = |place: u16| self.registers[usize::from(place)].factors > self.done;
+        let read = t.reads.iter().find(|r| busy(r.place)).map(|r| (r.place, "read"));
+        let written = t.writes.iter().find(|w| busy(w.place) || late(w.place)).map(|w| (w.place, "overwritten"));
+        let Some((place, used)) = read.or(written) else { return Ok(()) };
+        let r = &self.registers[usize::from(place)];
+        let by = if r.sums > self.done { r.by } else { r.reading };
+        let (register, producer, at) = (name(place), code.text(by), code.pc(by));
+        fail(FaultKind::NotWaited { register, used, producer, at })
+    }
+
+    /// What is multiplied was written before the warp said so.
+    fn check_factors(&self, t: &Timing, code: &Code) -> R<()> {
+        for touch in t.reads.iter().chain(&t.writes).filter(|touch| touch.place < 255) {
+            let r = &self.registers[usize::from(touch.place)];
+            if r.by != NOBODY && r.sums == 0 && self.arrived.is_none_or(|arrived| r.at >= arrived) {
+                let (register, producer, at) = (name(touch.place), code.text(r.by), code.pc(r.by));
+                return fail(FaultKind::NotArrived { register, producer, at });
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, t: &Timing, pc: u64, lanes: u32, clock: u64) {
-        let mut id = 0;
-        if !t.grouped && (t.variable && !t.effects.writes.is_empty() || t.reads_late) {
+    fn check_flight(&mut self, id: u32, read: &Touch, t: &Timing, code: &Code, by: u32) -> R<()> {
+        if id == LANDED {
+            return Ok(());
+        }
+        match self.in_flight(id) {
+            None => self.registers[usize::from(read.place)].flight = LANDED,
+            Some(f) if f.queue == t.queue && t.queue.0 == Pipe::Gmma => {}
+            Some(_) => {
+                let (register, producer, at) = (name(read.place), code.text(by), code.pc(by));
+                return fail(FaultKind::NotWaited { register, used: "read", producer, at });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_writes(&mut self, t: &Timing, code: &Code, lanes: u32) -> R<()> {
+        for write in &t.writes {
+            let Register { flight, by, reader, reading, reading_lanes, lanes: written, .. } =
+                self.registers[usize::from(write.place)];
+            if flight != NO_FLIGHT && flight != LANDED && written & lanes != 0 {
+                match self.in_flight(flight) {
+                    Some(f) if f.queue != t.queue => {
+                        let (register, producer, at) = (name(write.place), code.text(by), code.pc(by));
+                        return fail(FaultKind::NotWaited { register, used: "overwritten", producer, at });
+                    }
+                    Some(_) => {}
+                    None => self.registers[usize::from(write.place)].flight = LANDED,
+                }
+            }
+            if reader != NO_FLIGHT && reading_lanes & lanes != 0 {
+                match self.in_flight(reader) {
+                    Some(f) if f.queue.0 != t.queue.0 && !f.has_read => {
+                        let (register, reader, at) = (name(write.place), code.text(reading), code.pc(reading));
+                        return fail(FaultKind::ReadPending { register, reader, at });
+                    }
+                    Some(_) => {}
+                    None => self.registers[usize::from(write.place)].reader = NO_FLIGHT,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which registers a multiply writes and reads, of which group.
+    fn note_group(&mut self, t: &Timing, index: u32, last: bool) {
+        for write in &t.writes {
+            let r = &mut self.registers[usize::from(write.place)];
+            (r.sums, r.flight) = (self.open, LANDED);
+        }
+        for read in t.reads.iter().filter(|r| r.place < 255) {
+            let r = &mut self.registers[usize::from(read.place)];
+            (r.factors, r.reading) = (self.open, index);
+        }
+        self.registers[GROUPED].sums = self.open;
+        self.open += u32::from(last);
+    }
+
+    fn note(&mut self, t: &Timing, index: u32, lanes: u32, clock: u64) {
+        let mut id = NO_FLIGHT;
+        if t.flies {
             id = self.next;
             self.next += 1;
             let (write, read) = (t.control.write, t.control.read);
-            // Sources that no scoreboard guards have been read when the results are there.
-            let has_read = read.is_none() && write.is_none() && t.effects.writes.is_empty();
-            self.flights.push(Flight { id, write, read, queue: t.queue, has_read });
-            self.flights.retain(|f| f.id + 4096 > id);
-        }
-        for access in &t.effects.writes {
-            for index in access.first..access.first.saturating_add(access.count) {
-                let r = &mut self.registers[place(access.file, index)];
-                let lanes = if t.uniform || matches!(access.file, RegFile::Uniform) { u32::MAX } else { lanes };
-                (r.written, r.lanes, r.at) = (r.written | lanes, lanes, clock);
-                r.by = Some((Rc::clone(&t.issued), *access, pc));
-                r.flight = if t.variable { id } else { 0 };
+            self.flights.push(Flight { id, write, read, queue: t.queue, has_read: false });
+            if self.flights[0].id + REMEMBERED <= id {
+                self.flights.retain(|f| f.id + REMEMBERED > id);
             }
         }
-        if t.reads_late && id != 0 {
-            // Uniform sources and predicates are read at issue, but for bulk copies.
-            let late = |a: &&Access| a.file == RegFile::General || t.queue.0 == Pipe::Bulk && a.slot != "guard";
-            for access in t.effects.reads.iter().filter(late) {
-                for index in access.first..access.first.saturating_add(access.count) {
-                    let r = &mut self.registers[place(access.file, index)];
-                    (r.reader, r.reading) = (id, Some((Rc::clone(&t.issued), pc, lanes)));
-                }
+        for write in &t.writes {
+            let r = &mut self.registers[usize::from(write.place)];
+            let lanes = if write.scalar { u32::MAX } else { lanes };
+            (r.written, r.lanes, r.at) = (r.written | lanes, lanes, clock);
+            (r.by, r.access) = (index, write.access);
+            r.flight = if t.variable { id } else { NO_FLIGHT };
+            r.sums = 0;
+        }
+        if let Group::Multiply(last) = t.group {
+            self.note_group(t, index, last);
+        }
+        if t.reads_late && id != NO_FLIGHT {
+            for read in t.reads.iter().filter(|r| r.late) {
+                let r = &mut self.registers[usize::from(read.place)];
+                (r.reader, r.reading, r.reading_lanes) = (id, index, lanes);
             }
         }
     }
+}
+
+/// The distance from a producer's access to a read of an instruction.
+fn need(needs: &mut Vec<Need>, number: usize, (by, access): (u32, u8), code: &Code, d: &Decoded) -> u8 {
+    if let Some(known) = needs.get(number)
+        && known.by == by
+        && known.access == access
+    {
+        return known.cycles;
+    }
+    let producer = code.at(by);
+    let written = &producer.timing.effects.writes[usize::from(access)];
+    let read = &d.timing.effects.reads[usize::from(d.timing.reads[number].access)];
+    let cycles = sass::distance(&producer.inst, written, &d.inst, read).seen;
+    if needs.len() <= number {
+        needs.resize(d.timing.reads.len(), Need { by: NOBODY, access: 0, cycles: 0 });
+    }
+    needs[number] = Need { by, access, cycles };
+    cycles
 }

@@ -1,6 +1,7 @@
 //! State of a warp: registers of its lanes, predicates, the uniform file, convergence barriers, paths.
 
 use super::issue::Issue;
+use super::shared::Who;
 use super::strict::Book;
 
 /// One 32-bit register of 32 lanes.
@@ -83,6 +84,11 @@ impl Warp {
     /// Whether all its threads have exited.
     pub fn is_done(&self) -> bool {
         self.live == 0
+    }
+
+    /// It as one who touches shared memory: no other warp of the cluster has this number.
+    pub fn who(&self) -> Who {
+        Who::Warp(32 * self.cta as u32 + self.number)
     }
 
     /// The lane's 64-bit value in a pair.

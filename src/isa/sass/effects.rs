@@ -101,6 +101,10 @@ fn accesses(inst: &Instruction, field: usize, f: &mut impl FnMut(Access)) {
     let part = |role, none| inst.get(slot, role).unwrap_or(none);
     match kind {
         Kind::R => one(RegFile::General, bits, 255, count(inst, slot)),
+        // The descriptor of B stands behind the place of A's, also where A is in registers.
+        Kind::UR if slot == "u" && inst.form().pipe == Pipe::Gmma && has_fragment(inst) => {
+            one(RegFile::Uniform, (bits + 2).min(63), 63, count(inst, slot));
+        }
         Kind::UR => one(RegFile::Uniform, bits, 63, count(inst, slot)),
         Kind::P => one(RegFile::Predicate, bits, 7, 1),
         Kind::UP => one(RegFile::UniformPredicate, bits, 7, 1),
@@ -119,6 +123,11 @@ fn accesses(inst: &Instruction, field: usize, f: &mut impl FnMut(Access)) {
         }
         _ => {}
     }
+}
+
+/// Whether A of a warpgroup's multiply is in registers.
+fn has_fragment(inst: &Instruction) -> bool {
+    inst.form().position("a", Role::Value).is_some()
 }
 
 /// Addresses of global memory have 64 bits with .E.
@@ -229,8 +238,13 @@ fn group_fragment(inst: &Instruction, slot: &str) -> u8 {
     match slot {
         "d" | "c" => u8::try_from(columns / if packed { 4 } else { 2 }).unwrap_or(u8::MAX),
         "a" => 4,
-        "u" if inst.form().position("a", Role::Value).is_some() => 2,
-        "u" => 4,
+        "u" => {
+            if has_fragment(inst) {
+                2
+            } else {
+                4
+            }
+        }
         _ => 1,
     }
 }

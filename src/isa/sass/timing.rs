@@ -143,7 +143,7 @@ fn uniform(from: Pipe, to: Pipe) -> Distance {
         (Pipe::RegToUniform, to) if is_uniform(to) => same(13),
         (Pipe::RegToUniform, _) => both(13, 15),
         (Pipe::UniformMove, to) if is_uniform(to) => same(2),
-        (Pipe::UniformMove, Pipe::Gmma) => both(6, 8),
+        (Pipe::UniformMove, Pipe::Gmma) => both(2, 8),
         (Pipe::UniformMove, Pipe::Bulk) => both(2, 7),
         (Pipe::UniformMove, _) => both(2, 5),
         (_, Pipe::Uniform) => same(4),
