@@ -4,7 +4,7 @@
 //! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`, `NV:uuid=GPU-...`, `NV:emu=sm_90`, `NULL:sm_90a`; kinds in
 //! any case; `CPU` and `CPU:0` are the same device, `CUDA` is another word for `NV`. Software GPUs come from a function that the edge hands over: no device knows the emulator.
 
-use super::amd::{self, AmdDevice, AmdOptions, Driver, Emulate, Selector};
+use super::amd::{self, AmdDevice, AmdOptions, Driver, Selector};
 use super::cpu::{CpuDevice, CpuOptions, choose_arch, machine_memory_bytes};
 use super::disk::DiskDevice;
 use super::null::NullDevice;
@@ -99,6 +99,12 @@ pub struct DeviceListing {
     /// Why the device cannot be opened, if it cannot.
     pub unavailable: Option<String>,
 }
+
+/// Where software GPUs come from: a chip's name to a port with that chip. The command line gives one; nothing here knows the emulators.
+pub type Emulate = fn(&str) -> Emulated;
+
+/// A software GPU's port, or what speaks against it in one line.
+pub type Emulated = Result<Arc<dyn Port>, String>;
 
 /// Puts another port around the one that a device is about to use: a tracer, a recorder, a fault injector.
 pub type Wrap = Box<dyn Fn(Arc<dyn Port>) -> Arc<dyn Port> + Send + Sync>;

@@ -2,7 +2,7 @@
 //! can all name one. The only place that knows both the devices and the emulators.
 
 use crate::device::Registry;
-use crate::device::amd::Emulated;
+use crate::device::registry::Emulated;
 
 /// Tells the registry where software GPUs come from.
 pub(super) fn offer() {

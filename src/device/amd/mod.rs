@@ -39,12 +39,6 @@ use queue::AmdQueue;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Where software GPUs come from: a chip's name to a port with that chip. The command line gives one; nothing here knows the emulator.
-pub type Emulate = fn(&str) -> Emulated;
-
-/// A software GPU's port, or what speaks against it in one line.
-pub type Emulated = Result<Arc<dyn Port>, String>;
-
 /// An open GPU.
 pub struct AmdDevice {
     tag: DeviceTag,
