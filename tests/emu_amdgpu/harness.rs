@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 pub const SIZE: u32 = 128;
 const CODE: u64 = 0x7f00_0000_0000;
 const INPUT: u64 = 0x1000_0000;
-const OUTPUT: u64 = 0x2000_0000;
+pub const OUTPUT: u64 = 0x2000_0000;
 const KERNARG: u64 = 0x3000_0000;
 const PACKET: u64 = 0x3100_0000;
 const SCRATCH: u64 = 0x4000_0000;
@@ -156,8 +156,23 @@ pub struct Launch<'a> {
     pub strict: Strict,
 }
 
+/// A kernel ready to run: its dispatch, the memory it sees, and its output in that.
+pub struct Prepared {
+    pub dispatch: Dispatch,
+    pub bus: PlainBus,
+    pub output: Arc<SharedBytes>,
+}
+
 /// Runs one kernel; gives the words of its output.
 pub fn launch(loaded: &Loaded, l: &Launch) -> Result<(Vec<u32>, Stats), Box<WaveFault>> {
+    let Prepared { dispatch, bus, output } = prepare(loaded, l);
+    let stats = run(&dispatch, &bus, &l.strict, &AtomicBool::new(false))?;
+    let mut words = words_of(&output.to_vec());
+    words.truncate(l.out_words as usize);
+    Ok((words, stats))
+}
+
+pub fn prepare(loaded: &Loaded, l: &Launch) -> Prepared {
     let kd =
         loaded.kernels.iter().find(|(name, _)| name == l.kernel).map(|(_, at)| *at).expect("a kernel of that name");
     let [lds, private, rsrc3, rsrc1, rsrc2] = [0, 4, 44, 48, 52].map(|n| loaded.word(kd + n));
@@ -200,10 +215,7 @@ pub fn launch(loaded: &Loaded, l: &Launch) -> Result<(Vec<u32>, Stats), Box<Wave
         scratch_wave_bytes: lane_bytes * lanes,
         scratch_waves: waves,
     };
-    let stats = run(&dispatch, &bus, &l.strict, &AtomicBool::new(false))?;
-    let mut words = words_of(&output.to_vec());
-    words.truncate(l.out_words as usize);
-    Ok((words, stats))
+    Prepared { dispatch, bus, output }
 }
 
 /// Arguments and the hidden ones behind them (block counts and sizes).

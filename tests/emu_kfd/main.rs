@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod aql;
+mod caches;
 mod client;
 mod driver;
 mod faults;

@@ -3,7 +3,7 @@
 //!
 //! The driver (`emu::kfd`) implements `Bus` over its page tables.
 
-use super::books::{Books, Ledger};
+use super::books::{Books, Ledger, Policy};
 use super::fault::{FaultKind, R, fail};
 use std::sync::Arc;
 
@@ -98,6 +98,21 @@ pub trait Bus: Send + Sync {
     /// The card's books over its dispatches; without them each dispatch has books of its own.
     fn books(&self) -> Option<&Books> {
         None
+    }
+
+    /// What kind of memory is at an address.
+    fn policy(&self, _va: u64) -> Policy {
+        Policy::default()
+    }
+
+    /// XCCs that workgroups are spread over, each with an L2.
+    fn xccs(&self) -> u32 {
+        1
+    }
+
+    /// The queue whose dispatch runs.
+    fn queue(&self) -> u32 {
+        0
     }
 }
 

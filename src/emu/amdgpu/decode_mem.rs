@@ -3,7 +3,7 @@
 use super::Chip;
 use super::decode::{Decoder, bits};
 use super::fault::{FaultKind, R, fail};
-use super::inst::{Inst, MemFields, Operand};
+use super::inst::{Inst, MemFields, Operand, Scope};
 use super::lanes::Ty;
 use super::memory::Kind;
 use super::rows::Format;
@@ -78,7 +78,7 @@ impl Decoder {
         let acc = gfx9 && bits(w, 25, 25) == 1;
         let Sem::Memory(op) = entry.sem else { return Ok(i) };
         let two = matches!(op.kind, Kind::Load2 { .. } | Kind::Store2 { .. } | Kind::Exchange2 { .. });
-        let no_address = matches!(op.kind, Kind::Append { .. } | Kind::Cache)
+        let no_address = matches!(op.kind, Kind::Append { .. } | Kind::Cache(_))
             || matches!(op.kind, Kind::Load(x) | Kind::Store(x) if x.by_lane);
         i.mem = MemFields {
             addr: if no_address { Operand::None } else { vector(bits(v, 0, 7), false) },
@@ -127,8 +127,7 @@ impl Decoder {
         self.flat_fields(&mut i, format, [bits(v, 0, 7), bits(v, 8, 15), bits(v, 24, 31)], acc, with_vaddr)?;
         (i.mem.offset, i.mem.base) = (offset, base);
         self.returning(&mut i, glc == 1, bits(v, 24, 31), acc);
-        // gfx942: sc1, agent scope and beyond.
-        i.mem.coherent = if gfx9 { bits(w, 25, 25) == 1 } else { glc == 1 };
+        i.mem.scope = if gfx9 { Scope::of(glc | bits(w, 25, 25) << 1) } else { Scope::of_glc(glc == 1) };
         Ok(i)
     }
 
@@ -136,7 +135,7 @@ impl Decoder {
     fn flat_fields(&self, i: &mut Inst, format: Format, reg: [u32; 3], acc: bool, with_vaddr: bool) -> R<()> {
         let Sem::Memory(op) = i.entry.sem else { return Ok(()) };
         let [addr, data, dst] = reg;
-        if op.kind != Kind::Cache && (format != Format::Scratch || with_vaddr) {
+        if !matches!(op.kind, Kind::Cache(_)) && (format != Format::Scratch || with_vaddr) {
             i.mem.addr = vector(addr, false);
         }
         if op.data > 0 {
@@ -173,6 +172,8 @@ impl Decoder {
             return fail(FaultKind::NotModelled { name: format!("{} lds or tfe", entry.name) });
         }
         i.mem.offset = bits(w, 0, 11) as i32;
+        let glc = bits(w, 14, 14);
+        i.mem.scope = if gfx9 { Scope::of(glc | bits(w, 15, 15) << 1) } else { Scope::of_glc(glc == 1) };
         let soffset = bits(v, 24, 31);
         self.buffer_fields(
             &mut i,
@@ -180,13 +181,13 @@ impl Decoder {
             (offen, idxen),
             acc,
         )?;
-        self.returning(&mut i, bits(w, 14, 14) == 1, bits(v, 8, 15), acc);
+        self.returning(&mut i, glc == 1, bits(v, 8, 15), acc);
         Ok(i)
     }
 
     fn buffer_fields(&self, i: &mut Inst, reg: [u32; 4], (offen, idxen): (bool, bool), acc: bool) -> R<()> {
         let Sem::Memory(op) = i.entry.sem else { return Ok(()) };
-        if op.kind == Kind::Cache {
+        if matches!(op.kind, Kind::Cache(_)) {
             return Ok(());
         }
         let [addr, data, resource, soffset] = reg;
@@ -222,8 +223,7 @@ impl Decoder {
         i.mem.offset = signed(bits(x, 8, 31), 24);
         i.mem.base = if saddr == 0x7c { Operand::None } else { self.scalar_register(saddr)? };
         self.returning(&mut i, bits(v, 20, 20) == 1, bits(v, 0, 7), false);
-        // Scopes: 2 is the device, 3 the system.
-        i.mem.coherent = bits(v, 18, 19) >= 2;
+        i.mem.scope = Scope::of(bits(v, 18, 19));
         Ok(i)
     }
 
@@ -233,6 +233,7 @@ impl Decoder {
         let mut i = Inst::new(entry, Format::Mubuf, words, 3);
         let enables = (bits(v, 30, 30) == 1, bits(v, 31, 31) == 1);
         i.mem.offset = signed(bits(x, 8, 31), 24);
+        i.mem.scope = Scope::of(bits(v, 18, 19));
         self.buffer_fields(&mut i, [bits(x, 0, 7), bits(v, 0, 7), bits(v, 9, 17), bits(w, 0, 6)], enables, false)?;
         self.returning(&mut i, bits(v, 20, 20) == 1, bits(v, 0, 7), false);
         Ok(i)

@@ -2,7 +2,7 @@
 //!
 //! Source: amd.md 4.3 (RSRC words), 4.4 (what a wave finds in its registers), 2.9 (scratch slots).
 
-use super::books::{Books, Ledger};
+use super::books::{Books, Facts, Ledger};
 use super::bus::{Bus, Tlb};
 use super::decode::Decoder;
 use super::fault::{FaultKind, WaveFault};
@@ -98,6 +98,7 @@ pub fn run(dispatch: &Dispatch, bus: &dyn Bus, options: &Strict, stop: &AtomicBo
         }
         shared.work();
     });
+    books.end();
     let (stats, fault) = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     fault.map_or(Ok(stats), Err)
 }
@@ -129,6 +130,16 @@ impl Dispatch {
         match wrong {
             None => Ok(()),
             Some(what) => Err(self.fault(FaultKind::BadDispatch { what }, [0; 3])),
+        }
+    }
+
+    /// The waves of a workgroup run on one compute unit: not on both of a WGP, nor split over several.
+    fn is_in_one_unit(&self) -> bool {
+        const WGP_MODE: u32 = 1 << 29;
+        const TG_SPLIT: u32 = 1 << 16;
+        match self.chip {
+            Chip::Gfx942 => self.rsrc3 & TG_SPLIT == 0,
+            _ => self.rsrc1 & WGP_MODE == 0,
         }
     }
 
@@ -244,7 +255,8 @@ impl Shared<'_> {
             reserved: self.strict.reserved,
         };
         let mut code = Code::new(decoder);
-        let mut tlb = Tlb::new(self.bus, Ledger::new(self.books, self.number, &self.strict));
+        let facts = Facts { number: self.number, chip: self.dispatch.chip, one_unit: self.dispatch.is_in_one_unit() };
+        let mut tlb = Tlb::new(self.bus, Ledger::new(self.books, self.bus, facts, &self.strict));
         let mut resident: VecDeque<Group> = VecDeque::new();
         let mut exhausted = true;
         loop {

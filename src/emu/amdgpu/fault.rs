@@ -59,10 +59,10 @@ pub enum FaultKind {
     GlobalRace { va: u64, this: &'static str, other: &'static str, group: u32, wave: u32 },
     #[error("memory {va:#x} was written by wave {wave}, which did not wait for the store before the barrier")]
     GlobalStoreNotWaited { va: u64, wave: u32 },
-    #[error(
-        "memory {va:#x} changed since it was read {dispatches} dispatches ago, and nothing invalidated the {cache}"
-    )]
-    StaleRead { va: u64, dispatches: u32, cache: &'static str },
+    #[error("memory {va:#x} changed since the {cache} took it, and nothing invalidated the {cache}")]
+    StaleRead { va: u64, cache: &'static str },
+    #[error("memory {va:#x} was stored by workgroup {group} on XCC {xcc}, and nothing wrote back the L2 there")]
+    NotWrittenBack { va: u64, group: u32, xcc: u32 },
     #[error("barrier: {waiting} waves wait, {ended} ended, nobody else can come")]
     BarrierStuck { waiting: u32, ended: u32 },
     #[error("scratch for {have} waves, the workgroup needs {need}")]

@@ -1,5 +1,6 @@
 //! A workgroup: its waves take turns, meet at barriers and share LDS. The loop that fetches, decodes and executes is here.
 
+use super::books::Emptied;
 use super::bus::Tlb;
 use super::control::{self, Next};
 use super::decode::Decoder;
@@ -222,6 +223,7 @@ impl Group {
         if split && self.waves.iter().any(|w| w.state == State::Barrier && !w.signalled) {
             return fail(FaultKind::BarrierStuck { waiting, ended });
         }
+        self.meet(unit);
         for w in &mut self.waves {
             if w.state == State::Barrier {
                 if !split {
@@ -232,6 +234,19 @@ impl Group {
             }
         }
         Ok(true)
+    }
+
+    /// Those at the barrier know from now on what one of them knew: that it synchronised with others, which caches it emptied.
+    fn meet(&mut self, unit: &mut Unit) {
+        let Some(ledger) = &unit.tlb.ledger else { return };
+        ledger.barrier();
+        let here = || self.waves.iter().filter(|w| w.state == State::Barrier);
+        let synchronises = here().any(|w| w.synchronises);
+        let all = here().fold(Emptied::default(), |all, w| all.max(w.emptied));
+        for w in self.waves.iter_mut().filter(|w| w.state == State::Barrier) {
+            w.synchronises |= synchronises;
+            w.emptied = ledger.shared(all, w.emptied);
+        }
     }
 
     fn report(&self, n: usize, kind: FaultKind, unit: &mut Unit, code: &mut Code) -> Box<WaveFault> {

@@ -68,10 +68,31 @@ pub(super) struct MemFields {
     pub offset1: u32,
     /// Atomics give the old value back.
     pub returns: bool,
-    /// Past the caches of the compute unit.
-    pub coherent: bool,
+    pub scope: Scope,
     pub offen: bool,
     pub idxen: bool,
+}
+
+/// How far a memory access reaches past caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum Scope {
+    #[default]
+    Cu,
+    Group,
+    Agent,
+    System,
+}
+
+impl Scope {
+    /// By number, as gfx942 (sc0 + 2 sc1) and gfx12 encode it.
+    pub fn of(bits: u32) -> Self {
+        [Self::Cu, Self::Group, Self::Agent, Self::System][bits as usize & 3]
+    }
+
+    /// gfx11's glc.
+    pub fn of_glc(glc: bool) -> Self {
+        if glc { Self::Agent } else { Self::Cu }
+    }
 }
 
 /// A decoded instruction.

@@ -12,7 +12,7 @@ use super::wait::Counter;
 use super::wave::Wave;
 
 pub(super) fn execute(w: &mut Wave, lds: &mut Lds, i: &Inst, op: MemOp) -> R<()> {
-    if op.kind == Kind::Cache {
+    if matches!(op.kind, Kind::Cache(_)) {
         return Ok(());
     }
     w.waits.issue(Counter::Lds);

@@ -5,6 +5,7 @@
 
 use super::Chip;
 use super::atomic::Rmw;
+use super::flush::Act;
 use super::rows::Format;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +49,8 @@ pub(super) enum Kind {
     Append {
         consume: bool,
     },
-    /// Caches: nothing to do in a coherent model.
-    Cache,
+    /// On caches: nothing to do but for the books.
+    Cache(Act),
     Clock,
     /// Global memory straight into LDS.
     LoadToLds(Width),
@@ -157,19 +158,16 @@ fn scalar(name: &str) -> Option<(Space, Kind)> {
     if let Some(rest) = name.strip_prefix("s_buffer_load_") {
         return Some((Space::ScalarBuffer, Kind::Load(size(rest)?)));
     }
-    let cache = ["s_dcache", "s_gl1_inv", "s_prefetch"].iter().any(|p| name.starts_with(p));
-    let clock = matches!(name, "s_memtime" | "s_memrealtime");
-    match (cache, clock) {
-        (true, _) => Some((Space::Scalar, Kind::Cache)),
-        (_, true) => Some((Space::Scalar, Kind::Clock)),
-        _ => None,
+    if let Some(act) = Act::scalar(name) {
+        return Some((Space::Scalar, Kind::Cache(act)));
     }
+    matches!(name, "s_memtime" | "s_memrealtime").then_some((Space::Scalar, Kind::Clock))
 }
 
 fn vector(name: &str) -> Option<Kind> {
     let rest = ["global_", "flat_", "scratch_", "buffer_"].iter().find_map(|p| name.strip_prefix(p))?;
-    if matches!(rest, "inv" | "wb" | "wbinv" | "wbl2" | "gl0_inv" | "gl1_inv") {
-        return Some(Kind::Cache);
+    if let Some(act) = Act::vector(rest) {
+        return Some(Kind::Cache(act));
     }
     if let Some(bytes) = rest.strip_prefix("load_tr_b") {
         return Some(Kind::Transpose { bytes: bytes.parse::<u32>().ok()? / 8 });
@@ -201,7 +199,7 @@ fn lds(name: &str) -> Option<(Kind, bool)> {
         "bpermute_fi_b32" => Some(Kind::Permute { backward: true, fetch_inactive: true }),
         "append" => Some(Kind::Append { consume: false }),
         "consume" => Some(Kind::Append { consume: true }),
-        "nop" => Some(Kind::Cache),
+        "nop" => Some(Kind::Cache(Act::Nothing)),
         _ => None,
     };
     if let Some(kind) = fixed {

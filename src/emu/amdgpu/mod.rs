@@ -21,6 +21,7 @@ mod division;
 mod dpp;
 mod fault;
 mod float;
+mod flush;
 mod group;
 mod hazard;
 mod inst;
@@ -52,7 +53,7 @@ mod vmem;
 mod wait;
 mod wave;
 
-pub use books::Books;
+pub use books::{Books, Flush, L2, Policy};
 pub use bus::{Access, Bus, BusFault, Memory, Window};
 pub use decode::{PRIVATE_APERTURE, SHARED_APERTURE, disassemble};
 pub use dispatch::{Dispatch, Stats, run};
@@ -81,7 +82,7 @@ pub struct Strict {
     pub scalar_reads: bool,
     /// Accesses of two waves to LDS or global memory without a barrier between.
     pub races: bool,
-    /// Reads of what a vector cache may still hold in an older form.
+    /// Reads of what a cache may still hold in an older form, stores that nobody wrote back.
     pub caches: bool,
     /// Alignment of register tuples and bounds of LDS (beyond it hardware reads zero and drops stores).
     pub registers: bool,

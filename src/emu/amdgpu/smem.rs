@@ -20,6 +20,10 @@ pub(super) fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<(
             w.waits.issue(Counter::Scalar);
             deliver(w, i, &value.to_le_bytes())
         }
+        Kind::Cache(act) => {
+            super::flush::execute(w, unit, i, act);
+            Ok(())
+        }
         _ => Ok(()),
     }
 }

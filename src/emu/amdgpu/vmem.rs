@@ -3,12 +3,13 @@
 //! Source: AMD's ISA documents; amd.md 2.9 (scratch: dwords interleaved over the lanes), 5.9. Caches are coherent here;
 //! `books` tells where hardware's are not.
 
+use super::Chip;
 use super::books::{Accesses, How};
 use super::bus::{Access, Window};
 use super::decode::{PRIVATE_APERTURE, SHARED_APERTURE};
 use super::fault::{FaultKind, R, fail};
 use super::group::Unit;
-use super::inst::{Inst, Operand};
+use super::inst::{Inst, Operand, Scope};
 use super::lanes::L;
 use super::lds_exec::{claim, collect, deliver, lanes_of, operand, source, sources, targets};
 use super::memory::{Kind, MemOp, Space, Width};
@@ -28,11 +29,14 @@ enum Target {
 
 pub(super) fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<()> {
     match op.kind {
-        Kind::Cache => return Ok(()),
+        Kind::Cache(act) => {
+            super::flush::execute(w, unit, i, act);
+            return Ok(());
+        }
         Kind::Load(width) => {
             issue(w, op.space, Counter::Load);
             load(w, unit, i, op, width)?;
-            w.synchronises |= i.mem.coherent;
+            w.synchronises |= how_read(w.chip, i.mem.scope) != How::Read;
             claim_all(w, op.space, i.dst, u32::from(op.ret))?;
         }
         Kind::Store(width) => {
@@ -247,14 +251,20 @@ fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<(
     } else {
         load_lanes(w, unit, &addresses, width, &to)?
     };
-    if i.mem.coherent {
-        return Ok(());
-    }
     let value = |lane: usize, n: usize| {
         let v = w.lane(to[n], lane);
         if width.half == Some(true) { v >> 16 } else { v }
     };
-    book(w, unit, How::Read, width.bytes, &booked, value)
+    book(w, unit, how_read(w.chip, i.mem.scope), width.bytes, &booked, value)
+}
+
+/// What a load looks into: gfx11's glc passes by the vector caches alone, the widest scope of the others L2 too.
+fn how_read(chip: Chip, scope: Scope) -> How {
+    match (chip, scope) {
+        (Chip::Gfx942 | Chip::Gfx1201, Scope::System) => How::PastL2,
+        (_, Scope::Agent | Scope::System) | (Chip::Gfx1201, Scope::Group) => How::Coherent,
+        _ => How::Read,
+    }
 }
 
 /// Lanes that touch global memory, and where.
@@ -298,13 +308,13 @@ fn load_lanes(w: &mut Wave, unit: &mut Unit, addresses: &Addresses, width: Width
         read_target(w, unit, lane, all[lane], &mut bytes[..width.bytes as usize])?;
         deliver(w, to, lane, &bytes, width);
     }
-    Ok(global_of(addresses, w.exec(), &all))
+    Ok(global_of(w.exec(), &all))
 }
 
-/// Which of the lanes went to global memory; buffers are not booked.
-fn global_of(addresses: &Addresses, exec: u64, all: &[Target; 64]) -> Booked {
+/// Which of the lanes went to global memory.
+fn global_of(exec: u64, all: &[Target; 64]) -> Booked {
     let (mut lanes, mut at) = (0, [0; 64]);
-    for lane in lanes_of(if addresses.buffer.is_some() { 0 } else { exec }) {
+    for lane in lanes_of(exec) {
         if let Target::Global(va) = all[lane] {
             (lanes, at[lane]) = (lanes | 1 << lane, va);
         }
@@ -390,10 +400,19 @@ fn store(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<
                 let bytes = collect(w, &from, lane, width);
                 write_target(w, unit, lane, all[lane], &bytes[..width.bytes as usize])?;
             }
-            global_of(&addresses, w.exec(), &all)
+            global_of(w.exec(), &all)
         }
     };
-    book(w, unit, How::Write, width.bytes, &booked, |_, _| 0)
+    let through = match w.chip {
+        Chip::Gfx1100 => false,
+        Chip::Gfx942 => i.mem.scope >= Scope::Agent,
+        Chip::Gfx1201 => i.mem.scope == Scope::System,
+    };
+    let value = |lane: usize, n: usize| {
+        let v = w.lane(from[n], lane);
+        if width.half == Some(true) { v >> 16 } else { v }
+    };
+    book(w, unit, if through { How::WriteThrough } else { How::Write }, width.bytes, &booked, value)
 }
 
 /// Whole dwords to one window; `None` when the lanes do not lie in one that may be written.
@@ -435,7 +454,7 @@ fn atomic(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<()> {
     let to = targets(w, i.dst, if i.mem.returns { words as u32 } else { 0 }, Counter::Load)?;
     let align = if wide { 8 } else { 4 };
     let all = resolve(w, &addresses, align);
-    let booked = global_of(&addresses, w.exec(), &all);
+    let booked = global_of(w.exec(), &all);
     book(w, unit, How::Atomic, align, &booked, |_, _| 0)?;
     for lane in lanes_of(w.exec()) {
         let v = operand(w, &data, 0, lane, wide);

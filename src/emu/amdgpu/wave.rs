@@ -3,6 +3,7 @@
 //!
 //! Source: AMD's ISA documents (register files, MODE, STATUS); amd.md 4.4, 5.6.
 
+use super::books::Emptied;
 use super::fault::{FaultKind, R, fail};
 use super::hazard::Hazards;
 use super::inst::{EXEC, Operand, VCC};
@@ -28,6 +29,8 @@ pub(super) struct Wave {
     pub group: u32,
     /// It has made an atomic or coherent access: what it orders by them is its own business.
     pub synchronises: bool,
+    /// Up to when it, or a wave that it met at a barrier, emptied the caches beside it.
+    pub emptied: Emptied,
     pub halves: usize,
     pub pc: u64,
     pub state: State,
@@ -71,6 +74,7 @@ impl Wave {
             index: 0,
             group: 0,
             synchronises: false,
+            emptied: Emptied::default(),
             halves,
             pc: 0,
             state: State::Ready,

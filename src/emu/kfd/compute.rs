@@ -4,6 +4,8 @@
 
 pub use crate::emu::amdgpu::{Books, Dispatch};
 
+use super::caching::Policies;
+
 use super::clock::GpuClock;
 use super::vm::{Vm, VmFault};
 use std::fmt;
@@ -37,6 +39,11 @@ pub struct Machine<'a> {
     pub clock: &'a GpuClock,
     /// What its dispatches read and stored.
     pub books: &'a Books,
+    /// What kind of memory is where.
+    pub policies: &'a Policies,
+    /// The queue that it comes from, and XCCs that run it.
+    pub queue: u32,
+    pub xccs: u32,
     /// True: end now.
     pub stop: &'a AtomicBool,
 }

@@ -2,6 +2,7 @@
 //!
 //! Source: amd.md 7.1-7.3: a page fault stops all of the process's queues on the card for good; a bad packet hangs its queue only.
 
+use super::caching::Policies;
 use super::chip::{Chip, Facts};
 use super::clock::GpuClock;
 use super::compute::{Books, Compute, Machine};
@@ -38,6 +39,7 @@ pub struct Gpu {
     fault: Mutex<Option<VmFault>>,
     pub(super) caches: Caches,
     pub(super) books: Books,
+    pub(super) policies: Policies,
 }
 
 impl Gpu {
@@ -58,6 +60,7 @@ impl Gpu {
             fault: Mutex::default(),
             caches: Caches::default(),
             books: Books::default(),
+            policies: Policies::default(),
         }
     }
 
@@ -80,7 +83,15 @@ impl Gpu {
     /// What a dispatch of `queue` sees.
     #[must_use]
     pub fn machine<'a>(&'a self, queue: &'a Queue) -> Machine<'a> {
-        Machine { vm: &self.vm, clock: &self.clock, books: &self.books, stop: &queue.stop }
+        Machine {
+            vm: &self.vm,
+            clock: &self.clock,
+            books: &self.books,
+            policies: &self.policies,
+            queue: queue.setup.id,
+            xccs: if queue.setup.kind == Kind::Aql { queue.setup.xccs } else { 1 },
+            stop: &queue.stop,
+        }
     }
 
     pub(super) fn report(&self, kind: ReportKind, queue: Option<u32>, text: String) {

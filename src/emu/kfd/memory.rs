@@ -3,6 +3,7 @@
 //! Source: amd.md 1.4, 7.4; `kfd_chardev.c` and `amdgpu_amdkfd_gpuvm.c` for error numbers and their order.
 //! Left out: SVM ranges, GTT limits, fragments, evictions under pressure, user memory that was not mapped shared through the port.
 
+use super::caching::{self, Home};
 use super::driver::{Device, State, bound, device_index};
 use super::vm::{Mapping, Rights, UnmapError};
 use super::{SoftKfd, report::ReportKind};
@@ -227,6 +228,12 @@ impl SoftKfd {
         let write = bo.flags & ALLOC_MEM_FLAGS_WRITABLE != 0;
         let rights = Rights { write, atomic: write, execute: bo.flags & ALLOC_MEM_FLAGS_EXECUTABLE != 0 };
         let mapping = Mapping { view: bo.view.clone(), rights, handle, queue_refs: 0, revoked: false };
+        let home = match bo.vram_of {
+            Some(owner) if owner == peer => Home::Card,
+            _ if bo.flags & ALLOC_MEM_FLAGS_VRAM != 0 => Home::Peer,
+            _ => Home::Host,
+        };
+        self.gpus[peer].policies.set(handle, caching::policy(self.config.chip, home, bo.flags));
         if !self.gpus[peer].vm.map(bo.va, mapping) {
             return Err(Errno::EINVAL);
         }
@@ -239,6 +246,8 @@ impl SoftKfd {
         match self.gpus[peer].vm.unmap(bo.va, handle) {
             Ok(()) => {
                 bo.mapped.retain(|gpu| *gpu != peer);
+                self.gpus[peer].books.forget(bo.va, bo.len_bytes);
+                self.gpus[peer].policies.forget(handle);
                 Ok(())
             }
             Err(UnmapError::InUse) => Err(Errno::EBUSY),

@@ -6,6 +6,7 @@
 //!
 //! Client → [`SoftKfd`] (ioctls, mappings) → [`gpu`] (page table, queues) → [`cp`] (packets, one thread a queue) → compute units.
 
+pub mod caching;
 pub mod chip;
 mod clock;
 pub mod compute;

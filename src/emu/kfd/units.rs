@@ -3,8 +3,8 @@
 //! Place in the arrows: joins this driver to `emu::amdgpu`.
 
 use super::compute::{Compute, ComputeFault, Dispatch, Machine};
-use super::vm::{self, Vm, VmFault};
-use crate::emu::amdgpu::{self, Access, Books, Bus, BusFault, FaultKind, Strict, WaveFault, Window};
+use super::vm::{self, VmFault};
+use crate::emu::amdgpu::{self, Access, Books, Bus, BusFault, FaultKind, Policy, Strict, WaveFault, Window};
 use std::sync::Arc;
 
 /// Compute units that execute what they are given.
@@ -14,7 +14,7 @@ pub struct ComputeUnits {
 }
 
 /// The page table as waves see it.
-struct VmBus<'a>(&'a Vm, &'a Books);
+struct VmBus<'a>(&'a Machine<'a>);
 
 fn access(of: Access) -> vm::Access {
     match of {
@@ -27,22 +27,34 @@ fn access(of: Access) -> vm::Access {
 impl Bus for VmBus<'_> {
     fn translate(&self, va: u64, wanted: Access) -> Result<Window, BusFault> {
         let refused = |fault: VmFault| if fault.mapped { BusFault::Permission } else { BusFault::Unmapped };
-        let range = self.0.translate(va, access(wanted)).map_err(refused)?;
+        let range = self.0.vm.translate(va, access(wanted)).map_err(refused)?;
         Ok(Window { va_start: range.va_start, len_bytes: range.view.len_bytes(), memory: Arc::new(range.view) })
     }
 
     fn epoch(&self) -> u64 {
-        self.0.epoch()
+        self.0.vm.epoch()
     }
 
     fn books(&self) -> Option<&Books> {
-        Some(self.1)
+        Some(self.0.books)
+    }
+
+    fn policy(&self, va: u64) -> Policy {
+        self.0.vm.handle_at(va).map_or_else(Policy::default, |handle| self.0.policies.of(handle))
+    }
+
+    fn xccs(&self) -> u32 {
+        self.0.xccs
+    }
+
+    fn queue(&self) -> u32 {
+        self.0.queue
     }
 }
 
 impl Compute for ComputeUnits {
     fn run(&self, dispatch: &Dispatch, machine: &Machine<'_>) -> Result<(), ComputeFault> {
-        let outcome = amdgpu::run(dispatch, &VmBus(machine.vm, machine.books), &self.strict, machine.stop);
+        let outcome = amdgpu::run(dispatch, &VmBus(machine), &self.strict, machine.stop);
         outcome.map(|_| ()).map_err(|fault| explain(&fault))
     }
 }

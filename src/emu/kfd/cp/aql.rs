@@ -10,14 +10,14 @@ use super::super::queue::{Kind, Queue, Work};
 use super::super::vm::{Vm, VmFault};
 use super::dispatch::{bad, check_lds, check_workgroup};
 use super::pm4::{Pm4, run_dispatch};
-use super::stale::scopes;
+use super::stale::{acquire_scope, interrupts, release_scope};
 use super::{BadDispatch, Cause, Run, Site, Step, Stop};
 use crate::hcq::bits::{Field, field, split};
 use crate::hcq::packet::aql::queue::{
     AMD_QUEUE_BYTES, AmdQueue, QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_PROPERTIES_IS_PTR64, queue_offset,
     signal_offset,
 };
-use crate::hcq::packet::aql::{Barrier, INVALID_HEADER, KernelDispatch, PACKET_BYTES, PACKET_DWORDS, Packet, Scope};
+use crate::hcq::packet::aql::{Barrier, INVALID_HEADER, KernelDispatch, PACKET_BYTES, PACKET_DWORDS, Packet};
 use crate::hcq::packet::pm4::regs::{RSRC2_LDS_SIZE, TmpringSize};
 
 const SLOT_TYPE_MASK: u32 = 0xff;
@@ -108,7 +108,7 @@ impl Aql {
             stop.packet.get_or_insert_with(|| packet.to_string());
             stop
         })?;
-        complete(site, packet.completion().0, start).map_err(Cause::from)?;
+        complete(site, packet.completion().0, start)?;
         vm.write_u32(slot, INVALID_HEADER).map_err(Cause::from)?;
         Ok(Step::Done(1))
     }
@@ -119,7 +119,8 @@ impl Aql {
             Packet::KernelDispatch(p) => Ok(self.dispatch(site, p, slot, index)?),
             Packet::Barrier(p) => {
                 barrier(site, p)?;
-                scopes(site.gpu, p.header.acquire, p.header.release);
+                acquire_scope(site.gpu, p.header.acquire);
+                release_scope(site.gpu, p.header.release);
                 Ok(())
             }
             Packet::VendorPm4(p) => self.pm4.indirect(site, &p.ib),
@@ -168,10 +169,10 @@ impl Aql {
             scratch_wave_bytes: tmpring.wave_bytes,
             scratch_waves: tmpring.waves,
         };
-        scopes(site.gpu, p.header.acquire, Scope::None);
+        acquire_scope(site.gpu, p.header.acquire);
         let reads_arguments = descriptor.properties & property::KERNARG_SEGMENT_PTR != 0;
         run_dispatch(site, &dispatch, reads_arguments.then_some(p.kernarg.0))?;
-        scopes(site.gpu, Scope::None, p.header.release);
+        release_scope(site.gpu, p.header.release);
         Ok(())
     }
 
@@ -307,7 +308,7 @@ fn barrier(site: Site<'_>, p: &Barrier) -> Result<(), Cause> {
 }
 
 /// Timestamps, decrement, mailbox, interrupt: in this order.
-fn complete(site: Site<'_>, signal: u64, start: u64) -> Result<(), VmFault> {
+fn complete(site: Site<'_>, signal: u64, start: u64) -> Result<(), Cause> {
     if signal == 0 {
         return Ok(());
     }
@@ -318,5 +319,8 @@ fn complete(site: Site<'_>, signal: u64, start: u64) -> Result<(), VmFault> {
         vm.write_u64(signal.wrapping_add(signal_offset::END_TS), site.gpu.clock.ticks())?;
     }
     vm.update_u64(signal.wrapping_add(signal_offset::VALUE), |value| value.wrapping_sub(1))?;
-    mail(site.gpu, signal)
+    if vm.read_u64(signal.wrapping_add(signal_offset::EVENT_MAILBOX_PTR))? != 0 {
+        interrupts(site.gpu, site.queue, "AQL completion")?;
+    }
+    Ok(mail(site.gpu, signal)?)
 }

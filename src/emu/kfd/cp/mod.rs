@@ -53,6 +53,10 @@ pub enum Cause {
     Stale { what: &'static str, va: u64, missing: &'static str },
     #[error("{packet} reads {va:#x}, which a dispatch stored {dispatches} dispatches ago, and no packet wrote L2 back")]
     NotWrittenBack { packet: &'static str, va: u64, dispatches: u32 },
+    #[error(
+        "{packet} interrupts the host, and what a dispatch stored to its memory at {va:#x} is still in L2: no packet wrote it back"
+    )]
+    HostMisses { packet: &'static str, va: u64 },
     #[error("dispatch: {0}")]
     Compute(#[from] ComputeFault),
     /// The driver took the queue away; nobody's fault.

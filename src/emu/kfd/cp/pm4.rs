@@ -5,9 +5,8 @@
 use super::super::chip::Chip;
 use super::super::compute::{ComputeFault, Dispatch};
 use super::super::queue::Work;
-use super::super::vm::{Vm, VmFault};
 use super::dispatch::Registers;
-use super::stale::{acquire, release, written_back};
+use super::stale::{Client, acquire, interrupts, past_l2, reads, release, wrote};
 use super::{Cause, Run, Site, Step, Stop, atomic};
 use crate::hcq::bits::join;
 use crate::hcq::packet::GpuVa;
@@ -94,6 +93,7 @@ impl Pm4 {
     pub fn indirect(&mut self, site: Site<'_>, first: &IndirectBuffer) -> Run<()> {
         let mut next = Some(*first);
         while let Some(ib) = next {
+            reads(site.gpu, Client::Cp, "INDIRECT_BUFFER", ib.addr.0, 4 * u64::from(ib.size_dwords))?;
             let words = site.gpu.vm.read_dwords(ib.addr.0, ib.size_dwords as usize).map_err(Cause::from)?;
             let span = Span { va: ib.addr.0, words: &words, start: 0, xccs: self.all(), predicated: false };
             next = self.span(site, span)?;
@@ -157,6 +157,7 @@ impl Pm4 {
             }
             Packet::DispatchDirect(p) => self.dispatch(site, p.groups, p.initiator, xccs)?,
             Packet::DispatchIndirect(p) => {
+                reads(site.gpu, Client::Cp, "DISPATCH_INDIRECT", p.addr.0, 12)?;
                 let counts = site.gpu.vm.read_dwords(p.addr.0, 3).map_err(Cause::from)?;
                 self.dispatch(site, [counts[0], counts[1], counts[2]], p.initiator, xccs)?;
             }
@@ -172,12 +173,7 @@ impl Pm4 {
             }
             Packet::WriteData(p) => self.write_data(site, p, xccs)?,
             Packet::CopyData(p) => self.copy_data(site, p, xccs)?,
-            Packet::DmaData(p) => {
-                if p.src_sel == DmaSrc::Address {
-                    written_back(site.gpu, "DMA_DATA", p.src, p.len_bytes.into())?;
-                }
-                dma_data(&site.gpu.vm, p).map_err(Cause::from)?;
-            }
+            Packet::DmaData(p) => dma_data(site, p)?,
             Packet::AtomicMem(p) => {
                 for _ in 0..xccs.count_ones() {
                     atomic_mem(site, p)?;
@@ -227,7 +223,11 @@ impl Pm4 {
                     let reg = sh_register("WRITE_DATA", p.addr.0.wrapping_add(step))?;
                     self.set_register("WRITE_DATA", reg, value, xccs)?;
                 }
-                DstSel::L2 | DstSel::Memory => site.gpu.vm.write_u32(p.addr.0.wrapping_add(4 * step), value)?,
+                DstSel::L2 | DstSel::Memory => {
+                    let va = p.addr.0.wrapping_add(4 * step);
+                    site.gpu.vm.write_u32(va, value)?;
+                    wrote(site.gpu, Client::Cp, va, 4);
+                }
             }
         }
         Ok(())
@@ -240,8 +240,9 @@ impl Pm4 {
             CopySrc::Immediate => p.src,
             CopySrc::GpuClock => site.gpu.clock.ticks(),
             CopySrc::MemoryL2 => {
-                let mut bytes = [0; 8];
-                vm.read_bytes(p.src, &mut bytes[..if p.wide { 8 } else { 4 }])?;
+                let (mut bytes, len) = ([0; 8], if p.wide { 8 } else { 4 });
+                reads(site.gpu, Client::Cp, NAME, p.src, len)?;
+                vm.read_bytes(p.src, &mut bytes[..len as usize])?;
                 u64::from_le_bytes(bytes)
             }
             CopySrc::Register => {
@@ -299,13 +300,21 @@ fn beyond<'a>(packet: &'static str, dwords: u64, behind: &'a [u32]) -> Run<&'a [
     words.ok_or_else(|| Cause::Beyond { packet, wanted: dwords, have }.into())
 }
 
-fn dma_data(vm: &Vm, p: &DmaData) -> Result<(), VmFault> {
-    let len = u64::from(p.len_bytes);
-    match (p.src_sel, p.dst_sel) {
-        (_, DmaDst::Nowhere) => Ok(()),
-        (DmaSrc::Data, _) => vm.fill(p.dst.0, &(p.src as u32).to_le_bytes(), len),
-        (DmaSrc::Address | DmaSrc::AddressL2, _) => vm.copy(p.dst.0, p.src, len),
+fn dma_data(site: Site<'_>, p: &DmaData) -> Result<(), Cause> {
+    const NAME: &str = "DMA_DATA";
+    let (vm, len) = (&site.gpu.vm, u64::from(p.len_bytes));
+    match p.src_sel {
+        DmaSrc::Address => past_l2(site.gpu, NAME, p.src, len)?,
+        DmaSrc::AddressL2 => reads(site.gpu, Client::Cp, NAME, p.src, len)?,
+        DmaSrc::Data => {}
     }
+    match (p.src_sel, p.dst_sel) {
+        (_, DmaDst::Nowhere) => return Ok(()),
+        (DmaSrc::Data, _) => vm.fill(p.dst.0, &(p.src as u32).to_le_bytes(), len)?,
+        (DmaSrc::Address | DmaSrc::AddressL2, _) => vm.copy(p.dst.0, p.src, len)?,
+    }
+    wrote(site.gpu, Client::Cp, p.dst.0, len);
+    Ok(())
 }
 
 fn atomic_mem(site: Site<'_>, p: &AtomicMem) -> Result<(), Cause> {
@@ -349,6 +358,7 @@ fn release_mem(site: Site<'_>, p: &ReleaseMem) -> Result<(), Cause> {
         DataSel::GpuClock => vm.write_u64(p.addr.0, site.gpu.clock.ticks())?,
     }
     if p.int_sel != IntSel::None {
+        interrupts(site.gpu, site.queue, "RELEASE_MEM")?;
         site.interrupt(p.ctxid);
     }
     Ok(())

@@ -5,7 +5,7 @@
 use super::super::queue::Work;
 use super::super::vm::Vm;
 use super::pm4::holds;
-use super::stale::{acquire, written_back};
+use super::stale::{Client, acquire, reads, wrote};
 use super::{Cause, Run, Site, Step, Stop, atomic};
 use crate::hcq::packet::DecodeKind;
 use crate::hcq::packet::pm4::Acquire;
@@ -67,12 +67,14 @@ impl Sdma {
             Packet::Nop { .. } | Packet::HdpFlush | Packet::DummyTrap => {}
             Packet::Gcr(p) => acquire(site.gpu, Acquire::Gcr(p.cache)),
             Packet::CopyLinear(p) => {
-                written_back(site.gpu, "COPY", p.src.0, p.len_bytes)?;
+                reads(site.gpu, Client::Sdma, "COPY", p.src.0, p.len_bytes)?;
                 vm.copy(p.dst.0, p.src.0, p.len_bytes).map_err(Cause::from)?;
+                wrote(site.gpu, Client::Sdma, p.dst.0, p.len_bytes);
             }
             Packet::Write(p) => {
                 let bytes: Vec<u8> = p.values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 vm.write_bytes(p.dst.0, &bytes).map_err(Cause::from)?;
+                wrote(site.gpu, Client::Sdma, p.dst.0, bytes.len() as u64);
             }
             Packet::Indirect(p) => match ring_dword {
                 Some(at) if (at + INDIRECT_DWORDS).is_multiple_of(INDIRECT_END_DWORDS) => self.indirect(site, p)?,
@@ -83,7 +85,10 @@ impl Sdma {
             Packet::Trap(p) => site.interrupt(p.context),
             Packet::PollRegmem(p) => poll(site, p)?,
             Packet::Atomic(p) => atomic::run(site, "ATOMIC", p.tc_op, p.addr.0, (p.data, p.compare), false)?,
-            Packet::ConstFill(p) => fill(vm, p)?,
+            Packet::ConstFill(p) => {
+                fill(vm, p)?;
+                wrote(site.gpu, Client::Sdma, p.dst.0, p.len_bytes());
+            }
             Packet::Timestamp(p) => vm.write_u64(p.addr.0, site.gpu.clock.ticks()).map_err(Cause::from)?,
         }
         Ok(())

@@ -1,14 +1,18 @@
 //! Caches between the packets. What the instruction cache and the scalar cache may still hold: code and kernel arguments that were changed since they were last read, while
 //! no packet invalidated the cache. Hardware would run or read the old bytes now and then; here it is an error each time.
 //!
-//! Source: amd.md 2.3 (which bits invalidate what), 4.5, 8.1. Both caches are taken as one for the card, and as never giving a line up.
-//! What vector caches and L2 may hold is
-//! in `amdgpu::Books`; here are the packets that act on them. Left out: code beyond [`CODE_BYTES`] of its entry, arguments beyond [`ARGUMENT_BYTES`].
+//! Source: amd.md 2.3 (which bits invalidate what), 2.8, 4.5, 8.1. Both caches are taken as one for the card, and as never giving a line up.
+//! What vector caches and L2 may hold is in `amdgpu::Books`; here are the packets that act on them, and who of the card's engines looks into L2:
+//! packet processors do up to gfx11 (on gfx12 they and SDMA work at system scope, says Mesa), SDMA does on gfx11 (the kernel driver gives it an L2
+//! policy) and has no L2 beside it on gfx942. Left out: code beyond [`CODE_BYTES`] of its entry, arguments beyond [`ARGUMENT_BYTES`], signals and
+//! other words that packets write by themselves.
 
 use super::super::chip::Chip;
 use super::super::gpu::Gpu;
+use super::super::queue::Queue;
 use super::super::vm::Vm;
 use super::Cause;
+use crate::emu::amdgpu::Flush;
 use crate::hcq::packet::aql::Scope;
 use crate::hcq::packet::pm4::{Acquire, CoherCntl, GcrCntl, Release, ReleaseGcr, ReleaseTc};
 use std::collections::BTreeMap;
@@ -24,58 +28,100 @@ const MOST: usize = 1 << 14;
 /// ACQUIRE_MEM and its likes: what they invalidate, and what they write back.
 pub(super) fn acquire(gpu: &Gpu, cache: Acquire) {
     gpu.caches.acquire(cache);
-    let (vectors, l2) = match cache {
-        Acquire::Gcr(gcr) => {
-            // gfx12 has one level of vector caches; the other's bit means nothing there.
-            let both = gcr.contains(GcrCntl::GL1_INV) || gpu.chip == Chip::Gfx1201;
-            (gcr.contains(GcrCntl::GLV_INV) && both, gcr.contains(GcrCntl::GL2_WB))
-        }
-        Acquire::Coher(coher) => (coher.contains(CoherCntl::TCL1), coher.contains(CoherCntl::TC_WB)),
-    };
-    let scalars = match cache {
-        Acquire::Gcr(gcr) => gcr.contains(GcrCntl::GLK_INV),
-        Acquire::Coher(coher) => coher.contains(CoherCntl::SH_KCACHE),
-    };
-    if scalars {
-        gpu.books.invalidate_scalars();
-    }
-    note(gpu, vectors, l2);
+    gpu.books.flush(match cache {
+        Acquire::Gcr(gcr) => Flush {
+            vector: gcr.contains(GcrCntl::GLV_INV),
+            array: gcr.contains(GcrCntl::GL1_INV),
+            scalar: gcr.contains(GcrCntl::GLK_INV),
+            l2: gcr.contains(GcrCntl::GL2_INV),
+            write_back: gcr.contains(GcrCntl::GL2_WB),
+        },
+        Acquire::Coher(coher) => Flush {
+            vector: coher.contains(CoherCntl::TCL1),
+            array: false,
+            scalar: coher.contains(CoherCntl::SH_KCACHE),
+            l2: coher.contains(CoherCntl::TC),
+            write_back: coher.contains(CoherCntl::TC_WB),
+        },
+    });
 }
 
 /// RELEASE_MEM: the same at the end of the pipe.
 pub(super) fn release(gpu: &Gpu, cache: Release) {
-    let (vectors, l2) = match cache {
-        Release::Gcr(gcr) => {
-            let both = gcr.contains(ReleaseGcr::GL1_INV) || gpu.chip == Chip::Gfx1201;
-            (gcr.contains(ReleaseGcr::GLV_INV) && both, gcr.contains(ReleaseGcr::GL2_WB))
+    gpu.books.flush(match cache {
+        Release::Gcr(gcr) => Flush {
+            vector: gcr.contains(ReleaseGcr::GLV_INV),
+            array: gcr.contains(ReleaseGcr::GL1_INV),
+            scalar: false,
+            l2: gcr.contains(ReleaseGcr::GL2_INV),
+            write_back: gcr.contains(ReleaseGcr::GL2_WB),
+        },
+        Release::Tc(tc) => Flush {
+            vector: tc.contains(ReleaseTc::TCL1),
+            array: false,
+            scalar: false,
+            l2: tc.contains(ReleaseTc::TC),
+            write_back: tc.contains(ReleaseTc::TC_WB),
+        },
+    });
+}
+
+/// An AQL packet's acquire scope before it.
+pub(super) fn acquire_scope(gpu: &Gpu, scope: Scope) {
+    if scope == Scope::None {
+        return;
+    }
+    gpu.caches.acquire_scope();
+    // L2 is one for the agent, or coherent in it: what others wrote is the system's affair.
+    gpu.books.flush(Flush { l2: scope == Scope::System, write_back: false, ..Flush::ALL });
+}
+
+/// An AQL packet's release scope after it: an agent of several XCCs writes back its L2s as for the system.
+pub(super) fn release_scope(gpu: &Gpu, scope: Scope) {
+    let write_back = scope == Scope::System || scope == Scope::Agent && gpu.facts().num_xcc > 1;
+    gpu.books.flush(Flush { write_back, ..Flush::default() });
+}
+
+/// Who of the card's engines reads and writes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Client {
+    /// The packet processor of a compute queue.
+    Cp,
+    Sdma,
+}
+
+impl Client {
+    fn looks_into_l2(self, chip: Chip) -> bool {
+        match chip {
+            Chip::Gfx1100 => true,
+            Chip::Gfx942 => self == Self::Cp,
+            Chip::Gfx1201 => false,
         }
-        Release::Tc(tc) => (tc.contains(ReleaseTc::TCL1), tc.contains(ReleaseTc::TC_WB)),
-    };
-    note(gpu, vectors, l2);
-}
-
-fn note(gpu: &Gpu, invalidated: bool, written_back: bool) {
-    if invalidated {
-        gpu.books.invalidate();
     }
-    if written_back {
-        gpu.books.write_back();
-    }
-}
-
-/// An AQL packet's acquire scope before it, or its release scope after it.
-pub(super) fn scopes(gpu: &Gpu, acquire: Scope, release: Scope) {
-    if acquire != Scope::None {
-        gpu.caches.acquire_scope();
-        gpu.books.invalidate_scalars();
-    }
-    note(gpu, acquire != Scope::None, release != Scope::None);
 }
 
 /// Refuses to read, past L2, what a dispatch has stored and nothing has written back.
-pub(super) fn written_back(gpu: &Gpu, packet: &'static str, va: u64, len_bytes: u64) -> Result<(), Cause> {
+pub(super) fn past_l2(gpu: &Gpu, packet: &'static str, va: u64, len_bytes: u64) -> Result<(), Cause> {
     match gpu.books.first_dirty(va, len_bytes).filter(|_| gpu.strict) {
         Some((va, dispatches)) => Err(Cause::NotWrittenBack { packet, va, dispatches }),
+        None => Ok(()),
+    }
+}
+
+/// As [`past_l2`], for an engine that may look into it.
+pub(super) fn reads(gpu: &Gpu, by: Client, packet: &'static str, va: u64, len_bytes: u64) -> Result<(), Cause> {
+    if by.looks_into_l2(gpu.chip) { Ok(()) } else { past_l2(gpu, packet, va, len_bytes) }
+}
+
+/// An engine has changed memory.
+pub(super) fn wrote(gpu: &Gpu, by: Client, va: u64, len_bytes: u64) {
+    gpu.books.stored(va, len_bytes, by.looks_into_l2(gpu.chip));
+}
+
+/// Refuses to interrupt the host while L2 keeps what the queue's dispatches stored to the host's own memory.
+pub(super) fn interrupts(gpu: &Gpu, queue: &Queue, packet: &'static str) -> Result<(), Cause> {
+    match gpu.books.missed_by_host(queue.setup.id).filter(|_| gpu.strict) {
+        Some(va) => Err(Cause::HostMisses { packet, va }),
         None => Ok(()),
     }
 }

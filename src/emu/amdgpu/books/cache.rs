@@ -1,0 +1,157 @@
+//! What a load may find in a cache instead of memory, level by level.
+//!
+//! Vector caches (L0 of gfx11 and gfx12, L1 of gfx942) and GL1 (gfx11's, one a shader array) hold what any load that is not coherent took,
+//! a line at a time; a store goes through them and changes the line beside its own compute unit alone. The scalar cache holds what scalar
+//! loads took. L2 holds what loads took and stores left: others change memory behind it, unless the page is kept coherent by probes.
+//! On a card of several XCCs, each with an L2, the others see a store when it was written back.
+//!
+//! Source: LLVM's AMDGPU usage, memory models of gfx942, gfx10-gfx11 and gfx12; amd.md 2.8, 5.8.
+
+use super::stamps::Emptied;
+use super::{Cell, How, L2, Line, Rules, Touch};
+use crate::emu::amdgpu::Chip;
+use crate::emu::amdgpu::fault::{FaultKind, R, fail};
+
+/// What a cache took from memory, and when; 0: never.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Taken {
+    pub when: u32,
+    pub value: u32,
+}
+
+/// Names of the vector caches from the compute unit on.
+#[derive(Clone, Copy)]
+pub(super) struct Levels {
+    near: &'static str,
+    array: Option<&'static str>,
+}
+
+impl Levels {
+    pub fn of(chip: Chip) -> Self {
+        match chip {
+            Chip::Gfx1100 => Self { near: "vector L0", array: Some("GL1") },
+            Chip::Gfx942 => Self { near: "vector L1", array: None },
+            Chip::Gfx1201 => Self { near: "vector L0", array: None },
+        }
+    }
+}
+
+/// The bits of these bytes.
+pub(super) fn mask(bytes: u8) -> u32 {
+    u32::from_le_bytes([0, 1, 2, 3].map(|n| if bytes >> n & 1 == 1 { 255 } else { 0 }))
+}
+
+/// All that lies on the way of a load.
+pub(super) fn load(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch) -> R<()> {
+    match t.how {
+        How::Read => vector(rules, line, c, t)?,
+        How::Scalar => scalar(rules, c, t)?,
+        _ => {}
+    }
+    if rules.policy.l2 == L2::Cached && t.how != How::PastL2 {
+        l2(rules, c, t)?;
+    }
+    if rules.xccs > 1 && rules.policy.l2 != L2::Bypassed {
+        other_xcc(rules, c, t)?;
+    }
+    Ok(())
+}
+
+/// The last store went through the vector cache that this load looks into. Or it was an atomic of the same dispatch: a loop around compare-and-swap
+/// begins with a load that may find an old value.
+fn own_store(rules: &Rules, c: &Cell, t: &Touch) -> bool {
+    let (w, me) = (&c.write, &t.me);
+    w.dispatch == me.dispatch && (w.atomic || w.group == me.group && (rules.one_unit || w.wave == me.wave))
+}
+
+/// The compute unit that took the line made the store too, so that it holds the newer value.
+fn taker_stored(rules: &Rules, c: &Cell, line: &Line) -> bool {
+    let w = &c.write;
+    line.dispatch == w.dispatch
+        && line.group == w.group
+        && !line.far
+        && (rules.one_unit || line.wave == w.wave && !line.many)
+}
+
+fn vector(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch) -> R<()> {
+    let Emptied { vector, array, .. } = rules.emptied;
+    let bits = mask(c.taken_bytes & t.me.bytes);
+    if !own_store(rules, c, t) && !taker_stored(rules, c, line) {
+        let changed = (c.taken.value ^ t.value) & bits != 0;
+        // The dword itself, or a neighbour that brought it along before it was stored.
+        let may_hold = |emptied: u32| {
+            changed && c.taken.when > emptied || line.when > emptied && line.when < c.stored && c.taken.when <= emptied
+        };
+        let found = |cache| fail(FaultKind::StaleRead { va: t.va, cache });
+        if may_hold(vector) {
+            return found(rules.levels.near);
+        }
+        // One shader array, one GL1: a workgroup never leaves it.
+        let near = c.write.dispatch == t.me.dispatch && c.write.group == t.me.group;
+        if let Some(name) = rules.levels.array.filter(|_| !near && may_hold(array)) {
+            return found(name);
+        }
+    }
+    if c.taken.when > vector.min(array_or(rules, vector, array)) {
+        c.taken.value = c.taken.value & !mask(t.me.bytes) | t.value & mask(t.me.bytes);
+        c.taken_bytes |= t.me.bytes;
+    } else {
+        c.taken = Taken { when: rules.now, value: t.value & mask(t.me.bytes) };
+        c.taken_bytes = t.me.bytes;
+    }
+    line.take(vector.min(array_or(rules, vector, array)), rules.now, &t.me);
+    Ok(())
+}
+
+fn array_or(rules: &Rules, vector: u32, array: u32) -> u32 {
+    if rules.levels.array.is_some() { array } else { vector }
+}
+
+/// A whole dword through the scalar cache.
+fn scalar(rules: &Rules, c: &mut Cell, t: &Touch) -> R<()> {
+    if t.me.bytes != 15 {
+        return Ok(());
+    }
+    if c.scalar.when > rules.emptied.scalar && c.scalar.value != t.value {
+        return fail(FaultKind::StaleRead { va: t.va, cache: "scalar cache" });
+    }
+    c.scalar = Taken { when: rules.now, value: t.value };
+    Ok(())
+}
+
+/// Memory that somebody changed behind L2.
+fn l2(rules: &Rules, c: &mut Cell, t: &Touch) -> R<()> {
+    let bits = mask(t.me.bytes);
+    if c.l2.when > rules.l2_emptied {
+        if (c.l2.value ^ t.value) & bits != 0 {
+            return fail(FaultKind::StaleRead { va: t.va, cache: "L2" });
+        }
+    } else if t.me.bytes == 15 {
+        c.l2 = Taken { when: rules.now, value: t.value };
+    }
+    Ok(())
+}
+
+/// What a store leaves in L2.
+pub(super) fn store(rules: &Rules, c: &mut Cell, t: &Touch) {
+    if t.how == How::Atomic {
+        c.l2.when = 0;
+    } else if t.me.bytes == 15 {
+        c.l2 = Taken { when: rules.now, value: t.value };
+    } else {
+        let bits = mask(t.me.bytes);
+        c.l2.value = c.l2.value & !bits | t.value & bits;
+    }
+    c.stored = rules.now;
+}
+
+/// A store that sits in the L2 of an XCC, wanted on one that may be another.
+fn other_xcc(rules: &Rules, c: &Cell, t: &Touch) -> R<()> {
+    let (w, xccs) = (&c.write, rules.xccs);
+    let (theirs, mine) = (w.group % xccs, t.me.group % xccs);
+    let here = w.dispatch == t.me.dispatch && theirs == mine;
+    if w.dispatch == 0 || w.clean || w.atomic || here || c.stored <= rules.back(theirs) || w.bytes & t.me.bytes == 0 {
+        return Ok(());
+    }
+    fail(FaultKind::NotWrittenBack { va: t.va, group: w.group, xcc: theirs })
+}

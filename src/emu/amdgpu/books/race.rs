@@ -1,0 +1,34 @@
+//! Races: two waves of a dispatch touch the same bytes, one of them storing, and no barrier stands between.
+
+use super::{Cell, How, Side, Touch};
+use crate::emu::amdgpu::fault::{FaultKind, R, fail};
+
+/// Whether another wave of the same dispatch did what must not meet this access.
+pub(super) fn race(c: &Cell, t: &Touch, done: &impl Fn(u8) -> u32) -> R<()> {
+    let Touch { va, me, how, .. } = *t;
+    let stores = matches!(how, How::Write | How::WriteThrough);
+    let meets = |side: &Side| side.dispatch == me.dispatch && side.bytes & me.bytes != 0 && !side.synced;
+    let found = |other: How, side: &Side| {
+        let (this, other) = (how.name(), other.name());
+        fail(FaultKind::GlobalRace { va, this, other, group: side.group, wave: side.wave.into() })
+    };
+    // A plain load beside atomics is how loops around compare-and-swap begin.
+    if (stores || !c.write.atomic) && meets(&c.write) {
+        let other = if c.write.atomic { How::Atomic } else { How::Write };
+        let near = c.write.group == me.group;
+        if !near || c.write.wave != me.wave && c.write.epoch == me.epoch {
+            return found(other, &c.write);
+        }
+        if c.write.wave != me.wave && c.store > done(c.write.wave) {
+            return fail(FaultKind::GlobalStoreNotWaited { va, wave: c.write.wave.into() });
+        }
+    }
+    if stores && meets(&c.read) {
+        let near = c.read.group == me.group && !c.read.far;
+        let other_wave = c.read.wave != me.wave || c.read.many;
+        if !near || other_wave && c.read.epoch == me.epoch {
+            return found(How::Read, &c.read);
+        }
+    }
+    Ok(())
+}
