@@ -3,7 +3,7 @@
 
 use super::{Geometry, LONG, Rig, load_image, name, pattern, read, small_options, units, words};
 use doorbell::device::amd::AmdOptions;
-use doorbell::device::{Arg, Command, Device, DeviceError, Patch, QueueKind};
+use doorbell::device::{Arg, Command, Device, DeviceError, Kernel, Patch, QueueKind};
 use doorbell::emu::kfd::{Chip, Config};
 use doorbell::hcq::signal::WaitError;
 use std::time::Duration;
@@ -104,6 +104,33 @@ fn machine_code_runs_from_ioctl_to_signal_on_every_chip_and_kernel_interface() {
             drop(d);
             assert_eq!(rig.complaints(), Vec::<String>::new(), "{chip:?} 1.{kfd_minor}");
         }
+    }
+}
+
+#[test]
+fn code_at_the_address_of_a_former_kernel_runs_as_itself() {
+    for chip in super::CHIPS {
+        let rig = Rig::with_code(Config::new(chip));
+        let (d, code) = (rig.open(), add_code(chip));
+        let m = words(&d, &pattern(256));
+        let run = |kernel: &Kernel| {
+            let command = Command::exec(kernel, [Arg::Buffer(m.at(0)), Arg::Var(5)], 1).over(GROUPS);
+            let point = d.submit(QueueKind::Compute, &[command]).unwrap();
+            d.wait(&point, super::LONG).unwrap();
+        };
+        // As long, and nothing but ends.
+        let idle = load_image(&d, &units::image(name(chip), &vec![code[code.len() - 1]; code.len()], 0));
+        let entry = idle.entry();
+        run(&idle);
+        drop(idle);
+        // The next submission lets go of what the last one kept.
+        d.submit(QueueKind::Compute, &[]).unwrap();
+        let loaded: Vec<Kernel> = (0..16).map(|_| load_image(&d, &units::image(name(chip), code, 0))).collect();
+        let same = loaded.iter().find(|k| k.entry() == entry).expect("a kernel at the freed address");
+        run(same);
+        let expected: Vec<u32> = pattern(256).iter().map(|x| x.wrapping_add(5)).collect();
+        assert_eq!(read(&d, &m), expected, "{chip:?}");
+        assert_eq!(rig.reports(), Vec::<String>::new(), "{chip:?}");
     }
 }
 

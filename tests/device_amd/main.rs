@@ -281,6 +281,29 @@ fn timestamps_are_host_nanoseconds_in_order() {
 }
 
 #[test]
+fn timestamps_of_a_recorded_list_are_in_order_at_each_replay() {
+    for chip in CHIPS {
+        let rig = Rig::of(chip);
+        let d = rig.open();
+        let (k, m) = (load(&d, units::ADD), words(&d, &[0; 64]));
+        let stamps = [d.stamp().unwrap(), d.stamp().unwrap()];
+        let commands = stamps.clone().map(|stamp| launch(&k, &m, 1, 1, 64).stamped(stamp));
+        let mut list = d.record(&commands).unwrap();
+        let mut last = 0;
+        // More than there are copies.
+        for _ in 0..6 {
+            let point = list.replay(&[]).unwrap();
+            d.wait(&point, LONG).unwrap();
+            let ([(a, b), (c, e)], before) = (stamps.each_ref().map(doorbell::device::Stamp::times_ns), last);
+            assert!(before <= a && a <= b && b <= c && c <= e, "{chip:?}: {before} {a} {b} {c} {e}");
+            last = e;
+        }
+        assert_eq!(read(&d, &m), [12; 64], "{chip:?}");
+        assert_eq!(rig.reports(), Vec::<String>::new(), "{chip:?}");
+    }
+}
+
+#[test]
 fn scratch_grows_with_the_kernels_that_want_it() {
     for chip in CHIPS {
         let rig = Rig::of(chip);

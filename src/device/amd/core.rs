@@ -14,6 +14,7 @@ use crate::hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::abi::{drm, kfd};
 use doorbell_ioctl::port::{CallError, Fd, call, monotonic_ns};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How a device is opened.
@@ -61,6 +62,8 @@ pub struct Core {
     pages: SignalPages<Bo>,
     pub signals: Arc<SignalPool>,
     life: Life,
+    /// Kernels that were loaded.
+    code: AtomicU64,
 }
 
 impl Core {
@@ -101,7 +104,19 @@ impl Core {
         };
         let signals = SignalPool::of_device(Box::new(source), Arc::clone(&clock) as _);
         let life = Life::default();
-        Ok(Arc::new(Self { tag, driver, node, chip, render, options, clock, pages, signals, life }))
+        Ok(Arc::new(Self {
+            tag,
+            driver,
+            node,
+            chip,
+            render,
+            options,
+            clock,
+            pages,
+            signals,
+            life,
+            code: AtomicU64::new(1),
+        }))
     }
 
     /// A buffer of this device.
@@ -165,6 +180,18 @@ impl Core {
     #[must_use]
     pub fn fault(&self) -> Option<&str> {
         self.life.fault()
+    }
+
+    /// Code was loaded: the instruction cache may hold what was there before.
+    pub fn note_code(&self) {
+        // ORDER: release; the code is in place.
+        self.code.fetch_add(1, Ordering::Release);
+    }
+
+    /// Changes whenever code is loaded; never 0.
+    #[must_use]
+    pub fn code_loaded(&self) -> u64 {
+        self.code.load(Ordering::Acquire)
     }
 
     /// Refuses work from now on.

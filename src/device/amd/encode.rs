@@ -13,6 +13,9 @@ use crate::hcq::packet::pm4::{self, GcrCntl, regs};
 use crate::hcq::packet::{EmitError, GpuVa, aql, sdma};
 use crate::hcq::signal::Signal;
 
+/// Packets of a recorded list that go into an AQL ring at once: the smallest ring has room for them.
+const PIECE_PACKETS: usize = 16;
+
 /// Dwords, and where each piece ends.
 #[derive(Clone, Debug, Default)]
 pub struct List {
@@ -103,12 +106,17 @@ impl Compute {
         if self.xcc_count == 1 {
             return self.pm4(make);
         }
-        let mut words = Vec::new();
-        make(&mut words)?;
-        let exec_dwords = u32::try_from(words.len()).unwrap_or(u32::MAX);
         self.pm4(|out| {
+            let start = out.len();
+            pm4::PredExec { xcc_mask: 1, exec_dwords: 0 }.emit(out)?;
+            let behind = out.len();
+            make(out)?;
+            // Again, now that its count is known; in the place of the first.
+            let end = out.len();
+            let exec_dwords = u32::try_from(end - behind).unwrap_or(u32::MAX);
             pm4::PredExec { xcc_mask: 1, exec_dwords }.emit(out)?;
-            out.extend(words);
+            out.copy_within(end.., start);
+            out.truncate(end);
             Ok(())
         })
     }
@@ -228,6 +236,19 @@ impl Compute {
         self.list.words.extend(packet.emit()?);
         self.list.end();
         self.pending.clear();
+        Ok(())
+    }
+
+    /// Packets that were encoded before, behind what has gathered. AQL rings only.
+    ///
+    /// # Errors
+    /// The indirect buffer's.
+    pub fn packets<E: From<EmitError>>(&mut self, words: &[u32], ib: &mut dyn IbMemory<E>) -> Result<(), E> {
+        self.flush(ib)?;
+        for piece in words.chunks(PIECE_PACKETS * aql::PACKET_DWORDS) {
+            self.list.words.extend_from_slice(piece);
+            self.list.end();
+        }
         Ok(())
     }
 

@@ -1,17 +1,20 @@
 //! A recorded list of launches: packets encoded once into command buffers, argument blocks patched at each replay.
 //!
 //! Place in the arrows: part of `device::amd`, used by `engine`'s JIT. Source: amd.md 2.3 (INDIRECT_BUFFER), 2.7.
-//! There are several copies of the argument blocks and, on PM4 rings, of the packets that name them, so that a replay never rewrites what one in
-//! flight reads; a copy is taken again when its last run is done. Left out: copies inside a list (they are submitted anew at each replay).
+//! There are several copies of the argument blocks and of the packets that name them, so that a replay never rewrites what one in flight reads; a copy
+//! is taken again when its last run is done. On PM4 rings the packets are command buffers that the ring calls; an AQL ring calls nothing, so a copy's
+//! packets go into it in one piece, with one doorbell. Left out: copies inside a list (they are submitted anew at each replay).
 
 use super::bo::{Bo, Placement};
 use super::chip::QueueFormat;
 use super::core::Core;
-use super::encode::{Compute, ScratchRegs};
+use super::encode::{Compute, IbMemory, ScratchRegs};
 use super::program::{self, Block, Launch};
 use super::queue::{AmdQueue, Kept, NoIb, Producer};
+use super::ran::{self, Named};
 use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Memory, Patch, Recorded, Stamp};
 use crate::hcq::memory::View;
+use crate::hcq::packet::pm4::NOP_ONE_DWORD;
 use crate::hcq::queue::SubmitError;
 use crate::hcq::signal::Point;
 use std::sync::Arc;
@@ -20,6 +23,24 @@ use std::sync::Arc;
 const COPIES: usize = 4;
 /// Dwords of one indirect buffer: the packet's field has 20 bits.
 const MAX_IB_DWORDS: usize = 1 << 19;
+/// Indirect buffers start at a line.
+const IB_ALIGN_DWORDS: usize = 16;
+
+/// Indirect buffers of a copy, one behind the other from an address on.
+#[derive(Debug, Default)]
+struct OwnIbs {
+    base: u64,
+    words: Vec<u32>,
+}
+
+impl IbMemory<DeviceError> for OwnIbs {
+    fn place(&mut self, words: &[u32]) -> Result<u64, DeviceError> {
+        let va = self.base + 4 * self.words.len() as u64;
+        self.words.extend_from_slice(words);
+        self.words.resize(self.words.len().next_multiple_of(IB_ALIGN_DWORDS), NOP_ONE_DWORD);
+        Ok(va)
+    }
+}
 
 /// One launch of the list.
 #[derive(Debug)]
@@ -53,6 +74,8 @@ struct Copy {
     kernargs: View,
     /// Indirect buffers: address, dwords. PM4 rings.
     ibs: Vec<(u64, u32)>,
+    /// Packets for an AQL ring.
+    packets: Vec<u32>,
     /// The scratch that the packets name.
     scratch: ScratchRegs,
     last: Option<Point>,
@@ -71,6 +94,7 @@ pub struct AmdGraph {
     copies: Vec<Copy>,
     next: usize,
     private_bytes: u32,
+    last: Arc<[Named]>,
     /// Of all steps, once each; made anew when a patch has changed one.
     memories: Vec<Memory>,
     is_listed: bool,
@@ -91,6 +115,7 @@ impl AmdGraph {
             next: 0,
             memories: Vec::new(),
             is_listed: false,
+            last: Arc::from([]),
             private_bytes: commands.iter().map(|c| queue.private_bytes(c)).max().unwrap_or(0),
         };
         for command in commands {
@@ -99,6 +124,8 @@ impl AmdGraph {
                 graph.push(kernel, args, geometry, stamp.clone())?;
             }
         }
+        let programs: Result<Vec<_>, _> = graph.steps.iter().map(|s| queue.program(&s.kernel)).collect();
+        graph.last = ran::last_of(programs?.into_iter());
         Ok(graph)
     }
 
@@ -146,42 +173,91 @@ impl AmdGraph {
         })
     }
 
-    /// Encodes one copy: its argument memory, and its packets on PM4 rings.
+    /// Memory that the device reads and the host writes.
+    fn own(&self, what: &'static str, len_bytes: usize) -> Result<(Bo, View), DeviceError> {
+        let bo = self.core.own_bo(what, len_bytes as u64, Placement::Host)?;
+        let view = bo.view().map_err(|source| self.core.refused(what, source))?;
+        Ok((bo, view))
+    }
+
+    /// Encodes one copy: its argument memory and its packets.
     fn copy(&self, scratch: ScratchRegs) -> Result<Copy, DeviceError> {
-        let own = |what, len: usize| -> Result<(Bo, View), DeviceError> {
-            let bo = self.core.own_bo(what, len as u64, Placement::Host)?;
-            let view = bo.view().map_err(|source| self.core.refused(what, source))?;
-            Ok((bo, view))
-        };
-        let (bo, kernargs) = own("recorded arguments", self.image.len())?;
+        let (bo, kernargs) = self.own("recorded arguments", self.image.len())?;
         let kernargs_va = bo.va();
         let mut buffers = vec![bo];
-        let mut ibs = Vec::new();
-        if self.core.chip.format == QueueFormat::Pm4 {
-            let mut list = Compute::new(self.core.chip, self.core.node.xcc_count());
-            for (n, step) in self.steps.iter().enumerate() {
-                self.encode(step, kernargs_va, scratch, &mut list)?;
-                if list.list.words().len() >= MAX_IB_DWORDS || n + 1 == self.steps.len() {
-                    let (bo, view) = own("command buffer", list.list.words().len() * 4)?;
-                    view.write(0, bytemuck::cast_slice(list.list.words()))?;
-                    ibs.push((bo.va(), u32::try_from(list.list.words().len()).unwrap_or(u32::MAX)));
-                    buffers.push(bo);
-                    list.clear();
-                }
-            }
+        let (mut ibs, mut packets) = (Vec::new(), Vec::new());
+        match self.core.chip.format {
+            QueueFormat::Pm4 => self.command_buffers(kernargs_va, scratch, &mut buffers, &mut ibs)?,
+            QueueFormat::Aql => packets = self.aql_packets(kernargs_va, scratch, &mut buffers)?,
         }
         let kernels = self.steps.iter().map(|s| s.kernel.clone()).collect();
         let stamps = self.steps.iter().filter_map(|s| s.stamp.clone()).collect();
         let held = Arc::new(Held { buffers, kernels, stamps });
-        Ok(Copy { held, kernargs_va, kernargs, ibs, scratch, last: None, is_fresh: false })
+        Ok(Copy { held, kernargs_va, kernargs, ibs, packets, scratch, last: None, is_fresh: false })
     }
 
-    fn encode(&self, step: &Step, kernargs_va: u64, scratch: ScratchRegs, to: &mut Compute) -> Result<(), DeviceError> {
+    fn command_buffers(
+        &self,
+        kernargs_va: u64,
+        scratch: ScratchRegs,
+        buffers: &mut Vec<Bo>,
+        ibs: &mut Vec<(u64, u32)>,
+    ) -> Result<(), DeviceError> {
+        let mut to = Compute::new(self.core.chip, self.core.node.xcc_count());
+        for (n, step) in self.steps.iter().enumerate() {
+            self.encode(step, kernargs_va, scratch, &mut to, &mut NoIb)?;
+            let words = to.list.words();
+            if words.len() >= MAX_IB_DWORDS || n + 1 == self.steps.len() && !words.is_empty() {
+                let (bo, view) = self.own("command buffer", words.len() * 4)?;
+                view.write(0, bytemuck::cast_slice(words))?;
+                ibs.push((bo.va(), u32::try_from(words.len()).unwrap_or(u32::MAX)));
+                buffers.push(bo);
+                to.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Dispatches, and between them calls of the timestamps' indirect buffers, which the copy owns.
+    fn aql_packets(
+        &self,
+        kernargs_va: u64,
+        scratch: ScratchRegs,
+        buffers: &mut Vec<Bo>,
+    ) -> Result<Vec<u32>, DeviceError> {
+        let all = |ib: &mut OwnIbs| -> Result<Vec<u32>, DeviceError> {
+            let mut to = Compute::new(self.core.chip, self.core.node.xcc_count());
+            self.steps.iter().try_for_each(|step| self.encode(step, kernargs_va, scratch, &mut to, ib))?;
+            to.flush(ib)?;
+            Ok(to.list.words().to_vec())
+        };
+        // First for their length, then where they are.
+        let mut ibs = OwnIbs::default();
+        let packets = all(&mut ibs)?;
+        if ibs.words.is_empty() {
+            return Ok(packets);
+        }
+        let (bo, view) = self.own("command buffer", ibs.words.len() * 4)?;
+        let mut ibs = OwnIbs { base: bo.va(), words: Vec::new() };
+        let packets = all(&mut ibs)?;
+        view.write(0, bytemuck::cast_slice(&ibs.words))?;
+        buffers.push(bo);
+        Ok(packets)
+    }
+
+    fn encode(
+        &self,
+        step: &Step,
+        kernargs_va: u64,
+        scratch: ScratchRegs,
+        to: &mut Compute,
+        ib: &mut dyn IbMemory<DeviceError>,
+    ) -> Result<(), DeviceError> {
         if let Some(stamp) = &step.stamp {
             to.timestamp(&stamp.start)?;
         }
         if !step.geometry.is_empty() {
-            to.exec::<DeviceError>(&self.launch(step, kernargs_va)?, scratch, &mut NoIb)?;
+            to.exec(&self.launch(step, kernargs_va)?, scratch, ib)?;
         }
         if let Some(stamp) = &step.stamp {
             to.timestamp(&stamp.stop)?;
@@ -271,13 +347,9 @@ impl AmdGraph {
         p.keep(value, Kept::List(Arc::clone(&copy.held) as _));
         match self.core.chip.format {
             QueueFormat::Pm4 => copy.ibs.iter().try_for_each(|(va, count)| p.indirect(*va, *count))?,
-            QueueFormat::Aql => {
-                for step in &self.steps {
-                    let launch = self.launch(step, copy.kernargs_va)?;
-                    queue.emit_launch(p, &launch, step.stamp.as_ref(), value)?;
-                }
-            }
+            QueueFormat::Aql => queue.packets(p, &copy.packets, value)?,
         }
+        p.ran(&self.last);
         memories().for_each(|m| m.uses().mark(queue.timeline(), value));
         queue.finish(p, value)
     }

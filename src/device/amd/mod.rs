@@ -15,6 +15,7 @@ mod graph;
 mod load;
 mod program;
 mod queue;
+mod ran;
 mod ring;
 mod scratch;
 mod topology;
@@ -165,6 +166,7 @@ impl AmdDevice {
         let memory = Memory::new(MemoryParts { device, va, len_bytes, host: None, uses, release: None });
         self.copy_in(&memory, 0, &bytes)?;
         memory.uses().wait(core.options.submit_timeout)?;
+        core.note_code();
         Ok(kernel)
     }
 }

@@ -8,6 +8,7 @@ use super::core::Core;
 use super::driver::{SignalEvent, Woken};
 use super::encode::{Compute, Copy, CopyCaches, IbMemory, List};
 use super::program::{self, Block, Launch, Program};
+use super::ran::{LastRan, Named};
 use super::ring::{HwRing, RingKind};
 use super::scratch::Scratch;
 use crate::device::staging::{CopyPath, SharedBuffer};
@@ -23,8 +24,6 @@ use std::time::{Duration, Instant};
 
 /// One sleep in the driver: its event may be taken by another waiter.
 const SLICE_MS: u128 = 20; // TIMEOUT: what a waiter loses then.
-/// Kernels that a report names.
-const REMEMBERED: usize = 4;
 /// Share of the kernargs ring that indirect buffers get on AQL rings.
 const IB_BYTES: u64 = 1 << 20;
 
@@ -50,8 +49,10 @@ pub struct Producer {
     scratch: Scratch,
     waits: Vec<Point>,
     kept: VecDeque<(u64, Kept)>,
-    /// Name and entry of the last kernels.
-    recent: VecDeque<(Arc<str>, u64)>,
+    recent: LastRan,
+    /// Code that had been loaded when the instruction cache was last invalidated, and when the list that is being made does it.
+    code_seen: u64,
+    code_opened: u64,
     // Freed after the ring.
     buffers: Vec<super::bo::Bo>,
 }
@@ -113,6 +114,11 @@ impl Producer {
 
     pub fn keep(&mut self, value: u64, what: Kept) {
         self.kept.push_back((value, what));
+    }
+
+    /// The last kernels of a recorded list, for a report.
+    pub fn ran(&mut self, last: &Arc<[Named]>) {
+        self.recent.list(last);
     }
 
     /// Runs dwords that lie elsewhere.
@@ -182,7 +188,9 @@ impl AmdQueue {
             scratch: Scratch::default(),
             waits: Vec::new(),
             kept: VecDeque::new(),
-            recent: VecDeque::new(),
+            recent: LastRan::default(),
+            code_seen: 0,
+            code_opened: 0,
             buffers,
         })
     }
@@ -263,7 +271,11 @@ impl AmdQueue {
             }
             p.kept.push_back((value, Kept::Timeline(Arc::clone(point.timeline()))));
         }
+        p.code_opened = self.core.code_loaded();
+        let is_aql = p.ibs.is_some();
         match &mut p.encoder {
+            // AQL packets say themselves what they acquire: all but new code.
+            Encoder::Compute(_) if is_aql && p.code_seen == p.code_opened => {}
             Encoder::Compute(c) => c.acquire(AcquireScope::Full)?,
             Encoder::Copy(c) => c.cache_control(CopyCaches::Invalidate)?,
         }
@@ -334,27 +346,12 @@ impl AmdQueue {
         let mut launch = Launch { program, geometry: *geometry, lds_bytes, kernarg_va: 0, packet_offset };
         let words = launch.words(&block)?;
         launch.kernarg_va = self.put_words(&mut p.kernargs, &words, value)?;
-        self.emit_launch(p, &launch, None, value)
+        self.emit_launch(p, &launch, value)
     }
 
     /// A launch whose argument block is in place.
-    ///
-    /// # Errors
-    /// As `submit`.
-    pub fn emit_launch(
-        &self,
-        p: &mut Producer,
-        launch: &Launch<'_>,
-        stamp: Option<&Stamp>,
-        value: u64,
-    ) -> Result<(), DeviceError> {
-        if p.recent.len() == REMEMBERED {
-            p.recent.pop_front();
-        }
-        p.recent.push_back((launch.program.name.clone(), launch.program.entry));
-        if let Some(stamp) = stamp {
-            p.encoder.timestamp(&stamp.start)?;
-        }
+    fn emit_launch(&self, p: &mut Producer, launch: &Launch<'_>, value: u64) -> Result<(), DeviceError> {
+        p.recent.kernel(launch.program);
         let regs = p.scratch.regs();
         if let Encoder::Compute(compute) = &mut p.encoder
             && !launch.geometry.is_empty()
@@ -364,7 +361,16 @@ impl AmdQueue {
                 None => compute.exec::<DeviceError>(launch, regs, &mut NoIb)?,
             }
         }
-        stamp.map_or(Ok(()), |stamp| p.encoder.timestamp(&stamp.stop))
+        Ok(())
+    }
+
+    /// Packets of a recorded list, on an AQL ring.
+    ///
+    /// # Errors
+    /// As `submit`.
+    pub fn packets(&self, p: &mut Producer, words: &[u32], value: u64) -> Result<(), DeviceError> {
+        let Producer { encoder: Encoder::Compute(compute), ibs: Some(ring), .. } = p else { return Ok(()) };
+        compute.packets(words, &mut IbRing { queue: self, ring, value })
     }
 
     /// Scratch for kernels of `private_bytes` a work-item; growing it waits until the ring is idle.
@@ -408,7 +414,7 @@ impl AmdQueue {
             }
         }
         let closed = || DeviceError::Closed { device: self.core.tag.name().into() };
-        let Producer { ring, encoder, .. } = p;
+        let Producer { ring, encoder, code_seen, code_opened, .. } = p;
         let ring = ring.as_mut().ok_or_else(closed)?;
         let list = encoder.list();
         if list.longest() as u64 > ring.max_dwords() {
@@ -417,6 +423,7 @@ impl AmdQueue {
         let given = self.timeline.next();
         debug_assert_eq!(given, value, "the producer's lock is held");
         self.push(ring, list)?;
+        *code_seen = *code_opened;
         Ok(self.timeline.point(value))
     }
 
@@ -612,10 +619,7 @@ impl Progress for AmdQueue {
     fn report(&self) -> Report {
         // A submission that waits for room holds the lock and makes its own report.
         match self.producer.try_lock() {
-            Ok(p) => self.report_of(
-                p.ring.as_ref(),
-                p.recent.iter().map(|(name, entry)| format!("{name} at {entry:#x}")).collect(),
-            ),
+            Ok(p) => self.report_of(p.ring.as_ref(), p.recent.lines()),
             Err(_) => self.report_of(None, Vec::new()),
         }
     }

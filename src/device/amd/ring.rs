@@ -7,7 +7,7 @@ use super::bo::{Bo, Placement};
 use super::chip::SaveArea;
 use super::core::Core;
 use crate::device::DeviceError;
-use crate::hcq::memory::{View, Word64};
+use crate::hcq::memory::{Dwords, View, Word64};
 use crate::hcq::packet::{aql, pm4, sdma};
 use doorbell_ioctl::abi::kfd;
 use doorbell_ioctl::port::{CallError, Doorbell, MapRequest, Mapped};
@@ -61,6 +61,7 @@ pub struct HwRing {
     kind: RingKind,
     queue_id: u32,
     view: View,
+    dwords: Dwords,
     size_bytes: u64,
     /// Units ever written; the next goes there.
     put: u64,
@@ -132,6 +133,7 @@ impl HwRing {
             write_pointer: pages.word64(WRITE_POINTER)?,
             read_pointer: pages.word64(READ_POINTER)?,
             doorbell,
+            dwords: view.dwords()?,
             view,
             pointers: pages,
             buffers,
@@ -199,16 +201,19 @@ impl HwRing {
         Ok(true)
     }
 
-    /// The header's dword goes last: firmware polls it.
+    /// The first header's dword goes last: firmware polls it, and comes to no packet before the one in front.
     fn store_aql(&self, at: u64, words: &[u32]) -> Result<(), DeviceError> {
-        for (n, packet) in words.chunks_exact(aql::PACKET_DWORDS).enumerate() {
-            let at = (at + n as u64 * aql::PACKET_BYTES) % self.size_bytes;
-            self.view.write(at + 4, bytemuck::cast_slice(&packet[1..]))?;
-            // ORDER: release; the packet's body before its header.
-            fence(Ordering::Release);
-            if let Some(header) = self.view.dwords()?.get(at / 4) {
-                header.store(packet[0], Ordering::Release);
-            }
+        let Some((header, rest)) = words.split_first() else { return Ok(()) };
+        let rest: &[u8] = bytemuck::cast_slice(rest);
+        let head = usize::try_from(self.size_bytes - at - 4).unwrap_or(usize::MAX).min(rest.len());
+        self.view.write(at + 4, &rest[..head])?;
+        if head < rest.len() {
+            self.view.write(0, &rest[head..])?;
+        }
+        // ORDER: release; all the packets before the first one's header.
+        fence(Ordering::Release);
+        if let Some(first) = self.dwords.get(at / 4) {
+            first.store(*header, Ordering::Release);
         }
         Ok(())
     }
@@ -227,7 +232,7 @@ impl HwRing {
         let unit = self.kind.unit_bytes();
         let (get, put) = self.positions();
         let count = ((put - get) * unit / 4).min(TAIL_DWORDS);
-        let Ok(dwords) = self.view.dwords() else { return Vec::new() };
+        let dwords = &self.dwords;
         let first = get * unit / 4;
         let word = |n| dwords.get((first + n) % dwords.count()).map_or(0, |w| w.load(Ordering::Relaxed));
         let words: Vec<u32> = (0..count).map(word).collect();
