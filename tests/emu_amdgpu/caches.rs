@@ -36,7 +36,7 @@ impl Bus for Card {
     }
 
     fn policy(&self, va: u64) -> Policy {
-        if va >= OUTPUT && va < OUTPUT + 4096 { self.policy } else { Policy { l2: L2::Bypassed, host: false } }
+        if (OUTPUT..OUTPUT + 4096).contains(&va) { self.policy } else { Policy { l2: L2::Bypassed, host: false } }
     }
 
     fn xccs(&self) -> u32 {
