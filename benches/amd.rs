@@ -7,11 +7,13 @@ use doorbell::device::amd::{AmdDevice, AmdOptions, Driver, Selector};
 use doorbell::device::{Arg, Code, Command, Device, Geometry, KernelImage, Memory, Patch, QueueKind};
 use doorbell::emu::kfd::compute::{Compute, ComputeFault, Dispatch, Machine};
 use doorbell::emu::kfd::{Chip, Config, SoftKfd};
-use doorbell_ioctl::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd, Port};
+use null_cost::NullCost;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+#[path = "support/null_cost.rs"]
+mod null_cost;
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -25,70 +27,6 @@ impl Compute for Done {
     }
 }
 
-/// Doorbells are kept while it holds; the last of each queue is rung when it lets go.
-#[derive(Debug)]
-struct NullCost {
-    inner: Arc<SoftKfd>,
-    holds: AtomicBool,
-    /// Calls are allowed while it holds: what is made once is made now.
-    sets_up: AtomicBool,
-    /// The last doorbell while it holds: one queue is measured at a time.
-    at: AtomicU64,
-    value: AtomicU64,
-}
-
-impl NullCost {
-    fn hold(&self) {
-        self.holds.store(true, Ordering::Relaxed);
-    }
-
-    /// Lets the device run what was handed over.
-    fn let_go(&self) {
-        self.holds.store(false, Ordering::Relaxed);
-        let at = self.at.load(Ordering::Relaxed);
-        if at != 0 {
-            self.inner.doorbell(CpuPtr(at), self.value.load(Ordering::Relaxed));
-        }
-    }
-}
-
-impl Port for NullCost {
-    fn open(&self, path: &str, flags: OpenFlags) -> Result<Fd, Errno> {
-        self.inner.open(path, flags)
-    }
-    fn close(&self, fd: Fd) -> Result<(), Errno> {
-        self.inner.close(fd)
-    }
-    fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
-        let may_call = !self.holds.load(Ordering::Relaxed) || self.sets_up.load(Ordering::Relaxed);
-        assert!(may_call, "a submission makes no calls");
-        self.inner.ioctl(fd, request, arg)
-    }
-    fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno> {
-        self.inner.mmap(map)
-    }
-    fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
-        self.inner.munmap(addr, len_bytes)
-    }
-    fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno> {
-        self.inner.poll(fds, timeout_ms)
-    }
-    fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
-        self.inner.read_file(path)
-    }
-    fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
-        self.inner.read_dir(path)
-    }
-    fn doorbell(&self, at: CpuPtr, value: u64) {
-        if self.holds.load(Ordering::Relaxed) {
-            self.at.store(at.0, Ordering::Relaxed);
-            self.value.store(value, Ordering::Relaxed);
-        } else {
-            self.inner.doorbell(at, value);
-        }
-    }
-}
-
 /// A device on the port.
 struct Rig {
     port: Arc<NullCost>,
@@ -98,13 +36,7 @@ struct Rig {
 impl Rig {
     fn new(chip: Chip) -> Self {
         let inner = SoftKfd::with_compute(Config::new(chip), Arc::new(Done)).expect("software driver");
-        let port = Arc::new(NullCost {
-            inner,
-            holds: AtomicBool::new(false),
-            sets_up: AtomicBool::new(false),
-            at: AtomicU64::new(0),
-            value: AtomicU64::new(0),
-        });
+        let port = NullCost::new(inner);
         let driver = Driver::open("AMD", Arc::clone(&port) as _).expect("driver");
         let options = AmdOptions { ring_bytes: 4 << 20, ..AmdOptions::default() };
         let device = AmdDevice::open("AMD", &driver, &Selector::Index(0), &options).expect("device");
@@ -126,9 +58,9 @@ impl Rig {
 
     /// Has a list make the copies of itself that are in flight at once.
     fn set_up(&self, step: impl FnMut()) {
-        self.port.sets_up.store(true, Ordering::Relaxed);
+        self.port.set_up(true);
         self.host_time(COPIES, COPIES, step);
-        self.port.sets_up.store(false, Ordering::Relaxed);
+        self.port.set_up(false);
     }
 
     /// The host's part of `step`: batches with the doorbell held, and the device's work between them, which is not counted.

@@ -6,9 +6,14 @@ use doorbell::engine::session;
 
 pub fn run(output: Output) -> Result<(), CliError> {
     let chosen = &session().options.device;
-    let all = Registry::global().list(&session().device_options());
-    for d in &all {
+    let options = session().device_options();
+    let mut all = Registry::global().list(&options);
+    for d in &mut all {
         let mark = if d.name == *chosen { "*" } else { " " };
+        // A software GPU is made only for whoever asks for it.
+        if d.name == *chosen && d.unavailable.is_none() && d.state.is_none() {
+            d.state = Registry::global().open(chosen, &options).ok().and_then(|device| device.state());
+        }
         match &d.unavailable {
             None => output.say(&format!(
                 "{mark} {:<6} {:<14} {:3} cores {:7.1} GiB",
@@ -18,6 +23,9 @@ pub fn run(output: Output) -> Result<(), CliError> {
                 d.memory_bytes as f64 / (1u64 << 30) as f64
             )),
             Some(why) => output.say(&format!("{mark} {:<6} not available: {why}", d.name)),
+        }
+        if let Some(state) = &d.state {
+            output.say(&format!("         {}", state.line));
         }
     }
     output.result(&serde_json::json!({"default": chosen, "devices": all}));

@@ -180,11 +180,23 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Bytes of live memories.
     fn memory_used(&self) -> u64;
 
+    /// What the driver says of the device now: free memory, clocks, temperature, errors. Nothing where there is nobody to ask.
+    fn state(&self) -> Option<DeviceState> {
+        None
+    }
+
     /// Waits for the queued work, ends the device's threads and refuses work from then on. Closing twice is fine.
     ///
     /// # Errors
     /// `Wait` when the queued work does not end; the device is closed nevertheless.
     fn close(&self) -> Result<(), DeviceError>;
+}
+
+/// What a driver says of a device, as a line and as data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceState {
+    pub line: String,
+    pub values: serde_json::Value,
 }
 
 /// A list of commands encoded once.

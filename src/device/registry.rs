@@ -9,7 +9,7 @@ use super::cpu::{CpuDevice, CpuOptions, choose_arch, machine_memory_bytes};
 use super::disk::DiskDevice;
 use super::null::NullDevice;
 use super::nv::{self, NvDevice, NvOptions};
-use super::{Device, DeviceError};
+use super::{Device, DeviceError, DeviceState};
 use doorbell_ioctl::port::{FileAccess, Port};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -98,6 +98,13 @@ pub struct DeviceListing {
     pub memory_bytes: u64,
     /// Why the device cannot be opened, if it cannot.
     pub unavailable: Option<String>,
+    /// Clocks, memory, errors now, where the driver was asked.
+    #[serde(serialize_with = "state_values")]
+    pub state: Option<DeviceState>,
+}
+
+fn state_values<S: serde::Serializer>(state: &Option<DeviceState>, to: S) -> Result<S::Ok, S::Error> {
+    state.as_ref().map(|s| &s.values).serialize(to)
 }
 
 /// Where software GPUs come from: a chip's name to a port with that chip. The command line gives one; nothing here knows the emulators.
@@ -308,7 +315,7 @@ impl Registry {
             Ok(device) => {
                 let info = device.info();
                 let (arch, cores, memory_bytes) = (info.arch.clone(), info.threads, info.memory_bytes);
-                DeviceListing { arch, cores, memory_bytes, ..row(&name) }
+                DeviceListing { arch, cores, memory_bytes, state: device.state(), ..row(&name) }
             }
             Err(e) => DeviceListing { unavailable: Some(e.to_string()), ..row(&name) },
         }
@@ -360,7 +367,7 @@ const SOFTWARE_TIMEOUT: Duration = Duration::from_secs(900);
 const SOFTWARE_CHIPS: &[&str] = &["gfx1100", "gfx1201", "gfx942", "sm_90"];
 
 fn row(name: &str) -> DeviceListing {
-    DeviceListing { name: name.into(), arch: String::new(), cores: 0, memory_bytes: 0, unavailable: None }
+    DeviceListing { name: name.into(), arch: String::new(), cores: 0, memory_bytes: 0, unavailable: None, state: None }
 }
 
 fn amd_row(index: usize, node: &amd::Node) -> DeviceListing {

@@ -37,6 +37,10 @@ pub struct Options {
     pub ptxas: Option<PathBuf>,
     /// Takes releases of NVIDIA's driver that were not tested (`NV_ANY_DRIVER=1`).
     pub nv_any_driver: bool,
+    /// Maps the doorbells of NVIDIA's cards through BAR1 (`NV_BAR1_DOORBELL=1`): from Hopper on, where BAR0 is not passed through.
+    pub nv_bar1_doorbell: bool,
+    /// Copies of NVIDIA's cards share the graphics engine's runlist (`NV_SHARED_COPY=1`) in place of a copy engine of their own.
+    pub nv_shared_copy: bool,
 }
 
 /// A variable whose value means nothing.
@@ -65,6 +69,8 @@ impl Default for Options {
             cache_dir: None,
             ptxas: None,
             nv_any_driver: false,
+            nv_bar1_doorbell: false,
+            nv_shared_copy: false,
         }
     }
 }
@@ -114,6 +120,8 @@ impl Options {
             cache_dir: if number(&get, "CACHELEVEL", 1, 2, "0, 1 or 2")? == 0 { None } else { cache },
             ptxas: get("PTXAS").map(PathBuf::from),
             nv_any_driver: number(&get, "NV_ANY_DRIVER", 0, 1, "0 or 1")? == 1,
+            nv_bar1_doorbell: number(&get, "NV_BAR1_DOORBELL", 0, 1, "0 or 1")? == 1,
+            nv_shared_copy: number(&get, "NV_SHARED_COPY", 0, 1, "0 or 1")? == 1,
         })
     }
 }

@@ -143,6 +143,8 @@ impl Session {
         let short = |a: &str| a.starts_with("avx") || a == "amx";
         d.cpu.arch = self.options.arch.as_ref().map(|a| if short(a) { format!("x86_64-{a}") } else { a.clone() });
         d.nv.any_release = self.options.nv_any_driver;
+        d.nv.bar1_doorbell = self.options.nv_bar1_doorbell;
+        d.nv.own_copy_engine = !self.options.nv_shared_copy;
         d
     }
 

@@ -129,6 +129,14 @@ impl Kernargs {
         self.view.write(room.0, bytemuck::cast_slice(words))
     }
 
+    /// Writes bytes behind so many of room that was taken.
+    ///
+    /// # Errors
+    /// As [`Kernargs::write`].
+    pub fn write_at(&self, room: Room, offset: u64, bytes: &[u8]) -> Result<(), MemError> {
+        self.view.write(room.0 + offset, bytes)
+    }
+
     /// As [`Kernargs::put`]; waits for room, `timeout` at most.
     ///
     /// # Errors

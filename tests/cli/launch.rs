@@ -186,6 +186,31 @@ fn a_recorded_launch_is_shown_and_played_again() {
 }
 
 #[test]
+fn a_recorded_launch_on_an_nvidia_card_is_shown_and_played_again() {
+    let t = temp();
+    std::fs::write(t.path().join("k.cubin"), include_bytes!("../data/cubin/device_sm90.cubin")).unwrap();
+    let words: Vec<u8> = (0..64u32).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(t.path().join("in.bin"), words).unwrap();
+    let command = "trace --memory --out run.trace --json --device NV:emu=sm_90 launch k.cubin --kernel add --grid 2 --block 32 \
+                   --arg inout:in.bin:out.bin --arg u64:5";
+    let o = run(t.path(), &command.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    let out = std::fs::read(t.path().join("out.bin")).unwrap();
+    let sums: Vec<u32> = out.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
+    assert_eq!(sums, (5..69).collect::<Vec<u32>>());
+    let o = run(t.path(), &["trace", "--show", "run.trace"]);
+    let text = String::from_utf8_lossy(&o.stdout).into_owned();
+    for wanted in ["HOPPER_CHANNEL_GPFIFO_A", "doorbell(", "COMPUTE SEND_PCAS_A=", "push buffer at 0x"] {
+        assert!(text.contains(wanted), "no {wanted} in {text}");
+    }
+    let o = run(t.path(), &["replay", "run.trace", "--port", "emu", "--json"]);
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    let v = json(&o, &["calls", "doorbells", "submissions", "packets_identical", "differences"]);
+    assert_eq!((v["packets_identical"].as_bool(), v["timeouts"].as_u64()), (Some(true), Some(0)), "{v:#}");
+    assert!(v["submissions"].as_u64() > Some(3), "{v:#}");
+}
+
+#[test]
 fn traces_that_cannot_be_read_or_played_say_why() {
     let t = temp();
     code_object(t.path());

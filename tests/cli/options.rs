@@ -84,6 +84,17 @@ fn devices_are_listed_with_the_chosen_one() {
 }
 
 #[test]
+fn state_of_the_chosen_card_is_told_with_memory_clocks_and_temperature() {
+    let t = temp();
+    let o = run(t.path(), &["devices", "--json", "--device", "NV:emu=sm_90"]);
+    let v = json(&o, &["default", "devices"]);
+    let row = v["devices"].as_array().unwrap().iter().find(|d| d["name"] == "NV:emu=sm_90").unwrap();
+    assert_eq!((code(&o), row["state"]["temperature_c"].as_i64()), (0, Some(42)), "{row:#}");
+    assert!(row["state"]["vram_free_bytes"].as_u64() > Some(0) && row["state"]["clocks_khz"].is_array(), "{row:#}");
+    assert!(err(&o).contains("NVIDIA H200, ") && err(&o).contains("PCIe 5 x16"), "{}", err(&o));
+}
+
+#[test]
 fn the_variable_and_the_option_choose_the_same_device() {
     let t = temp();
     for name in ["CPU", "CPU:1"] {

@@ -2,7 +2,7 @@
 
 use super::{CUBIN, LONG, launch, pattern, read, small_options, words};
 use doorbell::device::nv::{Driver, NvDevice, NvOptions, Selector};
-use doorbell::device::{Arg, Code, Command, Device, DeviceError, Kernel, KernelImage, QueueKind};
+use doorbell::device::{Arg, Code, Command, Device, DeviceError, Geometry, Kernel, KernelImage, QueueKind};
 use doorbell::emu::nvrm::{Chip, Config, SoftNv};
 use doorbell::hcq::signal::WaitError;
 use std::sync::Arc;
@@ -45,6 +45,23 @@ fn machine_code_finds_arguments_stack_and_clusters() {
 }
 
 #[test]
+fn constants_are_read_at_their_generic_address() {
+    const CONSTANTS: &[u8] = include_bytes!("../data/cubin/constants_sm90.cubin");
+    let (soft, d) = open();
+    let (which, out) = (words(&d, &(0..64).map(|i| i / 8).collect::<Vec<_>>()), words(&d, &[0; 64]));
+    let code = Code::Elf { bytes: CONSTANTS, entry: "choose" };
+    let kernel = d.load(&[KernelImage { name: "choose", code }]).unwrap().remove(0);
+    let geometry = Geometry { groups: [2, 1, 1], local: [32, 1, 1], local_bytes: 0 };
+    let args = [Arg::Buffer(which.at(0)), Arg::Buffer(out.at(0))];
+    let point = d.submit(QueueKind::Compute, &[Command::exec(&kernel, args, 1).over(geometry)]).unwrap();
+    d.wait(&point, LONG).unwrap();
+    let (primes, squares) = ([2, 3, 5, 7, 11, 13, 17, 19], [0, 1, 4, 9, 16, 25, 36, 49]);
+    let wanted: Vec<u32> = (0..64).map(|i| if i / 8 % 2 == 1 { primes[i % 8] } else { squares[i % 8] }).collect();
+    assert_eq!(read(&d, &out), wanted);
+    assert_eq!(soft.reports().len(), 0);
+}
+
+#[test]
 fn wild_load_is_told_with_its_address() {
     let (_soft, d) = open();
     let wild = Command::exec(&load(&d, "load"), [Arg::Var(0x12_3456_7000)], 1);
@@ -53,6 +70,11 @@ fn wild_load_is_told_with_its_address() {
     let DeviceError::Wait(WaitError::Fault(report)) = &error else { panic!("{error}") };
     let fault = report.fault.clone().unwrap();
     assert!(fault.contains("channel error 31 (MMU fault)") && fault.contains("0x1234567000"), "{fault}");
+    // What the machine's kernel logged of it stands there, too.
+    assert!(
+        fault.contains("kernel log: NVRM: Xid (PCI:0000:17:00): 31, pid=") && fault.contains("CTA 0,0,0 warp 0"),
+        "{fault}"
+    );
 }
 
 #[test]

@@ -69,6 +69,28 @@ fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
 }
 
 #[test]
+fn copies_share_the_graphics_engine_where_the_driver_gives_them_none_of_their_own() {
+    let refused = [
+        Call::Control(nvrm::GPU_GET_ENGINES_V2.cmd),
+        Call::Control(nvrm::CE_GET_CAPS_V2.cmd),
+        Call::Class(nvrm::HOPPER_DMA_COPY_A),
+    ];
+    let right: Vec<u32> = pattern(1024).iter().map(|x| x.wrapping_add(3)).collect();
+    for call in refused {
+        // NV_ERR_NOT_SUPPORTED
+        let refusals = vec![Refusal { call, nth: 1, status: 0x56 }];
+        let units = Arc::new(Units::default());
+        let config = Config { refusals, ..Config::new(Chip::Sm90) };
+        let soft = SoftNv::with_compute(config, Arc::clone(&units) as _).unwrap();
+        let (trace, log) = Trace::log(Arc::clone(&soft) as _);
+        let port: Arc<dyn Port> = trace;
+        assert!(program(&port, &units).unwrap() == right, "{call:?}");
+        drop(port);
+        assert_eq!((leftovers(&log.events()), soft.reports().len()), (Vec::new(), 0), "{call:?}");
+    }
+}
+
+#[test]
 fn every_refused_step_of_bring_up_is_named_and_leaves_nothing() {
     let steps = [
         (Call::Class(nvrm::NV01_DEVICE_0), "NV01_DEVICE_0"),
@@ -82,14 +104,14 @@ fn every_refused_step_of_bring_up_is_named_and_leaves_nothing() {
         (Call::Class(nvrm::FERMI_CONTEXT_SHARE_A), "FERMI_CONTEXT_SHARE_A"),
         (Call::Class(nvrm::HOPPER_CHANNEL_GPFIFO_A), "HOPPER_CHANNEL_GPFIFO_A"),
         (Call::Class(nvrm::HOPPER_COMPUTE_A), "HOPPER_COMPUTE_A"),
-        (Call::Class(nvrm::HOPPER_DMA_COPY_A), "HOPPER_DMA_COPY_A"),
+        (Call::Class(nvrm::HOPPER_DMA_COPY_A), "HOPPER_DMA_COPY_A"), // twice: the first refusal moves copies to the graphics engine
         (Call::Control(nvrm::GPFIFO_GET_WORK_SUBMIT_TOKEN.cmd), "GPFIFO_GET_WORK_SUBMIT_TOKEN"),
         (Call::Uvm(uvm::REGISTER_CHANNEL.desc.request), "UVM_REGISTER_CHANNEL"),
         (Call::Control(nvrm::GROUP_GPFIFO_SCHEDULE.cmd), "GPFIFO_SCHEDULE"),
     ];
     for (call, name) in steps {
         // NV_ERR_INVALID_ARGUMENT
-        let refusals = vec![Refusal { call, nth: 1, status: 0x1f }];
+        let refusals = (1..=2).map(|nth| Refusal { call, nth, status: 0x1f }).collect();
         let units = Arc::new(Units::default());
         let soft =
             SoftNv::with_compute(Config { refusals, ..Config::new(Chip::Sm90) }, Arc::clone(&units) as _).unwrap();

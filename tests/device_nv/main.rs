@@ -10,9 +10,9 @@ use doorbell::device::nv::{Driver, NvDevice, NvOptions, Placement, Selector};
 use doorbell::device::{
     Arg, Code, Command, Device, DeviceError, Geometry, Kernel, KernelImage, Memory, Patch, QueueKind,
 };
-use doorbell::emu::nvrm::{Chip, Config, SoftNv};
+use doorbell::emu::nvrm::{Call, Chip, Config, Refusal, SoftNv};
 use doorbell::hcq::signal::WaitError;
-use doorbell_ioctl::abi::nvrm::Release;
+use doorbell_ioctl::abi::nvrm::{self, Release};
 use doorbell_ioctl::port::Port;
 use doorbell_ioctl::trace::{Log, Trace, What, leftovers};
 use std::sync::Arc;
@@ -478,9 +478,54 @@ fn gpus_are_chosen_by_index_bus_and_uuid() {
 }
 
 #[test]
+fn copies_reach_the_memory_of_a_peer_in_both_directions() {
+    let rig = Rig::new(Config { gpus: 2, ..Config::new(Chip::Sm90) });
+    let driver = Driver::open("NV", Arc::clone(&rig.port), false).unwrap();
+    let open = |name: &str, n| NvDevice::open(name, &driver, &Selector::Index(n), &small_options()).unwrap();
+    let (a, b) = (open("NV", 0), open("NV:1", 1));
+    let (k, data) = (rig.add(&a), pattern(4096));
+    let (ma, mb) = (words(&a, &data), words(&b, &[0; 4096]));
+    assert!(a.reaches(&mb) && b.reaches(&ma));
+    for round in 1..=5 {
+        // A kernel of one, a copy of the other behind it, and back by the first.
+        a.submit(QueueKind::Compute, &[launch(&k, &ma, 1, 64, 64)]).unwrap();
+        b.submit(QueueKind::Copy, &[Command::copy(mb.at(0), ma.at(0), 16384)]).unwrap();
+        let wanted: Vec<u32> = data.iter().map(|x| x.wrapping_add(round)).collect();
+        assert_eq!(read(&b, &mb), wanted, "{round}");
+        a.submit(QueueKind::Copy, &[Command::copy(ma.at(8192), mb.at(0), 8192)]).unwrap();
+        assert_eq!(read(&a, &ma)[2048..], wanted[..2048], "{round}");
+        a.submit(QueueKind::Copy, &[Command::copy(ma.at(8192), mb.at(8192), 8192)]).unwrap();
+    }
+    let enabled = rig.calls().iter().filter(|call| call.contains("UVM_ENABLE_PEER_ACCESS")).count();
+    assert_eq!(enabled, 1, "once a pair");
+    drop((ma, mb, k));
+    a.close().unwrap();
+    b.close().unwrap();
+    drop((a, b, driver));
+    assert_eq!(rig.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn memory_of_a_gpu_without_a_link_is_not_reached() {
+    let rig = Rig::new(Config { gpus: 2, peer_links: false, ..Config::new(Chip::Sm90) });
+    let driver = Driver::open("NV", Arc::clone(&rig.port), false).unwrap();
+    let open = |name: &str, n| NvDevice::open(name, &driver, &Selector::Index(n), &small_options()).unwrap();
+    let (a, b) = (open("NV", 0), open("NV:1", 1));
+    let (ma, mb) = (words(&a, &[1; 64]), words(&b, &[2; 64]));
+    assert!(!a.reaches(&mb) && !b.reaches(&ma));
+    let error = b.submit(QueueKind::Copy, &[Command::copy(mb.at(0), ma.at(0), 256)]).unwrap_err().to_string();
+    assert!(error.contains("UVM_ENABLE_PEER_ACCESS") && error.contains("NV_ERR_NOT_SUPPORTED"), "{error}");
+    // Memory of the process itself needs no link.
+    let host = a.alloc_host(256, Placement::Host).unwrap();
+    host.host().unwrap().write(0, &[7; 256]).unwrap();
+    b.submit(QueueKind::Copy, &[Command::copy(mb.at(0), host.at(0), 256)]).unwrap();
+    assert_eq!(read(&b, &mb), [0x0707_0707; 64]);
+}
+
+#[test]
 fn bring_up_goes_through_the_steps_in_their_order() {
     let rig = Rig::hopper();
-    let d = rig.open();
+    let _d = rig.open();
     let calls = rig.calls();
     let steps = [
         "CHECK_VERSION_STR",
@@ -512,9 +557,53 @@ fn bring_up_goes_through_the_steps_in_their_order() {
         let at = calls[from..].iter().position(|c| c.contains(step));
         from += at.unwrap_or_else(|| panic!("{step} does not come after {from} of {calls:#?}")) + 1;
     }
-    let telemetry = d.telemetry();
-    assert_eq!(telemetry.vram_bytes, Some(16 << 30));
-    assert!(telemetry.vram_free_bytes.unwrap() < 16 << 30, "{telemetry:?}");
+}
+
+#[test]
+fn telemetry_is_what_the_driver_says_and_what_it_refuses_is_left_out() {
+    for (major, minor, patch) in [(580, 159, 4), (595, 45, 4)] {
+        let rig = Rig::new(Config { release: Release { major, minor, patch }, ..Config::new(Chip::Sm90) });
+        let d = rig.open();
+        let t = d.telemetry();
+        assert_eq!((t.name.as_str(), t.vram_bytes, t.temperature_c), ("NVIDIA H200", Some(16 << 30), Some(42)));
+        assert!(t.vram_free_bytes.unwrap() < 16 << 30 && t.clocks_khz.unwrap()[0] > 1_000_000, "{t:?}");
+        assert_eq!((t.link, t.ecc_errors, t.performance_state), (Some((5, 16)), Some((0, 0)), Some(0)));
+        assert_eq!((t.channel_errors, t.needs_reset), (Some(0), Some(false)));
+        let state = d.state().unwrap();
+        assert!(
+            state.line.starts_with("NVIDIA H200, ") && state.line.contains("42 C, PCIe 5 x16, ECC 0"),
+            "{}",
+            state.line
+        );
+        assert_eq!(state.values["temperature_c"], 42);
+        assert_eq!(rig.reports(), Vec::<String>::new());
+    }
+    // NV_ERR_NOT_SUPPORTED
+    let refused =
+        [nvrm::THERMAL_SYSTEM_EXECUTE_V2.cmd, nvrm::PERF_GET_LEVEL_INFO_V2.cmd, nvrm::GPU_QUERY_ECC_STATUS.cmd];
+    let refusals = refused.map(|cmd| Refusal { call: Call::Control(cmd), nth: 1, status: 0x56 }).to_vec();
+    let rig = Rig::new(Config { refusals, ..Config::new(Chip::Sm90) });
+    let t = rig.open().telemetry();
+    assert_eq!((t.temperature_c, t.clocks_khz, t.ecc_errors, t.link), (None, None, None, Some((5, 16))));
+}
+
+#[test]
+fn copies_run_on_an_engine_of_their_own_beside_a_kernel_that_hangs() {
+    let rig = Rig::hopper();
+    let d = rig.open_with(&NvOptions { submit_timeout: Duration::from_millis(300), ..small_options() }).unwrap();
+    let own = |call: &&String| {
+        call.contains("HOPPER_DMA_COPY_A") && call.contains("version=1") && !call.contains("engine_type=1,")
+    };
+    assert_eq!(rig.calls().iter().filter(own).count(), 1, "{:#?}", rig.calls());
+    let hang = rig.load(&d, "hang", Does::Hang);
+    d.submit(QueueKind::Compute, &[Command::exec(&hang, [], 1)]).unwrap();
+    let data = pattern(5000);
+    assert_eq!(read(&d, &words(&d, &data)), data);
+    // The same without one.
+    let rig = Rig::hopper();
+    let d = rig.open_with(&NvOptions { own_copy_engine: false, ..small_options() }).unwrap();
+    assert_eq!(rig.calls().iter().filter(own).count(), 0);
+    assert_eq!(read(&d, &words(&d, &data)), data);
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn push_value(text: &mut String, f: &FieldDesc, bytes: &[u8]) {
             }
         }
         Kind::Words => push_words(text, bytes),
+        Kind::Handle if f.len_bytes > 8 => push_words(text, bytes),
         Kind::Text => {
             let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
             let _infallible = write!(text, "{:?}", String::from_utf8_lossy(&bytes[..end]));

@@ -14,6 +14,7 @@ pub mod kfd;
 pub mod nvrm;
 pub mod uvm;
 
+pub(crate) use decode::integer;
 pub use decode::{Blob, Returned, decode_call, decode_fields};
 pub use desc::{Choice, Count, Desc, Dir, Element, Embedded, FieldDesc, Ioctl, Kind, Layout};
 pub use desc::{chosen, request_len_bytes, request_number, request_type, same_call};

@@ -2,7 +2,7 @@
 //!
 //! Place in the arrows: the innermost port of every real run. Source: open(2), ioctl(2), mmap(2), poll(2) of Linux.
 
-use super::{AddressSpace, Backing, CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents, PollFd, Port};
+use super::{AddressSpace, Backing, CpuPtr, Errno, Fd, KERNEL_LOG, MapRequest, OpenFlags, PollEvents, PollFd, Port};
 use crate::abi;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -120,7 +120,7 @@ impl Port for LinuxPort {
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
-        std::fs::read(path).map_err(|e| Errno::of(&e))
+        if path == KERNEL_LOG { read_kernel_log() } else { std::fs::read(path) }.map_err(|e| Errno::of(&e))
     }
 
     fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
@@ -133,6 +133,28 @@ impl Port for LinuxPort {
     }
 
     fn doorbell(&self, _at: CpuPtr, _value: u64) {}
+}
+
+/// Most of the kernel's log that is read.
+const MAX_LOG_BYTES: usize = 4 << 20;
+
+/// The kernel's log as it stands: a read at its end would wait for the next line.
+fn read_kernel_log() -> std::io::Result<Vec<u8>> {
+    use std::io::{ErrorKind, Read};
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut log = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(KERNEL_LOG)?;
+    let (mut all, mut record) = (Vec::new(), [0; 8192]);
+    while all.len() < MAX_LOG_BYTES {
+        match log.read(&mut record) {
+            Ok(0) => break,
+            Ok(len) => all.extend_from_slice(&record[..len]),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+            // Lines that were overwritten meanwhile.
+            Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(all)
 }
 
 /// Longest struct of a driver that numbers its calls without sizes; UVM's longest has 9,264 bytes.

@@ -29,7 +29,7 @@ pub use map::{FileAccess, HUGE_PAGE_BYTES, Mapping, page_bytes};
 pub use mapped::{Doorbell, Mapped};
 #[cfg(target_os = "linux")]
 pub use process::{read_process, write_process};
-pub use seam::{Fd, MapFlags, MapRequest, OpenFlags, PollEvents, PollFd, Port, Prot};
+pub use seam::{Fd, KERNEL_LOG, MapFlags, MapRequest, OpenFlags, PollEvents, PollFd, Port, Prot};
 #[cfg(target_os = "linux")]
 pub use space::{AddressSpace, Backing, SharedMemory, alias_shared};
 pub use tiles::request_tiles;

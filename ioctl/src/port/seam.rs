@@ -7,6 +7,9 @@
 use super::{CpuPtr, Errno};
 use std::fmt;
 
+/// The kernel's log, which [`Port::read_file`] gives as it stands, without waiting for more: lines of `level,number,microseconds,flag;text`.
+pub const KERNEL_LOG: &str = "/dev/kmsg";
+
 /// An open file of one port: this port's own number, without meaning to another port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fd(pub i32);

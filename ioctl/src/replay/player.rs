@@ -1,12 +1,14 @@
 //! Plays a recording against a port and notes what came out differently.
 
+use super::channels::Channels;
 use super::rings::Queues;
 use super::translate::Names;
-use crate::abi::{Blob, Desc, Dir, Element, find, kfd, same_call};
+use crate::abi::{Blob, Desc, Dir, Element, Kind, Layout, find_form, kfd, nvrm, same_call};
 use crate::port::{
-    CpuPtr, DeviceView, Doorbell, Errno, Fd, MapFlags, MapRequest, Mapped, PollFd, Port, read_process, write_process,
+    CpuPtr, DeviceView, Doorbell, Errno, KERNEL_LOG, MapFlags, MapRequest, Mapped, PollFd, Port, read_process,
+    write_process,
 };
-use crate::trace::{Event, IoctlEvent, What};
+use crate::trace::{Event, IoctlEvent, Registers, What};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -72,8 +74,10 @@ pub fn replay(events: &[Event], port: &Arc<dyn Port>, options: &ReplayOptions) -
         events,
         names: Names::default(),
         queues: Queues::default(),
+        channels: Channels::default(),
         pages: BTreeMap::new(),
-        registers: HashSet::new(),
+        registers: Registers::default(),
+        is_nvidia: false,
         written: BTreeMap::new(),
         busy: false,
         report: Report::default(),
@@ -93,9 +97,12 @@ struct Player<'a> {
     names: Names,
     /// The queues of the recording, with recorded addresses.
     queues: Queues,
+    channels: Channels,
     /// Mapped doorbells by recorded address; the replay owns them.
     pages: BTreeMap<u64, (u64, DeviceView)>,
-    registers: HashSet<Fd>,
+    registers: Registers,
+    /// The recording is of an NVIDIA driver.
+    is_nvidia: bool,
     /// Recorded memory by recorded address, in words: what an address that is only half new needs.
     written: BTreeMap<u64, [u8; 4]>,
     /// A doorbell was rung since the queues were seen idle.
@@ -114,9 +121,8 @@ impl Player<'_> {
                 let now = self.port.open(path, *flags);
                 if let (Ok(then), Ok(now)) = (result, &now) {
                     self.names.learn_fd(*then, *now);
-                    if path == "/dev/kfd" {
-                        self.registers.insert(*then);
-                    }
+                    self.registers.opened(*then, path);
+                    self.is_nvidia |= path.starts_with("/dev/nvidia");
                 }
                 self.compare("open", path, result.map(|_| ()), now.map(|_| ()));
             }
@@ -149,6 +155,7 @@ impl Player<'_> {
             What::Doorbell { at, value } => self.doorbell(*at, *value),
         }
         self.queues.follow(what);
+        self.channels.follow(what);
     }
 
     fn differ(&mut self, call: &str, what: String) {
@@ -172,7 +179,8 @@ impl Player<'_> {
             self.names.learn_gpu(a, b);
             return;
         }
-        if now == *then {
+        // What the kernel logs is another thing each time.
+        if now == *then || path == KERNEL_LOG {
             return;
         }
         let what = match (then, &now) {
@@ -188,7 +196,7 @@ impl Player<'_> {
     }
 
     fn ioctl(&mut self, call: &IoctlEvent) {
-        let desc = find(call.request);
+        let desc = find_form(call.request, call.before.len());
         if !desc.is_some_and(waits) {
             self.settle();
         }
@@ -196,11 +204,12 @@ impl Player<'_> {
         let mut behind = Vec::new();
         if let Some(desc) = desc {
             self.names.translate(desc.layout, &mut arg);
+            forget_pointers(desc.layout, &mut arg);
             behind = self.attach(desc, call, &mut arg);
         }
         let now = self.port.ioctl(self.names.fd(call.fd), call.request, &mut arg);
         let name = desc.map_or_else(|| format!("ioctl {:#x}", call.request), |d| d.name.to_owned());
-        if desc.is_some_and(tells_time) {
+        if desc.is_some_and(tells_time) || desc.is_some_and(|desc| asks_for_now(desc, &call.before)) {
             return;
         }
         self.compare(&name, "", call.result.map(|_| ()), now.map(|_| ()));
@@ -229,7 +238,10 @@ impl Player<'_> {
                 Element::Struct(_) | Element::Chosen(_) => {
                     if let Some(layout) = e.pointee(desc.layout, &call.before) {
                         let size = (layout.len_bytes as usize).max(1);
-                        bytes.chunks_exact_mut(size).for_each(|part| self.names.translate(layout, part));
+                        bytes.chunks_exact_mut(size).for_each(|part| {
+                            self.names.translate(layout, part);
+                            forget_pointers(layout, part);
+                        });
                     }
                 }
                 // Lists of words are lists of devices.
@@ -282,10 +294,16 @@ impl Player<'_> {
             (true, _) => map.addr.map(|a| CpuPtr(self.names.address(a.0))),
             (false, then) => then.ok(),
         };
-        let is_registers = map.fd.is_some_and(|fd| self.registers.contains(&fd)) && !fixed;
+        let is_registers = self.registers.are_mapped(map) && !fixed;
         let now = if is_registers { self.map_registers(&request, then) } else { self.port.mmap(&request) };
         if let (Ok(then), Ok(now)) = (then, now) {
             self.names.learn_range(then.0, map.len_bytes, now.0);
+            if then != now && self.is_nvidia && !is_registers {
+                self.differ(
+                    "mmap",
+                    format!("{:#x} then, {:#x} now: what lies there cannot be translated", then.0, now.0),
+                );
+            }
             if then != now {
                 self.report.moved.push((then.0, map.len_bytes, now.0));
             }
@@ -319,7 +337,7 @@ impl Player<'_> {
     /// Memory as the recording found it changed, by the recorded process or by its device.
     fn memory(&mut self, at: CpuPtr, bytes: &[u8]) {
         let lagging = self.lagging(at.0, bytes);
-        if !self.names.is_moved() {
+        if self.is_nvidia || !self.names.is_moved() {
             return self.write(at.0, bytes, &lagging);
         }
         let words = |b: &[u8]| <[u8; 4]>::try_from(b).unwrap_or_default();
@@ -388,12 +406,21 @@ impl Player<'_> {
         let Some((start, (_, view))) = page else {
             return self.differ("doorbell", format!("{:#x} lies in no doorbell page", at.0));
         };
-        match Doorbell::new(view, at.0 - start, self.port) {
-            Ok(doorbell) => doorbell.ring(value),
+        // NVIDIA's takes the channel's token, in 32 bits.
+        let make = if self.is_nvidia { Doorbell::of_u32 } else { Doorbell::new };
+        match make(view, at.0 - start, self.port) {
+            Ok(doorbell) => doorbell.ring(if self.is_nvidia { self.names.queue(value) } else { value }),
             Err(e) => return self.differ("doorbell", e.to_string()),
         }
         if let Some(queue) = self.queues.rung(at.0) {
             queue.put_bytes = queue.put_of(value);
+            self.busy = true;
+        }
+        if let Some(channel) = self.channels.rung(value) {
+            let mut put = [0; 4];
+            // A pointer that cannot be read says nothing.
+            let _unread = read_process(CpuPtr(self.names.address(channel.put_address())), &mut put);
+            channel.put = u64::from(u32::from_le_bytes(put)) % channel.entries;
             self.busy = true;
         }
     }
@@ -415,18 +442,39 @@ impl Player<'_> {
                     queue.ring_bytes == 0 || queue.put_bytes.wrapping_sub(get).is_multiple_of(queue.ring_bytes)
                 }
             };
-            while !is_idle() {
-                if Instant::now() >= deadline {
-                    self.report.timeouts += 1;
-                    self.differ(
-                        "wait",
-                        format!("queue {} has not caught up in {:?}", queue.number, self.options.queue_timeout),
-                    );
-                    return;
-                }
-                std::thread::sleep(Duration::from_micros(50));
+            if !self.wait_until(is_idle, deadline, &format!("queue {}", queue.number)) {
+                return;
             }
         }
+        for channel in self.channels.live.clone() {
+            let at = CpuPtr(self.names.address(channel.get_address()));
+            let is_idle = || {
+                let mut get = [0; 4];
+                read_process(at, &mut get).is_err() || u64::from(u32::from_le_bytes(get)) == channel.put
+            };
+            if !self.wait_until(is_idle, deadline, &format!("channel {}", channel.number)) {
+                return;
+            }
+        }
+    }
+
+    fn wait_until(&mut self, is_idle: impl Fn() -> bool, deadline: Instant, who: &str) -> bool {
+        while !is_idle() {
+            if Instant::now() >= deadline {
+                self.report.timeouts += 1;
+                self.differ("wait", format!("{who} has not caught up in {:?}", self.options.queue_timeout));
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        true
+    }
+}
+
+/// Addresses of memory of the recorded process: what they pointed at is attached anew or not known.
+fn forget_pointers(layout: &Layout, bytes: &mut [u8]) {
+    for f in layout.fields.iter().filter(|f| f.kind == Kind::Pointer) {
+        f.write(bytes, |_| 0);
     }
 }
 
@@ -456,6 +504,20 @@ fn is_one_of(desc: &Desc, list: &[u32]) -> bool {
 /// Calls that wait for the device, so that nothing has to be waited for before them.
 fn waits(desc: &Desc) -> bool {
     is_one_of(desc, &[kfd::WAIT_EVENTS.desc.request])
+}
+
+/// Commands whose answer is another one each time.
+fn asks_for_now(desc: &Desc, before: &[u8]) -> bool {
+    const NOW: [u32; 5] = [
+        nvrm::TIMER_GET_TIME.cmd,
+        nvrm::TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO.cmd,
+        nvrm::THERMAL_SYSTEM_EXECUTE_V2.cmd,
+        nvrm::PERF_GET_LEVEL_INFO_V2.cmd,
+        nvrm::FB_GET_INFO_V2.cmd,
+    ];
+    let cmd = desc.layout.field("cmd").and_then(|f| f.read(before));
+    same_call(desc.request, nvrm::CONTROL.desc.request)
+        && cmd.is_some_and(|cmd| NOW.iter().any(|n| u64::from(*n) == cmd))
 }
 
 /// Calls whose answer is another one each time.

@@ -1,5 +1,7 @@
-//! Which packets each doorbell of a recording handed over.
+//! Which packets each doorbell of a recording handed over. KFD's queues are followed here, NVIDIA's channels in `channels`.
 
+use super::channels::Channels;
+use super::memory::Memory;
 use crate::abi::{find, kfd, same_call};
 use crate::port::Fd;
 use crate::trace::{Event, IoctlEvent, What};
@@ -10,8 +12,9 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Submission {
     /// Queues are numbered from 0 as they were created.
     pub queue: usize,
-    /// As in CREATE_QUEUE.
+    /// As in CREATE_QUEUE; the class of an NVIDIA channel.
     pub queue_type: u32,
+    /// Packets; of an NVIDIA channel its new entries, each followed by the push buffer that it names.
     pub bytes: Vec<u8>,
 }
 
@@ -116,13 +119,21 @@ const FREE_BYTES: usize = 1 << 20;
 #[must_use]
 pub fn submissions(events: &[Event]) -> Vec<Submission> {
     let mut queues = Queues::default();
+    let (mut channels, mut pages) = (Channels::default(), Memory::default());
+    let is_nvidia = |what: &What| matches!(what, What::Open { path, .. } if path.starts_with("/dev/nvidia"));
+    let mut has_channels = false;
     let mut memory: HashMap<u64, u8> = HashMap::new();
     let (mut found, mut allowance) = (Vec::new(), FREE_BYTES);
     for event in events {
         queues.follow(&event.what);
+        channels.follow(&event.what);
+        has_channels |= is_nvidia(&event.what);
         match &event.what {
             What::Memory { at, bytes } => {
                 allowance = allowance.saturating_add(bytes.len().saturating_mul(MAX_RATIO));
+                if has_channels {
+                    pages.write(at.0, bytes);
+                }
                 // Only rings are looked at.
                 for q in &queues.live {
                     let start = at.0.max(q.ring);
@@ -141,6 +152,9 @@ pub fn submissions(events: &[Event]) -> Vec<Submission> {
                     allowance -= bytes.len();
                     queue.put_bytes = put;
                     found.push(Submission { queue: queue.number, queue_type: queue.queue_type, bytes });
+                } else if let Some(submission) = channels.submission(*value, &pages, allowance) {
+                    allowance -= submission.bytes.len().min(allowance);
+                    found.push(submission);
                 }
             }
             _ => {}

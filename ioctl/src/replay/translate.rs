@@ -67,6 +67,10 @@ impl Names {
         self.name(Name::Gpu, recorded)
     }
 
+    pub(super) fn queue(&self, recorded: u64) -> u64 {
+        self.name(Name::Queue, recorded)
+    }
+
     pub(super) fn map_offset(&self, recorded: u64) -> u64 {
         self.name(Name::MapOffset, recorded)
     }
@@ -106,8 +110,14 @@ impl Names {
                 // An offset may be an address that the caller gives (pinned memory).
                 Kind::MapOffset => f.write(bytes, |v| self.moved(v).unwrap_or_else(|| self.name(Name::MapOffset, v))),
                 kind => {
-                    if let Some(name) = name_of(kind) {
+                    let Some(name) = name_of(kind) else { continue };
+                    if f.len_bytes <= 8 {
                         f.write(bytes, |v| self.name(name, v));
+                    } else if let Some(list) = bytes.get_mut(f.span()) {
+                        // Names in a row have 32 bits each.
+                        list.as_chunks_mut::<4>().0.iter_mut().for_each(|word| {
+                            *word = (self.name(name, u32::from_le_bytes(*word).into()) as u32).to_le_bytes();
+                        });
                     }
                 }
             }
@@ -126,6 +136,10 @@ impl Names {
                         different.extend(inside.map(|(name, a, b)| (format!("{}.{name}", f.name), a, b)));
                     }
                 }
+                continue;
+            }
+            if f.kind == Kind::Text {
+                different.extend(different_text(f, recorded, now));
                 continue;
             }
             let (Some(a), Some(b)) = (f.read(recorded), f.read(now)) else { continue };
@@ -161,6 +175,13 @@ impl Names {
             }
         }
     }
+}
+
+/// The first eight bytes of a text that differ, as numbers.
+fn different_text(f: &FieldDesc, recorded: &[u8], now: &[u8]) -> Option<(String, u64, u64)> {
+    let (a, b) = (recorded.get(f.span())?, now.get(f.span())?);
+    let (a, b) = a.chunks(8).zip(b.chunks(8)).find(|(a, b)| a != b)?;
+    Some((f.name.to_owned(), crate::abi::integer(a), crate::abi::integer(b)))
 }
 
 fn each(inner: &Layout, f: &FieldDesc, bytes: &mut [u8], visit: impl Fn(&mut [u8])) {

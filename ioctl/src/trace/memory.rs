@@ -1,7 +1,7 @@
 //! The memory that a process shares with a device, and what has changed in it.
 
 use super::What;
-use crate::port::{CpuPtr, MapFlags, Prot, read_process};
+use crate::port::{CpuPtr, Fd, MapFlags, MapRequest, Prot, read_process};
 use std::collections::{BTreeMap, HashSet};
 
 /// Changes closer than this are told as one.
@@ -16,22 +16,46 @@ const PIECE_BYTES: usize = 64 << 10;
 pub(super) struct Shadow {
     /// Start → bytes.
     copies: BTreeMap<u64, Vec<u8>>,
-    /// Files whose mappings are registers, not memory: doorbells.
-    registers: HashSet<i32>,
+    registers: Registers,
+}
+
+/// Files whose mappings are registers, not memory: doorbells.
+#[derive(Default, Debug)]
+pub(crate) struct Registers {
+    kfd: HashSet<Fd>,
+    /// NVIDIA's cards: their memory is mapped where the process wants it, their registers anywhere.
+    cards: HashSet<Fd>,
+}
+
+impl Registers {
+    pub(crate) fn opened(&mut self, fd: Fd, path: &str) {
+        // A number is used again after its file is closed.
+        self.kfd.remove(&fd);
+        self.cards.remove(&fd);
+        let card = path.strip_prefix("/dev/nvidia").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()));
+        if card {
+            self.cards.insert(fd);
+        } else if path == "/dev/kfd" {
+            self.kfd.insert(fd);
+        }
+    }
+
+    pub(crate) fn are_mapped(&self, map: &MapRequest) -> bool {
+        let is_fixed = map.flags.contains(MapFlags::FIXED);
+        map.fd.is_some_and(|fd| self.kfd.contains(&fd) || self.cards.contains(&fd) && !is_fixed)
+    }
 }
 
 impl Shadow {
     /// Learns from a call what is mapped.
     pub(super) fn follow(&mut self, what: &What) {
         match what {
-            What::Open { path, result: Ok(fd), .. } if path == "/dev/kfd" => {
-                self.registers.insert(fd.0);
-            }
+            What::Open { path, result: Ok(fd), .. } => self.registers.opened(*fd, path),
             What::Mmap { map, result: Ok(at) } => {
                 if map.flags.contains(MapFlags::FIXED) {
                     self.forget(at.0, map.len_bytes);
                 }
-                let is_memory = map.prot.contains(Prot::RW) && map.fd.is_none_or(|fd| !self.registers.contains(&fd.0));
+                let is_memory = map.prot.contains(Prot::RW) && !self.registers.are_mapped(map);
                 // What is mapped anew is zero until it is looked at.
                 if let (true, Ok(len)) = (is_memory, usize::try_from(map.len_bytes)) {
                     self.copies.insert(at.0, vec![0; len]);
@@ -96,7 +120,7 @@ fn runs<'a>(old: &'a [u8], now: &'a [u8]) -> impl Iterator<Item = (usize, usize)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port::{LinuxPort, MapRequest, Mapped, OpenFlags, Port};
+    use crate::port::{LinuxPort, Mapped, OpenFlags, Port};
     use crate::trace::{Log, Trace};
     use std::sync::Arc;
 

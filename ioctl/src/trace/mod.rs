@@ -16,5 +16,6 @@ mod wrap;
 pub use audit::leftovers;
 pub use event::{Event, IoctlEvent, Moment, What};
 pub use file::{FileSink, MAGIC, TraceError, VERSION, read_trace};
+pub(crate) use memory::Registers;
 pub use text::TextSink;
 pub use wrap::{Log, Sink, Trace, pointed_memory};

@@ -1,8 +1,10 @@
 //! Submissions of a recording as text, one packet a line.
 
 use doorbell::device::amd::Chip;
+use doorbell::device::nv;
+use doorbell::hcq::packet::nv::{Entry, Writes};
 use doorbell::hcq::packet::{aql, pm4, sdma};
-use doorbell_ioctl::abi::kfd;
+use doorbell_ioctl::abi::{kfd, nvrm, same_call};
 use doorbell_ioctl::replay::Submission;
 use doorbell_ioctl::trace::{Event, What};
 
@@ -17,8 +19,50 @@ pub fn target_version(events: &[Event]) -> Option<u32> {
     })
 }
 
+/// The chip of an NVIDIA recording, by the classes that its driver listed.
+pub fn nvidia_chip(events: &[Event]) -> Option<&'static nv::Chip> {
+    events.iter().find_map(|e| {
+        let What::Ioctl(call) = &e.what else { return None };
+        let is_list = nvrm::GPU_GET_CLASSLIST_V2.cmd.to_le_bytes();
+        // Of CONTROL's struct: the command.
+        let cmd = call.before.get(8..12).filter(|_| same_call(call.request, nvrm::CONTROL.desc.request))?;
+        let answer = call.blobs_after.first()?.bytes.get(..size_of::<nvrm::ClassList>())?;
+        let list: nvrm::ClassList = bytemuck::pod_read_unaligned(answer);
+        let classes = list.class_list.get(..list.num_classes as usize).filter(|_| cmd == is_list)?;
+        nv::Chip::of_classes(classes)
+    })
+}
+
+/// An NVIDIA channel's new entries, each with the methods of its push buffer.
+fn channel_lines(bytes: &[u8]) -> Vec<String> {
+    let words: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
+    let (mut rest, mut lines) = (&words[..], Vec::new());
+    while let [low, high, after @ ..] = rest {
+        rest = after;
+        match Entry::parse([*low, *high]) {
+            Ok(Entry::Fetch { va, len_dwords, .. }) => {
+                let (push, after) = rest.split_at((len_dwords as usize).min(rest.len()));
+                rest = after;
+                lines.push(format!("push buffer at {:#x}, {len_dwords} dwords", va.0));
+                lines.extend(
+                    Writes::of(push).map(|w| w.map_or_else(|e| e.to_string(), |w| format!("  {}", w.describe()))),
+                );
+            }
+            Ok(entry) => lines.push(format!("{entry:?}")),
+            Err(e) => lines.push(e.to_string()),
+        }
+    }
+    lines
+}
+
+/// Queues of NVIDIA have a class, KFD's a small number.
+const FIRST_CLASS: u32 = 0x1000;
+
 /// One line a packet, as the chip of that version reads them.
 pub fn lines(submission: &Submission, version: u32) -> Vec<String> {
+    if submission.queue_type >= FIRST_CLASS {
+        return channel_lines(&submission.bytes);
+    }
     let words: Vec<u32> =
         submission.bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
     let Some(chip) = Chip::of_version(version) else {

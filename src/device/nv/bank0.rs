@@ -1,6 +1,6 @@
 //! Constant bank 0: what a kernel finds below its parameters, which the driver's user fills and no hardware does.
 //!
-//! Source: nv.md 5.4 (from code of ptxas for each chip that reads the places). A place that a chip's code was never seen to read is left out.
+//! Source: nv.md 5.4 (from code of ptxas for each chip that reads the places; the constants' address: sass.md 5). A place that a chip's code was never seen to read is left out.
 
 use crate::hcq::packet::GpuVa;
 
@@ -21,6 +21,8 @@ pub struct Bank0 {
     pub address: u32,
     pub address_is_of_params: bool,
     pub reserved_shared: Option<u32>,
+    /// The address that `__constant__` variables have for generic accesses: that of bank 3.
+    pub constants: Option<u32>,
     /// 1 for a grid of clusters.
     pub cluster_flag: Option<u32>,
     /// CTAs of a cluster along each axis; two copies on some chips.
@@ -42,16 +44,18 @@ pub(super) const TURING: Bank0 = Bank0 {
     address: 0x40,
     address_is_of_params: false,
     reserved_shared: None,
+    constants: None,
     cluster_flag: None,
     cluster: &[],
     cluster_grid: &[],
     cluster_size: &[],
 };
-pub(super) const AMPERE: Bank0 = Bank0 { reserved_shared: Some(0x114), ..TURING };
+pub(super) const AMPERE: Bank0 = Bank0 { reserved_shared: Some(0x114), constants: Some(0x50), ..TURING };
 pub(super) const HOPPER: Bank0 = Bank0 {
     params: 0x210,
     address: 0x198,
     address_is_of_params: true,
+    constants: Some(0xd0),
     cluster_flag: Some(0x140),
     cluster: &[0x144],
     cluster_grid: &[0x15c],
@@ -70,6 +74,7 @@ pub(super) const BLACKWELL: Bank0 = Bank0 {
     address: 0x348,
     address_is_of_params: true,
     reserved_shared: Some(0x16c),
+    constants: Some(0x120),
     cluster_flag: Some(0x36c),
     cluster: &[0x2a0, 0x200],
     cluster_grid: &[0x2c0, 0x220],
@@ -88,6 +93,8 @@ pub struct Facts {
     pub windows: [GpuVa; 2],
     /// Of the bank itself.
     pub address: GpuVa,
+    /// Of bank 3, where the module has one.
+    pub constants: Option<GpuVa>,
 }
 
 /// The stack pointer of a thread that has a stack: below the window's top, which the launch reserves.
@@ -122,6 +129,9 @@ impl Bank0 {
         put(at, &own.to_le_bytes());
         if let Some(at) = self.reserved_shared {
             put(at, &facts.reserved_shared_bytes.to_le_bytes());
+        }
+        if let (Some(at), Some(constants)) = (self.constants, facts.constants) {
+            put(at, &constants.0.to_le_bytes());
         }
         if let Some(at) = self.cluster_flag {
             put(at, &u32::from(facts.cluster.is_some()).to_le_bytes());

@@ -2,9 +2,9 @@
 //!
 //! Place in the arrows: above `gpu`; rings, push buffers, signals, tensors and code all lie in these. Source: nv.md 1.3 to 1.5, 2.1.
 //! The GPU address is the CPU address: the range is reserved first, so that nothing else of the process ever lies there.
-//! Left out: memory without UVM (RM_MAP_MEMORY_DMA), peers, dma-buf, 512 MiB pages.
+//! Peers map a buffer at the same address when a copy first names it. Left out: memory without UVM (RM_MAP_MEMORY_DMA), dma-buf, 512 MiB pages.
 
-use super::driver::{Driver, Handle, Outcome, RmError};
+use super::driver::{Driver, Handle, Outcome, Placed, RmError, Uuid};
 use super::gpu::{CpuMap, Gpu, MapFile};
 use crate::hcq::memory::View;
 use bytemuck::Zeroable;
@@ -105,6 +105,8 @@ impl Bo {
             }
         }
         bo.map_for_gpu()?;
+        let (memory, gpus) = (bo.memory, vec![gpu.uuid]);
+        gpu.driver.note_memory(va, len_bytes, Placed { memory, is_vram, gpus });
         Ok(bo)
     }
 
@@ -115,23 +117,7 @@ impl Bo {
         let mut range = uvm::CreateExternalRange { base: self.va, length: self.len_bytes, ..Default::default() };
         driver.uvm(&uvm::CREATE_EXTERNAL_RANGE, &mut range, |a| a.rm_status)?;
         self.is_ranged = true;
-        let attributes = uvm::GpuMappingAttributes {
-            gpu_uuid: self.gpu.uuid,
-            gpu_mapping_type: uvm::MAPPING_READ_WRITE_ATOMIC,
-            ..Default::default()
-        };
-        if driver.release().major < 550 {
-            let mut args: Box<uvm::MapExternalAllocationV535> = Box::new(Zeroable::zeroed());
-            (args.base, args.length, args.gpu_attributes_count) = (self.va, self.len_bytes, 1);
-            args.per_gpu_attributes[0] = attributes;
-            (args.rm_ctrl_fd, args.h_client, args.h_memory) = (driver.ctl().0, driver.client(), self.memory);
-            return driver.uvm(&uvm::MAP_EXTERNAL_ALLOCATION_V535, &mut *args, |a| a.rm_status);
-        }
-        let mut args: Box<uvm::MapExternalAllocation> = Box::new(Zeroable::zeroed());
-        (args.base, args.length, args.gpu_attributes_count) = (self.va, self.len_bytes, 1);
-        args.per_gpu_attributes[0] = attributes;
-        (args.rm_ctrl_fd, args.h_client, args.h_memory) = (driver.ctl().0, driver.client(), self.memory);
-        driver.uvm(&uvm::MAP_EXTERNAL_ALLOCATION, &mut *args, |a| a.rm_status)
+        map_memory(driver, self.va, self.len_bytes, self.memory, gpu.uuid)
     }
 
     #[must_use]
@@ -193,6 +179,27 @@ impl crate::device::pool::Buffer for Bo {
     fn len_bytes(&self) -> u64 {
         Self::len_bytes(self)
     }
+}
+
+/// Puts a memory object into a GPU's page table, at a range that UVM knows.
+///
+/// # Errors
+/// The driver's.
+pub fn map_memory(driver: &Driver, base: u64, length: u64, memory: Handle, gpu_uuid: Uuid) -> Result<(), RmError> {
+    let gpu_mapping_type = uvm::MAPPING_READ_WRITE_ATOMIC;
+    let attributes = uvm::GpuMappingAttributes { gpu_uuid, gpu_mapping_type, ..Default::default() };
+    if driver.release().major < 550 {
+        let mut args: Box<uvm::MapExternalAllocationV535> = Box::new(Zeroable::zeroed());
+        (args.base, args.length, args.gpu_attributes_count) = (base, length, 1);
+        args.per_gpu_attributes[0] = attributes;
+        (args.rm_ctrl_fd, args.h_client, args.h_memory) = (driver.ctl().0, driver.client(), memory);
+        return driver.uvm(&uvm::MAP_EXTERNAL_ALLOCATION_V535, &mut *args, |a| a.rm_status);
+    }
+    let mut args: Box<uvm::MapExternalAllocation> = Box::new(Zeroable::zeroed());
+    (args.base, args.length, args.gpu_attributes_count) = (base, length, 1);
+    args.per_gpu_attributes[0] = attributes;
+    (args.rm_ctrl_fd, args.h_client, args.h_memory) = (driver.ctl().0, driver.client(), memory);
+    driver.uvm(&uvm::MAP_EXTERNAL_ALLOCATION, &mut *args, |a| a.rm_status)
 }
 
 /// Takes a range out of the GPU's page table.

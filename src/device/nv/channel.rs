@@ -3,7 +3,8 @@
 //! Place in the arrows: above `bo`; `queue` fills the rings. Source: nv.md 2 (steps 15 to 24), 2.2, 3.1; `alloc_channel.h` of release 580.
 //! Ring and USERD lie in one piece of VRAM that the host sees through BAR1, or, where it cannot, both in system memory; never mixed.
 //! A slot of the ring is free when the submission that used it is done: the GPU's own get pointer is not kept up to date.
-//! Left out: copy engines with channel groups of their own (2.3), channels without a group, recovery of a group (a dead one ends the device).
+//! A copy engine has a group of its own where the driver gives one (2.3): without a context share, as it has no context.
+//! Left out: channels without a group, recovery of a group (a dead one ends the device).
 
 use super::bo::{Bo, Placement};
 use super::core::Core;
@@ -24,6 +25,12 @@ const ENTRY_BYTES: u64 = 8;
 const CONTEXT_ALIGN: u64 = 2 << 20;
 /// NV2080_ENGINE_TYPE of the graphics engine, which computes.
 const ENGINE_GRAPHICS: u32 = 1;
+/// NVB0B5_ALLOCATION_PARAMETERS: the engine is named by its type.
+const COPY_BY_ENGINE_TYPE: u32 = 1;
+/// Of CE_GET_CAPS_V2: the engine shares the graphics engine's runlist; it reads and writes system memory.
+const CAPS_GRAPHICS: u16 = 1 << 0;
+const CAPS_SYSTEM_READ: u16 = 1 << 2;
+const CAPS_SYSTEM_WRITE: u16 = 1 << 3;
 /// Of a context share: subcontexts run beside each other.
 const CTXSHARE_ASYNC: u32 = 1;
 
@@ -49,14 +56,17 @@ impl Notification {
     }
 }
 
-/// A channel group with the context that its channels share, and addresses for what the driver keeps of it.
+/// A channel group: of the graphics engine, with the context that its channels share and addresses for what the driver keeps of it, or of a copy engine.
 #[derive(Debug)]
 pub struct Group {
     gpu: Arc<Gpu>,
     handle: Handle,
+    /// NV2080_ENGINE_TYPE.
+    engine_type: u32,
+    /// 0 for a copy engine.
     ctxshare: Handle,
     /// The range of the channels' contexts; UVM maps into it, nobody else looks.
-    window: Arc<Mapped>,
+    window: Option<Arc<Mapped>>,
 }
 
 /// One channel with its engine.
@@ -105,10 +115,30 @@ impl Group {
         })?;
         let mut params = nvrm::ChannelGroupAlloc { engine_type: ENGINE_GRAPHICS, ..Default::default() };
         let handle = driver.alloc(gpu.device, nvrm::KEPLER_CHANNEL_GROUP_A, Some(&mut params)).map_err(refused)?;
-        let mut group = Self { gpu: Arc::clone(gpu), handle, ctxshare: 0, window: Arc::new(window) };
+        let (engine_type, window) = (ENGINE_GRAPHICS, Some(Arc::new(window)));
+        let mut group = Self { gpu: Arc::clone(gpu), handle, engine_type, ctxshare: 0, window };
         let mut params = nvrm::CtxShareAlloc { h_va_space: gpu.vaspace, flags: CTXSHARE_ASYNC, ..Default::default() };
         group.ctxshare = driver.alloc(handle, nvrm::FERMI_CONTEXT_SHARE_A, Some(&mut params)).map_err(refused)?;
         Ok(Arc::new(group))
+    }
+
+    /// A group of a copy engine that works beside the graphics engine; nothing where there is none.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn of_copy_engine(core: &Core) -> Result<Option<Arc<Self>>, DeviceError> {
+        let (gpu, driver) = (&core.gpu, &core.gpu.driver);
+        let refused = |e| core.refused("make a group of a copy engine", e);
+        let Some(engine_type) = own_copy_engine(gpu).map_err(refused)? else { return Ok(None) };
+        let mut params = nvrm::ChannelGroupAlloc { h_va_space: gpu.vaspace, engine_type, ..Default::default() };
+        let handle = driver.alloc(gpu.device, nvrm::KEPLER_CHANNEL_GROUP_A, Some(&mut params)).map_err(refused)?;
+        Ok(Some(Arc::new(Self { gpu: Arc::clone(gpu), handle, engine_type, ctxshare: 0, window: None })))
+    }
+
+    /// NV2080_ENGINE_TYPE of its engine.
+    #[must_use]
+    pub fn engine_type(&self) -> u32 {
+        self.engine_type
     }
 
     /// Step 24: the group's channels run from now on.
@@ -127,7 +157,9 @@ impl Drop for Group {
         if let Err(e) = driver.free(self.gpu.device, self.handle) {
             log::warn!("channel group {:#x} was not freed: {e}", self.handle);
         }
-        driver.forget(self.window.base().0);
+        if let Some(window) = &self.window {
+            driver.forget(window.base().0);
+        }
     }
 }
 
@@ -184,7 +216,13 @@ impl Channel {
     /// Engine, token, UVM; in this order.
     fn connect(&mut self, class: u32) -> Result<(), RmError> {
         let driver = Arc::clone(&self.gpu.driver);
-        self.engine = driver.alloc::<nvrm::GraphicsAlloc>(self.handle, class, None)?;
+        self.engine = match self.group.engine_type {
+            ENGINE_GRAPHICS => driver.alloc::<nvrm::GraphicsAlloc>(self.handle, class, None)?,
+            engine_type => {
+                let mut params = nvrm::CopyAlloc { version: COPY_BY_ENGINE_TYPE, engine_type };
+                driver.alloc(self.handle, class, Some(&mut params))?
+            }
+        };
         let mut token = nvrm::WorkSubmitToken::default();
         driver.control(self.handle, &nvrm::GPFIFO_GET_WORK_SUBMIT_TOKEN, &mut token)?;
         self.token = token.work_submit_token;
@@ -193,8 +231,9 @@ impl Channel {
             rm_ctrl_fd: driver.ctl().0,
             h_client: driver.client(),
             h_channel: self.handle,
-            base: self.group.window.base().0,
-            length: self.group.window.len_bytes(),
+            // Copy engines have no context.
+            base: self.group.window.as_ref().map_or(0, |w| w.base().0),
+            length: self.group.window.as_ref().map_or(0, |w| w.len_bytes()),
             ..Default::default()
         };
         driver.uvm(&uvm::REGISTER_CHANNEL, &mut args, |a| a.rm_status)?;
@@ -293,6 +332,35 @@ impl Drop for Channel {
             self.buffers.drain(..).for_each(std::mem::forget);
         }
     }
+}
+
+/// NV2080_ENGINE_TYPE of copy engines: ten, and from there on elsewhere.
+fn is_copy_engine(engine_type: u32) -> bool {
+    matches!(engine_type, 0x09..=0x12 | 0x34..=0x3d)
+}
+
+/// Of the copy engines beside the graphics engine, the one with the most physical engines behind it.
+fn own_copy_engine(gpu: &Gpu) -> Result<Option<u32>, RmError> {
+    let mut engines = nvrm::Engines::default();
+    gpu.driver.control(gpu.subdevice, &nvrm::GPU_GET_ENGINES_V2, &mut engines)?;
+    let count = (engines.engine_count as usize).min(engines.engine_list.len());
+    let mut best: Option<(u32, u32)> = None;
+    for ce_engine_type in engines.engine_list[..count].iter().copied().filter(|ty| is_copy_engine(*ty)) {
+        let mut caps = nvrm::CeCaps { ce_engine_type, ..Default::default() };
+        gpu.driver.control(gpu.subdevice, &nvrm::CE_GET_CAPS_V2, &mut caps)?;
+        let wanted = CAPS_SYSTEM_READ | CAPS_SYSTEM_WRITE;
+        if caps.caps_tbl & CAPS_GRAPHICS != 0 || caps.caps_tbl & wanted != wanted {
+            continue;
+        }
+        let mut mask = nvrm::CePceMask { ce_engine_type, ..Default::default() };
+        // A driver that does not say has one behind each.
+        let asked = gpu.driver.control(gpu.subdevice, &nvrm::CE_GET_CE_PCE_MASK, &mut mask);
+        let physical = if asked.is_ok() { mask.pce_mask.count_ones() } else { 1 };
+        if physical > 0 && best.is_none_or(|(_, most)| physical > most) {
+            best = Some((ce_engine_type, physical));
+        }
+    }
+    Ok(best.map(|(engine_type, _)| engine_type))
 }
 
 fn unregister(driver: &Driver, gpu_uuid: [u8; 16], h_channel: Handle) -> Result<(), RmError> {

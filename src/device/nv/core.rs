@@ -5,7 +5,7 @@
 use super::bo::{Bo, Placement};
 use super::driver::{Driver, RmError};
 use super::find::Card;
-use super::gpu::{Gpu, OpenError};
+use super::gpu::Gpu;
 use crate::device::clock::LinearClock;
 use crate::device::life::{Life, SignalPages};
 use crate::device::{DeviceError, DeviceTag, pool};
@@ -23,6 +23,8 @@ pub struct NvOptions {
     pub any_release: bool,
     /// Maps the doorbells through BAR1 (from Hopper on), for machines where BAR0 is not passed through.
     pub bar1_doorbell: bool,
+    /// Gives the copy queue an engine beside the graphics engine, where the driver has one; else it shares that engine's runlist.
+    pub own_copy_engine: bool,
     /// Entries of each GPFIFO; a power of two.
     pub ring_entries: u32,
     /// Bytes of each ring of push buffers.
@@ -46,6 +48,7 @@ impl Default for NvOptions {
         Self {
             any_release: false,
             bar1_doorbell: false,
+            own_copy_engine: true,
             ring_entries: 1 << 13,
             push_bytes: 4 << 20,
             launch_bytes: 8 << 20,
@@ -85,12 +88,15 @@ impl Core {
         card: &Card,
         options: NvOptions,
     ) -> Result<Arc<Self>, DeviceError> {
-        let gpu = Gpu::open(driver, card, options.bar1_doorbell).map_err(|e| match e {
-            OpenError::Rm(what, source) => {
-                DeviceError::Rm { device: tag.name().into(), what, source: Box::new(source) }
-            }
-            OpenError::Other(why) => DeviceError::Unavailable { name: tag.name().into(), why },
-        })?;
+        let opened = Gpu::open(driver, card, options.bar1_doorbell);
+        Self::of(tag.clone(), opened.map_err(|e| e.of_device(tag.name()))?, options)
+    }
+
+    /// Over a GPU that is up.
+    ///
+    /// # Errors
+    /// `Rm`: its clock cannot be read.
+    pub fn of(tag: DeviceTag, gpu: Arc<Gpu>, options: NvOptions) -> Result<Arc<Self>, DeviceError> {
         let clock = Arc::new(LinearClock::new(1_000_000));
         let pages = SignalPages::default();
         let (source_gpu, source_pages) = (Arc::clone(&gpu), pages.clone());

@@ -11,12 +11,12 @@ use crate::device::recent::Recent;
 use bytemuck::Pod;
 use doorbell_ioctl::abi::nvrm::{self, CLASSES, CONTROLS, Control, Release, Status};
 use doorbell_ioctl::abi::{Ioctl, chosen, uvm};
-use doorbell_ioctl::port::{CpuPtr, Errno, Fd, Mapped, OpenFlags, Port, call};
+use doorbell_ioctl::port::{CpuPtr, Errno, Fd, Mapped, OpenFlags, Port, call, monotonic_ns};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub const CTL_PATH: &str = "/dev/nvidiactl";
-const UVM_PATH: &str = "/dev/nvidia-uvm";
+pub const UVM_PATH: &str = "/dev/nvidia-uvm";
 /// GPU addresses that are given out: what lies below holds the program, what lies above does not fit a GPFIFO entry.
 const VA_FIRST: u64 = 0x10_0000_0000;
 const VA_END: u64 = 0xff_0000_0000;
@@ -56,6 +56,17 @@ impl std::fmt::Display for Outcome {
 /// An object's handle.
 pub type Handle = u32;
 
+/// A GPU's, as UVM takes it.
+pub type Uuid = [u8; 16];
+
+/// A buffer's memory, and in whose page tables it is; the owner is the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    pub memory: Handle,
+    pub is_vram: bool,
+    pub gpus: Vec<Uuid>,
+}
+
 /// The connection.
 #[derive(Debug)]
 pub struct Driver {
@@ -66,9 +77,13 @@ pub struct Driver {
     uvm_mm: Fd,
     client: Handle,
     release: Release,
+    /// By the monotonic clock.
+    opened_ns: u64,
     next_handle: AtomicU32,
     recent: Recent,
-    places: Mutex<Places<()>>,
+    places: Mutex<Places<Option<Placed>>>,
+    /// Pairs of GPUs that may map each other's memory.
+    peers: Mutex<Vec<[Uuid; 2]>>,
     /// Where the next search for addresses begins.
     cursor: Mutex<u64>,
 }
@@ -148,9 +163,11 @@ impl Driver {
             uvm_mm,
             client: 0,
             release,
+            opened_ns: monotonic_ns(),
             next_handle: AtomicU32::new(OWN_HANDLES),
             recent: Recent::default(),
             places: Mutex::default(),
+            peers: Mutex::default(),
             cursor: Mutex::new(VA_FIRST),
         };
         debug_assert_eq!(files, [ctl, uvm, uvm_mm]);
@@ -189,6 +206,12 @@ impl Driver {
     #[must_use]
     pub fn release(&self) -> Release {
         self.release
+    }
+
+    /// When the connection was made, by the monotonic clock.
+    #[must_use]
+    pub fn opened_ns(&self) -> u64 {
+        self.opened_ns
     }
 
     /// A handle that no other object of this client has.
@@ -329,7 +352,7 @@ impl Driver {
         let _closed_anyway = self.port.close(fd);
     }
 
-    fn places(&self) -> MutexGuard<'_, Places<()>> {
+    fn places(&self) -> MutexGuard<'_, Places<Option<Placed>>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -356,12 +379,55 @@ impl Driver {
             }
             if let Some(mapped) = Mapped::reserve_at(&self.port, CpuPtr(at), len_bytes)? {
                 *cursor = at + len_bytes;
-                self.places().note(at, len_bytes, ());
+                self.places().note(at, len_bytes, None);
                 return Ok(mapped);
             }
             at = (at + 1).next_multiple_of(VA_STEP);
         }
         Err(Errno::ENOMEM)
+    }
+
+    /// What memory lies at addresses that were reserved.
+    pub fn note_memory(&self, va: u64, len_bytes: u64, placed: Placed) {
+        self.places().note(va, len_bytes, Some(placed));
+    }
+
+    /// Puts the buffer that holds an address into a GPU's page table, unless it is there. `false`: no buffer of this driver's GPUs.
+    ///
+    /// # Errors
+    /// The driver's: `NV_ERR_NOT_SUPPORTED` for VRAM of a GPU without a link to this one.
+    pub fn map_peer(&self, va: u64, gpu: Uuid) -> Result<bool, RmError> {
+        let mut places = self.places();
+        let found = places.holding(va).and_then(|(at, len, placed)| Some((at, len, placed.clone()?)));
+        let Some((at, len_bytes, mut placed)) = found else { return Ok(false) };
+        if placed.gpus.contains(&gpu) {
+            return Ok(true);
+        }
+        if placed.is_vram {
+            placed.gpus.first().map_or(Ok(()), |owner| self.enable_peers([*owner, gpu]))?;
+        }
+        super::bo::map_memory(self, at, len_bytes, placed.memory, gpu)?;
+        placed.gpus.push(gpu);
+        places.note(at, len_bytes, Some(placed));
+        Ok(true)
+    }
+
+    /// Lets two GPUs map each other's memory, once.
+    fn enable_peers(&self, mut pair: [Uuid; 2]) -> Result<(), RmError> {
+        pair.sort_unstable();
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !peers.contains(&pair) {
+            let [gpu_uuid_a, gpu_uuid_b] = pair;
+            let mut args = uvm::EnablePeerAccess { gpu_uuid_a, gpu_uuid_b, ..Default::default() };
+            self.uvm(&uvm::ENABLE_PEER_ACCESS, &mut args, |a| a.rm_status)?;
+            peers.push(pair);
+        }
+        Ok(())
+    }
+
+    /// A GPU is no longer registered: its pairs are gone with it.
+    pub fn forget_gpu(&self, gpu: Uuid) {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|pair| !pair.contains(&gpu));
     }
 
     /// Addresses are given back.

@@ -7,6 +7,7 @@ use super::core::Core;
 use super::driver::{Driver, Handle};
 use super::queue::Debugger;
 use doorbell_ioctl::abi::nvrm;
+use doorbell_ioctl::port::{KERNEL_LOG, Port};
 
 /// SMs that one question can be about.
 const SMS_AT_ONCE: u32 = 100;
@@ -80,7 +81,28 @@ pub fn describe(core: &Core, channel: Handle, debugger: Option<Debugger>, what: 
     if let Some(action) = recovery(core) {
         text.push_str(&format!(", recovery action {action}"));
     }
+    let driver = &core.gpu.driver;
+    if let Some(line) = kernel_log(&**driver.port(), &core.gpu.card.bdf, driver.opened_ns()).last() {
+        text.push_str(&format!(", kernel log: {line}"));
+    }
     text
+}
+
+/// How far the kernel's clock for its log may be from the monotonic one.
+const LOG_SLACK_NS: u64 = 2_000_000_000;
+
+/// What the kernel has logged of a card's errors since a time of the monotonic clock; nothing where this process may not read the log.
+#[must_use]
+pub fn kernel_log(port: &dyn Port, bdf: &str, since_ns: u64) -> Vec<String> {
+    let bytes = port.read_file(KERNEL_LOG).unwrap_or_default();
+    let card = format!("(PCI:{})", bdf.rsplit_once('.').map_or(bdf, |(device, _)| device));
+    let line = |line: &str| {
+        let (head, text) = line.split_once(';')?;
+        let us: u64 = head.split(',').nth(2)?.parse().ok()?;
+        let is_recent = us.saturating_mul(1000).saturating_add(LOG_SLACK_NS) >= since_ns;
+        (is_recent && text.contains("Xid") && text.contains(&card)).then(|| text.to_string())
+    };
+    String::from_utf8_lossy(&bytes).lines().filter_map(line).collect()
 }
 
 /// The page fault: address, kind, what lies there.
@@ -148,6 +170,49 @@ fn recovery(core: &Core) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use doorbell_ioctl::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd};
+
+    /// A port that has a kernel log and nothing else.
+    #[derive(Debug)]
+    struct Logged(&'static str);
+
+    impl Port for Logged {
+        fn open(&self, _: &str, _: OpenFlags) -> Result<Fd, Errno> {
+            Err(Errno::ENOENT)
+        }
+        fn close(&self, _: Fd) -> Result<(), Errno> {
+            Err(Errno::EBADF)
+        }
+        fn ioctl(&self, _: Fd, _: u32, _: &mut [u8]) -> Result<i32, Errno> {
+            Err(Errno::EBADF)
+        }
+        fn mmap(&self, _: &MapRequest) -> Result<CpuPtr, Errno> {
+            Err(Errno::ENOMEM)
+        }
+        fn munmap(&self, _: CpuPtr, _: u64) -> Result<(), Errno> {
+            Err(Errno::EINVAL)
+        }
+        fn poll(&self, _: &mut [PollFd], _: i32) -> Result<usize, Errno> {
+            Ok(0)
+        }
+        fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
+            if path == KERNEL_LOG { Ok(self.0.into()) } else { Err(Errno::ENOENT) }
+        }
+        fn read_dir(&self, _: &str) -> Result<Vec<String>, Errno> {
+            Err(Errno::ENOENT)
+        }
+        fn doorbell(&self, _: CpuPtr, _: u64) {}
+    }
+
+    #[test]
+    fn kernel_log_gives_the_cards_own_recent_errors() {
+        let log = Logged(
+            "6,1,100,-;usb 1-1: new device\n3,2,5000000,-;NVRM: Xid (PCI:0000:17:00): 31, old\n SUBSYSTEM=pci\n\
+             3,3,90000000,-;NVRM: Xid (PCI:0000:18:00): 13, another card\n3,4,91000000,-;NVRM: Xid (PCI:0000:17:00): 79, pid=7\n",
+        );
+        assert_eq!(kernel_log(&log, "0000:17:00.0", 90_000_000_000), ["NVRM: Xid (PCI:0000:17:00): 79, pid=7"]);
+        assert_eq!(kernel_log(&log, "0000:17:00.0", 0).len(), 2);
+    }
 
     #[test]
     fn codes_and_fault_types_have_names() {

@@ -7,6 +7,7 @@
 use super::chip::Chip;
 use super::driver::{Driver, Handle, Outcome, RmError};
 use super::find::Card;
+use crate::device::DeviceError;
 use crate::hcq::packet::nv::gpfifo;
 use doorbell_ioctl::abi::nvrm::{self, InfoEntry};
 use doorbell_ioctl::abi::uvm;
@@ -57,10 +58,31 @@ pub struct Gpu {
     pub subdevice: Handle,
     pub vaspace: Handle,
     file: Fd,
+    /// What the driver lists for the device.
+    classes: Vec<u32>,
+    bar1_doorbell: bool,
     usermode: Option<CpuMap>,
     /// How far bring-up has come, for the way back.
     stage: Stage,
 }
+
+/// A step of bring-up, in the order of [`STEPS`].
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub name: &'static str,
+    pub run: fn(&mut Gpu) -> Result<(), OpenError>,
+}
+
+/// What [`Gpu::open`] does behind [`Gpu::begin`].
+pub const STEPS: &[Step] = &[
+    Step { name: "attach", run: |gpu| gpu.attach().map_err(step("attach")) },
+    Step { name: "classes", run: Gpu::identify },
+    Step { name: "facts", run: Gpu::learn },
+    Step { name: "doorbells", run: |gpu| gpu.map_usermode().map_err(step("map doorbells")) },
+    Step { name: "boost", run: Gpu::boosted },
+    Step { name: "address space", run: |gpu| gpu.make_vaspace().map_err(step("make an address space")) },
+    Step { name: "register", run: |gpu| gpu.register().map_err(step("register with UVM")) },
+];
 
 /// Steps that have something to take back beyond objects of RM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,6 +100,17 @@ pub enum OpenError {
     Other(String),
 }
 
+impl OpenError {
+    /// As a device's error.
+    #[must_use]
+    pub fn of_device(self, name: &str) -> DeviceError {
+        match self {
+            Self::Rm(what, source) => DeviceError::Rm { device: name.into(), what, source: Box::new(source) },
+            Self::Other(why) => DeviceError::Unavailable { name: name.into(), why },
+        }
+    }
+}
+
 /// A step's name for its error.
 fn step(what: &'static str) -> impl FnOnce(RmError) -> OpenError {
     move |e| OpenError::Rm(what, e)
@@ -89,9 +122,19 @@ impl Gpu {
     /// # Errors
     /// The step and the call that was refused; a chip that is not known, and what this runtime does not do.
     pub fn open(driver: &Arc<Driver>, card: &Card, bar1_doorbell: bool) -> Result<Arc<Self>, OpenError> {
+        let mut gpu = Self::begin(driver, card, bar1_doorbell)?;
+        STEPS.iter().try_for_each(|step| (step.run)(&mut gpu))?;
+        Ok(Arc::new(gpu))
+    }
+
+    /// Opens a card's file; [`STEPS`] do the rest.
+    ///
+    /// # Errors
+    /// The call that was refused; confidential computing.
+    pub fn begin(driver: &Arc<Driver>, card: &Card, bar1_doorbell: bool) -> Result<Self, OpenError> {
         refuse_confidential(driver)?;
         let file = driver.open_card(card).map_err(step("open the card"))?;
-        let mut gpu = Self {
+        Ok(Self {
             driver: Arc::clone(driver),
             card: card.clone(),
             chip: &super::chip::CHIPS[0],
@@ -101,22 +144,29 @@ impl Gpu {
             subdevice: 0,
             vaspace: 0,
             file,
+            classes: Vec::new(),
+            bar1_doorbell,
             usermode: None,
             stage: Stage::File,
-        };
-        gpu.attach().map_err(step("attach"))?;
-        let classes = gpu.classes().map_err(step("ask for classes"))?;
-        gpu.chip = Chip::of_classes(&classes).ok_or_else(|| {
+        })
+    }
+
+    /// Step 9: what chip it is.
+    fn identify(&mut self) -> Result<(), OpenError> {
+        self.classes = self.ask_classes().map_err(step("ask for classes"))?;
+        self.chip = Chip::of_classes(&self.classes).ok_or_else(|| {
             let known: Vec<&str> = super::chip::CHIPS.iter().map(|c| c.name).collect();
+            let classes = &self.classes;
             OpenError::Other(format!("its chip is not known (classes {classes:x?}); known are {}", known.join(", ")))
         })?;
-        gpu.check_compute_mode()?;
-        gpu.facts = gpu.ask_facts();
-        gpu.map_usermode(&classes, bar1_doorbell).map_err(step("map doorbells"))?;
-        gpu.boost();
-        gpu.make_vaspace().map_err(step("make an address space"))?;
-        gpu.register().map_err(step("register with UVM"))?;
-        Ok(Arc::new(gpu))
+        Ok(())
+    }
+
+    /// Whether it may compute, and what it has.
+    fn learn(&mut self) -> Result<(), OpenError> {
+        self.check_compute_mode()?;
+        self.facts = self.ask_facts();
+        Ok(())
     }
 
     /// Steps 6 to 8: the card's instance numbers, device, subdevice.
@@ -135,7 +185,7 @@ impl Gpu {
     }
 
     /// Step 9: the classes that the GPU has.
-    fn classes(&self) -> Result<Vec<u32>, RmError> {
+    fn ask_classes(&self) -> Result<Vec<u32>, RmError> {
         let mut list = nvrm::ClassList::default();
         self.driver.control(self.device, &nvrm::GPU_GET_CLASSLIST_V2, &mut list)?;
         let count = (list.num_classes as usize).min(list.class_list.len());
@@ -171,14 +221,18 @@ impl Gpu {
 
     /// Answers of the graphics engine, in the order of `indices`.
     fn gr_info<const N: usize>(&self, indices: [u32; N]) -> Result<[u32; N], RmError> {
-        let mut entries = indices.map(|index| InfoEntry { index, data: 0 });
-        let mut args = nvrm::GrInfoByPointer {
-            gr_info_list_size: N as u32,
-            gr_info_list: entries.as_mut_ptr().expose_provenance() as u64,
-            ..Default::default()
-        };
-        self.driver.control(self.subdevice, &nvrm::GR_GET_INFO, &mut args)?;
-        Ok(entries.map(|e| e.data))
+        let (subdevice, size) = (self.subdevice, N as u32);
+        let entry = |n: usize| InfoEntry { index: indices[n], data: 0 };
+        if self.driver.release().major >= 595 {
+            let mut args = nvrm::GrInfoV595 { gr_info_list_size: size, ..Default::default() };
+            (0..N).for_each(|n| args.gr_info_list[n] = entry(n));
+            self.driver.control(subdevice, &nvrm::GR_GET_INFO_V2_V595, &mut args)?;
+            return Ok(std::array::from_fn(|n| args.gr_info_list[n].data));
+        }
+        let mut args = nvrm::GrInfo { gr_info_list_size: size, ..Default::default() };
+        (0..N).for_each(|n| args.gr_info_list[n] = entry(n));
+        self.driver.control(subdevice, &nvrm::GR_GET_INFO_V2, &mut args)?;
+        Ok(std::array::from_fn(|n| args.gr_info_list[n].data))
     }
 
     fn ask_name(&self) -> Result<String, RmError> {
@@ -192,11 +246,11 @@ impl Gpu {
     }
 
     /// Step 10: the page with the doorbell.
-    fn map_usermode(&mut self, classes: &[u32], bar1: bool) -> Result<(), RmError> {
+    fn map_usermode(&mut self) -> Result<(), RmError> {
         let wanted = [self.chip.usermode_class, nvrm::HOPPER_USERMODE_A, nvrm::TURING_USERMODE_A];
-        let class = wanted.into_iter().find(|c| classes.contains(c)).unwrap_or(self.chip.usermode_class);
+        let class = wanted.into_iter().find(|c| self.classes.contains(c)).unwrap_or(self.chip.usermode_class);
         let mut params = nvrm::UsermodeAlloc { b_bar1_mapping: 1, b_priv: 0 };
-        let params = (bar1 && class >= nvrm::HOPPER_USERMODE_A).then_some(&mut params);
+        let params = (self.bar1_doorbell && class >= nvrm::HOPPER_USERMODE_A).then_some(&mut params);
         let usermode = self.driver.alloc(self.subdevice, class, params)?;
         self.usermode = Some(CpuMap::new(self, usermode, USERMODE_BYTES, MapFile::Card, None)?);
         Ok(())
@@ -208,6 +262,11 @@ impl Gpu {
         if let Err(e) = self.driver.control(self.subdevice, &nvrm::PERF_BOOST, &mut params) {
             log::debug!("{}: clocks are not raised: {e}", self.card.bdf);
         }
+    }
+
+    fn boosted(&mut self) -> Result<(), OpenError> {
+        self.boost();
+        Ok(())
     }
 
     /// Step 12.
@@ -258,6 +317,28 @@ impl Gpu {
         Doorbell::of_u32(&page, gpfifo::DOORBELL, self.driver.port()).map_err(|_| Errno::EACCES)
     }
 
+    /// The classes that the driver lists for it.
+    #[must_use]
+    pub fn classes(&self) -> &[u32] {
+        &self.classes
+    }
+
+    /// The GPU's clock in ns as its registers show it; they read as zero through BAR1.
+    ///
+    /// # Errors
+    /// `EACCES` before the page is mapped.
+    pub fn register_time_ns(&self) -> Result<u64, Errno> {
+        let page = self.usermode.as_ref().ok_or(Errno::EACCES)?.mapped.view()?;
+        let word = |at| page.read_u32(at).map_err(|_| Errno::EACCES);
+        loop {
+            let (high, low) = (word(gpfifo::PTIMER + 4)?, word(gpfifo::PTIMER)?);
+            // The low word may have wrapped between the two.
+            if word(gpfifo::PTIMER + 4)? == high {
+                return Ok(crate::hcq::bits::join(low, high));
+            }
+        }
+    }
+
     /// The GPU's clock in ns, by the driver.
     ///
     /// # Errors
@@ -284,6 +365,7 @@ impl Gpu {
         }
         if self.stage >= Stage::UvmGpu {
             let mut args = uvm::UnregisterGpu { gpu_uuid: self.uuid, ..Default::default() };
+            driver.forget_gpu(self.uuid);
             warn("GPU", driver.uvm(&uvm::UNREGISTER_GPU, &mut args, |a| a.rm_status));
         }
         if self.stage >= Stage::Device {

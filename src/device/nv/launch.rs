@@ -16,6 +16,8 @@ const MAX_STACK_BYTES: u32 = (1 << 24) - STACK_HEAD_BYTES;
 const SM_REGISTERS: u64 = 1 << 16;
 const WARP_REGISTER_UNIT: u64 = 256;
 const MAX_THREADS: u64 = 1024;
+/// Where `__constant__` variables are.
+const CONSTANTS_BANK: u32 = 3;
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 const MAX_GRID: [u32; 3] = [0x7fff_ffff, 0xffff, 0xffff];
 /// CTAs of a cluster; 8 run on every chip that has clusters, 16 on a whole GPC.
@@ -98,6 +100,7 @@ impl Request<'_> {
             return Err(too_much("stack", stack.into(), MAX_STACK_BYTES.into()));
         }
         let local_bytes = local_bytes(kernel);
+        let constants = kernel.banks.iter().find(|bank| bank.number == CONSTANTS_BANK);
         let facts = Facts {
             grid: self.grid,
             block: self.block,
@@ -106,6 +109,7 @@ impl Request<'_> {
             reserved_shared_bytes: chip.shared_reserved_bytes,
             windows: self.windows,
             address: self.bank0,
+            constants: constants.map(|bank| GpuVa(self.image.0.wrapping_add(bank.offset))),
         };
         let bank0 = chip.bank0.fill(&facts, self.args);
         let mut constants = [None; 8];
@@ -235,6 +239,8 @@ mod tests {
         assert_eq!((word(0x144), word(0x15c), word(0x188)), (1, 4, 1));
         assert_eq!((word(0x198), word(0x19c)), (0x10_0210, 0x20), "the parameters' address");
         assert_eq!((word(0x1c), word(0x24)), (0x7294, 0x7293));
+        let constants = plan.launch.constants[3].unwrap().address.0;
+        assert_eq!((word(0xd0), word(0xd4)), (constants as u32, 0x20), "the constants' address");
         assert_eq!(Launch::parse(&plan.qmd).as_ref(), Ok(&plan.launch));
         assert_eq!((plan.launch.registers, plan.launch.barriers, plan.launch.shared_bytes), (16, 1, 0x600));
         assert_eq!(plan.launch.sass_version, 0x90);

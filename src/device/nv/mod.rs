@@ -4,7 +4,7 @@
 //! or a wrapper of either: nothing here can tell. Source: nv.md (open kernel modules 580.142, class headers, open-gpu-doc).
 //! Shape: find (`find`, `chip`) → open (`driver`, `gpu`, `core`) → queues (`channel`, `queue`, `graph`) → memory (`bo`, `local`) → programs (`program`,
 //! `launch`, `bank0`) → faults (`faults`) and telemetry. Faults and hangs become reports; after a fault the device is dead and says so.
-//! Left out: peers, the path without UVM, copy engines with groups of their own, MIG, confidential computing, recovery of a group.
+//! Left out: the path without UVM, MIG, confidential computing, recovery of a group, kernels on a peer's memory.
 
 mod bank0;
 mod bo;
@@ -25,25 +25,30 @@ mod telemetry;
 pub use self::core::{Core, NvOptions};
 pub use bank0::{Bank0, Facts as BankFacts};
 pub use bo::{Bo, Placement};
+pub use channel::{Channel, Group, Notification};
 pub use chip::{CHIPS, Chip};
-pub use driver::{Driver, Outcome, RmError};
+pub use driver::{CTL_PATH, Driver, Outcome, RmError, UVM_PATH, explain};
+pub use faults::{code_name, describe, kernel_log};
 pub use find::{Card, Selector, cards, uuid_text};
-pub use gpu::{Facts, Gpu};
+pub use gpu::{Facts, Gpu, OpenError, STEPS, Step};
 pub use launch::{DEFAULT_STACK_BYTES, LaunchError, Plan, Request, local_bytes};
+pub use local::{LOCAL_WINDOW, SHARED_WINDOW};
+pub use queue::Debugger;
 pub use telemetry::Telemetry;
 
 use super::lent::Lent;
 use super::pool::Pool;
 use super::staging::Staging;
-use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, Place};
+use super::{
+    Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, Place,
+};
 use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
 use crate::hcq::packet::GpuVa;
 use crate::hcq::packet::nv::copy::Element;
 use crate::hcq::signal::Point;
-use channel::Group;
 use doorbell_ioctl::abi::nvrm;
 use program::{Placed, Program};
-use queue::{Debugger, NvQueue};
+use queue::NvQueue;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,8 +65,8 @@ struct Inner {
     pool: Arc<Pool>,
     compute: Arc<NvQueue>,
     copy: Arc<NvQueue>,
-    // The channels' group: freed after them.
-    group: Mutex<Option<Arc<Group>>>,
+    // The channels' groups: freed after them.
+    groups: Mutex<Vec<Arc<Group>>>,
     /// Who tells of exceptions.
     debugger: Mutex<Option<u32>>,
     staging: Mutex<Option<Staging>>,
@@ -102,15 +107,16 @@ impl NvDevice {
         let core = Core::open(tag.clone(), driver, card, options.clone())?;
         let group = Group::new(&core)?;
         let compute = NvQueue::new(&core, &group, QueueKind::Compute)?;
-        let copy = NvQueue::new(&core, &group, QueueKind::Copy)?;
+        let (copy, own) = copy_queue(&core, &group)?;
+        let groups = std::iter::once(group).chain(own).collect();
         let info = DeviceInfo {
             arch: core.gpu.chip.name.into(),
             threads: core.gpu.facts.sms,
             memory_bytes: core.gpu.facts.vram_bytes,
         };
-        let (pool, group) = (Pool::new(Arc::clone(&core) as _), Mutex::new(Some(group)));
+        let (pool, groups) = (Pool::new(Arc::clone(&core) as _), Mutex::new(groups));
         let (debugger, staging, host) = (Mutex::default(), Mutex::default(), Arc::default());
-        let inner = Arc::new(Inner { core, pool, compute, copy, group, debugger, staging, host });
+        let inner = Arc::new(Inner { core, pool, compute, copy, groups, debugger, staging, host });
         // From here on a failure closes what is there, by the device's drop.
         let device = Self { tag, info, inner };
         device.inner.start()?;
@@ -197,10 +203,24 @@ impl NvDevice {
     }
 }
 
+/// The copy queue, and its group where it has an engine of its own. A driver that refuses any step of that leaves it on the graphics engine's runlist.
+fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Option<Arc<Group>>), DeviceError> {
+    if core.options.own_copy_engine {
+        let own = Group::of_copy_engine(core);
+        let own = own.and_then(|g| g.map(|g| Ok((NvQueue::new(core, &g, QueueKind::Copy)?, g))).transpose());
+        match own {
+            Ok(Some((queue, group))) => return Ok((queue, Some(group))),
+            Ok(None) => log::debug!("{}: no copy engine beside the graphics engine", core.tag),
+            Err(e) => log::warn!("{}: copies share the graphics engine: {e}", core.tag),
+        }
+    }
+    Ok((NvQueue::new(core, shared, QueueKind::Copy)?, None))
+}
+
 impl Inner {
     /// The channels run, both answer, and somebody can be asked about exceptions.
     fn start(&self) -> Result<(), DeviceError> {
-        if let Some(group) = &*locked(&self.group) {
+        for group in &*locked(&self.groups) {
             group.schedule().map_err(|e| self.core.refused("schedule channels", e))?;
         }
         self.compute.start()?;
@@ -266,7 +286,7 @@ impl Inner {
             ended = freed.map_err(|e| core.refused("free the debugger", e));
         }
         self.queues().into_iter().for_each(|queue| queue.shut());
-        *locked(&self.group) = None;
+        locked(&self.groups).clear();
         *locked(&self.staging) = None;
         self.pool.close();
         core.free_signals();
@@ -340,6 +360,12 @@ impl Device for NvDevice {
         Ok(Stamp { start: core.signals.signal()?, stop: core.signals.signal()? })
     }
 
+    /// Memory of the other GPUs of this driver, where the driver lets this one map it.
+    fn reaches(&self, memory: &Memory) -> bool {
+        let gpu = &self.inner.core.gpu;
+        *memory.device() == self.tag || gpu.driver.map_peer(memory.va(), gpu.uuid).unwrap_or(false)
+    }
+
     /// Longer than a card's on a software GPU.
     fn patience(&self) -> Duration {
         self.inner.core.options.submit_timeout.max(Duration::from_secs(30)) // TIMEOUT: as other devices'.
@@ -351,6 +377,11 @@ impl Device for NvDevice {
 
     fn memory_used(&self) -> u64 {
         self.inner.pool.used_bytes()
+    }
+
+    fn state(&self) -> Option<DeviceState> {
+        let telemetry = self.telemetry();
+        Some(DeviceState { line: telemetry.to_string(), values: serde_json::to_value(&telemetry).unwrap_or_default() })
     }
 
     fn close(&self) -> Result<(), DeviceError> {

@@ -8,6 +8,8 @@ use super::launch::{Plan, Request, local_bytes};
 use super::local::{LOCAL_WINDOW, SHARED_WINDOW};
 use crate::device::{Arg, Code, Geometry, KernelImage};
 use crate::elf::cubin::{Cubin, Kernel, Param, is_cubin};
+use crate::hcq::kernargs::{Kernargs, Room};
+use crate::hcq::memory::MemError;
 use crate::hcq::packet::GpuVa;
 use crate::hcq::packet::nv::qmd::{ALIGN_BYTES, BankSlot, Dependent};
 use smallvec::SmallVec;
@@ -34,24 +36,28 @@ pub struct Template {
     geometry: Geometry,
     layout: BlockLayout,
     words: Vec<u64>,
+    /// What of them has a meaning: the rest fills the bank up to its alignment.
+    used_bytes: usize,
     slot: BankSlot,
     chip: &'static Chip,
 }
 
 impl Template {
-    /// The block of a launch whose block lies at `block_va`, with its arguments, which are as long as the template's.
-    #[must_use]
-    pub fn fill(&self, block_va: u64, args: &[u8]) -> SmallVec<[u64; 160]> {
-        let mut words: SmallVec<[u64; 160]> = SmallVec::from_slice(&self.words);
-        let bank = GpuVa(block_va + self.layout.bank_offset);
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
-        let (qmd, bank_bytes) = bytes.split_at_mut(self.layout.bank_offset as usize);
-        self.slot.patch(bytemuck::cast_slice_mut(qmd), bank);
-        let (at, own) = self.chip.bank0.own_address(bank);
-        // PANIC: a bank holds its own address and, behind its first bytes, the arguments that the template was made with.
-        bank_bytes[at as usize..][..8].copy_from_slice(&own.to_le_bytes());
-        bank_bytes[self.chip.bank0.params as usize..][..args.len()].copy_from_slice(args);
-        words
+    /// Writes the block of a launch into room of so many words, with its arguments, which are as long as the template's.
+    ///
+    /// # Errors
+    /// Room outside of the ring.
+    pub fn write(&self, ring: &Kernargs, room: Room, args: &[u8]) -> Result<(), MemError> {
+        let block_va = ring.address(room);
+        let (bank_offset, bank0) = (self.layout.bank_offset, self.chip.bank0);
+        let bank = GpuVa(block_va + bank_offset);
+        ring.write_at(room, 0, &bytemuck::cast_slice(&self.words)[..self.used_bytes])?;
+        for (at, value) in self.slot.values(bytemuck::cast_slice(&self.words), bank) {
+            ring.write_at(room, 4 * at as u64, &value.to_le_bytes())?;
+        }
+        let (at, own) = bank0.own_address(bank);
+        ring.write_at(room, bank_offset + u64::from(at), &own.to_le_bytes())?;
+        ring.write_at(room, bank_offset + u64::from(bank0.params), args)
     }
 
     #[must_use]
@@ -114,7 +120,9 @@ impl Program {
     pub fn arguments(&self, args: &[Arg]) -> Result<Arguments, String> {
         // Another count than the kernel's: the scalars of a struct, which the check of all bytes below holds to its length.
         let params: &[Param] = if self.kernel.params.len() == args.len() { &self.kernel.params } else { &[] };
-        let mut out = Arguments::default();
+        let want = (self.kernel.bank0_bytes as usize).saturating_sub(self.kernel.param_base as usize);
+        let (mut out, mut have) = (Arguments::default(), 0_usize);
+        out.bytes.resize(want, 0);
         for (n, arg) in args.iter().enumerate() {
             let own = match arg {
                 Arg::Scalar { len_bytes, .. } => usize::from(*len_bytes),
@@ -125,19 +133,20 @@ impl Program {
             }
             let (at, len) = match params.get(n) {
                 Some(p) => (p.offset as usize, p.len_bytes as usize),
-                None => (out.bytes.len().next_multiple_of(own), own),
+                None => (have.next_multiple_of(own), own),
             };
             // A variable fills what the kernel declares; an address and a scalar have their length.
             let fits = if matches!(arg, Arg::Var(_)) { len <= 8 } else { len == own };
             if !fits {
                 return Err(format!("pass {own} bytes as argument {n} of {}, which has {len}", self.name));
             }
-            out.bytes.resize(out.bytes.len().max(at + len), 0);
-            out.bytes[at..at + len].copy_from_slice(&arg.bits().to_le_bytes()[..len]); // PANIC: made that long on the line above
+            have = have.max(at + len);
+            // More than the kernel takes is told below.
+            if let Some(place) = out.bytes.get_mut(at..at + len) {
+                place.copy_from_slice(&arg.bits().to_le_bytes()[..len]);
+            }
             out.places.push((at, len));
         }
-        let want = (self.kernel.bank0_bytes as usize).saturating_sub(self.kernel.param_base as usize);
-        let have = out.bytes.len();
         if have > want || have.next_multiple_of(4) < want {
             let count = (args.len(), self.kernel.params.len());
             let name = &self.name;
@@ -146,7 +155,6 @@ impl Program {
                 count.0, count.1
             ));
         }
-        out.bytes.resize(want, 0);
         Ok(out)
     }
 
@@ -168,7 +176,8 @@ impl Program {
         let plan = self.plan(chip, geometry, &args.bytes, GpuVa(0), None)?;
         let slot = BankSlot::of(chip.qmd).ok_or("launch without a bank")?;
         let words = block_words(&plan, layout).to_vec();
-        let template = Arc::new(Template { geometry: *geometry, layout, words, slot, chip });
+        let used_bytes = layout.bank_offset as usize + plan.bank0.len();
+        let template = Arc::new(Template { geometry: *geometry, layout, words, used_bytes, slot, chip });
         *kept = Some(Arc::clone(&template));
         Ok(template)
     }
@@ -242,6 +251,7 @@ pub fn block_words(plan: &Plan, layout: BlockLayout) -> SmallVec<[u64; 160]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hcq::memory::View;
 
     #[test]
     fn block_of_a_hopper_launch_has_its_bank_behind_the_qmd() {
@@ -285,10 +295,18 @@ mod tests {
             let layout = BlockLayout::new(chip.qmd.dwords(), kernel.bank0_bytes.next_multiple_of(16) as usize);
             let blank = request(GpuVa(0), &[0; 12]).plan().unwrap();
             let (words, slot) = (block_words(&blank, layout).to_vec(), BankSlot::of(chip.qmd).unwrap());
-            let template = Template { geometry, layout, words, slot, chip };
-            let block_va = 0x10_1234_5600;
-            let expected = request(GpuVa(block_va + layout.bank_offset), &args).plan().unwrap();
-            assert_eq!(template.fill(block_va, &args), block_words(&expected, layout), "{name}");
+            let used_bytes = layout.bank_offset as usize + blank.bank0.len();
+            let template = Template { geometry, layout, words, used_bytes, slot, chip };
+            let view = View::anonymous(8192, 4096).unwrap();
+            let mut ring = Kernargs::of(view.clone());
+            ring.take(32, 1, 0).unwrap();
+            let room = ring.take(template.len_words(), 1, 0).unwrap();
+            template.write(&ring, room, &args).unwrap();
+            let mut written = vec![0u64; template.len_words() as usize];
+            view.read(256, bytemuck::cast_slice_mut(&mut written)).unwrap();
+            let bank = GpuVa(view.base().0 + 256 + layout.bank_offset);
+            let expected = request(bank, &args).plan().unwrap();
+            assert_eq!(written, block_words(&expected, layout).to_vec(), "{name}");
         }
     }
 }

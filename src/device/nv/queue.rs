@@ -119,6 +119,17 @@ impl Producer {
         self.kept.push_back((value, what));
     }
 
+    /// Keeps a kernel; once for launches of it in a row.
+    fn keep_kernel(&mut self, value: u64, kernel: &Kernel) {
+        let is_same = |(kept, what): &(u64, Kept)| match what {
+            Kept::Kernel(last) => *kept == value && last.entry() == kernel.entry(),
+            _ => false,
+        };
+        if !self.kept.back().is_some_and(is_same) {
+            self.kept.push_back((value, Kept::Kernel(kernel.clone())));
+        }
+    }
+
     /// A launch is about to be sent: work before it ends first, unless none is under way in this list.
     ///
     /// # Errors
@@ -134,10 +145,14 @@ impl Producer {
 
     /// Names a kernel for reports.
     pub fn remember(&mut self, program: &Program) {
+        let entry = program.image.0 + program.kernel.code_offset;
+        if self.recent.back().is_some_and(|(_, last)| *last == entry) {
+            return;
+        }
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
-        self.recent.push_back((program.name.clone(), program.image.0 + program.kernel.code_offset));
+        self.recent.push_back((program.name.clone(), entry));
     }
 }
 
@@ -355,7 +370,7 @@ impl NvQueue {
             Command::Wait(_) => Ok(()),
             Command::Exec { kernel, args, geometry, stamp, .. } => {
                 let program = self.program(kernel)?;
-                p.kept.push_back((value, Kept::Kernel(kernel.clone())));
+                p.keep_kernel(value, kernel);
                 self.stamped(p, value, stamp.as_ref(), |queue, p| queue.exec(p, program, args, geometry, value))
             }
             Command::Copy { dst, src, len_bytes, stamp } => {
@@ -433,7 +448,7 @@ impl NvQueue {
         let timeout = core.options.submit_timeout;
         let room = p.blocks.take_waiting(template.len_words(), &self.timeline, value, timeout).map_err(waited)?;
         let qmd = p.blocks.address(room);
-        p.blocks.write(room, &template.fill(qmd, &arguments.bytes))?;
+        template.write(&p.blocks, room, &arguments.bytes)?;
         p.remember(program);
         p.order_launch()?;
         compute::Action::Launch { qmd: GpuVa(qmd), pcas: chip.pcas }.emit(&mut p.list)?;
@@ -536,14 +551,27 @@ impl NvQueue {
                 Err(SubmitError::Unsupported { queue: "compute", what: "copy" }.into())
             }
             Command::Copy { dst, src, len_bytes, .. } => {
-                self.check_place(src, *len_bytes, "copy source")?;
-                self.check_place(dst, *len_bytes, "copy destination")
+                self.check_copied(src, *len_bytes, "copy source")?;
+                self.check_copied(dst, *len_bytes, "copy destination")
             }
         }
     }
 
     fn wrong(&self, what: &'static str, theirs: &DeviceTag) -> DeviceError {
         DeviceError::WrongDevice { what, ours: self.core.tag.name().into(), theirs: theirs.name().into() }
+    }
+
+    /// As [`NvQueue::check_place`]; memory of another GPU of this driver will do, and is mapped here.
+    fn check_copied(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
+        let theirs = place.memory.device();
+        if *theirs == self.core.tag {
+            return self.check_place(place, len_bytes, what);
+        }
+        let mapped = self.core.gpu.driver.map_peer(place.memory.va(), self.core.gpu.uuid);
+        if !mapped.map_err(|source| self.core.refused("map a peer's memory", source))? {
+            return Err(self.wrong(what, theirs));
+        }
+        place.memory.check(what, place.offset, len_bytes)
     }
 
     pub fn check_place(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {

@@ -1,12 +1,13 @@
 //! What the driver says of a GPU at this moment, by RM's controls alone: memory, performance state, PCIe link, errors.
 //!
-//! Place in the arrows: asks through `gpu`; the command line prints it. Source: nv.md 2.5; `ctrl2080bus.h`, `ctrl2080fb.h`, `ctrl2080gpu.h` of release 580;
+//! Place in the arrows: asks through `gpu`; the command line prints it. Source: nv.md 2.5; `ctrl2080bus.h`, `ctrl2080fb.h`, `ctrl2080gpu.h`, `ctrl2080thermal.h`, `ctrl2080perf.h` of release 580;
 //! the link's fields are PCIe's own (Link Status register). A question that the driver refuses leaves `None`.
-//! Left out: temperature, power and clock frequencies, whose controls are not public.
+//! Clocks are told by few drivers outside of virtual machines (release 595 answers NOT_SUPPORTED elsewhere). Left out: power, whose controls are not public.
 
 use super::gpu::Gpu;
 use crate::hcq::bits::{Field, field};
 use doorbell_ioctl::abi::nvrm::{self, InfoEntry};
+use serde::Serialize;
 
 const FB_RAM_KIB: u32 = 0x07;
 const FB_HEAP_FREE_KIB: u32 = 0x16;
@@ -17,13 +18,18 @@ const FB_L2_BYTES: u32 = 0x1b;
 const BUS_LINK_STATUS: u32 = 0x07;
 const LINK_SPEED: Field = field(0, 16, 19);
 const LINK_WIDTH: Field = field(0, 20, 25);
+/// NV2080_CTRL_CLK_DOMAIN.
+const CLOCK_GRAPHICS: u32 = 1 << 0;
+const CLOCK_MEMORY: u32 = 1 << 4;
+/// Sensors that are asked at most.
+const MAX_SENSORS: u32 = 8;
 /// Bytes of a unit in the ECC status, and where its counts of double and single bit errors are.
 const ECC_UNIT_BYTES: usize = 40;
 const ECC_DOUBLE: usize = 8;
 const ECC_SINGLE: usize = 24;
 
 /// The answers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Telemetry {
     pub name: String,
     pub vram_bytes: Option<u64>,
@@ -33,6 +39,10 @@ pub struct Telemetry {
     pub l2_bytes: Option<u64>,
     /// 0 is the fastest.
     pub performance_state: Option<u32>,
+    /// Clocks in force, kHz: graphics, memory.
+    pub clocks_khz: Option<[u32; 2]>,
+    /// Degrees Celsius of the GPU; the hottest sensor's.
+    pub temperature_c: Option<i32>,
     /// PCIe generation and lanes.
     pub link: Option<(u32, u32)>,
     /// Single and double bit ECC errors since the last reset.
@@ -57,11 +67,45 @@ impl Telemetry {
             bar1_free_bytes: kib(fb(FB_BAR1_FREE_KIB)),
             l2_bytes: fb(FB_L2_BYTES).map(u64::from),
             performance_state: performance_state(gpu),
+            clocks_khz: clocks(gpu),
+            temperature_c: temperature(gpu),
             link: link(gpu),
             ecc_errors: ecc_errors(gpu),
             channel_errors: channel_errors(gpu),
             needs_reset: needs_reset(gpu),
         }
+    }
+}
+
+impl std::fmt::Display for Telemetry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mib = |bytes: u64| bytes >> 20;
+        f.write_str(&self.name)?;
+        if let (Some(free), Some(all)) = (self.vram_free_bytes, self.vram_bytes) {
+            write!(f, ", {} of {} MiB free", mib(free), mib(all))?;
+        }
+        if let Some([graphics, memory]) = self.clocks_khz {
+            write!(f, ", {} and {} MHz", graphics / 1000, memory / 1000)?;
+        }
+        if let Some(state) = self.performance_state {
+            write!(f, ", P{state}")?;
+        }
+        if let Some(degrees) = self.temperature_c {
+            write!(f, ", {degrees} C")?;
+        }
+        if let Some((generation, lanes)) = self.link {
+            write!(f, ", PCIe {generation} x{lanes}")?;
+        }
+        if let Some((single, double)) = self.ecc_errors {
+            write!(f, ", ECC {single} corrected {double} not")?;
+        }
+        if let Some(errors) = self.channel_errors {
+            write!(f, ", {errors} channel errors")?;
+        }
+        if self.needs_reset == Some(true) {
+            f.write_str(", to be reset")?;
+        }
+        Ok(())
     }
 }
 
@@ -87,16 +131,52 @@ fn link(gpu: &Gpu) -> Option<(u32, u32)> {
     (speed != 0 && width != 0).then_some((speed, width))
 }
 
+fn clocks(gpu: &Gpu) -> Option<[u32; 2]> {
+    let mut args = nvrm::LevelInfo { perf_get_clk_info_list_size: 2, ..Default::default() };
+    (args.perf_get_clk_info_list[0].domain, args.perf_get_clk_info_list[1].domain) = (CLOCK_GRAPHICS, CLOCK_MEMORY);
+    gpu.driver.control(gpu.subdevice, &nvrm::PERF_GET_LEVEL_INFO_V2, &mut args).ok()?;
+    let [graphics, memory, ..] = args.perf_get_clk_info_list;
+    (graphics.current_freq != 0).then_some([graphics.current_freq, memory.current_freq])
+}
+
+/// One question to the thermal system.
+fn thermal(gpu: &Gpu, opcode: u32, index: u32) -> Option<[u32; 8]> {
+    let mut args = nvrm::ThermalSystemExecute {
+        client_api_version: 1,
+        client_instruction_size_of: size_of::<nvrm::ThermalInstruction>() as u32,
+        instruction_list_size: 1,
+        ..Default::default()
+    };
+    (args.instruction_list[0].opcode, args.instruction_list[0].operands[0]) = (opcode, index);
+    gpu.driver.control(gpu.subdevice, &nvrm::THERMAL_SYSTEM_EXECUTE_V2, &mut args).ok()?;
+    let answer = args.instruction_list[0];
+    (answer.executed != 0 && answer.result == 0).then_some(answer.operands)
+}
+
+fn temperature(gpu: &Gpu) -> Option<i32> {
+    let sensors = thermal(gpu, nvrm::THERMAL_SENSORS_AVAILABLE, 0)?[0].min(MAX_SENSORS);
+    let is_gpus = |sensor: u32| {
+        let target = thermal(gpu, nvrm::THERMAL_SENSOR_TARGET, sensor)?[1];
+        Some(thermal(gpu, nvrm::THERMAL_TARGET_TYPE, target)?[1] == nvrm::THERMAL_TARGET_GPU)
+    };
+    let own = (0..sensors).filter(|sensor| is_gpus(*sensor).unwrap_or(false));
+    own.filter_map(|sensor| Some(thermal(gpu, nvrm::THERMAL_SENSOR_READING, sensor)?[1].cast_signed())).max()
+}
+
 fn ecc_errors(gpu: &Gpu) -> Option<(u64, u64)> {
-    // Releases from 595 have a longer struct, which is not described.
+    let count = |units: &[u8]| {
+        let word = |unit: &[u8], at: usize| unit[at..].first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
+        let units = || units.chunks_exact(ECC_UNIT_BYTES);
+        (units().map(|u| word(u, ECC_SINGLE)).sum(), units().map(|u| word(u, ECC_DOUBLE)).sum())
+    };
     if gpu.driver.release().major >= 595 {
-        return None;
+        let mut args = nvrm::EccStatusV595::default();
+        gpu.driver.control(gpu.subdevice, &nvrm::GPU_QUERY_ECC_STATUS_V595, &mut args).ok()?;
+        return Some(count(&args.units));
     }
     let mut args = nvrm::EccStatus::default();
     gpu.driver.control(gpu.subdevice, &nvrm::GPU_QUERY_ECC_STATUS, &mut args).ok()?;
-    let count = |unit: &[u8], at: usize| unit[at..].first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
-    let units = || args.units.chunks_exact(ECC_UNIT_BYTES);
-    Some((units().map(|u| count(u, ECC_SINGLE)).sum(), units().map(|u| count(u, ECC_DOUBLE)).sum()))
+    Some(count(&args.units))
 }
 
 fn channel_errors(gpu: &Gpu) -> Option<u32> {

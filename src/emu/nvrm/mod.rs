@@ -39,7 +39,9 @@ pub use units::Sms;
 
 use compute::Compute;
 use doorbell_ioctl::abi::nvrm::Status;
-use doorbell_ioctl::port::{AddressSpace, Backing, CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents, PollFd, Port};
+use doorbell_ioctl::port::{
+    AddressSpace, Backing, CpuPtr, Errno, Fd, KERNEL_LOG, MapRequest, OpenFlags, PollEvents, PollFd, Port,
+};
 use event::Events;
 use gpu::{Gpu, Shared};
 use map::forget_doorbells;
@@ -236,7 +238,7 @@ impl Port for SoftNv {
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
-        self.sysfs.read(path)
+        if path == KERNEL_LOG { Ok(self.reports.kernel_log().into_bytes()) } else { self.sysfs.read(path) }
     }
 
     fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {

@@ -1,5 +1,9 @@
 //! What the software machine has to say beyond status codes: the lines that a kernel would put into its log, and the emulator's own findings.
+//!
+//! A channel's death stands in the machine's kernel log too ([`KERNEL_LOG`](doorbell_ioctl::port::KERNEL_LOG)), in the form of NVIDIA's driver.
 
+use super::sysfs;
+use doorbell_ioctl::port::monotonic_ns;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -47,22 +51,40 @@ impl fmt::Display for Report {
 /// Most reports that are kept; the first ones say what went wrong.
 const KEPT: usize = 1024;
 
-/// The findings of a machine so far.
+/// The findings of a machine so far, each with its time.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    list: Mutex<Vec<Report>>,
+    list: Mutex<Vec<(u64, Report)>>,
 }
 
 impl Reports {
     pub fn add(&self, report: Report) {
-        log::debug!("{report}");
+        match report.kind {
+            ReportKind::Xid(_) | ReportKind::Bug => log::warn!("software GPU: {report}"),
+            _ => log::debug!("software GPU: {report}"),
+        }
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() < KEPT {
-            list.push(report);
+            list.push((monotonic_ns(), report));
         }
     }
 
     pub fn all(&self) -> Vec<Report> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.list.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(_, report)| report.clone()).collect()
+    }
+
+    /// The machine's kernel log.
+    pub fn kernel_log(&self) -> String {
+        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let xid = |(ns, report): &(u64, Report)| {
+            let ReportKind::Xid(code) = report.kind else { return None };
+            let place = sysfs::bdf(report.gpu);
+            let place = place.trim_end_matches(".0");
+            let channel = report.channel.map(|id| format!(" channel {id:#010x},")).unwrap_or_default();
+            let (pid, text) = (std::process::id(), report.text.replace('\n', " "));
+            Some((ns / 1000, format!("NVRM: Xid (PCI:{place}): {code}, pid={pid}, name=doorbell,{channel} {text}")))
+        };
+        let lines = list.iter().filter_map(xid).enumerate();
+        lines.map(|(n, (us, text))| format!("3,{n},{us},-;{text}\n")).collect()
     }
 }

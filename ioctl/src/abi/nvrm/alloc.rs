@@ -1,7 +1,7 @@
 //! Classes of RM's objects and what an allocation of each takes: `alloc/*.h`, `class/*.h` of release 580.
 
 use super::super::{Choice, Kind, Layout};
-use Kind::{Address, Dec, Handle, Hex, Nested, Pointer, Reserved, Signed, Text, Words};
+use Kind::{Address, Dec, Handle, Hex, Nested, Pointer, Reserved, Signed, Text};
 
 abi_struct! {
     /// Class NV01_ROOT_CLIENT; none is the usual.
@@ -116,7 +116,7 @@ abi_struct! {
         flags: u32, In, Hex;
         h_context_share as "hContextShare": u32, In, Handle;
         h_va_space as "hVASpace": u32, In, Handle;
-        h_userd_memory as "hUserdMemory": [u32; 8], In, Words;
+        h_userd_memory as "hUserdMemory": [u32; 8], In, Handle;
         userd_offset as "userdOffset": [u64; 8], In, Hex;
         engine_type as "engineType": u32, In, Dec;
         cid: u32, In, Dec;

@@ -8,9 +8,6 @@ use doorbell_ioctl::abi::nvrm::{self, Status};
 use doorbell_ioctl::port::monotonic_ns;
 use std::sync::atomic::Ordering;
 
-/// THERMAL_SYSTEM_EXECUTE_V2: its struct is not among the described ones; 6 words, then 32 instructions of 11 words.
-const THERMAL_EXECUTE_V2: Row = Row { cmd: 0x2080_0513, len_bytes: 4 * (6 + 32 * 11), handle: thermal };
-
 pub const ROWS: &[Row] = &[
     row(&nvrm::EVENT_SET_NOTIFICATION, |ask| {
         const LAST_ACTION: u32 = 2;
@@ -86,7 +83,7 @@ pub const ROWS: &[Row] = &[
         Ok(())
     }),
     row(&nvrm::PERF_GET_LEVEL_INFO_V2, level_info),
-    THERMAL_EXECUTE_V2,
+    row(&nvrm::THERMAL_SYSTEM_EXECUTE_V2, thermal),
 ];
 
 /// BUS_INFO by index: the link as the PCIe capability's registers say it.
@@ -126,49 +123,35 @@ fn level_info(ask: &mut Ask<'_>) -> Result<(), Status> {
     Ok(())
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
-    // PANIC: all offsets lie in the struct, whose length was checked.
-    u32::from_le_bytes(bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).expect("in the struct"))
-}
-
-fn set_word(bytes: &mut [u8], at: usize, value: u32) {
-    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-}
-
 /// The thermal system's instructions: one sensor, of the GPU, in degrees.
 fn thermal(ask: &mut Ask<'_>) -> Result<(), Status> {
-    const HEAD: usize = 24;
-    const INSTRUCTION: usize = 44;
-    const TARGETS_AVAILABLE: u32 = 0x100;
-    const SENSORS_AVAILABLE: u32 = 0x500;
-    const SENSOR_TARGET: u32 = 0x520;
-    const READING_RANGE: u32 = 0x540;
-    const READING: u32 = 0x1500;
     const DEGREES: u32 = 42;
-    let (size, count) = (word(ask.params, 8), word(ask.params, 20) as usize);
-    if size != INSTRUCTION as u32 || count > 32 {
-        return Err(status::INVALID_ARGUMENT);
+    const IGNORE_FAIL: u32 = 1;
+    let mut params: nvrm::ThermalSystemExecute = ask.read();
+    let count = params.instruction_list_size as usize;
+    let is_version_1 = (params.client_api_version, params.client_api_revision) == (1, 0);
+    if !is_version_1 || params.client_instruction_size_of as usize != size_of::<nvrm::ThermalInstruction>() {
+        return Err(status::INVALID_PARAM_STRUCT);
     }
-    let mut done = 0;
-    for n in 0..count {
-        let at = HEAD + n * INSTRUCTION;
-        let operands = at + 12;
-        let first = word(ask.params, operands) == 0;
-        let answers: &[u32] = match word(ask.params, at + 8) {
-            TARGETS_AVAILABLE | SENSORS_AVAILABLE => &[1],
-            SENSOR_TARGET if first => &[0, 0],
-            READING_RANGE if first => &[0, 0, 120],
-            READING if first => &[0, DEGREES],
+    let list = params.instruction_list.get_mut(..count).ok_or(status::INVALID_ARGUMENT)?;
+    params.successful_instructions = 0;
+    for one in list {
+        let first = one.operands[0] == 0;
+        let answers: &[u32] = match one.opcode {
+            nvrm::THERMAL_TARGETS_AVAILABLE | nvrm::THERMAL_SENSORS_AVAILABLE => &[1],
+            nvrm::THERMAL_TARGET_TYPE if first => &[0, nvrm::THERMAL_TARGET_GPU],
+            nvrm::THERMAL_SENSOR_TARGET if first => &[0, 0],
+            nvrm::THERMAL_SENSOR_RANGE if first => &[0, 0, 120],
+            nvrm::THERMAL_SENSOR_READING if first => &[0, DEGREES],
             _ => &[],
         };
-        let result = if answers.is_empty() { status::INVALID_ARGUMENT.0 } else { 0 };
-        set_word(ask.params, at, result);
-        set_word(ask.params, at + 4, 1);
-        for (n, answer) in answers.iter().enumerate() {
-            set_word(ask.params, operands + 4 * n, *answer);
+        (one.executed, one.result) = (1, if answers.is_empty() { status::INVALID_ARGUMENT.0 } else { 0 });
+        one.operands[..answers.len()].copy_from_slice(answers);
+        params.successful_instructions += u32::from(!answers.is_empty());
+        if answers.is_empty() && params.execute_flags & IGNORE_FAIL == 0 {
+            break;
         }
-        done += u32::from(result == 0);
     }
-    set_word(ask.params, 16, done);
+    ask.store(&params);
     Ok(())
 }

@@ -4,33 +4,11 @@
 
 use crate::ladder::Rung;
 use doorbell_ioctl::port::Errno;
-use doorbell_ioctl::trace::{Event, What};
+use doorbell_ioctl::trace::Event;
+use hw_contact::Refused;
 use serde_json::{Value, json};
 
-/// A rung's own account of what went wrong.
-#[derive(Debug, Default)]
-pub struct Failure {
-    pub what: String,
-    /// Packets from the read pointer on, and the pointers.
-    pub packets: Vec<String>,
-}
-
-impl From<String> for Failure {
-    fn from(what: String) -> Self {
-        Self { what, packets: Vec::new() }
-    }
-}
-
-impl From<&str> for Failure {
-    fn from(what: &str) -> Self {
-        what.to_string().into()
-    }
-}
-
-/// Anything with a text, as a failure.
-pub fn fail(error: impl std::fmt::Display) -> Failure {
-    error.to_string().into()
-}
+pub use hw_contact::{Failure, fail};
 
 /// A failure with all that is known about it.
 #[derive(Debug)]
@@ -47,14 +25,10 @@ pub struct Story {
 
 /// The error that a call ended with, if it is one that says something is wrong.
 fn refusal(event: &Event) -> Option<Errno> {
-    let errno = match &event.what {
-        What::Open { result, .. } => result.err(),
-        What::Ioctl(call) => call.result.err(),
-        What::Mmap { result, .. } => result.err(),
-        What::Munmap { result, .. } => result.err(),
+    match Refused::of(event) {
+        Some(Refused::Errno(errno)) => Some(errno),
         _ => None,
-    };
-    errno.filter(|e| *e != Errno::EINTR)
+    }
 }
 
 impl Story {

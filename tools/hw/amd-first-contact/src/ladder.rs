@@ -5,8 +5,8 @@ use crate::explain::{Failure, Story};
 use crate::machine::Machine;
 use crate::missing;
 use crate::rungs::RUNGS;
+use doorbell::device::DeviceTag;
 use doorbell::device::amd::{AmdOptions, Chip, Core, Driver, Node};
-use doorbell::device::{DeviceError, DeviceTag};
 use doorbell_ioctl::trace::leftovers;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -76,12 +76,6 @@ impl Climb {
         let core = Core::open(DeviceTag::new("AMD"), Arc::clone(self.driver()?), node, chip, self.options())?;
         self.core = Some(core);
         Ok(())
-    }
-}
-
-impl From<DeviceError> for Failure {
-    fn from(error: DeviceError) -> Self {
-        error.to_string().into()
     }
 }
 

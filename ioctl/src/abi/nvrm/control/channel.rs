@@ -4,7 +4,7 @@
 
 use super::Control;
 use crate::abi::Kind;
-use Kind::{Dec, Handle, Hex, Reserved, Text};
+use Kind::{Dec, Handle, Hex, QueueId, Reserved, Text};
 
 abi_struct! {
     /// A channel group put on its runlist, or taken off.
@@ -98,7 +98,7 @@ abi_struct! {
 abi_struct! {
     /// What is stored to the doorbell.
     WorkSubmitToken = "NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS", 4 {
-        work_submit_token as "workSubmitToken": u32, Out, Hex;
+        work_submit_token as "workSubmitToken": u32, Out, QueueId;
     }
 }
 

@@ -84,6 +84,20 @@ abi_struct! {
 }
 
 abi_struct! {
+    /// The same in releases from 595.
+    EccStatusV595 = "NV2080_CTRL_GPU_QUERY_ECC_STATUS_PARAMS", 1664 {
+        units: [u8; 1640], Out, Hex;
+        b_fatal_poison_error as "bFatalPoisonError": u8, Out, Dec;
+        uncorrectable_error as "uncorrectableError": u8, Out, Dec;
+        pad1 as "": u16, In, Reserved;
+        flags: u32, In, Hex;
+        gr_route_info_flags as "grRouteInfo.flags": u32, Out, Hex;
+        pad2 as "": u32, In, Reserved;
+        route as "grRouteInfo.route": u64, In, Dec;
+    }
+}
+
+abi_struct! {
     /// Whether the GPU has to be reset.
     ResetStatus = "NV2080_CTRL_GPU_GET_RESET_STATUS_PARAMS", 1 {
         b_reset_required as "bResetRequired": u8, Out, Dec;
@@ -114,6 +128,18 @@ abi_struct! {
     GrInfo = "NV2080_CTRL_GR_GET_INFO_V2_PARAMS", 488 {
         gr_info_list_size as "grInfoListSize": u32, In, Hex;
         gr_info_list as "grInfoList": [InfoEntry; 58], InOut, Nested(&InfoEntry::LAYOUT);
+        pad1 as "": u32, In, Reserved;
+        flags as "grRouteInfo.flags": u32, In, Hex;
+        pad2 as "": u32, In, Reserved;
+        route as "grRouteInfo.route": u64, In, Dec;
+    }
+}
+
+abi_struct! {
+    /// The same in releases from 595.
+    GrInfoV595 = "NV2080_CTRL_GR_GET_INFO_V2_PARAMS", 496 {
+        gr_info_list_size as "grInfoListSize": u32, In, Hex;
+        gr_info_list as "grInfoList": [InfoEntry; 59], InOut, Nested(&InfoEntry::LAYOUT);
         pad1 as "": u32, In, Reserved;
         flags as "grRouteInfo.flags": u32, In, Hex;
         pad2 as "": u32, In, Reserved;
@@ -197,6 +223,7 @@ pub const GPU_GET_INFO_V2: Control<GpuInfo> = Control::new(0x20800102);
 pub const GPU_GET_NAME_STRING: Control<NameString> = Control::new(0x20800110);
 pub const GPU_GET_SHORT_NAME_STRING: Control<ShortNameString> = Control::new(0x20800111);
 pub const GPU_QUERY_ECC_STATUS: Control<EccStatus> = Control::new(0x2080012f);
+pub const GPU_QUERY_ECC_STATUS_V595: Control<EccStatusV595> = Control::new(0x2080012f);
 pub const GPU_QUERY_COMPUTE_MODE_RULES: Control<ComputeModeRules> = Control::new(0x20800131);
 pub const GPU_GET_GID_INFO: Control<GidInfo> = Control::new(0x2080014a);
 pub const GPU_GET_ENGINES_V2: Control<Engines> = Control::new(0x20800170);
@@ -207,6 +234,7 @@ pub const GR_GET_INFO: Control<GrInfoByPointer> = Control::new(0x20801201);
 pub const GR_GET_CTX_BUFFER_SIZE: Control<CtxBufferSize> = Control::new(0x20801218);
 pub const GR_GET_GLOBAL_SM_ORDER: Control<GlobalSmOrder> = Control::new(0x2080121b);
 pub const GR_GET_INFO_V2: Control<GrInfo> = Control::new(0x20801228);
+pub const GR_GET_INFO_V2_V595: Control<GrInfoV595> = Control::new(0x20801228);
 pub const GR_GET_GPC_MASK: Control<GpcMask> = Control::new(0x2080122a);
 pub const GR_GET_TPC_MASK: Control<TpcMask> = Control::new(0x2080122b);
 pub const MC_GET_ARCH_INFO: Control<ArchInfo> = Control::new(0x20801701);

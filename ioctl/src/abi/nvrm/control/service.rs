@@ -5,7 +5,8 @@
 use super::Control;
 use super::gpu::InfoEntry;
 use crate::abi::Kind;
-use Kind::{Dec, Hex, Nested, Reserved};
+use crate::abi::nvrm::STATUSES;
+use Kind::{Dec, Enum, Hex, Nested, Reserved, Words};
 
 abi_struct! {
     /// Answers by index (KiB unless the index says otherwise).
@@ -153,9 +154,44 @@ abi_struct! {
     }
 }
 
+abi_struct! {
+    /// One question to the thermal system: an opcode and up to eight words, in which the answer comes back.
+    ThermalInstruction = "NV2080_CTRL_THERMAL_SYSTEM_INSTRUCTION", 44 {
+        result: u32, Out, Enum(STATUSES);
+        executed: u32, Out, Dec;
+        opcode: u32, In, Hex;
+        operands: [u32; 8], InOut, Words;
+    }
+}
+
+abi_struct! {
+    /// Questions to the thermal system. `client_instruction_size_of` is the size of one.
+    ThermalSystemExecute = "NV2080_CTRL_THERMAL_SYSTEM_EXECUTE_V2_PARAMS", 1432 {
+        client_api_version as "clientAPIVersion": u32, In, Dec;
+        client_api_revision as "clientAPIRevision": u32, In, Dec;
+        client_instruction_size_of as "clientInstructionSizeOf": u32, In, Hex;
+        execute_flags as "executeFlags": u32, In, Hex;
+        successful_instructions as "successfulInstructions": u32, Out, Dec;
+        instruction_list_size as "instructionListSize": u32, In, Dec;
+        instruction_list as "instructionList": [ThermalInstruction; 32], InOut, Nested(&ThermalInstruction::LAYOUT);
+    }
+}
+
+/// Opcodes of [`ThermalInstruction`]: how many sensors; what target a sensor looks at, by index; a target's type; a sensor's degrees.
+pub const THERMAL_SENSORS_AVAILABLE: u32 = 0x500;
+pub const THERMAL_SENSOR_TARGET: u32 = 0x520;
+pub const THERMAL_TARGETS_AVAILABLE: u32 = 0x100;
+pub const THERMAL_TARGET_TYPE: u32 = 0x101;
+pub const THERMAL_SENSOR_RANGE: u32 = 0x540;
+pub const THERMAL_SENSOR_READING: u32 = 0x1500;
+/// Types of targets.
+pub const THERMAL_TARGET_GPU: u32 = 1;
+pub const THERMAL_TARGET_MEMORY: u32 = 2;
+
 pub const EVENT_SET_NOTIFICATION: Control<SetNotification> = Control::new(0x20800301);
 pub const TIMER_GET_TIME: Control<TimerTime> = Control::new(0x20800403);
 pub const TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO: Control<TimeCorrelation> = Control::new(0x20800406);
+pub const THERMAL_SYSTEM_EXECUTE_V2: Control<ThermalSystemExecute> = Control::new(0x20800513);
 pub const FB_GET_INFO_V2: Control<FbInfo> = Control::new(0x20801303);
 pub const FB_GET_BAR1_OFFSET: Control<Bar1Offset> = Control::new(0x20801310);
 pub const FB_GET_STATIC_BAR1_INFO: Control<StaticBar1Info> = Control::new(0x20801354);

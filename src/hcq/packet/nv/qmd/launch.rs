@@ -284,12 +284,26 @@ impl BankSlot {
 
     /// Puts an address into a QMD's dwords; one that was emitted for another bank at the same alignment.
     pub fn patch(&self, words: &mut [u32], address: GpuVa) {
-        let value = address.0 >> self.shift;
-        for ((word, lo, mask), part) in self.parts.into_iter().zip(crate::hcq::bits::split(value)) {
-            if let Some(word) = words.get_mut(word) {
-                *word = *word & !(mask << lo) | (part & mask) << lo;
+        for (at, value) in self.values(words, address) {
+            if let Some(word) = words.get_mut(at) {
+                *word = value;
             }
         }
+    }
+
+    /// The dwords that hold the address, by their places, and what they become; in the order in which they are to be stored.
+    #[must_use]
+    pub fn values(&self, words: &[u32], address: GpuVa) -> [(usize, u32); 2] {
+        let parts = crate::hcq::bits::split(address.0 >> self.shift);
+        let put = |old: u32, n: usize| {
+            let (_, lo, mask) = self.parts[n];
+            old & !(mask << lo) | (parts[n] & mask) << lo
+        };
+        let old = |n: usize| words.get(self.parts[n].0).copied().unwrap_or(0);
+        let (first, second) = (self.parts[0].0, self.parts[1].0);
+        let lower = put(old(0), 0);
+        // Both parts may lie in one dword.
+        [(first, lower), (second, put(if first == second { lower } else { old(1) }, 1))]
     }
 }
 

@@ -1,0 +1,81 @@
+//! The null-cost port: calls are answered while a device is set up; after that a submission makes none, and its doorbell costs nothing.
+
+use doorbell_ioctl::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd, Port};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Doorbells are kept while it holds; the last of each queue is rung when it lets go.
+#[derive(Debug)]
+pub struct NullCost {
+    inner: Arc<dyn Port>,
+    holds: AtomicBool,
+    /// Calls are allowed while it holds: what is made once is made now.
+    sets_up: AtomicBool,
+    /// The last doorbell while it holds: one queue is measured at a time.
+    at: AtomicU64,
+    value: AtomicU64,
+}
+
+impl NullCost {
+    /// A port of a software driver's; everything passes until it holds.
+    pub fn new(inner: Arc<dyn Port>) -> Arc<Self> {
+        let (holds, sets_up) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { inner, holds, sets_up, at: AtomicU64::new(0), value: AtomicU64::new(0) })
+    }
+
+    /// Allows calls while it holds, or no more.
+    pub fn set_up(&self, allowed: bool) {
+        self.sets_up.store(allowed, Ordering::Relaxed);
+    }
+
+    /// Keeps doorbells from here on.
+    pub fn hold(&self) {
+        self.holds.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the device run what was handed over.
+    pub fn let_go(&self) {
+        self.holds.store(false, Ordering::Relaxed);
+        let at = self.at.load(Ordering::Relaxed);
+        if at != 0 {
+            self.inner.doorbell(CpuPtr(at), self.value.load(Ordering::Relaxed));
+        }
+    }
+}
+
+impl Port for NullCost {
+    fn open(&self, path: &str, flags: OpenFlags) -> Result<Fd, Errno> {
+        self.inner.open(path, flags)
+    }
+    fn close(&self, fd: Fd) -> Result<(), Errno> {
+        self.inner.close(fd)
+    }
+    fn ioctl(&self, fd: Fd, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
+        let may_call = !self.holds.load(Ordering::Relaxed) || self.sets_up.load(Ordering::Relaxed);
+        assert!(may_call, "a submission makes no calls");
+        self.inner.ioctl(fd, request, arg)
+    }
+    fn mmap(&self, map: &MapRequest) -> Result<CpuPtr, Errno> {
+        self.inner.mmap(map)
+    }
+    fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
+        self.inner.munmap(addr, len_bytes)
+    }
+    fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno> {
+        self.inner.poll(fds, timeout_ms)
+    }
+    fn read_file(&self, path: &str) -> Result<Vec<u8>, Errno> {
+        self.inner.read_file(path)
+    }
+    fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno> {
+        self.inner.read_dir(path)
+    }
+    fn doorbell(&self, at: CpuPtr, value: u64) {
+        if self.holds.load(Ordering::Relaxed) {
+            self.at.store(at.0, Ordering::Relaxed);
+            self.value.store(value, Ordering::Relaxed);
+        } else {
+            self.inner.doorbell(at, value);
+        }
+    }
+}

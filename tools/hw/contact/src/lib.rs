@@ -1,0 +1,16 @@
+//! What the programs for the first hours with a real card share, whoever made the card: an account of what failed, the trace of all calls in memory and
+//! in a file, planned faults by name, and parts of a rung that run in a process of their own.
+//!
+//! Place: outside the library, below `amd-first-contact`, `nv-first-contact` and `nv-check`.
+#![cfg(target_os = "linux")]
+#![forbid(unsafe_code)]
+
+mod failure;
+mod part;
+mod plan;
+mod watch;
+
+pub use failure::{Failure, Refused, fail};
+pub use part::Part;
+pub use plan::{Spec, port_plan};
+pub use watch::Watched;

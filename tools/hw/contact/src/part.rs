@@ -1,0 +1,66 @@
+//! Parts of rungs in a process of their own: faults that end a device, work beside work, a process to be killed.
+//!
+//! A child opens everything anew, does its part, and prints one line: `worked`, or the error that ended it.
+
+use crate::failure::{Failure, fail};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A part that runs.
+pub struct Part {
+    name: String,
+    process: Child,
+}
+
+impl Part {
+    /// Starts this program anew for a part on `device`, with a trace of its own beside `trace`.
+    ///
+    /// # Errors
+    /// The process cannot start.
+    pub fn start(part: &str, device: &str, trace: &Path) -> Result<Self, Failure> {
+        let own = std::env::current_exe().map_err(fail)?;
+        let mut file = trace.to_path_buf().into_os_string();
+        file.push(format!(".{part}"));
+        let mut command = Command::new(own);
+        command.arg("--device").arg(device).arg("--child").arg(part).arg("--trace").arg(file);
+        let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(fail)?;
+        Ok(Self { name: part.into(), process })
+    }
+
+    /// What it printed at its end.
+    ///
+    /// # Errors
+    /// It did not end in time; it is killed then.
+    pub fn end(mut self, patience: Duration) -> Result<String, Failure> {
+        let deadline = Instant::now() + patience;
+        while self.process.try_wait().map_err(fail)?.is_none() {
+            if Instant::now() >= deadline {
+                self.process.kill().map_err(fail)?;
+                self.process.wait().map_err(fail)?;
+                return Err(format!("{}: its process did not end in {} s", self.name, patience.as_secs()).into());
+            }
+            // TIMEOUT: a look now and then.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let mut said = String::new();
+        if let Some(out) = &mut self.process.stdout {
+            out.read_to_string(&mut said).map_err(fail)?;
+        }
+        Ok(said.trim().to_string())
+    }
+
+    /// SIGKILL.
+    ///
+    /// # Errors
+    /// The process cannot be killed, or had ended.
+    pub fn kill(mut self) -> Result<(), Failure> {
+        if let Some(status) = self.process.try_wait().map_err(fail)? {
+            return Err(format!("{}: it ended by itself ({status}) before it was killed", self.name).into());
+        }
+        self.process.kill().map_err(fail)?;
+        self.process.wait().map_err(fail)?;
+        Ok(())
+    }
+}

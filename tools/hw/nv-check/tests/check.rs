@@ -1,0 +1,95 @@
+//! The whole check on the software GPU: what it tells, how it ends, and that wrong results are noticed.
+#![cfg(target_os = "linux")]
+
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+fn check(dir: &Path, args: &[&str]) -> (Option<i32>, Value) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nv-check"));
+    let out = command.current_dir(dir).args(args).arg("--json").output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    println!("{}", String::from_utf8_lossy(&out.stderr));
+    let last = text.lines().last().unwrap_or("null");
+    (out.status.code(), serde_json::from_str(last).unwrap())
+}
+
+/// A test program of a kind: it says what it was told, and passes or fails.
+fn program(dir: &Path, name: &str, script: &str) {
+    let path = dir.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn software_gpu_is_checked_and_measured_with_driver_chip_and_clocks() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, told) = check(dir.path(), &["--device", "NV:emu=sm_90", "--out", "result.json"]);
+    assert_eq!(code, Some(0), "{told:#}");
+    assert_eq!(
+        (told["machine"]["chip"].as_str(), told["machine"]["driver"].as_str()),
+        (Some("sm_90"), Some("580.159.04"))
+    );
+    assert_eq!(told["machine"]["state"]["temperature_c"].as_i64(), Some(42));
+    assert!(told["copies"]["copies"].as_u64().unwrap() > 60, "{told:#}");
+    let positive = [
+        "launch_latency_us",
+        "launch_rate_per_s",
+        "list_us_per_kernel",
+        "graph_us_per_kernel",
+        "h2d_pinned_gb_s",
+        "d2h_pinned_gb_s",
+        "d2d_gb_s",
+        "h2d_pageable_gb_s",
+        "d2h_pageable_gb_s",
+    ];
+    for key in positive {
+        assert!(told["doorbell"][key].as_f64().is_some_and(|v| v > 0.0), "{key}: {told:#}");
+    }
+    assert!(told["first_kernel"]["open_to_first_kernel_ms"].as_f64().unwrap() > 0.0);
+    assert_eq!(told["cuda"]["error"].as_str(), Some("CUDA sees no software GPU"));
+    assert_eq!(told["tests"]["skipped"].as_str(), Some("no folder of test programs"));
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(dir.path().join("result.json")).unwrap()).unwrap();
+    assert_eq!(kept, told);
+}
+
+#[test]
+fn test_programs_get_the_device_and_a_failing_one_fails_the_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let fine = "test $DEV = NV:emu=sm_90 && echo 'test result: ok. 3 passed; 0 failed; 0 ignored'";
+    program(dir.path(), "jit", fine);
+    let args = ["--device", "NV:emu=sm_90", "--skip", "copies", "--skip", "bench", "--skip", "cuda", "--tests", "."];
+    let (code, told) = check(dir.path(), &args);
+    assert_eq!((code, told["tests"]["programs"][0]["passed"].as_u64()), (Some(0), Some(3)), "{told:#}");
+    program(
+        dir.path(),
+        "tensor",
+        "echo 'test softmax ... FAILED'; echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored'; exit 101",
+    );
+    let (code, told) = check(dir.path(), &args);
+    let tensor = &told["tests"]["programs"][1];
+    assert_eq!(
+        (code, tensor["failures"][0].as_str(), tensor["failed"].as_u64()),
+        (Some(1), Some("softmax"), Some(1)),
+        "{told:#}"
+    );
+    program(dir.path(), "tensor", "sleep 100");
+    let (code, told) = check(dir.path(), &[&args[..], &["--minutes", "0.1"]].concat());
+    assert_eq!(
+        (code, told["tests"]["programs"][1]["why"].as_str()),
+        (Some(1), Some("it was cut off at the deadline")),
+        "{told:#}"
+    );
+}
+
+#[test]
+fn devices_and_parts_that_are_none_are_told_by_their_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(check(dir.path(), &["--device", "CPU"]).0, Some(3));
+    assert_eq!(check(dir.path(), &["--skip", "lunch"]).0, Some(3));
+    if !Path::new("/dev/nvidiactl").exists() {
+        let (code, told) = check(dir.path(), &[]);
+        assert!(code == Some(2) && told["error"].as_str().is_some_and(|e| e.contains("no nvidia driver")), "{told:#}");
+    }
+}

@@ -1,0 +1,50 @@
+//! The child's side of parts that run in a process of their own.
+
+use crate::Args;
+use crate::ladder::Climb;
+use crate::machine::Machine;
+use crate::rungs::{Bench, connect, work};
+use doorbell::device::Arg;
+use hw_contact::{Failure, Part};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Starts a part on the climb's device.
+///
+/// # Errors
+/// The process cannot start.
+pub fn start(climb: &Climb, part: &str) -> Result<Part, Failure> {
+    Part::start(part, &climb.args.device, &climb.args.trace)
+}
+
+/// Does a part and tells how it ended.
+pub fn run(part: &str, args: &Args) -> ExitCode {
+    let said = match act(part, args) {
+        Ok(said) => said,
+        Err(failure) => failure.what,
+    };
+    println!("{}", said.replace('\n', " "));
+    ExitCode::SUCCESS
+}
+
+fn act(part: &str, args: &Args) -> Result<String, Failure> {
+    let machine = Machine::new(args, &args.trace).map_err(Failure::from)?;
+    let mut climb = Climb::new(args, machine);
+    connect(&mut climb)?;
+    let mut bench = Bench::open(&climb)?;
+    if part == "work" {
+        work(&bench, u64::from(std::process::id()), Duration::from_secs(1), 16)?;
+        bench.close()?;
+        return Ok("worked".into());
+    }
+    let (name, args) = match part {
+        "wild" => ("wild", vec![Arg::Var(0x12_3456_7000)]),
+        "loop" => ("endless", vec![]),
+        other => return Err(format!("no part {other}").into()),
+    };
+    let kernel = bench.load(name)?;
+    // TIMEOUT: a kernel that has not ended by then never will; a killed one is not waited for.
+    bench.patience = Duration::from_secs(3);
+    bench.run(&kernel, args, [1; 3], [32, 1, 1])?;
+    Ok("nothing happened".into())
+}

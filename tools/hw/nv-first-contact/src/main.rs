@@ -1,0 +1,106 @@
+//! The first hours with a real NVIDIA GPU, as a program: rung by rung from the device files to kernels, clusters, faults and two processes at once.
+//!
+//! Each rung adds one thing and says which rungs it needs. A rung that fails is told with the call that was refused (what was sent, what came back), the
+//! methods that were not executed, and what is known to cause that and how to probe it; the climb goes on with every rung that does not need it.
+//! The trace of everything is in a file. `--emu sm_90` climbs the same rungs on the software GPU. Place: outside the library, above `device::nv`.
+//! Left out: RM without UVM, TMA, every instruction against the software GPU, MIG, several GPUs, an hour's soak.
+//!
+//! Exit codes: 0 no rung failed, 1 a rung failed, 2 there is no card to climb on, 3 wrong usage.
+#![cfg_attr(not(target_os = "linux"), allow(unused))]
+#![forbid(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+mod child;
+#[cfg(target_os = "linux")]
+mod code;
+#[cfg(target_os = "linux")]
+mod explain;
+#[cfg(target_os = "linux")]
+mod ladder;
+#[cfg(target_os = "linux")]
+mod machine;
+#[cfg(target_os = "linux")]
+mod raw;
+#[cfg(target_os = "linux")]
+mod rungs;
+
+use clap::Parser;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Climb from the driver's files to kernels and faults, and tell what is wrong where something is.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "nv-first-contact", version)]
+pub struct Args {
+    /// NV, NV:1, NV:bdf=0000:17:00.0, NV:uuid=GPU-01234567, or a software GPU: NV:emu=sm_90
+    #[arg(long, default_value = "NV", value_name = "D")]
+    device: String,
+    /// The software GPU of a chip: the same as --device NV:emu=CHIP
+    #[arg(long, value_name = "CHIP", conflicts_with = "device")]
+    emu: Option<String>,
+    /// Print one JSON object as the last line of standard output
+    #[arg(long)]
+    json: bool,
+    /// Where the trace of all calls goes, for `doorbell trace --show`
+    #[arg(long, default_value = "nv-first-contact.trace", value_name = "FILE")]
+    trace: PathBuf,
+    /// The last rung to climb
+    #[arg(long, value_name = "RUNG")]
+    until: Option<String>,
+    /// Rungs to leave out
+    #[arg(long, value_name = "RUNG")]
+    skip: Vec<String>,
+    /// Small sizes and counts: minutes become seconds (always so on a software GPU)
+    #[arg(long)]
+    quick: bool,
+    /// How long the last rung goes on
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    soak: u64,
+    /// How long any step may take; without it 10, and 60 on a software GPU
+    #[arg(long, value_name = "SECONDS")]
+    patience: Option<u64>,
+    /// Take driver releases that were not tested
+    #[arg(long)]
+    any_driver: bool,
+    /// Map the doorbells through BAR1 (from Hopper on)
+    #[arg(long)]
+    bar1_doorbell: bool,
+    /// NVIDIA's assembler, for chips that ours does not know (ours: sm_90)
+    #[arg(long, value_name = "PATH")]
+    ptxas: Option<PathBuf>,
+    /// Make the n-th call fail, to see what a failure looks like: CALL:N:ERRNO, doorbell:N:lose; on a software GPU also CLASS, COMMAND or
+    /// UVM_CALL:N:STATUS
+    #[arg(long, value_name = "SPEC")]
+    fault: Vec<String>,
+    /// A software machine with something wrong: no-uvm, no-nodes, confidential, prohibited, mig, bar0
+    #[arg(long, value_name = "WHAT")]
+    broken: Option<String>,
+    /// One part of a rung, in a process of its own
+    #[arg(long, hide = true)]
+    child: Option<String>,
+}
+
+#[cfg(target_os = "linux")]
+fn main() -> ExitCode {
+    let mut args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(e) => {
+            let is_wrong = e.use_stderr();
+            let _nobody_reads = e.print();
+            return ExitCode::from(if is_wrong { 3 } else { 0 });
+        }
+    };
+    if let Some(chip) = &args.emu {
+        args.device = format!("NV:emu={chip}");
+    }
+    match &args.child {
+        Some(part) => child::run(part, &args),
+        None => ladder::climb(&args),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() -> ExitCode {
+    eprintln!("nv-first-contact: the driver's interface is Linux's");
+    ExitCode::from(2)
+}

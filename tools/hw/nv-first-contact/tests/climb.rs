@@ -1,0 +1,189 @@
+//! The climb on software GPUs of every chip, and what it tells of a fault at each rung.
+#![cfg(target_os = "linux")]
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs the program; gives its exit code and its JSON.
+fn climb(dir: &Path, args: &[&str]) -> (i32, Value) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nv-first-contact"));
+    let out = command.current_dir(dir).args(args).args(["--json", "--soak", "1"]).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    let last = text.lines().last().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&out.stderr)));
+    println!("{}", String::from_utf8_lossy(&out.stderr));
+    (out.status.code().unwrap(), serde_json::from_str(last).unwrap())
+}
+
+fn state<'a>(told: &'a Value, rung: &str) -> &'a str {
+    let rungs = told["rungs"].as_array().unwrap();
+    rungs.iter().find(|r| r["rung"] == rung).map_or("absent", |r| r["state"].as_str().unwrap())
+}
+
+fn note<'a>(told: &'a Value, rung: &str) -> &'a str {
+    let rungs = told["rungs"].as_array().unwrap();
+    rungs.iter().find(|r| r["rung"] == rung).and_then(|r| r["note"].as_str()).unwrap_or_default()
+}
+
+#[test]
+fn sm_90_is_climbed_to_the_top_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, told) = climb(dir.path(), &["--emu", "sm_90"]);
+    assert_eq!(code, 0, "{told:#}");
+    assert_eq!((told["reached"].as_u64(), told["top"].as_bool()), (told["of"].as_u64(), Some(true)));
+    assert!(note(&told, "card").contains("sm_90") && note(&told, "copy").contains("engine type 0x"), "{told:#}");
+    assert!(note(&told, "telemetry").contains("42 C") && note(&told, "shared").contains("227 KiB"), "{told:#}");
+    assert_eq!(told["not_given_back"], serde_json::json!([]));
+    assert!(std::fs::metadata(dir.path().join("nv-first-contact.trace")).unwrap().len() > 10_000);
+}
+
+#[test]
+fn chips_without_machine_code_in_software_are_climbed_as_far_as_methods_go() {
+    for chip in ["sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (code, told) = climb(dir.path(), &["--emu", chip]);
+        assert_eq!(code, 0, "{chip}: {told:#}");
+        assert_eq!((state(&told, "compute"), state(&told, "copy")), ("ok", "ok"), "{chip}: {told:#}");
+        assert_eq!(state(&told, "launch"), "not tried", "{chip}");
+        assert!(note(&told, "launch").contains(chip), "{told:#}");
+    }
+}
+
+/// A planned fault: that rung tells the call with its answer and what is known; the rungs named last are climbed all the same.
+fn tells(args: &[&str], rung: &str, call: &[&str], cause: &str, still: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let args = [&["--emu", "sm_90", "--skip", "processes", "--skip", "soak"], args].concat();
+    let (code, told) = climb(dir.path(), &args);
+    let failed = told["failed"].as_array().unwrap();
+    let story = failed.iter().find(|f| f["rung"] == rung).unwrap_or_else(|| panic!("{rung} did not fail: {told:#}"));
+    assert_eq!(code, if rung == "control" { 2 } else { 1 }, "{told:#}");
+    for part in call {
+        let seen = format!("{} {} {}", story["call"], story["what"], story["seen"]);
+        assert!(seen.contains(part), "{part}: {story:#}");
+    }
+    assert!(story["causes"].to_string().contains(cause), "{cause}: {story:#}");
+    assert!(!story["probes"].as_array().unwrap().is_empty(), "{story:#}");
+    for rung in still {
+        assert_eq!(state(&told, rung), "ok", "{rung}: {told:#}");
+    }
+    let trace = std::fs::File::open(dir.path().join("nv-first-contact.trace")).unwrap();
+    assert!(!doorbell_ioctl::trace::read_trace(trace).unwrap().is_empty(), "the trace is written");
+}
+
+#[test]
+fn faults_of_files_and_of_the_driver_are_told_by_their_rung() {
+    tells(&["--broken", "no-uvm"], "nodes", &["nvidia-uvm"], "no NVIDIA driver is loaded", &["control"]);
+    tells(
+        &["--broken", "no-nodes"],
+        "uvm",
+        &["open(/dev/nvidia-uvm", "-ENOENT", "mknod"],
+        "its node is missing",
+        &["control"],
+    );
+    let root = "NV01_ROOT_CLIENT:1:NV_ERR_INSUFFICIENT_PERMISSIONS";
+    // The refused client is asked for once more, by the runtime.
+    tells(&["--fault", root], "control", &["h_class=NV01_ROOT_CLIENT"], "may not make clients", &["uvm"]);
+    tells(
+        &["--fault", "UVM_INITIALIZE:1:0x1f"],
+        "uvm",
+        &["UVM_INITIALIZE", "NV_ERR_INVALID_ARGUMENT"],
+        "flags",
+        &["control"],
+    );
+    let ids = "GPU_GET_ID_INFO_V2:1:NV_ERR_INVALID_ARGUMENT";
+    tells(
+        &["--fault", ids],
+        "card",
+        &["GPU_GET_ID_INFO_V2", "gpu_id="],
+        "CARD_INFO was read wrong",
+        &["control", "uvm"],
+    );
+}
+
+#[test]
+fn faults_of_the_card_are_told_by_their_rung() {
+    tells(&["--broken", "prohibited"], "facts", &["compute mode"], "nvidia-smi -c 0", &["card", "telemetry"]);
+    tells(&["--broken", "mig"], "facts", &["MIG"], "compute mode", &["card"]);
+    tells(&["--broken", "confidential"], "card", &["confidential"], "not supported by this design", &["control"]);
+    tells(
+        &["--fault", "HOPPER_USERMODE_A:1:0x22"],
+        "doorbell",
+        &["HOPPER_USERMODE_A"],
+        "another usermode class",
+        &["telemetry"],
+    );
+    tells(
+        &["--fault", "FB_GET_INFO_V2:3:0x56"],
+        "telemetry",
+        &["how much memory is free"],
+        "nothing else depends",
+        &["card", "chain"],
+    );
+    let vaspace = "UVM_REGISTER_GPU_VASPACE:1:0x5d";
+    tells(
+        &["--fault", vaspace],
+        "space",
+        &["UVM_REGISTER_GPU_VASPACE"],
+        "MM_INITIALIZE has not been done",
+        &["telemetry"],
+    );
+    tells(
+        &["--fault", "NV01_MEMORY_LOCAL_USER:1:0x51"],
+        "memory",
+        &["NV01_MEMORY_LOCAL_USER"],
+        "FB_GET_INFO_V2",
+        &["space"],
+    );
+}
+
+#[test]
+fn faults_of_channels_are_told_by_their_rung() {
+    let channel = "HOPPER_CHANNEL_GPFIFO_A:1:0x1f";
+    tells(&["--fault", channel], "channel", &["HOPPER_CHANNEL_GPFIFO_A", "gp_fifo_entries="], "368 bytes", &["copy"]);
+    tells(&["--fault", "UVM_REGISTER_CHANNEL:1:0x1e"], "channel", &["UVM_REGISTER_CHANNEL"], "window", &["copy"]);
+    let lost = ["--fault", "doorbell:1:lose", "--patience", "3", "--until", "copy"];
+    tells(&lost, "host", &["GP_GET 0, GP_PUT 1", "HOST SEM_EXECUTE"], "doorbell does not reach the GPU", &["channel"]);
+}
+
+#[test]
+fn faults_of_the_runtime_are_told_by_their_rung_and_the_next_rungs_open_the_card_anew() {
+    // The third group is the runtime's: the first two are the ladder's own.
+    let group = "KEPLER_CHANNEL_GROUP_A:3:0x40";
+    tells(&["--fault", group, "--until", "launch"], "launch", &["KEPLER_CHANNEL_GROUP_A"], "MIG", &["copy"]);
+}
+
+#[test]
+fn a_machine_without_a_card_is_told_what_it_lacks() {
+    if Path::new("/dev/nvidiactl").exists() {
+        println!("SKIP: this machine has a driver");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (code, told) = climb(dir.path(), &[]);
+    assert_eq!(code, 2);
+    let failed = told["failed"].as_array().unwrap();
+    let control = failed.iter().find(|f| f["rung"] == "control").unwrap();
+    assert_eq!(control["answer"].as_str(), Some("ENOENT"));
+    let missing = control["missing"].to_string();
+    assert!(missing.contains("module nvidia is not loaded") && missing.contains("PCI bus"), "{missing}");
+    assert_eq!(state(&told, "card"), "not tried");
+}
+
+#[test]
+fn wrong_arguments_are_told_before_anything_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let wrong: [&[&str]; 7] = [
+        &["--until", "moon"],
+        &["--device", "CPU"],
+        &["--fault", "open"],
+        &["--emu", "sm_90", "--fault", "NO_SUCH:1:0x1f"],
+        &["--emu", "sm_30"],
+        &["--broken", "no-uvm"],
+        &["--emu", "sm_90", "--broken", "all"],
+    ];
+    for args in wrong {
+        let out =
+            Command::new(env!("CARGO_BIN_EXE_nv-first-contact")).current_dir(dir.path()).args(args).output().unwrap();
+        assert_eq!(out.status.code(), Some(3), "{args:?}");
+    }
+}
