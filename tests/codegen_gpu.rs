@@ -194,7 +194,8 @@ fn a_loop_that_threads_leave_at_different_times_is_named() {
 fn matrix_units() -> Vec<(Target, DType)> {
     let with = |tensor_cores, wave| Target { tensor_cores, ..Target::gpu("gpu", Grid::amd(wave)) };
     let all = [with(units::RDNA3, 32), with(units::RDNA4, 32), with(units::CDNA3, 64), with(units::SM80, 32)];
-    let each = all.into_iter().flat_map(|t| [(t.clone(), DType::F16), (t, DType::BF16)]);
+    let all = all.into_iter().chain([Target { matrix_loads: true, ..with(units::SM80, 32) }]);
+    let each = all.flat_map(|t| [(t.clone(), DType::F16), (t, DType::BF16)]);
     each.chain([(Target { tensor_cores: units::AMX, ..avx512() }, DType::BF16)]).collect()
 }
 
@@ -253,6 +254,25 @@ fn tiles_of_a_matrix_unit_are_copied_grouped_and_spread_over_waves() {
     ] {
         assert_eq!(agrees(&k, &t, &opts(list)), Ok(true), "{list}");
         assert!(uses_unit(&k, &t, list), "{list}");
+    }
+}
+
+#[test]
+fn tiles_go_through_buffers_of_workgroup_memory_on_every_unit() {
+    let cases = [
+        ((32, 32, 64), "TC(0) LOCAL(0,2) LOCAL(0,2) PIPE(3,3)"),
+        ((32, 32, 64), "TC(0) UPCAST(0,2) LOCAL(0,2) UNROLL(2,2) PIPE(2,4)"),
+        // Edges, and rows that begin at odd places.
+        ((30, 27, 61), "TC(0) LOCAL(0,2) PIPE(3,2)"),
+    ];
+    let gpus = matrix_units().into_iter().filter(|(t, _)| t.has_grid());
+    for ((t, d), (size, list)) in gpus.zip(cases.into_iter().cycle()) {
+        let k = half_matmul(d, size);
+        assert_eq!(agrees(&k, &t, &opts(list)), Ok(true), "{:?} {list}", t.tensor_cores[0].name);
+        let p = codegen::compile(&k, &t, &opts(list), false).unwrap();
+        let copies = p.uops.iter().filter(|u| u.op() == Op::Store && matches!(u.arg(), Arg::Stage(_))).count();
+        assert!(copies > 0 && count(&p, Op::Barrier) == 1, "{:?} {list}", t.tensor_cores[0].name);
+        assert_eq!(count(&p, Op::LoadMatrix) > 0, t.matrix_loads);
     }
 }
 

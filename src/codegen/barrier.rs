@@ -2,20 +2,25 @@
 //! the next round's stores.
 //!
 //! Every thread takes the same way through the list (see `grid`), so a barrier may stand anywhere; it stands in the outermost
-//! loop body that separates the two, so that one barrier serves all areas filled before it.
+//! loop body that separates the two, so that one barrier serves all areas filled before it. Pipes (`opt::pipe`) come with barriers.
 
-use crate::uop::{AddrSpace, Arg, DType, Op, UMap, UOp};
+use crate::uop::{AddrSpace, Arg, DType, Op, UMap, UOp, USet};
 use std::collections::BTreeSet;
 
 /// The list with its barriers.
 pub(super) fn insert(list: Vec<UOp>) -> Vec<UOp> {
     let nest = Nest::of(&list);
     let mut areas: Vec<(UOp, Vec<Run>)> = vec![];
+    let piped: USet = list.iter().filter(|u| is_copy(u)).map(|u| u.src()[0].src()[0].clone()).collect();
     for (pos, u) in list.iter().enumerate() {
-        if !matches!(u.op(), Op::Load | Op::Store) || u.src()[0].dtype().space != Some(AddrSpace::Local) {
+        let access = matches!(u.op(), Op::Load | Op::LoadMatrix | Op::Store);
+        if !access || u.src()[0].dtype().space != Some(AddrSpace::Local) {
             continue;
         }
         let memory = &u.src()[0].src()[0];
+        if piped.contains(memory) {
+            continue;
+        }
         let at = areas.iter().position(|(m, _)| m == memory).unwrap_or_else(|| {
             areas.push((memory.clone(), vec![]));
             areas.len() - 1
@@ -38,6 +43,7 @@ pub(super) fn insert(list: Vec<UOp>) -> Vec<UOp> {
             nest.separate(&l, &s, around, &mut barriers);
         }
     }
+    barriers.extend(nest.refilled());
     if barriers.is_empty() {
         return list;
     }
@@ -50,6 +56,11 @@ pub(super) fn insert(list: Vec<UOp>) -> Vec<UOp> {
         out.push(u);
     }
     out
+}
+
+/// A store that fills a tile of a pipe, which has barriers of its own.
+fn is_copy(u: &UOp) -> bool {
+    u.op() == Op::Store && matches!(u.arg(), Arg::Stage(_))
 }
 
 /// All loads, or all stores, of an area in one loop body: positions of the first and the last.
@@ -83,6 +94,22 @@ impl Nest {
             }
         }
         Nest { paths, ends, list: list.to_vec() }
+    }
+
+    /// Where pipes that stand in loops are filled for the first rounds: others may still read what the last time left.
+    fn refilled(&self) -> Vec<usize> {
+        let mut found = vec![];
+        for (pos, wait) in self.list.iter().enumerate() {
+            if wait.op() != Op::Barrier || !matches!(wait.arg(), Arg::Stage(_)) || self.paths[pos].len() < 2 {
+                continue;
+            }
+            // Everything between the start of the loop around the pipe's and the pipe's that is not deeper.
+            let around = &self.paths[pos][..self.paths[pos].len() - 1];
+            let start = around.last().copied().unwrap_or(0);
+            let first = (start..pos).find(|k| is_copy(&self.list[*k]) && self.paths[*k].starts_with(around));
+            found.extend(first.map(|k| self.paths[k].get(around.len()).copied().unwrap_or(k)));
+        }
+        found
     }
 
     /// Puts a barrier on every way from `a` to `b` that has none: in the same round of their innermost common loop, or (`around`)

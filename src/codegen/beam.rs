@@ -200,6 +200,12 @@ fn actions(target: &Target) -> impl Iterator<Item = Opt> {
         .chain(amounts(workgroup).map(|(axis, amount)| Opt::Local { axis, amount }))
         .chain(amounts(workgroup).map(|(axis, amount)| Opt::Group { axis, amount }))
         .chain((0..if target.tensor_cores.is_empty() { 0 } else { 4 }).map(|choice| Opt::Tc { choice }))
+        .chain(if target.tensor_cores.is_empty() || !target.has_grid() { vec![] } else { pipes() })
+}
+
+/// Loops of a matrix unit's sum stand behind those of the output.
+fn pipes() -> Vec<Opt> {
+    (2..9).flat_map(|axis| [2, 3, 4].map(|depth| Opt::Pipe { axis, depth })).collect()
 }
 
 #[cfg(test)]

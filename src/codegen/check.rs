@@ -77,6 +77,11 @@ fn types(u: &UOp) -> Result<(), String> {
             need(u.src().len() == 2, "a Store in the list has no ranges")?;
             need(u.src()[0].dtype().scalar == v.scalar, "value and memory differ in type")
         }
+        Op::LoadMatrix => {
+            need(u.src().len() == 1 && u.src()[0].src().len() == 2, "a LoadMatrix takes one address")?;
+            need(d.size_bytes().is_multiple_of(4), "a LoadMatrix gives words")?;
+            need(u.src()[0].dtype().scalar == d.scalar, "value and memory differ in type")
+        }
         Op::Wmma => crate::uop::spec::wmma(u).map_err(str::to_string),
         Op::WaveReduce => {
             need(u.src().len() == 1, "a WaveReduce in the list has no range")?;

@@ -149,7 +149,7 @@ fn copy_out(order: &Order, group: &[UOp]) -> Option<UOp> {
         }
         by[at] = order.srcs(at).iter().map(|s| by[*s as usize]).find(|g| *g != NONE).unwrap_or(NONE);
         let n = group.get(usize::from(by[at])).map_or(1, count);
-        if matches!(u.op(), Op::Sink | Op::After) {
+        if matches!(u.op(), Op::Sink | Op::After | Op::Commit) {
             let copies: Vec<UOp> = (0..n).map(|k| flat_sink(u, all.srcs(at, k).into_iter())).collect();
             all.push(copies, by[at] != NONE);
         } else if by[at] != NONE {

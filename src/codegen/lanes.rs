@@ -5,9 +5,10 @@
 
 use super::CodegenError;
 use super::affine::{Affine, AffineMemo, gcd};
+use super::expand::flat_sink;
 use super::opt::kind_of;
 use super::scope::first_range;
-use crate::uop::{Arg, Axes, AxisKind, DType, Op, RangeArg, Srcs, UMap, UOp};
+use crate::uop::{Arg, Axes, AxisKind, DType, Op, RangeArg, Srcs, UMap, UOp, USet};
 
 /// Replaces every Vector range.
 ///
@@ -18,7 +19,9 @@ pub(super) fn to_lanes(sink: &UOp) -> Result<UOp, CodegenError> {
     if !order.iter().any(|u| u.op() == Op::Range && kind_of(u) == AxisKind::Vector) {
         return Ok(sink.clone());
     }
-    let mut l = Lanes { done: UMap::default(), axis: UMap::default(), affine: AffineMemo::default() };
+    let of_unit = |u: &&UOp| u.op() == Op::Wmma && matches!(u.arg(), Arg::Wmma(w) if w.lanes > 1);
+    let results = order.iter().filter(of_unit).map(|u| u.src()[2].clone()).collect();
+    let mut l = Lanes { done: UMap::default(), axis: UMap::default(), affine: AffineMemo::default(), results };
     for u in &order {
         l.find_axis(u)?;
     }
@@ -36,6 +39,8 @@ struct Lanes {
     /// The Vector range a node depends on.
     axis: UMap<UOp>,
     affine: AffineMemo,
+    /// Elements that a thread of a wave holds of a matrix unit's results.
+    results: USet,
 }
 
 /// Lanes of the longest vector that is computed with; tiles of matrix units are longer.
@@ -89,7 +94,7 @@ impl Lanes {
             }
             let before = todo.len();
             // Accesses and the sink ask for what they need themselves.
-            if !matches!(u.op(), Op::Load | Op::Store | Op::Sink | Op::Wmma) {
+            if !matches!(u.op(), Op::Load | Op::LoadMatrix | Op::Store | Op::Sink | Op::Wmma) {
                 todo.extend(u.src().iter().filter(|s| !self.done.contains_key(*s)).cloned());
             }
             if todo.len() > before {
@@ -110,12 +115,17 @@ impl Lanes {
                 None => u.with_src([self.value(&u.src()[0])?]),
             }),
             Op::Load => self.load(u),
+            Op::LoadMatrix => {
+                let (at, _) = self.address(&u.src()[0], 1, false)?;
+                let n = u.src().get(1).map_or(u.dtype().lanes, lane_count);
+                Ok(UOp::new(Op::LoadMatrix, u.dtype().vec(n), [at], u.arg().clone()))
+            }
             Op::Store => self.store(u),
             Op::Reduce => self.reduce(u),
             Op::Wmma => self.wmma(u),
             Op::Sink => {
                 let stores: Vec<UOp> = u.src().iter().map(|s| self.value(s)).collect::<Result<_, _>>()?;
-                Ok(u.with_src(stores))
+                Ok(flat_sink(u, stores.into_iter()))
             }
             _ => {
                 let src = u.src().iter().map(|s| self.value(s)).collect::<Result<Srcs, _>>()?;
@@ -281,6 +291,11 @@ impl Lanes {
         if n > 1 && !self.axis.contains_key(&u.src()[0].src()[1]) {
             return Err(CodegenError::NoLanes(format!("{u:?}")));
         }
+        if let Some(v) = lanes.first().filter(|v| self.results.contains(*v))
+            && let Some(runs) = self.runs(&u.src()[0], v)
+        {
+            return self.store_runs(u, v, &runs, &loops);
+        }
         let (at, _) = self.address(&u.src()[0], n, false)?;
         let value = self.value(&u.src()[1])?;
         let value = if value.dtype().lanes == 1 { value.splat(n) } else { value };
@@ -289,6 +304,52 @@ impl Lanes {
             src.push(self.value(r)?);
         }
         Ok(u.with_src(src))
+    }
+
+    /// The lanes of an access as runs of neighbouring elements under one condition: first lane and how many; `None`: each lane is alone.
+    fn runs(&mut self, index: &UOp, v: &UOp) -> Option<Vec<(u16, u16)>> {
+        let n = lane_count(v);
+        let at = |k: u16, x: &UOp| {
+            let map: UMap<UOp> = [(v.clone(), UOp::int(i64::from(k)))].into_iter().collect();
+            x.substitute(&map).simplify()
+        };
+        let places: Vec<Affine> = (0..n).map(|k| self.affine.of(&at(k, &index.src()[1])).clone()).collect();
+        let gates: Vec<Option<UOp>> = (0..n).map(|k| index.src().get(2).map(|g| at(k, g))).collect();
+        let next = |k: usize| {
+            let mut after = places[k].clone();
+            after.constant += 1;
+            gates[k] == gates[k + 1] && after == places[k + 1]
+        };
+        let mut runs = vec![];
+        let mut first = 0;
+        while first < n {
+            let fits =
+                |len: &u16| first % len == 0 && first + len <= n && (first..first + len - 1).all(|k| next(k.into()));
+            let len = [4, 2].into_iter().find(fits).unwrap_or(1);
+            runs.push((first, len));
+            first += len;
+        }
+        runs.iter().any(|r| r.1 > 1).then_some(runs)
+    }
+
+    /// A store of a matrix unit's results, each run of them by itself.
+    fn store_runs(&mut self, u: &UOp, v: &UOp, runs: &[(u16, u16)], loops: &[UOp]) -> Result<UOp, CodegenError> {
+        let value = self.value(&u.src()[1])?;
+        let value = if value.dtype().lanes == 1 { value.splat(lane_count(v)) } else { value };
+        let loops: Vec<UOp> = loops.iter().map(|r| self.value(r)).collect::<Result<_, _>>()?;
+        let mut stores = vec![];
+        for (first, len) in runs {
+            let at = UOp::int(i64::from(*first));
+            let index = &u.src()[0];
+            let parts = index.src().iter().enumerate();
+            let src = parts.map(|(k, s)| if k == 0 { self.value(s) } else { self.renamed(s, v, &at) });
+            let src = src.collect::<Result<Srcs, _>>()?;
+            let lanes: Axes = (*first..first + len).collect();
+            let mut all: Srcs = [index.with_src(src), value.gep(&lanes)].into_iter().collect();
+            all.extend(loops.iter().cloned());
+            stores.push(u.with_src(all));
+        }
+        Ok(UOp::sink(stores))
     }
 
     /// `i` as `base + step · v`, base new and without `v`; `None`: it does not move evenly.

@@ -128,7 +128,7 @@ impl<'a> Lineariser<'a> {
         let mut chains: Vec<Vec<u32>> = vec![];
         for &k in goals.iter().filter(|k| s.node(**k as usize).op() == Op::SetAcc) {
             let (mut at, mut links) = (s.srcs(k as usize)[1], vec![]);
-            while s.node(at as usize).op() == Op::MulAcc && s.scope[at as usize] == scope {
+            while is_link(s.node(at as usize)) && s.scope[at as usize] == scope {
                 links.push(at);
                 at = s.srcs(at as usize)[2];
             }
@@ -159,7 +159,7 @@ impl<'a> Lineariser<'a> {
         }
         // Store(index, value) and SetAcc(acc, value) lose their ranges here.
         let src: Srcs = self.mapped(k).into_iter().take(2).collect();
-        let node = UOp::new(self.s.node(i).op(), DType::VOID, src, Arg::None);
+        let node = UOp::new(self.s.node(i).op(), DType::VOID, src, self.s.node(i).arg().clone());
         let guarded = scope == ROOT && self.s.root_store[i];
         self.guarded(guarded, |l| l.push(node));
     }
@@ -207,11 +207,12 @@ impl<'a> Lineariser<'a> {
     /// Loads of a scratch area at one place, after it was filled by different loops, are different loads: which filling is meant is no
     /// longer seen in the list's nodes. `k` tells them apart.
     fn apart(&self, node: UOp, k: u32) -> UOp {
-        let scratch = node.op() == Op::Load && node.src()[0].dtype().space == Some(AddrSpace::Local);
+        let scratch =
+            matches!(node.op(), Op::Load | Op::LoadMatrix) && node.src()[0].dtype().space == Some(AddrSpace::Local);
         if !scratch || !self.listed.contains(&node) {
             return node;
         }
-        UOp::tagged(Op::Load, node.dtype(), node.src().iter().cloned().collect::<Srcs>(), node.arg().clone(), Some(k))
+        UOp::tagged(node.op(), node.dtype(), node.src().iter().cloned().collect::<Srcs>(), node.arg().clone(), Some(k))
     }
 
     /// The whole loop, with the registers it fills before it and their results after it.
@@ -281,6 +282,11 @@ impl<'a> Lineariser<'a> {
         f(self);
         self.out.push(UOp::new(Op::EndIf, DType::VOID, [node], Arg::None));
     }
+}
+
+/// A step of a sum in a register: a product added, by a unit or (of a wave's) matrix unit.
+fn is_link(u: &UOp) -> bool {
+    u.op() == Op::MulAcc || u.op() == Op::Wmma && matches!(u.arg(), Arg::Wmma(w) if w.lanes > 1)
 }
 
 fn kind(u: &UOp) -> Option<AxisKind> {

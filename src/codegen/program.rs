@@ -13,6 +13,9 @@
 //! | Index (address, i[, gate]) | address; used only by Load and Store. i scalar (I64) or vector (one address a lane; I32 where bounds allow, so that it has the lanes of the data); gate bool with lanes 1 or those of the access |
 //! | Load (index[, alt]) | scalar i with n lanes: n consecutive elements (element alignment only); vector i: gather; with a gate there is an alt, and memory is not touched where the gate is false |
 //! | Store (index, value) | as Load; with a gate, lanes whose gate is false keep their memory |
+//! | Store (index, value), Arg::Stage | as Store, to a tile that is read behind a Barrier with Arg::Stage: where the value is a Load that nothing else uses, a copy that need not be done before (GPU) |
+//! | Commit (dep, …) | the copies of a thread since its last Commit are a group; with stores in place of copies it means nothing (GPU) |
+//! | LoadMatrix (index), Arg::Transposed | the fragment of a matrix unit that the wave's 32 threads load together from rows of 16 bytes, see `Op::LoadMatrix` (targets with `matrix_loads`) |
 //! | Range (end) … End (range, …) | loop 0..end step 1; zero trips allowed. dtype I64 (or I32) |
 //! | If (cond) … EndIf | skips its body when the scalar bool is false (what a split kernel leaves to its last thread) |
 //! | Acc (init) | a mutable register; (re)initialised where it stands |
@@ -21,7 +24,7 @@
 //! | elementwise | on sources with the same lane count; MulAcc, Where, Cast, Bitcast included. Cast keeps lanes; Bitcast keeps lanes and size |
 //! | WaveReduce (x), Arg::Reduce(op, [n]) | every thread gets `op` over the x of the n threads around it, in the order that `Op::WaveReduce` says; the n threads lie in one wave, all of them run it, dtype no bool (not on the CPU) |
 //! | Wmma (a, b, acc) | matrix unit: `acc + a · b` on one tile, spread over lanes as Arg::Wmma says; a dtype of as many lanes as a thread holds elements |
-//! | Barrier | all threads of the workgroup have come here, and see each other's stores to its memory (not on the CPU) |
+//! | Barrier | all threads of the workgroup have come here, and see each other's stores to its memory (not on the CPU). With Arg::Stage(n): before it comes, a thread waits for its copies but those of its newest n groups |
 //!
 //! **On a target with a grid** ([`super::Target::gpu`]) the list is what every thread of every workgroup runs:
 //! - *Same way for all.* No If, no `tid`. Trip counts of loops are Consts or expressions of Vars: no loop, and so no Barrier, is reached
@@ -42,6 +45,7 @@
 //!   start at the element too, since arguments may be parts of buffers). What is longer than the widest access, or less aligned than it
 //!   must be, the back end splits. With a vector index each lane has its own address: n single accesses. A gate is one bool for all lanes, or one a lane.
 //! - *Barriers* stand between a store to an area and the loads of what it stored, and between those loads and the stores of a next round.
+//!   Of areas that are filled by stores with Arg::Stage there are several buffers, and one Barrier with Arg::Stage a round orders both directions.
 //!   Threads of one wave get no exception. No Barrier orders accesses to buffers: no thread reads what another one stores.
 //! - *Vectors* have 2 to 64 lanes (powers of two). A back end holds each lane in its own register (f16 and 8-bit types may be packed).
 //!

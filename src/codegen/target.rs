@@ -25,6 +25,12 @@ pub struct Target {
     pub f16_math: bool,
     /// Matrix units, the preferred one first.
     pub tensor_cores: &'static [WmmaArg],
+    /// Copies from buffers to workgroup memory go on while a thread computes.
+    pub async_copies: bool,
+    /// A wave loads fragments of a matrix unit from rows in workgroup memory (`Op::LoadMatrix`).
+    pub matrix_loads: bool,
+    /// Units that run workgroups side by side (GPUs; 0: not known).
+    pub compute_units: u32,
 }
 
 /// Limits of a launch on a GPU. Workgroups and threads are counted by axis x, y, z.
@@ -65,6 +71,9 @@ impl Target {
             cache_bytes: 1 << 20,
             f16_math: false,
             tensor_cores: &[],
+            async_copies: false,
+            matrix_loads: false,
+            compute_units: 0,
         }
     }
     /// A GPU: 64 KiB of workgroup memory, loads of up to 16 bytes, 32-bit indices, f16 arithmetic through f32. A back end changes
@@ -81,6 +90,9 @@ impl Target {
             cache_bytes: 16 << 10,
             f16_math: false,
             tensor_cores: &[],
+            async_copies: false,
+            matrix_loads: false,
+            compute_units: 0,
         }
     }
     /// Whether kernels are launched as a grid of workgroups.

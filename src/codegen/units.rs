@@ -1,7 +1,7 @@
 //! Matrix units of known instruction sets as data: what a [`super::Target`] lists as its tensor cores.
 //!
 //! Sources: the vendors' ISA manuals (RDNA3 7.9, RDNA4 7.12, CDNA3 7.1, PTX `mma` fragments, Intel SDM TDPBF16PS). A step of the sum may stand
-//! in any order that both operands share. Left out: sparse forms, fp8 and 4-bit operands, half-precision accumulators, bytes on NVIDIA's.
+//! in any order that both operands share. Left out: sparse forms, fp8 and 4-bit operands, half-precision accumulators, tf32 (it rounds f32 operands).
 
 use crate::uop::TileBit::{E, L};
 use crate::uop::{Scalar, Spread, TileBit, WmmaArg};
@@ -44,12 +44,20 @@ const fn cdna3(name: &'static str, a: Scalar, k: u16) -> WmmaArg {
     WmmaArg { name, m: 16, n: 16, k, a, acc: sums(a), lanes: 64, a_spread: ab, b_spread: ab, c_spread }
 }
 
-/// `mma.sync` of sm_80 and later.
+/// `mma.sync` of sm_80 and later: two of them side by side, so that both operands are four words a lane.
 const fn mma(name: &'static str, a: Scalar) -> WmmaArg {
-    let a_spread = spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1), E(2)]);
-    let b_spread = spread(&[L(2), L(3), L(4)], &[E(0), L(0), L(1), E(1)]);
-    let c_spread = spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1)]);
-    WmmaArg { name, m: 16, n: 8, k: 16, a, acc: Scalar::F32, lanes: 32, a_spread, b_spread, c_spread }
+    const HALVES: [Spread; 2] = [
+        spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1), E(2)]),
+        spread(&[L(2), L(3), L(4), E(2)], &[E(0), L(0), L(1), E(1)]),
+    ];
+    const BYTES: [Spread; 2] = [
+        spread(&[L(2), L(3), L(4), E(2)], &[E(0), E(1), L(0), L(1), E(3)]),
+        spread(&[L(2), L(3), L(4), E(3)], &[E(0), E(1), L(0), L(1), E(2)]),
+    ];
+    let acc = sums(a);
+    let ([a_spread, b_spread], k) = if acc.is_int() { (BYTES, 32) } else { (HALVES, 16) };
+    let c_spread = spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1), E(2)]);
+    WmmaArg { name, m: 16, n: 16, k, a, acc, lanes: 32, a_spread, b_spread, c_spread }
 }
 
 pub const RDNA3: &[WmmaArg] = &[
@@ -72,6 +80,8 @@ pub const CDNA3: &[WmmaArg] = &[
 pub const SM80: &[WmmaArg] = &[
     mma("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", Scalar::F16),
     mma("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", Scalar::BF16),
+    mma("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", Scalar::I8),
+    mma("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", Scalar::U8),
 ];
 /// AMX: tile registers of 16 rows of 64 bytes; operand b holds two steps of a column side by side.
 pub const AMX: &[WmmaArg] = &[WmmaArg {

@@ -288,6 +288,8 @@ pub enum Arg {
     Kernel(Arc<KernelInfo>),
     Stage(u32),
     Wmma(Arc<WmmaArg>),
+    /// Whether lanes take columns of what lies in rows.
+    Transposed(bool),
 }
 
 /// `Arc<BufferRef>` that compares by id.
@@ -324,6 +326,7 @@ impl fmt::Debug for Arg {
             Arg::Kernel(k) => write!(f, "'{}'", k.name),
             Arg::Stage(n) => write!(f, "{n}"),
             Arg::Wmma(w) => write!(f, "{}", w.name),
+            Arg::Transposed(t) => write!(f, "{t}"),
         }
     }
 }

@@ -73,9 +73,11 @@ const KERNEL: OpSet = LEAVES.union(OpSet::ELEMENTWISE).union(VECTORS).union(OpSe
     Op::After,
     Op::Index,
     Op::Load,
+    Op::LoadMatrix,
     Op::Store,
     Op::Stage,
     Op::Barrier,
+    Op::Commit,
     Op::Acc,
     Op::SetAcc,
     Op::End,
@@ -90,6 +92,7 @@ const LINEAR: OpSet = LEAVES.union(OpSet::ELEMENTWISE.minus(DECOMPOSED)).union(V
     Op::Local,
     Op::Index,
     Op::Load,
+    Op::LoadMatrix,
     Op::Store,
     Op::Range,
     Op::End,
@@ -99,6 +102,7 @@ const LINEAR: OpSet = LEAVES.union(OpSet::ELEMENTWISE.minus(DECOMPOSED)).union(V
     Op::SetAcc,
     Op::After,
     Op::Barrier,
+    Op::Commit,
 ]));
 
 type Check = Result<(), &'static str>;
@@ -285,6 +289,14 @@ fn kernel(u: &UOp) -> Check {
             need(gate == 1 || gate == t.lanes, "gate with other lanes")?;
             need(s.get(1).is_none_or(|a| a.dtype() == t), "alternative of another type")
         }
+        Op::LoadMatrix => {
+            let local =
+                s.first().is_some_and(|i| i.op() == Op::Index && i.dtype().space == Some(crate::uop::AddrSpace::Local));
+            need(local, "LoadMatrix from something that is no workgroup memory")?;
+            need(t.scalar == s[0].dtype().scalar && t.space.is_none(), "LoadMatrix of another type than the memory's")?;
+            need(s.get(1).is_none_or(|r| r.op() == Op::Range), "LoadMatrix over something that is no Range")?;
+            need(matches!(u.arg(), Arg::Transposed(_)), "LoadMatrix without a direction")
+        }
         Op::Store => {
             need(s.len() >= 2 && s[0].op() == Op::Index, "Store to something that is no Index")?;
             need(s[1].dtype().scalar == s[0].dtype().scalar, "Store of another type than the memory's")?;
@@ -344,6 +356,7 @@ fn linear(u: &UOp) -> Check {
             need(s[1].vmin() > 0 || s[1].vmax() < 0 || guarded, "integer division by what may be zero")
         }
         Op::Index => Ok(()),
+        Op::LoadMatrix => need(s.len() == 1, "LoadMatrix with a range"),
         Op::Wmma => wmma(u),
         Op::WaveReduce => need(s.len() == 1, "WaveReduce with a range"),
         _ => need(s.iter().all(|x| x.op() != Op::Index || matches!(u.op(), Op::Store)), "Index used as a value"),

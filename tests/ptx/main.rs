@@ -14,5 +14,6 @@ mod kernels;
 mod machine;
 #[path = "../amdgpu_code/ops.rs"]
 mod ops;
+mod pipe;
 mod ptxas;
 mod text;

@@ -27,7 +27,10 @@ pub(in crate::codegen) struct Kernel<'a> {
     pub(super) waste: f64,
     /// The loops over tiles of rows, columns and steps that the last matrix unit left.
     pub(super) tiles: Vec<Option<UOp>>,
-    subs: u32,
+    /// What the last matrix unit reads, and what each axis has become since (`None`: more than one expression, or one with a gate).
+    pub(super) operands: Option<super::pipe::Operands>,
+    pub(super) history: Vec<(UOp, Option<UOp>)>,
+    pub(super) subs: u32,
 }
 
 /// What an axis becomes.
@@ -55,6 +58,8 @@ impl<'a> Kernel<'a> {
             inner: None,
             waste: 1.0,
             tiles: vec![],
+            operands: None,
+            history: vec![],
             subs,
         }
     }
@@ -85,7 +90,7 @@ impl<'a> Kernel<'a> {
         let axis = |n: usize| {
             axes.get(n).cloned().ok_or_else(|| fail(format!("no axis {n}, the kernel has {}", axes.len()).into()))
         };
-        let before = self.sink.clone();
+        let (before, steps) = (self.sink.clone(), self.history.len());
         let done = match opt {
             Opt::Upcast { axis: n, amount } => self.copies(&axis(n)?, amount, AxisKind::Upcast),
             Opt::Unroll { axis: n, amount } => self.copies(&axis(n)?, amount, AxisKind::Unroll),
@@ -98,10 +103,12 @@ impl<'a> Kernel<'a> {
             Opt::Tile { axis: n, amount } => self.tile(&axis(n)?, amount).map(|_| ()),
             Opt::Stage { param, axis: n } => self.stage(param, &axis(n)?),
             Opt::Bound { axis: n } => self.bound(&axis(n)?),
+            Opt::Pipe { axis: n, depth } => self.pipe(&axis(n)?, depth),
             Opt::Tc { choice } => self.tensor_core(choice),
         };
         if let Err(why) = done.and_then(|()| self.launches()) {
             self.sink = before;
+            self.history.truncate(steps);
             return Err(fail(why));
         }
         self.applied.push(opt);
@@ -228,6 +235,7 @@ impl<'a> Kernel<'a> {
         let split =
             Split { value: padded.clone(), ranges: vec![padded.clone()], outer: None, inner: None, gate: Some(gate) };
         self.sink = Rewrite::new(&self.sink, r, vec![split]).run();
+        self.history.push((r.clone(), None));
         self.remains = Some(padded.clone());
         Ok(padded)
     }
@@ -333,6 +341,8 @@ impl<'a> Kernel<'a> {
         if parts.is_empty() {
             return Err("the axis is empty".into());
         }
+        let whole = if let [p] = parts.as_slice() { Some(p).filter(|p| p.gate.is_none()) } else { None };
+        self.history.push((r.clone(), whole.map(|p| p.value.clone())));
         self.sink = Rewrite::new(&self.sink, r, parts).run();
         Ok(())
     }
@@ -417,7 +427,7 @@ impl<'a> Rewrite<'a> {
                     }
                     _ => UOp::sink(parts),
                 }
-            } else if matches!(u.op(), Op::Sink | Op::After) {
+            } else if matches!(u.op(), Op::Sink | Op::After | Op::Commit) {
                 flat_sink(&u, u.src().iter().map(|s| one[s].clone()))
             } else {
                 u.with_src(u.src().iter().map(|s| one[s].clone()).collect::<Srcs>())
@@ -429,7 +439,8 @@ impl<'a> Rewrite<'a> {
 
     /// A node inside part `k`: loads are gated by the part's gate.
     fn masked(&self, u: &UOp, src: Srcs, k: usize) -> UOp {
-        let new = if u.op() == Op::After { flat_sink(u, src.into_iter()) } else { u.with_src(src) };
+        let effects = matches!(u.op(), Op::After | Op::Commit);
+        let new = if effects { flat_sink(u, src.into_iter()) } else { u.with_src(src) };
         match &self.parts[k].gate {
             Some(g) if u.op() == Op::Load => gate_load(&new, g),
             _ => new,

@@ -16,7 +16,7 @@ const WAVES: i64 = 64;
 const WORKGROUP: i64 = 256;
 
 pub(super) fn choose(kernel: &mut Kernel) {
-    if matrix_unit(kernel) {
+    if super::blocks::choose(kernel) || matrix_unit(kernel) {
         return;
     }
     let facts = Facts::of(&kernel.sink);

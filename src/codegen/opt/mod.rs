@@ -4,11 +4,13 @@
 //! whenever it is applied in order to the same kernel. As text: `UPCAST(0,4)`.
 
 mod apply;
+mod blocks;
 mod bound;
 mod facts;
 mod gpu;
 mod heuristic;
 mod panel;
+mod pipe;
 mod stage;
 mod tc;
 
@@ -43,6 +45,9 @@ pub enum Opt {
     Stage { param: usize, axis: usize },
     /// Reduction axis: conditions on it that loops around the sum decide become its bounds.
     Bound { axis: usize },
+    /// Loop of a matrix unit's sum: both operands' tiles of a round go through workgroup memory, in this many buffers: while one is multiplied, the
+    /// next ones are copied (GPU targets, after TC).
+    Pipe { axis: usize, depth: usize },
     /// Matrix unit in the choice-th way that one of the target's fits a sum of products; axes are padded to its tile.
     Tc { choice: usize },
 }
@@ -61,6 +66,7 @@ impl Opt {
             Opt::Tile { axis, amount } => ("TILE", axis, Some(amount)),
             Opt::Stage { param, axis } => ("STAGE", param, Some(axis)),
             Opt::Bound { axis } => ("BOUND", axis, None),
+            Opt::Pipe { axis, depth } => ("PIPE", axis, Some(depth)),
             Opt::Tc { choice } => ("TC", choice, None),
         }
     }
@@ -78,7 +84,7 @@ impl fmt::Display for Opt {
 /// Text that is no opt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no opt: expected NAME(number,number) with one of UPCAST UNROLL VECTORIZE THREAD LOCAL GROUP PADTO SWAP TILE STAGE, or one of BOUND TC (number)"
+    "`{0}` is no opt: expected NAME(number,number) with one of UPCAST UNROLL VECTORIZE THREAD LOCAL GROUP PADTO SWAP TILE STAGE PIPE, or one of BOUND TC (number)"
 )]
 pub struct ParseOptError(String);
 
@@ -101,6 +107,7 @@ impl FromStr for Opt {
             ("SWAP", &[axis, with]) => Opt::Swap { axis, with },
             ("TILE", &[axis, amount]) => Opt::Tile { axis, amount },
             ("STAGE", &[param, axis]) => Opt::Stage { param, axis },
+            ("PIPE", &[axis, depth]) => Opt::Pipe { axis, depth },
             ("BOUND", &[axis]) => Opt::Bound { axis },
             ("TC", &[choice]) => Opt::Tc { choice },
             _ => return Err(bad()),
@@ -126,6 +133,7 @@ mod tests {
             Opt::Tile { axis: 1, amount: 128 },
             Opt::Stage { param: 2, axis: 1 },
             Opt::Bound { axis: 3 },
+            Opt::Pipe { axis: 4, depth: 3 },
             Opt::Tc { choice: 0 },
         ];
         for o in all {

@@ -5,6 +5,7 @@
 //! ranges, one for each operand and one for the result. The result's elements are lanes of a vector.
 
 use super::apply::{Kernel, Why, kind_of};
+use super::pipe::{Operand, Operands};
 use crate::uop::{Arg, AxisKind, ConstVal, Op, Spread, Srcs, TileBit, UMap, UOp, WmmaArg};
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ fn whole(r: &UOp) -> bool {
 }
 
 /// Coordinate of a tile from the lane and the element: bits that go together move together.
-fn coordinate(bits: &[TileBit], lane: Option<&UOp>, element: &UOp) -> UOp {
+pub(super) fn coordinate(bits: &[TileBit], lane: Option<&UOp>, element: &UOp) -> UOp {
     let mut sum: Option<UOp> = None;
     let mut j = 0;
     while j < bits.len() {
@@ -110,6 +111,11 @@ fn coordinate(bits: &[TileBit], lane: Option<&UOp>, element: &UOp) -> UOp {
 }
 
 impl Kernel<'_> {
+    /// The sums that the target's matrix units can do, in the order that TC counts them: the unit, axes of rows, columns and steps.
+    pub(super) fn products(&self) -> Vec<(&'static WmmaArg, [UOp; 3])> {
+        matches(&self.sink, self.target.tensor_cores).into_iter().map(|m| (m.unit, m.axes)).collect()
+    }
+
     /// Uses a matrix unit in the `choice`-th way that it fits. Axes that are no multiple of the tile are padded.
     pub(super) fn tensor_core(&mut self, choice: usize) -> Result<(), Why> {
         let units = self.target.tensor_cores;
@@ -157,8 +163,20 @@ impl Kernel<'_> {
                 [(rows.clone(), at(spread.row)), (columns.clone(), at(spread.col))].into_iter().collect();
             x.substitute(&map)
         };
-        let a = tile(&a, &m.unit.a_spread, &ea, row, step);
-        let b = tile(&b, &m.unit.b_spread, &eb, column, step);
+        let plain = [a, b];
+        let a = tile(&plain[0], &m.unit.a_spread, &ea, row, step);
+        let b = tile(&plain[1], &m.unit.b_spread, &eb, column, step);
+        let of = |k: usize, line: &UOp, tiled: &UOp, spread, element: &UOp| Operand {
+            value: plain[k].clone(),
+            tiled: tiled.clone(),
+            line: line.clone(),
+            step: step.clone(),
+            element: element.clone(),
+            spread,
+        };
+        let both = [of(0, row, &a, m.unit.a_spread, &ea), of(1, column, &b, m.unit.b_spread, &eb)];
+        self.operands = Some(Operands { lane: lane.clone(), both });
+        self.history.clear();
         let acc = reduce.dtype().with_scalar(m.unit.acc);
         let unit = UOp::new(Op::Wmma, acc, [a, b, ec.clone(), ea, eb], Arg::Wmma(Arc::new(*m.unit)));
         let rest: Vec<UOp> = reduce.src()[1..].iter().filter(|r| *r != step).cloned().collect();

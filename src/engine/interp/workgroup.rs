@@ -92,7 +92,7 @@ impl Group<'_> {
                     let v = self.get(&u.src()[1])?.clone();
                     self.vals.insert(u.src()[0].clone(), v);
                 }
-                Op::EndIf | Op::Sink | Op::Param | Op::Local | Op::Index => {}
+                Op::EndIf | Op::Sink | Op::Param | Op::Local | Op::Index | Op::Commit => {}
                 Op::Store => self.store(u, mem)?,
                 _ => {
                     let v = self.value(u, mem)?;
@@ -123,6 +123,7 @@ impl Group<'_> {
             (Op::Special, Arg::Str(name)) => self.special(name),
             (Op::Acc | Op::After, _) => self.get(&u.src()[0]).cloned(),
             (Op::Load, _) => self.load(u, mem),
+            (Op::LoadMatrix, _) => self.load_matrix(u, mem),
             (Op::WaveReduce, _) => self.across_wave(u),
             (Op::Wmma, _) => {
                 let src: Vec<Vec<Lanes>> = u.src().iter().map(|s| self.get(s).cloned()).collect::<Result<_, _>>()?;
@@ -195,6 +196,37 @@ impl Group<'_> {
                 }
             }
             out.push(mem.load(u, &access, if u.src().len() > 1 { v.last() } else { None })?);
+        }
+        Ok(out)
+    }
+
+    /// Words of rows whose addresses other lanes have.
+    fn load_matrix(&mut self, u: &UOp, mem: &mut Memory) -> Result<Vec<Lanes>, InterpError> {
+        const WAVE: usize = 32;
+        let threads = self.threads;
+        let bad = || malformed(format!("{u:?} in a workgroup of {threads} threads"));
+        let (index, transposed) = (&u.src()[0], matches!(u.arg(), Arg::Transposed(true)));
+        let word = 4 / u.dtype().scalar.size_bytes().max(1);
+        if !self.threads.is_multiple_of(WAVE) || word == 0 || transposed && word != 2 {
+            return Err(bad());
+        }
+        let rows = self.get(&index.src()[1])?.clone();
+        let mut out = Vec::with_capacity(self.threads);
+        for t in 0..self.threads {
+            let (first, lane) = (t - t % WAVE, t % WAVE);
+            let element = |e: usize| {
+                let (matrix, i) = (e / word, e % word);
+                let (row, at) =
+                    if transposed { (word * (lane % 4) + i, lane / 4) } else { (lane / 4, word * (lane % 4) + i) };
+                let start = &rows[(first + 8 * matrix + row).min(rows.len() - 1)];
+                start[0].as_int().map(|start| ConstVal::Int(start + at as i128)).ok_or_else(bad)
+            };
+            let elements = (0..usize::from(u.dtype().lanes)).map(element).collect::<Result<Lanes, _>>()?;
+            let access = Access { address: &index.src()[0], index: &elements, gate: None };
+            for k in 0..elements.len() {
+                self.reads(access.address, access.element(k), t)?;
+            }
+            out.push(mem.load(u, &access, None)?);
         }
         Ok(out)
     }

@@ -16,25 +16,27 @@ pub struct Chip {
     pub version: (u32, u32),
     /// Shared memory that one block may have.
     pub shared_bytes: usize,
+    /// Multiprocessors of the largest card that has it.
+    pub multiprocessors: u32,
 }
 
-const fn chip(name: &'static str, sm: u16, version: (u32, u32), shared_kib: usize) -> Chip {
-    Chip { name, sm, version, shared_bytes: shared_kib << 10 }
+const fn chip(name: &'static str, sm: u16, version: (u32, u32), shared_kib: usize, multiprocessors: u32) -> Chip {
+    Chip { name, sm, version, shared_bytes: shared_kib << 10, multiprocessors }
 }
 
 /// All of them, the oldest first.
 pub const CHIPS: &[Chip] = &[
-    chip("sm_75", 75, (7, 8), 64),
-    chip("sm_80", 80, (7, 8), 163),
-    chip("sm_86", 86, (7, 8), 99),
-    chip("sm_87", 87, (7, 8), 163),
-    chip("sm_89", 89, (7, 8), 99),
-    chip("sm_90", 90, (8, 0), 227),
-    chip("sm_90a", 90, (8, 0), 227),
-    chip("sm_100", 100, (8, 6), 227),
-    chip("sm_100a", 100, (8, 6), 227),
-    chip("sm_120", 120, (8, 7), 99),
-    chip("sm_120a", 120, (8, 7), 99),
+    chip("sm_75", 75, (7, 8), 64, 72),
+    chip("sm_80", 80, (7, 8), 163, 108),
+    chip("sm_86", 86, (7, 8), 99, 84),
+    chip("sm_87", 87, (7, 8), 163, 16),
+    chip("sm_89", 89, (7, 8), 99, 142),
+    chip("sm_90", 90, (8, 0), 227, 132),
+    chip("sm_90a", 90, (8, 0), 227, 132),
+    chip("sm_100", 100, (8, 6), 227, 148),
+    chip("sm_100a", 100, (8, 6), 227, 148),
+    chip("sm_120", 120, (8, 7), 99, 188),
+    chip("sm_120a", 120, (8, 7), 99, 188),
 ];
 
 impl Chip {
@@ -48,10 +50,18 @@ impl Chip {
     #[must_use]
     pub const fn target(&self) -> Target {
         let tensor_cores: &'static [WmmaArg] = if self.sm >= 80 { units::SM80 } else { &[] };
-        Target { local_bytes: self.shared_bytes, f16_math: true, tensor_cores, ..Target::gpu(self.name, Grid::nv()) }
+        Target {
+            local_bytes: self.shared_bytes,
+            f16_math: true,
+            tensor_cores,
+            async_copies: self.sm >= 80,
+            matrix_loads: self.sm >= 80,
+            compute_units: self.multiprocessors,
+            ..Target::gpu(self.name, Grid::nv())
+        }
     }
 
-    /// `max.NaN`, conversions to bf16, `mma` of bf16.
+    /// `max.NaN`, conversions to bf16, `mma` of bf16, `cp.async`.
     pub(super) const fn has_sm80(&self) -> bool {
         self.sm >= 80
     }

@@ -1,6 +1,6 @@
 //! A program rendered for chips that differ, run in the interpreter of PTX, against the interpreter of linear programs.
 
-use super::{Kernel, Memory};
+use super::{Counts, Kernel, Memory};
 use crate::amd_machine::text;
 use doorbell::codegen::Program;
 use doorbell::engine::interp::{Vars, run_program};
@@ -22,6 +22,16 @@ pub fn rendered(p: &Program, chip: &str, buffers: Buffers) -> (String, Module) {
 
 /// Runs the module on copies of the buffers that lie at a multiple of 16 plus `skew` elements.
 fn execute(m: &Module, p: &Program, bufs: &[Vec<u8>], vars: &[i64], skew: usize) -> Result<Vec<Vec<u8>>, String> {
+    Ok(execute_counted(m, p, bufs, vars, skew)?.0)
+}
+
+fn execute_counted(
+    m: &Module,
+    p: &Program,
+    bufs: &[Vec<u8>],
+    vars: &[i64],
+    skew: usize,
+) -> Result<(Vec<Vec<u8>>, Counts), String> {
     let mut mem = Memory::default();
     let mut args = vec![];
     for (k, b) in bufs.iter().enumerate() {
@@ -33,7 +43,13 @@ fn execute(m: &Module, p: &Program, bufs: &[Vec<u8>], vars: &[i64], skew: usize)
     args.extend(vars.iter().map(|v| v.cast_unsigned()));
     let kernel = Kernel::new(m, p.local_bytes)?;
     kernel.launch(p.global, p.local, &args, &mut mem)?;
-    Ok(mem.buffers.into_iter().map(|b| b.1).collect())
+    Ok((mem.buffers.into_iter().map(|b| b.1).collect(), mem.counts))
+}
+
+/// What a program costs on a chip, its buffers at multiples of 16.
+pub fn counted(p: &Program, chip: &str, bufs: &[Vec<u8>]) -> Counts {
+    let (ptx, m) = rendered(p, chip, Buffers::Aligned);
+    execute_counted(&m, p, bufs, &[], 0).unwrap_or_else(|e| panic!("{}: {e}\n{ptx}", p.name)).1
 }
 
 /// Panics unless both interpreters leave the same in all buffers.
@@ -55,7 +71,7 @@ pub fn check(p: &Program, inputs: &[Vec<Vec<u8>>], vars: &[(&str, i64)], toleran
         run_program(p, &mut want, &named).unwrap_or_else(|e| panic!("interpreter: {e}"));
         for (ptx, m) in &modules {
             // Buffers that are part of others begin at an odd place.
-            let two = round == 0 && ptx.contains(".global.v");
+            let two = round == 0 && (ptx.contains(".global.v") || ptx.contains("cp.async"));
             for skew in 0..=usize::from(two) {
                 let got = execute(m, p, bufs, &values, skew).unwrap_or_else(|e| panic!("{}: {e}\n{ptx}", p.name));
                 for (k, param) in p.params.iter().enumerate() {

@@ -8,6 +8,9 @@ pub struct Memory {
     /// `None`: nobody has written it. With the barriers passed when it was written, and by whom.
     pub shared: Vec<Option<Cell>>,
     epoch: u32,
+    pub counts: super::Counts,
+    /// Thread, shared address and bytes of what the current instruction has touched.
+    pub touched: Vec<(usize, u64, usize)>,
 }
 
 #[derive(Clone, Copy)]
@@ -36,6 +39,8 @@ impl Memory {
     }
 
     fn place(&self, at: u64, len: usize) -> Result<usize, String> {
+        // Addresses of shared memory have 32 bits.
+        let at = at & 0xffff_ffff;
         let from = at.checked_sub(super::SHARED).map(|d| d as usize);
         match from {
             Some(f) if at.is_multiple_of(len as u64) && f + len <= self.shared.len() => Ok(f),

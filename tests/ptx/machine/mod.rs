@@ -4,11 +4,13 @@
 //! that are not aligned or not in any buffer, registers that are read before they are written.
 
 mod check;
+mod copies;
 mod memory;
 mod ops;
 
 pub use crate::amd_machine::{List, Rng};
-pub use check::{check, rendered};
+pub use check::{check, counted, rendered};
+pub use copies::Counts;
 pub use memory::Memory;
 
 use doorbell::isa::ptx::{Function, Guard, Imm, Inst, Module, Opcode, Operand, Space, Statement, Type};
@@ -170,23 +172,37 @@ struct Block<'a> {
     threads: usize,
     /// By thread, then register; `None`: not written yet.
     regs: Vec<Option<Bits>>,
+    copies: copies::Copies,
 }
 
 impl<'a> Block<'a> {
     fn new(kernel: &'a Kernel<'a>, group: [u32; 3], size: [u32; 3], args: &'a [u64]) -> Block<'a> {
         let threads = size.iter().product::<u32>() as usize;
-        Block { kernel, group, size, args, threads, regs: vec![None; threads * kernel.registers] }
+        Block {
+            kernel,
+            group,
+            size,
+            args,
+            threads,
+            regs: vec![None; threads * kernel.registers],
+            copies: Default::default(),
+        }
     }
 
     fn run(&mut self, mem: &mut Memory) -> Result<(), String> {
         let mut pc = 0;
-        let mut budget = 20_000_000usize / self.threads.max(1);
+        let mut budget = 40_000_000usize / self.threads.max(1);
         while let Some(step) = self.kernel.steps.get(pc) {
             budget = budget.checked_sub(1).ok_or("too many instructions")?;
             let at = |e: String| format!("{}: {e}", step.inst);
             pc += 1;
+            let warps = self.threads.div_ceil(32) as u64;
+            mem.counts.instructions += warps;
             match step.inst.op {
+                Opcode::Ret | Opcode::Exit if !self.copies.done() => return Err(at("copies are on their way".into())),
                 Opcode::Ret | Opcode::Exit => return Ok(()),
+                Opcode::Cp => copies::cp(self, step, mem).map_err(at)?,
+                Opcode::Ldmatrix => copies::ldmatrix(self, step, mem).map_err(at)?,
                 Opcode::Bar => mem.barrier(),
                 Opcode::Bra => {
                     let taken = self.enabled(step, 0).map_err(at)?;
@@ -199,7 +215,10 @@ impl<'a> Block<'a> {
                         pc = *l;
                     }
                 }
-                Opcode::Mma => ops::mma(self, step).map_err(at)?,
+                Opcode::Mma => {
+                    mem.counts.mma += warps;
+                    ops::mma(self, step).map_err(at)?;
+                }
                 Opcode::Shfl => ops::shuffle(self, step).map_err(at)?,
                 Opcode::Activemask => ops::active(self, step).map_err(at)?,
                 _ => {
@@ -210,6 +229,8 @@ impl<'a> Block<'a> {
                     }
                 }
             }
+            let touched = std::mem::take(&mut mem.touched);
+            mem.counts.shared(&touched);
         }
         Err("runs beyond its end".into())
     }

@@ -285,8 +285,14 @@ fn load(b: &mut Block, s: &Step, t: usize, mem: &mut Memory) -> Res<()> {
         Some(Space::Param) => {
             b.args.get(((at - super::PARAM) / 8) as usize).ok_or("no such parameter")?.to_le_bytes()[..size].to_vec()
         }
-        Some(Space::Global) => mem.global(at, len)?.to_vec(),
-        Some(Space::Shared) => mem.read_shared(at, len, t)?,
+        Some(Space::Global) => {
+            mem.counts.global_read += len as u64;
+            mem.global(at, len)?.to_vec()
+        }
+        Some(Space::Shared) => {
+            mem.touched.push((t, at, len));
+            mem.read_shared(at, len, t)?
+        }
         _ => return Err("space not known".into()),
     };
     for (o, chunk) in to.iter().zip(bytes.chunks(size)) {
@@ -312,46 +318,58 @@ fn store(b: &mut Block, s: &Step, t: usize, mem: &mut Memory) -> Res<()> {
     }
     match s.inst.space() {
         Some(Space::Global) => mem.global(at, bytes.len())?.copy_from_slice(&bytes),
-        Some(Space::Shared) => mem.write_shared(at, &bytes, t)?,
+        Some(Space::Shared) => {
+            mem.touched.push((t, at, bytes.len()));
+            mem.write_shared(at, &bytes, t)?;
+        }
         _ => return Err("space not known".into()),
     }
     Ok(())
 }
 
-/// `mma.sync.aligned.m16n8k16`, f32 sums of f16 or bf16 products: the fragments of PTX ISA 9.7.14.5.8.
+/// `mma.sync.aligned`: m16n8k16 with f32 sums of f16 or bf16 products, m16n8k32 with s32 sums of bytes: the fragments of PTX ISA 9.7.14.5.8
+/// and 9.7.14.5.10.
 pub fn mma(b: &mut Block, s: &Step) -> Res<()> {
-    if !s.inst.has("m16n8k16") || !b.threads.is_multiple_of(32) || s.types[0] != Type::F32 {
+    let (t, acc) = (s.types[1], s.types[0]);
+    let bytes = s.inst.has("m16n8k32") && acc == Type::S32 && matches!(t, Type::S8 | Type::U8);
+    let halves = s.inst.has("m16n8k16") && acc == Type::F32 && matches!(t, Type::F16 | Type::Bf16);
+    if !bytes && !halves || !b.threads.is_multiple_of(32) {
         return Err("not known to this interpreter".into());
     }
-    let t = s.types[1];
+    // Elements a register; a register more is eight rows down or as many steps further as all lanes of a row hold.
+    let per = if bytes { 4 } else { 2 };
+    let steps = 8 * per;
+    let value = |bits: u64| if bytes { read(t, bits).cast_signed() as f64 } else { float(t, bits) };
     let [d, a, w, c] = s.operands.as_slice() else { return Err("four operands".into()) };
     let (d, a, w, c) = (lanes(d), lanes(a), lanes(w), lanes(c));
     for warp in (0..b.threads).step_by(32) {
-        let (mut ma, mut mb, mut mc) = ([[0f64; 16]; 16], [[0f64; 8]; 16], [[0f64; 8]; 16]);
+        let (mut ma, mut mb, mut mc) = ([[0f64; 32]; 16], [[0f64; 8]; 32], [[0f64; 8]; 16]);
         for lane in 0..32 {
             let (group, part) = (lane / 4, lane % 4);
-            for i in 0..8 {
-                let half = b.get(warp + lane, &a[i / 2])? >> (16 * (i % 2)) & 0xffff;
-                let row = if matches!(i, 0 | 1 | 4 | 5) { group } else { group + 8 };
-                let col = part * 2 + (i & 1) + if i < 4 { 0 } else { 8 };
-                ma[row][col] = float(t, half);
+            let element = |o: &Opd, i: usize| -> Res<f64> {
+                let bits = b.get(warp + lane, o)? >> (32 / per * (i % per));
+                Ok(value(bits & (u64::MAX >> (64 - 32 / per))))
+            };
+            for i in 0..4 * per {
+                let (row, half) = (group + 8 * (i / per % 2), i / (2 * per));
+                ma[row][part * per + i % per + half * steps / 2] = element(&a[i / per], i)?;
+            }
+            for i in 0..2 * per {
+                mb[part * per + i % per + i / per * steps / 2][group] = element(&w[i / per], i)?;
             }
             for i in 0..4 {
-                let half = b.get(warp + lane, &w[i / 2])? >> (16 * (i % 2)) & 0xffff;
-                let row = part * 2 + (i & 1) + if i < 2 { 0 } else { 8 };
-                mb[row][group] = float(t, half);
-            }
-            for i in 0..4 {
-                let row = if i < 2 { group } else { group + 8 };
-                mc[row][part * 2 + (i & 1)] = float(Type::F32, b.get(warp + lane, &c[i])?);
+                let bits = b.get(warp + lane, &c[i])?;
+                let sum = if bytes { read(acc, bits).cast_signed() as f64 } else { float(acc, bits) };
+                mc[group + 8 * (i / 2)][part * 2 + (i & 1)] = sum;
             }
         }
         for lane in 0..32 {
             let (group, part) = (lane / 4, lane % 4);
             for (i, to) in d.iter().enumerate() {
-                let (row, col) = (if i < 2 { group } else { group + 8 }, part * 2 + (i & 1));
-                let sum: f64 = mc[row][col] + (0..16).map(|k| ma[row][k] * mb[k][col]).sum::<f64>();
-                b.set(warp + lane, to, round(Type::F32, sum))?;
+                let (row, col) = (group + 8 * (i / 2), part * 2 + (i & 1));
+                let sum: f64 = mc[row][col] + (0..steps).map(|k| ma[row][k] * mb[k][col]).sum::<f64>();
+                let bits = if bytes { u64::from((sum as i64 as i32).cast_unsigned()) } else { round(acc, sum) };
+                b.set(warp + lane, to, bits)?;
             }
         }
     }

@@ -157,6 +157,8 @@ impl Select<'_> {
             Op::SetAcc => self.set_acc(&u),
             Op::Store => self.store(&u),
             Op::Barrier => self.barrier(),
+            // Its copies are done when they are stores.
+            Op::Commit => Ok(()),
             Op::If | Op::EndIf => Err(self.unsupported(&u, "threads do not branch apart")),
             _ if self.plan.into[p] => Ok(()),
             _ => self.make(p).map(|_| ()),

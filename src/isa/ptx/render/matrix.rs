@@ -1,8 +1,8 @@
-//! The matrix unit: `mma.sync` on fragments whose halves stand two a register.
+//! The matrix unit: `mma.sync` on fragments of two halves or four bytes a register.
 
 use super::code::{Code, Opd};
 use super::{Render, Res, Src, Val, class_of};
-use crate::uop::{Arg, Scalar, UOp};
+use crate::uop::{Arg, UOp};
 
 impl Render<'_> {
     pub(super) fn wmma(&mut self, u: &UOp) -> Res<Val> {
@@ -11,17 +11,24 @@ impl Render<'_> {
         if !name.starts_with("mma.sync.") || !self.chip.has_sm80() {
             return Err(self.unsupported(u, "the chip has no such matrix unit"));
         }
-        let mut ins = Vec::new();
-        for operand in &u.src()[..2] {
+        let (t, acc_type) = (unit.a, unit.acc);
+        let mut words: [Vec<Opd>; 2] = Default::default();
+        for (operand, words) in u.src()[..2].iter().zip(&mut words) {
             let lanes = self.val(operand)?;
-            let t = operand.dtype().scalar;
-            let words = lanes.chunks(2).map(|c| self.put_together(t, c).into()).collect();
-            ins.push(Opd::Vector(words));
+            *words = lanes.chunks(4 / t.size_bytes()).map(|c| self.put_together(t, c).into()).collect();
         }
         let acc = self.val(&u.src()[2])?;
-        ins.push(Opd::Vector(acc.iter().map(|s| self.held(Scalar::F32, *s).into()).collect()));
-        let outs: Vec<_> = acc.iter().map(|_| self.reg(class_of(unit.acc))).collect();
-        self.code.push(Code { name, guard: None, outs: outs.clone(), tuple: true, ins });
-        Ok(outs.into_iter().map(Src::Reg).collect())
+        let [a, b] = words;
+        // Eight columns of the result an instruction.
+        let columns = acc.len() / 4;
+        let mut out = Val::new();
+        for (sum, b) in acc.chunks(4).zip(b.chunks(b.len() / columns.max(1))) {
+            let outs: Vec<_> = sum.iter().map(|_| self.reg(class_of(acc_type))).collect();
+            let sum = sum.iter().map(|s| self.held(acc_type, *s).into()).collect();
+            let ins = vec![Opd::Vector(a.clone()), Opd::Vector(b.to_vec()), Opd::Vector(sum)];
+            self.code.push(Code { name, guard: None, outs: outs.clone(), tuple: true, ins });
+            out.extend(outs.into_iter().map(Src::Reg));
+        }
+        Ok(out)
     }
 }

@@ -12,29 +12,29 @@ const LARGEST_TERM: u64 = 1 << 18;
 
 /// Where a piece lies.
 #[derive(Clone, Copy)]
-struct Place {
-    base: Reg,
-    offset: i64,
+pub(super) struct Place {
+    pub base: Reg,
+    pub offset: i64,
 }
 
 /// Lanes that one access moves.
-struct Piece {
+pub(super) struct Piece {
     first: usize,
-    count: usize,
-    at: Place,
+    pub count: usize,
+    pub at: Place,
 }
 
-struct Access {
+pub(super) struct Access {
     shared: bool,
     /// Type in memory: bools are bytes.
     t: Scalar,
-    pieces: Vec<Piece>,
+    pub pieces: Vec<Piece>,
     /// No gate, one for all lanes, or one a lane.
     gates: Val,
 }
 
 impl Render<'_> {
-    fn access(&mut self, index: &UOp, lanes: usize, t: Scalar) -> Res<Access> {
+    pub(super) fn access(&mut self, index: &UOp, lanes: usize, t: Scalar) -> Res<Access> {
         let (base, i) = (self.memory(&index.src()[0])?, &index.src()[1]);
         let gates = match index.src().get(2) {
             Some(g) => self.val(g)?,
@@ -78,7 +78,7 @@ impl Render<'_> {
     }
 
     /// The buffer or area that an address stands for.
-    fn memory(&self, address: &UOp) -> Res<UOp> {
+    pub(super) fn memory(&self, address: &UOp) -> Res<UOp> {
         let mut u = address;
         while u.op() == Op::After {
             u = &u.src()[0];
@@ -96,7 +96,7 @@ impl Render<'_> {
     }
 
     /// The address of an element; a constant term goes to the offset.
-    fn address(&mut self, base: &UOp, i: &UOp, size: usize) -> Res<Place> {
+    pub(super) fn address(&mut self, base: &UOp, i: &UOp, size: usize) -> Res<Place> {
         let (mut i, mut elements) = (i.clone(), 0i64);
         if i.op() == Op::Add
             && let Some(c) = i.src()[1].as_int()
@@ -194,7 +194,7 @@ impl Render<'_> {
     }
 
     /// The gate of the piece that begins at this lane; `None`: always open.
-    fn gate(&self, a: &Access, lane: usize) -> Option<Src> {
+    pub(super) fn gate(&self, a: &Access, lane: usize) -> Option<Src> {
         let g = a.gates.get(lane.min(a.gates.len().max(1) - 1)).copied()?;
         if matches!(g, Src::Bits(b) if b != 0) { None } else { Some(g) }
     }
@@ -224,7 +224,7 @@ impl Render<'_> {
     }
 
     /// The elements in a word.
-    fn take_apart(&mut self, word: Reg, t: Scalar, per: usize) -> Vec<Src> {
+    pub(super) fn take_apart(&mut self, word: Reg, t: Scalar, per: usize) -> Vec<Src> {
         if class_of(t) == H {
             let (low, high) = (self.reg(H), self.reg(H));
             self.code.push(Code {
@@ -257,7 +257,12 @@ impl Render<'_> {
                 }
             }
         };
-        (0..per as i64).map(|k| self.op("prmt.b32", R, vec![word.into(), Opd::Int(0), Opd::Int(select(k))])).collect()
+        let part = |k: i64| vec![word.into(), Opd::Int(0), Opd::Int(select(k))];
+        let parts: Vec<Src> = (0..per as i64).map(|k| self.op("prmt.b32", R, part(k))).collect();
+        if let [Src::Reg(a), Src::Reg(b), Src::Reg(c), Src::Reg(d)] = parts[..] {
+            self.quads.insert([a, b, c, d], word);
+        }
+        parts
     }
 
     /// Elements as one word.
@@ -280,6 +285,9 @@ impl Render<'_> {
         match ins.as_slice() {
             [a, b] => self.join(*a, *b, 0x5410),
             [a, b, c, d] => {
+                if let Some(word) = self.quads.get(&[*a, *b, *c, *d]) {
+                    return *word;
+                }
                 let low = self.join(*a, *b, 0x0040);
                 let high = self.join(*c, *d, 0x0040);
                 self.join(low, high, 0x5410)

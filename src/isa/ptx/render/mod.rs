@@ -20,12 +20,13 @@ mod control;
 mod finish;
 mod matrix;
 mod memory;
+mod tile;
 mod wave;
 
 use super::chip::Chip;
 use super::module::Module;
 use crate::codegen::Program;
-use crate::uop::{Arg, Op, Scalar, UMap, UOp, cast_const, eval_alu, from_bits, to_bits};
+use crate::uop::{Arg, Op, Scalar, UMap, UOp, USet, cast_const, eval_alu, from_bits, to_bits};
 use code::{Code, Opd, Reg, class_of};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -91,8 +92,12 @@ struct Render<'a> {
     addresses: HashMap<(u64, u64, u64), (Reg, usize)>,
     /// Integer registers that are another one plus a constant: indices, which do not wrap around.
     sums: HashMap<Reg, (Reg, i64)>,
-    /// Words known to hold these two halves.
+    /// Words known to hold these two halves, these four bytes.
     pairs: HashMap<(Reg, Reg), Reg>,
+    quads: HashMap<[Reg; 4], Reg>,
+    /// Loads that only copies to shared memory use, and whether any of these was asynchronous so far.
+    copied: USet,
+    in_flight: bool,
     /// Byte offset of each scratch area, and all their bytes.
     areas: UMap<u32>,
     shared_bytes: usize,
@@ -123,6 +128,9 @@ impl<'a> Render<'a> {
             addresses: HashMap::new(),
             sums: HashMap::new(),
             pairs: HashMap::new(),
+            quads: HashMap::new(),
+            copied: tile::only_copied(program),
+            in_flight: false,
             areas: UMap::default(),
             shared_bytes: 0,
             start: 0,
@@ -179,6 +187,8 @@ impl<'a> Render<'a> {
         self.aligned = false;
         self.addresses.clear();
         self.pairs.clear();
+        self.quads.clear();
+        self.in_flight = false;
         self.nodes()?;
         self.run("ret", &[], vec![]);
         clean::clean(self)
@@ -198,10 +208,14 @@ impl<'a> Render<'a> {
             Op::Sink | Op::Const | Op::Index | Op::Param | Op::Local => return Ok(()),
             // An address: read through.
             Op::After if u.dtype().space.is_some() => return Ok(()),
+            Op::Load if self.copied.contains(&u) => return Ok(()),
+            Op::Store if matches!(u.arg(), Arg::Stage(_)) => return self.copy_tile(&u),
             Op::Store => return self.store(&u),
             Op::SetAcc => return self.set_acc(&u),
             Op::End => return self.close_loop(&u),
+            Op::Commit => return self.commit(&u),
             Op::Barrier => {
+                self.await_copies(&u)?;
                 self.run("bar.sync", &[], vec![Opd::Int(0)]);
                 return Ok(());
             }
@@ -230,6 +244,7 @@ impl<'a> Render<'a> {
     fn compute(&mut self, u: &UOp) -> Res<Val> {
         match u.op() {
             Op::Load => self.load(u),
+            Op::LoadMatrix => self.load_matrix(u),
             Op::Special => self.special(u),
             Op::Var => self.variable(u),
             Op::Splat => {

@@ -1,0 +1,165 @@
+//! Products on GPUs that copy tiles while they compute: which block of the result a workgroup has, and the opts that make it so.
+//!
+//! A larger block reads less of the operands for each product, but there are fewer of them: a product that leaves units of the chip
+//! without work takes as long as its busiest unit. So the block is the one whose rounds over all units take the least time.
+
+use super::facts::size;
+use super::{Kernel, Opt, kind_of};
+use crate::uop::{AxisKind, Op, UOp, WmmaArg};
+
+/// The share of a workgroup in the result, in tiles of the matrix unit.
+struct Block {
+    /// Tiles of a wave, and waves: down and across.
+    copies: [i64; 2],
+    waves: [i64; 2],
+    /// How fast the units are with blocks of this size, the largest being 1: by what they read of workgroup memory.
+    rate: f64,
+}
+
+const fn block(copies: [i64; 2], waves: [i64; 2], rate: f64) -> Block {
+    Block { copies, waves, rate }
+}
+
+const BLOCKS: &[Block] = &[
+    block([4, 4], [2, 2], 1.0),
+    block([4, 2], [2, 2], 0.85),
+    block([2, 4], [2, 2], 0.85),
+    block([2, 2], [2, 2], 0.7),
+    block([2, 1], [2, 2], 0.5),
+    block([1, 2], [2, 2], 0.5),
+    block([1, 1], [2, 2], 0.4),
+];
+/// Tiles of the unit along the sum in a round, and how fast rounds of that length are; bytes of a round along the sum.
+const STEPS: &[(i64, f64)] = &[(4, 1.0), (2, 1.0), (1, 0.85)];
+const ROUND: i64 = 64;
+/// How much of the work may be padding.
+const WASTE: f64 = 2.0;
+/// Buffers of a pipe, where there is room for more and where not: powers of two, which rounds are counted by without division.
+const DEPTHS: [i64; 2] = [4, 2];
+/// Where the chip does not say how many units it has.
+const UNITS: u32 = 64;
+
+/// A way to compute the kernel's product.
+struct Plan {
+    choice: usize,
+    unit: &'static WmmaArg,
+    /// Rows, columns, steps.
+    axes: [UOp; 3],
+    block: &'static Block,
+    /// Steps of the sum in a round, in tiles of the unit.
+    steps: i64,
+    time: f64,
+}
+
+impl Plan {
+    /// Elements of a block along each axis.
+    fn sizes(&self) -> [i64; 3] {
+        let b = self.block;
+        let [m, n] = [0, 1].map(|k| b.copies[k] * b.waves[k]);
+        [m * i64::from(self.unit.m), n * i64::from(self.unit.n), self.steps * i64::from(self.unit.k)]
+    }
+
+    /// Buffers that let two workgroups share a unit, if they can.
+    fn depth(&self, local_bytes: usize) -> i64 {
+        let [m, n, k] = self.sizes();
+        let bytes = (m + n) * (k + 16) * self.unit.a.size_bytes() as i64;
+        let rounds = (size(&self.axes[2]) + k - 1) / k;
+        let fits = |n: &i64| 2 * n * bytes <= local_bytes as i64 && *n <= rounds;
+        DEPTHS.into_iter().find(fits).unwrap_or(2)
+    }
+}
+
+/// Makes the kernel's product one of blocks whose tiles are copied ahead; `false`: it is none, or they do not fit it.
+pub(super) fn choose(kernel: &mut Kernel) -> bool {
+    if !kernel.target.async_copies || kernel.sink.toposort().iter().filter(|u| u.op() == Op::Reduce).count() != 1 {
+        return false;
+    }
+    let mut plans = plans(kernel);
+    plans.sort_by(|a, b| a.time.total_cmp(&b.time));
+    let (before, applied) = (kernel.sink.clone(), kernel.applied.len());
+    for plan in plans.iter().take(2) {
+        if apply(kernel, plan).is_some() {
+            return true;
+        }
+        kernel.sink = before.clone();
+        kernel.applied.truncate(applied);
+    }
+    false
+}
+
+fn plans(kernel: &Kernel) -> Vec<Plan> {
+    let mut plans = vec![];
+    let outputs: f64 = outputs(&kernel.sink);
+    let units = f64::from(if kernel.target.compute_units == 0 { UNITS } else { kernel.target.compute_units });
+    for (choice, (unit, axes)) in kernel.products().into_iter().enumerate() {
+        let k = i64::from(unit.k);
+        let rounds = STEPS.iter().filter(|s| s.0 * k * unit.a.size_bytes() as i64 <= ROUND && size(&axes[2]) > s.0 * k);
+        for (block, (steps, rate)) in rounds.flat_map(|s| BLOCKS.iter().map(move |b| (b, *s))) {
+            let mut plan = Plan { choice, unit, axes: axes.clone(), block, steps, time: 0.0 };
+            let sizes = plan.sizes();
+            let padded = |k: usize| ((size(&axes[k]) + sizes[k] - 1) / sizes[k] * sizes[k]) as f64;
+            let whole = |k: usize| size(&axes[k]) as f64;
+            let waste: f64 = (0..3).map(|k| padded(k) / whole(k)).product();
+            let others = outputs / (whole(0) * whole(1));
+            let blocks = padded(0) * padded(1) / (sizes[0] * sizes[1]) as f64 * others;
+            let each = (sizes[0] * sizes[1]) as f64 * padded(2) / whole(2) / block.rate / rate;
+            plan.time = (blocks / units).ceil() * each;
+            if waste <= WASTE {
+                plans.push(plan);
+            }
+        }
+    }
+    plans
+}
+
+/// Elements that the kernel stores, at most.
+fn outputs(sink: &UOp) -> f64 {
+    let of = |s: &UOp| s.src()[2..].iter().map(|r| (r.vmax() + 1) as f64).product::<f64>();
+    sink.src().iter().filter(|s| s.op() == Op::Store).map(of).fold(1.0, f64::max)
+}
+
+fn apply(kernel: &mut Kernel, plan: &Plan) -> Option<()> {
+    for (r, n) in plan.axes.iter().zip(plan.sizes()) {
+        if size(r) % n != 0 {
+            kernel.apply_to(r, |axis| Opt::PadTo { axis, amount: n as usize }).ok()?;
+        }
+    }
+    kernel.apply(Opt::Tc { choice: plan.choice }).ok()?;
+    let [lines, columns, steps] = <[Option<UOp>; 3]>::try_from(kernel.tiles.clone()).ok()?;
+    for (k, r) in [lines, columns].into_iter().enumerate() {
+        let mut r = r;
+        for (n, kind) in [(plan.block.copies[k], AxisKind::Upcast), (plan.block.waves[k], AxisKind::Local)] {
+            if n > 1 {
+                r = kernel.apply_to(&r?, |axis| opt(kind, axis, n as usize)).ok()?;
+            }
+        }
+    }
+    let mut round = steps?;
+    if plan.steps > 1 {
+        round = kernel.apply_to(&round, |axis| opt(AxisKind::Unroll, axis, plan.steps as usize)).ok()??;
+    }
+    // Other loops of the sum, a window's, go around the rounds.
+    let last = last_loop(kernel, &round)?;
+    if last != round {
+        let with = kernel.axes().iter().position(|a| *a == last)?;
+        kernel.apply_to(&round, |axis| Opt::Swap { axis, with }).ok()?;
+    }
+    let depth = plan.depth(kernel.target.local_bytes) as usize;
+    kernel.apply_to(&round, |axis| Opt::Pipe { axis, depth }).ok()?;
+    Some(())
+}
+
+/// The innermost loop of the sum that has this one.
+fn last_loop(kernel: &Kernel, round: &UOp) -> Option<UOp> {
+    let order = kernel.sink.toposort();
+    let sum = order.iter().find(|u| u.op() == Op::Reduce && u.src()[1..].contains(round))?;
+    sum.src()[1..].iter().rfind(|r| kind_of(r) == AxisKind::Reduce).cloned()
+}
+
+fn opt(kind: AxisKind, axis: usize, amount: usize) -> Opt {
+    match kind {
+        AxisKind::Local => Opt::Local { axis, amount },
+        AxisKind::Unroll => Opt::Unroll { axis, amount },
+        _ => Opt::Upcast { axis, amount },
+    }
+}
