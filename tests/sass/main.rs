@@ -15,5 +15,6 @@ mod file;
 mod machine;
 mod nvidia;
 mod source;
+mod tiles;
 mod timing;
 mod total;
