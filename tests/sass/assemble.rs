@@ -14,14 +14,14 @@ use doorbell::isa::sass::compile::{AsmError, assemble, kernels};
 use doorbell::isa::sass::{decode, print_at};
 use doorbell::uop::{Arg, UOp};
 
-const SM90: Arch = Arch { sm: 90, specific: true };
+pub const SM90: Arch = Arch { sm: 90, specific: true };
 
-fn compiled(ast: &UOp, choice: &OptChoice) -> Program {
+pub fn compiled(ast: &UOp, choice: &OptChoice) -> Program {
     let target = Chip::parse("sm_90a").expect("the chip").target();
     codegen::compile(ast, &target, choice, false).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn text(p: &Program) -> String {
+pub fn text(p: &Program) -> String {
     render(p, Chip::parse("sm_90a").expect("the chip"), Buffers::Anywhere).unwrap_or_else(|e| panic!("{e}")).to_string()
 }
 
@@ -91,6 +91,92 @@ fn a_guarded_load_leaves_the_wait_for_what_stood_there_before() {
         @%p1 ld.global.u32 %r1, [%d1]; add.u32 %r1, %r1, 1; st.global.u32 [%d1], %r1;";
     let made = kernels(&kernel(body)).unwrap();
     assert_eq!(check_schedule(&made[0].words, Trust::Safe).unwrap(), []);
+}
+
+/// Texts of a kernel's instructions, and what it leaves of 512 bytes that 32 threads share.
+fn made(body: &str) -> (Vec<String>, Vec<u32>) {
+    let words = &kernels(&kernel(body)).unwrap()[0].words;
+    assert_eq!(check_schedule(words, Trust::Safe).unwrap(), []);
+    let cubin = assemble(&kernel(body), SM90).unwrap();
+    let at = 0x7_0000_0000u64;
+    let bytes = (0..128u32).flat_map(|k| (k * 0x0101_0107 + 3).to_le_bytes()).collect();
+    let buffers = [(at, bytes)];
+    let params = at.to_le_bytes().to_vec();
+    let case = Case { grid: [1; 3], block: [32, 1, 1], params, buffers: &buffers, dynamic_bytes: 0 };
+    let (ours, _) = launch(&cubin, "k", &case, true).unwrap();
+    let (theirs, _) = launch(&crate::nvidia::ptxas(&kernel(body), "-O3"), "k", &case, false).unwrap();
+    assert_eq!(ours, theirs);
+    let texts = words.iter().map(|w| print_at(&decode(*w).unwrap(), 0)).collect();
+    (texts, ours[0].chunks_exact(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect())
+}
+
+/// The address of the thread's word.
+const MINE: &str = "ld.param.u64 %d1, [o]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.s64 %d1, %d1, %d2;";
+
+#[test]
+fn a_rotation_by_shifts_is_one_funnel_shift() {
+    for join in ["or.b32", "xor.b32", "add.s32"] {
+        let body = format!(
+            "{MINE} ld.global.u32 %r2, [%d1]; shl.b32 %r3, %r2, 13; shr.u32 %r4, %r2, 19; {join} %r5, %r3, %r4;\n\
+            st.global.u32 [%d1], %r5;"
+        );
+        let (texts, left) = made(&body);
+        assert_eq!(texts.iter().filter(|t| t.contains("SHF.")).count(), 1, "{texts:#?}");
+        assert!(texts.iter().any(|t| t.contains("SHF.L.W.U32.HI")), "{texts:#?}");
+        assert!(!texts.iter().any(|t| t.contains("LOP3")), "{texts:#?}");
+        assert_eq!(left[5], (5u32 * 0x0101_0107 + 3).rotate_left(13));
+    }
+}
+
+#[test]
+fn shifts_that_are_no_rotation_stay_what_they_are() {
+    let body = format!(
+        "{MINE} ld.global.u32 %r2, [%d1]; shl.b32 %r3, %r2, 13; shr.s32 %r4, %r2, 19; or.b32 %r5, %r3, %r4;\n\
+        shl.b32 %r3, %r2, 13; st.global.u32 [%d1], %r5;"
+    );
+    let x = 5u32 * 0x0101_0107 + 3;
+    assert_eq!(made(&body).1[5], x << 13 | (x.cast_signed() >> 19).cast_unsigned());
+}
+
+#[test]
+fn loads_that_need_not_wait_for_each_other_are_started_together() {
+    let body = format!(
+        "{MINE} ld.global.u32 %r2, [%d1]; mul.lo.u32 %r3, %r2, 3; ld.global.u32 %r4, [%d1+128];\n\
+        mad.lo.u32 %r3, %r4, 5, %r3; ld.global.u32 %r5, [%d1+256]; mad.lo.u32 %r3, %r5, 7, %r3;\n\
+        st.global.u32 [%d1], %r3; ld.global.u32 %r6, [%d1+384]; st.global.u32 [%d1+128], %r6;"
+    );
+    let (texts, _) = made(&body);
+    let at = |what: &str| (0..texts.len()).filter(|k| texts[*k].starts_with(what)).collect::<Vec<_>>();
+    let (loads, stores) = (at("LDG"), at("STG"));
+    let used = at("IMAD").into_iter().filter(|k| *k > loads[0]).min().unwrap();
+    assert!(loads[2] < used, "{texts:#?}");
+    assert!(stores[0] < loads[3], "a load stays behind a store to memory it may read: {texts:#?}");
+}
+
+#[test]
+fn a_short_branch_becomes_guards_and_an_exit_a_guarded_exit() {
+    let body = format!(
+        "{MINE} setp.gt.u32 %p1, %r1, 20; @%p1 bra E; ld.global.u32 %r2, [%d1]; setp.lt.u32 %p2, %r1, 7; @%p2 bra A;\n\
+        mul.lo.u32 %r3, %r2, 5; add.u32 %r4, %r3, 1; bra B; A: xor.b32 %r4, %r2, 9; B: st.global.u32 [%d1], %r4; E:"
+    );
+    let (texts, left) = made(&body);
+    // The one behind the end goes to itself.
+    assert_eq!(texts.iter().filter(|t| t.contains("BRA")).count(), 1, "{texts:#?}");
+    assert!(!texts.iter().any(|t| t.contains("BSSY") || t.contains("BSYNC")), "{texts:#?}");
+    assert!(texts.iter().any(|t| t.starts_with("@P") && t.contains("EXIT")), "{texts:#?}");
+    let before = |k: u32| k * 0x0101_0107 + 3;
+    assert_eq!((left[3], left[9], left[25]), (before(3) ^ 9, before(9).wrapping_mul(5).wrapping_add(1), before(25)));
+}
+
+#[test]
+fn a_branch_around_a_barrier_between_threads_stays_a_branch() {
+    let body = format!(
+        "{MINE} setp.gt.u32 %p1, %r1, 15; mov.u32 %r4, 1; @%p1 bra B; shfl.sync.bfly.b32 %r4, %r1, 1, 31, 0xffff;\n\
+        B: st.global.u32 [%d1], %r4;"
+    );
+    let (texts, left) = made(&body);
+    assert!(texts.iter().any(|t| t.contains("BSYNC")), "{texts:#?}");
+    assert_eq!((left[4], left[20]), (5, 1));
 }
 
 #[test]

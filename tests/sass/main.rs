@@ -14,6 +14,7 @@ mod corpus;
 mod file;
 mod machine;
 mod nvidia;
+mod quality;
 mod source;
 mod tiles;
 mod timing;

@@ -76,9 +76,9 @@ impl<'a> Parser<'a> {
         Ok(Parser {
             lexer,
             tok,
-            names: HashMap::new(),
+            names: HashMap::with_capacity(text.len() / 48),
             scopes: vec![HashMap::new()],
-            registers: HashMap::new(),
+            registers: HashMap::with_capacity(text.len() / 64),
             mnemonics: HashMap::new(),
             depth: 0,
         })

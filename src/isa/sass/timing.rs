@@ -41,9 +41,21 @@ pub enum Completion {
 /// After the instruction that sets a scoreboard, the first that waits for it issues this many cycles later.
 pub const SCOREBOARD_SET: u8 = 2;
 
-/// Producers: rows of the table.
-const PRODUCERS: [Pipe; 9] =
-    [Pipe::Alu, Pipe::Fma, Pipe::Imad, Pipe::ImadWide, Pipe::Half, Pipe::Double, Pipe::HalfMma, Pipe::Mma, Pipe::Elect];
+/// A producer's row of the table.
+const fn row(pipe: Pipe) -> Option<usize> {
+    Some(match pipe {
+        Pipe::Alu => 0,
+        Pipe::Fma => 1,
+        Pipe::Imad => 2,
+        Pipe::ImadWide => 3,
+        Pipe::Half => 4,
+        Pipe::Double => 5,
+        Pipe::HalfMma => 6,
+        Pipe::Mma => 7,
+        Pipe::Elect => 8,
+        _ => return None,
+    })
+}
 
 /// Columns: ALU, FMA and IMAD, IMAD.WIDE, 16-bit, double, 16-bit .MMA, memory and MUFU, matrices, branches.
 #[rustfmt::skip]
@@ -93,7 +105,7 @@ fn is_uniform(pipe: Pipe) -> bool {
 pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction, read: &Access) -> Distance {
     let (from, to) = (producer.form().pipe, consumer.form().pipe);
     match written.file {
-        RegFile::General if producer.form().mnemonic == "CS2R" && written.count == 2 => both(6, 10),
+        RegFile::General if written.count == 2 && producer.form().mnemonic == "CS2R" => both(6, 10),
         RegFile::General => general(producer, from, to, read.slot == "c"),
         RegFile::Predicate => predicate(producer, to, read),
         RegFile::Uniform => uniform(from, to),
@@ -102,7 +114,7 @@ pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction
 }
 
 fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distance {
-    let Some(row) = PRODUCERS.iter().position(|p| *p == from) else {
+    let Some(row) = row(from) else {
         return both(11, 15);
     };
     match (from, to) {
@@ -212,13 +224,18 @@ pub fn reads_late(inst: &Instruction) -> bool {
 /// The smallest stall that the instruction may carry.
 #[must_use]
 pub fn least_stall(inst: &Instruction) -> u8 {
+    let set = inst.control.write.is_some() || inst.control.read.is_some();
+    let usual = if set { SCOREBOARD_SET } else { 1 };
+    // Most instructions, and none of those named below.
+    if !matches!(inst.form().pipe, Pipe::Branch | Pipe::Misc | Pipe::Bulk) {
+        return usual;
+    }
     match inst.form().mnemonic {
         "BRA" | "BRX" | "BSYNC" | "EXIT" | "CALL" | "RET" | "BREAK" | "WARPSYNC" => 5,
         "BAR" | "MEMBAR" => 6,
         "DEPBAR" => 4,
         "UTMALDG" => 12,
-        _ if inst.control.write.is_some() || inst.control.read.is_some() => SCOREBOARD_SET,
-        _ => 1,
+        _ => usual,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::AsmError;
 use crate::isa::ptx::{Imm, Inst, Modifier, Name, Opcode, Operand, Pos, Space, Statement, Type, Variable};
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
 /// A number of a register of the text.
 pub(super) type Reg = u32;
@@ -44,7 +45,7 @@ pub(super) struct Flat<'a> {
     pub guard: Option<(Reg, bool)>,
     pub op: Opcode,
     pub mods: &'a [Modifier],
-    pub opds: Vec<Opd>,
+    pub opds: SmallVec<[Opd; 4]>,
 }
 
 impl Flat<'_> {
@@ -292,7 +293,7 @@ impl<'a> Flatten<'a, '_> {
             Some(g) => Some((self.register(&g.pred, i.pos)?, g.negated)),
             None => None,
         };
-        let mut opds = Vec::with_capacity(i.operands.len());
+        let mut opds = SmallVec::new();
         for o in &i.operands {
             opds.push(self.operand(o, i.pos)?);
         }

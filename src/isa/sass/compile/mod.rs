@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! text --parse--> Module --flatten--> list --facts--> list and what is known --select--> virtual registers, blocks
-//!      --converge--> BSSY, BSYNC --settle, place--> registers --schedule--> order --synchronise--> control words --> 128-bit words
+//!      --shape, converge--> BSSY, BSYNC --hoist, settle, place--> registers --schedule--> order --synchronise--> control words --> 128-bit words
 //! ```
 //!
 //! Place in the arrows: reads [`isa::ptx`](crate::isa::ptx), writes through this room's codec; registers come from the shared
@@ -15,12 +15,14 @@ mod data;
 mod facts;
 mod flat;
 mod flow;
+mod hoist;
 mod live;
 mod mir;
 mod place;
 mod reuse;
 mod schedule;
 mod select;
+mod shape;
 mod sync;
 mod uniform;
 
@@ -220,11 +222,17 @@ fn kernel(f: &Function, names: &Names, done: Watch) -> Result<Kernel, AsmError> 
     done(Phase::Flatten);
     let facts = facts::Facts::new(&mut body);
     done(Phase::Facts);
-    let mut selected = select::select(&body, &facts)?;
-    flow::reachable(&mut selected.code);
-    flow::converge(&mut selected.code)?;
+    let mut selected = selected(&body, &facts)?;
     done(Phase::Select);
-    let placed = place::place(&mut selected, most_registers(f, k.threads), body.local_bytes)?;
+    let registers = most_registers(f, k.threads);
+    hoist::hoist(&mut selected.code, selected.stack.reg);
+    let mut placed = place::place(&mut selected, registers, body.local_bytes)?;
+    if placed.spills > 0 {
+        // Loads in their own places need fewer registers.
+        let mut calm = self::selected(&body, &facts)?;
+        let less = place::place(&mut calm, registers, body.local_bytes)?;
+        placed = if less.spills < placed.spills { less } else { placed };
+    }
     done(Phase::Allocate);
     let mut listing = schedule::listing(&placed.lines);
     schedule::schedule(&mut listing);
@@ -232,12 +240,20 @@ fn kernel(f: &Function, names: &Names, done: Watch) -> Result<Kernel, AsmError> 
     let (mut code, places) = sync::synchronise(&listing, placed.labels);
     reuse::reuse(&mut code, &listing.nodes, &places);
     done(Phase::Synchronise);
-    k.registers = registers(&listing.nodes) + 2;
+    k.registers = highest(&listing.nodes) + 2;
     (k.barriers, k.frame_bytes) = (selected.barriers, placed.frame_bytes);
     (k.shared_bytes, k.spills) = (names.shared_bytes, placed.spills as u32);
     k.words = words(code, &places, &mut k.exits)?;
     done(Phase::Encode);
     Ok(k)
+}
+
+/// Machine instructions on virtual registers, with what threads need to meet again.
+fn selected(body: &flat::Body, facts: &facts::Facts) -> Result<select::Selected, AsmError> {
+    let mut selected = select::select(body, facts)?;
+    shape::shape(&mut selected.code);
+    flow::converge(&mut selected.code)?;
+    Ok(selected)
 }
 
 /// What a kernel's declaration says; its parameters get their places.
@@ -277,7 +293,7 @@ fn most_registers(f: &Function, threads: Option<[u32; 3]>) -> u16 {
 }
 
 /// The highest general register in use, plus one.
-fn registers(nodes: &[Node]) -> u32 {
+fn highest(nodes: &[Node]) -> u32 {
     let all = nodes.iter().flat_map(|n| n.effects.reads.iter().chain(&n.effects.writes));
     let general = all.filter(|a| a.file == super::RegFile::General);
     general.map(|a| u32::from(a.first) + u32::from(a.count)).max().unwrap_or(0)

@@ -26,7 +26,7 @@ pub(super) fn number(file: RegFile, index: u8) -> usize {
 
 /// How an instruction is ordered beside its registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+pub(super) enum Order {
     Free,
     /// Reads memory of a space.
     Load(u8),
@@ -42,8 +42,13 @@ const LOCAL: u8 = 4;
 /// What depends on which threads run.
 const WARP: u8 = 8;
 
-fn order(inst: &Instruction) -> Order {
+pub(super) fn order(inst: &Instruction) -> Order {
     let generic = GLOBAL | SHARED | LOCAL;
+    let arithmetic =
+        matches!(inst.form().pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::ImadWide | Pipe::Half | Pipe::Double);
+    if arithmetic && !matches!(inst.form().mnemonic, "VOTE" | "CS2R") {
+        return Order::Free;
+    }
     match inst.form().mnemonic {
         "LDG" if inst.modifier("sem") == ".CONSTANT" => Order::Free,
         "LDG" if inst.modifier("sem").is_empty() => Order::Load(GLOBAL),
@@ -122,6 +127,9 @@ pub(super) fn listing(lines: &[Line]) -> Listing {
 
 /// Whether control may leave the straight way after it.
 pub(super) fn jumps(inst: &Instruction) -> bool {
+    if inst.form().pipe != Pipe::Branch {
+        return false;
+    }
     match inst.form().mnemonic {
         "BRA" | "BRX" => true,
         "EXIT" => inst.guard.index == 7 && !inst.guard.not,

@@ -87,6 +87,9 @@ impl Build<'_> {
         if i.has("sat") {
             return self.no(i, "saturating sums are not assembled");
         }
+        if ty.bits() == 32 && !minus && self.funnel(i, d)? {
+            return Ok(());
+        }
         if ty.bits() == 32 && !minus {
             for (x, y) in [(0, 1), (1, 0)] {
                 if self.fused(i, d, &i.opds[1 + x], s[y])? {

@@ -123,6 +123,9 @@ impl Build<'_> {
             Some(o) => self.src(i, o, ty)?,
             None => Val::Imm(0),
         };
+        if matches!(i.op, Opcode::Or | Opcode::Xor) && self.funnel(i, d)? {
+            return Ok(());
+        }
         if table != 0x0f && self.lop_fused(i, d, b, table)? {
             return Ok(());
         }
@@ -133,6 +136,16 @@ impl Build<'_> {
     fn lop2(&mut self, d: Word, a: Val, b: Val, table: u8) {
         let (a, b) = if table == 0x0f || matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
         self.lop(d, [a.into(), b.into(), Src::ZERO], table);
+    }
+
+    /// `x << n | y >> (32 - n)`, which is a rotation if x is y: bits that do not meet may also be added.
+    pub(super) fn funnel(&mut self, i: &Flat, d: Word) -> Result<bool, AsmError> {
+        let Some((left, right, n)) = self.funnelled(i) else { return Ok(false) };
+        let (x, y) = (self.src(i, &left.opds[1], Type::B32)?, self.src(i, &right.opds[1], Type::B32)?);
+        self.alu(shf(), d, [y.into(), n.into(), x.into()], |m| {
+            m.m("dir", ".L").m("ty", ".U32").m("hi", ".HI").m("w", ".W")
+        });
+        Ok(true)
     }
 
     /// `(x op y) op z` where only this reads the inner result.
@@ -146,6 +159,9 @@ impl Build<'_> {
             Opcode::Xor => 0x3c,
             _ => return Ok(false),
         };
+        if from.op != Opcode::And && self.funnelled(from).is_some() {
+            return Ok(false);
+        }
         let (x, y) = (self.src(i, &from.opds[1], Type::B32)?, self.src(i, &from.opds[2], Type::B32)?);
         let fixed = [x, y, z].iter().filter(|v| !matches!(v, Val::Word(_) | Val::Imm(0))).count();
         if fixed > 1 || !matches!(x, Val::Word(_)) {
@@ -198,6 +214,14 @@ impl Build<'_> {
     fn shift64(&mut self, d: Word, a: Word, n: Val, left: bool, signed: bool) {
         let (low, high) = (a, a.plus(1));
         match (left, signed) {
+            (true, _) if n == Val::Imm(32) => {
+                self.mov(d, Val::Imm(0));
+                self.mov(d.plus(1), Val::Word(low));
+            }
+            (false, false) if n == Val::Imm(32) => {
+                self.mov(d, Val::Word(high));
+                self.mov(d.plus(1), Val::Imm(0));
+            }
             (true, _) => {
                 self.shift(d, [low.into(), n.into(), Src::ZERO], ".L", ".U32", false);
                 self.shift(d.plus(1), [low.into(), n.into(), high.into()], ".L", ".U64", true);
@@ -565,5 +589,20 @@ impl Build<'_> {
         let (a, b) = (self.held(a), self.held(b));
         let src = |w: Option<Word>| w.map_or(Src::ZERO, Src::from);
         self.permute(d, src(a), 0x5410, src(b));
+    }
+}
+
+impl<'a> Build<'a> {
+    /// The shifts to the left and to the right that an instruction joins to a funnel shift, and by how much the first.
+    fn funnelled(&self, i: &Flat) -> Option<(&'a Flat<'a>, &'a Flat<'a>, u32)> {
+        let (a, b) = (self.only_use(&i.opds[1])?, self.only_use(&i.opds[2])?);
+        let (left, right) = match (a.op, b.op) {
+            (Opcode::Shl, Opcode::Shr) => (a, b),
+            (Opcode::Shr, Opcode::Shl) => (b, a),
+            _ => return None,
+        };
+        let words = left.ty().bits() == 32 && right.ty().bits() == 32 && !right.ty().is_signed();
+        let (n, rest) = (self.constant_of(&left.opds[2])?, self.constant_of(&right.opds[2])?);
+        (words && (1..32).contains(&n) && rest == 32 - n).then_some((left, right, n as u32))
     }
 }

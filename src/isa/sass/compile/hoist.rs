@@ -1,0 +1,246 @@
+//! Loads go up: before an instruction has to wait for a load, later loads of its block that could start by then are started.
+//!
+//! Done on virtual registers, since loads that share a register cannot be on their way together. How many registers are being filled
+//! at once is bounded, and only what a load's address needs moves with it.
+
+use super::mir::{Code, Mach, width};
+use super::schedule::{Order, order};
+use crate::codegen::regalloc::VReg;
+use crate::isa::sass::{Completion, completion};
+use smallvec::SmallVec;
+
+/// Groups of instructions that are looked through for loads.
+const AHEAD: usize = 128;
+/// Registers that loads may be filling at once.
+const WORDS: u32 = 12;
+/// Instructions that may move up with a load.
+const COMPANY: usize = 6;
+
+/// A group of glued instructions.
+#[derive(Default)]
+struct Group {
+    from: usize,
+    to: usize,
+    /// Groups that must come before.
+    after: SmallVec<[u32; 6]>,
+    /// Words that it loads; 0: it is no load.
+    loads: u32,
+    /// It may move: it does nothing but compute.
+    plain: bool,
+}
+
+/// Moves loads up in all blocks. `stack` is everywhere and never written.
+pub(super) fn hoist(code: &mut Code, stack: VReg) {
+    let mut links = Links::new(code.classes.len(), stack);
+    let Code { classes, blocks, order: blocks_order, .. } = code;
+    for b in blocks_order.iter() {
+        let ops = &mut blocks[*b].ops;
+        if ops.iter().filter(|m| is_load(m)).count() < 2 {
+            continue;
+        }
+        let words = |r: VReg| u32::from(width(classes[r.0 as usize]));
+        let groups = links.groups(ops, &words);
+        let mut w = Walk {
+            ops,
+            groups: &groups,
+            done: vec![false; groups.len()],
+            filling: vec![0; classes.len()],
+            words: 0,
+            out: Vec::with_capacity(groups.len()),
+        };
+        w.all();
+        let out = w.out;
+        if !out.is_sorted() {
+            let mut taken: Vec<Option<Mach>> = std::mem::take(ops).into_iter().map(Some).collect();
+            let places = out.iter().flat_map(|g| groups[*g as usize].from..groups[*g as usize].to);
+            ops.extend(places.filter_map(|k| taken[k].take()));
+        }
+    }
+}
+
+/// Whether it loads words into general registers, and may be done earlier.
+fn is_load(m: &Mach) -> bool {
+    let memory = matches!(m.inst.form().mnemonic, "LDG" | "LD" | "LDS" | "LDL");
+    memory && !m.effect && matches!(order(&m.inst), Order::Free | Order::Load(_))
+}
+
+/// The last uses of registers and memory.
+struct Links {
+    stack: VReg,
+    writer: Vec<Option<u32>>,
+    readers: Vec<SmallVec<[u32; 4]>>,
+    touched: Vec<u32>,
+}
+
+impl Links {
+    fn new(registers: usize, stack: VReg) -> Links {
+        Links { stack, writer: vec![None; registers], readers: vec![SmallVec::new(); registers], touched: vec![] }
+    }
+
+    /// The groups of a block, each with what must come before it.
+    fn groups(&mut self, ops: &[Mach], words: &dyn Fn(VReg) -> u32) -> Vec<Group> {
+        let mut groups: Vec<Group> = vec![];
+        let (mut memory, mut from) = (Memory::default(), 0);
+        while from < ops.len() {
+            let to = from + 1 + ops[from + 1..].iter().take_while(|m| m.glued).count();
+            let n = groups.len() as u32;
+            let mut g = Group { from, to, plain: true, ..Group::default() };
+            for m in &ops[from..to] {
+                self.registers(m, n, &mut g.after);
+                memory.order(order(&m.inst), n, &mut g.after);
+                g.plain &= !m.effect && order(&m.inst) == Order::Free && completion(&m.inst) == Completion::Fixed;
+            }
+            if let [m] = &ops[from..to]
+                && is_load(m)
+            {
+                g.loads = m.regs.iter().filter(|r| r.write).map(|r| words(r.word.reg)).sum();
+            }
+            g.after.retain(|a| *a != n);
+            groups.push(g);
+            from = to;
+        }
+        for r in self.touched.drain(..) {
+            self.writer[r as usize] = None;
+            self.readers[r as usize].clear();
+        }
+        groups
+    }
+
+    fn registers(&mut self, m: &Mach, n: u32, after: &mut SmallVec<[u32; 6]>) {
+        for r in m.regs.iter().filter(|r| r.word.reg != self.stack) {
+            let k = r.word.reg.0 as usize;
+            after.extend(self.writer[k]);
+            if r.write {
+                after.extend(self.readers[k].drain(..));
+            }
+        }
+        for r in m.regs.iter().filter(|r| r.word.reg != self.stack) {
+            let k = r.word.reg.0 as usize;
+            if r.write {
+                self.writer[k] = Some(n)
+            } else {
+                self.readers[k].push(n)
+            }
+            self.touched.push(k as u32);
+        }
+    }
+}
+
+/// What has touched memory so far.
+#[derive(Default)]
+struct Memory {
+    stores: [Option<u32>; 4],
+    loads: [SmallVec<[u32; 8]>; 4],
+    fence: Option<u32>,
+    since: Vec<u32>,
+}
+
+impl Memory {
+    fn order(&mut self, kind: Order, n: u32, after: &mut SmallVec<[u32; 6]>) {
+        let (spaces, store) = match kind {
+            Order::Free => return,
+            Order::Fence => {
+                after.extend(self.fence);
+                after.extend(self.since.drain(..));
+                *self = Memory { fence: Some(n), ..Memory::default() };
+                return;
+            }
+            Order::Load(spaces) => (spaces, false),
+            Order::Store(spaces) => (spaces, true),
+        };
+        after.extend(self.fence);
+        self.since.push(n);
+        for s in (0..4).filter(|s| spaces >> s & 1 == 1) {
+            after.extend(self.stores[s]);
+            if store {
+                after.extend(self.loads[s].drain(..));
+                self.stores[s] = Some(n);
+            } else {
+                self.loads[s].push(n);
+            }
+        }
+    }
+}
+
+/// A block that is put into its new order.
+struct Walk<'a> {
+    ops: &'a [Mach],
+    groups: &'a [Group],
+    done: Vec<bool>,
+    /// Words of each register that a load is filling.
+    filling: Vec<u32>,
+    words: u32,
+    out: Vec<u32>,
+}
+
+impl Walk<'_> {
+    fn all(&mut self) {
+        for g in 0..self.groups.len() {
+            if self.done[g] {
+                continue;
+            }
+            if self.waits(g) {
+                self.start_loads(g + 1);
+            }
+            self.emit(g);
+        }
+    }
+
+    /// Whether a group reads or overwrites what a load is filling.
+    fn waits(&self, g: usize) -> bool {
+        let Group { from, to, .. } = self.groups[g];
+        self.ops[from..to].iter().flat_map(|m| &m.regs).any(|r| self.filling[r.word.reg.0 as usize] > 0)
+    }
+
+    fn emit(&mut self, g: usize) {
+        let Group { from, to, loads, .. } = self.groups[g];
+        for r in self.ops[from..to].iter().flat_map(|m| &m.regs) {
+            self.words -= std::mem::take(&mut self.filling[r.word.reg.0 as usize]);
+        }
+        if loads > 0
+            && let Some(r) = self.ops[from].regs.iter().find(|r| r.write)
+        {
+            self.filling[r.word.reg.0 as usize] = loads;
+            self.words += loads;
+        }
+        self.done[g] = true;
+        self.out.push(g as u32);
+    }
+
+    /// Starts loads among the next groups, as many as registers may be filled.
+    fn start_loads(&mut self, from: usize) {
+        for g in from..self.groups.len().min(from + AHEAD) {
+            let loads = self.groups[g].loads;
+            if loads == 0 || self.done[g] || self.words + loads > WORDS {
+                continue;
+            }
+            let mut company: SmallVec<[usize; 8]> = SmallVec::new();
+            if self.gather(g, &mut company) {
+                company.sort_unstable();
+                company.into_iter().for_each(|k| self.emit(k));
+                self.emit(g);
+            }
+        }
+    }
+
+    /// Collects what must be done before a load; false: that is too much, or has to wait.
+    fn gather(&self, g: usize, company: &mut SmallVec<[usize; 8]>) -> bool {
+        if self.waits(g) {
+            return false;
+        }
+        for a in &self.groups[g].after {
+            let a = *a as usize;
+            if self.done[a] || company.contains(&a) {
+                continue;
+            }
+            if !self.groups[a].plain || company.len() == COMPANY {
+                return false;
+            }
+            company.push(a);
+            if !self.gather(a, company) {
+                return false;
+            }
+        }
+        true
+    }
+}

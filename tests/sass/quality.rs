@@ -1,0 +1,68 @@
+//! The assembler's code beside that of ptxas -O3 for the same text: instructions, registers, what is executed, estimated cycles.
+
+use crate::assemble::{SM90, compiled, text};
+use crate::codegen_agree::{buffers, same, vars};
+use crate::codegen_kernels::kernels as graphs;
+use crate::machine::{Case, launch};
+use crate::nvidia::ptxas;
+use doorbell::codegen::OptChoice;
+use doorbell::elf::cubin::Cubin;
+use doorbell::isa::sass::compile::assemble;
+use doorbell::isa::sass::{Pipe, decode};
+use doorbell::uop::Arg;
+
+/// Instructions, registers, instructions executed, cycles.
+type Figures = [f64; 4];
+
+/// A kernel's figures, and what its buffers hold afterwards.
+fn run(cubin: &[u8], name: &str, case: &Case, strict: bool) -> (Figures, Vec<Vec<u8>>) {
+    let (left, stats) = launch(cubin, name, case, strict).unwrap_or_else(|e| panic!("{e}"));
+    let file = Cubin::parse(cubin).expect("a cubin");
+    let kernel = file.kernel(name).expect("the kernel");
+    let image = file.image(0).expect("an image");
+    let code = &image[kernel.code_offset as usize..][..kernel.code_bytes as usize];
+    let words = code.chunks_exact(16).map(|w| u128::from_le_bytes(w.try_into().expect("16 bytes")));
+    let working = |w: &u128| decode(*w).is_ok_and(|i| i.form().pipe != Pipe::Nop);
+    // The branch to itself behind the end is the last.
+    let count = words.filter(working).count() - 1;
+    ([count as f64, f64::from(kernel.registers), stats.instructions as f64, stats.cycles as f64], left)
+}
+
+#[test]
+fn code_is_about_as_good_as_that_of_ptxas() {
+    let (mut sums, mut count, mut table) = ([0.0f64; 4], 0, String::new());
+    for (name, ast) in graphs() {
+        let p = compiled(&ast, &OptChoice::Heuristic);
+        let ptx = text(&p);
+        let named = vars(&ast, 5);
+        let memory = buffers(&ast, 1);
+        let given: Vec<(u64, Vec<u8>)> =
+            memory.iter().enumerate().map(|(k, b)| (0x7_0000_0000 + ((k as u64) << 32), b.clone())).collect();
+        let mut params: Vec<u8> = given.iter().take(p.params.len()).flat_map(|b| b.0.to_le_bytes()).collect();
+        for v in &p.vars {
+            let Arg::Var(n, ..) = v.arg() else { panic!("a variable has a name") };
+            params.extend(named[&**n].to_le_bytes());
+        }
+        let dynamic_bytes = if ptx.contains(".extern .shared") { p.local_bytes as u32 } else { 0 };
+        let case = Case { grid: p.global, block: p.local, params, buffers: &given, dynamic_bytes };
+        let (ours, left) = run(&assemble(&ptx, SM90).expect("assembles"), &p.name, &case, true);
+        let (theirs, other) = run(&ptxas(&ptx, "-O3"), &p.name, &case, false);
+        for (k, (a, b)) in left.iter().zip(&other).enumerate().take(p.params.len()) {
+            same(p.params[k].dtype.scalar, a, b).unwrap_or_else(|e| panic!("{name} buffer {k}: {e}"));
+        }
+        table += &format!("{name:<14}");
+        for k in 0..4 {
+            sums[k] += (ours[k] / theirs[k]).ln();
+            table += &format!(" {:>8}/{:<8}", ours[k], theirs[k]);
+        }
+        table.push('\n');
+        count += 1;
+    }
+    let [instructions, registers, executed, cycles] = sums.map(|s| (s / f64::from(count)).exp());
+    println!("{:<14} {:>17} {:>17} {:>17} {:>17}\n{table}", "", "instructions", "registers", "executed", "cycles");
+    println!("of ptxas's: {instructions:.3} {registers:.3} {executed:.3} {cycles:.3}");
+    assert!(instructions <= 1.15, "{instructions:.3} of ptxas's instructions\n{table}");
+    assert!(registers <= 1.25, "{registers:.3} of ptxas's registers\n{table}");
+    assert!(executed <= 1.2, "{executed:.3} of what ptxas's code executes\n{table}");
+    assert!(cycles <= 1.4, "{cycles:.3} of the cycles of ptxas's code\n{table}");
+}
