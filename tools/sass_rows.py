@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Rows of the SASS instruction table from a table of probed encodings (one field of one form a line).
 
-usage: sass_rows.py SASS_SM90.TSV OUT_FOLDER
+usage: sass_rows.py SASS_SM90.TSV OUT_FOLDER [ILLEGAL_80.TSV ...]
 
-Writes fields.rs, lists.rs, rows.rs and op.rs. The input's lines are: mnemonic, form, 13-bit opcode, field, low bit,
+The input is of sm_90; sass_chips.py beside this tool tells what differs on other chips.
+
+Writes fields.rs, lists.rs, rows.rs, legal.rs and op.rs. The input's lines are: mnemonic, form, 13-bit opcode, field, low bit,
 high bit, encoding; its head explains the encodings. A field that many forms have is one constant.
 """
-import re, sys, collections
+import collections, copy, re, sys
+import sass_chips
 
-ALU = set('IADD3 LOP3 SHF LEA ISETP FSETP SEL FSEL FMNMX PRMT VIMNMX VIMNMX3 VIADDMNMX MOV I2FP F2FP IABS SGXT BMSK PLOP3 VOTE FSET I2I F2IP P2R R2P CS2R VABSDIFF VABSDIFF4'.split())
+ALU = set('IADD3 LOP3 SHF LEA ISETP FSETP SEL FSEL FMNMX PRMT VIMNMX VIMNMX3 VIADDMNMX MOV I2FP F2FP IABS SGXT BMSK PLOP3 VOTE FSET I2I F2IP P2R R2P CS2R VABSDIFF VABSDIFF4 IMNMX IADD'.split())
 FMA = set('FFMA FMUL FADD VIADD IDP'.split())
 HALF = set('HADD2 HFMA2 HMUL2 HMNMX2 HSET2 HSETP2 VHMNMX'.split())
 DOUBLE = set('DADD DMUL DFMA DSETP'.split())
@@ -16,7 +19,7 @@ BRANCH = set('BRA EXIT BSSY BSYNC CALL RET BRX WARPSYNC YIELD NANOSLEEP BREAK BM
 XU = set('MUFU F2F I2F F2I FRND POPC BREV FLO FCHK'.split())
 SHARED = set('LDS LDSM MOVM STS STSM ATOMS STAS'.split())
 GLOBAL = set('LDG STG LD ST LDL STL ATOM ATOMG RED REDG LDGSTS LDGDEPBAR CCTL CCTLL CCTLT ARRIVES QSPC'.split())
-MMA = set('HMMA IMMA BMMA'.split())
+MMA = set('HMMA IMMA BMMA QMMA'.split())
 GMMA = set('HGMMA IGMMA QGMMA BGMMA WARPGROUP'.split())
 
 
@@ -30,7 +33,7 @@ def pipe(mn, tag):
     if mn in ('UMOV', 'ULDC', 'VOTEU'): return 'UniformMove'
     if mn == 'R2UR': return 'RegToUniform'
     if mn.startswith(('UTMA', 'UBLK')): return 'Bulk'
-    if mn == 'LDC': return 'Constant'
+    if mn in ('LDC', 'LDCU'): return 'Constant'
     if mn == 'DMMA': return 'DoubleMma'
     if mn == 'ELECT': return 'Elect'
     if mn == 'NOP': return 'Nop'
@@ -123,14 +126,25 @@ def added(lines):
         there = [r for r in rows if r[0] == mn and tag in (None, r[1]) and r[3] == name]
         for r in there: r[6] = enc
         if not there: rows += [[mn, t, op, name, '', '', enc] for t, op in {(r[1], r[2]) for r in rows if r[0] == mn and tag in (None, r[1])}]
+    for mn, tag, op in sorted({(r[0], r[1], r[2]) for r in rows}):  # bits that no text shows, as the forms have them that ptxas uses on sm_90
+        names = {r[3] for r in rows if r[:2] == [mn, tag]}
+        if mn == 'IMAD' and not names & {'hid81', 'pu'}: rows.append([mn, tag, op, 'hid81', '81', '83', 'const:7'])
+        if (mn, tag) == ('BRA', 'DIV'): rows.append([mn, tag, op, 'u.inv', '30', '30', 'inv'])
+    usual = {(r[0], r[3], r[4], r[5]): r[6] for r in rows if ';def=' in r[6] and r[1] in ('R', 'LOR', 'WIDER', 'HIR')}
+    told = {(r[0], r[1]) for r in rows if ';def=' in r[6]}
+    for r in rows:  # forms that ptxas does not use on sm_90 have the usual values of those it does use
+        like = usual.get((r[0], r[3], r[4], r[5]), '')
+        if (r[0], r[1]) not in told and like.split(';')[0] == r[6]: r[6] = like
+    for r in rows:
+        if r[0] == 'MOV' and r[3] == 'mask' and ';def' not in r[6]: r[6] += ';def=15'
     for r in rows:  # only HFMA2 takes the selector .F32
         if r[0] != 'HFMA2' and r[6] == 'enum:0=|1=.F32|2=.H0_H0|3=.H1_H1': r[6] = 'enum:0=|2=.H0_H0|3=.H1_H1'
     return rows
 
 
-def read(path):
+def read(lines):
     forms = {}
-    for mn, tag, op, name, lo, hi, enc in added(open(path)):
+    for mn, tag, op, name, lo, hi, enc in lines:
         form = forms.setdefault((mn, tag), {'op': int(op, 16), 'guard': 'P', 'fields': {}})
         if name == 'asm': form['asm'] = enc.rstrip()
         elif name == 'guard': form['guard'] = enc
@@ -138,8 +152,73 @@ def read(path):
     return forms
 
 
-def main(source, out):
-    forms = read(source)
+def edit(form, edits):
+    """Applies {field: None (gone) or [(low, high, encoding), ...] or '=asm', '=op', '=guard': what it is}."""
+    for name, new in edits.items():
+        if name.startswith('='): form[name[1:]] = new
+        elif new is None: form['fields'].pop(name, None)
+        else: form['fields'][name] = (new[0][2], [(lo, hi) if lo is not None else None for lo, hi, _ in new])
+
+
+def of_chip(chip, base):
+    """The forms of a chip, from those of sm_90."""
+    forms = {}
+    for (mn, tag), form in base.items():
+        if chip != '90' and sass_chips.absent(chip, mn, tag): continue
+        form = copy.deepcopy(form)
+        if chip == '120': sass_chips.widen(form)
+        if chip in sass_chips.OLD: sass_chips.narrow(form)
+        forms[mn, tag] = form
+    rows = [line.split('\t') for chips, text in sass_chips.MORE if chip in chips.split() for line in text.strip('\n').split('\n')]
+    forms.update(read(rows))
+    special = base['S2R', 'S']['fields']['s'][0]
+    if 'CS2UR' in {k[0] for k in forms}: forms['CS2UR', 'S']['fields']['s'] = (special, [(72, 79)])
+    for chips, mn, tags, edits in sass_chips.EDITS:
+        if chip not in chips.split(): continue
+        for key in [k for k in forms if k[0] == mn and (tags is None or k[1] in tags.split())]:
+            rest = dict(edits)
+            name = rest.pop('=mnemonic', None)
+            edit(forms[key], rest)
+            if name: forms[name, key[1]] = forms.pop(key)
+    for (mn, tag), form in forms.items():
+        sass_chips.retext(chip, mn, tag, form)
+        enc, bits = form['fields'].get('s', ('', []))
+        if chip == '120' and '138=SR138' in enc: form['fields']['s'] = (enc.replace('138=SR138', '138=SR_CgaSize'), bits)
+    return forms
+
+
+def all_forms(path):
+    """Rows of all chips: mnemonic, name, form, bits of its chips; chips that agree share one."""
+    base = read(added(open(path)))
+    rows = []
+    for i, chip in enumerate(sass_chips.CHIPS):
+        for (mn, tag), form in of_chip(chip, base).items():
+            for row in rows:
+                if row[0] == mn and row[1] == tag and row[2] == form:
+                    row[3] |= 1 << i
+                    break
+            else: rows.append([mn, tag, form, 1 << i])
+    order = {key: i for i, key in enumerate(base)}
+    # Within a mnemonic the table's order, sm_90's row first.
+    rows.sort(key=lambda r: (r[0], order.get((r[0], r[1]), 9999), r[1], not r[3] & 8, r[3]))
+    return rows
+
+
+def illegal(paths):
+    """Rules by chip, mnemonic and form: slot:Role=class|class, all of a line together."""
+    rules = collections.defaultdict(list)
+    for path in paths:
+        chip = re.search(r'(\d+)\.tsv$', path).group(1)
+        for line in open(path):
+            if line.startswith('#'): continue
+            mn, tag, tests = line.rstrip('\n').split('\t')
+            parsed = [re.match(r'(\w+):(\w+)=(.*)', t).groups() for t in tests.split(' ')]
+            rules[chip, mn, tag].append([(slot, role, sorted(int(v) for v in values.split('|'))) for slot, role, values in parsed])
+    return rules
+
+
+def main(source, out, *paths):
+    found = all_forms(source)
     lists, fields = {}, {}
     taken = set()
 
@@ -177,9 +256,29 @@ def main(source, out):
         return fields[key][0]
 
     rows = []
-    for (mn, tag), f in sorted(forms.items(), key=lambda item: item[0][0]):
+    for mn, tag, f, chips in found:
         names = [field(n, enc, bits) for n, (enc, bits) in f['fields'].items()]
-        rows.append((mn, tag, f, names))
+        rows.append((mn, tag, f, names, chips))
+    learnt, rule_lists = illegal(paths), {}
+
+    def rules(row):
+        """The name of the list of a row's rules."""
+        mn, tag, f, names, chips = row
+        places = {}
+        for i, name in enumerate(f['fields']):
+            slot, _, sub = name.partition('.')
+            role = ROLE[sub] if sub else 'Value'
+            places[slot, 'NegOrInv' if role == 'Neg' and f['fields'][name][0] == 'neg:x' else role] = i
+        merged = {}
+        for bit, chip in enumerate(sass_chips.CHIPS):
+            for tests in learnt.get((chip, mn, tag), []) if chips >> bit & 1 else []:
+                key = ', '.join('(%d, %#x)' % (places[slot, role], sum(1 << v for v in values)) for slot, role, values in tests)
+                merged[key] = merged.get(key, 0) | 1 << bit
+        if not merged: return '&[]'
+        text = ', '.join('rule(0b%s, &[%s])' % (format(mask, '05b'), key) for key, mask in merged.items())
+        return rule_lists.setdefault(text, 'RULES_%d' % len(rule_lists))
+
+    ruled = [rules(row) for row in rows]
     head = '//! %s: generated by tools/sass_rows.py from a table of probed encodings (ptxas and nvdisasm 13.5.37), not edited by hand.\n'
     with open(out + '/lists.rs', 'w') as o:
         o.write(head % 'Values that a field may have, with their text')
@@ -191,22 +290,28 @@ def main(source, out):
         o.write(head % 'Fields, each once')
         o.write('\nuse super::super::row::{Field, Index, Kind as K, Role, Style, field, usual};\nuse super::lists;\n\n')
         for name, text in fields.values(): o.write('pub const %s: Field = %s;\n' % (name, text))
+    with open(out + '/legal.rs', 'w') as o:
+        o.write(head % 'Values that do not go together')
+        o.write('//!\n//! A rule: chips, and for each field (its place in the form) the classes of values that contradict (see `isa::sass::legal`).\n')
+        o.write('\nuse super::super::row::{Rule, rule};\n\n')
+        for text, name in rule_lists.items(): o.write('pub const %s: &[Rule] = &[%s];\n' % (name, text))
     with open(out + '/rows.rs', 'w') as o:
         o.write(head % 'Forms of the instructions')
-        o.write('//!\n//! A row: mnemonic, name of the form, opcode, file of the guard, pipe, template of the text, fields.\n')
-        o.write('\nuse super::super::row::{File, Form, Pipe, form};\nuse super::fields::*;\n\npub static FORMS: [Form; %d] = [\n' % len(rows))
-        for mn, tag, f, names in rows:
-            o.write('    form(%s, %s, 0x%x, File::%s, Pipe::%s, %s,\n        &[%s]),\n' % (rust(mn), rust(tag), f['op'], 'Predicate' if f['guard'] == 'P' else 'UniformPredicate',
-                    pipe(mn, tag), rust(f['asm']), ', '.join(names)))
+        o.write('//!\n//! A row: mnemonic, name of the form, opcode, file of the guard, pipe, chips (bit 0 sm_80, then 86, 89, 90, 120), template of the text, fields.\n')
+        o.write('\nuse super::super::row::{File, Form, Pipe, form};\nuse super::fields::*;\nuse super::legal::*;\n\npub static FORMS: [Form; %d] = [\n' % len(rows))
+        for (mn, tag, f, names, chips), law in zip(rows, ruled):
+            o.write('    form(%s, %s, 0x%x, File::%s, Pipe::%s, 0b%s, %s,\n        &[%s], %s),\n' % (rust(mn), rust(tag), f['op'], 'Predicate' if f['guard'] == 'P' else 'UniformPredicate',
+                    pipe(mn, tag), format(chips, '05b'), rust(f['asm']), ', '.join(names), law))
         o.write('];\n')
     with open(out + '/op.rs', 'w') as o:
         o.write(head % 'Names of the forms')
         o.write('\nuse super::super::row::Form;\nuse super::rows::FORMS;\n\n')
-        for i, (mn, tag, f, names) in enumerate(rows):
-            o.write('pub static %s_%s: &Form = &FORMS[%d];\n' % (mn, tag, i))
+        for i, (mn, tag, f, names, chips) in enumerate(rows):
+            first = next(c for n, c in enumerate(sass_chips.CHIPS) if chips >> n & 1)
+            o.write('pub static %s_%s%s: &Form = &FORMS[%d];\n' % (mn, tag, '' if chips & 8 else '_SM' + first, i))
     print(len(rows), 'forms', len(fields), 'fields', len(lists), 'lists')
-    print(collections.Counter(pipe(mn, tag) for mn, tag, _, _ in rows))
-    print(sorted({mn for mn, tag, _, _ in rows if pipe(mn, tag) == 'Misc'}))
+    print(collections.Counter(pipe(mn, tag) for mn, tag, _, _, _ in rows))
+    print(sorted({mn for mn, tag, _, _, _ in rows if pipe(mn, tag) == 'Misc'}))
 
 
-main(sys.argv[1], sys.argv[2])
+main(*sys.argv[1:])

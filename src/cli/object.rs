@@ -82,8 +82,11 @@ pub fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
 
 /// The chip of a SASS listing.
 fn sass_chip(name: &str) -> Result<Arch, CliError> {
-    let chip = Arch::parse(name).filter(|a| a.sm == 90);
-    chip.ok_or_else(|| CliError::Usage(format!("--arch {name}: there is a table of SASS for sm_90 and sm_90a")))
+    let arch = Arch::parse(name).filter(|a| sass::Chip::of(*a).is_some());
+    arch.ok_or_else(|| {
+        let known: Vec<String> = sass::Chip::ALL.iter().map(|c| c.to_string()).collect();
+        CliError::Usage(format!("--arch {name}: there are tables of SASS for {} and sm_90a", known.join(", ")))
+    })
 }
 
 /// Assembles PTX or a listing and tells what is wrong with its schedule.
@@ -101,9 +104,10 @@ fn sass_asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
         Err(_) => vec![("code".to_owned(), bytes.clone())],
     };
     let mut hazards = Vec::new();
+    let chip = sass::Chip::of(arch).unwrap_or_default();
     for (name, code) in &parts {
         let words: Vec<u128> = code.as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w)).collect();
-        let found = sass::check::check(&words, sass::check::Trust::Safe).map_err(|e| failed(&args.file, &e))?;
+        let found = sass::check::check_for(&words, chip, sass::check::Trust::Safe).map_err(|e| failed(&args.file, &e))?;
         hazards.extend(found.iter().map(|h| format!("{name}: {h}")));
     }
     let names: Vec<&String> = parts.iter().map(|p| &p.0).collect();
@@ -167,7 +171,7 @@ fn kernel(gpu: Gpu, all: &Assembled, kernel: &SourceKernel) -> Result<KernelCode
 pub fn disasm(args: &DisasmArgs, out: Output) -> Result<(), CliError> {
     let bytes = read(&args.file)?;
     let text = match &args.arch {
-        Some(name) => sass_chip(name).map(|_| Ok(sass::words_listing(&bytes)))?,
+        Some(name) => sass_chip(name).map(|a| Ok(sass::words_listing(&bytes, sass::Chip::of(a).unwrap_or_default())))?,
         None if code::is_amdgpu(&bytes) => gpu_text(&bytes),
         None if is_cubin(&bytes) => Cubin::parse(&bytes).map_err(|e| e.to_string()).and_then(|c| sass::listing(&c)),
         None => cpu_text(&bytes),

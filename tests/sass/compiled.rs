@@ -244,10 +244,16 @@ fn kernel(number: usize, random: &mut Random) -> String {
 }
 
 pub fn module(seed: u64, kernels: usize) -> String {
+    module_for(seed, kernels, "sm_90a")
+}
+
+pub fn module_for(seed: u64, kernels: usize, arch: &str) -> String {
     let mut random = Random(seed);
-    let mut text = ".version 8.8\n.target sm_90a\n.address_size 64\n".to_owned();
+    let mut text = format!(".version 8.8\n.target {arch}\n.address_size 64\n");
     (0..kernels).for_each(|n| text += &kernel(n, &mut random));
-    text
+    // Sums and products of bfloats are instructions from sm_90 on.
+    let new = arch.starts_with("sm_9") || arch.starts_with("sm_1");
+    if new { text } else { text.replace("add.bf16x2", "max.bf16x2").replace("mul.bf16x2", "min.bf16x2") }
 }
 
 /// Decodes, prints, parses and encodes the distinct words of a cubin beside nvdisasm; how many there were.

@@ -2,7 +2,9 @@
 //! and random instructions that nvdisasm reads. The assembler against nvdisasm, and its code on the software multiprocessor.
 
 mod assemble;
+mod assemble_chips;
 mod check;
+mod chips;
 #[allow(dead_code)] // other tests use the rest
 #[path = "../codegen_agree/mod.rs"]
 mod codegen_agree;
@@ -12,9 +14,11 @@ mod codegen_kernels;
 mod compiled;
 mod corpus;
 mod file;
+mod harmless;
 mod machine;
 mod nvidia;
 mod quality;
+mod random;
 mod source;
 mod tiles;
 mod timing;

@@ -1,5 +1,6 @@
 //! NVIDIA's assembler and disassembler, which `cargo xtask setup` puts into target/nvidia.
 
+use doorbell::isa::sass::Chip;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -18,18 +19,30 @@ fn run(command: &mut Command) -> Output {
 
 /// A PTX module compiled for sm_90a: the cubin.
 pub fn ptxas(ptx: &str, level: &str) -> Vec<u8> {
+    ptxas_for(ptx, "sm_90a", level)
+}
+
+/// A PTX module compiled for a chip.
+pub fn ptxas_for(ptx: &str, arch: &str, level: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (source, cubin) = (folder.path().join("a.ptx"), folder.path().join("a.cubin"));
     std::fs::write(&source, ptx).expect("the source written");
-    let out = run(Command::new(tool("ptxas")).args(["-arch=sm_90a", level, "-o"]).args([&cubin, &source]));
+    let out = run(Command::new(tool("ptxas")).args([&format!("-arch={arch}"), level, "-o"]).args([&cubin, &source]));
     assert!(out.status.success(), "ptxas: {}", String::from_utf8_lossy(&out.stderr));
     std::fs::read(&cubin).expect("the cubin")
 }
 
-/// The text of each word as though it stood at 16 times its index; `None`: nvdisasm refuses it.
-///
-/// nvdisasm ends at the first word it refuses and says where; that word becomes a NOP and all are read again.
+/// The text of each word of sm_90a as though it stood at 16 times its index; `None`: nvdisasm refuses it.
 pub fn disassemble(words: &[u128]) -> Vec<Option<String>> {
+    disassemble_for(words, Chip::Sm90)
+}
+
+/// The same of a chip's words.
+///
+/// nvdisasm ends at the first word it refuses and says where; that word becomes a NOP and all are read again. What it does not know in a word it
+/// writes as INVALID or ???: that is a refusal too.
+pub fn disassemble_for(words: &[u128], chip: Chip) -> Vec<Option<String>> {
+    let name = if chip == Chip::Sm90 { "SM90a".to_owned() } else { format!("SM{}", chip.number()) };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("a.bin");
     let mut tried = words.to_vec();
@@ -37,12 +50,13 @@ pub fn disassemble(words: &[u128]) -> Vec<Option<String>> {
     loop {
         let bytes: Vec<u8> = tried.iter().flat_map(|w| w.to_le_bytes()).collect();
         std::fs::write(&file, bytes).expect("the words written");
-        let out = run(Command::new(tool("nvdisasm")).args(["-b", "SM90a", "-hex", "-ndf"]).arg(&file));
+        let out = run(Command::new(tool("nvdisasm")).args(["-b", &name, "-hex", "-ndf"]).arg(&file));
         let errors = String::from_utf8_lossy(&out.stderr).into_owned();
         if out.status.success() && !errors.contains("error") {
             let mut texts = lines(&String::from_utf8_lossy(&out.stdout), tried.len());
             refused.iter().for_each(|i: &usize| texts[*i] = None);
-            return texts;
+            let known = |text: String| Some(text).filter(|t| !t.contains("???") && !t.contains("INVALID"));
+            return texts.into_iter().map(|t| t.and_then(known)).collect();
         }
         let at = errors.split("address 0x").nth(1).unwrap_or_else(|| panic!("nvdisasm: {errors}"));
         let digits: String = at.chars().take_while(char::is_ascii_hexdigit).collect();

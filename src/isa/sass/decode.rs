@@ -1,8 +1,10 @@
 //! Word → instruction. Every word is either an instruction that encodes to the same word, or a named error.
 
 use super::bits::{self, Ranges};
+use super::chip::Chip;
 use super::control::{self, Control, ControlError};
 use super::inst::{Guard, Instruction, field_name, form_name};
+use super::legal::contradiction;
 use super::row::{Form, Kind};
 use thiserror::Error;
 
@@ -30,6 +32,8 @@ pub enum DecodeReason {
     NoSuchValue { form: String, field: String, value: u64 },
     #[error("{form}: bits {bits:#034x} belong to no field and are set")]
     Reserved { form: String, bits: u128 },
+    #[error("{form}: {values} do not go together")]
+    Illegal { form: String, values: String },
     #[error(transparent)]
     Control(#[from] ControlError),
 }
@@ -42,21 +46,30 @@ impl DecodeReason {
             DecodeReason::Must { .. } => 1,
             DecodeReason::NoSuchValue { .. } => 2,
             DecodeReason::Reserved { .. } => 3,
-            DecodeReason::Control(_) => 4,
+            DecodeReason::Illegal { .. } => 4,
+            DecodeReason::Control(_) => 5,
         }
     }
 }
 
-/// The instruction of a word.
+/// The instruction of a word of sm_90.
 ///
 /// # Errors
-/// The opcode has no form here, a field has a value without meaning, or bits are set that no field has.
-#[allow(clippy::cast_possible_truncation)] // an opcode has 13 bits
+/// As [`decode_for`].
 pub fn decode(word: u128) -> Result<Instruction, DecodeError> {
+    decode_for(word, Chip::Sm90)
+}
+
+/// The instruction of a word of a chip.
+///
+/// # Errors
+/// The opcode has no form there, a field has a value without meaning, values contradict each other, or bits are set that no field has.
+#[allow(clippy::cast_possible_truncation)] // an opcode has 13 bits
+pub fn decode_for(word: u128, chip: Chip) -> Result<Instruction, DecodeError> {
     let opcode = bits::get(word, OPCODE) as u16;
     let mut worst = DecodeReason::UnknownOpcode { opcode };
-    for form in Form::of_opcode(opcode) {
-        match decode_as(form, word) {
+    for form in Form::of_opcode(opcode).filter(|f| f.chips.has(chip)) {
+        match decode_as(form, word, chip) {
             Ok(inst) => return Ok(inst),
             Err(reason) if reason.rank() > worst.rank() => worst = reason,
             Err(_) => {}
@@ -66,7 +79,7 @@ pub fn decode(word: u128) -> Result<Instruction, DecodeError> {
 }
 
 #[allow(clippy::cast_possible_truncation)] // a guard has three bits
-fn decode_as(form: &'static Form, word: u128) -> Result<Instruction, DecodeReason> {
+fn decode_as(form: &'static Form, word: u128, chip: Chip) -> Result<Instruction, DecodeReason> {
     let known = bits::mask(OPCODE) | bits::mask(GUARD) | bits::mask(GUARD_NOT) | bits::mask(control::BITS);
     let mut unknown = None;
     for field in form.fields {
@@ -76,7 +89,7 @@ fn decode_as(form: &'static Form, word: u128) -> Result<Instruction, DecodeReaso
                 let (form, field, must) = (form_name(form), field_name(field), u64::from(must));
                 return Err(DecodeReason::Must { form, field, value, must });
             }
-            Kind::List(_) if !field.has(value) => unknown = unknown.or(Some((field, value))),
+            Kind::List(_) | Kind::Scoreboard if !field.has(value) => unknown = unknown.or(Some((field, value))),
             _ => {}
         }
     }
@@ -89,5 +102,9 @@ fn decode_as(form: &'static Form, word: u128) -> Result<Instruction, DecodeReaso
     }
     let control = Control::parse_word(word)?;
     let guard = Guard { index: bits::get(word, GUARD) as u8, not: bits::get(word, GUARD_NOT) == 1 };
-    Ok(Instruction::from_word(form, guard, control, word & form.mask))
+    let inst = Instruction::from_word(form, chip, guard, control, word & form.mask);
+    match contradiction(&inst) {
+        None => Ok(inst),
+        Some(values) => Err(DecodeReason::Illegal { form: form_name(form), values }),
+    }
 }

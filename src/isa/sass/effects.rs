@@ -4,6 +4,7 @@
 //! that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas 13.5.37 and the
 //! PTX manual's fragment sizes. Left out: registers behind the tensor memory accelerator's operands beyond the pairs named here.
 
+use super::chip::Chip;
 use super::inst::Instruction;
 use super::row::{Field, File, Index, Kind, Pipe, Role};
 use smallvec::SmallVec;
@@ -99,13 +100,15 @@ fn accesses(inst: &Instruction, field: usize, f: &mut impl FnMut(Access)) {
     };
     let bits = inst.at(field);
     let part = |role, none| inst.get(slot, role).unwrap_or(none);
+    // URZ: uniform registers have eight bits from sm_100 on.
+    let urz = if inst.chip() == Chip::Sm120 { 255 } else { 63 };
     match kind {
         Kind::R => one(RegFile::General, bits, 255, count(inst, slot)),
         // The descriptor of B stands behind the place of A's, also where A is in registers.
         Kind::UR if slot == "u" && inst.form().pipe == Pipe::Gmma && has_fragment(inst) => {
             one(RegFile::Uniform, (bits + 2).min(63), 63, count(inst, slot));
         }
-        Kind::UR => one(RegFile::Uniform, bits, 63, count(inst, slot)),
+        Kind::UR => one(RegFile::Uniform, bits, urz, count(inst, slot)),
         Kind::P => one(RegFile::Predicate, bits, 7, 1),
         Kind::UP => one(RegFile::UniformPredicate, bits, 7, 1),
         Kind::PInverted => one(RegFile::Predicate, 7 - bits, 7, 1),
@@ -113,13 +116,13 @@ fn accesses(inst: &Instruction, field: usize, f: &mut impl FnMut(Access)) {
         Kind::EitherP if bits & 1 == 1 => one(RegFile::UniformPredicate, bits >> 1, 7, 1),
         Kind::EitherP => one(RegFile::Predicate, bits >> 1, 7, 1),
         Kind::Constant(Index::Register) => one(RegFile::General, part(Role::Register, 255), 255, 1),
-        Kind::Constant(Index::Uniform) => one(RegFile::Uniform, part(Role::Register, 63), 63, 1),
-        Kind::Bindless => one(RegFile::Uniform, part(Role::Uniform, 63), 63, 2),
+        Kind::Constant(Index::Uniform) => one(RegFile::Uniform, part(Role::Register, urz), urz, 1),
+        Kind::Bindless => one(RegFile::Uniform, part(Role::Uniform, urz), urz, 2),
         Kind::Address(_) => {
             let suffix = inst.suffix(slot);
             let wide = suffix == ".64" || suffix.is_empty() && is_wide_address(inst);
             one(RegFile::General, part(Role::Register, 255), 255, if wide { 2 } else { 1 });
-            one(RegFile::Uniform, part(Role::Uniform, 63), 63, if suffix == ".U32" { 2 } else { 1 });
+            one(RegFile::Uniform, part(Role::Uniform, urz), urz, if suffix == ".U32" { 2 } else { 1 });
         }
         _ => {}
     }
@@ -149,11 +152,12 @@ fn count(inst: &Instruction, slot: &str) -> u8 {
         ("UIADD3", "d" | "a" | "b" | "c") if form.name.starts_with("64") => 2,
         ("DADD" | "DMUL" | "DFMA" | "DSETP", _) => 2,
         ("CS2R", "d") if inst.modifier("w").is_empty() => 2,
-        ("LDG" | "LD" | "LDS" | "LDL" | "LDC" | "ULDC", "d") => words(),
-        ("STG" | "ST" | "STS" | "STL" | "ATOM" | "ATOMG" | "REDG" | "ATOMS" | "STAS" | "REDAS", "b" | "c" | "d") => {
-            words()
-        }
-        ("LDG" | "LD" | "STG" | "ST" | "ATOM" | "ATOMG" | "REDG" | "LDGSTS", "u") => 2,
+        ("LDG" | "LD" | "LDS" | "LDL" | "LDC" | "ULDC" | "LDCU", "d") => words(),
+        (
+            "STG" | "ST" | "STS" | "STL" | "ATOM" | "ATOMG" | "REDG" | "RED" | "ATOMS" | "STAS" | "REDAS",
+            "b" | "c" | "d",
+        ) => words(),
+        ("LDG" | "LD" | "STG" | "ST" | "ATOM" | "ATOMG" | "REDG" | "RED" | "LDGSTS", "u") => 2,
         ("LDSM", "d") | ("STSM", "b") => match inst.modifier("n") {
             ".4" => 4,
             ".2" => 2,

@@ -4,6 +4,7 @@ use super::bits;
 use super::control::ControlError;
 use super::decode::{GUARD, GUARD_NOT, OPCODE};
 use super::inst::{Instruction, field_name, form_name};
+use super::legal::contradiction;
 use super::row::Kind;
 use thiserror::Error;
 
@@ -13,6 +14,8 @@ use thiserror::Error;
 pub enum EncodeError {
     #[error("{form}: {field} has no value {value:#x}")]
     NoSuchValue { form: String, field: String, value: u64 },
+    #[error("{form}: {values} do not go together")]
+    Illegal { form: String, values: String },
     #[error("{form}: guard {index}: predicates are 0 to 7")]
     Guard { form: String, index: u8 },
     #[error("{form}: {error}")]
@@ -22,15 +25,18 @@ pub enum EncodeError {
 /// The word of an instruction.
 ///
 /// # Errors
-/// A value that has no meaning in its field; a control word that does not exist.
+/// A value that has no meaning in its field; values that do not go together; a control word that does not exist.
 pub fn encode(inst: &Instruction) -> Result<u128, EncodeError> {
     let form = inst.form();
     let name = || form_name(form);
-    for field in form.fields.iter().filter(|f| matches!(f.kind, Kind::Must(_) | Kind::List(_))) {
+    for field in form.fields.iter().filter(|f| matches!(f.kind, Kind::Must(_) | Kind::List(_) | Kind::Scoreboard)) {
         let value = field.get(inst.word());
         if !field.has(value) {
             return Err(EncodeError::NoSuchValue { form: name(), field: field_name(field), value });
         }
+    }
+    if let Some(values) = contradiction(inst) {
+        return Err(EncodeError::Illegal { form: name(), values });
     }
     if inst.guard.index > 7 {
         return Err(EncodeError::Guard { form: name(), index: inst.guard.index });

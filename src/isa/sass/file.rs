@@ -6,21 +6,24 @@
 //! ```
 //! `registers` counts the two that the hardware keeps, `shared` the reserved KiB of sm_90, parameters are offset:bytes. Left out: variables and relocations.
 
-use super::decode::decode;
-use super::source::{SourceError, SourceReason, assemble, listing_line};
+use super::chip::Chip;
+use super::decode::decode_for;
+use super::source::{SourceError, SourceReason, assemble_for, listing_line};
 use crate::elf::cubin::{Arch, Cubin, NewKernel, Param, write};
 use std::fmt::Write;
 
 /// A cubin of the kernels of a listing; of one without `.kernel` the bare words.
 ///
 /// # Errors
-/// The first line that cannot be read, and what the writer finds wrong with a kernel, at its first line.
+/// A chip without a table; the first line that cannot be read, and what the writer finds wrong with a kernel, at its first line.
 pub fn assemble_file(text: &str, arch: Arch) -> Result<Vec<u8>, SourceError> {
+    let unknown = || SourceError { line: 1, reason: SourceReason::Directive { text: no_table(arch.sm) } };
+    let chip = Chip::of(arch).ok_or_else(unknown)?;
     let lines: Vec<&str> = text.lines().collect();
     let starts: Vec<usize> =
         (0..lines.len()).filter(|i| lines.get(*i).is_some_and(|l| l.trim_start().starts_with(".kernel"))).collect();
     let Some(first) = starts.first() else {
-        return Ok(assemble(text)?.iter().flat_map(|w| w.to_le_bytes()).collect());
+        return Ok(assemble_for(text, chip)?.iter().flat_map(|w| w.to_le_bytes()).collect());
     };
     if let Some(line) = lines.iter().take(*first).position(|l| !code(l).is_empty()) {
         let text = "code before the first .kernel".to_owned();
@@ -32,8 +35,8 @@ pub fn assemble_file(text: &str, arch: Arch) -> Result<Vec<u8>, SourceError> {
         let at = |reason| SourceError { line: start + 1, reason };
         let mut kernel = directive(code(lines.get(*start).copied().unwrap_or_default())).map_err(at)?;
         let body = lines.get(start + 1..end).unwrap_or_default().join("\n");
-        let words = assemble(&body).map_err(|e| SourceError { line: e.line + start + 1, ..e })?;
-        let is_exit = |w: &u128| decode(*w).is_ok_and(|i| i.form().mnemonic == "EXIT");
+        let words = assemble_for(&body, chip).map_err(|e| SourceError { line: e.line + start + 1, ..e })?;
+        let is_exit = |w: &u128| decode_for(*w, chip).is_ok_and(|i| i.form().mnemonic == "EXIT");
         kernel.exit_offsets = (0u32..).zip(&words).filter(|(_, w)| is_exit(w)).map(|(i, _)| 16 * i).collect();
         kernel.code = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         kernels.push(kernel);
@@ -77,9 +80,7 @@ fn directive(line: &str) -> Result<NewKernel, SourceReason> {
 /// # Errors
 /// The file is for a chip without a table.
 pub fn listing(cubin: &Cubin) -> Result<String, String> {
-    if cubin.sm != 90 {
-        return Err(format!("code for sm_{}: there is a table of instructions for sm_90 only", cubin.sm));
-    }
+    let chip = Chip::ALL.into_iter().find(|c| c.number() == cubin.sm).ok_or_else(|| no_table(cubin.sm))?;
     let mut text = String::new();
     for k in &cubin.kernels {
         let _ = write!(text, ".kernel {} registers={} barriers={}", k.name, k.registers, k.barriers);
@@ -89,18 +90,23 @@ pub fn listing(cubin: &Cubin) -> Result<String, String> {
             true => writeln!(text),
             false => writeln!(text, " params={}", params.join(",")),
         };
-        text.push_str(&words_listing(cubin.code(k)));
+        text.push_str(&words_listing(cubin.code(k), chip));
     }
     Ok(text)
 }
 
-/// The listing of bare code.
+fn no_table(sm: u32) -> String {
+    let known: Vec<String> = Chip::ALL.iter().map(Chip::to_string).collect();
+    format!("sm_{sm}: there are tables of instructions for {}", known.join(", "))
+}
+
+/// The listing of a chip's bare code.
 #[must_use]
-pub fn words_listing(code: &[u8]) -> String {
+pub fn words_listing(code: &[u8], chip: Chip) -> String {
     let mut text = String::new();
     let (whole, rest) = code.as_chunks::<16>();
     for (address, bytes) in (0u64..).step_by(16).zip(whole) {
-        let line = match decode(u128::from_le_bytes(*bytes)) {
+        let line = match decode_for(u128::from_le_bytes(*bytes), chip) {
             Ok(inst) => listing_line(&inst, address),
             Err(e) => format!("// {e}"),
         };

@@ -1,6 +1,7 @@
 //! An instruction: a form of the table, its guard, the values of its fields, its control word.
 
 use super::bits;
+use super::chip::Chip;
 use super::control::Control;
 use super::row::{Field, Form, Index, Kind, Named, Role};
 use thiserror::Error;
@@ -21,6 +22,7 @@ impl Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     form: &'static Form,
+    chip: Chip,
     pub guard: Guard,
     pub control: Control,
     /// The fields' bits in their places; all others are zero.
@@ -43,7 +45,7 @@ pub struct Signs {
 pub enum Value {
     /// R0 to R254; `None`: RZ.
     Register(Option<u8>),
-    /// UR0 to UR62; `None`: URZ.
+    /// UR0 to UR62 (sm_120: UR254); `None`: URZ.
     Uniform(Option<u8>),
     /// P0 to P6; `None`: PT.
     Predicate(Option<u8>),
@@ -147,20 +149,34 @@ fn unless(value: u64, none: u64) -> Option<u8> {
 
 impl Instruction {
     /// An instruction of that form with the usual values, guard PT, one cycle of stall: fields that are not set afterwards say
-    /// "none" where they can (RZ, PT), and zero elsewhere.
+    /// "none" where they can (RZ, PT), and zero elsewhere. It is one of sm_90 if the form is there, else of the form's first chip.
     #[must_use]
     pub fn new(form: &'static Form) -> Instruction {
-        Instruction { form, guard: Guard::ALWAYS, control: Control::default(), word: form.initial }
+        let first = || form.chips.iter().next().unwrap_or_default();
+        Instruction::on(form, if form.chips.has(Chip::Sm90) { Chip::Sm90 } else { first() })
+    }
+
+    /// The same for a chip, of which the form must be one.
+    #[must_use]
+    pub fn on(form: &'static Form, chip: Chip) -> Instruction {
+        Instruction { form, chip, guard: Guard::ALWAYS, control: Control::default(), word: form.initial }
     }
 
     /// An instruction with the bits of the form's fields.
-    pub(super) const fn from_word(form: &'static Form, guard: Guard, control: Control, word: u128) -> Instruction {
-        Instruction { form, guard, control, word }
+    pub(super) const fn from_word(
+        form: &'static Form,
+        chip: Chip,
+        guard: Guard,
+        control: Control,
+        word: u128,
+    ) -> Instruction {
+        Instruction { form, chip, guard, control, word }
     }
 
     /// An instruction with these values; `None`: a value does not fit, or contradicts another one that shares its bits.
     pub(super) fn from_values(
         form: &'static Form,
+        chip: Chip,
         guard: Guard,
         control: Control,
         values: &[u64],
@@ -168,13 +184,19 @@ impl Instruction {
         let all = || form.fields.iter().zip(values);
         let fit = all().all(|(f, v)| bits::fits(*v, f.width()));
         let word = all().fold(0, |word, (f, v)| f.put(word, *v));
-        let inst = Instruction { form, guard, control, word };
+        let inst = Instruction { form, chip, guard, control, word };
         (fit && all().all(|(f, v)| f.get(word) == *v)).then_some(inst)
     }
 
     /// The fields' bits in their places.
     pub(super) const fn word(&self) -> u128 {
         self.word
+    }
+
+    /// The chip it is for: distances and scoreboards are that chip's.
+    #[must_use]
+    pub const fn chip(&self) -> Chip {
+        self.chip
     }
 
     /// Its form.
@@ -314,7 +336,7 @@ impl Instruction {
     fn value(&self, field: &Field, bits: u64) -> Value {
         match field.kind {
             Kind::R => Value::Register(unless(bits, 255)),
-            Kind::UR => Value::Uniform(unless(bits, 63)),
+            Kind::UR => Value::Uniform(unless(bits, field.none())),
             Kind::P => Value::Predicate(unless(bits, 7)),
             Kind::UP => Value::UniformPredicate(unless(bits, 7)),
             Kind::PInverted => Value::Predicate(unless(7 - bits, 7)),
@@ -330,19 +352,18 @@ impl Instruction {
                 bank: self.get(field.slot, Role::Bank).unwrap_or(0) as u8,
                 index: match index {
                     Index::None | Index::Spaced => None,
-                    Index::Register => self.register(field.slot, Role::Register, 255),
-                    Index::Uniform => self.register(field.slot, Role::Register, 63),
+                    Index::Register | Index::Uniform => self.register(field.slot, Role::Register),
                 },
                 offset: self.offset(field.slot),
             },
             Kind::Bindless => Value::Bindless {
-                handle: self.register(field.slot, Role::Uniform, 63),
+                handle: self.register(field.slot, Role::Uniform),
                 offset: self.get(field.slot, Role::Offset).unwrap_or(0),
             },
             Kind::Address(_) => Value::Address {
-                base: self.register(field.slot, Role::Register, 255),
+                base: self.register(field.slot, Role::Register),
                 suffix: self.text_of(field.slot, Role::RegisterSuffix),
-                uniform: self.register(field.slot, Role::Uniform, 63),
+                uniform: self.register(field.slot, Role::Uniform),
                 offset: self.offset(field.slot),
             },
             Kind::Signed
@@ -356,8 +377,9 @@ impl Instruction {
         }
     }
 
-    fn register(&self, slot: &str, role: Role, none: u64) -> Option<u8> {
-        self.get(slot, role).and_then(|v| unless(v, none))
+    fn register(&self, slot: &str, role: Role) -> Option<u8> {
+        let i = self.form.position(slot, role)?;
+        unless(self.at(i), self.form.fields[i].none())
     }
 
     /// The byte offset of an address or constant.

@@ -18,6 +18,7 @@
 
 pub mod bits;
 pub mod check;
+mod chip;
 pub mod compile;
 mod control;
 mod decode;
@@ -26,6 +27,7 @@ mod encode;
 mod file;
 mod float;
 mod inst;
+mod legal;
 mod parse;
 mod print;
 mod row;
@@ -34,16 +36,17 @@ mod table;
 mod timing;
 mod token;
 
+pub use chip::{Chip, Chips};
 pub use control::{Control, ControlError, SCOREBOARDS};
-pub use decode::{DecodeError, DecodeReason, decode};
+pub use decode::{DecodeError, DecodeReason, decode, decode_for};
 pub use effects::{Access, Effects, RegFile, effects};
 pub use encode::{EncodeError, encode};
 pub use file::{assemble_file, listing, words_listing};
 pub use inst::{FieldError, Guard, Instruction, Operand, Signs, Value};
-pub use parse::{ParseError, parse, parse_at};
+pub use parse::{ParseError, parse, parse_at, parse_for};
 pub use print::{print, print_at};
 pub use row::{Field, File, Form, Index, Kind, Named, Pipe, Role, Style};
-pub use source::{SourceError, SourceReason, assemble, listing_line};
+pub use source::{SourceError, SourceReason, assemble, assemble_for, listing_line};
 pub use table::op;
 pub use timing::{
     Completion, Distance, SCOREBOARD_SET, completion, distance, guessed_latency, least_stall, overwrite, reads_late,

@@ -2,8 +2,9 @@
 //! modifier or an operand may be missing.
 
 use super::bits;
+use super::chip::Chip;
 use super::control::Control;
-use super::encode::encode;
+use super::encode::{EncodeError, encode};
 use super::inst::{Guard, Instruction};
 use super::print::{behind, holds, print_at};
 use super::row::{Field, File, Form, Kind, Role};
@@ -19,11 +20,14 @@ pub enum ParseError {
     UnknownMnemonic { column: usize, mnemonic: String },
     #[error("column {column}: the guard is not of the form @P0, @!P0, @UP0")]
     Guard { column: usize },
+    /// The text names an instruction that the chip has not.
+    #[error("column {column}: {source}")]
+    Illegal { column: usize, source: EncodeError },
     #[error("column {column}: no form of {mnemonic} reads on at {rest:?}")]
     Operands { column: usize, mnemonic: String, rest: String },
 }
 
-/// The instruction of a text, as though it stood at address 0; the control word is the default one.
+/// The instruction of a text of sm_90, as though it stood at address 0; the control word is the default one.
 ///
 /// # Errors
 /// No form of the mnemonic has such modifiers and operands.
@@ -31,13 +35,21 @@ pub fn parse(text: &str) -> Result<Instruction, ParseError> {
     parse_at(text, 0)
 }
 
-/// The instruction of a text at that byte address: branch targets are absolute.
+/// The instruction of a text of sm_90 at that byte address: branch targets are absolute.
+///
+/// # Errors
+/// As [`parse_for`].
+pub fn parse_at(text: &str, address: u64) -> Result<Instruction, ParseError> {
+    parse_for(text, address, Chip::Sm90)
+}
+
+/// The instruction of a chip's text at that byte address: branch targets are absolute.
 ///
 /// A form whose own text is the given one is preferred; fields that no text shows get the values that ptxas gives them.
 ///
 /// # Errors
 /// No form of the mnemonic has such modifiers and operands.
-pub fn parse_at(text: &str, address: u64) -> Result<Instruction, ParseError> {
+pub fn parse_for(text: &str, address: u64, chip: Chip) -> Result<Instruction, ParseError> {
     let trimmed = text.trim_end().trim_end_matches(';').trim_end();
     let begin = trimmed.len() - trimmed.trim_start().len();
     let (guard, file, start) = guard(trimmed, begin)?;
@@ -46,22 +58,27 @@ pub fn parse_at(text: &str, address: u64) -> Result<Instruction, ParseError> {
     let mnemonic = &body[..end];
     let mut deepest = 0;
     let mut fallback = None;
+    let mut illegal = None;
     let mut known = false;
-    for form in Form::of(mnemonic) {
+    for form in Form::of(mnemonic).filter(|f| f.chips.has(chip)) {
         known = true;
         if file.is_some_and(|f| f != form.guard) {
             continue;
         }
-        let mut matcher = Matcher::new(form, guard, body, address, &trimmed[begin..]);
+        let mut matcher = Matcher::new((form, chip), guard, body, address, &trimmed[begin..]);
         let found = matcher.step(form.text, end);
         deepest = deepest.max(matcher.deepest);
         if found && let Some(inst) = matcher.found {
             return Ok(inst);
         }
         fallback = fallback.or(matcher.found);
+        illegal = illegal.or(matcher.illegal);
     }
     if !known {
         return Err(ParseError::UnknownMnemonic { column: start + 1, mnemonic: mnemonic.to_owned() });
+    }
+    if let (None, Some(source)) = (&fallback, illegal) {
+        return Err(ParseError::Illegal { column: start + 1, source });
     }
     let rest = body.get(deepest..).unwrap_or_default().to_owned();
     fallback.ok_or(ParseError::Operands { column: start + deepest + 1, mnemonic: mnemonic.to_owned(), rest })
@@ -95,6 +112,7 @@ type Pending = SmallVec<[(&'static str, bool); 4]>;
 
 struct Matcher<'a> {
     form: &'static Form,
+    chip: Chip,
     guard: Guard,
     /// From the mnemonic on.
     text: &'a str,
@@ -105,12 +123,20 @@ struct Matcher<'a> {
     pending: Pending,
     deepest: usize,
     found: Option<Instruction>,
+    /// Why what the text says is no instruction.
+    illegal: Option<EncodeError>,
 }
 
 impl<'a> Matcher<'a> {
-    fn new(form: &'static Form, guard: Guard, text: &'a str, address: u64, whole: &'a str) -> Matcher<'a> {
+    fn new(
+        (form, chip): (&'static Form, Chip),
+        guard: Guard,
+        text: &'a str,
+        address: u64,
+        whole: &'a str,
+    ) -> Matcher<'a> {
         let values = SmallVec::from_elem(None, form.fields.len());
-        Matcher { form, guard, text, whole, address, values, pending: SmallVec::new(), deepest: 0, found: None }
+        Matcher { form, chip, guard, text, whole, address, values, pending: SmallVec::new(), deepest: 0, found: None, illegal: None }
     }
 
     /// Matches the template from here on; true: an instruction was found that prints as the text.
@@ -280,10 +306,11 @@ impl<'a> Matcher<'a> {
         };
         let field = &self.form.fields[i];
         self.values[i] = Some(match value {
-            token::Part::Nothing if role == Role::Register => 255.min(field.none()),
-            token::Part::Nothing if role == Role::Uniform => 63,
+            token::Part::Nothing if matches!(role, Role::Register | Role::Uniform) => field.none(),
             token::Part::Nothing if role == Role::RegisterSuffix => token::named(field, "").map_or(0, |v| v.0),
+            token::Part::Zero => field.none(),
             token::Part::Nothing => 0,
+            token::Part::Number(n) if role == Role::Uniform && n >= i128::from(field.none()) => return None,
             token::Part::Number(n) => bits::wrapped(n, field.width())?,
             token::Part::Text(text) => token::named(field, text).filter(|v| v.1 == text.len())?.0,
         });
@@ -306,8 +333,12 @@ impl<'a> Matcher<'a> {
         }
         let filled: SmallVec<[u64; 24]> =
             self.form.fields.iter().zip(values).map(|(f, v)| v.unwrap_or_else(|| f.unsaid())).collect();
-        let made = Instruction::from_values(self.form, self.guard, Control::default(), &filled);
-        let Some(inst) = made.filter(|i| encode(i).is_ok()) else { return false };
+        let made = Instruction::from_values(self.form, self.chip, self.guard, Control::default(), &filled);
+        let Some(inst) = made else { return false };
+        if let Err(e) = encode(&inst) {
+            self.illegal.get_or_insert(e);
+            return false;
+        }
         let best = same(&print_at(&inst, self.address), self.whole);
         if best || self.found.is_none() {
             self.found = Some(inst);

@@ -33,8 +33,8 @@ pub(super) fn register(value: u64) -> String {
     if value == 255 { "RZ".to_owned() } else { format!("R{value}") }
 }
 
-pub(super) fn uniform(value: u64) -> String {
-    if value == 63 { "URZ".to_owned() } else { format!("UR{value}") }
+pub(super) fn uniform(value: u64, none: u64) -> String {
+    if value == none { "URZ".to_owned() } else { format!("UR{value}") }
 }
 
 pub(super) fn predicate(uniform: bool, value: u64) -> String {
@@ -168,7 +168,7 @@ impl Printer<'_> {
         let width = field.width();
         match field.kind {
             Kind::R => register(value),
-            Kind::UR => uniform(value),
+            Kind::UR => uniform(value, field.none()),
             Kind::P => predicate(false, value),
             Kind::UP => predicate(true, value),
             Kind::PInverted => predicate(false, 7 - value),
@@ -195,7 +195,7 @@ impl Printer<'_> {
             Kind::Bindless => {
                 format!(
                     "cx[{}][{:#x}]",
-                    uniform(self.raw(field.slot, Role::Uniform)),
+                    self.uniform(field.slot, Role::Uniform),
                     self.raw(field.slot, Role::Offset)
                 )
             }
@@ -205,6 +205,12 @@ impl Printer<'_> {
 
     fn raw(&self, slot: &str, role: Role) -> u64 {
         self.inst.get(slot, role).unwrap_or(0)
+    }
+
+    fn uniform(&self, slot: &str, role: Role) -> String {
+        let form = self.inst.form();
+        let none = form.position(slot, role).map_or(63, |i| form.fields[i].none());
+        uniform(self.raw(slot, role), none)
     }
 
     fn offset(&self, slot: &str) -> i64 {
@@ -221,7 +227,8 @@ impl Printer<'_> {
             Index::None | Index::Spaced => hex(offset),
             Index::Register if base == 255 && offset != 0 => hex(offset),
             Index::Register => register(base) + &plus,
-            Index::Uniform => uniform(base) + &plus,
+            Index::Uniform if self.uniform(slot, Role::Register) == "URZ" && offset != 0 => hex(offset),
+            Index::Uniform => self.uniform(slot, Role::Register) + &plus,
         };
         format!("c[{bank:#x}]{}[{inside}]", if index == Index::Spaced || is_narrow(self.inst) { " " } else { "" })
     }
@@ -230,7 +237,7 @@ impl Printer<'_> {
         let offset = self.offset(slot);
         let plus = if offset == 0 { String::new() } else { format!("+{}", hex(offset)) };
         let (base, suffix) = (self.raw(slot, Role::Register), self.part(slot, Role::RegisterSuffix));
-        let beside = || uniform(self.raw(slot, Role::Uniform));
+        let beside = || self.uniform(slot, Role::Uniform);
         match style {
             Style::SignedBase if base == 255 && offset != 0 => hex(offset),
             Style::Base if base == 255 && offset != 0 => format!("{:#x}", self.raw(slot, Role::Offset)),

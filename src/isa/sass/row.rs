@@ -6,6 +6,8 @@
 //! the names .MOV, .IADD, .SHL that nvdisasm derives from the operands.
 
 use super::bits::{self, Ranges};
+use super::chip::{Chip, Chips};
+use super::control::SCOREBOARDS;
 use super::table::FORMS;
 
 /// A value and its text.
@@ -78,7 +80,7 @@ pub enum Style {
 pub enum Kind {
     /// General register, 255 is RZ.
     R,
-    /// Uniform register, 63 is URZ.
+    /// Uniform register: all ones are URZ.
     UR,
     /// Predicate, 7 is PT.
     P,
@@ -205,6 +207,7 @@ impl Field {
     pub(super) fn has(&self, value: u64) -> bool {
         match self.kind {
             Kind::Must(must) => value == u64::from(must),
+            Kind::Scoreboard => value < u64::from(SCOREBOARDS),
             // Lists are in the order of their values, and most leave none out.
             Kind::List(list) => {
                 let there =
@@ -289,7 +292,19 @@ pub enum Pipe {
     Misc,
 }
 
-/// One form of an instruction.
+/// A contradiction: no instruction of these chips has a value of all these classes.
+#[derive(Debug)]
+pub struct Rule {
+    pub chips: Chips,
+    /// Place among the form's fields, and classes of its values as a set of bits (see `legal`).
+    pub tests: &'static [(u8, u64)],
+}
+
+pub(super) const fn rule(chips: u8, tests: &'static [(u8, u64)]) -> Rule {
+    Rule { chips: Chips::of(chips), tests }
+}
+
+/// One form of an instruction. Chips that encode or write it differently have a form of their own of the same mnemonic and name.
 #[derive(Debug)]
 pub struct Form {
     pub mnemonic: &'static str,
@@ -299,8 +314,11 @@ pub struct Form {
     pub opcode: u16,
     pub guard: File,
     pub pipe: Pipe,
+    pub chips: Chips,
     pub text: &'static str,
     pub fields: &'static [Field],
+    /// Values that do not go together.
+    pub rules: &'static [Rule],
     /// The word of a new instruction, without guard and control.
     pub(super) initial: u128,
     /// All bits of its fields.
@@ -398,23 +416,27 @@ const fn all_bits(fields: &[Field]) -> u128 {
     all
 }
 
+#[allow(clippy::too_many_arguments)] // a row has as many columns
 pub(super) const fn form(
     mnemonic: &'static str,
     name: &'static str,
     opcode: u16,
     guard: File,
     pipe: Pipe,
+    chips: u8,
     text: &'static str,
     fields: &'static [Field],
+    rules: &'static [Rule],
 ) -> Form {
     let places = places(fields);
     let (initial, operands) = (initial(fields), operands(text, fields, &places));
-    Form { mnemonic, name, opcode, guard, pipe, text, fields, initial, mask: all_bits(fields), places, operands }
+    let (chips, mask) = (Chips::of(chips), all_bits(fields));
+    Form { mnemonic, name, opcode, guard, pipe, chips, text, fields, rules, initial, mask, places, operands }
 }
 
 impl PartialEq for Form {
     fn eq(&self, other: &Form) -> bool {
-        (self.mnemonic, self.name) == (other.mnemonic, other.name)
+        (self.mnemonic, self.name, self.chips) == (other.mnemonic, other.name, other.chips)
     }
 }
 
@@ -433,17 +455,17 @@ impl Form {
         self.operands.into_iter().take_while(|i| *i != EMPTY).map(usize::from)
     }
 
-    /// Forms of a mnemonic, in the table's order.
+    /// Forms of a mnemonic on all chips, in the table's order.
     pub fn of(mnemonic: &str) -> impl Iterator<Item = &'static Form> {
         let first = FORMS.partition_point(|f| f.mnemonic < mnemonic);
         let count = FORMS[first..].partition_point(|f| f.mnemonic <= mnemonic);
         FORMS[first..first + count].iter()
     }
 
-    /// The form of that mnemonic and name.
+    /// A chip's form of that mnemonic and name.
     #[must_use]
-    pub fn find(mnemonic: &str, name: &str) -> Option<&'static Form> {
-        Form::of(mnemonic).find(|f| f.name == name)
+    pub fn find(mnemonic: &str, name: &str, chip: Chip) -> Option<&'static Form> {
+        Form::of(mnemonic).find(|f| f.name == name && f.chips.has(chip))
     }
 
     /// All forms.

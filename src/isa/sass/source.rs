@@ -7,10 +7,11 @@
 //! ```
 //! Fields whose value no text shows follow the text: `{c=0x40}`. Control words are not guessed: a line without one is an error.
 
+use super::chip::Chip;
 use super::control::Control;
 use super::encode::{EncodeError, encode};
 use super::inst::{FieldError, Instruction, field_name};
-use super::parse::{ParseError, parse_at};
+use super::parse::{ParseError, parse_for};
 use super::print::print_at;
 use thiserror::Error;
 
@@ -45,11 +46,19 @@ pub enum SourceReason {
     Directive { text: String },
 }
 
-/// The words of a listing.
+/// The words of a listing for sm_90.
+///
+/// # Errors
+/// As [`assemble_for`].
+pub fn assemble(text: &str) -> Result<Vec<u128>, SourceError> {
+    assemble_for(text, Chip::Sm90)
+}
+
+/// The words of a listing for a chip.
 ///
 /// # Errors
 /// The first line that is no instruction, or a label without a place.
-pub fn assemble(text: &str) -> Result<Vec<u128>, SourceError> {
+pub fn assemble_for(text: &str, chip: Chip) -> Result<Vec<u128>, SourceError> {
     let mut labels: Vec<(&str, u64, usize)> = Vec::new();
     let mut lines = Vec::new();
     for (i, line) in text.lines().enumerate() {
@@ -68,7 +77,7 @@ pub fn assemble(text: &str) -> Result<Vec<u128>, SourceError> {
         }
     }
     let word = |(at, (line, code)): (usize, &(usize, &str))| {
-        one(code, 16 * at as u64, &labels).map_err(|reason| SourceError { line: *line, reason })
+        one(code, 16 * at as u64, &labels, chip).map_err(|reason| SourceError { line: *line, reason })
     };
     lines.iter().enumerate().map(word).collect()
 }
@@ -77,14 +86,14 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$')
 }
 
-fn one(code: &str, address: u64, labels: &[(&str, u64, usize)]) -> Result<u128, SourceReason> {
+fn one(code: &str, address: u64, labels: &[(&str, u64, usize)], chip: Chip) -> Result<u128, SourceReason> {
     let end = code.find(']').map(|e| e + 1).filter(|_| code.starts_with('[')).ok_or(SourceReason::Control)?;
     let control = Control::parse(&code[..end]).ok_or(SourceReason::Control)?;
     let (text, hidden) = match code[end..].trim_end().strip_suffix('}').and_then(|t| t.rsplit_once("; {")) {
         Some((text, hidden)) => (text, hidden),
         None => (&code[end..], ""),
     };
-    let mut inst = parse_at(&with_addresses(text, labels)?, address)?;
+    let mut inst = parse_for(&with_addresses(text, labels)?, address, chip)?;
     for pair in hidden.split(',').map(str::trim).filter(|p| !p.is_empty()) {
         hide(&mut inst, pair)?;
     }
@@ -125,7 +134,7 @@ fn hide(inst: &mut Instruction, pair: &str) -> Result<(), SourceReason> {
 pub fn listing_line(inst: &Instruction, address: u64) -> String {
     let text = print_at(inst, address);
     let mut line = format!("{} {text} ;", inst.control);
-    let Ok(told) = parse_at(&text, address) else { return line };
+    let Ok(told) = parse_for(&text, address, inst.chip()) else { return line };
     if told.form() != inst.form() {
         return line;
     }

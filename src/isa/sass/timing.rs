@@ -6,6 +6,7 @@
 //! tables for sm_90 (cicuvc/nvidia-sass-document). Nothing here was measured on hardware. Left out: the up to two cycles that an
 //! addend may come later, register banks, the reuse cache.
 
+use super::chip::Chip;
 use super::effects::{Access, RegFile};
 use super::inst::Instruction;
 use super::row::{Pipe, Role};
@@ -183,6 +184,9 @@ fn uniform_predicate(from: Pipe, to: Pipe, read: &Access) -> Distance {
 pub fn completion(inst: &Instruction) -> Completion {
     let form = inst.form();
     match form.pipe {
+        // Where double precision is a unit that several partitions share.
+        Pipe::Double if matches!(inst.chip(), Chip::Sm86 | Chip::Sm89 | Chip::Sm120) => Completion::Scoreboard,
+        Pipe::RegToUniform if inst.chip().is_before_hopper() => Completion::Scoreboard,
         Pipe::Gmma | Pipe::Bulk => Completion::Group,
         Pipe::Xu | Pipe::Shared | Pipe::Global | Pipe::Constant | Pipe::DoubleMma => Completion::Scoreboard,
         Pipe::Misc

@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 pub(super) enum Part<'a> {
     /// Not written.
     Nothing,
+    /// The register that is none: URZ.
+    Zero,
     Number(i128),
     Text(&'a str),
 }
@@ -43,8 +45,15 @@ fn register(text: &str) -> Read {
     numbered(text, "R", "Z", 254, 255)
 }
 
-fn uniform(text: &str) -> Read {
-    numbered(text, "UR", "Z", 62, 63)
+/// A uniform register; `None`: URZ.
+fn uniform(text: &str) -> Option<(Option<u64>, usize)> {
+    let (value, used) = numbered(text, "UR", "Z", 254, 255)?;
+    Some((Some(value).filter(|v| *v != 255), used))
+}
+
+/// A uniform register as a part of an address or a constant.
+fn uniform_part(text: &str) -> Option<(Part<'static>, usize)> {
+    uniform(text).map(|(value, used)| (value.map_or(Part::Zero, |v| Part::Number(i128::from(v))), used))
 }
 
 /// A predicate: whether it is a uniform one, its number, bytes.
@@ -83,7 +92,10 @@ pub(super) fn simple(field: &Field, text: &str, address: u64, bf16: bool) -> Rea
     let of_file = |wanted: bool| predicate(text).filter(|p| p.0 == wanted).map(|p| (p.1, p.2));
     let found = match field.kind {
         Kind::R => register(text),
-        Kind::UR => uniform(text),
+        Kind::UR => {
+            let (value, used) = uniform(text).filter(|u| u.0.is_none_or(|v| v < field.none()))?;
+            Some((value.unwrap_or(field.none()), used))
+        }
         Kind::P => of_file(false),
         Kind::UP => of_file(true),
         Kind::PInverted => of_file(false).map(|(v, n)| (7 - v, n)),
@@ -148,9 +160,9 @@ pub(super) fn compound(kind: Kind, text: &str) -> Option<(Parts<'_>, usize)> {
             let rest = &text[2 + first..];
             let blanks = rest.len() - rest.trim_start().len();
             let (inside, second) = bracketed(&rest[blanks..])?;
-            let (handle, _) = uniform(handle).filter(|u| u.1 == handle.len())?;
+            let (handle, _) = uniform_part(handle).filter(|u| u.1 == handle.len())?;
             let parts = [
-                (Role::Uniform, Part::Number(i128::from(handle))),
+                (Role::Uniform, handle),
                 (Role::Offset, Part::Number(whole_number(inside)?)),
             ];
             Some((parts.into_iter().collect(), 2 + first + blanks + second))
@@ -178,9 +190,9 @@ fn offset(text: &str) -> Option<Part<'static>> {
 
 fn constant_index(text: &str) -> Option<(Parts<'_>, usize)> {
     let mut parts = Parts::new();
-    let base = register(text).or_else(|| uniform(text));
+    let base = register(text).map(|(v, n)| (Part::Number(i128::from(v)), n)).or_else(|| uniform_part(text));
     let used = base.map_or(0, |b| b.1);
-    parts.push((Role::Register, base.map_or(Part::Nothing, |b| Part::Number(i128::from(b.0)))));
+    parts.push((Role::Register, base.map_or(Part::Nothing, |b| b.0)));
     let rest = match base {
         Some(_) => offset(&text[used..])?,
         None => Part::Number(whole_number(text)?),
@@ -204,15 +216,15 @@ fn address(style: Style, text: &str) -> Option<Parts<'_>> {
         parts.push((Role::Register, Part::Number(i128::from(base))));
         parts.push((Role::RegisterSuffix, Part::Text(&rest[..end])));
         rest = &rest[end..];
-        if let Some((beside, used)) = rest.strip_prefix('+').and_then(uniform) {
-            parts.push((Role::Uniform, Part::Number(i128::from(beside))));
+        if let Some((beside, used)) = rest.strip_prefix('+').and_then(uniform_part) {
+            parts.push((Role::Uniform, beside));
             rest = &rest[1 + used..];
         } else if style == Style::BaseAndUniform {
             return None;
         }
     } else if matches!(style, Style::BaseAndUniform | Style::UniformBase) {
-        let (beside, used) = uniform(rest)?;
-        parts.push((Role::Uniform, Part::Number(i128::from(beside))));
+        let (beside, used) = uniform_part(rest)?;
+        parts.push((Role::Uniform, beside));
         parts.push((Role::Register, Part::Nothing));
         parts.push((Role::RegisterSuffix, Part::Nothing));
         rest = &rest[used..];

@@ -17,8 +17,9 @@
 mod flow;
 mod state;
 
+use super::chip::Chip;
 use super::control::Control;
-use super::decode::{DecodeError, decode};
+use super::decode::{DecodeError, decode_for};
 use super::effects::RegFile;
 use super::inst::Instruction;
 use flow::Flow;
@@ -90,12 +91,20 @@ fn describe(kind: Kind) -> String {
     }
 }
 
-/// Faults of a kernel's code, by place; none of a schedule that is sound.
+/// Faults of a kernel's code for sm_90, by place; none of a schedule that is sound.
 ///
 /// # Errors
 /// The first word that is no instruction.
 pub fn check(words: &[u128], trust: Trust) -> Result<Vec<Hazard>, DecodeError> {
-    let code: Vec<Instruction> = words.iter().map(|w| decode(*w)).collect::<Result<_, _>>()?;
+    check_for(words, Chip::Sm90, trust)
+}
+
+/// The same of code for a chip.
+///
+/// # Errors
+/// The first word that is no instruction.
+pub fn check_for(words: &[u128], chip: Chip, trust: Trust) -> Result<Vec<Hazard>, DecodeError> {
+    let code: Vec<Instruction> = words.iter().map(|w| decode_for(*w, chip)).collect::<Result<_, _>>()?;
     Ok(check_instructions(&code, trust))
 }
 

@@ -1,8 +1,9 @@
-//! The assembler: PTX text → machine code of sm_90.
+//! The assembler: PTX text → machine code of sm_80 to sm_90 and sm_120. Selection is sm_90's; [`chips`] makes another chip's instructions of it.
 //!
 //! ```text
 //! text --parse--> Module --flatten--> list --facts--> list and what is known --select--> virtual registers, blocks
-//!      --shape, converge--> BSSY, BSYNC --hoist, settle, place--> registers --schedule--> order --synchronise--> control words --> 128-bit words
+//!      --shape, converge--> BSSY, BSYNC --hoist, settle, place--> registers --lower--> the chip's forms --schedule--> order
+//!      --synchronise--> control words --> 128-bit words
 //! ```
 //!
 //! Place in the arrows: reads [`isa::ptx`](crate::isa::ptx), writes through this room's codec; registers come from the shared
@@ -11,6 +12,7 @@
 //! the text: calls, textures, surfaces, clusters, asynchronous copies, warpgroup matrices, sparse matrices.
 
 mod build;
+mod chips;
 mod data;
 mod facts;
 mod flat;
@@ -27,7 +29,7 @@ mod sync;
 mod uniform;
 
 use super::encode;
-use super::{Instruction, Role, op};
+use super::{Chip, Form, Instruction, Role, op};
 use crate::elf::cubin::{self, Arch, NewKernel, NewModule, Param};
 use crate::isa::ptx::{self, Function, Item, Module, Pos, Tuning};
 pub use data::Data;
@@ -121,7 +123,7 @@ type Watch<'a> = &'a mut dyn FnMut(Phase);
 /// Assembles a text as a cubin.
 ///
 /// # Errors
-/// What cannot be read, or has no machine code yet, with its place; another chip than sm_90 and sm_90a.
+/// What cannot be read, or has no machine code yet, with its place; a chip without a table.
 pub fn assemble(text: &str, arch: Arch) -> Result<Vec<u8>, AsmError> {
     assemble_watched(text, arch, &mut |_| {})
 }
@@ -132,12 +134,13 @@ pub fn assemble(text: &str, arch: Arch) -> Result<Vec<u8>, AsmError> {
 /// As [`assemble`].
 pub fn assemble_watched(text: &str, arch: Arch, done: Watch) -> Result<Vec<u8>, AsmError> {
     let refused = |what: String| AsmError::new(Pos::default(), what);
-    if arch.sm != 90 {
-        return Err(refused(format!("{arch}: machine code is made for sm_90 and sm_90a")));
-    }
+    let Some(chip) = Chip::of(arch) else {
+        let known: Vec<String> = Chip::ALL.iter().map(Chip::to_string).collect();
+        return Err(refused(format!("{arch}: machine code is made for {} and sm_90a", known.join(", "))));
+    };
     let module = ptx::parse(text).map_err(|e| AsmError::new(e.pos(), e.to_string()))?;
     done(Phase::Parse);
-    let (kernels, data) = watched(&module, done)?;
+    let (kernels, data) = watched(&module, chip, done)?;
     let kernels = kernels.iter().map(Kernel::for_cubin).collect();
     let new = NewModule { kernels, variables: data.variables, addresses: data.addresses };
     let cubin = cubin::write_module(arch, &new).map_err(|e| refused(e.to_string()));
@@ -174,18 +177,18 @@ impl Kernel {
 /// # Errors
 /// What cannot be read, or has no machine code yet, with its place.
 pub fn kernels(text: &str) -> Result<Vec<Kernel>, AsmError> {
-    Ok(module_code(&ptx::parse(text).map_err(|e| AsmError::new(e.pos(), e.to_string()))?)?.0)
+    Ok(module_code(&ptx::parse(text).map_err(|e| AsmError::new(e.pos(), e.to_string()))?, Chip::Sm90)?.0)
 }
 
-/// Assembles a module for sm_90: its kernels, and its variables.
+/// Assembles a module for a chip: its kernels, and its variables.
 ///
 /// # Errors
 /// What has no machine code yet, with its place in the text the module was read from.
-pub fn module_code(module: &Module) -> Result<(Vec<Kernel>, Data), AsmError> {
-    watched(module, &mut |_| {})
+pub fn module_code(module: &Module, chip: Chip) -> Result<(Vec<Kernel>, Data), AsmError> {
+    watched(module, chip, &mut |_| {})
 }
 
-fn watched(module: &Module, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
+fn watched(module: &Module, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
     let (mut names, mut data) = (Names::default(), Data::default());
     for item in &module.items {
         if let Item::Variable(v) = item {
@@ -198,13 +201,13 @@ fn watched(module: &Module, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError
             return Err(AsmError::new(f.pos, format!("{}: functions that are no kernels are not assembled", f.name)));
         }
         if f.body.is_some() {
-            out.push(kernel(f, &names, done)?);
+            out.push(kernel(f, &names, chip, done)?);
         }
     }
     Ok((out, data))
 }
 
-fn kernel(f: &Function, names: &Names, done: Watch) -> Result<Kernel, AsmError> {
+fn kernel(f: &Function, names: &Names, chip: Chip, done: Watch) -> Result<Kernel, AsmError> {
     let mut names = names.clone();
     let mut k = head(f, &mut names)?;
     let list = f.body.as_deref().unwrap_or_default();
@@ -234,7 +237,8 @@ fn kernel(f: &Function, names: &Names, done: Watch) -> Result<Kernel, AsmError> 
         placed = if less.spills < placed.spills { less } else { placed };
     }
     done(Phase::Allocate);
-    let mut listing = schedule::listing(&placed.lines);
+    let lines = chips::lower(placed.lines, chip).map_err(|what| AsmError::new(f.pos, what))?;
+    let mut listing = schedule::listing(&lines);
     schedule::schedule(&mut listing);
     done(Phase::Schedule);
     let (mut code, places) = sync::synchronise(&listing, placed.labels);
@@ -243,7 +247,7 @@ fn kernel(f: &Function, names: &Names, done: Watch) -> Result<Kernel, AsmError> 
     k.registers = highest(&listing.nodes) + 2;
     (k.barriers, k.frame_bytes) = (selected.barriers, placed.frame_bytes);
     (k.shared_bytes, k.spills) = (names.shared_bytes, placed.spills as u32);
-    k.words = words(code, &places, &mut k.exits)?;
+    k.words = words(code, &places, &mut k.exits, chip)?;
     done(Phase::Encode);
     Ok(k)
 }
@@ -302,9 +306,15 @@ fn highest(nodes: &[Node]) -> u32 {
 /// Code is padded to a multiple of this many instructions.
 const PADDING: usize = 8;
 
-fn words(mut code: Vec<Placed>, places: &[usize], exits: &mut Vec<u32>) -> Result<Vec<u128>, AsmError> {
-    let mut stop = Instruction::new(op::BRA_I);
+fn words(
+    mut code: Vec<Placed>,
+    places: &[usize],
+    exits: &mut Vec<u32>,
+    chip: Chip,
+) -> Result<Vec<u128>, AsmError> {
     let failed = |e: String| AsmError::new(Pos::default(), e);
+    let own_form = |form: &Form| Form::find(form.mnemonic, form.name, chip).unwrap_or(op::BRA_I);
+    let mut stop = Instruction::on(own_form(op::BRA_I), chip);
     let set = |inst: &mut Instruction, at: usize, to: usize| {
         let distance = (to as i128 - at as i128 - 1) * 4;
         let width = inst.form().position("t", Role::Value).map_or(56, |i| inst.form().fields[i].width());
@@ -316,7 +326,7 @@ fn words(mut code: Vec<Placed>, places: &[usize], exits: &mut Vec<u32>) -> Resul
     stop.control.stall = 0;
     stop.control.yields = true;
     code.push(Placed { inst: stop, target: None, node: None });
-    let mut pad = Instruction::new(op::NOP_N);
+    let mut pad = Instruction::on(own_form(op::NOP_N), chip);
     (pad.control.stall, pad.control.yields) = (0, true);
     while !code.len().is_multiple_of(PADDING) {
         code.push(Placed { inst: pad, target: None, node: None });

@@ -56,7 +56,7 @@ pub(super) fn order(inst: &Instruction) -> Order {
         "LD" if inst.modifier("sem").is_empty() => Order::Load(generic),
         "LDS" | "LDSM" => Order::Load(SHARED),
         "LDL" => Order::Load(LOCAL),
-        "STG" | "ATOMG" | "REDG" => Order::Store(GLOBAL),
+        "STG" | "ATOMG" | "REDG" | "RED" => Order::Store(GLOBAL),
         "STS" | "ATOMS" => Order::Store(SHARED),
         "STL" => Order::Store(LOCAL),
         "ST" | "ATOM" | "LD" => Order::Store(generic),

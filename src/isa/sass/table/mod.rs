@@ -1,7 +1,9 @@
-//! The table of sm_90: forms, their fields, the values of those, and a name for each form.
+//! The table: forms of all chips, their fields, the values of those and what contradicts each other, and a name for each form.
 
 #[rustfmt::skip]
 mod fields;
+#[rustfmt::skip]
+mod legal;
 #[rustfmt::skip]
 mod lists;
 #[rustfmt::skip]

@@ -1,0 +1,239 @@
+//! Instructions as selected, which are sm_90's, → those of the chip asked for.
+//!
+//! Most differ in their encoding alone: the chip's form of the same mnemonic and name takes the values field by field, lists by the text of their value.
+//! The launch's words of constant bank 0 lie elsewhere on each generation. What the chip has not is refused by name.
+
+use super::place::Line;
+use crate::isa::sass::inst::{field_name, named};
+use crate::isa::sass::row::{Field, Form, Index, Kind, Pipe, Role};
+use crate::isa::sass::{Chip, FieldError, Instruction, op};
+
+/// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes, before, after.
+/// Source: cubins of ptxas 13.5 (nv.md 5.4).
+const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 6] = [
+    // Block and grid dimensions.
+    (0x0, 12, Some(0x0), Some(0x360)),
+    (0xc, 12, Some(0xc), Some(0x370)),
+    // The window of local memory, the stack pointer, dynamic shared memory.
+    (0x20, 8, Some(0x20), Some(0x2f8)),
+    (0x28, 4, Some(0x28), Some(0x37c)),
+    (0x2c, 4, Some(0x2c), None),
+    // The memory descriptor.
+    (0x208, 8, Some(0x118), Some(0x358)),
+];
+
+/// Where parameters begin on sm_90.
+const PARAMS: u64 = super::build::PARAMS as u64;
+
+/// The chip's code of lines of sm_90.
+///
+/// # Errors
+/// What the chip has not.
+pub(super) fn lower(lines: Vec<Line>, chip: Chip) -> Result<Vec<Line>, String> {
+    if chip == Chip::Sm90 {
+        return Ok(lines);
+    }
+    let (mut out, mut loads) = (Vec::with_capacity(lines.len()), Loads::default());
+    for line in lines {
+        match line {
+            Line::Inst(inst, target) => {
+                let fits = Form::find(inst.form().mnemonic, inst.form().name, chip).is_some();
+                let inst = match constant_slot(&inst).filter(|_| !fits) {
+                    Some(slot) => loads.through_uniform(&inst, slot, chip, &mut out)?,
+                    None => translate(&inst, chip)?,
+                };
+                loads.forget_after(&inst);
+                out.push(Line::Inst(inst, target));
+            }
+            label => {
+                loads = Loads::default();
+                out.push(label);
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Constants that stand in uniform registers since the last label or jump: from sm_100 on arithmetic reads no constant bank.
+#[derive(Default)]
+struct Loads {
+    /// Bank, offset, words, uniform register.
+    known: Vec<(u64, u64, u8, u8)>,
+    next: u8,
+}
+
+/// The first uniform register that is given out, and the end: code of sm_90 uses those below.
+const UNIFORM: std::ops::Range<u8> = 8..60;
+
+impl Loads {
+    /// The form whose constant is a uniform register, and before it the load of that.
+    fn through_uniform(
+        &mut self,
+        inst: &Instruction,
+        slot: &'static str,
+        chip: Chip,
+        out: &mut Vec<Line>,
+    ) -> Result<Instruction, String> {
+        let from = inst.form();
+        let no = || format!("{chip} has no {} of a constant", from.mnemonic);
+        let name = match from.name.strip_suffix("C3") {
+            Some(stem) => format!("{stem}U3"),
+            None => format!("{}U", from.name.strip_suffix('C').ok_or_else(no)?),
+        };
+        let form = Form::find(from.mnemonic, &name, chip).ok_or_else(no)?;
+        let words = if from.pipe == Pipe::Double { 2 } else { 1 };
+        let get = |role| inst.get(slot, role).unwrap_or(0);
+        let (bank, offset) = (get(Role::Bank), place(get(Role::Bank), get(Role::Offset), chip)?);
+        let known = self.known.iter().find(|k| (k.0, k.1, k.2) == (bank, offset, words)).map(|k| k.3);
+        let register = match known {
+            Some(register) => register,
+            None => {
+                let register = self.fresh();
+                self.known.push((bank, offset, words, register));
+                out.push(Line::Inst(load(bank, offset, words, register, chip)?, None));
+                register
+            }
+        };
+        let mut to = copied(inst, form, chip, slot)?;
+        to.set(slot, Role::Value, u64::from(register)).map_err(|e| e.to_string())?;
+        Ok(to)
+    }
+
+    /// A pair of uniform registers; what stood there is forgotten.
+    fn fresh(&mut self) -> u8 {
+        let register = UNIFORM.start + self.next;
+        self.next = (self.next + 2) % (UNIFORM.end - UNIFORM.start);
+        self.known.retain(|k| k.3 != register);
+        register
+    }
+
+    /// Behind a jump, code may be reached from elsewhere.
+    fn forget_after(&mut self, inst: &Instruction) {
+        if inst.form().pipe == Pipe::Branch {
+            self.known.clear();
+        }
+    }
+}
+
+/// A load of a constant into uniform registers.
+fn load(bank: u64, offset: u64, words: u8, register: u8, chip: Chip) -> Result<Instruction, String> {
+    let form = Form::find("LDCU", "C", chip).ok_or_else(|| format!("{chip} has no LDCU"))?;
+    let mut inst = Instruction::on(form, chip);
+    let failed = |e: FieldError| e.to_string();
+    inst.set("d", Role::Value, u64::from(register)).map_err(failed)?;
+    inst.set("c", Role::Bank, bank).map_err(failed)?;
+    inst.set("c", Role::Offset, offset).map_err(failed)?;
+    inst.set_modifier("sz", if words == 2 { ".64" } else { "" }).map_err(failed)?;
+    Ok(inst)
+}
+
+/// The operand that is a constant of a numbered bank and nothing else.
+fn constant_slot(inst: &Instruction) -> Option<&'static str> {
+    inst.fields().find(|(f, _)| matches!(f.kind, Kind::Constant(Index::None | Index::Spaced))).map(|(f, _)| f.slot)
+}
+
+/// The chip's instruction that does the same.
+fn translate(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
+    let from = inst.form();
+    let no = |what: &str| format!("{chip} has no {what}");
+    if chip.is_before_hopper() && from.mnemonic == "S2R" && inst.modifier("s") == "SR_SWINHI" {
+        return window(inst, chip);
+    }
+    let old = chip.is_before_hopper();
+    let (mnemonic, name) = match (from.mnemonic, from.name) {
+        ("VIMNMX", name) if old => ("IMNMX", name),
+        ("REDG", "FR") if old => ("RED", "R"),
+        ("REDG", name) if old => ("RED", name),
+        ("ATOM" | "ATOMG", "FR") if old => (from.mnemonic, "R"),
+        ("WARPSYNC", "ALL") if old => ("WARPSYNC", "I"),
+        same => same,
+    };
+    let form = Form::find(mnemonic, name, chip).ok_or_else(|| no(from.mnemonic))?;
+    let mut out = copied(inst, form, chip, "")?;
+    if (mnemonic, name) == ("WARPSYNC", "I") {
+        out.set("m", Role::Value, u64::from(u32::MAX)).map_err(|e| e.to_string())?;
+    }
+    constants(&mut out)?;
+    Ok(out)
+}
+
+/// The instruction in another form, field by field; `but` is an operand left out.
+fn copied(inst: &Instruction, form: &'static Form, chip: Chip, but: &str) -> Result<Instruction, String> {
+    let mut out = Instruction::on(form, chip);
+    for (field, value) in inst.fields().filter(|(f, _)| !matches!(f.kind, Kind::Must(_))) {
+        let part = matches!(field.role, Role::Value | Role::Bank | Role::Offset);
+        if field.slot == but && part {
+            continue;
+        }
+        // The signedness of a minimum has a field of its own.
+        let slot = if form.mnemonic == "IMNMX" && field.slot == "ty" { "sg" } else { field.slot };
+        let text =
+            || format!("{} with {} {}", form.mnemonic, field_name(field), named(field, value).unwrap_or_default());
+        match form.position(slot, field.role) {
+            Some(i) => {
+                let value = moved(field, value, &form.fields[i]).ok_or_else(|| format!("{chip} has no {}", text()))?;
+                out.set(slot, field.role, value).map_err(|e| e.to_string())?;
+            }
+            None if value == field.unsaid() || value == field.none() => {}
+            None => return Err(format!("{chip} has no {}", text())),
+        }
+    }
+    (out.guard, out.control) = (inst.guard, inst.control);
+    Ok(out)
+}
+
+/// A field's value in another chip's field of the same name.
+fn moved(from: &Field, value: u64, to: &Field) -> Option<u64> {
+    let register = matches!(from.kind, Kind::UR) || from.role == Role::Uniform || from.role == Role::Register;
+    match to.kind {
+        Kind::List(list) => {
+            let text = named(from, value)?;
+            // Sums of floats in memory take denormals as zeros before sm_90, as the PTX manual says of them; a signed minimum is written out.
+            let other = match text {
+                ".F32.RN" => ".F32.FTZ.RN",
+                "" => ".S32",
+                same => same,
+            };
+            let find = |text: &str| list.iter().find(|n| n.1 == text).map(|n| u64::from(n.0));
+            find(text).or_else(|| find(other))
+        }
+        _ if register && value == from.none() => Some(to.none()),
+        _ => Some(value),
+    }
+}
+
+/// Moves what it reads of bank 0.
+fn constants(inst: &mut Instruction) -> Result<(), String> {
+    let chip = inst.chip();
+    let slot = inst.fields().find(|(f, _)| matches!(f.kind, Kind::Constant(_))).map(|(f, _)| f.slot);
+    let Some(slot) = slot.filter(|s| inst.get(s, Role::Bank).unwrap_or(0) == 0) else { return Ok(()) };
+    let at = place(0, inst.get(slot, Role::Offset).unwrap_or(0), chip)?;
+    inst.set(slot, Role::Offset, at).map(|_| ()).map_err(|e| e.to_string())
+}
+
+/// Where a chip has what lies at that place on sm_90.
+fn place(bank: u64, at: u64, chip: Chip) -> Result<u64, String> {
+    let launch = LAUNCH.iter().find(|w| (w.0..w.0 + w.1).contains(&at)).and_then(|w| {
+        let start = if chip.is_before_hopper() { w.2 } else { w.3 };
+        Some(start? + at - w.0)
+    });
+    let there = match (bank, at) {
+        (0, PARAMS..) => Some(at - PARAMS + u64::from(chip.arch().param_base())),
+        (0, _) => launch,
+        _ => Some(at),
+    };
+    there.ok_or_else(|| format!("{chip} keeps nothing like c[0x0][{at:#x}] of sm_90"))
+}
+
+/// The upper half of the address where shared memory begins: before sm_90 a word of the launch.
+fn window(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
+    let mut out = Instruction::on(op::MOV_C, chip);
+    let d = inst.get("d", Role::Value).unwrap_or(255);
+    for (slot, role, value) in
+        [("d", Role::Value, d), ("b", Role::Bank, 0), ("b", Role::Offset, 0x1c), ("mask", Role::Value, 15)]
+    {
+        out.set(slot, role, value).map_err(|e| e.to_string())?;
+    }
+    (out.guard, out.control) = (inst.guard, inst.control);
+    Ok(out)
+}
