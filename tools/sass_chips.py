@@ -45,7 +45,18 @@ def narrow(form):
 
 
 # Forms that sm_90 has not: chips, rows as in the table's source.
-MORE = [(OLD, """IMNMX	R	0x217	asm			{sg} <d>, <a>, <b>, <pp>
+MORE = [(OLD, """VABSDIFF	C3	0x614	asm			{sg} <d>, <pu?><a>, <b>, <c>
+VABSDIFF	C3	0x614	d	16	23	R
+VABSDIFF	C3	0x614	pu	81	83	P
+VABSDIFF	C3	0x614	a	24	31	R
+VABSDIFF	C3	0x614	a.reuse	122	122	enum:0=|1=.reuse
+VABSDIFF	C3	0x614	b	64	71	R
+VABSDIFF	C3	0x614	b.reuse	123	123	enum:0=|1=.reuse
+VABSDIFF	C3	0x614	c			c:
+VABSDIFF	C3	0x614	c.b	54	58	bank
+VABSDIFF	C3	0x614	c.o	38	53	off
+VABSDIFF	C3	0x614	sg	73	73	enum:0=.U32|1=
+IMNMX	R	0x217	asm			{sg} <d>, <a>, <b>, <pp>
 IMNMX	R	0x217	d	16	23	R
 IMNMX	R	0x217	a	24	31	R
 IMNMX	R	0x217	a.reuse	122	122	enum:0=|1=.reuse
@@ -319,6 +330,16 @@ UIMAD	LOI3	0x14a4	x	74	74	flag:.X
 UIMAD	LOI3	0x14a4	pp	87	89	UP;def=7
 UIMAD	LOI3	0x14a4	pp.not	90	90	not;def=1
 UIMAD	LOI3	0x14a4	hid81	81	83	const:7
+ATOMS	U	0x198c	asm			{op}{sz} <d>, [<m>], <b>
+ATOMS	U	0x198c	d	16	23	R
+ATOMS	U	0x198c	m			addr:ru
+ATOMS	U	0x198c	m.r	24	31	reg
+ATOMS	U	0x198c	m.u	64	71	ureg
+ATOMS	U	0x198c	m.rs	78	79	enum:0=|1=.X4|2=.X8|3=.X16
+ATOMS	U	0x198c	m.o	40	63	off
+ATOMS	U	0x198c	b	32	39	R
+ATOMS	U	0x198c	op	87	90	enum:0=.ADD|1=.MIN|2=.MAX|3=.INC|4=.DEC|5=.AND|6=.OR|7=.XOR|8=.EXCH
+ATOMS	U	0x198c	sz	73	75	enum:0=|1=.S32|2=.64|4=.128
 ATOMS	CASP	0x58d	asm			{op}{sz} <pu>, [<m>], <b>, <c>
 ATOMS	CASP	0x58d	pu	81	83	P
 ATOMS	CASP	0x58d	m			addr:r

@@ -107,7 +107,8 @@ fn sass_asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     let chip = sass::Chip::of(arch).unwrap_or_default();
     for (name, code) in &parts {
         let words: Vec<u128> = code.as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w)).collect();
-        let found = sass::check::check_for(&words, chip, sass::check::Trust::Safe).map_err(|e| failed(&args.file, &e))?;
+        let found =
+            sass::check::check_for(&words, chip, sass::check::Trust::Safe).map_err(|e| failed(&args.file, &e))?;
         hazards.extend(found.iter().map(|h| format!("{name}: {h}")));
     }
     let names: Vec<&String> = parts.iter().map(|p| &p.0).collect();
@@ -171,7 +172,9 @@ fn kernel(gpu: Gpu, all: &Assembled, kernel: &SourceKernel) -> Result<KernelCode
 pub fn disasm(args: &DisasmArgs, out: Output) -> Result<(), CliError> {
     let bytes = read(&args.file)?;
     let text = match &args.arch {
-        Some(name) => sass_chip(name).map(|a| Ok(sass::words_listing(&bytes, sass::Chip::of(a).unwrap_or_default())))?,
+        Some(name) => {
+            sass_chip(name).map(|a| Ok(sass::words_listing(&bytes, sass::Chip::of(a).unwrap_or_default())))?
+        }
         None if code::is_amdgpu(&bytes) => gpu_text(&bytes),
         None if is_cubin(&bytes) => Cubin::parse(&bytes).map_err(|e| e.to_string()).and_then(|c| sass::listing(&c)),
         None => cpu_text(&bytes),

@@ -18,7 +18,8 @@ fn kernels_assembled_for_each_chip_are_read_by_nvdisasm_and_have_no_fault() {
         for (name, ast) in graphs() {
             let program = codegen::compile(&ast, &target.target(), &OptChoice::Heuristic, false)
                 .unwrap_or_else(|e| panic!("{name}: {e}"));
-            let text = render(&program, target, Buffers::Anywhere).unwrap_or_else(|e| panic!("{name}: {e}")).to_string();
+            let text =
+                render(&program, target, Buffers::Anywhere).unwrap_or_else(|e| panic!("{name}: {e}")).to_string();
             let file = assemble(&text, chip.arch()).unwrap_or_else(|e| panic!("{chip} {name}: {e}\n{text}"));
             let cubin = Cubin::parse(&file).unwrap_or_else(|e| panic!("{chip} {name}: {e}"));
             assert_eq!(cubin.sm, chip.number());

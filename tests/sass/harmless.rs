@@ -132,9 +132,10 @@ impl Code {
         };
         let on = (at + 1, returns.to_vec());
         let to = || target().map(|t| (t, returns.to_vec()));
-        let maybe = |slot| inst.operand(slot).is_some_and(|o| {
-            !matches!(o.value, Value::Predicate(None) | Value::UniformPredicate(None))
-        });
+        let maybe = |slot| {
+            inst.operand(slot)
+                .is_some_and(|o| !matches!(o.value, Value::Predicate(None) | Value::UniformPredicate(None)))
+        };
         let falls = inst.guard.index != 7 || inst.guard.not || maybe("pp") || maybe("up");
         let falls = falls || !inst.modifier("dv").is_empty();
         let (jump, stays) = match (inst.form().mnemonic, inst.form().name) {
@@ -165,8 +166,7 @@ impl Code {
             let sources = from.late && !from.effects.reads.is_empty();
             let results = !from.effects.writes.is_empty();
             let lanes = from.lanes();
-            let mut start =
-                Point { at: producer, returns: returns.clone(), done, read, results, sources, lanes };
+            let mut start = Point { at: producer, returns: returns.clone(), done, read, results, sources, lanes };
             if self.passes(&mut start) {
                 self.follow(&start, &mut ways, &mut work);
             }

@@ -1,4 +1,4 @@
-//! SASS: the machine code of NVIDIA's sm_90 and sm_90a (Hopper), one 128-bit word an instruction.
+//! SASS: the machine code of NVIDIA's sm_80, sm_86, sm_89, sm_90 and sm_120, one 128-bit word an instruction.
 //!
 //! One table ([`Form::all`], made by `tools/sass_rows.py`) says which forms of instructions there are, where their fields lie
 //! and how nvdisasm writes them; encoder, decoder, printer and parser are driven by it.
@@ -13,7 +13,7 @@
 //!
 //! Place in the arrows: instruction selection, scheduler and emulator for these chips build on it; nothing in here knows a UOp.
 //! Source: ptxas and nvdisasm 13.5.37, probed bit by bit; tests compare with them. Left out: graphics and surface instructions,
-//! calls into firmware, other chips than sm_90.
+//! calls into firmware, sm_75 and sm_100.
 #![forbid(unsafe_code)]
 
 pub mod bits;

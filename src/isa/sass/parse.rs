@@ -136,7 +136,19 @@ impl<'a> Matcher<'a> {
         whole: &'a str,
     ) -> Matcher<'a> {
         let values = SmallVec::from_elem(None, form.fields.len());
-        Matcher { form, chip, guard, text, whole, address, values, pending: SmallVec::new(), deepest: 0, found: None, illegal: None }
+        Matcher {
+            form,
+            chip,
+            guard,
+            text,
+            whole,
+            address,
+            values,
+            pending: SmallVec::new(),
+            deepest: 0,
+            found: None,
+            illegal: None,
+        }
     }
 
     /// Matches the template from here on; true: an instruction was found that prints as the text.

@@ -193,11 +193,7 @@ impl Printer<'_> {
             Kind::List(_) => named(field, value).unwrap_or_default().to_owned(),
             Kind::Constant(index) => self.constant(field.slot, index),
             Kind::Bindless => {
-                format!(
-                    "cx[{}][{:#x}]",
-                    self.uniform(field.slot, Role::Uniform),
-                    self.raw(field.slot, Role::Offset)
-                )
+                format!("cx[{}][{:#x}]", self.uniform(field.slot, Role::Uniform), self.raw(field.slot, Role::Offset))
             }
             Kind::Address(style) => self.memory(field.slot, style),
         }

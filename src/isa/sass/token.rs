@@ -161,10 +161,7 @@ pub(super) fn compound(kind: Kind, text: &str) -> Option<(Parts<'_>, usize)> {
             let blanks = rest.len() - rest.trim_start().len();
             let (inside, second) = bracketed(&rest[blanks..])?;
             let (handle, _) = uniform_part(handle).filter(|u| u.1 == handle.len())?;
-            let parts = [
-                (Role::Uniform, handle),
-                (Role::Offset, Part::Number(whole_number(inside)?)),
-            ];
+            let parts = [(Role::Uniform, handle), (Role::Offset, Part::Number(whole_number(inside)?))];
             Some((parts.into_iter().collect(), 2 + first + blanks + second))
         }
         Kind::Address(style) => {

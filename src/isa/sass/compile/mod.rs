@@ -306,12 +306,7 @@ fn highest(nodes: &[Node]) -> u32 {
 /// Code is padded to a multiple of this many instructions.
 const PADDING: usize = 8;
 
-fn words(
-    mut code: Vec<Placed>,
-    places: &[usize],
-    exits: &mut Vec<u32>,
-    chip: Chip,
-) -> Result<Vec<u128>, AsmError> {
+fn words(mut code: Vec<Placed>, places: &[usize], exits: &mut Vec<u32>, chip: Chip) -> Result<Vec<u128>, AsmError> {
     let failed = |e: String| AsmError::new(Pos::default(), e);
     let own_form = |form: &Form| Form::find(form.mnemonic, form.name, chip).unwrap_or(op::BRA_I);
     let mut stop = Instruction::on(own_form(op::BRA_I), chip);

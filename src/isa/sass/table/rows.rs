@@ -6,7 +6,7 @@ use super::super::row::{File, Form, Pipe, form};
 use super::fields::*;
 use super::legal::*;
 
-pub static FORMS: [Form; 702] = [
+pub static FORMS: [Form; 704] = [
     form("ACQBULK", "N", 0x82e, File::Predicate, Pipe::Branch, 0b11000, "",
         &[], &[]),
     form("ARRIVES", "U", 0x19b0, File::Predicate, Pipe::Global, 0b01111, ".LDGSTSBAR.64{c} [<m>]",
@@ -79,6 +79,8 @@ pub static FORMS: [Form; 702] = [
         &[D, M, M_R, M_U_AT64, M_O, MD], &[]),
     form("ATOMS", "CASP", 0x58d, File::Predicate, Pipe::Shared, 0b10000, "{op}{sz} <pu>, [<m>], <b>, <c>",
         &[PU, M_AT0_2, M_R, M_RS_AT78, M_O, B, C_AT64, OP_AT87_3, SZ_AT73_4], &[]),
+    form("ATOMS", "U", 0x198c, File::Predicate, Pipe::Shared, 0b10000, "{op}{sz} <d>, [<m>], <b>",
+        &[D, M, M_R, M_U_AT64, M_RS_AT78, M_O, B, OP_AT87_2, SZ_AT73_3], &[]),
     form("B2R", "RES", 0x31c, File::Predicate, Pipe::Misc, 0b11111, ".RESULT <d><?pu>",
         &[D, PU, MD_AT78, SEL_AT78], &[]),
     form("BAR", "ARV", 0xb1d, File::Predicate, Pipe::Misc, 0b11111, ".ARV <b>, <c>",
@@ -1335,6 +1337,8 @@ pub static FORMS: [Form; 702] = [
         &[D, PU, A, A_REUSE, B_AT64, B_REUSE, C_AT32_6, SG], &[]),
     form("VABSDIFF", "U", 0x1c14, File::Predicate, Pipe::Alu, 0b01111, "{sg} <d>, <pu?><a>, <b>, <c>",
         &[D, PU, A, A_REUSE, C_AT64, C_REUSE, SG, B_AT32_2], &[]),
+    form("VABSDIFF", "C3", 0x614, File::Predicate, Pipe::Alu, 0b00111, "{sg} <d>, <pu?><a>, <b>, <c>",
+        &[D, PU, A, A_REUSE, B_AT64, B_REUSE, C_AT0, C_B, C_O, SG], &[]),
     form("VABSDIFF4", "R", 0x215, File::Predicate, Pipe::Alu, 0b01111, "{sg}{acc} <d>, <pu?><a>, <b>, <c>",
         &[D, PU, A, A_REUSE, B, B_REUSE, C_AT64, C_REUSE, SG_AT73_3, ACC], &[]),
     form("VHMNMX", "R", 0x247, File::Predicate, Pipe::Half, 0b01000, "{bf}{ftz}{nan}{xor} <d>, <a>, <b>, <c>, <pp>",
