@@ -113,8 +113,6 @@ fn draw(chip: Chip, count: u64, random: &mut Random) -> (Vec<(Instruction, u128)
 
 /// The word that the fields make, whatever the rules say.
 fn unchecked(inst: &Instruction) -> u128 {
-    let mut plain = Instruction::on(inst.form(), inst.chip());
-    plain.control = inst.control;
     let opcode = u64::from(inst.form().opcode);
     let word = bits::put(inst.control.emit(0).unwrap_or_else(|e| panic!("{e}")), &[(0, 11), (91, 91)], opcode);
     let word = bits::put(word, &[(12, 15)], u64::from(inst.guard.index) | u64::from(inst.guard.not) << 3);

@@ -146,12 +146,16 @@ fn translate(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
         ("REDG", name) if old => ("RED", name),
         ("ATOM" | "ATOMG", "FR") if old => (from.mnemonic, "R"),
         ("WARPSYNC", "ALL") if old => ("WARPSYNC", "I"),
+        ("I2FP", "R") if chip == Chip::Sm80 => ("I2F", "R"),
         same => same,
     };
     let form = Form::find(mnemonic, name, chip).ok_or_else(|| no(from.mnemonic))?;
     let mut out = copied(inst, form, chip, "")?;
     if (mnemonic, name) == ("WARPSYNC", "I") {
         out.set("m", Role::Value, u64::from(u32::MAX)).map_err(|e| e.to_string())?;
+    }
+    if (from.mnemonic, mnemonic) == ("I2FP", "I2F") {
+        out.set_modifier("dt", "").map_err(|e| e.to_string())?;
     }
     constants(&mut out)?;
     Ok(out)
@@ -192,6 +196,7 @@ fn moved(from: &Field, value: u64, to: &Field) -> Option<u64> {
             let other = match text {
                 ".F32.RN" => ".F32.FTZ.RN",
                 "" => ".S32",
+                ".S32" => "",
                 same => same,
             };
             let find = |text: &str| list.iter().find(|n| n.1 == text).map(|n| u64::from(n.0));
