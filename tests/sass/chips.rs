@@ -25,9 +25,9 @@ fn agree(fresh: &[u128], chip: Chip) {
 fn random_kernels_compiled_for_each_chip_read_as_nvdisasm_reads_them() {
     for chip in OTHERS {
         let mut seen = BTreeSet::new();
-        for (seed, level) in [(0x5a55_5001, "-O3"), (0x5a55_5002, "-O1"), (0x5a55_5003, "-O2")] {
+        for (seed, level) in [(0x5a55_5001, "-O3"), (0x5a55_5002, "-O1")] {
             let arch = chip.to_string();
-            let cubin = ptxas_for(&module_for(seed, 16, &arch), &arch, level);
+            let cubin = ptxas_for(&module_for(seed, 12, &arch), &arch, level);
             let fresh: Vec<u128> = words(&cubin).into_iter().filter(|w| seen.insert(*w)).collect();
             agree(&fresh, chip);
         }

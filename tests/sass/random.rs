@@ -99,7 +99,7 @@ fn draw(chip: Chip, count: u64, random: &mut Random) -> (Vec<(Instruction, u128)
                     legal.push((inst, word));
                     break;
                 }
-                Err(EncodeError::Illegal { .. }) if (refused.len() as u64) < count / 4 => {
+                Err(EncodeError::Illegal { .. }) if (refused.len() as u64) < count / 40 => {
                     let word = unchecked(&inst);
                     refused.push((inst, word));
                 }
