@@ -32,11 +32,11 @@ const P64: [f64; 12] = [
 
 pub fn lower(u: &UOp, fast: bool) -> Option<UOp> {
     let l = Layout::of(u.dtype())?;
-    Some(exp2(&u.src()[0], l, fast))
+    Some(exp2(&u.src()[0], None, l, fast))
 }
 
-/// Any x; NaN stays NaN because comparisons with it are false.
-pub fn exp2(x: &UOp, l: Layout, fast: bool) -> UOp {
+/// 2^(x + tail). Any x, NaN stays NaN because comparisons with it are false; the tail is below a unit of x.
+pub fn exp2(x: &UOp, tail: Option<&UOp>, l: Layout, fast: bool) -> UOp {
     // Beyond these the result is 0 or infinity anyway; within them the exponents below are normal.
     let (lowest, highest) = match (l.double(), fast) {
         (false, false) => (-151.0, 130.0),
@@ -48,6 +48,7 @@ pub fn exp2(x: &UOp, l: Layout, fast: bool) -> UOp {
     let x = lit(&x, highest).lt(&x).select(&lit(&x, highest), &x);
     let (n, bits) = round(&x, l);
     let f = &x - &n;
+    let f = tail.map_or_else(|| f.clone(), |t| &f + t);
     let p = polynomial(&f, if l.double() { &P64 } else { &P32 });
     if fast {
         return &p * &power_of_two(&bits, l);

@@ -28,6 +28,24 @@ const R64: [f64; 7] = [
     1.479819860511658591e-01,
 ];
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
+/// 1/5, 1/7 ... of the series of atanh.
+const ATANH: [f64; 11] = [
+    1.0 / 5.0,
+    1.0 / 7.0,
+    1.0 / 9.0,
+    1.0 / 11.0,
+    1.0 / 13.0,
+    1.0 / 15.0,
+    1.0 / 17.0,
+    1.0 / 19.0,
+    1.0 / 21.0,
+    1.0 / 23.0,
+    1.0 / 25.0,
+];
+/// 1/3 in two parts.
+const THIRD: (f64, f64) = (1.0 / 3.0, 1.850371707708594e-17);
+/// 2 / ln 2 in two parts.
+const TWO_LOG2_E: (f64, f64) = (2.0 * LOG2_E, 4.0710547481862066e-17);
 
 pub fn lower(u: &UOp, fast: bool) -> Option<UOp> {
     let l = Layout::of(u.dtype())?;
@@ -69,6 +87,45 @@ pub fn split(x: &UOp, l: Layout, fast: bool) -> (UOp, UOp) {
     };
     let e = if fast { e } else { &e - &tiny.select(&lit(x, scale as f64), &lit(x, 0.0)) };
     (e, f)
+}
+
+/// log2 of a positive finite f64 as a sum of two, the second below half a unit of the first: relative error below 2^-64.
+/// With s = f/(2+f): log2(1+f) = 2/ln 2 * s * (1 + s^2/3 + s^4/5 + ...), all but the last terms in pairs.
+pub fn pair(x: &UOp, l: Layout) -> (UOp, UOp) {
+    let (e, f) = split(x, l, false);
+    let k = |v: f64| lit(&f, v);
+    let t = &f + &k(2.0);
+    let t_low = &f - &(&t - &k(2.0));
+    let s = f.binary(Op::FDiv, &t);
+    let left = fma(&-&s, &t, &f);
+    let s = (s.clone(), (&left - &(&s * &t_low)).binary(Op::FDiv, &t));
+    let square = product(&s, &s);
+    let third = product(&square, &(k(THIRD.0), k(THIRD.1)));
+    let rest = &(&square.0 * &square.0) * &polynomial(&square.0, &ATANH);
+    let series = sum(&k(1.0), &sum_pair(&third, &rest));
+    let log = product(&product(&s, &series), &(k(TWO_LOG2_E.0), k(TWO_LOG2_E.1)));
+    sum(&e, &log)
+}
+
+/// The product of two pairs.
+fn product(a: &(UOp, UOp), b: &(UOp, UOp)) -> (UOp, UOp) {
+    let p = &a.0 * &b.0;
+    let error = fma(&a.0, &b.0, &-&p);
+    (p, fma(&a.0, &b.1, &fma(&a.1, &b.0, &error)))
+}
+
+/// a + b as a pair, where a is zero or has the larger exponent.
+fn sum(a: &UOp, b: &(UOp, UOp)) -> (UOp, UOp) {
+    let s = a + &b.0;
+    let error = &b.0 - &(&s - a);
+    (s, &error + &b.1)
+}
+
+/// a + b as a pair, where a has the larger exponent.
+fn sum_pair(a: &(UOp, UOp), b: &UOp) -> (UOp, UOp) {
+    let s = &a.0 + b;
+    let error = b - &(&s - &a.0);
+    (s, &error + &a.1)
 }
 
 fn log2_f32(e: &UOp, f: &UOp) -> UOp {

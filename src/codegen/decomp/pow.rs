@@ -1,8 +1,8 @@
 //! x^y. Integer constants by repeated multiplication, 1/2 by the square root; everything else as 2^(y log2 |x|) with the sign and
-//! the special cases of IEEE 754 `pow`. f32 computes the exponent in f64 and is correctly rounded but for rare ties; f64 has the
-//! relative error of its product, |y log2 x| * 2^-53.
+//! the special cases of IEEE 754 `pow`. f32 computes the exponent in f64 and is correctly rounded but for rare ties; f64 has its
+//! exponent as a sum of two and is within 2 ulp.
 
-use super::float::{Layout, abs, ilit, lit};
+use super::float::{Layout, abs, fma, ilit, lit};
 use super::{exp2, log2};
 use crate::uop::{ConstVal, DType, Op, Scalar, UOp};
 
@@ -61,9 +61,7 @@ fn general(x: &UOp, y: &UOp) -> UOp {
     // PANIC: f64 has a layout.
     let Some(d) = Layout::of(double) else { return x.clone() };
     let a = abs(&wx, d);
-    let log = UOp::alu(Op::Log2, [a.clone()]);
-    let log = log2::lower(&log, false).unwrap_or(log);
-    let size = exp2::exp2(&(&wy * &log), d, false);
+    let size = if t.scalar == Scalar::F64 { size_of_double(&a, &wy, d) } else { size_of_single(&a, &wy, d) };
     // y is an integer; an odd one.
     let big = abs(&wy, d);
     let two53 = lit(&wy, 9_007_199_254_740_992.0);
@@ -83,6 +81,25 @@ fn general(x: &UOp, y: &UOp) -> UOp {
     let trivial = wx.equal(&one).or(&wy.equal(&zero)).or(&endless);
     let r = trivial.select(&one, &r);
     r.cast(t)
+}
+
+/// a^y for f32's values, in f64.
+fn size_of_single(a: &UOp, y: &UOp, d: Layout) -> UOp {
+    let log = UOp::alu(Op::Log2, [a.clone()]);
+    let log = log2::lower(&log, false).unwrap_or(log);
+    exp2::exp2(&(y * &log), None, d, false)
+}
+
+/// a^y in f64: an exponent of 1000 needs a logarithm of ten bits more than f64 has.
+fn size_of_double(a: &UOp, y: &UOp, d: Layout) -> UOp {
+    let (high, low) = log2::pair(a, d);
+    let high = log2::specials(a, &high);
+    let exponent = y * &high;
+    let tail = fma(y, &low, &fma(y, &high, &-&exponent));
+    // Where the result is neither 0 nor infinity; elsewhere the tail may be NaN.
+    let zero = lit(a, 0.0);
+    let tail = abs(&exponent, d).lt(&lit(a, 2000.0)).select(&tail, &zero);
+    exp2::exp2(&exponent, Some(&tail), d, false)
 }
 
 /// Integers wrap; a negative exponent gives the rounded-toward-zero reciprocal: 0, or ±1 for a base of ±1.

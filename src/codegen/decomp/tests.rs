@@ -187,40 +187,36 @@ fn f64_functions_are_within_four_units_of_the_standard_library() {
     assert!(u <= 4.0, "sin: {u} ulp at {at:?}");
 }
 
-#[test]
-fn f32_pow_is_within_two_units_and_keeps_the_special_cases() {
-    let t = Scalar::F32;
-    let (x, y) = (input(t, 0), input(t, 1));
-    let m = Machine::new(&UOp::alu(Op::Pow, [x.clone(), y.clone()]), &[x, y], false);
-    let special = [
-        0.0,
-        -0.0,
-        1.0,
-        -1.0,
-        2.0,
-        -2.0,
-        0.5,
-        -0.5,
-        3.0,
-        -3.0,
-        1e30,
-        -1e30,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        f64::NAN,
-    ];
+/// Bases and exponents with the special values, and random ones.
+fn powers(t: Scalar) -> Vec<(f64, f64)> {
+    let (inf, nan) = (f64::INFINITY, f64::NAN);
+    let special = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 1e30, -1e30, inf, -inf, nan];
     let mut pairs: Vec<(f64, f64)> = special.iter().flat_map(|a| special.map(|b| (*a, b))).collect();
     let mut rng = Rng(3);
+    let f = |r: u64, scale: f64| ((r >> 11) as f64 / (1u64 << 53) as f64 - 0.5) * scale;
     for _ in 0..20_000 {
-        let f = |r: u64, scale: f64| ((r >> 11) as f64 / (1u64 << 53) as f64 - 0.5) * scale;
         pairs.push((f(rng.next(), 20.0), (f(rng.next(), 30.0)).round()));
         pairs.push((f(rng.next(), 20.0).abs(), f(rng.next(), 40.0)));
+        if t == Scalar::F64 {
+            // Bases of every size and next to 1, with results of every exponent, denormal ones too.
+            let base = [f(rng.next(), 2000.0).exp2(), 1.0 + f(rng.next(), f(rng.next(), 60.0).exp2().min(1.0))];
+            pairs.extend(base.map(|a| (a, f(rng.next(), 2140.0) / a.log2())));
+        }
     }
-    for (a, b) in pairs {
-        let (a, b) = (a as f32 as f64, b as f32 as f64);
-        let got = m.run(&[ConstVal::Float(a), ConstVal::Float(b)]).as_f64();
-        let u = ulps(got, a.powf(b), t);
-        assert!(u <= 2.0, "pow({a:?}, {b:?}) = {got:?}, not {:?}: {u} ulp", a.powf(b));
+    pairs
+}
+
+#[test]
+fn pow_is_within_two_units_and_keeps_the_special_cases() {
+    for t in [Scalar::F32, Scalar::F64] {
+        let (x, y) = (input(t, 0), input(t, 1));
+        let m = Machine::new(&UOp::alu(Op::Pow, [x.clone(), y.clone()]), &[x, y], false);
+        for (a, b) in powers(t) {
+            let [a, b] = [a, b].map(|v| cast_const(ConstVal::Float(v), t).as_f64());
+            let got = m.run(&[ConstVal::Float(a), ConstVal::Float(b)]).as_f64();
+            let u = ulps(got, a.powf(b), t);
+            assert!(u <= 2.0, "{t}: pow({a:?}, {b:?}) = {got:?}, not {:?}: {u} ulp", a.powf(b));
+        }
     }
 }
 
