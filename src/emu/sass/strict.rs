@@ -150,6 +150,8 @@ struct Flight {
     write: Option<u8>,
     read: Option<u8>,
     queue: Queue,
+    /// A result is on its way, not only a read of sources.
+    delivers: bool,
     /// Sources have been read.
     has_read: bool,
 }
@@ -316,6 +318,7 @@ impl Book {
                 self.flights.retain(|f| f.queue != queue || f.id > id);
             }
         }
+        self.flights.retain(|f| f.delivers || !f.has_read);
     }
 
     fn check_reads(
@@ -451,7 +454,8 @@ impl Book {
             id = self.next;
             self.next += 1;
             let (write, read) = (t.control.write, t.control.read);
-            self.flights.push(Flight { id, write, read, queue: t.queue, has_read: false });
+            let delivers = t.variable && !t.writes.is_empty();
+            self.flights.push(Flight { id, write, read, queue: t.queue, delivers, has_read: false });
             if self.flights[0].id + REMEMBERED <= id {
                 self.flights.retain(|f| f.id + REMEMBERED > id);
             }
