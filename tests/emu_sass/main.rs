@@ -5,6 +5,9 @@ mod cuda;
 mod harness;
 #[path = "../cuda/kit/mod.rs"]
 mod kit;
+#[allow(dead_code)] // its own part
+#[path = "../sass/nvidia.rs"]
+mod nvidia;
 mod ops;
 mod strict;
 mod tma;

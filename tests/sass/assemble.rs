@@ -204,13 +204,20 @@ fn kernel(body: &str) -> String {
 #[test]
 fn what_is_not_assembled_is_refused_by_name_and_place() {
     let cases = [
-        ("  elect.sync %r1|%p1, -1;", "10:3: elect.sync: the assembler has no such instruction yet"),
-        ("add.sat.s32 %r1, %r2, %r3;", "10:1: add.sat.s32: saturating sums are not assembled"),
         (
-            "cvt.rn.satfinite.e4m3x2.f16x2 %h1, %r1;",
-            "10:1: cvt.rn.satfinite.e4m3x2.f16x2: .satfinite is not assembled here",
+            "  vadd2.s32.s32.s32 %r1, %r2, %r3, %r4;",
+            "10:3: vadd2.s32.s32.s32: the assembler has no such instruction yet",
         ),
-        ("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%d1, {%r5,%r6}];", "10:1: coordinates in an address are not assembled"),
+        ("add.rn.sat.s64 %d1, %d2, %d3;", "10:1: add.rn.sat.s64: .sat is not assembled of this type"),
+        (
+            "cvt.rn.satfinite.e2m1x2.f32 %h1, %r1, %r2;",
+            "10:1: cvt.rn.satfinite.e2m1x2.f32: packing into this type is not assembled",
+        ),
+        (
+            "tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%d1, {%r5,%r6}];",
+            "10:1: tex.2d.v4.f32.f32: the assembler has no such instruction yet",
+        ),
+        ("call (%r1), missing, (%r2);", "10:1: call: what is called is not known here"),
         ("mov.u32 %r1, %pm0;", "10:1: mov.u32: %pm0 is not assembled"),
     ];
     for (body, want) in cases {

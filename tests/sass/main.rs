@@ -23,3 +23,4 @@ mod source;
 mod tiles;
 mod timing;
 mod total;
+mod versus;

@@ -425,15 +425,34 @@ fn copy(f: Fields) -> R<Run> {
         for lane in ones(c.lanes) {
             let mut bytes = [0; 16];
             match copies >> lane & 1 == 1 {
+                // An address in the middle says how many bytes are not read: those at the end.
+                true if zero => {
+                    let left = from[lane] % size.len as u64;
+                    let read_bytes = size.len - left as usize;
+                    let part = &mut bytes[..read_bytes];
+                    copy_part(c, lane, from[lane] - left, part)?;
+                }
                 true => read(c, Space::Global, lane, from[lane], &mut bytes[..size.len])?,
-                false if zero => {}
-                false => continue,
+                // Zeros are written.
+                false => {}
             }
             let who = c.warp.who();
             c.cta().write(to[lane] as u32 & 0xff_ffff, &bytes[..size.len], who)?;
         }
         Ok(())
     }))
+}
+
+/// Bytes of a copy that reads fewer than it writes.
+fn copy_part(c: &mut Core, lane: usize, from: u64, bytes: &mut [u8]) -> R<()> {
+    let whole = [16, 8, 4, 2, 1];
+    let mut at = 0;
+    while at < bytes.len() {
+        let n = whole.into_iter().find(|n| at % n == 0 && at + n <= bytes.len()).unwrap_or(1);
+        read(c, Space::Global, lane, from + at as u64, &mut bytes[at..at + n])?;
+        at += n;
+    }
+    Ok(())
 }
 
 /// LDSM and STSM: matrices of 8 by 8 halves. Lane `8m + r` has the address of row `r` of matrix `m`; lane `l` has columns

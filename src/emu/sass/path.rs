@@ -88,11 +88,13 @@ fn select(warp: &mut Warp, cluster: &Cluster, turn: u32) -> Option<usize> {
 /// Lets a path go on if what it waits for has come.
 fn wake(warp: &mut Warp, cluster: &Cluster, at: usize) {
     let Path { pc, lanes, state } = warp.paths[at];
+    // Lanes that go on together; others that wait at the same place wait for lanes of their own.
+    let mut together = u32::MAX;
     let come = match state {
         State::Ready => return,
         State::Converge(b) => {
-            let needed = ones(lanes).fold(0, |all, lane| all | warp.converge[usize::from(b)][lane]) & warp.live;
-            needed & !waiting(warp, pc, state) == 0
+            together = lanes | ones(lanes).fold(0, |all, lane| all | warp.converge[usize::from(b)][lane]);
+            together & warp.live & !waiting(warp, pc, state) == 0
         }
         State::WarpSync(mask) => mask & warp.live & !waiting(warp, pc, state) == 0,
         State::Barrier { number, generation } => {
@@ -113,7 +115,7 @@ fn wake(warp: &mut Warp, cluster: &Cluster, at: usize) {
         };
     }
     for path in &mut warp.paths {
-        if path.state == state && path.pc == pc {
+        if path.state == state && path.pc == pc && path.lanes & together != 0 {
             path.state = State::Ready;
             path.pc = pc + 16;
         }

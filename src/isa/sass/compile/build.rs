@@ -77,6 +77,7 @@ families! {
     isetp: ISETP_R ISETP_I ISETP_C _ _ false;
     vimnmx: VIMNMX_R VIMNMX_I VIMNMX_C _ _ false;
     lea: LEA_R LEA_I LEA_C _ _ false;
+    bmsk: BMSK_R BMSK_I BMSK_C _ _ false;
     sgxt: SGXT_R SGXT_I SGXT_C _ _ false;
     fmul: FMUL_R FMUL_I FMUL_C _ _ true;
     ffma: FFMA_R FFMA_I FFMA_C FFMA_I3 FFMA_C3 true;
@@ -112,6 +113,13 @@ pub(super) struct Build<'a> {
     pub stack: Word,
     pub uses_stack: bool,
     pub barriers: u32,
+    /// The module's functions, and which of them this is.
+    pub functions: std::sync::Arc<super::call::Signatures>,
+    pub number: Option<u32>,
+    /// Functions that are called.
+    pub calls: Vec<u32>,
+    /// The memory descriptor stands in its uniform pair.
+    pub described: bool,
     fault: Option<String>,
 }
 
@@ -139,8 +147,18 @@ impl<'a> Build<'a> {
             stack,
             uses_stack: false,
             barriers: 0,
+            functions: Default::default(),
+            number: None,
+            calls: vec![],
+            described: false,
             fault: None,
         }
+    }
+
+    /// A local variable's offset from the stack pointer.
+    pub fn frame_offset(&mut self, at: u32) -> u32 {
+        self.uses_stack = true;
+        self.body.outgoing_bytes + at
     }
 
     /// An error at the instruction at work.
@@ -245,13 +263,15 @@ impl<'a> Build<'a> {
             Opd::Imm(v) => Val::Imm(bits_of(*v, ty) as u32),
             Opd::Symbol(Symbol::Shared(at), o) => Val::Imm(SHARED_START.wrapping_add(*at).wrapping_add(*o as u32)),
             Opd::Symbol(Symbol::Local(at), o) => {
-                self.uses_stack = true;
                 let (d, stack) = (self.one(), self.stack);
-                let by = at.wrapping_add(*o as u32);
+                let by = self.frame_offset(*at).wrapping_add(*o as u32);
                 self.unguarded(|b| b.alu(iadd3(), d, [stack.into(), by.into(), Src::ZERO], |m| m));
                 Val::Word(d)
             }
             Opd::Symbol(Symbol::Constant(at), o) => Val::Imm(at.wrapping_add(*o as u32)),
+            // Parameters of kernels stand in bank 0; `ld.param` through a register finds them there.
+            Opd::Symbol(Symbol::Param(at, _), o) => Val::Imm((PARAMS + at).wrapping_add(*o as u32)),
+            Opd::Symbol(Symbol::Function(f), 0) => Val::Imm(super::call::address(*f) as u32),
             _ => return self.no(i, "such an operand is not assembled"),
         })
     }

@@ -23,7 +23,7 @@ pub(super) fn declare(v: &Variable, names: &mut Names, data: &mut Data) -> Resul
             Symbol::Shared(0)
         }
         Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut names.shared_bytes)?),
-        Space::Const | Space::Global if v.linkage != Linkage::Extern => stored(v, data)?,
+        Space::Const | Space::Global if v.linkage != Linkage::Extern => stored(v, names, data)?,
         _ => {
             return Err(AsmError::new(
                 v.pos,
@@ -35,7 +35,7 @@ pub(super) fn declare(v: &Variable, names: &mut Names, data: &mut Data) -> Resul
     Ok(())
 }
 
-fn stored(v: &Variable, data: &mut Data) -> Result<Symbol, AsmError> {
+fn stored(v: &Variable, names: &Names, data: &mut Data) -> Result<Symbol, AsmError> {
     let space = match (v.space, &v.init) {
         (Space::Const, _) => Section::Constant,
         (_, Some(_)) => Section::Initialised,
@@ -54,7 +54,7 @@ fn stored(v: &Variable, data: &mut Data) -> Result<Symbol, AsmError> {
         bytes = vec![0; len_bytes as usize];
         if let Some(init) = &v.init {
             let mut at = 0;
-            fill(v, init, &mut at, &mut bytes, &mut relocations)?;
+            fill((v, names), init, &mut at, &mut bytes, &mut relocations)?;
         }
     }
     let align = v.align.unwrap_or(natural);
@@ -68,7 +68,7 @@ fn stored(v: &Variable, data: &mut Data) -> Result<Symbol, AsmError> {
 }
 
 fn fill(
-    v: &Variable,
+    (v, names): (&Variable, &Names),
     init: &Init,
     at: &mut usize,
     bytes: &mut [u8],
@@ -79,7 +79,7 @@ fn fill(
     let value = match init {
         Init::List(list) => {
             for i in list {
-                fill(v, i, at, bytes, fields)?;
+                fill((v, names), i, at, bytes, fields)?;
             }
             return Ok(());
         }
@@ -87,6 +87,11 @@ fn fill(
             return no(&format!("a first value like {i:?} of a half type is not assembled"));
         }
         Init::Value(Operand::Imm(i)) => bits_of(*i, v.ty),
+        Init::Value(Operand::Symbol(name, 0)) | Init::Generic(name, 0)
+            if size == 8 && names.function(name).is_some() =>
+        {
+            super::call::address(names.function(name).unwrap_or(0))
+        }
         Init::Value(Operand::Symbol(name, addend)) | Init::Generic(name, addend) if size == 8 => {
             let kind =
                 if matches!(init, Init::Generic(..)) { RelocationKind::Generic } else { RelocationKind::Address };

@@ -1,6 +1,7 @@
 //! A function's body as a list: names resolved, scopes gone, registers and labels numbered.
 
 use super::AsmError;
+use super::call::{self, Signatures};
 use crate::isa::ptx::{Imm, Inst, Modifier, Name, Opcode, Operand, Pos, Space, Statement, Type, Variable};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -21,6 +22,12 @@ pub(super) enum Symbol {
     Global(u32),
     /// Bytes from the start of the parameters, and how many.
     Param(u32, u32),
+    /// Bytes from the stack pointer: what a call passes and gets.
+    Outgoing(u32),
+    /// The same seen by the function that is called: bytes from the stack pointer as it was at the call.
+    Incoming(u32),
+    /// A function's number.
+    Function(u32),
     Label(u32),
 }
 
@@ -123,6 +130,12 @@ impl Flat<'_> {
         match self.op {
             _ if none => 0,
             Bar | Barrier => usize::from(self.has("red")),
+            Wmma => usize::from(!self.has("store")),
+            Mbarrier => {
+                let none = ["init", "inval", "complete_tx"];
+                let bytes_only = self.has("expect_tx") && !self.has("arrive") && !self.has("arrive_drop");
+                usize::from(!bytes_only && !none.iter().any(|w| self.has(w)))
+            }
             _ => 1,
         }
     }
@@ -143,6 +156,8 @@ pub(super) struct Body<'a> {
     pub labels: u32,
     /// Bytes of the thread's frame.
     pub local_bytes: u32,
+    /// Bytes at the frame's start for what calls pass.
+    pub outgoing_bytes: u32,
 }
 
 /// Names of a module and of a function's parameters.
@@ -150,15 +165,31 @@ pub(super) struct Body<'a> {
 pub(super) struct Names {
     pub symbols: HashMap<Name, Symbol>,
     pub shared_bytes: u32,
+    /// What a kernel declares at least, so that memory whose size the launch gives begins at one place in all kernels.
+    pub least_shared_bytes: u32,
     /// Shared memory whose size the launch gives.
     pub dynamic: Vec<Name>,
+    /// The module's functions.
+    pub functions: std::sync::Arc<Signatures>,
 }
 
+impl Names {
+    /// The number of the function of that name.
+    pub fn function(&self, name: &Name) -> Option<u32> {
+        if let Some(Symbol::Function(f)) = self.symbols.get(name) { Some(*f) } else { None }
+    }
+}
+
+#[derive(Default)]
 struct Scope<'a> {
     registers: HashMap<&'a str, Reg>,
     /// `%r<40>`: prefix, count, number of the first.
     ranges: Vec<(&'a str, u32, Reg)>,
     symbols: HashMap<&'a str, Symbol>,
+    /// Lists of labels, by name.
+    tables: HashMap<&'a str, &'a [Name]>,
+    /// Prototypes of calls through registers, by name.
+    prototypes: HashMap<&'a str, call::Signature>,
 }
 
 struct Flatten<'a, 'n> {
@@ -174,6 +205,20 @@ pub(super) fn flatten<'a>(body: &'a [Statement], names: &mut Names) -> Result<Bo
     let mut f = Flatten { names, scopes: vec![], seen: HashMap::new(), body: Body::default() };
     f.block(body)?;
     Ok(f.body)
+}
+
+/// Counts the shared memory that a body declares.
+pub(super) fn shared(body: &[Statement], names: &mut Names) -> Result<(), AsmError> {
+    for s in body {
+        match s {
+            Statement::Block(b) => shared(b, names)?,
+            Statement::Variable(v) if matches!(v.space, Space::Shared | Space::SharedCta) => {
+                place(v, &mut names.shared_bytes)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn align_up(at: u32, align: u32) -> u32 {
@@ -192,10 +237,18 @@ pub(super) fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
 
 impl<'a> Flatten<'a, '_> {
     fn block(&mut self, list: &'a [Statement]) -> Result<(), AsmError> {
-        self.scopes.push(Scope { registers: HashMap::new(), ranges: vec![], symbols: HashMap::new() });
+        self.scopes.push(Scope::default());
         self.seen.clear();
-        for s in list {
+        for (k, s) in list.iter().enumerate() {
             self.declare(s)?;
+            self.named_list(k.checked_sub(1).and_then(|k| list.get(k)), s)?;
+        }
+        for s in list {
+            if let Statement::Inst(i) = s
+                && i.op == Opcode::Call
+            {
+                self.lay_out_call(i)?;
+            }
         }
         for s in list {
             match s {
@@ -208,10 +261,6 @@ impl<'a> Flatten<'a, '_> {
                 Statement::Inst(i) => {
                     let flat = self.inst(i)?;
                     self.body.items.push(Item::Inst(flat));
-                }
-                Statement::Targets { .. } | Statement::Prototype { .. } => {
-                    let what = "branch and call tables are not assembled".to_owned();
-                    return Err(AsmError::new(Pos::default(), what));
                 }
                 _ => {}
             }
@@ -249,6 +298,8 @@ impl<'a> Flatten<'a, '_> {
                 let symbol = match v.space {
                     Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut self.names.shared_bytes)?),
                     Space::Local => Symbol::Local(place(v, &mut self.body.local_bytes)?),
+                    // Its place is the call's to say.
+                    Space::Param => return Ok(()),
                     _ => {
                         return Err(AsmError::new(
                             v.pos,
@@ -261,6 +312,89 @@ impl<'a> Flatten<'a, '_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A list of branch targets or a prototype is named by the label before it.
+    fn named_list(&mut self, before: Option<&'a Statement>, s: &'a Statement) -> Result<(), AsmError> {
+        let (Some(Statement::Label(name, pos)), Some(scope)) = (before, self.scopes.last_mut()) else { return Ok(()) };
+        match s {
+            Statement::Targets { calls: false, names } => {
+                scope.tables.insert(name, names);
+            }
+            Statement::Prototype { returns, params, .. } => {
+                scope.prototypes.insert(name, call::signature(returns, params)?);
+            }
+            Statement::Targets { .. } => {
+                return Err(AsmError::new(*pos, format!("{name}: lists of call targets are not assembled")));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Gives the parameters that a call names their places.
+    fn lay_out_call(&mut self, i: &'a Inst) -> Result<(), AsmError> {
+        let parts = call::parts(i)?;
+        let callee = match parts.target {
+            Operand::Symbol(name, 0) => match self.symbol(name) {
+                Some(Symbol::Function(f)) => self.names.functions.list.get(f as usize).map(|f| f.signature.clone()),
+                _ => None,
+            },
+            _ => parts.prototype.and_then(|p| self.scopes.iter().rev().find_map(|s| s.prototypes.get(&**p)).cloned()),
+        };
+        let Some(signature) = callee else {
+            return Err(AsmError::new(i.pos, "call: what is called is not known here".into()));
+        };
+        self.body.outgoing_bytes = self.body.outgoing_bytes.max(signature.bytes.next_multiple_of(16));
+        for (list, places) in [(parts.returns, &signature.returns), (parts.params, &signature.params)] {
+            if list.len() != places.len() {
+                return Err(AsmError::new(i.pos, "call: not as many parameters as are declared".into()));
+            }
+            for (o, (at, _)) in list.iter().zip(places) {
+                let Operand::Symbol(name, 0) = o else {
+                    return Err(AsmError::new(
+                        i.pos,
+                        "call: parameters that are no .param variables are not assembled".into(),
+                    ));
+                };
+                let Some(scope) = self.scopes.last_mut() else { continue };
+                if scope.symbols.insert(name, Symbol::Outgoing(*at)).is_some_and(|old| old != Symbol::Outgoing(*at)) {
+                    let what = format!("call: {name} is passed by two calls, which is not assembled");
+                    return Err(AsmError::new(i.pos, what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `call` with the functions that it may be of.
+    fn call(&mut self, i: &'a Inst) -> Result<Vec<Opd>, AsmError> {
+        let parts = call::parts(i)?;
+        let target = self.operand(parts.target, i.pos)?;
+        let Opd::Reg(_) = target else { return Ok(vec![target]) };
+        let prototype = parts.prototype.and_then(|p| self.scopes.iter().rev().find_map(|s| s.prototypes.get(&**p)));
+        let Some(prototype) = prototype else { return Ok(vec![target]) };
+        let fits = |f: &call::Declared| f.taken && f.signature.is_like(prototype);
+        let functions = self.names.functions.list.iter().enumerate().filter(|(_, f)| fits(f));
+        let all = functions.map(|(k, _)| Opd::Symbol(Symbol::Function(k as u32), 0)).collect();
+        Ok(vec![target, Opd::Vector(all)])
+    }
+
+    /// `brx.idx` with the labels of its table.
+    fn table_branch(&mut self, i: &'a Inst) -> Result<Vec<Opd>, AsmError> {
+        let [index, Operand::Symbol(table, 0)] = i.operands.as_slice() else {
+            return Err(AsmError::new(i.pos, "brx: an index and a list of labels are expected".into()));
+        };
+        let index = self.operand(index, i.pos)?;
+        let Some(names) = self.scopes.iter().rev().find_map(|s| s.tables.get(&**table)).copied() else {
+            return Err(AsmError::new(i.pos, format!("brx: {table} is no list of labels")));
+        };
+        let label = |n: &Name| match self.symbol(n) {
+            Some(l @ Symbol::Label(_)) => Ok(Opd::Symbol(l, 0)),
+            _ => Err(AsmError::new(i.pos, format!("brx: {n} is no label here"))),
+        };
+        let labels = names.iter().map(label).collect::<Result<Vec<_>, _>>()?;
+        Ok(vec![index, Opd::Vector(labels)])
     }
 
     fn symbol(&self, name: &Name) -> Option<Symbol> {
@@ -293,10 +427,17 @@ impl<'a> Flatten<'a, '_> {
             Some(g) => Some((self.register(&g.pred, i.pos)?, g.negated)),
             None => None,
         };
-        let mut opds = SmallVec::new();
-        for o in &i.operands {
-            opds.push(self.operand(o, i.pos)?);
-        }
+        let opds = match i.op {
+            Opcode::Call => self.call(i)?.into(),
+            Opcode::Brx => self.table_branch(i)?.into(),
+            _ => {
+                let mut opds = SmallVec::new();
+                for o in &i.operands {
+                    opds.push(self.operand(o, i.pos)?);
+                }
+                opds
+            }
+        };
         Ok(Flat { pos: i.pos, guard, op: i.op, mods: &i.mods, opds })
     }
 
@@ -316,8 +457,11 @@ impl<'a> Flatten<'a, '_> {
                 Opd::Address(Box::new(self.operand(base, pos)?), *offset)
             }
             Operand::Nothing => Opd::Nothing,
-            Operand::Address { .. } => {
-                return Err(AsmError::new(pos, "coordinates in an address are not assembled".into()));
+            // A tensor and the coordinates in it.
+            Operand::Address { base, offset, rest } => {
+                let base = Opd::Address(Box::new(self.operand(base, pos)?), *offset);
+                let rest = rest.iter().map(|o| self.operand(o, pos)).collect::<Result<Vec<Opd>, _>>()?;
+                Opd::Pair(Box::new(base), Box::new(Opd::Vector(rest)))
             }
             Operand::Lane(n, _) => return Err(AsmError::new(pos, format!("{n}: vector registers are not assembled"))),
             Operand::List(_) => return Err(AsmError::new(pos, "calls are not assembled".into())),

@@ -5,7 +5,7 @@
 //! it happens once. Source: dominators by Cooper, Harvey and Kennedy.
 
 use super::AsmError;
-use super::mir::{Block, Code, Mach, Nature, Term};
+use super::mir::{Block, Code, Mach, Nature, ONE, Term};
 use crate::isa::sass::op;
 
 const NONE: usize = usize::MAX;
@@ -158,7 +158,7 @@ pub(super) fn reachable(code: &mut Code) {
 pub(super) fn converge(code: &mut Code) -> Result<(), AsmError> {
     let divides = |b: &usize| matches!(code.blocks[*b].term, Term::Branch(_, x, y, false) if x != y);
     let branches: Vec<usize> = code.order.iter().copied().filter(divides).collect();
-    if branches.is_empty() {
+    if branches.is_empty() && code.meets.is_empty() {
         return Ok(());
     }
     let graph = Graph::new(code);
@@ -166,11 +166,20 @@ pub(super) fn converge(code: &mut Code) -> Result<(), AsmError> {
     for b in branches {
         let Some((d, j)) = graph.join(b) else { continue };
         let ends = code.blocks[j].ops.is_empty() && code.blocks[j].term == Term::Exit;
-        if !ends && !pairs.iter().any(|p| (p.1, p.2) == (d, j)) {
+        if !ends && !strays(code, &graph.region(d, j)) && !pairs.iter().any(|p| (p.1, p.2) == (d, j)) {
             let size = graph.region(d, j).iter().filter(|x| **x).count();
             pairs.push((size, d, j));
         }
     }
+    for (d, j) in code.meets.clone() {
+        // In blocks that something leads to.
+        if code.order.contains(&d) && code.order.contains(&j) {
+            pairs.push((1, d, j));
+        }
+    }
+    // Who meets where others meet, on the way from where those part, needs no barrier of its own.
+    let all = pairs.clone();
+    pairs.retain(|(_, d, j)| !all.iter().any(|(_, e, k)| k == j && e != d && graph.region(*e, *j)[*d]));
     pairs.sort_unstable();
     let mut taken: Vec<(u8, Vec<bool>)> = vec![];
     for (_, d, j) in pairs {
@@ -189,7 +198,29 @@ pub(super) fn converge(code: &mut Code) -> Result<(), AsmError> {
         inside.pop();
         taken.push((n, inside));
     }
+    let used = (0..BARRIERS).filter(|n| taken.iter().any(|(m, _)| m == n)).collect::<Vec<u8>>();
+    save(code, &used);
     Ok(())
+}
+
+/// Whether threads may leave some of these blocks at times that have nothing to do with one another.
+fn strays(code: &Code, inside: &[bool]) -> bool {
+    code.strays.iter().any(|b| inside.get(*b) == Some(&true))
+}
+
+/// A function leaves the barriers as it found them.
+fn save(code: &mut Code, used: &[u8]) {
+    let Some(last) = code.returns else { return };
+    let first = code.order[0];
+    for (k, n) in used.iter().enumerate() {
+        let kept = code.vreg(ONE);
+        let get = Mach::new(op::BMOV_RB).w("d", kept).n("b", u64::from(*n)).m("cl", ".CLEAR").effect();
+        code.blocks[first].ops.insert(k, get);
+        let put = Mach::new(op::BMOV_BR).n("b", u64::from(*n)).r("a", kept).effect();
+        let ops = &mut code.blocks[last].ops;
+        let at = ops.iter().take_while(|m| m.inst.form().mnemonic == "BSYNC").count();
+        ops.insert(at, put);
+    }
 }
 
 fn insert(code: &mut Code, graph: &Graph, (d, j): (usize, usize), n: u8, inside: &[bool]) {

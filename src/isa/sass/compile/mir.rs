@@ -109,6 +109,10 @@ pub(super) enum Nature {
     Undefined,
     /// Sets up convergence barrier n for the block.
     Converge(u8, usize),
+    /// The place in the code that a call returns to, by the call's number.
+    Address(usize),
+    /// A call of a function, and the call's number.
+    Call(u32, usize),
 }
 
 /// A machine instruction.
@@ -123,6 +127,8 @@ pub(super) struct Mach {
     pub effect: bool,
     /// Its results are read under its own guard alone: what stood there before is not wanted.
     pub private: bool,
+    /// Its offset, or else its constant, counts from above the frame.
+    pub above: bool,
     pub pos: Pos,
     bad: Option<Box<FieldError>>,
 }
@@ -131,7 +137,8 @@ impl Mach {
     pub fn new(form: &'static Form) -> Mach {
         let inst = Instruction::new(form);
         let (nature, regs) = (Nature::Plain, SmallVec::new());
-        Mach { inst, regs, nature, glued: false, effect: false, private: false, pos: Pos::default(), bad: None }
+        let pos = Pos::default();
+        Mach { inst, regs, nature, glued: false, effect: false, private: false, above: false, pos, bad: None }
     }
 
     /// What could not be set.
@@ -265,14 +272,39 @@ impl Mach {
     }
 
     /// A memory address: base register of that many words (none: absolute) and byte offset.
-    pub fn at(mut self, base: Option<Word>, words: u8, offset: i64) -> Mach {
-        let width = self.inst.form().position("m", Role::Offset).map_or(24, |i| self.inst.form().fields[i].width());
+    pub fn at(self, base: Option<Word>, words: u8, offset: i64) -> Mach {
+        self.at_slot("m", base, words, offset)
+    }
+
+    /// The same of another slot.
+    pub fn at_slot(mut self, slot: &'static str, base: Option<Word>, words: u8, offset: i64) -> Mach {
+        let width = self.inst.form().position(slot, Role::Offset).map_or(24, |i| self.inst.form().fields[i].width());
         let bits = super::super::bits::wrapped(i128::from(offset), width).unwrap_or(u64::MAX);
-        self.set("m", Role::Offset, bits);
+        self.set(slot, Role::Offset, bits);
         match base {
-            Some(word) => self.field("m", Role::Register, word, words, false),
+            Some(word) => self.field(slot, Role::Register, word, words, false),
             None => self,
         }
+    }
+
+    /// The same of an address that selection has found.
+    pub fn at_place(self, place: &super::select::Place) -> Mach {
+        match place.base {
+            Some((w, n)) => self.at(Some(w), n, place.offset),
+            None => self.at(None, 0, place.offset),
+        }
+    }
+
+    /// The slot's base register has 64 bits.
+    pub fn wide_base(mut self, slot: &str) -> Mach {
+        self.set(slot, Role::RegisterSuffix, 1);
+        self
+    }
+
+    /// A memory address in a uniform register.
+    pub fn at_uniform(mut self, register: u64, offset: i64) -> Mach {
+        self.set("m", Role::Uniform, register);
+        self.at(None, 0, offset)
     }
 
     /// Runs where the predicate is set.
@@ -294,6 +326,11 @@ impl Mach {
 
     pub fn glued(mut self) -> Mach {
         self.glued = true;
+        self
+    }
+
+    pub fn above(mut self, above: bool) -> Mach {
+        self.above = above;
         self
     }
 
@@ -365,6 +402,14 @@ pub(super) struct Code {
     pub blocks: Vec<Block>,
     /// Blocks in the order they are laid out; the first is the entry.
     pub order: Vec<usize>,
+    /// Of a function: the block that returns.
+    pub returns: Option<usize>,
+    /// Calls.
+    pub calls: usize,
+    /// Threads that part between these blocks meet again in the second.
+    pub meets: Vec<(usize, usize)>,
+    /// Blocks that threads leave at different times: a function calls itself there.
+    pub strays: Vec<usize>,
 }
 
 impl Code {

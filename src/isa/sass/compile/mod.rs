@@ -9,15 +9,17 @@
 //! Place in the arrows: reads [`isa::ptx`](crate::isa::ptx), writes through this room's codec; registers come from the shared
 //! allocator. What it gives is a kernel's words and the facts that a loader wants. Source: PTX ISA 8.8 for meaning; code that
 //! ptxas 13.5.37 makes for layouts of constants, shared memory and parameters. Left out, each refused with its place in
-//! the text: calls, textures, surfaces, clusters, asynchronous copies, warpgroup matrices, sparse matrices.
+//! the text: textures, surfaces, warpgroup matrices, sparse matrices.
 
 mod build;
+mod call;
 mod chips;
 mod data;
 mod facts;
 mod flat;
 mod flow;
 mod hoist;
+mod link;
 mod live;
 mod mir;
 mod place;
@@ -35,6 +37,7 @@ use crate::isa::ptx::{self, Function, Item, Module, Pos, Tuning};
 pub use data::Data;
 use flat::{Names, Symbol};
 use schedule::Node;
+use std::sync::Arc;
 use sync::Placed;
 use thiserror::Error;
 
@@ -63,8 +66,10 @@ pub struct Kernel {
     pub registers: u32,
     /// Named barriers.
     pub barriers: u32,
-    /// Bytes of a thread's frame.
+    /// Bytes of a thread's frames, of the functions that are called too.
     pub frame_bytes: u32,
+    /// It calls a function that may call itself: how many frames there are is not known.
+    pub unbounded_stack: bool,
     /// Shared memory declared with its size, without the kibibyte that the system keeps.
     pub shared_bytes: u32,
     /// Offset and length of each parameter.
@@ -78,6 +83,8 @@ pub struct Kernel {
     pub spills: u32,
     /// PTX instructions it was made from.
     pub source_instructions: u32,
+    /// The functions in its code: name, first byte, length.
+    pub functions: Vec<(String, u32, u32)>,
 }
 
 /// The steps of an assembly, in order; all but the first and the last are taken for each kernel.
@@ -159,6 +166,8 @@ impl Kernel {
             registers: self.registers,
             barriers: self.barriers,
             frame_bytes: self.frame_bytes,
+            unbounded_stack: self.unbounded_stack,
+            functions: self.functions.clone(),
             shared_bytes: shared,
             parameters: self
                 .parameters
@@ -190,71 +199,136 @@ pub fn module_code(module: &Module, chip: Chip) -> Result<(Vec<Kernel>, Data), A
 
 fn watched(module: &Module, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
     let (mut names, mut data) = (Names::default(), Data::default());
+    let (functions, numbers) = call::declared(module)?;
+    names.functions = Arc::new(functions);
+    names.symbols.extend(numbers.into_iter().map(|(name, n)| (name, Symbol::Function(n))));
     for item in &module.items {
         if let Item::Variable(v) = item {
             data::declare(v, &mut names, &mut data)?;
         }
     }
-    let mut out = vec![];
-    for f in module.functions() {
-        if !f.entry {
-            return Err(AsmError::new(f.pos, format!("{}: functions that are no kernels are not assembled", f.name)));
-        }
-        if f.body.is_some() {
-            out.push(kernel(f, &names, chip, done)?);
-        }
+    let bodies = |entry| module.functions().filter(move |f| f.entry == entry && f.body.is_some());
+    let least = bodies(true).map(|f| most_registers(f, threads(f))).min().unwrap_or(253);
+    let mut functions = link::Functions::new(names.functions.list.len());
+    names.place_dynamic(module)?;
+    for f in bodies(false) {
+        let Some(n) = names.function(&f.name) else { continue };
+        functions.add(n, routine(f, &mut names, (Some(n), least), done)?);
     }
-    Ok((out, data))
+    let kernels = bodies(true).map(|f| kernel(f, (&names, &functions), chip, done)).collect::<Result<_, _>>()?;
+    Ok((kernels, data))
 }
 
-fn kernel(f: &Function, names: &Names, chip: Chip, done: Watch) -> Result<Kernel, AsmError> {
-    let mut names = names.clone();
-    let mut k = head(f, &mut names)?;
-    let list = f.body.as_deref().unwrap_or_default();
-    if !names.dynamic.is_empty() {
-        // Memory whose size the launch gives begins behind all that is declared.
-        let mut all = names.clone();
-        flat::flatten(list, &mut all)?;
-        let start = all.shared_bytes.next_multiple_of(16);
-        for name in names.dynamic.clone() {
-            names.symbols.insert(name, Symbol::Shared(start));
+impl Names {
+    /// Memory whose size the launch gives begins behind all that is declared: in a kernel's body, or where functions name such memory as
+    /// well, in any body.
+    fn place_dynamic(&mut self, module: &Module) -> Result<(), AsmError> {
+        if self.dynamic.is_empty() || !module.functions().any(|f| !f.entry && f.body.is_some()) {
+            return Ok(());
         }
+        let mut all = self.clone();
+        let mut most = 0;
+        for f in module.functions().filter(|f| !f.entry) {
+            flat::shared(f.body.as_deref().unwrap_or_default(), &mut all)?;
+        }
+        for f in module.functions().filter(|f| f.entry) {
+            let mut own = all.clone();
+            flat::shared(f.body.as_deref().unwrap_or_default(), &mut own)?;
+            most = most.max(own.shared_bytes);
+        }
+        self.least_shared_bytes = most.next_multiple_of(16);
+        for name in std::mem::take(&mut self.dynamic) {
+            self.symbols.insert(name, Symbol::Shared(self.least_shared_bytes));
+        }
+        Ok(())
     }
-    let mut body = flat::flatten(list, &mut names)?;
-    k.source_instructions = body.items.iter().filter(|i| matches!(i, flat::Item::Inst(_))).count() as u32;
+}
+
+/// A kernel's or a function's code before it is scheduled.
+struct Routine {
+    placed: place::Placed,
+    calls: Vec<u32>,
+    barriers: u32,
+    source_instructions: u32,
+}
+
+/// A function of that number, or a kernel; of it at most that many registers.
+fn routine(
+    f: &Function,
+    names: &mut Names,
+    (number, registers): (Option<u32>, u16),
+    done: Watch,
+) -> Result<Routine, AsmError> {
+    let mut own = names.clone();
+    if let Some(n) = number.and_then(|n| names.functions.list.get(n as usize)) {
+        let all = f.returns.iter().zip(&n.signature.returns).chain(f.params.iter().zip(&n.signature.params));
+        own.symbols.extend(all.map(|(v, (at, _))| (v.name.clone(), Symbol::Incoming(*at))));
+    }
+    let mut body = flat::flatten(f.body.as_deref().unwrap_or_default(), &mut own)?;
+    names.shared_bytes = own.shared_bytes;
+    let source_instructions = body.items.iter().filter(|i| matches!(i, flat::Item::Inst(_))).count() as u32;
     done(Phase::Flatten);
     let facts = facts::Facts::new(&mut body);
     done(Phase::Facts);
-    let mut selected = selected(&body, &facts)?;
+    let mut selected = selected(&body, &facts, (names, number))?;
     done(Phase::Select);
-    let registers = most_registers(f, k.threads);
     hoist::hoist(&mut selected.code, selected.stack.reg);
-    let mut placed = place::place(&mut selected, registers, body.local_bytes)?;
-    if placed.spills > 0 {
+    let local_bytes = body.outgoing_bytes + body.local_bytes;
+    let mut placed = place::place(&mut selected, registers, local_bytes)?;
+    if placed.spills > 0 && selected.calls.is_empty() {
         // Loads in their own places need fewer registers.
-        let mut calm = self::selected(&body, &facts)?;
-        let less = place::place(&mut calm, registers, body.local_bytes)?;
+        let mut calm = self::selected(&body, &facts, (names, number))?;
+        let less = place::place(&mut calm, registers, local_bytes)?;
         placed = if less.spills < placed.spills { less } else { placed };
     }
     done(Phase::Allocate);
-    let lines = chips::lower(placed.lines, chip).map_err(|what| AsmError::new(f.pos, what))?;
+    Ok(Routine { placed, calls: selected.calls, barriers: selected.barriers, source_instructions })
+}
+
+fn kernel(
+    f: &Function,
+    (names, functions): (&Names, &link::Functions),
+    chip: Chip,
+    done: Watch,
+) -> Result<Kernel, AsmError> {
+    let mut names = names.clone();
+    let mut k = head(f, &mut names)?;
+    if !names.dynamic.is_empty() {
+        // Memory whose size the launch gives begins behind all that is declared.
+        let mut all = names.clone();
+        flat::shared(f.body.as_deref().unwrap_or_default(), &mut all)?;
+        let start = all.shared_bytes.next_multiple_of(16);
+        for name in std::mem::take(&mut names.dynamic) {
+            names.symbols.insert(name, Symbol::Shared(start));
+        }
+    }
+    let own = routine(f, &mut names, (None, most_registers(f, k.threads)), done)?;
+    k.source_instructions = own.source_instructions;
+    let linked = functions.link(own, &names.functions, &mut k)?;
+    let lines = chips::lower(linked.lines, chip).map_err(|what| AsmError::new(f.pos, what))?;
     let mut listing = schedule::listing(&lines);
     schedule::schedule(&mut listing);
     done(Phase::Schedule);
-    let (mut code, places) = sync::synchronise(&listing, placed.labels);
+    let (mut code, places) = sync::synchronise(&listing, linked.labels);
     reuse::reuse(&mut code, &listing.nodes, &places);
     done(Phase::Synchronise);
     k.registers = highest(&listing.nodes) + 2;
-    (k.barriers, k.frame_bytes) = (selected.barriers, placed.frame_bytes);
-    (k.shared_bytes, k.spills) = (names.shared_bytes, placed.spills as u32);
+    k.shared_bytes = names.shared_bytes.max(names.least_shared_bytes);
+    let end = code.len();
+    let extent = |(name, from, to): &(String, usize, Option<usize>)| link::extent(name, *from, *to, &places, end);
+    k.functions = linked.functions.iter().map(extent).collect();
     k.words = words(code, &places, &mut k.exits, chip)?;
     done(Phase::Encode);
     Ok(k)
 }
 
 /// Machine instructions on virtual registers, with what threads need to meet again.
-fn selected(body: &flat::Body, facts: &facts::Facts) -> Result<select::Selected, AsmError> {
-    let mut selected = select::select(body, facts)?;
+fn selected(
+    body: &flat::Body,
+    facts: &facts::Facts,
+    (names, number): (&Names, Option<u32>),
+) -> Result<select::Selected, AsmError> {
+    let mut selected = select::select(body, facts, &names.functions, number)?;
     shape::shape(&mut selected.code);
     flow::converge(&mut selected.code)?;
     Ok(selected)
@@ -262,22 +336,25 @@ fn selected(body: &flat::Body, facts: &facts::Facts) -> Result<select::Selected,
 
 /// What a kernel's declaration says; its parameters get their places.
 fn head(f: &Function, names: &mut Names) -> Result<Kernel, AsmError> {
-    let mut k = Kernel { name: f.name.to_string(), ..Kernel::default() };
+    let mut k = Kernel { name: f.name.to_string(), threads: threads(f), ..Kernel::default() };
     for p in &f.params {
         let at = flat::place(p, &mut k.parameter_bytes)?;
         let len = k.parameter_bytes - at;
         k.parameters.push((at, len));
         names.symbols.insert(p.name.clone(), Symbol::Param(at, len));
     }
-    for t in &f.tuning {
-        if let Tuning::Numbers(name, n) = t
-            && &**name == "reqntid"
-        {
-            let n = |k: usize| n.get(k).and_then(|v| u32::try_from(*v).ok()).unwrap_or(1);
-            k.threads = Some([n(0), n(1), n(2)]);
-        }
-    }
     Ok(k)
+}
+
+/// `.reqntid`.
+fn threads(f: &Function) -> Option<[u32; 3]> {
+    f.tuning.iter().find_map(|t| match t {
+        Tuning::Numbers(name, n) if &**name == "reqntid" => {
+            let n = |k: usize| n.get(k).and_then(|v| u32::try_from(*v).ok()).unwrap_or(1);
+            Some([n(0), n(1), n(2)])
+        }
+        _ => None,
+    })
 }
 
 /// General registers that may be given out.
@@ -328,8 +405,15 @@ fn words(mut code: Vec<Placed>, places: &[usize], exits: &mut Vec<u32>, chip: Ch
     }
     let mut out = Vec::with_capacity(code.len());
     for (at, n) in code.iter_mut().enumerate() {
-        if let Some(to) = n.target {
-            set(&mut n.inst, at, places[to]).map_err(failed)?;
+        match (n.inst.form().mnemonic, n.target) {
+            // A place in the code as a number.
+            ("MOV", Some(to)) => {
+                n.inst.set("b", Role::Value, 16 * places[to] as u64).map_err(|e| failed(e.to_string()))?;
+            }
+            (_, Some(to)) => set(&mut n.inst, at, places[to]).map_err(failed)?,
+            // Such numbers count from the start.
+            ("RET", None) => set(&mut n.inst, at, 0).map_err(failed)?,
+            _ => {}
         }
         if n.inst.form().mnemonic == "EXIT" {
             exits.push(16 * at as u32);

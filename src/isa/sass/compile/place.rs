@@ -4,6 +4,7 @@
 //! may skip, modifies it. Spilled values stand in the thread's frame; predicates go there through a general register.
 
 use super::AsmError;
+use super::call::FUNCTIONS;
 use super::live::{bundle_start, settle};
 use super::mir::{Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, Word, width};
 use super::select::Selected;
@@ -82,12 +83,21 @@ fn info(registers: u16, scratch: bool) -> RegInfo {
 /// Gives out registers, at most that many.
 pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -> Result<Placed, AsmError> {
     let undefined = settle(&mut selected.code, selected.stack.reg);
-    let mut p =
-        Place { code: &selected.code, stack: selected.stack.reg, func: Func::default(), steps: vec![], labels: vec![] };
-    p.build(&undefined);
+    let make = |calls: bool| {
+        let (func, stack) = (Func::default(), selected.stack.reg);
+        let mut p = Place { code: &selected.code, stack, func, steps: vec![], labels: vec![] };
+        p.build(&undefined, calls);
+        p
+    };
+    let p = make(true);
     let failed = |e: regalloc::RegAllocError| AsmError::new(Pos::default(), e.to_string());
     let known = regalloc::Analysis::new(&p.func).map_err(failed)?;
-    let need = known.pressure(&info(registers, false));
+    let calls = !selected.calls.is_empty();
+    // Calls want all registers for themselves: that is no pressure.
+    let need = match calls {
+        true => regalloc::pressure(&make(false).func, &info(registers, false)).map_err(failed)?,
+        false => known.pressure(&info(registers, false)),
+    };
     let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
     let mut scratch = false;
     // As many as are needed at once, more if tuples do not fit between the others.
@@ -96,7 +106,8 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
         let result = known.allocate(&with);
         match result {
             Ok(a) if !scratch && spills(&a, |c| c == PRED) => scratch = true,
-            Ok(a) if limit == registers || !spills(&a, |c| c != PRED) => break a,
+            // What is wanted after a call is stored whatever there is.
+            Ok(a) if limit == registers || !spills(&a, |c| c != PRED) || calls => break a,
             Err(e) if limit == registers => return Err(failed(e)),
             _ => limit = (limit + 2 + limit / 8).min(registers),
         }
@@ -107,20 +118,19 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
         lines: vec![],
         scratch: u64::from(limit - 1),
         frame: local_bytes.next_multiple_of(16),
+        frame_bytes: local_bytes.next_multiple_of(16) + alloc.frame.len_bytes.next_multiple_of(16),
         spills: 0,
-        labels: selected.code.blocks.len(),
+        labels: selected.code.blocks.len() + selected.code.calls,
     };
     apply.all()?;
-    let (mut lines, spills, labels) = (apply.lines, apply.spills, apply.labels);
-    let mut frame_bytes = local_bytes.next_multiple_of(16);
-    if spills > 0 {
-        frame_bytes += alloc.frame.len_bytes.next_multiple_of(16);
-    }
+    let (mut lines, spills, labels, frame_bytes) = (apply.lines, apply.spills, apply.labels, apply.frame_bytes);
     if selected.uses_stack || spills > 0 {
         let load = Mach::new(op::MOV_C).n("d", STACK).c("b", 0, 0x28).n("mask", 15);
         let down = Mach::new(op::IADD3_I).n("d", STACK).n("a", STACK).n("b", u64::from(frame_bytes.wrapping_neg()));
+        // A function finds it set, a kernel sets it.
+        let first = usize::from(selected.code.returns.is_some());
         let head = [load, down].map(|m| Line::Inst(m.inst, None));
-        lines.splice(1..1, head);
+        lines.splice(1..1, head.into_iter().skip(first));
     }
     Ok(Placed { lines, frame_bytes, spills, labels })
 }
@@ -161,12 +171,14 @@ impl Touch {
 }
 
 impl Place<'_> {
-    fn build(&mut self, undefined: &[VReg]) {
+    fn build(&mut self, undefined: &[VReg], calls: bool) {
         for c in &self.code.classes {
             self.func.vreg(*c);
         }
         self.labels = (0..self.code.blocks.len()).map(|_| self.func.label()).collect();
         let order = self.code.order.clone();
+        let of = |file, count| (0..count).map(move |index| PReg { file, index });
+        let all: Vec<PReg> = of(PREDICATES, 7).chain(of(GENERAL, 255)).collect();
         for (k, b) in order.iter().enumerate() {
             self.func.push(Kind::Plain, Flow::Label(self.labels[*b]), &[], &[]);
             self.steps.push(Step::Label(*b));
@@ -186,7 +198,9 @@ impl Place<'_> {
                 debug_assert_eq!(bundle_start(ops, to), from);
                 let operands = self.operands(&ops[from..to]);
                 let kind = kind(&ops[from..to], &operands);
-                self.func.push(kind, Flow::Next, &operands, &[]);
+                let call = calls && matches!(ops[from].nature, Nature::Call(..));
+                let clobbers: &[PReg] = if call { &all } else { &[] };
+                self.func.push(kind, Flow::Next, &operands, clobbers);
                 self.steps.push(Step::Group(*b, from, to));
                 from = to;
             }
@@ -283,6 +297,7 @@ struct Apply<'a> {
     scratch: u64,
     /// Where spill slots begin in the frame.
     frame: u32,
+    frame_bytes: u32,
     spills: usize,
     labels: usize,
 }
@@ -302,7 +317,9 @@ impl Apply<'_> {
                     let group = &self.place.code.blocks[*b].ops[*from..*to];
                     self.group(i, group)?;
                 }
+                Step::Undefined if self.place.code.calls > 0 => self.define(i)?,
                 Step::Undefined => {}
+                Step::Exit if self.returned() => {}
                 Step::Exit => self.add(Mach::new(op::EXIT_N), None)?,
                 Step::Branch(p, to) => {
                     let to = self.target(i, *to, &mut stubs);
@@ -390,11 +407,50 @@ impl Apply<'_> {
                 };
                 Mach::placed(&mut inst, r, index).map_err(|e| AsmError::new(m.pos, e.to_string()))?;
             }
-            let target = if let Nature::Converge(_, to) = m.nature { Some(to) } else { None };
+            if m.above {
+                self.raise(&mut inst, m.pos)?;
+            }
+            let calls = self.place.code.blocks.len();
+            let target = match m.nature {
+                Nature::Converge(_, to) => Some(to),
+                Nature::Address(call) => Some(calls + call),
+                Nature::Call(f, _) => Some(FUNCTIONS + f as usize),
+                _ => None,
+            };
             written.extend(m.regs.iter().filter(|r| r.write).flat_map(|r| (0..r.count).map(|n| r.word.plus(n))));
             self.line(inst, target);
+            if let Nature::Call(_, call) = m.nature {
+                self.lines.push(Line::Label(calls + call));
+            }
         }
         Ok(())
+    }
+
+    /// Gives a register that nothing has written yet a value: a call may make it go to the frame.
+    fn define(&mut self, i: u32) -> Result<(), AsmError> {
+        let Some(o) = self.place.func.operands(i).first() else { return Ok(()) };
+        let Loc::Reg(r) = self.alloc.operands[self.place.func.operand_range(i).start] else { return Ok(()) };
+        let (class, first) = (self.place.code.classes[o.vreg.0 as usize], u64::from(r.index));
+        if class == PRED {
+            return self.add(Mach::new(op::ISETP_R).n("pu", first).m("cmp", ".EQ").p("pp", Pred::TRUE), None);
+        }
+        for k in 0..u64::from(width(class)) {
+            self.add(Mach::new(op::MOV_R).n("d", first + k).n("mask", 15), None)?;
+        }
+        Ok(())
+    }
+
+    /// Whether control has gone back already.
+    fn returned(&self) -> bool {
+        matches!(self.lines.last(), Some(Line::Inst(i, _)) if i.form().mnemonic == "RET")
+    }
+
+    /// An offset, or a constant, above the frame.
+    fn raise(&self, inst: &mut Instruction, pos: Pos) -> Result<(), AsmError> {
+        let offset = inst.form().position("m", Role::Offset).is_some();
+        let (slot, role) = if offset { ("m", Role::Offset) } else { ("b", Role::Value) };
+        let value = inst.get(slot, role).unwrap_or(0) + u64::from(self.frame_bytes);
+        inst.set(slot, role, value).map(|_| ()).map_err(|e| AsmError::new(pos, e.to_string()))
     }
 
     fn edit(&mut self, edit: &Edit) -> Result<(), AsmError> {

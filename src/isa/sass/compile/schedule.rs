@@ -57,11 +57,19 @@ pub(super) fn order(inst: &Instruction) -> Order {
         "LDS" | "LDSM" => Order::Load(SHARED),
         "LDL" => Order::Load(LOCAL),
         "STG" | "ATOMG" | "REDG" | "RED" => Order::Store(GLOBAL),
-        "STS" | "ATOMS" => Order::Store(SHARED),
+        "STS" | "ATOMS" | "STSM" | "LDGDEPBAR" => Order::Store(SHARED),
+        "LDGSTS" => Order::Store(GLOBAL | SHARED),
         "STL" => Order::Store(LOCAL),
         "ST" | "ATOM" | "LD" => Order::Store(generic),
-        "SHFL" | "VOTE" | "MATCH" | "REDUX" | "HMMA" | "IMMA" => Order::Load(WARP),
+        "SHFL" | "VOTE" | "MATCH" | "REDUX" | "HMMA" | "IMMA" | "BMMA" | "DMMA" | "MOVM" | "ELECT" | "R2UR" => {
+            Order::Load(WARP)
+        }
         _ if matches!(inst.form().pipe, Pipe::Branch) => Order::Fence,
+        "SYNCS" | "ARRIVES" | "DEPBAR" | "REDAS" | "STAS" | "UCGABAR_ARV" | "UCGABAR_WAIT" | "CGAERRBAR" => {
+            Order::Fence
+        }
+        "ACQBULK" | "PREEXIT" | "USETMAXREG" | "PMTRIG" => Order::Fence,
+        _ if matches!(inst.form().pipe, Pipe::Bulk | Pipe::Gmma) => Order::Fence,
         "BAR" | "B2R" | "MEMBAR" | "ERRBAR" | "CCTL" | "CS2R" | "FENCE" | "NOP" => Order::Fence,
         _ => Order::Free,
     }
@@ -131,7 +139,7 @@ pub(super) fn jumps(inst: &Instruction) -> bool {
         return false;
     }
     match inst.form().mnemonic {
-        "BRA" | "BRX" => true,
+        "BRA" | "BRX" | "CALL" | "RET" => true,
         "EXIT" => inst.guard.index == 7 && !inst.guard.not,
         _ => false,
     }

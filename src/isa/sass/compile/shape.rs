@@ -36,19 +36,30 @@ fn join(code: &mut Code) {
     let count = predecessors(code);
     let first = code.order[0];
     let mut gone = vec![false; code.blocks.len()];
+    // Blocks that calls and returns know by their number stay.
+    let mut stays = vec![false; code.blocks.len()];
+    let mut parts = stays.clone();
+    code.returns.into_iter().for_each(|b| stays[b] = true);
+    for (d, j) in &code.meets {
+        (stays[*d], stays[*j], parts[*d]) = (true, true, true);
+    }
     for b in code.order.clone() {
-        if gone[b] {
+        if gone[b] || parts[b] {
             continue;
         }
         while let Term::Jump(to) = code.blocks[b].term
             && to != b
             && to != first
             && count[to] == 1
+            && !stays[to]
         {
             gone[to] = true;
             let Block { ops, term } = std::mem::replace(&mut code.blocks[to], Block { ops: vec![], term: Term::Exit });
             code.blocks[b].ops.extend(ops);
             code.blocks[b].term = term;
+            if code.strays.contains(&to) {
+                code.strays.push(b);
+            }
         }
     }
     code.order.retain(|b| !gone[*b]);

@@ -49,6 +49,8 @@ struct Sync<'a> {
     /// Registers with a writer.
     recent: Vec<u16>,
     boards: [Board; SCOREBOARDS as usize],
+    /// The first scoreboard that results may use: before it stands the one of groups of copies.
+    first: u8,
     /// Scoreboards to wait for before writing, and before reading, a register.
     before_write: Vec<u8>,
     before_read: Vec<u8>,
@@ -64,6 +66,7 @@ pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<us
         writers: vec![None; REGISTERS],
         recent: vec![],
         boards: Default::default(),
+        first: u8::from(code.nodes.iter().any(|n| groups(&n.inst))),
         before_write: vec![0; REGISTERS],
         before_read: vec![0; REGISTERS],
         out: Vec::with_capacity(code.nodes.len() + PADDING),
@@ -222,7 +225,11 @@ impl Sync<'_> {
 
     /// Scoreboards for what ends, or has read, at a time nobody knows.
     fn assign(&mut self, inst: &mut Instruction, effects: &Effects) {
-        if completion(inst) != Completion::Scoreboard {
+        if groups(inst) {
+            inst.control.write = Some(0);
+            return;
+        }
+        if completion(inst) != Completion::Scoreboard && !reads_late(inst) {
             return;
         }
         let late = reads_late(inst);
@@ -256,7 +263,7 @@ impl Sync<'_> {
         if !writes {
             return last;
         }
-        let all = 0..last;
+        let all = self.first..last;
         if let Some(k) = all.clone().find(|k| !self.boards[usize::from(*k)].used) {
             return k;
         }
@@ -296,6 +303,11 @@ impl Sync<'_> {
             });
         }
     }
+}
+
+/// Whether the instruction ends a group of copies, which scoreboard 0 counts.
+fn groups(inst: &Instruction) -> bool {
+    inst.form().mnemonic == "LDGDEPBAR"
 }
 
 fn span(a: &Access) -> std::ops::Range<usize> {

@@ -5,7 +5,7 @@
 //! from all such registers.
 
 use super::facts::Facts;
-use super::flat::{Body, Flat, Item, Opd};
+use super::flat::{Body, Flat, Item, Opd, Symbol};
 use crate::isa::ptx::{Opcode, Space};
 
 pub(super) fn uniform(body: &Body, facts: &Facts) -> Vec<bool> {
@@ -16,7 +16,8 @@ pub(super) fn uniform(body: &Body, facts: &Facts) -> Vec<bool> {
         for item in &body.items {
             let Item::Inst(i) = item else { continue };
             let guarded = i.guard.is_some_and(|(p, _)| !uniform[p as usize]);
-            if i.op == Opcode::Bra && guarded && !i.has("uni") && !diverges {
+            let apart = i.op == Opcode::Brx && !i.opds.first().is_none_or(|o| agrees(o, &uniform));
+            if (i.op == Opcode::Bra && guarded || apart) && !i.has("uni") && !diverges {
                 (diverges, changed) = (true, true);
             }
             let same = !guarded && source(i) && i.opds[i.results()..].iter().all(|o| agrees(o, &uniform));
@@ -37,6 +38,7 @@ pub(super) fn uniform(body: &Body, facts: &Facts) -> Vec<bool> {
 /// Whether the instruction gives all threads the same from the same.
 fn source(i: &Flat) -> bool {
     match i.op {
+        Opcode::Ld if i.opds.last().is_some_and(passed) => false,
         Opcode::Ld => matches!(i.space(), Some(Space::Param | Space::ParamEntry | Space::Const)),
         Opcode::Ldu | Opcode::Atom | Opcode::Shfl | Opcode::Mma | Opcode::Ldmatrix | Opcode::Match | Opcode::Elect => {
             false
@@ -47,6 +49,12 @@ fn source(i: &Flat) -> bool {
         }
         _ => true,
     }
+}
+
+/// What a call passes is each thread's own.
+fn passed(o: &Opd) -> bool {
+    let Opd::Address(base, _) = o else { return false };
+    matches!(**base, Opd::Symbol(Symbol::Outgoing(_) | Symbol::Incoming(_), _))
 }
 
 fn agrees(o: &Opd, uniform: &[bool]) -> bool {

@@ -26,6 +26,10 @@ impl Build<'_> {
                 self.start(next);
                 Ok(())
             }
+            Opcode::Ret if self.code.returns.is_some() => {
+                self.return_from();
+                Ok(())
+            }
             Opcode::Ret | Opcode::Exit if self.guard.is_none() => {
                 self.code.blocks[self.block].term = Term::Exit;
                 let next = self.fresh();

@@ -1,7 +1,7 @@
 //! Conversions between all types.
 
 use super::super::AsmError;
-use super::super::build::{Build, Src, fadd};
+use super::super::build::{Build, Src, fadd, iadd3};
 use super::super::flat::Flat;
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
 use super::float::rounding;
@@ -44,10 +44,25 @@ fn integer_rounding(i: &Flat) -> Option<&'static str> {
     })
 }
 
+fn byte_name(ty: Type) -> &'static str {
+    if ty == Type::E4m3x2 { ".E4M3" } else { ".E5M2" }
+}
+
+/// The marks of a conversion to e4m3 or e5m2.
+fn byte_float(i: &Flat, m: Mach, to: Type) -> Mach {
+    let m = m.m("dt", byte_name(to));
+    let m = if i.has("satfinite") { m.m("sat", ".SATFINITE") } else { m };
+    if i.has("relu") { m.m("relu", ".RELU") } else { m }
+}
+
 impl Build<'_> {
     pub(super) fn convert(&mut self, i: &Flat) -> Result<(), AsmError> {
         let types: smallvec::SmallVec<[Type; 2]> = i.types().collect();
         let [to, from] = types[..] else { return self.no(i, "a conversion has two types") };
+        if matches!((to, from), (Type::F16x2, Type::E4m3x2 | Type::E5m2x2) | (Type::E4m3x2 | Type::E5m2x2, Type::F16x2))
+        {
+            return self.byte_halves(i, to, from);
+        }
         let plain = |t: Type| t.is_float() || is_integer(t);
         if i.opds.len() != 3 && !(plain(to) && plain(from)) {
             return self.no(i, "a conversion of these types is not assembled");
@@ -65,17 +80,45 @@ impl Build<'_> {
 
     /// Two floats into a word.
     fn pack(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
+        if matches!((to, from), (Type::E4m3x2 | Type::E5m2x2, Type::F32)) {
+            return self.pack_bytes(i, to);
+        }
         let brain = match (to, from) {
             (Type::F16x2, Type::F32) => false,
             (Type::Bf16x2, Type::F32) => true,
             _ => return self.no(i, "packing into this type is not assembled"),
         };
-        if i.has("relu") || i.has("satfinite") {
-            return self.no(i, "packing with this modifier is not assembled");
+        if i.has("satfinite") {
+            return self.no(i, "packing with .satfinite is not assembled of this type");
         }
         let d = self.dest(i, &i.opds[0])?;
         let s = [self.src(i, &i.opds[1], from)?.into(), self.src(i, &i.opds[2], from)?.into()];
-        self.float_to_half(d, s, brain, rounding(i));
+        self.float_to_half_as(d, s, brain, (rounding(i), i.has("relu")));
+        Ok(())
+    }
+
+    /// Two floats as bytes of e4m3 or e5m2, the first above.
+    fn pack_bytes(&mut self, i: &Flat, to: Type) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        let [a, b] = [self.src(i, &i.opds[1], Type::F32)?, self.src(i, &i.opds[2], Type::F32)?];
+        let (a, b) = (self.in_word(a), self.in_word(b));
+        let m = Mach::new(op::F2FP_PACK_AB_MERGE_C_R).w("d", d).r("a", a).r("b", b);
+        self.push(byte_float(i, m, to).m("st", ".F32"));
+        Ok(())
+    }
+
+    /// Between two bytes of e4m3 or e5m2 and two halves.
+    fn byte_halves(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
+        let (d, s) = (self.dest(i, &i.opds[0])?, self.src(i, &i.opds[1], Type::B32)?);
+        let s = self.in_word(s);
+        let m = match to {
+            Type::F16x2 => {
+                let m = Mach::new(op::F2FP_UNPACK_B_R).m("dt", ".F16").m("st", byte_name(from));
+                if i.has("relu") { m.m("relu", ".RELU") } else { m }
+            }
+            _ => byte_float(i, Mach::new(op::F2FP_UNPACK_B_MERGE_C_R), to).m("st", ".F16"),
+        };
+        self.push(m.w("d", d).r("b", s));
         Ok(())
     }
 
@@ -121,21 +164,34 @@ impl Build<'_> {
     fn clamp(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
         let d = self.dest(i, &i.opds[0])?;
         if from.bits() == 64 {
-            if (to, from) != (Type::U32, Type::U64) {
-                return self.no(i, "saturating from 64 bits is assembled to u32 from u64 only");
-            }
             let s = self.wide(i, &i.opds[1], from)?;
+            if (to, from) != (Type::U32, Type::U64) {
+                self.clamp64(d, s, to, from.is_signed());
+                return Ok(());
+            }
             let p = self.pred();
             let high = self.in_word(s.high());
             self.unguarded(|b| b.compare(p, ".EQ", false, high.into(), Src::ZERO));
             self.select(d, Pred::of(p), s.low().into(), u32::MAX.into());
             return Ok(());
         }
-        if to.bits() > 32 {
-            return self.no(i, "saturating to 64 bits is not assembled");
-        }
         let s = self.src(i, &i.opds[1], from)?;
         let x = self.extended(s, from);
+        if to.bits() > 32 {
+            // Of all that is smaller only what is below zero does not fit, and only without a sign.
+            let low = self.one();
+            let signed = from.is_signed();
+            self.unguarded(|b| match signed && !to.is_signed() {
+                true => b.extreme(low, x, Val::Imm(0), true, true),
+                false => b.mov(low, x),
+            });
+            self.mov(d, Val::Word(low));
+            match signed && to.is_signed() {
+                true => self.shift(d.plus(1), [Src::ZERO, 31.into(), low.into()], ".R", ".S32", true),
+                false => self.mov(d.plus(1), Val::Imm(0)),
+            }
+            return Ok(());
+        }
         let (bits, signed) = (to.bits(), to.is_signed());
         let largest = if signed { (1u32 << (bits - 1)) - 1 } else { ((1u64 << bits) - 1) as u32 };
         let (t, out) = (self.one(), d);
@@ -149,6 +205,31 @@ impl Build<'_> {
             false => self.extreme(out, x, Val::Imm(largest), false, false),
         }
         Ok(())
+    }
+
+    /// 64 bits to the nearest value of a type.
+    fn clamp64(&mut self, d: Word, s: Wide, to: Type, signed: bool) {
+        let (bits, to_signed) = (to.bits(), to.is_signed());
+        let largest = u64::MAX >> (64 - bits + u32::from(to_signed));
+        let least = if to_signed { (-1i64 << (bits - 1)).cast_unsigned() } else { 0 };
+        let mut now = Wide::Pair(self.in_pair(s));
+        let guard = self.guard.take();
+        if signed {
+            let (p, t) = (self.pred(), self.two());
+            self.compare64(p, ".LT", true, now, Wide::Imm(least));
+            self.select64(t, Pred::of(p), Wide::Imm(least), now);
+            now = Wide::Pair(t);
+        }
+        let (p, t) = (self.pred(), self.two());
+        // What is not below zero compares as without a sign.
+        let as_signed = signed && to_signed;
+        self.compare64(p, ".GT", as_signed, now, Wide::Imm(largest));
+        self.select64(t, Pred::of(p), Wide::Imm(largest), now);
+        self.guard = guard;
+        match bits {
+            64 => self.mov64(d, Wide::Pair(t)),
+            _ => self.mov(d, Val::Word(t)),
+        }
     }
 
     fn int_to_float(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
@@ -255,11 +336,11 @@ impl Build<'_> {
                 self.half_to_float_in(d, s, f == Type::Bf16);
             }
             (t, Type::F32) if half(t) => {
-                if i.has("sat") || i.has("relu") || i.has("satfinite") {
+                if i.has("sat") || i.has("satfinite") {
                     return self.no(i, "a conversion with this modifier is not assembled");
                 }
                 let s = self.src(i, &i.opds[1], from)?.into();
-                self.float_to_half(d, [Src::ZERO, s], t == Type::Bf16, rounding(i));
+                self.float_to_half_as(d, [Src::ZERO, s], t == Type::Bf16, (rounding(i), i.has("relu")));
             }
             (Type::F64, f) if half(f) => {
                 let s = self.half_src(i, &i.opds[1], f)?;
@@ -282,18 +363,39 @@ impl Build<'_> {
             (Type::Tf32, Type::F32) => {
                 let s = self.src(i, &i.opds[1], from)?;
                 let w = self.in_word(s);
-                let r = if i.has("rna") {
-                    return self.no(i, "rounding to tf32 by .rna is not assembled");
-                } else {
-                    rounding(i)
-                };
-                self.push(
-                    Mach::new(op::F2FP_PACK_B_R).w("d", d).r("b", w).m("dt", ".TF32").m("st", ".F32").m("rnd", r),
-                );
+                if i.has("rna") {
+                    self.round_away(d, w, i.has("satfinite"));
+                    return Ok(());
+                }
+                let m = Mach::new(op::F2FP_PACK_B_R).w("d", d).r("b", w).m("dt", ".TF32").m("st", ".F32");
+                let m = if i.has("relu") { m.m("relu", ".RELU") } else { m };
+                self.push(m.m("rnd", rounding(i)));
             }
             _ => return self.no(i, "no such conversion is assembled"),
         }
         Ok(())
+    }
+
+    /// To the nearest tf32, halves away from zero: half a unit is added and what is below goes.
+    fn round_away(&mut self, d: Word, w: Word, finite: bool) {
+        let (more, t, p) = (self.one(), self.one(), self.pred());
+        let infinite = |w: Word| Src { val: Val::Word(w), neg: false, abs: true };
+        let limit = || Src::from(f32::INFINITY.to_bits());
+        self.unguarded(|b| {
+            b.alu(iadd3(), more, [w.into(), 0x1000.into(), Src::ZERO], |m| m);
+            b.test(p, ".GEU", infinite(w), limit(), Pred::TRUE);
+            b.select(t, Pred::of(p), w.into(), more.into());
+        });
+        if !finite {
+            return self.lop(d, [t.into(), 0xffff_e000.into(), Src::ZERO], 0xc0);
+        }
+        let (r, less, q) = (self.one(), self.one(), self.pred());
+        self.unguarded(|b| {
+            b.lop(r, [t.into(), 0xffff_e000.into(), Src::ZERO], 0xc0);
+            b.test(q, ".GEU", infinite(r), limit(), Pred::TRUE);
+            b.alu(iadd3(), less, [r.into(), 0xffff_e000.into(), Src::ZERO], |m| m);
+        });
+        self.select(d, Pred::of(q), less.into(), r.into());
     }
 
     fn widened(&mut self, d: Word, w: Word, st: &'static str) {
@@ -303,8 +405,10 @@ impl Build<'_> {
 
     /// To an integer of the same float type.
     fn round(&mut self, i: &Flat, d: Word, ty: Type, rnd: &'static str) -> Result<(), AsmError> {
-        if i.has("sat") {
-            return self.no(i, "rounding to an integer with .sat is not assembled");
+        let to = d;
+        let d = if i.has("sat") { self.one() } else { d };
+        if i.has("sat") && ty != Type::F32 {
+            return self.no(i, "rounding to an integer with .sat is assembled of f32 only");
         }
         match ty {
             Type::F64 => {
@@ -320,6 +424,9 @@ impl Build<'_> {
                     let m = m.m("st", "").m("rnd", rnd);
                     if ftz { m.m("ftz", ".FTZ") } else { m }
                 });
+                if i.has("sat") {
+                    self.alu(fadd(), to, [d.into(), Src::ZERO, Src::ZERO], |m| m.m("sat", ".SAT"));
+                }
             }
             _ => {
                 let s = self.half_src(i, &i.opds[1], ty)?;

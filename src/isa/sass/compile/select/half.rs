@@ -97,6 +97,23 @@ impl Build<'_> {
                 self.float_to_half(d, [Src::ZERO, r.into()], brain, "");
                 return Ok(());
             }
+            Opcode::Ex2 | Opcode::Tanh => {
+                // One half after the other.
+                let fmt = if brain { ".BF16" } else { ".F16" };
+                let function = if i.op == Opcode::Ex2 { ".EX2" } else { ".TANH" };
+                let v = self.whole_half(s[0]);
+                let w = self.in_word(v.val);
+                let high = self.one();
+                self.unguarded(|b| b.shift(high, [Src::ZERO, 16.into(), w.into()], ".R", ".U32", true));
+                let parts = [w, high].map(|w| {
+                    let r = self.one();
+                    let m = Mach::new(op::MUFU_R16).m("fn", function).m("fmt", fmt).w("d", r).r("b", w);
+                    self.unguarded(|b| b.push(m));
+                    r
+                });
+                self.permute(d, parts[0].into(), 0x5410, parts[1].into());
+                return Ok(());
+            }
             _ => return self.no(i, "no 16-bit float instruction of that kind is assembled"),
         };
         let m = if brain { m.m("bf", bf) } else { m };
@@ -137,8 +154,48 @@ impl Build<'_> {
         }
     }
 
+    /// `set` of packed halves: ones, or all bits, where the comparison holds.
+    pub(super) fn set_halves(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
+        let Some(cmp) = i.words().find_map(|w| super::logic::compare_code(w, true)) else {
+            return self.no(i, "no such comparison");
+        };
+        if i.opds.len() > 3 || !(to == from || to.bits() == 32 && !to.is_float()) {
+            return self.no(i, "results of this type are not assembled");
+        }
+        let d = self.dest(i, &i.opds[0])?;
+        let (a, b) = (self.half_src(i, &i.opds[1], from)?, self.half_src(i, &i.opds[2], from)?);
+        let mut m = Mach::new(op::HSET2_R).w("d", d).m("cmp", cmp).p("pp", Pred::TRUE);
+        if from == Type::Bf16x2 {
+            m = m.m("bf", ".BF16_V2");
+        }
+        if to == from {
+            m = m.m("fb", ".BF");
+        }
+        if i.has("ftz") {
+            m = m.m("ftz", ".FTZ");
+        }
+        for (slot, (w, h)) in [("a", a), ("b", b)] {
+            if let Some(w) = w {
+                m = m.r(slot, w).half(slot, h);
+            }
+        }
+        self.push(m);
+        Ok(())
+    }
+
     /// Two floats as halves: the first above.
     pub(super) fn float_to_half(&mut self, d: Word, s: [Src; 2], brain: bool, rounding: &'static str) {
+        self.float_to_half_as(d, s, brain, (rounding, false));
+    }
+
+    /// The same, where asked for with zeros for what is below them.
+    pub(super) fn float_to_half_as(
+        &mut self,
+        d: Word,
+        s: [Src; 2],
+        brain: bool,
+        (rounding, relu): (&'static str, bool),
+    ) {
         let mut m =
             Mach::new(op::F2FP_PACK_AB_R).w("d", d).m("dt", if brain { ".BF16" } else { ".F16" }).m("st", ".F32");
         for (slot, v) in [("a", s[0]), ("b", s[1])] {
@@ -146,6 +203,7 @@ impl Build<'_> {
                 m = m.r(slot, w);
             }
         }
+        let m = if relu { m.m("relu", ".RELU") } else { m };
         self.push(m.m("rnd", rounding));
     }
 

@@ -12,7 +12,7 @@ impl Build<'_> {
     pub(super) fn int(&mut self, i: &Flat) -> Result<(), AsmError> {
         let ty = i.ty();
         if matches!(ty, Type::U16x2 | Type::S16x2) {
-            return self.no(i, "packed 16-bit integers are not assembled");
+            return self.packed_int(i);
         }
         if i.has("wide") {
             return self.wide_product(i);
@@ -26,6 +26,14 @@ impl Build<'_> {
         let (signed, small) = (ty.is_signed(), ty.bits() < 32);
         match (i.op, n) {
             (Opcode::Add | Opcode::Sub | Opcode::Addc | Opcode::Subc, 2) => self.sum(i, d, s, ty)?,
+            (Opcode::Mad | Opcode::Madc, 3) if i.has("cc") || i.op == Opcode::Madc => {
+                let t = self.one();
+                match i.has("hi") {
+                    true => self.unguarded(|b| b.high_product(t, s[0].val, s[1].val, signed)),
+                    false => self.unguarded(|b| b.multiply(t, s[0], s[1], Src::ZERO)),
+                }
+                self.chained(i, d, [t.into(), s[2], Src::ZERO], (i.op == Opcode::Madc, i.has("cc")))?;
+            }
             (Opcode::Mul | Opcode::Mad | Opcode::Mul24 | Opcode::Mad24, _) => self.product(i, d, s, ty)?,
             (Opcode::Neg, 1) => self.alu(iadd3(), d, [s[0].negated(), Src::ZERO, Src::ZERO], |m| m),
             (Opcode::Abs, 1) => {
@@ -53,7 +61,7 @@ impl Build<'_> {
                 self.alu(iadd3(), t, [hi.into(), Src::from(lo).negated(), s[2]], |m| m);
                 self.mov(d, Val::Word(t));
             }
-            (Opcode::Dp4a, 3) => self.dp4a(i, d, s),
+            (Opcode::Dp4a | Opcode::Dp2a, 3) => self.dp4a(i, d, s),
             _ => return self.no(i, "no integer instruction of that kind is assembled"),
         }
         Ok(())
@@ -73,6 +81,12 @@ impl Build<'_> {
         let mut text = || if types.next().is_some_and(Type::is_signed) { ".S8" } else { ".U8" };
         let (at, bt) = (text(), text());
         let [a, b, c] = s.map(|s| self.in_word(s.val));
+        if i.op == Opcode::Dp2a {
+            let m = Mach::new(op::IDP_R2A).w("d", d).r("a", a).r("b", b).r("c", c);
+            let m = m.m("md", if i.has("hi") { ".2A.HI" } else { ".2A.LO" });
+            let at = if at == ".S8" { ".S16" } else { ".U16" };
+            return self.push(m.m("at", at).m("bt", bt));
+        }
         self.push(Mach::new(op::IDP_R).w("d", d).r("a", a).r("b", b).r("c", c).m("at", at).m("bt", bt));
     }
 
@@ -85,7 +99,7 @@ impl Build<'_> {
             return self.chained(i, d, [s[0], second, Src::ZERO], (takes, gives));
         }
         if i.has("sat") {
-            return self.no(i, "saturating sums are not assembled");
+            return self.saturated(i, d, [s[0].val, s[1].val], minus);
         }
         if ty.bits() == 32 && !minus && self.funnel(i, d)? {
             return Ok(());
@@ -139,16 +153,42 @@ impl Build<'_> {
         Ok(true)
     }
 
-    fn chained(&mut self, i: &Flat, d: Word, s: [Src; 3], (takes, gives): (bool, bool)) -> Result<(), AsmError> {
-        let carry = match self.carry {
-            Some(c) => c,
-            None if takes => return self.no(i, "no carry was made before"),
+    /// A signed sum or difference, at most the largest number and at least the smallest.
+    fn saturated(&mut self, i: &Flat, d: Word, [a, b]: [Val; 2], minus: bool) -> Result<(), AsmError> {
+        if i.ty() != Type::S32 {
+            return self.no(i, "saturating sums of this type are not assembled");
+        }
+        let (a, b) = (self.in_word(a), self.in_word(b));
+        let (sum, over, limit, p) = (self.one(), self.one(), self.one(), self.pred());
+        self.unguarded(|m| {
+            let b2 = if minus { Src::from(b).negated() } else { b.into() };
+            m.alu(iadd3(), sum, [a.into(), b2, Src::ZERO], |m| m);
+            // It is too large where the sum has another sign than a, and a and b have the same (or of a difference another).
+            let table = if minus { (0xf0 ^ 0xcc) & (0xf0 ^ 0xaa) } else { !(0xf0 ^ 0xcc) & (0xf0 ^ 0xaa) };
+            m.lop(over, [a.into(), b.into(), sum.into()], table);
+            m.compare(p, ".LT", true, over.into(), Src::ZERO);
+            let sign = m.one();
+            m.shift(sign, [Src::ZERO, 31.into(), a.into()], ".R", ".S32", true);
+            m.lop(limit, [sign.into(), 0x7fff_ffff.into(), Src::ZERO], 0x3c);
+        });
+        self.select(d, Pred::of(p), limit.into(), sum.into());
+        Ok(())
+    }
+
+    pub(super) fn carry(&mut self, i: &Flat, takes: bool) -> Result<Word, AsmError> {
+        match self.carry {
+            Some(c) => Ok(c),
+            None if takes => self.no(i, "no carry was made before"),
             None => {
                 let c = self.pred();
                 self.carry = Some(c);
-                c
+                Ok(c)
             }
-        };
+        }
+    }
+
+    fn chained(&mut self, i: &Flat, d: Word, s: [Src; 3], (takes, gives): (bool, bool)) -> Result<(), AsmError> {
+        let carry = self.carry(i, takes)?;
         let [a, mut b, c] = s;
         if b.neg && !matches!(b.val, Val::Word(_) | Val::Const(..)) {
             b.val = Val::Word(self.in_word(b.val));
@@ -173,7 +213,7 @@ impl Build<'_> {
     fn product(&mut self, i: &Flat, d: Word, s: [Src; 3], ty: Type) -> Result<(), AsmError> {
         let (signed, small) = (ty.is_signed(), ty.bits() < 32);
         if i.has("sat") || i.has("cc") {
-            return self.no(i, "saturating and carrying products are not assembled");
+            return self.no(i, "saturating products are not assembled");
         }
         if matches!(i.op, Opcode::Mul24 | Opcode::Mad24) {
             if i.has("hi") {

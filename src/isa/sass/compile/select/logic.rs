@@ -1,14 +1,14 @@
 //! Bits: logic, shifts, fields, counts; comparisons and choices; moves.
 
 use super::super::AsmError;
-use super::super::build::{Build, Src, fsetp, iadd3, isetp, sgxt, shf};
+use super::super::build::{Build, Src, bmsk, fsetp, iadd3, isetp, sgxt, shf};
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
 use crate::isa::ptx::{Opcode, Type};
 use crate::isa::sass::op;
 
 /// A comparison's code in integer and float forms.
-fn compare_code(word: &str, float: bool) -> Option<&'static str> {
+pub(super) fn compare_code(word: &str, float: bool) -> Option<&'static str> {
     let plain = match word {
         "eq" => ".EQ",
         "ne" => ".NE",
@@ -65,12 +65,21 @@ impl Build<'_> {
             Opcode::Prmt => {
                 let d = self.dest(i, &i.opds[0])?;
                 let [a, c, s] = [1, 2, 3].map(|k| self.src(i, &i.opds[k], Type::B32));
-                if i.words().next().is_some() {
-                    return self.no(i, "a mode of prmt is not assembled");
-                }
+                let mode = i.words().find_map(|w| match w {
+                    "f4e" => Some(".F4E"),
+                    "b4e" => Some(".B4E"),
+                    "rc8" => Some(".RC8"),
+                    "ecl" => Some(".ECL"),
+                    "ecr" => Some(".ECR"),
+                    "rc16" => Some(".RC16"),
+                    _ => None,
+                });
                 let (a, c, s) = (a?, c?, s?);
                 let s = if let Val::Imm(v) = s { Val::Imm(v & 0xffff) } else { s };
-                self.alu(super::super::build::prmt(), d, [a.into(), s.into(), c.into()], |m| m);
+                self.alu(super::super::build::prmt(), d, [a.into(), s.into(), c.into()], |m| match mode {
+                    Some(mode) => m.m("md", mode),
+                    None => m,
+                });
                 Ok(())
             }
             _ => self.field(i, ty),
@@ -211,7 +220,7 @@ impl Build<'_> {
     }
 
     /// Shifts of 64 bits by 0 to 64 and more.
-    fn shift64(&mut self, d: Word, a: Word, n: Val, left: bool, signed: bool) {
+    pub(super) fn shift64(&mut self, d: Word, a: Word, n: Val, left: bool, signed: bool) {
         let (low, high) = (a, a.plus(1));
         match (left, signed) {
             (true, _) if n == Val::Imm(32) => {
@@ -259,6 +268,15 @@ impl Build<'_> {
                 self.unguarded(|b| b.compare(p, ".EQ", false, a.into(), Src::ZERO));
                 self.select(d, Pred::of(p), 1.into(), Src::ZERO);
             }
+            Opcode::Bmsk | Opcode::Szext => {
+                let n = self.src(i, &i.opds[2], Type::U32)?;
+                let wrap = if i.has("wrap") { ".W" } else { "" };
+                let sg = if ty.is_signed() { "" } else { ".U32" };
+                match i.op {
+                    Opcode::Bmsk => self.alu(bmsk(), d, [a.into(), n.into(), Src::ZERO], |m| m.m("w", wrap)),
+                    _ => self.alu(sgxt(), d, [a.into(), n.into(), Src::ZERO], |m| m.m("sg", sg).m("w", wrap)),
+                }
+            }
             Opcode::Bfe => self.extract(i, d, a, ty)?,
             Opcode::Bfi => {
                 let into = self.src(i, &i.opds[2], ty)?;
@@ -284,7 +302,7 @@ impl Build<'_> {
     }
 
     /// The low eight bits, as field operands count.
-    fn byte(&mut self, v: Val) -> Val {
+    pub(super) fn byte(&mut self, v: Val) -> Val {
         match v {
             Val::Imm(v) => Val::Imm(v & 0xff),
             v => {
@@ -295,7 +313,7 @@ impl Build<'_> {
         }
     }
 
-    fn leading(&mut self, d: Word, a: Val) {
+    pub(super) fn leading(&mut self, d: Word, a: Val) {
         self.unary(op::FLO_R, d, a.into(), |m| m.m("sg", ".U32"));
     }
 
@@ -366,6 +384,7 @@ impl Build<'_> {
                 });
                 self.mov(d, Val::Word(x));
             }
+            Opcode::Bfi | Opcode::Bfe | Opcode::Bfind => return self.wide_field(i, d, ty),
             _ => return self.no(i, "no instruction on 64 bits of that kind is assembled"),
         }
         Ok(())
@@ -395,6 +414,9 @@ impl Build<'_> {
             Opcode::Set => {
                 let types: smallvec::SmallVec<[Type; 2]> = i.types().collect();
                 let [to, from] = types[..] else { return self.no(i, "two types are expected") };
+                if matches!(from, Type::F16x2 | Type::Bf16x2) {
+                    return self.set_halves(i, to, from);
+                }
                 let d = self.dest(i, &i.opds[0])?;
                 let p = self.pred();
                 let guard = self.guard.take();
@@ -461,7 +483,7 @@ impl Build<'_> {
         let unsigned = !ty.is_signed() || i.words().any(|w| matches!(w, "lo" | "ls" | "hi" | "hs"));
         let sg = if unsigned { ".U32" } else { "" };
         let m = match ty {
-            Type::F16 | Type::Bf16 => self.test_half(i, ty, cmp)?,
+            Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2 => self.test_half(i, ty, cmp)?,
             Type::F64 => {
                 let (a, b) = (self.wide(i, &i.opds[1], ty)?, self.wide(i, &i.opds[2], ty)?);
                 let (x, y) = (self.in_pair(a), self.in_pair(b));

@@ -24,12 +24,30 @@ impl Build<'_> {
                 self.push(m);
                 self.copy_out(i, copies, d)
             }
+            Opcode::Stmatrix => {
+                let n = [1usize, 2, 4].into_iter().find(|n| i.has(&format!("x{n}"))).unwrap_or(1);
+                let place = self.place(i, &i.opds[0], false, 1 << 23)?;
+                let trans = if i.has("trans") { ".MT88" } else { ".M88" };
+                let data = self.stored(i, &i.opds[1], Type::B32, n as u8)?;
+                let m = Mach::new(op::STSM_R).m("md", trans).m("n", ["", "", ".2", "", ".4"][n]).at_place(&place);
+                self.push(match data {
+                    Some(w) => m.rn("b", w, n as u8).effect(),
+                    None => m.effect(),
+                });
+                Ok(())
+            }
+            Opcode::Movmatrix => {
+                let (d, a) = (self.dest(i, &i.opds[0])?, self.src(i, &i.opds[1], Type::B32)?);
+                let a = self.in_word(a);
+                self.push(Mach::new(op::MOVM_R).m("md", ".MT88").w("d", d).r("a", a).effect());
+                Ok(())
+            }
             _ => self.no(i, "not assembled"),
         }
     }
 
     /// Registers for a result: the text's where they are neighbours, else a tuple, and what to copy from it.
-    fn fragment_dest<'o>(&mut self, i: &Flat, o: &'o Opd, words: u8) -> Result<(Word, &'o [Opd]), AsmError> {
+    pub(super) fn fragment_dest<'o>(&mut self, i: &Flat, o: &'o Opd, words: u8) -> Result<(Word, &'o [Opd]), AsmError> {
         let v = match o {
             Opd::Vector(v) => v.as_slice(),
             o => std::slice::from_ref(o),
@@ -48,7 +66,7 @@ impl Build<'_> {
         Ok((d, v))
     }
 
-    fn copy_out(&mut self, i: &Flat, to: &[Opd], from: Word) -> Result<(), AsmError> {
+    pub(super) fn copy_out(&mut self, i: &Flat, to: &[Opd], from: Word) -> Result<(), AsmError> {
         for (k, o) in to.iter().enumerate() {
             let d = self.dest(i, o)?;
             self.mov(d, Val::Word(from.plus(k as u8)));

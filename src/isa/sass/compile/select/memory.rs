@@ -9,9 +9,17 @@ use crate::isa::ptx::{Opcode, Space, Type};
 use crate::isa::sass::op;
 
 /// A base register with its words, and a byte offset.
-pub(super) struct Place {
+pub(crate) struct Place {
     pub base: Option<(Word, u8)>,
     pub offset: i64,
+    /// From above the frame.
+    pub above: bool,
+}
+
+impl Place {
+    fn new(base: Option<(Word, u8)>, offset: i64) -> Place {
+        Place { base, offset, above: false }
+    }
 }
 
 /// The text of an access's size.
@@ -39,6 +47,12 @@ fn semantics(i: &Flat) -> &'static str {
     }
 }
 
+/// Whether an address is of what a call passes.
+fn passed(o: &Opd) -> bool {
+    let Opd::Address(base, _) = o else { return false };
+    matches!(**base, Opd::Symbol(Symbol::Outgoing(_) | Symbol::Incoming(_), _))
+}
+
 impl Build<'_> {
     pub(super) fn memory(&mut self, i: &Flat) -> Result<(), AsmError> {
         match i.op {
@@ -46,7 +60,7 @@ impl Build<'_> {
             Opcode::St => self.store(i),
             Opcode::Cvta => self.cvta(i),
             // Hints.
-            Opcode::Prefetch => Ok(()),
+            Opcode::Prefetch | Opcode::Prefetchu | Opcode::Applypriority => Ok(()),
             _ => self.no(i, "not assembled"),
         }
     }
@@ -65,7 +79,7 @@ impl Build<'_> {
                     (r, offset) = (root, offset + more);
                 }
                 if !wide && let Known::Shared(at) = self.facts.known[r as usize] {
-                    return Ok(Place { base: None, offset: i64::from(at) + offset });
+                    return Ok(Place::new(None, i64::from(at) + offset));
                 }
                 let double = self.types[r as usize].bits() == 64;
                 let w = match (double, wide) {
@@ -80,25 +94,31 @@ impl Build<'_> {
                     (false, true) => return self.no(i, "a 32-bit address in a 64-bit space"),
                 };
                 if fits(offset) {
-                    return Ok(Place { base: Some((w, if wide { 2 } else { 1 })), offset });
+                    return Ok(Place::new(Some((w, if wide { 2 } else { 1 })), offset));
                 }
                 let d = if wide { self.two() } else { self.one() };
                 self.unguarded(|b| match wide {
                     true => b.add64(d, Wide::Pair(w), Wide::Imm(offset.cast_unsigned())),
                     false => b.alu(iadd3(), d, [w.into(), (offset as u32).into(), Src::ZERO], |m| m),
                 });
-                Ok(Place { base: Some((d, if wide { 2 } else { 1 })), offset: 0 })
+                Ok(Place::new(Some((d, if wide { 2 } else { 1 })), 0))
             }
-            Opd::Symbol(Symbol::Shared(at), more) => {
-                Ok(Place { base: None, offset: i64::from(SHARED_START + at) + more + offset })
-            }
+            Opd::Symbol(Symbol::Shared(at), more) => Ok(Place::new(None, i64::from(SHARED_START + at) + more + offset)),
             Opd::Symbol(Symbol::Local(at), more) => {
+                let at = i64::from(self.frame_offset(*at));
+                Ok(Place::new(Some((self.stack, 1)), at + more + offset))
+            }
+            Opd::Symbol(Symbol::Outgoing(at), more) => {
                 self.uses_stack = true;
-                Ok(Place { base: Some((self.stack, 1)), offset: i64::from(*at) + more + offset })
+                Ok(Place::new(Some((self.stack, 1)), i64::from(*at) + more + offset))
+            }
+            Opd::Symbol(Symbol::Incoming(at), more) => {
+                let base = Some((self.stack, 1));
+                Ok(Place { base, offset: i64::from(*at) + more + offset, above: true })
             }
             Opd::Symbol(Symbol::Global(slot), more) => {
                 let w = self.in_pair(Wide::Const(4, *slot));
-                Ok(Place { base: Some((w, 2)), offset: more + offset })
+                Ok(Place::new(Some((w, 2)), more + offset))
             }
             _ => self.no(i, "such an address is not assembled"),
         }
@@ -107,8 +127,9 @@ impl Build<'_> {
     fn load(&mut self, i: &Flat) -> Result<(), AsmError> {
         let ty = i.ty();
         let bytes = ty.bits().div_ceil(8) as usize * i.lanes();
+        let passed = passed(&i.opds[1]);
         match i.space() {
-            Some(Space::Param | Space::ParamEntry | Space::Const) => return self.load_constant(i, ty),
+            Some(Space::Param | Space::ParamEntry | Space::Const) if !passed => return self.load_constant(i, ty),
             _ if bytes > 16 => return self.no(i, "accesses of more than 16 bytes are not assembled"),
             _ => {}
         }
@@ -122,6 +143,7 @@ impl Build<'_> {
             None => self.accessed(i, Mach::new(op::LD_R).m("e", ".E").m("sem", semantics(i)), (1, true, 31))?,
             Some(Space::Shared | Space::SharedCta) => self.accessed(i, Mach::new(op::LDS_R), (1, false, 23))?,
             Some(Space::Local) => self.accessed(i, Mach::new(op::LDL_R), (1, false, 23))?,
+            _ if passed => self.accessed(i, Mach::new(op::LDL_R), (1, false, 23))?,
             _ => return self.no(i, "this space is not assembled"),
         };
         let m = m.m("sz", size_text(bytes, signed)).wn("d", d, words);
@@ -134,6 +156,7 @@ impl Build<'_> {
     fn accessed(&mut self, i: &Flat, m: Mach, (at, wide, bits): (usize, bool, u32)) -> Result<Mach, AsmError> {
         let place = self.place(i, &i.opds[at], wide, 1 << bits)?;
         let m = if Self::has_slot(m.inst.form(), "ev") { m.m("ev", "") } else { m };
+        let m = m.above(place.above);
         Ok(match place.base {
             Some((w, n)) => m.at(Some(w), n, place.offset),
             None => m.at(None, 0, place.offset),
@@ -230,6 +253,7 @@ impl Build<'_> {
     /// Parameters and `.const` variables: banks 0 and 3.
     fn load_constant(&mut self, i: &Flat, ty: Type) -> Result<(), AsmError> {
         let Opd::Address(base, offset) = &i.opds[1] else { return self.no(i, "an address is expected") };
+        let bank_of = if i.space() == Some(Space::Const) { 3 } else { 0 };
         let (bank, at, index) = match &**base {
             Opd::Symbol(Symbol::Param(at, _), more) => (0, i64::from(PARAMS + at) + more + offset, None),
             Opd::Symbol(Symbol::Constant(at), more) => (3, i64::from(*at) + more + offset, None),
@@ -239,7 +263,7 @@ impl Build<'_> {
                     true => self.wide(i, base, Type::U64)?.low(),
                     false => self.src(i, base, Type::U32)?,
                 };
-                (3, *offset, Some(self.in_word(low)))
+                (bank_of, *offset, Some(self.in_word(low)))
             }
             _ => return self.no(i, "such an address is not assembled"),
         };
@@ -278,6 +302,7 @@ impl Build<'_> {
             None => self.accessed(i, Mach::new(op::ST_R).m("e", ".E").m("sem", semantics(i)), (0, true, 31))?,
             Some(Space::Shared | Space::SharedCta) => self.accessed(i, Mach::new(op::STS_R), (0, false, 23))?,
             Some(Space::Local) => self.accessed(i, Mach::new(op::STL_R), (0, false, 23))?,
+            _ if passed(&i.opds[0]) => self.accessed(i, Mach::new(op::STL_R), (0, false, 23))?,
             _ => return self.no(i, "this space is not assembled"),
         };
         let m = m.m("sz", size_text(bytes, false)).effect();
@@ -365,6 +390,8 @@ impl Build<'_> {
                 self.mov(d, s.low());
                 self.mov(d.plus(1), Val::Imm(0));
             }
+            // The driver says where constants lie among all memory.
+            (Some(Space::Const), to) => self.sum64(d, [s, Wide::Const(0, 0xd0)], [false, to]),
             (Some(Space::Local), to) => self.sum64(d, [s, Wide::Const(0, 0x20)], [false, to]),
             _ => return self.no(i, "addresses of this space are not assembled"),
         }
@@ -378,12 +405,17 @@ impl Build<'_> {
         let result = i.op == Opcode::Atom;
         let first = usize::from(result);
         let words = (ty.bits() / 32) as u8;
-        if !matches!(words, 1 | 2) || i.lanes() > 1 {
-            return self.no(i, "atomics of this size are not assembled");
-        }
         let shared = matches!(i.space(), Some(Space::Shared | Space::SharedCta));
         let float = ty.is_float() || matches!(ty, Type::F16x2 | Type::Bf16x2);
         let cas = i.has("cas");
+        let words = words * i.lanes() as u8;
+        let alone = shared && !cas && !i.has("exch") && (float || words == 2);
+        if (alone || ty.bits() == 16) && i.lanes() == 1 {
+            return self.retry(i, first, ty);
+        }
+        if !(matches!(words, 1 | 2) || words == 4 && i.lanes() > 1) || i.lanes() > 1 && !float {
+            return self.no(i, "atomics of this size are not assembled");
+        }
         let data = self.stored(i, &i.opds[first + 1], ty, words)?;
         let swap = if cas { self.stored(i, &i.opds[first + 2], ty, words)? } else { None };
         let form = match (shared, i.space(), cas, float) {
@@ -445,6 +477,15 @@ impl Build<'_> {
         let Some(operation) = found.or(plain) else { return self.no(i, "this atomic operation is not assembled") };
         let exchanged = operation == ".EXCH";
         let size = match ty {
+            _ if i.lanes() > 1 => match (ty, i.lanes()) {
+                (Type::F32, 2) => ".F32x2.FTZ.RN",
+                (Type::F32, 4) => ".F32x4.FTZ.RN",
+                (Type::F16x2, 2) => ".F16x4.RN",
+                (Type::F16x2, 4) => ".F16x8.RN",
+                (Type::Bf16x2, 2) => ".BF16x4.RN",
+                (Type::Bf16x2, 4) => ".BF16x8.RN",
+                _ => return self.no(i, "atomics of this size are not assembled"),
+            },
             Type::F32 if !exchanged => ".F32.FTZ.RN",
             Type::F64 if !exchanged => ".F64.RN",
             Type::F16x2 => ".F16x2.RN",

@@ -3,26 +3,36 @@
 //! 16-bit registers stand in the low half of a word whose upper half is anything; predicates in predicate registers; 64 bits in
 //! an aligned pair.
 
+mod call;
 mod control;
 mod convert;
+mod copy;
 mod divide;
 mod double;
+mod field;
 mod float;
 mod half;
 mod int;
 mod logic;
 mod matrix;
+mod mbarrier;
 mod memory;
+mod packed;
+mod retry;
 mod warp;
 mod wide;
+mod wmma;
 mod words;
 
 use super::AsmError;
 use super::build::Build;
+use super::call::Signatures;
 use super::facts::{Facts, Known};
 use super::flat::{Body, Flat, Item, Opd};
 use super::mir::{Block, Code, Pred, Term};
 use crate::isa::ptx::{Opcode, Type};
+pub(super) use memory::Place;
+use std::sync::Arc;
 
 /// Selected code, and what it uses.
 pub(super) struct Selected {
@@ -30,11 +40,20 @@ pub(super) struct Selected {
     pub stack: super::mir::Word,
     pub uses_stack: bool,
     pub barriers: u32,
+    /// Functions that are called.
+    pub calls: Vec<u32>,
 }
 
-/// Selects a body's instructions.
-pub(super) fn select(body: &Body, facts: &Facts) -> Result<Selected, AsmError> {
+/// Selects a body's instructions; of the module's functions it is the one of that number, or a kernel.
+pub(super) fn select(
+    body: &Body,
+    facts: &Facts,
+    functions: &Arc<Signatures>,
+    number: Option<u32>,
+) -> Result<Selected, AsmError> {
     let mut b = Build::new(facts, body);
+    (b.functions, b.number) = (functions.clone(), number);
+    b.code.returns = number.map(|_| b.fresh());
     let first = b.code.blocks.len();
     for _ in 0..body.labels {
         b.code.blocks.push(Block { ops: vec![], term: Term::Exit });
@@ -58,11 +77,12 @@ pub(super) fn select(body: &Body, facts: &Facts) -> Result<Selected, AsmError> {
     }
     b.guard = None;
     // Falling out of a body returns.
+    b.return_block();
     let entry = std::mem::take(&mut b.entry);
     let stack = b.stack;
     let uses_stack = b.uses_stack;
     b.code.blocks[0].ops.splice(0..0, entry);
-    Ok(Selected { code: b.code, stack, uses_stack, barriers: b.barriers })
+    Ok(Selected { code: b.code, stack, uses_stack, barriers: b.barriers, calls: b.calls })
 }
 
 impl Build<'_> {
@@ -91,19 +111,25 @@ impl Build<'_> {
             return self.no(i, &format!(".{w} is not assembled here"));
         }
         match i.op {
+            Call => self.call(i),
+            Cp => self.copy(i),
+            Vabsdiff4 => self.byte_differences(i),
+            Mbarrier => self.mbarrier(i),
+            Brx => self.table_branch(i, labels),
             Bra | Ret | Exit | Trap | Brkpt | Bar | Barrier | Membar | Fence | Nanosleep => self.control(i, labels),
-            Ld | Ldu | St | Prefetch | Cvta | Isspacep => self.memory(i),
+            Ld | Ldu | St | Prefetch | Prefetchu | Applypriority | Cvta | Isspacep => self.memory(i),
             Atom | Red => self.atomic(i),
             Mov => self.mov_inst(i),
+            Wmma => self.wmma(i),
             Mma | Ldmatrix | Stmatrix | Movmatrix => self.matrix(i),
             Shfl | Vote | Activemask | Match | Redux => self.warp(i),
-            And | Or | Xor | Not | Cnot | Shl | Shr | Shf | Lop3 | Prmt | Bfe | Bfi | Brev | Clz | Popc | Bfind => {
-                self.logic(i)
-            }
+            And | Or | Xor | Not | Cnot | Shl | Shr | Shf | Lop3 | Prmt | Bfe | Bfi | Brev | Clz | Popc | Bfind
+            | Bmsk | Szext => self.logic(i),
             Setp | Set | Selp | Slct => self.compare_inst(i),
             Cvt => self.convert(i),
             Add | Sub | Mul | Mad | Fma | Div | Rem | Neg | Abs | Min | Max | Sad | Mul24 | Mad24 | Addc | Subc
-            | Dp4a | Rcp | Sqrt | Rsqrt | Ex2 | Lg2 | Sin | Cos | Tanh | Copysign | Testp | Madc => match i.ty() {
+            | Dp4a | Dp2a | Rcp | Sqrt | Rsqrt | Ex2 | Lg2 | Sin | Cos | Tanh | Copysign | Testp | Madc => match i.ty()
+            {
                 Type::F32 => self.float(i),
                 Type::F64 => self.double(i),
                 Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 => self.half(i),

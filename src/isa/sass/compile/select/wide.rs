@@ -11,7 +11,10 @@ impl Build<'_> {
     pub(super) fn wide_int(&mut self, i: &Flat) -> Result<(), AsmError> {
         let ty = i.ty();
         if i.has("cc") || matches!(i.op, Opcode::Addc | Opcode::Subc | Opcode::Madc) {
-            return self.no(i, "64-bit carries are not assembled");
+            return self.chained64(i);
+        }
+        if i.has("sat") {
+            return self.no(i, ".sat is not assembled of this type");
         }
         let d = self.dest(i, &i.opds[0])?;
         let mut s = [Wide::Imm(0); 3];
@@ -46,6 +49,41 @@ impl Build<'_> {
             Opcode::Div | Opcode::Rem => self.divide64(d, s[0], s[1], signed, i.op == Opcode::Rem),
             _ => return self.no(i, "no 64-bit integer instruction of that kind is assembled"),
         }
+        Ok(())
+    }
+
+    /// Sums and differences with the carry of the text's .cc.
+    fn chained64(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let minus = matches!(i.op, Opcode::Sub | Opcode::Subc);
+        let takes = matches!(i.op, Opcode::Addc | Opcode::Subc);
+        if !(minus || takes || i.op == Opcode::Add) {
+            return self.no(i, "64-bit carries of products are not assembled");
+        }
+        let carry = self.carry(i, takes)?;
+        let d = self.dest(i, &i.opds[0])?;
+        let (a, b) = (self.wide(i, &i.opds[1], i.ty())?, self.wide(i, &i.opds[2], i.ty())?);
+        let (a, b) = (self.in_pair(a), self.in_pair(b));
+        let (middle, t) = (self.pred(), self.two());
+        let guard = self.guard.take();
+        for k in 0..2u8 {
+            let b = Src { val: Val::Word(b.plus(k)), neg: minus, abs: false };
+            let m = self.arith(&iadd3(), [a.plus(k).into(), b, Src::ZERO]).w("d", t.plus(k));
+            let from = match k {
+                0 if takes => Some(carry),
+                0 => None,
+                _ => Some(middle),
+            };
+            let m = match from {
+                Some(c) => m.m("x", ".X").p("pp", Pred::of(c)).p("pq", Pred::TRUE.not()),
+                None => m,
+            };
+            let gives = k == 0 || i.has("cc");
+            let m = if gives { m.w("pu", if k == 0 { middle } else { carry }) } else { m };
+            let m = if k == 1 { m.guarded(guard) } else { m };
+            self.push(m);
+        }
+        self.guard = guard;
+        self.mov64(d, Wide::Pair(t));
         Ok(())
     }
 

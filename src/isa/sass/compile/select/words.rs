@@ -16,6 +16,7 @@ const MEMORY: &[&str] = &[
     "acquire",
     "cta",
     "gpu",
+    "cluster",
     "sys",
     "nc",
     "ca",
@@ -38,20 +39,61 @@ const MEMORY: &[&str] = &[
     "L2::evict_last",
 ];
 
+const COPIES: &[&str] = &[
+    "async",
+    "bulk",
+    "ca",
+    "cg",
+    "L2::64B",
+    "L2::128B",
+    "L2::256B",
+    "commit_group",
+    "wait_group",
+    "wait_all",
+    "mbarrier",
+    "arrive",
+    "noinc",
+];
+const MBARRIERS: &[&str] = &[
+    "init",
+    "inval",
+    "arrive",
+    "arrive_drop",
+    "expect_tx",
+    "complete_tx",
+    "test_wait",
+    "try_wait",
+    "parity",
+    "pending_count",
+    "noComplete",
+    "release",
+    "acquire",
+    "relaxed",
+    "cta",
+    "cluster",
+];
+
 /// Whether an instruction may have a modifier. What of it fits a type is for the instruction's own selection to say.
 pub(super) fn knows(op: Opcode, word: &str) -> bool {
     use Opcode::*;
     let lists: &[&[&str]] = match op {
         Add | Sub => &[ROUNDING, &["ftz", "sat", "cc"]],
         Addc | Subc => &[&["cc"]],
-        Mul | Mad | Mul24 | Mad24 => &[ROUNDING, &["lo", "hi", "wide", "ftz", "sat"]],
+        Mul | Mad | Mul24 | Mad24 => &[ROUNDING, &["lo", "hi", "wide", "ftz", "sat", "cc"]],
         Fma => &[ROUNDING, &["ftz", "sat", "relu"]],
         Min | Max => &[&["ftz", "NaN", "xorsign", "abs", "relu"]],
         Neg | Abs => &[&["ftz"]],
         Div | Rcp | Sqrt | Rsqrt => &[ROUNDING, &["approx", "full", "ftz"]],
         Ex2 | Lg2 | Sin | Cos | Tanh => &[&["approx", "ftz"]],
         Testp => &[&["finite", "infinite", "number", "notanumber"]],
-        Cvt => &[ROUNDING, &["rni", "rzi", "rmi", "rpi", "ftz", "sat"]],
+        Cvt => &[ROUNDING, &["rni", "rzi", "rmi", "rpi", "rna", "ftz", "sat", "relu", "satfinite"]],
+        Bmsk | Szext => &[&["clamp", "wrap"]],
+        Prmt => &[&["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]],
+        Dp2a => &[&["lo", "hi"]],
+        Vabsdiff4 => &[&["add"]],
+        Madc => &[&["lo", "hi", "cc"]],
+        Stmatrix => &[&["sync", "aligned", "m8n8", "x1", "x2", "x4", "trans"]],
+        Movmatrix => &[&["sync", "aligned", "trans", "m8n8"]],
         Setp | Set | Slct => &[COMPARISONS],
         Shf => &[&["l", "r", "wrap", "clamp"]],
         Bfind => &[&["shiftamt"]],
@@ -59,11 +101,15 @@ pub(super) fn knows(op: Opcode, word: &str) -> bool {
         Bra | Ret | Exit => &[&["uni"]],
         Ld | Ldu => &[MEMORY],
         St => &[MEMORY, &["release"]],
-        Prefetch => &[&["L1", "L2"]],
+        Prefetch | Prefetchu | Applypriority => &[&["L1", "L2", "L2::evict_last", "L2::evict_normal"]],
         Atom | Red => &[&[
             "add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas", "relaxed", "acquire", "release",
-            "acq_rel", "cta", "gpu", "sys", "noftz",
+            "acq_rel", "cta", "cluster", "gpu", "sys", "noftz",
         ]],
+        Call | Brx => &[&["uni", "idx"]],
+        Wmma => &[&["load", "store", "mma", "a", "b", "c", "d", "sync", "aligned", "row", "col", "satfinite", "rn"]],
+        Cp => &[COPIES],
+        Mbarrier => &[MBARRIERS],
         Bar | Barrier => &[&["sync", "arrive", "arv", "red", "popc", "and", "or", "aligned", "cta", "warp"]],
         Membar => &[&["cta", "gl", "sys"]],
         Fence => &[&["sc", "acq_rel", "cta", "gpu", "sys", "cluster"]],
@@ -78,6 +124,6 @@ pub(super) fn knows(op: Opcode, word: &str) -> bool {
         // Refused as a whole, or with words of their own.
         _ => return true,
     };
-    let shape = op == Mma && word.starts_with('m') && word.contains('n') && word.contains('k');
+    let shape = matches!(op, Mma | Wmma) && word.starts_with('m') && word.contains('n') && word.contains('k');
     shape || lists.iter().any(|l| l.contains(&word))
 }

@@ -1,0 +1,185 @@
+//! Copies that run beside the threads: `cp.async` and its groups.
+
+use super::super::AsmError;
+use super::super::build::{Build, Src, iadd3};
+use super::super::flat::{Flat, Opd};
+use super::super::mir::{Mach, Pred, Val, Wide};
+use crate::isa::ptx::{Space, Type};
+use crate::isa::sass::op;
+
+/// The uniform pair that holds the memory descriptor, which the driver leaves in bank 0.
+pub(super) const DESCRIPTOR: u64 = 60;
+const DESCRIPTOR_PLACE: u32 = 0x208;
+
+/// The scoreboard that counts groups of copies: no other result uses it in code that has them.
+const GROUPS: u64 = 0;
+
+/// Whether an address is in shared memory, of this block or of the cluster.
+pub(super) fn is_shared(i: &Flat) -> bool {
+    matches!(i.space(), Some(Space::Shared | Space::SharedCta | Space::SharedCluster))
+}
+
+impl Build<'_> {
+    pub(super) fn copy(&mut self, i: &Flat) -> Result<(), AsmError> {
+        match () {
+            () if i.has("bulk") => self.no(i, "bulk copies are not assembled"),
+            () if i.has("mbarrier") => self.copies_arrive(i),
+            () if i.has("commit_group") => {
+                self.push(Mach::new(op::LDGDEPBAR_N).effect());
+                Ok(())
+            }
+            () if i.has("wait_all") => {
+                self.push(Mach::new(op::LDGDEPBAR_N).effect());
+                self.wait_groups(0);
+                Ok(())
+            }
+            () if i.has("wait_group") => match i.opds.first().and_then(|o| self.constant_of(o)) {
+                Some(n) if n < 64 => {
+                    self.wait_groups(n);
+                    Ok(())
+                }
+                _ => self.no(i, "a number of groups that is no constant below 64 is not assembled"),
+            },
+            () if i.has("async") => self.copy_async(i),
+            () => self.no(i, "no such copy is assembled"),
+        }
+    }
+
+    fn wait_groups(&mut self, left: u64) {
+        self.push(Mach::new(op::DEPBAR_LE).n("s", GROUPS).n("n", left).effect());
+    }
+
+    /// `cp.async [shared], [global], bytes, source bytes or ignored`.
+    fn copy_async(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let Some(bytes) = i.opds.get(2).and_then(|o| self.constant_of(o)) else {
+            return self.no(i, "a size that is no constant");
+        };
+        let size = match bytes {
+            4 => "",
+            8 => ".64",
+            16 => ".128",
+            _ => return self.no(i, "4, 8 or 16 bytes are copied"),
+        };
+        if i.opds.len() > 4 {
+            return self.no(i, "a cache policy is not assembled here");
+        }
+        let (copies, behind) = match i.opds.get(3) {
+            None => (Pred::TRUE, Val::Imm(0)),
+            Some(o) => self.copied(i, o, bytes as u32)?,
+        };
+        self.describe();
+        let to = self.place(i, &i.opds[0], false, 1 << 19)?;
+        let mut from = self.place(i, &i.opds[1], true, 1 << 11)?;
+        if let (Some((w, n)), true) = (from.base, behind != Val::Imm(0)) {
+            let d = self.two();
+            let behind = self.in_word(behind);
+            self.unguarded(|b| {
+                let more = b.zero_extended(behind);
+                b.add64(d, Wide::Pair(w), Wide::Pair(more));
+            });
+            from.base = Some((d, n));
+        }
+        let mut m = Mach::new(op::LDGSTS_D).m("e", ".E").m("sz", size).m("ev", "").n("u", DESCRIPTOR);
+        m = m.m("byp", if i.has("cg") { ".BYPASS" } else { "" });
+        if i.has("L2::128B") {
+            m = m.m("ltc", ".LTC128B");
+        }
+        m = m.at(to.base.map(|b| b.0), 1, to.offset);
+        let Some((base, _)) = from.base else { return self.no(i, "a global address is expected") };
+        m = m.at_slot("n", Some(base), 2, from.offset).wide_base("n");
+        if i.opds.len() > 3 {
+            m = m.m("zf", ".ZFILL").p("pp", copies);
+        }
+        // As ptxas has it before such copies.
+        for _ in 0..3 {
+            let idle = Mach::new(op::LDS_R).m("sz", "").at(None, 0, 0).effect();
+            self.always(idle.guarded(Some(Pred::TRUE.not())));
+        }
+        self.push(m.effect());
+        Ok(())
+    }
+
+    /// Whether the source is read: it is not ignored, or its size is not 0; and how far its address is moved to say that fewer bytes than
+    /// the copy's are read.
+    fn copied(&mut self, i: &Flat, o: &Opd, bytes: u32) -> Result<(Pred, Val), AsmError> {
+        if let Some(n) = self.constant_of(o) {
+            let read = if n == 0 { Pred::TRUE.not() } else { Pred::TRUE };
+            return Ok((read, Val::Imm(bytes.wrapping_sub(n as u32) & (bytes - 1))));
+        }
+        match o {
+            Opd::Reg(r) if self.types[*r as usize] == Type::Pred => Ok((self.pred_src(i, o)?.not(), Val::Imm(0))),
+            Opd::Not(_) => Ok((self.pred_src(i, o)?.not(), Val::Imm(0))),
+            o => {
+                let (n, p, left, behind) = (self.src(i, o, Type::U32)?, self.pred(), self.one(), self.one());
+                self.unguarded(|b| {
+                    b.compare(p, ".NE", false, n.into(), Src::ZERO);
+                    b.alu(iadd3(), left, [Src::from(n).negated(), bytes.into(), Src::ZERO], |m| m);
+                    b.lop(behind, [left.into(), (bytes - 1).into(), Src::ZERO], 0xc0);
+                });
+                Ok((Pred::of(p), Val::Word(behind)))
+            }
+        }
+    }
+
+    /// The memory descriptor stands in its pair from the start.
+    fn describe(&mut self) {
+        if !std::mem::replace(&mut self.described, true) {
+            let m = Mach::new(op::ULDC_C).n("d", DESCRIPTOR).c("c", 0, DESCRIPTOR_PLACE).m("sz", ".64").effect();
+            self.entry.insert(0, m);
+        }
+    }
+
+    /// `cp.async.mbarrier.arrive`: the copies before arrive at an mbarrier when they are done.
+    fn copies_arrive(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let place = self.place(i, &i.opds[0], false, 1 << 23)?;
+        let count = if i.has("noinc") { ".ARVCNT" } else { ".TRANSCNT" };
+        if !i.has("noinc") {
+            let m = Mach::new(op::SYNCS_ARRIVE).m("at", ".A0T1").m("tm", ".RED");
+            self.push(m.at_place(&place).effect());
+        }
+        let m = Mach::new(op::ARRIVES_U).m("c", count).at(place.base.map(|b| b.0), 1, place.offset);
+        self.push(m.effect());
+        Ok(())
+    }
+
+    // --- uniform operands ---
+
+    /// A value that all threads which run here share, in a uniform register.
+    pub(super) fn put_uniform(&mut self, v: Val, register: u64) {
+        match v {
+            Val::Imm(n) => self.unguarded(|b| b.push(Mach::new(op::UMOV_I).n("d", register).n("b", n.into()).effect())),
+            v => {
+                let w = self.in_word(v);
+                self.unguarded(|b| b.push(Mach::new(op::R2UR_R).n("d", register).r("a", w).effect()));
+            }
+        }
+    }
+
+    /// A shared or global address in a uniform register or pair.
+    pub(super) fn put_uniform_address(&mut self, i: &Flat, o: &Opd, wide: bool, register: u64) -> Result<(), AsmError> {
+        // Without an offset of its own: the limit leaves none.
+        let place = self.place(i, o, wide, 1)?;
+        match place.base {
+            None => self.put_uniform(Val::Imm(place.offset as u32), register),
+            Some((w, _)) if place.offset == 0 => {
+                self.put_uniform(Val::Word(w), register);
+                if wide {
+                    self.put_uniform(Val::Word(w.plus(1)), register + 1);
+                }
+            }
+            Some((w, _)) => {
+                let sum = if wide { self.two() } else { self.one() };
+                let by = place.offset;
+                self.unguarded(|b| match wide {
+                    true => b.add64(sum, Wide::Pair(w), Wide::Imm(by.cast_unsigned())),
+                    false => b.alu(iadd3(), sum, [w.into(), (by as u32).into(), Src::ZERO], |m| m),
+                });
+                self.put_uniform(Val::Word(sum), register);
+                if wide {
+                    self.put_uniform(Val::Word(sum.plus(1)), register + 1);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Barriers in shared memory: `mbarrier`.
+//!
+//! The word of one that waits for n arrivals begins as low `(2^20 - n) << 1` and high `(2^20 - n) << 11`; its top bit is the phase's parity.
+//! A state is the word as it was before an arrival.
+
+use super::super::AsmError;
+use super::super::build::{Build, Src, iadd3};
+use super::super::flat::{Flat, Opd};
+use super::super::mir::{Mach, Term, Val};
+use crate::isa::ptx::{Space, Type};
+use crate::isa::sass::op;
+
+/// Uniform registers of an initialisation: address, and the word's pair.
+const ADDRESS: u64 = 8;
+const WORD: u64 = 10;
+
+impl Build<'_> {
+    pub(super) fn mbarrier(&mut self, i: &Flat) -> Result<(), AsmError> {
+        match () {
+            () if i.has("init") => self.initialise(i),
+            () if i.has("inval") => {
+                let place = self.place(i, &i.opds[0], false, 1 << 23)?;
+                let m = Mach::new(op::SYNCS_CCTL).m("op", ".IV").at(place.base.map(|b| b.0), 1, place.offset);
+                self.push(m.effect());
+                Ok(())
+            }
+            () if i.has("arrive") || i.has("arrive_drop") => self.arrive(i),
+            () if i.has("expect_tx") => self.transact(i, ".A0TR"),
+            () if i.has("complete_tx") => self.transact(i, ".A0TX"),
+            () if i.has("test_wait") || i.has("try_wait") => self.phase_over(i),
+            () if i.has("pending_count") => self.pending(i),
+            () => self.no(i, "not assembled"),
+        }
+    }
+
+    fn initialise(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let count = self.src(i, &i.opds[1], Type::U32)?;
+        let words = match count {
+            Val::Imm(n) => [1, 11].map(|shift| Val::Imm(0x10_0000u32.wrapping_sub(n) << shift)),
+            v => {
+                let (t, low, high) = (self.one(), self.one(), self.one());
+                self.unguarded(|b| {
+                    b.alu(iadd3(), t, [Src::from(v).negated(), 0x10_0000.into(), Src::ZERO], |m| m);
+                    b.shift(low, [t.into(), 1.into(), Src::ZERO], ".L", ".U32", false);
+                    b.shift(high, [t.into(), 11.into(), Src::ZERO], ".L", ".U32", false);
+                });
+                [low, high].map(Val::Word)
+            }
+        };
+        let Opd::Address(base, _) = &i.opds[0] else { return self.no(i, "an address is expected") };
+        let same = |b: &Self, o: &Opd| if let Opd::Reg(r) = o { b.uniform[*r as usize] } else { true };
+        if !(same(self, base) && same(self, &i.opds[1])) {
+            // Threads may set up one each.
+            let data = self.two();
+            self.unguarded(|b| words.iter().enumerate().for_each(|(k, w)| b.mov(data.plus(k as u8), *w)));
+            let place = self.place(i, &i.opds[0], false, 1 << 23)?;
+            let m = Mach::new(op::STS_R).m("sz", ".64").at(place.base.map(|b| b.0), 1, place.offset);
+            self.push(m.rn("b", data, 2).effect());
+            return Ok(());
+        }
+        let next = self.only_where_guarded();
+        self.put_uniform_address(i, &i.opds[0], false, ADDRESS)?;
+        words.iter().zip([WORD, WORD + 1]).for_each(|(w, r)| self.put_uniform(*w, r));
+        self.push(Mach::new(op::SYNCS_EXCH).n("d", 63).at_uniform(ADDRESS, 0).n("b", WORD).effect());
+        if let Some(next) = next {
+            self.code.blocks[self.block].term = Term::Jump(next);
+            self.start(next);
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, i: &Flat) -> Result<(), AsmError> {
+        if i.has("noComplete") {
+            return self.no(i, "arrivals that complete nothing are not assembled");
+        }
+        let place = self.place(i, &i.opds[1], false, 1 << 23)?;
+        if i.has("cluster") {
+            self.release_cluster();
+        }
+        let mut m = Mach::new(op::SYNCS_ARRIVE).at(place.base.map(|b| b.0), 1, place.offset);
+        if i.has("arrive_drop") {
+            m = m.m("oo", ".OPTOUT");
+        }
+        if i.space() == Some(Space::SharedCluster) {
+            m = m.m("tm", ".RED");
+        }
+        let count = match i.opds.get(2) {
+            Some(o) => Some(self.src(i, o, Type::U32)?),
+            None => None,
+        };
+        let bytes = i.has("expect_tx");
+        let kind = match count {
+            _ if bytes => "",
+            None | Some(Val::Imm(1)) => ".A1T0",
+            Some(_) => ".ART0",
+        };
+        m = m.m("at", kind);
+        if let Some(v) = count.filter(|_| kind != ".A1T0")
+            && let Some(w) = self.held(v)
+        {
+            m = m.r("b", w);
+        }
+        if let Opd::Reg(_) = i.opds[0] {
+            let d = self.dest(i, &i.opds[0])?;
+            m = m.wn("d", d, 2);
+        }
+        self.push(m.effect());
+        Ok(())
+    }
+
+    /// Makes what came before known to the other blocks of the cluster.
+    pub(super) fn release_cluster(&mut self) {
+        for scope in [".CTA", ".GPU"] {
+            self.push(Mach::new(op::MEMBAR_S).m("k", ".ALL").m("sc", scope).effect());
+        }
+        self.push(Mach::new(op::ERRBAR_N).effect());
+        self.push(Mach::new(op::CGAERRBAR_N).effect());
+    }
+
+    fn transact(&mut self, i: &Flat, kind: &str) -> Result<(), AsmError> {
+        let place = self.place(i, &i.opds[0], false, 1 << 23)?;
+        let bytes = self.src(i, &i.opds[1], Type::U32)?;
+        let mut m = Mach::new(op::SYNCS_ARRIVE).at(place.base.map(|b| b.0), 1, place.offset).m("at", kind);
+        m = m.m("tm", ".RED");
+        if let Some(w) = self.held(bytes) {
+            m = m.r("b", w);
+        }
+        self.push(m.effect());
+        Ok(())
+    }
+
+    fn phase_over(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let Some(p) = self.pred_dest(&i.opds[0]) else { return self.no(i, "a predicate is expected") };
+        let parity = match i.has("parity") {
+            true => {
+                let v = self.src(i, &i.opds[2], Type::U32)?;
+                match v {
+                    Val::Imm(n) => Val::Imm(n << 31),
+                    v => {
+                        let t = self.one();
+                        self.unguarded(|b| b.shift(t, [v.into(), 31.into(), Src::ZERO], ".L", ".U32", false));
+                        Val::Word(t)
+                    }
+                }
+            }
+            false => self.wide(i, &i.opds[2], Type::B64)?.high(),
+        };
+        let place = self.place(i, &i.opds[1], false, 1 << 23)?;
+        let m = Mach::new(op::SYNCS_PHASECHK).m("tw", if i.has("try_wait") { ".TRYWAIT" } else { "" });
+        let m = m.w("pu", p).at(place.base.map(|b| b.0), 1, place.offset);
+        let m = match self.held(parity) {
+            Some(w) => m.r("b", w),
+            None => m,
+        };
+        self.push(m.effect());
+        Ok(())
+    }
+
+    /// Arrivals that a state had still to come.
+    fn pending(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let d = self.dest(i, &i.opds[0])?;
+        let high = self.wide(i, &i.opds[1], Type::B64)?.high();
+        let (t, n) = (self.one(), self.one());
+        self.unguarded(|b| {
+            b.shift(t, [Src::ZERO, 11.into(), high.into()], ".R", ".U32", true);
+            b.lop(n, [t.into(), 0xf_ffff.into(), Src::ZERO], 0xc0);
+        });
+        self.alu(iadd3(), d, [Src::from(n).negated(), 0x10_0000.into(), Src::ZERO], |m| m);
+        Ok(())
+    }
+}

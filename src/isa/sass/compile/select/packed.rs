@@ -1,0 +1,51 @@
+//! Packed integers: pairs of 16 bits, and the video instructions on bytes.
+
+use super::super::AsmError;
+use super::super::build::{Build, Src, vimnmx};
+use super::super::flat::Flat;
+use super::super::mir::{Mach, Pred};
+use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::op;
+
+impl Build<'_> {
+    /// `add`, `min`, `max` of two halves of a word each.
+    pub(super) fn packed_int(&mut self, i: &Flat) -> Result<(), AsmError> {
+        if i.words().next().is_some() {
+            return self.no(i, "packed 16-bit integers with a modifier are not assembled");
+        }
+        let d = self.dest(i, &i.opds[0])?;
+        let (a, b) = (self.src(i, &i.opds[1], Type::B32)?, self.src(i, &i.opds[2], Type::B32)?);
+        let (a, b) = (self.in_word(a), self.in_word(b));
+        match i.op {
+            Opcode::Add => self.push(Mach::new(op::VIADD_R).w("d", d).r("a", a).r("b", b).m("h", ".16x2")),
+            Opcode::Min | Opcode::Max => {
+                let ty = if i.ty() == Type::S16x2 { ".S16x2" } else { ".U16x2" };
+                let p = if i.op == Opcode::Max { Pred::TRUE.not() } else { Pred::TRUE };
+                self.alu(vimnmx(), d, [a.into(), b.into(), Src::ZERO], |m| m.p("pp", p).m("ty", ty));
+            }
+            _ => return self.no(i, "no instruction on packed 16-bit integers of that kind is assembled"),
+        }
+        Ok(())
+    }
+
+    /// Differences of bytes, or their sum.
+    pub(super) fn byte_differences(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let types: smallvec::SmallVec<[Type; 3]> = i.types().collect();
+        let [_, a_ty, b_ty] = types[..] else { return self.no(i, "three types are expected") };
+        if a_ty.is_signed() || b_ty.is_signed() {
+            return self.no(i, "signed bytes are not assembled");
+        }
+        let d = self.dest(i, &i.opds[0])?;
+        let [a, b, c] = [1, 2, 3].map(|k| self.src(i, &i.opds[k], Type::B32));
+        let (a, b, c) = (self.in_word(a?), self.in_word(b?), c?);
+        let sums = i.has("add");
+        let m = Mach::new(op::VABSDIFF4_R).w("d", d).r("a", a).r("b", b).m("sg", ".U8");
+        let m = m.m("acc", if sums { ".ACC" } else { "" });
+        let more = if sums { self.held(c) } else { None };
+        self.push(match more {
+            Some(w) => m.r("c", w),
+            None => m,
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! Our assembler and ptxas on the same text: both codes run on the software multiprocessor in strict mode and leave the same bytes.
+
+use crate::machine::{Case, launch};
+use crate::nvidia::ptxas;
+use doorbell::elf::cubin::{Arch, Cubin};
+use doorbell::isa::sass::check::{Trust, check};
+use doorbell::isa::sass::compile::assemble;
+
+const SM90: Arch = Arch { sm: 90, specific: true };
+const HEAD: &str = ".version 8.8\n.target sm_90a\n.address_size 64\n";
+const THREADS: u32 = 64;
+
+/// A kernel whose thread has its number in %t, its input word in %x and the address of its 16 bytes of results in %o.
+fn kernel(body: &str) -> String {
+    format!(
+        "{HEAD}{FUNCTIONS}.visible .entry k(.param .u64 in, .param .u64 out)\n{{\n\
+        .reg .pred %p<8>; .reg .b16 %h<16>; .reg .b32 %r<64>; .reg .f32 %f<16>; .reg .b64 %d<32>; .reg .f64 %e<8>;\n\
+        .reg .b32 %t, %x; .reg .b64 %o, %i; .shared .align 16 .b8 sm[8192]; .shared .align 8 .b64 bar[4];\n\
+        ld.param.u64 %i, [in]; ld.param.u64 %o, [out]; mov.u32 %t, %tid.x;\n\
+        mul.wide.u32 %d1, %t, 16; add.s64 %o, %o, %d1; add.s64 %i, %i, %d1; ld.global.u32 %x, [%i];\n\
+        {body}\nret;\n}}\n"
+    )
+}
+
+/// Functions that bodies may call.
+const FUNCTIONS: &str = "
+.func (.param .b32 q) twice(.param .b32 v) { .reg .b32 %a<4>; ld.param.b32 %a1, [v]; add.s32 %a2, %a1, %a1; st.param.b32 [q], %a2; ret; }
+.func (.param .b32 q) square(.param .b32 v) { .reg .b32 %a<4>; ld.param.b32 %a1, [v]; mul.lo.s32 %a2, %a1, %a1; st.param.b32 [q], %a2; ret; }
+.func (.param .b32 q) sum(.param .b32 v) {
+.reg .b32 %a<8>; .reg .pred %p<3>; ld.param.b32 %a1, [v]; mov.u32 %a4, %a1; setp.lt.u32 %p1, %a1, 1; @%p1 bra D; sub.s32 %a2, %a1, 1;
+{ .param .b32 s; .param .b32 r; st.param.b32 [s], %a2; call (r), sum, (s); ld.param.b32 %a3, [r]; } add.s32 %a4, %a1, %a3;
+D: st.param.b32 [q], %a4; ret; }
+.func (.param .align 16 .b8 q[16]) four(.param .b64 v, .param .b32 w) {
+.reg .b64 %a<4>; .reg .b32 %b<8>; ld.param.b64 %a1, [v]; ld.param.b32 %b1, [w]; mov.b64 {%b2, %b3}, %a1; add.s32 %b4, %b2, %b1;
+st.param.v4.b32 [q], {%b1, %b2, %b3, %b4}; ret; }
+.global .align 8 .u64 table[2] = {twice, square};
+";
+
+/// Runs one text's code by both.
+fn same(name: &str, body: &str) {
+    let text = kernel(body);
+    let ours = assemble(&text, SM90).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
+    let theirs = ptxas(&text, "-O3");
+    let file = Cubin::parse(&ours).expect("our cubin");
+    let code = file.code(file.kernel("k").expect("the kernel")).as_chunks::<16>().0;
+    let words: Vec<u128> = code.iter().map(|w| u128::from_le_bytes(*w)).collect();
+    let found = check(&words, Trust::Safe).unwrap_or_else(|e| panic!("{name}: {e}"));
+    assert!(found.is_empty(), "{name}: {}", found[0]);
+    let (from, to) = (0x7_0000_0000u64, 0x7_1000_0000u64);
+    let input: Vec<u8> =
+        (0..THREADS * 16).flat_map(|k| k.wrapping_mul(2_654_435_761).rotate_left(k % 32).to_le_bytes()).collect();
+    let buffers = [(from, input), (to, vec![0; THREADS as usize * 16])];
+    let params = [from, to].iter().flat_map(|a| a.to_le_bytes()).collect::<Vec<u8>>();
+    let case = Case { grid: [1; 3], block: [THREADS, 1, 1], params, buffers: &buffers, dynamic_bytes: 0 };
+    let [(a, _), (b, _)] = [("theirs", &theirs), ("ours", &ours)]
+        .map(|(who, c)| launch(c, "k", &case, true).unwrap_or_else(|e| panic!("{name}, {who}: {e}")));
+    assert_ne!(b[1], vec![0; THREADS as usize * 16], "{name}: nothing is written");
+    assert_eq!(a, b, "{name}");
+}
+
+#[test]
+fn calls_and_tables_leave_what_ptxas_leaves() {
+    let call = |f: &str| {
+        format!("{{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), {f}, (a); ld.param.b32 %r2, [b]; }}")
+    };
+    let store = "st.global.u32 [%o], %r2;";
+    same("call", &format!("mov.u32 %r1, %x; {} {store}", call("twice")));
+    same("two calls", &format!("mov.u32 %r1, %x; {} mov.u32 %r1, %r2; {} {store}", call("twice"), call("square")));
+    same("recursion", &format!("and.b32 %r1, %t, 7; {} st.global.u32 [%o+4], %r1; {store}", call("sum")));
+    same(
+        "guarded call",
+        &format!(
+            "mov.u32 %r1, %x; mov.u32 %r2, 5; setp.lt.u32 %p1, %t, 9; @!%p1 bra S; {} S: add.u32 %r2, %r2, %t; {store}",
+            call("square")
+        ),
+    );
+    same("a structure", "cvt.u64.u32 %d3, %x; shl.b64 %d4, %d3, 9;
+        { .param .b64 a; .param .b32 c; .param .align 16 .b8 b[16]; st.param.b64 [a], %d4; st.param.b32 [c], %t;
+        call (b), four, (a, c); ld.param.v4.b32 {%r2, %r3, %r4, %r5}, [b]; } st.global.v4.b32 [%o], {%r2, %r3, %r4, %r5};");
+    same("through a register", "and.b32 %r3, %t, 1; mul.wide.u32 %d3, %r3, 8; mov.u64 %d4, table; add.s64 %d3, %d3, %d4; ld.global.u64 %d5, [%d3];
+        { .param .b32 a; .param .b32 b; st.param.b32 [a], %x; P: .callprototype (.param .b32 _) _ (.param .b32 _);
+        call (b), %d5, (a), P; ld.param.b32 %r2, [b]; } st.global.u32 [%o], %r2;");
+    same(
+        "brx",
+        "and.b32 %r3, %t, 3; mov.u32 %r2, %x; T: .branchtargets A, B, C, E; brx.idx %r3, T;
+        A: add.s32 %r2, %r2, 1; bra E; B: shl.b32 %r2, %r2, 3; bra E; C: not.b32 %r2, %r2; E: st.global.u32 [%o], %r2;",
+    );
+}
+
+#[test]
+fn asynchronous_copies_and_mbarriers_leave_what_ptxas_leaves() {
+    let place = "mov.u32 %r1, sm; mad.lo.u32 %r1, %t, 16, %r1;";
+    let load = "ld.shared.v4.b32 {%r2, %r3, %r4, %r5}, [%r1]; st.global.v4.b32 [%o], {%r2, %r3, %r4, %r5};";
+    same(
+        "cg",
+        &format!(
+            "{place} cp.async.cg.shared.global [%r1], [%i], 16; cp.async.commit_group; cp.async.wait_group 0; {load}"
+        ),
+    );
+    same(
+        "ca of words",
+        &format!(
+            "{place} cp.async.ca.shared.global [%r1], [%i+12], 4; cp.async.ca.shared.global.L2::128B [%r1+4], [%i], 4;
+        cp.async.ca.shared.global [%r1+8], [%i+8], 8; cp.async.wait_all; {load}"
+        ),
+    );
+    same("two groups", &format!(
+        "{place} cp.async.cg.shared.global [%r1], [%i], 16; cp.async.commit_group; cp.async.cg.shared.global [%r1+4096], [%i], 16;
+        cp.async.commit_group; cp.async.wait_group 1; bar.sync 0; {load} cp.async.wait_group 0;
+        ld.shared.u32 %r6, [%r1+4100]; st.global.u32 [%o+8], %r6;"));
+    same(
+        "none or all of the source",
+        &format!(
+            "{place} setp.lt.u32 %p1, %t, 20; selp.u32 %r9, 16, 0, %p1; cp.async.cg.shared.global [%r1], [%i], 16, %r9; cp.async.wait_all; {load}"
+        ),
+    );
+    same(
+        "mbarrier",
+        &format!(
+        "{place} mov.u32 %r9, bar; setp.eq.u32 %p1, %t, 0; @%p1 mbarrier.init.shared.b64 [%r9], {THREADS}; bar.sync 0;
+        st.shared.u32 [%r1], %x; st.shared.u32 [%r1+4], %t; st.shared.u32 [%r1+8], %t; st.shared.u32 [%r1+12], %t;
+        mbarrier.arrive.shared.b64 %d5, [%r9]; W: mbarrier.try_wait.shared.b64 %p2, [%r9], %d5; @!%p2 bra W;
+        xor.b32 %r8, %t, 1; mov.u32 %r7, sm; mad.lo.u32 %r1, %r8, 16, %r7; {load}"),
+    );
+    same(
+        "copies that arrive",
+        &format!(
+        "{place} mov.u32 %r9, bar; setp.eq.u32 %p1, %t, 0; @%p1 mbarrier.init.shared.b64 [%r9+8], {THREADS}; bar.sync 0;
+        cp.async.ca.shared.global [%r1], [%i], 16; cp.async.mbarrier.arrive.noinc.shared.b64 [%r9+8];
+        W: mbarrier.try_wait.parity.shared.b64 %p2, [%r9+8], 0; @!%p2 bra W; {load}"),
+    );
+}
+
+#[test]
+fn fragments_go_through_shared_memory_as_ptxas_has_it() {
+    let fill = "mov.u32 %r1, sm; mad.lo.u32 %r2, %t, 16, %r1; cp.async.cg.shared.global [%r2], [%i], 16; cp.async.wait_all; bar.sync 0;";
+    for (n, regs) in [(1, "{%r4}"), (2, "{%r4, %r5}"), (4, "{%r4, %r5, %r6, %r7}")] {
+        for trans in ["", ".trans"] {
+            same(&format!("ldmatrix x{n}{trans}"), &format!(
+                "{fill} mov.u32 %r5, 0; mov.u32 %r6, 0; mov.u32 %r7, 0; and.b32 %r8, %t, 31; mad.lo.u32 %r8, %r8, 16, %r1;
+                ldmatrix.sync.aligned.m8n8.x{n}{trans}.shared.b16 {regs}, [%r8]; st.global.v4.b32 [%o], {{%r4, %r5, %r6, %r7}};"));
+            same(&format!("stmatrix x{n}{trans}"), &format!(
+                "{fill} add.u32 %r4, %x, 1; add.u32 %r5, %x, 2; not.b32 %r6, %x; add.u32 %r7, %x, %t;
+                mad.lo.u32 %r8, %t, 16, %r1; stmatrix.sync.aligned.m8n8.x{n}{trans}.shared.b16 [%r8], {regs};
+                bar.sync 0; ld.shared.v4.b32 {{%r4, %r5, %r6, %r7}}, [%r2]; st.global.v4.b32 [%o], {{%r4, %r5, %r6, %r7}};"));
+        }
+    }
+}
+
+#[test]
+fn packed_saturated_and_wide_integers_leave_what_ptxas_leaves() {
+    let two = "ld.global.u32 %r1, [%i+4]; ld.global.u32 %r2, [%i+8]; mov.b64 %d3, {%x, %r1}; mov.b64 %d4, {%r2, %x};";
+    for op in [
+        "add.u16x2 %r3, %x, %r1",
+        "min.s16x2 %r3, %x, %r1",
+        "max.u16x2 %r3, %x, %r1",
+        "add.sat.s32 %r3, %x, %r1",
+        "sub.sat.s32 %r3, %x, %r1",
+        "prmt.b32.f4e %r3, %x, %r1, %r2",
+        "prmt.b32.ecl %r3, %x, %r1, %r2",
+        "bmsk.clamp.b32 %r3, %x, %r1",
+        "bmsk.wrap.b32 %r3, %x, %r1",
+        "szext.clamp.s32 %r3, %x, %r1",
+        "szext.wrap.u32 %r3, %x, %r1",
+        "dp2a.lo.s32.s32 %r3, %x, %r1, %r2",
+        "dp2a.hi.u32.u32 %r3, %x, %r1, %r2",
+        "vabsdiff4.u32.u32.u32.add %r3, %x, %r1, %r2",
+        "mad.lo.cc.u32 %r3, %x, %r1, %r2; madc.hi.u32 %r3, %x, %r1, %r3",
+        "cvt.sat.u16.s64 %h1, %d3; cvt.u32.u16 %r3, %h1",
+        "cvt.sat.s32.s64 %r3, %d3",
+        "cvt.sat.s32.u64 %r3, %d3",
+        "cvt.sat.u32.s64 %r3, %d3",
+        "bfind.u64 %r3, %d3",
+        "set.lt.u32.f16x2 %r3, %x, %r1",
+        "set.ge.bf16x2.bf16x2 %r3, %x, %r1",
+        "mov.b32 %f1, %x; cvt.rna.tf32.f32 %r3, %f1",
+        "mov.b32 {%h1, %h2}, %x; cvt.rn.f16x2.e4m3x2 %r3, %h1",
+        "cvt.rn.satfinite.e5m2x2.f16x2 %h1, %x; cvt.u32.u16 %r3, %h1",
+    ] {
+        same(op, &format!("{two} {op}; st.global.u32 [%o], %r3;"));
+    }
+    for op in [
+        "add.cc.s64 %d5, %d3, %d4; addc.s64 %d5, %d3, %d5",
+        "sub.cc.s64 %d5, %d3, %d4; subc.s64 %d5, %d5, %d3",
+        "bfe.u64 %d5, %d3, 13, 30",
+        "bfe.s64 %d5, %d3, 40, 20",
+        "bfi.b64 %d5, %d3, %d4, 32, 32",
+        "bfi.b64 %d5, %d3, %d4, 7, 43",
+        "cvt.sat.u64.s64 %d5, %d3",
+        "cvt.sat.s64.u64 %d5, %d3",
+    ] {
+        same(op, &format!("{two} {op}; st.global.u64 [%o], %d5;"));
+    }
+}
+
+#[test]
+fn atomics_that_the_machine_does_not_have_leave_what_ptxas_leaves() {
+    let zero = "mov.u32 %r9, sm; setp.eq.u32 %p1, %t, 0; mov.u64 %d9, 77; @%p1 st.shared.u64 [%r9], %d9; bar.sync 0; and.b32 %r3, %x, 1023; add.u32 %r3, %r3, 3;
+        cvt.u64.u32 %d3, %r3; cvt.rn.f32.u32 %f1, %r3; cvt.rn.f64.u32 %e1, %r3;";
+    let end = "bar.sync 0; ld.shared.u64 %d4, [%r9]; st.global.u64 [%o], %d4;";
+    for op in [
+        "red.shared.add.u64 [%r9], %d3",
+        "red.shared.max.u64 [%r9], %d3",
+        "red.shared.min.s64 [%r9], %d3",
+        "red.shared.or.b64 [%r9], %d3",
+        "red.shared.add.f32 [%r9], %f1",
+        "red.shared.add.f64 [%r9], %e1",
+    ] {
+        same(op, &format!("{zero} {op}; {end}"));
+    }
+}
