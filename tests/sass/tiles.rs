@@ -3,7 +3,9 @@
 use crate::machine::{Case, launch};
 use crate::nvidia::ptxas;
 use doorbell::codegen::{self, OptChoice, Program};
+use doorbell::elf::cubin::Arch;
 use doorbell::isa::ptx::{Buffers, Chip, render};
+use doorbell::isa::sass::compile::assemble;
 use doorbell::uop::{AxisKind, DType, Op, UOp};
 use half::f16;
 
@@ -73,10 +75,22 @@ fn holds(shape: Shape, assemble: impl Fn(&str) -> Vec<u8>) {
     }
 }
 
-const SHAPES: [Shape; 3] =
-    [((64, 64, 64), (false, false)), ((64, 64, 128), (true, true)), ((128, 64, 64), (false, true))];
+const SHAPES: [Shape; 5] = [
+    ((64, 64, 64), (false, false)),
+    ((64, 64, 128), (true, true)),
+    ((128, 64, 64), (false, true)),
+    // Edges that pieces of 16 bytes end at, and of 8.
+    ((72, 56, 104), (false, false)),
+    ((60, 52, 100), (true, false)),
+];
 
 #[test]
 fn products_made_by_nvidias_assembler_are_those_of_doubles() {
     SHAPES.into_iter().for_each(|s| holds(s, |text| ptxas(text, "-O3")));
+}
+
+#[test]
+fn products_made_by_our_assembler_are_those_of_doubles() {
+    let ours = |text: &str| assemble(text, Arch { sm: 90, specific: true }).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    SHAPES.into_iter().for_each(|s| holds(s, ours));
 }
