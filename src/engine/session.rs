@@ -123,8 +123,6 @@ impl Session {
         if !target.has_grid() {
             target.threads = info.threads.max(1);
         }
-        // What our assembler of PTX does not know.
-        target.async_copies &= self.options.ptxas.is_some();
         if self.options.debug >= 1 {
             eprintln!("opened {name}: {} with {} threads", info.arch, info.threads);
         }

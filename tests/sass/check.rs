@@ -184,7 +184,7 @@ fn damage_all(kernel: &mut Kernel, [stalls, waits, results, sources]: &mut Count
     let waited = kernel.code.iter().fold(0, |m, i| m | i.control.wait);
     let never = (0..6).find(|b| waited >> b & 1 == 0);
     for at in 0..kernel.code.len() {
-        let (inst, next) = (kernel.code[at].clone(), kernel.code.get(at + 1));
+        let (inst, next) = (kernel.code[at], kernel.code.get(at + 1));
         let good = inst.control;
         let least = next.filter(|_| inst.form().pipe != Pipe::Branch).map_or(0, |next| needed(&inst, next));
         if (2..=good.stall).contains(&least) {

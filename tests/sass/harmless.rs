@@ -41,7 +41,7 @@ impl Line {
         };
         let reads = if matches!(form.pipe, Pipe::Shared | Pipe::Global) { Some(Queue::Memory) } else { ends };
         let late = reads_late(inst) || waited && inst.control.read.is_some();
-        Line { inst: inst.clone(), effects: effects(inst), waited, late, ends, reads }
+        Line { inst: *inst, effects: effects(inst), waited, late, ends, reads }
     }
 
     /// Matrices of a warpgroup wait for groups, which no damage here touches.
@@ -118,7 +118,7 @@ impl Code {
     }
 
     pub fn set_control(&mut self, at: usize, control: Control) {
-        let mut inst = self.lines[at].inst.clone();
+        let mut inst = self.lines[at].inst;
         inst.control = control;
         self.lines[at] = Line::of(&inst);
     }
