@@ -92,6 +92,11 @@ fn benches(c: &mut Criterion) {
         g.bench_function(format!("replay of {count} kernels, to its doorbell"), |b| {
             b.iter_custom(|n| rig.host_time(n, COPIES, || drop(black_box(list.replay(&[])))));
         });
+        // The next submission gives back what the list held, which asks the driver.
+        rig.port.set_up(true);
+        drop(list);
+        rig.host_time(1, 1, || drop(rig.device.submit(QueueKind::Compute, &one)));
+        rig.port.set_up(false);
     }
     g.finish();
 }
