@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_millis(300);
+/// Enough for a busy machine, where nothing was done to the run.
+const PATIENT: Duration = Duration::from_secs(10);
 
 /// Copies in, launches, copies out; `Ok` are the words that came back.
-fn program(port: &Arc<dyn Port>) -> Result<Vec<u32>, DeviceError> {
-    let options = AmdOptions { submit_timeout: DEADLINE, ..small_options() };
+fn program(port: &Arc<dyn Port>, patience: Duration) -> Result<Vec<u32>, DeviceError> {
+    let options = AmdOptions { submit_timeout: patience, ..small_options() };
     let driver = Driver::open("AMD", Arc::clone(port))?;
     let d = AmdDevice::open("AMD", &driver, &Selector::Index(0), &options)?;
     let image = units::kernel(&d.info().arch, units::ADD, 0);
@@ -24,7 +26,7 @@ fn program(port: &Arc<dyn Port>) -> Result<Vec<u32>, DeviceError> {
     d.copy_in(&m, 0, bytemuck::cast_slice(&pattern(1024)))?;
     for _ in 0..3 {
         let point = d.submit(QueueKind::Compute, &[launch(&k, &m, 1, 16, 64)])?;
-        d.wait(&point, DEADLINE)?;
+        d.wait(&point, patience)?;
     }
     let mut out = vec![0u32; 1024];
     d.copy_out(&m, 0, bytemuck::cast_slice_mut(&mut out))?;
@@ -39,16 +41,21 @@ fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
     let (mut worked, mut failed) = (0, 0);
     for seed in 0..200u64 {
         let chip = CHIPS[seed as usize % CHIPS.len()];
-        let soft = SoftKfd::with_compute(Config::new(chip), Arc::new(Units::default())).unwrap();
-        let (trace, log) = Trace::log(soft as _);
         let plan = Plan::seeded(seed, 30);
-        let faults = Faults::new(trace, plan.clone());
-        let port: Arc<dyn Port> = Arc::clone(&faults) as _;
+        let run = |patience| {
+            let soft = SoftKfd::with_compute(Config::new(chip), Arc::new(Units::default())).unwrap();
+            let (trace, log) = Trace::log(soft as _);
+            let faults = Faults::new(trace, plan.clone());
+            let port: Arc<dyn Port> = Arc::clone(&faults) as _;
+            (program(&port, patience), faults.injected(), log)
+        };
         let began = Instant::now();
-        let result = program(&port);
+        let (mut result, mut happened, mut log) = run(DEADLINE);
         let took = began.elapsed();
         assert!(took < Duration::from_secs(20), "seed {seed} ({plan}): {took:?}");
-        let happened = faults.injected();
+        if result.is_err() && happened.is_empty() {
+            (result, happened, log) = run(PATIENT);
+        }
         let flips = happened.iter().any(|i| matches!(i.fault.trouble, Trouble::Flip { .. }));
         match &result {
             // A flipped bit may be one of an argument or a value: what comes out is then anybody's guess.
@@ -59,7 +66,6 @@ fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
             }
         }
         *(if result.is_ok() { &mut worked } else { &mut failed }) += 1;
-        drop(port);
         let frees = happened.iter().all(|i| !matches!(i.fault.trouble, Trouble::Fail(_)));
         if frees {
             assert_eq!(leftovers(&log.events()), Vec::<String>::new(), "seed {seed} ({plan})");

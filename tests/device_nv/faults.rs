@@ -13,10 +13,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const DEADLINE: Duration = Duration::from_millis(300);
+/// Enough for a busy machine, where nothing was done to the run.
+const PATIENT: Duration = Duration::from_secs(10);
 
 /// Copies in, launches, copies out; `Ok` are the words that came back.
-fn program(port: &Arc<dyn Port>, units: &Units) -> Result<Vec<u32>, DeviceError> {
-    let options = NvOptions { submit_timeout: DEADLINE, ..small_options() };
+fn program(port: &Arc<dyn Port>, units: &Units, patience: Duration) -> Result<Vec<u32>, DeviceError> {
+    let options = NvOptions { submit_timeout: patience, ..small_options() };
     let driver = Driver::open("NV", Arc::clone(port), false)?;
     let d = NvDevice::open("NV", &driver, &Selector::Index(0), &options)?;
     let k = d.load(&[KernelImage { name: "add", code: Code::Elf { bytes: CUBIN, entry: "add" } }])?.remove(0);
@@ -25,7 +27,7 @@ fn program(port: &Arc<dyn Port>, units: &Units) -> Result<Vec<u32>, DeviceError>
     d.copy_in(&m, 0, bytemuck::cast_slice(&pattern(1024)))?;
     for _ in 0..3 {
         let point = d.submit(QueueKind::Compute, &[launch(&k, &m, 1, 16, 64)])?;
-        d.wait(&point, DEADLINE)?;
+        d.wait(&point, patience)?;
     }
     let mut out = vec![0u32; 1024];
     d.copy_out(&m, 0, bytemuck::cast_slice_mut(&mut out))?;
@@ -39,17 +41,22 @@ fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
     let right: Vec<u32> = pattern(1024).iter().map(|x| x.wrapping_add(3)).collect();
     let (mut worked, mut failed) = (0, 0);
     for seed in 0..200u64 {
-        let units = Arc::new(Units::default());
-        let soft = SoftNv::with_compute(Config::new(Chip::Sm90), Arc::clone(&units) as _).unwrap();
-        let (trace, log) = Trace::log(soft as _);
         let plan = Plan::seeded(seed, 100);
-        let faults = Faults::new(trace, plan.clone());
-        let port: Arc<dyn Port> = Arc::clone(&faults) as _;
+        let run = |patience| {
+            let units = Arc::new(Units::default());
+            let soft = SoftNv::with_compute(Config::new(Chip::Sm90), Arc::clone(&units) as _).unwrap();
+            let (trace, log) = Trace::log(soft as _);
+            let faults = Faults::new(trace, plan.clone());
+            let port: Arc<dyn Port> = Arc::clone(&faults) as _;
+            (program(&port, &units, patience), faults.injected(), log)
+        };
         let began = Instant::now();
-        let result = program(&port, &units);
+        let (mut result, mut happened, mut log) = run(DEADLINE);
         let took = began.elapsed();
         assert!(took < Duration::from_secs(20), "seed {seed} ({plan}): {took:?}");
-        let happened = faults.injected();
+        if result.is_err() && happened.is_empty() {
+            (result, happened, log) = run(PATIENT);
+        }
         match &result {
             Ok(out) => assert!(*out == right, "seed {seed} ({plan}): wrong numbers"),
             Err(e) => {
@@ -58,7 +65,6 @@ fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
             }
         }
         *(if result.is_ok() { &mut worked } else { &mut failed }) += 1;
-        drop(port);
         let frees = happened.iter().all(|i| !matches!(i.fault.trouble, Trouble::Fail(_)));
         if frees {
             assert_eq!(leftovers(&log.events()), Vec::<String>::new(), "seed {seed} ({plan})");
@@ -84,7 +90,7 @@ fn copies_share_the_graphics_engine_where_the_driver_gives_them_none_of_their_ow
         let soft = SoftNv::with_compute(config, Arc::clone(&units) as _).unwrap();
         let (trace, log) = Trace::log(Arc::clone(&soft) as _);
         let port: Arc<dyn Port> = trace;
-        assert!(program(&port, &units).unwrap() == right, "{call:?}");
+        assert!(program(&port, &units, PATIENT).unwrap() == right, "{call:?}");
         drop(port);
         assert_eq!((leftovers(&log.events()), soft.reports().len()), (Vec::new(), 0), "{call:?}");
     }
@@ -117,7 +123,7 @@ fn every_refused_step_of_bring_up_is_named_and_leaves_nothing() {
             SoftNv::with_compute(Config { refusals, ..Config::new(Chip::Sm90) }, Arc::clone(&units) as _).unwrap();
         let (trace, log) = Trace::log(soft as _);
         let port: Arc<dyn Port> = trace;
-        let error = program(&port, &units).unwrap_err().to_string();
+        let error = program(&port, &units, PATIENT).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains("NV_ERR_INVALID_ARGUMENT (0x1f)"), "{name}: {error}");
         drop(port);
         assert_eq!(leftovers(&log.events()), Vec::<String>::new(), "{name}");
