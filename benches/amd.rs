@@ -10,12 +10,10 @@ use doorbell::emu::kfd::{Chip, Config, SoftKfd};
 use null_cost::NullCost;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[path = "support/null_cost.rs"]
 mod null_cost;
-
-const WAIT: Duration = Duration::from_secs(20);
 
 /// Compute units for which every kernel is done at once.
 #[derive(Debug)]
@@ -58,25 +56,11 @@ impl Rig {
 
     /// Has a list make the copies of itself that are in flight at once.
     fn set_up(&self, step: impl FnMut()) {
-        self.port.set_up(true);
-        self.host_time(COPIES, COPIES, step);
-        self.port.set_up(false);
+        self.port.prepare(&self.device, COPIES, step);
     }
 
-    /// The host's part of `step`: batches with the doorbell held, and the device's work between them, which is not counted.
-    fn host_time(&self, iterations: u64, batch: u64, mut step: impl FnMut()) -> Duration {
-        let (mut total, mut left) = (Duration::ZERO, iterations);
-        while left > 0 {
-            let batch = left.min(batch);
-            self.port.hold();
-            let start = Instant::now();
-            (0..batch).for_each(|_| step());
-            total += start.elapsed();
-            self.port.let_go();
-            self.device.synchronize(WAIT).expect("synchronize");
-            left -= batch;
-        }
-        total
+    fn host_time(&self, iterations: u64, batch: u64, step: impl FnMut()) -> Duration {
+        self.port.host_time(&self.device, iterations, batch, step)
     }
 }
 

@@ -10,12 +10,11 @@ use doorbell::emu::nvrm::{Chip, Config, SoftNv};
 use null_cost::NullCost;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[path = "support/null_cost.rs"]
 mod null_cost;
 
-const WAIT: Duration = Duration::from_secs(20);
 const CUBIN: &[u8] = include_bytes!("../tests/data/cubin/device_sm90.cubin");
 /// Replays that are in flight at most before one waits for another.
 const COPIES: u64 = 4;
@@ -55,20 +54,8 @@ impl Rig {
         (0..count).map(memory).map(make).collect()
     }
 
-    /// The host's part of `step`: batches with the doorbell held, and the device's work between them, which is not counted.
-    fn host_time(&self, iterations: u64, batch: u64, mut step: impl FnMut()) -> Duration {
-        let (mut total, mut left) = (Duration::ZERO, iterations);
-        while left > 0 {
-            let batch = left.min(batch);
-            self.port.hold();
-            let start = Instant::now();
-            (0..batch).for_each(|_| step());
-            total += start.elapsed();
-            self.port.let_go();
-            self.device.synchronize(WAIT).expect("synchronize");
-            left -= batch;
-        }
-        total
+    fn host_time(&self, iterations: u64, batch: u64, step: impl FnMut()) -> Duration {
+        self.port.host_time(&self.device, iterations, batch, step)
     }
 }
 
@@ -86,17 +73,13 @@ fn benches(c: &mut Criterion) {
             b.iter_custom(|n| rig.host_time(n, 16, || drop(black_box(rig.device.submit(QueueKind::Compute, &many)))));
         });
         let mut list = rig.device.record(&many).expect("record");
-        rig.port.set_up(true);
-        rig.host_time(COPIES, COPIES, || drop(list.replay(&[])));
-        rig.port.set_up(false);
+        rig.port.prepare(&rig.device, COPIES, || drop(list.replay(&[])));
         g.bench_function(format!("replay of {count} kernels, to its doorbell"), |b| {
             b.iter_custom(|n| rig.host_time(n, COPIES, || drop(black_box(list.replay(&[])))));
         });
         // The next submission gives back what the list held, which asks the driver.
-        rig.port.set_up(true);
         drop(list);
-        rig.host_time(1, 1, || drop(rig.device.submit(QueueKind::Compute, &one)));
-        rig.port.set_up(false);
+        rig.port.prepare(&rig.device, 1, || drop(rig.device.submit(QueueKind::Compute, &one)));
     }
     g.finish();
 }

@@ -1,8 +1,12 @@
 //! The null-cost port: calls are answered while a device is set up; after that a submission makes none, and its doorbell costs nothing.
 
+use doorbell::device::Device;
 use doorbell_ioctl::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd, Port};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const WAIT: Duration = Duration::from_secs(20);
 
 /// Doorbells are kept while it holds; the last of each queue is rung when it lets go.
 #[derive(Debug)]
@@ -24,22 +28,45 @@ impl NullCost {
     }
 
     /// Allows calls while it holds, or no more.
-    pub fn set_up(&self, allowed: bool) {
+    fn set_up(&self, allowed: bool) {
         self.sets_up.store(allowed, Ordering::Relaxed);
     }
 
     /// Keeps doorbells from here on.
-    pub fn hold(&self) {
+    fn hold(&self) {
         self.holds.store(true, Ordering::Relaxed);
     }
 
     /// Lets the device run what was handed over.
-    pub fn let_go(&self) {
+    fn let_go(&self) {
         self.holds.store(false, Ordering::Relaxed);
         let at = self.at.load(Ordering::Relaxed);
         if at != 0 {
             self.inner.doorbell(CpuPtr(at), self.value.load(Ordering::Relaxed));
         }
+    }
+
+    /// The host's part of `step`: batches with the doorbell held, and the device's work between them, which is not counted.
+    pub fn host_time(&self, device: &dyn Device, iterations: u64, batch: u64, mut step: impl FnMut()) -> Duration {
+        let (mut total, mut left) = (Duration::ZERO, iterations);
+        while left > 0 {
+            let batch = left.min(batch);
+            self.hold();
+            let start = Instant::now();
+            (0..batch).for_each(|_| step());
+            total += start.elapsed();
+            self.let_go();
+            device.synchronize(WAIT).expect("synchronize");
+            left -= batch;
+        }
+        total
+    }
+
+    /// One batch of what may call the driver: what is made once is made here, and what was let go is given back.
+    pub fn prepare(&self, device: &dyn Device, batch: u64, step: impl FnMut()) {
+        self.set_up(true);
+        self.host_time(device, batch, batch, step);
+        self.set_up(false);
     }
 }
 

@@ -1,8 +1,44 @@
-//! Our assembler for chips beside sm_90: what a chip has not is refused by name, and parameters are read where the chip has them.
+//! Our assembler for chips beside sm_90: nvdisasm reads every word as we print it, no schedule has a fault, parameters are read where the
+//! chip has them, and what a chip has not is refused by name.
 
+use crate::chips::{OTHERS, agree};
+use crate::codegen_kernels::kernels as graphs;
+use doorbell::codegen::{self, OptChoice};
 use doorbell::elf::cubin::{Arch, Cubin};
-use doorbell::isa::sass::Chip;
+use doorbell::isa::ptx::{self, Buffers, render};
+use doorbell::isa::sass::check::{Trust, check_for};
 use doorbell::isa::sass::compile::assemble;
+use doorbell::isa::sass::{Chip, decode_for, print_at};
+use std::collections::BTreeSet;
+
+#[test]
+fn kernels_assembled_for_each_chip_are_read_by_nvdisasm_and_have_no_fault() {
+    for chip in OTHERS {
+        let target = ptx::Chip::parse(&chip.to_string()).expect("the renderer's chip");
+        let (mut all, mut base) = (BTreeSet::new(), false);
+        for (name, ast) in graphs() {
+            let program = codegen::compile(&ast, &target.target(), &OptChoice::Heuristic, false)
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            let text =
+                render(&program, target, Buffers::Anywhere).unwrap_or_else(|e| panic!("{name}: {e}")).to_string();
+            let file = assemble(&text, chip.arch()).unwrap_or_else(|e| panic!("{chip} {name}: {e}\n{text}"));
+            let cubin = Cubin::parse(&file).unwrap_or_else(|e| panic!("{chip} {name}: {e}"));
+            assert_eq!(cubin.sm, chip.number());
+            for k in &cubin.kernels {
+                let words: Vec<u128> =
+                    cubin.code(k).as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w)).collect();
+                let faults = check_for(&words, chip, Trust::Safe).unwrap_or_else(|e| panic!("{name}: {e}"));
+                assert!(faults.is_empty(), "{chip} {name}: {}", faults[0]);
+                all.extend(words);
+            }
+            let first = format!("c[0x0][{:#x}]", chip.arch().param_base());
+            base |= all.iter().any(|w| decode_for(*w, chip).is_ok_and(|i| print_at(&i, 0).contains(&first)));
+        }
+        assert!(base, "{chip}: no parameter is read at {:#x}", chip.arch().param_base());
+        assert!(all.len() > 400, "{chip}: {} distinct words", all.len());
+        agree(&all.into_iter().collect::<Vec<_>>(), chip);
+    }
+}
 
 /// A kernel with these statements in its body.
 fn kernel(body: &str) -> String {

@@ -5,10 +5,10 @@ use crate::nvidia::{disassemble_for, ptxas_for};
 use doorbell::isa::sass::{Chip, assemble_for, decode_for, encode, listing_line, print_at};
 use std::collections::BTreeSet;
 
-const OTHERS: [Chip; 4] = [Chip::Sm80, Chip::Sm86, Chip::Sm89, Chip::Sm120];
+pub const OTHERS: [Chip; 4] = [Chip::Sm80, Chip::Sm86, Chip::Sm89, Chip::Sm120];
 
 /// Reads distinct words of a chip beside nvdisasm: the same text, and the same word again, also through a listing.
-fn agree(fresh: &[u128], chip: Chip) {
+pub fn agree(fresh: &[u128], chip: Chip) {
     for (i, (word, theirs)) in fresh.iter().zip(disassemble_for(fresh, chip)).enumerate() {
         let address = 16 * i as u64;
         let theirs = theirs.unwrap_or_else(|| panic!("{chip}: nvdisasm refuses {word:032x}"));

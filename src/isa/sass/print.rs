@@ -1,6 +1,7 @@
 //! Instruction → text, as nvdisasm writes it.
 
 use super::bits;
+use super::chip::Chip;
 use super::float::{self, Format};
 use super::inst::{Instruction, named};
 use super::row::{Field, File, Index, Kind, Role, Style};
@@ -223,7 +224,12 @@ impl Printer<'_> {
             Index::None | Index::Spaced => hex(offset),
             Index::Register if base == 255 && offset != 0 => hex(offset),
             Index::Register => register(base) + &plus,
-            Index::Uniform if self.uniform(slot, Role::Register) == "URZ" && offset != 0 => hex(offset),
+            // sm_120's text leaves out a register that is none, sm_90's does not.
+            Index::Uniform
+                if self.inst.chip() == Chip::Sm120 && self.uniform(slot, Role::Register) == "URZ" && offset != 0 =>
+            {
+                hex(offset)
+            }
             Index::Uniform => self.uniform(slot, Role::Register) + &plus,
         };
         format!("c[{bank:#x}]{}[{inside}]", if index == Index::Spaced || is_narrow(self.inst) { " " } else { "" })
