@@ -324,14 +324,11 @@ impl Registry {
     /// One row a GPU of the topology; one that says why when there is none.
     fn list_amd(&self) -> Vec<DeviceListing> {
         let absent = |why: String| DeviceListing { unavailable: Some(why), ..row("AMD") };
-        let nodes = match kernel_port() {
-            Some(port) => amd::usable_nodes("AMD", &*port),
-            None => return vec![absent("not on this system".into())],
-        };
-        let mut rows = match nodes {
+        let Some(port) = kernel_port() else { return vec![absent("not on this system".into())] };
+        let mut rows = match amd::usable_nodes("AMD", &*port) {
             Err(e) => vec![absent(e.to_string())],
             Ok(nodes) if nodes.is_empty() => vec![absent("no GPU in the topology".into())],
-            Ok(nodes) => nodes.iter().enumerate().map(|(n, node)| amd_row(n, node)).collect(),
+            Ok(nodes) => nodes.iter().enumerate().map(|(n, node)| amd_row(n, node, &*port)).collect(),
         };
         if self.emulate.get().is_some() {
             let chips = amd::CHIPS.iter().filter(|c| SOFTWARE_CHIPS.contains(&c.name));
@@ -370,7 +367,7 @@ fn row(name: &str) -> DeviceListing {
     DeviceListing { name: name.into(), arch: String::new(), cores: 0, memory_bytes: 0, unavailable: None, state: None }
 }
 
-fn amd_row(index: usize, node: &amd::Node) -> DeviceListing {
+fn amd_row(index: usize, node: &amd::Node, port: &dyn Port) -> DeviceListing {
     let selector = Selector::Index(u32::try_from(index).unwrap_or(u32::MAX));
     let is_known = amd::Chip::of_version(node.target_version()).is_some();
     DeviceListing {
@@ -378,6 +375,7 @@ fn amd_row(index: usize, node: &amd::Node) -> DeviceListing {
         cores: u32::try_from(node.cu_count()).unwrap_or(u32::MAX),
         memory_bytes: node.vram_bytes(),
         unavailable: (!is_known).then(|| format!("chip {} is unknown, known are {}", node.gfx(), amd::Chip::names())),
+        state: Some(amd::state(node, port, None)),
         ..row(&selector.to_string())
     }
 }

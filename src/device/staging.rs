@@ -70,10 +70,12 @@ impl Staging {
     /// The slot whose turn it is, free.
     fn turn(&mut self, path: &dyn CopyPath) -> Result<&mut Slot, DeviceError> {
         let slot = &mut self.slots[self.next];
-        self.next ^= 1;
-        if let Some(point) = slot.last.take() {
+        // Until it is known to be done, a copy is not forgotten: the device may still read the buffer or write it.
+        if let Some(point) = &slot.last {
             point.wait(path.timeout())?;
+            slot.last = None;
         }
+        self.next ^= 1;
         Ok(slot)
     }
 

@@ -5,7 +5,7 @@ use super::{CHIPS, launch, pattern, small_options};
 use doorbell::device::amd::{AmdDevice, AmdOptions, Driver, Selector};
 use doorbell::device::{Code, Device, DeviceError, KernelImage, QueueKind};
 use doorbell::emu::kfd::{Config, SoftKfd};
-use doorbell_ioctl::fault::{Faults, Plan, Trouble};
+use doorbell_ioctl::fault::{Call, Faults, Plan, Trouble};
 use doorbell_ioctl::port::Port;
 use doorbell_ioctl::trace::{Trace, leftovers};
 use std::sync::Arc;
@@ -33,6 +33,12 @@ fn program(port: &Arc<dyn Port>, patience: Duration) -> Result<Vec<u32>, DeviceE
     drop((m, k));
     d.close()?;
     Ok(out)
+}
+
+/// A call that gives something back: where it fails, that stays.
+fn gives_back(call: Call) -> bool {
+    let name = call.to_string();
+    call == Call::Munmap || ["FREE_MEMORY", "UNMAP_MEMORY", "DESTROY_"].iter().any(|part| name.contains(part))
 }
 
 #[test]
@@ -66,8 +72,7 @@ fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
             }
         }
         *(if result.is_ok() { &mut worked } else { &mut failed }) += 1;
-        let frees = happened.iter().all(|i| !matches!(i.fault.trouble, Trouble::Fail(_)));
-        if frees {
+        if !happened.iter().any(|i| matches!(i.fault.trouble, Trouble::Fail(_)) && gives_back(i.call)) {
             assert_eq!(leftovers(&log.events()), Vec::<String>::new(), "seed {seed} ({plan})");
         }
     }

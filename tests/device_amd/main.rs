@@ -14,7 +14,9 @@ use doorbell::device::{
 };
 use doorbell::emu::kfd::{Chip, Config, SoftKfd};
 use doorbell::hcq::signal::WaitError;
-use doorbell_ioctl::port::Port;
+use doorbell_ioctl::abi::kfd;
+use doorbell_ioctl::fault::{Call, Faults, Plan, Trouble};
+use doorbell_ioctl::port::{Errno, Port};
 use doorbell_ioctl::trace::{Log, Trace, What, leftovers};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -407,6 +409,94 @@ fn memory_fault_ends_the_device_with_the_address() {
 }
 
 #[test]
+fn a_fault_is_told_to_its_own_card_once_and_the_card_can_be_opened_again() {
+    let rig = Rig::new(Config { gpus: 2, ..Config::new(Chip::Gfx1100) });
+    let driver = Driver::open("AMD", Arc::clone(&rig.port)).unwrap();
+    let open = |n| AmdDevice::open(&format!("AMD:{n}"), &driver, &Selector::Index(n), &small_options()).unwrap();
+    let (a, b) = (open(0), open(1));
+    let (ka, hold) = (load(&a, units::ADD), load(&a, units::HANG));
+    let ma = words(&a, &[1; 64]);
+    // The first card waits for what does not end while the second one faults, so that its waiter is woken by a fault that is not its own.
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let point = a.submit(QueueKind::Copy, &[Command::copy(ma.at(0), ma.at(128), 64)]).unwrap();
+            a.wait(&point, LONG).unwrap();
+            let hung = a.submit(QueueKind::Compute, &[launch(&hold, &ma, 0, 1, 1)]).unwrap();
+            a.wait(&hung, Duration::from_millis(400)).unwrap_err()
+        });
+        let kb = load(&b, units::LOAD);
+        std::thread::sleep(Duration::from_millis(50));
+        let wild = Command::exec(&kb, [Arg::Var(0x1234_5678_9000)], 1).over(Geometry::default());
+        let point = b.submit(QueueKind::Compute, &[wild]).unwrap();
+        assert!(matches!(b.wait(&point, LONG).unwrap_err(), DeviceError::Wait(WaitError::Fault(_))));
+        let hung = waiter.join().unwrap();
+        assert!(matches!(&hung, DeviceError::Wait(WaitError::Timeout(_))), "{hung}");
+    });
+    assert_eq!(read(&a, &words(&a, &[7; 8])), [7; 8], "the copy queue of the first card works");
+    b.close().unwrap();
+    drop((b, ka));
+    for _ in 0..2 {
+        let b = open(1);
+        let (kb, mb) = (load(&b, units::ADD), words(&b, &[2; 64]));
+        let point = b.submit(QueueKind::Compute, &[launch(&kb, &mb, 1, 1, 64)]).unwrap();
+        b.wait(&point, LONG).unwrap();
+        assert_eq!(read(&b, &mb), [3; 64]);
+        drop((kb, mb));
+        b.close().unwrap();
+    }
+}
+
+#[test]
+fn a_list_whose_first_replay_had_no_memory_is_replayed_later() {
+    let alloc = kfd::ALLOC_MEMORY_OF_GPU.desc.request;
+    for at in 1..40 {
+        let rig = Rig::of(Chip::Gfx942);
+        let count = |log: &Log| log.events().iter().filter(|e| e.to_string().contains("ALLOC_MEMORY")).count() as u64;
+        let plan = Plan::one(Call::Ioctl(alloc), at, Trouble::Fail(Errno::ENOMEM));
+        let port: Arc<dyn Port> = Faults::new(Arc::clone(&rig.port), plan) as _;
+        let Ok(driver) = Driver::open("AMD", port) else { continue };
+        let Ok(d) = AmdDevice::open("AMD", &driver, &Selector::Index(0), &small_options()) else { continue };
+        let image = units::kernel(&d.info().arch, units::ADD, 0);
+        let Ok(mut k) = d.load(&[KernelImage { name: "k", code: Code::Raw(&image) }]) else { continue };
+        let (k, Ok(m)) = (k.remove(0), d.alloc(256)) else { continue };
+        if d.copy_in(&m, 0, &[0; 256]).is_err() {
+            continue;
+        }
+        let mut list = d.record(&[launch(&k, &m, 1, 1, 64)]).unwrap();
+        let before = count(&rig.log);
+        let ran = (0..8).filter(|_| list.replay(&[]).is_ok()).count() as u32;
+        assert!(ran >= 7, "allocation {at} (the first replay began at {before}): {ran} of 8 ran");
+        assert_eq!(read(&d, &m), [ran; 64]);
+    }
+}
+
+#[test]
+fn a_refused_step_of_opening_leaves_nothing_and_the_next_opening_works() {
+    for (call, nth) in [
+        (kfd::RUNTIME_ENABLE.desc.request, 1),
+        (kfd::CREATE_EVENT.desc.request, 1),
+        (kfd::CREATE_EVENT.desc.request, 2),
+        (kfd::CREATE_EVENT.desc.request, 3),
+        (kfd::CREATE_QUEUE.desc.request, 1),
+    ] {
+        let rig = Rig::of(Chip::Gfx1100);
+        let plan = Plan::one(Call::Ioctl(call), nth, Trouble::Fail(Errno::ENOMEM));
+        let driver = Driver::open("AMD", Faults::new(Arc::clone(&rig.port), plan) as _).unwrap();
+        let open = || AmdDevice::open("AMD", &driver, &Selector::Index(0), &small_options());
+        assert!(open().is_err(), "{}", Call::Ioctl(call));
+        let d = open().unwrap();
+        let (k, m) = (load(&d, units::ADD), words(&d, &[2; 64]));
+        let point = d.submit(QueueKind::Compute, &[launch(&k, &m, 1, 1, 64)]).unwrap();
+        d.wait(&point, LONG).unwrap();
+        assert_eq!(read(&d, &m), [3; 64]);
+        drop((k, m, point));
+        d.close().unwrap();
+        drop((d, driver));
+        assert_eq!(rig.complaints(), Vec::<String>::new(), "{} {nth}", Call::Ioctl(call));
+    }
+}
+
+#[test]
 fn wrong_launches_are_refused_before_anything_is_queued() {
     let rig = Rig::of(Chip::Gfx1100);
     let d = rig.open();
@@ -417,6 +507,7 @@ fn wrong_launches_are_refused_before_anything_is_queued() {
     };
     let g = |groups, local, local_bytes| Geometry { groups, local, local_bytes };
     assert!(refused(g([1; 3], [32, 32, 2], 0)).contains("at most 1024"));
+    assert!(refused(g([1; 3], [1 << 31, 1 << 31, 4], 0)).contains("at most 1024"));
     assert!(refused(g([1; 3], [1; 3], 65_537)).contains("at most 65536"));
     assert!(refused(g([1, 1 << 16, 1], [1; 3], 0)).contains("along y"));
     let other = Rig::of(Chip::Gfx1100).open();

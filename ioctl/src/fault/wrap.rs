@@ -12,8 +12,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injected {
     pub fault: Fault,
+    /// The call itself, where the fault was for a wider kind.
     pub call: Call,
-    /// Which call of its kind it was, from 1.
+    /// Which call of the fault's kind it was, from 1.
     pub nth: u64,
 }
 
@@ -70,7 +71,8 @@ impl Faults {
             *count += 1;
             let nth = *count;
             let due = |f: &&Fault| same(f.call, *call) && (f.nth == nth || f.lasting && f.nth < nth);
-            met.extend(self.plan.0.iter().filter(due).map(|fault| Injected { fault: *fault, call: *call, nth }));
+            let itself = kinds.first().copied().unwrap_or(*call);
+            met.extend(self.plan.0.iter().filter(due).map(|fault| Injected { fault: *fault, call: itself, nth }));
         }
         state.injected.extend(met.iter().cloned());
         met.iter().map(|i| i.fault.trouble).collect()

@@ -110,7 +110,7 @@ impl Buffer {
         let range = match range {
             Ok(range) => Arc::new(range),
             Err(errno) => {
-                free_handle(driver, args.handle)?;
+                let _first_error_counts = free_handle(driver, args.handle);
                 return Err(refused(errno));
             }
         };
@@ -119,7 +119,7 @@ impl Buffer {
         match buffer.map_to(driver, gpu_id) {
             Ok(()) => Ok(buffer),
             Err(error) => {
-                buffer.free(driver)?;
+                let _first_error_counts = buffer.free(driver);
                 Err(error)
             }
         }

@@ -5,6 +5,7 @@
 use super::bo::{Bo, Placement};
 use super::chip::Chip;
 use super::driver::{Driver, Fault};
+use super::events::FaultMark;
 use super::topology::Node;
 use crate::device::clock::LinearClock;
 use crate::device::life::{Life, SignalPages};
@@ -57,6 +58,8 @@ pub struct Core {
     pub node: Node,
     pub chip: &'static Chip,
     pub render: Fd,
+    /// Faults of the card up to this one are not this device's.
+    pub since: FaultMark,
     pub options: AmdOptions,
     pub clock: Arc<LinearClock>,
     pages: SignalPages<Bo>,
@@ -92,6 +95,7 @@ impl Core {
             move |source| DeviceError::Driver { device, what, source }
         };
         let render = driver.acquire(node.gpu_id, node.render_minor()).map_err(refused("acquire"))?;
+        let since = driver.faults_so_far().map_err(refused("read the events of faults"))?;
         let clock = read_clock(&driver, node.gpu_id, render).map_err(refused("read clocks"))?;
         let pages = SignalPages::default();
         let (source_driver, source_pages, gpu_id) = (Arc::clone(&driver), pages.clone(), node.gpu_id);
@@ -110,6 +114,7 @@ impl Core {
             node,
             chip,
             render,
+            since,
             options,
             clock,
             pages,

@@ -1,20 +1,20 @@
-//! One process's connection to KFD: the file, the interface's version, fault events, and the last calls for a report.
+//! One process's connection to KFD: the file, the interface's version, and the last calls for a report.
 //!
 //! Place in the arrows: below everything else of `device::amd`; the devices of one port share it. Source: amd.md 1.1, 1.3, 1.9, 7.
 //! The event page belongs to the process, not to the file: the kernel keeps it until the process ends and refuses a second one. So the
 //! real port's connection is kept by the registry, and is never made twice.
 
-use super::bo::{Buffer, Gpus, Placement};
+use super::bo::Gpus;
+use super::events::Events;
 use crate::device::DeviceError;
 use crate::device::places::Places;
 use crate::device::recent::Recent;
 use doorbell_ioctl::abi::{Ioctl, kfd};
 use doorbell_ioctl::port::{CallError, Errno, Fd, Mapped, OpenFlags, Port, call};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 const KFD_PATH: &str = "/dev/kfd";
-/// Bytes of the event page: 4096 slots of 8.
-const EVENT_PAGE_BYTES: u64 = 8 * kfd::SIGNAL_EVENT_LIMIT as u64;
 
 /// The connection.
 #[derive(Debug)]
@@ -23,9 +23,10 @@ pub struct Driver {
     kfd: Fd,
     minor: u32,
     recent: Recent,
-    events: Mutex<Events>,
+    pub(super) events: Events,
     /// Devices that the process is tied to: gpu id, render node. Address spaces belong to these files, so they stay open.
     acquired: Mutex<Vec<(u32, Fd)>>,
+    is_enabled: AtomicBool,
     /// Where buffers are, and where the last ones were that are freed.
     buffers: Mutex<Places<Handle>>,
     /// Mapped doorbell slices, by gpu id.
@@ -34,34 +35,6 @@ pub struct Driver {
 
 /// What is kept of a buffer: its handle, and the GPUs that have it in their page tables.
 type Handle = (u64, Gpus);
-
-/// Events of the process.
-#[derive(Debug, Default)]
-struct Events {
-    page: Option<Buffer>,
-    memory: u32,
-    hw_exception: u32,
-    /// Signal events alive.
-    signals: u32,
-}
-
-/// A signal event of one device: what an interrupt with this id wakes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignalEvent {
-    pub id: u32,
-    /// Address of its slot; a store of anything but all-ones signals it.
-    pub mailbox: u64,
-}
-
-/// What ended a wait for events.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Woken {
-    /// The signal event, or the time was over.
-    Signal,
-    Timeout,
-    /// A fault of some device of the process.
-    Fault(Fault),
-}
 
 /// What KFD says about a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +82,9 @@ impl Driver {
             kfd,
             minor,
             recent: Recent::default(),
-            events: Mutex::default(),
+            events: Events::default(),
             acquired: Mutex::default(),
+            is_enabled: AtomicBool::new(false),
             doorbells: Mutex::default(),
             buffers: Mutex::default(),
         }))
@@ -161,6 +135,7 @@ impl Driver {
     pub fn acquire(&self, gpu_id: u32, render_minor: u32) -> Result<Fd, CallError> {
         let mut acquired = self.acquired.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, fd)) = acquired.iter().find(|(id, _)| *id == gpu_id) {
+            self.enable()?;
             return Ok(*fd);
         }
         let path = format!("/dev/dri/renderD{render_minor}");
@@ -171,12 +146,20 @@ impl Driver {
             let _closed_anyway = self.port.close(render);
             return Err(error);
         }
-        if acquired.is_empty() && self.minor >= kfd::MINOR_EVENT_AGE {
-            // Mode 0: resets the process's debug settings, and no more.
-            self.call(&kfd::RUNTIME_ENABLE, &mut kfd::RuntimeEnable::default())?;
-        }
+        // The address space belongs to this file from now on, whatever comes.
         acquired.push((gpu_id, render));
+        self.enable()?;
         Ok(render)
+    }
+
+    /// Resets the process's debug settings (mode 0), once.
+    fn enable(&self) -> Result<(), CallError> {
+        if self.minor >= kfd::MINOR_EVENT_AGE && !self.is_enabled.load(Ordering::Relaxed) {
+            self.call(&kfd::RUNTIME_ENABLE, &mut kfd::RuntimeEnable::default())?;
+            // ORDER: relaxed; the callers hold the lock of `acquired`.
+            self.is_enabled.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// The doorbell slice of a device: the one that its queues share, or a new one by `map`.
@@ -227,103 +210,12 @@ impl Driver {
     pub fn describe(&self, va: u64) -> String {
         self.places().describe(va)
     }
-
-    fn events(&self) -> MutexGuard<'_, Events> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A signal event for a device; the first one brings the event page and the fault events with it.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn create_event(&self, gpu_id: u32, render: Fd) -> Result<SignalEvent, CallError> {
-        let mut events = self.events();
-        let mut page_handle = 0;
-        let base = match &events.page {
-            Some(page) => {
-                page.map_to(self, gpu_id)?;
-                page.va()
-            }
-            None => {
-                let page = Buffer::new(self, gpu_id, render, EVENT_PAGE_BYTES, Placement::Host)?;
-                page_handle = page.handle();
-                let va = page.va();
-                events.page = Some(page);
-                va
-            }
-        };
-        let signal = self.new_event(kfd::EVENT_SIGNAL, page_handle)?;
-        if events.memory == 0 {
-            events.memory = self.new_event(kfd::EVENT_MEMORY, 0)?.event_id;
-            events.hw_exception = self.new_event(kfd::EVENT_HW_EXCEPTION, 0)?.event_id;
-        }
-        events.signals += 1;
-        Ok(SignalEvent { id: signal.event_id, mailbox: base + 8 * u64::from(signal.event_slot_index) })
-    }
-
-    fn new_event(&self, event_type: u32, page_handle: u64) -> Result<kfd::CreateEvent, CallError> {
-        let mut args = kfd::CreateEvent {
-            event_page_offset: page_handle,
-            event_type,
-            auto_reset: u32::from(event_type == kfd::EVENT_SIGNAL),
-            ..Default::default()
-        };
-        self.call(&kfd::CREATE_EVENT, &mut args)?;
-        Ok(args)
-    }
-
-    /// Ends a device's event.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn destroy_event(&self, event: SignalEvent) -> Result<(), CallError> {
-        self.events().signals -= 1;
-        self.call(&kfd::DESTROY_EVENT, &mut kfd::DestroyEvent { event_id: event.id, pad: 0 })
-    }
-
-    /// Sleeps until the event, a fault, or the time is over.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn wait(&self, event: SignalEvent, timeout_ms: u32) -> Result<Woken, CallError> {
-        let (memory, hw_exception) = {
-            let events = self.events();
-            (events.memory, events.hw_exception)
-        };
-        let mut data =
-            [event.id, memory, hw_exception].map(|event_id| kfd::EventData { event_id, ..Default::default() });
-        let mut args = kfd::WaitEvents {
-            events_ptr: data.as_mut_ptr().expose_provenance() as u64,
-            num_events: data.len() as u32,
-            timeout: timeout_ms,
-            ..Default::default()
-        };
-        self.call(&kfd::WAIT_EVENTS, &mut args)?;
-        let (fault, reset) = (data[1].memory_exception(), data[2].hw_exception());
-        Ok(match args.wait_result {
-            _ if fault.gpu_id != 0 => Woken::Fault(Fault::Memory(fault)),
-            _ if reset.gpu_id != 0 => Woken::Fault(Fault::Hardware(reset)),
-            kfd::WAIT_RESULT_TIMEOUT => Woken::Timeout,
-            _ => Woken::Signal,
-        })
-    }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let events = std::mem::take(self.events.get_mut().unwrap_or_else(PoisonError::into_inner));
-        for event_id in [events.memory, events.hw_exception].into_iter().filter(|id| *id != 0) {
-            if let Err(e) = self.call(&kfd::DESTROY_EVENT, &mut kfd::DestroyEvent { event_id, pad: 0 }) {
-                log::warn!("closing KFD: {e}");
-            }
-        }
-        if let Some(page) = events.page {
-            // The kernel keeps the event page for the process's life and says EPERM.
-            match page.free(self) {
-                Ok(()) | Err(CallError { errno: Errno::EPERM, .. }) => {}
-                Err(e) => log::warn!("closing KFD: {e}"),
-            }
-        }
+        let mut events = std::mem::take(&mut self.events);
+        events.close(self);
         for (_, render) in std::mem::take(self.acquired.get_mut().unwrap_or_else(PoisonError::into_inner)) {
             let _closed_anyway = self.port.close(render);
         }

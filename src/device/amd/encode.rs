@@ -5,7 +5,7 @@
 //! gather in an indirect buffer until a dispatch comes; on several XCCs each runs it, so stores there are the first XCC's alone.
 
 use super::chip::{Chip, QueueFormat};
-use super::driver::SignalEvent;
+use super::events::SignalEvent;
 use super::program::Launch;
 use crate::hcq::bits::split;
 use crate::hcq::packet::pm4::chip::AcquireScope;

@@ -302,14 +302,15 @@ impl AmdGraph {
 
     /// A copy that no run reads, with the blocks of the image.
     fn ready_copy(&mut self, scratch: ScratchRegs) -> Result<usize, DeviceError> {
-        let n = self.next % COPIES;
-        self.next += 1;
-        if self.copies.len() <= n {
+        let n = if self.copies.len() < COPIES { self.copies.len() } else { self.next % COPIES };
+        if n == self.copies.len() {
             let copy = self.copy(scratch)?;
             self.copies.push(copy);
         }
-        if let Some(point) = self.copies[n].last.take() {
+        // Until it is known to be done, a run is not forgotten.
+        if let Some(point) = &self.copies[n].last {
             point.wait(self.core.options.submit_timeout)?;
+            self.copies[n].last = None;
         }
         if self.copies[n].scratch != scratch {
             self.copies[n] = self.copy(scratch)?;
@@ -317,6 +318,7 @@ impl AmdGraph {
         if !self.copies[n].is_fresh {
             self.write_blocks(n)?;
         }
+        self.next = n + 1;
         Ok(n)
     }
 
@@ -350,8 +352,9 @@ impl AmdGraph {
             QueueFormat::Aql => queue.packets(p, &copy.packets, value)?,
         }
         p.ran(&self.last);
-        memories().for_each(|m| m.uses().mark(queue.timeline(), value));
-        queue.finish(p, value)
+        let point = queue.finish(p, value, memories())?;
+        self.copies[n].last = Some(point.clone());
+        Ok(point)
     }
 }
 
@@ -361,11 +364,6 @@ impl Recorded for AmdGraph {
         self.core.check_open()?;
         let queue = Arc::clone(&self.queue);
         let mut producer = queue.lock();
-        let point = self.run(&mut producer)?;
-        let n = (self.next + COPIES - 1) % COPIES;
-        if let Some(copy) = self.copies.get_mut(n) {
-            copy.last = Some(point.clone());
-        }
-        Ok(point)
+        self.run(&mut producer)
     }
 }

@@ -4,11 +4,14 @@
 //! code, caches of instructions invalidated by the acquire that heads every submission.
 
 use super::chip::Chip;
+use super::program::Passed;
 use crate::device::{Code, KernelImage};
-use crate::elf::amdgpu::{CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
+use crate::elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
 
 /// Instruction prefetch may run so far past the last instruction.
 const PREFETCH_BYTES: u64 = 1024;
+/// Bytes of arguments at most: what a ring of arguments holds several of.
+const MAX_KERNARG_BYTES: u32 = 1 << 16;
 /// Code starts at a multiple of this.
 const ENTRY_ALIGN: u64 = 256;
 
@@ -20,6 +23,8 @@ pub struct Placed {
     pub descriptor_offset: u64,
     /// Where the first instruction is.
     pub entry_offset: u64,
+    /// What the kernel is passed; none where the image does not say.
+    pub args: Option<Vec<Passed>>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,7 +53,7 @@ impl Placed {
         };
         match u64::try_from(descriptor.entry_offset_bytes).ok().filter(|entry| *entry < len) {
             Some(entry_offset) if entry_offset.is_multiple_of(ENTRY_ALIGN) => {
-                Ok(Self { content: Content::Bytes(bytes), descriptor, descriptor_offset: 0, entry_offset })
+                Ok(Self { content: Content::Bytes(bytes), descriptor, descriptor_offset: 0, entry_offset, args: None })
             }
             Some(entry) => Err(format!("entry at {entry:#x} is not aligned to {ENTRY_ALIGN}")),
             None => Err(format!("entry of the descriptor leaves the image of {len} bytes")),
@@ -72,7 +77,13 @@ impl Placed {
         let kernel = object.kernel(entry).ok_or_else(|| format!("the code object has no kernel {entry}"))?;
         let (descriptor, descriptor_offset, entry_offset) =
             (kernel.descriptor, kernel.descriptor_offset, kernel.entry_offset);
-        Ok(Self { content: Content::Object(object), descriptor, descriptor_offset, entry_offset })
+        if descriptor.kernarg_bytes > MAX_KERNARG_BYTES {
+            let have = descriptor.kernarg_bytes;
+            return Err(format!("{entry} takes {have} bytes of arguments, at most {MAX_KERNARG_BYTES}"));
+        }
+        let passed = |arg: &Arg| Passed { offset: arg.offset_bytes as usize, len: arg.size_bytes as usize };
+        let args = kernel.args.as_ref().map(|args| args.iter().map(passed).collect());
+        Ok(Self { content: Content::Object(object), descriptor, descriptor_offset, entry_offset, args })
     }
 
     /// Bytes of memory to allocate.

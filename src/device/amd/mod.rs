@@ -11,6 +11,7 @@ mod chip;
 mod core;
 mod driver;
 mod encode;
+mod events;
 mod graph;
 mod load;
 mod program;
@@ -18,20 +19,25 @@ mod queue;
 mod ran;
 mod ring;
 mod scratch;
+mod state;
 mod topology;
 
 pub use self::core::{AmdOptions, Core};
 pub use bo::{Bo, Placement};
 pub use chip::{CHIPS, Chip, SaveArea, version_name};
-pub use driver::{Driver, Fault, SignalEvent, Woken};
+pub use driver::{Driver, Fault};
+pub use events::{FaultMark, SignalEvent, Woken};
 pub use ring::{HwRing, RingKind};
+pub use state::state;
 pub use topology::{Node, Selector, read_nodes};
 
 use super::lent::Lent;
 use super::pool::Pool;
 use super::staging::Staging;
-use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind};
-use super::{Recorded, Stamp, Uses, record_by_resubmission};
+use super::{
+    Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts,
+};
+use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
 use crate::hcq::signal::Point;
 use doorbell_ioctl::port::{Errno, Port};
 use load::Placed;
@@ -159,7 +165,8 @@ impl AmdDevice {
         let name: Arc<str> = image.name.into();
         let entry = va + placed.entry_offset;
         let descriptor_va = va + placed.descriptor_offset;
-        let program = Program { name, descriptor: placed.descriptor, descriptor_va, entry, code };
+        let (descriptor, passed) = (placed.descriptor, placed.args);
+        let program = Program { name, descriptor, passed, descriptor_va, entry, code };
         let kernel = Kernel::new(self.tag.clone(), image.name, entry, Arc::new(program));
         // The copy engine writes it through a memory that ends with this call; the kernel keeps the buffer.
         let (device, uses) = (self.tag.clone(), Uses::new(None));
@@ -323,6 +330,11 @@ impl Device for AmdDevice {
 
     fn memory_used(&self) -> u64 {
         self.inner.pool.used_bytes()
+    }
+
+    fn state(&self) -> Option<DeviceState> {
+        let core = &self.inner.core;
+        Some(state(&core.node, &**core.driver.port(), Some(core.driver.minor())))
     }
 
     fn close(&self) -> Result<(), DeviceError> {

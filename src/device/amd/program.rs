@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 /// Argument blocks start at a multiple of this.
 pub const KERNARG_ALIGN: usize = 64;
 /// Work-items of a workgroup at most.
-const MAX_WORK_ITEMS: u64 = 1024;
+const MAX_WORK_ITEMS: u128 = 1024;
 /// Bytes of the hidden arguments.
 const HIDDEN_BYTES: usize = 256;
 
@@ -25,11 +25,20 @@ fn has(d: &KernelDescriptor, property: BitField) -> bool {
     property.get(d.properties.into()) != 0
 }
 
+/// Where an argument lies in the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    pub offset: usize,
+    pub len: usize,
+}
+
 /// A loaded kernel. Its buffer is freed with the last handle.
 #[derive(Debug)]
 pub struct Program {
     pub name: std::sync::Arc<str>,
     pub descriptor: KernelDescriptor,
+    /// What it is passed, in order; none where the object does not say.
+    pub passed: Option<Vec<Passed>>,
     /// Address of the descriptor on the device.
     pub descriptor_va: u64,
     /// Address of the first instruction.
@@ -68,7 +77,7 @@ pub struct Block {
 /// The words.
 pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32, String> {
     let d = &program.descriptor;
-    let items: u64 = geometry.local.iter().map(|n| u64::from(*n)).product();
+    let items: u128 = geometry.local.iter().map(|n| u128::from(*n)).product();
     let lds_bytes = d.group_segment_bytes.saturating_add(geometry.local_bytes);
     if items > MAX_WORK_ITEMS {
         let [x, y, z] = geometry.local;
@@ -97,12 +106,14 @@ pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32,
 }
 
 impl Block {
-    /// The block of these arguments for a kernel, natural alignment, in order.
+    /// The block of these arguments for a kernel: where the object says, or in order and naturally aligned. An argument that is longer than 8
+    /// bytes is passed as scalars, one behind the other.
     ///
     /// # Errors
-    /// In words: arguments that the kernel's block cannot hold.
+    /// In words: arguments that the kernel does not take, or lacks.
     pub fn new(program: &Program, args: &[Arg], geometry: &Geometry) -> Result<Self, String> {
         let mut block = Self::default();
+        let mut places = program.passed.as_ref().map(|passed| Places { passed, next: 0, at: 0, left: 0 });
         for arg in args {
             let len = match arg {
                 Arg::Scalar { len_bytes, .. } => usize::from(*len_bytes),
@@ -111,10 +122,16 @@ impl Block {
             if !matches!(len, 1 | 2 | 4 | 8) {
                 return Err(format!("pass a scalar of {len} bytes"));
             }
-            let at = block.bytes.len().next_multiple_of(len);
+            let at = match &mut places {
+                Some(places) => places.place(len, program, args.len())?,
+                None => block.bytes.len().next_multiple_of(len),
+            };
             block.bytes.resize(at, 0);
             block.bytes.extend_from_slice(&arg.bits().to_le_bytes()[..len]);
             block.offsets.push(at);
+        }
+        if let Some(places) = places {
+            places.all(program, args.len())?;
         }
         let (have, wanted) = (block.bytes.len(), program.descriptor.kernarg_bytes as usize);
         // A descriptor of 0 says nothing about the block.
@@ -150,6 +167,48 @@ impl Block {
         self.bytes.resize(start, 0);
         self.bytes.extend_from_slice(&hidden[..(wanted - start).min(HIDDEN_BYTES)]);
         self.bytes.resize(wanted, 0);
+    }
+}
+
+/// Goes through the arguments that a kernel takes.
+struct Places<'a> {
+    passed: &'a [Passed],
+    /// Arguments begun.
+    next: usize,
+    /// Where the next byte of the last one goes, and how many it still wants.
+    at: usize,
+    left: usize,
+}
+
+impl Places<'_> {
+    /// Where the next `len` bytes go.
+    fn place(&mut self, len: usize, program: &Program, count: usize) -> Result<usize, String> {
+        while self.left == 0 {
+            let Some(next) = self.passed.get(self.next) else { return Err(self.wrong(program, count)) };
+            (self.at, self.left, self.next) = (next.offset, next.len, self.next + 1);
+        }
+        if len > self.left {
+            let (n, left) = (self.next, self.left);
+            return Err(format!("pass {len} bytes to argument {n} of {}, which has room for {left}", program.name));
+        }
+        let at = self.at;
+        (self.at, self.left) = (at + len, self.left - len);
+        Ok(at)
+    }
+
+    /// Whether nothing is missing.
+    fn all(&self, program: &Program, count: usize) -> Result<(), String> {
+        if self.left != 0 {
+            let (n, left) = (self.next, self.left);
+            return Err(format!("run {}: argument {n} lacks {left} bytes", program.name));
+        }
+        if self.passed[self.next..].iter().all(|p| p.len == 0) { Ok(()) } else { Err(self.wrong(program, count)) }
+    }
+
+    fn wrong(&self, program: &Program, count: usize) -> String {
+        let sizes: Vec<String> = self.passed.iter().map(|p| p.len.to_string()).collect();
+        let (name, takes) = (&program.name, self.passed.len());
+        format!("pass {count} arguments to {name}, which takes {takes} of {} bytes", sizes.join(", "))
     }
 }
 

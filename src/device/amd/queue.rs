@@ -5,8 +5,8 @@
 //! bits, so a timeline ends after 2^32 - 1 submissions with an error. Waits for signals of other drivers are done by the submitting host.
 
 use super::core::Core;
-use super::driver::{SignalEvent, Woken};
 use super::encode::{Compute, Copy, CopyCaches, IbMemory, List};
+use super::events::{SignalEvent, Woken};
 use super::program::{self, Block, Launch, Program};
 use super::ran::{LastRan, Named};
 use super::ring::{HwRing, RingKind};
@@ -145,7 +145,7 @@ impl AmdQueue {
             QueueKind::Copy => ("copy", RingKind::Sdma),
         };
         let timeline = Timeline::new(format!("{}/{suffix}", core.tag), core.signals.signal()?);
-        let event = core.driver.create_event(core.node.gpu_id, core.render);
+        let event = core.driver.create_event(core.node.gpu_id, core.render, core.since);
         let event = event.map_err(|source| core.refused("create event", source))?;
         let producer = match Self::producer(core, ring_kind) {
             Ok(producer) => producer,
@@ -229,10 +229,8 @@ impl AmdQueue {
         for command in commands {
             self.emit(p, command, value)?;
         }
-        for place in commands.iter().flat_map(Command::places) {
-            place.memory.uses().mark(&self.timeline, value);
-        }
-        self.finish(p, value)
+        let places = commands.iter().flat_map(Command::places);
+        self.finish(p, value, places.map(|place| &place.memory))
     }
 
     /// Starts a list, and lets go of what finished submissions kept.
@@ -396,8 +394,13 @@ impl AmdQueue {
         })
     }
 
-    /// Signal, ring, doorbell.
-    pub fn finish(&self, p: &mut Producer, value: u64) -> Result<Point, DeviceError> {
+    /// Signal, ring, doorbell. The memories are marked as used when nothing can keep the list from the ring any more.
+    pub fn finish<'m>(
+        &self,
+        p: &mut Producer,
+        value: u64,
+        used: impl Iterator<Item = &'m Memory>,
+    ) -> Result<Point, DeviceError> {
         let low = u32::try_from(value).unwrap_or(u32::MAX);
         let signal = self.timeline.signal();
         match &mut p.encoder {
@@ -420,6 +423,7 @@ impl AmdQueue {
         if list.longest() as u64 > ring.max_dwords() {
             return Err(SubmitError::Unsupported { queue: "AMD", what: "hold so long a packet" }.into());
         }
+        used.for_each(|memory| memory.uses().mark(&self.timeline, value));
         let given = self.timeline.next();
         debug_assert_eq!(given, value, "the producer's lock is held");
         self.push(ring, list)?;
@@ -566,8 +570,7 @@ impl CopyPath for AmdQueue {
         if let Encoder::Copy(copy) = &mut p.encoder {
             copy.copy(dst, src, len_bytes)?;
         }
-        memory.uses().mark(&self.timeline, value);
-        self.finish(p, value)
+        self.finish(p, value, std::iter::once(memory))
     }
 }
 

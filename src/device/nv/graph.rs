@@ -250,14 +250,15 @@ impl NvGraph {
 
     /// A copy that no run reads, brought up to the arguments of the steps.
     fn ready_copy(&mut self) -> Result<usize, DeviceError> {
-        let n = self.next % COPIES;
-        self.next += 1;
-        if self.copies.len() <= n {
+        let n = if self.copies.len() < COPIES { self.copies.len() } else { self.next % COPIES };
+        if n == self.copies.len() {
             let copy = self.copy()?;
             self.copies.push(copy);
         }
-        if let Some(point) = self.copies[n].last.take() {
+        // Until it is known to be done, a run is not forgotten.
+        if let Some(point) = &self.copies[n].last {
             point.wait(self.core.options.submit_timeout)?;
+            self.copies[n].last = None;
         }
         let mut stale = std::mem::take(&mut self.copies[n].stale);
         stale.sort_unstable();
@@ -265,10 +266,11 @@ impl NvGraph {
         for step in stale.iter().filter_map(|n| self.steps.get(*n)).filter(|s| !s.geometry.is_empty()) {
             self.copies[n].blocks.write(step.at + step.params_offset, &step.args)?;
         }
+        self.next = n + 1;
         Ok(n)
     }
 
-    fn run(&mut self, p: &mut Producer) -> Result<(usize, Point), DeviceError> {
+    fn run(&mut self, p: &mut Producer) -> Result<Point, DeviceError> {
         let queue = Arc::clone(&self.queue);
         queue.begin(p);
         queue.need_local(p, self.local_bytes)?;
@@ -280,8 +282,9 @@ impl NvGraph {
         let copy = &self.copies[n];
         p.keep(value, Kept::List(Arc::clone(&copy.held) as _));
         queue.splice(p, value, &copy.pieces)?;
-        self.memories.iter().for_each(|m| m.uses().mark(queue.timeline(), value));
-        Ok((n, queue.finish(p, value)?))
+        let point = queue.finish(p, value, self.memories.iter())?;
+        self.copies[n].last = Some(point.clone());
+        Ok(point)
     }
 }
 
@@ -291,8 +294,6 @@ impl Recorded for NvGraph {
         self.core.check_open()?;
         let queue = Arc::clone(&self.queue);
         let mut producer = queue.lock();
-        let (n, point) = self.run(&mut producer)?;
-        self.copies[n].last = Some(point.clone());
-        Ok(point)
+        self.run(&mut producer)
     }
 }

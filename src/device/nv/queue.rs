@@ -256,10 +256,8 @@ impl NvQueue {
         for command in commands {
             self.emit(p, command, value)?;
         }
-        for place in commands.iter().flat_map(Command::places) {
-            place.memory.uses().mark(&self.timeline, value);
-        }
-        self.finish(p, value)
+        let places = commands.iter().flat_map(Command::places);
+        self.finish(p, value, places.map(|place| &place.memory))
     }
 
     /// Queues a fill of memory with a value over and over; `dst` and length are multiples of the element. Copy queues.
@@ -295,8 +293,7 @@ impl NvQueue {
         let value = self.timeline.submitted() + 1;
         self.open_list(p, value)?;
         emit(p)?;
-        memory.uses().mark(&self.timeline, value);
-        self.finish(p, value)
+        self.finish(p, value, std::iter::once(memory))
     }
 
     /// Starts a list, and lets go of what finished submissions kept.
@@ -498,7 +495,13 @@ impl NvQueue {
     }
 
     /// Signal, ring, doorbell.
-    pub fn finish(&self, p: &mut Producer, value: u64) -> Result<Point, DeviceError> {
+    /// The memories are marked as used when nothing can keep the list from the channel any more.
+    pub fn finish<'m>(
+        &self,
+        p: &mut Producer,
+        value: u64,
+        used: impl Iterator<Item = &'m Memory>,
+    ) -> Result<Point, DeviceError> {
         let signal = self.timeline.signal().clone();
         self.signal(p, &signal, value)?;
         self.place(p, value)?;
@@ -510,6 +513,7 @@ impl NvQueue {
         self.wait_for_slots(p, entries.len() as u64)?;
         let closed = || DeviceError::Closed { device: self.core.tag.name().into() };
         let channel = p.channel.as_mut().ok_or_else(closed)?;
+        used.for_each(|memory| memory.uses().mark(&self.timeline, value));
         let given = self.timeline.next();
         debug_assert_eq!(given, value, "the producer's lock is held");
         entries.into_iter().for_each(|entry| channel.push(entry));

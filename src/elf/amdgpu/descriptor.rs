@@ -198,8 +198,8 @@ impl KernelSpec {
             one = rsrc1::IEEE_MODE.set(one, 1);
         }
         if gfx9 {
-            // Six more: VCC, FLAT_SCRATCH, XNACK_MASK.
-            one = rsrc1::SGPRS.set(one, 2 * ((self.sgprs + 6).div_ceil(16) - 1));
+            // Six more: VCC, FLAT_SCRATCH, XNACK_MASK. In eights, as LLVM counts them; the hardware gives out sixteens.
+            one = rsrc1::SGPRS.set(one, (self.sgprs + 6).div_ceil(8) - 1);
         } else {
             one = rsrc1::WGP_MODE.set(one, 1);
             one = rsrc1::MEM_ORDERED.set(one, 1);

@@ -3,14 +3,16 @@
 //! Linked objects (ET_DYN) say by program headers what lies where; of relocatable ones the sections are placed one after the
 //! other, each group of equal permission on pages of its own. Source: AMDGPUUsage «Relocation Records», «Code Object Loading».
 
+use super::arguments;
 use super::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use super::file::*;
+use super::metadata::{Arg, ArgKind};
 use crate::elf::abi::*;
 use crate::elf::error::ElfError;
 use crate::elf::image::MAX_IMAGE_BYTES;
 use crate::elf::num::{align_up, index, wide};
 use crate::elf::object::Machine;
-use crate::elf::parse::{ElfFile, FileSection, Place, array_at, bytes_at};
+use crate::elf::parse::{ElfFile, FileSection, FileSymbol, Place, array_at, bytes_at};
 use std::collections::HashMap;
 
 /// Instruction prefetch may run so far past the last instruction.
@@ -38,6 +40,8 @@ pub struct Kernel {
     pub entry_offset: u64,
     /// Bytes of its code; 0 when the object does not say.
     pub code_bytes: u64,
+    /// What it is passed, in the order of their places, without the hidden ones; none when the object does not say.
+    pub args: Option<Vec<Arg>>,
 }
 
 /// A 64- or 32-bit field that waits for the address: base + addend.
@@ -72,6 +76,24 @@ mod reloc {
     pub const REL32_HI: u32 = 11;
     pub const RELATIVE64: u32 = 13;
     pub const REL16: u32 = 14;
+}
+
+/// The arguments that a caller passes, if the metadata tells of any that the descriptor knows.
+fn passed(mut args: Vec<Arg>, d: &KernelDescriptor, symbol: &FileSymbol<'_>) -> Result<Option<Vec<Arg>>, ElfError> {
+    if args.is_empty() && d.kernarg_bytes != 0 {
+        return Ok(None);
+    }
+    args.sort_by_key(|arg| arg.offset_bytes);
+    let mut end = 0u64;
+    for arg in &args {
+        let (at, next) = (u64::from(arg.offset_bytes), u64::from(arg.offset_bytes) + u64::from(arg.size_bytes));
+        if at < end || next > u64::from(d.kernarg_bytes) {
+            return Err(outside("kernel argument", symbol.offset, next, index(d.kernarg_bytes.into())));
+        }
+        end = next;
+    }
+    args.retain(|arg| arg.kind != ArgKind::Hidden);
+    Ok(Some(args))
 }
 
 /// Whether the bytes begin like an ELF file for AMD's GPUs.
@@ -264,6 +286,7 @@ impl CodeObject {
         for symbol in file.symbols().iter().filter(|s| s.kind() == STT_FUNC) {
             functions.entry(symbol.name).or_insert(symbol.sym.st_size);
         }
+        let mut arguments = arguments::read(file)?;
         for symbol in file.symbols() {
             let Some(name) = symbol.name.strip_suffix(".kd") else { continue };
             let place =
@@ -280,12 +303,15 @@ impl CodeObject {
                 return Err(outside("kernel entry", symbol.offset, end, self.bytes.len()));
             };
             let code_bytes = functions.get(name).copied().unwrap_or(0);
+            let args = arguments.remove(symbol.name);
+            let args = args.map(|all| passed(all, &descriptor, symbol)).transpose()?.flatten();
             self.kernels.push(Kernel {
                 name: name.to_owned(),
                 descriptor,
                 descriptor_offset,
                 entry_offset,
                 code_bytes,
+                args,
             });
         }
         Ok(())

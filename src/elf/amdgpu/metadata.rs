@@ -12,8 +12,10 @@ use super::write::KernelCode;
 pub enum ArgKind {
     /// A pointer to global memory.
     GlobalBuffer,
-    /// A scalar.
+    /// A scalar, or a structure.
     ByValue,
+    /// What the runtime passes by itself: sizes of the launch and the like. Only read, never written.
+    Hidden,
 }
 
 /// One argument in the kernarg segment.

@@ -5,13 +5,14 @@
 //!                       clang's and lld's files enter here
 //! ```
 //!
-//! A kernel is two symbols: `name` (its code) and `name.kd` (its 64-byte descriptor). The loader needs the descriptors only;
-//! the note with MessagePack metadata is written for AMD's own tools. Relocatable files (`clang -c`, `llvm-mc`) are linked
+//! A kernel is two symbols: `name` (its code) and `name.kd` (its 64-byte descriptor). The loader needs the descriptors,
+//! and of the note with MessagePack metadata what it says of the arguments. Relocatable files (`clang -c`, `llvm-mc`) are linked
 //! here as well.
 //!
 //! Sources: LLVM's AMDGPUUsage (code object V5, kernel descriptor, relocation records), AMDHSAKernelDescriptor.h.
 //! Left out: versions 2 and 3, debugging sections, names that another object defines.
 
+mod arguments;
 mod descriptor;
 mod file;
 mod load;
