@@ -3,12 +3,10 @@
 use super::{CliError, Output};
 use clap::Args;
 use doorbell::elf::Machine;
-use doorbell::elf::amdgpu::{
-    self as code, CodeObject, Gpu, KernelCode, KernelDescriptor, KernelSpec, properties, rsrc1, rsrc2, rsrc3,
-};
+use doorbell::elf::amdgpu::{self as code, CodeObject, Gpu, KernelDescriptor, properties, rsrc1, rsrc2, rsrc3};
 use doorbell::elf::cubin::{Arch, Cubin, is_cubin};
 use doorbell::elf::parse::ElfFile;
-use doorbell::isa::amdgpu::{Assembled, Chip, SourceKernel, Target, assemble, decode, print};
+use doorbell::isa::amdgpu::{Chip, Target, assemble, decode, print};
 use doorbell::isa::sass;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -63,7 +61,7 @@ pub fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     let bytes = if assembled.kernels.is_empty() {
         assembled.words.iter().flat_map(|w| w.to_le_bytes()).collect()
     } else {
-        let kernels: Result<Vec<_>, String> = assembled.kernels.iter().map(|k| kernel(gpu, &assembled, k)).collect();
+        let kernels: Result<Vec<_>, String> = assembled.kernels.iter().map(|k| assembled.kernel_code(gpu, k)).collect();
         let kernels = kernels.map_err(|e| failed(&args.file, &e))?;
         code::write(gpu, &kernels).map_err(|e| failed(&args.file, &e))?
     };
@@ -116,56 +114,6 @@ fn sass_asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     hazards.iter().for_each(|h| out.say(h));
     out.result(&json!({ "out": args.out, "bytes": bytes.len(), "kernels": names, "hazards": hazards }));
     Ok(())
-}
-
-/// A kernel's code: from its label to the next kernel's.
-fn kernel(gpu: Gpu, all: &Assembled, kernel: &SourceKernel) -> Result<KernelCode, String> {
-    let place = |name: &str| all.labels.iter().find(|l| l.0 == name).map(|l| l.1);
-    let start = place(&kernel.name).ok_or_else(|| format!("kernel {}: no such label", kernel.name))?;
-    let next = all.kernels.iter().filter_map(|k| place(&k.name)).filter(|p| *p > start).min();
-    let code = all.words[start..next.unwrap_or(all.words.len())].iter().flat_map(|w| w.to_le_bytes()).collect();
-    let set = |key: &str, usual: i64| {
-        let found = kernel.settings.iter().rev().find(|s| s.0 == key).map_or(usual, |s| s.1);
-        u32::try_from(found).map_err(|_| format!("kernel {}: .amdhsa_{key} {found} is out of range", kernel.name))
-    };
-    let gfx9 = gpu == Gpu::Gfx942;
-    let kernarg_ptr = set("user_sgpr_kernarg_segment_ptr", 0)? == 1;
-    let accum = set("accum_offset", 0)?;
-    let free = set("next_free_vgpr", 1)?;
-    let spec = KernelSpec {
-        gpu,
-        wave32: set("wavefront_size32", i64::from(!gfx9))? == 1,
-        vgprs: if gfx9 && accum > 0 { free.min(accum) } else { free },
-        acc_vgprs: if gfx9 && accum > 0 { free.saturating_sub(accum) } else { 0 },
-        sgprs: set("next_free_sgpr", 16)?,
-        lds_bytes: set("group_segment_fixed_size", 0)?,
-        scratch_bytes: set("private_segment_fixed_size", 0)?,
-        kernarg_bytes: set("kernarg_size", 0)?,
-        user_sgprs: set("user_sgpr_count", if kernarg_ptr { 2 } else { 0 })?,
-        workgroup_ids: [
-            set("system_sgpr_workgroup_id_x", 1)? == 1,
-            set("system_sgpr_workgroup_id_y", 0)? == 1,
-            set("system_sgpr_workgroup_id_z", 0)? == 1,
-        ],
-        workitem_dims: set("system_vgpr_workitem_id", 0)? + 1,
-    };
-    let mut descriptor = spec.descriptor();
-    let kernarg = properties::KERNARG_PTR.set(u32::from(descriptor.properties), u32::from(kernarg_ptr));
-    descriptor.properties = u16::try_from(kernarg).unwrap_or_default();
-    descriptor.rsrc1 = rsrc1::DENORM_32.set(descriptor.rsrc1, set("float_denorm_mode_32", 3)?);
-    if !gfx9 {
-        descriptor.rsrc1 = rsrc1::WGP_MODE.set(descriptor.rsrc1, set("workgroup_processor_mode", 1)?);
-    }
-    Ok(KernelCode {
-        name: kernel.name.clone(),
-        code,
-        descriptor,
-        args: Vec::new(),
-        sgprs: spec.sgprs,
-        vgprs: spec.vgprs,
-        acc_vgprs: spec.acc_vgprs,
-        max_workgroup: 1024,
-    })
 }
 
 /// Writes the code of a file as text.

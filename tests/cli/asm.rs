@@ -78,6 +78,121 @@ fn hand_written_kernels_have_the_bytes_and_descriptors_of_llvms_assembler() {
     }
 }
 
+/// A kernel that ends at once, with these directives.
+fn described(directives: &[(&str, u32)]) -> String {
+    let lines: String = directives.iter().map(|(name, value)| format!("  .amdhsa_{name} {value}\n")).collect();
+    format!(
+        ".text\n.p2align 8\nk:\n  s_endpgm\n.section .rodata\n.p2align 6\n.amdhsa_kernel k\n{lines}.end_amdhsa_kernel\n"
+    )
+}
+
+#[test]
+fn every_directive_makes_the_descriptor_that_llvm_makes_of_it() {
+    let all = [
+        ("group_segment_fixed_size", 1024),
+        ("private_segment_fixed_size", 64),
+        ("kernarg_size", 40),
+        ("user_sgpr_count", 11),
+        ("user_sgpr_dispatch_ptr", 1),
+        ("user_sgpr_queue_ptr", 1),
+        ("user_sgpr_kernarg_segment_ptr", 1),
+        ("user_sgpr_dispatch_id", 1),
+        ("user_sgpr_private_segment_size", 1),
+        ("uses_dynamic_stack", 1),
+        ("enable_private_segment", 1),
+        ("system_sgpr_workgroup_id_x", 0),
+        ("system_sgpr_workgroup_id_y", 1),
+        ("system_sgpr_workgroup_id_z", 1),
+        ("system_sgpr_workgroup_info", 1),
+        ("system_vgpr_workitem_id", 2),
+        ("float_round_mode_32", 1),
+        ("float_round_mode_16_64", 2),
+        ("float_denorm_mode_32", 1),
+        ("float_denorm_mode_16_64", 2),
+        ("fp16_overflow", 1),
+        ("exception_fp_ieee_invalid_op", 1),
+        ("exception_fp_denorm_src", 1),
+        ("exception_fp_ieee_div_zero", 1),
+        ("exception_fp_ieee_overflow", 1),
+        ("exception_fp_ieee_underflow", 1),
+        ("exception_fp_ieee_inexact", 1),
+        ("exception_int_div_zero", 1),
+    ];
+    let rdna =
+        [("workgroup_processor_mode", 0), ("memory_ordered", 0), ("forward_progress", 1), ("wavefront_size32", 0)];
+    for chip in CHIPS {
+        let t = temp();
+        let mut own: Vec<(&str, u32)> = match chip {
+            "gfx942" => vec![("tg_split", 1), ("dx10_clamp", 0), ("ieee_mode", 0)],
+            "gfx1100" => {
+                [("dx10_clamp", 0), ("ieee_mode", 0), ("shared_vgpr_count", 3)].into_iter().chain(rdna).collect()
+            }
+            _ => rdna.to_vec(),
+        };
+        own.extend(all);
+        let base: Vec<(&str, u32)> = [("next_free_vgpr", 37), ("next_free_sgpr", 23)]
+            .into_iter()
+            .chain((chip == "gfx942").then_some(("accum_offset", 32)))
+            .collect();
+        // One at a time, none, and all of them.
+        let mut cases: Vec<Vec<(&str, u32)>> = own.iter().map(|d| vec![*d]).collect();
+        cases.extend([Vec::new(), own.clone()]);
+        for case in cases {
+            let wave64 = case.contains(&("wavefront_size32", 0));
+            // LLVM wants all of these to go together.
+            let skip = |d: &&(&str, u32)| d.0 == "shared_vgpr_count" && !wave64;
+            let case: Vec<(&str, u32)> = base.iter().chain(case.iter().filter(|d| !skip(d))).copied().collect();
+            let source = described(&case);
+            std::fs::write(t.path().join("k.s"), &source).unwrap();
+            let file = |name: &str| t.path().join(name).to_str().unwrap().to_owned();
+            let (from, object, rodata) = (file("k.s"), file("k.o"), file("k.rodata"));
+            let mut mc =
+                vec!["-triple=amdgcn-amd-amdhsa".to_owned(), format!("-mcpu={chip}"), "-filetype=obj".to_owned()];
+            if wave64 {
+                mc.push("-mattr=+wavefrontsize64,-wavefrontsize32".to_owned());
+            }
+            let mc: Vec<&str> = mc.iter().map(String::as_str).chain([from.as_str(), "-o", &object]).collect();
+            llvm("llvm-mc", &mc);
+            llvm("llvm-objcopy", &["-O", "binary", "-j", ".rodata", &object, &rodata]);
+            let target = doorbell::isa::amdgpu::Target::of(doorbell::isa::amdgpu::Chip::parse(chip).unwrap());
+            let ours =
+                doorbell::isa::amdgpu::assemble(target, &source).unwrap_or_else(|e| panic!("{chip} {case:?}: {e}"));
+            let gpu = doorbell::elf::amdgpu::Gpu::parse(chip).unwrap();
+            let ours = ours.kernel_code(gpu, &ours.kernels[0]).unwrap().descriptor.emit();
+            let mut theirs = std::fs::read(rodata).unwrap();
+            theirs[16..24].fill(0);
+            assert_eq!(ours.to_vec(), theirs, "{chip} {case:?}");
+        }
+    }
+}
+
+#[test]
+fn directives_that_are_unknown_or_out_of_range_are_refused_with_their_line() {
+    let t = temp();
+    for (chip, directives, why) in [
+        ("gfx1100", vec![("next_free_vpgr", 64)], "line 8, column 1: unknown directive .amdhsa_next_free_vpgr"),
+        (
+            "gfx1100",
+            vec![("next_free_vgpr", 1000)],
+            "line 8, column 1: .amdhsa_next_free_vgpr 1000: 0 to 256 are possible",
+        ),
+        (
+            "gfx942",
+            vec![("next_free_vgpr", 512), ("wavefront_size32", 1)],
+            "line 9, column 1: gfx942 has no .amdhsa_wavefront",
+        ),
+        ("gfx942", vec![("accum_offset", 6)], "a multiple of 4"),
+        ("gfx1201", vec![("ieee_mode", 0)], "gfx1201 has no .amdhsa_ieee_mode"),
+        ("gfx1201", vec![("system_vgpr_workitem_id", u32::MAX)], "0 to 2 are possible"),
+        ("gfx1100", vec![("user_sgpr_dispatch_ptr", 1), ("user_sgpr_count", 1)], "its directives take 2"),
+    ] {
+        std::fs::write(t.path().join("k.s"), described(&directives)).unwrap();
+        let o = run(t.path(), &["asm", "--arch", chip, "k.s", "-o", "k.co"]);
+        assert_eq!(code(&o), 1, "{directives:?}");
+        assert!(err(&o).contains(why), "{directives:?}: {}", err(&o));
+    }
+}
+
 /// Kernels in the order in which the source describes them.
 fn descriptions(path: &str) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();

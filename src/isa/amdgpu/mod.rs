@@ -20,6 +20,7 @@ mod check;
 mod chip;
 mod constant;
 mod decode;
+mod describe;
 mod dpp;
 mod encode;
 mod finish;

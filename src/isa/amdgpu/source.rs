@@ -6,6 +6,7 @@
 
 use super::asm::{AsmError, Assembler, Label};
 use super::chip::Target;
+use super::describe;
 use super::parse::{number, parse};
 use super::reg::Operand;
 use std::collections::HashMap;
@@ -15,8 +16,8 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceKernel {
     pub name: String,
-    /// Directives without `.amdhsa_`, in order.
-    pub settings: Vec<(String, i64)>,
+    /// Directives without `.amdhsa_`, in order; each is known and its number fits.
+    pub settings: Vec<(&'static str, u32)>,
 }
 
 /// What a source assembles to.
@@ -118,7 +119,7 @@ impl Source {
         if let Some(kernel) = &mut self.open {
             let key = name.strip_prefix(".amdhsa_").ok_or_else(|| format!("{name} inside .amdhsa_kernel"))?;
             let value = number(args).ok_or_else(|| format!("{name}: {args:?} is no number"))?;
-            kernel.settings.push((key.to_owned(), value));
+            kernel.settings.push(describe::setting(self.asm.target().chip, key, value)?);
             return Ok(());
         }
         match name {
