@@ -118,6 +118,18 @@ fn lds_beyond_the_descriptor_is_a_fault_and_reads_zero_without_strict_mode() {
     assert!(run_with(Gfx1100, 32, Strict::off(), "v_mov_b32 v1, 64\nds_load_b32 v2, v1").is_ok());
 }
 
+#[test]
+fn scalar_loads_beyond_a_buffer_give_zero_wherever_that_is() {
+    // A buffer of 16 bytes at the input; loads inside, across its end, and where nothing is mapped.
+    let body = "s_load_b128 s[4:7], s[0:1], null\ns_waitcnt lgkmcnt(0)\ns_mov_b32 s8, s4\ns_mov_b32 s9, s5\n\
+                s_mov_b32 s10, 16\ns_mov_b32 s11, 0\ns_mov_b32 s12, 0x10000000\ns_buffer_load_b32 s16, s[8:11], 0x8\n\
+                s_buffer_load_b64 s[18:19], s[8:11], 0xc\ns_buffer_load_b32 s20, s[8:11], s12\ns_waitcnt lgkmcnt(0)\n\
+                v_mov_b32 v4, s16\nv_mov_b32 v5, s18\nv_mov_b32 v6, s19\nv_mov_b32 v7, s20\nv_lshlrev_b32 v1, 4, v0\n\
+                global_store_b128 v1, v[4:7], s[6:7]\n";
+    let words = run(Gfx1100, 1, body).unwrap();
+    assert_eq!(words[..4], [2, 3, 0, 0]);
+}
+
 const LOAD: &str = "v_mov_b32 v1, 0\nglobal_load_b32 v2, v1, s[0:1]\n";
 
 #[test]

@@ -108,8 +108,9 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Dispatch {
+    /// More than 64 bits hold are as good as without end.
     fn group_count(&self) -> u64 {
-        self.groups.iter().map(|n| u64::from(*n)).product()
+        self.groups.iter().fold(1, |all, n| all.saturating_mul((*n).into()))
     }
 
     fn lanes(&self) -> u32 {
@@ -117,7 +118,7 @@ impl Dispatch {
     }
 
     fn validate(&self) -> Result<(), Box<WaveFault>> {
-        let items: u64 = self.local.iter().map(|n| u64::from(*n)).product();
+        let items: u128 = self.local.iter().map(|n| u128::from(*n)).product();
         let wrong = if items == 0 || items > 1024 {
             Some(format!("{items} work-items in a workgroup, 1 to 1024 are possible"))
         } else if self.chip == Chip::Gfx942 && self.wave32 {

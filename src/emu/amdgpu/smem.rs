@@ -48,9 +48,13 @@ fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<(
         let stride = start >> 48 & 0x3fff;
         let size = if stride == 0 { records } else { records * stride };
         let at = aligned(offset);
-        // Beyond the buffer a scalar load gives zero, dword by dword.
+        // Beyond the buffer a scalar load gives zero, dword by dword; what lies before it is beyond, too.
         let have = size.saturating_sub(at).min(len as u64) as usize;
-        unit.tlb.read((start & 0xffff_ffff_ffff) + at, &mut bytes[..have])?;
+        if have > 0 {
+            let va = (start & 0xffff_ffff_ffff).wrapping_add(at);
+            unit.tlb.read(va, &mut bytes[..have])?;
+            book(w, unit, va, &bytes[..have])?;
+        }
     } else {
         let va = aligned(start.wrapping_add(offset));
         unit.tlb.read(va, &mut bytes[..len])?;
