@@ -177,11 +177,19 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         #[cfg(target_os = "linux")]
         Command::Replay(args) => trace::replay(args, output),
     };
-    let ended = engine::finish();
+    let ended = engine::finish().map_err(CliError::from);
+    engine::close();
     #[cfg(target_os = "linux")]
-    tracing.map_or(Ok(()), trace::finish)?;
-    ended?;
-    done
+    let ended = ended.and(tracing.map_or(Ok(()), trace::finish));
+    match (&done, ended) {
+        (Ok(()), ended) => ended,
+        // The command's own error counts; what came behind it is told as well.
+        (Err(_), Err(also)) => {
+            eprintln!("doorbell: and at the end: {}", also.message());
+            done
+        }
+        (Err(_), Ok(())) => done,
+    }
 }
 
 /// Whether a word is one of our commands.

@@ -39,6 +39,11 @@ impl KernelCache {
         self.map.lock().unwrap_or_else(PoisonError::into_inner).get(&(device.clone(), ast.clone())).cloned()
     }
 
+    /// Forgets all of them.
+    pub fn clear(&self) {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// A second program of the same name becomes `name_n1`, the next `name_n2` ...
     fn unique_name(&self, program: &mut Program) {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,4 +28,4 @@ pub use memory::{attached, dense_view, size_of};
 pub use options::{OptionError, Options};
 pub use ptx::PtxCode;
 pub use realize::synchronize;
-pub use session::{OpenDevice, Session, finish, install, session};
+pub use session::{OpenDevice, Session, close, finish, install, session};

@@ -6,7 +6,7 @@ use super::{Error, JitError, Session, session};
 use crate::schedule;
 use crate::tensor::{Element, Elementwise, Tensor, Value};
 use crate::uop::{self, DType, Op, Scalar, UMap, UOp, from_bits, spec};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// A Tensor that was assigned to: after each run it holds a new version of the same memory.
@@ -40,6 +40,13 @@ impl Session {
     /// # Errors
     /// The first mistake a Tensor carries; what scheduling, compiling or running refuses.
     pub fn realize(&self, tensors: &[Tensor]) -> Result<(), Error> {
+        // Two threads whose graphs hold the same assignment would both make it: the second one waits, and then finds it made.
+        let mut _turn = None;
+        for t in tensors {
+            if _turn.is_none() && assigns(&t.node()?) {
+                _turn = Some(self.assigning.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+        }
         let mut roots: Vec<(UOp, Arc<str>)> = Vec::with_capacity(tensors.len());
         let mut open: Vec<(&Tensor, UOp)> = Vec::with_capacity(tensors.len());
         for t in tensors {
@@ -103,6 +110,11 @@ impl Session {
         device.device.copy_out(&place.memory, place.offset + (offset * t.size_bytes()) as u64, &mut bytes)?;
         Ok((bytes, t, len))
     }
+}
+
+/// Whether memory is written before the value is there.
+fn assigns(u: &UOp) -> bool {
+    !is_memory(u) && u.toposort().iter().any(|u| u.op() == Op::Assign)
 }
 
 /// Whether nothing is left to compute: a movement of a buffer.

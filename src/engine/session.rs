@@ -20,6 +20,8 @@ pub struct Session {
     pub(super) cache: KernelCache,
     pub(super) schedules: ScheduleCache,
     devices: Mutex<HashMap<Arc<str>, Arc<OpenDevice>>>,
+    /// Held while a graph with assignments is scheduled and submitted.
+    pub(super) assigning: Mutex<()>,
 }
 
 /// A device with what compiling for it needs.
@@ -88,6 +90,14 @@ pub fn finish() -> Result<(), Error> {
     }
 }
 
+/// Lets go of compiled kernels and open devices, once nobody computes any more; who computes nevertheless opens them anew.
+pub fn close() {
+    if let Some(s) = SESSION.get() {
+        s.cache.clear();
+        s.devices.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
 impl Session {
     pub fn new(options: Options) -> Session {
         software::offer();
@@ -98,6 +108,7 @@ impl Session {
             cache: KernelCache::default(),
             schedules: ScheduleCache::default(),
             devices: Mutex::default(),
+            assigning: Mutex::default(),
         }
     }
 

@@ -29,6 +29,8 @@ pub struct Generator {
     key: Tensor,
     /// (2,) u32: words drawn so far, low word first.
     counter: Tensor,
+    /// Held while a draw takes its place in the stream.
+    drawing: Arc<Mutex<()>>,
 }
 
 impl Generator {
@@ -41,7 +43,7 @@ impl Generator {
             let bytes = list.iter().flat_map(|w| w.to_le_bytes()).collect();
             Tensor::from(Tensor::host_data(bytes, Scalar::U32, 2, device.clone()))
         };
-        Generator { key: words([device_word, seed]), counter: words([0, 0]) }
+        Generator { key: words([device_word, seed]), counter: words([0, 0]), drawing: Arc::default() }
     }
     /// The counter's Tensor: what a capture of a program must keep alive.
     pub fn counter(&self) -> &Tensor {
@@ -53,6 +55,7 @@ impl Generator {
     /// The old value goes to memory of this draw's own, so that a draw which is computed late is not moved by later ones.
     #[track_caller]
     fn advance(&self, words: u32) -> (Tensor, Tensor) {
+        let _turn = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
         let start = self.counter.empty_like();
         start.assign(&self.counter);
         let at = |k: i64| start.narrow(0, k, 1);

@@ -161,6 +161,27 @@ fn state_is_saved_from_the_device_and_loaded_back() {
 }
 
 #[test]
+fn draws_of_several_threads_keep_their_numbers() {
+    let g = Generator::new(77);
+    let mut all: Vec<Vec<f64>> = std::thread::scope(|scope| {
+        let draw = || {
+            let turn = |_| {
+                let lazy = g.rand([3]) * 2.0;
+                let first = run(&lazy);
+                assert_eq!(run(&lazy), first, "computed again");
+                first
+            };
+            (0..12).map(turn).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(draw)).collect();
+        threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
+    });
+    all.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    all.dedup();
+    assert_eq!(all.len(), 36, "no two draws are the same");
+}
+
+#[test]
 fn faulty_tensors_are_refused_with_their_line() {
     let bad = Tensor::zeros([2]).add(&Tensor::zeros([3]));
     let line = line!() - 1;
