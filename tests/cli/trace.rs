@@ -31,3 +31,31 @@ fn file_that_is_no_trace_is_2_and_nothing_to_trace_is_3() {
     assert_eq!(code(&run(t.path(), &["trace", "--show", "absent"])), 2);
     assert_eq!(code(&run(t.path(), &["trace"])), 3);
 }
+
+#[test]
+fn an_earlier_runs_trace_is_not_shown_as_this_ones() {
+    let t = temp();
+    std::fs::write(t.path().join("doorbell.trace"), b"something older").unwrap();
+    let o = run(t.path(), &["--json", "trace", "devices"]);
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    assert_eq!(json(&o, &["calls"])["open_at_end"].as_array().map(Vec::len), Some(0));
+    // A command that leaves no trace says so, whatever lay there.
+    std::fs::write(t.path().join("doorbell.trace"), b"something older").unwrap();
+    let o = run(t.path(), &["trace", "launch", "--jobs", "absent.json", "--wrong"]);
+    assert_eq!(code(&o), 1, "{}", err(&o));
+    assert!(err(&o).contains("has left no trace"), "{}", err(&o));
+}
+
+#[test]
+fn a_commands_own_error_counts_more_than_its_traces() {
+    let t = temp();
+    std::fs::write(t.path().join("k.co"), b"no object").unwrap();
+    let words = ["--trace", "/dev/full", "--device", "AMD:emu=gfx1100", "launch", "k.co", "--kernel", "wrong"];
+    let o = doorbell(t.path(), &words).output().unwrap();
+    assert_eq!(code(&o), 3, "{}", err(&o));
+    assert!(
+        err(&o).contains("kernel wrong cannot be loaded") && err(&o).contains("the trace ends early"),
+        "{}",
+        err(&o)
+    );
+}

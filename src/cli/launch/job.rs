@@ -34,17 +34,19 @@ impl Job {
     pub fn run(&self, device: &dyn Device) -> Result<Vec<u64>, CliError> {
         let bytes = fs::read(&self.object).map_err(|e| file_error(&self.object, &e))?;
         let image = KernelImage { name: &self.kernel, code: Code::Elf { bytes: &bytes, entry: &self.kernel } };
-        let kernels = device.load(&[image]).map_err(|e| match e {
-            DeviceError::Load { .. } => {
+        // What the object cannot do, or not so, is the caller's mistake.
+        let refused = |e: DeviceError| match e {
+            DeviceError::Load { .. } | DeviceError::Unsupported { .. } => {
                 CliError::Usage(format!("{e}; {} holds {}", self.object.display(), holdings(&bytes)))
             }
             e => failed(&e),
-        })?;
+        };
+        let kernels = device.load(&[image]).map_err(refused)?;
         let mut buffers = Vec::new();
         let args = self.arguments(device, &mut buffers)?;
         let [x, y, z] = self.grid;
         let is_cpu = device.info().arch.starts_with("x86_64");
-        let calls = u64::from(x) * u64::from(y) * u64::from(z);
+        let calls = u128::from(x) * u128::from(y) * u128::from(z);
         if is_cpu && self.block != [1; 3] {
             return Err(CliError::Usage(format!(
                 "block {:?}: a CPU runs one work-item a call; --grid says how many calls",
@@ -56,7 +58,7 @@ impl Job {
             .ok_or_else(|| CliError::Usage(format!("grid {:?}: {calls} calls, at most {}", self.grid, u32::MAX)))?;
         let over = Geometry { groups: self.grid, local: self.block, local_bytes: self.lds_bytes };
         let command = Command::exec(&kernels[0], args, threads).over(over);
-        let times = time_command(device, &command, self.repeat, device.patience()).map_err(|e| failed(&e))?;
+        let times = time_command(device, &command, self.repeat, device.patience()).map_err(refused)?;
         for b in &buffers {
             if let Some(to) = b.to {
                 let mut out = vec![0; usize::try_from(b.len_bytes).unwrap_or(usize::MAX)];

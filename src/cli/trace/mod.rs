@@ -77,6 +77,13 @@ pub fn run(args: &TraceArgs, output: Output) -> Result<(), CliError> {
         return show(path, output);
     }
     let mut child = child(args)?;
+    // What an earlier run left there is not this run's.
+    match std::fs::remove_file(&args.out) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(CliError::CouldNotRun(format!("{}: {e}", args.out.display())));
+        }
+        _ => {}
+    }
     let program = child.get_program().to_string_lossy().into_owned();
     let status = child.status().map_err(|e| CliError::CouldNotRun(format!("{program}: {e}")))?;
     if !args.out.exists() {
