@@ -162,8 +162,13 @@ fn tell(args: &Args, rows: &[Row], story: Option<&Story>, left: &[String]) -> Ex
         Some(story) => story.lines().iter().for_each(|line| say(args, line)),
         None => left.iter().for_each(|line| say(args, &format!("not given back: {line}"))),
     }
-    let is_top = story.is_none() && left.is_empty();
-    let what = if is_top { "all rungs climbed" } else { "the climb ended" };
+    let is_clean = story.is_none() && left.is_empty();
+    let is_top = is_clean && reached == RUNGS.len();
+    let what = match (is_clean, is_top) {
+        (_, true) => "all rungs climbed",
+        (true, false) => "as far as asked",
+        (false, _) => "the climb ended",
+    };
     say(args, &format!("{what}: {reached} of {}; trace: {}", RUNGS.len(), args.trace.display()));
     if args.json {
         let row = |r: &Row| json!({"rung": r.name, "ok": r.note.is_some(), "ms": r.ms, "note": r.note});
@@ -175,7 +180,7 @@ fn tell(args: &Args, rows: &[Row], story: Option<&Story>, left: &[String]) -> Ex
         );
     }
     ExitCode::from(match story {
-        None if is_top => 0,
+        None if is_clean => 0,
         Some(story) if story.is_absent() => 2,
         _ => 1,
     })

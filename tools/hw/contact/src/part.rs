@@ -6,12 +6,22 @@ use crate::failure::{Failure, fail};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A part that runs.
+/// A part that runs; it is killed when nobody waits for it any more.
 pub struct Part {
     name: String,
     process: Child,
+}
+
+/// Parts that were started: each has a trace of its own.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let (_had_ended, _nobody_to_tell) = (self.process.kill(), self.process.wait());
+    }
 }
 
 impl Part {
@@ -22,7 +32,7 @@ impl Part {
     pub fn start(part: &str, device: &str, trace: &Path) -> Result<Self, Failure> {
         let own = std::env::current_exe().map_err(fail)?;
         let mut file = trace.to_path_buf().into_os_string();
-        file.push(format!(".{part}"));
+        file.push(format!(".{part}{}", STARTED.fetch_add(1, Ordering::Relaxed)));
         let mut command = Command::new(own);
         command.arg("--device").arg(device).arg("--child").arg(part).arg("--trace").arg(file);
         let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(fail)?;

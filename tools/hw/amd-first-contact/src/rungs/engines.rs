@@ -232,7 +232,7 @@ fn indirect_buffer(climb: &Climb, queue: &mut Queue, page: &Shared) -> Result<()
 /// An event of the driver that a packet signals.
 fn interrupt(climb: &Climb, queue: &mut Queue, page: &Shared) -> Result<String, Failure> {
     let core = climb.core()?;
-    let event = core.driver.create_event(core.node.gpu_id, core.render).map_err(fail)?;
+    let event = core.driver.create_event(core.node.gpu_id, core.render, core.since).map_err(fail)?;
     let ctxid = if core.chip.gfx.table().gcr { event.id } else { 0 };
     let mut p = Pm4::new(climb, page);
     let (cache, addr) = (core.chip.gfx.table().release_plain, GpuVa(event.mailbox));
