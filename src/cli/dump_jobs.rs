@@ -37,16 +37,19 @@ pub fn write(dir: &Path, k: &Compiled) -> Result<Value, CliError> {
         }
         args.push(format!("i64:{value}"));
     }
+    let mut expect = Vec::new();
     if p.estimates.flops as f64 <= MAX_FLOPS {
         run_kernel(&k.ast, &mut bufs, &vars).map_err(|e| CliError::Failed(format!("{}: {e}", p.name)))?;
         for b in p.params.iter().filter(|b| b.written) {
-            put(dir, &format!("{}.{}.want", p.name, b.slot), &bufs[b.slot as usize])?;
+            let name = |kind: &str| format!("{}.{}.{kind}", p.name, b.slot);
+            put(dir, &name("want"), &bufs[b.slot as usize])?;
+            expect.push(json!({"out": name("out"), "want": name("want"), "dtype": b.dtype.scalar.to_string()}));
         }
     }
     let is_gpu = p.local.iter().chain(&p.global).any(|n| *n != 1) || p.threads <= 1;
     let (grid, block) = if is_gpu { (p.global, p.local) } else { ([p.threads, 1, 1], [1; 3]) };
     let object = format!("{}.o", p.name);
-    Ok(json!({"object": object, "kernel": p.name, "grid": grid, "block": block, "args": args}))
+    Ok(json!({"object": object, "kernel": p.name, "grid": grid, "block": block, "args": args, "expect": expect}))
 }
 
 fn put(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), CliError> {

@@ -1,5 +1,6 @@
 //! One launch: read the files, place the object, run the kernel, write the outputs.
 
+use super::expect::Expect;
 use super::holdings::holdings;
 use super::spec::Spec;
 use crate::cli::CliError;
@@ -20,6 +21,8 @@ pub struct Job {
     pub args: Vec<Spec>,
     /// Launches; each is timed.
     pub repeat: u32,
+    /// What must have come out at the end.
+    pub expect: Vec<Expect>,
 }
 
 /// A buffer argument and where it goes afterwards.

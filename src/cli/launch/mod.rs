@@ -3,6 +3,7 @@
 //! A GPU kernel finds its arguments in its argument block, each at its natural alignment; a CPU kernel is
 //! `void kernel(const uint64_t *args, uint64_t tid)`, called once for each tid below the grid's size.
 
+mod expect;
 mod holdings;
 mod job;
 mod spec;
@@ -10,6 +11,7 @@ mod spec;
 use super::{CliError, Output};
 use clap::Args;
 use doorbell::engine::session;
+use expect::Expect;
 use job::{Job, file_error};
 use serde::Deserialize;
 use spec::{Spec, extent};
@@ -38,7 +40,8 @@ pub struct LaunchArgs {
     /// Launches, each timed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     repeat: u32,
-    /// Many launches in one process: a JSON list of {object, kernel, grid, block, lds, args, repeat}
+    /// Many launches in one process: a JSON list of {object, kernel, grid, block, lds, args, repeat,
+    /// expect: [{out, want, dtype}]}
     #[arg(long, value_name = "FILE", conflicts_with_all = ["object", "kernel"])]
     jobs: Option<PathBuf>,
 }
@@ -59,6 +62,8 @@ struct Entry {
     args: Vec<String>,
     #[serde(default = "once")]
     repeat: u32,
+    #[serde(default)]
+    expect: Vec<Expect>,
 }
 
 fn one() -> Vec<u32> {
@@ -80,6 +85,7 @@ impl Entry {
             kernel: self.kernel,
             lds_bytes: self.lds,
             repeat: self.repeat.max(1),
+            expect: self.expect,
         })
     }
 }
@@ -105,6 +111,7 @@ impl LaunchArgs {
             lds_bytes: self.lds,
             args,
             repeat: self.repeat,
+            expect: Vec::new(),
         }])
     }
 }
@@ -114,6 +121,7 @@ pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
     let s = session();
     let device = s.open(&s.options.device)?;
     let mut results = Vec::new();
+    let (mut as_wanted, mut different) = (0, Vec::new());
     for job in &jobs {
         let times = job.run(device.device.as_ref())?;
         let best = times.iter().copied().min().unwrap_or(0);
@@ -124,11 +132,23 @@ pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
             best as f64 / 1e3,
             times.len()
         ));
+        for expect in &job.expect {
+            match expect.check()? {
+                None => as_wanted += 1,
+                Some(what) => different.push(what),
+            }
+        }
         results.push(serde_json::json!({
             "object": job.object, "kernel": job.kernel, "grid": job.grid, "block": job.block, "times_ns": times,
         }));
     }
-    output
-        .result(&serde_json::json!({"device": &*device.name, "arch": device.device.info().arch, "launches": results}));
-    Ok(())
+    different.iter().for_each(|what| output.say(what));
+    if as_wanted + different.len() > 0 {
+        output.say(&format!("{as_wanted} outputs as wanted, {} different", different.len()));
+    }
+    output.result(&serde_json::json!({
+        "device": &*device.name, "arch": device.device.info().arch, "launches": results,
+        "as_wanted": as_wanted, "different": different,
+    }));
+    if different.is_empty() { Ok(()) } else { Err(CliError::Reported) }
 }
