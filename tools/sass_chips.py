@@ -9,7 +9,7 @@ CHIPS = ['80', '86', '89', '90', '120']
 OLD = '80 86 89'
 
 # Mnemonics, or mnemonic/form, that a chip has not.
-OLD_ABSENT = """ WARPSYNC/ALL WARPSYNC/CALL WARPSYNC/CR ACQBULK ATOM/FD ATOM/FR ATOM/FU ATOMG/FD ATOMG/FR ATOMG/FU ATOMS/INC BGMMA CGAERRBAR ELECT ENDCOLLECTIVE FENCE HGMMA IGMMA PREEXIT QGMMA
+OLD_ABSENT = """ WARPSYNC/ALL WARPSYNC/CALL WARPSYNC/CR ACQBULK ATOM/FD ATOM/FR ATOM/FU ATOMG/FD ATOMG/FR ATOMG/FU BGMMA CGAERRBAR ELECT ENDCOLLECTIVE FENCE HGMMA IGMMA PREEXIT QGMMA
 REDAS REDG/FD REDG/FR STAS STSM SYNCS UBLKCP UBLKPF UBLKRED UCGABAR_ARV UCGABAR_WAIT USETMAXREG UTMACCTL UTMACMDFLUSH UTMALDG UTMAPF UTMAREDG UTMASTG
 VHMNMX VIADD VIADDMNMX VIMNMX VIMNMX3 WARPGROUP"""
 NEW_ABSENT = """BGMMA BMMA BMSK/C BREV/C DADD/C3 DFMA/C DFMA/C3 DMUL/C DSETP/C F2F/C F2F/C_10 F2FP/MERGE_C_C F2FP/MERGE_C_U F2FP/PACK_AB_C F2FP/PACK_AB_MERGE_C_C
@@ -91,10 +91,11 @@ IMNMX	U	0x1c17	b	32	37	UR
 IMNMX	U	0x1c17	sg	73	73	enum:0=.U32|1=
 IMNMX	U	0x1c17	pp	87	89	P
 IMNMX	U	0x1c17	pp.not	90	90	not
-WARPSYNC	I	0x948	asm			{ex} <m>
+WARPSYNC	I	0x948	asm			{ex} <pp?><m>
+WARPSYNC	I	0x948	pp	87	89	P
+WARPSYNC	I	0x948	pp.not	90	90	not
 WARPSYNC	I	0x948	m	32	63	u
 WARPSYNC	I	0x948	ex	86	86	flag:.EXCLUSIVE
-WARPSYNC	I	0x948	pz	87	90	const:7
 """), ('89', """QMMA	D	0x27a	asm			{sh}{dt}{at}{bt} <d>, <a>, <b>, <c><?pp>
 QMMA	D	0x27a	d	16	23	R
 QMMA	D	0x27a	a	24	31	R
@@ -131,7 +132,7 @@ LEPC	I	0x94e	asm			 <d>, <t>
 LEPC	I	0x94e	d	16	23	R
 LEPC	I	0x94e	t	26	31	rel
 LEPC	I	0x94e	t	34	81	rel
-IADD	R	0x235	asm			{x}{w} <d>, <pu?><a>, <b>(x:, <pp>)
+IADD	R	0x235	asm			{w}{x} <d>, <pu?><a>, <b>(x:, <pp>)
 IADD	R	0x235	d	16	23	R
 IADD	R	0x235	pu	81	83	P
 IADD	R	0x235	a	24	31	R
@@ -144,7 +145,7 @@ IADD	R	0x235	w	73	73	flag:.64
 IADD	R	0x235	x	74	74	flag:.X
 IADD	R	0x235	pp	87	89	P;def=7
 IADD	R	0x235	pp.not	90	90	not;def=1
-IADD	I	0x835	asm			{x}{w} <d>, <pu?><a>, <b>(x:, <pp>)
+IADD	I	0x835	asm			{w}{x} <d>, <pu?><a>, <b>(x:, <pp>)
 IADD	I	0x835	d	16	23	R
 IADD	I	0x835	pu	81	83	P
 IADD	I	0x835	a	24	31	R
@@ -155,7 +156,7 @@ IADD	I	0x835	w	73	73	flag:.64
 IADD	I	0x835	x	74	74	flag:.X
 IADD	I	0x835	pp	87	89	P;def=7
 IADD	I	0x835	pp.not	90	90	not;def=1
-IADD	U	0x1c35	asm			{x}{w} <d>, <pu?><a>, <b>(x:, <pp>)
+IADD	U	0x1c35	asm			{w}{x} <d>, <pu?><a>, <b>(x:, <pp>)
 IADD	U	0x1c35	d	16	23	R
 IADD	U	0x1c35	pu	81	83	P
 IADD	U	0x1c35	a	24	31	R
@@ -307,6 +308,58 @@ UFMUL	R	0x1256	fz	80	80	enum:0=|1=.FMZ|2=.FTZ
 UFMUL	R	0x1256	sat	77	77	flag:.SAT
 UFMUL	R	0x1256	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
 UFMUL	R	0x1256	scale	84	86	enum:1=.D8|2=.D4|3=.D2|4=|5=.M2|6=.M4|7=.M8;def=4
+UFFMA	R	0x1255	asm			{fz}{rnd}{sat} <d>, <a>, <b>, <c>
+UFFMA	R	0x1255	guard			UP
+UFFMA	R	0x1255	d	16	23	UR
+UFFMA	R	0x1255	a	24	31	UR
+UFFMA	R	0x1255	a.neg	72	72	neg:
+UFFMA	R	0x1255	a.abs	73	73	abs
+UFFMA	R	0x1255	fz	76	76	enum:0=|1=.FMZ|2=.FTZ
+UFFMA	R	0x1255	fz	80	80	enum:0=|1=.FMZ|2=.FTZ
+UFFMA	R	0x1255	sat	77	77	flag:.SAT
+UFFMA	R	0x1255	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
+UFFMA	R	0x1255	b	32	39	UR
+UFFMA	R	0x1255	b.neg	63	63	neg:
+UFFMA	R	0x1255	b.abs	62	62	abs
+UFFMA	R	0x1255	c	64	71	UR
+UFFMA	R	0x1255	c.neg	75	75	neg:
+UFFMA	R	0x1255	c.abs	74	74	abs
+UFFMA	I	0x1855	asm			{fz}{rnd}{sat} <d>, <a>, <b>, <c>
+UFFMA	I	0x1855	guard			UP
+UFFMA	I	0x1855	d	16	23	UR
+UFFMA	I	0x1855	a	24	31	UR
+UFFMA	I	0x1855	a.neg	72	72	neg:
+UFFMA	I	0x1855	a.abs	73	73	abs
+UFFMA	I	0x1855	fz	76	76	enum:0=|1=.FMZ|2=.FTZ
+UFFMA	I	0x1855	fz	80	80	enum:0=|1=.FMZ|2=.FTZ
+UFFMA	I	0x1855	sat	77	77	flag:.SAT
+UFFMA	I	0x1855	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
+UFFMA	I	0x1855	b	32	63	f32
+UFFMA	I	0x1855	c	64	71	UR
+UFFMA	I	0x1855	c.neg	75	75	neg:
+UFFMA	I	0x1855	c.abs	74	74	abs
+UFFMA	I3	0x1455	asm			{fz}{rnd}{sat} <d>, <a>, <b>, <c>
+UFFMA	I3	0x1455	guard			UP
+UFFMA	I3	0x1455	d	16	23	UR
+UFFMA	I3	0x1455	a	24	31	UR
+UFFMA	I3	0x1455	a.neg	72	72	neg:
+UFFMA	I3	0x1455	a.abs	73	73	abs
+UFFMA	I3	0x1455	fz	76	76	enum:0=|1=.FMZ|2=.FTZ
+UFFMA	I3	0x1455	fz	80	80	enum:0=|1=.FMZ|2=.FTZ
+UFFMA	I3	0x1455	sat	77	77	flag:.SAT
+UFFMA	I3	0x1455	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
+UFFMA	I3	0x1455	c	32	63	f32
+UFFMA	I3	0x1455	b	64	71	UR
+UFFMA	I3	0x1455	b.neg	75	75	neg:
+UFFMA	I3	0x1455	b.abs	74	74	abs
+UI2F	R	0x125a	asm			{st}{rnd} <d>, <b>
+UI2F	R	0x125a	guard			UP
+UI2F	R	0x125a	d	16	23	UR
+UI2F	R	0x125a	b	32	39	UR
+UI2F	R	0x125a	dt	75	77	const:2
+UI2F	R	0x125a	st	74	74	enum:4=.U32|5=
+UI2F	R	0x125a	st	84	85	enum:4=.U32|5=
+UI2F	R	0x125a	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
 UIMAD	HIR	0x12a6	asm			.HI{sg}{x} <d>, <a>, <b>, <c>(x:, <pp>)
 UIMAD	HIR	0x12a6	guard			UP
 UIMAD	HIR	0x12a6	d	16	23	UR
@@ -371,6 +424,7 @@ EDITS = [
     (OLD, 'R2UR', 'R', {'=op': 0x3c2, 'a.reuse': None}),
     (OLD, 'ATOMG', 'D U R', ATOMIC), (OLD, 'ATOM', 'D U R', ATOMIC), (OLD, 'REDG', 'D U R', ATOMIC),
     (OLD, 'REDG', None, {'=mnemonic': 'RED'}),
+    (OLD, 'ATOMS', 'INC', {'md': [(87, 90, 'const:10')]}),
     (OLD, 'MUFU', 'R16', {'fmt': [(72, 73, 'enum:2=.F16')]}), (OLD, 'MUFU', 'C U', {'fmt': [(72, 73, 'enum:0=|2=.F16')]}),
     (OLD, 'IMMA', 'D', {'sh': [(75, 75, 'enum:0=.8816|2=.8832|4=.16816|5=.16832|6=.16864'), (85, 86, '')]}),
     (OLD, 'BMMA', 'D', {'op': [(77, 80, 'enum:8=.XOR.POPC|10=.AND.POPC')]}),
@@ -378,7 +432,7 @@ EDITS = [
     (OLD, 'HFMA2', 'C MMAC', HALF_B), (OLD, 'HFMA2', 'C3 MMAC3', HALF_C), (OLD, 'HMNMX2', 'C', HALF_B), (OLD, 'HADD2', 'C', HALF_C), (OLD, 'HMUL2', 'C', HALF_B),
     (OLD, 'HSETP2', 'C', HALF_B), (OLD, 'HSET2', 'C', HALF_B),
     ('80 86', 'F2FP', None, F2FP),
-    (NEW, 'VIMNMX', None, {'ty': [(72, 73, 'enum:0=.U32|1=.S32|2=.U16x2|3=.S16x2')]}),
+    (NEW, 'VIMNMX', None, {'ty': [(72, 74, 'enum:0=.U32|1=.S32|2=.U16x2|3=.S16x2|4=.U8x4|5=.S8x4')]}),
     (NEW, 'ATOMG', 'D', {'sel': [(76, 76, 'const:1')], 'm.rs': WIDE, 'm.o': OFFSET}), (NEW, 'ATOMG', 'U', {'sel': [(76, 76, 'const:0')], 'm.rs': WIDE, 'm.o': OFFSET}),
     (NEW, 'ATOM', 'D', {'sel': [(76, 76, 'const:1')], 'm.rs': WIDE, 'm.o': OFFSET}), (NEW, 'ATOM', 'U', {'sel': [(76, 76, 'const:0')], 'm.rs': WIDE, 'm.o': OFFSET}),
     (NEW, 'ATOMG', 'FD', {'sel': [(90, 90, 'const:1')], 'm.rs': WIDE, 'm.o': OFFSET}), (NEW, 'ATOMG', 'FU', {'sel': [(90, 90, 'const:0')], 'm.rs': WIDE, 'm.o': OFFSET}),
@@ -391,12 +445,12 @@ EDITS = [
     (NEW, 'ISETP', None, {'sg': [(73, 73, 'enum:0=.U32|1=|2=.U64|3=.S64'), (80, 80, '')]}),
     (NEW, 'SYNCS', 'PHASECHK', {'md': [(76, 77, 'const:1')]}), (NEW, 'SYNCS', 'ARRIVE', {'md': [(76, 77, 'const:0')]}),
     (NEW, 'ARRIVES', None, {'c': [(76, 77, 'enum:0=|1=.ARVCNT|2=.TRANSCNT')]}),
-    (NEW, 'VIADD', None, {'is': [(74, 74, 'enum:0=|3=.S32.ISAT'), (80, 80, '')]}),
-    (NEW, 'MOV', 'R U', {'w': [(80, 80, 'flag:.64')]}),
+    (NEW, 'VIADD', None, {'h': [(73, 75, 'enum:0=.32|1=.16x2|2=.S32|4=.U8x4|5=.S8x4')], 'is': [(80, 80, 'flag:.ISAT')], '=asm': '{h}{is} <d>, <a>, <b>'}),
+    (NEW, 'MOV', 'R U', {'w': [(80, 80, 'flag:.64')]}), (NEW, 'UMOV', 'R', {'w': [(80, 80, 'flag:.64')]}),
 ]
 
 # Outputs that are written although they are none; modifiers written before the operands.
-PREFIX = {('120', 'VIADD'): '{is}', ('120', 'MOV/R'): '{w}', ('120', 'MOV/U'): '{w}'}
+PREFIX = {('120', 'MOV/R'): '{w}', ('120', 'MOV/U'): '{w}', ('120', 'UMOV/R'): '{w}'}
 
 
 def retext(chip, mn, tag, form):

@@ -3,7 +3,8 @@
 
 usage: sass_rows.py SASS_SM90.TSV OUT_FOLDER [ILLEGAL_80.TSV ...]
 
-The input is of sm_90; sass_chips.py beside this tool tells what differs on other chips.
+The input is of sm_90; sass_chips.py beside this tool tells what differs on other chips. Without lists of values that do not go together, those of the
+table in OUT_FOLDER are kept.
 
 Writes fields.rs, lists.rs, rows.rs, legal.rs and op.rs. The input's lines are: mnemonic, form, 13-bit opcode, field, low bit,
 high bit, encoding; its head explains the encodings. A field that many forms have is one constant.
@@ -15,7 +16,7 @@ ALU = set('IADD3 LOP3 SHF LEA ISETP FSETP SEL FSEL FMNMX PRMT VIMNMX VIMNMX3 VIA
 FMA = set('FFMA FMUL FADD VIADD IDP'.split())
 HALF = set('HADD2 HFMA2 HMUL2 HMNMX2 HSET2 HSETP2 VHMNMX'.split())
 DOUBLE = set('DADD DMUL DFMA DSETP'.split())
-BRANCH = set('BRA EXIT BSSY BSYNC CALL RET BRX WARPSYNC YIELD NANOSLEEP BREAK BMOV BPT PREEXIT ACQBULK ENDCOLLECTIVE RPCMOV'.split())
+BRANCH = set('BRA EXIT KILL BSSY BSYNC CALL RET BRX WARPSYNC YIELD NANOSLEEP BREAK BMOV BPT PREEXIT ACQBULK ENDCOLLECTIVE RPCMOV'.split())
 XU = set('MUFU F2F I2F F2I FRND POPC BREV FLO FCHK'.split())
 SHARED = set('LDS LDSM MOVM STS STSM ATOMS STAS'.split())
 GLOBAL = set('LDG STG LD ST LDL STL ATOM ATOMG RED REDG LDGSTS LDGDEPBAR CCTL CCTLL CCTLT ARRIVES QSPC'.split())
@@ -98,7 +99,25 @@ ATOMS	INC	0x1f8c	m.u	64	69	ureg
 ATOMS	INC	0x1f8c	m.o	40	63	off
 ATOMS	INC	0x1f8c	md	87	90	const:11
 ATOM	CAS	0x38b	op	87	88	enum:0=.CAS|1=.CAST|3=.CAST.SPIN
+ATOMS	INC	0x1f8c	m.rs	78	79	enum:0=|1=.X4|2=.X8|3=.X16
+YIELD	N	0x946	pp	87	89	P
+YIELD	N	0x946	pp.not	90	90	not
+NANOSLEEP	I	0x95d	pp	87	89	P
+NANOSLEEP	I	0x95d	pp.not	90	90	not
+NANOSLEEP	R	0x35d	pp	87	89	P
+NANOSLEEP	R	0x35d	pp.not	90	90	not
+WARPSYNC	ALL	0x948	pp	87	89	P
+WARPSYNC	ALL	0x948	pp.not	90	90	not
+WARPSYNC	CALL	0x948	pp	87	89	P
+WARPSYNC	CALL	0x948	pp.not	90	90	not
+KILL	N	0x95b	asm			 <pp~>
+KILL	N	0x95b	pp	87	89	P
+KILL	N	0x95b	pp.not	90	90	not
+EXIT	N	0x94d	pp	87	89	P
+EXIT	N	0x94d	pp.not	90	90	not
 """
+# Fields that EXTRA has in another way.
+GONE = [('EXIT', 'N', 'pz'), ('YIELD', 'N', 'pz'), ('NANOSLEEP', 'I', 'pz'), ('NANOSLEEP', 'R', 'pz'), ('WARPSYNC', 'ALL', 'pz'), ('WARPSYNC', 'CALL', 'pz')]
 
 # Forms that differ from another in some fields only: mnemonic, form, opcode, model, fields.
 LIKE = [('LD', 'U', '0x1980', 'D', [('asm', '', '', '{e}{ev}{ltc}{sz}{sem} <d>, [<m>]<?pp>'), ('u', '', '', None), ('m', '', '', 'addr:ru'), ('m.u', '32', '37', 'ureg'), ('sel', '76', '76', 'const:0')]),
@@ -109,14 +128,16 @@ LIKE = [('LD', 'U', '0x1980', 'D', [('asm', '', '', '{e}{ev}{ltc}{sz}{sem} <d>, 
         ('IDP', 'U2A', '0x1c26', 'R2A', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)])]
 # What later comparisons with nvdisasm corrected: mnemonic, form (None: all), field, encoding.
 MENDED = [('S2UR', None, 'guard', 'UP'), ('ATOM', 'CAS', 'asm', '{e}{op}{ev}{sz}{sem} <pu>, <d>, [<m>], <b>, <c>'), ('BAR', 'IR', 'asm', '{md}{df} <b>(md==0:<?c>)(md==1:, <c>)'),
-          ('HFMA2', 'MMAC', 'b', 'c:'), ('HFMA2', 'MMAC3', 'c', 'c:'),
+          ('HFMA2', 'MMAC', 'b', 'c:'), ('HFMA2', 'MMAC3', 'c', 'c:'), ('EXIT', 'N', 'asm', '{k}{na} <pp~>'),
+          ('YIELD', 'N', 'asm', ' <pp~>'), ('NANOSLEEP', 'I', 'asm', '{r}{w}{sy} <pp?><m>'), ('NANOSLEEP', 'R', 'asm', '{r}{w}{sy} <pp?><b>'),
+          ('WARPSYNC', 'ALL', 'asm', '{ex}.ALL <pp~>'), ('WARPSYNC', 'CALL', 'asm', '.COLLECTIVE.ALL <pp?><t>'),
           ('BAR', 'RR', 'asm', '{md}{df} <b>(md==0:<?c>)(md==1:, <c>)')]
 
 
 def added(lines):
     """The table's lines with those of EXTRA, LIKE and MENDED."""
     rows = [l.rstrip('\n').split('\t') for l in lines if l.strip() and not l.startswith(('#', 'mnemonic\t'))]
-    rows += [l.split('\t') for l in EXTRA.splitlines()]
+    rows = [r for r in rows if (r[0], r[1], r[3]) not in GONE] + [l.split('\t') for l in EXTRA.splitlines()]
     for mn, tag, op, model, changes in LIKE:
         changed = {c[0]: c for c in changes}
         mine = [r for r in rows if r[:2] == [mn, model]]
@@ -217,6 +238,24 @@ def illegal(paths):
     return rules
 
 
+def kept(folder):
+    """The rules of a table that stands, as `illegal` gives them."""
+    text = {name: open('%s/%s.rs' % (folder, name)).read() for name in ('fields', 'rows', 'legal')}
+    slots = {m[0]: (m[1], m[2]) for m in re.findall(r'pub const (\w+): Field = (?:usual\()?field\("(\w+)", Role::(\w+)', text['fields'])}
+    lists = dict(re.findall(r'pub const (\w+): &\[Rule\] = &\[(.*)\];', text['legal']))
+    rules = collections.defaultdict(list)
+    for mn, tag, chips, fields, name in re.findall(r'form\("(\w+)", "(\w+)", .*0b([01]{5}), ".*",\n +&\[(.*)\], (\w+)\),', text['rows']):
+        places = fields.split(', ')
+        for mask, tests in re.findall(r'rule\(0b([01]{5}), &\[(.*?)\]\)', lists[name]):
+            parsed = []
+            for place, classes in re.findall(r'\((\d+), (0x[0-9a-f]+)\)', tests):
+                slot, role = slots[places[int(place)]]
+                parsed.append((slot, role, [v for v in range(64) if int(classes, 16) >> v & 1]))
+            for bit, chip in enumerate(sass_chips.CHIPS):
+                if int(mask, 2) & int(chips, 2) & 1 << bit: rules[chip, mn, tag].append(parsed)
+    return rules
+
+
 def main(source, out, *paths):
     found = all_forms(source)
     lists, fields = {}, {}
@@ -259,7 +298,7 @@ def main(source, out, *paths):
     for mn, tag, f, chips in found:
         names = [field(n, enc, bits) for n, (enc, bits) in f['fields'].items()]
         rows.append((mn, tag, f, names, chips))
-    learnt, rule_lists = illegal(paths), {}
+    learnt, rule_lists = illegal(paths) if paths else kept(out), {}
 
     def rules(row):
         """The name of the list of a row's rules."""

@@ -361,7 +361,7 @@ impl Registry {
 const SOFTWARE_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Chips that a software GPU can be.
-const SOFTWARE_CHIPS: &[&str] = &["gfx1100", "gfx1201", "gfx942", "sm_90"];
+const SOFTWARE_CHIPS: &[&str] = &["gfx1100", "gfx1201", "gfx942", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120"];
 
 fn row(name: &str) -> DeviceListing {
     DeviceListing { name: name.into(), arch: String::new(), cores: 0, memory_bytes: 0, unavailable: None, state: None }

@@ -1,14 +1,14 @@
 //! Kernels for NVIDIA's GPUs: linear program → PTX → cubin, each text assembled once.
 //!
 //! Place in the arrows: `engine` alone; `isa::ptx` renders, an assembler makes the cubin, `device::nv` loads it. The assembler is our own
-//! (`isa::sass::compile`, sm_90 and sm_90a), or NVIDIA's if `PTXAS=path` names it: that is started as a process. Nothing is started unless a kernel
+//! (`isa::sass::compile`, all chips but sm_75, sm_87 and sm_100), or NVIDIA's if `PTXAS=path` names it: that is started as a process. Nothing is started unless a kernel
 //! for such a GPU is compiled. Cubins are kept by their text in the process; NVIDIA's also on disk where kernel search keeps what it has learnt.
 
 use super::Error;
 use crate::codegen::Program;
 use crate::elf::cubin::Arch;
 use crate::isa::ptx::{Buffers, Chip, render};
-use crate::isa::sass::compile;
+use crate::isa::sass::{self, compile};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -78,9 +78,8 @@ impl PtxCode {
 
     fn by_ours(&self, text: &str) -> Result<Vec<u8>, String> {
         let other = "PTXAS=path names NVIDIA's ptxas in its place";
-        let arch = Arch::parse(self.chip.name).filter(|_| self.chip.sm == 90);
-        let arch =
-            arch.ok_or_else(|| format!("our assembler knows sm_90 and sm_90a, not {}; {other}", self.chip.name))?;
+        let known = || format!("our assembler has no table for {}; {other}", self.chip.name);
+        let arch = Arch::parse(self.chip.name).filter(|arch| sass::Chip::of(*arch).is_some()).ok_or_else(known)?;
         compile::assemble(text, arch).map_err(|e| format!("PTX {e}; {other}"))
     }
 
@@ -184,11 +183,14 @@ mod tests {
             error.starts_with("k: PTX 4:") && error.ends_with("PTXAS=path names NVIDIA's ptxas in its place"),
             "{error}"
         );
-        let other = PtxCode::new(Chip::parse("sm_120").unwrap(), None, None);
+        for name in ["sm_80", "sm_86", "sm_89", "sm_120"] {
+            let code = PtxCode::new(Chip::parse(name).unwrap(), None, None);
+            let cubin = code.assemble("k", &TEXT.replace("sm_90", "sm_80")).unwrap();
+            assert_eq!(format!("sm_{}", crate::elf::cubin::Cubin::parse(&cubin).unwrap().sm), name);
+        }
+        let other = PtxCode::new(Chip::parse("sm_75").unwrap(), None, None);
         let error = other.assemble("k", TEXT).unwrap_err().to_string();
-        let wanted =
-            "k: our assembler knows sm_90 and sm_90a, not sm_120; PTXAS=path names NVIDIA's ptxas in its place";
-        assert_eq!(error, wanted);
+        assert_eq!(error, "k: our assembler has no table for sm_75; PTXAS=path names NVIDIA's ptxas in its place");
     }
 
     #[test]

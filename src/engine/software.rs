@@ -30,7 +30,7 @@ pub fn emulate(chip: &str) -> Emulated {
     Ok(SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
 }
 
-/// A software NVIDIA GPU, with all strict checks on. Its driver and its queues serve every chip; machine code runs on sm_90.
+/// A software NVIDIA GPU, with all strict checks on. Its driver and its queues serve every chip; machine code runs on all but sm_75 and sm_100.
 #[cfg(target_os = "linux")]
 fn nvidia(chip: &str) -> Emulated {
     use crate::emu::nvrm::{Chip, Config, SoftNv};

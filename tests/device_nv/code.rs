@@ -3,13 +3,19 @@
 use super::{CUBIN, LONG, launch, pattern, read, small_options, words};
 use doorbell::device::nv::{Driver, NvDevice, NvOptions, Selector};
 use doorbell::device::{Arg, Code, Command, Device, DeviceError, Geometry, Kernel, KernelImage, QueueKind};
+use doorbell::elf::cubin::Arch;
 use doorbell::emu::nvrm::{Chip, Config, SoftNv};
 use doorbell::hcq::signal::WaitError;
+use doorbell::isa::sass::compile::assemble;
 use std::sync::Arc;
 use std::time::Duration;
 
 fn open() -> (Arc<SoftNv>, NvDevice) {
-    let soft = SoftNv::new(Config::new(Chip::Sm90)).unwrap();
+    open_chip(Chip::Sm90)
+}
+
+fn open_chip(chip: Chip) -> (Arc<SoftNv>, NvDevice) {
+    let soft = SoftNv::new(Config::new(chip)).unwrap();
     let driver = Driver::open("NV", Arc::clone(&soft) as _, false).unwrap();
     let options = NvOptions { submit_timeout: Duration::from_secs(5), ..small_options() };
     let d = NvDevice::open("NV", &driver, &Selector::Index(0), &options).unwrap();
@@ -42,6 +48,27 @@ fn machine_code_finds_arguments_stack_and_clusters() {
     assert_eq!(read(&d, &m), expected);
     let reports: Vec<String> = soft.reports().iter().map(ToString::to_string).collect();
     assert_eq!(reports, Vec::<String>::new());
+}
+
+#[test]
+fn machine_code_of_other_chips_runs_by_their_own_descriptors_and_banks() {
+    // Without the kernel of clusters, which comes last.
+    let text = include_str!("../data/cubin/device.ptx").split("// Clusters of two").next().unwrap();
+    for chip in [Chip::Sm80, Chip::Sm86, Chip::Sm89, Chip::Sm120] {
+        let name = chip.facts().name;
+        let cubin = assemble(&text.replace("sm_90", "sm_80"), Arch::parse(name).unwrap()).unwrap();
+        let (soft, d) = open_chip(chip);
+        let load =
+            |entry| d.load(&[KernelImage { name: entry, code: Code::Elf { bytes: &cubin, entry } }]).unwrap().remove(0);
+        let m = words(&d, &pattern(256));
+        let commands = [launch(&load("add"), &m, 5, 4, 64), launch(&load("stack"), &m, 100, 1, 256)];
+        let point = d.submit(QueueKind::Compute, &commands).unwrap();
+        d.wait(&point, LONG).unwrap();
+        d.record(&commands).unwrap().replay(&[]).unwrap();
+        let expected: Vec<u32> = pattern(256).iter().map(|x| x.wrapping_add(210)).collect();
+        assert_eq!(read(&d, &m), expected, "{name}");
+        assert_eq!(soft.reports().iter().map(ToString::to_string).collect::<Vec<_>>(), Vec::<String>::new(), "{name}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A kernel of a cubin on the software multiprocessor, as a driver would launch it.
 
-use doorbell::elf::cubin::Cubin;
+use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::emu::sass::{Chip, Fault, Launch, Options, PlainBus, Stats, run};
 use std::sync::atomic::AtomicBool;
 
@@ -29,26 +29,85 @@ impl Default for Size {
     }
 }
 
-/// Constant bank 0 as the driver fills it.
-fn bank0(size: Size, window: u64, base: usize, parameters: &[Vec<u8>], offsets: &[u32]) -> Vec<u8> {
-    let mut bank = vec![0u8; 0x1400];
+/// Where code of a chip looks for what the driver fills into constant bank 0; 0: nowhere.
+struct Places {
+    block: usize,
+    grid: usize,
+    local_window: usize,
+    shared_window: usize,
+    stack: usize,
+    dynamic_shared: usize,
+    /// The address that parameters are read at through memory: of the parameters, or of the bank.
+    own: (usize, bool),
+    constants: usize,
+    clusters: Option<Clusters>,
+}
+
+/// Whether there are clusters, their size along each axis, how many of them, CTAs of one.
+#[derive(Clone, Copy)]
+struct Clusters {
+    flag: usize,
+    size: usize,
+    grid: usize,
+    ctas: usize,
+}
+
+fn places(chip: Chip) -> Places {
+    let old = Places {
+        block: 0,
+        grid: 0xc,
+        local_window: 0x20,
+        shared_window: 0x18,
+        stack: 0x28,
+        dynamic_shared: 0x2c,
+        own: (0x40, false),
+        constants: 0x50,
+        clusters: None,
+    };
+    match chip {
+        Chip::Sm80 | Chip::Sm86 | Chip::Sm89 => old,
+        Chip::Sm90 => {
+            let clusters = Some(Clusters { flag: 0x140, size: 0x144, grid: 0x15c, ctas: 0x188 });
+            Places { own: (0x198, true), constants: 0xd0, clusters, ..old }
+        }
+        Chip::Sm120 => Places {
+            block: 0x360,
+            grid: 0x370,
+            local_window: 0x2f8,
+            shared_window: 0x2f0,
+            stack: 0x37c,
+            dynamic_shared: 0x2ac,
+            own: (0x348, true),
+            constants: 0x120,
+            clusters: Some(Clusters { flag: 0x36c, size: 0x2a0, grid: 0x2c0, ctas: 0x2cc }),
+        },
+    }
+}
+
+/// Constant bank 0 as the driver fills it, but for the parameters.
+fn bank0(chip: Chip, size: Size, options: &Options, base: usize, constants: u64) -> Vec<u8> {
+    let (mut bank, at) = (vec![0u8; 0x1400], places(chip));
     let mut put = |at: usize, bytes: &[u8]| bank[at..at + bytes.len()].copy_from_slice(bytes);
     for k in 0..3 {
-        put(4 * k, &size.block[k].to_le_bytes());
-        put(0xc + 4 * k, &size.grid[k].to_le_bytes());
-        put(0x144 + 4 * k, &size.cluster[k].to_le_bytes());
-        put(0x15c + 4 * k, &(size.grid[k] / size.cluster[k]).to_le_bytes());
+        put(at.block + 4 * k, &size.block[k].to_le_bytes());
+        put(at.grid + 4 * k, &size.grid[k].to_le_bytes());
     }
-    // The grid has clusters.
-    put(0x140, &u32::from(size.cluster != [1; 3]).to_le_bytes());
-    put(0x188, &size.cluster.iter().product::<u32>().to_le_bytes());
-    put(0x20, &window.to_le_bytes());
-    put(0x28, &0xff_fdc0u32.to_le_bytes());
-    put(0x2c, &size.dynamic_shared_bytes.to_le_bytes());
-    put(0x198, &(BANK0 + base as u64).to_le_bytes());
-    for (value, offset) in parameters.iter().zip(offsets) {
-        put(base + *offset as usize, value);
+    if let Some(c) = at.clusters {
+        for k in 0..3 {
+            put(c.size + 4 * k, &size.cluster[k].to_le_bytes());
+            put(c.grid + 4 * k, &(size.grid[k] / size.cluster[k]).to_le_bytes());
+        }
+        put(c.flag, &u32::from(size.cluster != [1; 3]).to_le_bytes());
+        put(c.ctas, &size.cluster.iter().product::<u32>().to_le_bytes());
     }
+    put(at.local_window, &options.local_window.to_le_bytes());
+    put(at.shared_window, &options.shared_window.to_le_bytes());
+    put(at.stack, &0xff_fdc0u32.to_le_bytes());
+    put(at.dynamic_shared, &size.dynamic_shared_bytes.to_le_bytes());
+    let (own, of_params) = at.own;
+    put(own, &(BANK0 + if of_params { base as u64 } else { 0 }).to_le_bytes());
+    // `__constant__` variables by generic address.
+    put(at.constants, &constants.to_le_bytes());
     bank
 }
 
@@ -67,11 +126,11 @@ pub fn launch(
     for (at, bytes) in buffers.iter().enumerate() {
         bus.map(address(at), bytes.clone(), true);
     }
-    let offsets: Vec<u32> = k.params.iter().map(|p| p.offset).collect();
-    let mut bank = bank0(size, options.local_window, k.param_base as usize, parameters, &offsets);
-    // `__constant__` variables by generic address.
-    if let Some(constants) = k.banks.iter().find(|b| b.number == 3) {
-        bank[0xd0..0xd8].copy_from_slice(&(CODE + constants.offset).to_le_bytes());
+    let chip = Chip::of(Arch { sm: cubin.sm, specific: false }).expect("a chip whose code runs");
+    let constants = k.banks.iter().find(|b| b.number == 3).map_or(0, |b| CODE + b.offset);
+    let mut bank = bank0(chip, size, options, k.param_base as usize, constants);
+    for (value, place) in parameters.iter().zip(&k.params) {
+        bank[(k.param_base + place.offset) as usize..][..value.len()].copy_from_slice(value);
     }
     let mut banks = [None; 8];
     banks[0] = Some((BANK0, bank.len() as u32));
@@ -80,7 +139,7 @@ pub fn launch(
         banks[b.number as usize] = Some((CODE + b.offset, b.len_bytes));
     }
     let launch = Launch {
-        chip: Chip::Sm90,
+        chip,
         entry: CODE + k.code_offset,
         grid: size.grid,
         block: size.block,

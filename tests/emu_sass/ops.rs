@@ -4,7 +4,7 @@
 //! `%da %db %dc`) whose result is in `%r`, `%f`, `%l` or `%d`, and what it means, written from the PTX ISA's text.
 
 use crate::harness::{Size, address, launch};
-use crate::kit::nvcc::{Level, assemble};
+use crate::kit::nvcc::{Level, assemble_for};
 use doorbell::elf::cubin::Cubin;
 use doorbell::emu::sass::Options;
 use std::collections::BTreeSet;
@@ -147,8 +147,8 @@ fn result(text: &str) -> &'static str {
     ["%r", "%f", "%l", "%d"].into_iter().find(|r| *r == to).unwrap_or_else(|| panic!("{text}"))
 }
 
-fn module() -> String {
-    let mut text = ".version 8.8\n.target sm_90a\n.address_size 64\n".to_owned();
+fn module(arch: &str) -> String {
+    let mut text = format!(".version 8.8\n.target {arch}\n.address_size 64\n");
     let all = WORDS.iter().map(|w| (w.0, 4)).chain(PAIRS.iter().map(|p| (p.0, 8)));
     for (number, (row, len)) in all.enumerate() {
         let (kind, integer, float) = if len == 4 { (32, "", "f") } else { (64, "l", "d") };
@@ -205,11 +205,17 @@ fn same(row: &str, got: u64, want: u64, len: usize) -> bool {
 }
 
 #[test]
-fn single_instructions_of_ptx_agree_with_rust() {
-    let text = module();
+fn single_instructions_of_ptx_agree_with_rust_on_every_chip() {
+    for arch in ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120"] {
+        agree(arch);
+    }
+}
+
+fn agree(arch: &str) {
+    let text = module(arch);
     let (mut wrong, mut forms) = (vec![], BTreeSet::new());
     for level in Level::ALL {
-        let cubin = Cubin::parse(&assemble(&text, level)).unwrap();
+        let cubin = Cubin::parse(&assemble_for(&text, arch, level)).unwrap();
         let all = WORDS.iter().map(|w| (w.0, 4)).chain(PAIRS.iter().map(|p| (p.0, 8)));
         for (number, (row, len)) in all.enumerate() {
             let values = inputs(row.contains(",%f") || row.contains(",%d"), len);
@@ -219,7 +225,7 @@ fn single_instructions_of_ptx_agree_with_rust() {
             let buffers = [bytes, vec![0; len * THREADS]];
             let name = format!("k{number}");
             let (after, stats) = launch(&cubin, &name, size, &buffers, &parameters, &Options::default())
-                .unwrap_or_else(|e| panic!("{row} {level:?}: {e}"));
+                .unwrap_or_else(|e| panic!("{row} on {arch} {level:?}: {e}"));
             forms.extend(stats.forms);
             for (t, chunk) in after[1].chunks_exact(len).enumerate() {
                 let [a, b, c] = [values[3 * t], values[3 * t + 1], values[3 * t + 2]];
@@ -229,7 +235,7 @@ fn single_instructions_of_ptx_agree_with_rust() {
                     Some(pair) => PAIRS[pair].1(a, b, c),
                 };
                 if !same(row, got, want, len) {
-                    wrong.push(format!("{row} {level:?} of {a:#x} {b:#x} {c:#x}: {got:#x}, not {want:#x}"));
+                    wrong.push(format!("{row} on {arch} {level:?} of {a:#x} {b:#x} {c:#x}: {got:#x}, not {want:#x}"));
                     break;
                 }
             }

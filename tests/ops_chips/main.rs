@@ -20,8 +20,8 @@ use std::sync::Arc;
 const GROUPS: &[&str] = &["unary", "binary", "casts", "reduce", "linear", "movement", "loss"];
 
 fn emulate(chip: &str) -> Result<Arc<dyn doorbell_ioctl::port::Port>, String> {
-    if chip == "sm_90" {
-        let soft = SoftNv::new(nvrm::Config::new(nvrm::Chip::Sm90));
+    if let Some(chip) = nvrm::Chip::named(chip) {
+        let soft = SoftNv::new(nvrm::Config::new(chip));
         return Ok(soft.map_err(|errno| format!("software GPU: {errno}"))?);
     }
     let chip = match chip {
@@ -99,4 +99,20 @@ fn a_sample_agrees_on_gfx1201() {
 #[test]
 fn a_sample_agrees_on_sm_90() {
     sample_agrees("NV:emu=sm_90", 3);
+}
+
+#[test]
+fn a_sample_agrees_on_sm_80() {
+    sample_agrees("NV:emu=sm_80", 3);
+}
+
+#[test]
+fn a_sample_agrees_on_sm_86_and_sm_89() {
+    sample_agrees("NV:emu=sm_86", 1);
+    sample_agrees("NV:emu=sm_89", 2);
+}
+
+#[test]
+fn a_sample_agrees_on_sm_120() {
+    sample_agrees("NV:emu=sm_120", 3);
 }

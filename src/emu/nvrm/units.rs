@@ -1,6 +1,6 @@
 //! The card's SMs: grids run as machine code over the page table.
 //!
-//! Place in the arrows: joins this driver to `emu::sass`. So far sm_90 code runs; grids of other chips are refused.
+//! Place in the arrows: joins this driver to `emu::sass`, which runs code of sm_80, sm_86, sm_89, sm_90 and sm_120; grids of other chips are refused.
 
 use super::chip::Chip;
 use super::compute::{Compute, ComputeFault, Launch, Machine, WarpError};
@@ -84,14 +84,23 @@ impl Bus for VmBus<'_> {
     }
 }
 
+/// The chip whose code it runs.
+const fn chip_of(chip: Chip) -> Option<sass::Chip> {
+    match chip {
+        Chip::Sm80 => Some(sass::Chip::Sm80),
+        Chip::Sm86 => Some(sass::Chip::Sm86),
+        Chip::Sm89 => Some(sass::Chip::Sm89),
+        Chip::Sm90 => Some(sass::Chip::Sm90),
+        Chip::Sm120 => Some(sass::Chip::Sm120),
+        Chip::Sm75 | Chip::Sm100 => None,
+    }
+}
+
 impl Compute for Sms {
     fn run(&self, launch: &Launch, machine: &Machine<'_>) -> Result<(), ComputeFault> {
-        let chip = match launch.chip {
-            Chip::Sm90 => sass::Chip::Sm90,
-            other => {
-                let name = other.facts().name;
-                return Err(ComputeFault::Refused(format!("machine code of {name} does not run in software")));
-            }
+        let Some(chip) = chip_of(launch.chip) else {
+            let name = launch.chip.facts().name;
+            return Err(ComputeFault::Refused(format!("machine code of {name} does not run in software")));
         };
         let grid = sass::Launch {
             chip,

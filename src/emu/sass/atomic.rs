@@ -8,27 +8,27 @@ use super::core::Core;
 use super::fault::{R, not_modelled};
 use super::lower::Run;
 use super::memory::{Size, Space, addresses, aligned, cluster_cta, stored, write_words};
-use super::operand::Fields;
+use super::operand::{Fields, PDst};
 use super::soft::{self, BF16, F16, Round};
 use super::warp::ones;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     let space = match f.0.form().mnemonic {
         "ATOM" => Space::Generic,
-        "ATOMG" | "REDG" => Space::Global,
+        "ATOMG" | "REDG" | "RED" => Space::Global,
         "ATOMS" => Space::Shared,
         _ => return Ok(None),
     };
     let run = match f.0.form().name {
         "INC" => count(f)?,
-        "CAS" => compare_and_swap(f, space)?,
-        "FD" | "FU" | "FR" => float(f, space)?,
+        "CAS" | "CASP" => compare_and_swap(f, space)?,
+        _ if is_float(f.text("sz")) => float(f, space)?,
         _ => integer(f, space)?,
     };
     // The predicate says that it is done. On the chip it is not where a generic address is one of shared memory, and the program
     // goes on to a loop that does the same; here it always is.
     let pu = f.pdst("pu");
-    if pu.index == 7 {
+    if pu.index == 7 || f.0.form().name == "CASP" {
         return Ok(Some(run));
     }
     Ok(Some(Box::new(move |c| {
@@ -36,6 +36,11 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         c.set_pred(pu, u32::MAX);
         Ok(())
     })))
+}
+
+/// Whether values of that size are floats.
+fn is_float(size: &str) -> bool {
+    ["F16", "F32", "F64"].iter().any(|kind| size.contains(kind))
 }
 
 /// Changes a word of 4 or 8 bytes.
@@ -148,13 +153,14 @@ fn count(f: Fields) -> R<Run> {
     }))
 }
 
-/// CAS gives the old value; CAST whether it was replaced.
+/// CAS gives the old value; CAST whether it was replaced, in a register or in a predicate.
 fn compare_and_swap(f: Fields, space: Space) -> R<Run> {
+    let pu = if f.0.form().name == "CASP" { f.pdst("pu") } else { PDst { uniform: false, index: 7 } };
     let (d, b, e) = (old_value(f)?, f.register("b")?, f.register("c")?);
     let (m, size, tells) = (f.address("m")?, Size::of(f.text("sz")), f.text("op").starts_with(".CAST"));
     Ok(Box::new(move |c| {
         let at = addresses(c, &m, is_global(space));
-        let mut rows = [[0; 32]; 4];
+        let (mut rows, mut replaced) = ([[0; 32]; 4], 0);
         for lane in ones(c.lanes) {
             let (expected, new) = (stored(c, b, lane), stored(c, e, lane));
             let mut old = [0; 16];
@@ -176,8 +182,10 @@ fn compare_and_swap(f: Fields, space: Space) -> R<Run> {
             for (k, part) in old.chunks_exact(4).enumerate() {
                 rows[k][lane] = if tells { u32::from(equal && k == 0) } else { word(part) as u32 };
             }
+            replaced |= u32::from(equal) << lane;
         }
         write_words(c, d, &rows[..size.len / 4]);
+        c.set_pred(pu, replaced);
         Ok(())
     }))
 }

@@ -3,12 +3,12 @@
 use super::core::Core;
 use super::fault::{R, not_modelled};
 use super::float::flush;
-use super::lower::{Run, unary};
+use super::lower::{Run, name, unary};
 use super::operand::{Fields, In};
 use super::soft::{self, BF16, F16, F32, F64, Format, Round};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
-    Ok(Some(match f.0.form().mnemonic {
+    Ok(Some(match name(f) {
         "F2F" => float_to_float(f)?,
         "FRND" => integral(f)?,
         "F2I" => float_to_integer(f)?,
@@ -157,7 +157,7 @@ fn float_to_integer(f: Fields) -> R<Run> {
 fn integer_to_float(f: Fields) -> R<Run> {
     let (d, b) = (f.dst()?, f.src("b")?);
     let (bits, signed) = integer_of(f, "st")?;
-    let to = format_of(f, "dt").or_else(|e| if f.0.form().mnemonic == "I2FP" { Ok(F32) } else { Err(e) })?;
+    let to = format_of(f, "dt").or_else(|e| if name(f) == "I2FP" { Ok(F32) } else { Err(e) })?;
     let round = Round::of(f.text("rnd"));
     let shift = match b.select {
         ".B1" => 8,

@@ -142,7 +142,7 @@ impl Core<'_> {
                 let (low, high) = (&self.warp.registers[usize::from(r)], &self.warp.registers[usize::from(r) + 1]);
                 zip(low, high, join)
             }
-            Src::U(63) => [0; 32],
+            Src::U(255) => [0; 32],
             Src::U(u) => [join(self.warp.uniform[usize::from(u)], self.warp.uniform[usize::from(u) + 1]); 32],
             Src::Imm(low, high) => [join(low, high); 32],
             Src::Const { bank, offset } => [self.constant(bank, offset, 8)?; 32],
@@ -164,7 +164,7 @@ impl Core<'_> {
     #[inline]
     pub fn write(&mut self, d: Dst, values: &Lanes) {
         match d {
-            Dst::R(255) | Dst::U(63) => {}
+            Dst::R(255) | Dst::U(255) => {}
             Dst::R(r) => {
                 let (to, lanes) = (&mut self.warp.registers[usize::from(r)], self.lanes);
                 if lanes == u32::MAX {
@@ -184,7 +184,7 @@ impl Core<'_> {
         let (low, high) = (values.map(|v| v as u32), values.map(|v| (v >> 32) as u32));
         self.write(d, &low);
         match d {
-            Dst::R(255) | Dst::U(63) => {}
+            Dst::R(255) | Dst::U(255) => {}
             Dst::R(r) => self.write(Dst::R(r + 1), &high),
             Dst::U(u) => self.write(Dst::U(u + 1), &high),
         }
@@ -217,7 +217,12 @@ impl Core<'_> {
 
     /// A pair of uniform registers.
     pub fn uniform_pair(&self, u: u8) -> u64 {
-        if u == 63 { 0 } else { u64::from(self.uniform(u)) | u64::from(self.uniform(u + 1)) << 32 }
+        u64::from(self.uniform(u)) | u64::from(self.uniform_behind(u, 1)) << 32
+    }
+
+    /// The uniform register so many places behind another; zero behind URZ.
+    pub fn uniform_behind(&self, u: u8, places: u8) -> u32 {
+        u.checked_add(places).map_or(0, |u| self.uniform(u))
     }
 
     /// Reads global memory.

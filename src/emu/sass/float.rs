@@ -3,13 +3,13 @@
 use super::core::{How, mask, zip, zip3};
 use super::fault::R;
 use super::integer::{Compared, held, holds, set_compared};
-use super::lower::Run;
+use super::lower::{Run, name};
 use super::operand::{Dst, Fields, In};
 use super::soft::{self, F32, Round};
 use super::warp::{Lanes, ones};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
-    Ok(Some(match f.0.form().mnemonic {
+    Ok(Some(match name(f) {
         "FADD" => add(f)?,
         "FMUL" => multiply(f)?,
         "FFMA" => fused(f)?,

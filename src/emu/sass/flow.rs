@@ -17,7 +17,7 @@ pub(super) enum Taken {
     Convergent(u8),
 }
 
-/// Barrier number or count.
+/// Barrier number, count or lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
     Fixed(u32),
@@ -71,8 +71,11 @@ pub(super) enum Flow {
         pp: PSrc,
         barrier: u8,
     },
-    /// WARPSYNC of the lanes in a register, or of all.
-    WarpSync(Option<u8>),
+    /// WARPSYNC of these lanes.
+    WarpSync {
+        pp: PSrc,
+        mask: Number,
+    },
     Barrier {
         op: BarrierOp,
         number: Number,
@@ -83,7 +86,7 @@ pub(super) enum Flow {
     ClusterWait,
 }
 
-fn distance(f: Fields) -> R<i64> {
+pub(super) fn distance(f: Fields) -> R<i64> {
     match f.0.operand("t").map(|o| o.value) {
         Some(Value::Distance(d)) => Ok(d),
         _ => not_modelled(format!("target of {}", f.0.form().mnemonic)),
@@ -104,12 +107,13 @@ pub(super) fn lower(f: Fields) -> R<Option<Flow>> {
             let relative = !form.name.starts_with("ABS");
             Flow::Indirect { pp, register: f.register("a")?, distance: distance(f)?, relative }
         }
-        "EXIT" => Flow::Exit { pp },
+        "EXIT" | "KILL" => Flow::Exit { pp },
         "BSSY" => Flow::Enter { pp, barrier },
         "BSYNC" => Flow::Converge { pp, barrier },
         "BREAK" => Flow::Break { pp, barrier },
-        "WARPSYNC" if form.name.ends_with('R') => Flow::WarpSync(Some(f.register("a")?)),
-        "WARPSYNC" => Flow::WarpSync(None),
+        "WARPSYNC" if form.name.ends_with('R') => Flow::WarpSync { pp, mask: Number::Register(f.register("a")?) },
+        "WARPSYNC" if form.name == "I" => Flow::WarpSync { pp, mask: Number::Fixed(f.bits("m") as u32) },
+        "WARPSYNC" => Flow::WarpSync { pp, mask: Number::Fixed(u32::MAX) },
         "BAR" => bar(f)?,
         "UCGABAR_ARV" => Flow::ClusterArrive,
         "UCGABAR_WAIT" => Flow::ClusterWait,

@@ -7,7 +7,7 @@ use super::program::{self, Decoder, Program};
 use super::shared::Cta;
 use super::strict::Book;
 use super::warp::{Path, State, Warp};
-use super::{Bus, Launch, Options};
+use super::{Bus, Chip, Launch, Options};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -122,12 +122,23 @@ impl Work<'_> {
     }
 }
 
+/// Bytes of shared memory of a multiprocessor. Source: the CUDA programming guide's table of compute capabilities.
+const fn shared_most(chip: Chip) -> u32 {
+    let kib = match chip {
+        Chip::Sm80 => 164,
+        Chip::Sm86 | Chip::Sm89 | Chip::Sm120 => 100,
+        Chip::Sm90 => 228,
+    };
+    kib << 10
+}
+
 /// What the chip's work distributor refuses.
 fn check(launch: &Launch) -> Result<(), String> {
     let Launch { grid, block, cluster, registers, shared_bytes, .. } = launch;
     let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
     let needed = threads.div_ceil(32) * u64::from((32 * registers).next_multiple_of(256));
     let size: u64 = cluster.iter().map(|n| u64::from(*n)).product();
+    let shared_most = shared_most(launch.chip);
     match () {
         () if threads == 0 || threads > 1024 => Err(format!("{threads} threads a CTA, there are 1 to 1024")),
         () if grid.contains(&0) => Err(format!("a grid of {grid:?}")),
@@ -137,9 +148,10 @@ fn check(launch: &Launch) -> Result<(), String> {
         () if *registers > 256 || needed > 65_536 => {
             Err(format!("{registers} registers for {threads} threads, a multiprocessor has 65536"))
         }
-        () if *shared_bytes > 228 << 10 => {
-            Err(format!("{shared_bytes} bytes of shared memory, there are {}", 228 << 10))
+        () if *shared_bytes > shared_most => {
+            Err(format!("{shared_bytes} bytes of shared memory, there are {shared_most}"))
         }
+        () if size > 1 && launch.chip.is_before_hopper() => Err(format!("clusters of {cluster:?} on {}", launch.chip)),
         () if launch.barriers > 16 => Err(format!("{} barriers, there are 16", launch.barriers)),
         () if launch.local_bytes > 1 << 24 => Err(format!("{} bytes of local memory a thread", launch.local_bytes)),
         () => Ok(()),
@@ -172,7 +184,7 @@ fn warp(machine: &Machine, cta: usize, number: u32) -> Warp {
         number,
         live,
         registers: vec![[0; 32]; 256],
-        uniform: [0; 64],
+        uniform: [0; 256],
         predicates: [0, 0, 0, 0, 0, 0, 0, u32::MAX],
         uniform_predicates: [0, 0, 0, 0, 0, 0, 0, u32::MAX],
         converge: [[0; 32]; 16],

@@ -1,7 +1,7 @@
 //! Integer arithmetic: sums with carries, products, address sums, compares, minima, dot products.
 
 use super::core::{Core, How, mask, zip, zip3};
-use super::fault::R;
+use super::fault::{R, not_modelled};
 use super::lower::{Run, binary, name, ternary, unary};
 use super::operand::{Fields, In};
 use super::warp::Lanes;
@@ -16,12 +16,11 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         "IMAD" => imad(f)?,
         "LEA" => lea(f)?,
         "ISETP" => isetp(f)?,
-        "VIADD" if f.has("h") => binary(f.dst()?, f.src("a")?, f.src("b")?, |a, b| halves(a, b, u16::wrapping_add)),
-        "VIADD" => binary(f.dst()?, f.src("a")?, f.src("b")?, u32::wrapping_add),
         "IABS" => unary(f.dst()?, f.src("b")?, |b| b.cast_signed().unsigned_abs()),
         "VABSDIFF" => vabsdiff(f)?,
         "VABSDIFF4" => vabsdiff4(f)?,
-        "VIMNMX" | "VIMNMX3" | "VIADDMNMX" => minmax(f)?,
+        "VIADD" => viadd(f)?,
+        "IMNMX" | "VIMNMX" | "VIMNMX3" | "VIADDMNMX" => minmax(f)?,
         "IDP" => dot(f)?,
         _ => return Ok(None),
     }))
@@ -237,6 +236,37 @@ fn isetp(f: Fields) -> R<Run> {
     }))
 }
 
+/// A sum of two: of words, of halves, of bytes; with saturation of signed words.
+fn viadd(f: Fields) -> R<Run> {
+    let (d, a, b) = (f.dst()?, f.src("a")?, f.src("b")?);
+    let kind = f.text("h");
+    if f.has("is") {
+        let (na, nb) = (a.neg, b.neg);
+        if kind != ".S32" {
+            return not_modelled(format!("VIADD{kind}.ISAT"));
+        }
+        let (a, b) = (In { neg: false, ..a }, In { neg: false, ..b });
+        let signed = |v: u32, neg: bool| if neg { -i64::from(v.cast_signed()) } else { i64::from(v.cast_signed()) };
+        return Ok(binary(d, a, b, move |a, b| {
+            let sum = signed(a, na) + signed(b, nb);
+            (sum.clamp(i32::MIN.into(), i32::MAX.into()) as i32).cast_unsigned()
+        }));
+    }
+    // Each part is negated by itself.
+    let (na, nb) = (a.neg, b.neg);
+    let (a, b) = (In { neg: false, ..a }, In { neg: false, ..b });
+    let turn = |v: u32, neg: bool| if neg { v.wrapping_neg() } else { v };
+    let part = move |a: u32, b: u32| turn(a, na).wrapping_add(turn(b, nb));
+    Ok(match kind {
+        ".16x2" => {
+            let half = move |a: u16, b: u16| part(a.into(), b.into()) as u16;
+            binary(d, a, b, move |a, b| halves(a, b, half))
+        }
+        ".U8x4" | ".S8x4" => binary(d, a, b, move |a, b| bytes(a, b, |a, b| part(a.into(), b.into()) as u8)),
+        _ => binary(d, a, b, part),
+    })
+}
+
 fn vabsdiff(f: Fields) -> R<Run> {
     let signed = f.bits("sg") == 1;
     Ok(ternary(f.dst()?, (f.src("a")?, f.src("b")?, f.src("c")?), move |a, b, c| {
@@ -268,13 +298,24 @@ pub(super) fn halves(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
     u32::from(f(a as u16, b as u16)) | u32::from(f((a >> 16) as u16, (b >> 16) as u16)) << 16
 }
 
+/// An operation on the four bytes of a word.
+fn bytes(a: u32, b: u32, f: impl Fn(u8, u8) -> u8) -> u32 {
+    let (a, b) = (a.to_le_bytes(), b.to_le_bytes());
+    u32::from_le_bytes(std::array::from_fn(|k| f(a[k], b[k])))
+}
+
 #[derive(Clone, Copy)]
 enum Type {
     U32,
     S32,
     U16x2,
     S16x2,
+    U8x4,
+    S8x4,
 }
+
+/// By their numbers.
+const TYPES: [Type; 6] = [Type::U32, Type::S32, Type::U16x2, Type::S16x2, Type::U8x4, Type::S8x4];
 
 impl Type {
     fn extreme(self, min: bool, a: u32, b: u32) -> u32 {
@@ -288,6 +329,11 @@ impl Type {
                 let (a, b) = (a.cast_signed(), b.cast_signed());
                 (if min { a.min(b) } else { a.max(b) }).cast_unsigned()
             }),
+            Type::U8x4 => bytes(a, b, |a, b| if min { a.min(b) } else { a.max(b) }),
+            Type::S8x4 => bytes(a, b, |a, b| {
+                let (a, b) = (a.cast_signed(), b.cast_signed());
+                (if min { a.min(b) } else { a.max(b) }).cast_unsigned()
+            }),
         }
     }
 
@@ -295,6 +341,7 @@ impl Type {
         match self {
             Type::U32 | Type::S32 => a.wrapping_add(b),
             Type::U16x2 | Type::S16x2 => halves(a, b, u16::wrapping_add),
+            Type::U8x4 | Type::S8x4 => bytes(a, b, u8::wrapping_add),
         }
     }
 }
@@ -302,10 +349,13 @@ impl Type {
 /// Minimum where the predicate is true, maximum where it is false; of two, of three, of a sum and another.
 fn minmax(f: Fields) -> R<Run> {
     let (d, a, b) = (f.dst()?, f.src("a")?, f.src("b")?);
-    let (pp, relu) = (f.psrc("pp"), f.has("relu"));
-    let kind = [Type::U32, Type::S32, Type::U16x2, Type::S16x2][(f.bits("ty") & 3) as usize];
-    let mnemonic = f.0.form().mnemonic;
-    let (sums, third) = (mnemonic == "VIADDMNMX", mnemonic != "VIMNMX");
+    let (pp, relu, mnemonic) = (f.psrc("pp"), f.has("relu"), name(f));
+    // Before sm_90 the field is a sign.
+    let kind = if mnemonic == "IMNMX" { f.bits("sg") } else { f.bits("ty") };
+    let Some(kind) = TYPES.get(kind as usize).copied() else {
+        return not_modelled(format!("{mnemonic} of type {kind}"));
+    };
+    let (sums, third) = (mnemonic == "VIADDMNMX", !matches!(mnemonic, "VIMNMX" | "IMNMX"));
     let e = if third { f.src("c")? } else { b };
     Ok(Box::new(move |c| {
         let (av, bv, ev) = (c.ints(&a)?, c.ints(&b)?, c.ints(&e)?);

@@ -5,7 +5,7 @@ use super::fault::{R, not_modelled};
 use super::operand::{Dst, Fields, In};
 use super::{
     atomic, convert, cross, double, float, flow, half, integer, logic, matrix, mbarrier, memory, mufu, pack, special,
-    tma, wgmma,
+    tma, wgmma, wide,
 };
 use crate::isa::sass::Instruction;
 
@@ -26,6 +26,7 @@ pub(super) fn lower(inst: &Instruction) -> R<Body> {
         return Ok(Body::Flow(flow));
     }
     let rooms = [
+        wide::lower,
         integer::lower,
         logic::lower,
         float::lower,
@@ -69,6 +70,14 @@ pub(super) fn name(f: Fields) -> &'static str {
         "UBREV" => "BREV",
         "UFLO" => "FLO",
         "UPOPC" => "POPC",
+        "UVIMNMX" => "VIMNMX",
+        "UIMNMX" => "IMNMX",
+        "UFADD" => "FADD",
+        "UFMUL" => "FMUL",
+        "UFFMA" => "FFMA",
+        "UI2F" => "I2F",
+        "UI2FP" => "I2FP",
+        "UF2I" => "F2I",
         other => other,
     }
 }

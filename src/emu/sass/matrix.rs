@@ -1,4 +1,4 @@
-//! Matrix multiplies of a warp: HMMA, IMMA, BMMA, DMMA, and MOVM, which transposes.
+//! Matrix multiplies of a warp: HMMA, QMMA, IMMA, BMMA, DMMA, and MOVM, which transposes.
 //!
 //! Fragments are those of the PTX ISA: lane `l` is of group `g = l / 4` and thread `t = l % 4`. Register `r` of A holds row `g`
 //! (odd registers of shapes with 16 rows: `g + 8`), and with `n` elements a register columns from `t * n + (r / 2) * 4n`; B holds
@@ -10,16 +10,18 @@ use super::core::Core;
 use super::fault::{R, not_modelled};
 use super::lower::Run;
 use super::operand::{Dst, Fields};
-use super::soft::{self, BF16, F16, F32, Format, Round};
+use super::pack;
+use super::soft::{self, BF16, E4M3, E5M2, F16, F32, Format, Round};
 use super::warp::Lanes;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     let mnemonic = f.0.form().mnemonic;
-    if matches!(mnemonic, "HMMA" | "IMMA" | "BMMA" | "DMMA") && f.psrc("pp").index != 7 {
+    if matches!(mnemonic, "HMMA" | "QMMA" | "IMMA" | "BMMA" | "DMMA") && f.psrc("pp").index != 7 {
         return not_modelled(format!("{mnemonic}{} with a predicate", f.text("sh")));
     }
     Ok(Some(match mnemonic {
         "HMMA" => half(f)?,
+        "QMMA" => quarter(f)?,
         "IMMA" => integer(f)?,
         "BMMA" => bits(f)?,
         "DMMA" => double(f)?,
@@ -161,10 +163,30 @@ fn half(f: Fields) -> R<Run> {
         let v = if format == F32 { f64::from(f32::from_bits(v & !0x1fff)) } else { soft::widen(v.into(), format) };
         if neg { -v } else { v }
     };
-    Ok(Box::new(move |c| {
+    Ok(floats(s, wide, move |v| value(v, neg_a), move |v| value(v, neg_b)))
+}
+
+/// QMMA: bytes of either format of eight bits.
+fn quarter(f: Fields) -> R<Run> {
+    let (s, wide) = (Shape::of(f, 8)?, f.text("dt") == ".F32");
+    let value = |text: &str| {
+        let format = if text == ".E5M2" { E5M2 } else { E4M3 };
+        move |v: u32| pack::widen(v.into(), format)
+    };
+    Ok(floats(s, wide, value(f.text("at")), value(f.text("bt"))))
+}
+
+/// Sums of products of floats, in single precision or in f16.
+fn floats(
+    s: Shape,
+    wide: bool,
+    of_a: impl Fn(u32) -> f64 + Send + Sync + 'static,
+    of_b: impl Fn(u32) -> f64 + Send + Sync + 'static,
+) -> Run {
+    Box::new(move |c| {
         let (a, b) = elements(c, &s);
-        let a: Vec<f64> = a.into_iter().map(|v| value(v, neg_a)).collect();
-        let b: Vec<f64> = b.into_iter().map(|v| value(v, neg_b)).collect();
+        let a: Vec<f64> = a.into_iter().map(&of_a).collect();
+        let b: Vec<f64> = b.into_iter().map(&of_b).collect();
         let mut out = vec![[0u32; 32]; if wide { s.rows / 4 } else { s.rows / 8 }];
         for (row, column) in (0..s.rows * 8).map(|i| (i / 8, i % 8)) {
             let products: f64 = (0..s.depth).map(|k| a[row * s.depth + k] * b[column * s.depth + k]).sum();
@@ -180,7 +202,7 @@ fn half(f: Fields) -> R<Run> {
         }
         store(c, s.d, &out);
         Ok(())
-    }))
+    })
 }
 
 fn canonical(v: f64, format: Format) -> u32 {
@@ -221,12 +243,14 @@ fn integer(f: Fields) -> R<Run> {
     Ok(integers(s, f.has("sat"), move |a, b| value(a, signed_a) * value(b, signed_b)))
 }
 
-/// Counts of the ones that both have.
+/// Counts of the ones that both have, or that one has.
 fn bits(f: Fields) -> R<Run> {
-    if f.text("op") != ".AND.POPC" {
-        return not_modelled(format!("BMMA{}", f.text("op")));
+    let s = Shape::of(f, 1)?;
+    match f.text("op") {
+        ".AND.POPC" => Ok(integers(s, false, |a, b| i64::from(a & b))),
+        ".XOR.POPC" => Ok(integers(s, false, |a, b| i64::from(a ^ b))),
+        other => not_modelled(format!("BMMA{other}")),
     }
-    Ok(integers(Shape::of(f, 1)?, false, |a, b| i64::from(a & b)))
 }
 
 /// Each element is a pair of registers.

@@ -6,7 +6,7 @@ use super::fault::{FaultKind, R, fail, not_modelled};
 use super::lower::Run;
 use super::operand::{Address, Dst, Fields, Src};
 use super::warp::{Lanes, Warp, ones};
-use crate::isa::sass::Value;
+use crate::isa::sass::{File, Value};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {
@@ -18,7 +18,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         "ST" => store(f, Space::Generic)?,
         "STL" => store(f, Space::Local)?,
         "STS" => store(f, Space::Shared)?,
-        "LDC" | "ULDC" => constant(f)?,
+        "LDC" | "ULDC" | "LDCU" => constant(f)?,
         "LDGSTS" => copy(f)?,
         "LDSM" => matrices(f, true)?,
         "STSM" => matrices(f, false)?,
@@ -383,35 +383,48 @@ fn constant(f: Fields) -> R<Run> {
     if !f.text("md").is_empty() {
         return not_modelled(format!("LDC{}", f.text("md")));
     }
-    let index = match (index, f.0.form().name) {
-        (Some(r), "CU") => Some(Src::U(r)),
-        (Some(r), _) => Some(Src::R(r)),
-        (None, _) => None,
-    };
+    // An index is of the file that the result is of.
+    let uniform = f.0.form().guard == File::UniformPredicate;
+    let index = index.map(|r| if uniform { Src::U(r) } else { Src::R(r) });
+    let offset = if index.is_none() { offset & 0xffff } else { offset };
     Ok(Box::new(move |c| {
-        let mut values = [0u64; 32];
-        let fixed = match index {
-            None => Some(c.constant(bank, offset & 0xffff, size.len)?),
-            Some(Src::U(u)) => Some(c.constant(bank, offset + i64::from(c.warp.uniform[usize::from(u)]), size.len)?),
-            _ => None,
-        };
-        for lane in ones(if matches!(d, Dst::U(_)) { 1 } else { c.lanes }) {
-            values[lane] = match (fixed, index) {
-                (Some(v), _) => v,
-                (None, Some(Src::R(r))) => {
-                    let index = c.warp.registers[usize::from(r)][lane].cast_signed();
-                    c.constant(bank, offset + i64::from(index), size.len)?
-                }
-                _ => 0,
+        // What is wider than 8 bytes is uniform and made of such pieces.
+        for (piece, step) in (0..size.len).step_by(8).zip(0u8..) {
+            let (from, len) = (offset + piece as i64, size.len.min(8));
+            let values = constants(c, (bank, from), index, len, matches!(d, Dst::U(_)))?;
+            let d = match d {
+                Dst::U(u) => Dst::U(u.saturating_add(2 * step)),
+                Dst::R(r) => Dst::R(r.saturating_add(2 * step)),
             };
-        }
-        match size.len {
-            8 => c.write_pairs(d, &values),
-            4 => c.write(d, &values.map(|v| v as u32)),
-            _ => c.write(d, &values.map(|v| size.extend(v as u32))),
+            match len {
+                8 => c.write_pairs(d, &values),
+                4 => c.write(d, &values.map(|v| v as u32)),
+                _ => c.write(d, &values.map(|v| size.extend(v as u32))),
+            }
         }
         Ok(())
     }))
+}
+
+/// A constant for each lane, or for the first alone.
+fn constants(c: &Core, (bank, offset): (u8, i64), index: Option<Src>, len: usize, first: bool) -> R<[u64; 32]> {
+    let fixed = match index {
+        None => Some(c.constant(bank, offset, len)?),
+        Some(Src::U(u)) => Some(c.constant(bank, offset + i64::from(c.uniform(u)), len)?),
+        _ => None,
+    };
+    let mut values = [0u64; 32];
+    for lane in ones(if first { 1 } else { c.lanes }) {
+        values[lane] = match (fixed, index) {
+            (Some(v), _) => v,
+            (None, Some(Src::R(r))) => {
+                let index = c.warp.registers[usize::from(r)][lane].cast_signed();
+                c.constant(bank, offset + i64::from(index), len)?
+            }
+            _ => 0,
+        };
+    }
+    Ok(values)
 }
 
 /// LDGSTS: global memory to shared memory, done at once here.

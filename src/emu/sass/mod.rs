@@ -1,4 +1,4 @@
-//! Streaming multiprocessors: they execute sm_90 machine code (SASS), warp by warp, 32 lanes at a time.
+//! Streaming multiprocessors: they execute machine code (SASS) of sm_80, sm_86, sm_89, sm_90 and sm_120, warp by warp, 32 lanes at a time.
 //!
 //! The driver side calls [`run`] with a [`Launch`] and a [`Bus`]; everything a warp can do wrong comes back as a [`Fault`] with the
 //! exception that the chip would raise. Strict mode ([`Options::strict`]) reports what hardware does not tell: results used before
@@ -47,18 +47,13 @@ mod tlb;
 mod tma;
 mod warp;
 mod wgmma;
+mod wide;
 
+pub use crate::isa::sass::Chip;
 pub use bus::{Access, Bus, MemoryFault, PlainBus};
 pub use fault::{Exception, Fault, FaultKind};
 pub use grid::{Stats, run, run_decoded};
 pub use program::Decoder;
-
-/// Chips whose code runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Chip {
-    /// H100, H200.
-    Sm90,
-}
 
 /// A grid of one kernel, as the launch descriptor says it.
 #[derive(Clone, Debug, PartialEq, Eq)]

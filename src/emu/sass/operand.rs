@@ -1,16 +1,16 @@
 //! Operands of a decoded instruction: where values come from and go to, looked up once.
 
 use super::fault::{R, not_modelled};
-use crate::isa::sass::{Instruction, Role, Value};
+use crate::isa::sass::{Instruction, Kind, Role, Value};
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Src {
     /// 255 is RZ.
     R(u8),
-    /// 63 is URZ.
+    /// 255 is URZ, on every chip.
     U(u8),
-    /// Low and high word; a 32-bit immediate has its bits in the low one.
+    /// Low and high word; a 32-bit immediate has its bits in the low one, what is longer is extended to 64.
     Imm(u32, u32),
     Const {
         bank: u8,
@@ -75,7 +75,7 @@ impl Fields<'_> {
         };
         let src = match operand.value {
             Value::Register(r) => Src::R(r.unwrap_or(255)),
-            Value::Uniform(u) => Src::U(u.unwrap_or(63)),
+            Value::Uniform(u) => Src::U(u.unwrap_or(255)),
             Value::Immediate(bits) => self.immediate(slot, bits),
             Value::Constant { bank, index: None, offset } => Src::Const { bank, offset: offset & 0xffff },
             _ => return not_modelled(format!("operand {slot} of {}", self.0.form().mnemonic)),
@@ -84,16 +84,22 @@ impl Fields<'_> {
         Ok(In { src, neg: s.neg, abs: s.abs, not: s.not, select: operand.select })
     }
 
-    /// Halves stand in two fields, the first is the high one; doubles have their high word.
+    /// Halves stand in two fields, the first is the high one; doubles have their high word; what has more than 32 bits is of 64.
     fn immediate(self, slot: &str, bits: u64) -> Src {
         let second = match slot {
             "b" => "b2",
             _ => "c2",
         };
-        let field = self.0.form().position(slot, Role::Value).map(|i| self.0.form().fields[i].kind);
-        match (self.0.get(second, Role::Value), field) {
+        let field = self.0.form().position(slot, Role::Value).map(|i| &self.0.form().fields[i]);
+        match (self.0.get(second, Role::Value), field.map(|f| (f.kind, f.width()))) {
             (Some(low), _) => Src::Imm((bits << 16 | low) as u32, 0),
-            (_, Some(crate::isa::sass::Kind::F64High)) => Src::Imm(0, bits as u32),
+            (_, Some((Kind::F64High, _))) => Src::Imm(0, bits as u32),
+            (_, Some((kind, width @ 33..=64))) => {
+                let up = 64 - width;
+                let signed = ((bits << up).cast_signed() >> up).cast_unsigned();
+                let bits = if kind == Kind::Signed { signed } else { bits };
+                Src::Imm(bits as u32, (bits >> 32) as u32)
+            }
             _ => Src::Imm(bits as u32, 0),
         }
     }
@@ -109,7 +115,7 @@ impl Fields<'_> {
     pub fn dst(self) -> R<Dst> {
         match self.0.operand("d").map(|o| o.value) {
             Some(Value::Register(r)) => Ok(Dst::R(r.unwrap_or(255))),
-            Some(Value::Uniform(u)) => Ok(Dst::U(u.unwrap_or(63))),
+            Some(Value::Uniform(u)) => Ok(Dst::U(u.unwrap_or(255))),
             _ => not_modelled(format!("destination of {}", self.0.form().mnemonic)),
         }
     }

@@ -5,6 +5,7 @@ use super::fault::{R, not_modelled};
 use super::lower::Run;
 use super::operand::{Fields, In, Src};
 use super::soft::{self, BF16, E4M3, E5M2, F16, F32, Format, Round, TF32};
+use crate::isa::sass::Chip;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {
@@ -80,7 +81,9 @@ const ZERO: In = In { src: Src::R(255), neg: false, abs: false, not: false, sele
 fn float_pack(f: Fields) -> R<Run> {
     let form = f.0.form().name;
     let mode = form.rsplit_once('_').map_or(form, |(mode, _)| mode);
-    let (to, from) = (format(f.text("dt")), format(f.text("st")));
+    // sm_80 and sm_86 convert from single precision alone, and do not write what is f16.
+    let to = if f.0.chip() < Chip::Sm89 && f.text("dt").is_empty() { F16 } else { format(f.text("dt")) };
+    let from = format(f.text("st"));
     let narrow = Narrow { to, round: Round::of(f.text("rnd")), relu: f.has("relu"), finite: f.has("sat") };
     let (d, b) = (f.dst()?, f.src("b")?);
     let a = if mode.starts_with("PACK_AB") { f.src("a")? } else { ZERO };

@@ -218,10 +218,13 @@ fn follow(mut c: Core, cluster: &mut ClusterBarrier, flow: Flow, at: usize) -> R
             let lanes = c.lanes & c.pred(pp);
             wait(&mut c, at, lanes, State::Converge(barrier));
         }
-        Flow::WarpSync(register) => {
+        Flow::WarpSync { pp, mask } => {
             let first = c.lanes.trailing_zeros() as usize & 31;
-            let mask = register.map_or(u32::MAX, |r| c.warp.registers[usize::from(r)][first]);
-            let lanes = c.lanes;
+            let mask = match mask {
+                Number::Fixed(mask) => mask,
+                Number::Register(r) => c.warp.registers[usize::from(r)][first],
+            };
+            let lanes = c.lanes & c.pred(pp);
             wait(&mut c, at, lanes, State::WarpSync(mask));
         }
         Flow::Barrier { op, number, count } => return barrier(&mut c, at, (op, number, count)),

@@ -5,7 +5,7 @@ use super::core::Machine;
 use super::fault::{FaultKind, R, fail};
 use super::lower::{Body, lower};
 use super::strict::{Need, Timing};
-use crate::isa::sass::{self, Instruction, RegFile, effects};
+use crate::isa::sass::{self, Chip, Instruction, RegFile, effects};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,9 +27,9 @@ pub(super) struct Decoded {
     misaligned: Option<String>,
 }
 
-/// Instructions that were decoded, by their words.
+/// Instructions that were decoded, by their chips and words.
 #[derive(Default)]
-pub struct Decoder(Mutex<HashMap<u128, Arc<Decoded>>>);
+pub struct Decoder(Mutex<HashMap<(Chip, u128), Arc<Decoded>>>);
 
 /// So many words are kept.
 const KEPT: usize = 1 << 16;
@@ -41,16 +41,16 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    fn decode(&self, word: u128) -> R<Arc<Decoded>> {
+    fn decode(&self, chip: Chip, word: u128) -> R<Arc<Decoded>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(decoded) = known.get(&word) {
+        if let Some(decoded) = known.get(&(chip, word)) {
             return Ok(Arc::clone(decoded));
         }
-        let decoded = Arc::new(decode(word)?);
+        let decoded = Arc::new(decode(chip, word)?);
         if known.len() >= KEPT {
             known.clear();
         }
-        known.insert(word, Arc::clone(&decoded));
+        known.insert((chip, word), Arc::clone(&decoded));
         Ok(decoded)
     }
 }
@@ -118,7 +118,7 @@ impl Program {
         if known != NONE {
             return Ok(known);
         }
-        let decoded = machine.decoder.decode(fetch(pc, machine)?)?;
+        let decoded = machine.decoder.decode(machine.launch.chip, fetch(pc, machine)?)?;
         let allocated = machine.launch.registers.next_multiple_of(8).min(255);
         if decoded.highest >= allocated && decoded.highest != 0 {
             let register = format!("R{}", decoded.highest);
@@ -147,8 +147,9 @@ fn fetch(pc: u64, machine: &Machine) -> R<u128> {
     Ok(u128::from_le_bytes(bytes))
 }
 
-fn decode(word: u128) -> R<Decoded> {
-    let inst = sass::decode(word).map_err(|e| Box::new(FaultKind::IllegalInstruction { what: e.to_string() }))?;
+fn decode(chip: Chip, word: u128) -> R<Decoded> {
+    let illegal = |e: sass::DecodeError| Box::new(FaultKind::IllegalInstruction { what: e.to_string() });
+    let inst = sass::decode_for(word, chip).map_err(illegal)?;
     let all = effects(&inst);
     let (mut highest, mut misaligned) = (0, None);
     for access in all.reads.iter().chain(&all.writes).filter(|a| a.file == RegFile::General && a.count > 0) {
@@ -177,6 +178,9 @@ fn decode(word: u128) -> R<Decoded> {
 pub(super) fn text(pc: u64, machine: &Machine) -> String {
     match fetch(pc, machine) {
         Err(_) => String::new(),
-        Ok(word) => sass::decode(word).map_or_else(|_| format!("{word:#034x}"), |i| sass::print(&i)),
+        Ok(word) => {
+            let inst = sass::decode_for(word, machine.launch.chip);
+            inst.map_or_else(|_| format!("{word:#034x}"), |i| sass::print(&i))
+        }
     }
 }

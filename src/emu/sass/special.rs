@@ -9,7 +9,8 @@ use super::warp::Lanes;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {
-        "S2R" | "S2UR" | "CS2R" => special(f)?,
+        "S2R" | "S2UR" | "CS2R" | "CS2UR" => special(f)?,
+        "LEPC" => code_address(f)?,
         // Memory is coherent and in order; scoreboards are strict mode's.
         "NOP" | "MEMBAR" | "ERRBAR" | "CGAERRBAR" | "FENCE" | "CCTL" | "DEPBAR" | "LDGDEPBAR" | "PREEXIT"
         | "ACQBULK" | "YIELD" | "NANOSLEEP" | "ENDCOLLECTIVE" | "PMTRIG" | "UTMACMDFLUSH" | "UTMACCTL" | "UTMAPF"
@@ -41,6 +42,8 @@ enum Special {
     /// Where local memory begins in its window.
     LocalOffset,
     Rank,
+    /// CTAs of a cluster.
+    ClusterSize,
     Warpgroup,
     Zero,
 }
@@ -63,6 +66,7 @@ impl Special {
             81 | 83 => Special::Clock(32),
             135 => Special::Warpgroup,
             136 => Special::Rank,
+            138 => Special::ClusterSize,
             55 => Special::LocalOffset,
             48 | 54 | 67 | 255 => Special::Zero,
             _ => return None,
@@ -87,6 +91,7 @@ impl Special {
             Special::Clock(shift) => [(c.warp.clock >> shift) as u32; 32],
             Special::LocalOffset => [LOCAL_WINDOW as u32 - c.machine.launch.local_bytes; 32],
             Special::Rank => [cta.rank; 32],
+            Special::ClusterSize => [c.machine.launch.cluster.iter().product(); 32],
             Special::Warpgroup => [c.warp.number / 4; 32],
             Special::Zero => [0; 32],
         }
@@ -96,7 +101,7 @@ impl Special {
 /// A special register, or a pair of them.
 fn special(f: Fields) -> R<Run> {
     let (d, number) = (f.dst()?, f.bits("s"));
-    let wide = f.0.form().mnemonic == "CS2R" && f.text("w").is_empty();
+    let wide = matches!(f.0.form().mnemonic, "CS2R" | "CS2UR") && f.text("w").is_empty();
     let name = f.text("s");
     let Some(low) = Special::of(number) else { return not_modelled(format!("special register {name}")) };
     let high = if wide && number != 255 { Special::of(number + 1) } else { Some(Special::Zero) };
@@ -107,11 +112,21 @@ fn special(f: Fields) -> R<Run> {
         if wide {
             let values = high.read(c);
             match d {
-                Dst::R(255) | Dst::U(63) => {}
+                Dst::R(255) | Dst::U(255) => {}
                 Dst::R(r) => c.write(Dst::R(r + 1), &values),
                 Dst::U(u) => c.write(Dst::U(u + 1), &values),
             }
         }
+        Ok(())
+    }))
+}
+
+/// The address of a place of the code, told by its distance from the next instruction.
+fn code_address(f: Fields) -> R<Run> {
+    let (d, distance) = (f.dst()?, super::flow::distance(f)?);
+    Ok(Box::new(move |c| {
+        let at = (c.pc + 16).wrapping_add_signed(distance);
+        c.write_pairs(d, &[at; 32]);
         Ok(())
     }))
 }

@@ -45,6 +45,8 @@ pub(super) struct Timing {
     queue: Queue,
     depbar: Option<(u8, usize)>,
     group: Group,
+    /// The register that a move copies, with what nobody has written of it.
+    copies: Option<u16>,
 }
 
 /// What an instruction does to the groups of a warpgroup's multiplies.
@@ -76,11 +78,29 @@ fn letters(mnemonic: &str) -> u64 {
     mnemonic.bytes().take(8).fold(0, |all, letter| all << 8 | u64::from(letter))
 }
 
+/// The slot of the register that a move copies.
+fn copied(inst: &Instruction) -> Option<&'static str> {
+    let form = inst.form();
+    let is = |slot: &str, wanted: Option<u64>| inst.get(slot, sass::Role::Value) == wanted;
+    let register =
+        |slot: &str| form.position(slot, sass::Role::Value).is_some_and(|i| form.fields[i].kind == sass::Kind::R);
+    match (form.mnemonic, form.name) {
+        ("MOV", "R") => Some("b"),
+        // IMAD.MOV: a product with RZ.
+        ("IMAD", name) if name.starts_with("LO") && register("c") && !inst.flag("x", sass::Role::Value) => {
+            let none = |slot: &str| register(slot) && is(slot, Some(255));
+            (none("a") || none("b")).then_some("c")
+        }
+        _ => None,
+    }
+}
+
 /// Functions save registers that their caller may never have written, shuffles read lanes that nobody asks for, and
 /// PRMT puts halves into registers that have nothing yet; the first multiply of a chain may overwrite its sums.
 fn spreads_unwritten(inst: &Instruction, access: &Access) -> bool {
     let sums = inst.form().pipe == Pipe::Gmma && access.slot == "c";
-    sums || matches!((inst.form().mnemonic, access.slot), ("STL", "b") | ("SHFL", "a") | ("PRMT", _))
+    sums || copied(inst) == Some(access.slot)
+        || matches!((inst.form().mnemonic, access.slot), ("STL", "b") | ("SHFL", "a") | ("PRMT", _))
 }
 
 impl Timing {
@@ -97,13 +117,18 @@ impl Timing {
             effects.writes.extend(written.map(|first| Access { slot: "pu", file, first, count: 1 }));
         }
         let completion = sass::completion(inst);
-        let (variable, reads_late) = (completion == Completion::Scoreboard, sass::reads_late(inst));
-        let ordered = matches!(form.pipe, Pipe::Xu | Pipe::Shared);
+        // A scoreboard makes also of an instruction of fixed latency one that is waited for.
+        let told = completion == Completion::Fixed && inst.control.write.is_some();
+        let variable = completion == Completion::Scoreboard || told;
+        let reads_late = sass::reads_late(inst) || told && inst.control.read.is_some();
+        let ordered = matches!(form.pipe, Pipe::Xu | Pipe::Shared | Pipe::Double);
         let depbar = (form.mnemonic == "DEPBAR" && form.name == "LE").then(|| {
             let get = |slot| inst.get(slot, sass::Role::Value).unwrap_or(0);
             (get("s") as u8, get("n") as usize)
         });
         let writes: SmallVec<[Touch; 4]> = touches(inst, &effects.writes);
+        let copies = copied(inst).and_then(|slot| effects.reads.iter().find(|r| r.slot == slot));
+        let copies = copies.filter(|r| r.count == 1).map(|r| place(r.file, r.first) as u16);
         // Groups, which strict mode does not follow here, and what neither delivers nor tells when it has read.
         let told = inst.control.read.is_some() || inst.control.write.is_some();
         let flies = completion != Completion::Group && (variable && !writes.is_empty() || reads_late && told);
@@ -118,6 +143,7 @@ impl Timing {
             queue: (form.pipe, if ordered { 0 } else { letters(form.mnemonic) }),
             depbar,
             group: Group::of(inst),
+            copies,
         }
     }
 }
@@ -232,23 +258,23 @@ fn place(file: RegFile, index: u8) -> usize {
         + match file {
             RegFile::General => 0,
             RegFile::Uniform => 256,
-            RegFile::Predicate => 320,
-            RegFile::UniformPredicate => 328,
+            RegFile::Predicate => 512,
+            RegFile::UniformPredicate => 520,
         }
 }
 
 fn name(place: u16) -> String {
     match place {
         0..256 => format!("R{place}"),
-        256..320 => format!("UR{}", place - 256),
-        320..328 => format!("P{}", place - 320),
-        _ => format!("UP{}", place - 328),
+        256..512 => format!("UR{}", place - 256),
+        512..520 => format!("P{}", place - 512),
+        _ => format!("UP{}", place - 520),
     }
 }
 
 impl Book {
     pub fn new() -> Book {
-        Book { registers: vec![UNTOUCHED; 336], flights: Vec::new(), next: 1, open: 1, done: 0, arrived: None }
+        Book { registers: vec![UNTOUCHED; 528], flights: Vec::new(), next: 1, open: 1, done: 0, arrived: None }
     }
 
     /// Checks the instruction of that number, which is about to issue, and notes what it does.
@@ -460,10 +486,11 @@ impl Book {
                 self.flights.retain(|f| f.id + REMEMBERED > id);
             }
         }
+        let known = t.copies.map_or(u32::MAX, |place| self.registers[usize::from(place)].written);
         for write in &t.writes {
             let r = &mut self.registers[usize::from(write.place)];
             let lanes = if write.scalar { u32::MAX } else { lanes };
-            (r.written, r.lanes, r.at) = (r.written | lanes, lanes, clock);
+            (r.written, r.lanes, r.at) = (r.written & !lanes | lanes & known, lanes, clock);
             (r.by, r.access) = (index, write.access);
             r.flight = if t.variable { id } else { NO_FLIGHT };
             r.sums = 0;

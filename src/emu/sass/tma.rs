@@ -220,7 +220,7 @@ impl Map {
 
 /// Coordinates from a uniform register on, innermost first.
 fn coordinates(c: &Core, first: u8, rank: usize) -> [i32; 5] {
-    std::array::from_fn(|k| if k < rank { c.uniform(first + k as u8).cast_signed() } else { 0 })
+    std::array::from_fn(|k| if k < rank { c.uniform_behind(first, k as u8).cast_signed() } else { 0 })
 }
 
 /// Addresses of the same place in the CTAs of a mask; without one the address itself.
@@ -240,7 +240,7 @@ fn load(f: Fields) -> R<Run> {
     Ok(Box::new(move |c| {
         let map = Map::at(c, c.uniform_pair(b))?;
         let at = coordinates(c, a + 2, map.rank);
-        let (to, barrier) = (c.uniform(a), c.uniform(a + 1));
+        let (to, barrier) = (c.uniform(a), c.uniform_behind(a, 1));
         // A mask stands in the high half of its register.
         let mask = cast.map(|u| c.uniform(u) >> 16);
         for (number, row) in map.rows(at).into_iter().enumerate() {
@@ -350,7 +350,7 @@ fn copy(f: Fields) -> R<Run> {
         if !to_shared {
             return c.write_global(c.uniform_pair(a), &bytes);
         }
-        let (to, barrier) = (c.uniform(a), c.uniform(a + 1));
+        let (to, barrier) = (c.uniform(a), c.uniform_behind(a, 1));
         for target in targets(to, mask) {
             cluster_cta(c, target)?.deliver(target as u32 & 0xff_ffff, &bytes)?;
         }
@@ -372,7 +372,7 @@ fn copy_reduced(f: Fields) -> R<Run> {
         if !to_shared {
             return combine(c, c.uniform_pair(a), &bytes, len, &update);
         }
-        let (to, barrier) = (c.uniform(a), c.uniform(a + 1));
+        let (to, barrier) = (c.uniform(a), c.uniform_behind(a, 1));
         let cta = cluster_cta(c, u64::from(to))?;
         for (number, element) in bytes.chunks_exact(len).enumerate() {
             let mut word = [0; 8];

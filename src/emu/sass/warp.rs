@@ -55,8 +55,8 @@ pub(super) struct Warp {
     pub live: u32,
     /// R0 to R254; 255 is RZ and stays zero.
     pub registers: Vec<Lanes>,
-    /// UR0 to UR62; 63 is URZ and stays zero.
-    pub uniform: [u32; 64],
+    /// UR0 to UR62, from sm_100 on UR254; 255 is URZ and stays zero.
+    pub uniform: [u32; 256],
     /// A bit a lane; 7 is PT.
     pub predicates: [u32; 8],
     /// All ones or none; 7 is UPT.

@@ -156,7 +156,7 @@ impl Operands {
             }
         };
         // Also where A is in registers.
-        let d = Descriptor::parse(c.uniform_pair(self.u + 2));
+        let d = Descriptor::parse(c.uniform_pair(self.u.saturating_add(2)));
         let (b, of_b) = matrix(c, d, 0, self.columns, self.transposed_b)?;
         Ok(Factors { a, b, written: of_a && of_b })
     }

@@ -144,14 +144,16 @@ fn count(inst: &Instruction, slot: &str) -> u8 {
     let form = inst.form();
     // Most instructions, and none of those named below.
     if matches!(form.pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && form.mnemonic != "CS2R" {
-        return 1;
+        return if inst.chip() == Chip::Sm120 && is_wide_integer(inst) { 2 } else { 1 };
     }
     let words = || words(inst.modifier("sz"));
     match (form.mnemonic, slot) {
         ("IMAD" | "UIMAD", "d" | "c") if form.name.starts_with("WIDE") => 2,
         ("UIADD3", "d" | "a" | "b" | "c") if form.name.starts_with("64") => 2,
         ("DADD" | "DMUL" | "DFMA" | "DSETP", _) => 2,
-        ("CS2R", "d") if inst.modifier("w").is_empty() => 2,
+        ("CS2R" | "CS2UR", "d") if inst.modifier("w").is_empty() => 2,
+        ("UMOV" | "UIMNMX" | "UISETP", _) if is_wide_integer(inst) => 2,
+        ("LEPC", "d") => 2,
         ("LDG" | "LD" | "LDS" | "LDL" | "LDC" | "ULDC" | "LDCU", "d") => words(),
         (
             "STG" | "ST" | "STS" | "STL" | "ATOM" | "ATOMG" | "REDG" | "RED" | "ATOMS" | "STAS" | "REDAS",
@@ -164,7 +166,7 @@ fn count(inst: &Instruction, slot: &str) -> u8 {
             _ => 1,
         },
         ("F2F" | "FRND" | "F2I" | "I2F", "d" | "b") => converted(inst, slot),
-        ("HMMA" | "IMMA" | "BMMA" | "DMMA", _) => fragment(inst, slot),
+        ("HMMA" | "QMMA" | "IMMA" | "BMMA" | "DMMA", _) => fragment(inst, slot),
         ("HGMMA" | "IGMMA" | "QGMMA" | "BGMMA", _) => group_fragment(inst, slot),
         ("SYNCS", "d") if form.name.starts_with("ARRIVE") => 2,
         ("SYNCS", "b") if form.name == "EXCH" => 2,
@@ -176,6 +178,12 @@ fn count(inst: &Instruction, slot: &str) -> u8 {
         ("UTMALDG" | "UTMASTG" | "UTMAREDG" | "UTMAPF" | "UBLKCP" | "UBLKPF" | "UBLKRED", "a" | "b" | "ud") => 2,
         _ => 1,
     }
+}
+
+/// Whether an integer operation of sm_120 is one of pairs.
+fn is_wide_integer(inst: &Instruction) -> bool {
+    let form = inst.form();
+    form.name.ends_with("64") || inst.modifier("w") == ".64" || inst.modifier("sg").ends_with("64")
 }
 
 /// Registers of a memory access by the text of its size.

@@ -227,7 +227,7 @@ impl<'a> Matcher<'a> {
     /// An operand, perhaps a missing one.
     fn place(&mut self, tail: &'static str, at: usize) -> bool {
         let (name, after) = tail.split_once('>').unwrap_or((tail, ""));
-        let slot = name.trim_matches('?');
+        let slot = name.trim_matches(['?', '~']);
         let Some(i) = self.form.position(slot, Role::Value) else { return false };
         let comma = |text: &str| text.starts_with(',').then(|| 1 + text[1..].len() - text[1..].trim_start().len());
         let begin = if name.starts_with('?') { comma(&self.text[at..]).map(|n| at + n) } else { Some(at) };

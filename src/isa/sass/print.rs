@@ -112,7 +112,7 @@ impl Printer<'_> {
 
     /// An operand, with its comma where it may be missing.
     fn place(&self, name: &str, out: &mut String) {
-        let slot = name.trim_matches('?');
+        let slot = name.trim_matches(['?', '~']);
         let Some(i) = self.inst.form().position(slot, Role::Value) else { return };
         let field = &self.inst.form().fields[i];
         let value = self.inst.get(slot, Role::Value).unwrap_or(0);

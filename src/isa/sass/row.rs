@@ -1,7 +1,7 @@
 //! A row of the table: one form of an instruction, with its fields and the template of its text.
 //!
 //! Encoder, decoder, printer and parser read the same rows. The template: `{f}` is the text of field f's value, `<f>` an
-//! operand, `<f?>` one followed by ", " and `<?f>` one preceded by it, both left out when the field says "none";
+//! operand, `<f?>` one followed by ", ", `<?f>` one preceded by it and `<f~>` one alone, all left out when the field says "none";
 //! `(f:...)` is there when f is not 0, `(!f:...)` when it is, `(f==1,2:...)` when f is one of these; `{!imad}` stands for
 //! the names .MOV, .IADD, .SHL that nvdisasm derives from the operands.
 
@@ -372,7 +372,7 @@ const fn find(fields: &[Field], table: &[u8; PLACES], key: u64) -> Option<usize>
     None
 }
 
-/// The fields of the operands that a template names: `<f>`, `<f?>`, `<?f>`.
+/// The fields of the operands that a template names: `<f>`, `<f?>`, `<?f>`, `<f~>`.
 #[allow(clippy::cast_possible_truncation)] // a form has fewer than 64 fields
 const fn operands(text: &str, fields: &[Field], table: &[u8; PLACES]) -> [u8; OPERANDS] {
     let (bytes, mut out, mut count, mut i) = (text.as_bytes(), [EMPTY; OPERANDS], 0, 0);
@@ -380,7 +380,7 @@ const fn operands(text: &str, fields: &[Field], table: &[u8; PLACES]) -> [u8; OP
         if bytes[i] == b'<' {
             let (mut slot, mut j) = (Role::Value as u64, i + 1);
             while j < bytes.len() && bytes[j] != b'>' {
-                if bytes[j] != b'?' {
+                if bytes[j] != b'?' && bytes[j] != b'~' {
                     slot = slot << 8 | bytes[j] as u64;
                 }
                 j += 1;

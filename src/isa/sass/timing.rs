@@ -65,7 +65,7 @@ const RESULTS: [[Distance; 9]; 9] = [
     [same(5), same(4), both(4, 6), both(5, 6), same(6), same(6), both(4, 8), same(7), same(6)],
     [same(5), both(4, 6), both(4, 6), both(5, 6), same(6), same(6), both(4, 8), same(7), both(4, 6)],
     [both(3, 5), both(2, 6), both(4, 6), same(6), same(6), same(6), both(5, 8), same(7), same(6)],
-    [same(5), same(5), same(6), both(4, 5), same(6), same(6), both(4, 8), same(7), same(6)],
+    [same(5), same(5), same(6), both(4, 5), same(6), same(6), both(4, 8), same(7), both(4, 6)],
     [same(10), same(10), same(10), same(10), same(8), same(10), both(6, 10), same(11), same(10)],
     [same(10), same(10), same(10), same(10), same(8), same(8), both(6, 10), same(11), both(6, 10)],
     [both(16, 28), both(16, 28), both(16, 28), both(16, 28), same(28), same(28), both(12, 28), both(14, 28), same(28)],

@@ -52,7 +52,9 @@ fn exit(inst: &Instruction, at: usize) -> Exit {
 /// Whether it may also go on to the next instruction.
 fn is_conditional(inst: &Instruction) -> bool {
     let free = |slot: &str| match inst.operand(slot) {
-        Some(operand) => !matches!(operand.value, Value::Predicate(None) | Value::UniformPredicate(None)),
+        Some(operand) => {
+            operand.signs.not || !matches!(operand.value, Value::Predicate(None) | Value::UniformPredicate(None))
+        }
         None => false,
     };
     inst.guard.index != 7 || inst.guard.not || free("pp") || free("up") || !inst.modifier("dv").is_empty()

@@ -28,6 +28,8 @@ enum Queue {
     /// Transcendental functions, conversions, bit counts.
     Xu,
     Shared,
+    /// Double precision, where scoreboards tell its end.
+    Double,
     /// Those of one mnemonic: SHFL, S2UR, B2R, SYNCS, REDUX.
     Of(&'static str),
     /// Addresses and data of all memory instructions; results of loads from global memory come in any order.
@@ -59,6 +61,7 @@ impl Facts {
         self.ends = match form.pipe {
             Pipe::Xu => Some(Queue::Xu),
             Pipe::Shared => Some(Queue::Shared),
+            Pipe::Double if waited => Some(Queue::Double),
             _ if waited && matches!(form.mnemonic, "SHFL" | "S2UR" | "B2R" | "SYNCS" | "REDUX") => {
                 Some(Queue::Of(form.mnemonic))
             }
