@@ -105,6 +105,8 @@ fn kernels_in_ptx_give_the_same_numbers_by_our_assembler_and_by_ptxas() {
     std::fs::write(t.path().join("src.bin"), &bytes).unwrap();
     let values: Vec<u8> = (0..512u32).flat_map(|i| ((i * 7 % 64) as f32).to_le_bytes()).collect();
     std::fs::write(t.path().join("x.bin"), values).unwrap();
+    let long: Vec<u8> = (0..44_000u32).map(|i| (i.wrapping_mul(2_246_822_519) >> 15) as u8).collect();
+    std::fs::write(t.path().join("long.bin"), &long).unwrap();
     let sum = |block: u32| (0..256).map(|i| ((block * 256 + i) * 7 % 64) as f32).sum::<f32>();
     for ours in [true, false] {
         from_ptx(t.path(), "peak_fma", ours);
@@ -113,6 +115,16 @@ fn kernels_in_ptx_give_the_same_numbers_by_our_assembler_and_by_ptxas() {
         from_ptx(t.path(), "copy", ours);
         launch(t.path(), "copy", &["in:src.bin", "out:4800:o.bin", "u32:300"]);
         assert_eq!(std::fs::read(t.path().join("o.bin")).unwrap(), bytes);
+        from_ptx(t.path(), "peak_hmma", ours);
+        launch(t.path(), "peak_hmma", &["out:512:o.bin", "u32:3"]);
+        assert_eq!(floats(), [192.0; 128], "64 a round");
+        from_ptx(t.path(), "peak_wgmma", ours);
+        launch_by(t.path(), "peak_wgmma", "128", &["out:1024:o.bin", "u32:2"]);
+        assert_eq!(floats(), [64.0; 256], "32 a round");
+        // Chunks of 4 KiB, the last of them ragged.
+        from_ptx(t.path(), "copy_bulk", ours);
+        launch(t.path(), "copy_bulk", &["in:long.bin", "out:44000:o.bin", "u32:2750"]);
+        assert_eq!(std::fs::read(t.path().join("o.bin")).unwrap(), long);
         from_ptx(t.path(), "sum", ours);
         launch_by(t.path(), "sum", "256", &["in:x.bin", "out:8:o.bin"]);
         assert_eq!(floats(), [sum(0), sum(1)]);
@@ -122,9 +134,9 @@ fn kernels_in_ptx_give_the_same_numbers_by_our_assembler_and_by_ptxas() {
 #[test]
 fn ptx_that_has_no_machine_code_yet_is_told_by_line_and_column() {
     let t = temp();
-    let text = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\n    wgmma.fence.sync.aligned;\n    ret;\n}\n";
+    let text = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\n    tcgen05.fence::before_thread_sync;\n    ret;\n}\n";
     std::fs::write(t.path().join("k.ptx"), text).unwrap();
     let o = run(t.path(), &["asm", "--target", "sm_90a", "k.ptx", "-o", "k.cubin"]);
     assert_eq!(code(&o), 1, "{}", err(&o));
-    assert!(err(&o).contains("k.ptx: 6:5: ") && err(&o).contains("wgmma"), "{}", err(&o));
+    assert!(err(&o).contains("k.ptx: 6:5: ") && err(&o).contains("tcgen05"), "{}", err(&o));
 }

@@ -20,6 +20,16 @@ pub struct Case<'a> {
 
 /// Runs a kernel; gives the buffers after it. Strict: nothing may be used before it is there.
 pub fn launch(cubin: &[u8], name: &str, case: &Case, strict: bool) -> Result<(Vec<Vec<u8>>, Stats), String> {
+    launch_clusters(cubin, name, (case, 1), strict)
+}
+
+/// The same in clusters of so many blocks.
+pub fn launch_clusters(
+    cubin: &[u8],
+    name: &str,
+    (case, blocks): (&Case, u32),
+    strict: bool,
+) -> Result<(Vec<Vec<u8>>, Stats), String> {
     let file = Cubin::parse(cubin).map_err(|e| e.to_string())?;
     let kernel = file.kernel(name).ok_or_else(|| format!("no kernel {name}"))?;
     let options = Options { strict, shared_order: strict, max_instructions: 4_000_000, ..Options::default() };
@@ -31,6 +41,12 @@ pub fn launch(cubin: &[u8], name: &str, case: &Case, strict: bool) -> Result<(Ve
     bank[0x20..0x28].copy_from_slice(&options.local_window.to_le_bytes());
     bank[0x28..0x2c].copy_from_slice(&0xff_fdc0u32.to_le_bytes());
     bank[0x2c..0x30].copy_from_slice(&case.dynamic_bytes.to_le_bytes());
+    // Clusters: how large, how many, and where the parameters lie in all memory.
+    let words = [(0x140, 1), (0x144, blocks), (0x148, 1), (0x14c, 1), (0x15c, case.grid[0] / blocks), (0x188, blocks)];
+    for (at, word) in words.into_iter().chain([(0x160, case.grid[1]), (0x164, case.grid[2])]) {
+        bank[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    }
+    bank[0x198..0x1a0].copy_from_slice(&(BANK + 0x210).to_le_bytes());
     bank.extend(&case.params);
     let mut bus = PlainBus::default();
     let mut banks = [None; 8];
@@ -50,7 +66,7 @@ pub fn launch(cubin: &[u8], name: &str, case: &Case, strict: bool) -> Result<(Ve
         entry: CODE + kernel.code_offset,
         grid: case.grid,
         block: case.block,
-        cluster: [1; 3],
+        cluster: [blocks, 1, 1],
         registers: kernel.registers,
         barriers: kernel.barriers,
         shared_bytes: (kernel.shared_bytes.max(0x400) + case.dynamic_bytes).next_multiple_of(128),

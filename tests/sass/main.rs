@@ -15,6 +15,7 @@ mod compiled;
 mod corpus;
 mod file;
 mod harmless;
+mod hopper;
 mod machine;
 mod nvidia;
 mod quality;

@@ -283,8 +283,8 @@ impl Color<'_, '_> {
             if single {
                 return busy[usize::from(r) / 64] >> (r % 64) & 1 == 0;
             }
-            let w = window(r, class.width);
-            r.is_multiple_of(class.align) && r + class.width <= file.count && (0..4).all(|k| w[k] & busy[k] == 0)
+            let fits = r.is_multiple_of(class.align) && r + class.width <= file.count;
+            fits && window(r, class.width).iter().zip(busy).all(|(w, b)| w & b == 0)
         };
         let kin = self.kin[vreg as usize];
         let related =

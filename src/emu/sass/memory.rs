@@ -179,7 +179,8 @@ fn query(f: Fields) -> R<Run> {
     let (pu, m, kind) = (f.pdst("pu"), f.address("m")?, f.text("sp"));
     let wanted = match kind {
         ".G" => Space::Global,
-        ".S" => Space::Generic,
+        // Of this block, and of its cluster: there is one window.
+        ".S" | ".D" => Space::Generic,
         _ => return not_modelled(format!("QSPC{kind}")),
     };
     if f.register("d")? != 255 {

@@ -2,7 +2,7 @@
 //!
 //! A scheduler and a hazard checker go by this: nothing in hardware protects a register but the six scoreboards and the distance
 //! that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas 13.5.37 and the
-//! PTX manual's fragment sizes. Left out: registers behind the tensor memory accelerator's operands beyond the pairs named here.
+//! PTX manual's fragment sizes. Left out: the offsets of im2col mode.
 
 use super::chip::Chip;
 use super::inst::Instruction;
@@ -87,6 +87,12 @@ fn is_dead(inst: &Instruction, slot: &str) -> bool {
         "ud" => inst.get("dc", Role::Value) == Some(0),
         _ => false,
     }
+}
+
+/// Whether it is a matrix multiply of a warpgroup.
+#[must_use]
+pub fn is_group_multiply(inst: &Instruction) -> bool {
+    inst.form().pipe == Pipe::Gmma && inst.form().mnemonic != "WARPGROUP"
 }
 
 /// Calls `f` with the registers of the operand whose value is the form's field of that number.
@@ -175,6 +181,10 @@ fn count(inst: &Instruction, slot: &str) -> u8 {
         // Shared memory as the source has a 32-bit address and no mbarrier.
         ("UBLKCP", "b") if inst.modifier("ss") == ".S" => 1,
         ("UBLKRED", "b") => 1,
+        // Shared memory, the mbarrier of a load, coordinates.
+        ("UTMALDG", "a") => 2 + dimensions(inst),
+        ("UTMASTG" | "UTMAREDG", "a") => 1 + dimensions(inst),
+        ("UTMAPF", "a") => dimensions(inst),
         ("UTMALDG" | "UTMASTG" | "UTMAREDG" | "UTMAPF" | "UBLKCP" | "UBLKPF" | "UBLKRED", "a" | "b" | "ud") => 2,
         _ => 1,
     }
@@ -184,6 +194,11 @@ fn count(inst: &Instruction, slot: &str) -> u8 {
 fn is_wide_integer(inst: &Instruction) -> bool {
     let form = inst.form();
     form.name.ends_with("64") || inst.modifier("w") == ".64" || inst.modifier("sg").ends_with("64")
+}
+
+/// Dimensions of a tensor.
+fn dimensions(inst: &Instruction) -> u8 {
+    inst.modifier("dim").bytes().find(u8::is_ascii_digit).map_or(1, |d| d - b'0')
 }
 
 /// Registers of a memory access by the text of its size.

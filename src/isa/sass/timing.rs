@@ -231,7 +231,7 @@ pub fn least_stall(inst: &Instruction) -> u8 {
     let set = inst.control.write.is_some() || inst.control.read.is_some();
     let usual = if set { SCOREBOARD_SET } else { 1 };
     // Most instructions, and none of those named below.
-    if !matches!(inst.form().pipe, Pipe::Branch | Pipe::Misc | Pipe::Bulk) {
+    if !matches!(inst.form().pipe, Pipe::Branch | Pipe::Misc | Pipe::Bulk | Pipe::Gmma) {
         return usual;
     }
     match inst.form().mnemonic {
@@ -239,6 +239,11 @@ pub fn least_stall(inst: &Instruction) -> u8 {
         "BAR" | "MEMBAR" => 6,
         "DEPBAR" => 4,
         "UTMALDG" => 12,
+        // To the multiplies, to the wait for their group, to the next multiply.
+        "WARPGROUP" if inst.form().name == "ARV" => 6,
+        "WARPGROUP" => 2,
+        _ if inst.form().pipe == Pipe::Gmma && !inst.modifier("gsb").is_empty() => 3,
+        _ if inst.form().pipe == Pipe::Gmma => 4,
         _ => usual,
     }
 }

@@ -3,7 +3,7 @@
 use super::AsmError;
 use super::facts::{Facts, Known, SHARED_START, bits_of};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
-use super::mir::{Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, Val, Wide, Word};
+use super::mir::{Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, Val, Wide, Word, class_of};
 use crate::isa::ptx::{Pos, Type};
 use crate::isa::sass::{Form, op};
 
@@ -120,6 +120,13 @@ pub(super) struct Build<'a> {
     pub calls: Vec<u32>,
     /// The memory descriptor stands in its uniform pair.
     pub described: bool,
+    /// Addresses of shared memory name this block's rank in its cluster.
+    pub ranked: bool,
+    /// That rank, and addresses with it, made at the start.
+    pub rank: Option<Word>,
+    pub shared: hashbrown::HashMap<u32, Word>,
+    /// The next uniform register to be given out.
+    pub uniforms: u64,
     fault: Option<String>,
 }
 
@@ -151,6 +158,10 @@ impl<'a> Build<'a> {
             number: None,
             calls: vec![],
             described: false,
+            ranked: super::select::knows_blocks(body),
+            rank: None,
+            shared: Default::default(),
+            uniforms: 0,
             fault: None,
         }
     }
@@ -222,7 +233,7 @@ impl<'a> Build<'a> {
             Some(m) => {
                 let words = self.facts.tuples[m.tuple as usize];
                 let code = &mut self.code;
-                let make = || code.vreg(if words == 4 { FOUR } else { TWO });
+                let make = || code.vreg(class_of(words));
                 self.tuples[m.tuple as usize].get_or_insert_with(make).plus(m.sub)
             }
             None => self.code.vreg(match self.types[r as usize] {
@@ -257,11 +268,13 @@ impl<'a> Build<'a> {
             Opd::Reg(r) => match self.facts.known[*r as usize] {
                 Known::Imm(v) => Val::Imm(v as u32),
                 Known::Param(at) => Val::Const(0, PARAMS + at),
-                Known::Shared(at) => Val::Imm(at),
+                Known::Shared(at) => self.shared_value(at),
                 _ => Val::Word(self.home(*r)),
             },
             Opd::Imm(v) => Val::Imm(bits_of(*v, ty) as u32),
-            Opd::Symbol(Symbol::Shared(at), o) => Val::Imm(SHARED_START.wrapping_add(*at).wrapping_add(*o as u32)),
+            Opd::Symbol(Symbol::Shared(at), o) => {
+                self.shared_value(SHARED_START.wrapping_add(*at).wrapping_add(*o as u32))
+            }
             Opd::Symbol(Symbol::Local(at), o) => {
                 let (d, stack) = (self.one(), self.stack);
                 let by = self.frame_offset(*at).wrapping_add(*o as u32);
@@ -282,7 +295,11 @@ impl<'a> Build<'a> {
             Opd::Reg(r) => match self.facts.known[*r as usize] {
                 Known::Imm(v) => Wide::Imm(v),
                 Known::Param(at) => Wide::Const(0, PARAMS + at),
-                Known::Shared(at) => Wide::Imm(u64::from(at)),
+                Known::Shared(at) if !self.ranked => Wide::Imm(u64::from(at)),
+                Known::Shared(at) => {
+                    let low = self.shared_value(at);
+                    Wide::Pair(self.low_word(low))
+                }
                 _ => Wide::Pair(self.home(*r)),
             },
             Opd::Imm(v) => Wide::Imm(bits_of(*v, ty)),
@@ -295,17 +312,20 @@ impl<'a> Build<'a> {
             }
             Opd::Symbol(..) => match self.src(i, o, Type::U32)? {
                 Val::Imm(v) => Wide::Imm(u64::from(v)),
-                low => {
-                    let d = self.two();
-                    self.unguarded(|b| {
-                        b.mov(d, low);
-                        b.mov(d.plus(1), Val::Imm(0));
-                    });
-                    Wide::Pair(d)
-                }
+                low => Wide::Pair(self.low_word(low)),
             },
             _ => return self.no(i, "such an operand is not assembled"),
         })
+    }
+
+    /// A word below one of zeros.
+    fn low_word(&mut self, low: Val) -> Word {
+        let d = self.two();
+        self.unguarded(|b| {
+            b.mov(d, low);
+            b.mov(d.plus(1), Val::Imm(0));
+        });
+        d
     }
 
     /// A predicate operand.

@@ -64,7 +64,9 @@ fn written(i: &Flat, f: &mut impl FnMut(Reg)) {
 
 /// Registers that are read.
 fn read(i: &Flat, f: &mut impl FnMut(Reg)) {
-    i.opds.iter().skip(i.results()).for_each(|o| each(o, f));
+    // Sums are added to.
+    let from = if i.op == Opcode::Wgmma { 0 } else { i.results() };
+    i.opds.iter().skip(from).for_each(|o| each(o, f));
     if let Some((p, _)) = i.guard {
         f(p);
     }
@@ -232,22 +234,31 @@ impl Facts {
 
     /// Registers that are read or written as one vector become neighbours.
     fn group(&mut self, body: &Body) {
+        let multiplies = |i: &Flat| i.op == Opcode::Wgmma && i.results() == 1;
+        for item in &body.items {
+            if let Item::Inst(i) = item
+                && let (true, Some(Opd::Vector(sums))) = (multiplies(i), i.opds.first())
+            {
+                self.tuple(sums, body, true);
+            }
+        }
         for item in &body.items {
             let Item::Inst(i) = item else { continue };
             let wants = match i.op {
-                Opcode::Ld | Opcode::St | Opcode::Mma | Opcode::Ldmatrix | Opcode::Stmatrix => true,
+                Opcode::Wgmma | Opcode::Ld | Opcode::St | Opcode::Mma | Opcode::Ldmatrix | Opcode::Stmatrix => true,
                 Opcode::Mov => i.ty().bits() == 64,
                 _ => false,
             };
             for o in i.opds.iter().filter(|_| wants) {
                 if let Opd::Vector(v) = o {
-                    self.tuple(v, body);
+                    self.tuple(v, body, false);
                 }
             }
         }
     }
 
-    fn tuple(&mut self, v: &[Opd], body: &Body) {
+    /// Wide ones are a warpgroup's sums.
+    fn tuple(&mut self, v: &[Opd], body: &Body, wide: bool) {
         let mut regs: smallvec::SmallVec<[Reg; 4]> = smallvec::SmallVec::new();
         for o in v {
             let Opd::Reg(r) = o else { return };
@@ -263,11 +274,11 @@ impl Facts {
         let words = (bits / 32) as u8;
         let total = words as usize * regs.len();
         let same = regs.iter().all(|r| body.regs[*r as usize].bits() == bits);
-        if !same || words == 0 || ![2, 4].contains(&total) {
+        if !same || words == 0 || !wide && ![2, 4].contains(&total) || total > 128 {
             return;
         }
         let tuple = self.tuples.len() as u32;
-        self.tuples.push(total as u8);
+        self.tuples.push(if wide { total.max(8) as u8 } else { total as u8 });
         for (k, r) in regs.iter().enumerate() {
             self.member[*r as usize] = Some(Member { tuple, sub: k as u8 * words });
         }

@@ -125,12 +125,13 @@ impl Flat<'_> {
                 | Brkpt
                 | Discard
                 | Applypriority
-                | Wgmma
+                | Tensormap
         );
         match self.op {
             _ if none => 0,
             Bar | Barrier => usize::from(self.has("red")),
             Wmma => usize::from(!self.has("store")),
+            Wgmma => usize::from(self.has("mma_async")),
             Mbarrier => {
                 let none = ["init", "inval", "complete_tx"];
                 let bytes_only = self.has("expect_tx") && !self.has("arrive") && !self.has("arrive_drop");
@@ -158,6 +159,8 @@ pub(super) struct Body<'a> {
     pub local_bytes: u32,
     /// Bytes at the frame's start for what calls pass.
     pub outgoing_bytes: u32,
+    /// Warps may give registers back and take more.
+    pub gives_registers: bool,
 }
 
 /// Names of a module and of a function's parameters.

@@ -1,7 +1,7 @@
 //! Machine instructions before registers are given out: forms of the table whose register fields name words of virtual registers.
 //!
 //! A value of 64 or 128 bits is one virtual register of several words, so that it gets aligned neighbours; instructions may
-//! read and write single words of it. Instructions that are glued to the one before are one for the allocator: halves of a
+//! read and write single words of it. Sums of a warpgroup are such a register of up to 128 words. Instructions that are glued to the one before are one for the allocator: halves of a
 //! 64-bit operation, which may then work in place.
 
 use super::super::inst::{FieldError, Instruction};
@@ -16,12 +16,24 @@ pub(super) const ONE: Class = Class(1);
 pub(super) const TWO: Class = Class(2);
 pub(super) const FOUR: Class = Class(3);
 
+/// The last class: those of more than four words have a multiple of four, and begin at a multiple of eight.
+pub(super) const WIDEST: Class = Class(34);
+
 /// Words of a class.
 pub(super) const fn width(class: Class) -> u8 {
     match class.0 {
+        0 | 1 => 1,
         2 => 2,
-        3 => 4,
-        _ => 1,
+        n => 4 * (n - 2),
+    }
+}
+
+/// The class of that many words, up to 128.
+pub(super) const fn class_of(words: u8) -> Class {
+    match words {
+        0 | 1 => ONE,
+        2 => TWO,
+        n => Class(2 + n.div_ceil(4)),
     }
 }
 
@@ -78,10 +90,13 @@ impl Wide {
 /// The number that stands for the guard among the numbers of a form's fields.
 const GUARD: u8 = u8::MAX;
 
+/// Stands for no field: the register is only kept.
+const KEPT: u8 = u8::MAX - 1;
+
 /// A register field of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RegField {
-    /// The form's field, or the guard.
+    /// The form's field, the guard, or none.
     field: u8,
     pub word: Word,
     /// Consecutive words.
@@ -174,6 +189,9 @@ impl Mach {
             inst.guard.index = index as u8;
             return Ok(());
         }
+        if r.field == KEPT {
+            return Ok(());
+        }
         let bits = bits_of(inst.form().fields[usize::from(r.field)].kind, index);
         inst.set_at(usize::from(r.field), bits).map(|_| ())
     }
@@ -183,6 +201,11 @@ impl Mach {
         let field = self.inst.form().position(slot, Role::Value).map(|i| i as u8);
         self.regs.iter_mut().filter(|r| Some(r.field) == field).for_each(|r| r.count = count);
         self
+    }
+
+    /// Consecutive words stay as they are until here, though the instruction does not name them.
+    pub fn keep(&mut self, word: Word, count: u8) {
+        self.regs.push(RegField { field: KEPT, word, count, write: false, keep: false });
     }
 
     /// Writes one word.

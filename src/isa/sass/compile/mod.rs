@@ -9,7 +9,7 @@
 //! Place in the arrows: reads [`isa::ptx`](crate::isa::ptx), writes through this room's codec; registers come from the shared
 //! allocator. What it gives is a kernel's words and the facts that a loader wants. Source: PTX ISA 8.8 for meaning; code that
 //! ptxas 13.5.37 makes for layouts of constants, shared memory and parameters. Left out, each refused with its place in
-//! the text: textures, surfaces, warpgroup matrices, sparse matrices.
+//! the text: textures, surfaces, sparse matrices of a warpgroup.
 
 mod build;
 mod call;
@@ -17,6 +17,7 @@ mod chips;
 mod data;
 mod facts;
 mod flat;
+mod flight;
 mod flow;
 mod hoist;
 mod link;
@@ -273,13 +274,20 @@ fn routine(
     let mut selected = selected(&body, &facts, (names, number))?;
     done(Phase::Select);
     hoist::hoist(&mut selected.code, selected.stack.reg);
+    flight::hold(&mut selected.code);
     let local_bytes = body.outgoing_bytes + body.local_bytes;
     let mut placed = place::place(&mut selected, registers, local_bytes)?;
     if placed.spills > 0 && selected.calls.is_empty() {
         // Loads in their own places need fewer registers.
         let mut calm = self::selected(&body, &facts, (names, number))?;
+        flight::hold(&mut calm.code);
         let less = place::place(&mut calm, registers, local_bytes)?;
         placed = if less.spills < placed.spills { less } else { placed };
+    }
+    if !flight::is_undisturbed(&placed.lines) {
+        let mut apart = self::selected(&body, &facts, (names, number))?;
+        flight::serialize(&mut apart.code);
+        placed = place::place(&mut apart, registers, local_bytes)?;
     }
     done(Phase::Allocate);
     Ok(Routine { placed, calls: selected.calls, barriers: selected.barriers, source_instructions })
@@ -292,7 +300,7 @@ fn kernel(
     done: Watch,
 ) -> Result<Kernel, AsmError> {
     let mut names = names.clone();
-    let mut k = head(f, &mut names)?;
+    let mut k = head(f, &mut names, chip)?;
     if !names.dynamic.is_empty() {
         // Memory whose size the launch gives begins behind all that is declared.
         let mut all = names.clone();
@@ -334,11 +342,14 @@ fn selected(
     Ok(selected)
 }
 
-/// What a kernel's declaration says; its parameters get their places.
-fn head(f: &Function, names: &mut Names) -> Result<Kernel, AsmError> {
+/// What a kernel's declaration says; its parameters get their places, aligned as the bank that they stand in has them.
+fn head(f: &Function, names: &mut Names, chip: Chip) -> Result<Kernel, AsmError> {
     let mut k = Kernel { name: f.name.to_string(), threads: threads(f), ..Kernel::default() };
+    let base = chip.arch().param_base();
     for p in &f.params {
-        let at = flat::place(p, &mut k.parameter_bytes)?;
+        let mut end = base + k.parameter_bytes;
+        let at = flat::place(p, &mut end)? - base;
+        k.parameter_bytes = end - base;
         let len = k.parameter_bytes - at;
         k.parameters.push((at, len));
         names.symbols.insert(p.name.clone(), Symbol::Param(at, len));

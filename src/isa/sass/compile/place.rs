@@ -6,17 +6,19 @@
 use super::AsmError;
 use super::call::FUNCTIONS;
 use super::live::{bundle_start, settle};
-use super::mir::{Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, Word, width};
+use super::mir::{Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, WIDEST, Word, width};
 use super::select::Selected;
 use crate::codegen::regalloc::{
     self, Allocation, Class, Edit, Flow, Func, Kind, Loc, Operand, PReg, RegClass, RegFile, RegInfo, Role as Use, VReg,
 };
 use crate::isa::ptx::Pos;
-use crate::isa::sass::{Guard, Instruction, Role, op};
+use crate::isa::sass::{Guard, Instruction, Role, is_group_multiply, op};
 use smallvec::SmallVec;
 
 const PREDICATES: u8 = 0;
 const GENERAL: u8 = 1;
+/// Reads as zero.
+const RZ: u8 = 255;
 /// R1 holds the stack pointer.
 const STACK: u64 = 1;
 
@@ -56,7 +58,8 @@ struct Place<'a> {
     labels: Vec<regalloc::Label>,
 }
 
-fn info(registers: u16, scratch: bool) -> RegInfo {
+/// Registers that may be given out; with `wide` also long runs of them, for sums of a warpgroup.
+fn info(registers: u16, scratch: bool, wide: bool) -> RegInfo {
     let class = |name, file, words: u16| RegClass {
         name,
         file,
@@ -65,24 +68,30 @@ fn info(registers: u16, scratch: bool) -> RegInfo {
         slot_bytes: 4 * u32::from(words),
         slot_align: 4 * u32::from(words),
     };
+    let run = |c| RegClass { align: 8, slot_align: 16, ..class("run", GENERAL, u16::from(width(Class(c)))) };
     let last = registers - u16::from(scratch);
     RegInfo {
         files: vec![
             RegFile { name: "predicate", count: 7, order: (0..7).collect() },
             RegFile { name: "general", count: registers, order: (0..last).filter(|r| *r != 1).collect() },
         ],
-        classes: vec![
+        classes: [
             class("predicate", PREDICATES, 1),
             class("word", GENERAL, 1),
             class("pair", GENERAL, 2),
             class("quad", GENERAL, 4),
-        ],
+        ]
+        .into_iter()
+        .chain((FOUR.0 + 1..=WIDEST.0).filter(|_| wide).map(run))
+        .collect(),
     }
 }
 
 /// Gives out registers, at most that many.
 pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -> Result<Placed, AsmError> {
     let undefined = settle(&mut selected.code, selected.stack.reg);
+    let wide = selected.code.classes.iter().any(|c| c.0 > FOUR.0);
+    let info = |registers, scratch| info(registers, scratch, wide);
     let make = |calls: bool| {
         let (func, stack) = (Func::default(), selected.stack.reg);
         let mut p = Place { code: &selected.code, stack, func, steps: vec![], labels: vec![] };
@@ -107,7 +116,7 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
         match result {
             Ok(a) if !scratch && spills(&a, |c| c == PRED) => scratch = true,
             // What is wanted after a call is stored whatever there is.
-            Ok(a) if limit == registers || !spills(&a, |c| c != PRED) || calls => break a,
+            Ok(a) if limit == registers || !(spills(&a, |c| c != PRED) || wide && moves_runs(&a)) || calls => break a,
             Err(e) if limit == registers => return Err(failed(e)),
             _ => limit = (limit + 2 + limit / 8).min(registers),
         }
@@ -140,6 +149,12 @@ fn spills(alloc: &Allocation, of: impl Fn(Class) -> bool) -> bool {
     let mut edits = alloc.edits.iter().map(|e| &e.1).chain(alloc.edge_edits.iter().flat_map(|e| &e.1));
     let slot = |l: &Loc| matches!(l, Loc::Slot(_));
     edits.any(|e| matches!(e, Edit::Move { class, from, to } if of(*class) && (slot(from) || slot(to))))
+}
+
+/// Whether runs of registers are moved.
+fn moves_runs(alloc: &Allocation) -> bool {
+    let mut edits = alloc.edits.iter().map(|e| &e.1).chain(alloc.edge_edits.iter().flat_map(|e| &e.1));
+    edits.any(|e| matches!(e, Edit::Move { class, .. } if class.0 > FOUR.0))
 }
 
 /// How a group uses a register.
@@ -418,6 +433,11 @@ impl Apply<'_> {
                 _ => None,
             };
             written.extend(m.regs.iter().filter(|r| r.write).flat_map(|r| (0..r.count).map(|n| r.word.plus(n))));
+            if is_group_multiply(&inst)
+                && ![Some(u64::from(RZ)), inst.get("d", Role::Value)].contains(&inst.get("c", Role::Value))
+            {
+                return Err(AsmError::new(m.pos, "sums are added to in other registers".into()));
+            }
             self.line(inst, target);
             if let Nature::Call(_, call) = m.nature {
                 self.lines.push(Line::Label(calls + call));
@@ -492,23 +512,25 @@ impl Apply<'_> {
         let offset = i64::from(self.frame + self.alloc.frame.slots[slot as usize].offset);
         let size = match class {
             TWO => ".64",
-            FOUR => ".128",
-            _ => "",
+            PRED | ONE => "",
+            _ => ".128",
         };
         let pred = class == PRED;
         let r = if pred { self.scratch } else { reg };
-        debug_assert!(pred || [ONE, TWO, FOUR].contains(&class));
         if store && pred {
             // 0 where it is set.
             let m = Mach::new(op::SEL_I).n("d", r).n("b", 1).n("pp", reg);
             self.add(m, None)?;
         }
-        let m = if store { Mach::new(op::STL_R).n("b", r) } else { Mach::new(op::LDL_R).n("d", r) };
-        let mut m = m.m("sz", size).m("ev", "").at(None, 0, offset);
-        if let Err(e) = m.inst.set("m", Role::Register, STACK) {
-            return Err(AsmError::new(m.pos, e.to_string()));
+        for k in 0..u64::from(width(class).div_ceil(4)) {
+            let r = r + 4 * k;
+            let m = if store { Mach::new(op::STL_R).n("b", r) } else { Mach::new(op::LDL_R).n("d", r) };
+            let mut m = m.m("sz", size).m("ev", "").at(None, 0, offset + 16 * k.cast_signed());
+            if let Err(e) = m.inst.set("m", Role::Register, STACK) {
+                return Err(AsmError::new(m.pos, e.to_string()));
+            }
+            self.add(m, None)?;
         }
-        self.add(m, None)?;
         if !store && pred {
             let m = Mach::new(op::ISETP_R).n("pu", reg).n("a", r).m("cmp", ".EQ").p("pp", Pred::TRUE);
             self.add(m, None)?;

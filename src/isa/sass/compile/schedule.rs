@@ -61,9 +61,8 @@ pub(super) fn order(inst: &Instruction) -> Order {
         "LDGSTS" => Order::Store(GLOBAL | SHARED),
         "STL" => Order::Store(LOCAL),
         "ST" | "ATOM" | "LD" => Order::Store(generic),
-        "SHFL" | "VOTE" | "MATCH" | "REDUX" | "HMMA" | "IMMA" | "BMMA" | "DMMA" | "MOVM" | "ELECT" | "R2UR" => {
-            Order::Load(WARP)
-        }
+        "SHFL" | "VOTE" | "MATCH" | "REDUX" | "HMMA" | "IMMA" | "BMMA" | "DMMA" | "MOVM" | "ELECT" | "R2UR"
+        | "VOTEU" => Order::Load(WARP),
         _ if matches!(inst.form().pipe, Pipe::Branch) => Order::Fence,
         "SYNCS" | "ARRIVES" | "DEPBAR" | "REDAS" | "STAS" | "UCGABAR_ARV" | "UCGABAR_WAIT" | "CGAERRBAR" => {
             Order::Fence
@@ -118,10 +117,11 @@ pub(super) fn listing(lines: &[Line]) -> Listing {
                 }
             }
             Line::Inst(inst, target) => {
-                if ended {
+                let alone = inst.form().mnemonic == "WARPGROUP";
+                if ended || alone && !out.pieces.last().is_some_and(|p| p.range.is_empty()) {
                     out.pieces.push(Piece { range: at..at, ..Piece::default() });
                 }
-                ended = jumps(inst);
+                ended = jumps(inst) || alone;
                 out.nodes.push(Node { inst: *inst, target: *target, effects: effects(inst) });
                 if let Some(p) = out.pieces.last_mut() {
                     p.range.end = at + 1;
@@ -129,6 +129,7 @@ pub(super) fn listing(lines: &[Line]) -> Listing {
             }
         }
     }
+    super::flight::gather(&mut out);
     out.order = (0..out.nodes.len() as u32).collect();
     out
 }

@@ -49,11 +49,13 @@ struct Sync<'a> {
     /// Registers with a writer.
     recent: Vec<u16>,
     boards: [Board; SCOREBOARDS as usize],
-    /// The first scoreboard that results may use: before it stands the one of groups of copies.
+    /// The first scoreboard that results may use: before it stand those of groups of copies.
     first: u8,
     /// Scoreboards to wait for before writing, and before reading, a register.
     before_write: Vec<u8>,
     before_read: Vec<u8>,
+    /// Scoreboards that the next instruction waits for: of fences.
+    fences: u8,
     out: Vec<Placed>,
 }
 
@@ -66,9 +68,10 @@ pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<us
         writers: vec![None; REGISTERS],
         recent: vec![],
         boards: Default::default(),
-        first: u8::from(code.nodes.iter().any(|n| groups(&n.inst))),
+        first: code.nodes.iter().filter_map(|n| groups(&n.inst)).map(|k| k + 1).max().unwrap_or(0),
         before_write: vec![0; REGISTERS],
         before_read: vec![0; REGISTERS],
+        fences: 0,
         out: Vec::with_capacity(code.nodes.len() + PADDING),
     };
     let mut jumped_to = vec![false; labels];
@@ -124,6 +127,7 @@ impl Sync<'_> {
         let nothing = Node { inst: Instruction::new(op::NOP_N), target: None, effects: Effects::default() };
         let node = number.map_or(&nothing, |n| &nodes[n as usize]);
         let (mut at, mut wait) = self.ready(node);
+        wait |= std::mem::take(&mut self.fences);
         let drains = ends && node.inst.form().mnemonic != "EXIT";
         if wait_all || drains {
             wait |= self.pending();
@@ -225,9 +229,13 @@ impl Sync<'_> {
 
     /// Scoreboards for what ends, or has read, at a time nobody knows.
     fn assign(&mut self, inst: &mut Instruction, effects: &Effects) {
-        if groups(inst) {
-            inst.control.write = Some(0);
+        if let Some(k) = groups(inst) {
+            // Bulk copies tell when they are done where others tell that they have read.
+            *(if inst.form().pipe == Pipe::Bulk { &mut inst.control.read } else { &mut inst.control.write }) = Some(k);
             return;
+        }
+        if is_fence(inst) {
+            return self.fence(inst);
         }
         if completion(inst) != Completion::Scoreboard && !reads_late(inst) {
             return;
@@ -255,6 +263,16 @@ impl Sync<'_> {
         let board = &mut self.boards[usize::from(k)];
         board.registers.extend(writes.into_iter().chain(reads));
         (board.used, board.mnemonic, board.set) = (true, inst.form().mnemonic, self.clock);
+    }
+
+    /// What comes behind a fence waits until it has taken place.
+    fn fence(&mut self, inst: &mut Instruction) {
+        let mnemonic = inst.form().mnemonic;
+        let k = self.board(mnemonic, true);
+        *(if mnemonic == "FENCE" { &mut inst.control.write } else { &mut inst.control.read }) = Some(k);
+        let board = &mut self.boards[usize::from(k)];
+        (board.used, board.mnemonic, board.set) = (true, mnemonic, self.clock);
+        self.fences |= 1 << k;
     }
 
     /// A free scoreboard, or else the one set last by the same mnemonic, or else the oldest. The last one is for stores.
@@ -305,9 +323,18 @@ impl Sync<'_> {
     }
 }
 
-/// Whether the instruction ends a group of copies, which scoreboard 0 counts.
-fn groups(inst: &Instruction) -> bool {
-    inst.form().mnemonic == "LDGDEPBAR"
+/// Whether it orders memory, and takes a while; before sm_90 a stall is enough.
+fn is_fence(inst: &Instruction) -> bool {
+    matches!(inst.form().mnemonic, "FENCE" | "MEMBAR") && !inst.chip().is_before_hopper()
+}
+
+/// The scoreboard of the groups of copies that the instruction ends one of, if it does.
+fn groups(inst: &Instruction) -> Option<u8> {
+    match inst.form().mnemonic {
+        "LDGDEPBAR" => Some(super::select::COPY_GROUPS as u8),
+        "UTMACMDFLUSH" => Some(super::select::BULK_GROUPS as u8),
+        _ => None,
+    }
 }
 
 fn span(a: &Access) -> std::ops::Range<usize> {

@@ -40,9 +40,14 @@ fn source(i: &Flat) -> bool {
     match i.op {
         Opcode::Ld if i.opds.last().is_some_and(passed) => false,
         Opcode::Ld => matches!(i.space(), Some(Space::Param | Space::ParamEntry | Space::Const)),
-        Opcode::Ldu | Opcode::Atom | Opcode::Shfl | Opcode::Mma | Opcode::Ldmatrix | Opcode::Match | Opcode::Elect => {
-            false
-        }
+        Opcode::Ldu
+        | Opcode::Atom
+        | Opcode::Shfl
+        | Opcode::Mma
+        | Opcode::Wgmma
+        | Opcode::Ldmatrix
+        | Opcode::Match
+        | Opcode::Elect => false,
         Opcode::Activemask | Opcode::Tex | Opcode::Mbarrier | Opcode::Movmatrix | Opcode::Alloca => false,
         Opcode::Mov => {
             !matches!(i.opds.last(), Some(Opd::Special(n)) if n.starts_with("%tid") || n.starts_with("%lane") || n.starts_with("%clock") || n.starts_with("%globaltimer"))

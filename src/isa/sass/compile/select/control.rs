@@ -1,9 +1,9 @@
 //! Branches, ends, barriers, fences; special registers.
 
 use super::super::AsmError;
-use super::super::build::Build;
+use super::super::build::{Build, Src};
 use super::super::flat::{Flat, Opd, Symbol};
-use super::super::mir::{Mach, Term, Val, Word};
+use super::super::mir::{Mach, Term, Val, Wide, Word};
 use crate::isa::ptx::{Opcode, Type};
 use crate::isa::sass::op;
 
@@ -64,7 +64,7 @@ impl Build<'_> {
 
     fn barrier(&mut self, i: &Flat) -> Result<(), AsmError> {
         if i.has("cluster") {
-            return self.no(i, "cluster barriers are not assembled");
+            return self.cluster_barrier(i);
         }
         if i.has("warp") {
             self.push(Mach::new(op::WARPSYNC_ALL).effect());
@@ -72,62 +72,98 @@ impl Build<'_> {
         }
         let red = i.has("red");
         let first = usize::from(red);
-        let Some(n) = self.constant_of(&i.opds[first]).filter(|n| *n < 16) else {
-            self.barriers = 16;
-            return self.no(i, "a barrier's number that is no constant is not assembled");
-        };
-        self.barriers = self.barriers.max(n as u32 + 1);
+        let number = self.constant_of(&i.opds[first]).filter(|n| *n < 16);
         let operands = i.opds.len() - first - usize::from(red);
-        let count = match i.opds.get(first + 1).filter(|_| operands > 1) {
-            None => 0,
-            Some(o) => match self.constant_of(o) {
-                Some(c) => c,
-                None => return self.no(i, "a count of threads that is no constant is not assembled"),
-            },
-        };
-        if red {
-            let p = self.pred_src(i, &i.opds[i.opds.len() - 1])?;
-            let op_text = if i.has("popc") {
-                ".POPC"
-            } else if i.has("and") {
-                ".AND"
-            } else {
-                ".OR"
-            };
-            let m = Mach::new(op::BAR_RED).n("b", n).n("c", count).m("op", op_text).m("df", ".DEFER_BLOCKING");
-            self.push(m.p("pp", p).effect());
-            let mut m = Mach::new(op::B2R_RES);
-            m = match &i.opds[0] {
-                Opd::Reg(r) if self.types[*r as usize] == Type::Pred => {
-                    let d = self.home(*r);
-                    m.w("pu", d)
-                }
-                o => {
-                    let d = self.dest(i, o)?;
-                    m.w("d", d)
-                }
-            };
-            self.push(m.effect());
-            return Ok(());
+        let threads = i.opds.get(first + 1).filter(|_| operands > 1);
+        let count = threads.map_or(Some(0), |o| self.constant_of(o));
+        self.barriers = number.map_or(16, |n| self.barriers.max(n as u32 + 1));
+        let arrives = i.has("arrive") || i.has("arv");
+        match (number, count) {
+            (Some(n), Some(c)) if red => self.reduce_at_barrier(i, n, c),
+            (Some(n), Some(c)) => {
+                let m = if arrives { Mach::new(op::BAR_ARV) } else { Mach::new(op::BAR_II).m("df", ".DEFER_BLOCKING") };
+                self.push(m.n("b", n).n("c", c).effect());
+                Ok(())
+            }
+            _ if red => self.no(i, "a reduction at a barrier whose number or count is no constant is not assembled"),
+            _ => self.barrier_of_registers(i, (number, count), threads),
         }
-        let m = match i.has("arrive") || i.has("arv") {
-            true => Mach::new(op::BAR_ARV).n("b", n).n("c", count),
-            false => Mach::new(op::BAR_II).n("b", n).n("c", count).m("df", ".DEFER_BLOCKING"),
+    }
+
+    /// A barrier whose number or count of threads is in a register: where both are they stand in one.
+    fn barrier_of_registers(
+        &mut self,
+        i: &Flat,
+        (number, count): (Option<u64>, Option<u64>),
+        threads: Option<&Opd>,
+    ) -> Result<(), AsmError> {
+        let arrives = i.has("arrive") || i.has("arv");
+        let mode = if arrives { ".ARV" } else { ".SYNC" };
+        let waits = |m: Mach| if arrives { m } else { m.m("df", ".DEFER_BLOCKING") };
+        let mut word = |o: &Opd| -> Result<Word, AsmError> {
+            let v = self.src(i, o, Type::U32)?;
+            Ok(self.in_word(v))
+        };
+        let m = match (number, count, threads) {
+            (Some(n), None, Some(o)) => waits(Mach::new(op::BAR_IR).m("md", mode)).n("b", n).r("c", word(o)?),
+            (None, Some(c), _) => {
+                let b = word(&i.opds[0])?;
+                let form = if arrives { op::BAR_RARV } else { op::BAR_RI };
+                waits(Mach::new(form)).r("b", b).n("c", c)
+            }
+            (None, None, Some(o)) => {
+                let (b, c) = (word(&i.opds[0])?, word(o)?);
+                let (up, both) = (self.one(), self.one());
+                self.unguarded(|s| {
+                    s.shift(up, [c.into(), 16.into(), Src::ZERO], ".L", ".U32", false);
+                    s.lop(both, [up.into(), 15.into(), b.into()], 0xf8);
+                });
+                waits(Mach::new(op::BAR_RR).m("md", mode)).r("b", both)
+            }
+            _ => return self.no(i, "a barrier below 16 is expected"),
+        };
+        self.push(m.effect());
+        Ok(())
+    }
+
+    /// `bar.red`.
+    fn reduce_at_barrier(&mut self, i: &Flat, number: u64, count: u64) -> Result<(), AsmError> {
+        let p = self.pred_src(i, &i.opds[i.opds.len() - 1])?;
+        let operation = match () {
+            () if i.has("popc") => ".POPC",
+            () if i.has("and") => ".AND",
+            () => ".OR",
+        };
+        let m = Mach::new(op::BAR_RED).n("b", number).n("c", count).m("op", operation).m("df", ".DEFER_BLOCKING");
+        self.push(m.p("pp", p).effect());
+        let mut m = Mach::new(op::B2R_RES);
+        m = match &i.opds[0] {
+            Opd::Reg(r) if self.types[*r as usize] == Type::Pred => {
+                let d = self.home(*r);
+                m.w("pu", d)
+            }
+            o => {
+                let d = self.dest(i, o)?;
+                m.w("d", d)
+            }
         };
         self.push(m.effect());
         Ok(())
     }
 
     fn fence(&mut self, i: &Flat) -> Result<(), AsmError> {
+        if i.has("proxy") {
+            return self.proxy_fence(i);
+        }
+        if i.has("mbarrier_init") {
+            return Ok(());
+        }
         let scope = match () {
             () if i.has("cta") => ".CTA",
             () if i.has("sys") => ".SYS",
             () if i.has("gl") || i.has("gpu") || i.has("cluster") => ".GPU",
             () => return self.no(i, "this fence is not assembled"),
         };
-        if i.has("proxy") {
-            return self.no(i, "fences between proxies are not assembled");
-        }
         let strict = i.op == Opcode::Membar && scope != ".CTA" || i.has("sc");
         self.push(Mach::new(op::MEMBAR_S).m("k", if strict { ".SC" } else { ".ALL" }).m("sc", scope).effect());
         if scope != ".CTA" {
@@ -141,74 +177,103 @@ impl Build<'_> {
     pub(super) fn special(&mut self, i: &Flat, d: Word, name: &str) -> Result<(), AsmError> {
         let wide = i.ty().bits() == 64;
         let stem = name.trim_start_matches('%');
-        let axis = |rest: &str| ["x", "y", "z"].iter().position(|a| *a == rest);
-        let bank = |base: u32, at: Option<usize>| at.map(|k| Val::Const(0, base + 4 * k as u32));
-        let constant = match stem.split_once('.') {
-            Some(("ntid", a)) => bank(0, axis(a)),
-            Some(("nctaid", a)) => bank(0xc, axis(a)),
-            Some(("nclusterid", a)) => bank(0x15c, axis(a)),
-            Some(("cluster_nctaid", a)) => bank(0x144, axis(a)),
-            None if stem == "dynamic_smem_size" => Some(Val::Const(0, 0x2c)),
-            None if stem == "nsmid" => Some(Val::Const(0, 0x10c)),
-            None if stem == "gridid" => Some(Val::Const(0, 0x30)),
-            _ => None,
-        };
-        if let Some(Val::Const(b, at)) = constant {
-            match (wide, stem) {
-                (true, "gridid") => self.mov64(d, super::super::mir::Wide::Const(b, at)),
-                (true, _) => {
-                    self.mov(d, Val::Const(b, at));
-                    self.mov(d.plus(1), Val::Imm(0));
-                }
-                _ => self.mov(d, Val::Const(b, at)),
-            }
+        if self.launch_register(d, stem, wide) || self.counter(d, stem) {
             return Ok(());
         }
-        match stem {
-            "clock64" | "globaltimer" => {
-                let s = if stem == "clock64" { "SR_CLOCKLO" } else { "SR_GLOBALTIMERLO" };
-                self.push(Mach::new(op::CS2R_S).wn("d", d, 2).m("s", s).m("w", "").effect());
-                return Ok(());
-            }
-            "clock" | "globaltimer_lo" => {
-                let s = if stem == "clock" { "SR_CLOCKLO" } else { "SR_GLOBALTIMERLO" };
-                self.push(Mach::new(op::CS2R_S).w("d", d).m("s", s).m("w", ".32").effect());
-                return Ok(());
-            }
-            "warpid" => {
-                let t = self.one();
-                self.unguarded(|b| b.push(Mach::new(op::S2R_S).w("d", t).m("s", "SR_VIRTID")));
-                let u = self.one();
-                self.unguarded(|b| {
-                    b.shift(u, [super::super::build::Src::ZERO, 8.into(), t.into()], ".R", ".U32", true)
-                });
-                self.lop(d, [u.into(), 0x7f.into(), super::super::build::Src::ZERO], 0xc0);
-                return Ok(());
-            }
-            _ => {}
+        match stem.split_once('.').map(|(name, a)| (name, axis(a))) {
+            Some((name, Some(axis))) if self.cluster_register(d, name, axis) => {}
+            _ if self.field_register(d, stem) => {}
+            _ => match plain_register(stem) {
+                Some(register) => self.push(Mach::new(op::S2R_S).w("d", d).m("s", register)),
+                None => return self.no(i, &format!("{name} is not assembled")),
+            },
         }
-        let register = match stem {
-            "tid.x" => "SR_TID.X",
-            "tid.y" => "SR_TID.Y",
-            "tid.z" => "SR_TID.Z",
-            "ctaid.x" => "SR_CTAID.X",
-            "ctaid.y" => "SR_CTAID.Y",
-            "ctaid.z" => "SR_CTAID.Z",
-            "laneid" => "SR_LANEID",
-            "smid" => "SR_VIRTUALSMID",
-            "clock_hi" => "SR_CLOCKHI",
-            "globaltimer_hi" => "SR_GLOBALTIMERHI",
-            "lanemask_eq" => "SR_EQMASK",
-            "lanemask_lt" => "SR_LTMASK",
-            "lanemask_le" => "SR_LEMASK",
-            "lanemask_gt" => "SR_GTMASK",
-            "lanemask_ge" => "SR_GEMASK",
-            _ => return self.no(i, &format!("{name} is not assembled")),
-        };
-        self.push(Mach::new(op::S2R_S).w("d", d).m("s", register));
         if wide {
             self.mov(d.plus(1), Val::Imm(0));
         }
         Ok(())
     }
+
+    /// What the launch has put into bank 0.
+    fn launch_register(&mut self, d: Word, stem: &str, wide: bool) -> bool {
+        let bank = |base: u32, at: Option<usize>| at.map(|k| base + 4 * k as u32);
+        let found = match stem.split_once('.') {
+            Some(("ntid", a)) => bank(0, axis(a)),
+            Some(("nctaid", a)) => bank(0xc, axis(a)),
+            Some(("nclusterid", a)) => bank(0x15c, axis(a)),
+            Some(("cluster_nctaid", a)) => bank(0x144, axis(a)),
+            None if stem == "cluster_nctarank" => Some(0x188),
+            None if stem == "dynamic_smem_size" => Some(0x2c),
+            None if stem == "nsmid" => Some(0x10c),
+            None if stem == "gridid" => Some(0x30),
+            _ => None,
+        };
+        let Some(at) = found else { return false };
+        match (wide, stem) {
+            (true, "gridid") => self.mov64(d, Wide::Const(0, at)),
+            (true, _) => {
+                self.mov(d, Val::Const(0, at));
+                self.mov(d.plus(1), Val::Imm(0));
+            }
+            _ => self.mov(d, Val::Const(0, at)),
+        }
+        true
+    }
+
+    /// Clocks.
+    fn counter(&mut self, d: Word, stem: &str) -> bool {
+        let (register, words) = match stem {
+            "clock64" => ("SR_CLOCKLO", 2),
+            "globaltimer" => ("SR_GLOBALTIMERLO", 2),
+            "clock" => ("SR_CLOCKLO", 1),
+            "globaltimer_lo" => ("SR_GLOBALTIMERLO", 1),
+            _ => return false,
+        };
+        let m = Mach::new(op::CS2R_S).wn("d", d, words).m("s", register);
+        self.push(m.m("w", if words == 2 { "" } else { ".32" }).effect());
+        true
+    }
+
+    /// Fields of the machine's registers: a warp's number, and how many warps there may be.
+    fn field_register(&mut self, d: Word, stem: &str) -> bool {
+        let (register, mask) = match stem {
+            "warpid" => ("SR_VIRTID", 0x7f),
+            "nwarpid" => ("SR_VIRTCFG", 0xff),
+            _ => return false,
+        };
+        let (t, u) = (self.one(), self.one());
+        self.unguarded(|b| {
+            b.push(Mach::new(op::S2R_S).w("d", t).m("s", register));
+            b.shift(u, [Src::ZERO, 8.into(), t.into()], ".R", ".U32", true);
+        });
+        self.lop(d, [u.into(), mask.into(), Src::ZERO], 0xc0);
+        true
+    }
+}
+
+fn axis(name: &str) -> Option<usize> {
+    ["x", "y", "z"].iter().position(|a| *a == name)
+}
+
+/// Registers that are read as they are.
+fn plain_register(stem: &str) -> Option<&'static str> {
+    Some(match stem {
+        "tid.x" => "SR_TID.X",
+        "tid.y" => "SR_TID.Y",
+        "tid.z" => "SR_TID.Z",
+        "ctaid.x" => "SR_CTAID.X",
+        "ctaid.y" => "SR_CTAID.Y",
+        "ctaid.z" => "SR_CTAID.Z",
+        "laneid" => "SR_LANEID",
+        "cluster_ctarank" => "SR_CgaCtaId",
+        "smid" => "SR_VIRTUALSMID",
+        "clock_hi" => "SR_CLOCKHI",
+        "globaltimer_hi" => "SR_GLOBALTIMERHI",
+        "lanemask_eq" => "SR_EQMASK",
+        "lanemask_lt" => "SR_LTMASK",
+        "lanemask_le" => "SR_LEMASK",
+        "lanemask_gt" => "SR_GTMASK",
+        "lanemask_ge" => "SR_GEMASK",
+        _ => return None,
+    })
 }

@@ -11,18 +11,18 @@ use crate::isa::sass::op;
 pub(super) const DESCRIPTOR: u64 = 60;
 const DESCRIPTOR_PLACE: u32 = 0x208;
 
-/// The scoreboard that counts groups of copies: no other result uses it in code that has them.
-const GROUPS: u64 = 0;
+/// The scoreboard that counts groups of copies: no other result uses it in code that has them. Bulk copies have the next one.
+pub(in super::super) const GROUPS: u64 = 0;
 
-/// Whether an address is in shared memory, of this block or of the cluster.
+/// Whether an address is in this block's shared memory.
 pub(super) fn is_shared(i: &Flat) -> bool {
-    matches!(i.space(), Some(Space::Shared | Space::SharedCta | Space::SharedCluster))
+    matches!(i.space(), Some(Space::Shared | Space::SharedCta))
 }
 
 impl Build<'_> {
     pub(super) fn copy(&mut self, i: &Flat) -> Result<(), AsmError> {
         match () {
-            () if i.has("bulk") => self.no(i, "bulk copies are not assembled"),
+            () if i.has("bulk") => self.bulk(i),
             () if i.has("mbarrier") => self.copies_arrive(i),
             () if i.has("commit_group") => {
                 self.push(Mach::new(op::LDGDEPBAR_N).effect());

@@ -70,9 +70,6 @@ impl Build<'_> {
     }
 
     fn arrive(&mut self, i: &Flat) -> Result<(), AsmError> {
-        if i.has("noComplete") {
-            return self.no(i, "arrivals that complete nothing are not assembled");
-        }
         let place = self.place(i, &i.opds[1], false, 1 << 23)?;
         if i.has("cluster") {
             self.release_cluster();
@@ -110,9 +107,13 @@ impl Build<'_> {
 
     /// Makes what came before known to the other blocks of the cluster.
     pub(super) fn release_cluster(&mut self) {
-        for scope in [".CTA", ".GPU"] {
-            self.push(Mach::new(op::MEMBAR_S).m("k", ".ALL").m("sc", scope).effect());
-        }
+        self.push(Mach::new(op::MEMBAR_S).m("k", ".ALL").m("sc", ".CTA").effect());
+        self.release_gpu();
+    }
+
+    /// The same without what shared memory needs.
+    pub(super) fn release_gpu(&mut self) {
+        self.push(Mach::new(op::MEMBAR_S).m("k", ".ALL").m("sc", ".GPU").effect());
         self.push(Mach::new(op::ERRBAR_N).effect());
         self.push(Mach::new(op::CGAERRBAR_N).effect());
     }

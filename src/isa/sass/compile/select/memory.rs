@@ -8,6 +8,9 @@ use super::super::mir::{Mach, Nature, Val, Wide, Word};
 use crate::isa::ptx::{Opcode, Space, Type};
 use crate::isa::sass::op;
 
+/// Where bank 0 has the address of the parameters.
+const PARAMETERS: u32 = 0x198;
+
 /// A base register with its words, and a byte offset.
 pub(crate) struct Place {
     pub base: Option<(Word, u8)>,
@@ -47,6 +50,11 @@ fn semantics(i: &Flat) -> &'static str {
     }
 }
 
+/// Whether it may be in the shared memory of another block.
+fn is_elsewhere(i: &Flat) -> bool {
+    i.space() == Some(Space::SharedCluster)
+}
+
 /// Whether an address is of what a call passes.
 fn passed(o: &Opd) -> bool {
     let Opd::Address(base, _) = o else { return false };
@@ -59,8 +67,8 @@ impl Build<'_> {
             Opcode::Ld | Opcode::Ldu => self.load(i),
             Opcode::St => self.store(i),
             Opcode::Cvta => self.cvta(i),
-            // Hints.
-            Opcode::Prefetch | Opcode::Prefetchu | Opcode::Applypriority => Ok(()),
+            Opcode::Prefetch if i.has("tensormap") => self.prefetch_map(i),
+            Opcode::Prefetch | Opcode::Prefetchu | Opcode::Applypriority | Opcode::Discard => self.cache_hint(i),
             _ => self.no(i, "not assembled"),
         }
     }
@@ -68,6 +76,9 @@ impl Build<'_> {
     /// Where an address points. Wide ones (global, generic) have two words.
     pub(super) fn place(&mut self, i: &Flat, o: &Opd, wide: bool, limit: i64) -> Result<Place, AsmError> {
         let Opd::Address(base, offset) = o else { return self.no(i, "an address is expected") };
+        if wide && matches!(i.op, Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red) && is_elsewhere(i) {
+            return self.cluster_place(i, o, limit);
+        }
         let fits = |v: i64| (-limit..limit).contains(&v);
         match &**base {
             Opd::Reg(r) => {
@@ -79,7 +90,7 @@ impl Build<'_> {
                     (r, offset) = (root, offset + more);
                 }
                 if !wide && let Known::Shared(at) = self.facts.known[r as usize] {
-                    return Ok(Place::new(None, i64::from(at) + offset));
+                    return Ok(self.shared_place(i, at, offset));
                 }
                 let double = self.types[r as usize].bits() == 64;
                 let w = match (double, wide) {
@@ -103,7 +114,7 @@ impl Build<'_> {
                 });
                 Ok(Place::new(Some((d, if wide { 2 } else { 1 })), 0))
             }
-            Opd::Symbol(Symbol::Shared(at), more) => Ok(Place::new(None, i64::from(SHARED_START + at) + more + offset)),
+            Opd::Symbol(Symbol::Shared(at), more) => Ok(self.shared_place(i, SHARED_START + at, more + offset)),
             Opd::Symbol(Symbol::Local(at), more) => {
                 let at = i64::from(self.frame_offset(*at));
                 Ok(Place::new(Some((self.stack, 1)), at + more + offset))
@@ -124,6 +135,20 @@ impl Build<'_> {
         }
     }
 
+    /// A place in a shared variable: a constant where only this block's shared memory is meant.
+    fn shared_place(&mut self, i: &Flat, at: u32, offset: i64) -> Place {
+        let own = match i.op {
+            Opcode::Ld | Opcode::St | Opcode::Atom | Opcode::Red => !is_elsewhere(i),
+            Opcode::Ldmatrix | Opcode::Stmatrix | Opcode::Wmma => true,
+            Opcode::Cp => !i.has("bulk") && !i.has("mbarrier"),
+            _ => false,
+        };
+        match self.shared_value(at) {
+            Val::Word(w) if !own => Place::new(Some((w, 1)), offset),
+            _ => Place::new(None, i64::from(at) + offset),
+        }
+    }
+
     fn load(&mut self, i: &Flat) -> Result<(), AsmError> {
         let ty = i.ty();
         let bytes = ty.bits().div_ceil(8) as usize * i.lanes();
@@ -140,7 +165,9 @@ impl Build<'_> {
             Some(Space::Global) => {
                 self.accessed(i, Mach::new(op::LDG_R).m("e", ".E").m("sem", semantics(i)), (1, true, 23))?
             }
-            None => self.accessed(i, Mach::new(op::LD_R).m("e", ".E").m("sem", semantics(i)), (1, true, 31))?,
+            None | Some(Space::SharedCluster) => {
+                self.accessed(i, Mach::new(op::LD_R).m("e", ".E").m("sem", semantics(i)), (1, true, 31))?
+            }
             Some(Space::Shared | Space::SharedCta) => self.accessed(i, Mach::new(op::LDS_R), (1, false, 23))?,
             Some(Space::Local) => self.accessed(i, Mach::new(op::LDL_R), (1, false, 23))?,
             _ if passed => self.accessed(i, Mach::new(op::LDL_R), (1, false, 23))?,
@@ -299,7 +326,9 @@ impl Build<'_> {
             Some(Space::Global) => {
                 self.accessed(i, Mach::new(op::STG_R).m("e", ".E").m("sem", semantics(i)), (0, true, 23))?
             }
-            None => self.accessed(i, Mach::new(op::ST_R).m("e", ".E").m("sem", semantics(i)), (0, true, 31))?,
+            None | Some(Space::SharedCluster) => {
+                self.accessed(i, Mach::new(op::ST_R).m("e", ".E").m("sem", semantics(i)), (0, true, 31))?
+            }
             Some(Space::Shared | Space::SharedCta) => self.accessed(i, Mach::new(op::STS_R), (0, false, 23))?,
             Some(Space::Local) => self.accessed(i, Mach::new(op::STL_R), (0, false, 23))?,
             _ if passed(&i.opds[0]) => self.accessed(i, Mach::new(op::STL_R), (0, false, 23))?,
@@ -375,6 +404,24 @@ impl Build<'_> {
         Ok(d)
     }
 
+    /// What the caches may do with a line.
+    fn cache_hint(&mut self, i: &Flat) -> Result<(), AsmError> {
+        if !matches!(i.space(), None | Some(Space::Global)) {
+            // Local memory is the thread's own, and near.
+            return Ok(());
+        }
+        let kind = match i.op {
+            Opcode::Applypriority => ".DML2",
+            Opcode::Discard => ".RML2",
+            _ if i.has("L2::evict_last") => ".PML2",
+            _ if i.has("L2") || i.has("L2::evict_normal") => ".PF2",
+            _ => ".PF1",
+        };
+        let place = self.place(i, &i.opds[0], true, 1 << 31)?;
+        self.push(Mach::new(op::CCTL_R).m("e", ".E").m("op", kind).at_place(&place).effect());
+        Ok(())
+    }
+
     /// Between generic addresses and those of a space.
     fn cvta(&mut self, i: &Flat) -> Result<(), AsmError> {
         let d = self.dest(i, &i.opds[0])?;
@@ -390,12 +437,26 @@ impl Build<'_> {
                 self.mov(d, s.low());
                 self.mov(d.plus(1), Val::Imm(0));
             }
-            // The driver says where constants lie among all memory.
+            // The driver says where parameters and constants lie among all memory.
+            (Some(Space::Param | Space::ParamEntry), false) => self.parameter_address(d, s),
             (Some(Space::Const), to) => self.sum64(d, [s, Wide::Const(0, 0xd0)], [false, to]),
             (Some(Space::Local), to) => self.sum64(d, [s, Wide::Const(0, 0x20)], [false, to]),
             _ => return self.no(i, "addresses of this space are not assembled"),
         }
         Ok(())
+    }
+
+    /// Bytes among the constants of bank 0 as an address in all memory.
+    pub(super) fn parameter_address(&mut self, d: Word, at: Wide) {
+        let start = Wide::Const(0, PARAMETERS);
+        match at {
+            Wide::Imm(at) => self.sum64(d, [start, Wide::Imm(at.wrapping_sub(PARAMS.into()))], [false; 2]),
+            at => {
+                let sum = self.two();
+                self.unguarded(|b| b.sum64(sum, [at, Wide::Imm(u64::from(PARAMS).wrapping_neg())], [false; 2]));
+                self.sum64(d, [Wide::Pair(sum), start], [false; 2]);
+            }
+        }
     }
 
     // --- atomics ---
@@ -409,7 +470,7 @@ impl Build<'_> {
         let float = ty.is_float() || matches!(ty, Type::F16x2 | Type::Bf16x2);
         let cas = i.has("cas");
         let words = words * i.lanes() as u8;
-        let alone = shared && !cas && !i.has("exch") && (float || words == 2);
+        let alone = (shared || is_elsewhere(i)) && !cas && !i.has("exch") && (float || words == 2);
         if (alone || ty.bits() == 16) && i.lanes() == 1 {
             return self.retry(i, first, ty);
         }
@@ -423,11 +484,11 @@ impl Build<'_> {
             (true, _, false, false) if words == 1 || i.has("exch") => op::ATOMS_R,
             (true, ..) => return self.no(i, "this atomic on shared memory is not assembled"),
             (_, Some(Space::Global), true, _) => op::ATOMG_CAS,
-            (_, None, true, _) => op::ATOM_CAS,
+            (_, None | Some(Space::SharedCluster), true, _) => op::ATOM_CAS,
             (_, Some(Space::Global), _, true) => op::ATOMG_FR,
             (_, Some(Space::Global), ..) => op::ATOMG_R,
             (_, None, _, true) => op::ATOM_FR,
-            (_, None, ..) => op::ATOM_R,
+            (_, None | Some(Space::SharedCluster), ..) => op::ATOM_R,
             _ => return self.no(i, "this space is not assembled"),
         };
         let mut m = self.accessed(i, Mach::new(form), (first, !shared, 23))?;

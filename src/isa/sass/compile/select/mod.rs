@@ -3,7 +3,9 @@
 //! 16-bit registers stand in the low half of a word whose upper half is anything; predicates in predicate registers; 64 bits in
 //! an aligned pair.
 
+mod bulk;
 mod call;
+mod cluster;
 mod control;
 mod convert;
 mod copy;
@@ -19,7 +21,9 @@ mod mbarrier;
 mod memory;
 mod packed;
 mod retry;
+mod tensormap;
 mod warp;
+mod wgmma;
 mod wide;
 mod wmma;
 mod words;
@@ -31,6 +35,9 @@ use super::facts::{Facts, Known};
 use super::flat::{Body, Flat, Item, Opd};
 use super::mir::{Block, Code, Pred, Term};
 use crate::isa::ptx::{Opcode, Type};
+pub(super) use bulk::GROUPS as BULK_GROUPS;
+pub(super) use cluster::knows_blocks;
+pub(super) use copy::GROUPS as COPY_GROUPS;
 pub(super) use memory::Place;
 use std::sync::Arc;
 
@@ -113,14 +120,19 @@ impl Build<'_> {
         match i.op {
             Call => self.call(i),
             Cp => self.copy(i),
+            Tensormap => self.tensormap(i),
             Vabsdiff4 => self.byte_differences(i),
             Mbarrier => self.mbarrier(i),
             Brx => self.table_branch(i, labels),
             Bra | Ret | Exit | Trap | Brkpt | Bar | Barrier | Membar | Fence | Nanosleep => self.control(i, labels),
-            Ld | Ldu | St | Prefetch | Prefetchu | Applypriority | Cvta | Isspacep => self.memory(i),
+            St if i.has("async") => self.store_async(i),
+            Red if i.has("async") => self.reduce_async(i),
+            Ld | Ldu | St | Prefetch | Prefetchu | Applypriority | Discard | Cvta => self.memory(i),
             Atom | Red => self.atomic(i),
             Mov => self.mov_inst(i),
             Wmma => self.wmma(i),
+            Wgmma => self.wgmma(i),
+            Elect | Mapa | Getctarank | Isspacep | Setmaxnreg => self.cluster(i),
             Mma | Ldmatrix | Stmatrix | Movmatrix => self.matrix(i),
             Shfl | Vote | Activemask | Match | Redux => self.warp(i),
             And | Or | Xor | Not | Cnot | Shl | Shr | Shf | Lop3 | Prmt | Bfe | Bfi | Brev | Clz | Popc | Bfind

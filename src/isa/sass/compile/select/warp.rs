@@ -23,7 +23,7 @@ impl Build<'_> {
     }
 
     /// Threads named by a mask that is not all of them meet first.
-    fn meet(&mut self, i: &Flat, mask: &Opd) -> Result<(), AsmError> {
+    pub(super) fn meet(&mut self, i: &Flat, mask: &Opd) -> Result<(), AsmError> {
         if self.constant_of(mask).is_some_and(|m| m as u32 == u32::MAX) {
             return Ok(());
         }
@@ -33,7 +33,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn results(&mut self, i: &Flat) -> Result<(Option<Word>, Option<Word>), AsmError> {
+    pub(super) fn results(&mut self, i: &Flat) -> Result<(Option<Word>, Option<Word>), AsmError> {
         Ok(match &i.opds[0] {
             Opd::Pair(d, p) => {
                 let d = self.dest(i, d)?;
