@@ -33,7 +33,7 @@ fn launch_by(dir: &Path, kernel: &str, block: &str, args: &[&str]) {
 
 #[test]
 fn a_listed_cubin_assembles_to_the_same_file() {
-    for kernel in ["peak_fma", "peak_hmma", "copy", "chase"] {
+    for kernel in ["peak_fma", "peak_hmma", "peak_wgmma", "copy", "copy_bulk", "chase"] {
         let t = temp();
         let first = assembled(t.path(), kernel);
         let o = run(t.path(), &["disasm", "k.cubin"]);
@@ -58,11 +58,17 @@ fn our_cubins_run_on_the_software_gpu() {
     launch(t.path(), "peak_hmma", &["out:512:o.bin", "u32:3"]);
     let out = std::fs::read(t.path().join("o.bin")).unwrap();
     assert!(out.as_chunks::<4>().0.iter().all(|b| f32::from_le_bytes(*b) == 192.0), "64 a round");
-    assembled(t.path(), "copy");
+    assembled(t.path(), "peak_wgmma");
+    launch_by(t.path(), "peak_wgmma", "128", &["out:1024:o.bin", "u32:2"]);
+    let out = std::fs::read(t.path().join("o.bin")).unwrap();
+    assert!(out.as_chunks::<4>().0.iter().all(|b| f32::from_le_bytes(*b) == 64.0), "32 a round");
     let bytes: Vec<u8> = (0..16 * 300u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     std::fs::write(t.path().join("src.bin"), &bytes).unwrap();
-    launch(t.path(), "copy", &["in:src.bin", "out:4800:dst.bin", "u32:300"]);
-    assert_eq!(std::fs::read(t.path().join("dst.bin")).unwrap(), bytes);
+    for kernel in ["copy", "copy_bulk"] {
+        assembled(t.path(), kernel);
+        launch(t.path(), kernel, &["in:src.bin", "out:4800:dst.bin", "u32:300"]);
+        assert_eq!(std::fs::read(t.path().join("dst.bin")).unwrap(), bytes, "{kernel}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn words(code: &[u8]) -> Vec<u128> {
 
 #[test]
 fn hand_written_kernels_assemble_are_read_by_nvdisasm_and_keep_the_safe_distances() {
-    for name in ["peak_fma", "peak_hmma", "copy", "chase"] {
+    for name in ["peak_fma", "peak_hmma", "peak_wgmma", "copy", "copy_bulk", "chase"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels-asm/sass").join(name).with_extension("sass");
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let cubin = assemble_file(&text, SM_90A).unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -5,7 +5,7 @@ use crate::machine::{Case, launch_clusters};
 use crate::nvidia::{disassemble, ptxas};
 use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::isa::sass::check::{Trust, check};
-use doorbell::isa::sass::compile::assemble;
+use doorbell::isa::sass::compile::{assemble, kernels};
 use doorbell::isa::sass::{decode, print_at};
 use std::collections::BTreeSet;
 
@@ -21,9 +21,9 @@ const BLOCK_BYTES: usize = 1 << 16;
 
 /// A kernel whose thread has its number in %t, its block's in %b, the input in %i, the block's own 64 KiB of output in %o, its shared memory in %s,
 /// its mbarriers in %m; a tensor map's address in %w. %p7 holds for thread 0.
-fn kernel(name: &str, body: &str) -> String {
+fn kernel(name: &str, body: &str, tuning: &str) -> String {
     format!(
-        ".visible .entry {name}(.param .u64 in, .param .u64 out, .param .u64 map, .param .align 64 .b8 tm[128])\n{{\n\
+        ".visible .entry {name}(.param .u64 in, .param .u64 out, .param .u64 map, .param .align 64 .b8 tm[128]) {tuning}\n{{\n\
         .reg .pred %p<8>; .reg .b16 %h<16>; .reg .b32 %r<300>; .reg .f32 %f<300>; .reg .b64 %d<40>;\n\
         .reg .b32 %t, %b, %s, %m; .reg .b64 %i, %o, %w; .shared .align 1024 .b8 sm[32768]; .shared .align 8 .b64 bar[8];\n\
         ld.param.u64 %i, [in]; ld.param.u64 %o, [out]; ld.param.u64 %w, [map]; mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mov.u32 %s, sm;\n\
@@ -39,6 +39,9 @@ struct Text {
     other: Option<String>,
     /// Blocks of a cluster.
     blocks: u32,
+    /// Directives behind the parameters, and threads of a block.
+    tuning: &'static str,
+    threads: u32,
     map: Vec<u8>,
 }
 
@@ -53,11 +56,11 @@ impl Texts {
 
     fn same_in(&mut self, blocks: u32, name: &str, body: &str, map: &[u8]) {
         let (name, body) = (name.to_owned(), body.to_owned());
-        self.0.push(Text { name, body, other: None, blocks, map: map.to_vec() });
+        self.0.push(Text { name, body, other: None, blocks, tuning: "", threads: THREADS, map: map.to_vec() });
     }
 
     fn module(&self, body: impl Fn(&Text) -> &str) -> String {
-        let all = self.0.iter().enumerate().map(|(k, t)| kernel(&format!("k{k}"), body(t)));
+        let all = self.0.iter().enumerate().map(|(k, t)| kernel(&format!("k{k}"), body(t), t.tuning));
         [".version 8.8\n.target sm_90a\n.address_size 64\n".to_owned()].into_iter().chain(all).collect()
     }
 
@@ -97,7 +100,8 @@ impl Text {
         params.extend(&map[..128]);
         let blocks = self.blocks.max(2);
         let buffers = [(IN, input), (OUT, vec![0; blocks as usize * BLOCK_BYTES]), (MAP, map)];
-        let case = Case { grid: [blocks, 1, 1], block: [THREADS, 1, 1], params, buffers: &buffers, dynamic_bytes: 0 };
+        let case =
+            Case { grid: [blocks, 1, 1], block: [self.threads, 1, 1], params, buffers: &buffers, dynamic_bytes: 0 };
         // ptxas's own schedules are held to their rules elsewhere.
         let [mine, theirs] = [("ours", ours), ("theirs", theirs)].map(|(who, cubin)| {
             let left = launch_clusters(cubin, kernel, (&case, self.blocks), who == "ours");
@@ -519,4 +523,57 @@ fn multiplies_stay_on_their_way_across_a_loop() {
     t.same("sums that are not wanted before", &format!("{FILL} {start} wgmma.fence.sync.aligned;
         {multiply} {{%f100, %f101, %f102, %f103}}, %d10, %d11, 0, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; {end} {STORE}"));
     t.check();
+}
+
+#[test]
+fn warps_give_registers_to_each_other() {
+    let mut t = Texts::default();
+    let sums: Vec<String> = (0..128).map(|k| format!("%f{}", 100 + k)).collect();
+    let (list, zero): (String, String) =
+        (sums.join(","), sums.iter().map(|r| format!("mov.f32 {r}, 0f3f800000;")).collect());
+    let store: String = sums.iter().enumerate().map(|(k, r)| format!("st.global.b32 [%d2+{}], {r};", 4 * k)).collect();
+    t.same("a producer and consumers", &format!("@%p7 mbarrier.init.shared::cta.b64 [%m], 1; bar.sync 0; setp.lt.u32 %p1, %t, 128; @!%p1 bra C;
+        setmaxnreg.dec.sync.aligned.u32 40; @!%p7 bra X; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%m], 32768;
+        cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%i], 16384, [%m]; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s+16384], [%i+16384], 16384, [%m]; bra X;
+        C: setmaxnreg.inc.sync.aligned.u32 232; {WAIT} shr.u32 %r1, %s, 4; and.b32 %r1, %r1, 0x3fff; cvt.u64.u32 %d10, %r1; or.b64 %d10, %d10, 0x4000002000010000; add.s64 %d11, %d10, 0x200;
+        {zero} wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {{{list}}}, %d10, %d11, 1, 1, 1, 0, 0;
+        wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; sub.u32 %r2, %t, 128; mul.wide.u32 %d2, %r2, 512; add.s64 %d2, %d2, %o; {store} X:"));
+    (t.0[0].tuning, t.0[0].threads) = (".maxntid 256, 1, 1 .minnctapersm 1", 256);
+    let texts = printed(&t.module(|t| &t.body));
+    assert!(texts.iter().any(|t| t == "USETMAXREG.DEALLOC.CTAPOOL 0x28"), "{texts:#?}");
+    assert!(texts.iter().any(|t| t == "USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xe8"), "{texts:#?}");
+    t.check();
+}
+
+#[test]
+fn without_a_number_of_registers_at_the_start_none_are_given() {
+    let mut t = Texts::default();
+    t.same("dec", &format!("setmaxnreg.dec.sync.aligned.u32 40; mov.u32 %r1, %t; mov.u32 %r2, %b; mov.u32 %r3, 0; mov.u32 %r4, 1; {STORE}"));
+    assert!(!printed(&t.module(|t| &t.body)).iter().any(|t| t.contains("USETMAXREG")));
+    t.check();
+}
+
+#[test]
+fn too_few_registers_make_each_multiply_waited_for() {
+    let mut t = Texts::default();
+    let lists: Vec<String> =
+        (0..3).map(|k| (0..32).map(|n| format!("%f{}", 32 * k + n)).collect::<Vec<_>>().join(",")).collect();
+    let zero: String = (0..96).map(|k| format!("mov.f32 %f{k}, 0f3f800000;")).collect();
+    let all: String = lists
+        .iter()
+        .map(|l| format!("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{l}}}, %d10, %d11, 1, 1, 1, 0, 0;"))
+        .collect();
+    let store: String = (0..96).map(|k| format!("st.global.b32 [%d2+{}], %f{k};", 4 * k)).collect();
+    t.same("three at a time", &format!("{FILL} shr.u32 %r1, %s, 4; and.b32 %r1, %r1, 0x3fff; cvt.u64.u32 %d10, %r1; or.b64 %d10, %d10, 0x4000002000010000; add.s64 %d11, %d10, 0x200;
+        {zero} wgmma.fence.sync.aligned; {all} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; mul.wide.u32 %d2, %t, 384; add.s64 %d2, %d2, %o; {store}"));
+    t.0[0].tuning = ".maxnreg 104";
+    let texts = printed(&t.module(|t| &t.body));
+    assert!(texts.iter().filter(|t| t.starts_with("WARPGROUP.DEPBAR")).count() >= 3, "{texts:#?}");
+    t.check();
+}
+
+/// The words of a module's first kernel as text.
+fn printed(text: &str) -> Vec<String> {
+    let made = kernels(text).unwrap_or_else(|e| panic!("{e}"));
+    made[0].words.iter().map(|w| print_at(&decode(*w).expect("our word"), 0)).collect()
 }

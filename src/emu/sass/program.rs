@@ -85,6 +85,8 @@ impl Code {
 pub(super) struct Program {
     pages: Vec<(u64, [u32; SLOTS])>,
     recent: usize,
+    /// Registers that warps have asked for.
+    asked: u32,
     pub code: Code,
     /// For each instruction, distances that strict mode asked for.
     pub needs: Vec<Vec<Need>>,
@@ -119,7 +121,11 @@ impl Program {
             return Ok(known);
         }
         let decoded = machine.decoder.decode(machine.launch.chip, fetch(pc, machine)?)?;
-        let allocated = machine.launch.registers.next_multiple_of(8).min(255);
+        // Warps may have taken more than the launch gave.
+        if (decoded.inst.form().mnemonic, decoded.inst.form().name) == ("USETMAXREG", "A") {
+            self.asked = self.asked.max(decoded.inst.get("n", sass::Role::Value).unwrap_or(0) as u32);
+        }
+        let allocated = machine.launch.registers.max(self.asked).next_multiple_of(8).min(255);
         if decoded.highest >= allocated && decoded.highest != 0 {
             let register = format!("R{}", decoded.highest);
             return fail(FaultKind::RegisterBeyondAllocation { register, allocated });

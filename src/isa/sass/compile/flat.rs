@@ -127,7 +127,7 @@ impl Flat<'_> {
                 | Applypriority
                 | Tensormap
         );
-        match self.op {
+        let wants = match self.op {
             _ if none => 0,
             Bar | Barrier => usize::from(self.has("red")),
             Wmma => usize::from(!self.has("store")),
@@ -138,7 +138,8 @@ impl Flat<'_> {
                 usize::from(!bytes_only && !none.iter().any(|w| self.has(w)))
             }
             _ => 1,
-        }
+        };
+        wants.min(self.opds.len())
     }
 }
 
@@ -159,8 +160,8 @@ pub(super) struct Body<'a> {
     pub local_bytes: u32,
     /// Bytes at the frame's start for what calls pass.
     pub outgoing_bytes: u32,
-    /// Warps may give registers back and take more.
-    pub gives_registers: bool,
+    /// What warps ask for of each other's registers, where they may.
+    pub pool: Option<super::pool::Pool>,
 }
 
 /// Names of a module and of a function's parameters.

@@ -56,9 +56,14 @@ fn join(to: &mut Flying, from: &Flying) -> bool {
     changed
 }
 
+/// Whether there are multiplies of a warpgroup.
+pub(super) fn multiplies(code: &Code) -> bool {
+    code.blocks.iter().flat_map(|b| &b.ops).any(|m| is_group_multiply(&m.inst))
+}
+
 /// Makes waits use the registers of what may be on its way.
 pub(super) fn hold(code: &mut Code) {
-    if !code.blocks.iter().flat_map(|b| &b.ops).any(|m| is_group_multiply(&m.inst)) {
+    if !multiplies(code) {
         return;
     }
     let mut before: Vec<Flying> = vec![Flying::new(); code.blocks.len()];

@@ -24,6 +24,7 @@ mod link;
 mod live;
 mod mir;
 mod place;
+mod pool;
 mod reuse;
 mod schedule;
 mod select;
@@ -251,6 +252,8 @@ struct Routine {
     calls: Vec<u32>,
     barriers: u32,
     source_instructions: u32,
+    /// Registers that the kernel must start with, as warps give them to each other.
+    start: Option<u32>,
 }
 
 /// A function of that number, or a kernel; of it at most that many registers.
@@ -269,6 +272,7 @@ fn routine(
     names.shared_bytes = own.shared_bytes;
     let source_instructions = body.items.iter().filter(|i| matches!(i, flat::Item::Inst(_))).count() as u32;
     done(Phase::Flatten);
+    body.pool = pool::pool(f, &body);
     let facts = facts::Facts::new(&mut body);
     done(Phase::Facts);
     let mut selected = selected(&body, &facts, (names, number))?;
@@ -276,21 +280,45 @@ fn routine(
     hoist::hoist(&mut selected.code, selected.stack.reg);
     flight::hold(&mut selected.code);
     let local_bytes = body.outgoing_bytes + body.local_bytes;
-    let mut placed = place::place(&mut selected, registers, local_bytes)?;
-    if placed.spills > 0 && selected.calls.is_empty() {
-        // Loads in their own places need fewer registers.
-        let mut calm = self::selected(&body, &facts, (names, number))?;
-        flight::hold(&mut calm.code);
-        let less = place::place(&mut calm, registers, local_bytes)?;
-        placed = if less.spills < placed.spills { less } else { placed };
-    }
-    if !flight::is_undisturbed(&placed.lines) {
-        let mut apart = self::selected(&body, &facts, (names, number))?;
-        flight::serialize(&mut apart.code);
-        placed = place::place(&mut apart, registers, local_bytes)?;
+    let most = body.pool.map_or(registers, |p| registers.max(p.most.saturating_sub(2)).min(253));
+    let again = || self::selected(&body, &facts, (names, number));
+    let mut placed = allocated(&mut selected, &again, (most, local_bytes))?;
+    if body.pool.is_some() && !pool::keeps_within(&placed.lines, registers + 2) {
+        body.pool = None;
+        let again = || self::selected(&body, &facts, (names, number));
+        let mut fixed = again()?;
+        flight::hold(&mut fixed.code);
+        placed = allocated(&mut fixed, &again, (registers, local_bytes))?;
     }
     done(Phase::Allocate);
-    Ok(Routine { placed, calls: selected.calls, barriers: selected.barriers, source_instructions })
+    let start = body.pool.map(|_| u32::from(registers) + 2);
+    Ok(Routine { placed, calls: selected.calls, barriers: selected.barriers, source_instructions, start })
+}
+
+/// Gives out registers, at most that many, beside so many bytes of the frame: of code selected again where that turns out better.
+fn allocated(
+    first: &mut select::Selected,
+    again: &dyn Fn() -> Result<select::Selected, AsmError>,
+    (most, local_bytes): (u16, u32),
+) -> Result<place::Placed, AsmError> {
+    let apart = || {
+        let mut apart = again()?;
+        flight::serialize(&mut apart.code);
+        place::place(&mut apart, most, local_bytes)
+    };
+    let mut placed = match place::place(first, most, local_bytes) {
+        // Multiplies that are on their way together may want more registers than there are.
+        Err(_) if flight::multiplies(&first.code) => return apart(),
+        other => other?,
+    };
+    if placed.spills > 0 && first.calls.is_empty() {
+        // Loads in their own places need fewer registers.
+        let mut calm = again()?;
+        flight::hold(&mut calm.code);
+        let less = place::place(&mut calm, most, local_bytes)?;
+        placed = if less.spills < placed.spills { less } else { placed };
+    }
+    if flight::is_undisturbed(&placed.lines) { Ok(placed) } else { apart() }
 }
 
 fn kernel(
@@ -312,6 +340,7 @@ fn kernel(
     }
     let own = routine(f, &mut names, (None, most_registers(f, k.threads)), done)?;
     k.source_instructions = own.source_instructions;
+    let start = own.start;
     let linked = functions.link(own, &names.functions, &mut k)?;
     let lines = chips::lower(linked.lines, chip).map_err(|what| AsmError::new(f.pos, what))?;
     let mut listing = schedule::listing(&lines);
@@ -320,7 +349,7 @@ fn kernel(
     let (mut code, places) = sync::synchronise(&listing, linked.labels);
     reuse::reuse(&mut code, &listing.nodes, &places);
     done(Phase::Synchronise);
-    k.registers = highest(&listing.nodes) + 2;
+    k.registers = start.unwrap_or(highest(&listing.nodes) + 2);
     k.shared_bytes = names.shared_bytes.max(names.least_shared_bytes);
     let end = code.len();
     let extent = |(name, from, to): &(String, usize, Option<usize>)| link::extent(name, *from, *to, &places, end);

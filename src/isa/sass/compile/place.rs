@@ -58,8 +58,8 @@ struct Place<'a> {
     labels: Vec<regalloc::Label>,
 }
 
-/// Registers that may be given out; with `wide` also long runs of them, for sums of a warpgroup.
-fn info(registers: u16, scratch: bool, wide: bool) -> RegInfo {
+/// Registers that may be given out; with `wide` also long runs of them, for sums of a warpgroup; single ones first from below `low`.
+fn info(registers: u16, scratch: bool, (wide, low): (bool, Option<u16>)) -> RegInfo {
     let class = |name, file, words: u16| RegClass {
         name,
         file,
@@ -70,10 +70,13 @@ fn info(registers: u16, scratch: bool, wide: bool) -> RegInfo {
     };
     let run = |c| RegClass { align: 8, slot_align: 16, ..class("run", GENERAL, u16::from(width(Class(c)))) };
     let last = registers - u16::from(scratch);
+    // Single ones are taken from the end.
+    let low = low.unwrap_or(0).min(last);
+    let order = (low..last).chain((0..low).rev()).filter(|r| *r != 1).collect();
     RegInfo {
         files: vec![
             RegFile { name: "predicate", count: 7, order: (0..7).collect() },
-            RegFile { name: "general", count: registers, order: (0..last).filter(|r| *r != 1).collect() },
+            RegFile { name: "general", count: registers, order },
         ],
         classes: [
             class("predicate", PREDICATES, 1),
@@ -91,7 +94,8 @@ fn info(registers: u16, scratch: bool, wide: bool) -> RegInfo {
 pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -> Result<Placed, AsmError> {
     let undefined = settle(&mut selected.code, selected.stack.reg);
     let wide = selected.code.classes.iter().any(|c| c.0 > FOUR.0);
-    let info = |registers, scratch| info(registers, scratch, wide);
+    let low = selected.pool.map(|p| p.least / 2);
+    let info = |registers, scratch| info(registers, scratch, (wide, low));
     let make = |calls: bool| {
         let (func, stack) = (Func::default(), selected.stack.reg);
         let mut p = Place { code: &selected.code, stack, func, steps: vec![], labels: vec![] };
@@ -108,6 +112,9 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
         false => known.pressure(&info(registers, false)),
     };
     let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
+    if selected.pool.is_some() {
+        limit = registers;
+    }
     let mut scratch = false;
     // As many as are needed at once, more if tuples do not fit between the others.
     let alloc = loop {

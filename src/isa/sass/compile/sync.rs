@@ -269,7 +269,7 @@ impl Sync<'_> {
     fn fence(&mut self, inst: &mut Instruction) {
         let mnemonic = inst.form().mnemonic;
         let k = self.board(mnemonic, true);
-        *(if mnemonic == "FENCE" { &mut inst.control.write } else { &mut inst.control.read }) = Some(k);
+        *(if mnemonic == "MEMBAR" { &mut inst.control.read } else { &mut inst.control.write }) = Some(k);
         let board = &mut self.boards[usize::from(k)];
         (board.used, board.mnemonic, board.set) = (true, mnemonic, self.clock);
         self.fences |= 1 << k;
@@ -323,9 +323,10 @@ impl Sync<'_> {
     }
 }
 
-/// Whether it orders memory, and takes a while; before sm_90 a stall is enough.
+/// Whether it orders memory, or gives registers back, and takes a while; before sm_90 a stall is enough.
 fn is_fence(inst: &Instruction) -> bool {
-    matches!(inst.form().mnemonic, "FENCE" | "MEMBAR") && !inst.chip().is_before_hopper()
+    let gives = inst.form().mnemonic == "USETMAXREG" && inst.form().name == "D";
+    gives || matches!(inst.form().mnemonic, "FENCE" | "MEMBAR") && !inst.chip().is_before_hopper()
 }
 
 /// The scoreboard of the groups of copies that the instruction ends one of, if it does.

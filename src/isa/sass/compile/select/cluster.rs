@@ -203,7 +203,7 @@ impl Build<'_> {
         if !(24..=256).contains(&n) || !n.is_multiple_of(8) {
             return self.no(i, "24 to 256 registers, a multiple of 8");
         }
-        if !self.body.gives_registers {
+        if self.body.pool.is_none() {
             return Ok(());
         }
         self.aside(|b| {
@@ -216,8 +216,9 @@ impl Build<'_> {
             b.start(again);
             b.push(Mach::new(op::USETMAXREG_A).n("n", n).n("pu", GRANTED).effect());
             let p = b.pred();
-            let m = Mach::new(op::PLOP3_P).w("pu", p).n("pa", GRANTED << 1 | 1).p("pb", Pred::TRUE).p("pc", Pred::TRUE);
-            b.push(m.n("lut", 0xf0).n("lut2", 0).effect());
+            // The third predicate of these may be uniform: its file stands in the lowest bit.
+            let m = Mach::new(op::PLOP3_P).w("pu", p).p("pa", Pred::TRUE).p("pb", Pred::TRUE);
+            b.push(m.n("pc", GRANTED << 1 | 1).n("lut", 0x80).n("lut2", 0).effect());
             b.code.blocks[b.block].term = Term::Branch(Pred::of(p), done, again, true);
             b.start(done);
             Ok(())

@@ -49,6 +49,8 @@ pub(super) struct Selected {
     pub barriers: u32,
     /// Functions that are called.
     pub calls: Vec<u32>,
+    /// What warps ask for of each other's registers.
+    pub pool: Option<super::pool::Pool>,
 }
 
 /// Selects a body's instructions; of the module's functions it is the one of that number, or a kernel.
@@ -89,7 +91,7 @@ pub(super) fn select(
     let stack = b.stack;
     let uses_stack = b.uses_stack;
     b.code.blocks[0].ops.splice(0..0, entry);
-    Ok(Selected { code: b.code, stack, uses_stack, barriers: b.barriers, calls: b.calls })
+    Ok(Selected { code: b.code, stack, uses_stack, barriers: b.barriers, calls: b.calls, pool: body.pool })
 }
 
 impl Build<'_> {
