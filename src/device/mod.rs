@@ -204,6 +204,6 @@ pub trait Recorded: Send + fmt::Debug {
     /// Applies the patches and runs the list once, in order with the device's compute queue.
     ///
     /// # Errors
-    /// As [`Device::submit`]; `Submit` with `Patch` for a place that the list lacks. On an error nothing ran, and patches before the bad one hold.
+    /// As [`Device::submit`]; `Submit` with `Patch` for a place that the list lacks. On an error nothing ran; patches before the bad one may hold.
     fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError>;
 }

@@ -43,6 +43,11 @@ impl<T> Places<T> {
         (va - at < *len_bytes).then_some((*at, *len_bytes, what))
     }
 
+    /// What is kept for the buffers.
+    pub fn kept_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.live.values_mut().map(|(_, what)| what)
+    }
+
     /// The first buffer that begins before `end` and ends after `start`.
     #[must_use]
     pub fn overlapping(&self, start: u64, end: u64) -> Option<(u64, u64)> {

@@ -103,6 +103,21 @@ fn replay_at_other_addresses_translates_structs_and_packets() {
 }
 
 #[test]
+fn memory_that_no_mapping_of_the_replay_holds_is_not_written() {
+    let first = recorded(Config::new(Chip::Gfx1100));
+    program(&first.port);
+    let mut events = first.log.events();
+    let own = vec![7u8; 64];
+    let at = CpuPtr(own.as_ptr().expose_provenance() as u64);
+    let wrong = Event { moment: events[0].moment, what: What::Memory { at, bytes: vec![0; 64] } };
+    events.insert(events.len() / 2, wrong);
+    let (_, report) = played(&events, Config::new(Chip::Gfx1100));
+    assert_eq!(own, [7; 64]);
+    let told: Vec<String> = report.differences.iter().map(ToString::to_string).collect();
+    assert!(told.len() == 1 && told[0].contains("lie in no mapping of this replay"), "{told:?}");
+}
+
+#[test]
 fn what_a_recording_saw_late_of_the_device_does_not_undo_what_the_device_has_done_today() {
     let first = recorded(Config::new(Chip::Gfx1100));
     program(&first.port);

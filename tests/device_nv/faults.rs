@@ -80,6 +80,7 @@ fn copies_share_the_graphics_engine_where_the_driver_gives_them_none_of_their_ow
         Call::Control(nvrm::GPU_GET_ENGINES_V2.cmd),
         Call::Control(nvrm::CE_GET_CAPS_V2.cmd),
         Call::Class(nvrm::HOPPER_DMA_COPY_A),
+        Call::Control(nvrm::GROUP_GPFIFO_SCHEDULE.cmd),
     ];
     let right: Vec<u32> = pattern(1024).iter().map(|x| x.wrapping_add(3)).collect();
     for call in refused {

@@ -506,6 +506,50 @@ fn copies_reach_the_memory_of_a_peer_in_both_directions() {
 }
 
 #[test]
+fn a_card_is_opened_again_after_a_fault_whether_its_memory_lives_or_not() {
+    let rig = Rig::new(Config { gpus: 2, ..Config::new(Chip::Sm90) });
+    let driver = Driver::open("NV", Arc::clone(&rig.port), false).unwrap();
+    let open = |name: &str, n| NvDevice::open(name, &driver, &Selector::Index(n), &small_options()).unwrap();
+    let a = open("NV", 0);
+    let ma = words(&a, &pattern(64));
+    let mut kept = Vec::new();
+    // The second time memory of the first device still lives, the third time nothing does.
+    for keeps in [true, false, false] {
+        let b = open("NV:1", 1);
+        let mb = words(&b, &[0; 64]);
+        b.submit(QueueKind::Copy, &[Command::copy(mb.at(0), ma.at(0), 256)]).unwrap();
+        assert_eq!(read(&b, &mb), pattern(64));
+        let kernel = rig.load(&b, "load", Does::Load);
+        let wild = Command::exec(&kernel, [Arg::Var(0x12_3456_7000)], 1);
+        let point = b.submit(QueueKind::Compute, &[wild]).unwrap();
+        assert!(matches!(b.wait(&point, LONG).unwrap_err(), DeviceError::Wait(WaitError::Fault(_))));
+        b.close().unwrap();
+        if keeps {
+            kept.push((mb, kernel));
+        } else {
+            kept.clear();
+        }
+    }
+    assert_eq!(read(&a, &ma), pattern(64), "the first card is none the worse");
+    drop(ma);
+    a.close().unwrap();
+    drop((a, driver));
+    assert_eq!(leftovers(&rig.log.events()), Vec::<String>::new());
+}
+
+#[test]
+fn refused_steps_of_opening_leave_no_addresses_behind() {
+    let refusals = vec![Refusal { call: Call::Class(nvrm::KEPLER_CHANNEL_GROUP_A), nth: 1, status: 0x56 }];
+    let rig = Rig::new(Config { refusals, ..Config::new(Chip::Sm90) });
+    let driver = Driver::open("NV", Arc::clone(&rig.port), false).unwrap();
+    let open = || NvDevice::open("NV", &driver, &Selector::Index(0), &small_options());
+    assert!(open().unwrap_err().to_string().contains("KEPLER_CHANNEL_GROUP_A"));
+    assert_eq!(driver.describe(1 << 32), "no buffers");
+    let d = open().unwrap();
+    assert_eq!(read(&d, &words(&d, &pattern(64))), pattern(64));
+}
+
+#[test]
 fn memory_of_a_gpu_without_a_link_is_not_reached() {
     let rig = Rig::new(Config { gpus: 2, peer_links: false, ..Config::new(Chip::Sm90) });
     let driver = Driver::open("NV", Arc::clone(&rig.port), false).unwrap();

@@ -139,7 +139,9 @@ impl Player<'_> {
                     .map(|(fd, wanted, seen)| PollFd { fd: self.names.fd(*fd), wanted: *wanted, seen: *seen })
                     .collect();
                 // How many have something to say is a matter of time.
-                let _in_time = self.port.poll(&mut now, *timeout_ms);
+                let most = i32::try_from(self.options.queue_timeout.as_millis()).unwrap_or(i32::MAX);
+                let timeout_ms = if *timeout_ms < 0 { most } else { (*timeout_ms).min(most) };
+                let _in_time = self.port.poll(&mut now, timeout_ms);
             }
             What::ReadFile { path, result } => self.read_file(path, result),
             What::ReadDir { path, result } => {
@@ -385,6 +387,11 @@ impl Player<'_> {
 
     /// Writes all words but those that are the device's.
     fn write(&mut self, recorded: u64, bytes: &[u8], lagging: &HashSet<u64>) {
+        // Anything else of this process is not the recording's to write.
+        if !self.names.holds(recorded, bytes.len() as u64) {
+            let what = format!("{} bytes at {recorded:#x} lie in no mapping of this replay", bytes.len());
+            return self.differ("memory", what);
+        }
         let mut rest = bytes;
         let mut at = recorded;
         while !rest.is_empty() {

@@ -94,6 +94,18 @@ impl Names {
         self.ranges.iter().any(|(recorded, (_, now))| recorded != now)
     }
 
+    /// Whether mappings of this replay hold all of it.
+    pub(super) fn holds(&self, recorded: u64, len_bytes: u64) -> bool {
+        let (mut at, end) = (recorded, recorded.saturating_add(len_bytes));
+        while at < end {
+            match self.ranges.range(..=at).next_back() {
+                Some((start, (len, _))) if at - start < *len => at = start.saturating_add(*len),
+                _ => return false,
+            }
+        }
+        true
+    }
+
     pub(super) fn address(&self, recorded: u64) -> u64 {
         match self.ranges.range(..=recorded).next_back() {
             Some((at, (len, now))) if recorded - at < *len => now + (recorded - at),

@@ -113,12 +113,13 @@ impl Group {
             let outcome = super::driver::Outcome::Errno(errno);
             refused(RmError { call: "reserve addresses of contexts".into(), outcome })
         })?;
-        let mut params = nvrm::ChannelGroupAlloc { engine_type: ENGINE_GRAPHICS, ..Default::default() };
-        let handle = driver.alloc(gpu.device, nvrm::KEPLER_CHANNEL_GROUP_A, Some(&mut params)).map_err(refused)?;
+        // From here on a refusal gives back what there is, by the group's drop.
         let (engine_type, window) = (ENGINE_GRAPHICS, Some(Arc::new(window)));
-        let mut group = Self { gpu: Arc::clone(gpu), handle, engine_type, ctxshare: 0, window };
+        let mut group = Self { gpu: Arc::clone(gpu), handle: 0, engine_type, ctxshare: 0, window };
+        let mut params = nvrm::ChannelGroupAlloc { engine_type, ..Default::default() };
+        group.handle = driver.alloc(gpu.device, nvrm::KEPLER_CHANNEL_GROUP_A, Some(&mut params)).map_err(refused)?;
         let mut params = nvrm::CtxShareAlloc { h_va_space: gpu.vaspace, flags: CTXSHARE_ASYNC, ..Default::default() };
-        group.ctxshare = driver.alloc(handle, nvrm::FERMI_CONTEXT_SHARE_A, Some(&mut params)).map_err(refused)?;
+        group.ctxshare = driver.alloc(group.handle, nvrm::FERMI_CONTEXT_SHARE_A, Some(&mut params)).map_err(refused)?;
         Ok(Arc::new(group))
     }
 
@@ -154,7 +155,9 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let driver = &self.gpu.driver;
-        if let Err(e) = driver.free(self.gpu.device, self.handle) {
+        if self.handle != 0
+            && let Err(e) = driver.free(self.gpu.device, self.handle)
+        {
             log::warn!("channel group {:#x} was not freed: {e}", self.handle);
         }
         if let Some(window) = &self.window {

@@ -5,6 +5,7 @@
 //! GPU addresses are addresses of this process, below 2^40, where push buffers and QMDs have to lie: what is reserved here is nobody else's.
 
 use super::find::Card;
+use super::gpu::Gpu;
 use crate::device::DeviceError;
 use crate::device::places::Places;
 use crate::device::recent::Recent;
@@ -13,7 +14,7 @@ use doorbell_ioctl::abi::nvrm::{self, CLASSES, CONTROLS, Control, Release, Statu
 use doorbell_ioctl::abi::{Ioctl, chosen, uvm};
 use doorbell_ioctl::port::{CpuPtr, Errno, Fd, Mapped, OpenFlags, Port, call, monotonic_ns};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub const CTL_PATH: &str = "/dev/nvidiactl";
 pub const UVM_PATH: &str = "/dev/nvidia-uvm";
@@ -84,6 +85,8 @@ pub struct Driver {
     places: Mutex<Places<Option<Placed>>>,
     /// Pairs of GPUs that may map each other's memory.
     peers: Mutex<Vec<[Uuid; 2]>>,
+    /// GPUs that were opened, by number.
+    up: Mutex<Vec<(u32, Weak<Gpu>)>>,
     /// Where the next search for addresses begins.
     cursor: Mutex<u64>,
 }
@@ -168,6 +171,7 @@ impl Driver {
             recent: Recent::default(),
             places: Mutex::default(),
             peers: Mutex::default(),
+            up: Mutex::default(),
             cursor: Mutex::new(VA_FIRST),
         };
         debug_assert_eq!(files, [ctl, uvm, uvm_mm]);
@@ -366,10 +370,12 @@ impl Driver {
         }
         let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = *cursor;
-        for _ in 0..VA_TRIES {
+        // Once to the end, once more from the start. Our own buffers are stepped over; places that the process has elsewhere are tried.
+        let (mut rounds, mut tries) = (0, VA_TRIES);
+        while rounds < 2 && tries > 0 {
             at = at.next_multiple_of(align);
             if at + len_bytes > VA_END {
-                at = VA_FIRST;
+                (at, rounds) = (VA_FIRST, rounds + 1);
                 continue;
             }
             let taken = self.places().overlapping(at, at + len_bytes);
@@ -383,6 +389,7 @@ impl Driver {
                 return Ok(mapped);
             }
             at = (at + 1).next_multiple_of(VA_STEP);
+            tries -= 1;
         }
         Err(Errno::ENOMEM)
     }
@@ -425,9 +432,26 @@ impl Driver {
         Ok(())
     }
 
-    /// A GPU is no longer registered: its pairs are gone with it.
+    /// A GPU is no longer registered: its pairs are gone with it, and what it had mapped of others' memory.
     pub fn forget_gpu(&self, gpu: Uuid) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|pair| !pair.contains(&gpu));
+        for placed in self.places().kept_mut().flatten() {
+            let owner = placed.gpus.first().copied();
+            placed.gpus.retain(|known| *known != gpu || owner == Some(gpu));
+        }
+    }
+
+    /// The GPU of that number if it is up, for whoever opens it again: UVM registers a GPU once.
+    pub fn gpu_that_is_up(&self, gpu_id: u32) -> Option<Arc<Gpu>> {
+        let up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
+        up.iter().find(|(id, _)| *id == gpu_id).and_then(|(_, gpu)| gpu.upgrade())
+    }
+
+    /// A GPU is up.
+    pub fn note_gpu(&self, gpu_id: u32, gpu: &Arc<Gpu>) {
+        let mut up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
+        up.retain(|(id, known)| *id != gpu_id && known.strong_count() > 0);
+        up.push((gpu_id, Arc::downgrade(gpu)));
     }
 
     /// Addresses are given back.

@@ -122,9 +122,15 @@ impl Gpu {
     /// # Errors
     /// The step and the call that was refused; a chip that is not known, and what this runtime does not do.
     pub fn open(driver: &Arc<Driver>, card: &Card, bar1_doorbell: bool) -> Result<Arc<Self>, OpenError> {
+        // Memory or code of a device that was closed may keep it up.
+        if let Some(gpu) = driver.gpu_that_is_up(card.gpu_id) {
+            return Ok(gpu);
+        }
         let mut gpu = Self::begin(driver, card, bar1_doorbell)?;
         STEPS.iter().try_for_each(|step| (step.run)(&mut gpu))?;
-        Ok(Arc::new(gpu))
+        let gpu = Arc::new(gpu);
+        driver.note_gpu(card.gpu_id, &gpu);
+        Ok(gpu)
     }
 
     /// Opens a card's file; [`STEPS`] do the rest.

@@ -207,15 +207,29 @@ impl NvGraph {
         Ok(())
     }
 
-    fn patch(&mut self, patch: &Patch) -> Result<(), DeviceError> {
-        let Patch::Arg { command, arg, value } = patch else {
-            let Patch::Threads { command, .. } = patch else { return Ok(()) };
-            return Err(SubmitError::Patch { command: *command, arg: 0 }.into());
+    /// Whether the list has the place, and the value its length.
+    fn check(&self, patch: &Patch) -> Result<(), DeviceError> {
+        let (command, arg, value) = match patch {
+            Patch::Arg { command, arg, value } => (*command, *arg, value),
+            Patch::Threads { command, .. } => {
+                return Err(SubmitError::Patch { command: *command, arg: 0 }.into());
+            }
         };
-        let no_such = SubmitError::Patch { command: *command, arg: *arg };
         if let Arg::Buffer(place) = value {
             self.queue.check_place(place, 0, "kernel argument")?;
         }
+        let place = self.steps.get(command).and_then(|step| step.places.get(arg));
+        let fits = place.is_some_and(|(_, len)| match value {
+            Arg::Var(_) => true,
+            Arg::Buffer(_) => *len == 8,
+            Arg::Scalar { len_bytes, .. } => *len == usize::from(*len_bytes),
+        });
+        if fits { Ok(()) } else { Err(SubmitError::Patch { command, arg }.into()) }
+    }
+
+    fn patch(&mut self, patch: &Patch) -> Result<(), DeviceError> {
+        let Patch::Arg { command, arg, value } = patch else { return Ok(()) };
+        let no_such = SubmitError::Patch { command: *command, arg: *arg };
         let Some(step) = self.steps.get_mut(*command) else { return Err(no_such.into()) };
         let (Some((at, len)), Some(memory)) = (step.places.get(*arg), step.memories.get_mut(*arg)) else {
             return Err(no_such.into());
@@ -290,8 +304,9 @@ impl NvGraph {
 
 impl Recorded for NvGraph {
     fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError> {
-        patches.iter().try_for_each(|p| self.patch(p))?;
         self.core.check_open()?;
+        patches.iter().try_for_each(|p| self.check(p))?;
+        patches.iter().try_for_each(|p| self.patch(p))?;
         let queue = Arc::clone(&self.queue);
         let mut producer = queue.lock();
         self.run(&mut producer)

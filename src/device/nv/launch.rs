@@ -11,7 +11,7 @@ pub const DEFAULT_STACK_BYTES: u32 = 1 << 10;
 /// What lies above the stack pointer that threads begin with.
 const STACK_HEAD_BYTES: u32 = 0x240;
 /// The window of a thread's local memory, less that.
-const MAX_STACK_BYTES: u32 = (1 << 24) - STACK_HEAD_BYTES;
+pub(super) const MAX_STACK_BYTES: u32 = (1 << 24) - STACK_HEAD_BYTES;
 /// Registers of an SM, and how many a warp is given at a time.
 const SM_REGISTERS: u64 = 1 << 16;
 const WARP_REGISTER_UNIT: u64 = 256;
@@ -192,7 +192,7 @@ impl Request<'_> {
 pub fn local_bytes(kernel: &Kernel) -> u32 {
     match kernel.stack_bytes.unwrap_or(DEFAULT_STACK_BYTES) {
         0 => 0,
-        stack => stack.saturating_add(STACK_HEAD_BYTES).next_multiple_of(16),
+        stack => stack.min(MAX_STACK_BYTES).saturating_add(STACK_HEAD_BYTES).next_multiple_of(16),
     }
 }
 

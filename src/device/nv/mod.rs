@@ -207,8 +207,13 @@ impl NvDevice {
 fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Option<Arc<Group>>), DeviceError> {
     if core.options.own_copy_engine {
         let own = Group::of_copy_engine(core);
-        let own = own.and_then(|g| g.map(|g| Ok((NvQueue::new(core, &g, QueueKind::Copy)?, g))).transpose());
-        match own {
+        let running = |group: Arc<Group>| -> Result<_, DeviceError> {
+            let queue = NvQueue::new(core, &group, QueueKind::Copy)?;
+            group.schedule().map_err(|e| core.refused("schedule the copy channel", e))?;
+            queue.start()?;
+            Ok((queue, group))
+        };
+        match own.and_then(|group| group.map(running).transpose()) {
             Ok(Some((queue, group))) => return Ok((queue, Some(group))),
             Ok(None) => log::debug!("{}: no copy engine beside the graphics engine", core.tag),
             Err(e) => log::warn!("{}: copies share the graphics engine: {e}", core.tag),
@@ -218,13 +223,18 @@ fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Op
 }
 
 impl Inner {
-    /// The channels run, both answer, and somebody can be asked about exceptions.
+    /// The channels run, both answer, and somebody can be asked about exceptions. A copy queue on an engine of its own runs already.
     fn start(&self) -> Result<(), DeviceError> {
-        for group in &*locked(&self.groups) {
-            group.schedule().map_err(|e| self.core.refused("schedule channels", e))?;
-        }
+        let shares = {
+            let groups = locked(&self.groups);
+            let shared = groups.first().map_or(Ok(()), |group| group.schedule());
+            shared.map_err(|e| self.core.refused("schedule channels", e))?;
+            groups.len() == 1
+        };
         self.compute.start()?;
-        self.copy.start()?;
+        if shares {
+            self.copy.start()?;
+        }
         let (gpu, driver) = (&self.core.gpu, &self.core.gpu.driver);
         let [channel, h_class3d_object] = self.compute.engine().unwrap_or_default();
         let mut params = nvrm::DebuggerAlloc { h_app_client: driver.client(), h_class3d_object, ..Default::default() };

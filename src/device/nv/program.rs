@@ -4,7 +4,7 @@
 
 use super::bo::Bo;
 use super::chip::Chip;
-use super::launch::{Plan, Request, local_bytes};
+use super::launch::{MAX_STACK_BYTES, Plan, Request, local_bytes};
 use super::local::{LOCAL_WINDOW, SHARED_WINDOW};
 use crate::device::{Arg, Code, Geometry, KernelImage};
 use crate::elf::cubin::{Cubin, Kernel, Param, is_cubin};
@@ -94,6 +94,10 @@ impl Placed {
             let names: Vec<&str> = cubin.kernels.iter().map(|k| k.name.as_str()).take(8).collect();
             format!("the cubin has no kernel {entry}, it has {}", names.join(", "))
         })?;
+        let stack = kernel.stack_bytes.unwrap_or(0);
+        if stack > MAX_STACK_BYTES {
+            return Err(format!("{entry} wants {stack} bytes of stack a thread, at most {MAX_STACK_BYTES}"));
+        }
         Ok(Self { kernel: kernel.clone(), cubin })
     }
 }
@@ -147,7 +151,9 @@ impl Program {
             }
             out.places.push((at, len));
         }
-        if have > want || have.next_multiple_of(4) < want {
+        // What is missing may be padding, but no parameter.
+        let lacks = self.kernel.params.last().is_some_and(|last| have <= last.offset as usize);
+        if have > want || have.next_multiple_of(4) < want || lacks {
             let count = (args.len(), self.kernel.params.len());
             let name = &self.name;
             return Err(format!(

@@ -82,7 +82,7 @@ fn check_request(params: &MemoryAlloc) -> Result<(), Status> {
         return Err(status::INVALID_ARGUMENT);
     }
     // The flag says that a limit is of the memory; a limit below the size is of something else.
-    if params.flags & FLAG_HANDLE_PROVIDED != 0 && params.limit != 0 && params.limit + 1 < params.size {
+    if params.flags & FLAG_HANDLE_PROVIDED != 0 && params.limit != 0 && params.limit < params.size - 1 {
         return Err(status::INVALID_LIMIT);
     }
     Ok(())

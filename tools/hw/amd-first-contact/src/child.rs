@@ -19,7 +19,7 @@ use std::time::Duration;
 /// # Errors
 /// The process cannot start.
 pub fn start(climb: &Climb, part: &str) -> Result<Part, Failure> {
-    Part::start(part, &climb.args.device, &climb.args.trace)
+    Part::start(part, &climb.args.device, &climb.args.trace, &[])
 }
 
 /// The child's side.

@@ -5,11 +5,13 @@
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 
+mod apart;
 mod failure;
 mod part;
 mod plan;
 mod watch;
 
+pub use apart::{Ended, run_until};
 pub use failure::{Failure, Refused, fail};
 pub use part::Part;
 pub use plan::{Spec, port_plan};

@@ -3,6 +3,7 @@
 //! A child opens everything anew, does its part, and prints one line: `worked`, or the error that ended it.
 
 use crate::failure::{Failure, fail};
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -25,16 +26,16 @@ impl Drop for Part {
 }
 
 impl Part {
-    /// Starts this program anew for a part on `device`, with a trace of its own beside `trace`.
+    /// Starts this program anew for a part on `device`, with a trace of its own beside `trace` and the program's own `options`.
     ///
     /// # Errors
     /// The process cannot start.
-    pub fn start(part: &str, device: &str, trace: &Path) -> Result<Self, Failure> {
+    pub fn start(part: &str, device: &str, trace: &Path, options: &[OsString]) -> Result<Self, Failure> {
         let own = std::env::current_exe().map_err(fail)?;
         let mut file = trace.to_path_buf().into_os_string();
         file.push(format!(".{part}{}", STARTED.fetch_add(1, Ordering::Relaxed)));
         let mut command = Command::new(own);
-        command.arg("--device").arg(device).arg("--child").arg(part).arg("--trace").arg(file);
+        command.arg("--device").arg(device).arg("--child").arg(part).arg("--trace").arg(file).args(options);
         let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(fail)?;
         Ok(Self { name: part.into(), process })
     }

@@ -7,7 +7,7 @@ use doorbell::device::registry::DeviceName;
 use doorbell::device::{Arg, Code, Command, Device, Geometry, Kernel, KernelImage, QueueKind};
 use doorbell::engine::software::emulate;
 use doorbell_ioctl::port::{LinuxPort, Port};
-use hw_contact::{Failure, fail};
+use hw_contact::{Failure, fail, run_until};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,7 +46,8 @@ impl Machine {
         let driver = Driver::open("NV", port, args.any_driver)?;
         // TIMEOUT: far above the slowest copy; a software GPU on a busy machine needs more.
         let patience = Duration::from_secs(if is_software { 120 } else { 10 });
-        let options = NvOptions { any_release: args.any_driver, submit_timeout: patience, ..NvOptions::default() };
+        let (any_release, bar1_doorbell) = (args.any_driver, args.bar1_doorbell);
+        let options = NvOptions { any_release, bar1_doorbell, submit_timeout: patience, ..NvOptions::default() };
         let device = NvDevice::open("NV", &driver, &selector, &options)?;
         let cubin = code::cubin(args, &device.info().arch)?;
         Ok(Self { device, patience, is_software, cubin })
@@ -113,7 +114,7 @@ fn first(args: &Args) -> Result<Value, Failure> {
 ///
 /// # Errors
 /// It printed none, or an error.
-pub fn apart(part: &str, args: &Args) -> Result<Value, Failure> {
+pub fn apart(part: &str, args: &Args, deadline: Instant) -> Result<Value, Failure> {
     let own = std::env::current_exe().map_err(fail)?;
     let mut command = std::process::Command::new(own);
     command.args(["--child", part, "--device", &args.device]).arg("--cuda").arg(&args.cuda);
@@ -123,15 +124,17 @@ pub fn apart(part: &str, args: &Args) -> Result<Value, Failure> {
     if args.quick {
         command.arg("--quick");
     }
+    if args.bar1_doorbell {
+        command.arg("--bar1-doorbell");
+    }
     if let Some(ptxas) = &args.ptxas {
         command.arg("--ptxas").arg(ptxas);
     }
-    let out = command.output().map_err(fail)?;
-    let text = String::from_utf8_lossy(&out.stdout);
-    let line = text.lines().last().unwrap_or_default();
+    let ended = run_until(command, deadline)?;
+    let line = ended.out.lines().last().unwrap_or_default();
     let value: Value = serde_json::from_str(line).map_err(|e| {
-        let said = String::from_utf8_lossy(&out.stderr);
-        Failure::from(format!("{part} ended with {}: {e}: {}", out.status, said.lines().last().unwrap_or_default()))
+        let said = ended.err.lines().last().unwrap_or_default();
+        Failure::from(format!("{part} ended with {}: {e}: {said}", ended.status))
     })?;
     match value["error"].as_str() {
         Some(error) => Err(error.into()),

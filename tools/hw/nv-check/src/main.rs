@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pack: Option<PathBuf>,
     /// All of it ends by then
-    #[arg(long, value_name = "MINUTES", default_value_t = 8.0)]
+    #[arg(long, value_name = "MINUTES", default_value_t = 8.0, value_parser = minutes)]
     minutes: f64,
     /// Parts to leave out: copies, bench, cuda, tests
     #[arg(long, value_name = "PART")]
@@ -63,12 +63,21 @@ pub struct Args {
     /// Take driver releases that were not tested
     #[arg(long)]
     any_driver: bool,
+    /// Doorbells through BAR1 (from Hopper on): BAR0 is held back by a hypervisor
+    #[arg(long)]
+    bar1_doorbell: bool,
     /// NVIDIA's assembler, for chips that ours does not know (ours: sm_90)
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,
     /// One part, in a process of its own
     #[arg(long, hide = true)]
     child: Option<String>,
+}
+
+/// A number of minutes up to a day.
+fn minutes(text: &str) -> Result<f64, String> {
+    let n: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if (0.1..=1440.0).contains(&n) { Ok(n) } else { Err("0.1 to 1440 are possible".into()) }
 }
 
 #[cfg(target_os = "linux")]

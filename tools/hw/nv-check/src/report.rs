@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> ExitCode {
         }
     };
     let args = &Args { quick: args.quick || machine.is_software, ..args.clone() };
-    let deadline = began + Duration::from_secs_f64(args.minutes.max(0.1) * 60.0);
+    let deadline = began + Duration::from_secs_f64(args.minutes * 60.0);
     let (told, is_ok) = parts(args, machine, deadline, began);
     let value = Value::Object(told);
     if let Some(path) = &args.out
@@ -82,11 +82,11 @@ fn parts(args: &Args, machine: Machine, deadline: Instant, began: Instant) -> (M
         is_ok = keep(args, &mut told, "close", Err(e.into()));
     }
     if is_wanted("bench") {
-        is_ok &= keep(args, &mut told, "first_kernel", apart("first", args));
+        is_ok &= keep(args, &mut told, "first_kernel", apart("first", args, deadline));
     }
     if is_wanted("cuda") {
         // A machine without CUDA is none that fails.
-        keep(args, &mut told, "cuda", apart("cuda", args));
+        keep(args, &mut told, "cuda", apart("cuda", args, deadline));
     }
     if is_wanted("tests") {
         is_ok &= tests(args, &mut told, deadline);
@@ -102,9 +102,8 @@ fn parts(args: &Args, machine: Machine, deadline: Instant, began: Instant) -> (M
 
 fn tests(args: &Args, told: &mut Map<String, Value>, deadline: Instant) -> bool {
     let Some(dir) = suite::folder(args) else {
-        say(args, "tests: not run: no folder of test programs (--tests DIR; --pack makes one)");
-        told.insert("tests".into(), json!({"skipped": "no folder of test programs"}));
-        return true;
+        let why = "no folder of test programs: --tests DIR names one, --pack makes one, --skip tests goes without";
+        return keep(args, told, "tests", Err(why.into()));
     };
     match suite::run(&dir, args, deadline) {
         Ok(programs) => {

@@ -1,13 +1,12 @@
 //! The tensor tests as programs of their own: built and gathered where the source is, run where the card is.
 
 use crate::Args;
-use hw_contact::{Failure, fail};
+use hw_contact::{Failure, fail, run_until};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Tests whose tensors are where `DEV` says: those of `cargo xtask suite`.
 pub const SUITE: &[&str] = &["ops_device", "device_ops", "jit", "jit_edges", "realize", "tensor", "random_graphs"];
@@ -83,11 +82,15 @@ pub fn folder(args: &Args) -> Option<PathBuf> {
 /// # Errors
 /// The folder has none of them.
 pub fn run(dir: &Path, args: &Args, deadline: Instant) -> Result<Vec<Value>, Failure> {
-    let there: Vec<&str> = SUITE.iter().copied().filter(|name| dir.join(name).exists()).collect();
-    if there.is_empty() {
+    if !SUITE.iter().any(|name| dir.join(name).exists()) {
         return Err(format!("{} has no test programs: nv-check --pack makes them", dir.display()).into());
     }
-    Ok(there.into_iter().map(|name| one(&dir.join(name), name, args, deadline)).collect())
+    let absent = |name: &str| json!({"program": name, "ok": false, "why": "not in the folder"});
+    let result = |name: &&str| match dir.join(name) {
+        path if path.exists() => one(&path, name, args, deadline),
+        _ => absent(name),
+    };
+    Ok(SUITE.iter().map(result).collect())
 }
 
 fn one(path: &Path, name: &str, args: &Args, deadline: Instant) -> Value {
@@ -120,30 +123,14 @@ fn output(path: &Path, args: &Args, deadline: Instant) -> Result<(bool, String),
     if args.any_driver {
         command.env("NV_ANY_DRIVER", "1");
     }
+    if args.bar1_doorbell {
+        command.env("NV_BAR1_DOORBELL", "1");
+    }
     if let Some(ptxas) = &args.ptxas {
         command.env("PTXAS", ptxas);
     }
-    let mut process =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(fail)?;
-    let pipe = process.stdout.take();
-    let reader = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _as_far_as_it_goes = pipe.map(|mut p| p.read_to_end(&mut text));
-        String::from_utf8_lossy(&text).into_owned()
-    });
-    let status = loop {
-        if let Some(status) = process.try_wait().map_err(fail)? {
-            break status;
-        }
-        if Instant::now() >= deadline {
-            process.kill().map_err(fail)?;
-            process.wait().map_err(fail)?;
-            return Err("it was cut off at the deadline".into());
-        }
-        // TIMEOUT: a look now and then.
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    Ok((status.success(), reader.join().unwrap_or_default()))
+    let ended = run_until(command, deadline)?;
+    Ok((ended.status.success(), ended.out))
 }
 
 /// Passed and failed, as the harness says: `test result: ok. 12 passed; 0 failed; ...`.

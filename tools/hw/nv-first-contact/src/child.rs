@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use crate::rungs::{Bench, connect, work};
 use doorbell::device::Arg;
 use hw_contact::{Failure, Part};
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,7 +15,17 @@ use std::time::Duration;
 /// # Errors
 /// The process cannot start.
 pub fn start(climb: &Climb, part: &str) -> Result<Part, Failure> {
-    Part::start(part, &climb.args.device, &climb.args.trace)
+    let args = &climb.args;
+    let mut options: Vec<OsString> = Vec::new();
+    let flags = [(args.any_driver, "--any-driver"), (args.bar1_doorbell, "--bar1-doorbell")];
+    options.extend(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| OsString::from(flag)));
+    if let Some(ptxas) = &args.ptxas {
+        options.extend([OsString::from("--ptxas"), ptxas.clone().into()]);
+    }
+    if let Some(patience) = args.patience {
+        options.extend([OsString::from("--patience"), patience.to_string().into()]);
+    }
+    Part::start(part, &args.device, &args.trace, &options)
 }
 
 /// Does a part and tells how it ended.

@@ -54,10 +54,10 @@ pub struct Args {
     #[arg(long)]
     quick: bool,
     /// How long the last rung goes on
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     soak: u64,
     /// How long any step may take; without it 10, and 60 on a software GPU
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     patience: Option<u64>,
     /// Take driver releases that were not tested
     #[arg(long)]
