@@ -1,7 +1,8 @@
 //! The program cache: kernel graph → compiled, loaded kernel, once for every device.
 //!
 //! Equal kernels are the identical node (the scheduler numbers their parameters), so the key is the node itself. What one
-//! schedule lacks is compiled in parallel and loaded in one batch.
+//! schedule lacks is compiled in parallel and loaded in one batch. The cache is bounded, as the one of schedules is: a program whose
+//! shapes never stop changing would else fill the memory with code.
 
 use super::session::OpenDevice;
 use super::{Error, Session};
@@ -10,8 +11,9 @@ use crate::device::{Code, Kernel, KernelImage};
 use crate::uop::{self, UOp, spec};
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// A kernel that can be launched, with what made it.
@@ -27,21 +29,52 @@ pub struct Compiled {
 /// Device name and kernel graph.
 type Key = (Arc<str>, UOp);
 
+/// Kernels kept: far more than a program's own, which are tens to hundreds. One is some ten KiB with its graph.
+const KERNEL_LIMIT: usize = 16_384;
+
+/// A map that starts again when it is full. What it held lives on where it is in use: in a schedule at hand, in a recording.
+struct Bounded<K, V> {
+    map: HashMap<K, V>,
+    limit: usize,
+}
+
+impl<K: Eq + Hash, V> Bounded<K, V> {
+    fn new(limit: usize) -> Self {
+        Bounded { map: HashMap::new(), limit }
+    }
+
+    fn insert(&mut self, key: K, value: V) {
+        if self.map.len() >= self.limit && !self.map.contains_key(&key) {
+            self.map.clear();
+        }
+        self.map.insert(key, value);
+    }
+}
+
 /// Compiled kernels by device and graph.
-#[derive(Default)]
 pub struct KernelCache {
-    map: Mutex<HashMap<Key, Arc<Compiled>>>,
+    kernels: Mutex<Bounded<Key, Arc<Compiled>>>,
     names: Mutex<HashMap<String, usize>>,
 }
 
+impl Default for KernelCache {
+    fn default() -> Self {
+        KernelCache { kernels: Mutex::new(Bounded::new(KERNEL_LIMIT)), names: Mutex::default() }
+    }
+}
+
 impl KernelCache {
+    fn kernels(&self) -> MutexGuard<'_, Bounded<Key, Arc<Compiled>>> {
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn get(&self, device: &Arc<str>, ast: &UOp) -> Option<Arc<Compiled>> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner).get(&(device.clone(), ast.clone())).cloned()
+        self.kernels().map.get(&(device.clone(), ast.clone())).cloned()
     }
 
     /// Forgets all of them.
     pub fn clear(&self) {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.kernels().map.clear();
     }
 
     /// A second program of the same name becomes `name_n1`, the next `name_n2` ...
@@ -63,38 +96,36 @@ impl Session {
     /// # Errors
     /// The first kernel that does not compile or load.
     pub fn kernels(&self, device: &OpenDevice, asts: &[&UOp]) -> Result<Vec<Arc<Compiled>>, Error> {
+        let known: Vec<_> = asts.iter().map(|ast| self.cache.get(&device.name, ast)).collect();
         let mut missing: Vec<UOp> = Vec::new();
-        for ast in asts {
-            if self.cache.get(&device.name, ast).is_none() && !missing.contains(ast) {
+        for (ast, _) in asts.iter().zip(&known).filter(|(_, known)| known.is_none()) {
+            if !missing.contains(ast) {
                 missing.push((*ast).clone());
             }
         }
-        if !missing.is_empty() {
-            self.compile_all(device, &missing)?;
-        }
-        asts.iter()
-            .map(|ast| {
-                self.cache
-                    .get(&device.name, ast)
-                    .ok_or_else(|| Error::Internal("a compiled kernel is not in the cache".into()))
-            })
-            .collect()
+        let made = if missing.is_empty() { Vec::new() } else { self.compile_all(device, &missing)? };
+        let one = |(ast, known): (&&UOp, Option<Arc<Compiled>>)| {
+            let made = || made.iter().find(|c| c.ast == **ast).cloned();
+            known.or_else(made).ok_or_else(|| Error::Internal("a kernel was not compiled".into()))
+        };
+        asts.iter().zip(known).map(one).collect()
     }
 
-    fn compile_all(&self, device: &OpenDevice, asts: &[UOp]) -> Result<(), Error> {
+    fn compile_all(&self, device: &OpenDevice, asts: &[UOp]) -> Result<Vec<Arc<Compiled>>, Error> {
         let began = Instant::now();
         let made = self.assemble_all(device, asts)?;
         let kernels = load(device, &made)?;
-        let mut map = self.cache.map.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Vec::with_capacity(asts.len());
         for ((ast, (program, object)), kernel) in asts.iter().zip(made).zip(kernels) {
-            let c = Compiled { ast: ast.clone(), program, object, kernel };
+            let c = Arc::new(Compiled { ast: ast.clone(), program, object, kernel });
             self.counters.compiled();
-            map.insert((device.name.clone(), ast.clone()), Arc::new(c));
+            self.cache.kernels().insert((device.name.clone(), ast.clone()), c.clone());
+            all.push(c);
         }
         if self.options.profile.is_some() {
             self.profile.host("compile", &format!("{} kernels", asts.len()), began);
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Programs and objects of `asts`, in their order. Cores take the next kernel as they get free, the largest first: kernels differ much in
@@ -146,10 +177,10 @@ impl Session {
         Ok((program, object))
     }
 
-    /// Every kernel compiled so far for a device, sorted by name.
+    /// The kernels compiled for a device that are still in the cache, sorted by name.
     pub fn compiled_kernels(&self, device: &str) -> Vec<Arc<Compiled>> {
-        let map = self.cache.map.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = map.iter().filter(|(k, _)| &*k.0 == device).map(|(_, c)| c.clone()).collect();
+        let kernels = self.cache.kernels();
+        let mut all: Vec<_> = kernels.map.iter().filter(|(k, _)| &*k.0 == device).map(|(_, c)| c.clone()).collect();
         all.sort_by(|a, b| a.program.name.cmp(&b.program.name));
         all
     }
@@ -174,4 +205,21 @@ fn load(device: &OpenDevice, made: &[(Program, Vec<u8>)]) -> Result<Vec<Kernel>,
     let images: Vec<KernelImage> =
         made.iter().map(|(p, o)| KernelImage { name: &p.name, code: Code::Elf { bytes: o, entry: &p.name } }).collect();
     Ok(device.device.load(&images)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bounded;
+
+    #[test]
+    fn a_full_map_starts_again_with_what_comes_next() {
+        let mut map = Bounded::new(3);
+        for k in 0..3 {
+            map.insert(k, k);
+        }
+        map.insert(2, 20);
+        assert_eq!((map.map.len(), map.map[&2]), (3, 20));
+        map.insert(3, 3);
+        assert_eq!((map.map.len(), map.map.get(&3)), (1, Some(&3)));
+    }
 }
