@@ -1,7 +1,9 @@
-//! The 8-bit floats by integer code: in the linear program they are U8 bits, and every computation is done in f32.
+//! The 8-bit floats by integer code: in the linear program they are U8 bits, and every computation is done in f32. An f64 is rounded to
+//! odd on its way there, so that it is rounded once in effect.
 //! Formats: OCP OFP8 revision 1.0, as in `uop::fp8`, which the tests compare with.
 
 use super::float::ilit;
+use super::half::odd_f32;
 use crate::uop::{Arg, ConstVal, Op, Scalar, Srcs, UMap, UOp, to_bits as bits_of};
 
 /// The graph with every fp8 value as its bits (U8); itself if there is none.
@@ -38,7 +40,11 @@ fn convert(u: &UOp, src: Srcs) -> UOp {
     match u.op() {
         Op::Cast => {
             let v = value(0);
-            if own { encode(&v.cast(t.with_scalar(Scalar::F32)), t.scalar) } else { v.cast(t) }
+            match (own, v.dtype().scalar) {
+                (true, Scalar::F64) => encode(&odd_f32(&v), t.scalar),
+                (true, _) => encode(&v.cast(t.with_scalar(Scalar::F32)), t.scalar),
+                _ => v.cast(t),
+            }
         }
         Op::Bitcast => src[0].bitcast(bits),
         Op::Where => UOp::new(Op::Where, bits, src, Arg::None),

@@ -45,7 +45,7 @@ fn rounds_twice(from: Scalar) -> bool {
 }
 
 /// The value in f32, rounded to odd: the neighbour towards zero, its last bit set if anything was cut off.
-fn odd_f32(x: &UOp) -> UOp {
+pub(super) fn odd_f32(x: &UOp) -> UOp {
     let exact = x.cast(x.dtype().with_scalar(Scalar::F64));
     let near = x.dtype().with_scalar(Scalar::F32);
     let rounded = exact.cast(near);

@@ -461,6 +461,23 @@ fn fp8_bits_decode_and_encode_as_the_formats_say() {
 }
 
 #[test]
+fn an_f64_is_rounded_once_to_fp8() {
+    for t in [Scalar::F8E4M3, Scalar::F8E5M2] {
+        let x = input(Scalar::F64, 0);
+        let m = Machine::new(&x.cast(t), &[x], false);
+        let codes: Vec<f64> = (0..256).map(|c| from_bits(c, t).as_f64()).filter(|v| v.is_finite()).collect();
+        let middles = codes.windows(2).map(|w| (w[0] + w[1]) / 2.0);
+        let beside = |v: f64| [v, v * (1.0 + f64::EPSILON), v * (1.0 - f64::EPSILON), v + v * 2f64.powi(-40)];
+        let ends = [1e300, -1e300, f64::INFINITY, f64::NAN, 1e-300, 5e-324, -0.0, 464.0, 465.0, 61440.0];
+        for v in middles.flat_map(beside).chain(ends) {
+            let (got, want) = (m.run(&[ConstVal::Float(v)]).as_int().unwrap() as u64, to_bits(ConstVal::Float(v), t));
+            let nan = |b: u64| from_bits(b, t).as_f64().is_nan();
+            assert!(got == want || nan(got) && nan(want), "{t} {v:e}: {got:#x} {want:#x}");
+        }
+    }
+}
+
+#[test]
 fn a_kernel_on_fp8_keeps_only_bits() {
     let t = DType::of(Scalar::F8E4M3);
     let i = UOp::int(3);
