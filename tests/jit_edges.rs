@@ -199,3 +199,108 @@ fn host_data_made_inside_is_frozen_and_not_overwritten_by_replays() {
         assert_eq!(out[1].to_f64().unwrap()[3], 2.0 * y.iter().sum::<f64>(), "call {k}");
     }
 }
+
+#[test]
+fn a_result_that_is_an_input_is_the_input_of_each_call() {
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 1.0, x[0].clone(), x[0].reshape([2, 2]).t()]));
+    for k in 0..6 {
+        let b = 10.0 * k as f32;
+        let x = vec(&[b, b + 1.0, b + 2.0, b + 3.0]);
+        let out = f.call(std::slice::from_ref(&x)).unwrap();
+        assert_eq!(out[0].to_vec::<f32>().unwrap()[0], b + 1.0, "call {k}");
+        assert_eq!(out[1].to_vec::<f32>().unwrap(), [b, b + 1.0, b + 2.0, b + 3.0], "call {k}");
+        assert_eq!(out[2].to_vec::<f32>().unwrap(), [b, b + 2.0, b + 1.0, b + 3.0], "call {k}");
+        // The same inputs again: nothing is patched.
+        let again = f.call(std::slice::from_ref(&x)).unwrap();
+        assert_eq!(again[1].to_vec::<f32>().unwrap()[3], b + 3.0, "call {k}");
+    }
+}
+
+#[test]
+fn a_part_of_a_buffer_and_a_result_of_the_call_before_come_back_as_results() {
+    let base = realized(&(0..24).map(|k| k as f32).collect::<Vec<_>>());
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] * 2.0, x[0].clone(), x[0].flip(0)]));
+    for k in 0..6i64 {
+        let out = f.call(&[base.shrink(&[(4 * k, 4 * k + 4)])]).unwrap();
+        let want: Vec<f32> = (0..4).map(|j| (4 * k + j) as f32).collect();
+        assert_eq!(out[1].to_vec::<f32>().unwrap(), want, "call {k}");
+        assert_eq!(out[2].to_vec::<f32>().unwrap()[0], want[3], "call {k}");
+    }
+    let mut x = vec(&[1.0, 2.0, 3.0, 4.0]);
+    let mut g = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] * 2.0, x[0].clone(), x[0].flip(0)]));
+    for k in 0..6 {
+        let mut out = g.call(&[x]).unwrap();
+        let was = 2f32.powi(k);
+        assert_eq!(out[1].to_vec::<f32>().unwrap(), [was, 2.0 * was, 3.0 * was, 4.0 * was], "call {k}");
+        assert_eq!(out[2].to_vec::<f32>().unwrap()[0], 4.0 * was, "call {k}");
+        x = out.remove(0);
+    }
+}
+
+#[test]
+fn another_buffer_in_the_place_of_an_assigned_input_is_known_to_have_changed() {
+    let (state, other) = (realized(&[0.0, 0.0]), realized(&[100.0, 100.0]));
+    let mut f = Jit::new(|x: &[Tensor]| {
+        x[0].assign(&(&x[0] + 1.0));
+        Ok(vec![x[0].clone(), x[0].flip(0)])
+    });
+    for _ in 0..3 {
+        f.call(std::slice::from_ref(&state)).unwrap();
+    }
+    let doubled = &other * 2.0;
+    let more = &doubled + 1.0;
+    assert_eq!(doubled.to_vec::<f32>().unwrap(), [200.0, 200.0]);
+    for k in 1..=3 {
+        let out = f.call(std::slice::from_ref(&other)).unwrap();
+        let want = [100.0 + k as f32; 2];
+        assert_eq!(out[0].to_vec::<f32>().unwrap(), want, "call {k}");
+        assert_eq!((&out[1] * 2.0).to_vec::<f32>().unwrap(), want.map(|v| 2.0 * v), "call {k}");
+        assert_eq!((&other * 2.0).to_vec::<f32>().unwrap(), want.map(|v| 2.0 * v), "derived, call {k}");
+    }
+    drop(more);
+    assert_eq!(state.to_vec::<f32>().unwrap(), [3.0, 3.0]);
+}
+
+#[test]
+fn results_have_the_sizes_of_each_call_s_variables() {
+    let base = realized(&(0..8).map(|k| k as f32).collect::<Vec<_>>());
+    let n = Variable::new("n", 1, 8);
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 100.0, x[0].sum(()), x[0].clone()]));
+    for (call, len) in [3i64, 5, 2, 8, 8, 1, 5].into_iter().enumerate() {
+        let input = base.shrink(&[(Dim::Int(0), Dim::from(n.bind(len)))]);
+        let out = f.call(&[input]).unwrap();
+        let want: Vec<f32> = (0..len).map(|k| k as f32).collect();
+        assert_eq!(out[0].to_vec::<f32>().unwrap(), want.iter().map(|v| v + 100.0).collect::<Vec<_>>(), "call {call}");
+        assert_eq!(out[1].item().unwrap(), f64::from(want.iter().sum::<f32>()), "call {call}");
+        assert_eq!(out[2].to_vec::<f32>().unwrap(), want, "call {call}");
+    }
+    assert!(f.is_recorded());
+}
+
+#[test]
+fn an_input_of_variable_size_may_lie_anywhere_in_its_buffer() {
+    let base = realized(&(0..16).map(|k| k as f32).collect::<Vec<_>>());
+    let n = Variable::new("m", 1, 8);
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + 1.0, x[0].flip(0)]));
+    for (call, (at, len)) in [(4i64, 3i64), (4, 3), (0, 5), (7, 2), (8, 8), (1, 1)].into_iter().enumerate() {
+        let input = base.shrink(&[(at, at + 8)]).shrink(&[(Dim::Int(0), Dim::from(n.bind(len)))]);
+        let out = f.call(&[input]).unwrap();
+        let want: Vec<f32> = (at..at + len).map(|k| k as f32).collect();
+        assert_eq!(out[0].to_vec::<f32>().unwrap(), want.iter().map(|v| v + 1.0).collect::<Vec<_>>(), "call {call}");
+        assert_eq!(out[1].to_vec::<f32>().unwrap(), want.into_iter().rev().collect::<Vec<_>>(), "call {call}");
+    }
+}
+
+#[test]
+fn one_variable_with_two_values_is_refused() {
+    let (a, b) = (realized(&[1.0, 2.0, 3.0, 4.0]), realized(&[5.0, 6.0, 7.0, 8.0]));
+    let n = Variable::new("k", 1, 4);
+    let part = |t: &Tensor, len: i64| t.shrink(&[(Dim::Int(0), Dim::from(n.bind(len)))]);
+    let mut f = Jit::new(|x: &[Tensor]| Ok(vec![&x[0] + &x[1]]));
+    for len in [2, 3, 4] {
+        f.call(&[part(&a, len), part(&b, len)]).unwrap();
+    }
+    let error = f.call(&[part(&a, 2), part(&b, 3)]).unwrap_err();
+    assert_eq!(error.to_string(), "jit: variable 'k' is bound to 2 and to 3 in one call");
+    assert_eq!(f.call(&[part(&a, 2), part(&b, 2)]).unwrap()[0].to_vec::<f32>().unwrap(), [6.0, 8.0]);
+}

@@ -3,6 +3,7 @@
 use doorbell::nn::StateDict;
 use doorbell::nn::state::{StateError, load, save};
 use doorbell::tensor::prelude::*;
+use doorbell::tensor::slice;
 use safetensors::{Dtype, SafeTensors};
 use std::path::Path;
 
@@ -108,4 +109,75 @@ fn a_failed_save_leaves_the_old_file() {
     assert!(matches!(save(&state, &path, Tensor::to_bytes), Err(StateError::Faulty { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), old);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn elements_of_a_file_are_a_tensor_from_any_byte_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("raw.bin");
+    let numbers: Vec<u8> = (0..12).flat_map(|k| (k as f32).to_le_bytes()).collect();
+    std::fs::write(&path, [&[9u8, 9, 9][..], &numbers, &[7]].concat()).unwrap();
+    let x = Tensor::from_file(&path, Scalar::F32, [3, 4], 3);
+    assert_eq!(
+        (x.shape().unwrap(), &*x.device()),
+        (vec![Dim::Int(3), Dim::Int(4)], &*format!("DISK:{}", path.display()))
+    );
+    assert_eq!(x.to_vec::<f32>().unwrap(), (0..12).map(|k| k as f32).collect::<Vec<_>>());
+    assert_eq!(x.get(1).to_vec::<f32>().unwrap(), [4.0, 5.0, 6.0, 7.0]);
+    let here = x.to("CPU").add(0.5).get((2, 1..3)).to_vec::<f32>().unwrap();
+    assert_eq!(here, [9.5, 10.5]);
+    assert_eq!(x.get(slice(1, 3, 1)).to("CPU").sum(()).item().unwrap(), 60.0);
+    let last = Tensor::from_file(&path, Scalar::U8, [1], 51);
+    assert_eq!(last.to("CPU").to_vec::<u8>().unwrap(), [7]);
+    assert!(x.add(1.0).realize().is_err(), "nothing computes on a disk");
+}
+
+#[test]
+fn a_file_that_is_missing_too_short_or_cut_later_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("short.bin");
+    let missing = Tensor::from_file(&path, Scalar::F32, [1], 0);
+    let line = line!() - 1;
+    let text = missing.realize().map(drop).unwrap_err().to_string();
+    assert!(text.starts_with("from_file: ") && text.contains("short.bin"), "{text}");
+    assert!(text.contains(&format!("safetensors.rs:{line}:")), "{text}");
+    std::fs::write(&path, [1u8; 10]).unwrap();
+    let text = Tensor::from_file(&path, Scalar::F32, [2], 4).shape().unwrap_err().to_string();
+    assert!(text.contains("2 f32 from byte 4") && text.contains("which has 10"), "{text}");
+    assert!(Tensor::from_file(&path, Scalar::F32, [1], u64::MAX).shape().is_err());
+    assert!(Tensor::from_file(&path, Scalar::Void, [1], 0).shape().is_err());
+    let x = Tensor::from_file(&path, Scalar::U8, [10], 0);
+    std::fs::write(&path, [1u8; 4]).unwrap();
+    for error in [x.to_vec::<u8>().unwrap_err(), x.to("CPU").realize().map(drop).unwrap_err()] {
+        assert!(error.to_string().contains("short.bin"), "{error}");
+    }
+}
+
+#[test]
+fn loaded_tensors_are_those_of_the_file_that_was_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("e.safetensors");
+    let one = |v: f32| StateDict::from([("x".to_string(), Tensor::new([v; 5]))]);
+    save(&one(1.0), &path, Tensor::to_bytes).unwrap();
+    let first = load(&path).unwrap();
+    // Another file takes the name before anything is read.
+    save(&one(2.0), &path, Tensor::to_bytes).unwrap();
+    assert_eq!(load(&path).unwrap()["x"].to_vec::<f32>().unwrap(), [2.0; 5]);
+    assert_eq!(first["x"].to_vec::<f32>().unwrap(), [1.0; 5]);
+    assert_eq!((&first["x"] + 1.0).to_vec::<f32>().unwrap(), [2.0; 5]);
+}
+
+#[test]
+fn saved_files_have_the_permissions_of_new_files_or_of_the_old_one() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (path, plain) = (dir.path().join("f.safetensors"), dir.path().join("plain"));
+    let mode = |p: &Path| std::fs::metadata(p).unwrap().permissions().mode() & 0o777;
+    let state = StateDict::from([("x".to_string(), Tensor::new([1.0f32]))]);
+    std::fs::write(&plain, b"").unwrap();
+    save(&state, &path, Tensor::to_bytes).unwrap();
+    assert_eq!(mode(&path), mode(&plain));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    save(&state, &path, Tensor::to_bytes).unwrap();
+    assert_eq!(mode(&path), 0o640);
 }

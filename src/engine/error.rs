@@ -73,6 +73,8 @@ pub enum JitError {
     Devices { first: String, second: String },
     #[error("jit: variable '{0}' was recorded but is not bound in this call")]
     Unbound(String),
+    #[error("jit: variable '{name}' is bound to {first} and to {second} in one call")]
+    TwoValues { name: String, first: i64, second: i64 },
 }
 
 impl Error {

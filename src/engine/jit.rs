@@ -6,13 +6,15 @@
 //! As with tinygrad's: the returned Tensors share their memory between calls, Python-like host values are frozen at capture.
 //! An input that is part of a buffer is recorded as a buffer of its own in the same memory, also where the function uses the whole buffer
 //! besides; one that a replay might overwrite (a result of the call before, a part of captured memory) is copied first.
+//! A result that is an input, or a view of one, is made from the inputs of each call ([`Outputs`]).
 
-use super::memory::{Home, attached, dense_view, home, size_of};
+use super::jit_outputs::{Call, Outputs};
+use super::memory::{Home, attached, dense_view, home};
 use super::realize::Assigned;
 use super::{Error, JitError, Session, session};
 use crate::device::{Arg, Command, Memory, Patch, Place, QueueKind, Recorded};
-use crate::tensor::{Elementwise, Tensor, Value};
-use crate::uop::{BufferRef, Dim, Op, Scalar, UOp};
+use crate::tensor::{Elementwise, Movement, Tensor, Value};
+use crate::uop::{BufferRef, Dim, Op, Scalar, UOp, numel};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -54,8 +56,11 @@ struct Recording {
     /// (command, argument, input, byte offset from the input's start).
     places: Vec<InputUse>,
     vars: Vec<(usize, usize, Arc<str>)>,
-    outputs: Vec<Tensor>,
+    outputs: Outputs,
+    /// Captured Tensors that the function assigns to.
     assigned: Vec<Assigned>,
+    /// Inputs that it assigns to.
+    assigned_inputs: Vec<usize>,
     patches: Vec<Patch>,
     totals: (u64, u64, u64),
     device: Arc<str>,
@@ -97,7 +102,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
     pub fn call(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         let s = session();
         if let Some(r) = self.recording.as_mut().filter(|r| r.is_repeated(inputs)) {
-            return r.run(s, &[]);
+            return r.repeat(s, inputs);
         }
         let asked = inputs;
         let inputs: Vec<Tensor> = inputs.iter().map(|t| buffer_of(s, t)).collect::<Result<_, _>>()?;
@@ -106,12 +111,21 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
             return r.replay(s, inputs, asked);
         }
         self.calls += 1;
-        if self.calls < 2 || !s.options.jit {
+        let before: Vec<UOp> = inputs.iter().map(Value::node).collect::<Result<_, _>>()?;
+        let out = if self.calls < 2 || !s.options.jit {
             let out = (self.function)(inputs)?;
             Tensor::realize_all(&out)?;
-            return Ok(out);
+            out
+        } else {
+            self.capture(s, inputs)?
+        };
+        for ((t, input), before) in asked.iter().zip(inputs).zip(before) {
+            // The function has assigned to a buffer that was made for a part of the caller's.
+            if !t.is(input) && input.node()? != before {
+                Assigned::new(t).renew();
+            }
         }
-        self.capture(s, inputs)
+        Ok(out)
     }
 
     /// Whether the next call is a replay.
@@ -161,8 +175,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
             inputs: inputs.iter().map(facts).collect::<Result<_, _>>()?,
             places,
             vars: capture.vars,
-            outputs: outputs.clone(),
-            assigned: capture.assigned,
+            outputs: Outputs::recorded(&outputs, inputs, &homes)?,
+            assigned_inputs: (0..inputs.len()).filter(|k| capture.assigned.iter().any(|a| a.is(&inputs[*k]))).collect(),
+            assigned: capture.assigned.into_iter().filter(|a| !inputs.iter().any(|t| a.is(t))).collect(),
             patches: Vec::new(),
             totals: (capture.kernels, capture.flops, capture.mem_bytes),
             device,
@@ -185,27 +200,27 @@ fn facts(t: &Tensor) -> Result<Input, Error> {
     Ok(Input { shape: format!("({})", shape.join(", ")), dtype: t.dtype()?, device: t.device().to_string() })
 }
 
-/// The input realized, as a whole buffer: a part of one becomes a buffer of its own on the same memory, what has no dense memory
-/// is copied.
+/// The input realized, as a whole buffer: a part of one and what has a variable size become a buffer of their own on the same memory,
+/// what has no dense memory is copied.
 fn buffer_of(s: &Session, t: &Tensor) -> Result<Tensor, Error> {
     t.realize()?;
     let u = t.uop()?;
-    if u.shape().iter().any(|d| d.as_int().is_none()) {
-        return Ok(t.clone());
-    }
     let Some((buffer, offset)) = dense_view(&u) else {
         let dense = Tensor::from(&u).contiguous();
         dense.realize()?;
         return Ok(dense);
     };
     let Some(whole) = buffer.buffer_ref() else { return Ok(t.clone()) };
-    let len = u.shape().iter().map(size_of).product::<Option<usize>>().unwrap_or(whole.len);
-    let place = attached(whole);
-    let (true, Some(mut place)) = (len < whole.len, place) else { return Ok(t.clone()) };
+    let is_symbolic = u.shape().iter().any(|d| d.as_int().is_none());
+    // Of a variable size: as long as it can be, of which the first elements are shown.
+    let len = numel(u.shape());
+    let most = usize::try_from(len.max()).unwrap_or(whole.len);
+    let (true, Some(mut place)) = (is_symbolic || most < whole.len, attached(whole)) else { return Ok(t.clone()) };
     place.offset += (offset * buffer.dtype().scalar.size_bytes()) as u64;
-    let part = BufferRef::new(len, whole.device.clone());
+    let part = BufferRef::new(most, whole.device.clone());
     s.attach(&part, place)?;
-    Ok(Tensor::from(UOp::buffer(buffer.dtype(), part).movement(Op::Reshape, u.shape().iter().map(Dim::uop))))
+    let all = Tensor::from(UOp::buffer(buffer.dtype(), part));
+    Ok(if is_symbolic { all.narrow(0, 0, len) } else { all }.reshape(u.shape()))
 }
 
 /// Places of the inputs, each a buffer of its own.
@@ -228,7 +243,10 @@ fn place_of(t: &Tensor) -> Result<Known, Error> {
     let mut place = attached(whole).ok_or_else(lost)?;
     let elem = buffer.dtype().scalar.size_bytes() as u64;
     place.offset += offset as u64 * elem;
-    Ok((place, (whole.len - offset) as u64 * elem))
+    // What has a variable size may lie where there is no room for its largest.
+    let room = place.memory.len_bytes().saturating_sub(place.offset);
+    let len_bytes = ((whole.len - offset) as u64 * elem).min(room);
+    Ok((place, len_bytes))
 }
 
 /// Where a command uses an input's memory: (command, argument, input, byte offset from the input's start).
@@ -291,50 +309,60 @@ impl Recording {
         self.last.clear();
         self.check(inputs)?;
         let known = inputs_of(inputs)?;
-        let copied = known.iter().any(|(p, _)| self.own.iter().any(|m| m.is_same(&p.memory)));
-        let places = known.into_iter().map(|known| self.kept(s, known)).collect::<Result<Vec<_>, _>>()?;
+        let copies = known.iter().map(|known| self.copy(s, known)).collect::<Result<Vec<_>, _>>()?;
         self.patches.clear();
         for (command, arg, input, offset) in &self.places {
-            let mut place = places[*input].clone();
+            let mut place = copies[*input].clone().unwrap_or_else(|| known[*input].0.clone());
             place.offset += offset;
             self.patches.push(Patch::Arg { command: *command, arg: *arg, value: Arg::Buffer(place) });
         }
-        if !self.vars.is_empty() {
+        if !self.vars.is_empty() || self.outputs.have_variables() {
             let bound = bound_variables(inputs)?;
+            self.outputs.bind(&bound);
             for (command, arg, name) in &self.vars {
                 let v = bound.iter().find(|b| b.0 == *name).ok_or_else(|| JitError::Unbound(name.to_string()))?;
                 self.patches.push(Patch::Arg { command: *command, arg: *arg, value: Arg::Var(v.1) });
             }
         }
         let patches = std::mem::take(&mut self.patches);
-        let out = self.run(s, &patches)?;
+        self.run(s, &patches)?;
         self.patches = patches;
-        if !copied {
+        for k in &self.assigned_inputs {
+            Assigned::new(&asked[*k]).renew();
+        }
+        let out = self.outputs.of(s, &Call { asked, whole: inputs, copies: &copies })?;
+        if self.assigned_inputs.is_empty() && copies.iter().all(Option::is_none) {
             self.last = asked.iter().map(Value::node).collect::<Result<_, _>>()?;
         }
         Ok(out)
     }
 
+    /// The list as it is: the inputs' nodes are those of the call before.
+    fn repeat(&mut self, s: &Session, asked: &[Tensor]) -> Result<Vec<Tensor>, Error> {
+        self.run(s, &[])?;
+        Ok(self.outputs.again(asked))
+    }
+
     /// Rings once, with these changes to the recorded list.
-    fn run(&mut self, s: &Session, patches: &[Patch]) -> Result<Vec<Tensor>, Error> {
+    fn run(&mut self, s: &Session, patches: &[Patch]) -> Result<(), Error> {
         self.list.replay(patches)?;
         let (kernels, flops, mem) = self.totals;
         s.counters.launched(kernels, 0, flops, mem);
         for a in &self.assigned {
             a.renew();
         }
-        Ok(self.outputs.clone())
+        Ok(())
     }
 
-    /// The place of an input; a copy if it lies in memory that the commands may overwrite before they read it.
-    fn kept(&self, s: &Session, (place, len_bytes): Known) -> Result<Place, Error> {
+    /// A copy of an input that lies in memory which the commands may overwrite before they read it.
+    fn copy(&self, s: &Session, (place, len_bytes): &Known) -> Result<Option<Place>, Error> {
         if !self.own.iter().any(|m| m.is_same(&place.memory)) {
-            return Ok(place);
+            return Ok(None);
         }
         let device = &s.open(&self.device)?.device;
-        let copy = device.alloc(len_bytes)?.at(0);
-        device.submit(QueueKind::Compute, &[Command::copy(copy.clone(), place, len_bytes)])?;
-        Ok(copy)
+        let copy = device.alloc(*len_bytes)?.at(0);
+        device.submit(QueueKind::Compute, &[Command::copy(copy.clone(), place.clone(), *len_bytes)])?;
+        Ok(Some(copy))
     }
 
     fn check(&self, inputs: &[Tensor]) -> Result<(), Error> {
@@ -358,16 +386,22 @@ impl Recording {
     }
 }
 
-/// Variables bound in the shapes and values of the inputs.
+/// Variables bound in the shapes and values of the inputs, each with its one value.
 fn bound_variables(inputs: &[Tensor]) -> Result<Vec<(Arc<str>, i64)>, Error> {
-    let mut out = Vec::new();
+    let mut out: Vec<(Arc<str>, i64)> = Vec::new();
     for t in inputs {
         for u in t.uop()?.toposort() {
             if u.op() == Op::Bind
                 && let (crate::uop::Arg::Var(name, ..), Some(v)) =
                     (u.src()[0].arg(), u.src().get(1).and_then(UOp::as_int))
             {
-                out.push((name.clone(), v));
+                match out.iter().find(|known| known.0 == *name) {
+                    Some((_, first)) if *first != v => {
+                        return Err(JitError::TwoValues { name: name.to_string(), first: *first, second: v }.into());
+                    }
+                    Some(_) => {}
+                    None => out.push((name.clone(), v)),
+                }
             }
         }
     }

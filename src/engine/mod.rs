@@ -8,6 +8,7 @@ mod debug;
 mod error;
 pub mod interp;
 mod jit;
+mod jit_outputs;
 mod kernels;
 mod memory;
 pub mod options;

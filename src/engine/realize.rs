@@ -1,7 +1,7 @@
 //! Tensors to values: schedule, compile, submit, read back.
 
 use super::jit::capturing;
-use super::memory::{attached, dense_view, size_of};
+use super::memory::{dense_view, size_of};
 use super::{Error, JitError, Session, session};
 use crate::schedule;
 use crate::tensor::{Element, Elementwise, Tensor, Value};
@@ -16,6 +16,13 @@ pub struct Assigned {
 }
 
 impl Assigned {
+    pub(super) fn new(tensor: &Tensor) -> Assigned {
+        Assigned { tensor: tensor.clone() }
+    }
+    /// Whether this is that very Tensor.
+    pub(super) fn is(&self, t: &Tensor) -> bool {
+        self.tensor.is(t)
+    }
     /// Gives the Tensor's buffer a new identity: its content has changed.
     pub(super) fn renew(&self) {
         if let Ok(u) = self.tensor.uop()
@@ -101,13 +108,12 @@ impl Session {
         }
         let (buffer, offset) = dense_view(&u).ok_or_else(lost)?;
         let r = buffer.buffer_ref().ok_or_else(lost)?;
-        let place = match attached(r) {
-            Some(p) => p,
-            None => return Err(lost()),
-        };
+        // Memory that nobody has written yet has no place.
+        if r.memory.get().is_none() {
+            return Err(lost());
+        }
         let mut bytes = vec![0u8; len * t.size_bytes()];
-        let device = self.open(&r.device)?;
-        device.device.copy_out(&place.memory, place.offset + (offset * t.size_bytes()) as u64, &mut bytes)?;
+        self.source(r, t.size_bytes())?.read((offset * t.size_bytes()) as u64, &mut bytes)?;
         Ok((bytes, t, len))
     }
 }

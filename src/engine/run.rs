@@ -6,9 +6,9 @@ use super::memory::{Home, home};
 use super::session::OpenDevice;
 use super::{Error, JitError, Session};
 use crate::codegen::Program;
-use crate::device::{Arg, Command, Geometry, QueueKind};
+use crate::device::{Arg, Command, Geometry, Place, QueueKind};
 use crate::schedule::{Schedule, ScheduleItem};
-use crate::tensor::HostBytes;
+use crate::tensor::{FileRange, HostBytes};
 use crate::uop::{self, BufferRef, UOp};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -222,15 +222,23 @@ impl Session {
                 data.ok_or_else(|| Error::Internal(format!("host data of {} bytes is too short", host.0.len())))?;
             return Ok(device.device.copy_in(&to.memory, to.offset, data)?);
         }
-        let from = self.place(s, size)?;
-        let source = self.open(from.memory.device().name())?;
+        let source = self.source(s, size)?;
         let mut buf = vec![0u8; len_bytes.min(PIECE)];
         for at in (0..len_bytes).step_by(PIECE) {
             let piece = &mut buf[..(len_bytes - at).min(PIECE)];
-            source.device.copy_out(&from.memory, from.offset + (from_bytes + at) as u64, piece)?;
+            source.read((from_bytes + at) as u64, piece)?;
             device.device.copy_in(&to.memory, to.offset + at as u64, piece)?;
         }
         Ok(())
+    }
+
+    /// Where the host reads a buffer.
+    pub(super) fn source<'a>(&self, buffer: &'a BufferRef, elem_bytes: usize) -> Result<Source<'a>, Error> {
+        if let Some(file) = buffer.memory.get().and_then(|m| m.downcast_ref::<FileRange>()) {
+            return Ok(Source::File(file));
+        }
+        let place = self.place(buffer, elem_bytes)?;
+        Ok(Source::Memory(self.open(place.memory.device().name())?, place))
     }
 
     /// Runs one command alone and waits for it, to say how long it took.
@@ -259,6 +267,25 @@ impl Session {
             self.compare(&l.device, k, &l.command, &want)?;
         }
         Ok(())
+    }
+}
+
+/// What the host reads: part of a file, or device memory.
+pub(super) enum Source<'a> {
+    File(&'a FileRange),
+    Memory(Arc<OpenDevice>, Place),
+}
+
+impl Source<'_> {
+    /// Bytes from `at_bytes` on.
+    pub(super) fn read(&self, at_bytes: u64, to: &mut [u8]) -> Result<(), Error> {
+        match self {
+            Source::File(file) => {
+                let named = |source| Error::File { what: file.path().display().to_string(), source };
+                file.read(at_bytes, to).map_err(named)
+            }
+            Source::Memory(device, from) => Ok(device.device.copy_out(&from.memory, from.offset + at_bytes, to)?),
+        }
     }
 }
 

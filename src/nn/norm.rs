@@ -3,7 +3,7 @@
 use super::layers::affine;
 use crate::module;
 use crate::tensor::{Composite, Elementwise, Movement, Reduction, Tensor, Value};
-use crate::uop::{Dim, numel};
+use crate::uop::{Dim, Scalar, numel};
 
 /// Normalisation of each channel (axis 1) by the statistics of the batch, or by the running ones outside training.
 #[derive(Clone, Debug)]
@@ -29,34 +29,52 @@ impl BatchNorm {
             momentum: 0.1,
         }
     }
-    /// In training the running statistics are assigned anew; they are to be realized with the step.
+    /// In training the running statistics are assigned anew; they are to be realized with the step. The result has the type of
+    /// `x` and the weights; the statistics of half types are f32.
     #[track_caller]
     pub fn forward(&self, x: &Tensor, training: bool) -> Tensor {
         let (mean, var) = if training { self.batch(x) } else { (self.running_mean.clone(), self.running_var.clone()) };
         let invstd = Elementwise::add(&var, self.eps).rsqrt();
-        x.batchnorm(Some(&self.weight), Some(&self.bias), &mean, &invstd)
+        let y = x.batchnorm(Some(&self.weight), Some(&self.bias), &mean, &invstd);
+        let types = [x, &self.weight, &self.bias].map(Tensor::dtype).into_iter().flatten();
+        match types.reduce(Scalar::promote) {
+            Some(t) if t.is_float() => y.cast(t),
+            _ => y,
+        }
     }
 
     #[track_caller]
     fn batch(&self, x: &Tensor) -> (Tensor, Tensor) {
+        let x = x.float();
+        let x = x.cast(x.dtype().unwrap_or(Scalar::F32).accumulator());
         let rank = x.node().map_or(2, |u| u.shape().len()) as i64;
         let axes: Vec<i64> = (0..rank).filter(|a| *a != 1).collect();
         let mean = x.mean(axes.clone());
         let mut shape = vec![Dim::Int(1); rank.max(2) as usize];
         shape[1] = Dim::Int(-1);
         let var = x.sub(&mean.reshape(shape)).square().mean(axes);
-        // The running variance is the unbiased estimate: n / (n - 1) with n elements a channel.
-        let (n, channels) = x
-            .node()
-            .map_or((2.0, 1.0), |u| (numel(u.shape()).max() as f64, u.shape().get(1).map_or(1.0, |c| c.max() as f64)));
-        let unbiased = var.detach().mul(n / (n - channels).max(1.0));
         self.follow(&self.running_mean, &mean.detach());
-        self.follow(&self.running_var, &unbiased);
+        self.follow(&self.running_var, &unbiased(&x, &var.detach()));
         (mean, var)
     }
     #[track_caller]
     fn follow(&self, running: &Tensor, new: &Tensor) {
-        running.assign(&Elementwise::add(&running.mul(1.0 - self.momentum), &new.mul(self.momentum)));
+        let moved = Elementwise::add(&running.mul(1.0 - self.momentum), &new.mul(self.momentum));
+        running.assign(&moved.cast(running.dtype().unwrap_or(Scalar::F32)));
+    }
+}
+
+/// The estimate of the variance of what `x` is a sample of: n / (n - 1) of the sample's own, with n elements a channel.
+#[track_caller]
+fn unbiased(x: &Tensor, var: &Tensor) -> Tensor {
+    let Ok(u) = x.node() else { return var.clone() };
+    let counted: Vec<Dim> = u.shape().iter().enumerate().filter(|(k, _)| *k != 1).map(|(_, d)| d.clone()).collect();
+    match numel(&counted) {
+        Dim::Int(n) => var.mul(n as f64 / (n - 1).max(1) as f64),
+        Dim::Sym(n) => {
+            let n = Tensor::from(n).cast(Scalar::F32);
+            var.mul(n.div(&n.sub(1).maximum(1)))
+        }
     }
 }
 

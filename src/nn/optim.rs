@@ -4,7 +4,8 @@
 //! Formulas: SGD as in PyTorch (momentum without dampening, nesterov); Adam with decay added to the gradient, AdamW with
 //! decay apart (Loshchilov and Hutter), both with bias correction.
 
-use crate::tensor::{Elementwise, Fault, Tensor, Value};
+use crate::tensor::{Elementwise, Fault, Movement, Shown, Tensor, Value, default_device};
+use crate::uop::{Dim, Scalar};
 
 /// Why a step was not made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -14,6 +15,10 @@ pub enum OptimError {
     NoGradient { index: usize, count: usize },
     #[error("optimiser: parameter {index}: {error}")]
     Faulty { index: usize, error: Fault },
+    #[error("optimiser: parameter {index} of shape {} has a gradient of shape {}", Shown(.wanted), Shown(.found))]
+    Shape { index: usize, found: Vec<Dim>, wanted: Vec<Dim> },
+    #[error("optimiser: the learning rate is no single number: {0}")]
+    Rate(String),
 }
 
 /// What every optimiser can do.
@@ -24,9 +29,10 @@ pub trait Optimizer {
     /// those without gradient (running statistics) included.
     ///
     /// # Errors
-    /// A parameter has no gradient, or a faulty one. Nothing was assigned then.
+    /// A parameter has no gradient, a faulty one or one of another shape; the learning rate is no single number. Nothing was
+    /// assigned then.
     fn schedule_step(&mut self) -> Result<Vec<Tensor>, OptimError>;
-    /// The learning rate: assign to it to change it.
+    /// The learning rate, (1,) on the first parameter's device: assign to it to change it.
     fn lr(&self) -> &Tensor;
 }
 
@@ -39,8 +45,9 @@ struct Group {
 
 impl Group {
     fn new(tensors: &[Tensor], lr: f64) -> Group {
-        let (params, rest) = tensors.iter().cloned().partition(Tensor::wants_grad);
-        Group { params, rest, lr: Tensor::new([lr as f32]) }
+        let (params, rest): (Vec<Tensor>, Vec<Tensor>) = tensors.iter().cloned().partition(Tensor::wants_grad);
+        let lr = number(&params, lr);
+        Group { params, rest, lr }
     }
     /// Zeros of each parameter's shape and type.
     fn zeros(&self) -> Vec<Tensor> {
@@ -49,13 +56,23 @@ impl Group {
     fn zero_grad(&self) {
         self.params.iter().for_each(|p| p.set_grad(None));
     }
+    /// The gradients, after a check of all that a step hangs on: an assignment that fails would leave a faulty parameter.
     fn gradients(&self) -> Result<Vec<Tensor>, OptimError> {
         let count = self.params.len();
         let one = |(index, p): (usize, &Tensor)| {
             let g = p.grad().ok_or(OptimError::NoGradient { index, count })?;
-            g.node().and(p.node()).map_err(|error| OptimError::Faulty { index, error })?;
+            let faulty = |error| OptimError::Faulty { index, error };
+            let (found, wanted) = (g.node().map_err(faulty)?, p.node().map_err(faulty)?);
+            if found.shape() != wanted.shape() {
+                let (found, wanted) = (found.shape().to_vec(), wanted.shape().to_vec());
+                return Err(OptimError::Shape { index, found, wanted });
+            }
             Ok(g)
         };
+        let lr = self.lr.node().map_err(|error| OptimError::Rate(error.to_string()))?;
+        if lr.shape().iter().any(|d| !d.is(1)) {
+            return Err(OptimError::Rate(format!("its shape is {}", Shown(lr.shape()))));
+        }
         self.params.iter().enumerate().map(one).collect()
     }
     /// All that a step assigns.
@@ -63,6 +80,23 @@ impl Group {
         let all = self.params.iter().chain(state.iter().copied().flatten());
         all.chain(&self.rest).chain(std::iter::once(&self.lr)).cloned().collect()
     }
+}
+
+/// One f32 in memory, (1,), where the first parameter is.
+fn number(params: &[Tensor], value: f64) -> Tensor {
+    let device = params.first().map_or_else(default_device, Tensor::device);
+    Tensor::from_bytes((value as f32).to_le_bytes().to_vec(), Scalar::F32, [1], &device)
+}
+
+/// Such a number beside a parameter: without axes, so that it takes the parameter's shape whatever that is, and on its device.
+fn beside(p: &Tensor, number: &Tensor) -> Tensor {
+    number.reshape(()).to(&p.device())
+}
+
+/// Stores a value in state of whatever float type.
+fn store(state: &Tensor, value: &Tensor) {
+    let t = state.dtype().unwrap_or(Scalar::F32);
+    state.assign(&value.cast(t));
 }
 
 /// Stochastic gradient descent.
@@ -101,7 +135,7 @@ impl Optimizer for Sgd {
             let g = decayed(g, p, self.weight_decay);
             let step = match self.velocity.get(k) {
                 Some(v) => {
-                    v.assign(&(v.mul(self.momentum) + &g));
+                    store(v, &(v.mul(self.momentum) + &g));
                     if self.nesterov { g + v.mul(self.momentum) } else { v.clone() }
                 }
                 None => g,
@@ -117,8 +151,7 @@ fn decayed(g: Tensor, p: &Tensor, decay: f64) -> Tensor {
 }
 
 fn move_by(p: &Tensor, step: &Tensor, lr: &Tensor) {
-    let t = p.dtype().unwrap_or(crate::uop::Scalar::F32);
-    p.assign(&p.detach().sub(&step.mul(lr)).cast(t));
+    store(p, &p.detach().sub(&step.mul(&beside(p, lr))));
 }
 
 /// Adam and AdamW.
@@ -139,7 +172,7 @@ impl Adam {
     pub fn new(params: &[Tensor], lr: f64) -> Adam {
         let group = Group::new(params, lr);
         let (first, second) = (group.zeros(), group.zeros());
-        let powers = vec![Tensor::new([1.0f32]), Tensor::new([1.0f32])];
+        let powers = vec![number(&group.params, 1.0), number(&group.params, 1.0)];
         Adam { group, first, second, powers, betas: (0.9, 0.999), eps: 1e-8, weight_decay: 0.0, decoupled: false }
     }
     /// AdamW: decay is taken from the parameter, not added to the gradient.
@@ -184,9 +217,10 @@ impl Optimizer for Adam {
         for (k, (p, g)) in self.group.params.iter().zip(grads).enumerate() {
             let g = if self.decoupled { g } else { decayed(g, p, self.weight_decay) };
             let (m, v) = (&self.first[k], &self.second[k]);
-            m.assign(&(m.mul(b1) + g.mul(1.0 - b1)));
-            v.assign(&(v.mul(b2) + g.square().mul(1.0 - b2)));
-            let step = m.div(&unbias_first) / (v.div(&unbias_second).sqrt() + self.eps);
+            store(m, &(m.mul(b1) + g.mul(1.0 - b1)));
+            store(v, &(v.mul(b2) + g.square().mul(1.0 - b2)));
+            let (first, second) = (beside(p, &unbias_first), beside(p, &unbias_second));
+            let step = m.div(&first) / (v.div(&second).sqrt() + self.eps);
             let step = if self.decoupled { decayed(step, p, self.weight_decay) } else { step };
             move_by(p, &step, &self.group.lr);
         }

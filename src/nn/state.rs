@@ -1,14 +1,16 @@
 //! State dictionaries and safetensors files.
 //!
-//! A file is written beside its place and renamed, so a reader sees the old or the new one, never half of one. Reading checks
-//! names, shapes and dtypes against the module before anything is changed.
+//! A file is written beside its place and renamed, so a reader sees the old or the new one, never half of one. Loading reads the header
+//! alone: each Tensor is a part of the file until it is copied to its device, piece by piece. What is assigned to a module is checked
+//! for names, shapes and dtypes before anything is changed.
 
 use super::module::{Module, StateDict};
-use crate::tensor::{Fault, Shown, Tensor, Value};
+use crate::tensor::{Fault, Shown, Tensor, TensorFile, Value};
 use crate::uop::{Dim, Scalar};
-use safetensors::tensor::{Dtype, SafeTensorError, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, Metadata, SafeTensorError, TensorInfo, TensorView};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Why state was not saved or loaded.
@@ -102,37 +104,89 @@ pub fn save<E: std::fmt::Display>(
     write_atomically(path, &bytes)
 }
 
-/// Replaces a file's content in one step: written beside it, flushed, renamed.
+/// Replaces a file's content in one step: written beside it, flushed, renamed. The permissions are those of the old file, or of any
+/// new one.
 ///
 /// # Errors
 /// The directory or file cannot be written; the old file is untouched then.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
     let fail = |what| move |error| StateError::Io { what, path: path.into(), error };
     let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(fail("create a file for"))?;
+    // As the system's own open does, less what the user's mask takes away.
+    let everybody = std::fs::Permissions::from_mode(0o666);
+    let file = tempfile::Builder::new().permissions(everybody).tempfile_in(dir);
+    let mut file = file.map_err(fail("create a file for"))?;
     file.write_all(bytes).map_err(fail("write"))?;
+    if let Ok(old) = std::fs::metadata(path) {
+        file.as_file().set_permissions(old.permissions()).map_err(fail("set the permissions of"))?;
+    }
     file.as_file().sync_all().map_err(fail("flush"))?;
     file.persist(path).map_err(|e| fail("rename to")(e.error))?;
     Ok(())
 }
 
-/// The Tensors of a safetensors file, as host data for the default device.
+/// The Tensors of a safetensors file, as copies to the default device that are made when they are needed: until then nothing but the
+/// header is read, and the file is held open.
 ///
 /// # Errors
 /// The file cannot be read, is damaged, or has an element type that we lack.
 pub fn load(path: &Path) -> Result<StateDict, StateError> {
-    let bytes = std::fs::read(path).map_err(|error| StateError::Io { what: "read", path: path.into(), error })?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| StateError::Format { path: path.into(), error })?;
+    let fail = |what| move |error| StateError::Io { what, path: path.into(), error };
+    let file = TensorFile::open(path).map_err(fail("open"))?;
+    let mut start = [0; 8];
+    let header = match file.read(0, &mut start) {
+        Ok(()) => header_bytes(u64::from_le_bytes(start), file.len_bytes()),
+        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Err(SafeTensorError::HeaderTooSmall),
+        Err(error) => return Err(fail("read")(error)),
+    };
+    let format = |error| StateError::Format { path: path.into(), error };
+    let mut text = vec![0; header.map_err(format)?];
+    file.read(8, &mut text).map_err(fail("read"))?;
+    let data_at = 8 + text.len() as u64;
+    let meta: Metadata =
+        serde_json::from_slice(&text).map_err(|_| format(SafeTensorError::InvalidHeaderDeserialization))?;
+    let mut list: Vec<(String, &TensorInfo)> = meta.tensors().into_iter().collect();
+    list.sort_by_key(|(_, info)| info.data_offsets);
     let device = crate::tensor::default_device();
     let mut out = StateDict::new();
-    for (name, view) in file.tensors() {
-        let scalar = TYPES.iter().find(|(d, _)| *d == view.dtype()).map(|(_, s)| *s);
-        let scalar = scalar
-            .ok_or_else(|| StateError::ElementType { name: name.clone(), what: format!("{:?}", view.dtype()) })?;
-        let t = Tensor::from_bytes(view.data().to_vec(), scalar, view.shape(), &device);
-        out.insert(name, t);
+    let mut end = 0;
+    for (name, info) in list {
+        end = checked(&name, info, end).map_err(format)?;
+        let scalar = TYPES.iter().find(|(d, _)| *d == info.dtype).map(|(_, s)| *s);
+        let scalar =
+            scalar.ok_or_else(|| StateError::ElementType { name: name.clone(), what: format!("{:?}", info.dtype) })?;
+        let shape: Vec<Dim> = info.shape.iter().map(|n| Dim::from(*n)).collect();
+        let part = file.part(scalar, &shape, data_at.saturating_add(info.data_offsets.0 as u64));
+        let part = part.map_err(|_| format(SafeTensorError::MetadataIncompleteBuffer))?;
+        out.insert(name, Tensor::from(part).to(&device));
+    }
+    if data_at.checked_add(end as u64) != Some(file.len_bytes()) {
+        return Err(format(SafeTensorError::MetadataIncompleteBuffer));
     }
     Ok(out)
+}
+
+/// Longest header that is read, in bytes: the format's own limit.
+const HEADER_LIMIT: u64 = 100_000_000;
+
+/// The announced length of a header, if the file can have it.
+fn header_bytes(announced: u64, file_bytes: u64) -> Result<usize, SafeTensorError> {
+    if announced > HEADER_LIMIT {
+        return Err(SafeTensorError::HeaderTooLarge);
+    }
+    let fits = announced + 8 <= file_bytes;
+    usize::try_from(announced).ok().filter(|_| fits).ok_or(SafeTensorError::InvalidHeaderLength)
+}
+
+/// The end of a tensor's bytes, which begin where those of the one before end and are as many as its shape says.
+fn checked(name: &str, info: &TensorInfo, begin: usize) -> Result<usize, SafeTensorError> {
+    let (from, to) = info.data_offsets;
+    if from != begin || to < from {
+        return Err(SafeTensorError::InvalidOffset(name.into()));
+    }
+    let count = info.shape.iter().try_fold(1usize, |n, size| n.checked_mul(*size));
+    let bytes = count.and_then(|n| n.checked_mul(info.dtype.size())).ok_or(SafeTensorError::ValidationOverflow)?;
+    if bytes == to - from { Ok(to) } else { Err(SafeTensorError::TensorInvalidInfo) }
 }
 
 /// Assigns a state to a module's Tensors. Names, shapes and dtypes must agree exactly.

@@ -27,7 +27,7 @@ pub(crate) fn fitted(target: &UOp, value: &UOp) -> Result<UOp, Problem> {
     if from != to && !from.is_weak() && crate::uop::Scalar::promote(from, to) != to {
         return Err(Problem::dtype(format!("{from} does not go into {to} without a cast")));
     }
-    let value = graph::cast(value, to);
+    let value = graph::taken(value, to)?;
     if graph::is_number(&value) {
         return Ok(graph::full(target.shape(), &value));
     }

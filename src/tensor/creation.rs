@@ -7,7 +7,7 @@ use super::graph;
 use super::handle::{Tensor, default_device};
 use super::movement::{Movement, check_sizes, positions};
 use super::value::{Expr, Value, build, lift};
-use crate::uop::{ConstVal, DType, Dim, Op, Scalar, UOp};
+use crate::uop::{ConstVal, Dim, Op, Scalar, UOp};
 
 /// A Rust type that one element can be.
 pub trait Element: Copy + Send + Sync + 'static {
@@ -119,11 +119,12 @@ impl<T: Nested + ?Sized> Nested for &T {
     }
 }
 
-/// The dtype a plain number gives a Tensor of its own: the default int or float.
+/// The dtype a plain number gives a Tensor of its own: the default int or float, a longer int where that lacks the number.
 fn own_type(c: ConstVal) -> Scalar {
+    let holds = |t: &&Scalar, i: i128| (t.int_range().0..=t.int_range().1).contains(&i);
     match c {
         ConstVal::Bool(_) => Scalar::Bool,
-        ConstVal::Int(_) => Scalar::I32,
+        ConstVal::Int(i) => [Scalar::I32, Scalar::I64].iter().find(|t| holds(t, i)).copied().unwrap_or(Scalar::U64),
         ConstVal::Float(_) => Scalar::F32,
     }
 }
@@ -174,19 +175,20 @@ impl Tensor {
             Ok(graph::reshape(&Tensor::buffer(dtype, len, default_device()), &shape))
         })
     }
-    /// One number everywhere, without memory: i32, f32 or bool as the number is written (`cast` for others).
+    /// One number everywhere, without memory: i32 (i64 or u64 for a number beyond it), f32 or bool as the number is written (`cast`
+    /// for others).
     #[track_caller]
     pub fn full(shape: impl IntoShape, value: impl Into<ConstVal>) -> Tensor {
         let value = value.into();
         Tensor::full_of(shape, value, own_type(value))
     }
-    /// As [`Tensor::full`], with the dtype named.
+    /// As [`Tensor::full`], with the dtype named, which has the number among its values.
     #[track_caller]
     pub fn full_of(shape: impl IntoShape, value: impl Into<ConstVal>, dtype: Scalar) -> Tensor {
         let (shape, value) = (shape.into_shape(), value.into());
         build("full", [], |[]| {
             check_sizes(&shape)?;
-            Ok(graph::full(&shape, &UOp::constant(DType::of(dtype), value)))
+            Ok(graph::full(&shape, &graph::constant(value, dtype)?))
         })
     }
     /// f32 zeros.
@@ -199,16 +201,16 @@ impl Tensor {
     pub fn ones(shape: impl IntoShape) -> Tensor {
         Tensor::full_of(shape, 1.0, Scalar::F32)
     }
-    /// 0, 1 .. n-1 as i32, without memory.
+    /// 0, 1 .. n-1 without memory: i32, or i64 for more than that counts.
     #[track_caller]
     pub fn arange(n: impl super::IntoDim) -> Tensor {
         let n = n.into_dim();
         build("arange", [], |[]| {
             check_sizes(std::slice::from_ref(&n))?;
-            Ok(graph::cast(&UOp::iota(n.uop()), Scalar::I32))
+            Ok(graph::cast(&UOp::iota(n.uop()), super::index::position_type(n.max().saturating_sub(1))))
         })
     }
-    /// `start`, `start + step` .. before `stop`: i32 where all three are whole, else f32.
+    /// `start`, `start + step` .. before `stop`: i32 where all three are whole (i64 where one is beyond i32), else f32.
     #[track_caller]
     pub fn arange_step(start: f64, stop: f64, step: f64) -> Tensor {
         lift("arange", [], |[]| {
@@ -220,9 +222,10 @@ impl Tensor {
                 return Err(Problem::argument(format!("{start}..{stop} by {step} has {n} elements")));
             }
             let i = Expr::from(UOp::iota(n as i64));
-            let whole = [start, stop, step].iter().all(|x| *x == x.trunc() && x.abs() < 2f64.powi(31));
+            let within = |bits: i32| [start, stop, step].iter().all(|x| x.abs() < 2f64.powi(bits));
+            let whole = [start, stop, step].iter().all(|x| *x == x.trunc()) && within(53);
             Ok(if whole {
-                i.mul(step as i64).add(start as i64).cast(Scalar::I32)
+                i.mul(step as i64).add(start as i64).cast(if within(31) { Scalar::I32 } else { Scalar::I64 })
             } else {
                 i.cast(Scalar::F64).mul(step).add(start).cast(Scalar::F32)
             })
@@ -250,7 +253,7 @@ impl Tensor {
     #[track_caller]
     pub fn full_like(&self, value: impl Into<ConstVal>) -> Tensor {
         let value = value.into();
-        build("full_like", [self.node()], |[x]| Ok(graph::full(x.shape(), &UOp::constant(x.dtype(), value))))
+        build("full_like", [self.node()], |[x]| Ok(graph::full(x.shape(), &graph::constant(value, x.dtype().scalar)?)))
     }
     #[track_caller]
     pub fn zeros_like(&self) -> Tensor {

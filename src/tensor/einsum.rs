@@ -43,17 +43,24 @@ fn letters(term: &str, rank: usize) -> Result<Vec<char>, Problem> {
 }
 
 /// A letter that stands twice in an operand means its diagonal.
-fn without_doubles(mut x: Expr, mut names: Vec<char>) -> (Expr, Vec<char>) {
+fn without_doubles(mut x: Expr, mut names: Vec<char>) -> Result<(Expr, Vec<char>), Problem> {
     while let Some((a, b)) =
         (0..names.len()).find_map(|a| (a + 1..names.len()).find(|b| names[*b] == names[a]).map(|b| (a, b)))
     {
-        x = x.diagonal(0, a as i64, b as i64);
         let letter = names[a];
+        if !graph::same(&x.dim(a), &x.dim(b)) {
+            return Err(Problem::shape(format!(
+                "'{letter}' stands for the sizes {} and {} at once",
+                x.dim(a),
+                x.dim(b)
+            )));
+        }
+        x = x.diagonal(0, a as i64, b as i64);
         names.remove(b);
         names.remove(a);
         names.push(letter);
     }
-    (x, names)
+    Ok((x, names))
 }
 
 pub(crate) fn einsum(formula: &str, xs: Vec<Expr>) -> Result<Expr, Problem> {
@@ -65,12 +72,15 @@ pub(crate) fn einsum(formula: &str, xs: Vec<Expr>) -> Result<Expr, Problem> {
     if terms.len() != xs.len() {
         return Err(Problem::argument(format!("'{formula}' has {} operands, not {}", terms.len(), xs.len())));
     }
+    let t = graph::promoted(&xs.iter().map(Expr::uop).collect::<Vec<_>>());
+    // Floats are multiplied in the type they are summed in, so that half types round once, at the end.
+    let wide = if t.is_float() { t.accumulator() } else { t };
     let mut operands = Vec::with_capacity(xs.len());
     let mut known = Vec::new();
     for (x, term) in xs.into_iter().zip(&terms) {
         let names = letters(term, x.rank())?;
         known.extend_from_slice(&names);
-        operands.push(without_doubles(x, names));
+        operands.push(without_doubles(x.cast(wide), names)?);
     }
     let out = output_letters(&known, output)?;
     // All letters: those of the result, then those that are summed.
@@ -91,7 +101,6 @@ pub(crate) fn einsum(formula: &str, xs: Vec<Expr>) -> Result<Expr, Problem> {
     let Some(product) = product else { return Err(Problem::argument("no operands")) };
     product.node().map_err(|fault| fault.problem.clone())?;
     let gone: Vec<usize> = (out.len()..all.len()).collect();
-    let t = product.scalar();
     let total = sum(&product, &gone)?;
     Ok(Expr::from(graph::reshape(total.uop(), &product.shape()[..out.len()])).cast(t))
 }

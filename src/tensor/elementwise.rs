@@ -1,6 +1,6 @@
 //! Elementwise arithmetic, comparison, bits and casts: each output element depends on the same element of each source.
 //!
-//! Sources broadcast and are promoted (`uop::dtype`); numbers take the dtype of what they meet. Division of integers gives
+//! Sources broadcast and are promoted (`uop::dtype`); numbers take the dtype of what they meet, if it has their value. Division of integers gives
 //! floats unless its name says otherwise; `modulo` has the divisor's sign, as in Python.
 
 use super::error::{Fault, Problem};
@@ -81,14 +81,15 @@ pub trait Elementwise: Value {
             })
         })
     }
-    /// Remainder with the sign of the dividend.
+    /// Remainder with the sign of the dividend: exact for every float of at most 32 bits, and in f64 while the quotient is below
+    /// 2^192. Floats of at most 32 bits are computed in f64.
     #[track_caller]
     fn fmod(&self, o: impl Operand<Self>) -> Self {
         lift("fmod", [self.node(), o.operand()], |[a, b]| {
             Ok(if graph::promoted(&[a.uop(), b.uop()]).is_int() {
                 Expr::of(Ok(graph::alu(Op::CMod, &[a.uop().clone(), b.uop().clone()])?))
             } else {
-                a.sub(&a.div(&b).trunc().mul(&b))
+                super::remainder::remainder(&a, &b)?
             })
         })
     }
@@ -105,7 +106,8 @@ pub trait Elementwise: Value {
     fn minimum(&self, o: impl Operand<Self>) -> Self {
         lift("minimum", [self.node(), o.operand()], |[a, b]| {
             let t = graph::promoted(&[a.uop(), b.uop()]);
-            Ok(a.cast(t).inverse().maximum(&b.cast(t).inverse()).inverse())
+            let of = |x: &Expr| graph::taken(x.uop(), t).map(|u| Expr::from(u).inverse());
+            Ok(of(&a)?.maximum(&of(&b)?).inverse())
         })
     }
     /// The order-reversing involution of the dtype: `-x` for floats, `!x` for integers and bool.
@@ -198,7 +200,7 @@ pub trait Elementwise: Value {
         build("where", [self.node(), a.operand(), b.operand()], |[c, a, b]| {
             // Two numbers without a type of their own give the default one.
             let t = graph::promoted(&[a, b]).strong();
-            graph::alu(Op::Where, &[c.clone(), graph::cast(a, t), graph::cast(b, t)])
+            graph::alu(Op::Where, &[c.clone(), graph::taken(a, t)?, graph::taken(b, t)?])
         })
     }
     /// `value` where `mask` is true, else `self`.
@@ -409,14 +411,14 @@ fn at_most(a: &Expr, b: &Expr) -> Expr {
 /// Small constant powers become products and roots: exact, and with a plain gradient.
 fn power(a: &Expr, b: &Expr) -> Result<Expr, Problem> {
     let to = graph::promoted(&[a.uop(), b.uop()]);
-    let (x, exponent) = (a.cast(to), b.uop().as_const().map(|c| c.as_f64()));
+    let (x, exponent) = (Expr::from(graph::taken(a.uop(), to)?), b.uop().as_const().map(|c| c.as_f64()));
     match exponent {
         Some(0.0) => Ok(Expr::from(graph::full(x.shape(), &UOp::constant(DType::of(to), 1i64)))),
         Some(n) if n == n.trunc() && (1.0..=8.0).contains(&n) => Ok(repeated(&x, n as u32)),
         Some(n) if to.is_float() && n == n.trunc() && (-8.0..0.0).contains(&n) => Ok(repeated(&x, -n as u32).recip()),
         Some(0.5) if to.is_float() => Ok(x.sqrt()),
         Some(-0.5) if to.is_float() => Ok(x.rsqrt()),
-        _ => Ok(Expr::of(Ok(graph::alu(Op::Pow, &[x.uop().clone(), b.cast(to).uop().clone()])?))),
+        _ => Ok(Expr::of(Ok(graph::alu(Op::Pow, &[x.uop().clone(), graph::taken(b.uop(), to)?])?))),
     }
 }
 

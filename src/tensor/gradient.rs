@@ -22,12 +22,18 @@ fn e(u: &UOp) -> Expr {
     Expr::from(u.clone())
 }
 
-/// Gradient of `root` (weighted by `seed`, of its shape) for each target that is in the graph.
-fn gradients(root: &UOp, seed: Expr, is_target: impl Fn(&UOp) -> bool) -> Result<UMap<Expr>, Problem> {
+/// Gradient of `root` (weighted by `seed`, of its shape) for each node that gets a share, and the targets that are in the graph: one
+/// without a share (behind a floor or a comparison, say) has the slope 0.
+fn gradients(root: &UOp, seed: Expr, is_target: impl Fn(&UOp) -> bool) -> Result<(UMap<Expr>, Vec<UOp>), Problem> {
     let order = root.toposort_if(|u| u.op() != Op::Detach);
     let mut leads = USet::default();
+    let mut targets = Vec::new();
     for u in &order {
-        if is_target(u) || u.op() != Op::Detach && u.src().iter().any(|s| leads.contains(s)) {
+        let is_target = is_target(u);
+        if is_target {
+            targets.push(u.clone());
+        }
+        if is_target || u.op() != Op::Detach && u.src().iter().any(|s| leads.contains(s)) {
             leads.insert(u.clone());
         }
     }
@@ -49,7 +55,12 @@ fn gradients(root: &UOp, seed: Expr, is_target: impl Fn(&UOp) -> bool) -> Result
             grads.insert(s.clone(), whole);
         }
     }
-    Ok(grads)
+    Ok((grads, targets))
+}
+
+/// Zeros of the shape and type of `u`.
+fn flat(u: &UOp) -> Expr {
+    Expr::from(graph::full(u.shape(), &UOp::constant(u.dtype(), 0.0)))
 }
 
 /// What each source of `u` gets when `u` gets `g`.
@@ -217,7 +228,8 @@ fn stands_for(u: &UOp, now: &UOp) -> bool {
 }
 
 impl Tensor {
-    /// Gradients of this single number with respect to `targets`, of their shapes.
+    /// Gradients of this single number with respect to `targets`, of their shapes; zeros where it does not change with one (behind
+    /// [`floor`](Elementwise::floor), a comparison or [`detach`](Elementwise::detach)).
     #[track_caller]
     pub fn gradient(&self, targets: &[&Tensor]) -> Vec<Tensor> {
         self.gradient_from(None, targets)
@@ -236,8 +248,11 @@ impl Tensor {
             let weight = weight.map(Value::node).transpose()?;
             let nodes = targets.iter().map(|t| t.node()).collect::<Result<Vec<_>, _>>()?;
             let report = |problem| fault("gradient", problem, std::slice::from_ref(&root), at);
+            if let Some(n) = nodes.iter().find(|n| !n.dtype().is_float()) {
+                return Err(report(Problem::dtype(format!("a target of {} has no gradient", n.dtype()))));
+            }
             let seed = start(&root, weight).map_err(report)?;
-            let grads = gradients(&root, seed, |u| nodes.iter().any(|n| stands_for(u, n))).map_err(report)?;
+            let (grads, _) = gradients(&root, seed, |u| nodes.iter().any(|n| stands_for(u, n))).map_err(report)?;
             let of = |now: &UOp| {
                 let mut hits = grads
                     .iter()
@@ -250,11 +265,10 @@ impl Tensor {
             let absent =
                 || Problem::argument("a target is not below this Tensor (was one of them realized in between?)");
             // `cat` and others leave a target without elements out of the graph; its gradient has no elements either.
-            let empty = |n: &UOp| {
-                let zero = || Expr::from(graph::full(n.shape(), &UOp::constant(n.dtype(), 0.0)));
-                n.shape().iter().any(|d| d.is(0)).then(zero)
-            };
-            let one = |n: &UOp| of(n).or_else(|| empty(n)).ok_or_else(|| report(absent()));
+            let is_below =
+                |n: &UOp| n.shape().iter().any(|d| d.is(0)) || root.toposort().iter().any(|u| stands_for(u, n));
+            let zeros = |n: &UOp| is_below(n).then(|| flat(n));
+            let one = |n: &UOp| of(n).or_else(|| zeros(n)).ok_or_else(|| report(absent()));
             nodes.iter().map(one).collect::<Result<Vec<Expr>, _>>()
         };
         match made() {
@@ -263,7 +277,8 @@ impl Tensor {
         }
     }
 
-    /// Adds the gradient of this single number to `grad` of every Tensor below it that asked for one.
+    /// Adds the gradient of this single number to `grad` of every Tensor below it that asked for one; zeros where it does not change
+    /// with it. What lies behind [`detach`](Elementwise::detach) alone gets nothing.
     ///
     /// # Errors
     /// This Tensor is faulty or not a single float, or no Tensor below it asked for a gradient.
@@ -273,9 +288,11 @@ impl Tensor {
         let root = self.uop()?;
         let report = |problem| (*fault("backward", problem, std::slice::from_ref(&root), at)).clone();
         let seed = start(&root, None).map_err(report)?;
-        let grads = gradients(&root, seed, |u| !Tensor::watching(u).is_empty()).map_err(report)?;
+        let is_wanted = |u: &UOp| u.dtype().is_float() && !Tensor::watching(u).is_empty();
+        let (grads, targets) = gradients(&root, seed, is_wanted).map_err(report)?;
         let mut wanted: Vec<(u64, Tensor, Expr)> = Vec::new();
-        for (u, g) in &grads {
+        for u in &targets {
+            let g = grads.get(u).cloned().unwrap_or_else(|| flat(u));
             wanted.extend(Tensor::watching(u).into_iter().map(|t| (u.id(), t, g.clone())));
         }
         wanted.retain(|(_, t, _)| !t.is(self));

@@ -1,10 +1,12 @@
 //! The primitives on nodes: promotion, broadcasting, elementwise ops, casts, movement and reductions, each checked.
 //!
+//! A number written in the program takes the type of what it meets if it has a value there; one that has not is a mistake, except
+//! that a comparison with it is answered (the rules of numpy 2).
 //! A node that would change nothing is not made: a reshape to the same shape, an empty pad, a cast to the same dtype. A scalar
 //! constant stays a scalar in an elementwise op; every other source is reshaped and expanded to the common shape.
 
 use super::error::Problem;
-use crate::uop::{DType, Dim, Op, Scalar, UOp, numel};
+use crate::uop::{ConstVal, DType, Dim, Op, Scalar, UOp, numel};
 
 /// Two sizes certainly equal.
 pub(crate) fn same(a: &Dim, b: &Dim) -> bool {
@@ -37,6 +39,48 @@ pub(crate) fn cast(u: &UOp, to: Scalar) -> UOp {
     match u.as_const() {
         Some(c) if u.dtype().scalar != to => UOp::constant(DType::of(to), c),
         _ => u.cast(DType::of(to)),
+    }
+}
+
+/// The value of a number written in the program that integer type `to` lacks.
+fn beyond(u: &UOp, to: Scalar) -> Option<i128> {
+    let (low, high) = to.int_range();
+    let v = u.as_const().filter(|_| u.dtype().scalar == Scalar::WeakInt && to.is_int())?.as_int()?;
+    (v < low || v > high).then_some(v)
+}
+
+/// A node that is to take part in an op of type `to`: a number written in the program is taken by its value or not at all.
+pub(crate) fn taken(u: &UOp, to: Scalar) -> Result<UOp, Problem> {
+    match beyond(u, to) {
+        Some(v) => Err(not_in(v, to)),
+        None => Ok(cast(u, to)),
+    }
+}
+
+fn not_in(v: i128, to: Scalar) -> Problem {
+    let (low, high) = to.int_range();
+    Problem::dtype(format!("{v} is no {to}: those are {low} to {high}"))
+}
+
+/// A constant of type `to`, as [`taken`].
+pub(crate) fn constant(value: ConstVal, to: Scalar) -> Result<UOp, Problem> {
+    let (low, high) = to.int_range();
+    match value {
+        ConstVal::Int(v) if to.is_int() && (v < low || v > high) => Err(not_in(v, to)),
+        _ => Ok(UOp::constant(DType::of(to), value)),
+    }
+}
+
+/// What a comparison in type `to` is, whatever the other side's elements, when one side is a number beyond that type.
+fn decided(op: Op, src: &[UOp], to: Scalar) -> Option<bool> {
+    let [a, b] = src else { return None };
+    let (left, right) = (beyond(a, to), beyond(b, to));
+    match (op, left, right) {
+        (Op::CmpLt, Some(v), None) => Some(v < 0),
+        (Op::CmpLt, None, Some(v)) => Some(v > 0),
+        (Op::CmpEq, Some(_), None) | (Op::CmpEq, None, Some(_)) => Some(false),
+        (Op::CmpNe, Some(_), None) | (Op::CmpNe, None, Some(_)) => Some(true),
+        _ => None,
     }
 }
 
@@ -95,9 +139,12 @@ pub(crate) fn alu(op: Op, src: &[UOp]) -> Result<UOp, Problem> {
     // Where's condition does not take part in promotion.
     let first = usize::from(op == Op::Where);
     let to = promoted(&src[first..].iter().collect::<Vec<_>>());
+    if let Some(answer) = decided(op, src, to) {
+        return Ok(full(&broadcast_shapes(src[0].shape(), src[1].shape())?, &UOp::bool(answer)));
+    }
     let mut cast_src: Vec<UOp> = src.to_vec();
     for u in &mut cast_src[first..] {
-        *u = cast(u, to);
+        *u = taken(u, to)?;
     }
     check_type(op, to)?;
     if op == Op::Where && !src[0].dtype().is_bool() {

@@ -1,7 +1,7 @@
 //! Indexing: integers, ranges with steps, new axes, an ellipsis, and integer Tensors; reading and storing.
 //!
 //! A negative integer counts from the end. Ranges are cut to the axis as in Python. An index Tensor picks elements of its axis:
-//! a negative element counts from the end, one outside reads 0. Several index Tensors broadcast together; their axes stand
+//! a negative element counts from the end, one outside reads 0, whatever integer type it has. Several index Tensors broadcast together; their axes stand
 //! where the first was if they are neighbours, else in front. Reading by a Tensor is a sum over `where(iota == index, x, 0)`,
 //! which the scheduler turns into an indexed load.
 
@@ -132,7 +132,7 @@ pub trait Indexing: Value {
             let x = x.shrink(&keep);
             // (.., picked, element, ..)
             let (wide, i) = (x.unsqueeze(at as i64), i.unsqueeze(at as i64 + 1));
-            let hit = positions_at(wide.shape(), at + 1).eq(&wrapped(&i, &x.dim(at)));
+            let hit = positions_at(wide.shape(), at + 1).eq(&wrapped(&i, &x.dim(at), x.dim(at).max()));
             Ok(chosen(&hit, &wide, at + 1))
         })
     }
@@ -149,12 +149,28 @@ fn positions_at(shape: &[Dim], axis: usize) -> Expr {
     super::movement::positions(shape, axis)
 }
 
-/// `i` with negative elements counted from the end of an axis of `size`.
-fn wrapped(i: &Expr, size: &Dim) -> Expr {
-    if i.scalar().is_unsigned() {
-        return i.cast(Scalar::I64);
+/// `i` in an integer type that has its values and the numbers up to `count` too: neither comparing with positions nor counting
+/// on wraps. (Beyond i64, a u64 turns negative, which is no position either.)
+pub(super) fn widened(i: &Expr, count: i64) -> Expr {
+    let is_narrow = matches!(i.scalar(), Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 | Scalar::I32);
+    match i.scalar() {
+        Scalar::WeakInt => i.clone(),
+        _ => i.cast(position_type(if is_narrow { count } else { i64::MAX })),
     }
-    i.lt(0).where_(&i.add(&Expr::from(size.uop())), i)
+}
+
+/// The type of positions among `count` elements: i32 where that is enough.
+pub(super) fn position_type(count: i64) -> Scalar {
+    if count <= i64::from(i32::MAX) { Scalar::I32 } else { Scalar::I64 }
+}
+
+/// `i` with negative elements counted from the end of an axis of `size`, in a type that counts to `count`.
+fn wrapped(i: &Expr, size: &Dim, count: i64) -> Expr {
+    let wide = widened(i, count);
+    if i.scalar().is_unsigned() {
+        return wide;
+    }
+    wide.lt(0).where_(&wide.add(&Expr::from(size.uop())), &wide)
 }
 
 /// Sum over an axis of the one element where `hit` is true.
@@ -276,9 +292,10 @@ fn block(picks: &[(usize, Expr)], rank: usize) -> (Vec<i64>, usize) {
 fn linear(picks: &[(usize, Expr)], x: &Expr) -> Result<Expr, Problem> {
     let mut whole: Option<Expr> = None;
     let mut inside: Option<Expr> = None;
+    let count = picks.iter().fold(1i64, |n, (axis, _)| n.saturating_mul(x.dim(*axis).max()));
     for (axis, i) in picks {
         let size = x.dim(*axis);
-        let (i, n) = (wrapped(i, &size), Expr::from(size.uop()));
+        let (i, n) = (wrapped(i, &size, count), Expr::from(size.uop()));
         let ok = i.ge(0).bitand(&i.lt(&n));
         whole = Some(whole.map_or_else(|| i.clone(), |w| w.mul(&n).add(&i)));
         inside = Some(inside.map_or_else(|| ok.clone(), |x| x.bitand(&ok)));
@@ -321,7 +338,8 @@ fn put(x: &Expr, picks: Vec<(usize, Expr)>, v: &Expr) -> Result<Expr, Problem> {
     let square = [s, count.clone()];
     let hit = positions_at(&square, 0).eq(&i.unsqueeze(0));
     let number = positions_at(&square, 1).add(1);
-    let last = Expr::from(graph::reduce(hit.where_(&number, 0).cast(Scalar::I32).uop(), Op::Max, &[1])).squeeze(1);
+    let numbers = hit.where_(&number, 0).cast(position_type(count.max()));
+    let last = Expr::from(graph::reduce(numbers.uop(), Op::Max, &[1])).squeeze(1);
     let written = pick(&v, vec![(at, last.sub(1))])?;
     let mut shape = vec![Dim::Int(1); flat.rank()];
     shape[at] = flat.dim(at);

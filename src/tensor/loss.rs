@@ -2,9 +2,10 @@
 
 use super::elementwise::Elementwise;
 use super::error::{Problem, Shown};
+use super::index::widened;
 use super::math::Math;
 use super::movement::{Movement, positions};
-use super::reduction::{Reduction, sum};
+use super::reduction::{Reduction, accumulated, sum};
 use super::value::{Expr, Value, lift};
 use crate::uop::{Dim, Scalar};
 
@@ -42,7 +43,11 @@ pub trait Loss: Value {
             }
             let n = x.dim(axis as usize);
             let y = y.mul(1.0 - smoothing).add(&Expr::from(n.uop()).cast(Scalar::F32).recip().mul(smoothing));
-            Ok(last(&x.log_softmax(axis).mul(&y), axis).sum(-1).mean(()).neg())
+            let logs = x.log_softmax(axis);
+            // A class that cannot be and was not costs nothing: 0 * log 0 is 0 here.
+            let absent = y.eq(0).bitand(&logs.eq(f64::NEG_INFINITY));
+            let each = absent.where_(0, &logs).mul(&y);
+            Ok(last(&each, axis).sum(-1).mean(()).neg())
         })
     }
     /// Mean of `-self[label]` over log probabilities (n, classes, ..) and labels (n, ..).
@@ -54,12 +59,12 @@ pub trait Loss: Value {
             Ok(averaged(&labelled(&x, &y), ignore.map(|i| y.ne(i))).neg())
         })
     }
-    /// Mean of `-(y log p + (1 - y) log(1 - p))` over probabilities.
+    /// Mean of `-(y log p + (1 - y) log(1 - p))` over probabilities; a logarithm counts as -100 at least, as in PyTorch.
     #[track_caller]
     fn binary_crossentropy(&self, target: &Self) -> Self {
         lift("binary_crossentropy", [self.node(), target.node()], |[p, y]| {
-            let other = y.neg().add(1).mul(&p.neg().add(1).log());
-            Ok(y.mul(&p.log()).add(&other).mean(()).neg())
+            let other = y.neg().add(1).mul(&bounded_log(&p.neg().add(1)));
+            Ok(y.mul(&bounded_log(&p)).add(&other).mean(()).neg())
         })
     }
     /// As [`Loss::binary_crossentropy`] of `sigmoid(self)`, without overflow; `positive` weighs the positive examples.
@@ -88,6 +93,12 @@ fn sparse(x: &Expr, y: &Expr) -> Result<(), Problem> {
     Ok(())
 }
 
+/// The logarithm of a probability, at least -100; without slope where it is 0.
+fn bounded_log(p: &Expr) -> Expr {
+    let zero = p.eq(0);
+    zero.where_(-100.0, &zero.where_(1.0, p).log().maximum(-100.0))
+}
+
 /// Classes to the last axis.
 fn last(x: &Expr, axis: i64) -> Expr {
     let mut order: Vec<i64> = (0..x.rank() as i64).filter(|k| *k != axis).collect();
@@ -97,6 +108,7 @@ fn last(x: &Expr, axis: i64) -> Expr {
 
 /// The element of the last axis that the label names; 0 for a label outside.
 fn labelled(x: &Expr, y: &Expr) -> Expr {
+    let y = widened(y, x.dim(x.rank() - 1).max());
     let hit = y.unsqueeze(-1).eq(&positions(x.shape(), x.rank() - 1));
     hit.where_(x, 0).cast(x.scalar()).sum(-1)
 }
@@ -107,7 +119,9 @@ fn averaged(each: &Expr, counts: Option<Expr>) -> Expr {
         Some(mask) => {
             let axes: Vec<usize> = (0..each.rank()).collect();
             let total = |x: &Expr| sum(x, &axes).unwrap_or_else(|_| x.clone()).reshape(Vec::<Dim>::new());
-            total(&each.mul(&mask)).div(&total(&mask))
+            let (each, t) = accumulated(each);
+            // A choice, not a product: what does not count may be infinite.
+            total(&mask.where_(&each, 0)).div(&total(&mask)).cast(t)
         }
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! Half and fp8 inputs are computed in f32 and rounded once at the end. exp and log go through exp2 and log2, cos through
 //! the sine of the half angle (adding pi/2 to a large argument would round it), erf through a rational approximation
-//! (error below 2e-7, also in f64).
+//! (error below 2e-7, also in f64). The inverse functions are polynomials of a reduced argument: interpolations of the power
+//! series at Chebyshev's points, one for f32 and one for f64, each with an error below half a last place.
 
 use super::elementwise::{Elementwise, to_float};
 use super::error::{Fault, Problem};
+use super::graph;
 use super::value::{Expr, Operand, Value, lift};
 use crate::uop::{Scalar, UOp};
 use std::f64::consts::{LN_2, LN_10, LOG2_E, PI};
@@ -33,6 +35,13 @@ fn sigmoid(x: &Expr) -> Expr {
     // The bound keeps the gradient of far negative inputs 0 instead of 0 * inf.
     let limit = if x.scalar() == Scalar::F64 { 1022.0 } else { 126.0 };
     x.mul(-LOG2_E).minimum(limit).exp2().add(1).recip()
+}
+fn tanh(x: &Expr) -> Expr {
+    sigmoid(&x.mul(2)).mul(2).sub(1)
+}
+fn softplus(x: &Expr) -> Expr {
+    // A one-sided |x| keeps the gradient at 0, where x * sign(x) has none.
+    x.maximum(0).add(&ln(&exp(&size(x).neg()).add(1)))
 }
 fn cos(x: &Expr) -> Expr {
     let s = x.mul(0.5).sin();
@@ -73,21 +82,147 @@ fn erf(x: &Expr) -> Expr {
     );
     x.mul(&p).div(&q)
 }
-/// Abramowitz and Stegun 4.4.46, absolute error below 2e-8 on [0, 1].
+/// An odd function as `x` times a polynomial of its square, highest power first: `narrow` for f32, `wide` for f64.
+fn odd(x: &Expr, narrow: &[f64], wide: &[f64]) -> Expr {
+    x.mul(&polynomial(&x.square(), if x.scalar() == Scalar::F64 { wide } else { narrow }))
+}
+/// Without a slope: -1 where `x` is negative, else 1.
+fn side(x: &Expr) -> Expr {
+    x.lt(0).where_(-1.0, 1.0).cast(x.scalar())
+}
+/// |x| with the slope of `x` at 0, which `x * sign(x)` has not.
+fn size(x: &Expr) -> Expr {
+    x.lt(0).where_(&x.neg(), x)
+}
+
+const ATAN: [f64; 6] = [
+    -0.060_263_052_276_584_58,
+    0.105_698_288_064_144_47,
+    -0.142_395_326_696_489_74,
+    0.199_981_830_410_832_06,
+    -0.333_333_068_930_485_14,
+    0.999_999_999_371_228_2,
+];
+const ATAN_F64: [f64; 13] = [
+    0.015_113_765_096_600_916,
+    -0.033_387_824_501_212_01,
+    0.044_995_007_289_840_315,
+    -0.052_173_125_740_615_91,
+    0.058_768_340_046_141_61,
+    -0.066_662_052_599_765_26,
+    0.076_922_810_999_377_44,
+    -0.090_909_080_590_311_91,
+    0.111_111_110_853_221_09,
+    -0.142_857_142_853_297_1,
+    0.199_999_999_999_970_15,
+    -0.333_333_333_333_333_26,
+    1.0,
+];
+/// Twice the angle whose tangent is `t`, |t| <= 1: four times the one of its half, within pi/8.
+fn twice_atan(t: &Expr) -> Expr {
+    let half = t.div(&t.square().add(1).sqrt().add(1));
+    odd(&half, &ATAN, &ATAN_F64).mul(4)
+}
+fn atan(x: &Expr) -> Expr {
+    let far = size(x).gt(1);
+    // Where it is not needed, the reciprocal is of 1: one of 0 would spoil the gradient.
+    let t = far.where_(&far.where_(x, 1.0).recip(), x);
+    let angle = twice_atan(&t).mul(0.5);
+    far.where_(&side(x).mul(PI / 2.0).sub(&angle), &angle)
+}
+/// By the tangent of the half angle, x / (1 + sqrt(1 - x²)).
 fn asin(x: &Expr) -> Expr {
-    let c = [
-        -0.001_262_491_1,
-        0.006_670_090_1,
-        -0.017_088_125_6,
-        0.030_891_881_0,
-        -0.050_174_304_6,
-        0.088_978_987_4,
-        -0.214_598_801_6,
-        1.570_796_305_0,
-    ];
-    let a = x.abs();
-    let far = polynomial(&a, &c).mul(&a.neg().add(1).sqrt()).neg().add(PI / 2.0);
-    x.sign().mul(&far)
+    let cos = x.neg().add(1).mul(&x.add(1)).sqrt();
+    twice_atan(&x.div(&cos.add(1)))
+}
+/// By the tangent of a quarter of the angle, from the sine and cosine of its half.
+fn acos(x: &Expr) -> Expr {
+    let (sin, cos) = (x.neg().add(1).mul(0.5).sqrt(), x.add(1).mul(0.5).sqrt());
+    twice_atan(&sin.div(&cos.add(1))).mul(2)
+}
+
+const ASINH: [f64; 7] = [
+    0.009_062_157_998_009_345,
+    -0.019_896_477_556_241_15,
+    0.029_987_721_987_690_102,
+    -0.044_609_629_602_790_836,
+    0.074_998_644_495_668_04,
+    -0.166_666_645_710_402_2,
+    0.999_999_999_946_651_1,
+];
+const ASINH_F64: [f64; 15] = [
+    0.001_083_169_645_589_160_6,
+    -0.003_251_420_704_871_562,
+    0.005_391_182_794_471_817,
+    -0.006_995_214_126_398_286,
+    0.008_321_582_104_374_463,
+    -0.009_750_758_279_045_335,
+    0.011_550_551_940_333_213,
+    -0.013_964_739_752_928_926,
+    0.017_352_758_272_068_232,
+    -0.022_372_158_840_477_958,
+    0.030_381_944_437_769_544,
+    -0.044_642_857_142_749_74,
+    0.074_999_999_999_999_1,
+    -0.166_666_666_666_666_66,
+    1.0,
+];
+/// Beyond this size, sqrt(x² + 1) is |x| in f32 and f64, and x² still far from their largest.
+const STEEP: f64 = 1e9;
+fn asinh(x: &Expr) -> Expr {
+    let a = size(x);
+    let (near, steep) = (a.lt(0.5), a.gt(STEEP));
+    // Each formula sees 1 where the other is used: neither overflows, nor spoils the gradient at 0.
+    let (middle, far) = (steep.where_(1.0, &a), steep.where_(&a, 1.0));
+    let by_log = steep.where_(&ln(&far).add(LN_2), &ln(&middle.add(&middle.square().add(1).sqrt())));
+    near.where_(&odd(&near.where_(x, 0.0), &ASINH, &ASINH_F64), &by_log.mul(&side(x)))
+}
+/// By its sine, sqrt(x² - 1): exact near 1, where the logarithm would be of hardly more than 1.
+fn acosh(x: &Expr) -> Expr {
+    asinh(&x.sub(1).sqrt().mul(&x.add(1).sqrt()))
+}
+
+const ATANH: [f64; 7] = [
+    0.177_671_427_809_484_97,
+    0.050_509_809_657_296_82,
+    0.118_521_303_781_805_03,
+    0.142_181_722_943_025_92,
+    0.200_028_807_424_036_9,
+    0.333_332_877_903_354_2,
+    1.000_000_001_164_463_6,
+];
+const ATANH_F64: [f64; 16] = [
+    0.258_106_123_993_728_9,
+    -0.242_608_811_921_017_74,
+    0.211_711_284_597_828_65,
+    -0.029_351_949_340_884_618,
+    0.062_313_104_199_973_27,
+    0.043_977_646_600_537_91,
+    0.053_142_047_696_039_085,
+    0.058_771_408_664_648_125,
+    0.066_670_516_541_334_45,
+    0.076_922_874_880_304_05,
+    0.090_909_098_208_530_2,
+    0.111_111_110_938_527_28,
+    0.142_857_142_859_604_02,
+    0.199_999_999_999_981_6,
+    0.333_333_333_333_333_37,
+    1.0,
+];
+fn atanh(x: &Expr) -> Expr {
+    let near = size(x).lt(0.5);
+    let by_log = ln(&x.add(1).div(&x.neg().add(1))).mul(0.5);
+    near.where_(&odd(&near.where_(x, 0.0), &ATANH, &ATANH_F64), &by_log)
+}
+
+/// (e^x - e^-x) / 2: near 0 by its series, 1 / (2k + 1)!, beyond by exponentials that overflow only where it does.
+fn sinh(x: &Expr) -> Expr {
+    let terms = if x.scalar() == Scalar::F64 { 10u64 } else { 6 };
+    let factorial = |k: u64| (1..=2 * k + 1).map(|n| n as f64).product::<f64>();
+    let series: Vec<f64> = (0..terms).rev().map(|k| 1.0 / factorial(k)).collect();
+    let near = size(x).lt(1);
+    let far = exp(&x.sub(LN_2)).sub(&exp(&x.neg().sub(LN_2)));
+    near.where_(&odd(&near.where_(x, 0.0), &series, &series), &far)
 }
 
 /// Functions of one float.
@@ -119,38 +254,35 @@ pub trait Math: Value {
     }
     #[track_caller]
     fn acos(&self) -> Self {
-        wide("acos", self.node(), |x| asin(x).neg().add(PI / 2.0))
+        wide("acos", self.node(), acos)
     }
     #[track_caller]
     fn atan(&self) -> Self {
-        wide("atan", self.node(), |x| asin(&x.div(&x.square().add(1).sqrt())))
+        wide("atan", self.node(), atan)
     }
     #[track_caller]
     fn sinh(&self) -> Self {
-        wide("sinh", self.node(), |x| exp(x).sub(&exp(&x.neg())).mul(0.5))
+        wide("sinh", self.node(), sinh)
     }
     #[track_caller]
     fn cosh(&self) -> Self {
-        wide("cosh", self.node(), |x| exp(x).add(&exp(&x.neg())).mul(0.5))
+        wide("cosh", self.node(), |x| exp(&x.sub(LN_2)).add(&exp(&x.neg().sub(LN_2))))
     }
     #[track_caller]
     fn tanh(&self) -> Self {
-        wide("tanh", self.node(), |x| sigmoid(&x.mul(2)).mul(2).sub(1))
+        wide("tanh", self.node(), tanh)
     }
     #[track_caller]
     fn asinh(&self) -> Self {
-        wide("asinh", self.node(), |x| {
-            let a = x.abs();
-            ln(&a.add(&a.square().add(1).sqrt())).mul(&x.sign())
-        })
+        wide("asinh", self.node(), asinh)
     }
     #[track_caller]
     fn acosh(&self) -> Self {
-        wide("acosh", self.node(), |x| ln(&x.add(&x.square().sub(1).sqrt())))
+        wide("acosh", self.node(), acosh)
     }
     #[track_caller]
     fn atanh(&self) -> Self {
-        wide("atanh", self.node(), |x| ln(&x.add(1).div(&x.neg().add(1))).mul(0.5))
+        wide("atanh", self.node(), atanh)
     }
     #[track_caller]
     fn erf(&self) -> Self {
@@ -223,15 +355,11 @@ pub trait Math: Value {
     /// `log(1 + exp(x))`
     #[track_caller]
     fn softplus(&self) -> Self {
-        wide("softplus", self.node(), |x| {
-            // A one-sided |x| keeps the gradient at 0, where x * sign(x) has none.
-            let size = x.lt(0).where_(&x.neg(), x);
-            x.maximum(0).add(&ln(&exp(&size.neg()).add(1)))
-        })
+        wide("softplus", self.node(), softplus)
     }
     #[track_caller]
     fn mish(&self) -> Self {
-        self.mul(&self.softplus().tanh())
+        wide("mish", self.node(), |x| x.mul(&tanh(&softplus(x))))
     }
     #[track_caller]
     fn softsign(&self) -> Self {
@@ -241,11 +369,13 @@ pub trait Math: Value {
     #[track_caller]
     fn logaddexp(&self, o: impl Operand<Self>) -> Self {
         lift("logaddexp", [self.node(), o.operand()], |[a, b]| {
+            let t = graph::promoted(&[&to_float(a.uop()), &to_float(b.uop())]).strong();
+            let (a, b) = (a.cast(t.accumulator()), b.cast(t.accumulator()));
             let m = a.maximum(&b);
             // Both -inf: the difference to the maximum would be NaN.
             let safe = m.is_finite().where_(&m, 0);
             let sum = exp(&a.sub(&safe)).add(&exp(&b.sub(&safe)));
-            Ok::<Expr, Problem>(ln(&sum).add(&safe))
+            Ok::<Expr, Problem>(ln(&sum).add(&safe).cast(t))
         })
     }
 }

@@ -1,60 +1,55 @@
 //! Normalisation, one-hot and triangles: ops composed of reductions.
 
 use super::args::IntoAxes;
-use super::elementwise::{Elementwise, to_float};
+use super::elementwise::Elementwise;
 use super::error::Problem;
+use super::graph;
+use super::index::widened;
 use super::movement::{LARGEST, Movement, positions};
-use super::reduction::Reduction;
-use super::value::{Expr, Value, lift};
+use super::reduction::{Reduction, accumulated};
+use super::value::{Expr, Value, lift, lift_many};
 use crate::uop::{Dim, Scalar};
 
 /// Layers without parameters of their own.
 pub trait Composite: Value {
-    /// `(x - mean) / sqrt(var + eps)` over `axes` (layer norm without weights).
+    /// `(x - mean) / sqrt(var + eps)` over `axes` (layer norm without weights). Half types are computed in f32.
     #[track_caller]
     fn layernorm(&self, axes: impl IntoAxes, eps: f64) -> Self {
         let list = axes.into_axes();
         lift("layernorm", [self.node()], |[x]| {
-            let x = Expr::from(to_float(x.uop()));
+            let (x, t) = accumulated(&x);
             super::args::axes(list.as_deref(), x.rank())?;
             let list = || list.clone().unwrap_or_else(|| (0..x.rank() as i64).collect());
             let off = x.sub(&x.mean_keep(list()));
-            Ok(off.mul(&off.square().mean_keep(list()).add(eps).rsqrt()))
+            Ok(off.mul(&off.square().mean_keep(list()).add(eps).rsqrt()).cast(t))
         })
     }
-    /// `x / sqrt(mean(x²) + eps)` over `axes`.
+    /// `x / sqrt(mean(x²) + eps)` over `axes`. Half types are computed in f32.
     #[track_caller]
     fn rmsnorm(&self, axes: impl IntoAxes, eps: f64) -> Self {
         let list = axes.into_axes();
         lift("rmsnorm", [self.node()], |[x]| {
-            let x = Expr::from(to_float(x.uop()));
+            let (x, t) = accumulated(&x);
             super::args::axes(list.as_deref(), x.rank())?;
             let list = list.clone().unwrap_or_else(|| (0..x.rank() as i64).collect());
-            Ok(x.mul(&x.square().mean_keep(list).add(eps).rsqrt()))
+            Ok(x.mul(&x.square().mean_keep(list).add(eps).rsqrt()).cast(t))
         })
     }
-    /// `(x - mean) * invstd * weight + bias`, each (channels,), channels on axis 1.
+    /// `(x - mean) * invstd * weight + bias`, each (channels,), channels on axis 1. Half types are computed in f32.
     #[track_caller]
     fn batchnorm(&self, weight: Option<&Self>, bias: Option<&Self>, mean: &Self, invstd: &Self) -> Self {
-        let channels = |x: &Expr, v: &Expr| -> Result<Expr, Problem> {
-            if x.rank() < 2 || v.shape() != [x.dim(1)] {
-                return Err(Problem::shape("per-channel values have the size of axis 1"));
-            }
-            let mut shape = vec![Dim::Int(1); x.rank()];
-            shape[1] = x.dim(1);
-            Ok(v.reshape(shape))
-        };
-        let scale: Self = match weight {
-            Some(w) => Elementwise::mul(invstd, w),
-            None => invstd.clone(),
-        };
-        let y: Self = lift("batchnorm", [self.node(), mean.node(), scale.node()], |[x, mean, scale]| {
-            Ok(x.sub(&channels(&x, &mean)?).mul(&channels(&x, &scale)?))
-        });
-        match bias {
-            Some(b) => lift("batchnorm", [y.node(), b.node()], |[y, b]| Ok(y.add(&channels(&y, &b)?))),
-            None => y,
-        }
+        let nodes: Vec<_> =
+            [Some(self), Some(mean), Some(invstd), weight, bias].into_iter().flatten().map(Value::node).collect();
+        lift_many("batchnorm", &nodes, |list| {
+            let t = graph::promoted(&list.iter().map(Expr::uop).collect::<Vec<_>>());
+            let wide = if t.is_float() { t.accumulator() } else { t };
+            let mut list = list.iter().map(|v| v.cast(wide));
+            let mut next = || list.next().ok_or_else(|| Problem::argument("no values"));
+            let (x, mean, invstd) = (next()?, next()?, next()?);
+            let scale = if weight.is_some() { invstd.mul(&next()?) } else { invstd };
+            let y = x.sub(&per_channel(&x, &mean)?).mul(&per_channel(&x, &scale)?);
+            Ok(if bias.is_some() { y.add(&per_channel(&x, &next()?)?) } else { y }.cast(t))
+        })
     }
     /// i32 ones where the class on a new last axis of size `n` is the element's value.
     #[track_caller]
@@ -63,9 +58,10 @@ pub trait Composite: Value {
             if !x.scalar().is_int() {
                 return Err(Problem::dtype(format!("classes are integers, not {}", x.scalar())));
             }
-            let mut shape = x.shape().to_vec();
-            shape.push(Dim::from(n));
-            Ok(x.unsqueeze(-1).eq(&positions(&shape, x.rank())).cast(Scalar::I32))
+            let n = Dim::from(n);
+            let classes = widened(&x, n.max()).unsqueeze(-1);
+            let shape = [x.shape(), &[n]].concat();
+            Ok(classes.eq(&positions(&shape, x.rank())).cast(Scalar::I32))
         })
     }
     /// Zeros above the diagonal `offset` of the last two axes.
@@ -105,6 +101,16 @@ pub trait Composite: Value {
 }
 
 impl<V: Value> Composite for V {}
+
+/// One value a channel, beside the channels of `x`.
+fn per_channel(x: &Expr, v: &Expr) -> Result<Expr, Problem> {
+    if x.rank() < 2 || v.shape() != [x.dim(1)] {
+        return Err(Problem::shape("per-channel values have the size of axis 1"));
+    }
+    let mut shape = vec![Dim::Int(1); x.rank()];
+    shape[1] = x.dim(1);
+    Ok(v.reshape(shape))
+}
 
 fn triangle_mask(x: &Expr, keep: impl FnOnce(&Expr, &Expr) -> Expr) -> Result<Expr, Problem> {
     if x.rank() < 2 {

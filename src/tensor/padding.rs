@@ -5,7 +5,7 @@ use super::error::Problem;
 use super::graph;
 use super::movement::{LARGEST, Movement};
 use super::value::{Expr, Value};
-use crate::uop::{ConstVal, DType, Dim, Scalar, UOp};
+use crate::uop::{ConstVal, Dim, Scalar, UOp};
 
 /// Where padding takes its elements from.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ pub(crate) fn constant(x: &Expr, counts: &[(i64, i64)], value: ConstVal) -> Resu
         return Ok(padded);
     }
     let inside = graph::pad(&graph::full(x.shape(), &UOp::bool(true)), &dims);
-    let value = UOp::constant(DType::of(x.scalar()), value);
+    let value = graph::constant(value, x.scalar())?;
     Ok(Expr::from(inside).where_(&padded, &Expr::from(value)))
 }
 
@@ -101,6 +101,8 @@ fn pad_axis(x: &Expr, axis: usize, before: i64, after: i64, mode: PadMode) -> Re
 pub(crate) fn lowest(t: Scalar) -> ConstVal {
     match t {
         Scalar::Bool => ConstVal::Bool(false),
+        // It has no infinity: what is beyond its largest value is no number.
+        Scalar::F8E4M3 => ConstVal::Float(-448.0),
         t if t.is_float() => ConstVal::Float(f64::NEG_INFINITY),
         t => ConstVal::Int(t.int_range().0),
     }

@@ -109,16 +109,17 @@ impl Generator {
     pub fn uniform(&self, shape: impl IntoShape, low: f64, high: f64) -> Tensor {
         self.rand(shape).mul(high - low).add(low)
     }
-    /// Uniform i32 in low..high.
+    /// Uniform i32 in low..high. More than 2^23 of them are drawn from f64, since an f32 has no more different values in [0, 1).
     #[track_caller]
     pub fn randint(&self, shape: impl IntoShape, low: i32, high: i32) -> Tensor {
-        let drawn = self.rand(shape);
+        let span = i64::from(high) - i64::from(low);
+        let drawn = self.rand_of(shape, if span <= 1 << 23 { Scalar::F32 } else { Scalar::F64 });
         lift("randint", [drawn.node()], |[drawn]| {
-            if low >= high {
+            if span < 1 {
                 return Err(Problem::argument(format!("no integer lies in {low}..{high}")));
             }
-            let span = f64::from(high) - f64::from(low);
-            Ok(drawn.mul(span).cast(Scalar::I32).add(low))
+            let t = super::index::position_type(span);
+            Ok(drawn.mul(span as f64).cast(t).add(i64::from(low)).cast(Scalar::I32))
         })
     }
     /// 0..n in random order (i32): the rank of each of n random numbers, by n² comparisons.
@@ -195,8 +196,13 @@ struct Streams {
 static STREAMS: Mutex<Streams> = Mutex::new(Streams { seed: 0, by_device: BTreeMap::new() });
 
 fn default_stream() -> Generator {
+    stream_of(default_device())
+}
+
+/// The default stream of a device.
+fn stream_of(device: Arc<str>) -> Generator {
     let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (device, seed, number) = (default_device(), streams.seed, streams.by_device.len() as u64);
+    let (seed, number) = (streams.seed, streams.by_device.len() as u64);
     let word = match number {
         0 => FIRST_DEVICE,
         n => crate::uop::threefry2x32(n, u64::from(FIRST_DEVICE)) as u32,
@@ -271,19 +277,19 @@ impl Tensor {
         let std = (2.0 / (1.0 + a * a) / fans(&shape).1).sqrt();
         Tensor::normal(shape, 0.0, std)
     }
-    /// Uniform f32 of the shape of `self`.
+    /// Uniform f32 of the shape of `self`, on its device.
     #[track_caller]
     pub fn rand_like(&self) -> Tensor {
         match self.node() {
-            Ok(u) => Tensor::rand(u.shape()),
+            Ok(u) => stream_of(self.device()).rand(u.shape()),
             Err(fault) => Tensor::faulty(fault),
         }
     }
-    /// Normal f32 of the shape of `self`.
+    /// Normal f32 of the shape of `self`, on its device.
     #[track_caller]
     pub fn randn_like(&self) -> Tensor {
         match self.node() {
-            Ok(u) => Tensor::randn(u.shape()),
+            Ok(u) => stream_of(self.device()).randn(u.shape()),
             Err(fault) => Tensor::faulty(fault),
         }
     }

@@ -1,12 +1,14 @@
 //! Reductions: sums, products, extremes and what follows from them, over some axes or all.
 //!
-//! Sums accumulate in `Scalar::accumulator`: half types in f32 and back, small integers and bool in (u)int32 to stay.
+//! Sums accumulate in `Scalar::accumulator`: half types in f32 and back, small integers and bool in (u)int32 to stay. What is made
+//! of sums and exponentials of half types (softmax, logsumexp) is in f32 from end to end, and rounded once.
 //! Names ending in `_keep` leave the reduced axes with size 1.
 
 use super::args::{self, IntoAxes};
 use super::elementwise::{Elementwise, to_float};
 use super::error::Problem;
 use super::graph;
+use super::index::position_type;
 use super::math::Math;
 use super::movement::{Movement, positions};
 use super::value::{Expr, Value, lift};
@@ -54,6 +56,14 @@ fn prod(x: &Expr, axes: &[usize]) -> Made {
     Ok(if t.is_float() { p.cast(t) } else { p })
 }
 
+/// `x` as a float of the type that its sums are kept in, and the type that a result has: what is computed in between is rounded once,
+/// at the end.
+pub(crate) fn accumulated(x: &Expr) -> (Expr, Scalar) {
+    let x = expr(to_float(x.uop()));
+    let t = x.scalar();
+    (x.cast(t.accumulator()), t)
+}
+
 pub(crate) fn max(x: &Expr, axes: &[usize]) -> Made {
     if let Some(k) = axes.iter().find(|k| x.dim(**k).is(0)) {
         return Err(Problem::shape(format!("axis {k} has no elements, so no extreme")));
@@ -93,8 +103,8 @@ fn argmax(x: &Expr, axis: usize) -> Made {
     let m = max(x, &[axis])?;
     // A NaN is the maximum and is not equal to itself.
     let hit = if x.scalar().is_float() { x.eq(&m).bitor(&x.ne(x)) } else { x.eq(&m) };
-    let n = x.dim(axis).uop();
-    let end = expr(graph::cast(&n, Scalar::I32));
+    let n = x.dim(axis);
+    let end = expr(graph::cast(&n.uop(), position_type(n.max())));
     let far = hit.where_(&end.sub(&positions(x.shape(), axis)), 0);
     Ok(end.sub(&max(&far, &[axis])?))
 }
@@ -172,12 +182,12 @@ pub trait Reduction: Value {
     fn std_keep(&self, axes: impl IntoAxes, correction: i64) -> Self {
         reduced("std", self, axes, true, |x, at| Ok(var(x, at, correction)?.sqrt()))
     }
-    /// Position (i32) of the first largest element along an axis.
+    /// Position of the first largest element along an axis: i32, or i64 where the axis is longer than that counts.
     #[track_caller]
     fn argmax(&self, axis: i64) -> Self {
         reduced("argmax", self, axis, false, |x, at| argmax(x, at[0]))
     }
-    /// Position (i32) of the first smallest element along an axis.
+    /// Position of the first smallest element along an axis, as [`Reduction::argmax`].
     #[track_caller]
     fn argmin(&self, axis: i64) -> Self {
         reduced("argmin", self, axis, false, |x, at| argmax(&x.inverse(), at[0]))
@@ -186,27 +196,28 @@ pub trait Reduction: Value {
     #[track_caller]
     fn softmax(&self, axis: i64) -> Self {
         reduced("softmax", self, axis, true, |x, at| {
-            let e = shifted(x, at)?.exp();
-            let s = sum(&e, at)?;
-            Ok(e.div(&s))
+            let (x, t) = accumulated(x);
+            let e = shifted(&x, at)?.exp();
+            Ok(e.div(&sum(&e, at)?).cast(t))
         })
     }
     #[track_caller]
     fn log_softmax(&self, axis: i64) -> Self {
         reduced("log_softmax", self, axis, true, |x, at| {
-            let m = shifted(x, at)?;
-            Ok(m.sub(&sum(&m.exp(), at)?.log()))
+            let (x, t) = accumulated(x);
+            let m = shifted(&x, at)?;
+            Ok(m.sub(&sum(&m.exp(), at)?.log()).cast(t))
         })
     }
     /// `log(sum(exp(x)))` without overflow.
     #[track_caller]
     fn logsumexp(&self, axes: impl IntoAxes) -> Self {
         reduced("logsumexp", self, axes, false, |x, at| {
-            let x = expr(to_float(x.uop()));
+            let (x, t) = accumulated(x);
             let m = max(&x, at)?.detach();
             // All -inf: subtracting the maximum would give NaN.
             let m = m.is_finite().where_(&m, 0).cast(x.scalar());
-            Ok(sum(&x.sub(&m).exp(), at)?.log().add(&m))
+            Ok(sum(&x.sub(&m).exp(), at)?.log().add(&m).cast(t))
         })
     }
     /// Sum of the elements up to and including this one along an axis.
@@ -238,10 +249,9 @@ pub trait Reduction: Value {
 
 impl<V: Value> Reduction for V {}
 
+/// A float less its maximum.
 fn shifted(x: &Expr, at: &[usize]) -> Made {
-    let x = expr(to_float(x.uop()));
-    let m = max(&x, at)?.detach();
-    Ok(x.sub(&m))
+    Ok(x.sub(&max(x, at)?.detach()))
 }
 
 /// Elements a running reduction takes in one square; longer axes are cut into blocks of this length.

@@ -66,6 +66,8 @@ impl<V: Value> Operand<V> for ConstVal {
         Ok(UOp::constant(
             DType::of(match self {
                 ConstVal::Bool(_) => Scalar::Bool,
+                // Only one type has it.
+                ConstVal::Int(i) if i > i64::MAX.into() => Scalar::U64,
                 ConstVal::Int(_) => Scalar::WeakInt,
                 ConstVal::Float(_) => Scalar::WeakFloat,
             }),

@@ -34,6 +34,27 @@ const UNARY: &[(&str, Unary)] = &[
     ("silu", Tensor::silu),
     ("gelu", Tensor::gelu_tanh),
     ("softplus", Tensor::softplus),
+    ("asin", Tensor::asin),
+    ("acos", Tensor::acos),
+    ("atan", Tensor::atan),
+    ("sinh", Tensor::sinh),
+    ("cosh", Tensor::cosh),
+    ("asinh", Tensor::asinh),
+    ("acosh", Tensor::acosh),
+    ("atanh", Tensor::atanh),
+    ("erf", Tensor::erf),
+    ("gelu_erf", Tensor::gelu),
+    ("log_sigmoid", Tensor::log_sigmoid),
+    ("mish", Tensor::mish),
+    ("softsign", Tensor::softsign),
+    ("quick_gelu", Tensor::quick_gelu),
+    ("hard_sigmoid", Tensor::hard_sigmoid),
+    ("hard_swish", Tensor::hard_swish),
+    ("relu6", Tensor::relu6),
+    ("leaky_relu", |x| x.leaky_relu(0.25)),
+    ("elu", |x| x.elu(1.25)),
+    ("celu", |x| x.celu(0.75)),
+    ("selu", Tensor::selu),
     ("isnan", Tensor::is_nan),
     ("isinf", Tensor::is_inf),
     ("isfinite", Tensor::is_finite),
@@ -50,6 +71,9 @@ const BINARY: &[(&str, Binary)] = &[
     ("minimum", |a, b| a.minimum(b)),
     ("floordiv", |a, b| a.div_floor(b)),
     ("mod", |a, b| a.modulo(b)),
+    ("fmod", |a, b| a.fmod(b)),
+    ("copysign", |a, b| a.copysign(b)),
+    ("logaddexp", |a, b| a.logaddexp(b)),
     ("pow", |a, b| a.pow(b)),
     ("lt", |a, b| a.lt(b)),
     ("gt", |a, b| a.gt(b)),
@@ -77,7 +101,7 @@ pub fn apply(case: &Case, x: &[Tensor]) -> Tensor {
     if let (Some((_, op)), [a, b]) = (BINARY.iter().find(|(name, _)| *name == case.op), x) {
         return op(a, b);
     }
-    let groups = [creation, reduction, window, shape, join, index, loss];
+    let groups = [creation, reduction, composite, window, shape, join, index, loss];
     let found = groups.iter().find_map(|group| group(case.op.as_str(), &case.params, x));
     found.unwrap_or_else(|| panic!("{}: the harness knows no op `{}`", case.name, case.op))
 }
@@ -150,12 +174,30 @@ fn reduction(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
         ("mean", true) => x.mean_keep(over),
         ("var", false) => x.var(over, int(p, "correction")),
         ("std", false) => x.std(over, int(p, "correction")),
+        ("any", false) => x.any(over),
+        ("all", false) => x.all(over),
         ("logsumexp", false) => x.logsumexp(over),
         ("argmax", false) => arg(|x, axis| x.argmax(axis)),
         ("argmin", false) => arg(|x, axis| x.argmin(axis)),
         ("softmax", _) => x.softmax(int(p, "axis")),
         ("log_softmax", _) => x.log_softmax(int(p, "axis")),
         ("cumsum", _) => x.cumsum(int(p, "axis")),
+        ("cumprod", _) => x.cumprod(int(p, "axis")),
+        ("cummax", _) => x.cummax(int(p, "axis")),
+        ("cummin", _) => x.cummin(int(p, "axis")),
+        _ => return None,
+    })
+}
+
+fn composite(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
+    Some(match (op, x) {
+        ("layernorm", [x]) => x.layernorm(axes(p, x.rank().ok()?), float(p, "eps")),
+        ("rmsnorm", [x]) => x.rmsnorm(axes(p, x.rank().ok()?), float(p, "eps")),
+        ("batchnorm", [x, weight, bias, mean, scale]) => x.batchnorm(Some(weight), Some(bias), mean, scale),
+        ("one_hot", [x]) => x.one_hot(int(p, "classes") as usize),
+        ("tril", [x]) => x.tril(int(p, "offset")),
+        ("triu", [x]) => x.triu(int(p, "offset")),
+        ("einsum", x) => Tensor::einsum(p["formula"].as_str()?, &x.iter().collect::<Vec<_>>()),
         _ => return None,
     })
 }
@@ -204,6 +246,16 @@ fn shape(op: &str, p: &Json, x: &[Tensor]) -> Option<Tensor> {
         "unsqueeze" => x.unsqueeze(int(p, "dim")),
         "flatten" => x.flatten(int(p, "start"), int(p, "end")),
         "repeat" => x.repeat(&sizes(&p["repeats"])),
+        "repeat_interleave" => x.repeat_interleave(int(p, "count") as usize, int(p, "dim")),
+        "roll" => x.roll(int(p, "shift"), int(p, "dim")),
+        "diag" => x.diag(),
+        "diagonal" => x.diagonal(int(p, "offset"), ints(&p["dims"])[0], ints(&p["dims"])[1]),
+        "unfold" => x.unfold(int(p, "dim"), int(p, "size") as usize, int(p, "step") as usize),
+        "pad_mode" => {
+            let modes =
+                [("reflect", PadMode::Reflect), ("replicate", PadMode::Replicate), ("circular", PadMode::Circular)];
+            x.pad_mode(&pairs(&p["padding"]), modes.iter().find(|m| p["mode"] == m.0)?.1)
+        }
         "transpose_shrink_flip" => {
             let (begin, end) = pairs(&serde_json::json!([p["rows"]]))[0];
             x.t().shrink(&[(begin, end), (0, 3)]).flip(0)

@@ -175,3 +175,39 @@ fn backward_adds_up_over_calls() {
     x.set_grad(None);
     assert!(x.grad().is_none());
 }
+
+#[test]
+fn a_target_without_slope_gets_zeros_and_one_that_is_not_below_is_named() {
+    let (x, other) = (Tensor::new([0.3f64, 1.7]), Tensor::new([1.0f64, 2.0]));
+    close(&values(&x.floor().sum(()).gradient(&[&x])[0]), &[0.0, 0.0], 0.0);
+    close(&values(&x.gt(1).cast(Scalar::F64).sum(()).gradient(&[&x])[0]), &[0.0, 0.0], 0.0);
+    close(&values(&x.detach().sum(()).gradient(&[&x])[0]), &[0.0, 0.0], 0.0);
+    let error = x.sum(()).gradient(&[&other])[0].shape().unwrap_err().to_string();
+    assert!(error.contains("a target is not below this Tensor"), "{error}");
+    let ints = Tensor::new([1, 2]);
+    let error = ints.cast(Scalar::F64).sum(()).gradient(&[&ints])[0].shape().unwrap_err().to_string();
+    assert!(error.contains("a target of i32 has no gradient"), "{error}");
+}
+
+#[test]
+fn backward_gives_zeros_to_what_it_reaches_without_slope() {
+    let (x, y) = (Tensor::new([0.3f64, 1.7]).requires_grad(), Tensor::new([2.0f64, 3.0]).requires_grad());
+    (x.floor() * &y).sum(()).backward().unwrap();
+    close(&values(&x.grad().unwrap()), &[0.0, 0.0], 0.0);
+    close(&values(&y.grad().unwrap()), &[0.0, 1.0], 0.0);
+    let z = Tensor::new([1.0f64, 2.0]).requires_grad();
+    (z.detach() * &y).sum(()).backward().unwrap();
+    assert!(z.grad().is_none());
+}
+
+#[test]
+fn inverse_functions_have_their_slope_at_zero_and_none_is_lost_far_out() {
+    let x = Tensor::new([0.0f64, 1e20, -1e20, 1.0]);
+    let slope = |y: Tensor| values(&y.sum(()).gradient(&[&x])[0]);
+    close(&slope(x.atan()), &[1.0, 0.0, 0.0, 0.5], 1e-12);
+    close(&slope(x.asinh()), &[1.0, 1e-20, 1e-20, 0.5f64.sqrt()], 1e-12);
+    let y = Tensor::new([0.0f64, 0.25]);
+    close(&values(&y.atanh().sum(()).gradient(&[&y])[0]), &[1.0, 1.0 / (1.0 - 0.0625)], 1e-12);
+    close(&values(&y.asin().sum(()).gradient(&[&y])[0]), &[1.0, 1.0 / 0.9375f64.sqrt()], 1e-12);
+    close(&values(&y.sinh().sum(()).gradient(&[&y])[0]), &[1.0, 0.25f64.cosh()], 1e-12);
+}

@@ -150,6 +150,72 @@ fn a_step_without_gradients_says_so_and_assigns_nothing() {
     assert_eq!(a.uop().unwrap(), before);
 }
 
+#[test]
+fn parameters_without_axes_are_stepped_and_keep_their_shape() {
+    type Maker = fn(&Tensor) -> Box<dyn Optimizer>;
+    let makers: [Maker; 3] = [
+        |p| Box::new(Sgd::new(std::slice::from_ref(p), 0.1).momentum(0.9, true)),
+        |p| Box::new(Adam::new(std::slice::from_ref(p), 0.1)),
+        |p| Box::new(AdamW::new(std::slice::from_ref(p), 0.1)),
+    ];
+    for make in makers {
+        let (one, listed) = (Tensor::new(2.0f32).requires_grad(), Tensor::new([2.0f32]).requires_grad());
+        let (mut a, mut b) = (make(&one), make(&listed));
+        for _ in 0..3 {
+            one.set_grad(Some(Tensor::new(0.5f32)));
+            listed.set_grad(Some(Tensor::new([0.5f32])));
+            a.schedule_step().unwrap();
+            b.schedule_step().unwrap();
+        }
+        assert_eq!(eval(&one).0, Vec::<usize>::new());
+        close(&values(&one), &values(&listed), 0.0);
+    }
+}
+
+#[test]
+fn a_step_that_cannot_be_made_assigns_nothing() {
+    let (a, b) = (param(), param());
+    a.set_grad(Some(Tensor::ones([2])));
+    b.set_grad(Some(Tensor::ones([3])));
+    let before = (a.uop().unwrap(), b.uop().unwrap());
+    let mut optim = Sgd::new(&[a.clone(), b.clone()], 0.1).momentum(0.9, false);
+    let error = optim.schedule_step().unwrap_err();
+    assert_eq!(error.to_string(), "optimiser: parameter 1 of shape (2,) has a gradient of shape (3,)");
+    b.set_grad(Some(Tensor::ones([2])));
+    optim.lr().replace(&Tensor::ones([2]));
+    let error = optim.schedule_step().unwrap_err();
+    assert_eq!(error.to_string(), "optimiser: the learning rate is no single number: its shape is (2,)");
+    assert_eq!((a.uop().unwrap(), b.uop().unwrap()), before);
+}
+
+#[test]
+fn halves_are_stepped_by_gradients_of_f32() {
+    let p = Tensor::new([1.0f32, -2.0]).cast(Scalar::F16).requires_grad();
+    let mut optim = Adam::new(std::slice::from_ref(&p), 0.1);
+    p.set_grad(Some(Tensor::new([0.5f32, -0.5])));
+    optim.schedule_step().unwrap();
+    assert_eq!(p.dtype().unwrap(), Scalar::F16);
+    close(&values(&p), &[0.9, -1.9], 1e-3);
+}
+
+#[test]
+fn parameters_of_another_device_are_stepped_there() {
+    let start = Tensor::new([1.0f32, -2.0]).to("CPU:1").contiguous();
+    start.realize().unwrap();
+    for adam in [false, true] {
+        let p = start.detach().contiguous().requires_grad();
+        p.realize().unwrap();
+        let list = std::slice::from_ref(&p);
+        let mut optim: Box<dyn Optimizer> =
+            if adam { Box::new(Adam::new(list, 0.5)) } else { Box::new(Sgd::new(list, 0.5)) };
+        assert_eq!(&*optim.lr().device(), "CPU:1");
+        p.set_grad(Some(Tensor::new([1.0f32, 1.0]).to("CPU:1")));
+        Tensor::realize_all(&optim.schedule_step().unwrap()).unwrap();
+        close(&p.to_f64().unwrap(), &[0.5, -2.5], 1e-5);
+        assert_eq!(&*p.device(), "CPU:1");
+    }
+}
+
 fn bytes(t: &Tensor) -> Result<Vec<u8>, String> {
     let v = values(t);
     Ok(match t.dtype().map_err(|e| e.to_string())? {

@@ -8,18 +8,21 @@ mod gradients;
 mod graph;
 mod indexing;
 mod layers;
+mod limits;
 mod mistakes;
 mod random;
 mod values;
 
 use doorbell::engine::interp;
-use doorbell::tensor::HostBytes;
 use doorbell::tensor::prelude::*;
+use doorbell::tensor::{FileRange, HostBytes};
 
 /// Shape and elements by the reference interpreter.
 pub fn eval(t: &Tensor) -> (Vec<usize>, Vec<f64>) {
     let read = |b: &doorbell::uop::BufferRef| {
-        let host = b.memory.get().and_then(|m| m.downcast_ref::<HostBytes>()).map(|h| h.0.clone());
+        let memory = b.memory.get();
+        let host = memory.and_then(|m| m.downcast_ref::<HostBytes>()).map(|h| h.0.clone());
+        let host = host.or_else(|| memory?.downcast_ref::<FileRange>()?.read_all().ok());
         // Memory that is only assigned to: its old content is not read.
         Some(host.unwrap_or_else(|| vec![0; b.len * 8]))
     };

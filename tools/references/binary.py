@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 
 import dtypes as dt
-from case import BITS, Case, T, exactly, near, sample, unbroadcast, with_grad
+from case import BITS, Case, T, exactly, near, rng, sample, unbroadcast, with_grad
 from dtypes import WIDE
 
 ARITHMETIC = {
@@ -54,6 +54,7 @@ def cases():
     yield from arithmetic_cases()
     yield from division_cases()
     yield from power_cases()
+    yield from two_float_cases()
     yield from comparison_cases()
     yield from bit_cases()
     yield from where_cases()
@@ -96,11 +97,68 @@ def division_cases():
         a, b = T(a.value[ok], dtype), T(b.value[ok], dtype)
         yield Case(f"binary/floordiv/{dtype}", "floordiv", [a, b], [T(a.value // b.value, dtype)], BITS)
         yield Case(f"binary/mod/{dtype}", "mod", [a, b], [T(a.value % b.value, dtype)], BITS)
+    yield from remainder_cases()
     signs = T([7, -7, 7, -7, 6, -6, 0], "i32"), T([3, 3, -3, -3, 3, -3, 5], "i32")
     yield Case("binary/floordiv/i32/signs", "floordiv", list(signs), [T([2, -3, -3, 2, 2, 2, 0], "i32")], BITS)
     yield Case("binary/mod/i32/signs", "mod", list(signs), [T([1, 2, -2, -1, 0, 0, 0], "i32")], BITS)
     a, b = sample("idiv/a", (17,), "i32", -9, 9), T(np.arange(17) % 5 + 1, "i32")
     yield Case("binary/div/i32", "div", [a, b], [T(a.wide / b.wide, "f32")], near(0, 2 * dt.eps("f32"), "integers divide as f32"))
+
+
+# Quotients up to which the remainder of f64 is exact.
+FAR_F64 = 2.0**190
+REMAINDERS = {"mod": (np.mod, np.floor), "fmod": (np.fmod, np.trunc)}
+
+
+def remainder_cases():
+    zeros = near(0, 0, "exact but for the sign of zero")
+    for op, (value, rounded) in REMAINDERS.items():
+        for dtype in dt.FLOATS:
+            a, b = sample(op + "/a", (48,), dtype, -30, 30), sample(op + "/b", (48,), dtype, 0.3, 4)
+            q = a.wide / b.wide
+            smooth = np.abs(q - np.rint(q)) > 1e-3  # at a multiple there is no slope
+            a, b = T(a.value[smooth], dtype), T(b.value[smooth], dtype)
+            yield with_grad(f"binary/{op}/{dtype}", op, [a, b], value, lambda g, y, a, b, r=rounded: [g, -g * r(a / b)], zeros)
+            a, b = edge_pairs(dtype)
+            with np.errstate(all="ignore"):
+                near_enough = ~np.isfinite(a.wide) | ~np.isfinite(b.wide) | (np.abs(a.wide / b.wide) < FAR_F64) | (b.wide == 0) if dtype == "f64" else np.full(a.value.shape, True)
+                a, b = T(a.value[near_enough], dtype), T(b.value[near_enough], dtype)
+                yield Case(f"binary/{op}/{dtype}/edges", op, [a, b], [exactly(value, [a, b], dtype)], zeros)
+            far = {"f16": 14, "bf16": 120, "f32": 120, "f64": 90}[dtype]
+            r = rng(f"{op}/far/{dtype}")
+            scaled = lambda: T(r.uniform(1, 2, 65) * 2.0 ** r.integers(-far, far, 65) * r.choice([-1, 1], 65), dtype)
+            a, b = scaled(), scaled()
+            yield Case(f"binary/{op}/{dtype}/far", op, [a, b], [exactly(value, [a, b], dtype)], zeros)
+        for dtype in dt.FP8:
+            a, b = sample(op + "/a", (33,), dtype, -30, 30), sample(op + "/b", (33,), dtype, 0.3, 4)
+            yield Case(f"binary/{op}/{dtype}", op, [a, b], [T(value(a.wide, b.wide), dtype)], zeros)
+    for dtype in dt.INTS:
+        a, b = edge_pairs(dtype)
+        ok = (b.value != 0) & ~((a.value == dt.smallest(dtype)) & (b.wide == -1))
+        a, b = T(a.value[ok], dtype), T(b.value[ok], dtype)
+        yield Case(f"binary/fmod/{dtype}", "fmod", [a, b], [T(np.fmod(a.value, b.value), dtype)], BITS)
+
+
+def two_float_cases():
+    for dtype in dt.FLOATS:
+        a, b = edge_pairs(dtype)
+        yield Case(f"binary/copysign/{dtype}", "copysign", *copied_signs(a, b, dtype), BITS)
+        a, b = sample("logaddexp/a", (33,), dtype, -9, 9), sample("logaddexp/b", (33,), dtype, -9, 9)
+        e = dt.eps(dtype)
+        tol = near(32 * min(e, dt.eps("f32")), 2 * e, "two exps and a log in f32 or f64, rounded once")
+        slopes = lambda g, y, a, b: [g * np.exp(a - y), g * np.exp(b - y)]
+        yield with_grad(f"binary/logaddexp/{dtype}", "logaddexp", [a, b], np.logaddexp, slopes, tol)
+    a, b = T([1e4, -1e4, 88, -np.inf, np.inf, 60000], "f32"), T([1e4, -1e4, 88, -np.inf, 1, -60000], "f32")
+    with np.errstate(all="ignore"):
+        out = T(np.logaddexp(a.wide, b.wide), "f32")
+    yield Case("binary/logaddexp/f32/large", "logaddexp", [a, b], [out], near(0, 4 * dt.eps("f32"), "the maximum is taken off first"))
+
+
+def copied_signs(a, b, dtype):
+    """Signs of numbers: that of a NaN is left to the machine."""
+    ok = ~np.isnan(b.value)
+    a, b = T(a.value[ok], dtype), T(b.value[ok], dtype)
+    return [a, b], [T(np.copysign(a.value, b.value), dtype)]
 
 
 def power_cases():

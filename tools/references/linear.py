@@ -45,6 +45,8 @@ def cases():
     yield Case("matmul/i32", "matmul", [a, b], [T(a.value @ b.value, "i32")], BITS)
     a, b = sample("matmul/a", (64, 65), "f32"), sample("matmul/b", (65, 66), "f32")
     yield Case("matmul/f32/64x65 by 65x66", "matmul", [a, b], [T(a.wide @ b.wide, "f32")], products(65, a, b, "f32"))
+    yield from einsum_cases()
+    yield from batchnorm_cases()
     yield from conv_cases()
     yield from pool_cases()
 
@@ -160,3 +162,30 @@ def pools(number, shape, kernel, params, dtype):
         tol = near(kernel[0] * kernel[1] * dt.eps(dtype) * size, 4 * dt.eps(dtype), "a sum over the window and a division")
         name = f"avg_pool2d/{dtype}/{number}" + ("" if include else "/padding not counted")
         yield with_grad(name, "avg_pool2d", [x], value, mean_back, tol, {**params, "count_include_pad": include})
+
+
+def einsum_cases():
+    """Two operands without repeated letters: the gradient of one is the einsum of the cotangent with the other."""
+    for formula, left, right in (("bij,bjk->bik", (2, 3, 5), (2, 5, 4)), ("ij,kj->ki", (3, 17), (4, 17)), ("i,j->ij", (5,), (3,)), ("ab,ab->", (3, 7), (3, 7))):
+        (a_names, b_names), out = formula.split("->")[0].split(","), formula.split("->")[1]
+        for dtype in dt.FLOATS:
+            a, b = sample("einsum/a", left, dtype), sample("einsum/b", right, dtype)
+            terms = int(np.prod([n for n, c in zip(left, a_names) if c not in out], dtype=np.int64))
+            e = dt.eps(dtype)
+            tol = near(2 * terms * min(e, dt.eps("f32")), e, "products summed in f32 or f64, rounded once")
+            slopes = lambda g, y, a, b: [np.einsum(f"{out},{b_names}->{a_names}", g, b), np.einsum(f"{out},{a_names}->{b_names}", g, a)]
+            yield with_grad(f"linear/einsum/{dtype}/{formula}", "einsum", [a, b], lambda a, b: np.einsum(formula, a, b), slopes, tol, {"formula": formula}, near(8 * e, 8 * e, "sums of products"))
+    far = T(np.full((2, 40), 50), "f16")
+    yield Case("linear/einsum/f16/a partial sum beyond f16", "einsum", [far, T(np.tile([50, -50], (2, 20)), "f16")], [T([0, 0], "f16")], BITS, {"formula": "ij,ij->i"})
+
+
+def batchnorm_cases():
+    for shape in ((4, 3), (2, 3, 4, 2)):
+        for dtype in dt.FLOATS:
+            x, e = sample("batchnorm", shape, dtype, -4, 4), dt.eps(dtype)
+            weight, bias = sample("batchnorm/w", (3,), dtype, 0.5, 2), sample("batchnorm/b", (3,), dtype)
+            mean, scale = sample("batchnorm/m", (3,), dtype), sample("batchnorm/s", (3,), dtype, 0.5, 2)
+            spread = lambda v, n=len(shape): v.reshape((1, 3) + (1,) * (n - 2))
+            value = (x.wide - spread(mean.wide)) * spread(scale.wide * weight.wide) + spread(bias.wide)
+            tol = near(32 * min(e, dt.eps("f32")), e, "in f32 or f64, rounded once")
+            yield Case(f"linear/batchnorm/{dtype}/{'x'.join(map(str, shape))}", "batchnorm", [x, weight, bias, mean, scale], [T(value, dtype)], tol)

@@ -2,7 +2,7 @@
 import numpy as np
 
 import dtypes as dt
-from case import T, near, rng, sample, with_grad
+from case import Case, T, near, rng, sample, with_grad
 from reduce import logsumexp, softmax
 from unary import sigmoid, softplus
 
@@ -25,6 +25,7 @@ def cases():
     yield from cross_entropy_cases()
     yield from sparse_cases()
     yield from binary_cases()
+    yield from narrow_cases()
 
 
 def cross_entropy_cases():
@@ -55,6 +56,24 @@ def sparse_cases():
             weight = lambda g, h=how: np.broadcast_to(g / keep.sum() if h == "mean" else g, (6,))
             slopes = lambda g, out, x, y: [(weight(g) * keep)[:, None] * softmax(x, 1) - weight(g)[:, None] * hot, None]
             yield with_grad(f"loss/sparse_categorical_crossentropy/{how}/ignoring {ignored}", "sparse_categorical_crossentropy", [x, y], lambda x, y: total(value(x, y)), slopes, TOL, {"reduction": how, "ignore_index": ignored}, dtype="f32")
+
+
+def narrow_cases():
+    """Labels of types that lack some of the classes, and targets that are certain."""
+    x = sample("loss/narrow", (4, 300), "f32", -4, 4)
+    for dtype in ("u8", "i8", "i16", "u64"):
+        y = T([5, 0, 127, 44], dtype)
+        hot = np.eye(300)[y.value.astype(np.int64)]
+        value = lambda x, y: (-(x - logsumexp(x, 1, True)) * hot).sum(axis=1).mean()
+        slopes = lambda g, out, x, y: [g / 4 * (softmax(x, 1) - hot), None]
+        yield with_grad(f"loss/sparse_categorical_crossentropy/{dtype} of 300", "sparse_categorical_crossentropy", [x, y], value, slopes, TOL, {"reduction": "mean", "ignore_index": -1}, dtype="f32")
+    p, y = T([0, 1, 0.25, 1, 0, 0.5], "f32"), T([0, 1, 0, 0, 1, 0.5], "f32")
+    log = lambda v: np.maximum(np.log(np.maximum(v, WIDE_TINY)), -100)
+    out = -(y.wide * log(p.wide) + (1 - y.wide) * log(1 - p.wide)).mean()
+    yield Case("loss/binary_crossentropy/certain", "binary_crossentropy", [p, y], [T(out, "f32")], TOL, {"reduction": "mean"})
+
+
+WIDE_TINY = dt.WIDE(1e-300)
 
 
 def binary_cases():

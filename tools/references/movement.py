@@ -35,6 +35,9 @@ def cases():
     yield from join_cases()
     yield from index_cases()
     yield from gather_cases()
+    yield from narrow_cases()
+    yield from mask_cases()
+    yield from inside_cases()
     for dtype in dt.ALL:
         x = sample("move/dtype", (3, 5), dtype, -100, 100)
         y = T(np.flip(x.value.T[1:4], 0), dtype)
@@ -117,3 +120,55 @@ def gather_cases():
         index = T(rng(f"gather{shape}{dim}").integers(0, shape[dim], index_shape), "i32")
         cut = tuple(slice(None) if k == dim % len(shape) else slice(0, n) for k, n in enumerate(index_shape))
         yield moved(f"gather/{list(shape)} {list(index_shape)} {dim}", "gather", [x], lambda a, i=index, c=cut, d=dim: np.take_along_axis(a[c], i.value, d), {"dim": dim}, [index])
+
+
+def narrow_cases():
+    """Index Tensors and classes of integer types that lack some positions of the axis."""
+    numbers = lambda *shape: np.arange(np.prod(shape)).reshape(shape)
+    line, flat, wide = T(numbers(300), "f32"), T(numbers(20, 20), "f32"), T(numbers(20, 200), "f32")
+    long = T(numbers(3, 11000) % 251, "u8")
+    for dtype in dt.INTS:
+        back = [-1, -100] if dtype[0] == "i" else [255, 100]
+        i, j = T([5, 0, 127] + back, dtype), T([1, 19, 7, 0, 3], dtype)
+        n = i.value.astype(np.int64)
+        index = {"index": [{"t": 1}]}
+        yield Case(f"move/index/{dtype} of 300", "index", [line, i], [T(line.value[n], "f32")], BITS, index)
+        pair = {"index": [{"t": 1}, {"t": 2}]}
+        m = j.value.astype(np.int64)
+        yield Case(f"move/index/pairs of {dtype} of 20 x 20", "index", [flat, j, j], [T(flat.value[m, m], "f32")], BITS, pair)
+        k = T([5, 0, 127, 127, 100], dtype)
+        yield Case(f"move/index/pairs of {dtype} of 20 x 200", "index", [wide, j, k], [T(wide.value[m, k.value.astype(np.int64)], "f32")], BITS, pair)
+        g = T(np.tile(k.value, (20, 1)), dtype)
+        yield Case(f"move/gather/{dtype} of 200", "gather", [wide, g], [T(wide.value[:, k.value.astype(np.int64)], "f32")], BITS, {"dim": 1})
+        hot = (np.arange(300) == i.value.astype(np.int64)[:, None]).astype(np.int32)
+        yield Case(f"move/one_hot/{dtype} of 300", "one_hot", [i], [T(hot, "i32")], BITS, {"classes": 300})
+    a, b = T([2, 1, 0], "i16"), T([10999, 7, 32], "i16")  # the last of 33000, more than an i16 counts
+    yield Case("move/index/pairs of i16 of 3 x 11000", "index", [long, a, b], [T(long.value[a.value, b.value], "u8")], BITS, {"index": [{"t": 1}, {"t": 2}]})
+
+
+def mask_cases():
+    for shape in ((4, 4), (2, 3, 5), (5, 3)):
+        for offset in (0, 1, -2):
+            label = f"{'x'.join(map(str, shape))} from {offset}"
+            x = sample("mask", shape, "f32")
+            for op, function in (("tril", np.tril), ("triu", np.triu)):
+                yield moved(f"{op}/{label}", op, [x], lambda v, f=function, k=offset: f(v, k), {"offset": offset})
+
+
+def inside_cases():
+    """Padding with elements of the inside, rotations, repetitions, diagonals and windows."""
+    x, v = sample("inside", (2, 5, 4), "f32"), sample("inside/v", (5,), "f32")
+    for mode, name in (("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")):
+        for counts in (((0, 0), (1, 2), (3, 0)), ((1, 1), (0, 4), (2, 3))):
+            label = " ".join(f"{a}-{b}" for a, b in counts)
+            yield moved(f"pad_mode/{mode}/{label}", "pad_mode", [x], lambda v, c=counts, n=name: np.pad(v, c, n), {"mode": mode, "padding": [list(c) for c in counts]})
+    for shift, axis in ((2, 1), (-3, 2), (7, 0)):
+        yield moved(f"roll/{shift} on {axis}", "roll", [x], lambda v, s=shift, a=axis: np.roll(v, s, a), {"shift": shift, "dim": axis})
+    for count, axis in ((3, 0), (2, -1)):
+        yield moved(f"repeat_interleave/{count} on {axis}", "repeat_interleave", [x], lambda v, n=count, a=axis: np.repeat(v, n, a), {"count": count, "dim": axis})
+    for offset, a, b in ((0, 1, 2), (2, 1, 2), (-1, 2, 1), (-3, 1, 0)):
+        yield moved(f"diagonal/{offset} of {a} {b}", "diagonal", [x], lambda v, k=offset, a=a, b=b: np.diagonal(v, k, a, b), {"offset": offset, "dims": [a, b]})
+    yield moved("diag/5", "diag", [v], np.diag, {})
+    for size, step, axis in ((3, 1, 1), (2, 2, 2), (1, 3, 1)):
+        cut = lambda v, n=size, s=step, a=axis: np.lib.stride_tricks.sliding_window_view(v, n, a)[(slice(None),) * a + (slice(None, None, s),)]
+        yield moved(f"unfold/{size} by {step} on {axis}", "unfold", [x], cut, {"size": size, "step": step, "dim": axis})

@@ -45,6 +45,9 @@ def cases():
     yield from no_number_cases()
     yield from along_axis_cases()
     yield from cumulative_cases()
+    yield from running_cases()
+    yield from norm_cases()
+    yield from truth_cases()
 
 
 def expand(y, shape, axis):
@@ -157,6 +160,66 @@ def along_axis_cases():
     tol = near(0, 64 * dt.eps("f32"), "the maximum is taken off first, so nothing overflows")
     yield Case("reduce/softmax/f32/large", "softmax", [big], [T(softmax(big.wide, 1), "f32")], tol, {"axis": 1})
     yield Case("reduce/logsumexp/f32/large", "logsumexp", [big], [T(logsumexp(big.wide, 1), "f32")], tol, params(1))
+
+
+def running_cases():
+    """Running extremes, exact in every dtype, and running products."""
+    for op, function, arg in (("cummax", np.maximum, np.argmax), ("cummin", np.minimum, np.argmin)):
+        for shape, axis in (((33,), 0), ((3, 5), 1), ((2, 3, 4), -2), ((600,), 0), ((0, 3), 1)):
+            for dtype in dt.FLOATS + dt.INTS + dt.FP8 if np.prod(shape) < 100 else ("f32", "u8") + dt.FP8:
+                x = sample(op, shape, dtype, -90, 90)
+                yield Case(name_of(op, dtype, shape, axis), op, [x], [T(function.accumulate(x.value, axis=axis), dtype)], BITS, {"axis": axis})
+        for dtype in ("f32", "f64"):
+            x = distinct(op, (33,), dtype)
+            first = np.array([arg(x.wide[:k + 1]) for k in range(33)])
+            slopes = lambda g, y, x, p=first: [np.bincount(p, weights=g.astype(np.float64), minlength=33).astype(x.dtype)]
+            tol = near(64 * dt.eps(dtype), 4 * dt.eps(dtype), "each element's gradient is a sum of cotangents")
+            yield with_grad(f"reduce/{op}/{dtype}/gradient", op, [x], lambda x, f=function: f.accumulate(x), slopes, BITS, {"axis": 0}, tol)
+    for shape, axis in (((33,), 0), ((3, 5), 0), ((2, 3, 4), 1)):
+        for dtype in dt.FLOATS:
+            x = sample("cumprod", shape, dtype, 0.7, 1.4)
+            back = lambda g: np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
+            tol = near(0, shape[axis] * dt.eps(dtype), "n roundings of partial products, in any order")
+            grad_tol = near(shape[axis] ** 2 * dt.eps(dtype), shape[axis] * dt.eps(dtype), "a sum of n products of n")
+            yield with_grad(name_of("cumprod", dtype, shape, axis), "cumprod", [x], lambda x: np.cumprod(x, axis=axis), lambda g, y, x: [back(g * y) / x], tol, {"axis": axis}, grad_tol)
+
+
+def truth_cases():
+    for dtype in dt.ALL:
+        x = T(np.where(sample("truth", (4, 5), "bool").value, sample("truth", (4, 5), "i8", 0, 1).value, 0), dtype)
+        x.value[1], x.value[2] = 0, 1
+        if dtype in dt.FLOATS:
+            x.value[3] = [np.nan, np.nan, -0.0, np.inf, 1]
+        for axis in (None, 0, 1):
+            for op, function in (("any", np.any), ("all", np.all)):
+                yield Case(name_of(op, dtype, (4, 5), axis), op, [x], [T(function(x.value != 0, axis=axis), "bool")], BITS, params(axis))
+
+
+def norm_cases():
+    """layernorm and rmsnorm: half types in f32 throughout, also where their squares are beyond them."""
+    for shape, axis in (((33,), 0), ((3, 5), 1), ((3, 5), 0), ((2, 3, 4), (1, 2)), ((4, 7), None), ((3, 1), 1)):
+        for dtype in dt.FLOATS:
+            e, eps = dt.eps(dtype), 1e-5
+            x = sample("norm", shape, dtype, -4, 4)
+            mean = lambda v: v.mean(axis=axis, keepdims=True)
+            scale = lambda v: 1 / np.sqrt(mean(v * v) + eps)
+            tol = near(64 * min(e, dt.eps("f32")), 2 * e if dtype in ("f16", "bf16") else 16 * e, "a mean, differences from it, and a root")
+            slopes = lambda g, y, x: [scale(x - mean(x)) * (g - mean(g) - y * mean(g * y))]
+            # One element is its own mean: its scale is 1 / sqrt(eps), which magnifies the cotangents' rounding.
+            grad_tol = near(8 * e / np.sqrt(eps), 0, "differences of means, over sqrt(eps)") if count(shape, axis) == 1 else near(32 * e, 32 * e, "differences of means")
+            yield with_grad(name_of("layernorm", dtype, shape, axis), "layernorm", [x], lambda x: (x - mean(x)) * scale(x - mean(x)), slopes, tol, params(axis, eps=eps), grad_tol)
+            slopes = lambda g, y, x: [scale(x) * (g - y * mean(g * y))]
+            yield with_grad(name_of("rmsnorm", dtype, shape, axis), "rmsnorm", [x], lambda x: x * scale(x), slopes, tol, params(axis, eps=eps), near(32 * e, 32 * e, "differences of means"))
+    far = T([[1000, -1000, 500, 0], [6e4, 6e4, -6e4, 6e4]], "f16")
+    mean = lambda v: v.mean(axis=1, keepdims=True)
+    for op, off in (("layernorm", far.wide - mean(far.wide)), ("rmsnorm", far.wide)):
+        out = off / np.sqrt(mean(off * off) + 1e-5)
+        yield Case(f"reduce/{op}/f16/squares beyond f16", op, [far], [T(out, "f16")], near(0, 2 * dt.eps("f16"), "in f32, rounded once"), params(1, eps=1e-5))
+    long = T(np.zeros((1, 3000)), "f16")
+    long.value[0, ::3] = 11
+    for op, function in (("softmax", softmax), ("log_softmax", lambda x, a: x - logsumexp(x, a, True))):
+        yield Case(f"reduce/{op}/f16/a sum of exps beyond f16", op, [long], [T(function(long.wide, 1), "f16")], near(0, 2 * dt.eps("f16"), "in f32, rounded once"), {"axis": 1})
+    yield Case("reduce/logsumexp/f16/a sum of exps beyond f16", "logsumexp", [long], [T(logsumexp(long.wide, 1), "f16")], near(0, 2 * dt.eps("f16"), "in f32, rounded once"), params(1))
 
 
 def cumulative_cases():

@@ -4,9 +4,11 @@ use super::{InterpError, Value, Vars, run_kernel, run_program};
 use crate::codegen::{self, OptChoice, Target};
 use crate::engine::dense_view;
 use crate::schedule::{Schedule, ScheduleItem};
-use crate::tensor::HostBytes;
+use crate::tensor::{FileRange, HostBytes};
 use crate::uop::{BufferRef, UOp};
+use std::any::Any;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// How kernels are executed.
 #[derive(Clone, Debug)]
@@ -24,12 +26,14 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Content of a buffer; what was attached to it as host data, or filler that no test expects.
+    /// Content of a buffer; what was attached to it as host data or as a file, or filler that no test expects.
     fn take(&mut self, b: &BufferRef, elem_bytes: usize) -> Vec<u8> {
-        self.bytes.remove(&b.id).unwrap_or_else(|| match b.memory.get().and_then(|m| m.downcast_ref::<HostBytes>()) {
-            Some(h) => h.0.clone(),
-            None => vec![0xa5; b.len * elem_bytes],
-        })
+        let data = |m: &Arc<dyn Any + Send + Sync>| match m.downcast_ref::<FileRange>() {
+            Some(file) => file.read_all().ok(),
+            None => m.downcast_ref::<HostBytes>().map(|h| h.0.clone()),
+        };
+        let given = || b.memory.get().and_then(data).unwrap_or_else(|| vec![0xa5; b.len * elem_bytes]);
+        self.bytes.remove(&b.id).unwrap_or_else(given)
     }
 
     /// The value of a dense view of a buffer after a schedule has run.
