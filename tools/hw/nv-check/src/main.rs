@@ -66,7 +66,7 @@ pub struct Args {
     /// Doorbells through BAR1 (from Hopper on): BAR0 is held back by a hypervisor
     #[arg(long)]
     bar1_doorbell: bool,
-    /// NVIDIA's assembler, for chips that ours does not know (ours: sm_90)
+    /// NVIDIA's assembler, in place of ours; a must for sm_75 and sm_100
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,
     /// One part, in a process of its own

@@ -1,14 +1,19 @@
-//! Kernels for the rungs, in PTX, and who makes machine code of them: our assembler for sm_90, NVIDIA's where `--ptxas` names it.
+//! Kernels for the rungs, in PTX, and who makes machine code of them: our assembler for the chips it knows, NVIDIA's where `--ptxas` names it.
 //!
-//! What has clusters comes as ptxas's own cubin: our assembler does not take them.
+//! What has clusters or uses the tensor memory accelerator comes as ptxas's own cubins.
 
 use crate::ladder::Climb;
+use doorbell::elf::cubin::Arch;
 use doorbell::engine::PtxCode;
 use doorbell::isa::ptx::Chip;
+use doorbell::isa::sass;
 use hw_contact::{Failure, fail};
 
 /// Made by ptxas 13.5 for sm_90 of `tests/data/cubin/device.ptx`: `add`, `stack`, `clusters` (of two CTAs), `load`, `hang`.
 pub const PTXAS_SM90: &[u8] = include_bytes!("../../../../tests/data/cubin/device_sm90.cubin");
+
+/// Made by ptxas 13.5 for sm_90a of `tests/data/cubin/tma.ptx`: `bulk`, `tensor`.
+pub const PTXAS_TMA: &[u8] = include_bytes!("../../../../tests/data/cubin/tma_sm90a.cubin");
 
 /// The cubin of all kernels below for the chip of that name.
 ///
@@ -23,10 +28,11 @@ pub fn cubin(climb: &Climb, chip: &str) -> Result<Vec<u8>, Failure> {
 /// Why there is no machine code for the climb's chip.
 pub fn why_none(climb: &Climb) -> Option<String> {
     let chip = climb.chip?;
-    if climb.machine.is_software && chip != "sm_90" {
+    // The software GPU executes what the assembler makes.
+    let ours = Arch::parse(chip).is_some_and(|arch| sass::Chip::of(arch).is_some());
+    if climb.machine.is_software && !ours {
         return Some(format!("the software GPU executes no machine code of {chip}"));
     }
-    let ours = chip == "sm_90";
     (!ours && climb.args.ptxas.is_none()).then(|| format!("no assembler for {chip}: --ptxas names NVIDIA's"))
 }
 

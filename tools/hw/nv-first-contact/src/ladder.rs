@@ -137,6 +137,8 @@ enum Outcome {
 struct Row {
     name: &'static str,
     ms: f64,
+    /// Grids that a software GPU had run before it.
+    grids: Option<u64>,
     outcome: Outcome,
 }
 
@@ -149,7 +151,7 @@ impl Row {
 fn go(climb: &mut Climb) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for (n, rung) in RUNGS.iter().enumerate() {
-        let began = Instant::now();
+        let (began, grids) = (Instant::now(), climb.machine.grids());
         let outcome = match why_not(climb, rung, &rows) {
             Some(why) => Outcome::Skipped(why),
             None => attempt(climb, rung),
@@ -167,7 +169,7 @@ fn go(climb: &mut Climb) -> Vec<Row> {
             }
             Outcome::Skipped(why) => say(&climb.args, &format!("{head} not tried: {why}")),
         }
-        rows.push(Row { name: rung.name, ms, outcome });
+        rows.push(Row { name: rung.name, ms, grids, outcome });
         if climb.args.until.as_deref() == Some(rung.name) {
             break;
         }
@@ -252,5 +254,5 @@ fn row_json(row: &Row) -> Value {
         Outcome::Failed(story) => ("failed", Some(story.what()), &[][..]),
         Outcome::Skipped(why) => ("not tried", Some(why.as_str()), &[][..]),
     };
-    json!({"rung": row.name, "state": state, "ms": row.ms, "note": note, "refused": refused})
+    json!({"rung": row.name, "state": state, "ms": row.ms, "grids": row.grids, "note": note, "refused": refused})
 }

@@ -1,9 +1,10 @@
 //! Which machine is climbed on: the running kernel or a software GPU, with the trace and the planned faults around it.
 
 use crate::Args;
+use crate::grids::{Planned, Troubled};
 use doorbell::device::nv::Selector;
 use doorbell::device::registry::DeviceName;
-use doorbell::emu::nvrm::{Call, Chip, Config, Refusal, SoftNv};
+use doorbell::emu::nvrm::{Call, Chip, Config, Refusal, Sms, SoftNv};
 use doorbell_ioctl::abi::nvrm::{CLASSES, CONTROLS, STATUSES};
 use doorbell_ioctl::abi::uvm;
 use doorbell_ioctl::fault::{Faults, Plan};
@@ -21,7 +22,7 @@ pub struct Machine {
     /// Every call so far.
     pub log: Log,
     pub is_software: bool,
-    soft: Option<Arc<SoftNv>>,
+    soft: Option<(Arc<SoftNv>, Arc<Troubled>)>,
 }
 
 impl Machine {
@@ -34,23 +35,27 @@ impl Machine {
         let DeviceName::Nv(selector) = name else {
             return Err(format!("--device {}: only NVIDIA devices are climbed here", args.device));
         };
-        let (mut plan, mut refusals) = (Plan::default(), Vec::new());
+        let (mut plan, mut refusals, mut grids) = (Plan::default(), Vec::new(), Vec::new());
         for spec in &args.fault {
+            if let Some(planned) = Planned::parse(spec)? {
+                grids.push(planned);
+                continue;
+            }
             match refusal(spec)? {
                 Some(refusal) => refusals.push(refusal),
                 None => plan.0.extend(port_plan(spec)?.0),
             }
         }
         let soft = match &selector {
-            Selector::Emulated(chip) => Some(software(chip, args.broken.as_deref(), refusals)?),
-            _ if !refusals.is_empty() || args.broken.is_some() => {
-                return Err("--broken, and --fault with a status, are for software GPUs".into());
+            Selector::Emulated(chip) => Some(software(chip, args.broken.as_deref(), refusals, grids)?),
+            _ if !refusals.is_empty() || !grids.is_empty() || args.broken.is_some() => {
+                return Err("--broken, and --fault with a status or of a grid, are for software GPUs".into());
             }
             _ => None,
         };
         let is_software = soft.is_some();
         let base: Arc<dyn Port> = match &soft {
-            Some(soft) => Arc::clone(soft) as _,
+            Some((soft, _)) => Arc::clone(soft) as _,
             None => LinuxPort::new(),
         };
         // The trace is outermost: it shows what the planned fault answered.
@@ -59,14 +64,24 @@ impl Machine {
         Ok(Self { selector, port, trace, log, is_software, soft })
     }
 
+    /// Grids that a software GPU has run.
+    pub fn grids(&self) -> Option<u64> {
+        self.soft.as_ref().map(|(_, sms)| sms.grids())
+    }
+
     /// What a software GPU has complained about: more than any card would say.
     pub fn complaints(&self) -> Vec<String> {
-        let reports = self.soft.iter().flat_map(|soft| soft.reports());
+        let reports = self.soft.iter().flat_map(|(soft, _)| soft.reports());
         reports.map(|r| format!("software GPU: {}", r.to_string().replace('\n', " "))).collect()
     }
 }
 
-fn software(chip: &str, broken: Option<&str>, refusals: Vec<Refusal>) -> Result<Arc<SoftNv>, String> {
+fn software(
+    chip: &str,
+    broken: Option<&str>,
+    refusals: Vec<Refusal>,
+    grids: Vec<Planned>,
+) -> Result<(Arc<SoftNv>, Arc<Troubled>), String> {
     let names = || Chip::ALL.map(|c| c.facts().name).join(", ");
     let known = Chip::ALL.into_iter().find(|c| c.facts().name == chip);
     let known = known.ok_or_else(|| format!("no software GPU of chip {chip}, there are {}", names()))?;
@@ -81,7 +96,9 @@ fn software(chip: &str, broken: Option<&str>, refusals: Vec<Refusal>) -> Result<
         Some("bar0") => config.bar0_doorbell_lost = true,
         Some(other) => return Err(format!("--broken {other}: no such thing")),
     }
-    SoftNv::new(config).map_err(|errno| format!("software GPU: {errno}"))
+    let sms = Arc::new(Troubled::new(Sms::new(config.sms), grids));
+    let soft = SoftNv::with_compute(config, Arc::clone(&sms) as _);
+    soft.map(|soft| (soft, sms)).map_err(|errno| format!("software GPU: {errno}"))
 }
 
 /// `HOPPER_CHANNEL_GPFIFO_A:1:NV_ERR_NO_MEMORY`, `GPU_GET_CLASSLIST_V2:1:0x56`, `UVM_REGISTER_CHANNEL:1:0x1e`; `None` for a fault of the port.
@@ -116,5 +133,7 @@ mod tests {
         assert_eq!(seen, Some(Call::Uvm(uvm::REGISTER_CHANNEL.desc.request)));
         assert_eq!(refusal("open:1:EACCES"), Ok(None));
         assert!(refusal("NO_SUCH_CLASS:1:0x56").unwrap_err().contains("no such class"));
+        assert_eq!(Planned::parse("open:1:EACCES"), Ok(None));
+        assert!(Planned::parse("grid:2:lose").unwrap().is_some() && Planned::parse("grid:2:melt").is_err());
     }
 }

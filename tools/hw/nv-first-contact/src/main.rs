@@ -3,7 +3,7 @@
 //! Each rung adds one thing and says which rungs it needs. A rung that fails is told with the call that was refused (what was sent, what came back), the
 //! methods that were not executed, and what is known to cause that and how to probe it; the climb goes on with every rung that does not need it.
 //! The trace of everything is in a file. `--emu sm_90` climbs the same rungs on the software GPU. Place: outside the library, above `device::nv`.
-//! Left out: RM without UVM, TMA, every instruction against the software GPU, MIG, several GPUs, an hour's soak.
+//! Left out: RM without UVM, every instruction against the software GPU, MIG, several GPUs, an hour's soak.
 //!
 //! Exit codes: 0 no rung failed, 1 a rung failed, 2 there is no card to climb on, 3 wrong usage.
 #![cfg_attr(not(target_os = "linux"), allow(unused))]
@@ -15,6 +15,8 @@ mod child;
 mod code;
 #[cfg(target_os = "linux")]
 mod explain;
+#[cfg(target_os = "linux")]
+mod grids;
 #[cfg(target_os = "linux")]
 mod ladder;
 #[cfg(target_os = "linux")]
@@ -65,11 +67,11 @@ pub struct Args {
     /// Map the doorbells through BAR1 (from Hopper on)
     #[arg(long)]
     bar1_doorbell: bool,
-    /// NVIDIA's assembler, for chips that ours does not know (ours: sm_90)
+    /// NVIDIA's assembler, in place of ours; a must for sm_75 and sm_100
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,
     /// Make the n-th call fail, to see what a failure looks like: CALL:N:ERRNO, doorbell:N:lose; on a software GPU also CLASS, COMMAND or
-    /// UVM_CALL:N:STATUS
+    /// UVM_CALL:N:STATUS, grid:N:lose, grid:N:fail
     #[arg(long, value_name = "SPEC")]
     fault: Vec<String>,
     /// A software machine with something wrong: no-uvm, no-nodes, confidential, prohibited, mig, bar0

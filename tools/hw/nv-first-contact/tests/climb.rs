@@ -38,8 +38,19 @@ fn sm_90_is_climbed_to_the_top_and_leaves_nothing() {
 }
 
 #[test]
+fn other_chips_whose_machine_code_runs_in_software_are_climbed_to_the_top() {
+    for (chip, most) in [("sm_80", "163 KiB"), ("sm_89", "99 KiB"), ("sm_120", "99 KiB")] {
+        let dir = tempfile::tempdir().unwrap();
+        let (code, told) = climb(dir.path(), &["--emu", chip, "--skip", "processes"]);
+        assert_eq!((code, told["failed"].as_array().map(Vec::len)), (0, Some(0)), "{chip}: {told:#}");
+        assert!(note(&told, "shared").contains(most) && note(&told, "card").contains(chip), "{chip}: {told:#}");
+        assert_eq!((state(&told, "chain"), state(&told, "soak")), ("ok", "ok"), "{chip}: {told:#}");
+    }
+}
+
+#[test]
 fn chips_without_machine_code_in_software_are_climbed_as_far_as_methods_go() {
-    for chip in ["sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120"] {
+    for chip in ["sm_75", "sm_100"] {
         let dir = tempfile::tempdir().unwrap();
         let (code, told) = climb(dir.path(), &["--emu", chip]);
         assert_eq!(code, 0, "{chip}: {told:#}");
@@ -150,6 +161,51 @@ fn faults_of_the_runtime_are_told_by_their_rung_and_the_next_rungs_open_the_card
     // The third group is the runtime's: the first two are the ladder's own.
     let group = "KEPLER_CHANNEL_GROUP_A:3:0x40";
     tells(&["--fault", group, "--until", "launch"], "launch", &["KEPLER_CHANNEL_GROUP_A"], "MIG", &["copy"]);
+}
+
+/// What a rung that failed said, and what is told beside it.
+fn story(told: &Value, rung: &str) -> String {
+    let failed = told["failed"].as_array().unwrap();
+    failed.iter().find(|f| f["rung"] == rung).unwrap_or_else(|| panic!("{rung} did not fail: {told:#}")).to_string()
+}
+
+#[test]
+fn grids_that_are_lost_or_fail_are_told_by_their_rung_and_the_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let rungs = ["--emu", "sm_90", "--skip", "processes", "--skip", "soak", "--skip", "faults"];
+    let (code, told) = climb(dir.path(), &rungs);
+    assert_eq!(code, 0, "{told:#}");
+    // How many grids the card had run when a rung began.
+    let grids = |rung: &str| {
+        let all = told["rungs"].as_array().unwrap();
+        all.iter().find(|r| r["rung"] == rung).and_then(|r| r["grids"].as_u64()).unwrap()
+    };
+    // The first grid of each rung; most rungs end with the first result that is wrong, a chain after ten of its eleven replays, clusters run whole.
+    let (first, chain) = (grids("ids") + 1, (grids("clusters") - grids("chain")) / 11 * 10);
+    let clusters = first + 4 + chain;
+    let planned = [
+        ("ids", first, "lose", "numbers of a grid"),
+        ("shared", first + 1, "lose", "shared memory across barriers"),
+        // The device is dead after it; the next rung opens the card anew.
+        ("local", first + 2, "fail", "channel error 13"),
+        ("globals", first + 3, "lose", "a constant table"),
+        ("chain", first + 4, "lose", "a chain, ten times"),
+        ("clusters", clusters, "lose", "ptxas's own kernels"),
+        ("bulk", clusters + 3, "lose", "4 KiB to shared memory"),
+        ("tensor", clusters + 4, "lose", "a box of a tensor"),
+    ];
+    let faults: Vec<String> = planned.iter().map(|(_, n, trouble, _)| format!("grid:{n}:{trouble}")).collect();
+    let faults: Vec<&str> = faults.iter().flat_map(|f| ["--fault", f.as_str()]).collect();
+    let (code, told) = climb(dir.path(), &[&rungs[..], &faults].concat());
+    assert_eq!((code, state(&told, "store")), (1, "ok"), "{told:#}");
+    for (rung, _, _, what) in planned {
+        let story = story(&told, rung);
+        assert!(story.contains(what), "{rung}, {what}: {story}");
+    }
+    let lost = format!("grid:{}:lose", grids("store") + 1);
+    let (code, told) = climb(dir.path(), &[&rungs[..], &["--fault", &lost]].concat());
+    assert!(code == 1 && story(&told, "store").contains("a constant: word 0 is 0x0, not 0x600d"), "{told:#}");
+    assert_eq!((state(&told, "launch"), state(&told, "ids")), ("ok", "not tried"), "{told:#}");
 }
 
 #[test]

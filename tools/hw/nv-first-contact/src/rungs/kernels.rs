@@ -1,6 +1,6 @@
 //! Machine code through the runtime: from the shortest kernel to clusters, each checked word for word.
 
-use crate::code::{PTXAS_SM90, cubin};
+use crate::code::{PTXAS_SM90, PTXAS_TMA, cubin};
 use crate::ladder::Climb;
 use doorbell::device::nv::{NvDevice, Selector};
 use doorbell::device::{Arg, Code, Command, Device, Geometry, Kernel, KernelImage, Memory, Patch, QueueKind};
@@ -156,7 +156,7 @@ pub fn shared(climb: &mut Climb) -> Result<String, Failure> {
     expect("shared memory across barriers of 1024", &bench.read(&out)?, |i| 1023 - i as u32)?;
     let dynamic = bench.load("dynamics")?;
     let few = bench.words(&[0; 32])?;
-    for bytes in [4096, 48 << 10, 100 << 10, 227 << 10].into_iter().filter(|bytes| *bytes <= most) {
+    for bytes in [4096, 48 << 10, most] {
         let geometry = Geometry { groups: [2, 1, 1], local: [32, 1, 1], local_bytes: bytes };
         bench.run_with(&dynamic, vec![buffer(&few), Arg::Var(i64::from(bytes))], geometry)?;
         let wanted = |i: usize| (31 - i as u32) | ((31 - i as u32) ^ 0x55) << 16;
@@ -211,8 +211,8 @@ pub fn chain(climb: &mut Climb) -> Result<String, Failure> {
 pub fn clusters(climb: &mut Climb) -> Result<String, Failure> {
     let bench = bench(climb)?;
     let chip = bench.device.gpu().chip;
-    if chip.name != "sm_90" {
-        return Ok(format!("nothing here for {}: the cubin is for sm_90", chip.name));
+    if let Some(why) = not_here(chip) {
+        return Ok(why);
     }
     let out = bench.words(&(0..256).collect::<Vec<_>>())?;
     for (name, value, blocks, threads) in [("stack", 100_i64, 1, 256), ("clusters", -7, 4, 64), ("add", 5, 4, 64)] {
@@ -221,4 +221,36 @@ pub fn clusters(climb: &mut Climb) -> Result<String, Failure> {
     }
     expect("ptxas's own kernels", &bench.read(&out)?, |i| i as u32 + 98)?;
     Ok("ptxas's cubin: a stack, clusters of two, an addition".into())
+}
+
+/// Why a cubin for sm_90 is not run on another chip.
+fn not_here(chip: &doorbell::device::nv::Chip) -> Option<String> {
+    (chip.name != "sm_90").then(|| format!("nothing here for {}: the cubin is for sm_90", chip.name))
+}
+
+pub fn bulk(climb: &mut Climb) -> Result<String, Failure> {
+    let bench = bench(climb)?;
+    if let Some(why) = not_here(bench.device.gpu().chip) {
+        return Ok(why);
+    }
+    let word = |i: usize| (i as u32).wrapping_mul(0x9e37_79b9);
+    let (from, to) = (bench.words(&(0..1024).map(word).collect::<Vec<_>>())?, bench.words(&[0; 1024])?);
+    let kernel = bench.load_from(PTXAS_TMA, "bulk")?;
+    bench.run(&kernel, vec![buffer(&from), buffer(&to)], [1; 3], [128, 1, 1])?;
+    expect("4 KiB to shared memory and back", &bench.read(&to)?, |i| word(i).wrapping_add(1))?;
+    Ok("4 KiB to shared memory and back, told by an mbarrier".into())
+}
+
+pub fn tensor(climb: &mut Climb) -> Result<String, Failure> {
+    let bench = bench(climb)?;
+    if let Some(why) = not_here(bench.device.gpu().chip) {
+        return Ok(why);
+    }
+    let word = |i: usize| i as u32 ^ 0x5a00_0000;
+    let (map, out) = (bench.words(&[0; 32])?, bench.words(&[0; 128])?);
+    let from = bench.words(&(0..64 * 32).map(word).collect::<Vec<_>>())?;
+    let kernel = bench.load_from(PTXAS_TMA, "tensor")?;
+    bench.run(&kernel, vec![buffer(&map), buffer(&from), buffer(&out)], [1; 3], [32, 1, 1])?;
+    expect("a box of a tensor", &bench.read(&out)?, |i| word((i / 16 + 4) * 64 + i % 16 + 8))?;
+    Ok("a box of 16 by 8 words by a map that the kernel made".into())
 }
