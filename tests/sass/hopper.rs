@@ -435,7 +435,7 @@ fn multiply(t: &mut Texts, name: &str, shape: &str, sums: (usize, bool), (a, res
 fn multiplies_of_a_warpgroup_leave_what_ptxas_leaves() {
     let mut t = Texts::default();
     let (own, fragment) = ("%d10", "{%r3,%r4,%r5,%r6}");
-    for n in [8, 16, 24, 40, 64, 128, 176, 256] {
+    for n in [8, 24, 64, 176, 256] {
         multiply(
             &mut t,
             &format!("f16 to f32 n{n}"),
@@ -444,7 +444,7 @@ fn multiplies_of_a_warpgroup_leave_what_ptxas_leaves() {
             (own, "1,1,0,0"),
         );
     }
-    for n in [8, 16, 72, 256] {
+    for n in [8, 72] {
         multiply(&mut t, &format!("f16 n{n}"), &format!("m64n{n}k16.f16.f16.f16"), (n / 4, false), (own, "1,1,0,1"));
     }
     multiply(&mut t, "bf16, both transposed, A negated", "m64n32k16.f32.bf16.bf16", (16, true), (own, "-1,1,1,1"));
