@@ -1,6 +1,6 @@
 //! Index expressions as sums: constant + Σ coefficient · term. The form in which strides are read off and addresses are split.
 
-use crate::uop::{DType, Op, UMap, UOp};
+use crate::uop::{DType, Memo, Op, UOp};
 use smallvec::SmallVec;
 
 /// `constant + Σ coef · term`; terms are distinct and not sums themselves, in order of first appearance.
@@ -62,7 +62,7 @@ pub(super) fn gcd(a: i64, b: i64) -> i64 {
 
 /// Affine forms of index nodes, each computed once.
 #[derive(Default)]
-pub(super) struct AffineMemo(UMap<Affine>);
+pub(super) struct AffineMemo(Memo<Affine>);
 
 impl AffineMemo {
     /// The affine form of an index expression (scalar WeakInt).
@@ -70,22 +70,22 @@ impl AffineMemo {
         let mut todo: SmallVec<[&UOp; 16]> = SmallVec::new();
         todo.push(root);
         while let Some(u) = todo.last().copied() {
-            if self.0.contains_key(u) {
+            if self.0.has(u) {
                 todo.pop();
                 continue;
             }
             let before = todo.len();
             if Self::is_sum(u) {
-                todo.extend(u.src().iter().filter(|s| !self.0.contains_key(*s)));
+                todo.extend(u.src().iter().filter(|s| !self.0.has(s)));
             }
             if todo.len() == before {
                 todo.pop();
                 let a = self.combine(u).unwrap_or_else(|| Affine::term(u));
-                self.0.insert(u.clone(), a);
+                self.0.insert(u, a);
             }
         }
         // PANIC: the loop ends when the root has its form.
-        &self.0[root]
+        self.0.get(root).expect("the form of the root")
     }
 
     /// `None`: not a sum, or a coefficient overflows.

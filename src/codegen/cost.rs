@@ -1,12 +1,12 @@
 //! What a linear program costs and what it is called.
 
 use super::program::{Estimates, ParamInfo};
-use crate::uop::{AddrSpace, Arg, AxisKind, Op, RangeArg, UMap, UOp, USet};
+use crate::uop::{AddrSpace, Arg, AxisKind, Memo, Op, RangeArg, UMap, UOp};
 
 /// Counts over the list; loops count at their largest trip count.
 pub(super) fn estimate(list: &[UOp], params: &[ParamInfo]) -> Estimates {
     let mut e = Estimates::default();
-    let addressing = addressing(list);
+    let values = values(list);
     let (mut trips, mut outer, mut threads) = (1u64, vec![], 1u64);
     let mut touched: UMap<u64> = UMap::default();
     for u in list {
@@ -33,7 +33,7 @@ pub(super) fn estimate(list: &[UOp], params: &[ParamInfo]) -> Estimates {
                     *touched.entry(memory.clone()).or_default() += bytes;
                 }
             }
-            op if op.is_alu() && !addressing.contains(u) => {
+            op if op.is_alu() && values.has(u) => {
                 let each = (1 + (op == Op::MulAcc) as u64) * u.dtype().lanes as u64;
                 e.flops = e.flops.saturating_add(trips.saturating_mul(each));
             }
@@ -69,23 +69,24 @@ fn slot(param: &UOp) -> Option<u32> {
     }
 }
 
-/// Nodes that only compute addresses and loop bounds (all of them below an Index, not through loads).
-fn addressing(list: &[UOp]) -> USet {
-    let mut values = USet::default();
-    let mut todo: Vec<UOp> = vec![];
+/// Nodes that do more than compute addresses and loop bounds (which stand below an Index, not through loads).
+fn values(list: &[UOp]) -> Memo<()> {
+    let mut values = Memo::new();
+    let mut todo: Vec<&UOp> = vec![];
     for u in list {
         match u.op() {
-            Op::Store | Op::SetAcc => todo.push(u.src()[1].clone()),
-            Op::Load => todo.extend(u.src().get(1).cloned()),
+            Op::Store | Op::SetAcc => todo.push(&u.src()[1]),
+            Op::Load => todo.extend(u.src().get(1)),
             _ => {}
         }
     }
     while let Some(u) = todo.pop() {
-        if u.op() != Op::Index && u.op() != Op::Range && values.insert(u.clone()) {
-            todo.extend(u.src().iter().cloned());
+        if u.op() != Op::Index && u.op() != Op::Range && !values.has(u) {
+            values.insert(u, ());
+            todo.extend(u.src());
         }
     }
-    list.iter().filter(|u| !values.contains(*u)).cloned().collect()
+    values
 }
 
 /// Buffer arguments in slot order.

@@ -8,36 +8,37 @@ use super::affine::{Affine, AffineMemo, gcd};
 use super::expand::flat_sink;
 use super::opt::kind_of;
 use super::scope::first_range;
-use crate::uop::{Arg, Axes, AxisKind, DType, Op, RangeArg, Srcs, UMap, UOp, USet};
+use crate::uop::{Arg, Axes, AxisKind, DType, Memo, Op, Order, RangeArg, Srcs, UMap, UOp, USet};
 
 /// Replaces every Vector range.
 ///
 /// # Errors
 /// Values that depend on two of them, or a store that does not.
 pub(super) fn to_lanes(sink: &UOp) -> Result<UOp, CodegenError> {
-    let order = sink.toposort();
+    let order = Order::of(sink);
+    let order = order.nodes();
     if !order.iter().any(|u| u.op() == Op::Range && kind_of(u) == AxisKind::Vector) {
         return Ok(sink.clone());
     }
-    let of_unit = |u: &&UOp| u.op() == Op::Wmma && matches!(u.arg(), Arg::Wmma(w) if w.lanes > 1);
+    let of_unit = |u: &&&UOp| u.op() == Op::Wmma && matches!(u.arg(), Arg::Wmma(w) if w.lanes > 1);
     let results = order.iter().filter(of_unit).map(|u| u.src()[2].clone()).collect();
-    let mut l = Lanes { done: UMap::default(), axis: UMap::default(), affine: AffineMemo::default(), results };
-    for u in &order {
+    let mut l = Lanes { done: Memo::new(), axis: Memo::new(), affine: AffineMemo::default(), results };
+    for u in order {
         l.find_axis(u)?;
     }
     // Indices are looked at by the loads that use them; as values they are made only where something asks for them.
-    for u in &order {
+    for u in order {
         if u.dtype() != DType::INDEX && u.op() != Op::Index {
             l.value(u)?;
         }
     }
-    Ok(l.done.remove(sink).unwrap_or_else(|| sink.clone()))
+    Ok(l.done.get(sink).unwrap_or(sink).clone())
 }
 
 struct Lanes {
-    done: UMap<UOp>,
+    done: Memo<UOp>,
     /// The Vector range a node depends on.
-    axis: UMap<UOp>,
+    axis: Memo<UOp>,
     affine: AffineMemo,
     /// Elements that a thread of a wave holds of a matrix unit's results.
     results: USet,
@@ -60,11 +61,11 @@ fn lane_count(v: &UOp) -> u16 {
 impl Lanes {
     fn find_axis(&mut self, u: &UOp) -> Result<(), CodegenError> {
         if u.op() == Op::Range && kind_of(u) == AxisKind::Vector {
-            self.axis.insert(u.clone(), u.clone());
+            self.axis.insert(u, u.clone());
             return Ok(());
         }
         if u.op() == Op::Wmma {
-            self.axis.insert(u.clone(), u.src()[2].clone());
+            self.axis.insert(u, u.src()[2].clone());
             return Ok(());
         }
         let first = first_range(u.op()).unwrap_or(usize::MAX);
@@ -79,7 +80,7 @@ impl Lanes {
         if let Some(v) = found
             && !u.src().iter().skip(first).any(|r| r == &v)
         {
-            self.axis.insert(u.clone(), v);
+            self.axis.insert(u, v);
         }
         Ok(())
     }
@@ -88,24 +89,24 @@ impl Lanes {
     fn value(&mut self, root: &UOp) -> Result<UOp, CodegenError> {
         let mut todo = vec![root.clone()];
         while let Some(u) = todo.last().cloned() {
-            if self.done.contains_key(&u) {
+            if self.done.has(&u) {
                 todo.pop();
                 continue;
             }
             let before = todo.len();
             // Accesses and the sink ask for what they need themselves.
             if !matches!(u.op(), Op::Load | Op::LoadMatrix | Op::Store | Op::Sink | Op::Wmma) {
-                todo.extend(u.src().iter().filter(|s| !self.done.contains_key(*s)).cloned());
+                todo.extend(u.src().iter().filter(|s| !self.done.has(s)).cloned());
             }
             if todo.len() > before {
                 continue;
             }
             todo.pop();
             let new = self.node(&u)?;
-            self.done.insert(u, new);
+            self.done.insert(&u, new);
         }
         // PANIC: the loop ends when the root is done.
-        Ok(self.done[root].clone())
+        Ok(self.done.get(root).expect("the root").clone())
     }
 
     fn node(&mut self, u: &UOp) -> Result<UOp, CodegenError> {
@@ -142,7 +143,7 @@ impl Lanes {
 
     fn reduce(&mut self, u: &UOp) -> Result<UOp, CodegenError> {
         let x = self.value(&u.src()[0])?;
-        let (lanes, loops): (Vec<&UOp>, Vec<&UOp>) = u.src()[1..].iter().partition(|r| self.axis.contains_key(*r));
+        let (lanes, loops): (Vec<&UOp>, Vec<&UOp>) = u.src()[1..].iter().partition(|r| self.axis.has(r));
         let x = match lanes.first() {
             Some(v) if x.dtype().lanes == 1 => x.splat(lane_count(v)),
             _ => x,
@@ -185,7 +186,7 @@ impl Lanes {
         let map: UMap<UOp> = [(v.clone(), at.clone())].into_iter().collect();
         let x = x.substitute(&map).simplify();
         for u in x.toposort() {
-            if !self.axis.contains_key(&u) {
+            if !self.axis.has(&u) {
                 self.find_axis(&u)?;
             }
         }
@@ -200,14 +201,14 @@ impl Lanes {
             return Ok(None);
         }
         let half = piece(v, n / 2, 1);
-        self.axis.insert(half.clone(), half.clone());
+        self.axis.insert(&half, half.clone());
         let mut sides = vec![];
         for side in 0..2 {
             let at = &(&half * 2) + side;
             let map: UMap<UOp> = [(v.clone(), at.clone())].into_iter().collect();
             let even = i.substitute(&map).simplify();
             for u in even.toposort() {
-                if !self.axis.contains_key(&u) {
+                if !self.axis.has(&u) {
                     self.find_axis(&u)?;
                 }
             }
@@ -262,8 +263,7 @@ impl Lanes {
             return Ok(u.with_src(src));
         };
         let n = lane_count(&v);
-        let still =
-            index.src()[1..].iter().all(|s| !self.axis.contains_key(s) || self.along(s, &v).is_some_and(|a| a.0 == 0));
+        let still = index.src()[1..].iter().all(|s| !self.axis.has(s) || self.along(s, &v).is_some_and(|a| a.0 == 0));
         if still && u.src().len() == 1 {
             let (at, _) = self.address(index, 1, false)?;
             return Ok(UOp::new(Op::Load, u.dtype(), [at], Arg::None).splat(n));
@@ -285,10 +285,9 @@ impl Lanes {
     }
 
     fn store(&mut self, u: &UOp) -> Result<UOp, CodegenError> {
-        let (lanes, loops): (Vec<UOp>, Vec<UOp>) =
-            u.src()[2..].iter().cloned().partition(|r| self.axis.contains_key(r));
+        let (lanes, loops): (Vec<UOp>, Vec<UOp>) = u.src()[2..].iter().cloned().partition(|r| self.axis.has(r));
         let n = lanes.first().map_or(1, lane_count);
-        if n > 1 && !self.axis.contains_key(&u.src()[0].src()[1]) {
+        if n > 1 && !self.axis.has(&u.src()[0].src()[1]) {
             return Err(CodegenError::NoLanes(format!("{u:?}")));
         }
         if let Some(v) = lanes.first().filter(|v| self.results.contains(*v))

@@ -6,7 +6,7 @@
 
 use super::CodegenError;
 use super::scope::{ROOT, STORES, Scope, Scopes, first_range};
-use crate::uop::{AddrSpace, Arg, AxisKind, DType, Op, Srcs, UOp, USet};
+use crate::uop::{AddrSpace, Arg, AxisKind, DType, Memo, Op, Srcs, UOp, USet};
 use smallvec::SmallVec;
 
 /// # Errors
@@ -30,7 +30,7 @@ struct Lineariser<'a> {
     units: Vec<Vec<u32>>,
     /// What stands in the list for each node.
     new: Vec<Option<UOp>>,
-    listed: USet,
+    listed: Memo<()>,
     opened: Vec<bool>,
     out: Vec<UOp>,
     /// `tid == last`, where the kernel is split over threads.
@@ -47,7 +47,7 @@ impl<'a> Lineariser<'a> {
             early: vec![vec![]; m],
             units: vec![vec![]; m],
             new: vec![None; n],
-            listed: USet::default(),
+            listed: Memo::new(),
             opened: vec![false; m],
             out: Vec::with_capacity(n + 2 * m),
             last_thread: None,
@@ -171,7 +171,8 @@ impl<'a> Lineariser<'a> {
     }
 
     fn push(&mut self, u: UOp) {
-        if self.listed.insert(u.clone()) {
+        if !self.listed.has(&u) {
+            self.listed.insert(&u, ());
             self.out.push(u);
         }
     }
@@ -209,7 +210,7 @@ impl<'a> Lineariser<'a> {
     fn apart(&self, node: UOp, k: u32) -> UOp {
         let scratch =
             matches!(node.op(), Op::Load | Op::LoadMatrix) && node.src()[0].dtype().space == Some(AddrSpace::Local);
-        if !scratch || !self.listed.contains(&node) {
+        if !scratch || !self.listed.has(&node) {
             return node;
         }
         UOp::tagged(node.op(), node.dtype(), node.src().iter().cloned().collect::<Srcs>(), node.arg().clone(), Some(k))

@@ -4,7 +4,7 @@
 //! the innermost loop its value depends on. That a Range has one place only is what [`separate`] provides.
 
 use super::CodegenError;
-use crate::uop::{Arg, Op, Order, RangeArg, UOp, USet};
+use crate::uop::{Arg, Op, Order, RangeArg, Srcs, UOp};
 use smallvec::SmallVec;
 
 /// Scope 0: outside of all loops.
@@ -35,16 +35,24 @@ pub(super) struct Scopes<'a> {
     pub root_store: Vec<bool>,
 }
 
-/// A Range that two places want; the nodes (Reduce, Stage, Store) of the second place.
+/// A Range that two places want: its node, and the nodes (Reduce, Stage, Store) of the second place; by number.
 struct Clash {
-    range: UOp,
-    users: Vec<UOp>,
-    /// Nodes in which the range is open.
-    open: USet,
+    range: u32,
+    users: Vec<u32>,
 }
 
 enum Failed {
     Clash(Clash),
+    Error(CodegenError),
+}
+
+/// Why the loops cannot be placed.
+enum NotPlaced {
+    /// Clashes that can be mended at once, with what each renamed range is open in (by number of the node).
+    Clashes {
+        clashes: Vec<Clash>,
+        open: Vec<Vec<bool>>,
+    },
     Error(CodegenError),
 }
 
@@ -63,14 +71,17 @@ impl<'a> Scopes<'a> {
     /// # Errors
     /// A range that no Store or Reduce closes, or loops that cross.
     pub fn of(sink: &'a UOp) -> Result<Scopes<'a>, CodegenError> {
-        Scopes::build(sink).map_err(|f| match f {
-            Failed::Error(e) => e,
-            Failed::Clash(c) => CodegenError::CrossedLoops(c.range.render()),
+        let order = Order::of(sink);
+        Scopes::build(order).map_err(|(f, order)| match f {
+            NotPlaced::Error(e) => e,
+            NotPlaced::Clashes { clashes, .. } => {
+                let range = clashes.first().map(|c| order.nodes()[c.range as usize].render());
+                CodegenError::CrossedLoops(range.unwrap_or_default())
+            }
         })
     }
 
-    fn build(sink: &'a UOp) -> Result<Scopes<'a>, Failed> {
-        let order = Order::of(sink);
+    fn build(order: Order<'a>) -> Result<Scopes<'a>, (NotPlaced, Order<'a>)> {
         let n = order.len();
         let root = Scope { parent: ROOT, depth: 0, range: u32::MAX, level: 0 };
         let mut root_store = vec![false; n];
@@ -80,14 +91,10 @@ impl<'a> Scopes<'a> {
         let mut s = Scopes { order, scopes: vec![root], scope: vec![ROOT; n], root_store };
         let mut b = Builder::new(&s);
         b.open_sets(&s);
-        b.place_stores(&mut s)?;
-        b.place_reductions(&mut s)?;
-        for k in 0..n {
-            if s.node(k).op() != Op::Range && !s.root_store[k] {
-                s.scope[k] = b.deepest(&s, k)?;
-            }
+        match b.place_everything(&mut s) {
+            Ok(()) => Ok(s),
+            Err(f) => Err((f, s.order)),
         }
-        Ok(s)
     }
 
     pub fn node(&self, k: usize) -> &'a UOp {
@@ -124,22 +131,6 @@ impl<'a> Scopes<'a> {
     }
 }
 
-impl Clash {
-    /// `user` with its own range in place of the shared one; inner reductions that have closed it keep theirs.
-    fn rename(&self, user: &UOp, new: &UOp) -> UOp {
-        let enter = |u: &UOp| u == user || self.open.contains(u);
-        user.rebuild_if(enter, |r, u| {
-            if *u == self.range {
-                new.clone()
-            } else if enter(u) {
-                r.same()
-            } else {
-                u.clone()
-            }
-        })
-    }
-}
-
 struct Builder {
     /// Range node of each range number, and back (u16::MAX: no range).
     ranges: Vec<u32>,
@@ -147,6 +138,8 @@ struct Builder {
     open: Vec<RangeSet>,
     level: Vec<u32>,
     placed: Vec<bool>,
+    /// What has clashed so far.
+    clashes: Vec<Clash>,
 }
 
 impl Builder {
@@ -158,6 +151,7 @@ impl Builder {
             open: std::iter::repeat_with(RangeSet::new).take(n).collect(),
             level: vec![0; n],
             placed: vec![false; n],
+            clashes: vec![],
         };
         for (k, u) in s.order.nodes().iter().enumerate() {
             if u.op() == Op::Range {
@@ -227,7 +221,7 @@ impl Builder {
 
     /// All that would go into the same second place of `range`.
     fn clash(&self, s: &Scopes, k: usize, range: u32, at: u32, level: u32) -> Clash {
-        let mut users = vec![s.node(k).clone()];
+        let mut users = vec![k as u32];
         for (j, u) in s.order.nodes().iter().enumerate() {
             let Some(first) = first_range(u.op()) else { continue };
             let same_kind = s.root_store[j] == (level == STORES);
@@ -236,41 +230,69 @@ impl Builder {
             }
             let here = level == STORES || self.level[j] == level && self.deepest(s, j).is_ok_and(|d| d == at);
             if here {
-                users.push((*u).clone());
+                users.push(j as u32);
             }
         }
-        let r = self.number[range as usize];
-        let open =
-            s.order.nodes().iter().zip(&self.open).filter(|(_, o)| o.contains(&r)).map(|(u, _)| (*u).clone()).collect();
-        Clash { range: s.node(range as usize).clone(), users, open }
+        Clash { range, users }
     }
 
-    fn place_stores(&mut self, s: &mut Scopes) -> Result<(), Failed> {
+    fn place_everything(&mut self, s: &mut Scopes) -> Result<(), NotPlaced> {
+        let mut first_error = None;
+        let stores = (0..s.order.len()).filter(|k| s.root_store[*k]);
+        // Outer reductions first: their loops are what inner ones stand in.
+        let units = (0..s.order.len()).rev().filter(|k| s.is_unit(*k));
+        for k in stores.chain(units).collect::<Vec<_>>() {
+            // What stands inside a loop that will be two loops waits until it is.
+            if self.clashes.iter().any(|c| self.open[k].contains(&self.number[c.range as usize])) {
+                continue;
+            }
+            match self.place_unit(s, k) {
+                Ok(()) => {}
+                Err(Failed::Clash(c)) if self.is_apart(&c) => self.clashes.push(c),
+                Err(Failed::Clash(_)) => {}
+                Err(Failed::Error(e)) => first_error = first_error.or(Some(e)),
+            }
+        }
+        if !self.clashes.is_empty() {
+            let clashes = std::mem::take(&mut self.clashes);
+            let of = |c: &Clash| self.open.iter().map(|o| o.contains(&self.number[c.range as usize])).collect();
+            return Err(NotPlaced::Clashes { open: clashes.iter().map(of).collect(), clashes });
+        }
+        if let Some(e) = first_error {
+            return Err(NotPlaced::Error(e));
+        }
         for k in 0..s.order.len() {
-            if s.root_store[k] {
-                s.scope[k] = self.place_all(s, k, ROOT, STORES)?;
+            if s.node(k).op() != Op::Range && !s.root_store[k] {
+                s.scope[k] = self.deepest(s, k).map_err(NotPlaced::Error)?;
             }
         }
         Ok(())
     }
 
-    /// Outer reductions first: their loops are what inner ones stand in.
-    fn place_reductions(&mut self, s: &mut Scopes) -> Result<(), Failed> {
-        for k in (0..s.order.len()).rev() {
-            if s.is_unit(k) {
-                let at = self.deepest(s, k)?;
-                self.place_all(s, k, at, self.level[k])?;
-            }
+    fn place_unit(&mut self, s: &mut Scopes, k: usize) -> Result<(), Failed> {
+        if s.root_store[k] {
+            s.scope[k] = self.place_all(s, k, ROOT, STORES)?;
+        } else {
+            let at = self.deepest(s, k).map_err(Failed::Error)?;
+            self.place_all(s, k, at, self.level[k])?;
         }
         Ok(())
     }
 
-    fn deepest(&self, s: &Scopes, k: usize) -> Result<u32, Failed> {
+    /// Whether no value depends on the clash's range and on that of an earlier clash.
+    fn is_apart(&self, c: &Clash) -> bool {
+        let of = |c: &Clash| self.number[c.range as usize];
+        let new = of(c);
+        let meets = |o: &RangeSet| o.contains(&new) && self.clashes.iter().any(|c| o.contains(&of(c)));
+        self.clashes.iter().all(|c| of(c) != new) && !self.open.iter().any(meets)
+    }
+
+    fn deepest(&self, s: &Scopes, k: usize) -> Result<u32, CodegenError> {
         let mut at = ROOT;
         for &r in &self.open[k] {
             let range = self.ranges[r as usize] as usize;
             if !self.placed[range] {
-                return Err(Failed::Error(CodegenError::OpenRange(s.node(range).render())));
+                return Err(CodegenError::OpenRange(s.node(range).render()));
             }
             let sc = s.scope[range];
             if s.depth(sc) > s.depth(at) {
@@ -285,7 +307,7 @@ impl Builder {
                 up = s.scopes[up as usize].parent;
             }
             if up != sc {
-                return Err(Failed::Error(CodegenError::CrossedLoops(format!("{:?}", s.node(k)))));
+                return Err(CodegenError::CrossedLoops(format!("{:?}", s.node(k))));
             }
         }
         Ok(at)
@@ -296,27 +318,73 @@ impl Builder {
 /// stores that nest differently), the second place gets a fresh one.
 pub(super) fn separate(sink: &UOp) -> Result<UOp, CodegenError> {
     let mut sink = sink.clone();
-    loop {
-        let clash = match Scopes::build(&sink).map(|_| ()) {
-            Ok(()) => return Ok(sink),
-            Err(Failed::Error(e)) => return Err(e),
-            Err(Failed::Clash(c)) => c,
-        };
-        let new = fresh(&sink, &clash.range);
-        let renamed = |u: &UOp| clash.users.contains(u).then(|| clash.rename(u, &new));
-        sink = sink.rebuild(|r, u| renamed(u).unwrap_or_else(|| r.same()));
+    while let Some(next) = separated(&sink)? {
+        sink = next;
+    }
+    Ok(sink)
+}
+
+/// The graph with the clashes that can be mended at once mended; `None`: there are none.
+fn separated(sink: &UOp) -> Result<Option<UOp>, CodegenError> {
+    match Scopes::build(Order::of(sink)) {
+        Ok(_) => Ok(None),
+        Err((NotPlaced::Error(e), _)) => Err(e),
+        Err((NotPlaced::Clashes { clashes, open }, order)) => Ok(Some(renamed(&order, &clashes, &open))),
     }
 }
 
-/// A range like `r` that does not occur in `sink`.
-fn fresh(sink: &UOp, r: &UOp) -> UOp {
-    let arg = r.range_arg();
-    let id = arg.map_or(0, |a| a.id);
-    let order = Order::of(sink);
-    let ranges = order.nodes().iter().filter_map(|u| u.range_arg());
-    let sub = ranges.filter(|a| a.id == id).map(|a| a.sub).max().unwrap_or(0) + 1;
-    match arg {
-        Some(a) => r.with_arg(Arg::Range(RangeArg { sub, ..a })),
-        None => r.clone(),
+/// The graph in which the users of each clash have a range of their own; inner reductions that have closed the shared one keep it.
+fn renamed(order: &Order, clashes: &[Clash], open: &[Vec<bool>]) -> UOp {
+    let mut fresh = Fresh::of(order);
+    let ranges: Vec<UOp> = clashes.iter().map(|c| fresh.like(order.nodes()[c.range as usize])).collect();
+    // Of each node in which a clash's range is open, what its users see; no node sees two clashes.
+    let mut inside: Vec<Option<UOp>> = vec![None; order.len()];
+    let mut clash_of = vec![None; order.len()];
+    for (c, clash) in clashes.iter().enumerate() {
+        clash.users.iter().for_each(|u| clash_of[*u as usize] = Some(c));
+    }
+    order.rebuild(|r, u| {
+        let k = r.at;
+        let own: Option<usize> = clash_of[k];
+        let seen_by = |c: Option<usize>| {
+            let srcs = order.srcs(k).iter().map(|s| *s as usize).enumerate();
+            let sees = |s: usize| c.is_some_and(|c| open[c][s]) || own.is_some_and(|c| open[c][s]);
+            let new = srcs.map(|(j, s)| match &inside[s] {
+                Some(v) if sees(s) => v.clone(),
+                _ => r.src(j).clone(),
+            });
+            u.with_src(new.collect::<Srcs>())
+        };
+        let view = open
+            .iter()
+            .position(|o| o[k])
+            .map(|c| if clashes[c].range as usize == k { ranges[c].clone() } else { seen_by(Some(c)) });
+        let new = if own.is_some() { seen_by(None) } else { r.same() };
+        inside[k] = view;
+        new
+    })
+}
+
+/// Numbers that no piece of an axis has.
+struct Fresh(Vec<(u32, u32)>);
+
+impl Fresh {
+    fn of(order: &Order) -> Fresh {
+        let mut last: Vec<(u32, u32)> = vec![];
+        for a in order.nodes().iter().filter_map(|u| u.range_arg()) {
+            match last.iter_mut().find(|l| l.0 == a.id) {
+                Some(l) => l.1 = l.1.max(a.sub),
+                None => last.push((a.id, a.sub)),
+            }
+        }
+        Fresh(last)
+    }
+
+    /// A range like `r` that does not occur yet.
+    fn like(&mut self, r: &UOp) -> UOp {
+        let Some(a) = r.range_arg() else { return r.clone() };
+        let Some(last) = self.0.iter_mut().find(|l| l.0 == a.id) else { return r.clone() };
+        last.1 += 1;
+        r.with_arg(Arg::Range(RangeArg { sub: last.1, ..a }))
     }
 }

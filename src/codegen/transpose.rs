@@ -6,7 +6,7 @@
 
 use super::Target;
 use super::affine::AffineMemo;
-use crate::uop::{Arg, Axes, DType, Op, UMap, UOp};
+use crate::uop::{Arg, Axes, DType, Op, Order, UMap, UOp};
 
 /// Lanes of a row's piece; columns that are turned together.
 const BLOCK: usize = 4;
@@ -28,7 +28,8 @@ pub(super) fn transpose(sink: &UOp, target: &Target) -> UOp {
         return sink.clone();
     }
     let mut memo = AffineMemo::default();
-    let mut all: Vec<Gather> = sink.toposort().iter().filter_map(|u| gather(u, &mut memo)).collect();
+    let order = Order::of(sink);
+    let mut all: Vec<Gather> = order.nodes().iter().filter_map(|u| gather(u, &mut memo)).collect();
     if all.len() < BLOCK {
         return sink.clone();
     }

@@ -395,12 +395,12 @@ fn bound_variables(inputs: &[Tensor]) -> Result<Vec<(Arc<str>, i64)>, Error> {
                 && let (crate::uop::Arg::Var(name, ..), Some(v)) =
                     (u.src()[0].arg(), u.src().get(1).and_then(UOp::as_int))
             {
-                match out.iter().find(|known| known.0 == *name) {
+                match out.iter().find(|known| *known.0 == **name) {
                     Some((_, first)) if *first != v => {
                         return Err(JitError::TwoValues { name: name.to_string(), first: *first, second: v }.into());
                     }
                     Some(_) => {}
-                    None => out.push((name.clone(), v)),
+                    None => out.push((name.shared(), v)),
                 }
             }
         }

@@ -55,9 +55,9 @@ impl Outputs {
             let view = t.node()?;
             for b in view.toposort().into_iter().filter(|b| b.op() == Op::Bind) {
                 if let Some(Arg::Var(name, ..)) = b.src().first().map(UOp::arg)
-                    && binds.iter().all(|known| known.0 != *name)
+                    && binds.iter().all(|known| *known.0 != **name)
                 {
-                    binds.push((name.clone(), b.clone()));
+                    binds.push((name.shared(), b.clone()));
                 }
             }
             let buffer = buffer_below(&view).ok_or_else(lost)?;

@@ -175,9 +175,9 @@ impl Session {
             let uop::Arg::Var(name, ..) = v.arg() else {
                 return Err(Error::Internal(format!("{}: {v:?} is no variable", p.name)));
             };
-            let value = s.var_vals.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+            let value = s.var_vals.iter().find(|(n, _)| **n == **name).map(|(_, v)| *v);
             let value = value.ok_or_else(|| Error::Internal(format!("{}: variable '{name}' is not bound", p.name)))?;
-            vars.push((args.len(), name.clone()));
+            vars.push((args.len(), name.shared()));
             args.push(Arg::Var(value));
         }
         let command = Command::exec(&kernel.kernel, args, p.threads).over(geometry(p));

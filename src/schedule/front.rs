@@ -173,15 +173,15 @@ impl Walk {
             return Err(ScheduleError::Malformed { op: u.op(), why: "a bind needs a variable and a constant" });
         };
         if !(*lo..=*hi).contains(&value) {
-            return Err(ScheduleError::Unbounded { name: name.clone(), value, min: *lo, max: *hi });
+            return Err(ScheduleError::Unbounded { name: name.shared(), value, min: *lo, max: *hi });
         }
-        match self.var_vals.iter().find(|v| v.0 == *name) {
+        match self.var_vals.iter().find(|v| *v.0 == **name) {
             Some((_, other)) if *other != value => {
-                return Err(ScheduleError::Rebound { name: name.clone(), first: *other, second: value });
+                return Err(ScheduleError::Rebound { name: name.shared(), first: *other, second: value });
             }
             Some(_) => {}
             None => {
-                self.var_vals.push((name.clone(), value));
+                self.var_vals.push((name.shared(), value));
                 self.binds.push((var.clone(), u.clone()));
             }
         }

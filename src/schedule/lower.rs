@@ -8,7 +8,7 @@ use super::ScheduleError;
 use super::collapse::collapse;
 use super::index::{self, Idx};
 use super::sums::merged;
-use crate::uop::{Arg, ConstVal, DType, Dim, Op, Scalar, Srcs, UMap, UOp};
+use crate::uop::{Arg, ConstVal, DType, Dim, Memo, Op, Scalar, Srcs, UOp};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -403,17 +403,18 @@ fn moved(u: &UOp, p: &Rc<Place>) -> Result<(Deps, Extra), ScheduleError> {
 /// The ranges an index expression is made of, in order of first appearance.
 pub fn ranges_in<'u>(exprs: impl IntoIterator<Item = &'u UOp>) -> Vec<UOp> {
     let mut found = Vec::new();
-    let mut seen: UMap<()> = UMap::default();
-    let mut todo: Vec<UOp> = exprs.into_iter().cloned().collect();
+    let mut seen = Memo::new();
+    let mut todo: SmallVec<[&UOp; 16]> = exprs.into_iter().collect();
     todo.reverse();
     while let Some(u) = todo.pop() {
-        if seen.insert(u.clone(), ()).is_some() {
+        if u.src().is_empty() || seen.has(u) {
             continue;
         }
+        seen.insert(u, ());
         if u.op() == Op::Range {
-            found.push(u);
+            found.push(u.clone());
         } else {
-            todo.extend(u.src().iter().rev().cloned());
+            todo.extend(u.src().iter().rev());
         }
     }
     found

@@ -1,7 +1,6 @@
 //! Arguments of nodes: everything that identifies a node besides op, dtype and sources.
 
 use super::{Op, Scalar};
-use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -267,14 +266,78 @@ impl Spread {
     }
 }
 
-pub type Axes = SmallVec<[u16; 8]>;
+/// Numbers of axes or lanes. None of them take no memory, as most reductions have it.
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Axes(Box<[u16]>);
+
+impl Axes {
+    pub fn new() -> Axes {
+        Axes::default()
+    }
+    pub fn from_slice(axes: &[u16]) -> Axes {
+        Axes(axes.into())
+    }
+}
+impl std::ops::Deref for Axes {
+    type Target = [u16];
+    fn deref(&self) -> &[u16] {
+        &self.0
+    }
+}
+impl FromIterator<u16> for Axes {
+    fn from_iter<I: IntoIterator<Item = u16>>(axes: I) -> Axes {
+        Axes(axes.into_iter().collect())
+    }
+}
+impl<'a> IntoIterator for &'a Axes {
+    type Item = &'a u16;
+    type IntoIter = std::slice::Iter<'a, u16>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+/// A variable's name: one word, so that every argument stays small.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Name(Arc<Arc<str>>);
+
+impl Name {
+    /// The text as others share it.
+    pub fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
+    }
+}
+impl From<&str> for Name {
+    fn from(s: &str) -> Name {
+        Name(Arc::new(s.into()))
+    }
+}
+impl std::ops::Deref for Name {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+// Every node carries one.
+const _: () = assert!(size_of::<Arg>() <= 32);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Arg {
     None,
     Const(ConstVal),
     /// Name, smallest and largest value (inclusive).
-    Var(Arc<str>, i64, i64),
+    Var(Name, i64, i64),
     /// Slot; number of elements.
     Param(u32, usize),
     /// Number of the scratch area in its kernel; number of elements.
@@ -318,9 +381,9 @@ impl fmt::Debug for Arg {
             Arg::Buffer(b) => write!(f, "(#{}, {}, '{}')", b.0.id, b.0.len, b.0.device),
             Arg::Range(r) if r.sub == 0 => write!(f, "({}, {:?})", r.id, r.kind),
             Arg::Range(r) => write!(f, "({}.{}, {:?})", r.id, r.sub, r.kind),
-            Arg::Axes(a) => write!(f, "{:?}", a.as_slice()),
+            Arg::Axes(a) => write!(f, "{:?}", &a[..]),
             Arg::Reduce(op, a) if a.is_empty() => write!(f, "{op:?}"),
-            Arg::Reduce(op, a) => write!(f, "({op:?}, {:?})", a.as_slice()),
+            Arg::Reduce(op, a) => write!(f, "({op:?}, {:?})", &a[..]),
             Arg::Device(d) => write!(f, "'{d}'"),
             Arg::Str(s) => write!(f, "'{s}'"),
             Arg::Kernel(k) => write!(f, "'{}'", k.name),

@@ -1,7 +1,7 @@
 //! Interval of every integer node, computed when it is made. Arithmetic is exact in i128 and widens to the dtype's range
 //! when it could wrap, so that a bound never claims more than the machine keeps.
 
-use super::{Arg, ConstVal, DType, Op, UOp};
+use super::{Arg, ConstVal, DType, Op, Scalar, UOp};
 
 /// Smallest and largest value, inclusive.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -23,6 +23,25 @@ impl Bounds {
     }
     fn fits(self, outer: Bounds) -> bool {
         self.min >= outer.min && self.max <= outer.max
+    }
+}
+
+/// Bounds in 16 bytes. Those of an integer or bool lie in the range of its type, so that words hold them; everything else has the
+/// full range.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Packed(u64, u64);
+
+impl Packed {
+    pub fn new(b: Bounds) -> Packed {
+        Packed(b.min as u64, b.max as u64)
+    }
+    /// The bounds of a node of this type.
+    pub fn of(self, dtype: DType) -> Bounds {
+        match dtype.scalar {
+            Scalar::U64 => Bounds::new(self.0 as i128, self.1 as i128),
+            s if s.is_int() || s == Scalar::Bool => Bounds::new(self.0 as i64 as i128, self.1 as i64 as i128),
+            _ => Bounds::full(dtype),
+        }
     }
 }
 
@@ -166,4 +185,22 @@ pub const fn floor_mod(a: i128, b: i128) -> i128 {
 /// The constant `v` as a value of `dtype`: integers wrap, floats round, bool is "not zero".
 pub fn const_as(v: ConstVal, dtype: DType) -> ConstVal {
     super::eval::cast_const(v, dtype.scalar)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_every_type_come_back_from_their_packed_form() {
+        let all = Scalar::STORABLE.into_iter().chain([Scalar::WeakInt, Scalar::WeakFloat, Scalar::Void]);
+        for t in all.map(|s| DType::VOID.with_scalar(s)) {
+            let full = Bounds::full(t);
+            assert_eq!(Packed::new(full).of(t), full, "{t:?}");
+            if t.scalar.is_int() {
+                let low = Bounds::new(full.min, full.min + 1);
+                assert_eq!(Packed::new(low).of(t), low, "{t:?}");
+            }
+        }
+    }
 }

@@ -2,17 +2,22 @@
 
 use super::{
     AddrSpace, Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, DType, IntoSrcs, Op, RangeArg, Scalar, Srcs, UOp,
+    intern,
 };
 use std::sync::Arc;
 
 impl UOp {
     /// Constant of type `dtype` (all lanes): the value is converted to it.
     pub fn constant(dtype: DType, v: impl Into<ConstVal>) -> UOp {
-        UOp::new(Op::Const, dtype, [], Arg::Const(super::const_as(v.into(), dtype)))
+        let v = super::const_as(v.into(), dtype);
+        match v {
+            ConstVal::Int(i) if dtype == DType::INDEX && i as i64 as i128 == i => intern::index_constant(i as i64),
+            _ => UOp::new(Op::Const, dtype, [], Arg::Const(v)),
+        }
     }
     /// Index constant (WeakInt).
     pub fn int(i: i64) -> UOp {
-        UOp::constant(DType::INDEX, i)
+        intern::index_constant(i)
     }
     pub fn bool(b: bool) -> UOp {
         UOp::constant(DType::BOOL, b)

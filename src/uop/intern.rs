@@ -5,7 +5,8 @@
 //! it, so that the second look is needed only if somebody else was there meanwhile.
 
 use super::arg::{Arg, ConstVal};
-use super::node::{Node, NodeHasher, Srcs};
+use super::bounds::Packed;
+use super::node::{Node, NodeHasher, Srcs, Value};
 use super::{DType, Op, UOp, bounds, shape};
 use hashbrown::HashTable;
 use smallvec::SmallVec;
@@ -69,7 +70,7 @@ impl Parts {
     /// Whether such a node has neither shape nor device, as all inside a kernel.
     fn is_bare(&self) -> bool {
         let own = matches!(self.op, Op::Buffer | Op::Param | Op::Iota | Op::Copy) || self.op.is_movement();
-        !own && self.src.iter().all(|s| s.0.shape.is_none() && s.0.device.is_none())
+        !own && self.src.iter().all(|s| s.0.value.get().is_none_or(|v| v.shape.is_none() && v.device.is_none()))
     }
 }
 
@@ -84,19 +85,47 @@ pub(super) fn intern(op: Op, dtype: DType, src: Srcs, arg: Arg, tag: Option<u32>
         return u;
     }
     if parts.is_bare() {
-        return add(&mut shard, hash, parts, None, None);
+        return add(&mut shard, hash, parts, OnceLock::new());
     }
     let seen = shard.added;
     drop(shard);
     let shape = shape::infer(parts.op, &parts.src, &parts.arg);
     let device = device_of(parts.op, &parts.src, &parts.arg);
+    let value = OnceLock::new();
+    if shape.is_some() || device.is_some() {
+        value.get_or_init(|| Box::new(Value { shape, device, ..Value::default() }));
+    }
     let mut shard = lock(hash);
     if shard.added != seen
         && let Some(u) = find(&shard, hash, &parts, &mut held)
     {
         return u;
     }
-    add(&mut shard, hash, parts, shape, device)
+    add(&mut shard, hash, parts, value)
+}
+
+/// Index constants from `FIRST_KEPT` on that a thread keeps: graphs are full of them.
+const FIRST_KEPT: i64 = -64;
+const INTS_KEPT: usize = 1024;
+
+thread_local! {
+    static INTS: RefCell<[Option<UOp>; INTS_KEPT]> = const { RefCell::new([const { None }; INTS_KEPT]) };
+}
+
+/// An index constant.
+pub(super) fn index_constant(i: i64) -> UOp {
+    let make = || intern(Op::Const, DType::INDEX, Srcs::new(), Arg::Const(ConstVal::Int(i.into())), None);
+    let at = usize::try_from(i.saturating_sub(FIRST_KEPT)).unwrap_or(usize::MAX);
+    if at >= INTS_KEPT {
+        return make();
+    }
+    // Fails while the thread ends.
+    let kept = INTS.try_with(|ints| ints.borrow()[at].clone()).ok().flatten();
+    kept.unwrap_or_else(|| {
+        let made = make();
+        let _ = INTS.try_with(|ints| ints.borrow_mut()[at] = Some(made.clone()));
+        made
+    })
 }
 
 fn find(shard: &Shard, hash: u64, parts: &Parts, held: &mut SmallVec<[Arc<Node>; 2]>) -> Option<UOp> {
@@ -117,8 +146,8 @@ fn find(shard: &Shard, hash: u64, parts: &Parts, held: &mut SmallVec<[Arc<Node>;
     found
 }
 
-fn add(shard: &mut Shard, hash: u64, p: Parts, shape: Option<Arc<[shape::Dim]>>, device: Option<Arc<str>>) -> UOp {
-    let bounds = bounds::of(p.op, p.dtype, &p.src, &p.arg);
+fn add(shard: &mut Shard, hash: u64, p: Parts, value: OnceLock<Box<Value>>) -> UOp {
+    let bounds = Packed::new(bounds::of(p.op, p.dtype, &p.src, &p.arg));
     let node = Arc::new(Node {
         op: p.op,
         dtype: p.dtype,
@@ -127,11 +156,8 @@ fn add(shard: &mut Shard, hash: u64, p: Parts, shape: Option<Arc<[shape::Dim]>>,
         tag: p.tag,
         hash,
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-        shape,
-        device,
         bounds,
-        realized: OnceLock::new(),
-        watchers: OnceLock::new(),
+        value,
         simplest: OnceLock::new(),
     });
     shard.table.insert_unique(hash, (hash, Arc::downgrade(&node)), |e| e.0);
@@ -143,7 +169,7 @@ fn device_of(op: Op, src: &[UOp], arg: &Arg) -> Option<Arc<str>> {
     match (op, arg) {
         (Op::Buffer, Arg::Buffer(b)) => Some(b.0.device.clone()),
         (Op::Copy, Arg::Device(d)) => Some(d.clone()),
-        _ => src.iter().find_map(|s| s.0.device.clone()),
+        _ => src.iter().find_map(|s| s.device().cloned()),
     }
 }
 
@@ -167,7 +193,8 @@ impl Drop for Node {
         if let Ok(e) = lock(self.hash).table.find_entry(self.hash, |(_, w)| std::ptr::eq(w.as_ptr(), me)) {
             e.remove();
         }
-        let (realized, simplest) = (self.realized.take(), self.simplest.take().flatten());
+        let simplest = self.simplest.take().flatten();
+        let realized = self.value.take().and_then(|mut v| v.realized.take());
         // Sources that others hold too are let go at once: as a rule nothing is freed by that.
         self.src.retain(|s| Arc::strong_count(&s.0) == 1);
         if self.src.is_empty() && realized.is_none() && simplest.is_none() {

@@ -34,13 +34,14 @@ pub mod symbolic;
 mod trace;
 mod walk;
 
-pub use arg::{Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, RangeArg, Spread, TileBit, WmmaArg};
+pub use arg::{Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, Name, RangeArg, Spread, TileBit, WmmaArg};
 pub use bounds::{Bounds, const_as, floor_div, floor_mod};
 pub use checked::checked;
 pub use dtype::{AddrSpace, DType, Scalar};
 pub use eval::{cast_const, eval_alu, from_bits, threefry2x32, to_bits, wrap};
 pub use matching::{MAX_CAPTURES, Match};
 pub use node::{IntoSrcs, NodeHasher, Srcs, UMap, UOp, USet, Watcher};
+pub use numbers::Memo;
 pub use op::Op;
 pub use pattern::Pat;
 pub use render::infix;

@@ -6,7 +6,7 @@
 //! it is made: the sources already have theirs, so nothing here recurses.
 
 use super::arg::{Arg, BufArg, BufferRef};
-use super::bounds::Bounds;
+use super::bounds::{Bounds, Packed};
 use super::shape::Dim;
 use super::{DType, Op, intern};
 use smallvec::SmallVec;
@@ -45,7 +45,7 @@ impl IntoSrcs for Srcs {
     }
 }
 
-/// A node's content. Reached through [`UOp`]'s accessors.
+/// A node's content. Reached through [`UOp`]'s accessors. Kept small: graphs of kernels are made and freed by the ten thousand.
 pub struct Node {
     pub(super) op: Op,
     pub(super) dtype: DType,
@@ -54,15 +54,25 @@ pub struct Node {
     pub(super) tag: Option<u32>,
     pub(super) hash: u64,
     pub(super) id: u64,
-    pub(super) shape: Option<Arc<[Dim]>>,
-    pub(super) device: Option<Arc<str>>,
-    pub(super) bounds: Bounds,
-    /// Set by the engine: the buffer (or view of one) that holds this value. Not part of the identity.
-    pub(super) realized: OnceLock<UOp>,
-    /// Handles of the tensor room that want this value's gradient. Not part of the identity.
-    pub(super) watchers: OnceLock<Box<Mutex<Vec<Watcher>>>>,
+    pub(super) bounds: Packed,
+    /// What values of tensor graphs have besides; nodes inside a kernel have none of it.
+    pub(super) value: OnceLock<Box<Value>>,
     /// What `simplify` makes of this node, once asked; `None` inside: itself. Not part of the identity.
     pub(super) simplest: OnceLock<Option<UOp>>,
+}
+
+// A node and its two counts are two and a half lines of the cache.
+const _: () = assert!(size_of::<Node>() <= 144);
+
+/// What a value of a tensor graph has besides what identifies it.
+#[derive(Default)]
+pub(super) struct Value {
+    pub shape: Option<Arc<[Dim]>>,
+    pub device: Option<Arc<str>>,
+    /// Set by the engine: the buffer (or view of one) that holds this value. Not part of the identity.
+    pub realized: OnceLock<UOp>,
+    /// Handles of the tensor room that want this value's gradient. Not part of the identity.
+    pub watchers: OnceLock<Mutex<Vec<Watcher>>>,
 }
 
 /// Somebody outside the graph who is told of a node by it; `uop` does not look inside.
@@ -150,24 +160,24 @@ impl UOp {
     }
     /// Sizes of the axes; empty for scalars and for everything inside a kernel.
     pub fn shape(&self) -> &[Dim] {
-        self.0.shape.as_deref().unwrap_or(&[])
+        self.0.value.get().and_then(|v| v.shape.as_deref()).unwrap_or(&[])
     }
     pub(super) fn shape_handle(&self) -> Option<Arc<[Dim]>> {
-        self.0.shape.clone()
+        self.0.value.get()?.shape.clone()
     }
     /// Device of the buffers below, if any (constants have none).
     pub fn device(&self) -> Option<&Arc<str>> {
-        self.0.device.as_ref()
+        self.0.value.get()?.device.as_ref()
     }
     /// Smallest and largest value of an integer or bool node (inclusive); the full range for everything else.
     pub fn bounds(&self) -> Bounds {
-        self.0.bounds
+        self.0.bounds.of(self.0.dtype)
     }
     pub fn vmin(&self) -> i128 {
-        self.0.bounds.min
+        self.bounds().min
     }
     pub fn vmax(&self) -> i128 {
-        self.0.bounds.max
+        self.bounds().max
     }
     /// Same node with other sources (itself if they are the same).
     pub fn with_src(&self, src: impl IntoSrcs) -> UOp {
@@ -189,22 +199,26 @@ impl UOp {
     }
     /// The buffer (or view of one) that holds this value, once it has been computed.
     pub fn realized(&self) -> Option<&UOp> {
-        self.0.realized.get()
+        self.0.value.get()?.realized.get()
     }
     /// Records where this value now lives. The first record stays.
     pub fn set_realized(&self, buffer: UOp) {
-        let _ = self.0.realized.set(buffer);
+        let _ = self.value().realized.set(buffer);
     }
     /// Ties `who` to this node for as long as both live.
     pub fn watch(&self, who: Watcher) {
-        let list = self.0.watchers.get_or_init(Default::default);
+        let list = self.value().watchers.get_or_init(Default::default);
         let mut list = list.lock().unwrap_or_else(|e| e.into_inner());
         list.retain(|w| w.strong_count() > 0 && !w.ptr_eq(&who));
         list.push(who);
     }
     /// Those tied to this node by `watch`, dead ones included.
     pub fn watchers(&self) -> Vec<Watcher> {
-        self.0.watchers.get().map_or_else(Vec::new, |l| l.lock().unwrap_or_else(|e| e.into_inner()).clone())
+        let list = self.0.value.get().and_then(|v| v.watchers.get());
+        list.map_or_else(Vec::new, |l| l.lock().unwrap_or_else(|e| e.into_inner()).clone())
+    }
+    fn value(&self) -> &Value {
+        self.0.value.get_or_init(Default::default)
     }
     /// What the simplifier made of this node, if it was asked.
     pub(super) fn simplest(&self) -> Option<UOp> {

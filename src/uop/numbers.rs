@@ -92,18 +92,31 @@ impl Numbers {
 }
 
 /// What a walk has found out about nodes. Does not keep its keys alive: a node that is freed and made anew is another key.
-pub(super) struct Memo<V> {
+pub struct Memo<V> {
     numbers: Numbers,
     values: Vec<V>,
 }
 
+impl<V> Default for Memo<V> {
+    fn default() -> Memo<V> {
+        Memo::new()
+    }
+}
+
 impl<V> Memo<V> {
+    /// Nothing is known yet.
     pub fn new() -> Memo<V> {
         Memo { numbers: Numbers::lend(), values: Vec::new() }
     }
+    /// Whether something is known of `u`.
+    pub fn has(&self, u: &UOp) -> bool {
+        self.numbers.get(u).is_some()
+    }
+    /// What is known of `u`.
     pub fn get(&self, u: &UOp) -> Option<&V> {
         self.numbers.get(u).map(|n| &self.values[n as usize])
     }
+    /// What is known of `u` from now on.
     pub fn insert(&mut self, u: &UOp, v: V) {
         match self.numbers.get(u) {
             Some(n) => self.values[n as usize] = v,

@@ -5,9 +5,12 @@
 
 use super::Opt;
 use crate::codegen::accumulate::identity;
-use crate::codegen::expand::flat_sink;
+use crate::codegen::expand::{Versions, flat_sink};
+use crate::codegen::scope::first_range;
 use crate::codegen::{CodegenError, Target, grid};
-use crate::uop::{Arg, AxisKind, Op, RangeArg, Srcs, UMap, UOp, USet};
+use crate::uop::{Arg, AxisKind, Op, Order, RangeArg, Srcs, UOp, USet, open_numbers};
+use smallvec::SmallVec;
+use std::cell::RefCell;
 
 /// Why an opt does not apply: what of the axis, and the limit.
 pub(super) type Why = std::borrow::Cow<'static, str>;
@@ -31,6 +34,8 @@ pub(in crate::codegen) struct Kernel<'a> {
     pub(super) operands: Option<super::pipe::Operands>,
     pub(super) history: Vec<(UOp, Option<UOp>)>,
     pub(super) subs: u32,
+    /// The axes of the graph that was last asked for them.
+    axes: RefCell<Option<(UOp, Vec<UOp>)>>,
 }
 
 /// What an axis becomes.
@@ -48,7 +53,7 @@ struct Split {
 
 impl<'a> Kernel<'a> {
     pub fn new(sink: UOp, target: &'a Target) -> Kernel<'a> {
-        let subs = sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
+        let subs = last_sub(&sink);
         Kernel {
             sink,
             target,
@@ -61,14 +66,18 @@ impl<'a> Kernel<'a> {
             operands: None,
             history: vec![],
             subs,
+            axes: RefCell::new(None),
         }
     }
 
     /// The axes that opts name, by kind from the outside in, then by number.
     pub fn axes(&self) -> Vec<UOp> {
-        let mut axes = crate::codegen::axes(&self.sink);
-        axes.retain(|r| !self.rests.contains(r));
-        axes
+        let mut last = self.axes.borrow_mut();
+        if last.as_ref().is_none_or(|(of, _)| *of != self.sink) {
+            *last = Some((self.sink.clone(), crate::codegen::axes(&self.sink)));
+        }
+        let axes = last.iter().flat_map(|(_, axes)| axes);
+        axes.filter(|r| !self.rests.contains(*r)).cloned().collect()
     }
 
     /// Applies the opt that `make` builds for the number of axis `r`: what remains of the axis as a loop, if anything does.
@@ -158,9 +167,10 @@ impl<'a> Kernel<'a> {
 
     /// Whether some value depends on `r` and on an axis in lanes.
     fn lanes_meet(&self, r: &UOp) -> bool {
-        let mut open: UMap<Vec<UOp>> = UMap::default();
-        crate::uop::open_ranges(&self.sink, &mut open);
-        open.values().any(|o| o.contains(r) && o.iter().any(|x| kind_of(x) == AxisKind::Vector))
+        let order = Order::of(&self.sink);
+        let Some(r) = order.number(r).map(|k| k as u32) else { return false };
+        let lanes = |x: &u32| kind_of(order.nodes()[*x as usize]) == AxisKind::Vector;
+        open_numbers(&order).iter().any(|o| o.contains(&r) && o.iter().any(lanes))
     }
 
     fn thread(&mut self, r: &UOp, amount: usize) -> Result<(), Why> {
@@ -244,9 +254,8 @@ impl<'a> Kernel<'a> {
         if a == b || kind_of(a) != kind_of(b) {
             return Err("needs two axes of one kind".into());
         }
-        let mut done: UMap<UOp> = UMap::default();
-        for u in self.sink.toposort() {
-            let first = crate::codegen::scope::first_range(u.op()).unwrap_or(usize::MAX);
+        self.sink = self.sink.rebuild(|done, u| {
+            let first = first_range(u.op()).unwrap_or(usize::MAX);
             let other = |s: &UOp| {
                 if s == a {
                     b.clone()
@@ -256,16 +265,12 @@ impl<'a> Kernel<'a> {
                     s.clone()
                 }
             };
-            let both = u.src().get(first..).is_some_and(|rs| rs.contains(a) && rs.contains(b));
-            let src: Srcs = u
-                .src()
-                .iter()
-                .enumerate()
-                .map(|(k, s)| if k >= first && both { other(s) } else { done[s].clone() })
-                .collect();
-            done.insert(u.clone(), u.with_src(src));
-        }
-        self.sink = done.remove(&self.sink).unwrap_or_else(|| self.sink.clone());
+            if !u.src().get(first..).is_some_and(|rs| rs.contains(a) && rs.contains(b)) {
+                return done.same();
+            }
+            let src = u.src().iter().enumerate();
+            u.with_src(src.map(|(k, s)| if k >= first { other(s) } else { done.src(k).clone() }).collect::<Srcs>())
+        });
         Ok(())
     }
 
@@ -274,7 +279,7 @@ impl<'a> Kernel<'a> {
             return Err("needs a loop of a reduction, on a CPU".into());
         }
         self.sink = super::bound::bound(&self.sink, r, self.subs)?;
-        self.subs = self.sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
+        self.subs = last_sub(&self.sink);
         Ok(())
     }
 
@@ -289,7 +294,7 @@ impl<'a> Kernel<'a> {
         } else {
             self.sink = super::stage::stage(&self.sink, param, axis, self.target.local_bytes)?;
         }
-        self.subs = self.sink.toposort().iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
+        self.subs = last_sub(&self.sink);
         Ok(())
     }
 
@@ -356,6 +361,11 @@ fn size(r: &UOp) -> i128 {
     r.vmax() + 1
 }
 
+/// The largest number of a piece of an axis.
+fn last_sub(sink: &UOp) -> u32 {
+    Order::of(sink).nodes().iter().filter_map(|u| u.range_arg()).map(|a| a.sub).max().unwrap_or(0)
+}
+
 fn floor_div(n: &UOp, d: i64) -> UOp {
     match n.as_int() {
         Some(n) => UOp::int(n / d),
@@ -381,60 +391,54 @@ struct Rewrite<'a> {
     root: &'a UOp,
     r: &'a UOp,
     parts: Vec<Split>,
-    /// Nodes in which `r` is open.
-    open: USet,
 }
 
 impl<'a> Rewrite<'a> {
     fn new(root: &'a UOp, r: &'a UOp, parts: Vec<Split>) -> Rewrite<'a> {
-        let mut open = USet::default();
-        for u in root.toposort() {
-            let closed = crate::codegen::scope::first_range(u.op())
-                .is_some_and(|f| u.src().get(f..).is_some_and(|rs| rs.contains(r)));
-            if &u == r || !closed && u.src().iter().any(|s| open.contains(s)) {
-                open.insert(u);
-            }
-        }
-        Rewrite { root, r, parts, open }
+        Rewrite { root, r, parts }
     }
 
     fn run(&self) -> UOp {
-        // Versions of the nodes in which `r` is open, one a part; everything else has one version.
-        let mut one: UMap<UOp> = UMap::default();
-        let mut many: UMap<Vec<UOp>> = UMap::default();
-        for u in self.root.toposort() {
-            if &u == self.r {
-                many.insert(u, self.parts.iter().map(|p| p.value.clone()).collect());
+        let order = Order::of(self.root);
+        // Nodes in which `r` is open have a version a part; everything else has one.
+        let mut all = Versions::new(&order);
+        let mut open = vec![false; order.len()];
+        for (at, u) in order.nodes().iter().enumerate() {
+            if *u == self.r {
+                open[at] = true;
+                all.push(self.parts.iter().map(|p| p.value.clone()), true);
                 continue;
             }
-            let version = |k: usize, one: &UMap<UOp>, many: &UMap<Vec<UOp>>| -> Srcs {
-                // PANIC: toposort lists sources first; a node with `r` open has a version a part.
-                u.src().iter().map(|s| many.get(s).map_or_else(|| one[s].clone(), |v| v[k].clone())).collect()
-            };
-            if self.open.contains(&u) {
-                let v = (0..self.parts.len()).map(|k| self.masked(&u, version(k, &one, &many), k)).collect();
-                many.insert(u, v);
-                continue;
-            }
-            let first = crate::codegen::scope::first_range(u.op()).unwrap_or(usize::MAX);
+            let first = first_range(u.op()).unwrap_or(usize::MAX);
             let closes = u.src().get(first..).is_some_and(|rs| rs.contains(self.r));
-            let new = if closes {
-                let parts = (0..self.parts.len()).map(|k| self.close(&u, version(k, &one, &many), first, k));
-                match u.op() {
-                    // PANIC: there is at least one part.
-                    Op::Reduce => {
-                        parts.reduce(|a, b| a.binary(u.reduce_op().unwrap_or(Op::Add), &b)).unwrap_or(u.clone())
-                    }
-                    _ => UOp::sink(parts),
-                }
+            open[at] = !closes && order.srcs(at).iter().any(|s| open[*s as usize]);
+            if open[at] {
+                let versions: SmallVec<[UOp; 2]> =
+                    (0..self.parts.len()).map(|k| self.masked(u, all.srcs(at, k), k)).collect();
+                all.push(versions, true);
+            } else if closes {
+                let new = self.closed(u, &all, at, first);
+                all.push([new], false);
             } else if matches!(u.op(), Op::Sink | Op::After | Op::Commit) {
-                flat_sink(&u, u.src().iter().map(|s| one[s].clone()))
+                let new = flat_sink(u, all.srcs(at, 0).into_iter());
+                all.push([new], false);
             } else {
-                u.with_src(u.src().iter().map(|s| one[s].clone()).collect::<Srcs>())
-            };
-            one.insert(u, new);
+                let new = all.same(at, 0);
+                all.push([new], false);
+            }
         }
-        one.remove(self.root).unwrap_or_else(|| self.root.clone())
+        all.root().unwrap_or_else(|| self.root.clone())
+    }
+
+    /// What a Store or Reduce that closes `r` (node `at`) becomes.
+    fn closed(&self, u: &UOp, all: &Versions, at: usize, first: usize) -> UOp {
+        let parts = (0..self.parts.len()).map(|k| self.close(u, all.srcs(at, k), first, k));
+        match u.op() {
+            Op::Reduce => {
+                parts.reduce(|a, b| a.binary(u.reduce_op().unwrap_or(Op::Add), &b)).unwrap_or_else(|| u.clone())
+            }
+            _ => UOp::sink(parts),
+        }
     }
 
     /// A node inside part `k`: loads are gated by the part's gate.

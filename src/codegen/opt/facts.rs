@@ -2,7 +2,8 @@
 
 use super::kind_of;
 use crate::codegen::affine::AffineMemo;
-use crate::uop::{AxisKind, DType, Op, UMap, UOp};
+use crate::uop::{AxisKind, DType, Memo, Op, Order, UOp, open_numbers};
+use smallvec::SmallVec;
 
 /// How an access moves from one step of a loop to the next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -38,26 +39,30 @@ pub(super) struct Site {
 
 pub(super) struct Facts {
     pub sites: Vec<Site>,
-    open: UMap<Vec<UOp>>,
+    /// Number of each node, and by number the numbers of the ranges that are open in it.
+    numbers: Memo<u32>,
+    open: Vec<SmallVec<[u32; 6]>>,
     affine: AffineMemo,
 }
 
 impl Facts {
     pub fn of(sink: &UOp) -> Facts {
-        let mut open = UMap::default();
-        crate::uop::open_ranges(sink, &mut open);
+        let order = Order::of(sink);
+        let (open, mut numbers) = (open_numbers(&order), Memo::new());
         let mut sites = vec![];
-        for u in sink.toposort() {
+        for (k, u) in order.nodes().iter().enumerate() {
+            numbers.insert(u, k as u32);
             let first = match u.op() {
                 Op::Reduce => 1,
                 Op::Store => 2,
                 _ => continue,
             };
             let inner = u.src()[first..].to_vec();
-            let (outer, inner) = if u.op() == Op::Store { (inner, vec![]) } else { (open[&u].clone(), inner) };
-            sites.push(site(u, outer, inner));
+            let around = || open[k].iter().map(|r| order.nodes()[*r as usize].clone()).collect();
+            let (outer, inner) = if u.op() == Op::Store { (inner, vec![]) } else { (around(), inner) };
+            sites.push(site((*u).clone(), outer, inner));
         }
-        Facts { sites, open, affine: AffineMemo::default() }
+        Facts { sites, numbers, open, affine: AffineMemo::default() }
     }
 
     /// How index expression `i` moves along `r`.
@@ -78,7 +83,10 @@ impl Facts {
     }
 
     pub fn depends(&self, u: &UOp, r: &UOp) -> bool {
-        self.open.get(u).is_some_and(|o| o.contains(r))
+        match (self.numbers.get(u), self.numbers.get(r)) {
+            (Some(u), Some(r)) => self.open[*u as usize].contains(r),
+            _ => false,
+        }
     }
 }
 
@@ -108,16 +116,16 @@ fn site(node: UOp, outer: Vec<UOp>, inner: Vec<UOp>) -> Site {
         accesses.push(Access { node: node.clone(), index: node.src()[0].src()[1].clone(), store: true });
     }
     // Not below the reductions in it: they are sites of their own.
-    for u in crate::uop::toposort_many(roots, |u| u.op() != Op::Reduce) {
+    for u in Order::many(roots, |u| u.op() != Op::Reduce).nodes() {
         let d = u.dtype();
         match u.op() {
             Op::Load => {
-                accesses.push(Access { node: u.clone(), index: u.src()[0].src()[1].clone(), store: false });
+                accesses.push(Access { node: (*u).clone(), index: u.src()[0].src()[1].clone(), store: false });
                 widest = widest.max(d.scalar.size_bytes());
             }
             _ if d.space.is_none() && d != DType::INDEX && !d.is_bool() => {
                 widest = widest.max(d.scalar.size_bytes());
-                ops += u.op().is_alu() as usize;
+                ops += instructions(u.op());
             }
             // Conditions on indices are computed in lanes of four bytes.
             op if op.is_comparison() && u.src()[0].dtype() == DType::INDEX => {
@@ -128,6 +136,15 @@ fn site(node: UOp, outer: Vec<UOp>, inner: Vec<UOp>) -> Site {
         }
     }
     Site { node, outer, inner, accesses, ops, widest }
+}
+
+/// Instructions that an operation becomes, where that is far from one.
+fn instructions(op: Op) -> usize {
+    match op {
+        // Twenty rounds of an addition, a rotation and an exclusive or.
+        Op::Threefry => 120,
+        _ => usize::from(op.is_alu()),
+    }
 }
 
 /// Loops that opts may still change.

@@ -380,7 +380,10 @@ fn plan(facts: &mut Facts, (k, packed): (usize, bool), lanes: Option<(UOp, usize
                 steps.push((across, AxisKind::Upcast, rows));
                 return steps;
             }
-            let copies = [4, 3, 2].into_iter().find(|c| vectors(v) >= *c && (vectors(v) % c == 0 || vectors(v) >= 16));
+            // A long body keeps a core busy by itself: copies of it would only be more to compile.
+            let short = |c: &i64| facts.sites[k].ops * *c as usize <= STEPS;
+            let fits = |c: &i64| vectors(v) >= *c && (vectors(v) % c == 0 || vectors(v) >= 16);
+            let copies = [4, 3, 2].into_iter().find(|c| short(c) && fits(c));
             steps.extend(copies.map(|c| (v.clone(), AxisKind::Upcast, c as usize)));
         }
         return steps;

@@ -8,6 +8,7 @@
 mod fuzz;
 mod run;
 mod setup;
+mod size;
 mod tasks;
 
 use std::process::ExitCode;

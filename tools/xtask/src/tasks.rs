@@ -40,6 +40,12 @@ pub const TASKS: &[Task] = &[
         steps: suite_steps,
         takes_rest: false,
     },
+    Task {
+        name: "size",
+        about: "build the release binary and hold its size without symbols to the budget",
+        steps: size_steps,
+        takes_rest: false,
+    },
     Task { name: "bench", about: "cargo bench; arguments are passed on", steps: bench_steps, takes_rest: true },
     Task {
         name: "fuzz",
@@ -165,6 +171,10 @@ fn sanitize_steps(_: &[String]) -> Vec<Step> {
     vec![run("-p doorbell-ioctl"), run(&format!("-p doorbell{tests}"))]
 }
 
+fn size_steps(_: &[String]) -> Vec<Step> {
+    vec![start("release build", "cargo build --release --quiet --bin doorbell"), call("size", crate::size::check)]
+}
+
 fn bench_steps(rest: &[String]) -> Vec<Step> {
     vec![start("bench", &format!("cargo bench {}", rest.join(" ")))]
 }
@@ -187,7 +197,7 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, bench, fuzz, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, size, bench, fuzz, references"
         );
     }
 

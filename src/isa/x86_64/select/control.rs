@@ -10,8 +10,8 @@ use super::scalar::Test;
 use super::{In, Level, LevelKind, Regs, Res, Select, Val, unsupported};
 use crate::codegen::regalloc::{Flow, Label, VReg};
 use crate::uop::{Op, Scalar, UOp, to_bits};
+use hashbrown::HashMap;
 use iced_x86::Code;
-use std::collections::HashMap;
 
 /// How many turns.
 #[derive(Clone, Copy, Debug)]

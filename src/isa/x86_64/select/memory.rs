@@ -12,8 +12,8 @@ use super::scalar::Test;
 use super::{In, Level, LevelKind, Regs, Res, Select, Shape, Val, const_of, unsupported};
 use crate::codegen::regalloc::VReg;
 use crate::uop::{Arg, DType, Op, Scalar, UOp};
+use hashbrown::HashMap;
 use iced_x86::Code;
-use std::collections::HashMap;
 
 /// Outputs from this size on are stored around the cache: nothing of them would be left in it when they are read.
 const STREAM_BYTES: usize = 16 << 20;

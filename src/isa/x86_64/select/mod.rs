@@ -23,11 +23,11 @@ use super::mir::{self, Inst, Mem, Opd};
 use super::{Arch, IselError, MAX_LOCAL_BYTES};
 use crate::codegen::Program;
 use crate::codegen::regalloc::{Class, Flow, Func, Kind, Label, Operand, VReg};
-use crate::uop::{Arg, ConstVal, DType, Op, Scalar, UMap, UOp, to_bits};
+use crate::uop::{Arg, ConstVal, DType, Memo, Op, Scalar, UMap, UOp, to_bits};
+use hashbrown::HashMap;
 use iced_x86::Code;
 use plan::Plan;
 use smallvec::{SmallVec, smallvec};
-use std::collections::HashMap;
 
 pub(super) type Res<T> = Result<T, IselError>;
 pub(super) type Regs = SmallVec<[VReg; 4]>;
@@ -110,7 +110,7 @@ pub(super) struct Select<'a> {
     pub arch: Arch,
     pub program: &'a Program,
     pub uops: &'a [UOp],
-    pub pos: UMap<u32>,
+    pub pos: Memo<u32>,
     pub plan: Plan,
     /// By position in the list.
     pub vals: Vec<Option<Val>>,
@@ -140,7 +140,8 @@ pub fn select(program: &Program, arch: Arch, stream: bool) -> Res<Unit> {
     let mut func = Func::default();
     let (args, tid) = (func.vreg(mir::CLASS_G), func.vreg(mir::CLASS_G));
     let n = program.uops.len();
-    let pos: UMap<u32> = program.uops.iter().enumerate().map(|(i, u)| (u.clone(), i as u32)).collect();
+    let mut pos = Memo::new();
+    program.uops.iter().enumerate().for_each(|(i, u)| pos.insert(u, i as u32));
     let plan = Plan::new(program, &pos, arch)?;
     let mut s = Select {
         arch,

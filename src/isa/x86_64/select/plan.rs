@@ -4,7 +4,7 @@ use super::super::form::Width;
 use super::super::{Arch, IselError};
 use super::{Res, Shape};
 use crate::codegen::Program;
-use crate::uop::{Op, Scalar, UMap, UOp};
+use crate::uop::{Memo, Op, Scalar, UOp};
 
 /// Facts by position in the list.
 pub(in super::super) struct Plan {
@@ -21,7 +21,7 @@ pub(in super::super) struct Plan {
 }
 
 impl Plan {
-    pub fn new(program: &Program, pos: &UMap<u32>, arch: Arch) -> Res<Plan> {
+    pub fn new(program: &Program, pos: &Memo<u32>, arch: Arch) -> Res<Plan> {
         let uops = &program.uops;
         let n = uops.len();
         let mut p = Plan {
@@ -65,7 +65,7 @@ impl Plan {
         for u in uops.iter().filter(|u| u.op() == Op::Cat && super::tile::is_tile(u.dtype())) {
             // Rows that the tile loads itself.
             for s in u.src().iter().filter(|s| super::tile::is_row(s)) {
-                let s = pos[s] as usize;
+                let Some(s) = pos.get(s).map(|s| *s as usize) else { continue };
                 p.wait[s] |= p.uses[s] == 1;
             }
         }
