@@ -16,7 +16,7 @@ ALU = set('IADD3 LOP3 SHF LEA ISETP FSETP SEL FSEL FMNMX PRMT VIMNMX VIMNMX3 VIA
 FMA = set('FFMA FMUL FADD VIADD IDP'.split())
 HALF = set('HADD2 HFMA2 HMUL2 HMNMX2 HSET2 HSETP2 VHMNMX'.split())
 DOUBLE = set('DADD DMUL DFMA DSETP'.split())
-BRANCH = set('BRA EXIT KILL BSSY BSYNC CALL RET BRX WARPSYNC YIELD NANOSLEEP BREAK BMOV BPT PREEXIT ACQBULK ENDCOLLECTIVE RPCMOV'.split())
+BRANCH = set('BRA EXIT KILL BSSY BSYNC CALL RET BRX BRXU WARPSYNC YIELD NANOSLEEP BREAK BMOV BPT PREEXIT ACQBULK ENDCOLLECTIVE RPCMOV'.split())
 XU = set('MUFU F2F I2F F2I FRND POPC BREV FLO FCHK'.split())
 SHARED = set('LDS LDSM MOVM STS STSM ATOMS STAS'.split())
 GLOBAL = set('LDG STG LD ST LDL STL ATOM ATOMG RED REDG LDGSTS LDGDEPBAR CCTL CCTLL CCTLT ARRIVES QSPC'.split())
@@ -89,8 +89,196 @@ QSPC	R	0x3aa	m			addr:r
 QSPC	R	0x3aa	m.r	24	31	reg
 QSPC	R	0x3aa	m.o	40	63	off
 QSPC	R	0x3aa	e	72	72	enum:0=|1=.E
-QSPC	R	0x3aa	sp	73	74	enum:0=.G|2=.S|3=.D
+QSPC	R	0x3aa	sp	73	74	enum:0=.G|1=.L|2=.S|3=.D
 QSPC	R	0x3aa	pu	81	83	P
+I2F	RH	0x306	asm			{dt}{st}{rnd} <d>, <b>
+I2F	RH	0x306	d	16	23	R
+I2F	RH	0x306	b	32	39	R
+I2F	RH	0x306	dt	75	77	enum:1=.F16|2=|4=.BF16
+I2F	RH	0x306	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
+I2F	RH	0x306	st	74	74	enum:2=.U16|3=.S16
+I2F	RH	0x306	st	84	85	enum:2=.U16|3=.S16
+I2F	RH	0x306	b.in	60	61	enum:1=.H1
+I2F	RQ	0x306	asm			{dt}{st}{rnd} <d>, <b>
+I2F	RQ	0x306	d	16	23	R
+I2F	RQ	0x306	b	32	39	R
+I2F	RQ	0x306	dt	75	77	enum:1=.F16|2=|4=.BF16
+I2F	RQ	0x306	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
+I2F	RQ	0x306	st	74	74	enum:0=.U8|1=.S8
+I2F	RQ	0x306	st	84	85	enum:0=.U8|1=.S8
+I2F	RQ	0x306	b.in	60	61	enum:1=.B1|2=.B2|3=.B3
+I2F	RH_12	0x312	asm			{dt}{st}{rnd} <d>, <b>
+I2F	RH_12	0x312	d	16	23	R
+I2F	RH_12	0x312	b	32	39	R
+I2F	RH_12	0x312	dt	75	77	enum:1=.F16|2=|3=.F64|4=.BF16
+I2F	RH_12	0x312	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
+I2F	RH_12	0x312	st	74	74	enum:2=.U16|3=.S16
+I2F	RH_12	0x312	st	84	85	enum:2=.U16|3=.S16
+I2F	RH_12	0x312	b.in	60	61	enum:1=.H1
+I2F	RB_12	0x312	asm			{dt}{st}{rnd} <d>, <b>
+I2F	RB_12	0x312	d	16	23	R
+I2F	RB_12	0x312	b	32	39	R
+I2F	RB_12	0x312	dt	75	77	enum:1=.F16|2=|3=.F64|4=.BF16
+I2F	RB_12	0x312	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
+I2F	RB_12	0x312	st	74	74	enum:0=.U8|1=.S8
+I2F	RB_12	0x312	st	84	85	enum:0=.U8|1=.S8
+I2F	RB_12	0x312	b.in	60	61	enum:1=.B1|2=.B2|3=.B3
+F2F	RH_10	0x310	asm			{ftz}{dt}{st}{rnd} <d>, <b>
+F2F	RH_10	0x310	d	16	23	R
+F2F	RH_10	0x310	b	32	39	R
+F2F	RH_10	0x310	b.neg	63	63	neg:
+F2F	RH_10	0x310	b.abs	62	62	abs
+F2F	RH_10	0x310	ftz	80	80	flag:.FTZ
+F2F	RH_10	0x310	dt	75	77	enum:1=.F16|2=.F32|3=.F64|4=.BF16
+F2F	RH_10	0x310	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
+F2F	RH_10	0x310	st	84	86	enum:1=.F16|4=.BF16
+F2F	RH_10	0x310	b.in	60	61	enum:1=.H1
+F2I	RH_11	0x311	asm			{ftz}{dt}{st}{rnd}{ntz} <d>, <b>
+F2I	RH_11	0x311	d	16	23	R
+F2I	RH_11	0x311	b	32	39	R
+F2I	RH_11	0x311	b.neg	63	63	neg:
+F2I	RH_11	0x311	b.abs	62	62	abs
+F2I	RH_11	0x311	ftz	80	80	flag:.FTZ
+F2I	RH_11	0x311	dt	72	72	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=|6=.U64|7=.S64
+F2I	RH_11	0x311	dt	75	76	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=|6=.U64|7=.S64
+F2I	RH_11	0x311	rnd	78	79	enum:0=|1=.FLOOR|2=.CEIL|3=.TRUNC
+F2I	RH_11	0x311	ntz	77	77	flag:.NTZ
+F2I	RH_11	0x311	st	84	86	enum:1=.F16|4=.BF16
+F2I	RH_11	0x311	b.in	60	61	enum:1=.H1
+FRND	RH	0x307	asm			{ftz}{st}{rnd} <d>, <b>
+FRND	RH	0x307	d	16	23	R
+FRND	RH	0x307	b	32	39	R
+FRND	RH	0x307	b.neg	63	63	neg:
+FRND	RH	0x307	b.abs	62	62	abs
+FRND	RH	0x307	ftz	80	80	flag:.FTZ
+FRND	RH	0x307	rnd	78	79	enum:0=|1=.FLOOR|2=.CEIL|3=.TRUNC
+FRND	RH	0x307	st	75	77	enum:9=.F16|36=.BF16
+FRND	RH	0x307	st	84	86	enum:9=.F16|36=.BF16
+FRND	RH	0x307	b.in	60	61	enum:1=.H1
+F2I	I_11	0x911	asm			{ftz}{dt}{st}{rnd}{ntz} <d>, <b>
+F2I	I_11	0x911	d	16	23	R
+F2I	I_11	0x911	ftz	80	80	flag:.FTZ
+F2I	I_11	0x911	dt	72	72	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=|6=.U64|7=.S64
+F2I	I_11	0x911	dt	75	76	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=|6=.U64|7=.S64
+F2I	I_11	0x911	rnd	78	79	enum:0=|1=.FLOOR|2=.CEIL|3=.TRUNC
+F2I	I_11	0x911	ntz	77	77	flag:.NTZ
+F2I	I_11	0x911	b	32	63	f64h
+F2I	I_11	0x911	st	84	86	enum:3=.F64
+I2F	I_12	0x912	asm			{dt}{st}{rnd} <d>, <b>
+I2F	I_12	0x912	d	16	23	R
+I2F	I_12	0x912	dt	75	77	enum:1=.F16|2=|3=.F64|4=.BF16
+I2F	I_12	0x912	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
+I2F	I_12	0x912	b	32	63	u
+I2F	I_12	0x912	st	74	74	enum:4=.U32|5=
+I2F	I_12	0x912	st	84	85	enum:4=.U32|5=
+I2FP	I	0x845	asm			.F32{st}{rnd} <d>, <b>
+I2FP	I	0x845	d	16	23	R
+I2FP	I	0x845	b.reuse	123	123	enum:0=|1=.reuse
+I2FP	I	0x845	dt	75	77	const:2
+I2FP	I	0x845	st	74	74	enum:4=.U32|5=.S32
+I2FP	I	0x845	st	84	85	enum:4=.U32|5=.S32
+I2FP	I	0x845	rnd	78	79	enum:0=|3=.RZ
+I2FP	I	0x845	b	32	63	u
+F2FP	MERGE_C_I	0x83e	asm			{sat}{relu}{dt}{st}.MERGE_C{rnd} <d>, <b>, <c>
+F2FP	MERGE_C_I	0x83e	d	16	23	R
+F2FP	MERGE_C_I	0x83e	c	64	71	R
+F2FP	MERGE_C_I	0x83e	c.reuse	124	124	enum:0=|1=.reuse
+F2FP	MERGE_C_I	0x83e	sat	77	77	flag:.SATFINITE
+F2FP	MERGE_C_I	0x83e	relu	75	75	flag:.RELU
+F2FP	MERGE_C_I	0x83e	dt	76	76	enum:0=.F16|1=.BF16|3=.TF32|4=.E5M2|5=.E4M3
+F2FP	MERGE_C_I	0x83e	dt	86	86	enum:0=.F16|1=.BF16|3=.TF32|4=.E5M2|5=.E4M3
+F2FP	MERGE_C_I	0x83e	dt	87	87	enum:0=.F16|1=.BF16|3=.TF32|4=.E5M2|5=.E4M3
+F2FP	MERGE_C_I	0x83e	st	73	74	enum:0=.F32|1=.F16|2=.E5M2|3=.E4M3
+F2FP	MERGE_C_I	0x83e	rnd	79	80	enum:0=|3=.RZ
+F2FP	MERGE_C_I	0x83e	sel	78	78	const:1
+F2FP	MERGE_C_I	0x83e	sel	89	90	const:1
+F2FP	MERGE_C_I	0x83e	hid24	24	31	const:255
+F2FP	MERGE_C_I	0x83e	b	32	63	f32
+PLOP3	U	0x1c1f	asm			.LUT <pu>, <pv>, <a>, <b>, <c>, <lut>, <lut2>
+PLOP3	U	0x1c1f	pu	81	83	P
+PLOP3	U	0x1c1f	pv	84	86	P
+PLOP3	U	0x1c1f	a	24	31	R
+PLOP3	U	0x1c1f	a.reuse	122	122	enum:0=|1=.reuse
+PLOP3	U	0x1c1f	c	64	71	R
+PLOP3	U	0x1c1f	c.reuse	124	124	enum:0=|1=.reuse
+PLOP3	U	0x1c1f	a.sfx	127	127	enum:0=.SIGN
+PLOP3	U	0x1c1f	b.sfx	127	127	enum:0=.SIGN
+PLOP3	U	0x1c1f	c.sfx	127	127	enum:0=.SIGN
+PLOP3	U	0x1c1f	lut	72	79	u
+PLOP3	U	0x1c1f	lut2	16	23	u
+PLOP3	U	0x1c1f	b	32	37	UR
+UPLOP3	R	0x129f	asm			.LUT <pu>, <pv>, <a>, <b>, <c>, <lut>, <lut2>
+UPLOP3	R	0x129f	a.sfx	127	127	enum:0=.SIGN
+UPLOP3	R	0x129f	b.sfx	127	127	enum:0=.SIGN
+UPLOP3	R	0x129f	c.sfx	127	127	enum:0=.SIGN
+UPLOP3	R	0x129f	lut	72	79	u
+UPLOP3	R	0x129f	lut2	16	23	u
+UPLOP3	R	0x129f	pu	81	83	UP
+UPLOP3	R	0x129f	pv	84	86	UP
+UPLOP3	R	0x129f	a	24	29	UR
+UPLOP3	R	0x129f	b	32	37	UR
+UPLOP3	R	0x129f	c	64	69	UR
+UPLOP3	R	0x129f	guard			UP
+BRXU	R	0x1958	asm			{bd} <pp?><a> <t>
+BRXU	R	0x1958	pp	87	89	P
+BRXU	R	0x1958	pp.not	90	90	not
+BRXU	R	0x1958	t	16	23	brx
+BRXU	R	0x1958	t	34	81	brx
+BRXU	R	0x1958	bd	85	86	enum:0=|1=.INC|2=.DEC
+BRXU	R	0x1958	a	24	29	UR
+VABSDIFF	I	0x814	asm			{sg} <d>, <pu?><a>, <b>, <c>
+VABSDIFF	I	0x814	d	16	23	R
+VABSDIFF	I	0x814	pu	81	83	P
+VABSDIFF	I	0x814	a	24	31	R
+VABSDIFF	I	0x814	a.reuse	122	122	enum:0=|1=.reuse
+VABSDIFF	I	0x814	sg	73	73	enum:0=.U32|1=
+VABSDIFF	I	0x814	b	32	63	u
+VABSDIFF	I	0x814	c	64	71	R
+VABSDIFF	I	0x814	c.reuse	124	124	enum:0=|1=.reuse
+UIMAD	LOI3	0x14a4	asm			{sg}{x} <d>, <a>, <b>, <c>(x:, <pp>)
+UIMAD	LOI3	0x14a4	guard			UP
+UIMAD	LOI3	0x14a4	d	16	23	UR
+UIMAD	LOI3	0x14a4	a	24	31	UR
+UIMAD	LOI3	0x14a4	b	64	71	UR
+UIMAD	LOI3	0x14a4	c	32	63	s
+UIMAD	LOI3	0x14a4	sg	73	73	enum:0=.U32|1=
+UIMAD	LOI3	0x14a4	x	74	74	flag:.X
+UIMAD	LOI3	0x14a4	pp	87	89	UP;def=7
+UIMAD	LOI3	0x14a4	pp.not	90	90	not;def=1
+UIMAD	LOI3	0x14a4	hid81	81	83	const:7
+VABSDIFF	U3	0x1e14	asm			{sg} <d>, <pu?><a>, <b>, <c>
+VABSDIFF	U3	0x1e14	d	16	23	R
+VABSDIFF	U3	0x1e14	pu	81	83	P
+VABSDIFF	U3	0x1e14	a	24	31	R
+VABSDIFF	U3	0x1e14	a.reuse	122	122	enum:0=|1=.reuse
+VABSDIFF	U3	0x1e14	b	64	71	R
+VABSDIFF	U3	0x1e14	b.reuse	123	123	enum:0=|1=.reuse
+VABSDIFF	U3	0x1e14	sg	73	73	enum:0=.U32|1=
+VABSDIFF	U3	0x1e14	c	32	37	UR
+F2FP	MERGE_C_U	0x1c3e	hid24	24	31	const:255
+ATOMS	U	0x198c	asm			{op}{sz} <d>, [<m>], <b>
+ATOMS	U	0x198c	d	16	23	R
+ATOMS	U	0x198c	m			addr:ru
+ATOMS	U	0x198c	m.r	24	31	reg
+ATOMS	U	0x198c	m.u	64	69	ureg
+ATOMS	U	0x198c	m.rs	78	79	enum:0=|1=.X4|2=.X8|3=.X16
+ATOMS	U	0x198c	m.o	40	63	off
+ATOMS	U	0x198c	b	32	39	R
+ATOMS	U	0x198c	op	87	90	enum:0=.ADD|1=.MIN|2=.MAX|3=.INC|4=.DEC|5=.AND|6=.OR|7=.XOR|8=.EXCH
+ATOMS	U	0x198c	sz	73	75	enum:0=|1=.S32|2=.64|4=.128
+F2I	RH	0x305	asm			{ftz}{dt}{st}{rnd}{ntz} <d>, <b>
+F2I	RH	0x305	d	16	23	R
+F2I	RH	0x305	b	32	39	R
+F2I	RH	0x305	b.neg	63	63	neg:
+F2I	RH	0x305	b.abs	62	62	abs
+F2I	RH	0x305	ftz	80	80	flag:.FTZ
+F2I	RH	0x305	dt	72	72	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=
+F2I	RH	0x305	dt	75	76	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=
+F2I	RH	0x305	st	84	86	enum:1=.F16|4=.BF16
+F2I	RH	0x305	selh	60	61	const:1
+F2I	RH	0x305	rnd	78	79	enum:0=|1=.FLOOR|2=.CEIL|3=.TRUNC
+F2I	RH	0x305	ntz	77	77	flag:.NTZ
+F2I	RH	0x305	b.in	60	61	enum:1=.H1
 ATOMS	INC	0x1f8c	asm			.POPC.INC.32 <d>, [<m>]
 ATOMS	INC	0x1f8c	d	16	23	R
 ATOMS	INC	0x1f8c	m			addr:ru

@@ -24,17 +24,17 @@ pub fn words(cubin: &[u8]) -> Vec<u128> {
 }
 
 /// A small generator of random numbers, so that a seed names the kernels.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) as usize % limit
     }
 
-    fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
+    pub fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
         list[self.below(list.len())]
     }
 }

@@ -18,6 +18,7 @@ mod harmless;
 mod hopper;
 mod machine;
 mod nvidia;
+mod programs;
 mod quality;
 mod random;
 mod source;

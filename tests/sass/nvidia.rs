@@ -1,6 +1,6 @@
 //! NVIDIA's assembler and disassembler, which `cargo xtask setup` puts into target/nvidia.
 
-use doorbell::isa::sass::Chip;
+use doorbell::isa::sass::{Chip, decode, print_at};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -24,12 +24,31 @@ pub fn ptxas(ptx: &str, level: &str) -> Vec<u8> {
 
 /// A PTX module compiled for a chip.
 pub fn ptxas_for(ptx: &str, arch: &str, level: &str) -> Vec<u8> {
+    compiled(ptx, arch, level).unwrap_or_else(|e| panic!("ptxas: {e}"))
+}
+
+/// A PTX module compiled for sm_90a, or what ptxas says to it.
+pub fn try_ptxas(ptx: &str, level: &str) -> Result<Vec<u8>, String> {
+    compiled(ptx, "sm_90a", level)
+}
+
+fn compiled(ptx: &str, arch: &str, level: &str) -> Result<Vec<u8>, String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (source, cubin) = (folder.path().join("a.ptx"), folder.path().join("a.cubin"));
     std::fs::write(&source, ptx).expect("the source written");
     let out = run(Command::new(tool("ptxas")).args([&format!("-arch={arch}"), level, "-o"]).args([&cubin, &source]));
-    assert!(out.status.success(), "ptxas: {}", String::from_utf8_lossy(&out.stderr));
-    std::fs::read(&cubin).expect("the cubin")
+    match out.status.success() {
+        true => Ok(std::fs::read(&cubin).expect("the cubin")),
+        false => Err(String::from_utf8_lossy(&out.stderr).into_owned()),
+    }
+}
+
+/// nvdisasm reads words of sm_90 as we print them.
+pub fn printed_as_read(words: Vec<u128>) {
+    for (k, (word, theirs)) in words.iter().zip(disassemble(&words)).enumerate() {
+        let inst = decode(*word).unwrap_or_else(|e| panic!("{word:032x}: {e}"));
+        assert_eq!(Some(print_at(&inst, 16 * k as u64)), theirs, "{word:032x}");
+    }
 }
 
 /// The text of each word of sm_90a as though it stood at 16 times its index; `None`: nvdisasm refuses it.

@@ -209,3 +209,210 @@ fn atomics_that_the_machine_does_not_have_leave_what_ptxas_leaves() {
         same(op, &format!("{zero} {op}; {end}"));
     }
 }
+
+/// Fragments of words in %r1.. (A), %r11.. (B) and %r21.. (C), results in %r31.. .
+const FRAGMENTS: &str = "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%i]; xor.b32 %r11, %r1, 0x13579bdf; shf.l.wrap.b32 %r12, %r2, %r3, 5;
+    add.u32 %r13, %r4, %r1; not.b32 %r14, %r3; shr.s32 %r21, %r2, 9; and.b32 %r22, %r3, 1023; sub.u32 %r23, %r22, %r21; shr.s32 %r24, %r4, 3;";
+const STORE: &str = "st.global.v4.u32 [%o], {%r31, %r32, %r33, %r34};";
+
+fn list(from: u32, n: u32) -> String {
+    (from..from + n).map(|k| format!("%r{k}")).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn products_of_every_type_leave_what_ptxas_leaves() {
+    // Instruction, registers of A, B and the sum.
+    for (op, a, b, c) in [
+        ("m8n8k16.row.col.s32.s8.u8.s32", 1, 1, 2),
+        ("m16n8k64.row.col.s32.s4.s4.s32", 4, 2, 4),
+        ("m16n8k64.row.col.s32.u4.s4.s32", 4, 2, 4),
+        ("m16n8k64.row.col.satfinite.s32.s4.u4.s32", 4, 2, 4),
+        ("m16n8k32.row.col.s32.u4.u4.s32", 2, 1, 4),
+        ("m16n8k32.row.col.s32.s4.s4.s32", 2, 1, 4),
+        ("m8n8k32.row.col.s32.s4.s4.s32", 1, 1, 2),
+        ("m8n8k32.row.col.s32.u4.s4.s32", 1, 1, 2),
+        ("m8n8k128.row.col.s32.b1.b1.s32.and.popc", 1, 1, 2),
+        ("m16n8k128.row.col.s32.b1.b1.s32.xor.popc", 2, 1, 4),
+        ("m16n8k128.row.col.s32.b1.b1.s32.and.popc", 2, 1, 4),
+        ("m16n8k256.row.col.s32.b1.b1.s32.xor.popc", 4, 2, 4),
+        ("m16n8k256.row.col.s32.b1.b1.s32.and.popc", 4, 2, 4),
+    ] {
+        let (d, a, b, c) = (list(31, c), list(1, a), list(11, b), list(21, c));
+        same(
+            op,
+            &format!(
+                "{FRAGMENTS} mov.u32 %r33, 0; mov.u32 %r34, 0; mma.sync.aligned.{op} {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}; {STORE}"
+            ),
+        );
+    }
+    // Of numbers whose sums are exact in any order.
+    let small: String = [1, 2, 3, 4, 11, 12, 13, 14]
+        .iter()
+        .map(|r| format!("and.b32 %r{r}, %r{r}, 0x83838383; or.b32 %r{r}, %r{r}, 0x3c3c3c3c;"))
+        .collect();
+    let addends: String =
+        (1..5).map(|k| format!("shr.s32 %r2{k}, %r2{k}, 16; cvt.rn.f32.s32 %f{k}, %r2{k};")).collect();
+    let floats = format!("{small} {addends}");
+    let store = "st.global.v4.f32 [%o], {%f5, %f6, %f7, %f8};";
+    for (a_ty, b_ty) in [("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e5m2", "e5m2")] {
+        let op = format!("mma.sync.aligned.m16n8k32.row.col.f32.{a_ty}.{b_ty}.f32");
+        same(
+            &op,
+            &format!(
+                "{FRAGMENTS} {floats} {op} {{%f5, %f6, %f7, %f8}}, {{{}}}, {{{}}}, {{%f1, %f2, %f3, %f4}}; {store}",
+                list(1, 4),
+                list(11, 2)
+            ),
+        );
+    }
+    for (op, a, b) in [
+        ("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32", 2, 1),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 4, 2),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32", 2, 1),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", 2, 1),
+    ] {
+        same(
+            op,
+            &format!(
+                "{FRAGMENTS} {floats} {op} {{%f5, %f6, %f7, %f8}}, {{{}}}, {{{}}}, {{%f1, %f2, %f3, %f4}}; {store}",
+                list(1, a),
+                list(11, b)
+            ),
+        );
+    }
+}
+
+#[test]
+fn sparse_products_leave_what_ptxas_leaves() {
+    // Of every four elements (of pairs with one) two that lie in order.
+    let metadata = "mov.u32 %r40, 0x4e4ee444; shf.l.wrap.b32 %r41, %r40, %r40, %t; and.b32 %r42, %t, 1; setp.eq.u32 %p1, %r42, 0; selp.b32 %r9, %r40, 0xe4e44e4e, %p1;";
+    let floats =
+        "cvt.rn.f32.s32 %f1, %r21; cvt.rn.f32.s32 %f2, %r22; cvt.rn.f32.s32 %f3, %r23; cvt.rn.f32.s32 %f4, %r24;";
+    for (op, a, b, selector) in [
+        ("sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", 4, 4, 0),
+        ("sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", 4, 4, 1),
+        ("sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 2, 2, 2),
+        ("sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32", 4, 4, 0),
+        ("sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 2, 2, 1),
+    ] {
+        same(op, &format!("{FRAGMENTS} {floats} {metadata} mma.{op} {{%f5, %f6, %f7, %f8}}, {{{}}}, {{{}}}, {{%f1, %f2, %f3, %f4}}, %r9, {selector};
+            st.global.v4.f32 [%o], {{%f5, %f6, %f7, %f8}};", list(1, a), list(11, b)));
+    }
+    for (op, a, b) in [
+        ("sp.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32", 4, 4),
+        ("sp::ordered_metadata.sync.aligned.m16n8k64.row.col.satfinite.s32.u8.s8.s32", 4, 4),
+        ("sp.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", 2, 2),
+    ] {
+        same(
+            op,
+            &format!(
+                "{FRAGMENTS} {metadata} mma.{op} {{{}}}, {{{}}}, {{{}}}, {{{}}}, %r9, 0; {STORE}",
+                list(31, 4),
+                list(1, a),
+                list(11, b),
+                list(21, 4)
+            ),
+        );
+    }
+}
+
+#[test]
+fn products_of_doubles_leave_what_ptxas_leaves() {
+    let fill = |names: &[String]| {
+        names
+            .iter()
+            .enumerate()
+            .map(|(k, n)| {
+                format!("xor.b32 %r1, %x, {}; shr.s32 %r1, %r1, {}; cvt.rn.f64.s32 {n}, %r1;", 77 * k + 1, k % 13)
+            })
+            .collect::<String>()
+    };
+    let named = |letter: char, n: usize| (0..n).map(|k| format!("%{letter}{k}")).collect::<Vec<_>>();
+    for (shape, a, b, c) in [("m8n8k4", 1, 1, 2), ("m16n8k4", 2, 1, 4), ("m16n8k8", 4, 2, 4), ("m16n8k16", 8, 4, 4)] {
+        let (av, bv, cv, dv) = (named('a', a), named('b', b), named('c', c), named('q', c));
+        let [at, bt, ct, dt] = [&av, &bv, &cv, &dv].map(|v| v.join(", "));
+        let sum = if c == 4 { "add.rn.f64 %q0, %q0, %q2; add.rn.f64 %q1, %q1, %q3;" } else { "" };
+        same(
+            shape,
+            &format!(
+                ".reg .f64 %a<8>, %b<4>, %c<4>, %q<4>; {}{}{} mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64 {{{dt}}}, {{{at}}}, {{{bt}}}, {{{ct}}}; {sum} st.global.v2.f64 [%o], {{%q0, %q1}};",
+                fill(&av),
+                fill(&bv),
+                fill(&cv)
+            ),
+        );
+    }
+}
+
+#[test]
+fn hints_grids_and_wide_swaps_leave_what_ptxas_leaves() {
+    same("a cache policy", "createpolicy.fractional.L2::evict_last.b64 %d5, 1.0; createpolicy.fractional.L2::evict_first.L2::evict_unchanged.b64 %d6, 0.25;
+        ld.global.L2::cache_hint.v2.u32 {%r1, %r2}, [%i], %d5; add.u32 %r1, %r1, %r2; st.global.L2::cache_hint.u32 [%o], %r1, %d6;
+        atom.global.add.L2::cache_hint.u32 %r3, [%o+4], %r2, %d5; red.global.max.L2::cache_hint.u32 [%o+8], %r1, %d5;
+        mov.u32 %r4, sm; mad.lo.u32 %r4, %t, 16, %r4; cp.async.cg.shared.global.L2::cache_hint [%r4], [%i], 16, %d5; cp.async.wait_all;
+        ld.shared.u32 %r5, [%r4+12]; st.global.u32 [%o+12], %r5;");
+    same(
+        "the grid before and after",
+        "griddepcontrol.wait; add.u32 %r1, %x, 1; griddepcontrol.launch_dependents; st.global.u32 [%o], %r1;",
+    );
+    same("swaps of 128 bits", ".reg .b128 %q<8>; mov.b64 %d3, {%x, %t}; mov.b64 %d4, {%t, %x}; mov.b128 %q0, {%d3, %d4}; ld.global.b128 %q1, [%i];
+        atom.global.exch.b128 %q2, [%o], %q0; atom.global.cas.b128 %q3, [%o], %q0, %q1; mov.b128 {%d5, %d6}, %q3; mov.b128 %q4, %q2;
+        mov.b128 {%d7, %d8}, %q4; add.s64 %d5, %d5, %d8; st.global.u64 [%o+8], %d5;");
+    same(
+        "arrivals that complete nothing",
+        &format!(
+            "mov.u32 %r9, bar; setp.eq.u32 %p1, %t, 0; @%p1 mbarrier.init.shared.b64 [%r9], {}; bar.sync 0;
+        mbarrier.arrive.noComplete.shared.b64 %d6, [%r9], 2; bar.sync 0; mbarrier.arrive.shared.b64 %d5, [%r9];
+        W: mbarrier.try_wait.shared.b64 %p2, [%r9], %d5; @!%p2 bra W; st.global.u32 [%o], %x;",
+            3 * THREADS
+        ),
+    );
+}
+
+#[test]
+fn choices_differences_and_high_halves_leave_what_ptxas_leaves() {
+    let two = "ld.global.u32 %r1, [%i+4]; ld.global.u32 %r2, [%i+8]; mov.b64 %d3, {%x, %r1}; mov.b64 %d4, {%r2, %x}; mov.b32 {%h1, %h2}, %x; mov.b32 {%h3, %h4}, %r1; mov.b32 %f1, %r2;";
+    for op in [
+        "slct.b64.s32 %d5, %d3, %d4, %r1",
+        "slct.u64.f32 %d5, %d3, %d4, %f1",
+        "sad.s64 %d5, %d3, %d4, %d3",
+        "sad.u64 %d5, %d3, %d4, %d4",
+        "and.b32 %r3, %t, 3; shl.b32 %r3, %r3, 5; shr.u64 %d4, %d3, %r3; cnot.b64 %d5, %d4",
+    ] {
+        same(op, &format!("{two} {op}; st.global.u64 [%o], %d5;"));
+    }
+    for op in [
+        "sad.u16 %h5, %h1, %h3, %h2; cvt.u32.u16 %r3, %h5",
+        "sad.s16 %h5, %h1, %h3, %h2; cvt.u32.u16 %r3, %h5",
+        "slct.b16.s32 %h5, %h1, %h3, %r1; cvt.u32.u16 %r3, %h5",
+        "shl.b32 %r4, %x, 16; mov.b32 {%h5, %h6}, %r4; add.u16 %h7, %h1, %h1; sub.u16 %h7, %h7, %h1; sub.u16 %h7, %h7, %h1; cnot.b16 %h5, %h7; cvt.u32.u16 %r3, %h5",
+        "cvt.u8.s8 %r3, %x",
+        "cvt.u16.s8 %r3, %x",
+        "cvt.u16.s16 %r3, %h1",
+        "shr.u32 %r4, %r2, 9; or.b32 %r4, %r4, 0x80000000; mov.b32 %f2, %r4; slct.ftz.u32.f32 %r3, %x, %r1, %f2",
+        "mad.hi.s16 %h5, %h1, %h3, %h2; cvt.u32.u16 %r3, %h5",
+        "mad.hi.sat.s32 %r3, %x, %r1, %r2",
+        "mul24.hi.u32 %r3, %x, %r1",
+        "mul24.hi.s32 %r3, %x, %r1",
+        "mad24.hi.s32 %r3, %x, %r1, %r2",
+        "testp.normal.f32 %p1, %f1; selp.u32 %r3, 1, 2, %p1",
+        "shr.u32 %r4, %r2, 8; mov.b32 %f2, %r4; testp.subnormal.f32 %p1, %f2; selp.u32 %r3, 1, 2, %p1",
+    ] {
+        same(op, &format!("{two} {op}; st.global.u32 [%o], %r3;"));
+    }
+}
+
+#[test]
+fn barriers_of_any_number_leave_what_ptxas_leaves() {
+    let place = "mov.u32 %r1, sm; mad.lo.u32 %r1, %t, 4, %r1; st.shared.u32 [%r1], %x; and.b32 %r2, %x, 0; add.u32 %r3, %r2, 3; add.u32 %r4, %r2, 64;";
+    let load = "xor.b32 %r5, %t, 33; mov.u32 %r6, sm; mad.lo.u32 %r6, %r5, 4, %r6; ld.shared.u32 %r7, [%r6]; st.global.u32 [%o], %r7;";
+    for barrier in [
+        "bar.sync %r3",
+        "barrier.sync %r3, 64",
+        "barrier.sync 5, %r4",
+        "barrier.sync %r3, %r4",
+        "setp.lt.u32 %p1, %t, 32; @%p1 bra A; barrier.sync %r3, %r4; bra E; A: barrier.arrive %r3, %r4; barrier.sync 0, 32; E: barrier.sync 1, %r4",
+    ] {
+        same(barrier, &format!("{place} {barrier}; {load}"));
+    }
+}

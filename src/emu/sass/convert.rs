@@ -161,7 +161,7 @@ fn integer_to_float(f: Fields) -> R<Run> {
     let round = Round::of(f.text("rnd"));
     let shift = match b.select {
         ".B1" => 8,
-        ".B2" => 16,
+        ".B2" | ".H1" => 16,
         ".B3" => 24,
         _ => 0,
     };

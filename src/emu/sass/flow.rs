@@ -49,6 +49,12 @@ pub(super) enum Flow {
         distance: i64,
         relative: bool,
     },
+    /// The same of a pair of uniform registers.
+    UniformIndirect {
+        pp: PSrc,
+        register: u8,
+        distance: i64,
+    },
     /// To an address.
     Absolute {
         pp: PSrc,
@@ -107,6 +113,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Flow>> {
             let relative = !form.name.starts_with("ABS");
             Flow::Indirect { pp, register: f.register("a")?, distance: distance(f)?, relative }
         }
+        "BRXU" => Flow::UniformIndirect { pp, register: f.uniform("a")?, distance: distance(f)? },
         "EXIT" | "KILL" => Flow::Exit { pp },
         "BSSY" => Flow::Enter { pp, barrier },
         "BSYNC" => Flow::Converge { pp, barrier },

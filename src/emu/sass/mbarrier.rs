@@ -95,7 +95,8 @@ fn exchange(f: Fields) -> R<Run> {
 
 fn arrive(f: Fields) -> R<Run> {
     let (d, m, b, kind) = (f.dst()?, f.address("m")?, f.src("b")?, f.text("at"));
-    if !matches!(f.text("tm"), "" | ".RED") {
+    // Arrivals that the program promises complete no phase (.TMASK) are arrivals.
+    if !matches!(f.text("tm"), "" | ".RED" | ".TMASK") {
         return not_modelled(format!("SYNCS.ARRIVE{}", f.text("tm")));
     }
     let drops = f.has("oo");

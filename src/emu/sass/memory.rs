@@ -174,13 +174,14 @@ fn local(c: &mut Core, lane: usize, at: u64, len: usize) -> R<usize> {
     Ok(lane * bytes as usize + from as usize)
 }
 
-/// Whether a generic address is one of global or of shared memory.
+/// Whether a generic address is one of global, of shared or of local memory.
 fn query(f: Fields) -> R<Run> {
     let (pu, m, kind) = (f.pdst("pu"), f.address("m")?, f.text("sp"));
     let wanted = match kind {
         ".G" => Space::Global,
         // Of this block, and of its cluster: there is one window.
         ".S" | ".D" => Space::Generic,
+        ".L" => Space::Local,
         _ => return not_modelled(format!("QSPC{kind}")),
     };
     if f.register("d")? != 255 {

@@ -196,6 +196,11 @@ fn follow(mut c: Core, cluster: &mut ClusterBarrier, flow: Flow, at: usize) -> R
             let lanes = c.lanes & c.pred(pp);
             scatter(&mut c, at, lanes, from, register);
         }
+        Flow::UniformIndirect { pp, register, distance } => {
+            let from = next.wrapping_add_signed(distance);
+            let (lanes, target) = (c.lanes & c.pred(pp), c.uniform_pair(register));
+            part(&mut c, at, lanes, from.wrapping_add(target));
+        }
         Flow::Absolute { pp, address } => {
             let lanes = c.lanes & c.pred(pp);
             part(&mut c, at, lanes, address);

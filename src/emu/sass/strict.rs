@@ -74,6 +74,13 @@ impl Group {
     }
 }
 
+/// Whether the second reads its sources, and so delivers, after the first has read its: a pipe's instructions, and all of memory's with the
+/// shuffles, which go the same way.
+fn reads_in_order(first: Queue, second: Queue) -> bool {
+    let memory = |q: Queue| matches!(q.0, Pipe::Shared | Pipe::Global) || q.1 == letters("SHFL");
+    first.0 == second.0 || memory(first) && memory(second)
+}
+
 fn letters(mnemonic: &str) -> u64 {
     mnemonic.bytes().take(8).fold(0, |all, letter| all << 8 | u64::from(letter))
 }
@@ -337,7 +344,7 @@ impl Book {
             self.flights.iter().filter(set).take(count).map(|f| (f.id, f.queue, f.write == Some(board))).collect();
         for (id, queue, whole) in ended {
             // A pipe reads its sources in order, whatever it delivers.
-            for flight in self.flights.iter_mut().filter(|f| f.queue.0 == queue.0 && f.id <= id) {
+            for flight in self.flights.iter_mut().filter(|f| reads_in_order(f.queue, queue) && f.id <= id) {
                 flight.has_read = true;
             }
             if whole {
@@ -448,7 +455,7 @@ impl Book {
             }
             if reader != NO_FLIGHT && reading_lanes & lanes != 0 {
                 match self.in_flight(reader) {
-                    Some(f) if f.queue.0 != t.queue.0 && !f.has_read => {
+                    Some(f) if !reads_in_order(f.queue, t.queue) && !f.has_read => {
                         let (register, reader, at) = (name(write.place), code.text(reading), code.pc(reading));
                         return fail(FaultKind::ReadPending { register, reader, at });
                     }

@@ -177,7 +177,7 @@ fn count(inst: &Instruction, slot: &str) -> u8 {
         ("SYNCS", "d") if form.name.starts_with("ARRIVE") => 2,
         ("SYNCS", "b") if form.name == "EXCH" => 2,
         // Code addresses.
-        ("RET" | "CALL" | "BRX", "a") => 2,
+        ("RET" | "CALL" | "BRX" | "BRXU", "a") => 2,
         // Shared memory as the source has a 32-bit address and no mbarrier.
         ("UBLKCP", "b") if inst.modifier("ss") == ".S" => 1,
         ("UBLKRED", "b") => 1,

@@ -106,7 +106,7 @@ fn is_uniform(pipe: Pipe) -> bool {
 pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction, read: &Access) -> Distance {
     let (from, to) = (producer.form().pipe, consumer.form().pipe);
     match written.file {
-        RegFile::General if written.count == 2 && producer.form().mnemonic == "CS2R" => both(6, 10),
+        RegFile::General if written.count == 2 && producer.form().mnemonic == "CS2R" => both(5, 10),
         RegFile::General => general(producer, from, to, read.slot == "c"),
         RegFile::Predicate => predicate(producer, to, read),
         RegFile::Uniform => uniform(from, to),
@@ -121,6 +121,8 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
     match (from, to) {
         (Pipe::Mma, Pipe::Mma) if addend && is_long(producer) => both(24, 28),
         (Pipe::Mma, Pipe::Mma) if addend => both(14, 28),
+        // The smallest integer shape is done sooner.
+        (Pipe::Mma, _) if producer.modifier("sh") == ".8816" && column(to) < 4 => both(13, 28),
         (Pipe::Mma, _) if is_long(producer) => LONG_MMA[column(to)],
         // The addend is needed later than the factors.
         (Pipe::Alu | Pipe::Imad | Pipe::Fma, Pipe::ImadWide) if addend => {
@@ -134,6 +136,10 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
 /// The matrix shapes of 24 cycles.
 fn is_long(inst: &Instruction) -> bool {
     let shape = inst.modifier("sh");
+    if inst.form().name == "SP" {
+        let halves = inst.form().mnemonic == "HMMA" && inst.modifier("st") != ".TF32";
+        return shape == ".16864" || shape == if halves { ".16832" } else { ".16816" };
+    }
     let tf32 = inst.modifier("st") == ".TF32" && shape != ".1684";
     matches!(shape, ".16832" | ".168256" | ".16864") || inst.form().mnemonic == "HMMA" && (shape == ".16816" || tf32)
 }
@@ -235,7 +241,7 @@ pub fn least_stall(inst: &Instruction) -> u8 {
         return usual;
     }
     match inst.form().mnemonic {
-        "BRA" | "BRX" | "BSYNC" | "EXIT" | "CALL" | "RET" | "BREAK" | "WARPSYNC" => 5,
+        "BRA" | "BRX" | "BRXU" | "BSYNC" | "EXIT" | "CALL" | "RET" | "BREAK" | "WARPSYNC" => 5,
         "BAR" | "MEMBAR" => 6,
         "DEPBAR" => 4,
         "UTMALDG" => 12,

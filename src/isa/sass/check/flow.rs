@@ -44,7 +44,7 @@ fn exit(inst: &Instruction, at: usize) -> Exit {
         ("WARPSYNC", "CALL" | "CR") => to(Exit::Also),
         // A call whose place a register holds comes back: what it does is not known.
         ("CALL", _) => Exit::None,
-        ("EXIT" | "BRX" | "KILL" | "JMP" | "JMX", _) => Exit::Unknown,
+        ("EXIT" | "BRX" | "BRXU" | "KILL" | "JMP" | "JMX", _) => Exit::Unknown,
         _ => Exit::None,
     }
 }

@@ -253,7 +253,11 @@ impl<'a> Build<'a> {
             Opd::Reg(r) => {
                 // Its own, also where readers look at what it is a copy of.
                 if self.facts.root(*r) != *r {
-                    return Ok(if self.types[*r as usize].bits() == 64 { self.two() } else { self.one() });
+                    return Ok(match self.types[*r as usize].bits() {
+                        128 => self.four(),
+                        64 => self.two(),
+                        _ => self.one(),
+                    });
                 }
                 Ok(self.home(*r))
             }

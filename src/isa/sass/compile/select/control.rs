@@ -58,6 +58,12 @@ impl Build<'_> {
                 Ok(())
             }
             Opcode::Bar | Opcode::Barrier => self.barrier(i),
+            // The launch of the grid that waits for this one, and the wait for the one before.
+            Opcode::Griddepcontrol => {
+                let form = if i.has("wait") { op::ACQBULK_N } else { op::PREEXIT_N };
+                self.push(Mach::new(form).effect());
+                Ok(())
+            }
             _ => self.fence(i),
         }
     }

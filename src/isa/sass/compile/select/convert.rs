@@ -2,7 +2,7 @@
 
 use super::super::AsmError;
 use super::super::build::{Build, Src, fadd, iadd3};
-use super::super::flat::Flat;
+use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
 use super::float::rounding;
 use crate::isa::ptx::Type;
@@ -138,11 +138,18 @@ impl Build<'_> {
         }
         let s = self.src(i, &i.opds[1], from)?;
         if !wide_register {
-            let narrow = if to.bits() < from.bits() { to } else { from };
-            let v = if let Val::Imm(_) = s { self.extended(s, narrow) } else { s };
+            let narrow = if to.bits() <= from.bits() { to } else { from };
+            let mut v = if let Val::Imm(_) = s { self.extended(s, narrow) } else { s };
+            if (to, from) == (Type::U16, Type::S8) && self.opd_bits(&i.opds[0]) > 16 {
+                v = self.extended(v, from);
+                self.extend_to(d, v, to);
+                return Ok(());
+            }
             match v {
                 Val::Imm(_) => self.mov(d, v),
-                _ if narrow.bits() == 16 && to.bits() == 16 => self.mov(d, v),
+                // What reads halves does not look at the other bits; a larger register has them extended.
+                _ if narrow.bits() == 16 && to.bits() == 16 && self.opd_bits(&i.opds[0]) <= 16 => self.mov(d, v),
+                _ if narrow.bits() == 16 && to.bits() == 16 => self.extend_to(d, v, to),
                 _ => self.extend_to(d, v, narrow),
             }
             return Ok(());
@@ -158,6 +165,11 @@ impl Build<'_> {
             self.glue(2);
         }
         Ok(())
+    }
+
+    /// Bits of a register of the text.
+    fn opd_bits(&self, o: &Opd) -> u32 {
+        if let Opd::Reg(r) = o { self.types[*r as usize].bits() } else { 0 }
     }
 
     /// `.sat`: to the nearest value of the type.
@@ -322,7 +334,9 @@ impl Build<'_> {
             (Type::F64, Type::F32) => {
                 let s = self.src(i, &i.opds[1], from)?;
                 let w = self.in_word(s);
-                self.widened(d, w, ".F32");
+                let ftz = if i.has("ftz") { ".FTZ" } else { "" };
+                let m = self.unary_n(op::F2F_R_10, (d, 2), (w, 1)).m("dt", ".F64").m("st", ".F32").m("ftz", ftz);
+                self.push(m);
             }
             (Type::F32, Type::F64) => {
                 let s = self.wide(i, &i.opds[1], from)?;
@@ -340,6 +354,11 @@ impl Build<'_> {
                     return self.no(i, "a conversion with this modifier is not assembled");
                 }
                 let s = self.src(i, &i.opds[1], from)?.into();
+                if matches!(rounding(i), ".RM" | ".RP") {
+                    let rnd = rounding(i);
+                    self.unary(op::F2F_R, d, s, |m| m.m("dt", name(t)).m("st", ".F32").m("rnd", rnd));
+                    return Ok(());
+                }
                 self.float_to_half_as(d, [Src::ZERO, s], t == Type::Bf16, (rounding(i), i.has("relu")));
             }
             (Type::F64, f) if half(f) => {

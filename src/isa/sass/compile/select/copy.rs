@@ -60,10 +60,9 @@ impl Build<'_> {
             16 => ".128",
             _ => return self.no(i, "4, 8 or 16 bytes are copied"),
         };
-        if i.opds.len() > 4 {
-            return self.no(i, "a cache policy is not assembled here");
-        }
-        let (copies, behind) = match i.opds.get(3) {
+        // A cache policy, the last operand where there is one, is a hint.
+        let operands = i.opds.len() - usize::from(i.has("L2::cache_hint"));
+        let (copies, behind) = match i.opds.get(3).filter(|_| operands > 3) {
             None => (Pred::TRUE, Val::Imm(0)),
             Some(o) => self.copied(i, o, bytes as u32)?,
         };
@@ -87,7 +86,7 @@ impl Build<'_> {
         m = m.at(to.base.map(|b| b.0), 1, to.offset);
         let Some((base, _)) = from.base else { return self.no(i, "a global address is expected") };
         m = m.at_slot("n", Some(base), 2, from.offset).wide_base("n");
-        if i.opds.len() > 3 {
+        if operands > 3 {
             m = m.m("zf", ".ZFILL").p("pp", copies);
         }
         // As ptxas has it before such copies.

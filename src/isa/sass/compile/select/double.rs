@@ -81,9 +81,42 @@ impl Build<'_> {
                     m.n("lut", 0xe2).p("pp", Pred::TRUE.not())
                 });
             }
+            Opcode::Testp => {
+                let x = self.in_pair(s[0]);
+                self.classify(i, d, x);
+            }
             _ => return self.no(i, "no f64 instruction of that kind is assembled"),
         }
         Ok(())
+    }
+
+    /// `testp`: what kind of number a double is, by its magnitude.
+    fn classify(&mut self, i: &Flat, d: Word, x: Word) {
+        let (size, p) = (self.two(), self.pred());
+        let word = Wide::Pair(size);
+        let (infinity, least) = (Wide::Imm(f64::INFINITY.to_bits()), Wide::Imm(f64::MIN_POSITIVE.to_bits()));
+        self.unguarded(|b| {
+            b.mov(size, Val::Word(x));
+            b.lop(size.plus(1), [x.plus(1).into(), 0x7fff_ffff.into(), Src::ZERO], 0xc0);
+        });
+        match () {
+            () if i.has("infinite") => self.test_double(d, ".EQ", word, infinity, Pred::TRUE),
+            () if i.has("finite") => self.test_double(d, ".LT", word, infinity, Pred::TRUE),
+            () if i.has("notanumber") => self.test_double(d, ".NAN", word, word, Pred::TRUE),
+            () if i.has("number") => self.test_double(d, ".NUM", word, word, Pred::TRUE),
+            () => {
+                // Zeros count as normal.
+                let q = self.pred();
+                self.unguarded(|b| {
+                    b.test_double(p, ".LT", word, least, Pred::TRUE);
+                    b.test_double(q, ".GT", word, Wide::Imm(0), Pred::of(p));
+                });
+                match i.has("normal") {
+                    true => self.test_double(d, ".LT", word, infinity, Pred::of(q).not()),
+                    false => self.plop(d, [Pred::of(q), Pred::TRUE, Pred::TRUE], 0xf0),
+                }
+            }
+        }
     }
 
     /// An instruction of two doubles: forms with register, immediate (high word only) and constant as the second.

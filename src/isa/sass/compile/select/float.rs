@@ -124,7 +124,18 @@ impl Build<'_> {
                     () if i.has("finite") => self.test(d, ".LT", size, infinity, Pred::TRUE),
                     () if i.has("notanumber") => self.test(d, ".NAN", size, size, Pred::TRUE),
                     () if i.has("number") => self.test(d, ".NUM", size, size, Pred::TRUE),
-                    () => return self.no(i, "this test is not assembled"),
+                    () => {
+                        // Zeros count as normal.
+                        let (p, q) = (self.pred(), self.pred());
+                        self.unguarded(|b| {
+                            b.test(p, ".LT", size, TWO_TO(-126).into(), Pred::TRUE);
+                            b.test(q, ".GT", size, Src::ZERO, Pred::of(p));
+                        });
+                        match i.has("normal") {
+                            true => self.test(d, ".LT", size, infinity, Pred::of(q).not()),
+                            false => self.plop(d, [Pred::of(q), Pred::TRUE, Pred::TRUE], 0xf0),
+                        }
+                    }
                 }
             }
             _ => return self.no(i, "no f32 instruction of that kind is assembled"),

@@ -23,7 +23,7 @@ impl Build<'_> {
         for (k, o) in i.opds[1..].iter().take(3).enumerate() {
             s[k] = self.src(i, o, ty)?.into();
         }
-        let (signed, small) = (ty.is_signed(), ty.bits() < 32);
+        let signed = ty.is_signed();
         match (i.op, n) {
             (Opcode::Add | Opcode::Sub | Opcode::Addc | Opcode::Subc, 2) => self.sum(i, d, s, ty)?,
             (Opcode::Mad | Opcode::Madc, 3) if i.has("cc") || i.op == Opcode::Madc => {
@@ -54,10 +54,11 @@ impl Build<'_> {
                 let (a, b) = (self.extended(s[0].val, ty), self.extended(s[1].val, ty));
                 self.divide(d, a, b, signed, i.op == Opcode::Rem);
             }
-            (Opcode::Sad, 3) if !small => {
+            (Opcode::Sad, 3) => {
                 let (lo, hi, t) = (self.one(), self.one(), self.one());
-                self.extreme(lo, s[0].val, s[1].val, false, signed);
-                self.extreme(hi, s[0].val, s[1].val, true, signed);
+                let (a, b) = (self.extended(s[0].val, ty), self.extended(s[1].val, ty));
+                self.extreme(lo, a, b, false, signed);
+                self.extreme(hi, a, b, true, signed);
                 self.alu(iadd3(), t, [hi.into(), Src::from(lo).negated(), s[2]], |m| m);
                 self.mov(d, Val::Word(t));
             }
@@ -154,7 +155,7 @@ impl Build<'_> {
     }
 
     /// A signed sum or difference, at most the largest number and at least the smallest.
-    fn saturated(&mut self, i: &Flat, d: Word, [a, b]: [Val; 2], minus: bool) -> Result<(), AsmError> {
+    pub(super) fn saturated(&mut self, i: &Flat, d: Word, [a, b]: [Val; 2], minus: bool) -> Result<(), AsmError> {
         if i.ty() != Type::S32 {
             return self.no(i, "saturating sums of this type are not assembled");
         }
@@ -212,13 +213,10 @@ impl Build<'_> {
 
     fn product(&mut self, i: &Flat, d: Word, s: [Src; 3], ty: Type) -> Result<(), AsmError> {
         let (signed, small) = (ty.is_signed(), ty.bits() < 32);
-        if i.has("sat") || i.has("cc") {
-            return self.no(i, "saturating products are not assembled");
+        if i.has("cc") || i.has("sat") && !(i.op == Opcode::Mad && i.has("hi") && ty == Type::S32) {
+            return self.no(i, "this modifier of a product is not assembled");
         }
         if matches!(i.op, Opcode::Mul24 | Opcode::Mad24) {
-            if i.has("hi") {
-                return self.no(i, "the high half of 24-bit products is not assembled");
-            }
             let table = if signed { "" } else { ".U32" };
             let cut = |b: &mut Self, v: Src| {
                 let (t, w) = (b.one(), b.in_word(v.val));
@@ -226,7 +224,10 @@ impl Build<'_> {
                 Src::from(t)
             };
             let (a, b) = (cut(self, s[0]), cut(self, s[1]));
-            self.multiply(d, a, b, s[2]);
+            match i.has("hi") {
+                true => self.high_of_24(d, a.val, b.val, s[2], signed),
+                false => self.multiply(d, a, b, s[2]),
+            }
             return Ok(());
         }
         if !i.has("hi") {
@@ -237,18 +238,32 @@ impl Build<'_> {
         if small {
             let t = self.one();
             self.unguarded(|m| m.multiply(t, a.into(), b.into(), Src::ZERO));
-            self.shift(d, [Src::ZERO, 16.into(), t.into()], ".R", if signed { ".S32" } else { ".U32" }, true);
+            let high = if i.op == Opcode::Mad { self.one() } else { d };
+            self.shift(high, [Src::ZERO, 16.into(), t.into()], ".R", if signed { ".S32" } else { ".U32" }, true);
             if i.op == Opcode::Mad {
-                return self.no(i, "the high half of 16-bit products with an addend is not assembled");
+                self.alu(iadd3(), d, [high.into(), s[2], Src::ZERO], |m| m);
             }
             return Ok(());
         }
         let high = if i.op == Opcode::Mad { self.one() } else { d };
         self.high_product(high, a, b, signed);
-        if i.op == Opcode::Mad {
-            self.alu(iadd3(), d, [high.into(), s[2], Src::ZERO], |m| m);
+        match i.op {
+            Opcode::Mad if i.has("sat") => self.saturated(i, d, [Val::Word(high), s[2].val], false)?,
+            Opcode::Mad => self.alu(iadd3(), d, [high.into(), s[2], Src::ZERO], |m| m),
+            _ => {}
         }
         Ok(())
+    }
+
+    /// Bits 16 to 47 of a product of 24-bit numbers, and an addend.
+    fn high_of_24(&mut self, d: Word, a: Val, b: Val, c: Src, signed: bool) {
+        let (product, high) = (self.two(), self.one());
+        self.unguarded(|m| {
+            m.wide_multiply(product, a, b, Wide::Imm(0), signed);
+            let (low, top) = (product.into(), product.plus(1).into());
+            m.shift(high, [low, 16.into(), top], ".R", ".U64", false);
+        });
+        self.alu(iadd3(), d, [high.into(), c, Src::ZERO], |m| m);
     }
 
     /// The high half of a product of 32-bit words.

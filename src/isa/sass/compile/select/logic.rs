@@ -264,7 +264,7 @@ impl Build<'_> {
                 self.unary(op::FLO_R, d, a.into(), |m| m.m("sg", sg).m("sh", shift));
             }
             Opcode::Cnot => {
-                let p = self.pred();
+                let (p, a) = (self.pred(), self.extended(a, ty));
                 self.unguarded(|b| b.compare(p, ".EQ", false, a.into(), Src::ZERO));
                 self.select(d, Pred::of(p), 1.into(), Src::ZERO);
             }
@@ -384,6 +384,11 @@ impl Build<'_> {
                 });
                 self.mov(d, Val::Word(x));
             }
+            Opcode::Cnot => {
+                let p = self.pred();
+                self.unguarded(|b| b.compare64(p, ".EQ", false, a, Wide::Imm(0)));
+                self.select64(d, Pred::of(p), Wide::Imm(1), Wide::Imm(0));
+            }
             Opcode::Bfi | Opcode::Bfe | Opcode::Bfind => return self.wide_field(i, d, ty),
             _ => return self.no(i, "no instruction on 64 bits of that kind is assembled"),
         }
@@ -444,21 +449,31 @@ impl Build<'_> {
                 }
                 Ok(())
             }
-            _ => {
-                let Some(ty) = i.types().next().filter(|t| t.bits() == 32) else { return self.no(i, "not assembled") };
-                let p = self.pred();
-                let c = self.src(i, &i.opds[3], i.ty())?;
-                let float = i.ty() == Type::F32;
-                self.unguarded(|b| match float {
-                    true => b.test(p, ".GE", c.into(), Src::ZERO, Pred::TRUE),
-                    false => b.compare(p, ".GE", true, c.into(), Src::ZERO),
-                });
-                let d = self.dest(i, &i.opds[0])?;
-                let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
-                self.select(d, Pred::of(p), a.into(), b.into());
-                Ok(())
-            }
+            _ => self.choose(i),
         }
+    }
+
+    /// `d = c >= 0 ? a : b`.
+    fn choose(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let Some(ty) = i.types().next() else { return self.no(i, "two types are expected") };
+        let p = self.pred();
+        let c = self.src(i, &i.opds[3], i.ty())?;
+        self.unguarded(|b| {
+            if i.ty() != Type::F32 {
+                return b.compare(p, ".GE", true, c.into(), Src::ZERO);
+            }
+            let m = b.arith(&fsetp(), [c.into(), Src::ZERO, Src::ZERO]).w("pu", p).m("cmp", ".GE").p("pp", Pred::TRUE);
+            b.push(if i.has("ftz") { m.m("ftz", ".FTZ") } else { m });
+        });
+        let d = self.dest(i, &i.opds[0])?;
+        if ty.bits() == 64 {
+            let (a, b) = (self.wide(i, &i.opds[1], ty)?, self.wide(i, &i.opds[2], ty)?);
+            self.select64(d, Pred::of(p), a, b);
+        } else {
+            let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
+            self.select(d, Pred::of(p), a.into(), b.into());
+        }
+        Ok(())
     }
 
     /// A predicate that is written, unless nobody wants it.
@@ -539,7 +554,13 @@ impl Build<'_> {
                 let (d, s) = (self.dest(i, d)?, self.src(i, s, ty)?);
                 self.mov(d, s);
             }
-            _ => return self.no(i, "a move of 128 bits is not assembled"),
+            (d, s) => {
+                let (d, s) = (self.dest(i, d)?, self.stored(i, s, ty, 4)?);
+                let Some(s) = s else { return self.no(i, "128 bits are expected in one register") };
+                for k in [0, 2] {
+                    self.mov64(d.plus(k), Wide::Pair(s.plus(k)));
+                }
+            }
         }
         Ok(())
     }
@@ -550,6 +571,10 @@ impl Build<'_> {
                 let w = self.wide(i, s, ty)?;
                 vec![w.low(), w.high()]
             }
+            128 => match self.stored(i, s, ty, 4)? {
+                Some(w) => (0..4).map(|k| Val::Word(w.plus(k))).collect(),
+                None => return self.no(i, "128 bits are expected in one register"),
+            },
             _ => vec![self.src(i, s, ty)?],
         };
         let each = ty.bits() as usize / parts.len().max(1);
@@ -559,6 +584,10 @@ impl Build<'_> {
             let Opd::Reg(_) = o else { continue };
             let d = self.dest(i, o)?;
             match (each, bit % 32) {
+                (64, _) => {
+                    self.mov(d, word);
+                    self.mov(d.plus(1), words[bit / 32 + 1]);
+                }
                 (32, _) => self.mov(d, word),
                 (16, 0) => self.mov(d, word),
                 (16, _) => self.shift(d, [Src::ZERO, 16.into(), word.into()], ".R", ".U32", true),
@@ -571,6 +600,16 @@ impl Build<'_> {
 
     fn put_together(&mut self, i: &Flat, d: Word, parts: &[Opd], ty: Type) -> Result<(), AsmError> {
         let each = ty.bits() as usize / parts.len().max(1);
+        if ty.bits() == 128 {
+            let w = self.stored(i, &Opd::Vector(parts.to_vec()), if each == 64 { Type::B64 } else { Type::B32 }, 4)?;
+            for k in [0, 2] {
+                match w {
+                    Some(w) => self.mov64(d.plus(k), Wide::Pair(w.plus(k))),
+                    None => self.mov64(d.plus(k), Wide::Imm(0)),
+                }
+            }
+            return Ok(());
+        }
         let vals = parts.iter().map(|o| self.src(i, o, Type::B32)).collect::<Result<Vec<Val>, _>>()?;
         match (each, vals.as_slice()) {
             (32, [a, b]) => {

@@ -76,39 +76,62 @@ impl Build<'_> {
 
     fn multiply_matrices(&mut self, i: &Flat) -> Result<(), AsmError> {
         let types: smallvec::SmallVec<[Type; 4]> = i.types().collect();
-        let [d_ty, a_ty, _, _] = types[..] else { return self.no(i, "four types are expected") };
+        let [d_ty, a_ty, b_ty, _] = types[..] else { return self.no(i, "four types are expected") };
         let shape = i.words().find(|w| w.starts_with("m16n8") || w.starts_with("m8n8")).unwrap_or_default();
-        if i.has("sp") || i.words().any(|w| w.starts_with("sp::")) {
-            return self.no(i, "sparse matrices are not assembled");
+        let sparse = i.has("sp") || i.has("sp::ordered_metadata");
+        if sparse {
+            return self.multiply_sparse(i, shape, [d_ty, a_ty, b_ty]);
         }
         let (form, sh, words) = match (shape, a_ty) {
             ("m16n8k8", Type::F16 | Type::Bf16) => (op::HMMA_D, ".1688", [2, 1]),
             ("m16n8k16", Type::F16 | Type::Bf16) => (op::HMMA_D, ".16816", [4, 2]),
             ("m16n8k4", Type::Tf32) => (op::HMMA_D, ".1684", [2, 1]),
             ("m16n8k8", Type::Tf32) => (op::HMMA_D, ".1688", [4, 2]),
+            ("m8n8k16", Type::U8 | Type::S8) => (op::IMMA_D, ".8816", [1, 1]),
             ("m16n8k16", Type::U8 | Type::S8) => (op::IMMA_D, ".16816", [2, 1]),
             ("m16n8k32", Type::U8 | Type::S8) => (op::IMMA_D, ".16832", [4, 2]),
+            ("m16n8k16" | "m16n8k32", Type::E4m3 | Type::E5m2) => return self.multiply_eights(i, [d_ty, a_ty, b_ty]),
+            ("m16n8k32" | "m16n8k64", Type::U4 | Type::S4) => return self.multiply_nibbles(i, [a_ty, b_ty], 16),
+            ("m8n8k32", Type::U4 | Type::S4) => return self.multiply_nibbles(i, [a_ty, b_ty], 8),
+            ("m8n8k128", Type::B1) => return self.multiply_bits(i, ".88128"),
+            ("m16n8k128", Type::B1) => return self.multiply_bits(i, ".168128"),
+            ("m16n8k256", Type::B1) => return self.multiply_bits(i, ".168256"),
+            (_, Type::F64) => return self.multiply_doubles_of(i),
             _ => return self.no(i, "matrices of this shape and type are not assembled"),
         };
-        let out = if d_ty == Type::F16 { 2 } else { 4 };
+        let out = if d_ty == Type::F16 || sh == ".8816" { 2 } else { 4 };
+        let m = typed(i, Mach::new(form).m("sh", sh), [d_ty, a_ty, b_ty]);
+        self.multiply_held(i, m, words, out)
+    }
+
+    /// Half of A's elements are there, and words that say which.
+    fn multiply_sparse(&mut self, i: &Flat, shape: &str, types: [Type; 3]) -> Result<(), AsmError> {
+        let (form, sh, words) = match (shape, types[1]) {
+            ("m16n8k16", Type::F16 | Type::Bf16) => (op::HMMA_SP, ".16816", [2, 2]),
+            ("m16n8k32", Type::F16 | Type::Bf16) => (op::HMMA_SP, ".16832", [4, 4]),
+            ("m16n8k8", Type::Tf32) => (op::HMMA_SP, ".1688", [2, 2]),
+            ("m16n8k16", Type::Tf32) => (op::HMMA_SP, ".16816", [4, 4]),
+            ("m16n8k32", Type::U8 | Type::S8) => (op::IMMA_SP, ".16832", [2, 2]),
+            ("m16n8k64", Type::U8 | Type::S8) => (op::IMMA_SP, ".16864", [4, 4]),
+            _ => return self.no(i, "sparse matrices of this shape and type are not assembled"),
+        };
+        let Some(selector) = i.opds.get(5).and_then(|o| self.constant_of(o)).filter(|s| *s < 4) else {
+            return self.no(i, "the selector of the metadata is no constant");
+        };
+        let metadata = self.src(i, &i.opds[4], Type::B32)?;
+        let metadata = self.in_word(metadata);
+        let out = if types[0] == Type::F16 { 2 } else { 4 };
+        let m = typed(i, Mach::new(form).m("sh", sh), types).r("e", metadata).n("id", selector);
+        self.multiply_held(i, m, words, out)
+    }
+
+    /// A multiply of fragments as the text has them: words of A and B, and of the sum.
+    fn multiply_held(&mut self, i: &Flat, m: Mach, words: [u8; 2], out: u8) -> Result<(), AsmError> {
         let a = self.stored(i, &i.opds[1], Type::B32, words[0])?;
         let b = self.stored(i, &i.opds[2], Type::B32, words[1])?;
-        let zero = matches!(&i.opds[3], Opd::Vector(v) if v.iter().all(|o| self.constant_of(o) == Some(0)));
-        let c = if zero { None } else { self.stored(i, &i.opds[3], Type::B32, out)? };
+        let c = if self.is_zero(&i.opds[3]) { None } else { self.stored(i, &i.opds[3], Type::B32, out)? };
         let (d, copies) = self.fragment_dest(i, &i.opds[0], out)?;
-        let mut m = Mach::new(form).m("sh", sh).wn("d", d, out);
-        if form == op::HMMA_D {
-            let st = match a_ty {
-                Type::Bf16 => ".BF16",
-                Type::Tf32 => ".TF32",
-                _ => "",
-            };
-            m = m.m("dt", if d_ty == Type::F16 { ".F16" } else { ".F32" }).m("st", st);
-        } else {
-            let text = |t: Type| if t.is_signed() { ".S8" } else { ".U8" };
-            m = m.m("at", text(a_ty)).m("bt", text(types[2]));
-            m = if i.has("satfinite") { m.m("sat", ".SAT") } else { m };
-        }
+        let mut m = m.wn("d", d, out);
         for (slot, w, n) in [("a", a, words[0]), ("b", b, words[1]), ("c", c, out)] {
             if let Some(w) = w {
                 m = m.rn(slot, w, n);
@@ -117,4 +140,19 @@ impl Build<'_> {
         self.push(m.effect());
         self.copy_out(i, copies, d)
     }
+}
+
+/// A multiply with its types: of the sum, of A and of B.
+fn typed(i: &Flat, m: Mach, [d_ty, a_ty, b_ty]: [Type; 3]) -> Mach {
+    let text = |t: Type| if t.is_signed() { ".S8" } else { ".U8" };
+    let st = match a_ty {
+        Type::U8 | Type::S8 => {
+            let m = m.m("at", text(a_ty)).m("bt", text(b_ty));
+            return if i.has("satfinite") { m.m("sat", ".SAT") } else { m };
+        }
+        Type::Bf16 => ".BF16",
+        Type::Tf32 => ".TF32",
+        _ => "",
+    };
+    m.m("dt", if d_ty == Type::F16 { ".F16" } else { ".F32" }).m("st", st)
 }

@@ -78,9 +78,11 @@ impl Build<'_> {
         if i.has("arrive_drop") {
             m = m.m("oo", ".OPTOUT");
         }
-        if i.space() == Some(Space::SharedCluster) {
-            m = m.m("tm", ".RED");
-        }
+        m = match () {
+            () if i.space() == Some(Space::SharedCluster) => m.m("tm", ".RED"),
+            () if i.has("noComplete") => m.m("tm", ".TMASK"),
+            () => m,
+        };
         let count = match i.opds.get(2) {
             Some(o) => Some(self.src(i, o, Type::U32)?),
             None => None,
@@ -88,8 +90,8 @@ impl Build<'_> {
         let bytes = i.has("expect_tx");
         let kind = match count {
             _ if bytes => "",
-            None | Some(Val::Imm(1)) => ".A1T0",
-            Some(_) => ".ART0",
+            None | Some(Val::Imm(1)) if !i.has("noComplete") => ".A1T0",
+            _ => ".ART0",
         };
         m = m.m("at", kind);
         if let Some(v) = count.filter(|_| kind != ".A1T0")

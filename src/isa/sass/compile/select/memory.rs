@@ -67,6 +67,12 @@ impl Build<'_> {
             Opcode::Ld | Opcode::Ldu => self.load(i),
             Opcode::St => self.store(i),
             Opcode::Cvta => self.cvta(i),
+            // Hints, and what they are made of: nothing looks at it.
+            Opcode::Createpolicy => {
+                let d = self.dest(i, &i.opds[0])?;
+                self.mov64(d, Wide::Imm(0));
+                Ok(())
+            }
             Opcode::Prefetch if i.has("tensormap") => self.prefetch_map(i),
             Opcode::Prefetch | Opcode::Prefetchu | Opcode::Applypriority | Opcode::Discard => self.cache_hint(i),
             _ => self.no(i, "not assembled"),
@@ -354,7 +360,10 @@ impl Build<'_> {
                     let s = self.wide(i, o, ty)?;
                     Some(self.in_pair(s))
                 }
-                _ => return self.no(i, "128-bit registers are not assembled"),
+                _ => match o {
+                    Opd::Reg(r) if self.types[*r as usize].bits() == 128 => Some(self.home(*r)),
+                    _ => return self.no(i, "128 bits are expected in one register"),
+                },
             });
         };
         if ty.bits() < 32 {
@@ -474,7 +483,8 @@ impl Build<'_> {
         if (alone || ty.bits() == 16) && i.lanes() == 1 {
             return self.retry(i, first, ty);
         }
-        if !(matches!(words, 1 | 2) || words == 4 && i.lanes() > 1) || i.lanes() > 1 && !float {
+        let whole = words == 4 && i.lanes() == 1 && (cas || i.has("exch")) && !shared;
+        if !(matches!(words, 1 | 2) || words == 4 && i.lanes() > 1 || whole) || i.lanes() > 1 && !float {
             return self.no(i, "atomics of this size are not assembled");
         }
         let data = self.stored(i, &i.opds[first + 1], ty, words)?;
@@ -501,7 +511,7 @@ impl Build<'_> {
             m = m.m("e", ".E").m("sem", sem);
         }
         m = match cas {
-            true => m.m("sz", if words == 2 { ".64" } else { "" }),
+            true => m.m("sz", ["", "", ".64", "", ".128"][usize::from(words)]),
             false => self.operation(i, m, ty)?,
         };
         if let Some(w) = data {
@@ -556,6 +566,7 @@ impl Build<'_> {
                 (32, true) => ".S32",
                 (64, true) => ".S64",
                 (64, false) => ".64",
+                (128, _) => ".128",
                 _ => "",
             },
         };

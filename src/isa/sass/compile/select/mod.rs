@@ -22,6 +22,7 @@ mod memory;
 mod packed;
 mod retry;
 mod tensormap;
+mod unpack;
 mod warp;
 mod wgmma;
 mod wide;
@@ -126,10 +127,12 @@ impl Build<'_> {
             Vabsdiff4 => self.byte_differences(i),
             Mbarrier => self.mbarrier(i),
             Brx => self.table_branch(i, labels),
-            Bra | Ret | Exit | Trap | Brkpt | Bar | Barrier | Membar | Fence | Nanosleep => self.control(i, labels),
+            Bra | Ret | Exit | Trap | Brkpt | Bar | Barrier | Membar | Fence | Nanosleep | Griddepcontrol => {
+                self.control(i, labels)
+            }
             St if i.has("async") => self.store_async(i),
             Red if i.has("async") => self.reduce_async(i),
-            Ld | Ldu | St | Prefetch | Prefetchu | Applypriority | Discard | Cvta => self.memory(i),
+            Ld | Ldu | St | Prefetch | Prefetchu | Applypriority | Discard | Cvta | Createpolicy => self.memory(i),
             Atom | Red => self.atomic(i),
             Mov => self.mov_inst(i),
             Wmma => self.wmma(i),

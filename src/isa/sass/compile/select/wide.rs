@@ -46,6 +46,16 @@ impl Build<'_> {
                 self.unguarded(|b| b.compare64(p, cmp, signed, s[0], s[1]));
                 self.select64(d, Pred::of(p), s[0], s[1]);
             }
+            Opcode::Sad => {
+                let (p, low, high, t) = (self.pred(), self.two(), self.two(), self.two());
+                self.unguarded(|b| {
+                    b.compare64(p, ".LT", signed, s[0], s[1]);
+                    b.select64(low, Pred::of(p), s[0], s[1]);
+                    b.select64(high, Pred::of(p), s[1], s[0]);
+                    b.sum64(t, [Wide::Pair(high), Wide::Pair(low)], [false, true]);
+                });
+                self.add64(d, Wide::Pair(t), s[2]);
+            }
             Opcode::Div | Opcode::Rem => self.divide64(d, s[0], s[1], signed, i.op == Opcode::Rem),
             _ => return self.no(i, "no 64-bit integer instruction of that kind is assembled"),
         }

@@ -37,6 +37,7 @@ const MEMORY: &[&str] = &[
     "L2::evict_normal",
     "L2::evict_first",
     "L2::evict_last",
+    "L2::cache_hint",
 ];
 
 const COPIES: &[&str] = &[
@@ -50,6 +51,7 @@ const COPIES: &[&str] = &[
     "commit_group",
     "wait_group",
     "wait_all",
+    "L2::cache_hint",
     "mbarrier",
     "arrive",
     "noinc",
@@ -109,7 +111,7 @@ pub(super) fn knows(op: Opcode, word: &str) -> bool {
         Neg | Abs => &[&["ftz"]],
         Div | Rcp | Sqrt | Rsqrt => &[ROUNDING, &["approx", "full", "ftz"]],
         Ex2 | Lg2 | Sin | Cos | Tanh => &[&["approx", "ftz"]],
-        Testp => &[&["finite", "infinite", "number", "notanumber"]],
+        Testp => &[&["finite", "infinite", "number", "notanumber", "normal", "subnormal"]],
         Cvt => &[ROUNDING, &["rni", "rzi", "rmi", "rpi", "rna", "ftz", "sat", "relu", "satfinite"]],
         Bmsk | Szext => &[&["clamp", "wrap"]],
         Prmt => &[&["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]],
@@ -150,6 +152,18 @@ pub(super) fn knows(op: Opcode, word: &str) -> bool {
             "noftz",
             "async",
             "mbarrier::complete_tx::bytes",
+            "L2::cache_hint",
+        ]],
+        Griddepcontrol => &[&["wait", "launch_dependents"]],
+        Createpolicy => &[&[
+            "fractional",
+            "range",
+            "cvt",
+            "L2",
+            "L2::evict_last",
+            "L2::evict_first",
+            "L2::evict_normal",
+            "L2::evict_unchanged",
         ]],
         Call | Brx => &[&["uni", "idx"]],
         Wmma => &[&["load", "store", "mma", "a", "b", "c", "d", "sync", "aligned", "row", "col", "satfinite", "rn"]],
@@ -218,7 +232,7 @@ pub(super) fn knows(op: Opcode, word: &str) -> bool {
         Vote => &[&["sync", "all", "any", "uni", "ballot"]],
         Match => &[&["sync", "all", "any"]],
         Redux => &[&["sync", "add", "min", "max", "and", "or", "xor"]],
-        Mma => &[&["sync", "aligned", "row", "col", "satfinite"]],
+        Mma => &[&["sync", "aligned", "row", "col", "satfinite", "sp", "sp::ordered_metadata", "xor", "and", "popc"]],
         Ldmatrix => &[&["sync", "aligned", "m8n8", "x1", "x2", "x4", "trans"]],
         Mov | And | Or | Xor | Not | Cnot | Shl | Shr | Lop3 | Bfe | Bfi | Brev | Clz | Popc | Selp | Copysign
         | Sad | Dp4a | Activemask | Trap | Brkpt | Nanosleep => &[],

@@ -1,0 +1,245 @@
+//! Matrices of elements that the machine does not multiply as they are.
+//!
+//! Floats of eight bits become halves, which hold them exactly; four bits become bytes; of bits that differ there are those that only one has and
+//! those that only the other has; 16 rows of doubles are twice 8 rows. Lanes hold the same stretches of the depth of both factors,
+//! so that a register's halves may be multiplied in any order.
+//!
+//! Signed nibbles stay in the upper half of their bytes: each is 16 times its value, and the sum is shifted down before the addend comes to it.
+
+use super::super::AsmError;
+use super::super::build::{Build, Src, iadd3};
+use super::super::flat::{Flat, Opd};
+use super::super::mir::{Mach, Val, Word};
+use crate::isa::ptx::Type;
+use crate::isa::sass::op;
+
+/// The registers of A, B and C; no C: zeros.
+struct Factors {
+    a: Vec<Word>,
+    b: Vec<Word>,
+    c: Option<Word>,
+}
+
+impl Build<'_> {
+    fn factors(&mut self, i: &Flat, out: u8) -> Result<Factors, AsmError> {
+        let mut words = |o: &Opd| -> Result<Vec<Word>, AsmError> {
+            let Opd::Vector(v) = o else { return self.no(i, "a fragment is expected") };
+            v.iter().map(|o| self.src(i, o, Type::B32).map(|v| self.in_word(v))).collect()
+        };
+        let (a, b) = (words(&i.opds[1])?, words(&i.opds[2])?);
+        let c = if self.is_zero(&i.opds[3]) { None } else { self.stored(i, &i.opds[3], Type::B32, out)? };
+        Ok(Factors { a, b, c })
+    }
+
+    /// A fragment of nothing but zeros.
+    pub(super) fn is_zero(&self, o: &Opd) -> bool {
+        matches!(o, Opd::Vector(v) if v.iter().all(|o| self.constant_of(o) == Some(0)))
+    }
+
+    /// `to = a b + c`.
+    fn multiply_words(&mut self, m: Mach, (to, out): (Word, u8), [a, b]: [(Word, u8); 2], c: Option<Word>) {
+        let m = m.wn("d", to, out).rn("a", a.0, a.1).rn("b", b.0, b.1);
+        self.push(
+            match c {
+                Some(c) => m.rn("c", c, out),
+                None => m,
+            }
+            .effect(),
+        );
+    }
+
+    /// Registers of a fragment, as one operand.
+    fn gathered(&mut self, words: &[Word]) -> (Word, u8) {
+        let to = match words.len() {
+            1 => return (words[0], 1),
+            2 => self.two(),
+            _ => self.four(),
+        };
+        words.iter().zip(0..).for_each(|(w, k)| self.mov(to.plus(k), Val::Word(*w)));
+        (to, words.len() as u8)
+    }
+
+    /// e4m3 and e5m2: 16 of the depth at a time, as halves.
+    pub(super) fn multiply_eights(&mut self, i: &Flat, types: [Type; 3]) -> Result<(), AsmError> {
+        let [d_ty, a_ty, b_ty] = types;
+        let out = if d_ty == Type::F16 { 2 } else { 4 };
+        let Factors { a, b, mut c } = self.factors(i, out)?;
+        let (d, copies) = self.fragment_dest(i, &i.opds[0], out)?;
+        if a.len() != 2 * b.len() || !matches!(b.len(), 1 | 2) {
+            return self.no(i, "matrices of this shape and type are not assembled");
+        }
+        for (k, b) in b.iter().enumerate() {
+            let (x, y) = (self.four(), self.two());
+            for high in 0..2u8 {
+                self.unpack_eight(x.plus(2 * high), a[2 * k], a_ty, high);
+                self.unpack_eight(x.plus(2 * high + 1), a[2 * k + 1], a_ty, high);
+                self.unpack_eight(y.plus(high), *b, b_ty, high);
+            }
+            let to = if 2 * k + 2 == a.len() { d } else { self.code_tuple(out) };
+            let dt = if d_ty == Type::F16 { ".F16" } else { ".F32" };
+            let m = Mach::new(op::HMMA_D).m("sh", ".16816").m("dt", dt).m("st", "");
+            self.multiply_words(m, (to, out), [(x, 4), (y, 2)], c);
+            c = Some(to);
+        }
+        self.copy_out(i, copies, d)
+    }
+
+    fn code_tuple(&mut self, words: u8) -> Word {
+        match words {
+            1 => self.one(),
+            2 => self.two(),
+            _ => self.four(),
+        }
+    }
+
+    fn unpack_eight(&mut self, d: Word, from: Word, ty: Type, high: u8) {
+        let st = if ty == Type::E4m3 { ".E4M3" } else { ".E5M2" };
+        let m = Mach::new(op::F2FP_UNPACK_B_R).m("dt", ".F16").m("st", st).half("b", u64::from(high));
+        self.push(m.w("d", d).r("b", from));
+    }
+
+    /// Four bits: 32 of the depth at a time, as bytes.
+    pub(super) fn multiply_nibbles(&mut self, i: &Flat, types: [Type; 2], rows: usize) -> Result<(), AsmError> {
+        let out = if rows == 8 { 2 } else { 4 };
+        let Factors { a, b, c } = self.factors(i, out)?;
+        if a.len() != rows / 8 * b.len() {
+            return self.no(i, "matrices of this shape and type are not assembled");
+        }
+        let scale = types.iter().map(|t| if t.is_signed() { 4 } else { 0 }).sum::<u32>();
+        let text = |t: Type| if t.is_signed() { ".S8" } else { ".U8" };
+        let (d, copies) = self.fragment_dest(i, &i.opds[0], out)?;
+        let mut parts = vec![];
+        for (k, b) in b.iter().enumerate() {
+            let halves = |m: &mut Self, w: Word, ty: Type| [m.nibbles(w, ty, false), m.nibbles(w, ty, true)];
+            let y = halves(self, *b, types[1]);
+            if rows == 8 {
+                let x = halves(self, a[k], types[0]);
+                parts.extend([([x[0]].to_vec(), [y[0]].to_vec()), ([x[1]].to_vec(), [y[1]].to_vec())]);
+            } else {
+                let (x, z) = (halves(self, a[2 * k], types[0]), halves(self, a[2 * k + 1], types[0]));
+                parts.push((vec![x[0], z[0], x[1], z[1]], y.to_vec()));
+            }
+        }
+        let mut sum = c.filter(|_| scale == 0);
+        let last = parts.len() - 1;
+        for (k, (x, y)) in parts.into_iter().enumerate() {
+            let (x, y) = (self.gathered(&x), self.gathered(&y));
+            let to = if k == last && scale == 0 { d } else { self.code_tuple(out) };
+            let m = Mach::new(op::IMMA_D).m("sh", if rows == 8 { ".8816" } else { ".16832" });
+            let m = m.m("at", text(types[0])).m("bt", text(types[1]));
+            let m = if i.has("satfinite") && scale == 0 { m.m("sat", ".SAT") } else { m };
+            self.multiply_words(m, (to, out), [x, y], sum);
+            sum = Some(to);
+        }
+        if let Some(sum) = sum.filter(|_| scale > 0) {
+            self.scaled_sum(i, (d, out), sum, scale, c)?;
+        }
+        self.copy_out(i, copies, d)
+    }
+
+    /// `d = c + (sum >> scale)`.
+    fn scaled_sum(
+        &mut self,
+        i: &Flat,
+        (d, out): (Word, u8),
+        sum: Word,
+        scale: u32,
+        c: Option<Word>,
+    ) -> Result<(), AsmError> {
+        // The addend's registers may be those of the result.
+        let parts: Vec<Word> = (0..out).map(|_| self.one()).collect();
+        for (k, t) in (0..out).zip(&parts) {
+            self.shift(*t, [Src::ZERO, scale.into(), sum.plus(k).into()], ".R", ".S32", true);
+        }
+        for (k, t) in (0..out).zip(parts) {
+            match c {
+                None => self.mov(d.plus(k), Val::Word(t)),
+                Some(c) if i.has("satfinite") => {
+                    self.saturated(i, d.plus(k), [Val::Word(c.plus(k)), Val::Word(t)], false)?;
+                }
+                Some(c) => self.alu(iadd3(), d.plus(k), [c.plus(k).into(), t.into(), Src::ZERO], |m| m),
+            }
+        }
+        Ok(())
+    }
+
+    /// Every second four bits of a word as bytes; of signed ones 16 times the value.
+    fn nibbles(&mut self, w: Word, ty: Type, high: bool) -> Word {
+        let (t, d) = (self.one(), self.one());
+        let signed = ty.is_signed();
+        let moved = match (signed, high) {
+            (true, true) | (false, false) => w,
+            (true, false) => {
+                self.shift(t, [w.into(), 4.into(), Src::ZERO], ".L", ".U32", false);
+                t
+            }
+            (false, true) => {
+                self.shift(t, [Src::ZERO, 4.into(), w.into()], ".R", ".U32", true);
+                t
+            }
+        };
+        let mask: u32 = if signed { 0xf0f0_f0f0 } else { 0x0f0f_0f0f };
+        self.lop(d, [moved.into(), mask.into(), Src::ZERO], 0xc0);
+        d
+    }
+
+    /// Counts of the bits that both have, or that one of the two has.
+    pub(super) fn multiply_bits(&mut self, i: &Flat, sh: &'static str) -> Result<(), AsmError> {
+        let out = if sh == ".88128" { 2 } else { 4 };
+        let Factors { a, b, c } = self.factors(i, out)?;
+        let (d, copies) = self.fragment_dest(i, &i.opds[0], out)?;
+        let m = || Mach::new(op::BMMA_D).m("sh", sh).m("op", ".AND.POPC");
+        if !i.has("xor") {
+            let (x, y) = (self.gathered(&a), self.gathered(&b));
+            self.multiply_words(m(), (d, out), [x, y], c);
+            return self.copy_out(i, copies, d);
+        }
+        let inverted = |m: &mut Self, w: &[Word]| -> Vec<Word> {
+            w.iter()
+                .map(|w| {
+                    let t = m.one();
+                    m.lop(t, [(*w).into(), Src::ZERO, Src::ZERO], 0x0f);
+                    t
+                })
+                .collect()
+        };
+        let (not_a, not_b) = (inverted(self, &a), inverted(self, &b));
+        let [a, b, not_a, not_b] = [a, b, not_a, not_b].map(|w| self.gathered(&w));
+        let first = self.code_tuple(out);
+        self.multiply_words(m(), (first, out), [a, not_b], c);
+        self.multiply_words(m(), (d, out), [not_a, b], Some(first));
+        self.copy_out(i, copies, d)
+    }
+
+    /// Doubles, of 8 rows and 4 of the depth at a time.
+    pub(super) fn multiply_doubles_of(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let [Opd::Vector(d), Opd::Vector(a), Opd::Vector(b), Opd::Vector(c)] = &i.opds[..] else {
+            return self.no(i, "fragments are expected");
+        };
+        let halves = d.len() / 2;
+        if halves == 0 || d.len() != c.len() || a.len() != halves * b.len() {
+            return self.no(i, "matrices of this shape and type are not assembled");
+        }
+        let mut pairs = |o: &[Opd]| -> Result<Vec<Word>, AsmError> {
+            o.iter().map(|o| self.wide(i, o, Type::F64).map(|v| self.in_pair(v))).collect()
+        };
+        let (a, b) = (pairs(a)?, pairs(b)?);
+        let mut sums = vec![];
+        for half in 0..halves {
+            let part = Opd::Vector(c[2 * half..2 * half + 2].to_vec());
+            let mut sum = if self.is_zero(&part) { None } else { self.stored(i, &part, Type::F64, 4)? };
+            for (k, b) in b.iter().enumerate() {
+                let to = self.four();
+                let m = Mach::new(op::DMMA_D).m("sh", ".8x8x4");
+                self.multiply_words(m, (to, 4), [(a[halves * k + half], 2), (*b, 2)], sum);
+                sum = Some(to);
+            }
+            sums.extend(sum);
+        }
+        for (k, o) in d.iter().enumerate() {
+            let d = self.dest(i, o)?;
+            self.mov64(d, super::super::mir::Wide::Pair(sums[k / 2].plus(2 * (k % 2) as u8)));
+        }
+        Ok(())
+    }
+}
