@@ -5,11 +5,15 @@
 #![allow(dead_code)] // each target uses one
 
 use doorbell::elf::amdgpu::CodeObject;
+use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::elf::parse::ElfFile;
 use doorbell::elf::{self, ElfError, Perm};
 use doorbell::emu::amdgpu as emu;
+use doorbell::hcq::packet::nv::qmd::{Launch, Qmd, Version};
+use doorbell::hcq::packet::nv::{Entry, Writes};
 use doorbell::hcq::packet::{aql, pm4, sdma};
 use doorbell::isa::amdgpu::{Chip, Target, Wave, assemble, decode, encode, parse, print};
+use doorbell::isa::{ptx as ptx_isa, sass as sass_isa};
 use doorbell_ioctl::abi::{self, Blob, Returned, decode_call};
 use doorbell_ioctl::port::Errno;
 use doorbell_ioctl::replay::submissions;
@@ -30,6 +34,11 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("amdgpu", amdgpu),
     ("amdgpu_source", amdgpu_source),
     ("emu_decode", emu_decode),
+    ("nv_push", nv_push),
+    ("qmd", qmd),
+    ("cubin", cubin),
+    ("ptx", ptx),
+    ("sass", sass),
 ];
 
 /// What a recording may hand over beside what it holds.
@@ -225,6 +234,77 @@ pub fn emu_decode(data: &[u8]) {
         for wave32 in [true, false] {
             if let Ok((text, len)) = emu::disassemble(chip, wave32, code) {
                 assert!(!text.is_empty() && (1..=4).contains(&len), "{text}: {len}");
+            }
+        }
+    }
+}
+
+/// NVIDIA's push buffers and GPFIFO entries: every write is told; an entry that is read is written back as it was.
+pub fn nv_push(data: &[u8]) {
+    let words = dwords(data);
+    let mut writes = Writes::of(&words);
+    while let Some(write) = writes.next() {
+        match write {
+            Ok(write) => assert!(!write.describe().is_empty()),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        assert!(writes.position() <= words.len());
+    }
+    for pair in words.as_chunks::<2>().0 {
+        // What follows a word that does nothing is looked at by nobody.
+        if let Ok(entry) = Entry::parse(*pair)
+            && entry != Entry::Nop
+        {
+            assert_eq!(entry.emit().expect("what was read fits its fields"), *pair);
+        }
+    }
+}
+
+/// A launch descriptor of each version: what is read as a launch is written back to be read as the same launch.
+pub fn qmd(data: &[u8]) {
+    let words = dwords(data);
+    for version in [Version::V2_3, Version::V2_4, Version::V3_0, Version::V4_0, Version::V5_0] {
+        let Ok(qmd) = Qmd::from_words(version, &words) else { continue };
+        assert!(!qmd.describe().contains('\0'));
+        let Ok(launch) = Launch::parse(&qmd) else { continue };
+        let again = launch.emit(version).expect("what was read fits its fields");
+        assert_eq!(Launch::parse(&again), Ok(launch));
+    }
+}
+
+/// A cubin: read, placed, listed.
+pub fn cubin(data: &[u8]) {
+    let Ok(cubin) = Cubin::parse(data) else { return };
+    for kernel in &cubin.kernels {
+        assert!(cubin.code(kernel).len() <= cubin.size());
+    }
+    if cubin.size() <= 1 << 20 {
+        assert!(cubin.image(0x7f_0000_0000).is_ok_and(|image| image.len() == cubin.size()));
+    }
+    let _text_or_what_is_wrong = sass_isa::listing(&cubin);
+}
+
+/// PTX text: what is read is printed and read again; then it is assembled, or refused in one line.
+pub fn ptx(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(module) = ptx_isa::parse(text) else { return };
+    assert_eq!(ptx_isa::parse(&module.to_string()).as_ref(), Ok(&module));
+    if let Err(error) = sass_isa::compile::assemble(text, Arch { sm: 90, specific: false }) {
+        assert!(!error.to_string().contains('\n'), "{error}");
+    }
+}
+
+/// SASS of each chip: what is decoded has a text and encodes to the same word.
+pub fn sass(data: &[u8]) {
+    for word in data.as_chunks::<16>().0 {
+        let word = u128::from_le_bytes(*word);
+        for chip in sass_isa::Chip::ALL {
+            match sass_isa::decode_for(word, chip) {
+                Ok(inst) => {
+                    assert!(!sass_isa::print(&inst).is_empty());
+                    assert_eq!(sass_isa::encode(&inst), Ok(word));
+                }
+                Err(error) => assert!(!error.to_string().is_empty()),
             }
         }
     }

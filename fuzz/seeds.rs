@@ -2,10 +2,11 @@
 #![allow(dead_code)] // each user takes what it wants
 
 use doorbell::elf::amdgpu::{Gpu, KernelCode, KernelSpec, write as write_code};
+use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::elf::{self, Machine, Object, RelocKind, Relocation, Section, Symbol, Target as Aim};
 use doorbell::hcq::packet::GpuVa;
 use doorbell::hcq::packet::pm4::chip::AcquireScope;
-use doorbell::hcq::packet::{aql, pm4, sdma};
+use doorbell::hcq::packet::{aql, nv, pm4, sdma};
 use doorbell::isa::amdgpu::{Chip, Target, assemble};
 use doorbell_ioctl::abi::{self, Blob, kfd};
 use doorbell_ioctl::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents};
@@ -23,8 +24,70 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "sdma" => vec![bytes(&sdma_words(sdma::Sdma::V6)), bytes(&sdma_words(sdma::Sdma::V4))],
         "amdgpu" | "emu_decode" => Chip::ALL.into_iter().map(code).collect(),
         "amdgpu_source" => Chip::ALL.into_iter().map(|chip| headed(chip, source(chip).as_bytes())).collect(),
+        "nv_push" => vec![bytes(&push_words())],
+        "qmd" => vec![bytes(qmd().words())],
+        "cubin" | "sass" => nv_code(target == "sass"),
+        "ptx" => vec![PTX.as_bytes().to_vec()],
         _ => Vec::new(),
     }
+}
+
+/// A kernel with what PTX has: parameters, a branch, a loop, shared memory, vectors.
+const PTX: &str = ".version 8.8\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u32 n)\n{\n\
+    .reg .b32 %r<6>;\n.reg .b64 %d<3>;\n.reg .f32 %f<5>;\n.reg .pred %p<2>;\n.shared .align 4 .b8 tile[128];\n\
+    ld.param.u64 %d1, [a];\nld.param.u32 %r1, [n];\nmov.u32 %r2, %tid.x;\nsetp.ge.u32 %p1, %r2, %r1;\n@%p1 bra DONE;\n\
+    mad.wide.u32 %d2, %r2, 16, %d1;\nld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%d2];\nLOOP:\nfma.rn.f32 %f1, %f2, %f3, %f1;\n\
+    add.u32 %r1, %r1, -1;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra LOOP;\nshl.b32 %r3, %r2, 2;\nand.b32 %r3, %r3, 127;\n\
+    mov.u32 %r4, tile;\nadd.u32 %r3, %r3, %r4;\nst.shared.f32 [%r3], %f1;\nst.global.f32 [%d2+4], %f1;\nDONE:\nret;\n}\n";
+
+/// The kernel as a cubin, or its code alone.
+fn nv_code(only_code: bool) -> Vec<Vec<u8>> {
+    let arch = Arch { sm: 90, specific: false };
+    let Ok(file) = doorbell::isa::sass::compile::assemble(PTX, arch) else { return Vec::new() };
+    let code = |cubin: Cubin| cubin.kernels.iter().map(|k| cubin.code(k).to_vec()).collect();
+    if only_code { Cubin::parse(&file).map(code).unwrap_or_default() } else { vec![file] }
+}
+
+/// Methods of a launch and of a copy, and GPFIFO entries.
+fn push_words() -> Vec<u32> {
+    let mut list = nv::PushBuffer::new();
+    let address = GpuVa(0x20_0000_1000);
+    let actions = [
+        nv::compute::Action::InvalidateCaches { instruction: true, data: true, constant: true },
+        nv::compute::Action::WaitIdle,
+        nv::compute::Action::LocalMemory(address),
+    ];
+    actions.iter().for_each(|a| a.emit(&mut list).unwrap_or_default());
+    let release = nv::host::Action::Release { address, value: 7, wait_idle: true, timestamp: true };
+    release.emit(&mut list).unwrap_or_default();
+    let mut words = list.words().to_vec();
+    words.extend(nv::Entry::fetch(address, 64).emit().unwrap_or_default());
+    words
+}
+
+/// A launch with a constant bank and shared memory.
+fn qmd() -> nv::qmd::Qmd {
+    use nv::qmd::{Constant, Invalidate, Launch, Version};
+    let mut constants = [None; 8];
+    constants[0] = Some(Constant { address: GpuVa(0x20_0000_0000), len_bytes: 0x230, invalidate: true });
+    let launch = Launch {
+        program: GpuVa(0x20_0000_8000),
+        registers: 24,
+        barriers: 1,
+        sass_version: 0x90,
+        grid: [4, 2, 1],
+        block: [64, 1, 1],
+        cluster: None,
+        shared_bytes: 1024,
+        shared_config: [0x9, 0x3a],
+        local_bytes: 0,
+        constants,
+        releases: Vec::new(),
+        dependent: None,
+        invalidate: Invalidate::DATA,
+        sysmembar: true,
+    };
+    launch.emit(Version::V4_0).unwrap_or_else(|_| nv::qmd::Qmd::new(Version::V4_0))
 }
 
 fn bytes(words: &[u32]) -> Vec<u8> {

@@ -148,6 +148,11 @@ targets! {
     mutated_machine_code_reads_as_it_prints "amdgpu"
     mutated_assembler_text_is_assembled_or_refused "amdgpu_source"
     mutated_machine_code_meets_the_emulator_s_decoder "emu_decode"
+    mutated_push_buffers_are_read_or_refused "nv_push"
+    mutated_launch_descriptors_are_read_as_written_or_refused "qmd"
+    mutated_cubins_load_or_are_refused "cubin"
+    mutated_ptx_is_assembled_or_refused "ptx"
+    mutated_sass_encodes_as_it_decodes "sass"
 }
 
 #[test]
