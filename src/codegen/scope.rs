@@ -72,16 +72,16 @@ impl<'a> Scopes<'a> {
     /// A range that no Store or Reduce closes, or loops that cross.
     pub fn of(sink: &'a UOp) -> Result<Scopes<'a>, CodegenError> {
         let order = Order::of(sink);
-        Scopes::build(order).map_err(|(f, order)| match f {
-            NotPlaced::Error(e) => e,
-            NotPlaced::Clashes { clashes, .. } => {
+        Scopes::build(order).map_err(|failed| match *failed {
+            (NotPlaced::Error(e), _) => e,
+            (NotPlaced::Clashes { clashes, .. }, order) => {
                 let range = clashes.first().map(|c| order.nodes()[c.range as usize].render());
                 CodegenError::CrossedLoops(range.unwrap_or_default())
             }
         })
     }
 
-    fn build(order: Order<'a>) -> Result<Scopes<'a>, (NotPlaced, Order<'a>)> {
+    fn build(order: Order<'a>) -> Result<Scopes<'a>, Box<(NotPlaced, Order<'a>)>> {
         let n = order.len();
         let root = Scope { parent: ROOT, depth: 0, range: u32::MAX, level: 0 };
         let mut root_store = vec![false; n];
@@ -93,7 +93,7 @@ impl<'a> Scopes<'a> {
         b.open_sets(&s);
         match b.place_everything(&mut s) {
             Ok(()) => Ok(s),
-            Err(f) => Err((f, s.order)),
+            Err(f) => Err(Box::new((f, s.order))),
         }
     }
 
@@ -326,10 +326,10 @@ pub(super) fn separate(sink: &UOp) -> Result<UOp, CodegenError> {
 
 /// The graph with the clashes that can be mended at once mended; `None`: there are none.
 fn separated(sink: &UOp) -> Result<Option<UOp>, CodegenError> {
-    match Scopes::build(Order::of(sink)) {
-        Ok(_) => Ok(None),
-        Err((NotPlaced::Error(e), _)) => Err(e),
-        Err((NotPlaced::Clashes { clashes, open }, order)) => Ok(Some(renamed(&order, &clashes, &open))),
+    let Err(failed) = Scopes::build(Order::of(sink)) else { return Ok(None) };
+    match *failed {
+        (NotPlaced::Error(e), _) => Err(e),
+        (NotPlaced::Clashes { clashes, open }, order) => Ok(Some(renamed(&order, &clashes, &open))),
     }
 }
 
