@@ -16,6 +16,7 @@ mod corpus;
 mod file;
 mod harmless;
 mod hopper;
+mod loops;
 mod machine;
 mod nvidia;
 mod programs;

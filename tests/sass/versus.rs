@@ -11,7 +11,7 @@ const HEAD: &str = ".version 8.8\n.target sm_90a\n.address_size 64\n";
 const THREADS: u32 = 64;
 
 /// A kernel whose thread has its number in %t, its input word in %x and the address of its 16 bytes of results in %o.
-fn kernel(body: &str) -> String {
+pub fn kernel(body: &str) -> String {
     format!(
         "{HEAD}{FUNCTIONS}.visible .entry k(.param .u64 in, .param .u64 out)\n{{\n\
         .reg .pred %p<8>; .reg .b16 %h<16>; .reg .b32 %r<64>; .reg .f32 %f<16>; .reg .b64 %d<32>; .reg .f64 %e<8>;\n\
@@ -37,7 +37,7 @@ st.param.v4.b32 [q], {%b1, %b2, %b3, %b4}; ret; }
 ";
 
 /// Runs one text's code by both.
-fn same(name: &str, body: &str) {
+pub fn same(name: &str, body: &str) {
     let text = kernel(body);
     let ours = assemble(&text, SM90).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
     let theirs = ptxas(&text, "-O3");

@@ -46,14 +46,17 @@ impl Occupancy {
     fn mark(&mut self, from: u32, to: u32, mask: &Bits) {
         let w = self.words;
         let (head, blocks, tail) = cover(from, to);
-        for p in head.chain(tail) {
-            add(&mut self.points[p * w..][..w], mask);
-            add(&mut self.any[p / BLOCK * w..][..w], mask);
+        for p in [head, tail] {
+            if p.is_empty() {
+                continue;
+            }
+            // A range of points that holds no whole block lies in at most two.
+            let around = p.start / BLOCK * w..((p.end - 1) / BLOCK + 1) * w;
+            spread(&mut self.points[p.start * w..p.end * w], mask, w);
+            spread(&mut self.any[around], mask, w);
         }
-        for b in blocks {
-            add(&mut self.whole[b * w..][..w], mask);
-            add(&mut self.any[b * w..][..w], mask);
-        }
+        spread(&mut self.whole[blocks.start * w..blocks.end * w], mask, w);
+        spread(&mut self.any[blocks.start * w..blocks.end * w], mask, w);
     }
 
     /// Takes back a mark of the same range.
@@ -97,6 +100,14 @@ impl Occupancy {
     }
 }
 
+/// Adds a mask to all rows.
+fn spread(rows: &mut [u64], mask: &Bits, words: usize) {
+    match words {
+        1 => rows.iter_mut().for_each(|row| *row |= mask[0]),
+        _ => rows.chunks_exact_mut(words).for_each(|row| add(row, mask)),
+    }
+}
+
 fn add(to: &mut [u64], bits: &[u64]) {
     to.iter_mut().zip(bits).for_each(|(t, b)| *t |= b);
 }
@@ -134,8 +145,9 @@ struct Color<'p, 'a> {
 /// `(start, wide first, piece)`.
 type Entry = (u32, Reverse<u16>, u32);
 
-/// Gives each piece that is not in memory a register, splitting further where it must.
-pub(super) fn color(p: &mut Pieces) -> Result<(), RegAllocError> {
+/// Gives each piece that is not in memory a register, splitting further where it must; false: a value would have to go to memory, and
+/// may not.
+pub(super) fn color(p: &mut Pieces, memory: bool) -> Result<bool, RegAllocError> {
     let points = 2 * p.func.insts.len() + 2;
     let (nv, regs) = (p.func.vregs.len(), p.regs);
     let mut c = Color {
@@ -156,9 +168,11 @@ pub(super) fn color(p: &mut Pieces) -> Result<(), RegAllocError> {
     };
     c.prepare();
     while let Some(id) = c.next() {
-        c.place(id)?;
+        if !c.place(id, memory)? {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 impl Color<'_, '_> {
@@ -211,8 +225,8 @@ impl Color<'_, '_> {
         self.queue.push(Reverse(entry));
     }
 
-    /// Finds a register for a piece; splits it, or makes room, if no register is free all along.
-    fn place(&mut self, id: u32) -> Result<(), RegAllocError> {
+    /// Finds a register for a piece; splits it, or makes room, if no register is free all along; false: room is wanted and may not be made.
+    fn place(&mut self, id: u32, memory: bool) -> Result<bool, RegAllocError> {
         let piece = &self.p.pieces[id as usize];
         let class = self.p.class(piece.vreg);
         let mut busy = [0; 4];
@@ -222,16 +236,19 @@ impl Color<'_, '_> {
         self.gather_taken(piece, class.file, &mut busy);
         if let Some(r) = self.choose(piece.vreg, class, &busy) {
             self.give(id, r);
-            return Ok(());
+            return Ok(true);
         }
         if let Some(at) = self.split_point(id, class) {
             let rest = self.p.split(id, at);
             self.enqueue(rest);
-            return self.place(id);
+            return self.place(id, memory);
+        }
+        if !memory {
+            return Ok(false);
         }
         self.make_room(id, class)?;
         self.enqueue(id);
-        Ok(())
+        Ok(true)
     }
 
     /// Adds registers that instructions take at the piece's points, but not those they take for the piece's own value.

@@ -200,6 +200,12 @@ impl Func {
         VReg(self.vregs.len() as u32 - 1)
     }
 
+    /// Makes room for that many instructions and operands more.
+    pub fn reserve(&mut self, insts: usize, operands: usize) {
+        self.insts.reserve(insts);
+        self.operands.reserve(operands);
+    }
+
     /// A new jump target; place it with [`Flow::Label`].
     pub fn label(&mut self) -> Label {
         self.labels += 1;

@@ -83,8 +83,24 @@ impl<'a> Analysis<'a> {
     /// The most registers of each file that are wanted at once.
     #[must_use]
     pub fn pressure(&self, regs: &RegInfo) -> Vec<u16> {
-        let pieces = spill::Pieces::new(self.func, regs, &self.live);
-        (0..regs.files.len() as u8).map(|file| spill::most_wanted(&pieces, file)).collect()
+        spill::most_wanted(self.func, regs, &self.live)
+    }
+
+    /// Allocates registers as long as no value has to go to the frame; `None`: one has to.
+    ///
+    /// # Errors
+    /// See [`RegAllocError`].
+    pub fn allocate_without_frame(&self, regs: &RegInfo) -> Result<Option<Allocation>, RegAllocError> {
+        let mut pieces = spill::Pieces::new(self.func, regs, &self.live);
+        if spill::most_wanted(self.func, regs, &self.live)
+            .iter()
+            .zip(&regs.files)
+            .any(|(n, f)| usize::from(*n) > f.order.len())
+            || !color::color(&mut pieces, false)?
+        {
+            return Ok(None);
+        }
+        self.resolved(regs, &pieces).map(Some)
     }
 
     /// Allocates registers. In debug builds the result is proved by [`check`].
@@ -94,8 +110,12 @@ impl<'a> Analysis<'a> {
     pub fn allocate(&self, regs: &RegInfo) -> Result<Allocation, RegAllocError> {
         let mut pieces = spill::Pieces::new(self.func, regs, &self.live);
         spill::relieve(&mut pieces);
-        color::color(&mut pieces)?;
-        let out = resolve::resolve(&pieces);
+        color::color(&mut pieces, true)?;
+        self.resolved(regs, &pieces)
+    }
+
+    fn resolved(&self, regs: &RegInfo, pieces: &spill::Pieces) -> Result<Allocation, RegAllocError> {
+        let out = resolve::resolve(pieces);
         if cfg!(debug_assertions) {
             check(self.func, regs, &out)?;
         }

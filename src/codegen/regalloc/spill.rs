@@ -336,9 +336,36 @@ pub(super) fn relieve(p: &mut Pieces) {
     }
 }
 
-/// The most registers wanted at any point of a file.
-pub(super) fn most_wanted(p: &Pieces, file: u8) -> u16 {
-    needs(p, file).into_iter().max().map_or(0, |n| u16::try_from(n).unwrap_or(u16::MAX))
+/// The most registers of each file that are wanted at any point.
+pub(super) fn most_wanted(func: &Func, regs: &RegInfo, live: &Live) -> Vec<u16> {
+    let points = 2 * func.insts.len() + 1;
+    let mut need = vec![0i32; points * regs.files.len()];
+    for (v, class) in (0u32..).zip(&func.vregs) {
+        let class = &regs.classes[class.0 as usize];
+        let (first, width) = (usize::from(class.file) * points, i32::from(class.width));
+        for s in live.segs(v) {
+            need[first + s.from as usize] += width;
+            need[first + s.to as usize] -= width;
+        }
+    }
+    for i in 0..func.insts.len() as u32 {
+        for preg in func.clobbers(i) {
+            if regs.files[usize::from(preg.file)].order.contains(&preg.index) {
+                let at = usize::from(preg.file) * points + 2 * i as usize;
+                need[at + 1] += 1;
+                need[at + 2] -= 1;
+            }
+        }
+    }
+    let most = |file: &[i32]| {
+        let (mut sum, mut most) = (0, 0);
+        for n in file {
+            sum += *n;
+            most = sum.max(most);
+        }
+        u16::try_from(most).unwrap_or(u16::MAX)
+    };
+    need.chunks_exact(points).map(most).collect()
 }
 
 /// Registers wanted at each point of a file.

@@ -2,10 +2,10 @@
 
 use super::lex::Kind;
 use super::module::{Guard, Imm, Inlined, Inst, Linkage, Loc, Modifier, Operand, Pos, Registers, Statement};
+use super::name::Name;
 use super::names::{Opcode, Space, Type, is_special};
 use super::number;
-use super::parse::{ParseError, Parser};
-use hashbrown::HashMap;
+use super::parse::{ParseError, Parser, Scope};
 use std::sync::Arc;
 
 type Res<T> = Result<T, ParseError>;
@@ -13,11 +13,9 @@ type Res<T> = Result<T, ParseError>;
 impl<'a> Parser<'a> {
     /// `{ statements }` with names of their own.
     pub(super) fn scope(&mut self) -> Res<Vec<Statement>> {
-        self.scopes.push(HashMap::new());
-        self.registers.clear();
+        self.scopes.push(Scope::default());
         let body = self.block();
         self.scopes.pop();
-        self.registers.clear();
         body
     }
 
@@ -58,7 +56,7 @@ impl<'a> Parser<'a> {
             Kind::Word(w) => {
                 self.advance()?;
                 if self.sign(b':')? {
-                    out.push(Statement::Label(self.intern(w), pos));
+                    out.push(Statement::Label(Name::from(w), pos));
                 } else {
                     out.push(Statement::Inst(self.inst_of(w, pos, None)?));
                 }
@@ -121,8 +119,12 @@ impl<'a> Parser<'a> {
                 None
             };
             if let Some(scope) = p.scopes.last_mut() {
-                scope.insert(w, count);
-                p.registers.clear();
+                match count {
+                    Some(n) => scope.ranges.push((w, n)),
+                    None => {
+                        scope.names.insert(w);
+                    }
+                }
             }
             Ok((name, count))
         })?;
@@ -160,7 +162,7 @@ impl<'a> Parser<'a> {
         match self.tok.kind {
             Kind::Word(w) if self.is_register(w) => {
                 self.advance()?;
-                Ok(Guard { negated, pred: self.intern(w) })
+                Ok(Guard { negated, pred: Name::from(w) })
             }
             _ => self.wanted("a predicate register that is declared here"),
         }
@@ -186,7 +188,7 @@ impl<'a> Parser<'a> {
                 let Some(op) = parts.next().and_then(Opcode::parse) else {
                     return Err(ParseError::expected(pos, "an instruction", &format!("`{word}`")));
                 };
-                let mods: Arc<[Modifier]> = parts.map(|w| Modifier::of(w, |w| self.intern(w))).collect();
+                let mods: Arc<[Modifier]> = parts.map(|w| Modifier::of(w, Name::from)).collect();
                 self.mnemonics.insert(word, (op, mods.clone()));
                 (op, mods)
             }
@@ -222,7 +224,7 @@ impl<'a> Parser<'a> {
                 match self.tok.kind {
                     Kind::Word(w) if self.is_register(w) => {
                         self.advance()?;
-                        Ok(Operand::Not(self.intern(w)))
+                        Ok(Operand::Not(Name::from(w)))
                     }
                     _ => self.wanted("a predicate register that is declared here"),
                 }
@@ -245,13 +247,8 @@ impl<'a> Parser<'a> {
         if w == "_" {
             return Ok(Operand::Nothing);
         }
-        if let Some(name) = self.registers.get(w) {
-            return Ok(Operand::Reg(name.clone()));
-        }
         if self.is_register(w) {
-            let name = self.intern(w);
-            self.registers.insert(w, name.clone());
-            return Ok(Operand::Reg(name));
+            return Ok(Operand::Reg(Name::from(w)));
         }
         if let Some((stem, lane)) = w.rsplit_once('.') {
             let lane_number = match lane {
@@ -262,34 +259,25 @@ impl<'a> Parser<'a> {
                 _ => None,
             };
             return match lane_number {
-                Some(n) if self.is_register(stem) => Ok(Operand::Lane(self.intern(stem), n)),
-                Some(_) if is_special(stem) => Ok(Operand::Special(self.intern(w))),
+                Some(n) if self.is_register(stem) => Ok(Operand::Lane(Name::from(stem), n)),
+                Some(_) if is_special(stem) => Ok(Operand::Special(Name::from(w))),
                 _ => Err(ParseError::expected(pos, "an operand", &format!("`{w}`"))),
             };
         }
         if is_special(w) {
-            return Ok(Operand::Special(self.intern(w)));
+            return Ok(Operand::Special(Name::from(w)));
         }
         if w.starts_with('%') {
             return Err(ParseError::expected(pos, "a register that is declared before this", &format!("`{w}`")));
         }
-        let name = self.intern(w);
+        let name = Name::from(w);
         let offset = self.offset()?;
         Ok(Operand::Symbol(name, offset))
     }
 
     /// Whether a register of that name is declared here.
     fn is_register(&self, w: &str) -> bool {
-        let digits = w.bytes().rev().take_while(u8::is_ascii_digit).count();
-        self.scopes.iter().rev().any(|scope| {
-            scope.get(w) == Some(&None)
-                || (w.len() - digits..w.len()).any(|cut| {
-                    let (stem, number) = w.split_at(cut);
-                    let short = number.len() == 1 || !number.starts_with('0');
-                    let below = |n: &u32| number.parse::<u32>().is_ok_and(|k| k < *n);
-                    short && scope.get(stem).is_some_and(|n| n.as_ref().is_some_and(below))
-                })
-        })
+        self.scopes.iter().rev().any(|scope| scope.has(w))
     }
 
     fn immediate(&mut self) -> Res<Operand> {

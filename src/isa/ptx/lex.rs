@@ -60,38 +60,44 @@ impl<'a> Lexer<'a> {
         Pos { line: self.line, column: u32::try_from(self.at - self.start + 1).unwrap_or(u32::MAX) }
     }
 
-    fn step(&mut self) {
-        if self.byte(0) == b'\n' {
-            self.line = self.line.saturating_add(1);
-            self.start = self.at + 1;
-        }
+    fn new_line(&mut self) {
+        self.line = self.line.saturating_add(1);
+        self.start = self.at + 1;
         self.at += 1;
     }
 
     /// Skips blanks and comments.
     fn blanks(&mut self) -> Result<(), ParseError> {
-        while self.at < self.text.len() {
-            match (self.byte(0), self.byte(1)) {
-                (b' ' | b'\t', _) => self.at += 1,
-                (b'/', b'/') => {
-                    while self.at < self.text.len() && self.byte(0) != b'\n' {
-                        self.at += 1;
+        let bytes = self.text.as_bytes();
+        while let Some(c) = bytes.get(self.at) {
+            match c {
+                b' ' | b'\t' | b'\r' | b'\x0c' => self.at += 1,
+                b'\n' => self.new_line(),
+                b'/' => match bytes.get(self.at + 1) {
+                    Some(b'/') => {
+                        let rest = &bytes[self.at..];
+                        self.at += rest.iter().position(|c| *c == b'\n').unwrap_or(rest.len());
                     }
-                }
-                (b'/', b'*') => {
-                    let pos = self.pos();
-                    while !(self.byte(0) == b'*' && self.byte(1) == b'/') {
-                        if self.at >= self.text.len() {
-                            return Err(ParseError::expected(pos, "an end of this comment", "the end of the text"));
-                        }
-                        self.step();
-                    }
-                    self.at += 2;
-                }
-                (c, _) if c.is_ascii_whitespace() => self.step(),
+                    Some(b'*') => self.comment()?,
+                    _ => break,
+                },
                 _ => break,
             }
         }
+        Ok(())
+    }
+
+    /// Skips a comment up to its end.
+    fn comment(&mut self) -> Result<(), ParseError> {
+        let pos = self.pos();
+        while !(self.byte(0) == b'*' && self.byte(1) == b'/') {
+            match self.text.as_bytes().get(self.at) {
+                None => return Err(ParseError::expected(pos, "an end of this comment", "the end of the text")),
+                Some(b'\n') => self.new_line(),
+                Some(_) => self.at += 1,
+            }
+        }
+        self.at += 2;
         Ok(())
     }
 
@@ -138,16 +144,20 @@ impl<'a> Lexer<'a> {
     }
 
     fn word(&mut self) {
+        let bytes = self.text.as_bytes();
+        let name = |at: usize| bytes.get(at).is_some_and(|c| is_name(*c));
+        let mut at = self.at;
         loop {
-            while is_name(self.byte(0)) {
-                self.at += 1;
+            while name(at) {
+                at += 1;
             }
-            match (self.byte(0), self.byte(1)) {
-                (b'.', c) if is_name(c) => self.at += 2,
-                (b':', b':') if is_name(self.byte(2)) => self.at += 3,
+            at += match bytes.get(at) {
+                Some(b'.') if name(at + 1) => 2,
+                Some(b':') if bytes.get(at + 1) == Some(&b':') && name(at + 2) => 3,
                 _ => break,
-            }
+            };
         }
+        self.at = at;
     }
 
     /// Digits, letters and points; a sign after a decimal exponent.

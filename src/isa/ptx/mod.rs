@@ -15,6 +15,7 @@ mod body;
 mod chip;
 mod lex;
 mod module;
+mod name;
 mod names;
 mod number;
 mod parse;
@@ -23,9 +24,11 @@ mod render;
 
 pub use chip::{CHIPS, Chip};
 pub use module::{
-    Function, Guard, Imm, Init, Inlined, Inst, Item, Linkage, Loc, Modifier, Module, Name, Operand, Pointer, Pos,
-    Registers, Statement, Tuning, Variable,
+    Function, Guard, Imm, Init, Inlined, Inst, Item, Linkage, Loc, Modifier, Module, Operand, Pointer, Pos, Registers,
+    Statement, Tuning, Variable,
 };
+pub use name::Name;
+pub(crate) use names::numbered;
 pub use names::{Opcode, Space, Type, is_special};
 pub use parse::{ParseError, parse};
 pub use render::{Buffers, RenderError, render};

@@ -2,11 +2,9 @@
 //!
 //! Registers are told from other names while parsing, so that an operand says what it is. Debug sections are kept as text.
 
+use super::name::Name;
 use super::names::{Opcode, Space, Type};
 use std::sync::Arc;
-
-/// Names are shared: a module has few of them and many uses.
-pub type Name = Arc<str>;
 
 /// A place in the text; no part of what a module means, so all places are equal.
 #[derive(Clone, Copy, Debug, Default, Eq)]
@@ -230,7 +228,7 @@ impl Inst {
     /// Whether a modifier of that name (without its dot) is there.
     #[must_use]
     pub fn has(&self, word: &str) -> bool {
-        self.mods.iter().any(|m| matches!(m, Modifier::Word(w) if &**w == word))
+        self.mods.iter().any(|m| matches!(m, Modifier::Word(w) if w.as_bytes() == word.as_bytes()))
     }
 }
 

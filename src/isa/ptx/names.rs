@@ -20,10 +20,57 @@ macro_rules! words {
             /// The one that is written so.
             #[must_use]
             pub fn parse(word: &str) -> Option<$name> {
-                match word { $($word => Some($name::$value),)* _ => None }
+                const WORDS: &[&str] = &[$($word),*];
+                const SORTED: [u8; WORDS.len()] = sorted(WORDS);
+                let found = SORTED.binary_search_by(|k| WORDS[usize::from(*k)].cmp(word)).ok();
+                found.map(|at| $name::ALL[usize::from(SORTED[at])])
             }
         }
     };
+}
+
+/// The numbers of words in the words' order. There are at most 256.
+#[allow(clippy::cast_possible_truncation)]
+const fn sorted<const N: usize>(words: &[&str]) -> [u8; N] {
+    let (mut out, mut n) = ([0; N], 0);
+    while n < N {
+        let mut at = n;
+        while at > 0 && is_before(words[n], words[out[at - 1] as usize]) {
+            out[at] = out[at - 1];
+            at -= 1;
+        }
+        out[at] = n as u8;
+        n += 1;
+    }
+    out
+}
+
+const fn is_before(a: &str, b: &str) -> bool {
+    let (a, b, mut i) = (a.as_bytes(), b.as_bytes(), 0);
+    while i < a.len() && i < b.len() {
+        if a[i] != b[i] {
+            return a[i] < b[i];
+        }
+        i += 1;
+    }
+    a.len() < b.len()
+}
+
+/// The number of a register `stem<number>` of a counted range.
+#[must_use]
+pub(crate) fn numbered(name: &[u8], stem: &[u8]) -> Option<u32> {
+    let digits = name.strip_prefix(stem)?;
+    if digits.is_empty() || digits.len() > 10 || digits.len() > 1 && digits[0] == b'0' {
+        return None;
+    }
+    let mut number = 0u64;
+    for d in digits {
+        if !d.is_ascii_digit() {
+            return None;
+        }
+        number = number * 10 + u64::from(d - b'0');
+    }
+    u32::try_from(number).ok()
 }
 
 words! {

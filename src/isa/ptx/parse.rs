@@ -4,9 +4,10 @@
 //! operands is for whoever reads the module to say.
 
 use super::lex::{Kind, Lexer, Token};
-use super::module::{Function, Init, Item, Linkage, Modifier, Module, Name, Operand, Pointer, Pos, Tuning, Variable};
-use super::names::{Opcode, Space, Type};
-use hashbrown::HashMap;
+use super::module::{Function, Init, Item, Linkage, Modifier, Module, Operand, Pointer, Pos, Tuning, Variable};
+use super::name::Name;
+use super::names::{Opcode, Space, Type, numbered};
+use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Where the text is no PTX.
@@ -56,14 +57,25 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
     Ok(m)
 }
 
+/// The registers that are declared behind one open brace.
+#[derive(Default)]
+pub(super) struct Scope<'a> {
+    pub names: HashSet<&'a str>,
+    /// Prefixes of counted ranges, and how many there are.
+    pub ranges: Vec<(&'a str, u32)>,
+}
+
+impl Scope<'_> {
+    pub fn has(&self, word: &str) -> bool {
+        let below = |(stem, n): &(&str, u32)| numbered(word.as_bytes(), stem.as_bytes()).is_some_and(|k| k < *n);
+        self.ranges.iter().any(below) || !self.names.is_empty() && self.names.contains(word)
+    }
+}
+
 pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     pub tok: Token<'a>,
-    names: HashMap<&'a str, Name>,
-    /// Registers by name, or by the prefix of a counted range; one map an open brace.
-    pub scopes: Vec<HashMap<&'a str, Option<u32>>>,
-    /// Words found to be registers since the scopes last changed.
-    pub registers: HashMap<&'a str, Name>,
+    pub scopes: Vec<Scope<'a>>,
     /// Mnemonics met before.
     pub mnemonics: HashMap<&'a str, (Opcode, Arc<[Modifier]>)>,
     pub depth: u32,
@@ -73,15 +85,7 @@ impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Res<Parser<'a>> {
         let mut lexer = Lexer::new(text);
         let tok = lexer.next()?;
-        Ok(Parser {
-            lexer,
-            tok,
-            names: HashMap::with_capacity(text.len() / 48),
-            scopes: vec![HashMap::new()],
-            registers: HashMap::with_capacity(text.len() / 64),
-            mnemonics: HashMap::new(),
-            depth: 0,
-        })
+        Ok(Parser { lexer, tok, scopes: vec![Scope::default()], mnemonics: HashMap::new(), depth: 0 })
     }
 
     // --- tokens ---
@@ -140,16 +144,12 @@ impl<'a> Parser<'a> {
         if let Kind::Word(w) = self.tok.kind { w.strip_prefix('.') } else { None }
     }
 
-    pub fn intern(&mut self, word: &'a str) -> Name {
-        self.names.entry(word).or_insert_with(|| word.into()).clone()
-    }
-
     /// A name that is no directive.
     pub fn name(&mut self, what: &str) -> Res<Name> {
         match self.tok.kind {
             Kind::Word(w) if !w.starts_with('.') => {
                 self.advance()?;
-                Ok(self.intern(w))
+                Ok(Name::from(w))
             }
             _ => self.wanted(what),
         }
@@ -198,10 +198,10 @@ impl<'a> Parser<'a> {
 
     /// `item, item, ...` until the closing sign, which is taken too.
     pub fn list<T>(&mut self, close: u8, mut item: impl FnMut(&mut Self) -> Res<T>) -> Res<Vec<T>> {
-        let mut out = Vec::new();
         if self.sign(close)? {
-            return Ok(out);
+            return Ok(Vec::new());
         }
+        let mut out = Vec::with_capacity(4);
         loop {
             out.push(item(self)?);
             if self.sign(close)? {
@@ -314,7 +314,7 @@ impl<'a> Parser<'a> {
     fn section(&mut self) -> Res<Item> {
         self.advance()?;
         let name = match self.tok.kind {
-            Kind::Word(w) => self.intern(w),
+            Kind::Word(w) => Name::from(w),
             _ => return self.wanted("a section's name"),
         };
         self.advance()?;
@@ -377,7 +377,7 @@ impl<'a> Parser<'a> {
                 "noreturn" | "explicitcluster" | "blocksareclusters" => 0,
                 _ => return self.wanted("a body or a directive such as .maxntid"),
             };
-            let name = self.intern(word);
+            let name = Name::from(word);
             self.advance()?;
             let mut numbers = Vec::new();
             while numbers.len() < most && matches!(self.tok.kind, Kind::Number(_)) {

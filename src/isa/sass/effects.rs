@@ -44,8 +44,8 @@ impl Access {
 /// Everything an instruction does to registers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    pub reads: SmallVec<[Access; 8]>,
-    pub writes: SmallVec<[Access; 4]>,
+    pub reads: SmallVec<[Access; 6]>,
+    pub writes: SmallVec<[Access; 2]>,
 }
 
 /// Slots that are written: a destination or a predicate; everything else is read.

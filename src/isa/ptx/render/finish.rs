@@ -1,7 +1,8 @@
 //! From code to a module: registers numbered anew, declarations, the kernel's head.
 
-use super::super::module::{Function, Guard, Imm, Inst, Item, Linkage, Modifier, Module, Name, Operand, Pos};
+use super::super::module::{Function, Guard, Imm, Inst, Item, Linkage, Modifier, Module, Operand, Pos};
 use super::super::module::{Registers, Statement, Tuning, Variable};
+use super::super::name::Name;
 use super::super::names::{Opcode, Space, Type};
 use super::Render;
 use super::code::{CLASSES, Code, Opd, Reg};

@@ -381,6 +381,25 @@ impl<'a> Build<'a> {
         d
     }
 
+    /// Whether a pair of a bank does not stand in registers yet.
+    pub fn takes_constant(&self, bank: u8, at: u32) -> bool {
+        !self.constants.contains_key(&(bank, at, true))
+    }
+
+    /// A number that is put into a register at the start.
+    pub fn immediate(&mut self, n: u32) -> Word {
+        if let Some(w) = self.constants.get(&(u8::MAX, n, false)) {
+            return *w;
+        }
+        let d = self.one();
+        let block = std::mem::take(&mut self.code.blocks[self.block].ops);
+        self.unguarded(|b| b.mov(d, Val::Imm(n)));
+        let made = std::mem::replace(&mut self.code.blocks[self.block].ops, block);
+        self.entry.extend(made.into_iter().map(|m| m.nature(Nature::Constant)));
+        self.constants.insert((u8::MAX, n, false), d);
+        d
+    }
+
     /// The instruction that gives a register its only value, if what it reads has one value only as well.
     pub fn origin(&self, o: &Opd) -> Option<&'a Flat<'a>> {
         let Opd::Reg(r) = o else { return None };

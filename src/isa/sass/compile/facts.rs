@@ -15,12 +15,33 @@ pub(super) enum Known {
     Copy(Reg),
     /// Bytes at an offset among the parameters.
     Param(u32),
-    /// Another register plus a constant that does not wrap around.
+    /// Another register plus a constant; of 32 bits it may wrap around.
     Sum(Reg, i64),
     /// An address in shared memory.
     Shared(u32),
     /// The low or high half of a register of 32 bits.
     Half(Reg, bool),
+    /// 64 bits of two words, the low one first.
+    Words(Part, Part),
+}
+
+/// A word of a register of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Part {
+    Zero,
+    Reg(Reg),
+    /// Copies of a word's sign.
+    Sign(Reg),
+}
+
+impl Part {
+    fn meaning(self) -> Known {
+        match self {
+            Part::Zero => Known::Imm(0),
+            Part::Reg(r) => Known::Copy(r),
+            Part::Sign(_) => Known::Nothing,
+        }
+    }
 }
 
 /// A place in a tuple: its number, the first word, and the words of the tuple.
@@ -43,8 +64,8 @@ pub(super) struct Facts {
     pub tuples: Vec<u8>,
 }
 
-/// Calls `f` with each register an operand reads.
-fn each(o: &Opd, f: &mut impl FnMut(Reg)) {
+/// Calls `f` with each register of an operand.
+pub(super) fn each(o: &Opd, f: &mut impl FnMut(Reg)) {
     match o {
         Opd::Reg(r) | Opd::Not(r) => f(*r),
         Opd::Vector(v) => v.iter().for_each(|o| each(o, f)),
@@ -87,6 +108,9 @@ impl Facts {
         f.join_copies(body);
         f.count(body);
         f.know(body);
+        if super::vector::join(body, &f) {
+            f.count(body);
+        }
         f.group(body);
         f
     }
@@ -160,14 +184,29 @@ impl Facts {
                 continue;
             };
             if self.writes[*d as usize] == 1 {
-                self.known[*d as usize] = self.meaning(i, body);
+                self.known[*d as usize] = match self.meaning(i, body) {
+                    Known::Nothing => self.words(i, body),
+                    known => known,
+                };
             }
         }
     }
 
     fn halves(&mut self, i: &Flat) {
-        let (Opcode::Mov, None, [Opd::Vector(v), Opd::Reg(s)]) = (i.op, i.guard, i.opds.as_slice()) else { return };
-        if i.ty().bits() != 32 || self.writes[*s as usize] != 1 {
+        let (Opcode::Mov, None, [Opd::Vector(v), Opd::Reg(s)]) = (i.op, i.guard, &*i.opds) else { return };
+        if self.writes[*s as usize] != 1 {
+            return;
+        }
+        if let ([a, b], Known::Words(low, high), 64) = (v.as_slice(), self.known[*s as usize], i.ty().bits()) {
+            for (o, part) in [(a, low), (b, high)] {
+                if let Opd::Reg(r) = o
+                    && self.writes[*r as usize] == 1
+                {
+                    self.known[*r as usize] = part.meaning();
+                }
+            }
+        }
+        if i.ty().bits() != 32 {
             return;
         }
         if let [a, b] = v.as_slice() {
@@ -200,26 +239,133 @@ impl Facts {
                 let same = register.bits() == ty.bits() && ty.bits() >= 32;
                 if same { Known::Param(at.wrapping_add((more + o) as u32)) } else { Known::Nothing }
             }
-            (Opcode::Add, [Opd::Reg(s), Opd::Imm(Imm::Int(c))]) if once(s) && ty.bits() == 64 && !ty.is_float() => {
-                match self.known[*s as usize] {
-                    Known::Sum(root, before) => Known::Sum(root, before.wrapping_add(*c)),
-                    Known::Copy(root) => Known::Sum(root, *c),
-                    _ => Known::Sum(*s, *c),
-                }
-            }
-            (Opcode::Add, [Opd::Reg(s), Opd::Imm(Imm::Int(c))]) if ty.bits() == 32 && !ty.is_float() => {
-                match self.known[*s as usize] {
-                    Known::Shared(at) => Known::Shared(at.wrapping_add(*c as u32)),
-                    _ => Known::Nothing,
-                }
-            }
+            (_, sources) if is_word(ty) => self.computed(i, ty, sources),
             _ => Known::Nothing,
+        }
+    }
+
+    /// What is known of 64 bits that are made of words, and of words that are taken from them.
+    fn words(&self, i: &Flat, body: &Body) -> Known {
+        use Type::*;
+        let types: smallvec::SmallVec<[Type; 2]> = i.types().collect();
+        let ways = [i.opds.get(1), i.opds.get(2)].map(|o| o.and_then(|o| self.parts(o)));
+        let joint = |a: Part, b: Part| match (a, b) {
+            (Part::Zero, x) | (x, Part::Zero) => Some(x),
+            _ => None,
+        };
+        let word = |o: &Opd| match o {
+            Opd::Reg(s) if body.regs[self.root(*s) as usize].bits() == 32 => self.word(*s),
+            Opd::Imm(Imm::Int(0)) => Some(Part::Zero),
+            _ => None,
+        };
+        let known = match (i.op, types.as_slice(), &*i.opds, ways) {
+            (Opcode::Cvt, [U64 | S64, U32], [_, o], _) => word(o).map(|p| Known::Words(p, Part::Zero)),
+            (Opcode::Cvt, [U64 | S64, S32], [_, o], _) => match word(o) {
+                Some(Part::Reg(r)) => Some(Known::Words(Part::Reg(r), Part::Sign(r))),
+                _ => None,
+            },
+            (Opcode::Cvt, [U32 | S32, U64 | S64], _, [Some((low, _)), _]) => Some(low.meaning()),
+            (Opcode::Mov, [B64 | U64 | S64], [_, Opd::Vector(v)], _) => match v.as_slice() {
+                [a, b] => word(a).zip(word(b)).map(|(a, b)| Known::Words(a, b)),
+                _ => None,
+            },
+            (Opcode::Or | Opcode::Xor | Opcode::Add, [t], _, [Some(a), Some(b)]) if t.bits() == 64 => {
+                joint(a.0, b.0).zip(joint(a.1, b.1)).map(|(low, high)| Known::Words(low, high))
+            }
+            (Opcode::Shl, [B64], [_, _, Opd::Imm(Imm::Int(32))], [Some(a), _]) => Some(Known::Words(Part::Zero, a.0)),
+            (Opcode::Shr, [B64 | U64], [_, _, Opd::Imm(Imm::Int(32))], [Some(a), _]) => {
+                Some(Known::Words(a.1, Part::Zero))
+            }
+            (Opcode::And, [B64], [_, _, Opd::Imm(Imm::Int(0xffff_ffff))], [Some(a), _]) => {
+                Some(Known::Words(a.0, Part::Zero))
+            }
+            _ => None,
+        };
+        known.filter(|_| i.words().next().is_none()).unwrap_or(Known::Nothing)
+    }
+
+    /// A register of 32 bits as a word.
+    fn word(&self, s: Reg) -> Option<Part> {
+        let r = self.root(s);
+        let plain = matches!(self.known[r as usize], Known::Nothing | Known::Sum(..) | Known::Half(..));
+        (self.writes[s as usize] == 1 && self.writes[r as usize] == 1 && plain).then_some(Part::Reg(r))
+    }
+
+    /// The words of an operand of 64 bits.
+    pub fn parts(&self, o: &Opd) -> Option<(Part, Part)> {
+        let Opd::Reg(r) = o else { return None };
+        match self.known[self.root(*r) as usize] {
+            Known::Words(low, high) => Some((low, high)),
+            _ => None,
+        }
+    }
+
+    /// The value of an operand that is a constant.
+    fn constant(&self, o: &Opd) -> Option<i64> {
+        match o {
+            Opd::Imm(Imm::Int(v)) => Some(*v),
+            Opd::Reg(r) => match self.known[*r as usize] {
+                Known::Imm(v) => Some(v.cast_signed()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Integer arithmetic with constants.
+    fn computed(&self, i: &Flat, ty: Type, sources: &[Opd]) -> Known {
+        let bits = |v: i64| if ty.bits() == 64 { v.cast_unsigned() } else { u64::from(v as u32) };
+        let mut words = i.words();
+        if words.next().is_some_and(|w| w != "lo") || words.next().is_some() || i.types().count() != 1 {
+            return Known::Nothing;
+        }
+        let of = |k: usize| sources.get(k).and_then(|o| self.constant(o));
+        let product = || Some(of(0)?.wrapping_mul(of(1)?));
+        match (i.op, sources) {
+            (Opcode::Add, [a, b]) => match (a, of(0), b, of(1)) {
+                (_, Some(x), _, Some(y)) => Known::Imm(bits(x.wrapping_add(y))),
+                (Opd::Reg(s), None, _, Some(c)) | (_, Some(c), Opd::Reg(s), None) => self.plus(*s, c, ty),
+                _ => Known::Nothing,
+            },
+            (Opcode::Sub, [a, _]) => match (a, of(0), of(1)) {
+                (_, Some(x), Some(y)) => Known::Imm(bits(x.wrapping_sub(y))),
+                (Opd::Reg(s), None, Some(c)) => self.plus(*s, c.wrapping_neg(), ty),
+                _ => Known::Nothing,
+            },
+            (Opcode::Mul, [_, _]) => product().map_or(Known::Nothing, |v| Known::Imm(bits(v))),
+            (Opcode::Mad, [_, _, c]) => match (product(), of(2), c) {
+                (Some(v), Some(c), _) => Known::Imm(bits(v.wrapping_add(c))),
+                (Some(v), None, Opd::Reg(s)) => self.plus(*s, v, ty),
+                _ => Known::Nothing,
+            },
+            (Opcode::Shl, [_, _]) => match (of(0), of(1)) {
+                (Some(v), Some(n @ 0..32)) => Known::Imm(bits(v.wrapping_shl(n as u32))),
+                _ => Known::Nothing,
+            },
+            _ => Known::Nothing,
+        }
+    }
+
+    /// A register plus a constant.
+    fn plus(&self, s: Reg, c: i64, ty: Type) -> Known {
+        let short = |v: i64| if ty.bits() == 64 { v } else { i64::from(v as i32) };
+        if self.writes[s as usize] != 1 {
+            return Known::Nothing;
+        }
+        match self.known[s as usize] {
+            Known::Shared(at) if ty.bits() == 32 => Known::Shared(at.wrapping_add(c as u32)),
+            Known::Nothing | Known::Half(..) | Known::Words(..) if short(c) == 0 => Known::Copy(s),
+            Known::Sum(root, before) => Known::Sum(root, short(before.wrapping_add(c))),
+            Known::Copy(root) if short(c) == 0 => Known::Copy(root),
+            Known::Copy(root) => Known::Sum(root, short(c)),
+            Known::Param(_) if ty.bits() == 32 => Known::Nothing,
+            _ => Known::Sum(s, short(c)),
         }
     }
 
     fn copy(&self, s: Reg) -> Known {
         match self.known[s as usize] {
-            Known::Nothing | Known::Sum(..) | Known::Half(..) => Known::Copy(s),
+            Known::Nothing | Known::Sum(..) | Known::Half(..) | Known::Words(..) => Known::Copy(s),
             known => known,
         }
     }
@@ -263,7 +409,7 @@ impl Facts {
         for o in v {
             let Opd::Reg(r) = o else { return };
             let r = self.root(*r);
-            let plain = matches!(self.known[r as usize], Known::Nothing | Known::Sum(..));
+            let plain = matches!(self.known[r as usize], Known::Nothing | Known::Sum(..) | Known::Words(..));
             if !plain || self.member[r as usize].is_some() || regs.contains(&r) {
                 return;
             }
@@ -290,7 +436,7 @@ pub(super) const SHARED_START: u32 = 0x400;
 
 /// Destination and source of a plain copy.
 fn copied(i: &Flat, regs: &[Type]) -> Option<(Reg, Reg)> {
-    match (i.op, i.guard, i.opds.as_slice()) {
+    match (i.op, i.guard, &*i.opds) {
         (Opcode::Mov, None, [Opd::Reg(to), Opd::Reg(from)]) if to != from => {
             (regs[*to as usize].bits() == regs[*from as usize].bits()).then_some((*to, *from))
         }
@@ -308,6 +454,12 @@ fn rename(o: &mut Opd, from: Reg, to: Reg) {
         }
         _ => {}
     }
+}
+
+/// Integers that wrap around at 32 or 64 bits.
+pub(super) fn is_word(ty: Type) -> bool {
+    use Type::*;
+    matches!(ty, B32 | U32 | S32 | B64 | U64 | S64)
 }
 
 /// A constant's bits in a type.

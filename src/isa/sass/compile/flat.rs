@@ -2,7 +2,8 @@
 
 use super::AsmError;
 use super::call::{self, Signatures};
-use crate::isa::ptx::{Imm, Inst, Modifier, Name, Opcode, Operand, Pos, Space, Statement, Type, Variable};
+use super::operands::Operands;
+use crate::isa::ptx::{Imm, Inst, Modifier, Name, Opcode, Operand, Pos, Space, Statement, Type, Variable, numbered};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
@@ -52,7 +53,7 @@ pub(super) struct Flat<'a> {
     pub guard: Option<(Reg, bool)>,
     pub op: Opcode,
     pub mods: &'a [Modifier],
-    pub opds: SmallVec<[Opd; 4]>,
+    pub opds: Operands,
 }
 
 impl Flat<'_> {
@@ -77,7 +78,7 @@ impl Flat<'_> {
     }
 
     pub fn has(&self, word: &str) -> bool {
-        self.mods.iter().any(|m| matches!(m, Modifier::Word(w) if &**w == word))
+        self.mods.iter().any(|m| matches!(m, Modifier::Word(w) if w.as_bytes() == word.as_bytes()))
     }
 
     /// Words among the modifiers.
@@ -188,7 +189,7 @@ impl Names {
 struct Scope<'a> {
     registers: HashMap<&'a str, Reg>,
     /// `%r<40>`: prefix, count, number of the first.
-    ranges: Vec<(&'a str, u32, Reg)>,
+    ranges: Vec<(&'a [u8], u32, Reg)>,
     symbols: HashMap<&'a str, Symbol>,
     /// Lists of labels, by name.
     tables: HashMap<&'a str, &'a [Name]>,
@@ -199,14 +200,12 @@ struct Scope<'a> {
 struct Flatten<'a, 'n> {
     names: &'n mut Names,
     scopes: Vec<Scope<'a>>,
-    /// Names seen in the scopes that are open.
-    seen: HashMap<&'a str, Reg>,
     body: Body<'a>,
 }
 
 /// Flattens a body. Variables declared in it get their places.
 pub(super) fn flatten<'a>(body: &'a [Statement], names: &mut Names) -> Result<Body<'a>, AsmError> {
-    let mut f = Flatten { names, scopes: vec![], seen: HashMap::new(), body: Body::default() };
+    let mut f = Flatten { names, scopes: vec![], body: Body::default() };
     f.block(body)?;
     Ok(f.body)
 }
@@ -242,7 +241,6 @@ pub(super) fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
 impl<'a> Flatten<'a, '_> {
     fn block(&mut self, list: &'a [Statement]) -> Result<(), AsmError> {
         self.scopes.push(Scope::default());
-        self.seen.clear();
         for (k, s) in list.iter().enumerate() {
             self.declare(s)?;
             self.named_list(k.checked_sub(1).and_then(|k| list.get(k)), s)?;
@@ -254,6 +252,7 @@ impl<'a> Flatten<'a, '_> {
                 self.lay_out_call(i)?;
             }
         }
+        self.body.items.reserve(list.len());
         for s in list {
             match s {
                 Statement::Block(inner) => self.block(inner)?,
@@ -270,7 +269,6 @@ impl<'a> Flatten<'a, '_> {
             }
         }
         self.scopes.pop();
-        self.seen.clear();
         Ok(())
     }
 
@@ -287,7 +285,7 @@ impl<'a> Flatten<'a, '_> {
                     let n = count.unwrap_or(1);
                     self.body.regs.resize(self.body.regs.len() + n as usize, r.ty);
                     match count {
-                        Some(n) => scope.ranges.push((name, *n, first)),
+                        Some(n) => scope.ranges.push((name.as_bytes(), *n, first)),
                         None => {
                             scope.registers.insert(name, first);
                         }
@@ -407,23 +405,14 @@ impl<'a> Flatten<'a, '_> {
     }
 
     fn register(&mut self, name: &'a Name, pos: Pos) -> Result<Reg, AsmError> {
-        if let Some(r) = self.seen.get(&**name) {
-            return Ok(*r);
-        }
         let found = self.scopes.iter().rev().find_map(|s| {
-            let plain = s.registers.get(&**name).copied();
-            plain.or_else(|| {
-                s.ranges.iter().find_map(|(prefix, n, first)| {
-                    let number = name.strip_prefix(prefix)?;
-                    let k =
-                        number.parse::<u32>().ok().filter(|k| k < n && !(number.len() > 1 && number.starts_with('0')));
-                    k.map(|k| first + k)
-                })
-            })
+            let counted = |(prefix, n, first): &(&[u8], u32, Reg)| {
+                numbered(name.as_bytes(), prefix).filter(|k| k < n).map(|k| first + k)
+            };
+            let plain = if s.registers.is_empty() { None } else { s.registers.get(&**name).copied() };
+            plain.or_else(|| s.ranges.iter().find_map(counted))
         });
-        let r = found.ok_or_else(|| AsmError::new(pos, format!("{name} is not declared")))?;
-        self.seen.insert(name, r);
-        Ok(r)
+        found.ok_or_else(|| AsmError::new(pos, format!("{name} is not declared")))
     }
 
     fn inst(&mut self, i: &'a Inst) -> Result<Flat<'a>, AsmError> {
@@ -442,7 +431,7 @@ impl<'a> Flatten<'a, '_> {
                 opds
             }
         };
-        Ok(Flat { pos: i.pos, guard, op: i.op, mods: &i.mods, opds })
+        Ok(Flat { pos: i.pos, guard, op: i.op, mods: &i.mods, opds: Operands::from(opds) })
     }
 
     fn operand(&mut self, o: &'a Operand, pos: Pos) -> Result<Opd, AsmError> {

@@ -6,7 +6,7 @@
 use super::mir::{Code, Mach, width};
 use super::schedule::{Order, order};
 use crate::codegen::regalloc::VReg;
-use crate::isa::sass::{Completion, completion};
+use crate::isa::sass::{Completion, Pipe, completion};
 use smallvec::SmallVec;
 
 /// Groups of instructions that are looked through for loads.
@@ -14,7 +14,7 @@ const AHEAD: usize = 128;
 /// Registers that loads may be filling at once.
 const WORDS: u32 = 12;
 /// Instructions that may move up with a load.
-const COMPANY: usize = 6;
+const COMPANY: usize = 12;
 
 /// A group of glued instructions.
 #[derive(Default)]
@@ -35,32 +35,44 @@ pub(super) fn hoist(code: &mut Code, stack: VReg) {
     let Code { classes, blocks, order: blocks_order, .. } = code;
     for b in blocks_order.iter() {
         let ops = &mut blocks[*b].ops;
-        if ops.iter().filter(|m| is_load(m)).count() < 2 {
+        // What follows the last load stays where it is.
+        let Some(last) = ops.iter().rposition(is_load) else { continue };
+        if !ops[..last].iter().any(is_load) {
             continue;
         }
+        let mut end = last + 1;
+        while ops.get(end).is_some_and(|m| m.glued) {
+            end += 1;
+        }
         let words = |r: VReg| u32::from(width(classes[r.0 as usize]));
-        let groups = links.groups(ops, &words);
+        let groups = links.groups(&ops[..end], &words);
         let mut w = Walk {
             ops,
             groups: &groups,
             done: vec![false; groups.len()],
-            filling: vec![0; classes.len()],
+            filling: vec![(0, 0); classes.len()],
             words: 0,
+            started: 0,
+            arrived: 0,
             out: Vec::with_capacity(groups.len()),
         };
         w.all();
         let out = w.out;
         if !out.is_sorted() {
+            let rest = ops.split_off(end);
             let mut taken: Vec<Option<Mach>> = std::mem::take(ops).into_iter().map(Some).collect();
             let places = out.iter().flat_map(|g| groups[*g as usize].from..groups[*g as usize].to);
             ops.extend(places.filter_map(|k| taken[k].take()));
+            ops.extend(rest);
         }
     }
 }
 
 /// Whether it loads words into general registers, and may be done earlier.
 fn is_load(m: &Mach) -> bool {
-    let memory = matches!(m.inst.form().mnemonic, "LDG" | "LD" | "LDS" | "LDL");
+    let form = m.inst.form();
+    let memory =
+        matches!(form.pipe, Pipe::Global | Pipe::Shared) && matches!(form.mnemonic, "LDG" | "LD" | "LDS" | "LDL");
     memory && !m.effect && matches!(order(&m.inst), Order::Free | Order::Load(_))
 }
 
@@ -87,8 +99,9 @@ impl Links {
             let mut g = Group { from, to, plain: true, ..Group::default() };
             for m in &ops[from..to] {
                 self.registers(m, n, &mut g.after);
-                memory.order(order(&m.inst), n, &mut g.after);
-                g.plain &= !m.effect && order(&m.inst) == Order::Free && completion(&m.inst) == Completion::Fixed;
+                let kind = order(&m.inst);
+                memory.order(kind, n, &mut g.after);
+                g.plain &= !m.effect && kind == Order::Free && completion(&m.inst) == Completion::Fixed;
             }
             if let [m] = &ops[from..to]
                 && is_load(m)
@@ -167,9 +180,12 @@ struct Walk<'a> {
     ops: &'a [Mach],
     groups: &'a [Group],
     done: Vec<bool>,
-    /// Words of each register that a load is filling.
-    filling: Vec<u32>,
+    /// Words of each register that a load is filling, and that load's place among the loads.
+    filling: Vec<(u32, u32)>,
     words: u32,
+    /// Loads that were started; of them, those that somebody has waited for, or for a later one.
+    started: u32,
+    arrived: u32,
     out: Vec<u32>,
 }
 
@@ -189,18 +205,22 @@ impl Walk<'_> {
     /// Whether a group reads or overwrites what a load is filling.
     fn waits(&self, g: usize) -> bool {
         let Group { from, to, .. } = self.groups[g];
-        self.ops[from..to].iter().flat_map(|m| &m.regs).any(|r| self.filling[r.word.reg.0 as usize] > 0)
+        let open = |(words, load): (u32, u32)| words > 0 && load > self.arrived;
+        self.ops[from..to].iter().flat_map(|m| &m.regs).any(|r| open(self.filling[r.word.reg.0 as usize]))
     }
 
     fn emit(&mut self, g: usize) {
         let Group { from, to, loads, .. } = self.groups[g];
         for r in self.ops[from..to].iter().flat_map(|m| &m.regs) {
-            self.words -= std::mem::take(&mut self.filling[r.word.reg.0 as usize]);
+            let (words, load) = std::mem::take(&mut self.filling[r.word.reg.0 as usize]);
+            self.words -= words;
+            self.arrived = self.arrived.max(load);
         }
         if loads > 0
             && let Some(r) = self.ops[from].regs.iter().find(|r| r.write)
         {
-            self.filling[r.word.reg.0 as usize] = loads;
+            self.started += 1;
+            self.filling[r.word.reg.0 as usize] = (loads, self.started);
             self.words += loads;
         }
         self.done[g] = true;

@@ -1,7 +1,7 @@
 //! The assembler: PTX text → machine code of sm_80 to sm_90 and sm_120. Selection is sm_90's; [`chips`] makes another chip's instructions of it.
 //!
 //! ```text
-//! text --parse--> Module --flatten--> list --facts--> list and what is known --select--> virtual registers, blocks
+//! text --parse--> Module --flatten--> list --unroll--> list --facts--> list and what is known --select--> virtual registers, blocks
 //!      --shape, converge--> BSSY, BSYNC --hoist, settle, place--> registers --lower--> the chip's forms --schedule--> order
 //!      --synchronise--> control words --> 128-bit words
 //! ```
@@ -23,6 +23,7 @@ mod hoist;
 mod link;
 mod live;
 mod mir;
+mod operands;
 mod place;
 mod pool;
 mod reuse;
@@ -31,6 +32,8 @@ mod select;
 mod shape;
 mod sync;
 mod uniform;
+mod unroll;
+mod vector;
 
 use super::encode;
 use super::{Chip, Form, Instruction, Role, op};
@@ -96,6 +99,8 @@ pub enum Phase {
     Parse,
     /// Names resolved.
     Flatten,
+    /// Turns of loops side by side.
+    Unroll,
     /// Constants, copies, neighbours.
     Facts,
     /// Machine instructions on virtual registers, convergence.
@@ -113,9 +118,10 @@ pub enum Phase {
 
 impl Phase {
     /// All, in order.
-    pub const ALL: [Phase; 9] = [
+    pub const ALL: [Phase; 10] = [
         Phase::Parse,
         Phase::Flatten,
+        Phase::Unroll,
         Phase::Facts,
         Phase::Select,
         Phase::Allocate,
@@ -272,6 +278,8 @@ fn routine(
     names.shared_bytes = own.shared_bytes;
     let source_instructions = body.items.iter().filter(|i| matches!(i, flat::Item::Inst(_))).count() as u32;
     done(Phase::Flatten);
+    let before = unroll::unroll(&mut body);
+    done(Phase::Unroll);
     body.pool = pool::pool(f, &body);
     let facts = facts::Facts::new(&mut body);
     done(Phase::Facts);
@@ -289,6 +297,14 @@ fn routine(
         let mut fixed = again()?;
         flight::hold(&mut fixed.code);
         placed = allocated(&mut fixed, &again, (registers, local_bytes))?;
+    }
+    if let Some(before) = before.filter(|_| placed.spills > 0 && selected.calls.is_empty() && body.pool.is_none()) {
+        // Loops as they stood need fewer registers.
+        before.restore(&mut body);
+        let facts = facts::Facts::new(&mut body);
+        let again = || self::selected(&body, &facts, (names, number));
+        let less = allocated(&mut again()?, &again, (registers, local_bytes))?;
+        placed = if less.spills < placed.spills { less } else { placed };
     }
     done(Phase::Allocate);
     let start = body.pool.map(|_| u32::from(registers) + 2);

@@ -111,27 +111,11 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
         true => regalloc::pressure(&make(false).func, &info(registers, false)).map_err(failed)?,
         false => known.pressure(&info(registers, false)),
     };
-    let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
-    if selected.pool.is_some() {
-        limit = registers;
-    }
-    let mut scratch = false;
-    // As many as are needed at once, more if tuples do not fit between the others.
-    let alloc = loop {
-        let with = info(limit, scratch);
-        let result = known.allocate(&with);
-        match result {
-            Ok(a) if !scratch && spills(&a, |c| c == PRED) => scratch = true,
-            // What is wanted after a call is stored whatever there is.
-            Ok(a) if limit == registers || !(spills(&a, |c| c != PRED) || wide && moves_runs(&a)) || calls => break a,
-            Err(e) if limit == registers => return Err(failed(e)),
-            _ => limit = (limit + 2 + limit / 8).min(registers),
-        }
-    };
+    let (alloc, limit) = allocated(&known, &need, &info, (registers, calls, wide, selected.pool.is_some()))?;
     let mut apply = Apply {
         place: &p,
         alloc: &alloc,
-        lines: vec![],
+        lines: Vec::with_capacity(p.steps.len() + p.steps.len() / 8 + 8),
         scratch: u64::from(limit - 1),
         frame: local_bytes.next_multiple_of(16),
         frame_bytes: local_bytes.next_multiple_of(16) + alloc.frame.len_bytes.next_multiple_of(16),
@@ -149,6 +133,42 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
         lines.splice(1..1, head.into_iter().skip(first));
     }
     Ok(Placed { lines, frame_bytes, spills, labels })
+}
+
+/// As many registers as are wanted at once, more if tuples do not fit between the others; the number of them.
+fn allocated(
+    known: &regalloc::Analysis,
+    need: &[u16],
+    info: &dyn Fn(u16, bool) -> RegInfo,
+    (registers, calls, wide, pool): (u16, bool, bool, bool),
+) -> Result<(Allocation, u16), AsmError> {
+    let failed = |e: regalloc::RegAllocError| AsmError::new(Pos::default(), e.to_string());
+    let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
+    let mut scratch = false;
+    // Predicates that go to the frame need a general register for that.
+    let calm = !calls && !wide && !pool && need[usize::from(PREDICATES)] <= 7;
+    if pool {
+        limit = registers;
+    }
+    loop {
+        let with = info(limit, scratch);
+        if calm && limit < registers {
+            match known.allocate_without_frame(&with).map_err(failed)?.filter(|a| !spills(a, |_| true)) {
+                Some(a) => return Ok((a, limit)),
+                None => limit = (limit + 2 + limit / 8).min(registers),
+            }
+            continue;
+        }
+        match known.allocate(&with) {
+            Ok(a) if !scratch && spills(&a, |c| c == PRED) => scratch = true,
+            // What is wanted after a call is stored whatever there is.
+            Ok(a) if limit == registers || !(spills(&a, |c| c != PRED) || wide && moves_runs(&a)) || calls => {
+                return Ok((a, limit));
+            }
+            Err(e) if limit == registers => return Err(failed(e)),
+            _ => limit = (limit + 2 + limit / 8).min(registers),
+        }
+    }
 }
 
 /// Whether values of such classes go to the frame.
@@ -200,7 +220,11 @@ impl Place<'_> {
         self.labels = (0..self.code.blocks.len()).map(|_| self.func.label()).collect();
         let order = self.code.order.clone();
         let of = |file, count| (0..count).map(move |index| PReg { file, index });
-        let all: Vec<PReg> = of(PREDICATES, 7).chain(of(GENERAL, 255)).collect();
+        let calls = calls && self.code.calls > 0;
+        let all: Vec<PReg> = if calls { of(PREDICATES, 7).chain(of(GENERAL, 255)).collect() } else { vec![] };
+        let groups: usize = order.iter().map(|b| self.code.blocks[*b].ops.len() + 3).sum();
+        self.steps.reserve(groups);
+        self.func.reserve(groups, 4 * groups);
         for (k, b) in order.iter().enumerate() {
             self.func.push(Kind::Plain, Flow::Label(self.labels[*b]), &[], &[]);
             self.steps.push(Step::Label(*b));

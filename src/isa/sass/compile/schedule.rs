@@ -80,6 +80,8 @@ pub(super) struct Node {
     pub inst: Instruction,
     pub target: Option<usize>,
     pub effects: Effects,
+    /// Its results come after a time that is known.
+    pub fixed: bool,
 }
 
 /// Code in pieces. Nodes stay where they are; what is ordered are their numbers.
@@ -122,7 +124,8 @@ pub(super) fn listing(lines: &[Line]) -> Listing {
                     out.pieces.push(Piece { range: at..at, ..Piece::default() });
                 }
                 ended = jumps(inst) || alone;
-                out.nodes.push(Node { inst: *inst, target: *target, effects: effects(inst) });
+                let fixed = completion(inst) == Completion::Fixed;
+                out.nodes.push(Node { inst: *inst, target: *target, effects: effects(inst), fixed });
                 if let Some(p) = out.pieces.last_mut() {
                     p.range.end = at + 1;
                 }
@@ -145,6 +148,9 @@ pub(super) fn jumps(inst: &Instruction) -> bool {
         _ => false,
     }
 }
+
+/// Cycles until an instruction of no fixed latency has read its sources: a guess that only the order depends on.
+const SOURCES_READ: u16 = 12;
 
 /// No edge.
 const NONE: u32 = u32::MAX;
@@ -189,9 +195,9 @@ impl Graph {
 /// Cycles until a result is there.
 fn latency(from: &Node, to: &Node, written: usize, read: usize) -> u16 {
     let (w, r) = (&from.effects.writes[written], &to.effects.reads[read]);
-    match completion(&from.inst) {
-        Completion::Fixed => u16::from(distance(&from.inst, w, &to.inst, r).safe),
-        _ => guessed_latency(from.inst.form().pipe),
+    match from.fixed {
+        true => u16::from(distance(&from.inst, w, &to.inst, r).safe),
+        false => guessed_latency(from.inst.form().pipe),
     }
 }
 
@@ -232,11 +238,10 @@ impl Builder<'_> {
             for n in 0..w.count {
                 let reg = number(w.file, w.first) + usize::from(n);
                 if let Some((before, _)) = self.writer[reg] {
-                    let slow = completion(&nodes[before as usize].inst) != Completion::Fixed;
-                    self.edge(before, i, if slow { 30 } else { 3 });
+                    self.edge(before, i, if nodes[before as usize].fixed { 3 } else { 30 });
                 }
                 let mut readers = std::mem::take(&mut self.readers[reg]);
-                readers.drain(..).for_each(|r| self.edge(r, i, 1));
+                readers.drain(..).for_each(|r| self.edge(r, i, if nodes[r as usize].fixed { 1 } else { SOURCES_READ }));
                 self.readers[reg] = readers;
                 self.writer[reg] = Some((i, k as u8));
                 self.touched.push(reg);

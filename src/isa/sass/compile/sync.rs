@@ -7,7 +7,7 @@
 use super::PADDING;
 use super::schedule::{Listing, Node, REGISTERS, jumps, number};
 use crate::isa::sass::{
-    Access, Completion, Effects, Instruction, Pipe, RegFile, SCOREBOARDS, completion, distance, least_stall, op,
+    Access, Completion, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, completion, distance, least_stall, op,
     reads_late,
 };
 use smallvec::SmallVec;
@@ -51,6 +51,8 @@ struct Sync<'a> {
     boards: [Board; SCOREBOARDS as usize],
     /// The first scoreboard that results may use: before it stand those of groups of copies.
     first: u8,
+    /// Nodes whose sources are overwritten before anything waits for their results.
+    overtaken: Vec<bool>,
     /// Scoreboards to wait for before writing, and before reading, a register.
     before_write: Vec<u8>,
     before_read: Vec<u8>,
@@ -69,6 +71,7 @@ pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<us
         recent: vec![],
         boards: Default::default(),
         first: code.nodes.iter().filter_map(|n| groups(&n.inst)).map(|k| k + 1).max().unwrap_or(0),
+        overtaken: overtaken(code),
         before_write: vec![0; REGISTERS],
         before_read: vec![0; REGISTERS],
         fences: 0,
@@ -93,6 +96,23 @@ pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<us
         }
     }
     (s.out, places)
+}
+
+/// Which nodes' sources are overwritten before their results are read or overwritten: they are told of apart from the results.
+fn overtaken(code: &Listing) -> Vec<bool> {
+    let mut overtaken = vec![false; code.nodes.len()];
+    let (mut written, mut touched) = (vec![u32::MAX; REGISTERS], vec![u32::MAX; REGISTERS]);
+    for (k, n) in code.order.iter().enumerate().rev() {
+        let (node, k) = (&code.nodes[*n as usize], k as u32);
+        if !node.fixed {
+            let done = node.effects.writes.iter().flat_map(span).map(|r| touched[r]).min().unwrap_or(0);
+            let sources = node.effects.reads.iter().filter(|r| r.slot != "guard");
+            overtaken[*n as usize] = sources.flat_map(span).any(|r| written[r] < done);
+        }
+        node.effects.writes.iter().flat_map(span).for_each(|r| (written[r], touched[r]) = (k, k));
+        node.effects.reads.iter().flat_map(span).for_each(|r| touched[r] = k);
+    }
+    overtaken
 }
 
 /// The longest that anything may have to wait for a result.
@@ -124,28 +144,29 @@ impl Sync<'_> {
     /// Adds a node, or an instruction that does nothing.
     fn issue(&mut self, number: Option<u32>, wait_all: bool, ends: bool) {
         let nodes = self.nodes;
-        let nothing = Node { inst: Instruction::new(op::NOP_N), target: None, effects: Effects::default() };
-        let node = number.map_or(&nothing, |n| &nodes[n as usize]);
-        let (mut at, mut wait) = self.ready(node);
+        let node = number.map(|n| &nodes[n as usize]);
+        let (mut at, mut wait) = node.map_or((0, 0), |n| self.ready(n));
         wait |= std::mem::take(&mut self.fences);
-        let drains = ends && node.inst.form().mnemonic != "EXIT";
+        let drains = ends && node.is_some_and(|n| n.inst.form().mnemonic != "EXIT");
         if wait_all || drains {
             wait |= self.pending();
         }
-        at = at.max(self.clock);
+        at = at.max(self.clock).max(self.told(wait));
         self.reach(at);
         self.clear(wait);
-        let mut inst = node.inst;
+        let mut inst = node.map_or_else(|| Instruction::new(op::NOP_N), |n| n.inst);
         inst.control.wait = wait;
-        self.assign(&mut inst, &node.effects);
-        let least = u32::from(least_stall(&inst));
+        let least = u32::from(if groups(&inst).is_some() { SCOREBOARD_SET } else { least_stall(&inst) });
+        if let Some(n) = node {
+            self.assign(&mut inst, n, number);
+        }
         let issued = self.clock;
         let after = if drains { self.settled().max(issued + least) } else { issued + least };
-        if let Some(n) = number {
-            self.note(node, n, issued);
+        if let (Some(n), Some(number)) = (node, number) {
+            self.note(n, number, issued);
         }
         inst.control.stall = 0;
-        self.out.push(Placed { inst, target: node.target, node: number });
+        self.out.push(Placed { inst, target: node.and_then(|n| n.target), node: number });
         self.add_stall(after - issued);
         self.clock = after;
     }
@@ -172,6 +193,12 @@ impl Sync<'_> {
             }
         }
         (at, wait)
+    }
+
+    /// The cycle from which a wait for scoreboards finds them set.
+    fn told(&self, wait: u8) -> u32 {
+        let all = self.boards.iter().enumerate().filter(|(k, _)| wait >> k & 1 == 1);
+        all.map(|(_, b)| b.set + u32::from(SCOREBOARD_SET)).max().unwrap_or(0)
     }
 
     /// The cycle by which all results of fixed latency are there.
@@ -228,7 +255,7 @@ impl Sync<'_> {
     }
 
     /// Scoreboards for what ends, or has read, at a time nobody knows.
-    fn assign(&mut self, inst: &mut Instruction, effects: &Effects) {
+    fn assign(&mut self, inst: &mut Instruction, node: &Node, number: Option<u32>) {
         if let Some(k) = groups(inst) {
             // Bulk copies tell when they are done where others tell that they have read.
             *(if inst.form().pipe == Pipe::Bulk { &mut inst.control.read } else { &mut inst.control.write }) = Some(k);
@@ -237,50 +264,58 @@ impl Sync<'_> {
         if is_fence(inst) {
             return self.fence(inst);
         }
-        if completion(inst) != Completion::Scoreboard && !reads_late(inst) {
+        if node.fixed {
             return;
         }
-        let late = reads_late(inst);
+        let (late, effects) = (reads_late(inst), &node.effects);
+        if completion(inst) != Completion::Scoreboard && !late {
+            return;
+        }
         let reads: SmallVec<[u16; 8]> =
             effects.reads.iter().filter(|r| r.slot != "guard" && late).flat_map(span).map(|r| r as u16).collect();
         let writes: SmallVec<[u16; 8]> = effects.writes.iter().flat_map(span).map(|r| r as u16).collect();
         if writes.is_empty() && reads.is_empty() {
             return;
         }
-        let k = self.board(inst.form().mnemonic, !writes.is_empty());
-        let bit = 1 << k;
-        for r in &writes {
-            self.before_read[usize::from(*r)] |= bit;
-        }
-        for r in &reads {
-            self.before_write[usize::from(*r)] |= bit;
-        }
-        if writes.is_empty() {
-            inst.control.read = Some(k);
-        } else {
+        let sources_apart = writes.is_empty() || number.is_some_and(|n| self.overtaken[n as usize]);
+        let (reader, mnemonic) = (SCOREBOARDS - 1, inst.form().mnemonic);
+        if !writes.is_empty() {
+            let k = self.board(mnemonic);
             inst.control.write = Some(k);
+            writes.iter().for_each(|r| self.before_read[usize::from(*r)] |= 1 << k);
+            self.guard(k, mnemonic, &writes);
+            if !sources_apart {
+                reads.iter().for_each(|r| self.before_write[usize::from(*r)] |= 1 << k);
+                self.guard(k, mnemonic, &reads);
+            }
         }
-        let board = &mut self.boards[usize::from(k)];
-        board.registers.extend(writes.into_iter().chain(reads));
-        (board.used, board.mnemonic, board.set) = (true, inst.form().mnemonic, self.clock);
+        if sources_apart && !reads.is_empty() {
+            inst.control.read = Some(reader);
+            reads.iter().for_each(|r| self.before_write[usize::from(*r)] |= 1 << reader);
+            self.guard(reader, mnemonic, &reads);
+        }
     }
 
     /// What comes behind a fence waits until it has taken place.
     fn fence(&mut self, inst: &mut Instruction) {
         let mnemonic = inst.form().mnemonic;
-        let k = self.board(mnemonic, true);
+        let k = self.board(mnemonic);
         *(if mnemonic == "MEMBAR" { &mut inst.control.read } else { &mut inst.control.write }) = Some(k);
         let board = &mut self.boards[usize::from(k)];
         (board.used, board.mnemonic, board.set) = (true, mnemonic, self.clock);
         self.fences |= 1 << k;
     }
 
-    /// A free scoreboard, or else the one set last by the same mnemonic, or else the oldest. The last one is for stores.
-    fn board(&self, mnemonic: &'static str, writes: bool) -> u8 {
+    /// A scoreboard guards registers.
+    fn guard(&mut self, k: u8, mnemonic: &'static str, registers: &[u16]) {
+        let board = &mut self.boards[usize::from(k)];
+        board.registers.extend_from_slice(registers);
+        (board.used, board.mnemonic, board.set) = (true, mnemonic, self.clock);
+    }
+
+    /// A free scoreboard, or else the one set last by the same mnemonic, or else the oldest. The last one is for sources.
+    fn board(&self, mnemonic: &'static str) -> u8 {
         let last = SCOREBOARDS - 1;
-        if !writes {
-            return last;
-        }
         let all = self.first..last;
         if let Some(k) = all.clone().find(|k| !self.boards[usize::from(*k)].used) {
             return k;
@@ -295,7 +330,7 @@ impl Sync<'_> {
         if node.effects.writes.is_empty() {
             return;
         }
-        let fixed = completion(&node.inst) == Completion::Fixed;
+        let fixed = node.fixed;
         // What a guard skips leaves the result before.
         let skips = node.inst.guard.index < 7;
         for (k, w) in node.effects.writes.iter().enumerate() {

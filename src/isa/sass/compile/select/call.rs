@@ -15,7 +15,7 @@ impl Build<'_> {
     pub(super) fn call(&mut self, i: &Flat) -> Result<(), AsmError> {
         self.uses_stack = true;
         let next = self.only_where_guarded();
-        match i.opds.as_slice() {
+        match &*i.opds {
             [Opd::Symbol(Symbol::Function(f), 0)] => self.call_one(i, *f)?,
             [Opd::Reg(_), Opd::Vector(list)] => self.call_any(i, list)?,
             _ => return self.no(i, "what is called is no function of this module"),
@@ -126,7 +126,7 @@ impl Build<'_> {
 
     /// `brx.idx`: a tree of comparisons.
     pub(super) fn table_branch(&mut self, i: &Flat, labels: usize) -> Result<(), AsmError> {
-        let [index, Opd::Vector(list)] = i.opds.as_slice() else { return self.no(i, "a list of labels is expected") };
+        let [index, Opd::Vector(list)] = &*i.opds else { return self.no(i, "a list of labels is expected") };
         let index = self.src(i, index, Type::U32)?;
         let at = Val::Word(self.in_word(index));
         let label = |o: &Opd| if let Opd::Symbol(Symbol::Label(l), _) = o { Some(labels + *l as usize) } else { None };

@@ -300,8 +300,15 @@ impl Build<'_> {
         let (a, b) = if matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
         let c = match c {
             Wide::Imm(0) => None,
-            Wide::Const(bank, at) if matches!(b, Val::Word(_) | Val::Imm(0)) => Some(Val::Const(bank, at)),
+            Wide::Const(bank, at) if matches!(b, Val::Word(_) | Val::Imm(0)) || self.takes_constant(bank, at) => {
+                Some(Val::Const(bank, at))
+            }
             c => Some(Val::Word(self.in_pair(c))),
+        };
+        // A factor in a register lets the addend be a constant of a bank.
+        let b = match (b, c) {
+            (Val::Imm(n @ 1..), Some(Val::Const(..))) => Val::Word(self.immediate(n)),
+            _ => b,
         };
         let m = self.arith(&imad_wide(), [a.into(), b.into(), c.unwrap_or(Val::Imm(0)).into()]).words("c", 2);
         self.push(m.wn("d", d, 2).m("sg", if signed { "" } else { ".U32" }));

@@ -224,7 +224,7 @@ impl Build<'_> {
         for (k, o) in v.iter().enumerate() {
             let Opd::Reg(r) = o else { return None };
             let root = self.facts.root(*r);
-            if !matches!(self.facts.known[root as usize], Known::Nothing | Known::Sum(..)) {
+            if !matches!(self.facts.known[root as usize], Known::Nothing | Known::Sum(..) | Known::Words(..)) {
                 return None;
             }
             let w = self.home(root);

@@ -68,17 +68,22 @@ pub(super) fn select(
     for _ in 0..body.labels {
         b.code.blocks.push(Block { ops: vec![], term: Term::Exit });
     }
-    for item in &body.items {
+    b.reserve(&body.items);
+    for (k, item) in body.items.iter().enumerate() {
         match item {
             Item::Label(l) => {
                 let next = first + *l as usize;
                 b.code.blocks[b.block].term = Term::Jump(next);
                 b.start(next);
+                b.reserve(&body.items[k + 1..]);
             }
             Item::Inst(i) => {
                 b.pos = i.pos;
                 b.guard = i.guard.map(|(p, not)| Pred { word: Some(b.home(p)), not });
                 b.inst(i, first)?;
+                if i.opds.lacked() {
+                    return b.no(i, "it lacks operands");
+                }
                 if let Some(what) = b.take_fault() {
                     return b.no(i, &what);
                 }
@@ -100,6 +105,13 @@ impl Build<'_> {
     pub(super) fn start(&mut self, block: usize) {
         self.block = block;
         self.code.order.push(block);
+    }
+
+    /// Makes room for what comes up to the next label or jump.
+    fn reserve(&mut self, items: &[Item]) {
+        let straight = |item: &&Item| matches!(item, Item::Inst(i) if i.op != Opcode::Bra);
+        let count = items.iter().take_while(straight).count();
+        self.code.blocks[self.block].ops.reserve(count + count / 4 + 4);
     }
 
     /// A new block, laid out next.

@@ -213,7 +213,7 @@ impl Build<'_> {
 
     /// Doubles, of 8 rows and 4 of the depth at a time.
     pub(super) fn multiply_doubles_of(&mut self, i: &Flat) -> Result<(), AsmError> {
-        let [Opd::Vector(d), Opd::Vector(a), Opd::Vector(b), Opd::Vector(c)] = &i.opds[..] else {
+        let [Opd::Vector(d), Opd::Vector(a), Opd::Vector(b), Opd::Vector(c)] = &*i.opds else {
             return self.no(i, "fragments are expected");
         };
         let halves = d.len() / 2;

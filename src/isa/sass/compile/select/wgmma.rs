@@ -120,7 +120,7 @@ impl Build<'_> {
             return self.no(i, "sparse matrices are not assembled");
         }
         let Some(shape) = Shape::of(i) else { return self.no(i, "matrices of this shape and type are not assembled") };
-        let [d, a, b, rest @ ..] = &i.opds[..] else { return self.no(i, "sums and two factors are expected") };
+        let [d, a, b, rest @ ..] = &*i.opds else { return self.no(i, "sums and two factors are expected") };
         let fragment = matches!(a, Opd::Vector(_));
         let form = shape.form[usize::from(fragment)];
         if fragment && std::ptr::eq(shape.form[0], shape.form[1]) {

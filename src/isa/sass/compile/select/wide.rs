@@ -2,9 +2,10 @@
 
 use super::super::AsmError;
 use super::super::build::{Build, Src, iadd3};
+use super::super::facts::Part;
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
-use crate::isa::ptx::{Opcode, Type};
+use crate::isa::ptx::{Imm, Opcode, Type};
 use crate::isa::sass::op;
 
 impl Build<'_> {
@@ -38,6 +39,7 @@ impl Build<'_> {
                     self.add64(d, Wide::Pair(high), s[2]);
                 }
             }
+            Opcode::Mul | Opcode::Mad if self.narrow_product(i, d, s[2]) => {}
             Opcode::Mul => self.low64(d, s[0], s[1], Wide::Imm(0)),
             Opcode::Mad => self.low64(d, s[0], s[1], s[2]),
             Opcode::Min | Opcode::Max => {
@@ -115,6 +117,31 @@ impl Build<'_> {
         }
         self.add64(d, s[0], s[1]);
         Ok(())
+    }
+
+    /// A product of words that were extended to 64 bits, or of one and a constant.
+    fn narrow_product(&mut self, i: &Flat, d: Word, other: Wide) -> bool {
+        let [a, b] = [1, 2].map(|k| self.facts.parts(&i.opds[k]));
+        let constant = match self.constant_of(&i.opds[2]) {
+            Some(v) if i.opds[2] != i.opds[1] => v,
+            _ => u64::MAX >> 1,
+        };
+        let (from, by, signed) = match (a, b) {
+            (Some((Part::Reg(r), Part::Sign(_))), Some((Part::Reg(s), Part::Sign(_)))) => (r, Opd::Reg(s), true),
+            (Some((Part::Reg(r), Part::Zero)), Some((Part::Reg(s), Part::Zero))) => (r, Opd::Reg(s), false),
+            (Some((Part::Reg(r), Part::Sign(_))), _) if i32::try_from(constant.cast_signed()).is_ok() => {
+                (r, Opd::Imm(Imm::Int(constant.cast_signed())), true)
+            }
+            (Some((Part::Reg(r), Part::Zero)), _) if u32::try_from(constant).is_ok() => {
+                (r, Opd::Imm(Imm::Int(constant.cast_signed())), false)
+            }
+            _ => return false,
+        };
+        let (Ok(from), Ok(by)) = (self.src(i, &Opd::Reg(from), Type::U32), self.src(i, &by, Type::U32)) else {
+            return false;
+        };
+        self.wide_multiply(d, from, by, other, signed);
+        true
     }
 
     /// `d = (x extended to 64 bits) << n + other`.

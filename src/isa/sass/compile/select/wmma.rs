@@ -286,7 +286,7 @@ impl Build<'_> {
             [d, a, _, _] => (*d, *a),
             _ => return self.no(i, "two or four types are expected"),
         };
-        let [d, a, b, c] = i.opds.as_slice() else { return self.no(i, "four fragments are expected") };
+        let [d, a, b, c] = &*i.opds else { return self.no(i, "four fragments are expected") };
         let [Opd::Vector(d), Opd::Vector(a), Opd::Vector(b), Opd::Vector(c)] = [d, a, b, c] else {
             return self.no(i, "fragments are expected");
         };
