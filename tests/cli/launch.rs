@@ -232,6 +232,26 @@ fn a_recorded_launch_on_an_nvidia_card_is_shown_and_played_again() {
 }
 
 #[test]
+fn ptx_text_is_assembled_and_runs_on_an_nvidia_card() {
+    let t = temp();
+    let text = ".version 8.8\n.target sm_90\n.address_size 64\n.visible .entry twice(.param .u64 a)\n{\n.reg .b32 %r<3>;\n\
+                .reg .b64 %d<3>;\nld.param.u64 %d1, [a];\nmov.u32 %r1, %tid.x;\nmad.wide.u32 %d2, %r1, 4, %d1;\n\
+                ld.global.u32 %r2, [%d2];\nadd.u32 %r2, %r2, %r2;\nst.global.u32 [%d2], %r2;\nret;\n}\n";
+    std::fs::write(t.path().join("k.ptx"), text).unwrap();
+    std::fs::write(t.path().join("in.bin"), (0..32u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>()).unwrap();
+    let command = "launch k.ptx --device NV:emu=sm_90 --kernel twice --block 32 --arg inout:in.bin:out.bin";
+    let o = run(t.path(), &command.split(' ').collect::<Vec<_>>());
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    let out = std::fs::read(t.path().join("out.bin")).unwrap();
+    let twice: Vec<u32> = out.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
+    assert_eq!(twice, (0..32).map(|n| 2 * n).collect::<Vec<u32>>());
+    std::fs::write(t.path().join("k.ptx"), text.replace("add.u32 %r2", "sub.weird %r2")).unwrap();
+    let o = run(t.path(), &command.split(' ').collect::<Vec<_>>());
+    assert_eq!(code(&o), 1);
+    assert!(err(&o).contains("k.ptx") && err(&o).contains("line "), "{}", err(&o));
+}
+
+#[test]
 fn traces_that_cannot_be_read_or_played_say_why() {
     let t = temp();
     code_object(t.path());

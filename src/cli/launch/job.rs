@@ -5,6 +5,7 @@ use super::holdings::holdings;
 use super::spec::Spec;
 use crate::cli::CliError;
 use doorbell::device::{Arg, Code, Command, Device, DeviceError, Geometry, KernelImage, Memory, time_command};
+use doorbell::engine::OpenDevice;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -34,8 +35,9 @@ struct Buffer<'a> {
 
 impl Job {
     /// Runs it; gives the time of each launch in nanoseconds.
-    pub fn run(&self, device: &dyn Device) -> Result<Vec<u64>, CliError> {
-        let bytes = fs::read(&self.object).map_err(|e| file_error(&self.object, &e))?;
+    pub fn run(&self, open: &OpenDevice) -> Result<Vec<u64>, CliError> {
+        let device = open.device.as_ref();
+        let bytes = self.object_code(open)?;
         let image = KernelImage { name: &self.kernel, code: Code::Elf { bytes: &bytes, entry: &self.kernel } };
         // What the object cannot do, or not so, is the caller's mistake.
         let refused = |e: DeviceError| match e {
@@ -70,6 +72,18 @@ impl Job {
             }
         }
         Ok(times)
+    }
+
+    /// The object file; what NVIDIA's devices find as PTX text is assembled first.
+    fn object_code(&self, open: &OpenDevice) -> Result<Vec<u8>, CliError> {
+        let bytes = fs::read(&self.object).map_err(|e| file_error(&self.object, &e))?;
+        let is_text = self.object.extension().is_some_and(|e| e == "ptx");
+        match (&open.ptx, std::str::from_utf8(&bytes)) {
+            (Some(ptx), Ok(text)) if is_text => {
+                ptx.assemble(&self.kernel, text).map_err(|e| CliError::Failed(format!("{}: {e}", self.object.display())))
+            }
+            _ => Ok(bytes),
+        }
     }
 
     fn arguments<'a>(&'a self, device: &dyn Device, buffers: &mut Vec<Buffer<'a>>) -> Result<Vec<Arg>, CliError> {

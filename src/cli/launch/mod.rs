@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub struct LaunchArgs {
-    /// Object file for the device's machine: x86-64 ELF, AMD code object
+    /// Object file for the device's machine: x86-64 ELF, AMD code object, cubin; PTX text (.ptx) for NVIDIA's
     #[arg(value_name = "OBJECT", required_unless_present = "jobs")]
     object: Option<PathBuf>,
     /// Kernel in it
@@ -123,7 +123,7 @@ pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
     let mut results = Vec::new();
     let (mut as_wanted, mut different) = (0, Vec::new());
     for job in &jobs {
-        let times = job.run(device.device.as_ref())?;
+        let times = job.run(&device)?;
         let best = times.iter().copied().min().unwrap_or(0);
         output.say(&format!(
             "{} on {}: {:.3} us, the best of {}",
