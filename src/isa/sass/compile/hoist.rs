@@ -6,7 +6,7 @@
 use super::mir::{Code, Mach, width};
 use super::schedule::{Order, order};
 use crate::codegen::regalloc::VReg;
-use crate::isa::sass::{Completion, Pipe, completion};
+use crate::isa::sass::{Completion, Pipe, RegFile, completion, effects};
 use smallvec::SmallVec;
 
 /// Groups of instructions that are looked through for loads.
@@ -102,6 +102,8 @@ impl Links {
                 let kind = order(&m.inst);
                 memory.order(kind, n, &mut g.after);
                 g.plain &= !m.effect && kind == Order::Free && completion(&m.inst) == Completion::Fixed;
+                // Uniform registers are no virtual ones: who wrote them is not known here.
+                g.plain &= effects(&m.inst).reads.iter().all(|a| a.file != RegFile::Uniform);
             }
             if let [m] = &ops[from..to]
                 && is_load(m)
