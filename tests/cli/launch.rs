@@ -248,7 +248,7 @@ fn ptx_text_is_assembled_and_runs_on_an_nvidia_card() {
     std::fs::write(t.path().join("k.ptx"), text.replace("add.u32 %r2", "sub.weird %r2")).unwrap();
     let o = run(t.path(), &command.split(' ').collect::<Vec<_>>());
     assert_eq!(code(&o), 1);
-    assert!(err(&o).contains("k.ptx") && err(&o).contains("line "), "{}", err(&o));
+    assert!(err(&o).contains("k.ptx: twice: PTX 12:1: sub.weird"), "{}", err(&o));
 }
 
 #[test]

@@ -79,9 +79,9 @@ impl Job {
         let bytes = fs::read(&self.object).map_err(|e| file_error(&self.object, &e))?;
         let is_text = self.object.extension().is_some_and(|e| e == "ptx");
         match (&open.ptx, std::str::from_utf8(&bytes)) {
-            (Some(ptx), Ok(text)) if is_text => {
-                ptx.assemble(&self.kernel, text).map_err(|e| CliError::Failed(format!("{}: {e}", self.object.display())))
-            }
+            (Some(ptx), Ok(text)) if is_text => ptx
+                .assemble(&self.kernel, text)
+                .map_err(|e| CliError::Failed(format!("{}: {e}", self.object.display()))),
             _ => Ok(bytes),
         }
     }

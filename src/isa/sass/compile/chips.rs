@@ -82,7 +82,8 @@ impl Loads {
             None => format!("{}U", from.name.strip_suffix('C').ok_or_else(no)?),
         };
         let form = Form::find(from.mnemonic, &name, chip).ok_or_else(no)?;
-        let words = if from.pipe == Pipe::Double { 2 } else { 1 };
+        // The addend of a wide product has both words, as all that is of double precision.
+        let words = if from.pipe == Pipe::Double || from.name.starts_with("WIDE") && slot == "c" { 2 } else { 1 };
         let get = |role| inst.get(slot, role).unwrap_or(0);
         let (bank, offset) = (get(Role::Bank), place(get(Role::Bank), get(Role::Offset), chip)?);
         let known = self.known.iter().find(|k| (k.0, k.1, k.2) == (bank, offset, words)).map(|k| k.3);
