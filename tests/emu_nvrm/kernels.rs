@@ -112,10 +112,10 @@ fn a_kernel_that_never_ends_is_taken_away_with_its_channel() {
 
 #[test]
 fn code_of_other_chips_is_refused_with_its_name() {
-    let device = Device::new(Chip::Sm80);
+    let device = Device::new(Chip::Sm75);
     let mut channel = device.compute();
     let memory = device.vram(16 * PAGE);
     super::grids::start(&device, &mut channel, &memory);
     assert_eq!(channel.wait_error(), 13);
-    assert!(device.reports()[0].text.contains("machine code of sm_80"), "{:?}", device.reports());
+    assert!(device.reports()[0].text.contains("machine code of sm_75"), "{:?}", device.reports());
 }

@@ -93,11 +93,8 @@ fn wake(warp: &mut Warp, cluster: &Cluster, at: usize) {
     let come = match state {
         State::Ready => return,
         State::Converge(b) => {
-            let here = waiting(warp, pc, state);
-            let each = ones(lanes).map(|lane| 1 << lane | warp.converge[usize::from(b)][lane]);
-            let found = each.into_iter().find(|all| all & warp.live & !here == 0);
-            together = found.unwrap_or_default();
-            found.is_some()
+            together = lanes | ones(lanes).fold(0, |all, lane| all | warp.converge[usize::from(b)][lane]);
+            together & warp.live & !waiting(warp, pc, state) == 0
         }
         State::WarpSync(mask) => mask & warp.live & !waiting(warp, pc, state) == 0,
         State::Barrier { number, generation } => {
@@ -117,15 +114,10 @@ fn wake(warp: &mut Warp, cluster: &Cluster, at: usize) {
             _ => (popc, popc != 0),
         };
     }
-    // Lanes that came as one path may wait for different ones: only those whose have come go on.
-    for k in 0..warp.paths.len() {
-        let path = &mut warp.paths[k];
+    for path in &mut warp.paths {
         if path.state == state && path.pc == pc && path.lanes & together != 0 {
-            let rest = path.lanes & !together;
-            *path = Path { pc: pc + 16, lanes: path.lanes & together, state: State::Ready };
-            if rest != 0 {
-                warp.paths.push(Path { pc, lanes: rest, state });
-            }
+            path.state = State::Ready;
+            path.pc = pc + 16;
         }
     }
 }

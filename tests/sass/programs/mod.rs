@@ -1,7 +1,7 @@
 //! Random programs through our assembler and through ptxas: both codes run on the software multiprocessor in strict mode and leave the same
 //! bytes. Ours has a sound schedule and nvdisasm reads it as we print it.
 //!
-//! `PTX_PROGRAMS=5000` makes as many in place of 60, `PTX_SEED` others, `PTX_PROGRAM` one of them; `PTX_WHOLE` only tells what fails. A program that fails is made smaller as long as it fails
+//! `PTX_PROGRAMS=5000` makes as many in place of 40, `PTX_SEED` others, `PTX_PROGRAM` one of them; `PTX_WHOLE` only tells what fails. A program that fails is made smaller as long as it fails
 //! the same way, and printed.
 
 mod make;
@@ -195,7 +195,7 @@ fn number(name: &str, usual: u64) -> u64 {
 
 #[test]
 fn random_programs_leave_what_ptxas_leaves() {
-    const AT_ONCE: u64 = 60;
+    const AT_ONCE: u64 = 40;
     let (count, first) = (number("PTX_PROGRAMS", AT_ONCE), number("PTX_SEED", 1));
     let mut words = BTreeSet::new();
     // Strict mode does not follow some of ptxas's own code: it says so, and those programs are left out.

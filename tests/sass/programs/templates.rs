@@ -3,12 +3,8 @@
 //! `$R` is a result of class r, `$r` a source (register or constant), `$=r` a register, `$s` a distance of a shift; `#r1` a register that only
 //! this statement sets; `&0` the statement's first source once more, `<a|b>` one of these, `~8` a number below 8, `^8` one from 1 to 8.
 //! Only arithmetic that PTX defines to the last bit; which NaN a result is, it does not say, so that floats become
-//! words only by `LEAVE`, and signs are read of numbers only.
-//!
-//! What ptxas 13.5 does otherwise than PTX says is not asked for. A guarded `set` to floats or of 16 bits: it guards the choice of -1 or 0, but not
-//! the conversion behind it (`I2FP`, `PRMT`), which then changes what stands in the register where the guard is false. A guarded `testp`: the
-//! guard is lost. Lengths of 64-bit insertions above 255: PTX reads their low eight bits, ptxas clamps the whole register to 64;
-//! here they are constants.
+//! words only by `LEAVE`, and signs are read of numbers only. What ptxas 13.5 makes of a guarded `set` or `testp` writes its result where the guard is
+//! false as well: those have no guard here. Lengths of 64-bit insertions are constants: of registers ptxas takes other bits.
 
 /// Words of 32 bits.
 pub const WORD: &[&str] = &[
@@ -155,7 +151,7 @@ pub const SHORT: &[&str] = &[
     "cvt.sat.<u16|s16>.<u64|s64> $H,$=d",
     "cvt.<rni|rzi|rmi|rpi>.<u16|s16>.f32 $H,$=f",
     "cvt.<rni|rzi|rmi|rpi>.<u16|s16>.f16 $H,$=g",
-    "set.<lt|ge>.u32.<s16|u16> #r1,$h,$h; mov.b32 $R,#r1",
+    "set.<lt|ge>.u32.<s16|u16> $R,$h,$h",
 ];
 
 /// f32.
