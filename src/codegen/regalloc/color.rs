@@ -2,7 +2,7 @@
 
 use super::live::NONE;
 use super::spill::{Gap, Piece, Pieces, Place};
-use super::{Constraint, Kind, RegAllocError, RegClass, RegFile};
+use super::{Constraint, Func, Kind, RegAllocError, RegClass, RegFile};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -16,6 +16,8 @@ const BLOCK: usize = 32;
 /// little.
 struct Occupancy {
     words: usize,
+    /// How many points there are; the tables are made with the first mark.
+    count: usize,
     /// By point: what is marked there, but for marks of whole blocks.
     points: Vec<u64>,
     /// By block: what is marked in all of it at once.
@@ -34,17 +36,16 @@ fn cover(from: u32, to: u32) -> (std::ops::Range<usize>, std::ops::Range<usize>,
 impl Occupancy {
     fn new(file: &RegFile, points: usize) -> Self {
         let words = usize::from(file.count).div_ceil(64).max(1);
-        let blocks = points.div_ceil(BLOCK);
-        Occupancy {
-            words,
-            points: vec![0; words * points],
-            whole: vec![0; words * blocks],
-            any: vec![0; words * blocks],
-        }
+        Occupancy { words, count: points, points: vec![], whole: vec![], any: vec![] }
     }
 
     fn mark(&mut self, from: u32, to: u32, mask: &Bits) {
         let w = self.words;
+        if self.points.is_empty() {
+            let blocks = self.count.div_ceil(BLOCK);
+            self.points = vec![0; w * self.count];
+            (self.whole, self.any) = (vec![0; w * blocks], vec![0; w * blocks]);
+        }
         let (head, blocks, tail) = cover(from, to);
         for p in [head, tail] {
             if p.is_empty() {
@@ -80,6 +81,9 @@ impl Occupancy {
 
     /// Adds the occupied registers of a range of points to `sum`.
     fn gather(&self, from: u32, to: u32, sum: &mut Bits) {
+        if self.points.is_empty() {
+            return;
+        }
         let w = self.words;
         let (head, blocks, tail) = cover(from, to);
         for p in [head, tail] {
@@ -116,22 +120,108 @@ fn remove(from: &mut [u64], bits: &[u64]) {
     from.iter_mut().zip(bits).for_each(|(f, b)| *f &= !b);
 }
 
-struct Color<'p, 'a> {
-    p: &'p mut Pieces<'a>,
-    /// By pieces.
-    occupied: Vec<Occupancy>,
-    /// By instructions themselves.
-    taken: Vec<Occupancy>,
-    /// Pieces in each register of each file.
-    holders: Vec<Vec<Vec<u32>>>,
-    /// The last register given to each value, or `u16::MAX`.
-    last: Vec<u16>,
+/// What gives values registers that save moves.
+pub(super) struct Hints {
     /// A register that the value meets as a fixed operand, or `u16::MAX`.
     wish: Vec<u16>,
     /// Up to two values that this one is copied from or to.
     kin: Vec<[u32; 2]>,
+}
+
+impl Hints {
+    pub fn of(func: &Func) -> Hints {
+        let nv = func.vregs.len();
+        let (mut wish, mut kin) = (vec![u16::MAX; nv], vec![[NONE; 2]; nv]);
+        for op in &func.operands {
+            if let Constraint::Fixed(preg) = op.constraint {
+                wish[op.vreg.0 as usize] = preg.index;
+            }
+        }
+        for (i, inst) in func.insts.iter().enumerate() {
+            let ops = func.operands(i as u32);
+            if inst.kind == Kind::Copy && ops.len() >= 2 {
+                let (to, from) = (ops[0].vreg.0, ops[1].vreg.0);
+                for (a, b) in [(to, from), (from, to)] {
+                    if let Some(free) = kin[a as usize].iter_mut().find(|k| **k == NONE) {
+                        *free = b;
+                    }
+                }
+            }
+        }
+        for v in 0..nv {
+            let near = kin[v].iter().filter(|k| **k != NONE).map(|k| wish[*k as usize]).find(|w| *w != u16::MAX);
+            if let (u16::MAX, Some(w)) = (wish[v], near) {
+                wish[v] = w;
+            }
+        }
+        Hints { wish, kin }
+    }
+}
+
+/// Registers held now, where pieces come in order of their start: one segment that has begun holds its register until it ends, and is in the
+/// way of all that comes before that. So nothing need be marked point by point but pieces with holes.
+struct Sweep {
+    /// By file.
+    held: Vec<Bits>,
+    /// What ends at each point: a list.
+    ends: Vec<u32>,
+    list: Vec<End>,
+    /// The point that has been reached.
+    at: u32,
+    /// By file: the end of the last piece with holes.
+    scattered: Vec<u32>,
+}
+
+/// Registers that become free: file, first, how many; the next that do at the same point.
+struct End {
+    file: u8,
+    first: u16,
+    width: u16,
+    next: u32,
+}
+
+impl Sweep {
+    fn new(files: usize, points: usize) -> Sweep {
+        Sweep { held: vec![[0; 4]; files], ends: vec![NONE; points], list: vec![], at: 0, scattered: vec![0; files] }
+    }
+
+    /// Frees what ends up to a point.
+    fn reach(&mut self, point: u32) {
+        while self.at < point {
+            self.at += 1;
+            let mut e = std::mem::replace(&mut self.ends[self.at as usize], NONE);
+            while e != NONE {
+                let End { file, first, width, next } = self.list[e as usize];
+                let mask = window(first, width);
+                self.held[usize::from(file)].iter_mut().zip(mask).for_each(|(h, m)| *h &= !m);
+                e = next;
+            }
+        }
+    }
+
+    fn hold(&mut self, file: u8, (first, width): (u16, u16), until: u32) {
+        let mask = window(first, width);
+        self.held[usize::from(file)].iter_mut().zip(mask).for_each(|(h, m)| *h |= m);
+        let next = std::mem::replace(&mut self.ends[until as usize], self.list.len() as u32);
+        self.list.push(End { file, first, width, next });
+    }
+}
+
+struct Color<'p, 'a> {
+    p: &'p mut Pieces<'a>,
+    hints: &'p Hints,
+    /// Where nothing may go to memory, so that pieces come in order.
+    sweep: Option<Sweep>,
+    /// By pieces: all, or those with holes.
+    occupied: Vec<Occupancy>,
+    /// By instructions themselves.
+    taken: Vec<Occupancy>,
+    /// Pieces in each register of each file; where nothing may go to memory nobody asks.
+    holders: Vec<Vec<Vec<u32>>>,
+    /// The last register given to each value, or `u16::MAX`.
+    last: Vec<u16>,
     /// The pieces there are at first, in reverse order.
-    first: Vec<Entry>,
+    first: Vec<u32>,
     /// Pieces that were split off or lost their register.
     queue: BinaryHeap<Reverse<Entry>>,
     /// Registers that may be given out, by file.
@@ -147,19 +237,25 @@ type Entry = (u32, Reverse<u16>, u32);
 
 /// Gives each piece that is not in memory a register, splitting further where it must; false: a value would have to go to memory, and
 /// may not.
-pub(super) fn color(p: &mut Pieces, memory: bool) -> Result<bool, RegAllocError> {
+pub(super) fn color(p: &mut Pieces, hints: &Hints, memory: bool) -> Result<bool, RegAllocError> {
     let points = 2 * p.func.insts.len() + 2;
     let (nv, regs) = (p.func.vregs.len(), p.regs);
+    let given = |f: &RegFile| {
+        let mut all = [0; 4];
+        f.order.iter().for_each(|r| all[usize::from(*r) / 64] |= 1 << (r % 64));
+        all
+    };
+    let holders = |f: &RegFile| vec![Vec::new(); if memory { usize::from(f.count) } else { 0 }];
     let mut c = Color {
+        hints,
+        sweep: (!memory).then(|| Sweep::new(regs.files.len(), points)),
         occupied: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
-        taken: regs.files.iter().map(|f| Occupancy::new(f, if p.taken.is_empty() { 0 } else { points })).collect(),
-        holders: regs.files.iter().map(|f| vec![Vec::new(); usize::from(f.count)]).collect(),
+        taken: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
+        holders: regs.files.iter().map(holders).collect(),
         last: vec![u16::MAX; nv],
-        wish: vec![u16::MAX; nv],
-        kin: vec![[NONE; 2]; nv],
         first: Vec::new(),
         queue: BinaryHeap::new(),
-        given: regs.files.iter().map(|f| f.order.iter().fold([0; 4], |b, r| union(b, &window(*r, 1)))).collect(),
+        given: regs.files.iter().map(given).collect(),
         tuples: (0..regs.files.len())
             .map(|f| regs.classes.iter().any(|c| usize::from(c.file) == f && c.width > 1))
             .collect(),
@@ -176,43 +272,38 @@ pub(super) fn color(p: &mut Pieces, memory: bool) -> Result<bool, RegAllocError>
 }
 
 impl Color<'_, '_> {
-    /// Marks fixed registers, notes copies and wishes, fills the queue.
+    /// Marks fixed registers, puts the pieces in order.
     fn prepare(&mut self) {
-        for t in &self.p.taken {
+        for t in self.p.taken {
             self.taken[t.preg.file as usize].mark(t.from, t.to, &window(t.preg.index, 1));
         }
-        for i in 0..self.p.func.insts.len() as u32 {
-            let ops = self.p.func.operands(i);
-            for op in ops {
-                if let Constraint::Fixed(preg) = op.constraint {
-                    self.wish[op.vreg.0 as usize] = preg.index;
-                }
-            }
-            if self.p.func.inst(i).kind == Kind::Copy && ops.len() >= 2 {
-                let (to, from) = (ops[0].vreg.0, ops[1].vreg.0);
-                for (a, b) in [(to, from), (from, to)] {
-                    if let Some(free) = self.kin[a as usize].iter_mut().find(|k| **k == NONE) {
-                        *free = b;
-                    }
-                }
-            }
+        // By start, counted; of those that start together the wide ones first.
+        let open = |id: &u32| self.p.pieces[*id as usize].place == Place::Open;
+        let all = || (0..self.p.pieces.len() as u32).filter(open);
+        let mut places = vec![0u32; 2 * self.p.func.insts.len() + 3];
+        all().for_each(|id| places[self.p.pieces[id as usize].start() as usize + 1] += 1);
+        for k in 1..places.len() {
+            places[k] += places[k - 1];
         }
-        for v in 0..self.wish.len() {
-            let near =
-                self.kin[v].iter().filter(|k| **k != NONE).map(|k| self.wish[*k as usize]).find(|w| *w != u16::MAX);
-            if let (u16::MAX, Some(w)) = (self.wish[v], near) {
-                self.wish[v] = w;
-            }
+        let count = places.last().map_or(0, |n| *n as usize);
+        let mut order = vec![0; count];
+        for id in all() {
+            let place = &mut places[self.p.pieces[id as usize].start() as usize];
+            order[*place as usize] = id;
+            *place += 1;
         }
-        let open = (0..self.p.pieces.len() as u32).filter(|id| self.p.pieces[*id as usize].place == Place::Open);
-        self.first = open.map(|id| self.entry(id)).collect();
-        self.first.sort_unstable_by(|a, b| b.cmp(a));
+        let same = |a: &u32, b: &u32| self.p.pieces[*a as usize].start() == self.p.pieces[*b as usize].start();
+        for together in order.chunk_by_mut(same).filter(|t| t.len() > 1) {
+            together.sort_by_key(|id| Reverse(self.p.class(self.p.pieces[*id as usize].vreg).width));
+        }
+        order.reverse();
+        self.first = order;
     }
 
     /// The next piece in order.
     fn next(&mut self) -> Option<u32> {
-        let later = self.queue.peek().is_some_and(|q| self.first.last().is_none_or(|f| q.0 < *f));
-        if later { self.queue.pop().map(|e| e.0.2) } else { self.first.pop().map(|e| e.2) }
+        let later = self.queue.peek().is_some_and(|q| self.first.last().is_none_or(|f| q.0 < self.entry(*f)));
+        if later { self.queue.pop().map(|e| e.0.2) } else { self.first.pop() }
     }
 
     fn entry(&self, id: u32) -> Entry {
@@ -229,8 +320,13 @@ impl Color<'_, '_> {
     fn place(&mut self, id: u32, memory: bool) -> Result<bool, RegAllocError> {
         let piece = &self.p.pieces[id as usize];
         let class = self.p.class(piece.vreg);
-        let mut busy = [0; 4];
-        for s in &piece.segs {
+        let (mut busy, mut all) = ([0; 4], true);
+        if let Some(sweep) = &mut self.sweep {
+            sweep.reach(piece.start());
+            busy = sweep.held[usize::from(class.file)];
+            all = piece.start() < sweep.scattered[usize::from(class.file)];
+        }
+        for s in piece.segs.iter().filter(|_| all) {
             self.occupied[class.file as usize].gather(s.from, s.to, &mut busy);
         }
         self.gather_taken(piece, class.file, &mut busy);
@@ -277,7 +373,7 @@ impl Color<'_, '_> {
 
     /// Fixed operands of the piece's own value as `(from, to, register)`, in order.
     fn own_fixed<'s>(&'s self, piece: &'s Piece, file: u8) -> impl Iterator<Item = (u32, u32, u16)> + 's {
-        let wanted = self.wish[piece.vreg as usize] != u16::MAX;
+        let wanted = self.hints.wish[piece.vreg as usize] != u16::MAX;
         let uses = if wanted { self.p.live.uses(piece.vreg) } else { &[] };
         uses.iter().filter_map(move |(i, o)| {
             let op = &self.p.func.operands[*o as usize];
@@ -303,10 +399,10 @@ impl Color<'_, '_> {
             let fits = r.is_multiple_of(class.align) && r + class.width <= file.count;
             fits && window(r, class.width).iter().zip(busy).all(|(w, b)| w & b == 0)
         };
-        let kin = self.kin[vreg as usize];
+        let kin = self.hints.kin[vreg as usize];
         let related =
             kin.iter().filter(|k| **k != NONE && self.p.func.vregs[**k as usize] == self.p.func.vregs[vreg as usize]);
-        let hints = [self.last[vreg as usize], self.wish[vreg as usize]]
+        let hints = [self.last[vreg as usize], self.hints.wish[vreg as usize]]
             .into_iter()
             .chain(related.map(|k| self.last[*k as usize]));
         if let Some(r) = hints.into_iter().find(|r| *r != u16::MAX && free(*r) && within(given, *r, class.width)) {
@@ -326,16 +422,12 @@ impl Color<'_, '_> {
     /// Where to split a piece so that the part before has a register for as long as possible; `None` if it has none at its start.
     fn split_point(&self, id: u32, class: &RegClass) -> Option<u32> {
         let piece = &self.p.pieces[id as usize];
-        let mut busy = [0; 4];
+        let mut busy = self.sweep.as_ref().map_or([0; 4], |s| s.held[usize::from(class.file)]);
         let mut reached = piece.start();
         'points: for s in &piece.segs {
             for point in s.from..s.to {
                 self.occupied[class.file as usize].gather(point, point + 1, &mut busy);
-                let one = Piece {
-                    vreg: piece.vreg,
-                    segs: [super::live::Seg { from: point, to: point + 1 }].into_iter().collect(),
-                    place: piece.place,
-                };
+                let one = piece.at([super::live::Seg { from: point, to: point + 1 }]);
                 self.gather_taken(&one, class.file, &mut busy);
                 if self.choose(piece.vreg, class, &busy).is_none() {
                     reached = point;
@@ -361,13 +453,22 @@ impl Color<'_, '_> {
         piece.place = Place::Reg(r);
         let piece = &self.p.pieces[id as usize];
         let class = self.p.class(piece.vreg);
+        self.last[piece.vreg as usize] = r;
+        match (&mut self.sweep, piece.segs.as_slice()) {
+            (Some(sweep), [s]) => return sweep.hold(class.file, (r, class.width), s.to),
+            (Some(sweep), _) => {
+                let until = &mut sweep.scattered[usize::from(class.file)];
+                *until = piece.end().max(*until);
+            }
+            (None, _) => {
+                for k in r..r + class.width {
+                    self.holders[class.file as usize][usize::from(k)].push(id);
+                }
+            }
+        }
         let mask = window(r, class.width);
         for s in &piece.segs {
             self.occupied[class.file as usize].mark(s.from, s.to, &mask);
-        }
-        self.last[piece.vreg as usize] = r;
-        for k in r..r + class.width {
-            self.holders[class.file as usize][usize::from(k)].push(id);
         }
     }
 
@@ -377,7 +478,7 @@ impl Color<'_, '_> {
         let (vreg, from) = (piece.vreg, piece.start());
         let to = piece.segs[0].to.min((from | 1) + 1);
         let mut taken = [0; 4];
-        let head = Piece { vreg, segs: [super::live::Seg { from, to }].into_iter().collect(), place: piece.place };
+        let head = piece.at([super::live::Seg { from, to }]);
         self.gather_taken(&head, class.file, &mut taken);
         let file = &self.p.regs.files[class.file as usize];
         let mut best: Option<(f32, Vec<(u32, Gap)>)> = None;
@@ -459,10 +560,6 @@ fn window(r: u16, width: u16) -> Bits {
         (r..r + width).for_each(|k| bits[usize::from(k) / 64] |= 1 << (k % 64));
     }
     bits
-}
-
-fn union(a: Bits, b: &Bits) -> Bits {
-    std::array::from_fn(|k| a[k] | b[k])
 }
 
 /// The highest register of a set.

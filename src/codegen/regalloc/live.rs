@@ -2,6 +2,7 @@
 
 use super::{Flow, Func, RegAllocError};
 use smallvec::SmallVec;
+use std::cell::OnceCell;
 
 /// A half-open range of points; instruction `i` reads at `2i` and writes at `2i + 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,8 @@ pub(super) struct Loop {
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The analysis of one function.
-pub(super) struct Live {
+pub(super) struct Live<'a> {
+    func: &'a Func,
     pub blocks: Vec<Block>,
     pub loops: Vec<Loop>,
     /// Block of each instruction.
@@ -43,17 +45,24 @@ pub(super) struct Live {
     words: usize,
     segs: Vec<Seg>,
     seg_start: Vec<u32>,
-    /// `(instruction, operand index)`, grouped by value, in order.
-    uses: Vec<(u32, u32)>,
-    use_start: Vec<u32>,
+    /// Made when they are asked for: an allocation without spills asks for none.
+    uses: OnceCell<Uses>,
 }
 
-impl Live {
-    pub fn new(func: &Func) -> Result<Self, RegAllocError> {
+/// The operands of values.
+struct Uses {
+    /// `(instruction, operand index)`, grouped by value, in order.
+    all: Vec<(u32, u32)>,
+    start: Vec<u32>,
+}
+
+impl<'a> Live<'a> {
+    pub fn new(func: &'a Func) -> Result<Self, RegAllocError> {
         let (mut blocks, block_of) = blocks(func)?;
         let loops = loops(&mut blocks);
         let words = func.vregs.len().div_ceil(64).max(1);
         let mut live = Live {
+            func,
             blocks,
             loops,
             block_of,
@@ -61,15 +70,13 @@ impl Live {
             words,
             segs: Vec::new(),
             seg_start: Vec::new(),
-            uses: Vec::new(),
-            use_start: Vec::new(),
+            uses: OnceCell::new(),
         };
         live.flow(func);
         if let Some(v) = live.live_in(0).next() {
             return Err(RegAllocError::Undefined { vreg: v });
         }
         live.collect_segs(func);
-        live.collect_uses(func);
         Ok(live)
     }
 
@@ -80,7 +87,8 @@ impl Live {
 
     /// Operands of a value as `(instruction, operand index)`, in order.
     pub fn uses(&self, v: u32) -> &[(u32, u32)] {
-        &self.uses[self.use_start[v as usize] as usize..self.use_start[v as usize + 1] as usize]
+        let uses = self.uses.get_or_init(|| Uses::of(self.func));
+        &uses.all[uses.start[v as usize] as usize..uses.start[v as usize + 1] as usize]
     }
 
     /// Values alive at a block's start.
@@ -195,8 +203,10 @@ impl Live {
         }
         self.seg_start.push(self.segs.len() as u32);
     }
+}
 
-    fn collect_uses(&mut self, func: &Func) {
+impl Uses {
+    fn of(func: &Func) -> Uses {
         let nv = func.vregs.len();
         let mut start = vec![0u32; nv + 1];
         for op in &func.operands {
@@ -206,15 +216,15 @@ impl Live {
             start[v + 1] += start[v];
         }
         let mut next = start.clone();
-        let mut uses = vec![(0, 0); func.operands.len()];
+        let mut all = vec![(0, 0); func.operands.len()];
         for i in 0..func.insts.len() as u32 {
             for o in func.operand_range(i) {
                 let slot = &mut next[func.operands[o].vreg.0 as usize];
-                uses[*slot as usize] = (i, o as u32);
+                all[*slot as usize] = (i, o as u32);
                 *slot += 1;
             }
         }
-        (self.uses, self.use_start) = (uses, start);
+        Uses { all, start }
     }
 }
 

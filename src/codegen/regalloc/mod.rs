@@ -68,7 +68,9 @@ pub enum RegAllocError {
 /// What is known of a function whatever registers there are: blocks, loops, lives of values.
 pub struct Analysis<'a> {
     func: &'a Func,
-    live: live::Live,
+    live: live::Live<'a>,
+    hints: color::Hints,
+    taken: Vec<spill::Taken>,
 }
 
 impl<'a> Analysis<'a> {
@@ -77,7 +79,7 @@ impl<'a> Analysis<'a> {
     /// # Errors
     /// A value that is read before it is written, a label that is nowhere.
     pub fn new(func: &'a Func) -> Result<Analysis<'a>, RegAllocError> {
-        Ok(Analysis { func, live: live::Live::new(func)? })
+        Ok(Analysis { func, live: live::Live::new(func)?, hints: color::Hints::of(func), taken: spill::taken(func) })
     }
 
     /// The most registers of each file that are wanted at once.
@@ -86,18 +88,16 @@ impl<'a> Analysis<'a> {
         spill::most_wanted(self.func, regs, &self.live)
     }
 
-    /// Allocates registers as long as no value has to go to the frame; `None`: one has to.
+    /// Allocates registers as long as no value has to go to the frame; `None`: one has to. `need` is the [`Analysis::pressure`].
     ///
     /// # Errors
     /// See [`RegAllocError`].
-    pub fn allocate_without_frame(&self, regs: &RegInfo) -> Result<Option<Allocation>, RegAllocError> {
-        let mut pieces = spill::Pieces::new(self.func, regs, &self.live);
-        if spill::most_wanted(self.func, regs, &self.live)
-            .iter()
-            .zip(&regs.files)
-            .any(|(n, f)| usize::from(*n) > f.order.len())
-            || !color::color(&mut pieces, false)?
-        {
+    pub fn allocate_without_frame(&self, regs: &RegInfo, need: &[u16]) -> Result<Option<Allocation>, RegAllocError> {
+        if need.iter().zip(&regs.files).any(|(n, f)| usize::from(*n) > f.order.len()) {
+            return Ok(None);
+        }
+        let mut pieces = spill::Pieces::new(self.func, regs, &self.live, &self.taken);
+        if !color::color(&mut pieces, &self.hints, false)? {
             return Ok(None);
         }
         self.resolved(regs, &pieces).map(Some)
@@ -108,9 +108,10 @@ impl<'a> Analysis<'a> {
     /// # Errors
     /// See [`RegAllocError`].
     pub fn allocate(&self, regs: &RegInfo) -> Result<Allocation, RegAllocError> {
-        let mut pieces = spill::Pieces::new(self.func, regs, &self.live);
+        let mut pieces = spill::Pieces::new(self.func, regs, &self.live, &self.taken);
+        pieces.find_constants();
         spill::relieve(&mut pieces);
-        color::color(&mut pieces, true)?;
+        color::color(&mut pieces, &self.hints, true)?;
         self.resolved(regs, &pieces)
     }
 

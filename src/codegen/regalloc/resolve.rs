@@ -61,6 +61,9 @@ enum At {
 }
 
 pub(super) fn resolve(p: &Pieces) -> Allocation {
+    if !p.parted && p.taken.is_empty() {
+        return whole(p);
+    }
     let nv = p.func.vregs.len();
     let mut r = Resolve {
         p,
@@ -97,24 +100,26 @@ pub(super) fn resolve(p: &Pieces) -> Allocation {
 }
 
 impl Resolve<'_, '_> {
-    /// Each value's pieces by start, for values with more than one.
-    fn sorted_pieces(&self) -> Vec<Vec<u32>> {
-        let mut order = vec![Vec::new(); self.p.of.len()];
-        for (v, ids) in self.p.of.iter().enumerate().filter(|(_, ids)| ids.len() > 1) {
-            let mut ids = ids.to_vec();
-            ids.sort_unstable_by_key(|id| self.p.pieces[*id as usize].start());
-            order[v] = ids;
+    /// The values with more than one piece, and those by start.
+    fn sorted_pieces(&self) -> Vec<(u32, Vec<u32>)> {
+        let mut order = Vec::new();
+        for v in 0..self.p.values() as u32 {
+            if self.p.of(v).nth(1).is_some() {
+                let mut ids: Vec<u32> = self.p.of(v).collect();
+                ids.sort_unstable_by_key(|id| self.p.pieces[*id as usize].start());
+                order.push((v, ids));
+            }
         }
         order
     }
 
     /// Every point and edge where a value's piece changes.
-    fn changes(&self, order: &[Vec<u32>]) -> Vec<Change> {
+    fn changes(&self, order: &[(u32, Vec<u32>)]) -> Vec<Change> {
         let (live, pieces) = (self.p.live, &self.p.pieces);
         let mut changes = Vec::new();
-        let at = |v: u32, point: u32| order[v as usize].iter().copied().find(|id| pieces[*id as usize].covers(point));
-        for (v, ids) in order.iter().enumerate().filter(|(_, ids)| !ids.is_empty()) {
-            let v = v as u32;
+        let at = |ids: &[u32], point: u32| ids.iter().copied().find(|id| pieces[*id as usize].covers(point));
+        for (v, ids) in order {
+            let v = *v;
             for to in ids {
                 for Seg { from: point, .. } in &pieces[*to as usize].segs {
                     let inst = point / 2;
@@ -123,19 +128,18 @@ impl Resolve<'_, '_> {
                     if at_block_start || *point == 0 {
                         continue; // the edges see to it
                     }
-                    if let Some(from) = at(v, point - 1).filter(|from| from != to) {
+                    if let Some(from) = at(ids, point - 1).filter(|from| from != to) {
                         let phase = if point % 2 == 0 { Phase::Inside } else { Phase::BeforeInputs };
                         changes.push(Change { v, from, to: *to, at: At::Before(inst, phase) });
                     }
                 }
             }
         }
-        let split: Vec<u32> = (0..order.len() as u32).filter(|v| !order[*v as usize].is_empty()).collect();
         for (b, block) in live.blocks.iter().enumerate() {
             for s in &block.succs {
                 let start = live.blocks[*s as usize].start;
-                for v in split.iter().copied().filter(|v| live.is_live_in(*s, *v)) {
-                    let (from, to) = (at(v, 2 * block.end - 1), at(v, 2 * start));
+                for (v, ids) in order.iter().filter(|(v, _)| live.is_live_in(*s, *v)) {
+                    let (v, from, to) = (*v, at(ids, 2 * block.end - 1), at(ids, 2 * start));
                     if let (Some(from), Some(to)) = (from, to)
                         && from != to
                     {
@@ -253,12 +257,13 @@ impl Resolve<'_, '_> {
     }
 
     /// Gives each operand its place; fixed operands get moves, spilled results stores.
-    fn operands(&mut self, order: &[Vec<u32>]) {
-        let nowhere = Loc::Reg(PReg { file: 0, index: 0 });
-        self.out.operands = vec![nowhere; self.p.func.operands.len()];
-        for (v, pieces) in order.iter().enumerate() {
+    fn operands(&mut self, order: &[(u32, Vec<u32>)]) {
+        self.out.operands = vec![NOWHERE; self.p.func.operands.len()];
+        let mut order = order.iter().peekable();
+        for v in 0..self.p.values() {
             let class = self.p.func.vregs[v];
-            let only = self.p.of[v].first().copied();
+            let only = self.p.of(v as u32).next();
+            let pieces = order.next_if(|o| o.0 as usize == v).map_or(&[][..], |o| &o.1);
             for (i, o) in self.p.live.uses(v as u32) {
                 let op = &self.p.func.operands[*o as usize];
                 let span = op.role.points(*i);
@@ -399,30 +404,61 @@ impl Resolve<'_, '_> {
 
     /// Lists the registers that anything writes.
     fn written(&mut self) {
-        let mut all = vec![[0u64; 4]; self.p.regs.files.len()];
+        let mut all = of_pieces(self.p);
         let mut add = |file: u8, first: u16, width: u16| {
             for k in first..first + width {
                 all[usize::from(file)][usize::from(k) / 64] |= 1 << (k % 64);
             }
         };
         self.p.taken.iter().for_each(|t| add(t.preg.file, t.preg.index, 1));
-        for piece in &self.p.pieces {
-            if let Place::Reg(r) = piece.place {
-                let class = self.p.class(piece.vreg);
-                add(class.file, r, class.width);
-            }
-        }
         let edits = self.out.edits.iter().map(|e| &e.1).chain(self.out.edge_edits.iter().flat_map(|e| &e.1));
         for e in edits {
             if let (Loc::Reg(r), width) = self.writes(e) {
                 add(r.file, r.index, width);
             }
         }
-        for (file, set) in (0u8..).zip(&all) {
-            let held = (0u16..256).filter(|k| set[usize::from(*k) / 64] >> (k % 64) & 1 == 1);
-            self.out.written.extend(held.map(|index| PReg { file, index }));
+        self.out.written = listed(&all);
+    }
+}
+
+/// No register yet.
+const NOWHERE: Loc = Loc::Reg(PReg { file: 0, index: 0 });
+
+/// Where every value has one register all its life there is nothing to move.
+fn whole(p: &Pieces) -> Allocation {
+    let place = |v: u32| match p.of(v).next().map(|id| p.pieces[id as usize].place) {
+        Some(Place::Reg(index)) => Loc::Reg(PReg { file: p.class(v).file, index }),
+        _ => NOWHERE,
+    };
+    let operands = p.func.operands.iter().map(|op| place(op.vreg.0)).collect();
+    Allocation { operands, written: listed(&of_pieces(p)), ..Allocation::default() }
+}
+
+/// The registers of all pieces, by file as bits.
+fn of_pieces(p: &Pieces) -> Vec<[u64; 4]> {
+    let mut all = vec![[0u64; 4]; p.regs.files.len()];
+    for piece in &p.pieces {
+        if let Place::Reg(r) = piece.place {
+            let class = p.class(piece.vreg);
+            let file = &mut all[usize::from(class.file)];
+            (r..r + class.width).for_each(|k| file[usize::from(k) / 64] |= 1 << (k % 64));
         }
     }
+    all
+}
+
+fn listed(all: &[[u64; 4]]) -> Vec<PReg> {
+    let mut out = Vec::new();
+    for (file, set) in (0u8..).zip(all) {
+        for (word, bits) in (0u16..).zip(set) {
+            let mut bits = *bits;
+            while bits != 0 {
+                out.push(PReg { file, index: 64 * word + bits.trailing_zeros() as u16 });
+                bits &= bits - 1;
+            }
+        }
+    }
+    out
 }
 
 fn as_move(e: &Edit) -> Option<(Class, Loc, Loc)> {

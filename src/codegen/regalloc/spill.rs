@@ -22,6 +22,8 @@ pub(super) struct Piece {
     pub vreg: u32,
     pub segs: SmallVec<[Seg; 2]>,
     pub place: Place,
+    /// The piece of the same value that was made after it, or `NONE`.
+    next: u32,
 }
 
 impl Piece {
@@ -31,6 +33,11 @@ impl Piece {
 
     pub fn end(&self) -> u32 {
         self.segs[self.segs.len() - 1].to
+    }
+
+    /// The same value for a segment of its own.
+    pub fn at(&self, seg: [Seg; 1]) -> Piece {
+        Piece { vreg: self.vreg, segs: seg.into_iter().collect(), place: self.place, next: NONE }
     }
 
     pub fn covers(&self, point: u32) -> bool {
@@ -63,16 +70,18 @@ enum Head {
 pub(super) struct Pieces<'a> {
     pub func: &'a Func,
     pub regs: &'a RegInfo,
-    pub live: &'a Live,
+    pub live: &'a Live<'a>,
     pub pieces: Vec<Piece>,
-    /// Pieces of each value; sorted by start at the end.
-    pub of: Vec<SmallVec<[u32; 2]>>,
-    /// The instruction that can be repeated to get a value, or `NONE`.
+    /// The first and last piece of each value, in the order they were made, or `NONE`.
+    ends: Vec<(u32, u32)>,
+    /// A value has several pieces, or one in memory.
+    pub parted: bool,
+    /// The instruction that can be repeated to get a value, or `NONE`; where nothing may go to memory nobody looked for it.
     pub remat: Vec<u32>,
     /// Values with some piece in memory.
     pub spilled: Vec<bool>,
     /// Registers that an instruction itself takes.
-    pub taken: Vec<Taken>,
+    pub taken: &'a [Taken],
 }
 
 /// A register that an instruction names: for an operand fixed to it, or because it destroys it.
@@ -84,44 +93,79 @@ pub(super) struct Taken {
     pub clobber: bool,
 }
 
+/// Registers that instructions themselves take.
+pub(super) fn taken(func: &Func) -> Vec<Taken> {
+    let mut taken = Vec::new();
+    for i in 0..func.insts.len() as u32 {
+        for op in func.operands(i) {
+            if let Constraint::Fixed(preg) = op.constraint {
+                let span = op.role.points(i);
+                taken.push(Taken { preg, from: span.start, to: span.end, clobber: false });
+            }
+        }
+        for preg in func.clobbers(i) {
+            taken.push(Taken { preg: *preg, from: 2 * i + 1, to: 2 * i + 2, clobber: true });
+        }
+    }
+    taken
+}
+
 impl<'a> Pieces<'a> {
-    pub fn new(func: &'a Func, regs: &'a RegInfo, live: &'a Live) -> Self {
+    pub fn new(func: &'a Func, regs: &'a RegInfo, live: &'a Live<'a>, taken: &'a [Taken]) -> Self {
         let nv = func.vregs.len();
         let mut me = Pieces {
             func,
             regs,
             live,
-            pieces: Vec::with_capacity(nv + nv / 4),
-            of: vec![SmallVec::new(); nv],
+            pieces: Vec::with_capacity(nv + nv / 8),
+            ends: vec![(NONE, NONE); nv],
+            parted: false,
             remat: vec![NONE; nv],
             spilled: vec![false; nv],
-            taken: Vec::new(),
+            taken,
         };
         for v in 0..nv as u32 {
-            if !live.segs(v).is_empty() {
-                me.add(v, live.segs(v).into(), Place::Open);
+            match live.segs(v) {
+                [] => {}
+                // The most by far.
+                [one] => {
+                    me.add(v, SmallVec::from_buf_and_len([*one, *one], 1), Place::Open);
+                }
+                segs => {
+                    me.add(v, segs.into(), Place::Open);
+                }
             }
         }
+        me
+    }
+
+    /// Finds the values that can be had again by repeating an instruction.
+    pub fn find_constants(&mut self) {
+        let func = self.func;
         for i in 0..func.insts.len() as u32 {
             let ops = func.operands(i);
             if func.insts[i as usize].kind == Kind::Remat && ops.len() == 1 && func.clobbers(i).is_empty() {
                 let v = ops[0].vreg.0;
-                let only = live.uses(v).iter().filter(|(_, o)| func.operands[*o as usize].role.writes()).count() == 1;
-                if only && ops[0].constraint == Constraint::Reg {
-                    me.remat[v as usize] = i;
+                if self.writes(v) == 1 && ops[0].constraint == Constraint::Reg {
+                    self.remat[v as usize] = i;
                 }
-            }
-            for op in ops {
-                if let Constraint::Fixed(preg) = op.constraint {
-                    let span = op.role.points(i);
-                    me.taken.push(Taken { preg, from: span.start, to: span.end, clobber: false });
-                }
-            }
-            for preg in func.clobbers(i) {
-                me.taken.push(Taken { preg: *preg, from: 2 * i + 1, to: 2 * i + 2, clobber: true });
             }
         }
-        me
+    }
+
+    /// The pieces of a value, in the order they were made.
+    pub fn of(&self, vreg: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut at = self.ends[vreg as usize].0;
+        std::iter::from_fn(move || {
+            let id = (at != NONE).then_some(at)?;
+            at = self.pieces[id as usize].next;
+            Some(id)
+        })
+    }
+
+    /// How many values there are.
+    pub fn values(&self) -> usize {
+        self.ends.len()
     }
 
     pub fn class(&self, vreg: u32) -> &'a RegClass {
@@ -129,14 +173,19 @@ impl<'a> Pieces<'a> {
     }
 
     pub fn add(&mut self, vreg: u32, segs: SmallVec<[Seg; 2]>, place: Place) -> u32 {
-        self.pieces.push(Piece { vreg, segs, place });
+        self.pieces.push(Piece { vreg, segs, place, next: NONE });
         let id = self.pieces.len() as u32 - 1;
-        self.of[vreg as usize].push(id);
+        let (first, last) = &mut self.ends[vreg as usize];
+        match std::mem::replace(last, id) {
+            NONE => *first = id,
+            before => self.pieces[before as usize].next = id,
+        }
         id
     }
 
     /// Splits a piece at a point inside it. The piece keeps the part before; returns the part from the point on.
     pub fn split(&mut self, id: u32, at: u32) -> u32 {
+        self.parted = true;
         let piece = &mut self.pieces[id as usize];
         let (mut before, mut after) = (SmallVec::new(), SmallVec::new());
         for s in &piece.segs {
@@ -167,6 +216,7 @@ impl<'a> Pieces<'a> {
         let middle = if from > start { self.split(id, from) } else { id };
         let after = (to < end).then(|| self.split(middle, to));
         self.pieces[middle as usize].place = Place::Memory;
+        self.parted = true;
         self.spilled[self.pieces[middle as usize].vreg as usize] = true;
         after
     }
@@ -271,7 +321,7 @@ impl<'a> Pieces<'a> {
 
     /// The piece of a value at a point.
     pub fn at(&self, v: u32, point: u32) -> Option<u32> {
-        self.of[v as usize].iter().copied().find(|id| self.pieces[*id as usize].covers(point))
+        self.of(v).find(|id| self.pieces[*id as usize].covers(point))
     }
 
     /// Moves a gap's ends out of loops that do not hold the point.

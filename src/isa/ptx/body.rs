@@ -3,7 +3,7 @@
 use super::lex::Kind;
 use super::module::{Guard, Imm, Inlined, Inst, Linkage, Loc, Modifier, Operand, Pos, Registers, Statement};
 use super::name::Name;
-use super::names::{Opcode, Space, Type, is_special};
+use super::names::{Counted, Numbered, Opcode, Space, Type, is_special};
 use super::number;
 use super::parse::{ParseError, Parser, Scope};
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl<'a> Parser<'a> {
             };
             if let Some(scope) = p.scopes.last_mut() {
                 match count {
-                    Some(n) => scope.ranges.push((w, n)),
+                    Some(n) => scope.ranges.push(Counted::new(w, n)),
                     None => {
                         scope.names.insert(w);
                     }
@@ -193,17 +193,49 @@ impl<'a> Parser<'a> {
                 (op, mods)
             }
         };
-        let mut operands = Vec::new();
-        if !self.sign(b';')? {
-            operands = self.list(b';', Self::operand)?;
-        }
+        let operands = self.operands()?;
         Ok(Inst { pos, guard, op, mods, operands })
+    }
+
+    /// Operands up to the end of an instruction, most of which are registers.
+    fn operands(&mut self) -> Res<Vec<Operand>> {
+        if self.sign(b';')? {
+            return Ok(Vec::new());
+        }
+        let mut out = Vec::with_capacity(4);
+        loop {
+            match self.tok.kind {
+                Kind::Word(w) if w.starts_with('%') && self.is_register(w) => {
+                    self.advance()?;
+                    if self.is_sign(b'|') {
+                        let first = Operand::Reg(Name::from(w));
+                        out.push(self.paired(first)?);
+                    } else {
+                        out.push(Operand::Reg(Name::from(w)));
+                    }
+                }
+                _ => out.push(self.operand()?),
+            }
+            match self.tok.kind {
+                Kind::Sign(b',') => self.advance()?,
+                Kind::Sign(b';') => {
+                    self.advance()?;
+                    return Ok(out);
+                }
+                _ => return self.wanted("`,` or `;`"),
+            };
+        }
     }
 
     // --- operands ---
 
     pub(super) fn operand(&mut self) -> Res<Operand> {
         let first = self.simple()?;
+        self.paired(first)
+    }
+
+    /// The operand, or a pair of it and another.
+    fn paired(&mut self, first: Operand) -> Res<Operand> {
         if !self.sign(b'|')? {
             return Ok(first);
         }
@@ -277,7 +309,8 @@ impl<'a> Parser<'a> {
 
     /// Whether a register of that name is declared here.
     fn is_register(&self, w: &str) -> bool {
-        self.scopes.iter().rev().any(|scope| scope.has(w))
+        let taken_apart = Numbered::of(w.as_bytes());
+        self.scopes.iter().rev().any(|scope| scope.has(w, &taken_apart))
     }
 
     fn immediate(&mut self) -> Res<Operand> {

@@ -28,7 +28,7 @@ pub use module::{
     Statement, Tuning, Variable,
 };
 pub use name::Name;
-pub(crate) use names::numbered;
+pub(crate) use names::{Counted, Numbered};
 pub use names::{Opcode, Space, Type, is_special};
 pub use parse::{ParseError, parse};
 pub use render::{Buffers, RenderError, render};

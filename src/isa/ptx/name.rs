@@ -47,7 +47,7 @@ impl From<&str> for Name {
             return Name(Text::Long(text.into()));
         }
         let mut bytes = [0; SHORT];
-        bytes.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
         #[allow(clippy::cast_possible_truncation)] // at most 22
         Name(Text::Short(text.len() as u8, bytes))
     }

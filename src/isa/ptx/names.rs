@@ -56,21 +56,65 @@ const fn is_before(a: &str, b: &str) -> bool {
     a.len() < b.len()
 }
 
-/// The number of a register `stem<number>` of a counted range.
-#[must_use]
-pub(crate) fn numbered(name: &[u8], stem: &[u8]) -> Option<u32> {
-    let digits = name.strip_prefix(stem)?;
+/// Registers `stem<0>` to `stem<count - 1>`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted<'a> {
+    stem: &'a [u8],
+    /// Its bytes, if it is short and does not end with a digit.
+    key: Option<u64>,
+    pub count: u32,
+}
+
+impl<'a> Counted<'a> {
+    pub fn new(stem: &'a str, count: u32) -> Counted<'a> {
+        let stem = stem.as_bytes();
+        let plain = !stem.last().is_some_and(u8::is_ascii_digit);
+        Counted { stem, key: packed(stem).filter(|_| plain), count }
+    }
+
+    /// The number of a register of this range.
+    #[inline]
+    pub fn number(&self, name: &Numbered) -> Option<u32> {
+        let number = match self.key {
+            Some(key) => name.number.filter(|_| name.key == Some(key)),
+            None => name.name.strip_prefix(self.stem).and_then(decimal),
+        };
+        number.filter(|n| *n < self.count)
+    }
+}
+
+/// A name taken apart: what stands before its last digits, and the number that these are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbered<'a> {
+    name: &'a [u8],
+    key: Option<u64>,
+    number: Option<u32>,
+}
+
+impl<'a> Numbered<'a> {
+    pub fn of(name: &'a [u8]) -> Numbered<'a> {
+        let mut at = name.len();
+        while at > 0 && name[at - 1].is_ascii_digit() {
+            at -= 1;
+        }
+        Numbered { name, key: packed(&name[..at]), number: decimal(&name[at..]) }
+    }
+}
+
+/// Up to seven bytes as a number, with how many there are.
+#[inline]
+fn packed(bytes: &[u8]) -> Option<u64> {
+    let all = |n: u64, c: &u8| n << 8 | u64::from(*c);
+    (bytes.len() < 8).then(|| bytes.iter().fold(bytes.len() as u64, all))
+}
+
+/// Digits as a number, which has no zero before it.
+fn decimal(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() || digits.len() > 10 || digits.len() > 1 && digits[0] == b'0' {
         return None;
     }
-    let mut number = 0u64;
-    for d in digits {
-        if !d.is_ascii_digit() {
-            return None;
-        }
-        number = number * 10 + u64::from(d - b'0');
-    }
-    u32::try_from(number).ok()
+    let digit = |n: u64, c: &u8| c.is_ascii_digit().then(|| 10 * n + u64::from(c - b'0'));
+    digits.iter().try_fold(0, digit).and_then(|n| u32::try_from(n).ok())
 }
 
 words! {
@@ -209,6 +253,15 @@ mod tests {
         assert!(Opcode::ALL.iter().all(|o| Opcode::parse(o.word()) == Some(*o)));
         assert!(Type::ALL.iter().all(|o| Type::parse(o.word()) == Some(*o)));
         assert_eq!((Type::Bf16x2.bits(), Type::E4m3x2.bits()), (32, 16));
+    }
+
+    #[test]
+    fn a_counted_range_has_the_names_below_its_count() {
+        let number = |stem, count, name: &str| Counted::new(stem, count).number(&Numbered::of(name.as_bytes()));
+        assert_eq!((number("%r", 10, "%r9"), number("%r", 10, "%r10"), number("%r", 10, "%rd9")), (Some(9), None, None));
+        assert_eq!((number("%r", 10, "%r"), number("%r", 10, "%r01"), number("%r", 10, "%r0")), (None, None, Some(0)));
+        assert_eq!((number("%r1", 10, "%r10"), number("%r1", 10, "%r19"), number("%r1", 10, "%r1")), (Some(0), Some(9), None));
+        assert_eq!((number("long_prefix_", 5, "long_prefix_4"), number("%r0", 5, "%r01")), (Some(4), Some(1)));
     }
 
     #[test]

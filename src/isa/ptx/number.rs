@@ -22,12 +22,14 @@ pub(super) fn constant(text: &str) -> Option<Imm> {
 
 /// An integer of up to 64 bits.
 pub(super) fn integer(text: &str) -> Option<u64> {
+    if let Some(n) = short(text.as_bytes()) {
+        return Some(n);
+    }
     let text = text.strip_suffix('U').unwrap_or(text);
-    let lower = |p: &str| text.strip_prefix(p).or_else(|| text.strip_prefix(p.to_ascii_uppercase().as_str()));
-    if let Some(h) = lower("0x") {
+    if let Some(h) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         return digits(h, 16);
     }
-    if let Some(b) = lower("0b") {
+    if let Some(b) = text.strip_prefix("0b").or_else(|| text.strip_prefix("0B")) {
         return digits(b, 2);
     }
     match text.strip_prefix('0') {
@@ -36,13 +38,23 @@ pub(super) fn integer(text: &str) -> Option<u64> {
     }
 }
 
+/// A decimal number of up to 18 digits, as nearly all are; a zero before others makes it an octal one.
+fn short(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 18 || text[0] == b'0' && text.len() > 1 {
+        return None;
+    }
+    let digit = |n: u64, c: &u8| c.is_ascii_digit().then(|| 10 * n + u64::from(c - b'0'));
+    text.iter().try_fold(0, digit)
+}
+
 fn digits(text: &str, radix: u32) -> Option<u64> {
     // `from_str_radix` takes a sign.
     if text.bytes().all(|c| c.is_ascii_alphanumeric()) { u64::from_str_radix(text, radix).ok() } else { None }
 }
 
 fn hex(text: &str, len: usize) -> Option<u64> {
-    if text.len() == len { digits(text, 16) } else { None }
+    let digit = |n: u64, c: u8| char::from(c).to_digit(16).map(|d| n << 4 | u64::from(d));
+    if text.len() == len { text.bytes().try_fold(0, digit) } else { None }
 }
 
 #[cfg(test)]

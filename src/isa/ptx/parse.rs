@@ -6,7 +6,7 @@
 use super::lex::{Kind, Lexer, Token};
 use super::module::{Function, Init, Item, Linkage, Modifier, Module, Operand, Pointer, Pos, Tuning, Variable};
 use super::name::Name;
-use super::names::{Opcode, Space, Type, numbered};
+use super::names::{Counted, Numbered, Opcode, Space, Type};
 use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -61,14 +61,13 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
 #[derive(Default)]
 pub(super) struct Scope<'a> {
     pub names: HashSet<&'a str>,
-    /// Prefixes of counted ranges, and how many there are.
-    pub ranges: Vec<(&'a str, u32)>,
+    pub ranges: Vec<Counted<'a>>,
 }
 
 impl Scope<'_> {
-    pub fn has(&self, word: &str) -> bool {
-        let below = |(stem, n): &(&str, u32)| numbered(word.as_bytes(), stem.as_bytes()).is_some_and(|k| k < *n);
-        self.ranges.iter().any(below) || !self.names.is_empty() && self.names.contains(word)
+    pub fn has(&self, word: &str, taken_apart: &Numbered) -> bool {
+        self.ranges.iter().any(|r| r.number(taken_apart).is_some())
+            || !self.names.is_empty() && self.names.contains(word)
     }
 }
 

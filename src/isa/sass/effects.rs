@@ -6,7 +6,7 @@
 
 use super::chip::Chip;
 use super::inst::Instruction;
-use super::row::{Field, File, Index, Kind, Pipe, Role};
+use super::row::{Field, FieldAccess, File, Index, Kind, Pipe, Role};
 use smallvec::SmallVec;
 
 /// A register file.
@@ -48,22 +48,16 @@ pub struct Effects {
     pub writes: SmallVec<[Access; 2]>,
 }
 
-/// Slots that are written: a destination or a predicate; everything else is read.
-fn is_written(slot: &str) -> bool {
-    matches!(slot, "d" | "pu" | "pv")
-}
-
 /// What the instruction reads and writes.
 #[must_use]
 pub fn effects(inst: &Instruction) -> Effects {
     let mut all = Effects::default();
     let form = inst.form();
     for i in form.operands() {
-        let slot = form.fields[i].slot;
-        let written = is_written(slot);
-        if written || !is_dead(inst, slot) {
-            let mut add = |access| if written { all.writes.push(access) } else { all.reads.push(access) };
-            accesses(inst, i, &mut add);
+        match form.fields[i].access {
+            FieldAccess::Writes => accesses(inst, i, &mut |access| all.writes.push(access)),
+            FieldAccess::MayRead if is_dead(inst, form.fields[i].slot) => {}
+            _ => accesses(inst, i, &mut |access| all.reads.push(access)),
         }
     }
     if inst.guard.index < 7 {
@@ -105,7 +99,8 @@ fn accesses(inst: &Instruction, field: usize, f: &mut impl FnMut(Access)) {
         }
     };
     let bits = inst.at(field);
-    let part = |role, none| inst.get(slot, role).unwrap_or(none);
+    let form = inst.form();
+    let part = |role, none| form.part(field, role).map_or(none, |i| inst.at(i));
     // URZ: uniform registers have eight bits from sm_100 on.
     let urz = if inst.chip() == Chip::Sm120 { 255 } else { 63 };
     match kind {
@@ -125,7 +120,7 @@ fn accesses(inst: &Instruction, field: usize, f: &mut impl FnMut(Access)) {
         Kind::Constant(Index::Uniform) => one(RegFile::Uniform, part(Role::Register, urz), urz, 1),
         Kind::Bindless => one(RegFile::Uniform, part(Role::Uniform, urz), urz, 2),
         Kind::Address(_) => {
-            let suffix = inst.suffix(slot);
+            let suffix = inst.suffix_of(field);
             let wide = suffix == ".64" || suffix.is_empty() && is_wide_address(inst);
             one(RegFile::General, part(Role::Register, 255), 255, if wide { 2 } else { 1 });
             one(RegFile::Uniform, part(Role::Uniform, urz), urz, if suffix == ".U32" { 2 } else { 1 });

@@ -5,7 +5,6 @@ use super::control::ControlError;
 use super::decode::{GUARD, GUARD_NOT, OPCODE};
 use super::inst::{Instruction, field_name, form_name};
 use super::legal::contradiction;
-use super::row::Kind;
 use thiserror::Error;
 
 /// An instruction that has no word.
@@ -29,7 +28,7 @@ pub enum EncodeError {
 pub fn encode(inst: &Instruction) -> Result<u128, EncodeError> {
     let form = inst.form();
     let name = || form_name(form);
-    for field in form.fields.iter().filter(|f| matches!(f.kind, Kind::Must(_) | Kind::List(_) | Kind::Scoreboard)) {
+    for field in form.fields.iter().filter(|f| f.partial) {
         let value = field.get(inst.word());
         if !field.has(value) {
             return Err(EncodeError::NoSuchValue { form: name(), field: field_name(field), value });

@@ -25,8 +25,14 @@ pub struct Instruction {
     chip: Chip,
     pub guard: Guard,
     pub control: Control,
-    /// The fields' bits in their places; all others are zero.
-    word: u128,
+    /// The fields' bits in their places, low half first; all others are zero.
+    word: [u64; 2],
+}
+
+/// A word as it stands in an instruction, which so needs no alignment of sixteen bytes.
+const fn halves(word: u128) -> [u64; 2] {
+    #[allow(clippy::cast_possible_truncation)] // one half, then the other
+    [word as u64, (word >> 64) as u64]
 }
 
 /// Sign, complement and reuse flags of an operand.
@@ -159,7 +165,7 @@ impl Instruction {
     /// The same for a chip, of which the form must be one.
     #[must_use]
     pub fn on(form: &'static Form, chip: Chip) -> Instruction {
-        Instruction { form, chip, guard: Guard::ALWAYS, control: Control::default(), word: form.initial }
+        Instruction { form, chip, guard: Guard::ALWAYS, control: Control::default(), word: halves(form.initial) }
     }
 
     /// An instruction with the bits of the form's fields.
@@ -170,7 +176,7 @@ impl Instruction {
         control: Control,
         word: u128,
     ) -> Instruction {
-        Instruction { form, chip, guard, control, word }
+        Instruction { form, chip, guard, control, word: halves(word) }
     }
 
     /// An instruction with these values; `None`: a value does not fit, or contradicts another one that shares its bits.
@@ -184,13 +190,14 @@ impl Instruction {
         let all = || form.fields.iter().zip(values);
         let fit = all().all(|(f, v)| bits::fits(*v, f.width()));
         let word = all().fold(0, |word, (f, v)| f.put(word, *v));
-        let inst = Instruction { form, chip, guard, control, word };
+        let inst = Instruction { form, chip, guard, control, word: halves(word) };
         (fit && all().all(|(f, v)| f.get(word) == *v)).then_some(inst)
     }
 
     /// The fields' bits in their places.
+    #[inline]
     pub(super) const fn word(&self) -> u128 {
-        self.word
+        self.word[0] as u128 | (self.word[1] as u128) << 64
     }
 
     /// The chip it is for: distances and scoreboards are that chip's.
@@ -207,14 +214,14 @@ impl Instruction {
 
     /// Fields and their values.
     pub fn fields(&self) -> impl Iterator<Item = (&'static Field, u64)> + '_ {
-        self.form.fields.iter().map(|f| (f, f.get(self.word)))
+        self.form.fields.iter().map(|f| (f, f.get(self.word())))
     }
 
     /// The value of the form's field of that number.
     #[must_use]
     #[inline]
     pub(super) fn at(&self, field: usize) -> u64 {
-        self.form.fields[field].get(self.word)
+        self.form.fields[field].get(self.word())
     }
 
     /// The value of a field; `None`: the form has no such field.
@@ -241,6 +248,12 @@ impl Instruction {
         self.text_of(slot, Role::RegisterSuffix)
     }
 
+    /// The same of the operand whose value is the form's field of that number.
+    pub(super) fn suffix_of(&self, field: usize) -> &'static str {
+        let part = self.form.part(field, Role::RegisterSuffix);
+        part.and_then(|i| named(&self.form.fields[i], self.at(i))).unwrap_or_default()
+    }
+
     fn text_of(&self, slot: &str, role: Role) -> &'static str {
         self.form.position(slot, role).and_then(|i| named(&self.form.fields[i], self.at(i))).unwrap_or_default()
     }
@@ -264,7 +277,7 @@ impl Instruction {
             let (form, field, width) = (form_name(self.form), field_name(field), field.width());
             return Err(FieldError::TooWide { form, field, value, width });
         }
-        self.word = field.put(self.word, value);
+        self.word = halves(field.put(self.word(), value));
         Ok(self)
     }
 
@@ -301,7 +314,7 @@ impl Instruction {
     /// Keeps an operand for the next instruction, where the form has such a flag.
     pub(super) fn reuse(&mut self, slot: &str) {
         if let Some(i) = self.form.position(slot, Role::Reuse) {
-            self.word = self.form.fields[i].put(self.word, 1);
+            self.word = halves(self.form.fields[i].put(self.word(), 1));
         }
     }
 

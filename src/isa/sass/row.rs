@@ -133,16 +133,43 @@ pub struct Field {
     pub usual: Option<u8>,
     /// Slot and role in one number.
     key: u64,
+    pub(super) access: FieldAccess,
+    /// Not all values of its bits have a meaning.
+    pub(super) partial: bool,
     width: u8,
     /// Its lowest bit where it is one range of bits.
     low: Option<u8>,
+}
+
+/// What an instruction does with the registers of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldAccess {
+    Reads,
+    /// Unless other fields say that it means nothing.
+    MayRead,
+    Writes,
+}
+
+/// Destinations and predicates that are set are written; everything else is read.
+const fn access(slot: &str) -> FieldAccess {
+    match slot.as_bytes() {
+        b"d" | b"pu" | b"pv" => FieldAccess::Writes,
+        b"pp" | b"pq" | b"pr" | b"ud" => FieldAccess::MayRead,
+        _ => FieldAccess::Reads,
+    }
 }
 
 /// A field without a usual value.
 pub(super) const fn field(slot: &'static str, role: Role, bits: Ranges, kind: Kind) -> Field {
     let low = if bits.len() == 1 { Some(bits[0].0) } else { None };
     #[allow(clippy::cast_possible_truncation)] // at most 64
-    Field { slot, role, bits, kind, usual: None, key: key(slot, role), width: bits::width(bits) as u8, low }
+    let (key, access, width) = (key(slot, role), access(slot), bits::width(bits) as u8);
+    let partial = match kind {
+        Kind::Must(_) | Kind::Scoreboard => true,
+        Kind::List(list) => !is_whole(list, width),
+        _ => false,
+    };
+    Field { slot, role, bits, kind, usual: None, key, access, partial, width, low }
 }
 
 /// Slot and role in one number: names of slots have at most seven bytes.
@@ -236,6 +263,15 @@ impl Field {
             _ => 0,
         }
     }
+}
+
+/// Whether a list has every number of so many bits, in order.
+const fn is_whole(list: &[Named], width: u8) -> bool {
+    let mut i = 0;
+    while i < list.len() && list[i].0 as usize == i {
+        i += 1;
+    }
+    width < 16 && i >= 1 << width
 }
 
 const fn list_has(list: &[Named], value: u16) -> bool {
@@ -448,6 +484,14 @@ impl Form {
     #[inline]
     pub fn position(&self, slot: &str, role: Role) -> Option<usize> {
         find(self.fields, &self.places, key(slot, role))
+    }
+
+    /// The place of another part of a field's operand.
+    #[inline]
+    pub(super) fn part(&self, field: usize, role: Role) -> Option<usize> {
+        let Field { slot, key, .. } = &self.fields[field];
+        let name = 8 * slot.len();
+        find(self.fields, &self.places, (role as u64) << name | key & ((1 << name) - 1))
     }
 
     /// The fields of its operands, in the order of the text.

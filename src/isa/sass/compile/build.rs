@@ -4,7 +4,7 @@ use super::AsmError;
 use super::facts::{Facts, Known, SHARED_START, bits_of};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use super::mir::{Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, Val, Wide, Word, class_of};
-use crate::isa::ptx::{Pos, Type};
+use crate::isa::ptx::{Opcode, Pos, Type};
 use crate::isa::sass::{Form, op};
 
 /// Where parameters begin in bank 0.
@@ -128,7 +128,12 @@ pub(super) struct Build<'a> {
     /// The next uniform register to be given out.
     pub uniforms: u64,
     fault: Option<String>,
+    /// Modifiers that were found to be known: where they stand, and of which instruction.
+    checked: Vec<(usize, Opcode)>,
 }
+
+/// Places for modifiers that were found to be known.
+const CHECKED: usize = 64;
 
 impl<'a> Build<'a> {
     pub fn new(facts: &'a Facts, body: &'a Body<'a>) -> Build<'a> {
@@ -163,7 +168,15 @@ impl<'a> Build<'a> {
             shared: Default::default(),
             uniforms: 0,
             fault: None,
+            checked: vec![(0, Opcode::Abs); CHECKED],
         }
+    }
+
+    /// Whether the instruction's modifiers stand for the first time, as far as is remembered: all that say the same share them.
+    pub fn is_new(&mut self, i: &Flat) -> bool {
+        let at = i.mods.as_ptr().addr();
+        let place = &mut self.checked[(at >> 4 ^ at >> 10) % CHECKED];
+        std::mem::replace(place, (at, i.op)) != (at, i.op)
     }
 
     /// A local variable's offset from the stack pointer.
@@ -199,12 +212,14 @@ impl<'a> Build<'a> {
     }
 
     /// Appends an instruction under the guard of the text's.
-    pub fn push(&mut self, m: Mach) {
-        let m = m.guarded(self.guard);
+    #[inline]
+    pub fn push(&mut self, mut m: Mach) {
+        m.guard(self.guard);
         self.always(m);
     }
 
     /// Appends an instruction.
+    #[inline]
     pub fn always(&mut self, mut m: Mach) {
         if let Some(e) = m.fault() {
             self.fault.get_or_insert(e.to_string());
@@ -440,8 +455,8 @@ impl<'a> Build<'a> {
     pub fn mov(&mut self, d: Word, v: Val) {
         let m = match v {
             Val::Word(w) => {
-                let whole = super::mir::width(self.code.classes[w.reg.0 as usize]) == 1
-                    && super::mir::width(self.code.classes[d.reg.0 as usize]) == 1;
+                let whole = super::mir::width(self.code.classes[w.reg().0 as usize]) == 1
+                    && super::mir::width(self.code.classes[d.reg().0 as usize]) == 1;
                 Mach::new(op::MOV_R).w("d", d).r("b", w).nature(if whole { Nature::Copy } else { Nature::Plain })
             }
             Val::Imm(0) => Mach::new(op::MOV_R).w("d", d).nature(Nature::Constant),
@@ -459,7 +474,7 @@ impl<'a> Build<'a> {
         let at = self.code.blocks[self.block].ops.len();
         let ops = &mut self.code.blocks[self.block].ops[at - 2..];
         let whole =
-            |w: Word, classes: &[crate::codegen::regalloc::Class]| super::mir::width(classes[w.reg.0 as usize]) == 2;
+            |w: Word, classes: &[crate::codegen::regalloc::Class]| super::mir::width(classes[w.reg().0 as usize]) == 2;
         let nature = match v {
             _ if self.guard.is_some() => Nature::Plain,
             Wide::Pair(s) if whole(s, &self.code.classes) && whole(d, &self.code.classes) => Nature::Copy,
@@ -512,18 +527,9 @@ impl<'a> Build<'a> {
             }
         }
         let mut m = Mach::new(form.unwrap_or(f.r));
-        for (slot, v) in [("a", a), ("b", b), ("c", c)] {
-            if m.inst.form().position(slot, crate::isa::sass::Role::Value).is_none() {
-                continue;
-            }
-            m = match v.val {
-                Val::Word(w) => m.r(slot, w),
-                Val::Imm(0) => m,
-                Val::Imm(n) => m.n(slot, u64::from(n)),
-                Val::Const(bank, offset) => m.c(slot, bank, offset),
-            };
-            m = m.neg(slot, v.neg).abs(slot, v.abs);
-        }
+        m.source("a", &a);
+        m.source("b", &b);
+        m.source("c", &c);
         m
     }
 

@@ -3,7 +3,9 @@
 use super::AsmError;
 use super::call::{self, Signatures};
 use super::operands::Operands;
-use crate::isa::ptx::{Imm, Inst, Modifier, Name, Opcode, Operand, Pos, Space, Statement, Type, Variable, numbered};
+use crate::isa::ptx::{
+    Counted, Imm, Inst, Modifier, Name, Numbered, Opcode, Operand, Pos, Space, Statement, Type, Variable,
+};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
@@ -36,7 +38,7 @@ pub(super) enum Symbol {
 pub(super) enum Opd {
     Reg(Reg),
     Not(Reg),
-    Special(Name),
+    Special(Box<str>),
     Symbol(Symbol, i64),
     Imm(Imm),
     Vector(Vec<Opd>),
@@ -52,29 +54,62 @@ pub(super) struct Flat<'a> {
     /// Predicate and whether it is negated.
     pub guard: Option<(Reg, bool)>,
     pub op: Opcode,
+    said: Said,
     pub mods: &'a [Modifier],
     pub opds: Operands,
 }
 
-impl Flat<'_> {
+/// What all passes ask of an instruction's modifiers.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    ty: Type,
+    space: Option<Space>,
+    lanes: u8,
+    results: u8,
+}
+
+impl<'a> Flat<'a> {
+    pub fn new((pos, guard): (Pos, Option<(Reg, bool)>), op: Opcode, mods: &'a [Modifier], opds: Operands) -> Flat<'a> {
+        let said = Said { ty: Type::B32, space: None, lanes: 1, results: 0 };
+        let mut flat = Flat { pos, guard, op, said, mods: &[], opds };
+        flat.say(mods);
+        flat
+    }
+
+    /// Gives it other modifiers, or looks at changed operands.
+    pub fn say(&mut self, mods: &'a [Modifier]) {
+        self.mods = mods;
+        let mut said = Said { ty: Type::B32, space: None, lanes: 1, results: 0 };
+        for m in mods.iter().rev() {
+            match m {
+                Modifier::Type(t) if said.results == 0 => (said.ty, said.results) = (*t, 1),
+                Modifier::Space(s) => said.space = Some(*s),
+                Modifier::Vector(n) => said.lanes = *n,
+                _ => {}
+            }
+        }
+        said.results = self.count_results() as u8;
+        self.said = said;
+    }
+
     pub fn types(&self) -> impl Iterator<Item = Type> {
         self.mods.iter().filter_map(|m| if let Modifier::Type(t) = m { Some(*t) } else { None })
     }
 
     /// The last type, which is the only one of most instructions.
+    #[inline]
     pub fn ty(&self) -> Type {
-        self.types().last().unwrap_or(Type::B32)
+        self.said.ty
     }
 
+    #[inline]
     pub fn space(&self) -> Option<Space> {
-        self.mods.iter().find_map(|m| if let Modifier::Space(s) = m { Some(*s) } else { None })
+        self.said.space
     }
 
+    #[inline]
     pub fn lanes(&self) -> usize {
-        self.mods
-            .iter()
-            .find_map(|m| if let Modifier::Vector(n) = m { Some(usize::from(*n)) } else { None })
-            .unwrap_or(1)
+        usize::from(self.said.lanes)
     }
 
     pub fn has(&self, word: &str) -> bool {
@@ -102,7 +137,12 @@ impl Flat<'_> {
     }
 
     /// How many of the first operands are results.
+    #[inline]
     pub fn results(&self) -> usize {
+        usize::from(self.said.results)
+    }
+
+    fn count_results(&self) -> usize {
         use Opcode::*;
         let none = matches!(
             self.op,
@@ -188,8 +228,8 @@ impl Names {
 #[derive(Default)]
 struct Scope<'a> {
     registers: HashMap<&'a str, Reg>,
-    /// `%r<40>`: prefix, count, number of the first.
-    ranges: Vec<(&'a [u8], u32, Reg)>,
+    /// `%r<40>`, and the number of the first.
+    ranges: Vec<(Counted<'a>, Reg)>,
     symbols: HashMap<&'a str, Symbol>,
     /// Lists of labels, by name.
     tables: HashMap<&'a str, &'a [Name]>,
@@ -285,7 +325,7 @@ impl<'a> Flatten<'a, '_> {
                     let n = count.unwrap_or(1);
                     self.body.regs.resize(self.body.regs.len() + n as usize, r.ty);
                     match count {
-                        Some(n) => scope.ranges.push((name.as_bytes(), *n, first)),
+                        Some(n) => scope.ranges.push((Counted::new(name, *n), first)),
                         None => {
                             scope.registers.insert(name, first);
                         }
@@ -405,10 +445,9 @@ impl<'a> Flatten<'a, '_> {
     }
 
     fn register(&mut self, name: &'a Name, pos: Pos) -> Result<Reg, AsmError> {
+        let taken_apart = Numbered::of(name.as_bytes());
         let found = self.scopes.iter().rev().find_map(|s| {
-            let counted = |(prefix, n, first): &(&[u8], u32, Reg)| {
-                numbered(name.as_bytes(), prefix).filter(|k| k < n).map(|k| first + k)
-            };
+            let counted = |(range, first): &(Counted, Reg)| range.number(&taken_apart).map(|k| first + k);
             let plain = if s.registers.is_empty() { None } else { s.registers.get(&**name).copied() };
             plain.or_else(|| s.ranges.iter().find_map(counted))
         });
@@ -431,14 +470,14 @@ impl<'a> Flatten<'a, '_> {
                 opds
             }
         };
-        Ok(Flat { pos: i.pos, guard, op: i.op, mods: &i.mods, opds: Operands::from(opds) })
+        Ok(Flat::new((i.pos, guard), i.op, &i.mods, Operands::from(opds)))
     }
 
     fn operand(&mut self, o: &'a Operand, pos: Pos) -> Result<Opd, AsmError> {
         Ok(match o {
             Operand::Reg(n) => Opd::Reg(self.register(n, pos)?),
             Operand::Not(n) => Opd::Not(self.register(n, pos)?),
-            Operand::Special(n) => Opd::Special(n.clone()),
+            Operand::Special(n) => Opd::Special((&**n).into()),
             Operand::Symbol(n, offset) => match self.symbol(n) {
                 Some(s) => Opd::Symbol(s, *offset),
                 None => return Err(AsmError::new(pos, format!("{n} is not known here"))),

@@ -82,7 +82,7 @@ pub(super) fn hold(code: &mut Code) {
         for m in &mut code.blocks[b].ops {
             if waits(&m.inst).is_some() {
                 let mut held: Vec<(Word, u8)> = now.keys().copied().collect();
-                held.sort_unstable_by_key(|(w, n)| (w.reg.0, w.sub, *n));
+                held.sort_unstable_by_key(|(w, n)| (w.reg().0, w.sub(), *n));
                 held.into_iter().for_each(|(w, n)| m.keep(w, n));
             }
             pass(m, &mut now);

@@ -7,35 +7,42 @@
 use super::AsmError;
 use super::mir::{Block, Code, Mach, Nature, ONE, Term};
 use crate::isa::sass::op;
+use smallvec::SmallVec;
 
 const NONE: usize = usize::MAX;
 
 /// Convergence barriers that a warp has.
 const BARRIERS: u8 = 16;
 
+/// Blocks that lead to each other; the exit is a node behind the blocks and those that may yet be made.
 struct Graph {
-    succ: Vec<Vec<usize>>,
-    pred: Vec<Vec<usize>>,
-    /// Immediate dominators, and post-dominators; the exit is the node after the blocks.
+    succ: Vec<SmallVec<[usize; 2]>>,
+    pred: Vec<SmallVec<[usize; 2]>>,
+    exit: usize,
+    /// Immediate dominators, and post-dominators.
     idom: Vec<usize>,
     ipdom: Vec<usize>,
+    /// The walk that came to a node last, and how many there were.
+    seen: Vec<u32>,
+    walks: u32,
 }
 
 impl Graph {
-    fn new(code: &Code) -> Graph {
-        let n = code.blocks.len();
-        let (mut succ, mut pred) = (vec![vec![]; n + 1], vec![vec![]; n + 1]);
+    /// The graph of code to which so many blocks may be added.
+    fn new(code: &Code, more: usize) -> Graph {
+        let exit = code.blocks.len() + more;
+        let (mut succ, mut pred) = (vec![SmallVec::new(); exit + 1], vec![SmallVec::new(); exit + 1]);
         for b in &code.order {
-            let next = code.successors(*b);
-            let next = if next.is_empty() { smallvec::smallvec![n] } else { next };
-            for s in next {
-                succ[*b].push(s);
-                pred[s].push(*b);
+            let mut next = code.successors(*b);
+            if next.is_empty() {
+                next.push(exit);
             }
+            next.iter().for_each(|s| pred[*s].push(*b));
+            succ[*b] = next;
         }
         let idom = dominators(&succ, &pred, code.order[0]);
-        let ipdom = dominators(&pred, &succ, n);
-        Graph { succ, pred, idom, ipdom }
+        let ipdom = dominators(&pred, &succ, exit);
+        Graph { succ, pred, exit, idom, ipdom, seen: vec![0; exit + 1], walks: 0 }
     }
 
     fn post_dominates(&self, j: usize, b: usize) -> bool {
@@ -50,25 +57,30 @@ impl Graph {
         true
     }
 
-    /// Blocks on ways from d that have not come to j.
-    fn region(&self, d: usize, j: usize) -> Vec<bool> {
-        let mut inside = vec![false; self.succ.len()];
-        let mut work: Vec<usize> = self.succ[d].clone();
+    /// Blocks on ways from d that have not come to j; until the next walk `is_inside` tells.
+    fn region(&mut self, d: usize, j: usize) -> Vec<usize> {
+        self.walks += 1;
+        let mut inside = vec![];
+        let mut work: SmallVec<[usize; 16]> = self.succ[d].iter().copied().collect();
         while let Some(b) = work.pop() {
-            if b != j && !inside[b] {
-                inside[b] = true;
-                work.extend(&self.succ[b]);
+            if b != j && self.seen[b] != self.walks {
+                self.seen[b] = self.walks;
+                inside.push(b);
+                self.succ[b].iter().for_each(|s| work.push(*s));
             }
         }
         inside
     }
 
+    fn is_inside(&self, b: usize) -> bool {
+        self.seen[b] == self.walks
+    }
+
     /// Where to record and where to wait for the branch that ends a block.
-    fn join(&self, branch: usize) -> Option<(usize, usize)> {
-        let exit = self.succ.len() - 1;
+    fn join(&mut self, branch: usize) -> Option<(usize, usize)> {
         let (mut d, mut j) = (branch, self.ipdom[branch]);
         loop {
-            if d == NONE || j == NONE || j == exit {
+            if d == NONE || j == NONE || j == self.exit {
                 return None;
             }
             if d == j || !self.post_dominates(j, d) {
@@ -76,9 +88,9 @@ impl Graph {
                 continue;
             }
             let inside = self.region(d, j);
-            let entered = |b: usize| self.pred[b].iter().any(|p| !inside[*p] && *p != d);
-            let single = (0..exit).filter(|b| inside[*b]).all(|b| !entered(b));
-            if inside[d] || inside[exit] || !single {
+            let entered = |b: usize| self.pred[b].iter().any(|p| !self.is_inside(*p) && *p != d);
+            let single = inside.iter().filter(|b| **b != self.exit).all(|b| !entered(*b));
+            if self.is_inside(d) || self.is_inside(self.exit) || !single {
                 let up = self.idom[d];
                 if up == d {
                     return None;
@@ -89,10 +101,21 @@ impl Graph {
             return Some((d, j));
         }
     }
+
+    /// A new block between j and those that led to it from inside.
+    fn divide(&mut self, j: usize, join: usize) {
+        let (from, others): (Vec<usize>, Vec<usize>) = self.pred[j].iter().partition(|p| self.is_inside(**p));
+        for b in &from {
+            self.succ[*b].iter_mut().filter(|s| **s == j).for_each(|s| *s = join);
+        }
+        self.pred[join] = from.into_iter().collect();
+        self.pred[j] = others.into_iter().chain([join]).collect();
+        self.succ[join] = [j].into_iter().collect();
+    }
 }
 
 /// Immediate dominators of what is reachable from the root; the root's is itself.
-fn dominators(succ: &[Vec<usize>], pred: &[Vec<usize>], root: usize) -> Vec<usize> {
+fn dominators(succ: &[SmallVec<[usize; 2]>], pred: &[SmallVec<[usize; 2]>], root: usize) -> Vec<usize> {
     let n = succ.len();
     let (mut order, mut seen) = (Vec::with_capacity(n), vec![false; n]);
     let mut stack = vec![(root, 0)];
@@ -161,14 +184,16 @@ pub(super) fn converge(code: &mut Code) -> Result<(), AsmError> {
     if branches.is_empty() && code.meets.is_empty() {
         return Ok(());
     }
-    let graph = Graph::new(code);
+    let mut graph = Graph::new(code, branches.len() + code.meets.len());
     let mut pairs: Vec<(usize, usize, usize)> = vec![];
     for b in branches {
         let Some((d, j)) = graph.join(b) else { continue };
         let ends = code.blocks[j].ops.is_empty() && code.blocks[j].term == Term::Exit;
-        if !ends && !strays(code, &graph.region(d, j)) && !pairs.iter().any(|p| (p.1, p.2) == (d, j)) {
-            let size = graph.region(d, j).iter().filter(|x| **x).count();
-            pairs.push((size, d, j));
+        if !ends && !pairs.iter().any(|p| (p.1, p.2) == (d, j)) {
+            let size = graph.region(d, j).len();
+            if !strays(code, &graph) {
+                pairs.push((size, d, j));
+            }
         }
     }
     for (d, j) in code.meets.clone() {
@@ -179,33 +204,38 @@ pub(super) fn converge(code: &mut Code) -> Result<(), AsmError> {
     }
     // Who meets where others meet, on the way from where those part, needs no barrier of its own.
     let all = pairs.clone();
-    pairs.retain(|(_, d, j)| !all.iter().any(|(_, e, k)| k == j && e != d && graph.region(*e, *j)[*d]));
+    let mut within = |e: usize, d: usize, j: usize| {
+        graph.region(e, j);
+        graph.is_inside(d)
+    };
+    pairs.retain(|(_, d, j)| !all.iter().any(|(_, e, k)| k == j && e != d && within(*e, *d, *j)));
     pairs.sort_unstable();
-    let mut taken: Vec<(u8, Vec<bool>)> = vec![];
+    // The barriers that are in use in each block.
+    let mut taken: Vec<u32> = vec![0; graph.exit + 1];
     for (_, d, j) in pairs {
-        let graph = Graph::new(code);
         let mut inside = graph.region(d, j);
-        inside[d] = true;
-        let clash = |n: u8| taken.iter().any(|(m, other)| *m == n && other.iter().zip(&inside).any(|(a, b)| *a && *b));
-        let Some(n) = (0..BARRIERS).find(|n| !clash(*n)) else {
+        inside.push(d);
+        let n = inside.iter().fold(0, |all, b| all | taken[*b]).trailing_ones();
+        if n >= u32::from(BARRIERS) {
             let pos = code.blocks[d].ops.last().map_or_else(Default::default, |m| m.pos);
             return Err(AsmError::new(
                 pos,
                 "branches are nested deeper than the 16 convergence barriers of a warp".into(),
             ));
-        };
-        insert(code, &graph, (d, j), n, &inside);
-        inside.pop();
-        taken.push((n, inside));
+        }
+        inside.iter().filter(|b| **b != graph.exit).for_each(|b| taken[*b] |= 1 << n);
+        graph.seen[d] = graph.walks;
+        insert(code, &mut graph, (d, j), n as u8);
     }
-    let used = (0..BARRIERS).filter(|n| taken.iter().any(|(m, _)| m == n)).collect::<Vec<u8>>();
+    let all = taken.iter().fold(0, |all, n| all | n);
+    let used = (0..BARRIERS).filter(|n| all >> n & 1 == 1).collect::<Vec<u8>>();
     save(code, &used);
     Ok(())
 }
 
 /// Whether threads may leave some of these blocks at times that have nothing to do with one another.
-fn strays(code: &Code, inside: &[bool]) -> bool {
-    code.strays.iter().any(|b| inside.get(*b) == Some(&true))
+fn strays(code: &Code, graph: &Graph) -> bool {
+    code.strays.iter().any(|b| graph.is_inside(*b))
 }
 
 /// A function leaves the barriers as it found them.
@@ -223,9 +253,9 @@ fn save(code: &mut Code, used: &[u8]) {
     }
 }
 
-fn insert(code: &mut Code, graph: &Graph, (d, j): (usize, usize), n: u8, inside: &[bool]) {
+fn insert(code: &mut Code, graph: &mut Graph, (d, j): (usize, usize), n: u8) {
     let wait = Mach::new(op::BSYNC_B).n("b", u64::from(n)).n("pp", 7).effect();
-    let all_inside = graph.pred[j].iter().all(|p| inside[*p]);
+    let all_inside = graph.pred[j].iter().all(|p| graph.is_inside(*p));
     let at = if all_inside {
         let ops = &mut code.blocks[j].ops;
         let k = ops.iter().take_while(|m| m.inst.form().mnemonic == "BSYNC").count();
@@ -234,7 +264,7 @@ fn insert(code: &mut Code, graph: &Graph, (d, j): (usize, usize), n: u8, inside:
     } else {
         let join = code.blocks.len();
         code.blocks.push(Block { ops: vec![wait], term: Term::Jump(j) });
-        for b in graph.pred[j].iter().filter(|p| inside[**p]) {
+        for b in graph.pred[j].iter().filter(|p| graph.is_inside(**p)) {
             let to = |x: &mut usize| {
                 if *x == j {
                     *x = join;
@@ -249,10 +279,11 @@ fn insert(code: &mut Code, graph: &Graph, (d, j): (usize, usize), n: u8, inside:
                 Term::Exit => {}
             }
         }
+        graph.divide(j, join);
         let place = code.order.iter().position(|b| *b == j).unwrap_or(code.order.len());
         code.order.insert(place, join);
         join
     };
-    let record = Mach::new(op::BSSY_I).n("b", u64::from(n)).n("pp", 7).nature(Nature::Converge(n, at)).effect();
+    let record = Mach::new(op::BSSY_I).n("b", u64::from(n)).n("pp", 7).nature(Nature::Converge(n, at as u32)).effect();
     code.blocks[d].ops.push(record);
 }

@@ -32,6 +32,7 @@ struct Group {
 /// Moves loads up in all blocks. `stack` is everywhere and never written.
 pub(super) fn hoist(code: &mut Code, stack: VReg) {
     let mut links = Links::new(code.classes.len(), stack);
+    let mut filling = vec![(0, 0); code.classes.len()];
     let Code { classes, blocks, order: blocks_order, .. } = code;
     for b in blocks_order.iter() {
         let ops = &mut blocks[*b].ops;
@@ -50,7 +51,7 @@ pub(super) fn hoist(code: &mut Code, stack: VReg) {
             ops,
             groups: &groups,
             done: vec![false; groups.len()],
-            filling: vec![(0, 0); classes.len()],
+            filling: &mut filling,
             words: 0,
             started: 0,
             arrived: 0,
@@ -58,12 +59,25 @@ pub(super) fn hoist(code: &mut Code, stack: VReg) {
         };
         w.all();
         let out = w.out;
+        ops[..end].iter().flat_map(|m| &m.regs).for_each(|r| filling[r.word.reg().0 as usize] = (0, 0));
         if !out.is_sorted() {
-            let rest = ops.split_off(end);
-            let mut taken: Vec<Option<Mach>> = std::mem::take(ops).into_iter().map(Some).collect();
-            let places = out.iter().flat_map(|g| groups[*g as usize].from..groups[*g as usize].to);
-            ops.extend(places.filter_map(|k| taken[k].take()));
-            ops.extend(rest);
+            let places = out.iter().flat_map(|g| groups[*g as usize].from..groups[*g as usize].to).collect();
+            permute(ops, places);
+        }
+    }
+}
+
+/// Puts in each place what stands in the place that is named for it.
+fn permute(ops: &mut [Mach], mut from: Vec<usize>) {
+    for start in 0..from.len() {
+        let mut at = start;
+        loop {
+            let next = std::mem::replace(&mut from[at], at);
+            if next == start || next == at {
+                break;
+            }
+            ops.swap(at, next);
+            at = next;
         }
     }
 }
@@ -91,7 +105,7 @@ impl Links {
 
     /// The groups of a block, each with what must come before it.
     fn groups(&mut self, ops: &[Mach], words: &dyn Fn(VReg) -> u32) -> Vec<Group> {
-        let mut groups: Vec<Group> = vec![];
+        let mut groups: Vec<Group> = Vec::with_capacity(ops.len());
         let (mut memory, mut from) = (Memory::default(), 0);
         while from < ops.len() {
             let to = from + 1 + ops[from + 1..].iter().take_while(|m| m.glued).count();
@@ -100,17 +114,21 @@ impl Links {
             for m in &ops[from..to] {
                 self.registers(m, n, &mut g.after);
                 let kind = order(&m.inst);
-                memory.order(kind, n, &mut g.after);
-                g.plain &= !m.effect && kind == Order::Free && completion(&m.inst) == Completion::Fixed;
+                if kind != Order::Free {
+                    memory.order(kind, n, &mut g.after);
+                }
+                g.plain = g.plain && !m.effect && kind == Order::Free && completion(&m.inst) == Completion::Fixed;
                 // Uniform registers are no virtual ones: who wrote them is not known here.
-                g.plain &= effects(&m.inst).reads.iter().all(|a| a.file != RegFile::Uniform);
+                g.plain = g.plain && effects(&m.inst).reads.iter().all(|a| a.file != RegFile::Uniform);
+            }
+            if to - from > 1 {
+                g.after.retain(|a| *a != n);
             }
             if let [m] = &ops[from..to]
                 && is_load(m)
             {
-                g.loads = m.regs.iter().filter(|r| r.write).map(|r| words(r.word.reg)).sum();
+                g.loads = m.regs.iter().filter(|r| r.write).map(|r| words(r.word.reg())).sum();
             }
-            g.after.retain(|a| *a != n);
             groups.push(g);
             from = to;
         }
@@ -122,15 +140,18 @@ impl Links {
     }
 
     fn registers(&mut self, m: &Mach, n: u32, after: &mut SmallVec<[u32; 6]>) {
-        for r in m.regs.iter().filter(|r| r.word.reg != self.stack) {
-            let k = r.word.reg.0 as usize;
-            after.extend(self.writer[k]);
+        for r in m.regs.iter().filter(|r| r.word.reg() != self.stack) {
+            let k = r.word.reg().0 as usize;
+            if let Some(w) = self.writer[k].filter(|w| *w != n) {
+                after.push(w);
+            }
             if r.write {
-                after.extend(self.readers[k].drain(..));
+                self.readers[k].iter().filter(|r| **r != n).for_each(|r| after.push(*r));
+                self.readers[k].clear();
             }
         }
-        for r in m.regs.iter().filter(|r| r.word.reg != self.stack) {
-            let k = r.word.reg.0 as usize;
+        for r in m.regs.iter().filter(|r| r.word.reg() != self.stack) {
+            let k = r.word.reg().0 as usize;
             if r.write {
                 self.writer[k] = Some(n)
             } else {
@@ -183,7 +204,7 @@ struct Walk<'a> {
     groups: &'a [Group],
     done: Vec<bool>,
     /// Words of each register that a load is filling, and that load's place among the loads.
-    filling: Vec<(u32, u32)>,
+    filling: &'a mut [(u32, u32)],
     words: u32,
     /// Loads that were started; of them, those that somebody has waited for, or for a later one.
     started: u32,
@@ -208,13 +229,13 @@ impl Walk<'_> {
     fn waits(&self, g: usize) -> bool {
         let Group { from, to, .. } = self.groups[g];
         let open = |(words, load): (u32, u32)| words > 0 && load > self.arrived;
-        self.ops[from..to].iter().flat_map(|m| &m.regs).any(|r| open(self.filling[r.word.reg.0 as usize]))
+        self.ops[from..to].iter().flat_map(|m| &m.regs).any(|r| open(self.filling[r.word.reg().0 as usize]))
     }
 
     fn emit(&mut self, g: usize) {
         let Group { from, to, loads, .. } = self.groups[g];
         for r in self.ops[from..to].iter().flat_map(|m| &m.regs) {
-            let (words, load) = std::mem::take(&mut self.filling[r.word.reg.0 as usize]);
+            let (words, load) = std::mem::take(&mut self.filling[r.word.reg().0 as usize]);
             self.words -= words;
             self.arrived = self.arrived.max(load);
         }
@@ -222,7 +243,7 @@ impl Walk<'_> {
             && let Some(r) = self.ops[from].regs.iter().find(|r| r.write)
         {
             self.started += 1;
-            self.filling[r.word.reg.0 as usize] = (loads, self.started);
+            self.filling[r.word.reg().0 as usize] = (loads, self.started);
             self.words += loads;
         }
         self.done[g] = true;

@@ -2,19 +2,42 @@
 
 use super::mir::{Code, Mach, Nature, RegField, width};
 use crate::codegen::regalloc::VReg;
+use smallvec::SmallVec;
 
 /// A set of words.
 #[derive(Clone, PartialEq)]
 struct Bits(Vec<u64>);
+
+/// Words of a register field: the first, and how many.
+type Span = (usize, usize);
 
 impl Bits {
     fn get(&self, i: usize) -> bool {
         self.0[i / 64] >> (i % 64) & 1 == 1
     }
 
-    fn set(&mut self, i: usize, on: bool) {
-        let bit = 1 << (i % 64);
-        if on { self.0[i / 64] |= bit } else { self.0[i / 64] &= !bit }
+    /// Calls `f` with each part of a span that stands in one of the set's numbers, until it says true.
+    fn parts(&mut self, (first, count): Span, mut f: impl FnMut(&mut u64, u64) -> bool) -> bool {
+        let (mut k, mut at, mut left) = (first / 64, first % 64, count);
+        while left > 0 {
+            let here = left.min(64 - at);
+            if f(&mut self.0[k], (u64::MAX >> (64 - here)) << at) {
+                return true;
+            }
+            (k, at, left) = (k + 1, 0, left - here);
+        }
+        false
+    }
+
+    fn any(&mut self, span: Span) -> bool {
+        self.parts(span, |word, mask| *word & mask != 0)
+    }
+
+    fn set(&mut self, span: Span, on: bool) {
+        self.parts(span, |word, mask| {
+            *word = if on { *word | mask } else { *word & !mask };
+            false
+        });
     }
 
     fn add(&mut self, other: &Bits) {
@@ -23,9 +46,8 @@ impl Bits {
 }
 
 struct Live {
-    /// The first word of each register.
-    base: Vec<usize>,
-    widths: Vec<u8>,
+    /// The first word of each register, and how many.
+    base: Vec<(u32, u8)>,
     /// A register that is everywhere and never given out.
     skip: VReg,
 }
@@ -45,35 +67,48 @@ pub(super) fn settle(code: &mut Code, skip: VReg) -> Vec<VReg> {
     let mut base = Vec::with_capacity(code.classes.len());
     let mut total = 0;
     for c in &code.classes {
-        base.push(total);
-        total += usize::from(width(*c));
+        base.push((total, width(*c)));
+        total += u32::from(width(*c));
     }
-    let live = Live { base, widths: code.classes.iter().map(|c| width(*c)).collect(), skip };
-    let empty = Bits(vec![0; total.div_ceil(64)]);
+    let live = Live { base, skip };
+    let empty = Bits(vec![0; (total as usize).div_ceil(64)]);
     let mut ins = vec![empty.clone(); code.blocks.len()];
-    let loops =
-        code.order.iter().enumerate().any(|(k, b)| code.successors(*b).iter().any(|s| code.order[..=k].contains(s)));
-    loop {
+    let order = std::mem::take(&mut code.order);
+    // Without a way back the blocks behind a block are done before it: what is live there is known at once.
+    let loops = goes_back(code, &order);
+    while loops {
         let mut changed = false;
-        for b in code.order.clone().into_iter().rev() {
-            let mut now = live.out(code, b, &ins, &empty);
-            live.block(&mut code.blocks[b].ops, &mut now, false);
-            if now != ins[b] {
-                ins[b] = now;
+        for b in order.iter().rev() {
+            let mut now = live.out(code, *b, &ins, &empty);
+            live.block(&mut code.blocks[*b].ops, &mut now, false);
+            if now != ins[*b] {
+                ins[*b] = now;
                 changed = true;
             }
         }
-        if !changed || !loops {
+        if !changed {
             break;
         }
     }
-    for b in code.order.clone() {
-        let mut now = live.out(code, b, &ins, &empty);
-        live.block(&mut code.blocks[b].ops, &mut now, true);
+    for b in order.iter().rev() {
+        let mut now = live.out(code, *b, &ins, &empty);
+        live.block(&mut code.blocks[*b].ops, &mut now, true);
+        ins[*b] = now;
     }
-    let first = &ins[code.order[0]];
-    let wanted = |v: &usize| (0..usize::from(live.widths[*v])).any(|k| first.get(live.base[*v] + k));
+    let first = &ins[order[0]];
+    code.order = order;
+    let wanted = |v: &usize| {
+        let (at, n) = live.base[*v];
+        (at..at + u32::from(n)).any(|w| first.get(w as usize))
+    };
     (0..code.classes.len()).filter(wanted).map(|v| VReg(v as u32)).collect()
+}
+
+/// Whether a block leads to one that is laid out before it, or to itself.
+fn goes_back(code: &Code, order: &[usize]) -> bool {
+    let mut place = vec![usize::MAX; code.blocks.len()];
+    order.iter().enumerate().for_each(|(k, b)| place[*b] = k);
+    order.iter().enumerate().any(|(k, b)| code.successors(*b).iter().any(|s| place[*s] <= k))
 }
 
 impl Live {
@@ -85,7 +120,7 @@ impl Live {
         if let super::mir::Term::Branch(p, ..) = code.blocks[b].term
             && let Some(w) = p.word
         {
-            now.set(self.base[w.reg.0 as usize], true);
+            now.set((self.base[w.reg().0 as usize].0 as usize, 1), true);
         }
         now
     }
@@ -95,7 +130,11 @@ impl Live {
         let mut dead = false;
         while end > 0 {
             let from = bundle_start(ops, end);
-            if !self.bundle(&mut ops[from..end], now, last) && last {
+            let wanted = match &mut ops[from..end] {
+                [m] => self.single(m, now, last),
+                group => self.bundle(group, now, last),
+            };
+            if !wanted && last {
                 ops[from..end].iter_mut().for_each(|m| m.nature = Nature::Undefined);
                 dead = true;
             }
@@ -107,61 +146,71 @@ impl Live {
     }
 
     /// The words of a register field.
-    fn span(&self, r: &RegField) -> std::ops::Range<usize> {
-        let first = self.base[r.word.reg.0 as usize] + usize::from(r.word.sub);
-        first..first + usize::from(r.count)
+    fn span(&self, r: &RegField) -> Span {
+        (self.base[r.word.reg().0 as usize].0 as usize + usize::from(r.word.sub()), usize::from(r.count))
     }
 
-    /// The words that an instruction reads or writes.
-    fn words(&self, m: &Mach, write: bool) -> impl Iterator<Item = usize> {
-        let wanted = move |r: &&RegField| r.write == write && r.word.reg != self.skip;
-        m.regs.iter().filter(wanted).flat_map(|r| self.span(r))
+    /// Goes backwards over an instruction; false: nobody wants it.
+    fn single(&self, m: &mut Mach, now: &mut Bits, last: bool) -> bool {
+        let (mut needed, mut whole, mut guarded) = (m.effect, true, false);
+        for r in &m.regs {
+            guarded |= r.is_guard();
+            if r.write {
+                needed = needed || r.word.reg() != self.skip && now.any(self.span(r));
+                whole &= r.count == self.base[r.word.reg().0 as usize].1;
+            }
+        }
+        if !needed {
+            return false;
+        }
+        if !whole || guarded && !m.private {
+            return self.bundle(std::slice::from_mut(m), now, last);
+        }
+        for r in m.regs.iter_mut().filter(|r| r.write) {
+            r.keep &= !last;
+            if r.word.reg() != self.skip {
+                now.set(self.span(r), false);
+            }
+        }
+        for r in m.regs.iter().filter(|r| !r.write && r.word.reg() != self.skip) {
+            now.set(self.span(r), true);
+        }
+        true
     }
 
-    /// Whether the instruction writes whole registers, and for sure.
-    fn whole(&self, m: &Mach) -> bool {
-        let all = |r: &RegField| !r.write || r.count == self.widths[r.word.reg.0 as usize];
-        !m.may_keep() && m.regs.iter().all(all)
+    /// The fields of an instruction that read, or write, registers.
+    fn fields<'m>(&self, m: &'m Mach, write: bool) -> impl Iterator<Item = &'m RegField> + use<'m> {
+        let skip = self.skip;
+        m.regs.iter().filter(move |r| r.write == write && r.word.reg() != skip)
     }
 
     /// Goes backwards over a group; false: nobody wants it.
     fn bundle(&self, group: &mut [Mach], now: &mut Bits, last: bool) -> bool {
-        let needed = group.iter().any(|m| m.effect) || group.iter().any(|m| self.words(m, true).any(|w| now.get(w)));
-        if !needed {
+        let wanted = |m: &Mach, now: &mut Bits| self.fields(m, true).any(|r| now.any(self.span(r)));
+        if !(group.iter().any(|m| m.effect) || group.iter().any(|m| wanted(m, now))) {
             return false;
         }
-        if let [m] = group
-            && self.whole(m)
-        {
-            self.words(m, true).for_each(|w| now.set(w, false));
-            self.words(m, false).for_each(|w| now.set(w, true));
-            if last {
-                m.regs.iter_mut().for_each(|r| r.keep = false);
-            }
-            return true;
-        }
         // What is written for sure.
-        let sure: smallvec::SmallVec<[usize; 8]> =
-            group.iter().filter(|m| !m.may_keep()).flat_map(|m| self.words(m, true)).collect();
+        let mut sure: SmallVec<[Span; 8]> = SmallVec::new();
+        for m in group.iter().filter(|m| !m.may_keep()) {
+            self.fields(m, true).for_each(|r| sure.push(self.span(r)));
+        }
+        let within = |spans: &[Span], w: usize| spans.iter().any(|(first, n)| (*first..first + n).contains(&w));
         if last {
-            for m in group.iter_mut() {
-                for r in m.regs.iter_mut().filter(|r| r.write) {
-                    let (first, n) =
-                        (self.base[r.word.reg.0 as usize], usize::from(self.widths[r.word.reg.0 as usize]));
-                    r.keep = (first..first + n).any(|w| now.get(w) && !sure.contains(&w));
-                }
+            for r in group.iter_mut().flat_map(|m| &mut m.regs).filter(|r| r.write) {
+                let (first, n) = self.base[r.word.reg().0 as usize];
+                r.keep = (first as usize..first as usize + usize::from(n)).any(|w| now.get(w) && !within(&sure, w));
             }
         }
-        sure.iter().for_each(|w| now.set(*w, false));
-        let mut written: smallvec::SmallVec<[usize; 8]> = smallvec::SmallVec::new();
+        sure.iter().for_each(|span| now.set(*span, false));
+        let mut written: SmallVec<[Span; 8]> = SmallVec::new();
         for m in group.iter() {
-            for w in self.words(m, false) {
-                if !written.contains(&w) {
-                    now.set(w, true);
-                }
+            for r in self.fields(m, false) {
+                let (first, n) = self.span(r);
+                (first..first + n).filter(|w| !within(&written, *w)).for_each(|w| now.set((w, 1), true));
             }
             if !m.may_keep() {
-                written.extend(self.words(m, true));
+                self.fields(m, true).for_each(|r| written.push(self.span(r)));
             }
         }
         true

@@ -37,17 +37,30 @@ pub(super) const fn class_of(words: u8) -> Class {
     }
 }
 
-/// A word of a virtual register.
+/// A word of a virtual register: the register's number above, below it which of up to 128 words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Word {
-    pub reg: VReg,
-    pub sub: u8,
-}
+pub(super) struct Word(u32);
 
 impl Word {
+    /// The first word of a register.
+    pub const fn of(reg: VReg) -> Word {
+        Word(reg.0 << 7)
+    }
+
+    #[inline]
+    pub const fn reg(self) -> VReg {
+        VReg(self.0 >> 7)
+    }
+
+    #[inline]
+    pub const fn sub(self) -> u8 {
+        self.0 as u8 & 127
+    }
+
     /// The word that many words further on.
-    pub fn plus(self, words: u8) -> Word {
-        Word { sub: self.sub + words, ..self }
+    #[inline]
+    pub const fn plus(self, words: u8) -> Word {
+        Word(self.0 + words as u32)
     }
 }
 
@@ -123,14 +136,14 @@ pub(super) enum Nature {
     /// No instruction: the register's value is whatever it is.
     Undefined,
     /// Sets up convergence barrier n for the block.
-    Converge(u8, usize),
+    Converge(u8, u32),
     /// The place in the code that a call returns to, by the call's number.
-    Address(usize),
+    Address(u32),
     /// A call of a function, and the call's number.
-    Call(u32, usize),
+    Call(u32, u32),
 }
 
-/// A machine instruction.
+/// A machine instruction. Selection hands them on by value: they are no longer than what the processor copies without a loop.
 #[derive(Clone, Debug)]
 pub(super) struct Mach {
     pub inst: Instruction,
@@ -148,7 +161,10 @@ pub(super) struct Mach {
     bad: Option<Box<FieldError>>,
 }
 
+const _: () = assert!(size_of::<Mach>() <= 128);
+
 impl Mach {
+    #[inline]
     pub fn new(form: &'static Form) -> Mach {
         let inst = Instruction::new(form);
         let (nature, regs) = (Nature::Plain, SmallVec::new());
@@ -157,6 +173,7 @@ impl Mach {
     }
 
     /// What could not be set.
+    #[inline]
     pub fn fault(&self) -> Option<&FieldError> {
         self.bad.as_deref()
     }
@@ -175,11 +192,44 @@ impl Mach {
         self
     }
 
+    #[inline]
     fn add(&mut self, slot: &str, role: Role, word: Word, count: u8, write: bool) {
         match self.inst.form().position(slot, role) {
-            Some(i) => self.regs.push(RegField { field: i as u8, word, count, write, keep: false }),
+            Some(i) => self.name(i, word, count, write),
             // Says what is missing.
             None => self.set(slot, role, 0),
+        }
+    }
+
+    /// Names words in the form's field of that number.
+    #[inline]
+    fn name(&mut self, field: usize, word: Word, count: u8, write: bool) {
+        self.regs.push(RegField { field: field as u8, word, count, write, keep: false });
+    }
+
+    /// Sets an operand that is a word, a number or a constant, with its signs, where the form has it.
+    #[inline]
+    pub fn source(&mut self, slot: &'static str, v: &super::build::Src) {
+        let Some(i) = self.inst.form().position(slot, Role::Value) else { return };
+        match v.val {
+            Val::Word(word) => self.name(i, word, 1, false),
+            Val::Imm(0) => {}
+            Val::Imm(n) => {
+                if let Err(e) = self.inst.set_at(i, u64::from(n)) {
+                    self.bad.get_or_insert_with(|| Box::new(e));
+                }
+            }
+            Val::Const(bank, offset) => {
+                self.set(slot, Role::Bank, u64::from(bank));
+                self.set(slot, Role::Offset, u64::from(offset));
+            }
+        }
+        if v.neg {
+            let role = if self.inst.form().position(slot, Role::Neg).is_some() { Role::Neg } else { Role::NegOrInv };
+            self.set(slot, role, 1);
+        }
+        if v.abs {
+            self.set(slot, Role::Abs, 1);
         }
     }
 
@@ -264,6 +314,7 @@ impl Mach {
     }
 
     /// A word of a constant bank.
+    #[inline]
     pub fn c(mut self, slot: &str, bank: u8, offset: u32) -> Mach {
         self.set(slot, Role::Bank, u64::from(bank));
         self.set(slot, Role::Offset, u64::from(offset));
@@ -271,6 +322,7 @@ impl Mach {
     }
 
     /// Negation of an operand.
+    #[inline]
     pub fn neg(mut self, slot: &str, on: bool) -> Mach {
         if on {
             let role = if self.inst.form().position(slot, Role::Neg).is_some() { Role::Neg } else { Role::NegOrInv };
@@ -280,6 +332,7 @@ impl Mach {
     }
 
     /// Absolute value of an operand.
+    #[inline]
     pub fn abs(mut self, slot: &str, on: bool) -> Mach {
         if on {
             self.set(slot, Role::Abs, 1);
@@ -333,30 +386,39 @@ impl Mach {
     /// Runs where the predicate is set.
     #[inline]
     pub fn guarded(mut self, guard: Option<Pred>) -> Mach {
+        self.guard(guard);
+        self
+    }
+
+    #[inline]
+    pub fn guard(&mut self, guard: Option<Pred>) {
         if let Some(Pred { word, not }) = guard {
             self.inst.guard.not = not;
             if let Some(word) = word {
                 self.regs.push(RegField { field: GUARD, word, count: 1, write: false, keep: false });
             }
         }
-        self
     }
 
+    #[inline]
     pub fn effect(mut self) -> Mach {
         self.effect = true;
         self
     }
 
+    #[inline]
     pub fn glued(mut self) -> Mach {
         self.glued = true;
         self
     }
 
+    #[inline]
     pub fn above(mut self, above: bool) -> Mach {
         self.above = above;
         self
     }
 
+    #[inline]
     pub fn nature(mut self, nature: Nature) -> Mach {
         self.nature = nature;
         self
@@ -438,7 +500,7 @@ pub(super) struct Code {
 impl Code {
     pub fn vreg(&mut self, class: Class) -> Word {
         self.classes.push(class);
-        Word { reg: VReg(u32::try_from(self.classes.len() - 1).unwrap_or(u32::MAX)), sub: 0 }
+        Word::of(VReg(self.classes.len() as u32 - 1))
     }
 
     /// Blocks that control goes to from here.

@@ -285,7 +285,7 @@ fn routine(
     done(Phase::Facts);
     let mut selected = selected(&body, &facts, (names, number))?;
     done(Phase::Select);
-    hoist::hoist(&mut selected.code, selected.stack.reg);
+    hoist::hoist(&mut selected.code, selected.stack.reg());
     flight::hold(&mut selected.code);
     let local_bytes = body.outgoing_bytes + body.local_bytes;
     let most = body.pool.map_or(registers, |p| registers.max(p.most.saturating_sub(2)).min(253));

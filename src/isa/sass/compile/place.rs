@@ -43,7 +43,8 @@ pub(super) struct Placed {
 /// What an instruction of the allocator is.
 enum Step {
     Label(usize),
-    Group(usize, usize, usize),
+    /// A block's instructions from one to another, and the first of their register fields in `fields`.
+    Group(usize, usize, usize, usize),
     Branch(Pred, usize),
     Jump(usize),
     Exit,
@@ -56,7 +57,23 @@ struct Place<'a> {
     func: Func,
     steps: Vec<Step>,
     labels: Vec<regalloc::Label>,
+    /// For each register field of an instruction, in order, which operand of the allocator's instruction it is.
+    fields: Vec<u16>,
+    work: Work,
 }
+
+/// Lists that serve one group after the other.
+#[derive(Default)]
+struct Work {
+    touches: Vec<Touch>,
+    written: Vec<Word>,
+    /// For each register field the touch that it is, and whether it is written or read behind a write of the group.
+    fields: Vec<(u16, bool)>,
+    operands: Vec<Operand>,
+}
+
+/// The field is the stack pointer.
+const ON_STACK: u16 = u16::MAX;
 
 /// Registers that may be given out; with `wide` also long runs of them, for sums of a warpgroup; single ones first from below `low`.
 fn info(registers: u16, scratch: bool, (wide, low): (bool, Option<u16>)) -> RegInfo {
@@ -92,13 +109,14 @@ fn info(registers: u16, scratch: bool, (wide, low): (bool, Option<u16>)) -> RegI
 
 /// Gives out registers, at most that many.
 pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -> Result<Placed, AsmError> {
-    let undefined = settle(&mut selected.code, selected.stack.reg);
+    let undefined = settle(&mut selected.code, selected.stack.reg());
     let wide = selected.code.classes.iter().any(|c| c.0 > FOUR.0);
     let low = selected.pool.map(|p| p.least / 2);
     let info = |registers, scratch| info(registers, scratch, (wide, low));
     let make = |calls: bool| {
-        let (func, stack) = (Func::default(), selected.stack.reg);
-        let mut p = Place { code: &selected.code, stack, func, steps: vec![], labels: vec![] };
+        let (func, stack) = (Func::default(), selected.stack.reg());
+        let (fields, work) = (vec![], Work::default());
+        let mut p = Place { code: &selected.code, stack, func, steps: vec![], labels: vec![], fields, work };
         p.build(&undefined, calls);
         p
     };
@@ -115,7 +133,7 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
     let mut apply = Apply {
         place: &p,
         alloc: &alloc,
-        lines: Vec::with_capacity(p.steps.len() + p.steps.len() / 8 + 8),
+        lines: Vec::with_capacity(selected.code.blocks.iter().map(|b| b.ops.len() + 3).sum::<usize>() + 8),
         scratch: u64::from(limit - 1),
         frame: local_bytes.next_multiple_of(16),
         frame_bytes: local_bytes.next_multiple_of(16) + alloc.frame.len_bytes.next_multiple_of(16),
@@ -153,7 +171,7 @@ fn allocated(
     loop {
         let with = info(limit, scratch);
         if calm && limit < registers {
-            match known.allocate_without_frame(&with).map_err(failed)?.filter(|a| !spills(a, |_| true)) {
+            match known.allocate_without_frame(&with, need).map_err(failed)?.filter(|a| !spills(a, |_| true)) {
                 Some(a) => return Ok((a, limit)),
                 None => limit = (limit + 2 + limit / 8).min(registers),
             }
@@ -192,24 +210,8 @@ struct Touch {
     late: bool,
     write: bool,
     keep: bool,
-}
-
-impl Touch {
-    fn operands(self, out: &mut SmallVec<[Operand; 8]>) {
-        let operand = |role| Operand { vreg: self.reg, role, constraint: regalloc::Constraint::Reg };
-        if self.write && self.keep {
-            out.push(operand(Use::Mod));
-        } else if self.write {
-            out.push(operand(Use::Def));
-        }
-    }
-
-    fn uses(self, out: &mut SmallVec<[Operand; 8]>) {
-        if self.read && !(self.write && self.keep) {
-            let role = if self.late { Use::UseLate } else { Use::Use };
-            out.push(Operand { vreg: self.reg, role, constraint: regalloc::Constraint::Reg });
-        }
-    }
+    /// The operands that write and read it.
+    places: (u16, u16),
 }
 
 impl Place<'_> {
@@ -242,12 +244,13 @@ impl Place<'_> {
                     to += 1;
                 }
                 debug_assert_eq!(bundle_start(ops, to), from);
-                let operands = self.operands(&ops[from..to]);
-                let kind = kind(&ops[from..to], &operands);
+                self.steps.push(Step::Group(*b, from, to, self.fields.len()));
+                self.operands(&ops[from..to]);
+                let operands = &self.work.operands;
+                let kind = kind(&ops[from..to], operands);
                 let call = calls && matches!(ops[from].nature, Nature::Call(..));
                 let clobbers: &[PReg] = if call { &all } else { &[] };
-                self.func.push(kind, Flow::Next, &operands, clobbers);
-                self.steps.push(Step::Group(*b, from, to));
+                self.func.push(kind, Flow::Next, operands, clobbers);
                 from = to;
             }
             self.terminate(*b, order.get(k + 1).copied());
@@ -264,7 +267,7 @@ impl Place<'_> {
             Term::Branch(_, x, y, _) if x == y => self.jump(x, next),
             Term::Branch(p, x, y, _) => {
                 let (p, x, y) = if Some(x) == next { (p.not(), y, x) } else { (p, x, y) };
-                let operands: SmallVec<[Operand; 1]> = p.word.map(|w| Operand::reads(w.reg)).into_iter().collect();
+                let operands: SmallVec<[Operand; 1]> = p.word.map(|w| Operand::reads(w.reg())).into_iter().collect();
                 self.func.push(Kind::Plain, Flow::Branch(self.labels[x]), &operands, &[]);
                 self.steps.push(Step::Branch(p, x));
                 self.jump(y, next);
@@ -280,49 +283,80 @@ impl Place<'_> {
     }
 
     /// Results first, then sources.
-    fn operands(&self, group: &[Mach]) -> SmallVec<[Operand; 8]> {
-        let mut touches: SmallVec<[Touch; 8]> = SmallVec::new();
-        let mut written: SmallVec<[Word; 4]> = SmallVec::new();
+    fn operands(&mut self, group: &[Mach]) {
+        let mut w = std::mem::take(&mut self.work);
+        w.touches.clear();
+        w.written.clear();
+        w.fields.clear();
+        w.operands.clear();
         for m in group {
-            for r in m.regs.iter().filter(|r| r.word.reg != self.stack) {
-                let reg = r.word.reg;
-                let k = match touches.iter().position(|t| t.reg == reg) {
+            for r in &m.regs {
+                let reg = r.word.reg();
+                if reg == self.stack {
+                    w.fields.push((ON_STACK, false));
+                    continue;
+                }
+                let k = match w.touches.iter().position(|t| t.reg == reg) {
                     Some(k) => k,
                     None => {
-                        touches.push(Touch { reg, read: false, late: false, write: false, keep: false });
-                        touches.len() - 1
+                        let (read, late, write, keep) = (false, false, false, false);
+                        w.touches.push(Touch { reg, read, late, write, keep, places: (0, 0) });
+                        w.touches.len() - 1
                     }
                 };
-                let t = &mut touches[k];
+                let inner = !r.write && (0..r.count).all(|n| w.written.contains(&r.word.plus(n)));
+                let t = &mut w.touches[k];
                 if r.write {
                     (t.write, t.keep) = (true, t.keep | r.keep);
-                } else if !(0..r.count).all(|n| written.contains(&r.word.plus(n))) {
-                    (t.read, t.late) = (true, t.late | self.late(r.word, r.count, &written));
+                } else if !inner {
+                    (t.read, t.late) = (true, t.late | self.late(r.word, r.count, &w.written));
+                }
+                w.fields.push((k as u16, r.write || inner));
+            }
+            if group.len() > 1 {
+                for r in m.regs.iter().filter(|r| r.write && r.word.reg() != self.stack) {
+                    (0..r.count).for_each(|n| w.written.push(r.word.plus(n)));
                 }
             }
-            for r in m.regs.iter().filter(|r| r.write && r.word.reg != self.stack) {
-                written.extend((0..r.count).map(|n| r.word.plus(n)));
-            }
         }
-        let mut out = SmallVec::new();
-        touches.iter().for_each(|t| t.operands(&mut out));
-        touches.iter().for_each(|t| t.uses(&mut out));
-        out
+        w.list();
+        for (k, write) in &w.fields {
+            let place = w.touches.get(usize::from(*k)).map_or(ON_STACK, |t| if *write { t.places.0 } else { t.places.1 });
+            self.fields.push(place);
+        }
+        self.work = w;
     }
 
     /// Whether a read could find another result of the group in its register: odd words of pairs cannot be hit by even ones.
     fn late(&self, word: Word, count: u8, written: &[Word]) -> bool {
-        let class = |w: Word| self.code.classes[w.reg.0 as usize];
+        let class = |w: Word| self.code.classes[w.reg().0 as usize];
         let safe = |w: &Word| {
             let other_file = (class(*w) == PRED) != (class(word) == PRED);
             let apart = width(class(*w)) >= 2
                 && width(class(word)) >= 2
                 && count == 1
-                && !word.sub.is_multiple_of(2)
-                && w.sub.is_multiple_of(2);
+                && !word.sub().is_multiple_of(2)
+                && w.sub().is_multiple_of(2);
             other_file || apart
         };
         !written.iter().all(safe)
+    }
+}
+
+impl Work {
+    /// The operands of what is touched: results, then sources.
+    fn list(&mut self) {
+        let operand = |vreg, role| Operand { vreg, role, constraint: regalloc::Constraint::Reg };
+        for t in self.touches.iter_mut().filter(|t| t.write) {
+            let place = self.operands.len() as u16;
+            // One that is kept is read by the same operand.
+            t.places = (place, place);
+            self.operands.push(operand(t.reg, if t.keep { Use::Mod } else { Use::Def }));
+        }
+        for t in self.touches.iter_mut().filter(|t| t.read && !(t.write && t.keep)) {
+            t.places.1 = self.operands.len() as u16;
+            self.operands.push(operand(t.reg, if t.late { Use::UseLate } else { Use::Use }));
+        }
     }
 }
 
@@ -359,9 +393,9 @@ impl Apply<'_> {
             }
             match step {
                 Step::Label(b) => self.lines.push(Line::Label(*b)),
-                Step::Group(b, from, to) => {
+                Step::Group(b, from, to, fields) => {
                     let group = &self.place.code.blocks[*b].ops[*from..*to];
-                    self.group(i, group)?;
+                    self.group(i, group, *fields)?;
                 }
                 Step::Undefined if self.place.code.calls > 0 => self.define(i)?,
                 Step::Undefined => {}
@@ -433,23 +467,16 @@ impl Apply<'_> {
         }
     }
 
-    fn group(&mut self, i: u32, group: &[Mach]) -> Result<(), AsmError> {
-        let operands = self.place.func.operands(i);
-        let locs = &self.alloc.operands[self.place.func.operand_range(i)];
-        let mut written: SmallVec<[Word; 4]> = SmallVec::new();
+    fn group(&mut self, i: u32, group: &[Mach], fields: usize) -> Result<(), AsmError> {
+        let place = self.place;
+        let locs = &self.alloc.operands[place.func.operand_range(i)];
+        let mut fields = place.fields[fields..].iter();
         for m in group {
             let mut inst = m.inst;
-            for r in &m.regs {
-                let inner = !r.write && (0..r.count).all(|n| written.contains(&r.word.plus(n)));
-                let want = |o: &Operand| {
-                    o.vreg == r.word.reg && if r.write || inner { o.role.writes() } else { o.role.reads() }
-                };
-                let index = if r.word.reg == self.place.stack {
-                    STACK
-                } else {
-                    let k = operands.iter().position(want);
-                    let k = k.ok_or_else(|| AsmError::new(m.pos, "an operand is lost".into()))?;
-                    self.register(locs[k])? + u64::from(r.word.sub)
+            for (r, k) in m.regs.iter().zip(fields.by_ref()) {
+                let index = match *k {
+                    ON_STACK => STACK,
+                    k => self.register(locs[usize::from(k)])? + u64::from(r.word.sub()),
                 };
                 Mach::placed(&mut inst, r, index).map_err(|e| AsmError::new(m.pos, e.to_string()))?;
             }
@@ -458,12 +485,11 @@ impl Apply<'_> {
             }
             let calls = self.place.code.blocks.len();
             let target = match m.nature {
-                Nature::Converge(_, to) => Some(to),
-                Nature::Address(call) => Some(calls + call),
+                Nature::Converge(_, to) => Some(to as usize),
+                Nature::Address(call) => Some(calls + call as usize),
                 Nature::Call(f, _) => Some(FUNCTIONS + f as usize),
                 _ => None,
             };
-            written.extend(m.regs.iter().filter(|r| r.write).flat_map(|r| (0..r.count).map(|n| r.word.plus(n))));
             if is_group_multiply(&inst)
                 && ![Some(u64::from(RZ)), inst.get("d", Role::Value)].contains(&inst.get("c", Role::Value))
             {
@@ -471,7 +497,7 @@ impl Apply<'_> {
             }
             self.line(inst, target);
             if let Nature::Call(_, call) = m.nature {
-                self.lines.push(Line::Label(calls + call));
+                self.lines.push(Line::Label(calls + call as usize));
             }
         }
         Ok(())
@@ -507,11 +533,11 @@ impl Apply<'_> {
     fn edit(&mut self, edit: &Edit) -> Result<(), AsmError> {
         match *edit {
             Edit::Remat { inst, to } => {
-                let Step::Group(b, from, end) = self.place.steps[inst as usize] else { return Ok(()) };
+                let Step::Group(b, from, end, _) = self.place.steps[inst as usize] else { return Ok(()) };
                 for m in &self.place.code.blocks[b].ops[from..end] {
                     let mut inst = m.inst;
                     for r in m.regs.iter().filter(|r| r.write) {
-                        let index = u64::from(to.index) + u64::from(r.word.sub);
+                        let index = u64::from(to.index) + u64::from(r.word.sub());
                         Mach::placed(&mut inst, r, index).map_err(|e| AsmError::new(m.pos, e.to_string()))?;
                     }
                     self.line(inst, None);

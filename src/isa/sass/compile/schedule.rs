@@ -207,7 +207,9 @@ struct Builder<'a> {
     graph: Graph,
     /// Last writer of a register and which of its writes it is; readers since.
     writer: Vec<Option<(u32, u8)>>,
-    readers: Vec<SmallVec<[u32; 4]>>,
+    /// The last reader of each register, in a list of readers with the one before each.
+    readers: Vec<u32>,
+    list: Vec<(u32, u32)>,
     touched: Vec<usize>,
 }
 
@@ -230,7 +232,8 @@ impl Builder<'_> {
                     let cycles = latency(&nodes[w as usize], node, usize::from(at), k);
                     self.edge(w, i, cycles);
                 }
-                self.readers[reg].push(i);
+                let before = std::mem::replace(&mut self.readers[reg], self.list.len() as u32);
+                self.list.push((i, before));
                 self.touched.push(reg);
             }
         }
@@ -240,9 +243,11 @@ impl Builder<'_> {
                 if let Some((before, _)) = self.writer[reg] {
                     self.edge(before, i, if nodes[before as usize].fixed { 3 } else { 30 });
                 }
-                let mut readers = std::mem::take(&mut self.readers[reg]);
-                readers.drain(..).for_each(|r| self.edge(r, i, if nodes[r as usize].fixed { 1 } else { SOURCES_READ }));
-                self.readers[reg] = readers;
+                let mut at = std::mem::replace(&mut self.readers[reg], NONE);
+                while let Some((r, before)) = self.list.get(at as usize).copied() {
+                    self.edge(r, i, if nodes[r as usize].fixed { 1 } else { SOURCES_READ });
+                    at = before;
+                }
                 self.writer[reg] = Some((i, k as u8));
                 self.touched.push(reg);
             }
@@ -294,16 +299,17 @@ impl Builder<'_> {
         }
         for reg in self.touched.drain(..) {
             self.writer[reg] = None;
-            self.readers[reg].clear();
+            self.readers[reg] = NONE;
         }
+        self.list.clear();
     }
 }
 
 /// Orders the instructions of each piece.
 pub(super) fn schedule(code: &mut Listing) {
     let (graph, touched) = (Graph::default(), vec![]);
-    let (writer, readers) = (vec![None; REGISTERS], vec![SmallVec::new(); REGISTERS]);
-    let mut b = Builder { nodes: &[], graph, writer, readers, touched };
+    let (writer, readers, list) = (vec![None; REGISTERS], vec![NONE; REGISTERS], vec![]);
+    let mut b = Builder { nodes: &[], graph, writer, readers, list, touched };
     let mut queue = Queue::default();
     for p in &code.pieces {
         let all = &code.nodes[p.range.clone()];

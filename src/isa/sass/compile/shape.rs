@@ -85,15 +85,15 @@ fn registers(code: &Code) -> Vec<Seen> {
             s.block = b + 1;
         };
         if let Term::Branch(Pred { word: Some(w), .. }, ..) = code.blocks[*b].term {
-            see(w.reg.0 as usize);
+            see(w.reg().0 as usize);
         }
         for m in &code.blocks[*b].ops {
-            m.regs.iter().for_each(|r| see(r.word.reg.0 as usize));
+            m.regs.iter().for_each(|r| see(r.word.reg().0 as usize));
         }
         for m in &code.blocks[*b].ops {
             let guarded = m.is_guarded();
             for r in m.regs.iter().filter(|r| r.write) {
-                let s = &mut all[r.word.reg.0 as usize];
+                let s = &mut all[r.word.reg().0 as usize];
                 *(if guarded { &mut s.guarded } else { &mut s.writes }) += 1;
             }
         }
@@ -158,7 +158,7 @@ fn suits(ops: &[Mach], p: Pred, limit: usize) -> bool {
             }
             _ => false,
         };
-        let overwrites = m.regs.iter().any(|r| r.write && Some(r.word.reg) == p.word.map(|w| w.reg));
+        let overwrites = m.regs.iter().any(|r| r.write && Some(r.word.reg()) == p.word.map(|w| w.reg()));
         plain && !overwrites && !m.is_guarded() && m.inst.guard == crate::isa::sass::Guard::ALWAYS
     };
     ops.len() <= limit && ops.iter().all(fine)
@@ -168,9 +168,9 @@ fn suits(ops: &[Mach], p: Pred, limit: usize) -> bool {
 fn overwritten(ops: &[Mach], code: &Code) -> Vec<u32> {
     let (mut read, mut out) = (vec![], vec![]);
     for m in ops {
-        read.extend(m.regs.iter().filter(|r| !r.write).map(|r| r.word.reg.0));
-        let whole = m.regs.iter().filter(|r| r.write && r.count == width(code.classes[r.word.reg.0 as usize]));
-        out.extend(whole.map(|r| r.word.reg.0).filter(|r| !read.contains(r)));
+        read.extend(m.regs.iter().filter(|r| !r.write).map(|r| r.word.reg().0));
+        let whole = m.regs.iter().filter(|r| r.write && r.count == width(code.classes[r.word.reg().0 as usize]));
+        out.extend(whole.map(|r| r.word.reg().0).filter(|r| !read.contains(r)));
     }
     out
 }
@@ -186,7 +186,7 @@ fn guarded(ops: Vec<Mach>, guard: Pred, (block, other): (usize, &[u32]), seen: &
         let memory = matches!(m.inst.form().pipe, Pipe::Global | Pipe::Shared | Pipe::Constant);
         let there = |r: usize| seen[r].guarded == 0 && (seen[r].writes == 1 || own(r)) && !parted.contains(&(r as u32));
         let free = m.regs.iter().all(|r| {
-            let k = r.word.reg.0 as usize;
+            let k = r.word.reg().0 as usize;
             if r.write { own(k) } else { there(k) }
         });
         m.effect || memory || !free
@@ -200,8 +200,8 @@ fn guarded(ops: Vec<Mach>, guard: Pred, (block, other): (usize, &[u32]), seen: &
         let all = &ops[group..end];
         let mut m = m.clone();
         if all.iter().any(|m| needs(m, &parted)) {
-            m.private = m.regs.iter().filter(|r| r.write).all(|r| own(r.word.reg.0 as usize));
-            parted.extend(m.regs.iter().filter(|r| r.write).map(|r| r.word.reg.0));
+            m.private = m.regs.iter().filter(|r| r.write).all(|r| own(r.word.reg().0 as usize));
+            parted.extend(m.regs.iter().filter(|r| r.write).map(|r| r.word.reg().0));
             m = m.nature(Nature::Plain).guarded(Some(guard));
         }
         out.push(m);

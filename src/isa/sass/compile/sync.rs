@@ -10,7 +10,6 @@ use crate::isa::sass::{
     Access, Completion, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, completion, distance, least_stall, op,
     reads_late,
 };
-use smallvec::SmallVec;
 
 /// An instruction in its place.
 #[derive(Debug)]
@@ -271,10 +270,9 @@ impl Sync<'_> {
         if completion(inst) != Completion::Scoreboard && !late {
             return;
         }
-        let reads: SmallVec<[u16; 8]> =
-            effects.reads.iter().filter(|r| r.slot != "guard" && late).flat_map(span).map(|r| r as u16).collect();
-        let writes: SmallVec<[u16; 8]> = effects.writes.iter().flat_map(span).map(|r| r as u16).collect();
-        if writes.is_empty() && reads.is_empty() {
+        let reads = || effects.reads.iter().filter(|r| r.slot != "guard" && late);
+        let (writes, any_read) = (&effects.writes, reads().next().is_some());
+        if writes.is_empty() && !any_read {
             return;
         }
         let sources_apart = writes.is_empty() || number.is_some_and(|n| self.overtaken[n as usize]);
@@ -282,17 +280,16 @@ impl Sync<'_> {
         if !writes.is_empty() {
             let k = self.board(mnemonic);
             inst.control.write = Some(k);
-            writes.iter().for_each(|r| self.before_read[usize::from(*r)] |= 1 << k);
-            self.guard(k, mnemonic, &writes);
+            self.guard(k, mnemonic);
+            writes.iter().flat_map(span).for_each(|r| self.hold(k, r, true));
             if !sources_apart {
-                reads.iter().for_each(|r| self.before_write[usize::from(*r)] |= 1 << k);
-                self.guard(k, mnemonic, &reads);
+                reads().flat_map(span).for_each(|r| self.hold(k, r, false));
             }
         }
-        if sources_apart && !reads.is_empty() {
+        if sources_apart && any_read {
             inst.control.read = Some(reader);
-            reads.iter().for_each(|r| self.before_write[usize::from(*r)] |= 1 << reader);
-            self.guard(reader, mnemonic, &reads);
+            self.guard(reader, mnemonic);
+            reads().flat_map(span).for_each(|r| self.hold(reader, r, false));
         }
     }
 
@@ -306,11 +303,17 @@ impl Sync<'_> {
         self.fences |= 1 << k;
     }
 
-    /// A scoreboard guards registers.
-    fn guard(&mut self, k: u8, mnemonic: &'static str, registers: &[u16]) {
+    /// A scoreboard is set.
+    fn guard(&mut self, k: u8, mnemonic: &'static str) {
         let board = &mut self.boards[usize::from(k)];
-        board.registers.extend_from_slice(registers);
         (board.used, board.mnemonic, board.set) = (true, mnemonic, self.clock);
+    }
+
+    /// Who overwrites the register waits for the scoreboard; of a result also who reads it.
+    fn hold(&mut self, k: u8, register: usize, result: bool) {
+        let before = if result { &mut self.before_read } else { &mut self.before_write };
+        before[register] |= 1 << k;
+        self.boards[usize::from(k)].registers.push(register as u16);
     }
 
     /// A free scoreboard, or else the one set last by the same mnemonic, or else the oldest. The last one is for sources.

@@ -474,7 +474,7 @@ impl<'a> Copies<'a, '_> {
 }
 
 fn plain<'a>(op: Opcode, mods: &'static [Modifier; 1], opds: impl Iterator<Item = Opd>) -> Item<'a> {
-    Item::Inst(Flat { pos: Default::default(), guard: None, op, mods: &mods[..], opds: opds.collect() })
+    Item::Inst(Flat::new(Default::default(), op, &mods[..], opds.collect()))
 }
 
 fn fresh(types: &mut Vec<Type>, like: Reg) -> Reg {

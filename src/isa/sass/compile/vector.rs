@@ -134,9 +134,9 @@ fn replace(body: &mut Body, joint: &[(Vec<Load>, bool)]) {
             None => Opd::Symbol(Symbol::Shared(0), -i64::from(SHARED_START)),
         };
         if let Item::Inst(i) = &mut body.items[first] {
-            i.mods = if *quad { &QUAD } else { &PAIR };
             let to = loads.iter().map(|l| Opd::Reg(l.to)).collect();
             i.opds = [Opd::Vector(to), Opd::Address(Box::new(base), loads[0].offset)].into_iter().collect();
+            i.say(if *quad { &QUAD } else { &PAIR });
         }
     }
     let mut k = 0;

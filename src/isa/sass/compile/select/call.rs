@@ -93,9 +93,9 @@ impl Build<'_> {
     fn emit_call(&mut self, f: u32) {
         let (place, stack, call) = (self.one(), self.stack, self.code.calls);
         self.code.calls += 1;
-        self.push(Mach::new(op::MOV_I).w("d", place).n("b", 0).n("mask", 15).nature(Nature::Address(call)));
+        self.push(Mach::new(op::MOV_I).w("d", place).n("b", 0).n("mask", 15).nature(Nature::Address(call as u32)));
         self.push(Mach::new(op::STL_R).r("b", place).m("sz", "").m("ev", "").at(Some(stack), 1, 0).effect());
-        let m = Mach::new(op::CALL_RELI).n("pp", 7).m("ni", ".NOINC").nature(Nature::Call(f, call));
+        let m = Mach::new(op::CALL_RELI).n("pp", 7).m("ni", ".NOINC").nature(Nature::Call(f, call as u32));
         self.push(m.effect());
     }
 

@@ -127,7 +127,7 @@ impl Build<'_> {
             return self.clamp(i, to, from);
         }
         let d = self.dest(i, &i.opds[0])?;
-        let wide_register = super::super::mir::width(self.code.classes[d.reg.0 as usize]) >= 2 && to.bits() == 64;
+        let wide_register = super::super::mir::width(self.code.classes[d.reg().0 as usize]) >= 2 && to.bits() == 64;
         if from.bits() == 64 {
             let s = self.wide(i, &i.opds[1], from)?;
             match to.bits() {

@@ -229,8 +229,8 @@ impl Build<'_> {
             }
             let w = self.home(root);
             match first {
-                None if !w.sub.is_multiple_of(words)
-                    || super::super::mir::width(self.code.classes[w.reg.0 as usize]) < words =>
+                None if !w.sub().is_multiple_of(words)
+                    || super::super::mir::width(self.code.classes[w.reg().0 as usize]) < words =>
                 {
                     return None;
                 }

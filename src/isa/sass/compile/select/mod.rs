@@ -129,7 +129,9 @@ impl Build<'_> {
                 return Ok(());
             }
         }
-        if let Some(w) = i.words().find(|w| !words::knows(i.op, w)) {
+        if self.is_new(i)
+            && let Some(w) = i.words().find(|w| !words::knows(i.op, w))
+        {
             return self.no(i, &format!(".{w} is not assembled here"));
         }
         match i.op {
