@@ -12,6 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// The allocator of the binary, as in the other benchmarks.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 // The tests use the rest of these kernels.
 #[allow(dead_code)]
 #[path = "../tests/codegen_kernels/mod.rs"]

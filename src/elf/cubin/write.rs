@@ -9,6 +9,7 @@ use super::new::{Arch, NewKernel, NewModule, Relocation, RelocationKind, Space};
 use crate::elf::abi::*;
 use crate::elf::error::ElfError;
 use crate::elf::num::{align_up, index, wide};
+use hashbrown::HashMap;
 
 const SHT_CUDA_INFO: u32 = 0x7000_0000;
 const SHT_CUDA_CALLGRAPH: u32 = 0x7000_0001;
@@ -41,7 +42,7 @@ pub fn write_module(arch: Arch, module: &NewModule) -> Result<Vec<u8>, ElfError>
 }
 
 /// A section by what it holds; kernels by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Role {
     Null,
     Names,
@@ -81,7 +82,11 @@ struct Plan<'a> {
     arch: Arch,
     module: &'a NewModule,
     roles: Vec<Role>,
+    /// Each section's number.
+    numbers: HashMap<Role, usize>,
     symbols: Vec<(String, Sym)>,
+    /// The strings of the symbols' names, and where each begins.
+    strings: (Vec<u8>, Vec<u32>),
     first_global: usize,
     /// Symbol of each kernel, and of its constant bank 0.
     kernels: Vec<u32>,
@@ -96,15 +101,25 @@ fn u32_of(n: usize) -> u32 {
 impl<'a> Plan<'a> {
     fn new(arch: Arch, module: &'a NewModule) -> Self {
         let roles = roles(arch, module);
-        let mut plan =
-            Self { arch, module, roles, symbols: Vec::new(), first_global: 0, kernels: Vec::new(), banks: Vec::new() };
+        let mut plan = Self {
+            arch,
+            module,
+            numbers: roles.iter().enumerate().map(|(number, role)| (*role, number)).collect(),
+            roles,
+            symbols: Vec::new(),
+            strings: (Vec::new(), Vec::new()),
+            first_global: 0,
+            kernels: Vec::new(),
+            banks: Vec::new(),
+        };
         plan.name_symbols();
+        plan.strings = plan.named();
         plan
     }
 
     /// The section's number; 0, which is no section, where there is none.
     fn section(&self, role: Role) -> usize {
-        self.roles.iter().position(|r| *r == role).unwrap_or(0)
+        self.numbers.get(&role).copied().unwrap_or(0)
     }
 
     fn symbol(&mut self, name: &str, info: (u8, u8, u8), role: Role, place: (u64, u64)) -> u32 {
@@ -291,7 +306,7 @@ impl<'a> Plan<'a> {
         let kernel = |i: usize| self.module.kernels.get(i);
         match role {
             Role::Symbols => self.symbol_table(),
-            Role::Strings => self.strings().0,
+            Role::Strings => self.strings.0.clone(),
             Role::Toolkit => emit::tkinfo(self.arch),
             Role::Chip => emit::cuinfo(self.arch),
             Role::Info => emit::of_module(self.module, &self.kernels),
@@ -326,8 +341,7 @@ impl<'a> Plan<'a> {
         self.banks.get(i).copied().unwrap_or(0)
     }
 
-    /// The strings of the symbols' names, and where each begins.
-    fn strings(&self) -> (Vec<u8>, Vec<u32>) {
+    fn named(&self) -> (Vec<u8>, Vec<u32>) {
         let (mut bytes, mut places) = (vec![0], Vec::new());
         for (name, _) in &self.symbols {
             places.push(if name.is_empty() { 0 } else { u32_of(bytes.len()) });
@@ -341,8 +355,8 @@ impl<'a> Plan<'a> {
 
     fn symbol_table(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        for ((_, sym), st_name) in self.symbols.iter().zip(self.strings().1) {
-            Sym { st_name, ..*sym }.emit(&mut out);
+        for ((_, sym), st_name) in self.symbols.iter().zip(&self.strings.1) {
+            Sym { st_name: *st_name, ..*sym }.emit(&mut out);
         }
         out
     }

@@ -57,7 +57,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn pos(&self) -> Pos {
-        Pos { line: self.line, column: u32::try_from(self.at - self.start + 1).unwrap_or(u32::MAX) }
+        Pos { line: self.line, column: (self.at - self.start + 1).min(u32::MAX as usize) as u32 }
     }
 
     fn new_line(&mut self) {
@@ -101,15 +101,22 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// The next token; `End` for ever at the end.
-    pub fn next(&mut self) -> Result<Token<'a>, ParseError> {
-        self.blanks()?;
-        let (pos, from) = (self.pos(), self.at);
-        if from >= self.text.len() {
-            return Ok(Token { kind: Kind::End, pos });
+    /// Reads the next token; `End` for ever at the end.
+    pub fn next(&mut self, token: &mut Token<'a>) -> Result<(), ParseError> {
+        // Most stand behind one blank or none.
+        if self.byte(0) == b' ' {
+            self.at += 1;
         }
-        let c = self.byte(0);
-        let kind = match c {
+        if matches!(self.byte(0), 0..=b' ' | b'/') {
+            self.blanks()?;
+        }
+        let (pos, from) = (self.pos(), self.at);
+        token.pos = pos;
+        let Some(c) = self.text.as_bytes().get(from).copied() else {
+            token.kind = Kind::End;
+            return Ok(());
+        };
+        token.kind = match c {
             b'0'..=b'9' => {
                 self.number();
                 Kind::Number(self.since(from))
@@ -136,7 +143,7 @@ impl<'a> Lexer<'a> {
             }
             _ => return Err(ParseError::expected(pos, "ASCII text", &format!("byte {c:#04x}"))),
         };
-        Ok(Token { kind, pos })
+        Ok(())
     }
 
     fn since(&self, from: usize) -> &'a str {

@@ -258,9 +258,15 @@ mod tests {
     #[test]
     fn a_counted_range_has_the_names_below_its_count() {
         let number = |stem, count, name: &str| Counted::new(stem, count).number(&Numbered::of(name.as_bytes()));
-        assert_eq!((number("%r", 10, "%r9"), number("%r", 10, "%r10"), number("%r", 10, "%rd9")), (Some(9), None, None));
+        assert_eq!(
+            (number("%r", 10, "%r9"), number("%r", 10, "%r10"), number("%r", 10, "%rd9")),
+            (Some(9), None, None)
+        );
         assert_eq!((number("%r", 10, "%r"), number("%r", 10, "%r01"), number("%r", 10, "%r0")), (None, None, Some(0)));
-        assert_eq!((number("%r1", 10, "%r10"), number("%r1", 10, "%r19"), number("%r1", 10, "%r1")), (Some(0), Some(9), None));
+        assert_eq!(
+            (number("%r1", 10, "%r10"), number("%r1", 10, "%r19"), number("%r1", 10, "%r1")),
+            (Some(0), Some(9), None)
+        );
         assert_eq!((number("long_prefix_", 5, "long_prefix_4"), number("%r0", 5, "%r01")), (Some(4), Some(1)));
     }
 

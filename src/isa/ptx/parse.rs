@@ -82,16 +82,16 @@ pub(super) struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Res<Parser<'a>> {
-        let mut lexer = Lexer::new(text);
-        let tok = lexer.next()?;
+        let (mut lexer, mut tok) = (Lexer::new(text), Token { kind: Kind::End, pos: Pos::default() });
+        lexer.next(&mut tok)?;
         Ok(Parser { lexer, tok, scopes: vec![Scope::default()], mnemonics: HashMap::new(), depth: 0 })
     }
 
     // --- tokens ---
 
-    pub fn advance(&mut self) -> Res<Token<'a>> {
-        let next = self.lexer.next()?;
-        Ok(std::mem::replace(&mut self.tok, next))
+    #[inline]
+    pub fn advance(&mut self) -> Res<()> {
+        self.lexer.next(&mut self.tok)
     }
 
     /// An error at this token.

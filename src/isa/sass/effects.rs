@@ -6,7 +6,8 @@
 
 use super::chip::Chip;
 use super::inst::Instruction;
-use super::row::{Field, FieldAccess, File, Index, Kind, Pipe, Role};
+use super::registers::{ABSENT, Named, Naming};
+use super::row::{FieldAccess, File, Pipe, Role};
 use smallvec::SmallVec;
 
 /// A register file.
@@ -53,11 +54,12 @@ pub struct Effects {
 pub fn effects(inst: &Instruction) -> Effects {
     let mut all = Effects::default();
     let form = inst.form();
-    for i in form.operands() {
-        match form.fields[i].access {
-            FieldAccess::Writes => accesses(inst, i, &mut |access| all.writes.push(access)),
-            FieldAccess::MayRead if is_dead(inst, form.fields[i].slot) => {}
-            _ => accesses(inst, i, &mut |access| all.reads.push(access)),
+    for named in &form.named {
+        match named.access {
+            _ if named.naming == Naming::Nothing => break,
+            FieldAccess::Writes => accesses(inst, named, &mut |access| all.writes.push(access)),
+            FieldAccess::MayRead if is_dead(inst, form.fields[usize::from(named.field)].slot) => {}
+            _ => accesses(inst, named, &mut |access| all.reads.push(access)),
         }
     }
     if inst.guard.index < 7 {
@@ -89,43 +91,44 @@ pub fn is_group_multiply(inst: &Instruction) -> bool {
     inst.form().pipe == Pipe::Gmma && inst.form().mnemonic != "WARPGROUP"
 }
 
-/// Calls `f` with the registers of the operand whose value is the form's field of that number.
-fn accesses(inst: &Instruction, field: usize, f: &mut impl FnMut(Access)) {
-    let Field { slot, kind, .. } = inst.form().fields[field];
+/// Calls `f` with the registers of an operand.
+#[inline]
+fn accesses(inst: &Instruction, named: &Named, f: &mut impl FnMut(Access)) {
+    let form = inst.form();
+    let slot = form.fields[usize::from(named.field)].slot;
     let mut one = |file, number: u64, none: u64, count| {
         if number != none {
             #[allow(clippy::cast_possible_truncation)] // register numbers have at most eight bits
             f(Access { slot, file, first: number as u8, count });
         }
     };
-    let bits = inst.at(field);
-    let form = inst.form();
-    let part = |role, none| form.part(field, role).map_or(none, |i| inst.at(i));
+    let bits = || inst.at(usize::from(named.field));
+    let part = |field, none| if field == ABSENT { none } else { inst.at(usize::from(field)) };
     // URZ: uniform registers have eight bits from sm_100 on.
     let urz = if inst.chip() == Chip::Sm120 { 255 } else { 63 };
-    match kind {
-        Kind::R => one(RegFile::General, bits, 255, count(inst, slot)),
+    match named.naming {
+        Naming::Nothing => {}
+        Naming::General => one(RegFile::General, bits(), 255, count(inst, slot)),
         // The descriptor of B stands behind the place of A's, also where A is in registers.
-        Kind::UR if slot == "u" && inst.form().pipe == Pipe::Gmma && has_fragment(inst) => {
-            one(RegFile::Uniform, (bits + 2).min(63), 63, count(inst, slot));
+        Naming::Uniform if slot == "u" && form.pipe == Pipe::Gmma && has_fragment(inst) => {
+            one(RegFile::Uniform, (bits() + 2).min(63), 63, count(inst, slot));
         }
-        Kind::UR => one(RegFile::Uniform, bits, urz, count(inst, slot)),
-        Kind::P => one(RegFile::Predicate, bits, 7, 1),
-        Kind::UP => one(RegFile::UniformPredicate, bits, 7, 1),
-        Kind::PInverted => one(RegFile::Predicate, 7 - bits, 7, 1),
-        Kind::UPInverted => one(RegFile::UniformPredicate, 7 - bits, 7, 1),
-        Kind::EitherP if bits & 1 == 1 => one(RegFile::UniformPredicate, bits >> 1, 7, 1),
-        Kind::EitherP => one(RegFile::Predicate, bits >> 1, 7, 1),
-        Kind::Constant(Index::Register) => one(RegFile::General, part(Role::Register, 255), 255, 1),
-        Kind::Constant(Index::Uniform) => one(RegFile::Uniform, part(Role::Register, urz), urz, 1),
-        Kind::Bindless => one(RegFile::Uniform, part(Role::Uniform, urz), urz, 2),
-        Kind::Address(_) => {
-            let suffix = inst.suffix_of(field);
+        Naming::Uniform => one(RegFile::Uniform, bits(), urz, count(inst, slot)),
+        Naming::Predicate => one(RegFile::Predicate, bits(), 7, 1),
+        Naming::UniformPredicate => one(RegFile::UniformPredicate, bits(), 7, 1),
+        Naming::PredicateInverted => one(RegFile::Predicate, 7 - bits(), 7, 1),
+        Naming::UniformPredicateInverted => one(RegFile::UniformPredicate, 7 - bits(), 7, 1),
+        Naming::EitherPredicate if bits() & 1 == 1 => one(RegFile::UniformPredicate, bits() >> 1, 7, 1),
+        Naming::EitherPredicate => one(RegFile::Predicate, bits() >> 1, 7, 1),
+        Naming::IndexGeneral => one(RegFile::General, part(named.register, 255), 255, 1),
+        Naming::IndexUniform => one(RegFile::Uniform, part(named.register, urz), urz, 1),
+        Naming::Bindless => one(RegFile::Uniform, part(named.uniform, urz), urz, 2),
+        Naming::Address => {
+            let suffix = if named.suffix == ABSENT { "" } else { inst.text_at(usize::from(named.suffix)) };
             let wide = suffix == ".64" || suffix.is_empty() && is_wide_address(inst);
-            one(RegFile::General, part(Role::Register, 255), 255, if wide { 2 } else { 1 });
-            one(RegFile::Uniform, part(Role::Uniform, urz), urz, if suffix == ".U32" { 2 } else { 1 });
+            one(RegFile::General, part(named.register, 255), 255, if wide { 2 } else { 1 });
+            one(RegFile::Uniform, part(named.uniform, urz), urz, if suffix == ".U32" { 2 } else { 1 });
         }
-        _ => {}
     }
 }
 

@@ -243,15 +243,9 @@ impl Instruction {
         self.text_of(slot, Role::Value)
     }
 
-    /// The text of an address register's width or scale.
-    pub(super) fn suffix(&self, slot: &str) -> &'static str {
-        self.text_of(slot, Role::RegisterSuffix)
-    }
-
-    /// The same of the operand whose value is the form's field of that number.
-    pub(super) fn suffix_of(&self, field: usize) -> &'static str {
-        let part = self.form.part(field, Role::RegisterSuffix);
-        part.and_then(|i| named(&self.form.fields[i], self.at(i))).unwrap_or_default()
+    /// The text of the form's field of that number.
+    pub(super) fn text_at(&self, field: usize) -> &'static str {
+        named(&self.form.fields[field], self.at(field)).unwrap_or_default()
     }
 
     fn text_of(&self, slot: &str, role: Role) -> &'static str {

@@ -30,6 +30,7 @@ mod inst;
 mod legal;
 mod parse;
 mod print;
+mod registers;
 mod row;
 mod source;
 mod table;

@@ -8,6 +8,7 @@
 use super::bits::{self, Ranges};
 use super::chip::{Chip, Chips};
 use super::control::SCOREBOARDS;
+use super::registers;
 use super::table::FORMS;
 
 /// A value and its text.
@@ -363,6 +364,8 @@ pub struct Form {
     places: [u8; PLACES],
     /// The operands' fields in the order of the text.
     operands: [u8; OPERANDS],
+    /// Those that name registers.
+    pub(super) named: [registers::Named; OPERANDS],
 }
 
 /// Places of the table of a form's fields, a power of two, more than a form has fields.
@@ -466,8 +469,8 @@ pub(super) const fn form(
 ) -> Form {
     let places = places(fields);
     let (initial, operands) = (initial(fields), operands(text, fields, &places));
-    let (chips, mask) = (Chips::of(chips), all_bits(fields));
-    Form { mnemonic, name, opcode, guard, pipe, chips, text, fields, rules, initial, mask, places, operands }
+    let (chips, mask, named) = (Chips::of(chips), all_bits(fields), registers::named(fields, &operands));
+    Form { mnemonic, name, opcode, guard, pipe, chips, text, fields, rules, initial, mask, places, operands, named }
 }
 
 impl PartialEq for Form {
@@ -484,14 +487,6 @@ impl Form {
     #[inline]
     pub fn position(&self, slot: &str, role: Role) -> Option<usize> {
         find(self.fields, &self.places, key(slot, role))
-    }
-
-    /// The place of another part of a field's operand.
-    #[inline]
-    pub(super) fn part(&self, field: usize, role: Role) -> Option<usize> {
-        let Field { slot, key, .. } = &self.fields[field];
-        let name = 8 * slot.len();
-        find(self.fields, &self.places, (role as u64) << name | key & ((1 << name) - 1))
     }
 
     /// The fields of its operands, in the order of the text.

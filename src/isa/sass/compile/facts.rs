@@ -65,7 +65,16 @@ pub(super) struct Facts {
 }
 
 /// Calls `f` with each register of an operand.
+#[inline]
 pub(super) fn each(o: &Opd, f: &mut impl FnMut(Reg)) {
+    match o {
+        Opd::Reg(r) => f(*r),
+        Opd::Imm(_) => {}
+        o => each_part(o, f),
+    }
+}
+
+fn each_part(o: &Opd, f: &mut impl FnMut(Reg)) {
     match o {
         Opd::Reg(r) | Opd::Not(r) => f(*r),
         Opd::Vector(v) => v.iter().for_each(|o| each(o, f)),
@@ -105,8 +114,9 @@ impl Facts {
             tuples: vec![],
         };
         f.count(body);
-        f.join_copies(body);
-        f.count(body);
+        if f.join_copies(body) {
+            f.count(body);
+        }
         f.know(body);
         if super::vector::join(body, &f) {
             f.count(body);
@@ -128,8 +138,8 @@ impl Facts {
         }
     }
 
-    /// `t = f(..); r = t` becomes `r = f(..)` where nothing else wants t and nothing between touches r.
-    fn join_copies(&mut self, body: &mut Body) {
+    /// `t = f(..); r = t` becomes `r = f(..)` where nothing else wants t and nothing between touches r; whether that was so anywhere.
+    fn join_copies(&mut self, body: &mut Body) -> bool {
         let mut last = vec![0u32; body.regs.len()];
         let mut defined = vec![u32::MAX; body.regs.len()];
         let mut start = 0u32;
@@ -167,6 +177,9 @@ impl Facts {
                 defined[r as usize] = if guarded { u32::MAX } else { k };
             });
         }
+        if dead.is_empty() {
+            return false;
+        }
         let mut next = dead.into_iter().peekable();
         let mut k = 0u32;
         body.items.retain(|_| {
@@ -174,6 +187,7 @@ impl Facts {
             k += 1;
             !gone
         });
+        true
     }
 
     fn know(&mut self, body: &Body) {

@@ -465,7 +465,11 @@ impl<'a> Flatten<'a, '_> {
             _ => {
                 let mut opds = SmallVec::new();
                 for o in &i.operands {
-                    opds.push(self.operand(o, i.pos)?);
+                    match o {
+                        Operand::Reg(n) => opds.push(Opd::Reg(self.register(n, i.pos)?)),
+                        Operand::Imm(v) => opds.push(Opd::Imm(*v)),
+                        o => opds.push(self.operand(o, i.pos)?),
+                    }
                 }
                 opds
             }

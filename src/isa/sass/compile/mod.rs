@@ -167,10 +167,12 @@ impl Kernel {
     /// What a cubin says of it.
     #[must_use]
     pub fn for_cubin(&self) -> NewKernel {
+        let mut code = Vec::with_capacity(16 * self.words.len());
+        self.words.iter().for_each(|w| code.extend_from_slice(&w.to_le_bytes()));
         let shared = if self.shared_bytes > 0 { facts::SHARED_START + self.shared_bytes } else { 0 };
         NewKernel {
             name: self.name.clone(),
-            code: self.words.iter().flat_map(|w| w.to_le_bytes()).collect(),
+            code,
             registers: self.registers,
             barriers: self.barriers,
             frame_bytes: self.frame_bytes,

@@ -7,6 +7,7 @@ use super::flat::Opd;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Index, RangeFrom, RangeTo};
+use std::slice::SliceIndex;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Operands {
@@ -15,6 +16,14 @@ pub(super) struct Operands {
 }
 
 impl Operands {
+    /// What stands in a place, or in its stead if nothing does.
+    fn part<I: SliceIndex<[Opd]>>(&self, at: I, instead: &'static I::Output) -> &I::Output {
+        self.all.get(at).unwrap_or_else(|| {
+            self.lacked.set(true);
+            instead
+        })
+    }
+
     /// Whether one was asked for that is not there.
     pub fn lacked(&self) -> bool {
         self.lacked.get()
@@ -51,10 +60,7 @@ impl Index<usize> for Operands {
     type Output = Opd;
 
     fn index(&self, at: usize) -> &Opd {
-        self.all.get(at).unwrap_or_else(|| {
-            self.lacked.set(true);
-            &Opd::Nothing
-        })
+        self.part(at, &Opd::Nothing)
     }
 }
 
@@ -62,10 +68,7 @@ impl Index<RangeFrom<usize>> for Operands {
     type Output = [Opd];
 
     fn index(&self, range: RangeFrom<usize>) -> &[Opd] {
-        self.all.get(range).unwrap_or_else(|| {
-            self.lacked.set(true);
-            &[]
-        })
+        self.part(range, &[])
     }
 }
 
@@ -73,9 +76,6 @@ impl Index<RangeTo<usize>> for Operands {
     type Output = [Opd];
 
     fn index(&self, range: RangeTo<usize>) -> &[Opd] {
-        self.all.get(range).unwrap_or_else(|| {
-            self.lacked.set(true);
-            &[]
-        })
+        self.part(range, &[])
     }
 }

@@ -321,7 +321,8 @@ impl Place<'_> {
         }
         w.list();
         for (k, write) in &w.fields {
-            let place = w.touches.get(usize::from(*k)).map_or(ON_STACK, |t| if *write { t.places.0 } else { t.places.1 });
+            let place =
+                w.touches.get(usize::from(*k)).map_or(ON_STACK, |t| if *write { t.places.0 } else { t.places.1 });
             self.fields.push(place);
         }
         self.work = w;

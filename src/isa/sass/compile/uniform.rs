@@ -62,7 +62,16 @@ fn passed(o: &Opd) -> bool {
     matches!(**base, Opd::Symbol(Symbol::Outgoing(_) | Symbol::Incoming(_), _))
 }
 
+#[inline]
 fn agrees(o: &Opd, uniform: &[bool]) -> bool {
+    match o {
+        Opd::Reg(r) => uniform[*r as usize],
+        Opd::Imm(_) => true,
+        o => parts_agree(o, uniform),
+    }
+}
+
+fn parts_agree(o: &Opd, uniform: &[bool]) -> bool {
     match o {
         Opd::Reg(r) | Opd::Not(r) => uniform[*r as usize],
         Opd::Vector(v) => v.iter().all(|o| agrees(o, uniform)),
@@ -72,7 +81,15 @@ fn agrees(o: &Opd, uniform: &[bool]) -> bool {
     }
 }
 
+#[inline]
 fn mark(o: &Opd, f: &mut impl FnMut(usize)) {
+    match o {
+        Opd::Reg(r) => f(*r as usize),
+        o => mark_parts(o, f),
+    }
+}
+
+fn mark_parts(o: &Opd, f: &mut impl FnMut(usize)) {
     match o {
         Opd::Reg(r) => f(*r as usize),
         Opd::Vector(v) => v.iter().for_each(|o| mark(o, f)),

@@ -40,6 +40,9 @@ const MEMORY: &[&str] = &[
     "L2::cache_hint",
 ];
 
+/// What is done to memory in one step.
+const REDUCTIONS: &[&str] = &["add", "min", "max", "inc", "dec", "and", "or", "xor"];
+
 const COPIES: &[&str] = &[
     "async",
     "bulk",
@@ -70,14 +73,6 @@ const COPIES: &[&str] = &[
     "3d",
     "4d",
     "5d",
-    "add",
-    "min",
-    "max",
-    "inc",
-    "dec",
-    "and",
-    "or",
-    "xor",
     "noftz",
 ];
 const MBARRIERS: &[&str] = &[
@@ -130,30 +125,25 @@ pub(super) fn knows(op: Opcode, word: &str) -> bool {
         Prefetch | Prefetchu | Applypriority | Discard => {
             &[&["L1", "L2", "L2::evict_last", "L2::evict_normal", "tensormap"]]
         }
-        Atom | Red => &[&[
-            "add",
-            "min",
-            "max",
-            "inc",
-            "dec",
-            "and",
-            "or",
-            "xor",
-            "exch",
-            "cas",
-            "relaxed",
-            "acquire",
-            "release",
-            "acq_rel",
-            "cta",
-            "cluster",
-            "gpu",
-            "sys",
-            "noftz",
-            "async",
-            "mbarrier::complete_tx::bytes",
-            "L2::cache_hint",
-        ]],
+        Atom | Red => &[
+            REDUCTIONS,
+            &[
+                "exch",
+                "cas",
+                "relaxed",
+                "acquire",
+                "release",
+                "acq_rel",
+                "cta",
+                "cluster",
+                "gpu",
+                "sys",
+                "noftz",
+                "async",
+                "mbarrier::complete_tx::bytes",
+                "L2::cache_hint",
+            ],
+        ],
         Griddepcontrol => &[&["wait", "launch_dependents"]],
         Createpolicy => &[&[
             "fractional",
@@ -167,7 +157,7 @@ pub(super) fn knows(op: Opcode, word: &str) -> bool {
         ]],
         Call | Brx => &[&["uni", "idx"]],
         Wmma => &[&["load", "store", "mma", "a", "b", "c", "d", "sync", "aligned", "row", "col", "satfinite", "rn"]],
-        Cp => &[COPIES],
+        Cp => &[COPIES, REDUCTIONS],
         Mbarrier => &[MBARRIERS],
         Bar | Barrier => &[&[
             "sync", "arrive", "arv", "red", "popc", "and", "or", "aligned", "cta", "warp", "cluster", "wait",
