@@ -75,9 +75,9 @@ pub(super) fn settle(code: &mut Code, skip: VReg) -> Vec<VReg> {
     let mut ins = vec![empty.clone(); code.blocks.len()];
     let order = std::mem::take(&mut code.order);
     // Without a way back the blocks behind a block are done before it: what is live there is known at once.
-    let loops = goes_back(code, &order);
-    while loops {
-        let mut changed = false;
+    let mut changed = goes_back(code, &order);
+    while changed {
+        changed = false;
         for b in order.iter().rev() {
             let mut now = live.out(code, *b, &ins, &empty);
             live.block(&mut code.blocks[*b].ops, &mut now, false);
@@ -85,9 +85,6 @@ pub(super) fn settle(code: &mut Code, skip: VReg) -> Vec<VReg> {
                 ins[*b] = now;
                 changed = true;
             }
-        }
-        if !changed {
-            break;
         }
     }
     for b in order.iter().rev() {
