@@ -1,6 +1,6 @@
 //! Upcast and Unroll axes are copied out: every value of the range gets its own instructions, shared where they are equal.
 
-use crate::uop::{AxisKind, Op, Order, Srcs, UOp};
+use crate::uop::{Arg, AxisKind, Op, Order, Srcs, UOp};
 use smallvec::SmallVec;
 
 use super::opt::kind_of;
@@ -177,7 +177,13 @@ fn close(all: &Versions, at: usize, r: &UOp, n: usize, registers: usize) -> UOp 
         return UOp::sink((0..n).map(copy));
     }
     let op = u.reduce_op().unwrap_or(Op::Add);
-    if !keep.is_empty() && registers * n <= CHAINS {
+    // A unit that multiplies beside the threads adds all steps to the same registers.
+    let mut first = u.src()[0].clone();
+    while first.op() == Op::Add {
+        first = first.src()[0].clone();
+    }
+    let beside = matches!(first.arg(), Arg::Wmma(w) if w.from_memory);
+    if !keep.is_empty() && !beside && registers * n <= CHAINS {
         return combine(op, (0..n).map(copy).collect());
     }
     let x = combine(op, (0..n).map(|k| all.get(srcs[0] as usize, k).clone()).collect());

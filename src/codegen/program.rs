@@ -16,6 +16,7 @@
 //! | Store (index, value), Arg::Stage | as Store, to a tile that is read behind a Barrier with Arg::Stage: where the value is a Load that nothing else uses, a copy that need not be done before (GPU) |
 //! | Commit (dep, …) | the copies of a thread since its last Commit are a group; with stores in place of copies it means nothing (GPU) |
 //! | LoadMatrix (index), Arg::Transposed | the fragment of a matrix unit that the wave's 32 threads load together from rows of 16 bytes, see `Op::LoadMatrix` (targets with `matrix_loads`) |
+//! | LoadMatrix (index), Arg::Tile | no value of a thread, but where a Wmma whose unit has `from_memory` finds an operand; only such a Wmma uses it |
 //! | Range (end) … End (range, …) | loop 0..end step 1; zero trips allowed. dtype I64 (or I32) |
 //! | If (cond) … EndIf | skips its body when the scalar bool is false (what a split kernel leaves to its last thread) |
 //! | Acc (init) | a mutable register; (re)initialised where it stands |
@@ -23,8 +24,8 @@
 //! | After (acc, End …) | the same register after the loop; an alias, no code. (Scratch areas need none: the list's order says when they are filled.) |
 //! | elementwise | on sources with the same lane count; MulAcc, Where, Cast, Bitcast included. Cast keeps lanes; Bitcast keeps lanes and size |
 //! | WaveReduce (x), Arg::Reduce(op, [n]) | every thread gets `op` over the x of the n threads around it, in the order that `Op::WaveReduce` says; the n threads lie in one wave, all of them run it, dtype no bool (not on the CPU) |
-//! | Wmma (a, b, acc) | matrix unit: `acc + a · b` on one tile, spread over lanes as Arg::Wmma says; a dtype of as many lanes as a thread holds elements |
-//! | Barrier | all threads of the workgroup have come here, and see each other's stores to its memory (not on the CPU). With Arg::Stage(n): before it comes, a thread waits for its copies but those of its newest n groups |
+//! | Wmma (a, b, acc) | matrix unit: `acc + a · b` on one tile, spread over lanes as Arg::Wmma says; a dtype of as many lanes as a thread holds elements. Where the unit has `from_memory` both operands are LoadMatrix with Arg::Tile, acc is the Acc of a loop or such a product that only this one and a SetAcc use, and the products of a round may go on until the Barrier with Arg::Stage after the next |
+//! | Barrier | all threads of the workgroup have come here, and see each other's stores to its memory (not on the CPU). With Arg::Stage(n): before it comes, a thread waits for its copies but those of its newest n groups, and for products of units with `from_memory` but those since the last such Barrier |
 //!
 //! **On a target with a grid** ([`super::Target::gpu`]) the list is what every thread of every workgroup runs:
 //! - *Same way for all.* No If, no `tid`. Trip counts of loops are Consts or expressions of Vars: no loop, and so no Barrier, is reached

@@ -25,14 +25,38 @@ const fn sums(a: Scalar) -> Scalar {
 const fn rdna3(name: &'static str, a: Scalar) -> WmmaArg {
     const AB: Spread = spread(LANE16, &[E(0), E(1), E(2), E(3)]);
     let c_spread = spread(&[L(4), E(0), E(1), E(2)], LANE16);
-    WmmaArg { name, m: 16, n: 16, k: 16, a, acc: sums(a), lanes: 32, a_spread: AB, b_spread: AB, c_spread }
+    WmmaArg {
+        name,
+        m: 16,
+        n: 16,
+        k: 16,
+        a,
+        acc: sums(a),
+        lanes: 32,
+        a_spread: AB,
+        b_spread: AB,
+        c_spread,
+        from_memory: false,
+    }
 }
 
 /// gfx12: the halves of a wave32 hold eight steps each.
 const fn rdna4(name: &'static str, a: Scalar) -> WmmaArg {
     const AB: Spread = spread(LANE16, &[E(0), E(1), E(2), L(4)]);
     let c_spread = spread(&[E(0), E(1), E(2), L(4)], LANE16);
-    WmmaArg { name, m: 16, n: 16, k: 16, a, acc: sums(a), lanes: 32, a_spread: AB, b_spread: AB, c_spread }
+    WmmaArg {
+        name,
+        m: 16,
+        n: 16,
+        k: 16,
+        a,
+        acc: sums(a),
+        lanes: 32,
+        a_spread: AB,
+        b_spread: AB,
+        c_spread,
+        from_memory: false,
+    }
 }
 
 /// gfx9 with MFMA: the quarters of a wave64 hold four steps of half types each, or eight of bytes.
@@ -41,7 +65,19 @@ const fn cdna3(name: &'static str, a: Scalar, k: u16) -> WmmaArg {
     const BYTES: Spread = spread(LANE16, &[E(0), E(1), E(2), L(4), L(5)]);
     let ab = if k == 32 { BYTES } else { HALVES };
     let c_spread = spread(&[E(0), E(1), L(4), L(5)], LANE16);
-    WmmaArg { name, m: 16, n: 16, k, a, acc: sums(a), lanes: 64, a_spread: ab, b_spread: ab, c_spread }
+    WmmaArg {
+        name,
+        m: 16,
+        n: 16,
+        k,
+        a,
+        acc: sums(a),
+        lanes: 64,
+        a_spread: ab,
+        b_spread: ab,
+        c_spread,
+        from_memory: false,
+    }
 }
 
 /// `mma.sync` of sm_80 and later: two of them side by side, so that both operands are four words a lane.
@@ -57,7 +93,20 @@ const fn mma(name: &'static str, a: Scalar) -> WmmaArg {
     let acc = sums(a);
     let ([a_spread, b_spread], k) = if acc.is_int() { (BYTES, 32) } else { (HALVES, 16) };
     let c_spread = spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1), E(2)]);
-    WmmaArg { name, m: 16, n: 16, k, a, acc, lanes: 32, a_spread, b_spread, c_spread }
+    WmmaArg { name, m: 16, n: 16, k, a, acc, lanes: 32, a_spread, b_spread, c_spread, from_memory: false }
+}
+
+/// `wgmma.mma_async` of sm_90a: 64 rows by 64 or 128 columns, both operands in shared memory (256 columns would be twice the lanes that a
+/// vector has, and half of a thread's registers). The operands' spreads are those that a thread would hold (of a the instruction's own form for registers); no thread does.
+const fn wgmma(name: &'static str, a: Scalar, columns: u16) -> WmmaArg {
+    const A: Spread = spread(&[L(2), L(3), L(4), E(1), L(5), L(6)], &[E(0), L(0), L(1), E(2)]);
+    const B: Spread = spread(&[L(0), L(1), L(2), L(3), L(4), L(5)], &[L(6), E(0), E(1), E(2)]);
+    const C: Spread = spread(A.row, &[E(0), L(0), L(1), E(2), E(3), E(4)]);
+    const WIDE_B: Spread = spread(&[L(0), L(1), L(2), L(3), L(4), L(5), L(6)], &[E(0), E(1), E(2), E(3)]);
+    const WIDE_C: Spread = spread(A.row, &[E(0), L(0), L(1), E(2), E(3), E(4), E(5)]);
+    let (b_spread, c_spread) = if columns == 64 { (B, C) } else { (WIDE_B, WIDE_C) };
+    let (m, acc) = (64, sums(a));
+    WmmaArg { name, m, n: columns, k: 16, a, acc, lanes: 128, a_spread: A, b_spread, c_spread, from_memory: true }
 }
 
 pub const RDNA3: &[WmmaArg] = &[
@@ -77,11 +126,21 @@ pub const CDNA3: &[WmmaArg] = &[
     cdna3("v_mfma_f32_16x16x16_bf16", Scalar::BF16, 16),
     cdna3("v_mfma_i32_16x16x32_i8", Scalar::I8, 32),
 ];
-pub const SM80: &[WmmaArg] = &[
-    mma("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", Scalar::F16),
-    mma("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", Scalar::BF16),
-    mma("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", Scalar::I8),
-    mma("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", Scalar::U8),
+const MMA_F16: WmmaArg = mma("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", Scalar::F16);
+const MMA_BF16: WmmaArg = mma("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", Scalar::BF16);
+const MMA_S8: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", Scalar::I8);
+const MMA_U8: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", Scalar::U8);
+pub const SM80: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8];
+/// Those of single warps first: they need no PIPE.
+pub const SM90A: &[WmmaArg] = &[
+    MMA_F16,
+    MMA_BF16,
+    MMA_S8,
+    MMA_U8,
+    wgmma("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", Scalar::F16, 128),
+    wgmma("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", Scalar::F16, 64),
+    wgmma("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", Scalar::BF16, 128),
+    wgmma("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", Scalar::BF16, 64),
 ];
 /// AMX: tile registers of 16 rows of 64 bytes; operand b holds two steps of a column side by side.
 pub const AMX: &[WmmaArg] = &[WmmaArg {
@@ -95,6 +154,7 @@ pub const AMX: &[WmmaArg] = &[WmmaArg {
     a_spread: spread(&[E(5), E(6), E(7), E(8)], &[E(0), E(1), E(2), E(3), E(4)]),
     b_spread: spread(&[E(1), E(2), E(3), E(4)], &[E(0), E(5), E(6), E(7), E(8)]),
     c_spread: spread(&[E(4), E(5), E(6), E(7)], &[E(0), E(1), E(2), E(3)]),
+    from_memory: false,
 }];
 
 #[cfg(test)]
@@ -104,7 +164,7 @@ mod tests {
 
     #[test]
     fn every_unit_holds_every_element_of_its_tiles() {
-        for w in [RDNA3, RDNA4, CDNA3, SM80, AMX].into_iter().flatten() {
+        for w in [RDNA3, RDNA4, CDNA3, SM90A, AMX].into_iter().flatten() {
             let held = |s: &Spread| -> BTreeSet<(usize, usize)> {
                 (0..w.lanes as usize).flat_map(|l| (0..s.elements() as usize).map(move |e| s.place(l, e))).collect()
             };
@@ -127,6 +187,8 @@ mod tests {
         assert_eq!(RDNA3[0].c_spread.place(16, 1), (3, 0));
         // PTX: a5 of thread 6 (group 1, thread 2 in it) is row 1, column 2 * 2 + 1 + 8.
         assert_eq!(SM80[0].a_spread.place(6, 5), (1, 13));
+        // PTX, wgmma's accumulator: d7 of thread 70 (warp 2, group 1, thread 2 in it) is row 16 * 2 + 1 + 8, column 2 * 2 + 1 + 8.
+        assert_eq!(SM90A[4].c_spread.place(70, 7), (41, 13));
         // AMX: row 3 of the b tile holds steps 6 and 7; its element 5 is column 2, step 7.
         assert_eq!(AMX[0].b_spread.place(0, 3 * 32 + 5), (2, 7));
     }

@@ -41,6 +41,8 @@ pub struct Options {
     pub nv_bar1_doorbell: bool,
     /// Copies of NVIDIA's cards share the graphics engine's runlist (`NV_SHARED_COPY=1`) in place of a copy engine of their own.
     pub nv_shared_copy: bool,
+    /// Kernels for Hopper may use the matrix unit of warpgroups (`NV_WGMMA=0`: only those of warps).
+    pub nv_wgmma: bool,
 }
 
 /// A variable whose value means nothing.
@@ -71,6 +73,7 @@ impl Default for Options {
             nv_any_driver: false,
             nv_bar1_doorbell: false,
             nv_shared_copy: false,
+            nv_wgmma: true,
         }
     }
 }
@@ -122,6 +125,7 @@ impl Options {
             nv_any_driver: number(&get, "NV_ANY_DRIVER", 0, 1, "0 or 1")? == 1,
             nv_bar1_doorbell: number(&get, "NV_BAR1_DOORBELL", 0, 1, "0 or 1")? == 1,
             nv_shared_copy: number(&get, "NV_SHARED_COPY", 0, 1, "0 or 1")? == 1,
+            nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
         })
     }
 }

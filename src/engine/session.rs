@@ -124,7 +124,9 @@ impl Session {
         let device = device::open(name, &self.device_options())?;
         let info = device.info();
         let isa = isa::for_arch(&info.arch);
-        let chip = isa::ptx::Chip::parse(&info.arch);
+        // A card runs what is only its own family's; code for no card is for the chip that was named.
+        let own = self.options.nv_wgmma && !name.starts_with("NULL");
+        let chip = isa::ptx::Chip::parse(&info.arch).map(|c| if own { c.of_card() } else { c });
         let known = isa.as_ref().map(|i| i.target().clone()).or_else(|| chip.map(isa::ptx::Chip::target));
         if known.is_none() && name.starts_with("NULL:") {
             let (name, asked) = (name.into(), info.arch.clone());

@@ -228,6 +228,39 @@ pub struct WmmaArg {
     pub b_spread: Spread,
     /// Where row m and column n of the accumulator come from.
     pub c_spread: Spread,
+    /// The unit reads both operands from workgroup memory by itself (`Op::LoadMatrix` with Arg::Tile), beside the threads.
+    pub from_memory: bool,
+}
+
+/// How a matrix unit that reads workgroup memory by itself finds a tile of elements of two bytes: rows of 128 bytes, in which the eight pieces
+/// of 16 bytes of row r stand in the order `r % 8 ^ piece`, so that eight rows' pieces of one column lie in different banks.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TileArg {
+    /// Which of its elements (line and step of the sum) each thread has, for who looks at values.
+    pub spread: Spread,
+    /// Rows are steps and hold lines; else rows are lines and hold steps.
+    pub by_steps: bool,
+    /// Elements from one run of 64 lines to the next, where rows are steps.
+    pub panel: u32,
+}
+
+impl TileArg {
+    /// Elements of a row, and of a piece.
+    pub const ROW: i64 = 64;
+    pub const PIECE: i64 = 8;
+
+    /// Where an element stands behind the tile's first one, before pieces change places.
+    pub fn place(&self, line: i64, step: i64) -> i64 {
+        match self.by_steps {
+            true => line / Self::ROW * i64::from(self.panel) + step * Self::ROW + line % Self::ROW,
+            false => line * Self::ROW + step,
+        }
+    }
+
+    /// Where what would be at this element of an area is.
+    pub fn swizzled(element: i64) -> i64 {
+        element ^ (element / Self::ROW % 8 * Self::PIECE)
+    }
 }
 
 /// How a tile's elements are spread: the bits of both coordinates, lowest first, as bits of lane and element numbers.
@@ -353,6 +386,7 @@ pub enum Arg {
     Wmma(Arc<WmmaArg>),
     /// Whether lanes take columns of what lies in rows.
     Transposed(bool),
+    Tile(Arc<TileArg>),
 }
 
 /// `Arc<BufferRef>` that compares by id.
@@ -390,6 +424,7 @@ impl fmt::Debug for Arg {
             Arg::Stage(n) => write!(f, "{n}"),
             Arg::Wmma(w) => write!(f, "{}", w.name),
             Arg::Transposed(t) => write!(f, "{t}"),
+            Arg::Tile(t) => write!(f, "{}", if t.by_steps { "tile by steps" } else { "tile by lines" }),
         }
     }
 }

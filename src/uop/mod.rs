@@ -34,7 +34,9 @@ pub mod symbolic;
 mod trace;
 mod walk;
 
-pub use arg::{Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, Name, RangeArg, Spread, TileBit, WmmaArg};
+pub use arg::{
+    Arg, Axes, AxisKind, BufArg, BufferRef, ConstVal, KernelInfo, Name, RangeArg, Spread, TileArg, TileBit, WmmaArg,
+};
 pub use bounds::{Bounds, const_as, floor_div, floor_mod};
 pub use checked::checked;
 pub use dtype::{AddrSpace, DType, Scalar};

@@ -66,6 +66,8 @@ pub enum Op {
     /// `(index[, e])`, Arg::Transposed: rows of 16 bytes in Local memory become a fragment of a matrix unit, e its range of elements (before lanes
     /// are made). Lane 8m + r of a wave has the address of row r of matrix m; lane l gets word l % 4 of row l / 4 of each matrix, or
     /// (transposed, elements of 16 bits) elements 2 (l % 4) and 2 (l % 4) + 1 of column l / 4.
+    /// Arg::Tile: the tile whose first element the address is, for a unit that reads workgroup memory by itself, until the next Barrier with
+    /// Arg::Stage but one. The same for all threads of its lanes.
     LoadMatrix,
     /// `(index, value, r...)`: kernel graph: the ranges are the loops around this store, outermost first. Linear program: none.
     /// Arg::Stage: fills a tile that is read after a later Barrier with Arg::Stage; where the value is a Load, the copy need not be done before.
@@ -80,7 +82,8 @@ pub enum Op {
     Acc,
     /// `(acc, value)`: gives the register a new value.
     SetAcc,
-    /// `(dep...)`: all threads of the workgroup. Arg::Stage(n): when the copies of each thread are done, but for those of its newest n groups.
+    /// `(dep...)`: all threads of the workgroup. Arg::Stage(n): when the copies of each thread are done, but for those of its newest n groups,
+    /// and products that read workgroup memory by themselves, but for those since the last such Barrier.
     Barrier,
     /// `(dep...)`: a thread's copies since the last Commit (stores with Arg::Stage) are a group.
     Commit,

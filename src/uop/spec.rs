@@ -295,7 +295,7 @@ fn kernel(u: &UOp) -> Check {
             need(local, "LoadMatrix from something that is no workgroup memory")?;
             need(t.scalar == s[0].dtype().scalar && t.space.is_none(), "LoadMatrix of another type than the memory's")?;
             need(s.get(1).is_none_or(|r| r.op() == Op::Range), "LoadMatrix over something that is no Range")?;
-            need(matches!(u.arg(), Arg::Transposed(_)), "LoadMatrix without a direction")
+            need(matches!(u.arg(), Arg::Transposed(_) | Arg::Tile(_)), "LoadMatrix without a direction")
         }
         Op::Store => {
             need(s.len() >= 2 && s[0].op() == Op::Index, "Store to something that is no Index")?;

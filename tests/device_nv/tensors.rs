@@ -18,6 +18,13 @@ fn on(device: &str, values: &[f32], shape: &[usize]) -> Tensor {
     Tensor::from_bytes(bytes, doorbell::uop::Scalar::F32, shape, device)
 }
 
+/// Sixteenths, whose sums are exact.
+fn halves(device: &str, shape: &[usize]) -> Tensor {
+    let value = |i: usize| half::f16::from_f32(((i * 37 + 11) % 33) as f32 / 16.0 - 1.0);
+    let bytes = (0..shape.iter().product()).flat_map(|i| value(i).to_le_bytes()).collect();
+    Tensor::from_bytes(bytes, doorbell::uop::Scalar::F16, shape, device)
+}
+
 fn numbers(n: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 37 + 11) % 101) as f32 / 50.0 - 1.0).collect()
 }
@@ -42,6 +49,11 @@ fn tensor_programs_give_the_numbers_of_the_cpu() {
         x.softmax(1)
     });
     agree("matmul", |d| on(d, &numbers(32 * 48), &[32, 48]).matmul(&on(d, &numbers(48 * 16), &[48, 16])));
+    // On 132 multiprocessors this is for warpgroups.
+    agree("matmul of halves", |d| {
+        let [a, b] = [[1024, 128], [128, 512]].map(|shape| halves(d, &shape));
+        a.matmul(&b).cast(doorbell::uop::Scalar::F32).relu()
+    });
     agree("reduce of many", |d| on(d, &numbers(20_000), &[20_000]).sum(()));
     agree("movement", |d| on(d, &numbers(60), &[3, 4, 5]).permute([2, 0, 1]).reshape([5, 12]) + 0.5);
     agree("maximum along an axis", |d| on(d, &numbers(300), &[20, 15]).max(1));

@@ -17,3 +17,4 @@ mod ops;
 mod pipe;
 mod ptxas;
 mod text;
+mod warpgroup;

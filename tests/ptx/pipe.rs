@@ -14,19 +14,19 @@ fn range(n: i64, id: u32, kind: AxisKind) -> UOp {
 
 /// How a product's operands lie, and what is done to them.
 #[derive(Clone, Copy)]
-struct Shape {
-    batch: i64,
-    size: (i64, i64, i64),
+pub struct Shape {
+    pub batch: i64,
+    pub size: (i64, i64, i64),
     /// Operands stored the other way: a by columns, b by columns.
-    turned: (bool, bool),
+    pub turned: (bool, bool),
     /// a is F32 in memory and rounded when it is read.
-    narrowed: bool,
+    pub narrowed: bool,
 }
 
-const PLAIN: Shape = Shape { batch: 1, size: (64, 64, 64), turned: (false, false), narrowed: false };
+pub const PLAIN: Shape = Shape { batch: 1, size: (64, 64, 64), turned: (false, false), narrowed: false };
 
 /// relu(a · b + bias) of each matrix of a batch.
-fn product(t: DType, s: Shape) -> UOp {
+pub fn product(t: DType, s: Shape) -> UOp {
     let (m, n, k) = s.size;
     let (z, i, j) = (range(s.batch, 0, AxisKind::Loop), range(m, 1, AxisKind::Loop), range(n, 2, AxisKind::Loop));
     let l = range(k, 3, AxisKind::Reduce);
@@ -137,7 +137,7 @@ fn shared_memory_is_read_and_filled_without_bank_conflicts() {
 }
 
 /// A 3x3 convolution of a padded image: the sum runs over channels and window.
-fn half_conv((channels, h, w, outputs): (i64, i64, i64, i64)) -> UOp {
+pub fn half_conv((channels, h, w, outputs): (i64, i64, i64, i64)) -> UOp {
     let (o, p) = (range(outputs, 0, AxisKind::Loop), range(h * w, 1, AxisKind::Loop));
     let [c, ky, kx] = [(channels, 2), (3, 3), (3, 4)].map(|(n, id)| range(n, id, AxisKind::Reduce));
     let (y, x) = (&(&p / w) + &(&ky - &UOp::int(1)), &(&p % w) + &(&kx - &UOp::int(1)));

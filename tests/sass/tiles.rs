@@ -2,8 +2,9 @@
 
 use crate::machine::{Case, launch};
 use crate::nvidia::ptxas;
-use doorbell::codegen::{self, OptChoice, Program};
+use doorbell::codegen::{self, OptChoice, Program, Target};
 use doorbell::elf::cubin::Arch;
+use doorbell::emu::sass::Stats;
 use doorbell::isa::ptx::{Buffers, Chip, render};
 use doorbell::isa::sass::compile::assemble;
 use doorbell::uop::{AxisKind, DType, Op, UOp};
@@ -27,9 +28,15 @@ fn product(((m, n, k), turned): Shape) -> UOp {
     UOp::sink([to.store(&v.max(&v.const_like(0)), &[i, j])])
 }
 
-fn compiled(ast: &UOp) -> (Program, String) {
-    let chip = Chip::parse("sm_90a").expect("the chip");
-    let p = codegen::compile(ast, &chip.target(), &OptChoice::Heuristic, false).unwrap_or_else(|e| panic!("{e}"));
+/// For a chip of so many multiprocessors.
+fn compiled(ast: &UOp, compute_units: u32) -> (Program, String) {
+    compiled_for("sm_90a", ast, compute_units)
+}
+
+fn compiled_for(chip: &str, ast: &UOp, compute_units: u32) -> (Program, String) {
+    let chip = Chip::parse(chip).expect("the chip");
+    let target = Target { compute_units, ..chip.target() };
+    let p = codegen::compile(ast, &target, &OptChoice::Heuristic, false).unwrap_or_else(|e| panic!("{e}"));
     let text = render(&p, chip, Buffers::Anywhere).unwrap_or_else(|e| panic!("{e}")).to_string();
     (p, text)
 }
@@ -44,8 +51,14 @@ fn values(len: i64, seed: u64) -> Vec<f32> {
     (0..len).map(|_| next() as f32 / 8.0).collect()
 }
 
-/// The result's bytes after the kernel has run in strict mode.
-fn run(cubin: &[u8], p: &Program, text: &str, (a, b, bias): (&[f32], &[f32], &[f32]), results: i64) -> Vec<u8> {
+/// The result's bytes after the kernel has run in strict mode, and what that took.
+fn run(
+    cubin: &[u8],
+    p: &Program,
+    text: &str,
+    (a, b, bias): (&[f32], &[f32], &[f32]),
+    results: i64,
+) -> (Vec<u8>, Stats) {
     let halves = |v: &[f32]| v.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect::<Vec<u8>>();
     let floats = |v: &[f32]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let contents = [vec![0xee; 4 * results as usize], halves(a), halves(b), floats(bias)];
@@ -54,16 +67,16 @@ fn run(cubin: &[u8], p: &Program, text: &str, (a, b, bias): (&[f32], &[f32], &[f
     let params = buffers.iter().flat_map(|b| b.0.to_le_bytes()).collect();
     let dynamic_bytes = if text.contains(".extern .shared") { p.local_bytes as u32 } else { 0 };
     let case = Case { grid: p.global, block: p.local, params, buffers: &buffers, dynamic_bytes };
-    let (mut got, _) = launch(cubin, &p.name, &case, true).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    got.swap_remove(0)
+    let (mut got, stats) = launch(cubin, &p.name, &case, true).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    (got.swap_remove(0), stats)
 }
 
-fn holds(shape: Shape, assemble: impl Fn(&str) -> Vec<u8>) {
+fn holds(shape: Shape, (units, unit): (u32, &str), assemble: impl Fn(&str) -> Vec<u8>) {
     let ((m, n, k), turned) = shape;
-    let (p, text) = compiled(&product(shape));
-    assert!(text.contains("cp.async") && text.contains("ldmatrix"), "{shape:?} {:?}", p.opts);
+    let (p, text) = compiled(&product(shape), units);
+    assert!(text.contains("cp.async") && text.contains(unit), "{shape:?} {:?}", p.opts);
     let (a, b, bias) = (values(m * k, 1), values(k * n, 2), values(n, 3));
-    let got = run(&assemble(&text), &p, &text, (&a, &b, &bias), m * n);
+    let (got, _) = run(&assemble(&text), &p, &text, (&a, &b, &bias), m * n);
     for (at, word) in got.chunks_exact(4).enumerate() {
         let (i, j) = (at as i64 / n, at as i64 % n);
         let left = |l: i64| a[if turned.0 { l * m + i } else { i * k + l } as usize];
@@ -84,13 +97,63 @@ const SHAPES: [Shape; 5] = [
     ((60, 52, 100), (true, false)),
 ];
 
+/// Those that fill a chip of one multiprocessor, so that warpgroups do them.
+const LARGE: [Shape; 5] = [
+    ((256, 128, 128), (false, false)),
+    ((128, 128, 320), (true, true)),
+    ((64, 64, 256), (false, true)),
+    ((120, 120, 190), (true, false)),
+    ((60, 52, 132), (false, false)),
+];
+
+/// Multiprocessors of a chip, and what shows which matrix unit is used.
+const WARPS: (u32, &str) = (132, "ldmatrix");
+const WARPGROUPS: (u32, &str) = (1, "wgmma.mma_async");
+
+fn ours(text: &str) -> Vec<u8> {
+    assemble(text, Arch { sm: 90, specific: true }).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+fn theirs(text: &str) -> Vec<u8> {
+    ptxas(text, "-O3")
+}
+
 #[test]
 fn products_made_by_nvidias_assembler_are_those_of_doubles() {
-    SHAPES.into_iter().for_each(|s| holds(s, |text| ptxas(text, "-O3")));
+    SHAPES.into_iter().for_each(|s| holds(s, WARPS, theirs));
 }
 
 #[test]
 fn products_made_by_our_assembler_are_those_of_doubles() {
-    let ours = |text: &str| assemble(text, Arch { sm: 90, specific: true }).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    SHAPES.into_iter().for_each(|s| holds(s, ours));
+    SHAPES.into_iter().for_each(|s| holds(s, WARPS, ours));
+}
+
+#[test]
+fn products_of_warpgroups_made_by_nvidias_assembler_are_those_of_doubles() {
+    LARGE.into_iter().for_each(|s| holds(s, WARPGROUPS, theirs));
+}
+
+#[test]
+fn products_of_warpgroups_made_by_our_assembler_are_those_of_doubles() {
+    LARGE.into_iter().for_each(|s| holds(s, WARPGROUPS, ours));
+}
+
+/// Instructions that our code issues in two rounds of 64 steps of a block of 128 x 128, for as many multiply-adds as an `mma.sync.m16n8k16` does.
+fn issued(chip: &str) -> f64 {
+    let (m, n) = (128, 128);
+    let counts = [256, 384].map(|k| {
+        let (p, text) = compiled_for(chip, &product(((m, n, k), (false, false))), 1);
+        assert_eq!(text.contains("wgmma."), chip == "sm_90a", "{:?}", p.opts);
+        let cubin = assemble(&text, Arch::parse(chip).expect("a chip")).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let stats = run(&cubin, &p, &text, (&values(m * k, 1), &values(k * n, 2), &values(n, 3)), m * n).1;
+        stats.instructions as f64
+    });
+    (counts[1] - counts[0]) / (128.0 * 128.0 * 128.0 / (16.0 * 8.0 * 16.0))
+}
+
+#[test]
+fn the_unit_of_warpgroups_takes_fewer_instructions_than_that_of_warps() {
+    let [warpgroups, warps] = ["sm_90a", "sm_90"].map(issued);
+    println!("instructions for each m16n8k16: {warpgroups:.2} with wgmma, {warps:.2} with mma.sync");
+    assert!(warpgroups <= 0.9 * warps, "{warpgroups} and {warps}");
 }

@@ -5,9 +5,10 @@
 
 use super::facts::size;
 use super::{Kernel, Opt, kind_of};
-use crate::uop::{AxisKind, Op, UOp, WmmaArg};
+use crate::uop::{AxisKind, Op, TileArg, UOp, WmmaArg};
 
 /// The share of a workgroup in the result, in tiles of the matrix unit.
+#[derive(Clone, Copy)]
 struct Block {
     /// Tiles of a wave, and waves: down and across.
     copies: [i64; 2],
@@ -29,6 +30,9 @@ const BLOCKS: &[Block] = &[
     block([1, 2], [2, 2], 0.5),
     block([1, 1], [2, 2], 0.4),
 ];
+/// Blocks of units that read workgroup memory by themselves: so many warpgroups, one tile of columns. What a tile of 64 columns reads of workgroup
+/// memory takes as long as its products do; of more columns, less. The others read each fragment several times and reach six tenths.
+const WARPGROUPS: &[(i64, u16, f64)] = &[(4, 128, 1.7), (2, 128, 1.6), (2, 64, 1.2), (1, 128, 1.4), (1, 64, 1.0)];
 /// Tiles of the unit along the sum in a round, and how fast rounds of that length are; bytes of a round along the sum.
 const STEPS: &[(i64, f64)] = &[(4, 1.0), (2, 1.0), (1, 0.85)];
 const ROUND: i64 = 64;
@@ -36,6 +40,10 @@ const ROUND: i64 = 64;
 const WASTE: f64 = 2.0;
 /// Buffers of a pipe, where there is room for more and where not: powers of two, which rounds are counted by without division.
 const DEPTHS: [i64; 2] = [4, 2];
+/// Those of a warpgroup's unit: of the last one the products may still be on their way.
+const LONG_DEPTHS: [i64; 2] = [4, 3];
+/// Plans of a kind of unit that are tried.
+const TRIES: usize = 2;
 /// Where the chip does not say how many units it has.
 const UNITS: u32 = 64;
 
@@ -45,7 +53,7 @@ struct Plan {
     unit: &'static WmmaArg,
     /// Rows, columns, steps.
     axes: [UOp; 3],
-    block: &'static Block,
+    block: Block,
     /// Steps of the sum in a round, in tiles of the unit.
     steps: i64,
     time: f64,
@@ -54,7 +62,7 @@ struct Plan {
 impl Plan {
     /// Elements of a block along each axis.
     fn sizes(&self) -> [i64; 3] {
-        let b = self.block;
+        let b = &self.block;
         let [m, n] = [0, 1].map(|k| b.copies[k] * b.waves[k]);
         [m * i64::from(self.unit.m), n * i64::from(self.unit.n), self.steps * i64::from(self.unit.k)]
     }
@@ -62,9 +70,14 @@ impl Plan {
     /// Buffers that let two workgroups share a unit, if they can.
     fn depth(&self, local_bytes: usize) -> i64 {
         let [m, n, k] = self.sizes();
-        let bytes = (m + n) * (k + 16) * self.unit.a.size_bytes() as i64;
+        let bytes = (m + n) * self.unit.a.size_bytes() as i64;
         let rounds = (size(&self.axes[2]) + k - 1) / k;
-        let fits = |n: &i64| 2 * n * bytes <= local_bytes as i64 && *n <= rounds;
+        if self.unit.from_memory {
+            let of = |groups: i64| LONG_DEPTHS.into_iter().map(move |n| (groups, n));
+            let fits = |(groups, n): &(i64, i64)| groups * n * bytes * k <= local_bytes as i64 && *n <= rounds + 1;
+            return of(2).chain(of(1)).find(fits).map_or(3, |(_, n)| n);
+        }
+        let fits = |n: &i64| 2 * n * bytes * (k + 16) <= local_bytes as i64 && *n <= rounds;
         DEPTHS.into_iter().find(fits).unwrap_or(2)
     }
 }
@@ -77,7 +90,13 @@ pub(super) fn choose(kernel: &mut Kernel) -> bool {
     let mut plans = plans(kernel);
     plans.sort_by(|a, b| a.time.total_cmp(&b.time));
     let (before, applied) = (kernel.sink.clone(), kernel.applied.len());
-    for plan in plans.iter().take(2) {
+    let mut tried = [0; 2];
+    for plan in &plans {
+        let tries = &mut tried[usize::from(plan.unit.from_memory)];
+        *tries += 1;
+        if *tries > TRIES {
+            continue;
+        }
         if apply(kernel, plan).is_some() {
             return true;
         }
@@ -92,9 +111,7 @@ fn plans(kernel: &Kernel) -> Vec<Plan> {
     let outputs: f64 = outputs(&kernel.sink);
     let units = f64::from(if kernel.target.compute_units == 0 { UNITS } else { kernel.target.compute_units });
     for (choice, (unit, axes)) in kernel.products().into_iter().enumerate() {
-        let k = i64::from(unit.k);
-        let rounds = STEPS.iter().filter(|s| s.0 * k * unit.a.size_bytes() as i64 <= ROUND && size(&axes[2]) > s.0 * k);
-        for (block, (steps, rate)) in rounds.flat_map(|s| BLOCKS.iter().map(move |b| (b, *s))) {
+        for (block, (steps, rate)) in forms(unit, size(&axes[2])) {
             let mut plan = Plan { choice, unit, axes: axes.clone(), block, steps, time: 0.0 };
             let sizes = plan.sizes();
             let padded = |k: usize| ((size(&axes[k]) + sizes[k] - 1) / sizes[k] * sizes[k]) as f64;
@@ -110,6 +127,19 @@ fn plans(kernel: &Kernel) -> Vec<Plan> {
         }
     }
     plans
+}
+
+/// Blocks and lengths of rounds, with their rates, for a sum of so many steps.
+fn forms(unit: &WmmaArg, sum: i64) -> Vec<(Block, (i64, f64))> {
+    let k = i64::from(unit.k);
+    let bytes = k * unit.a.size_bytes() as i64;
+    if unit.from_memory {
+        let steps = TileArg::ROW / k;
+        let of = WARPGROUPS.iter().filter(|g| g.1 == unit.n && sum > steps * k);
+        return of.map(|g| (block([1, 1], [g.0, 1], g.2), (steps, 1.0))).collect();
+    }
+    let rounds = STEPS.iter().filter(|s| s.0 * bytes <= ROUND && sum > s.0 * k);
+    rounds.flat_map(|s| BLOCKS.iter().map(move |b| (*b, *s))).collect()
 }
 
 /// Elements that the kernel stores, at most.

@@ -12,6 +12,7 @@ mod heuristic;
 mod panel;
 mod pipe;
 mod stage;
+mod swizzle;
 mod tc;
 
 pub(super) use apply::{Kernel, gate_index, kind_of};

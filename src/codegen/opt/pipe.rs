@@ -10,6 +10,10 @@
 //! so one barrier a round serves both directions, and a copy has `depth-1` rounds of time. All threads copy, neighbours neighbouring pieces
 //! of up to 16 bytes along whichever side of the tile is contiguous in the buffer. Rows of an area are 16 bytes longer than
 //! what they hold: eight rows' pieces at one place lie in different banks. What is no plain load (a cast, a sum) is computed by whoever copies it.
+//!
+//! A unit that reads workgroup memory by itself (`WmmaArg::from_memory`) multiplies beside the threads: when round k's barrier comes, only the products
+//! of round k - 1 are still on their way. So copies go one tile less ahead, into the buffer that round k - 2 has read. Its areas have rows of 128
+//! bytes whose pieces change places, as [`TileArg`](crate::uop::TileArg) says.
 
 use super::apply::{Kernel, Why, gate_load, kind_of};
 use super::tc::coordinate;
@@ -23,6 +27,8 @@ pub(in crate::codegen) struct Operands {
     /// The thread in its wave.
     pub lane: Option<UOp>,
     pub both: [Operand; 2],
+    /// The unit reads them from workgroup memory by itself.
+    pub from_memory: bool,
 }
 
 /// One of the two: its elements by line (row of a, column of b) and step of the sum within the unit's tile.
@@ -43,33 +49,44 @@ const PIECE: i64 = 16;
 const ROUNDS: i64 = 16;
 
 /// The loop and what its rounds are counted by.
-struct Rounds {
+pub(super) struct Rounds {
     axis: UOp,
     trips: i64,
     depth: i64,
+    /// Tiles that copies are ahead of the round.
+    ahead: i64,
 }
 
 /// A tile of an operand in workgroup memory.
-struct Tile {
-    operand: Operand,
-    area: UOp,
+pub(super) struct Tile {
+    pub operand: Operand,
+    pub area: UOp,
     /// Ranges of its lines and steps, the fastest first.
-    lines: Vec<UOp>,
-    steps: Vec<UOp>,
+    pub lines: Vec<UOp>,
+    pub steps: Vec<UOp>,
     /// Rows of the area are steps, not lines.
-    by_steps: bool,
+    pub by_steps: bool,
     /// The range that is contiguous in the buffer too, and how many of its elements are copied at once.
     along: Option<(UOp, i64)>,
     /// Elements of a row of the area, and of one buffer.
-    pitch: i64,
-    len: i64,
+    pub pitch: i64,
+    pub len: i64,
+    /// Rows of 128 bytes, for a unit that reads them by itself.
+    pub swizzled: bool,
+}
+
+impl Rounds {
+    /// Where the round's buffer begins, of an area's that have so many elements each.
+    pub(super) fn buffer(&self, len: i64) -> UOp {
+        &(&self.axis % self.depth) * len
+    }
 }
 
 fn size(r: &UOp) -> i64 {
     (r.vmax() + 1) as i64
 }
 
-fn extent(ranges: &[UOp]) -> i64 {
+pub(super) fn extent(ranges: &[UOp]) -> i64 {
     ranges.iter().map(size).product()
 }
 
@@ -79,18 +96,21 @@ impl Kernel<'_> {
         if !self.target.has_grid() || kind_of(axis) != AxisKind::Reduce {
             return Err("needs a loop of a reduction, on a GPU".into());
         }
-        if !(2..=8).contains(&depth) {
-            return Err("2 to 8 buffers".into());
+        let operands = self.operands.clone().ok_or("no matrix unit reads tiles: TC comes first")?;
+        let least = 2 + usize::from(operands.from_memory);
+        if !(least..=8).contains(&depth) {
+            return Err(format!("{least} to 8 buffers").into());
         }
         let trips = axis.src()[0].as_int().ok_or("the loop has no fixed size")?;
-        let rounds = Rounds { axis: axis.clone(), trips, depth: depth as i64 };
-        let operands = self.operands.clone().ok_or("no matrix unit reads tiles: TC comes first")?;
+        let depth = depth as i64;
+        let rounds = Rounds { axis: axis.clone(), trips, depth, ahead: depth + 1 - least as i64 };
         let both = operands.both.iter().map(|o| self.today(o)).collect::<Result<Vec<Operand>, Why>>()?;
         let (unit, inside) = product(&self.sink, axis, &both)?;
         let order = self.sink.toposort();
         let mut tiles = vec![];
         for (o, area) in both.into_iter().zip(next_area(&order)..) {
-            tiles.push(self.tile_of(o, area, axis, &inside)?);
+            let tile = self.tile_of(o, area, axis, &inside)?;
+            tiles.push(if operands.from_memory { tile.swizzled()? } else { tile });
         }
         let threads = workgroup(&self.sink);
         let read = self.filled(&tiles, &rounds, &threads);
@@ -98,7 +118,10 @@ impl Kernel<'_> {
         let by_rows = self.target.matrix_loads;
         let mut src = unit.src().to_vec();
         for ((tile, area), to) in tiles.iter().zip(&read).zip(&mut src) {
-            *to = tile.fragment(area, &rounds, lane.as_ref(), by_rows);
+            *to = match tile.swizzled {
+                true => tile.whole(area, &rounds),
+                false => tile.fragment(area, &rounds, lane.as_ref(), by_rows),
+            };
         }
         let map: UMap<UOp> = [(unit.clone(), unit.with_src(src))].into_iter().collect();
         self.sink = self.sink.substitute(&map);
@@ -160,17 +183,17 @@ impl Kernel<'_> {
         let pitch = row + PIECE / bytes;
         let len = (pitch * rows + 63) / 64 * 64;
         let area = UOp::local(area, o.value.dtype(), len as usize);
-        Ok(Tile { operand: o, area, lines, steps, by_steps, along, pitch, len })
+        Ok(Tile { operand: o, area, lines, steps, by_steps, along, pitch, len, swizzled: false })
     }
 
     /// All copies; the areas as they are when the tiles of a round may be read.
     fn filled(&mut self, tiles: &[Tile], rounds: &Rounds, threads: &[UOp]) -> Vec<UOp> {
-        let Rounds { axis, trips, depth } = rounds;
+        let Rounds { axis, trips, depth, ahead } = rounds;
         let areas: Vec<UOp> =
             tiles.iter().map(|t| UOp::local(t.number(), t.area.dtype(), (t.len * depth) as usize)).collect();
         let commit = |deps: Vec<UOp>| UOp::new(Op::Commit, DType::VOID, deps, Arg::None);
         let mut last: Option<UOp> = None;
-        for k in 0..depth - 1 {
+        for k in 0..*ahead {
             let at = UOp::int(k);
             let mut group: Vec<UOp> = last.iter().cloned().collect();
             if k < *trips {
@@ -182,8 +205,8 @@ impl Kernel<'_> {
             last = Some(commit(group));
         }
         let before: Vec<UOp> = [axis.clone()].into_iter().chain(last).collect();
-        let wait = UOp::new(Op::Barrier, DType::VOID, before, Arg::Stage((depth - 2) as u32));
-        let next = axis + (depth - 1);
+        let wait = UOp::new(Op::Barrier, DType::VOID, before, Arg::Stage((ahead - 1) as u32));
+        let next = axis + *ahead;
         let buffer = &next % *depth;
         let some = next.lt(&UOp::int(*trips));
         let mut group = vec![];
@@ -227,14 +250,16 @@ impl Kernel<'_> {
             let digit = &rest % n;
             let digit = if Some(r) == sides[1].first() { tile.spread_rows(&digit, lanes) } else { digit }.simplify();
             rest = (&rest / n).simplify();
-            let value = match &vector {
-                Some(v) if *r == along => &(&digit * lanes) + v,
-                _ => digit,
-            };
-            map.insert(r.clone(), value);
+            map.insert(r.clone(), if vector.is_some() && *r == along { &digit * lanes } else { digit });
         }
         map.insert(axis.clone(), round.clone());
-        let mut to = area.index(&(&tile.place(&map) + &(buffer * tile.len)));
+        let mut at = &tile.place(&map) + &(buffer * tile.len);
+        if let Some(v) = &vector {
+            at = &at + v;
+            let first = map[&along].clone();
+            map.insert(along.clone(), &first + v);
+        }
+        let mut to = area.index(&at);
         let mut value = without_lanes(&o.value, vector.is_some().then_some((&along, lanes))).substitute(&map);
         let tail = (len % all != 0).then(|| number.lt(&UOp::int(len)));
         let gate = match (some, tail) {
@@ -264,18 +289,23 @@ impl Kernel<'_> {
 }
 
 impl Tile {
-    fn number(&self) -> u32 {
+    pub(super) fn number(&self) -> u32 {
         if let Arg::Local(n, _) = self.area.arg() { *n } else { 0 }
+    }
+
+    /// The number along one side of the tile.
+    pub(super) fn side(ranges: &[UOp], at: &UMap<UOp>) -> UOp {
+        let value = |r: &UOp| at.get(r).unwrap_or(r).clone();
+        let outer = |sum: Option<UOp>, r: &UOp| Some(sum.map_or_else(|| value(r), |s| &(&s * size(r)) + &value(r)));
+        ranges.iter().rev().fold(None, outer).unwrap_or_else(|| UOp::int(0))
     }
 
     /// Where an element lies in a buffer of the area, its ranges by these values.
     fn place(&self, at: &UMap<UOp>) -> UOp {
-        let side = |ranges: &[UOp]| {
-            let value = |r: &UOp| at.get(r).unwrap_or(r).clone();
-            let outer = |sum: Option<UOp>, r: &UOp| Some(sum.map_or_else(|| value(r), |s| &(&s * size(r)) + &value(r)));
-            ranges.iter().rev().fold(None, outer).unwrap_or_else(|| UOp::int(0))
-        };
-        let (line, step) = (side(&self.lines), side(&self.steps));
+        let (line, step) = (Tile::side(&self.lines, at), Tile::side(&self.steps, at));
+        if self.swizzled {
+            return self.swizzled_place(&line, &step);
+        }
         let (row, column) = if self.by_steps { (step, line) } else { (line, step) };
         (&(&row * self.pitch) + &column).simplify()
     }
@@ -284,7 +314,7 @@ impl Tile {
     fn spread_rows(&self, row: &UOp, lanes: i64) -> UOp {
         let bytes = self.area.dtype().scalar.size_bytes() as i64;
         let pieces = (self.pitch - PIECE / bytes) / lanes.max(1);
-        if lanes * bytes != PIECE || !matches!(pieces, 2 | 4) || row.vmax() % 8 != 7 {
+        if self.swizzled || lanes * bytes != PIECE || !matches!(pieces, 2 | 4) || row.vmax() % 8 != 7 {
             return row.clone();
         }
         // As the rows of an area are an odd number of pieces apart, rows that are as far apart as a row is long do not meet.
@@ -295,7 +325,7 @@ impl Tile {
     /// The elements that a thread gives to the matrix unit.
     fn fragment(&self, area: &UOp, rounds: &Rounds, lane: Option<&UOp>, by_rows: bool) -> UOp {
         let o = &self.operand;
-        let buffer = &(&rounds.axis % rounds.depth) * self.len;
+        let buffer = rounds.buffer(self.len);
         let index = |lane: Option<&UOp>, e: &UOp| {
             let at = |bits| coordinate(bits, lane, e);
             let map: UMap<UOp> =

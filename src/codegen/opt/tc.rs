@@ -175,7 +175,7 @@ impl Kernel<'_> {
             spread,
         };
         let both = [of(0, row, &a, m.unit.a_spread, &ea), of(1, column, &b, m.unit.b_spread, &eb)];
-        self.operands = Some(Operands { lane: lane.clone(), both });
+        self.operands = Some(Operands { lane: lane.clone(), both, from_memory: m.unit.from_memory });
         self.history.clear();
         let acc = reduce.dtype().with_scalar(m.unit.acc);
         let unit = UOp::new(Op::Wmma, acc, [a, b, ec.clone(), ea, eb], Arg::Wmma(Arc::new(*m.unit)));

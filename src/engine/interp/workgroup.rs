@@ -8,7 +8,7 @@ use super::kernel::{Access, Memory, var};
 use super::program::{Jumps, malformed};
 use super::{InterpError, Lanes, Vars, value_op, wmma};
 use crate::codegen::Program;
-use crate::uop::{AddrSpace, Arg, ConstVal, Op, UMap, UOp, eval_alu};
+use crate::uop::{AddrSpace, Arg, ConstVal, Op, TileArg, TileBit, UMap, UOp, eval_alu};
 use smallvec::smallvec;
 use std::collections::HashMap;
 
@@ -123,6 +123,7 @@ impl Group<'_> {
             (Op::Special, Arg::Str(name)) => self.special(name),
             (Op::Acc | Op::After, _) => self.get(&u.src()[0]).cloned(),
             (Op::Load, _) => self.load(u, mem),
+            (Op::LoadMatrix, Arg::Tile(tile)) => self.load_tile(u, tile, mem),
             (Op::LoadMatrix, _) => self.load_matrix(u, mem),
             (Op::WaveReduce, _) => self.across_wave(u),
             (Op::Wmma, _) => {
@@ -222,6 +223,35 @@ impl Group<'_> {
                 start[0].as_int().map(|start| ConstVal::Int(start + at as i128)).ok_or_else(bad)
             };
             let elements = (0..usize::from(u.dtype().lanes)).map(element).collect::<Result<Lanes, _>>()?;
+            let access = Access { address: &index.src()[0], index: &elements, gate: None };
+            for k in 0..elements.len() {
+                self.reads(access.address, access.element(k), t)?;
+            }
+            out.push(mem.load(u, &access, None)?);
+        }
+        Ok(out)
+    }
+
+    /// What each thread would hold of a tile that a matrix unit reads by itself.
+    fn load_tile(&mut self, u: &UOp, tile: &TileArg, mem: &mut Memory) -> Result<Vec<Lanes>, InterpError> {
+        let bad = || malformed(format!("{u:?}: not the same tile for all lanes, or of elements of another size"));
+        let index = &u.src()[0];
+        let bits = tile.spread.row.iter().chain(tile.spread.col);
+        let lanes = 1 << bits.filter(|b| matches!(b, TileBit::L(_))).count();
+        let starts = self.get(&index.src()[1])?.clone();
+        if u.dtype().scalar.size_bytes() != 2 || !self.threads.is_multiple_of(lanes) {
+            return Err(bad());
+        }
+        let mut out = Vec::with_capacity(self.threads);
+        for t in 0..self.threads {
+            let at = |t: usize| starts[t.min(starts.len() - 1)][0].as_int();
+            let start =
+                at(t).filter(|_| at(t) == at(t - t % lanes)).and_then(|s| i64::try_from(s).ok()).ok_or_else(bad)?;
+            let element = |e: usize| {
+                let (line, step) = tile.spread.place(t % lanes, e);
+                ConstVal::Int(TileArg::swizzled(start + tile.place(line as i64, step as i64)).into())
+            };
+            let elements: Lanes = (0..usize::from(u.dtype().lanes)).map(element).collect();
             let access = Access { address: &index.src()[0], index: &elements, gate: None };
             for k in 0..elements.len() {
                 self.reads(access.address, access.element(k), t)?;

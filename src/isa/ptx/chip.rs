@@ -46,10 +46,21 @@ impl Chip {
         CHIPS.iter().find(|c| c.name == name)
     }
 
+    /// What a card of this chip takes: on Hopper also what only Hopper has.
+    #[must_use]
+    pub fn of_card(&'static self) -> &'static Chip {
+        let specific = CHIPS.iter().find(|c| c.sm == self.sm && c.has_warpgroups());
+        specific.unwrap_or(self)
+    }
+
     /// What codegen must know of it.
     #[must_use]
     pub const fn target(&self) -> Target {
-        let tensor_cores: &'static [WmmaArg] = if self.sm >= 80 { units::SM80 } else { &[] };
+        let tensor_cores: &'static [WmmaArg] = match self.sm {
+            _ if self.has_warpgroups() => units::SM90A,
+            80.. => units::SM80,
+            _ => &[],
+        };
         Target {
             local_bytes: self.shared_bytes,
             f16_math: true,
@@ -59,6 +70,12 @@ impl Chip {
             compute_units: self.multiprocessors,
             ..Target::gpu(self.name, Grid::nv())
         }
+    }
+
+    /// `wgmma`: only Hopper has it, and only under the name that promises nothing to later chips.
+    #[must_use]
+    pub const fn has_warpgroups(&self) -> bool {
+        matches!(self.name.as_bytes(), b"sm_90a")
     }
 
     /// `max.NaN`, conversions to bf16, `mma` of bf16, `cp.async`.
@@ -75,6 +92,8 @@ mod tests {
     fn a_name_finds_its_chip_and_its_limits() {
         let t = Chip::parse("sm_90a").unwrap().target();
         assert_eq!((t.name, t.local_bytes, t.has_grid()), ("sm_90a", 227 << 10, true));
+        let of_card = |name| Chip::parse(name).map(|c| c.of_card().name);
+        assert_eq!((of_card("sm_90"), of_card("sm_80")), (Some("sm_90a"), Some("sm_80")));
         assert!(Chip::parse("sm_91").is_none() && Chip::parse("90").is_none());
     }
 }

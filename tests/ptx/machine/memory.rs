@@ -18,11 +18,27 @@ pub struct Cell {
     value: u8,
     epoch: u32,
     thread: usize,
+    /// Units that read memory beside the threads see it.
+    fenced: bool,
 }
 
 impl Memory {
     pub fn barrier(&mut self) {
         self.epoch += 1;
+    }
+
+    /// What threads have written is seen by units beside them.
+    pub fn fence(&mut self) {
+        self.shared.iter_mut().flatten().for_each(|c| c.fenced = true);
+    }
+
+    /// As such a unit reads.
+    pub fn read_beside(&self, at: u64, len: usize) -> Result<Vec<u8>, String> {
+        let from = self.place(at, len)?;
+        if !self.shared[from..from + len].iter().flatten().all(|c| c.fenced) {
+            return Err(format!("shared memory at {at:#x} was written with no fence of the proxy since"));
+        }
+        self.read_shared(at, len, usize::MAX)
     }
 
     /// The bytes at a global address.
@@ -66,7 +82,7 @@ impl Memory {
         let from = self.place(at, bytes.len())?;
         let epoch = self.epoch;
         for (cell, value) in self.shared[from..].iter_mut().zip(bytes) {
-            *cell = Some(Cell { value: *value, epoch, thread });
+            *cell = Some(Cell { value: *value, epoch, thread, fenced: false });
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ mod check;
 mod copies;
 mod memory;
 mod ops;
+mod warpgroups;
 
 pub use crate::amd_machine::{List, Rng};
 pub use check::{check, counted, rendered};
@@ -48,7 +49,7 @@ pub struct Kernel<'a> {
 }
 
 /// Shared memory and parameters lie at these addresses.
-pub const SHARED: u64 = 0x100;
+pub const SHARED: u64 = 0x400;
 pub const PARAM: u64 = 0x10;
 
 struct Names {
@@ -173,6 +174,7 @@ struct Block<'a> {
     /// By thread, then register; `None`: not written yet.
     regs: Vec<Option<Bits>>,
     copies: copies::Copies,
+    products: warpgroups::Products,
 }
 
 impl<'a> Block<'a> {
@@ -186,6 +188,7 @@ impl<'a> Block<'a> {
             threads,
             regs: vec![None; threads * kernel.registers],
             copies: Default::default(),
+            products: Default::default(),
         }
     }
 
@@ -200,9 +203,14 @@ impl<'a> Block<'a> {
             mem.counts.instructions += warps;
             match step.inst.op {
                 Opcode::Ret | Opcode::Exit if !self.copies.done() => return Err(at("copies are on their way".into())),
+                Opcode::Ret | Opcode::Exit if !self.products.done() => {
+                    return Err(at("products are on their way".into()));
+                }
                 Opcode::Ret | Opcode::Exit => return Ok(()),
                 Opcode::Cp => copies::cp(self, step, mem).map_err(at)?,
                 Opcode::Ldmatrix => copies::ldmatrix(self, step, mem).map_err(at)?,
+                Opcode::Wgmma => warpgroups::wgmma(self, step, mem).map_err(at)?,
+                Opcode::Fence if step.inst.has("proxy") && step.inst.has("async") => mem.fence(),
                 Opcode::Bar => mem.barrier(),
                 Opcode::Bra => {
                     let taken = self.enabled(step, 0).map_err(at)?;
@@ -244,6 +252,11 @@ impl<'a> Block<'a> {
 
     pub fn reg(&self, t: usize, r: usize) -> Result<Bits, String> {
         self.regs[t * self.kernel.registers + r].ok_or(format!("register number {r} is read before it is written"))
+    }
+
+    /// The register is as if nobody had written it.
+    pub fn lose(&mut self, t: usize, r: usize) {
+        self.regs[t * self.kernel.registers + r] = None;
     }
 
     pub fn set(&mut self, t: usize, o: &Opd, bits: Bits) -> Result<(), String> {

@@ -32,7 +32,7 @@ fn f64_of(b: Bits) -> f64 {
 }
 
 /// A float of any type, exactly.
-fn float(t: Type, b: Bits) -> f64 {
+pub fn float(t: Type, b: Bits) -> f64 {
     match t {
         Type::F16 => f16::from_bits(b as u16).to_f64(),
         Type::Bf16 => bf16::from_bits(b as u16).to_f64(),
@@ -42,7 +42,7 @@ fn float(t: Type, b: Bits) -> f64 {
 }
 
 /// Rounds to nearest even, once. (`half` rounds an f64 by way of its upper bits: through an f32 rounded to odd instead.)
-fn round(t: Type, v: f64) -> Bits {
+pub fn round(t: Type, v: f64) -> Bits {
     let odd = || {
         let near = v as f32;
         let cut = u32::from(f64::from(near).abs() > v.abs());

@@ -77,6 +77,11 @@ impl Code {
         self.name.is_empty()
     }
 
+    /// Whether its results are added to what stands there.
+    fn adds(&self) -> bool {
+        self.name.starts_with("wgmma.mma_async")
+    }
+
     /// Calls `f` with each register that is read.
     pub fn reads(&self, f: &mut impl FnMut(Reg)) {
         fn walk(o: &Opd, f: &mut impl FnMut(Reg)) {
@@ -88,6 +93,9 @@ impl Code {
         }
         if let Some((_, p)) = self.guard {
             f(p);
+        }
+        if self.adds() {
+            self.outs.iter().for_each(|r| f(*r));
         }
         self.ins.iter().for_each(|o| walk(o, f));
     }

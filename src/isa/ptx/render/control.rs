@@ -41,6 +41,7 @@ impl Render<'_> {
         let Some(l) = self.loops.pop().filter(|l| l.range == u.src()[0]) else {
             return Err(self.malformed("an End closes what is not innermost"));
         };
+        self.commit_products();
         let t = l.range.dtype().scalar;
         let (add, less) = if l.counter.class == RD { ("add.s64", "setp.lt.s64") } else { ("add.s32", "setp.lt.s32") };
         self.run(add, &[l.counter], vec![l.counter.into(), Opd::Int(1)]);
@@ -53,8 +54,10 @@ impl Render<'_> {
         if let Some(exit) = l.exit {
             self.code.push(Code::label(exit));
         }
+        self.finish_products();
         let depth = self.loops.len();
         self.addresses.retain(|_, (_, made)| *made <= depth);
+        self.units.retain(|_, (_, made)| *made <= depth);
         Ok(())
     }
 
@@ -149,7 +152,7 @@ impl Render<'_> {
     }
 
     /// Emits at the start, so that the result is there in whatever loop it is used again.
-    fn at_start(&mut self, name: &'static str, to: Reg, from: Opd) {
+    pub(super) fn at_start(&mut self, name: &'static str, to: Reg, from: Opd) {
         let code = Code { name, guard: None, outs: vec![to], tuple: false, ins: vec![from] };
         self.code.insert(self.start, code);
         self.start += 1;

@@ -6,6 +6,7 @@ use super::super::name::Name;
 use super::super::names::{Opcode, Space, Type};
 use super::Render;
 use super::code::{CLASSES, Code, Opd, Reg};
+use super::warpgroup::PATTERN;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -51,7 +52,8 @@ pub(super) fn module(r: Render) -> Module {
         let large = r.shared_bytes > STATIC_SHARED;
         let dims = vec![if large { None } else { Some(r.shared_bytes as u64) }];
         let mut v = variable(Space::Shared, Type::B8, f.shared.clone());
-        (v.align, v.dims) = (Some(16), dims);
+        v.dims = dims;
+        v.align = Some(if r.products.any { PATTERN as u32 } else { 16 });
         if large {
             v.linkage = Linkage::Extern;
             items.push(Item::Variable(v));

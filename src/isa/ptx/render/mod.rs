@@ -21,6 +21,7 @@ mod finish;
 mod matrix;
 mod memory;
 mod tile;
+mod warpgroup;
 mod wave;
 
 use super::chip::Chip;
@@ -98,6 +99,10 @@ struct Render<'a> {
     /// Loads that only copies to shared memory use, and whether any of these was asynchronous so far.
     copied: USet,
     in_flight: bool,
+    /// Products of warpgroups; shared addresses in descriptors' units, with the number of open loops where each was made; descriptors' upper half.
+    products: warpgroup::Products,
+    units: HashMap<Reg, (Reg, usize)>,
+    upper_half: Option<Reg>,
     /// Byte offset of each scratch area, and all their bytes.
     areas: UMap<u32>,
     shared_bytes: usize,
@@ -131,6 +136,9 @@ impl<'a> Render<'a> {
             quads: HashMap::new(),
             copied: tile::only_copied(program),
             in_flight: false,
+            products: warpgroup::Products::of(program),
+            units: HashMap::new(),
+            upper_half: None,
             areas: UMap::default(),
             shared_bytes: 0,
             start: 0,
@@ -139,18 +147,25 @@ impl<'a> Render<'a> {
             aligned: true,
             wide: vec![],
         };
-        for u in &program.uops {
-            if let (Op::Local, Arg::Local(_, len)) = (u.op(), u.arg()) {
-                r.areas.insert(u.clone(), u32::try_from(r.shared_bytes).unwrap_or(u32::MAX));
-                let bytes = len.saturating_mul(u.dtype().scalar.size_bytes());
-                r.shared_bytes = r.shared_bytes.saturating_add(bytes.saturating_add(63) / 64 * 64);
-            }
-        }
+        r.place_areas();
         if r.shared_bytes > chip.shared_bytes {
             let (bytes, limit) = (r.shared_bytes, chip.shared_bytes);
             return Err(RenderError::SharedMemory { kernel: program.name.clone(), chip: chip.name, bytes, limit });
         }
         Ok(r)
+    }
+
+    /// Areas one after the other, those first that the unit of a warpgroup reads: their lengths are multiples of what they are aligned to.
+    fn place_areas(&mut self) {
+        let first = warpgroup::areas(self.program);
+        let all: Vec<&UOp> = self.program.uops.iter().filter(|u| u.op() == Op::Local).collect();
+        let (before, behind): (Vec<&UOp>, Vec<&UOp>) = all.into_iter().partition(|u| first.contains(*u));
+        for u in before.into_iter().chain(behind) {
+            let Arg::Local(_, len) = u.arg() else { continue };
+            self.areas.insert(u.clone(), u32::try_from(self.shared_bytes).unwrap_or(u32::MAX));
+            let bytes = len.saturating_mul(u.dtype().scalar.size_bytes());
+            self.shared_bytes = self.shared_bytes.saturating_add(bytes.saturating_add(63) / 64 * 64);
+        }
     }
 
     /// The kernel's code: one body, or a choice of two.
@@ -186,6 +201,7 @@ impl<'a> Render<'a> {
         self.code.push(Code::label(other));
         self.aligned = false;
         self.addresses.clear();
+        self.units.clear();
         self.pairs.clear();
         self.quads.clear();
         self.in_flight = false;
@@ -214,6 +230,8 @@ impl<'a> Render<'a> {
             Op::SetAcc => return self.set_acc(&u),
             Op::End => return self.close_loop(&u),
             Op::Commit => return self.commit(&u),
+            // Found by the product that reads it.
+            Op::LoadMatrix if matches!(u.arg(), Arg::Tile(_)) => return Ok(()),
             Op::Barrier => {
                 self.await_copies(&u)?;
                 self.run("bar.sync", &[], vec![Opd::Int(0)]);
@@ -222,6 +240,7 @@ impl<'a> Render<'a> {
             Op::Range => self.open_loop(&u)?,
             Op::Acc => self.acc(&u)?,
             Op::After => self.val(&u.src()[0])?,
+            Op::Wmma if let Some(unit) = warpgroup::unit_of(&u) => self.group_product(&u, unit)?,
             _ => {
                 let v = self.compute(&u)?;
                 self.settle(u.dtype().scalar, v)

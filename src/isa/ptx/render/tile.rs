@@ -78,9 +78,11 @@ impl Render<'_> {
 
     /// Before a barrier behind which tiles are read.
     pub(super) fn await_copies(&mut self, u: &UOp) -> Res<()> {
-        if let (Arg::Stage(n), true) = (u.arg(), self.in_flight) {
+        let Arg::Stage(n) = u.arg() else { return Ok(()) };
+        if self.in_flight {
             self.run("cp.async.wait_group", &[], vec![Opd::Int(i64::from(*n))]);
         }
+        self.await_products();
         Ok(())
     }
 

@@ -1,0 +1,69 @@
+//! Tiles in workgroup memory for a matrix unit that reads them by itself: rows of 128 bytes whose pieces of 16 bytes change places.
+//!
+//! Rows are lines of 64 steps, or (where the buffer is contiguous along lines) steps of 64 lines, one run of 64 lines behind the other. The unit
+//! is told where a tile begins and finds everything else by [`TileArg`]; who copies swaps the pieces.
+
+use super::apply::Why;
+use super::pipe::{Rounds, Tile, extent};
+use crate::uop::{Arg, Op, TileArg, UMap, UOp};
+use std::sync::Arc;
+
+/// Rows after which the order of pieces begins again.
+const PATTERN: i64 = 8;
+
+impl Tile {
+    /// The tile with such rows.
+    ///
+    /// # Errors
+    /// Its elements or its sizes do not make them.
+    pub(super) fn swizzled(mut self) -> Result<Tile, Why> {
+        let (lines, steps) = (extent(&self.lines), extent(&self.steps));
+        if self.area.dtype().scalar.size_bytes() != 2 {
+            return Err("the unit's rows in workgroup memory are of elements of two bytes".into());
+        }
+        let (row, rows) = if self.by_steps { (lines, steps) } else { (steps, lines) };
+        let whole = if self.by_steps { row % TileArg::ROW == 0 } else { row == TileArg::ROW };
+        if !whole || rows % PATTERN != 0 {
+            return Err(format!("a row of {row} elements, where the unit reads rows of {}", TileArg::ROW).into());
+        }
+        (self.pitch, self.len, self.swizzled) = (TileArg::ROW, lines * steps, true);
+        self.area = UOp::local(self.number(), self.area.dtype(), self.len as usize);
+        Ok(self)
+    }
+
+    /// Elements from one run of 64 lines to the next, where rows are steps.
+    fn panel(&self) -> i64 {
+        extent(&self.steps) * TileArg::ROW
+    }
+
+    /// Where an element would stand if no pieces changed places.
+    fn plain_place(&self, line: &UOp, step: &UOp) -> UOp {
+        let row = TileArg::ROW;
+        match self.by_steps {
+            true => &(&(&(line / row) * self.panel()) + &(step * row)) + &(line % row),
+            false => &(line * row) + step,
+        }
+    }
+
+    /// Where an element stands.
+    pub(super) fn swizzled_place(&self, line: &UOp, step: &UOp) -> UOp {
+        let (row, column) = if self.by_steps { (step, line) } else { (line, step) };
+        let piece = &(column / TileArg::PIECE) % (TileArg::ROW / TileArg::PIECE);
+        let swapped = &piece.simplify() ^ &(row % PATTERN).simplify();
+        let start = self.plain_place(line, step);
+        // The place less its piece, the piece where it has gone, and what is within it.
+        let rest = (&start - &(&piece * TileArg::PIECE)).simplify();
+        (&rest + &(&swapped * TileArg::PIECE)).simplify()
+    }
+
+    /// The tile that the unit reads in a round.
+    pub(super) fn whole(&self, area: &UOp, rounds: &Rounds) -> UOp {
+        let o = &self.operand;
+        let zero = UOp::int(0);
+        let map: UMap<UOp> = [(o.line.clone(), zero.clone()), (o.step.clone(), zero)].into_iter().collect();
+        let [line, step] = [&self.lines, &self.steps].map(|side| Tile::side(side, &map));
+        let first = &self.plain_place(&line, &step).simplify() + &rounds.buffer(self.len);
+        let tile = TileArg { spread: o.spread, by_steps: self.by_steps, panel: self.panel() as u32 };
+        UOp::new(Op::LoadMatrix, o.value.dtype(), [area.index(&first), o.element.clone()], Arg::Tile(Arc::new(tile)))
+    }
+}
