@@ -45,7 +45,7 @@ impl Rig {
     fn commands(&self, count: usize) -> Vec<Command> {
         let kernel = self.device.load(&[KernelImage { name: "k", code: Code::Raw(&image(&self.device.info().arch)) }]);
         let kernel = kernel.expect("load").remove(0);
-        let geometry = Geometry { groups: [64, 1, 1], local: [64, 1, 1], local_bytes: 0 };
+        let geometry = Geometry::of([64, 1, 1], [64, 1, 1]);
         let memory = |_| self.device.alloc(4096).expect("alloc");
         let make = |_| {
             let [a, b, c]: [Memory; 3] = std::array::from_fn(memory);

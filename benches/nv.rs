@@ -48,7 +48,7 @@ impl Rig {
     fn commands(&self, count: usize) -> Vec<Command> {
         let code = Code::Elf { bytes: CUBIN, entry: "add" };
         let kernel = self.device.load(&[KernelImage { name: "add", code }]).expect("load").remove(0);
-        let geometry = Geometry { groups: [64, 1, 1], local: [64, 1, 1], local_bytes: 0 };
+        let geometry = Geometry::of([64, 1, 1], [64, 1, 1]);
         let memory = |_| self.device.alloc(4096).expect("alloc");
         let make = |m: Memory| Command::exec(&kernel, [Arg::Buffer(m.at(0)), Arg::Var(1)], 1).over(geometry);
         (0..count).map(memory).map(make).collect()

@@ -278,6 +278,8 @@ fn kernels_of_all_shapes_are_read_back_as_asked_for() {
                 frame_bytes: 72,
                 required_block: Some([128, 2, 1]),
                 cluster: Some([2, 1, 1]),
+                max_cluster: Some(4),
+                wants_cluster: true,
                 ..small("rich")
             },
             NewKernel { unbounded_stack: true, max_block: Some([1024, 1, 1]), ..small("recursive") },
@@ -292,6 +294,8 @@ fn kernels_of_all_shapes_are_read_back_as_asked_for() {
             assert_eq!(read.stack_bytes, (!k.unbounded_stack).then_some(k.frame_bytes), "{chip} {}", k.name);
             assert_eq!((read.shared_bytes, read.required_block), (k.shared_bytes, k.required_block));
             assert_eq!((read.max_block, read.cluster), (k.max_block, k.cluster), "{chip} {}", k.name);
+            let asked = (read.max_cluster, read.wants_cluster);
+            assert_eq!(asked, (k.max_cluster, k.wants_cluster), "{chip} {}", k.name);
         }
         let disassembly = disassembled(&write(arch, &kernels).unwrap());
         assert_eq!(disassembly.iter().filter(|l| l.contains("EXIT")).count(), 4, "{chip}: {disassembly:#?}");

@@ -55,7 +55,7 @@ fn pattern(n: usize) -> Vec<u32> {
 }
 
 fn launch(kernel: &Kernel, memory: &Memory, value: i64, groups: u32) -> Command {
-    let geometry = Geometry { groups: [groups, 1, 1], local: [64, 1, 1], local_bytes: 0 };
+    let geometry = Geometry::of([groups, 1, 1], [64, 1, 1]);
     Command::exec(kernel, [Arg::Buffer(memory.at(0)), Arg::Var(value)], 1).over(geometry)
 }
 

@@ -130,16 +130,24 @@ pub struct Geometry {
     pub local: [u32; 3],
     /// Shared memory (LDS) of a workgroup beside what the kernel's own descriptor asks for, in bytes.
     pub local_bytes: u32,
+    /// Workgroups of a cluster in x, y, z; `None`: what the kernel itself asks for, if it does. Only for chips that have clusters.
+    pub cluster: Option<[u32; 3]>,
 }
 
 impl Default for Geometry {
     /// One work-item.
     fn default() -> Self {
-        Self { groups: [1; 3], local: [1; 3], local_bytes: 0 }
+        Self::of([1; 3], [1; 3])
     }
 }
 
 impl Geometry {
+    /// So many workgroups of so many work-items, with the shared memory and the clusters that the kernel itself asks for.
+    #[must_use]
+    pub const fn of(groups: [u32; 3], local: [u32; 3]) -> Self {
+        Self { groups, local, local_bytes: 0, cluster: None }
+    }
+
     /// Whether nothing runs.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -6,11 +6,13 @@
 //! A GPU kernel runs the workgroups of its [`Geometry`] and finds its arguments in a block at their natural alignment, in order.
 
 pub mod amd;
+mod checks;
 mod clock;
 pub mod command;
 pub mod cpu;
 pub mod disk;
 mod error;
+mod launches;
 mod lent;
 mod life;
 pub mod memory;

@@ -303,7 +303,7 @@ fn is_data(buffer: &UOp) -> bool {
 
 /// How a GPU spreads the program. Its shared memory stands in the kernel's own descriptor.
 pub(super) fn geometry(p: &Program) -> Geometry {
-    Geometry { groups: p.global, local: p.local, local_bytes: 0 }
+    Geometry::of(p.global, p.local)
 }
 
 /// Notes a command for the recording of this thread.

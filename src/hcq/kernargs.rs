@@ -1,7 +1,8 @@
 //! Arguments of launches in flight: a ring of 64-bit words, taken by a bump with wrap and given back when their submission is done.
 //!
 //! Place in the arrows: `device` owns one a queue, under the queue's lock. Source: AMD's kernarg segment, NVIDIA's constant buffer 0.
-//! Positions count words for ever; a span never crosses the end of the ring (the words skipped at the end belong to it).
+//! Positions count words for ever; a span never crosses the end of the ring (the words skipped at the end belong to it). A ring that nobody reads is begun anew
+//! from its first word: what was written last is still in the cache.
 
 use super::memory::{MemError, View};
 use super::queue::SubmitError;
@@ -26,6 +27,14 @@ pub enum KernargsError {
 /// Room in the ring: where it starts, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room(u64);
+
+impl Room {
+    /// Bytes from the ring's start.
+    #[must_use]
+    pub fn offset(self) -> u64 {
+        self.0
+    }
+}
 
 struct Span {
     value: u64,
@@ -96,6 +105,10 @@ impl Kernargs {
         }
         while let Some(span) = self.spans.pop_front_if(|s| s.value <= completed) {
             self.tail = span.end;
+        }
+        if self.spans.is_empty() {
+            self.head = self.head.next_multiple_of(self.size);
+            self.tail = self.head;
         }
         let mut start = self.head;
         if start % self.size + count > self.size {
@@ -221,6 +234,17 @@ mod tests {
         assert!(matches!(k.put(&[0; 4], 2, 0), Err(KernargsError::Full { until: 1 })));
         k.forget_after(1);
         assert_eq!(k.put(&[0; 5], 2, 0).unwrap(), a);
+    }
+
+    #[test]
+    fn a_ring_that_nobody_reads_begins_anew() {
+        let mut k = Kernargs::new(64).unwrap();
+        let first = k.put(&[0; 8], 1, 0).unwrap();
+        assert_eq!(k.put(&[0; 8], 2, 0).unwrap(), first + 64);
+        assert_eq!(k.put(&[0; 8], 3, 1).unwrap(), first + 128, "the second is read");
+        assert_eq!(k.put(&[0; 8], 4, 3).unwrap(), first);
+        k.forget_after(3);
+        assert_eq!(k.put(&[0; 64], 4, 3).unwrap(), first);
     }
 
     #[test]

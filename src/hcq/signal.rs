@@ -275,7 +275,9 @@ impl Timeline {
     /// The value of the next submission. The caller holds the queue's lock and will signal it.
     #[inline]
     pub fn next(&self) -> u64 {
-        self.submitted.fetch_add(1, Ordering::AcqRel) + 1
+        let value = self.submitted.load(Ordering::Relaxed) + 1;
+        self.submitted.store(value, Ordering::Release);
+        value
     }
 
     /// The point at `value`.

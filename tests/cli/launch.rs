@@ -252,6 +252,43 @@ fn ptx_text_is_assembled_and_runs_on_an_nvidia_card() {
 }
 
 #[test]
+fn clusters_are_named_on_the_command_line_or_in_a_jobs_file() {
+    let t = temp();
+    std::fs::write(t.path().join("k.ptx"), include_str!("../data/ptx/neighbours.ptx")).unwrap();
+    let read = |name: &str| -> Vec<u32> {
+        let bytes = std::fs::read(t.path().join(name)).unwrap();
+        bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect()
+    };
+    // Thread 0 of each block: the numbers 0, 100, 200 and 300, alone or two and two.
+    let (alone, pairs) = ([0, 100, 200, 300], [100, 100, 200 * 31 + 300, 200 * 31 + 300]);
+    let fixed = "launch k.ptx --device NV:emu=sm_90 --kernel neighbours --grid 4 --block 1 --arg out:16:o.bin";
+    let with = |rest: &'static [&'static str]| [&fixed.split(' ').collect::<Vec<_>>()[..], rest].concat();
+    for (rest, want) in [(&[][..], alone), (&["--cluster", "1"], alone), (&["--cluster", "2,1,1"], pairs)] {
+        let o = run(t.path(), &with(rest));
+        assert_eq!(code(&o), 0, "{rest:?}: {}", err(&o));
+        assert_eq!(read("o.bin"), want, "{rest:?}");
+    }
+    let job = r#"{"object": "k.ptx", "kernel": "neighbours", "grid": [4], "args": ["out:16:a.bin"]"#;
+    let jobs = format!("[{job}}}, {}, \"cluster\": [2]}}]", job.replace("a.bin", "b.bin"));
+    std::fs::write(t.path().join("jobs.json"), jobs).unwrap();
+    let o = run(t.path(), &["launch", "--jobs", "jobs.json", "--device", "NV:emu=sm_90", "--json"]);
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    assert_eq!(json(&o, &["launches"])["launches"][1]["cluster"], serde_json::json!([2, 1, 1]));
+    assert_eq!((read("a.bin"), read("b.bin")), (alone.to_vec(), pairs.to_vec()));
+    let told = |args: &[&str], words: &str| {
+        let o = run(t.path(), args);
+        assert_eq!(code(&o), 3, "{args:?}: {}", err(&o));
+        assert!(err(&o).contains(words), "{args:?}: {}", err(&o));
+    };
+    told(&with(&["--cluster", "3"]), "neighbours: cluster [3, 1, 1]: the grid is not a multiple of it");
+    told(&with(&["--cluster", "0"]), "is no size");
+    std::fs::write(t.path().join("k.c"), "void scale(void) {}").unwrap();
+    let gcc = Command::new("gcc").args(["-c", "k.c"]).current_dir(t.path()).status();
+    assert!(gcc.expect("gcc is installed by the set-up").success());
+    told(&["launch", "k.o", "--kernel", "scale", "--cluster", "2"], "a CPU has no clusters");
+}
+
+#[test]
 fn traces_that_cannot_be_read_or_played_say_why() {
     let t = temp();
     code_object(t.path());

@@ -84,7 +84,7 @@ fn add_code(chip: Chip) -> &'static [u32] {
     }
 }
 
-const GROUPS: Geometry = Geometry { groups: [4, 1, 1], local: [64, 1, 1], local_bytes: 0 };
+const GROUPS: Geometry = Geometry::of([4, 1, 1], [64, 1, 1]);
 
 #[test]
 fn machine_code_runs_from_ioctl_to_signal_on_every_chip_and_kernel_interface() {

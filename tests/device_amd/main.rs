@@ -120,7 +120,7 @@ fn read(d: &AmdDevice, memory: &Memory) -> Vec<u32> {
 }
 
 fn launch(kernel: &Kernel, memory: &Memory, value: i64, groups: u32, local: u32) -> Command {
-    let geometry = Geometry { groups: [groups, 1, 1], local: [local, 1, 1], local_bytes: 0 };
+    let geometry = Geometry::of([groups, 1, 1], [local, 1, 1]);
     Command::exec(kernel, [Arg::Buffer(memory.at(0)), Arg::Var(value)], 1).over(geometry)
 }
 
@@ -505,7 +505,7 @@ fn wrong_launches_are_refused_before_anything_is_queued() {
         let command = Command::exec(&k, [Arg::Buffer(m.at(0)), Arg::Var(1)], 1).over(geometry);
         d.submit(QueueKind::Compute, &[command]).unwrap_err().to_string()
     };
-    let g = |groups, local, local_bytes| Geometry { groups, local, local_bytes };
+    let g = |groups, local, local_bytes| Geometry { local_bytes, ..Geometry::of(groups, local) };
     assert!(refused(g([1; 3], [32, 32, 2], 0)).contains("at most 1024"));
     assert!(refused(g([1; 3], [1 << 31, 1 << 31, 4], 0)).contains("at most 1024"));
     assert!(refused(g([1; 3], [1; 3], 65_537)).contains("at most 65536"));

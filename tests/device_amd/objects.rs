@@ -75,7 +75,7 @@ fn kernel(d: &AmdDevice, object: &[u8], name: &str) -> Kernel {
 }
 
 /// Two workgroups of 64.
-const GROUPS: Geometry = Geometry { groups: [2, 1, 1], local: [64, 1, 1], local_bytes: 0 };
+const GROUPS: Geometry = Geometry::of([2, 1, 1], [64, 1, 1]);
 
 #[test]
 fn kernels_that_clang_made_find_their_arguments_memory_and_constants() {

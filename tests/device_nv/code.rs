@@ -78,7 +78,7 @@ fn constants_are_read_at_their_generic_address() {
     let (which, out) = (words(&d, &(0..64).map(|i| i / 8).collect::<Vec<_>>()), words(&d, &[0; 64]));
     let code = Code::Elf { bytes: CONSTANTS, entry: "choose" };
     let kernel = d.load(&[KernelImage { name: "choose", code }]).unwrap().remove(0);
-    let geometry = Geometry { groups: [2, 1, 1], local: [32, 1, 1], local_bytes: 0 };
+    let geometry = Geometry::of([2, 1, 1], [32, 1, 1]);
     let args = [Arg::Buffer(which.at(0)), Arg::Buffer(out.at(0))];
     let point = d.submit(QueueKind::Compute, &[Command::exec(&kernel, args, 1).over(geometry)]).unwrap();
     d.wait(&point, LONG).unwrap();

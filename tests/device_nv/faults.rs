@@ -6,7 +6,7 @@ use doorbell::device::nv::{Driver, NvDevice, NvOptions, Selector};
 use doorbell::device::{Code, Device, DeviceError, KernelImage, QueueKind};
 use doorbell::emu::nvrm::{Call, Chip, Config, Refusal, SoftNv};
 use doorbell_ioctl::abi::{nvrm, uvm};
-use doorbell_ioctl::fault::{Faults, Plan, Trouble};
+use doorbell_ioctl::fault::{self, Faults, Plan, Trouble};
 use doorbell_ioctl::port::Port;
 use doorbell_ioctl::trace::{Trace, leftovers};
 use std::sync::Arc;
@@ -34,6 +34,12 @@ fn program(port: &Arc<dyn Port>, units: &Units, patience: Duration) -> Result<Ve
     drop((m, k));
     d.close()?;
     Ok(out)
+}
+
+/// A call that gives something back: where it fails, that stays.
+fn gives_back(call: fault::Call) -> bool {
+    let name = call.to_string();
+    call == fault::Call::Munmap || ["_FREE", "UNMAP_", "UNREGISTER_"].iter().any(|part| name.contains(part))
 }
 
 #[test]
@@ -65,8 +71,7 @@ fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
             }
         }
         *(if result.is_ok() { &mut worked } else { &mut failed }) += 1;
-        let frees = happened.iter().all(|i| !matches!(i.fault.trouble, Trouble::Fail(_)));
-        if frees {
+        if !happened.iter().any(|i| matches!(i.fault.trouble, Trouble::Fail(_)) && gives_back(i.call)) {
             assert_eq!(leftovers(&log.events()), Vec::<String>::new(), "seed {seed} ({plan})");
         }
     }

@@ -1,6 +1,7 @@
 //! The NVIDIA device against the software RM: bring-up, memory, copies, launches, recorded lists, faults, hangs, tear-down.
 #![cfg(target_os = "linux")]
 
+mod clusters;
 mod code;
 mod faults;
 mod tensors;
@@ -105,7 +106,7 @@ pub fn read(d: &NvDevice, memory: &Memory) -> Vec<u32> {
 }
 
 pub fn launch(kernel: &Kernel, memory: &Memory, value: i64, groups: u32, local: u32) -> Command {
-    let geometry = Geometry { groups: [groups, 1, 1], local: [local, 1, 1], local_bytes: 0 };
+    let geometry = Geometry::of([groups, 1, 1], [local, 1, 1]);
     Command::exec(kernel, [Arg::Buffer(memory.at(0)), Arg::Var(value)], 1).over(geometry)
 }
 
@@ -305,7 +306,7 @@ fn clusters_and_large_shared_memory_reach_the_grid() {
     let rig = Rig::hopper();
     let d = rig.open();
     let (k, clusters, m) = (rig.add(&d), rig.load(&d, "clusters", Does::Add), words(&d, &[0; 256]));
-    let geometry = Geometry { groups: [1, 1, 1], local: [64, 1, 1], local_bytes: 227 << 10 };
+    let geometry = Geometry { local_bytes: 227 << 10, ..Geometry::of([1, 1, 1], [64, 1, 1]) };
     let large = Command::exec(&k, [Arg::Buffer(m.at(0)), Arg::Var(1)], 1).over(geometry);
     let point = d.submit(QueueKind::Compute, &[large, launch(&clusters, &m, 1, 4, 64)]).unwrap();
     d.wait(&point, LONG).unwrap();
@@ -315,7 +316,7 @@ fn clusters_and_large_shared_memory_reach_the_grid() {
         let command = Command::exec(&clusters, [Arg::Buffer(m.at(0)), Arg::Var(1)], 1).over(geometry);
         d.submit(QueueKind::Compute, &[command]).unwrap_err().to_string()
     };
-    let g = |groups, local, local_bytes| Geometry { groups, local, local_bytes };
+    let g = |groups, local, local_bytes| Geometry { local_bytes, ..Geometry::of(groups, local) };
     assert!(refused(g([3, 1, 1], [1; 3], 0)).contains("not a multiple"));
     assert!(refused(g([2, 1, 1], [1; 3], 228 << 10)).contains("bytes of shared memory, sm_90 has 233472"));
     assert!(refused(g([2, 1, 1], [32, 32, 2], 0)).contains("1 to 1024 threads"));

@@ -4,7 +4,22 @@
 
 use super::{CpuPtr, DeviceView, Errno, Fd, MapRequest, Mapping, Port, Prot, ViewError};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+
+/// Stores before it are seen by a device before stores after it, those too that wait in a write-combining buffer (a ring or a pointer in the device's own
+/// memory), which a release does not drain. Loads are not held back: nobody waits for the stores to arrive.
+#[inline]
+pub fn drain_stores() {
+    use std::sync::atomic::{Ordering, fence};
+    #[cfg(target_arch = "x86_64")]
+    {
+        // ORDER: for threads that play a device, and for the compiler; no instruction.
+        fence(Ordering::Release);
+        // SAFETY: the instruction is part of x86-64 itself, and touches no memory.
+        unsafe { core::arch::x86_64::_mm_sfence() };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    fence(Ordering::SeqCst);
+}
 
 /// A range mapped through a port; unmapped on drop.
 #[derive(Debug)]
@@ -186,9 +201,8 @@ impl Doorbell {
 
     /// Rings; a doorbell of 32 bits takes the lower half of `value`.
     pub fn ring(&self, value: u64) {
-        // ORDER: packets and write pointer are visible to the device before the doorbell's store. A full fence: on x86 it also drains
-        // the write-combining buffers, where a ring or pointer in the device's own memory waits.
-        fence(Ordering::SeqCst);
+        // ORDER: packets and write pointer are visible to the device before the doorbell's store.
+        drain_stores();
         // The place was checked when the doorbell was made.
         let _checked = match self.view.len_bytes() {
             8 => self.view.store_volatile_u64(0, value),

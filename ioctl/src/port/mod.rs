@@ -26,7 +26,7 @@ pub use errno::Errno;
 #[cfg(target_os = "linux")]
 pub use linux::LinuxPort;
 pub use map::{FileAccess, HUGE_PAGE_BYTES, Mapping, page_bytes};
-pub use mapped::{Doorbell, Mapped};
+pub use mapped::{Doorbell, Mapped, drain_stores};
 #[cfg(target_os = "linux")]
 pub use process::{read_process, write_process};
 pub use seam::{Fd, KERNEL_LOG, MapFlags, MapRequest, OpenFlags, PollEvents, PollFd, Port, Prot};

@@ -19,6 +19,8 @@ pub struct Job {
     /// Work-items of a workgroup in x, y, z. On a CPU: 1.
     pub block: [u32; 3],
     pub lds_bytes: u32,
+    /// Workgroups of a cluster in x, y, z, where the kernel does not say.
+    pub cluster: Option<[u32; 3]>,
     pub args: Vec<Spec>,
     /// Launches; each is timed.
     pub repeat: u32,
@@ -58,10 +60,14 @@ impl Job {
                 self.block
             )));
         }
+        if let (true, Some(cluster)) = (is_cpu, self.cluster) {
+            return Err(CliError::Usage(format!("cluster {cluster:?}: a CPU has no clusters")));
+        }
         let threads = if is_cpu { u32::try_from(calls).ok() } else { Some(1) };
         let threads = threads
             .ok_or_else(|| CliError::Usage(format!("grid {:?}: {calls} calls, at most {}", self.grid, u32::MAX)))?;
-        let over = Geometry { groups: self.grid, local: self.block, local_bytes: self.lds_bytes };
+        let (local_bytes, cluster) = (self.lds_bytes, self.cluster);
+        let over = Geometry { local_bytes, cluster, ..Geometry::of(self.grid, self.block) };
         let command = Command::exec(&kernels[0], args, threads).over(over);
         let times = time_command(device, &command, self.repeat, device.patience()).map_err(refused)?;
         for b in &buffers {

@@ -34,14 +34,17 @@ pub struct LaunchArgs {
     /// Shared memory of a workgroup beside what the kernel itself asks for
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     lds: u32,
+    /// Workgroups of a cluster, on chips that have clusters, where the kernel does not say: at most 8 on all of them, 16 on some
+    #[arg(long, value_name = "X,Y,Z", value_parser = extent)]
+    cluster: Option<[u32; 3]>,
     /// Arguments in order: in:FILE, inout:FILE:OUT, out:BYTES:OUT, null, u8: i8: ... f64:VALUE, hex:BYTES
     #[arg(long = "arg", value_name = "SPEC")]
     args: Vec<Spec>,
     /// Launches, each timed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     repeat: u32,
-    /// Many launches in one process: a JSON list of {object, kernel, grid, block, lds, args, repeat,
-    /// expect: [{out, want, dtype}]}
+    /// Many launches in one process: a JSON list of {object, kernel, grid, block, lds, cluster, args,
+    /// repeat, expect: [{out, want, dtype}]}
     #[arg(long, value_name = "FILE", conflicts_with_all = ["object", "kernel"])]
     jobs: Option<PathBuf>,
 }
@@ -58,6 +61,8 @@ struct Entry {
     block: Vec<u32>,
     #[serde(default)]
     lds: u32,
+    #[serde(default)]
+    cluster: Option<Vec<u32>>,
     #[serde(default)]
     args: Vec<String>,
     #[serde(default = "once")]
@@ -84,6 +89,7 @@ impl Entry {
             object: self.object,
             kernel: self.kernel,
             lds_bytes: self.lds,
+            cluster: self.cluster.as_deref().map(sizes).transpose()?,
             repeat: self.repeat.max(1),
             expect: self.expect,
         })
@@ -109,6 +115,7 @@ impl LaunchArgs {
             grid: self.grid,
             block: self.block,
             lds_bytes: self.lds,
+            cluster: self.cluster,
             args,
             repeat: self.repeat,
             expect: Vec::new(),
@@ -139,7 +146,8 @@ pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
             }
         }
         results.push(serde_json::json!({
-            "object": job.object, "kernel": job.kernel, "grid": job.grid, "block": job.block, "times_ns": times,
+            "object": job.object, "kernel": job.kernel, "grid": job.grid, "block": job.block, "cluster": job.cluster,
+            "times_ns": times,
         }));
     }
     different.iter().for_each(|what| output.say(what));

@@ -12,10 +12,11 @@ use super::encode::{Compute, IbMemory, ScratchRegs};
 use super::program::{self, Block, Launch};
 use super::queue::{AmdQueue, Kept, NoIb, Producer};
 use super::ran::{self, Named};
-use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Memory, Patch, Recorded, Stamp};
+use crate::device::checks::Checks;
+use crate::device::launches::LaunchArgs;
+use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
 use crate::hcq::memory::View;
 use crate::hcq::packet::pm4::NOP_ONE_DWORD;
-use crate::hcq::queue::SubmitError;
 use crate::hcq::signal::Point;
 use std::sync::Arc;
 
@@ -50,9 +51,6 @@ struct Step {
     lds_bytes: u32,
     /// Where its block starts in the argument image.
     at: usize,
-    /// Where each argument lies in the block, and its length.
-    args: Vec<(usize, usize)>,
-    memories: Vec<Option<Memory>>,
     packet_offset: u64,
     stamp: Option<Stamp>,
 }
@@ -89,15 +87,12 @@ pub struct AmdGraph {
     core: Arc<Core>,
     queue: Arc<AmdQueue>,
     steps: Vec<Step>,
-    /// All argument blocks, one after the other.
-    image: Vec<u8>,
+    /// Their argument blocks.
+    args: LaunchArgs,
     copies: Vec<Copy>,
     next: usize,
     private_bytes: u32,
     last: Arc<[Named]>,
-    /// Of all steps, once each; made anew when a patch has changed one.
-    memories: Vec<Memory>,
-    is_listed: bool,
 }
 
 impl AmdGraph {
@@ -110,11 +105,9 @@ impl AmdGraph {
             core: Arc::clone(core),
             queue: Arc::clone(queue),
             steps: Vec::with_capacity(commands.len()),
-            image: Vec::new(),
+            args: LaunchArgs::default(),
             copies: Vec::new(),
             next: 0,
-            memories: Vec::new(),
-            is_listed: false,
             last: Arc::from([]),
             private_bytes: commands.iter().map(|c| queue.private_bytes(c)).max().unwrap_or(0),
         };
@@ -147,18 +140,16 @@ impl AmdGraph {
             Arg::Scalar { len_bytes, .. } => usize::from(*len_bytes),
             Arg::Buffer(_) | Arg::Var(_) => 8,
         };
-        let memory = |arg: &Arg| if let Arg::Buffer(place) = arg { Some(place.memory.clone()) } else { None };
         self.steps.push(Step {
             kernel: kernel.clone(),
             geometry: *geometry,
             lds_bytes,
-            at: self.image.len(),
-            args: block.offsets.iter().copied().zip(args.iter().map(length)).collect(),
-            memories: args.iter().map(memory).collect(),
+            at: self.args.image().len(),
             packet_offset: block.packet_offset as u64,
             stamp,
         });
-        self.image.extend_from_slice(&block.bytes);
+        let places = block.offsets.iter().copied().zip(args.iter().map(length)).collect();
+        self.args.push(&block.bytes, places, args);
         Ok(())
     }
 
@@ -182,7 +173,7 @@ impl AmdGraph {
 
     /// Encodes one copy: its argument memory and its packets.
     fn copy(&self, scratch: ScratchRegs) -> Result<Copy, DeviceError> {
-        let (bo, kernargs) = self.own("recorded arguments", self.image.len())?;
+        let (bo, kernargs) = self.own("recorded arguments", self.args.image().len())?;
         let kernargs_va = bo.va();
         let mut buffers = vec![bo];
         let (mut ibs, mut packets) = (Vec::new(), Vec::new());
@@ -265,55 +256,6 @@ impl AmdGraph {
         Ok(())
     }
 
-    /// Whether the list has the place, and the value its length.
-    fn check(&self, patch: &Patch) -> Result<(), DeviceError> {
-        let (command, arg, value) = match patch {
-            Patch::Arg { command, arg, value } => (*command, *arg, value),
-            Patch::Threads { command, .. } => {
-                return Err(SubmitError::Patch { command: *command, arg: 0 }.into());
-            }
-        };
-        if let Arg::Buffer(place) = value {
-            self.queue.check_place(place, 0, "kernel argument")?;
-        }
-        let place = self.steps.get(command).and_then(|step| step.args.get(arg));
-        let fits = place.is_some_and(|(_, len)| match value {
-            Arg::Var(_) => true,
-            Arg::Buffer(_) => *len == 8,
-            Arg::Scalar { len_bytes, .. } => *len == usize::from(*len_bytes),
-        });
-        if fits { Ok(()) } else { Err(SubmitError::Patch { command, arg }.into()) }
-    }
-
-    fn patch(&mut self, patch: &Patch) -> Result<(), DeviceError> {
-        let Patch::Arg { command, arg, value } = patch else { return Ok(()) };
-        let no_such = SubmitError::Patch { command: *command, arg: *arg };
-        let Some(step) = self.steps.get_mut(*command) else { return Err(no_such.into()) };
-        let (Some((offset, len)), Some(memory)) = (step.args.get(*arg), step.memories.get_mut(*arg)) else {
-            return Err(no_such.into());
-        };
-        let at = step.at + offset;
-        let Some(bytes) = self.image.get_mut(at..at + len) else { return Err(no_such.into()) };
-        bytes.copy_from_slice(&value.bits().to_le_bytes()[..*len]);
-        *memory = if let Arg::Buffer(place) = value { Some(place.memory.clone()) } else { None };
-        self.is_listed = false;
-        self.copies.iter_mut().for_each(|c| c.is_fresh = false);
-        Ok(())
-    }
-
-    /// Every memory of the list once: kernels share them.
-    fn list_memories(&mut self) {
-        if self.is_listed {
-            return;
-        }
-        self.memories.clear();
-        self.memories.extend(self.steps.iter().flat_map(|s| s.memories.iter().flatten().cloned()));
-        // Memories that are alive have addresses of their own.
-        self.memories.sort_unstable_by_key(Memory::va);
-        self.memories.dedup_by_key(|m| m.va());
-        self.is_listed = true;
-    }
-
     /// A copy that no run reads, with the blocks of the image.
     fn ready_copy(&mut self, scratch: ScratchRegs) -> Result<usize, DeviceError> {
         let n = if self.copies.len() < COPIES { self.copies.len() } else { self.next % COPIES };
@@ -337,7 +279,7 @@ impl AmdGraph {
     }
 
     fn write_blocks(&mut self, n: usize) -> Result<(), DeviceError> {
-        self.copies[n].kernargs.write(0, &self.image)?;
+        self.copies[n].kernargs.write(0, self.args.image())?;
         for step in &self.steps {
             let launch = self.launch(step, self.copies[n].kernargs_va)?;
             if launch.wants_packet() {
@@ -354,9 +296,8 @@ impl AmdGraph {
         queue.begin(p);
         queue.need_scratch(p, self.private_bytes)?;
         let n = self.ready_copy(p.scratch_regs())?;
-        self.list_memories();
-        let memories = || self.memories.iter();
-        memories().for_each(|m| m.uses().hazards(queue.timeline(), p.waits()));
+        let memories = self.args.memories();
+        memories.iter().for_each(|m| m.uses().hazards(queue.timeline(), p.waits()));
         let value = queue.timeline().submitted() + 1;
         queue.open_list(p, value)?;
         let copy = &self.copies[n];
@@ -366,7 +307,7 @@ impl AmdGraph {
             QueueFormat::Aql => queue.packets(p, &copy.packets, value)?,
         }
         p.ran(&self.last);
-        let point = queue.finish(p, value, memories())?;
+        let point = queue.finish(p, value, memories.iter())?;
         self.copies[n].last = Some(point.clone());
         Ok(point)
     }
@@ -375,8 +316,12 @@ impl AmdGraph {
 impl Recorded for AmdGraph {
     fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError> {
         self.core.check_open()?;
-        patches.iter().try_for_each(|p| self.check(p))?;
-        patches.iter().try_for_each(|p| self.patch(p))?;
+        let check = |place: &Place| self.queue.check_place(place, 0, "kernel argument");
+        patches.iter().try_for_each(|p| self.args.check(p, check))?;
+        for patch in patches {
+            self.args.patch(patch)?;
+            self.copies.iter_mut().for_each(|c| c.is_fresh = false);
+        }
         let queue = Arc::clone(&self.queue);
         let mut producer = queue.lock();
         self.run(&mut producer)

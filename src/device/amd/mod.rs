@@ -31,6 +31,7 @@ pub use ring::{HwRing, RingKind};
 pub use state::state;
 pub use topology::{Node, Selector, read_nodes};
 
+use super::checks::Checks;
 use super::lent::Lent;
 use super::pool::Pool;
 use super::staging::Staging;

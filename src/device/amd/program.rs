@@ -83,6 +83,9 @@ pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32,
         let [x, y, z] = geometry.local;
         return Err(format!("launch workgroups of {x} x {y} x {z} work-items, at most {MAX_WORK_ITEMS}"));
     }
+    if let Some([x, y, z]) = geometry.cluster {
+        return Err(format!("launch clusters of {x} x {y} x {z} workgroups, which AMD's GPUs do not have"));
+    }
     if lds_bytes > chip.lds_bytes {
         return Err(format!("launch workgroups with {lds_bytes} bytes of LDS, at most {}", chip.lds_bytes));
     }

@@ -11,8 +11,9 @@ use super::program::{self, Block, Launch, Program};
 use super::ran::{LastRan, Named};
 use super::ring::{HwRing, RingKind};
 use super::scratch::Scratch;
+use crate::device::checks::Checks;
 use crate::device::staging::{CopyPath, SharedBuffer};
-use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
+use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, QueueKind, Stamp};
 use crate::hcq::kernargs::Kernargs;
 use crate::hcq::packet::pm4::chip::AcquireScope;
 use crate::hcq::queue::SubmitError;
@@ -454,50 +455,8 @@ impl AmdQueue {
         Ok(())
     }
 
-    /// Whether this queue can run the command at all.
-    pub fn check(&self, command: &Command) -> Result<(), DeviceError> {
-        match command {
-            Command::Wait(_) => Ok(()),
-            Command::Exec { .. } if self.kind == QueueKind::Copy => {
-                Err(SubmitError::Unsupported { queue: "copy", what: "run kernels" }.into())
-            }
-            Command::Exec { kernel, .. } if *kernel.device() != self.core.tag => {
-                Err(self.wrong("kernel", kernel.device()))
-            }
-            Command::Exec { .. } => command.places().try_for_each(|p| self.check_place(p, 0, "kernel argument")),
-            Command::Copy { dst, src, len_bytes, .. } => {
-                self.check_copied(src, *len_bytes, "copy source")?;
-                self.check_copied(dst, *len_bytes, "copy destination")
-            }
-        }
-    }
-
-    fn wrong(&self, what: &'static str, theirs: &DeviceTag) -> DeviceError {
-        DeviceError::WrongDevice { what, ours: self.core.tag.name().into(), theirs: theirs.name().into() }
-    }
-
     fn cannot(&self, what: String) -> DeviceError {
         DeviceError::Unsupported { device: self.core.tag.name().into(), what }
-    }
-
-    /// As [`AmdQueue::check_place`]; memory of another device of this driver will do, and is mapped here.
-    fn check_copied(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
-        let theirs = place.memory.device();
-        if *theirs == self.core.tag {
-            return self.check_place(place, len_bytes, what);
-        }
-        let mapped = self.core.driver.map_peer(place.memory.va(), self.core.node.gpu_id);
-        if !mapped.map_err(|source| self.core.refused("map a peer's memory", source))? {
-            return Err(self.wrong(what, theirs));
-        }
-        place.memory.check(what, place.offset, len_bytes)
-    }
-
-    pub fn check_place(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
-        if *place.memory.device() != self.core.tag {
-            return Err(self.wrong(what, place.memory.device()));
-        }
-        place.memory.check(what, place.offset, len_bytes)
     }
 
     /// Ends the queue: the ring is destroyed, running or not, and its buffers are freed.
@@ -541,6 +500,21 @@ impl AmdQueue {
             Ok(Woken::Signal | Woken::Timeout) => {}
             Err(e) => self.core.set_fault_text(format!("wait for events: {e}")),
         }
+    }
+}
+
+impl Checks for AmdQueue {
+    fn tag(&self) -> &DeviceTag {
+        &self.core.tag
+    }
+
+    fn kind(&self) -> QueueKind {
+        self.kind
+    }
+
+    fn map_peer(&self, va: u64) -> Result<bool, DeviceError> {
+        let mapped = self.core.driver.map_peer(va, self.core.node.gpu_id);
+        mapped.map_err(|source| self.core.refused("map a peer's memory", source))
     }
 }
 

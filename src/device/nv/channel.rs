@@ -15,9 +15,9 @@ use crate::hcq::bits::join;
 use crate::hcq::memory::{Dwords, View};
 use crate::hcq::packet::nv::gpfifo::{Entry, USERD_GP_GET, USERD_GP_PUT};
 use doorbell_ioctl::abi::{nvrm, uvm};
-use doorbell_ioctl::port::{Doorbell, Mapped};
+use doorbell_ioctl::port::{Doorbell, Mapped, drain_stores};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 const PAGE: u64 = 4096;
 const ENTRY_BYTES: u64 = 8;
@@ -297,8 +297,8 @@ impl Channel {
 
     /// Shows the GPU what was pushed: entries, pointer, doorbell, in this order.
     pub fn publish(&self) {
-        // ORDER: full; entries may wait in a write-combining buffer, which a release does not drain.
-        fence(Ordering::SeqCst);
+        // ORDER: entries may wait in a write-combining buffer.
+        drain_stores();
         if let Some(word) = self.words.userd.get(USERD_GP_PUT / 4) {
             word.store((self.put % u64::from(self.entries)) as u32, Ordering::Release);
         }

@@ -194,7 +194,8 @@ impl Core {
     /// Whether instruction caches are to be dropped; asked once.
     #[must_use]
     pub fn take_fresh_code(&self) -> bool {
-        self.fresh_code.swap(false, Ordering::AcqRel)
+        // Nearly always there is none: a plain load tells.
+        self.fresh_code.load(Ordering::Acquire) && self.fresh_code.swap(false, Ordering::AcqRel)
     }
 }
 

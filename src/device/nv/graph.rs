@@ -5,16 +5,18 @@
 //! everything, so that a replay never rewrites what one in flight reads; a copy is taken again when its last run is done.
 //! Left out: copies inside a list (they are submitted anew at each replay); chains on Turing, whose QMDs name no action.
 
+use super::blocks::{BlockLayout, block_words};
 use super::bo::Bo;
 use super::core::Core;
-use super::program::{BlockLayout, Program, block_words};
+use super::program::Program;
 use super::queue::{Kept, NvQueue, Producer};
-use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Memory, Patch, Recorded, Stamp};
+use crate::device::checks::Checks;
+use crate::device::launches::LaunchArgs;
+use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
 use crate::hcq::memory::View;
 use crate::hcq::packet::GpuVa;
 use crate::hcq::packet::nv::qmd::{Action, Dependent, Version};
 use crate::hcq::packet::nv::{PushBuffer, compute, host};
-use crate::hcq::queue::SubmitError;
 use crate::hcq::signal::Point;
 use std::sync::Arc;
 
@@ -33,10 +35,6 @@ struct Step {
     layout: BlockLayout,
     /// Of its first parameter, from the block's start.
     params_offset: u64,
-    args: Vec<u8>,
-    /// Where each argument lies, and its length.
-    places: Vec<(usize, usize)>,
-    memories: Vec<Option<Memory>>,
     stamp: Option<Stamp>,
 }
 
@@ -67,14 +65,13 @@ pub struct NvGraph {
     core: Arc<Core>,
     queue: Arc<NvQueue>,
     steps: Vec<Step>,
+    /// Their arguments.
+    args: LaunchArgs,
     /// Bytes of all blocks.
     block_bytes: u64,
     copies: Vec<Copy>,
     next: usize,
     local_bytes: u32,
-    /// Of all steps, once each; made anew when a patch has changed one.
-    memories: Vec<Memory>,
-    is_listed: bool,
 }
 
 impl NvGraph {
@@ -87,12 +84,11 @@ impl NvGraph {
             core: Arc::clone(core),
             queue: Arc::clone(queue),
             steps: Vec::with_capacity(commands.len()),
+            args: LaunchArgs::default(),
             block_bytes: 0,
             copies: Vec::new(),
             next: 0,
             local_bytes: commands.iter().map(|c| queue.local_bytes(c)).max().unwrap_or(0),
-            memories: Vec::new(),
-            is_listed: false,
         };
         for command in commands {
             queue.check(command)?;
@@ -113,18 +109,17 @@ impl NvGraph {
         stamp: Option<Stamp>,
     ) -> Result<(), DeviceError> {
         let program = self.queue.program(kernel)?;
-        let arguments = program.arguments(args).map_err(|what| self.core.cannot(what))?;
-        let layout = BlockLayout::of(program, self.core.gpu.chip);
-        let memory = |arg: &Arg| if let Arg::Buffer(place) = arg { Some(place.memory.clone()) } else { None };
+        let mut places = Vec::with_capacity(args.len());
+        let arguments = program.arguments(args, |at, len| places.push((at, len)));
+        let arguments = arguments.map_err(|what| self.core.cannot(what))?;
+        let layout = BlockLayout::of(&program.kernel, self.core.gpu.chip);
+        self.args.push(&arguments, places, args);
         self.steps.push(Step {
             kernel: kernel.clone(),
             geometry: *geometry,
             at: self.block_bytes,
             layout,
             params_offset: layout.bank_offset + u64::from(program.kernel.param_base),
-            args: arguments.bytes.to_vec(),
-            places: arguments.places.to_vec(),
-            memories: args.iter().map(memory).collect(),
             stamp,
         });
         self.block_bytes += layout.len_bytes;
@@ -176,7 +171,7 @@ impl NvGraph {
             prefetch: true,
         });
         let bank0 = GpuVa(base + step.at + step.layout.bank_offset);
-        let plan = program.plan(self.core.gpu.chip, &step.geometry, &step.args, bank0, dependent);
+        let plan = program.plan(self.core.gpu.chip, &step.geometry, self.args.bytes(n), bank0, dependent);
         let plan = plan.map_err(|what| self.core.cannot(what))?;
         let words = block_words(&plan, step.layout);
         blocks.write(step.at, bytemuck::cast_slice(&words))?;
@@ -207,59 +202,14 @@ impl NvGraph {
         Ok(())
     }
 
-    /// Whether the list has the place, and the value its length.
-    fn check(&self, patch: &Patch) -> Result<(), DeviceError> {
-        let (command, arg, value) = match patch {
-            Patch::Arg { command, arg, value } => (*command, *arg, value),
-            Patch::Threads { command, .. } => {
-                return Err(SubmitError::Patch { command: *command, arg: 0 }.into());
-            }
-        };
-        if let Arg::Buffer(place) = value {
-            self.queue.check_place(place, 0, "kernel argument")?;
-        }
-        let place = self.steps.get(command).and_then(|step| step.places.get(arg));
-        let fits = place.is_some_and(|(_, len)| match value {
-            Arg::Var(_) => true,
-            Arg::Buffer(_) => *len == 8,
-            Arg::Scalar { len_bytes, .. } => *len == usize::from(*len_bytes),
-        });
-        if fits { Ok(()) } else { Err(SubmitError::Patch { command, arg }.into()) }
-    }
-
     fn patch(&mut self, patch: &Patch) -> Result<(), DeviceError> {
-        let Patch::Arg { command, arg, value } = patch else { return Ok(()) };
-        let no_such = SubmitError::Patch { command: *command, arg: *arg };
-        let Some(step) = self.steps.get_mut(*command) else { return Err(no_such.into()) };
-        let (Some((at, len)), Some(memory)) = (step.places.get(*arg), step.memories.get_mut(*arg)) else {
-            return Err(no_such.into());
-        };
-        let Some(bytes) = step.args.get_mut(*at..at + len) else { return Err(no_such.into()) };
-        bytes.copy_from_slice(&value.bits().to_le_bytes()[..*len]);
-        let named = if let Arg::Buffer(place) = value { Some(place.memory.clone()) } else { None };
-        if named.is_some() || memory.is_some() {
-            *memory = named;
-            self.is_listed = false;
-        }
+        let step = self.args.patch(patch)?;
         for copy in &mut self.copies {
-            if copy.stale.last() != Some(command) {
-                copy.stale.push(*command);
+            if copy.stale.last() != Some(&step) {
+                copy.stale.push(step);
             }
         }
         Ok(())
-    }
-
-    /// Every memory of the list once: kernels share them.
-    fn list_memories(&mut self) {
-        if self.is_listed {
-            return;
-        }
-        self.memories.clear();
-        self.memories.extend(self.steps.iter().flat_map(|s| s.memories.iter().flatten().cloned()));
-        // Memories that are alive have addresses of their own.
-        self.memories.sort_unstable_by_key(Memory::va);
-        self.memories.dedup_by_key(|m| m.va());
-        self.is_listed = true;
     }
 
     /// A copy that no run reads, brought up to the arguments of the steps.
@@ -277,8 +227,9 @@ impl NvGraph {
         let mut stale = std::mem::take(&mut self.copies[n].stale);
         stale.sort_unstable();
         stale.dedup();
-        for step in stale.iter().filter_map(|n| self.steps.get(*n)).filter(|s| !s.geometry.is_empty()) {
-            self.copies[n].blocks.write(step.at + step.params_offset, &step.args)?;
+        let changed = stale.iter().filter_map(|n| Some((self.steps.get(*n)?, self.args.bytes(*n))));
+        for (step, args) in changed.filter(|(step, _)| !step.geometry.is_empty()) {
+            self.copies[n].blocks.write(step.at + step.params_offset, args)?;
         }
         self.next = n + 1;
         Ok(n)
@@ -289,14 +240,14 @@ impl NvGraph {
         queue.begin(p);
         queue.need_local(p, self.local_bytes)?;
         let n = self.ready_copy()?;
-        self.list_memories();
-        self.memories.iter().for_each(|m| m.uses().hazards(queue.timeline(), p.waits()));
+        let memories = self.args.memories();
+        memories.iter().for_each(|m| m.uses().hazards(queue.timeline(), p.waits()));
         let value = queue.timeline().submitted() + 1;
         queue.open_list(p, value)?;
         let copy = &self.copies[n];
         p.keep(value, Kept::List(Arc::clone(&copy.held) as _));
         queue.splice(p, value, &copy.pieces)?;
-        let point = queue.finish(p, value, self.memories.iter())?;
+        let point = queue.finish(p, value, memories.iter())?;
         self.copies[n].last = Some(point.clone());
         Ok(point)
     }
@@ -305,7 +256,8 @@ impl NvGraph {
 impl Recorded for NvGraph {
     fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError> {
         self.core.check_open()?;
-        patches.iter().try_for_each(|p| self.check(p))?;
+        let check = |place: &Place| self.queue.check_place(place, 0, "kernel argument");
+        patches.iter().try_for_each(|p| self.args.check(p, check))?;
         patches.iter().try_for_each(|p| self.patch(p))?;
         let queue = Arc::clone(&self.queue);
         let mut producer = queue.lock();

@@ -86,7 +86,7 @@ impl Request<'_> {
             return Err(LaunchError::Chip { kernel: name(), code: self.code_sm, chip: chip.name });
         }
         self.check_shapes()?;
-        let cluster = self.cluster.or(kernel.cluster);
+        let cluster = self.clusters();
         let too_much = |what, want, have| LaunchError::TooMuch { kernel: name(), what, want, chip: chip.name, have };
         let shared = kernel.launch_shared_bytes(self.code_sm, self.dynamic_shared_bytes);
         let shared_max = u64::from(chip.shared_max_bytes + chip.shared_reserved_bytes);
@@ -144,6 +144,38 @@ impl Request<'_> {
         Ok(Plan { bank0, launch, qmd, local_bytes })
     }
 
+    /// What the launch says, or its kernel. A chip without clusters runs those of one CTA as it runs all others.
+    fn clusters(&self) -> Option<[u32; 3]> {
+        self.cluster.or(self.kernel.cluster).filter(|size| self.chip.has_clusters || *size != [1; 3])
+    }
+
+    fn check_cluster(&self) -> Result<(), LaunchError> {
+        let kernel = self.kernel;
+        let refuse = |found, why| Err(LaunchError::Shape { kernel: kernel.name.clone(), what: "cluster", found, why });
+        if let (Some(asked), Some(own)) = (self.cluster, kernel.cluster)
+            && asked != own
+        {
+            return refuse(asked, "the kernel was compiled for another one (.reqnctapercluster)");
+        }
+        let Some(cluster) = self.clusters() else {
+            let is_wanted = kernel.wants_cluster && self.chip.has_clusters;
+            return if is_wanted { refuse([1; 3], "the kernel wants one named (.explicitcluster)") } else { Ok(()) };
+        };
+        if !self.chip.has_clusters {
+            return refuse(cluster, "this chip has no clusters");
+        }
+        if cluster.contains(&0) || product(cluster) > MAX_CLUSTER {
+            return refuse(cluster, "a cluster has 1 to 16 CTAs (8 on every chip, 16 where a GPC has all its SMs)");
+        }
+        if kernel.max_cluster.is_some_and(|max| product(cluster) > max.into()) {
+            return refuse(cluster, "the kernel was compiled for fewer CTAs (.maxclusterrank)");
+        }
+        if self.grid.iter().zip(cluster).any(|(grid, size)| !grid.is_multiple_of(size)) {
+            return refuse(cluster, "the grid is not a multiple of it");
+        }
+        Ok(())
+    }
+
     fn check_shapes(&self) -> Result<(), LaunchError> {
         let refuse = |what, found, why| Err(LaunchError::Shape { kernel: self.kernel.name.clone(), what, found, why });
         let threads = product(self.block);
@@ -160,22 +192,7 @@ impl Request<'_> {
         if self.kernel.max_block.is_some_and(|max| threads > product(max)) {
             return refuse("block", self.block, "the kernel was compiled for fewer threads (.maxntid)");
         }
-        if let (Some(asked), Some(own)) = (self.cluster, self.kernel.cluster)
-            && asked != own
-        {
-            return refuse("cluster", asked, "the kernel was compiled for another one");
-        }
-        if let Some(cluster) = self.cluster.or(self.kernel.cluster) {
-            if !self.chip.has_clusters {
-                return refuse("cluster", cluster, "this chip has no clusters");
-            }
-            if cluster.contains(&0) || product(cluster) > MAX_CLUSTER {
-                return refuse("cluster", cluster, "a cluster has 1 to 16 CTAs");
-            }
-            if self.grid.iter().zip(cluster).any(|(grid, size)| !grid.is_multiple_of(size)) {
-                return refuse("cluster", cluster, "the grid is not a multiple of it");
-            }
-        }
+        self.check_cluster()?;
         let warps = threads.div_ceil(32);
         let warp = (32 * u64::from(self.kernel.registers)).next_multiple_of(WARP_REGISTER_UNIT);
         if warps * warp > SM_REGISTERS {
@@ -283,7 +300,21 @@ mod tests {
         assert_eq!(refused(&|r| r.args = &[0; 8]), "k takes 12 bytes of arguments, not 8");
         assert!(refused(&|r| r.block = [32, 1, 1]).contains(".reqntid"));
         assert!(refused(&|r| r.grid = [1, 65536, 1]).contains("grid [1, 65536, 1]"));
-        assert!(refused(&|r| r.cluster = Some([3, 1, 1])).contains("not a multiple"));
+        assert!(refused(&|r| r.cluster = Some([3, 1, 1])).contains("cluster [3, 1, 1]: the grid is not a multiple"));
+        assert!(refused(&|r| (r.grid, r.cluster) = ([32, 1, 1], Some([32, 1, 1]))).contains("1 to 16 CTAs"));
+        assert!(refused(&|r| r.cluster = Some([2, 0, 1])).contains("1 to 16 CTAs"));
+        let two = Kernel { cluster: Some([2, 1, 1]), ..k.clone() };
+        let named = Kernel { wants_cluster: true, max_cluster: Some(2), ..k.clone() };
+        let refused_of = |kernel: &Kernel, cluster| {
+            let mut r = request("sm_90", &cubin, kernel, &[0; 12]);
+            r.cluster = cluster;
+            r.plan().map(|plan| plan.launch.cluster).map_err(|e| e.to_string())
+        };
+        assert_eq!(refused_of(&two, None), Ok(Some([2, 1, 1])));
+        assert!(refused_of(&two, Some([4, 1, 1])).unwrap_err().contains(".reqnctapercluster"));
+        assert!(refused_of(&named, None).unwrap_err().contains(".explicitcluster"));
+        assert!(refused_of(&named, Some([2, 2, 1])).unwrap_err().contains(".maxclusterrank"));
+        assert_eq!(refused_of(&named, Some([1, 2, 1])), Ok(Some([1, 2, 1])));
         assert_eq!(
             refused(&|r| r.dynamic_shared_bytes = 300 << 10),
             "k wants 308736 bytes of shared memory, sm_90 has 233472"

@@ -7,6 +7,7 @@
 //! Left out: the path without UVM, MIG, confidential computing, recovery of a group, kernels on a peer's memory.
 
 mod bank0;
+mod blocks;
 mod bo;
 mod channel;
 mod chip;
@@ -36,6 +37,7 @@ pub use local::{LOCAL_WINDOW, SHARED_WINDOW};
 pub use queue::Debugger;
 pub use telemetry::Telemetry;
 
+use super::checks::Checks;
 use super::lent::Lent;
 use super::pool::Pool;
 use super::staging::Staging;
@@ -47,7 +49,7 @@ use crate::hcq::packet::GpuVa;
 use crate::hcq::packet::nv::copy::Element;
 use crate::hcq::signal::Point;
 use doorbell_ioctl::abi::nvrm;
-use program::{Placed, Program};
+use program::{Placed, Program, Templates};
 use queue::NvQueue;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -191,7 +193,7 @@ impl NvDevice {
         let entry = va + placed.kernel.code_offset;
         let (name, code_sm, image_va) = (image.name.into(), placed.cubin.sm, GpuVa(va));
         let kernel = placed.kernel;
-        let program = Program { name, kernel, code_sm, image: image_va, code, template: Mutex::default() };
+        let program = Program { name, kernel, code_sm, image: image_va, code, templates: Templates::default() };
         let kernel = Kernel::new(self.tag.clone(), image.name, entry, Arc::new(program));
         // The copy engine writes it through a memory that ends with this call; the kernel keeps the buffer.
         let (device, uses) = (self.tag.clone(), Uses::new(None));

@@ -5,12 +5,14 @@
 //! semaphore of the engine, which is the timeline. What it needs stays alive until it is done: kernels, stamps, foreign timelines.
 //! Waits for signals of other drivers or GPUs are done by the submitting host.
 
+use super::blocks::Blocks;
 use super::channel::{Channel, Group, Notification};
 use super::core::Core;
 use super::driver::Handle;
 use super::faults;
 use super::local::{LOCAL_WINDOW, Local, SHARED_WINDOW};
 use super::program::Program;
+use crate::device::checks::Checks;
 use crate::device::memory::add_wait;
 use crate::device::staging::{CopyPath, SharedBuffer};
 use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
@@ -33,7 +35,7 @@ const TAIL_WRITES: usize = 24;
 /// Dwords after which a list is cut: one fetch, a fraction of the ring of push buffers.
 const PIECE_DWORDS: usize = 1 << 14;
 /// Words between two push buffers.
-const PUSH_ALIGN_WORDS: usize = 2;
+const PUSH_ALIGN_WORDS: u64 = 2;
 /// How often a waiting host looks for errors.
 const WATCH: Duration = Duration::from_millis(2); // TIMEOUT: a fault is told that much later.
 
@@ -55,7 +57,7 @@ pub struct Producer {
     push: Kernargs,
     push_view: View,
     /// Banks and QMDs; compute only.
-    blocks: Kernargs,
+    blocks: Blocks,
     pub list: PushBuffer,
     /// Push buffers of the list so far: address, dwords.
     pieces: SmallVec<[(u64, u32); 4]>,
@@ -119,15 +121,21 @@ impl Producer {
         self.kept.push_back((value, what));
     }
 
-    /// Keeps a kernel; once for launches of it in a row.
+    /// Keeps a kernel; once for launches of it in a row, until the last of them is done.
     fn keep_kernel(&mut self, value: u64, kernel: &Kernel) {
-        let is_same = |(kept, what): &(u64, Kept)| match what {
-            Kept::Kernel(last) => *kept == value && last.entry() == kernel.entry(),
-            _ => false,
-        };
-        if !self.kept.back().is_some_and(is_same) {
-            self.kept.push_back((value, Kept::Kernel(kernel.clone())));
+        match self.kept.back_mut() {
+            Some((until, Kept::Kernel(last))) if last.entry() == kernel.entry() => *until = value,
+            _ => self.kept.push_back((value, Kept::Kernel(kernel.clone()))),
         }
+    }
+
+    /// A list was given up: what it kept may be an older one's too, and stays until all that was submitted is done.
+    fn keep_given_up(&mut self, submitted: u64) {
+        self.kept
+            .iter_mut()
+            .rev()
+            .take_while(|(until, _)| *until > submitted)
+            .for_each(|(until, _)| *until = submitted);
     }
 
     /// A launch is about to be sent: work before it ends first, unless none is under way in this list.
@@ -180,7 +188,7 @@ impl NvQueue {
             channel: Some(channel),
             push: Kernargs::of(push_view.clone()),
             push_view,
-            blocks: Kernargs::of(block_view),
+            blocks: Blocks::of(block_view),
             list: PushBuffer::new(),
             pieces: SmallVec::new(),
             is_set_up: false,
@@ -310,7 +318,7 @@ impl NvQueue {
         let submitted = self.timeline.submitted();
         p.push.forget_after(submitted);
         p.blocks.forget_after(submitted);
-        while p.kept.pop_back_if(|(value, _)| *value > submitted).is_some() {}
+        p.keep_given_up(submitted);
         self.retire(p);
     }
 
@@ -342,8 +350,8 @@ impl NvQueue {
                 compute::Action::LocalWindow(LOCAL_WINDOW).emit(&mut p.list)?;
             }
         }
-        let waits: SmallVec<[Point; 4]> = p.waits.drain(..).collect();
-        for point in waits {
+        let mut waits = std::mem::take(&mut p.waits);
+        for point in waits.drain(..) {
             let signal = point.timeline().signal();
             if !self.core.has_signal(signal) {
                 // Another driver's signal lies in no page table of this GPU.
@@ -355,6 +363,7 @@ impl NvQueue {
             wait.emit(&mut p.list)?;
             p.kept.push_back((value, Kept::Timeline(Arc::clone(point.timeline()))));
         }
+        p.waits = waits;
         if self.kind == QueueKind::Compute {
             p.local.emit(&mut p.list)?;
             invalidate(self.core.take_fresh_code()).emit(&mut p.list)?;
@@ -440,12 +449,13 @@ impl NvQueue {
             return Ok(());
         }
         let (core, chip) = (&self.core, self.core.gpu.chip);
-        let arguments = program.arguments(args).map_err(|what| core.cannot(what))?;
-        let template = program.template(chip, geometry, &arguments).map_err(|what| core.cannot(what))?;
+        let arguments = program.arguments(args, |_, _| {}).map_err(|what| core.cannot(what))?;
         let timeout = core.options.submit_timeout;
-        let room = p.blocks.take_waiting(template.len_words(), &self.timeline, value, timeout).map_err(waited)?;
-        let qmd = p.blocks.address(room);
-        template.write(&p.blocks, room, &arguments.bytes)?;
+        let blocks = &mut p.blocks;
+        let qmd = program.with_template(chip, geometry, &arguments, |template| {
+            blocks.put(template, &arguments, &self.timeline, value, timeout)
+        });
+        let qmd = qmd.map_err(|what| core.cannot(what))?.map_err(waited)?;
         p.remember(program);
         p.order_launch()?;
         compute::Action::Launch { qmd: GpuVa(qmd), pcas: chip.pcas }.emit(&mut p.list)?;
@@ -484,12 +494,12 @@ impl NvQueue {
 
     fn place(&self, p: &mut Producer, value: u64) -> Result<(), DeviceError> {
         let words = p.list.words();
-        let pairs = words.chunks(2).map(|pair| crate::hcq::bits::join(pair[0], pair.get(1).copied().unwrap_or(0)));
-        let mut block: SmallVec<[u64; 48]> = pairs.collect();
-        block.resize(block.len().next_multiple_of(PUSH_ALIGN_WORDS), 0);
-        let put = p.push.put_waiting(&block, &self.timeline, value, self.core.options.submit_timeout);
         let count = u32::try_from(words.len()).unwrap_or(u32::MAX);
-        p.pieces.push((put.map_err(waited)?, count));
+        let room = u64::from(count).div_ceil(2).next_multiple_of(PUSH_ALIGN_WORDS);
+        let room =
+            p.push.take_waiting(room, &self.timeline, value, self.core.options.submit_timeout).map_err(waited)?;
+        p.push.write_at(room, 0, bytemuck::cast_slice(words))?;
+        p.pieces.push((p.push.address(room), count));
         p.list.clear();
         Ok(())
     }
@@ -502,12 +512,10 @@ impl NvQueue {
         value: u64,
         used: impl Iterator<Item = &'m Memory>,
     ) -> Result<Point, DeviceError> {
-        let signal = self.timeline.signal().clone();
-        self.signal(p, &signal, value)?;
+        self.signal(p, self.timeline.signal(), value)?;
         self.place(p, value)?;
-        let pieces = std::mem::take(&mut p.pieces);
         let mut entries: SmallVec<[[u32; 2]; 4]> = SmallVec::new();
-        for (va, count) in &pieces {
+        for (va, count) in &p.pieces {
             entries.push(Entry::fetch(GpuVa(*va), *count).emit()?);
         }
         self.wait_for_slots(p, entries.len() as u64)?;
@@ -538,51 +546,6 @@ impl NvQueue {
             let Some((value, _)) = p.in_flight.front() else { return Ok(()) };
             self.timeline.wait(*value, self.core.options.submit_timeout)?;
         }
-    }
-
-    /// Whether this queue can run the command at all.
-    pub fn check(&self, command: &Command) -> Result<(), DeviceError> {
-        match command {
-            Command::Wait(_) => Ok(()),
-            Command::Exec { .. } if self.kind == QueueKind::Copy => {
-                Err(SubmitError::Unsupported { queue: "copy", what: "run kernels" }.into())
-            }
-            Command::Exec { kernel, .. } if *kernel.device() != self.core.tag => {
-                Err(self.wrong("kernel", kernel.device()))
-            }
-            Command::Exec { .. } => command.places().try_for_each(|p| self.check_place(p, 0, "kernel argument")),
-            Command::Copy { .. } if self.kind == QueueKind::Compute => {
-                Err(SubmitError::Unsupported { queue: "compute", what: "copy" }.into())
-            }
-            Command::Copy { dst, src, len_bytes, .. } => {
-                self.check_copied(src, *len_bytes, "copy source")?;
-                self.check_copied(dst, *len_bytes, "copy destination")
-            }
-        }
-    }
-
-    fn wrong(&self, what: &'static str, theirs: &DeviceTag) -> DeviceError {
-        DeviceError::WrongDevice { what, ours: self.core.tag.name().into(), theirs: theirs.name().into() }
-    }
-
-    /// As [`NvQueue::check_place`]; memory of another GPU of this driver will do, and is mapped here.
-    fn check_copied(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
-        let theirs = place.memory.device();
-        if *theirs == self.core.tag {
-            return self.check_place(place, len_bytes, what);
-        }
-        let mapped = self.core.gpu.driver.map_peer(place.memory.va(), self.core.gpu.uuid);
-        if !mapped.map_err(|source| self.core.refused("map a peer's memory", source))? {
-            return Err(self.wrong(what, theirs));
-        }
-        place.memory.check(what, place.offset, len_bytes)
-    }
-
-    pub fn check_place(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
-        if *place.memory.device() != self.core.tag {
-            return Err(self.wrong(what, place.memory.device()));
-        }
-        place.memory.check(what, place.offset, len_bytes)
     }
 
     /// Ends the queue: the channel is freed, running or not, and its buffers with it.
@@ -683,6 +646,21 @@ fn copy_bytes(p: &mut Producer, dst: u64, src: u64, len_bytes: u64) -> Result<()
         done += len;
     }
     Ok(())
+}
+
+impl Checks for NvQueue {
+    fn tag(&self) -> &DeviceTag {
+        &self.core.tag
+    }
+
+    fn kind(&self) -> QueueKind {
+        self.kind
+    }
+
+    fn map_peer(&self, va: u64) -> Result<bool, DeviceError> {
+        let mapped = self.core.gpu.driver.map_peer(va, self.core.gpu.uuid);
+        mapped.map_err(|source| self.core.refused("map a peer's memory", source))
+    }
 }
 
 impl CopyPath for NvQueue {

@@ -79,6 +79,12 @@ pub fn of_kernel(arch: Arch, kernel: &NewKernel, bank0: u32) -> Vec<u8> {
             push(&mut out, id::EXIT_INSTR_OFFSETS, &Value::Words(part));
         }
     }
+    if let Some(most) = kernel.max_cluster {
+        push(&mut out, id::MAX_CLUSTER_RANK, &Value::Words(&[most]));
+    }
+    if kernel.wants_cluster {
+        push(&mut out, id::EXPLICIT_CLUSTER, &Value::None);
+    }
     for (id, value) in [
         (id::MAX_THREADS, kernel.max_block),
         (id::REQNTID, kernel.required_block),
@@ -87,9 +93,6 @@ pub fn of_kernel(arch: Arch, kernel: &NewKernel, bank0: u32) -> Vec<u8> {
         if let Some(value) = value {
             push(&mut out, id, &Value::Words(&value));
         }
-    }
-    if kernel.cluster.is_some() {
-        push(&mut out, id::EXPLICIT_CLUSTER, &Value::None);
     }
     if arch.sm >= 90 {
         bank(&mut out, arch, kernel, bank0);

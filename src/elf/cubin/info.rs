@@ -22,6 +22,7 @@ pub mod id {
     pub const CUDA_API_VERSION: u8 = 0x37;
     pub const CTA_PER_CLUSTER: u8 = 0x3d;
     pub const EXPLICIT_CLUSTER: u8 = 0x3e;
+    pub const MAX_CLUSTER_RANK: u8 = 0x3f;
     pub const KPARAM_INFO_V2: u8 = 0x45;
     pub const AT_ENTRY_FRAGMENTS: u8 = 0x4a;
     pub const NUM_BARRIERS: u8 = 0x4c;

@@ -72,8 +72,10 @@ pub struct Kernel {
     /// Threads that a CTA must have, and may have at most.
     pub required_block: Option<[u32; 3]>,
     pub max_block: Option<[u32; 3]>,
-    /// CTAs of a cluster, where the kernel says.
+    /// CTAs of a cluster, where the kernel says; that there must be clusters, of a size that the launch says or the kernel; the most CTAs of one.
     pub cluster: Option<[u32; 3]>,
+    pub wants_cluster: bool,
+    pub max_cluster: Option<u32>,
     /// Its own bank 2, and the file's banks 3 and 4.
     pub banks: Vec<Bank>,
 }
@@ -258,6 +260,8 @@ impl Cubin {
                 required_block: None,
                 max_block: None,
                 cluster: None,
+                wants_cluster: false,
+                max_cluster: None,
                 banks: Vec::new(),
             };
             let number = u32::try_from(number).unwrap_or(u32::MAX);
@@ -350,6 +354,8 @@ impl Kernel {
                 id::REQNTID => self.required_block = Some(a.words()?),
                 id::MAX_THREADS => self.max_block = Some(a.words()?),
                 id::CTA_PER_CLUSTER => self.cluster = Some(a.words()?),
+                id::EXPLICIT_CLUSTER => self.wants_cluster = true,
+                id::MAX_CLUSTER_RANK => self.max_cluster = a.words().map(|[most]| Some(most))?,
                 id::KPARAM_INFO => {
                     let [_, place, size] = a.words()?;
                     self.params.push(Param { offset: place >> 16, len_bytes: size >> 18 });

@@ -76,10 +76,12 @@ pub struct NewKernel {
     pub exit_offsets: Vec<u32>,
     /// Names of functions that follow in the code: offset, bytes.
     pub functions: Vec<(String, u32, u32)>,
-    /// `.reqntid`, `.maxntid`, `.reqnctapercluster`.
+    /// `.reqntid`, `.maxntid`, `.reqnctapercluster`, `.maxclusterrank`, `.explicitcluster`.
     pub required_block: Option<[u32; 3]>,
     pub max_block: Option<[u32; 3]>,
     pub cluster: Option<[u32; 3]>,
+    pub max_cluster: Option<u32>,
+    pub wants_cluster: bool,
 }
 
 /// A field that takes an address when the file is loaded.

@@ -7,14 +7,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub struct Ptimer {
     last: AtomicU64,
+    /// It counts its steps, not ns.
+    counts_steps: bool,
 }
 
 const STEP_NS: u64 = 32;
 
 impl Ptimer {
+    /// One that is wrong: it counts in its steps.
+    #[must_use]
+    pub fn of_steps() -> Self {
+        Self { counts_steps: true, ..Self::default() }
+    }
+
     /// The counter now, in ns.
     pub fn ns(&self) -> u64 {
-        let now = monotonic_ns() / STEP_NS * STEP_NS;
+        let unit = if self.counts_steps { STEP_NS } else { 1 };
+        let now = monotonic_ns() / unit / STEP_NS * STEP_NS;
         let next = |last: u64| Some(now.max(last + STEP_NS));
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_else(|last| last);
         now.max(last + STEP_NS)

@@ -64,6 +64,8 @@ pub struct Config {
     pub mig: bool,
     /// Compute is prohibited on the cards.
     pub compute_prohibited: bool,
+    /// The cards' clocks count in steps of 32 ns where they should count ns.
+    pub coarse_clock: bool,
     /// Calls that fail.
     pub refusals: Vec<Refusal>,
 }
@@ -91,6 +93,7 @@ impl Config {
             confidential: false,
             mig: false,
             compute_prohibited: false,
+            coarse_clock: false,
             refusals: Vec::new(),
         }
     }

@@ -82,7 +82,8 @@ impl SoftNv {
     /// # Errors
     /// `ENOMEM`, `EMFILE`.
     pub fn with_compute(config: Config, compute: Arc<dyn Compute>) -> Result<Arc<Self>, Errno> {
-        let shared = Shared { clock: Arc::default(), events: Arc::default(), reports: Arc::default(), compute };
+        let clock = if config.coarse_clock { Ptimer::of_steps() } else { Ptimer::default() };
+        let shared = Shared { clock: Arc::new(clock), events: Arc::default(), reports: Arc::default(), compute };
         let card = |gpu| Arc::new(Gpu::new(gpu, &shared, &config));
         let usermode = |_| Usermode::new(&shared.clock);
         Ok(Arc::new(Self {

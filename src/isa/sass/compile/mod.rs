@@ -80,8 +80,11 @@ pub struct Kernel {
     /// Offset and length of each parameter.
     pub parameters: Vec<(u32, u32)>,
     pub parameter_bytes: u32,
-    /// `.reqntid`.
+    /// `.reqntid`, `.reqnctapercluster`, `.maxclusterrank`, `.explicitcluster`.
     pub threads: Option<[u32; 3]>,
+    pub cluster: Option<[u32; 3]>,
+    pub max_cluster: Option<u32>,
+    pub wants_cluster: bool,
     /// Byte offsets of EXIT.
     pub exits: Vec<u32>,
     /// Registers stored to and loaded from the frame.
@@ -186,6 +189,9 @@ impl Kernel {
                 .collect(),
             exit_offsets: self.exits.clone(),
             required_block: self.threads,
+            cluster: self.cluster,
+            max_cluster: self.max_cluster,
+            wants_cluster: self.wants_cluster,
             ..NewKernel::default()
         }
     }
@@ -218,7 +224,7 @@ fn watched(module: &Module, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Dat
         }
     }
     let bodies = |entry| module.functions().filter(move |f| f.entry == entry && f.body.is_some());
-    let least = bodies(true).map(|f| most_registers(f, threads(f))).min().unwrap_or(253);
+    let least = bodies(true).map(|f| most_registers(f, sizes(f, "reqntid"))).min().unwrap_or(253);
     let mut functions = link::Functions::new(names.functions.list.len());
     names.place_dynamic(module)?;
     for f in bodies(false) {
@@ -391,7 +397,10 @@ fn selected(
 
 /// What a kernel's declaration says; its parameters get their places, aligned as the bank that they stand in has them.
 fn head(f: &Function, names: &mut Names, chip: Chip) -> Result<Kernel, AsmError> {
-    let mut k = Kernel { name: f.name.to_string(), threads: threads(f), ..Kernel::default() };
+    let mut k = Kernel { name: f.name.to_string(), ..Kernel::default() };
+    (k.threads, k.cluster) = (sizes(f, "reqntid"), sizes(f, "reqnctapercluster"));
+    k.max_cluster = sizes(f, "maxclusterrank").map(|n| n[0]);
+    k.wants_cluster = f.tuning.iter().any(|t| matches!(t, Tuning::Numbers(name, _) if &**name == "explicitcluster"));
     let base = chip.arch().param_base();
     for p in &f.params {
         let mut end = base + k.parameter_bytes;
@@ -404,10 +413,10 @@ fn head(f: &Function, names: &mut Names, chip: Chip) -> Result<Kernel, AsmError>
     Ok(k)
 }
 
-/// `.reqntid`.
-fn threads(f: &Function) -> Option<[u32; 3]> {
+/// The three sizes of a directive; those that are not said are 1.
+fn sizes(f: &Function, directive: &str) -> Option<[u32; 3]> {
     f.tuning.iter().find_map(|t| match t {
-        Tuning::Numbers(name, n) if &**name == "reqntid" => {
+        Tuning::Numbers(name, n) if &**name == directive => {
             let n = |k: usize| n.get(k).and_then(|v| u32::try_from(*v).ok()).unwrap_or(1);
             Some([n(0), n(1), n(2)])
         }

@@ -63,7 +63,7 @@ impl Machine {
 
     /// A launch of one block.
     pub fn launch(kernel: &Kernel, args: Vec<Arg>) -> Command {
-        let geometry = Geometry { groups: [1; 3], local: [code::BLOCK, 1, 1], local_bytes: 0 };
+        let geometry = Geometry::of([1; 3], [code::BLOCK, 1, 1]);
         Command::exec(kernel, args, 1).over(geometry)
     }
 

@@ -10,6 +10,15 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// The parts, by what they do: work, a kernel that stores to nowhere, one that never ends.
+const PARTS: [&str; 3] = ["work", "wild", "loop"];
+
+/// # Errors
+/// In words: no such part.
+pub fn check(part: &str) -> Result<(), String> {
+    if PARTS.contains(&part) { Ok(()) } else { Err(format!("no part {part}, there are {}", PARTS.join(", "))) }
+}
+
 /// Starts a part on the climb's device.
 ///
 /// # Errors
@@ -25,6 +34,8 @@ pub fn start(climb: &Climb, part: &str) -> Result<Part, Failure> {
     if let Some(patience) = args.patience {
         options.extend([OsString::from("--patience"), patience.to_string().into()]);
     }
+    let own = args.fault.iter().filter_map(|spec| spec.split_once('/')).filter(|(of, _)| *of == part);
+    options.extend(own.flat_map(|(_, spec)| [OsString::from("--fault"), spec.into()]));
     Part::start(part, &args.device, &args.trace, &options)
 }
 

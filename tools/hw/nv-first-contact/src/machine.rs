@@ -37,6 +37,11 @@ impl Machine {
         };
         let (mut plan, mut refusals, mut grids) = (Plan::default(), Vec::new(), Vec::new());
         for spec in &args.fault {
+            // Those of parts are handed on to their processes.
+            if let Some((part, _)) = spec.split_once('/') {
+                crate::child::check(part).map_err(|what| format!("--fault {spec}: {what}"))?;
+                continue;
+            }
             if let Some(planned) = Planned::parse(spec)? {
                 grids.push(planned);
                 continue;
@@ -94,6 +99,7 @@ fn software(
         Some("prohibited") => config.compute_prohibited = true,
         Some("mig") => config.mig = true,
         Some("bar0") => config.bar0_doorbell_lost = true,
+        Some("clock") => config.coarse_clock = true,
         Some(other) => return Err(format!("--broken {other}: no such thing")),
     }
     let sms = Arc::new(Troubled::new(Sms::new(config.sms), grids));

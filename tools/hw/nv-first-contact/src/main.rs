@@ -71,10 +71,10 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,
     /// Make the n-th call fail, to see what a failure looks like: CALL:N:ERRNO, doorbell:N:lose; on a software GPU also CLASS, COMMAND or
-    /// UVM_CALL:N:STATUS, grid:N:lose, grid:N:fail
+    /// UVM_CALL:N:STATUS, grid:N:lose, grid:N:fail; PART/SPEC: in the processes of a part (work, wild, loop)
     #[arg(long, value_name = "SPEC")]
     fault: Vec<String>,
-    /// A software machine with something wrong: no-uvm, no-nodes, confidential, prohibited, mig, bar0
+    /// A software machine with something wrong: no-uvm, no-nodes, confidential, prohibited, mig, bar0, clock
     #[arg(long, value_name = "WHAT")]
     broken: Option<String>,
     /// One part of a rung, in a process of its own

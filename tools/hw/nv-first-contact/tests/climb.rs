@@ -157,6 +157,56 @@ fn faults_of_channels_are_told_by_their_rung() {
 }
 
 #[test]
+fn faults_of_clock_compute_and_copy_are_told_by_their_rung_and_the_others_go_on() {
+    tells(&["--broken", "clock", "--until", "copy"], "clock", &["not in ns"], "another unit than ns", &["copy"]);
+    // Doorbells one and two are the rung host's, three to five the clock's.
+    let silent = "doorbell does not reach the GPU";
+    let lost = |nth: &'static str| ["--fault", nth, "--patience", "3", "--until", "copy"];
+    let seen = ["a semaphore with its time", "HOST SEM_EXECUTE"];
+    tells(&lost("doorbell:3:lose"), "clock", &seen, silent, &["host", "compute", "copy"]);
+    let seen = ["a semaphore of the compute engine", "COMPUTE "];
+    tells(&lost("doorbell:6:lose"), "compute", &seen, silent, &["clock", "copy"]);
+    let seen = ["class and semaphore of the copy engine", "COPY "];
+    tells(&lost("doorbell:7:lose"), "copy", &seen, silent, &["clock", "compute"]);
+    // Refused on an engine of its own, and beside the graphics engine.
+    let both = ["--fault", "HOPPER_DMA_COPY_A:1:0x22", "--fault", "HOPPER_DMA_COPY_A:2:0x22", "--until", "copy"];
+    tells(&both, "copy", &["HOPPER_DMA_COPY_A"], "refused on this channel", &["compute"]);
+}
+
+/// Rungs of kernels that none below needs.
+const ASIDE: [&str; 14] = [
+    "--skip", "shared", "--skip", "local", "--skip", "globals", "--skip", "chain", "--skip", "clusters", "--skip",
+    "bulk", "--skip", "tensor",
+];
+
+#[test]
+fn faults_of_other_processes_and_of_the_long_run_are_told_by_their_rung() {
+    let run = |rest: &[&str]| {
+        let dir = tempfile::tempdir().unwrap();
+        climb(dir.path(), &[&["--emu", "sm_90"], &ASIDE[..], rest].concat())
+    };
+    // Parts whose first grid is lost: the fault that was to come does not, numbers are wrong.
+    let parts =
+        [("faults", "wild/grid:1:lose", "nothing happened"), ("faults", "loop/grid:1:lose", "nothing happened")];
+    for (rung, fault, said) in [&parts[..], &[("processes", "work/grid:1:lose", "came back wrong")]].concat() {
+        let other = if rung == "faults" { "processes" } else { "faults" };
+        let (code, told) = run(&["--skip", other, "--skip", "soak", "--fault", fault]);
+        let story = story(&told, rung);
+        assert!(code == 1 && story.contains(said), "{fault}: {story}");
+        assert_eq!(state(&told, "ids"), "ok", "{told:#}");
+    }
+    let quiet = ["--skip", "faults", "--skip", "processes"];
+    let (code, told) = run(&quiet);
+    assert_eq!(code, 0, "{told:#}");
+    let rows = told["rungs"].as_array().unwrap();
+    let grids = rows.iter().find(|r| r["rung"] == "soak").and_then(|r| r["grids"].as_u64()).unwrap();
+    let lost = format!("grid:{}:lose", grids + 1);
+    let (code, told) = run(&[&quiet[..], &["--fault", &lost]].concat());
+    let story = story(&told, "soak");
+    assert!(code == 1 && story.contains("round 0 of seed") && story.contains("missing fence"), "{story}");
+}
+
+#[test]
 fn faults_of_the_runtime_are_told_by_their_rung_and_the_next_rungs_open_the_card_anew() {
     // The third group is the runtime's: the first two are the ladder's own.
     let group = "KEPLER_CHANNEL_GROUP_A:3:0x40";
@@ -228,7 +278,8 @@ fn a_machine_without_a_card_is_told_what_it_lacks() {
 #[test]
 fn wrong_arguments_are_told_before_anything_is_opened() {
     let dir = tempfile::tempdir().unwrap();
-    let wrong: [&[&str]; 7] = [
+    let wrong: [&[&str]; 8] = [
+        &["--emu", "sm_90", "--fault", "play/grid:1:lose"],
         &["--until", "moon"],
         &["--device", "CPU"],
         &["--fault", "open"],

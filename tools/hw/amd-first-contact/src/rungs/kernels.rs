@@ -53,7 +53,7 @@ impl Bench {
     /// # Errors
     /// The device's: the report of a launch that does not end, too.
     pub fn run(&self, kernel: &Kernel, args: Vec<Arg>, groups: [u32; 3], local: [u32; 3]) -> Result<(), Failure> {
-        let launch = Command::exec(kernel, args, 1).over(Geometry { groups, local, local_bytes: 0 });
+        let launch = Command::exec(kernel, args, 1).over(Geometry::of(groups, local));
         let point = self.device.submit(QueueKind::Compute, &[launch])?;
         Ok(self.device.wait(&point, self.patience)?)
     }

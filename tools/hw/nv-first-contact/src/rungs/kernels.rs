@@ -58,7 +58,7 @@ impl Bench {
     /// # Errors
     /// The device's: the report of a launch that does not end, too.
     pub fn run(&self, kernel: &Kernel, args: Vec<Arg>, grid: [u32; 3], block: [u32; 3]) -> Result<(), Failure> {
-        self.run_with(kernel, args, Geometry { groups: grid, local: block, local_bytes: 0 })
+        self.run_with(kernel, args, Geometry::of(grid, block))
     }
 
     fn run_with(&self, kernel: &Kernel, args: Vec<Arg>, geometry: Geometry) -> Result<(), Failure> {
@@ -157,7 +157,7 @@ pub fn shared(climb: &mut Climb) -> Result<String, Failure> {
     let dynamic = bench.load("dynamics")?;
     let few = bench.words(&[0; 32])?;
     for bytes in [4096, 48 << 10, most] {
-        let geometry = Geometry { groups: [2, 1, 1], local: [32, 1, 1], local_bytes: bytes };
+        let geometry = Geometry { local_bytes: bytes, ..Geometry::of([2, 1, 1], [32, 1, 1]) };
         bench.run_with(&dynamic, vec![buffer(&few), Arg::Var(i64::from(bytes))], geometry)?;
         let wanted = |i: usize| (31 - i as u32) | ((31 - i as u32) ^ 0x55) << 16;
         expect(&format!("both ends of {bytes} bytes of dynamic shared memory"), &bench.read(&few)?, wanted)?;
@@ -193,7 +193,7 @@ pub fn chain(climb: &mut Climb) -> Result<String, Failure> {
     let bench = bench(climb)?;
     let (a, b, c) = (bench.words(&[0; 64])?, bench.words(&[1; 64])?, bench.words(&[100; 64])?);
     let add = bench.load("add")?;
-    let geometry = Geometry { groups: [1; 3], local: [64, 1, 1], local_bytes: 0 };
+    let geometry = Geometry::of([1; 3], [64, 1, 1]);
     let one = || Command::exec(&add, vec![buffer(&a), buffer(&b)], 1).over(geometry);
     let length = if is_quick { 16 } else { 256 };
     let commands: Vec<Command> = (0..length).map(|_| one()).collect();

@@ -1,0 +1,176 @@
+//! The arguments of a recorded list's launches: checked and changed by patches; the memories that they name, once each.
+//!
+//! Place in the arrows: the recorded lists of driver-backed devices have it in common; where the bytes go from here is theirs.
+
+use super::{Arg, DeviceError, Memory, Patch, Place};
+use crate::hcq::queue::SubmitError;
+use std::ops::Range;
+
+/// One launch's.
+#[derive(Debug)]
+struct Launch {
+    /// Its bytes in the image.
+    bytes: Range<usize>,
+    /// Where each argument lies in them, and its length.
+    places: Vec<(usize, usize)>,
+    memories: Vec<Option<Memory>>,
+}
+
+/// The arguments of all launches, in order.
+#[derive(Debug, Default)]
+pub struct LaunchArgs {
+    /// Their bytes, one launch's behind the other's.
+    image: Vec<u8>,
+    launches: Vec<Launch>,
+    /// Every memory once; made anew when a patch has changed one.
+    memories: Vec<Memory>,
+    is_listed: bool,
+}
+
+fn memory_of(arg: &Arg) -> Option<Memory> {
+    if let Arg::Buffer(place) = arg { Some(place.memory.clone()) } else { None }
+}
+
+impl LaunchArgs {
+    /// The next launch's: its bytes, and where each of `args` lies in them with which length.
+    pub fn push(&mut self, bytes: &[u8], places: Vec<(usize, usize)>, args: &[Arg]) {
+        let start = self.image.len();
+        self.image.extend_from_slice(bytes);
+        let memories = args.iter().map(memory_of).collect();
+        self.launches.push(Launch { bytes: start..self.image.len(), places, memories });
+        self.is_listed = false;
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub fn image(&self) -> &[u8] {
+        &self.image
+    }
+
+    /// Those of the launch at `n`: none where there is no such launch.
+    #[must_use]
+    pub fn bytes(&self, n: usize) -> &[u8] {
+        self.launches.get(n).and_then(|l| self.image.get(l.bytes.clone())).unwrap_or_default()
+    }
+
+    /// Whether a patch names an argument of a launch, with a value of its length in memory that `check` lets pass.
+    ///
+    /// # Errors
+    /// `Patch`, and what `check` says.
+    pub fn check(&self, patch: &Patch, check: impl Fn(&Place) -> Result<(), DeviceError>) -> Result<(), DeviceError> {
+        let (command, arg, value) = match patch {
+            Patch::Arg { command, arg, value } => (*command, *arg, value),
+            Patch::Threads { command, .. } => return Err(SubmitError::Patch { command: *command, arg: 0 }.into()),
+        };
+        if let Arg::Buffer(place) = value {
+            check(place)?;
+        }
+        let place = self.launches.get(command).and_then(|l| l.places.get(arg));
+        let fits = place.is_some_and(|(_, len)| match value {
+            Arg::Var(_) => true,
+            Arg::Buffer(_) => *len == 8,
+            Arg::Scalar { len_bytes, .. } => *len == usize::from(*len_bytes),
+        });
+        if fits { Ok(()) } else { Err(SubmitError::Patch { command, arg }.into()) }
+    }
+
+    /// Makes the change of a patch that was checked; gives the launch that it changed.
+    ///
+    /// # Errors
+    /// `Patch` for one that was not checked.
+    pub fn patch(&mut self, patch: &Patch) -> Result<usize, SubmitError> {
+        let (command, arg, value) = match patch {
+            Patch::Arg { command, arg, value } => (*command, *arg, value),
+            Patch::Threads { command, .. } => return Err(SubmitError::Patch { command: *command, arg: 0 }),
+        };
+        let no_such = SubmitError::Patch { command, arg };
+        let Some(launch) = self.launches.get_mut(command) else { return Err(no_such) };
+        let (Some((at, len)), Some(memory)) = (launch.places.get(arg), launch.memories.get_mut(arg)) else {
+            return Err(no_such);
+        };
+        let at = launch.bytes.start + at;
+        match (self.image.get_mut(at..at + len), value.bits().to_le_bytes().get(..*len)) {
+            (Some(bytes), Some(value)) => bytes.copy_from_slice(value),
+            _ => return Err(no_such),
+        }
+        let named = memory_of(value);
+        if named.is_some() || memory.is_some() {
+            *memory = named;
+            self.is_listed = false;
+        }
+        Ok(command)
+    }
+
+    /// Every memory that the launches name, once: kernels share them.
+    pub fn memories(&mut self) -> &[Memory] {
+        if !self.is_listed {
+            self.memories.clear();
+            self.memories.extend(self.launches.iter().flat_map(|l| l.memories.iter().flatten().cloned()));
+            // Memories that are alive have addresses of their own.
+            self.memories.sort_unstable_by_key(Memory::va);
+            self.memories.dedup_by_key(|m| m.va());
+            self.is_listed = true;
+        }
+        &self.memories
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{DeviceTag, MemoryParts, Uses};
+    use super::*;
+
+    fn memory(va: u64) -> Memory {
+        let (device, uses) = (DeviceTag::new("X"), Uses::new(None));
+        Memory::new(MemoryParts { device, va, len_bytes: 64, host: None, uses, release: None })
+    }
+
+    fn patch(command: usize, arg: usize, value: Arg) -> Patch {
+        Patch::Arg { command, arg, value }
+    }
+
+    /// Two launches of a buffer and a scalar of 4 bytes.
+    fn two() -> (LaunchArgs, [Memory; 2]) {
+        let (mut list, both) = (LaunchArgs::default(), [memory(0x1000), memory(0x2000)]);
+        for m in &both {
+            let args = [Arg::Buffer(m.at(0)), Arg::Scalar { bits: 7, len_bytes: 4 }];
+            list.push(&[0; 12], vec![(0, 8), (8, 4)], &args);
+        }
+        (list, both)
+    }
+
+    #[test]
+    fn a_patch_changes_its_argument_alone_and_the_list_of_memories() {
+        let (mut list, [first, second]) = two();
+        assert_eq!(list.memories().iter().map(Memory::va).collect::<Vec<_>>(), [0x1000, 0x2000]);
+        let change = patch(1, 1, Arg::Var(-2));
+        assert!(list.check(&change, |_| Ok(())).is_ok());
+        assert_eq!(list.patch(&change).unwrap(), 1);
+        assert_eq!((list.bytes(0), &list.bytes(1)[8..]), (&[0; 12][..], &[0xfe, 0xff, 0xff, 0xff][..]));
+        list.patch(&patch(1, 0, Arg::Buffer(first.at(8)))).unwrap();
+        assert_eq!(list.bytes(1)[..8], 0x1008u64.to_le_bytes());
+        assert_eq!(list.memories().iter().map(Memory::va).collect::<Vec<_>>(), [0x1000]);
+        assert_eq!(list.image().len(), 24);
+        drop(second);
+    }
+
+    #[test]
+    fn what_is_not_there_or_does_not_fit_is_refused_by_its_place() {
+        let (mut list, [m, _]) = two();
+        for (wrong, command, arg) in [
+            (patch(2, 0, Arg::Var(0)), 2, 0),
+            (patch(0, 2, Arg::Var(0)), 0, 2),
+            (patch(0, 1, Arg::Buffer(m.at(0))), 0, 1),
+            (patch(1, 0, Arg::Scalar { bits: 0, len_bytes: 4 }), 1, 0),
+            (Patch::Threads { command: 1, threads: 2 }, 1, 0),
+        ] {
+            let error = list.check(&wrong, |_| Ok(())).unwrap_err();
+            let DeviceError::Submit(SubmitError::Patch { command: c, arg: a }) = error else { panic!("{error}") };
+            assert_eq!((c, a), (command, arg));
+        }
+        assert!(list.patch(&patch(2, 0, Arg::Var(0))).is_err() && list.patch(&patch(0, 2, Arg::Var(0))).is_err());
+        let refused = |_: &Place| Err(SubmitError::Unsupported { queue: "X", what: "that" }.into());
+        assert!(list.check(&patch(0, 0, Arg::Buffer(m.at(0))), refused).is_err());
+        assert!(list.check(&patch(0, 1, Arg::Var(0)), refused).is_ok(), "it names no memory");
+    }
+}
