@@ -23,6 +23,7 @@ pub mod opt;
 pub mod program;
 pub mod regalloc;
 mod scope;
+mod separate;
 mod strong;
 pub mod target;
 mod text;
@@ -93,7 +94,7 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         (None, o) => o.clone(),
     };
     let merged = merge::merge_axes(&clean::clean(&invariant::fold_invariant(ast)));
-    let mut kernel = Kernel::new(scope::separate(&clean::clean(&merged))?, target);
+    let mut kernel = Kernel::new(separate::separate(&clean::clean(&merged))?, target);
     let given = matches!(opts, OptChoice::Given(_));
     match opts {
         OptChoice::None => {}
@@ -101,13 +102,13 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         OptChoice::Heuristic => opt::choose(&mut kernel),
     }
     let named = grid::with_global_axes(&tile::through_scratch(&kernel.sink), target);
-    let placed = scope::separate(&clean::clean(&grid::launch(&named, target)?))?;
+    let placed = separate::separate(&clean::clean(&grid::launch(&named, target)?))?;
     let lanes = accumulate::widen(&lanes::to_lanes(&placed)?, target);
     let lowered = decomp::lower(&lanes, target, fast_math)?;
     let mut expanded = expand::expand(&lowered);
     if folds_when_expanded(&placed) {
         // A copy that has folded may stand in fewer loops than the others, and then needs a loop of its own.
-        expanded = scope::separate(&expanded.simplify())?;
+        expanded = separate::separate(&expanded.simplify())?;
     }
     let mut list = linear::linearize(&late(&transpose::transpose(&expanded, target), target)?)?;
     if target.has_grid() {

@@ -1,10 +1,11 @@
 //! Where every node of a kernel graph lives: the tree of loops, and for each node the outermost loop body that has all it needs.
 //!
 //! A Range node is one loop. The loops of a Store nest in the order of its ranges; the loops of a Reduce (or Stage) stand in
-//! the innermost loop its value depends on. That a Range has one place only is what [`separate`] provides.
+//! the innermost loop its value depends on. That a Range has one place only is what [`separate`](super::separate::separate)
+//! provides.
 
 use super::CodegenError;
-use crate::uop::{Arg, Op, Order, RangeArg, Srcs, UOp};
+use crate::uop::{Op, Order, UOp};
 use smallvec::SmallVec;
 
 /// Scope 0: outside of all loops.
@@ -23,7 +24,8 @@ pub(super) struct Scope {
     pub level: u32,
 }
 
-type RangeSet = SmallVec<[u16; 8]>;
+/// Numbers of ranges.
+pub(super) type RangeSet = SmallVec<[u16; 8]>;
 
 /// A kernel graph with its loops placed. Nodes are numbered in topological order.
 pub(super) struct Scopes<'a> {
@@ -35,25 +37,18 @@ pub(super) struct Scopes<'a> {
     pub root_store: Vec<bool>,
 }
 
-/// A Range that two places want: its node, and the nodes (Reduce, Stage, Store) of the second place; by number.
-struct Clash {
-    range: u32,
-    users: Vec<u32>,
-}
-
-enum Failed {
-    Clash(Clash),
+/// Why the loops of a graph cannot be placed.
+pub(super) enum NotPlaced<'a> {
+    /// Two places want one Range (its number).
+    Clash(u32, Box<Facts<'a>>),
     Error(CodegenError),
 }
 
-/// Why the loops cannot be placed.
-enum NotPlaced {
-    /// Clashes that can be mended at once, with what each renamed range is open in (by number of the node).
-    Clashes {
-        clashes: Vec<Clash>,
-        open: Vec<Vec<bool>>,
-    },
-    Error(CodegenError),
+/// A graph whose loops have no places, and what is known of its nodes.
+pub(super) struct Facts<'a> {
+    pub order: Order<'a>,
+    pub root_store: Vec<bool>,
+    pub open: Open,
 }
 
 /// First of the sources that are closed ranges. (`SetAcc` with ranges is what a Reduce becomes before the list is made.)
@@ -71,17 +66,13 @@ impl<'a> Scopes<'a> {
     /// # Errors
     /// A range that no Store or Reduce closes, or loops that cross.
     pub fn of(sink: &'a UOp) -> Result<Scopes<'a>, CodegenError> {
-        let order = Order::of(sink);
-        Scopes::build(order).map_err(|failed| match *failed {
-            (NotPlaced::Error(e), _) => e,
-            (NotPlaced::Clashes { clashes, .. }, order) => {
-                let range = clashes.first().map(|c| order.nodes()[c.range as usize].render());
-                CodegenError::CrossedLoops(range.unwrap_or_default())
-            }
+        Scopes::build(Order::of(sink)).map_err(|failed| match failed {
+            NotPlaced::Error(e) => e,
+            NotPlaced::Clash(range, facts) => CodegenError::CrossedLoops(facts.order.nodes()[range as usize].render()),
         })
     }
 
-    fn build(order: Order<'a>) -> Result<Scopes<'a>, Box<(NotPlaced, Order<'a>)>> {
+    pub fn build(order: Order<'a>) -> Result<Scopes<'a>, NotPlaced<'a>> {
         let n = order.len();
         let root = Scope { parent: ROOT, depth: 0, range: u32::MAX, level: 0 };
         let mut root_store = vec![false; n];
@@ -89,11 +80,14 @@ impl<'a> Scopes<'a> {
             root_store[k as usize] = order.nodes()[k as usize].op() == Op::Store;
         }
         let mut s = Scopes { order, scopes: vec![root], scope: vec![ROOT; n], root_store };
-        let mut b = Builder::new(&s);
-        b.open_sets(&s);
+        let open = Open::of(&s);
+        let mut b = Builder { placed: vec![false; n], open: &open };
         match b.place_everything(&mut s) {
             Ok(()) => Ok(s),
-            Err(f) => Err(Box::new((f, s.order))),
+            Err(Failed::Error(e)) => Err(NotPlaced::Error(e)),
+            Err(Failed::Clash(range)) => {
+                Err(NotPlaced::Clash(range, Box::new(Facts { order: s.order, root_store: s.root_store, open })))
+            }
         }
     }
 
@@ -131,35 +125,35 @@ impl<'a> Scopes<'a> {
     }
 }
 
-struct Builder {
-    /// Range node of each range number, and back (u16::MAX: no range).
-    ranges: Vec<u32>,
-    number: Vec<u16>,
-    open: Vec<RangeSet>,
-    level: Vec<u32>,
-    placed: Vec<bool>,
-    /// What has clashed so far.
-    clashes: Vec<Clash>,
+enum Failed {
+    /// Two places want this Range.
+    Clash(u32),
+    Error(CodegenError),
 }
 
-impl Builder {
-    fn new(s: &Scopes) -> Builder {
+/// The ranges every node depends on.
+pub(super) struct Open {
+    /// Range node of each range number, and back (u16::MAX: no range).
+    pub ranges: Vec<u32>,
+    pub number: Vec<u16>,
+    pub open: Vec<RangeSet>,
+    /// How many reductions stand below one another in a node, itself included.
+    pub level: Vec<u32>,
+}
+
+impl Open {
+    fn of(s: &Scopes) -> Open {
         let n = s.order.len();
-        let mut b = Builder {
-            ranges: vec![],
-            number: vec![u16::MAX; n],
-            open: std::iter::repeat_with(RangeSet::new).take(n).collect(),
-            level: vec![0; n],
-            placed: vec![false; n],
-            clashes: vec![],
-        };
+        let open = std::iter::repeat_with(RangeSet::new).take(n).collect();
+        let mut o = Open { ranges: vec![], number: vec![u16::MAX; n], open, level: vec![0; n] };
         for (k, u) in s.order.nodes().iter().enumerate() {
             if u.op() == Op::Range {
-                b.number[k] = b.ranges.len() as u16;
-                b.ranges.push(k as u32);
+                o.number[k] = o.ranges.len() as u16;
+                o.ranges.push(k as u32);
             }
         }
-        b
+        o.open_sets(s);
+        o
     }
 
     fn open_sets(&mut self, s: &Scopes) {
@@ -192,8 +186,15 @@ impl Builder {
             self.open[k] = open;
         }
     }
+}
 
-    /// Puts loop `range` directly inside `parent`; clash: it stands elsewhere already.
+struct Builder<'b> {
+    placed: Vec<bool>,
+    open: &'b Open,
+}
+
+impl Builder<'_> {
+    /// Puts loop `range` directly inside `parent`; `None`: it stands elsewhere already.
     fn place(&mut self, s: &mut Scopes, range: u32, parent: u32, level: u32) -> Option<u32> {
         let r = range as usize;
         if self.placed[r] {
@@ -213,57 +214,30 @@ impl Builder {
             let r = s.srcs(k)[j];
             match self.place(s, r, at, level) {
                 Some(inner) => at = inner,
-                None => return Err(Failed::Clash(self.clash(s, k, r, at, level))),
+                None => return Err(Failed::Clash(r)),
             }
         }
         Ok(at)
     }
 
-    /// All that would go into the same second place of `range`.
-    fn clash(&self, s: &Scopes, k: usize, range: u32, at: u32, level: u32) -> Clash {
-        let mut users = vec![k as u32];
-        for (j, u) in s.order.nodes().iter().enumerate() {
-            let Some(first) = first_range(u.op()) else { continue };
-            let same_kind = s.root_store[j] == (level == STORES);
-            if j == k || !same_kind || s.srcs(j).get(first) != Some(&range) || s.srcs(k).get(first) != Some(&range) {
-                continue;
-            }
-            let here = level == STORES || self.level[j] == level && self.deepest(s, j).is_ok_and(|d| d == at);
-            if here {
-                users.push(j as u32);
-            }
-        }
-        Clash { range, users }
-    }
-
-    fn place_everything(&mut self, s: &mut Scopes) -> Result<(), NotPlaced> {
-        let mut first_error = None;
+    fn place_everything(&mut self, s: &mut Scopes) -> Result<(), Failed> {
         let stores = (0..s.order.len()).filter(|k| s.root_store[*k]);
         // Outer reductions first: their loops are what inner ones stand in.
         let units = (0..s.order.len()).rev().filter(|k| s.is_unit(*k));
+        let mut error = None;
         for k in stores.chain(units).collect::<Vec<_>>() {
-            // What stands inside a loop that will be two loops waits until it is.
-            if self.clashes.iter().any(|c| self.open[k].contains(&self.number[c.range as usize])) {
-                continue;
-            }
             match self.place_unit(s, k) {
-                Ok(()) => {}
-                Err(Failed::Clash(c)) if self.is_apart(&c) => self.clashes.push(c),
-                Err(Failed::Clash(_)) => {}
-                Err(Failed::Error(e)) => first_error = first_error.or(Some(e)),
+                // What is wrong may be right once the loops that clash are apart.
+                Err(Failed::Error(e)) => error = error.or(Some(e)),
+                placed => placed?,
             }
         }
-        if !self.clashes.is_empty() {
-            let clashes = std::mem::take(&mut self.clashes);
-            let of = |c: &Clash| self.open.iter().map(|o| o.contains(&self.number[c.range as usize])).collect();
-            return Err(NotPlaced::Clashes { open: clashes.iter().map(of).collect(), clashes });
-        }
-        if let Some(e) = first_error {
-            return Err(NotPlaced::Error(e));
+        if let Some(e) = error {
+            return Err(Failed::Error(e));
         }
         for k in 0..s.order.len() {
             if s.node(k).op() != Op::Range && !s.root_store[k] {
-                s.scope[k] = self.deepest(s, k).map_err(NotPlaced::Error)?;
+                s.scope[k] = self.deepest(s, k).map_err(Failed::Error)?;
             }
         }
         Ok(())
@@ -274,23 +248,15 @@ impl Builder {
             s.scope[k] = self.place_all(s, k, ROOT, STORES)?;
         } else {
             let at = self.deepest(s, k).map_err(Failed::Error)?;
-            self.place_all(s, k, at, self.level[k])?;
+            self.place_all(s, k, at, self.open.level[k])?;
         }
         Ok(())
     }
 
-    /// Whether no value depends on the clash's range and on that of an earlier clash.
-    fn is_apart(&self, c: &Clash) -> bool {
-        let of = |c: &Clash| self.number[c.range as usize];
-        let new = of(c);
-        let meets = |o: &RangeSet| o.contains(&new) && self.clashes.iter().any(|c| o.contains(&of(c)));
-        self.clashes.iter().all(|c| of(c) != new) && !self.open.iter().any(meets)
-    }
-
     fn deepest(&self, s: &Scopes, k: usize) -> Result<u32, CodegenError> {
         let mut at = ROOT;
-        for &r in &self.open[k] {
-            let range = self.ranges[r as usize] as usize;
+        for &r in &self.open.open[k] {
+            let range = self.open.ranges[r as usize] as usize;
             if !self.placed[range] {
                 return Err(CodegenError::OpenRange(s.node(range).render()));
             }
@@ -300,8 +266,8 @@ impl Builder {
             }
         }
         // All open loops must lie on the way to the deepest one.
-        for &r in &self.open[k] {
-            let sc = s.scope[self.ranges[r as usize] as usize];
+        for &r in &self.open.open[k] {
+            let sc = s.scope[self.open.ranges[r as usize] as usize];
             let mut up = at;
             while s.depth(up) > s.depth(sc) {
                 up = s.scopes[up as usize].parent;
@@ -311,80 +277,5 @@ impl Builder {
             }
         }
         Ok(at)
-    }
-}
-
-/// Gives every loop its own Range node: where one node would have to be two loops (reductions that wait for one another,
-/// stores that nest differently), the second place gets a fresh one.
-pub(super) fn separate(sink: &UOp) -> Result<UOp, CodegenError> {
-    let mut sink = sink.clone();
-    while let Some(next) = separated(&sink)? {
-        sink = next;
-    }
-    Ok(sink)
-}
-
-/// The graph with the clashes that can be mended at once mended; `None`: there are none.
-fn separated(sink: &UOp) -> Result<Option<UOp>, CodegenError> {
-    let Err(failed) = Scopes::build(Order::of(sink)) else { return Ok(None) };
-    match *failed {
-        (NotPlaced::Error(e), _) => Err(e),
-        (NotPlaced::Clashes { clashes, open }, order) => Ok(Some(renamed(&order, &clashes, &open))),
-    }
-}
-
-/// The graph in which the users of each clash have a range of their own; inner reductions that have closed the shared one keep it.
-fn renamed(order: &Order, clashes: &[Clash], open: &[Vec<bool>]) -> UOp {
-    let mut fresh = Fresh::of(order);
-    let ranges: Vec<UOp> = clashes.iter().map(|c| fresh.like(order.nodes()[c.range as usize])).collect();
-    // Of each node in which a clash's range is open, what its users see; no node sees two clashes.
-    let mut inside: Vec<Option<UOp>> = vec![None; order.len()];
-    let mut clash_of = vec![None; order.len()];
-    for (c, clash) in clashes.iter().enumerate() {
-        clash.users.iter().for_each(|u| clash_of[*u as usize] = Some(c));
-    }
-    order.rebuild(|r, u| {
-        let k = r.at;
-        let own: Option<usize> = clash_of[k];
-        let seen_by = |c: Option<usize>| {
-            let srcs = order.srcs(k).iter().map(|s| *s as usize).enumerate();
-            let sees = |s: usize| c.is_some_and(|c| open[c][s]) || own.is_some_and(|c| open[c][s]);
-            let new = srcs.map(|(j, s)| match &inside[s] {
-                Some(v) if sees(s) => v.clone(),
-                _ => r.src(j).clone(),
-            });
-            u.with_src(new.collect::<Srcs>())
-        };
-        let view = open
-            .iter()
-            .position(|o| o[k])
-            .map(|c| if clashes[c].range as usize == k { ranges[c].clone() } else { seen_by(Some(c)) });
-        let new = if own.is_some() { seen_by(None) } else { r.same() };
-        inside[k] = view;
-        new
-    })
-}
-
-/// Numbers that no piece of an axis has.
-struct Fresh(Vec<(u32, u32)>);
-
-impl Fresh {
-    fn of(order: &Order) -> Fresh {
-        let mut last: Vec<(u32, u32)> = vec![];
-        for a in order.nodes().iter().filter_map(|u| u.range_arg()) {
-            match last.iter_mut().find(|l| l.0 == a.id) {
-                Some(l) => l.1 = l.1.max(a.sub),
-                None => last.push((a.id, a.sub)),
-            }
-        }
-        Fresh(last)
-    }
-
-    /// A range like `r` that does not occur yet.
-    fn like(&mut self, r: &UOp) -> UOp {
-        let Some(a) = r.range_arg() else { return r.clone() };
-        let Some(last) = self.0.iter_mut().find(|l| l.0 == a.id) else { return r.clone() };
-        last.1 += 1;
-        r.with_arg(Arg::Range(RangeArg { sub: last.1, ..a }))
     }
 }
