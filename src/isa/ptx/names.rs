@@ -60,8 +60,8 @@ const fn is_before(a: &str, b: &str) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted<'a> {
     stem: &'a [u8],
-    /// Its bytes, if it is short and does not end with a digit.
-    key: Option<u64>,
+    /// Its bytes, if it is short and does not end with a digit; else 0.
+    key: u64,
     pub count: u32,
 }
 
@@ -69,15 +69,15 @@ impl<'a> Counted<'a> {
     pub fn new(stem: &'a str, count: u32) -> Counted<'a> {
         let stem = stem.as_bytes();
         let plain = !stem.last().is_some_and(u8::is_ascii_digit);
-        Counted { stem, key: packed(stem).filter(|_| plain), count }
+        Counted { stem, key: if plain { packed(stem) } else { 0 }, count }
     }
 
     /// The number of a register of this range.
     #[inline]
     pub fn number(&self, name: &Numbered) -> Option<u32> {
         let number = match self.key {
-            Some(key) => name.number.filter(|_| name.key == Some(key)),
-            None => name.name.strip_prefix(self.stem).and_then(decimal),
+            0 => name.name.strip_prefix(self.stem).and_then(|digits| Numbered::of(digits).whole()),
+            key => name.number.filter(|_| name.key == key),
         };
         number.filter(|n| *n < self.count)
     }
@@ -87,34 +87,42 @@ impl<'a> Counted<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered<'a> {
     name: &'a [u8],
-    key: Option<u64>,
+    key: u64,
+    /// Where the digits begin.
+    at: usize,
     number: Option<u32>,
 }
 
 impl<'a> Numbered<'a> {
     pub fn of(name: &'a [u8]) -> Numbered<'a> {
-        let mut at = name.len();
-        while at > 0 && name[at - 1].is_ascii_digit() {
+        let (mut value, mut scale, mut at) = (0u64, 1u64, name.len());
+        for c in name.iter().rev() {
+            let digit = c.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value = value.wrapping_add(scale.wrapping_mul(u64::from(digit)));
+            scale = scale.wrapping_mul(10);
             at -= 1;
         }
-        Numbered { name, key: packed(&name[..at]), number: decimal(&name[at..]) }
+        // No zero stands before others.
+        let digits = name.len() - at;
+        let plain = (1..=10).contains(&digits) && (digits == 1 || name.get(at) != Some(&b'0'));
+        let number = if plain { u32::try_from(value).ok() } else { None };
+        Numbered { name, key: packed(name.get(..at).unwrap_or_default()), at, number }
+    }
+
+    /// The number of a name that is digits and nothing else.
+    fn whole(self) -> Option<u32> {
+        self.number.filter(|_| self.at == 0)
     }
 }
 
-/// Up to seven bytes as a number, with how many there are.
+/// Up to seven bytes as a number, with how many there are; 0: there are more, or none.
 #[inline]
-fn packed(bytes: &[u8]) -> Option<u64> {
+fn packed(bytes: &[u8]) -> u64 {
     let all = |n: u64, c: &u8| n << 8 | u64::from(*c);
-    (bytes.len() < 8).then(|| bytes.iter().fold(bytes.len() as u64, all))
-}
-
-/// Digits as a number, which has no zero before it.
-fn decimal(digits: &[u8]) -> Option<u32> {
-    if digits.is_empty() || digits.len() > 10 || digits.len() > 1 && digits[0] == b'0' {
-        return None;
-    }
-    let digit = |n: u64, c: &u8| c.is_ascii_digit().then(|| 10 * n + u64::from(c - b'0'));
-    digits.iter().try_fold(0, digit).and_then(|n| u32::try_from(n).ok())
+    if bytes.len() < 8 { bytes.iter().fold(bytes.len() as u64, all) } else { 0 }
 }
 
 words! {

@@ -108,6 +108,7 @@ fn accesses(inst: &Instruction, named: &Named, f: &mut impl FnMut(Access)) {
     let urz = if inst.chip() == Chip::Sm120 { 255 } else { 63 };
     match named.naming {
         Naming::Nothing => {}
+        Naming::General if named.single && inst.chip() != Chip::Sm120 => one(RegFile::General, bits(), 255, 1),
         Naming::General => one(RegFile::General, bits(), 255, count(inst, slot)),
         // The descriptor of B stands behind the place of A's, also where A is in registers.
         Naming::Uniform if slot == "u" && form.pipe == Pipe::Gmma && has_fragment(inst) => {

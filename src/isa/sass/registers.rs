@@ -33,6 +33,8 @@ pub(super) struct Named {
     pub register: u8,
     pub uniform: u8,
     pub suffix: u8,
+    /// It is one register, but for chips with arithmetic on pairs.
+    pub single: bool,
 }
 
 /// No such field.
@@ -45,6 +47,7 @@ const NOTHING: Named = Named {
     register: ABSENT,
     uniform: ABSENT,
     suffix: ABSENT,
+    single: true,
 };
 
 const fn naming(kind: Kind) -> Naming {
@@ -64,9 +67,9 @@ const fn naming(kind: Kind) -> Naming {
     }
 }
 
-/// The operands of a form that name registers, in the order of the text; `operands` are their fields.
+/// The operands of a form that name registers, in the order of the text; `operands` are their fields, of which each is `single` or not.
 #[allow(clippy::cast_possible_truncation)] // a form has fewer than 64 fields
-pub(super) const fn named<const N: usize>(fields: &[Field], operands: &[u8; N]) -> [Named; N] {
+pub(super) const fn named<const N: usize>(fields: &[Field], operands: &[u8; N], single: bool) -> [Named; N] {
     let (mut out, mut count, mut i) = ([NOTHING; N], 0, 0);
     while i < N && operands[i] != ABSENT {
         let field = &fields[operands[i] as usize];
@@ -82,7 +85,8 @@ pub(super) const fn named<const N: usize>(fields: &[Field], operands: &[u8; N]) 
                 }
                 k += 1;
             }
-            out[count] = Named { naming, access: field.access, field: operands[i], register, uniform, suffix };
+            let (access, field) = (field.access, operands[i]);
+            out[count] = Named { naming, access, field, register, uniform, suffix, single };
             count += 1;
         }
         i += 1;
@@ -90,7 +94,7 @@ pub(super) const fn named<const N: usize>(fields: &[Field], operands: &[u8; N]) 
     out
 }
 
-const fn same(a: &str, b: &str) -> bool {
+pub(super) const fn same(a: &str, b: &str) -> bool {
     let (a, b, mut i) = (a.as_bytes(), b.as_bytes(), 0);
     while i < a.len() && i < b.len() && a[i] == b[i] {
         i += 1;

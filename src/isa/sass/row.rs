@@ -469,7 +469,9 @@ pub(super) const fn form(
 ) -> Form {
     let places = places(fields);
     let (initial, operands) = (initial(fields), operands(text, fields, &places));
-    let (chips, mask, named) = (Chips::of(chips), all_bits(fields), registers::named(fields, &operands));
+    // Most arithmetic; what is named apart makes pairs.
+    let single = matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && !registers::same(mnemonic, "CS2R");
+    let (chips, mask, named) = (Chips::of(chips), all_bits(fields), registers::named(fields, &operands, single));
     Form { mnemonic, name, opcode, guard, pipe, chips, text, fields, rules, initial, mask, places, operands, named }
 }
 

@@ -444,7 +444,7 @@ impl<'a> Flatten<'a, '_> {
         inner.or_else(|| self.names.symbols.get(name).copied())
     }
 
-    fn register(&mut self, name: &'a Name, pos: Pos) -> Result<Reg, AsmError> {
+    fn register(&self, name: &'a Name, pos: Pos) -> Result<Reg, AsmError> {
         let taken_apart = Numbered::of(name.as_bytes());
         let found = self.scopes.iter().rev().find_map(|s| {
             let counted = |(range, first): &(Counted, Reg)| range.number(&taken_apart).map(|k| first + k);
@@ -477,7 +477,7 @@ impl<'a> Flatten<'a, '_> {
         Ok(Flat::new((i.pos, guard), i.op, &i.mods, Operands::from(opds)))
     }
 
-    fn operand(&mut self, o: &'a Operand, pos: Pos) -> Result<Opd, AsmError> {
+    fn operand(&self, o: &'a Operand, pos: Pos) -> Result<Opd, AsmError> {
         Ok(match o {
             Operand::Reg(n) => Opd::Reg(self.register(n, pos)?),
             Operand::Not(n) => Opd::Not(self.register(n, pos)?),

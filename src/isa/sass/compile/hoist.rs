@@ -50,6 +50,7 @@ pub(super) fn hoist(code: &mut Code, stack: VReg) {
         let mut w = Walk {
             ops,
             groups: &groups,
+            loads: (0u32..).zip(&groups).filter(|(_, g)| g.loads > 0).map(|(k, _)| k).collect(),
             done: vec![false; groups.len()],
             filling: &mut filling,
             words: 0,
@@ -202,6 +203,8 @@ impl Memory {
 struct Walk<'a> {
     ops: &'a [Mach],
     groups: &'a [Group],
+    /// The groups that load.
+    loads: Vec<u32>,
     done: Vec<bool>,
     /// Words of each register that a load is filling, and that load's place among the loads.
     filling: &'a mut [(u32, u32)],
@@ -252,9 +255,14 @@ impl Walk<'_> {
 
     /// Starts loads among the next groups, as many as registers may be filled.
     fn start_loads(&mut self, from: usize) {
-        for g in from..self.groups.len().min(from + AHEAD) {
+        let next = self.loads.partition_point(|g| (*g as usize) < from);
+        for k in next..self.loads.len() {
+            let g = self.loads[k] as usize;
+            if g >= from + AHEAD {
+                break;
+            }
             let loads = self.groups[g].loads;
-            if loads == 0 || self.done[g] || self.words + loads > WORDS {
+            if self.done[g] || self.words + loads > WORDS {
                 continue;
             }
             let mut company: SmallVec<[usize; 8]> = SmallVec::new();

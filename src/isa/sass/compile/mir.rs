@@ -234,6 +234,7 @@ impl Mach {
     }
 
     /// The instruction with a register's number in one of its fields.
+    #[inline]
     pub fn placed(inst: &mut Instruction, r: &RegField, index: u64) -> Result<(), FieldError> {
         if r.is_guard() {
             inst.guard.index = index as u8;

@@ -130,6 +130,9 @@ fn longest(inst: &Instruction, w: &Access) -> u32 {
     }
 }
 
+/// No result of fixed latency is waited for longer.
+const FARTHEST: u32 = 28;
+
 /// Cycles that a write by another instruction must come after a write.
 fn rewrite(before: &Instruction) -> u32 {
     match before.form().pipe {
@@ -176,7 +179,7 @@ impl Sync<'_> {
         for r in &node.effects.reads {
             for reg in span(r) {
                 wait |= self.before_read[reg];
-                if let Some(w) = &self.writers[reg] {
+                if let Some(w) = self.writers[reg].as_ref().filter(|w| w.issued + FARTHEST > self.clock) {
                     let from = &self.nodes[w.node as usize];
                     let written = &from.effects.writes[usize::from(w.write)];
                     at = at.max(w.issued + u32::from(distance(&from.inst, written, &node.inst, r).safe));
