@@ -425,6 +425,7 @@ EDITS = [
     (OLD, 'ATOMG', 'D U R', ATOMIC), (OLD, 'ATOM', 'D U R', ATOMIC), (OLD, 'REDG', 'D U R', ATOMIC),
     (OLD, 'REDG', None, {'=mnemonic': 'RED'}),
     (OLD, 'ATOMS', 'INC', {'md': [(87, 90, 'const:10')]}),
+    (OLD, 'F2F', 'I_10', {'dt': [(75, 77, 'enum:1=.F16|2=.F32')]}),
     (OLD, 'MUFU', 'R16', {'fmt': [(72, 73, 'enum:2=.F16')]}), (OLD, 'MUFU', 'C U', {'fmt': [(72, 73, 'enum:0=|2=.F16')]}),
     (OLD, 'IMMA', 'D', {'sh': [(75, 75, 'enum:0=.8816|2=.8832|4=.16816|5=.16832|6=.16864'), (85, 86, '')]}),
     (OLD, 'BMMA', 'D', {'op': [(77, 80, 'enum:8=.XOR.POPC|10=.AND.POPC')]}),

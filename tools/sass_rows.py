@@ -313,7 +313,13 @@ LIKE = [('LD', 'U', '0x1980', 'D', [('asm', '', '', '{e}{ev}{ltc}{sz}{sem} <d>, 
         ('IDP', 'U', '0x1c26', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
         ('IDP', 'C', '0xa26', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
         ('VABSDIFF', 'U', '0x1c14', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
-        ('IDP', 'U2A', '0x1c26', 'R2A', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)])]
+        ('IDP', 'U2A', '0x1c26', 'R2A', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
+        ('F2F', 'I_10', '0x910', 'R_10', [('b', '32', '63', 'f64h'), ('b.neg', '', '', None), ('b.abs', '', '', None), ('dt', '75', '77', 'enum:1=.F16|2=.F32|4=.BF16'), ('st', '84', '86', 'enum:3=.F64')]),
+        ('FCHK', 'U', '0x1d02', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
+        ('VABSDIFF4', 'I', '0x815', 'R', [('b', '32', '63', 'u'), ('b.reuse', '', '', None)]),
+        ('VABSDIFF4', 'I3', '0x415', 'R', [('b', '64', '71', 'R'), ('c', '32', '63', 'u'), ('c.reuse', '', '', None)]),
+        ('VABSDIFF4', 'U', '0x1c15', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
+        ('VABSDIFF4', 'C', '0xa15', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)])]
 # What later comparisons with nvdisasm corrected: mnemonic, form (None: all), field, encoding.
 MENDED = [('S2UR', None, 'guard', 'UP'), ('ATOM', 'CAS', 'asm', '{e}{op}{ev}{sz}{sem} <pu>, <d>, [<m>], <b>, <c>'), ('BAR', 'IR', 'asm', '{md}{df} <b>(md==0:<?c>)(md==1:, <c>)'),
           ('HFMA2', 'MMAC', 'b', 'c:'), ('HFMA2', 'MMAC3', 'c', 'c:'), ('EXIT', 'N', 'asm', '{k}{na} <pp~>'),

@@ -63,6 +63,47 @@ fn a_load_read_without_its_scoreboard_is_a_fault() {
 }
 
 #[test]
+fn an_instruction_whose_guard_is_false_in_all_lanes_tells_of_those_before_it() {
+    let code = |wait: &str| {
+        format!(
+            "[B------:R-:W-:Y:S08] MOV R2, 0x3f800000 ;\n[B------:R-:W-:Y:S13] ISETP.NE.AND P0, PT, RZ, RZ, PT ;\n\
+             [B------:R-:W-:Y:S08] @!P0 MUFU.RCP R4, R2 ;\n[B------:R-:W0:Y:S02] @P0 MUFU.RCP R5, R2 ;\n\
+             [B{wait}:R-:W-:Y:S05] FADD R6, R4, R2 ;\n{EXIT}"
+        )
+    };
+    let kind = fault(&code("------"));
+    assert!(matches!(&kind, FaultKind::NotWaited { register, used: "read", .. } if register == "R4"), "{kind}");
+    passes(&code("0-----"));
+}
+
+#[test]
+fn a_shuffle_that_was_waited_for_tells_of_the_load_from_shared_memory_before_it() {
+    let code = |wait: &str| {
+        format!(
+            "[B------:R-:W-:Y:S08] MOV R2, 0x400 ;\n[B------:R-:W-:Y:S04] STS [R2], R2 ;\n[B------:R-:W-:Y:S04] LDS R4, [R2] ;\n\
+             [B------:R-:W0:Y:S02] SHFL.IDX PT, R5, R2, RZ, 0x1f ;\n[B{wait}:R-:W-:Y:S05] IADD3 R6, R4, 0x1, RZ ;\n{EXIT}"
+        )
+    };
+    let kind = execute(&code("------"), &Options::default(), 32).expect_err("no wait").kind;
+    assert!(matches!(&kind, FaultKind::NotWaited { register, used: "read", .. } if register == "R4"), "{kind}");
+    execute(&code("0-----"), &Options::default(), 32).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn lanes_that_left_a_convergence_barrier_for_a_warpsync_of_all_do_not_hold_it() {
+    let code = |out: &str| {
+        format!(
+            "[B------:R-:W0:Y:S02] S2R R0, SR_TID.X ;\n[B0-----:R-:W-:Y:S13] ISETP.LT.U32.AND P0, PT, R0, 0x8, PT ;\n\
+             [B------:R-:W-:Y:S05] BSSY B0, .join ;\n[B------:R-:W-:Y:S05] @P0 BRA .out ;\njoin:\n[B------:R-:W-:Y:S05] BSYNC B0 ;\n\
+             out:\n[B------:R-:W-:Y:S05] {out} ;\n{EXIT}"
+        )
+    };
+    let kind = execute(&code("BSYNC B0"), &Options::default(), 32).expect_err("two places").kind;
+    assert!(kind.to_string().contains("nobody else can come"), "{kind}");
+    execute(&code("WARPSYNC.ALL"), &Options::default(), 32).unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
 fn a_source_overwritten_before_a_store_has_read_it_is_a_fault() {
     let code = |wait: &str| {
         format!(

@@ -61,5 +61,19 @@ fn the_corpus_exercises_most_forms() {
         .map(|i| (i.form().mnemonic, i.form().name))
         .collect();
     let forms = Form::all().iter().filter(|f| f.chips.has(Chip::Sm90)).count();
-    assert_eq!((seen.len(), forms), (287, 476));
+    assert_eq!((seen.len(), forms), (287, 482));
+}
+
+#[test]
+fn forms_that_random_programs_brought_since_read_as_nvdisasm_reads_them() {
+    let later = [
+        (0x000e_a200_0030_9000_bff2_0000_0000_7910, "F2F.F32.F64.RP R0, -1.125"),
+        (0x000f_e400_000e_0810_0000_001b_1510_7815, "VABSDIFF4.U8.ACC R16, R21, 0x1b, R16"),
+        (0x000e_2200_0800_0000_0000_000e_3100_7d02, "FCHK P0, R49, UR14"),
+    ];
+    for (word, text) in later {
+        let inst = decode(word).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!((print(&inst), encode(&inst)), (text.to_owned(), Ok(word)));
+    }
+    crate::nvidia::printed_as_read(later.map(|l| l.0).to_vec());
 }

@@ -34,9 +34,8 @@ impl Line {
         let ends = match form.pipe {
             Pipe::Xu => Some(Queue::Xu),
             Pipe::Shared => Some(Queue::Shared),
-            _ if waited && ["SHFL", "S2UR", "B2R", "SYNCS", "REDUX"].contains(&form.mnemonic) => {
-                Some(Queue::Of(form.mnemonic))
-            }
+            _ if form.mnemonic == "SHFL" => Some(Queue::Shared),
+            _ if waited && ["S2UR", "B2R", "SYNCS", "REDUX"].contains(&form.mnemonic) => Some(Queue::Of(form.mnemonic)),
             _ => None,
         };
         let reads = if matches!(form.pipe, Pipe::Shared | Pipe::Global) { Some(Queue::Memory) } else { ends };

@@ -80,10 +80,29 @@ fn calls_and_tables_leave_what_ptxas_leaves() {
     same("through a register", "and.b32 %r3, %t, 1; mul.wide.u32 %d3, %r3, 8; mov.u64 %d4, table; add.s64 %d3, %d3, %d4; ld.global.u64 %d5, [%d3];
         { .param .b32 a; .param .b32 b; st.param.b32 [a], %x; P: .callprototype (.param .b32 _) _ (.param .b32 _);
         call (b), %d5, (a), P; ld.param.b32 %r2, [b]; } st.global.u32 [%o], %r2;");
+    same("two ways to a table", &format!("mov.u32 %r1, %x; mov.u32 %r2, 9; setp.lt.s32 %p1, %x, 0; @%p1 bra J; {} setp.eq.u32 %p2, %t, 40; @%p2 bra K;
+        J: and.b32 %r3, %x, 3; T: .branchtargets A, B, C, E; brx.idx %r3, T; A: {} bra E; B: add.u32 %r2, %r2, 3; bra E; C: not.b32 %r2, %r2; E: K: {store}",
+        call("twice"), call("square")));
     same(
         "brx",
         "and.b32 %r3, %t, 3; mov.u32 %r2, %x; T: .branchtargets A, B, C, E; brx.idx %r3, T;
         A: add.s32 %r2, %r2, 1; bra E; B: shl.b32 %r2, %r2, 3; bra E; C: not.b32 %r2, %r2; E: st.global.u32 [%o], %r2;",
+    );
+}
+
+/// More predicates than there are, of which the first has a value in some threads only.
+#[test]
+fn predicates_that_go_to_the_frame_before_they_have_a_value_leave_what_ptxas_leaves() {
+    let bit = |k: u32| format!("and.b32 %r1, %x, {}; setp.eq.u32 %p{k}, %r1, 0;", 1 << k);
+    let adds = |k: u32| format!("@%p{k} add.u32 %r2, %r2, {};", 7 * k + 1);
+    let [bits, sums]: [String; 2] = [(2..8).map(bit).collect(), (2..8).chain(2..8).map(adds).collect()];
+    same(
+        "predicates",
+        &format!(
+            "mov.u32 %r2, 0; mov.u32 %r3, 0; {} @%p0 setp.gt.u32 %p1, %x, 0x40000000; {bits} {sums}
+            @%p0 selp.u32 %r3, 1, 2, %p1; st.global.v2.u32 [%o], {{%r2, %r3}};",
+            bit(0)
+        ),
     );
 }
 

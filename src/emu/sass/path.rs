@@ -1,7 +1,7 @@
 //! A warp's paths: which lanes run, where they part, wait and come together.
 //!
 //! Every lane has a program counter of its own; lanes that share one form a path, and paths at the same address become one. A
-//! convergence barrier is kept lane by lane: which lanes each waits for at BSYNC.
+//! convergence barrier is kept lane by lane: which lanes each waits for at BSYNC, those that were recorded with it.
 
 use super::core::{Core, Machine, Sm};
 use super::fault::{FaultKind, R, fail};
@@ -87,14 +87,14 @@ fn select(warp: &mut Warp, cluster: &Cluster, turn: u32) -> Option<usize> {
 
 /// Lets a path go on if what it waits for has come.
 fn wake(warp: &mut Warp, cluster: &Cluster, at: usize) {
-    let Path { pc, lanes, state } = warp.paths[at];
-    // Lanes that go on together; others that wait at the same place wait for lanes of their own.
-    let mut together = u32::MAX;
+    let Path { pc, state, .. } = warp.paths[at];
+    // Lanes that go on, of those that wait for the same here.
+    let mut free = u32::MAX;
     let come = match state {
         State::Ready => return,
         State::Converge(b) => {
-            together = lanes | ones(lanes).fold(0, |all, lane| all | warp.converge[usize::from(b)][lane]);
-            together & warp.live & !waiting(warp, pc, state) == 0
+            free = complete(warp, b, waiting(warp, pc, state));
+            free != 0
         }
         State::WarpSync(mask) => mask & warp.live & !waiting(warp, pc, state) == 0,
         State::Barrier { number, generation } => {
@@ -114,10 +114,40 @@ fn wake(warp: &mut Warp, cluster: &Cluster, at: usize) {
             _ => (popc, popc != 0),
         };
     }
-    for path in &mut warp.paths {
-        if path.state == state && path.pc == pc && path.lanes & together != 0 {
-            path.state = State::Ready;
-            path.pc = pc + 16;
+    release(warp, (pc, state), free);
+}
+
+/// Of the lanes that wait at a BSYNC those whose barrier is complete: all that were recorded with them wait as well, for the same. In a recursion, or in code that
+/// two ways lead to, lanes of several recordings wait at one address. ptxas lets lanes leave a loop for a WARPSYNC of all without a BREAK: lanes that can only come
+/// when these have gone on are not waited for.
+fn complete(warp: &Warp, barrier: u8, waiting: u32) -> u32 {
+    let recorded = &warp.converge[usize::from(barrier)];
+    let (mut rest, mut free) = (waiting, 0);
+    while rest != 0 {
+        let first = rest.trailing_zeros() as usize;
+        let with = recorded[first] & warp.live;
+        let same = ones(rest).filter(|l| recorded[*l] & warp.live == with).fold(0, |all, l| all | 1 << l);
+        let missing = with & !same;
+        let waits_for_these = |p: &Path| matches!(p.state, State::WarpSync(mask) if mask & same != 0);
+        if warp.paths.iter().filter(|p| p.lanes & missing != 0).all(waits_for_these) {
+            free |= same;
+        }
+        rest &= !same;
+    }
+    free
+}
+
+/// Lets lanes of those that wait for the same at the same address go on; others of their paths stay.
+fn release(warp: &mut Warp, (pc, state): (u64, State), free: u32) {
+    for at in 0..warp.paths.len() {
+        let path = &mut warp.paths[at];
+        if path.state != state || path.pc != pc || path.lanes & free == 0 {
+            continue;
+        }
+        let stay = path.lanes & !free;
+        *path = Path { pc: pc + 16, lanes: path.lanes & free, state: State::Ready };
+        if stay != 0 {
+            warp.paths.push(Path { pc, lanes: stay, state });
         }
     }
 }

@@ -75,9 +75,9 @@ impl Group {
 }
 
 /// Whether the second reads its sources, and so delivers, after the first has read its: a pipe's instructions, and all of memory's with the
-/// shuffles, which go the same way.
+/// shuffles, which are in shared memory's queue.
 fn reads_in_order(first: Queue, second: Queue) -> bool {
-    let memory = |q: Queue| matches!(q.0, Pipe::Shared | Pipe::Global) || q.1 == letters("SHFL");
+    let memory = |q: Queue| matches!(q.0, Pipe::Shared | Pipe::Global);
     first.0 == second.0 || memory(first) && memory(second)
 }
 
@@ -129,6 +129,12 @@ impl Timing {
         let variable = completion == Completion::Scoreboard || told;
         let reads_late = sass::reads_late(inst) || told && inst.control.read.is_some();
         let ordered = matches!(form.pipe, Pipe::Xu | Pipe::Shared | Pipe::Double);
+        // Shuffles deliver in order with shared memory.
+        let queue = match form.mnemonic {
+            "SHFL" => (Pipe::Shared, 0),
+            _ if ordered => (form.pipe, 0),
+            mnemonic => (form.pipe, letters(mnemonic)),
+        };
         let depbar = (form.mnemonic == "DEPBAR" && form.name == "LE").then(|| {
             let get = |slot| inst.get(slot, sass::Role::Value).unwrap_or(0);
             (get("s") as u8, get("n") as usize)
@@ -147,7 +153,7 @@ impl Timing {
             variable,
             flies,
             reads_late,
-            queue: (form.pipe, if ordered { 0 } else { letters(form.mnemonic) }),
+            queue,
             depbar,
             group: Group::of(inst),
             copies,
@@ -308,6 +314,8 @@ impl Book {
         if lanes != 0 {
             self.check_writes(t, code, lanes)?;
             self.note(t, index, lanes, warp.clock);
+        } else {
+            self.fly(t);
         }
         if t.control.stall == 0 && t.control.yields {
             self.flights.clear();
@@ -481,18 +489,25 @@ impl Book {
         self.open += u32::from(last);
     }
 
-    fn note(&mut self, t: &Timing, index: u32, lanes: u32, clock: u64) {
-        let mut id = NO_FLIGHT;
-        if t.flies {
-            id = self.next;
-            self.next += 1;
-            let (write, read) = (t.control.write, t.control.read);
-            let delivers = t.variable && !t.writes.is_empty();
-            self.flights.push(Flight { id, write, read, queue: t.queue, delivers, has_read: false });
-            if self.flights[0].id + REMEMBERED <= id {
-                self.flights.retain(|f| f.id + REMEMBERED > id);
-            }
+    /// The instruction goes through its queue and sets its scoreboards, also where its guard is false in all lanes: in the slow path of its divisions ptxas has a
+    /// MUFU without a scoreboard before one that has one and the opposite guard.
+    fn fly(&mut self, t: &Timing) -> u32 {
+        if !t.flies {
+            return NO_FLIGHT;
         }
+        let id = self.next;
+        self.next += 1;
+        let (write, read) = (t.control.write, t.control.read);
+        let delivers = t.variable && !t.writes.is_empty();
+        self.flights.push(Flight { id, write, read, queue: t.queue, delivers, has_read: false });
+        if self.flights[0].id + REMEMBERED <= id {
+            self.flights.retain(|f| f.id + REMEMBERED > id);
+        }
+        id
+    }
+
+    fn note(&mut self, t: &Timing, index: u32, lanes: u32, clock: u64) {
+        let id = self.fly(t);
         let known = t.copies.map_or(u32::MAX, |place| self.registers[usize::from(place)].written);
         for write in &t.writes {
             let r = &mut self.registers[usize::from(write.place)];

@@ -27,10 +27,11 @@ pub(super) struct Facts {
 enum Queue {
     /// Transcendental functions, conversions, bit counts.
     Xu,
+    /// Shared memory, and shuffles, which go the same way.
     Shared,
     /// Double precision, where scoreboards tell its end.
     Double,
-    /// Those of one mnemonic: SHFL, S2UR, B2R, SYNCS, REDUX.
+    /// Those of one mnemonic: S2UR, B2R, SYNCS, REDUX.
     Of(&'static str),
     /// Addresses and data of all memory instructions; results of loads from global memory come in any order.
     Memory,
@@ -61,8 +62,9 @@ impl Facts {
         self.ends = match form.pipe {
             Pipe::Xu => Some(Queue::Xu),
             Pipe::Shared => Some(Queue::Shared),
+            _ if form.mnemonic == "SHFL" => Some(Queue::Shared),
             Pipe::Double if waited => Some(Queue::Double),
-            _ if waited && matches!(form.mnemonic, "SHFL" | "S2UR" | "B2R" | "SYNCS" | "REDUX") => {
+            _ if waited && matches!(form.mnemonic, "S2UR" | "B2R" | "SYNCS" | "REDUX") => {
                 Some(Queue::Of(form.mnemonic))
             }
             _ => None,

@@ -398,7 +398,7 @@ impl Apply<'_> {
                     let group = &self.place.code.blocks[*b].ops[*from..*to];
                     self.group(i, group, *fields)?;
                 }
-                Step::Undefined if self.place.code.calls > 0 => self.define(i)?,
+                Step::Undefined if self.place.code.calls > 0 || self.is_frail(i) => self.define(i)?,
                 Step::Undefined => {}
                 Step::Exit if self.returned() => {}
                 Step::Exit => self.add(Mach::new(op::EXIT_N), None)?,
@@ -516,6 +516,12 @@ impl Apply<'_> {
             self.add(Mach::new(op::MOV_R).n("d", first + k).n("mask", 15), None)?;
         }
         Ok(())
+    }
+
+    /// Whether a register that nothing has written yet is a predicate which may have to go to the frame: other registers may go there as they are.
+    fn is_frail(&self, i: u32) -> bool {
+        let pred = |o: &Operand| self.place.code.classes[o.vreg.0 as usize] == PRED;
+        self.place.func.operands(i).first().is_some_and(pred) && spills(self.alloc, |c| c == PRED)
     }
 
     /// Whether control has gone back already.
