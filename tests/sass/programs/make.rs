@@ -21,6 +21,8 @@ struct Maker {
     random: Random,
     /// Registers that are set in one place, by class, and can be read here.
     seen: Vec<(char, String)>,
+    /// Registers that hold a signed part of a word, which ptxas converts to floats by its sign, whatever it is told.
+    signed: Vec<String>,
     number: usize,
     special: usize,
     calls: Option<usize>,
@@ -31,7 +33,8 @@ struct Maker {
 pub fn program(seed: u64, number: usize, statements: usize) -> Program {
     let state = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(number as u64);
     let state = (state ^ state >> 31).wrapping_mul(0x94d0_49bb_1331_11eb) | 1;
-    let mut m = Maker { random: Random(state), seen: vec![], number: 100, special: 1, calls: None, left: 0 };
+    let mut m =
+        Maker { random: Random(state), seen: vec![], signed: vec![], number: 100, special: 1, calls: None, left: 0 };
     (0..8).for_each(|_| _ = m.random.below(2));
     let outer = Place { together: true, mask: None, depth: 0, loops: 0, in_loop: false, in_function: false };
     let function = m.one_in(3).then(|| {
@@ -59,6 +62,7 @@ pub fn one_each(seed: u64) -> Vec<Program> {
         let mut m = Maker {
             random: Random(seed + 77 * number as u64),
             seen: vec![],
+            signed: vec![],
             number: 100,
             special: 1,
             calls: None,
@@ -264,6 +268,7 @@ impl Maker {
         }
         let (mut made, mut hidden): (Vec<(char, String)>, Vec<String>) = Default::default();
         let touches_memory = text.contains('[');
+        let by_value = ["f64.u32 ", "f32.u32 ", "f16.u32 "].iter().any(|c| text.contains(c));
         let mut rest = text.chars().peekable();
         while let Some(c) = rest.next() {
             let digits = |rest: &mut std::iter::Peekable<std::str::Chars>| {
@@ -291,6 +296,7 @@ impl Maker {
                     let s = match class {
                         's' if self.one_in(3) => self.register('r'),
                         's' => format!("{}", self.random.below(36)),
+                        class if only && by_value => self.unsigned(class),
                         class if only => self.register(class),
                         class => self.source(class),
                     };
@@ -330,8 +336,19 @@ impl Maker {
             _ => out.replace("ACC[", "["),
         };
         let out = out.replace("MASK", place.mask.as_deref().unwrap_or("-1"));
+        let part = text.starts_with("bfe.s32") || text.contains("ld.") && text.contains(".v") && text.contains(".s8 ");
+        if part || text.starts_with("mov.b32 $R") && sources.iter().any(|s| self.signed.contains(s)) {
+            let first = out.split([' ', ',']).find(|w| w.starts_with('%'));
+            self.signed.extend(made.iter().map(|m| m.1.clone()).chain(first.map(str::to_owned)));
+        }
         self.seen.extend(made.iter().cloned());
         Node::Leaf(out, made.into_iter().map(|m| m.1).chain(hidden).collect())
+    }
+
+    /// A register that is there and holds no signed part of a word.
+    fn unsigned(&mut self, class: char) -> String {
+        let name = self.register(class);
+        if self.signed.contains(&name) { "%n".to_owned() } else { name }
     }
 
     fn fixed(&mut self, class: char) -> String {

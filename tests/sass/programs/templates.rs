@@ -3,8 +3,15 @@
 //! `$R` is a result of class r, `$r` a source (register or constant), `$=r` a register, `$s` a distance of a shift; `#r1` a register that only
 //! this statement sets; `&0` the statement's first source once more, `<a|b>` one of these, `~8` a number below 8, `^8` one from 1 to 8.
 //! Only arithmetic that PTX defines to the last bit; which NaN a result is, it does not say, so that floats become
-//! words only by `LEAVE`, and signs are read of numbers only. What ptxas 13.5 makes of a guarded `set` or `testp` writes its result where the guard is
-//! false as well: those have no guard here. Lengths of 64-bit insertions are constants: of registers ptxas takes other bits.
+//! words only by `LEAVE`, and signs are read of numbers only.
+//!
+//! Where ptxas 13.5 itself does otherwise than PTX says, statements are such that it does not show, and only those:
+//!
+//! - `testp` under a guard writes its result whatever the guard is; `set` to f32, and `set` of 16-bit sources, convert what stands in their destination
+//!   also where the guard is false: these three have no guard.
+//! - A signed byte or half from the middle of a word (`bfe.s32`, elements of a vector of s8) becomes a float by its sign also where it is converted as u32
+//!   (I2F.S8): such registers are not sources of these conversions (`make::Maker::signed`).
+//! - Of a 64-bit insertion's place and length PTX takes the low eight bits, ptxas all of a register: these are constants.
 
 /// Words of 32 bits.
 pub const WORD: &[&str] = &[
@@ -151,7 +158,7 @@ pub const SHORT: &[&str] = &[
     "cvt.sat.<u16|s16>.<u64|s64> $H,$=d",
     "cvt.<rni|rzi|rmi|rpi>.<u16|s16>.f32 $H,$=f",
     "cvt.<rni|rzi|rmi|rpi>.<u16|s16>.f16 $H,$=g",
-    "set.<lt|ge>.u32.<s16|u16> $R,$h,$h",
+    "set.<lt|ge>.<u32|s32>.<s16|u16> #r1,$h,$h; mov.b32 $R,#r1",
 ];
 
 /// f32.
