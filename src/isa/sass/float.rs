@@ -63,7 +63,7 @@ pub(super) fn text(format: Format, bits: u64) -> String {
 
 fn number(value: f64) -> String {
     if value == 0.0 {
-        return if value.is_sign_negative() { "-0.0" } else { "0" }.to_owned();
+        return if value.is_sign_negative() { "-0.0 " } else { "0" }.to_owned();
     }
     if value.abs() >= 1e9 {
         return exponential(&format!("{value:.20e}"), false);
@@ -107,5 +107,9 @@ pub(super) fn parse(format: Format, text: &str) -> Option<(u64, usize)> {
         let digits = tail[sign..].bytes().take_while(u8::is_ascii_digit).count();
         end += if digits == 0 { 0 } else { 1 + sign + digits };
     }
-    Some((format.bits(&text[..end])?, end))
+    // Behind a negative zero stands a space, as behind the special ones.
+    let zero = text[..end].starts_with('-')
+        && text[end..].starts_with(' ')
+        && !text[1..end].contains(|c| !matches!(c, '0' | '.'));
+    Some((format.bits(&text[..end])?, end + usize::from(zero)))
 }
