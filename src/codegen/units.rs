@@ -21,10 +21,8 @@ const fn sums(a: Scalar) -> Scalar {
     }
 }
 
-/// gfx11: both halves of a wave32 hold the same operands.
-const fn rdna3(name: &'static str, a: Scalar) -> WmmaArg {
-    const AB: Spread = spread(LANE16, &[E(0), E(1), E(2), E(3)]);
-    let c_spread = spread(&[L(4), E(0), E(1), E(2)], LANE16);
+/// AMD's: 16x16x16 by a wave32.
+const fn rdna(name: &'static str, a: Scalar, factors: Spread, c_spread: Spread) -> WmmaArg {
     WmmaArg {
         name,
         m: 16,
@@ -33,30 +31,21 @@ const fn rdna3(name: &'static str, a: Scalar) -> WmmaArg {
         a,
         acc: sums(a),
         lanes: 32,
-        a_spread: AB,
-        b_spread: AB,
+        a_spread: factors,
+        b_spread: factors,
         c_spread,
         from_memory: false,
     }
 }
 
+/// gfx11: both halves of a wave32 hold the same operands.
+const fn rdna3(name: &'static str, a: Scalar) -> WmmaArg {
+    rdna(name, a, spread(LANE16, &[E(0), E(1), E(2), E(3)]), spread(&[L(4), E(0), E(1), E(2)], LANE16))
+}
+
 /// gfx12: the halves of a wave32 hold eight steps each.
 const fn rdna4(name: &'static str, a: Scalar) -> WmmaArg {
-    const AB: Spread = spread(LANE16, &[E(0), E(1), E(2), L(4)]);
-    let c_spread = spread(&[E(0), E(1), E(2), L(4)], LANE16);
-    WmmaArg {
-        name,
-        m: 16,
-        n: 16,
-        k: 16,
-        a,
-        acc: sums(a),
-        lanes: 32,
-        a_spread: AB,
-        b_spread: AB,
-        c_spread,
-        from_memory: false,
-    }
+    rdna(name, a, spread(LANE16, &[E(0), E(1), E(2), L(4)]), spread(&[E(0), E(1), E(2), L(4)], LANE16))
 }
 
 /// gfx9 with MFMA: the quarters of a wave64 hold four steps of half types each, or eight of bytes.
