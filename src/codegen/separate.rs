@@ -96,7 +96,9 @@ impl<'f, 'a> Places<'f, 'a> {
         let first = first_range(facts.order.nodes()[k].op()).unwrap_or(usize::MAX);
         let level = if facts.root_store[k] { STORES } else { facts.open.level[k] };
         let mut loops = Inside::new();
-        for r in srcs.get(first..).unwrap_or(&[]).iter().map(|s| facts.open.number[*s as usize]) {
+        let numbers = srcs.get(first..).unwrap_or(&[]).iter().map(|s| facts.open.number[*s as usize]);
+        // A loop of one step may have become a constant.
+        for r in numbers.filter(|r| *r != u16::MAX) {
             at = self.place(r, at, level);
             loops.push(at);
         }
