@@ -454,4 +454,17 @@ fn what_random_programs_found_leaves_what_ptxas_leaves() {
         "ld.global.u32 %r5, [%i+4]; bar.sync 0; redux.sync.min.s32 %r3, %x, -1; setp.gt.s32 %p1, %r3, %r5; @%p1 ld.global.nc.u32 %r5, [%i+8];
         ld.global.nc.u32 %r6, [%i+12]; add.s32 %r6, %r6, %r5; st.global.v2.u32 [%o], {%r3, %r6};",
     );
+    // Threads of two ways record the same barrier at different times, and meet on the way to it.
+    same(
+        "a table behind a way that some take later",
+        "setp.lt.s32 %p3, %x, 0; mov.u32 %r9, 0; @%p3 bra J2;
+        { .param .b32 s; .param .b32 r; st.param.b32 [s], %x; call (r), square, (s); ld.param.b32 %r9, [r]; }
+        setp.eq.u32 %p2, %r9, 1; @%p2 bra J3;
+        J2: shr.u32 %r8, %x, 3; and.b32 %r8, %r8, 3; T: .branchtargets A0, A1, A2, A3; brx.idx %r8, T;
+        A0: { .param .b32 s; .param .b32 r; st.param.b32 [s], %x; call (r), square, (s); ld.param.b32 %r9, [r]; } bra E;
+        A1: add.s32 %r9, %r9, 5; bra E;
+        A2: bra E;
+        A3: xor.b32 %r9, %r9, %x; bra E;
+        E: J3: st.global.v2.u32 [%o], {%r9, %x};",
+    );
 }
