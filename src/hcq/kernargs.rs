@@ -45,6 +45,8 @@ struct Span {
 pub struct Kernargs {
     view: View,
     size: u64,
+    /// Where the lap began that the head is in: a division a submission would cost more than the rest of the bookkeeping.
+    lap: u64,
     head: u64,
     tail: u64,
     spans: VecDeque<Span>,
@@ -69,7 +71,7 @@ impl Kernargs {
     #[must_use]
     pub fn of(view: View) -> Self {
         let size = view.len_bytes() / 8;
-        Self { view, size, head: 0, tail: 0, spans: VecDeque::new() }
+        Self { view, size, lap: 0, head: 0, tail: 0, spans: VecDeque::new() }
     }
 
     /// Words that the ring holds.
@@ -81,7 +83,10 @@ impl Kernargs {
     /// Takes back what was written for submissions after `value`: they were given up before they were queued.
     pub fn forget_after(&mut self, value: u64) {
         while self.spans.pop_back_if(|s| s.value > value).is_some() {}
-        self.head = self.spans.back().map_or(self.tail, |s| s.end);
+        let head = self.spans.back().map_or(self.tail, |s| s.end);
+        if head != self.head {
+            (self.head, self.lap) = (head, head - head % self.size);
+        }
     }
 
     /// Writes `words` into the ring for the submission that will signal `value`; `completed` is what the timeline has reached.
@@ -107,12 +112,13 @@ impl Kernargs {
             self.tail = span.end;
         }
         if self.spans.is_empty() {
-            self.head = self.head.next_multiple_of(self.size);
-            self.tail = self.head;
+            self.lap += if self.head == self.lap { 0 } else { self.size };
+            (self.head, self.tail) = (self.lap, self.lap);
         }
-        let mut start = self.head;
-        if start % self.size + count > self.size {
-            start = start.next_multiple_of(self.size);
+        let (mut start, mut lap) = (self.head, self.lap);
+        if start - lap + count > self.size {
+            lap += self.size;
+            start = lap;
         }
         if start + count - self.tail > self.size {
             match self.spans.front() {
@@ -120,12 +126,12 @@ impl Kernargs {
                 None => self.tail = start, // only skipped words were in the way
             }
         }
-        self.head = start + count;
+        (self.head, self.lap) = (start + count, lap);
         match self.spans.back_mut() {
             Some(last) if last.value == value => last.end = self.head,
             _ => self.spans.push_back(Span { value, end: self.head }),
         }
-        Ok(Room((start % self.size) * 8))
+        Ok(Room((start - lap) * 8))
     }
 
     /// Address of room that was taken.

@@ -83,6 +83,8 @@ pub struct Channel {
     entries: u32,
     /// Entries written, for ever.
     put: u64,
+    /// The slot of the next entry: `put` within the ring.
+    slot: u32,
     is_registered: bool,
     notifier: View,
     /// Ring, USERD, notifier: freed after the channel.
@@ -208,6 +210,7 @@ impl Channel {
             words,
             entries,
             put: 0,
+            slot: 0,
             is_registered: false,
             notifier,
             buffers: vec![ring, notifier_bo],
@@ -286,13 +289,14 @@ impl Channel {
 
     /// Stores an entry in the next slot, which is free.
     pub fn push(&mut self, entry: [u32; 2]) {
-        let at = self.put % u64::from(self.entries) * 2;
+        let at = u64::from(self.slot) * 2;
         for (n, value) in (0..).zip(entry) {
             if let Some(word) = self.words.ring.get(at + n) {
                 word.store(value, Ordering::Relaxed);
             }
         }
         self.put += 1;
+        self.slot = if self.slot + 1 == self.entries { 0 } else { self.slot + 1 };
     }
 
     /// Shows the GPU what was pushed: entries, pointer, doorbell, in this order.
@@ -300,7 +304,7 @@ impl Channel {
         // ORDER: entries may wait in a write-combining buffer.
         drain_stores();
         if let Some(word) = self.words.userd.get(USERD_GP_PUT / 4) {
-            word.store((self.put % u64::from(self.entries)) as u32, Ordering::Release);
+            word.store(self.slot, Ordering::Release);
         }
         self.doorbell.ring(self.token.into());
     }

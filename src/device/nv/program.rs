@@ -75,6 +75,16 @@ impl Placed {
 /// Arguments as the kernel finds them.
 pub type Arguments = SmallVec<[u8; 64]>;
 
+/// So many zero bytes. Those of most kernels fit where they are and need no call.
+fn zeros(len_bytes: usize) -> Arguments {
+    const FEW: usize = 64;
+    if len_bytes <= FEW {
+        Arguments::from_buf_and_len([0; FEW], len_bytes)
+    } else {
+        Arguments::from_elem(0, len_bytes)
+    }
+}
+
 impl Program {
     /// Bytes of local memory that a thread of the kernel needs.
     #[must_use]
@@ -91,7 +101,7 @@ impl Program {
         // Another count than the kernel's: the scalars of a struct, which the check of all bytes below holds to its length.
         let params: &[Param] = if self.kernel.params.len() == args.len() { &self.kernel.params } else { &[] };
         let want = (self.kernel.bank0_bytes as usize).saturating_sub(self.kernel.param_base as usize);
-        let (mut out, mut have) = (Arguments::from_elem(0, want), 0_usize);
+        let (mut out, mut have) = (zeros(want), 0_usize);
         for (n, arg) in args.iter().enumerate() {
             let own = match arg {
                 Arg::Scalar { len_bytes, .. } => usize::from(*len_bytes),
