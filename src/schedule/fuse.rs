@@ -10,6 +10,7 @@ use super::graph::Graph;
 use super::index::{self, Lin};
 use super::jobs::{Job, JobKind, PARALLEL, SMALL_WORK, trips, whole_ranges};
 use super::order::edges;
+use super::paths::Paths;
 use super::stored::{Stored, slot};
 use crate::uop::{UMap, UOp, USet};
 
@@ -32,7 +33,8 @@ pub struct Fusion<'a> {
     jobs: &'a [Job],
     stored: &'a Stored,
     at: UMap<usize>,
-    edges: Vec<(usize, usize)>,
+    users: Vec<Vec<usize>>,
+    paths: Paths,
     /// Kernel of each job.
     home: Vec<usize>,
     pub kernels: Vec<Kernel>,
@@ -48,8 +50,9 @@ pub fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<Kernel> {
         g,
         jobs,
         stored,
-        at: jobs.iter().enumerate().map(|(k, j)| (j.node.clone(), k)).collect(),
-        edges: edges(jobs, stored),
+        at: numbers(jobs),
+        users: users(jobs),
+        paths: Paths::of(jobs.len(), &edges(jobs, stored)),
         home: (0..jobs.len()).collect(),
         kernels: jobs.iter().enumerate().map(kernel).collect(),
     };
@@ -95,6 +98,7 @@ impl Fusion<'_> {
         for (j, _) in &merged.jobs {
             self.home[*j] = b;
         }
+        self.paths.merge(a, b);
         self.kernels[a] = Kernel::default();
         self.kernels[b] = merged;
     }
@@ -129,7 +133,7 @@ impl Fusion<'_> {
         let (ka, kb) = (&self.kernels[a], &self.kernels[b]);
         let copies = ka.jobs.iter().chain(&kb.jobs).any(|j| self.jobs[j.0].is_copy());
         let device = |k: &Kernel| k.jobs.first().map(|j| self.g.device(&self.jobs[j.0].node));
-        if copies || device(ka) != device(kb) || self.path_between(a, b) {
+        if copies || device(ka) != device(kb) || self.paths.are_apart(a, b) {
             return None;
         }
         let merged = self.unify(ka, kb)?;
@@ -182,7 +186,7 @@ impl Fusion<'_> {
             return None;
         }
         merged.jobs.extend(ka.jobs.iter().map(|(j, axes)| (*j, axes.iter().map(|x| names[*x]).collect())));
-        merged.jobs.sort_by_key(|j| j.0);
+        merged.jobs.sort_unstable_by_key(|j| j.0);
         Some(merged)
     }
 
@@ -245,7 +249,7 @@ impl Fusion<'_> {
 
     fn buffers(&self, k: &Kernel) -> usize {
         let own: Vec<usize> = k.jobs.iter().map(|j| j.0).collect();
-        let written = own.iter().filter(|j| is_output(self.jobs, self.stored, &own, **j)).count();
+        let written = own.iter().filter(|j| is_output(self.jobs, &self.users, self.stored, &own, **j)).count();
         let mut read: USet = USet::default();
         for j in &own {
             let outside = |n: &UOp| self.at.get(n).is_none_or(|p| !own.contains(p));
@@ -282,31 +286,6 @@ impl Fusion<'_> {
         let map: UMap<UOp> = self.jobs[j].loops.iter().cloned().zip(axes.iter().map(|a| axis(*a))).collect();
         index.substitute(&map)
     }
-
-    /// Whether some other kernel must run between `a` and `b`.
-    fn path_between(&self, a: usize, b: usize) -> bool {
-        let mut next: Vec<Vec<usize>> = vec![Vec::new(); self.kernels.len()];
-        for (x, y) in &self.edges {
-            let (x, y) = (self.home[*x], self.home[*y]);
-            if x != y {
-                next[x].push(y);
-            }
-        }
-        let reaches = |from: usize, to: usize| {
-            let mut seen = vec![false; next.len()];
-            let mut todo: Vec<usize> = next[from].iter().copied().filter(|x| *x != to).collect();
-            while let Some(x) = todo.pop() {
-                if x == to {
-                    return true;
-                }
-                if !std::mem::replace(&mut seen[x], true) {
-                    todo.extend(next[x].iter().copied());
-                }
-            }
-            false
-        };
-        reaches(a, b) || reaches(b, a)
-    }
 }
 
 fn trips_of(extent: &UOp) -> u64 {
@@ -326,11 +305,27 @@ pub fn levels(k: &Kernel) -> Vec<u64> {
 }
 
 /// Whether a job's value must be stored when the jobs of `kernel` run together.
-pub fn is_output(jobs: &[Job], stored: &Stored, kernel: &[usize], j: usize) -> bool {
-    let node = &jobs[j].node;
+pub fn is_output(jobs: &[Job], users: &[Vec<usize>], stored: &Stored, kernel: &[usize], j: usize) -> bool {
     matches!(jobs[j].kind, JobKind::Assign { .. })
-        || stored.required.contains(node)
-        || jobs.iter().enumerate().any(|(k, c)| !kernel.contains(&k) && c.uses.iter().any(|(n, _)| n == node))
+        || stored.required.contains(&jobs[j].node)
+        || users[j].iter().any(|k| !kernel.contains(k))
+}
+
+/// The jobs that use each job's value.
+pub fn users(jobs: &[Job]) -> Vec<Vec<usize>> {
+    let at = numbers(jobs);
+    let mut users = vec![Vec::new(); jobs.len()];
+    for (k, job) in jobs.iter().enumerate() {
+        for p in job.uses.iter().filter_map(|(n, _)| at.get(n)) {
+            users[*p].push(k);
+        }
+    }
+    users
+}
+
+/// The job that computes each node.
+fn numbers(jobs: &[Job]) -> UMap<usize> {
+    jobs.iter().enumerate().map(|(k, j)| (j.node.clone(), k)).collect()
 }
 
 /// Axes of a kernel in nesting order, outermost first: smaller loop sets further out, within a set as the largest job has them.

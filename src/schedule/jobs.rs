@@ -246,7 +246,7 @@ fn lower_job(stored: &Stored, u: &UOp, next_range: &mut u32) -> Result<Job, Sche
     job.uses = stored_reads.map(|r| (r.node.clone(), r.place.clone())).collect();
     job.uses.append(&mut low.memory_uses);
     job.computes = low.computed().cloned().collect();
-    job.computes.sort_by_key(UOp::id);
+    job.computes.sort_unstable_by_key(UOp::id);
     job.reads = low.reads;
     job.reduces = low.reduces;
     Ok(job)

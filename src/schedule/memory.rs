@@ -46,7 +46,7 @@ const ALIGN_BYTES: usize = 256;
 pub fn plan(uses: &[TempUse]) -> MemoryPlan {
     let mut out = MemoryPlan { places: vec![Place::Nowhere; uses.len()], arenas: Vec::new() };
     let mut by_size: Vec<usize> = (0..uses.len()).collect();
-    by_size.sort_by_key(|k| (std::cmp::Reverse(uses[*k].bytes), *k));
+    by_size.sort_unstable_by_key(|k| (std::cmp::Reverse(uses[*k].bytes), *k));
     let mut placed: Vec<Vec<(usize, usize, usize)>> = Vec::new();
     for k in by_size {
         let u = &uses[k];

@@ -28,6 +28,7 @@ mod kernel;
 mod lower;
 mod memory;
 mod order;
+mod paths;
 mod plan;
 mod snapshot;
 mod split;

@@ -4,7 +4,7 @@
 
 use super::ScheduleError;
 use super::front::{Key, device_number};
-use super::fuse::{Kernel, fuse, is_output, levels, nest};
+use super::fuse::{Kernel, fuse, is_output, levels, nest, users};
 use super::graph::{FIRST_TEMP, Graph, is_empty, max_len};
 use super::index::{self, Idx};
 use super::jobs::{Job, JobKind, jobs, store_reduces};
@@ -74,9 +74,10 @@ fn plan_graph(key: &Key) -> Result<Plan, ScheduleError> {
     let jobs = work;
     // What fusion left in memory, numbered anew.
     let mut stored = Stored { required: candidates.required.clone(), ..Stored::new() };
+    let users = users(&jobs);
     for k in &kernels {
         let own: Vec<usize> = k.jobs.iter().map(|j| j.0).collect();
-        for j in own.iter().filter(|j| is_output(&jobs, &candidates, &own, **j)) {
+        for j in own.iter().filter(|j| is_output(&jobs, &users, &candidates, &own, **j)) {
             if !matches!(jobs[*j].kind, JobKind::Assign { .. }) {
                 stored.insert(&g, &jobs[*j].node);
             }
