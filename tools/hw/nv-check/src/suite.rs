@@ -33,7 +33,7 @@ fn gather(dir: &Path) -> Result<usize, Failure> {
     let tests = dir.join("tests");
     fs::create_dir_all(&tests).map_err(fail)?;
     let mut cargo = Command::new("cargo");
-    cargo.args(["test", "--release", "-p", "doorbell", "--no-run", "--message-format=json"]);
+    cargo.args(["test", "--profile", "bench", "-p", "doorbell", "--no-run", "--message-format=json"]);
     SUITE.iter().for_each(|name| {
         cargo.args(["--test", name]);
     });
