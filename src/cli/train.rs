@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
         let seconds = began.elapsed().as_secs_f64();
         let accuracy = self.points.last().map_or(0.0, |p| p.accuracy);
         let steps = self.step_ms.len();
-        self.step_ms.sort_by(f64::total_cmp);
+        self.step_ms.sort_unstable_by(f64::total_cmp);
         let median = self.step_ms.get(steps / 2).copied().unwrap_or(0.0);
         output.say(&format!(
             "{}: {:.2} % of {} held-out rows right after {} epochs, {steps} steps in {seconds:.2} s ({median:.2} ms a step, {} kernels) on {}",

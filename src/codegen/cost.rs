@@ -110,7 +110,7 @@ pub(super) fn params(list: &[UOp]) -> Vec<ParamInfo> {
             _ => {}
         }
     }
-    out.sort_by_key(|p| p.slot);
+    out.sort_unstable_by_key(|p| p.slot);
     out
 }
 

@@ -151,7 +151,7 @@ impl Session {
             }
             Ok::<_, Error>(done)
         })?;
-        done.sort_by_key(|d| d.0);
+        done.sort_unstable_by_key(|d| d.0);
         done.into_iter().map(|d| d.1).collect()
     }
 
@@ -181,7 +181,7 @@ impl Session {
     pub fn compiled_kernels(&self, device: &str) -> Vec<Arc<Compiled>> {
         let kernels = self.cache.kernels();
         let mut all: Vec<_> = kernels.map.iter().filter(|(k, _)| &*k.0 == device).map(|(_, c)| c.clone()).collect();
-        all.sort_by(|a, b| a.program.name.cmp(&b.program.name));
+        all.sort_unstable_by(|a, b| a.program.name.cmp(&b.program.name));
         all
     }
 

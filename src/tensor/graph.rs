@@ -216,7 +216,7 @@ fn factors(shape: &[Dim]) -> (i64, Vec<UOp>) {
             None => syms.push(u),
         }
     }
-    syms.sort_by_key(UOp::id);
+    syms.sort_unstable_by_key(UOp::id);
     (int, syms)
 }
 

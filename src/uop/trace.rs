@@ -30,7 +30,7 @@ impl Trace {
                 None => out.push((s.rule, 1)),
             }
         }
-        out.sort_by_key(|(n, k)| (std::cmp::Reverse(*k), *n));
+        out.sort_unstable_by_key(|(n, k)| (std::cmp::Reverse(*k), *n));
         out
     }
 }

@@ -112,7 +112,7 @@ impl Faults {
     /// Flips a bit of some queue's ring. A ring that cannot be reached stays as it is.
     fn flip(&self, bit: u64) {
         let mut rings: Vec<(u32, Ring)> = self.state().rings.iter().map(|(id, r)| (*id, *r)).collect();
-        rings.sort_by_key(|r| r.0);
+        rings.sort_unstable_by_key(|r| r.0);
         let Some((_, ring)) = rings.get((bit >> 32) as usize % rings.len().max(1)) else { return };
         let bit = bit % (ring.len_bytes * 8).max(1);
         let at = CpuPtr(ring.at).offset(bit / 8);

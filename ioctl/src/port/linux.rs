@@ -128,7 +128,7 @@ impl Port for LinuxPort {
         for entry in std::fs::read_dir(path).map_err(|e| Errno::of(&e))? {
             names.push(entry.map_err(|e| Errno::of(&e))?.file_name().to_string_lossy().into_owned());
         }
-        names.sort();
+        names.sort_unstable();
         Ok(names)
     }
 

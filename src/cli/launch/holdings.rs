@@ -40,6 +40,6 @@ fn elf_file(bytes: &[u8]) -> Result<(String, Vec<String>), String> {
 
 fn sorted<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut all: Vec<String> = names.map(str::to_owned).collect();
-    all.sort();
+    all.sort_unstable();
     all
 }

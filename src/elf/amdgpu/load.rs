@@ -119,7 +119,7 @@ impl CodeObject {
         let gpu = Gpu::from_flags(flags).ok_or(flags & 0xff);
         let mut object = if file.is_relocatable() { Self::link(&file)? } else { Self::linked(bytes, header, &file)? };
         object.gpu = gpu;
-        object.kernels.sort_by(|a, b| a.name.cmp(&b.name));
+        object.kernels.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(object)
     }
 

@@ -156,7 +156,7 @@ impl Cubin {
         let mut cubin = Cubin { sm, kernels: Vec::new(), bytes, fixups: Vec::new() };
         cubin.relocate(&placed)?;
         cubin.find_kernels(&placed)?;
-        cubin.kernels.sort_by(|a, b| a.name.cmp(&b.name));
+        cubin.kernels.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(cubin)
     }
 

@@ -54,7 +54,7 @@ pub fn assemble(target: Target, source: &str) -> Result<Assembled, SourceError> 
         return Err(end(format!(".amdhsa_kernel {} has no end", kernel.name)));
     }
     let mut names: Vec<(String, u32)> = state.labels.iter().map(|(n, l)| (n.clone(), l.0)).collect();
-    names.sort();
+    names.sort_unstable();
     let Source { asm, mut out, .. } = state;
     out.words = asm.finish().map_err(|e| match e {
         AsmError::Unbound { label } => {

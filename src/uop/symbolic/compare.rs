@@ -175,7 +175,7 @@ pub fn equal(u: &UOp) -> Option<UOp> {
         (d, c) = (d.map(|f| f / g, 0), c / g);
     }
     // The first term in order is positive.
-    d.terms.sort_by(|x, y| super::order::cmp(&x.0, &y.0));
+    d.terms.sort_unstable_by(|x, y| super::order::cmp(&x.0, &y.0));
     if d.terms[0].1 < 0 {
         (d, c) = (d.map(|f| -f, 0), -c);
     }

@@ -103,7 +103,7 @@ impl Linear {
     }
     /// The sum as a node, in its one canonical spelling.
     pub fn build(mut self) -> UOp {
-        self.terms.sort_by(|a, b| order::cmp(&a.0, &b.0));
+        self.terms.sort_unstable_by(|a, b| order::cmp(&a.0, &b.0));
         let mut sum: Option<UOp> = None;
         for (t, c) in &self.terms {
             let t = scaled(t, *c);
@@ -167,7 +167,7 @@ impl Product {
                 return None;
             }
         }
-        p.factors.sort_by(order::cmp);
+        p.factors.sort_unstable_by(order::cmp);
         (p.coef.abs() <= i64::MAX as i128).then_some(p)
     }
     /// `self / d` if every factor of `d` is a factor here and the coefficient divides.
