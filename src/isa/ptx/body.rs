@@ -1,69 +1,70 @@
 //! What stands in a function's braces: statements, instructions, operands.
 
+use super::bodies::{Bodies, Head, Operands, Predicate};
 use super::lex::Kind;
-use super::module::{Guard, Imm, Inlined, Inst, Linkage, Loc, Modifier, Operand, Pos, Registers, Statement};
+use super::module::{Imm, Inlined, Linkage, Loc, Modifier, Pos, Registers, Statement};
 use super::name::Name;
 use super::names::{Counted, Numbered, Opcode, Space, Type, is_special};
 use super::number;
 use super::parse::{ParseError, Parser, Scope};
-use std::sync::Arc;
 
 type Res<T> = Result<T, ParseError>;
 
 impl<'a> Parser<'a> {
     /// `{ statements }` with names of their own.
-    pub(super) fn scope(&mut self) -> Res<Vec<Statement>> {
+    pub(super) fn scope<B: Bodies<'a>>(&mut self, out: &mut B) -> Res<()> {
         self.scopes.push(Scope::default());
-        let body = self.block();
+        out.open();
+        let done = self.block(out);
+        out.close();
         self.scopes.pop();
-        body
+        done
     }
 
     /// `{ statements }`.
-    fn block(&mut self) -> Res<Vec<Statement>> {
+    fn block<B: Bodies<'a>>(&mut self, out: &mut B) -> Res<()> {
         self.need(b'{', "before a body")?;
         self.deeper("blocks", |p| {
-            let mut out = Vec::new();
             while !p.is_sign(b'}') {
                 if p.tok.kind == Kind::End {
                     return p.wanted("`}` at the end of a body");
                 }
-                p.statement(&mut out)?;
+                p.statement(out)?;
             }
-            p.advance()?;
-            Ok(out)
+            p.advance()
         })
     }
 
-    fn statement(&mut self, out: &mut Vec<Statement>) -> Res<()> {
+    fn statement<B: Bodies<'a>>(&mut self, out: &mut B) -> Res<()> {
         let pos = self.tok.pos;
         match self.tok.kind {
-            Kind::Sign(b'{') => {
-                let inner = self.scope()?;
-                out.push(Statement::Block(inner));
-            }
-            Kind::Sign(b';') => {
-                self.advance()?;
-            }
+            Kind::Sign(b'{') => self.scope(out),
+            Kind::Sign(b';') => self.advance(),
             Kind::Sign(b'@') => {
                 let guard = self.guard()?;
-                out.push(Statement::Inst(self.inst(Some(guard))?));
+                let pos = self.tok.pos;
+                match self.tok.kind {
+                    Kind::Word(w) if !w.starts_with('.') => {
+                        self.advance()?;
+                        self.inst(w, (pos, Some(guard)), out)
+                    }
+                    _ => self.wanted("an instruction"),
+                }
             }
             Kind::Word(w) if w.starts_with('.') => {
-                let s = self.inner_directive(pos)?;
-                out.push(s);
+                out.statement(self.inner_directive(pos)?);
+                Ok(())
             }
             Kind::Word(w) => {
                 self.advance()?;
-                if self.sign(b':')? {
-                    out.push(Statement::Label(Name::from(w), pos));
-                } else {
-                    out.push(Statement::Inst(self.inst_of(w, pos, None)?));
+                if self.is_sign(b':') {
+                    out.label(w, pos);
+                    return self.advance();
                 }
+                self.inst(w, (pos, None), out)
             }
-            _ => return self.wanted("an instruction, a label, a directive or `}`"),
+            _ => self.wanted("an instruction, a label, a directive or `}`"),
         }
-        Ok(())
     }
 
     fn inner_directive(&mut self, pos: Pos) -> Res<Statement> {
@@ -118,11 +119,13 @@ impl<'a> Parser<'a> {
             } else {
                 None
             };
+            let first = p.registers;
+            p.registers = first.saturating_add(count.unwrap_or(1));
             if let Some(scope) = p.scopes.last_mut() {
                 match count {
-                    Some(n) => scope.ranges.push(Counted::new(w, n)),
+                    Some(n) => scope.ranges.push((Counted::new(w, n), first)),
                     None => {
-                        scope.names.insert(w);
+                        scope.names.insert(w, first);
                     }
                 }
             }
@@ -156,66 +159,55 @@ impl<'a> Parser<'a> {
 
     // --- instructions ---
 
-    fn guard(&mut self) -> Res<Guard> {
+    fn guard(&mut self) -> Res<Predicate<'a>> {
         self.advance()?;
         let negated = self.sign(b'!')?;
-        match self.tok.kind {
-            Kind::Word(w) if self.is_register(w) => {
-                self.advance()?;
-                Ok(Guard { negated, pred: Name::from(w) })
-            }
-            _ => self.wanted("a predicate register that is declared here"),
-        }
+        let (name, number) = self.predicate()?;
+        Ok(Predicate { name, number, negated })
     }
 
-    fn inst(&mut self, guard: Option<Guard>) -> Res<Inst> {
-        let pos = self.tok.pos;
-        match self.tok.kind {
-            Kind::Word(w) if !w.starts_with('.') => {
-                self.advance()?;
-                self.inst_of(w, pos, guard)
-            }
-            _ => self.wanted("an instruction"),
+    /// A register's name and number.
+    fn predicate(&mut self) -> Res<(&'a str, u32)> {
+        if let Kind::Word(name) = self.tok.kind
+            && let Some(number) = self.register(name)
+        {
+            self.advance()?;
+            return Ok((name, number));
         }
+        self.wanted("a predicate register that is declared here")
     }
 
     /// The rest of an instruction whose first word has been taken.
-    fn inst_of(&mut self, word: &'a str, pos: Pos, guard: Option<Guard>) -> Res<Inst> {
-        let (op, mods) = match self.mnemonics.get(word) {
-            Some(known) => known.clone(),
+    fn inst<B: Bodies<'a>>(
+        &mut self,
+        word: &'a str,
+        (pos, guard): (Pos, Option<Predicate<'a>>),
+        out: &mut B,
+    ) -> Res<()> {
+        let mnemonic = match out.known(word) {
+            Some(known) => known,
             None => {
                 let mut parts = word.split('.');
                 let Some(op) = parts.next().and_then(Opcode::parse) else {
                     return Err(ParseError::expected(pos, "an instruction", &format!("`{word}`")));
                 };
-                let mods: Arc<[Modifier]> = parts.map(|w| Modifier::of(w, Name::from)).collect();
-                self.mnemonics.insert(word, (op, mods.clone()));
-                (op, mods)
+                out.learn(word, op, parts.map(|w| Modifier::of(w, Name::from)).collect())
             }
         };
-        let operands = self.operands()?;
-        Ok(Inst { pos, guard, op, mods, operands })
+        let operands = self.operands(out)?;
+        out.inst(Head { pos, guard, mnemonic }, operands);
+        Ok(())
     }
 
     /// Operands up to the end of an instruction, most of which are registers.
-    fn operands(&mut self) -> Res<Vec<Operand>> {
+    fn operands<M: Operands<'a>>(&mut self, make: &mut M) -> Res<M::List> {
+        let mut out = make.list();
         if self.sign(b';')? {
-            return Ok(Vec::new());
+            return Ok(out);
         }
-        let mut out = Vec::with_capacity(4);
         loop {
-            match self.tok.kind {
-                Kind::Word(w) if w.starts_with('%') && self.is_register(w) => {
-                    self.advance()?;
-                    if self.is_sign(b'|') {
-                        let first = Operand::Reg(Name::from(w));
-                        out.push(self.paired(first)?);
-                    } else {
-                        out.push(Operand::Reg(Name::from(w)));
-                    }
-                }
-                _ => out.push(self.operand()?),
-            }
+            let operand = self.operand(make)?;
+            make.push(&mut out, operand);
             match self.tok.kind {
                 Kind::Sign(b',') => self.advance()?,
                 Kind::Sign(b';') => {
@@ -229,58 +221,58 @@ impl<'a> Parser<'a> {
 
     // --- operands ---
 
-    pub(super) fn operand(&mut self) -> Res<Operand> {
-        let first = self.simple()?;
-        self.paired(first)
-    }
-
-    /// The operand, or a pair of it and another.
-    fn paired(&mut self, first: Operand) -> Res<Operand> {
-        if !self.sign(b'|')? {
+    pub(super) fn operand<M: Operands<'a>>(&mut self, make: &mut M) -> Res<M::Operand> {
+        let first = self.simple(make)?;
+        if !self.is_sign(b'|') {
             return Ok(first);
         }
-        let second = self.simple()?;
-        Ok(Operand::Pair(Box::new(first), Box::new(second)))
+        self.advance()?;
+        let second = self.simple(make)?;
+        Ok(make.pair(first, second))
     }
 
-    fn simple(&mut self) -> Res<Operand> {
+    fn simple<M: Operands<'a>>(&mut self, make: &mut M) -> Res<M::Operand> {
         match self.tok.kind {
             Kind::Word(w) if !w.starts_with('.') => {
                 let pos = self.tok.pos;
                 self.advance()?;
-                self.named(w, pos)
+                match self.named(w, pos, make)? {
+                    Some(operand) => Ok(operand),
+                    None => {
+                        let offset = self.offset()?;
+                        Ok(make.symbol(w, offset))
+                    }
+                }
             }
-            Kind::Number(_) | Kind::Sign(b'-' | b'+' | b'~') => self.immediate(),
+            Kind::Number(_) | Kind::Sign(b'-' | b'+' | b'~') => Ok(make.immediate(self.immediate()?)),
             Kind::Sign(b'!') => {
                 self.advance()?;
-                match self.tok.kind {
-                    Kind::Word(w) if self.is_register(w) => {
-                        self.advance()?;
-                        Ok(Operand::Not(Name::from(w)))
-                    }
-                    _ => self.wanted("a predicate register that is declared here"),
-                }
+                let (name, number) = self.predicate()?;
+                Ok(make.not(name, number))
             }
             Kind::Sign(b'{') => {
                 self.advance()?;
-                Ok(Operand::Vector(self.deeper("operands", |p| p.list(b'}', Self::operand))?))
+                let parts = self.deeper("operands", |p| p.list(b'}', |p| p.operand(make)))?;
+                Ok(make.vector(parts))
             }
             Kind::Sign(b'(') => {
+                let pos = self.tok.pos;
                 self.advance()?;
-                Ok(Operand::List(self.deeper("operands", |p| p.list(b')', Self::operand))?))
+                let list = self.deeper("operands", |p| p.list(b')', |p| p.operand(make)))?;
+                Ok(make.parenthesised(list, pos))
             }
-            Kind::Sign(b'[') => self.deeper("operands", Self::address),
+            Kind::Sign(b'[') => self.deeper("operands", |p| p.address(make)),
             _ => self.wanted("an operand"),
         }
     }
 
-    /// A name as an operand: what it is depends on what has been declared.
-    fn named(&mut self, w: &'a str, pos: Pos) -> Res<Operand> {
+    /// A name as an operand: what it is depends on what has been declared. `None`: it is a symbol.
+    fn named<M: Operands<'a>>(&mut self, w: &'a str, pos: Pos, make: &mut M) -> Res<Option<M::Operand>> {
         if w == "_" {
-            return Ok(Operand::Nothing);
+            return Ok(Some(make.nothing()));
         }
-        if self.is_register(w) {
-            return Ok(Operand::Reg(Name::from(w)));
+        if let Some(number) = self.register(w) {
+            return Ok(Some(make.register(w, number)));
         }
         if let Some((stem, lane)) = w.rsplit_once('.') {
             let lane_number = match lane {
@@ -291,29 +283,28 @@ impl<'a> Parser<'a> {
                 _ => None,
             };
             return match lane_number {
-                Some(n) if self.is_register(stem) => Ok(Operand::Lane(Name::from(stem), n)),
-                Some(_) if is_special(stem) => Ok(Operand::Special(Name::from(w))),
+                Some(n) if self.register(stem).is_some() => Ok(Some(make.lane(stem, n, pos))),
+                Some(_) if is_special(stem) => Ok(Some(make.special(w))),
                 _ => Err(ParseError::expected(pos, "an operand", &format!("`{w}`"))),
             };
         }
         if is_special(w) {
-            return Ok(Operand::Special(Name::from(w)));
+            return Ok(Some(make.special(w)));
         }
         if w.starts_with('%') {
             return Err(ParseError::expected(pos, "a register that is declared before this", &format!("`{w}`")));
         }
-        let name = Name::from(w);
-        let offset = self.offset()?;
-        Ok(Operand::Symbol(name, offset))
+        Ok(None)
     }
 
-    /// Whether a register of that name is declared here.
-    fn is_register(&self, w: &str) -> bool {
+    /// The number of a register that is declared here.
+    #[inline]
+    fn register(&self, w: &str) -> Option<u32> {
         let taken_apart = Numbered::of(w.as_bytes());
-        self.scopes.iter().rev().any(|scope| scope.has(w, &taken_apart))
+        self.scopes.iter().rev().find_map(|scope| scope.number(w, &taken_apart))
     }
 
-    fn immediate(&mut self) -> Res<Operand> {
+    fn immediate(&mut self) -> Res<Imm> {
         let minus = match self.tok.kind {
             Kind::Sign(c @ (b'-' | b'+' | b'~')) => {
                 self.advance()?;
@@ -331,7 +322,7 @@ impl<'a> Parser<'a> {
             (b'-', Imm::F64(b)) => Imm::F64(b ^ 1 << 63),
             (_, v) => v,
         };
-        Ok(Operand::Imm(value))
+        Ok(value)
     }
 
     /// `+ 4`, `- 4`, `+-4` or nothing.
@@ -348,22 +339,42 @@ impl<'a> Parser<'a> {
     }
 
     /// `[base + offset]`, `[base, {a, b}]`.
-    fn address(&mut self) -> Res<Operand> {
+    fn address<M: Operands<'a>>(&mut self, make: &mut M) -> Res<M::Operand> {
         self.advance()?;
-        let (base, mut offset) = match self.simple()? {
-            Operand::Symbol(name, offset) => (Operand::Symbol(name, 0), offset),
-            other => (other, 0),
-        };
-        if !matches!(base, Operand::Reg(_) | Operand::Lane(..) | Operand::Symbol(..) | Operand::Imm(Imm::Int(_))) {
-            return self.wanted("an address before this");
-        }
-        offset = offset.wrapping_add(self.offset()?);
+        let base = self.base(make)?;
+        let offset = self.offset()?;
         let rest = if self.sign(b',')? {
-            self.list(b']', Self::operand)?
+            self.list(b']', |p| p.operand(make))?
         } else {
             self.need(b']', "after an address")?;
             vec![]
         };
-        Ok(Operand::Address { base: Box::new(base), offset, rest })
+        Ok(make.address(base, offset, rest))
+    }
+
+    /// What an address counts from: a register, a name or a number.
+    fn base<M: Operands<'a>>(&mut self, make: &mut M) -> Res<M::Operand> {
+        match self.tok.kind {
+            Kind::Word(w) if !w.starts_with('.') => {
+                let pos = self.tok.pos;
+                self.advance()?;
+                if let Some(number) = self.register(w) {
+                    return Ok(make.register(w, number));
+                }
+                if w == "_" || is_special(w.split('.').next().unwrap_or_default()) {
+                    return self.wanted("an address before this");
+                }
+                let named = self.named(w, pos, make)?;
+                Ok(named.unwrap_or_else(|| make.symbol(w, 0)))
+            }
+            Kind::Number(_) | Kind::Sign(b'-' | b'+' | b'~') => match self.immediate()? {
+                value @ Imm::Int(_) => Ok(make.immediate(value)),
+                _ => self.wanted("an address before this"),
+            },
+            _ => {
+                self.simple(make)?;
+                self.wanted("an address before this")
+            }
+        }
     }
 }

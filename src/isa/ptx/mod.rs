@@ -11,6 +11,7 @@
 //! constant expressions beyond a sign; the preprocessor.
 #![forbid(unsafe_code)]
 
+mod bodies;
 mod body;
 mod chip;
 mod lex;
@@ -22,13 +23,14 @@ mod parse;
 mod print;
 mod render;
 
+pub(crate) use bodies::{Bodies, Head, Operands};
 pub use chip::{CHIPS, Chip};
 pub use module::{
     Function, Guard, Imm, Init, Inlined, Inst, Item, Linkage, Loc, Modifier, Module, Operand, Pointer, Pos, Registers,
     Statement, Tuning, Variable,
 };
 pub use name::Name;
-pub(crate) use names::{Counted, Numbered};
 pub use names::{Opcode, Space, Type, is_special};
+pub(crate) use parse::parse_with;
 pub use parse::{ParseError, parse};
 pub use render::{Buffers, RenderError, render};

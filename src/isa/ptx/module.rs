@@ -20,35 +20,42 @@ impl PartialEq for Pos {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Module {
+/// A text; `B` is what bodies are kept as.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Module<B = Vec<Statement>> {
     /// `.version`: major, minor.
     pub version: (u32, u32),
     /// `.target`: the chip, then options.
     pub target: Vec<Name>,
     /// `.address_size`, 32 or 64.
     pub address_bits: u32,
-    pub items: Vec<Item>,
+    pub items: Vec<Item<B>>,
 }
 
-impl Module {
+impl<B> Default for Module<B> {
+    fn default() -> Self {
+        Module { version: (0, 0), target: Vec::new(), address_bits: 0, items: Vec::new() }
+    }
+}
+
+impl<B> Module<B> {
     /// The kernels and functions that have a body.
-    pub fn functions(&self) -> impl Iterator<Item = &Function> {
+    pub fn functions(&self) -> impl Iterator<Item = &Function<B>> {
         self.items.iter().filter_map(|i| if let Item::Function(f) = i { Some(&**f) } else { None })
     }
 
     /// The kernel of that name.
     #[must_use]
-    pub fn entry(&self, name: &str) -> Option<&Function> {
+    pub fn entry(&self, name: &str) -> Option<&Function<B>> {
         self.functions().find(|f| f.entry && &*f.name == name)
     }
 }
 
 /// What stands outside functions.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Item {
+pub enum Item<B = Vec<Statement>> {
     Variable(Variable),
-    Function(Box<Function>),
+    Function(Box<Function<B>>),
     /// `.file`: number, path, and time and length where given.
     File {
         number: u64,
@@ -128,7 +135,7 @@ pub enum Init {
 
 /// A kernel or a function.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Function {
+pub struct Function<B = Vec<Statement>> {
     pub pos: Pos,
     pub linkage: Linkage,
     pub entry: bool,
@@ -137,7 +144,7 @@ pub struct Function {
     pub params: Vec<Variable>,
     pub tuning: Vec<Tuning>,
     /// `None`: declared only.
-    pub body: Option<Vec<Statement>>,
+    pub body: Option<B>,
 }
 
 /// A promise or wish about the launch.

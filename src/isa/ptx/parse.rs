@@ -3,12 +3,12 @@
 //! Accepted is the ISA's grammar as nvcc, Triton and our renderer write it. Whether an instruction takes these modifiers and
 //! operands is for whoever reads the module to say.
 
+use super::bodies::{Bodies, Tree};
 use super::lex::{Kind, Lexer, Token};
-use super::module::{Function, Init, Item, Linkage, Modifier, Module, Operand, Pointer, Pos, Tuning, Variable};
+use super::module::{Function, Init, Item, Linkage, Module, Operand, Pointer, Pos, Tuning, Variable};
 use super::name::Name;
-use super::names::{Counted, Numbered, Opcode, Space, Type};
-use hashbrown::{HashMap, HashSet};
-use std::sync::Arc;
+use super::names::{Counted, Numbered, Space, Type};
+use hashbrown::HashMap;
 
 /// Where the text is no PTX.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,10 +49,18 @@ type Res<T> = Result<T, ParseError>;
 /// # Errors
 /// The first place where the text is no PTX.
 pub fn parse(text: &str) -> Result<Module, ParseError> {
+    parse_with(text, &mut Tree::default())
+}
+
+/// [`parse`] with bodies of another kind.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_with<'a, B: Bodies<'a>>(text: &'a str, bodies: &mut B) -> Result<Module<B::Body>, ParseError> {
     let mut p = Parser::new(text)?;
     let mut m = Module { address_bits: 64, ..Module::default() };
     while p.tok.kind != Kind::End {
-        p.top(&mut m)?;
+        p.top(&mut m, bodies)?;
     }
     Ok(m)
 }
@@ -60,14 +68,22 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
 /// The registers that are declared behind one open brace.
 #[derive(Default)]
 pub(super) struct Scope<'a> {
-    pub names: HashSet<&'a str>,
-    pub ranges: Vec<Counted<'a>>,
+    /// With their numbers.
+    pub names: HashMap<&'a str, u32>,
+    /// With the number of the first.
+    pub ranges: Vec<(Counted<'a>, u32)>,
 }
 
 impl Scope<'_> {
-    pub fn has(&self, word: &str, taken_apart: &Numbered) -> bool {
-        self.ranges.iter().any(|r| r.number(taken_apart).is_some())
-            || !self.names.is_empty() && self.names.contains(word)
+    /// The number of a register.
+    #[inline]
+    pub fn number(&self, word: &str, taken_apart: &Numbered) -> Option<u32> {
+        if !self.names.is_empty()
+            && let Some(number) = self.names.get(word)
+        {
+            return Some(*number);
+        }
+        self.ranges.iter().find_map(|(range, first)| range.number(taken_apart).map(|k| first.saturating_add(k)))
     }
 }
 
@@ -75,8 +91,8 @@ pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     pub tok: Token<'a>,
     pub scopes: Vec<Scope<'a>>,
-    /// Mnemonics met before.
-    pub mnemonics: HashMap<&'a str, (Opcode, Arc<[Modifier]>)>,
+    /// Registers that the body has declared.
+    pub registers: u32,
     pub depth: u32,
 }
 
@@ -84,7 +100,7 @@ impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Res<Parser<'a>> {
         let (mut lexer, mut tok) = (Lexer::new(text), Token { kind: Kind::End, pos: Pos::default() });
         lexer.next(&mut tok)?;
-        Ok(Parser { lexer, tok, scopes: vec![Scope::default()], mnemonics: HashMap::new(), depth: 0 })
+        Ok(Parser { lexer, tok, scopes: vec![Scope::default()], registers: 0, depth: 0 })
     }
 
     // --- tokens ---
@@ -214,7 +230,7 @@ impl<'a> Parser<'a> {
 
     // --- outside functions ---
 
-    fn top(&mut self, m: &mut Module) -> Res<()> {
+    fn top<B: Bodies<'a>>(&mut self, m: &mut Module<B::Body>, bodies: &mut B) -> Res<()> {
         let Some(word) = self.directive() else {
             return self.wanted("a directive, such as .visible, .entry or .global");
         };
@@ -252,7 +268,7 @@ impl<'a> Parser<'a> {
                 match self.directive() {
                     Some(kind @ ("entry" | "func")) => {
                         self.advance()?;
-                        let f = self.function(pos, linkage, kind == "entry")?;
+                        let f = self.function(pos, linkage, kind == "entry", bodies)?;
                         m.items.push(Item::Function(Box::new(f)));
                     }
                     _ => m.items.push(Item::Variable(self.variable(pos, linkage)?)),
@@ -288,7 +304,7 @@ impl<'a> Parser<'a> {
         Ok(l)
     }
 
-    fn file(&mut self) -> Res<Item> {
+    fn file<B>(&mut self) -> Res<Item<B>> {
         self.advance()?;
         let number = self.count("a file's number")?;
         let path = self.text("a path in quotes")?.to_owned();
@@ -310,7 +326,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Debug information: words up to the closing brace.
-    fn section(&mut self) -> Res<Item> {
+    fn section<B>(&mut self) -> Res<Item<B>> {
         self.advance()?;
         let name = match self.tok.kind {
             Kind::Word(w) => Name::from(w),
@@ -334,7 +350,13 @@ impl<'a> Parser<'a> {
 
     // --- functions ---
 
-    fn function(&mut self, pos: Pos, linkage: Linkage, entry: bool) -> Res<Function> {
+    fn function<B: Bodies<'a>>(
+        &mut self,
+        pos: Pos,
+        linkage: Linkage,
+        entry: bool,
+        bodies: &mut B,
+    ) -> Res<Function<B::Body>> {
         let mut tuning = self.tuning()?;
         let returns = if self.is_sign(b'(') { self.params()? } else { vec![] };
         let name = self.name("a function's name")?;
@@ -343,7 +365,9 @@ impl<'a> Parser<'a> {
         let body = if self.sign(b';')? {
             None
         } else if self.is_sign(b'{') {
-            Some(self.scope()?)
+            self.registers = 0;
+            self.scope(bodies)?;
+            Some(bodies.body())
         } else {
             return self.wanted("`{`, `;` or a directive such as .maxntid");
         };
@@ -489,7 +513,7 @@ impl<'a> Parser<'a> {
             let offset = self.offset()?;
             return Ok(Init::Generic(name, offset));
         }
-        let value = self.operand()?;
+        let value = self.operand(&mut Tree::default())?;
         match value {
             Operand::Imm(super::module::Imm::Int(mask)) if self.is_sign(b'(') => {
                 self.advance()?;

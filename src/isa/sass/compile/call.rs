@@ -9,8 +9,9 @@
 //! Threads that return from a recursion at different times meet again where the first call of it returns to.
 
 use super::AsmError;
-use super::flat::place;
-use crate::isa::ptx::{Function, Init, Inst, Item, Module, Name, Opcode, Operand, Statement, Variable};
+use super::flat::{self, Flat, Opd, Symbol, place};
+use super::source::{Source, Uses};
+use crate::isa::ptx::{Function, Init, Item, Module, Name, Opcode, Operand, Variable};
 use std::collections::HashMap;
 
 /// Bytes before results and parameters: where to return to.
@@ -66,35 +67,40 @@ pub(super) fn signature(returns: &[Variable], params: &[Variable]) -> Result<Sig
 
 /// The parts of a call: `call (results), target, (parameters), prototype`.
 pub(super) struct Parts<'a> {
-    pub returns: &'a [Operand],
-    pub target: &'a Operand,
-    pub params: &'a [Operand],
-    pub prototype: Option<&'a Name>,
+    pub returns: &'a [Opd],
+    pub target: &'a Opd,
+    pub params: &'a [Opd],
+    pub prototype: Option<&'a str>,
 }
 
-pub(super) fn parts(i: &Inst) -> Result<Parts<'_>, AsmError> {
-    let (returns, rest) = leading(&i.operands);
+pub(super) fn parts<'a>(i: &'a Flat, names: &Uses<'a>) -> Result<Parts<'a>, AsmError> {
+    let (returns, rest) = leading(&i.opds);
     let [target, rest @ ..] = rest else {
         return Err(AsmError::new(i.pos, "call: a function is expected".into()));
     };
     let (params, rest) = leading(rest);
-    let prototype = match rest {
-        [Operand::Symbol(name, 0), ..] => Some(name),
-        _ => None,
-    };
+    let prototype = rest.first().and_then(|o| name(o, names));
     Ok(Parts { returns, target, params, prototype })
 }
 
 /// A list at the front, and what follows.
-fn leading(operands: &[Operand]) -> (&[Operand], &[Operand]) {
+fn leading(operands: &[Opd]) -> (&[Opd], &[Opd]) {
     match operands {
-        [Operand::List(list), rest @ ..] => (list, rest),
+        [Opd::List(list), rest @ ..] => (list, rest),
         _ => (&[], operands),
     }
 }
 
+/// The name that an operand is.
+pub(super) fn name<'a>(o: &Opd, names: &Uses<'a>) -> Option<&'a str> {
+    match o {
+        Opd::Symbol(Symbol::Named(n), 0) => names.get(*n as usize).map(|n| n.1),
+        _ => None,
+    }
+}
+
 /// The functions that a module declares, numbered as they first stand in it.
-pub(super) fn declared(module: &Module) -> Result<(Signatures, HashMap<Name, u32>), AsmError> {
+pub(super) fn declared(module: &Module<Source>) -> Result<(Signatures, HashMap<Name, u32>), AsmError> {
     let (mut list, mut numbers): (Vec<Declared>, HashMap<Name, u32>) = (vec![], HashMap::new());
     for f in module.functions().filter(|f| !f.entry) {
         let next = list.len() as u32;
@@ -107,7 +113,17 @@ pub(super) fn declared(module: &Module) -> Result<(Signatures, HashMap<Name, u32
             d.has_body |= f.body.is_some();
         }
     }
-    let mut taken = |n: &Name| {
+    let mut all = Signatures { list };
+    if !all.list.is_empty() {
+        addresses(module, &numbers, &mut all.list);
+        recursions(module, &numbers, &mut all);
+    }
+    Ok((all, numbers))
+}
+
+/// Marks the functions whose addresses are values.
+fn addresses(module: &Module<Source>, numbers: &HashMap<Name, u32>, list: &mut [Declared]) {
+    let mut taken = |n: &str| {
         if let Some(d) = numbers.get(n).and_then(|k| list.get_mut(*k as usize)) {
             d.taken = true;
         }
@@ -115,22 +131,21 @@ pub(super) fn declared(module: &Module) -> Result<(Signatures, HashMap<Name, u32
     for item in &module.items {
         match item {
             Item::Variable(v) => v.init.iter().for_each(|i| named(i, &mut taken)),
-            Item::Function(f) => each_inst(f.body.as_deref().unwrap_or_default(), &mut |i| {
-                for o in i.operands.iter().filter(|_| i.op != Opcode::Call) {
-                    if let Operand::Symbol(n, _) = o {
-                        taken(n);
+            Item::Function(f) => each_inst(f, &mut |i, names| {
+                for o in i.opds.iter().filter(|_| i.op != Opcode::Call) {
+                    if let Opd::Symbol(Symbol::Named(n), _) = o
+                        && let Some((_, name)) = names.get(*n as usize)
+                    {
+                        taken(name);
                     }
                 }
             }),
             _ => {}
         }
     }
-    let mut all = Signatures { list };
-    recursions(module, &numbers, &mut all);
-    Ok((all, numbers))
 }
 
-fn named(init: &Init, f: &mut impl FnMut(&Name)) {
+fn named(init: &Init, f: &mut impl FnMut(&str)) {
     match init {
         Init::Value(Operand::Symbol(n, _)) | Init::Generic(n, _) => f(n),
         Init::List(l) => l.iter().for_each(|i| named(i, f)),
@@ -139,18 +154,18 @@ fn named(init: &Init, f: &mut impl FnMut(&Name)) {
     }
 }
 
-fn each_inst<'a>(list: &'a [Statement], f: &mut impl FnMut(&'a Inst)) {
-    for s in list {
-        match s {
-            Statement::Inst(i) => f(i),
-            Statement::Block(b) => each_inst(b, f),
-            _ => {}
+/// Calls `f` with each instruction of a function, and the names of its body.
+fn each_inst<'a>(function: &Function<Source<'a>>, f: &mut impl FnMut(&Flat, &Uses<'a>)) {
+    let Some(body) = &function.body else { return };
+    for item in &body.items {
+        if let flat::Item::Inst(i) = item {
+            f(i, &body.names);
         }
     }
 }
 
 /// Marks the functions that may come to call themselves; a call through a register may be of any whose address is taken.
-fn recursions(module: &Module, numbers: &HashMap<Name, u32>, all: &mut Signatures) {
+fn recursions(module: &Module<Source>, numbers: &HashMap<Name, u32>, all: &mut Signatures) {
     let n = all.list.len();
     let mut calls: Vec<Vec<usize>> = vec![vec![]; n];
     let bodies = module.functions().filter(|f| !f.entry && f.body.is_some());
@@ -172,14 +187,14 @@ fn recursions(module: &Module, numbers: &HashMap<Name, u32>, all: &mut Signature
     }
 }
 
-fn direct(f: &Function, numbers: &HashMap<Name, u32>, all: &Signatures) -> Vec<usize> {
+fn direct(f: &Function<Source>, numbers: &HashMap<Name, u32>, all: &Signatures) -> Vec<usize> {
     let mut out = vec![];
-    each_inst(f.body.as_deref().unwrap_or_default(), &mut |i| {
+    each_inst(f, &mut |i, names| {
         if i.op != Opcode::Call {
             return;
         }
-        match parts(i).map(|p| p.target) {
-            Ok(Operand::Symbol(n, _)) => out.extend(numbers.get(n).map(|k| *k as usize)),
+        match parts(i, names).map(|p| name(p.target, names)) {
+            Ok(Some(n)) => out.extend(numbers.get(n).map(|k| *k as usize)),
             _ => out.extend((0..all.list.len()).filter(|k| all.list[*k].taken)), // PANIC: counted
         }
     });

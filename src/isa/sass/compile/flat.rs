@@ -3,11 +3,9 @@
 use super::AsmError;
 use super::call::{self, Signatures};
 use super::operands::Operands;
-use crate::isa::ptx::{
-    Counted, Imm, Inst, Modifier, Name, Numbered, Opcode, Operand, Pos, Space, Statement, Type, Variable,
-};
+use super::source::{Mnemonic, Scope, Source, Uses};
+use crate::isa::ptx::{Imm, Modifier, Name, Opcode, Pos, Space, Type, Variable};
 use hashbrown::HashMap;
-use smallvec::SmallVec;
 
 /// A number of a register of the text.
 pub(super) type Reg = u32;
@@ -32,6 +30,8 @@ pub(super) enum Symbol {
     /// A function's number.
     Function(u32),
     Label(u32),
+    /// A name that has not been looked for yet, by its number among the body's.
+    Named(u32),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +42,8 @@ pub(super) enum Opd {
     Symbol(Symbol, i64),
     Imm(Imm),
     Vector(Vec<Opd>),
+    /// What a call passes or gets, until its names are resolved.
+    List(Vec<Opd>),
     Pair(Box<Opd>, Box<Opd>),
     Address(Box<Opd>, i64),
     Nothing,
@@ -61,35 +63,43 @@ pub(super) struct Flat<'a> {
 
 /// What all passes ask of an instruction's modifiers.
 #[derive(Clone, Copy, Debug)]
-struct Said {
+pub(super) struct Said {
     ty: Type,
     space: Option<Space>,
     lanes: u8,
     results: u8,
 }
 
-impl<'a> Flat<'a> {
-    pub fn new((pos, guard): (Pos, Option<(Reg, bool)>), op: Opcode, mods: &'a [Modifier], opds: Operands) -> Flat<'a> {
-        let said = Said { ty: Type::B32, space: None, lanes: 1, results: 0 };
-        let mut flat = Flat { pos, guard, op, said, mods: &[], opds };
-        flat.say(mods);
-        flat
-    }
-
-    /// Gives it other modifiers, or looks at changed operands.
-    pub fn say(&mut self, mods: &'a [Modifier]) {
-        self.mods = mods;
-        let mut said = Said { ty: Type::B32, space: None, lanes: 1, results: 0 };
+impl Said {
+    pub fn of(op: Opcode, mods: &[Modifier]) -> Said {
+        let mut said = Said { ty: Type::B32, space: None, lanes: 1, results: count_results(op, mods) };
+        let mut typed = false;
         for m in mods.iter().rev() {
             match m {
-                Modifier::Type(t) if said.results == 0 => (said.ty, said.results) = (*t, 1),
+                Modifier::Type(t) if !typed => (said.ty, typed) = (*t, true),
                 Modifier::Space(s) => said.space = Some(*s),
                 Modifier::Vector(n) => said.lanes = *n,
                 _ => {}
             }
         }
-        said.results = self.count_results() as u8;
-        self.said = said;
+        said
+    }
+}
+
+impl<'a> Flat<'a> {
+    pub fn new((pos, guard): (Pos, Option<(Reg, bool)>), op: Opcode, mods: &'a [Modifier], opds: Operands) -> Flat<'a> {
+        Flat { pos, guard, op, said: Said::of(op, mods), mods, opds }
+    }
+
+    /// One whose mnemonic is known.
+    #[inline]
+    pub fn of((pos, guard): (Pos, Option<(Reg, bool)>), mnemonic: &'a Mnemonic, opds: Operands) -> Flat<'a> {
+        Flat { pos, guard, op: mnemonic.op, said: mnemonic.said, mods: &mnemonic.mods, opds }
+    }
+
+    /// Gives it other modifiers.
+    pub fn say(&mut self, mods: &'a [Modifier]) {
+        (self.mods, self.said) = (mods, Said::of(self.op, mods));
     }
 
     pub fn types(&self) -> impl Iterator<Item = Type> {
@@ -113,7 +123,7 @@ impl<'a> Flat<'a> {
     }
 
     pub fn has(&self, word: &str) -> bool {
-        self.mods.iter().any(|m| matches!(m, Modifier::Word(w) if w.as_bytes() == word.as_bytes()))
+        has(self.mods, word)
     }
 
     /// Words among the modifiers.
@@ -139,48 +149,53 @@ impl<'a> Flat<'a> {
     /// How many of the first operands are results.
     #[inline]
     pub fn results(&self) -> usize {
-        usize::from(self.said.results)
+        usize::from(self.said.results).min(self.opds.len())
     }
+}
 
-    fn count_results(&self) -> usize {
-        use Opcode::*;
-        let none = matches!(
-            self.op,
-            St | Red
-                | Bra
-                | Brx
-                | Membar
-                | Fence
-                | Exit
-                | Ret
-                | Trap
-                | Prefetch
-                | Prefetchu
-                | Cp
-                | Nanosleep
-                | Stmatrix
-                | Call
-                | Griddepcontrol
-                | Setmaxnreg
-                | Pmevent
-                | Brkpt
-                | Discard
-                | Applypriority
-                | Tensormap
-        );
-        let wants = match self.op {
-            _ if none => 0,
-            Bar | Barrier => usize::from(self.has("red")),
-            Wmma => usize::from(!self.has("store")),
-            Wgmma => usize::from(self.has("mma_async")),
-            Mbarrier => {
-                let none = ["init", "inval", "complete_tx"];
-                let bytes_only = self.has("expect_tx") && !self.has("arrive") && !self.has("arrive_drop");
-                usize::from(!bytes_only && !none.iter().any(|w| self.has(w)))
-            }
-            _ => 1,
-        };
-        wants.min(self.opds.len())
+/// Whether a word is among modifiers.
+fn has(mods: &[Modifier], word: &str) -> bool {
+    mods.iter().any(|m| matches!(m, Modifier::Word(w) if w.as_bytes() == word.as_bytes()))
+}
+
+/// How many results there are at most.
+fn count_results(op: Opcode, mods: &[Modifier]) -> u8 {
+    use Opcode::*;
+    let none = matches!(
+        op,
+        St | Red
+            | Bra
+            | Brx
+            | Membar
+            | Fence
+            | Exit
+            | Ret
+            | Trap
+            | Prefetch
+            | Prefetchu
+            | Cp
+            | Nanosleep
+            | Stmatrix
+            | Call
+            | Griddepcontrol
+            | Setmaxnreg
+            | Pmevent
+            | Brkpt
+            | Discard
+            | Applypriority
+            | Tensormap
+    );
+    match op {
+        _ if none => 0,
+        Bar | Barrier => u8::from(has(mods, "red")),
+        Wmma => u8::from(!has(mods, "store")),
+        Wgmma => u8::from(has(mods, "mma_async")),
+        Mbarrier => {
+            let none = ["init", "inval", "complete_tx"];
+            let bytes_only = has(mods, "expect_tx") && !has(mods, "arrive") && !has(mods, "arrive_drop");
+            u8::from(!bytes_only && !none.iter().any(|w| has(mods, w)))
+        }
+        _ => 1,
     }
 }
 
@@ -188,6 +203,12 @@ impl<'a> Flat<'a> {
 pub(super) enum Item<'a> {
     Label(u32),
     Inst(Flat<'a>),
+}
+
+impl<'a> Item<'a> {
+    fn inst(&self) -> Option<&Flat<'a>> {
+        if let Item::Inst(i) = self { Some(i) } else { None }
+    }
 }
 
 /// A body.
@@ -225,41 +246,74 @@ impl Names {
     }
 }
 
-#[derive(Default)]
-struct Scope<'a> {
-    registers: HashMap<&'a str, Reg>,
-    /// `%r<40>`, and the number of the first.
-    ranges: Vec<(Counted<'a>, Reg)>,
-    symbols: HashMap<&'a str, Symbol>,
-    /// Lists of labels, by name.
-    tables: HashMap<&'a str, &'a [Name]>,
-    /// Prototypes of calls through registers, by name.
-    prototypes: HashMap<&'a str, call::Signature>,
-}
-
+/// Resolves a body's names.
 struct Flatten<'a, 'n> {
     names: &'n mut Names,
-    scopes: Vec<Scope<'a>>,
+    scopes: Vec<Scope>,
     body: Body<'a>,
 }
 
 /// Flattens a body. Variables declared in it get their places.
-pub(super) fn flatten<'a>(body: &'a [Statement], names: &mut Names) -> Result<Body<'a>, AsmError> {
-    let mut f = Flatten { names, scopes: vec![], body: Body::default() };
-    f.block(body)?;
+pub(super) fn flatten<'a>(source: Source<'a>, names: &mut Names) -> Result<Body<'a>, AsmError> {
+    if let Some(fault) = source.fault {
+        return Err(fault);
+    }
+    let body = Body { items: source.items, labels: source.labels, ..Body::default() };
+    let mut f = Flatten { names, scopes: source.scopes, body };
+    for r in &source.registers {
+        let count: usize = r.names.iter().map(|(_, count)| count.unwrap_or(1) as usize).sum();
+        f.body.regs.resize(f.body.regs.len() + count, r.ty);
+    }
+    for (scope, v) in source.variables {
+        f.declare(scope, v)?;
+    }
+    let mut items = std::mem::take(&mut f.body.items);
+    let wide = source.wide.iter().filter_map(|(scope, at)| Some((*scope, Item::inst(items.get(*at as usize)?)?)));
+    for (scope, i) in wide.filter(|(_, i)| i.op == Opcode::Call) {
+        f.lay_out_call(scope, i, &source.names)?;
+    }
+    for (scope, at) in &source.wide {
+        if let Some(Item::Inst(i)) = items.get_mut(*at as usize) {
+            let call = i.op == Opcode::Call;
+            let all = if call { f.call(*scope, i, &source.names)? } else { f.table_branch(*scope, i, &source.names)? };
+            i.opds = all.into_iter().collect();
+        }
+    }
+    let symbols: Vec<Option<Symbol>> = source.names.iter().map(|(scope, name)| f.symbol(*scope, name)).collect();
+    for at in &source.named {
+        let Some(Item::Inst(i)) = items.get_mut(*at as usize) else { continue };
+        for o in i.opds.iter_mut() {
+            if let Err(n) = resolve(o, &symbols) {
+                let name = source.names.get(n as usize).map_or("", |n| n.1);
+                return Err(AsmError::new(i.pos, format!("{name} is not known here")));
+            }
+        }
+    }
+    f.body.items = items;
     Ok(f.body)
 }
 
-/// Counts the shared memory that a body declares.
-pub(super) fn shared(body: &[Statement], names: &mut Names) -> Result<(), AsmError> {
-    for s in body {
-        match s {
-            Statement::Block(b) => shared(b, names)?,
-            Statement::Variable(v) if matches!(v.space, Space::Shared | Space::SharedCta) => {
-                place(v, &mut names.shared_bytes)?;
+/// Puts what is found in the place of names; else the number of the name that is not known.
+fn resolve(o: &mut Opd, symbols: &[Option<Symbol>]) -> Result<(), u32> {
+    match o {
+        Opd::Symbol(s, _) => {
+            if let Symbol::Named(n) = *s {
+                *s = symbols.get(n as usize).copied().flatten().ok_or(n)?;
             }
-            _ => {}
+            Ok(())
         }
+        Opd::Vector(v) | Opd::List(v) => v.iter_mut().try_for_each(|o| resolve(o, symbols)),
+        Opd::Pair(a, b) => resolve(a, symbols).and_then(|()| resolve(b, symbols)),
+        Opd::Address(base, _) => resolve(base, symbols),
+        _ => Ok(()),
+    }
+}
+
+/// Counts the shared memory that a body declares.
+pub(super) fn shared(body: &Source, names: &mut Names) -> Result<(), AsmError> {
+    let all = body.variables.iter().map(|(_, v)| v);
+    for v in all.filter(|v| matches!(v.space, Space::Shared | Space::SharedCta)) {
+        place(v, &mut names.shared_bytes)?;
     }
     Ok(())
 }
@@ -278,111 +332,44 @@ pub(super) fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
     Ok(at)
 }
 
-impl<'a> Flatten<'a, '_> {
-    fn block(&mut self, list: &'a [Statement]) -> Result<(), AsmError> {
-        self.scopes.push(Scope::default());
-        for (k, s) in list.iter().enumerate() {
-            self.declare(s)?;
-            self.named_list(k.checked_sub(1).and_then(|k| list.get(k)), s)?;
-        }
-        for s in list {
-            if let Statement::Inst(i) = s
-                && i.op == Opcode::Call
-            {
-                self.lay_out_call(i)?;
+impl Flatten<'_, '_> {
+    fn declare(&mut self, scope: u32, v: Variable) -> Result<(), AsmError> {
+        let symbol = match v.space {
+            Space::Shared | Space::SharedCta => Symbol::Shared(place(&v, &mut self.names.shared_bytes)?),
+            Space::Local => Symbol::Local(place(&v, &mut self.body.local_bytes)?),
+            // Its place is the call's to say.
+            Space::Param => return Ok(()),
+            _ => {
+                let what = format!("{}: a variable in .{} here", v.name, v.space.word());
+                return Err(AsmError::new(v.pos, what));
             }
-        }
-        self.body.items.reserve(list.len());
-        for s in list {
-            match s {
-                Statement::Block(inner) => self.block(inner)?,
-                Statement::Label(name, _) => {
-                    if let Some(Symbol::Label(l)) = self.symbol(name) {
-                        self.body.items.push(Item::Label(l));
-                    }
-                }
-                Statement::Inst(i) => {
-                    let flat = self.inst(i)?;
-                    self.body.items.push(Item::Inst(flat));
-                }
-                _ => {}
-            }
-        }
-        self.scopes.pop();
-        Ok(())
-    }
-
-    fn declare(&mut self, s: &'a Statement) -> Result<(), AsmError> {
-        // PANIC: block() has pushed a scope.
-        let Some(scope) = self.scopes.last_mut() else { return Ok(()) };
-        match s {
-            Statement::Registers(r) => {
-                if r.vector != 1 {
-                    return Err(AsmError::new(r.pos, "vector registers are not assembled".into()));
-                }
-                for (name, count) in &r.names {
-                    let first = u32::try_from(self.body.regs.len()).unwrap_or(u32::MAX);
-                    let n = count.unwrap_or(1);
-                    self.body.regs.resize(self.body.regs.len() + n as usize, r.ty);
-                    match count {
-                        Some(n) => scope.ranges.push((Counted::new(name, *n), first)),
-                        None => {
-                            scope.registers.insert(name, first);
-                        }
-                    }
-                }
-            }
-            Statement::Label(name, _) => {
-                scope.symbols.insert(name, Symbol::Label(self.body.labels));
-                self.body.labels += 1;
-            }
-            Statement::Variable(v) => {
-                let symbol = match v.space {
-                    Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut self.names.shared_bytes)?),
-                    Space::Local => Symbol::Local(place(v, &mut self.body.local_bytes)?),
-                    // Its place is the call's to say.
-                    Space::Param => return Ok(()),
-                    _ => {
-                        return Err(AsmError::new(
-                            v.pos,
-                            format!("{}: a variable in .{} here", v.name, v.space.word()),
-                        ));
-                    }
-                };
-                scope.symbols.insert(&v.name, symbol);
-            }
-            _ => {}
+        };
+        if let Some(scope) = self.scopes.get_mut(scope as usize) {
+            scope.symbols.insert(v.name, symbol);
         }
         Ok(())
     }
 
-    /// A list of branch targets or a prototype is named by the label before it.
-    fn named_list(&mut self, before: Option<&'a Statement>, s: &'a Statement) -> Result<(), AsmError> {
-        let (Some(Statement::Label(name, pos)), Some(scope)) = (before, self.scopes.last_mut()) else { return Ok(()) };
-        match s {
-            Statement::Targets { calls: false, names } => {
-                scope.tables.insert(name, names);
-            }
-            Statement::Prototype { returns, params, .. } => {
-                scope.prototypes.insert(name, call::signature(returns, params)?);
-            }
-            Statement::Targets { .. } => {
-                return Err(AsmError::new(*pos, format!("{name}: lists of call targets are not assembled")));
-            }
-            _ => {}
-        }
-        Ok(())
+    /// A scope and those around it.
+    fn around(&self, scope: u32) -> impl Iterator<Item = &Scope> {
+        let first = self.scopes.get(scope as usize);
+        std::iter::successors(first, |s| s.parent.and_then(|p| self.scopes.get(p as usize)))
+    }
+
+    fn prototype(&self, scope: u32, name: Option<&str>) -> Result<Option<call::Signature>, AsmError> {
+        let found = name.and_then(|name| self.around(scope).find_map(|s| s.prototypes.get(name)));
+        found.map(|(returns, params)| call::signature(returns, params)).transpose()
     }
 
     /// Gives the parameters that a call names their places.
-    fn lay_out_call(&mut self, i: &'a Inst) -> Result<(), AsmError> {
-        let parts = call::parts(i)?;
-        let callee = match parts.target {
-            Operand::Symbol(name, 0) => match self.symbol(name) {
+    fn lay_out_call(&mut self, scope: u32, i: &Flat, names: &Uses) -> Result<(), AsmError> {
+        let parts = call::parts(i, names)?;
+        let callee = match call::name(parts.target, names) {
+            Some(name) => match self.symbol(scope, name) {
                 Some(Symbol::Function(f)) => self.names.functions.list.get(f as usize).map(|f| f.signature.clone()),
                 _ => None,
             },
-            _ => parts.prototype.and_then(|p| self.scopes.iter().rev().find_map(|s| s.prototypes.get(&**p)).cloned()),
+            None => self.prototype(scope, parts.prototype)?,
         };
         let Some(signature) = callee else {
             return Err(AsmError::new(i.pos, "call: what is called is not known here".into()));
@@ -393,14 +380,13 @@ impl<'a> Flatten<'a, '_> {
                 return Err(AsmError::new(i.pos, "call: not as many parameters as are declared".into()));
             }
             for (o, (at, _)) in list.iter().zip(places) {
-                let Operand::Symbol(name, 0) = o else {
-                    return Err(AsmError::new(
-                        i.pos,
-                        "call: parameters that are no .param variables are not assembled".into(),
-                    ));
+                let Some(name) = call::name(o, names) else {
+                    let what = "call: parameters that are no .param variables are not assembled";
+                    return Err(AsmError::new(i.pos, what.into()));
                 };
-                let Some(scope) = self.scopes.last_mut() else { continue };
-                if scope.symbols.insert(name, Symbol::Outgoing(*at)).is_some_and(|old| old != Symbol::Outgoing(*at)) {
+                let Some(scope) = self.scopes.get_mut(scope as usize) else { continue };
+                let old = scope.symbols.insert(name.into(), Symbol::Outgoing(*at));
+                if old.is_some_and(|old| old != Symbol::Outgoing(*at)) {
                     let what = format!("call: {name} is passed by two calls, which is not assembled");
                     return Err(AsmError::new(i.pos, what));
                 }
@@ -410,97 +396,39 @@ impl<'a> Flatten<'a, '_> {
     }
 
     /// `call` with the functions that it may be of.
-    fn call(&mut self, i: &'a Inst) -> Result<Vec<Opd>, AsmError> {
-        let parts = call::parts(i)?;
-        let target = self.operand(parts.target, i.pos)?;
+    fn call(&self, scope: u32, i: &Flat, names: &Uses) -> Result<Vec<Opd>, AsmError> {
+        let parts = call::parts(i, names)?;
+        let target = parts.target.clone();
         let Opd::Reg(_) = target else { return Ok(vec![target]) };
-        let prototype = parts.prototype.and_then(|p| self.scopes.iter().rev().find_map(|s| s.prototypes.get(&**p)));
-        let Some(prototype) = prototype else { return Ok(vec![target]) };
-        let fits = |f: &call::Declared| f.taken && f.signature.is_like(prototype);
+        let Some(prototype) = self.prototype(scope, parts.prototype)? else { return Ok(vec![target]) };
+        let fits = |f: &call::Declared| f.taken && f.signature.is_like(&prototype);
         let functions = self.names.functions.list.iter().enumerate().filter(|(_, f)| fits(f));
         let all = functions.map(|(k, _)| Opd::Symbol(Symbol::Function(k as u32), 0)).collect();
         Ok(vec![target, Opd::Vector(all)])
     }
 
     /// `brx.idx` with the labels of its table.
-    fn table_branch(&mut self, i: &'a Inst) -> Result<Vec<Opd>, AsmError> {
-        let [index, Operand::Symbol(table, 0)] = i.operands.as_slice() else {
+    fn table_branch(&self, scope: u32, i: &Flat, names: &Uses) -> Result<Vec<Opd>, AsmError> {
+        let (index, table) = match &*i.opds {
+            [index, table] => (index, call::name(table, names)),
+            _ => (&Opd::Nothing, None),
+        };
+        let Some(table) = table else {
             return Err(AsmError::new(i.pos, "brx: an index and a list of labels are expected".into()));
         };
-        let index = self.operand(index, i.pos)?;
-        let Some(names) = self.scopes.iter().rev().find_map(|s| s.tables.get(&**table)).copied() else {
+        let Some(labels) = self.around(scope).find_map(|s| s.tables.get(table)) else {
             return Err(AsmError::new(i.pos, format!("brx: {table} is no list of labels")));
         };
-        let label = |n: &Name| match self.symbol(n) {
+        let label = |n: &Name| match self.symbol(scope, n) {
             Some(l @ Symbol::Label(_)) => Ok(Opd::Symbol(l, 0)),
             _ => Err(AsmError::new(i.pos, format!("brx: {n} is no label here"))),
         };
-        let labels = names.iter().map(label).collect::<Result<Vec<_>, _>>()?;
-        Ok(vec![index, Opd::Vector(labels)])
+        let labels = labels.iter().map(label).collect::<Result<Vec<_>, _>>()?;
+        Ok(vec![index.clone(), Opd::Vector(labels)])
     }
 
-    fn symbol(&self, name: &Name) -> Option<Symbol> {
-        let inner = self.scopes.iter().rev().find_map(|s| s.symbols.get(&**name)).copied();
+    fn symbol(&self, scope: u32, name: &str) -> Option<Symbol> {
+        let inner = self.around(scope).find_map(|s| s.symbols.get(name)).copied();
         inner.or_else(|| self.names.symbols.get(name).copied())
-    }
-
-    fn register(&self, name: &'a Name, pos: Pos) -> Result<Reg, AsmError> {
-        let taken_apart = Numbered::of(name.as_bytes());
-        let found = self.scopes.iter().rev().find_map(|s| {
-            let counted = |(range, first): &(Counted, Reg)| range.number(&taken_apart).map(|k| first + k);
-            let plain = if s.registers.is_empty() { None } else { s.registers.get(&**name).copied() };
-            plain.or_else(|| s.ranges.iter().find_map(counted))
-        });
-        found.ok_or_else(|| AsmError::new(pos, format!("{name} is not declared")))
-    }
-
-    fn inst(&mut self, i: &'a Inst) -> Result<Flat<'a>, AsmError> {
-        let guard = match &i.guard {
-            Some(g) => Some((self.register(&g.pred, i.pos)?, g.negated)),
-            None => None,
-        };
-        let opds = match i.op {
-            Opcode::Call => self.call(i)?.into(),
-            Opcode::Brx => self.table_branch(i)?.into(),
-            _ => {
-                let mut opds = SmallVec::new();
-                for o in &i.operands {
-                    match o {
-                        Operand::Reg(n) => opds.push(Opd::Reg(self.register(n, i.pos)?)),
-                        Operand::Imm(v) => opds.push(Opd::Imm(*v)),
-                        o => opds.push(self.operand(o, i.pos)?),
-                    }
-                }
-                opds
-            }
-        };
-        Ok(Flat::new((i.pos, guard), i.op, &i.mods, Operands::from(opds)))
-    }
-
-    fn operand(&self, o: &'a Operand, pos: Pos) -> Result<Opd, AsmError> {
-        Ok(match o {
-            Operand::Reg(n) => Opd::Reg(self.register(n, pos)?),
-            Operand::Not(n) => Opd::Not(self.register(n, pos)?),
-            Operand::Special(n) => Opd::Special((&**n).into()),
-            Operand::Symbol(n, offset) => match self.symbol(n) {
-                Some(s) => Opd::Symbol(s, *offset),
-                None => return Err(AsmError::new(pos, format!("{n} is not known here"))),
-            },
-            Operand::Imm(i) => Opd::Imm(*i),
-            Operand::Vector(v) => Opd::Vector(v.iter().map(|o| self.operand(o, pos)).collect::<Result<_, _>>()?),
-            Operand::Pair(a, b) => Opd::Pair(Box::new(self.operand(a, pos)?), Box::new(self.operand(b, pos)?)),
-            Operand::Address { base, offset, rest } if rest.is_empty() => {
-                Opd::Address(Box::new(self.operand(base, pos)?), *offset)
-            }
-            Operand::Nothing => Opd::Nothing,
-            // A tensor and the coordinates in it.
-            Operand::Address { base, offset, rest } => {
-                let base = Opd::Address(Box::new(self.operand(base, pos)?), *offset);
-                let rest = rest.iter().map(|o| self.operand(o, pos)).collect::<Result<Vec<Opd>, _>>()?;
-                Opd::Pair(Box::new(base), Box::new(Opd::Vector(rest)))
-            }
-            Operand::Lane(n, _) => return Err(AsmError::new(pos, format!("{n}: vector registers are not assembled"))),
-            Operand::List(_) => return Err(AsmError::new(pos, "calls are not assembled".into())),
-        })
     }
 }

@@ -1,7 +1,7 @@
 //! The assembler: PTX text → machine code of sm_80 to sm_90 and sm_120. Selection is sm_90's; [`chips`] makes another chip's instructions of it.
 //!
 //! ```text
-//! text --parse--> Module --flatten--> list --unroll--> list --facts--> list and what is known --select--> virtual registers, blocks
+//! text --parse--> lists of instructions --flatten--> names resolved --unroll--> list --facts--> list and what is known --select--> virtual registers, blocks
 //!      --shape, converge--> BSSY, BSYNC --hoist, settle, place--> registers --lower--> the chip's forms --schedule--> order
 //!      --synchronise--> control words --> 128-bit words
 //! ```
@@ -30,6 +30,7 @@ mod reuse;
 mod schedule;
 mod select;
 mod shape;
+mod source;
 mod sync;
 mod uniform;
 mod unroll;
@@ -38,13 +39,18 @@ mod vector;
 use super::encode;
 use super::{Chip, Form, Instruction, Role, op};
 use crate::elf::cubin::{self, Arch, NewKernel, NewModule, Param};
-use crate::isa::ptx::{self, Function, Item, Module, Pos, Tuning};
+use crate::isa::ptx::{self, Item, Pos, Tuning};
 pub use data::Data;
 use flat::{Names, Symbol};
 use schedule::Node;
+use source::{Mnemonics, Reader, Source};
 use std::sync::Arc;
 use sync::Placed;
 use thiserror::Error;
+
+/// A text whose bodies are lists.
+type Module<'a> = ptx::Module<Source<'a>>;
+type Function<'a> = ptx::Function<Source<'a>>;
 
 /// Why a text has no machine code.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -156,9 +162,7 @@ pub fn assemble_watched(text: &str, arch: Arch, done: Watch) -> Result<Vec<u8>, 
         let known: Vec<String> = Chip::ALL.iter().map(Chip::to_string).collect();
         return Err(refused(format!("{arch}: machine code is made for {} and sm_90a", known.join(", "))));
     };
-    let module = ptx::parse(text).map_err(|e| AsmError::new(e.pos(), e.to_string()))?;
-    done(Phase::Parse);
-    let (kernels, data) = watched(&module, chip, done)?;
+    let (kernels, data) = watched(text, chip, done)?;
     let kernels = kernels.iter().map(Kernel::for_cubin).collect();
     let new = NewModule { kernels, variables: data.variables, addresses: data.addresses };
     let cubin = cubin::write_module(arch, &new).map_err(|e| refused(e.to_string()));
@@ -202,20 +206,24 @@ impl Kernel {
 /// # Errors
 /// What cannot be read, or has no machine code yet, with its place.
 pub fn kernels(text: &str) -> Result<Vec<Kernel>, AsmError> {
-    Ok(module_code(&ptx::parse(text).map_err(|e| AsmError::new(e.pos(), e.to_string()))?, Chip::Sm90)?.0)
+    Ok(text_code(text, Chip::Sm90)?.0)
 }
 
-/// Assembles a module for a chip: its kernels, and its variables.
+/// Assembles a text for a chip: its kernels, and its variables.
 ///
 /// # Errors
-/// What has no machine code yet, with its place in the text the module was read from.
-pub fn module_code(module: &Module, chip: Chip) -> Result<(Vec<Kernel>, Data), AsmError> {
-    watched(module, chip, &mut |_| {})
+/// What cannot be read, or has no machine code yet, with its place.
+pub fn text_code(text: &str, chip: Chip) -> Result<(Vec<Kernel>, Data), AsmError> {
+    watched(text, chip, &mut |_| {})
 }
 
-fn watched(module: &Module, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
+fn watched(text: &str, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
+    let mnemonics = Mnemonics::default();
+    let read = ptx::parse_with(text, &mut Reader::new(&mnemonics));
+    let mut module = read.map_err(|e| AsmError::new(e.pos(), e.to_string()))?;
+    done(Phase::Parse);
     let (mut names, mut data) = (Names::default(), Data::default());
-    let (functions, numbers) = call::declared(module)?;
+    let (functions, numbers) = call::declared(&module)?;
     names.functions = Arc::new(functions);
     names.symbols.extend(numbers.into_iter().map(|(name, n)| (name, Symbol::Function(n))));
     for item in &module.items {
@@ -226,13 +234,19 @@ fn watched(module: &Module, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Dat
     let bodies = |entry| module.functions().filter(move |f| f.entry == entry && f.body.is_some());
     let least = bodies(true).map(|f| most_registers(f, sizes(f, "reqntid"))).min().unwrap_or(253);
     let mut functions = link::Functions::new(names.functions.list.len());
-    names.place_dynamic(module)?;
-    for f in bodies(false) {
+    names.place_dynamic(&module)?;
+    for f in all_bodies(&mut module, false) {
         let Some(n) = names.function(&f.name) else { continue };
         functions.add(n, routine(f, &mut names, (Some(n), least), done)?);
     }
-    let kernels = bodies(true).map(|f| kernel(f, (&names, &functions), chip, done)).collect::<Result<_, _>>()?;
-    Ok((kernels, data))
+    let kernels = all_bodies(&mut module, true).map(|f| kernel(f, (&names, &functions), chip, done));
+    Ok((kernels.collect::<Result<_, _>>()?, data))
+}
+
+/// The kernels, or the functions, that have a body.
+fn all_bodies<'m, 'a>(module: &'m mut Module<'a>, entry: bool) -> impl Iterator<Item = &'m mut Function<'a>> {
+    let all = module.items.iter_mut().filter_map(|i| if let Item::Function(f) = i { Some(&mut **f) } else { None });
+    all.filter(move |f| f.entry == entry && f.body.is_some())
 }
 
 impl Names {
@@ -245,11 +259,11 @@ impl Names {
         let mut all = self.clone();
         let mut most = 0;
         for f in module.functions().filter(|f| !f.entry) {
-            flat::shared(f.body.as_deref().unwrap_or_default(), &mut all)?;
+            all.count_shared(f)?;
         }
         for f in module.functions().filter(|f| f.entry) {
             let mut own = all.clone();
-            flat::shared(f.body.as_deref().unwrap_or_default(), &mut own)?;
+            own.count_shared(f)?;
             most = most.max(own.shared_bytes);
         }
         self.least_shared_bytes = most.next_multiple_of(16);
@@ -257,6 +271,12 @@ impl Names {
             self.symbols.insert(name, Symbol::Shared(self.least_shared_bytes));
         }
         Ok(())
+    }
+}
+
+impl Names {
+    fn count_shared(&mut self, f: &Function) -> Result<(), AsmError> {
+        f.body.as_ref().map_or(Ok(()), |body| flat::shared(body, self))
     }
 }
 
@@ -270,9 +290,9 @@ struct Routine {
     start: Option<u32>,
 }
 
-/// A function of that number, or a kernel; of it at most that many registers.
+/// A function of that number, or a kernel; of it at most that many registers. Its body is taken.
 fn routine(
-    f: &Function,
+    f: &mut Function,
     names: &mut Names,
     (number, registers): (Option<u32>, u16),
     done: Watch,
@@ -282,7 +302,7 @@ fn routine(
         let all = f.returns.iter().zip(&n.signature.returns).chain(f.params.iter().zip(&n.signature.params));
         own.symbols.extend(all.map(|(v, (at, _))| (v.name.clone(), Symbol::Incoming(*at))));
     }
-    let mut body = flat::flatten(f.body.as_deref().unwrap_or_default(), &mut own)?;
+    let mut body = flat::flatten(f.body.take().unwrap_or_default(), &mut own)?;
     names.shared_bytes = own.shared_bytes;
     let source_instructions = body.items.iter().filter(|i| matches!(i, flat::Item::Inst(_))).count() as u32;
     done(Phase::Flatten);
@@ -346,7 +366,7 @@ fn allocated(
 }
 
 fn kernel(
-    f: &Function,
+    f: &mut Function,
     (names, functions): (&Names, &link::Functions),
     chip: Chip,
     done: Watch,
@@ -356,7 +376,7 @@ fn kernel(
     if !names.dynamic.is_empty() {
         // Memory whose size the launch gives begins behind all that is declared.
         let mut all = names.clone();
-        flat::shared(f.body.as_deref().unwrap_or_default(), &mut all)?;
+        all.count_shared(f)?;
         let start = all.shared_bytes.next_multiple_of(16);
         for name in std::mem::take(&mut names.dynamic) {
             names.symbols.insert(name, Symbol::Shared(start));

@@ -18,7 +18,7 @@ pub(super) struct Pool {
 }
 
 /// What a kernel asks for, if the number of registers at its start is told.
-pub(super) fn pool(f: &Function, body: &Body) -> Option<Pool> {
+pub(super) fn pool<B>(f: &Function<B>, body: &Body) -> Option<Pool> {
     let says = |want: &str| f.tuning.iter().any(|t| matches!(t, Tuning::Numbers(name, _) if &**name == want));
     let told = says("maxnreg") || says("minnctapersm") && (says("maxntid") || says("reqntid"));
     let mut all = body.items.iter().filter_map(|item| match item {

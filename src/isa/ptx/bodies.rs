@@ -1,0 +1,181 @@
+//! What the parser hands over of a function's body, and to whom: [`Tree`] keeps it as statements; the assembler has a list of its own made at
+//! once, without names of registers.
+
+use super::module::{Guard, Imm, Inst, Modifier, Operand, Pos, Statement};
+use super::name::Name;
+use super::names::Opcode;
+use hashbrown::HashMap;
+use std::sync::Arc;
+
+/// Makes operands of their parts.
+pub(crate) trait Operands<'a> {
+    type Operand;
+    /// The operands of an instruction.
+    type List;
+
+    fn list(&self) -> Self::List;
+    fn push(&self, list: &mut Self::List, operand: Self::Operand);
+    /// A register, and its number among those that the body declares.
+    fn register(&mut self, name: &'a str, number: u32) -> Self::Operand;
+    fn not(&mut self, name: &'a str, number: u32) -> Self::Operand;
+    fn lane(&mut self, name: &'a str, lane: u8, pos: Pos) -> Self::Operand;
+    fn special(&mut self, name: &'a str) -> Self::Operand;
+    fn symbol(&mut self, name: &'a str, offset: i64) -> Self::Operand;
+    fn immediate(&mut self, value: Imm) -> Self::Operand;
+    fn vector(&mut self, parts: Vec<Self::Operand>) -> Self::Operand;
+    fn pair(&mut self, a: Self::Operand, b: Self::Operand) -> Self::Operand;
+    fn address(&mut self, base: Self::Operand, offset: i64, rest: Vec<Self::Operand>) -> Self::Operand;
+    fn parenthesised(&mut self, list: Vec<Self::Operand>, pos: Pos) -> Self::Operand;
+    fn nothing(&mut self) -> Self::Operand;
+}
+
+/// Takes what stands in a body, in the order of the text.
+pub(crate) trait Bodies<'a>: Operands<'a> {
+    type Body;
+    /// A mnemonic with its modifiers.
+    type Mnemonic: Clone;
+
+    /// A brace opens: the body's own, or one in it.
+    fn open(&mut self);
+    fn close(&mut self);
+    fn label(&mut self, name: &'a str, pos: Pos);
+    /// What is no block, label or instruction.
+    fn statement(&mut self, statement: Statement);
+    /// A mnemonic that was met before.
+    fn known(&self, word: &'a str) -> Option<Self::Mnemonic>;
+    /// Another one.
+    fn learn(&mut self, word: &'a str, op: Opcode, mods: Vec<Modifier>) -> Self::Mnemonic;
+    fn inst(&mut self, head: Head<'a, Self::Mnemonic>, operands: Self::List);
+    /// The body whose last brace has closed.
+    fn body(&mut self) -> Self::Body;
+}
+
+/// What stands before an instruction's operands.
+pub(crate) struct Head<'a, M> {
+    pub pos: Pos,
+    pub guard: Option<Predicate<'a>>,
+    pub mnemonic: M,
+}
+
+/// A guard: the register's name and number.
+#[derive(Clone, Copy)]
+pub(crate) struct Predicate<'a> {
+    pub name: &'a str,
+    pub number: u32,
+    pub negated: bool,
+}
+
+/// Makes statements.
+#[derive(Default)]
+pub(super) struct Tree<'a> {
+    open: Vec<Vec<Statement>>,
+    body: Vec<Statement>,
+    mnemonics: HashMap<&'a str, (Opcode, Arc<[Modifier]>)>,
+}
+
+impl Tree<'_> {
+    fn add(&mut self, statement: Statement) {
+        if let Some(list) = self.open.last_mut() {
+            list.push(statement);
+        }
+    }
+}
+
+impl<'a> Operands<'a> for Tree<'_> {
+    type Operand = Operand;
+    type List = Vec<Operand>;
+
+    fn list(&self) -> Vec<Operand> {
+        Vec::with_capacity(4)
+    }
+
+    fn push(&self, list: &mut Vec<Operand>, operand: Operand) {
+        list.push(operand);
+    }
+
+    fn register(&mut self, name: &'a str, _: u32) -> Operand {
+        Operand::Reg(Name::from(name))
+    }
+
+    fn not(&mut self, name: &'a str, _: u32) -> Operand {
+        Operand::Not(Name::from(name))
+    }
+
+    fn lane(&mut self, name: &'a str, lane: u8, _: Pos) -> Operand {
+        Operand::Lane(Name::from(name), lane)
+    }
+
+    fn special(&mut self, name: &'a str) -> Operand {
+        Operand::Special(Name::from(name))
+    }
+
+    fn symbol(&mut self, name: &'a str, offset: i64) -> Operand {
+        Operand::Symbol(Name::from(name), offset)
+    }
+
+    fn immediate(&mut self, value: Imm) -> Operand {
+        Operand::Imm(value)
+    }
+
+    fn vector(&mut self, parts: Vec<Operand>) -> Operand {
+        Operand::Vector(parts)
+    }
+
+    fn pair(&mut self, a: Operand, b: Operand) -> Operand {
+        Operand::Pair(Box::new(a), Box::new(b))
+    }
+
+    fn address(&mut self, base: Operand, offset: i64, rest: Vec<Operand>) -> Operand {
+        Operand::Address { base: Box::new(base), offset, rest }
+    }
+
+    fn parenthesised(&mut self, list: Vec<Operand>, _: Pos) -> Operand {
+        Operand::List(list)
+    }
+
+    fn nothing(&mut self) -> Operand {
+        Operand::Nothing
+    }
+}
+
+impl<'a> Bodies<'a> for Tree<'a> {
+    type Body = Vec<Statement>;
+    type Mnemonic = (Opcode, Arc<[Modifier]>);
+
+    fn open(&mut self) {
+        self.open.push(Vec::new());
+    }
+
+    fn close(&mut self) {
+        let inner = self.open.pop().unwrap_or_default();
+        if self.open.is_empty() { self.body = inner } else { self.add(Statement::Block(inner)) }
+    }
+
+    fn label(&mut self, name: &'a str, pos: Pos) {
+        self.add(Statement::Label(Name::from(name), pos));
+    }
+
+    fn statement(&mut self, statement: Statement) {
+        self.add(statement);
+    }
+
+    fn known(&self, word: &'a str) -> Option<Self::Mnemonic> {
+        self.mnemonics.get(word).cloned()
+    }
+
+    fn learn(&mut self, word: &'a str, op: Opcode, mods: Vec<Modifier>) -> Self::Mnemonic {
+        let mnemonic = (op, Arc::from(mods));
+        self.mnemonics.insert(word, Clone::clone(&mnemonic));
+        mnemonic
+    }
+
+    fn inst(&mut self, head: Head<'a, Self::Mnemonic>, operands: Vec<Operand>) {
+        let (op, mods) = head.mnemonic;
+        let guard = head.guard.map(|g| Guard { negated: g.negated, pred: Name::from(g.name) });
+        self.add(Statement::Inst(Inst { pos: head.pos, guard, op, mods, operands }));
+    }
+
+    fn body(&mut self) -> Vec<Statement> {
+        std::mem::take(&mut self.body)
+    }
+}

@@ -1,0 +1,256 @@
+//! A body as it is read: a list of instructions at once, its registers numbered while the text is parsed. Names of other things may come before what
+//! they name; they are numbered too, and resolved when the body is flattened.
+
+use super::AsmError;
+use super::flat::{Flat, Item, Opd, Said, Symbol};
+use super::operands;
+use crate::isa::ptx::{Bodies, Head, Imm, Modifier, Name, Opcode, Operands, Pos, Registers, Statement, Variable};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+use std::cell::{Cell, OnceCell};
+
+/// Names by their numbers: the scope that each stands in, and the name.
+pub(super) type Uses<'a> = [(u32, &'a str)];
+
+/// A body whose names are not resolved yet.
+#[derive(Default)]
+pub(super) struct Source<'a> {
+    pub items: Vec<Item<'a>>,
+    pub registers: Vec<Registers>,
+    pub scopes: Vec<Scope>,
+    /// With their scopes, in the order of the text.
+    pub variables: Vec<(u32, Variable)>,
+    pub names: Vec<(u32, &'a str)>,
+    /// Items that have names.
+    pub named: Vec<u32>,
+    /// Calls and branches through tables, with their scopes.
+    pub wide: Vec<(u32, u32)>,
+    pub labels: u32,
+    /// What is not assembled.
+    pub fault: Option<AsmError>,
+}
+
+/// What is declared behind an open brace.
+#[derive(Default)]
+pub(super) struct Scope {
+    /// The one around it.
+    pub parent: Option<u32>,
+    pub symbols: HashMap<Name, Symbol>,
+    /// Lists of labels.
+    pub tables: HashMap<Name, Vec<Name>>,
+    /// Prototypes of calls through registers: results and parameters.
+    pub prototypes: HashMap<Name, (Vec<Variable>, Vec<Variable>)>,
+}
+
+/// A mnemonic with its modifiers, and what is asked of them.
+pub(super) struct Mnemonic {
+    pub op: Opcode,
+    pub mods: Vec<Modifier>,
+    pub said: Said,
+}
+
+/// The mnemonics of a text. What is added stays in its place.
+#[derive(Default)]
+pub(super) struct Mnemonics {
+    /// Each has twice as many places as the one before.
+    parts: [OnceCell<Vec<OnceCell<Mnemonic>>>; 32],
+    count: Cell<usize>,
+}
+
+/// Places of the first part.
+const FIRST: usize = 32;
+
+impl Mnemonics {
+    fn add(&self, mnemonic: Mnemonic) -> &Mnemonic {
+        let n = self.count.replace(self.count.get() + 1) + FIRST;
+        let part = (n / FIRST).ilog2() as usize;
+        let places = FIRST << part;
+        // PANIC: there is no room for as many as the parts hold.
+        let part = self.parts[part].get_or_init(|| (0..places).map(|_| OnceCell::new()).collect());
+        part[n - places].get_or_init(|| mnemonic)
+    }
+}
+
+/// Reads bodies.
+pub(super) struct Reader<'a> {
+    mnemonics: &'a Mnemonics,
+    known: HashMap<&'a str, &'a Mnemonic>,
+    source: Source<'a>,
+    /// The scope that the text stands in.
+    scope: Option<u32>,
+    /// The label that stands right before.
+    label: Option<(&'a str, Pos)>,
+    /// The instruction has names.
+    names: bool,
+    listed: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(mnemonics: &'a Mnemonics) -> Reader<'a> {
+        let (known, source) = (HashMap::new(), Source::default());
+        Reader { mnemonics, known, source, scope: None, label: None, names: false, listed: false }
+    }
+
+    fn fault(&mut self, pos: Pos, what: impl FnOnce() -> String) {
+        self.source.fault.get_or_insert_with(|| AsmError::new(pos, what()));
+    }
+
+    fn here(&mut self) -> Option<&mut Scope> {
+        self.source.scopes.get_mut(self.scope? as usize)
+    }
+}
+
+impl<'a> Operands<'a> for Reader<'a> {
+    type Operand = Opd;
+    type List = SmallVec<[Opd; 4]>;
+
+    #[inline]
+    fn list(&self) -> SmallVec<[Opd; 4]> {
+        SmallVec::new()
+    }
+
+    #[inline]
+    fn push(&self, list: &mut SmallVec<[Opd; 4]>, operand: Opd) {
+        list.push(operand);
+    }
+
+    #[inline]
+    fn register(&mut self, _: &'a str, number: u32) -> Opd {
+        Opd::Reg(number)
+    }
+
+    fn not(&mut self, _: &'a str, number: u32) -> Opd {
+        Opd::Not(number)
+    }
+
+    fn lane(&mut self, name: &'a str, _: u8, pos: Pos) -> Opd {
+        self.fault(pos, || format!("{name}: vector registers are not assembled"));
+        Opd::Nothing
+    }
+
+    fn special(&mut self, name: &'a str) -> Opd {
+        Opd::Special(name.into())
+    }
+
+    fn symbol(&mut self, name: &'a str, offset: i64) -> Opd {
+        let n = self.source.names.len() as u32;
+        self.source.names.push((self.scope.unwrap_or_default(), name));
+        self.names = true;
+        Opd::Symbol(Symbol::Named(n), offset)
+    }
+
+    #[inline]
+    fn immediate(&mut self, value: Imm) -> Opd {
+        Opd::Imm(value)
+    }
+
+    fn vector(&mut self, parts: Vec<Opd>) -> Opd {
+        Opd::Vector(parts)
+    }
+
+    fn pair(&mut self, a: Opd, b: Opd) -> Opd {
+        Opd::Pair(Box::new(a), Box::new(b))
+    }
+
+    fn address(&mut self, base: Opd, offset: i64, rest: Vec<Opd>) -> Opd {
+        let base = Opd::Address(Box::new(base), offset);
+        // A tensor and the coordinates in it.
+        if rest.is_empty() { base } else { Opd::Pair(Box::new(base), Box::new(Opd::Vector(rest))) }
+    }
+
+    fn parenthesised(&mut self, list: Vec<Opd>, _: Pos) -> Opd {
+        self.listed = true;
+        Opd::List(list)
+    }
+
+    fn nothing(&mut self) -> Opd {
+        Opd::Nothing
+    }
+}
+
+impl<'a> Bodies<'a> for Reader<'a> {
+    type Body = Source<'a>;
+    type Mnemonic = &'a Mnemonic;
+
+    fn open(&mut self) {
+        let parent = self.scope.replace(self.source.scopes.len() as u32);
+        self.source.scopes.push(Scope { parent, ..Scope::default() });
+    }
+
+    fn close(&mut self) {
+        self.scope = self.here().and_then(|s| s.parent);
+    }
+
+    fn label(&mut self, name: &'a str, pos: Pos) {
+        let n = self.source.labels;
+        self.source.labels += 1;
+        if let Some(scope) = self.here() {
+            scope.symbols.insert(Name::from(name), Symbol::Label(n));
+        }
+        self.source.items.push(Item::Label(n));
+        self.label = Some((name, pos));
+    }
+
+    fn statement(&mut self, statement: Statement) {
+        // A list of branch targets or a prototype is named by the label before it.
+        let label = self.label.take();
+        let scope = self.scope.unwrap_or_default();
+        match (statement, label) {
+            (Statement::Registers(r), _) => {
+                if r.vector != 1 {
+                    self.fault(r.pos, || "vector registers are not assembled".into());
+                }
+                self.source.registers.push(r);
+            }
+            (Statement::Variable(v), _) => self.source.variables.push((scope, v)),
+            (Statement::Targets { calls: false, names }, Some((name, _))) => {
+                if let Some(scope) = self.here() {
+                    scope.tables.insert(Name::from(name), names);
+                }
+            }
+            (Statement::Targets { .. }, Some((name, pos))) => {
+                self.fault(pos, || format!("{name}: lists of call targets are not assembled"));
+            }
+            (Statement::Prototype { returns, params, .. }, Some((name, _))) => {
+                if let Some(scope) = self.here() {
+                    scope.prototypes.insert(Name::from(name), (returns, params));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn known(&self, word: &'a str) -> Option<&'a Mnemonic> {
+        self.known.get(word).copied()
+    }
+
+    fn learn(&mut self, word: &'a str, op: Opcode, mods: Vec<Modifier>) -> &'a Mnemonic {
+        let said = Said::of(op, &mods);
+        let mnemonic = self.mnemonics.add(Mnemonic { op, mods, said });
+        self.known.insert(word, mnemonic);
+        mnemonic
+    }
+
+    fn inst(&mut self, head: Head<'a, &'a Mnemonic>, operands: SmallVec<[Opd; 4]>) {
+        let item = self.source.items.len() as u32;
+        let op = head.mnemonic.op;
+        self.label = None;
+        if std::mem::take(&mut self.names) {
+            self.source.named.push(item);
+        }
+        if std::mem::take(&mut self.listed) && op != Opcode::Call {
+            self.fault(head.pos, || "calls are not assembled".into());
+        }
+        if matches!(op, Opcode::Call | Opcode::Brx) {
+            self.source.wide.push((self.scope.unwrap_or_default(), item));
+        }
+        let guard = head.guard.map(|g| (g.number, g.negated));
+        let flat = Flat::of((head.pos, guard), head.mnemonic, operands::Operands::from(operands));
+        self.source.items.push(Item::Inst(flat));
+    }
+
+    fn body(&mut self) -> Source<'a> {
+        self.scope = None;
+        std::mem::take(&mut self.source)
+    }
+}
