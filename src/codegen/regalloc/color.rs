@@ -132,7 +132,7 @@ impl Hints {
     pub fn of(func: &Func) -> Hints {
         let nv = func.vregs.len();
         let (mut wish, mut kin) = (vec![u16::MAX; nv], vec![[NONE; 2]; nv]);
-        for op in &func.operands {
+        for op in func.operands.iter().filter(|_| func.fixes) {
             if let Constraint::Fixed(preg) = op.constraint {
                 wish[op.vreg.0 as usize] = preg.index;
             }
@@ -148,7 +148,7 @@ impl Hints {
                 }
             }
         }
-        for v in 0..nv {
+        for v in (0..nv).filter(|_| func.fixes) {
             let near = kin[v].iter().filter(|k| **k != NONE).map(|k| wish[*k as usize]).find(|w| *w != u16::MAX);
             if let (u16::MAX, Some(w)) = (wish[v], near) {
                 wish[v] = w;
@@ -399,14 +399,14 @@ impl Color<'_, '_> {
             let fits = r.is_multiple_of(class.align) && r + class.width <= file.count;
             fits && window(r, class.width).iter().zip(busy).all(|(w, b)| w & b == 0)
         };
-        let kin = self.hints.kin[vreg as usize];
-        let related =
-            kin.iter().filter(|k| **k != NONE && self.p.func.vregs[**k as usize] == self.p.func.vregs[vreg as usize]);
-        let hints = [self.last[vreg as usize], self.hints.wish[vreg as usize]]
-            .into_iter()
-            .chain(related.map(|k| self.last[*k as usize]));
-        if let Some(r) = hints.into_iter().find(|r| *r != u16::MAX && free(*r) && within(given, *r, class.width)) {
-            return Some(r);
+        let (kin, wishes) = (self.hints.kin[vreg as usize], [self.last[vreg as usize], self.hints.wish[vreg as usize]]);
+        if kin != [NONE; 2] || wishes != [u16::MAX; 2] {
+            let vregs = &self.p.func.vregs;
+            let related = kin.iter().filter(|k| **k != NONE && vregs[**k as usize] == vregs[vreg as usize]);
+            let mut hints = wishes.into_iter().chain(related.map(|k| self.last[*k as usize]));
+            if let Some(r) = hints.find(|r| *r != u16::MAX && free(*r) && within(given, *r, class.width)) {
+                return Some(r);
+            }
         }
         // Single registers of a file with tuples come from the end, so that aligned windows stay whole.
         let tuples = class.width == 1 && self.tuples[usize::from(class.file)];

@@ -190,6 +190,8 @@ pub struct Func {
     pub(super) insts: Vec<Inst>,
     pub(super) operands: Vec<Operand>,
     pub(super) clobbers: Vec<PReg>,
+    /// Some operand must be in one register.
+    pub(super) fixes: bool,
     labels: u32,
 }
 
@@ -217,6 +219,7 @@ impl Func {
     pub fn push(&mut self, kind: Kind, flow: Flow, operands: &[Operand], clobbers: &[PReg]) -> u32 {
         let (o, c) = (self.operands.len() as u32, self.clobbers.len() as u32);
         self.operands.extend_from_slice(operands);
+        self.fixes |= operands.iter().any(|o| matches!(o.constraint, Constraint::Fixed(_)));
         self.clobbers.extend_from_slice(clobbers);
         let (oe, ce) = (self.operands.len() as u32, self.clobbers.len() as u32);
         self.insts.push(Inst { operands: (o, oe), clobbers: (c, ce), flow, kind });

@@ -96,6 +96,9 @@ pub(super) struct Taken {
 /// Registers that instructions themselves take.
 pub(super) fn taken(func: &Func) -> Vec<Taken> {
     let mut taken = Vec::new();
+    if !func.fixes && func.clobbers.is_empty() {
+        return taken;
+    }
     for i in 0..func.insts.len() as u32 {
         for op in func.operands(i) {
             if let Constraint::Fixed(preg) = op.constraint {

@@ -206,7 +206,17 @@ impl<'a> Parser<'a> {
             return Ok(out);
         }
         loop {
-            let operand = self.operand(make)?;
+            let operand = match self.tok.kind {
+                Kind::Word(w) if w.starts_with('%') => match self.register(w) {
+                    Some(number) => {
+                        self.advance()?;
+                        let first = make.register(w, number);
+                        if self.is_sign(b'|') { self.paired(first, make)? } else { first }
+                    }
+                    None => self.operand(make)?,
+                },
+                _ => self.operand(make)?,
+            };
             make.push(&mut out, operand);
             match self.tok.kind {
                 Kind::Sign(b',') => self.advance()?,
@@ -223,9 +233,11 @@ impl<'a> Parser<'a> {
 
     pub(super) fn operand<M: Operands<'a>>(&mut self, make: &mut M) -> Res<M::Operand> {
         let first = self.simple(make)?;
-        if !self.is_sign(b'|') {
-            return Ok(first);
-        }
+        if self.is_sign(b'|') { self.paired(first, make) } else { Ok(first) }
+    }
+
+    /// A pair of an operand and the one behind the sign that stands here.
+    fn paired<M: Operands<'a>>(&mut self, first: M::Operand, make: &mut M) -> Res<M::Operand> {
         self.advance()?;
         let second = self.simple(make)?;
         Ok(make.pair(first, second))

@@ -43,6 +43,31 @@ const NAMES: [bool; 256] = {
     table
 };
 
+/// What a token is that begins with a byte.
+#[derive(Clone, Copy)]
+enum Class {
+    Sign,
+    Name,
+    Digit,
+    /// It depends, or is none.
+    Other,
+}
+
+const CLASSES: [Class; 256] = {
+    let (mut table, mut c) = ([Class::Other; 256], 0u8);
+    while c < 128 {
+        table[c as usize] = match c {
+            b'0'..=b'9' => Class::Digit,
+            b'.' | b'"' => Class::Other,
+            c if is_name(c) => Class::Name,
+            c if c.is_ascii_graphic() => Class::Sign,
+            _ => Class::Other,
+        };
+        c += 1;
+    }
+    table
+};
+
 const fn is_name(c: u8) -> bool {
     NAMES[c as usize]
 }
@@ -103,23 +128,51 @@ impl<'a> Lexer<'a> {
 
     /// Reads the next token; `End` for ever at the end.
     pub fn next(&mut self, token: &mut Token<'a>) -> Result<(), ParseError> {
+        let bytes = self.text.as_bytes();
         // Most stand behind one blank or none.
-        if self.byte(0) == b' ' {
+        if bytes.get(self.at) == Some(&b' ') {
             self.at += 1;
         }
-        if matches!(self.byte(0), 0..=b' ' | b'/') {
+        let mut c = self.byte(0);
+        if c <= b' ' || c == b'/' {
             self.blanks()?;
+            c = self.byte(0);
         }
-        let (pos, from) = (self.pos(), self.at);
-        token.pos = pos;
-        let Some(c) = self.text.as_bytes().get(from).copied() else {
-            token.kind = Kind::End;
-            return Ok(());
-        };
-        token.kind = match c {
-            b'0'..=b'9' => {
+        let from = self.at;
+        token.pos = self.pos();
+        token.kind = match CLASSES[usize::from(c)] {
+            Class::Sign => {
+                self.at += 1;
+                Kind::Sign(c)
+            }
+            Class::Name => {
+                self.at += 1;
+                self.word();
+                Kind::Word(self.since(from))
+            }
+            Class::Digit => {
                 self.number();
                 Kind::Number(self.since(from))
+            }
+            Class::Other => return self.other(c, token),
+        };
+        Ok(())
+    }
+
+    /// A token that is seldom met, or none.
+    #[inline(never)]
+    fn other(&mut self, c: u8, token: &mut Token<'a>) -> Result<(), ParseError> {
+        let (pos, from) = (token.pos, self.at);
+        token.kind = match c {
+            _ if from >= self.text.len() => Kind::End,
+            b'.' if is_name(self.byte(1)) => {
+                self.at += 1;
+                self.word();
+                Kind::Word(self.since(from))
+            }
+            b'.' => {
+                self.at += 1;
+                Kind::Sign(c)
             }
             b'"' => {
                 self.at += 1;
@@ -132,32 +185,24 @@ impl<'a> Lexer<'a> {
                 self.at += 1;
                 Kind::Text(self.text.get(from + 1..self.at - 1).unwrap_or_default())
             }
-            c if is_name(c) || c == b'.' && is_name(self.byte(1)) => {
-                self.at += 1;
-                self.word();
-                Kind::Word(self.since(from))
-            }
-            c if c.is_ascii_graphic() => {
-                self.at += 1;
-                Kind::Sign(c)
-            }
             _ => return Err(ParseError::expected(pos, "ASCII text", &format!("byte {c:#04x}"))),
         };
         Ok(())
     }
 
+    #[inline]
     fn since(&self, from: usize) -> &'a str {
         self.text.get(from..self.at).unwrap_or_default()
     }
 
+    #[inline]
     fn word(&mut self) {
         let bytes = self.text.as_bytes();
-        let name = |at: usize| bytes.get(at).is_some_and(|c| is_name(*c));
         let mut at = self.at;
         loop {
-            while name(at) {
-                at += 1;
-            }
+            let rest = bytes.get(at..).unwrap_or_default();
+            at += rest.iter().position(|c| !is_name(*c)).unwrap_or(rest.len());
+            let name = |at: usize| bytes.get(at).is_some_and(|c| is_name(*c));
             at += match bytes.get(at) {
                 Some(b'.') if name(at + 1) => 2,
                 Some(b':') if bytes.get(at + 1) == Some(&b':') && name(at + 2) => 3,

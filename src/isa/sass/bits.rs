@@ -5,12 +5,14 @@ pub type Ranges = &'static [(u8, u8)];
 
 /// The lowest `count` bits set.
 #[must_use]
+#[inline]
 pub const fn ones(count: u32) -> u128 {
     if count >= 128 { u128::MAX } else { (1 << count) - 1 }
 }
 
 /// How many bits the ranges have.
 #[must_use]
+#[inline]
 pub const fn width(ranges: Ranges) -> u32 {
     let (mut total, mut i) = (0, 0);
     while i < ranges.len() {
@@ -22,6 +24,7 @@ pub const fn width(ranges: Ranges) -> u32 {
 
 /// The bits of the ranges in place.
 #[must_use]
+#[inline]
 pub const fn mask(ranges: Ranges) -> u128 {
     let (mut all, mut i) = (0, 0);
     while i < ranges.len() {
@@ -33,6 +36,7 @@ pub const fn mask(ranges: Ranges) -> u128 {
 
 /// The field's value. Fields have at most 64 bits.
 #[must_use]
+#[inline]
 #[allow(clippy::cast_possible_truncation)] // masked to the width, which is at most 64
 pub const fn get(word: u128, ranges: Ranges) -> u64 {
     let (mut value, mut shift, mut i) = (0u64, 0, 0);
@@ -47,6 +51,7 @@ pub const fn get(word: u128, ranges: Ranges) -> u64 {
 
 /// The word with the field set; bits beyond the width are dropped, so check first with [`fits`].
 #[must_use]
+#[inline]
 pub const fn put(word: u128, ranges: Ranges, value: u64) -> u128 {
     let (mut word, mut rest, mut i) = (word, value as u128, 0);
     while i < ranges.len() {
@@ -60,12 +65,14 @@ pub const fn put(word: u128, ranges: Ranges, value: u64) -> u128 {
 
 /// Whether an unsigned value has that many bits at most.
 #[must_use]
+#[inline]
 pub const fn fits(value: u64, width: u32) -> bool {
     width >= 64 || value >> width == 0
 }
 
 /// The value of a two's complement number of that many bits (1 to 64).
 #[must_use]
+#[inline]
 pub const fn signed(value: u64, width: u32) -> i64 {
     let up = 64 - width;
     (value << up).cast_signed() >> up
@@ -73,6 +80,7 @@ pub const fn signed(value: u64, width: u32) -> i64 {
 
 /// A number as two's complement of that many bits, when it is in the range of either a signed or an unsigned one.
 #[must_use]
+#[inline]
 #[allow(clippy::cast_possible_truncation)] // masked to at most 64 bits
 pub const fn wrapped(value: i128, width: u32) -> Option<u64> {
     if value >= 1 << width || value < -(1 << (width - 1)) {

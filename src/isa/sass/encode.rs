@@ -2,7 +2,7 @@
 
 use super::bits;
 use super::control::ControlError;
-use super::decode::{GUARD, GUARD_NOT, OPCODE};
+use super::decode::{GUARD, GUARD_NOT};
 use super::inst::{Instruction, field_name, form_name};
 use super::legal::contradiction;
 use thiserror::Error;
@@ -28,7 +28,10 @@ pub enum EncodeError {
 pub fn encode(inst: &Instruction) -> Result<u128, EncodeError> {
     let form = inst.form();
     let name = || form_name(form);
-    for field in form.fields.iter().filter(|f| f.partial) {
+    let mut partial = form.partial;
+    while partial != 0 {
+        let field = &form.fields[partial.trailing_zeros() as usize]; // PANIC: a field's number
+        partial &= partial - 1;
         let value = field.get(inst.word());
         if !field.has(value) {
             return Err(EncodeError::NoSuchValue { form: name(), field: field_name(field), value });
@@ -40,7 +43,7 @@ pub fn encode(inst: &Instruction) -> Result<u128, EncodeError> {
     if inst.guard.index > 7 {
         return Err(EncodeError::Guard { form: name(), index: inst.guard.index });
     }
-    let word = bits::put(0, OPCODE, u64::from(form.opcode)) & !form.mask | inst.word();
+    let word = form.base | inst.word();
     let word = bits::put(word, GUARD, u64::from(inst.guard.index));
     let word = bits::put(word, GUARD_NOT, u64::from(inst.guard.not));
     inst.control.emit(word).map_err(|error| EncodeError::Control { form: name(), error })

@@ -8,6 +8,7 @@
 use super::bits::{self, Ranges};
 use super::chip::{Chip, Chips};
 use super::control::SCOREBOARDS;
+use super::decode::OPCODE;
 use super::registers;
 use super::table::FORMS;
 
@@ -360,6 +361,10 @@ pub struct Form {
     pub(super) initial: u128,
     /// All bits of its fields.
     pub(super) mask: u128,
+    /// The opcode in its place, where no field has its bits.
+    pub(super) base: u128,
+    /// Fields of whose values some have no meaning, as a set of bits.
+    pub(super) partial: u64,
     /// Fields by the hash of their keys.
     places: [u8; PLACES],
     /// The operands' fields in the order of the text.
@@ -455,6 +460,18 @@ const fn all_bits(fields: &[Field]) -> u128 {
     all
 }
 
+/// The fields that are partial, as bits.
+const fn partial(fields: &[Field]) -> u64 {
+    let (mut all, mut i) = (0, 0);
+    while i < fields.len() {
+        if fields[i].partial {
+            all |= 1 << i;
+        }
+        i += 1;
+    }
+    all
+}
+
 #[allow(clippy::too_many_arguments)] // a row has as many columns
 pub(super) const fn form(
     mnemonic: &'static str,
@@ -472,7 +489,25 @@ pub(super) const fn form(
     // Most arithmetic; what is named apart makes pairs.
     let single = matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && !registers::same(mnemonic, "CS2R");
     let (chips, mask, named) = (Chips::of(chips), all_bits(fields), registers::named(fields, &operands, single));
-    Form { mnemonic, name, opcode, guard, pipe, chips, text, fields, rules, initial, mask, places, operands, named }
+    let (base, partial) = (bits::put(0, OPCODE, opcode as u64) & !mask, partial(fields));
+    Form {
+        mnemonic,
+        name,
+        opcode,
+        guard,
+        pipe,
+        chips,
+        text,
+        fields,
+        rules,
+        initial,
+        mask,
+        base,
+        partial,
+        places,
+        operands,
+        named,
+    }
 }
 
 impl PartialEq for Form {

@@ -25,8 +25,15 @@ struct Group {
     after: SmallVec<[u32; 6]>,
     /// Words that it loads; 0: it is no load.
     loads: u32,
-    /// It may move: it does nothing but compute.
-    plain: bool,
+}
+
+/// Whether instructions may move: they do nothing but compute.
+fn is_plain(group: &[Mach]) -> bool {
+    group.iter().all(|m| {
+        let fixed = !m.effect && order(&m.inst) == Order::Free && completion(&m.inst) == Completion::Fixed;
+        // Uniform registers are no virtual ones: who wrote them is not known here.
+        fixed && effects(&m.inst).reads.iter().all(|a| a.file != RegFile::Uniform)
+    })
 }
 
 /// Moves loads up in all blocks. `stack` is everywhere and never written.
@@ -111,16 +118,13 @@ impl Links {
         while from < ops.len() {
             let to = from + 1 + ops[from + 1..].iter().take_while(|m| m.glued).count();
             let n = groups.len() as u32;
-            let mut g = Group { from, to, plain: true, ..Group::default() };
+            let mut g = Group { from, to, ..Group::default() };
             for m in &ops[from..to] {
                 self.registers(m, n, &mut g.after);
                 let kind = order(&m.inst);
                 if kind != Order::Free {
                     memory.order(kind, n, &mut g.after);
                 }
-                g.plain = g.plain && !m.effect && kind == Order::Free && completion(&m.inst) == Completion::Fixed;
-                // Uniform registers are no virtual ones: who wrote them is not known here.
-                g.plain = g.plain && effects(&m.inst).reads.iter().all(|a| a.file != RegFile::Uniform);
             }
             if to - from > 1 {
                 g.after.retain(|a| *a != n);
@@ -284,7 +288,8 @@ impl Walk<'_> {
             if self.done[a] || company.contains(&a) {
                 continue;
             }
-            if !self.groups[a].plain || company.len() == COMPANY {
+            let Group { from, to, .. } = self.groups[a];
+            if company.len() == COMPANY || !is_plain(&self.ops[from..to]) {
                 return false;
             }
             company.push(a);

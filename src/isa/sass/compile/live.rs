@@ -29,20 +29,38 @@ impl Bits {
         false
     }
 
+    #[inline]
     fn any(&mut self, span: Span) -> bool {
-        self.parts(span, |word, mask| *word & mask != 0)
+        match within(span) {
+            Some((k, mask)) => self.0[k] & mask != 0,
+            None => self.parts(span, |word, mask| *word & mask != 0),
+        }
     }
 
+    #[inline]
     fn set(&mut self, span: Span, on: bool) {
-        self.parts(span, |word, mask| {
-            *word = if on { *word | mask } else { *word & !mask };
-            false
-        });
+        let put = |word: &mut u64, mask: u64| *word = if on { *word | mask } else { *word & !mask };
+        match within(span) {
+            Some((k, mask)) => put(&mut self.0[k], mask),
+            None => {
+                self.parts(span, |word, mask| {
+                    put(word, mask);
+                    false
+                });
+            }
+        }
     }
 
     fn add(&mut self, other: &Bits) {
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
     }
+}
+
+/// The number that a span stands in, if it is one, and its part of that.
+#[inline]
+fn within((first, count): Span) -> Option<(usize, u64)> {
+    let at = first % 64;
+    (count > 0 && at + count <= 64).then(|| (first / 64, (u64::MAX >> (64 - count)) << at))
 }
 
 struct Live {
@@ -143,6 +161,7 @@ impl Live {
     }
 
     /// The words of a register field.
+    #[inline]
     fn span(&self, r: &RegField) -> Span {
         (self.base[r.word.reg().0 as usize].0 as usize + usize::from(r.word.sub()), usize::from(r.count))
     }

@@ -245,7 +245,10 @@ impl Place<'_> {
                 }
                 debug_assert_eq!(bundle_start(ops, to), from);
                 self.steps.push(Step::Group(*b, from, to, self.fields.len()));
-                self.operands(&ops[from..to]);
+                match &ops[from..to] {
+                    [one] => self.work.single(one, self.stack, &mut self.fields),
+                    group => self.operands(group),
+                }
                 let operands = &self.work.operands;
                 let kind = kind(&ops[from..to], operands);
                 let call = calls && matches!(ops[from].nature, Nature::Call(..));
@@ -313,10 +316,8 @@ impl Place<'_> {
                 }
                 w.fields.push((k as u16, r.write || inner));
             }
-            if group.len() > 1 {
-                for r in m.regs.iter().filter(|r| r.write && r.word.reg() != self.stack) {
-                    (0..r.count).for_each(|n| w.written.push(r.word.plus(n)));
-                }
+            for r in m.regs.iter().filter(|r| r.write && r.word.reg() != self.stack) {
+                (0..r.count).for_each(|n| w.written.push(r.word.plus(n)));
             }
         }
         w.list();
@@ -344,10 +345,46 @@ impl Place<'_> {
     }
 }
 
+fn operand(vreg: VReg, role: Use) -> Operand {
+    Operand { vreg, role, constraint: regalloc::Constraint::Reg }
+}
+
 impl Work {
+    /// The operands of an instruction that is a group by itself, and the place of each of its fields: none is read behind a write.
+    fn single(&mut self, m: &Mach, stack: VReg, fields: &mut Vec<u16>) {
+        let (all, first) = (&mut self.operands, fields.len());
+        all.clear();
+        for r in &m.regs {
+            let reg = r.word.reg();
+            let place = match all.iter().position(|o| o.vreg == reg) {
+                _ if !r.write || reg == stack => usize::from(ON_STACK),
+                Some(k) => k,
+                None => {
+                    all.push(operand(reg, Use::Def));
+                    all.len() - 1
+                }
+            };
+            if r.keep
+                && let Some(o) = all.get_mut(place)
+            {
+                o.role = Use::Mod;
+            }
+            fields.push(place as u16);
+        }
+        let results = all.len();
+        for (r, place) in m.regs.iter().zip(&mut fields[first..]).filter(|(r, _)| !r.write && r.word.reg() != stack) {
+            let reg = r.word.reg();
+            // One that is kept is read by the same operand.
+            let there = |(k, o): (usize, &Operand)| o.vreg == reg && (k >= results || o.role == Use::Mod);
+            *place = all.iter().enumerate().position(there).unwrap_or_else(|| {
+                all.push(operand(reg, Use::Use));
+                all.len() - 1
+            }) as u16;
+        }
+    }
+
     /// The operands of what is touched: results, then sources.
     fn list(&mut self) {
-        let operand = |vreg, role| Operand { vreg, role, constraint: regalloc::Constraint::Reg };
         for t in self.touches.iter_mut().filter(|t| t.write) {
             let place = self.operands.len() as u16;
             // One that is kept is read by the same operand.

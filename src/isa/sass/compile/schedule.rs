@@ -205,12 +205,14 @@ fn latency(from: &Node, to: &Node, written: usize, read: usize) -> u16 {
 struct Builder<'a> {
     nodes: &'a [Node],
     graph: Graph,
-    /// Last writer of a register and which of its writes it is; readers since.
-    writer: Vec<Option<(u32, u8)>>,
-    /// The last reader of each register, in a list of readers with the one before each.
+    /// The number of the piece's first node among those of all pieces, from 1.
+    base: u32,
+    /// Last writer of a register by that number and which of its writes it is: of this piece, or of one before it.
+    writer: Vec<(u32, u8)>,
+    /// The last reader of each register since, in a list of readers with the one before each: of this piece from `first_reader` on.
     readers: Vec<u32>,
     list: Vec<(u32, u32)>,
-    touched: Vec<usize>,
+    first_reader: u32,
 }
 
 impl Builder<'_> {
@@ -228,28 +230,28 @@ impl Builder<'_> {
         for (k, r) in node.effects.reads.iter().enumerate() {
             for n in 0..r.count {
                 let reg = number(r.file, r.first) + usize::from(n);
-                if let Some((w, at)) = self.writer[reg] {
+                if let Some((w, at)) = self.written(reg) {
                     let cycles = latency(&nodes[w as usize], node, usize::from(at), k);
                     self.edge(w, i, cycles);
                 }
                 let before = std::mem::replace(&mut self.readers[reg], self.list.len() as u32);
                 self.list.push((i, before));
-                self.touched.push(reg);
             }
         }
         for (k, w) in node.effects.writes.iter().enumerate() {
             for n in 0..w.count {
                 let reg = number(w.file, w.first) + usize::from(n);
-                if let Some((before, _)) = self.writer[reg] {
+                if let Some((before, _)) = self.written(reg) {
                     self.edge(before, i, if nodes[before as usize].fixed { 3 } else { 30 });
                 }
                 let mut at = std::mem::replace(&mut self.readers[reg], NONE);
-                while let Some((r, before)) = self.list.get(at as usize).copied() {
+                while at >= self.first_reader
+                    && let Some((r, before)) = self.list.get(at as usize).copied()
+                {
                     self.edge(r, i, if nodes[r as usize].fixed { 1 } else { SOURCES_READ });
                     at = before;
                 }
-                self.writer[reg] = Some((i, k as u8));
-                self.touched.push(reg);
+                self.writer[reg] = (self.base + i, k as u8);
             }
         }
     }
@@ -297,19 +299,22 @@ impl Builder<'_> {
             }
             since.push(i);
         }
-        for reg in self.touched.drain(..) {
-            self.writer[reg] = None;
-            self.readers[reg] = NONE;
-        }
-        self.list.clear();
+        self.base += nodes.len() as u32;
+        self.first_reader = self.list.len() as u32;
+    }
+
+    /// The last writer of a register in this piece, and which of its writes it is.
+    fn written(&self, reg: usize) -> Option<(u32, u8)> {
+        let (number, write) = self.writer[reg];
+        Some((number.checked_sub(self.base)?, write))
     }
 }
 
 /// Orders the instructions of each piece.
 pub(super) fn schedule(code: &mut Listing) {
-    let (graph, touched) = (Graph::default(), vec![]);
-    let (writer, readers, list) = (vec![None; REGISTERS], vec![NONE; REGISTERS], vec![]);
-    let mut b = Builder { nodes: &[], graph, writer, readers, list, touched };
+    let (graph, list) = (Graph::default(), Vec::with_capacity(2 * code.nodes.len()));
+    let (writer, readers) = (vec![(0, 0); REGISTERS], vec![NONE; REGISTERS]);
+    let mut b = Builder { nodes: &[], graph, base: 1, writer, readers, list, first_reader: 0 };
     let mut queue = Queue::default();
     for p in &code.pieces {
         let all = &code.nodes[p.range.clone()];

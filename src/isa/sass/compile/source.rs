@@ -174,6 +174,9 @@ impl<'a> Bodies<'a> for Reader<'a> {
 
     fn open(&mut self) {
         let parent = self.scope.replace(self.source.scopes.len() as u32);
+        if parent.is_none() {
+            self.source.items.reserve(64);
+        }
         self.source.scopes.push(Scope { parent, ..Scope::default() });
     }
 
