@@ -206,16 +206,27 @@ impl<'a> Parser<'a> {
             return Ok(out);
         }
         loop {
-            let operand = match self.tok.kind {
-                Kind::Word(w) if w.starts_with('%') => match self.register(w) {
-                    Some(number) => {
-                        self.advance()?;
-                        let first = make.register(w, number);
-                        if self.is_sign(b'|') { self.paired(first, make)? } else { first }
+            // Most are one token.
+            let short = match self.tok.kind {
+                Kind::Word(w) if w.starts_with('%') => self.register(w).map(|number| make.register(w, number)),
+                Kind::Number(n) => number::constant(n).map(|value| make.immediate(value)),
+                _ => None,
+            };
+            let operand = match short {
+                Some(operand) => match self.separator()? {
+                    Some(sign) => {
+                        make.push(&mut out, operand);
+                        if sign == b';' {
+                            return Ok(out);
+                        }
+                        continue;
                     }
-                    None => self.operand(make)?,
+                    None => {
+                        self.advance()?;
+                        if self.is_sign(b'|') { self.paired(operand, make)? } else { operand }
+                    }
                 },
-                _ => self.operand(make)?,
+                None => self.operand(make)?,
             };
             make.push(&mut out, operand);
             match self.tok.kind {

@@ -126,6 +126,14 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
+    /// Takes a comma or semicolon that stands right here.
+    #[inline]
+    pub fn separator(&mut self) -> Option<u8> {
+        let found = Some(self.byte(0)).filter(|c| matches!(c, b',' | b';'));
+        self.at += usize::from(found.is_some());
+        found
+    }
+
     /// Reads the next token; `End` for ever at the end.
     pub fn next(&mut self, token: &mut Token<'a>) -> Result<(), ParseError> {
         let bytes = self.text.as_bytes();

@@ -22,8 +22,12 @@ macro_rules! words {
             pub fn parse(word: &str) -> Option<$name> {
                 const WORDS: &[&str] = &[$($word),*];
                 const SORTED: [u8; WORDS.len()] = sorted(WORDS);
-                let found = SORTED.binary_search_by(|k| WORDS[usize::from(*k)].cmp(word)).ok();
-                found.map(|at| $name::ALL[usize::from(SORTED[at])])
+                const HEADS: [u64; WORDS.len()] = heads(WORDS, &SORTED);
+                let head = head(word.as_bytes());
+                let first = HEADS.partition_point(|h| *h < head);
+                let like = HEADS[first..].iter().take_while(|h| **h == head).zip(&SORTED[first..]);
+                let found = like.map(|(_, k)| usize::from(*k)).find(|k| WORDS[*k] == word);
+                found.map(|k| $name::ALL[k])
             }
         }
     };
@@ -41,6 +45,27 @@ const fn sorted<const N: usize>(words: &[&str]) -> [u8; N] {
         }
         out[at] = n as u8;
         n += 1;
+    }
+    out
+}
+
+/// The first eight bytes as a number, in the order of the words.
+#[inline]
+const fn head(word: &[u8]) -> u64 {
+    let (mut all, mut i) = (0, 0);
+    while i < 8 {
+        all = all << 8 | if i < word.len() { word[i] as u64 } else { 0 };
+        i += 1;
+    }
+    all
+}
+
+/// The heads of words in their order.
+const fn heads<const N: usize>(words: &[&str], order: &[u8; N]) -> [u64; N] {
+    let (mut out, mut i) = ([0; N], 0);
+    while i < N {
+        out[i] = head(words[order[i] as usize].as_bytes());
+        i += 1;
     }
     out
 }

@@ -105,6 +105,16 @@ impl<'a> Parser<'a> {
 
     // --- tokens ---
 
+    /// Takes a comma or semicolon that stands right behind this token, and goes on to the token behind it.
+    #[inline]
+    pub fn separator(&mut self) -> Res<Option<u8>> {
+        let found = self.lexer.separator();
+        if found.is_some() {
+            self.advance()?;
+        }
+        Ok(found)
+    }
+
     #[inline]
     pub fn advance(&mut self) -> Res<()> {
         self.lexer.next(&mut self.tok)

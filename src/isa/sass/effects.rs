@@ -53,6 +53,12 @@ pub struct Effects {
 #[must_use]
 pub fn effects(inst: &Instruction) -> Effects {
     let mut all = Effects::default();
+    add_effects(inst, &mut all);
+    all
+}
+
+/// Adds to `all` what the instruction reads and writes.
+pub(super) fn add_effects(inst: &Instruction, all: &mut Effects) {
     let form = inst.form();
     for named in &form.named {
         match named.access {
@@ -69,7 +75,6 @@ pub fn effects(inst: &Instruction) -> Effects {
         };
         all.reads.push(Access { slot: "guard", file, first: inst.guard.index, count: 1 });
     }
-    all
 }
 
 /// Carry-in predicates say nothing without .X, the predicate of HFMA2 nothing without .RELU, the cache hint of a bulk copy nothing unless it is set.

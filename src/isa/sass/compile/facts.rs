@@ -261,6 +261,12 @@ impl Facts {
     /// What is known of 64 bits that are made of words, and of words that are taken from them.
     fn words(&self, i: &Flat, body: &Body) -> Known {
         use Type::*;
+        match i.op {
+            Opcode::Cvt => {}
+            Opcode::Mov | Opcode::Or | Opcode::Xor | Opcode::Add | Opcode::Shl | Opcode::Shr | Opcode::And
+                if i.ty().bits() == 64 => {}
+            _ => return Known::Nothing,
+        }
         let types: smallvec::SmallVec<[Type; 2]> = i.types().collect();
         let ways = [i.opds.get(1), i.opds.get(2)].map(|o| o.and_then(|o| self.parts(o)));
         let joint = |a: Part, b: Part| match (a, b) {
@@ -328,6 +334,9 @@ impl Facts {
 
     /// Integer arithmetic with constants.
     fn computed(&self, i: &Flat, ty: Type, sources: &[Opd]) -> Known {
+        if !matches!(i.op, Opcode::Add | Opcode::Sub | Opcode::Mul | Opcode::Mad | Opcode::Shl) {
+            return Known::Nothing;
+        }
         let bits = |v: i64| if ty.bits() == 64 { v.cast_unsigned() } else { u64::from(v as u32) };
         let mut words = i.words();
         if words.next().is_some_and(|w| w != "lo") || words.next().is_some() || i.types().count() != 1 {

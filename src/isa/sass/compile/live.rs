@@ -93,17 +93,8 @@ pub(super) fn settle(code: &mut Code, skip: VReg) -> Vec<VReg> {
     let mut ins = vec![empty.clone(); code.blocks.len()];
     let order = std::mem::take(&mut code.order);
     // Without a way back the blocks behind a block are done before it: what is live there is known at once.
-    let mut changed = goes_back(code, &order);
-    while changed {
-        changed = false;
-        for b in order.iter().rev() {
-            let mut now = live.out(code, *b, &ins, &empty);
-            live.block(&mut code.blocks[*b].ops, &mut now, false);
-            if now != ins[*b] {
-                ins[*b] = now;
-                changed = true;
-            }
-        }
+    if goes_back(code, &order) {
+        live.solve(code, &order, &mut ins, &empty);
     }
     for b in order.iter().rev() {
         let mut now = live.out(code, *b, &ins, &empty);
@@ -127,6 +118,31 @@ fn goes_back(code: &Code, order: &[usize]) -> bool {
 }
 
 impl Live {
+    /// Finds what is live at the start of each block: a block is looked at again when that of one behind it has changed.
+    fn solve(&self, code: &mut Code, order: &[usize], ins: &mut [Bits], empty: &Bits) {
+        let mut before: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); code.blocks.len()];
+        for b in order {
+            code.successors(*b).iter().for_each(|s| before[*s].push(*b));
+        }
+        let mut open = vec![true; code.blocks.len()];
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for b in order.iter().rev() {
+                if !std::mem::take(&mut open[*b]) {
+                    continue;
+                }
+                let mut now = self.out(code, *b, ins, empty);
+                self.block(&mut code.blocks[*b].ops, &mut now, false);
+                if now != ins[*b] {
+                    ins[*b] = now;
+                    before[*b].iter().for_each(|p| open[*p] = true);
+                    changed = true;
+                }
+            }
+        }
+    }
+
     fn out(&self, code: &Code, b: usize, ins: &[Bits], empty: &Bits) -> Bits {
         let mut now = empty.clone();
         for s in code.successors(b) {

@@ -4,9 +4,8 @@
 //! those of [`timing`](super::super::timing); the others are guesses, that only the order depends on.
 
 use super::place::Line;
-use crate::isa::sass::{
-    Completion, Effects, Instruction, Pipe, RegFile, completion, distance, effects, guessed_latency,
-};
+use crate::isa::sass::effects::add_effects;
+use crate::isa::sass::{Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -125,7 +124,10 @@ pub(super) fn listing(lines: &[Line]) -> Listing {
                 }
                 ended = jumps(inst) || alone;
                 let fixed = completion(inst) == Completion::Fixed;
-                out.nodes.push(Node { inst: *inst, target: *target, effects: effects(inst), fixed });
+                out.nodes.push(Node { inst: *inst, target: *target, effects: Effects::default(), fixed });
+                if let Some(n) = out.nodes.last_mut() {
+                    add_effects(inst, &mut n.effects);
+                }
                 if let Some(p) = out.pieces.last_mut() {
                     p.range.end = at + 1;
                 }
@@ -228,9 +230,13 @@ impl Builder<'_> {
         let nodes = self.nodes;
         let node = &nodes[i as usize];
         for (k, r) in node.effects.reads.iter().enumerate() {
+            // Words of one result are waited for once.
+            let mut waited = None;
             for n in 0..r.count {
                 let reg = number(r.file, r.first) + usize::from(n);
-                if let Some((w, at)) = self.written(reg) {
+                let writer = self.written(reg);
+                if let Some((w, at)) = writer.filter(|_| writer != waited) {
+                    waited = writer;
                     let cycles = latency(&nodes[w as usize], node, usize::from(at), k);
                     self.edge(w, i, cycles);
                 }

@@ -177,9 +177,13 @@ impl Sync<'_> {
     fn ready(&self, node: &Node) -> (u32, u8) {
         let (mut at, mut wait) = (0, 0u8);
         for r in &node.effects.reads {
+            // Words of one result are waited for once.
+            let mut waited = None;
             for reg in span(r) {
                 wait |= self.before_read[reg];
-                if let Some(w) = self.writers[reg].as_ref().filter(|w| w.issued + FARTHEST > self.clock) {
+                let writer = self.writers[reg].as_ref().filter(|w| w.issued + FARTHEST > self.clock);
+                if let Some(w) = writer.filter(|w| waited != Some((w.node, w.write))) {
+                    waited = Some((w.node, w.write));
                     let from = &self.nodes[w.node as usize];
                     let written = &from.effects.writes[usize::from(w.write)];
                     at = at.max(w.issued + u32::from(distance(&from.inst, written, &node.inst, r).safe));

@@ -15,6 +15,12 @@ pub(super) fn uniform(body: &Body, facts: &Facts) -> Vec<bool> {
         let mut changed = false;
         for item in &body.items {
             let Item::Inst(i) = item else { continue };
+            // What differs already does so whatever it is made from.
+            if let (1, Some(Opd::Reg(r))) = (i.results(), i.opds.first())
+                && !uniform[*r as usize]
+            {
+                continue;
+            }
             let guarded = i.guard.is_some_and(|(p, _)| !uniform[p as usize]);
             let apart = i.op == Opcode::Brx && !i.opds.first().is_none_or(|o| agrees(o, &uniform));
             if (i.op == Opcode::Bra && guarded || apart) && !i.has("uni") && !diverges {
