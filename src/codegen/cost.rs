@@ -1,6 +1,6 @@
 //! What a linear program costs and what it is called.
 
-use super::program::{Estimates, ParamInfo};
+use super::program::{Estimates, ParamInfo, TensorInfo};
 use crate::uop::{AddrSpace, Arg, AxisKind, Memo, Op, RangeArg, UMap, UOp};
 
 /// Counts over the list; loops count at their largest trip count.
@@ -87,6 +87,18 @@ fn values(list: &[UOp]) -> Memo<()> {
         }
     }
     values
+}
+
+/// What boxes are copied of, each once, in the order of the list.
+pub(super) fn tensors(list: &[UOp], params: &[ParamInfo]) -> Vec<TensorInfo> {
+    let mut out: Vec<TensorInfo> = vec![];
+    for u in list {
+        let (Op::CopyBox, Arg::Box(b)) = (u.op(), u.arg()) else { continue };
+        let param = params.iter().position(|p| slot(&u.src()[2]) == Some(p.slot));
+        let info = param.map(|param| TensorInfo { param, tensor: b.tensor });
+        out.extend(info.filter(|t| !out.contains(t)));
+    }
+    out
 }
 
 /// Buffer arguments in slot order.

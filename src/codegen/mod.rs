@@ -33,7 +33,7 @@ pub mod units;
 
 pub use beam::Beam;
 pub use opt::Opt;
-pub use program::{Estimates, ParamInfo, Program};
+pub use program::{Estimates, ParamInfo, Program, TensorInfo};
 pub use target::Target;
 
 use crate::uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp};
@@ -193,6 +193,7 @@ fn program(list: Vec<UOp>, kernel: &UOp, info: &KernelInfo, fast_math: bool) -> 
         }
     }
     let estimates = cost::estimate(&list, &params);
+    let tensors = cost::tensors(&list, &params);
     let opts = info.opts.clone().unwrap_or_default();
     Program {
         name,
@@ -200,6 +201,7 @@ fn program(list: Vec<UOp>, kernel: &UOp, info: &KernelInfo, fast_math: bool) -> 
         uops: list,
         params,
         vars,
+        tensors,
         threads,
         global,
         local,

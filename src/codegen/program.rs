@@ -15,6 +15,8 @@
 //! | Store (index, value) | as Load; with a gate, lanes whose gate is false keep their memory |
 //! | Store (index, value), Arg::Stage | as Store, to a tile that is read behind a Barrier with Arg::Stage: where the value is a Load that nothing else uses, a copy that need not be done before (GPU) |
 //! | Commit (dep, …) | the copies of a thread since its last Commit are a group; with stores in place of copies it means nothing (GPU) |
+//! | CopyBox (to, bar, from, column, row), Arg::Box | what the stores with Arg::Stage(1) until the next Commit do, in one piece; a back end does one of both, and leaves the CopyBox out where the buffer does not lie as a box must (targets with `box_copies`) |
+//! | AwaitBox (bar, parity, …) | a thread waits for the boxes that count for this barrier, in turns of this parity; nothing where the stores are done (targets with `box_copies`) |
 //! | LoadMatrix (index), Arg::Transposed | the fragment of a matrix unit that the wave's 32 threads load together from rows of 16 bytes, see `Op::LoadMatrix` (targets with `matrix_loads`) |
 //! | LoadMatrix (index), Arg::Tile | no value of a thread, but where a Wmma whose unit has `from_memory` finds an operand; only such a Wmma uses it |
 //! | Range (end) … End (range, …) | loop 0..end step 1; zero trips allowed. dtype I64 (or I32) |
@@ -89,6 +91,14 @@ pub struct ParamInfo {
     pub written: bool,
 }
 
+/// A buffer argument that boxes are copied of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Which of `Program::params`.
+    pub param: usize,
+    pub tensor: crate::uop::Tensor2,
+}
+
 /// What one launch costs, counted on the list; symbolic sizes counted at their upper bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimates {
@@ -112,6 +122,8 @@ pub struct Program {
     pub params: Vec<ParamInfo>,
     /// Variables in argument order: args[params.len()..]. The nodes as they stand in `uops`.
     pub vars: Vec<UOp>,
+    /// What boxes are copied of: arguments behind the variables, in the form that the target's copy engine reads (none on most targets).
+    pub tensors: Vec<TensorInfo>,
     /// Chunks of the Thread axis; each call of the kernel runs chunk `tid` of it. 1: not split.
     pub threads: u32,
     /// Workgroups, and threads of a workgroup, along x, y, z (GPU targets; 1 on the CPU).

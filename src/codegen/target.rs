@@ -27,6 +27,8 @@ pub struct Target {
     pub tensor_cores: &'static [WmmaArg],
     /// Copies from buffers to workgroup memory go on while a thread computes.
     pub async_copies: bool,
+    /// A thread has boxes of buffers copied to workgroup memory (`Op::CopyBox`), for matrix units that read it by themselves.
+    pub box_copies: bool,
     /// A wave loads fragments of a matrix unit from rows in workgroup memory (`Op::LoadMatrix`).
     pub matrix_loads: bool,
     /// Units that run workgroups side by side (GPUs; 0: not known).
@@ -72,6 +74,7 @@ impl Target {
             f16_math: false,
             tensor_cores: &[],
             async_copies: false,
+            box_copies: false,
             matrix_loads: false,
             compute_units: 0,
         }
@@ -91,6 +94,7 @@ impl Target {
             f16_math: false,
             tensor_cores: &[],
             async_copies: false,
+            box_copies: false,
             matrix_loads: false,
             compute_units: 0,
         }

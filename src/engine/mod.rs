@@ -19,6 +19,7 @@ mod run;
 mod search;
 mod session;
 pub mod software;
+pub mod tensors;
 mod validate;
 
 pub use counters::{Counters, Totals};

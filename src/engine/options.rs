@@ -43,6 +43,8 @@ pub struct Options {
     pub nv_shared_copy: bool,
     /// Kernels for Hopper may use the matrix unit of warpgroups (`NV_WGMMA=0`: only those of warps).
     pub nv_wgmma: bool,
+    /// Its tiles may be brought by the copy engine in boxes (`NV_TMA=0`: only by the threads).
+    pub nv_tma: bool,
 }
 
 /// A variable whose value means nothing.
@@ -74,6 +76,7 @@ impl Default for Options {
             nv_bar1_doorbell: false,
             nv_shared_copy: false,
             nv_wgmma: true,
+            nv_tma: true,
         }
     }
 }
@@ -126,6 +129,7 @@ impl Options {
             nv_bar1_doorbell: number(&get, "NV_BAR1_DOORBELL", 0, 1, "0 or 1")? == 1,
             nv_shared_copy: number(&get, "NV_SHARED_COPY", 0, 1, "0 or 1")? == 1,
             nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
+            nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,
         })
     }
 }

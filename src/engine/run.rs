@@ -4,9 +4,11 @@ use super::jit::{Capture, capturing};
 use super::kernels::Compiled;
 use super::memory::{Home, home};
 use super::session::OpenDevice;
+use super::tensors;
 use super::{Error, JitError, Session};
-use crate::codegen::Program;
+use crate::codegen::{Program, TensorInfo};
 use crate::device::{Arg, Command, Geometry, Place, QueueKind};
+use crate::isa::ptx::launch_shared_bytes;
 use crate::schedule::{Schedule, ScheduleItem};
 use crate::tensor::{FileRange, HostBytes};
 use crate::uop::{self, BufferRef, UOp};
@@ -180,7 +182,14 @@ impl Session {
             vars.push((args.len(), name.shared()));
             args.push(Arg::Var(value));
         }
-        let command = Command::exec(&kernel.kernel, args, p.threads).over(geometry(p));
+        for info in &p.tensors {
+            // The buffer's place again, behind it how it lies: a replay patches both.
+            let of_buffer = homes.iter().find(|(arg, _)| *arg == info.param).map(|(_, h): &(usize, Home)| h.clone());
+            homes.extend(of_buffer.map(|h| (args.len(), h)));
+            let matrix = matrix(p, info, &args)?;
+            args.extend(matrix);
+        }
+        let command = Command::exec(&kernel.kernel, args, p.threads).over(geometry(&device, p));
         Ok(Launch { command, device, kernel: Some(kernel), vars, homes })
     }
 
@@ -301,9 +310,20 @@ fn is_data(buffer: &UOp) -> bool {
     buffer.buffer_ref().is_some_and(|b| b.device.starts_with("DISK") || is_host_bytes(b))
 }
 
-/// How a GPU spreads the program. Its shared memory stands in the kernel's own descriptor.
-pub(super) fn geometry(p: &Program) -> Geometry {
-    Geometry::of(p.global, p.local)
+/// How a GPU spreads the program. Its shared memory stands in the kernel's own descriptor, but for what PTX cannot declare.
+pub(super) fn geometry(device: &OpenDevice, p: &Program) -> Geometry {
+    let beside = if device.ptx.is_some() { launch_shared_bytes(p) } else { 0 };
+    Geometry { local_bytes: u32::try_from(beside).unwrap_or(u32::MAX), ..Geometry::of(p.global, p.local) }
+}
+
+/// A matrix among the arguments: its buffer's place again, and words that say how it lies.
+pub(super) fn matrix(p: &Program, info: &TensorInfo, args: &[Arg]) -> Result<impl Iterator<Item = Arg> + use<>, Error> {
+    let lost = || Error::Internal(format!("{}: a matrix of no buffer", p.name));
+    let (param, place) = p.params.get(info.param).zip(args.get(info.param)).ok_or_else(lost)?;
+    let words = tensors::words(info, param.dtype.scalar);
+    let words = words.map_err(|e| Error::Internal(format!("{}: {e}", p.name)))?;
+    let scalars = words.into_iter().map(|bits| Arg::Scalar { bits, len_bytes: 8 });
+    Ok([place.clone()].into_iter().chain(scalars))
 }
 
 /// Notes a command for the recording of this thread.

@@ -59,7 +59,11 @@ fn time(device: &OpenDevice, p: &Program, scratch: &mut HashMap<u32, Memory>) ->
         args.push(Arg::Buffer(memory.at(0)));
     }
     args.extend(p.vars.iter().map(|v| Arg::Var(v.vmax().clamp(0, i64::MAX.into()) as i64)));
-    let command = Command::exec(&kernel, args, p.threads).over(super::run::geometry(p));
+    for info in &p.tensors {
+        let matrix = super::run::matrix(p, info, &args)?;
+        args.extend(matrix);
+    }
+    let command = Command::exec(&kernel, args, p.threads).over(super::run::geometry(device, p));
     let ns = time_command(device.device.as_ref(), &command, 1, CANDIDATE)?;
     Ok(Duration::from_nanos(ns.first().copied().unwrap_or(u64::MAX)))
 }

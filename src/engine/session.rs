@@ -136,6 +136,7 @@ impl Session {
         if !target.has_grid() {
             target.threads = info.threads.max(1);
         }
+        target.box_copies &= self.options.nv_tma;
         if self.options.debug >= 1 {
             eprintln!("opened {name}: {} with {} threads", info.arch, info.threads);
         }

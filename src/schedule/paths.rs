@@ -89,7 +89,9 @@ fn take_over(row: &mut [u64], more: &[u64], a: usize, b: usize) {
 }
 
 fn members(row: &[u64]) -> impl Iterator<Item = usize> + '_ {
-    row.iter().enumerate().flat_map(|(w, bits)| (0..BITS).filter(move |k| bits >> k & 1 == 1).map(move |k| w * BITS + k))
+    row.iter()
+        .enumerate()
+        .flat_map(|(w, bits)| (0..BITS).filter(move |k| bits >> k & 1 == 1).map(move |k| w * BITS + k))
 }
 
 #[cfg(test)]

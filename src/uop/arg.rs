@@ -263,6 +263,25 @@ impl TileArg {
     }
 }
 
+/// A buffer as a matrix of which boxes are copied. What of a box is outside of it is zero.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Tensor2 {
+    /// Columns (neighbours in the buffer) and rows.
+    pub sizes: [u32; 2],
+    /// Elements from a row to the next.
+    pub pitch: i64,
+    /// Columns and rows of a box.
+    pub shape: [u16; 2],
+}
+
+/// A box that is copied to workgroup memory in one piece, its rows of 128 bytes as [`TileArg`] has them.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct BoxArg {
+    pub tensor: Tensor2,
+    /// Bytes of all boxes of its group, with the first of them; 0 with the others.
+    pub expects: u32,
+}
+
 /// How a tile's elements are spread: the bits of both coordinates, lowest first, as bits of lane and element numbers.
 /// A lane bit that occurs in neither coordinate means that those lanes hold the same.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -387,6 +406,7 @@ pub enum Arg {
     /// Whether lanes take columns of what lies in rows.
     Transposed(bool),
     Tile(Arc<TileArg>),
+    Box(Arc<BoxArg>),
 }
 
 /// `Arc<BufferRef>` that compares by id.
@@ -425,6 +445,10 @@ impl fmt::Debug for Arg {
             Arg::Wmma(w) => write!(f, "{}", w.name),
             Arg::Transposed(t) => write!(f, "{t}"),
             Arg::Tile(t) => write!(f, "{}", if t.by_steps { "tile by steps" } else { "tile by lines" }),
+            Arg::Box(b) => {
+                let Tensor2 { sizes: [w, h], pitch, shape: [columns, rows] } = b.tensor;
+                write!(f, "{columns} x {rows} of {w} x {h} by {pitch}, expects {}", b.expects)
+            }
         }
     }
 }

@@ -56,6 +56,7 @@ impl List {
             uops: self.uops,
             params,
             vars,
+            tensors: vec![],
             threads: 1,
             global: [1; 3],
             local: [threads, 1, 1],

@@ -1,6 +1,6 @@
 //! Tensor programs on the software GPU, from the graph to the numbers: PTX, ptxas's machine code, the driver's calls, the emulated multiprocessors.
 
-use doorbell::engine::{Options, install};
+use doorbell::engine::{Jit, Options, install, session};
 use doorbell::tensor::Tensor;
 use doorbell::tensor::prelude::*;
 
@@ -20,7 +20,12 @@ fn on(device: &str, values: &[f32], shape: &[usize]) -> Tensor {
 
 /// Sixteenths, whose sums are exact.
 fn halves(device: &str, shape: &[usize]) -> Tensor {
-    let value = |i: usize| half::f16::from_f32(((i * 37 + 11) % 33) as f32 / 16.0 - 1.0);
+    others(device, shape, 0)
+}
+
+/// The same in another order for every `turn`.
+fn others(device: &str, shape: &[usize], turn: usize) -> Tensor {
+    let value = |i: usize| half::f16::from_f32((((i + 7 * turn) * 37 + 11) % 33) as f32 / 16.0 - 1.0);
     let bytes = (0..shape.iter().product()).flat_map(|i| value(i).to_le_bytes()).collect();
     Tensor::from_bytes(bytes, doorbell::uop::Scalar::F16, shape, device)
 }
@@ -57,4 +62,41 @@ fn tensor_programs_give_the_numbers_of_the_cpu() {
     agree("reduce of many", |d| on(d, &numbers(20_000), &[20_000]).sum(()));
     agree("movement", |d| on(d, &numbers(60), &[3, 4, 5]).permute([2, 0, 1]).reshape([5, 12]) + 0.5);
     agree("maximum along an axis", |d| on(d, &numbers(300), &[20, 15]).max(1));
+}
+
+/// A product that is for warpgroups on 132 multiprocessors, with edges; its rows are 16 bytes' multiples apart.
+const SIZES: [usize; 3] = [1016, 72, 512];
+
+#[test]
+fn a_replayed_product_takes_the_boxes_of_whatever_buffers_it_is_given() {
+    set_up();
+    let [m, k, n] = SIZES;
+    let mut product = Jit::new(|x: &[Tensor]| Ok(vec![x[0].matmul(&x[1]).cast(doorbell::uop::Scalar::F32)]));
+    for call in 0..3 {
+        // Of the replay one lies 32 bytes behind another buffer's start.
+        let skips = if call < 2 { [0, 0] } else { [16, 0] };
+        let of = |device: &str| -> Vec<Tensor> {
+            let one = |(which, (shape, skip)): (usize, ([usize; 2], usize))| {
+                let len = shape[0] * shape[1];
+                let all = others(device, &[len + skip], call + 5 * which);
+                all.shrink(&[(skip, len + skip)]).reshape(shape)
+            };
+            [[m, k], [k, n]].into_iter().zip(skips).enumerate().map(one).collect()
+        };
+        let inputs = of(NV);
+        for input in &inputs {
+            input.realize().unwrap();
+        }
+        let got = product.call(&inputs).unwrap()[0].to_vec::<f32>().unwrap();
+        let plain = of("CPU");
+        let want = plain[0].matmul(&plain[1]).cast(doorbell::uop::Scalar::F32).to_vec::<f32>().unwrap();
+        let wrong = got.iter().zip(&want).position(|(a, b)| (a - b).abs() > 1e-2 * b.abs().max(1.0));
+        assert_eq!(wrong.map(|at| (at, got[at], want[at])), None, "call {call}");
+        assert_eq!(product.is_recorded(), call >= 1);
+    }
+    let kernels = session().compiled_kernels(NV);
+    let boxed = kernels.iter().filter(|c| !c.program.tensors.is_empty());
+    assert!(boxed.clone().count() >= 1, "{:?}", kernels.iter().map(|c| &c.program.opts).collect::<Vec<_>>());
+    // An address and fifteen words for each of two matrices, at multiples of 64 in the bank.
+    assert!(boxed.clone().any(|c| c.program.tensors.len() == 2));
 }

@@ -8,9 +8,14 @@ use doorbell::codegen::{self, OptChoice, Program, Target};
 use doorbell::isa::ptx::{Buffers, Chip};
 use doorbell::uop::{DType, UOp};
 
-/// A chip with so few multiprocessors that small products fill it.
+/// A chip with so few multiprocessors that small products fill it, whose threads copy.
 fn small(chip: &str) -> Target {
-    Target { compute_units: 1, ..Chip::parse(chip).unwrap().target() }
+    Target { compute_units: 1, box_copies: false, ..Chip::parse(chip).unwrap().target() }
+}
+
+/// The same, which has tiles copied in boxes.
+fn boxing() -> Target {
+    Target { box_copies: true, ..small("sm_90a") }
 }
 
 fn compiled(ast: &UOp, target: &Target, opts: &str) -> Result<Program, String> {
@@ -22,7 +27,11 @@ fn compiled(ast: &UOp, target: &Target, opts: &str) -> Result<Program, String> {
 }
 
 fn agrees(ast: &UOp, shape: &str, copies: &str) -> String {
-    let p = compiled(ast, &small("sm_90a"), "").unwrap();
+    agrees_on(&small("sm_90a"), ast, shape, copies)
+}
+
+fn agrees_on(target: &Target, ast: &UOp, shape: &str, copies: &str) -> String {
+    let p = compiled(ast, target, "").unwrap();
     let text = rendered(&p, "sm_90a", Buffers::Anywhere).0;
     assert!(text.contains(&format!("wgmma.mma_async.sync.aligned.{shape}")), "{shape} {:?}", p.opts);
     assert!(!text.contains("mma.sync.") && !text.contains("ldmatrix") && text.contains(copies), "{shape}\n{text}");
@@ -84,6 +93,86 @@ fn a_round_waits_for_copies_and_old_products_then_meets_the_others() {
     }
     // Four products a round, and no more.
     assert_eq!(body[..body.find("wgmma.commit_group").unwrap()].matches("wgmma.mma_async").count(), 4, "{text}");
+}
+
+/// The matrices of a product whose tiles come in boxes: columns and rows, elements between rows, and a box.
+fn matrices(t: DType, s: Shape) -> Vec<([u32; 2], i64, [u16; 2])> {
+    let ast = product(t, s);
+    let p = compiled(&ast, &boxing(), "").unwrap();
+    agrees_on(&boxing(), &ast, "m64n", "cp.async.bulk.tensor.2d");
+    p.tensors.iter().map(|i| (i.tensor.sizes, i.tensor.pitch, i.tensor.shape)).collect()
+}
+
+#[test]
+fn tiles_of_all_layouts_edges_and_batches_come_in_boxes_and_agree() {
+    let shape = |size, turned| Shape { size, turned, ..PLAIN };
+    let whole = matrices(DType::F16, shape((128, 128, 192), (false, false)));
+    assert_eq!(whole, [([192, 128], 192, [64, 128]), ([128, 192], 128, [64, 64])]);
+    let turned = matrices(DType::BF16, shape((64, 128, 192), (true, true)));
+    assert_eq!(turned, [([64, 192], 64, [64, 64]), ([192, 128], 192, [64, 128])]);
+    // What is beyond an edge is zero because the matrix ends there.
+    let edges = matrices(DType::F16, shape((56, 120, 200), (false, false)));
+    assert_eq!(edges, [([200, 56], 200, [64, 64]), ([120, 200], 120, [64, 64])]);
+    // Matrices of a batch lie below each other.
+    let batch = matrices(DType::BF16, Shape { batch: 3, ..shape((64, 64, 128), (false, true)) });
+    assert_eq!(batch, [([128, 192], 128, [64, 64]), ([128, 192], 128, [64, 64])]);
+    // Rows of b are 124 bytes apart: the threads copy it.
+    let one = matrices(DType::F16, shape((64, 62, 128), (false, false)));
+    assert_eq!(one, [([128, 64], 128, [64, 64])]);
+}
+
+#[test]
+fn tiles_that_are_no_boxes_are_copied_by_the_threads() {
+    let rows_of_a_batch = Shape { batch: 3, size: (56, 64, 128), ..PLAIN };
+    for (s, copies) in [
+        (Shape { size: (62, 58, 126), turned: (false, true), ..PLAIN }, ", 4, "),
+        (Shape { size: (64, 58, 128), turned: (true, false), narrowed: true, ..PLAIN }, "st.shared"),
+    ] {
+        let ast = product(DType::F16, s);
+        let text = agrees_on(&boxing(), &ast, "m64n", copies);
+        assert!(!text.contains(".bulk") && compiled(&ast, &boxing(), "").unwrap().tensors.is_empty(), "{text}");
+    }
+    // Where a matrix of a batch ends, the next begins: that is no edge. Its other operand comes in boxes.
+    let p = compiled(&product(DType::F16, rows_of_a_batch), &boxing(), "").unwrap();
+    assert_eq!(p.tensors.iter().map(|t| t.param).collect::<Vec<_>>(), [2]);
+    agrees_on(&boxing(), &product(DType::F16, rows_of_a_batch), "m64n", "cp.async.bulk.tensor");
+    // A window's loops go around the rounds.
+    agrees_on(&boxing(), &half_conv((128, 8, 8, 64)), "m64n64k16", "st.shared");
+}
+
+#[test]
+fn one_thread_asks_for_boxes_and_a_round_waits_for_its_own() {
+    let ast = product(DType::F16, Shape { size: (64, 128, 320), ..PLAIN });
+    let text = agrees_on(&boxing(), &ast, "m64n128k16", ".param .align 64 .b8");
+    let order = [
+        "bra.uni",
+        "mbarrier.init.shared::cta.b64",
+        "fence.proxy.async.shared::cta;",
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _,",
+        "cp.async.bulk.tensor.2d",
+        "wgmma.wait_group.sync.aligned 1;",
+        "bar.sync 0;",
+        "@!%p",
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _,",
+        "cp.async.bulk.tensor.2d",
+        "mbarrier.try_wait.parity",
+        "wgmma.fence.sync.aligned;",
+        "wgmma.commit_group.sync.aligned;",
+        "wgmma.wait_group.sync.aligned 0;",
+        "ret;",
+        // Buffers that begin anywhere: the threads copy.
+        "st.shared",
+        "fence.proxy.async.shared::cta;",
+        "bar.sync 0;",
+    ];
+    let mut rest = text.as_str();
+    for what in order {
+        let at = rest.find(what).unwrap_or_else(|| panic!("{what} is not where it should be\n{text}"));
+        rest = &rest[at + what.len()..];
+    }
+    // One barrier for each of the buffers; no fence in the loop, as no thread writes a tile.
+    assert_eq!(text.matches("mbarrier.init").count(), 4, "{text}");
+    assert_eq!(text[..text.find("ret;").unwrap()].matches("fence.proxy").count(), 1, "{text}");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use crate::machine::{Case, launch};
 use crate::nvidia::ptxas;
 use doorbell::codegen::{self, OptChoice, Program, Target};
-use doorbell::elf::cubin::Arch;
+use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::emu::sass::Stats;
+use doorbell::engine::tensors::words;
 use doorbell::isa::ptx::{Buffers, Chip, render};
 use doorbell::isa::sass::compile::assemble;
 use doorbell::uop::{AxisKind, DType, Op, UOp};
@@ -14,13 +15,17 @@ use half::f16;
 type Shape = ((i64, i64, i64), (bool, bool));
 
 /// relu(a · b + bias).
-fn product(((m, n, k), turned): Shape) -> UOp {
+fn product(shape: Shape) -> UOp {
+    product_of(DType::F16, shape)
+}
+
+fn product_of(t: DType, ((m, n, k), turned): Shape) -> UOp {
     let axis = |n: i64, id, kind| UOp::range(UOp::int(n), id, kind);
     let (i, j, l) = (axis(m, 0, AxisKind::Loop), axis(n, 1, AxisKind::Loop), axis(k, 2, AxisKind::Reduce));
     let at = |row: &UOp, column: &UOp, (height, width): (i64, i64), turned: bool| {
         if turned { &(column * height) + row } else { &(row * width) + column }
     };
-    let load = |slot, len: i64, at: UOp| UOp::param(slot, DType::F16, len as usize).index(&at).load().cast(DType::F32);
+    let load = |slot, len: i64, at: UOp| UOp::param(slot, t, len as usize).index(&at).load().cast(DType::F32);
     let (a, b) = (load(1, m * k, at(&i, &l, (m, k), turned.0)), load(2, k * n, at(&l, &j, (k, n), turned.1)));
     let sum = (&a * &b).reduce(Op::Add, &[l]);
     let v = &sum + &UOp::param(3, DType::F32, n as usize).index(&j).load();
@@ -29,17 +34,30 @@ fn product(((m, n, k), turned): Shape) -> UOp {
 }
 
 /// For a chip of so many multiprocessors.
-fn compiled(ast: &UOp, compute_units: u32) -> (Program, String) {
-    compiled_for("sm_90a", ast, compute_units)
+fn compiled(ast: &UOp, way: &Way) -> (Program, String) {
+    compiled_for("sm_90a", ast, way)
 }
 
-fn compiled_for(chip: &str, ast: &UOp, compute_units: u32) -> (Program, String) {
+fn compiled_for(chip: &str, ast: &UOp, way: &Way) -> (Program, String) {
     let chip = Chip::parse(chip).expect("the chip");
-    let target = Target { compute_units, ..chip.target() };
+    let own = chip.target();
+    let target = Target { compute_units: way.units, box_copies: way.boxes && own.box_copies, ..own };
     let p = codegen::compile(ast, &target, &OptChoice::Heuristic, false).unwrap_or_else(|e| panic!("{e}"));
     let text = render(&p, chip, Buffers::Anywhere).unwrap_or_else(|e| panic!("{e}")).to_string();
     (p, text)
 }
+
+/// How products are done: multiprocessors of the chip, whether tiles may come in boxes, and what shows which matrix unit is used.
+struct Way {
+    units: u32,
+    boxes: bool,
+    unit: &'static str,
+}
+
+/// Those that fill a chip of one multiprocessor are for warpgroups.
+const WARPS: Way = Way { units: 132, boxes: false, unit: "ldmatrix" };
+const WARPGROUPS: Way = Way { units: 1, boxes: false, unit: "wgmma.mma_async" };
+const BOXES: Way = Way { units: 1, boxes: true, unit: "cp.async.bulk.tensor.2d" };
 
 /// Sixteenths from -2 to 2, the same every time.
 fn values(len: i64, seed: u64) -> Vec<f32> {
@@ -64,17 +82,37 @@ fn run(
     let contents = [vec![0xee; 4 * results as usize], halves(a), halves(b), floats(bias)];
     let place = |k: usize| 0x7_0000_0000 + ((k as u64) << 32);
     let buffers: Vec<(u64, Vec<u8>)> = contents.into_iter().enumerate().map(|(k, b)| (place(k), b)).collect();
-    let params = buffers.iter().flat_map(|b| b.0.to_le_bytes()).collect();
+    let params = parameters(cubin, p, &buffers);
     let dynamic_bytes = if text.contains(".extern .shared") { p.local_bytes as u32 } else { 0 };
     let case = Case { grid: p.global, block: p.local, params, buffers: &buffers, dynamic_bytes };
     let (mut got, stats) = launch(cubin, &p.name, &case, true).unwrap_or_else(|e| panic!("{e}\n{text}"));
     (got.swap_remove(0), stats)
 }
 
-fn holds(shape: Shape, (units, unit): (u32, &str), assemble: impl Fn(&str) -> Vec<u8>) {
+/// Addresses of the buffers, and behind them the matrices that boxes are copied of, where the file says.
+fn parameters(cubin: &[u8], p: &Program, buffers: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let file = Cubin::parse(cubin).unwrap_or_else(|e| panic!("{e}"));
+    let places = &file.kernel(&p.name).expect("the kernel").params;
+    let maps = p.tensors.iter().map(|t| {
+        let words = words(t, p.params[t.param].dtype.scalar).unwrap_or_else(|e| panic!("{e}"));
+        [buffers[t.param].0].into_iter().chain(words).flat_map(u64::to_le_bytes).collect::<Vec<u8>>()
+    });
+    let all = buffers.iter().map(|b| b.0.to_le_bytes().to_vec()).chain(maps);
+    let mut params = vec![];
+    for (place, bytes) in places.iter().zip(all) {
+        assert_eq!(place.len_bytes as usize, bytes.len());
+        // The bank begins at a multiple of 256, parameters at 0x210 of it.
+        assert!(bytes.len() == 8 || (place.offset + 0x210).is_multiple_of(64), "{place:?}");
+        params.resize(place.offset as usize, 0);
+        params.extend(bytes);
+    }
+    params
+}
+
+fn holds(shape: Shape, way: &Way, assemble: impl Fn(&str) -> Vec<u8>) -> Vec<u8> {
     let ((m, n, k), turned) = shape;
-    let (p, text) = compiled(&product(shape), units);
-    assert!(text.contains("cp.async") && text.contains(unit), "{shape:?} {:?}", p.opts);
+    let (p, text) = compiled(&product(shape), way);
+    assert!(text.contains("cp.async") && text.contains(way.unit), "{shape:?} {:?}", p.opts);
     let (a, b, bias) = (values(m * k, 1), values(k * n, 2), values(n, 3));
     let (got, _) = run(&assemble(&text), &p, &text, (&a, &b, &bias), m * n);
     for (at, word) in got.chunks_exact(4).enumerate() {
@@ -86,6 +124,7 @@ fn holds(shape: Shape, (units, unit): (u32, &str), assemble: impl Fn(&str) -> Ve
         let got = f64::from(f32::from_le_bytes([word[0], word[1], word[2], word[3]]));
         assert!((got - want).abs() <= 1e-5 * want.abs().max(1.0), "{shape:?} row {i} column {j}: {got}, not {want}");
     }
+    got
 }
 
 const SHAPES: [Shape; 5] = [
@@ -106,10 +145,6 @@ const LARGE: [Shape; 5] = [
     ((60, 52, 132), (false, false)),
 ];
 
-/// Multiprocessors of a chip, and what shows which matrix unit is used.
-const WARPS: (u32, &str) = (132, "ldmatrix");
-const WARPGROUPS: (u32, &str) = (1, "wgmma.mma_async");
-
 fn ours(text: &str) -> Vec<u8> {
     assemble(text, Arch { sm: 90, specific: true }).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
@@ -120,30 +155,56 @@ fn theirs(text: &str) -> Vec<u8> {
 
 #[test]
 fn products_made_by_nvidias_assembler_are_those_of_doubles() {
-    SHAPES.into_iter().for_each(|s| holds(s, WARPS, theirs));
+    SHAPES.into_iter().for_each(|s| drop(holds(s, &WARPS, theirs)));
 }
 
 #[test]
 fn products_made_by_our_assembler_are_those_of_doubles() {
-    SHAPES.into_iter().for_each(|s| holds(s, WARPS, ours));
+    SHAPES.into_iter().for_each(|s| drop(holds(s, &WARPS, ours)));
 }
 
 #[test]
 fn products_of_warpgroups_made_by_nvidias_assembler_are_those_of_doubles() {
-    LARGE.into_iter().for_each(|s| holds(s, WARPGROUPS, theirs));
+    LARGE.into_iter().for_each(|s| drop(holds(s, &WARPGROUPS, theirs)));
 }
 
 #[test]
 fn products_of_warpgroups_made_by_our_assembler_are_those_of_doubles() {
-    LARGE.into_iter().for_each(|s| holds(s, WARPGROUPS, ours));
+    LARGE.into_iter().for_each(|s| drop(holds(s, &WARPGROUPS, ours)));
+}
+
+/// How many of the operands come in boxes: rows that are 16 bytes' multiples apart, cut off at edges too.
+const BOXED: [(Shape, usize); 7] = [
+    (((256, 128, 192), (false, false)), 2),
+    (((128, 128, 320), (true, true)), 2),
+    (((64, 64, 256), (false, true)), 2),
+    // More rounds than buffers, three times.
+    (((64, 64, 832), (true, false)), 2),
+    // Edges of rows, columns and steps.
+    (((120, 56, 184), (false, false)), 2),
+    (((120, 120, 184), (true, true)), 2),
+    // Rows of b are 120 bytes apart: threads copy them.
+    (((64, 60, 192), (false, false)), 1),
+];
+
+#[test]
+fn tiles_that_come_in_boxes_make_the_same_products_in_both_assemblers_code() {
+    for (shape, boxed) in BOXED {
+        let (p, text) = compiled(&product(shape), &BOXES);
+        assert_eq!(p.tensors.len(), boxed, "{shape:?} {:?}", p.opts);
+        // A buffer that begins anywhere is copied by the threads.
+        assert!(text.contains("cp.async.bulk") && text.contains("st.shared"), "{shape:?}\n{text}");
+        let [a, b] = [holds(shape, &BOXES, ours), holds(shape, &BOXES, theirs)];
+        assert!(a == b, "{shape:?}");
+    }
 }
 
 /// Instructions that our code issues in two rounds of 64 steps of a block of 128 x 128, for as many multiply-adds as an `mma.sync.m16n8k16` does.
-fn issued(chip: &str) -> f64 {
+fn issued(chip: &str, way: &Way) -> f64 {
     let (m, n) = (128, 128);
     let counts = [256, 384].map(|k| {
-        let (p, text) = compiled_for(chip, &product(((m, n, k), (false, false))), 1);
-        assert_eq!(text.contains("wgmma."), chip == "sm_90a", "{:?}", p.opts);
+        let (p, text) = compiled_for(chip, &product(((m, n, k), (false, false))), way);
+        assert!(text.contains(way.unit), "{:?}", p.opts);
         let cubin = assemble(&text, Arch::parse(chip).expect("a chip")).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let stats = run(&cubin, &p, &text, (&values(m * k, 1), &values(k * n, 2), &values(n, 3)), m * n).1;
         stats.instructions as f64
@@ -152,8 +213,12 @@ fn issued(chip: &str) -> f64 {
 }
 
 #[test]
-fn the_unit_of_warpgroups_takes_fewer_instructions_than_that_of_warps() {
-    let [warpgroups, warps] = ["sm_90a", "sm_90"].map(issued);
-    println!("instructions for each m16n8k16: {warpgroups:.2} with wgmma, {warps:.2} with mma.sync");
+fn the_unit_of_warpgroups_takes_fewer_instructions_than_that_of_warps_and_fewest_with_boxes() {
+    let warps = issued("sm_90", &Way { units: 1, ..WARPS });
+    let [warpgroups, boxes] = [WARPGROUPS, BOXES].map(|way| issued("sm_90a", &way));
+    println!(
+        "instructions for each m16n8k16: {boxes:.2} with wgmma and TMA, {warpgroups:.2} with wgmma, {warps:.2} with mma.sync"
+    );
     assert!(warpgroups <= 0.9 * warps, "{warpgroups} and {warps}");
+    assert!(boxes <= 0.75 * warpgroups, "{boxes} and {warpgroups}");
 }

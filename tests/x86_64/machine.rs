@@ -59,6 +59,7 @@ impl List {
             uops: self.uops,
             params,
             vars,
+            tensors: vec![],
             threads: 1,
             global: [1; 3],
             local: [1; 3],

@@ -6,6 +6,7 @@
 mod apply;
 mod blocks;
 mod bound;
+mod boxed;
 mod facts;
 mod gpu;
 mod heuristic;

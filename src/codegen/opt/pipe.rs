@@ -16,6 +16,7 @@
 //! bytes whose pieces change places, as [`TileArg`](crate::uop::TileArg) says.
 
 use super::apply::{Kernel, Why, gate_load, kind_of};
+use super::boxed::Boxes;
 use super::tc::coordinate;
 use crate::codegen::affine::AffineMemo;
 use crate::codegen::grid::{next_area, workgroup};
@@ -113,7 +114,9 @@ impl Kernel<'_> {
             tiles.push(if operands.from_memory { tile.swizzled()? } else { tile });
         }
         let threads = workgroup(&self.sink);
-        let read = self.filled(&tiles, &rounds, &threads);
+        let wanted = self.target.box_copies && operands.from_memory && super::boxed::alone(&self.sink, axis);
+        let boxes = if wanted { Boxes::of(&tiles, depth) } else { None };
+        let read = self.filled((&tiles, boxes.as_ref()), &rounds, &threads);
         let lane = operands.lane;
         let by_rows = self.target.matrix_loads;
         let mut src = unit.src().to_vec();
@@ -187,7 +190,7 @@ impl Kernel<'_> {
     }
 
     /// All copies; the areas as they are when the tiles of a round may be read.
-    fn filled(&mut self, tiles: &[Tile], rounds: &Rounds, threads: &[UOp]) -> Vec<UOp> {
+    fn filled(&mut self, (tiles, boxes): (&[Tile], Option<&Boxes>), rounds: &Rounds, threads: &[UOp]) -> Vec<UOp> {
         let Rounds { axis, trips, depth, ahead } = rounds;
         let areas: Vec<UOp> =
             tiles.iter().map(|t| UOp::local(t.number(), t.area.dtype(), (t.len * depth) as usize)).collect();
@@ -197,10 +200,11 @@ impl Kernel<'_> {
             let at = UOp::int(k);
             let mut group: Vec<UOp> = last.iter().cloned().collect();
             if k < *trips {
-                for (t, area) in tiles.iter().zip(&areas) {
-                    let area = last.as_ref().map_or(area.clone(), |l| area.after(std::slice::from_ref(l)));
-                    group.push(self.copied(t, &area, (&at, &at, None), axis, threads));
-                }
+                let areas: Vec<UOp> = areas
+                    .iter()
+                    .map(|a| last.as_ref().map_or(a.clone(), |l| a.after(std::slice::from_ref(l))))
+                    .collect();
+                group.extend(self.round_copies((tiles, boxes), &areas, (&at, &at, None), (axis, threads)));
             }
             last = Some(commit(group));
         }
@@ -209,13 +213,29 @@ impl Kernel<'_> {
         let next = axis + *ahead;
         let buffer = &next % *depth;
         let some = next.lt(&UOp::int(*trips));
-        let mut group = vec![];
-        for (t, area) in tiles.iter().zip(&areas) {
-            let area = area.after(std::slice::from_ref(&wait));
-            group.push(self.copied(t, &area, (&next, &buffer, Some(&some)), axis, threads));
-        }
+        let free: Vec<UOp> = areas.iter().map(|a| a.after(std::slice::from_ref(&wait))).collect();
+        let group = self.round_copies((tiles, boxes), &free, (&next, &buffer, Some(&some)), (axis, threads));
         let done = commit(group);
+        let done = if let Some(boxes) = boxes { boxes.awaited(axis, done) } else { done };
         areas.iter().map(|a| a.after(std::slice::from_ref(&done))).collect()
+    }
+
+    /// What copies a round's tiles to a buffer of their areas, where there is such a round.
+    fn round_copies(
+        &mut self,
+        (tiles, boxes): (&[Tile], Option<&Boxes>),
+        areas: &[UOp],
+        round: (&UOp, &UOp, Option<&UOp>),
+        (axis, threads): (&UOp, &[UOp]),
+    ) -> Vec<UOp> {
+        let places: Vec<(UOp, i64)> = areas.iter().cloned().zip(tiles.iter().map(|t| t.len)).collect();
+        let mut group = boxes.map_or(vec![], |b| b.group(&places, round, axis));
+        for (k, (t, area)) in tiles.iter().zip(areas).enumerate() {
+            let in_boxes = boxes.is_some_and(|b| b.tiles[k].is_some());
+            let store = self.copied(t, area, round, axis, threads);
+            group.push(store.with_arg(Arg::Stage(in_boxes.into())));
+        }
+        group
     }
 
     /// The store that copies a round's tile to a buffer of its area, where there is such a round.

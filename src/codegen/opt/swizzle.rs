@@ -32,12 +32,12 @@ impl Tile {
     }
 
     /// Elements from one run of 64 lines to the next, where rows are steps.
-    fn panel(&self) -> i64 {
+    pub(super) fn panel(&self) -> i64 {
         extent(&self.steps) * TileArg::ROW
     }
 
     /// Where an element would stand if no pieces changed places.
-    fn plain_place(&self, line: &UOp, step: &UOp) -> UOp {
+    pub(super) fn plain_place(&self, line: &UOp, step: &UOp) -> UOp {
         let row = TileArg::ROW;
         match self.by_steps {
             true => &(&(&(line / row) * self.panel()) + &(step * row)) + &(line % row),

@@ -72,17 +72,40 @@ impl Placed {
     }
 }
 
+/// Where one argument after the other goes.
+struct Places<'a> {
+    params: &'a [Param],
+    /// Each has a parameter of its own; else several, the words of a struct, fill one that is longer.
+    is_each: bool,
+    next: usize,
+}
+
+impl<'a> Places<'a> {
+    fn of(params: &'a [Param], args: usize) -> Self {
+        Self { params, is_each: params.len() == args, next: 0 }
+    }
+
+    /// The place of the next one, which has `own` bytes, where all before it end at `have`; and the bytes that it fills.
+    fn next(&mut self, own: usize, have: usize) -> (usize, usize) {
+        if self.is_each {
+            self.next += 1;
+            let own_one = self.params.get(self.next - 1);
+            return own_one.map_or((have, own), |p| (p.offset as usize, p.len_bytes as usize));
+        }
+        // The first of a parameter stands where it begins, the others behind it as long as it lasts. Another sum of bytes is told at the end.
+        let natural = have.next_multiple_of(own);
+        let has_room = |p: &&Param| natural < p.offset as usize + p.len_bytes as usize;
+        (self.params.iter().find(has_room).map_or(natural, |p| natural.max(p.offset as usize)), own)
+    }
+}
+
 /// Arguments as the kernel finds them.
 pub type Arguments = SmallVec<[u8; 64]>;
 
 /// So many zero bytes. Those of most kernels fit where they are and need no call.
 fn zeros(len_bytes: usize) -> Arguments {
     const FEW: usize = 64;
-    if len_bytes <= FEW {
-        Arguments::from_buf_and_len([0; FEW], len_bytes)
-    } else {
-        Arguments::from_elem(0, len_bytes)
-    }
+    if len_bytes <= FEW { Arguments::from_buf_and_len([0; FEW], len_bytes) } else { Arguments::from_elem(0, len_bytes) }
 }
 
 impl Program {
@@ -98,10 +121,9 @@ impl Program {
     /// # Errors
     /// In words: other arguments than the kernel takes.
     pub fn arguments(&self, args: &[Arg], mut at_place: impl FnMut(usize, usize)) -> Result<Arguments, String> {
-        // Another count than the kernel's: the scalars of a struct, which the check of all bytes below holds to its length.
-        let params: &[Param] = if self.kernel.params.len() == args.len() { &self.kernel.params } else { &[] };
         let want = (self.kernel.bank0_bytes as usize).saturating_sub(self.kernel.param_base as usize);
         let (mut out, mut have) = (zeros(want), 0_usize);
+        let mut places = Places::of(&self.kernel.params, args.len());
         for (n, arg) in args.iter().enumerate() {
             let own = match arg {
                 Arg::Scalar { len_bytes, .. } => usize::from(*len_bytes),
@@ -110,10 +132,7 @@ impl Program {
             if !matches!(own, 1 | 2 | 4 | 8) {
                 return Err(format!("pass a scalar of {own} bytes"));
             }
-            let (at, len) = match params.get(n) {
-                Some(p) => (p.offset as usize, p.len_bytes as usize),
-                None => (have.next_multiple_of(own), own),
-            };
+            let (at, len) = places.next(own, have);
             // A variable fills what the kernel declares; an address and a scalar have their length.
             let fits = if matches!(arg, Arg::Var(_)) { len <= 8 } else { len == own };
             if !fits {

@@ -1,8 +1,6 @@
 //! The tensor memory accelerator: boxes of a tensor to and from shared memory (UTMALDG, UTMASTG, UTMAREDG), bulk copies (UBLKCP, UBLKRED).
 //!
-//! A tensor map has 128 bytes: address at 0; rank, element type, interleaving, swizzle and fill in the word at 8; strides of
-//! dimensions 1 to 4 in units of 16 bytes at 12 (their high nibbles at 28), sizes less one at 32, strides of elements less one at 52, the box
-//! less one at 55. Source: which bits ptxas changes for tensormap.replace; meaning as the PTX ISA has it. Elements outside the tensor
+//! Where what stands in a tensor map is `hcq::packet::nv::tensor_map`'s table; meaning as the PTX ISA has it. Elements outside the tensor
 //! are filled with zeros (or not a number) and are not stored; all bytes of the box count for the mbarrier. Shared memory holds the box densely, its
 //! 16-byte units swapped within 128, 64 or 32 bytes by the address's bits from 7 on.
 //!
@@ -16,6 +14,7 @@ use super::mbarrier;
 use super::memory::cluster_cta;
 use super::operand::Fields;
 use super::soft::{self, BF16, F16, F32, F64, Format};
+use crate::hcq::packet::nv::tensor_map::{Element as Kind, TensorMap};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     if f.has("im") {
@@ -40,20 +39,19 @@ enum Element {
 }
 
 impl Element {
-    fn of(number: u32) -> Option<Element> {
-        Some(match number {
-            0 => Element::Unsigned(1),
-            1 => Element::Unsigned(2),
-            2 => Element::Unsigned(4),
-            3 => Element::Signed(4),
-            4 => Element::Unsigned(8),
-            5 => Element::Signed(8),
-            6 => Element::Float(F16, 2),
-            7 | 8 | 11 | 12 => Element::Float(F32, 4),
-            9 => Element::Float(F64, 8),
-            10 => Element::Float(BF16, 2),
-            _ => return None,
-        })
+    fn of(kind: Kind) -> Element {
+        match kind {
+            Kind::U8 => Element::Unsigned(1),
+            Kind::U16 => Element::Unsigned(2),
+            Kind::U32 => Element::Unsigned(4),
+            Kind::S32 => Element::Signed(4),
+            Kind::U64 => Element::Unsigned(8),
+            Kind::S64 => Element::Signed(8),
+            Kind::F16 => Element::Float(F16, 2),
+            Kind::F32 | Kind::F32Flushed | Kind::Tf32 | Kind::Tf32Flushed => Element::Float(F32, 4),
+            Kind::F64 => Element::Float(F64, 8),
+            Kind::Bf16 => Element::Float(BF16, 2),
+        }
     }
 
     /// By the text of UBLKRED's modifier.
@@ -116,32 +114,19 @@ struct Map {
 
 impl Map {
     fn parse(bytes: &[u8; 128]) -> R<Map> {
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let (kind, high, steps) = (word(0x08), word(0x1c), word(0x34));
-        let rank = (kind >> 4 & 7) as usize + 1;
-        let Some(element) = Element::of(kind >> 7 & 15).filter(|_| rank <= 5) else {
-            return not_modelled(format!("a tensor map of rank {rank} and element type {}", kind >> 7 & 15));
-        };
-        if kind >> 11 & 3 != 0 {
-            return not_modelled("an interleaved tensor map");
-        }
-        let stride = |k: usize| match k {
-            0 => element.len() as u64,
-            k => (u64::from(high >> (4 * (k - 1)) & 15) << 32 | u64::from(word(0x0c + 4 * (k - 1)))) << 4,
-        };
-        let inside = |k: usize| k < rank;
+        let map = TensorMap::parse(bytes).map_err(|e| e.to_string()).or_else(not_modelled)?;
+        let dims = &map.dimensions;
         // Elements of the innermost dimension follow each other whatever the map says.
-        let step = |k: usize| if k == 0 || !inside(k) { 1 } else { u64::from(steps >> (3 * k) & 7) + 1 };
-        let count =
-            |k: usize| if inside(k) { (usize::from(bytes[0x37 + k]) + 1).div_ceil(step(k) as usize) } else { 1 };
+        let step = |k: usize| dims.get(k).filter(|_| k > 0).map_or(1, |d| u64::from(d.step));
+        let count = |k: usize| dims.get(k).map_or(1, |d| usize::from(d.box_size).div_ceil(step(k) as usize));
         Ok(Map {
-            address: u64::from(word(0)) | u64::from(word(4)) << 32,
-            rank,
-            element,
-            swizzle: kind >> 13 & 3,
-            fills_nan: kind >> 15 & 1 == 1,
-            strides: std::array::from_fn(stride),
-            sizes: std::array::from_fn(|k| if inside(k) { u64::from(word(0x20 + 4 * k)) + 1 } else { 1 }),
+            address: map.address.0,
+            rank: dims.len(),
+            element: Element::of(map.element),
+            swizzle: map.swizzle as u32,
+            fills_nan: map.fills_nan,
+            strides: std::array::from_fn(|k| dims.get(k).map_or(0, |d| d.stride_bytes)),
+            sizes: std::array::from_fn(|k| dims.get(k).map_or(1, |d| d.size)),
             steps: std::array::from_fn(step),
             counts: std::array::from_fn(count),
         })

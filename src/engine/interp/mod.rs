@@ -219,6 +219,7 @@ mod tests {
             uops: vec![out, x, two, four, zero, acc, r, i, idx, v, add, set, end, after, total, z, o, st],
             params: vec![],
             vars: vec![],
+            tensors: vec![],
             threads: 1,
             global: [1; 3],
             local: [1; 3],

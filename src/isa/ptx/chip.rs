@@ -66,6 +66,7 @@ impl Chip {
             f16_math: true,
             tensor_cores,
             async_copies: self.sm >= 80,
+            box_copies: self.has_warpgroups(),
             matrix_loads: self.sm >= 80,
             compute_units: self.multiprocessors,
             ..Target::gpu(self.name, Grid::nv())

@@ -33,4 +33,4 @@ pub use name::Name;
 pub use names::{Opcode, Space, Type, is_special};
 pub(crate) use parse::parse_with;
 pub use parse::{ParseError, parse};
-pub use render::{Buffers, RenderError, render};
+pub use render::{Buffers, RenderError, launch_shared_bytes, render};

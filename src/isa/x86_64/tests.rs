@@ -89,6 +89,7 @@ fn program(uops: Vec<UOp>) -> Program {
         uops,
         params,
         vars: vec![],
+        tensors: vec![],
         threads: 1,
         global: [1; 3],
         local: [1; 3],

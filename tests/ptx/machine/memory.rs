@@ -8,6 +8,8 @@ pub struct Memory {
     /// `None`: nobody has written it. With the barriers passed when it was written, and by whom.
     pub shared: Vec<Option<Cell>>,
     epoch: u32,
+    /// Matrices among the parameters, by address.
+    pub matrices: std::collections::HashMap<u64, super::boxes::Matrix>,
     pub counts: super::Counts,
     /// Thread, shared address and bytes of what the current instruction has touched.
     pub touched: Vec<(usize, u64, usize)>,
@@ -54,7 +56,7 @@ impl Memory {
         Ok(&mut b[from..from + len])
     }
 
-    fn place(&self, at: u64, len: usize) -> Result<usize, String> {
+    pub fn place(&self, at: u64, len: usize) -> Result<usize, String> {
         // Addresses of shared memory have 32 bits.
         let at = at & 0xffff_ffff;
         let from = at.checked_sub(super::SHARED).map(|d| d as usize);
@@ -76,6 +78,22 @@ impl Memory {
                 Some(c) => Ok(c.value),
             })
             .collect()
+    }
+
+    /// The bytes are as if nobody had written them.
+    pub fn lose(&mut self, at: u64, len: usize) -> Result<(), String> {
+        let from = self.place(at, len)?;
+        self.shared[from..from + len].fill(None);
+        Ok(())
+    }
+
+    /// As the copy engine writes: whoever has waited sees it, units beside the threads too.
+    pub fn land(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
+        let from = self.place(at, bytes.len())?;
+        for (cell, value) in self.shared[from..].iter_mut().zip(bytes) {
+            *cell = Some(Cell { value: *value, epoch: u32::MAX, thread: usize::MAX, fenced: true });
+        }
+        Ok(())
     }
 
     pub fn write_shared(&mut self, at: u64, bytes: &[u8], thread: usize) -> Result<(), String> {

@@ -3,6 +3,7 @@
 //! alone, not from the renderer: what it checks beside values is what a GPU would not tell either: threads that part at a branch, accesses
 //! that are not aligned or not in any buffer, registers that are read before they are written.
 
+mod boxes;
 mod check;
 mod copies;
 mod memory;
@@ -31,6 +32,8 @@ pub enum Opd {
     At(Option<usize>, i64),
     Label(usize),
     Not(usize),
+    /// A tensor map's register and coordinates.
+    Box(usize, Vec<Opd>),
 }
 
 /// An instruction with its operands looked up.
@@ -154,6 +157,13 @@ impl Names {
                 Opd::Value(v) => Opd::At(None, v.cast_signed() + offset),
                 o => return Err(format!("address {o:?}")),
             },
+            Operand::Address { base, rest, .. } => match (self.operand(base, t)?, rest.as_slice()) {
+                (Opd::Reg(r), [Operand::Vector(v)]) => {
+                    Opd::Box(r, v.iter().map(|o| self.operand(o, t)).collect::<Result<_, _>>()?)
+                }
+                (base, _) => return Err(format!("address {base:?}")),
+            },
+            Operand::Nothing => Opd::Value(0),
             Operand::Symbol(s, offset) => match (self.labels.get(&**s), self.symbols.get(&**s)) {
                 (Some(l), _) => Opd::Label(*l),
                 (_, Some(at)) => Opd::Value(at.wrapping_add_signed(*offset)),
@@ -175,6 +185,9 @@ struct Block<'a> {
     regs: Vec<Option<Bits>>,
     copies: copies::Copies,
     products: warpgroups::Products,
+    barriers: boxes::Barriers,
+    /// Threads that have gone ahead to this place, where the others meet them.
+    ahead: Option<(usize, Vec<bool>)>,
 }
 
 impl<'a> Block<'a> {
@@ -189,6 +202,8 @@ impl<'a> Block<'a> {
             regs: vec![None; threads * kernel.registers],
             copies: Default::default(),
             products: Default::default(),
+            barriers: Default::default(),
+            ahead: None,
         }
     }
 
@@ -198,31 +213,33 @@ impl<'a> Block<'a> {
         while let Some(step) = self.kernel.steps.get(pc) {
             budget = budget.checked_sub(1).ok_or("too many instructions")?;
             let at = |e: String| format!("{}: {e}", step.inst);
+            self.ahead.take_if(|(meeting, _)| *meeting == pc);
+            let alone = matches!(step.inst.op, Opcode::Mbarrier | Opcode::Fence) || step.inst.has("tensor");
+            if self.ahead.is_some() && !alone {
+                return Err(at("some threads are not here".into()));
+            }
             pc += 1;
-            let warps = self.threads.div_ceil(32) as u64;
+            let here = |w: &[bool]| u64::from(w.iter().any(|ahead| !ahead));
+            let warps = match &self.ahead {
+                None => self.threads.div_ceil(32) as u64,
+                Some((_, ahead)) => ahead.chunks(32).map(here).sum(),
+            };
             mem.counts.instructions += warps;
             match step.inst.op {
                 Opcode::Ret | Opcode::Exit if !self.copies.done() => return Err(at("copies are on their way".into())),
                 Opcode::Ret | Opcode::Exit if !self.products.done() => {
                     return Err(at("products are on their way".into()));
                 }
+                Opcode::Ret | Opcode::Exit if !self.barriers.done() => return Err(at("boxes are on their way".into())),
                 Opcode::Ret | Opcode::Exit => return Ok(()),
+                Opcode::Cp if step.inst.has("tensor") => boxes::copy(self, step, mem).map_err(at)?,
+                Opcode::Mbarrier => boxes::mbarrier(self, step, mem).map_err(at)?,
                 Opcode::Cp => copies::cp(self, step, mem).map_err(at)?,
                 Opcode::Ldmatrix => copies::ldmatrix(self, step, mem).map_err(at)?,
                 Opcode::Wgmma => warpgroups::wgmma(self, step, mem).map_err(at)?,
                 Opcode::Fence if step.inst.has("proxy") && step.inst.has("async") => mem.fence(),
                 Opcode::Bar => mem.barrier(),
-                Opcode::Bra => {
-                    let taken = self.enabled(step, 0).map_err(at)?;
-                    for t in 1..self.threads {
-                        if self.enabled(step, t).map_err(at)? != taken {
-                            return Err(at(format!("thread {t} parts from thread 0")));
-                        }
-                    }
-                    if let (true, [Opd::Label(l)]) = (taken, step.operands.as_slice()) {
-                        pc = *l;
-                    }
-                }
+                Opcode::Bra => pc = self.branch(step, pc).map_err(at)?,
                 Opcode::Mma => {
                     mem.counts.mma += warps;
                     ops::mma(self, step).map_err(at)?;
@@ -243,7 +260,24 @@ impl<'a> Block<'a> {
         Err("runs beyond its end".into())
     }
 
+    /// Where to go on. Of a branch that only some threads take and that does not promise otherwise, these wait there for the others.
+    fn branch(&mut self, step: &Step, next: usize) -> Result<usize, String> {
+        let [Opd::Label(label)] = step.operands.as_slice() else { return Err("a label".into()) };
+        let taken = (0..self.threads).map(|t| self.enabled(step, t)).collect::<Result<Vec<bool>, String>>()?;
+        if let Some(t) = taken.iter().position(|take| *take != taken[0]) {
+            if step.inst.has("uni") || *label < next {
+                return Err(format!("thread {t} parts from thread 0"));
+            }
+            self.ahead = Some((*label, taken));
+            return Ok(next);
+        }
+        Ok(if taken[0] { *label } else { next })
+    }
+
     fn enabled(&self, step: &Step, t: usize) -> Result<bool, String> {
+        if self.ahead.as_ref().is_some_and(|(_, ahead)| ahead[t]) {
+            return Ok(false);
+        }
         match step.guard {
             None => Ok(true),
             Some((negated, p)) => Ok((self.reg(t, p)? != 0) != negated),

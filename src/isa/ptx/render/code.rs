@@ -42,6 +42,12 @@ pub(super) enum Opd {
     Address(Reg, i64),
     /// `[param]`
     Param(usize),
+    /// The place of a parameter.
+    ParamAddress(usize),
+    /// `[matrix, {column, row}]`
+    Box(Reg, Vec<Opd>),
+    /// `_`
+    Nothing,
     /// `%tid.x`
     Special(&'static str),
     /// The kernel's shared memory.
@@ -88,6 +94,10 @@ impl Code {
             match o {
                 Opd::Reg(r) | Opd::Address(r, _) => f(*r),
                 Opd::Vector(v) => v.iter().for_each(|o| walk(o, f)),
+                Opd::Box(r, v) => {
+                    f(*r);
+                    v.iter().for_each(|o| walk(o, f));
+                }
                 _ => {}
             }
         }

@@ -5,8 +5,10 @@ use super::super::module::{Registers, Statement, Tuning, Variable};
 use super::super::name::Name;
 use super::super::names::{Opcode, Space, Type};
 use super::Render;
+use super::boxes::{MAP_ALIGN, MAP_BYTES};
 use super::code::{CLASSES, Code, Opd, Reg};
 use super::warpgroup::PATTERN;
+use crate::codegen::Program;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -21,6 +23,12 @@ const PREFIX: [(&str, Type); CLASSES] = [
     ("%f", Type::F32),
     ("%fd", Type::F64),
 ];
+
+/// Shared memory that a launch gives the program's kernel: all of it, where a module may not declare so much.
+#[must_use]
+pub fn launch_shared_bytes(program: &Program) -> usize {
+    if program.local_bytes > STATIC_SHARED { program.local_bytes } else { 0 }
+}
 
 struct Finish<'a> {
     kernel: &'a str,
@@ -62,10 +70,15 @@ pub(super) fn module(r: Render) -> Module {
         }
     }
     body.extend(code);
-    let args = 0..p.params.len() + p.vars.len();
+    let words = p.params.len() + p.vars.len();
+    let args = 0..words + p.tensors.len();
     let params = args.map(|k| {
         let ty = if k < p.params.len() { Type::U64 } else { Type::S64 };
-        variable(Space::Param, ty, f.argument(k))
+        if k < words {
+            return variable(Space::Param, ty, f.argument(k));
+        }
+        let (align, dims) = (Some(MAP_ALIGN), vec![Some(MAP_BYTES)]);
+        Variable { align, dims, ..variable(Space::Param, Type::B8, f.argument(k)) }
     });
     items.push(Item::Function(Box::new(Function {
         pos: Pos::default(),
@@ -155,6 +168,12 @@ impl Finish<'_> {
             Opd::Param(k) => {
                 Operand::Address { base: Box::new(Operand::Symbol(self.argument(*k), 0)), offset: 0, rest: vec![] }
             }
+            Opd::ParamAddress(k) => Operand::Symbol(self.argument(*k), 0),
+            Opd::Box(map, at) => {
+                let at = Operand::Vector(at.iter().map(|o| self.operand(o)).collect());
+                Operand::Address { base: Box::new(Operand::Reg(self.reg(*map))), offset: 0, rest: vec![at] }
+            }
+            Opd::Nothing => Operand::Nothing,
             Opd::Special(name) => Operand::Special((*name).into()),
             Opd::Shared => Operand::Symbol(self.shared.clone(), 0),
             Opd::Label(l) => Operand::Symbol(self.label(*l), 0),

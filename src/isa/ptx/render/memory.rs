@@ -89,7 +89,7 @@ impl Render<'_> {
         }
     }
 
-    fn parameter(&self, base: &UOp) -> Res<usize> {
+    pub(super) fn parameter(&self, base: &UOp) -> Res<usize> {
         let Arg::Param(slot, _) = *base.arg() else { return Err(self.malformed("a buffer has no slot")) };
         let found = self.program.params.iter().position(|p| p.slot == slot);
         found.ok_or_else(|| self.malformed("a buffer is not among the parameters"))

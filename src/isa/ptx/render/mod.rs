@@ -4,7 +4,8 @@
 //! 32 bits extended; f16 and bf16 in `.b16`, f32 in `.f32`, 64-bit types in `.b64` and `.f64`, bools in `.pred`. All arithmetic names its
 //! rounding, so that an assembler contracts nothing.
 //!
-//! **The kernel's ABI.** Every argument is 64 bits, buffers first, then variables (`.s64`, of which an I32 variable is the low word), as on all devices.
+//! **The kernel's ABI.** Every argument is 64 bits, buffers first, then variables (`.s64`, of which an I32 variable is the low word), as on all devices;
+//! behind them the matrices that boxes are copied of (`Program::tensors`), 128 bytes each at a multiple of 64.
 //! Grid and block are the program's `global` and `local` (`.reqntid`). Up to 48 KiB of shared memory are declared with their size; more is
 //! `.extern`, and the launch gives `local_bytes`.
 //!
@@ -13,6 +14,7 @@
 //! at its arguments and takes one (all threads the same). [`Buffers::Aligned`] leaves the second one out.
 
 mod alu;
+mod boxes;
 mod cast;
 mod clean;
 mod code;
@@ -29,6 +31,7 @@ use super::module::Module;
 use crate::codegen::Program;
 use crate::uop::{Arg, Op, Scalar, UMap, UOp, USet, cast_const, eval_alu, from_bits, to_bits};
 use code::{Code, Opd, Reg, class_of};
+pub use finish::launch_shared_bytes;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -103,6 +106,9 @@ struct Render<'a> {
     products: warpgroup::Products,
     units: HashMap<Reg, (Reg, usize)>,
     upper_half: Option<Reg>,
+    /// Copies of boxes; addresses of the matrices among the parameters.
+    boxes: boxes::Boxes,
+    maps: HashMap<usize, Reg>,
     /// Byte offset of each scratch area, and all their bytes.
     areas: UMap<u32>,
     shared_bytes: usize,
@@ -139,6 +145,8 @@ impl<'a> Render<'a> {
             products: warpgroup::Products::of(program),
             units: HashMap::new(),
             upper_half: None,
+            boxes: boxes::Boxes::of(program),
+            maps: HashMap::new(),
             areas: UMap::default(),
             shared_bytes: 0,
             start: 0,
@@ -205,6 +213,7 @@ impl<'a> Render<'a> {
         self.pairs.clear();
         self.quads.clear();
         self.in_flight = false;
+        self.boxes = boxes::Boxes::none();
         self.nodes()?;
         self.run("ret", &[], vec![]);
         clean::clean(self)
@@ -225,6 +234,9 @@ impl<'a> Render<'a> {
             // An address: read through.
             Op::After if u.dtype().space.is_some() => return Ok(()),
             Op::Load if self.copied.contains(&u) => return Ok(()),
+            Op::Store if self.boxes.replace(&u) => return Ok(()),
+            Op::CopyBox => return self.copy_box(&u),
+            Op::AwaitBox => return self.await_box(&u),
             Op::Store if matches!(u.arg(), Arg::Stage(_)) => return self.copy_tile(&u),
             Op::Store => return self.store(&u),
             Op::SetAcc => return self.set_acc(&u),

@@ -70,6 +70,7 @@ impl Render<'_> {
     }
 
     pub(super) fn commit(&mut self, _: &UOp) -> Res<()> {
+        self.ask_for_boxes();
         if self.in_flight {
             self.run("cp.async.commit_group", &[], vec![]);
         }

@@ -1,0 +1,227 @@
+//! Tiles that the copy engine brings: which copies of PIPE are boxes of a matrix in memory, and the nodes that say so.
+//!
+//! A tile for a unit that reads workgroup memory by itself has rows of 128 bytes, as the engine writes them too. Where a tile is a plain part of a buffer (its
+//! rows equally far apart, by a multiple of 16 bytes) one thread has it brought in one or a few boxes: a [`CopyBox`](Op::CopyBox) beside the stores
+//! that do the same, of which the back end takes one. Conditions that cut the matrix off to the right or below become its sizes: the engine fills with zeros.
+//!
+//! Each buffer of the pipe has a barrier that counts bytes. The buffer's n-th box completes its n-th turn; a round waits for its own
+//! ([`AwaitBox`](Op::AwaitBox)), by which the turns alternate between two parities. That a buffer is free again is what the pipe's own barrier says.
+//! Left out: tiles of several dimensions (windows), conditions on the left and above, a pipe inside another loop.
+
+use super::kind_of;
+use super::pipe::{Tile, extent};
+use crate::codegen::affine::{Affine, AffineMemo};
+use crate::uop::{Arg, AxisKind, BoxArg, ConstVal, DType, Op, Tensor2, TileArg, UMap, UOp};
+use std::sync::Arc;
+
+/// Rows from one to the next are a multiple of this many bytes, below this many; rows and columns of a box are at most so many.
+const PITCH: i64 = 16;
+const PITCH_LIMIT: i64 = 1 << 40;
+const MOST: i64 = 256;
+
+/// A tile as boxes of a matrix.
+pub(super) struct Boxed {
+    tensor: Tensor2,
+    param: UOp,
+    /// Place of the tile's first element: column and row.
+    at: [UOp; 2],
+    /// Boxes side by side, and elements from one's place in the area to the next's.
+    count: i64,
+    apart: i64,
+    /// Bytes of a box.
+    bytes: u32,
+}
+
+/// A coordinate of the matrix by ranges, and the coordinates that are not cut off.
+struct Side {
+    sum: Affine,
+    limit: i64,
+}
+
+impl Tile {
+    /// The tile as boxes, if it is one in memory.
+    pub(super) fn boxed(&self) -> Option<Boxed> {
+        let o = &self.operand;
+        let (load, conditions) = plain(&o.value)?;
+        let (index, param) = (&load.src()[0], &load.src()[0].src()[0]);
+        let bytes = load.dtype().scalar.size_bytes() as i64;
+        if param.op() != Op::Param || !self.swizzled {
+            return None;
+        }
+        let mut memo = AffineMemo::default();
+        let sum = memo.of(&index.src()[1]).clone();
+        let (inner, outer) = if self.by_steps { (&self.lines, &self.steps) } else { (&self.steps, &self.lines) };
+        let pitch = sum.coef(outer.first()?);
+        let is_even = pitch > 0 && pitch * bytes % PITCH == 0 && pitch * bytes < PITCH_LIMIT;
+        if !is_even || !runs(&sum, inner, 1) || !runs(&sum, outer, pitch) {
+            return None;
+        }
+        let tile = |r: &UOp| inner.contains(r) || outer.contains(r);
+        if sum.terms.iter().any(|(t, _)| !tile(t) && inner.iter().chain(outer).any(|r| t.contains(r))) {
+            return None;
+        }
+        let mut sides = split(&sum, pitch, &|t| inner.contains(t));
+        for c in conditions {
+            limit(&c, &mut sides, &mut memo)?;
+        }
+        let [columns, rows] = &sides;
+        if columns.limit > pitch || columns.lowest() < 0 || rows.lowest() < 0 {
+            return None;
+        }
+        let (width, height) = (extent(inner), extent(outer));
+        let sizes = [u32::try_from(columns.limit).ok()?, u32::try_from(rows.limit).ok()?];
+        if height > MOST || sums_beyond(columns) || sums_beyond(rows) {
+            return None;
+        }
+        let first: UMap<UOp> = inner.iter().chain(outer).map(|r| (r.clone(), UOp::int(0))).collect();
+        let start = |s: &Side| s.sum.build().substitute(&first).simplify();
+        Some(Boxed {
+            tensor: Tensor2 { sizes, pitch, shape: [TileArg::ROW as u16, height as u16] },
+            param: param.clone(),
+            at: [start(columns), start(rows)],
+            count: width / TileArg::ROW,
+            apart: self.panel(),
+            bytes: (TileArg::ROW * height * bytes) as u32,
+        })
+    }
+}
+
+impl Side {
+    /// Smallest and largest value, were nothing cut off.
+    fn bounds(&self) -> (i64, i64) {
+        let (mut low, mut high) = (self.sum.constant, self.sum.constant);
+        for (t, c) in &self.sum.terms {
+            let ends = [t.vmin(), t.vmax()].map(|v| i64::try_from(v).unwrap_or(i64::MAX).saturating_mul(*c));
+            low = low.saturating_add(ends[0].min(ends[1]));
+            high = high.saturating_add(ends[0].max(ends[1]));
+        }
+        (low, high)
+    }
+
+    fn lowest(&self) -> i64 {
+        self.bounds().0
+    }
+}
+
+/// Whether a coordinate is more than the engine's 32 bits.
+fn sums_beyond(side: &Side) -> bool {
+    i32::try_from(side.bounds().1).is_err()
+}
+
+/// The load that a value is, and the conditions without which it is zero.
+fn plain(value: &UOp) -> Option<(UOp, Vec<UOp>)> {
+    let is_zero = |u: &UOp| u.as_const().is_some_and(ConstVal::is_zero);
+    let (load, outer) = match value.op() {
+        Op::Where if is_zero(&value.src()[2]) => (&value.src()[1], Some(&value.src()[0])),
+        _ => (value, None),
+    };
+    if load.op() != Op::Load || !load.src().get(1).is_none_or(is_zero) {
+        return None;
+    }
+    let mut todo: Vec<UOp> = outer.into_iter().chain(load.src()[0].src().get(2)).cloned().collect();
+    let mut conditions = vec![];
+    while let Some(c) = todo.pop() {
+        if c.op() == Op::And { todo.extend(c.src().iter().cloned()) } else { conditions.push(c) }
+    }
+    Some((load.clone(), conditions))
+}
+
+/// Whether these ranges, the fastest first, count places that are `step` apart.
+fn runs(sum: &Affine, ranges: &[UOp], mut step: i64) -> bool {
+    ranges.iter().all(|r| {
+        let is_next = sum.coef(r) == step;
+        step = step.saturating_mul((r.vmax() + 1) as i64);
+        is_next
+    })
+}
+
+/// An index as column and row of a matrix.
+fn split(sum: &Affine, pitch: i64, is_inner: &dyn Fn(&UOp) -> bool) -> [Side; 2] {
+    let mut sides = [(); 2].map(|()| Affine::default());
+    for (t, c) in &sum.terms {
+        match !is_inner(t) && c % pitch == 0 {
+            true => sides[1].terms.push((t.clone(), c / pitch)),
+            false => sides[0].terms.push((t.clone(), *c)),
+        }
+    }
+    (sides[0].constant, sides[1].constant) = (sum.constant.rem_euclid(pitch), sum.constant.div_euclid(pitch));
+    sides.map(|sum| {
+        let whole = Side { sum, limit: 0 };
+        let limit = whole.bounds().1.saturating_add(1);
+        Side { limit, ..whole }
+    })
+}
+
+/// Cuts off what a condition does; `None`: it is no upper limit of a coordinate.
+fn limit(condition: &UOp, sides: &mut [Side; 2], memo: &mut AffineMemo) -> Option<()> {
+    if condition.op() != Op::CmpLt {
+        return None;
+    }
+    let end = condition.src()[1].as_int()?;
+    let sum = memo.of(&condition.src()[0]);
+    let is_same =
+        |s: &&mut Side| s.sum.terms.len() == sum.terms.len() && s.sum.terms.iter().all(|(t, c)| sum.coef(t) == *c);
+    let side = sides.iter_mut().find(is_same)?;
+    side.limit = side.limit.min(end - sum.constant + side.sum.constant);
+    Some(())
+}
+
+/// Whether the rounds of `axis` are all that the sum of this unit does in loops.
+pub(super) fn alone(sink: &UOp, axis: &UOp) -> bool {
+    let loops = |r: &UOp| matches!(kind_of(r), AxisKind::Reduce | AxisKind::GroupReduce | AxisKind::Thread);
+    let order = sink.toposort();
+    let mut sums = order.iter().filter(|u| u.op() == Op::Reduce && u.src()[1..].contains(axis));
+    sums.all(|u| u.src()[1..].iter().all(|r| r == axis || !loops(r)))
+}
+
+/// The boxes of a pipe's tiles.
+pub(super) struct Boxes {
+    /// By tile; `None`: its copies are the threads'.
+    pub tiles: Vec<Option<Boxed>>,
+    /// A barrier for each buffer.
+    bars: UOp,
+    depth: i64,
+}
+
+impl Boxes {
+    /// `None`: there is none.
+    pub fn of(tiles: &[Tile], depth: i64) -> Option<Boxes> {
+        let area = tiles.iter().map(Tile::number).max().unwrap_or(0) + 1;
+        let tiles: Vec<Option<Boxed>> = tiles.iter().map(Tile::boxed).collect();
+        let bars = UOp::local(area, DType::U64, depth as usize);
+        tiles.iter().any(Option::is_some).then_some(Boxes { tiles, bars, depth })
+    }
+
+    /// A round's boxes, to a buffer of the areas, where there is such a round.
+    pub fn group(
+        &self,
+        areas: &[(UOp, i64)],
+        (round, buffer, some): (&UOp, &UOp, Option<&UOp>),
+        axis: &UOp,
+    ) -> Vec<UOp> {
+        let here: UMap<UOp> = [(axis.clone(), round.clone())].into_iter().collect();
+        let mut expects: u32 = self.tiles.iter().flatten().map(|b| b.bytes * b.count as u32).sum();
+        let mut all = vec![];
+        for (b, (area, len)) in self.tiles.iter().zip(areas) {
+            let Some(b) = b else { continue };
+            for n in 0..b.count {
+                let place = (&(buffer * *len) + n * b.apart).simplify();
+                let to = area.index(&place);
+                let to = if let Some(some) = some { super::gate_index(&to, some) } else { to };
+                let [column, row] = b.at.each_ref().map(|at| at.substitute(&here));
+                let column = (&column + n * TileArg::ROW).simplify();
+                let src = [to, self.bars.index(buffer), b.param.clone(), column, row.simplify()];
+                let arg = BoxArg { tensor: b.tensor, expects: std::mem::take(&mut expects) };
+                all.push(UOp::new(Op::CopyBox, DType::VOID, src, Arg::Box(Arc::new(arg))));
+            }
+        }
+        all
+    }
+
+    /// When the boxes of this round of `axis` have come.
+    pub fn awaited(&self, axis: &UOp, after: UOp) -> UOp {
+        let bar = self.bars.index(&(axis % self.depth));
+        let parity = &(axis / self.depth) % 2;
+        UOp::new(Op::AwaitBox, DType::VOID, [bar, parity, after], Arg::None)
+    }
+}

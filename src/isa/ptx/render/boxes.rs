@@ -1,0 +1,212 @@
+//! Boxes that the copy engine brings (TMA): `cp.async.bulk.tensor` by one thread, counted by an mbarrier for each buffer of a pipe.
+//!
+//! The first thread prepares the barriers before it asks for the first boxes; the others see them behind the pipe's first `bar.sync`, which comes before anybody
+//! waits. A turn of a barrier is over when the one thread has arrived, which says how many bytes to expect, and these bytes are there. That the
+//! engine may write to a buffer again is what `wgmma.wait_group` and `bar.sync` say: it was read by the matrix unit alone, so no fence is wanted.
+//!
+//! The matrices are parameters of the kernel, 128 bytes at a multiple of 64 in the form that `cuTensorMapEncodeTiled` makes
+//! (`hcq::packet::nv::tensor_map`), behind buffers and variables. A body for buffers that do not lie at multiples of 16 has the threads' copies in their place.
+//! Sources: PTX ISA 8.8: asynchronous copies (bulk, tensor), tensor maps, mbarrier, proxies.
+
+use super::code::{Code, Opd, P, R, RD, Reg};
+use super::{Render, Res, Src};
+use crate::codegen::{Program, TensorInfo};
+use crate::uop::{Arg, BoxArg, Op, Scalar, UOp};
+
+/// Bytes of a matrix among the parameters, and what they are aligned to.
+pub(super) const MAP_BYTES: u64 = 128;
+pub(super) const MAP_ALIGN: u32 = 64;
+/// Bytes of a barrier.
+const BARRIER: i64 = 8;
+
+/// What boxes a body has.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Boxes {
+    /// Copies that are said as boxes too are left to the engine.
+    on: bool,
+    /// No thread copies a part of a tile.
+    all: bool,
+    /// Set in the thread that asks for boxes; made with the barriers.
+    leader: Option<Reg>,
+    /// What that thread does for the group that is open, and when.
+    group: Vec<Code>,
+    asks: Option<Reg>,
+}
+
+impl Boxes {
+    /// Turns are counted by the rounds of one loop: of a pipe in others the threads do the copies.
+    pub fn of(program: &Program) -> Boxes {
+        let (mut depth, mut on) = (0, !program.tensors.is_empty());
+        for u in &program.uops {
+            match u.op() {
+                Op::Range => depth += 1,
+                Op::End => depth -= 1,
+                Op::AwaitBox => on &= depth == 1,
+                _ => {}
+            }
+        }
+        let by_threads = |u: &UOp| u.op() == Op::Store && matches!(u.arg(), Arg::Stage(0));
+        Boxes { on, all: on && !program.uops.iter().any(by_threads), ..Boxes::none() }
+    }
+
+    /// Those of a body in which the threads copy everything.
+    pub fn none() -> Boxes {
+        Boxes::default()
+    }
+
+    /// Whether this store is done by a box.
+    pub fn replace(&self, store: &UOp) -> bool {
+        self.on && matches!(store.arg(), Arg::Stage(1))
+    }
+
+    /// Whether threads write what a matrix unit reads by itself.
+    pub fn leave_copies(&self) -> bool {
+        !self.all
+    }
+}
+
+fn code(name: &'static str, ins: Vec<Opd>) -> Code {
+    Code { name, guard: None, outs: vec![], tuple: false, ins }
+}
+
+impl Render<'_> {
+    /// A box, asked for by the first thread.
+    pub(super) fn copy_box(&mut self, u: &UOp) -> Res<()> {
+        let ([to, bar, from, column, row], Arg::Box(arg)) = (u.src(), u.arg()) else {
+            return Err(self.unsupported(u, "no box"));
+        };
+        if !self.boxes.on {
+            return Ok(());
+        }
+        if !self.chip.has_warpgroups() {
+            return Err(self.unsupported(u, "the chip has no such copies"));
+        }
+        let map = self.map_of(u, from, arg)?;
+        let leader = self.leader(bar)?;
+        let gate = match to.src().get(2) {
+            Some(gate) => Some(self.val(gate)?[0]),
+            None => None,
+        };
+        let bar = self.barrier_address(bar)?;
+        let base = self.memory(&to.src()[0])?;
+        let to = self.address(&base, &to.src()[1], from.dtype().scalar.size_bytes())?;
+        let mut at = vec![];
+        for u in [column, row] {
+            let place = self.val(u)?[0];
+            at.push(self.opd(u.dtype().scalar, place));
+            if u.dtype().scalar.size_bytes() != 4 {
+                return Err(self.unsupported(u, "a coordinate of more than 32 bits"));
+            }
+        }
+        if self.boxes.asks.is_none() {
+            self.boxes.asks = Some(self.both(leader, gate));
+        }
+        if arg.expects > 0 {
+            let ins = vec![Opd::Nothing, bar.clone(), Opd::Int(arg.expects.into())];
+            self.boxes.group.push(code("mbarrier.arrive.expect_tx.shared::cta.b64", ins));
+        }
+        let name = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes";
+        self.boxes.group.push(code(name, vec![Opd::Address(to.base, to.offset), Opd::Box(map, at), bar]));
+        Ok(())
+    }
+
+    /// Set in the first thread, where a condition holds.
+    fn both(&mut self, leader: Reg, gate: Option<Src>) -> Reg {
+        let Some(gate) = gate else { return leader };
+        let gate = self.held(Scalar::Bool, gate);
+        let both = self.reg(P);
+        self.run("and.pred", &[both], vec![leader.into(), gate.into()]);
+        both
+    }
+
+    /// At a group's end the first thread asks for its boxes, which the others pass by: what they need has been computed by all.
+    pub(super) fn ask_for_boxes(&mut self) {
+        let Some(asks) = self.boxes.asks.take() else { return };
+        let past = self.label();
+        self.code.push(Code { guard: Some((true, asks)), ..code("bra", vec![Opd::Label(past)]) });
+        let group = std::mem::take(&mut self.boxes.group);
+        self.code.extend(group);
+        self.code.push(Code::label(past));
+    }
+
+    /// Waits for the boxes of a turn.
+    pub(super) fn await_box(&mut self, u: &UOp) -> Res<()> {
+        if !self.boxes.on {
+            return Ok(());
+        }
+        let bar = self.barrier_address(&u.src()[0])?;
+        let parity = self.val(&u.src()[1])?[0];
+        let parity = self.opd(Scalar::U32, parity);
+        let (again, done) = (self.label(), self.reg(P));
+        self.code.push(Code::label(again));
+        self.run("mbarrier.try_wait.parity.shared::cta.b64", &[done], vec![bar, parity]);
+        self.code.push(Code { guard: Some((true, done)), ..code("bra", vec![Opd::Label(again)]) });
+        Ok(())
+    }
+
+    /// The address of the matrix that boxes of this shape are copied of, in all memory.
+    fn map_of(&mut self, u: &UOp, from: &UOp, arg: &BoxArg) -> Res<Reg> {
+        let param = self.parameter(from)?;
+        // Its address decides between the bodies, also where no thread loads from it.
+        self.argument(param)?;
+        if !self.wide.contains(&param) {
+            self.wide.push(param);
+        }
+        let wanted = TensorInfo { param, tensor: arg.tensor };
+        let Some(number) = self.program.tensors.iter().position(|t| *t == wanted) else {
+            return Err(self.unsupported(u, "its matrix is not among the arguments"));
+        };
+        if let Some(r) = self.maps.get(&number) {
+            return Ok(*r);
+        }
+        let (place, at) = (self.reg(RD), self.reg(RD));
+        let argument = self.program.params.len() + self.program.vars.len() + number;
+        self.at_start("mov.b64", place, Opd::ParamAddress(argument));
+        self.at_start("cvta.param.u64", at, place.into());
+        self.maps.insert(number, at);
+        Ok(at)
+    }
+
+    fn barrier_address(&mut self, bar: &UOp) -> Res<Opd> {
+        let base = self.memory(&bar.src()[0])?;
+        let at = self.address(&base, &bar.src()[1], BARRIER as usize)?;
+        Ok(Opd::Address(at.base, at.offset))
+    }
+
+    /// The predicate of the thread that asks for boxes; at first it prepares the barriers.
+    fn leader(&mut self, bar: &UOp) -> Res<Reg> {
+        if let Some(p) = self.boxes.leader {
+            return Ok(p);
+        }
+        let mut number: Option<Reg> = None;
+        for (axis, name) in ["%tid.x", "%tid.y", "%tid.z"].into_iter().enumerate() {
+            if self.program.local[axis] == 1 {
+                continue;
+            }
+            let own = self.reg(R);
+            self.run("mov.u32", &[own], vec![Opd::Special(name)]);
+            number = Some(match number {
+                None => own,
+                Some(sum) => {
+                    let both = self.reg(R);
+                    self.run("or.b32", &[both], vec![sum.into(), own.into()]);
+                    both
+                }
+            });
+        }
+        let number = number.unwrap_or_else(|| self.copy(Scalar::U32, Src::Bits(0)));
+        let leader = self.reg(P);
+        self.run("setp.eq.s32", &[leader], vec![number.into(), Opd::Int(0)]);
+        self.boxes.leader = Some(leader);
+        let area = self.memory(&bar.src()[0])?;
+        let Arg::Local(_, count) = *area.arg() else { return Err(self.unsupported(bar, "no area of barriers")) };
+        let first = self.address(&area, &UOp::int(0), BARRIER as usize)?;
+        for n in 0..count as i64 {
+            let ins = vec![Opd::Address(first.base, first.offset + n * BARRIER), Opd::Int(1)];
+            self.boxes.group.push(code("mbarrier.init.shared::cta.b64", ins));
+        }
+        // The engine sees them too.
+        self.boxes.group.push(code("fence.proxy.async.shared::cta", vec![]));
+        Ok(leader)
+    }
+}
