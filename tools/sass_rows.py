@@ -419,6 +419,17 @@ def all_forms(path):
     return rows
 
 
+# Rules that were learnt without a field that belongs to them: (chips, mnemonic, form): what is refused alone, and with what it really is.
+NARROWED = [('90 120', 'MUFU', 'U', [('fn', 'Value', [6, 7])], ('fmt', 'Value', [1, 2]))]
+
+
+def narrowed(rules):
+    for chips, mn, tag, wide, with_ in NARROWED:
+        for chip in chips.split():
+            rules[chip, mn, tag] = [tests + [with_] if tests == wide else tests for tests in rules[chip, mn, tag]]
+    return rules
+
+
 def illegal(paths):
     """Rules by chip, mnemonic and form: slot:Role=class|class, all of a line together."""
     rules = collections.defaultdict(list)
@@ -492,7 +503,7 @@ def main(source, out, *paths):
     for mn, tag, f, chips in found:
         names = [field(n, enc, bits) for n, (enc, bits) in f['fields'].items()]
         rows.append((mn, tag, f, names, chips))
-    learnt, rule_lists = illegal(paths) if paths else kept(out), {}
+    learnt, rule_lists = narrowed(illegal(paths) if paths else kept(out)), {}
 
     def rules(row):
         """The name of the list of a row's rules."""

@@ -122,6 +122,36 @@ fn a_register_nobody_wrote_is_a_fault() {
     assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "R9"), "{kind}");
 }
 
+/// ptxas compares, and moves and joins predicates, where the register has no value and the result does not depend on it.
+#[test]
+fn a_register_nobody_wrote_is_no_fault_where_a_predicate_decides_without_it() {
+    const FALSE: &str = "[B------:R-:W-:Y:S13] ISETP.NE.AND P0, PT, RZ, RZ, PT ;\n";
+    let compare = |how: &str| format!("{FALSE}[B------:R-:W-:Y:S13] FSETP.GE.{how} P1, PT, R9, RZ, P0 ;\n{EXIT}");
+    passes(&compare("AND"));
+    let kind = fault(&compare("OR"));
+    assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "R9"), "{kind}");
+
+    let joined = |use_of: &str| {
+        format!(
+            "{FALSE}[B------:R-:W-:Y:S13] PLOP3.LUT P1, P2, P3, P0, PT, 0x80, 0xfc ;\n\
+             [B------:R-:W-:-:S05] @{use_of} MOV R2, 0x1 ;\n{EXIT}"
+        )
+    };
+    passes(&joined("P1"));
+    let kind = fault(&joined("P2").replace("PT, 0x80", "!PT, 0x80"));
+    assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "P2"), "{kind}");
+
+    let moved = |use_of: &str| {
+        format!(
+            "{FALSE}[B------:R-:W-:Y:S13] PLOP3.LUT P4, PT, PT, PT, UP2, 0x80, 0x0 ;\n\
+             [B------:R-:W-:-:S05] @{use_of} MOV R2, 0x1 ;\n{EXIT}"
+        )
+    };
+    passes(&moved("P0"));
+    let kind = fault(&moved("P4"));
+    assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "P4"), "{kind}");
+}
+
 #[test]
 fn a_guard_read_before_its_thirteen_cycles_is_a_fault() {
     let code = |stall: &str| {

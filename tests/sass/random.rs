@@ -175,4 +175,7 @@ fn a_contradiction_is_refused_by_name() {
     assert_eq!(text("F2F.F16.F32 R4, R2"), Ok("F2F.F16.F32 R4, R2".to_owned()));
     let same = text("F2F.F16.F16 R4, R2").expect_err("a conversion to the type it comes from");
     assert_eq!(same, "column 1: F2F/R: dt \".F16\", st \".F16\" do not go together");
+    assert_eq!(text("MUFU.RCP64H R3, UR9"), Ok("MUFU.RCP64H R3, UR9".to_owned()));
+    let half = text("MUFU.RCP64H.F16 R3, UR9").expect_err("half of a double's reciprocal");
+    assert_eq!(half, "column 1: MUFU/U: fn \".RCP64H\", fmt \".F16\" do not go together");
 }

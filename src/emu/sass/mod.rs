@@ -45,6 +45,7 @@ mod special;
 mod strict;
 mod tlb;
 mod tma;
+mod unwritten;
 mod warp;
 mod wgmma;
 mod wide;

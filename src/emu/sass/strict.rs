@@ -7,6 +7,7 @@
 
 use super::fault::{FaultKind, R, fail};
 use super::program::{Code, Decoded};
+use super::unwritten::{Depends, spreads};
 use super::warp::Warp;
 use crate::isa::sass::{self, Access, Completion, Control, Effects, Instruction, Pipe, RegFile};
 use smallvec::SmallVec;
@@ -45,8 +46,7 @@ pub(super) struct Timing {
     queue: Queue,
     depbar: Option<(u8, usize)>,
     group: Group,
-    /// The register that a move copies, with what nobody has written of it.
-    copies: Option<u16>,
+    depends: Depends,
 }
 
 /// What an instruction does to the groups of a warpgroup's multiplies.
@@ -85,31 +85,6 @@ fn letters(mnemonic: &str) -> u64 {
     mnemonic.bytes().take(8).fold(0, |all, letter| all << 8 | u64::from(letter))
 }
 
-/// The slot of the register that a move copies.
-fn copied(inst: &Instruction) -> Option<&'static str> {
-    let form = inst.form();
-    let is = |slot: &str, wanted: Option<u64>| inst.get(slot, sass::Role::Value) == wanted;
-    let register =
-        |slot: &str| form.position(slot, sass::Role::Value).is_some_and(|i| form.fields[i].kind == sass::Kind::R);
-    match (form.mnemonic, form.name) {
-        ("MOV", "R") => Some("b"),
-        // IMAD.MOV: a product with RZ.
-        ("IMAD", name) if name.starts_with("LO") && register("c") && !inst.flag("x", sass::Role::Value) => {
-            let none = |slot: &str| register(slot) && is(slot, Some(255));
-            (none("a") || none("b")).then_some("c")
-        }
-        _ => None,
-    }
-}
-
-/// Functions save registers that their caller may never have written, shuffles read lanes that nobody asks for, and
-/// PRMT puts halves into registers that have nothing yet; the first multiply of a chain may overwrite its sums.
-fn spreads_unwritten(inst: &Instruction, access: &Access) -> bool {
-    let sums = inst.form().pipe == Pipe::Gmma && access.slot == "c";
-    sums || copied(inst) == Some(access.slot)
-        || matches!((inst.form().mnemonic, access.slot), ("STL", "b") | ("SHFL", "a") | ("PRMT", _))
-}
-
 impl Timing {
     pub fn of(inst: &Instruction, mut effects: Effects) -> Timing {
         let form = inst.form();
@@ -140,8 +115,7 @@ impl Timing {
             (get("s") as u8, get("n") as usize)
         });
         let writes: SmallVec<[Touch; 4]> = touches(inst, &effects.writes);
-        let copies = copied(inst).and_then(|slot| effects.reads.iter().find(|r| r.slot == slot));
-        let copies = copies.filter(|r| r.count == 1).map(|r| place(r.file, r.first) as u16);
+        let depends = Depends::of(inst, &effects);
         // Groups, which strict mode does not follow here, and what neither delivers nor tells when it has read.
         let told = inst.control.read.is_some() || inst.control.write.is_some();
         let flies = completion != Completion::Group && (variable && !writes.is_empty() || reads_late && told);
@@ -156,7 +130,7 @@ impl Timing {
             queue,
             depbar,
             group: Group::of(inst),
-            copies,
+            depends,
         }
     }
 }
@@ -173,7 +147,7 @@ fn touches<A: smallvec::Array<Item = Touch>>(inst: &Instruction, accesses: &[Acc
                 access: number as u8,
                 scalar: scalar || uniform && matches!(access.slot, "d" | "pu" | "pv"),
                 guard: access.slot == "guard",
-                spreads: spreads_unwritten(inst, access),
+                spreads: spreads(inst, access),
                 addend: access.slot == "c" && matches!(pipe, Pipe::Imad | Pipe::ImadWide | Pipe::Fma),
                 // Uniform sources and predicates are read at issue, but for bulk copies.
                 late: access.file == RegFile::General || pipe == Pipe::Bulk && access.slot != "guard",
@@ -266,7 +240,7 @@ const LONGEST: u64 = 32;
 /// Flights that are not waited for are forgotten after so many others.
 const REMEMBERED: u32 = 4096;
 
-fn place(file: RegFile, index: u8) -> usize {
+pub(super) fn place(file: RegFile, index: u8) -> usize {
     usize::from(index)
         + match file {
             RegFile::General => 0,
@@ -310,10 +284,10 @@ impl Book {
             Group::Multiply(_) => self.check_factors(t, code)?,
             Group::None => self.check_groups(t, code)?,
         }
-        self.check_reads(d, code, needs, (lanes, path), warp.clock)?;
+        self.check_reads(d, code, needs, (lanes, path), warp)?;
         if lanes != 0 {
             self.check_writes(t, code, lanes)?;
-            self.note(t, index, lanes, warp.clock);
+            self.note(t, index, lanes, warp);
         } else {
             self.fly(t);
         }
@@ -368,7 +342,7 @@ impl Book {
         code: &Code,
         needs: &mut Vec<Need>,
         (lanes, path): (u32, u32),
-        clock: u64,
+        warp: &Warp,
     ) -> R<()> {
         let t = &d.timing;
         for (number, read) in t.reads.iter().enumerate() {
@@ -377,7 +351,10 @@ impl Book {
             if lanes == 0 {
                 continue;
             }
-            let missing = lanes & !r.written;
+            let mut missing = lanes & !r.written;
+            if missing != 0 && !read.spreads {
+                missing &= !t.depends.decided(t.effects.reads[usize::from(read.access)].slot, warp);
+            }
             if missing != 0 && !(read.scalar && r.written != 0) && !read.spreads {
                 return fail(FaultKind::Unwritten { register: name(read.place), lanes: missing });
             }
@@ -389,7 +366,7 @@ impl Book {
                 self.check_flight(flight, read, t, code, by)?;
                 continue;
             }
-            let have = clock - r.at;
+            let have = warp.clock - r.at;
             if have >= LONGEST {
                 continue;
             }
@@ -506,13 +483,14 @@ impl Book {
         id
     }
 
-    fn note(&mut self, t: &Timing, index: u32, lanes: u32, clock: u64) {
+    fn note(&mut self, t: &Timing, index: u32, lanes: u32, warp: &Warp) {
         let id = self.fly(t);
-        let known = t.copies.map_or(u32::MAX, |place| self.registers[usize::from(place)].written);
+        let known = t.depends.known(warp, |place| self.registers[place].written);
         for write in &t.writes {
             let r = &mut self.registers[usize::from(write.place)];
             let lanes = if write.scalar { u32::MAX } else { lanes };
-            (r.written, r.lanes, r.at) = (r.written & !lanes | lanes & known, lanes, clock);
+            let known = known[usize::from(t.effects.writes[usize::from(write.access)].slot == "pv")];
+            (r.written, r.lanes, r.at) = (r.written & !lanes | lanes & known, lanes, warp.clock);
             (r.by, r.access) = (index, write.access);
             r.flight = if t.variable { id } else { NO_FLIGHT };
             r.sums = 0;

@@ -23,6 +23,8 @@ struct Maker {
     seen: Vec<(char, String)>,
     /// Registers that hold a signed part of a word, which ptxas converts to floats by its sign, whatever it is told.
     signed: Vec<String>,
+    /// Registers that `set` has set, which ptxas takes as integers also where they have become floats.
+    truths: Vec<String>,
     number: usize,
     special: usize,
     calls: Option<usize>,
@@ -33,8 +35,16 @@ struct Maker {
 pub fn program(seed: u64, number: usize, statements: usize) -> Program {
     let state = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(number as u64);
     let state = (state ^ state >> 31).wrapping_mul(0x94d0_49bb_1331_11eb) | 1;
-    let mut m =
-        Maker { random: Random(state), seen: vec![], signed: vec![], number: 100, special: 1, calls: None, left: 0 };
+    let mut m = Maker {
+        random: Random(state),
+        seen: vec![],
+        signed: vec![],
+        truths: vec![],
+        number: 100,
+        special: 1,
+        calls: None,
+        left: 0,
+    };
     (0..8).for_each(|_| _ = m.random.below(2));
     let outer = Place { together: true, mask: None, depth: 0, loops: 0, in_loop: false, in_function: false };
     let function = m.one_in(3).then(|| {
@@ -63,6 +73,7 @@ pub fn one_each(seed: u64) -> Vec<Program> {
             random: Random(seed + 77 * number as u64),
             seen: vec![],
             signed: vec![],
+            truths: vec![],
             number: 100,
             special: 1,
             calls: None,
@@ -269,6 +280,8 @@ impl Maker {
         let (mut made, mut hidden): (Vec<(char, String)>, Vec<String>) = Default::default();
         let touches_memory = text.contains('[');
         let by_value = ["f64.u32 ", "f32.u32 ", "f16.u32 "].iter().any(|c| text.contains(c));
+        let becomes_float = ["f64.s", "f64.u", "f32.s", "f32.u", "f16.s", "f16.u"].iter().any(|c| text.contains(c));
+        let changes_sign = ["neg.", "abs.", "mul."].iter().any(|c| text.starts_with(c));
         let mut rest = text.chars().peekable();
         while let Some(c) = rest.next() {
             let digits = |rest: &mut std::iter::Peekable<std::str::Chars>| {
@@ -296,8 +309,10 @@ impl Maker {
                     let s = match class {
                         's' if self.one_in(3) => self.register('r'),
                         's' => format!("{}", self.random.below(36)),
-                        class if only && by_value => self.unsigned(class),
-                        class if only => self.register(class),
+                        class if only => {
+                            self.register_but(class, by_value, becomes_float || changes_sign && class == 'f')
+                        }
+                        'f' if changes_sign => self.register_but('f', false, true),
                         class => self.source(class),
                     };
                     out += &s;
@@ -341,14 +356,23 @@ impl Maker {
             let first = out.split([' ', ',']).find(|w| w.starts_with('%'));
             self.signed.extend(made.iter().map(|m| m.1.clone()).chain(first.map(str::to_owned)));
         }
+        if text.starts_with("set.") || text.starts_with("mov.") && sources.iter().any(|s| self.truths.contains(s)) {
+            let first = out.split([' ', ',']).find(|w| w.starts_with('%'));
+            self.truths.extend(made.iter().map(|m| m.1.clone()).chain(first.map(str::to_owned)));
+        }
         self.seen.extend(made.iter().cloned());
         Node::Leaf(out, made.into_iter().map(|m| m.1).chain(hidden).collect())
     }
 
-    /// A register that is there and holds no signed part of a word.
-    fn unsigned(&mut self, class: char) -> String {
+    /// A register that is there, and where asked for holds no signed part of a word, no result of `set`.
+    fn register_but(&mut self, class: char, signed: bool, truths: bool) -> String {
         let name = self.register(class);
-        if self.signed.contains(&name) { "%n".to_owned() } else { name }
+        let not = signed && self.signed.contains(&name) || truths && self.truths.contains(&name);
+        match class {
+            'f' if not => "%z".to_owned(),
+            'r' if not => "%n".to_owned(),
+            _ => name,
+        }
     }
 
     fn fixed(&mut self, class: char) -> String {

@@ -11,7 +11,10 @@
 //!   also where the guard is false: these three have no guard.
 //! - A signed byte or half from the middle of a word (`bfe.s32`, elements of a vector of s8) becomes a float by its sign also where it is converted as u32
 //!   (I2F.S8): such registers are not sources of these conversions (`make::Maker::signed`).
-//! - Of a 64-bit insertion's place and length PTX takes the low eight bits, ptxas all of a register: these are constants.
+//! - What `set` gives (0, -1 or 1.0), made a float, its sign changed and made an integer again is for ptxas from -O1 on the integer that it was, whatever the last
+//!   type has room for: of `set.ne.s32.s32 r, a, 5; cvt.rn.f32.s32 f, r; cvt.rzi.u64.f32 d, f`, which is 0, it makes -1 (`ISETP.NE; SEL R4, RZ, 0xffffffff, !P0;
+//!   SHF.R.S32.HI R5, RZ, 0x1f, R4`, no F2I.U64). Such registers do not become floats, and change no sign (`make::Maker::truths`).
+//! - Of a 64-bit insertion's place and length PTX takes the low eight bits, ptxas all of a register: these are constants, or below 256.
 
 /// Words of 32 bits.
 pub const WORD: &[&str] = &[
@@ -107,6 +110,7 @@ pub const WIDE: &[&str] = &[
     "<shl.b64|shr.u64|shr.s64> $D,$d,~66",
     "bfe.<u64|s64> $D,$d,$s,$s",
     "bfi.b64 $D,$d,$d,~64,~64",
+    "and.b32 #r1,$=r,255; and.b32 #r2,$=r,255; bfi.b64 $D,$d,$d,#r1,#r2",
     "<popc|clz>.b64 $R,$=d",
     "brev.b64 $D,$=d",
     "bfind<|.shiftamt>.<u64|s64> $R,$=d",

@@ -280,7 +280,9 @@ impl Build<'_> {
     }
 
     fn float_to_int(&mut self, i: &Flat, to: Type, from: Type) -> Result<(), AsmError> {
-        let d = self.dest(i, &i.opds[0])?;
+        let extended = self.dest(i, &i.opds[0])?;
+        let extend = (from == Type::F64 && to.bits() < self.opd_bits(&i.opds[0]).min(32)).then_some(to);
+        let d = if extend.is_some() { self.one() } else { extended };
         let rnd = integer_rounding(i).unwrap_or(".TRUNC");
         let wide = to.bits() == 64 || from == Type::F64;
         let (s, n) = match from {
@@ -302,10 +304,18 @@ impl Build<'_> {
         let m = m.m("st", if from == Type::F64 { ".F64" } else { "" });
         let m = if from != Type::F64 && to.bits() < 64 { m.m("ntz", ".NTZ") } else { m };
         let m = if i.has("ftz") { m.m("ftz", ".FTZ") } else { m };
-        self.push(match s {
+        let m = match s {
             Some(w) => m.rn("b", w, n),
             None => m,
-        });
+        };
+        match extend {
+            None => self.push(m),
+            // Of doubles the result is not extended: "not a number" is the sign bit alone.
+            Some(to) => {
+                self.unguarded(|b| b.push(m));
+                self.extend_to(extended, Val::Word(d), to);
+            }
+        }
         Ok(())
     }
 

@@ -73,7 +73,10 @@ impl Build<'_> {
             Opcode::Copysign => self.lop(d, [s[0], 0x8000_0000.into(), s[1]], 0xe2),
             Opcode::Div | Opcode::Rcp | Opcode::Sqrt if i.has("ftz") && !(i.has("approx") && i.op != Opcode::Div) => {
                 for v in &mut s {
-                    if !matches!(v.val, Val::Imm(_)) {
+                    if let Val::Imm(bits) = v.val {
+                        // A constant that is denormal is a zero of its sign.
+                        v.val = Val::Imm(if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits });
+                    } else {
                         let t = self.one();
                         self.unguarded(|b| b.alu(fadd(), t, [*v, Src::ZERO, minus_zero], |m| m.m("ftz", ".FTZ")));
                         *v = t.into();
