@@ -1,13 +1,19 @@
-//! The budgets of docs/architecture.md, section 5, that belong to no single room: interning, rewriting, a whole training step from nothing,
+//! The budgets of docs/architecture.md, section 5, that belong to no single room: interning, rewriting, a kernel and a whole training step from nothing,
 //! its replay, and a recorded call of 16 additions. `cargo bench --bench budgets`.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use doorbell::codegen::{self, OptChoice};
+use doorbell::device::cpu::{CpuDevice, CpuOptions};
+use doorbell::device::{Code, Device, KernelImage};
+use doorbell::elf;
 use doorbell::engine::{Error, Jit, session, synchronize};
+use doorbell::isa::Isa;
+use doorbell::isa::x86_64::{Arch, X86_64};
 use doorbell::nn::Linear;
 use doorbell::nn::optim::{Adam, Optimizer};
-use doorbell::schedule::{ScheduleCache, schedule};
+use doorbell::schedule::{ScheduleCache, ScheduleItem, schedule};
 use doorbell::tensor::prelude::*;
-use doorbell::uop::{AxisKind, Op, Pat, PatternMatcher, Rule, UOp, graph_rewrite};
+use doorbell::uop::{AxisKind, Op, Pat, PatternMatcher, Rule, Scalar, UOp, graph_rewrite};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -50,8 +56,36 @@ fn from_nothing() {
     println!("kernels launched {}, compiled {}", t.kernels, t.compiled);
 }
 
+/// From lazy Tensors to code that is loaded and could be launched: no cache is asked.
+fn kernel_from_nothing(c: &mut Criterion) {
+    let device = CpuDevice::open("CPU", &CpuOptions::default()).unwrap();
+    let isa = X86_64::new(Arch::detect().unwrap(), 2);
+    let made = |result: Tensor| {
+        let roots = [(result.contiguous().uop().unwrap(), "CPU".into())];
+        let plan = schedule(&roots, &ScheduleCache::default()).unwrap();
+        let items = plan.items.iter().filter_map(|item| match item {
+            ScheduleItem::Kernel { ast, .. } => Some(ast),
+            _ => None,
+        });
+        let load = |ast: &UOp| {
+            let p = codegen::compile(ast, isa.target(), &OptChoice::Heuristic, false).unwrap();
+            let bytes = elf::write(&isa.assemble(&p).unwrap()).unwrap();
+            let code = Code::Elf { bytes: &bytes, entry: &p.name };
+            device.load(&[KernelImage { name: &p.name, code }]).unwrap().len()
+        };
+        assert_eq!(items.map(load).sum::<usize>(), 1, "one kernel");
+    };
+    let mut g = c.benchmark_group("schedule, compile and load");
+    let x = Tensor::empty([1024, 1024], Scalar::F32);
+    g.bench_function("a*b+c", |b| b.iter(|| made(&(&x * &x) + &x)));
+    g.bench_function("sum of rows", |b| b.iter(|| made(x.sum(-1))));
+    g.bench_function("softmax of rows", |b| b.iter(|| made(x.softmax(-1))));
+    g.finish();
+}
+
 fn budgets(c: &mut Criterion) {
     from_nothing();
+    kernel_from_nothing(c);
     let mut g = c.benchmark_group("uop");
     let x = UOp::var("x", 0, 1 << 40);
     let chain = || (0..10_000).fold(x.clone(), |u, i| &u + &UOp::int(i % 251));

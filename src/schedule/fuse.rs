@@ -35,9 +35,50 @@ pub struct Fusion<'a> {
     at: UMap<usize>,
     users: Vec<Vec<usize>>,
     paths: Paths,
+    /// Of each job, and of each kernel: pairs of kernels are many, and looked at each.
+    job_traits: Vec<Traits>,
+    traits: Vec<Traits>,
     /// Kernel of each job.
     home: Vec<usize>,
     pub kernels: Vec<Kernel>,
+}
+
+/// What decides whether two kernels gain from sharing their loops.
+#[derive(Clone, Debug, Default)]
+struct Traits {
+    copies: bool,
+    /// Inputs are read many times, in loops that are long enough to be made for that.
+    heavy: bool,
+    /// So it is, and loops of a window lie next to one another.
+    windowed: bool,
+    work: u64,
+    /// Extents of the reduces, job by job.
+    ends: Vec<Vec<UOp>>,
+    reads: USet,
+}
+
+impl Traits {
+    fn of(job: &Job) -> Self {
+        let work = job.work();
+        let heavy = job.reuses_inputs() && work > SMALL_WORK;
+        Self {
+            copies: job.is_copy(),
+            heavy,
+            windowed: heavy && job.reduces.iter().any(|r| r.merged),
+            work,
+            ends: job.reduce_ends(),
+            reads: job.reads.iter().map(|r| r.param.clone()).collect(),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.copies |= other.copies;
+        self.heavy |= other.heavy;
+        self.windowed |= other.windowed;
+        self.work = self.work.saturating_add(other.work);
+        self.ends.extend(other.ends.iter().cloned());
+        self.reads.extend(other.reads.iter().cloned());
+    }
 }
 
 /// Groups all jobs into kernels; empty kernels are those merged into others.
@@ -46,6 +87,7 @@ pub fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<Kernel> {
         jobs: vec![(k, (0..j.loops.len()).collect())],
         axes: j.loops.iter().map(|r| r.src()[0].clone()).collect(),
     };
+    let traits: Vec<Traits> = jobs.iter().map(Traits::of).collect();
     let mut f = Fusion {
         g,
         jobs,
@@ -53,6 +95,8 @@ pub fn fuse(g: &Graph, jobs: &[Job], stored: &Stored) -> Vec<Kernel> {
         at: numbers(jobs),
         users: users(jobs),
         paths: Paths::of(jobs.len(), &edges(jobs, stored)),
+        job_traits: traits.clone(),
+        traits,
         home: (0..jobs.len()).collect(),
         kernels: jobs.iter().enumerate().map(kernel).collect(),
     };
@@ -99,39 +143,37 @@ impl Fusion<'_> {
             self.home[*j] = b;
         }
         self.paths.merge(a, b);
+        self.traits[a] = Traits::default();
+        self.traits[b] = self.traits_of(&merged);
         self.kernels[a] = Kernel::default();
         self.kernels[b] = merged;
     }
 
     /// Whether two independent kernels gain from sharing their loops.
     fn alike(&self, a: usize, b: usize) -> bool {
-        let (ka, kb) = (&self.kernels[a], &self.kernels[b]);
-        if ka.axes != kb.axes || ka.jobs.iter().any(|j| self.jobs[j.0].is_copy()) {
+        if self.kernels[a].axes != self.kernels[b].axes {
             return false;
         }
-        let all = |k: &Kernel| k.jobs.iter().flat_map(|j| self.jobs[j.0].reduce_ends()).collect::<Vec<_>>();
-        let (ra, rb) = (all(ka), all(kb));
-        let heavy = ka.jobs.iter().chain(&kb.jobs).any(|j| {
-            let j = &self.jobs[j.0];
-            j.reuses_inputs() && j.work() > SMALL_WORK
-        });
-        if heavy || (!ra.is_empty() || !rb.is_empty()) && ra != rb {
+        let (ta, tb) = (&self.traits[a], &self.traits[b]);
+        let reduces = !ta.ends.is_empty() || !tb.ends.is_empty();
+        if ta.copies || ta.heavy || tb.heavy || reduces && ta.ends != tb.ends {
             return false;
         }
-        let reads: USet = self.inputs(ka).collect();
-        let small = |k: &Kernel| k.jobs.iter().map(|j| self.jobs[j.0].work()).sum::<u64>() <= TINY_WORK;
-        let shared = self.inputs(kb).any(|p| reads.contains(&p) && p.shape().first().is_some_and(|d| !d.is(1)));
-        shared || small(ka) && small(kb) && ra.is_empty()
+        let small = |t: &Traits| t.work <= TINY_WORK;
+        let shared = tb.reads.iter().any(|p| ta.reads.contains(p) && p.shape().first().is_some_and(|d| !d.is(1)));
+        shared || small(ta) && small(tb) && !reduces
     }
 
-    fn inputs<'k>(&'k self, k: &'k Kernel) -> impl Iterator<Item = UOp> + 'k {
-        k.jobs.iter().flat_map(|j| self.jobs[j.0].reads.iter().map(|r| r.param.clone()))
+    fn traits_of(&self, k: &Kernel) -> Traits {
+        let mut all = Traits::default();
+        k.jobs.iter().for_each(|(j, _)| all.add(&self.job_traits[*j]));
+        all
     }
 
     /// The kernel of `a` and `b`, if they may and should be one.
     fn joined(&self, a: usize, b: usize) -> Option<Kernel> {
         let (ka, kb) = (&self.kernels[a], &self.kernels[b]);
-        let copies = ka.jobs.iter().chain(&kb.jobs).any(|j| self.jobs[j.0].is_copy());
+        let copies = self.traits[a].copies || self.traits[b].copies;
         let device = |k: &Kernel| k.jobs.first().map(|j| self.g.device(&self.jobs[j.0].node));
         if copies || device(ka) != device(kb) || self.paths.are_apart(a, b) {
             return None;
@@ -231,12 +273,11 @@ impl Fusion<'_> {
         if outer == inner {
             return true;
         }
+        let Traits { windowed, work, .. } = self.traits_of(k);
         // The sums of a convolution's gradient keep their own loops: rows of a window that lie next to one another.
-        let windowed = |j: &Job| j.reuses_inputs() && j.work() > SMALL_WORK && j.reduces.iter().any(|r| r.merged);
-        if k.jobs.iter().any(|j| windowed(&self.jobs[j.0])) {
+        if windowed {
             return false;
         }
-        let work: u64 = k.jobs.iter().map(|j| self.jobs[j.0].work()).fold(0, u64::saturating_add);
         let parallel = (0..k.axes.len())
             .filter(|a| outer >> a & 1 == 1)
             .map(|a| trips_of(&k.axes[a]))
