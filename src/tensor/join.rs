@@ -8,7 +8,10 @@ use super::movement::{Movement, positions};
 use super::value::{Expr, Value};
 use crate::uop::{Dim, Op, UOp};
 
-/// One after another: each is padded with zeros to the whole, and the sum (or, for bool, the union) is taken.
+/// Tensors that one kernel joins: it looks at each of them for every element, and may have so many buffers.
+const JOINED_AT_ONCE: usize = 16;
+
+/// One after another. Many are joined in groups first, the groups in memory: a copy more instead of a look at all of them.
 pub(crate) fn cat(xs: &[Expr], axis: i64) -> Result<Expr, Problem> {
     let Some(first) = xs.first() else { return Err(Problem::argument("nothing to join")) };
     let at = args::axis(axis, first.rank())?;
@@ -26,11 +29,20 @@ pub(crate) fn cat(xs: &[Expr], axis: i64) -> Result<Expr, Problem> {
     }
     let nodes: Vec<&UOp> = xs.iter().map(Expr::uop).collect();
     let to = graph::promoted(&nodes);
-    let xs: Vec<Expr> = xs.iter().filter(|x| !x.dim(at).is(0)).map(|x| x.cast(to)).collect();
+    let mut xs: Vec<Expr> = xs.iter().filter(|x| !x.dim(at).is(0)).map(|x| x.cast(to)).collect();
+    while xs.len() > JOINED_AT_ONCE {
+        let group = |xs: &[Expr]| joined(xs, at).map(|x| if xs.len() > 1 { x.contiguous() } else { x });
+        xs = xs.chunks(JOINED_AT_ONCE).filter_map(group).collect();
+    }
+    Ok(joined(&xs, at).unwrap_or_else(|| first.cast(to)))
+}
+
+/// Each is padded to the whole, and chosen where it lies; nothing for no tensors.
+fn joined(xs: &[Expr], at: usize) -> Option<Expr> {
     let total = xs.iter().fold(Dim::Int(0), |sum, x| graph::dim_op(Op::Add, &sum, &x.dim(at)));
     let mut begin = Dim::Int(0);
     let mut whole: Option<Expr> = None;
-    for x in &xs {
+    for x in xs {
         let end = graph::dim_op(Op::Add, &begin, &x.dim(at));
         let mut counts = vec![(Dim::Int(0), Dim::Int(0)); x.rank()];
         counts[at] = (begin, graph::dim_op(Op::Sub, &total, &end));
@@ -42,7 +54,7 @@ pub(crate) fn cat(xs: &[Expr], axis: i64) -> Result<Expr, Problem> {
         });
         begin = end;
     }
-    Ok(whole.unwrap_or_else(|| first.cast(to)))
+    whole
 }
 
 pub(crate) fn repeat(x: &Expr, counts: &[usize]) -> Result<Expr, Problem> {

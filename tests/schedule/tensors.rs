@@ -2,7 +2,7 @@
 //! Small ones are computed and compared with the reference; large ones are only planned.
 
 use crate::counts::{Case, case};
-use crate::graphs::plan;
+use crate::graphs::{count, plan};
 use doorbell::nn::optim::{Adam, Optimizer, Sgd};
 use doorbell::nn::{BatchNorm, Conv2d, Linear, Module};
 use doorbell::tensor::prelude::*;
@@ -238,4 +238,13 @@ fn adams() -> Vec<Case> {
     let out = c2.forward(&c1.forward(&small).relu()).relu().sum(());
     add("45 two convs, Adam", 15, step(&out, &mut Adam::new(&params, 1e-4)));
     cases
+}
+
+#[test]
+fn a_hundred_tensors_are_joined_by_kernels_that_read_sixteen_at_most() {
+    let parts: Vec<Tensor> = (0..100).map(|_| input(&[2, 3])).collect();
+    let whole = Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0);
+    // Seven groups, then these.
+    assert_eq!(count(&nodes(&[whole])), 8);
+    assert_eq!(count(&nodes(&[Tensor::stack(&parts.iter().take(16).collect::<Vec<_>>(), 1)])), 1);
 }

@@ -93,6 +93,7 @@ fn movement_gradients_agree_with_differences() {
     check(&[s], |x| x[0].shrink(&[(0, 1), (1, 3), (0, 4)]));
     check(&[s], |x| x[0].unsqueeze(1).expand([2, 5, 3, 4]));
     check(&[s, &[2, 1, 4]], |x| Tensor::cat(&[&x[0], &x[1], &x[0]], 1));
+    check(&[&[1, 2], &[1, 2]], |x| Tensor::cat(&[[&x[0]; 10], [&x[1]; 10]].concat(), 0));
     check(&[s], |x| x[0].repeat(&[2, 1, 2]) + x[0].repeat_interleave(2, 0).repeat_interleave(2, 2).flip(2));
     check(&[s], |x| x[0].roll(1, 2).unfold(2, 2, 1));
     check(&[s], |x| x[0].diagonal(1, 1, 2));
