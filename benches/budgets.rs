@@ -22,6 +22,9 @@ use std::time::Instant;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+#[path = "support/cpu_time.rs"]
+mod cpu_time;
+
 type Step = Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>>;
 
 /// 784-128-10 on a batch of 512: forward, backward, Adam.
@@ -76,10 +79,13 @@ fn kernel_from_nothing(c: &mut Criterion) {
         assert_eq!(items.map(load).sum::<usize>(), 1, "one kernel");
     };
     let mut g = c.benchmark_group("schedule, compile and load");
+    let mut measure = |name: &str, round: &dyn Fn()| {
+        g.bench_function(name, |b| b.iter_custom(|rounds| cpu_time::of(rounds, round)));
+    };
     let x = Tensor::empty([1024, 1024], Scalar::F32);
-    g.bench_function("a*b+c", |b| b.iter(|| made(&(&x * &x) + &x)));
-    g.bench_function("sum of rows", |b| b.iter(|| made(x.sum(-1))));
-    g.bench_function("softmax of rows", |b| b.iter(|| made(x.softmax(-1))));
+    measure("a*b+c", &|| made(&(&x * &x) + &x));
+    measure("sum of rows", &|| made(x.sum(-1)));
+    measure("softmax of rows", &|| made(x.softmax(-1)));
     g.finish();
 }
 

@@ -3,7 +3,6 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use doorbell::codegen::{self, OptChoice};
 use std::hint::black_box;
-use std::time::Duration;
 
 /// Graphs are many small nodes made and freed, which this allocator does faster than the C library's.
 #[cfg(feature = "mimalloc")]
@@ -14,6 +13,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[allow(dead_code)]
 #[path = "../tests/codegen_kernels/mod.rs"]
 mod kernels;
+#[path = "support/cpu_time.rs"]
+mod cpu_time;
 
 fn compile(c: &mut Criterion) {
     let cases = [
@@ -26,21 +27,10 @@ fn compile(c: &mut Criterion) {
     for (name, ast) in cases {
         let target = kernels::avx512();
         c.bench_function(&format!("compile {name}"), |b| {
-            b.iter_custom(|rounds| {
-                let began = cpu_time();
-                for _ in 0..rounds {
-                    black_box(codegen::compile(&ast, &target, &OptChoice::Heuristic, false).map(|p| p.uops.len())).ok();
-                }
-                cpu_time() - began
-            })
+            let compile = || codegen::compile(&ast, &target, &OptChoice::Heuristic, false).map(|p| p.uops.len());
+            b.iter_custom(|rounds| cpu_time::of(rounds, || drop(black_box(compile()))));
         });
     }
-}
-
-/// Time this thread has run: other work on the machine does not count.
-fn cpu_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0))
 }
 
 criterion_group! { name = all; config = Criterion::default().sample_size(20).warm_up_time(std::time::Duration::from_millis(300)).measurement_time(std::time::Duration::from_secs(1)); targets = compile }
