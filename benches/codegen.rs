@@ -10,11 +10,11 @@ use std::hint::black_box;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 // The tests use the rest of these kernels.
+#[path = "support/cpu_time.rs"]
+mod cpu_time;
 #[allow(dead_code)]
 #[path = "../tests/codegen_kernels/mod.rs"]
 mod kernels;
-#[path = "support/cpu_time.rs"]
-mod cpu_time;
 
 fn compile(c: &mut Criterion) {
     let cases = [

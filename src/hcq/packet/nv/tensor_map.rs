@@ -274,7 +274,7 @@ mod tests {
         assert_eq!((word(0), word(4)), (0x3456_7890, 0x12));
         // tensormap.replace: rank at bits 4 to 6, element type 7 to 10, swizzle 13 and 14 of the word at 8.
         assert_eq!(word(8), 1 << 4 | 10 << 7 | 3 << 13);
-        assert_eq!((word(0x0c), word(0x1c)), (0x2_3456_789, 1));
+        assert_eq!((word(0x0c), word(0x1c)), (0x2345_6789, 1));
         assert_eq!((word(0x20), word(0x24)), (4095, u32::MAX));
         assert_eq!((map[0x34], map[0x37], map[0x38]), (1 << 3, 63, 255));
         assert_eq!(map[0x3a..], [0; BYTES - 0x3a]);
