@@ -411,6 +411,22 @@ fn memory_fault_ends_the_device_with_the_address() {
 }
 
 #[test]
+fn a_copy_that_waits_for_a_kernel_that_faulted_is_told_the_fault() {
+    let rig = Rig::hopper();
+    let d = rig.open();
+    let kernel = rig.load(&d, "load", Does::Load);
+    let (a, b) = (words(&d, &[1; 8]), words(&d, &[2; 8]));
+    let wild = d.submit(QueueKind::Compute, &[Command::exec(&kernel, [Arg::Var(0x12_3456_7000)], 1)]).unwrap();
+    let copy = [Command::Wait(wild), Command::copy(b.at(0), a.at(0), 32)];
+    let error = match d.submit(QueueKind::Copy, &copy) {
+        Ok(point) => d.wait(&point, LONG).unwrap_err(),
+        // The fault was seen before the copy was queued.
+        Err(error) => error,
+    };
+    assert!(error.to_string().contains("0x1234567000"), "{error}");
+}
+
+#[test]
 fn wrong_images_and_devices_are_refused_before_anything_is_queued() {
     let rig = Rig::hopper();
     let d = rig.open();

@@ -110,6 +110,8 @@ impl NvDevice {
         let group = Group::new(&core)?;
         let compute = NvQueue::new(&core, &group, QueueKind::Compute)?;
         let (copy, own) = copy_queue(&core, &group)?;
+        compute.set_peer(&copy);
+        copy.set_peer(&compute);
         let groups = std::iter::once(group).chain(own).collect();
         let info = DeviceInfo {
             arch: core.gpu.chip.name.into(),

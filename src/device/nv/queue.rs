@@ -25,7 +25,7 @@ use crate::hcq::queue::SubmitError;
 use crate::hcq::signal::{Backoff, Point, Progress, Report, Signal, Timeline};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Kernels that a report names.
@@ -89,6 +89,8 @@ pub struct NvQueue {
     /// None once the queue is closed.
     watched: Mutex<Option<Watched>>,
     debugger: OnceLock<Debugger>,
+    /// The other queue of the device: what this one waits for may have been that one's work.
+    peer: OnceLock<Weak<NvQueue>>,
 }
 
 /// Who is asked about exceptions, and of which channel: the one whose engine runs kernels.
@@ -203,8 +205,8 @@ impl NvQueue {
             buffers: vec![push_bo, block_bo],
         };
         let (producer, watched) = (Mutex::new(producer), Mutex::new(Some(watched)));
-        let (core, debugger) = (Arc::clone(core), OnceLock::new());
-        let queue = Arc::new(Self { core, kind, timeline, producer, watched, debugger });
+        let (core, debugger, peer) = (Arc::clone(core), OnceLock::new(), OnceLock::new());
+        let queue = Arc::new(Self { core, kind, timeline, producer, watched, debugger, peer });
         let progress: Arc<dyn Progress> = Arc::clone(&queue) as _;
         queue.timeline.set_progress(Arc::downgrade(&progress));
         Ok(queue)
@@ -222,6 +224,11 @@ impl NvQueue {
     /// Who is asked about exceptions of the engine.
     pub fn set_debugger(&self, debugger: Debugger) {
         let _first_one_counts = self.debugger.set(debugger);
+    }
+
+    /// Whose channel is looked at too while the host waits for this queue.
+    pub fn set_peer(&self, peer: &Arc<NvQueue>) {
+        let _first_one_counts = self.peer.set(Arc::downgrade(peer));
     }
 
     /// The channel and its engine's object, for a debugger.
@@ -561,8 +568,15 @@ impl NvQueue {
         p.buffers.clear();
     }
 
-    /// Looks whether the driver has ended the channel; remembers why.
+    /// Looks whether the driver has ended a channel of the device; remembers why.
     fn watch(&self) {
+        self.look();
+        if let Some(peer) = self.peer.get().and_then(Weak::upgrade) {
+            peer.look();
+        }
+    }
+
+    fn look(&self) {
         if self.core.life.fault().is_some() {
             return;
         }
