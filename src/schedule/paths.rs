@@ -1,7 +1,7 @@
 //! Which kernels must run before which, kept while kernels are merged.
 //!
 //! A set of bits for each kernel, both ways: asking costs a few words whatever the graph, merging what the kernels before and behind have.
-//! Graphs of thousands of kernels are asked millions of times.
+//! Graphs of thousands of kernels are asked millions of times. The sets of n jobs take n * n / 4 bytes: 17 MB for 8,192.
 
 /// Bits of a word.
 const BITS: usize = u64::BITS as usize;

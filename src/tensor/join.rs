@@ -8,7 +8,7 @@ use super::movement::{Movement, positions};
 use super::value::{Expr, Value};
 use crate::uop::{Dim, Op, UOp};
 
-/// Tensors that one kernel joins: it looks at each of them for every element, and may have so many buffers.
+/// Tensors that one kernel joins: it looks at each of them for every element, and each is a buffer of the few that a kernel may have.
 const JOINED_AT_ONCE: usize = 16;
 
 /// One after another. Many are joined in groups first, the groups in memory: a copy more instead of a look at all of them.
