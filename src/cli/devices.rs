@@ -1,7 +1,7 @@
 //! `doorbell devices`: what this machine and this build offer.
 
 use super::{CliError, Output};
-use doorbell::device::Registry;
+use doorbell::device::{DeviceListing, Registry};
 use doorbell::engine::session;
 
 pub fn run(output: Output) -> Result<(), CliError> {
@@ -14,20 +14,27 @@ pub fn run(output: Output) -> Result<(), CliError> {
         if d.name == *chosen && d.unavailable.is_none() && d.state.is_none() {
             d.state = Registry::global().open(chosen, &options).ok().and_then(|device| device.state());
         }
-        match &d.unavailable {
-            None => output.say(&format!(
-                "{mark} {:<6} {:<14} {:3} cores {:7.1} GiB",
-                d.name,
-                d.arch,
-                d.cores,
-                d.memory_bytes as f64 / (1u64 << 30) as f64
-            )),
-            Some(why) => output.say(&format!("{mark} {:<6} not available: {why}", d.name)),
-        }
+        output.say(&line(d, mark));
         if let Some(state) = &d.state {
             output.say(&format!("         {}", state.line));
         }
     }
     output.result(&serde_json::json!({"default": chosen, "devices": all}));
     Ok(())
+}
+
+/// A device in a line, without what is not known before somebody opens it.
+fn line(d: &DeviceListing, mark: &str) -> String {
+    if let Some(why) = &d.unavailable {
+        return format!("{mark} {:<14} not available: {why}", d.name);
+    }
+    let mut line = format!("{mark} {:<14} {:<13}", d.name, d.arch);
+    if d.cores > 0 {
+        line += &format!(" {:4} cores", d.cores);
+    }
+    if d.memory_bytes > 0 {
+        line += &format!(" {:7.1} GiB", d.memory_bytes as f64 / (1u64 << 30) as f64);
+    }
+    line.truncate(line.trim_end().len());
+    line
 }

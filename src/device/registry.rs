@@ -94,6 +94,7 @@ pub struct DeviceListing {
     pub name: String,
     /// What code is made for; empty where no kernel runs or the device is absent.
     pub arch: String,
+    /// 0: none, or not known before the device is opened; as with `memory_bytes`.
     pub cores: u32,
     pub memory_bytes: u64,
     /// Why the device cannot be opened, if it cannot.

@@ -81,6 +81,12 @@ fn devices_are_listed_with_the_chosen_one() {
     assert_eq!(v["default"], "CPU");
     let names: Vec<&str> = v["devices"].as_array().unwrap().iter().filter_map(|d| d["name"].as_str()).collect();
     assert!(names.contains(&"CPU") && names.contains(&"NULL"), "{names:?}");
+    // What is only known of an open device is left out of a closed one's line.
+    assert!(
+        err(&o).contains("NV:emu=sm_90") && !err(&o).contains(" 0 cores") && !err(&o).contains(" 0.0 GiB"),
+        "{}",
+        err(&o)
+    );
 }
 
 #[test]
