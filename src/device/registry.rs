@@ -243,7 +243,7 @@ impl Registry {
                 Arc::new(AmdDevice::open(&shown, &driver, selector, &amd)?)
             }
             DeviceName::Nv(selector) => {
-                let driver = self.nv_driver(&shown, selector, options.nv.any_release)?;
+                let driver = self.nv_driver(&shown, selector, &options.nv)?;
                 let mut nv = options.nv.clone();
                 if matches!(selector, nv::Selector::Emulated(_)) {
                     nv.submit_timeout = nv.submit_timeout.max(SOFTWARE_TIMEOUT);
@@ -271,18 +271,24 @@ impl Registry {
     }
 
     /// As [`Registry::amd_driver`].
-    fn nv_driver(&self, name: &str, selector: &nv::Selector, any: bool) -> Result<Arc<nv::Driver>, DeviceError> {
+    fn nv_driver(
+        &self,
+        name: &str,
+        selector: &nv::Selector,
+        options: &NvOptions,
+    ) -> Result<Arc<nv::Driver>, DeviceError> {
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
+        let open = |port| nv::Driver::open_with(name, self.wrapped(port), options.any_release, options.tables);
         if let nv::Selector::Emulated(chip) = selector {
             let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
-            return nv::Driver::open(name, self.wrapped(emulate(chip).map_err(unavailable)?), any);
+            return open(emulate(chip).map_err(unavailable)?);
         }
         let mut known = self.nv.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(driver) = &*known {
             return Ok(Arc::clone(driver));
         }
         let port = kernel_port().ok_or_else(|| unavailable("not on this system".into()))?;
-        let driver = nv::Driver::open(name, self.wrapped(port), any)?;
+        let driver = open(port)?;
         *known = Some(Arc::clone(&driver));
         Ok(driver)
     }
@@ -290,7 +296,7 @@ impl Registry {
     /// One row a card of the driver, or one that says why there is none; then the software GPUs.
     fn list_nv(&self, options: &NvOptions) -> Vec<DeviceListing> {
         let selector = nv::Selector::Index(0);
-        let cards = self.nv_driver("NV", &selector, options.any_release).and_then(|driver| {
+        let cards = self.nv_driver("NV", &selector, options).and_then(|driver| {
             let refused = |e| DeviceError::Rm { device: "NV".into(), what: "list cards", source: Box::new(e) };
             nv::cards(&driver).map_err(refused)
         });

@@ -39,6 +39,8 @@ pub struct Options {
     pub nv_any_driver: bool,
     /// Maps the doorbells of NVIDIA's cards through BAR1 (`NV_BAR1_DOORBELL=1`): from Hopper on, where BAR0 is not passed through.
     pub nv_bar1_doorbell: bool,
+    /// NVIDIA's page tables are filled by RM alone, without nvidia-uvm (`NV_RM_ONLY=1`); where there is none it is so anyway.
+    pub nv_rm_only: bool,
     /// Copies of NVIDIA's cards share the graphics engine's runlist (`NV_SHARED_COPY=1`) in place of a copy engine of their own.
     pub nv_shared_copy: bool,
     /// Kernels for Hopper may use the matrix unit of warpgroups (`NV_WGMMA=0`: only those of warps).
@@ -74,6 +76,7 @@ impl Default for Options {
             ptxas: None,
             nv_any_driver: false,
             nv_bar1_doorbell: false,
+            nv_rm_only: false,
             nv_shared_copy: false,
             nv_wgmma: true,
             nv_tma: true,
@@ -127,6 +130,7 @@ impl Options {
             ptxas: get("PTXAS").map(PathBuf::from),
             nv_any_driver: number(&get, "NV_ANY_DRIVER", 0, 1, "0 or 1")? == 1,
             nv_bar1_doorbell: number(&get, "NV_BAR1_DOORBELL", 0, 1, "0 or 1")? == 1,
+            nv_rm_only: number(&get, "NV_RM_ONLY", 0, 1, "0 or 1")? == 1,
             nv_shared_copy: number(&get, "NV_SHARED_COPY", 0, 1, "0 or 1")? == 1,
             nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
             nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,

@@ -6,6 +6,7 @@ use super::profile::Profile;
 use super::ptx::PtxCode;
 use super::{Counters, Error, Options, software};
 use crate::codegen::{Program, Target};
+use crate::device::nv::PageTables;
 use crate::device::{self, Device, DeviceOptions};
 use crate::isa::{self, Isa};
 use crate::schedule::ScheduleCache;
@@ -158,6 +159,9 @@ impl Session {
         d.cpu.arch = self.options.arch.as_ref().map(|a| if short(a) { format!("x86_64-{a}") } else { a.clone() });
         d.nv.any_release = self.options.nv_any_driver;
         d.nv.bar1_doorbell = self.options.nv_bar1_doorbell;
+        if self.options.nv_rm_only {
+            d.nv.tables = PageTables::Rm;
+        }
         d.nv.own_copy_engine = !self.options.nv_shared_copy;
         d
     }

@@ -4,6 +4,7 @@
 mod clusters;
 mod code;
 mod faults;
+mod rm_only;
 mod tensors;
 mod units;
 
@@ -458,13 +459,13 @@ fn machines_that_cannot_be_used_say_what_is_wrong() {
     let hopper = || Config::new(Chip::Sm90);
     let refused = |config: Config| Rig::new(config).open_with(&small_options()).unwrap_err().to_string();
     let error = refused(Config { no_nodes: true, ..hopper() });
-    assert!(error.contains("its node is missing: mknod -m 666 /dev/nvidia-uvm c "), "{error}");
-    let error = refused(Config { no_uvm: true, ..hopper() });
-    assert!(error.contains("open /dev/nvidia-uvm: ENOENT (no nvidia-uvm driver)"), "{error}");
+    assert!(error.contains("its node is missing: mknod -m 666 /dev/nvidia0 c "), "{error}");
     let error = refused(Config { confidential: true, ..hopper() });
     assert!(error.contains("confidential computing is on"), "{error}");
     let error = refused(Config { compute_prohibited: true, ..hopper() });
     assert!(error.contains("compute mode is \"prohibited\""), "{error}");
+    let error = refused(Config { mig: true, ..hopper() });
+    assert!(error.contains("MIG is on, and no instance"), "{error}");
     let newer = Release { major: 610, minor: 43, patch: 2 };
     let error = refused(Config { release: newer, ..hopper() });
     assert!(error.contains("driver release 610.43.02 is untested; tested are 535 to 595"), "{error}");

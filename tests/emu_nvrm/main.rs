@@ -3,6 +3,7 @@
 
 mod bringup;
 mod client;
+mod dma;
 mod engines;
 mod faults;
 mod fuzz;

@@ -317,6 +317,16 @@ fn mig_and_prohibited_compute_show_where_channels_are_made() {
     let mut params = rm::ChannelGroupAlloc { engine_type: 1, ..Default::default() };
     let refused = device.client.alloc_with(device.device, rm::KEPLER_CHANNEL_GROUP_A, &mut params);
     assert_eq!(refused, Err(status::INVALID_STATE));
+    // Of GPU_GET_INFO: 1 is on, 2 off, 0 that the chip cannot.
+    for (chip, mig, mode) in
+        [(Chip::Sm90, true, 1), (Chip::Sm90, false, 2), (Chip::Sm80, false, 2), (Chip::Sm89, false, 0)]
+    {
+        let device = Device::of(SoftNv::new(Config { mig, ..Config::new(chip) }).unwrap());
+        let mut asked = rm::GpuInfo { gpu_info_list_size: 1, ..Default::default() };
+        asked.gpu_info_list[0].index = 0x2a;
+        let told = device.client.control(device.subdevice, &rm::GPU_GET_INFO_V2, asked).unwrap();
+        assert_eq!(told.gpu_info_list[0].data, mode, "{chip:?}");
+    }
     let device = Device::of(SoftNv::new(Config { compute_prohibited: true, ..Config::new(Chip::Sm90) }).unwrap());
     let rules = device.client.control(device.subdevice, &rm::GPU_QUERY_COMPUTE_MODE_RULES, Default::default());
     assert_eq!(rules.unwrap().rules, 2);
@@ -333,41 +343,4 @@ fn a_lost_card_answers_nothing_more() {
     assert_eq!(refused, Err(status::GPU_IS_LOST));
     assert!(device.reports()[0].to_string().starts_with("Xid 79"));
     device.client.free(channel.group).unwrap();
-}
-
-#[test]
-fn address_space_that_rm_fills_is_mapped_without_uvm() {
-    let device = Device::new(Chip::Sm90);
-    let client = &device.client;
-    let mut params = rm::VaSpaceAlloc { flags: 0, ..space_params() };
-    let space = client.alloc_with(device.device, rm::FERMI_VASPACE_A, &mut params).unwrap();
-    let mut params =
-        rm::MemoryAlloc { flags: 0x8_0000, size: 4 * HUGE, h_va_space: space, alignment: HUGE, ..Default::default() };
-    let range = client.alloc_with(device.device, rm::NV50_MEMORY_VIRTUAL, &mut params).unwrap();
-    let base = params.offset;
-    assert!(base.is_multiple_of(HUGE) && base > 0);
-    let memory = device.vram(HUGE);
-    let map = |dma, offset: u64, fixed: bool| {
-        let mut args = rm::RmMapMemoryDma {
-            h_client: client.root,
-            h_device: device.device,
-            h_dma: dma,
-            h_memory: memory.handle,
-            length: HUGE,
-            flags: if fixed { 1 << 15 } else { 0 },
-            dma_offset: offset,
-            ..Default::default()
-        };
-        client.call(client.control, &rm::MAP_MEMORY_DMA, &mut args).unwrap();
-        if args.status == 0 { Ok(args.dma_offset) } else { Err(args.status) }
-    };
-    assert_eq!(map(space, base, true), Err(status::INVALID_OBJECT_HANDLE.0), "the space itself is no range");
-    assert_eq!(map(range, base + HUGE, true), Ok(base + HUGE));
-    assert_eq!(map(range, base + HUGE, true), Err(status::STATE_IN_USE.0));
-    assert_eq!(map(range, 0, false), Ok(base));
-    assert_eq!(map(range, base + 4 * HUGE, true), Err(status::INVALID_ARGUMENT.0));
-    let mut args = rm::RmUnmapMemoryDma { h_client: client.root, h_dma: range, dma_offset: base, ..Default::default() };
-    client.call(client.control, &rm::UNMAP_MEMORY_DMA, &mut args).unwrap();
-    assert_eq!(args.status, 0);
-    assert_eq!(map(range, base, true), Ok(base));
 }

@@ -1,14 +1,14 @@
-//! Buffers: addresses, memory behind them, UVM's mapping for the GPU, the host's mapping; and freeing in the right order.
+//! Buffers: addresses, memory behind them, their place in the GPU's page table, the host's mapping; and freeing in the right order.
 //!
-//! Place in the arrows: above `gpu`; rings, push buffers, signals, tensors and code all lie in these. Source: nv.md 1.3 to 1.5, 2.1.
+//! Place in the arrows: above `gpu` and `paging`; rings, push buffers, signals, tensors and code all lie in these. Source: nv.md 1.3 to 1.5, 2.1.
 //! The GPU address is the CPU address: the range is reserved first, so that nothing else of the process ever lies there.
-//! Peers map a buffer at the same address when a copy first names it. Left out: memory without UVM (RM_MAP_MEMORY_DMA), dma-buf, 512 MiB pages.
+//! Peers map a buffer at the same address when a copy first names it. Left out: dma-buf, 512 MiB pages.
 
-use super::driver::{Driver, Handle, Outcome, Placed, RmError, Uuid};
+use super::driver::{Handle, Outcome, Placed, RmError};
 use super::gpu::{CpuMap, Gpu, MapFile};
+use super::paging::InTable;
 use crate::hcq::memory::View;
-use bytemuck::Zeroable;
-use doorbell_ioctl::abi::{nvrm, uvm};
+use doorbell_ioctl::abi::nvrm;
 use doorbell_ioctl::port::{CallError, Errno, Mapped};
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ pub struct Bo {
     range: Option<Arc<Mapped>>,
     map: Option<CpuMap>,
     is_mapped: bool,
-    /// UVM knows the range.
-    is_ranged: bool,
+    /// Until it is taken out.
+    in_table: Option<InTable>,
 }
 
 fn errno(call: &str, errno: Errno) -> RmError {
@@ -86,7 +86,7 @@ impl Bo {
             range: None,
             map: None,
             is_mapped: placement != Placement::Vram,
-            is_ranged: false,
+            in_table: None,
         };
         match placement {
             Placement::Host => {
@@ -104,20 +104,10 @@ impl Bo {
                 bo.map = Some(CpuMap::new(gpu, bo.memory, len_bytes, through, Some(range))?);
             }
         }
-        bo.map_for_gpu()?;
+        bo.in_table = Some(InTable::put(gpu, va, len_bytes, align, bo.memory)?);
         let (memory, gpus) = (bo.memory, vec![gpu.uuid]);
         gpu.driver.note_memory(va, len_bytes, Placed { memory, is_vram, gpus });
         Ok(bo)
-    }
-
-    /// A range of addresses, and the memory in it.
-    fn map_for_gpu(&mut self) -> Result<(), RmError> {
-        let gpu = Arc::clone(&self.gpu);
-        let driver = &gpu.driver;
-        let mut range = uvm::CreateExternalRange { base: self.va, length: self.len_bytes, ..Default::default() };
-        driver.uvm(&uvm::CREATE_EXTERNAL_RANGE, &mut range, |a| a.rm_status)?;
-        self.is_ranged = true;
-        map_memory(driver, self.va, self.len_bytes, self.memory, gpu.uuid)
     }
 
     #[must_use]
@@ -154,12 +144,12 @@ impl Bo {
     fn free(&mut self) -> Result<(), RmError> {
         let gpu = Arc::clone(&self.gpu);
         let driver = &gpu.driver;
-        let ranged = if self.is_ranged { free_range(driver, self.va, self.len_bytes) } else { Ok(()) };
+        let out = self.in_table.take().map_or(Ok(()), |place| place.take_out(&gpu, self.va, self.len_bytes));
         let unmapped = self.map.take().map_or(Ok(()), |map| map.unmap(driver, gpu.device));
         let freed = if self.memory == 0 { Ok(()) } else { driver.free(gpu.device, self.memory) };
         self.range = None;
         driver.forget(self.va);
-        ranged.and(unmapped).and(freed)
+        out.and(unmapped).and(freed)
     }
 }
 
@@ -179,35 +169,6 @@ impl crate::device::pool::Buffer for Bo {
     fn len_bytes(&self) -> u64 {
         Self::len_bytes(self)
     }
-}
-
-/// Puts a memory object into a GPU's page table, at a range that UVM knows.
-///
-/// # Errors
-/// The driver's.
-pub fn map_memory(driver: &Driver, base: u64, length: u64, memory: Handle, gpu_uuid: Uuid) -> Result<(), RmError> {
-    let gpu_mapping_type = uvm::MAPPING_READ_WRITE_ATOMIC;
-    let attributes = uvm::GpuMappingAttributes { gpu_uuid, gpu_mapping_type, ..Default::default() };
-    if driver.release().major < 550 {
-        let mut args: Box<uvm::MapExternalAllocationV535> = Box::new(Zeroable::zeroed());
-        (args.base, args.length, args.gpu_attributes_count) = (base, length, 1);
-        args.per_gpu_attributes[0] = attributes;
-        (args.rm_ctrl_fd, args.h_client, args.h_memory) = (driver.ctl().0, driver.client(), memory);
-        return driver.uvm(&uvm::MAP_EXTERNAL_ALLOCATION_V535, &mut *args, |a| a.rm_status);
-    }
-    let mut args: Box<uvm::MapExternalAllocation> = Box::new(Zeroable::zeroed());
-    (args.base, args.length, args.gpu_attributes_count) = (base, length, 1);
-    args.per_gpu_attributes[0] = attributes;
-    (args.rm_ctrl_fd, args.h_client, args.h_memory) = (driver.ctl().0, driver.client(), memory);
-    driver.uvm(&uvm::MAP_EXTERNAL_ALLOCATION, &mut *args, |a| a.rm_status)
-}
-
-/// Takes a range out of the GPU's page table.
-fn free_range(driver: &Driver, base: u64, length: u64) -> Result<(), RmError> {
-    if driver.release().major >= 595 {
-        return driver.uvm(&uvm::FREE_V595, &mut uvm::FreeV595 { base, ..Default::default() }, |a| a.rm_status);
-    }
-    driver.uvm(&uvm::FREE, &mut uvm::Free { base, length, ..Default::default() }, |a| a.rm_status)
 }
 
 /// Memory of the driver: the GPU's, or the system's.

@@ -65,7 +65,7 @@ pub struct Group {
     engine_type: u32,
     /// 0 for a copy engine.
     ctxshare: Handle,
-    /// The range of the channels' contexts; UVM maps into it, nobody else looks.
+    /// The range of the channels' contexts; UVM maps into it, nobody else looks. RM alone finds addresses itself.
     window: Option<Arc<Mapped>>,
 }
 
@@ -111,12 +111,15 @@ impl Group {
     pub fn new(core: &Core) -> Result<Arc<Self>, DeviceError> {
         let (gpu, driver) = (&core.gpu, &core.gpu.driver);
         let refused = |e| core.refused("make a channel group", e);
-        let window = driver.reserve(core.options.context_bytes, CONTEXT_ALIGN).map_err(|errno| {
-            let outcome = super::driver::Outcome::Errno(errno);
-            refused(RmError { call: "reserve addresses of contexts".into(), outcome })
-        })?;
+        let reserve = || {
+            driver.reserve(core.options.context_bytes, CONTEXT_ALIGN).map(Arc::new).map_err(|errno| {
+                let outcome = super::driver::Outcome::Errno(errno);
+                refused(RmError { call: "reserve addresses of contexts".into(), outcome })
+            })
+        };
+        let window = driver.has_uvm().then(reserve).transpose()?;
         // From here on a refusal gives back what there is, by the group's drop.
-        let (engine_type, window) = (ENGINE_GRAPHICS, Some(Arc::new(window)));
+        let engine_type = ENGINE_GRAPHICS;
         let mut group = Self { gpu: Arc::clone(gpu), handle: 0, engine_type, ctxshare: 0, window };
         let mut params = nvrm::ChannelGroupAlloc { engine_type, ..Default::default() };
         group.handle = driver.alloc(gpu.device, nvrm::KEPLER_CHANNEL_GROUP_A, Some(&mut params)).map_err(refused)?;
@@ -232,6 +235,20 @@ impl Channel {
         let mut token = nvrm::WorkSubmitToken::default();
         driver.control(self.handle, &nvrm::GPFIFO_GET_WORK_SUBMIT_TOKEN, &mut token)?;
         self.token = token.work_submit_token;
+        if driver.has_uvm() {
+            self.register()?;
+        }
+        // All notifiers of the group are written then, not the offender's alone.
+        let mut each = nvrm::SetErrorNotifier { b_notify_each_channel_in_tsg: 1 };
+        if let Err(e) = driver.control(self.handle, &nvrm::CHANNEL_SET_ERROR_NOTIFIER, &mut each) {
+            log::debug!("error notifiers of a group are not written together: {e}");
+        }
+        Ok(())
+    }
+
+    /// Step 21: UVM maps the context.
+    fn register(&mut self) -> Result<(), RmError> {
+        let driver = &self.gpu.driver;
         let mut args = uvm::RegisterChannel {
             gpu_uuid: self.gpu.uuid,
             rm_ctrl_fd: driver.ctl().0,
@@ -244,11 +261,6 @@ impl Channel {
         };
         driver.uvm(&uvm::REGISTER_CHANNEL, &mut args, |a| a.rm_status)?;
         self.is_registered = true;
-        // All notifiers of the group are written then, not the offender's alone.
-        let mut each = nvrm::SetErrorNotifier { b_notify_each_channel_in_tsg: 1 };
-        if let Err(e) = driver.control(self.handle, &nvrm::CHANNEL_SET_ERROR_NOTIFIER, &mut each) {
-            log::debug!("error notifiers of a group are not written together: {e}");
-        }
         Ok(())
     }
 

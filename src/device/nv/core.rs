@@ -6,6 +6,7 @@ use super::bo::{Bo, Placement};
 use super::driver::{Driver, RmError};
 use super::find::Card;
 use super::gpu::Gpu;
+use super::paging::PageTables;
 use crate::device::clock::LinearClock;
 use crate::device::life::{Life, SignalPages};
 use crate::device::{DeviceError, DeviceTag, pool};
@@ -23,6 +24,8 @@ pub struct NvOptions {
     pub any_release: bool,
     /// Maps the doorbells through BAR1 (from Hopper on), for machines where BAR0 is not passed through.
     pub bar1_doorbell: bool,
+    /// Who fills the page tables. A connection has one answer, for all its devices.
+    pub tables: PageTables,
     /// Gives the copy queue an engine beside the graphics engine, where the driver has one; else it shares that engine's runlist.
     pub own_copy_engine: bool,
     /// Entries of each GPFIFO; a power of two.
@@ -48,6 +51,7 @@ impl Default for NvOptions {
         Self {
             any_release: false,
             bar1_doorbell: false,
+            tables: PageTables::default(),
             own_copy_engine: true,
             ring_entries: 1 << 13,
             push_bytes: 4 << 20,

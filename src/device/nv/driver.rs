@@ -1,4 +1,4 @@
-//! One process's connection to NVIDIA's driver: the control file, the root client, UVM, the release, addresses, and the last calls for a report.
+//! One process's connection to NVIDIA's driver: the control file, the root client, UVM where there is UVM, the release, addresses, and the last calls for a report.
 //!
 //! Place in the arrows: below everything else of `device::nv`; the GPUs of one port share it. Source: nv.md 1 and 2 (steps 1 to 4).
 //! A call has two outcomes, errno and the status inside its struct; [`RmError`] holds whichever went wrong, with the call's name.
@@ -6,6 +6,7 @@
 
 use super::find::Card;
 use super::gpu::Gpu;
+use super::paging::{PageTables, map_by_uvm};
 use crate::device::DeviceError;
 use crate::device::places::Places;
 use crate::device::recent::Recent;
@@ -73,9 +74,8 @@ pub struct Placed {
 pub struct Driver {
     port: Arc<dyn Port>,
     ctl: Fd,
-    uvm: Fd,
-    /// Keeps the process's memory map for `uvm`.
-    uvm_mm: Fd,
+    /// None where RM alone fills page tables.
+    uvm: Option<UvmFiles>,
     client: Handle,
     release: Release,
     /// By the monotonic clock.
@@ -89,6 +89,14 @@ pub struct Driver {
     up: Mutex<Vec<(u32, Weak<Gpu>)>>,
     /// Where the next search for addresses begins.
     cursor: Mutex<u64>,
+}
+
+/// UVM's address space.
+#[derive(Clone, Copy, Debug)]
+struct UvmFiles {
+    space: Fd,
+    /// Keeps the process's memory map for `space`.
+    mm: Fd,
 }
 
 /// Files that are closed unless the opening succeeds.
@@ -133,6 +141,22 @@ pub fn explain(port: &dyn Port, path: &str, errno: Errno) -> String {
     format!("open {path}: {errno}{hint}")
 }
 
+/// UVM's two files; none on a machine that lacks it, which is told.
+fn open_uvm(name: &str, opened: &mut Opened<'_>) -> Result<Option<UvmFiles>, String> {
+    let port = Arc::clone(opened.port);
+    let why = |errno| explain(&*port, UVM_PATH, errno);
+    let space = match opened.open(UVM_PATH) {
+        Ok(space) => space,
+        Err(errno @ (Errno::ENOENT | Errno::ENODEV | Errno::ENXIO)) => {
+            log::warn!("{name}: {}; RM alone fills the page tables", why(errno));
+            return Ok(None);
+        }
+        Err(errno) => return Err(why(errno)),
+    };
+    let mm = opened.open(UVM_PATH).map_err(why)?;
+    Ok(Some(UvmFiles { space, mm }))
+}
+
 /// The release's name, as CHECK_VERSION_STR answers it.
 fn ask_release(port: &dyn Port, ctl: Fd) -> Result<String, String> {
     let mut args = nvrm::CheckVersion { cmd: u32::from(b'2'), ..Default::default() };
@@ -142,28 +166,44 @@ fn ask_release(port: &dyn Port, ctl: Fd) -> Result<String, String> {
 }
 
 impl Driver {
-    /// Opens the driver: checks its release, makes a client and a UVM address space. `any_release` takes releases that were not tested.
+    /// Opens the driver: checks its release, makes a client and a UVM address space, where there is UVM. `any_release` takes releases that were not
+    /// tested.
     ///
     /// # Errors
     /// `Unavailable`: no driver, no right, an untested release; `Rm` with the call that was refused.
     pub fn open(name: &str, port: Arc<dyn Port>, any_release: bool) -> Result<Arc<Self>, DeviceError> {
+        Self::open_with(name, port, any_release, PageTables::default())
+    }
+
+    /// As [`Driver::open`], with page tables that are filled as said.
+    ///
+    /// # Errors
+    /// As [`Driver::open`].
+    pub fn open_with(
+        name: &str,
+        port: Arc<dyn Port>,
+        any_release: bool,
+        tables: PageTables,
+    ) -> Result<Arc<Self>, DeviceError> {
         let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
         let mut opened = Opened { port: &port, files: Vec::new() };
-        let mut open = |path| opened.open(path).map_err(|errno| unavailable(explain(&*port, path, errno)));
-        let ctl = open(CTL_PATH)?;
+        let ctl = opened.open(CTL_PATH).map_err(|errno| unavailable(explain(&*port, CTL_PATH, errno)))?;
         let release = ask_release(&*port, ctl).map_err(&unavailable)?;
         let release = Release::parse(&release).map_err(|e| unavailable(e.to_string()))?;
         if !any_release {
             release.known().map_err(|e| unavailable(e.to_string()))?;
         }
-        let (uvm, uvm_mm) = (open(UVM_PATH)?, open(UVM_PATH)?);
-        let files = std::mem::take(&mut opened.files);
+        let uvm = match tables {
+            PageTables::UvmOrRm => open_uvm(name, &mut opened).map_err(unavailable)?,
+            PageTables::Rm => None,
+        };
+        // From here on they are closed by the connection's drop.
+        opened.files.clear();
         drop(opened);
         let mut driver = Self {
             port,
             ctl,
             uvm,
-            uvm_mm,
             client: 0,
             release,
             opened_ns: monotonic_ns(),
@@ -174,22 +214,29 @@ impl Driver {
             up: Mutex::default(),
             cursor: Mutex::new(VA_FIRST),
         };
-        debug_assert_eq!(files, [ctl, uvm, uvm_mm]);
         let refused =
             |what: &'static str| move |source| DeviceError::Rm { device: name.into(), what, source: Box::new(source) };
         driver.client = driver.alloc::<nvrm::RootAlloc>(0, nvrm::NV01_ROOT_CLIENT, None).map_err(refused("client"))?;
-        driver.initialize_uvm().map_err(refused("UVM"))?;
+        if let Some(files) = driver.uvm {
+            driver.initialize_uvm(files).map_err(refused("UVM"))?;
+        }
         Ok(Arc::new(driver))
     }
 
-    fn initialize_uvm(&self) -> Result<(), RmError> {
+    fn initialize_uvm(&self, files: UvmFiles) -> Result<(), RmError> {
         self.uvm(&uvm::INITIALIZE, &mut uvm::Initialize::default(), |a| a.rm_status)?;
-        let mut args = uvm::MmInitialize { uvm_fd: self.uvm.0, ..Default::default() };
+        let mut args = uvm::MmInitialize { uvm_fd: files.space.0, ..Default::default() };
         // A kernel that needs none of it says so; without it some refuse the address space later.
-        match self.call(self.uvm_mm, &uvm::MM_INITIALIZE, &mut args, "", |a| a.rm_status) {
+        match self.call(files.mm, &uvm::MM_INITIALIZE, &mut args, "", |a| a.rm_status) {
             Ok(()) | Err(RmError { outcome: Outcome::Status(_), .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether UVM fills the page tables, and not RM alone.
+    #[must_use]
+    pub fn has_uvm(&self) -> bool {
+        self.uvm.is_some()
     }
 
     #[must_use]
@@ -265,7 +312,11 @@ impl Driver {
     /// # Errors
     /// The driver's.
     pub fn uvm<T: Pod>(&self, ioctl: &Ioctl<T>, args: &mut T, status: impl FnOnce(&T) -> u32) -> Result<(), RmError> {
-        self.call(self.uvm, ioctl, args, "", status)
+        let Some(files) = self.uvm else {
+            let outcome = Outcome::Errno(Errno::ENODEV);
+            return Err(RmError { call: ioctl.desc.name.into(), outcome });
+        };
+        self.call(files.space, ioctl, args, "", status)
     }
 
     /// A new object under `parent`; its parameters are answered into `params`. Dropping the client frees it, too.
@@ -399,11 +450,14 @@ impl Driver {
         self.places().note(va, len_bytes, Some(placed));
     }
 
-    /// Puts the buffer that holds an address into a GPU's page table, unless it is there. `false`: no buffer of this driver's GPUs.
+    /// Puts the buffer that holds an address into a GPU's page table, unless it is there. `false`: no buffer of this driver's GPUs, or no UVM.
     ///
     /// # Errors
     /// The driver's: `NV_ERR_NOT_SUPPORTED` for VRAM of a GPU without a link to this one.
     pub fn map_peer(&self, va: u64, gpu: Uuid) -> Result<bool, RmError> {
+        if !self.has_uvm() {
+            return Ok(false);
+        }
         let mut places = self.places();
         let found = places.holding(va).and_then(|(at, len, placed)| Some((at, len, placed.clone()?)));
         let Some((at, len_bytes, mut placed)) = found else { return Ok(false) };
@@ -413,7 +467,7 @@ impl Driver {
         if placed.is_vram {
             placed.gpus.first().map_or(Ok(()), |owner| self.enable_peers([*owner, gpu]))?;
         }
-        super::bo::map_memory(self, at, len_bytes, placed.memory, gpu)?;
+        map_by_uvm(self, at, len_bytes, placed.memory, gpu)?;
         placed.gpus.push(gpu);
         places.note(at, len_bytes, Some(placed));
         Ok(true)
@@ -473,7 +527,8 @@ impl Drop for Driver {
         {
             log::warn!("closing the NVIDIA driver: {e}");
         }
-        for fd in [self.uvm_mm, self.uvm, self.ctl] {
+        let uvm = self.uvm.map(|files| [files.mm, files.space]);
+        for fd in uvm.into_iter().flatten().chain([self.ctl]) {
             self.close(fd);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Place in the arrows: above `driver` and `find`; buffers and channels hang below it. Source: nv.md 2 (steps 5 to 14), 2.5; each step is a function.
 //! What was made is given back in the opposite order, also when a later step fails.
-//! Left out: MIG (the channel group is then refused by the driver), confidential computing (refused here), NUMA nodes of Grace.
+//! Left out: MIG and confidential computing (both refused here), NUMA nodes of Grace.
 
 use super::chip::Chip;
 use super::driver::{Driver, Handle, Outcome, RmError};
@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 /// Bytes of the usermode registers.
 const USERMODE_BYTES: u64 = 0x1_0000;
-/// NV_VASPACE_ALLOCATION_FLAGS: page faults are replayable, the page tables are UVM's.
+/// NV_VASPACE_ALLOCATION_FLAGS: page faults are replayable, the page tables are UVM's. Replayable faults are UVM's to answer: without it nobody would,
+/// and a kernel that faults would hang.
 const VASPACE_EXTERNALLY_OWNED: u32 = 0x8;
 const VASPACE_PAGE_FAULTING: u32 = 0x40;
 /// What CUDA asks for.
@@ -28,6 +29,12 @@ const BOOST_FLAGS: u32 = 2 | 1 << 4 | 1 << 6;
 const GID_BINARY: u32 = 2;
 /// Rules of GPU_QUERY_COMPUTE_MODE_RULES.
 const COMPUTE_PROHIBITED: u32 = 2;
+
+/// Index of GPU_GET_INFO: whether the card is cut into instances (MIG). Off is 2 where the chip could be cut, and 0 where it could not; 3 is on after the
+/// next reset, 4 off.
+const GPU_SMC_MODE: u32 = 0x2a;
+const SMC_MODE_ENABLED: u32 = 1;
+const SMC_MODE_DISABLE_PENDING: u32 = 4;
 
 /// Indices of GR_GET_INFO: the largest chip of the family, units that are switched off included.
 const GR_NUM_GPCS: u32 = 0x14;
@@ -171,6 +178,7 @@ impl Gpu {
     /// Whether it may compute, and what it has.
     fn learn(&mut self) -> Result<(), OpenError> {
         self.check_compute_mode()?;
+        self.check_mig()?;
         self.facts = self.ask_facts();
         Ok(())
     }
@@ -205,6 +213,22 @@ impl Gpu {
             Ok(()) if mode.rules == COMPUTE_PROHIBITED => {
                 Err(OpenError::Other("its compute mode is \"prohibited\"".into()))
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Channels of a card that is cut into instances need one of them, which is not chosen here.
+    fn check_mig(&self) -> Result<(), OpenError> {
+        let mut info = nvrm::GpuInfo { gpu_info_list_size: 1, ..Default::default() };
+        info.gpu_info_list[0].index = GPU_SMC_MODE;
+        let asked = self.driver.control(self.subdevice, &nvrm::GPU_GET_INFO_V2, &mut info);
+        match asked {
+            Ok(()) if matches!(info.gpu_info_list[0].data, SMC_MODE_ENABLED | SMC_MODE_DISABLE_PENDING) => {
+                let why =
+                    "MIG is on, and no instance of the card can be chosen here (nvidia-smi -mig 0 switches it off)";
+                Err(OpenError::Other(why.into()))
+            }
+            // A driver that does not say refuses the channels if it is.
             _ => Ok(()),
         }
     }
@@ -277,22 +301,25 @@ impl Gpu {
 
     /// Step 12.
     fn make_vaspace(&mut self) -> Result<(), RmError> {
-        let mut params = nvrm::VaSpaceAlloc {
-            flags: VASPACE_PAGE_FAULTING | VASPACE_EXTERNALLY_OWNED,
-            va_size: VASPACE_BYTES,
-            va_base: VASPACE_BASE,
-            ..Default::default()
-        };
+        // RM's own space is as large as the chip's.
+        let mut params = nvrm::VaSpaceAlloc::default();
+        if self.driver.has_uvm() {
+            params.flags = VASPACE_PAGE_FAULTING | VASPACE_EXTERNALLY_OWNED;
+            (params.va_size, params.va_base) = (VASPACE_BYTES, VASPACE_BASE);
+        }
         self.vaspace = self.driver.alloc(self.device, nvrm::FERMI_VASPACE_A, Some(&mut params))?;
         Ok(())
     }
 
-    /// Steps 13 and 14: the UUID, and UVM's part of the address space.
+    /// Steps 13 and 14: the UUID, and UVM's part of the address space, where UVM has one.
     fn register(&mut self) -> Result<(), RmError> {
         let driver = Arc::clone(&self.driver);
         let mut gid = nvrm::GidInfo { flags: GID_BINARY, length: 16, ..Default::default() };
         driver.control(self.subdevice, &nvrm::GPU_GET_GID_INFO, &mut gid)?;
         self.uuid = std::array::from_fn(|n| gid.data[n]);
+        if !driver.has_uvm() {
+            return Ok(());
+        }
         let mut args = uvm::RegisterGpu { gpu_uuid: self.uuid, rm_ctrl_fd: -1, ..Default::default() };
         driver.uvm(&uvm::REGISTER_GPU, &mut args, |a| a.rm_status)?;
         self.stage = Stage::UvmGpu;

@@ -2,9 +2,9 @@
 //!
 //! Place in the arrows: as any device; it uses `doorbell_ioctl`, `hcq::packet::nv` and `elf::cubin`. The port may be the running kernel, a software GPU,
 //! or a wrapper of either: nothing here can tell. Source: nv.md (open kernel modules 580.142, class headers, open-gpu-doc).
-//! Shape: find (`find`, `chip`) → open (`driver`, `gpu`, `core`) → queues (`channel`, `queue`, `graph`) → memory (`bo`, `local`) → programs (`program`,
+//! Shape: find (`find`, `chip`) → open (`driver`, `gpu`, `core`) → queues (`channel`, `queue`, `graph`) → memory (`paging`, `bo`, `local`) → programs (`program`,
 //! `launch`, `bank0`) → faults (`faults`) and telemetry. Faults and hangs become reports; after a fault the device is dead and says so.
-//! Left out: the path without UVM, MIG, confidential computing, recovery of a group, kernels on a peer's memory.
+//! Left out: MIG, confidential computing, recovery of a group, kernels on a peer's memory.
 
 mod bank0;
 mod blocks;
@@ -19,6 +19,7 @@ mod gpu;
 mod graph;
 mod launch;
 mod local;
+mod paging;
 mod program;
 mod queue;
 mod telemetry;
@@ -34,6 +35,7 @@ pub use find::{Card, Selector, cards, uuid_text};
 pub use gpu::{Facts, Gpu, OpenError, STEPS, Step};
 pub use launch::{DEFAULT_STACK_BYTES, LaunchError, Plan, Request, local_bytes};
 pub use local::{LOCAL_WINDOW, SHARED_WINDOW};
+pub use paging::PageTables;
 pub use queue::Debugger;
 pub use telemetry::Telemetry;
 

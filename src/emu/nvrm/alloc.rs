@@ -4,8 +4,9 @@
 //! The order of checks is RM's: class, client, parent, handle, then what the class itself wants.
 
 use super::channel::{Channel, ENGINE_GR0, Group, Setup, copy_engine_index};
-use super::memory::{FLAG_FIXED_ADDRESS, FLAG_VIRTUAL, Location, Memory, PAGE};
-use super::object::{Body, Client, Object, VirtualRange};
+use super::dma::virtual_memory;
+use super::memory::{Location, Memory, PAGE};
+use super::object::{Body, Client, Object};
 use super::space::VaSpace;
 use super::state::{Open, State};
 use super::{SoftNv, status};
@@ -14,7 +15,7 @@ use doorbell_ioctl::abi::chosen;
 use doorbell_ioctl::abi::nvrm::{self, Status};
 use doorbell_ioctl::port::{CpuPtr, read_process, write_process};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// Parents that a class takes.
@@ -39,7 +40,7 @@ struct ClassRule {
 }
 
 /// An allocation in the middle of its checks.
-struct Making<'a> {
+pub(super) struct Making<'a> {
     client: &'a mut Client,
     files: &'a BTreeMap<i32, Open>,
     parent: u32,
@@ -51,9 +52,9 @@ struct Making<'a> {
 }
 
 /// What came of it.
-struct Made {
-    body: Body,
-    needs: Vec<u32>,
+pub(super) struct Made {
+    pub body: Body,
+    pub needs: Vec<u32>,
 }
 
 impl Made {
@@ -63,12 +64,12 @@ impl Made {
 }
 
 impl Making<'_> {
-    fn params<T: Pod>(&self) -> T {
+    pub fn params<T: Pod>(&self) -> T {
         // PANIC: the buffer is at least as long as every class's params.
         bytemuck::pod_read_unaligned(self.params.get(..size_of::<T>()).expect("long enough"))
     }
 
-    fn store<T: Pod>(&mut self, params: &T) {
+    pub fn store<T: Pod>(&mut self, params: &T) {
         let bytes = bytemuck::bytes_of(params);
         self.params[..bytes.len()].copy_from_slice(bytes);
     }
@@ -81,7 +82,7 @@ impl Making<'_> {
         self.parent()?.gpu().ok_or(status::INVALID_OBJECT_PARENT)
     }
 
-    fn space(&self, handle: u32) -> Result<Arc<VaSpace>, Status> {
+    pub fn space(&self, handle: u32) -> Result<Arc<VaSpace>, Status> {
         match &self.client.object(handle)?.body {
             Body::Space(space) => Ok(Arc::clone(space)),
             _ => Err(status::INVALID_CLASS),
@@ -296,6 +297,9 @@ impl SoftNv {
     fn end_objects(&self, state: &mut State, client: u32, removed: Vec<(u32, Object)>) {
         for (handle, object) in &removed {
             state.mappings.retain(|_, m| (m.client, m.object) != (client, *handle));
+            if let (Body::Memory(_), Ok(owner)) = (&object.body, state.clients.any(client)) {
+                unmap_everywhere(owner, *handle);
+            }
             self.end_body(&object.body, client, *handle);
             if let (Body::Engine, Some((_, parent))) = (&object.body, removed.iter().find(|(h, _)| *h == object.parent))
             {
@@ -314,6 +318,15 @@ impl SoftNv {
             Body::Channel(channel) => self.gpus[channel.group.gpu].end(channel),
             Body::Event => self.events.unlisten(client, handle),
             _ => {}
+        }
+    }
+}
+
+/// A memory's handle is gone: RM's own mappings by it are, too. UVM's stay: they keep the memory.
+fn unmap_everywhere(client: &Client, memory: u32) {
+    for (_, object) in client.objects() {
+        if let Body::Virtual(range) = &object.body {
+            range.forget(memory);
         }
     }
 }
@@ -382,41 +395,6 @@ fn os_descriptor(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     Ok(Made::alone(Body::Memory(nv.pin(gpu, params.descriptor, params.limit)?)))
 }
 
-fn virtual_memory(_: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
-    let mut params: nvrm::MemoryAlloc = making.params();
-    if params.flags & FLAG_VIRTUAL == 0 || params.size == 0 {
-        return Err(status::INVALID_ARGUMENT);
-    }
-    let space = making.space(params.h_va_space)?;
-    if space.externally_owned {
-        return Err(status::INVALID_OBJECT_HANDLE);
-    }
-    let len_bytes = params.size.checked_next_multiple_of(PAGE).ok_or(status::INVALID_ARGUMENT)?;
-    let taken = making.client.objects().filter_map(|(_, object)| match &object.body {
-        Body::Virtual(range) if Arc::ptr_eq(&range.space, &space) => Some((range.va, range.va + range.len_bytes)),
-        _ => None,
-    });
-    let mut taken: Vec<(u64, u64)> = taken.collect();
-    taken.sort_unstable();
-    let va = if params.flags & FLAG_FIXED_ADDRESS != 0 {
-        params.range_lo
-    } else {
-        let align = params.alignment.max(PAGE);
-        taken.iter().fold(space.base.next_multiple_of(align), |at, (from, to)| {
-            if at + len_bytes <= *from { at } else { at.max(*to).next_multiple_of(align) }
-        })
-    };
-    let end = va.checked_add(len_bytes).ok_or(status::INVALID_ARGUMENT)?;
-    let is_taken = taken.iter().any(|(from, to)| va < *to && *from < end);
-    if is_taken || !va.is_multiple_of(PAGE) || va < space.base || end - 1 > space.limit {
-        return Err(status::NO_MEMORY);
-    }
-    (params.offset, params.size, params.limit) = (va, len_bytes, end - 1);
-    making.store(&params);
-    let needs = vec![params.h_va_space];
-    Ok(Made { body: Body::Virtual(Arc::new(VirtualRange { space, va, len_bytes })), needs })
-}
-
 fn va_space(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     const GPU_NEW: u32 = 0;
     let mut params: nvrm::VaSpaceAlloc = making.params();
@@ -436,9 +414,7 @@ fn va_space(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
     (params.va_base, params.va_size, params.big_page_size) = (base, limit - base + 1, 64 << 10);
     making.store(&params);
     let externally_owned = params.flags & SPACE_EXTERNALLY_OWNED != 0;
-    let registered = AtomicBool::new(false);
-    let space = VaSpace { gpu, vm: crate::emu::vm::Vm::default(), externally_owned, registered, base, limit };
-    Ok(Made::alone(Body::Space(Arc::new(space))))
+    Ok(Made::alone(Body::Space(Arc::new(VaSpace::new(gpu, externally_owned, base, limit)))))
 }
 
 /// Whether the card has an engine of this type.

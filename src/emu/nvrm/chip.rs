@@ -316,6 +316,12 @@ impl Facts {
         [COMMON, self.gpfifo_classes, self.usermode_classes, &engines].concat()
     }
 
+    /// Whether the product can be cut into instances (MIG): A100, H200, B200 can.
+    #[must_use]
+    pub const fn can_be_partitioned(&self) -> bool {
+        matches!(self.sm_version, 0x800 | 0x900 | 0xa00)
+    }
+
     /// TPCs in use.
     #[must_use]
     pub const fn tpcs(&self) -> u32 {

@@ -1,13 +1,12 @@
-//! MAP_MEMORY, UNMAP_MEMORY and the mmap that takes what they arm; MAP_MEMORY_DMA for address spaces that RM fills.
+//! MAP_MEMORY, UNMAP_MEMORY and the mmap that takes what they arm.
 //!
-//! Source: nv.md 1.4, 2.4; `mapping_cpu.c`, `nv-mmap.c`, `nv-usermap.c` of the open kernel modules.
+//! Source: nv.md 1.4; `mapping_cpu.c`, `nv-mmap.c`, `nv-usermap.c` of the open kernel modules.
 //! Left out: mappings of registers but the usermode region, caching (memory is coherent here), BAR1's addresses.
 
 use super::memory::{Charge, Location, Memory, PAGE};
-use super::object::{Body, VirtualRange};
+use super::object::Body;
 use super::state::{CpuMapping, DoorbellMap, FileKind, State, Target};
 use super::{SoftNv, status};
-use crate::emu::vm::{Mapping, Rights};
 use doorbell_ioctl::abi::nvrm::{self, Status};
 use doorbell_ioctl::port::{Backing, CpuPtr, Errno, MapRequest};
 use std::sync::Arc;
@@ -16,9 +15,6 @@ use std::sync::Arc;
 pub const USERMODE_BYTES: u64 = 0x1_0000;
 /// NVOS33 flags: access 1:0.
 const ACCESS_READ_ONLY: u32 = 1;
-/// NVOS46 flags.
-const DMA_READ_ONLY: u32 = 1;
-const DMA_OFFSET_FIXED: u32 = 1 << 15;
 /// Cookies look like kernel addresses, as the real ones do.
 const FIRST_COOKIE: u64 = 0xffff_c900_0000_0000;
 
@@ -152,70 +148,6 @@ impl SoftNv {
             }
         }
     }
-
-    /// MAP_MEMORY_DMA: memory into a range of an address space that RM fills.
-    pub(super) fn rm_map_dma(
-        &self,
-        state: &mut State,
-        file: u64,
-        args: &mut nvrm::RmMapMemoryDma,
-    ) -> Result<(), Status> {
-        let client = state.clients.of(args.h_client, file, status::INVALID_OBJECT_HANDLE)?;
-        let Body::Device { .. } = client.object(args.h_device)?.body else { return Err(status::INVALID_OBJECT_PARENT) };
-        let Body::Virtual(range) = &client.object(args.h_dma)?.body else { return Err(status::INVALID_OBJECT_HANDLE) };
-        let Body::Memory(memory) = &client.object(args.h_memory)?.body else {
-            return Err(status::INVALID_OBJECT_HANDLE);
-        };
-        if args.length == 0 || !args.length.is_multiple_of(PAGE) || !args.offset.is_multiple_of(PAGE) {
-            return Err(status::INVALID_ARGUMENT);
-        }
-        let va = if args.flags & DMA_OFFSET_FIXED != 0 {
-            args.dma_offset
-        } else {
-            free_part(range, args.length).ok_or(status::NO_MEMORY)?
-        };
-        let end = va.checked_add(args.length).ok_or(status::INVALID_ARGUMENT)?;
-        if va < range.va || end > range.va + range.len_bytes || !va.is_multiple_of(PAGE) {
-            return Err(status::INVALID_ARGUMENT);
-        }
-        let view = memory.view.sub(args.offset, args.length).map_err(|_| status::INVALID_LIMIT)?;
-        let write = args.flags & 3 != DMA_READ_ONLY && !memory.read_only;
-        let rights = Rights { write, atomic: write, execute: true };
-        if !range.space.vm.map(va, Mapping { view, rights, handle: memory.key, queue_refs: 0, revoked: false }) {
-            return Err(status::STATE_IN_USE);
-        }
-        args.dma_offset = va;
-        Ok(())
-    }
-
-    pub(super) fn rm_unmap_dma(
-        &self,
-        state: &mut State,
-        file: u64,
-        args: &nvrm::RmUnmapMemoryDma,
-    ) -> Result<(), Status> {
-        let client = state.clients.of(args.h_client, file, status::INVALID_OBJECT_HANDLE)?;
-        let Body::Virtual(range) = &client.object(args.h_dma)?.body else { return Err(status::INVALID_OBJECT_HANDLE) };
-        let (start, len) = range.space.vm.extent(args.dma_offset).ok_or(status::INVALID_OFFSET)?;
-        if start != args.dma_offset {
-            return Err(status::INVALID_OFFSET);
-        }
-        range.space.vm.clear(start, if args.size == 0 { len } else { args.size });
-        Ok(())
-    }
-}
-
-/// The first addresses of a range that nothing is mapped at.
-fn free_part(range: &VirtualRange, len_bytes: u64) -> Option<u64> {
-    let end = range.va + range.len_bytes;
-    let mut at = range.va;
-    while at.checked_add(len_bytes)? <= end {
-        match range.space.vm.last_in(at, len_bytes) {
-            None => return Some(at),
-            Some((start, len)) => at = start + len,
-        }
-    }
-    None
 }
 
 fn memory_of(state: &State, client: u32, object: u32) -> Option<Arc<Memory>> {

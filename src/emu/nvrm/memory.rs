@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const PAGE: u64 = 4096;
-const BIG_PAGE: u64 = 64 << 10;
+pub const BIG_PAGE: u64 = 64 << 10;
 pub const HUGE_PAGE: u64 = 2 << 20;
 
 /// Where the bytes are.
@@ -53,6 +53,8 @@ pub struct Memory {
     pub gpu: usize,
     pub location: Location,
     pub len_bytes: u64,
+    /// Of its physical pages.
+    pub page_bytes: u64,
     /// No GPU may write it.
     pub read_only: bool,
     /// For the processor; pinned memory is mapped already.
@@ -107,7 +109,8 @@ impl Memory {
         let view = shared.map().map_err(|_| status::NO_MEMORY)?;
         let read_only = params.attr2 & ATTR2_USER_READ_ONLY != 0;
         let shared = Some(shared);
-        Ok(Self { gpu, location, len_bytes, read_only, shared, view, key: next_key(location), _charge: charge })
+        let key = next_key(location);
+        Ok(Self { gpu, location, len_bytes, page_bytes, read_only, shared, view, key, _charge: charge })
     }
 
     /// Class NV01_MEMORY_LOCAL_USER. `used` of at most `limit` bytes of the card's VRAM are in use.
@@ -160,6 +163,7 @@ impl Memory {
             gpu,
             location,
             len_bytes,
+            page_bytes: PAGE,
             read_only: false,
             shared: None,
             view,

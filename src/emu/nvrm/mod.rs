@@ -13,6 +13,7 @@ mod clock;
 pub mod compute;
 mod config;
 mod control;
+mod dma;
 pub mod engine;
 mod event;
 mod gpu;

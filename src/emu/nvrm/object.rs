@@ -4,6 +4,7 @@
 //! clients of one process, sessions, handles' ranges.
 
 use super::channel::{Channel, Group};
+use super::dma::VirtualRange;
 use super::memory::Memory;
 use super::space::VaSpace;
 use super::status;
@@ -43,20 +44,6 @@ pub enum Body {
     },
     Event,
     ConfidentialCompute,
-}
-
-/// Addresses that MAP_MEMORY_DMA fills.
-#[derive(Debug)]
-pub struct VirtualRange {
-    pub space: Arc<VaSpace>,
-    pub va: u64,
-    pub len_bytes: u64,
-}
-
-impl Drop for VirtualRange {
-    fn drop(&mut self) {
-        self.space.vm.clear(self.va, self.len_bytes);
-    }
 }
 
 /// An object of a client.

@@ -23,6 +23,7 @@ pub const INVALID_OBJECT: Status = Status(0x31);
 pub const INVALID_OBJECT_HANDLE: Status = Status(0x33);
 pub const INVALID_OBJECT_PARENT: Status = Status(0x36);
 pub const INVALID_OFFSET: Status = Status(0x37);
+pub const INVALID_OWNER: Status = Status(0x39);
 pub const INVALID_PARAM_STRUCT: Status = Status(0x3a);
 pub const INVALID_STATE: Status = Status(0x40);
 pub const NO_MEMORY: Status = Status(0x51);

@@ -115,6 +115,14 @@ impl UvmSpace {
         Ok(())
     }
 
+    /// Adds a range for memory of RM.
+    fn create_external(&mut self, base: u64, len_bytes: u64) -> Result<(), Status> {
+        if !is_whole_pages(base, len_bytes) {
+            return Err(status::INVALID_ADDRESS);
+        }
+        self.add(base, Range::External { len_bytes })
+    }
+
     /// The external range around `base` that holds all of it.
     fn external(&self, base: u64, len_bytes: u64) -> Result<(), Status> {
         let end = base.checked_add(len_bytes).ok_or(status::INVALID_ADDRESS)?;
@@ -263,7 +271,7 @@ impl SoftNv {
         }
     }
 
-    /// Calls about ranges, peers and facts.
+    /// Calls about ranges.
     fn uvm_ranges(
         &self,
         state: &mut State,
@@ -277,24 +285,15 @@ impl SoftNv {
             () if is(&u::CREATE_EXTERNAL_RANGE.desc) => with(
                 bytes,
                 |a: &mut u::CreateExternalRange| &mut a.rm_status,
-                |a| {
-                    if !is_whole_pages(a.base, a.length) {
-                        return Err(status::INVALID_ADDRESS);
-                    }
-                    space.add(a.base, Range::External { len_bytes: a.length })
-                },
+                |a| space.create_external(a.base, a.length),
             ),
             () if is(&u::MAP_EXTERNAL_ALLOCATION.desc) => with(
                 bytes,
                 |a: &mut u::MapExternalAllocation| &mut a.rm_status,
                 |a| {
-                    let ask = MapAsk {
-                        base: a.base,
-                        len_bytes: a.length,
-                        offset: a.offset,
-                        client: a.h_client,
-                        memory: a.h_memory,
-                    };
+                    let (base, len_bytes, offset, client, memory) =
+                        (a.base, a.length, a.offset, a.h_client, a.h_memory);
+                    let ask = MapAsk { base, len_bytes, offset, client, memory };
                     self.map_external(state, space, &ask, &a.per_gpu_attributes, a.gpu_attributes_count)
                 },
             ),
@@ -302,62 +301,39 @@ impl SoftNv {
                 bytes,
                 |a: &mut u::MapExternalAllocationV535| &mut a.rm_status,
                 |a| {
-                    let ask = MapAsk {
-                        base: a.base,
-                        len_bytes: a.length,
-                        offset: a.offset,
-                        client: a.h_client,
-                        memory: a.h_memory,
-                    };
+                    let (base, len_bytes, offset, client, memory) =
+                        (a.base, a.length, a.offset, a.h_client, a.h_memory);
+                    let ask = MapAsk { base, len_bytes, offset, client, memory };
                     self.map_external(state, space, &ask, &a.per_gpu_attributes, a.gpu_attributes_count)
                 },
             ),
-            () if is(&u::UNMAP_EXTERNAL.desc) => with(
-                bytes,
-                |a: &mut u::UnmapExternal| &mut a.rm_status,
-                |a| {
-                    if !is_whole_pages(a.base, a.length) {
-                        return Err(status::INVALID_ADDRESS);
-                    }
-                    space.external(a.base, a.length)?;
-                    let (_, own) = space.space(self, &a.gpu_uuid)?;
-                    own.vm.clear(a.base, a.length);
-                    Ok(())
-                },
-            ),
+            () if is(&u::UNMAP_EXTERNAL.desc) => {
+                with(bytes, |a: &mut u::UnmapExternal| &mut a.rm_status, |a| self.unmap_external(space, a))
+            }
             () if is(&u::FREE.desc) => {
                 with(bytes, |a: &mut u::Free| &mut a.rm_status, |a| free(space, a.base, Some(a.length)))
             }
             () if is(&u::FREE_V595.desc) => {
                 with(bytes, |a: &mut u::FreeV595| &mut a.rm_status, |a| free(space, a.base, None))
             }
-            () if is(&u::ENABLE_PEER_ACCESS.desc) => with(
-                bytes,
-                |a: &mut u::EnablePeerAccess| &mut a.rm_status,
-                |a| {
-                    let (one, other) = (space.gpu(self, &a.gpu_uuid_a)?, space.gpu(self, &a.gpu_uuid_b)?);
-                    if one == other || space.are_peers(one, other) {
-                        return Err(status::INVALID_DEVICE);
-                    }
-                    if !self.config.peer_links {
-                        return Err(status::NOT_SUPPORTED);
-                    }
-                    space.peers.push((one.min(other), one.max(other)));
-                    Ok(())
-                },
-            ),
-            () if is(&u::DISABLE_PEER_ACCESS.desc) => with(
-                bytes,
-                |a: &mut u::DisablePeerAccess| &mut a.rm_status,
-                |a| {
-                    let (one, other) = (space.gpu(self, &a.gpu_uuid_a)?, space.gpu(self, &a.gpu_uuid_b)?);
-                    if !space.are_peers(one, other) {
-                        return Err(status::INVALID_DEVICE);
-                    }
-                    space.peers.retain(|pair| *pair != (one.min(other), one.max(other)));
-                    Ok(())
-                },
-            ),
+            () if is(&u::VALIDATE_VA_RANGE.desc) => {
+                with(bytes, |a: &mut u::ValidateVaRange| &mut a.rm_status, |a| space.external(a.base, a.length))
+            }
+            () => self.uvm_peers(space, desc, bytes),
+        }
+    }
+
+    /// Calls about peers and facts.
+    fn uvm_peers(&self, space: &mut UvmSpace, desc: &'static Desc, bytes: &mut [u8]) -> Result<i32, Errno> {
+        use doorbell_ioctl::abi::uvm as u;
+        let is = |other: &Desc| *desc == *other;
+        match () {
+            () if is(&u::ENABLE_PEER_ACCESS.desc) => {
+                with(bytes, |a: &mut u::EnablePeerAccess| &mut a.rm_status, |a| self.enable_peers(space, a))
+            }
+            () if is(&u::DISABLE_PEER_ACCESS.desc) => {
+                with(bytes, |a: &mut u::DisablePeerAccess| &mut a.rm_status, |a| self.disable_peers(space, a))
+            }
             () if is(&u::PAGEABLE_MEM_ACCESS.desc) => with(
                 bytes,
                 |a: &mut u::PageableMemAccess| &mut a.rm_status,
@@ -374,14 +350,42 @@ impl SoftNv {
                     space.gpu(self, &a.gpu_uuid).map(|_| ())
                 },
             ),
-            () if is(&u::VALIDATE_VA_RANGE.desc) => {
-                with(bytes, |a: &mut u::ValidateVaRange| &mut a.rm_status, |a| space.external(a.base, a.length))
-            }
             () => {
                 self.unmodelled(desc.name.to_owned());
                 set_status(desc, bytes, status::NOT_SUPPORTED)
             }
         }
+    }
+
+    fn unmap_external(&self, space: &UvmSpace, args: &uvm::UnmapExternal) -> Result<(), Status> {
+        if !is_whole_pages(args.base, args.length) {
+            return Err(status::INVALID_ADDRESS);
+        }
+        space.external(args.base, args.length)?;
+        let (_, own) = space.space(self, &args.gpu_uuid)?;
+        own.vm.clear(args.base, args.length);
+        Ok(())
+    }
+
+    fn enable_peers(&self, space: &mut UvmSpace, args: &uvm::EnablePeerAccess) -> Result<(), Status> {
+        let (one, other) = (space.gpu(self, &args.gpu_uuid_a)?, space.gpu(self, &args.gpu_uuid_b)?);
+        if one == other || space.are_peers(one, other) {
+            return Err(status::INVALID_DEVICE);
+        }
+        if !self.config.peer_links {
+            return Err(status::NOT_SUPPORTED);
+        }
+        space.peers.push((one.min(other), one.max(other)));
+        Ok(())
+    }
+
+    fn disable_peers(&self, space: &mut UvmSpace, args: &uvm::DisablePeerAccess) -> Result<(), Status> {
+        let (one, other) = (space.gpu(self, &args.gpu_uuid_a)?, space.gpu(self, &args.gpu_uuid_b)?);
+        if !space.are_peers(one, other) {
+            return Err(status::INVALID_DEVICE);
+        }
+        space.peers.retain(|pair| *pair != (one.min(other), one.max(other)));
+        Ok(())
     }
 
     fn register_gpu(&self, space: &mut UvmSpace, args: &mut uvm::RegisterGpu) -> Result<(), Status> {

@@ -11,7 +11,14 @@ pub const ROWS: &[Row] = &[
         // SMC mode 0x2a; the others are capabilities that nothing here has.
         const SMC_MODE: u32 = 0x2a;
         let params: nvrm::GpuInfo = ask.read();
-        let mig = u32::from(ask.nv.config.mig);
+        const UNSUPPORTED: u32 = 0;
+        const ENABLED: u32 = 1;
+        const DISABLED: u32 = 2;
+        let mig = match (ask.nv.config.mig, ask.nv.config.chip.facts().can_be_partitioned()) {
+            (true, _) => ENABLED,
+            (false, true) => DISABLED,
+            (false, false) => UNSUPPORTED,
+        };
         answer_list(ask.params, 4, params.gpu_info_list_size, |index| Some(if index == SMC_MODE { mig } else { 0 }))
     }),
     row(&nvrm::GPU_GET_NAME_STRING, |ask| {

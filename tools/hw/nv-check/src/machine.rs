@@ -2,7 +2,7 @@
 
 use crate::Args;
 use crate::{code, theirs};
-use doorbell::device::nv::{Driver, NvDevice, NvOptions, Selector};
+use doorbell::device::nv::{Driver, NvDevice, NvOptions, PageTables, Selector};
 use doorbell::device::registry::DeviceName;
 use doorbell::device::{Arg, Code, Command, Device, Geometry, Kernel, KernelImage, QueueKind};
 use doorbell::engine::software::emulate;
@@ -43,11 +43,13 @@ impl Machine {
             Selector::Emulated(chip) => emulate(chip).map_err(Failure::from)?,
             _ => LinuxPort::new(),
         };
-        let driver = Driver::open("NV", port, args.any_driver)?;
+        let tables = if args.rm_only { PageTables::Rm } else { PageTables::default() };
+        let driver = Driver::open_with("NV", port, args.any_driver, tables)?;
         // TIMEOUT: far above the slowest copy; a software GPU on a busy machine needs more.
         let patience = Duration::from_secs(if is_software { 120 } else { 10 });
         let (any_release, bar1_doorbell) = (args.any_driver, args.bar1_doorbell);
-        let options = NvOptions { any_release, bar1_doorbell, submit_timeout: patience, ..NvOptions::default() };
+        let options =
+            NvOptions { any_release, bar1_doorbell, tables, submit_timeout: patience, ..NvOptions::default() };
         let device = NvDevice::open("NV", &driver, &selector, &options)?;
         let cubin = code::cubin(args, &device.info().arch)?;
         Ok(Self { device, patience, is_software, cubin })
@@ -126,6 +128,9 @@ pub fn apart(part: &str, args: &Args, deadline: Instant) -> Result<Value, Failur
     }
     if args.bar1_doorbell {
         command.arg("--bar1-doorbell");
+    }
+    if args.rm_only {
+        command.arg("--rm-only");
     }
     if let Some(ptxas) = &args.ptxas {
         command.arg("--ptxas").arg(ptxas);

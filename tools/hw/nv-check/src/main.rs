@@ -66,6 +66,9 @@ pub struct Args {
     /// Doorbells through BAR1 (from Hopper on): BAR0 is held back by a hypervisor
     #[arg(long)]
     bar1_doorbell: bool,
+    /// Page tables by RM alone, as on a machine without nvidia-uvm
+    #[arg(long)]
+    rm_only: bool,
     /// NVIDIA's assembler, in place of ours; a must for sm_75 and sm_100
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,

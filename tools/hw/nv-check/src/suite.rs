@@ -43,14 +43,19 @@ fn gather(dir: &Path) -> Result<usize, Failure> {
     }
     let made = String::from_utf8_lossy(&out.stdout);
     let programs: Vec<(String, PathBuf)> = made.lines().filter_map(program_of).collect();
-    let mut count = 0;
+    let mut names = Vec::new();
     for (name, path) in programs.iter().filter(|(name, _)| SUITE.contains(&name.as_str())) {
         let to = tests.join(name);
         fs::copy(path, &to).map_err(|e| format!("{}: {e}", to.display()))?;
         // Symbols are most of a program; without `strip` it is only larger.
         let _larger = Command::new("strip").arg(&to).status();
-        count += 1;
+        names.push(name.as_str());
     }
+    let absent: Vec<&str> = SUITE.iter().filter(|name| !names.contains(name)).copied().collect();
+    if !absent.is_empty() {
+        return Err(format!("cargo has not made {}", absent.join(", ")).into());
+    }
+    let mut count = names.len();
     let own = std::env::current_exe().map_err(fail)?;
     for beside in [own.clone(), own.with_file_name("nv-first-contact"), own.with_file_name("doorbell")] {
         if let (true, Some(name)) = (beside.exists(), beside.file_name()) {
@@ -58,11 +63,7 @@ fn gather(dir: &Path) -> Result<usize, Failure> {
             count += 1;
         }
     }
-    if count < SUITE.len() {
-        Err(format!("cargo has made {count} of {} programs", SUITE.len()).into())
-    } else {
-        Ok(count)
-    }
+    Ok(count)
 }
 
 /// Name and place of a program that a line of cargo's messages tells of.
@@ -125,6 +126,9 @@ fn output(path: &Path, args: &Args, deadline: Instant) -> Result<(bool, String),
     }
     if args.bar1_doorbell {
         command.env("NV_BAR1_DOORBELL", "1");
+    }
+    if args.rm_only {
+        command.env("NV_RM_ONLY", "1");
     }
     if let Some(ptxas) = &args.ptxas {
         command.env("PTXAS", ptxas);

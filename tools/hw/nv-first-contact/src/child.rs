@@ -26,7 +26,8 @@ pub fn check(part: &str) -> Result<(), String> {
 pub fn start(climb: &Climb, part: &str) -> Result<Part, Failure> {
     let args = &climb.args;
     let mut options: Vec<OsString> = Vec::new();
-    let flags = [(args.any_driver, "--any-driver"), (args.bar1_doorbell, "--bar1-doorbell")];
+    let flags =
+        [(args.any_driver, "--any-driver"), (args.bar1_doorbell, "--bar1-doorbell"), (args.rm_only, "--rm-only")];
     options.extend(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| OsString::from(flag)));
     if let Some(ptxas) = &args.ptxas {
         options.extend([OsString::from("--ptxas"), ptxas.clone().into()]);

@@ -20,9 +20,21 @@ pub const PTXAS_TMA: &[u8] = include_bytes!("../../../../tests/data/cubin/tma_sm
 /// # Errors
 /// What the assembler says.
 pub fn cubin(climb: &Climb, chip: &str) -> Result<Vec<u8>, Failure> {
+    assemble(climb, chip, "rungs", TEXT)
+}
+
+/// The cubin of `box`, for Hopper.
+///
+/// # Errors
+/// As [`cubin`].
+pub fn box_cubin(climb: &Climb) -> Result<Vec<u8>, Failure> {
+    assemble(climb, "sm_90", "box", BOX_TEXT)
+}
+
+fn assemble(climb: &Climb, chip: &str, name: &str, text: &str) -> Result<Vec<u8>, Failure> {
     let known = Chip::parse(chip).ok_or_else(|| Failure::from(format!("no PTX for {chip} here")))?;
     let code = PtxCode::new(known, climb.args.ptxas.as_deref(), None);
-    code.assemble("rungs", &TEXT.replace("sm_90", chip)).map_err(fail)
+    code.assemble(name, &text.replace("sm_90", chip)).map_err(fail)
 }
 
 /// Why there is no machine code for the climb's chip.
@@ -35,6 +47,56 @@ pub fn why_none(climb: &Climb) -> Option<String> {
     }
     (!ours && climb.args.ptxas.is_none()).then(|| format!("no assembler for {chip}: --ptxas names NVIDIA's"))
 }
+
+/// Words of the box of [`BOX_TEXT`].
+pub const BOX_WORDS: usize = 1024;
+
+/// Brings a box of 4 KiB at column x and row y by a map among the parameters, and copies it to out as it lies in shared memory; 32 threads.
+const BOX_TEXT: &str = "
+.version 8.0
+.target sm_90
+.address_size 64
+
+.visible .entry box(.param .u64 out, .param .u64 x, .param .u64 y, .param .align 64 .b8 map[128])
+{
+    .shared .align 1024 .b8 words[4096];
+    .shared .align 8 .b8 bar[8];
+    .reg .pred %p<3>;
+    .reg .b32 %r<10>;
+    .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u32 %r1, [x];
+    ld.param.u32 %r2, [y];
+    mov.b64 %rd2, map;
+    cvta.param.u64 %rd3, %rd2;
+    mov.u32 %r3, %tid.x;
+    mov.u32 %r4, words;
+    mov.u32 %r5, bar;
+    setp.ne.u32 %p1, %r3, 0;
+    @!%p1 mbarrier.init.shared::cta.b64 [%r5], 1;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    @%p1 bra WAIT;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 4096;
+    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r4], [%rd3, {%r1, %r2}], [%r5];
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0;
+    @!%p2 bra WAIT;
+    shl.b32 %r6, %r3, 2;
+    add.u32 %r7, %r4, %r6;
+    cvt.u64.u32 %rd4, %r6;
+    add.u64 %rd1, %rd1, %rd4;
+COPY:
+    ld.shared.u32 %r8, [%r7];
+    st.global.u32 [%rd1], %r8;
+    add.u32 %r7, %r7, 128;
+    add.u32 %r6, %r6, 128;
+    add.u64 %rd1, %rd1, 128;
+    setp.lt.u32 %p2, %r6, 4096;
+    @%p2 bra COPY;
+    ret;
+}
+";
 
 const TEXT: &str = "
 .version 8.0

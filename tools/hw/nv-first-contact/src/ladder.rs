@@ -5,7 +5,7 @@ use crate::explain::{Story, warnings};
 use crate::machine::Machine;
 use crate::raw::Raw;
 use crate::rungs::{Bench, RUNGS, look_for_card};
-use doorbell::device::nv::{Card, Core, Driver, Gpu, NvOptions};
+use doorbell::device::nv::{Card, Core, Driver, Gpu, NvOptions, PageTables};
 use doorbell_ioctl::trace::leftovers;
 use hw_contact::Failure;
 use serde_json::{Value, json};
@@ -63,10 +63,16 @@ impl Climb {
         Duration::from_secs(self.args.patience.unwrap_or(if self.machine.is_software { 60 } else { 10 }))
     }
 
+    /// Who fills page tables.
+    pub fn tables(&self) -> PageTables {
+        if self.args.rm_only { PageTables::Rm } else { PageTables::default() }
+    }
+
     pub fn options(&self) -> NvOptions {
         NvOptions {
             any_release: self.args.any_driver,
             bar1_doorbell: self.args.bar1_doorbell,
+            tables: self.tables(),
             submit_timeout: self.patience(),
             ..NvOptions::default()
         }

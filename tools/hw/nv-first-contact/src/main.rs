@@ -3,7 +3,7 @@
 //! Each rung adds one thing and says which rungs it needs. A rung that fails is told with the call that was refused (what was sent, what came back), the
 //! methods that were not executed, and what is known to cause that and how to probe it; the climb goes on with every rung that does not need it.
 //! The trace of everything is in a file. `--emu sm_90` climbs the same rungs on the software GPU. Place: outside the library, above `device::nv`.
-//! Left out: RM without UVM, every instruction against the software GPU, MIG, several GPUs, an hour's soak.
+//! Left out: every instruction against the software GPU, MIG, several GPUs, an hour's soak.
 //!
 //! Exit codes: 0 no rung failed, 1 a rung failed, 2 there is no card to climb on, 3 wrong usage.
 #![cfg_attr(not(target_os = "linux"), allow(unused))]
@@ -67,6 +67,9 @@ pub struct Args {
     /// Map the doorbells through BAR1 (from Hopper on)
     #[arg(long)]
     bar1_doorbell: bool,
+    /// Page tables by RM alone, as on a machine without nvidia-uvm
+    #[arg(long)]
+    rm_only: bool,
     /// NVIDIA's assembler, in place of ours; a must for sm_75 and sm_100
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,

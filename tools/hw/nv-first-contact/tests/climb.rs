@@ -83,7 +83,9 @@ fn tells(args: &[&str], rung: &str, call: &[&str], cause: &str, still: &[&str]) 
 
 #[test]
 fn faults_of_files_and_of_the_driver_are_told_by_their_rung() {
-    tells(&["--broken", "no-uvm"], "nodes", &["nvidia-uvm"], "no NVIDIA driver is loaded", &["control"]);
+    // RM alone carries everything but the rung that asks UVM itself.
+    let all = ["control", "card", "memory", "copy", "store", "chain", "tensor", "rm-space", "faults"];
+    tells(&["--broken", "no-uvm"], "nodes", &["nvidia-uvm"], "no NVIDIA driver is loaded", &all);
     tells(
         &["--broken", "no-nodes"],
         "uvm",
@@ -108,6 +110,22 @@ fn faults_of_files_and_of_the_driver_are_told_by_their_rung() {
         &["GPU_GET_ID_INFO_V2", "gpu_id="],
         "CARD_INFO was read wrong",
         &["control", "uvm"],
+    );
+}
+
+#[test]
+fn page_tables_of_rm_alone_carry_the_climb_and_their_refusals_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, told) = climb(dir.path(), &["--emu", "sm_90", "--rm-only", "--skip", "processes", "--skip", "soak"]);
+    assert_eq!((code, told["not_given_back"].clone()), (0, serde_json::json!([])), "{told:#}");
+    assert!(note(&told, "space").contains("by RM alone") && note(&told, "rm-space").contains("a kernel's constant"));
+    let range = "NV50_MEMORY_VIRTUAL:1:NV_ERR_INVALID_ARGUMENT";
+    tells(
+        &["--fault", range],
+        "rm-space",
+        &["NV50_MEMORY_VIRTUAL", "offset="],
+        "offset, rangeLo",
+        &["tensor", "faults"],
     );
 }
 
@@ -174,9 +192,9 @@ fn faults_of_clock_compute_and_copy_are_told_by_their_rung_and_the_others_go_on(
 }
 
 /// Rungs of kernels that none below needs.
-const ASIDE: [&str; 14] = [
+const ASIDE: [&str; 16] = [
     "--skip", "shared", "--skip", "local", "--skip", "globals", "--skip", "chain", "--skip", "clusters", "--skip",
-    "bulk", "--skip", "tensor",
+    "bulk", "--skip", "tensor", "--skip", "map",
 ];
 
 #[test]
@@ -243,6 +261,7 @@ fn grids_that_are_lost_or_fail_are_told_by_their_rung_and_the_others_go_on() {
         ("clusters", clusters, "lose", "ptxas's own kernels"),
         ("bulk", clusters + 3, "lose", "4 KiB to shared memory"),
         ("tensor", clusters + 4, "lose", "a box of a tensor"),
+        ("map", clusters + 5, "lose", "a box at column 8, row 4"),
     ];
     let faults: Vec<String> = planned.iter().map(|(_, n, trouble, _)| format!("grid:{n}:{trouble}")).collect();
     let faults: Vec<&str> = faults.iter().flat_map(|f| ["--fault", f.as_str()]).collect();

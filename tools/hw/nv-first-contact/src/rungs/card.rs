@@ -4,7 +4,6 @@ use crate::ladder::Climb;
 use crate::raw::pattern;
 use doorbell::device::DeviceTag;
 use doorbell::device::nv::{Core, Driver, Gpu, Placement, STEPS, Telemetry, cards, uuid_text};
-use doorbell_ioctl::abi::nvrm;
 use hw_contact::{Failure, fail};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +16,8 @@ const MIB: u64 = 1 << 20;
 /// # Errors
 /// The driver's; no such card.
 pub fn connect(climb: &mut Climb) -> Result<(), Failure> {
-    let driver = Driver::open("NV", Arc::clone(&climb.machine.port), climb.args.any_driver)?;
+    let port = Arc::clone(&climb.machine.port);
+    let driver = Driver::open_with("NV", port, climb.args.any_driver, climb.tables())?;
     let all = cards(&driver).map_err(fail)?;
     let card = climb.machine.selector.pick(&all, &driver).map_err(fail)?.cloned();
     let found: Vec<&str> = all.iter().map(|c| c.bdf.as_str()).collect();
@@ -65,17 +65,9 @@ pub fn facts(climb: &mut Climb) -> Result<String, Failure> {
     if facts.sms == 0 || facts.vram_bytes == 0 {
         return Err(format!("the driver says {} SMs and {} bytes of VRAM", facts.sms, facts.vram_bytes).into());
     }
-    let mut info = nvrm::GpuInfo { gpu_info_list_size: 1, ..Default::default() };
-    // Whether MIG is on.
-    info.gpu_info_list[0].index = 0x2a;
-    let mig = match gpu.driver.control(gpu.subdevice, &nvrm::GPU_GET_INFO_V2, &mut info) {
-        Ok(()) if info.gpu_info_list[0].data == 0 => "no MIG",
-        Ok(()) => return Err("MIG is on: channels need a partition, which this runtime does not make".into()),
-        Err(_) => "MIG unknown",
-    };
     let (name, sms, tpcs) = (&facts.name, facts.sms, facts.max_tpcs);
     Ok(format!(
-        "{name}, {sms} SMs (chip {tpcs} TPCs), {} MiB VRAM, {mig}, no confidential computing",
+        "{name}, {sms} SMs (chip {tpcs} TPCs), {} MiB VRAM, no MIG, no confidential computing",
         facts.vram_bytes / MIB
     ))
 }
@@ -119,7 +111,8 @@ pub fn space(climb: &mut Climb) -> Result<String, Failure> {
     let gpu = climb.gpu.take().ok_or("the rung card was left out")?;
     let core = Core::of(DeviceTag::new("NV"), Arc::new(gpu), climb.options())?;
     let signal = core.signals.signal().map_err(fail)?;
-    let note = format!("{}, signals at {:#x}", uuid_text(&core.gpu.uuid), signal.va());
+    let tables = if core.gpu.driver.has_uvm() { "by UVM" } else { "by RM alone" };
+    let note = format!("{}, page tables {tables}, signals at {:#x}", uuid_text(&core.gpu.uuid), signal.va());
     drop(signal);
     climb.core = Some(core);
     Ok(note)

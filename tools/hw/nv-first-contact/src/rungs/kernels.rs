@@ -4,6 +4,7 @@ use crate::code::{PTXAS_SM90, PTXAS_TMA, cubin};
 use crate::ladder::Climb;
 use doorbell::device::nv::{NvDevice, Selector};
 use doorbell::device::{Arg, Code, Command, Device, Geometry, Kernel, KernelImage, Memory, Patch, QueueKind};
+use doorbell::hcq::packet::nv::tensor_map::Swizzle;
 use hw_contact::Failure;
 use std::time::{Duration, Instant};
 
@@ -20,12 +21,21 @@ impl Bench {
     pub fn open(climb: &Climb) -> Result<Self, Failure> {
         let card = climb.card.as_ref().ok_or("the rung card was left out")?;
         let selector = Selector::Bdf(card.bdf.clone());
-        let device = NvDevice::open("NV", climb.driver()?, &selector, &climb.options())?;
+        Self::of(NvDevice::open("NV", climb.driver()?, &selector, &climb.options())?, climb)
+    }
+
+    /// A device that is open, with the climb's kernels.
+    ///
+    /// # Errors
+    /// The assembler's.
+    pub fn of(device: NvDevice, climb: &Climb) -> Result<Self, Failure> {
         let cubin = cubin(climb, &device.info().arch)?;
         Ok(Self { device, patience: climb.patience(), cubin })
     }
 
-    fn load_from(&self, bytes: &[u8], name: &str) -> Result<Kernel, Failure> {
+    /// # Errors
+    /// The device's.
+    pub fn load_from(&self, bytes: &[u8], name: &str) -> Result<Kernel, Failure> {
         let mut kernels = self.device.load(&[KernelImage { name, code: Code::Elf { bytes, entry: name } }])?;
         kernels.pop().ok_or_else(|| "the device loaded nothing".into())
     }
@@ -75,7 +85,7 @@ impl Bench {
 }
 
 /// The climb's device; opened by the first rung, and anew after one that failed.
-fn bench(climb: &mut Climb) -> Result<&Bench, Failure> {
+pub fn bench(climb: &mut Climb) -> Result<&Bench, Failure> {
     if climb.bench.is_none() {
         climb.let_go();
         climb.bench = Some(Bench::open(climb)?);
@@ -83,14 +93,14 @@ fn bench(climb: &mut Climb) -> Result<&Bench, Failure> {
     climb.bench.as_ref().ok_or_else(|| "no device".into())
 }
 
-fn expect(what: &str, seen: &[u32], wanted: impl Fn(usize) -> u32) -> Result<(), Failure> {
+pub fn expect(what: &str, seen: &[u32], wanted: impl Fn(usize) -> u32) -> Result<(), Failure> {
     match seen.iter().enumerate().find(|(at, word)| **word != wanted(*at)) {
         None => Ok(()),
         Some((at, word)) => Err(format!("{what}: word {at} is {word:#x}, not {:#x}", wanted(at)).into()),
     }
 }
 
-fn buffer(memory: &Memory) -> Arg {
+pub fn buffer(memory: &Memory) -> Arg {
     Arg::Buffer(memory.at(0))
 }
 
@@ -224,7 +234,7 @@ pub fn clusters(climb: &mut Climb) -> Result<String, Failure> {
 }
 
 /// Why a cubin for sm_90 is not run on another chip.
-fn not_here(chip: &doorbell::device::nv::Chip) -> Option<String> {
+pub fn not_here(chip: &doorbell::device::nv::Chip) -> Option<String> {
     (chip.name != "sm_90").then(|| format!("nothing here for {}: the cubin is for sm_90", chip.name))
 }
 
@@ -252,5 +262,8 @@ pub fn tensor(climb: &mut Climb) -> Result<String, Failure> {
     let kernel = bench.load_from(PTXAS_TMA, "tensor")?;
     bench.run(&kernel, vec![buffer(&map), buffer(&from), buffer(&out)], [1; 3], [32, 1, 1])?;
     expect("a box of a tensor", &bench.read(&out)?, |i| word((i / 16 + 4) * 64 + i % 16 + 8))?;
-    Ok("a box of 16 by 8 words by a map that the kernel made".into())
+    let made: Vec<u8> = bench.read(&map)?.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let sizes = super::boxes::Sizes { columns: 64, rows: 32, across: 16, down: 8 };
+    super::boxes::compare(&made, &sizes.map(from.va(), Swizzle::None)?)?;
+    Ok("a box of 16 by 8 words by a map that the kernel made, bit for bit as ours".into())
 }

@@ -1,9 +1,11 @@
 //! The rungs, in the order of nv.md's contact ladder.
 
+mod boxes;
 mod card;
 mod channels;
 mod files;
 mod kernels;
+mod plain;
 mod trouble;
 
 pub use card::connect;
@@ -35,8 +37,8 @@ pub const RUNGS: &[Rung] = &[
         causes: &["no driver, or no right to it", "another release's structs"], probes: &[VERSION, DMESG] },
     Rung { name: "uvm", about: "nvidia-uvm: address space of the process", needs: &[], climb: files::uvm,
         causes: &["the module nvidia-uvm is not loaded, or its node is missing or has another major"],
-        probes: &["grep nvidia-uvm /proc/devices; modprobe nvidia-uvm", "RM without UVM (nv.md 2.4) is not built"] },
-    Rung { name: "card", about: "open the card; device, subdevice, classes", needs: &["control", "uvm"], climb: card::card,
+        probes: &["grep nvidia-uvm /proc/devices; modprobe nvidia-uvm", "without it RM fills the page tables alone: the other rungs go on"] },
+    Rung { name: "card", about: "open the card; device, subdevice, classes", needs: &["control"], climb: card::card,
         causes: &["no such card, or one of an unknown chip", "another process runs it exclusively"],
         probes: &["nvidia-smi -q | grep -i 'compute mode'", DMESG] },
     Rung { name: "facts", about: "SMs, memory, name; compute mode, confidential computing, MIG", needs: &["card"], climb: card::facts,
@@ -89,6 +91,12 @@ pub const RUNGS: &[Rung] = &[
     Rung { name: "tensor", about: "a box of a tensor by a map that the kernel makes (tensormap.replace)", needs: &["store"], climb: kernels::tensor,
         causes: &["the map has bits that tensormap.replace does not set: begin with one that cuTensorMapEncodeTiled made", "the map is not aligned to 128 bytes"],
         probes: &["print the 128 bytes of the map beside those of cuTensorMapEncodeTiled"] },
+    Rung { name: "map", about: "boxes by maps that the runtime writes, among a kernel's parameters: plain, swizzled, beyond the edge", needs: &["store"], climb: boxes::map,
+        causes: &["bits of the map that nobody has published (L2 promotion among them) may not be zero", "the map is not at a multiple of 64 in bank 0", "shared memory of a swizzled box is not at a multiple of 1024"],
+        probes: &["does the rung tensor work, and are its bytes ours? then it is the parameter", "print the 128 bytes beside those of cuTensorMapEncodeTiled"] },
+    Rung { name: "rm-space", about: "a device without nvidia-uvm: page tables by RM alone, memory of all kinds, copies, a kernel", needs: &["card"], climb: plain::rm_space,
+        causes: &["a fixed address stands in NV_MEMORY_ALLOCATION_PARAMS' offset, rangeLo and rangeHi stay 0", "owner is 0", "RM's own buffers lie at that address"],
+        probes: &["a range without FIXED_ADDRESS_ALLOCATE (0x10), mapped at its beginning", DMESG] },
     Rung { name: "faults", about: "a store to nowhere and an endless loop, each in a process of its own; then a new device works", needs: &["store"], climb: trouble::faults,
         causes: &["the notifier is not the channel's: hObjectError", "the debugger was refused"], probes: &["GET_MMU_FAULT_INFO 0x906f0106", DMESG] },
     Rung { name: "processes", about: "two at once, one killed in the middle, then another", needs: &["store"], climb: trouble::processes,
