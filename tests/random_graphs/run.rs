@@ -80,8 +80,10 @@ pub fn quarter(part: u64, count: u64) {
         Some(s) => s..s + 1,
         None => part * 1_000_000..part * 1_000_000 + each,
     };
-    let file =
-        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("random_graphs_{}_{part}.seed", std::process::id()));
+    // Where the program was brought from another machine, there is no build folder.
+    let built = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let folder = if built.is_dir() { built } else { std::env::temp_dir() };
+    let file = folder.join(format!("random_graphs_{}_{part}.seed", std::process::id()));
     let (began, mut ran, mut reports) = (Instant::now(), 0, Vec::new());
     for seed in seeds {
         std::fs::write(&file, seed.to_string()).unwrap();
