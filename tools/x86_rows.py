@@ -20,6 +20,7 @@ def typed(stem, types): return [(f"{stem}{t}".upper(), f"{stem}{t}", f"{stem}{t}
 ROWS = []
 for op in "vadd vsub vmul vdiv vmin vmax vsqrt".split(): ROWS += typed(op, "ps pd ss sd")
 for op in "vand vandn vor vxor".split(): ROWS += typed(op, "ps pd")
+for t in "ps pd ss sd".split(): ROWS += [(f"vscalef{t}".upper(), None, f"vscalef{t}", None)]
 ROWS += typed("vfmadd231", "ps pd ss sd") + typed("vfmadd213", "ps pd ss sd")
 for op in "vpadd vpsub".split(): ROWS += typed(op, "b w d q")
 ROWS += alike("vpmullw", "vpmulld", "vpmullq", "vpmuludq")

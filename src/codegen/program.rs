@@ -52,9 +52,10 @@
 //!   Threads of one wave get no exception. No Barrier orders accesses to buffers: no thread reads what another one stores.
 //! - *Vectors* have 2 to 64 lanes (powers of two). A back end holds each lane in its own register (f16 and 8-bit types may be packed).
 //!
-//! Decomposed before: Exp2, Log2, Sin, Pow, Threefry, FloorDiv, FloorMod, Sub/Neg/FDiv stay. Integer CDiv/CMod arrive with
-//! divisors that are never zero and never overflow. Max on floats: NaN wins unless `fast_math`. f16 and bf16 arithmetic arrives as
-//! casts around f32 arithmetic unless the target said it has it; fp8 values arrive as U8 bits only.
+//! Decomposed before: Exp2, Log2, Sin, Pow, Threefry, FloorDiv, FloorMod; Sub, Neg and FDiv stay. Ldexp comes only to targets that
+//! have it. Integer CDiv and CMod arrive with divisors that are never zero and never overflow. Max on floats: NaN wins unless
+//! `fast_math`. f16 and bf16 arithmetic arrives as casts around f32 arithmetic unless the target said it has it; fp8 values arrive
+//! as U8 bits only.
 
 use crate::uop::{UMap, UOp};
 

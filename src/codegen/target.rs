@@ -23,6 +23,8 @@ pub struct Target {
     pub cache_bytes: usize,
     /// Arithmetic on f16 is native; else it is done in f32.
     pub f16_math: bool,
+    /// `Op::Ldexp` is an instruction.
+    pub ldexp: bool,
     /// Matrix units, the preferred one first.
     pub tensor_cores: &'static [WmmaArg],
     /// Copies from buffers to workgroup memory go on while a thread computes.
@@ -72,6 +74,7 @@ impl Target {
             grid: None,
             cache_bytes: 1 << 20,
             f16_math: false,
+            ldexp: false,
             tensor_cores: &[],
             async_copies: false,
             box_copies: false,
@@ -92,6 +95,7 @@ impl Target {
             grid: Some(grid),
             cache_bytes: 16 << 10,
             f16_math: false,
+            ldexp: false,
             tensor_cores: &[],
             async_copies: false,
             box_copies: false,

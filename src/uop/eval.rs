@@ -165,9 +165,16 @@ fn float_op(op: Op, v: &[ConstVal]) -> Option<f64> {
             }
         }
         Op::Pow => a.powf(b),
+        Op::Ldexp => ldexp(a, b),
         Op::MulAcc => a.mul_add(b, v[2].as_f64()),
         _ => return None,
     })
+}
+
+/// a · 2^n, rounded once: the first of the two products is exact, as a is near 1 where n is far from 0.
+fn ldexp(a: f64, n: f64) -> f64 {
+    let half = (n / 2.0).trunc();
+    a * half.exp2() * (n - half).exp2()
 }
 
 fn bool_op(op: Op, v: &[ConstVal]) -> Option<bool> {

@@ -142,6 +142,8 @@ pub enum Op {
     /// Remainder with the sign of the divisor.
     FloorMod,
     Pow,
+    /// `(x, n)`: x · 2^n of floats, rounded once; n is integral. What late decompositions use where the target has it (`Target::ldexp`).
+    Ldexp,
     Shl,
     /// Arithmetic for signed types, logical for unsigned.
     Shr,

@@ -25,6 +25,7 @@ impl OpSet {
         Op::FloorDiv,
         Op::FloorMod,
         Op::Pow,
+        Op::Ldexp,
         Op::Shl,
         Op::Shr,
         Op::And,

@@ -187,7 +187,7 @@ fn common(u: &UOp) -> Check {
         Op::CDiv | Op::CMod | Op::FloorDiv | Op::FloorMod => {
             need(t.is_int() && s.iter().all(|x| x.dtype() == t), "integer division of other types")
         }
-        Op::Exp2 | Op::Log2 | Op::Sin | Op::Sqrt | Op::Recip | Op::FDiv => {
+        Op::Exp2 | Op::Log2 | Op::Sin | Op::Sqrt | Op::Recip | Op::FDiv | Op::Ldexp => {
             need(t.is_float() && s.iter().all(|x| x.dtype() == t), "float op on other types")
         }
         op if op.is_alu() => need(s.iter().all(|x| x.dtype() == t), "operands of different types"),

@@ -1,8 +1,18 @@
-//! 2^x. x = n + f with n the nearest integer and f in [-1/2, 1/2]; 2^f by a polynomial; 2^n by the exponent field, in two halves so
-//! that the product is rounded once where it becomes a denormal or infinity.
+//! 2^x. x = n + f with n the nearest integer and f in [-1/2, 1/2]; 2^f by a polynomial, times 2^n: see [`Scale`].
 
 use super::float::{Layout, fma, lit, polynomial, power_of_two, round};
-use crate::uop::UOp;
+use crate::uop::{Op, UOp};
+
+/// How a product with 2^n is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// By the exponent field, in two halves: rounded once where the result becomes a denormal or infinity.
+    Halves,
+    /// By the exponent field: neither denormals nor infinity come out (`fast`).
+    Normal,
+    /// By the target's own instruction, which rounds once too.
+    Instruction,
+}
 
 /// Relative error 2^-29.0 on [-1/2, 1/2].
 const P32: [f64; 7] = [
@@ -30,15 +40,15 @@ const P64: [f64; 12] = [
     4.4353523518648835224e-10,
 ];
 
-pub fn lower(u: &UOp, fast: bool) -> Option<UOp> {
+pub fn lower(u: &UOp, scale: Scale) -> Option<UOp> {
     let l = Layout::of(u.dtype())?;
-    Some(exp2(&u.src()[0], None, l, fast))
+    Some(exp2(&u.src()[0], None, l, scale))
 }
 
 /// 2^(x + tail). Any x, NaN stays NaN because comparisons with it are false; the tail is below a unit of x.
-pub fn exp2(x: &UOp, tail: Option<&UOp>, l: Layout, fast: bool) -> UOp {
+pub fn exp2(x: &UOp, tail: Option<&UOp>, l: Layout, scale: Scale) -> UOp {
     // Beyond these the result is 0 or infinity anyway; within them the exponents below are normal.
-    let (lowest, highest) = match (l.double(), fast) {
+    let (lowest, highest) = match (l.double(), scale == Scale::Normal) {
         (false, false) => (-151.0, 130.0),
         (true, false) => (-1076.0, 1026.0),
         (false, true) => (-126.0, 127.0),
@@ -50,8 +60,10 @@ pub fn exp2(x: &UOp, tail: Option<&UOp>, l: Layout, fast: bool) -> UOp {
     let f = &x - &n;
     let f = tail.map_or_else(|| f.clone(), |t| &f + t);
     let p = polynomial(&f, if l.double() { &P64 } else { &P32 });
-    if fast {
-        return &p * &power_of_two(&bits, l);
+    match scale {
+        Scale::Normal => return &p * &power_of_two(&bits, l),
+        Scale::Instruction => return p.binary(Op::Ldexp, &n),
+        Scale::Halves => {}
     }
     let half_bits = fma(&n, &lit(&n, 0.5), &lit(&n, l.magic));
     let half = &half_bits - &lit(&n, l.magic);

@@ -3,8 +3,8 @@
 //! [`lower`] works on a kernel graph after expansion: values may be vectors, every rule keeps the lanes. It leaves no Exp2, Log2,
 //! Sin, Pow, Threefry, FloorDiv, FloorMod, no fp8 value and no integer division that could trap; f16 and bf16 arithmetic becomes
 //! casts around f32 arithmetic where the target does not have it. Accuracy in strict mode, over all inputs with NaN, infinities,
-//! both zeros and denormals: f32 exp2, log2, sin within 2 ulp, f64 within 4; f32 pow within 2 ulp. `fast` drops denormals,
-//! overflow to infinity of exp2 near the ends, and sin beyond 2^50.
+//! both zeros and denormals: f32 exp2, log2, sin within 2 ulp, f64 within 4; f32 pow within 2 ulp. `fast` drops sin beyond
+//! 2^50 and, of exp2 on targets without Ldexp, denormals and overflow to infinity near the ends.
 //! Polynomials are minimax fits made with 200-bit arithmetic (Remez); every other constant says where it comes from.
 
 // Coefficients stand as the fit gave them; the compiler rounds them to the type they are used in.
@@ -25,6 +25,7 @@ mod tests;
 
 use super::Target;
 use crate::uop::{Op, OpSet, PatternMatcher, RewriteError, Rule, UOp, graph_rewrite};
+use exp2::Scale;
 
 type Plain = fn(&UOp, &mut Facts) -> Option<UOp>;
 
@@ -33,6 +34,16 @@ type Plain = fn(&UOp, &mut Facts) -> Option<UOp>;
 struct Facts {
     target: Target,
     fast: bool,
+}
+
+impl Facts {
+    fn scale(&self, fast: bool) -> Scale {
+        match (self.target.ldexp, fast) {
+            (true, _) => Scale::Instruction,
+            (false, true) => Scale::Normal,
+            (false, false) => Scale::Halves,
+        }
+    }
 }
 
 /// The whole graph below `sink` in ops that `target` has.
@@ -53,10 +64,10 @@ fn rules() -> &'static PatternMatcher<Facts> {
             ("half-through-f32", OpSet::ELEMENTWISE.union(OpSet::of(&[Op::VReduce, Op::WaveReduce])), |u, f| {
                 half::through_f32(u, &f.target)
             }),
-            ("exp2", Op::Exp2.into(), |u, f| exp2::lower(u, f.fast)),
+            ("exp2", Op::Exp2.into(), |u, f| exp2::lower(u, f.scale(f.fast))),
             ("log2", Op::Log2.into(), |u, f| log2::lower(u, f.fast)),
             ("sin", Op::Sin.into(), |u, f| sin::lower(u, f.fast)),
-            ("pow", Op::Pow.into(), |u, _| pow::lower(u)),
+            ("pow", Op::Pow.into(), |u, f| pow::lower(u, f.scale(false))),
             ("threefry", Op::Threefry.into(), |u, _| threefry::lower(u)),
             ("int-division", OpSet::of(&[Op::FloorDiv, Op::FloorMod, Op::CDiv, Op::CMod]), |u, _| intdiv::lower(u)),
             ("recip", Op::Recip.into(), |u, f| {

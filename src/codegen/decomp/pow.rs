@@ -2,6 +2,7 @@
 //! the special cases of IEEE 754 `pow`. f32 computes the exponent in f64 and is correctly rounded but for rare ties; f64 has its
 //! exponent as a sum of two and is within 2 ulp.
 
+use super::exp2::Scale;
 use super::float::{Layout, abs, fma, ilit, lit};
 use super::{exp2, log2};
 use crate::uop::{ConstVal, DType, Op, Scalar, UOp};
@@ -9,7 +10,8 @@ use crate::uop::{ConstVal, DType, Op, Scalar, UOp};
 /// Largest exponent that is multiplied out.
 const MAX_CHAIN: i64 = 32;
 
-pub fn lower(u: &UOp) -> Option<UOp> {
+/// `scale`: how products with powers of two are made; not `Scale::Normal`.
+pub fn lower(u: &UOp, scale: Scale) -> Option<UOp> {
     let (x, y) = (&u.src()[0], &u.src()[1]);
     if u.dtype().is_int() {
         return Some(integer(x, y));
@@ -25,7 +27,7 @@ pub fn lower(u: &UOp) -> Option<UOp> {
             return Some(whole_power(x, c as i64, l));
         }
     }
-    Some(general(x, y))
+    Some(general(x, y, scale))
 }
 
 /// f32 multiplies in f64, so that a chain has the error of one rounding.
@@ -54,14 +56,15 @@ fn chain(x: &UOp, n: u64) -> UOp {
     }
 }
 
-fn general(x: &UOp, y: &UOp) -> UOp {
+fn general(x: &UOp, y: &UOp, scale: Scale) -> UOp {
     let t = x.dtype();
     let double = DType { scalar: Scalar::F64, ..t };
     let (wx, wy) = (x.cast(double), y.cast(double));
     // PANIC: f64 has a layout.
     let Some(d) = Layout::of(double) else { return x.clone() };
     let a = abs(&wx, d);
-    let size = if t.scalar == Scalar::F64 { size_of_double(&a, &wy, d) } else { size_of_single(&a, &wy, d) };
+    let size =
+        if t.scalar == Scalar::F64 { size_of_double(&a, &wy, d, scale) } else { size_of_single(&a, &wy, d, scale) };
     // y is an integer; an odd one.
     let big = abs(&wy, d);
     let two53 = lit(&wy, 9_007_199_254_740_992.0);
@@ -84,14 +87,14 @@ fn general(x: &UOp, y: &UOp) -> UOp {
 }
 
 /// a^y for f32's values, in f64.
-fn size_of_single(a: &UOp, y: &UOp, d: Layout) -> UOp {
+fn size_of_single(a: &UOp, y: &UOp, d: Layout, scale: Scale) -> UOp {
     let log = UOp::alu(Op::Log2, [a.clone()]);
     let log = log2::lower(&log, false).unwrap_or(log);
-    exp2::exp2(&(y * &log), None, d, false)
+    exp2::exp2(&(y * &log), None, d, scale)
 }
 
 /// a^y in f64: an exponent of 1000 needs a logarithm of ten bits more than f64 has.
-fn size_of_double(a: &UOp, y: &UOp, d: Layout) -> UOp {
+fn size_of_double(a: &UOp, y: &UOp, d: Layout, scale: Scale) -> UOp {
     let (high, low) = log2::pair(a, d);
     let high = log2::specials(a, &high);
     let exponent = y * &high;
@@ -99,7 +102,7 @@ fn size_of_double(a: &UOp, y: &UOp, d: Layout) -> UOp {
     // Where the result is neither 0 nor infinity; elsewhere the tail may be NaN.
     let zero = lit(a, 0.0);
     let tail = abs(&exponent, d).lt(&lit(a, 2000.0)).select(&tail, &zero);
-    exp2::exp2(&exponent, Some(&tail), d, false)
+    exp2::exp2(&exponent, Some(&tail), d, scale)
 }
 
 /// Integers wrap; a negative exponent gives the rounded-toward-zero reciprocal: 0, or ±1 for a base of ±1.

@@ -28,7 +28,10 @@ fn input(t: impl Into<DType>, k: i64) -> UOp {
 
 impl Machine {
     fn new(u: &UOp, inputs: &[UOp], fast: bool) -> Machine {
-        let low = lower(u, &TARGET, fast).unwrap();
+        Machine::on(&TARGET, u, inputs, fast)
+    }
+    fn on(target: &Target, u: &UOp, inputs: &[UOp], fast: bool) -> Machine {
+        let low = lower(u, target, fast).unwrap();
         let order = low.toposort();
         for n in &order {
             let gone = [Op::Exp2, Op::Log2, Op::Sin, Op::Pow, Op::Threefry, Op::FloorDiv, Op::FloorMod];
@@ -130,6 +133,24 @@ fn dense(n: i64, step: f64) -> impl Iterator<Item = f64> {
 }
 fn rounded(xs: impl Iterator<Item = f64>, t: Scalar) -> Vec<f64> {
     xs.map(|x| cast_const(ConstVal::Float(x), t).as_f64()).collect()
+}
+
+#[test]
+fn powers_of_two_by_ldexp_are_those_by_the_exponent_field_bit_for_bit() {
+    let target = Target { ldexp: true, ..TARGET };
+    for t in [Scalar::F32, Scalar::F64] {
+        let x = input(t, 0);
+        let u = UOp::alu(Op::Exp2, [x.clone()]);
+        let (plain, scaled) = (Machine::new(&u, &[x.clone()], false), Machine::on(&target, &u, &[x], false));
+        assert!(scaled.order.iter().any(|n| n.0.op() == Op::Ldexp) && scaled.order.len() < plain.order.len());
+        let mut xs = inputs(t, 24);
+        xs.extend(rounded(dense(20_000, if t == Scalar::F32 { 0.0079 } else { 0.0557 }), t));
+        for x in xs {
+            let x = ConstVal::Float(x);
+            let (a, b) = (plain.run(&[x]).as_f64(), scaled.run(&[x]).as_f64());
+            assert!(a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(), "{t:?} {x:?}: {a:e} {b:e}");
+        }
+    }
 }
 
 #[test]

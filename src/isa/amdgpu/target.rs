@@ -25,7 +25,7 @@ impl Amdgpu {
             Chip::Gfx942 => units::CDNA3,
         };
         let gpu = codegen::Target::gpu(chip.name(), Grid::amd(wave));
-        Amdgpu { target, codegen: codegen::Target { tensor_cores, f16_math: true, ..gpu } }
+        Amdgpu { target, codegen: codegen::Target { tensor_cores, f16_math: true, ldexp: true, ..gpu } }
     }
 
     /// The instruction set of a chip by name.

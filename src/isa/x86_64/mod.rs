@@ -97,6 +97,7 @@ impl Arch {
             index64: true,
             local_bytes: 256 << 10,
             cache_bytes: 1 << 20,
+            ldexp: matches!(self, Arch::Avx512),
             ..codegen::Target::null()
         }
     }

@@ -44,6 +44,10 @@ mod table {
     pub const VANDPS: Row = Row([f(VEX_Vandps_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vandps_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vandps_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vandps_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vandps_zmm_k1z_zmm_zmmm512b32, b"zzz", 2)]);
     pub const VXORPS: Row = Row([f(VEX_Vxorps_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vxorps_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vxorps_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vxorps_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vxorps_zmm_k1z_zmm_zmmm512b32, b"zzz", 2)]);
     pub const VXORPD: Row = Row([f(VEX_Vxorpd_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vxorpd_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vxorpd_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vxorpd_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vxorpd_zmm_k1z_zmm_zmmm512b64, b"zzz", 2)]);
+    pub const VSCALEFPS: Row = Row([NO, NO, f(EVEX_Vscalefps_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vscalefps_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vscalefps_zmm_k1z_zmm_zmmm512b32_er, b"zzz", 2)]);
+    pub const VSCALEFPD: Row = Row([NO, NO, f(EVEX_Vscalefpd_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vscalefpd_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vscalefpd_zmm_k1z_zmm_zmmm512b64_er, b"zzz", 2)]);
+    pub const VSCALEFSS: Row = Row([NO, NO, f(EVEX_Vscalefss_xmm_k1z_xmm_xmmm32_er, b"xxx", 2), NO, NO]);
+    pub const VSCALEFSD: Row = Row([NO, NO, f(EVEX_Vscalefsd_xmm_k1z_xmm_xmmm64_er, b"xxx", 2), NO, NO]);
     pub const VFMADD231PS: Row = Row([f(VEX_Vfmadd231ps_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vfmadd231ps_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vfmadd231ps_xmm_k1z_xmm_xmmm128b32, b"xxx", 2), f(EVEX_Vfmadd231ps_ymm_k1z_ymm_ymmm256b32, b"yyy", 2), f(EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er, b"zzz", 2)]);
     pub const VFMADD231PD: Row = Row([f(VEX_Vfmadd231pd_xmm_xmm_xmmm128, b"xxx", 2), f(VEX_Vfmadd231pd_ymm_ymm_ymmm256, b"yyy", 2), f(EVEX_Vfmadd231pd_xmm_k1z_xmm_xmmm128b64, b"xxx", 2), f(EVEX_Vfmadd231pd_ymm_k1z_ymm_ymmm256b64, b"yyy", 2), f(EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er, b"zzz", 2)]);
     pub const VFMADD231SS: Row = Row([f(VEX_Vfmadd231ss_xmm_xmm_xmmm32, b"xxx", 2), NO, f(EVEX_Vfmadd231ss_xmm_k1z_xmm_xmmm32_er, b"xxx", 2), NO, NO]);
@@ -325,6 +329,10 @@ pub const ALL: &[(&str, Row)] = &[
     ("VANDPS", VANDPS),
     ("VXORPS", VXORPS),
     ("VXORPD", VXORPD),
+    ("VSCALEFPS", VSCALEFPS),
+    ("VSCALEFPD", VSCALEFPD),
+    ("VSCALEFSS", VSCALEFSS),
+    ("VSCALEFSD", VSCALEFSD),
     ("VFMADD231PS", VFMADD231PS),
     ("VFMADD231PD", VFMADD231PD),
     ("VFMADD231SS", VFMADD231SS),

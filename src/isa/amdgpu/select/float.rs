@@ -25,6 +25,10 @@ impl Select<'_> {
             Op::FDiv => self.divide_f32(a[0], a[1]),
             Op::Recip => self.divide_f32(ONE, a[0]),
             Op::Sqrt => self.sqrt_f32(a[0]),
+            Op::Ldexp => {
+                let exponent = self.v(op::V_CVT_I32_F32, &a[1..])?;
+                self.fin(op::V_LDEXP_F32, &[a[0], exponent])
+            }
             _ => Err(self.unsupported(u, "no f32 operation")),
         }
     }
@@ -47,6 +51,10 @@ impl Select<'_> {
             Op::FDiv => self.divide_f64(a[0], a[1]),
             Op::Recip => self.divide_f64(ONE_64, a[0]),
             Op::Sqrt => self.sqrt_f64(a[0]),
+            Op::Ldexp => {
+                let exponent = self.v(op::V_CVT_I32_F64, &a[1..])?;
+                self.ldexp_f64(a[0], exponent)
+            }
             _ => Err(self.unsupported(u, "no f64 operation")),
         }
     }
