@@ -59,14 +59,23 @@ pub struct Case {
     pub grad: Option<Grad>,
 }
 
+/// The file of a group, in the program: it may run where its source is not.
+macro_rules! files {
+    ($group:expr, $($name:literal)*) => {
+        match $group {
+            $($name => &include_bytes!(concat!("../data/ops/", $name, ".jsonl.gz"))[..],)*
+            other => panic!("no references {other}"),
+        }
+    };
+}
+
 /// All cases of one group (`unary`, `binary`, `casts`, `reduce`, `linear`, `movement`, `loss`, `creation`).
 pub fn cases(group: &str) -> Vec<Case> {
-    let path = format!("{}/tests/data/ops/{group}.jsonl.gz", env!("CARGO_MANIFEST_DIR"));
-    let file = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let file = files!(group, "unary" "binary" "casts" "reduce" "linear" "movement" "loss" "creation");
     let mut text = String::new();
-    GzDecoder::new(file).read_to_string(&mut text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    GzDecoder::new(file).read_to_string(&mut text).unwrap_or_else(|error| panic!("{group}: {error}"));
     text.lines()
-        .map(|line| case(line).unwrap_or_else(|what| panic!("{path}: no valid {what} in {line:.200}")))
+        .map(|line| case(line).unwrap_or_else(|what| panic!("{group}: no valid {what} in {line:.200}")))
         .collect()
 }
 
