@@ -181,8 +181,9 @@ struct End {
 }
 
 impl Sweep {
-    fn new(files: usize, points: usize) -> Sweep {
-        Sweep { held: vec![[0; 4]; files], ends: vec![NONE; points], list: vec![], at: 0, scattered: vec![0; files] }
+    fn new(files: usize, points: usize, pieces: usize) -> Sweep {
+        let (ends, list) = (vec![NONE; points], Vec::with_capacity(pieces));
+        Sweep { held: vec![[0; 4]; files], ends, list, at: 0, scattered: vec![0; files] }
     }
 
     /// Frees what ends up to a point.
@@ -248,7 +249,7 @@ pub(super) fn color(p: &mut Pieces, hints: &Hints, memory: bool) -> Result<bool,
     let holders = |f: &RegFile| vec![Vec::new(); if memory { usize::from(f.count) } else { 0 }];
     let mut c = Color {
         hints,
-        sweep: (!memory).then(|| Sweep::new(regs.files.len(), points)),
+        sweep: (!memory).then(|| Sweep::new(regs.files.len(), points, p.pieces.len())),
         occupied: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
         taken: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
         holders: regs.files.iter().map(holders).collect(),

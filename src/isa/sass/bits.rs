@@ -10,6 +10,21 @@ pub const fn ones(count: u32) -> u128 {
     if count >= 128 { u128::MAX } else { (1 << count) - 1 }
 }
 
+/// A word as its halves, the low one first, which need no alignment of sixteen bytes.
+#[must_use]
+#[inline]
+#[allow(clippy::cast_possible_truncation)] // one half, then the other
+pub const fn halves(word: u128) -> [u64; 2] {
+    [word as u64, (word >> 64) as u64]
+}
+
+/// The word of two halves.
+#[must_use]
+#[inline]
+pub const fn joined(halves: &[u64; 2]) -> u128 {
+    halves[0] as u128 | (halves[1] as u128) << 64
+}
+
 /// How many bits the ranges have.
 #[must_use]
 #[inline]

@@ -98,10 +98,10 @@ impl Control {
         if !stalls.contains(&self.stall) {
             return Err(ControlError::Stall { stall: self.stall, yields: self.yields });
         }
-        for (which, board) in [("write", self.write), ("read", self.read)] {
-            if let Some(number) = board.filter(|n| *n >= SCOREBOARDS) {
-                return Err(ControlError::Scoreboard { which, number });
-            }
+        let is_board = |board: Option<u8>| board.is_none_or(|n| n < SCOREBOARDS);
+        if !is_board(self.write) || !is_board(self.read) {
+            let (which, board) = if is_board(self.write) { ("read", self.read) } else { ("write", self.write) };
+            return Err(ControlError::Scoreboard { which, number: board.unwrap_or(0) });
         }
         if self.wait >= 1 << SCOREBOARDS {
             return Err(ControlError::Wait { mask: self.wait });

@@ -30,9 +30,9 @@ pub fn encode(inst: &Instruction) -> Result<u128, EncodeError> {
     let name = || form_name(form);
     let mut partial = form.partial;
     while partial != 0 {
-        let field = &form.fields[partial.trailing_zeros() as usize]; // PANIC: a field's number
+        let i = partial.trailing_zeros() as usize;
         partial &= partial - 1;
-        let value = field.get(inst.word());
+        let (field, value) = (&form.fields[i], inst.at(i)); // PANIC: a field's number
         if !field.has(value) {
             return Err(EncodeError::NoSuchValue { form: name(), field: field_name(field), value });
         }

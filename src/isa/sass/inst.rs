@@ -3,7 +3,7 @@
 use super::bits;
 use super::chip::Chip;
 use super::control::Control;
-use super::row::{Field, Form, Index, Kind, Named, Role};
+use super::row::{Field, Form, Index, Key, Kind, Named, Role};
 use thiserror::Error;
 
 /// The predicate that lets an instruction execute: of the uniform file where the form says so; 7 is "always".
@@ -27,12 +27,6 @@ pub struct Instruction {
     pub control: Control,
     /// The fields' bits in their places, low half first; all others are zero.
     word: [u64; 2],
-}
-
-/// A word as it stands in an instruction, which so needs no alignment of sixteen bytes.
-const fn halves(word: u128) -> [u64; 2] {
-    #[allow(clippy::cast_possible_truncation)] // one half, then the other
-    [word as u64, (word >> 64) as u64]
 }
 
 /// Sign, complement and reuse flags of an operand.
@@ -165,7 +159,7 @@ impl Instruction {
     /// The same for a chip, of which the form must be one.
     #[must_use]
     pub fn on(form: &'static Form, chip: Chip) -> Instruction {
-        Instruction { form, chip, guard: Guard::ALWAYS, control: Control::default(), word: halves(form.initial) }
+        Instruction { form, chip, guard: Guard::ALWAYS, control: Control::default(), word: bits::halves(form.initial) }
     }
 
     /// An instruction with the bits of the form's fields.
@@ -176,7 +170,7 @@ impl Instruction {
         control: Control,
         word: u128,
     ) -> Instruction {
-        Instruction { form, chip, guard, control, word: halves(word) }
+        Instruction { form, chip, guard, control, word: bits::halves(word) }
     }
 
     /// An instruction with these values; `None`: a value does not fit, or contradicts another one that shares its bits.
@@ -188,16 +182,16 @@ impl Instruction {
         values: &[u64],
     ) -> Option<Instruction> {
         let all = || form.fields.iter().zip(values);
-        let fit = all().all(|(f, v)| bits::fits(*v, f.width()));
+        let fit = all().all(|(f, v)| f.fits(*v));
         let word = all().fold(0, |word, (f, v)| f.put(word, *v));
-        let inst = Instruction { form, chip, guard, control, word: halves(word) };
+        let inst = Instruction { form, chip, guard, control, word: bits::halves(word) };
         (fit && all().all(|(f, v)| f.get(word) == *v)).then_some(inst)
     }
 
     /// The fields' bits in their places.
     #[inline]
     pub(super) const fn word(&self) -> u128 {
-        self.word[0] as u128 | (self.word[1] as u128) << 64
+        bits::joined(&self.word)
     }
 
     /// The chip it is for: distances and scoreboards are that chip's.
@@ -214,14 +208,14 @@ impl Instruction {
 
     /// Fields and their values.
     pub fn fields(&self) -> impl Iterator<Item = (&'static Field, u64)> + '_ {
-        self.form.fields.iter().map(|f| (f, f.get(self.word())))
+        self.form.fields.iter().map(|f| (f, f.read(&self.word)))
     }
 
     /// The value of the form's field of that number.
     #[must_use]
     #[inline]
     pub(super) fn at(&self, field: usize) -> u64 {
-        self.form.fields[field].get(self.word())
+        self.form.fields[field].read(&self.word)
     }
 
     /// The value of a field; `None`: the form has no such field.
@@ -256,6 +250,7 @@ impl Instruction {
     ///
     /// # Errors
     /// The form has no such field, or the value has more bits than it.
+    #[inline]
     pub fn set(&mut self, slot: &str, role: Role, value: u64) -> Result<&mut Instruction, FieldError> {
         match self.form.position(slot, role) {
             Some(i) => self.set_at(i, value),
@@ -263,16 +258,28 @@ impl Instruction {
         }
     }
 
+    /// Sets the bits of the field of that key.
+    pub(super) fn set_by(&mut self, key: Key, value: u64) -> Result<&mut Instruction, FieldError> {
+        match self.form.place(key) {
+            Some(i) => self.set_at(i, value),
+            None => Err(self.unknown(&key.slot())),
+        }
+    }
+
     /// Sets the bits of the form's field of that number.
     #[inline]
     pub(super) fn set_at(&mut self, i: usize, value: u64) -> Result<&mut Instruction, FieldError> {
         let field = &self.form.fields[i];
-        if !bits::fits(value, field.width()) {
-            let (form, field, width) = (form_name(self.form), field_name(field), field.width());
-            return Err(FieldError::TooWide { form, field, value, width });
+        if !field.fits(value) {
+            return Err(self.too_wide(field, value));
         }
-        self.word = halves(field.put(self.word(), value));
+        field.write(&mut self.word, value);
         Ok(self)
+    }
+
+    #[cold]
+    fn too_wide(&self, field: &Field, value: u64) -> FieldError {
+        FieldError::TooWide { form: form_name(self.form), field: field_name(field), value, width: field.width() }
     }
 
     #[cold]
@@ -293,24 +300,40 @@ impl Instruction {
     /// # Errors
     /// The form has no such modifier or that no such value.
     pub fn set_modifier(&mut self, slot: &str, text: &str) -> Result<&mut Instruction, FieldError> {
-        let Some(i) = self.form.position(slot, Role::Value) else { return Err(self.unknown(slot)) };
-        let Kind::List(list) = self.form.fields[i].kind else { return Err(self.unknown(slot)) };
+        match self.form.position(slot, Role::Value) {
+            Some(i) => self.set_text_at(i, text),
+            None => Err(self.unknown(slot)),
+        }
+    }
+
+    /// Sets the modifier of that key by its text.
+    pub(super) fn set_text(&mut self, key: Key, text: &str) -> Result<&mut Instruction, FieldError> {
+        match self.form.place(key) {
+            Some(i) => self.set_text_at(i, text),
+            None => Err(self.unknown(&key.slot())),
+        }
+    }
+
+    /// Sets the form's field of that number by its text.
+    #[inline]
+    fn set_text_at(&mut self, i: usize, text: &str) -> Result<&mut Instruction, FieldError> {
+        let field = &self.form.fields[i];
+        let Kind::List(list) = field.kind else { return Err(self.unknown(field.slot)) };
         // Texts are short: comparing their bytes here is faster than asking for it.
         let same = |n: &&Named| n.1.len() == text.len() && n.1.bytes().eq(text.bytes());
         match list.iter().find(same) {
             Some(n) => self.set_at(i, u64::from(n.0)),
-            None => Err(FieldError::NoSuchValue {
-                form: form_name(self.form),
-                field: slot.to_owned(),
-                text: text.to_owned(),
-            }),
+            None => {
+                let (form, field) = (form_name(self.form), field.slot.to_owned());
+                Err(FieldError::NoSuchValue { form, field, text: text.to_owned() })
+            }
         }
     }
 
     /// Keeps an operand for the next instruction, where the form has such a flag.
     pub(super) fn reuse(&mut self, slot: &str) {
         if let Some(i) = self.form.position(slot, Role::Reuse) {
-            self.word = halves(self.form.fields[i].put(self.word(), 1));
+            self.form.fields[i].write(&mut self.word, 1);
         }
     }
 

@@ -133,15 +133,20 @@ pub struct Field {
     pub kind: Kind,
     /// What ptxas gives it where the text does not show it.
     pub usual: Option<u8>,
-    /// Slot and role in one number.
-    key: u64,
+    key: Key,
     pub(super) access: FieldAccess,
     /// Not all values of its bits have a meaning.
     pub(super) partial: bool,
     width: u8,
-    /// Its lowest bit where it is one range of bits.
-    low: Option<u8>,
+    /// The half of the word that it lies in if it is one range of bits of one half, else [`SPREAD`]; its lowest bit there.
+    half: u8,
+    shift: u8,
+    /// As many ones as it has bits.
+    ones: u64,
 }
+
+/// In both halves of a word, or in several ranges of bits.
+const SPREAD: u8 = 2;
 
 /// What an instruction does with the registers of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,26 +168,47 @@ const fn access(slot: &str) -> FieldAccess {
 
 /// A field without a usual value.
 pub(super) const fn field(slot: &'static str, role: Role, bits: Ranges, kind: Kind) -> Field {
-    let low = if bits.len() == 1 { Some(bits[0].0) } else { None };
+    let (half, shift) = match bits {
+        [(low, high)] if *low / 64 == *high / 64 => (*low / 64, *low % 64),
+        _ => (SPREAD, 0),
+    };
     #[allow(clippy::cast_possible_truncation)] // at most 64
-    let (key, access, width) = (key(slot, role), access(slot), bits::width(bits) as u8);
+    let (key, width, ones) = (Key::of(slot, role), bits::width(bits) as u8, bits::ones(bits::width(bits)) as u64);
+    let access = access(slot);
     let partial = match kind {
         Kind::Must(_) | Kind::Scoreboard => true,
         Kind::List(list) => !is_whole(list, width),
         _ => false,
     };
-    Field { slot, role, bits, kind, usual: None, key, access, partial, width, low }
+    Field { slot, role, bits, kind, usual: None, key, access, partial, width, half, shift, ones }
 }
 
-/// Slot and role in one number: names of slots have at most seven bytes.
-#[inline(always)] // a name that is a constant becomes a number when compiled
-const fn key(slot: &str, role: Role) -> u64 {
-    let (bytes, mut all, mut i) = (slot.as_bytes(), role as u64, 0);
-    while i < bytes.len() {
-        all = all << 8 | bytes[i] as u64;
-        i += 1;
+/// Slot and role of a field in one number: names of slots have at most seven bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key(u64);
+
+impl Key {
+    #[inline(always)] // a name that is a constant becomes a number when compiled
+    pub const fn of(slot: &str, role: Role) -> Key {
+        let (bytes, mut all, mut i) = (slot.as_bytes(), 0, 0);
+        while i < bytes.len() {
+            all = all << 8 | bytes[i] as u64;
+            i += 1;
+        }
+        Key(all << 8 | role as u64)
     }
-    all
+
+    /// The field of the same slot in another role.
+    #[inline]
+    pub const fn with(self, role: Role) -> Key {
+        Key(self.0 & !0xff | role as u64)
+    }
+
+    /// The slot's name.
+    pub fn slot(self) -> String {
+        let bytes = self.0.to_be_bytes().into_iter().take(7);
+        bytes.filter(|b| *b != 0).map(char::from).collect()
+    }
 }
 
 /// A field with a usual value.
@@ -197,24 +223,46 @@ impl Field {
         self.width as u32
     }
 
-    /// Its value in a word.
+    /// Whether a value has no more bits than it.
     #[must_use]
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // masked to the width, which is at most 64
+    pub(super) const fn fits(&self, value: u64) -> bool {
+        value & !self.ones == 0
+    }
+
+    /// Its value in a word.
+    #[must_use]
     pub const fn get(&self, word: u128) -> u64 {
-        match self.low {
-            Some(low) => (word >> low) as u64 & bits::ones(self.width as u32) as u64,
-            None => bits::get(word, self.bits),
-        }
+        self.read(&bits::halves(word))
     }
 
     /// The word with this value, which must fit.
     #[must_use]
-    #[inline]
     pub const fn put(&self, word: u128, value: u64) -> u128 {
-        match self.low {
-            Some(low) => word & !(bits::ones(self.width as u32) << low) | (value as u128) << low,
-            None => bits::put(word, self.bits, value),
+        let mut halves = bits::halves(word);
+        self.write(&mut halves, value);
+        bits::joined(&halves)
+    }
+
+    /// Its value in the halves of a word, of which most fields need one.
+    #[must_use]
+    #[inline]
+    pub(super) const fn read(&self, word: &[u64; 2]) -> u64 {
+        match self.half {
+            SPREAD => bits::get(bits::joined(word), self.bits),
+            half => word[half as usize & 1] >> self.shift & self.ones,
+        }
+    }
+
+    /// Puts a value that fits into the halves of a word.
+    #[inline]
+    pub(super) const fn write(&self, word: &mut [u64; 2], value: u64) {
+        match self.half {
+            SPREAD => *word = bits::halves(bits::put(bits::joined(word), self.bits, value)),
+            half => {
+                let part = &mut word[half as usize & 1];
+                *part = *part & !(self.ones << self.shift) | value << self.shift;
+            }
         }
     }
 
@@ -383,8 +431,8 @@ const EMPTY: u8 = u8::MAX;
 /// Where the search for a key begins.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // six bits
-const fn first_place(key: u64) -> usize {
-    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+const fn first_place(key: Key) -> usize {
+    (key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
 }
 
 /// The table of the fields' places.
@@ -404,11 +452,11 @@ const fn places(fields: &[Field]) -> [u8; PLACES] {
 
 /// The field of a key.
 #[inline]
-const fn find(fields: &[Field], table: &[u8; PLACES], key: u64) -> Option<usize> {
+const fn find(fields: &[Field], table: &[u8; PLACES], key: Key) -> Option<usize> {
     let mut at = first_place(key);
     while table[at] != EMPTY {
         let i = table[at] as usize;
-        if fields[i].key == key {
+        if fields[i].key.0 == key.0 {
             return Some(i);
         }
         at = (at + 1) % PLACES;
@@ -422,14 +470,14 @@ const fn operands(text: &str, fields: &[Field], table: &[u8; PLACES]) -> [u8; OP
     let (bytes, mut out, mut count, mut i) = (text.as_bytes(), [EMPTY; OPERANDS], 0, 0);
     while i < bytes.len() {
         if bytes[i] == b'<' {
-            let (mut slot, mut j) = (Role::Value as u64, i + 1);
+            let (mut slot, mut j) = (0, i + 1);
             while j < bytes.len() && bytes[j] != b'>' {
                 if bytes[j] != b'?' && bytes[j] != b'~' {
                     slot = slot << 8 | bytes[j] as u64;
                 }
                 j += 1;
             }
-            if let Some(f) = find(fields, table, slot) {
+            if let Some(f) = find(fields, table, Key(slot << 8 | Role::Value as u64)) {
                 out[count] = f as u8;
                 count += 1;
             }
@@ -523,7 +571,13 @@ impl Form {
     #[must_use]
     #[inline]
     pub fn position(&self, slot: &str, role: Role) -> Option<usize> {
-        find(self.fields, &self.places, key(slot, role))
+        self.place(Key::of(slot, role))
+    }
+
+    /// The place of the field of that key.
+    #[inline]
+    pub(super) fn place(&self, key: Key) -> Option<usize> {
+        find(self.fields, &self.places, key)
     }
 
     /// The fields of its operands, in the order of the text.

@@ -60,7 +60,7 @@ const fn row(pipe: Pipe) -> Option<usize> {
 
 /// Columns: ALU, FMA and IMAD, IMAD.WIDE, 16-bit, double, 16-bit .MMA, memory and MUFU, matrices, branches.
 #[rustfmt::skip]
-const RESULTS: [[Distance; 9]; 9] = [
+static RESULTS: [[Distance; 9]; 9] = [
     [both(4, 6), both(5, 6), both(5, 6), both(4, 6), same(6), same(6), both(4, 8), same(7), both(4, 6)],
     [same(5), same(4), both(4, 6), both(5, 6), same(6), same(6), both(4, 8), same(7), same(6)],
     [same(5), both(4, 6), both(4, 6), both(5, 6), same(6), same(6), both(4, 8), same(7), both(4, 6)],
@@ -73,7 +73,7 @@ const RESULTS: [[Distance; 9]; 9] = [
 ];
 
 /// The row of the matrix shapes of 24 cycles.
-const LONG_MMA: [Distance; 9] = {
+static LONG_MMA: [Distance; 9] = {
     let far = both(24, 28);
     [far, far, far, far, same(28), same(28), both(23, 28), same(28), same(28)]
 };

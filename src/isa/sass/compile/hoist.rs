@@ -101,14 +101,19 @@ fn is_load(m: &Mach) -> bool {
 /// The last uses of registers and memory.
 struct Links {
     stack: VReg,
-    writer: Vec<Option<u32>>,
-    readers: Vec<SmallVec<[u32; 4]>>,
+    writer: Vec<u32>,
+    /// The last reader of each register since it was written, in a list of readers with the one before each.
+    readers: Vec<u32>,
+    list: Vec<(u32, u32)>,
     touched: Vec<u32>,
 }
 
+/// Nobody.
+const NONE: u32 = u32::MAX;
+
 impl Links {
     fn new(registers: usize, stack: VReg) -> Links {
-        Links { stack, writer: vec![None; registers], readers: vec![SmallVec::new(); registers], touched: vec![] }
+        Links { stack, writer: vec![NONE; registers], readers: vec![NONE; registers], list: vec![], touched: vec![] }
     }
 
     /// The groups of a block, each with what must come before it.
@@ -138,29 +143,35 @@ impl Links {
             from = to;
         }
         for r in self.touched.drain(..) {
-            self.writer[r as usize] = None;
-            self.readers[r as usize].clear();
+            (self.writer[r as usize], self.readers[r as usize]) = (NONE, NONE);
         }
+        self.list.clear();
         groups
     }
 
     fn registers(&mut self, m: &Mach, n: u32, after: &mut SmallVec<[u32; 6]>) {
         for r in m.regs.iter().filter(|r| r.word.reg() != self.stack) {
             let k = r.word.reg().0 as usize;
-            if let Some(w) = self.writer[k].filter(|w| *w != n) {
-                after.push(w);
+            if ![NONE, n].contains(&self.writer[k]) {
+                after.push(self.writer[k]);
             }
             if r.write {
-                self.readers[k].iter().filter(|r| **r != n).for_each(|r| after.push(*r));
-                self.readers[k].clear();
+                let mut at = std::mem::replace(&mut self.readers[k], NONE);
+                while let Some((reader, before)) = self.list.get(at as usize).copied() {
+                    if reader != n {
+                        after.push(reader);
+                    }
+                    at = before;
+                }
             }
         }
         for r in m.regs.iter().filter(|r| r.word.reg() != self.stack) {
             let k = r.word.reg().0 as usize;
             if r.write {
-                self.writer[k] = Some(n)
+                self.writer[k] = n;
             } else {
-                self.readers[k].push(n)
+                let before = std::mem::replace(&mut self.readers[k], self.list.len() as u32);
+                self.list.push((n, before));
             }
             self.touched.push(k as u32);
         }

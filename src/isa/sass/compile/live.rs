@@ -185,11 +185,14 @@ impl Live {
     /// Goes backwards over an instruction; false: nobody wants it.
     fn single(&self, m: &mut Mach, now: &mut Bits, last: bool) -> bool {
         let (mut needed, mut whole, mut guarded) = (m.effect, true, false);
-        for r in &m.regs {
+        let regs = m.regs.as_mut_slice();
+        for r in regs.iter() {
             guarded |= r.is_guard();
             if r.write {
-                needed = needed || r.word.reg() != self.skip && now.any(self.span(r));
-                whole &= r.count == self.base[r.word.reg().0 as usize].1;
+                let (first, words) = self.base[r.word.reg().0 as usize];
+                let span = (first as usize + usize::from(r.word.sub()), usize::from(r.count));
+                needed = needed || r.word.reg() != self.skip && now.any(span);
+                whole &= r.count == words;
             }
         }
         if !needed {
@@ -198,13 +201,13 @@ impl Live {
         if !whole || guarded && !m.private {
             return self.bundle(std::slice::from_mut(m), now, last);
         }
-        for r in m.regs.iter_mut().filter(|r| r.write) {
+        for r in regs.iter_mut().filter(|r| r.write) {
             r.keep &= !last;
             if r.word.reg() != self.skip {
                 now.set(self.span(r), false);
             }
         }
-        for r in m.regs.iter().filter(|r| !r.write && r.word.reg() != self.skip) {
+        for r in regs.iter().filter(|r| !r.write && r.word.reg() != self.skip) {
             now.set(self.span(r), true);
         }
         true

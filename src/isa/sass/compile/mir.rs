@@ -5,7 +5,7 @@
 //! 64-bit operation, which may then work in place.
 
 use super::super::inst::{FieldError, Instruction};
-use super::super::row::{Form, Kind, Role};
+use super::super::row::{Form, Key, Kind, Role};
 use crate::codegen::regalloc::{Class, VReg};
 use crate::isa::ptx::Pos;
 use smallvec::SmallVec;
@@ -178,26 +178,24 @@ impl Mach {
         self.bad.as_deref()
     }
 
-    #[inline]
-    fn set(&mut self, slot: &str, role: Role, value: u64) {
-        if let Err(e) = self.inst.set(slot, role, value) {
+    fn set(&mut self, key: Key, value: u64) {
+        if let Err(e) = self.inst.set_by(key, value) {
             self.bad.get_or_insert_with(|| Box::new(e));
         }
     }
 
     /// A register of consecutive words.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn field(mut self, slot: &'static str, role: Role, word: Word, count: u8, write: bool) -> Mach {
-        self.add(slot, role, word, count, write);
+        self.add(Key::of(slot, role), word, count, write);
         self
     }
 
-    #[inline]
-    fn add(&mut self, slot: &str, role: Role, word: Word, count: u8, write: bool) {
-        match self.inst.form().position(slot, role) {
+    fn add(&mut self, key: Key, word: Word, count: u8, write: bool) {
+        match self.inst.form().place(key) {
             Some(i) => self.name(i, word, count, write),
             // Says what is missing.
-            None => self.set(slot, role, 0),
+            None => self.set(key, 0),
         }
     }
 
@@ -208,9 +206,13 @@ impl Mach {
     }
 
     /// Sets an operand that is a word, a number or a constant, with its signs, where the form has it.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn source(&mut self, slot: &'static str, v: &super::build::Src) {
-        let Some(i) = self.inst.form().position(slot, Role::Value) else { return };
+        self.source_by(Key::of(slot, Role::Value), v);
+    }
+
+    fn source_by(&mut self, key: Key, v: &super::build::Src) {
+        let Some(i) = self.inst.form().place(key) else { return };
         match v.val {
             Val::Word(word) => self.name(i, word, 1, false),
             Val::Imm(0) => {}
@@ -219,18 +221,25 @@ impl Mach {
                     self.bad.get_or_insert_with(|| Box::new(e));
                 }
             }
-            Val::Const(bank, offset) => {
-                self.set(slot, Role::Bank, u64::from(bank));
-                self.set(slot, Role::Offset, u64::from(offset));
-            }
+            Val::Const(bank, offset) => self.constant(key, bank, offset),
         }
         if v.neg {
-            let role = if self.inst.form().position(slot, Role::Neg).is_some() { Role::Neg } else { Role::NegOrInv };
-            self.set(slot, role, 1);
+            self.negate(key);
         }
         if v.abs {
-            self.set(slot, Role::Abs, 1);
+            self.set(key.with(Role::Abs), 1);
         }
+    }
+
+    fn constant(&mut self, key: Key, bank: u8, offset: u32) {
+        self.set(key.with(Role::Bank), u64::from(bank));
+        self.set(key.with(Role::Offset), u64::from(offset));
+    }
+
+    fn negate(&mut self, key: Key) {
+        let has = |role| self.inst.form().place(key.with(role)).is_some();
+        let role = if has(Role::Neg) { Role::Neg } else { Role::NegOrInv };
+        self.set(key.with(role), 1);
     }
 
     /// The instruction with a register's number in one of its fields.
@@ -260,83 +269,89 @@ impl Mach {
     }
 
     /// Writes one word.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn w(self, slot: &'static str, word: Word) -> Mach {
         self.field(slot, Role::Value, word, 1, true)
     }
 
     /// Writes consecutive words.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn wn(self, slot: &'static str, word: Word, count: u8) -> Mach {
         self.field(slot, Role::Value, word, count, true)
     }
 
     /// Reads one word.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn r(self, slot: &'static str, word: Word) -> Mach {
         self.field(slot, Role::Value, word, 1, false)
     }
 
     /// Reads consecutive words.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn rn(self, slot: &'static str, word: Word, count: u8) -> Mach {
         self.field(slot, Role::Value, word, count, false)
     }
 
     /// Reads a predicate, or its negation.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn p(mut self, slot: &'static str, pred: Pred) -> Mach {
-        self.set(slot, Role::Not, u64::from(pred.not));
+        self.predicate(Key::of(slot, Role::Value), pred);
+        self
+    }
+
+    fn predicate(&mut self, key: Key, pred: Pred) {
+        self.set(key.with(Role::Not), u64::from(pred.not));
         match pred.word {
-            Some(word) => self.field(slot, Role::Value, word, 1, false),
+            Some(word) => self.add(key, word, 1, false),
             None => {
                 let form = self.inst.form();
-                let kind = form.position(slot, Role::Value).map_or(Kind::P, |i| form.fields[i].kind);
-                self.set(slot, Role::Value, bits_of(kind, 7));
-                self
+                let kind = form.place(key).map_or(Kind::P, |i| form.fields[i].kind);
+                self.set(key, bits_of(kind, 7));
             }
         }
     }
 
     /// A constant field.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn n(mut self, slot: &str, value: u64) -> Mach {
-        self.set(slot, Role::Value, value);
+        self.set(Key::of(slot, Role::Value), value);
         self
     }
 
     /// A modifier by its text.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn m(mut self, slot: &str, text: &str) -> Mach {
-        if let Err(e) = self.inst.set_modifier(slot, text) {
-            self.bad.get_or_insert_with(|| Box::new(e));
-        }
+        self.modifier(Key::of(slot, Role::Value), text);
         self
     }
 
+    fn modifier(&mut self, key: Key, text: &str) {
+        if let Err(e) = self.inst.set_text(key, text) {
+            self.bad.get_or_insert_with(|| Box::new(e));
+        }
+    }
+
     /// A word of a constant bank.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn c(mut self, slot: &str, bank: u8, offset: u32) -> Mach {
-        self.set(slot, Role::Bank, u64::from(bank));
-        self.set(slot, Role::Offset, u64::from(offset));
+        self.constant(Key::of(slot, Role::Value), bank, offset);
         self
     }
 
     /// Negation of an operand.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn neg(mut self, slot: &str, on: bool) -> Mach {
         if on {
-            let role = if self.inst.form().position(slot, Role::Neg).is_some() { Role::Neg } else { Role::NegOrInv };
-            self.set(slot, role, 1);
+            self.negate(Key::of(slot, Role::Value));
         }
         self
     }
 
     /// Absolute value of an operand.
-    #[inline]
+    #[inline(always)] // names that are constants become numbers
     pub fn abs(mut self, slot: &str, on: bool) -> Mach {
         if on {
-            self.set(slot, Role::Abs, 1);
+            self.set(Key::of(slot, Role::Abs), 1);
         }
         self
     }
@@ -344,7 +359,7 @@ impl Mach {
     /// A half of an operand: `.H0_H0`, `.H1_H1`.
     pub fn half(mut self, slot: &str, value: u64) -> Mach {
         let role = if self.inst.form().position(slot, Role::Suffix).is_some() { Role::Suffix } else { Role::Inner };
-        self.set(slot, role, value);
+        self.set(Key::of(slot, role), value);
         self
     }
 
@@ -357,7 +372,7 @@ impl Mach {
     pub fn at_slot(mut self, slot: &'static str, base: Option<Word>, words: u8, offset: i64) -> Mach {
         let width = self.inst.form().position(slot, Role::Offset).map_or(24, |i| self.inst.form().fields[i].width());
         let bits = super::super::bits::wrapped(i128::from(offset), width).unwrap_or(u64::MAX);
-        self.set(slot, Role::Offset, bits);
+        self.set(Key::of(slot, Role::Offset), bits);
         match base {
             Some(word) => self.field(slot, Role::Register, word, words, false),
             None => self,
@@ -374,13 +389,13 @@ impl Mach {
 
     /// The slot's base register has 64 bits.
     pub fn wide_base(mut self, slot: &str) -> Mach {
-        self.set(slot, Role::RegisterSuffix, 1);
+        self.set(Key::of(slot, Role::RegisterSuffix), 1);
         self
     }
 
     /// A memory address in a uniform register.
     pub fn at_uniform(mut self, register: u64, offset: i64) -> Mach {
-        self.set("m", Role::Uniform, register);
+        self.set(Key::of("m", Role::Uniform), register);
         self.at(None, 0, offset)
     }
 

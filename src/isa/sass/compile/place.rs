@@ -89,7 +89,12 @@ fn info(registers: u16, scratch: bool, (wide, low): (bool, Option<u16>)) -> RegI
     let last = registers - u16::from(scratch);
     // Single ones are taken from the end.
     let low = low.unwrap_or(0).min(last);
-    let order = (low..last).chain((0..low).rev()).filter(|r| *r != 1).collect();
+    let mut order: Vec<u16> = Vec::with_capacity(usize::from(last));
+    order.extend(low..last);
+    order.extend((0..low).rev());
+    if let Some(stack) = order.iter().position(|r| u64::from(*r) == STACK) {
+        order.remove(stack);
+    }
     RegInfo {
         files: vec![
             RegFile { name: "predicate", count: 7, order: (0..7).collect() },
@@ -227,6 +232,7 @@ impl Place<'_> {
         let groups: usize = order.iter().map(|b| self.code.blocks[*b].ops.len() + 3).sum();
         self.steps.reserve(groups);
         self.func.reserve(groups, 4 * groups);
+        self.fields.reserve(4 * groups);
         for (k, b) in order.iter().enumerate() {
             self.func.push(Kind::Plain, Flow::Label(self.labels[*b]), &[], &[]);
             self.steps.push(Step::Label(*b));

@@ -318,7 +318,8 @@ impl Builder<'_> {
 
 /// Orders the instructions of each piece.
 pub(super) fn schedule(code: &mut Listing) {
-    let (graph, list) = (Graph::default(), Vec::with_capacity(2 * code.nodes.len()));
+    let (mut graph, list) = (Graph::default(), Vec::with_capacity(2 * code.nodes.len()));
+    graph.edges.reserve(2 * code.nodes.len());
     let (writer, readers) = (vec![(0, 0); REGISTERS], vec![NONE; REGISTERS]);
     let mut b = Builder { nodes: &[], graph, base: 1, writer, readers, list, first_reader: 0 };
     let mut queue = Queue::default();

@@ -175,7 +175,7 @@ impl<'a> Bodies<'a> for Reader<'a> {
     fn open(&mut self) {
         let parent = self.scope.replace(self.source.scopes.len() as u32);
         if parent.is_none() {
-            self.source.items.reserve(64);
+            self.source.items.reserve(128);
         }
         self.source.scopes.push(Scope { parent, ..Scope::default() });
     }

@@ -67,7 +67,7 @@ pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<us
         nodes: &code.nodes,
         clock: 0,
         writers: vec![None; REGISTERS],
-        recent: vec![],
+        recent: Vec::with_capacity(72),
         boards: Default::default(),
         first: code.nodes.iter().filter_map(|n| groups(&n.inst)).map(|k| k + 1).max().unwrap_or(0),
         overtaken: overtaken(code),

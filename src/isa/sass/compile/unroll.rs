@@ -58,10 +58,15 @@ fn once<'a>(body: &mut Body<'a>) -> Option<(Vec<Item<'a>>, bool)> {
     for i in body.items.iter().filter_map(inst) {
         touches(i, &mut |r, write| reads[r as usize] += u32::from(!write));
     }
-    let (mut out, mut done, mut straight) = (Vec::with_capacity(2 * body.items.len()), 0, false);
-    for (label, branch) in found {
-        let Some(l) = Loop::of(body, (label, branch), &reads) else { continue };
-        let Some(times) = l.times() else { continue };
+    let of = |(label, branch)| {
+        let l = Loop::of(body, (label, branch), &reads)?;
+        Some((label, branch, l.times()?, l))
+    };
+    let counting: Vec<(usize, usize, u64, Loop)> = found.into_iter().filter_map(of).collect();
+    // With what counts before each copy.
+    let copies: usize = counting.iter().map(|(.., times, l)| (l.to - l.from + 2) * *times as usize).sum();
+    let (mut out, mut done, mut straight) = (Vec::with_capacity(body.items.len() + copies), 0, false);
+    for (label, branch, times, l) in counting {
         let whole = times == l.turns;
         out.extend(body.items[done..label + usize::from(!whole)].iter().cloned());
         let mut c =
