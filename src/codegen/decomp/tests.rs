@@ -141,7 +141,8 @@ fn powers_of_two_by_ldexp_are_those_by_the_exponent_field_bit_for_bit() {
     for t in [Scalar::F32, Scalar::F64] {
         let x = input(t, 0);
         let u = UOp::alu(Op::Exp2, [x.clone()]);
-        let (plain, scaled) = (Machine::new(&u, &[x.clone()], false), Machine::on(&target, &u, &[x], false));
+        let on = |target| Machine::on(target, &u, std::slice::from_ref(&x), false);
+        let (plain, scaled) = (on(&TARGET), on(&target));
         assert!(scaled.order.iter().any(|n| n.0.op() == Op::Ldexp) && scaled.order.len() < plain.order.len());
         let mut xs = inputs(t, 24);
         xs.extend(rounded(dense(20_000, if t == Scalar::F32 { 0.0079 } else { 0.0557 }), t));
