@@ -1,6 +1,7 @@
 //! The software multiprocessor: code that NVIDIA's compilers make, against scalar references; single PTX instructions against plain
 //! Rust; matrix multiplies of warpgroups, tensor copies and clusters; and what strict mode catches, in code assembled by hand.
 
+mod bank;
 mod copies;
 mod cuda;
 mod harness;

@@ -152,6 +152,53 @@ fn a_register_nobody_wrote_is_no_fault_where_a_predicate_decides_without_it() {
     assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "P4"), "{kind}");
 }
 
+/// A choice looks at what it takes alone; what an unwritten predicate chooses, and bytes put together with unwritten ones, must not go further than moves.
+#[test]
+fn what_a_choice_takes_and_what_comes_of_an_unwritten_predicate_must_have_a_value() {
+    const FALSE: &str = "[B------:R-:W-:Y:S13] ISETP.NE.AND P0, PT, RZ, RZ, PT ;\n";
+    const FALSE_UP: &str = "[B------:R-:W-:Y:S13] UISETP.NE.AND UP0, UPT, URZ, URZ, UPT ;\n";
+    let unwritten = |kind: &FaultKind, wanted: &str| {
+        assert!(matches!(kind, FaultKind::Unwritten { register, .. } if register == wanted), "{wanted}: {kind}");
+    };
+    for (mnemonic, start, uniform) in [("SEL", FALSE, ""), ("FSEL", FALSE, ""), ("USEL", FALSE_UP, "U")] {
+        let choice = |a: &str, b: &str, p: &str| {
+            let [d, a, b, p] = ["R4", a, b, p].map(|r| format!("{uniform}{r}"));
+            format!("{start}[B------:R-:W-:Y:S13] {mnemonic} {d}, {a}, {b}, {p} ;\n")
+        };
+        // The second is taken.
+        passes(&format!("{}{EXIT}", choice("R9", "RZ", "P0")));
+        unwritten(&fault(&format!("{}{EXIT}", choice("RZ", "R9", "P0"))), &format!("{uniform}R9"));
+        let not = choice("R9", "RZ", "P0").replace("P0 ;", "!P0 ;").replace("U!", "!U");
+        unwritten(&fault(&format!("{not}{EXIT}")), &format!("{uniform}R9"));
+        // Nobody wrote the predicate: what is chosen has no value, and may be dropped.
+        let unknown = choice("RZ", "RZ", "P1");
+        passes(&format!("{unknown}{EXIT}"));
+        let used = match uniform {
+            "" => "[B------:R-:W-:Y:S05] IADD3 R5, R4, 0x1, RZ ;\n",
+            _ => "[B------:R-:W-:Y:S13] UIADD3 UR5, UR4, 0x1, URZ ;\n",
+        };
+        unwritten(&fault(&format!("{unknown}{used}{EXIT}")), &format!("{uniform}R4"));
+    }
+}
+
+/// Bytes may be put beside those that nobody wrote; which bytes, and whether, must be said.
+#[test]
+fn a_selector_of_bytes_that_nobody_wrote_is_a_fault() {
+    for (u, zero) in [("", "RZ"), ("U", "URZ")] {
+        let code = |a: &str, selector: &str, guard: &str| {
+            format!("[B------:R-:W-:Y:S13] {guard}{u}PRMT {u}R4, {a}, {selector}, {zero} ;\n{EXIT}")
+        };
+        let unwritten = |source: &str, wanted: &str| {
+            let kind = fault(source);
+            assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == wanted), "{wanted}: {kind}");
+        };
+        let register = format!("{u}R9");
+        passes(&code(&register, "0x7610", ""));
+        unwritten(&code(zero, &register, ""), &register);
+        unwritten(&code(zero, "0x7610", &format!("@{u}P2 ")), &format!("{u}P2"));
+    }
+}
+
 #[test]
 fn a_guard_read_before_its_thirteen_cycles_is_a_fault() {
     let code = |stall: &str| {

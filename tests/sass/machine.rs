@@ -1,6 +1,7 @@
 //! A launch on the software multiprocessor: what a cubin's kernel does to memory.
 
-use doorbell::elf::cubin::Cubin;
+use crate::bank::{Size, bank0};
+use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::emu::sass::{Chip, Launch, Options, PlainBus, Stats, run};
 use std::sync::atomic::AtomicBool;
 
@@ -33,21 +34,12 @@ pub fn launch_clusters(
     let file = Cubin::parse(cubin).map_err(|e| e.to_string())?;
     let kernel = file.kernel(name).ok_or_else(|| format!("no kernel {name}"))?;
     let options = Options { strict, shared_order: strict, max_instructions: 4_000_000, ..Options::default() };
-    let mut bank = vec![0; 0x210];
-    for k in 0..3 {
-        bank[4 * k..][..4].copy_from_slice(&case.block[k].to_le_bytes());
-        bank[12 + 4 * k..][..4].copy_from_slice(&case.grid[k].to_le_bytes());
-    }
-    bank[0x20..0x28].copy_from_slice(&options.local_window.to_le_bytes());
-    bank[0x28..0x2c].copy_from_slice(&0xff_fdc0u32.to_le_bytes());
-    bank[0x2c..0x30].copy_from_slice(&case.dynamic_bytes.to_le_bytes());
-    // Clusters: how large, how many, and where the parameters lie in all memory.
-    let words = [(0x140, 1), (0x144, blocks), (0x148, 1), (0x14c, 1), (0x15c, case.grid[0] / blocks), (0x188, blocks)];
-    for (at, word) in words.into_iter().chain([(0x160, case.grid[1]), (0x164, case.grid[2])]) {
-        bank[at..at + 4].copy_from_slice(&word.to_le_bytes());
-    }
-    bank[0x198..0x1a0].copy_from_slice(&(BANK + 0x210).to_le_bytes());
-    bank.extend(&case.params);
+    let chip = Chip::of(Arch { sm: file.sm, specific: false }).ok_or_else(|| format!("sm_{}", file.sm))?;
+    let (grid, block) = (case.grid, case.block);
+    let size = Size { grid, block, cluster: [blocks, 1, 1], dynamic_shared_bytes: case.dynamic_bytes };
+    let constants = kernel.banks.iter().find(|b| b.number == 3).map_or(0, |b| CODE + b.offset);
+    let mut bank = bank0(chip, size, &options, (BANK, kernel.param_base), constants);
+    bank[kernel.param_base as usize..][..case.params.len()].copy_from_slice(&case.params);
     let mut bus = PlainBus::default();
     let mut banks = [None; 8];
     banks[0] = Some((BANK, bank.len() as u32));
@@ -62,14 +54,14 @@ pub fn launch_clusters(
         bus.map(*at, bytes.clone(), true);
     }
     let launch = Launch {
-        chip: Chip::Sm90,
+        chip,
         entry: CODE + kernel.code_offset,
-        grid: case.grid,
-        block: case.block,
+        grid,
+        block,
         cluster: [blocks, 1, 1],
         registers: kernel.registers,
         barriers: kernel.barriers,
-        shared_bytes: (kernel.shared_bytes.max(0x400) + case.dynamic_bytes).next_multiple_of(128),
+        shared_bytes: kernel.launch_shared_bytes(file.sm, case.dynamic_bytes) as u32,
         local_bytes: kernel.stack_bytes.unwrap_or(1024) + 0x240,
         banks,
     };

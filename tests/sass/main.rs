@@ -3,6 +3,8 @@
 
 mod assemble;
 mod assemble_chips;
+#[path = "../emu_sass/bank.rs"]
+mod bank;
 mod check;
 mod chips;
 #[allow(dead_code)] // other tests use the rest
@@ -22,6 +24,7 @@ mod nvidia;
 mod programs;
 mod quality;
 mod random;
+mod samples;
 mod source;
 mod tiles;
 mod timing;

@@ -24,15 +24,11 @@ pub fn ptxas(ptx: &str, level: &str) -> Vec<u8> {
 
 /// A PTX module compiled for a chip.
 pub fn ptxas_for(ptx: &str, arch: &str, level: &str) -> Vec<u8> {
-    compiled(ptx, arch, level).unwrap_or_else(|e| panic!("ptxas: {e}"))
+    try_ptxas(ptx, arch, level).unwrap_or_else(|e| panic!("ptxas: {e}"))
 }
 
-/// A PTX module compiled for sm_90a, or what ptxas says to it.
-pub fn try_ptxas(ptx: &str, level: &str) -> Result<Vec<u8>, String> {
-    compiled(ptx, "sm_90a", level)
-}
-
-fn compiled(ptx: &str, arch: &str, level: &str) -> Result<Vec<u8>, String> {
+/// A PTX module compiled for a chip, or what ptxas says to it.
+pub fn try_ptxas(ptx: &str, arch: &str, level: &str) -> Result<Vec<u8>, String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (source, cubin) = (folder.path().join("a.ptx"), folder.path().join("a.cubin"));
     std::fs::write(&source, ptx).expect("the source written");

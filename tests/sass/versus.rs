@@ -1,9 +1,10 @@
 //! Our assembler and ptxas on the same text: both codes run on the software multiprocessor in strict mode and leave the same bytes.
 
 use crate::machine::{Case, launch};
-use crate::nvidia::ptxas;
+use crate::nvidia::ptxas_for;
 use doorbell::elf::cubin::{Arch, Cubin};
-use doorbell::isa::sass::check::{Trust, check};
+use doorbell::isa::sass::Chip;
+use doorbell::isa::sass::check::{Trust, check_for};
 use doorbell::isa::sass::compile::assemble;
 
 const SM90: Arch = Arch { sm: 90, specific: true };
@@ -38,13 +39,19 @@ st.param.v4.b32 [q], {%b1, %b2, %b3, %b4}; ret; }
 
 /// Runs one text's code by both.
 pub fn same(name: &str, body: &str) {
-    let text = kernel(body);
-    let ours = assemble(&text, SM90).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
-    let theirs = ptxas(&text, "-O3");
+    same_for(SM90, name, body);
+}
+
+/// The same for a chip.
+fn same_for(arch: Arch, name: &str, body: &str) {
+    let text = kernel(body).replace(".target sm_90a", &format!(".target {arch}"));
+    let ours = assemble(&text, arch).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
+    let theirs = ptxas_for(&text, &arch.to_string(), "-O3");
+    let chip = Chip::of(arch).expect("a chip of the table");
     let file = Cubin::parse(&ours).expect("our cubin");
     let code = file.code(file.kernel("k").expect("the kernel")).as_chunks::<16>().0;
     let words: Vec<u128> = code.iter().map(|w| u128::from_le_bytes(*w)).collect();
-    let found = check(&words, Trust::Safe).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let found = check_for(&words, chip, Trust::Safe).unwrap_or_else(|e| panic!("{name}: {e}"));
     assert!(found.is_empty(), "{name}: {}", found[0]);
     let (from, to) = (0x7_0000_0000u64, 0x7_1000_0000u64);
     let input: Vec<u8> =
@@ -209,6 +216,21 @@ fn packed_saturated_and_wide_integers_leave_what_ptxas_leaves() {
         "cvt.sat.s64.u64 %d5, %d3",
     ] {
         same(op, &format!("{two} {op}; st.global.u64 [%o], %d5;"));
+    }
+}
+
+/// sm_120 has no instruction for them; its own are selected.
+#[test]
+fn differences_of_bytes_leave_what_ptxas_leaves_on_every_chip() {
+    let two = "ld.global.u32 %r1, [%i+4]; ld.global.u32 %r2, [%i+8]; setp.lt.u32 %p1, %t, 20; mov.u32 %r3, 7;";
+    for chip in Chip::ALL {
+        for op in [
+            "vabsdiff4.u32.u32.u32.add %r3, %x, %r1, %r2",
+            "vabsdiff4.u32.u32.u32 %r3, %x, %r1, %r2",
+            "@%p1 vabsdiff4.u32.u32.u32.add %r3, %r1, %x, %r3",
+        ] {
+            same_for(chip.arch(), &format!("{chip} {op}"), &format!("{two} {op}; st.global.u32 [%o], %r3;"));
+        }
     }
 }
 

@@ -188,6 +188,7 @@ fn warp(machine: &Machine, cta: usize, number: u32) -> Warp {
         predicates: [0, 0, 0, 0, 0, 0, 0, u32::MAX],
         uniform_predicates: [0, 0, 0, 0, 0, 0, 0, u32::MAX],
         converge: [[0; 32]; 16],
+        returns: [[0; 32]; 2],
         paths: vec![Path { pc: machine.launch.entry, lanes: live, state: State::Ready }],
         tid: [
             std::array::from_fn(|lane| thread(lane) % x),

@@ -1,8 +1,8 @@
 //! Barriers in shared memory (SYNCS, ARRIVES), and stores to other CTAs whose bytes they count (STAS, REDAS).
 //!
 //! The word, by the value that ptxas stores to initialise it for `n` arrivals, low `(2^20 - n) << 1` and high `(2^20 - n) << 11`:
-//! bits 20:1 count up the arrivals that are pending, 42:21 the bytes that are expected, 62:43 keep the first count for the next phase,
-//! 63 is the phase's parity. Copies are done at once here, so a phase that waits for bytes alone is over when the wait begins.
+//! bits 20:1 keep the first count for the next phase, 42:21 are the bytes that are expected, 62:43 count up the arrivals that are pending,
+//! 63 is the phase's parity. (ptxas takes a state's pending arrivals from 62:43.) Copies are done at once here, so a phase that waits for bytes alone is over when the wait begins.
 
 use super::atomic;
 use super::core::Core;
@@ -40,11 +40,11 @@ struct Word {
 
 impl Word {
     fn parse(w: u64) -> Word {
-        Word { pending: w >> 1 & COUNT, bytes: w >> 21 & BYTES, first: w >> 43 & COUNT, phase: w >> 63 }
+        Word { first: w >> 1 & COUNT, bytes: w >> 21 & BYTES, pending: w >> 43 & COUNT, phase: w >> 63 }
     }
 
     fn emit(self) -> u64 {
-        self.pending << 1 | self.bytes << 21 | self.first << 43 | self.phase << 63
+        self.first << 1 | self.bytes << 21 | self.pending << 43 | self.phase << 63
     }
 
     /// Arrivals and bytes; the phase ends when nothing is pending.
@@ -95,7 +95,9 @@ fn exchange(f: Fields) -> R<Run> {
 
 fn arrive(f: Fields) -> R<Run> {
     let (d, m, b, kind) = (f.dst()?, f.address("m")?, f.src("b")?, f.text("at"));
-    // Arrivals that the program promises complete no phase (.TMASK) are arrivals.
+    // Arrivals that the program promises complete no phase: the state is that before all of them, with the lanes in its low word, to which ptxas's code adds what
+    // the lanes below have brought.
+    let together = f.text("tm") == ".TMASK";
     if !matches!(f.text("tm"), "" | ".RED" | ".TMASK") {
         return not_modelled(format!("SYNCS.ARRIVE{}", f.text("tm")));
     }
@@ -115,6 +117,14 @@ fn arrive(f: Fields) -> R<Run> {
                     _ => w.change(1, n, 0),
                 }
             })?;
+        }
+        if together {
+            let mates = |lane: usize| ones(c.lanes).filter(move |other| at[*other] == at[lane]);
+            let before = old;
+            for lane in ones(c.lanes) {
+                let first = mates(lane).next().unwrap_or(lane);
+                old[lane] = before[first] >> 32 << 32 | mates(lane).fold(0, |mask, other| mask | 1 << other);
+            }
         }
         c.write_pairs(d, &old);
         Ok(())

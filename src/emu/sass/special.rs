@@ -17,6 +17,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         | "UBLKPF" => Box::new(|_| Ok(())),
         "BPT" => Box::new(|_| fail(FaultKind::Trap)),
         "BMOV" => convergence(f)?,
+        "RPCMOV" => returning(f)?,
         "B2R" => reduced(f)?,
         "USETMAXREG" => set_registers(f),
         _ => return Ok(None),
@@ -149,6 +150,25 @@ fn convergence(f: Fields) -> R<Run> {
         if clear {
             super::warp::ones(c.lanes).for_each(|lane| c.warp.converge[b][lane] = 0);
         }
+        Ok(())
+    }))
+}
+
+/// RPCMOV: halves of the place to return to, where ptxas keeps other values as well.
+fn returning(f: Fields) -> R<Run> {
+    let half = f.bits("h") as usize & 1;
+    if f.0.form().name == "WR" {
+        let b = f.src("b")?;
+        return Ok(Box::new(move |c| {
+            let values = c.raw(&b)?;
+            super::warp::ones(c.lanes).for_each(|lane| c.warp.returns[half][lane] = values[lane]);
+            Ok(())
+        }));
+    }
+    let d = f.dst()?;
+    Ok(Box::new(move |c| {
+        let values = c.warp.returns[half];
+        c.write(d, &values);
         Ok(())
     }))
 }

@@ -46,13 +46,13 @@ fn copied(inst: &Instruction) -> Option<&'static str> {
 }
 
 /// Functions save registers that their caller may never have written, shuffles read lanes that nobody asks for,
-/// PRMT puts halves into registers that have nothing yet, choices are made by predicates without a value and dropped; the first multiply of a chain may overwrite its sums.
+/// PRMT puts halves, told by its selector, into registers that have nothing yet, choices are made by predicates without a value and dropped; the first multiply of a chain may overwrite its sums.
 pub(super) fn spreads(inst: &Instruction, access: &Access) -> bool {
     let sums = inst.form().pipe == Pipe::Gmma && access.slot == "c";
     sums || copied(inst) == Some(access.slot)
         || matches!(
             (inst.form().mnemonic, access.slot),
-            ("STL", "b") | ("SHFL", "a") | ("PRMT" | "UPRMT", _) | ("SEL" | "FSEL" | "USEL", "pp")
+            ("STL", "b") | ("SHFL", "a") | ("PRMT" | "UPRMT", "a" | "c") | ("SEL" | "FSEL" | "USEL", "pp")
         )
         || inst.form().name == "P" && matches!(inst.form().mnemonic, "PLOP3" | "UPLOP3") && access.slot != "guard"
 }

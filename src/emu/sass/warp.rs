@@ -63,6 +63,8 @@ pub(super) struct Warp {
     pub uniform_predicates: [u32; 8],
     /// Convergence barriers: which lanes each lane waits for.
     pub converge: [Lanes; 16],
+    /// Rpc: low and high word.
+    pub returns: [Lanes; 2],
     pub paths: Vec<Path>,
     /// Thread indices.
     pub tid: [Lanes; 3],

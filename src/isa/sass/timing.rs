@@ -42,6 +42,9 @@ pub enum Completion {
 /// After the instruction that sets a scoreboard, the first that waits for it issues this many cycles later.
 pub const SCOREBOARD_SET: u8 = 2;
 
+/// DEPBAR looks at scoreboards later in its own cycles: before sm_90 ptxas gives S2UR one cycle before it.
+pub const SCOREBOARD_SET_FOR_DEPBAR: u8 = 1;
+
 /// A producer's row of the table.
 const fn row(pipe: Pipe) -> Option<usize> {
     Some(match pipe {
@@ -64,7 +67,7 @@ static RESULTS: [[Distance; 9]; 9] = [
     [both(4, 6), both(5, 6), both(5, 6), both(4, 6), same(6), same(6), both(4, 8), same(7), both(4, 6)],
     [same(5), same(4), both(4, 6), both(5, 6), same(6), same(6), both(4, 8), same(7), same(6)],
     [same(5), both(4, 6), both(4, 6), both(5, 6), same(6), same(6), both(4, 8), same(7), both(4, 6)],
-    [both(3, 5), both(2, 6), both(4, 6), same(6), same(6), same(6), both(5, 8), same(7), same(6)],
+    [both(3, 5), both(2, 6), both(4, 6), same(6), same(6), same(6), both(4, 8), same(7), same(6)],
     [same(5), same(5), same(6), both(4, 5), same(6), same(6), both(4, 8), same(7), both(4, 6)],
     [same(10), same(10), same(10), same(10), same(8), same(10), both(6, 10), same(11), same(10)],
     [same(10), same(10), same(10), same(10), same(8), same(8), both(6, 10), same(11), both(6, 10)],
@@ -123,6 +126,8 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
         (Pipe::Mma, Pipe::Mma) if addend => both(14, 28),
         // The smallest integer shape is done sooner.
         (Pipe::Mma, _) if producer.modifier("sh") == ".8816" && column(to) < 4 => both(13, 28),
+        // ptxas leaves less between two of them on sm_80 alone.
+        (Pipe::HalfMma, Pipe::HalfMma) if producer.chip() == Chip::Sm80 => both(6, 8),
         (Pipe::Mma, _) if is_long(producer) => LONG_MMA[column(to)],
         // The addend is needed later than the factors.
         (Pipe::Alu | Pipe::Imad | Pipe::Fma, Pipe::ImadWide) if addend => {
@@ -139,6 +144,10 @@ fn is_long(inst: &Instruction) -> bool {
     if inst.form().name == "SP" {
         let halves = inst.form().mnemonic == "HMMA" && inst.modifier("st") != ".TF32";
         return shape == ".16864" || shape == if halves { ".16832" } else { ".16816" };
+    }
+    // Integers of four bits, on chips that multiply them: half as much as bytes of the same shape.
+    if shape == ".16832" && matches!(inst.modifier("at"), ".S4" | ".U4") {
+        return false;
     }
     let tf32 = inst.modifier("st") == ".TF32" && shape != ".1684";
     matches!(shape, ".16832" | ".168256" | ".16864") || inst.form().mnemonic == "HMMA" && (shape == ".16816" || tf32)

@@ -18,10 +18,12 @@ struct Place {
 }
 
 struct Maker {
+    /// The chip's number.
+    sm: u32,
     random: Random,
     /// Registers that are set in one place, by class, and can be read here.
     seen: Vec<(char, String)>,
-    /// Registers that hold a signed part of a word, which ptxas converts to floats by its sign, whatever it is told.
+    /// Registers that hold a signed part of a word, or a half's absolute value, which ptxas converts by their sign, whatever it is told.
     signed: Vec<String>,
     /// Registers that `set` has set, which ptxas takes as integers also where they have become floats.
     truths: Vec<String>,
@@ -31,20 +33,11 @@ struct Maker {
     left: usize,
 }
 
-/// A program by its seed; `statements` is about how many it has.
-pub fn program(seed: u64, number: usize, statements: usize) -> Program {
+/// A program for a chip by its seed; `statements` is about how many it has.
+pub fn program(sm: u32, seed: u64, number: usize, statements: usize) -> Program {
     let state = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(number as u64);
     let state = (state ^ state >> 31).wrapping_mul(0x94d0_49bb_1331_11eb) | 1;
-    let mut m = Maker {
-        random: Random(state),
-        seen: vec![],
-        signed: vec![],
-        truths: vec![],
-        number: 100,
-        special: 1,
-        calls: None,
-        left: 0,
-    };
+    let mut m = Maker::new(sm, state);
     (0..8).for_each(|_| _ = m.random.below(2));
     let outer = Place { together: true, mask: None, depth: 0, loops: 0, in_loop: false, in_function: false };
     let function = m.one_in(3).then(|| {
@@ -63,22 +56,13 @@ pub fn program(seed: u64, number: usize, statements: usize) -> Program {
     Program { body, function, results, number }
 }
 
-/// One program for each template, of a few statements of it.
-pub fn one_each(seed: u64) -> Vec<Program> {
+/// One program for each template that the chip has, of a few statements of it.
+pub fn one_each(sm: u32, seed: u64) -> Vec<Program> {
     let lists =
         [t::WORD, t::WIDE, t::SHORT, t::FLOAT, t::DOUBLE, t::HALF, t::TRUTH, t::LEAVE, t::WARP, t::BLOCK, t::ATOMIC];
     let place = Place { together: true, mask: None, depth: 0, loops: 0, in_loop: false, in_function: false };
     let one = |(number, text): (usize, &&str)| {
-        let mut m = Maker {
-            random: Random(seed + 77 * number as u64),
-            seen: vec![],
-            signed: vec![],
-            truths: vec![],
-            number: 100,
-            special: 1,
-            calls: None,
-            left: 0,
-        };
+        let mut m = Maker::new(sm, seed + 77 * number as u64);
         let body = (0..3).map(|_| m.filled(text, &place)).collect();
         let fixed = CLASSES.iter().flat_map(|(class, count, _)| (0..*count).map(move |k| format!("%{class}{k}")));
         let results = fixed.chain(m.seen.iter().rev().take(18).map(|s| s.1.clone())).collect();
@@ -88,6 +72,20 @@ pub fn one_each(seed: u64) -> Vec<Program> {
 }
 
 impl Maker {
+    fn new(sm: u32, state: u64) -> Maker {
+        Maker {
+            sm,
+            random: Random(state),
+            seen: vec![],
+            signed: vec![],
+            truths: vec![],
+            number: 100,
+            special: 1,
+            calls: None,
+            left: 0,
+        }
+    }
+
     fn one_in(&mut self, n: usize) -> bool {
         self.random.below(n) == 0
     }
@@ -270,7 +268,11 @@ impl Maker {
 
     /// A statement of a template (see `templates`).
     fn filled(&mut self, template: &str, place: &Place) -> Node {
-        let text = self.chosen(template);
+        let mut text = self.chosen(template);
+        while !t::is_there(&text, self.sm) {
+            let another = self.random.of(t::WORD);
+            text = self.chosen(another);
+        }
         let alone = !text.contains('#') && !text.contains(';') && !text.contains("sync") && !text.contains("bar.");
         let guard = (alone && self.one_in(8)).then(|| self.register('p'));
         let (mut out, mut sources, mut fresh): (String, Vec<String>, Vec<(String, String)>) = Default::default();
@@ -279,7 +281,9 @@ impl Maker {
         }
         let (mut made, mut hidden): (Vec<(char, String)>, Vec<String>) = Default::default();
         let touches_memory = text.contains('[');
-        let by_value = ["f64.u32 ", "f32.u32 ", "f16.u32 "].iter().any(|c| text.contains(c));
+        let by_value = ["f64.u32 ", "f32.u32 ", "f16.u32 ", "f64.u16 ", "f32.u16 ", "f16.u16 "];
+        let by_value =
+            by_value.iter().any(|c| text.contains(c)) || text.starts_with("cvt.sat.") && text.contains(".u32 ");
         let becomes_float = ["f64.s", "f64.u", "f32.s", "f32.u", "f16.s", "f16.u"].iter().any(|c| text.contains(c));
         let changes_sign = ["neg.", "abs.", "mul."].iter().any(|c| text.starts_with(c));
         let mut rest = text.chars().peekable();
@@ -352,7 +356,11 @@ impl Maker {
         };
         let out = out.replace("MASK", place.mask.as_deref().unwrap_or("-1"));
         let part = text.starts_with("bfe.s32") || text.contains("ld.") && text.contains(".v") && text.contains(".s8 ");
-        if part || text.starts_with("mov.b32 $R") && sources.iter().any(|s| self.signed.contains(s)) {
+        let part = part || text.starts_with("abs.s16");
+        if part
+            || ["mov.b32 $R", "mov.b16 $H"].iter().any(|m| text.starts_with(m))
+                && sources.iter().any(|s| self.signed.contains(s))
+        {
             let first = out.split([' ', ',']).find(|w| w.starts_with('%'));
             self.signed.extend(made.iter().map(|m| m.1.clone()).chain(first.map(str::to_owned)));
         }
@@ -371,6 +379,7 @@ impl Maker {
         match class {
             'f' if not => "%z".to_owned(),
             'r' if not => "%n".to_owned(),
+            'h' if not => "%j".to_owned(),
             _ => name,
         }
     }

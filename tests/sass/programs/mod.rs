@@ -2,19 +2,21 @@
 //! bytes. Ours has a sound schedule and nvdisasm reads it as we print it.
 //!
 //! Of the seeds from `PTX_SEED` (1) on, as many as `PTX_SEEDS` (4) says, `PTX_PROGRAMS` (50) programs each; `PTX_PROGRAM` takes one of them, `PTX_LEVEL` what ptxas
-//! optimises (else the seed decides). A program that fails is made smaller as long as it fails the same way, and printed; with `PTX_WHOLE` it is only named, or printed as it is where it is the one.
+//! optimises (else the seed decides), `PTX_CHIP` (sm_90a) for which chip. A program that fails is made smaller as long as it fails the same way, and printed; with `PTX_WHOLE` it is only named, or printed as it is where it is the one.
 
 mod make;
 mod templates;
 mod tree;
 
+use crate::chips::agree;
 use crate::machine::{Case, launch};
-use crate::nvidia::{printed_as_read, try_ptxas};
+use crate::nvidia::try_ptxas;
 use doorbell::elf::cubin::{Arch, Cubin};
-use doorbell::isa::sass::check::{Trust, check};
+use doorbell::isa::sass::Chip;
+use doorbell::isa::sass::check::{Trust, check_for};
 use doorbell::isa::sass::compile::assemble;
 use std::collections::BTreeSet;
-use tree::{HEAD, INPUT, OUTPUT, Program, THREADS};
+use tree::{INPUT, OUTPUT, Program, THREADS, head};
 
 /// What is wrong with a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +30,6 @@ enum Kind {
 
 type Failure = (Kind, String);
 
-const SM90: Arch = Arch { sm: 90, specific: true };
 const FROM: u64 = 0x7_0000_0000;
 const TO: u64 = 0x7_1000_0000;
 
@@ -87,8 +88,16 @@ fn run(cubin: &[u8], program: &Program, input: &[u8]) -> Result<Vec<Vec<u8>>, St
     launch(cubin, &format!("k{}", program.number), &case, true).map(|r| r.0)
 }
 
+/// The chip that programs are made for: `PTX_CHIP` (sm_90a).
+fn arch() -> Arch {
+    match std::env::var("PTX_CHIP") {
+        Ok(name) => Arch::parse(&name).unwrap_or_else(|| panic!("PTX_CHIP={name}")),
+        Err(_) => Arch { sm: 90, specific: true },
+    }
+}
+
 fn module(programs: &[Program]) -> String {
-    programs.iter().fold(HEAD.to_owned(), |text, p| text + &p.text())
+    programs.iter().fold(head(&arch().to_string()), |text, p| text + &p.text())
 }
 
 /// What ptxas does not take, with the lines that it names.
@@ -102,7 +111,7 @@ fn refused(text: &str, said: &str) {
 /// What is wrong with each program; the words of the sound ones. `None`: ptxas does not take the module.
 fn judge(programs: &[Program], level: &str, words: &mut BTreeSet<u128>) -> Option<Vec<Option<Failure>>> {
     let text = module(programs);
-    let theirs = match try_ptxas(&text, level) {
+    let theirs = match try_ptxas(&text, &arch().to_string(), level) {
         Ok(c) => c,
         Err(e) => {
             refused(&text, &e);
@@ -110,17 +119,18 @@ fn judge(programs: &[Program], level: &str, words: &mut BTreeSet<u128>) -> Optio
         }
     };
     let input = input();
-    let together = assemble(&text, SM90).ok();
+    let chip = Chip::of(arch()).expect("a chip of the table");
+    let together = assemble(&text, arch()).ok();
     let one = |p: &Program| -> Result<Vec<u128>, Failure> {
         let ours = match &together {
             Some(c) => c.clone(),
-            None => assemble(&module(std::slice::from_ref(p)), SM90).map_err(|e| (Kind::Refused, e.to_string()))?,
+            None => assemble(&module(std::slice::from_ref(p)), arch()).map_err(|e| (Kind::Refused, e.to_string()))?,
         };
         let file = Cubin::parse(&ours).map_err(|e| (Kind::Refused, e.to_string()))?;
         let kernel = file.kernel(&format!("k{}", p.number)).ok_or((Kind::Refused, "no kernel".to_owned()))?;
         let code = file.code(kernel).as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w));
         let code: Vec<u128> = code.collect();
-        let found = check(&code, Trust::Safe).map_err(|e| (Kind::Unsound, e.to_string()))?;
+        let found = check_for(&code, chip, Trust::Safe).map_err(|e| (Kind::Unsound, e.to_string()))?;
         if let Some(f) = found.first() {
             return Err((Kind::Unsound, f.to_string()));
         }
@@ -225,7 +235,7 @@ fn random_programs_leave_what_ptxas_leaves() {
     let mut words = BTreeSet::new();
     let mut failed = vec![];
     for seed in first..first + seeds {
-        let all: Vec<Program> = (0..count).map(|k| make::program(seed, k, 60)).collect();
+        let all: Vec<Program> = (0..count).map(|k| make::program(arch().sm, seed, k, 60)).collect();
         let all: Vec<Program> = all.into_iter().filter(|p| one >= count || p.number == one).collect();
         for programs in all.chunks(AT_ONCE) {
             let found =
@@ -238,13 +248,13 @@ fn random_programs_leave_what_ptxas_leaves() {
         }
     }
     assert!(failed.is_empty(), "{failed:?}");
-    printed_as_read(words.into_iter().collect());
+    agree(&words.into_iter().collect::<Vec<_>>(), Chip::of(arch()).expect("a chip of the table"));
 }
 
 #[test]
 fn statements_of_every_kind_leave_what_ptxas_leaves() {
     let mut failed = vec![];
-    for (round, programs) in make::one_each(number("PTX_SEED", 1)).chunks(100).enumerate() {
+    for (round, programs) in make::one_each(arch().sm, number("PTX_SEED", 1)).chunks(100).enumerate() {
         let found = judge(programs, "-O1", &mut BTreeSet::new()).unwrap_or_else(|| panic!("{round}: ptxas refuses"));
         for (p, f) in programs.iter().zip(found) {
             let Some(f) = f else { continue };
@@ -257,7 +267,7 @@ fn statements_of_every_kind_leave_what_ptxas_leaves() {
 
 #[test]
 fn a_program_made_smaller_is_a_program_and_keeps_what_fails() {
-    let program = make::program(3, 0, 40);
+    let program = make::program(arch().sm, 3, 0, 40);
     let smaller = program.smaller();
     assert!(smaller.len() > 40, "{}", smaller.len());
     let some: Vec<Program> = smaller

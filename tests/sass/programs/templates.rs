@@ -10,11 +10,35 @@
 //! - `testp` under a guard writes its result whatever the guard is; `set` to f32, and `set` of 16-bit sources, convert what stands in their destination
 //!   also where the guard is false: these three have no guard.
 //! - A signed byte or half from the middle of a word (`bfe.s32`, elements of a vector of s8) becomes a float by its sign also where it is converted as u32
-//!   (I2F.S8): such registers are not sources of these conversions (`make::Maker::signed`).
+//!   (I2F.S8): such registers are not sources of these conversions (`make::Maker::signed`). At -O1 ptxas saturates them by their sign as well where they are
+//!   saturated as u32: of -1, `cvt.sat.u8.u32` gives 255 by PTX, and 0 by `ISETP.LT.AND P0, PT, R0, RZ, PT; SEL R0, R0, RZ, !P0`.
+//! - `abs.s16` of -32768 is 0x8000, which is 32768 where it becomes a float as u16, and -32768 by ptxas's I2F.S16: so is such a register.
 //! - What `set` gives (0, -1 or 1.0), made a float, its sign changed and made an integer again is for ptxas from -O1 on the integer that it was, whatever the last
 //!   type has room for: of `set.ne.s32.s32 r, a, 5; cvt.rn.f32.s32 f, r; cvt.rzi.u64.f32 d, f`, which is 0, it makes -1 (`ISETP.NE; SEL R4, RZ, 0xffffffff, !P0;
 //!   SHF.R.S32.HI R5, RZ, 0x1f, R4`, no F2I.U64). Such registers do not become floats, and change no sign (`make::Maker::truths`).
 //! - Of a 64-bit insertion's place and length PTX takes the low eight bits, ptxas all of a register: these are constants, or below 256.
+
+/// Parts of statements that not all chips have, and the first chip that has them. Source: the PTX ISA's notes on targets.
+const FROM: &[(&str, u32)] = &[
+    (".xorsign", 86),
+    ("e4m3", 89),
+    ("e5m2", 89),
+    ("16x2 $R", 90),
+    (".relu.s32", 90),
+    ("u32.bf16", 90),
+    ("s32.bf16", 90),
+    (".bf16.u32", 90),
+    (".bf16.s32", 90),
+    ("add.rn.bf16", 90),
+    ("sub.rn.bf16", 90),
+    ("mul.rn.bf16", 90),
+    (".bf16 $P", 90),
+];
+
+/// Whether the chip of that number has a statement.
+pub fn is_there(statement: &str, sm: u32) -> bool {
+    FROM.iter().all(|(part, from)| sm >= *from || !statement.contains(part))
+}
 
 /// Words of 32 bits.
 pub const WORD: &[&str] = &[

@@ -319,7 +319,7 @@ impl Writer {
 /// Declarations of all registers that the statements may name.
 fn declarations() -> String {
     let mut text = String::from(
-        ".reg .b32 %t,%n,%s,%v,%c<200>,%m<200>,%l<200>; .reg .b64 %i,%o,%a,%w,%u<4>; .reg .f32 %z; .reg .pred %q<8>;\n",
+        ".reg .b16 %j; .reg .b32 %t,%n,%s,%v,%c<200>,%m<200>,%l<200>; .reg .b64 %i,%o,%a,%w,%u<4>; .reg .f32 %z; .reg .pred %q<8>;\n",
     );
     for (class, _, ty) in CLASSES {
         let _ = writeln!(text, ".reg .{ty} %{class}<999>;");
@@ -356,7 +356,7 @@ fn stored(k: usize, register: &str) -> String {
 /// Results that a kernel can store.
 pub const RESULTS: usize = (OUTPUT - 64) / 8;
 
-const PREPARE: &str = "mov.u32 %t,%tid.x; ld.param.u64 %i,[a]; ld.param.u64 %a,[b]; ld.param.u32 %n,[c]; ld.param.u64 %w,[d]; ld.param.f32 %z,[e];
+const PREPARE: &str = "mov.u32 %t,%tid.x; ld.param.u64 %i,[a]; ld.param.u64 %a,[b]; ld.param.u32 %n,[c]; cvt.u16.u32 %j,%n; ld.param.u64 %w,[d]; ld.param.f32 %z,[e];
 mul.wide.u32 %u0,%t,256; add.s64 %i,%i,%u0; mul.wide.u32 %u0,%t,512; add.s64 %o,%a,%u0; add.s64 %a,%a,32768;
 ld.global.v4.b32 {%r0,%r1,%r2,%r3},[%i]; ld.global.v4.b32 {%r4,%r5,%r6,%r7},[%i+16]; ld.global.v2.b64 {%d0,%d1},[%i+32];
 ld.global.v2.b64 {%d2,%d3},[%i+48]; ld.global.v4.b16 {%h0,%h1,%h2,%h3},[%i+64]; ld.global.v4.f32 {%f0,%f1,%f2,%f3},[%i+80];
@@ -369,7 +369,7 @@ st.local.v4.b32 [loc],{%r4,%r5,%r6,%r7}; st.local.v4.b32 [loc+16],{%r0,%r1,%r2,%
 bar.sync 0;
 ";
 
-const PREPARE_FUNCTION: &str = "ld.param.b32 %n,[c]; ld.param.b64 %w,[d]; ld.param.f32 %z,[e]; mov.b64 {%r0,%r1},%w; mov.b32 %r2,%n; xor.b32 %r3,%r0,%n; add.s32 %r4,%r1,%n;
+const PREPARE_FUNCTION: &str = "ld.param.b32 %n,[c]; cvt.u16.u32 %j,%n; ld.param.b64 %w,[d]; ld.param.f32 %z,[e]; mov.b64 {%r0,%r1},%w; mov.b32 %r2,%n; xor.b32 %r3,%r0,%n; add.s32 %r4,%r1,%n;
 not.b32 %r5,%n; shr.u32 %r6,%n,7; mov.b32 %r7,%r1; mov.b64 %d0,%w; cvt.s64.s32 %d1,%n; add.s64 %d2,%d0,%d1; not.b64 %d3,%w;
 mov.b32 {%h0,%h1},%n; mov.b32 {%h2,%h3},%r0; mov.b32 %f0,%z; cvt.rn.f32.s32 %f1,%n; neg.f32 %f2,%z; mov.f32 %f3,0f3f000000;
 cvt.f64.f32 %e0,%z; cvt.rn.f64.s32 %e1,%n; mov.b32 %x0,%n; mov.b32 %x1,%r0; mov.b32 %y0,%n; mov.b32 %y1,%r1; mov.b16 %g0,%h0; mov.b16 %g1,%h1; mov.b16 %k0,%h2; mov.b16 %k1,%h3;
@@ -409,5 +409,8 @@ impl Program {
 }
 
 /// What stands before the kernels.
-pub const HEAD: &str = ".version 8.8\n.target sm_90a\n.address_size 64\n\
-    .const .align 8 .b32 tab[16] = {1,2,4294967295,2147483648,5,77,1065353216,3212836864,9,10,255,65535,13,14,2147483647,16};\n";
+pub fn head(chip: &str) -> String {
+    format!(".version 8.8\n.target {chip}\n.address_size 64\n{TABLE}")
+}
+
+const TABLE: &str = ".const .align 8 .b32 tab[16] = {1,2,4294967295,2147483648,5,77,1065353216,3212836864,9,10,255,65535,13,14,2147483647,16};\n";

@@ -5,7 +5,9 @@ use crate::isa::sass::control::Control;
 use crate::isa::sass::effects::{Access, Effects, RegFile, effects};
 use crate::isa::sass::inst::Instruction;
 use crate::isa::sass::row::{Pipe, Role};
-use crate::isa::sass::timing::{Completion, SCOREBOARD_SET, completion, distance, overwrite, reads_late};
+use crate::isa::sass::timing::{
+    Completion, SCOREBOARD_SET, SCOREBOARD_SET_FOR_DEPBAR, completion, distance, overwrite, reads_late,
+};
 use std::collections::BTreeMap;
 
 /// After so many cycles every result of fixed latency is there.
@@ -204,7 +206,7 @@ impl State {
     /// Issues an instruction: waits, checks, and what it leaves on its way until the next one issues.
     pub(super) fn step(&mut self, facts: &[Facts], at: usize, trust: Trust, report: &mut dyn FnMut(Hazard)) {
         let me = &facts[at]; // PANIC: the walk stays inside the code
-        self.wait(me.inst.control.wait);
+        self.wait(me.inst.control.wait, |_| SCOREBOARD_SET);
         for read in &me.effects.reads {
             self.check_read(facts, at, read, trust, report);
         }
@@ -216,10 +218,10 @@ impl State {
         self.pass(&me.inst);
     }
 
-    /// All scoreboards of the mask are zero.
-    fn wait(&mut self, mask: u8) {
-        self.flying.retain(|_, f| {
-            if f.cycles < SCOREBOARD_SET {
+    /// All scoreboards of the mask are zero; those of instructions that issued fewer cycles ago than this are not set yet.
+    fn wait(&mut self, mask: u8, set_after: impl Fn(usize) -> u8) {
+        self.flying.retain(|producer, f| {
+            if f.cycles < set_after(*producer) {
                 return true;
             }
             let done = f.done_by & mask != 0;
@@ -287,11 +289,15 @@ impl State {
         match (inst.form().mnemonic, inst.form().name) {
             ("DEPBAR", name) => {
                 let set = u8::try_from(value("l") & 0x3f).unwrap_or(0);
-                self.wait(set);
+                let set_after = |producer: usize| match facts[producer].inst.form().mnemonic {
+                    "S2UR" => SCOREBOARD_SET_FOR_DEPBAR,
+                    _ => SCOREBOARD_SET,
+                };
+                self.wait(set, set_after);
                 if name == "LE" {
                     let board = 1u8.checked_shl(u32::try_from(value("s")).unwrap_or(0)).unwrap_or(0);
                     match value("n") {
-                        0 => self.wait(board),
+                        0 => self.wait(board, set_after),
                         _ => self.check_partial(facts, at, board, report),
                     }
                 }

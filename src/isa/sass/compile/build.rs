@@ -5,7 +5,7 @@ use super::facts::{Facts, Known, SHARED_START, bits_of};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use super::mir::{Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, Val, Wide, Word, class_of};
 use crate::isa::ptx::{Opcode, Pos, Type};
-use crate::isa::sass::{Form, op};
+use crate::isa::sass::{Chip, Form, op};
 
 /// Where parameters begin in bank 0.
 pub(super) const PARAMS: u32 = 0x210;
@@ -116,6 +116,8 @@ pub(super) struct Build<'a> {
     /// The module's functions, and which of them this is.
     pub functions: std::sync::Arc<super::call::Signatures>,
     pub number: Option<u32>,
+    /// What the text is assembled for; nearly all is selected for sm_90 and made another chip's afterwards.
+    pub chip: Chip,
     /// Functions that are called.
     pub calls: Vec<u32>,
     /// The memory descriptor stands in its uniform pair.
@@ -161,6 +163,7 @@ impl<'a> Build<'a> {
             barriers: 0,
             functions: Default::default(),
             number: None,
+            chip: Chip::default(),
             calls: vec![],
             described: false,
             ranked: super::select::knows_blocks(body),

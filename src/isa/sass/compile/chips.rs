@@ -159,6 +159,10 @@ fn translate(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
     }
     let (mnemonic, name) = renamed(inst, chip);
     let form = Form::find(mnemonic, name, chip).ok_or_else(|| no(from.mnemonic))?;
+    // Selected for this chip.
+    if inst.chip() == chip {
+        return Ok(*inst);
+    }
     let mut out = copied(inst, form, chip, "")?;
     if (mnemonic, name) == ("WARPSYNC", "I") {
         out.set("m", Role::Value, u64::from(u32::MAX)).map_err(|e| e.to_string())?;

@@ -5,6 +5,7 @@ use super::call::{self, Signatures};
 use super::operands::Operands;
 use super::source::{Mnemonic, Scope, Source, Uses};
 use crate::isa::ptx::{Imm, Modifier, Name, Opcode, Pos, Space, Type, Variable};
+use crate::isa::sass::Chip;
 use hashbrown::HashMap;
 
 /// A number of a register of the text.
@@ -237,6 +238,8 @@ pub(super) struct Names {
     pub dynamic: Vec<Name>,
     /// The module's functions.
     pub functions: std::sync::Arc<Signatures>,
+    /// What the text is assembled for.
+    pub chip: Chip,
 }
 
 impl Names {

@@ -224,7 +224,7 @@ fn watched(text: &str, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), A
     done(Phase::Parse);
     let (mut names, mut data) = (Names::default(), Data::default());
     let (functions, numbers) = call::declared(&module)?;
-    names.functions = Arc::new(functions);
+    (names.functions, names.chip) = (Arc::new(functions), chip);
     names.symbols.extend(numbers.into_iter().map(|(name, n)| (name, Symbol::Function(n))));
     for item in &module.items {
         if let Item::Variable(v) = item {
@@ -409,7 +409,7 @@ fn selected(
     facts: &facts::Facts,
     (names, number): (&Names, Option<u32>),
 ) -> Result<select::Selected, AsmError> {
-    let mut selected = select::select(body, facts, &names.functions, number)?;
+    let mut selected = select::select(body, facts, names, number)?;
     shape::shape(&mut selected.code);
     flow::converge(&mut selected.code)?;
     Ok(selected)

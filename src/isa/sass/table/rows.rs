@@ -6,7 +6,7 @@ use super::super::row::{File, Form, Pipe, form};
 use super::fields::*;
 use super::legal::*;
 
-pub static FORMS: [Form; 740] = [
+pub static FORMS: [Form; 742] = [
     form("ACQBULK", "N", 0x82e, File::Predicate, Pipe::Branch, 0b11000, "",
         &[], &[]),
     form("ARRIVES", "U", 0x19b0, File::Predicate, Pipe::Global, 0b01111, ".LDGSTSBAR.64{c} [<m>]",
@@ -397,6 +397,10 @@ pub static FORMS: [Form; 740] = [
         &[D, FTZ, DT_AT72_2, RND_AT78, NTZ, B_AT32_4, ST_AT84_4], &[]),
     form("F2I", "RH", 0x305, File::Predicate, Pipe::Xu, 0b11111, "{ftz}{dt}{st}{rnd}{ntz} <d>, <b>",
         &[D, B, B_NEG, B_ABS, FTZ, DT_AT72, ST_AT84_3, SELH, RND_AT78, NTZ, B_IN], &[]),
+    form("F2I", "UH", 0x1d05, File::Predicate, Pipe::Xu, 0b01111, "{ftz}{dt}{st}{rnd}{ntz} <d>, <b>",
+        &[D, B_NEG, B_ABS, FTZ, DT_AT72, ST_AT84_3, SELH, RND_AT78, NTZ, B_IN, B_AT32_2], &[]),
+    form("F2I", "UH", 0x1d05, File::Predicate, Pipe::Xu, 0b10000, "{ftz}{dt}{st}{rnd}{ntz} <d>, <b>",
+        &[D, B_NEG, B_ABS, FTZ, DT_AT72, ST_AT84_3, SELH, RND_AT78, NTZ, B_IN, B_AT32_3], &[]),
     form("F2IP", "R", 0x243, File::Predicate, Pipe::Alu, 0b11110, "{dt}.F32{rnd}{ntz}{relu} <d>, <a>, <b>, <c>",
         &[D, A, A_REUSE, B, B_REUSE, C_AT64, C_REUSE, C_SFX, DT_AT76_3, RND_AT78_2, NTZ_AT74, RELU], &[]),
     form("FADD", "R", 0x221, File::Predicate, Pipe::Fma, 0b11111, "{ftz}{rnd}{sat} <d>, <a>, <c>",

@@ -6,7 +6,7 @@
 use super::super::AsmError;
 use super::super::build::{Build, Src, iadd3};
 use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Term, Val};
+use super::super::mir::{Mach, Term, Val, Word};
 use crate::isa::ptx::{Space, Type};
 use crate::isa::sass::op;
 
@@ -99,12 +99,25 @@ impl Build<'_> {
         {
             m = m.r("b", w);
         }
-        if let Opd::Reg(_) = i.opds[0] {
-            let d = self.dest(i, &i.opds[0])?;
+        let state = if let Opd::Reg(_) = i.opds[0] { Some(self.dest(i, &i.opds[0])?) } else { None };
+        if let Some(d) = state {
             m = m.wn("d", d, 2);
         }
         self.push(m.effect());
+        if let Some(d) = state.filter(|_| i.has("noComplete")) {
+            self.add_arrivals_of_lower_lanes(d, count.unwrap_or(Val::Imm(1)));
+        }
         Ok(())
+    }
+
+    /// The state of .TMASK is that before any lane of the warp arrived, its low word these lanes: each adds what those below it have brought.
+    fn add_arrivals_of_lower_lanes(&mut self, state: Word, each: Val) {
+        let [below, lanes, number, arrivals] = [self.one(), self.one(), self.one(), self.one()];
+        self.push(Mach::new(op::S2R_S).w("d", below).m("s", "SR_LTMASK"));
+        self.lop(lanes, [state.into(), below.into(), Src::ZERO], 0xc0);
+        self.unary(op::POPC_R, number, lanes.into(), |m| m);
+        self.shift(arrivals, [number.into(), 11.into(), Src::ZERO], ".L", ".U32", false);
+        self.multiply(state.plus(1), arrivals.into(), each.into(), state.plus(1).into());
     }
 
     /// Makes what came before known to the other blocks of the cluster.

@@ -31,16 +31,14 @@ mod words;
 
 use super::AsmError;
 use super::build::Build;
-use super::call::Signatures;
 use super::facts::{Facts, Known};
-use super::flat::{Body, Flat, Item, Opd};
+use super::flat::{Body, Flat, Item, Names, Opd};
 use super::mir::{Block, Code, Pred, Term};
 use crate::isa::ptx::{Opcode, Type};
 pub(super) use bulk::GROUPS as BULK_GROUPS;
 pub(super) use cluster::knows_blocks;
 pub(super) use copy::GROUPS as COPY_GROUPS;
 pub(super) use memory::Place;
-use std::sync::Arc;
 
 /// Selected code, and what it uses.
 pub(super) struct Selected {
@@ -55,14 +53,9 @@ pub(super) struct Selected {
 }
 
 /// Selects a body's instructions; of the module's functions it is the one of that number, or a kernel.
-pub(super) fn select(
-    body: &Body,
-    facts: &Facts,
-    functions: &Arc<Signatures>,
-    number: Option<u32>,
-) -> Result<Selected, AsmError> {
+pub(super) fn select(body: &Body, facts: &Facts, names: &Names, number: Option<u32>) -> Result<Selected, AsmError> {
     let mut b = Build::new(facts, body);
-    (b.functions, b.number) = (functions.clone(), number);
+    (b.functions, b.number, b.chip) = (names.functions.clone(), number, names.chip);
     b.code.returns = number.map(|_| b.fresh());
     let first = b.code.blocks.len();
     for _ in 0..body.labels {

@@ -3,9 +3,9 @@
 use super::super::AsmError;
 use super::super::build::{Build, Src, vimnmx};
 use super::super::flat::Flat;
-use super::super::mir::{Mach, Pred};
+use super::super::mir::{Mach, Pred, Val, Word};
 use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::op;
+use crate::isa::sass::{Chip, op};
 
 impl Build<'_> {
     /// `add`, `min`, `max` of two halves of a word each.
@@ -28,6 +28,24 @@ impl Build<'_> {
         Ok(())
     }
 
+    /// sm_120 has no VABSDIFF4: the larger byte less the smaller one, and their sum as products with ones.
+    fn differences_of_extremes(&mut self, d: Word, (a, b): (Word, Word), addend: Option<Word>) {
+        let [larger, smaller, difference] = [self.one(), self.one(), self.one()];
+        self.unguarded(|s| {
+            for (to, pick) in [(larger, Pred::TRUE.not()), (smaller, Pred::TRUE)] {
+                s.push(Mach::new(op::VIMNMX_R_SM120).w("d", to).r("a", a).r("b", b).p("pp", pick).m("ty", ".U8x4"));
+            }
+        });
+        let less = |to: Word| {
+            Mach::new(op::VIADD_R_SM120).w("d", to).r("a", larger).r("b", smaller).neg("b", true).m("h", ".U8x4")
+        };
+        let Some(addend) = addend else { return self.push(less(d)) };
+        self.unguarded(|s| s.push(less(difference)));
+        let ones = self.in_word(Val::Imm(0x0101_0101));
+        let sum = Mach::new(op::IDP_R).w("d", d).r("a", difference).r("b", ones).r("c", addend);
+        self.push(sum.m("at", ".U8").m("bt", ".U8"));
+    }
+
     /// Differences of bytes, or their sum.
     pub(super) fn byte_differences(&mut self, i: &Flat) -> Result<(), AsmError> {
         let types: smallvec::SmallVec<[Type; 3]> = i.types().collect();
@@ -39,6 +57,11 @@ impl Build<'_> {
         let [a, b, c] = [1, 2, 3].map(|k| self.src(i, &i.opds[k], Type::B32));
         let (a, b, c) = (self.in_word(a?), self.in_word(b?), c?);
         let sums = i.has("add");
+        if self.chip == Chip::Sm120 {
+            let c = if sums { self.in_word(c) } else { a };
+            self.differences_of_extremes(d, (a, b), sums.then_some(c));
+            return Ok(());
+        }
         let m = Mach::new(op::VABSDIFF4_R).w("d", d).r("a", a).r("b", b).m("sg", ".U8");
         let m = m.m("acc", if sums { ".ACC" } else { "" });
         let more = if sums { self.held(c) } else { None };
