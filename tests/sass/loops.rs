@@ -2,7 +2,7 @@
 
 use crate::versus::{kernel, same};
 use doorbell::isa::sass::compile::kernels;
-use doorbell::isa::sass::{decode, print};
+use doorbell::isa::sass::{Instruction, Role, decode, print};
 
 /// Texts of the instructions of a body.
 fn texts(body: &str) -> Vec<String> {
@@ -41,6 +41,54 @@ fn neighbouring_words_of_shared_memory_are_loaded_at_once() {
         ld.shared.u32 %r4, [%r9+12]; st.global.v4.b32 [%o], {%r1, %r2, %r3, %r4};";
     assert_eq!(count(stored_between, "LDS.128"), 0);
     same("a store between", stored_between);
+}
+
+/// Texts of the instructions of a body's only loop, with the branch back.
+fn turn(body: &str) -> Vec<String> {
+    let all = kernels(&kernel(body)).unwrap_or_else(|e| panic!("{e}"));
+    let code: Vec<Instruction> = all[0].words.iter().map(|w| decode(*w).unwrap_or_else(|e| panic!("{e}"))).collect();
+    let back = |(at, i): (usize, &Instruction)| {
+        let distance = i.get("t", Role::Value).filter(|_| i.form().mnemonic == "BRA")? as i64;
+        // In quarters of an instruction's 16 bytes, from behind it; the branch to itself is no loop.
+        let to = usize::try_from(at as i64 + 1 + (distance << 8 >> 8) / 4).ok()?;
+        (to < at).then_some((to, at))
+    };
+    let (from, to) = code.iter().enumerate().find_map(back).unwrap_or_else(|| panic!("no loop: {:#?}", texts(body)));
+    code[from..=to].iter().map(print).collect()
+}
+
+#[test]
+fn what_is_the_same_in_every_turn_stands_before_the_loop() {
+    let end = "add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, %r9; @%p1 bra L; st.global.u32 [%o], %r2;";
+    let begin = "and.b32 %r9, %x, 31; mov.u32 %r1, 0; mov.u32 %r2, %x;";
+    // Two constants in one product and sum: one has to be in a register.
+    let constants = "mov.u32 %r1, %t; cvt.rn.f32.u32 %f1, %t; L: fma.rn.f32 %f1, %f1, 0f3F000000, 0f3F800000;
+        fma.rn.f32 %f1, %f1, 0f3F000000, 0f40000000; fma.rn.f32 %f1, %f1, 0f3F000000, 0f40400000;
+        add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, 70; @%p1 bra L; st.global.f32 [%o], %f1;";
+    let found = turn(constants);
+    assert!(!found.iter().any(|t| t.contains("MOV")), "{found:#?}");
+    assert_eq!(found.iter().filter(|t| t.contains("FFMA")).count(), 3, "{found:#?}");
+    same("constants", constants);
+    let division = format!("{begin} L: div.u32 %r3, %x, 77; xor.b32 %r4, %r3, %t; add.s32 %r2, %r2, %r4; {end}");
+    let found = turn(&division);
+    assert!(found.len() <= 5, "{found:#?}");
+    same("a division", &division);
+    // What the turn before has left, what only some turns come to, what is read afterwards.
+    let before = format!("{begin} mov.u32 %r3, 5; L: add.s32 %r2, %r2, %r3; mul.lo.s32 %r3, %x, %t; {end}");
+    assert!(turn(&before).iter().any(|t| t.contains("IMAD")), "{:#?}", turn(&before));
+    same("the turn before", &before);
+    let sometimes = format!("{begin} mov.u32 %r5, 0; L: and.b32 %r3, %r1, 3; setp.ne.u32 %p2, %r3, 1; @%p2 bra N; mul.lo.s32 %r4, %x, %t;
+        st.global.u32 [%o+4], %r4; st.global.u32 [%o+8], %r1; st.global.u32 [%o+12], %r2; ld.global.u32 %r5, [%o+4]; xor.b32 %r5, %r5, %r4; shl.b32 %r6, %r5, 3;
+        add.s32 %r2, %r2, %r6; xor.b32 %r2, %r2, 91; N: {end}");
+    assert!(!turn(&sometimes).iter().any(|t| t.contains("IMAD")), "{:#?}", turn(&sometimes));
+    same("some turns", &sometimes);
+    let afterwards =
+        format!("{begin} L: mul.hi.u32 %r3, %x, %t; add.s32 %r2, %r2, %r3; {end} st.global.u32 [%o+4], %r3;");
+    same("read afterwards", &afterwards);
+    let inner = format!("{begin} mov.u32 %r7, 0; M: mov.u32 %r1, 0; L: mul.lo.s32 %r3, %r7, %x; mul.lo.s32 %r4, %x, %t; add.s32 %r2, %r2, %r3; xor.b32 %r2, %r2, %r4;
+        add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, %r9; @%p1 bra L; add.s32 %r7, %r7, 1; setp.lt.s32 %p2, %r7, %r9; @%p2 bra M; st.global.u32 [%o], %r2;");
+    assert!(!turn(&inner).iter().any(|t| t.contains("IMAD")), "{:#?}", turn(&inner));
+    same("a loop in a loop", &inner);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::nvidia::ptxas;
 use doorbell::codegen::OptChoice;
 use doorbell::elf::cubin::Cubin;
 use doorbell::isa::sass::compile::assemble;
-use doorbell::isa::sass::{Pipe, decode};
+use doorbell::isa::sass::{Pipe, RegFile, decode, effects};
 use doorbell::uop::Arg;
 
 /// Instructions, registers, instructions executed, cycles.
@@ -26,6 +26,45 @@ fn run(cubin: &[u8], name: &str, case: &Case, strict: bool) -> (Figures, Vec<Vec
     // The branch to itself behind the end is the last.
     let count = words.filter(working).count() - 1;
     ([count as f64, f64::from(kernel.registers), stats.instructions as f64, stats.cycles as f64], left)
+}
+
+/// Instructions with three different general registers as sources, and those of them whose sources all stand in one bank.
+fn banks(cubin: &[u8]) -> [usize; 2] {
+    let file = Cubin::parse(cubin).expect("a cubin");
+    let image = file.image(0).expect("an image");
+    let mut counts = [0; 2];
+    for kernel in &file.kernels {
+        let code = &image[kernel.code_offset as usize..][..kernel.code_bytes as usize];
+        for word in code.chunks_exact(16) {
+            let inst = decode(u128::from_le_bytes(word.try_into().expect("16 bytes"))).expect("an instruction");
+            if !matches!(inst.form().mnemonic, "FFMA" | "IMAD" | "LOP3" | "IADD3") {
+                continue;
+            }
+            let all = effects(&inst).reads;
+            let general = all.iter().filter(|a| a.file == RegFile::General && a.count == 1);
+            let mut sources: Vec<u8> = general.map(|a| a.first).collect();
+            sources.sort_unstable();
+            sources.dedup();
+            counts[0] += usize::from(sources.len() == 3);
+            counts[1] += usize::from(sources.len() == 3 && sources.iter().all(|r| r % 2 == sources[0] % 2));
+        }
+    }
+    counts
+}
+
+#[test]
+fn sources_of_an_instruction_stand_in_both_banks() {
+    let (mut ours, mut theirs) = ([0; 2], [0; 2]);
+    for (_, ast) in graphs() {
+        for choice in [OptChoice::None, OptChoice::Heuristic] {
+            let ptx = text(&compiled(&ast, &choice));
+            let sum = |all: &mut [usize; 2], more: [usize; 2]| (all[0], all[1]) = (all[0] + more[0], all[1] + more[1]);
+            sum(&mut ours, banks(&assemble(&ptx, SM90).expect("assembles")));
+            sum(&mut theirs, banks(&ptxas(&ptx, "-O3")));
+        }
+    }
+    println!("of {} instructions with three sources {} have them in one bank; of ptxas's {theirs:?}", ours[0], ours[1]);
+    assert!(ours[0] > 80 && ours[1] * 50 <= ours[0], "{ours:?}, ptxas's code {theirs:?}");
 }
 
 #[test]

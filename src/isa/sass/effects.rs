@@ -7,7 +7,7 @@
 use super::chip::Chip;
 use super::inst::Instruction;
 use super::registers::{ABSENT, Named, Naming};
-use super::row::{FieldAccess, File, Pipe, Role};
+use super::row::{FieldAccess, File, Form, Pipe, Role};
 use smallvec::SmallVec;
 
 /// A register file.
@@ -75,6 +75,17 @@ pub(super) fn add_effects(inst: &Instruction, all: &mut Effects) {
         };
         all.reads.push(Access { slot: "guard", file, first: inst.guard.index, count: 1 });
     }
+}
+
+/// The fields of a form that hold numbers of general registers.
+pub(super) fn general_fields(form: &Form) -> impl Iterator<Item = usize> {
+    let named = form.named.iter().take_while(|n| n.naming != Naming::Nothing);
+    let fields = named.map(|n| match n.naming {
+        Naming::General => n.field,
+        Naming::IndexGeneral | Naming::Address => n.register,
+        _ => ABSENT,
+    });
+    fields.filter(|f| *f != ABSENT).map(usize::from)
 }
 
 /// Carry-in predicates say nothing without .X, the predicate of HFMA2 nothing without .RELU, the cache hint of a bulk copy nothing unless it is set.

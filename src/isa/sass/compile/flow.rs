@@ -46,15 +46,11 @@ impl Graph {
     }
 
     fn post_dominates(&self, j: usize, b: usize) -> bool {
-        let mut at = b;
-        while at != j {
-            let up = self.ipdom[at];
-            if up == NONE || up == at {
-                return false;
-            }
-            at = up;
-        }
-        true
+        leads_up(&self.ipdom, b, j)
+    }
+
+    fn dominates(&self, d: usize, b: usize) -> bool {
+        leads_up(&self.idom, b, d)
     }
 
     /// Blocks on ways from d that have not come to j; until the next walk `is_inside` tells.
@@ -153,6 +149,19 @@ fn dominators(succ: &[SmallVec<[usize; 2]>], pred: &[SmallVec<[usize; 2]>], root
     idom
 }
 
+/// Whether a node stands above another in a tree of parents, or is it.
+fn leads_up(parents: &[usize], from: usize, to: usize) -> bool {
+    let mut at = from;
+    while at != to {
+        let up = parents[at];
+        if up == NONE || up == at {
+            return false;
+        }
+        at = up;
+    }
+    true
+}
+
 fn meet(idom: &[usize], number: &[usize], mut a: usize, mut b: usize) -> usize {
     while a != b {
         while number[a] < number[b] {
@@ -163,6 +172,40 @@ fn meet(idom: &[usize], number: &[usize], mut a: usize, mut b: usize) -> usize {
         }
     }
     a
+}
+
+/// A loop: its blocks, and the one block outside that leads to it.
+pub(super) struct Loop {
+    pub blocks: Vec<usize>,
+    pub before: usize,
+}
+
+/// The loops that are entered from one block, inner ones first.
+pub(super) fn loops(code: &Code) -> Vec<Loop> {
+    if !super::live::goes_back(code, &code.order) {
+        return vec![];
+    }
+    let graph = Graph::new(code, 0);
+    let mut out = vec![];
+    for head in &code.order {
+        let back: Vec<usize> = graph.pred[*head].iter().copied().filter(|b| graph.dominates(*head, *b)).collect();
+        if back.is_empty() {
+            continue;
+        }
+        let (mut blocks, mut work) = (vec![*head], back);
+        while let Some(b) = work.pop() {
+            if !blocks.contains(&b) {
+                blocks.push(b);
+                work.extend(&graph.pred[b]);
+            }
+        }
+        let mut before = graph.pred[*head].iter().filter(|b| !blocks.contains(b));
+        if let (Some(b), None) = (before.next(), before.next()) {
+            out.push(Loop { before: *b, blocks });
+        }
+    }
+    out.sort_unstable_by_key(|l| (l.blocks.len(), l.before));
+    out
 }
 
 /// Drops blocks that nothing leads to.

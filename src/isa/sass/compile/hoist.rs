@@ -29,11 +29,14 @@ struct Group {
 
 /// Whether instructions may move: they do nothing but compute.
 fn is_plain(group: &[Mach]) -> bool {
-    group.iter().all(|m| {
-        let fixed = !m.effect && order(&m.inst) == Order::Free && completion(&m.inst) == Completion::Fixed;
-        // Uniform registers are no virtual ones: who wrote them is not known here.
-        fixed && effects(&m.inst).reads.iter().all(|a| a.file != RegFile::Uniform)
-    })
+    group.iter().all(|m| completion(&m.inst) == Completion::Fixed && computes(m))
+}
+
+/// Whether an instruction does nothing but compute, from virtual registers and constants.
+pub(super) fn computes(m: &Mach) -> bool {
+    let free = !m.effect && order(&m.inst) == Order::Free;
+    // Uniform registers are no virtual ones: who wrote them is not known here.
+    free && effects(&m.inst).reads.iter().all(|a| a.file != RegFile::Uniform)
 }
 
 /// Moves loads up in all blocks. `stack` is everywhere and never written.

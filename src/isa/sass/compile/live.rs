@@ -111,7 +111,7 @@ pub(super) fn settle(code: &mut Code, skip: VReg) -> Vec<VReg> {
 }
 
 /// Whether a block leads to one that is laid out before it, or to itself.
-fn goes_back(code: &Code, order: &[usize]) -> bool {
+pub(super) fn goes_back(code: &Code, order: &[usize]) -> bool {
     let mut place = vec![usize::MAX; code.blocks.len()];
     order.iter().enumerate().for_each(|(k, b)| place[*b] = k);
     order.iter().enumerate().any(|(k, b)| code.successors(*b).iter().any(|s| place[*s] <= k))

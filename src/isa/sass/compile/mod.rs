@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! text --parse--> lists of instructions --flatten--> names resolved --unroll--> list --facts--> list and what is known --select--> virtual registers, blocks
-//!      --shape, converge--> BSSY, BSYNC --hoist, settle, place--> registers --lower--> the chip's forms --schedule--> order
+//!      --shape, converge--> BSSY, BSYNC --invariants, hoist, settle, place--> registers --lower--> the chip's forms --schedule--> order
 //!      --synchronise--> control words --> 128-bit words
 //! ```
 //!
@@ -11,6 +11,7 @@
 //! ptxas 13.5.37 makes for layouts of constants, shared memory and parameters. Left out, each refused with its place in
 //! the text: textures, surfaces, sparse matrices of a warpgroup.
 
+mod banks;
 mod build;
 mod call;
 mod chips;
@@ -20,6 +21,7 @@ mod flat;
 mod flight;
 mod flow;
 mod hoist;
+mod invariant;
 mod link;
 mod live;
 mod mir;
@@ -313,6 +315,10 @@ fn routine(
     done(Phase::Facts);
     let mut selected = selected(&body, &facts, (names, number))?;
     done(Phase::Select);
+    if selected.calls.is_empty() {
+        // A call has what is kept over it stored.
+        invariant::invariants(&mut selected.code, selected.stack.reg());
+    }
     hoist::hoist(&mut selected.code, selected.stack.reg());
     flight::hold(&mut selected.code);
     let local_bytes = body.outgoing_bytes + body.local_bytes;
@@ -333,6 +339,10 @@ fn routine(
         let again = || self::selected(&body, &facts, (names, number));
         let less = allocated(&mut again()?, &again, (registers, local_bytes))?;
         placed = if less.spills < placed.spills { less } else { placed };
+    }
+    if body.pool.is_none() && number.is_none() && selected.calls.is_empty() {
+        // Functions and who calls them agree on registers.
+        banks::spread(&mut placed.lines);
     }
     done(Phase::Allocate);
     let start = body.pool.map(|_| u32::from(registers) + 2);
@@ -356,11 +366,16 @@ fn allocated(
         other => other?,
     };
     if placed.spills > 0 && first.calls.is_empty() {
-        // Loads in their own places need fewer registers.
-        let mut calm = again()?;
-        flight::hold(&mut calm.code);
-        let less = place::place(&mut calm, most, local_bytes)?;
-        placed = if less.spills < placed.spills { less } else { placed };
+        // Less that is kept over loops needs fewer registers, and so do loads in their own places.
+        for hoists in [true, false] {
+            let mut calm = again()?;
+            if hoists {
+                hoist::hoist(&mut calm.code, calm.stack.reg());
+            }
+            flight::hold(&mut calm.code);
+            let less = place::place(&mut calm, most, local_bytes)?;
+            placed = if less.spills < placed.spills { less } else { placed };
+        }
     }
     if flight::is_undisturbed(&placed.lines) { Ok(placed) } else { apart() }
 }

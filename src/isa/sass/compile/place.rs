@@ -20,7 +20,7 @@ const GENERAL: u8 = 1;
 /// Reads as zero.
 const RZ: u8 = 255;
 /// R1 holds the stack pointer.
-const STACK: u64 = 1;
+pub(super) const STACK: u64 = 1;
 
 /// A line of code with its registers.
 #[derive(Clone, Debug)]

@@ -1,0 +1,206 @@
+//! Register banks: operands of one instruction from different ones.
+//!
+//! General registers stand in two banks, by parity, and each gives two operands at a time: an instruction whose three sources are all even
+//! or all odd waits a cycle more. Single registers change places until as few as possible do so, those in loops before others.
+//! Source: published measurements of Volta and Turing; ptxas 13.5.37 does so for sm_90: of 2,827 such
+//! FFMA, IMAD, LOP3 and IADD3 in its code 20 have three sources of one parity that no reuse flag spares, where chance would make it a quarter
+//! (of HFMA2 one in eight).
+
+use super::place::{Line, STACK};
+use super::schedule::jumps;
+use crate::isa::sass::effects::{effects, general_fields};
+use crate::isa::sass::{Instruction, Pipe, RegFile};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+const REGISTERS: usize = 256;
+/// Reads as zero, from no bank.
+const ZERO: u8 = 255;
+/// An instruction in a loop counts as so many outside, in a loop of a loop as many times more.
+const TURNS: u32 = 8;
+const DEEPEST: u32 = 3;
+
+/// An instruction with three different general registers as its sources.
+struct Site {
+    registers: [u8; 3],
+    weight: u32,
+}
+
+/// Gives registers other numbers, so that fewer instructions have all sources in one bank. Those of tuples and the stack pointer keep theirs.
+pub(super) fn spread(lines: &mut [Line]) {
+    let sites = sites(lines);
+    let mut names = Names::new(sites);
+    if !names.sites.iter().any(|s| names.collides(s)) {
+        return;
+    }
+    names.bind(lines);
+    if !names.improve() {
+        return;
+    }
+    for line in lines {
+        if let Line::Inst(inst, _) = line {
+            names.rename(inst);
+        }
+    }
+}
+
+fn sites(lines: &[Line]) -> Vec<Site> {
+    let mut out = vec![];
+    for (at, line) in lines.iter().enumerate() {
+        let Line::Inst(inst, _) = line else { continue };
+        if !matches!(inst.form().pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) {
+            continue;
+        }
+        let all = effects(inst);
+        let general = all.reads.iter().filter(|a| a.file == RegFile::General && a.count == 1);
+        let registers: SmallVec<[u8; 4]> = general.map(|a| a.first).collect();
+        if let [a, b, c] = registers[..]
+            && a != b
+            && b != c
+            && a != c
+        {
+            out.push((at, [a, b, c]));
+        }
+    }
+    if out.is_empty() {
+        return vec![];
+    }
+    let depth = depths(lines);
+    out.into_iter().map(|(at, registers)| Site { registers, weight: TURNS.pow(depth[at].min(DEEPEST)) }).collect()
+}
+
+/// In how many loops each line stands: between a label and a jump back to it.
+fn depths(lines: &[Line]) -> Vec<u32> {
+    let (mut labels, mut changes) = (HashMap::new(), vec![0i32; lines.len() + 1]);
+    for (at, line) in lines.iter().enumerate() {
+        match line {
+            Line::Label(l) => {
+                labels.insert(*l, at);
+            }
+            Line::Inst(inst, Some(to)) if jumps(inst) => {
+                if let Some(from) = labels.get(to) {
+                    changes[*from] += 1;
+                    changes[at + 1] -= 1;
+                }
+            }
+            Line::Inst(..) => {}
+        }
+    }
+    let mut depth = 0;
+    changes
+        .iter()
+        .map(|c| {
+            depth += c;
+            depth.unsigned_abs()
+        })
+        .collect()
+}
+
+struct Names {
+    sites: Vec<Site>,
+    /// The sites of each register.
+    of: Vec<SmallVec<[u32; 4]>>,
+    /// Each register's new number.
+    now: [u8; REGISTERS],
+    /// Registers that may change places, in order.
+    free: Vec<u8>,
+}
+
+impl Names {
+    fn new(sites: Vec<Site>) -> Names {
+        #[allow(clippy::cast_possible_truncation)] // below 256
+        Names { sites, of: vec![], now: std::array::from_fn(|r| r as u8), free: vec![] }
+    }
+
+    fn collides(&self, s: &Site) -> bool {
+        let [a, b, c] = s.registers.map(|r| self.now[usize::from(r)] & 1);
+        a == b && b == c
+    }
+
+    /// Finds which registers may move.
+    fn bind(&mut self, lines: &[Line]) {
+        let (mut bound, mut highest) = ([false; REGISTERS], 0);
+        bound[STACK as usize] = true;
+        for line in lines {
+            let Line::Inst(inst, _) = line else { continue };
+            let all = effects(inst);
+            for a in all.reads.iter().chain(&all.writes).filter(|a| a.file == RegFile::General) {
+                let end = a.first.saturating_add(a.count);
+                highest = highest.max(end - 1);
+                if a.count > 1 {
+                    bound[usize::from(a.first)..usize::from(end)].fill(true);
+                }
+            }
+        }
+        self.free = (0..=highest.min(ZERO - 1)).filter(|r| !bound[usize::from(*r)]).collect();
+        self.of = vec![SmallVec::new(); REGISTERS];
+        for (k, s) in (0..).zip(&self.sites) {
+            s.registers.iter().for_each(|r| self.of[usize::from(*r)].push(k));
+        }
+    }
+
+    /// What the sites of these registers cost.
+    fn cost(&self, a: u8, b: u8) -> u32 {
+        let all = self.of[usize::from(a)].iter();
+        let others = self.of[usize::from(b)].iter().filter(|k| !self.sites[**k as usize].registers.contains(&a));
+        all.chain(others).map(|k| &self.sites[*k as usize]).filter(|s| self.collides(s)).map(|s| s.weight).sum()
+    }
+
+    fn exchange(&mut self, a: u8, b: u8) {
+        self.now.swap(a.into(), b.into());
+    }
+
+    /// Exchanges registers as long as that makes it better; whether anything was.
+    fn improve(&mut self) -> bool {
+        let mut order: Vec<usize> = (0..self.sites.len()).filter(|k| self.collides(&self.sites[*k])).collect();
+        order.sort_unstable_by_key(|k| (std::cmp::Reverse(self.sites[*k].weight), *k));
+        let mut changed = false;
+        for k in order {
+            if !self.collides(&self.sites[k]) {
+                continue;
+            }
+            if let Some((a, b)) = self.best(k) {
+                self.exchange(a, b);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// The exchange that spares most for an instruction.
+    fn best(&mut self, site: usize) -> Option<(u8, u8)> {
+        let mut best = (0, None);
+        for a in self.sites[site]
+            .registers
+            .into_iter()
+            .filter(|r| self.free.binary_search(r).is_ok())
+            .collect::<SmallVec<[u8; 3]>>()
+        {
+            for k in 0..self.free.len() {
+                let b = self.free[k];
+                if self.now[usize::from(a)] & 1 == self.now[usize::from(b)] & 1 {
+                    continue;
+                }
+                let before = self.cost(a, b);
+                self.exchange(a, b);
+                let spared = before.saturating_sub(self.cost(a, b));
+                self.exchange(a, b);
+                if spared > best.0 {
+                    best = (spared, Some((a, b)));
+                }
+            }
+        }
+        best.1
+    }
+
+    fn rename(&self, inst: &mut Instruction) {
+        for field in general_fields(inst.form()) {
+            let old = inst.at(field);
+            if let Some(new) = usize::try_from(old).ok().and_then(|r| self.now.get(r)).filter(|n| u64::from(**n) != old)
+            {
+                // As wide as the number that stood there.
+                let _ = inst.set_at(field, u64::from(*new));
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What is the same in every turn of a loop is computed before it.
+//!
+//! Done on virtual registers: an instruction that only computes, whose results nothing else writes and whose sources nothing in the loop
+//! writes, moves to the end of the block that leads to the loop. Nothing of that can fault, so it does not matter that a turn might
+//! have left it out. Inner loops come first, so that what is the same outside as well goes further. How many registers are kept for it over
+//! a loop is bounded; code that spills is selected again without it.
+
+use super::flow::loops;
+use super::hoist::computes;
+use super::live::bundle_start;
+use super::mir::{Code, Mach, Nature, PRED, Pred, Term, Word, width};
+use crate::codegen::regalloc::{Class, VReg};
+use crate::isa::sass::Pipe;
+use smallvec::SmallVec;
+
+/// Words and predicates that may be kept over a loop.
+const WORDS: u32 = 12;
+const PREDICATES: u32 = 2;
+
+/// Groups of instructions that write each register.
+struct Writers(Vec<u32>);
+
+impl Writers {
+    fn new(registers: usize) -> Writers {
+        Writers(vec![0; registers])
+    }
+
+    fn add(&mut self, group: &[Mach], by: i32) {
+        for r in results(group) {
+            let n = &mut self.0[r.0 as usize];
+            *n = n.saturating_add_signed(by);
+        }
+    }
+
+    fn of(&self, r: VReg) -> u32 {
+        self.0[r.0 as usize]
+    }
+}
+
+/// The registers that a group writes, each once.
+fn results(group: &[Mach]) -> impl Iterator<Item = VReg> {
+    let all = group.iter().flat_map(|m| &m.regs).enumerate().filter(|(_, r)| r.write);
+    all.filter(|(k, r)| {
+        let mut before = group.iter().flat_map(|m| &m.regs).take(*k);
+        !before.any(|b| b.write && b.word.reg() == r.word.reg())
+    })
+    .map(|(_, r)| r.word.reg())
+}
+
+fn reads(ops: &[Mach]) -> impl Iterator<Item = VReg> {
+    ops.iter().flat_map(|m| &m.regs).filter(|r| !r.write).map(|r| r.word.reg())
+}
+
+/// The groups of a block: where each starts and ends.
+fn groups(ops: &[Mach]) -> Vec<(usize, usize)> {
+    let (mut out, mut end) = (vec![], ops.len());
+    while end > 0 {
+        let from = bundle_start(ops, end);
+        out.push((from, end));
+        end = from;
+    }
+    out.reverse();
+    out
+}
+
+/// Moves what is the same in every turn out of all loops; a constant that a loop makes more than once, it has once then. `stack` is everywhere
+/// and never written.
+pub(super) fn invariants(code: &mut Code, stack: VReg) {
+    let loops = loops(code);
+    if loops.is_empty() {
+        return;
+    }
+    let mut all = Writers::new(code.classes.len());
+    for b in &code.order {
+        let ops = &code.blocks[*b].ops;
+        groups(ops).into_iter().for_each(|(from, to)| all.add(&ops[from..to], 1));
+    }
+    let mut names: Vec<(VReg, VReg)> = vec![];
+    for l in &loops {
+        let (mut inside, mut wanted) = (Writers::new(code.classes.len()), vec![0; code.classes.len()]);
+        for b in &l.blocks {
+            let ops = &code.blocks[*b].ops;
+            groups(ops).into_iter().for_each(|(from, to)| inside.add(&ops[from..to], 1));
+            reads(ops).for_each(|r| wanted[r.0 as usize] += 1);
+            if let Term::Branch(Pred { word: Some(w), .. }, ..) = code.blocks[*b].term {
+                wanted[w.reg().0 as usize] += 1;
+            }
+        }
+        let kept = vec![false; code.classes.len()];
+        let mut w =
+            Walk { all: &all, inside, wanted, kept, stack, words: 0, predicates: 0, moved: vec![], names: vec![] };
+        // A block may use what another one behind it computes.
+        while l.blocks.iter().any(|b| w.block(&mut code.blocks[*b].ops, &code.classes)) {}
+        names.append(&mut w.names);
+        code.blocks[l.before].ops.append(&mut w.moved);
+    }
+    rename(code, &names);
+}
+
+/// Reads of the first register of a pair become reads of the second.
+fn rename(code: &mut Code, names: &[(VReg, VReg)]) {
+    if names.is_empty() {
+        return;
+    }
+    let mut now: Vec<u32> = (0..code.classes.len() as u32).collect();
+    // The second of a pair may be the first of a later one.
+    names.iter().rev().for_each(|(old, new)| now[old.0 as usize] = now[new.0 as usize]);
+    for b in &code.order {
+        for r in code.blocks[*b].ops.iter_mut().flat_map(|m| &mut m.regs) {
+            let to = VReg(now[r.word.reg().0 as usize]);
+            r.word = Word::of(to).plus(r.word.sub());
+        }
+    }
+}
+
+struct Walk<'a> {
+    /// Who writes a register in the whole code, and in the loop.
+    all: &'a Writers,
+    inside: Writers,
+    /// Places in the loop that read a register, and whether it is one that was moved.
+    wanted: Vec<u32>,
+    kept: Vec<bool>,
+    stack: VReg,
+    words: u32,
+    predicates: u32,
+    moved: Vec<Mach>,
+    /// Registers that others stand for.
+    names: Vec<(VReg, VReg)>,
+}
+
+impl Walk<'_> {
+    /// Takes what is the same in every turn out of a block; whether there was something.
+    fn block(&mut self, ops: &mut Vec<Mach>, classes: &[Class]) -> bool {
+        let groups = groups(ops);
+        if !groups.iter().any(|(from, to)| self.is_same(&ops[*from..*to])) {
+            return false;
+        }
+        let (before, mut rest) = (ops.len(), std::mem::take(ops).into_iter());
+        for (from, to) in groups {
+            let group: SmallVec<[Mach; 2]> = rest.by_ref().take(to - from).collect();
+            if !self.is_same(&group) {
+                ops.extend(group);
+            } else if let Some(pair) = self.standing_for(&group, classes) {
+                self.names.push(pair);
+                self.inside.add(&group, -1);
+                self.wanted[pair.1.0 as usize] += self.wanted[pair.0.0 as usize];
+            } else if self.fits(&group, classes) {
+                self.inside.add(&group, -1);
+                self.moved.extend(group);
+            } else {
+                ops.extend(group);
+            }
+        }
+        ops.len() < before
+    }
+
+    fn is_same(&self, group: &[Mach]) -> bool {
+        let pure = |m: &Mach| {
+            let computing = matches!(
+                m.inst.form().pipe,
+                Pipe::Alu
+                    | Pipe::Fma
+                    | Pipe::Imad
+                    | Pipe::ImadWide
+                    | Pipe::Half
+                    | Pipe::Double
+                    | Pipe::Xu
+                    | Pipe::Constant
+            );
+            computing && !matches!(m.nature, Nature::Address(_)) && !m.is_guarded() && computes(m)
+        };
+        let own = |r: VReg| results(group).any(|w| w == r);
+        let mut reads = group.iter().flat_map(|m| &m.regs).filter(|r| !r.write);
+        reads.all(|r| self.inside.of(r.word.reg()) == 0 || own(r.word.reg()))
+            && results(group).all(|r| r != self.stack && self.all.of(r) == 1)
+            && group.iter().all(pure)
+    }
+
+    /// The register of a constant, and that of an equal one before the loop.
+    fn standing_for(&self, group: &[Mach], classes: &[Class]) -> Option<(VReg, VReg)> {
+        let of = |m: &Mach| match m.regs.as_slice() {
+            [r] if r.write && m.nature == Nature::Constant && !m.glued => Some(r.word.reg()),
+            _ => None,
+        };
+        let [m] = group else { return None };
+        let own = of(m)?;
+        let equal = |k: &Mach| of(k).filter(|r| k.inst == m.inst && classes[r.0 as usize] == classes[own.0 as usize]);
+        Some((own, self.moved.iter().find_map(equal)?))
+    }
+
+    /// Whether there is room for its results, which is then taken, and that of what only it has read is given back.
+    fn fits(&mut self, group: &[Mach], classes: &[Class]) -> bool {
+        let (mut words, mut predicates) = (self.words, self.predicates);
+        for r in results(group) {
+            let (w, p) = room(classes[r.0 as usize]);
+            (words, predicates) = (words + w, predicates + p);
+        }
+        if words > WORDS || predicates > PREDICATES {
+            return false;
+        }
+        for r in results(group) {
+            self.kept[r.0 as usize] = true;
+        }
+        for r in reads(group) {
+            let left = &mut self.wanted[r.0 as usize];
+            *left -= 1;
+            if *left == 0 && self.kept[r.0 as usize] {
+                let (w, p) = room(classes[r.0 as usize]);
+                (words, predicates) = (words - w, predicates - p);
+            }
+        }
+        (self.words, self.predicates) = (words, predicates);
+        true
+    }
+}
+
+/// Words and predicates that a register of a class is.
+fn room(class: Class) -> (u32, u32) {
+    if class == PRED { (0, 1) } else { (width(class).into(), 0) }
+}
