@@ -21,6 +21,22 @@ fn what_is_printed_parses_to_the_same_module() {
     }
 }
 
+/// Bodies with a comment before each comma and semicolon: so nothing in them is read from the bytes at once, all of it by tokens.
+fn by_tokens(text: &str) -> String {
+    let in_body = |line: &str| line.starts_with(['\t', ' ', '@']) && !line.contains(['"', '/']) && line.contains(';');
+    let slow = |line: &str| line.replace(',', "/**/,").replace(';', "/**/;");
+    text.lines().map(|l| if in_body(l) { slow(l) } else { l.to_owned() } + "\n").collect()
+}
+
+#[test]
+fn bytes_and_tokens_give_the_same_module() {
+    for (name, text) in SAMPLES {
+        let slow = by_tokens(text);
+        assert!(slow.matches("/**/").count() > 20, "{name}");
+        assert_eq!(parse(&slow).unwrap_or_else(|e| panic!("{name}: {e}")), parse(text).unwrap(), "{name}");
+    }
+}
+
 #[test]
 fn ptxas_takes_the_samples_as_written_and_as_printed() {
     for (name, text) in SAMPLES {
@@ -72,6 +88,17 @@ fn errors_name_line_column_and_what_was_expected() {
         (".reg .q7 %x;", "6:6: expected a type of registers, such as .b32, found `.q7`"),
         ("mov.b32 %r0, \"x\";", "6:14: expected an operand, found \"x\""),
         ("bra X", "7:1: expected `,` or `;`, found `}`"),
+        // Numbers and registers that are not what they look like at first.
+        ("add.s32 %r0, %r1, %r01;", "6:19: expected a register that is declared before this, found `%r01`"),
+        ("add.s32 %r0, %r1, %r1.;", "6:22: expected `,` or `;`, found `.`"),
+        ("add.s32 %r0, %r1, 08;", "6:19: expected a number of PTX, found `08`"),
+        ("mov.b32 %r0, 0f3f80000g;", "6:14: expected a number of PTX, found `0f3f80000g`"),
+        ("ld.global.u32 %r0, [%r0+4;", "6:26: expected `]` after an address, found `;`"),
+        ("add.s32 %r0, , %r1;", "6:14: expected an operand, found `,`"),
+        ("add.s32 %r0, %r1, ;", "6:19: expected an operand, found `;`"),
+        ("mov.v2.u32 {%r0, %r1;", "6:21: expected `,` or `}`, found `;`"),
+        ("ret;\n  frob;", "7:3: expected an instruction, found `frob`"),
+        ("ret;\nadd.s32 %r0, %q, 1;", "7:14: expected a register that is declared before this, found `%q`"),
     ] {
         assert_eq!(error(body), why, "{body}");
     }

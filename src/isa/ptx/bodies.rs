@@ -10,11 +10,7 @@ use std::sync::Arc;
 /// Makes operands of their parts.
 pub(crate) trait Operands<'a> {
     type Operand;
-    /// The operands of an instruction.
-    type List;
 
-    fn list(&self) -> Self::List;
-    fn push(&self, list: &mut Self::List, operand: Self::Operand);
     /// A register, and its number among those that the body declares.
     fn register(&mut self, name: &'a str, number: u32) -> Self::Operand;
     fn not(&mut self, name: &'a str, number: u32) -> Self::Operand;
@@ -44,8 +40,11 @@ pub(crate) trait Bodies<'a>: Operands<'a> {
     /// A mnemonic that was met before.
     fn known(&self, word: &'a str) -> Option<Self::Mnemonic>;
     /// Another one.
-    fn learn(&mut self, word: &'a str, op: Opcode, mods: Vec<Modifier>) -> Self::Mnemonic;
-    fn inst(&mut self, head: Head<'a, Self::Mnemonic>, operands: Self::List);
+    fn learn(&mut self, word: &'a str, op: Opcode, mods: impl Iterator<Item = Modifier>) -> Self::Mnemonic;
+    /// An instruction begins; its operands follow, and its end.
+    fn begin(&mut self, head: Head<'a, Self::Mnemonic>);
+    fn push(&mut self, operand: Self::Operand);
+    fn end(&mut self);
     /// The body whose last brace has closed.
     fn body(&mut self) -> Self::Body;
 }
@@ -70,6 +69,8 @@ pub(crate) struct Predicate<'a> {
 pub(super) struct Tree<'a> {
     open: Vec<Vec<Statement>>,
     body: Vec<Statement>,
+    /// The instruction that is being read.
+    inst: Option<Inst>,
     mnemonics: HashMap<&'a str, (Opcode, Arc<[Modifier]>)>,
 }
 
@@ -83,15 +84,6 @@ impl Tree<'_> {
 
 impl<'a> Operands<'a> for Tree<'_> {
     type Operand = Operand;
-    type List = Vec<Operand>;
-
-    fn list(&self) -> Vec<Operand> {
-        Vec::with_capacity(4)
-    }
-
-    fn push(&self, list: &mut Vec<Operand>, operand: Operand) {
-        list.push(operand);
-    }
 
     fn register(&mut self, name: &'a str, _: u32) -> Operand {
         Operand::Reg(Name::from(name))
@@ -163,16 +155,28 @@ impl<'a> Bodies<'a> for Tree<'a> {
         self.mnemonics.get(word).cloned()
     }
 
-    fn learn(&mut self, word: &'a str, op: Opcode, mods: Vec<Modifier>) -> Self::Mnemonic {
-        let mnemonic = (op, Arc::from(mods));
+    fn learn(&mut self, word: &'a str, op: Opcode, mods: impl Iterator<Item = Modifier>) -> Self::Mnemonic {
+        let mnemonic = (op, mods.collect());
         self.mnemonics.insert(word, Clone::clone(&mnemonic));
         mnemonic
     }
 
-    fn inst(&mut self, head: Head<'a, Self::Mnemonic>, operands: Vec<Operand>) {
+    fn begin(&mut self, head: Head<'a, Self::Mnemonic>) {
         let (op, mods) = head.mnemonic;
         let guard = head.guard.map(|g| Guard { negated: g.negated, pred: Name::from(g.name) });
-        self.add(Statement::Inst(Inst { pos: head.pos, guard, op, mods, operands }));
+        self.inst = Some(Inst { pos: head.pos, guard, op, mods, operands: Vec::with_capacity(4) });
+    }
+
+    fn push(&mut self, operand: Operand) {
+        if let Some(inst) = &mut self.inst {
+            inst.operands.push(operand);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(inst) = self.inst.take() {
+            self.add(Statement::Inst(inst));
+        }
     }
 
     fn body(&mut self) -> Vec<Statement> {

@@ -4,7 +4,7 @@ use super::bodies::{Bodies, Head, Operands, Predicate};
 use super::lex::Kind;
 use super::module::{Imm, Inlined, Linkage, Loc, Modifier, Pos, Registers, Statement};
 use super::name::Name;
-use super::names::{Counted, Numbered, Opcode, Space, Type, is_special};
+use super::names::{self, Counted, Numbered, Opcode, Space, Type, is_special};
 use super::number;
 use super::parse::{ParseError, Parser, Scope};
 
@@ -44,10 +44,7 @@ impl<'a> Parser<'a> {
                 let guard = self.guard()?;
                 let pos = self.tok.pos;
                 match self.tok.kind {
-                    Kind::Word(w) if !w.starts_with('.') => {
-                        self.advance()?;
-                        self.inst(w, (pos, Some(guard)), out)
-                    }
+                    Kind::Word(w) if !w.starts_with('.') => self.inst(w, (pos, Some(guard)), out),
                     _ => self.wanted("an instruction"),
                 }
             }
@@ -55,13 +52,14 @@ impl<'a> Parser<'a> {
                 out.statement(self.inner_directive(pos)?);
                 Ok(())
             }
+            Kind::Word(w) if self.is_quick() => self.inst(w, (pos, None), out),
             Kind::Word(w) => {
                 self.advance()?;
                 if self.is_sign(b':') {
                     out.label(w, pos);
                     return self.advance();
                 }
-                self.inst(w, (pos, None), out)
+                self.slow_inst(w, (pos, None), out)
             }
             _ => self.wanted("an instruction, a label, a directive or `}`"),
         }
@@ -128,6 +126,7 @@ impl<'a> Parser<'a> {
                         scope.names.insert(w, first);
                     }
                 }
+                scope.bare |= !w.starts_with('%');
             }
             Ok((name, count))
         })?;
@@ -160,6 +159,10 @@ impl<'a> Parser<'a> {
     // --- instructions ---
 
     fn guard(&mut self) -> Res<Predicate<'a>> {
+        if let Some(guard) = self.quick_guard() {
+            self.advance()?;
+            return Ok(guard);
+        }
         self.advance()?;
         let negated = self.sign(b'!')?;
         let (name, number) = self.predicate()?;
@@ -177,66 +180,67 @@ impl<'a> Parser<'a> {
         self.wanted("a predicate register that is declared here")
     }
 
+    /// An instruction whose first word stands here.
+    fn inst<B: Bodies<'a>>(&mut self, word: &'a str, at: (Pos, Option<Predicate<'a>>), out: &mut B) -> Res<()> {
+        if !self.is_quick() {
+            self.advance()?;
+            return self.slow_inst(word, at, out);
+        }
+        let (pos, guard) = at;
+        let mnemonic = Self::mnemonic(word, pos, out)?;
+        self.quick_insts(Head { pos, guard, mnemonic }, out)
+    }
+
     /// The rest of an instruction whose first word has been taken.
-    fn inst<B: Bodies<'a>>(
+    fn slow_inst<B: Bodies<'a>>(
         &mut self,
         word: &'a str,
         (pos, guard): (Pos, Option<Predicate<'a>>),
         out: &mut B,
     ) -> Res<()> {
-        let mnemonic = match out.known(word) {
-            Some(known) => known,
-            None => {
-                let mut parts = word.split('.');
-                let Some(op) = parts.next().and_then(Opcode::parse) else {
-                    return Err(ParseError::expected(pos, "an instruction", &format!("`{word}`")));
-                };
-                out.learn(word, op, parts.map(|w| Modifier::of(w, Name::from)).collect())
-            }
-        };
-        let operands = self.operands(out)?;
-        out.inst(Head { pos, guard, mnemonic }, operands);
+        let mnemonic = Self::mnemonic(word, pos, out)?;
+        out.begin(Head { pos, guard, mnemonic });
+        if !self.sign(b';')? {
+            self.operands(out)?;
+        }
+        out.end();
         Ok(())
     }
 
-    /// Operands up to the end of an instruction, most of which are registers.
-    fn operands<M: Operands<'a>>(&mut self, make: &mut M) -> Res<M::List> {
-        let mut out = make.list();
-        if self.sign(b';')? {
-            return Ok(out);
+    /// What a mnemonic with its modifiers says.
+    fn mnemonic<B: Bodies<'a>>(word: &'a str, pos: Pos, out: &mut B) -> Res<B::Mnemonic> {
+        if let Some(known) = out.known(word) {
+            return Ok(known);
         }
+        let Some(new) = Self::learnt(word, out) else {
+            return Err(ParseError::expected(pos, "an instruction", &format!("`{word}`")));
+        };
+        Ok(new)
+    }
+
+    /// What a mnemonic says that was not met before; `None`: there is no such instruction.
+    pub(super) fn learnt<B: Bodies<'a>>(word: &'a str, out: &mut B) -> Option<B::Mnemonic> {
+        let mut parts = names::parts(word);
+        let op = Opcode::parse(parts.next()?)?;
+        Some(out.learn(word, op, parts.map(|w| Modifier::of(w, Name::from))))
+    }
+
+    /// Operands up to the end of an instruction, the first of which stands here.
+    pub(super) fn operands<B: Bodies<'a>>(&mut self, out: &mut B) -> Res<()> {
         loop {
-            // Most are one token.
-            let short = match self.tok.kind {
-                Kind::Word(w) if w.starts_with('%') => self.register(w).map(|number| make.register(w, number)),
-                Kind::Number(n) => number::constant(n).map(|value| make.immediate(value)),
-                _ => None,
-            };
-            let operand = match short {
-                Some(operand) => match self.separator()? {
-                    Some(sign) => {
-                        make.push(&mut out, operand);
-                        if sign == b';' {
-                            return Ok(out);
-                        }
-                        continue;
-                    }
-                    None => {
-                        self.advance()?;
-                        if self.is_sign(b'|') { self.paired(operand, make)? } else { operand }
-                    }
-                },
-                None => self.operand(make)?,
-            };
-            make.push(&mut out, operand);
-            match self.tok.kind {
-                Kind::Sign(b',') => self.advance()?,
-                Kind::Sign(b';') => {
-                    self.advance()?;
-                    return Ok(out);
-                }
-                _ => return self.wanted("`,` or `;`"),
-            };
+            let operand = self.operand(out)?;
+            out.push(operand);
+            if self.sign(b';')? {
+                return Ok(());
+            }
+            if !self.is_sign(b',') {
+                return self.wanted("`,` or `;`");
+            }
+            let ended = self.quick_operands(out);
+            self.advance()?;
+            if ended {
+                return Ok(());
+            }
         }
     }
 

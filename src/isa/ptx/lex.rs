@@ -27,7 +27,8 @@ pub(super) struct Token<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Lexer<'a> {
     text: &'a str,
-    at: usize,
+    /// Behind the token that was read last.
+    pub at: usize,
     line: u32,
     /// Where the line begins.
     start: usize,
@@ -68,7 +69,7 @@ const CLASSES: [Class; 256] = {
     table
 };
 
-const fn is_name(c: u8) -> bool {
+pub(super) const fn is_name(c: u8) -> bool {
     NAMES[c as usize]
 }
 
@@ -81,8 +82,42 @@ impl<'a> Lexer<'a> {
         self.text.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
     }
 
+    pub fn bytes(&self) -> &'a [u8] {
+        self.text.as_bytes()
+    }
+
+    #[inline]
+    pub fn between(&self, from: usize, to: usize) -> &'a str {
+        self.text.get(from..to).unwrap_or_default()
+    }
+
+    /// Whether a name stands between these places, with all its dots.
+    pub fn is_word(&self, from: usize, to: usize) -> bool {
+        let mut lexer = Lexer { at: from, ..*self };
+        lexer.word();
+        lexer.at == to
+    }
+
+    /// A place in this line.
+    #[inline]
+    pub fn pos_of(&self, at: usize) -> Pos {
+        Pos { line: self.line, column: (at - self.start + 1).min(u32::MAX as usize) as u32 }
+    }
+
+    /// Skips blanks and ends of lines.
+    #[inline]
+    pub fn lines(&mut self) {
+        while let Some(c) = self.text.as_bytes().get(self.at) {
+            match c {
+                b' ' | b'\t' | b'\r' => self.at += 1,
+                b'\n' => self.new_line(),
+                _ => break,
+            }
+        }
+    }
+
     fn pos(&self) -> Pos {
-        Pos { line: self.line, column: (self.at - self.start + 1).min(u32::MAX as usize) as u32 }
+        self.pos_of(self.at)
     }
 
     fn new_line(&mut self) {
@@ -124,14 +159,6 @@ impl<'a> Lexer<'a> {
         }
         self.at += 2;
         Ok(())
-    }
-
-    /// Takes a comma or semicolon that stands right here.
-    #[inline]
-    pub fn separator(&mut self) -> Option<u8> {
-        let found = Some(self.byte(0)).filter(|c| matches!(c, b',' | b';'));
-        self.at += usize::from(found.is_some());
-        found
     }
 
     /// Reads the next token; `End` for ever at the end.
@@ -204,7 +231,7 @@ impl<'a> Lexer<'a> {
     }
 
     #[inline]
-    fn word(&mut self) {
+    pub fn word(&mut self) {
         let bytes = self.text.as_bytes();
         let mut at = self.at;
         loop {

@@ -21,6 +21,7 @@ mod names;
 mod number;
 mod parse;
 mod print;
+mod quick;
 mod render;
 
 pub(crate) use bodies::{Bodies, Head, Operands};

@@ -3,7 +3,7 @@
 //! Registers are told from other names while parsing, so that an operand says what it is. Debug sections are kept as text.
 
 use super::name::Name;
-use super::names::{Opcode, Space, Type};
+use super::names::{self, AfterDot, Opcode, Space, Type};
 use std::sync::Arc;
 
 /// A place in the text; no part of what a module means, so all places are equal.
@@ -259,15 +259,12 @@ pub enum Modifier {
 impl Modifier {
     /// What a word after a dot is; `name` makes a name of one that is no type, space or vector.
     pub(super) fn of<'a>(word: &'a str, name: impl FnOnce(&'a str) -> Name) -> Modifier {
-        match word {
-            "v2" => Modifier::Vector(2),
-            "v4" => Modifier::Vector(4),
-            "v8" => Modifier::Vector(8),
-            _ => match (Type::parse(word), Space::parse(word)) {
-                (Some(t), _) => Modifier::Type(t),
-                (_, Some(s)) => Modifier::Space(s),
-                _ => Modifier::Word(name(word)),
-            },
+        match names::after_dot(word) {
+            Some(AfterDot::Type(t)) => Modifier::Type(t),
+            Some(AfterDot::Space(s)) => Modifier::Space(s),
+            Some(AfterDot::Vector(n)) => Modifier::Vector(n),
+            Some(AfterDot::Word(w)) => Modifier::Word(Name::known(w)),
+            None => Modifier::Word(name(word)),
         }
     }
 }

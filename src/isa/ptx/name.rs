@@ -19,15 +19,23 @@ pub struct Name(Text);
 enum Text {
     /// Length and bytes, which are those of a string.
     Short(u8, [u8; SHORT]),
+    /// A word of the language.
+    Known(&'static str),
     Long(Arc<str>),
 }
 
 impl Name {
+    /// A word of the language as a name.
+    pub(super) const fn known(word: &'static str) -> Name {
+        Name(Text::Known(word))
+    }
+
     /// The name as a string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Text::Short(..) => std::str::from_utf8(self.as_bytes()).unwrap_or_default(),
+            Text::Known(text) => text,
             Text::Long(text) => text,
         }
     }
@@ -35,6 +43,7 @@ impl Name {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Text::Short(len, bytes) => bytes.get(..usize::from(*len)).unwrap_or_default(),
+            Text::Known(text) => text.as_bytes(),
             Text::Long(text) => text.as_bytes(),
         }
     }

@@ -19,74 +19,80 @@ macro_rules! words {
 
             /// The one that is written so.
             #[must_use]
+            #[inline]
             pub fn parse(word: &str) -> Option<$name> {
                 const WORDS: &[&str] = &[$($word),*];
-                const SORTED: [u8; WORDS.len()] = sorted(WORDS);
-                const HEADS: [u64; WORDS.len()] = heads(WORDS, &SORTED);
-                let head = head(word.as_bytes());
-                let first = HEADS.partition_point(|h| *h < head);
-                let like = HEADS[first..].iter().take_while(|h| **h == head).zip(&SORTED[first..]);
-                let found = like.map(|(_, k)| usize::from(*k)).find(|k| WORDS[*k] == word);
-                found.map(|k| $name::ALL[k])
+                const PLACES: [u8; (4 * WORDS.len()).next_power_of_two()] = places(WORDS);
+                found(word, WORDS, &PLACES).map(|k| $name::ALL[k])
             }
         }
     };
 }
 
-/// The numbers of words in the words' order. There are at most 256.
-#[allow(clippy::cast_possible_truncation)]
-const fn sorted<const N: usize>(words: &[&str]) -> [u8; N] {
-    let (mut out, mut n) = ([0; N], 0);
-    while n < N {
-        let mut at = n;
-        while at > 0 && is_before(words[n], words[out[at - 1] as usize]) {
-            out[at] = out[at - 1];
-            at -= 1;
-        }
-        out[at] = n as u8;
-        n += 1;
-    }
-    out
-}
-
-/// The first eight bytes as a number, in the order of the words.
+/// Where a word is looked for first among so many places, a power of two: by its first eight bytes.
 #[inline]
-const fn head(word: &[u8]) -> u64 {
-    let (mut all, mut i) = (0, 0);
-    while i < 8 {
-        all = all << 8 | if i < word.len() { word[i] as u64 } else { 0 };
+#[allow(clippy::cast_possible_truncation)] // its upper bits alone
+const fn place(word: &[u8], count: usize) -> usize {
+    let (mut head, mut i) = (0u64, 0);
+    while i < word.len() && i < 8 {
+        head = head << 8 | word[i] as u64;
         i += 1;
     }
-    all
+    (head.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (count - 1)
 }
 
-/// The heads of words in their order.
-const fn heads<const N: usize>(words: &[&str], order: &[u8; N]) -> [u64; N] {
-    let (mut out, mut i) = ([0; N], 0);
-    while i < N {
-        out[i] = head(words[order[i] as usize].as_bytes());
-        i += 1;
+/// The numbers of words, from 1, in their places or the next free ones; 0 where none is. There are fewer than 256.
+#[allow(clippy::cast_possible_truncation)]
+const fn places<const N: usize>(words: &[&str]) -> [u8; N] {
+    let (mut out, mut k) = ([0; N], 0);
+    while k < words.len() {
+        let mut at = place(words[k].as_bytes(), N);
+        while out[at] != 0 {
+            at = (at + 1) & (N - 1);
+        }
+        out[at] = k as u8 + 1;
+        k += 1;
     }
     out
 }
 
-const fn is_before(a: &str, b: &str) -> bool {
-    let (a, b, mut i) = (a.as_bytes(), b.as_bytes(), 0);
-    while i < a.len() && i < b.len() {
-        if a[i] != b[i] {
-            return a[i] < b[i];
+/// The number of a word among words.
+#[inline]
+fn found<const N: usize>(word: &str, words: &[&str], places: &[u8; N]) -> Option<usize> {
+    let mut at = place(word.as_bytes(), N);
+    loop {
+        let k = usize::from(places[at]).checked_sub(1)?;
+        // Words are short: comparing their bytes here is faster than asking for it.
+        if words[k].len() == word.len() && words[k].bytes().eq(word.bytes()) {
+            return Some(k);
         }
-        i += 1;
+        at = (at + 1) & (N - 1);
     }
-    a.len() < b.len()
+}
+
+/// What stands between the dots of a word.
+pub(super) fn parts(word: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(word);
+    std::iter::from_fn(move || {
+        let all = rest.take()?;
+        match all.bytes().position(|c| c == b'.') {
+            Some(n) => {
+                rest = all.get(n + 1..);
+                all.get(..n)
+            }
+            None => Some(all),
+        }
+    })
 }
 
 /// Registers `stem<0>` to `stem<count - 1>`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted<'a> {
     stem: &'a [u8],
-    /// Its bytes, if it is short and does not end with a digit; else 0.
+    /// Its bytes, the first one lowest, if it is short and does not end with a digit; else 0.
     key: u64,
+    /// The bits of those bytes.
+    mask: u64,
     pub count: u32,
 }
 
@@ -94,7 +100,35 @@ impl<'a> Counted<'a> {
     pub fn new(stem: &'a str, count: u32) -> Counted<'a> {
         let stem = stem.as_bytes();
         let plain = !stem.last().is_some_and(u8::is_ascii_digit);
-        Counted { stem, key: if plain { packed(stem) } else { 0 }, count }
+        let key = if plain { packed(stem) } else { 0 };
+        let mask = u64::MAX >> (64 - 8 * stem.len().clamp(1, 8));
+        Counted { stem, key, mask, count }
+    }
+
+    /// The number of a register of this range that stands at the start of eight bytes, the first one lowest, and how long it is, with all digits
+    /// that stand there. The outer `None`: it cannot be told here.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // bytes
+    pub fn begins(&self, head: u64) -> Option<Option<(u32, usize)>> {
+        if self.key == 0 {
+            return None;
+        }
+        let mut rest = head >> ((8 * self.stem.len()) & 63);
+        let mut digit = (rest as u8).wrapping_sub(b'0');
+        if (head ^ self.key) & self.mask != 0 || digit > 9 {
+            return Some(None);
+        }
+        let (mut number, mut len) = (0u32, self.stem.len());
+        let zero = digit == 0;
+        while digit <= 9 {
+            number = 10 * number + u32::from(digit);
+            len += 1;
+            rest >>= 8;
+            digit = (rest as u8).wrapping_sub(b'0');
+        }
+        // A zero before other digits makes another name of it.
+        let plain = number < self.count && !(zero && len > self.stem.len() + 1);
+        Some(plain.then_some((number, len)))
     }
 
     /// The number of a register of this range.
@@ -143,11 +177,11 @@ impl<'a> Numbered<'a> {
     }
 }
 
-/// Up to seven bytes as a number, with how many there are; 0: there are more, or none.
+/// Up to seven bytes as a number, the first one lowest; 0: there are more, or none.
 #[inline]
 fn packed(bytes: &[u8]) -> u64 {
     let all = |n: u64, c: &u8| n << 8 | u64::from(*c);
-    if bytes.len() < 8 { bytes.iter().fold(bytes.len() as u64, all) } else { 0 }
+    if bytes.len() < 8 { bytes.iter().rev().fold(0, all) } else { 0 }
 }
 
 words! {
@@ -226,53 +260,108 @@ words! {
     }
 }
 
+/// What a word after a dot is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum AfterDot {
+    Type(Type),
+    Space(Space),
+    Vector(u8),
+    Word(&'static str),
+}
+
+/// Words after a dot that are no type, space or vector, of the instructions that texts have most of.
+#[rustfmt::skip]
+const OTHERS: &[&str] = &[
+    "rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "ftz", "sat", "approx", "full", "lo", "hi", "wide", "cc", "NaN", "relu", "satfinite", "to", "uni", "sync", "aligned",
+    "eq", "ne", "lt", "le", "gt", "ge", "ls", "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan", "and", "or", "xor", "add", "min", "max", "inc", "dec", "exch", "cas",
+    "bfly", "up", "down", "idx", "any", "all", "ballot", "l", "r", "wrap", "clamp", "trans", "row", "col", "load", "store", "mma", "x1", "x2", "x4", "m8n8", "m16n8k8", "m16n8k16",
+    "volatile", "weak", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys", "cluster", "nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "L1::evict_last", "L2::128B", "L2::256B",
+    "async", "bulk", "tensor", "commit_group", "wait_group", "wait_all", "init", "inval", "arrive", "expect_tx", "try_wait", "test_wait", "parity", "mma_async", "fence", "proxy", "wait",
+];
+
+const fn all_after_dots() -> [&'static str; Type::ALL.len() + Space::ALL.len() + OTHERS.len()] {
+    let (mut out, mut n) = ([""; Type::ALL.len() + Space::ALL.len() + OTHERS.len()], 0);
+    while n < out.len() {
+        out[n] = if n < Type::ALL.len() {
+            Type::ALL[n].word()
+        } else if n < Type::ALL.len() + Space::ALL.len() {
+            Space::ALL[n - Type::ALL.len()].word()
+        } else {
+            OTHERS[n - Type::ALL.len() - Space::ALL.len()]
+        };
+        n += 1;
+    }
+    out
+}
+
+/// What a word after a dot is; `None`: it is not in this list.
+pub(super) fn after_dot(word: &str) -> Option<AfterDot> {
+    const WORDS: &[&str] = &all_after_dots();
+    const PLACES: [u8; (4 * WORDS.len()).next_power_of_two()] = places(WORDS);
+    const _: () = assert!(WORDS.len() < 256);
+    const SPACES: usize = Type::ALL.len();
+    const FROM: usize = SPACES + Space::ALL.len();
+    Some(match found(word, WORDS, &PLACES) {
+        Some(k @ 0..SPACES) => AfterDot::Type(Type::ALL[k]),
+        Some(k @ SPACES..FROM) => AfterDot::Space(Space::ALL[k - SPACES]),
+        Some(k) => AfterDot::Word(WORDS[k]),
+        None => match word {
+            "v2" => AfterDot::Vector(2),
+            "v4" => AfterDot::Vector(4),
+            "v8" => AfterDot::Vector(8),
+            _ => return None,
+        },
+    })
+}
+
 /// Whether a register of that name (with its `%`, without `.x`) is the machine's.
 #[must_use]
 pub fn is_special(name: &str) -> bool {
-    const PLAIN: &[&str] = &[
-        "tid",
-        "ntid",
-        "laneid",
-        "warpid",
-        "nwarpid",
-        "ctaid",
-        "nctaid",
-        "smid",
-        "nsmid",
-        "gridid",
-        "clusterid",
-        "nclusterid",
-        "cluster_ctaid",
-        "cluster_nctaid",
-        "cluster_ctarank",
-        "cluster_nctarank",
-        "is_explicit_cluster",
-        "lanemask_eq",
-        "lanemask_le",
-        "lanemask_lt",
-        "lanemask_ge",
-        "lanemask_gt",
-        "clock",
-        "clock_hi",
-        "clock64",
-        "globaltimer",
-        "globaltimer_lo",
-        "globaltimer_hi",
-        "reserved_smem_offset_begin",
-        "reserved_smem_offset_end",
-        "reserved_smem_offset_cap",
-        "total_smem_size",
-        "aggr_smem_size",
-        "dynamic_smem_size",
-        "current_graph_exec",
-    ];
     let Some(word) = name.strip_prefix('%') else { return false };
     let numbered = |stem: &str, n: u32| {
         word.strip_prefix(stem)
             .and_then(|d| d.strip_suffix("_64").unwrap_or(d).parse::<u32>().ok())
             .is_some_and(|k| k < n)
     };
-    PLAIN.contains(&word) || numbered("pm", 8) || numbered("envreg", 32) || numbered("reserved_smem_offset_", 2)
+    let plain = matches!(
+        word,
+        "tid"
+            | "ntid"
+            | "laneid"
+            | "warpid"
+            | "nwarpid"
+            | "ctaid"
+            | "nctaid"
+            | "smid"
+            | "nsmid"
+            | "gridid"
+            | "clusterid"
+            | "nclusterid"
+            | "cluster_ctaid"
+            | "cluster_nctaid"
+            | "cluster_ctarank"
+            | "cluster_nctarank"
+            | "is_explicit_cluster"
+            | "lanemask_eq"
+            | "lanemask_le"
+            | "lanemask_lt"
+            | "lanemask_ge"
+            | "lanemask_gt"
+            | "clock"
+            | "clock_hi"
+            | "clock64"
+            | "globaltimer"
+            | "globaltimer_lo"
+            | "globaltimer_hi"
+            | "reserved_smem_offset_begin"
+            | "reserved_smem_offset_end"
+            | "reserved_smem_offset_cap"
+            | "total_smem_size"
+            | "aggr_smem_size"
+            | "dynamic_smem_size"
+            | "current_graph_exec"
+    );
+    plain || numbered("pm", 8) || numbered("envreg", 32) || numbered("reserved_smem_offset_", 2)
 }
 
 #[cfg(test)]
@@ -283,6 +372,16 @@ mod tests {
     fn words_and_values_belong_together() {
         assert_eq!(Opcode::parse("ldmatrix"), Some(Opcode::Ldmatrix));
         assert_eq!(Opcode::parse("ld.global"), None);
+        assert_eq!(
+            (after_dot("f32"), after_dot("param")),
+            (Some(AfterDot::Type(Type::F32)), Some(AfterDot::Space(Space::Param)))
+        );
+        assert_eq!(
+            (after_dot("v4"), after_dot("relaxed")),
+            (Some(AfterDot::Vector(4)), Some(AfterDot::Word("relaxed")))
+        );
+        assert_eq!((after_dot("evict"), after_dot("")), (None, None));
+        assert!(OTHERS.iter().all(|w| after_dot(w) == Some(AfterDot::Word(w))));
         assert!(Opcode::ALL.iter().all(|o| Opcode::parse(o.word()) == Some(*o)));
         assert!(Type::ALL.iter().all(|o| Type::parse(o.word()) == Some(*o)));
         assert_eq!((Type::Bf16x2.bits(), Type::E4m3x2.bits()), (32, 16));

@@ -72,6 +72,8 @@ pub(super) struct Scope<'a> {
     pub names: HashMap<&'a str, u32>,
     /// With the number of the first.
     pub ranges: Vec<(Counted<'a>, u32)>,
+    /// There are names among them that do not begin with a `%`.
+    pub bare: bool,
 }
 
 impl Scope<'_> {
@@ -88,7 +90,7 @@ impl Scope<'_> {
 }
 
 pub(super) struct Parser<'a> {
-    lexer: Lexer<'a>,
+    pub lexer: Lexer<'a>,
     pub tok: Token<'a>,
     pub scopes: Vec<Scope<'a>>,
     /// Registers that the body has declared.
@@ -104,16 +106,6 @@ impl<'a> Parser<'a> {
     }
 
     // --- tokens ---
-
-    /// Takes a comma or semicolon that stands right behind this token, and goes on to the token behind it.
-    #[inline]
-    pub fn separator(&mut self) -> Res<Option<u8>> {
-        let found = self.lexer.separator();
-        if found.is_some() {
-            self.advance()?;
-        }
-        Ok(found)
-    }
 
     #[inline]
     pub fn advance(&mut self) -> Res<()> {

@@ -4,8 +4,9 @@ use super::AsmError;
 use super::facts::{Facts, Known, SHARED_START, bits_of};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use super::mir::{Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, Val, Wide, Word, class_of};
-use crate::isa::ptx::{Opcode, Pos, Type};
+use crate::isa::ptx::{Pos, Type};
 use crate::isa::sass::{Chip, Form, op};
+use std::cell::OnceCell;
 
 /// Where parameters begin in bank 0.
 pub(super) const PARAMS: u32 = 0x210;
@@ -94,8 +95,8 @@ pub(super) struct Build<'a> {
     pub body: &'a Body<'a>,
     /// Types of the text's registers.
     pub types: &'a [Type],
-    /// Registers whose value all threads of a warp share.
-    pub uniform: Vec<bool>,
+    /// Registers whose value all threads of a warp share, once that was asked for.
+    uniform: OnceCell<Vec<bool>>,
     /// Constants that stand in registers from the start, and what puts them there.
     constants: hashbrown::HashMap<(u8, u32, bool), Word>,
     pub entry: Vec<Mach>,
@@ -130,12 +131,7 @@ pub(super) struct Build<'a> {
     /// The next uniform register to be given out.
     pub uniforms: u64,
     fault: Option<String>,
-    /// Modifiers that were found to be known: where they stand, and of which instruction.
-    checked: Vec<(usize, Opcode)>,
 }
-
-/// Places for modifiers that were found to be known.
-const CHECKED: usize = 64;
 
 impl<'a> Build<'a> {
     pub fn new(facts: &'a Facts, body: &'a Body<'a>) -> Build<'a> {
@@ -149,7 +145,7 @@ impl<'a> Build<'a> {
             facts,
             body,
             types,
-            uniform: super::uniform::uniform(body, facts),
+            uniform: OnceCell::new(),
             constants: Default::default(),
             entry: vec![],
             carry: None,
@@ -171,15 +167,12 @@ impl<'a> Build<'a> {
             shared: Default::default(),
             uniforms: 0,
             fault: None,
-            checked: vec![(0, Opcode::Abs); CHECKED],
         }
     }
 
-    /// Whether the instruction's modifiers stand for the first time, as far as is remembered: all that say the same share them.
-    pub fn is_new(&mut self, i: &Flat) -> bool {
-        let at = i.mods.as_ptr().addr();
-        let place = &mut self.checked[(at >> 4 ^ at >> 10) % CHECKED];
-        std::mem::replace(place, (at, i.op)) != (at, i.op)
+    /// Whether all threads of a warp have the same in a register.
+    pub fn is_uniform(&self, r: Reg) -> bool {
+        self.uniform.get_or_init(|| super::uniform::uniform(self.body, self.facts))[r as usize]
     }
 
     /// A local variable's offset from the stack pointer.
@@ -242,9 +235,19 @@ impl<'a> Build<'a> {
     // --- operands ---
 
     /// Where a register of the text lives.
+    #[inline]
     pub fn home(&mut self, r: Reg) -> Word {
-        let r = self.facts.root(r);
+        match self.words[r as usize] {
+            Some(w) => w,
+            None => self.new_home(r),
+        }
+    }
+
+    /// The same where nothing has asked for it yet.
+    fn new_home(&mut self, of: Reg) -> Word {
+        let r = self.facts.root(of);
         if let Some(w) = self.words[r as usize] {
+            self.words[of as usize] = Some(w);
             return w;
         }
         let word = match self.facts.member[r as usize] {
@@ -262,6 +265,7 @@ impl<'a> Build<'a> {
             }),
         };
         self.words[r as usize] = Some(word);
+        self.words[of as usize] = Some(word);
         word
     }
 

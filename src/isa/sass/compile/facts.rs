@@ -64,6 +64,17 @@ pub(super) struct Facts {
     pub tuples: Vec<u8>,
 }
 
+/// What a body has that some of the passes are for.
+#[derive(Default)]
+struct Seen {
+    /// Plain copies: to, from.
+    copies: Vec<(Reg, Reg)>,
+    /// Loads of shared memory.
+    shared_loads: u32,
+    /// Vectors of registers.
+    vectors: bool,
+}
+
 /// Calls `f` with each register of an operand.
 #[inline]
 pub(super) fn each(o: &Opd, f: &mut impl FnMut(Reg)) {
@@ -113,29 +124,62 @@ impl Facts {
             member: vec![None; n],
             tuples: vec![],
         };
-        f.count(body);
-        if f.join_copies(body) {
-            f.count(body);
+        let seen = f.count(body);
+        if seen.copies.iter().any(|(to, from)| f.may_join(*to, *from)) && f.join_copies(body) {
+            f.recount(body);
         }
         f.know(body);
-        if super::vector::join(body, &f) {
-            f.count(body);
+        if seen.shared_loads > 1 && super::vector::join(body, &f) {
+            f.recount(body);
         }
-        f.group(body);
+        if seen.vectors || seen.shared_loads > 1 {
+            f.group(body);
+        }
         f
     }
 
-    fn count(&mut self, body: &Body) {
+    fn recount(&mut self, body: &Body) {
         self.writes.fill(0);
         self.reads.fill(0);
+        self.count(body);
+    }
+
+    /// Counts writes and reads on top of those that were counted.
+    fn count(&mut self, body: &Body) -> Seen {
+        let mut seen = Seen::default();
         for (k, item) in body.items.iter().enumerate() {
             let Item::Inst(i) = item else { continue };
-            read(i, &mut |r| self.reads[r as usize] += 1);
-            written(i, &mut |r| {
-                self.writes[r as usize] += 1;
-                self.def[r as usize] = k as u32;
+            let results = i.results();
+            let (to, from) = i.opds.split_at(results);
+            let mut read = |r: Reg| self.reads[r as usize] += 1;
+            from.iter().for_each(|o| each(o, &mut read));
+            if let Some((p, _)) = i.guard {
+                read(p);
+            }
+            // Sums are added to.
+            if i.op == Opcode::Wgmma {
+                to.iter().for_each(|o| each(o, &mut read));
+            }
+            to.iter().for_each(|o| {
+                each(o, &mut |r| {
+                    self.writes[r as usize] += 1;
+                    self.def[r as usize] = k as u32;
+                });
             });
+            match i.op {
+                Opcode::Mov => seen.copies.extend(copied(i, &body.regs)),
+                Opcode::Ld if matches!(i.space(), Some(Space::Shared | Space::SharedCta)) => seen.shared_loads += 1,
+                _ => {}
+            }
+            seen.vectors |= i.opds.iter().any(|o| matches!(o, Opd::Vector(_)));
         }
+        seen
+    }
+
+    /// Whether a copy of these may be the last of what makes the first.
+    fn may_join(&self, to: Reg, from: Reg) -> bool {
+        let (t, r) = (from as usize, to as usize);
+        self.writes[t] == 1 && self.reads[t] == 1 && self.writes[r] > 1
     }
 
     /// `t = f(..); r = t` becomes `r = f(..)` where nothing else wants t and nothing between touches r; whether that was so anywhere.
@@ -152,8 +196,7 @@ impl Facts {
                 }
                 Item::Inst(i) => copied(i, &body.regs).filter(|(to, from)| {
                     let (t, r) = (*from as usize, *to as usize);
-                    let whole = self.writes[t] == 1 && self.reads[t] == 1 && self.writes[r] > 1;
-                    whole && defined[t] != u32::MAX && defined[t] >= start && last[r] <= defined[t]
+                    self.may_join(*to, *from) && defined[t] != u32::MAX && defined[t] >= start && last[r] <= defined[t]
                 }),
             };
             if let Some((to, from)) = found {
@@ -301,7 +344,7 @@ impl Facts {
             }
             _ => None,
         };
-        known.filter(|_| i.words().next().is_none()).unwrap_or(Known::Nothing)
+        known.filter(|_| i.is_plain()).unwrap_or(Known::Nothing)
     }
 
     /// A register of 32 bits as a word.
@@ -338,8 +381,8 @@ impl Facts {
             return Known::Nothing;
         }
         let bits = |v: i64| if ty.bits() == 64 { v.cast_unsigned() } else { u64::from(v as u32) };
-        let mut words = i.words();
-        if words.next().is_some_and(|w| w != "lo") || words.next().is_some() || i.types().count() != 1 {
+        let low = i.is_plain() || i.has("lo") && i.words().count() == 1;
+        if !i.has_one_type() || !low {
             return Known::Nothing;
         }
         let of = |k: usize| sources.get(k).and_then(|o| self.constant(o));

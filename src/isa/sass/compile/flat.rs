@@ -69,18 +69,40 @@ pub(super) struct Said {
     space: Option<Space>,
     lanes: u8,
     results: u8,
+    /// How many types there are.
+    types: u8,
+    /// Selection knows all its words.
+    known: bool,
+    /// A bit for each of its words; several words may have the same.
+    words: u64,
+}
+
+/// A word's bit among those of the words of an instruction.
+#[inline(always)] // of a word that is a constant it becomes one
+const fn bit(word: &str) -> u64 {
+    match word.as_bytes() {
+        [] => 1,
+        [one] => 1 << (*one & 63),
+        [first, .., last] => 1 << ((*first as usize * 5 + *last as usize * 3 + word.len() * 7) & 63),
+    }
 }
 
 impl Said {
     pub fn of(op: Opcode, mods: &[Modifier]) -> Said {
-        let mut said = Said { ty: Type::B32, space: None, lanes: 1, results: count_results(op, mods) };
-        let mut typed = false;
+        let results = count_results(op, mods);
+        let mut said = Said { ty: Type::B32, space: None, lanes: 1, results, types: 0, known: true, words: 0 };
         for m in mods.iter().rev() {
             match m {
-                Modifier::Type(t) if !typed => (said.ty, typed) = (*t, true),
+                Modifier::Type(t) => {
+                    said.ty = if said.types == 0 { *t } else { said.ty };
+                    said.types += 1;
+                }
                 Modifier::Space(s) => said.space = Some(*s),
                 Modifier::Vector(n) => said.lanes = *n,
-                _ => {}
+                Modifier::Word(w) => {
+                    said.words |= bit(w);
+                    said.known &= super::select::knows(op, w);
+                }
             }
         }
         said
@@ -123,8 +145,33 @@ impl<'a> Flat<'a> {
         usize::from(self.said.lanes)
     }
 
+    #[inline(always)] // most words are constants
     pub fn has(&self, word: &str) -> bool {
-        has(self.mods, word)
+        self.said.words & bit(word) != 0 && has(self.mods, word)
+    }
+
+    /// Whether there is no word among the modifiers.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.said.words == 0
+    }
+
+    /// Whether all words among the modifiers are these.
+    #[inline]
+    pub fn only_says(&self, words: &[&str]) -> bool {
+        self.is_plain() || self.words().all(|w| words.contains(&w))
+    }
+
+    /// Whether selection knows all words among the modifiers.
+    #[inline]
+    pub fn is_known(&self) -> bool {
+        self.said.known
+    }
+
+    /// Whether there is one type.
+    #[inline]
+    pub fn has_one_type(&self) -> bool {
+        self.said.types == 1
     }
 
     /// Words among the modifiers.

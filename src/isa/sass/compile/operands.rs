@@ -24,6 +24,11 @@ impl Operands {
         })
     }
 
+    #[inline]
+    pub fn push(&mut self, operand: Opd) {
+        self.all.push(operand);
+    }
+
     /// Whether one was asked for that is not there.
     pub fn lacked(&self) -> bool {
         self.lacked.get()

@@ -8,6 +8,7 @@ use crate::isa::ptx::{Bodies, Head, Imm, Modifier, Name, Opcode, Operands, Pos, 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell};
+use std::hash::{BuildHasher, Hasher};
 
 /// Names by their numbers: the scope that each stands in, and the name.
 pub(super) type Uses<'a> = [(u32, &'a str)];
@@ -45,7 +46,7 @@ pub(super) struct Scope {
 /// A mnemonic with its modifiers, and what is asked of them.
 pub(super) struct Mnemonic {
     pub op: Opcode,
-    pub mods: Vec<Modifier>,
+    pub mods: SmallVec<[Modifier; 4]>,
     pub said: Said,
 }
 
@@ -71,10 +72,45 @@ impl Mnemonics {
     }
 }
 
+/// Hashes of mnemonics.
+#[derive(Clone, Copy)]
+struct Hashing;
+
+/// A hash eight bytes at a time: texts have few mnemonics, and each is looked for often.
+struct Hash(u64);
+
+impl BuildHasher for Hashing {
+    type Hasher = Hash;
+
+    fn build_hasher(&self) -> Hash {
+        Hash(0)
+    }
+}
+
+impl Hasher for Hash {
+    #[inline]
+    fn write(&mut self, mut bytes: &[u8]) {
+        let mut add = |part: u64| self.0 = (self.0.rotate_left(23) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        while let Some((part, rest)) = bytes.split_first_chunk() {
+            add(u64::from_le_bytes(*part));
+            bytes = rest;
+        }
+        add(bytes.iter().fold(bytes.len() as u64, |all, c| all << 8 | u64::from(*c)));
+    }
+
+    // What ends a string.
+    fn write_u8(&mut self, _: u8) {}
+
+    fn finish(&self) -> u64 {
+        // Tables take their places from the lower bits.
+        self.0 ^ self.0 >> 32
+    }
+}
+
 /// Reads bodies.
 pub(super) struct Reader<'a> {
     mnemonics: &'a Mnemonics,
-    known: HashMap<&'a str, &'a Mnemonic>,
+    known: HashMap<&'a str, &'a Mnemonic, Hashing>,
     source: Source<'a>,
     /// The scope that the text stands in.
     scope: Option<u32>,
@@ -87,7 +123,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(mnemonics: &'a Mnemonics) -> Reader<'a> {
-        let (known, source) = (HashMap::new(), Source::default());
+        let (known, source) = (HashMap::with_capacity_and_hasher(56, Hashing), Source::default());
         Reader { mnemonics, known, source, scope: None, label: None, names: false, listed: false }
     }
 
@@ -102,17 +138,6 @@ impl<'a> Reader<'a> {
 
 impl<'a> Operands<'a> for Reader<'a> {
     type Operand = Opd;
-    type List = SmallVec<[Opd; 4]>;
-
-    #[inline]
-    fn list(&self) -> SmallVec<[Opd; 4]> {
-        SmallVec::new()
-    }
-
-    #[inline]
-    fn push(&self, list: &mut SmallVec<[Opd; 4]>, operand: Opd) {
-        list.push(operand);
-    }
 
     #[inline]
     fn register(&mut self, _: &'a str, number: u32) -> Opd {
@@ -227,29 +252,39 @@ impl<'a> Bodies<'a> for Reader<'a> {
         self.known.get(word).copied()
     }
 
-    fn learn(&mut self, word: &'a str, op: Opcode, mods: Vec<Modifier>) -> &'a Mnemonic {
+    fn learn(&mut self, word: &'a str, op: Opcode, mods: impl Iterator<Item = Modifier>) -> &'a Mnemonic {
+        let mods: SmallVec<[Modifier; 4]> = mods.collect();
         let said = Said::of(op, &mods);
         let mnemonic = self.mnemonics.add(Mnemonic { op, mods, said });
         self.known.insert(word, mnemonic);
         mnemonic
     }
 
-    fn inst(&mut self, head: Head<'a, &'a Mnemonic>, operands: SmallVec<[Opd; 4]>) {
-        let item = self.source.items.len() as u32;
-        let op = head.mnemonic.op;
+    fn begin(&mut self, head: Head<'a, &'a Mnemonic>) {
         self.label = None;
+        let guard = head.guard.map(|g| (g.number, g.negated));
+        self.source.items.push(Item::Inst(Flat::of((head.pos, guard), head.mnemonic, operands::Operands::default())));
+    }
+
+    #[inline]
+    fn push(&mut self, operand: Opd) {
+        if let Some(Item::Inst(i)) = self.source.items.last_mut() {
+            i.opds.push(operand);
+        }
+    }
+
+    fn end(&mut self) {
+        let Some(Item::Inst(i)) = self.source.items.last() else { return };
+        let (item, op, pos) = (self.source.items.len() as u32 - 1, i.op, i.pos);
         if std::mem::take(&mut self.names) {
             self.source.named.push(item);
         }
         if std::mem::take(&mut self.listed) && op != Opcode::Call {
-            self.fault(head.pos, || "calls are not assembled".into());
+            self.fault(pos, || "calls are not assembled".into());
         }
         if matches!(op, Opcode::Call | Opcode::Brx) {
             self.source.wide.push((self.scope.unwrap_or_default(), item));
         }
-        let guard = head.guard.map(|g| (g.number, g.negated));
-        let flat = Flat::of((head.pos, guard), head.mnemonic, operands::Operands::from(operands));
-        self.source.items.push(Item::Inst(flat));
     }
 
     fn body(&mut self) -> Source<'a> {

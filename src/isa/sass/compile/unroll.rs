@@ -258,7 +258,7 @@ fn start(body: &Body, label: usize, counter: Reg) -> Option<i64> {
 /// `r = r + constant`.
 fn grows(i: &Flat) -> Option<(Reg, i64)> {
     let [Opd::Reg(to), Opd::Reg(from), Opd::Imm(Imm::Int(by))] = &*i.opds else { return None };
-    let plain = i.op == Opcode::Add && i.guard.is_none() && is_word(i.ty()) && i.words().next().is_none();
+    let plain = i.op == Opcode::Add && i.guard.is_none() && is_word(i.ty()) && i.is_plain();
     (plain && to == from).then_some((*to, *by))
 }
 
@@ -340,9 +340,9 @@ fn delta(i: &Flat, uses: &[Use]) -> Option<i64> {
         return Some(0);
     }
     let factor = |o: &Opd| if let Opd::Imm(Imm::Int(v)) = o { Some(*v) } else { None };
-    let low = i.words().all(|w| w == "lo");
+    let low = i.only_says(&["lo"]);
     match (i.op, sources) {
-        _ if !is_word(i.ty()) || !low || i.types().count() != 1 => None,
+        _ if !is_word(i.ty()) || !low || !i.has_one_type() => None,
         (Mov, [a]) => of(a),
         (Add, [a, b]) => Some(of(a)?.wrapping_add(of(b)?)),
         (Sub, [a, b]) => Some(of(a)?.wrapping_sub(of(b)?)),

@@ -61,7 +61,7 @@ fn word_of_shared<'b>(i: &'b Flat) -> Option<(Reg, &'b Opd, i64)> {
     let shared = || matches!(i.space(), Some(Space::Shared | Space::SharedCta));
     match (i.op, &*i.opds) {
         (Opcode::Ld, [Opd::Reg(to), Opd::Address(base, offset)])
-            if i.guard.is_none() && shared() && i.ty().bits() == 32 && i.lanes() == 1 && i.words().next().is_none() =>
+            if i.guard.is_none() && shared() && i.ty().bits() == 32 && i.lanes() == 1 && i.is_plain() =>
         {
             Some((*to, base, *offset))
         }
@@ -183,7 +183,7 @@ fn of_result(i: &Flat, zeros: &[u8]) -> u8 {
         }
         _ => 0,
     };
-    let plain = i.words().all(|w| matches!(w, "lo" | "wide" | "to"));
+    let plain = i.only_says(&["lo", "wide", "to"]);
     if !plain || i.types().any(Type::is_float) && i.op != Mov {
         return 0;
     }

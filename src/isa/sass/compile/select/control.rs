@@ -19,7 +19,7 @@ impl Build<'_> {
                 self.code.blocks[self.block].term = match self.guard.take() {
                     None => Term::Jump(to),
                     Some(p) => {
-                        let same = i.has("uni") || i.guard.is_some_and(|(r, _)| self.uniform[r as usize]);
+                        let same = i.has("uni") || i.guard.is_some_and(|(r, _)| self.is_uniform(r));
                         Term::Branch(p, to, next, same)
                     }
                 };

@@ -48,7 +48,7 @@ impl Build<'_> {
             }
         };
         let Opd::Address(base, _) = &i.opds[0] else { return self.no(i, "an address is expected") };
-        let same = |b: &Self, o: &Opd| if let Opd::Reg(r) = o { b.uniform[*r as usize] } else { true };
+        let same = |b: &Self, o: &Opd| if let Opd::Reg(r) = o { b.is_uniform(*r) } else { true };
         if !(same(self, base) && same(self, &i.opds[1])) {
             // Threads may set up one each.
             let data = self.two();

@@ -39,6 +39,7 @@ pub(super) use bulk::GROUPS as BULK_GROUPS;
 pub(super) use cluster::knows_blocks;
 pub(super) use copy::GROUPS as COPY_GROUPS;
 pub(super) use memory::Place;
+pub(super) use words::knows;
 
 /// Selected code, and what it uses.
 pub(super) struct Selected {
@@ -122,9 +123,8 @@ impl Build<'_> {
                 return Ok(());
             }
         }
-        if self.is_new(i)
-            && let Some(w) = i.words().find(|w| !words::knows(i.op, w))
-        {
+        if !i.is_known() {
+            let w = i.words().find(|w| !words::knows(i.op, w)).unwrap_or_default();
             return self.no(i, &format!(".{w} is not assembled here"));
         }
         match i.op {

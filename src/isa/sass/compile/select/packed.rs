@@ -10,7 +10,7 @@ use crate::isa::sass::{Chip, op};
 impl Build<'_> {
     /// `add`, `min`, `max` of two halves of a word each.
     pub(super) fn packed_int(&mut self, i: &Flat) -> Result<(), AsmError> {
-        if i.words().next().is_some() {
+        if !i.is_plain() {
             return self.no(i, "packed 16-bit integers with a modifier are not assembled");
         }
         let d = self.dest(i, &i.opds[0])?;
