@@ -14,9 +14,9 @@ REDAS REDG/FD REDG/FR STAS STSM SYNCS UBLKCP UBLKPF UBLKRED UCGABAR_ARV UCGABAR_
 VHMNMX VIADD VIADDMNMX VIMNMX VIMNMX3 WARPGROUP"""
 NEW_ABSENT = """BGMMA BMMA BMSK/C BREV/C DADD/C3 DFMA/C DFMA/C3 DMUL/C DSETP/C F2F/C F2F/C_10 F2FP/MERGE_C_C F2FP/MERGE_C_U F2FP/PACK_AB_C F2FP/PACK_AB_MERGE_C_C
 F2FP/PACK_B_C F2FP/UNPACK_B_MERGE_C_C F2I/C F2I/C_11 FADD/C3 FADD/CX3 FFMA/C FFMA/C3 FFMA/CX FFMA/CX3 FLO/C FMNMX/C FMNMX/CX FMUL/C FMUL/CX FRND/C
-FRND/C_13 FSEL/C FSEL/CX FSET/C FSET/CX FSETP/C FSETP/CX HADD2/C HFMA2/C HFMA2/C3 HFMA2/MMAC HFMA2/MMAC3 HFMA2/MMAI HFMA2/MMAI3 HFMA2/MMAR HFMA2/MMAU
-HFMA2/MMAU3 HGMMA HMNMX2/C HMUL2/C HSET2/C HSETP2/C I2F/C I2F/C_12 I2FP/C I2I/C IABS/C IADD3/C IADD3/CX IDP/C IGMMA IMAD/HIC IMAD/HIC3 IMAD/HICX
-IMAD/HICX3 IMAD/LOC IMAD/LOC3 IMAD/LOCX IMAD/LOCX3 IMAD/WIDEC IMAD/WIDEC3 IMAD/WIDECX IMAD/WIDECX3 ISETP/C ISETP/CX LEA/C LOP3/C MOV/C MUFU/C POPC/C
+FRND/C_13 FSEL/C FSEL/CX FSET/C FSET/CX FSETP/C FSETP/CX FCHK/C HADD2/C HFMA2/C HFMA2/C3 HFMA2/MMAC HFMA2/MMAC3 HFMA2/MMAI HFMA2/MMAI3 HFMA2/MMAR HFMA2/MMAU
+HFMA2/MMAU3 HGMMA HMNMX2/C HMUL2/C HSET2/C HSETP2/C I2F/C I2F/C_12 I2FP/C I2I/C IABS/C IADD3/C IADD3/CX IDP/C IDP/C2A IGMMA IMAD/HIC IMAD/HIC3 IMAD/HICX
+IMAD/HICX3 IMAD/LOC IMAD/LOC3 IMAD/LOCX IMAD/LOCX3 IMAD/WIDEC IMAD/WIDEC3 IMAD/WIDECX IMAD/WIDECX3 ISETP/C ISETP/CX LEA/C LOP3/C MOV/C MUFU/C PLOP3/C POPC/C
 PRMT/C PRMT/C3 QGMMA SEL/C SGXT/C SHF/C SHF/C3 ULDC VABSDIFF VABSDIFF4 VHMNMX VIADD/C VIADDMNMX VIMNMX/C VIMNMX3 WARPGROUP"""
 ABSENT = {'80': OLD_ABSENT + ' I2FP F2IP', '86': OLD_ABSENT, '89': OLD_ABSENT + ' F2FP/PACK_B_R F2FP/PACK_B_U', '120': NEW_ABSENT}
 
@@ -176,21 +176,23 @@ LDCU	C	0x17ac	c.b	54	58	bank
 LDCU	C	0x17ac	c.o	37	53	off
 LDCU	C	0x17ac	c.r	24	31	reg
 LDCU	C	0x17ac	sz	73	75	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=|5=.64|6=.128
-UVIMNMX	R	0x124a	asm			{ty} <d>, <a>, <b>, <pp>
+UVIMNMX	R	0x124a	asm			{ty}{relu} <d>, <a>, <b>, <pp>
 UVIMNMX	R	0x124a	guard			UP
 UVIMNMX	R	0x124a	d	16	23	UR
 UVIMNMX	R	0x124a	a	24	31	UR
 UVIMNMX	R	0x124a	b	32	39	UR
-UVIMNMX	R	0x124a	ty	72	73	enum:0=.U32|1=.S32
+UVIMNMX	R	0x124a	ty	72	74	enum:0=.U32|1=.S32|2=.U16x2|3=.S16x2|4=.U8x4|5=.S8x4
+UVIMNMX	R	0x124a	relu	76	76	flag:.RELU
 UVIMNMX	R	0x124a	pp	87	89	UP
 UVIMNMX	R	0x124a	pp.not	90	90	not
 UVIMNMX	R	0x124a	pz	81	86	const:63
-UVIMNMX	I	0x184a	asm			{ty} <d>, <a>, <b>, <pp>
+UVIMNMX	I	0x184a	asm			{ty}{relu} <d>, <a>, <b>, <pp>
 UVIMNMX	I	0x184a	guard			UP
 UVIMNMX	I	0x184a	d	16	23	UR
 UVIMNMX	I	0x184a	a	24	31	UR
 UVIMNMX	I	0x184a	b	32	63	s
-UVIMNMX	I	0x184a	ty	72	73	enum:0=.U32|1=.S32
+UVIMNMX	I	0x184a	ty	72	74	enum:0=.U32|1=.S32|2=.U16x2|3=.S16x2|4=.U8x4|5=.S8x4
+UVIMNMX	I	0x184a	relu	76	76	flag:.RELU
 UVIMNMX	I	0x184a	pp	87	89	UP
 UVIMNMX	I	0x184a	pp.not	90	90	not
 UVIMNMX	I	0x184a	pz	81	86	const:63
@@ -207,6 +209,30 @@ IMNMX	R64	0x217	pp	87	89	P
 IMNMX	R64	0x217	pp.not	90	90	not
 IMNMX	R64	0x217	pq	77	79	P
 IMNMX	R64	0x217	pq.not	80	80	not
+IMNMX	I64	0x817	asm			{ty} <pu>, <pv>, <d>, <a>, <b>, <pp>, <pq>
+IMNMX	I64	0x817	d	16	23	R
+IMNMX	I64	0x817	pu	81	83	P
+IMNMX	I64	0x817	pv	84	86	P
+IMNMX	I64	0x817	a	24	31	R
+IMNMX	I64	0x817	a.reuse	122	122	enum:0=|1=.reuse
+IMNMX	I64	0x817	b	32	63	s
+IMNMX	I64	0x817	ty	73	74	enum:2=.U64|3=.S64
+IMNMX	I64	0x817	pp	87	89	P
+IMNMX	I64	0x817	pp.not	90	90	not
+IMNMX	I64	0x817	pq	77	79	P
+IMNMX	I64	0x817	pq.not	80	80	not
+IMNMX	U64	0x1c17	asm			{ty} <pu>, <pv>, <d>, <a>, <b>, <pp>, <pq>
+IMNMX	U64	0x1c17	d	16	23	R
+IMNMX	U64	0x1c17	pu	81	83	P
+IMNMX	U64	0x1c17	pv	84	86	P
+IMNMX	U64	0x1c17	a	24	31	R
+IMNMX	U64	0x1c17	a.reuse	122	122	enum:0=|1=.reuse
+IMNMX	U64	0x1c17	b	32	39	UR
+IMNMX	U64	0x1c17	ty	73	74	enum:2=.U64|3=.S64
+IMNMX	U64	0x1c17	pp	87	89	P
+IMNMX	U64	0x1c17	pp.not	90	90	not
+IMNMX	U64	0x1c17	pq	77	79	P
+IMNMX	U64	0x1c17	pq.not	80	80	not
 UIMNMX	I64	0x1885	asm			{ty} <pu>, <pv>, <d>, <a>, <b>, <pp>, <pq>
 UIMNMX	I64	0x1885	guard			UP
 UIMNMX	I64	0x1885	d	16	23	UR
@@ -227,6 +253,13 @@ SEL	R64	0x607	b	32	39	R
 SEL	R64	0x607	b.reuse	123	123	enum:0=|1=.reuse
 SEL	R64	0x607	pp	87	89	P
 SEL	R64	0x607	pp.not	90	90	not
+SEL	U64	0x1e07	asm			.64 <d>, <a>, <b>, <pp>
+SEL	U64	0x1e07	d	16	23	R
+SEL	U64	0x1e07	a	24	31	R
+SEL	U64	0x1e07	a.reuse	122	122	enum:0=|1=.reuse
+SEL	U64	0x1e07	b	32	39	UR
+SEL	U64	0x1e07	pp	87	89	P
+SEL	U64	0x1e07	pp.not	90	90	not
 SEL	I64	0x407	asm			.64 <d>, <a>, <b>, <pp>
 SEL	I64	0x407	d	16	23	R
 SEL	I64	0x407	a	24	31	R
@@ -262,23 +295,25 @@ UI2FP	R	0x125e	dt	75	77	const:2
 UI2FP	R	0x125e	st	74	74	enum:4=.U32|5=.S32
 UI2FP	R	0x125e	st	84	85	enum:4=.U32|5=.S32
 UI2FP	R	0x125e	rnd	78	79	enum:0=|3=.RZ
-UF2I	R	0x125c	asm			{dt}{rnd}{ntz} <d>, <b>
+UF2I	R	0x125c	asm			{ftz}{dt}{rnd}{ntz} <d>, <b>
 UF2I	R	0x125c	guard			UP
 UF2I	R	0x125c	d	16	23	UR
 UF2I	R	0x125c	b	32	39	UR
 UF2I	R	0x125c	b.neg	63	63	neg:
 UF2I	R	0x125c	b.abs	62	62	abs
-UF2I	R	0x125c	dt	72	72	enum:4=.U32|5=
-UF2I	R	0x125c	dt	75	76	enum:4=.U32|5=
+UF2I	R	0x125c	ftz	80	80	flag:.FTZ
+UF2I	R	0x125c	dt	72	72	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=
+UF2I	R	0x125c	dt	75	76	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=
 UF2I	R	0x125c	st	84	86	const:2
 UF2I	R	0x125c	rnd	78	79	enum:0=|1=.FLOOR|2=.CEIL|3=.TRUNC
 UF2I	R	0x125c	ntz	77	77	flag:.NTZ
-UF2I	I	0x185c	asm			{dt}{rnd}{ntz} <d>, <b>
+UF2I	I	0x185c	asm			{ftz}{dt}{rnd}{ntz} <d>, <b>
 UF2I	I	0x185c	guard			UP
 UF2I	I	0x185c	d	16	23	UR
 UF2I	I	0x185c	b	32	63	f32
-UF2I	I	0x185c	dt	72	72	enum:4=.U32|5=
-UF2I	I	0x185c	dt	75	76	enum:4=.U32|5=
+UF2I	I	0x185c	ftz	80	80	flag:.FTZ
+UF2I	I	0x185c	dt	72	72	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=
+UF2I	I	0x185c	dt	75	76	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=
 UF2I	I	0x185c	st	84	86	const:2
 UF2I	I	0x185c	rnd	78	79	enum:0=|1=.FLOOR|2=.CEIL|3=.TRUNC
 UF2I	I	0x185c	ntz	77	77	flag:.NTZ
@@ -357,10 +392,10 @@ UI2F	R	0x125a	guard			UP
 UI2F	R	0x125a	d	16	23	UR
 UI2F	R	0x125a	b	32	39	UR
 UI2F	R	0x125a	dt	75	77	const:2
-UI2F	R	0x125a	st	74	74	enum:4=.U32|5=
-UI2F	R	0x125a	st	84	85	enum:4=.U32|5=
+UI2F	R	0x125a	st	74	74	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=
+UI2F	R	0x125a	st	84	85	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U32|5=
 UI2F	R	0x125a	rnd	78	79	enum:0=|1=.RM|2=.RP|3=.RZ
-UIMAD	HIR	0x12a6	asm			.HI{sg}{x} <d>, <a>, <b>, <c>(x:, <pp>)
+UIMAD	HIR	0x12a6	asm			.HI{sg}{x} <d>, <pu?><a>, <b>, <c>(x:, <pp>)
 UIMAD	HIR	0x12a6	guard			UP
 UIMAD	HIR	0x12a6	d	16	23	UR
 UIMAD	HIR	0x12a6	a	24	31	UR
@@ -371,7 +406,19 @@ UIMAD	HIR	0x12a6	sg	73	73	enum:0=.U32|1=
 UIMAD	HIR	0x12a6	x	74	74	flag:.X
 UIMAD	HIR	0x12a6	pp	87	89	UP;def=7
 UIMAD	HIR	0x12a6	pp.not	90	90	not;def=1
-UIMAD	HIR	0x12a6	hid81	81	83	const:7
+UIMAD	HIR	0x12a6	pu	81	83	UP;def=7
+UIMAD	HII	0x18a6	asm			.HI{sg}{x} <d>, <pu?><a>, <b>, <c>(x:, <pp>)
+UIMAD	HII	0x18a6	guard			UP
+UIMAD	HII	0x18a6	d	16	23	UR
+UIMAD	HII	0x18a6	a	24	31	UR
+UIMAD	HII	0x18a6	b	32	63	s
+UIMAD	HII	0x18a6	c	64	71	UR
+UIMAD	HII	0x18a6	c.neg	75	75	neg:x
+UIMAD	HII	0x18a6	sg	73	73	enum:0=.U32|1=
+UIMAD	HII	0x18a6	x	74	74	flag:.X
+UIMAD	HII	0x18a6	pp	87	89	UP;def=7
+UIMAD	HII	0x18a6	pp.not	90	90	not;def=1
+UIMAD	HII	0x18a6	pu	81	83	UP;def=7
 UIMAD	LOI3	0x14a4	asm			{sg}{x} <d>, <a>, <b>, <c>(x:, <pp>)
 UIMAD	LOI3	0x14a4	guard			UP
 UIMAD	LOI3	0x14a4	d	16	23	UR
@@ -415,11 +462,30 @@ F2FP = {'dt': [(76, 76, 'enum:0=|1=.BF16|3=.TF32'), (86, 86, ''), (87, 87, '')],
 NEW = '120'
 WIDE = [(63, 63, 'enum:0=.U32|1=.64')]
 OFFSET = [(40, 62, 'off')]
+SIGN = {'sg': [(73, 73, 'enum:0=.U32|1=|2=.U64|3=.S64'), (80, 80, '')]}
+SUM = {'a.neg': [(72, 72, 'neg:')], 'h': [(73, 75, 'enum:0=.32|1=.16x2|2=.S32|3=.S16x2|4=.U8x4|5=.S8x4')], 'is': [(80, 80, 'flag:.ISAT')], '=asm': '{h}{is} <d>, <a>, <b>'}
 RECONVERGE = [(72, 73, 'enum:0=|1=.RELIABLE|2=.RECONVERGENT')]
+
+# Forms on uniform registers that are otherwise those on general ones: mnemonic, form, opcode, model.
+UNIFORM = [
+    ('UFSEL', 'R', 0x1251, 'FSEL/R'), ('UFSEL', 'I', 0x1851, 'FSEL/I'), ('UFSETP', 'R', 0x1253, 'FSETP/R'), ('UFSETP', 'I', 0x1853, 'FSETP/I'),
+    ('UFMNMX', 'R', 0x1250, 'FMNMX/R'), ('UFMNMX', 'I', 0x1850, 'FMNMX/I'), ('UFSET', 'R', 0x1252, 'FSET/R'), ('UFSET', 'I', 0x1852, 'FSET/I'),
+    ('UFADD', 'I3', 0x1454, 'FADD/I3'), ('UFMUL', 'I', 0x1856, 'FMUL/I'), ('UFRND', 'R', 0x125d, 'FRND/R'), ('UFRND', 'I', 0x185d, 'FRND/I'),
+    ('UVIADD', 'R', 0x1249, 'VIADD/R'), ('UVIADD', 'I', 0x1849, 'VIADD/I'), ('USEL', 'R64', 0x1c87, 'SEL/R64'), ('USEL', 'I64', 0x1487, 'SEL/I64'),
+    ('UIMNMX', 'R64', 0x1285, 'IMNMX/R64'),
+]
+
+
+def uniform(model, opcode):
+    """The form on uniform registers that is like one on general registers."""
+    kinds = {'R': 'UR', 'P': 'UP'}
+    fields = {name: (kinds.get(enc, enc), bits) for name, (enc, bits) in model['fields'].items() if not name.endswith('.reuse')}
+    return {'op': opcode, 'guard': 'UP', 'asm': model['asm'], 'fields': fields}
+
 
 # Chips, mnemonic, forms (None: all), what is otherwise: a field's places (None: gone), =asm, =op, =guard, =mnemonic.
 EDITS = [
-    (OLD, 'BRA', 'I U', BRANCH), (OLD, 'BRA', 'DIV', BRANCH), (OLD, 'CALL', 'RELI RELR', BRANCH), (OLD, 'RET', None, BRANCH), (OLD, 'BRX', None, BRX),
+    (OLD, 'BRA', 'I U', BRANCH), (OLD, 'BRA', 'DIV', BRANCH), (OLD, 'CALL', 'RELI RELR', BRANCH), (OLD, 'RET', None, BRANCH), (OLD, 'BRX', None, BRX), (OLD, 'BRXU', None, BRX),
     (OLD, 'WARPSYNC', 'R', {'a': [(32, 39, 'R')], 'sel': None, 'ex': [(86, 86, 'flag:.EXCLUSIVE')]}),
     (OLD, 'R2UR', 'R', {'=op': 0x3c2, 'a.reuse': None}),
     (OLD, 'ATOMG', 'D U R', ATOMIC), (OLD, 'ATOM', 'D U R', ATOMIC), (OLD, 'REDG', 'D U R', ATOMIC),
@@ -443,10 +509,10 @@ EDITS = [
     (NEW, 'MOVM', 'R', {'u4': [(75, 77, 'enum:0=.16|1=.U4TO8')], '=asm': '{u4}{md} <d>, <a>'}),
     (NEW, 'BSSY', None, {'t': [(34, 71, 'rel')], 'rc': RECONVERGE, '=asm': '{rc} <pp?><b>, <t>'}),
     (NEW, 'BSYNC', None, {'rc': RECONVERGE, '=asm': '{rc} <pp?><b>'}), (NEW, 'BREAK', None, {'rc': RECONVERGE, '=asm': '{rc} <pp?><b>'}),
-    (NEW, 'ISETP', None, {'sg': [(73, 73, 'enum:0=.U32|1=|2=.U64|3=.S64'), (80, 80, '')]}),
+    (NEW, 'ISETP', None, SIGN), (NEW, 'UISETP', None, SIGN),
     (NEW, 'SYNCS', 'PHASECHK', {'md': [(76, 77, 'const:1')]}), (NEW, 'SYNCS', 'ARRIVE', {'md': [(76, 77, 'const:0')]}),
     (NEW, 'ARRIVES', None, {'c': [(76, 77, 'enum:0=|1=.ARVCNT|2=.TRANSCNT')]}),
-    (NEW, 'VIADD', None, {'h': [(73, 75, 'enum:0=.32|1=.16x2|2=.S32|4=.U8x4|5=.S8x4')], 'is': [(80, 80, 'flag:.ISAT')], '=asm': '{h}{is} <d>, <a>, <b>'}),
+    (NEW, 'VIADD', None, SUM), (NEW, 'UVIADD', None, SUM),
     (NEW, 'MOV', 'R U', {'w': [(80, 80, 'flag:.64')]}), (NEW, 'UMOV', 'R', {'w': [(80, 80, 'flag:.64')]}),
 ]
 

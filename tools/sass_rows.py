@@ -256,6 +256,7 @@ VABSDIFF	U3	0x1e14	b.reuse	123	123	enum:0=|1=.reuse
 VABSDIFF	U3	0x1e14	sg	73	73	enum:0=.U32|1=
 VABSDIFF	U3	0x1e14	c	32	37	UR
 F2FP	MERGE_C_U	0x1c3e	hid24	24	31	const:255
+F2FP	UNPACK_B_U	0x1c3e	hid24	24	31	const:255
 ATOMS	U	0x198c	asm			{op}{sz} <d>, [<m>], <b>
 ATOMS	U	0x198c	d	16	23	R
 ATOMS	U	0x198c	m			addr:ru
@@ -314,6 +315,9 @@ LIKE = [('LD', 'U', '0x1980', 'D', [('asm', '', '', '{e}{ev}{ltc}{sz}{sem} <d>, 
         ('IDP', 'C', '0xa26', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
         ('F2I', 'UH', '0x1d05', 'RH', [('b', '32', '37', 'UR')]),
         ('VABSDIFF', 'U', '0x1c14', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
+        ('IDP', 'C2A', '0xa26', 'R2A', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
+        ('PLOP3', 'C', '0xa1f', 'R', [('b', '', '', 'c:sp'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
+        ('FCHK', 'C', '0xb02', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
         ('IDP', 'U2A', '0x1c26', 'R2A', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
         ('F2F', 'I_10', '0x910', 'R_10', [('b', '32', '63', 'f64h'), ('b.neg', '', '', None), ('b.abs', '', '', None), ('dt', '75', '77', 'enum:1=.F16|2=.F32|4=.BF16'), ('st', '84', '86', 'enum:3=.F64')]),
         ('FCHK', 'U', '0x1d02', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
@@ -387,6 +391,8 @@ def of_chip(chip, base):
         forms[mn, tag] = form
     rows = [line.split('\t') for chips, text in sass_chips.MORE if chip in chips.split() for line in text.strip('\n').split('\n')]
     forms.update(read(rows))
+    if chip in sass_chips.NEW:
+        for mn, tag, op, model in sass_chips.UNIFORM: forms[mn, tag] = sass_chips.uniform(forms[tuple(model.split('/'))], op)
     special = base['S2R', 'S']['fields']['s'][0]
     if 'CS2UR' in {k[0] for k in forms}: forms['CS2UR', 'S']['fields']['s'] = (special, [(72, 79)])
     for chips, mn, tags, edits in sass_chips.EDITS:

@@ -244,7 +244,7 @@ fn flo(f: Fields) -> R<Run> {
 
 /// Two truth tables of three predicates.
 fn plop3(f: Fields) -> R<Run> {
-    if matches!(f.0.form().name, "R" | "U") {
+    if matches!(f.0.form().name, "R" | "U" | "C") {
         return plop3_signs(f);
     }
     let (pu, pv) = (f.pdst("pu"), f.pdst("pv"));

@@ -87,9 +87,8 @@ fn float_pack(f: Fields) -> R<Run> {
     let narrow = Narrow { to, round: Round::of(f.text("rnd")), relu: f.has("relu"), finite: f.has("sat") };
     let (d, b) = (f.dst()?, f.src("b")?);
     let a = if mode.starts_with("PACK_AB") { f.src("a")? } else { ZERO };
-    if mode.ends_with("MERGE_C") && f.src("c")?.src != Src::R(255) {
-        return not_modelled(format!("F2FP.{mode} with a third source"));
-    }
+    // Its low half becomes the result's high one.
+    let merged = if mode.ends_with("MERGE_C") { f.src("c")? } else { ZERO };
     let bytes = matches!(to, E4M3 | E5M2);
     let value = move |v: u32| if from == F32 { f64::from(f32::from_bits(v)) } else { widen(u64::from(v), from) };
     let convert: Box<dyn Fn(u32, u32) -> u32 + Send + Sync> = match (mode, bytes) {
@@ -110,7 +109,7 @@ fn float_pack(f: Fields) -> R<Run> {
         _ => return not_modelled(format!("F2FP{}{}.{mode}", f.text("dt"), f.text("st"))),
     };
     Ok(Box::new(move |c| {
-        let r = super::core::zip(&c.raw(&a)?, &c.raw(&b)?, &convert);
+        let r = zip3(&c.raw(&a)?, &c.raw(&b)?, &c.raw(&merged)?, |a, b, merged| convert(a, b) | merged << 16);
         c.write(d, &r);
         Ok(())
     }))

@@ -45,6 +45,8 @@ pub(super) struct Timing {
     reads_late: bool,
     queue: Queue,
     depbar: Option<(u8, usize)>,
+    /// Shared memory has read its sources when it is passed.
+    ends_shared_reads: bool,
     group: Group,
     depends: Depends,
 }
@@ -129,6 +131,7 @@ impl Timing {
             reads_late,
             queue,
             depbar,
+            ends_shared_reads: sass::ends_shared_reads(inst),
             group: Group::of(inst),
             depends,
         }
@@ -287,6 +290,11 @@ impl Book {
         self.check_reads(d, code, needs, (lanes, path), warp)?;
         if lanes != 0 {
             self.check_writes(t, code, lanes)?;
+            if t.ends_shared_reads {
+                let shared = |f: &&mut Flight| f.queue.0 == Pipe::Shared;
+                self.flights.iter_mut().filter(shared).for_each(|f| f.has_read = true);
+                self.flights.retain(|f| f.delivers || !f.has_read);
+            }
             self.note(t, index, lanes, warp);
         } else {
             self.fly(t);

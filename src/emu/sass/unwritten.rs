@@ -52,7 +52,7 @@ pub(super) fn spreads(inst: &Instruction, access: &Access) -> bool {
     sums || copied(inst) == Some(access.slot)
         || matches!(
             (inst.form().mnemonic, access.slot),
-            ("STL", "b") | ("SHFL", "a") | ("PRMT" | "UPRMT", "a" | "c") | ("SEL" | "FSEL" | "USEL", "pp")
+            ("STL", "b") | ("SHFL", "a") | ("PRMT" | "UPRMT", "a" | "c") | ("SEL" | "FSEL" | "USEL" | "UFSEL", "pp")
         )
         || inst.form().name == "P" && matches!(inst.form().mnemonic, "PLOP3" | "UPLOP3") && access.slot != "guard"
 }
@@ -65,7 +65,7 @@ impl Depends {
         if form.name == "P" && matches!(form.mnemonic, "PLOP3" | "UPLOP3") {
             return Depends::Table(["pa", "pb", "pc"].map(|p| f.psrc(p)), ["lut", "lut2"].map(|l| f.bits(l) as u8));
         }
-        if matches!(form.mnemonic, "SEL" | "FSEL" | "USEL") {
+        if matches!(form.mnemonic, "SEL" | "FSEL" | "USEL" | "UFSEL") {
             return Depends::Chooses(f.psrc("pp"));
         }
         if has("bop") && has("pp") && f.bits("bop") < 2 {

@@ -173,7 +173,7 @@ fn count(inst: &Instruction, slot: &str) -> u8 {
         ("UIADD3", "d" | "a" | "b" | "c") if form.name.starts_with("64") => 2,
         ("DADD" | "DMUL" | "DFMA" | "DSETP", _) => 2,
         ("CS2R" | "CS2UR", "d") if inst.modifier("w").is_empty() => 2,
-        ("UMOV" | "UIMNMX" | "UISETP", _) if is_wide_integer(inst) => 2,
+        ("UMOV" | "USEL" | "UIMNMX" | "UISETP", _) if is_wide_integer(inst) => 2,
         ("LEPC", "d") => 2,
         ("MATCH", "a") if inst.modifier("w") == ".U64" => 2,
         ("LDG" | "LD" | "LDS" | "LDL" | "LDC" | "ULDC" | "LDCU", "d") => words(),

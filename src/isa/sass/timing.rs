@@ -240,6 +240,16 @@ pub fn reads_late(inst: &Instruction) -> bool {
         .any(|f| matches!(f.role, Role::Value | Role::Register | Role::Uniform) && f.slot != "d")
 }
 
+/// Whether whoever passes the instruction knows that shared memory's queue has read its sources: a barrier that is waited at, before sm_90.
+///
+/// Source: ptxas 13.5.37, which there overwrites addresses of LDS and ATOMS behind a barrier with no scoreboard waited for, and nowhere else.
+#[must_use]
+pub fn ends_shared_reads(inst: &Instruction) -> bool {
+    let form = inst.form();
+    let arrives = form.name.ends_with("ARV") || inst.modifier("md") == ".ARV";
+    form.mnemonic == "BAR" && inst.chip() < Chip::Sm90 && !arrives
+}
+
 /// The smallest stall that the instruction may carry.
 #[must_use]
 pub fn least_stall(inst: &Instruction) -> u8 {

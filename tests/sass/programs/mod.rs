@@ -2,7 +2,7 @@
 //! bytes. Ours has a sound schedule and nvdisasm reads it as we print it.
 //!
 //! Of the seeds from `PTX_SEED` (1) on, as many as `PTX_SEEDS` (4) says, `PTX_PROGRAMS` (50) programs each; `PTX_PROGRAM` takes one of them, `PTX_LEVEL` what ptxas
-//! optimises (else the seed decides), `PTX_CHIP` (sm_90a) for which chip. A program that fails is made smaller as long as it fails the same way, and printed; with `PTX_WHOLE` it is only named, or printed as it is where it is the one.
+//! optimises (else the seed decides), `PTX_CHIP` (sm_90a) for which chip; a few for each other chip are always tried. A program that fails is made smaller as long as it fails the same way, and printed; with `PTX_WHOLE` it is only named, or printed as it is where it is the one.
 
 mod make;
 mod templates;
@@ -16,6 +16,7 @@ use doorbell::isa::sass::Chip;
 use doorbell::isa::sass::check::{Trust, check_for};
 use doorbell::isa::sass::compile::assemble;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use tree::{INPUT, OUTPUT, Program, THREADS, head};
 
 /// What is wrong with a program.
@@ -96,8 +97,8 @@ fn arch() -> Arch {
     }
 }
 
-fn module(programs: &[Program]) -> String {
-    programs.iter().fold(head(&arch().to_string()), |text, p| text + &p.text())
+fn module(arch: Arch, programs: &[Program]) -> String {
+    programs.iter().fold(head(&arch.to_string()), |text, p| text + &p.text())
 }
 
 /// What ptxas does not take, with the lines that it names.
@@ -109,9 +110,9 @@ fn refused(text: &str, said: &str) {
 }
 
 /// What is wrong with each program; the words of the sound ones. `None`: ptxas does not take the module.
-fn judge(programs: &[Program], level: &str, words: &mut BTreeSet<u128>) -> Option<Vec<Option<Failure>>> {
-    let text = module(programs);
-    let theirs = match try_ptxas(&text, &arch().to_string(), level) {
+fn judge(arch: Arch, programs: &[Program], level: &str, words: &mut BTreeSet<u128>) -> Option<Vec<Option<Failure>>> {
+    let text = module(arch, programs);
+    let theirs = match try_ptxas(&text, &arch.to_string(), level) {
         Ok(c) => c,
         Err(e) => {
             refused(&text, &e);
@@ -119,12 +120,14 @@ fn judge(programs: &[Program], level: &str, words: &mut BTreeSet<u128>) -> Optio
         }
     };
     let input = input();
-    let chip = Chip::of(arch()).expect("a chip of the table");
-    let together = assemble(&text, arch()).ok();
+    let chip = Chip::of(arch).expect("a chip of the table");
+    let together = assemble(&text, arch).ok();
     let one = |p: &Program| -> Result<Vec<u128>, Failure> {
         let ours = match &together {
             Some(c) => c.clone(),
-            None => assemble(&module(std::slice::from_ref(p)), arch()).map_err(|e| (Kind::Refused, e.to_string()))?,
+            None => {
+                assemble(&module(arch, std::slice::from_ref(p)), arch).map_err(|e| (Kind::Refused, e.to_string()))?
+            }
         };
         let file = Cubin::parse(&ours).map_err(|e| (Kind::Refused, e.to_string()))?;
         let kernel = file.kernel(&format!("k{}", p.number)).ok_or((Kind::Refused, "no kernel".to_owned()))?;
@@ -161,7 +164,7 @@ fn judge(programs: &[Program], level: &str, words: &mut BTreeSet<u128>) -> Optio
 }
 
 /// The program with all taken away that the failure does not need.
-fn reduced(program: &Program, failure: Failure, level: &str) -> (Program, Failure) {
+fn reduced(arch: Arch, program: &Program, failure: Failure, level: &str) -> (Program, Failure) {
     let (mut best, mut why) = (program.clone(), failure);
     let (mut at, mut found_some) = (0, false);
     for _ in 0..400 {
@@ -176,8 +179,8 @@ fn reduced(program: &Program, failure: Failure, level: &str) -> (Program, Failur
         let numbered: Vec<Program> =
             chunk.enumerate().map(|(k, p)| Program { number: k, ..renumbered(p, k) }).collect();
         // Where one of them is no PTX, each alone.
-        let found = judge(&numbered, level, &mut BTreeSet::new()).unwrap_or_else(|| {
-            numbered.iter().map(|p| judge(std::slice::from_ref(p), level, &mut BTreeSet::new())?.pop()?).collect()
+        let found = judge(arch, &numbered, level, &mut BTreeSet::new()).unwrap_or_else(|| {
+            numbered.iter().map(|p| judge(arch, std::slice::from_ref(p), level, &mut BTreeSet::new())?.pop()?).collect()
         });
         let fails =
             found.into_iter().zip(numbered).enumerate().find(|(_, (f, _))| f.as_ref().is_some_and(|f| f.0 == why.0));
@@ -213,49 +216,63 @@ fn level(seed: u64) -> &'static str {
 }
 
 /// Tells of a program that fails, as small as it can be made.
-fn told(seed: u64, program: &Program, failure: Failure, small: bool) -> String {
+fn told(arch: Arch, seed: u64, program: &Program, failure: Failure, small: bool) -> String {
     let (number, level) = (program.number, level(seed));
-    println!("seed {seed} program {number} {level}: {:?} {}", failure.0, failure.1);
+    println!("{arch} seed {seed} program {number} {level}: {:?} {}", failure.0, failure.1);
     if !small {
         if std::env::var("PTX_PROGRAM").is_ok() {
-            println!("{}", module(std::slice::from_ref(program)));
+            println!("{}", module(arch, std::slice::from_ref(program)));
         }
-        return format!("{seed}:{number} {failure:?}");
+        return format!("{arch} {seed}:{number} {failure:?}");
     }
-    let (small, why) = reduced(program, failure, level);
+    let (small, why) = reduced(arch, program, failure, level);
     println!("{:?} {}\n{}", why.0, why.1, small.text());
-    format!("{seed}:{number} {why:?}")
+    format!("{arch} {seed}:{number} {why:?}")
 }
 
-#[test]
-fn random_programs_leave_what_ptxas_leaves() {
+/// Programs of a seed for a chip, those of a number up to `count`, or the one of `PTX_PROGRAM`: nothing is wrong with any, and nvdisasm reads our words.
+fn hold(arch: Arch, seeds: Range<u64>, count: usize) {
     const AT_ONCE: usize = 50;
-    let (count, one) = (number("PTX_PROGRAMS", 50) as usize, number("PTX_PROGRAM", u64::MAX) as usize);
-    let (first, seeds) = (number("PTX_SEED", 1), number("PTX_SEEDS", 4));
+    let one = number("PTX_PROGRAM", u64::MAX) as usize;
     let mut words = BTreeSet::new();
     let mut failed = vec![];
-    for seed in first..first + seeds {
-        let all: Vec<Program> = (0..count).map(|k| make::program(arch().sm, seed, k, 60)).collect();
+    for seed in seeds {
+        let all: Vec<Program> = (0..count).map(|k| make::program(arch.sm, seed, k, 60)).collect();
         let all: Vec<Program> = all.into_iter().filter(|p| one >= count || p.number == one).collect();
         for programs in all.chunks(AT_ONCE) {
-            let found =
-                judge(programs, level(seed), &mut words).unwrap_or_else(|| panic!("seed {seed}: ptxas refuses"));
+            let found = judge(arch, programs, level(seed), &mut words)
+                .unwrap_or_else(|| panic!("{arch} seed {seed}: ptxas refuses"));
             for (p, f) in programs.iter().zip(found) {
                 // What fails in many programs is made smaller in a few.
                 let small = failed.len() < 3 && std::env::var("PTX_WHOLE").is_err();
-                failed.extend(f.map(|f| told(seed, p, f, small)));
+                failed.extend(f.map(|f| told(arch, seed, p, f, small)));
             }
         }
     }
     assert!(failed.is_empty(), "{failed:?}");
-    agree(&words.into_iter().collect::<Vec<_>>(), Chip::of(arch()).expect("a chip of the table"));
+    agree(&words.into_iter().collect::<Vec<_>>(), Chip::of(arch).expect("a chip of the table"));
+}
+
+#[test]
+fn random_programs_leave_what_ptxas_leaves() {
+    let (first, seeds) = (number("PTX_SEED", 1), number("PTX_SEEDS", 4));
+    hold(arch(), first..first + seeds, number("PTX_PROGRAMS", 50) as usize);
+}
+
+/// A few for each of the other chips, of seeds that ptxas optimises differently.
+#[test]
+fn random_programs_for_other_chips_leave_what_ptxas_leaves() {
+    for (sm, seed) in [(80, 1), (86, 2), (89, 3), (120, 1)] {
+        hold(Arch { sm, specific: false }, seed..seed + 1, 15);
+    }
 }
 
 #[test]
 fn statements_of_every_kind_leave_what_ptxas_leaves() {
     let mut failed = vec![];
     for (round, programs) in make::one_each(arch().sm, number("PTX_SEED", 1)).chunks(100).enumerate() {
-        let found = judge(programs, "-O1", &mut BTreeSet::new()).unwrap_or_else(|| panic!("{round}: ptxas refuses"));
+        let found =
+            judge(arch(), programs, "-O1", &mut BTreeSet::new()).unwrap_or_else(|| panic!("{round}: ptxas refuses"));
         for (p, f) in programs.iter().zip(found) {
             let Some(f) = f else { continue };
             println!("{:?} {}: {:?}", f.0, f.1, p.body);
@@ -276,6 +293,6 @@ fn a_program_made_smaller_is_a_program_and_keeps_what_fails() {
         .enumerate()
         .map(|(k, p)| Program { number: k, ..renumbered(p, k) })
         .collect();
-    let found = judge(&some, "-O1", &mut BTreeSet::new()).expect("ptxas takes them");
+    let found = judge(arch(), &some, "-O1", &mut BTreeSet::new()).expect("ptxas takes them");
     assert!(found.iter().all(Option::is_none), "{found:?}");
 }

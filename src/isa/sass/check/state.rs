@@ -6,7 +6,8 @@ use crate::isa::sass::effects::{Access, Effects, RegFile, effects};
 use crate::isa::sass::inst::Instruction;
 use crate::isa::sass::row::{Pipe, Role};
 use crate::isa::sass::timing::{
-    Completion, SCOREBOARD_SET, SCOREBOARD_SET_FOR_DEPBAR, completion, distance, overwrite, reads_late,
+    Completion, SCOREBOARD_SET, SCOREBOARD_SET_FOR_DEPBAR, completion, distance, ends_shared_reads, overwrite,
+    reads_late,
 };
 use std::collections::BTreeMap;
 
@@ -214,6 +215,9 @@ impl State {
             self.check_write(facts, at, written, trust, report);
         }
         self.partial_wait(facts, at, report);
+        if ends_shared_reads(&me.inst) && me.inst.guard.index == 7 {
+            self.end_shared_reads(facts);
+        }
         self.issue(facts, at);
         self.pass(&me.inst);
     }
@@ -227,6 +231,14 @@ impl State {
             let done = f.done_by & mask != 0;
             f.sources &= f.read_by & mask == 0;
             !done && (f.results || f.sources)
+        });
+    }
+
+    /// Shared memory's queue has read the sources of all that it was given.
+    fn end_shared_reads(&mut self, facts: &[Facts]) {
+        self.flying.retain(|producer, f| {
+            f.sources &= facts[*producer].ends != Some(Queue::Shared); // PANIC: producers are places of the code
+            f.results || f.sources
         });
     }
 
