@@ -5,7 +5,7 @@ use super::{CUBIN, launch, pattern, small_options};
 use doorbell::device::nv::{Driver, NvDevice, NvOptions, Selector};
 use doorbell::device::{Code, Device, DeviceError, KernelImage, QueueKind};
 use doorbell::emu::nvrm::{Call, Chip, Config, Refusal, SoftNv};
-use doorbell_ioctl::abi::{nvrm, uvm};
+use doorbell_ioctl::abi::nvrm;
 use doorbell_ioctl::fault::{self, Faults, Plan, Trouble};
 use doorbell_ioctl::port::Port;
 use doorbell_ioctl::trace::{Trace, leftovers};
@@ -47,7 +47,8 @@ fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
     let right: Vec<u32> = pattern(1024).iter().map(|x| x.wrapping_add(3)).collect();
     let (mut worked, mut failed) = (0, 0);
     for seed in 0..200u64 {
-        let plan = Plan::seeded(seed, 100);
+        // A doorbell that is lost is rung again by whoever waits, and what UVM refuses RM does: plans are dense, so that enough of them end a run.
+        let plan = Plan::seeded(seed, 30);
         let run = |patience| {
             let units = Arc::new(Units::default());
             let soft = SoftNv::with_compute(Config::new(Chip::Sm90), Arc::clone(&units) as _).unwrap();
@@ -110,15 +111,12 @@ fn every_refused_step_of_bring_up_is_named_and_leaves_nothing() {
         (Call::Control(nvrm::GPU_GET_CLASSLIST_V2.cmd), "GPU_GET_CLASSLIST_V2"),
         (Call::Class(nvrm::HOPPER_USERMODE_A), "HOPPER_USERMODE_A"),
         (Call::Class(nvrm::FERMI_VASPACE_A), "FERMI_VASPACE_A"),
-        (Call::Uvm(uvm::REGISTER_GPU.desc.request), "UVM_REGISTER_GPU"),
-        (Call::Uvm(uvm::REGISTER_GPU_VASPACE.desc.request), "UVM_REGISTER_GPU_VASPACE"),
         (Call::Class(nvrm::KEPLER_CHANNEL_GROUP_A), "KEPLER_CHANNEL_GROUP_A"),
         (Call::Class(nvrm::FERMI_CONTEXT_SHARE_A), "FERMI_CONTEXT_SHARE_A"),
         (Call::Class(nvrm::HOPPER_CHANNEL_GPFIFO_A), "HOPPER_CHANNEL_GPFIFO_A"),
         (Call::Class(nvrm::HOPPER_COMPUTE_A), "HOPPER_COMPUTE_A"),
         (Call::Class(nvrm::HOPPER_DMA_COPY_A), "HOPPER_DMA_COPY_A"), // twice: the first refusal moves copies to the graphics engine
         (Call::Control(nvrm::GPFIFO_GET_WORK_SUBMIT_TOKEN.cmd), "GPFIFO_GET_WORK_SUBMIT_TOKEN"),
-        (Call::Uvm(uvm::REGISTER_CHANNEL.desc.request), "UVM_REGISTER_CHANNEL"),
         (Call::Control(nvrm::GROUP_GPFIFO_SCHEDULE.cmd), "GPFIFO_SCHEDULE"),
     ];
     for (call, name) in steps {

@@ -474,6 +474,14 @@ fn machines_that_cannot_be_used_say_what_is_wrong() {
 #[test]
 fn gpus_are_chosen_by_index_bus_and_uuid() {
     let rig = Rig::new(Config { gpus: 2, ..Config::new(Chip::Sm90) });
+#[test]
+fn an_untested_release_is_taken_where_that_is_asked_for() {
+    let rig = Rig::new(Config { release: Release { major: 596, minor: 1, patch: 0 }, ..Config::new(Chip::Sm90) });
+    let d = rig.open_with(&NvOptions { any_release: true, ..small_options() }).unwrap();
+    assert_eq!(read(&d, &words(&d, &pattern(64))), pattern(64));
+    d.close().unwrap();
+}
+
     let driver = Driver::open("NV", Arc::clone(&rig.port), false).unwrap();
     let open = |selector: &Selector| NvDevice::open("NV", &driver, selector, &small_options());
     let second = open(&Selector::Index(1)).unwrap();

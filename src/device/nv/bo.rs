@@ -105,7 +105,8 @@ impl Bo {
             }
         }
         bo.in_table = Some(InTable::put(gpu, va, len_bytes, align, bo.memory)?);
-        let (memory, gpus) = (bo.memory, vec![gpu.uuid]);
+        let memory = bo.memory;
+        let gpus = if gpu.uses_uvm() { vec![gpu.uuid] } else { Vec::new() };
         gpu.driver.note_memory(va, len_bytes, Placed { memory, is_vram, gpus });
         Ok(bo)
     }

@@ -117,7 +117,7 @@ impl Group {
                 refused(RmError { call: "reserve addresses of contexts".into(), outcome })
             })
         };
-        let window = driver.has_uvm().then(reserve).transpose()?;
+        let window = gpu.uses_uvm().then(reserve).transpose()?;
         // From here on a refusal gives back what there is, by the group's drop.
         let engine_type = ENGINE_GRAPHICS;
         let mut group = Self { gpu: Arc::clone(gpu), handle: 0, engine_type, ctxshare: 0, window };
@@ -235,7 +235,7 @@ impl Channel {
         let mut token = nvrm::WorkSubmitToken::default();
         driver.control(self.handle, &nvrm::GPFIFO_GET_WORK_SUBMIT_TOKEN, &mut token)?;
         self.token = token.work_submit_token;
-        if driver.has_uvm() {
+        if self.gpu.uses_uvm() {
             self.register()?;
         }
         // All notifiers of the group are written then, not the offender's alone.

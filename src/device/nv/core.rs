@@ -24,7 +24,7 @@ pub struct NvOptions {
     pub any_release: bool,
     /// Maps the doorbells through BAR1 (from Hopper on), for machines where BAR0 is not passed through.
     pub bar1_doorbell: bool,
-    /// Who fills the page tables. A connection has one answer, for all its devices.
+    /// Who fills the page tables; RM in any case where the connection was made without UVM.
     pub tables: PageTables,
     /// Gives the copy queue an engine beside the graphics engine, where the driver has one; else it shares that engine's runlist.
     pub own_copy_engine: bool,
@@ -92,7 +92,7 @@ impl Core {
         card: &Card,
         options: NvOptions,
     ) -> Result<Arc<Self>, DeviceError> {
-        let opened = Gpu::open(driver, card, options.bar1_doorbell);
+        let opened = Gpu::open(driver, card, options.bar1_doorbell, options.tables);
         Self::of(tag.clone(), opened.map_err(|e| e.of_device(tag.name()))?, options)
     }
 

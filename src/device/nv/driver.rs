@@ -37,6 +37,14 @@ pub struct RmError {
     pub outcome: Outcome,
 }
 
+impl RmError {
+    /// Whether it was UVM that refused.
+    #[must_use]
+    pub fn is_of_uvm(&self) -> bool {
+        self.call.starts_with("UVM_")
+    }
+}
+
 /// How.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -61,7 +69,7 @@ pub type Handle = u32;
 /// A GPU's, as UVM takes it.
 pub type Uuid = [u8; 16];
 
-/// A buffer's memory, and in whose page tables it is; the owner is the first.
+/// A buffer's memory, and in whose page tables UVM has put it: the owner's first, none where RM did so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     pub memory: Handle,
@@ -74,7 +82,7 @@ pub struct Placed {
 pub struct Driver {
     port: Arc<dyn Port>,
     ctl: Fd,
-    /// None where RM alone fills page tables.
+    /// None where RM alone fills all page tables.
     uvm: Option<UvmFiles>,
     client: Handle,
     release: Release,
@@ -141,20 +149,12 @@ pub fn explain(port: &dyn Port, path: &str, errno: Errno) -> String {
     format!("open {path}: {errno}{hint}")
 }
 
-/// UVM's two files; none on a machine that lacks it, which is told.
-fn open_uvm(name: &str, opened: &mut Opened<'_>) -> Result<Option<UvmFiles>, String> {
-    let port = Arc::clone(opened.port);
-    let why = |errno| explain(&*port, UVM_PATH, errno);
-    let space = match opened.open(UVM_PATH) {
-        Ok(space) => space,
-        Err(errno @ (Errno::ENOENT | Errno::ENODEV | Errno::ENXIO)) => {
-            log::warn!("{name}: {}; RM alone fills the page tables", why(errno));
-            return Ok(None);
-        }
-        Err(errno) => return Err(why(errno)),
-    };
-    let mm = opened.open(UVM_PATH).map_err(why)?;
-    Ok(Some(UvmFiles { space, mm }))
+/// UVM's two files; none where they cannot be opened.
+fn open_uvm(port: &Arc<dyn Port>) -> Result<UvmFiles, Errno> {
+    let mut opened = Opened { port, files: Vec::new() };
+    let files = UvmFiles { space: opened.open(UVM_PATH)?, mm: opened.open(UVM_PATH)? };
+    opened.files.clear();
+    Ok(files)
 }
 
 /// The release's name, as CHECK_VERSION_STR answers it.
@@ -193,17 +193,13 @@ impl Driver {
         if !any_release {
             release.known().map_err(|e| unavailable(e.to_string()))?;
         }
-        let uvm = match tables {
-            PageTables::UvmOrRm => open_uvm(name, &mut opened).map_err(unavailable)?,
-            PageTables::Rm => None,
-        };
         // From here on they are closed by the connection's drop.
         opened.files.clear();
         drop(opened);
         let mut driver = Self {
             port,
             ctl,
-            uvm,
+            uvm: None,
             client: 0,
             release,
             opened_ns: monotonic_ns(),
@@ -217,10 +213,27 @@ impl Driver {
         let refused =
             |what: &'static str| move |source| DeviceError::Rm { device: name.into(), what, source: Box::new(source) };
         driver.client = driver.alloc::<nvrm::RootAlloc>(0, nvrm::NV01_ROOT_CLIENT, None).map_err(refused("client"))?;
-        if let Some(files) = driver.uvm {
-            driver.initialize_uvm(files).map_err(refused("UVM"))?;
+        if tables == PageTables::UvmOrRm
+            && let Err(why) = driver.connect_uvm()
+        {
+            log::warn!("{name}: {why}; RM alone fills the page tables");
         }
         Ok(Arc::new(driver))
+    }
+
+    /// Opens UVM and makes its address space; nothing of it stays where any of that is refused.
+    fn connect_uvm(&mut self) -> Result<(), String> {
+        let files = open_uvm(&self.port).map_err(|errno| explain(&*self.port, UVM_PATH, errno))?;
+        self.uvm = Some(files);
+        self.initialize_uvm(files).map_err(|e| {
+            self.close_uvm();
+            e.to_string()
+        })
+    }
+
+    fn close_uvm(&mut self) {
+        let files = self.uvm.take().map(|files| [files.mm, files.space]);
+        files.into_iter().flatten().for_each(|fd| self.close(fd));
     }
 
     fn initialize_uvm(&self, files: UvmFiles) -> Result<(), RmError> {
@@ -233,7 +246,7 @@ impl Driver {
         }
     }
 
-    /// Whether UVM fills the page tables, and not RM alone.
+    /// Whether UVM can fill page tables: it is there and has made an address space.
     #[must_use]
     pub fn has_uvm(&self) -> bool {
         self.uvm.is_some()
@@ -450,22 +463,21 @@ impl Driver {
         self.places().note(va, len_bytes, Some(placed));
     }
 
-    /// Puts the buffer that holds an address into a GPU's page table, unless it is there. `false`: no buffer of this driver's GPUs, or no UVM.
+    /// Puts the buffer that holds an address into the page table of a GPU that UVM knows, unless it is there. `false`: no buffer of this driver's
+    /// GPUs, or one that UVM does not know.
     ///
     /// # Errors
     /// The driver's: `NV_ERR_NOT_SUPPORTED` for VRAM of a GPU without a link to this one.
     pub fn map_peer(&self, va: u64, gpu: Uuid) -> Result<bool, RmError> {
-        if !self.has_uvm() {
-            return Ok(false);
-        }
         let mut places = self.places();
         let found = places.holding(va).and_then(|(at, len, placed)| Some((at, len, placed.clone()?)));
         let Some((at, len_bytes, mut placed)) = found else { return Ok(false) };
+        let Some(owner) = placed.gpus.first().copied() else { return Ok(false) };
         if placed.gpus.contains(&gpu) {
             return Ok(true);
         }
         if placed.is_vram {
-            placed.gpus.first().map_or(Ok(()), |owner| self.enable_peers([*owner, gpu]))?;
+            self.enable_peers([owner, gpu])?;
         }
         map_by_uvm(self, at, len_bytes, placed.memory, gpu)?;
         placed.gpus.push(gpu);
@@ -527,10 +539,8 @@ impl Drop for Driver {
         {
             log::warn!("closing the NVIDIA driver: {e}");
         }
-        let uvm = self.uvm.map(|files| [files.mm, files.space]);
-        for fd in uvm.into_iter().flatten().chain([self.ctl]) {
-            self.close(fd);
-        }
+        self.close_uvm();
+        self.close(self.ctl);
     }
 }
 

@@ -7,6 +7,7 @@
 use super::chip::Chip;
 use super::driver::{Driver, Handle, Outcome, RmError};
 use super::find::Card;
+use super::paging::PageTables;
 use crate::device::DeviceError;
 use crate::hcq::packet::nv::gpfifo;
 use doorbell_ioctl::abi::nvrm::{self, InfoEntry};
@@ -68,6 +69,7 @@ pub struct Gpu {
     /// What the driver lists for the device.
     classes: Vec<u32>,
     bar1_doorbell: bool,
+    uses_uvm: bool,
     usermode: Option<CpuMap>,
     /// How far bring-up has come, for the way back.
     stage: Stage,
@@ -124,16 +126,22 @@ fn step(what: &'static str) -> impl FnOnce(RmError) -> OpenError {
 }
 
 impl Gpu {
-    /// Brings a card up, as far as its address space. `bar1_doorbell` maps the doorbells through BAR1 (from Hopper on).
+    /// Brings a card up, as far as its address space. `bar1_doorbell` maps the doorbells through BAR1 (from Hopper on). A card that is up stays as it is.
     ///
     /// # Errors
     /// The step and the call that was refused; a chip that is not known, and what this runtime does not do.
-    pub fn open(driver: &Arc<Driver>, card: &Card, bar1_doorbell: bool) -> Result<Arc<Self>, OpenError> {
+    pub fn open(
+        driver: &Arc<Driver>,
+        card: &Card,
+        bar1_doorbell: bool,
+        tables: PageTables,
+    ) -> Result<Arc<Self>, OpenError> {
         // Memory or code of a device that was closed may keep it up.
         if let Some(gpu) = driver.gpu_that_is_up(card.gpu_id) {
             return Ok(gpu);
         }
         let mut gpu = Self::begin(driver, card, bar1_doorbell)?;
+        gpu.uses_uvm &= tables == PageTables::UvmOrRm;
         STEPS.iter().try_for_each(|step| (step.run)(&mut gpu))?;
         let gpu = Arc::new(gpu);
         driver.note_gpu(card.gpu_id, &gpu);
@@ -159,6 +167,7 @@ impl Gpu {
             file,
             classes: Vec::new(),
             bar1_doorbell,
+            uses_uvm: driver.has_uvm(),
             usermode: None,
             stage: Stage::File,
         })
@@ -303,7 +312,7 @@ impl Gpu {
     fn make_vaspace(&mut self) -> Result<(), RmError> {
         // RM's own space is as large as the chip's.
         let mut params = nvrm::VaSpaceAlloc::default();
-        if self.driver.has_uvm() {
+        if self.uses_uvm {
             params.flags = VASPACE_PAGE_FAULTING | VASPACE_EXTERNALLY_OWNED;
             (params.va_size, params.va_base) = (VASPACE_BYTES, VASPACE_BASE);
         }
@@ -317,7 +326,7 @@ impl Gpu {
         let mut gid = nvrm::GidInfo { flags: GID_BINARY, length: 16, ..Default::default() };
         driver.control(self.subdevice, &nvrm::GPU_GET_GID_INFO, &mut gid)?;
         self.uuid = std::array::from_fn(|n| gid.data[n]);
-        if !driver.has_uvm() {
+        if !self.uses_uvm {
             return Ok(());
         }
         let mut args = uvm::RegisterGpu { gpu_uuid: self.uuid, rm_ctrl_fd: -1, ..Default::default() };
@@ -333,6 +342,20 @@ impl Gpu {
         driver.uvm(&uvm::REGISTER_GPU_VASPACE, &mut args, |a| a.rm_status)?;
         self.stage = Stage::UvmSpace;
         Ok(())
+    }
+
+    /// Whether UVM fills its page tables, and not RM alone.
+    #[must_use]
+    pub fn uses_uvm(&self) -> bool {
+        self.uses_uvm
+    }
+
+    /// Puts the buffer that holds an address into this GPU's page table, unless it is there. `false`: no buffer of this driver's GPUs, or not by UVM.
+    ///
+    /// # Errors
+    /// As [`Driver::map_peer`].
+    pub fn map_peer(&self, va: u64) -> Result<bool, RmError> {
+        if self.uses_uvm { self.driver.map_peer(va, self.uuid) } else { Ok(false) }
     }
 
     /// The card's file, for memory of this process.

@@ -89,7 +89,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl NvDevice {
-    /// Opens the GPU that `selector` means on a driver's connection.
+    /// Opens the GPU that `selector` means on a driver's connection. Where UVM refuses a step, RM alone fills the page tables, if the options let it.
     ///
     /// # Errors
     /// `Unavailable`: no such GPU, one that this build does not know; `Rm` with the step and the call that was refused.
@@ -109,6 +109,19 @@ impl NvDevice {
         })?;
         let tag = DeviceTag::new(name);
         let core = Core::open(tag.clone(), driver, card, options.clone())?;
+        match Self::bring_up(name, driver, card, options) {
+            Err(DeviceError::Rm { what, source, .. })
+                if source.is_of_uvm() && options.tables == PageTables::UvmOrRm =>
+            {
+                log::warn!("{name}: {what}: {source}; RM alone fills the page tables");
+                Self::bring_up(name, driver, card, &NvOptions { tables: PageTables::Rm, ..options.clone() })
+            }
+            opened => opened,
+        }
+    }
+
+    /// From a card to queues that run.
+    fn bring_up(name: &str, driver: &Arc<Driver>, card: &Card, options: &NvOptions) -> Result<Self, DeviceError> {
         let group = Group::new(&core)?;
         let compute = NvQueue::new(&core, &group, QueueKind::Compute)?;
         let (copy, own) = copy_queue(&core, &group)?;
@@ -379,7 +392,7 @@ impl Device for NvDevice {
     /// Memory of the other GPUs of this driver, where the driver lets this one map it.
     fn reaches(&self, memory: &Memory) -> bool {
         let gpu = &self.inner.core.gpu;
-        *memory.device() == self.tag || gpu.driver.map_peer(memory.va(), gpu.uuid).unwrap_or(false)
+        *memory.device() == self.tag || gpu.map_peer(memory.va()).unwrap_or(false)
     }
 
     /// Longer than a card's on a software GPU.

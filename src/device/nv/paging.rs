@@ -1,4 +1,4 @@
-//! Page tables: memory put in at an address and taken out again, by UVM or, on a machine without it, by RM alone.
+//! Page tables: memory put in at an address and taken out again, by UVM or, where it is missing or refuses, by RM alone.
 //!
 //! Place in the arrows: above `driver` and `gpu`, below `bo`. Source: nv.md 1.5, 2.1, 2.4; `virtual_mem.c`, `gpu_vaspace.c` of the open kernel modules.
 //! RM's way: a range of class NV50_MEMORY_VIRTUAL at the buffer's own address, filled by MAP_MEMORY_DMA; freeing the range takes the mapping with it.
@@ -25,10 +25,10 @@ const MAP_PAGE_SIZE_4K: u32 = 1 << 8;
 const MAP_PAGE_SIZE_HUGE: u32 = 4 << 8;
 const MAP_FIXED: u32 = 1 << 15;
 
-/// Who fills the page tables of a connection's GPUs.
+/// Who fills page tables, of a connection's GPUs or of one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageTables {
-    /// UVM; RM alone where there is no nvidia-uvm.
+    /// UVM; RM alone where nvidia-uvm is missing or refuses a step of bring-up.
     #[default]
     UvmOrRm,
     /// RM alone. Buffers of one GPU are then not seen by another.
@@ -51,7 +51,7 @@ impl InTable {
     /// The driver's; nothing is left behind then.
     pub fn put(gpu: &Gpu, va: u64, len_bytes: u64, page: u64, memory: Handle) -> Result<Self, RmError> {
         let driver = &gpu.driver;
-        if !driver.has_uvm() {
+        if !gpu.uses_uvm() {
             return put_by_rm(gpu, va, len_bytes, page, memory);
         }
         let mut range = uvm::CreateExternalRange { base: va, length: len_bytes, ..Default::default() };

@@ -672,7 +672,7 @@ impl Checks for NvQueue {
     }
 
     fn map_peer(&self, va: u64) -> Result<bool, DeviceError> {
-        let mapped = self.core.gpu.driver.map_peer(va, self.core.gpu.uuid);
+        let mapped = self.core.gpu.map_peer(va);
         mapped.map_err(|source| self.core.refused("map a peer's memory", source))
     }
 }

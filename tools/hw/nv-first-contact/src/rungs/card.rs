@@ -111,7 +111,7 @@ pub fn space(climb: &mut Climb) -> Result<String, Failure> {
     let gpu = climb.gpu.take().ok_or("the rung card was left out")?;
     let core = Core::of(DeviceTag::new("NV"), Arc::new(gpu), climb.options())?;
     let signal = core.signals.signal().map_err(fail)?;
-    let tables = if core.gpu.driver.has_uvm() { "by UVM" } else { "by RM alone" };
+    let tables = if core.gpu.uses_uvm() { "by UVM" } else { "by RM alone" };
     let note = format!("{}, page tables {tables}, signals at {:#x}", uuid_text(&core.gpu.uuid), signal.va());
     drop(signal);
     climb.core = Some(core);
