@@ -131,6 +131,17 @@ fn classes_commands_and_statuses_are_the_drivers_and_in_order() {
     for (value, name) in nvrm::STATUSES {
         assert_eq!(consts.get(name), Some(value), "{name}");
     }
+    let notifiers = [
+        ("TIMER", nvrm::NV2080_NOTIFIERS_TIMER),
+        ("GR0", nvrm::NV2080_NOTIFIERS_GR0),
+        ("CE0", nvrm::NV2080_NOTIFIERS_CE0),
+        ("FIFO_EVENT_MTHD", nvrm::NV2080_NOTIFIERS_FIFO_EVENT_MTHD),
+        ("RC_ERROR", nvrm::NV2080_NOTIFIERS_RC_ERROR),
+        ("MAXCOUNT", nvrm::Release { major: 580, minor: 142, patch: 0 }.notifiers()),
+    ];
+    for (name, value) in notifiers {
+        assert_eq!(consts.get(format!("NV2080_NOTIFIERS_{name}").as_str()), Some(&u64::from(value)), "{name}");
+    }
     assert!(nvrm::CLASSES.len() >= 50 && nvrm::CONTROLS.len() >= 550 && nvrm::STATUSES.len() >= 140);
 }
 

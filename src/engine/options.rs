@@ -45,6 +45,8 @@ pub struct Options {
     pub nv_shared_copy: bool,
     /// Kernels for Hopper may use the matrix unit of warpgroups (`NV_WGMMA=0`: only those of warps).
     pub nv_wgmma: bool,
+    /// A host that waits for an NVIDIA card sleeps until the driver wakes it (`NV_EVENTS=0`: it naps and looks).
+    pub nv_events: bool,
     /// Its tiles may be brought by the copy engine in boxes (`NV_TMA=0`: only by the threads).
     pub nv_tma: bool,
 }
@@ -79,6 +81,7 @@ impl Default for Options {
             nv_rm_only: false,
             nv_shared_copy: false,
             nv_wgmma: true,
+            nv_events: true,
             nv_tma: true,
         }
     }
@@ -132,6 +135,7 @@ impl Options {
             nv_bar1_doorbell: number(&get, "NV_BAR1_DOORBELL", 0, 1, "0 or 1")? == 1,
             nv_rm_only: number(&get, "NV_RM_ONLY", 0, 1, "0 or 1")? == 1,
             nv_shared_copy: number(&get, "NV_SHARED_COPY", 0, 1, "0 or 1")? == 1,
+            nv_events: number(&get, "NV_EVENTS", 1, 1, "0 or 1")? == 1,
             nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
             nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,
         })

@@ -162,6 +162,7 @@ impl Session {
         if self.options.nv_rm_only {
             d.nv.tables = PageTables::Rm;
         }
+        d.nv.events = self.options.nv_events;
         d.nv.own_copy_engine = !self.options.nv_shared_copy;
         d
     }

@@ -5,6 +5,7 @@ use doorbell::emu::nvrm::compute::{Compute, ComputeFault, Launch, Machine};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Where parameters begin in bank 0 of sm_90.
 const PARAMS: u64 = 0x210;
@@ -14,6 +15,10 @@ const PARAMS: u64 = 0x210;
 pub enum Does {
     /// `buffer[id] += value` for each thread: arguments are an address and a value, 8 bytes each.
     Add,
+    /// `buffer[0] += value` after as many milliseconds as the value says.
+    AddLate,
+    /// Loads from the address that is its first argument after 100 ms.
+    LoadLate,
     /// Never ends.
     Hang,
     /// Loads from the address that is its first argument.
@@ -44,6 +49,15 @@ impl Compute for Units {
                     machine.vm.update_u32(buffer + 4 * id, |old| old.wrapping_add(value as u32)).map_err(memory)?;
                 }
                 Ok(())
+            }
+            Some(Does::AddLate) => {
+                let (buffer, value) = (argument(0)?, argument(1)?);
+                std::thread::sleep(Duration::from_millis(value));
+                machine.vm.update_u32(buffer, |old| old.wrapping_add(value as u32)).map(|_| ()).map_err(memory)
+            }
+            Some(Does::LoadLate) => {
+                std::thread::sleep(Duration::from_millis(100));
+                machine.vm.read_u32(argument(0)?).map(|_| ()).map_err(memory)
             }
             Some(Does::Load) => machine.vm.read_u32(argument(0)?).map(|_| ()).map_err(memory),
             Some(Does::Hang) => {

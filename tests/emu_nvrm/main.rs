@@ -5,6 +5,7 @@ mod bringup;
 mod client;
 mod dma;
 mod engines;
+mod events;
 mod faults;
 mod fuzz;
 mod grids;

@@ -127,8 +127,8 @@ pub(crate) fn integer(bytes: &[u8]) -> u64 {
 
 fn push_integer(text: &mut String, kind: Kind, value: u64, len_bytes: u32) {
     let _infallible = match kind {
-        Kind::Dec | Kind::QueueId | Kind::EventId => write!(text, "{value}"),
         Kind::Fd | Kind::Signed if len_bytes == 4 => write!(text, "{}", (value as u32).cast_signed()),
+        Kind::Dec | Kind::QueueId | Kind::EventId | Kind::Fd => write!(text, "{value}"),
         Kind::Enum(names) => match names.iter().find(|(known, _)| *known == value) {
             Some((_, name)) => write!(text, "{name}"),
             None => write!(text, "{value}"),

@@ -179,7 +179,7 @@ impl Channel {
     pub fn new(core: &Core, group: &Arc<Group>, class: u32) -> Result<Self, DeviceError> {
         let gpu = &core.gpu;
         let refused = |what| move |e| core.refused(what, e);
-        let entries = core.options.ring_entries.next_power_of_two().max(2);
+        let entries = core.options.ring_entries.next_power_of_two().max(4);
         let ring_bytes = u64::from(entries) * ENTRY_BYTES;
         let ring_bytes = ring_bytes.next_multiple_of(PAGE);
         let ring = ring_memory(core, ring_bytes + PAGE)?;
@@ -280,10 +280,11 @@ impl Channel {
         self.token
     }
 
-    /// Entries that the ring holds at once: a full ring and an empty one would look alike.
+    /// Entries of submissions that the ring holds at once: a full ring and an empty one would look alike, and one place is for the entry that wakes a
+    /// waiting host.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        u64::from(self.entries) - 1
+        u64::from(self.entries) - 2
     }
 
     /// Entries written so far.

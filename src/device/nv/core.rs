@@ -4,6 +4,7 @@
 
 use super::bo::{Bo, Placement};
 use super::driver::{Driver, RmError};
+use super::events::Events;
 use super::find::Card;
 use super::gpu::Gpu;
 use super::paging::PageTables;
@@ -13,8 +14,8 @@ use crate::device::{DeviceError, DeviceTag, pool};
 use crate::hcq::memory::{MemError, View};
 use crate::hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::port::monotonic_ns;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How a device is opened.
@@ -44,6 +45,8 @@ pub struct NvOptions {
     pub submit_timeout: Duration,
     /// How long a wait spins before it sleeps.
     pub spin: Duration,
+    /// A wait sleeps until the channel's interrupt wakes it, where the driver has events; else it naps.
+    pub events: bool,
 }
 
 impl Default for NvOptions {
@@ -63,6 +66,7 @@ impl Default for NvOptions {
             submit_timeout: Duration::from_secs(10),
             // TIMEOUT: the price of a sleep and a wake-up.
             spin: Duration::from_micros(100),
+            events: true,
         }
     }
 }
@@ -79,6 +83,18 @@ pub struct Core {
     pub life: Life,
     /// Code was loaded since the instruction caches were last dropped.
     fresh_code: AtomicBool,
+    wakes: Mutex<Wakes>,
+}
+
+/// What wakes a host that waits.
+#[derive(Debug, Default)]
+enum Wakes {
+    /// Nobody has slept yet.
+    #[default]
+    Unasked,
+    Events(Arc<Events>),
+    /// Time alone.
+    Nothing,
 }
 
 impl Core {
@@ -113,7 +129,8 @@ impl Core {
         };
         let signals = SignalPool::of_device(Box::new(source), Arc::clone(&clock) as _);
         let (life, fresh_code) = (Life::default(), AtomicBool::new(true));
-        let core = Self { tag, gpu, options, clock, pages, signals, life, fresh_code };
+        let wakes = Mutex::new(if options.events { Wakes::Unasked } else { Wakes::Nothing });
+        let core = Self { tag, gpu, options, clock, pages, signals, life, fresh_code, wakes };
         core.calibrate()?;
         Ok(Arc::new(core))
     }
@@ -188,6 +205,30 @@ impl Core {
     /// Gives the signals' pages back. No channel writes them any more.
     pub fn free_signals(&self) {
         self.pages.free();
+    }
+
+    /// What can wake a host that is about to sleep; asked for the first time, it is made. Nothing where the driver has none, or they do not arrive.
+    #[must_use]
+    pub fn events(&self) -> Option<Arc<Events>> {
+        let mut wakes = self.wakes.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*wakes, Wakes::Unasked) {
+            *wakes = match Events::new(&self.gpu) {
+                Ok(events) => Wakes::Events(Arc::new(events)),
+                Err(e) => {
+                    log::warn!("{}: no events: {e}; waits nap", self.tag);
+                    Wakes::Nothing
+                }
+            };
+        }
+        match &*wakes {
+            Wakes::Events(events) if !events.is_deaf() => Some(Arc::clone(events)),
+            _ => None,
+        }
+    }
+
+    /// Gives them back: nobody sleeps any more.
+    pub fn end_events(&self) {
+        *self.wakes.lock().unwrap_or_else(PoisonError::into_inner) = Wakes::Nothing;
     }
 
     /// Code was loaded: instruction caches may hold what was there before.

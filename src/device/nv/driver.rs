@@ -554,7 +554,7 @@ macro_rules! named {
 }
 named! {
     RootAlloc DeviceAlloc SubdeviceAlloc VaSpaceAlloc ChannelGroupAlloc CtxShareAlloc ChannelAlloc UsermodeAlloc CopyAlloc GraphicsAlloc
-    MemoryAlloc DebuggerAlloc ConfidentialComputeAlloc
+    MemoryAlloc DebuggerAlloc ConfidentialComputeAlloc EventAlloc
 }
 
 /// A class by name, for reports.

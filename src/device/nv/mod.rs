@@ -2,7 +2,7 @@
 //!
 //! Place in the arrows: as any device; it uses `doorbell_ioctl`, `hcq::packet::nv` and `elf::cubin`. The port may be the running kernel, a software GPU,
 //! or a wrapper of either: nothing here can tell. Source: nv.md (open kernel modules 580.142, class headers, open-gpu-doc).
-//! Shape: find (`find`, `chip`) → open (`driver`, `gpu`, `core`) → queues (`channel`, `queue`, `graph`) → memory (`paging`, `bo`, `local`) → programs (`program`,
+//! Shape: find (`find`, `chip`) → open (`driver`, `gpu`, `core`) → queues (`channel`, `queue`, `graph`, `events`) → memory (`paging`, `bo`, `local`) → programs (`program`,
 //! `launch`, `bank0`) → faults (`faults`) and telemetry. Faults and hangs become reports; after a fault the device is dead and says so.
 //! Left out: MIG, confidential computing, recovery of a group, kernels on a peer's memory.
 
@@ -13,6 +13,7 @@ mod channel;
 mod chip;
 mod core;
 mod driver;
+mod events;
 mod faults;
 mod find;
 mod gpu;
@@ -30,6 +31,7 @@ pub use bo::{Bo, Placement};
 pub use channel::{Channel, Group, Notification};
 pub use chip::{CHIPS, Chip};
 pub use driver::{CTL_PATH, Driver, Outcome, RmError, UVM_PATH, explain};
+pub use events::Events;
 pub use faults::{code_name, describe, kernel_log};
 pub use find::{Card, Selector, cards, uuid_text};
 pub use gpu::{Facts, Gpu, OpenError, STEPS, Step};
@@ -107,8 +109,6 @@ impl NvDevice {
             let why = format!("no such GPU; there are {}: {}", cards.len(), found.join(", "));
             DeviceError::Unavailable { name: name.into(), why }
         })?;
-        let tag = DeviceTag::new(name);
-        let core = Core::open(tag.clone(), driver, card, options.clone())?;
         match Self::bring_up(name, driver, card, options) {
             Err(DeviceError::Rm { what, source, .. })
                 if source.is_of_uvm() && options.tables == PageTables::UvmOrRm =>
@@ -122,6 +122,8 @@ impl NvDevice {
 
     /// From a card to queues that run.
     fn bring_up(name: &str, driver: &Arc<Driver>, card: &Card, options: &NvOptions) -> Result<Self, DeviceError> {
+        let tag = DeviceTag::new(name);
+        let core = Core::open(tag.clone(), driver, card, options.clone())?;
         let group = Group::new(&core)?;
         let compute = NvQueue::new(&core, &group, QueueKind::Compute)?;
         let (copy, own) = copy_queue(&core, &group)?;
@@ -315,6 +317,7 @@ impl Inner {
             ended = freed.map_err(|e| core.refused("free the debugger", e));
         }
         self.queues().into_iter().for_each(|queue| queue.shut());
+        core.end_events();
         locked(&self.groups).clear();
         *locked(&self.staging) = None;
         self.pool.close();

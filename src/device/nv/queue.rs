@@ -9,6 +9,7 @@ use super::blocks::Blocks;
 use super::channel::{Channel, Group, Notification};
 use super::core::Core;
 use super::driver::Handle;
+use super::events::{Slept, WAKE_BYTES, wake_entry};
 use super::faults;
 use super::local::{LOCAL_WINDOW, Local, SHARED_WINDOW};
 use super::program::Program;
@@ -36,6 +37,9 @@ const TAIL_WRITES: usize = 24;
 const PIECE_DWORDS: usize = 1 << 14;
 /// Words between two push buffers.
 const PUSH_ALIGN_WORDS: u64 = 2;
+/// How long a host sleeps before it looks by itself: at first, and at most.
+const FIRST_SLEEP: Duration = Duration::from_millis(1); // TIMEOUT: what an interrupt that is lost costs at most, beside the wait so far.
+const LONGEST_SLEEP: Duration = Duration::from_millis(20); // TIMEOUT: 50 looks a second are next to nothing; a closed device is noticed that late.
 /// How often a waiting host looks for errors.
 const WATCH: Duration = Duration::from_millis(2); // TIMEOUT: a fault is told that much later.
 
@@ -76,6 +80,10 @@ pub struct Producer {
     in_flight: VecDeque<(u64, u64)>,
     /// Entries whose submissions are done.
     done: u64,
+    /// The entry that wakes a waiting host, always the same one.
+    wake: [u32; 2],
+    /// The last submission that such an entry stands behind.
+    woken_behind: u64,
     // Freed after the channel.
     buffers: Vec<super::bo::Bo>,
 }
@@ -184,11 +192,13 @@ impl NvQueue {
         let timeline = Timeline::new(format!("{}/{suffix}", core.tag), core.signals.signal()?);
         let (push_bo, push_view) = core.shared_bo("push buffers", core.options.push_bytes)?;
         let (block_bo, block_view) = core.shared_bo("launches", block_bytes)?;
+        let push_bytes = push_view.len_bytes().saturating_sub(WAKE_BYTES);
+        let wake = wake_entry(&push_view, push_bytes)?;
         let channel = Channel::new(core, group, class)?;
         let watched = Watched { channel: channel.handle(), notifier: channel.notifier().clone() };
         let producer = Producer {
             channel: Some(channel),
-            push: Kernargs::of(push_view.clone()),
+            push: Kernargs::of(push_view.sub(0, push_bytes)?),
             push_view,
             blocks: Blocks::of(block_view),
             list: PushBuffer::new(),
@@ -202,6 +212,8 @@ impl NvQueue {
             recent: VecDeque::new(),
             in_flight: VecDeque::new(),
             done: 0,
+            wake,
+            woken_behind: 0,
             buffers: vec![push_bo, block_bo],
         };
         let (producer, watched) = (Mutex::new(producer), Mutex::new(Some(watched)));
@@ -588,6 +600,35 @@ impl NvQueue {
         }
     }
 
+    /// Has the channel interrupt the host when all that it was given, `value` too, is done; once for as much. Gives how long the host may sleep: where more
+    /// was queued behind `value`, it looks by itself. Nothing: somebody is submitting, perhaps the one who waits.
+    fn ask_for_interrupt(&self, value: u64) -> Option<Duration> {
+        let mut producer = self.producer.try_lock().ok()?;
+        let p = &mut *producer;
+        if p.woken_behind < value {
+            let channel = p.channel.as_mut()?;
+            channel.push(p.wake);
+            channel.publish();
+            p.woken_behind = self.timeline.submitted();
+        }
+        Some(if p.woken_behind == value { LONGEST_SLEEP } else { FIRST_SLEEP })
+    }
+
+    /// Sleeps until something happened on the card, for `timeout` at most; nothing where nobody would wake the host.
+    fn sleep(&self, value: u64, timeout: Duration) -> Option<Slept> {
+        let events = self.core.events()?;
+        // Before the look: what is heard between the two ends the sleep at once.
+        let round = events.round();
+        let longest = self.ask_for_interrupt(value)?;
+        if self.timeline.completed() >= value || events.sleep(round, timeout.min(longest)) {
+            return Some(Slept::Woken);
+        }
+        if longest == LONGEST_SLEEP && self.timeline.completed() >= value {
+            events.note_unheard();
+        }
+        Some(Slept::InVain)
+    }
+
     fn report_of(&self, p: Option<&Producer>) -> Report {
         let channel = p.and_then(|p| p.channel.as_ref());
         let (core, driver) = (&self.core, &self.core.gpu.driver);
@@ -700,24 +741,26 @@ impl Progress for NvQueue {
     fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant) {
         let spin = Instant::now() + self.core.options.spin.min(deadline.saturating_duration_since(Instant::now()));
         let mut backoff = Backoff::default();
-        let mut look = Instant::now() + WATCH;
+        let (mut look, mut sleep) = (Instant::now() + WATCH, FIRST_SLEEP);
         loop {
-            let is_over = self.core.life.fault().is_some() || self.core.life.is_closed();
-            if timeline.completed() >= value || is_over {
-                return;
-            }
             let now = Instant::now();
             if now >= look || now >= deadline {
                 self.watch();
                 look = now + WATCH;
             }
-            if now >= deadline {
+            let is_over = self.core.life.fault().is_some() || self.core.life.is_closed();
+            if timeline.completed() >= value || is_over || now >= deadline {
                 return;
             }
             if now < spin {
                 std::hint::spin_loop();
-            } else {
-                backoff.pause();
+                continue;
+            }
+            match self.sleep(value, sleep.min(deadline.saturating_duration_since(now))) {
+                // It may have been an error that woke the host.
+                Some(Slept::Woken) => (sleep, look) = (FIRST_SLEEP, now),
+                Some(Slept::InVain) => sleep = (sleep * 2).min(LONGEST_SLEEP),
+                None => backoff.pause(),
             }
         }
     }

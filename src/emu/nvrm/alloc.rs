@@ -8,13 +8,12 @@ use super::dma::virtual_memory;
 use super::memory::{Location, Memory, PAGE};
 use super::object::{Body, Client, Object};
 use super::space::VaSpace;
-use super::state::{Open, State};
+use super::state::State;
 use super::{SoftNv, status};
 use bytemuck::Pod;
 use doorbell_ioctl::abi::chosen;
 use doorbell_ioctl::abi::nvrm::{self, Status};
 use doorbell_ioctl::port::{CpuPtr, read_process, write_process};
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -42,7 +41,6 @@ struct ClassRule {
 /// An allocation in the middle of its checks.
 pub(super) struct Making<'a> {
     client: &'a mut Client,
-    files: &'a BTreeMap<i32, Open>,
     parent: u32,
     handle: u32,
     class: u32,
@@ -182,15 +180,8 @@ impl SoftNv {
             return Err(status::INVALID_ARGUMENT);
         }
         let len = self.params_len(class);
-        let mut making = Making {
-            client,
-            files: &state.files,
-            parent,
-            handle,
-            class,
-            params: vec![0; MAX_PARAMS],
-            has_params: request.params != 0,
-        };
+        let mut making =
+            Making { client, parent, handle, class, params: vec![0; MAX_PARAMS], has_params: request.params != 0 };
         if request.params != 0 {
             read_process(CpuPtr(request.params), &mut making.params[..len]).map_err(|_| status::INVALID_ADDRESS)?;
         }
@@ -316,7 +307,8 @@ impl SoftNv {
     fn end_body(&self, body: &Body, client: u32, handle: u32) {
         match body {
             Body::Channel(channel) => self.gpus[channel.group.gpu].end(channel),
-            Body::Event => self.events.unlisten(client, handle),
+            Body::Event | Body::Subdevice { .. } => self.events.unlisten(client, handle),
+            Body::Client => self.events.end_client(client),
             _ => {}
         }
     }
@@ -634,24 +626,46 @@ fn debugger(_: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
 }
 
 fn os_event(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
-    /// Flags above the notifier's number.
-    const INDEX: u32 = 0x00ff_ffff;
     let params: nvrm::EventAlloc = making.params();
-    let source = making.client.object(params.h_src_resource)?;
-    let gpu = source.gpu().ok_or(status::INVALID_OBJECT)?;
-    let open = i32::try_from(params.data).ok().and_then(|fd| making.files.get(&fd));
-    let file = open.ok_or(status::INVALID_EVENT)?.file;
-    if !nv.events.has(file) {
-        return Err(status::INVALID_EVENT);
+    let client = making.client.handle;
+    if params.h_parent_client != 0 && params.h_parent_client != client {
+        nv.unmodelled("an event of another client's object".to_owned());
+        return Err(status::NOT_SUPPORTED);
     }
-    let listener = super::event::Listener {
-        client: making.client.handle,
-        object: making.handle,
-        gpu,
-        notifier: params.notify_index & INDEX,
-        file,
+    let source = making.client.object(params.h_src_resource).map_err(|_| status::INVALID_OBJECT)?;
+    let subdevice = match source.body {
+        Body::Subdevice { gpu } => Some(gpu),
+        Body::Client | Body::Channel(_) | Body::Engine => None,
+        _ => return Err(status::INVALID_OBJECT),
     };
-    nv.events.listen(listener);
-    let needs = vec![params.h_src_resource];
-    Ok(Made { body: Body::Event, needs })
+    // The number is all that RM looks at, 32 bits of it.
+    let os_event = nv.events.named(client, (params.data as u32).cast_signed())?;
+    let is_nonstall = params.notify_index & nvrm::NV01_EVENT_NONSTALL_INTR != 0;
+    let notifier = params.notify_index & nvrm::NV0005_NOTIFY_INDEX_INDEX;
+    if is_nonstall && subdevice.is_none() {
+        return Err(status::INVALID_ARGUMENT);
+    }
+    if is_nonstall && !has_interrupts(notifier) {
+        return Err(status::NOT_SUPPORTED);
+    }
+    if let Some(gpu) = subdevice {
+        nv.events.listen(super::event::Listener {
+            client,
+            object: making.handle,
+            source: params.h_src_resource,
+            gpu,
+            notifier,
+            is_nonstall,
+            has_data: params.notify_index & nvrm::NV01_EVENT_WITHOUT_EVENT_DATA == 0,
+            os_event,
+        });
+    }
+    Ok(Made { body: Body::Event, needs: vec![params.h_src_resource] })
+}
+
+/// Notifiers of engines that this driver has: interrupts of their channels have a list each.
+fn has_interrupts(notifier: u32) -> bool {
+    const COPY_ENGINES: u32 = 10;
+    let copy = nvrm::NV2080_NOTIFIERS_CE0..nvrm::NV2080_NOTIFIERS_CE0 + COPY_ENGINES;
+    matches!(notifier, nvrm::NV2080_NOTIFIERS_GR0 | nvrm::NV2080_NOTIFIERS_FIFO_EVENT_MTHD) || copy.contains(&notifier)
 }

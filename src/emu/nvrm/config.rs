@@ -58,6 +58,8 @@ pub struct Config {
     pub no_nodes: bool,
     /// Stores to the doorbell through BAR0 do not arrive (a hypervisor in between); through BAR1 they do.
     pub bar0_doorbell_lost: bool,
+    /// Interrupts that channels ask for do not reach the driver.
+    pub interrupts_lost: bool,
     /// Confidential computing is on: the processor may not map VRAM.
     pub confidential: bool,
     /// MIG is on: channels need a partition.
@@ -90,6 +92,7 @@ impl Config {
             no_uvm: false,
             no_nodes: false,
             bar0_doorbell_lost: false,
+            interrupts_lost: false,
             confidential: false,
             mig: false,
             compute_prohibited: false,

@@ -1,21 +1,19 @@
-//! Events that files wait for: RM's notifiers, as a process hears of them through poll.
+//! Events that files wait for: RM's notifiers and channels' interrupts, as a process hears of them through poll.
 //!
-//! Source: nv.md 6 (wake-ups), `nv.c` of the open kernel modules. A file has a queue once ALLOC_OS_EVENT named it; an event object connects a
-//! notifier of a card to that queue; the notifier tells only when EVENT_SET_NOTIFICATION has switched it on.
+//! Source: `osapi.c`, `os.c`, `event_notification.c`, `gpu_rmapi.c`, `intr.c` and `nv.c` of the open kernel modules 595.45. ALLOC_OS_EVENT names a file by a client and a
+//! number; an event object ties a notifier of a subdevice to it. A notifier tells only once EVENT_SET_NOTIFICATION has switched it on for that subdevice; the
+//! interrupts that channels ask for are told to events with NONSTALL_INTR, and to no others, whatever is switched on. An event without data is one bit of its
+//! file, which the first poll that sees it takes.
+//! Left out: events of channels and of the client (never told), events of other clients' objects.
 
+use super::status;
+use doorbell_ioctl::abi::nvrm::{NOTIFICATION_DISABLE, NOTIFICATION_SINGLE, NV2080_NOTIFIERS_FIFO_EVENT_MTHD, Status};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// NV2080_NOTIFIERS (`cl2080_notification.h`): graphics exceptions, non-stall interrupts of channels, RC errors.
-pub const NOTIFIER_GR0: u32 = 12;
-pub const NOTIFIER_FIFO_EVENT_MTHD: u32 = 35;
-pub const NOTIFIER_RC_ERROR: u32 = 37;
-/// How often a notifier tells.
-const ACTION_OFF: u32 = 0;
-const ACTION_ONCE: u32 = 1;
-/// Events that a file keeps.
-const KEPT: usize = 256;
+/// Events with data that a file keeps; the real one keeps all for which there is memory.
+const KEPT: usize = 4096;
 
 /// What a file is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,22 +24,45 @@ pub struct Occurred {
     pub info16: u16,
 }
 
-/// An event object: tells `file` of a card's notifier.
+/// An event object: tells a file of a subdevice's notifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
     pub client: u32,
     pub object: u32,
+    /// The subdevice.
+    pub source: u32,
     pub gpu: usize,
     pub notifier: u32,
-    pub file: u64,
+    /// Of interrupts that channels ask for.
+    pub is_nonstall: bool,
+    pub has_data: bool,
+    /// What ALLOC_OS_EVENT made.
+    pub os_event: OsEvent,
+}
+
+/// A file as ALLOC_OS_EVENT has named it; a later one of the same name is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OsEvent {
+    id: u64,
+    file: u64,
+}
+
+/// What waits in a file.
+#[derive(Debug, Default)]
+struct Queue {
+    data: VecDeque<Occurred>,
+    without_data: bool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    queues: BTreeMap<u64, VecDeque<Occurred>>,
+    queues: BTreeMap<u64, Queue>,
+    /// By client and number.
+    named: BTreeMap<(u32, i32), OsEvent>,
+    made: u64,
     listeners: Vec<Listener>,
-    /// By card and notifier.
-    actions: BTreeMap<(usize, u32), u32>,
+    /// By client, subdevice and notifier; absent ones are off.
+    actions: BTreeMap<(u32, u32, u32), u32>,
 }
 
 /// All events of a machine.
@@ -51,71 +72,148 @@ pub struct Events {
     wake: Condvar,
 }
 
+impl Inner {
+    /// Puts an event into its file, unless the file's name was given back.
+    fn post(&mut self, listener: &Listener, info32: u32, info16: u16) {
+        if !self.named.values().any(|known| *known == listener.os_event) {
+            return;
+        }
+        let queue = self.queues.entry(listener.os_event.file).or_default();
+        if !listener.has_data {
+            queue.without_data = true;
+        } else if queue.data.len() < KEPT {
+            let (object, notifier) = (listener.object, listener.notifier);
+            queue.data.push_back(Occurred { object, notifier, info32, info16 });
+        }
+    }
+
+    /// Whether a file has something to say; what has no data is said by that.
+    fn look(&mut self, file: u64) -> bool {
+        let Some(queue) = self.queues.get_mut(&file) else { return false };
+        std::mem::take(&mut queue.without_data) || !queue.data.is_empty()
+    }
+}
+
 impl Events {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a file a queue; false when it has one.
-    pub fn open(&self, file: u64) -> bool {
-        self.inner().queues.insert(file, VecDeque::new()).is_none()
-    }
-
-    /// Takes it away; false when there is none.
-    pub fn close(&self, file: u64) -> bool {
+    /// ALLOC_OS_EVENT.
+    ///
+    /// # Errors
+    /// `INSUFFICIENT_RESOURCES`: the client has named that number.
+    pub fn name(&self, client: u32, fd: i32, file: u64) -> Result<(), Status> {
         let mut inner = self.inner();
-        inner.listeners.retain(|listener| listener.file != file);
-        inner.queues.remove(&file).is_some()
+        if inner.named.contains_key(&(client, fd)) {
+            return Err(status::INSUFFICIENT_RESOURCES);
+        }
+        inner.made += 1;
+        let id = inner.made;
+        inner.named.insert((client, fd), OsEvent { id, file });
+        Ok(())
     }
 
-    /// Whether the file has a queue.
-    #[must_use]
-    pub fn has(&self, file: u64) -> bool {
-        self.inner().queues.contains_key(&file)
+    /// FREE_OS_EVENT.
+    ///
+    /// # Errors
+    /// `INVALID_EVENT`: the client has not named that number.
+    pub fn forget_name(&self, client: u32, fd: i32) -> Result<(), Status> {
+        self.inner().named.remove(&(client, fd)).map(|_| ()).ok_or(status::INVALID_EVENT)
+    }
+
+    /// What the client has named so.
+    ///
+    /// # Errors
+    /// `OBJECT_NOT_FOUND`.
+    pub fn named(&self, client: u32, fd: i32) -> Result<OsEvent, Status> {
+        self.inner().named.get(&(client, fd)).copied().ok_or(status::OBJECT_NOT_FOUND)
+    }
+
+    /// A file is closed.
+    pub fn close(&self, file: u64) {
+        let mut inner = self.inner();
+        inner.named.retain(|_, known| known.file != file);
+        inner.queues.remove(&file);
+    }
+
+    /// A client is gone.
+    pub fn end_client(&self, client: u32) {
+        let mut inner = self.inner();
+        inner.named.retain(|(owner, _), _| *owner != client);
+        inner.actions.retain(|(owner, ..), _| *owner != client);
     }
 
     pub fn listen(&self, listener: Listener) {
         self.inner().listeners.push(listener);
     }
 
+    /// An object is gone: an event, or a subdevice that had some.
     pub fn unlisten(&self, client: u32, object: u32) {
-        self.inner().listeners.retain(|l| (l.client, l.object) != (client, object));
+        let mut inner = self.inner();
+        inner.listeners.retain(|l| l.client != client || l.object != object);
+        inner.actions.retain(|(owner, source, _), _| (*owner, *source) != (client, object));
     }
 
-    /// EVENT_SET_NOTIFICATION.
-    pub fn set_action(&self, gpu: usize, notifier: u32, action: u32) {
-        self.inner().actions.insert((gpu, notifier), action);
+    /// Whether an event is plugged into a subdevice.
+    #[must_use]
+    pub fn has_listener(&self, client: u32, source: u32) -> bool {
+        self.inner().listeners.iter().any(|l| (l.client, l.source) == (client, source))
     }
 
-    /// Something happened.
+    /// EVENT_SET_NOTIFICATION of a subdevice.
+    ///
+    /// # Errors
+    /// `INVALID_STATE`: the notifier is on already.
+    pub fn set_action(&self, client: u32, source: u32, notifier: u32, action: u32) -> Result<(), Status> {
+        let mut inner = self.inner();
+        let old = inner.actions.entry((client, source, notifier)).or_insert(NOTIFICATION_DISABLE);
+        if action != NOTIFICATION_DISABLE && *old != NOTIFICATION_DISABLE {
+            return Err(status::INVALID_STATE);
+        }
+        *old = action;
+        Ok(())
+    }
+
+    /// Something happened to a card.
     pub fn notify(&self, gpu: usize, notifier: u32, info32: u32, info16: u16) {
         let mut inner = self.inner();
-        let action = inner.actions.get(&(gpu, notifier)).copied().unwrap_or(ACTION_OFF);
-        if action == ACTION_OFF {
-            return;
+        let listeners: Vec<Listener> = inner.listeners.clone();
+        let mut told: Vec<(u32, u32, u32)> = Vec::new();
+        for listener in listeners.iter().filter(|l| (l.gpu, l.notifier) == (gpu, notifier)) {
+            let key = (listener.client, listener.source, notifier);
+            if inner.actions.get(&key).is_some_and(|action| *action != NOTIFICATION_DISABLE) {
+                inner.post(listener, info32, info16);
+                told.push(key);
+            }
         }
-        if action == ACTION_ONCE {
-            inner.actions.insert((gpu, notifier), ACTION_OFF);
-        }
-        let hit: Vec<Listener> =
-            inner.listeners.iter().filter(|l| (l.gpu, l.notifier) == (gpu, notifier)).copied().collect();
-        for listener in hit {
-            if let Some(queue) = inner.queues.get_mut(&listener.file)
-                && queue.len() < KEPT
-            {
-                queue.push_back(Occurred { object: listener.object, notifier, info32, info16 });
+        for key in told {
+            if inner.actions.get(&key) == Some(&NOTIFICATION_SINGLE) {
+                inner.actions.insert(key, NOTIFICATION_DISABLE);
             }
         }
         drop(inner);
         self.wake.notify_all();
     }
 
-    /// The oldest event of a file, and whether there are more.
+    /// A channel asked for an interrupt: the notifier of its runlist's engine is told, and the host's, which is told of all.
+    pub fn interrupt(&self, gpu: usize, engine: u32) {
+        let mut inner = self.inner();
+        let listeners: Vec<Listener> =
+            inner.listeners.iter().filter(|l| l.is_nonstall && l.gpu == gpu).copied().collect();
+        for listener in listeners.iter().filter(|l| [engine, NV2080_NOTIFIERS_FIFO_EVENT_MTHD].contains(&l.notifier)) {
+            inner.post(listener, 0, 0);
+        }
+        drop(inner);
+        self.wake.notify_all();
+    }
+
+    /// The oldest event with data of a file, and whether there are more.
     pub fn take(&self, file: u64) -> Option<(Occurred, bool)> {
         let mut inner = self.inner();
         let queue = inner.queues.get_mut(&file)?;
-        let first = queue.pop_front()?;
-        Some((first, !queue.is_empty()))
+        let first = queue.data.pop_front()?;
+        Some((first, !queue.data.is_empty()))
     }
 
     /// Sleeps until one of the files has an event: gives those that do. No timeout: for ever.
@@ -123,8 +221,7 @@ impl Events {
         let end = timeout.map(|timeout| Instant::now() + timeout);
         let mut inner = self.inner();
         loop {
-            let ready = |file: &u64| inner.queues.get(file).is_some_and(|queue| !queue.is_empty());
-            let seen: Vec<bool> = files.iter().map(ready).collect();
+            let seen: Vec<bool> = files.iter().map(|file| inner.look(*file)).collect();
             if seen.contains(&true) {
                 return seen;
             }
@@ -146,21 +243,65 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use doorbell_ioctl::abi::nvrm::{NOTIFICATION_REPEAT, NV2080_NOTIFIERS_GR0, NV2080_NOTIFIERS_RC_ERROR};
+
+    const CLIENT: u32 = 1;
+    const SUBDEVICE: u32 = 3;
+
+    /// File 7 hears of a notifier by an object.
+    fn listener(events: &Events, object: u32, notifier: u32) -> Listener {
+        let os_event = events.named(CLIENT, 70).unwrap();
+        let (is_nonstall, has_data) = (false, true);
+        Listener { client: CLIENT, object, source: SUBDEVICE, gpu: 0, notifier, is_nonstall, has_data, os_event }
+    }
+
+    fn events() -> Events {
+        let events = Events::default();
+        events.name(CLIENT, 70, 7).unwrap();
+        events
+    }
 
     #[test]
     fn events_reach_the_file_only_when_switched_on() {
-        let events = Events::default();
-        assert!(events.open(7) && !events.open(7));
-        events.listen(Listener { client: 1, object: 2, gpu: 0, notifier: NOTIFIER_RC_ERROR, file: 7 });
-        events.notify(0, NOTIFIER_RC_ERROR, 31, 1);
+        let events = events();
+        assert_eq!(events.name(CLIENT, 70, 8), Err(status::INSUFFICIENT_RESOURCES));
+        let set = |action| events.set_action(CLIENT, SUBDEVICE, NV2080_NOTIFIERS_RC_ERROR, action);
+        assert!(!events.has_listener(CLIENT, SUBDEVICE));
+        events.listen(listener(&events, 2, NV2080_NOTIFIERS_RC_ERROR));
+        assert!(events.has_listener(CLIENT, SUBDEVICE) && !events.has_listener(CLIENT, SUBDEVICE + 1));
+        events.notify(0, NV2080_NOTIFIERS_RC_ERROR, 31, 1);
         assert_eq!(events.take(7), None);
-        events.set_action(0, NOTIFIER_RC_ERROR, ACTION_ONCE);
-        events.notify(0, NOTIFIER_RC_ERROR, 31, 1);
-        events.notify(0, NOTIFIER_RC_ERROR, 32, 1);
+        set(NOTIFICATION_SINGLE).unwrap();
+        assert_eq!(set(NOTIFICATION_REPEAT), Err(status::INVALID_STATE));
+        events.notify(0, NV2080_NOTIFIERS_RC_ERROR, 31, 1);
+        events.notify(0, NV2080_NOTIFIERS_RC_ERROR, 32, 1);
         assert_eq!(events.wait(&[6, 7], Some(Duration::ZERO)), [false, true]);
-        let first = Occurred { object: 2, notifier: NOTIFIER_RC_ERROR, info32: 31, info16: 1 };
+        let first = Occurred { object: 2, notifier: NV2080_NOTIFIERS_RC_ERROR, info32: 31, info16: 1 };
         assert_eq!(events.take(7), Some((first, false)));
-        assert_eq!(events.take(7), None);
-        assert!(events.close(7) && !events.has(7));
+        assert_eq!((events.take(7), events.wait(&[7], Some(Duration::ZERO))), (None, vec![false]));
+    }
+
+    #[test]
+    fn interrupts_reach_only_what_is_for_them_and_a_look_takes_what_has_no_data() {
+        let events = events();
+        events.listen(listener(&events, 2, NV2080_NOTIFIERS_GR0));
+        events.set_action(CLIENT, SUBDEVICE, NV2080_NOTIFIERS_GR0, NOTIFICATION_REPEAT).unwrap();
+        events.interrupt(0, NV2080_NOTIFIERS_GR0);
+        let look = || events.wait(&[7], Some(Duration::ZERO)) == [true];
+        assert!(!look());
+        for (object, notifier) in [(3, NV2080_NOTIFIERS_FIFO_EVENT_MTHD), (4, NV2080_NOTIFIERS_GR0 + 1)] {
+            let plain = listener(&events, object, notifier);
+            events.listen(Listener { is_nonstall: true, has_data: false, ..plain });
+        }
+        // Of all engines to the host's notifier; twice is once.
+        events.interrupt(0, NV2080_NOTIFIERS_GR0);
+        events.interrupt(0, NV2080_NOTIFIERS_GR0);
+        assert_eq!((look(), look(), events.take(7)), (true, false, None));
+        events.interrupt(1, NV2080_NOTIFIERS_GR0);
+        assert!(!look(), "another card's");
+        events.forget_name(CLIENT, 70).unwrap();
+        events.name(CLIENT, 70, 7).unwrap();
+        events.interrupt(0, NV2080_NOTIFIERS_GR0);
+        assert!(!look(), "the event was of the name that was given back");
     }
 }

@@ -2,15 +2,16 @@
 //!
 //! Source: nv.md 6: the offending channel's notifier is filled, all channels of its group stop for good, other groups go on.
 
-use super::channel::{Channel, Dead, MmuFault};
+use super::channel::{Channel, Dead, MmuFault, copy_engine_index};
 use super::chip::{Chip, Facts};
 use super::clock::Ptimer;
 use super::compute::{Compute, ComputeFault, WarpError};
 use super::config::Config;
 use super::engine::{self, Cause, Stop};
-use super::event::{Events, NOTIFIER_FIFO_EVENT_MTHD, NOTIFIER_GR0, NOTIFIER_RC_ERROR};
+use super::event::Events;
 use super::report::{Report, ReportKind, Reports};
 use crate::emu::vm::{Access, VmFault};
+use doorbell_ioctl::abi::nvrm::{NV2080_NOTIFIERS_CE0, NV2080_NOTIFIERS_GR0, NV2080_NOTIFIERS_RC_ERROR};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,8 @@ pub struct Gpu {
     pub compute: Arc<dyn Compute>,
     pub strict: bool,
     pub stale_gp_get: bool,
+    /// Interrupts of channels do not reach the driver.
+    pub interrupts_lost: bool,
     /// Seed of pauses between entries; 0 for none.
     pub shuffle: u64,
     /// Bytes of VRAM and of BAR1 in use.
@@ -61,6 +64,7 @@ impl Gpu {
             compute: Arc::clone(&shared.compute),
             strict: config.strict,
             stale_gp_get: config.stale_gp_get,
+            interrupts_lost: config.interrupts_lost,
             shuffle: config.shuffle,
             vram_used: Arc::default(),
             bar1_used: Arc::default(),
@@ -194,9 +198,9 @@ impl Gpu {
             sibling.kill(Dead { code: if each { code } else { engine::code::PREEMPTIVE_REMOVAL }, stop: None });
         }
         let info16 = channel.setup.engine_type as u16;
-        self.events.notify(self.index, NOTIFIER_RC_ERROR, code, info16);
+        self.events.notify(self.index, NV2080_NOTIFIERS_RC_ERROR, code, info16);
         if code == engine::code::GR_EXCEPTION {
-            self.events.notify(self.index, NOTIFIER_GR0, code, info16);
+            self.events.notify(self.index, NV2080_NOTIFIERS_GR0, code, info16);
         }
     }
 
@@ -215,9 +219,15 @@ impl Gpu {
         let _whole = notifier.write_u16(STATUS, NOTIFIER_FILLED);
     }
 
-    /// A channel wants whoever waits for it to look.
-    pub(super) fn interrupt(&self) {
-        self.events.notify(self.index, NOTIFIER_FIFO_EVENT_MTHD, 0, 0);
+    /// A channel wants whoever waits for it to look: its runlist tells, in the name of the engine that the runlist is of.
+    pub(super) fn interrupt(&self, channel: &Channel) {
+        let engine = match copy_engine_index(channel.setup.engine_type) {
+            Some(index) if channel.group.runlist() != 0 => NV2080_NOTIFIERS_CE0 + index,
+            _ => NV2080_NOTIFIERS_GR0,
+        };
+        if !self.interrupts_lost {
+            self.events.interrupt(self.index, engine);
+        }
     }
 }
 

@@ -125,26 +125,21 @@ impl SoftNv {
             () if is(&n::REGISTER_FD.desc) => register_fd(state, caller, &read::<n::RegisterFd>(bytes)),
             () if is(&n::ALLOC_OS_EVENT.desc) => {
                 let mut args: n::AllocOsEvent = read(bytes);
-                // The queue is the issuing file's, which the number has to name.
-                let same = state.file(args.fd).is_some_and(|open| open.file == caller.file);
-                args.status = code(match () {
-                    () if !same => Err(status::INVALID_ARGUMENT),
-                    () if !self.events.open(caller.file) => Err(status::INSERT_DUPLICATE_NAME),
-                    () => Ok(()),
-                });
+                // The queue is the issuing file's; the number is no more than a name.
+                args.status = code(self.events.name(args.h_client, args.fd, caller.file));
                 store(bytes, &args);
                 Ok(0)
             }
             () if is(&n::FREE_OS_EVENT.desc) => {
                 let mut args: n::FreeOsEvent = read(bytes);
-                args.status = code(if self.events.close(caller.file) { Ok(()) } else { Err(status::INVALID_EVENT) });
+                args.status = code(self.events.forget_name(args.h_client, args.fd));
                 store(bytes, &args);
                 Ok(0)
             }
             () if is(&n::GET_EVENT_DATA.desc) => {
                 let mut args: n::RmGetEventData = read(bytes);
                 args.status = code(match self.events.take(caller.file) {
-                    None => Err(status::OBJECT_NOT_FOUND),
+                    None => Err(status::OPERATING_SYSTEM),
                     Some((event, more)) => {
                         args.more_events = more.into();
                         store_event(args.p_event, &event)

@@ -29,6 +29,7 @@ pub const INVALID_STATE: Status = Status(0x40);
 pub const NO_MEMORY: Status = Status(0x51);
 pub const NOT_SUPPORTED: Status = Status(0x56);
 pub const OBJECT_NOT_FOUND: Status = Status(0x57);
+pub const OPERATING_SYSTEM: Status = Status(0x59);
 pub const OUT_OF_RANGE: Status = Status(0x5b);
 pub const PAGE_TABLE_NOT_AVAIL: Status = Status(0x5d);
 pub const RC_ERROR: Status = Status(0x60);

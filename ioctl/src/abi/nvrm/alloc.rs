@@ -1,7 +1,7 @@
 //! Classes of RM's objects and what an allocation of each takes: `alloc/*.h`, `class/*.h` of release 580.
 
 use super::super::{Choice, Kind, Layout};
-use Kind::{Address, Dec, Handle, Hex, Nested, Pointer, Reserved, Signed, Text};
+use Kind::{Address, Dec, Fd, Handle, Hex, Nested, Pointer, Reserved, Signed, Text};
 
 abi_struct! {
     /// Class NV01_ROOT_CLIENT; none is the usual.
@@ -39,13 +39,13 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Class NV01_EVENT_OS_EVENT: `data` is the file's number.
+    /// Class NV01_EVENT_OS_EVENT: `data` is the number of a file that ALLOC_OS_EVENT named.
     EventAlloc = "NV0005_ALLOC_PARAMETERS", 24 {
         h_parent_client as "hParentClient": u32, In, Handle;
         h_src_resource as "hSrcResource": u32, In, Handle;
         h_class as "hClass": u32, In, Hex;
-        notify_index as "notifyIndex": u32, In, Dec;
-        data: u64, In, Dec;
+        notify_index as "notifyIndex": u32, In, Hex;
+        data: u64, In, Fd;
     }
 }
 

@@ -10,6 +10,7 @@ mod alloc;
 mod control;
 mod control_names;
 mod escape;
+mod notify;
 mod release;
 mod status;
 
@@ -17,6 +18,7 @@ pub use alloc::*;
 pub use control::*;
 pub use control_names::CONTROLS;
 pub use escape::*;
+pub use notify::*;
 pub use release::{GROWN, KNOWN_MAJORS, Release, ReleaseError};
 pub use status::{STATUSES, Status};
 

@@ -10,13 +10,16 @@ use std::sync::atomic::Ordering;
 
 pub const ROWS: &[Row] = &[
     row(&nvrm::EVENT_SET_NOTIFICATION, |ask| {
-        const LAST_ACTION: u32 = 2;
         let params: nvrm::SetNotification = ask.read();
-        if params.action > LAST_ACTION {
+        let (client, subdevice, nv) = (ask.client.handle, ask.handle, ask.nv);
+        if !nv.events.has_listener(client, subdevice) {
+            return Err(status::INVALID_STATE);
+        }
+        let is_number = params.event < nv.config.release.notifiers() && params.event != nvrm::NV2080_NOTIFIERS_TIMER;
+        if !is_number || params.action > nvrm::NOTIFICATION_REPEAT {
             return Err(status::INVALID_ARGUMENT);
         }
-        ask.nv.events.set_action(ask.gpu()?.index, params.event, params.action);
-        Ok(())
+        nv.events.set_action(client, subdevice, params.event, params.action)
     }),
     row(&nvrm::TIMER_GET_TIME, |ask| {
         let time_nsec = ask.nv.clock.ns();

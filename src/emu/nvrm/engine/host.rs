@@ -127,7 +127,7 @@ impl Host {
             Action::WaitIdle { .. } => self.drain(site),
             Action::Membar { .. } => Ok(()),
             Action::Interrupt => {
-                site.gpu.interrupt();
+                site.gpu.interrupt(site.channel);
                 Ok(())
             }
         }

@@ -99,6 +99,7 @@ fn software(
         Some("prohibited") => config.compute_prohibited = true,
         Some("mig") => config.mig = true,
         Some("bar0") => config.bar0_doorbell_lost = true,
+        Some("interrupts") => config.interrupts_lost = true,
         Some("clock") => config.coarse_clock = true,
         Some(other) => return Err(format!("--broken {other}: no such thing")),
     }

@@ -77,7 +77,7 @@ pub struct Args {
     /// UVM_CALL:N:STATUS, grid:N:lose, grid:N:fail; PART/SPEC: in the processes of a part (work, wild, loop)
     #[arg(long, value_name = "SPEC")]
     fault: Vec<String>,
-    /// A software machine with something wrong: no-uvm, no-nodes, confidential, prohibited, mig, bar0, clock
+    /// A software machine with something wrong: no-uvm, no-nodes, confidential, prohibited, mig, bar0, interrupts, clock
     #[arg(long, value_name = "WHAT")]
     broken: Option<String>,
     /// One part of a rung, in a process of its own

@@ -191,6 +191,21 @@ fn faults_of_clock_compute_and_copy_are_told_by_their_rung_and_the_others_go_on(
     tells(&both, "copy", &["HOPPER_DMA_COPY_A"], "refused on this channel", &["compute"]);
 }
 
+#[test]
+fn events_that_are_refused_or_not_heard_are_told_by_their_rung_and_the_others_go_on() {
+    let rest = ["copy", "store", "faults"];
+    let refused = "NV01_EVENT_OS_EVENT:1:NV_ERR_NOT_SUPPORTED";
+    tells(
+        &["--fault", refused],
+        "events",
+        &["NV01_EVENT_OS_EVENT", "notify_index=0x18000023"],
+        "does not have it",
+        &rest,
+    );
+    let unheard = ["--broken", "interrupts", "--patience", "2"];
+    tells(&unheard, "events", &["woke nobody"], "interrupts do not reach", &rest);
+}
+
 /// Rungs of kernels that none below needs.
 const ASIDE: [&str; 16] = [
     "--skip", "shared", "--skip", "local", "--skip", "globals", "--skip", "chain", "--skip", "clusters", "--skip",

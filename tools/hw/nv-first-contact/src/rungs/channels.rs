@@ -2,7 +2,7 @@
 
 use crate::ladder::Climb;
 use crate::raw::{Lane, Raw, Shared, pattern, vram};
-use doorbell::device::nv::{Core, Group, LOCAL_WINDOW, SHARED_WINDOW};
+use doorbell::device::nv::{Core, Events, Group, LOCAL_WINDOW, SHARED_WINDOW};
 use doorbell::hcq::packet::GpuVa;
 use doorbell::hcq::packet::nv::copy::{self, Element};
 use doorbell::hcq::packet::nv::{PushBuffer, Subchannel, compute, host};
@@ -111,6 +111,34 @@ pub fn compute(climb: &mut Climb) -> Result<String, Failure> {
     let how =
         if chip.has_report_semaphore { "its own semaphore" } else { "the host's semaphore: it has none of 64 bits" };
     Ok(format!("class {:#x} bound, windows set, {how}", chip.compute_class))
+}
+
+/// Interrupts that are asked for, each of which has to be heard.
+const INTERRUPTS: u64 = 16;
+
+pub fn events(climb: &mut Climb) -> Result<String, Failure> {
+    let (core, patience) = (Arc::clone(climb.core()?), climb.patience());
+    let events = Events::new(&core.gpu).map_err(fail)?;
+    let lane = lane(climb)?;
+    let page = lane.page.va();
+    let mut took = Vec::new();
+    for value in 100..100 + INTERRUPTS {
+        let round = events.round();
+        let mut list = PushBuffer::new();
+        release(&mut list, page + WORD, value, true, false)?;
+        host::Action::Interrupt.emit(&mut list).map_err(fail)?;
+        let began = Instant::now();
+        lane.send(&list)?;
+        let is_heard = events.sleep(round, patience);
+        took.push(began.elapsed());
+        lane.until(WORD, value, "a semaphore before an interrupt")?;
+        if !is_heard {
+            return Err(format!("NON_STALL_INTERRUPT woke nobody in {patience:?}").into());
+        }
+    }
+    took.sort_unstable();
+    let middle = took.get(took.len() / 2).map_or(0.0, |t| t.as_secs_f64() * 1e6);
+    Ok(format!("{INTERRUPTS} interrupts heard, {middle:.0} us from doorbell to wake-up"))
 }
 
 /// A copy channel, on an engine of its own or beside the compute channel.
