@@ -1,6 +1,7 @@
 //! The SASS codec against NVIDIA's own tools: the recorded text of compiled kernels, kernels that ptxas compiles here,
 //! and random instructions that nvdisasm reads. The assembler against nvdisasm, and its code on the software multiprocessor.
 
+mod all_samples;
 mod assemble;
 mod assemble_chips;
 #[path = "../emu_sass/bank.rs"]
@@ -24,6 +25,7 @@ mod nvidia;
 mod programs;
 mod quality;
 mod random;
+mod reference;
 mod samples;
 mod source;
 mod tiles;

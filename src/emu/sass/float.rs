@@ -263,8 +263,10 @@ pub(super) fn extreme<T: PartialOrd + Copy>(
 }
 
 fn minmax(f: Fields) -> R<Run> {
-    let (d, a, b, pp, mode) = (f.dst()?, f.src("a")?, f.src("b")?, f.psrc("pp"), Mode::of(f));
+    let (d, mut a, mut b, pp, mode) = (f.dst()?, f.src("a")?, f.src("b")?, f.psrc("pp"), Mode::of(f));
     let (nan, xor) = (f.has("nan"), f.has("xor"));
+    // The sign is made of what the operands were before their absolute values: PTX's `xorsign.abs` is this with both taken.
+    (a.abs, b.abs) = (a.abs && !xor, b.abs && !xor);
     // Order of the bits as numbers, so that -0 comes before +0.
     let key = |v: f32| {
         let bits = v.to_bits().cast_signed();

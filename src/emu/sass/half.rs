@@ -128,9 +128,11 @@ fn widened_sum(f: Fields) -> R<Run> {
 }
 
 fn minmax(f: Fields) -> R<Run> {
-    let (d, mode, a, b, pp) = (f.dst()?, Mode::of(f)?, f.src("a")?, f.src("b")?, f.psrc("pp"));
+    let (d, mode, mut a, mut b, pp) = (f.dst()?, Mode::of(f)?, f.src("a")?, f.src("b")?, f.psrc("pp"));
     let third = if f.0.form().mnemonic == "VHMNMX" { Some(f.src("c")?) } else { None };
     let (nan, xor, format) = (f.has("nan"), f.has("xor"), mode.format);
+    // As of FMNMX.
+    (a.abs, b.abs) = (a.abs && !xor, b.abs && !xor);
     let sign = format.sign() as u32;
     let pick = move |min: bool, x: u32, y: u32| {
         let flips = (x ^ y) & sign;

@@ -60,13 +60,17 @@ impl Build<'_> {
                 let x = self.in_pair(s[0]);
                 let ftz = i.has("ftz");
                 let r = self.unguarded(|m| {
-                    let seed = m.double_seed(x, ".RSQ64H");
                     if ftz {
-                        return seed;
+                        return m.double_seed(x, ".RSQ64H");
                     }
-                    let (better, out) = (m.inverse_root(x, seed), m.two());
+                    let (small, y) = m.grown(x);
+                    let seed = m.double_seed(y, ".RSQ64H");
+                    let (better, root, out) = (m.inverse_root(y, seed), m.two(), m.two());
+                    let scaled = m.two();
+                    m.dmul(scaled, Wide::Pair(better), Wide::Imm(2f64.powi(27).to_bits()));
+                    m.select64(root, Pred::of(small), Wide::Pair(scaled), Wide::Pair(better));
                     let p = m.finite_and_not_zero(x, Pred::TRUE);
-                    m.select64(out, Pred::of(p), Wide::Pair(better), Wide::Pair(seed));
+                    m.select64(out, Pred::of(p), Wide::Pair(root), Wide::Pair(seed));
                     out
                 });
                 self.mov64(d, Wide::Pair(r));
@@ -270,14 +274,19 @@ impl Build<'_> {
         q
     }
 
-    /// Mantissa with its sign, in `[1, 2)`, and exponent; of finite numbers that are not zero.
-    fn parts(&mut self, x: Word) -> (Word, Word) {
-        let (p, big, y) = (self.pred(), self.two(), self.two());
-        let size = self.one();
+    /// A number that is not too small for a normal one, 2^54 times as large where it was, which the predicate tells.
+    fn grown(&mut self, x: Word) -> (Word, Word) {
+        let (p, big, y, size) = (self.pred(), self.two(), self.two(), self.one());
         self.lop(size, [x.plus(1).into(), 0x7ff0_0000.into(), Src::ZERO], 0xc0);
         self.compare(p, ".EQ", false, size.into(), Src::ZERO);
         self.dmul(big, Wide::Pair(x), Wide::Imm(2f64.powi(54).to_bits()));
         self.select64(y, Pred::of(p), Wide::Pair(big), Wide::Pair(x));
+        (p, y)
+    }
+
+    /// Mantissa with its sign, in `[1, 2)`, and exponent; of finite numbers that are not zero.
+    fn parts(&mut self, x: Word) -> (Word, Word) {
+        let (p, y) = self.grown(x);
         let (e, base, less) = (self.one(), self.one(), self.one());
         self.shift(e, [Src::ZERO, 20.into(), y.plus(1).into()], ".R", ".U32", true);
         self.lop(base, [e.into(), 0x7ff.into(), Src::ZERO], 0xc0);

@@ -1,0 +1,256 @@
+//! All collected samples of PTX: ptxas's code at -O0 and -O3 and ours, in strict mode, leave what the manual asks for, wherever the reference knows
+//! the instructions; where it does not, what ptxas's code leaves.
+
+use crate::machine::{Case, launch};
+use crate::nvidia::ptxas;
+use crate::reference::{self, Left, Tolerance, format};
+use doorbell::elf::cubin::Arch;
+use doorbell::isa::ptx::parse;
+use doorbell::isa::sass::compile::assemble;
+use std::io::Read;
+
+const SAMPLES: &[u8] = include_bytes!("../data/ptx/samples.ptx.gz");
+const THREADS: u32 = 64;
+const BUFFERS: [u64; 4] = [0x7_0000_0000, 0x7_1000_0000, 0x7_2000_0000, 0x7_3000_0000];
+const BUFFER_BYTES: usize = 1 << 17;
+
+/// Kernels that fewer threads run, since they would read what others write, or at addresses that are not aligned or beyond what there is.
+const FEWER: [(&str, &[&str], u32); 6] = [
+    ("control", &["k1"], 1),
+    ("control", &["k4", "k5"], 16),
+    ("half", &["k99", "k100", "k101", "k102"], 1),
+    ("integer", &["k290", "k291", "k292"], 1),
+    ("memory", &["k113"], 1),
+    ("memory", &["k126"], 32),
+];
+
+/// Kernels that cannot be run with such data: threads of a warp that wait for others which have left, a loop as long as a random number, shared memory that
+/// nobody wrote.
+const LEFT_OUT: [(&str, &str); 4] = [("control", "k2"), ("control", "k6"), ("memory", "k124"), ("memory", "k125")];
+
+/// A file's text up to its first kernel, and its kernels.
+fn file(name: &str) -> (String, Vec<String>) {
+    let mut all = String::new();
+    flate2::read::GzDecoder::new(SAMPLES).read_to_string(&mut all).expect("the samples");
+    let text = all.split("//// ").find_map(|f| f.strip_prefix(name)?.strip_prefix('\n')).expect("a file of that name");
+    const ENTRY: &str = ".visible .entry";
+    let mut parts = text.split(ENTRY);
+    let head = parts.next().expect("a head").to_owned();
+    (head, parts.map(|p| format!("{ENTRY}{p}")).collect())
+}
+
+/// Bits of all kinds: small and large numbers, and what floats of three formats have at their ends.
+fn input(seed: u64) -> Vec<u8> {
+    const ENDS: [u64; 14] = [
+        0x0000_0000_0000_0001,
+        0x000f_ffff_ffff_ffff,
+        0x7f80_0000_ff80_0000,
+        0x7fc0_0000_0000_0001,
+        0x8000_0000_3f80_0000,
+        0x7ff0_0000_0000_0000,
+        0xfff8_0000_0000_0001,
+        0x8000_0000_0000_0001,
+        0x7c00_fc00_7e00_0001,
+        0x8001_3c00_bc00_7bff,
+        0x7f7f_ffff_0080_0000,
+        0x0010_0000_0000_0000,
+        0x4f00_0000_cf00_0000,
+        0x5f00_0000_4eff_ffff,
+    ];
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state ^ state >> 29
+    };
+    let word = |k: usize| {
+        let r = next();
+        match k % 4 {
+            0 if (k / 4).is_multiple_of(3) => ENDS[(r % 14) as usize],
+            1 => (f64::from(r as u32 as i32) / 1e6).to_bits(),
+            2 => {
+                u64::from(((r as i32 >> 8) as f32 / 4096.0).to_bits())
+                    | u64::from(((r >> 32) as i16 as f32).to_bits()) << 32
+            }
+            _ => r,
+        }
+    };
+    (0..BUFFER_BYTES / 8).map(word).flat_map(u64::to_le_bytes).collect()
+}
+
+/// The same without zeros among halves of words: divisors.
+fn nonzero(seed: u64) -> Vec<u8> {
+    input(seed).chunks_exact(2).flat_map(|h| if h == [0, 0] { [7, 0] } else { [h[0], h[1]] }).collect()
+}
+
+/// Whether a buffer holds what it has to.
+fn differs(at: u64, got: &[u8], want: &Left) -> Option<String> {
+    let bytes = &want.buffers.iter().find(|b| b.0 == at).expect("the buffer").1;
+    let mut k = 0;
+    while k < got.len() {
+        let place = at + k as u64;
+        let (len, holds) = match want.floats.get(&place) {
+            None => (1, got[k] == bytes[k]),
+            Some(t) => {
+                let (Tolerance::Exact(ty) | Tolerance::Part(ty, _)) = *t;
+                let len = ty.bits() as usize / 8;
+                let read = |b: &[u8]| b[k..k + len].iter().rev().fold(0u128, |n, b| n << 8 | u128::from(*b));
+                let f = format(ty).expect("a float");
+                let (a, b) = (f.to_f64(read(got)), f.to_f64(read(bytes)));
+                let near = match *t {
+                    Tolerance::Exact(_) => read(got) == read(bytes),
+                    Tolerance::Part(_, part) => a == b || (a - b).abs() <= part * b.abs().max(1.0),
+                };
+                (len, near || a.is_nan() && b.is_nan())
+            }
+        };
+        if !holds {
+            return Some(format!("at {k}: {:02x?}, not {:02x?}", &got[k..k + len], &bytes[k..k + len]));
+        }
+        k += len;
+    }
+    None
+}
+
+/// Runs a file's kernels; gives those that the reference does not know, where only ptxas's code is the measure.
+fn run(name: &str, given: impl Fn(u64) -> Vec<u8>) -> Vec<String> {
+    let (head, kernels) = file(name);
+    let whole = head.clone() + &kernels.concat();
+    let [calm, fast] = ["-O0", "-O3"].map(|level| ptxas(&whole, level));
+    let buffers: Vec<(u64, Vec<u8>)> = (0..).zip(BUFFERS).map(|(k, at)| (at, given(k + 1))).collect();
+    let params: Vec<u128> = BUFFERS.iter().map(|b| u128::from(*b)).chain([48, 0x4020_0000, 3]).collect();
+    let mut bytes: Vec<u8> = BUFFERS.iter().flat_map(|b| b.to_le_bytes()).collect();
+    [48u32, 0x4020_0000, 3].iter().for_each(|p| bytes.extend(p.to_le_bytes()));
+    let (mut unknown, mut faults) = (vec![], vec![]);
+    for text in &kernels {
+        let text = head.clone() + text;
+        let module = parse(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let entry = module.functions().find(|f| f.entry).expect("a kernel");
+        if LEFT_OUT.contains(&(name, &*entry.name)) {
+            continue;
+        }
+        let threads = FEWER.iter().find(|f| f.0 == name && f.1.contains(&&*entry.name)).map_or(THREADS, |f| f.2);
+        let want = reference::run(&module, entry, &params, threads, &buffers);
+        let case = Case {
+            grid: [1; 3],
+            block: [threads, 1, 1],
+            params: bytes.clone(),
+            buffers: &buffers,
+            dynamic_bytes: 4096,
+        };
+        let ours = match assemble(&text, Arch { sm: 90, specific: true }) {
+            Ok(cubin) => cubin,
+            Err(e) => {
+                unknown.push(format!("{}: refused: {e}", entry.name));
+                continue;
+            }
+        };
+        let mut left = vec![];
+        for (who, cubin) in [("ours", &ours), ("-O0", &calm), ("-O3", &fast)] {
+            match launch(cubin, &entry.name, &case, true) {
+                Ok((after, _)) => left.push((who, after)),
+                Err(e) => faults.push(format!("{} by {who}: {e}", entry.name)),
+            }
+        }
+        match want {
+            Err(why) => {
+                unknown.push(format!("{}: {why}", entry.name));
+                // At -O3 ptxas makes one operation of products and sums that say no rounding, which changes them.
+                if let [(_, ours), theirs @ ..] = &left[..]
+                    && theirs.iter().all(|(_, t)| t != ours)
+                {
+                    faults.push(format!("{}: ours leaves something else than both of ptxas's", entry.name));
+                }
+            }
+            Ok(want) => {
+                for (who, after) in &left {
+                    let all = BUFFERS.iter().zip(after).find_map(|(at, got)| differs(*at, got, &want));
+                    faults.extend(all.map(|what| format!("{} by {who}: {what}", entry.name)));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{name}: {} faults\n{}", faults.len(), faults.join("\n"));
+    unknown
+}
+
+#[test]
+fn integer() {
+    let unknown = run("integer", nonzero);
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn f32_binary() {
+    let unknown = run("f32_binary", input);
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn f32_unary() {
+    let unknown = run("f32_unary", input);
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn f64() {
+    let unknown = run("f64", input);
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn half() {
+    let unknown = run("half", input);
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn convert() {
+    let unknown = run("convert", input);
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn compare() {
+    let unknown = run("compare", input);
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn random_int() {
+    let unknown = run("random_int", input);
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn random_uniform() {
+    let unknown = run("random_uniform", input);
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn memory() {
+    // One reads a part of a parameter.
+    let unknown = run("memory", input);
+    assert_eq!(unknown.len(), 1, "{unknown:#?}");
+}
+
+#[test]
+fn control() {
+    // Calls and lists of targets are not in the reference.
+    let unknown = run("control", input);
+    assert_eq!(unknown.len(), 3, "{unknown:#?}");
+}
+
+#[test]
+fn random_float() {
+    // All go on with what they approximate.
+    let unknown = run("random_float", input);
+    assert_eq!(unknown.len(), 50, "{unknown:#?}");
+}
+
+#[test]
+fn random_half() {
+    // The same, or with bits of what is no number.
+    let unknown = run("random_half", input);
+    assert_eq!(unknown.len(), 30, "{unknown:#?}");
+}
