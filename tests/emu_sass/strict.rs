@@ -1,19 +1,23 @@
 //! What strict mode catches and what it lets pass, in code assembled by hand: each fault beside the same code mended.
 
 use doorbell::emu::sass::{Chip, Fault, FaultKind, Launch, Options, PlainBus, Stats, run};
-use doorbell::isa::sass::assemble;
+use doorbell::isa::sass::assemble_for;
 use std::sync::atomic::AtomicBool;
 
 const CODE: u64 = 0x1000;
 const DATA: u64 = 0x10_0000;
 
 fn execute(source: &str, options: &Options, block: u32) -> Result<(Stats, Vec<u8>), Fault> {
-    let words = assemble(source).unwrap_or_else(|e| panic!("{e}"));
+    execute_on(Chip::Sm90, source, options, block)
+}
+
+fn execute_on(chip: Chip, source: &str, options: &Options, block: u32) -> Result<(Stats, Vec<u8>), Fault> {
+    let words = assemble_for(source, chip).unwrap_or_else(|e| panic!("{e}"));
     let mut bus = PlainBus::default();
     bus.map(CODE, words.iter().flat_map(|w| w.to_le_bytes()).collect(), false);
     bus.map(DATA, vec![7; 4096], true);
     let launch = Launch {
-        chip: Chip::Sm90,
+        chip,
         entry: CODE,
         grid: [1; 3],
         block: [block, 1, 1],
@@ -114,6 +118,25 @@ fn a_source_overwritten_before_a_store_has_read_it_is_a_fault() {
     let kind = fault(&code("------"));
     assert!(matches!(&kind, FaultKind::ReadPending { register, .. } if register == "R4"), "{kind}");
     passes(&code("-1----"));
+}
+
+#[test]
+fn before_sm_90_shared_memory_has_read_its_sources_when_a_barrier_is_passed() {
+    let code = |between: &str| {
+        format!(
+            "[B------:R-:W-:Y:S08] MOV R2, 0x400 ;\n[B------:R-:W-:Y:S04] STS [R2], R2 ;\n[B------:R-:W0:Y:S02] LDS R4, [R2] ;\n\
+             [B------:R-:W-:Y:S06] {between} ;\n[B------:R-:W-:Y:S05] MOV R2, 0x3 ;\n{EXIT}"
+        )
+    };
+    let run = |chip, between: &str| execute_on(chip, &code(between), &Options::default(), 32);
+    run(Chip::Sm86, "BAR.SYNC 0x0").unwrap_or_else(|e| panic!("{e}"));
+    for (chip, between) in [(Chip::Sm86, "NOP"), (Chip::Sm86, "BAR.ARV 0x0, 0x40"), (Chip::Sm90, "BAR.SYNC 0x0")] {
+        let kind = run(chip, between).expect_err(between).kind;
+        assert!(
+            matches!(&kind, FaultKind::ReadPending { register, .. } if register == "R2"),
+            "{chip} {between}: {kind}"
+        );
+    }
 }
 
 #[test]

@@ -4,9 +4,10 @@ use crate::compiled::module;
 use crate::harmless::{Proof, Reason};
 use crate::nvidia::ptxas;
 use doorbell::elf::cubin::Cubin;
-use doorbell::isa::sass::check::{Checker, Hazard, Kind, Trust, check};
+use doorbell::isa::sass::check::{Checker, Hazard, Kind, Trust, check, check_for};
 use doorbell::isa::sass::{
-    Completion, Control, Instruction, Pipe, RegFile, assemble, completion, decode, distance, effects,
+    Chip, Completion, Control, Instruction, Pipe, RegFile, assemble, assemble_for, completion, decode, distance,
+    effects,
 };
 use std::collections::BTreeMap;
 
@@ -39,8 +40,12 @@ fn schedules_of_ptxas_are_sound_at_every_level() {
 }
 
 fn hazards(listing: &str) -> Vec<String> {
-    let words = assemble(listing).unwrap_or_else(|e| panic!("{e}"));
-    check(&words, Trust::Seen).expect("instructions").iter().map(Hazard::to_string).collect()
+    hazards_on(Chip::Sm90, listing)
+}
+
+fn hazards_on(chip: Chip, listing: &str) -> Vec<String> {
+    let words = assemble_for(listing, chip).unwrap_or_else(|e| panic!("{e}"));
+    check_for(&words, chip, Trust::Seen).expect("instructions").iter().map(Hazard::to_string).collect()
 }
 
 #[test]
@@ -74,6 +79,19 @@ fn each_kind_of_fault_is_named_with_its_place() {
 fn a_wait_that_comes_before_its_scoreboard_is_set_waits_for_nothing() {
     let listing = "[B------:R-:W1:-:S01] LDG.E R4, desc[UR4][R2.64] ;\n[B-1----:R-:W-:-:S05] IADD3 R5, R4, R6, R7 ;";
     assert_eq!(hazards(listing), ["instruction 1: R4 of instruction 0: read without a wait for it"]);
+}
+
+#[test]
+fn before_sm_90_a_barrier_that_was_passed_tells_that_shared_memory_has_read() {
+    let with = |chip, between: &str| {
+        let load = "[B------:R-:W1:-:S02] LDS R4, [R2] ;";
+        hazards_on(chip, &format!("{load}\n[B------:R-:W-:-:S06] {between} ;\n[B------:R-:W-:-:S05] MOV R2, R6 ;"))
+    };
+    assert!(with(Chip::Sm80, "BAR.SYNC 0x0").is_empty());
+    for (chip, between) in [(Chip::Sm80, "NOP"), (Chip::Sm80, "BAR.ARV 0x0, 0x40"), (Chip::Sm90, "BAR.SYNC 0x0")] {
+        let late = "instruction 2: R2 of instruction 0: overwritten while it may not have been read";
+        assert_eq!(with(chip, between), [late], "{chip} {between}");
+    }
 }
 
 #[test]

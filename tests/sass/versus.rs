@@ -234,6 +234,25 @@ fn differences_of_bytes_leave_what_ptxas_leaves_on_every_chip() {
     }
 }
 
+/// What ptxas makes of each is one instruction that only some chips have so: F2FP that joins a half, BRXU, R2UR with a predicate, FCHK and IDP.2A of a constant.
+#[test]
+fn what_random_programs_found_leaves_what_ptxas_leaves_on_every_chip() {
+    let table = "ld.param.u32 %r1, [out]; shr.u32 %r1, %r1, 27; and.b32 %r1, %r1, 3; ts: .branchtargets A, B, C, D; brx.idx %r1, ts;
+        A: add.u32 %x, %x, 1; bra E; B: mul.lo.u32 %x, %x, 3; bra E; C: sub.u32 %x, %x, 7; bra E; D: xor.b32 %x, %x, 7; E: st.global.u32 [%o], %x;";
+    let mask = "setp.lt.u32 %p1, %t, 13; vote.sync.ballot.b32 %r6, %p1, 0xffffffff; @!%p1 bra F; and.b32 %r4, %t, 0; match.all.sync.b32 %r7|%p2, %r4, %r6; \
+        st.global.u32 [%o], %r7; F:";
+    let constant = "ld.param.u32 %r1, [out]; dp2a.hi.u32.s32 %r2, %x, %r1, %t; cvt.rn.f32.u32 %f1, %t; mov.b32 %f2, %r1; \
+        div.rn.f32 %f4, %f1, %f2; st.global.u32 [%o], %r2; st.global.f32 [%o+4], %f4;";
+    let halves = "cvt.rn.f32.u32 %f1, %t; cvt.rn.f32.s32 %f2, %x; cvt.u16.u32 %h2, %x; cvt.rn.satfinite.e5m2x2.f32 %h1, %f1, %f2; mov.b32 %r1, {%h1, %h2}; \
+        st.global.u32 [%o], %r1;";
+    for chip in Chip::ALL {
+        let bodies = [("a table", table), ("a mask", mask), ("constants", constant), ("halves", halves)];
+        for (name, body) in bodies.into_iter().filter(|b| b.0 != "halves" || chip >= Chip::Sm89) {
+            same_for(chip.arch(), &format!("{chip} {name}"), body);
+        }
+    }
+}
+
 #[test]
 fn atomics_that_the_machine_does_not_have_leave_what_ptxas_leaves() {
     let zero = "mov.u32 %r9, sm; setp.eq.u32 %p1, %t, 0; mov.u64 %d9, 77; @%p1 st.shared.u64 [%r9], %d9; bar.sync 0; and.b32 %r3, %x, 1023; add.u32 %r3, %r3, 3;

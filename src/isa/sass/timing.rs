@@ -129,6 +129,8 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
         // ptxas leaves less between two of them on sm_80 alone.
         (Pipe::HalfMma, Pipe::HalfMma) if producer.chip() == Chip::Sm80 => both(6, 8),
         (Pipe::Mma, _) if is_long(producer) => LONG_MMA[column(to)],
+        // ptxas leaves less there on sm_120 alone.
+        (Pipe::Half, Pipe::ImadWide) if producer.chip() == Chip::Sm120 => both(5, 6),
         // The addend is needed later than the factors.
         (Pipe::Alu | Pipe::Imad | Pipe::Fma, Pipe::ImadWide) if addend => {
             let Distance { seen, safe } = RESULTS[row][column(to)];
