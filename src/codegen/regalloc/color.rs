@@ -2,12 +2,12 @@
 
 use super::live::NONE;
 use super::spill::{Gap, Piece, Pieces, Place};
-use super::{Constraint, Func, Kind, RegAllocError, RegClass, RegFile};
+use super::{Constraint, Func, Kind, RegAllocError, RegClass, RegFile, RegInfo};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Registers of a file as bits.
-type Bits = [u64; 4];
+pub(super) type Bits = [u64; 4];
 
 /// Points of a block, for which occupation is also kept as a whole.
 const BLOCK: usize = 32;
@@ -160,7 +160,7 @@ impl Hints {
 
 /// Registers held now, where pieces come in order of their start: one segment that has begun holds its register until it ends, and is in the
 /// way of all that comes before that. So nothing need be marked point by point but pieces with holes.
-struct Sweep {
+pub(super) struct Sweep {
     /// By file.
     held: Vec<Bits>,
     /// What ends at each point: a list.
@@ -181,13 +181,18 @@ struct End {
 }
 
 impl Sweep {
-    fn new(files: usize, points: usize, pieces: usize) -> Sweep {
+    pub fn new(files: usize, points: usize, pieces: usize) -> Sweep {
         let (ends, list) = (vec![NONE; points], Vec::with_capacity(pieces));
         Sweep { held: vec![[0; 4]; files], ends, list, at: 0, scattered: vec![0; files] }
     }
 
+    /// The registers of a file that are held.
+    pub fn held(&self, file: u8) -> Bits {
+        self.held[usize::from(file)]
+    }
+
     /// Frees what ends up to a point.
-    fn reach(&mut self, point: u32) {
+    pub fn reach(&mut self, point: u32) {
         while self.at < point {
             self.at += 1;
             let mut e = std::mem::replace(&mut self.ends[self.at as usize], NONE);
@@ -200,7 +205,7 @@ impl Sweep {
         }
     }
 
-    fn hold(&mut self, file: u8, (first, width): (u16, u16), until: u32) {
+    pub fn hold(&mut self, file: u8, (first, width): (u16, u16), until: u32) {
         let mask = window(first, width);
         self.held[usize::from(file)].iter_mut().zip(mask).for_each(|(h, m)| *h |= m);
         let next = std::mem::replace(&mut self.ends[until as usize], self.list.len() as u32);
@@ -208,9 +213,96 @@ impl Sweep {
     }
 }
 
+/// What registers there are to choose from, and what values were given.
+pub(super) struct Choice<'a> {
+    func: &'a Func,
+    regs: &'a RegInfo,
+    hints: &'a Hints,
+    files: Vec<File>,
+    /// The last register given to each value, or `u16::MAX`.
+    last: Vec<u16>,
+}
+
+/// A file's registers.
+struct File {
+    /// Those that may be given out.
+    given: Bits,
+    /// It has classes of several registers.
+    tuples: bool,
+    /// Its order is that of the registers' numbers.
+    ascending: bool,
+}
+
+impl<'a> Choice<'a> {
+    pub fn new(func: &'a Func, regs: &'a RegInfo, hints: &'a Hints) -> Choice<'a> {
+        let file = |(k, f): (usize, &RegFile)| {
+            let mut given = [0; 4];
+            f.order.iter().for_each(|r| given[usize::from(*r) / 64] |= 1 << (r % 64));
+            let tuples = regs.classes.iter().any(|c| usize::from(c.file) == k && c.width > 1);
+            File { given, tuples, ascending: f.order.is_sorted() }
+        };
+        let files = regs.files.iter().enumerate().map(file).collect();
+        Choice { func, regs, hints, files, last: vec![u16::MAX; func.vregs.len()] }
+    }
+
+    /// Notes that a value is in that register.
+    pub fn give(&mut self, vreg: u32, r: u16) {
+        self.last[vreg as usize] = r;
+    }
+
+    /// The register given to a value last.
+    pub fn given(&self, vreg: u32) -> Option<u16> {
+        Some(self.last[vreg as usize]).filter(|r| *r != u16::MAX)
+    }
+
+    /// The best free register: one that saves a move, or else the first in the file's order.
+    #[inline]
+    pub fn choose(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
+        let file = &self.files[usize::from(class.file)];
+        if let Some(r) = self.hinted(vreg, class, busy) {
+            return Some(r);
+        }
+        // Single registers of a file with tuples come from the end, so that aligned windows stay whole.
+        let tuples = class.width == 1 && file.tuples;
+        if file.ascending && class.align == class.width && class.width.is_power_of_two() {
+            let all = std::array::from_fn(|k| file.given[k] & !busy[k]);
+            return if tuples { last_of(&all) } else { first_window(&all, class.width) };
+        }
+        let free =
+            |r: &u16| self.is_free(class, busy, *r) && (class.width == 1 || within(&file.given, *r, class.width));
+        let mut fits = self.regs.files[usize::from(class.file)].order.iter().copied().filter(free);
+        if tuples { fits.next_back() } else { fits.next() }
+    }
+
+    /// A free register that saves a move.
+    #[inline]
+    fn hinted(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
+        let (kin, wishes) = (self.hints.kin[vreg as usize], [self.last[vreg as usize], self.hints.wish[vreg as usize]]);
+        if kin == [NONE; 2] && wishes == [u16::MAX; 2] {
+            return None;
+        }
+        self.near(class, vreg, (kin, wishes), busy)
+    }
+
+    fn near(&self, class: &RegClass, vreg: u32, (kin, wishes): ([u32; 2], [u16; 2]), busy: &Bits) -> Option<u16> {
+        let (vregs, given) = (&self.func.vregs, &self.files[usize::from(class.file)].given);
+        let related = kin.iter().filter(|k| **k != NONE && vregs[**k as usize] == vregs[vreg as usize]);
+        let mut hints = wishes.into_iter().chain(related.map(|k| self.last[*k as usize]));
+        hints.find(|r| *r != u16::MAX && self.is_free(class, busy, *r) && within(given, *r, class.width))
+    }
+
+    fn is_free(&self, class: &RegClass, busy: &Bits, r: u16) -> bool {
+        if class.width == 1 && class.align == 1 {
+            return busy[usize::from(r) / 64] >> (r % 64) & 1 == 0;
+        }
+        let fits = r.is_multiple_of(class.align) && r + class.width <= self.regs.files[usize::from(class.file)].count;
+        fits && window(r, class.width).iter().zip(busy).all(|(w, b)| w & b == 0)
+    }
+}
+
 struct Color<'p, 'a> {
     p: &'p mut Pieces<'a>,
-    hints: &'p Hints,
+    choice: Choice<'p>,
     /// Where nothing may go to memory, so that pieces come in order.
     sweep: Option<Sweep>,
     /// By pieces: all, or those with holes.
@@ -219,18 +311,10 @@ struct Color<'p, 'a> {
     taken: Vec<Occupancy>,
     /// Pieces in each register of each file; where nothing may go to memory nobody asks.
     holders: Vec<Vec<Vec<u32>>>,
-    /// The last register given to each value, or `u16::MAX`.
-    last: Vec<u16>,
     /// The pieces there are at first, in reverse order.
     first: Vec<u32>,
     /// Pieces that were split off or lost their register.
     queue: BinaryHeap<Reverse<Entry>>,
-    /// Registers that may be given out, by file.
-    given: Vec<Bits>,
-    /// Files with classes of several registers.
-    tuples: Vec<bool>,
-    /// Files whose order is that of the registers' numbers.
-    ascending: Vec<bool>,
 }
 
 /// `(start, wide first, piece)`.
@@ -240,27 +324,16 @@ type Entry = (u32, Reverse<u16>, u32);
 /// may not.
 pub(super) fn color(p: &mut Pieces, hints: &Hints, memory: bool) -> Result<bool, RegAllocError> {
     let points = 2 * p.func.insts.len() + 2;
-    let (nv, regs) = (p.func.vregs.len(), p.regs);
-    let given = |f: &RegFile| {
-        let mut all = [0; 4];
-        f.order.iter().for_each(|r| all[usize::from(*r) / 64] |= 1 << (r % 64));
-        all
-    };
+    let regs = p.regs;
     let holders = |f: &RegFile| vec![Vec::new(); if memory { usize::from(f.count) } else { 0 }];
     let mut c = Color {
-        hints,
+        choice: Choice::new(p.func, regs, hints),
         sweep: (!memory).then(|| Sweep::new(regs.files.len(), points, p.pieces.len())),
         occupied: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
         taken: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
         holders: regs.files.iter().map(holders).collect(),
-        last: vec![u16::MAX; nv],
         first: Vec::new(),
         queue: BinaryHeap::new(),
-        given: regs.files.iter().map(given).collect(),
-        tuples: (0..regs.files.len())
-            .map(|f| regs.classes.iter().any(|c| usize::from(c.file) == f && c.width > 1))
-            .collect(),
-        ascending: regs.files.iter().map(|f| f.order.is_sorted()).collect(),
         p,
     };
     c.prepare();
@@ -331,7 +404,7 @@ impl Color<'_, '_> {
             self.occupied[class.file as usize].gather(s.from, s.to, &mut busy);
         }
         self.gather_taken(piece, class.file, &mut busy);
-        if let Some(r) = self.choose(piece.vreg, class, &busy) {
+        if let Some(r) = self.choice.choose(piece.vreg, class, &busy) {
             self.give(id, r);
             return Ok(true);
         }
@@ -374,7 +447,7 @@ impl Color<'_, '_> {
 
     /// Fixed operands of the piece's own value as `(from, to, register)`, in order.
     fn own_fixed<'s>(&'s self, piece: &'s Piece, file: u8) -> impl Iterator<Item = (u32, u32, u16)> + 's {
-        let wanted = self.hints.wish[piece.vreg as usize] != u16::MAX;
+        let wanted = self.choice.hints.wish[piece.vreg as usize] != u16::MAX;
         let uses = if wanted { self.p.live.uses(piece.vreg) } else { &[] };
         uses.iter().filter_map(move |(i, o)| {
             let op = &self.p.func.operands[*o as usize];
@@ -388,38 +461,6 @@ impl Color<'_, '_> {
         })
     }
 
-    /// The best free register: one that saves a move, or else the first in the file's order.
-    fn choose(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
-        let file = &self.p.regs.files[class.file as usize];
-        let given = &self.given[usize::from(class.file)];
-        let single = class.width == 1 && class.align == 1;
-        let free = |r: u16| {
-            if single {
-                return busy[usize::from(r) / 64] >> (r % 64) & 1 == 0;
-            }
-            let fits = r.is_multiple_of(class.align) && r + class.width <= file.count;
-            fits && window(r, class.width).iter().zip(busy).all(|(w, b)| w & b == 0)
-        };
-        let (kin, wishes) = (self.hints.kin[vreg as usize], [self.last[vreg as usize], self.hints.wish[vreg as usize]]);
-        if kin != [NONE; 2] || wishes != [u16::MAX; 2] {
-            let vregs = &self.p.func.vregs;
-            let related = kin.iter().filter(|k| **k != NONE && vregs[**k as usize] == vregs[vreg as usize]);
-            let mut hints = wishes.into_iter().chain(related.map(|k| self.last[*k as usize]));
-            if let Some(r) = hints.find(|r| *r != u16::MAX && free(*r) && within(given, *r, class.width)) {
-                return Some(r);
-            }
-        }
-        // Single registers of a file with tuples come from the end, so that aligned windows stay whole.
-        let tuples = class.width == 1 && self.tuples[usize::from(class.file)];
-        if self.ascending[usize::from(class.file)] && class.align == class.width && class.width.is_power_of_two() {
-            let all = std::array::from_fn(|k| given[k] & !busy[k]);
-            return if tuples { last_of(&all) } else { first_window(&all, class.width) };
-        }
-        let mut fits =
-            file.order.iter().copied().filter(|r| free(*r) && (class.width == 1 || within(given, *r, class.width)));
-        if tuples { fits.next_back() } else { fits.next() }
-    }
-
     /// Where to split a piece so that the part before has a register for as long as possible; `None` if it has none at its start.
     fn split_point(&self, id: u32, class: &RegClass) -> Option<u32> {
         let piece = &self.p.pieces[id as usize];
@@ -430,7 +471,7 @@ impl Color<'_, '_> {
                 self.occupied[class.file as usize].gather(point, point + 1, &mut busy);
                 let one = piece.at([super::live::Seg { from: point, to: point + 1 }]);
                 self.gather_taken(&one, class.file, &mut busy);
-                if self.choose(piece.vreg, class, &busy).is_none() {
+                if self.choice.choose(piece.vreg, class, &busy).is_none() {
                     reached = point;
                     break 'points;
                 }
@@ -454,7 +495,7 @@ impl Color<'_, '_> {
         piece.place = Place::Reg(r);
         let piece = &self.p.pieces[id as usize];
         let class = self.p.class(piece.vreg);
-        self.last[piece.vreg as usize] = r;
+        self.choice.give(piece.vreg, r);
         match (&mut self.sweep, piece.segs.as_slice()) {
             (Some(sweep), [s]) => return sweep.hold(class.file, (r, class.width), s.to),
             (Some(sweep), _) => {
@@ -483,7 +524,7 @@ impl Color<'_, '_> {
         self.gather_taken(&head, class.file, &mut taken);
         let file = &self.p.regs.files[class.file as usize];
         let mut best: Option<(f32, Vec<(u32, Gap)>)> = None;
-        let given = self.given[usize::from(class.file)];
+        let given = self.choice.files[usize::from(class.file)].given;
         for r in file.order.iter().copied().filter(|r| r.is_multiple_of(class.align) && within(&given, *r, class.width))
         {
             let mask = window(r, class.width);
@@ -553,10 +594,10 @@ impl Color<'_, '_> {
 }
 
 /// The registers `r .. r + width` as bits.
-fn window(r: u16, width: u16) -> Bits {
+pub(super) fn window(r: u16, width: u16) -> Bits {
     let mut bits = [0; 4];
-    if width == 1 {
-        bits[usize::from(r) / 64] = 1 << (r % 64);
+    if r % 64 + width <= 64 {
+        bits[usize::from(r) / 64] = u64::MAX >> (64 - width) << (r % 64);
     } else {
         (r..r + width).for_each(|k| bits[usize::from(k) / 64] |= 1 << (k % 64));
     }
@@ -569,9 +610,13 @@ fn last_of(set: &Bits) -> Option<u16> {
     Some(k as u16 * 64 + 63 - set[k].leading_zeros() as u16)
 }
 
+/// The multiples of 1, 2, 4 ... 64 among 64 registers.
+const STARTS: [u64; 7] =
+    [u64::MAX, u64::MAX / 0x3, u64::MAX / 0xf, u64::MAX / 0xff, u64::MAX / 0xffff, u64::MAX / 0xffff_ffff, 1];
+
 /// The lowest `width` registers of a set that begin at a multiple of `width`, a power of two of at most 64.
 fn first_window(set: &Bits, width: u16) -> Option<u16> {
-    let starts = u64::MAX / (((1u128 << width) - 1) as u64);
+    let starts = STARTS[width.trailing_zeros() as usize];
     set.iter().enumerate().find_map(|(k, w)| {
         let mut all = *w;
         let mut step = 1;

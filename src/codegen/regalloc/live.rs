@@ -3,6 +3,7 @@
 use super::{Flow, Func, RegAllocError};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
+use std::ops::Range;
 
 /// A half-open range of points; instruction `i` reads at `2i` and writes at `2i + 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +73,10 @@ impl<'a> Live<'a> {
             seg_start: Vec::new(),
             uses: OnceCell::new(),
         };
-        live.flow(func);
+        live.collect_segs(func);
         if let Some(v) = live.live_in(0).next() {
             return Err(RegAllocError::Undefined { vreg: v });
         }
-        live.collect_segs(func);
         Ok(live)
     }
 
@@ -112,13 +112,28 @@ impl<'a> Live<'a> {
         self.block_of.get(inst as usize).map_or(NONE, |b| self.blocks[*b as usize].in_loop)
     }
 
-    /// Solves liveness backwards over the blocks.
-    fn flow(&mut self, func: &Func) {
-        let (n, w) = (self.blocks.len(), self.words);
-        let mut kill = vec![0u64; n * w];
-        self.live_in = vec![0u64; n * w]; // starts as what a block reads before writing it
-        for (b, block) in self.blocks.iter().enumerate() {
-            let (reads, writes) = (&mut self.live_in[b * w..][..w], &mut kill[b * w..][..w]);
+    /// The first of the blocks that the way back from some block makes a loop, with those that such loops overlap; `None`: there is no way back.
+    fn loop_start(&self, block: usize) -> Option<usize> {
+        let leads = |b: usize| self.blocks[b].succs.iter().min().map_or(b + 1, |s| *s as usize);
+        let (mut first, mut b) = (leads(block), block);
+        if first > block {
+            return None;
+        }
+        while b > first {
+            b -= 1;
+            first = first.min(leads(b));
+        }
+        Some(first)
+    }
+
+    /// Solves liveness backwards over blocks that lead to each other, behind which it is known.
+    fn flow(&mut self, func: &Func, all: Range<usize>) {
+        let w = self.words;
+        let mut kill = vec![0u64; all.len() * w];
+        for b in all.clone() {
+            // Starts as what a block reads before writing it.
+            let (reads, writes) = (&mut self.live_in[b * w..][..w], &mut kill[(b - all.start) * w..][..w]);
+            let block = &self.blocks[b];
             for i in block.start..block.end {
                 for op in func.operands(i).iter().filter(|op| op.role.reads()) {
                     let (word, bit) = (op.vreg.0 as usize / 64, 1 << (op.vreg.0 % 64));
@@ -132,11 +147,12 @@ impl<'a> Live<'a> {
         let mut changed = true;
         while changed {
             changed = false;
-            for b in (0..n).rev() {
+            for b in all.clone().rev() {
                 for s in 0..self.blocks[b].succs.len() {
                     let succ = self.blocks[b].succs[s] as usize;
                     for k in 0..w {
-                        let new = self.live_in[succ * w + k] & !kill[b * w + k] & !self.live_in[b * w + k];
+                        let new =
+                            self.live_in[succ * w + k] & !kill[(b - all.start) * w + k] & !self.live_in[b * w + k];
                         if new != 0 {
                             self.live_in[b * w + k] |= new;
                             changed = true;
@@ -147,9 +163,14 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Walks each block backwards and notes where values are alive.
+    /// Walks each block backwards and notes where values are alive. Outside loops all that a block leads to has been walked before it, and
+    /// what is alive at its start comes out as well.
     fn collect_segs(&mut self, func: &Func) {
-        let nv = func.vregs.len();
+        let (nv, w) = (func.vregs.len(), self.words);
+        self.live_in = vec![0; self.blocks.len() * w];
+        // Blocks from here on are solved.
+        let mut solved = self.blocks.len();
+        let mut now = vec![0u64; w];
         let mut end_of = vec![NONE; nv]; // end of the open segment
         let mut head = vec![NONE; nv]; // latest segment, a list from the last to the first... in program order after all
         let mut list: Vec<(Seg, u32)> = Vec::with_capacity(nv * 2);
@@ -161,12 +182,18 @@ impl<'a> Live<'a> {
             }
         };
         for b in (0..self.blocks.len()).rev() {
-            let block = &self.blocks[b];
-            for s in &block.succs {
-                for v in bits(&self.live_in[*s as usize * self.words..][..self.words]) {
-                    end_of[v as usize] = 2 * block.end;
-                }
+            if b < solved
+                && let Some(first) = self.loop_start(b)
+            {
+                self.flow(func, first..b + 1);
+                solved = first;
             }
+            let block = &self.blocks[b];
+            now.fill(0);
+            for s in &block.succs {
+                now.iter_mut().zip(&self.live_in[*s as usize * w..]).for_each(|(n, l)| *n |= l);
+            }
+            bits(&now).for_each(|v| end_of[v as usize] = 2 * block.end);
             for i in (block.start..block.end).rev() {
                 let ops = func.operands(i);
                 for op in ops.iter().filter(|op| op.role.writes()) {
@@ -177,6 +204,7 @@ impl<'a> Live<'a> {
                     } else {
                         close(v, span.start, end);
                         end_of[v] = NONE;
+                        now[v / 64] &= !(1 << (v % 64));
                     }
                 }
                 for op in ops.iter().filter(|op| op.role.reads()) {
@@ -185,9 +213,14 @@ impl<'a> Live<'a> {
                     if end_of[v] == NONE || end_of[v] < end {
                         end_of[v] = end;
                     }
+                    now[v / 64] |= 1 << (v % 64);
                 }
             }
-            for v in bits(&self.live_in[b * self.words..][..self.words]) {
+            let first = &mut self.live_in[b * w..][..w];
+            if b < solved {
+                first.copy_from_slice(&now);
+            }
+            for v in bits(first) {
                 close(v as usize, 2 * block.start, end_of[v as usize]);
                 end_of[v as usize] = NONE;
             }

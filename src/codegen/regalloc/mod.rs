@@ -4,7 +4,8 @@
 //! aligned tuples; what does not fit goes to the frame for a while. Arrows: knows no target and no UOp; a target describes its
 //! registers ([`RegInfo`]) and its instructions ([`Func`]) and applies the [`Allocation`].
 //!
-//! Method, in four steps, each a file:
+//! Method: values in order of their start take a register that is free all their life (`scan`), one pass over the lives and no more. Where
+//! one finds none, or instructions name registers themselves, four steps, each a file:
 //! 1. `live`: blocks, loops, liveness, and per value its live segments with holes;
 //! 2. `spill`: wherever more is live than there are registers, the value whose gap between two uses is longest and cheapest (by
 //!    loop depth) leaves its register for that gap. A value that a loop does not use leaves around the whole loop; constants are
@@ -22,9 +23,13 @@ mod color;
 mod func;
 mod live;
 mod resolve;
+mod scan;
 mod spill;
 #[cfg(test)]
 mod tests;
+
+use scan::Scanned;
+use std::cell::OnceCell;
 
 pub use checker::{CheckError, check};
 pub use func::{
@@ -65,12 +70,14 @@ pub enum RegAllocError {
     Check(#[from] CheckError),
 }
 
-/// What is known of a function whatever registers there are: blocks, loops, lives of values.
+/// What is known of a function whatever registers there are: blocks, loops, lives of values. Classes are as wide in all that is asked.
 pub struct Analysis<'a> {
     func: &'a Func,
     live: live::Live<'a>,
     hints: color::Hints,
     taken: Vec<spill::Taken>,
+    /// The values in order of their start: made for the first try.
+    order: OnceCell<Vec<u32>>,
 }
 
 impl<'a> Analysis<'a> {
@@ -79,7 +86,8 @@ impl<'a> Analysis<'a> {
     /// # Errors
     /// A value that is read before it is written, a label that is nowhere.
     pub fn new(func: &'a Func) -> Result<Analysis<'a>, RegAllocError> {
-        Ok(Analysis { func, live: live::Live::new(func)?, hints: color::Hints::of(func), taken: spill::taken(func) })
+        let (live, hints, taken) = (live::Live::new(func)?, color::Hints::of(func), spill::taken(func));
+        Ok(Analysis { func, live, hints, taken, order: OnceCell::new() })
     }
 
     /// The most registers of each file that are wanted at once.
@@ -96,6 +104,11 @@ impl<'a> Analysis<'a> {
         if need.iter().zip(&regs.files).any(|(n, f)| usize::from(*n) > f.order.len()) {
             return Ok(None);
         }
+        match self.scanned(regs) {
+            Scanned::Whole(whole) => return self.proved(regs, whole).map(Some),
+            Scanned::Full => return Ok(None),
+            Scanned::Parted => {}
+        }
         let mut pieces = spill::Pieces::new(self.func, regs, &self.live, &self.taken);
         if !color::color(&mut pieces, &self.hints, false)? {
             return Ok(None);
@@ -108,6 +121,14 @@ impl<'a> Analysis<'a> {
     /// # Errors
     /// See [`RegAllocError`].
     pub fn allocate(&self, regs: &RegInfo) -> Result<Allocation, RegAllocError> {
+        if let Scanned::Whole(whole) = self.scanned(regs) {
+            return self.proved(regs, whole);
+        }
+        self.in_pieces(regs)
+    }
+
+    /// Registers for lives that may be parted and go to the frame.
+    fn in_pieces(&self, regs: &RegInfo) -> Result<Allocation, RegAllocError> {
         let mut pieces = spill::Pieces::new(self.func, regs, &self.live, &self.taken);
         pieces.find_constants();
         spill::relieve(&mut pieces);
@@ -115,8 +136,20 @@ impl<'a> Analysis<'a> {
         self.resolved(regs, &pieces)
     }
 
+    /// One register for each value all its life, where there is one.
+    fn scanned(&self, regs: &RegInfo) -> Scanned {
+        if !self.taken.is_empty() {
+            return Scanned::Parted;
+        }
+        let order = self.order.get_or_init(|| scan::order(self.func, regs, &self.live));
+        scan::scan(self.func, regs, &self.live, &self.hints, order)
+    }
+
     fn resolved(&self, regs: &RegInfo, pieces: &spill::Pieces) -> Result<Allocation, RegAllocError> {
-        let out = resolve::resolve(pieces);
+        self.proved(regs, resolve::resolve(pieces))
+    }
+
+    fn proved(&self, regs: &RegInfo, out: Allocation) -> Result<Allocation, RegAllocError> {
         if cfg!(debug_assertions) {
             check(self.func, regs, &out)?;
         }

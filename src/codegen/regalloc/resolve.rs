@@ -422,7 +422,7 @@ impl Resolve<'_, '_> {
 }
 
 /// No register yet.
-const NOWHERE: Loc = Loc::Reg(PReg { file: 0, index: 0 });
+pub(super) const NOWHERE: Loc = Loc::Reg(PReg { file: 0, index: 0 });
 
 /// Where every value has one register all its life there is nothing to move.
 fn whole(p: &Pieces) -> Allocation {
@@ -447,8 +447,8 @@ fn of_pieces(p: &Pieces) -> Vec<[u64; 4]> {
     all
 }
 
-fn listed(all: &[[u64; 4]]) -> Vec<PReg> {
-    let mut out = Vec::new();
+pub(super) fn listed(all: &[[u64; 4]]) -> Vec<PReg> {
+    let mut out = Vec::with_capacity(all.iter().flatten().map(|w| w.count_ones() as usize).sum());
     for (file, set) in (0u8..).zip(all) {
         for (word, bits) in (0u16..).zip(set) {
             let mut bits = *bits;

@@ -428,6 +428,25 @@ proptest! {
     }
 
     #[test]
+    fn one_pass_over_whole_lives_gives_what_the_four_steps_give(
+        seed in any::<u64>(), size in 1u64..40, registers in 3u16..24, pairs in any::<bool>()
+    ) {
+        let (f, regs) = (random(seed, size, 6, pairs, false), regs(2 * registers));
+        let known = Analysis::new(&f).unwrap();
+        let mut pieces = spill::Pieces::new(&f, &regs, &known.live, &known.taken);
+        let placed = color::color(&mut pieces, &known.hints, false).unwrap();
+        match known.scanned(&regs) {
+            Scanned::Whole(one) => {
+                let four = known.in_pieces(&regs).unwrap();
+                prop_assert_eq!((one.operands, one.written), (four.operands, four.written));
+                prop_assert!(placed && four.edits.is_empty() && four.edge_edits.is_empty());
+            }
+            Scanned::Full => prop_assert!(!placed),
+            Scanned::Parted => prop_assert!(!placed || pieces.parted),
+        }
+    }
+
+    #[test]
     fn a_corrupted_allocation_fails_the_checker(seed in any::<u64>(), size in 4u64..20, which in any::<u64>()) {
         let f = random(seed, size, 5, false, false);
         let good = allocate(&f, &regs(5)).unwrap();

@@ -354,7 +354,7 @@ impl<'a> Plan<'a> {
     }
 
     fn symbol_table(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(SYM_BYTES * self.symbols.len());
         for ((_, sym), st_name) in self.symbols.iter().zip(&self.strings.1) {
             Sym { st_name: *st_name, ..*sym }.emit(&mut out);
         }
@@ -434,7 +434,8 @@ impl<'a> Plan<'a> {
 
     fn file(&self) -> Result<Vec<u8>, ElfError> {
         let mut parts: Vec<Part> = self.roles.iter().map(|r| self.part(*r)).collect();
-        let mut names = vec![0];
+        let mut names = Vec::with_capacity(32 * parts.len());
+        names.push(0);
         for part in parts.iter_mut().skip(1) {
             part.header.sh_name = u32_of(names.len());
             names.extend_from_slice(part.name.as_bytes());
@@ -448,7 +449,9 @@ impl<'a> Plan<'a> {
         let too_many =
             ElfError::BadObject { what: "file", index: parts.len(), why: "it has more than 65,279 sections" };
         let e_shnum = u16::try_from(parts.len()).ok().filter(|n| *n < SHN_LORESERVE).ok_or(too_many)?;
-        let mut out = vec![0; EHDR_BYTES];
+        // What a section is aligned by, its header, and the segments' are less than that much more.
+        let mut out = Vec::with_capacity(parts.iter().map(|p| p.bytes.len() + 256).sum());
+        out.resize(EHDR_BYTES, 0);
         for part in parts.iter_mut().skip(1) {
             pad(&mut out, part.header.sh_addralign);
             part.header.sh_offset = wide(out.len());
@@ -464,7 +467,7 @@ impl<'a> Plan<'a> {
         for segment in &segments {
             segment.emit(&mut out);
         }
-        let mut head = Vec::new();
+        let mut head = Vec::with_capacity(EHDR_BYTES);
         let e_shstrndx = u16::try_from(at).unwrap_or_default();
         Ehdr { e_type: ET_EXEC, e_machine: EM_CUDA, e_shoff, e_shentsize: 64, e_shnum, e_shstrndx }.emit(&mut head);
         head[7] = 0x41; // PANIC: constant places of a 64-byte header: OS ABI, its version, e_phoff, e_flags, e_phentsize, e_phnum

@@ -3,7 +3,7 @@
 //! Written as `[B01----:R-:W2:Y:S04]`: scoreboards waited for, scoreboard set when the sources have been read, scoreboard
 //! set when the result is written, yield, stall; a trailing `:E` is bit 125.
 
-use super::bits::{Ranges, get, put};
+use super::bits::{Ranges, get, mask, put};
 use thiserror::Error;
 
 const STALL: Ranges = &[(105, 108)];
@@ -87,10 +87,12 @@ impl Control {
     pub fn emit(self, word: u128) -> Result<u128, ControlError> {
         self.check()?;
         let issue = u64::from(self.stall) + if self.yields { 0 } else { 16 };
-        let word = put(word, STALL_AND_KEEP, issue);
-        let word = put(word, WRITE, u64::from(self.write.unwrap_or(7)));
-        let word = put(word, READ, u64::from(self.read.unwrap_or(7)));
-        Ok(put(put(word, WAIT, u64::from(self.wait)), EXTRA, u64::from(self.extra)))
+        let all = put(0, STALL_AND_KEEP, issue)
+            | put(0, WRITE, u64::from(self.write.unwrap_or(7)))
+            | put(0, READ, u64::from(self.read.unwrap_or(7)))
+            | put(0, WAIT, u64::from(self.wait))
+            | put(0, EXTRA, u64::from(self.extra));
+        Ok(word & !mask(BITS) | all)
     }
 
     fn check(self) -> Result<(), ControlError> {

@@ -6,8 +6,8 @@
 
 use super::chip::Chip;
 use super::inst::Instruction;
-use super::registers::{ABSENT, Named, Naming};
-use super::row::{FieldAccess, File, Form, Pipe, Role};
+use super::registers::{ABSENT, Count, Named, Naming};
+use super::row::{File, Form, Pipe, Role};
 use smallvec::SmallVec;
 
 /// A register file.
@@ -61,10 +61,10 @@ pub fn effects(inst: &Instruction) -> Effects {
 pub(super) fn add_effects(inst: &Instruction, all: &mut Effects) {
     let form = inst.form();
     for named in &form.named {
-        match named.access {
-            _ if named.naming == Naming::Nothing => break,
-            FieldAccess::Writes => accesses(inst, named, &mut |access| all.writes.push(access)),
-            FieldAccess::MayRead if is_dead(inst, form.fields[usize::from(named.field)].slot) => {}
+        match named.naming {
+            Naming::Nothing => break,
+            _ if named.unless != ABSENT && inst.at(usize::from(named.unless)) == 0 => {}
+            _ if named.write => accesses(inst, named, &mut |access| all.writes.push(access)),
             _ => accesses(inst, named, &mut |access| all.reads.push(access)),
         }
     }
@@ -88,19 +88,6 @@ pub(super) fn general_fields(form: &Form) -> impl Iterator<Item = usize> {
     fields.filter(|f| *f != ABSENT).map(usize::from)
 }
 
-/// Carry-in predicates say nothing without .X, the predicate of HFMA2 nothing without .RELU, the cache hint of a bulk copy nothing unless it is set.
-fn is_dead(inst: &Instruction, slot: &str) -> bool {
-    let mnemonic = inst.form().mnemonic;
-    let plain = || inst.get("x", Role::Value) == Some(0);
-    match slot {
-        "pp" | "pq" if matches!(mnemonic, "IADD3" | "IMAD" | "LEA" | "UIADD3" | "UIMAD" | "ULEA") => plain(),
-        "pq" if matches!(mnemonic, "ISETP" | "UISETP") => plain(),
-        "pr" => !inst.flag("relu", Role::Value),
-        "ud" => inst.get("dc", Role::Value) == Some(0),
-        _ => false,
-    }
-}
-
 /// Whether it is a matrix multiply of a warpgroup.
 #[must_use]
 pub fn is_group_multiply(inst: &Instruction) -> bool {
@@ -111,26 +98,25 @@ pub fn is_group_multiply(inst: &Instruction) -> bool {
 #[inline]
 fn accesses(inst: &Instruction, named: &Named, f: &mut impl FnMut(Access)) {
     let form = inst.form();
-    let slot = form.fields[usize::from(named.field)].slot;
+    let slot = named.slot;
     let mut one = |file, number: u64, none: u64, count| {
         if number != none {
             #[allow(clippy::cast_possible_truncation)] // register numbers have at most eight bits
             f(Access { slot, file, first: number as u8, count });
         }
     };
-    let bits = || inst.at(usize::from(named.field));
+    let bits = || inst.number(usize::from(named.field), named.at);
     let part = |field, none| if field == ABSENT { none } else { inst.at(usize::from(field)) };
     // URZ: uniform registers have eight bits from sm_100 on.
     let urz = if inst.chip() == Chip::Sm120 { 255 } else { 63 };
     match named.naming {
         Naming::Nothing => {}
-        Naming::General if named.single && inst.chip() != Chip::Sm120 => one(RegFile::General, bits(), 255, 1),
-        Naming::General => one(RegFile::General, bits(), 255, count(inst, slot)),
+        Naming::General => one(RegFile::General, bits(), 255, count(inst, named)),
         // The descriptor of B stands behind the place of A's, also where A is in registers.
         Naming::Uniform if slot == "u" && form.pipe == Pipe::Gmma && has_fragment(inst) => {
-            one(RegFile::Uniform, (bits() + 2).min(63), 63, count(inst, slot));
+            one(RegFile::Uniform, (bits() + 2).min(63), 63, count(inst, named));
         }
-        Naming::Uniform => one(RegFile::Uniform, bits(), urz, count(inst, slot)),
+        Naming::Uniform => one(RegFile::Uniform, bits(), urz, count(inst, named)),
         Naming::Predicate => one(RegFile::Predicate, bits(), 7, 1),
         Naming::UniformPredicate => one(RegFile::UniformPredicate, bits(), 7, 1),
         Naming::PredicateInverted => one(RegFile::Predicate, 7 - bits(), 7, 1),
@@ -161,27 +147,27 @@ fn is_wide_address(inst: &Instruction) -> bool {
 }
 
 /// How many registers the operand has.
-fn count(inst: &Instruction, slot: &str) -> u8 {
-    let form = inst.form();
-    // Most instructions, and none of those named below.
-    if matches!(form.pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && form.mnemonic != "CS2R" {
-        return if inst.chip() == Chip::Sm120 && is_wide_integer(inst) { 2 } else { 1 };
+#[inline]
+fn count(inst: &Instruction, named: &Named) -> u8 {
+    match named.count {
+        Count::One => 1,
+        Count::Two => 2,
+        Count::Size(field) => words(inst.text_at(usize::from(field))),
+        Count::Arithmetic if inst.chip() == Chip::Sm120 && is_wide_integer(inst) => 2,
+        Count::Arithmetic => 1,
+        Count::Asked => asked(inst, named.slot),
     }
-    let words = || words(inst.modifier("sz"));
+}
+
+/// The same of what is not known when the table is made.
+fn asked(inst: &Instruction, slot: &str) -> u8 {
+    let form = inst.form();
     match (form.mnemonic, slot) {
-        ("IMAD" | "UIMAD", "d" | "c") if form.name.starts_with("WIDE") => 2,
         ("UIADD3", "d" | "a" | "b" | "c") if form.name.starts_with("64") => 2,
-        ("DADD" | "DMUL" | "DFMA" | "DSETP", _) => 2,
         ("CS2R" | "CS2UR", "d") if inst.modifier("w").is_empty() => 2,
         ("UMOV" | "USEL" | "UIMNMX" | "UISETP", _) if is_wide_integer(inst) => 2,
         ("LEPC", "d") => 2,
         ("MATCH", "a") if inst.modifier("w") == ".U64" => 2,
-        ("LDG" | "LD" | "LDS" | "LDL" | "LDC" | "ULDC" | "LDCU", "d") => words(),
-        (
-            "STG" | "ST" | "STS" | "STL" | "ATOM" | "ATOMG" | "REDG" | "RED" | "ATOMS" | "STAS" | "REDAS",
-            "b" | "c" | "d",
-        ) => words(),
-        ("LDG" | "LD" | "STG" | "ST" | "ATOM" | "ATOMG" | "REDG" | "RED" | "LDGSTS", "u") => 2,
         ("LDSM", "d") | ("STSM", "b") => match inst.modifier("n") {
             ".4" => 4,
             ".2" => 2,

@@ -3,7 +3,7 @@
 use super::bits;
 use super::chip::Chip;
 use super::control::Control;
-use super::row::{Field, Form, Index, Key, Kind, Named, Role};
+use super::row::{Bits, Field, Form, Index, Key, Kind, Named, Role};
 use thiserror::Error;
 
 /// The predicate that lets an instruction execute: of the uniform file where the form says so; 7 is "always".
@@ -216,6 +216,12 @@ impl Instruction {
     #[inline]
     pub(super) fn at(&self, field: usize) -> u64 {
         self.form.fields[field].read(&self.word)
+    }
+
+    /// The same of a register's number, whose place is known.
+    #[inline]
+    pub(super) fn number(&self, field: usize, at: Bits) -> u64 {
+        at.read(&self.word).unwrap_or_else(|| self.at(field))
     }
 
     /// The value of a field; `None`: the form has no such field.

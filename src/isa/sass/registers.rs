@@ -1,8 +1,9 @@
 //! Where a form's word names registers: found when the table is made, so that what an instruction reads and writes is asked of nothing else.
 //!
-//! Place in the arrows: between the table's rows and `effects`. Left out: how many registers an operand has, which other fields decide.
+//! Place in the arrows: between the table's rows and `effects`. Left out: how many registers an operand of some matrix and bulk operations has,
+//! which `effects` reads from their modifiers.
 
-use super::row::{Field, FieldAccess, Index, Kind, Role};
+use super::row::{Bits, Field, FieldAccess, Index, Kind, Pipe, Role};
 
 /// How an operand names registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,18 +24,35 @@ pub(super) enum Naming {
     Address,
 }
 
+/// How many registers an operand has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    One,
+    Two,
+    /// One, but of an operation on pairs, which some chips have, two.
+    Arithmetic,
+    /// As the modifier in that field says.
+    Size(u8),
+    /// Other fields decide.
+    Asked,
+}
+
 /// An operand that names registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     pub naming: Naming,
-    pub access: FieldAccess,
+    pub slot: &'static str,
+    pub write: bool,
+    /// The field whose zero says that the operand means nothing.
+    pub unless: u8,
+    pub count: Count,
+    /// Where its value stands.
+    pub at: Bits,
     /// The form's field of its value; of its base register, uniform register and base's width, where it has them.
     pub field: u8,
     pub register: u8,
     pub uniform: u8,
     pub suffix: u8,
-    /// It is one register, but for chips with arithmetic on pairs.
-    pub single: bool,
 }
 
 /// No such field.
@@ -42,12 +60,15 @@ pub(super) const ABSENT: u8 = u8::MAX;
 
 const NOTHING: Named = Named {
     naming: Naming::Nothing,
-    access: FieldAccess::Reads,
+    slot: "",
+    write: false,
+    unless: ABSENT,
+    count: Count::One,
+    at: Bits::NONE,
     field: ABSENT,
     register: ABSENT,
     uniform: ABSENT,
     suffix: ABSENT,
-    single: true,
 };
 
 const fn naming(kind: Kind) -> Naming {
@@ -67,31 +88,120 @@ const fn naming(kind: Kind) -> Naming {
     }
 }
 
-/// The operands of a form that name registers, in the order of the text; `operands` are their fields, of which each is `single` or not.
-#[allow(clippy::cast_possible_truncation)] // a form has fewer than 64 fields
-pub(super) const fn named<const N: usize>(fields: &[Field], operands: &[u8; N], single: bool) -> [Named; N] {
+/// The operands of a form that name registers, in the order of the text; `operands` are their fields.
+pub(super) const fn named<const N: usize>(
+    (mnemonic, name, pipe): (&str, &str, Pipe),
+    fields: &[Field],
+    operands: &[u8; N],
+) -> [Named; N] {
     let (mut out, mut count, mut i) = ([NOTHING; N], 0, 0);
     while i < N && operands[i] != ABSENT {
         let field = &fields[operands[i] as usize];
+        let slot = field.slot;
         let naming = naming(field.kind);
-        if !matches!(naming, Naming::Nothing) {
-            let (mut register, mut uniform, mut suffix, mut k) = (ABSENT, ABSENT, ABSENT, 0);
-            while k < fields.len() {
-                match fields[k].role {
-                    Role::Register if same(fields[k].slot, field.slot) => register = k as u8,
-                    Role::Uniform if same(fields[k].slot, field.slot) => uniform = k as u8,
-                    Role::RegisterSuffix if same(fields[k].slot, field.slot) => suffix = k as u8,
-                    _ => {}
-                }
-                k += 1;
-            }
-            let (access, field) = (field.access, operands[i]);
-            out[count] = Named { naming, access, field, register, uniform, suffix, single };
+        let may = matches!(field.access, FieldAccess::MayRead);
+        let unless = if may { meaning(mnemonic, slot, fields) } else { ABSENT };
+        // The predicate of HFMA2 says nothing without .RELU.
+        let dead = may && same(slot, "pr") && unless == ABSENT;
+        if !matches!(naming, Naming::Nothing) && !dead {
+            out[count] = Named {
+                naming,
+                slot,
+                write: matches!(field.access, FieldAccess::Writes),
+                unless,
+                count: registers((mnemonic, name, pipe), slot, fields),
+                at: field.place(),
+                field: operands[i],
+                register: place(fields, slot, Role::Register),
+                uniform: place(fields, slot, Role::Uniform),
+                suffix: place(fields, slot, Role::RegisterSuffix),
+            };
             count += 1;
         }
         i += 1;
     }
     out
+}
+
+/// Whether one of the operands may name uniform registers.
+pub(super) const fn any_uniform(named: &[Named]) -> bool {
+    let mut i = 0;
+    while i < named.len() {
+        match named[i].naming {
+            Naming::Uniform | Naming::IndexUniform | Naming::Bindless => return true,
+            Naming::Address if named[i].uniform != ABSENT => return true,
+            _ => i += 1,
+        }
+    }
+    false
+}
+
+/// The field without which an operand means nothing: carry-in predicates say nothing without .X, the predicate of HFMA2 nothing without .RELU,
+/// the cache hint of a bulk copy nothing unless it is set.
+const fn meaning(mnemonic: &str, slot: &str, fields: &[Field]) -> u8 {
+    let carries = one_of(mnemonic, &["IADD3", "IMAD", "LEA", "UIADD3", "UIMAD", "ULEA"]);
+    let compares = one_of(mnemonic, &["ISETP", "UISETP"]);
+    match slot.as_bytes() {
+        b"pp" if carries => place(fields, "x", Role::Value),
+        b"pq" if carries || compares => place(fields, "x", Role::Value),
+        b"pr" => place(fields, "relu", Role::Value),
+        b"ud" => place(fields, "dc", Role::Value),
+        _ => ABSENT,
+    }
+}
+
+/// How many registers an operand has.
+const fn registers((mnemonic, name, pipe): (&str, &str, Pipe), slot: &str, fields: &[Field]) -> Count {
+    if matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && !same(mnemonic, "CS2R") {
+        return Count::Arithmetic;
+    }
+    let loads = one_of(mnemonic, &["LDG", "LD", "LDS", "LDL", "LDC", "ULDC", "LDCU"]);
+    let stores =
+        one_of(mnemonic, &["STG", "ST", "STS", "STL", "ATOM", "ATOMG", "REDG", "RED", "ATOMS", "STAS", "REDAS"]);
+    let described = one_of(mnemonic, &["LDG", "LD", "STG", "ST", "ATOM", "ATOMG", "REDG", "RED", "LDGSTS"]);
+    let size = match place(fields, "sz", Role::Value) {
+        ABSENT => Count::One,
+        field => Count::Size(field),
+    };
+    match slot.as_bytes() {
+        b"d" | b"c" if one_of(mnemonic, &["IMAD", "UIMAD"]) && begins(name, "WIDE") => Count::Two,
+        _ if one_of(mnemonic, &["DADD", "DMUL", "DFMA", "DSETP"]) => Count::Two,
+        b"d" if loads => size,
+        b"b" | b"c" | b"d" if stores => size,
+        b"u" if described => Count::Two,
+        _ => Count::Asked,
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // a form has fewer than 64 fields
+const fn place(fields: &[Field], slot: &str, role: Role) -> u8 {
+    let mut k = 0;
+    while k < fields.len() {
+        if fields[k].role as u8 == role as u8 && same(fields[k].slot, slot) {
+            return k as u8;
+        }
+        k += 1;
+    }
+    ABSENT
+}
+
+const fn one_of(text: &str, all: &[&str]) -> bool {
+    let mut k = 0;
+    while k < all.len() {
+        if same(text, all[k]) {
+            return true;
+        }
+        k += 1;
+    }
+    false
+}
+
+const fn begins(text: &str, with: &str) -> bool {
+    let (text, with, mut i) = (text.as_bytes(), with.as_bytes(), 0);
+    while i < text.len() && i < with.len() && text[i] == with[i] {
+        i += 1;
+    }
+    i == with.len()
 }
 
 pub(super) const fn same(a: &str, b: &str) -> bool {

@@ -148,6 +148,27 @@ pub struct Field {
 /// In both halves of a word, or in several ranges of bits.
 const SPREAD: u8 = 2;
 
+/// Where a field of at most eight bits stands, if it is one range of bits of one half.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bits {
+    half: u8,
+    shift: u8,
+    ones: u8,
+}
+
+impl Bits {
+    pub const NONE: Bits = Bits { half: SPREAD, shift: 0, ones: 0 };
+
+    /// The value in the halves of a word; `None`: the field knows.
+    #[inline]
+    pub const fn read(self, word: &[u64; 2]) -> Option<u64> {
+        match self.half {
+            SPREAD => None,
+            half => Some(word[half as usize & 1] >> self.shift & self.ones as u64),
+        }
+    }
+}
+
 /// What an instruction does with the registers of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldAccess {
@@ -221,6 +242,15 @@ impl Field {
     #[must_use]
     pub const fn width(&self) -> u32 {
         self.width as u32
+    }
+
+    /// Where it stands, if that is said in short.
+    #[allow(clippy::cast_possible_truncation)] // at most eight ones
+    pub(super) const fn place(&self) -> Bits {
+        if self.half == SPREAD || self.width > 8 {
+            return Bits::NONE;
+        }
+        Bits { half: self.half, shift: self.shift, ones: self.ones as u8 }
     }
 
     /// Whether a value has no more bits than it.
@@ -419,6 +449,8 @@ pub struct Form {
     operands: [u8; OPERANDS],
     /// Those that name registers.
     pub(super) named: [registers::Named; OPERANDS],
+    /// One of them may name uniform registers.
+    pub(super) uniform: bool,
 }
 
 /// Places of the table of a form's fields, a power of two, more than a form has fields.
@@ -534,9 +566,8 @@ pub(super) const fn form(
 ) -> Form {
     let places = places(fields);
     let (initial, operands) = (initial(fields), operands(text, fields, &places));
-    // Most arithmetic; what is named apart makes pairs.
-    let single = matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && !registers::same(mnemonic, "CS2R");
-    let (chips, mask, named) = (Chips::of(chips), all_bits(fields), registers::named(fields, &operands, single));
+    let named = registers::named((mnemonic, name, pipe), fields, &operands);
+    let (chips, mask) = (Chips::of(chips), all_bits(fields));
     let (base, partial) = (bits::put(0, OPCODE, opcode as u64) & !mask, partial(fields));
     Form {
         mnemonic,
@@ -555,6 +586,7 @@ pub(super) const fn form(
         places,
         operands,
         named,
+        uniform: registers::any_uniform(&named),
     }
 }
 

@@ -7,7 +7,7 @@
 use super::mir::{Code, Mach, Word};
 use super::place::Line;
 use super::schedule::{Listing, Node};
-use crate::isa::sass::{Access, Effects, Guard, Instruction, RegFile, effects, is_group_multiply, op};
+use crate::isa::sass::{Access, Effects, Guard, Instruction, Pipe, RegFile, effects, is_group_multiply, op};
 use hashbrown::HashMap;
 
 /// Registers on their way: first word and number of words, and the groups that have ended since.
@@ -15,6 +15,9 @@ type Flying = HashMap<(Word, u8), u8>;
 
 /// Whether it waits for multiplies: how many groups may be left.
 fn waits(inst: &Instruction) -> Option<u64> {
+    if inst.form().pipe != Pipe::Gmma {
+        return None;
+    }
     match (inst.form().mnemonic, inst.form().name) {
         ("WARPGROUP", "DEPBAR") => inst.get("n", crate::isa::sass::Role::Value),
         ("WARPGROUP", "WAIT") => Some(0),
@@ -111,7 +114,9 @@ pub(super) fn serialize(code: &mut Code) {
 /// Gives each WARPGROUP.ARRIVE the registers of the multiplies behind it as its own sources: all that is written to them must be there. Where
 /// the code goes on elsewhere before the next such instruction those are all registers.
 pub(super) fn gather(code: &mut Listing) {
-    let arrives = |n: &Node| n.inst.form().mnemonic == "WARPGROUP" && n.inst.form().name == "ARV";
+    let arrives = |n: &Node| {
+        n.inst.form().pipe == Pipe::Gmma && n.inst.form().mnemonic == "WARPGROUP" && n.inst.form().name == "ARV"
+    };
     if !code.nodes.iter().any(arrives) {
         return;
     }

@@ -3,6 +3,7 @@
 //! Done on virtual registers, since loads that share a register cannot be on their way together. How many registers are being filled
 //! at once is bounded, and only what a load's address needs moves with it.
 
+use super::live::bundle_start;
 use super::mir::{Code, Mach, width};
 use super::schedule::{Order, order};
 use crate::codegen::regalloc::VReg;
@@ -36,7 +37,8 @@ fn is_plain(group: &[Mach]) -> bool {
 pub(super) fn computes(m: &Mach) -> bool {
     let free = !m.effect && order(&m.inst) == Order::Free;
     // Uniform registers are no virtual ones: who wrote them is not known here.
-    free && effects(&m.inst).reads.iter().all(|a| a.file != RegFile::Uniform)
+    let uniform = |m: &Mach| effects(&m.inst).reads.iter().any(|a| a.file == RegFile::Uniform);
+    free && !(m.inst.form().uniform && uniform(m))
 }
 
 /// Moves loads up in all blocks. `stack` is everywhere and never written.
@@ -46,17 +48,20 @@ pub(super) fn hoist(code: &mut Code, stack: VReg) {
     let Code { classes, blocks, order: blocks_order, .. } = code;
     for b in blocks_order.iter() {
         let ops = &mut blocks[*b].ops;
-        // What follows the last load stays where it is.
-        let Some(last) = ops.iter().rposition(is_load) else { continue };
-        if !ops[..last].iter().any(is_load) {
+        // What stands before the first load, and behind the last, stays where it is.
+        let (Some(first), Some(last)) = (ops.iter().position(is_load), ops.iter().rposition(is_load)) else { continue };
+        if first == last {
             continue;
         }
         let mut end = last + 1;
         while ops.get(end).is_some_and(|m| m.glued) {
             end += 1;
         }
+        let first = bundle_start(ops, first + 1);
+        let ops = &mut ops[first..end];
         let words = |r: VReg| u32::from(width(classes[r.0 as usize]));
-        let groups = links.groups(&ops[..end], &words);
+        links.list.reserve(3 * ops.len());
+        let groups = links.groups(ops, &words);
         let mut w = Walk {
             ops,
             groups: &groups,
@@ -70,7 +75,7 @@ pub(super) fn hoist(code: &mut Code, stack: VReg) {
         };
         w.all();
         let out = w.out;
-        ops[..end].iter().flat_map(|m| &m.regs).for_each(|r| filling[r.word.reg().0 as usize] = (0, 0));
+        ops.iter().flat_map(|m| &m.regs).for_each(|r| filling[r.word.reg().0 as usize] = (0, 0));
         if !out.is_sorted() {
             let places = out.iter().flat_map(|g| groups[*g as usize].from..groups[*g as usize].to).collect();
             permute(ops, places);

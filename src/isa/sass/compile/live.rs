@@ -1,17 +1,20 @@
 //! Liveness of single words: dead instructions go, and a write of a part of a register is told whether the rest is wanted.
+//!
+//! Blocks are walked from the last to the first. Those that a way back makes a loop are walked again until nothing changes; each walk overwrites
+//! what the one before it said of an instruction, so that the last one counts and nothing is walked once more.
 
-use super::mir::{Code, Mach, Nature, RegField, width};
+use super::mir::{Code, Mach, RegField, Term, width};
 use crate::codegen::regalloc::VReg;
 use smallvec::SmallVec;
+use std::ops::Range;
 
-/// A set of words.
-#[derive(Clone, PartialEq)]
-struct Bits(Vec<u64>);
+/// Which words are live.
+struct Bits<'a>(&'a mut [u64]);
 
 /// Words of a register field: the first, and how many.
 type Span = (usize, usize);
 
-impl Bits {
+impl Bits<'_> {
     fn get(&self, i: usize) -> bool {
         self.0[i / 64] >> (i % 64) & 1 == 1
     }
@@ -38,21 +41,37 @@ impl Bits {
     }
 
     #[inline]
-    fn set(&mut self, span: Span, on: bool) {
-        let put = |word: &mut u64, mask: u64| *word = if on { *word | mask } else { *word & !mask };
+    fn add(&mut self, span: Span) {
         match within(span) {
-            Some((k, mask)) => put(&mut self.0[k], mask),
+            Some((k, mask)) => self.0[k] |= mask,
             None => {
                 self.parts(span, |word, mask| {
-                    put(word, mask);
+                    *word |= mask;
                     false
                 });
             }
         }
     }
 
-    fn add(&mut self, other: &Bits) {
-        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
+    /// Takes a span out; whether something of it was there.
+    #[inline]
+    fn take(&mut self, span: Span) -> bool {
+        let there = self.any(span);
+        self.remove(span);
+        there
+    }
+
+    #[inline]
+    fn remove(&mut self, span: Span) {
+        match within(span) {
+            Some((k, mask)) => self.0[k] &= !mask,
+            None => {
+                self.parts(span, |word, mask| {
+                    *word &= !mask;
+                    false
+                });
+            }
+        }
     }
 }
 
@@ -60,7 +79,7 @@ impl Bits {
 #[inline]
 fn within((first, count): Span) -> Option<(usize, u64)> {
     let at = first % 64;
-    (count > 0 && at + count <= 64).then(|| (first / 64, (u64::MAX >> (64 - count)) << at))
+    (count < 64 && at + count <= 64).then(|| (first / 64, ((1 << count) - 1) << at))
 }
 
 struct Live {
@@ -68,6 +87,18 @@ struct Live {
     base: Vec<(u32, u8)>,
     /// A register that is everywhere and never given out.
     skip: VReg,
+}
+
+/// What is known of the blocks while they are walked.
+struct Walks {
+    /// What is live at the start of each block: so many numbers of bits each.
+    ins: Vec<u64>,
+    words: usize,
+    /// The instructions that nobody wants, block by block, and where each block's begin.
+    dead: Vec<bool>,
+    first: Vec<usize>,
+    /// What is live at the place that a walk has come to.
+    now: Vec<u64>,
 }
 
 /// The glued group that ends before `end`.
@@ -89,25 +120,29 @@ pub(super) fn settle(code: &mut Code, skip: VReg) -> Vec<VReg> {
         total += u32::from(width(*c));
     }
     let live = Live { base, skip };
-    let empty = Bits(vec![0; (total as usize).div_ceil(64)]);
-    let mut ins = vec![empty.clone(); code.blocks.len()];
+    let words = (total as usize).div_ceil(64);
+    let (mut count, mut first) = (0, Vec::with_capacity(code.blocks.len()));
+    for b in &code.blocks {
+        first.push(count);
+        count += b.ops.len();
+    }
+    let ins = vec![0; words * code.blocks.len()];
+    let mut walks = Walks { ins, words, dead: vec![false; count], first, now: vec![0; words] };
     let order = std::mem::take(&mut code.order);
-    // Without a way back the blocks behind a block are done before it: what is live there is known at once.
-    if goes_back(code, &order) {
-        live.solve(code, &order, &mut ins, &empty);
+    live.all(code, &order, &mut walks);
+    for b in &order {
+        let ops = &mut code.blocks[*b].ops;
+        let mut dead = walks.dead[walks.first[*b]..][..ops.len()].iter();
+        if dead.as_slice().contains(&true) {
+            ops.retain(|_| dead.next() != Some(&true));
+        }
     }
-    for b in order.iter().rev() {
-        let mut now = live.out(code, *b, &ins, &empty);
-        live.block(&mut code.blocks[*b].ops, &mut now, true);
-        ins[*b] = now;
-    }
-    let first = &ins[order[0]];
+    let entry = Bits(&mut walks.ins[order[0] * words..][..words]);
     code.order = order;
-    let wanted = |v: &usize| {
-        let (at, n) = live.base[*v];
-        (at..at + u32::from(n)).any(|w| first.get(w as usize))
+    let wanted = |(v, (at, n)): (usize, &(u32, u8))| {
+        (*at..*at + u32::from(*n)).any(|w| entry.get(w as usize)).then_some(VReg(v as u32))
     };
-    (0..code.classes.len()).filter(wanted).map(|v| VReg(v as u32)).collect()
+    if entry.0.iter().all(|w| *w == 0) { vec![] } else { live.base.iter().enumerate().filter_map(wanted).collect() }
 }
 
 /// Whether a block leads to one that is laid out before it, or to itself.
@@ -118,8 +153,32 @@ pub(super) fn goes_back(code: &Code, order: &[usize]) -> bool {
 }
 
 impl Live {
-    /// Finds what is live at the start of each block: a block is looked at again when that of one behind it has changed.
-    fn solve(&self, code: &mut Code, order: &[usize], ins: &mut [Bits], empty: &Bits) {
+    /// Walks all blocks, those of a loop until nothing changes.
+    fn all(&self, code: &mut Code, order: &[usize], walks: &mut Walks) {
+        let mut place = vec![usize::MAX; code.blocks.len()];
+        order.iter().enumerate().for_each(|(k, b)| place[*b] = k);
+        // The earliest place that each place leads to.
+        let leads = |b: &usize| code.successors(*b).iter().map(|s| place[*s]).min().unwrap_or(usize::MAX);
+        let leads: Vec<usize> = order.iter().map(leads).collect();
+        let mut end = order.len();
+        while end > 0 {
+            let last = end - 1;
+            let (mut from, mut k) = (leads[last].min(last), last);
+            let turns = leads[last] <= last;
+            while k > from {
+                k -= 1;
+                from = from.min(leads[k]);
+            }
+            match turns {
+                true => self.turns(code, &order[from..end], walks),
+                false => _ = self.walk(code, order[last], walks),
+            }
+            end = from;
+        }
+    }
+
+    /// Walks blocks that lead to each other: a block again when what is live at the start of one behind it has changed.
+    fn turns(&self, code: &mut Code, order: &[usize], walks: &mut Walks) {
         let mut before: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); code.blocks.len()];
         for b in order {
             code.successors(*b).iter().for_each(|s| before[*s].push(*b));
@@ -129,13 +188,7 @@ impl Live {
         while changed {
             changed = false;
             for b in order.iter().rev() {
-                if !std::mem::take(&mut open[*b]) {
-                    continue;
-                }
-                let mut now = self.out(code, *b, ins, empty);
-                self.block(&mut code.blocks[*b].ops, &mut now, false);
-                if now != ins[*b] {
-                    ins[*b] = now;
+                if std::mem::take(&mut open[*b]) && self.walk(code, *b, walks) {
                     before[*b].iter().for_each(|p| open[*p] = true);
                     changed = true;
                 }
@@ -143,37 +196,35 @@ impl Live {
         }
     }
 
-    fn out(&self, code: &Code, b: usize, ins: &[Bits], empty: &Bits) -> Bits {
-        let mut now = empty.clone();
+    /// Walks a block from its end to its start; whether what is live at its start has changed.
+    fn walk(&self, code: &mut Code, b: usize, walks: &mut Walks) -> bool {
+        let Walks { ins, words, dead, first, now } = walks;
+        now.fill(0);
         for s in code.successors(b) {
-            now.add(&ins[s]);
+            now.iter_mut().zip(&ins[s * *words..]).for_each(|(n, i)| *n |= i);
         }
-        if let super::mir::Term::Branch(p, ..) = code.blocks[b].term
+        let mut now = Bits(now);
+        if let Term::Branch(p, ..) = code.blocks[b].term
             && let Some(w) = p.word
         {
-            now.set((self.base[w.reg().0 as usize].0 as usize, 1), true);
+            now.add((self.base[w.reg().0 as usize].0 as usize, 1));
         }
-        now
-    }
-
-    fn block(&self, ops: &mut Vec<Mach>, now: &mut Bits, last: bool) {
+        let ops = &mut code.blocks[b].ops;
+        let dead = &mut dead[first[b]..][..ops.len()];
         let mut end = ops.len();
-        let mut dead = false;
         while end > 0 {
-            let from = bundle_start(ops, end);
-            let wanted = match &mut ops[from..end] {
-                [m] => self.single(m, now, last),
-                group => self.bundle(group, now, last),
+            let group: Range<usize> = bundle_start(ops, end)..end;
+            end = group.start;
+            let wanted = match &mut ops[group.clone()] {
+                [m] => self.single(m, &mut now),
+                all => self.bundle(all, &mut now),
             };
-            if !wanted && last {
-                ops[from..end].iter_mut().for_each(|m| m.nature = Nature::Undefined);
-                dead = true;
-            }
-            end = from;
+            dead[group].fill(!wanted);
         }
-        if dead {
-            ops.retain(|m| m.nature != Nature::Undefined);
-        }
+        let start = &mut ins[b * *words..][..*words];
+        let changed = *start != *now.0;
+        start.copy_from_slice(now.0);
+        changed
     }
 
     /// The words of a register field.
@@ -183,32 +234,25 @@ impl Live {
     }
 
     /// Goes backwards over an instruction; false: nobody wants it.
-    fn single(&self, m: &mut Mach, now: &mut Bits, last: bool) -> bool {
-        let (mut needed, mut whole, mut guarded) = (m.effect, true, false);
+    fn single(&self, m: &mut Mach, now: &mut Bits) -> bool {
+        let part = |r: &RegField| r.write && r.count != self.base[r.word.reg().0 as usize].1;
+        if m.may_keep() || m.regs.iter().any(part) {
+            return self.bundle(std::slice::from_mut(m), now);
+        }
+        let mut needed = m.effect;
         let regs = m.regs.as_mut_slice();
-        for r in regs.iter() {
-            guarded |= r.is_guard();
-            if r.write {
-                let (first, words) = self.base[r.word.reg().0 as usize];
-                let span = (first as usize + usize::from(r.word.sub()), usize::from(r.count));
-                needed = needed || r.word.reg() != self.skip && now.any(span);
-                whole &= r.count == words;
-            }
+        for r in regs.iter_mut().filter(|r| r.write) {
+            // What nobody wants has no bits that go.
+            needed |= r.word.reg() != self.skip && now.take(self.span(r));
+            r.keep = false;
         }
         if !needed {
             return false;
         }
-        if !whole || guarded && !m.private {
-            return self.bundle(std::slice::from_mut(m), now, last);
-        }
-        for r in regs.iter_mut().filter(|r| r.write) {
-            r.keep &= !last;
-            if r.word.reg() != self.skip {
-                now.set(self.span(r), false);
+        for r in regs.iter() {
+            if !r.write && r.word.reg() != self.skip {
+                now.add(self.span(r));
             }
-        }
-        for r in regs.iter().filter(|r| !r.write && r.word.reg() != self.skip) {
-            now.set(self.span(r), true);
         }
         true
     }
@@ -220,7 +264,7 @@ impl Live {
     }
 
     /// Goes backwards over a group; false: nobody wants it.
-    fn bundle(&self, group: &mut [Mach], now: &mut Bits, last: bool) -> bool {
+    fn bundle(&self, group: &mut [Mach], now: &mut Bits) -> bool {
         let wanted = |m: &Mach, now: &mut Bits| self.fields(m, true).any(|r| now.any(self.span(r)));
         if !(group.iter().any(|m| m.effect) || group.iter().any(|m| wanted(m, now))) {
             return false;
@@ -231,18 +275,16 @@ impl Live {
             self.fields(m, true).for_each(|r| sure.push(self.span(r)));
         }
         let within = |spans: &[Span], w: usize| spans.iter().any(|(first, n)| (*first..first + n).contains(&w));
-        if last {
-            for r in group.iter_mut().flat_map(|m| &mut m.regs).filter(|r| r.write) {
-                let (first, n) = self.base[r.word.reg().0 as usize];
-                r.keep = (first as usize..first as usize + usize::from(n)).any(|w| now.get(w) && !within(&sure, w));
-            }
+        for r in group.iter_mut().flat_map(|m| &mut m.regs).filter(|r| r.write) {
+            let (first, n) = self.base[r.word.reg().0 as usize];
+            r.keep = (first as usize..first as usize + usize::from(n)).any(|w| now.get(w) && !within(&sure, w));
         }
-        sure.iter().for_each(|span| now.set(*span, false));
+        sure.iter().for_each(|span| now.remove(*span));
         let mut written: SmallVec<[Span; 8]> = SmallVec::new();
         for m in group.iter() {
             for r in self.fields(m, false) {
                 let (first, n) = self.span(r);
-                (first..first + n).filter(|w| !within(&written, *w)).for_each(|w| now.set((w, 1), true));
+                (first..first + n).filter(|w| !within(&written, *w)).for_each(|w| now.add((w, 1)));
             }
             if !m.may_keep() {
                 self.fields(m, true).for_each(|r| written.push(self.span(r)));

@@ -133,8 +133,6 @@ pub(super) enum Nature {
     Copy,
     /// A constant.
     Constant,
-    /// No instruction: the register's value is whatever it is.
-    Undefined,
     /// Sets up convergence barrier n for the block.
     Converge(u8, u32),
     /// The place in the code that a call returns to, by the call's number.
@@ -151,6 +149,8 @@ pub(super) struct Mach {
     pub nature: Nature,
     /// Part of the allocator's instruction before.
     pub glued: bool,
+    /// One of its registers is a guard.
+    guarded: bool,
     /// Is kept although nobody wants its results.
     pub effect: bool,
     /// Its results are read under its own guard alone: what stood there before is not wanted.
@@ -169,7 +169,18 @@ impl Mach {
         let inst = Instruction::new(form);
         let (nature, regs) = (Nature::Plain, SmallVec::new());
         let pos = Pos::default();
-        Mach { inst, regs, nature, glued: false, effect: false, private: false, above: false, pos, bad: None }
+        Mach {
+            inst,
+            regs,
+            nature,
+            glued: false,
+            guarded: false,
+            effect: false,
+            private: false,
+            above: false,
+            pos,
+            bad: None,
+        }
     }
 
     /// What could not be set.
@@ -411,6 +422,7 @@ impl Mach {
         if let Some(Pred { word, not }) = guard {
             self.inst.guard.not = not;
             if let Some(word) = word {
+                self.guarded = true;
                 self.regs.push(RegField { field: GUARD, word, count: 1, write: false, keep: false });
             }
         }
@@ -447,7 +459,7 @@ impl Mach {
 
     /// Whether a guard may skip it.
     pub fn is_guarded(&self) -> bool {
-        self.regs.iter().any(RegField::is_guard)
+        self.guarded
     }
 }
 

@@ -39,7 +39,7 @@ mod unroll;
 mod vector;
 
 use super::encode;
-use super::{Chip, Form, Instruction, Role, op};
+use super::{Chip, Form, Instruction, Pipe, Role, op};
 use crate::elf::cubin::{self, Arch, NewKernel, NewModule, Param};
 use crate::isa::ptx::{self, Item, Pos, Tuning};
 pub use data::Data;
@@ -507,17 +507,18 @@ fn words(mut code: Vec<Placed>, places: &[usize], exits: &mut Vec<u32>, chip: Ch
     }
     let mut out = Vec::with_capacity(code.len());
     for (at, n) in code.iter_mut().enumerate() {
-        match (n.inst.form().mnemonic, n.target) {
+        let branch = n.inst.form().pipe == Pipe::Branch;
+        match n.target {
             // A place in the code as a number.
-            ("MOV", Some(to)) => {
+            Some(to) if n.inst.form().mnemonic == "MOV" => {
                 n.inst.set("b", Role::Value, 16 * places[to] as u64).map_err(|e| failed(e.to_string()))?;
             }
-            (_, Some(to)) => set(&mut n.inst, at, places[to]).map_err(failed)?,
+            Some(to) => set(&mut n.inst, at, places[to]).map_err(failed)?,
             // Such numbers count from the start.
-            ("RET", None) => set(&mut n.inst, at, 0).map_err(failed)?,
-            _ => {}
+            None if branch && n.inst.form().mnemonic == "RET" => set(&mut n.inst, at, 0).map_err(failed)?,
+            None => {}
         }
-        if n.inst.form().mnemonic == "EXIT" {
+        if branch && n.inst.form().mnemonic == "EXIT" {
             exits.push(16 * at as u32);
         }
         out.push(encode(&n.inst).map_err(|e| failed(e.to_string()))?);

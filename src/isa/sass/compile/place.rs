@@ -167,9 +167,9 @@ fn allocated(
 ) -> Result<(Allocation, u16), AsmError> {
     let failed = |e: regalloc::RegAllocError| AsmError::new(Pos::default(), e.to_string());
     let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
-    let mut scratch = false;
     // Predicates that go to the frame need a general register for that.
-    let calm = !calls && !wide && !pool && need[usize::from(PREDICATES)] <= 7;
+    let mut scratch = need[usize::from(PREDICATES)] > 7;
+    let calm = !calls && !wide && !pool && !scratch;
     if pool {
         limit = registers;
     }

@@ -81,6 +81,8 @@ pub(super) struct Node {
     pub effects: Effects,
     /// Its results come after a time that is known.
     pub fixed: bool,
+    /// Control may leave the straight way after it.
+    pub jumps: bool,
 }
 
 /// Code in pieces. Nodes stay where they are; what is ordered are their numbers.
@@ -118,13 +120,14 @@ pub(super) fn listing(lines: &[Line]) -> Listing {
                 }
             }
             Line::Inst(inst, target) => {
-                let alone = inst.form().mnemonic == "WARPGROUP";
+                let alone = inst.form().pipe == Pipe::Gmma && inst.form().mnemonic == "WARPGROUP";
+                let jumps = jumps(inst);
                 if ended || alone && !out.pieces.last().is_some_and(|p| p.range.is_empty()) {
                     out.pieces.push(Piece { range: at..at, ..Piece::default() });
                 }
-                ended = jumps(inst) || alone;
+                ended = jumps || alone;
                 let fixed = completion(inst) == Completion::Fixed;
-                out.nodes.push(Node { inst: *inst, target: *target, effects: Effects::default(), fixed });
+                out.nodes.push(Node { inst: *inst, target: *target, effects: Effects::default(), fixed, jumps });
                 if let Some(n) = out.nodes.last_mut() {
                     add_effects(inst, &mut n.effects);
                 }
@@ -154,43 +157,70 @@ pub(super) fn jumps(inst: &Instruction) -> bool {
 /// Cycles until an instruction of no fixed latency has read its sources: a guess that only the order depends on.
 const SOURCES_READ: u16 = 12;
 
-/// No edge.
+/// Nobody.
 const NONE: u32 = u32::MAX;
 
-/// What must wait: a list of its own for each node.
+/// What must wait, and how long.
 #[derive(Clone, Copy)]
 struct Edge {
     to: u32,
-    latency: u16,
-    /// The next edge of the same node.
-    next: u32,
+    latency: u32,
 }
 
-/// Which nodes of a piece wait for which.
-#[derive(Default)]
+/// Which nodes of a piece wait for which. It is made from the last node to the first, so that the edges of a node stand together and the
+/// longest way to the end is known as soon as they are.
 struct Graph {
     edges: Vec<Edge>,
-    /// Each node's first edge.
-    first: Vec<u32>,
+    /// Where each node's edges begin and end.
+    of: Vec<(u32, u32)>,
+    /// Cycles of the longest way from each node to the end.
+    height: Vec<u32>,
+    /// How many nodes each waits for.
     waits: Vec<u32>,
+    /// The node that the last edge to each comes from, and that edge.
+    met: Vec<(u32, u32)>,
 }
 
 impl Graph {
-    fn clear(&mut self, nodes: usize) {
-        self.edges.clear();
-        self.first.clear();
-        self.first.resize(nodes, NONE);
-        self.waits.clear();
-        self.waits.resize(nodes, 0);
+    /// For pieces of so many nodes.
+    fn of(nodes: usize) -> Graph {
+        let (edges, of) = (Vec::with_capacity(3 * nodes), Vec::with_capacity(nodes));
+        let (height, waits, met) = (Vec::with_capacity(nodes), Vec::with_capacity(nodes), Vec::with_capacity(nodes));
+        Graph { edges, of, height, waits, met }
     }
 
-    fn edges(&self, node: u32) -> impl Iterator<Item = Edge> {
-        let mut at = self.first[node as usize];
-        std::iter::from_fn(move || {
-            let edge = *self.edges.get(at as usize)?;
-            at = edge.next;
-            Some(edge)
-        })
+    fn clear(&mut self, nodes: usize) {
+        self.edges.clear();
+        self.of.clear();
+        self.of.resize(nodes, (0, 0));
+        self.height.clear();
+        self.height.resize(nodes, 0);
+        self.waits.clear();
+        self.waits.resize(nodes, 0);
+        self.met.clear();
+        self.met.resize(nodes, (NONE, NONE));
+    }
+
+    /// One edge between two nodes, of the longest latency.
+    #[inline]
+    fn edge(&mut self, from: u32, to: u32, latency: u16) {
+        if from == to {
+            return;
+        }
+        let (met, latency) = (&mut self.met[to as usize], u32::from(latency));
+        if met.0 == from {
+            let edge = &mut self.edges[met.1 as usize];
+            edge.latency = edge.latency.max(latency);
+        } else {
+            *met = (from, self.edges.len() as u32);
+            self.edges.push(Edge { to, latency });
+            self.waits[to as usize] += 1;
+        }
+    }
+
+    fn edges(&self, node: u32) -> &[Edge] {
+        let (from, to) = self.of[node as usize];
+        &self.edges[from as usize..to as usize]
     }
 }
 
@@ -203,61 +233,109 @@ fn latency(from: &Node, to: &Node, written: usize, read: usize) -> u16 {
     }
 }
 
+/// Who comes next.
+#[derive(Clone, Copy)]
+struct Next {
+    /// The writer of a register, by its number among the nodes of all pieces: of this piece, or of one before it.
+    writer: u32,
+    /// The first reader before that, in a list of readers with the one behind each: of this piece from `first_reader` on.
+    reader: u32,
+}
+
+/// A node that reads a register, which of its reads it is, and the reader behind it.
+struct Reader {
+    node: u32,
+    read: u32,
+    next: u32,
+}
+
+/// What touches memory behind a node.
+#[derive(Default)]
+struct Memory {
+    /// Per space: the next store, and what loads before it.
+    stores: [Option<u32>; 4],
+    loads: [SmallVec<[u32; 16]>; 4],
+    /// The next fence, and what comes before it.
+    fence: Option<u32>,
+    since: SmallVec<[u32; 16]>,
+}
+
+impl Memory {
+    fn order(&mut self, g: &mut Graph, i: u32, kind: Order) {
+        if kind == Order::Free {
+            return;
+        }
+        if let Some(f) = self.fence {
+            g.edge(i, f, 1);
+        }
+        let (spaces, store) = match kind {
+            Order::Load(spaces) => (spaces, false),
+            Order::Store(spaces) => (spaces, true),
+            _ => {
+                self.since.drain(..).for_each(|s| g.edge(i, s, 1));
+                self.fence = Some(i);
+                self.stores = [None; 4];
+                self.loads.iter_mut().for_each(SmallVec::clear);
+                return;
+            }
+        };
+        for s in (0..4).filter(|s| spaces >> s & 1 == 1) {
+            if let Some(next) = self.stores[s] {
+                g.edge(i, next, 1);
+            }
+            if store {
+                self.loads[s].drain(..).for_each(|l| g.edge(i, l, 1));
+                self.stores[s] = Some(i);
+            } else {
+                self.loads[s].push(i);
+            }
+        }
+        self.since.push(i);
+    }
+}
+
 /// Builds a piece's graph. Its tables serve one piece after the other.
 struct Builder<'a> {
     nodes: &'a [Node],
     graph: Graph,
     /// The number of the piece's first node among those of all pieces, from 1.
     base: u32,
-    /// Last writer of a register by that number and which of its writes it is: of this piece, or of one before it.
-    writer: Vec<(u32, u8)>,
-    /// The last reader of each register since, in a list of readers with the one before each: of this piece from `first_reader` on.
-    readers: Vec<u32>,
-    list: Vec<(u32, u32)>,
+    /// By register.
+    next: Vec<Next>,
+    readers: Vec<Reader>,
     first_reader: u32,
 }
 
 impl Builder<'_> {
-    fn edge(&mut self, from: u32, to: u32, latency: u16) {
-        if from != to {
-            let next = std::mem::replace(&mut self.graph.first[from as usize], self.graph.edges.len() as u32);
-            self.graph.edges.push(Edge { to, latency, next });
-            self.graph.waits[to as usize] += 1;
-        }
-    }
-
     fn registers(&mut self, i: u32) {
         let nodes = self.nodes;
         let node = &nodes[i as usize];
-        for (k, r) in node.effects.reads.iter().enumerate() {
-            // Words of one result are waited for once.
-            let mut waited = None;
-            for n in 0..r.count {
-                let reg = number(r.file, r.first) + usize::from(n);
-                let writer = self.written(reg);
-                if let Some((w, at)) = writer.filter(|_| writer != waited) {
-                    waited = writer;
-                    let cycles = latency(&nodes[w as usize], node, usize::from(at), k);
-                    self.edge(w, i, cycles);
+        let (rewritten, overwritten) = if node.fixed { (3, 1) } else { (30, SOURCES_READ) };
+        for (k, w) in node.effects.writes.iter().enumerate() {
+            let first = number(w.file, w.first);
+            for next in &mut self.next[first..first + usize::from(w.count)] {
+                let mut at = next.reader;
+                while at >= self.first_reader
+                    && let Some(r) = self.readers.get(at as usize)
+                {
+                    let cycles = latency(node, &nodes[r.node as usize], k, r.read as usize);
+                    self.graph.edge(i, r.node, cycles);
+                    at = r.next;
                 }
-                let before = std::mem::replace(&mut self.readers[reg], self.list.len() as u32);
-                self.list.push((i, before));
+                if let Some(writer) = next.writer.checked_sub(self.base) {
+                    self.graph.edge(i, writer, rewritten);
+                }
+                *next = Next { writer: self.base + i, reader: NONE };
             }
         }
-        for (k, w) in node.effects.writes.iter().enumerate() {
-            for n in 0..w.count {
-                let reg = number(w.file, w.first) + usize::from(n);
-                if let Some((before, _)) = self.written(reg) {
-                    self.edge(before, i, if nodes[before as usize].fixed { 3 } else { 30 });
+        for (k, r) in node.effects.reads.iter().enumerate() {
+            let first = number(r.file, r.first);
+            for next in &mut self.next[first..first + usize::from(r.count)] {
+                if let Some(writer) = next.writer.checked_sub(self.base) {
+                    self.graph.edge(i, writer, overwritten);
                 }
-                let mut at = std::mem::replace(&mut self.readers[reg], NONE);
-                while at >= self.first_reader
-                    && let Some((r, before)) = self.list.get(at as usize).copied()
-                {
-                    self.edge(r, i, if nodes[r as usize].fixed { 1 } else { SOURCES_READ });
-                    at = before;
-                }
-                self.writer[reg] = (self.base + i, k as u8);
+                let behind = std::mem::replace(&mut next.reader, self.readers.len() as u32);
+                self.readers.push(Reader { node: i, read: k as u32, next: behind });
             }
         }
     }
@@ -266,66 +344,31 @@ impl Builder<'_> {
     fn build(&mut self) {
         let nodes = self.nodes;
         self.graph.clear(nodes.len());
-        // Per space: the last store, and what has loaded since; the last fence, and what came since.
-        let mut stores: [Option<u32>; 4] = [None; 4];
-        let mut loads: [SmallVec<[u32; 16]>; 4] = Default::default();
-        let (mut fence, mut since): (Option<u32>, SmallVec<[u32; 16]>) = (None, SmallVec::new());
-        for i in 0..nodes.len() as u32 {
+        let mut memory = Memory::default();
+        for i in (0..nodes.len() as u32).rev() {
+            let from = self.graph.edges.len() as u32;
             self.registers(i);
-            let kind = order(&nodes[i as usize].inst);
-            if kind == Order::Free {
-                continue;
-            }
-            if let Some(f) = fence {
-                self.edge(f, i, 1);
-            }
-            match kind {
-                Order::Fence => {
-                    since.drain(..).for_each(|s| self.edge(s, i, 1));
-                    fence = Some(i);
-                    stores = [None; 4];
-                    loads.iter_mut().for_each(SmallVec::clear);
-                    continue;
-                }
-                Order::Load(spaces) | Order::Store(spaces) => {
-                    let store = matches!(kind, Order::Store(_));
-                    for s in (0..4).filter(|s| spaces >> s & 1 == 1) {
-                        if let Some(before) = stores[s] {
-                            self.edge(before, i, 1);
-                        }
-                        if store {
-                            loads[s].drain(..).for_each(|l| self.edge(l, i, 1));
-                            stores[s] = Some(i);
-                        } else {
-                            loads[s].push(i);
-                        }
-                    }
-                }
-                Order::Free => {}
-            }
-            since.push(i);
+            memory.order(&mut self.graph, i, order(&nodes[i as usize].inst));
+            let g = &mut self.graph;
+            g.of[i as usize] = (from, g.edges.len() as u32);
+            let way = |e: &Edge| g.height[e.to as usize] + e.latency;
+            g.height[i as usize] = g.edges(i).iter().map(way).max().unwrap_or(0);
         }
         self.base += nodes.len() as u32;
-        self.first_reader = self.list.len() as u32;
-    }
-
-    /// The last writer of a register in this piece, and which of its writes it is.
-    fn written(&self, reg: usize) -> Option<(u32, u8)> {
-        let (number, write) = self.writer[reg];
-        Some((number.checked_sub(self.base)?, write))
+        self.first_reader = self.readers.len() as u32;
     }
 }
 
 /// Orders the instructions of each piece.
 pub(super) fn schedule(code: &mut Listing) {
-    let (mut graph, list) = (Graph::default(), Vec::with_capacity(2 * code.nodes.len()));
-    graph.edges.reserve(2 * code.nodes.len());
-    let (writer, readers) = (vec![(0, 0); REGISTERS], vec![NONE; REGISTERS]);
-    let mut b = Builder { nodes: &[], graph, base: 1, writer, readers, list, first_reader: 0 };
+    let longest = code.pieces.iter().map(|p| p.range.len()).max().unwrap_or(0);
+    let graph = Graph::of(longest);
+    let (next, readers) = (vec![Next { writer: 0, reader: NONE }; REGISTERS], Vec::with_capacity(4 * code.nodes.len()));
+    let mut b = Builder { nodes: &[], graph, base: 1, next, readers, first_reader: 0 };
     let mut queue = Queue::default();
     for p in &code.pieces {
         let all = &code.nodes[p.range.clone()];
-        let tail = usize::from(all.last().is_some_and(|n| jumps(&n.inst)));
+        let tail = usize::from(all.last().is_some_and(|n| n.jumps));
         let body = all.len() - tail;
         if body < 2 {
             continue;
@@ -339,53 +382,56 @@ pub(super) fn schedule(code: &mut Listing) {
 /// A list scheduler's tables.
 #[derive(Default)]
 struct Queue {
-    height: Vec<u32>,
     earliest: Vec<u32>,
-    /// Those that may go now, and those that may later, by time.
-    now: BinaryHeap<(u32, Reverse<u32>)>,
-    later: BinaryHeap<Reverse<(u32, u32)>>,
+    /// Those that may go now: the longest way above, below it the complement of the node.
+    now: BinaryHeap<u64>,
+    /// Those that may go later: the time above the node.
+    later: BinaryHeap<Reverse<u64>>,
 }
 
 impl Queue {
+    fn may_go(&mut self, g: &Graph, i: u32) {
+        self.now.push(u64::from(g.height[i as usize]) << 32 | u64::from(!i));
+    }
+
     /// Longest way first: the nodes' numbers from `first` on.
     fn list(&mut self, g: &mut Graph, first: u32, out: &mut [u32]) {
         let n = out.len();
-        self.height.clear();
-        self.height.resize(n, 0);
-        for i in (0..n).rev() {
-            let way = |e: Edge| self.height[e.to as usize] + u32::from(e.latency);
-            self.height[i] = g.edges(i as u32).map(way).max().unwrap_or(0);
-        }
         self.earliest.clear();
         self.earliest.resize(n, 0);
         self.now.clear();
         self.later.clear();
-        for i in (0..n).filter(|i| g.waits[*i] == 0) {
-            self.now.push((self.height[i], Reverse(i as u32)));
+        for i in (0..n as u32).filter(|i| g.waits[*i as usize] == 0) {
+            self.may_go(g, i);
         }
         let (mut done, mut clock) = (0, 0u32);
         while done < n {
-            while let Some(Reverse((_, i))) = self.later.peek().copied().filter(|e| e.0.0 <= clock) {
+            while let Some(Reverse(e)) = self.later.peek().copied().filter(|e| e.0 >> 32 <= u64::from(clock)) {
                 self.later.pop();
-                self.now.push((self.height[i as usize], Reverse(i)));
+                self.may_go(g, e as u32);
             }
-            let Some((_, Reverse(i))) = self.now.pop() else {
+            let Some(i) = self.now.pop().map(|e| !(e as u32)) else {
                 match self.later.peek() {
-                    Some(Reverse((t, _))) => clock = *t,
+                    Some(Reverse(e)) => clock = (e >> 32) as u32,
                     None => break,
                 }
                 continue;
             };
             out[done] = first + i;
             done += 1;
-            let mut at = g.first[i as usize];
-            while let Some(e) = g.edges.get(at as usize).copied() {
-                at = e.next;
-                let to = e.to as usize;
-                self.earliest[to] = self.earliest[to].max(clock + u32::from(e.latency));
-                g.waits[to] -= 1;
-                if g.waits[to] == 0 {
-                    self.later.push(Reverse((self.earliest[to], e.to)));
+            let (from, to) = g.of[i as usize];
+            for k in from..to {
+                let Edge { to, latency } = g.edges[k as usize];
+                let earliest = &mut self.earliest[to as usize];
+                *earliest = (*earliest).max(clock + latency);
+                g.waits[to as usize] -= 1;
+                if g.waits[to as usize] > 0 {
+                    continue;
+                }
+                // What may go in the next cycle need not be put in order by time.
+                match *earliest {
+                    at if at > clock + 1 => self.later.push(Reverse(u64::from(at) << 32 | u64::from(to))),
+                    _ => self.may_go(g, to),
                 }
             }
             clock += 1;

@@ -104,7 +104,8 @@ fn registers(code: &Code) -> Vec<Seen> {
 /// Guards what a branch skips, once over the code; whether there was something.
 fn guard_short(code: &mut Code) -> bool {
     let count = predecessors(code);
-    let seen = registers(code);
+    // Of the code as it is before anything is guarded.
+    let mut seen: Option<Vec<Seen>> = None;
     let mut changed = false;
     for b in code.order.clone() {
         let Term::Branch(p, x, y, same) = code.blocks[b].term else { continue };
@@ -132,11 +133,12 @@ fn guard_short(code: &mut Code) -> bool {
             }
             _ => continue,
         };
+        let seen = &*seen.get_or_insert_with(|| registers(code));
         for (guard, block) in ways.into_iter().flatten() {
             let Term::Jump(to) = code.blocks[block].term else { continue };
             let other = ways[1].filter(|w| w.1 != block).map_or(vec![], |w| overwritten(&code.blocks[w.1].ops, code));
             let taken = std::mem::take(&mut code.blocks[block].ops);
-            let guarded = guarded(taken, guard, (block, &other), &seen);
+            let guarded = guarded(taken, guard, (block, &other), seen);
             code.blocks[b].ops.extend(guarded);
             code.blocks[b].term = Term::Jump(to);
         }

@@ -10,6 +10,7 @@ use crate::isa::sass::{
     Access, Completion, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, completion, distance, least_stall, op,
     reads_late,
 };
+use smallvec::SmallVec;
 
 /// An instruction in its place.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(super) struct Placed {
     pub node: Option<u32>,
 }
 
-/// The last writer of a register: its node.
+/// The last writer of a register: its node, or [`NOBODY`].
 #[derive(Clone, Copy)]
 struct Writer {
     node: u32,
@@ -31,10 +32,24 @@ struct Writer {
     settled: u32,
 }
 
+const NOBODY: u32 = u32::MAX;
+
+/// What is on its way to or from a register.
+#[derive(Clone, Copy)]
+struct Register {
+    writer: Writer,
+    /// Scoreboards to wait for before it is written, and before it is read.
+    before_write: u8,
+    before_read: u8,
+}
+
+const IDLE: Register =
+    Register { writer: Writer { node: NOBODY, write: 0, issued: 0, settled: 0 }, before_write: 0, before_read: 0 };
+
 /// What a scoreboard guards.
 #[derive(Clone, Default)]
 struct Board {
-    registers: Vec<u16>,
+    registers: SmallVec<[u16; 24]>,
     mnemonic: &'static str,
     /// When it was set last.
     set: u32,
@@ -44,7 +59,7 @@ struct Board {
 struct Sync<'a> {
     nodes: &'a [Node],
     clock: u32,
-    writers: Vec<Option<Writer>>,
+    registers: Vec<Register>,
     /// Registers with a writer.
     recent: Vec<u16>,
     boards: [Board; SCOREBOARDS as usize],
@@ -52,9 +67,6 @@ struct Sync<'a> {
     first: u8,
     /// Nodes whose sources are overwritten before anything waits for their results.
     overtaken: Vec<bool>,
-    /// Scoreboards to wait for before writing, and before reading, a register.
-    before_write: Vec<u8>,
-    before_read: Vec<u8>,
     /// Scoreboards that the next instruction waits for: of fences.
     fences: u8,
     out: Vec<Placed>,
@@ -66,13 +78,11 @@ pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<us
     let mut s = Sync {
         nodes: &code.nodes,
         clock: 0,
-        writers: vec![None; REGISTERS],
+        registers: vec![IDLE; REGISTERS],
         recent: Vec::with_capacity(72),
         boards: Default::default(),
         first: code.nodes.iter().filter_map(|n| groups(&n.inst)).map(|k| k + 1).max().unwrap_or(0),
         overtaken: overtaken(code),
-        before_write: vec![0; REGISTERS],
-        before_read: vec![0; REGISTERS],
         fences: 0,
         out: Vec::with_capacity(code.nodes.len() + PADDING),
     };
@@ -86,7 +96,7 @@ pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<us
             places[*l] = s.out.len();
         }
         for k in p.range.clone() {
-            let ends = k + 1 == p.range.end && jumps(&code.nodes[code.order[k] as usize].inst);
+            let ends = k + 1 == p.range.end && code.nodes[code.order[k] as usize].jumps;
             s.issue(Some(code.order[k]), std::mem::take(&mut wait_all), ends);
         }
         if wait_all {
@@ -100,16 +110,17 @@ pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<us
 /// Which nodes' sources are overwritten before their results are read or overwritten: they are told of apart from the results.
 fn overtaken(code: &Listing) -> Vec<bool> {
     let mut overtaken = vec![false; code.nodes.len()];
-    let (mut written, mut touched) = (vec![u32::MAX; REGISTERS], vec![u32::MAX; REGISTERS]);
+    // Where each register is written and touched next.
+    let mut next = vec![(u32::MAX, u32::MAX); REGISTERS];
     for (k, n) in code.order.iter().enumerate().rev() {
-        let (node, k) = (&code.nodes[*n as usize], k as u32);
-        if !node.fixed {
-            let done = node.effects.writes.iter().flat_map(span).map(|r| touched[r]).min().unwrap_or(0);
-            let sources = node.effects.reads.iter().filter(|r| r.slot != "guard");
-            overtaken[*n as usize] = sources.flat_map(span).any(|r| written[r] < done);
+        let (effects, k) = (&code.nodes[*n as usize].effects, k as u32);
+        if !code.nodes[*n as usize].fixed {
+            let done = effects.writes.iter().flat_map(span).map(|r| next[r].1).min().unwrap_or(0);
+            let sources = effects.reads.iter().filter(|r| r.slot != "guard");
+            overtaken[*n as usize] = sources.flat_map(span).any(|r| next[r].0 < done);
         }
-        node.effects.writes.iter().flat_map(span).for_each(|r| (written[r], touched[r]) = (k, k));
-        node.effects.reads.iter().flat_map(span).for_each(|r| touched[r] = k);
+        effects.writes.iter().for_each(|w| next[span(w)].fill((k, k)));
+        effects.reads.iter().for_each(|r| next[span(r)].iter_mut().for_each(|n| n.1 = k));
     }
     overtaken
 }
@@ -178,12 +189,11 @@ impl Sync<'_> {
         let (mut at, mut wait) = (0, 0u8);
         for r in &node.effects.reads {
             // Words of one result are waited for once.
-            let mut waited = None;
-            for reg in span(r) {
-                wait |= self.before_read[reg];
-                let writer = self.writers[reg].as_ref().filter(|w| w.issued + FARTHEST > self.clock);
-                if let Some(w) = writer.filter(|w| waited != Some((w.node, w.write))) {
-                    waited = Some((w.node, w.write));
+            let mut waited = (NOBODY, 0);
+            for Register { writer: w, before_read, .. } in &self.registers[span(r)] {
+                wait |= before_read;
+                if w.node != NOBODY && w.issued + FARTHEST > self.clock && waited != (w.node, w.write) {
+                    waited = (w.node, w.write);
                     let from = &self.nodes[w.node as usize];
                     let written = &from.effects.writes[usize::from(w.write)];
                     at = at.max(w.issued + u32::from(distance(&from.inst, written, &node.inst, r).safe));
@@ -191,9 +201,10 @@ impl Sync<'_> {
             }
         }
         for w in &node.effects.writes {
-            for reg in span(w) {
-                wait |= self.before_read[reg] | self.before_write[reg];
-                if let Some(before) = &self.writers[reg] {
+            for Register { writer: before, before_read, before_write } in &self.registers[span(w)] {
+                wait |= before_read | before_write;
+                // Nothing must come that much later than another write.
+                if before.node != NOBODY && before.issued + FARTHEST > self.clock {
                     at = at.max(before.issued + rewrite(&self.nodes[before.node as usize].inst));
                 }
             }
@@ -203,18 +214,17 @@ impl Sync<'_> {
 
     /// The cycle from which a wait for scoreboards finds them set.
     fn told(&self, wait: u8) -> u32 {
-        let all = self.boards.iter().enumerate().filter(|(k, _)| wait >> k & 1 == 1);
-        all.map(|(_, b)| b.set + u32::from(SCOREBOARD_SET)).max().unwrap_or(0)
+        boards(wait).map(|k| self.boards[k].set + u32::from(SCOREBOARD_SET)).max().unwrap_or(0)
     }
 
     /// The cycle by which all results of fixed latency are there.
     fn settled(&self) -> u32 {
-        let end = |r: &u16| self.writers[usize::from(*r)].map(|w| w.settled);
-        self.recent.iter().filter_map(end).max().unwrap_or(0)
+        let writers = self.recent.iter().map(|r| &self.registers[usize::from(*r)].writer);
+        writers.filter(|w| w.node != NOBODY).map(|w| w.settled).max().unwrap_or(0)
     }
 
     fn pending(&self) -> u8 {
-        (0..SCOREBOARDS).filter(|k| self.boards[usize::from(*k)].used).fold(0, |m, k| m | 1 << k)
+        (0..).zip(&self.boards).fold(0, |m, (k, b)| m | u8::from(b.used) << k)
     }
 
     /// The last instruction stalls until then.
@@ -227,6 +237,17 @@ impl Sync<'_> {
     }
 
     fn add_stall(&mut self, mut more: u32) {
+        // Nearly always.
+        if let Some(Placed { inst, .. }) = self.out.last_mut()
+            && let c = &mut inst.control
+            && u32::from(c.stall) + more <= 15
+        {
+            if more > 0 {
+                c.stall += more as u8;
+                c.yields = c.stall > 11;
+            }
+            return;
+        }
         while more > 0 {
             let Some(last) = self.out.last_mut() else { return };
             let c = &mut last.inst.control;
@@ -250,11 +271,12 @@ impl Sync<'_> {
     }
 
     fn clear(&mut self, wait: u8) {
-        for k in (0..SCOREBOARDS).filter(|k| wait >> k & 1 == 1) {
-            let board = &mut self.boards[usize::from(k)];
+        for k in boards(wait) {
+            let board = &mut self.boards[k];
             for r in board.registers.drain(..) {
-                self.before_read[usize::from(r)] &= !(1 << k);
-                self.before_write[usize::from(r)] &= !(1 << k);
+                let r = &mut self.registers[usize::from(r)];
+                r.before_read &= !(1 << k);
+                r.before_write &= !(1 << k);
             }
             board.used = false;
         }
@@ -318,8 +340,8 @@ impl Sync<'_> {
 
     /// Who overwrites the register waits for the scoreboard; of a result also who reads it.
     fn hold(&mut self, k: u8, register: usize, result: bool) {
-        let before = if result { &mut self.before_read } else { &mut self.before_write };
-        before[register] |= 1 << k;
+        let r = &mut self.registers[register];
+        *(if result { &mut r.before_read } else { &mut r.before_write }) |= 1 << k;
         self.boards[usize::from(k)].registers.push(register as u16);
     }
 
@@ -346,21 +368,24 @@ impl Sync<'_> {
         for (k, w) in node.effects.writes.iter().enumerate() {
             let next = Writer { node: number, write: k as u8, issued, settled: issued + longest(&node.inst, w) };
             for reg in span(w) {
-                if self.writers[reg].is_none() {
+                let writer = &mut self.registers[reg].writer;
+                let before = writer.node != NOBODY;
+                if before && skips && (!fixed || writer.settled > next.settled) {
+                    continue;
+                }
+                *writer = if fixed { next } else { IDLE.writer };
+                if fixed && !before {
                     self.recent.push(reg as u16);
                 }
-                self.writers[reg] = match self.writers[reg] {
-                    Some(before) if skips && (!fixed || before.settled > next.settled) => Some(before),
-                    _ => fixed.then_some(next),
-                };
             }
         }
         if self.recent.len() > 64 {
-            let writers = &mut self.writers;
+            let registers = &mut self.registers;
             self.recent.retain(|r| {
-                let keep = writers[usize::from(*r)].as_ref().is_some_and(|w| w.issued + 40 > issued);
+                let writer = &mut registers[usize::from(*r)].writer;
+                let keep = writer.node != NOBODY && writer.issued + 40 > issued;
                 if !keep {
-                    writers[usize::from(*r)] = None;
+                    *writer = IDLE.writer;
                 }
                 keep
             });
@@ -368,14 +393,30 @@ impl Sync<'_> {
     }
 }
 
+/// The scoreboards of a set.
+fn boards(set: u8) -> impl Iterator<Item = usize> {
+    let mut left = set;
+    std::iter::from_fn(move || {
+        let k = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(k)
+    })
+}
+
 /// Whether it orders memory, or gives registers back, and takes a while; before sm_90 a stall is enough.
 fn is_fence(inst: &Instruction) -> bool {
+    if inst.form().pipe != Pipe::Misc {
+        return false;
+    }
     let gives = inst.form().mnemonic == "USETMAXREG" && inst.form().name == "D";
     gives || matches!(inst.form().mnemonic, "FENCE" | "MEMBAR") && !inst.chip().is_before_hopper()
 }
 
 /// The scoreboard of the groups of copies that the instruction ends one of, if it does.
 fn groups(inst: &Instruction) -> Option<u8> {
+    if !matches!(inst.form().pipe, Pipe::Global | Pipe::Bulk) {
+        return None;
+    }
     match inst.form().mnemonic {
         "LDGDEPBAR" => Some(super::select::COPY_GROUPS as u8),
         "UTMACMDFLUSH" => Some(super::select::BULK_GROUPS as u8),
