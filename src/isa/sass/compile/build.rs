@@ -123,8 +123,8 @@ pub(super) struct Build<'a> {
     pub calls: Vec<u32>,
     /// The memory descriptor stands in its uniform pair.
     pub described: bool,
-    /// Addresses of shared memory name this block's rank in its cluster.
-    pub ranked: bool,
+    /// Addresses of shared memory name this block's rank in its cluster, once that was asked for.
+    ranked: OnceCell<bool>,
     /// That rank, and addresses with it, made at the start.
     pub rank: Option<Word>,
     pub shared: hashbrown::HashMap<u32, Word>,
@@ -162,12 +162,17 @@ impl<'a> Build<'a> {
             chip: Chip::default(),
             calls: vec![],
             described: false,
-            ranked: super::select::knows_blocks(body),
+            ranked: OnceCell::new(),
             rank: None,
             shared: Default::default(),
             uniforms: 0,
             fault: None,
         }
+    }
+
+    /// Whether addresses of shared memory name this block's rank in its cluster.
+    pub fn is_ranked(&self) -> bool {
+        *self.ranked.get_or_init(|| super::select::knows_blocks(self.body))
     }
 
     /// Whether all threads of a warp have the same in a register.
@@ -321,7 +326,7 @@ impl<'a> Build<'a> {
             Opd::Reg(r) => match self.facts.known[*r as usize] {
                 Known::Imm(v) => Wide::Imm(v),
                 Known::Param(at) => Wide::Const(0, PARAMS + at),
-                Known::Shared(at) if !self.ranked => Wide::Imm(u64::from(at)),
+                Known::Shared(at) if !self.is_ranked() => Wide::Imm(u64::from(at)),
                 Known::Shared(at) => {
                     let low = self.shared_value(at);
                     Wide::Pair(self.low_word(low))

@@ -66,14 +66,14 @@ pub(super) fn signature(returns: &[Variable], params: &[Variable]) -> Result<Sig
 }
 
 /// The parts of a call: `call (results), target, (parameters), prototype`.
-pub(super) struct Parts<'a> {
-    pub returns: &'a [Opd],
-    pub target: &'a Opd,
-    pub params: &'a [Opd],
+pub(super) struct Parts<'i, 'a> {
+    pub returns: &'i [Opd<'a>],
+    pub target: &'i Opd<'a>,
+    pub params: &'i [Opd<'a>],
     pub prototype: Option<&'a str>,
 }
 
-pub(super) fn parts<'a>(i: &'a Flat, names: &Uses<'a>) -> Result<Parts<'a>, AsmError> {
+pub(super) fn parts<'i, 'a>(i: &'i Flat<'a>, names: &Uses<'a>) -> Result<Parts<'i, 'a>, AsmError> {
     let (returns, rest) = leading(&i.opds);
     let [target, rest @ ..] = rest else {
         return Err(AsmError::new(i.pos, "call: a function is expected".into()));
@@ -84,7 +84,7 @@ pub(super) fn parts<'a>(i: &'a Flat, names: &Uses<'a>) -> Result<Parts<'a>, AsmE
 }
 
 /// A list at the front, and what follows.
-fn leading(operands: &[Opd]) -> (&[Opd], &[Opd]) {
+fn leading<'i, 'a>(operands: &'i [Opd<'a>]) -> (&'i [Opd<'a>], &'i [Opd<'a>]) {
     match operands {
         [Opd::List(list), rest @ ..] => (list, rest),
         _ => (&[], operands),

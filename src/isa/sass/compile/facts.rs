@@ -4,7 +4,9 @@
 //! has one definition as well.
 
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
+use super::source::Store;
 use crate::isa::ptx::{Imm, Opcode, Space, Type};
+use std::convert::Infallible;
 
 /// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -114,7 +116,7 @@ fn read(i: &Flat, f: &mut impl FnMut(Reg)) {
 }
 
 impl Facts {
-    pub fn new(body: &mut Body) -> Facts {
+    pub fn new<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Facts {
         let n = body.regs.len();
         let mut f = Facts {
             known: vec![Known::Nothing; n],
@@ -125,11 +127,11 @@ impl Facts {
             tuples: vec![],
         };
         let seen = f.count(body);
-        if seen.copies.iter().any(|(to, from)| f.may_join(*to, *from)) && f.join_copies(body) {
+        if seen.copies.iter().any(|(to, from)| f.may_join(*to, *from)) && f.join_copies(body, store) {
             f.recount(body);
         }
         f.know(body);
-        if seen.shared_loads > 1 && super::vector::join(body, &f) {
+        if seen.shared_loads > 1 && super::vector::join(body, store, &f) {
             f.recount(body);
         }
         if seen.vectors || seen.shared_loads > 1 {
@@ -183,7 +185,7 @@ impl Facts {
     }
 
     /// `t = f(..); r = t` becomes `r = f(..)` where nothing else wants t and nothing between touches r; whether that was so anywhere.
-    fn join_copies(&mut self, body: &mut Body) -> bool {
+    fn join_copies<'a>(&mut self, body: &mut Body<'a>, store: &'a Store<'a>) -> bool {
         let mut last = vec![0u32; body.regs.len()];
         let mut defined = vec![u32::MAX; body.regs.len()];
         let mut start = 0u32;
@@ -203,7 +205,7 @@ impl Facts {
                 let at = defined[from as usize];
                 if let Item::Inst(d) = &mut body.items[at as usize] {
                     let n = d.results();
-                    d.opds.iter_mut().take(n).for_each(|o| rename(o, from, to));
+                    d.opds.iter_mut().take(n).for_each(|o| rename(o, store, from, to));
                 }
                 (last[to as usize], defined[to as usize]) = (k, at);
                 dead.push(k);
@@ -254,7 +256,7 @@ impl Facts {
         if self.writes[*s as usize] != 1 {
             return;
         }
-        if let ([a, b], Known::Words(low, high), 64) = (v.as_slice(), self.known[*s as usize], i.ty().bits()) {
+        if let ([a, b], Known::Words(low, high), 64) = (v, self.known[*s as usize], i.ty().bits()) {
             for (o, part) in [(a, low), (b, high)] {
                 if let Opd::Reg(r) = o
                     && self.writes[*r as usize] == 1
@@ -266,7 +268,7 @@ impl Facts {
         if i.ty().bits() != 32 {
             return;
         }
-        if let [a, b] = v.as_slice() {
+        if let [a, b] = v {
             for (o, high) in [(a, false), (b, true)] {
                 if let Opd::Reg(r) = o
                     && self.writes[*r as usize] == 1
@@ -328,7 +330,7 @@ impl Facts {
                 _ => None,
             },
             (Opcode::Cvt, [U32 | S32, U64 | S64], _, [Some((low, _)), _]) => Some(low.meaning()),
-            (Opcode::Mov, [B64 | U64 | S64], [_, Opd::Vector(v)], _) => match v.as_slice() {
+            (Opcode::Mov, [B64 | U64 | S64], [_, Opd::Vector(v)], _) => match v {
                 [a, b] => word(a).zip(word(b)).map(|(a, b)| Known::Words(a, b)),
                 _ => None,
             },
@@ -510,16 +512,13 @@ fn copied(i: &Flat, regs: &[Type]) -> Option<(Reg, Reg)> {
     }
 }
 
-fn rename(o: &mut Opd, from: Reg, to: Reg) {
-    match o {
-        Opd::Reg(r) if *r == from => *r = to,
-        Opd::Vector(v) => v.iter_mut().for_each(|o| rename(o, from, to)),
-        Opd::Pair(a, b) => {
-            rename(a, from, to);
-            rename(b, from, to);
+fn rename<'a>(o: &mut Opd<'a>, store: &'a Store<'a>, from: Reg, to: Reg) {
+    let Ok(()) = o.map::<Infallible>(store, &mut |o| {
+        if *o == Opd::Reg(from) {
+            *o = Opd::Reg(to);
         }
-        _ => {}
-    }
+        Ok(())
+    });
 }
 
 /// Integers that wrap around at 32 or 64 bits.

@@ -3,7 +3,7 @@
 use super::AsmError;
 use super::call::{self, Signatures};
 use super::operands::Operands;
-use super::source::{Mnemonic, Scope, Source, Uses};
+use super::source::{Mnemonic, Scope, Source, Store, Uses};
 use crate::isa::ptx::{Imm, Modifier, Name, Opcode, Pos, Space, Type, Variable};
 use crate::isa::sass::Chip;
 use hashbrown::HashMap;
@@ -35,19 +35,42 @@ pub(super) enum Symbol {
     Named(u32),
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Opd {
+/// An operand; what it is made of is kept with the text's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Opd<'a> {
     Reg(Reg),
     Not(Reg),
-    Special(Box<str>),
+    Special(&'a str),
     Symbol(Symbol, i64),
     Imm(Imm),
-    Vector(Vec<Opd>),
+    Vector(&'a [Opd<'a>]),
     /// What a call passes or gets, until its names are resolved.
-    List(Vec<Opd>),
-    Pair(Box<Opd>, Box<Opd>),
-    Address(Box<Opd>, i64),
+    List(&'a [Opd<'a>]),
+    Pair(&'a Opd<'a>, &'a Opd<'a>),
+    Address(&'a Opd<'a>, i64),
     Nothing,
+}
+
+impl<'a> Opd<'a> {
+    /// The operand with each of its registers and names replaced; those that it is made of are made anew.
+    pub fn map<E>(&mut self, store: &'a Store<'a>, f: &mut impl FnMut(&mut Opd<'a>) -> Result<(), E>) -> Result<(), E> {
+        let one = |o: &'a Opd<'a>, f: &mut _| {
+            let mut o = *o;
+            Opd::map(&mut o, store, f).map(|()| store.one(o))
+        };
+        match self {
+            Opd::Reg(_) | Opd::Not(_) | Opd::Symbol(..) => f(self)?,
+            Opd::Vector(v) | Opd::List(v) => {
+                let mut all = v.to_vec();
+                all.iter_mut().try_for_each(|o| o.map(store, f))?;
+                *v = store.list(all);
+            }
+            Opd::Pair(a, b) => (*a, *b) = (one(a, f)?, one(b, f)?),
+            Opd::Address(base, _) => *base = one(base, f)?,
+            Opd::Special(_) | Opd::Imm(_) | Opd::Nothing => {}
+        }
+        Ok(())
+    }
 }
 
 /// An instruction with its operands resolved.
@@ -59,7 +82,7 @@ pub(super) struct Flat<'a> {
     pub op: Opcode,
     said: Said,
     pub mods: &'a [Modifier],
-    pub opds: Operands,
+    pub opds: Operands<'a>,
 }
 
 /// What all passes ask of an instruction's modifiers.
@@ -110,13 +133,18 @@ impl Said {
 }
 
 impl<'a> Flat<'a> {
-    pub fn new((pos, guard): (Pos, Option<(Reg, bool)>), op: Opcode, mods: &'a [Modifier], opds: Operands) -> Flat<'a> {
+    pub fn new(
+        (pos, guard): (Pos, Option<(Reg, bool)>),
+        op: Opcode,
+        mods: &'a [Modifier],
+        opds: Operands<'a>,
+    ) -> Flat<'a> {
         Flat { pos, guard, op, said: Said::of(op, mods), mods, opds }
     }
 
     /// One whose mnemonic is known.
     #[inline]
-    pub fn of((pos, guard): (Pos, Option<(Reg, bool)>), mnemonic: &'a Mnemonic, opds: Operands) -> Flat<'a> {
+    pub fn of((pos, guard): (Pos, Option<(Reg, bool)>), mnemonic: &'a Mnemonic, opds: Operands<'a>) -> Flat<'a> {
         Flat { pos, guard, op: mnemonic.op, said: mnemonic.said, mods: &mnemonic.mods, opds }
     }
 
@@ -298,18 +326,19 @@ impl Names {
 
 /// Resolves a body's names.
 struct Flatten<'a, 'n> {
+    store: &'a Store<'a>,
     names: &'n mut Names,
     scopes: Vec<Scope>,
     body: Body<'a>,
 }
 
 /// Flattens a body. Variables declared in it get their places.
-pub(super) fn flatten<'a>(source: Source<'a>, names: &mut Names) -> Result<Body<'a>, AsmError> {
+pub(super) fn flatten<'a>(source: Source<'a>, store: &'a Store<'a>, names: &mut Names) -> Result<Body<'a>, AsmError> {
     if let Some(fault) = source.fault {
         return Err(fault);
     }
     let body = Body { items: source.items, labels: source.labels, ..Body::default() };
-    let mut f = Flatten { names, scopes: source.scopes, body };
+    let mut f = Flatten { store, names, scopes: source.scopes, body };
     for r in &source.registers {
         let count: usize = r.names.iter().map(|(_, count)| count.unwrap_or(1) as usize).sum();
         f.body.regs.resize(f.body.regs.len() + count, r.ty);
@@ -333,7 +362,7 @@ pub(super) fn flatten<'a>(source: Source<'a>, names: &mut Names) -> Result<Body<
     for at in &source.named {
         let Some(Item::Inst(i)) = items.get_mut(*at as usize) else { continue };
         for o in i.opds.iter_mut() {
-            if let Err(n) = resolve(o, &symbols) {
+            if let Err(n) = o.map(store, &mut |o| resolve(o, &symbols)) {
                 let name = source.names.get(n as usize).map_or("", |n| n.1);
                 return Err(AsmError::new(i.pos, format!("{name} is not known here")));
             }
@@ -343,20 +372,14 @@ pub(super) fn flatten<'a>(source: Source<'a>, names: &mut Names) -> Result<Body<
     Ok(f.body)
 }
 
-/// Puts what is found in the place of names; else the number of the name that is not known.
+/// Puts what is found in the place of a name; else the number of the name that is not known.
 fn resolve(o: &mut Opd, symbols: &[Option<Symbol>]) -> Result<(), u32> {
-    match o {
-        Opd::Symbol(s, _) => {
-            if let Symbol::Named(n) = *s {
-                *s = symbols.get(n as usize).copied().flatten().ok_or(n)?;
-            }
-            Ok(())
-        }
-        Opd::Vector(v) | Opd::List(v) => v.iter_mut().try_for_each(|o| resolve(o, symbols)),
-        Opd::Pair(a, b) => resolve(a, symbols).and_then(|()| resolve(b, symbols)),
-        Opd::Address(base, _) => resolve(base, symbols),
-        _ => Ok(()),
+    if let Opd::Symbol(s, _) = o
+        && let Symbol::Named(n) = *s
+    {
+        *s = symbols.get(n as usize).copied().flatten().ok_or(n)?;
     }
+    Ok(())
 }
 
 /// Counts the shared memory that a body declares.
@@ -382,7 +405,7 @@ pub(super) fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
     Ok(at)
 }
 
-impl Flatten<'_, '_> {
+impl<'a> Flatten<'a, '_> {
     fn declare(&mut self, scope: u32, v: Variable) -> Result<(), AsmError> {
         let symbol = match v.space {
             Space::Shared | Space::SharedCta => Symbol::Shared(place(&v, &mut self.names.shared_bytes)?),
@@ -446,19 +469,19 @@ impl Flatten<'_, '_> {
     }
 
     /// `call` with the functions that it may be of.
-    fn call(&self, scope: u32, i: &Flat, names: &Uses) -> Result<Vec<Opd>, AsmError> {
+    fn call(&self, scope: u32, i: &Flat<'a>, names: &Uses<'a>) -> Result<Vec<Opd<'a>>, AsmError> {
         let parts = call::parts(i, names)?;
-        let target = parts.target.clone();
+        let target = *parts.target;
         let Opd::Reg(_) = target else { return Ok(vec![target]) };
         let Some(prototype) = self.prototype(scope, parts.prototype)? else { return Ok(vec![target]) };
         let fits = |f: &call::Declared| f.taken && f.signature.is_like(&prototype);
         let functions = self.names.functions.list.iter().enumerate().filter(|(_, f)| fits(f));
         let all = functions.map(|(k, _)| Opd::Symbol(Symbol::Function(k as u32), 0)).collect();
-        Ok(vec![target, Opd::Vector(all)])
+        Ok(vec![target, Opd::Vector(self.store.list(all))])
     }
 
     /// `brx.idx` with the labels of its table.
-    fn table_branch(&self, scope: u32, i: &Flat, names: &Uses) -> Result<Vec<Opd>, AsmError> {
+    fn table_branch(&self, scope: u32, i: &Flat<'a>, names: &Uses<'a>) -> Result<Vec<Opd<'a>>, AsmError> {
         let (index, table) = match &*i.opds {
             [index, table] => (index, call::name(table, names)),
             _ => (&Opd::Nothing, None),
@@ -474,7 +497,7 @@ impl Flatten<'_, '_> {
             _ => Err(AsmError::new(i.pos, format!("brx: {n} is no label here"))),
         };
         let labels = labels.iter().map(label).collect::<Result<Vec<_>, _>>()?;
-        Ok(vec![index.clone(), Opd::Vector(labels)])
+        Ok(vec![*index, Opd::Vector(self.store.list(labels))])
     }
 
     fn symbol(&self, scope: u32, name: &str) -> Option<Symbol> {

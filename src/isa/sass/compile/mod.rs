@@ -45,7 +45,7 @@ use crate::isa::ptx::{self, Item, Pos, Tuning};
 pub use data::Data;
 use flat::{Names, Symbol};
 use schedule::Node;
-use source::{Mnemonics, Reader, Source};
+use source::{Reader, Source, Store};
 use std::sync::Arc;
 use sync::Placed;
 use thiserror::Error;
@@ -220,8 +220,8 @@ pub fn text_code(text: &str, chip: Chip) -> Result<(Vec<Kernel>, Data), AsmError
 }
 
 fn watched(text: &str, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
-    let mnemonics = Mnemonics::default();
-    let read = ptx::parse_with(text, &mut Reader::new(&mnemonics));
+    let store = Store::default();
+    let read = ptx::parse_with(text, &mut Reader::new(&store));
     let mut module = read.map_err(|e| AsmError::new(e.pos(), e.to_string()))?;
     done(Phase::Parse);
     let (mut names, mut data) = (Names::default(), Data::default());
@@ -239,9 +239,9 @@ fn watched(text: &str, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), A
     names.place_dynamic(&module)?;
     for f in all_bodies(&mut module, false) {
         let Some(n) = names.function(&f.name) else { continue };
-        functions.add(n, routine(f, &mut names, (Some(n), least), done)?);
+        functions.add(n, routine(f, &mut names, (Some(n), least), (&store, done))?);
     }
-    let kernels = all_bodies(&mut module, true).map(|f| kernel(f, (&names, &functions), chip, done));
+    let kernels = all_bodies(&mut module, true).map(|f| kernel(f, (&names, &functions), chip, (&store, done)));
     Ok((kernels.collect::<Result<_, _>>()?, data))
 }
 
@@ -293,25 +293,25 @@ struct Routine {
 }
 
 /// A function of that number, or a kernel; of it at most that many registers. Its body is taken.
-fn routine(
-    f: &mut Function,
+fn routine<'a>(
+    f: &mut Function<'a>,
     names: &mut Names,
     (number, registers): (Option<u32>, u16),
-    done: Watch,
+    (store, done): (&'a Store<'a>, Watch),
 ) -> Result<Routine, AsmError> {
     let mut own = names.clone();
     if let Some(n) = number.and_then(|n| names.functions.list.get(n as usize)) {
         let all = f.returns.iter().zip(&n.signature.returns).chain(f.params.iter().zip(&n.signature.params));
         own.symbols.extend(all.map(|(v, (at, _))| (v.name.clone(), Symbol::Incoming(*at))));
     }
-    let mut body = flat::flatten(f.body.take().unwrap_or_default(), &mut own)?;
+    let mut body = flat::flatten(f.body.take().unwrap_or_default(), store, &mut own)?;
     names.shared_bytes = own.shared_bytes;
     let source_instructions = body.items.iter().filter(|i| matches!(i, flat::Item::Inst(_))).count() as u32;
     done(Phase::Flatten);
-    let before = unroll::unroll(&mut body);
+    let before = unroll::unroll(&mut body, store);
     done(Phase::Unroll);
     body.pool = pool::pool(f, &body);
-    let facts = facts::Facts::new(&mut body);
+    let facts = facts::Facts::new(&mut body, store);
     done(Phase::Facts);
     let mut selected = selected(&body, &facts, (names, number))?;
     done(Phase::Select);
@@ -335,7 +335,7 @@ fn routine(
     if let Some(before) = before.filter(|_| placed.spills > 0 && selected.calls.is_empty() && body.pool.is_none()) {
         // Loops as they stood need fewer registers.
         before.restore(&mut body);
-        let facts = facts::Facts::new(&mut body);
+        let facts = facts::Facts::new(&mut body, store);
         let again = || self::selected(&body, &facts, (names, number));
         let less = allocated(&mut again()?, &again, (registers, local_bytes))?;
         placed = if less.spills < placed.spills { less } else { placed };
@@ -380,11 +380,11 @@ fn allocated(
     if flight::is_undisturbed(&placed.lines) { Ok(placed) } else { apart() }
 }
 
-fn kernel(
-    f: &mut Function,
+fn kernel<'a>(
+    f: &mut Function<'a>,
     (names, functions): (&Names, &link::Functions),
     chip: Chip,
-    done: Watch,
+    (store, done): (&'a Store<'a>, Watch),
 ) -> Result<Kernel, AsmError> {
     let mut names = names.clone();
     let mut k = head(f, &mut names, chip)?;
@@ -397,7 +397,7 @@ fn kernel(
             names.symbols.insert(name, Symbol::Shared(start));
         }
     }
-    let own = routine(f, &mut names, (None, most_registers(f, k.threads)), done)?;
+    let own = routine(f, &mut names, (None, most_registers(f, k.threads)), (store, &mut *done))?;
     k.source_instructions = own.source_instructions;
     let start = own.start;
     let linked = functions.link(own, &names.functions, &mut k)?;

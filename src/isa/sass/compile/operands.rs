@@ -4,29 +4,58 @@
 //! the instruction is refused in the end, whatever was made of it.
 
 use super::flat::Opd;
-use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Index, RangeFrom, RangeTo};
 use std::slice::SliceIndex;
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Operands {
-    all: SmallVec<[Opd; 4]>,
+/// Operands of most instructions; what has more keeps all of them apart.
+const FEW: usize = 4;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Operands<'a> {
+    few: [Opd<'a>; FEW],
+    /// How many of them, or more than there are places: all are among the many.
+    count: u8,
     lacked: Cell<bool>,
+    /// All of them, if there are more than few.
+    many: Vec<Opd<'a>>,
 }
 
-impl Operands {
+impl Default for Operands<'_> {
+    #[inline]
+    fn default() -> Self {
+        Self { few: [Opd::Nothing; FEW], count: 0, lacked: Cell::new(false), many: vec![] }
+    }
+}
+
+impl<'a> Operands<'a> {
     /// What stands in a place, or in its stead if nothing does.
-    fn part<I: SliceIndex<[Opd]>>(&self, at: I, instead: &'static I::Output) -> &I::Output {
-        self.all.get(at).unwrap_or_else(|| {
+    #[inline]
+    fn part<'s, I: SliceIndex<[Opd<'a>]>>(&'s self, at: I, instead: &'s I::Output) -> &'s I::Output {
+        self.get(at).unwrap_or_else(|| {
             self.lacked.set(true);
             instead
         })
     }
 
     #[inline]
-    pub fn push(&mut self, operand: Opd) {
-        self.all.push(operand);
+    pub fn push(&mut self, operand: Opd<'a>) {
+        match self.few.get_mut(usize::from(self.count)) {
+            Some(place) => {
+                *place = operand;
+                self.count += 1;
+            }
+            None => self.push_to_many(operand),
+        }
+    }
+
+    #[cold]
+    fn push_to_many(&mut self, operand: Opd<'a>) {
+        if self.many.is_empty() {
+            self.many.extend(self.few);
+            self.count = u8::MAX;
+        }
+        self.many.push(operand);
     }
 
     /// Whether one was asked for that is not there.
@@ -35,52 +64,75 @@ impl Operands {
     }
 }
 
-impl From<SmallVec<[Opd; 4]>> for Operands {
-    fn from(all: SmallVec<[Opd; 4]>) -> Self {
-        Self { all, lacked: Cell::new(false) }
+impl<'a> FromIterator<Opd<'a>> for Operands<'a> {
+    fn from_iter<I: IntoIterator<Item = Opd<'a>>>(all: I) -> Self {
+        let mut operands = Operands::default();
+        all.into_iter().for_each(|o| operands.push(o));
+        operands
     }
 }
 
-impl FromIterator<Opd> for Operands {
-    fn from_iter<I: IntoIterator<Item = Opd>>(all: I) -> Self {
-        SmallVec::from_iter(all).into()
+impl<'a> Deref for Operands<'a> {
+    type Target = [Opd<'a>];
+
+    #[inline]
+    fn deref(&self) -> &[Opd<'a>] {
+        self.few.get(..usize::from(self.count)).unwrap_or(&self.many)
     }
 }
 
-impl Deref for Operands {
-    type Target = [Opd];
-
-    fn deref(&self) -> &[Opd] {
-        &self.all
+impl<'a> DerefMut for Operands<'a> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Opd<'a>] {
+        self.few.get_mut(..usize::from(self.count)).unwrap_or(&mut self.many)
     }
 }
 
-impl DerefMut for Operands {
-    fn deref_mut(&mut self) -> &mut [Opd] {
-        &mut self.all
-    }
-}
+impl<'a> Index<usize> for Operands<'a> {
+    type Output = Opd<'a>;
 
-impl Index<usize> for Operands {
-    type Output = Opd;
-
-    fn index(&self, at: usize) -> &Opd {
+    #[inline]
+    fn index(&self, at: usize) -> &Opd<'a> {
         self.part(at, &Opd::Nothing)
     }
 }
 
-impl Index<RangeFrom<usize>> for Operands {
-    type Output = [Opd];
+impl<'a> Index<RangeFrom<usize>> for Operands<'a> {
+    type Output = [Opd<'a>];
 
-    fn index(&self, range: RangeFrom<usize>) -> &[Opd] {
+    #[inline]
+    fn index(&self, range: RangeFrom<usize>) -> &[Opd<'a>] {
         self.part(range, &[])
     }
 }
 
-impl Index<RangeTo<usize>> for Operands {
-    type Output = [Opd];
+impl<'a> Index<RangeTo<usize>> for Operands<'a> {
+    type Output = [Opd<'a>];
 
-    fn index(&self, range: RangeTo<usize>) -> &[Opd] {
+    #[inline]
+    fn index(&self, range: RangeTo<usize>) -> &[Opd<'a>] {
         self.part(range, &[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_of_any_number_stay_in_their_order() {
+        for n in 0..9 {
+            let mut all: Operands = (0..n).map(Opd::Reg).collect();
+            assert_eq!(all.to_vec(), (0..n).map(Opd::Reg).collect::<Vec<_>>());
+            all.iter_mut().for_each(|o| *o = Opd::Not(n));
+            assert_eq!(all.clone().to_vec(), vec![Opd::Not(n); n as usize]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_nothing_and_is_remembered() {
+        let all: Operands = (0..5).map(Opd::Reg).collect();
+        assert_eq!((&all[4], &all[2..], all.lacked()), (&Opd::Reg(4), &[2, 3, 4].map(Opd::Reg)[..], false));
+        assert_eq!((&all[5], all.lacked()), (&Opd::Nothing, true));
     }
 }

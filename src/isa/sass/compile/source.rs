@@ -50,25 +50,50 @@ pub(super) struct Mnemonic {
     pub said: Said,
 }
 
-/// The mnemonics of a text. What is added stays in its place.
+/// What the instructions of a text share or point at.
 #[derive(Default)]
-pub(super) struct Mnemonics {
+pub(super) struct Store<'a> {
+    mnemonics: Kept<Mnemonic>,
+    operands: Kept<Opd<'a>>,
+    lists: Kept<Vec<Opd<'a>>>,
+}
+
+impl<'a> Store<'a> {
+    /// An operand that others are made of.
+    pub fn one(&'a self, o: Opd<'a>) -> &'a Opd<'a> {
+        self.operands.add(o)
+    }
+
+    /// Operands that are one.
+    pub fn list(&'a self, all: Vec<Opd<'a>>) -> &'a [Opd<'a>] {
+        self.lists.add(all)
+    }
+}
+
+/// Values of which each stays in its place.
+struct Kept<T> {
     /// Each has twice as many places as the one before.
-    parts: [OnceCell<Vec<OnceCell<Mnemonic>>>; 32],
+    parts: [OnceCell<Vec<OnceCell<T>>>; 28],
     count: Cell<usize>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Kept { parts: [const { OnceCell::new() }; 28], count: Cell::new(0) }
+    }
 }
 
 /// Places of the first part.
 const FIRST: usize = 32;
 
-impl Mnemonics {
-    fn add(&self, mnemonic: Mnemonic) -> &Mnemonic {
+impl<T> Kept<T> {
+    fn add(&self, value: T) -> &T {
         let n = self.count.replace(self.count.get() + 1) + FIRST;
         let part = (n / FIRST).ilog2() as usize;
         let places = FIRST << part;
         // PANIC: there is no room for as many as the parts hold.
         let part = self.parts[part].get_or_init(|| (0..places).map(|_| OnceCell::new()).collect());
-        part[n - places].get_or_init(|| mnemonic)
+        part[n - places].get_or_init(|| value)
     }
 }
 
@@ -109,7 +134,7 @@ impl Hasher for Hash {
 
 /// Reads bodies.
 pub(super) struct Reader<'a> {
-    mnemonics: &'a Mnemonics,
+    store: &'a Store<'a>,
     known: HashMap<&'a str, &'a Mnemonic, Hashing>,
     source: Source<'a>,
     /// The scope that the text stands in.
@@ -122,9 +147,9 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(mnemonics: &'a Mnemonics) -> Reader<'a> {
+    pub fn new(store: &'a Store<'a>) -> Reader<'a> {
         let (known, source) = (HashMap::with_capacity_and_hasher(56, Hashing), Source::default());
-        Reader { mnemonics, known, source, scope: None, label: None, names: false, listed: false }
+        Reader { store, known, source, scope: None, label: None, names: false, listed: false }
     }
 
     fn fault(&mut self, pos: Pos, what: impl FnOnce() -> String) {
@@ -137,27 +162,27 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Operands<'a> for Reader<'a> {
-    type Operand = Opd;
+    type Operand = Opd<'a>;
 
     #[inline]
-    fn register(&mut self, _: &'a str, number: u32) -> Opd {
+    fn register(&mut self, _: &'a str, number: u32) -> Opd<'a> {
         Opd::Reg(number)
     }
 
-    fn not(&mut self, _: &'a str, number: u32) -> Opd {
+    fn not(&mut self, _: &'a str, number: u32) -> Opd<'a> {
         Opd::Not(number)
     }
 
-    fn lane(&mut self, name: &'a str, _: u8, pos: Pos) -> Opd {
+    fn lane(&mut self, name: &'a str, _: u8, pos: Pos) -> Opd<'a> {
         self.fault(pos, || format!("{name}: vector registers are not assembled"));
         Opd::Nothing
     }
 
-    fn special(&mut self, name: &'a str) -> Opd {
-        Opd::Special(name.into())
+    fn special(&mut self, name: &'a str) -> Opd<'a> {
+        Opd::Special(name)
     }
 
-    fn symbol(&mut self, name: &'a str, offset: i64) -> Opd {
+    fn symbol(&mut self, name: &'a str, offset: i64) -> Opd<'a> {
         let n = self.source.names.len() as u32;
         self.source.names.push((self.scope.unwrap_or_default(), name));
         self.names = true;
@@ -165,30 +190,34 @@ impl<'a> Operands<'a> for Reader<'a> {
     }
 
     #[inline]
-    fn immediate(&mut self, value: Imm) -> Opd {
+    fn immediate(&mut self, value: Imm) -> Opd<'a> {
         Opd::Imm(value)
     }
 
-    fn vector(&mut self, parts: Vec<Opd>) -> Opd {
-        Opd::Vector(parts)
+    fn vector(&mut self, parts: Vec<Opd<'a>>) -> Opd<'a> {
+        Opd::Vector(self.store.list(parts))
     }
 
-    fn pair(&mut self, a: Opd, b: Opd) -> Opd {
-        Opd::Pair(Box::new(a), Box::new(b))
+    fn pair(&mut self, a: Opd<'a>, b: Opd<'a>) -> Opd<'a> {
+        Opd::Pair(self.store.one(a), self.store.one(b))
     }
 
-    fn address(&mut self, base: Opd, offset: i64, rest: Vec<Opd>) -> Opd {
-        let base = Opd::Address(Box::new(base), offset);
+    fn address(&mut self, base: Opd<'a>, offset: i64, rest: Vec<Opd<'a>>) -> Opd<'a> {
+        let base = Opd::Address(self.store.one(base), offset);
         // A tensor and the coordinates in it.
-        if rest.is_empty() { base } else { Opd::Pair(Box::new(base), Box::new(Opd::Vector(rest))) }
+        if rest.is_empty() {
+            return base;
+        }
+        let rest = self.vector(rest);
+        self.pair(base, rest)
     }
 
-    fn parenthesised(&mut self, list: Vec<Opd>, _: Pos) -> Opd {
+    fn parenthesised(&mut self, list: Vec<Opd<'a>>, _: Pos) -> Opd<'a> {
         self.listed = true;
-        Opd::List(list)
+        Opd::List(self.store.list(list))
     }
 
-    fn nothing(&mut self) -> Opd {
+    fn nothing(&mut self) -> Opd<'a> {
         Opd::Nothing
     }
 }
@@ -255,7 +284,7 @@ impl<'a> Bodies<'a> for Reader<'a> {
     fn learn(&mut self, word: &'a str, op: Opcode, mods: impl Iterator<Item = Modifier>) -> &'a Mnemonic {
         let mods: SmallVec<[Modifier; 4]> = mods.collect();
         let said = Said::of(op, &mods);
-        let mnemonic = self.mnemonics.add(Mnemonic { op, mods, said });
+        let mnemonic = self.store.mnemonics.add(Mnemonic { op, mods, said });
         self.known.insert(word, mnemonic);
         mnemonic
     }
@@ -267,7 +296,7 @@ impl<'a> Bodies<'a> for Reader<'a> {
     }
 
     #[inline]
-    fn push(&mut self, operand: Opd) {
+    fn push(&mut self, operand: Opd<'a>) {
         if let Some(Item::Inst(i)) = self.source.items.last_mut() {
             i.opds.push(operand);
         }

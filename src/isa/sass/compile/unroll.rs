@@ -6,7 +6,9 @@
 
 use super::facts::{bits_of, each, is_word};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
+use super::source::Store;
 use crate::isa::ptx::{Imm, Modifier, Opcode, Type};
+use std::convert::Infallible;
 
 /// Instructions of all copies together, where all turns are done at once and where they are not.
 const LONGEST_WHOLE: usize = 96;
@@ -35,11 +37,11 @@ impl<'a> Before<'a> {
 }
 
 /// Unrolls the innermost loops, and those around them that become innermost; gives the body as it was if there are any.
-pub(super) fn unroll<'a>(body: &mut Body<'a>) -> Option<Before<'a>> {
+pub(super) fn unroll<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<Before<'a>> {
     let registers = body.regs.len();
     let mut before = None;
     for _ in 0..DEPTH {
-        let Some((items, straight)) = once(body) else { break };
+        let Some((items, straight)) = once(body, store) else { break };
         before.get_or_insert(Before { items, registers });
         if !straight {
             break;
@@ -49,7 +51,7 @@ pub(super) fn unroll<'a>(body: &mut Body<'a>) -> Option<Before<'a>> {
 }
 
 /// One turn over the body: the items before, and whether a loop became straight code.
-fn once<'a>(body: &mut Body<'a>) -> Option<(Vec<Item<'a>>, bool)> {
+fn once<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<(Vec<Item<'a>>, bool)> {
     let found = loops(body);
     if found.is_empty() {
         return None;
@@ -69,8 +71,15 @@ fn once<'a>(body: &mut Body<'a>) -> Option<(Vec<Item<'a>>, bool)> {
     for (label, branch, times, l) in counting {
         let whole = times == l.turns;
         out.extend(body.items[done..label + usize::from(!whole)].iter().cloned());
-        let mut c =
-            Copies { l: &l, types: &mut body.regs, block: &body.items[l.from..l.to], whole, times, out: &mut out };
+        let mut c = Copies {
+            l: &l,
+            store,
+            types: &mut body.regs,
+            block: &body.items[l.from..l.to],
+            whole,
+            times,
+            out: &mut out,
+        };
         c.all();
         done = branch + usize::from(whole);
         straight |= whole;
@@ -356,6 +365,7 @@ fn delta(i: &Flat, uses: &[Use]) -> Option<i64> {
 /// Writes the copies of a loop's block.
 struct Copies<'a, 'b> {
     l: &'b Loop,
+    store: &'a Store<'a>,
     types: &'b mut Vec<Type>,
     block: &'b [Item<'a>],
     /// All turns: no loop is left.
@@ -450,14 +460,14 @@ impl<'a> Copies<'a, '_> {
                 *r = names[*r as usize].unwrap_or(*r);
             };
             for o in copy.opds.iter_mut().skip(results) {
-                each_mut(o, &mut |r| rename(r, false));
+                each_mut(o, self.store, &mut |r| rename(r, false));
             }
             if let Some((p, _)) = &mut copy.guard {
                 rename(p, false);
             }
             for o in copy.opds.iter_mut().take(results) {
                 let write = !matches!(o, Opd::Address(..));
-                each_mut(o, &mut |r| rename(r, write));
+                each_mut(o, self.store, &mut |r| rename(r, write));
             }
             self.out.push(Item::Inst(copy));
         }
@@ -478,7 +488,7 @@ impl<'a> Copies<'a, '_> {
     }
 }
 
-fn plain<'a>(op: Opcode, mods: &'static [Modifier; 1], opds: impl Iterator<Item = Opd>) -> Item<'a> {
+fn plain<'a>(op: Opcode, mods: &'static [Modifier; 1], opds: impl Iterator<Item = Opd<'a>>) -> Item<'a> {
     Item::Inst(Flat::new(Default::default(), op, &mods[..], opds.collect()))
 }
 
@@ -488,15 +498,11 @@ fn fresh(types: &mut Vec<Type>, like: Reg) -> Reg {
 }
 
 /// Calls `f` with each register of an operand.
-fn each_mut(o: &mut Opd, f: &mut impl FnMut(&mut Reg)) {
-    match o {
-        Opd::Reg(r) | Opd::Not(r) => f(r),
-        Opd::Vector(v) => v.iter_mut().for_each(|o| each_mut(o, f)),
-        Opd::Pair(a, b) => {
-            each_mut(a, f);
-            each_mut(b, f);
+fn each_mut<'a>(o: &mut Opd<'a>, store: &'a Store<'a>, f: &mut impl FnMut(&mut Reg)) {
+    let Ok(()) = o.map::<Infallible>(store, &mut |o| {
+        if let Opd::Reg(r) | Opd::Not(r) = o {
+            f(r);
         }
-        Opd::Address(base, _) => each_mut(base, f),
-        _ => {}
-    }
+        Ok(())
+    });
 }

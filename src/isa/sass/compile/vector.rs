@@ -5,6 +5,7 @@
 
 use super::facts::{Facts, Known, SHARED_START, each};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
+use super::source::Store;
 use crate::isa::ptx::{Imm, Modifier, Opcode, Space, Type};
 
 static PAIR: [Modifier; 3] = [Modifier::Space(Space::Shared), Modifier::Vector(2), Modifier::Type(Type::B32)];
@@ -24,7 +25,7 @@ struct Load {
 }
 
 /// Joins loads; whether there were any.
-pub(super) fn join(body: &mut Body, facts: &Facts) -> bool {
+pub(super) fn join<'a>(body: &mut Body<'a>, store: &'a Store<'a>, facts: &Facts) -> bool {
     let count = body.items.iter().filter(|item| matches!(item, Item::Inst(i) if word_of_shared(i).is_some())).count();
     if count < 2 {
         return false;
@@ -52,12 +53,12 @@ pub(super) fn join(body: &mut Body, facts: &Facts) -> bool {
         }
     }
     close(&mut open, &zeros, &mut joint);
-    replace(body, &joint);
+    replace(body, store, &joint);
     !joint.is_empty()
 }
 
 /// Destination, base and offset of a plain load of a word of shared memory.
-fn word_of_shared<'b>(i: &'b Flat) -> Option<(Reg, &'b Opd, i64)> {
+fn word_of_shared<'a>(i: &Flat<'a>) -> Option<(Reg, &'a Opd<'a>, i64)> {
     let shared = || matches!(i.space(), Some(Space::Shared | Space::SharedCta));
     match (i.op, &*i.opds) {
         (Opcode::Ld, [Opd::Reg(to), Opd::Address(base, offset)])
@@ -124,7 +125,7 @@ fn close(open: &mut Vec<Load>, zeros: &[u8], joint: &mut Vec<(Vec<Load>, bool)>)
 }
 
 /// Puts a joint load at the place of its first, and takes the others away.
-fn replace(body: &mut Body, joint: &[(Vec<Load>, bool)]) {
+fn replace<'a>(body: &mut Body<'a>, store: &'a Store<'a>, joint: &[(Vec<Load>, bool)]) {
     let mut gone = vec![false; body.items.len()];
     for (loads, quad) in joint {
         let Some(first) = loads.iter().map(|l| l.item).min() else { continue };
@@ -135,7 +136,8 @@ fn replace(body: &mut Body, joint: &[(Vec<Load>, bool)]) {
         };
         if let Item::Inst(i) = &mut body.items[first] {
             let to = loads.iter().map(|l| Opd::Reg(l.to)).collect();
-            i.opds = [Opd::Vector(to), Opd::Address(Box::new(base), loads[0].offset)].into_iter().collect();
+            i.opds =
+                [Opd::Vector(store.list(to)), Opd::Address(store.one(base), loads[0].offset)].into_iter().collect();
             i.say(if *quad { &QUAD } else { &PAIR });
         }
     }

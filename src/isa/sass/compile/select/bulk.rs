@@ -115,8 +115,8 @@ impl Build<'_> {
         let (map, shared) = if loads { (&i.opds[1], i.opds.first()) } else { (&i.opds[0], i.opds.get(1)) };
         let Opd::Pair(base, list) = map else { return self.no(i, "a tensor map and coordinates are expected") };
         let Opd::Vector(list) = &**list else { return self.no(i, "coordinates are expected") };
-        let coordinates = match list.as_slice() {
-            [Opd::Vector(v)] => v.as_slice(),
+        let coordinates = match *list {
+            [Opd::Vector(v)] => v,
             v => v,
         };
         if coordinates.len() != dimensions + 1 {

@@ -71,7 +71,7 @@ impl Build<'_> {
 
     /// The value of an address in shared memory of this block, of a constant place.
     pub(in super::super) fn shared_value(&mut self, at: u32) -> Val {
-        if !self.ranked {
+        if !self.is_ranked() {
             return Val::Imm(at);
         }
         if let Some(w) = self.shared.get(&at) {

@@ -601,7 +601,7 @@ impl Build<'_> {
     fn put_together(&mut self, i: &Flat, d: Word, parts: &[Opd], ty: Type) -> Result<(), AsmError> {
         let each = ty.bits() as usize / parts.len().max(1);
         if ty.bits() == 128 {
-            let w = self.stored(i, &Opd::Vector(parts.to_vec()), if each == 64 { Type::B64 } else { Type::B32 }, 4)?;
+            let w = self.stored(i, &Opd::Vector(parts), if each == 64 { Type::B64 } else { Type::B32 }, 4)?;
             for k in [0, 2] {
                 match w {
                     Some(w) => self.mov64(d.plus(k), Wide::Pair(w.plus(k))),

@@ -47,9 +47,14 @@ impl Build<'_> {
     }
 
     /// Registers for a result: the text's where they are neighbours, else a tuple, and what to copy from it.
-    pub(super) fn fragment_dest<'o>(&mut self, i: &Flat, o: &'o Opd, words: u8) -> Result<(Word, &'o [Opd]), AsmError> {
+    pub(super) fn fragment_dest<'o>(
+        &mut self,
+        i: &Flat,
+        o: &'o Opd<'o>,
+        words: u8,
+    ) -> Result<(Word, &'o [Opd<'o>]), AsmError> {
         let v = match o {
-            Opd::Vector(v) => v.as_slice(),
+            Opd::Vector(v) => v,
             o => std::slice::from_ref(o),
         };
         if v.len() != usize::from(words) {

@@ -40,6 +40,9 @@ fn size_text(bytes: usize, signed: bool) -> &'static str {
 
 /// How strongly an access is ordered.
 fn semantics(i: &Flat) -> &'static str {
+    if i.is_plain() {
+        return "";
+    }
     let strong = ["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"].iter().any(|w| i.has(w));
     match () {
         () if i.has("nc") => ".CONSTANT",

@@ -226,7 +226,7 @@ impl Build<'_> {
         let (a, b) = (pairs(a)?, pairs(b)?);
         let mut sums = vec![];
         for half in 0..halves {
-            let part = Opd::Vector(c[2 * half..2 * half + 2].to_vec());
+            let part = Opd::Vector(&c[2 * half..2 * half + 2]);
             let mut sum = if self.is_zero(&part) { None } else { self.stored(i, &part, Type::F64, 4)? };
             for (k, b) in b.iter().enumerate() {
                 let to = self.four();

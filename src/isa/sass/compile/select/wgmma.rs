@@ -76,7 +76,7 @@ struct Sums<'o> {
     at: Word,
     words: u8,
     /// Registers to copy them to, where these are no neighbours.
-    copies: &'o [Opd],
+    copies: &'o [Opd<'o>],
 }
 
 impl Build<'_> {
@@ -152,7 +152,7 @@ impl Build<'_> {
     }
 
     /// Registers for the sums: the text's where they are neighbours.
-    fn sums<'o>(&mut self, i: &Flat, o: &'o Opd, words: u8) -> Result<Sums<'o>, AsmError> {
+    fn sums<'o>(&mut self, i: &Flat, o: &Opd<'o>, words: u8) -> Result<Sums<'o>, AsmError> {
         let Opd::Vector(v) = o else { return self.no(i, "a vector of sums is expected") };
         if v.len() != usize::from(words) {
             return self.no(i, "this number of sums is not assembled");

@@ -305,7 +305,6 @@ impl Build<'_> {
         let out = if d_ty == Type::F16 { 2 } else { 4 };
         let halves = if (m, n) == (16, 16) { [(0, 0), (0, 1)] } else { [(0, 0), (1, 0)] };
         for (k, (x, y)) in halves.into_iter().enumerate() {
-            let cut = |v: &[Opd], at: usize, n: usize| v.get(at * n..(at + 1) * n).map(<[Opd]>::to_vec);
             let parts = (cut(a, x, a_words), cut(b, y, b_words), cut(c, k, out), cut(d, k, out));
             let (Some(a), Some(b), Some(c), Some(d)) = parts else { return self.no(i, "too few registers") };
             self.multiply_part(i, (sh, a_ty, d_ty), [a, b, c, d])?;
@@ -318,7 +317,7 @@ impl Build<'_> {
         &mut self,
         i: &Flat,
         (sh, a_ty, d_ty): (&str, Type, Type),
-        [a, b, c, d]: [Vec<Opd>; 4],
+        [a, b, c, d]: [&[Opd]; 4],
     ) -> Result<(), AsmError> {
         let (aw, bw, out) = (a.len() as u8, b.len() as u8, d.len() as u8);
         let zero = c.iter().all(|o| self.constant_of(o) == Some(0));
@@ -357,7 +356,7 @@ impl Build<'_> {
         (d, ab, c): (&[Opd], [&Opd; 2], &[Opd]),
     ) -> Result<(), AsmError> {
         let [a, b] = [self.wide(i, ab[0], Type::F64)?, self.wide(i, ab[1], Type::F64)?].map(|v| self.in_pair(v));
-        let c = self.stored(i, &Opd::Vector(c.to_vec()), Type::F64, 4)?;
+        let c = self.stored(i, &Opd::Vector(c), Type::F64, 4)?;
         let to = self.four();
         let mut m = Mach::new(op::DMMA_D).m("sh", ".8x8x4").wn("d", to, 4).rn("a", a, 2).rn("b", b, 2);
         if let Some(c) = c {
@@ -370,4 +369,9 @@ impl Build<'_> {
         }
         Ok(())
     }
+}
+
+/// Part `at` of registers that are `n` each.
+fn cut<'o, 'a>(v: &'o [Opd<'a>], at: usize, n: usize) -> Option<&'o [Opd<'a>]> {
+    v.get(at * n..(at + 1) * n)
 }
