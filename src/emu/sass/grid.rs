@@ -200,6 +200,10 @@ fn warp(machine: &Machine, cta: usize, number: u32) -> Warp {
         issue: Default::default(),
         reduced: (0, false),
         cluster_generation: 0,
+        favoured: 0,
+        since: 0,
+        favours: 0,
+        parted: true,
         book: machine.options.strict.then(|| Box::new(Book::new())),
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn run_turn(
 ) -> Result<Turn, Stop> {
     let mut turn = Turn { instructions: 0, lane_operations: 0 };
     while turn.instructions < budget {
-        let Some(at) = select(warp, cluster, turn.instructions) else { break };
+        let Some(at) = select(warp, cluster) else { break };
         let Path { pc, lanes, .. } = warp.paths[at];
         let index = host.program.find(pc, machine).map_err(|e| (pc, e))?;
         let done = step(warp, cluster, machine, host, (index, at, lanes)).map_err(|e| (pc, e))?;
@@ -61,9 +61,13 @@ pub(super) fn run_turn(
     Ok(turn)
 }
 
+/// After so many instructions a path that is not the lowest has its turn.
+const PATIENCE: u32 = 63;
+
 /// The path that runs next: waiting ones that may go on do, those at one address become one, the lowest address is first, and
-/// now and then another, so that lanes that wait for others by a loop do not wait for ever.
-fn select(warp: &mut Warp, cluster: &Cluster, turn: u32) -> Option<usize> {
+/// now and then another, so that lanes that wait for others by a loop do not wait for ever. That one goes on until it branches or waits, and begins where another
+/// did: paths share the uniform registers, and ptxas has values in them between branches.
+fn select(warp: &mut Warp, cluster: &Cluster) -> Option<usize> {
     if let [only] = warp.paths.as_slice()
         && only.state == State::Ready
     {
@@ -78,9 +82,16 @@ fn select(warp: &mut Warp, cluster: &Cluster, turn: u32) -> Option<usize> {
     if count == 0 {
         return None;
     }
-    if turn % 64 == 63 {
-        let nth = turn as usize / 64 % count;
-        return warp.paths.iter().enumerate().filter(|(_, p)| ready(p)).map(|(at, _)| at).nth(nth);
+    warp.since += 1;
+    if let Some(at) = warp.paths.iter().position(|p| ready(p) && p.lanes & warp.favoured != 0) {
+        return Some(at);
+    }
+    if warp.parted && warp.since > PATIENCE {
+        (warp.since, warp.favours) = (0, warp.favours.wrapping_add(1));
+        let nth = warp.favours as usize % count;
+        let at = warp.paths.iter().enumerate().filter(|(_, p)| ready(p)).map(|(at, _)| at).nth(nth)?;
+        warp.favoured = warp.paths[at].lanes;
+        return Some(at);
     }
     warp.paths.iter().enumerate().filter(|(_, p)| ready(p)).min_by_key(|(_, p)| p.pc).map(|(at, _)| at)
 }
@@ -198,6 +209,7 @@ fn step(
     } else {
         warp.clock += u64::from(d.inst.control.stall.max(1));
     }
+    warp.parted = matches!(d.body, Body::Flow(_));
     match &d.body {
         Body::Plain(run) => {
             if lanes != 0 {
@@ -208,6 +220,7 @@ fn step(
         Body::Flow(flow) => {
             let core = Core { warp, ctas: cluster.ctas, machine, sm, lanes, path, pc };
             follow(core, cluster.barrier, *flow, at)?;
+            warp.favoured = 0;
         }
     }
     Ok(if d.scalar { 1.min(lanes) } else { lanes.count_ones() })

@@ -66,6 +66,13 @@ pub(super) struct Warp {
     /// Rpc: low and high word.
     pub returns: [Lanes; 2],
     pub paths: Vec<Path>,
+    /// Lanes that go on, whatever their address, until they branch or wait.
+    pub favoured: u32,
+    /// Instructions since lanes were favoured, and how often some were.
+    pub since: u32,
+    pub favours: u32,
+    /// Whether its last instruction branched or waited.
+    pub parted: bool,
     /// Thread indices.
     pub tid: [Lanes; 3],
     /// Local memory, lane after lane.
