@@ -62,11 +62,11 @@ pub(super) fn run_turn(
 }
 
 /// After so many instructions a path that is not the lowest has its turn.
-const PATIENCE: u32 = 63;
+const PATIENCE: u32 = 1000;
 
 /// The path that runs next: waiting ones that may go on do, those at one address become one, the lowest address is first, and
-/// now and then another, so that lanes that wait for others by a loop do not wait for ever. That one goes on until it branches or waits, and begins where another
-/// did: paths share the uniform registers, and ptxas has values in them between branches.
+/// where one has long gone round a loop another, so that lanes that wait for others by a loop do not wait for ever. That one goes on until it waits or loops as long:
+/// paths share the uniform registers, and ptxas has values in them from where a path begins to where it waits.
 fn select(warp: &mut Warp, cluster: &Cluster) -> Option<usize> {
     if let [only] = warp.paths.as_slice()
         && only.state == State::Ready
@@ -83,9 +83,10 @@ fn select(warp: &mut Warp, cluster: &Cluster) -> Option<usize> {
         return None;
     }
     warp.since += 1;
-    if let Some(at) = warp.paths.iter().position(|p| ready(p) && p.lanes & warp.favoured != 0) {
-        return Some(at);
-    }
+    let lowest = |with: u32| {
+        let some = warp.paths.iter().enumerate().filter(|(_, p)| ready(p) && p.lanes & with != 0);
+        some.min_by_key(|(_, p)| p.pc).map(|(at, _)| at)
+    };
     if warp.parted && warp.since > PATIENCE {
         (warp.since, warp.favours) = (0, warp.favours.wrapping_add(1));
         let nth = warp.favours as usize % count;
@@ -93,7 +94,7 @@ fn select(warp: &mut Warp, cluster: &Cluster) -> Option<usize> {
         warp.favoured = warp.paths[at].lanes;
         return Some(at);
     }
-    warp.paths.iter().enumerate().filter(|(_, p)| ready(p)).min_by_key(|(_, p)| p.pc).map(|(at, _)| at)
+    lowest(warp.favoured).or_else(|| lowest(u32::MAX))
 }
 
 /// Lets a path go on if what it waits for has come.
@@ -209,7 +210,7 @@ fn step(
     } else {
         warp.clock += u64::from(d.inst.control.stall.max(1));
     }
-    warp.parted = matches!(d.body, Body::Flow(_));
+    warp.parted = matches!(d.body, Body::Flow(Flow::Branch { distance: ..0, .. }));
     match &d.body {
         Body::Plain(run) => {
             if lanes != 0 {
@@ -220,7 +221,6 @@ fn step(
         Body::Flow(flow) => {
             let core = Core { warp, ctas: cluster.ctas, machine, sm, lanes, path, pc };
             follow(core, cluster.barrier, *flow, at)?;
-            warp.favoured = 0;
         }
     }
     Ok(if d.scalar { 1.min(lanes) } else { lanes.count_ones() })
