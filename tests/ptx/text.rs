@@ -38,6 +38,29 @@ fn bytes_and_tokens_give_the_same_module() {
 }
 
 #[test]
+fn numbers_of_all_lengths_are_read() {
+    for n in [
+        u64::MAX,
+        i64::MAX as u64,
+        1 << 63,
+        999_999_999_999_999_999,
+        1_000_000_000_000_000_000,
+        9_999_999_999_999_999_999,
+    ] {
+        let text = format!(
+            ".version 8.8\n.target sm_90\n.address_size 64\n.visible .entry k() {{ .reg .b64 %d<2>; mov.u64 %d1, {n}; ret; }}"
+        );
+        let m = parse(&text).unwrap_or_else(|e| panic!("{n}: {e}"));
+        let body = m.entry("k").and_then(|f| f.body.clone()).unwrap();
+        let given = body.iter().find_map(|s| match s {
+            Statement::Inst(i) if i.op == Opcode::Mov => i.operands.last(),
+            _ => None,
+        });
+        assert_eq!(given, Some(&Operand::int(n.cast_signed())), "{n}");
+    }
+}
+
+#[test]
 fn ptxas_takes_the_samples_as_written_and_as_printed() {
     for (name, text) in SAMPLES {
         let m = parse(text).unwrap();

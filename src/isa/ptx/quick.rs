@@ -280,11 +280,11 @@ impl<'p, 'a> Quick<'p, 'a> {
             if digit > 9 {
                 break;
             }
-            n = 10 * n + i64::from(digit);
-            self.at += 1;
-            if self.at > from + DIGITS {
+            if self.at == from + DIGITS {
                 return None;
             }
+            n = 10 * n + i64::from(digit);
+            self.at += 1;
         }
         let zero = self.ahead(from) == b'0' && self.at > from + 1;
         (self.at > from && !zero).then_some(n)
