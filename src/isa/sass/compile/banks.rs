@@ -51,6 +51,10 @@ fn sites(lines: &[Line]) -> Vec<Site> {
         if !matches!(inst.form().pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) {
             continue;
         }
+        // With its result at least four, as far as they are no constants.
+        if general_fields(inst.form()).nth(3).is_none() {
+            continue;
+        }
         let all = effects(inst);
         let general = all.reads.iter().filter(|a| a.file == RegFile::General && a.count == 1);
         let registers: SmallVec<[u8; 4]> = general.map(|a| a.first).collect();

@@ -7,7 +7,6 @@
 
 use super::flow::loops;
 use super::hoist::computes;
-use super::live::bundle_start;
 use super::mir::{Code, Mach, Nature, PRED, Pred, Term, Word, width};
 use crate::codegen::regalloc::{Class, VReg};
 use crate::isa::sass::Pipe;
@@ -17,7 +16,7 @@ use smallvec::SmallVec;
 const WORDS: u32 = 12;
 const PREDICATES: u32 = 2;
 
-/// Groups of instructions that write each register.
+/// Places that write each register.
 struct Writers(Vec<u32>);
 
 impl Writers {
@@ -25,16 +24,25 @@ impl Writers {
         Writers(vec![0; registers])
     }
 
-    fn add(&mut self, group: &[Mach], by: i32) {
-        for r in results(group) {
-            let n = &mut self.0[r.0 as usize];
-            *n = n.saturating_add_signed(by);
+    fn add(&mut self, ops: &[Mach]) {
+        for r in writes(ops) {
+            self.0[r.0 as usize] += 1;
+        }
+    }
+
+    fn remove(&mut self, group: &[Mach]) {
+        for r in writes(group) {
+            self.0[r.0 as usize] -= 1;
         }
     }
 
     fn of(&self, r: VReg) -> u32 {
         self.0[r.0 as usize]
     }
+}
+
+fn writes(ops: &[Mach]) -> impl Iterator<Item = VReg> {
+    ops.iter().flat_map(|m| &m.regs).filter(|r| r.write).map(|r| r.word.reg())
 }
 
 /// The registers that a group writes, each once.
@@ -51,16 +59,9 @@ fn reads(ops: &[Mach]) -> impl Iterator<Item = VReg> {
     ops.iter().flat_map(|m| &m.regs).filter(|r| !r.write).map(|r| r.word.reg())
 }
 
-/// The groups of a block: where each starts and ends.
-fn groups(ops: &[Mach]) -> Vec<(usize, usize)> {
-    let (mut out, mut end) = (vec![], ops.len());
-    while end > 0 {
-        let from = bundle_start(ops, end);
-        out.push((from, end));
-        end = from;
-    }
-    out.reverse();
-    out
+/// Where the group that begins here ends; `None`: none begins.
+fn group_end(ops: &[Mach], from: usize) -> Option<usize> {
+    (from < ops.len()).then(|| from + 1 + ops[from + 1..].iter().take_while(|m| m.glued).count())
 }
 
 /// Moves what is the same in every turn out of all loops; a constant that a loop makes more than once, it has once then. `stack` is everywhere
@@ -71,16 +72,13 @@ pub(super) fn invariants(code: &mut Code, stack: VReg) {
         return;
     }
     let mut all = Writers::new(code.classes.len());
-    for b in &code.order {
-        let ops = &code.blocks[*b].ops;
-        groups(ops).into_iter().for_each(|(from, to)| all.add(&ops[from..to], 1));
-    }
+    code.order.iter().for_each(|b| all.add(&code.blocks[*b].ops));
     let mut names: Vec<(VReg, VReg)> = vec![];
     for l in &loops {
         let (mut inside, mut wanted) = (Writers::new(code.classes.len()), vec![0; code.classes.len()]);
         for b in &l.blocks {
             let ops = &code.blocks[*b].ops;
-            groups(ops).into_iter().for_each(|(from, to)| inside.add(&ops[from..to], 1));
+            inside.add(ops);
             reads(ops).for_each(|r| wanted[r.0 as usize] += 1);
             if let Term::Branch(Pred { word: Some(w), .. }, ..) = code.blocks[*b].term {
                 wanted[w.reg().0 as usize] += 1;
@@ -131,21 +129,31 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Takes what is the same in every turn out of a block; whether there was something.
     fn block(&mut self, ops: &mut Vec<Mach>, classes: &[Class]) -> bool {
-        let groups = groups(ops);
-        if !groups.iter().any(|(from, to)| self.is_same(&ops[*from..*to])) {
+        let mut at = 0;
+        while let Some(end) = group_end(ops, at)
+            && !self.is_same(&ops[at..end])
+        {
+            at = end;
+        }
+        if at == ops.len() {
             return false;
         }
-        let (before, mut rest) = (ops.len(), std::mem::take(ops).into_iter());
-        for (from, to) in groups {
-            let group: SmallVec<[Mach; 2]> = rest.by_ref().take(to - from).collect();
+        let before = ops.len();
+        let rest = ops.split_off(at);
+        let mut rest = rest.into_iter().peekable();
+        while let Some(first) = rest.next() {
+            let mut group: SmallVec<[Mach; 2]> = smallvec::smallvec![first];
+            while let Some(m) = rest.next_if(|m| m.glued) {
+                group.push(m);
+            }
             if !self.is_same(&group) {
                 ops.extend(group);
             } else if let Some(pair) = self.standing_for(&group, classes) {
                 self.names.push(pair);
-                self.inside.add(&group, -1);
+                self.inside.remove(&group);
                 self.wanted[pair.1.0 as usize] += self.wanted[pair.0.0 as usize];
             } else if self.fits(&group, classes) {
-                self.inside.add(&group, -1);
+                self.inside.remove(&group);
                 self.moved.extend(group);
             } else {
                 ops.extend(group);
@@ -172,7 +180,8 @@ impl Walk<'_> {
         let own = |r: VReg| results(group).any(|w| w == r);
         let mut reads = group.iter().flat_map(|m| &m.regs).filter(|r| !r.write);
         reads.all(|r| self.inside.of(r.word.reg()) == 0 || own(r.word.reg()))
-            && results(group).all(|r| r != self.stack && self.all.of(r) == 1)
+            && results(group)
+                .all(|r| r != self.stack && self.all.of(r) as usize == writes(group).filter(|w| *w == r).count())
             && group.iter().all(pure)
     }
 
