@@ -432,5 +432,6 @@ fn build(code: Code, ops: &[Placed]) -> Result<(Instruction, Option<u32>), IselE
         _ => return Err(IselError::Internal("operands of no known pattern")),
     };
     let constant = ops.iter().find_map(|o| if let M(_, at) = o { *at } else { None });
-    Ok((made.map_err(|e| IselError::Encode(format!("{code:?}: {e}")))?, constant))
+    // By its number: the names of all instructions would be a hundredth of the binary.
+    Ok((made.map_err(|e| IselError::Encode(format!("instruction {} of iced-x86: {e}", code as usize)))?, constant))
 }
