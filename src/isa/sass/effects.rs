@@ -98,7 +98,7 @@ pub fn is_group_multiply(inst: &Instruction) -> bool {
 #[inline]
 fn accesses(inst: &Instruction, named: &Named, f: &mut impl FnMut(Access)) {
     let form = inst.form();
-    let slot = named.slot;
+    let slot = form.fields[usize::from(named.field)].slot;
     let mut one = |file, number: u64, none: u64, count| {
         if number != none {
             #[allow(clippy::cast_possible_truncation)] // register numbers have at most eight bits
@@ -155,7 +155,7 @@ fn count(inst: &Instruction, named: &Named) -> u8 {
         Count::Size(field) => words(inst.text_at(usize::from(field))),
         Count::Arithmetic if inst.chip() == Chip::Sm120 && is_wide_integer(inst) => 2,
         Count::Arithmetic => 1,
-        Count::Asked => asked(inst, named.slot),
+        Count::Asked => asked(inst, inst.form().fields[usize::from(named.field)].slot),
     }
 }
 

@@ -37,11 +37,10 @@ pub(super) enum Count {
     Asked,
 }
 
-/// An operand that names registers.
+/// An operand that names registers. Each form has room for as many as any has, so it is kept small.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     pub naming: Naming,
-    pub slot: &'static str,
     pub write: bool,
     /// The field whose zero says that the operand means nothing.
     pub unless: u8,
@@ -55,12 +54,13 @@ pub(super) struct Named {
     pub suffix: u8,
 }
 
+const _: () = assert!(size_of::<Named>() <= 14);
+
 /// No such field.
 pub(super) const ABSENT: u8 = u8::MAX;
 
 const NOTHING: Named = Named {
     naming: Naming::Nothing,
-    slot: "",
     write: false,
     unless: ABSENT,
     count: Count::One,
@@ -106,7 +106,6 @@ pub(super) const fn named<const N: usize>(
         if !matches!(naming, Naming::Nothing) && !dead {
             out[count] = Named {
                 naming,
-                slot,
                 write: matches!(field.access, FieldAccess::Writes),
                 unless,
                 count: registers((mnemonic, name, pipe), slot, fields),

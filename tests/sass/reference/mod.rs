@@ -199,6 +199,7 @@ impl<'a> Machine<'a> {
                 }
                 Opcode::Ld | Opcode::Ldu => self.load(t, i)?,
                 Opcode::St => self.store(t, i)?,
+                Opcode::Atom | Opcode::Red => self.atomic(t, i)?,
                 // Caches change nothing.
                 Opcode::Prefetch
                 | Opcode::Prefetchu
@@ -389,6 +390,35 @@ impl<'a> Machine<'a> {
                     self.left.floats.insert(at + 2 * k, t);
                 }
             }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Machine<'a> {
+    /// Reads, computes and writes; threads take turns, so nobody is between.
+    fn atomic(&mut self, t: &mut Thread<'a>, i: &'a Inst) -> Result<(), String> {
+        let ty = i.types().last().ok_or("no type")?;
+        let (to, rest) = if i.op == Opcode::Atom {
+            i.operands.split_first().ok_or("no operands")?
+        } else {
+            (&Operand::Nothing, &i.operands[..])
+        };
+        let [place, given @ ..] = rest else { return Err("no address".into()) };
+        let at = self.address(t, i, place)?;
+        let len = ty.bits() as usize / 8;
+        let lane = |o: &'a Operand, k: usize| if let Operand::Vector(v) = o { &v[k] } else { o };
+        for k in 0..usize::from(i.vector()) {
+            let at = at + (k * len) as u64;
+            let old = self.bytes(t, at, len)?.iter().rev().fold(0u128, |n, b| n << 8 | u128::from(*b));
+            let sources: Vec<Value> = given.iter().map(|o| self.value(t, lane(o, k))).collect::<Result<_, _>>()?;
+            let new = ops::combined(i, ty, old, &sources)?;
+            self.bytes(t, at, len)?.copy_from_slice(&new.to_le_bytes()[..len]);
+            if at & SPACE == 0 && format(ty).is_some() {
+                self.left.floats.insert(at, Tolerance::Exact(ty));
+            }
+            let float = Some(ty).filter(|t| format(*t).is_some());
+            t.set(lane(to, k), Value { float, ..Value::plain(old) })?;
         }
         Ok(())
     }

@@ -174,3 +174,28 @@ fn slct(types: &[Type], c: u128) -> Option<bool> {
         _ => None,
     }
 }
+
+/// What an atomic operation leaves where `old` stood.
+pub fn combined(i: &Inst, ty: Type, old: u128, v: &[Value]) -> Result<u128, String> {
+    let given = |k: usize| v.get(k).map(|v| v.bits & ones(ty.bits())).ok_or_else(|| String::from("too few sources"));
+    let b = given(0)?;
+    let op = match () {
+        () if i.has("exch") => return Ok(b),
+        () if i.has("cas") => return Ok(if old == b { given(1)? } else { old }),
+        () if i.has("inc") => return Ok(if old >= b { 0 } else { old + 1 }),
+        () if i.has("dec") => return Ok(if old == 0 || old > b { b } else { old - 1 }),
+        () if i.has("add") => Opcode::Add,
+        () if i.has("min") => Opcode::Min,
+        () if i.has("max") => Opcode::Max,
+        () if i.has("and") => Opcode::And,
+        () if i.has("or") => Opcode::Or,
+        () if i.has("xor") => Opcode::Xor,
+        () => return Err(format!("{:?}", i.mods)),
+    };
+    // In global memory sums of f32 know no denormal numbers.
+    let flush = ty == Type::F32 && i.space() != Some(doorbell::isa::ptx::Space::Shared);
+    let clean = |bits: u128| format(ty).map_or(bits, |f| f.flushed(bits, flush));
+    let plain_op = Inst { op, mods: [].into(), guard: None, operands: vec![], pos: i.pos };
+    let all = compute(&plain_op, &[ty], &[plain(clean(old)), plain(clean(b))], &mut false)?;
+    Ok(clean(all[0].bits) & ones(ty.bits()))
+}
