@@ -91,14 +91,14 @@ fn differs(at: u64, got: &[u8], want: &Left) -> Option<String> {
         let (len, holds) = match want.floats.get(&place) {
             None => (1, got[k] == bytes[k]),
             Some(t) => {
-                let (Tolerance::Exact(ty) | Tolerance::Part(ty, _)) = *t;
+                let (Tolerance::Exact(ty) | Tolerance::Within(ty, _)) = *t;
                 let len = ty.bits() as usize / 8;
                 let read = |b: &[u8]| b[k..k + len].iter().rev().fold(0u128, |n, b| n << 8 | u128::from(*b));
                 let f = format(ty).expect("a float");
                 let (a, b) = (f.to_f64(read(got)), f.to_f64(read(bytes)));
                 let near = match *t {
                     Tolerance::Exact(_) => read(got) == read(bytes),
-                    Tolerance::Part(_, part) => a == b || (a - b).abs() <= part * b.abs().max(1.0),
+                    Tolerance::Within(_, off) => a == b || (a - b).abs() <= off,
                 };
                 (len, near || a.is_nan() && b.is_nan())
             }

@@ -290,6 +290,10 @@ impl Format {
         }
     }
 
+    pub fn smallest_normal(self) -> f64 {
+        self.to_f64(1 << self.fraction)
+    }
+
     pub fn to_f64(self, bits: u128) -> f64 {
         f64::from_bits(F64.write(self.read(bits), Round::Even) as u64)
     }

@@ -30,11 +30,10 @@ fn mode(i: &Inst) -> Mode {
 /// An instruction on floats of a format; `None`: it is none that is known here.
 pub fn compute(i: &Inst, f: Format, v: &[Value]) -> Option<Value> {
     let m = mode(i);
-    // Values of 64 bits that tell nothing of denormal ones.
     let read = |k: usize| f.read(f.flushed(v[k].bits & ones(f.bits()), m.flush));
     let exact =
         |n: Number| Some(Value { bits: clamped(i, f, f.flushed(f.write(n, m.round), m.flush)), ..Value::default() });
-    let far = v.iter().any(|v| v.part > 0.0);
+    let far = v.iter().any(|v| v.off > 0.0);
     if far {
         // What is made of an approximated number is not known exactly.
         return None;
@@ -141,7 +140,7 @@ fn quotient(i: &Inst, f: Format, m: &Mode, v: &[Value]) -> Option<Value> {
     Some(Value { bits: f.flushed(f.write(exact, m.round), m.flush), ..Value::default() })
 }
 
-/// Within the manual's bounds; of sines and logarithms in absolute terms.
+/// Within the manual's bounds, most of which are parts of the value, those of sines and logarithms absolute near one.
 fn approximated(i: &Inst, f: Format, flush: bool, v: &[Value]) -> Option<Value> {
     let x = |k: usize| f.to_f64(f.flushed(v[k].bits & ones(f.bits()), flush));
     let a = x(0);
@@ -157,16 +156,19 @@ fn approximated(i: &Inst, f: Format, flush: bool, v: &[Value]) -> Option<Value> 
         _ => a.tanh(),
     };
     let bits = f.write(F64.read(exact.to_bits().into()), Round::Even);
-    let part = match (i.op, f.bits()) {
-        (Opcode::Tanh, 32) => 2f64.powi(-10),
-        (_, 16) if f == BF16 => 2f64.powi(-7),
-        (_, 16) => 2f64.powi(-9),
+    let (part, least) = match (i.op, f.bits()) {
+        (Opcode::Tanh, 32) => (2f64.powi(-10), 0.0),
+        (Opcode::Tanh, 16) if f == F16 => (2f64.powi(-9), 1.0),
+        (_, 16) => (2f64.powi(if f == BF16 { -7 } else { -9 }), 0.0),
         // Far from zero nothing but the range is promised.
-        (Opcode::Sin | Opcode::Cos, _) if a.abs() > std::f64::consts::PI => 2.0,
-        (Opcode::Sin | Opcode::Cos | Opcode::Lg2, _) => 2f64.powi(-20),
-        _ => 2f64.powi(-19),
+        (Opcode::Sin | Opcode::Cos, _) if a.abs() > std::f64::consts::PI => (2.0, 1.0),
+        (Opcode::Sin | Opcode::Cos | Opcode::Lg2, _) => (2f64.powi(-20), 1.0),
+        _ => (2f64.powi(-19), 0.0),
     };
-    Some(Value { bits: f.flushed(bits, flush), part, float: None })
+    // Of the value, but at least of so much; denormal results may be zeros.
+    let size = if exact.is_finite() { exact.abs().max(least) } else { 0.0 };
+    let off = (part * size).max(f.smallest_normal());
+    Some(Value { bits: f.flushed(bits, flush), off, float: None })
 }
 
 /// Whether a comparison of that name holds.
@@ -183,7 +185,7 @@ pub fn holds(word: &str, a: Number, b: Number) -> Option<bool> {
     };
     let Some(order) = order else { return Some(unordered) };
     Some(match plain {
-        "eq" | "eq " => order == Equal,
+        "eq" => order == Equal,
         "ne" => order != Equal,
         "lt" => order == Less,
         "le" => order != Greater,
@@ -195,7 +197,7 @@ pub fn holds(word: &str, a: Number, b: Number) -> Option<bool> {
 
 /// A conversion between two types.
 pub fn convert(i: &Inst, types: &[Type], v: &[Value]) -> Option<Value> {
-    if v.iter().any(|v| v.part > 0.0) {
+    if v.iter().any(|v| v.off > 0.0) {
         return None;
     }
     let exact = |bits: u128| Some(Value { bits, ..Value::default() });

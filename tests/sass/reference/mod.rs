@@ -25,8 +25,8 @@ const SPACE: u64 = 15 << 60;
 pub enum Tolerance {
     /// A float of this type that is no number may be any such.
     Exact(Type),
-    /// Of a float: that part of it, or of one.
-    Part(Type, f64),
+    /// A float of this type may be so far off.
+    Within(Type, f64),
 }
 
 /// What a launch has to leave.
@@ -40,7 +40,7 @@ pub struct Left {
 #[derive(Clone, Copy, Debug, Default)]
 struct Value {
     bits: u128,
-    part: f64,
+    off: f64,
     float: Option<Type>,
 }
 
@@ -244,7 +244,7 @@ impl<'a> Machine<'a> {
                     let one = self.value(t, o)?;
                     let n = parts(v.len());
                     all.bits |= (one.bits & ones(n)) << (k as u32 * n);
-                    all.part = all.part.max(one.part);
+                    all.off = all.off.max(one.off);
                     all.float = match one.float {
                         Some(Type::F16) if v.len() == 2 => Some(Type::F16x2),
                         Some(Type::Bf16) if v.len() == 2 => Some(Type::Bf16x2),
@@ -265,7 +265,7 @@ impl<'a> Machine<'a> {
                         Some(Type::Bf16x2) if n == 16 => Some(Type::Bf16),
                         _ => None,
                     };
-                    t.set(o, Value { bits: value.bits >> (k as u32 * n) & ones(n), part: value.part, float })?;
+                    t.set(o, Value { bits: value.bits >> (k as u32 * n) & ones(n), off: value.off, float })?;
                 }
                 Ok(())
             }
@@ -381,12 +381,12 @@ impl<'a> Machine<'a> {
                     Type::Bf16x2 => [Some(Type::Bf16), Some(Type::Bf16)],
                     k => [format(k).map(|_| k), None],
                 };
-                if v.part > 0.0 && parts[0].is_none() {
+                if v.off > 0.0 && parts[0].is_none() {
                     return Err("an approximated number stored as bits".into());
                 }
                 self.left.floats.retain(|k, _| !(at..at + len as u64).contains(k));
                 for (k, kind) in (0u64..).zip(parts.into_iter().flatten()) {
-                    let t = if v.part > 0.0 { Tolerance::Part(kind, v.part) } else { Tolerance::Exact(kind) };
+                    let t = if v.off > 0.0 { Tolerance::Within(kind, v.off) } else { Tolerance::Exact(kind) };
                     self.left.floats.insert(at + 2 * k, t);
                 }
             }

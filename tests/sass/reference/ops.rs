@@ -35,7 +35,7 @@ pub fn compute(i: &Inst, types: &[Type], v: &[Value], carry: &mut bool) -> Resul
             },
         },
     };
-    if v.iter().any(|v| v.part > 0.0) && one.is_none_or(|r| r.part == 0.0) {
+    if v.iter().any(|v| v.off > 0.0) && one.is_none_or(|r| r.off == 0.0) {
         return Err("a number made of an approximated one".into());
     }
     // What a choice gives, is what it has chosen from.
@@ -77,7 +77,7 @@ fn lanes(i: &Inst, f: Format, v: &[Value]) -> Option<Value> {
         float::compute(i, f, &part)
     };
     let (low, high) = (lane(0)?, lane(1)?);
-    Some(Value { bits: high.bits << 16 | low.bits, part: low.part.max(high.part), float: None })
+    Some(Value { bits: high.bits << 16 | low.bits, off: low.off.max(high.off), float: None })
 }
 
 fn whole_lanes(i: &Inst, ty: Type, v: &[Value], carry: &mut bool) -> Option<Value> {
@@ -126,7 +126,7 @@ fn joined(i: &Inst, found: bool, with: Option<&Value>) -> bool {
 }
 
 fn setp(i: &Inst, types: &[Type], v: &[Value]) -> Option<Vec<Value>> {
-    if v.iter().any(|v| v.part > 0.0) {
+    if v.iter().any(|v| v.off > 0.0) {
         return None;
     }
     let of = |b: bool| plain(b.into());
