@@ -1,7 +1,11 @@
 //! All collected samples of PTX: ptxas's code at -O0 and -O3 and ours, in strict mode, leave what the manual asks for, wherever the reference knows
 //! the instructions; where it does not, what ptxas's code leaves.
 
-use crate::machine::{Case, launch};
+mod mma;
+mod product;
+mod wgmma;
+
+use crate::machine::{Case, launch, launch_clusters};
 use crate::nvidia::ptxas;
 use crate::reference::{self, Left, Tolerance, format};
 use doorbell::elf::cubin::Arch;
@@ -9,7 +13,7 @@ use doorbell::isa::ptx::parse;
 use doorbell::isa::sass::compile::assemble;
 use std::io::Read;
 
-const SAMPLES: &[u8] = include_bytes!("../data/ptx/samples.ptx.gz");
+const SAMPLES: &[u8] = include_bytes!("../../data/ptx/samples.ptx.gz");
 const THREADS: u32 = 64;
 const BUFFERS: [u64; 4] = [0x7_0000_0000, 0x7_1000_0000, 0x7_2000_0000, 0x7_3000_0000];
 const BUFFER_BYTES: usize = 1 << 17;
@@ -37,6 +41,43 @@ fn file(name: &str) -> (String, Vec<String>) {
     let mut parts = text.split(ENTRY);
     let head = parts.next().expect("a head").to_owned();
     (head, parts.map(|p| format!("{ENTRY}{p}")).collect())
+}
+
+/// The parameters' bytes: four buffers, `pn`, `pf` and `pm`.
+fn params(buffers: [u64; 4], n: u32, f: f32, m: u32) -> Vec<u8> {
+    let words = [n.to_le_bytes(), f.to_le_bytes(), m.to_le_bytes()];
+    buffers.iter().flat_map(|b| b.to_le_bytes()).chain(words.into_iter().flatten()).collect()
+}
+
+/// What a sample reads and did not write: text that so many threads fill the shared memory `sm` with, from where the register points.
+fn fill(from: &str, bytes: usize, threads: usize) -> String {
+    format!(
+        "{{ .reg .b32 %at,%end,%w<4>; .reg .b64 %from,%own; .reg .pred %more;
+        mov.u32 %at,%tid.x; mul.wide.u32 %own,%at,16; add.s64 %from,{from},%own; mov.u32 %end,sm; mad.lo.u32 %at,%at,16,%end; add.u32 %end,%end,{bytes};
+        FILL: ld.global.v4.b32 {{%w0,%w1,%w2,%w3}},[%from]; st.shared.v4.b32 [%at],{{%w0,%w1,%w2,%w3}};
+        add.s64 %from,%from,{step}; add.u32 %at,%at,{step}; setp.lt.u32 %more,%at,%end; @%more bra FILL;
+        fence.proxy.async.shared::cta; bar.sync 0; }}\n",
+        step = 16 * threads
+    )
+}
+
+/// A module's code by our assembler and by ptxas at both levels.
+struct Codes([(&'static str, Vec<u8>); 3]);
+
+impl Codes {
+    fn of(text: &str) -> Codes {
+        let ours = assemble(text, Arch { sm: 90, specific: true }).unwrap_or_else(|e| panic!("{e}"));
+        Codes([("ours", ours), ("-O0", ptxas(text, "-O0")), ("-O3", ptxas(text, "-O3"))])
+    }
+
+    /// What each leaves in the buffers, in strict mode, in clusters of so many blocks.
+    fn run(&self, kernel: &str, case: (&Case, u32)) -> Vec<(&'static str, Vec<Vec<u8>>)> {
+        let run = |(who, cubin): &(&'static str, Vec<u8>)| {
+            let left = launch_clusters(cubin, kernel, case, true).unwrap_or_else(|e| panic!("{who}: {e}"));
+            (*who, left.0)
+        };
+        self.0.iter().map(run).collect()
+    }
 }
 
 /// Bits of all kinds: small and large numbers, and what floats of three formats have at their ends.
