@@ -1,18 +1,21 @@
 //! `doorbell devices`: what this machine and this build offer.
 
 use super::{CliError, Output};
+use doorbell::device::registry::DeviceName;
 use doorbell::device::{DeviceListing, Registry};
 use doorbell::engine::session;
 
 pub fn run(output: Output) -> Result<(), CliError> {
-    let chosen = &session().options.device;
+    // As the list spells it: `cuda:emu=sm_90` is `NV:emu=sm_90`.
+    let asked = &session().options.device;
+    let chosen = asked.parse().map_or_else(|_| asked.clone(), |name: DeviceName| name.to_string());
     let options = session().device_options();
     let mut all = Registry::global().list(&options);
     for d in &mut all {
-        let mark = if d.name == *chosen { "*" } else { " " };
+        let mark = if d.name == chosen { "*" } else { " " };
         // A software GPU is made only for whoever asks for it.
-        if d.name == *chosen && d.unavailable.is_none() && d.state.is_none() {
-            d.state = Registry::global().open(chosen, &options).ok().and_then(|device| device.state());
+        if d.name == chosen && d.unavailable.is_none() && d.state.is_none() {
+            d.state = Registry::global().open(&chosen, &options).ok().and_then(|device| device.state());
         }
         output.say(&line(d, mark));
         if let Some(state) = &d.state {

@@ -124,6 +124,15 @@ fn the_variable_and_the_option_choose_the_same_device() {
 }
 
 #[test]
+fn cuda_is_another_word_for_nv() {
+    let t = temp();
+    let o = run(t.path(), &["devices", "--json", "--device", "cuda:emu=sm_90"]);
+    let v = json(&o, &["default", "devices"]);
+    assert_eq!((code(&o), v["default"].as_str()), (0, Some("NV:emu=sm_90")), "{}", err(&o));
+    assert!(err(&o).lines().any(|line| line.starts_with("* NV:emu=sm_90")), "{}", err(&o));
+}
+
+#[test]
 fn a_lower_case_device_is_the_same_device() {
     let t = temp();
     let o = run(t.path(), &["dump", "add", "--out", "a", "--json", "--device", "cpu:0"]);

@@ -2,6 +2,7 @@
 
 use super::{code, doorbell, err, json, run, temp};
 use doorbell::nn::state;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -96,4 +97,56 @@ fn a_place_that_cannot_be_written_is_2_before_training() {
     std::fs::write(t.path().join("file"), "x").unwrap();
     let o = run(t.path(), &["train", "--out", "file/below"]);
     assert_eq!(code(&o), 2, "{}", err(&o));
+}
+
+/// MNIST's four files: pictures of 8x8 bytes, each digit a bright column of its own in noise.
+fn write_pictures(dir: &Path, sets: [(&str, u32); 2]) {
+    let mut state = 1u32;
+    let mut noise = || {
+        state = state.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
+        (state >> 26) as u8
+    };
+    for (set, rows) in sets {
+        let header = |magic: u32, sizes: &[u32]| -> Vec<u8> {
+            std::iter::once(&magic).chain(sizes).flat_map(|n| n.to_be_bytes()).collect()
+        };
+        let (mut images, mut labels) = (header(0x803, &[rows, 8, 8]), header(0x801, &[rows]));
+        for row in 0..rows {
+            let digit = row * 7 % 10;
+            images.extend((0..64).map(|at| noise() + if at % 10 == digit { 180 } else { 0 }));
+            labels.push(digit as u8);
+        }
+        std::fs::write(dir.join(format!("{set}-images-idx3-ubyte")), images).unwrap();
+        std::fs::write(dir.join(format!("{set}-labels-idx1-ubyte")), labels).unwrap();
+    }
+}
+
+/// The same machine code as on a Hopper card, executed: the losses of two epochs and every weight agree with the CPU's.
+#[test]
+fn losses_and_weights_on_a_software_gpu_are_those_of_the_cpu() {
+    let t = temp();
+    write_pictures(t.path(), [("train", 24), ("t10k", 10)]);
+    let train = |device: &str, epochs: &str| {
+        let fixed = ["train", "--mnist", ".", "--batch", "8", "--json", "--epochs", epochs, "--device", device];
+        let out = format!("{}{epochs}", device.replace(':', "_"));
+        let o = run(t.path(), &[&fixed[..], &["--out", &out]].concat());
+        assert_eq!(code(&o), 0, "{device}: {}", err(&o));
+        let v = json(&o, KEYS);
+        assert_eq!(
+            (v["device"].as_str(), v["steps"].as_u64()),
+            (Some(device), Some(3 * epochs.parse::<u64>().unwrap()))
+        );
+        (v["loss"].as_f64().unwrap(), state::load(&t.path().join(out).join("mnist.safetensors")).unwrap())
+    };
+    for epochs in ["1", "2"] {
+        let ((cpu, weights), (gpu, theirs)) = (train("CPU", epochs), train("NV:emu=sm_90", epochs));
+        assert!((cpu - gpu).abs() < 1e-3, "{epochs}: {cpu} and {gpu}");
+        assert!(cpu > 0.5, "{cpu}: there is something to learn still");
+        assert_eq!(weights.len(), theirs.len());
+        for (name, ours) in &weights {
+            let [ours, theirs] = [ours, &theirs[name]].map(|w| w.to_vec::<f32>().unwrap());
+            let apart = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            assert!(ours.len() == theirs.len() && apart < 1e-3, "{name} after {epochs}: {apart}");
+        }
+    }
 }

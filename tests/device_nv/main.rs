@@ -5,6 +5,7 @@ mod clusters;
 mod code;
 mod events;
 mod faults;
+mod host;
 mod rm_only;
 mod tensors;
 mod units;
@@ -322,33 +323,6 @@ fn clusters_and_large_shared_memory_reach_the_grid() {
     assert!(refused(g([3, 1, 1], [1; 3], 0)).contains("not a multiple"));
     assert!(refused(g([2, 1, 1], [1; 3], 228 << 10)).contains("bytes of shared memory, sm_90 has 233472"));
     assert!(refused(g([2, 1, 1], [32, 32, 2], 0)).contains("1 to 1024 threads"));
-}
-
-#[test]
-fn host_visible_memory_is_copied_without_staging_and_fills_fill() {
-    let rig = Rig::hopper();
-    let d = rig.open();
-    let device = words(&d, &[0; 4096]);
-    for placement in [Placement::Host, Placement::System, Placement::VramMapped] {
-        let host = d.alloc_host(16384, placement).unwrap();
-        let data = pattern(4096);
-        host.host().unwrap().write(0, bytemuck::cast_slice(&data)).unwrap();
-        d.submit(QueueKind::Copy, &[Command::copy(device.at(0), host.at(0), 16384)]).unwrap();
-        assert_eq!(read(&d, &device), data, "{placement:?}");
-    }
-    assert!(matches!(d.alloc_host(4096, Placement::Vram), Err(DeviceError::Unsupported { .. })));
-    d.fill(&device.at(4), 0x0102_0304, 4, 8).unwrap();
-    d.fill(&device.at(16), 0xab, 1, 3).unwrap();
-    d.fill(&device.at(24), 0x1111_2222_3333_4444, 8, 16).unwrap();
-    let found = read(&d, &device);
-    assert_eq!(found[1..3], [0x0102_0304; 2]);
-    assert_eq!(found[4] & 0xff_ffff, 0xab_abab);
-    assert_eq!(found[6..10], [0x3333_4444, 0x1111_2222, 0x3333_4444, 0x1111_2222]);
-    assert!(d.fill(&device.at(2), 0, 4, 8).is_err() && d.fill(&device.at(0), 0, 3, 9).is_err());
-    drop(device);
-    d.close().unwrap();
-    drop(d);
-    assert_eq!(rig.complaints(), Vec::<String>::new());
 }
 
 #[test]

@@ -365,20 +365,28 @@ impl Player<'_> {
     }
 
     /// The words of recorded memory that the device of today has written already, in recorded addresses: the recorded device had got less far
-    /// when it was looked at. Those are the queues' read pointers, and words that the recording finds changed once more, soon, to the value
-    /// that they have today without the player's doing.
+    /// when it was looked at. Those are read pointers of queues and channels, and words that have a value today without the player's doing which the
+    /// recording finds soon, or counts past: a point of a timeline may come and go between two looks.
     fn lagging(&self, at: u64, bytes: &[u8]) -> HashSet<u64> {
         let mut today = vec![0; bytes.len()];
         if read_process(CpuPtr(self.names.address(at)), &mut today).is_err() {
             return HashSet::new();
         }
         let words = (at..).step_by(4).zip(bytes.chunks_exact(4).zip(today.chunks_exact(4)));
-        let is_read_pointer = |word: u64| self.queues.live.iter().any(|q| word.wrapping_sub(q.read_pointer) < 8);
+        let is_read_pointer = |word: u64| {
+            self.queues.live.iter().any(|q| word.wrapping_sub(q.read_pointer) < 8)
+                || self.channels.live.iter().any(|c| word == c.get_address())
+        };
+        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
+        let is_on_the_way = |then: &[u8], today: &[u8], next: &[u8]| {
+            next == today || (number(then)..number(next)).contains(&number(today))
+        };
         words
             .filter(|(word, (then, today))| {
                 is_read_pointer(*word)
                     || then != today
-                        && found(&self.events[self.at + 1..], *word) == Some(today)
+                        && found(&self.events[self.at + 1..], *word)
+                            .is_some_and(|next| is_on_the_way(then, today, next))
                         && found_last(&self.events[..self.at], *word).unwrap_or(&[0; 4]) != *today
             })
             .map(|(word, _)| word)

@@ -1,7 +1,8 @@
 //! Buffers: addresses, memory behind them, their place in the GPU's page table, the host's mapping; and freeing in the right order.
 //!
 //! Place in the arrows: above `gpu` and `paging`; rings, push buffers, signals, tensors and code all lie in these. Source: nv.md 1.3 to 1.5, 2.1.
-//! The GPU address is the CPU address: the range is reserved first, so that nothing else of the process ever lies there.
+//! The GPU address is the CPU address: the range is reserved first, so that nothing else of the process ever lies there. Memory that the caller has
+//! already stays where it is, and the GPU sees it in a range that was reserved for it.
 //! Peers map a buffer at the same address when a copy first names it. Left out: dma-buf, 512 MiB pages.
 
 use super::driver::{Handle, Outcome, Placed, RmError};
@@ -59,6 +60,8 @@ pub struct Bo {
     range: Option<Arc<Mapped>>,
     map: Option<CpuMap>,
     is_mapped: bool,
+    /// Memory that was the caller's before.
+    wrapped: Option<View>,
     /// Until it is taken out.
     in_table: Option<InTable>,
 }
@@ -75,19 +78,9 @@ impl Bo {
     pub fn new(gpu: &Arc<Gpu>, len_bytes: u64, placement: Placement) -> Result<Self, RmError> {
         let is_vram = matches!(placement, Placement::Vram | Placement::VramMapped);
         let align = if is_vram && len_bytes >= HUGE_PAGE { HUGE_PAGE } else { PAGE };
-        let len_bytes = len_bytes.max(1).checked_next_multiple_of(align).ok_or(errno("reserve", Errno::ENOMEM))?;
-        let range = gpu.driver.reserve(len_bytes, align).map_err(|e| errno("reserve", e))?;
-        let va = range.base().0;
-        let mut bo = Self {
-            gpu: Arc::clone(gpu),
-            memory: 0,
-            va,
-            len_bytes,
-            range: None,
-            map: None,
-            is_mapped: placement != Placement::Vram,
-            in_table: None,
-        };
+        let (mut bo, range) = Self::at_reserved(gpu, len_bytes, align)?;
+        let (va, len_bytes) = (bo.va, bo.len_bytes);
+        bo.is_mapped = placement != Placement::Vram;
         match placement {
             Placement::Host => {
                 let range = range.back_shared().map_err(|e| errno("mmap", e))?;
@@ -104,11 +97,54 @@ impl Bo {
                 bo.map = Some(CpuMap::new(gpu, bo.memory, len_bytes, through, Some(range))?);
             }
         }
-        bo.in_table = Some(InTable::put(gpu, va, len_bytes, align, bo.memory)?);
-        let memory = bo.memory;
-        let gpus = if gpu.uses_uvm() { vec![gpu.uuid] } else { Vec::new() };
-        gpu.driver.note_memory(va, len_bytes, Placed { memory, is_vram, gpus });
+        bo.put(align, is_vram)?;
         Ok(bo)
+    }
+
+    /// Memory that this process has already, pinned where it is and in the GPU's page table from its first page to its last. It starts on a page of 4 KiB.
+    ///
+    /// # Errors
+    /// The driver's: pages that it cannot pin. `EACCES` for memory that may not be written, `EINVAL` for none or one that starts within a page.
+    pub fn wrap(gpu: &Arc<Gpu>, host: View) -> Result<Self, RmError> {
+        let at = host.base().0;
+        match () {
+            () if !host.is_writable() => return Err(errno("pin", Errno::EACCES)),
+            () if host.is_empty() || !at.is_multiple_of(PAGE) => return Err(errno("pin", Errno::EINVAL)),
+            () => {}
+        }
+        let (mut bo, range) = Self::at_reserved(gpu, host.len_bytes(), PAGE)?;
+        bo.range = Some(Arc::new(range));
+        bo.memory = pin(gpu, at, bo.len_bytes)?;
+        bo.wrapped = Some(host);
+        bo.put(PAGE, false)?;
+        Ok(bo)
+    }
+
+    /// Addresses with nothing behind them yet.
+    fn at_reserved(gpu: &Arc<Gpu>, len_bytes: u64, align: u64) -> Result<(Self, Mapped), RmError> {
+        let len_bytes = len_bytes.max(1).checked_next_multiple_of(align).ok_or(errno("reserve", Errno::ENOMEM))?;
+        let range = gpu.driver.reserve(len_bytes, align).map_err(|e| errno("reserve", e))?;
+        let bo = Self {
+            gpu: Arc::clone(gpu),
+            memory: 0,
+            va: range.base().0,
+            len_bytes,
+            range: None,
+            map: None,
+            is_mapped: false,
+            wrapped: None,
+            in_table: None,
+        };
+        Ok((bo, range))
+    }
+
+    /// The memory object at its addresses in the GPU's page table, where peers find it.
+    fn put(&mut self, align: u64, is_vram: bool) -> Result<(), RmError> {
+        let (gpu, memory) = (&self.gpu, self.memory);
+        self.in_table = Some(InTable::put(gpu, self.va, self.len_bytes, align, memory)?);
+        let gpus = if gpu.uses_uvm() { vec![gpu.uuid] } else { Vec::new() };
+        gpu.driver.note_memory(self.va, self.len_bytes, Placed { memory, is_vram, gpus });
+        Ok(())
     }
 
     #[must_use]
@@ -134,6 +170,9 @@ impl Bo {
     /// `EACCES` for a buffer in VRAM.
     pub fn view(&self) -> Result<View, CallError> {
         let refused = |errno| CallError { name: "mmap", errno };
+        if let Some(host) = &self.wrapped {
+            return Ok(host.clone());
+        }
         let mapped = match &self.map {
             Some(map) => &map.mapped,
             None => self.range.as_ref().filter(|_| self.is_mapped).ok_or(refused(Errno::EACCES))?,
@@ -148,7 +187,7 @@ impl Bo {
         let out = self.in_table.take().map_or(Ok(()), |place| place.take_out(&gpu, self.va, self.len_bytes));
         let unmapped = self.map.take().map_or(Ok(()), |map| map.unmap(driver, gpu.device));
         let freed = if self.memory == 0 { Ok(()) } else { driver.free(gpu.device, self.memory) };
-        self.range = None;
+        (self.range, self.wrapped) = (None, None);
         driver.forget(self.va);
         out.and(unmapped).and(freed)
     }
@@ -198,8 +237,8 @@ fn allocate(gpu: &Gpu, len_bytes: u64, align: u64, placement: Placement) -> Resu
     gpu.driver.alloc(gpu.device, class, Some(&mut params))
 }
 
-/// Memory of this process as an object of the driver; its pages stay where they are until it is freed.
-fn pin(gpu: &Gpu, va: u64, len_bytes: u64) -> Result<Handle, RmError> {
+/// Memory of this process, from a page on, as an object of the driver; its pages stay where they are until it is freed.
+fn pin(gpu: &Gpu, at: u64, len_bytes: u64) -> Result<Handle, RmError> {
     let handle = gpu.driver.own_handle();
     let params = nvrm::AllocMemoryParams {
         h_root: gpu.driver.client(),
@@ -207,7 +246,7 @@ fn pin(gpu: &Gpu, va: u64, len_bytes: u64) -> Result<Handle, RmError> {
         h_object_new: handle,
         h_class: nvrm::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
         flags: USER_MEMORY_FLAGS,
-        p_memory: va,
+        p_memory: at,
         limit: len_bytes - 1,
         ..Default::default()
     };

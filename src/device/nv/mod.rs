@@ -49,6 +49,7 @@ use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, Place,
 };
 use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
+use crate::hcq::memory::View;
 use crate::hcq::packet::GpuVa;
 use crate::hcq::packet::nv::copy::Element;
 use crate::hcq::signal::Point;
@@ -172,7 +173,26 @@ impl NvDevice {
             used: self.inner.pool.used_bytes(),
             why: e.to_string(),
         })?;
-        let view = core.view_of("host memory", &bo)?.sub(0, len_bytes)?;
+        self.lend(bo, len_bytes)
+    }
+
+    /// Memory that the process has already, as memory of this device too: kernels and copies work on the same bytes, nothing is copied. The driver pins
+    /// its pages of 4 KiB until the last handle is gone, the rest of the last page with them; `host` keeps the bytes mapped as long.
+    /// Order accesses of the host as with any memory that it sees ([`Memory::host`]).
+    ///
+    /// # Errors
+    /// `Rm` with the call that was refused: memory that may not be written or does not start on a page, pages that the driver cannot pin (mapped
+    /// files of most file systems; anonymous and shared memory work). `Closed`.
+    pub fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
+        let core = &self.inner.core;
+        core.check_open()?;
+        let bo = Bo::wrap(&core.gpu, host.clone()).map_err(|e| core.refused("wrap memory of the host", e))?;
+        self.lend(bo, host.len_bytes())
+    }
+
+    /// A buffer that the host sees, as memory; kept until its last handle is gone.
+    fn lend(&self, bo: Bo, len_bytes: u64) -> Result<Memory, DeviceError> {
+        let view = self.inner.core.view_of("host memory", &bo)?.sub(0, len_bytes)?;
         let va = bo.va();
         self.inner.host.keep(bo);
         Ok(Memory::new(MemoryParts {

@@ -5,6 +5,8 @@ use crate::raw::pattern;
 use crate::rungs::Bench;
 use doorbell::device::nv::{Driver, NvDevice, NvOptions, PageTables, Placement, Selector};
 use doorbell::device::{Arg, Command, Device, QueueKind};
+use doorbell::hcq::memory::View;
+use doorbell_ioctl::port::{MapRequest, Mapped, Port};
 use hw_contact::{Failure, fail};
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,7 +25,7 @@ pub fn rm_space(climb: &mut Climb) -> Result<String, Failure> {
     for len in SIZES {
         there_and_back(&device, len)?;
     }
-    let pinned = host_memory(&device)?;
+    let pinned = host_memory(&device, &climb.machine.port)?;
     let kernel = if crate::code::why_none(climb).is_none() {
         kernel(device, climb)?
     } else {
@@ -57,21 +59,23 @@ fn kernel(device: NvDevice, climb: &Climb) -> Result<&'static str, Failure> {
     if seen == [0x600d] { Ok("a kernel's constant") } else { Err(format!("a kernel's constant: {seen:x?}").into()) }
 }
 
-/// The copy engine writes what the host reads without another copy: pinned pages, and the driver's own.
-fn host_memory(device: &NvDevice) -> Result<String, Failure> {
+/// The copy engine writes what the host reads without another copy: pinned pages, the driver's own, and pages that were there before.
+fn host_memory(device: &NvDevice, port: &Arc<dyn Port>) -> Result<String, Failure> {
     const LEN: usize = 64 << 10;
     let (far, data) = (device.alloc(LEN as u64)?, pattern(LEN, 77));
     device.copy_in(&far, 0, &data)?;
-    for placement in [Placement::Host, Placement::System] {
-        let near = device.alloc_host(LEN as u64, placement)?;
+    let ours = Arc::new(Mapped::new(port, &MapRequest::anonymous_shared(LEN as u64)).map_err(fail)?);
+    let ours = View::of_device(&ours.view().map_err(fail)?);
+    let [host, system] = [Placement::Host, Placement::System].map(|placement| device.alloc_host(LEN as u64, placement));
+    for (what, near) in [("pinned", host?), ("system", system?), ("wrapped", device.wrap_host(&ours)?)] {
         let point = device.submit(QueueKind::Copy, &[Command::copy(near.at(0), far.at(0), LEN as u64)])?;
         device.wait(&point, device.patience())?;
-        let view = near.host().ok_or_else(|| Failure::from(format!("{placement:?} has no view of the host")))?;
+        let view = near.host().ok_or_else(|| Failure::from(format!("{what} memory has no view of the host")))?;
         let mut back = vec![0; LEN];
         view.read(0, &mut back).map_err(fail)?;
         if back != data {
-            return Err(format!("{placement:?} memory: the host reads other bytes than the GPU wrote").into());
+            return Err(format!("{what} memory: the host reads other bytes than the GPU wrote").into());
         }
     }
-    Ok("pinned and system memory written by the GPU".into())
+    Ok("pinned, system and wrapped memory written by the GPU".into())
 }
