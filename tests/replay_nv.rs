@@ -101,12 +101,22 @@ fn played(first: &Recorded, events: &[Event], config: Config) -> (Recorded, Repo
 
 #[test]
 fn replay_gives_the_identical_methods_and_grids_on_another_software_gpu() {
+    identical(|| Config::new(Chip::Sm90));
+}
+
+#[test]
+fn recordings_of_machines_without_uvm_are_followed_too() {
+    identical(|| Config { no_uvm: true, ..Config::new(Chip::Sm90) });
+}
+
+/// A recording from a machine is played on another of its kind.
+fn identical(config: fn() -> Config) {
     let _alone = alone();
-    let first = recorded(Config::new(Chip::Sm90));
+    let first = recorded(config());
     let out = program(&first);
     assert_eq!(out[0], pattern(1)[0].wrapping_add(5 + 3 + 6));
     let events = first.log.events();
-    let (again, report) = played(&first, &events, Config::new(Chip::Sm90));
+    let (again, report) = played(&first, &events, config());
     assert_eq!(report.differences, []);
     assert_eq!((report.timeouts, report.doorbells > 8), (0, true));
     let (then, now) = (submissions(&events), submissions(&again.log.events()));

@@ -1,7 +1,7 @@
 //! NVIDIA's channels in a recording: where their rings and pointers are, which doorbell value is whose, and what each doorbell handed over.
 //!
 //! Source: nv.md 1.5, 2.2, 3.1. Rings and USERD have GPU addresses, which are the process's own in the recordings played here; the address of a memory
-//! object is where UVM maps it. A submission is the ring's new entries, each followed by the push buffer that it names.
+//! object is where UVM, or RM alone, maps it. A submission is the ring's new entries, each followed by the push buffer that it names.
 
 use super::memory::Memory;
 use super::rings::Submission;
@@ -76,6 +76,11 @@ impl Channels {
         if desc.name == uvm::MAP_EXTERNAL_ALLOCATION.desc.name {
             let (memory, base) = (field(desc.layout, "h_memory", &call.after), field(desc.layout, "base", &call.after));
             self.addresses.insert(memory, base.wrapping_sub(field(desc.layout, "offset", &call.after)));
+        } else if same_call(call.request, nvrm::MAP_MEMORY_DMA.desc.request)
+            && field(desc.layout, "status", &call.after) == 0
+        {
+            let place = |name| field(desc.layout, name, &call.after);
+            self.addresses.insert(place("h_memory"), place("dma_offset").wrapping_sub(place("offset")));
         } else if same_call(call.request, nvrm::ALLOC.desc.request) && field(desc.layout, "status", &call.after) == 0 {
             if let Some(params) = behind(desc, call, &ChannelAlloc::LAYOUT) {
                 self.add(&call.after, params);
