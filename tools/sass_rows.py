@@ -315,6 +315,7 @@ LIKE = [('LD', 'U', '0x1980', 'D', [('asm', '', '', '{e}{ev}{ltc}{sz}{sem} <d>, 
         ('IDP', 'C', '0xa26', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
         ('F2I', 'UH', '0x1d05', 'RH', [('b', '32', '37', 'UR')]),
         ('VABSDIFF', 'U', '0x1c14', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
+        ('VABSDIFF', 'C', '0xa14', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
         ('IDP', 'C2A', '0xa26', 'R2A', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
         ('PLOP3', 'C', '0xa1f', 'R', [('b', '', '', 'c:sp'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
         ('FCHK', 'C', '0xb02', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
@@ -349,6 +350,7 @@ def added(lines):
     for mn, tag, op in sorted({(r[0], r[1], r[2]) for r in rows}):  # bits that no text shows, as the forms have them that ptxas uses on sm_90
         names = {r[3] for r in rows if r[:2] == [mn, tag]}
         if mn == 'IMAD' and not names & {'hid81', 'pu'}: rows.append([mn, tag, op, 'hid81', '81', '83', 'const:7'])
+        if mn == 'F2FP' and not names & {'a', 'hid24'}: rows.append([mn, tag, op, 'hid24', '24', '31', 'const:255'])
         if (mn, tag) == ('BRA', 'DIV'): rows.append([mn, tag, op, 'u.inv', '30', '30', 'inv'])
     usual = {(r[0], r[3], r[4], r[5]): r[6] for r in rows if ';def=' in r[6] and r[1] in ('R', 'LOR', 'WIDER', 'HIR')}
     told = {(r[0], r[1]) for r in rows if ';def=' in r[6]}
