@@ -25,6 +25,8 @@ struct Places {
     shared_window: usize,
     stack: usize,
     dynamic_shared: usize,
+    /// Shared memory that the driver keeps: 1 KiB.
+    kept_shared: usize,
     /// The address that parameters are read at through memory: of the parameters, or of the bank.
     own: (usize, bool),
     constants: usize,
@@ -48,6 +50,7 @@ fn places(chip: Chip) -> Places {
         shared_window: 0x18,
         stack: 0x28,
         dynamic_shared: 0x2c,
+        kept_shared: 0x114,
         own: (0x40, false),
         constants: 0x50,
         clusters: None,
@@ -65,6 +68,7 @@ fn places(chip: Chip) -> Places {
             shared_window: 0x2f0,
             stack: 0x37c,
             dynamic_shared: 0x2ac,
+            kept_shared: 0x16c,
             own: (0x348, true),
             constants: 0x120,
             clusters: Some(Clusters { flag: 0x36c, size: 0x2a0, grid: 0x2c0, ctas: 0x2cc }),
@@ -92,6 +96,7 @@ pub fn bank0(chip: Chip, size: Size, options: &Options, (bank0, params): (u64, u
     put(at.shared_window, &options.shared_window.to_le_bytes());
     put(at.stack, &0xff_fdc0u32.to_le_bytes());
     put(at.dynamic_shared, &size.dynamic_shared_bytes.to_le_bytes());
+    put(at.kept_shared, &1024u32.to_le_bytes());
     let (own, of_params) = at.own;
     put(own, &(bank0 + if of_params { params.into() } else { 0 }).to_le_bytes());
     // `__constant__` variables by generic address.

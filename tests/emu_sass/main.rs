@@ -12,5 +12,6 @@ mod kit;
 mod nvidia;
 mod ops;
 mod strict;
+mod tensor;
 mod tma;
 mod wgmma;

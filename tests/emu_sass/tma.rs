@@ -3,78 +3,9 @@
 use crate::harness::{Size, address, launch};
 use crate::kit::Random;
 use crate::kit::nvcc::{Level, assemble};
+use crate::tensor::Tensor;
 use doorbell::elf::cubin::Cubin;
 use doorbell::emu::sass::{Fault, Options};
-
-/// A tensor and its box, as `tensormap.replace` takes them.
-#[derive(Clone, Copy)]
-struct Tensor {
-    /// The PTX ISA's number of the element type.
-    kind: u32,
-    element_bytes: usize,
-    sizes: &'static [usize],
-    /// Bytes from one element of dimensions 1 and up to the next.
-    strides: &'static [usize],
-    counts: &'static [usize],
-    steps: &'static [usize],
-    /// 0 to 3: none, 32, 64, 128 bytes.
-    swizzle: u32,
-    fills_nan: bool,
-    at: &'static [i32],
-}
-
-impl Tensor {
-    fn map(&self, address: u64) -> Vec<u8> {
-        let mut bytes = vec![0u8; 128];
-        let mut put = |at: usize, v: u64, len: usize| bytes[at..at + len].copy_from_slice(&v.to_le_bytes()[..len]);
-        let rank = self.sizes.len();
-        put(0, address, 8);
-        let kind = (rank as u32 - 1) << 4 | self.kind << 7 | self.swizzle << 13 | u32::from(self.fills_nan) << 15;
-        put(8, kind.into(), 4);
-        let mut high = 0u64;
-        for (k, stride) in self.strides.iter().enumerate() {
-            put(12 + 4 * k, (*stride as u64 >> 4) & 0xffff_ffff, 4);
-            high |= (*stride as u64 >> 36) << (4 * k);
-        }
-        put(0x1c, high, 4);
-        let mut steps = 0u64;
-        for k in 0..rank {
-            put(0x20 + 4 * k, self.sizes[k] as u64 - 1, 4);
-            put(0x37 + k, self.counts[k] as u64 - 1, 1);
-            steps |= (self.steps[k] as u64 - 1) << (3 * k);
-        }
-        put(0x34, steps, 3);
-        bytes
-    }
-
-    /// Elements of the box along a dimension.
-    fn across(&self, k: usize) -> usize {
-        self.counts[k].div_ceil(self.steps[k])
-    }
-
-    fn box_bytes(&self) -> usize {
-        (0..self.sizes.len()).map(|k| self.across(k)).product::<usize>() * self.element_bytes
-    }
-
-    /// Where each element of the box is in the tensor's bytes, if it is inside, and in shared memory.
-    fn elements(&self) -> Vec<(Option<usize>, usize)> {
-        let rank = self.sizes.len();
-        (0..self.box_bytes() / self.element_bytes)
-            .map(|number| {
-                let (mut rest, mut from) = (number, Some(0));
-                for k in 0..rank {
-                    let place = self.at[k] + (rest % self.across(k) * self.steps[k]) as i32;
-                    rest /= self.across(k);
-                    let stride = if k == 0 { self.element_bytes } else { self.strides[k - 1] };
-                    let inside = place >= 0 && (place as usize) < self.sizes[k];
-                    from = if inside { from.map(|f: usize| f + place as usize * stride) } else { None };
-                }
-                let linear = number * self.element_bytes;
-                (from, linear ^ (linear >> 7 & ((1 << self.swizzle) - 1)) << 4)
-            })
-            .collect()
-    }
-}
 
 const HEAD: &str = ".version 8.8\n.target sm_90a\n.address_size 64\n";
 
@@ -175,7 +106,7 @@ fn boxes_loaded_by_tensor_maps_agree_with_loops_over_elements() {
         let source = bytes(8192, number as u64);
         let mut want = vec![0u8; tensor.box_bytes()];
         let nan = 0x7fff_ffffu32.to_le_bytes();
-        for (from, to) in tensor.elements() {
+        for (from, to) in tensor.elements(tensor.at) {
             let len = tensor.element_bytes;
             want[to..to + len].copy_from_slice(match from {
                 Some(from) => &source[from..from + len],
@@ -194,7 +125,7 @@ fn boxes_stored_by_tensor_maps_leave_everything_outside_alone() {
     for (number, tensor) in TENSORS.iter().enumerate() {
         let (data, before) = (bytes(16384, 99), bytes(8192, number as u64));
         let mut want = before.clone();
-        for (to, from) in tensor.elements() {
+        for (to, from) in tensor.elements(tensor.at) {
             if let Some(to) = to {
                 want[to..to + tensor.element_bytes].copy_from_slice(&data[from..from + tensor.element_bytes]);
             }
@@ -229,7 +160,7 @@ fn boxes_reduced_by_tensor_maps_agree_with_loops_over_elements() {
         };
         let (data, before) = (numbers(7), numbers(8));
         let mut want = before.clone();
-        for (to, from) in tensor.elements() {
+        for (to, from) in tensor.elements(tensor.at) {
             if let Some(to) = to {
                 let sum = combine(&before[to..to + 4], &data[from..from + 4]);
                 want[to..to + 4].copy_from_slice(&sum);

@@ -215,7 +215,7 @@ fn what_is_not_assembled_is_refused_by_name_and_place() {
             "10:1: tex.2d.v4.f32.f32: the assembler has no such instruction yet",
         ),
         ("call (%r1), missing, (%r2);", "10:1: call: what is called is not known here"),
-        ("mov.u32 %r1, %pm0;", "10:1: mov.u32: %pm0 is not assembled"),
+        ("mov.u32 %r1, %reserved_smem_offset_cap;", "10:1: mov.u32: %reserved_smem_offset_cap is not assembled"),
     ];
     for (body, want) in cases {
         let e: AsmError = kernels(&kernel(body)).unwrap_err();

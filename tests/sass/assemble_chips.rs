@@ -3,6 +3,7 @@
 
 use crate::chips::{OTHERS, agree};
 use crate::codegen_kernels::kernels as graphs;
+use crate::nvidia::ptxas_for;
 use doorbell::codegen::{self, OptChoice};
 use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::isa::ptx::{self, Buffers, render};
@@ -44,6 +45,24 @@ fn kernels_assembled_for_each_chip_are_read_by_nvdisasm_and_have_no_fault() {
 fn kernel(body: &str) -> String {
     let head = ".version 8.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 o)\n{\n.reg .b32 %r<8>;\n";
     format!("{head}.reg .b64 %d<8>;\n.reg .pred %p<4>;\n{body}\nret;\n}}\n")
+}
+
+#[test]
+fn the_size_of_shared_memory_and_counters_are_where_ptxas_has_them() {
+    let text = kernel(
+        "mov.u32 %r1, %total_smem_size; mov.u32 %r2, %pm3; pmevent 15; ld.param.u64 %d1, [o]; st.global.v2.u32 [%d1], {%r1, %r2};",
+    );
+    for chip in OTHERS.into_iter().chain([Chip::Sm90]) {
+        let kept = if chip == Chip::Sm120 { "c[0x0][0x16c]" } else { "c[0x0][0x114]" };
+        let ours = assemble(&text, chip.arch()).unwrap_or_else(|e| panic!("{chip}: {e}"));
+        for cubin in [ours, ptxas_for(&text, &chip.to_string(), "-O3")] {
+            let file = Cubin::parse(&cubin).unwrap_or_else(|e| panic!("{chip}: {e}"));
+            let words = file.code(&file.kernels[0]).as_chunks::<16>().0;
+            let word = |w: &[u8; 16]| decode_for(u128::from_le_bytes(*w), chip).expect("a known word");
+            let all: String = words.iter().map(|w| print_at(&word(w), 0) + "\n").collect();
+            assert!([kept, "SR_SMEMSZ", "SR_PM3", "PMTRIG 0x8000"].iter().all(|t| all.contains(t)), "{chip}:\n{all}");
+        }
+    }
 }
 
 #[test]

@@ -28,6 +28,8 @@ mod random;
 mod reference;
 mod samples;
 mod source;
+#[path = "../emu_sass/tensor.rs"]
+mod tensor;
 mod tiles;
 mod timing;
 mod total;

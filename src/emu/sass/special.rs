@@ -6,6 +6,7 @@ use super::lower::Run;
 use super::memory::LOCAL_WINDOW;
 use super::operand::{Dst, Fields};
 use super::warp::Lanes;
+use crate::isa::sass::Chip;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {
@@ -28,6 +29,8 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
 #[derive(Clone, Copy)]
 enum Special {
     Lane,
+    /// Warps that there may be on a multiprocessor.
+    Warps,
     WarpId,
     Tid(usize),
     Ctaid(usize),
@@ -53,6 +56,7 @@ impl Special {
     fn of(number: u64) -> Option<Special> {
         Some(match number {
             0 => Special::Lane,
+            2 => Special::Warps,
             3 => Special::WarpId,
             33..=35 => Special::Tid(number as usize - 33),
             37..=39 => Special::Ctaid(number as usize - 37),
@@ -69,7 +73,8 @@ impl Special {
             136 => Special::Rank,
             138 => Special::ClusterSize,
             55 => Special::LocalOffset,
-            48 | 54 | 67 | 255 => Special::Zero,
+            // Performance counters count nothing.
+            48 | 54 | 67 | 100..=115 | 255 => Special::Zero,
             _ => return None,
         })
     }
@@ -79,6 +84,11 @@ impl Special {
         let mask = |f: fn(u32) -> u32| std::array::from_fn(|lane| f(lane as u32));
         match self {
             Special::Lane => mask(|lane| lane),
+            // CUDA's guide: by compute capability.
+            Special::Warps => match c.machine.launch.chip {
+                Chip::Sm80 | Chip::Sm90 => [64 << 8; 32],
+                Chip::Sm86 | Chip::Sm89 | Chip::Sm120 => [48 << 8; 32],
+            },
             Special::WarpId => [c.warp.number << 8; 32],
             Special::Tid(axis) => c.warp.tid[axis],
             Special::Ctaid(axis) => [cta.index[axis]; 32],

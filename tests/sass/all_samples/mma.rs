@@ -187,7 +187,7 @@ fn multiplies_of_a_warp_are_sums_of_products() {
 }
 
 /// The bytes of the shared memory of matrices, and what they hold as halves in rows of 16 bytes.
-struct Rows(Vec<u8>);
+pub struct Rows(pub Vec<u8>);
 
 impl Rows {
     fn half(&self, row: usize, column: usize) -> u32 {
@@ -199,7 +199,7 @@ impl Rows {
     }
 
     /// ldmatrix: a lane's registers; `row` gives the byte where a lane's row begins.
-    fn load(&self, row: impl Fn(usize) -> usize, (count, trans): (usize, bool), lane: usize) -> Vec<u32> {
+    pub fn load(&self, row: impl Fn(usize) -> usize, (count, trans): (usize, bool), lane: usize) -> Vec<u32> {
         let (down, right) = (lane / 4, 2 * (lane % 4));
         let half = |matrix: usize, part: usize| match trans {
             false => self.half(row(8 * matrix + down), right + part),

@@ -10,7 +10,7 @@ use crate::isa::sass::{Chip, FieldError, Instruction, op};
 
 /// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes, before, after.
 /// Source: cubins of ptxas 13.5 (nv.md 5.4).
-const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 6] = [
+const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 9] = [
     // Block and grid dimensions.
     (0x0, 12, Some(0x0), Some(0x360)),
     (0xc, 12, Some(0xc), Some(0x370)),
@@ -18,6 +18,10 @@ const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 6] = [
     (0x20, 8, Some(0x20), Some(0x2f8)),
     (0x28, 4, Some(0x28), Some(0x37c)),
     (0x2c, 4, Some(0x2c), None),
+    // Words of the environment; shared memory that the driver keeps, and how much may be reached.
+    (0x40, 128, Some(0x88), None),
+    (0x114, 4, Some(0x114), Some(0x16c)),
+    (0x13c, 4, None, None),
     // The memory descriptor.
     (0x208, 8, Some(0x118), Some(0x358)),
 ];

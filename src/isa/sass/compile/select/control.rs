@@ -1,7 +1,7 @@
 //! Branches, ends, barriers, fences; special registers.
 
 use super::super::AsmError;
-use super::super::build::{Build, Src};
+use super::super::build::{Build, Src, iadd3};
 use super::super::flat::{Flat, Opd, Symbol};
 use super::super::mir::{Mach, Term, Val, Wide, Word};
 use crate::isa::ptx::{Opcode, Type};
@@ -58,6 +58,7 @@ impl Build<'_> {
                 Ok(())
             }
             Opcode::Bar | Opcode::Barrier => self.barrier(i),
+            Opcode::Pmevent => self.event(i),
             // The launch of the grid that waits for this one, and the wait for the one before.
             Opcode::Griddepcontrol => {
                 let form = if i.has("wait") { op::ACQBULK_N } else { op::PREEXIT_N };
@@ -66,6 +67,17 @@ impl Build<'_> {
             }
             _ => self.fence(i),
         }
+    }
+
+    /// Events of performance counters, by number or as a mask.
+    fn event(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let events = match (self.constant_of(&i.opds[0]), i.has("mask")) {
+            (Some(mask @ ..0x1_0000), true) => mask,
+            (Some(number @ ..16), false) => 1 << number,
+            _ => return self.no(i, "an event from 0 to 15, or a mask of 16, is expected"),
+        };
+        self.push(Mach::new(op::PMTRIG_I).n("m", events).effect());
+        Ok(())
     }
 
     fn barrier(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -188,7 +200,7 @@ impl Build<'_> {
         }
         match stem.split_once('.').map(|(name, a)| (name, axis(a))) {
             Some((name, Some(axis))) if self.cluster_register(d, name, axis) => {}
-            _ if self.field_register(d, stem) => {}
+            _ if self.field_register(d, stem) || self.shared_register(d, stem) => {}
             _ => match plain_register(stem) {
                 Some(register) => self.push(Mach::new(op::S2R_S).w("d", d).m("s", register)),
                 None => return self.no(i, &format!("{name} is not assembled")),
@@ -212,6 +224,7 @@ impl Build<'_> {
             None if stem == "dynamic_smem_size" => Some(0x2c),
             None if stem == "nsmid" => Some(0x10c),
             None if stem == "gridid" => Some(0x30),
+            None => numbered(stem, "envreg").filter(|n| *n < 32).map(|n| 0x40 + 4 * n),
             _ => None,
         };
         let Some(at) = found else { return false };
@@ -233,10 +246,33 @@ impl Build<'_> {
             "globaltimer" => ("SR_GLOBALTIMERLO", 2),
             "clock" => ("SR_CLOCKLO", 1),
             "globaltimer_lo" => ("SR_GLOBALTIMERLO", 1),
-            _ => return false,
+            _ => {
+                let (stem, words) = stem.strip_suffix("_64").map_or((stem, 1), |stem| (stem, 2));
+                match numbered(stem, "pm").and_then(|n| PERFORMANCE.get(n as usize)) {
+                    Some(register) => (*register, words),
+                    None => return false,
+                }
+            }
         };
         let m = Mach::new(op::CS2R_S).wn("d", d, words).m("s", register);
         self.push(m.m("w", if words == 2 { "" } else { ".32" }).effect());
+        true
+    }
+
+    /// Bytes of shared memory: without those that the driver keeps, or with all that may be reached.
+    fn shared_register(&mut self, d: Word, stem: &str) -> bool {
+        if !matches!(stem, "total_smem_size" | "aggr_smem_size") {
+            return false;
+        }
+        let t = self.one();
+        self.unguarded(|b| b.push(Mach::new(op::S2R_S).w("d", t).m("s", "SR_SMEMSZ")));
+        match stem {
+            "total_smem_size" => {
+                let kept = Src::from(Val::Const(0, 0x114)).negated();
+                self.alu(iadd3(), d, [t.into(), kept, Src::ZERO], |m| m);
+            }
+            _ => self.extreme(d, Val::Word(t), Val::Const(0, 0x13c), false, false),
+        }
         true
     }
 
@@ -255,6 +291,14 @@ impl Build<'_> {
         self.lop(d, [u.into(), mask.into(), Src::ZERO], 0xc0);
         true
     }
+}
+
+/// Performance counters.
+const PERFORMANCE: [&str; 8] = ["SR_PM0", "SR_PM1", "SR_PM2", "SR_PM3", "SR_PM4", "SR_PM5", "SR_PM6", "SR_PM7"];
+
+/// The number behind a name.
+fn numbered(stem: &str, name: &str) -> Option<u32> {
+    stem.strip_prefix(name)?.parse().ok()
 }
 
 fn axis(name: &str) -> Option<usize> {

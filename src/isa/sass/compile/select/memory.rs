@@ -523,6 +523,11 @@ impl Build<'_> {
         if let Some(w) = swap {
             m = m.rn("c", w, words);
         }
+        if let (true, Opd::Vector(_)) = (result, &i.opds[0]) {
+            let (d, words) = self.load_dest(i, ty, 4 * usize::from(words), false)?;
+            self.push(m.wn("d", d, words).effect());
+            return self.load_rest(i, d, ty, false);
+        }
         if result && !matches!(i.opds[0], Opd::Nothing) {
             let d = self.dest(i, &i.opds[0])?;
             m = m.wn("d", d, words);

@@ -134,7 +134,7 @@ impl Build<'_> {
             Vabsdiff4 => self.byte_differences(i),
             Mbarrier => self.mbarrier(i),
             Brx => self.table_branch(i, labels),
-            Bra | Ret | Exit | Trap | Brkpt | Bar | Barrier | Membar | Fence | Nanosleep | Griddepcontrol => {
+            Bra | Ret | Exit | Trap | Brkpt | Bar | Barrier | Membar | Fence | Nanosleep | Griddepcontrol | Pmevent => {
                 self.control(i, labels)
             }
             St if i.has("async") => self.store_async(i),
