@@ -24,7 +24,7 @@ fn push(out: &mut Vec<u8>, id: u8, value: &Value) {
     out.extend_from_slice(&[form, id]);
     out.extend_from_slice(&half.to_le_bytes());
     if let Value::Words(words) = value {
-        out.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+        words.iter().for_each(|w| out.extend_from_slice(&w.to_le_bytes()));
     }
 }
 
@@ -48,42 +48,41 @@ pub fn of_module(module: &NewModule, symbols: &[u32]) -> Vec<u8> {
 }
 
 /// `.nv.info.KERNEL`; `bank0` is the symbol of its constant bank 0.
-pub fn of_kernel(arch: Arch, kernel: &NewKernel, bank0: u32) -> Vec<u8> {
-    let mut out = Vec::new();
-    push(&mut out, id::LANGUAGE, &Value::Words(&[3]));
+pub fn of_kernel(out: &mut Vec<u8>, arch: Arch, kernel: &NewKernel, bank0: u32) {
+    push(out, id::LANGUAGE, &Value::Words(&[3]));
     if arch.sm == 75 {
-        push(&mut out, id::SW_WAR, &Value::Words(&[1]));
+        push(out, id::SW_WAR, &Value::Words(&[1]));
     }
-    push(&mut out, id::CUDA_API_VERSION, &Value::Words(&[TOOLKIT]));
+    push(out, id::CUDA_API_VERSION, &Value::Words(&[TOOLKIT]));
     if (80..89).contains(&arch.sm) {
-        push(&mut out, id::SW2861232_WAR, &Value::None);
+        push(out, id::SW2861232_WAR, &Value::None);
     }
     if arch.sm < 90 {
-        bank(&mut out, arch, kernel, bank0);
-        parameters(&mut out, kernel);
+        bank(out, arch, kernel, bank0);
+        parameters(out, kernel);
     } else {
-        parameters(&mut out, kernel);
-        push(&mut out, id::SPARSE_MMA_MASK, &Value::Half(0));
+        parameters(out, kernel);
+        push(out, id::SPARSE_MMA_MASK, &Value::Half(0));
     }
-    push(&mut out, id::MAXREG_COUNT, &Value::Half(0xff));
+    push(out, id::MAXREG_COUNT, &Value::Half(0xff));
     if kernel.barriers > 0 {
-        push(&mut out, id::NUM_BARRIERS, &Value::Byte(u8::try_from(kernel.barriers).unwrap_or(16)));
+        push(out, id::NUM_BARRIERS, &Value::Byte(u8::try_from(kernel.barriers).unwrap_or(16)));
     }
-    push(&mut out, id::MERCURY_ISA_VERSION, &Value::Half(if arch.sm < 90 { 0 } else { 0x101 }));
+    push(out, id::MERCURY_ISA_VERSION, &Value::Half(if arch.sm < 90 { 0 } else { 0x101 }));
     if arch.sm >= 100 {
-        push(&mut out, id::AT_ENTRY_FRAGMENTS, &Value::Byte(0));
+        push(out, id::AT_ENTRY_FRAGMENTS, &Value::Byte(0));
     }
     if !kernel.exit_offsets.is_empty() {
         // A record's length has 16 bits; who reads the list only patches EXITs.
         for part in kernel.exit_offsets.chunks(8192) {
-            push(&mut out, id::EXIT_INSTR_OFFSETS, &Value::Words(part));
+            push(out, id::EXIT_INSTR_OFFSETS, &Value::Words(part));
         }
     }
     if let Some(most) = kernel.max_cluster {
-        push(&mut out, id::MAX_CLUSTER_RANK, &Value::Words(&[most]));
+        push(out, id::MAX_CLUSTER_RANK, &Value::Words(&[most]));
     }
     if kernel.wants_cluster {
-        push(&mut out, id::EXPLICIT_CLUSTER, &Value::None);
+        push(out, id::EXPLICIT_CLUSTER, &Value::None);
     }
     for (id, value) in [
         (id::MAX_THREADS, kernel.max_block),
@@ -91,16 +90,15 @@ pub fn of_kernel(arch: Arch, kernel: &NewKernel, bank0: u32) -> Vec<u8> {
         (id::CTA_PER_CLUSTER, kernel.cluster),
     ] {
         if let Some(value) = value {
-            push(&mut out, id, &Value::Words(&value));
+            push(out, id, &Value::Words(&value));
         }
     }
     if arch.sm >= 90 {
-        bank(&mut out, arch, kernel, bank0);
-        push(&mut out, id::SW_WAR, &Value::Words(&[if arch.sm < 100 { 8 } else { 0 }]));
-        push(&mut out, id::LAST_BUT_ONE, &Value::Half(1));
-        push(&mut out, id::LAST, &Value::Byte(0));
+        bank(out, arch, kernel, bank0);
+        push(out, id::SW_WAR, &Value::Words(&[if arch.sm < 100 { 8 } else { 0 }]));
+        push(out, id::LAST_BUT_ONE, &Value::Half(1));
+        push(out, id::LAST, &Value::Byte(0));
     }
-    out
 }
 
 /// Where the parameters lie in constant bank 0.

@@ -71,12 +71,8 @@ enum Role {
     Shared(usize),
 }
 
-/// A section with its contents.
-struct Part {
-    name: String,
-    header: Shdr,
-    bytes: Vec<u8>,
-}
+/// A name in two parts.
+type Name<'a> = (&'static str, &'a str);
 
 struct Plan<'a> {
     arch: Arch,
@@ -84,7 +80,7 @@ struct Plan<'a> {
     roles: Vec<Role>,
     /// Each section's number.
     numbers: HashMap<Role, usize>,
-    symbols: Vec<(String, Sym)>,
+    symbols: Vec<(Name<'a>, Sym)>,
     /// The strings of the symbols' names, and where each begins.
     strings: (Vec<u8>, Vec<u32>),
     first_global: usize,
@@ -122,19 +118,19 @@ impl<'a> Plan<'a> {
         self.numbers.get(&role).copied().unwrap_or(0)
     }
 
-    fn symbol(&mut self, name: &str, info: (u8, u8, u8), role: Role, place: (u64, u64)) -> u32 {
+    fn symbol(&mut self, name: Name<'a>, info: (u8, u8, u8), role: Role, place: (u64, u64)) -> u32 {
         let (binding, kind, st_other) = info;
         let st_shndx = u16::try_from(self.section(role)).unwrap_or(SHN_UNDEF);
         let (st_value, st_size) = place;
         let sym = Sym { st_name: 0, st_info: binding << 4 | kind, st_other, st_shndx, st_value, st_size };
-        self.symbols.push((name.to_owned(), sym));
+        self.symbols.push((name, sym));
         u32_of(self.symbols.len() - 1)
     }
 
     /// Local symbols first: sections, variables, functions; then kernels.
     fn name_symbols(&mut self) {
         let module = self.module;
-        self.symbol("", (STB_LOCAL, STT_NOTYPE, 0), Role::Null, (0, 0));
+        self.symbol(("", ""), (STB_LOCAL, STT_NOTYPE, 0), Role::Null, (0, 0));
         for role in self.roles.clone() {
             let of_section = matches!(
                 role,
@@ -149,7 +145,7 @@ impl<'a> Plan<'a> {
             );
             if of_section {
                 let name = self.name(role);
-                let symbol = self.symbol(&name, (STB_LOCAL, STT_SECTION, 0), role, (0, 0));
+                let symbol = self.symbol(name, (STB_LOCAL, STT_SECTION, 0), role, (0, 0));
                 if matches!(role, Role::Template(_)) {
                     self.banks.push(symbol);
                 }
@@ -157,23 +153,23 @@ impl<'a> Plan<'a> {
         }
         for v in &module.variables {
             let place = (u64::from(v.offset), u64::from(v.len_bytes));
-            self.symbol(&v.name, (STB_LOCAL, STT_OBJECT, 0), section_of(v.space), place);
+            self.symbol(("", &v.name), (STB_LOCAL, STT_OBJECT, 0), section_of(v.space), place);
         }
         for (i, k) in module.kernels.iter().enumerate() {
             for (name, offset, len) in &k.functions {
                 let place = (u64::from(*offset), u64::from(*len));
-                self.symbol(name, (STB_LOCAL, STT_FUNC, 0), Role::Code(i), place);
+                self.symbol(("", name), (STB_LOCAL, STT_FUNC, 0), Role::Code(i), place);
             }
         }
         self.first_global = self.symbols.len();
         if self.roles.contains(&Role::Reserved) {
             let at = self.reserved_bytes();
-            self.symbol(RESERVED, (STB_WEAK, STT_OBJECT, 0), Role::Null, (at, 4));
-            self.symbol(ALIAS, (STB_WEAK, STT_NOTYPE, STO_RESERVED), Role::Reserved, (at, 0));
+            self.symbol((RESERVED, ""), (STB_WEAK, STT_OBJECT, 0), Role::Null, (at, 4));
+            self.symbol((ALIAS, ""), (STB_WEAK, STT_NOTYPE, STO_RESERVED), Role::Reserved, (at, 0));
         }
         for (i, k) in module.kernels.iter().enumerate() {
             let place = (0, wide(k.code.len()));
-            let symbol = self.symbol(&k.name, (STB_GLOBAL, STT_FUNC, STO_ENTRY), Role::Code(i), place);
+            let symbol = self.symbol(("", &k.name), (STB_GLOBAL, STT_FUNC, STO_ENTRY), Role::Code(i), place);
             self.kernels.push(symbol);
         }
     }
@@ -184,42 +180,43 @@ impl<'a> Plan<'a> {
     }
 
     /// A kernel's name, an empty one for a number beyond them.
-    fn kernel(&self, i: usize) -> &str {
+    fn kernel(&self, i: usize) -> &'a str {
         self.module.kernels.get(i).map_or("", |k| &k.name)
     }
 
-    fn name(&self, role: Role) -> String {
-        let rel = if self.arch.sm < 90 { ".rel" } else { ".rela" };
+    fn name(&self, role: Role) -> Name<'a> {
+        let old = self.arch.sm < 90;
+        let relocations = |before, since| (if old { before } else { since }, "");
         match role {
-            Role::Null => String::new(),
-            Role::Names => ".shstrtab".into(),
-            Role::Strings => ".strtab".into(),
-            Role::Symbols => ".symtab".into(),
-            Role::Toolkit => ".note.nv.tkinfo".into(),
-            Role::Chip => ".note.nv.cuinfo".into(),
-            Role::Info => ".nv.info".into(),
-            Role::Compatibility => ".nv.compat".into(),
-            Role::KernelInfo(i) => format!(".nv.info.{}", self.kernel(i)),
-            Role::CallGraph => ".nv.callgraph".into(),
-            Role::RelAction => ".nv.rel.action".into(),
-            Role::CodeRelocations(i) => format!(".rela.text.{}", self.kernel(i)),
-            Role::BankRelocations => format!("{rel}.nv.constant4"),
-            Role::ConstantRelocations => format!("{rel}.nv.constant3"),
-            Role::DataRelocations => format!("{rel}.nv.global.init"),
-            Role::Addresses => ".nv.constant4".into(),
-            Role::Constants => ".nv.constant3".into(),
-            Role::Literals(i) => format!(".nv.constant2.{}", self.kernel(i)),
-            Role::Template(i) => format!(".nv.constant0.{}", self.kernel(i)),
-            Role::Code(i) => format!(".text.{}", self.kernel(i)),
-            Role::Initialised => ".nv.global.init".into(),
-            Role::Reserved => ".nv.shared.reserved.0".into(),
-            Role::Zero => ".nv.global".into(),
-            Role::Shared(i) => format!(".nv.shared.{}", self.kernel(i)),
+            Role::Null => ("", ""),
+            Role::Names => (".shstrtab", ""),
+            Role::Strings => (".strtab", ""),
+            Role::Symbols => (".symtab", ""),
+            Role::Toolkit => (".note.nv.tkinfo", ""),
+            Role::Chip => (".note.nv.cuinfo", ""),
+            Role::Info => (".nv.info", ""),
+            Role::Compatibility => (".nv.compat", ""),
+            Role::KernelInfo(i) => (".nv.info.", self.kernel(i)),
+            Role::CallGraph => (".nv.callgraph", ""),
+            Role::RelAction => (".nv.rel.action", ""),
+            Role::CodeRelocations(i) => (".rela.text.", self.kernel(i)),
+            Role::BankRelocations => relocations(".rel.nv.constant4", ".rela.nv.constant4"),
+            Role::ConstantRelocations => relocations(".rel.nv.constant3", ".rela.nv.constant3"),
+            Role::DataRelocations => relocations(".rel.nv.global.init", ".rela.nv.global.init"),
+            Role::Addresses => (".nv.constant4", ""),
+            Role::Constants => (".nv.constant3", ""),
+            Role::Literals(i) => (".nv.constant2.", self.kernel(i)),
+            Role::Template(i) => (".nv.constant0.", self.kernel(i)),
+            Role::Code(i) => (".text.", self.kernel(i)),
+            Role::Initialised => (".nv.global.init", ""),
+            Role::Reserved => (".nv.shared.reserved.0", ""),
+            Role::Zero => (".nv.global", ""),
+            Role::Shared(i) => (".nv.shared.", self.kernel(i)),
         }
     }
 
-    /// A section's contents and header; names and file offsets come later.
-    fn part(&self, role: Role) -> Part {
+    /// A section's header; its name, its file offset and most lengths come later.
+    fn header(&self, role: Role) -> Shdr {
         let (sh_type, sh_flags, sh_addralign) = self.kind(role);
         let mut header = Shdr { sh_type, sh_flags, sh_addralign, ..Shdr::default() };
         let to = |role| u32_of(self.section(role));
@@ -243,14 +240,13 @@ impl<'a> Plan<'a> {
             Role::BankRelocations | Role::ConstantRelocations | Role::DataRelocations => self.entry_bytes(),
             _ => 0,
         };
-        let bytes = self.contents(role);
         header.sh_size = match role {
             Role::Reserved => self.reserved_bytes(),
             Role::Zero => self.span(Space::Zero),
             Role::Shared(i) => self.module.kernels.get(i).map_or(0, |k| u64::from(k.shared_bytes)),
-            _ => wide(bytes.len()),
+            _ => 0,
         };
-        Part { name: self.name(role), header, bytes }
+        header
     }
 
     /// Type, flags, alignment.
@@ -302,19 +298,25 @@ impl<'a> Plan<'a> {
         if self.arch.sm < 90 { 16 } else { wide(RELA_BYTES) }
     }
 
-    fn contents(&self, role: Role) -> Vec<u8> {
+    /// Appends a section's contents, of all but the names.
+    fn contents(&self, role: Role, out: &mut Vec<u8>) {
         let kernel = |i: usize| self.module.kernels.get(i);
-        match role {
-            Role::Symbols => self.symbol_table(),
-            Role::Strings => self.strings.0.clone(),
+        let made = match role {
+            Role::Symbols => return self.symbol_table(out),
+            Role::Strings => return out.extend_from_slice(&self.strings.0),
+            Role::Literals(i) => return kernel(i).into_iter().for_each(|k| out.extend_from_slice(&k.constants)),
+            Role::Code(i) => return kernel(i).into_iter().for_each(|k| out.extend_from_slice(&k.code)),
+            Role::Template(i) => {
+                let len = kernel(i).map_or(0, emit::param_bytes) + self.arch.param_base();
+                return out.resize(out.len() + index(len.into()), 0);
+            }
+            Role::KernelInfo(i) => {
+                return kernel(i).into_iter().for_each(|k| emit::of_kernel(out, self.arch, k, self.bank_symbol(i)));
+            }
             Role::Toolkit => emit::tkinfo(self.arch),
             Role::Chip => emit::cuinfo(self.arch),
             Role::Info => emit::of_module(self.module, &self.kernels),
             Role::Compatibility => emit::compatibility(self.arch),
-            Role::KernelInfo(i) => {
-                let bank = self.bank_symbol(i);
-                kernel(i).map(|k| emit::of_kernel(self.arch, k, bank)).unwrap_or_default()
-            }
             Role::CallGraph => emit::callgraph(),
             Role::RelAction => emit::REL_ACTION.to_vec(),
             Role::CodeRelocations(i) => {
@@ -326,14 +328,9 @@ impl<'a> Plan<'a> {
             Role::Addresses => self.with_addends(vec![0; 8 * self.module.addresses.len()], &self.slots(), 0),
             Role::Constants => self.data(Space::Constant),
             Role::Initialised => self.data(Space::Initialised),
-            Role::Literals(i) => kernel(i).map(|k| k.constants.clone()).unwrap_or_default(),
-            Role::Template(i) => {
-                let len = kernel(i).map_or(0, emit::param_bytes) + self.arch.param_base();
-                vec![0; index(len.into())]
-            }
-            Role::Code(i) => kernel(i).map(|k| k.code.clone()).unwrap_or_default(),
-            Role::Null | Role::Names | Role::Reserved | Role::Zero | Role::Shared(_) => Vec::new(),
-        }
+            Role::Null | Role::Names | Role::Reserved | Role::Zero | Role::Shared(_) => return,
+        };
+        out.extend_from_slice(&made);
     }
 
     /// Templates come in the kernels' order.
@@ -343,9 +340,11 @@ impl<'a> Plan<'a> {
 
     fn named(&self) -> (Vec<u8>, Vec<u32>) {
         let (mut bytes, mut places) = (vec![0], Vec::new());
-        for (name, _) in &self.symbols {
-            places.push(if name.is_empty() { 0 } else { u32_of(bytes.len()) });
-            if !name.is_empty() {
+        for ((stem, name), _) in &self.symbols {
+            let there = !stem.is_empty() || !name.is_empty();
+            places.push(if there { u32_of(bytes.len()) } else { 0 });
+            if there {
+                bytes.extend_from_slice(stem.as_bytes());
                 bytes.extend_from_slice(name.as_bytes());
                 bytes.push(0);
             }
@@ -353,12 +352,10 @@ impl<'a> Plan<'a> {
         (bytes, places)
     }
 
-    fn symbol_table(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(SYM_BYTES * self.symbols.len());
+    fn symbol_table(&self, out: &mut Vec<u8>) {
         for ((_, sym), st_name) in self.symbols.iter().zip(&self.strings.1) {
-            Sym { st_name: *st_name, ..*sym }.emit(&mut out);
+            Sym { st_name: *st_name, ..*sym }.emit(out);
         }
-        out
     }
 
     /// The slots of bank 4 as relocations.
@@ -376,7 +373,9 @@ impl<'a> Plan<'a> {
     fn relocations(&self, all: &[Relocation], base: u32, in_place: bool) -> Vec<u8> {
         let mut out = Vec::new();
         for r in all {
-            let named = |s: &(String, Sym)| s.0 == r.symbol && s.1.st_info & 15 != STT_SECTION;
+            // Only sections' names have two parts that say something.
+            let same = |(stem, name): Name| if stem.is_empty() { name == r.symbol } else { stem == r.symbol };
+            let named = |s: &(Name, Sym)| same(s.0) && s.1.st_info & 15 != STT_SECTION;
             let symbol = self.symbols.iter().position(named).unwrap_or(0);
             let rela = Rela {
                 r_offset: u64::from(base) + u64::from(r.offset),
@@ -433,42 +432,43 @@ impl<'a> Plan<'a> {
     }
 
     fn file(&self) -> Result<Vec<u8>, ElfError> {
-        let mut parts: Vec<Part> = self.roles.iter().map(|r| self.part(*r)).collect();
-        let mut names = Vec::with_capacity(32 * parts.len());
+        let mut headers: Vec<Shdr> = self.roles.iter().map(|r| self.header(*r)).collect();
+        let mut names = Vec::with_capacity(32 * headers.len());
         names.push(0);
-        for part in parts.iter_mut().skip(1) {
-            part.header.sh_name = u32_of(names.len());
-            names.extend_from_slice(part.name.as_bytes());
+        for (header, role) in headers.iter_mut().zip(&self.roles).skip(1) {
+            header.sh_name = u32_of(names.len());
+            let (stem, name) = self.name(*role);
+            names.extend_from_slice(stem.as_bytes());
+            names.extend_from_slice(name.as_bytes());
             names.push(0);
         }
-        let at = self.section(Role::Names);
-        if let Some(part) = parts.get_mut(at) {
-            part.header.sh_size = wide(names.len());
-            part.bytes = names;
-        }
         let too_many =
-            ElfError::BadObject { what: "file", index: parts.len(), why: "it has more than 65,279 sections" };
-        let e_shnum = u16::try_from(parts.len()).ok().filter(|n| *n < SHN_LORESERVE).ok_or(too_many)?;
-        // What a section is aligned by, its header, and the segments' are less than that much more.
-        let mut out = Vec::with_capacity(parts.iter().map(|p| p.bytes.len() + 256).sum());
+            ElfError::BadObject { what: "file", index: headers.len(), why: "it has more than 65,279 sections" };
+        let e_shnum = u16::try_from(headers.len()).ok().filter(|n| *n < SHN_LORESERVE).ok_or(too_many)?;
+        let code: usize = self.module.kernels.iter().map(|k| k.code.len() + 4096).sum();
+        let mut out = Vec::with_capacity(code + names.len());
         out.resize(EHDR_BYTES, 0);
-        for part in parts.iter_mut().skip(1) {
-            pad(&mut out, part.header.sh_addralign);
-            part.header.sh_offset = wide(out.len());
-            out.extend_from_slice(&part.bytes);
+        for (header, role) in headers.iter_mut().zip(&self.roles).skip(1) {
+            pad(&mut out, header.sh_addralign);
+            header.sh_offset = wide(out.len());
+            match role {
+                Role::Names => out.extend_from_slice(&names),
+                _ => self.contents(*role, &mut out),
+            }
+            if header.sh_type != SHT_NOBITS {
+                header.sh_size = wide(out.len()) - header.sh_offset;
+            }
         }
         pad(&mut out, 8);
         let e_shoff = wide(out.len());
-        for part in &parts {
-            part.header.emit(&mut out);
-        }
+        headers.iter().for_each(|h| h.emit(&mut out));
         let e_phoff = wide(out.len());
-        let segments = self.segments(&parts, e_phoff);
+        let segments = self.segments(&headers, e_phoff);
         for segment in &segments {
             segment.emit(&mut out);
         }
         let mut head = Vec::with_capacity(EHDR_BYTES);
-        let e_shstrndx = u16::try_from(at).unwrap_or_default();
+        let e_shstrndx = u16::try_from(self.section(Role::Names)).unwrap_or_default();
         Ehdr { e_type: ET_EXEC, e_machine: EM_CUDA, e_shoff, e_shentsize: 64, e_shnum, e_shstrndx }.emit(&mut head);
         head[7] = 0x41; // PANIC: constant places of a 64-byte header: OS ABI, its version, e_phoff, e_flags, e_phentsize, e_phnum
         head[8] = 8;
@@ -482,11 +482,10 @@ impl<'a> Plan<'a> {
     }
 
     /// The headers themselves, and the runs of loaded sections of the same rights. Before sm_90 constants and code are one.
-    fn segments(&self, parts: &[Part], e_phoff: u64) -> Vec<Phdr> {
+    fn segments(&self, headers: &[Shdr], e_phoff: u64) -> Vec<Phdr> {
         let old = self.arch.sm < 90;
         let mut runs: Vec<Phdr> = Vec::new();
-        for part in parts.iter().filter(|p| p.header.sh_flags & SHF_ALLOC != 0 && p.header.sh_size > 0) {
-            let h = &part.header;
+        for h in headers.iter().filter(|h| h.sh_flags & SHF_ALLOC != 0 && h.sh_size > 0) {
             let mut p_flags = PF_R;
             if h.sh_flags & SHF_WRITE != 0 {
                 p_flags |= PF_W;

@@ -61,11 +61,20 @@ pub fn effects(inst: &Instruction) -> Effects {
 pub(super) fn add_effects(inst: &Instruction, all: &mut Effects) {
     let form = inst.form();
     for named in &form.named {
-        match named.naming {
+        let slot = || form.fields[usize::from(named.field)].slot;
+        let mut add = |access| if named.write { all.writes.push(access) } else { all.reads.push(access) };
+        let (file, number, none) = match named.naming {
             Naming::Nothing => break,
-            _ if named.unless != ABSENT && inst.at(usize::from(named.unless)) == 0 => {}
-            _ if named.write => accesses(inst, named, &mut |access| all.writes.push(access)),
-            _ => accesses(inst, named, &mut |access| all.reads.push(access)),
+            Naming::Address => {
+                address(inst, named).into_iter().flatten().for_each(|a| add(Access { slot: slot(), ..a }));
+                continue;
+            }
+            _ => numbered(inst, named),
+        };
+        let means = || named.unless == ABSENT || inst.at(usize::from(named.unless)) != 0;
+        if number != none && means() {
+            #[allow(clippy::cast_possible_truncation)] // register numbers have at most eight bits
+            add(Access { slot: slot(), file, first: number as u8, count: count(inst, named) });
         }
     }
     if inst.guard.index < 7 {
@@ -94,45 +103,54 @@ pub fn is_group_multiply(inst: &Instruction) -> bool {
     inst.form().pipe == Pipe::Gmma && inst.form().mnemonic != "WARPGROUP"
 }
 
-/// Calls `f` with the registers of an operand.
+/// URZ: uniform registers have eight bits from sm_100 on.
 #[inline]
-fn accesses(inst: &Instruction, named: &Named, f: &mut impl FnMut(Access)) {
-    let form = inst.form();
-    let slot = form.fields[usize::from(named.field)].slot;
-    let mut one = |file, number: u64, none: u64, count| {
-        if number != none {
-            #[allow(clippy::cast_possible_truncation)] // register numbers have at most eight bits
-            f(Access { slot, file, first: number as u8, count });
-        }
-    };
+fn urz(inst: &Instruction) -> u64 {
+    if inst.chip() == Chip::Sm120 { 255 } else { 63 }
+}
+
+/// The number that an operand names, and the one that would say "none"; not of addresses.
+#[inline]
+fn numbered(inst: &Instruction, named: &Named) -> (RegFile, u64, u64) {
     let bits = || inst.number(usize::from(named.field), named.at);
-    let part = |field, none| if field == ABSENT { none } else { inst.at(usize::from(field)) };
-    // URZ: uniform registers have eight bits from sm_100 on.
-    let urz = if inst.chip() == Chip::Sm120 { 255 } else { 63 };
+    let part = |field: u8, none| if field == ABSENT { none } else { inst.at(usize::from(field)) };
     match named.naming {
-        Naming::Nothing => {}
-        Naming::General => one(RegFile::General, bits(), 255, count(inst, named)),
+        Naming::General => (RegFile::General, bits(), 255),
+        Naming::Predicate => (RegFile::Predicate, bits(), 7),
         // The descriptor of B stands behind the place of A's, also where A is in registers.
-        Naming::Uniform if slot == "u" && form.pipe == Pipe::Gmma && has_fragment(inst) => {
-            one(RegFile::Uniform, (bits() + 2).min(63), 63, count(inst, named));
+        Naming::Uniform if inst.form().pipe == Pipe::Gmma && is_second(inst, named) => {
+            (RegFile::Uniform, (bits() + 2).min(63), 63)
         }
-        Naming::Uniform => one(RegFile::Uniform, bits(), urz, count(inst, named)),
-        Naming::Predicate => one(RegFile::Predicate, bits(), 7, 1),
-        Naming::UniformPredicate => one(RegFile::UniformPredicate, bits(), 7, 1),
-        Naming::PredicateInverted => one(RegFile::Predicate, 7 - bits(), 7, 1),
-        Naming::UniformPredicateInverted => one(RegFile::UniformPredicate, 7 - bits(), 7, 1),
-        Naming::EitherPredicate if bits() & 1 == 1 => one(RegFile::UniformPredicate, bits() >> 1, 7, 1),
-        Naming::EitherPredicate => one(RegFile::Predicate, bits() >> 1, 7, 1),
-        Naming::IndexGeneral => one(RegFile::General, part(named.register, 255), 255, 1),
-        Naming::IndexUniform => one(RegFile::Uniform, part(named.register, urz), urz, 1),
-        Naming::Bindless => one(RegFile::Uniform, part(named.uniform, urz), urz, 2),
-        Naming::Address => {
-            let suffix = if named.suffix == ABSENT { "" } else { inst.text_at(usize::from(named.suffix)) };
-            let wide = suffix == ".64" || suffix.is_empty() && is_wide_address(inst);
-            one(RegFile::General, part(named.register, 255), 255, if wide { 2 } else { 1 });
-            one(RegFile::Uniform, part(named.uniform, urz), urz, if suffix == ".U32" { 2 } else { 1 });
-        }
+        Naming::Uniform => (RegFile::Uniform, bits(), urz(inst)),
+        Naming::UniformPredicate => (RegFile::UniformPredicate, bits(), 7),
+        Naming::PredicateInverted => (RegFile::Predicate, 7 - bits(), 7),
+        Naming::UniformPredicateInverted => (RegFile::UniformPredicate, 7 - bits(), 7),
+        Naming::EitherPredicate if bits() & 1 == 1 => (RegFile::UniformPredicate, bits() >> 1, 7),
+        Naming::EitherPredicate => (RegFile::Predicate, bits() >> 1, 7),
+        Naming::IndexGeneral => (RegFile::General, part(named.register, 255), 255),
+        Naming::IndexUniform => (RegFile::Uniform, part(named.register, urz(inst)), urz(inst)),
+        Naming::Bindless => (RegFile::Uniform, part(named.uniform, urz(inst)), urz(inst)),
+        Naming::Nothing | Naming::Address => (RegFile::General, 255, 255),
     }
+}
+
+/// The base register and the uniform register of an address, where it has them.
+fn address(inst: &Instruction, named: &Named) -> [Option<Access>; 2] {
+    let part = |field: u8, none| if field == ABSENT { none } else { inst.at(usize::from(field)) };
+    let one = |file, number: u64, none: u64, count| {
+        #[allow(clippy::cast_possible_truncation)] // register numbers have at most eight bits
+        (number != none).then_some(Access { slot: "", file, first: number as u8, count })
+    };
+    let suffix = if named.suffix == ABSENT { "" } else { inst.text_at(usize::from(named.suffix)) };
+    let wide = suffix == ".64" || suffix.is_empty() && is_wide_address(inst);
+    let base = one(RegFile::General, part(named.register, 255), 255, if wide { 2 } else { 1 });
+    let urz = urz(inst);
+    [base, one(RegFile::Uniform, part(named.uniform, urz), urz, if suffix == ".U32" { 2 } else { 1 })]
+}
+
+/// Whether it is the descriptor of a warpgroup's B, with A in registers.
+fn is_second(inst: &Instruction, named: &Named) -> bool {
+    inst.form().fields[usize::from(named.field)].slot == "u" && has_fragment(inst)
 }
 
 /// Whether A of a warpgroup's multiply is in registers.

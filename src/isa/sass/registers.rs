@@ -108,7 +108,11 @@ pub(super) const fn named<const N: usize>(
                 naming,
                 write: matches!(field.access, FieldAccess::Writes),
                 unless,
-                count: registers((mnemonic, name, pipe), slot, fields),
+                count: match naming {
+                    Naming::General | Naming::Uniform => registers((mnemonic, name, pipe), slot, fields),
+                    Naming::Bindless => Count::Two,
+                    _ => Count::One,
+                },
                 at: field.place(),
                 field: operands[i],
                 register: place(fields, slot, Role::Register),
@@ -149,6 +153,13 @@ const fn meaning(mnemonic: &str, slot: &str, fields: &[Field]) -> u8 {
     }
 }
 
+/// Operations some of whose operands have as many registers as other fields say.
+const ASKED: [&str; 36] = [
+    "UIADD3", "CS2R", "CS2UR", "UMOV", "USEL", "UIMNMX", "UISETP", "LEPC", "MATCH", "LDSM", "STSM", "F2F", "FRND",
+    "F2I", "I2F", "HMMA", "QMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "SYNCS", "RET", "CALL",
+    "BRX", "BRXU", "UBLKCP", "UBLKRED", "UBLKPF", "UTMALDG", "UTMASTG", "UTMAREDG", "UTMAPF",
+];
+
 /// How many registers an operand has.
 const fn registers((mnemonic, name, pipe): (&str, &str, Pipe), slot: &str, fields: &[Field]) -> Count {
     if matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) && !same(mnemonic, "CS2R") {
@@ -168,7 +179,8 @@ const fn registers((mnemonic, name, pipe): (&str, &str, Pipe), slot: &str, field
         b"d" if loads => size,
         b"b" | b"c" | b"d" if stores => size,
         b"u" if described => Count::Two,
-        _ => Count::Asked,
+        _ if one_of(mnemonic, &ASKED) => Count::Asked,
+        _ => Count::One,
     }
 }
 

@@ -6,11 +6,10 @@
 //! FFMA, IMAD, LOP3 and IADD3 in its code 20 have three sources of one parity that no reuse flag spares, where chance would make it a quarter
 //! (of HFMA2 one in eight).
 
-use super::place::{Line, STACK};
-use super::schedule::jumps;
-use crate::isa::sass::effects::{effects, general_fields};
-use crate::isa::sass::{Instruction, Pipe, RegFile};
-use hashbrown::HashMap;
+use super::place::STACK;
+use super::schedule::{Listing, Node};
+use crate::isa::sass::effects::general_fields;
+use crate::isa::sass::{Pipe, RegFile};
 use smallvec::SmallVec;
 
 const REGISTERS: usize = 256;
@@ -27,41 +26,36 @@ struct Site {
 }
 
 /// Gives registers other numbers, so that fewer instructions have all sources in one bank. Those of tuples and the stack pointer keep theirs.
-pub(super) fn spread(lines: &mut [Line]) {
-    let sites = sites(lines);
+pub(super) fn spread(code: &mut Listing, labels: usize) {
+    let sites = sites(code, labels);
+    if sites.is_empty() {
+        return;
+    }
     let mut names = Names::new(sites);
     if !names.sites.iter().any(|s| names.collides(s)) {
         return;
     }
-    names.bind(lines);
-    if !names.improve() {
-        return;
-    }
-    for line in lines {
-        if let Line::Inst(inst, _) = line {
-            names.rename(inst);
-        }
+    names.bind(&code.nodes);
+    if names.improve() {
+        code.nodes.iter_mut().for_each(|n| names.rename(n));
     }
 }
 
-fn sites(lines: &[Line]) -> Vec<Site> {
+fn sites(code: &Listing, labels: usize) -> Vec<Site> {
     let mut out = vec![];
-    for (at, line) in lines.iter().enumerate() {
-        let Line::Inst(inst, _) = line else { continue };
-        if !matches!(inst.form().pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) {
+    for (at, n) in code.nodes.iter().enumerate() {
+        let form = n.inst.form();
+        if n.effects.reads.len() < 3 || !matches!(form.pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::Half) {
             continue;
         }
-        // With its result at least four, as far as they are no constants.
-        if general_fields(inst.form()).nth(3).is_none() {
-            continue;
-        }
-        let all = effects(inst);
-        let general = all.reads.iter().filter(|a| a.file == RegFile::General && a.count == 1);
-        let registers: SmallVec<[u8; 4]> = general.map(|a| a.first).collect();
-        if let [a, b, c] = registers[..]
+        let mut general =
+            n.effects.reads.iter().filter(|a| a.file == RegFile::General && a.count == 1).map(|a| a.first);
+        if let (Some(a), Some(b), Some(c), None) = (general.next(), general.next(), general.next(), general.next())
             && a != b
             && b != c
             && a != c
+            // With its result at least four, as far as they are no constants.
+            && general_fields(form).nth(3).is_some()
         {
             out.push((at, [a, b, c]));
         }
@@ -69,25 +63,18 @@ fn sites(lines: &[Line]) -> Vec<Site> {
     if out.is_empty() {
         return vec![];
     }
-    let depth = depths(lines);
+    let depth = depths(code, labels);
     out.into_iter().map(|(at, registers)| Site { registers, weight: TURNS.pow(depth[at].min(DEEPEST)) }).collect()
 }
 
-/// In how many loops each line stands: between a label and a jump back to it.
-fn depths(lines: &[Line]) -> Vec<u32> {
-    let (mut labels, mut changes) = (HashMap::new(), vec![0i32; lines.len() + 1]);
-    for (at, line) in lines.iter().enumerate() {
-        match line {
-            Line::Label(l) => {
-                labels.insert(*l, at);
-            }
-            Line::Inst(inst, Some(to)) if jumps(inst) => {
-                if let Some(from) = labels.get(to) {
-                    changes[*from] += 1;
-                    changes[at + 1] -= 1;
-                }
-            }
-            Line::Inst(..) => {}
+/// In how many loops each node stands: between a label and a jump back to it.
+fn depths(code: &Listing, labels: usize) -> Vec<u32> {
+    let (mut places, mut changes) = (vec![usize::MAX; labels], vec![0i32; code.nodes.len() + 1]);
+    code.pieces.iter().for_each(|p| p.labels.iter().for_each(|l| places[*l] = p.range.start));
+    for (at, n) in code.nodes.iter().enumerate().filter(|(_, n)| n.jumps) {
+        if let Some(from) = n.target.map(|to| places[to]).filter(|from| *from <= at) {
+            changes[from] += 1;
+            changes[at + 1] -= 1;
         }
     }
     let mut depth = 0;
@@ -102,8 +89,9 @@ fn depths(lines: &[Line]) -> Vec<u32> {
 
 struct Names {
     sites: Vec<Site>,
-    /// The sites of each register.
-    of: Vec<SmallVec<[u32; 4]>>,
+    /// The sites of each register, one register's behind the other's, and where each register's begin.
+    of: Vec<u32>,
+    first: [u32; REGISTERS + 1],
     /// Each register's new number.
     now: [u8; REGISTERS],
     /// Registers that may change places, in order.
@@ -113,7 +101,7 @@ struct Names {
 impl Names {
     fn new(sites: Vec<Site>) -> Names {
         #[allow(clippy::cast_possible_truncation)] // below 256
-        Names { sites, of: vec![], now: std::array::from_fn(|r| r as u8), free: vec![] }
+        Names { sites, of: vec![], first: [0; REGISTERS + 1], now: std::array::from_fn(|r| r as u8), free: vec![] }
     }
 
     fn collides(&self, s: &Site) -> bool {
@@ -122,13 +110,12 @@ impl Names {
     }
 
     /// Finds which registers may move.
-    fn bind(&mut self, lines: &[Line]) {
+    fn bind(&mut self, nodes: &[Node]) {
         let (mut bound, mut highest) = ([false; REGISTERS], 0);
         bound[STACK as usize] = true;
-        for line in lines {
-            let Line::Inst(inst, _) = line else { continue };
-            let all = effects(inst);
-            for a in all.reads.iter().chain(&all.writes).filter(|a| a.file == RegFile::General) {
+        // Those that order multiplies of a warpgroup name what the multiplies do.
+        for n in nodes.iter().filter(|n| n.inst.form().mnemonic != "WARPGROUP") {
+            for a in n.effects.reads.iter().chain(&n.effects.writes).filter(|a| a.file == RegFile::General) {
                 let end = a.first.saturating_add(a.count);
                 highest = highest.max(end - 1);
                 if a.count > 1 {
@@ -137,16 +124,28 @@ impl Names {
             }
         }
         self.free = (0..=highest.min(ZERO - 1)).filter(|r| !bound[usize::from(*r)]).collect();
-        self.of = vec![SmallVec::new(); REGISTERS];
-        for (k, s) in (0..).zip(&self.sites) {
-            s.registers.iter().for_each(|r| self.of[usize::from(*r)].push(k));
+        let registers = || (0..).zip(&self.sites).flat_map(|(k, s)| s.registers.map(|r| (usize::from(r), k)));
+        registers().for_each(|(r, _)| self.first[r + 1] += 1);
+        for r in 0..REGISTERS {
+            self.first[r + 1] += self.first[r];
         }
+        let mut next = self.first;
+        self.of = vec![0; 3 * self.sites.len()];
+        for (r, k) in registers() {
+            self.of[next[r] as usize] = k;
+            next[r] += 1;
+        }
+    }
+
+    fn of(&self, register: u8) -> &[u32] {
+        let r = usize::from(register);
+        &self.of[self.first[r] as usize..self.first[r + 1] as usize]
     }
 
     /// What the sites of these registers cost.
     fn cost(&self, a: u8, b: u8) -> u32 {
-        let all = self.of[usize::from(a)].iter();
-        let others = self.of[usize::from(b)].iter().filter(|k| !self.sites[**k as usize].registers.contains(&a));
+        let all = self.of(a).iter();
+        let others = self.of(b).iter().filter(|k| !self.sites[**k as usize].registers.contains(&a));
         all.chain(others).map(|k| &self.sites[*k as usize]).filter(|s| self.collides(s)).map(|s| s.weight).sum()
     }
 
@@ -197,14 +196,18 @@ impl Names {
         best.1
     }
 
-    fn rename(&self, inst: &mut Instruction) {
-        for field in general_fields(inst.form()) {
-            let old = inst.at(field);
+    fn rename(&self, n: &mut Node) {
+        for field in general_fields(n.inst.form()) {
+            let old = n.inst.at(field);
             if let Some(new) = usize::try_from(old).ok().and_then(|r| self.now.get(r)).filter(|n| u64::from(**n) != old)
             {
                 // As wide as the number that stood there.
-                let _ = inst.set_at(field, u64::from(*new));
+                let _ = n.inst.set_at(field, u64::from(*new));
             }
         }
+        let all = n.effects.reads.iter_mut().chain(&mut n.effects.writes);
+        // Tuples keep their numbers.
+        all.filter(|a| a.file == RegFile::General && a.count == 1)
+            .for_each(|a| a.first = self.now[usize::from(a.first)]);
     }
 }

@@ -190,9 +190,6 @@ impl Busy {
 
 /// Whether nothing touches the registers of multiplies that may be on their way.
 pub(super) fn is_undisturbed(lines: &[Line]) -> bool {
-    if !lines.iter().any(|l| matches!(l, Line::Inst(i, _) if is_group_multiply(i))) {
-        return true;
-    }
     let mut at_label: HashMap<usize, Busy> = HashMap::new();
     loop {
         let (mut changed, mut now, mut falls) = (false, Busy::NONE, true);

@@ -177,7 +177,7 @@ impl Walk<'_> {
             );
             computing && !matches!(m.nature, Nature::Address(_)) && !m.is_guarded() && computes(m)
         };
-        let own = |r: VReg| results(group).any(|w| w == r);
+        let own = |r: VReg| writes(group).any(|w| w == r);
         let mut reads = group.iter().flat_map(|m| &m.regs).filter(|r| !r.write);
         reads.all(|r| self.inside.of(r.word.reg()) == 0 || own(r.word.reg()))
             && results(group)

@@ -340,10 +340,6 @@ fn routine<'a>(
         let less = allocated(&mut again()?, &again, (registers, local_bytes))?;
         placed = if less.spills < placed.spills { less } else { placed };
     }
-    if body.pool.is_none() && number.is_none() && selected.calls.is_empty() {
-        // Functions and who calls them agree on registers.
-        banks::spread(&mut placed.lines);
-    }
     done(Phase::Allocate);
     let start = body.pool.map(|_| u32::from(registers) + 2);
     Ok(Routine { placed, calls: selected.calls, barriers: selected.barriers, source_instructions, start })
@@ -377,7 +373,7 @@ fn allocated(
             placed = if less.spills < placed.spills { less } else { placed };
         }
     }
-    if flight::is_undisturbed(&placed.lines) { Ok(placed) } else { apart() }
+    if placed.multiplies && !flight::is_undisturbed(&placed.lines) { apart() } else { Ok(placed) }
 }
 
 fn kernel<'a>(
@@ -403,6 +399,10 @@ fn kernel<'a>(
     let linked = functions.link(own, &names.functions, &mut k)?;
     let lines = chips::lower(linked.lines, chip).map_err(|what| AsmError::new(f.pos, what))?;
     let mut listing = schedule::listing(&lines);
+    if start.is_none() && linked.functions.is_empty() {
+        // Functions and who calls them agree on registers.
+        banks::spread(&mut listing, linked.labels);
+    }
     schedule::schedule(&mut listing);
     done(Phase::Schedule);
     let (mut code, places) = sync::synchronise(&listing, linked.labels);

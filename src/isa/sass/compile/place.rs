@@ -38,6 +38,8 @@ pub(super) struct Placed {
     pub spills: usize,
     /// Labels used; the blocks' numbers, then more.
     pub labels: usize,
+    /// It has multiplies of warpgroups.
+    pub multiplies: bool,
 }
 
 /// What an instruction of the allocator is.
@@ -144,9 +146,10 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
         frame_bytes: local_bytes.next_multiple_of(16) + alloc.frame.len_bytes.next_multiple_of(16),
         spills: 0,
         labels: selected.code.blocks.len() + selected.code.calls,
+        multiplies: false,
     };
     apply.all()?;
-    let (mut lines, spills, labels, frame_bytes) = (apply.lines, apply.spills, apply.labels, apply.frame_bytes);
+    let Apply { mut lines, spills, labels, frame_bytes, multiplies, .. } = apply;
     if selected.uses_stack || spills > 0 {
         let load = Mach::new(op::MOV_C).n("d", STACK).c("b", 0, 0x28).n("mask", 15);
         let down = Mach::new(op::IADD3_I).n("d", STACK).n("a", STACK).n("b", u64::from(frame_bytes.wrapping_neg()));
@@ -155,7 +158,7 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
         let head = [load, down].map(|m| Line::Inst(m.inst, None));
         lines.splice(1..1, head.into_iter().skip(first));
     }
-    Ok(Placed { lines, frame_bytes, spills, labels })
+    Ok(Placed { lines, frame_bytes, spills, labels, multiplies })
 }
 
 /// As many registers as are wanted at once, more if tuples do not fit between the others; the number of them.
@@ -424,6 +427,7 @@ struct Apply<'a> {
     frame_bytes: u32,
     spills: usize,
     labels: usize,
+    multiplies: bool,
 }
 
 impl Apply<'_> {
@@ -534,10 +538,11 @@ impl Apply<'_> {
                 Nature::Call(f, _) => Some(FUNCTIONS + f as usize),
                 _ => None,
             };
-            if is_group_multiply(&inst)
-                && ![Some(u64::from(RZ)), inst.get("d", Role::Value)].contains(&inst.get("c", Role::Value))
-            {
-                return Err(AsmError::new(m.pos, "sums are added to in other registers".into()));
+            if is_group_multiply(&inst) {
+                self.multiplies = true;
+                if ![Some(u64::from(RZ)), inst.get("d", Role::Value)].contains(&inst.get("c", Role::Value)) {
+                    return Err(AsmError::new(m.pos, "sums are added to in other registers".into()));
+                }
             }
             self.line(inst, target);
             if let Nature::Call(_, call) = m.nature {
