@@ -273,7 +273,7 @@ impl Instruction {
     }
 
     /// Sets the bits of the form's field of that number.
-    #[inline]
+    #[inline(always)] // a few instructions
     pub(super) fn set_at(&mut self, i: usize, value: u64) -> Result<&mut Instruction, FieldError> {
         let field = &self.form.fields[i];
         if !field.fits(value) {

@@ -28,6 +28,7 @@ mod file;
 mod float;
 mod inst;
 mod legal;
+mod order;
 mod parse;
 mod print;
 mod registers;

@@ -196,7 +196,7 @@ const fn place(fields: &[Field], slot: &str, role: Role) -> u8 {
     ABSENT
 }
 
-const fn one_of(text: &str, all: &[&str]) -> bool {
+pub(super) const fn one_of(text: &str, all: &[&str]) -> bool {
     let mut k = 0;
     while k < all.len() {
         if same(text, all[k]) {

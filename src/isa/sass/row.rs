@@ -9,6 +9,7 @@ use super::bits::{self, Ranges};
 use super::chip::{Chip, Chips};
 use super::control::SCOREBOARDS;
 use super::decode::OPCODE;
+use super::order::{self, FormOrder};
 use super::registers;
 use super::table::FORMS;
 
@@ -279,7 +280,7 @@ impl Field {
     #[inline]
     pub(super) const fn read(&self, word: &[u64; 2]) -> u64 {
         match self.half {
-            SPREAD => bits::get(bits::joined(word), self.bits),
+            SPREAD => self.read_spread(word),
             half => word[half as usize & 1] >> self.shift & self.ones,
         }
     }
@@ -288,12 +289,22 @@ impl Field {
     #[inline]
     pub(super) const fn write(&self, word: &mut [u64; 2], value: u64) {
         match self.half {
-            SPREAD => *word = bits::halves(bits::put(bits::joined(word), self.bits, value)),
+            SPREAD => self.write_spread(word, value),
             half => {
                 let part = &mut word[half as usize & 1];
                 *part = *part & !(self.ones << self.shift) | value << self.shift;
             }
         }
+    }
+
+    #[inline(never)]
+    const fn read_spread(&self, word: &[u64; 2]) -> u64 {
+        bits::get(bits::joined(word), self.bits)
+    }
+
+    #[inline(never)]
+    const fn write_spread(&self, word: &mut [u64; 2], value: u64) {
+        *word = bits::halves(bits::put(bits::joined(word), self.bits, value));
     }
 
     /// The value that a new instruction has: "none" where the field can say so.
@@ -451,6 +462,7 @@ pub struct Form {
     pub(super) named: [registers::Named; OPERANDS],
     /// One of them may name uniform registers.
     pub(super) uniform: bool,
+    pub(super) order: FormOrder,
 }
 
 /// Places of the table of a form's fields, a power of two, more than a form has fields.
@@ -587,6 +599,7 @@ pub(super) const fn form(
         operands,
         named,
         uniform: registers::any_uniform(&named),
+        order: order::of_form(mnemonic, pipe),
     }
 }
 

@@ -5,8 +5,8 @@
 
 use super::live::bundle_start;
 use super::mir::{Code, Mach, width};
-use super::schedule::{Order, order};
 use crate::codegen::regalloc::VReg;
+use crate::isa::sass::order::{Order, order};
 use crate::isa::sass::{Completion, Pipe, RegFile, completion, effects};
 use smallvec::SmallVec;
 

@@ -25,8 +25,8 @@ impl Writers {
     }
 
     fn add(&mut self, ops: &[Mach]) {
-        for r in writes(ops) {
-            self.0[r.0 as usize] += 1;
+        for m in ops {
+            m.regs.iter().filter(|r| r.write).for_each(|r| self.0[r.word.reg().0 as usize] += 1);
         }
     }
 
@@ -79,7 +79,9 @@ pub(super) fn invariants(code: &mut Code, stack: VReg) {
         for b in &l.blocks {
             let ops = &code.blocks[*b].ops;
             inside.add(ops);
-            reads(ops).for_each(|r| wanted[r.0 as usize] += 1);
+            for m in ops {
+                m.regs.iter().filter(|r| !r.write).for_each(|r| wanted[r.word.reg().0 as usize] += 1);
+            }
             if let Term::Branch(Pred { word: Some(w), .. }, ..) = code.blocks[*b].term {
                 wanted[w.reg().0 as usize] += 1;
             }

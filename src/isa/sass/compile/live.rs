@@ -85,8 +85,6 @@ fn within((first, count): Span) -> Option<(usize, u64)> {
 struct Live {
     /// The first word of each register, and how many.
     base: Vec<(u32, u8)>,
-    /// A register that is everywhere and never given out.
-    skip: VReg,
 }
 
 /// What is known of the blocks while they are walked.
@@ -111,7 +109,7 @@ pub(super) fn bundle_start(ops: &[Mach], end: usize) -> usize {
 }
 
 /// Removes what nobody wants, decides which writes keep the rest of their register, and gives the registers that are read before
-/// anything wrote them.
+/// anything wrote them, but for `skip`, which is everywhere and never written.
 pub(super) fn settle(code: &mut Code, skip: VReg) -> Vec<VReg> {
     let mut base = Vec::with_capacity(code.classes.len());
     let mut total = 0;
@@ -119,7 +117,7 @@ pub(super) fn settle(code: &mut Code, skip: VReg) -> Vec<VReg> {
         base.push((total, width(*c)));
         total += u32::from(width(*c));
     }
-    let live = Live { base, skip };
+    let live = Live { base };
     let words = (total as usize).div_ceil(64);
     let (mut count, mut first) = (0, Vec::with_capacity(code.blocks.len()));
     for b in &code.blocks {
@@ -140,7 +138,8 @@ pub(super) fn settle(code: &mut Code, skip: VReg) -> Vec<VReg> {
     let entry = Bits(&mut walks.ins[order[0] * words..][..words]);
     code.order = order;
     let wanted = |(v, (at, n)): (usize, &(u32, u8))| {
-        (*at..*at + u32::from(*n)).any(|w| entry.get(w as usize)).then_some(VReg(v as u32))
+        let read = (*at..*at + u32::from(*n)).any(|w| entry.get(w as usize));
+        Some(VReg(v as u32)).filter(|v| read && *v != skip)
     };
     if entry.0.iter().all(|w| *w == 0) { vec![] } else { live.base.iter().enumerate().filter_map(wanted).collect() }
 }
@@ -243,36 +242,33 @@ impl Live {
         let regs = m.regs.as_mut_slice();
         for r in regs.iter_mut().filter(|r| r.write) {
             // What nobody wants has no bits that go.
-            needed |= r.word.reg() != self.skip && now.take(self.span(r));
+            needed |= now.take(self.span(r));
             r.keep = false;
         }
         if !needed {
             return false;
         }
-        for r in regs.iter() {
-            if !r.write && r.word.reg() != self.skip {
-                now.add(self.span(r));
-            }
+        for r in regs.iter().filter(|r| !r.write) {
+            now.add(self.span(r));
         }
         true
     }
 
     /// The fields of an instruction that read, or write, registers.
-    fn fields<'m>(&self, m: &'m Mach, write: bool) -> impl Iterator<Item = &'m RegField> + use<'m> {
-        let skip = self.skip;
-        m.regs.iter().filter(move |r| r.write == write && r.word.reg() != skip)
+    fn fields(m: &Mach, write: bool) -> impl Iterator<Item = &RegField> {
+        m.regs.iter().filter(move |r| r.write == write)
     }
 
     /// Goes backwards over a group; false: nobody wants it.
     fn bundle(&self, group: &mut [Mach], now: &mut Bits) -> bool {
-        let wanted = |m: &Mach, now: &mut Bits| self.fields(m, true).any(|r| now.any(self.span(r)));
+        let wanted = |m: &Mach, now: &mut Bits| Self::fields(m, true).any(|r| now.any(self.span(r)));
         if !(group.iter().any(|m| m.effect) || group.iter().any(|m| wanted(m, now))) {
             return false;
         }
         // What is written for sure.
         let mut sure: SmallVec<[Span; 8]> = SmallVec::new();
         for m in group.iter().filter(|m| !m.may_keep()) {
-            self.fields(m, true).for_each(|r| sure.push(self.span(r)));
+            Self::fields(m, true).for_each(|r| sure.push(self.span(r)));
         }
         let within = |spans: &[Span], w: usize| spans.iter().any(|(first, n)| (*first..first + n).contains(&w));
         for r in group.iter_mut().flat_map(|m| &mut m.regs).filter(|r| r.write) {
@@ -282,12 +278,12 @@ impl Live {
         sure.iter().for_each(|span| now.remove(*span));
         let mut written: SmallVec<[Span; 8]> = SmallVec::new();
         for m in group.iter() {
-            for r in self.fields(m, false) {
+            for r in Self::fields(m, false) {
                 let (first, n) = self.span(r);
                 (first..first + n).filter(|w| !within(&written, *w)).for_each(|w| now.add((w, 1)));
             }
             if !m.may_keep() {
-                self.fields(m, true).for_each(|r| written.push(self.span(r)));
+                Self::fields(m, true).for_each(|r| written.push(self.span(r)));
             }
         }
         true

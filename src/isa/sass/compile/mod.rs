@@ -371,6 +371,9 @@ fn allocated(
             flight::hold(&mut calm.code);
             let less = place::place(&mut calm, most, local_bytes)?;
             placed = if less.spills < placed.spills { less } else { placed };
+            if placed.spills == 0 {
+                break;
+            }
         }
     }
     if placed.multiplies && !flight::is_undisturbed(&placed.lines) { apart() } else { Ok(placed) }

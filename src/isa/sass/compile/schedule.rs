@@ -5,6 +5,7 @@
 
 use super::place::Line;
 use crate::isa::sass::effects::add_effects;
+use crate::isa::sass::order::{Order, order};
 use crate::isa::sass::{Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -21,56 +22,6 @@ pub(super) fn number(file: RegFile, index: u8) -> usize {
         RegFile::UniformPredicate => 328,
     };
     base + usize::from(index)
-}
-
-/// How an instruction is ordered beside its registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    Free,
-    /// Reads memory of a space.
-    Load(u8),
-    /// Changes it.
-    Store(u8),
-    /// Nothing that touches memory or other threads crosses it.
-    Fence,
-}
-
-const GLOBAL: u8 = 1;
-const SHARED: u8 = 2;
-const LOCAL: u8 = 4;
-/// What depends on which threads run.
-const WARP: u8 = 8;
-
-pub(super) fn order(inst: &Instruction) -> Order {
-    let generic = GLOBAL | SHARED | LOCAL;
-    let arithmetic =
-        matches!(inst.form().pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::ImadWide | Pipe::Half | Pipe::Double);
-    if arithmetic && !matches!(inst.form().mnemonic, "VOTE" | "CS2R") {
-        return Order::Free;
-    }
-    match inst.form().mnemonic {
-        "LDG" if inst.modifier("sem") == ".CONSTANT" => Order::Free,
-        "LDG" if inst.modifier("sem").is_empty() => Order::Load(GLOBAL),
-        "LDG" => Order::Store(GLOBAL),
-        "LD" if inst.modifier("sem").is_empty() => Order::Load(generic),
-        "LDS" | "LDSM" => Order::Load(SHARED),
-        "LDL" => Order::Load(LOCAL),
-        "STG" | "ATOMG" | "REDG" | "RED" => Order::Store(GLOBAL),
-        "STS" | "ATOMS" | "STSM" | "LDGDEPBAR" => Order::Store(SHARED),
-        "LDGSTS" => Order::Store(GLOBAL | SHARED),
-        "STL" => Order::Store(LOCAL),
-        "ST" | "ATOM" | "LD" => Order::Store(generic),
-        "SHFL" | "VOTE" | "MATCH" | "REDUX" | "HMMA" | "IMMA" | "BMMA" | "DMMA" | "MOVM" | "ELECT" | "R2UR"
-        | "VOTEU" => Order::Load(WARP),
-        _ if matches!(inst.form().pipe, Pipe::Branch) => Order::Fence,
-        "SYNCS" | "ARRIVES" | "DEPBAR" | "REDAS" | "STAS" | "UCGABAR_ARV" | "UCGABAR_WAIT" | "CGAERRBAR" => {
-            Order::Fence
-        }
-        "ACQBULK" | "PREEXIT" | "USETMAXREG" | "PMTRIG" => Order::Fence,
-        _ if matches!(inst.form().pipe, Pipe::Bulk | Pipe::Gmma) => Order::Fence,
-        "BAR" | "B2R" | "MEMBAR" | "ERRBAR" | "CCTL" | "CS2R" | "FENCE" | "NOP" => Order::Fence,
-        _ => Order::Free,
-    }
 }
 
 /// An instruction with what it does.

@@ -115,9 +115,10 @@ fn overtaken(code: &Listing) -> Vec<bool> {
     for (k, n) in code.order.iter().enumerate().rev() {
         let (effects, k) = (&code.nodes[*n as usize].effects, k as u32);
         if !code.nodes[*n as usize].fixed {
-            let done = effects.writes.iter().flat_map(span).map(|r| next[r].1).min().unwrap_or(0);
-            let sources = effects.reads.iter().filter(|r| r.slot != "guard");
-            overtaken[*n as usize] = sources.flat_map(span).any(|r| next[r].0 < done);
+            let touched = |w| next[span(w)].iter().map(|n| n.1).min().unwrap_or(u32::MAX);
+            let done = effects.writes.iter().map(touched).min().unwrap_or(0);
+            let mut sources = effects.reads.iter().filter(|r| r.slot != "guard");
+            overtaken[*n as usize] = sources.any(|r| next[span(r)].iter().any(|n| n.0 < done));
         }
         effects.writes.iter().for_each(|w| next[span(w)].fill((k, k)));
         effects.reads.iter().for_each(|r| next[span(r)].iter_mut().for_each(|n| n.1 = k));

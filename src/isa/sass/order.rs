@@ -1,0 +1,78 @@
+//! What an instruction must not be moved past, beside its registers: memory, other threads.
+//!
+//! Most of it the form tells, once for all its instructions; of some loads their strength decides.
+
+use super::inst::Instruction;
+use super::registers::one_of;
+use super::row::Pipe;
+
+/// How an instruction is ordered beside its registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Free,
+    /// Reads memory of a space.
+    Load(u8),
+    /// Changes it.
+    Store(u8),
+    /// Nothing that touches memory or other threads crosses it.
+    Fence,
+}
+
+const GLOBAL: u8 = 1;
+const SHARED: u8 = 2;
+const LOCAL: u8 = 4;
+/// What depends on which threads run.
+const WARP: u8 = 8;
+const GENERIC: u8 = GLOBAL | SHARED | LOCAL;
+
+/// What a form tells: weak loads, where that is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FormOrder {
+    order: Order,
+    /// A strong load may be seen as a store; one of constants is free.
+    asks: bool,
+}
+
+pub(super) const fn of_form(mnemonic: &str, pipe: Pipe) -> FormOrder {
+    FormOrder { order: weak(mnemonic, pipe), asks: one_of(mnemonic, &["LDG", "LD"]) }
+}
+
+const fn weak(mnemonic: &str, pipe: Pipe) -> Order {
+    let arithmetic = matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::ImadWide | Pipe::Half | Pipe::Double);
+    if arithmetic && !one_of(mnemonic, &["VOTE", "CS2R"]) {
+        return Order::Free;
+    }
+    match mnemonic.as_bytes() {
+        b"LDG" => Order::Load(GLOBAL),
+        b"LD" => Order::Load(GENERIC),
+        b"LDS" | b"LDSM" => Order::Load(SHARED),
+        b"LDL" => Order::Load(LOCAL),
+        b"STG" | b"ATOMG" | b"REDG" | b"RED" => Order::Store(GLOBAL),
+        b"STS" | b"ATOMS" | b"STSM" | b"LDGDEPBAR" => Order::Store(SHARED),
+        b"LDGSTS" => Order::Store(GLOBAL | SHARED),
+        b"STL" => Order::Store(LOCAL),
+        b"ST" | b"ATOM" => Order::Store(GENERIC),
+        b"SHFL" | b"VOTE" | b"MATCH" | b"REDUX" | b"HMMA" | b"IMMA" | b"BMMA" | b"DMMA" | b"MOVM" | b"ELECT"
+        | b"R2UR" | b"VOTEU" => Order::Load(WARP),
+        _ if matches!(pipe, Pipe::Branch | Pipe::Bulk | Pipe::Gmma) => Order::Fence,
+        b"SYNCS" | b"ARRIVES" | b"DEPBAR" | b"REDAS" | b"STAS" | b"UCGABAR_ARV" | b"UCGABAR_WAIT" | b"CGAERRBAR" => {
+            Order::Fence
+        }
+        b"ACQBULK" | b"PREEXIT" | b"USETMAXREG" | b"PMTRIG" => Order::Fence,
+        b"BAR" | b"B2R" | b"MEMBAR" | b"ERRBAR" | b"CCTL" | b"CS2R" | b"FENCE" | b"NOP" => Order::Fence,
+        _ => Order::Free,
+    }
+}
+
+/// How an instruction is ordered.
+pub(super) fn order(inst: &Instruction) -> Order {
+    let FormOrder { order, asks } = inst.form().order;
+    match order {
+        Order::Load(spaces) if asks => match inst.modifier("sem") {
+            "" => order,
+            ".CONSTANT" if spaces == GLOBAL => Order::Free,
+            _ => Order::Store(spaces),
+        },
+        _ => order,
+    }
+}
