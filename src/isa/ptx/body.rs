@@ -4,11 +4,18 @@ use super::bodies::{Bodies, Head, Operands, Predicate};
 use super::lex::Kind;
 use super::module::{Imm, Inlined, Linkage, Loc, Modifier, Pos, Registers, Statement};
 use super::name::Name;
-use super::names::{self, Counted, Numbered, Opcode, Space, Type, is_special};
+use super::names::{self, Numbered, Opcode, Space, Type, is_special};
 use super::number;
 use super::parse::{ParseError, Parser, Scope};
 
 type Res<T> = Result<T, ParseError>;
+
+/// The operation that a mnemonic names, and its modifiers; `None`: there is no such instruction.
+pub(crate) fn mnemonic(word: &str) -> Option<(Opcode, impl Iterator<Item = Modifier>)> {
+    let mut parts = names::parts(word);
+    let op = Opcode::parse(parts.next()?)?;
+    Some((op, parts.map(|w| Modifier::of(w, Name::from))))
+}
 
 impl<'a> Parser<'a> {
     /// `{ statements }` with names of their own.
@@ -17,7 +24,7 @@ impl<'a> Parser<'a> {
         out.open();
         let done = self.block(out);
         out.close();
-        self.scopes.pop();
+        self.leave();
         done
     }
 
@@ -117,17 +124,7 @@ impl<'a> Parser<'a> {
             } else {
                 None
             };
-            let first = p.registers;
-            p.registers = first.saturating_add(count.unwrap_or(1));
-            if let Some(scope) = p.scopes.last_mut() {
-                match count {
-                    Some(n) => scope.ranges.push((Counted::new(w, n), first)),
-                    None => {
-                        scope.names.insert(w, first);
-                    }
-                }
-                scope.bare |= !w.starts_with('%');
-            }
+            p.declare(w, count);
             Ok((name, count))
         })?;
         Ok(Statement::Registers(Registers { pos, vector, ty, names }))
@@ -220,9 +217,8 @@ impl<'a> Parser<'a> {
 
     /// What a mnemonic says that was not met before; `None`: there is no such instruction.
     pub(super) fn learnt<B: Bodies<'a>>(word: &'a str, out: &mut B) -> Option<B::Mnemonic> {
-        let mut parts = names::parts(word);
-        let op = Opcode::parse(parts.next()?)?;
-        Some(out.learn(word, op, parts.map(|w| Modifier::of(w, Name::from))))
+        let (op, mods) = mnemonic(word)?;
+        Some(out.learn(word, op, mods))
     }
 
     /// Operands up to the end of an instruction, the first of which stands here.

@@ -23,8 +23,10 @@ mod parse;
 mod print;
 mod quick;
 mod render;
+mod stems;
 
 pub(crate) use bodies::{Bodies, Head, Operands};
+pub(crate) use body::mnemonic;
 pub use chip::{CHIPS, Chip};
 pub use module::{
     Function, Guard, Imm, Init, Inlined, Inst, Item, Linkage, Loc, Modifier, Module, Operand, Pointer, Pos, Registers,

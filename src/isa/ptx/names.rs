@@ -91,8 +91,6 @@ pub(crate) struct Counted<'a> {
     stem: &'a [u8],
     /// Its bytes, the first one lowest, if it is short and does not end with a digit; else 0.
     key: u64,
-    /// The bits of those bytes.
-    mask: u64,
     pub count: u32,
 }
 
@@ -101,34 +99,11 @@ impl<'a> Counted<'a> {
         let stem = stem.as_bytes();
         let plain = !stem.last().is_some_and(u8::is_ascii_digit);
         let key = if plain { packed(stem) } else { 0 };
-        let mask = u64::MAX >> (64 - 8 * stem.len().clamp(1, 8));
-        Counted { stem, key, mask, count }
+        Counted { stem, key, count }
     }
 
-    /// The number of a register of this range that stands at the start of eight bytes, the first one lowest, and how long it is, with all digits
-    /// that stand there. The outer `None`: it cannot be told here.
-    #[inline]
-    #[allow(clippy::cast_possible_truncation)] // bytes
-    pub fn begins(&self, head: u64) -> Option<Option<(u32, usize)>> {
-        if self.key == 0 {
-            return None;
-        }
-        let mut rest = head >> ((8 * self.stem.len()) & 63);
-        let mut digit = (rest as u8).wrapping_sub(b'0');
-        if (head ^ self.key) & self.mask != 0 || digit > 9 {
-            return Some(None);
-        }
-        let (mut number, mut len) = (0u32, self.stem.len());
-        let zero = digit == 0;
-        while digit <= 9 {
-            number = 10 * number + u32::from(digit);
-            len += 1;
-            rest >>= 8;
-            digit = (rest as u8).wrapping_sub(b'0');
-        }
-        // A zero before other digits makes another name of it.
-        let plain = number < self.count && !(zero && len > self.stem.len() + 1);
-        Some(plain.then_some((number, len)))
+    pub fn stem(&self) -> &'a str {
+        std::str::from_utf8(self.stem).unwrap_or_default()
     }
 
     /// The number of a register of this range.

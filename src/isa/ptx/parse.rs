@@ -8,6 +8,7 @@ use super::lex::{Kind, Lexer, Token};
 use super::module::{Function, Init, Item, Linkage, Module, Operand, Pointer, Pos, Tuning, Variable};
 use super::name::Name;
 use super::names::{Counted, Numbered, Space, Type};
+use super::stems::Stems;
 use hashbrown::HashMap;
 
 /// Where the text is no PTX.
@@ -93,6 +94,7 @@ pub(super) struct Parser<'a> {
     pub lexer: Lexer<'a>,
     pub tok: Token<'a>,
     pub scopes: Vec<Scope<'a>>,
+    pub stems: Stems,
     /// Registers that the body has declared.
     pub registers: u32,
     pub depth: u32,
@@ -102,7 +104,37 @@ impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Res<Parser<'a>> {
         let (mut lexer, mut tok) = (Lexer::new(text), Token { kind: Kind::End, pos: Pos::default() });
         lexer.next(&mut tok)?;
-        Ok(Parser { lexer, tok, scopes: vec![Scope::default()], registers: 0, depth: 0 })
+        Ok(Parser { lexer, tok, scopes: vec![Scope::default()], stems: Stems::default(), registers: 0, depth: 0 })
+    }
+
+    // --- scopes ---
+
+    /// One register is declared, or a range of them.
+    pub fn declare(&mut self, name: &'a str, count: Option<u32>) {
+        let first = self.registers;
+        self.registers = first.saturating_add(count.unwrap_or(1));
+        let Some(scope) = self.scopes.last_mut() else { return };
+        match count {
+            Some(n) => {
+                scope.ranges.push((Counted::new(name, n), first));
+                self.stems.range(name, first, n);
+            }
+            None => {
+                scope.names.insert(name, first);
+                self.stems.name(name);
+            }
+        }
+        scope.bare |= !name.starts_with('%');
+    }
+
+    /// What the last scope declares is out of sight.
+    pub fn leave(&mut self) {
+        self.scopes.pop();
+        self.stems = Stems::default();
+        for scope in &self.scopes {
+            scope.ranges.iter().for_each(|(range, first)| self.stems.range(range.stem(), *first, range.count));
+            scope.names.keys().for_each(|name| self.stems.name(name));
+        }
     }
 
     // --- tokens ---

@@ -5,8 +5,9 @@
 use super::bodies::{Bodies, Head, Operands, Predicate};
 use super::lex::{Lexer, is_name};
 use super::module::Imm;
-use super::names::Numbered;
+use super::names::{Numbered, is_special};
 use super::parse::{ParseError, Parser, Scope};
+use super::stems::Stems;
 
 /// Most digits of a number that is read here.
 const DIGITS: usize = 18;
@@ -61,14 +62,14 @@ impl<'a> Parser<'a> {
         let mut guard = None;
         if q.sign(b'@') {
             guard = Some(q.guard()?);
-            q.at = q.after_blanks(q.at);
+            q.lexer.at = q.after_blanks(q.lexer.at);
         }
-        let (from, pos) = (q.at, self.lexer.pos_of(q.at));
+        let (from, pos) = (q.lexer.at, q.lexer.pos_of(q.lexer.at));
         if !q.byte().is_ascii_lowercase() {
             return None;
         }
-        q.at += q.bytes.get(from..)?.iter().position(|c| *c <= b' ' || *c == b';')?;
-        let (word, to) = (self.lexer.between(from, q.at), q.at);
+        q.lexer.at = q.mnemonic_end()?;
+        let (word, to) = (q.since(from), q.lexer.at);
         if !q.is_inst() {
             return None;
         }
@@ -85,18 +86,21 @@ impl<'a> Parser<'a> {
     pub(super) fn quick_operands<B: Bodies<'a>>(&mut self, out: &mut B) -> bool {
         let mut q = Quick::new(self);
         loop {
-            let before = q.at;
-            q.at = q.after_blanks(before);
-            let from = q.at;
-            let (Some(part), end @ (b',' | b';')) = (q.part(out), q.byte()) else {
-                self.lexer.at = before;
+            let before = q.lexer.clone();
+            if q.byte() == b' ' {
+                q.lexer.at += 1;
+            }
+            if q.byte() <= b' ' {
+                q.lexer.lines();
+            }
+            let (Some(operand), end @ (b',' | b';')) = (q.operand(out), q.byte()) else {
+                self.lexer = before;
                 return false;
             };
-            let operand = part.make(q.lexer.between(from, q.at), out);
             out.push(operand);
-            q.at += 1;
+            q.lexer.at += 1;
             if end == b';' {
-                self.lexer.at = q.at;
+                self.lexer = q.lexer;
                 return true;
             }
         }
@@ -106,64 +110,33 @@ impl<'a> Parser<'a> {
     pub(super) fn quick_guard(&mut self) -> Option<Predicate<'a>> {
         let mut q = Quick::new(self);
         let guard = q.guard()?;
-        self.lexer.at = q.at;
+        self.lexer = q.lexer;
         Some(guard)
-    }
-}
-
-/// An operand that was read, but not made yet: what makes it may count names.
-enum Part<'a, O> {
-    Register(u32),
-    Number(Imm),
-    Symbol,
-    /// An address: its register or name, and the offset.
-    At((&'a str, Option<u32>), i64),
-    Vector(Vec<O>),
-}
-
-impl<'a, O> Part<'a, O> {
-    /// Makes the operand that stands in the text so.
-    #[inline]
-    fn make<M: Operands<'a, Operand = O>>(self, text: &'a str, make: &mut M) -> O {
-        match self {
-            Part::Register(number) => make.register(text, number),
-            Part::Number(value) => make.immediate(value),
-            Part::Symbol => make.symbol(text, 0),
-            Part::Vector(parts) => make.vector(parts),
-            Part::At((name, register), offset) => {
-                let base = match register {
-                    Some(number) => make.register(name, number),
-                    None => make.symbol(name, 0),
-                };
-                make.address(base, offset, vec![])
-            }
-        }
     }
 }
 
 /// A place in the text, before what is read next. What gives `None` may have moved it.
 struct Quick<'p, 'a> {
     scopes: &'p [Scope<'a>],
-    lexer: &'p Lexer<'a>,
-    bytes: &'a [u8],
-    at: usize,
+    stems: &'p Stems,
+    lexer: Lexer<'a>,
 }
 
 impl<'p, 'a> Quick<'p, 'a> {
     #[inline]
     fn new(p: &'p Parser<'a>) -> Quick<'p, 'a> {
-        Quick { scopes: &p.scopes, lexer: &p.lexer, bytes: p.lexer.bytes(), at: p.lexer.at }
+        Quick { scopes: &p.scopes, stems: &p.stems, lexer: p.lexer.clone() }
     }
 
     /// The byte in a place; 0 behind the end.
     #[inline]
     fn ahead(&self, at: usize) -> u8 {
-        self.bytes.get(at).copied().unwrap_or(0)
+        self.lexer.bytes().get(at).copied().unwrap_or(0)
     }
 
     #[inline]
     fn byte(&self) -> u8 {
-        self.ahead(self.at)
+        self.ahead(self.lexer.at)
     }
 
     #[inline]
@@ -177,60 +150,105 @@ impl<'p, 'a> Quick<'p, 'a> {
     /// Whether the word before this is an instruction whose operands may be read here.
     #[inline]
     fn is_inst(&self) -> bool {
-        let at = self.after_blanks(self.at);
+        let at = self.after_blanks(self.lexer.at);
         match self.ahead(at) {
-            b';' => at == self.at,
-            b'%' | b'[' | b'{' | b'-' => at > self.at,
-            c => at > self.at && is_name(c),
+            b';' => at == self.lexer.at,
+            b'%' | b'[' | b'{' | b'-' => at > self.lexer.at,
+            c => at > self.lexer.at && is_name(c),
         }
+    }
+
+    /// Where the mnemonic here ends: before a blank or a semicolon.
+    #[inline]
+    fn mnemonic_end(&self) -> Option<usize> {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        let (mut at, mut rest) = (self.lexer.at, self.lexer.bytes().get(self.lexer.at..)?);
+        while let Some((part, more)) = rest.split_first_chunk() {
+            let part = u64::from_le_bytes(*part);
+            let end = part ^ (ONES * u64::from(b';'));
+            // The lowest byte below 0x21, or that is a semicolon, has the lowest of these bits.
+            let found = (part.wrapping_sub(ONES * 0x21) & !part | end.wrapping_sub(ONES) & !end) & (ONES * 0x80);
+            if found != 0 {
+                return Some(at + (found.trailing_zeros() / 8) as usize);
+            }
+            (at, rest) = (at + 8, more);
+        }
+        rest.iter().position(|c| *c <= b' ' || *c == b';').map(|n| at + n)
     }
 
     /// Takes the sign if it is here.
     #[inline]
     fn sign(&mut self, c: u8) -> bool {
         let here = self.byte() == c;
-        self.at += usize::from(here);
+        self.lexer.at += usize::from(here);
         here
     }
 
     #[inline]
-    fn part<M: Operands<'a>>(&mut self, make: &mut M) -> Option<Part<'a, M::Operand>> {
+    fn operand<M: Operands<'a>>(&mut self, make: &mut M) -> Option<M::Operand> {
+        let from = self.lexer.at;
         match self.byte() {
-            b'%' => self.register().map(Part::Register),
-            b'0'..=b'9' | b'-' => self.number().map(Part::Number),
-            b'[' => self.address(),
+            b'%' => match self.register() {
+                Some(number) => Some(make.register(self.since(from), number)),
+                None => self.special().map(|()| make.special(self.since(from))),
+            },
+            b'0'..=b'9' | b'-' => self.number().map(|value| make.immediate(value)),
+            b'[' => self.address(make),
             b'{' => self.vector(make),
             _ => match self.named()? {
-                (_, Some(number)) => Some(Part::Register(number)),
-                (_, None) => Some(Part::Symbol),
+                (name, Some(number)) => Some(make.register(name, number)),
+                (name, None) => self.ends().then(|| make.symbol(name, 0)),
             },
         }
     }
 
+    /// Whether an operand ends here. Names are counted when they are made: what has one is not made before that is known.
+    fn ends(&self) -> bool {
+        matches!(self.byte(), b',' | b';')
+    }
+
+    #[inline]
+    fn since(&self, from: usize) -> &'a str {
+        self.lexer.between(from, self.lexer.at)
+    }
+
     /// The number of a register, nearly all of which are declared with a count. What follows it must be no part of a name.
     fn register(&mut self) -> Option<u32> {
-        let head = self.bytes.get(self.at..self.at + 8)?.first_chunk()?;
-        let head = u64::from_le_bytes(*head);
-        for scope in self.scopes.iter().rev() {
-            if !scope.names.is_empty() {
-                return self.named().and_then(|(_, number)| number);
+        let head = self.lexer.bytes().get(self.lexer.at..self.lexer.at + 8)?.first_chunk()?;
+        match self.stems.begins(u64::from_le_bytes(*head)) {
+            Some((number, len)) => {
+                self.lexer.at += len;
+                Some(number)
             }
-            for (range, first) in &scope.ranges {
-                if let Some((number, len)) = range.begins(head)? {
-                    self.at += len;
-                    return Some(first.saturating_add(number));
-                }
-            }
+            None => self.named().and_then(|(_, number)| number),
         }
-        None
+    }
+
+    /// `%tid.x`, `%laneid`: a register of the machine.
+    #[inline(never)]
+    fn special(&mut self) -> Option<()> {
+        let from = self.lexer.at;
+        let name_end = |at: usize| Some(at + self.lexer.bytes().get(at..)?.iter().position(|c| !is_name(*c))?);
+        let end = name_end(from + 1)?;
+        let to = if self.ahead(end) == b'.' { end + 2 } else { end };
+        let lane = to == end || matches!(self.ahead(end + 1), b'x' | b'y' | b'z' | b'w');
+        let (stem, whole) = (self.lexer.between(from, end), self.lexer.between(from, to));
+        let declared =
+            |name: &str| self.scopes.iter().any(|s| s.number(name, &Numbered::of(name.as_bytes())).is_some());
+        let ended = !is_name(self.ahead(to)) && !matches!(self.ahead(to), b'.' | b':');
+        if !lane || !ended || !is_special(stem) || declared(stem) || declared(whole) {
+            return None;
+        }
+        self.lexer.at = to;
+        Some(())
     }
 
     /// A name without dots, with its number if it is a register.
     #[inline(never)]
     fn named(&mut self) -> Option<(&'a str, Option<u32>)> {
-        let bytes = self.bytes.get(self.at..)?;
+        let bytes = self.lexer.bytes().get(self.lexer.at..)?;
         let n = bytes.iter().position(|c| !is_name(*c))?;
-        let name = self.lexer.between(self.at, self.at + n);
+        let name = self.lexer.between(self.lexer.at, self.lexer.at + n);
         if n == 0 || name == "_" || matches!(bytes.get(n), Some(b'.' | b':')) {
             return None;
         }
@@ -244,26 +262,26 @@ impl<'p, 'a> Quick<'p, 'a> {
         if own && number.is_none() {
             return None;
         }
-        self.at += n;
+        self.lexer.at += n;
         Some((name, number))
     }
 
     /// `%p1 `, `!%p1 `.
     fn guard(&mut self) -> Option<Predicate<'a>> {
         let negated = self.sign(b'!');
-        let from = self.at;
+        let from = self.lexer.at;
         let number = self.register()?;
-        let name = self.lexer.between(from, self.at);
+        let name = self.lexer.between(from, self.lexer.at);
         is_blank(self.byte()).then_some(Predicate { name, number, negated })
     }
 
     /// A decimal integer, or the bits of a float of 32.
     fn number(&mut self) -> Option<Imm> {
-        if self.byte() == b'0' && matches!(self.ahead(self.at + 1), b'f' | b'F') {
-            let digits = self.bytes.get(self.at + 2..self.at + 10)?;
+        if self.byte() == b'0' && matches!(self.ahead(self.lexer.at + 1), b'f' | b'F') {
+            let digits = self.lexer.bytes().get(self.lexer.at + 2..self.lexer.at + 10)?;
             let hex = |n: u32, c: &u8| char::from(*c).to_digit(16).map(|d| n << 4 | d);
             let bits = digits.iter().try_fold(0, hex)?;
-            self.at += 10;
+            self.lexer.at += 10;
             return Some(Imm::F32(bits));
         }
         let minus = self.sign(b'-');
@@ -274,30 +292,30 @@ impl<'p, 'a> Quick<'p, 'a> {
     /// Digits in a row; a zero before others makes them octal ones, which are not read here.
     #[inline]
     fn digits(&mut self) -> Option<i64> {
-        let (from, mut n) = (self.at, 0i64);
+        let (from, mut n) = (self.lexer.at, 0i64);
         loop {
             let digit = self.byte().wrapping_sub(b'0');
             if digit > 9 {
                 break;
             }
-            if self.at == from + DIGITS {
+            if self.lexer.at == from + DIGITS {
                 return None;
             }
             n = 10 * n + i64::from(digit);
-            self.at += 1;
+            self.lexer.at += 1;
         }
-        let zero = self.ahead(from) == b'0' && self.at > from + 1;
-        (self.at > from && !zero).then_some(n)
+        let zero = self.ahead(from) == b'0' && self.lexer.at > from + 1;
+        (self.lexer.at > from && !zero).then_some(n)
     }
 
     /// `[%rd1+4]`, `[name]`.
-    fn address<O>(&mut self) -> Option<Part<'a, O>> {
-        self.at += 1;
-        let from = self.at;
-        let base = match self.byte() {
+    fn address<M: Operands<'a>>(&mut self, make: &mut M) -> Option<M::Operand> {
+        self.lexer.at += 1;
+        let from = self.lexer.at;
+        let (name, number) = match self.byte() {
             b'%' => {
                 let number = self.register()?;
-                (self.lexer.between(from, self.at), Some(number))
+                (self.since(from), Some(number))
             }
             b'0'..=b'9' => return None,
             _ => self.named()?,
@@ -305,32 +323,39 @@ impl<'p, 'a> Quick<'p, 'a> {
         let offset = match self.byte() {
             b']' => 0,
             b'+' => {
-                self.at += 1;
+                self.lexer.at += 1;
                 let minus = self.sign(b'-');
                 let n = self.digits()?;
                 if minus { -n } else { n }
             }
             _ => return None,
         };
-        self.sign(b']').then_some(Part::At(base, offset))
+        if !self.sign(b']') || !self.ends() {
+            return None;
+        }
+        let base = match number {
+            Some(number) => make.register(name, number),
+            None => make.symbol(name, 0),
+        };
+        Some(make.address(base, offset, vec![]))
     }
 
     /// Registers and numbers in braces.
-    fn vector<M: Operands<'a>>(&mut self, make: &mut M) -> Option<Part<'a, M::Operand>> {
-        self.at += 1;
+    fn vector<M: Operands<'a>>(&mut self, make: &mut M) -> Option<M::Operand> {
+        self.lexer.at += 1;
         let mut parts = Vec::with_capacity(4);
         loop {
-            self.at = self.after_blanks(self.at);
+            self.lexer.lines();
             parts.push(match self.byte() {
                 b'%' => {
-                    let from = self.at;
+                    let from = self.lexer.at;
                     let number = self.register()?;
-                    make.register(self.lexer.between(from, self.at), number)
+                    make.register(self.since(from), number)
                 }
                 _ => self.number().map(|value| make.immediate(value))?,
             });
             if self.sign(b'}') {
-                return Some(Part::Vector(parts));
+                return Some(make.vector(parts));
             }
             if !self.sign(b',') {
                 return None;

@@ -2,8 +2,9 @@
 
 use super::AsmError;
 use super::call::{self, Signatures};
+use super::mnemonics::Mnemonic;
 use super::operands::Operands;
-use super::source::{Mnemonic, Scope, Source, Store, Uses};
+use super::source::{Scope, Source, Store, Uses};
 use crate::isa::ptx::{Imm, Modifier, Name, Opcode, Pos, Space, Type, Variable};
 use crate::isa::sass::Chip;
 use hashbrown::HashMap;

@@ -25,6 +25,7 @@ mod invariant;
 mod link;
 mod live;
 mod mir;
+mod mnemonics;
 mod operands;
 mod place;
 mod pool;

@@ -2,11 +2,11 @@
 //! they name; they are numbered too, and resolved when the body is flattened.
 
 use super::AsmError;
-use super::flat::{Flat, Item, Opd, Said, Symbol};
+use super::flat::{Flat, Item, Opd, Symbol};
+use super::mnemonics::{Common, Mnemonic};
 use super::operands;
 use crate::isa::ptx::{Bodies, Head, Imm, Modifier, Name, Opcode, Operands, Pos, Registers, Statement, Variable};
 use hashbrown::HashMap;
-use smallvec::SmallVec;
 use std::cell::{Cell, OnceCell};
 use std::hash::{BuildHasher, Hasher};
 
@@ -41,13 +41,6 @@ pub(super) struct Scope {
     pub tables: HashMap<Name, Vec<Name>>,
     /// Prototypes of calls through registers: results and parameters.
     pub prototypes: HashMap<Name, (Vec<Variable>, Vec<Variable>)>,
-}
-
-/// A mnemonic with its modifiers, and what is asked of them.
-pub(super) struct Mnemonic {
-    pub op: Opcode,
-    pub mods: SmallVec<[Modifier; 4]>,
-    pub said: Said,
 }
 
 /// What the instructions of a text share or point at.
@@ -135,6 +128,8 @@ impl Hasher for Hash {
 /// Reads bodies.
 pub(super) struct Reader<'a> {
     store: &'a Store<'a>,
+    common: &'static Common,
+    /// Those that are not common.
     known: HashMap<&'a str, &'a Mnemonic, Hashing>,
     source: Source<'a>,
     /// The scope that the text stands in.
@@ -148,8 +143,8 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(store: &'a Store<'a>) -> Reader<'a> {
-        let (known, source) = (HashMap::with_capacity_and_hasher(56, Hashing), Source::default());
-        Reader { store, known, source, scope: None, label: None, names: false, listed: false }
+        let (common, known, source) = (Common::table(), HashMap::with_hasher(Hashing), Source::default());
+        Reader { store, common, known, source, scope: None, label: None, names: false, listed: false }
     }
 
     fn fault(&mut self, pos: Pos, what: impl FnOnce() -> String) {
@@ -278,13 +273,11 @@ impl<'a> Bodies<'a> for Reader<'a> {
     }
 
     fn known(&self, word: &'a str) -> Option<&'a Mnemonic> {
-        self.known.get(word).copied()
+        self.common.get(word).or_else(|| self.known.get(word).copied())
     }
 
     fn learn(&mut self, word: &'a str, op: Opcode, mods: impl Iterator<Item = Modifier>) -> &'a Mnemonic {
-        let mods: SmallVec<[Modifier; 4]> = mods.collect();
-        let said = Said::of(op, &mods);
-        let mnemonic = self.store.mnemonics.add(Mnemonic { op, mods, said });
+        let mnemonic = self.store.mnemonics.add(Mnemonic::new(op, mods));
         self.known.insert(word, mnemonic);
         mnemonic
     }
