@@ -7,7 +7,7 @@
 use super::facts::{Facts, Move, Site, is_free, size};
 use super::panel::{packed_lanes, under_conditions};
 use super::{Kernel, Opt, kind_of};
-use crate::uop::{Arg, AxisKind, Op, UOp};
+use crate::uop::{Arg, AxisKind, Op, UOp, sort_by_key};
 
 /// Instructions of one loop body that copying out may reach.
 const BODY: usize = 256;
@@ -110,7 +110,7 @@ fn conditions_outside(kernel: &mut Kernel) {
             continue;
         }
         let mut wanted = order.clone();
-        wanted.sort_by_key(|r| !asked(r));
+        sort_by_key(&mut wanted, |r| !asked(r));
         // A product with packed columns copies out the places along a row, where most conditions are decided.
         if let Some(along) = taps(kernel, &sum) {
             wanted.retain(|r| *r != along);
@@ -520,7 +520,7 @@ fn tile_axes(
     // Rather the axis whose steps share a vector load, and the inner one of two equals.
     let vector_shared =
         |r: &UOp| loads.iter().filter(|l| along.is_some_and(|v| facts.depends(l, v)) && !facts.depends(l, r)).count();
-    reuse.sort_by_key(|r| (Some(r) != along, std::cmp::Reverse(vector_shared(r)), std::cmp::Reverse(size(r))));
+    sort_by_key(&mut reuse, |r| (Some(r) != along, std::cmp::Reverse(vector_shared(r)), std::cmp::Reverse(size(r))));
     let other = |than: &UOp| reuse.iter().find(|r| *r != than).cloned();
     if along.is_none_or(|v| kind_of(v) != AxisKind::Loop) {
         return match (sliding.filter(|s| reuse.contains(s)), reuse.as_slice()) {

@@ -6,7 +6,7 @@
 
 use super::apply::{Kernel, Why, kind_of};
 use super::pipe::{Operand, Operands};
-use crate::uop::{Arg, AxisKind, ConstVal, Op, Spread, Srcs, TileBit, UMap, UOp, WmmaArg};
+use crate::uop::{Arg, AxisKind, ConstVal, Op, Spread, Srcs, TileBit, UMap, UOp, WmmaArg, sort_by_key};
 use std::sync::Arc;
 
 /// A sum that the unit can do, and on which axes.
@@ -60,7 +60,7 @@ fn matches(sink: &UOp, units: &'static [WmmaArg]) -> Vec<Match> {
             let only = |x: &[UOp], y: &[UOp]| {
                 let one = |r: &&UOp| kind_of(r) == AxisKind::Loop && !y.contains(r) && whole(r);
                 let mut rs: Vec<UOp> = x.iter().filter(one).cloned().collect();
-                rs.sort_by_key(|r| std::cmp::Reverse(r.range_arg()));
+                sort_by_key(&mut rs, |r| std::cmp::Reverse(r.range_arg()));
                 rs
             };
             let mut sums: Vec<UOp> = reduce.src()[1..].to_vec();

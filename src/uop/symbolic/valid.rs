@@ -8,7 +8,7 @@ use super::compare::as_interval;
 use super::divmod::count_nodes;
 use super::linear::{Linear, scaled};
 use super::logic::clauses;
-use crate::uop::{ConstVal, Op, Srcs, UMap, UOp, USet};
+use crate::uop::{ConstVal, Op, Srcs, UMap, UOp, USet, sort_by_key};
 
 /// Nodes of an index above which nothing is tried.
 const MAX_NODES: usize = 400;
@@ -231,12 +231,12 @@ pub fn conjunction(u: &UOp) -> Option<UOp> {
     let mut kept: Vec<UOp> = Vec::new();
     let mut changed = false;
     // What others speak of comes first, so that they can be simplified by it.
-    let mut order: Vec<&UOp> = all.iter().collect();
-    order.sort_by_key(|c| {
+    let mut order = all.clone();
+    sort_by_key(&mut order, |c: &UOp| {
         let Some((x, ..)) = as_interval(c) else { return 0 };
-        -(all.iter().filter(|o| o != c && o.contains(&x)).count() as i64)
+        -(all.iter().filter(|o| *o != c && o.contains(&x)).count() as i64)
     });
-    for c in order {
+    for c in &order {
         let Some(given) = kept.iter().cloned().reduce(|a, b| a.and(&b)) else {
             kept.push(c.clone());
             continue;
