@@ -178,7 +178,10 @@ mod tests {
         let code = PtxCode::new(Chip::parse("sm_90").unwrap(), None, None);
         let cubin = code.assemble("k", TEXT).unwrap();
         assert_eq!(crate::elf::cubin::Cubin::parse(&cubin).unwrap().kernels[0].name, "k");
-        let error = code.assemble("k", &TEXT.replace("ret;", "pmevent 1;")).unwrap_err().to_string();
+        let error = code
+            .assemble("k", &TEXT.replace("ret;", "{ .reg .b32 %v; vadd2.u32.u32.u32 %v, %v, %v, %v; } ret;"))
+            .unwrap_err()
+            .to_string();
         assert!(
             error.starts_with("k: PTX 4:") && error.ends_with("PTXAS=path names NVIDIA's ptxas in its place"),
             "{error}"

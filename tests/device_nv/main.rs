@@ -10,15 +10,16 @@ mod rm_only;
 mod tensors;
 mod units;
 
-use doorbell::device::nv::{Driver, NvDevice, NvOptions, Placement, Selector};
+use doorbell::device::nv::{Driver, NvDevice, NvOptions, Placement, Selector, explain};
 use doorbell::device::{
     Arg, Code, Command, Device, DeviceError, Geometry, Kernel, KernelImage, Memory, Patch, QueueKind,
 };
 use doorbell::emu::nvrm::{Call, Chip, Config, Refusal, SoftNv};
 use doorbell::hcq::signal::WaitError;
 use doorbell_ioctl::abi::nvrm::{self, Release};
-use doorbell_ioctl::port::Port;
+use doorbell_ioctl::port::{Errno, LinuxPort, Port};
 use doorbell_ioctl::trace::{Log, Trace, What, leftovers};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use units::{Does, Units};
@@ -428,10 +429,13 @@ fn wrong_images_and_devices_are_refused_before_anything_is_queued() {
 
 #[test]
 fn machines_that_cannot_be_used_say_what_is_wrong() {
-    let linux: Arc<dyn Port> = doorbell_ioctl::port::LinuxPort::new();
-    if linux.read_file("/dev/nvidiactl").is_err() {
-        let error = Driver::open("NV", linux, false).unwrap_err().to_string();
+    let linux: Arc<dyn Port> = LinuxPort::new();
+    if !Path::new("/dev/nvidiactl").exists() {
+        let error = Driver::open("NV", Arc::clone(&linux), false).unwrap_err().to_string();
         assert_eq!(error, "device NV cannot be opened: open /dev/nvidiactl: ENOENT (no nvidia driver)");
+        // A node that a container brought along, or that was left behind.
+        let error = explain(&*linux, "/dev/nvidiactl", Errno::ENXIO);
+        assert_eq!(error, "open /dev/nvidiactl: ENXIO (a node is there, but no nvidia driver)");
     }
     let hopper = || Config::new(Chip::Sm90);
     let refused = |config: Config| Rig::new(config).open_with(&small_options()).unwrap_err().to_string();

@@ -143,6 +143,7 @@ pub fn explain(port: &dyn Port, path: &str, errno: Errno) -> String {
             let minor = if path == CTL_PATH { "255" } else { minor.filter(|n| !n.is_empty()).unwrap_or("0") };
             format!(" (the driver is loaded, its node is missing: mknod -m 666 {path} c {major} {minor})")
         }
+        (Errno::ENXIO | Errno::ENODEV, None) => format!(" (a node is there, but no {name} driver)"),
         (Errno::EACCES | Errno::EPERM, _) => " (this user may not)".into(),
         _ => String::new(),
     };
