@@ -107,10 +107,11 @@ impl Bo {
     /// The driver's: pages that it cannot pin. `EACCES` for memory that may not be written, `EINVAL` for none or one that starts within a page.
     pub fn wrap(gpu: &Arc<Gpu>, host: View) -> Result<Self, RmError> {
         let at = host.base().0;
-        match () {
-            () if !host.is_writable() => return Err(errno("pin", Errno::EACCES)),
-            () if host.is_empty() || !at.is_multiple_of(PAGE) => return Err(errno("pin", Errno::EINVAL)),
-            () => {}
+        if !host.is_writable() {
+            return Err(errno("pin", Errno::EACCES));
+        }
+        if host.is_empty() || !at.is_multiple_of(PAGE) {
+            return Err(errno("pin", Errno::EINVAL));
         }
         let (mut bo, range) = Self::at_reserved(gpu, host.len_bytes(), PAGE)?;
         bo.range = Some(Arc::new(range));
