@@ -5,7 +5,7 @@ use crate::nvidia::ptxas_for;
 use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::isa::sass::Chip;
 use doorbell::isa::sass::check::{Trust, check_for};
-use doorbell::isa::sass::compile::assemble;
+use doorbell::isa::sass::compile::{assemble, kernels};
 
 const SM90: Arch = Arch { sm: 90, specific: true };
 const HEAD: &str = ".version 8.8\n.target sm_90a\n.address_size 64\n";
@@ -99,18 +99,19 @@ fn calls_and_tables_leave_what_ptxas_leaves() {
 
 /// More predicates than there are, of which the first has a value in some threads only. (ptxas's code joins it with others where it has none, and what comes of that decides nothing.)
 #[test]
-fn predicates_that_go_to_the_frame_before_they_have_a_value_leave_what_ptxas_leaves() {
+fn predicates_that_find_no_register_before_they_have_a_value_leave_what_ptxas_leaves() {
     let bit = |k: u32| format!("and.b32 %r1, %x, {}; setp.eq.u32 %p{k}, %r1, 0;", 1 << k);
     let adds = |k: u32| format!("@%p{k} add.u32 %r2, %r2, {};", 7 * k + 1);
     let [bits, sums]: [String; 2] = [(2..8).map(bit).collect(), (2..8).chain(2..8).map(adds).collect()];
     let first = bit(0);
-    same(
-        "predicates",
-        &format!(
-            "mov.u32 %r2, 0; mov.u32 %r3, 0; {first} @%p0 setp.gt.u32 %p1, %x, 0x40000000; {bits} {sums}
+    let body = format!(
+        "mov.u32 %r2, 0; mov.u32 %r3, 0; {first} @%p0 setp.gt.u32 %p1, %x, 0x40000000; {bits} {sums}
             @%p0 selp.u32 %r3, 1, 2, %p1; st.global.v2.u32 [%o], {{%r2, %r3}};"
-        ),
     );
+    same("predicates", &body);
+    // General registers hold them.
+    let made = kernels(&kernel(&body)).expect("a kernel");
+    assert_eq!((made[0].spills, made[0].frame_bytes), (0, 0));
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use super::live::NONE;
 use super::spill::{Gap, Piece, Pieces, Place};
-use super::{Constraint, Func, Kind, RegAllocError, RegClass, RegFile, RegInfo};
+use super::{Class, Constraint, Func, Inst, Kind, RegAllocError, RegClass, RegFile, RegInfo, VReg};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 /// Registers of a file as bits.
 pub(super) type Bits = [u64; 4];
@@ -27,7 +28,7 @@ struct Occupancy {
 }
 
 /// Points and whole blocks that make up a range of points.
-fn cover(from: u32, to: u32) -> (std::ops::Range<usize>, std::ops::Range<usize>, std::ops::Range<usize>) {
+fn cover(from: u32, to: u32) -> (Range<usize>, Range<usize>, Range<usize>) {
     let (from, to) = (from as usize, to as usize);
     let (first, last) = (from.div_ceil(BLOCK), to / BLOCK);
     if first >= last { (from..to, 0..0, to..to) } else { (from..first * BLOCK, first..last, last * BLOCK..to) }
@@ -122,39 +123,62 @@ fn remove(from: &mut [u64], bits: &[u64]) {
 
 /// What gives values registers that save moves.
 pub(super) struct Hints {
-    /// A register that the value meets as a fixed operand, or `u16::MAX`.
+    /// A register that the value meets as a fixed operand, or `u16::MAX`; empty if there is none.
     wish: Vec<u16>,
-    /// Up to two values that this one is copied from or to.
+    /// Up to two values that this one is copied from or to; empty if there is no copy.
     kin: Vec<[u32; 2]>,
 }
 
 impl Hints {
     pub fn of(func: &Func) -> Hints {
         let nv = func.vregs.len();
-        let (mut wish, mut kin) = (vec![u16::MAX; nv], vec![[NONE; 2]; nv]);
-        for op in func.operands.iter().filter(|_| func.fixes) {
+        let copy = |(i, inst): (usize, &Inst)| match func.operands(i as u32) {
+            [to, from, ..] if inst.kind == Kind::Copy => Some((to.vreg, from.vreg)),
+            _ => None,
+        };
+        let mut hints = Hints::of_copies(nv, func.insts.iter().enumerate().filter_map(copy));
+        if !func.fixes {
+            return hints;
+        }
+        hints.wish = vec![u16::MAX; nv];
+        for op in &func.operands {
             if let Constraint::Fixed(preg) = op.constraint {
-                wish[op.vreg.0 as usize] = preg.index;
+                hints.wish[op.vreg.0 as usize] = preg.index;
             }
         }
-        for (i, inst) in func.insts.iter().enumerate() {
-            let ops = func.operands(i as u32);
-            if inst.kind == Kind::Copy && ops.len() >= 2 {
-                let (to, from) = (ops[0].vreg.0, ops[1].vreg.0);
-                for (a, b) in [(to, from), (from, to)] {
-                    if let Some(free) = kin[a as usize].iter_mut().find(|k| **k == NONE) {
-                        *free = b;
-                    }
+        for v in 0..nv {
+            let near = hints.kin(v as u32).into_iter().filter(|k| *k != NONE).map(|k| hints.wish[k as usize]);
+            if let (u16::MAX, Some(w)) = (hints.wish[v], near.into_iter().find(|w| *w != u16::MAX)) {
+                hints.wish[v] = w;
+            }
+        }
+        hints
+    }
+
+    /// Those of copies (to, from) alone.
+    pub fn of_copies(values: usize, copies: impl Iterator<Item = (VReg, VReg)>) -> Hints {
+        let mut kin: Vec<[u32; 2]> = vec![];
+        for (to, from) in copies {
+            if kin.is_empty() {
+                kin = vec![[NONE; 2]; values];
+            }
+            for (a, b) in [(to, from), (from, to)] {
+                if let Some(free) = kin[a.0 as usize].iter_mut().find(|k| **k == NONE) {
+                    *free = b.0;
                 }
             }
         }
-        for v in (0..nv).filter(|_| func.fixes) {
-            let near = kin[v].iter().filter(|k| **k != NONE).map(|k| wish[*k as usize]).find(|w| *w != u16::MAX);
-            if let (u16::MAX, Some(w)) = (wish[v], near) {
-                wish[v] = w;
-            }
-        }
-        Hints { wish, kin }
+        Hints { wish: vec![], kin }
+    }
+
+    #[inline]
+    fn wish(&self, v: u32) -> u16 {
+        self.wish.get(v as usize).copied().unwrap_or(u16::MAX)
+    }
+
+    #[inline]
+    fn kin(&self, v: u32) -> [u32; 2] {
+        self.kin.get(v as usize).copied().unwrap_or([NONE; 2])
     }
 }
 
@@ -215,7 +239,7 @@ impl Sweep {
 
 /// What registers there are to choose from, and what values were given.
 pub(super) struct Choice<'a> {
-    func: &'a Func,
+    classes: &'a [Class],
     regs: &'a RegInfo,
     hints: &'a Hints,
     files: Vec<File>,
@@ -227,6 +251,8 @@ pub(super) struct Choice<'a> {
 struct File {
     /// Those that may be given out.
     given: Bits,
+    /// Those that may be where none of the others is free.
+    spare: Bits,
     /// It has classes of several registers.
     tuples: bool,
     /// Its order is that of the registers' numbers.
@@ -234,15 +260,27 @@ struct File {
 }
 
 impl<'a> Choice<'a> {
-    pub fn new(func: &'a Func, regs: &'a RegInfo, hints: &'a Hints) -> Choice<'a> {
+    pub fn new(classes: &'a [Class], regs: &'a RegInfo, hints: &'a Hints) -> Choice<'a> {
         let file = |(k, f): (usize, &RegFile)| {
             let mut given = [0; 4];
             f.order.iter().for_each(|r| given[usize::from(*r) / 64] |= 1 << (r % 64));
             let tuples = regs.classes.iter().any(|c| usize::from(c.file) == k && c.width > 1);
-            File { given, tuples, ascending: f.order.is_sorted() }
+            File { given, spare: [0; 4], tuples, ascending: f.order.is_sorted() }
         };
         let files = regs.files.iter().enumerate().map(file).collect();
-        Choice { func, regs, hints, files, last: vec![u16::MAX; func.vregs.len()] }
+        Choice { classes, regs, hints, files, last: vec![u16::MAX; classes.len()] }
+    }
+
+    /// More registers of each file, for values that find none.
+    pub fn add(&mut self, spare: &[Range<u16>]) {
+        for (file, spare) in self.files.iter_mut().zip(spare) {
+            spare.clone().for_each(|r| file.spare[usize::from(r) / 64] |= 1 << (r % 64));
+        }
+    }
+
+    /// The register given to each value last, or `u16::MAX`.
+    pub fn all(self) -> Vec<u16> {
+        self.last
     }
 
     /// Notes that a value is in that register.
@@ -250,14 +288,22 @@ impl<'a> Choice<'a> {
         self.last[vreg as usize] = r;
     }
 
-    /// The register given to a value last.
-    pub fn given(&self, vreg: u32) -> Option<u16> {
-        Some(self.last[vreg as usize]).filter(|r| *r != u16::MAX)
-    }
-
-    /// The best free register: one that saves a move, or else the first in the file's order.
+    /// The best free register: one that saves a move, or else the first in the file's order, or the first of those to spare.
     #[inline]
     pub fn choose(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
+        self.among(vreg, class, busy).or_else(|| self.spare(class, busy))
+    }
+
+    fn spare(&self, class: &RegClass, busy: &Bits) -> Option<u16> {
+        let file = &self.files[usize::from(class.file)];
+        if file.spare == [0; 4] || !class.width.is_power_of_two() || class.align != class.width {
+            return None;
+        }
+        first_window(&std::array::from_fn(|k| (file.given[k] | file.spare[k]) & !busy[k]), class.width)
+    }
+
+    #[inline]
+    fn among(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
         let file = &self.files[usize::from(class.file)];
         if let Some(r) = self.hinted(vreg, class, busy) {
             return Some(r);
@@ -277,7 +323,7 @@ impl<'a> Choice<'a> {
     /// A free register that saves a move.
     #[inline]
     fn hinted(&self, vreg: u32, class: &RegClass, busy: &Bits) -> Option<u16> {
-        let (kin, wishes) = (self.hints.kin[vreg as usize], [self.last[vreg as usize], self.hints.wish[vreg as usize]]);
+        let (kin, wishes) = (self.hints.kin(vreg), [self.last[vreg as usize], self.hints.wish(vreg)]);
         if kin == [NONE; 2] && wishes == [u16::MAX; 2] {
             return None;
         }
@@ -285,8 +331,8 @@ impl<'a> Choice<'a> {
     }
 
     fn near(&self, class: &RegClass, vreg: u32, (kin, wishes): ([u32; 2], [u16; 2]), busy: &Bits) -> Option<u16> {
-        let (vregs, given) = (&self.func.vregs, &self.files[usize::from(class.file)].given);
-        let related = kin.iter().filter(|k| **k != NONE && vregs[**k as usize] == vregs[vreg as usize]);
+        let (classes, given) = (self.classes, &self.files[usize::from(class.file)].given);
+        let related = kin.iter().filter(|k| **k != NONE && classes[**k as usize] == classes[vreg as usize]);
         let mut hints = wishes.into_iter().chain(related.map(|k| self.last[*k as usize]));
         hints.find(|r| *r != u16::MAX && self.is_free(class, busy, *r) && within(given, *r, class.width))
     }
@@ -327,7 +373,7 @@ pub(super) fn color(p: &mut Pieces, hints: &Hints, memory: bool) -> Result<bool,
     let regs = p.regs;
     let holders = |f: &RegFile| vec![Vec::new(); if memory { usize::from(f.count) } else { 0 }];
     let mut c = Color {
-        choice: Choice::new(p.func, regs, hints),
+        choice: Choice::new(&p.func.vregs, regs, hints),
         sweep: (!memory).then(|| Sweep::new(regs.files.len(), points, p.pieces.len())),
         occupied: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
         taken: regs.files.iter().map(|f| Occupancy::new(f, points)).collect(),
@@ -447,7 +493,7 @@ impl Color<'_, '_> {
 
     /// Fixed operands of the piece's own value as `(from, to, register)`, in order.
     fn own_fixed<'s>(&'s self, piece: &'s Piece, file: u8) -> impl Iterator<Item = (u32, u32, u16)> + 's {
-        let wanted = self.choice.hints.wish[piece.vreg as usize] != u16::MAX;
+        let wanted = self.choice.hints.wish(piece.vreg) != u16::MAX;
         let uses = if wanted { self.p.live.uses(piece.vreg) } else { &[] };
         uses.iter().filter_map(move |(i, o)| {
             let op = &self.p.func.operands[*o as usize];
@@ -469,7 +515,7 @@ impl Color<'_, '_> {
         'points: for s in &piece.segs {
             for point in s.from..s.to {
                 self.occupied[class.file as usize].gather(point, point + 1, &mut busy);
-                let one = piece.at([super::live::Seg { from: point, to: point + 1 }]);
+                let one = piece.at([super::lives::Seg { from: point, to: point + 1 }]);
                 self.gather_taken(&one, class.file, &mut busy);
                 if self.choice.choose(piece.vreg, class, &busy).is_none() {
                     reached = point;
@@ -520,7 +566,7 @@ impl Color<'_, '_> {
         let (vreg, from) = (piece.vreg, piece.start());
         let to = piece.segs[0].to.min((from | 1) + 1);
         let mut taken = [0; 4];
-        let head = piece.at([super::live::Seg { from, to }]);
+        let head = piece.at([super::lives::Seg { from, to }]);
         self.gather_taken(&head, class.file, &mut taken);
         let file = &self.p.regs.files[class.file as usize];
         let mut best: Option<(f32, Vec<(u32, Gap)>)> = None;

@@ -1,16 +1,10 @@
 //! Blocks, loops, liveness; the live segments and the operand positions of each value.
 
-use super::{Flow, Func, RegAllocError};
+use super::lives::{Lives, Seg, Sight};
+use super::{Flow, Func, RegAllocError, VReg};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 use std::ops::Range;
-
-/// A half-open range of points; instruction `i` reads at `2i` and writes at `2i + 1`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seg {
-    pub from: u32,
-    pub to: u32,
-}
 
 /// A basic block: instructions `start..end`.
 #[derive(Debug)]
@@ -44,8 +38,7 @@ pub(super) struct Live<'a> {
     /// `live_in[block * words ..]`: bits of values alive at the block's start.
     live_in: Vec<u64>,
     words: usize,
-    segs: Vec<Seg>,
-    seg_start: Vec<u32>,
+    pub lives: Lives,
     /// Made when they are asked for: an allocation without spills asks for none.
     uses: OnceCell<Uses>,
 }
@@ -69,11 +62,10 @@ impl<'a> Live<'a> {
             block_of,
             live_in: Vec::new(),
             words,
-            segs: Vec::new(),
-            seg_start: Vec::new(),
+            lives: Lives::default(),
             uses: OnceCell::new(),
         };
-        live.collect_segs(func);
+        live.lives = live.walk(func);
         if let Some(v) = live.live_in(0).next() {
             return Err(RegAllocError::Undefined { vreg: v });
         }
@@ -82,7 +74,7 @@ impl<'a> Live<'a> {
 
     /// Live segments of a value, in order.
     pub fn segs(&self, v: u32) -> &[Seg] {
-        &self.segs[self.seg_start[v as usize] as usize..self.seg_start[v as usize + 1] as usize]
+        self.lives.segs(v)
     }
 
     /// Operands of a value as `(instruction, operand index)`, in order.
@@ -165,22 +157,13 @@ impl<'a> Live<'a> {
 
     /// Walks each block backwards and notes where values are alive. Outside loops all that a block leads to has been walked before it, and
     /// what is alive at its start comes out as well.
-    fn collect_segs(&mut self, func: &Func) {
-        let (nv, w) = (func.vregs.len(), self.words);
+    fn walk(&mut self, func: &Func) -> Lives {
+        let w = self.words;
         self.live_in = vec![0; self.blocks.len() * w];
         // Blocks from here on are solved.
         let mut solved = self.blocks.len();
         let mut now = vec![0u64; w];
-        let mut end_of = vec![NONE; nv]; // end of the open segment
-        let mut head = vec![NONE; nv]; // latest segment, a list from the last to the first... in program order after all
-        let mut list: Vec<(Seg, u32)> = Vec::with_capacity(nv * 2);
-        let mut close = |v: usize, from: u32, to: u32| match head[v] {
-            h if h != NONE && list[h as usize].0.from <= to => list[h as usize].0.from = from,
-            h => {
-                list.push((Seg { from, to }, h));
-                head[v] = list.len() as u32 - 1;
-            }
-        };
+        let mut sight = Sight::new(func.vregs.len(), self.blocks.len(), func.insts.len());
         for b in (0..self.blocks.len()).rev() {
             if b < solved
                 && let Some(first) = self.loop_start(b)
@@ -193,48 +176,26 @@ impl<'a> Live<'a> {
             for s in &block.succs {
                 now.iter_mut().zip(&self.live_in[*s as usize * w..]).for_each(|(n, l)| *n |= l);
             }
-            bits(&now).for_each(|v| end_of[v as usize] = 2 * block.end);
+            sight.block(b);
+            bits(&now).for_each(|v| sight.until(VReg(v), 2 * block.end));
             for i in (block.start..block.end).rev() {
                 let ops = func.operands(i);
-                for op in ops.iter().filter(|op| op.role.writes()) {
-                    let (v, span) = (op.vreg.0 as usize, op.role.points(i));
-                    let end = if end_of[v] == NONE { span.end } else { end_of[v] };
-                    if op.role.reads() {
-                        end_of[v] = end;
-                    } else {
-                        close(v, span.start, end);
-                        end_of[v] = NONE;
-                        now[v / 64] &= !(1 << (v % 64));
-                    }
+                for op in ops.iter().filter(|op| op.role.writes() && !op.role.reads()) {
+                    now[op.vreg.0 as usize / 64] &= !(1 << (op.vreg.0 % 64));
                 }
                 for op in ops.iter().filter(|op| op.role.reads()) {
-                    let v = op.vreg.0 as usize;
-                    let end = op.role.points(i).end;
-                    if end_of[v] == NONE || end_of[v] < end {
-                        end_of[v] = end;
-                    }
-                    now[v / 64] |= 1 << (v % 64);
+                    now[op.vreg.0 as usize / 64] |= 1 << (op.vreg.0 % 64);
                 }
+                sight.inst(i, ops);
             }
             let first = &mut self.live_in[b * w..][..w];
             if b < solved {
                 first.copy_from_slice(&now);
             }
-            for v in bits(first) {
-                close(v as usize, 2 * block.start, end_of[v as usize]);
-                end_of[v as usize] = NONE;
-            }
+            bits(first).for_each(|v| sight.enter(VReg(v), 2 * block.start));
+            sight.end_block();
         }
-        self.seg_start = Vec::with_capacity(nv + 1);
-        self.segs = Vec::with_capacity(list.len());
-        for mut h in head {
-            self.seg_start.push(self.segs.len() as u32);
-            while h != NONE {
-                self.segs.push(list[h as usize].0);
-                h = list[h as usize].1;
-            }
-        }
-        self.seg_start.push(self.segs.len() as u32);
+        sight.lives()
     }
 }
 

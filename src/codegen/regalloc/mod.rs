@@ -22,6 +22,7 @@ pub mod checker;
 mod color;
 mod func;
 mod live;
+mod lives;
 mod resolve;
 mod scan;
 mod spill;
@@ -36,6 +37,8 @@ pub use func::{
     Allocation, Class, Constraint, Edit, Flow, Frame, Func, Inst, Kind, Label, Loc, Operand, PReg, RegClass, RegFile,
     RegInfo, Role, Slot, VReg,
 };
+pub use lives::{Lives, Sight};
+pub use scan::{Values, Whole, whole};
 
 /// Why a function has no allocation.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -105,7 +108,7 @@ impl<'a> Analysis<'a> {
             return Ok(None);
         }
         match self.scanned(regs) {
-            Scanned::Whole(whole) => return self.proved(regs, whole).map(Some),
+            Scanned::Whole(w) => return self.proved(regs, w.allocation(self.func, regs)).map(Some),
             Scanned::Full => return Ok(None),
             Scanned::Parted => {}
         }
@@ -121,8 +124,8 @@ impl<'a> Analysis<'a> {
     /// # Errors
     /// See [`RegAllocError`].
     pub fn allocate(&self, regs: &RegInfo) -> Result<Allocation, RegAllocError> {
-        if let Scanned::Whole(whole) = self.scanned(regs) {
-            return self.proved(regs, whole);
+        if let Scanned::Whole(w) = self.scanned(regs) {
+            return self.proved(regs, w.allocation(self.func, regs));
         }
         self.in_pieces(regs)
     }
@@ -141,8 +144,10 @@ impl<'a> Analysis<'a> {
         if !self.taken.is_empty() {
             return Scanned::Parted;
         }
-        let order = self.order.get_or_init(|| scan::order(self.func, regs, &self.live));
-        scan::scan(self.func, regs, &self.live, &self.hints, order)
+        let (func, lives) = (self.func, &self.live.lives);
+        let values = Values { classes: &func.vregs, lives, points: 2 * func.insts.len() + 2 };
+        let order = self.order.get_or_init(|| scan::order(values, regs));
+        scan::scan(values, regs, color::Choice::new(&func.vregs, regs, &self.hints), order)
     }
 
     fn resolved(&self, regs: &RegInfo, pieces: &spill::Pieces) -> Result<Allocation, RegAllocError> {

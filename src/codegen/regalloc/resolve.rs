@@ -1,6 +1,7 @@
 //! From placed pieces to operand places, ordered edits and a frame.
 
-use super::live::{NONE, Seg};
+use super::live::NONE;
+use super::lives::Seg;
 use super::spill::{Pieces, Place};
 use super::{Allocation, Class, Constraint, Edit, Flow, Loc, PReg, Slot};
 use smallvec::SmallVec;

@@ -1,6 +1,7 @@
 //! Pieces of live ranges, and cutting gaps out of them until no point has more live values than registers.
 
-use super::live::{Live, NONE, Seg};
+use super::live::{Live, NONE};
+use super::lives::{self, Seg};
 use super::{Constraint, Func, Kind, PReg, RegClass, RegInfo, Role};
 use smallvec::SmallVec;
 use std::collections::BinaryHeap;
@@ -392,15 +393,7 @@ pub(super) fn relieve(p: &mut Pieces) {
 /// The most registers of each file that are wanted at any point.
 pub(super) fn most_wanted(func: &Func, regs: &RegInfo, live: &Live) -> Vec<u16> {
     let points = 2 * func.insts.len() + 1;
-    let mut need = vec![0i32; points * regs.files.len()];
-    for (v, class) in (0u32..).zip(&func.vregs) {
-        let class = &regs.classes[class.0 as usize];
-        let (first, width) = (usize::from(class.file) * points, i32::from(class.width));
-        for s in live.segs(v) {
-            need[first + s.from as usize] += width;
-            need[first + s.to as usize] -= width;
-        }
-    }
+    let mut need = live.lives.needs(&func.vregs, regs, points);
     for i in 0..func.insts.len() as u32 {
         for preg in func.clobbers(i) {
             if regs.files[usize::from(preg.file)].order.contains(&preg.index) {
@@ -410,15 +403,7 @@ pub(super) fn most_wanted(func: &Func, regs: &RegInfo, live: &Live) -> Vec<u16> 
             }
         }
     }
-    let most = |file: &[i32]| {
-        let (mut sum, mut most) = (0, 0);
-        for n in file {
-            sum += *n;
-            most = sum.max(most);
-        }
-        u16::try_from(most).unwrap_or(u16::MAX)
-    };
-    need.chunks_exact(points).map(most).collect()
+    lives::most(need, points)
 }
 
 /// Registers wanted at each point of a file.

@@ -437,12 +437,37 @@ proptest! {
         let placed = color::color(&mut pieces, &known.hints, false).unwrap();
         match known.scanned(&regs) {
             Scanned::Whole(one) => {
-                let four = known.in_pieces(&regs).unwrap();
+                let (one, four) = (one.allocation(&f, &regs), known.in_pieces(&regs).unwrap());
                 prop_assert_eq!((one.operands, one.written), (four.operands, four.written));
                 prop_assert!(placed && four.edits.is_empty() && four.edge_edits.is_empty());
             }
             Scanned::Full => prop_assert!(!placed),
             Scanned::Parted => prop_assert!(!placed || pieces.parted),
+        }
+    }
+
+    #[test]
+    fn registers_to_spare_are_taken_only_by_values_that_find_no_other(
+        seed in any::<u64>(), size in 1u64..40, registers in 3u16..12, spare in 0u16..12, pairs in any::<bool>()
+    ) {
+        let (f, few, most) = (random(seed, size, 6, pairs, false), 2 * registers, 2 * (registers + spare));
+        let known = Analysis::new(&f).unwrap();
+        let values = Values { classes: &f.vregs, lives: &known.live.lives, points: 2 * f.len() + 2 };
+        let alone = |n| whole(values, &[], &regs(n), &[]);
+        let mut both = regs(few);
+        both.files[0].count = most;
+        let spared = whole(values, &[], &both, &[few..most]);
+        match (alone(few), spared) {
+            (Some(alone), spared) => {
+                let spared = spared.unwrap();
+                prop_assert!((0..f.vreg_count() as u32).all(|v| alone.register(VReg(v)) == spared.register(VReg(v))));
+            }
+            (None, Some(spared)) => {
+                let spared = spared.allocation(&f, &both);
+                prop_assert!(spared.written.iter().any(|r| r.file == 0 && (few..most).contains(&r.index)));
+                prop_assert_eq!(check(&f, &regs(most), &spared), Ok(()));
+            }
+            (None, None) => {}
         }
     }
 

@@ -3,7 +3,7 @@
 //! Most differ in their encoding alone: the chip's form of the same mnemonic and name takes the values field by field, lists by the text of their value.
 //! The launch's words of constant bank 0 lie elsewhere on each generation. What the chip has not is refused by name.
 
-use super::place::Line;
+use super::lines::Line;
 use crate::isa::sass::inst::{field_name, named};
 use crate::isa::sass::row::{Field, Form, Index, Kind, Pipe, Role};
 use crate::isa::sass::{Chip, FieldError, Instruction, op};

@@ -4,8 +4,8 @@
 //! registers of all multiplies that may be on their way there ([`hold`]). Where the allocator moves such registers nonetheless, as there are
 //! too few of them, [`is_undisturbed`] finds it, and each multiply is made to be waited for at once ([`serialize`]).
 
+use super::lines::Line;
 use super::mir::{Code, Mach, Word};
-use super::place::Line;
 use super::schedule::{Listing, Node};
 use crate::isa::sass::{Access, Effects, Guard, Instruction, Pipe, RegFile, effects, is_group_multiply, op};
 use hashbrown::HashMap;

@@ -1,7 +1,8 @@
 //! A kernel and the functions that it may call as one piece of code.
 
 use super::call::{FUNCTIONS, Signatures};
-use super::place::{Line, Placed};
+use super::lines::Line;
+use super::place::Placed;
 use super::{AsmError, Kernel, Routine};
 use crate::isa::ptx::Pos;
 

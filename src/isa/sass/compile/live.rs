@@ -1,10 +1,12 @@
-//! Liveness of single words: dead instructions go, and a write of a part of a register is told whether the rest is wanted.
+//! Liveness of single words: dead instructions go, a write of a part of a register is told whether the rest is wanted, and the lives of
+//! registers are noted for the allocator.
 //!
 //! Blocks are walked from the last to the first. Those that a way back makes a loop are walked again until nothing changes; each walk overwrites
 //! what the one before it said of an instruction, so that the last one counts and nothing is walked once more.
 
-use super::mir::{Code, Mach, RegField, Term, width};
-use crate::codegen::regalloc::VReg;
+use super::mir::{Code, Mach, Nature, RegField, Term, width};
+use super::touch::Work;
+use crate::codegen::regalloc::{Class, Lives, Sight, VReg};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -17,6 +19,17 @@ type Span = (usize, usize);
 impl Bits<'_> {
     fn get(&self, i: usize) -> bool {
         self.0[i / 64] >> (i % 64) & 1 == 1
+    }
+
+    /// Calls `f` with each that is live.
+    fn each(&self, mut f: impl FnMut(usize)) {
+        for (k, word) in self.0.iter().enumerate() {
+            let mut left = *word;
+            while left != 0 {
+                f(64 * k + left.trailing_zeros() as usize);
+                left &= left - 1;
+            }
+        }
     }
 
     /// Calls `f` with each part of a span that stands in one of the set's numbers, until it says true.
@@ -53,14 +66,6 @@ impl Bits<'_> {
         }
     }
 
-    /// Takes a span out; whether something of it was there.
-    #[inline]
-    fn take(&mut self, span: Span) -> bool {
-        let there = self.any(span);
-        self.remove(span);
-        there
-    }
-
     #[inline]
     fn remove(&mut self, span: Span) {
         match within(span) {
@@ -85,6 +90,22 @@ fn within((first, count): Span) -> Option<(usize, u64)> {
 struct Live {
     /// The first word of each register, and how many.
     base: Vec<(u32, u8)>,
+    /// The register of each word.
+    owner: Vec<VReg>,
+    classes: Vec<Class>,
+    stack: VReg,
+}
+
+/// What is known of code without dead instructions.
+pub(super) struct Settled {
+    /// Registers that are read before anything wrote them.
+    pub undefined: Vec<VReg>,
+    /// Where registers are alive, the stack pointer apart.
+    pub lives: Lives,
+    /// One more than the last point of a life.
+    pub points: usize,
+    /// Copies of whole registers (to, from), in order.
+    pub copies: Vec<(VReg, VReg)>,
 }
 
 /// What is known of the blocks while they are walked.
@@ -97,7 +118,15 @@ struct Walks {
     first: Vec<usize>,
     /// What is live at the place that a walk has come to.
     now: Vec<u64>,
+    /// By block: where it is laid out, and how many places for instructions, labels and jumps there are before it.
+    place: Vec<(usize, u32)>,
+    sight: Sight,
+    work: Work,
+    fields: Vec<u16>,
 }
+
+/// Places of a block that are not its instructions': its label, a branch, a jump.
+const AROUND: u32 = 3;
 
 /// The glued group that ends before `end`.
 pub(super) fn bundle_start(ops: &[Mach], end: usize) -> usize {
@@ -108,40 +137,94 @@ pub(super) fn bundle_start(ops: &[Mach], end: usize) -> usize {
     from
 }
 
-/// Removes what nobody wants, decides which writes keep the rest of their register, and gives the registers that are read before
-/// anything wrote them, but for `skip`, which is everywhere and never written.
-pub(super) fn settle(code: &mut Code, skip: VReg) -> Vec<VReg> {
+/// Removes what nobody wants, decides which writes keep the rest of their register, and says where registers are alive; the stack pointer is
+/// everywhere and never written.
+pub(super) fn settle(code: &mut Code, stack: VReg) -> Settled {
     let mut base = Vec::with_capacity(code.classes.len());
-    let mut total = 0;
-    for c in &code.classes {
-        base.push((total, width(*c)));
-        total += u32::from(width(*c));
+    let mut owner = Vec::with_capacity(code.classes.len() + 16);
+    for (v, c) in code.classes.iter().enumerate() {
+        base.push((owner.len() as u32, width(*c)));
+        owner.extend(std::iter::repeat_n(VReg(v as u32), usize::from(width(*c))));
     }
-    let live = Live { base };
-    let words = (total as usize).div_ceil(64);
-    let (mut count, mut first) = (0, Vec::with_capacity(code.blocks.len()));
-    for b in &code.blocks {
-        first.push(count);
-        count += b.ops.len();
-    }
-    let ins = vec![0; words * code.blocks.len()];
-    let mut walks = Walks { ins, words, dead: vec![false; count], first, now: vec![0; words] };
+    let words = owner.len().div_ceil(64);
+    let live = Live { base, owner, classes: std::mem::take(&mut code.classes), stack };
     let order = std::mem::take(&mut code.order);
+    let mut walks = Walks::new(code, &order, (live.base.len(), words));
     live.all(code, &order, &mut walks);
+    let mut copies = vec![];
     for b in &order {
         let ops = &mut code.blocks[*b].ops;
         let mut dead = walks.dead[walks.first[*b]..][..ops.len()].iter();
         if dead.as_slice().contains(&true) {
             ops.retain(|_| dead.next() != Some(&true));
         }
+        copies_of(ops, stack, &mut copies);
     }
     let entry = Bits(&mut walks.ins[order[0] * words..][..words]);
-    code.order = order;
     let wanted = |(v, (at, n)): (usize, &(u32, u8))| {
         let read = (*at..*at + u32::from(*n)).any(|w| entry.get(w as usize));
-        Some(VReg(v as u32)).filter(|v| read && *v != skip)
+        Some(VReg(v as u32)).filter(|v| read && *v != stack)
     };
-    if entry.0.iter().all(|w| *w == 0) { vec![] } else { live.base.iter().enumerate().filter_map(wanted).collect() }
+    let undefined = if entry.0.iter().all(|w| *w == 0) {
+        vec![]
+    } else {
+        live.base.iter().enumerate().filter_map(wanted).collect()
+    };
+    let points = order.iter().map(|b| 2 * (walks.place[*b].1 as usize + walks.count(*b) + AROUND as usize)).max();
+    (code.order, code.classes) = (order, live.classes);
+    Settled { undefined, lives: walks.sight.lives(), points: points.unwrap_or(0) + 1, copies }
+}
+
+/// Copies of whole registers.
+fn copies_of(ops: &[Mach], stack: VReg, copies: &mut Vec<(VReg, VReg)>) {
+    let mut from = 0;
+    while let Some(at) = ops[from..].iter().position(|m| m.nature == Nature::Copy) {
+        let first = bundle_start(ops, from + at + 1);
+        from += at + 1;
+        while ops.get(from).is_some_and(|m| m.glued) {
+            from += 1;
+        }
+        let group = &ops[first..from];
+        let reg = |write| group[0].regs.iter().find(|r| r.write == write).map(|r| r.word.reg());
+        let (Some(to), Some(source)) = (reg(true), reg(false)) else { continue };
+        let same = |r: &RegField| r.word.reg() == if r.write { to } else { source } && !r.keep;
+        if source != stack && group.iter().all(|m| m.nature == Nature::Copy && m.regs.iter().all(same)) {
+            copies.push((to, source));
+        }
+    }
+}
+
+impl Walks {
+    /// Before the first walk over blocks in that order, with so many registers of so many numbers of bits.
+    fn new(code: &Code, order: &[usize], (registers, words): (usize, usize)) -> Walks {
+        let (mut count, mut first) = (0, Vec::with_capacity(code.blocks.len()));
+        for b in &code.blocks {
+            first.push(count);
+            count += b.ops.len();
+        }
+        first.push(count);
+        let (mut place, mut at) = (vec![(usize::MAX, 0); code.blocks.len()], 0);
+        for (k, b) in order.iter().enumerate() {
+            place[*b] = (k, at);
+            at += code.blocks[*b].ops.len() as u32 + AROUND;
+        }
+        Walks {
+            ins: vec![0; words * code.blocks.len()],
+            words,
+            dead: vec![false; count],
+            first,
+            now: vec![0; words],
+            place,
+            sight: Sight::new(registers, order.len(), count),
+            work: Work::default(),
+            fields: vec![],
+        }
+    }
+
+    /// How many instructions a block had at first.
+    fn count(&self, b: usize) -> usize {
+        self.first[b + 1] - self.first[b]
+    }
 }
 
 /// Whether a block leads to one that is laid out before it, or to itself.
@@ -197,16 +280,22 @@ impl Live {
 
     /// Walks a block from its end to its start; whether what is live at its start has changed.
     fn walk(&self, code: &mut Code, b: usize, walks: &mut Walks) -> bool {
-        let Walks { ins, words, dead, first, now } = walks;
+        let Walks { ins, words, dead, first, now, place, sight, work, fields } = walks;
         now.fill(0);
         for s in code.successors(b) {
             now.iter_mut().zip(&ins[s * *words..]).for_each(|(n, i)| *n |= i);
         }
         let mut now = Bits(now);
+        let ops = &mut code.blocks[b].ops;
+        let (at, start) = place[b];
+        let end = start + ops.len() as u32 + AROUND;
+        sight.block(at);
+        now.each(|w| self.sees(w, |v| sight.until(v, 2 * end)));
         if let Term::Branch(p, ..) = code.blocks[b].term
             && let Some(w) = p.word
         {
             now.add((self.base[w.reg().0 as usize].0 as usize, 1));
+            sight.until(w.reg(), 2 * (end - 2) + 1);
         }
         let ops = &mut code.blocks[b].ops;
         let dead = &mut dead[first[b]..][..ops.len()];
@@ -214,12 +303,24 @@ impl Live {
         while end > 0 {
             let group: Range<usize> = bundle_start(ops, end)..end;
             end = group.start;
+            let point = start + 1 + end as u32;
             let wanted = match &mut ops[group.clone()] {
-                [m] => self.single(m, &mut now),
-                all => self.bundle(all, &mut now),
+                [m] => self.single(m, &mut now, (point, sight)),
+                _ => None,
             };
+            let wanted = wanted.unwrap_or_else(|| {
+                let all = &mut ops[group.clone()];
+                let wanted = self.bundle(all, &mut now);
+                if wanted {
+                    fields.clear();
+                    sight.inst(point, work.group(all, (&self.classes, self.stack), fields));
+                }
+                wanted
+            });
             dead[group].fill(!wanted);
         }
+        now.each(|w| self.sees(w, |v| sight.enter(v, 2 * start)));
+        sight.end_block();
         let start = &mut ins[b * *words..][..*words];
         let changed = *start != *now.0;
         start.copy_from_slice(now.0);
@@ -232,26 +333,48 @@ impl Live {
         (self.base[r.word.reg().0 as usize].0 as usize + usize::from(r.word.sub()), usize::from(r.count))
     }
 
-    /// Goes backwards over an instruction; false: nobody wants it.
-    fn single(&self, m: &mut Mach, now: &mut Bits) -> bool {
-        let part = |r: &RegField| r.write && r.count != self.base[r.word.reg().0 as usize].1;
-        if m.may_keep() || m.regs.iter().any(part) {
-            return self.bundle(std::slice::from_mut(m), now);
+    /// Calls `f` with the register of a word, unless that is the stack pointer.
+    #[inline]
+    fn sees(&self, word: usize, f: impl FnOnce(VReg)) {
+        let v = self.owner[word];
+        if v != self.stack {
+            f(v);
         }
-        let mut needed = m.effect;
+    }
+
+    /// Whether a field is less than the register.
+    #[inline]
+    fn is_part(&self, r: &RegField) -> bool {
+        r.count != self.base[r.word.reg().0 as usize].1
+    }
+
+    /// Goes backwards over an instruction in that place; false: nobody wants it, `None`: it may leave parts of what it writes as they were.
+    fn single(&self, m: &mut Mach, now: &mut Bits, (point, sight): (u32, &mut Sight)) -> Option<bool> {
+        let (mut needed, mut parts) = (m.effect, m.may_keep());
         let regs = m.regs.as_mut_slice();
-        for r in regs.iter_mut().filter(|r| r.write) {
-            // What nobody wants has no bits that go.
-            needed |= now.take(self.span(r));
-            r.keep = false;
+        for r in regs.iter() {
+            if r.write {
+                needed |= now.any(self.span(r));
+                parts |= self.is_part(r);
+            }
         }
-        if !needed {
-            return false;
+        if parts || !needed {
+            return Some(false).filter(|_| !parts);
         }
-        for r in regs.iter().filter(|r| !r.write) {
-            now.add(self.span(r));
+        for r in regs.iter_mut() {
+            if r.write {
+                now.remove(self.span(r));
+                r.keep = false;
+                sight.begin(r.word.reg(), 2 * point + 1, 2 * point + 2);
+            }
         }
-        true
+        for r in regs.iter() {
+            if !r.write && r.word.reg() != self.stack {
+                now.add(self.span(r));
+                sight.until(r.word.reg(), 2 * point + 1);
+            }
+        }
+        Some(true)
     }
 
     /// The fields of an instruction that read, or write, registers.

@@ -4,7 +4,7 @@
 //! [`keeps_within`] tells whether it does. Where it does not, the kernel is made without the instructions, as ptxas does.
 
 use super::flat::{Body, Flat, Item, Opd};
-use super::place::Line;
+use super::lines::Line;
 use super::schedule::jumps;
 use crate::isa::ptx::{Function, Imm, Opcode, Tuning};
 use crate::isa::sass::{Guard, Instruction, RegFile, Role, effects};

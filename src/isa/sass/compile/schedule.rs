@@ -3,7 +3,7 @@
 //! What is on the longest way to the end of its piece goes first, as soon as what it needs will be there. Fixed latencies are
 //! those of [`timing`](super::super::timing); the others are guesses, that only the order depends on.
 
-use super::place::Line;
+use super::lines::Line;
 use crate::isa::sass::effects::add_effects;
 use crate::isa::sass::order::{Order, order};
 use crate::isa::sass::{Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency};
