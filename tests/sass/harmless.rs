@@ -5,7 +5,8 @@
 //! no way is touched never. The rules that both rely on are those of docs/sass.md: which instructions end, or read their sources, in order.
 
 use doorbell::isa::sass::{
-    Access, Completion, Control, Effects, Instruction, Pipe, RegFile, Role, Value, completion, effects, reads_late,
+    Access, Completion, Control, Effects, Instruction, Pipe, RegFile, Role, Slot, Value, completion, effects,
+    reads_late,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +56,7 @@ impl Line {
     }
 
     fn lanes(&self) -> Option<(RegFile, u8, bool)> {
-        let guard = self.effects.reads.iter().find(|r| r.slot == "guard")?;
+        let guard = self.effects.reads.iter().find(|r| r.slot == Slot::GUARD)?;
         Some((guard.file, guard.first, self.inst.guard.not))
     }
 }

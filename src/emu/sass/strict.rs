@@ -9,7 +9,7 @@ use super::fault::{FaultKind, R, fail};
 use super::program::{Code, Decoded};
 use super::unwritten::{Depends, spreads};
 use super::warp::Warp;
-use crate::isa::sass::{self, Access, Completion, Control, Effects, Instruction, Pipe, RegFile};
+use crate::isa::sass::{self, Access, Completion, Control, Effects, Instruction, Pipe, RegFile, Slot};
 use smallvec::SmallVec;
 
 /// Results come in order within one: the pipe, and where a pipe has several, the mnemonic's first eight letters.
@@ -98,7 +98,7 @@ impl Timing {
         if let Some(file) = file {
             let mask = inst.get("b", sass::Role::Value).unwrap_or(0);
             let written = (0..7).filter(|p| mask >> p & 1 == 1);
-            effects.writes.extend(written.map(|first| Access { slot: "pu", file, first, count: 1 }));
+            effects.writes.extend(written.map(|first| Access { slot: Slot::PU, file, first, count: 1 }));
         }
         let completion = sass::completion(inst);
         // A scoreboard makes also of an instruction of fixed latency one that is waited for.
@@ -148,12 +148,12 @@ fn touches<A: smallvec::Array<Item = Touch>>(inst: &Instruction, accesses: &[Acc
             all.push(Touch {
                 place: place(access.file, index) as u16,
                 access: number as u8,
-                scalar: scalar || uniform && matches!(access.slot, "d" | "pu" | "pv"),
-                guard: access.slot == "guard",
+                scalar: scalar || uniform && matches!(access.slot, Slot::D | Slot::PU | Slot::PV),
+                guard: access.slot == Slot::GUARD,
                 spreads: spreads(inst, access),
-                addend: access.slot == "c" && matches!(pipe, Pipe::Imad | Pipe::ImadWide | Pipe::Fma),
+                addend: access.slot == Slot::C && matches!(pipe, Pipe::Imad | Pipe::ImadWide | Pipe::Fma),
                 // Uniform sources and predicates are read at issue, but for bulk copies.
-                late: access.file == RegFile::General || pipe == Pipe::Bulk && access.slot != "guard",
+                late: access.file == RegFile::General || pipe == Pipe::Bulk && access.slot != Slot::GUARD,
             });
         }
     }
@@ -497,7 +497,7 @@ impl Book {
         for write in &t.writes {
             let r = &mut self.registers[usize::from(write.place)];
             let lanes = if write.scalar { u32::MAX } else { lanes };
-            let known = known[usize::from(t.effects.writes[usize::from(write.access)].slot == "pv")];
+            let known = known[usize::from(t.effects.writes[usize::from(write.access)].slot == Slot::PV)];
             (r.written, r.lanes, r.at) = (r.written & !lanes | lanes & known, lanes, warp.clock);
             (r.by, r.access) = (index, write.access);
             r.flight = if t.variable { id } else { NO_FLIGHT };

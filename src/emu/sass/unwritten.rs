@@ -3,7 +3,7 @@
 use super::operand::{Fields, PSrc};
 use super::strict::place;
 use super::warp::Warp;
-use crate::isa::sass::{self, Access, Effects, Instruction, Pipe, RegFile};
+use crate::isa::sass::{self, Access, Effects, Instruction, Pipe, RegFile, Slot};
 
 /// How a result depends on sources that nobody wrote.
 pub(super) enum Depends {
@@ -48,13 +48,16 @@ fn copied(inst: &Instruction) -> Option<&'static str> {
 /// Functions save registers that their caller may never have written, shuffles read lanes that nobody asks for,
 /// PRMT puts halves, told by its selector, into registers that have nothing yet, choices are made by predicates without a value and dropped; the first multiply of a chain may overwrite its sums.
 pub(super) fn spreads(inst: &Instruction, access: &Access) -> bool {
-    let sums = inst.form().pipe == Pipe::Gmma && access.slot == "c";
-    sums || copied(inst) == Some(access.slot)
+    let sums = inst.form().pipe == Pipe::Gmma && access.slot == Slot::C;
+    sums || copied(inst).map(Slot::of) == Some(access.slot)
         || matches!(
             (inst.form().mnemonic, access.slot),
-            ("STL", "b") | ("SHFL", "a") | ("PRMT" | "UPRMT", "a" | "c") | ("SEL" | "FSEL" | "USEL" | "UFSEL", "pp")
+            ("STL", Slot::B)
+                | ("SHFL", Slot::A)
+                | ("PRMT" | "UPRMT", Slot::A | Slot::C)
+                | ("SEL" | "FSEL" | "USEL" | "UFSEL", Slot::PP)
         )
-        || inst.form().name == "P" && matches!(inst.form().mnemonic, "PLOP3" | "UPLOP3") && access.slot != "guard"
+        || inst.form().name == "P" && matches!(inst.form().mnemonic, "PLOP3" | "UPLOP3") && access.slot != Slot::GUARD
 }
 
 impl Depends {
@@ -71,7 +74,7 @@ impl Depends {
         if has("bop") && has("pp") && f.bits("bop") < 2 {
             return Depends::Joins(f.psrc("pp"), f.bits("bop") == 1);
         }
-        let moved = copied(inst).and_then(|slot| effects.reads.iter().find(|r| r.slot == slot));
+        let moved = copied(inst).map(Slot::of).and_then(|slot| effects.reads.iter().find(|r| r.slot == slot));
         match moved.filter(|r| r.count == 1) {
             Some(r) => Depends::Moves(place(r.file, r.first) as u16),
             None => Depends::Plainly,
@@ -79,17 +82,17 @@ impl Depends {
     }
 
     /// Lanes in which the result is said before the instruction looks at this source.
-    pub fn decided(&self, slot: &str, warp: &Warp) -> u32 {
+    pub fn decided(&self, slot: Slot, warp: &Warp) -> u32 {
         match self {
-            Depends::Joins(p, by) if slot != "pp" && slot != "guard" => {
+            Depends::Joins(p, by) if slot != Slot::PP && slot != Slot::GUARD => {
                 if *by {
                     value(*p, warp)
                 } else {
                     !value(*p, warp)
                 }
             }
-            Depends::Chooses(p) if slot == "a" => !value(*p, warp),
-            Depends::Chooses(p) if slot == "b" => value(*p, warp),
+            Depends::Chooses(p) if slot == Slot::A => !value(*p, warp),
+            Depends::Chooses(p) if slot == Slot::B => value(*p, warp),
             _ => 0,
         }
     }

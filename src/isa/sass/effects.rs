@@ -7,7 +7,7 @@
 use super::chip::Chip;
 use super::inst::Instruction;
 use super::registers::{ABSENT, Count, Named, Naming};
-use super::row::{File, Form, Pipe, Role};
+use super::row::{File, Form, Key, Pipe, Role};
 use smallvec::SmallVec;
 
 /// A register file.
@@ -19,11 +19,48 @@ pub enum RegFile {
     UniformPredicate,
 }
 
+/// The name of an operand that names registers, as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u32);
+
+impl Slot {
+    pub const A: Slot = Slot::of("a");
+    pub const B: Slot = Slot::of("b");
+    pub const C: Slot = Slot::of("c");
+    pub const D: Slot = Slot::of("d");
+    /// Predicates that are written.
+    pub const PU: Slot = Slot::of("pu");
+    pub const PV: Slot = Slot::of("pv");
+    /// A predicate that is read.
+    pub const PP: Slot = Slot::of("pp");
+    /// The guard, which is no slot of a form.
+    pub const GUARD: Slot = Slot(0);
+
+    /// That of a name of one to four bytes.
+    #[must_use]
+    pub const fn of(name: &str) -> Slot {
+        assert!(!name.is_empty() && name.len() <= 4);
+        Slot::keyed(Key::of(name, Role::Value))
+    }
+
+    /// That of a field.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // names of operands with registers have at most four bytes
+    const fn keyed(key: Key) -> Slot {
+        Slot(key.name() as u32)
+    }
+
+    /// The field of that slot in a role.
+    pub(super) fn key(self, role: Role) -> Key {
+        Key::named(self.0.into(), role)
+    }
+}
+
 /// Registers that an operand names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The operand; `guard` for the guard.
-    pub slot: &'static str,
+    /// The operand.
+    pub slot: Slot,
     pub file: RegFile,
     pub first: u8,
     pub count: u8,
@@ -60,21 +97,24 @@ pub fn effects(inst: &Instruction) -> Effects {
 /// Adds to `all` what the instruction reads and writes.
 pub(super) fn add_effects(inst: &Instruction, all: &mut Effects) {
     let form = inst.form();
+    // Other chips have no operations on pairs among the arithmetic ones.
+    let single = inst.chip() != Chip::Sm120;
     for named in &form.named {
-        let slot = || form.fields[usize::from(named.field)].slot;
-        let mut add = |access| if named.write { all.writes.push(access) } else { all.reads.push(access) };
-        let (file, number, none) = match named.naming {
+        let (file, none) = match named.naming {
             Naming::Nothing => break,
-            Naming::Address => {
-                address(inst, named).into_iter().flatten().for_each(|a| add(Access { slot: slot(), ..a }));
+            Naming::General if named.count == Count::One || single && named.count == Count::Arithmetic => {
+                (RegFile::General, 255)
+            }
+            Naming::Predicate => (RegFile::Predicate, 7),
+            _ => {
+                other(inst, named, all);
                 continue;
             }
-            _ => numbered(inst, named),
         };
-        let means = || named.unless == ABSENT || inst.at(usize::from(named.unless)) != 0;
-        if number != none && means() {
+        let number = inst.number(usize::from(named.field), named.at);
+        if number != none && means(inst, named) {
             #[allow(clippy::cast_possible_truncation)] // register numbers have at most eight bits
-            add(Access { slot: slot(), file, first: number as u8, count: count(inst, named) });
+            add(all, named, Access { slot: slot(inst, named), file, first: number as u8, count: 1 });
         }
     }
     if inst.guard.index < 7 {
@@ -82,7 +122,37 @@ pub(super) fn add_effects(inst: &Instruction, all: &mut Effects) {
             File::Predicate => RegFile::Predicate,
             File::UniformPredicate => RegFile::UniformPredicate,
         };
-        all.reads.push(Access { slot: "guard", file, first: inst.guard.index, count: 1 });
+        all.reads.push(Access { slot: Slot::GUARD, file, first: inst.guard.index, count: 1 });
+    }
+}
+
+#[inline]
+fn slot(inst: &Instruction, named: &Named) -> Slot {
+    Slot::keyed(inst.form().fields[usize::from(named.field)].key)
+}
+
+#[inline]
+fn add(all: &mut Effects, named: &Named, access: Access) {
+    if named.write { all.writes.push(access) } else { all.reads.push(access) }
+}
+
+/// Whether the operand means anything.
+#[inline]
+fn means(inst: &Instruction, named: &Named) -> bool {
+    named.unless == ABSENT || inst.at(usize::from(named.unless)) != 0
+}
+
+/// Adds operands that are not a single general register or a predicate as nearly all are.
+#[inline(never)]
+fn other(inst: &Instruction, named: &Named, all: &mut Effects) {
+    let slot = slot(inst, named);
+    if named.naming == Naming::Address {
+        return address(inst, named).into_iter().flatten().for_each(|a| add(all, named, Access { slot, ..a }));
+    }
+    let (file, number, none) = numbered(inst, named);
+    if number != none && means(inst, named) {
+        #[allow(clippy::cast_possible_truncation)] // register numbers have at most eight bits
+        add(all, named, Access { slot, file, first: number as u8, count: count(inst, named) });
     }
 }
 
@@ -139,7 +209,7 @@ fn address(inst: &Instruction, named: &Named) -> [Option<Access>; 2] {
     let part = |field: u8, none| if field == ABSENT { none } else { inst.at(usize::from(field)) };
     let one = |file, number: u64, none: u64, count| {
         #[allow(clippy::cast_possible_truncation)] // register numbers have at most eight bits
-        (number != none).then_some(Access { slot: "", file, first: number as u8, count })
+        (number != none).then_some(Access { slot: Slot::GUARD, file, first: number as u8, count })
     };
     let suffix = if named.suffix == ABSENT { "" } else { inst.text_at(usize::from(named.suffix)) };
     let wide = suffix == ".64" || suffix.is_empty() && is_wide_address(inst);

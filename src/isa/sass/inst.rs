@@ -3,6 +3,7 @@
 use super::bits;
 use super::chip::Chip;
 use super::control::Control;
+use super::effects::Slot;
 use super::row::{Bits, Field, Form, Index, Key, Kind, Named, Role};
 use thiserror::Error;
 
@@ -337,8 +338,8 @@ impl Instruction {
     }
 
     /// Keeps an operand for the next instruction, where the form has such a flag.
-    pub(super) fn reuse(&mut self, slot: &str) {
-        if let Some(i) = self.form.position(slot, Role::Reuse) {
+    pub(super) fn reuse(&mut self, slot: Slot) {
+        if let Some(i) = self.form.place(slot.key(Role::Reuse)) {
             self.form.fields[i].write(&mut self.word, 1);
         }
     }

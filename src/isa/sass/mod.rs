@@ -41,7 +41,7 @@ mod token;
 pub use chip::{Chip, Chips};
 pub use control::{Control, ControlError, SCOREBOARDS};
 pub use decode::{DecodeError, DecodeReason, decode, decode_for};
-pub use effects::{Access, Effects, RegFile, effects, is_group_multiply};
+pub use effects::{Access, Effects, RegFile, Slot, effects, is_group_multiply};
 pub use encode::{EncodeError, encode};
 pub use file::{assemble_file, listing, words_listing};
 pub use inst::{FieldError, Guard, Instruction, Operand, Signs, Value};

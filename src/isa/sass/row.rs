@@ -134,7 +134,7 @@ pub struct Field {
     pub kind: Kind,
     /// What ptxas gives it where the text does not show it.
     pub usual: Option<u8>,
-    key: Key,
+    pub(super) key: Key,
     pub(super) access: FieldAccess,
     /// Not all values of its bits have a meaning.
     pub(super) partial: bool,
@@ -224,6 +224,17 @@ impl Key {
     #[inline]
     pub const fn with(self, role: Role) -> Key {
         Key(self.0 & !0xff | role as u64)
+    }
+
+    /// That of a slot whose name is this number.
+    pub const fn named(name: u64, role: Role) -> Key {
+        Key(name << 8 | role as u64)
+    }
+
+    /// The slot's name as a number.
+    #[inline]
+    pub const fn name(self) -> u64 {
+        self.0 >> 8
     }
 
     /// The slot's name.

@@ -7,7 +7,7 @@
 //! addend may come later, register banks, the reuse cache.
 
 use super::chip::Chip;
-use super::effects::{Access, RegFile};
+use super::effects::{Access, RegFile, Slot};
 use super::inst::Instruction;
 use super::row::{Pipe, Role};
 
@@ -110,7 +110,7 @@ pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction
     let (from, to) = (producer.form().pipe, consumer.form().pipe);
     match written.file {
         RegFile::General if written.count == 2 && producer.form().mnemonic == "CS2R" => both(5, 10),
-        RegFile::General => general(producer, from, to, read.slot == "c"),
+        RegFile::General => general(producer, from, to, read.slot == Slot::C),
         RegFile::Predicate => predicate(producer, to, read),
         RegFile::Uniform => uniform(from, to),
         RegFile::UniformPredicate => uniform_predicate(from, to, read),
@@ -160,8 +160,10 @@ fn predicate(producer: &Instruction, to: Pipe, read: &Access) -> Distance {
     let carry = matches!(producer.form().pipe, Pipe::Imad | Pipe::ImadWide);
     match () {
         () if producer.form().pipe == Pipe::Elect => same(13),
-        () if double && to == Pipe::Double && read.slot != "guard" => both(6, 14),
-        () if read.slot == "guard" || !is_arithmetic(to) || to == Pipe::Double => same(if double { 14 } else { 13 }),
+        () if double && to == Pipe::Double && read.slot != Slot::GUARD => both(6, 14),
+        () if read.slot == Slot::GUARD || !is_arithmetic(to) || to == Pipe::Double => {
+            same(if double { 14 } else { 13 })
+        }
         () if double => same(6),
         () if carry => both(4, 9),
         () => both(4, 5),
@@ -190,8 +192,8 @@ fn uniform_predicate(from: Pipe, to: Pipe, read: &Access) -> Distance {
         (Pipe::UniformMove, _) => both(1, 5),
         (_, Pipe::Branch) => same(9),
         (_, Pipe::Gmma) => both(11, 15),
-        (_, Pipe::Uniform) if read.slot != "guard" => both(4, 6),
-        (_, to) if is_arithmetic(to) && read.slot != "guard" => both(6, 11),
+        (_, Pipe::Uniform) if read.slot != Slot::GUARD => both(4, 6),
+        (_, to) if is_arithmetic(to) && read.slot != Slot::GUARD => both(6, 11),
         _ => same(11),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Hazard, Kind, Trust};
 use crate::isa::sass::control::Control;
-use crate::isa::sass::effects::{Access, Effects, RegFile, effects};
+use crate::isa::sass::effects::{Access, Effects, RegFile, Slot, effects};
 use crate::isa::sass::inst::Instruction;
 use crate::isa::sass::row::{Pipe, Role};
 use crate::isa::sass::timing::{
@@ -91,7 +91,7 @@ impl Facts {
 
     /// The lanes that execute it.
     fn lanes(&self) -> Lanes {
-        let guard = self.effects.reads.iter().find(|r| r.slot == "guard")?;
+        let guard = self.effects.reads.iter().find(|r| r.slot == Slot::GUARD)?;
         Some((guard.file, guard.first, self.inst.guard.not))
     }
 

@@ -7,7 +7,7 @@
 use super::lines::Line;
 use super::mir::{Code, Mach, Word};
 use super::schedule::{Listing, Node};
-use crate::isa::sass::{Access, Effects, Guard, Instruction, Pipe, RegFile, effects, is_group_multiply, op};
+use crate::isa::sass::{Access, Effects, Guard, Instruction, Pipe, RegFile, Slot, effects, is_group_multiply, op};
 use hashbrown::HashMap;
 
 /// Registers on their way: first word and number of words, and the groups that have ended since.
@@ -131,7 +131,7 @@ pub(super) fn gather(code: &mut Listing) {
         let run = behind.take_while(|(n, at)| !starts[*at] && n.inst.form().mnemonic != "WARPGROUP");
         let run: Vec<&Node> = run.map(|(n, _)| n).collect();
         let closed = code.nodes.get(k + 1 + run.len()).is_some_and(|n| n.inst.form().mnemonic == "WARPGROUP");
-        let whole = Access { slot: "c", file: RegFile::General, first: 0, count: highest };
+        let whole = Access { slot: Slot::C, file: RegFile::General, first: 0, count: highest };
         let reads: Vec<Access> = match closed {
             true => run.into_iter().filter(|n| is_group_multiply(&n.inst)).flat_map(general).copied().collect(),
             false => vec![whole],

@@ -125,6 +125,9 @@ struct Walks {
     fields: Vec<u16>,
 }
 
+/// Results of instructions that are looked at by themselves.
+const RESULTS: usize = 4;
+
 /// Places of a block that are not its instructions': its label, a branch, a jump.
 const AROUND: u32 = 3;
 
@@ -301,22 +304,21 @@ impl Live {
         let dead = &mut dead[first[b]..][..ops.len()];
         let mut end = ops.len();
         while end > 0 {
+            let last = end - 1;
+            if !ops[last].glued
+                && let Some(wanted) = self.single(&mut ops[last], &mut now, (start + end as u32, sight))
+            {
+                (dead[last], end) = (!wanted, last);
+                continue;
+            }
             let group: Range<usize> = bundle_start(ops, end)..end;
             end = group.start;
-            let point = start + 1 + end as u32;
-            let wanted = match &mut ops[group.clone()] {
-                [m] => self.single(m, &mut now, (point, sight)),
-                _ => None,
-            };
-            let wanted = wanted.unwrap_or_else(|| {
-                let all = &mut ops[group.clone()];
-                let wanted = self.bundle(all, &mut now);
-                if wanted {
-                    fields.clear();
-                    sight.inst(point, work.group(all, (&self.classes, self.stack), fields));
-                }
-                wanted
-            });
+            let all = &mut ops[group.clone()];
+            let wanted = self.bundle(all, &mut now);
+            if wanted {
+                fields.clear();
+                sight.inst(start + 1 + end as u32, work.group(all, (&self.classes, self.stack), fields));
+            }
             dead[group].fill(!wanted);
         }
         now.each(|w| self.sees(w, |v| sight.enter(v, 2 * start)));
@@ -342,28 +344,32 @@ impl Live {
         }
     }
 
-    /// Whether a field is less than the register.
-    #[inline]
-    fn is_part(&self, r: &RegField) -> bool {
-        r.count != self.base[r.word.reg().0 as usize].1
-    }
-
-    /// Goes backwards over an instruction in that place; false: nobody wants it, `None`: it may leave parts of what it writes as they were.
+    /// Goes backwards over an instruction in that place; false: nobody wants it, `None`: it may leave parts of what it writes as they were, or it
+    /// writes unusually much.
     fn single(&self, m: &mut Mach, now: &mut Bits, (point, sight): (u32, &mut Sight)) -> Option<bool> {
-        let (mut needed, mut parts) = (m.effect, m.may_keep());
+        if m.may_keep() {
+            return None;
+        }
         let regs = m.regs.as_mut_slice();
+        let (mut needed, mut count, mut written) = (m.effect, 0, [(0, 0); RESULTS]);
         for r in regs.iter() {
             if r.write {
-                needed |= now.any(self.span(r));
-                parts |= self.is_part(r);
+                let (first, width) = self.base[r.word.reg().0 as usize];
+                let (k, mask) = within((first as usize + usize::from(r.word.sub()), width.into()))?;
+                if r.count != width {
+                    return None;
+                }
+                needed |= now.0[k] & mask != 0;
+                *written.get_mut(count)? = (k, mask);
+                count += 1;
             }
         }
-        if parts || !needed {
-            return Some(false).filter(|_| !parts);
+        if !needed {
+            return Some(false);
         }
+        written[..count].iter().for_each(|(k, mask)| now.0[*k] &= !mask);
         for r in regs.iter_mut() {
             if r.write {
-                now.remove(self.span(r));
                 r.keep = false;
                 sight.begin(r.word.reg(), 2 * point + 1, 2 * point + 2);
             }

@@ -126,7 +126,7 @@ fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Whole
         return None;
     }
     let limit = (need[file(GENERAL)] + 1).clamp(8, registers);
-    let most = (limit + more(limit)).min(registers);
+    let most = (limit + 2 * more(limit)).min(registers);
     let mut regs = info(limit, 0, (false, None));
     regs.files[file(GENERAL)].count = most;
     let whole = regalloc::whole(values, &settled.copies, &regs, &[0..0, limit..most])?;

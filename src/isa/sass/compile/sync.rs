@@ -7,8 +7,8 @@
 use super::PADDING;
 use super::schedule::{Listing, Node, REGISTERS, jumps, number};
 use crate::isa::sass::{
-    Access, Completion, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, completion, distance, least_stall, op,
-    reads_late,
+    Access, Completion, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, Slot, completion, distance,
+    least_stall, op, reads_late,
 };
 use smallvec::SmallVec;
 
@@ -117,7 +117,7 @@ fn overtaken(code: &Listing) -> Vec<bool> {
         if !code.nodes[*n as usize].fixed {
             let touched = |w| next[span(w)].iter().map(|n| n.1).min().unwrap_or(u32::MAX);
             let done = effects.writes.iter().map(touched).min().unwrap_or(0);
-            let mut sources = effects.reads.iter().filter(|r| r.slot != "guard");
+            let mut sources = effects.reads.iter().filter(|r| r.slot != Slot::GUARD);
             overtaken[*n as usize] = sources.any(|r| next[span(r)].iter().any(|n| n.0 < done));
         }
         effects.writes.iter().for_each(|w| next[span(w)].fill((k, k)));
@@ -300,7 +300,7 @@ impl Sync<'_> {
         if completion(inst) != Completion::Scoreboard && !late {
             return;
         }
-        let reads = || effects.reads.iter().filter(|r| r.slot != "guard" && late);
+        let reads = || effects.reads.iter().filter(|r| r.slot != Slot::GUARD && late);
         let (writes, any_read) = (&effects.writes, reads().next().is_some());
         if writes.is_empty() && !any_read {
             return;
