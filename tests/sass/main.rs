@@ -22,6 +22,7 @@ mod hopper;
 mod loops;
 mod machine;
 mod nvidia;
+mod pipelined;
 mod programs;
 mod quality;
 mod random;

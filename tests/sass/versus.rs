@@ -43,7 +43,7 @@ pub fn same(name: &str, body: &str) {
 }
 
 /// The same for a chip.
-fn same_for(arch: Arch, name: &str, body: &str) {
+pub fn same_for(arch: Arch, name: &str, body: &str) {
     let text = kernel(body).replace(".target sm_90a", &format!(".target {arch}"));
     let ours = assemble(&text, arch).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
     let theirs = ptxas_for(&text, &arch.to_string(), "-O3");

@@ -14,6 +14,7 @@
 mod banks;
 mod build;
 mod call;
+mod carry;
 mod chips;
 mod data;
 mod facts;

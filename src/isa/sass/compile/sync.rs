@@ -1,16 +1,18 @@
 //! Control words: stalls for results of fixed latency, scoreboards for the others.
 //!
-//! The state goes on from a piece of code into the next where control falls through; at a label that jumps lead to as well, all
-//! scoreboards are waited for, and before every jump whatever is on its way is waited for too. So a label finds nothing pending but what
-//! fell into it.
+//! The state goes on from a piece of code into the next where control falls through, and with a branch to its label, where all that may be on its way
+//! is joined ([`carry`](super::carry)): loads and multiplies of matrices stay on their way over the end of a loop's turn. A loop's head knows at
+//! first only what falls into it; where the way back brings more, the loop is gone over again with what both bring, until the way back brings no more. Results of
+//! fixed latency are there before a branch, but for those of matrices, and so are those in uniform registers, which other threads of the warp may
+//! use that are gone another way. Calls and returns wait for everything.
 
 use super::PADDING;
-use super::schedule::{Listing, Node, REGISTERS, jumps, number};
+use super::carry::{Entry, Given, Waits};
+use super::schedule::{Listing, Node, Piece, REGISTERS, jumps, number};
 use crate::isa::sass::{
-    Access, Completion, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, Slot, completion, distance,
-    least_stall, op, reads_late,
+    Access, Completion, Control, Guard, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, Slot, completion,
+    distance, least_stall, op, reads_late,
 };
-use smallvec::SmallVec;
 
 /// An instruction in its place.
 #[derive(Debug)]
@@ -34,77 +36,112 @@ struct Writer {
 
 const NOBODY: u32 = u32::MAX;
 
-/// What is on its way to or from a register.
-#[derive(Clone, Copy)]
-struct Register {
-    writer: Writer,
-    /// Scoreboards to wait for before it is written, and before it is read.
-    before_write: u8,
-    before_read: u8,
+const NOWHERE: Writer = Writer { node: NOBODY, write: 0, issued: 0, settled: 0 };
+
+/// What a scoreboard was set by last, and when.
+#[derive(Clone, Copy, Default)]
+struct Board {
+    mnemonic: &'static str,
+    set: u32,
 }
 
-const IDLE: Register =
-    Register { writer: Writer { node: NOBODY, write: 0, issued: 0, settled: 0 }, before_write: 0, before_read: 0 };
+/// A label that branches lead to.
+#[derive(Default)]
+struct Label {
+    /// Its piece, from 1.
+    piece: usize,
+    /// Code behind it branches to it.
+    head: bool,
+    entry: Option<Box<Entry>>,
+}
 
-/// What a scoreboard guards.
-#[derive(Clone, Default)]
-struct Board {
-    registers: SmallVec<[u16; 24]>,
-    mnemonic: &'static str,
-    /// When it was set last.
-    set: u32,
-    used: bool,
+/// Where a loop began.
+struct Start {
+    out: usize,
+    /// The control word of the last instruction before it.
+    control: Option<Control>,
+    clock: u32,
+    fences: u8,
+    boards: [Board; SCOREBOARDS as usize],
+    /// What was written last before it.
+    writers: Vec<(u16, Writer)>,
 }
 
 struct Sync<'a> {
     nodes: &'a [Node],
     clock: u32,
-    registers: Vec<Register>,
+    waits: Waits,
+    /// The general registers in use are below this.
+    highest: usize,
+    writers: Vec<Writer>,
     /// Registers with a writer.
     recent: Vec<u16>,
+    /// When results of matrices that branches have brought are there, by general register, and the last of them.
+    late: Vec<u32>,
+    late_until: u32,
     boards: [Board; SCOREBOARDS as usize],
     /// The first scoreboard that results may use: before it stand those of groups of copies.
     first: u8,
+    given: Given,
     /// Nodes whose sources are overwritten before anything waits for their results.
     overtaken: Vec<bool>,
     /// Scoreboards that the next instruction waits for: of fences.
     fences: u8,
+    labels: Vec<Label>,
+    /// Branches wait for everything.
+    drains: bool,
     out: Vec<Placed>,
 }
 
+/// Pieces are gone over again so often at most, on average.
+const AGAIN: usize = 4;
+
 /// Gives every instruction its control word; may add NOPs that stall. The result has a label's place for each label.
 pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<usize>) {
-    let mut places = vec![0; labels];
+    let highest = super::highest(&code.nodes) as usize;
     let mut s = Sync {
         nodes: &code.nodes,
         clock: 0,
-        registers: vec![IDLE; REGISTERS],
+        waits: Waits::NONE,
+        highest,
+        writers: vec![NOWHERE; REGISTERS],
         recent: Vec::with_capacity(72),
+        late: vec![],
+        late_until: 0,
         boards: Default::default(),
         first: code.nodes.iter().filter_map(|n| groups(&n.inst)).map(|k| k + 1).max().unwrap_or(0),
+        given: Given::new(code.nodes.len()),
         overtaken: overtaken(code),
         fences: 0,
+        labels: find_labels(code, labels),
+        drains: false,
         out: Vec::with_capacity(code.nodes.len() + PADDING),
     };
-    let mut jumped_to = vec![false; labels];
-    for t in code.nodes.iter().filter_map(|n| n.target) {
-        jumped_to[t] = true;
-    }
-    for p in &code.pieces {
-        let mut wait_all = p.labels.iter().any(|l| jumped_to[*l]);
-        for l in &p.labels {
-            places[*l] = s.out.len();
-        }
-        for k in p.range.clone() {
-            let ends = k + 1 == p.range.end && code.nodes[code.order[k] as usize].jumps;
-            s.issue(Some(code.order[k]), std::mem::take(&mut wait_all), ends);
-        }
-        if wait_all {
-            // An empty piece: its successor is reached by falling, and by jumps.
-            s.issue(None, true, false);
-        }
-    }
+    let places = s.all(code).unwrap_or_else(|| {
+        s.labels.iter_mut().for_each(|l| l.entry = None);
+        s.forget();
+        s.out.clear();
+        s.drains = true;
+        s.all(code).unwrap_or_default()
+    });
     (s.out, places)
+}
+
+/// Where the labels stand, and which of them are branched back to.
+fn find_labels(code: &Listing, count: usize) -> Vec<Label> {
+    let mut labels: Vec<Label> = (0..count).map(|_| Label::default()).collect();
+    for (p, piece) in code.pieces.iter().enumerate() {
+        piece.labels.iter().for_each(|l| labels[*l].piece = p + 1);
+        if let Some(to) = code.order[piece.range.clone()].last().and_then(|n| branch(&code.nodes[*n as usize])) {
+            labels[to].head |= labels[to].piece > 0;
+        }
+    }
+    labels
+}
+
+/// The label that a branch leads to.
+fn branch(node: &Node) -> Option<usize> {
+    node.target.filter(|_| node.jumps && node.inst.form().mnemonic == "BRA")
 }
 
 /// Which nodes' sources are overwritten before their results are read or overwritten: they are told of apart from the results.
@@ -155,44 +192,148 @@ fn rewrite(before: &Instruction) -> u32 {
 }
 
 impl Sync<'_> {
-    /// Adds a node, or an instruction that does nothing.
-    fn issue(&mut self, number: Option<u32>, wait_all: bool, ends: bool) {
-        let nodes = self.nodes;
-        let node = number.map(|n| &nodes[n as usize]);
-        let (mut at, mut wait) = node.map_or((0, 0), |n| self.ready(n));
-        wait |= std::mem::take(&mut self.fences);
-        let drains = ends && node.is_some_and(|n| n.inst.form().mnemonic != "EXIT");
-        if wait_all || drains {
-            wait |= self.pending();
+    /// All pieces: the labels' places. `None`: loops were gone over too often.
+    fn all(&mut self, code: &Listing) -> Option<Vec<usize>> {
+        let mut places = vec![0; self.labels.len()];
+        let mut starts: Vec<Option<Start>> = vec![];
+        let (mut p, mut again) = (0, 0);
+        while let Some(piece) = code.pieces.get(p) {
+            if piece.labels.iter().any(|l| self.labels[*l].head) {
+                starts.resize_with(starts.len().max(p + 1), || None);
+                starts[p] = Some(self.begin(piece));
+            }
+            piece.labels.iter().for_each(|l| places[*l] = self.out.len());
+            let mut entered = self.enter(piece);
+            for n in &code.order[piece.range.clone()] {
+                self.issue(*n, std::mem::take(&mut entered));
+            }
+            let last = code.order[piece.range.clone()].last().map(|n| &self.nodes[*n as usize]).filter(|n| n.jumps);
+            p += 1;
+            let Some(last) = last else { continue };
+            let more = branch(last).filter(|to| self.leave(*to)).map(|to| self.labels[to].piece);
+            if let Some(head) = more.filter(|head| *head <= p)
+                && let Some(Some(start)) = starts.get(head - 1)
+            {
+                if again == AGAIN * starts.len() {
+                    return None;
+                }
+                (p, again) = (head - 1, again + 1);
+                self.back_to(start);
+            } else if last.effects.reads.is_empty() && last.inst.guard == Guard::ALWAYS {
+                // Nothing falls out of it.
+                self.forget();
+            }
         }
-        at = at.max(self.clock).max(self.told(wait));
-        self.reach(at);
-        self.clear(wait);
-        let mut inst = node.map_or_else(|| Instruction::new(op::NOP_N), |n| n.inst);
+        Some(places)
+    }
+
+    /// A loop begins: what falls into it joins what its turns leave.
+    fn begin(&mut self, piece: &Piece) -> Start {
+        for l in &piece.labels {
+            let brought = brought(&self.late, self.late_until, self.clock);
+            Entry::join(&mut self.labels[*l].entry, &self.waits, brought);
+        }
+        let writers = self.recent.iter().map(|r| (*r, self.writers[usize::from(*r)])).collect();
+        let control = self.out.last().map(|p| p.inst.control);
+        Start { out: self.out.len(), control, clock: self.clock, fences: self.fences, boards: self.boards, writers }
+    }
+
+    /// Goes back to where a loop began.
+    fn back_to(&mut self, start: &Start) {
+        self.forget();
+        self.out.truncate(start.out);
+        if let Some((last, control)) = self.out.last_mut().zip(start.control) {
+            last.inst.control = control;
+        }
+        (self.clock, self.fences, self.boards) = (start.clock, start.fences, start.boards);
+        for (r, w) in &start.writers {
+            self.writers[usize::from(*r)] = *w;
+            self.recent.push(*r);
+        }
+    }
+
+    /// Nothing is on its way.
+    fn forget(&mut self) {
+        if self.waits.boards != 0 {
+            self.waits = Waits::NONE;
+        }
+        self.recent.drain(..).for_each(|r| self.writers[usize::from(r)] = NOWHERE);
+        self.late_until = 0;
+    }
+
+    /// What branches bring to a piece's labels joins what falls into it; whether results of matrices are among it.
+    fn enter(&mut self, piece: &Piece) -> bool {
+        let mut late = false;
+        for l in &piece.labels {
+            let Some(entry) = &self.labels[*l].entry else { continue };
+            self.waits.join(&entry.waits);
+            late |= !entry.late.is_empty();
+            if self.late_until <= self.clock {
+                self.late.clear();
+            }
+            self.late.resize(self.late.len().max(entry.late.len()), 0);
+            for (at, cycles) in self.late.iter_mut().zip(&entry.late) {
+                *at = (*at).max(self.clock + u32::from(*cycles));
+                self.late_until = self.late_until.max(*at);
+            }
+        }
+        late
+    }
+
+    /// What is on its way goes to a label; whether that is more than was known there.
+    fn leave(&mut self, to: usize) -> bool {
+        let (clock, nodes, writers) = (self.clock, self.nodes, &self.writers);
+        let recent = self.recent.iter().map(|r| (usize::from(*r), &writers[usize::from(*r)]));
+        let own = recent.filter(|(_, w)| is_long(nodes, w)).map(|(r, w)| (r, later(w.settled, clock)));
+        let brought = brought(&self.late, self.late_until, clock);
+        Entry::join(&mut self.labels[to].entry, &self.waits, own.chain(brought).filter(|(_, cycles)| *cycles > 0))
+    }
+
+    /// Adds a node; `entered`: it is the first behind a label to which results of matrices are brought.
+    fn issue(&mut self, number: u32, entered: bool) {
+        let nodes = self.nodes;
+        let node = &nodes[number as usize];
+        let (mut at, mut wait) = self.ready(node);
+        wait |= std::mem::take(&mut self.fences);
+        let leaves = node.jumps && node.inst.form().mnemonic != "EXIT";
+        let drains = leaves && (self.drains || branch(node).is_none());
+        if drains {
+            wait |= self.waits.boards;
+        } else if self.waits.boards != 0 && node.inst.form().pipe == Pipe::Branch {
+            // Other threads of the warp may go on from here.
+            wait |= self.waits.uniform();
+        }
+        at = at.max(self.told(wait));
+        match entered && at > self.clock {
+            // The instruction before is not one that all have come by.
+            true => self.pause(at - self.clock),
+            false => self.reach(at),
+        }
+        if wait & self.waits.boards != 0 {
+            self.waits.clear(wait, self.highest);
+        }
+        let mut inst = node.inst;
         inst.control.wait = wait;
         let least = u32::from(if groups(&inst).is_some() { SCOREBOARD_SET } else { least_stall(&inst) });
-        if let Some(n) = node {
-            self.assign(&mut inst, n, number);
-        }
+        self.assign(&mut inst, node, number);
         let issued = self.clock;
-        let after = if drains { self.settled().max(issued + least) } else { issued + least };
-        if let (Some(n), Some(number)) = (node, number) {
-            self.note(n, number, issued);
-        }
+        let after = if leaves { self.settled(drains).max(issued + least) } else { issued + least };
+        self.note(node, number, issued);
         inst.control.stall = 0;
-        self.out.push(Placed { inst, target: node.and_then(|n| n.target), node: number });
+        self.out.push(Placed { inst, target: node.target, node: Some(number) });
         self.add_stall(after - issued);
         self.clock = after;
     }
 
     /// The cycle from which a node may issue, and the scoreboards that it waits for.
     fn ready(&self, node: &Node) -> (u32, u8) {
-        let (mut at, mut wait) = (0, 0u8);
+        let (mut at, mut wait) = (self.clock, 0u8);
         for r in &node.effects.reads {
+            let span = span(r);
+            wait |= self.waits.results[span.clone()].iter().fold(0, |all, r| all | r);
             // Words of one result are waited for once.
             let mut waited = (NOBODY, 0);
-            for Register { writer: w, before_read, .. } in &self.registers[span(r)] {
-                wait |= before_read;
+            for w in &self.writers[span] {
                 if w.node != NOBODY && w.issued + FARTHEST > self.clock && waited != (w.node, w.write) {
                     waited = (w.node, w.write);
                     let from = &self.nodes[w.node as usize];
@@ -202,13 +343,19 @@ impl Sync<'_> {
             }
         }
         for w in &node.effects.writes {
-            for Register { writer: before, before_read, before_write } in &self.registers[span(w)] {
-                wait |= before_read | before_write;
+            let span = span(w);
+            let boards = self.waits.results[span.clone()].iter().zip(&self.waits.sources[span.clone()]);
+            wait |= boards.fold(0, |all, (a, b)| all | a | b);
+            for before in &self.writers[span] {
                 // Nothing must come that much later than another write.
                 if before.node != NOBODY && before.issued + FARTHEST > self.clock {
                     at = at.max(before.issued + rewrite(&self.nodes[before.node as usize].inst));
                 }
             }
+        }
+        if self.late_until > self.clock {
+            let all = node.effects.reads.iter().chain(&node.effects.writes).filter(|a| a.file == RegFile::General);
+            at = all.flat_map(span).filter_map(|r| self.late.get(r)).fold(at, |at, late| at.max(*late));
         }
         (at, wait)
     }
@@ -218,25 +365,39 @@ impl Sync<'_> {
         boards(wait).map(|k| self.boards[k].set + u32::from(SCOREBOARD_SET)).max().unwrap_or(0)
     }
 
-    /// The cycle by which all results of fixed latency are there.
-    fn settled(&self) -> u32 {
-        let writers = self.recent.iter().map(|r| &self.registers[usize::from(*r)].writer);
-        writers.filter(|w| w.node != NOBODY).map(|w| w.settled).max().unwrap_or(0)
-    }
-
-    fn pending(&self) -> u8 {
-        (0..).zip(&self.boards).fold(0, |m, (k, b)| m | u8::from(b.used) << k)
+    /// The cycle by which results of fixed latency are there, those of matrices too or not.
+    fn settled(&self, all: bool) -> u32 {
+        let writers = self.recent.iter().map(|r| &self.writers[usize::from(*r)]).filter(|w| w.node != NOBODY);
+        let own = writers.filter(|w| all || !is_long(self.nodes, w)).map(|w| w.settled).max().unwrap_or(0);
+        if all { own.max(self.late_until) } else { own }
     }
 
     /// The last instruction stalls until then.
     fn reach(&mut self, at: u32) {
-        if at > self.clock {
-            let more = at - self.clock;
-            self.add_stall(more);
-            self.clock = at;
+        if at <= self.clock {
+            return;
+        }
+        let more = at - self.clock;
+        match self.out.last() {
+            // Its own stall cannot be continued behind it.
+            Some(p) if jumps(&p.inst) && u32::from(p.inst.control.stall) + more > 15 => self.pause(more),
+            _ => {
+                self.add_stall(more);
+                self.clock = at;
+            }
         }
     }
 
+    /// Does nothing for so many cycles.
+    fn pause(&mut self, cycles: u32) {
+        let mut inst = Instruction::new(op::NOP_N);
+        inst.control.stall = 0;
+        self.out.push(Placed { inst, target: None, node: None });
+        self.add_stall(cycles);
+        self.clock += cycles;
+    }
+
+    /// The last instruction takes longer: NOPs behind it do, or before it if it is a jump.
     fn add_stall(&mut self, mut more: u32) {
         // Nearly always.
         if let Some(Placed { inst, .. }) = self.out.last_mut()
@@ -271,20 +432,8 @@ impl Sync<'_> {
         }
     }
 
-    fn clear(&mut self, wait: u8) {
-        for k in boards(wait) {
-            let board = &mut self.boards[k];
-            for r in board.registers.drain(..) {
-                let r = &mut self.registers[usize::from(r)];
-                r.before_read &= !(1 << k);
-                r.before_write &= !(1 << k);
-            }
-            board.used = false;
-        }
-    }
-
     /// Scoreboards for what ends, or has read, at a time nobody knows.
-    fn assign(&mut self, inst: &mut Instruction, node: &Node, number: Option<u32>) {
+    fn assign(&mut self, inst: &mut Instruction, node: &Node, number: u32) {
         if let Some(k) = groups(inst) {
             // Bulk copies tell when they are done where others tell that they have read.
             *(if inst.form().pipe == Pipe::Bulk { &mut inst.control.read } else { &mut inst.control.write }) = Some(k);
@@ -305,10 +454,11 @@ impl Sync<'_> {
         if writes.is_empty() && !any_read {
             return;
         }
-        let sources_apart = writes.is_empty() || number.is_some_and(|n| self.overtaken[n as usize]);
+        let sources_apart = writes.is_empty() || self.overtaken[number as usize];
         let (reader, mnemonic) = (SCOREBOARDS - 1, inst.form().mnemonic);
         if !writes.is_empty() {
-            let k = self.board(mnemonic);
+            let k = self.given.get(number).unwrap_or_else(|| self.board(mnemonic));
+            self.given.set(number, k);
             inst.control.write = Some(k);
             self.guard(k, mnemonic);
             writes.iter().flat_map(span).for_each(|r| self.hold(k, r, true));
@@ -328,29 +478,27 @@ impl Sync<'_> {
         let mnemonic = inst.form().mnemonic;
         let k = self.board(mnemonic);
         *(if mnemonic == "MEMBAR" { &mut inst.control.read } else { &mut inst.control.write }) = Some(k);
-        let board = &mut self.boards[usize::from(k)];
-        (board.used, board.mnemonic, board.set) = (true, mnemonic, self.clock);
+        self.guard(k, mnemonic);
         self.fences |= 1 << k;
     }
 
     /// A scoreboard is set.
     fn guard(&mut self, k: u8, mnemonic: &'static str) {
-        let board = &mut self.boards[usize::from(k)];
-        (board.used, board.mnemonic, board.set) = (true, mnemonic, self.clock);
+        self.boards[usize::from(k)] = Board { mnemonic, set: self.clock };
+        self.waits.boards |= 1 << k;
     }
 
     /// Who overwrites the register waits for the scoreboard; of a result also who reads it.
     fn hold(&mut self, k: u8, register: usize, result: bool) {
-        let r = &mut self.registers[register];
-        *(if result { &mut r.before_read } else { &mut r.before_write }) |= 1 << k;
-        self.boards[usize::from(k)].registers.push(register as u16);
+        let of = if result { &mut self.waits.results } else { &mut self.waits.sources };
+        of[register] |= 1 << k;
     }
 
     /// A free scoreboard, or else the one set last by the same mnemonic, or else the oldest. The last one is for sources.
     fn board(&self, mnemonic: &'static str) -> u8 {
         let last = SCOREBOARDS - 1;
         let all = self.first..last;
-        if let Some(k) = all.clone().find(|k| !self.boards[usize::from(*k)].used) {
+        if let Some(k) = all.clone().find(|k| self.waits.boards >> k & 1 == 0) {
             return k;
         }
         let set = |k: &u8| self.boards[usize::from(*k)].set;
@@ -369,29 +517,45 @@ impl Sync<'_> {
         for (k, w) in node.effects.writes.iter().enumerate() {
             let next = Writer { node: number, write: k as u8, issued, settled: issued + longest(&node.inst, w) };
             for reg in span(w) {
-                let writer = &mut self.registers[reg].writer;
+                let writer = &mut self.writers[reg];
                 let before = writer.node != NOBODY;
                 if before && skips && (!fixed || writer.settled > next.settled) {
                     continue;
                 }
-                *writer = if fixed { next } else { IDLE.writer };
+                *writer = if fixed { next } else { NOWHERE };
                 if fixed && !before {
                     self.recent.push(reg as u16);
                 }
             }
         }
         if self.recent.len() > 64 {
-            let registers = &mut self.registers;
+            let writers = &mut self.writers;
             self.recent.retain(|r| {
-                let writer = &mut registers[usize::from(*r)].writer;
+                let writer = &mut writers[usize::from(*r)];
                 let keep = writer.node != NOBODY && writer.issued + 40 > issued;
                 if !keep {
-                    *writer = IDLE.writer;
+                    *writer = NOWHERE;
                 }
                 keep
             });
         }
     }
+}
+
+/// Cycles until then.
+fn later(at: u32, clock: u32) -> u8 {
+    u8::try_from(at.saturating_sub(clock)).unwrap_or(u8::MAX)
+}
+
+/// Results of matrices that branches have brought, and when they are there.
+fn brought(late: &[u32], until: u32, clock: u32) -> impl Iterator<Item = (usize, u8)> {
+    let all = late.iter().enumerate().filter(move |_| until > clock).map(move |(r, at)| (r, later(*at, clock)));
+    all.filter(|(_, cycles)| *cycles > 0)
+}
+
+/// Whether it is a result of matrices, which comes so late that branches do not wait for it.
+fn is_long(nodes: &[Node], w: &Writer) -> bool {
+    nodes.get(w.node as usize).is_some_and(|n| n.inst.form().pipe == Pipe::Mma)
 }
 
 /// The scoreboards of a set.
