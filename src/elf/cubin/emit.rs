@@ -24,7 +24,7 @@ fn push(out: &mut Vec<u8>, id: u8, value: &Value) {
     out.extend_from_slice(&[form, id]);
     out.extend_from_slice(&half.to_le_bytes());
     if let Value::Words(words) = value {
-        words.iter().for_each(|w| out.extend_from_slice(&w.to_le_bytes()));
+        out.extend(words.iter().flat_map(|w| w.to_le_bytes()));
     }
 }
 
@@ -34,17 +34,15 @@ fn half(n: usize) -> u16 {
 }
 
 /// `.nv.info`: registers and stack by the kernels' symbols.
-pub fn of_module(module: &NewModule, symbols: &[u32]) -> Vec<u8> {
-    let mut out = Vec::new();
+pub fn of_module(out: &mut Vec<u8>, module: &NewModule, symbols: &[u32]) {
     for (k, symbol) in module.kernels.iter().zip(symbols).rev() {
-        push(&mut out, id::REGCOUNT, &Value::Words(&[*symbol, k.registers]));
-        push(&mut out, id::FRAME_SIZE, &Value::Words(&[*symbol, k.frame_bytes]));
+        push(out, id::REGCOUNT, &Value::Words(&[*symbol, k.registers]));
+        push(out, id::FRAME_SIZE, &Value::Words(&[*symbol, k.frame_bytes]));
     }
     for (k, symbol) in module.kernels.iter().zip(symbols) {
         let stack = if k.unbounded_stack { u32::MAX } else { k.frame_bytes };
-        push(&mut out, id::MIN_STACK_SIZE, &Value::Words(&[*symbol, stack]));
+        push(out, id::MIN_STACK_SIZE, &Value::Words(&[*symbol, stack]));
     }
-    out
 }
 
 /// `.nv.info.KERNEL`; `bank0` is the symbol of its constant bank 0.
@@ -138,53 +136,68 @@ fn parameters(out: &mut Vec<u8>, kernel: &NewKernel) {
 }
 
 /// `.nv.compat` (sm_90 on): of its values only that which says "this chip only" is understood; the rest is as ptxas has it.
-pub fn compatibility(arch: Arch) -> Vec<u8> {
-    let mut out = vec![2, 0x09, u8::from(arch.specific), 0, 2, 0x0c, 0, 0, 2, 0x02, 1, 0, 3, 0x0d, 1, 1];
-    if arch.sm >= 100 {
+pub fn compatibility(out: &mut Vec<u8>, arch: Arch) {
+    let blackwell = arch.sm >= 100;
+    out.extend_from_slice(&[2, 0x09, u8::from(arch.specific), 0, 2, 0x0c, 0, 0, 2, 0x02, 1, 0, 3, 0x0d, 1, 1]);
+    if blackwell {
         out.extend_from_slice(&[3, 0x07, 1, 1]);
     }
     out.extend_from_slice(&[2, 0x03, 0, 0, 4, 0x0b, 8, 0]);
-    out.extend_from_slice(&(if arch.sm >= 100 { 0x50u64 } else { 0 }).to_le_bytes());
+    out.extend_from_slice(&(if blackwell { 0x50u64 } else { 0 }).to_le_bytes());
     out.extend_from_slice(&[3, 0x0e, 0x40, 4]);
-    out
 }
 
 /// `.note.nv.cuinfo`: the chip and the toolkit's version.
-pub fn cuinfo(arch: Arch) -> Vec<u8> {
+pub fn cuinfo(out: &mut Vec<u8>, arch: Arch) {
     let chip = u16::try_from(arch.sm).unwrap_or_default();
-    let mut body = [2u16, chip].map(u16::to_le_bytes).concat();
-    body.extend_from_slice(&TOOLKIT.to_le_bytes());
-    note(1000, &body)
+    note(out, 1000, |out| {
+        out.extend_from_slice(&2u16.to_le_bytes());
+        out.extend_from_slice(&chip.to_le_bytes());
+        out.extend_from_slice(&TOOLKIT.to_le_bytes());
+    });
 }
 
 /// `.note.nv.tkinfo`: who made the file.
-pub fn tkinfo(arch: Arch) -> Vec<u8> {
-    let mut strings = vec![0];
-    let mut places = vec![2, 0];
-    for text in ["doorbell", "Doorbell", env!("CARGO_PKG_VERSION"), &format!("-arch {arch}")] {
-        places.push(u32::try_from(strings.len()).unwrap_or_default());
-        strings.extend_from_slice(text.as_bytes());
-        strings.push(0);
-    }
-    let mut body: Vec<u8> = places.iter().flat_map(|p: &u32| p.to_le_bytes()).collect();
-    body.extend_from_slice(&strings);
-    body.resize(body.len().next_multiple_of(4), 0);
-    note(2000, &body)
+pub fn tkinfo(out: &mut Vec<u8>, arch: Arch) {
+    let target = format!("-arch {arch}");
+    let texts = ["doorbell", "Doorbell", env!("CARGO_PKG_VERSION"), &target];
+    note(out, 2000, |out| {
+        // An empty text stands before these.
+        let (mut at, mut places) = (1, [2u32, 0, 0, 0, 0, 0]);
+        for (place, text) in places[2..].iter_mut().zip(texts) {
+            *place = at;
+            at += u32::try_from(text.len()).unwrap_or_default() + 1;
+        }
+        places.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+        out.push(0);
+        for text in texts {
+            out.extend_from_slice(text.as_bytes());
+            out.push(0);
+        }
+    });
 }
 
-/// A note; the body's length is a multiple of 4, or nvdisasm refuses it.
-fn note(kind: u32, body: &[u8]) -> Vec<u8> {
+/// A note, whose body is filled up to a multiple of 4, or nvdisasm refuses it.
+fn note(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     const NAME: &[u8; 12] = b"NVIDIA Corp\0";
-    let lens = [NAME.len(), body.len()].map(|n| u32::try_from(n).unwrap_or_default());
-    let mut out: Vec<u8> = lens.into_iter().chain([kind]).flat_map(u32::to_le_bytes).collect();
+    out.extend_from_slice(&12u32.to_le_bytes());
+    let len_at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(NAME);
-    out.extend_from_slice(body);
-    out
+    let start = out.len();
+    body(out);
+    let len = (out.len() - start).next_multiple_of(4);
+    out.resize(start + len, 0);
+    out[len_at..len_at + 4].copy_from_slice(&u32::try_from(len).unwrap_or_default().to_le_bytes()); // PANIC: four bytes that were written above
 }
 
 /// `.nv.callgraph`: no kernel calls another; the four pairs that stand in every file.
-pub fn callgraph() -> Vec<u8> {
-    (1..=4).flat_map(|n: i32| [0, -n]).flat_map(i32::to_le_bytes).collect()
+pub fn callgraph(out: &mut Vec<u8>) {
+    for n in 1..=4 {
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&i32::to_le_bytes(-n));
+    }
 }
 
 /// `.nv.rel.action` (before sm_90): how a linker treats one relocation type; the same in every file.

@@ -9,7 +9,6 @@ use super::new::{Arch, NewKernel, NewModule, Relocation, RelocationKind, Space};
 use crate::elf::abi::*;
 use crate::elf::error::ElfError;
 use crate::elf::num::{align_up, index, wide};
-use hashbrown::HashMap;
 
 const SHT_CUDA_INFO: u32 = 0x7000_0000;
 const SHT_CUDA_CALLGRAPH: u32 = 0x7000_0001;
@@ -42,7 +41,7 @@ pub fn write_module(arch: Arch, module: &NewModule) -> Result<Vec<u8>, ElfError>
 }
 
 /// A section by what it holds; kernels by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Null,
     Names,
@@ -71,18 +70,16 @@ enum Role {
     Shared(usize),
 }
 
-/// A name in two parts.
-type Name<'a> = (&'static str, &'a str);
-
 struct Plan<'a> {
     arch: Arch,
     module: &'a NewModule,
     roles: Vec<Role>,
-    /// Each section's number.
-    numbers: HashMap<Role, usize>,
-    symbols: Vec<(Name<'a>, Sym)>,
-    /// The strings of the symbols' names, and where each begins.
-    strings: (Vec<u8>, Vec<u32>),
+    /// The section of the first kernel's code; the others' follow.
+    code: usize,
+    /// With the names of those that are no sections.
+    symbols: Vec<(&'a str, Sym)>,
+    /// The symbols' names.
+    strings: Vec<u8>,
     first_global: usize,
     /// Symbol of each kernel, and of its constant bank 0.
     kernels: Vec<u32>,
@@ -100,38 +97,57 @@ impl<'a> Plan<'a> {
         let mut plan = Self {
             arch,
             module,
-            numbers: roles.iter().enumerate().map(|(number, role)| (*role, number)).collect(),
+            code: roles.iter().position(|r| *r == Role::Code(0)).unwrap_or(0),
             roles,
-            symbols: Vec::new(),
-            strings: (Vec::new(), Vec::new()),
+            symbols: Vec::with_capacity(4 * module.kernels.len() + module.variables.len() + 8),
+            strings: Vec::with_capacity(512),
             first_global: 0,
-            kernels: Vec::new(),
-            banks: Vec::new(),
+            kernels: Vec::with_capacity(module.kernels.len()),
+            banks: Vec::with_capacity(module.kernels.len()),
         };
         plan.name_symbols();
-        plan.strings = plan.named();
         plan
     }
 
     /// The section's number; 0, which is no section, where there is none.
     fn section(&self, role: Role) -> usize {
-        self.numbers.get(&role).copied().unwrap_or(0)
+        match role {
+            Role::Code(kernel) => self.code + kernel,
+            _ => self.roles.iter().position(|r| *r == role).unwrap_or(0),
+        }
     }
 
-    fn symbol(&mut self, name: Name<'a>, info: (u8, u8, u8), role: Role, place: (u64, u64)) -> u32 {
-        let (binding, kind, st_other) = info;
-        let st_shndx = u16::try_from(self.section(role)).unwrap_or(SHN_UNDEF);
-        let (st_value, st_size) = place;
-        let sym = Sym { st_name: 0, st_info: binding << 4 | kind, st_other, st_shndx, st_value, st_size };
+    fn symbol(&mut self, name: &'a str, info: (u8, u8, u8), section: usize, place: (u64, u64)) -> u32 {
+        let st_name = u32_of(self.strings.len());
+        self.strings.extend_from_slice(name.as_bytes());
+        self.strings.push(0);
+        self.add(name, Sym { st_name, ..symbol(info, section, place) })
+    }
+
+    fn add(&mut self, name: &'a str, sym: Sym) -> u32 {
         self.symbols.push((name, sym));
         u32_of(self.symbols.len() - 1)
+    }
+
+    /// The symbol of a section of that number.
+    fn section_symbol(&mut self, role: Role, section: usize) {
+        let st_name = u32_of(self.strings.len());
+        let mut strings = std::mem::take(&mut self.strings);
+        self.name(role, &mut strings);
+        self.strings = strings;
+        let sym = Sym { st_name, ..symbol((STB_LOCAL, STT_SECTION, 0), section, (0, 0)) };
+        let number = self.add("", sym);
+        if matches!(role, Role::Template(_)) {
+            self.banks.push(number);
+        }
     }
 
     /// Local symbols first: sections, variables, functions; then kernels.
     fn name_symbols(&mut self) {
         let module = self.module;
-        self.symbol(("", ""), (STB_LOCAL, STT_NOTYPE, 0), Role::Null, (0, 0));
-        for role in self.roles.clone() {
+        self.symbol("", (STB_LOCAL, STT_NOTYPE, 0), 0, (0, 0));
+        for section in 0..self.roles.len() {
+            let role = self.roles[section];
             let of_section = matches!(
                 role,
                 Role::Code(_)
@@ -144,32 +160,30 @@ impl<'a> Plan<'a> {
                     | Role::Zero
             );
             if of_section {
-                let name = self.name(role);
-                let symbol = self.symbol(name, (STB_LOCAL, STT_SECTION, 0), role, (0, 0));
-                if matches!(role, Role::Template(_)) {
-                    self.banks.push(symbol);
-                }
+                self.section_symbol(role, section);
             }
         }
         for v in &module.variables {
             let place = (u64::from(v.offset), u64::from(v.len_bytes));
-            self.symbol(("", &v.name), (STB_LOCAL, STT_OBJECT, 0), section_of(v.space), place);
+            let section = self.section(section_of(v.space));
+            self.symbol(&v.name, (STB_LOCAL, STT_OBJECT, 0), section, place);
         }
         for (i, k) in module.kernels.iter().enumerate() {
             for (name, offset, len) in &k.functions {
                 let place = (u64::from(*offset), u64::from(*len));
-                self.symbol(("", name), (STB_LOCAL, STT_FUNC, 0), Role::Code(i), place);
+                self.symbol(name, (STB_LOCAL, STT_FUNC, 0), self.code + i, place);
             }
         }
         self.first_global = self.symbols.len();
-        if self.roles.contains(&Role::Reserved) {
+        let reserved = self.section(Role::Reserved);
+        if reserved != 0 {
             let at = self.reserved_bytes();
-            self.symbol((RESERVED, ""), (STB_WEAK, STT_OBJECT, 0), Role::Null, (at, 4));
-            self.symbol((ALIAS, ""), (STB_WEAK, STT_NOTYPE, STO_RESERVED), Role::Reserved, (at, 0));
+            self.symbol(RESERVED, (STB_WEAK, STT_OBJECT, 0), 0, (at, 4));
+            self.symbol(ALIAS, (STB_WEAK, STT_NOTYPE, STO_RESERVED), reserved, (at, 0));
         }
         for (i, k) in module.kernels.iter().enumerate() {
             let place = (0, wide(k.code.len()));
-            let symbol = self.symbol(("", &k.name), (STB_GLOBAL, STT_FUNC, STO_ENTRY), Role::Code(i), place);
+            let symbol = self.symbol(&k.name, (STB_GLOBAL, STT_FUNC, STO_ENTRY), self.code + i, place);
             self.kernels.push(symbol);
         }
     }
@@ -180,43 +194,46 @@ impl<'a> Plan<'a> {
     }
 
     /// A kernel's name, an empty one for a number beyond them.
-    fn kernel(&self, i: usize) -> &'a str {
+    fn kernel(&self, i: usize) -> &str {
         self.module.kernels.get(i).map_or("", |k| &k.name)
     }
 
-    fn name(&self, role: Role) -> Name<'a> {
+    /// Appends a section's name and the zero behind it.
+    fn name(&self, role: Role, out: &mut Vec<u8>) {
         let old = self.arch.sm < 90;
-        let relocations = |before, since| (if old { before } else { since }, "");
-        match role {
-            Role::Null => ("", ""),
-            Role::Names => (".shstrtab", ""),
-            Role::Strings => (".strtab", ""),
-            Role::Symbols => (".symtab", ""),
-            Role::Toolkit => (".note.nv.tkinfo", ""),
-            Role::Chip => (".note.nv.cuinfo", ""),
-            Role::Info => (".nv.info", ""),
-            Role::Compatibility => (".nv.compat", ""),
-            Role::KernelInfo(i) => (".nv.info.", self.kernel(i)),
-            Role::CallGraph => (".nv.callgraph", ""),
-            Role::RelAction => (".nv.rel.action", ""),
-            Role::CodeRelocations(i) => (".rela.text.", self.kernel(i)),
-            Role::BankRelocations => relocations(".rel.nv.constant4", ".rela.nv.constant4"),
-            Role::ConstantRelocations => relocations(".rel.nv.constant3", ".rela.nv.constant3"),
-            Role::DataRelocations => relocations(".rel.nv.global.init", ".rela.nv.global.init"),
-            Role::Addresses => (".nv.constant4", ""),
-            Role::Constants => (".nv.constant3", ""),
-            Role::Literals(i) => (".nv.constant2.", self.kernel(i)),
-            Role::Template(i) => (".nv.constant0.", self.kernel(i)),
-            Role::Code(i) => (".text.", self.kernel(i)),
-            Role::Initialised => (".nv.global.init", ""),
-            Role::Reserved => (".nv.shared.reserved.0", ""),
-            Role::Zero => (".nv.global", ""),
-            Role::Shared(i) => (".nv.shared.", self.kernel(i)),
-        }
+        let (stem, kernel) = match role {
+            Role::Null => ("", None),
+            Role::Names => (".shstrtab", None),
+            Role::Strings => (".strtab", None),
+            Role::Symbols => (".symtab", None),
+            Role::Toolkit => (".note.nv.tkinfo", None),
+            Role::Chip => (".note.nv.cuinfo", None),
+            Role::Info => (".nv.info", None),
+            Role::Compatibility => (".nv.compat", None),
+            Role::KernelInfo(i) => (".nv.info.", Some(i)),
+            Role::CallGraph => (".nv.callgraph", None),
+            Role::RelAction => (".nv.rel.action", None),
+            Role::CodeRelocations(i) => (".rela.text.", Some(i)),
+            Role::BankRelocations => (if old { ".rel.nv.constant4" } else { ".rela.nv.constant4" }, None),
+            Role::ConstantRelocations => (if old { ".rel.nv.constant3" } else { ".rela.nv.constant3" }, None),
+            Role::DataRelocations => (if old { ".rel.nv.global.init" } else { ".rela.nv.global.init" }, None),
+            Role::Addresses => (".nv.constant4", None),
+            Role::Constants => (".nv.constant3", None),
+            Role::Literals(i) => (".nv.constant2.", Some(i)),
+            Role::Template(i) => (".nv.constant0.", Some(i)),
+            Role::Code(i) => (".text.", Some(i)),
+            Role::Initialised => (".nv.global.init", None),
+            Role::Reserved => (".nv.shared.reserved.0", None),
+            Role::Zero => (".nv.global", None),
+            Role::Shared(i) => (".nv.shared.", Some(i)),
+        };
+        out.extend_from_slice(stem.as_bytes());
+        out.extend_from_slice(kernel.map_or("", |i| self.kernel(i)).as_bytes());
+        out.push(0);
     }
 
-    /// A section's header; its name, its file offset and most lengths come later.
-    fn header(&self, role: Role) -> Shdr {
+    /// Appends a section, for the names that one; its header lacks its own name.
+    fn part(&self, role: Role, names: &[u8], out: &mut Vec<u8>) -> Shdr {
         let (sh_type, sh_flags, sh_addralign) = self.kind(role);
         let mut header = Shdr { sh_type, sh_flags, sh_addralign, ..Shdr::default() };
         let to = |role| u32_of(self.section(role));
@@ -240,11 +257,17 @@ impl<'a> Plan<'a> {
             Role::BankRelocations | Role::ConstantRelocations | Role::DataRelocations => self.entry_bytes(),
             _ => 0,
         };
+        pad(out, sh_addralign);
+        header.sh_offset = wide(out.len());
+        match role {
+            Role::Names => out.extend_from_slice(names),
+            _ => self.contents(role, out),
+        }
         header.sh_size = match role {
             Role::Reserved => self.reserved_bytes(),
             Role::Zero => self.span(Space::Zero),
             Role::Shared(i) => self.module.kernels.get(i).map_or(0, |k| u64::from(k.shared_bytes)),
-            _ => 0,
+            _ => wide(out.len()) - header.sh_offset,
         };
         header
     }
@@ -298,64 +321,50 @@ impl<'a> Plan<'a> {
         if self.arch.sm < 90 { 16 } else { wide(RELA_BYTES) }
     }
 
-    /// Appends a section's contents, of all but the names.
+    /// Appends what a section holds.
     fn contents(&self, role: Role, out: &mut Vec<u8>) {
         let kernel = |i: usize| self.module.kernels.get(i);
-        let made = match role {
-            Role::Symbols => return self.symbol_table(out),
-            Role::Strings => return out.extend_from_slice(&self.strings.0),
-            Role::Literals(i) => return kernel(i).into_iter().for_each(|k| out.extend_from_slice(&k.constants)),
-            Role::Code(i) => return kernel(i).into_iter().for_each(|k| out.extend_from_slice(&k.code)),
+        let mut copy = |bytes: Option<&[u8]>| out.extend_from_slice(bytes.unwrap_or_default());
+        match role {
+            Role::Symbols => self.symbols.iter().for_each(|(_, sym)| sym.emit(out)),
+            Role::Strings => copy(Some(&self.strings)),
+            Role::Toolkit => emit::tkinfo(out, self.arch),
+            Role::Chip => emit::cuinfo(out, self.arch),
+            Role::Info => emit::of_module(out, self.module, &self.kernels),
+            Role::Compatibility => emit::compatibility(out, self.arch),
+            Role::KernelInfo(i) => {
+                if let Some(k) = kernel(i) {
+                    emit::of_kernel(out, self.arch, k, self.bank_symbol(i));
+                }
+            }
+            Role::CallGraph => emit::callgraph(out),
+            Role::RelAction => copy(Some(&emit::REL_ACTION)),
+            Role::CodeRelocations(i) => {
+                if let Some(k) = kernel(i) {
+                    self.relocations(&k.relocations, 0, false, out);
+                }
+            }
+            Role::BankRelocations => self.relocations(&self.slots(), 0, self.arch.sm < 90, out),
+            Role::ConstantRelocations => self.variable_relocations(Space::Constant, out),
+            Role::DataRelocations => self.variable_relocations(Space::Initialised, out),
+            Role::Addresses => {
+                copy(Some(&self.with_addends(vec![0; 8 * self.module.addresses.len()], &self.slots(), 0)));
+            }
+            Role::Constants => copy(Some(&self.data(Space::Constant))),
+            Role::Initialised => copy(Some(&self.data(Space::Initialised))),
+            Role::Literals(i) => copy(kernel(i).map(|k| &*k.constants)),
             Role::Template(i) => {
                 let len = kernel(i).map_or(0, emit::param_bytes) + self.arch.param_base();
-                return out.resize(out.len() + index(len.into()), 0);
+                out.resize(out.len() + index(len.into()), 0);
             }
-            Role::KernelInfo(i) => {
-                return kernel(i).into_iter().for_each(|k| emit::of_kernel(out, self.arch, k, self.bank_symbol(i)));
-            }
-            Role::Toolkit => emit::tkinfo(self.arch),
-            Role::Chip => emit::cuinfo(self.arch),
-            Role::Info => emit::of_module(self.module, &self.kernels),
-            Role::Compatibility => emit::compatibility(self.arch),
-            Role::CallGraph => emit::callgraph(),
-            Role::RelAction => emit::REL_ACTION.to_vec(),
-            Role::CodeRelocations(i) => {
-                kernel(i).map(|k| self.relocations(&k.relocations, 0, false)).unwrap_or_default()
-            }
-            Role::BankRelocations => self.relocations(&self.slots(), 0, self.arch.sm < 90),
-            Role::ConstantRelocations => self.variable_relocations(Space::Constant),
-            Role::DataRelocations => self.variable_relocations(Space::Initialised),
-            Role::Addresses => self.with_addends(vec![0; 8 * self.module.addresses.len()], &self.slots(), 0),
-            Role::Constants => self.data(Space::Constant),
-            Role::Initialised => self.data(Space::Initialised),
-            Role::Null | Role::Names | Role::Reserved | Role::Zero | Role::Shared(_) => return,
-        };
-        out.extend_from_slice(&made);
+            Role::Code(i) => copy(kernel(i).map(|k| &*k.code)),
+            Role::Null | Role::Names | Role::Reserved | Role::Zero | Role::Shared(_) => {}
+        }
     }
 
     /// Templates come in the kernels' order.
     fn bank_symbol(&self, i: usize) -> u32 {
         self.banks.get(i).copied().unwrap_or(0)
-    }
-
-    fn named(&self) -> (Vec<u8>, Vec<u32>) {
-        let (mut bytes, mut places) = (vec![0], Vec::new());
-        for ((stem, name), _) in &self.symbols {
-            let there = !stem.is_empty() || !name.is_empty();
-            places.push(if there { u32_of(bytes.len()) } else { 0 });
-            if there {
-                bytes.extend_from_slice(stem.as_bytes());
-                bytes.extend_from_slice(name.as_bytes());
-                bytes.push(0);
-            }
-        }
-        (bytes, places)
-    }
-
-    fn symbol_table(&self, out: &mut Vec<u8>) {
-        for ((_, sym), st_name) in self.symbols.iter().zip(&self.strings.1) {
-            Sym { st_name: *st_name, ..*sym }.emit(out);
-        }
     }
 
     /// The slots of bank 4 as relocations.
@@ -370,12 +379,9 @@ impl<'a> Plan<'a> {
     }
 
     /// `in_place`: the addend is in the field.
-    fn relocations(&self, all: &[Relocation], base: u32, in_place: bool) -> Vec<u8> {
-        let mut out = Vec::new();
+    fn relocations(&self, all: &[Relocation], base: u32, in_place: bool, out: &mut Vec<u8>) {
         for r in all {
-            // Only sections' names have two parts that say something.
-            let same = |(stem, name): Name| if stem.is_empty() { name == r.symbol } else { stem == r.symbol };
-            let named = |s: &(Name, Sym)| same(s.0) && s.1.st_info & 15 != STT_SECTION;
+            let named = |s: &(&str, Sym)| s.0 == r.symbol && s.1.st_info & 15 != STT_SECTION;
             let symbol = self.symbols.iter().position(named).unwrap_or(0);
             let rela = Rela {
                 r_offset: u64::from(base) + u64::from(r.offset),
@@ -384,17 +390,16 @@ impl<'a> Plan<'a> {
                 r_addend: r.addend,
             };
             let start = out.len();
-            rela.emit(&mut out);
+            rela.emit(out);
             if in_place {
                 out.truncate(start + 16);
             }
         }
-        out
     }
 
-    fn variable_relocations(&self, space: Space) -> Vec<u8> {
+    fn variable_relocations(&self, space: Space, out: &mut Vec<u8>) {
         let of_space = self.module.variables.iter().filter(|v| v.space == space);
-        of_space.flat_map(|v| self.relocations(&v.relocations, v.offset, self.arch.sm < 90)).collect()
+        of_space.for_each(|v| self.relocations(&v.relocations, v.offset, self.arch.sm < 90, out));
     }
 
     /// Bytes with the addends of chips that keep them there.
@@ -432,38 +437,32 @@ impl<'a> Plan<'a> {
     }
 
     fn file(&self) -> Result<Vec<u8>, ElfError> {
-        let mut headers: Vec<Shdr> = self.roles.iter().map(|r| self.header(*r)).collect();
-        let mut names = Vec::with_capacity(32 * headers.len());
-        names.push(0);
-        for (header, role) in headers.iter_mut().zip(&self.roles).skip(1) {
-            header.sh_name = u32_of(names.len());
-            let (stem, name) = self.name(*role);
-            names.extend_from_slice(stem.as_bytes());
-            names.extend_from_slice(name.as_bytes());
-            names.push(0);
-        }
+        let mut names = Vec::with_capacity(512);
+        let mut named = |role: &Role| {
+            let at = u32_of(names.len());
+            self.name(*role, &mut names);
+            at
+        };
+        let places: Vec<u32> = self.roles.iter().map(&mut named).collect();
         let too_many =
-            ElfError::BadObject { what: "file", index: headers.len(), why: "it has more than 65,279 sections" };
-        let e_shnum = u16::try_from(headers.len()).ok().filter(|n| *n < SHN_LORESERVE).ok_or(too_many)?;
-        let code: usize = self.module.kernels.iter().map(|k| k.code.len() + 4096).sum();
-        let mut out = Vec::with_capacity(code + names.len());
+            ElfError::BadObject { what: "file", index: places.len(), why: "it has more than 65,279 sections" };
+        let e_shnum = u16::try_from(places.len()).ok().filter(|n| *n < SHN_LORESERVE).ok_or(too_many)?;
+        // Beside code there are tables and headers of a few hundred bytes a section.
+        let code: usize = self.module.kernels.iter().map(|k| k.code.len() + 2048).sum();
+        let mut out = Vec::with_capacity(code + names.len() + self.strings.len() + 2048);
         out.resize(EHDR_BYTES, 0);
-        for (header, role) in headers.iter_mut().zip(&self.roles).skip(1) {
-            pad(&mut out, header.sh_addralign);
-            header.sh_offset = wide(out.len());
-            match role {
-                Role::Names => out.extend_from_slice(&names),
-                _ => self.contents(*role, &mut out),
-            }
-            if header.sh_type != SHT_NOBITS {
-                header.sh_size = wide(out.len()) - header.sh_offset;
-            }
+        let mut parts = Vec::with_capacity(places.len());
+        parts.push(Shdr::default());
+        for (role, sh_name) in self.roles.iter().zip(&places).skip(1) {
+            parts.push(Shdr { sh_name: *sh_name, ..self.part(*role, &names, &mut out) });
         }
         pad(&mut out, 8);
         let e_shoff = wide(out.len());
-        headers.iter().for_each(|h| h.emit(&mut out));
+        for part in &parts {
+            part.emit(&mut out);
+        }
         let e_phoff = wide(out.len());
-        let segments = self.segments(&headers, e_phoff);
+        let segments = self.segments(&parts, e_phoff);
         for segment in &segments {
             segment.emit(&mut out);
         }
@@ -482,10 +481,10 @@ impl<'a> Plan<'a> {
     }
 
     /// The headers themselves, and the runs of loaded sections of the same rights. Before sm_90 constants and code are one.
-    fn segments(&self, headers: &[Shdr], e_phoff: u64) -> Vec<Phdr> {
+    fn segments(&self, parts: &[Shdr], e_phoff: u64) -> Vec<Phdr> {
         let old = self.arch.sm < 90;
-        let mut runs: Vec<Phdr> = Vec::new();
-        for h in headers.iter().filter(|h| h.sh_flags & SHF_ALLOC != 0 && h.sh_size > 0) {
+        let mut runs: Vec<Phdr> = Vec::with_capacity(8);
+        for h in parts.iter().filter(|h| h.sh_flags & SHF_ALLOC != 0 && h.sh_size > 0) {
             let mut p_flags = PF_R;
             if h.sh_flags & SHF_WRITE != 0 {
                 p_flags |= PF_W;
@@ -521,8 +520,15 @@ impl<'a> Plan<'a> {
             p_align: 8,
         };
         let loaded = Phdr { p_type: PT_LOAD, ..own };
-        if old { [vec![own], runs, vec![loaded]].concat() } else { [vec![own, loaded], runs].concat() }
+        runs.insert(0, own);
+        runs.insert(if old { runs.len() } else { 1 }, loaded);
+        runs
     }
+}
+
+fn symbol((binding, kind, st_other): (u8, u8, u8), section: usize, (st_value, st_size): (u64, u64)) -> Sym {
+    let st_shndx = u16::try_from(section).unwrap_or(SHN_UNDEF);
+    Sym { st_name: 0, st_info: binding << 4 | kind, st_other, st_shndx, st_value, st_size }
 }
 
 fn pad(out: &mut Vec<u8>, align: u64) {
@@ -540,35 +546,37 @@ fn section_of(space: Space) -> Role {
 
 /// The sections of a file, in their order.
 fn roles(arch: Arch, module: &NewModule) -> Vec<Role> {
-    let kernels = 0..module.kernels.len();
+    let kernels = &module.kernels;
     let has = |space| module.variables.iter().any(|v| v.space == space);
     let moves = |space| module.variables.iter().any(|v| v.space == space && !v.relocations.is_empty());
-    let of = |pick: &dyn Fn(&NewKernel) -> bool, role: fn(usize) -> Role| {
-        let chosen = module.kernels.iter().enumerate().filter(|(_, k)| pick(k));
-        chosen.map(|(i, _)| role(i)).collect::<Vec<_>>()
-    };
-    let mut all = vec![Role::Null, Role::Names, Role::Strings, Role::Symbols, Role::Toolkit, Role::Chip, Role::Info];
-    let mut add = |on: bool, role: &[Role]| all.extend(role.iter().filter(|_| on));
+    let mut all = Vec::with_capacity(20 + 4 * kernels.len());
+    all.extend([Role::Null, Role::Names, Role::Strings, Role::Symbols, Role::Toolkit, Role::Chip, Role::Info]);
     let old = arch.sm < 90;
-    let shared = of(&|k| k.shared_bytes > 0, Role::Shared);
-    let templates: Vec<Role> = kernels.clone().map(Role::Template).collect();
-    add(!old, &[Role::Compatibility]);
-    add(true, &kernels.clone().map(Role::KernelInfo).collect::<Vec<_>>());
-    add(true, &[Role::CallGraph]);
-    add(old, &[Role::RelAction]);
-    add(true, &of(&|k| !k.relocations.is_empty(), Role::CodeRelocations));
-    add(!module.addresses.is_empty(), &[Role::BankRelocations]);
-    add(moves(Space::Constant), &[Role::ConstantRelocations]);
-    add(moves(Space::Initialised), &[Role::DataRelocations]);
-    add(!module.addresses.is_empty(), &[Role::Addresses]);
-    add(has(Space::Constant), &[Role::Constants]);
-    add(true, &of(&|k| !k.constants.is_empty(), Role::Literals));
-    add(old, &templates);
-    add(true, &kernels.map(Role::Code).collect::<Vec<_>>());
-    add(has(Space::Initialised), &[Role::Initialised]);
-    add(!old && !shared.is_empty(), &[Role::Reserved]);
-    add(has(Space::Zero), &[Role::Zero]);
-    add(true, &shared);
-    add(!old, &templates);
+    let one = |all: &mut Vec<Role>, on: bool, role: Role| all.extend(on.then_some(role));
+    let each = |all: &mut Vec<Role>, pick: fn(&NewKernel) -> bool, role: fn(usize) -> Role| {
+        all.extend(kernels.iter().enumerate().filter(|(_, k)| pick(k)).map(|(i, _)| role(i)));
+    };
+    one(&mut all, !old, Role::Compatibility);
+    each(&mut all, |_| true, Role::KernelInfo);
+    one(&mut all, true, Role::CallGraph);
+    one(&mut all, old, Role::RelAction);
+    each(&mut all, |k| !k.relocations.is_empty(), Role::CodeRelocations);
+    one(&mut all, !module.addresses.is_empty(), Role::BankRelocations);
+    one(&mut all, moves(Space::Constant), Role::ConstantRelocations);
+    one(&mut all, moves(Space::Initialised), Role::DataRelocations);
+    one(&mut all, !module.addresses.is_empty(), Role::Addresses);
+    one(&mut all, has(Space::Constant), Role::Constants);
+    each(&mut all, |k| !k.constants.is_empty(), Role::Literals);
+    if old {
+        each(&mut all, |_| true, Role::Template);
+    }
+    each(&mut all, |_| true, Role::Code);
+    one(&mut all, has(Space::Initialised), Role::Initialised);
+    one(&mut all, !old && kernels.iter().any(|k| k.shared_bytes > 0), Role::Reserved);
+    one(&mut all, has(Space::Zero), Role::Zero);
+    each(&mut all, |k| k.shared_bytes > 0, Role::Shared);
+    if !old {
+        each(&mut all, |_| true, Role::Template);
+    }
     all
 }
