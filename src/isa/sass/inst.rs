@@ -4,7 +4,7 @@ use super::bits;
 use super::chip::Chip;
 use super::control::Control;
 use super::effects::Slot;
-use super::row::{Bits, Field, Form, Index, Key, Kind, Named, Role};
+use super::row::{Bits, Field, Form, Index, Key, Kind, Named, Role, TextKey};
 use thiserror::Error;
 
 /// The predicate that lets an instruction execute: of the uniform file where the form says so; 7 is "always".
@@ -136,8 +136,8 @@ pub(super) fn named(field: &Field, value: u64) -> Option<&'static str> {
         Kind::List(list) => {
             // Lists are in the order of their values, and most leave none out.
             let first = usize::try_from(value).ok().and_then(|i| list.get(i));
-            let is = |n: &&Named| u64::from(n.0) == value;
-            first.filter(is).or_else(|| list.iter().find(is)).map(|n| n.1)
+            let is = |n: &&Named| u64::from(n.value) == value;
+            first.filter(is).or_else(|| list.iter().find(is)).map(|n| n.text)
         }
         _ => None,
     }
@@ -265,7 +265,30 @@ impl Instruction {
         }
     }
 
-    /// Sets the bits of the field of that key.
+    /// Sets the bits of the field of that key; whether the form has it and they fit.
+    #[inline]
+    pub(super) fn put(&mut self, key: Key, value: u64) -> bool {
+        let Some(i) = self.form.place(key) else { return false };
+        let field = &self.form.fields[i];
+        let fits = field.fits(value);
+        if fits {
+            field.write(&mut self.word, value);
+        }
+        fits
+    }
+
+    /// Sets the modifier of that key by its text's; whether the form has both.
+    #[inline]
+    pub(super) fn put_text(&mut self, key: Key, text: TextKey) -> bool {
+        let Some(i) = self.form.place(key) else { return false };
+        let field = &self.form.fields[i];
+        let Kind::List(list) = field.kind else { return false };
+        let Some(n) = list.iter().find(|n| n.key == text) else { return false };
+        field.write(&mut self.word, u64::from(n.value));
+        true
+    }
+
+    /// [`Instruction::put`], saying what was wrong.
     pub(super) fn set_by(&mut self, key: Key, value: u64) -> Result<&mut Instruction, FieldError> {
         match self.form.place(key) {
             Some(i) => self.set_at(i, value),
@@ -313,7 +336,7 @@ impl Instruction {
         }
     }
 
-    /// Sets the modifier of that key by its text.
+    /// [`Instruction::put_text`], saying what was wrong.
     pub(super) fn set_text(&mut self, key: Key, text: &str) -> Result<&mut Instruction, FieldError> {
         match self.form.place(key) {
             Some(i) => self.set_text_at(i, text),
@@ -322,14 +345,11 @@ impl Instruction {
     }
 
     /// Sets the form's field of that number by its text.
-    #[inline]
     fn set_text_at(&mut self, i: usize, text: &str) -> Result<&mut Instruction, FieldError> {
         let field = &self.form.fields[i];
         let Kind::List(list) = field.kind else { return Err(self.unknown(field.slot)) };
-        // Texts are short: comparing their bytes here is faster than asking for it.
-        let same = |n: &&Named| n.1.len() == text.len() && n.1.bytes().eq(text.bytes());
-        match list.iter().find(same) {
-            Some(n) => self.set_at(i, u64::from(n.0)),
+        match list.iter().find(|n| n.text == text) {
+            Some(n) => self.set_at(i, u64::from(n.value)),
             None => {
                 let (form, field) = (form_name(self.form), field.slot.to_owned());
                 Err(FieldError::NoSuchValue { form, field, text: text.to_owned() })

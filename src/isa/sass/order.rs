@@ -3,8 +3,8 @@
 //! Most of it the form tells, once for all its instructions; of some loads their strength decides.
 
 use super::inst::Instruction;
-use super::registers::one_of;
-use super::row::Pipe;
+use super::registers::{ABSENT, one_of, place};
+use super::row::{Field, Pipe, Role};
 
 /// How an instruction is ordered beside its registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +29,18 @@ const GENERIC: u8 = GLOBAL | SHARED | LOCAL;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FormOrder {
     order: Order,
-    /// A strong load may be seen as a store; one of constants is free.
-    asks: bool,
+    /// The field of a load's strength, where that decides: a strong one may be seen as a store, one of constants is free.
+    strength: u8,
+    /// It loads from memory into general registers and does nothing else.
+    pub loads: bool,
 }
 
-pub(super) const fn of_form(mnemonic: &str, pipe: Pipe) -> FormOrder {
-    FormOrder { order: weak(mnemonic, pipe), asks: one_of(mnemonic, &["LDG", "LD"]) }
+pub(super) const fn of_form(mnemonic: &str, pipe: Pipe, fields: &[Field]) -> FormOrder {
+    let asks = one_of(mnemonic, &["LDG", "LD"]);
+    let strength = if asks { place(fields, "sem", Role::Value) } else { ABSENT };
+    let memory = matches!(pipe, Pipe::Global | Pipe::Shared);
+    let loads = memory && one_of(mnemonic, &["LDG", "LD", "LDS", "LDL"]);
+    FormOrder { order: weak(mnemonic, pipe), strength, loads }
 }
 
 const fn weak(mnemonic: &str, pipe: Pipe) -> Order {
@@ -66,9 +72,9 @@ const fn weak(mnemonic: &str, pipe: Pipe) -> Order {
 
 /// How an instruction is ordered.
 pub(super) fn order(inst: &Instruction) -> Order {
-    let FormOrder { order, asks } = inst.form().order;
+    let FormOrder { order, strength, .. } = inst.form().order;
     match order {
-        Order::Load(spaces) if asks => match inst.modifier("sem") {
+        Order::Load(spaces) if strength != ABSENT => match inst.text_at(usize::from(strength)) {
             "" => order,
             ".CONSTANT" if spaces == GLOBAL => Order::Free,
             _ => Order::Store(spaces),

@@ -7,7 +7,7 @@ use super::control::Control;
 use super::encode::{EncodeError, encode};
 use super::inst::{Guard, Instruction};
 use super::print::{behind, holds, print_at};
-use super::row::{Field, File, Form, Kind, Role};
+use super::row::{Field, File, Form, Kind, Named, Role};
 use super::token;
 use smallvec::SmallVec;
 use thiserror::Error;
@@ -200,10 +200,9 @@ impl<'a> Matcher<'a> {
         }
         let Some(i) = self.form.position(name, Role::Value) else { return false };
         let Kind::List(list) = self.form.fields[i].kind else { return false };
-        let mut fitting: SmallVec<[(u16, &str); 8]> =
-            list.iter().filter(|n| self.text[at..].starts_with(n.1)).copied().collect();
-        fitting.sort_by_key(|n| std::cmp::Reverse(n.1.len()));
-        fitting.iter().any(|(value, text)| self.try_on(&[(i, u64::from(*value))], after, at + text.len()))
+        let mut fitting: SmallVec<[&Named; 8]> = list.iter().filter(|n| self.text[at..].starts_with(n.text)).collect();
+        fitting.sort_by_key(|n| std::cmp::Reverse(n.text.len()));
+        fitting.iter().any(|n| self.try_on(&[(i, u64::from(n.value))], after, at + n.text.len()))
     }
 
     /// A part in brackets: there, or not.

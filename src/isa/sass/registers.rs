@@ -185,7 +185,7 @@ const fn registers((mnemonic, name, pipe): (&str, &str, Pipe), slot: &str, field
 }
 
 #[allow(clippy::cast_possible_truncation)] // a form has fewer than 64 fields
-const fn place(fields: &[Field], slot: &str, role: Role) -> u8 {
+pub(super) const fn place(fields: &[Field], slot: &str, role: Role) -> u8 {
     let mut k = 0;
     while k < fields.len() {
         if fields[k].role as u8 == role as u8 && same(fields[k].slot, slot) {

@@ -14,7 +14,33 @@ use super::registers;
 use super::table::FORMS;
 
 /// A value and its text.
-pub type Named = (u16, &'static str);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub value: u16,
+    pub(super) key: TextKey,
+    pub text: &'static str,
+}
+
+/// A value and its text.
+pub(super) const fn named(value: u16, text: &'static str) -> Named {
+    Named { value, key: TextKey::of(text), text }
+}
+
+/// A number that tells the texts of a list apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TextKey(u32);
+
+impl TextKey {
+    #[inline(always)] // a text that is a constant becomes a number when compiled
+    pub const fn of(text: &str) -> TextKey {
+        let (bytes, mut all, mut i) = (text.as_bytes(), 0u32, 0);
+        while i < bytes.len() {
+            all = (all.rotate_left(5) ^ bytes[i] as u32).wrapping_mul(0x9e37_79b1);
+            i += 1;
+        }
+        TextKey(all)
+    }
+}
 
 /// Which predicate file a guard is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,7 +350,7 @@ impl Field {
             (Kind::R | Kind::UR | Kind::P | Kind::UP, None) => self.none(),
             (Kind::List(list), None) => match (list_has(list, 0), list) {
                 (true, _) | (_, []) => 0,
-                (false, [first, ..]) => first.0 as u64,
+                (false, [first, ..]) => first.value as u64,
             },
             (Kind::Bits, None) if matches!(self.role, Role::Register | Role::Uniform) => self.none(),
             _ => self.unsaid(),
@@ -340,8 +366,8 @@ impl Field {
             // Lists are in the order of their values, and most leave none out.
             Kind::List(list) => {
                 let there =
-                    usize::try_from(value).ok().and_then(|i| list.get(i)).is_some_and(|n| u64::from(n.0) == value);
-                there || list.iter().any(|n| u64::from(n.0) == value)
+                    usize::try_from(value).ok().and_then(|i| list.get(i)).is_some_and(|n| u64::from(n.value) == value);
+                there || list.iter().any(|n| u64::from(n.value) == value)
             }
             _ => true,
         }
@@ -370,7 +396,7 @@ impl Field {
 /// Whether a list has every number of so many bits, in order.
 const fn is_whole(list: &[Named], width: u8) -> bool {
     let mut i = 0;
-    while i < list.len() && list[i].0 as usize == i {
+    while i < list.len() && list[i].value as usize == i {
         i += 1;
     }
     width < 16 && i >= 1 << width
@@ -379,7 +405,7 @@ const fn is_whole(list: &[Named], width: u8) -> bool {
 const fn list_has(list: &[Named], value: u16) -> bool {
     let mut i = 0;
     while i < list.len() {
-        if list[i].0 == value {
+        if list[i].value == value {
             return true;
         }
         i += 1;
@@ -610,7 +636,7 @@ pub(super) const fn form(
         operands,
         named,
         uniform: registers::any_uniform(&named),
-        order: order::of_form(mnemonic, pipe),
+        order: order::of_form(mnemonic, pipe, fields),
     }
 }
 
@@ -692,3 +718,25 @@ const CHAINS: ([u16; 8192], [u16; FORMS.len()]) = {
 
 static FIRST: [u16; 8192] = CHAINS.0;
 static NEXT: [u16; FORMS.len()] = CHAINS.1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_a_list_have_keys_of_their_own() {
+        let lists = FORMS.iter().flat_map(|f| f.fields).filter_map(|f| match f.kind {
+            Kind::List(list) => Some(list),
+            _ => None,
+        });
+        for list in lists {
+            let mut keys: Vec<u32> = list.iter().map(|n| n.key.0).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let mut texts: Vec<&str> = list.iter().map(|n| n.text).collect();
+            texts.sort_unstable();
+            texts.dedup();
+            assert_eq!(keys.len(), texts.len(), "{list:?}");
+        }
+    }
+}

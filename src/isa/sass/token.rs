@@ -83,8 +83,8 @@ fn number(text: &str) -> Option<(i128, usize)> {
 /// The longest text of the field's list that the text begins with.
 pub(super) fn named(field: &Field, text: &str) -> Read {
     let Kind::List(list) = field.kind else { return None };
-    let best = list.iter().filter(|n| text.starts_with(n.1)).max_by_key(|n| n.1.len())?;
-    Some((u64::from(best.0), best.1.len()))
+    let best = list.iter().filter(|n| text.starts_with(n.text)).max_by_key(|n| n.text.len())?;
+    Some((u64::from(best.value), best.text.len()))
 }
 
 /// An operand of one field.

@@ -219,7 +219,7 @@ fn moved(from: &Field, value: u64, to: &Field) -> Option<u64> {
                 ".8x8x4" => ".884",
                 same => same,
             };
-            let find = |text: &str| list.iter().find(|n| n.1 == text).map(|n| u64::from(n.0));
+            let find = |text: &str| list.iter().find(|n| n.text == text).map(|n| u64::from(n.value));
             find(text).or_else(|| find(other))
         }
         _ if register && value == from.none() => Some(to.none()),

@@ -134,15 +134,6 @@ impl Said {
 }
 
 impl<'a> Flat<'a> {
-    pub fn new(
-        (pos, guard): (Pos, Option<(Reg, bool)>),
-        op: Opcode,
-        mods: &'a [Modifier],
-        opds: Operands<'a>,
-    ) -> Flat<'a> {
-        Flat { pos, guard, op, said: Said::of(op, mods), mods, opds }
-    }
-
     /// One whose mnemonic is known.
     #[inline]
     pub fn of((pos, guard): (Pos, Option<(Reg, bool)>), mnemonic: &'a Mnemonic, opds: Operands<'a>) -> Flat<'a> {

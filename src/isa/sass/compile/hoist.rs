@@ -7,7 +7,7 @@ use super::live::bundle_start;
 use super::mir::{Code, Mach, width};
 use crate::codegen::regalloc::VReg;
 use crate::isa::sass::order::{Order, order};
-use crate::isa::sass::{Completion, Pipe, RegFile, completion, effects};
+use crate::isa::sass::{Completion, RegFile, completion, effects};
 use smallvec::SmallVec;
 
 /// Groups of instructions that are looked through for loads.
@@ -43,43 +43,110 @@ pub(super) fn computes(m: &Mach) -> bool {
 
 /// Moves loads up in all blocks. `stack` is everywhere and never written.
 pub(super) fn hoist(code: &mut Code, stack: VReg) {
-    let mut links = Links::new(code.classes.len(), stack);
-    let mut filling = vec![(0, 0); code.classes.len()];
     let Code { classes, blocks, order: blocks_order, .. } = code;
+    let words = |r: VReg| u32::from(width(classes[r.0 as usize]));
+    let mut links: Option<Links> = None;
+    let mut filling = Filling { of: vec![], words: 0, started: 0, arrived: 0 };
     for b in blocks_order.iter() {
         let ops = &mut blocks[*b].ops;
-        // What stands before the first load, and behind the last, stays where it is.
+        // What stands before the first wait, and behind the last load, stays where it is.
         let (Some(first), Some(last)) = (ops.iter().position(is_load), ops.iter().rposition(is_load)) else { continue };
         if first == last {
             continue;
         }
-        let mut end = last + 1;
-        while ops.get(end).is_some_and(|m| m.glued) {
-            end += 1;
+        filling.of.resize(classes.len(), (0, 0));
+        let (first, end) = (bundle_start(ops, first + 1), group_end(ops, last));
+        let mut wait = first;
+        while wait <= last {
+            let next = group_end(ops, wait);
+            let group = &ops[wait..next];
+            if filling.waits(group) {
+                break;
+            }
+            filling.pass(group, loaded(group, &words));
+            wait = next;
         }
-        let first = bundle_start(ops, first + 1);
-        let ops = &mut ops[first..end];
-        let words = |r: VReg| u32::from(width(classes[r.0 as usize]));
-        links.list.reserve(3 * ops.len());
-        let groups = links.groups(ops, &words);
-        let mut w = Walk {
-            ops,
-            groups: &groups,
-            loads: (0u32..).zip(&groups).filter(|(_, g)| g.loads > 0).map(|(k, _)| k).collect(),
-            done: vec![false; groups.len()],
-            filling: &mut filling,
-            words: 0,
-            started: 0,
-            arrived: 0,
-            out: Vec::with_capacity(groups.len()),
-        };
-        w.all();
-        let out = w.out;
-        ops.iter().flat_map(|m| &m.regs).for_each(|r| filling[r.word.reg().0 as usize] = (0, 0));
-        if !out.is_sorted() {
-            let places = out.iter().flat_map(|g| groups[*g as usize].from..groups[*g as usize].to).collect();
-            permute(ops, places);
+        if wait <= last {
+            let links = links.get_or_insert_with(|| Links::new(classes.len(), stack));
+            raise(&mut ops[wait..end], links, &words, &mut filling);
         }
+        filling.end(&ops[first..end]);
+    }
+}
+
+/// Moves loads up in a piece of a block, behind loads that registers are being filled by.
+fn raise(ops: &mut [Mach], links: &mut Links, words: &dyn Fn(VReg) -> u32, filling: &mut Filling) {
+    links.list.reserve(3 * ops.len());
+    let groups = links.groups(ops, words);
+    let mut w = Walk {
+        ops,
+        groups: &groups,
+        loads: (0u32..).zip(&groups).filter(|(_, g)| g.loads > 0).map(|(k, _)| k).collect(),
+        done: vec![false; groups.len()],
+        filling,
+        out: Vec::with_capacity(groups.len()),
+    };
+    w.all();
+    let out = w.out;
+    if !out.is_sorted() {
+        let places = out.iter().flat_map(|g| groups[*g as usize].from..groups[*g as usize].to).collect();
+        permute(ops, places);
+    }
+}
+
+/// Behind the group of glued instructions that one belongs to.
+fn group_end(ops: &[Mach], at: usize) -> usize {
+    at + 1 + ops[at + 1..].iter().take_while(|m| m.glued).count()
+}
+
+/// Words that a group loads; 0: it is no load that may be done earlier.
+fn loaded(group: &[Mach], words: &dyn Fn(VReg) -> u32) -> u32 {
+    match group {
+        [m] if is_load(m) => m.regs.iter().filter(|r| r.write).map(|r| words(r.word.reg())).sum(),
+        _ => 0,
+    }
+}
+
+/// Registers that loads are filling.
+struct Filling {
+    /// Words of each register that a load is filling, and that load's place among the loads.
+    of: Vec<(u32, u32)>,
+    words: u32,
+    /// Loads that were started; of them, those that somebody has waited for, or for a later one.
+    started: u32,
+    arrived: u32,
+}
+
+impl Filling {
+    /// Whether a group reads or overwrites what a load is filling.
+    fn waits(&self, group: &[Mach]) -> bool {
+        let open = |(words, load): (u32, u32)| words > 0 && load > self.arrived;
+        group.iter().any(|m| m.regs.iter().any(|r| open(self.of[r.word.reg().0 as usize])))
+    }
+
+    /// Goes over a group that loads so many words.
+    fn pass(&mut self, group: &[Mach], loads: u32) {
+        for m in group {
+            for r in &m.regs {
+                let (words, load) = std::mem::take(&mut self.of[r.word.reg().0 as usize]);
+                self.words -= words;
+                self.arrived = self.arrived.max(load);
+            }
+        }
+        if loads > 0
+            && let [m, ..] = group
+            && let Some(r) = m.regs.iter().find(|r| r.write)
+        {
+            self.started += 1;
+            self.of[r.word.reg().0 as usize] = (loads, self.started);
+            self.words += loads;
+        }
+    }
+
+    /// Forgets what these instructions load.
+    fn end(&mut self, ops: &[Mach]) {
+        ops.iter().for_each(|m| m.regs.iter().for_each(|r| self.of[r.word.reg().0 as usize] = (0, 0)));
+        (self.words, self.started, self.arrived) = (0, 0, 0);
     }
 }
 
@@ -100,10 +167,7 @@ fn permute(ops: &mut [Mach], mut from: Vec<usize>) {
 
 /// Whether it loads words into general registers, and may be done earlier.
 fn is_load(m: &Mach) -> bool {
-    let form = m.inst.form();
-    let memory =
-        matches!(form.pipe, Pipe::Global | Pipe::Shared) && matches!(form.mnemonic, "LDG" | "LD" | "LDS" | "LDL");
-    memory && !m.effect && matches!(order(&m.inst), Order::Free | Order::Load(_))
+    m.inst.form().order.loads && !m.effect && matches!(order(&m.inst), Order::Free | Order::Load(_))
 }
 
 /// The last uses of registers and memory.
@@ -129,7 +193,7 @@ impl Links {
         let mut groups: Vec<Group> = Vec::with_capacity(ops.len());
         let (mut memory, mut from) = (Memory::default(), 0);
         while from < ops.len() {
-            let to = from + 1 + ops[from + 1..].iter().take_while(|m| m.glued).count();
+            let to = group_end(ops, from);
             let n = groups.len() as u32;
             let mut g = Group { from, to, ..Group::default() };
             for m in &ops[from..to] {
@@ -142,11 +206,7 @@ impl Links {
             if to - from > 1 {
                 g.after.retain(|a| *a != n);
             }
-            if let [m] = &ops[from..to]
-                && is_load(m)
-            {
-                g.loads = m.regs.iter().filter(|r| r.write).map(|r| words(r.word.reg())).sum();
-            }
+            g.loads = loaded(&ops[from..to], words);
             groups.push(g);
             from = to;
         }
@@ -229,12 +289,7 @@ struct Walk<'a> {
     /// The groups that load.
     loads: Vec<u32>,
     done: Vec<bool>,
-    /// Words of each register that a load is filling, and that load's place among the loads.
-    filling: &'a mut [(u32, u32)],
-    words: u32,
-    /// Loads that were started; of them, those that somebody has waited for, or for a later one.
-    started: u32,
-    arrived: u32,
+    filling: &'a mut Filling,
     out: Vec<u32>,
 }
 
@@ -251,27 +306,15 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a group reads or overwrites what a load is filling.
+    /// Whether a group waits for a load.
     fn waits(&self, g: usize) -> bool {
         let Group { from, to, .. } = self.groups[g];
-        let open = |(words, load): (u32, u32)| words > 0 && load > self.arrived;
-        self.ops[from..to].iter().flat_map(|m| &m.regs).any(|r| open(self.filling[r.word.reg().0 as usize]))
+        self.filling.waits(&self.ops[from..to])
     }
 
     fn emit(&mut self, g: usize) {
         let Group { from, to, loads, .. } = self.groups[g];
-        for r in self.ops[from..to].iter().flat_map(|m| &m.regs) {
-            let (words, load) = std::mem::take(&mut self.filling[r.word.reg().0 as usize]);
-            self.words -= words;
-            self.arrived = self.arrived.max(load);
-        }
-        if loads > 0
-            && let Some(r) = self.ops[from].regs.iter().find(|r| r.write)
-        {
-            self.started += 1;
-            self.filling[r.word.reg().0 as usize] = (loads, self.started);
-            self.words += loads;
-        }
+        self.filling.pass(&self.ops[from..to], loads);
         self.done[g] = true;
         self.out.push(g as u32);
     }
@@ -285,7 +328,7 @@ impl Walk<'_> {
                 break;
             }
             let loads = self.groups[g].loads;
-            if self.done[g] || self.words + loads > WORDS {
+            if self.done[g] || self.filling.words + loads > WORDS {
                 continue;
             }
             let mut company: SmallVec<[usize; 8]> = SmallVec::new();

@@ -10,7 +10,6 @@ use super::hoist::computes;
 use super::mir::{Code, Mach, Nature, PRED, Pred, Term, Word, width};
 use crate::codegen::regalloc::{Class, VReg};
 use crate::isa::sass::Pipe;
-use smallvec::SmallVec;
 
 /// Words and predicates that may be kept over a loop.
 const WORDS: u32 = 12;
@@ -77,10 +76,11 @@ pub(super) fn invariants(code: &mut Code, stack: VReg) {
     for l in &loops {
         let (mut inside, mut wanted) = (Writers::new(code.classes.len()), vec![0; code.classes.len()]);
         for b in &l.blocks {
-            let ops = &code.blocks[*b].ops;
-            inside.add(ops);
-            for m in ops {
-                m.regs.iter().filter(|r| !r.write).for_each(|r| wanted[r.word.reg().0 as usize] += 1);
+            for m in &code.blocks[*b].ops {
+                for r in &m.regs {
+                    let count = if r.write { &mut inside.0 } else { &mut wanted };
+                    count[r.word.reg().0 as usize] += 1;
+                }
             }
             if let Term::Branch(Pred { word: Some(w), .. }, ..) = code.blocks[*b].term {
                 wanted[w.reg().0 as usize] += 1;
@@ -140,28 +140,36 @@ impl Walk<'_> {
         if at == ops.len() {
             return false;
         }
-        let before = ops.len();
-        let rest = ops.split_off(at);
-        let mut rest = rest.into_iter().peekable();
-        while let Some(first) = rest.next() {
-            let mut group: SmallVec<[Mach; 2]> = smallvec::smallvec![first];
-            while let Some(m) = rest.next_if(|m| m.glued) {
-                group.push(m);
+        // Those that stay move to the places of those that go.
+        let mut kept = at;
+        while let Some(end) = group_end(ops, at) {
+            let group = &ops[at..end];
+            if self.is_same(group) && self.take(group, classes) {
+                at = end;
+                continue;
             }
-            if !self.is_same(&group) {
-                ops.extend(group);
-            } else if let Some(pair) = self.standing_for(&group, classes) {
-                self.names.push(pair);
-                self.inside.remove(&group);
-                self.wanted[pair.1.0 as usize] += self.wanted[pair.0.0 as usize];
-            } else if self.fits(&group, classes) {
-                self.inside.remove(&group);
-                self.moved.extend(group);
-            } else {
-                ops.extend(group);
+            while at < end {
+                ops.swap(kept, at);
+                (kept, at) = (kept + 1, at + 1);
             }
         }
-        ops.len() < before
+        let gone = kept < ops.len();
+        ops.truncate(kept);
+        gone
+    }
+
+    /// Takes a group that is the same in every turn, if there is room for its results or another one stands for it.
+    fn take(&mut self, group: &[Mach], classes: &[Class]) -> bool {
+        if let Some(pair) = self.standing_for(group, classes) {
+            self.names.push(pair);
+            self.wanted[pair.1.0 as usize] += self.wanted[pair.0.0 as usize];
+        } else if self.fits(group, classes) {
+            self.moved.extend_from_slice(group);
+        } else {
+            return false;
+        }
+        self.inside.remove(group);
+        true
     }
 
     fn is_same(&self, group: &[Mach]) -> bool {
@@ -179,9 +187,10 @@ impl Walk<'_> {
             );
             computing && !matches!(m.nature, Nature::Address(_)) && !m.is_guarded() && computes(m)
         };
-        let own = |r: VReg| writes(group).any(|w| w == r);
-        let mut reads = group.iter().flat_map(|m| &m.regs).filter(|r| !r.write);
-        reads.all(|r| self.inside.of(r.word.reg()) == 0 || own(r.word.reg()))
+        let own = |r: VReg| group.iter().any(|m| m.regs.iter().any(|w| w.write && w.word.reg() == r));
+        let stands =
+            |m: &Mach| m.regs.iter().all(|r| r.write || self.inside.of(r.word.reg()) == 0 || own(r.word.reg()));
+        group.iter().all(stands)
             && results(group)
                 .all(|r| r != self.stack && self.all.of(r) as usize == writes(group).filter(|w| *w == r).count())
             && group.iter().all(pure)

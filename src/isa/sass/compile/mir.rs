@@ -5,7 +5,7 @@
 //! 64-bit operation, which may then work in place.
 
 use super::super::inst::{FieldError, Instruction};
-use super::super::row::{Form, Key, Kind, Role};
+use super::super::row::{Form, Key, Kind, Role, TextKey};
 use crate::codegen::regalloc::{Class, VReg};
 use crate::isa::ptx::Pos;
 use smallvec::SmallVec;
@@ -190,9 +190,23 @@ impl Mach {
     }
 
     fn set(&mut self, key: Key, value: u64) {
-        if let Err(e) = self.inst.set_by(key, value) {
-            self.bad.get_or_insert_with(|| Box::new(e));
+        if !self.inst.put(key, value) {
+            let failed = self.inst.set_by(key, value).err();
+            self.refuse(failed);
         }
+    }
+
+    /// Sets the form's field of that number.
+    fn put(&mut self, field: usize, value: u64) {
+        if let Err(e) = self.inst.set_at(field, value) {
+            self.refuse(Some(e));
+        }
+    }
+
+    /// Keeps why the first field could not be set that could not.
+    #[cold]
+    fn refuse(&mut self, failed: Option<FieldError>) {
+        self.bad = self.bad.take().or(failed.map(Box::new));
     }
 
     /// A register of consecutive words.
@@ -227,11 +241,7 @@ impl Mach {
         match v.val {
             Val::Word(word) => self.name(i, word, 1, false),
             Val::Imm(0) => {}
-            Val::Imm(n) => {
-                if let Err(e) = self.inst.set_at(i, u64::from(n)) {
-                    self.bad.get_or_insert_with(|| Box::new(e));
-                }
-            }
+            Val::Imm(n) => self.put(i, u64::from(n)),
             Val::Const(bank, offset) => self.constant(key, bank, offset),
         }
         if v.neg {
@@ -312,13 +322,11 @@ impl Mach {
 
     fn predicate(&mut self, key: Key, pred: Pred) {
         self.set(key.with(Role::Not), u64::from(pred.not));
-        match pred.word {
-            Some(word) => self.add(key, word, 1, false),
-            None => {
-                let form = self.inst.form();
-                let kind = form.place(key).map_or(Kind::P, |i| form.fields[i].kind);
-                self.set(key, bits_of(kind, 7));
-            }
+        match (self.inst.form().place(key), pred.word) {
+            (Some(i), Some(word)) => self.name(i, word, 1, false),
+            (Some(i), None) => self.put(i, bits_of(self.inst.form().fields[i].kind, 7)),
+            // Says what is missing.
+            (None, _) => self.set(key, 0),
         }
     }
 
@@ -332,13 +340,14 @@ impl Mach {
     /// A modifier by its text.
     #[inline(always)] // names that are constants become numbers
     pub fn m(mut self, slot: &str, text: &str) -> Mach {
-        self.modifier(Key::of(slot, Role::Value), text);
+        self.modifier(Key::of(slot, Role::Value), TextKey::of(text), text);
         self
     }
 
-    fn modifier(&mut self, key: Key, text: &str) {
-        if let Err(e) = self.inst.set_text(key, text) {
-            self.bad.get_or_insert_with(|| Box::new(e));
+    fn modifier(&mut self, key: Key, text_key: TextKey, text: &str) {
+        if !self.inst.put_text(key, text_key) {
+            let failed = self.inst.set_text(key, text).err();
+            self.refuse(failed);
         }
     }
 

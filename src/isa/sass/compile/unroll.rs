@@ -6,9 +6,12 @@
 
 use super::facts::{bits_of, each, is_word};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
+use super::mnemonics::Mnemonic;
 use super::source::Store;
 use crate::isa::ptx::{Imm, Modifier, Opcode, Type};
 use std::convert::Infallible;
+use std::ops::{Index, IndexMut};
+use std::sync::LazyLock;
 
 /// Instructions of all copies together, where all turns are done at once and where they are not.
 const LONGEST_WHOLE: usize = 96;
@@ -18,10 +21,15 @@ const MOST: u64 = 4;
 /// Loops around loops that became straight code are looked at again, so often.
 const DEPTH: usize = 3;
 
-static SUM32: [Modifier; 1] = [Modifier::Type(Type::S32)];
-static SUM64: [Modifier; 1] = [Modifier::Type(Type::S64)];
-static MOVE32: [Modifier; 1] = [Modifier::Type(Type::B32)];
-static MOVE64: [Modifier; 1] = [Modifier::Type(Type::B64)];
+/// What copies of turns are joined with.
+static SUM32: LazyLock<Mnemonic> = LazyLock::new(|| typed(Opcode::Add, Type::S32));
+static SUM64: LazyLock<Mnemonic> = LazyLock::new(|| typed(Opcode::Add, Type::S64));
+static MOVE32: LazyLock<Mnemonic> = LazyLock::new(|| typed(Opcode::Mov, Type::B32));
+static MOVE64: LazyLock<Mnemonic> = LazyLock::new(|| typed(Opcode::Mov, Type::B64));
+
+fn typed(op: Opcode, ty: Type) -> Mnemonic {
+    Mnemonic::new(op, [Modifier::Type(ty)].into_iter())
+}
 
 /// A body as it was.
 pub(super) struct Before<'a> {
@@ -52,7 +60,7 @@ pub(super) fn unroll<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<Be
 
 /// One turn over the body: the items before, and whether a loop became straight code.
 fn once<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<(Vec<Item<'a>>, bool)> {
-    let found = loops(body);
+    let found: Vec<Count> = loops(body).into_iter().filter_map(|at| Count::of(body, at)).collect();
     if found.is_empty() {
         return None;
     }
@@ -60,8 +68,9 @@ fn once<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<(Vec<Item<'a>>,
     for i in body.items.iter().filter_map(inst) {
         touches(i, &mut |r, write| reads[r as usize] += u32::from(!write));
     }
-    let of = |(label, branch)| {
-        let l = Loop::of(body, (label, branch), &reads)?;
+    let of = |count: Count| {
+        let (label, branch) = (count.from - 1, count.to);
+        let l = Loop::of(body, count, &reads)?;
         Some((label, branch, l.times()?, l))
     };
     let counting: Vec<(usize, usize, u64, Loop)> = found.into_iter().filter_map(of).collect();
@@ -94,27 +103,23 @@ fn once<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<(Vec<Item<'a>>,
 /// Labels and the branches back to them with nothing but straight code between, where no other branch goes to the label.
 fn loops(body: &Body) -> Vec<(usize, usize)> {
     let (mut out, mut label) = (vec![], None);
-    let mut users: Vec<u32> = vec![];
+    let mut users: Vec<u32> = vec![0; body.labels as usize];
     for (k, item) in body.items.iter().enumerate() {
         match item {
             Item::Label(l) => label = Some((k, *l)),
             Item::Inst(i) if matches!(i.op, Opcode::Bra | Opcode::Brx | Opcode::Call | Opcode::Ret | Opcode::Exit) => {
                 let back = label.take().filter(|(_, l)| i.opds.first() == Some(&Opd::Symbol(Symbol::Label(*l), 0)));
                 out.extend(back.filter(|_| i.op == Opcode::Bra).map(|(at, _)| (at, k)));
+                i.opds.iter().for_each(|o| labels(o, &mut |l| users[l as usize] += 1));
             }
             Item::Inst(_) => {}
         }
     }
-    if !out.is_empty() {
-        users.resize(body.labels as usize, 0);
-        for i in body.items.iter().filter_map(inst) {
-            i.opds.iter().for_each(|o| labels(o, &mut |l| users[l as usize] += 1));
-        }
-        out.retain(|(at, _)| matches!(&body.items[*at], Item::Label(l) if users[*l as usize] == 1));
-    }
+    out.retain(|(at, _)| matches!(&body.items[*at], Item::Label(l) if users[*l as usize] == 1));
     out
 }
 
+/// Calls `f` with each label that a jump names.
 fn labels(o: &Opd, f: &mut impl FnMut(u32)) {
     match o {
         Opd::Symbol(Symbol::Label(l), _) => f(*l),
@@ -155,6 +160,8 @@ struct Use {
     step: Option<(u32, i64)>,
     /// How much it grows from turn to turn; of what the block does not write 0.
     delta: Option<i64>,
+    /// It is read elsewhere too.
+    outside: bool,
 }
 
 const UNUSED: Use = Use {
@@ -166,12 +173,109 @@ const UNUSED: Use = Use {
     last_read: 0,
     step: None,
     delta: Some(0),
+    outside: false,
 };
 
 impl Use {
     /// A turn computes it before it reads it.
     fn own(&self) -> bool {
         self.writes > 0 && !self.guarded && self.first_read > self.first_write
+    }
+}
+
+/// What a loop's block does to the registers that it names.
+struct Uses {
+    /// Each register's place among them, from 1; 0 of those that it does not name.
+    places: Vec<u32>,
+    all: Vec<(Reg, Use)>,
+}
+
+impl Uses {
+    fn new(registers: usize) -> Uses {
+        Uses { places: vec![0; registers], all: Vec::with_capacity(32) }
+    }
+
+    /// A register's place, which it gets now if it had none.
+    fn place(&mut self, r: Reg) -> usize {
+        let place = &mut self.places[r as usize];
+        if *place == 0 {
+            self.all.push((r, UNUSED));
+            *place = self.all.len() as u32;
+        }
+        *place as usize - 1
+    }
+}
+
+impl Index<Reg> for Uses {
+    type Output = Use;
+
+    fn index(&self, r: Reg) -> &Use {
+        match self.places[r as usize] {
+            0 => &UNUSED,
+            place => &self.all[place as usize - 1].1,
+        }
+    }
+}
+
+impl IndexMut<Reg> for Uses {
+    fn index_mut(&mut self, r: Reg) -> &mut Use {
+        let place = self.place(r);
+        &mut self.all[place].1
+    }
+}
+
+/// How a loop counts, as far as its last instructions and what stands before it tell.
+struct Count {
+    /// Items of the block, the label and the branch not among them.
+    from: usize,
+    to: usize,
+    /// What the branch goes by.
+    guard: Reg,
+    /// The comparison, in the block.
+    test: usize,
+    counter: Reg,
+    limit: i64,
+    /// Turns end where the counter is the limit, not where it is less.
+    exact: bool,
+    start: i64,
+}
+
+impl Count {
+    /// Of the loop between a label and its branch, if it counts from a constant to another.
+    fn of(body: &Body, (label, branch): (usize, usize)) -> Option<Count> {
+        let (from, to) = (label + 1, branch);
+        let (guard, false) = inst(&body.items[branch])?.guard? else { return None };
+        let block = &body.items[from..to];
+        if block.len() < 2 || block.len() > LONGEST_WHOLE / 2 {
+            return None;
+        }
+        let test =
+            block.iter().rposition(|item| inst(item).is_some_and(|i| i.opds.first() == Some(&Opd::Reg(guard))))?;
+        let compare = inst(&block[test])?;
+        let [_, Opd::Reg(counter), Opd::Imm(Imm::Int(limit))] = &*compare.opds else { return None };
+        if compare.op != Opcode::Setp || compare.ty() != Type::S32 || compare.guard.is_some() {
+            return None;
+        }
+        let mut words = compare.words();
+        let exact = match (words.next(), words.next()) {
+            (Some("lt"), None) => false,
+            (Some("ne"), None) => true,
+            _ => return None,
+        };
+        if !block.iter().filter_map(inst).all(may_repeat) {
+            return None;
+        }
+        let start = start(body, label, *counter)?;
+        Some(Count { from, to, guard, test, counter: *counter, limit: *limit, exact, start })
+    }
+
+    fn turns(&self, step: i64) -> Option<i64> {
+        let way = self.limit.checked_sub(self.start)?;
+        match self.exact {
+            false if step > 0 => Some(way.checked_add(step - 1)? / step),
+            true if way.checked_rem(step)? == 0 => Some(way / step),
+            _ => None,
+        }
     }
 }
 
@@ -185,48 +289,34 @@ struct Loop {
     /// The comparison, in the block.
     test: u32,
     turns: u64,
-    uses: Vec<Use>,
-    /// Registers that are read elsewhere too.
-    outside: Vec<bool>,
+    uses: Uses,
 }
 
 impl Loop {
-    /// The loop between a label and its branch, if it counts by constants.
-    fn of(body: &Body, (label, branch): (usize, usize), reads: &[u32]) -> Option<Loop> {
-        let (from, to) = (label + 1, branch);
-        let (p, false) = inst(&body.items[branch])?.guard? else { return None };
-        let block = &body.items[from..to];
-        if block.len() < 2 || block.len() > LONGEST_WHOLE / 2 || !block.iter().filter_map(inst).all(may_repeat) {
-            return None;
-        }
-        let test = block.iter().rposition(|item| inst(item).is_some_and(|i| i.opds.first() == Some(&Opd::Reg(p))))?;
-        let compare = inst(&block[test])?;
-        let [_, Opd::Reg(counter), Opd::Imm(Imm::Int(limit))] = &*compare.opds else { return None };
-        if compare.op != Opcode::Setp || compare.ty() != Type::S32 || compare.guard.is_some() {
-            return None;
-        }
-        let uses = uses(block, reads.len(), (test, *counter));
-        let Use { step: Some((_, step)), .. } = uses[*counter as usize] else { return None };
+    /// The loop that counts so, if its counter grows by a constant; `reads` says how often each register is read in the body.
+    fn of(body: &Body, count: Count, reads: &[u32]) -> Option<Loop> {
+        let Count { from, to, test, counter, start, .. } = count;
+        let mut uses = uses(&body.items[from..to], reads.len(), (test, counter));
+        let Use { step: Some((_, step)), .. } = uses[counter] else { return None };
         // Only the branch reads the comparison.
-        if uses[p as usize].writes != 1 || uses[p as usize].reads > 0 || reads[p as usize] != 1 {
+        let guard = uses[count.guard];
+        if guard.writes != 1 || guard.reads > 0 || reads[count.guard as usize] != 1 {
             return None;
         }
-        let start = start(body, label, *counter)?;
-        let mut words = compare.words();
-        let turns = match (words.next(), words.next()) {
-            (Some("lt"), None) if step > 0 => limit.checked_sub(start)?.checked_add(step - 1)? / step,
-            (Some("ne"), None) if limit.checked_sub(start)?.checked_rem(step)? == 0 => (limit - start) / step,
-            _ => return None,
-        };
         let small = |v: i64| (-(1 << 30)..1 << 30).contains(&v);
-        let turns = u64::try_from(turns).ok().filter(|n| *n > 1 && small(*limit) && small(start) && small(step))?;
-        // The comparison reads the counter, here and nowhere else.
-        let outside = (0..reads.len()).map(|r| {
-            let counts = u32::from(r == *counter as usize) + u32::from(uses[r].step.is_some());
-            reads[r] > uses[r].reads + counts
-        });
-        let (test, outside) = (test as u32, outside.collect());
-        Some(Loop { from, to, counter: *counter, start, test, turns, uses, outside })
+        let turns = u64::try_from(count.turns(step)?).ok();
+        let turns = turns.filter(|n| *n > 1 && small(count.limit) && small(start) && small(step))?;
+        for (r, u) in &mut uses.all {
+            // The comparison reads the counter, here and nowhere else.
+            let counts = u32::from(*r == counter) + u32::from(u.step.is_some());
+            u.outside = reads[*r as usize] > u.reads + counts;
+        }
+        Some(Loop { from, to, counter, start, test: test as u32, turns, uses })
+    }
+
+    /// The place of a register among those that the block names.
+    fn place(&self, r: Reg) -> usize {
+        self.uses.places[r as usize] as usize - 1
     }
 
     /// How many turns at once, if more than one.
@@ -272,13 +362,13 @@ fn grows(i: &Flat) -> Option<(Reg, i64)> {
 }
 
 /// What a block does to each register. The comparison's read of the counter is not counted.
-fn uses(block: &[Item], registers: usize, (test, counter): (usize, Reg)) -> Vec<Use> {
-    let mut uses = vec![UNUSED; registers];
+fn uses(block: &[Item], registers: usize, (test, counter): (usize, Reg)) -> Uses {
+    let mut uses = Uses::new(registers);
     for (k, i) in block.iter().enumerate().filter_map(|(k, item)| Some((k, inst(item)?))) {
         let grown = grows(i);
         let at = k as u32;
         touches(i, &mut |r, write| {
-            let u = &mut uses[r as usize];
+            let u = &mut uses[r];
             if write {
                 u.writes += 1;
                 if u.writes == 1 {
@@ -291,7 +381,7 @@ fn uses(block: &[Item], registers: usize, (test, counter): (usize, Reg)) -> Vec<
             }
         });
     }
-    for u in &mut uses {
+    for (_, u) in &mut uses.all {
         let once = u.writes == 1 && u.step.is_some_and(|(at, _)| u.reads == 0 || u.last_read < at);
         u.step = u.step.filter(|_| once);
         u.delta = match u.step {
@@ -302,9 +392,9 @@ fn uses(block: &[Item], registers: usize, (test, counter): (usize, Reg)) -> Vec<
     }
     for i in block.iter().filter_map(inst) {
         if let Some(Opd::Reg(d)) = i.opds.first().filter(|_| i.results() == 1 && i.guard.is_none()) {
-            let u = uses[*d as usize];
+            let u = uses[*d];
             if u.own() && u.writes == 1 {
-                uses[*d as usize].delta = delta(i, &uses);
+                uses[*d].delta = delta(i, &uses);
             }
         }
     }
@@ -312,7 +402,7 @@ fn uses(block: &[Item], registers: usize, (test, counter): (usize, Reg)) -> Vec<
 }
 
 /// How much an instruction's result grows from turn to turn, if that is known.
-fn delta(i: &Flat, uses: &[Use]) -> Option<i64> {
+fn delta(i: &Flat, uses: &Uses) -> Option<i64> {
     use Opcode::*;
     let pure = matches!(
         i.op,
@@ -340,7 +430,7 @@ fn delta(i: &Flat, uses: &[Use]) -> Option<i64> {
         return None;
     }
     let of = |o: &Opd| match o {
-        Opd::Reg(r) | Opd::Not(r) => uses[*r as usize].delta,
+        Opd::Reg(r) | Opd::Not(r) => uses[*r].delta,
         Opd::Imm(_) | Opd::Symbol(..) => Some(0),
         _ => None,
     };
@@ -362,6 +452,9 @@ fn delta(i: &Flat, uses: &[Use]) -> Option<i64> {
     }
 }
 
+/// The registers that stand for those of a block in one of its copies.
+type Names = Vec<Reg>;
+
 /// Writes the copies of a loop's block.
 struct Copies<'a, 'b> {
     l: &'b Loop,
@@ -378,38 +471,35 @@ impl<'a> Copies<'a, '_> {
     fn all(&mut self) {
         // The registers that count, as they were before the first copy.
         let mut first: Vec<(Reg, Reg, u32, i64)> = vec![];
-        for (r, u) in self.l.uses.iter().enumerate() {
+        for (r, u) in &self.l.uses.all {
             if let Some((at, by)) = u.step {
-                first.push((r as Reg, 0, at, by));
+                first.push((*r, 0, at, by));
             }
         }
+        first.sort_unstable();
         for (r, before, ..) in &mut first {
             *before = fresh(self.types, *r);
-            let (op, mods) = (Opcode::Mov, if self.types[*r as usize].bits() == 64 { &MOVE64 } else { &MOVE32 });
+            let copy = if self.types[*r as usize].bits() == 64 { &MOVE64 } else { &MOVE32 };
             let from = match self.whole && *r == self.l.counter {
                 true => Opd::Imm(Imm::Int(self.l.start)),
                 false => Opd::Reg(*r),
             };
-            self.out.push(plain(op, mods, [Opd::Reg(*before), from].into_iter()));
+            self.out.push(plain(copy, [Opd::Reg(*before), from]));
         }
-        let mut base: Vec<Option<Reg>> = vec![];
+        let mut base = vec![];
         for n in 0..self.times {
-            let mut names: Vec<Option<Reg>> = vec![None; self.l.uses.len()];
+            let mut names: Names = self.l.uses.all.iter().map(|(r, _)| *r).collect();
             for (r, before, _, by) in &first {
-                names[*r as usize] = Some(match (n, self.whole && *r == self.l.counter) {
+                names[self.l.place(*r)] = match (n, self.whole && *r == self.l.counter) {
                     (0, _) => *before,
                     (_, true) => {
                         let value = self.l.start.wrapping_add(by.wrapping_mul(n as i64));
                         let now = fresh(self.types, *r);
-                        self.out.push(plain(
-                            Opcode::Mov,
-                            &MOVE32,
-                            [Opd::Reg(now), Opd::Imm(Imm::Int(value))].into_iter(),
-                        ));
+                        self.out.push(plain(&MOVE32, [Opd::Reg(now), Opd::Imm(Imm::Int(value))]));
                         now
                     }
                     _ => self.grown(*r, *before, by.wrapping_mul(n as i64)),
-                });
+                };
             }
             self.copy(n, &mut names, &base);
             if n == 0 {
@@ -418,7 +508,7 @@ impl<'a> Copies<'a, '_> {
         }
         for (r, before, _, by) in &first {
             let by = by.wrapping_mul(self.times as i64);
-            if !self.whole || self.l.outside[*r as usize] {
+            if !self.whole || self.l.uses[*r].outside {
                 let sum = self.sum(*r, *before, by);
                 self.out.push(sum);
             }
@@ -429,35 +519,33 @@ impl<'a> Copies<'a, '_> {
     }
 
     /// One turn; `base` are the first one's names.
-    fn copy(&mut self, n: u64, names: &mut [Option<Reg>], base: &[Option<Reg>]) {
+    fn copy(&mut self, n: u64, names: &mut [Reg], base: &[Reg]) {
         let (last, l) = (n + 1 == self.times, self.l);
         let uses = &l.uses;
         for (k, item) in self.block.iter().enumerate() {
             let Item::Inst(i) = item else { continue };
-            let counts = grows(i).is_some_and(|(r, _)| uses[r as usize].step.is_some());
+            let counts = grows(i).is_some_and(|(r, _)| uses[r].step.is_some());
             if counts || k as u32 == l.test {
                 continue;
             }
             // What follows from the first copy.
             if let Some(Opd::Reg(d)) = i.opds.first().filter(|_| n > 0 && i.results() == 1)
-                && let Use { delta: Some(by), writes: 1, step: None, .. } = uses[*d as usize]
-                && !l.outside[*d as usize]
+                && let Use { delta: Some(by), writes: 1, step: None, outside: false, .. } = uses[*d]
             {
-                let before = base[*d as usize].unwrap_or(*d);
+                let before = base[l.place(*d)];
                 let by = by.wrapping_mul(n as i64);
-                let now = if by == 0 { before } else { self.grown(*d, before, by) };
-                names[*d as usize] = Some(now);
+                names[l.place(*d)] = if by == 0 { before } else { self.grown(*d, before, by) };
                 continue;
             }
             let mut copy = i.clone();
             let results = i.results();
             let mut rename = |r: &mut Reg, write: bool| {
-                let u = &uses[*r as usize];
-                let keeps = if l.outside[*r as usize] { last } else { n == 0 };
+                let (u, name) = (&uses[*r], &mut names[l.place(*r)]);
+                let keeps = if u.outside { last } else { n == 0 };
                 if write && u.own() && u.first_write == k as u32 && !keeps {
-                    names[*r as usize] = Some(fresh(self.types, *r));
+                    *name = fresh(self.types, *r);
                 }
-                *r = names[*r as usize].unwrap_or(*r);
+                *r = *name;
             };
             for o in copy.opds.iter_mut().skip(results) {
                 each_mut(o, self.store, &mut |r| rename(r, false));
@@ -483,13 +571,13 @@ impl<'a> Copies<'a, '_> {
 
     fn sum(&self, to: Reg, from: Reg, by: i64) -> Item<'a> {
         let wide = self.types[from as usize].bits() == 64;
-        let (mods, by) = if wide { (&SUM64, by) } else { (&SUM32, i64::from(by as i32)) };
-        plain(Opcode::Add, mods, [Opd::Reg(to), Opd::Reg(from), Opd::Imm(Imm::Int(by))].into_iter())
+        let (sum, by) = if wide { (&SUM64, by) } else { (&SUM32, i64::from(by as i32)) };
+        plain(sum, [Opd::Reg(to), Opd::Reg(from), Opd::Imm(Imm::Int(by))])
     }
 }
 
-fn plain<'a>(op: Opcode, mods: &'static [Modifier; 1], opds: impl Iterator<Item = Opd<'a>>) -> Item<'a> {
-    Item::Inst(Flat::new(Default::default(), op, &mods[..], opds.collect()))
+fn plain<'a, const N: usize>(mnemonic: &'static Mnemonic, opds: [Opd<'a>; N]) -> Item<'a> {
+    Item::Inst(Flat::of(Default::default(), mnemonic, opds.into_iter().collect()))
 }
 
 fn fresh(types: &mut Vec<Type>, like: Reg) -> Reg {
