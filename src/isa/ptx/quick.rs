@@ -86,18 +86,19 @@ impl<'a> Parser<'a> {
     pub(super) fn quick_operands<B: Bodies<'a>>(&mut self, out: &mut B) -> bool {
         let mut q = Quick::new(self);
         loop {
-            let before = q.lexer.clone();
-            if q.byte() == b' ' {
-                q.lexer.at += 1;
-            }
-            if q.byte() <= b' ' {
-                q.lexer.lines();
-            }
-            let (Some(operand), end @ (b',' | b';')) = (q.operand(out), q.byte()) else {
-                self.lexer = before;
-                return false;
+            let end = match q.counted(out) {
+                Some(end) => end,
+                None => {
+                    let before = q.lexer.clone();
+                    q.lexer.lines();
+                    let (Some(operand), end @ (b',' | b';')) = (q.operand(out), q.byte()) else {
+                        self.lexer = before;
+                        return false;
+                    };
+                    out.push(operand);
+                    end
+                }
             };
-            out.push(operand);
             q.lexer.at += 1;
             if end == b';' {
                 self.lexer = q.lexer;
@@ -150,12 +151,12 @@ impl<'p, 'a> Quick<'p, 'a> {
     /// Whether the word before this is an instruction whose operands may be read here.
     #[inline]
     fn is_inst(&self) -> bool {
-        let at = self.after_blanks(self.lexer.at);
-        match self.ahead(at) {
-            b';' => at == self.lexer.at,
-            b'%' | b'[' | b'{' | b'-' => at > self.lexer.at,
-            c => at > self.lexer.at && is_name(c),
+        let here = self.byte();
+        if !is_blank(here) {
+            return here == b';';
         }
+        let c = self.ahead(self.after_blanks(self.lexer.at + 1));
+        is_name(c) || matches!(c, b'[' | b'{' | b'-')
     }
 
     /// Where the mnemonic here ends: before a blank or a semicolon.
@@ -184,7 +185,22 @@ impl<'p, 'a> Quick<'p, 'a> {
         here
     }
 
+    /// Takes an operand that is a register of a counted range, behind one blank or none; what it ends with.
     #[inline]
+    fn counted<B: Bodies<'a>>(&mut self, out: &mut B) -> Option<u8> {
+        let from = self.lexer.at + usize::from(self.byte() == b' ');
+        let head = self.lexer.bytes().get(from..from + 8)?.first_chunk()?;
+        let (number, len) = self.stems.begins(u64::from_le_bytes(*head))?;
+        let end = self.ahead(from + len);
+        if !matches!(end, b',' | b';') {
+            return None;
+        }
+        self.lexer.at = from + len;
+        let register = out.register(self.since(from), number);
+        out.push(register);
+        Some(end)
+    }
+
     fn operand<M: Operands<'a>>(&mut self, make: &mut M) -> Option<M::Operand> {
         let from = self.lexer.at;
         match self.byte() {

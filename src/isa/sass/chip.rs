@@ -68,6 +68,15 @@ impl Chips {
         self.0 >> chip as u8 & 1 == 1
     }
 
+    /// The oldest of the set.
+    pub(super) const fn first(self) -> Chip {
+        let mut i = 0;
+        while i + 1 < Chip::ALL.len() && !self.has(Chip::ALL[i]) {
+            i += 1;
+        }
+        Chip::ALL[i]
+    }
+
     /// Those of the set, oldest first.
     pub fn iter(self) -> impl Iterator<Item = Chip> {
         Chip::ALL.into_iter().filter(move |c| self.has(*c))

@@ -37,9 +37,8 @@ pub struct Control {
 }
 
 impl Default for Control {
-    /// One cycle, keeps issuing, no scoreboard.
     fn default() -> Control {
-        Control { stall: 1, yields: false, write: None, read: None, wait: 0, extra: false }
+        Control::ALONE
     }
 }
 
@@ -58,6 +57,10 @@ pub enum ControlError {
 }
 
 impl Control {
+    /// One cycle, keeps issuing, no scoreboard.
+    pub(super) const ALONE: Control =
+        Control { stall: 1, yields: false, write: None, read: None, wait: 0, extra: false };
+
     /// Reads the control word of an instruction.
     ///
     /// # Errors

@@ -152,15 +152,33 @@ impl Instruction {
     /// An instruction of that form with the usual values, guard PT, one cycle of stall: fields that are not set afterwards say
     /// "none" where they can (RZ, PT), and zero elsewhere. It is one of sm_90 if the form is there, else of the form's first chip.
     #[must_use]
-    pub fn new(form: &'static Form) -> Instruction {
-        let first = || form.chips.iter().next().unwrap_or_default();
-        Instruction::on(form, if form.chips.has(Chip::Sm90) { Chip::Sm90 } else { first() })
+    pub const fn new(form: &'static Form) -> Instruction {
+        Instruction::on(form, if form.chips.has(Chip::Sm90) { Chip::Sm90 } else { form.chips.first() })
     }
 
     /// The same for a chip, of which the form must be one.
     #[must_use]
-    pub fn on(form: &'static Form, chip: Chip) -> Instruction {
-        Instruction { form, chip, guard: Guard::ALWAYS, control: Control::default(), word: bits::halves(form.initial) }
+    pub const fn on(form: &'static Form, chip: Chip) -> Instruction {
+        Instruction { form, chip, guard: Guard::ALWAYS, control: Control::ALONE, word: bits::halves(form.initial) }
+    }
+
+    /// The same with a modifier.
+    ///
+    /// # Panics
+    /// The form has no such modifier or that no such value.
+    pub(super) const fn with(mut self, slot: &str, text: &str) -> Instruction {
+        let (Some(at), key) = (self.form.place(Key::of(slot, Role::Value)), TextKey::of(text)) else {
+            panic!("the form has no such modifier") // PANIC: templates are made when compiled, which fails then
+        };
+        let Kind::List(list) = self.form.fields[at].kind else {
+            panic!("the field is no modifier") // PANIC: as above
+        };
+        let mut i = 0;
+        while !list[i].key.is(key) {
+            i += 1;
+        }
+        self.form.fields[at].write(&mut self.word, list[i].value as u64);
+        self
     }
 
     /// An instruction with the bits of the form's fields.

@@ -40,6 +40,10 @@ impl TextKey {
         }
         TextKey(all)
     }
+
+    pub const fn is(self, other: TextKey) -> bool {
+        self.0 == other.0
+    }
 }
 
 /// Which predicate file a guard is in.
@@ -658,7 +662,7 @@ impl Form {
 
     /// The place of the field of that key.
     #[inline]
-    pub(super) fn place(&self, key: Key) -> Option<usize> {
+    pub(super) const fn place(&self, key: Key) -> Option<usize> {
         find(self.fields, &self.places, key)
     }
 

@@ -3,7 +3,7 @@
 use super::AsmError;
 use super::facts::{Facts, Known, SHARED_START, bits_of};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
-use super::mir::{Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Term, Val, Wide, Word, class_of};
+use super::mir::{Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Template, Term, Val, Wide, Word, class_of};
 use crate::isa::ptx::{Pos, Type};
 use crate::isa::sass::{Chip, Form, op};
 use std::cell::OnceCell;
@@ -47,45 +47,55 @@ impl From<u32> for Src {
 
 /// Forms of one operation by the place of the operand that is no register.
 pub(super) struct Family {
-    pub r: &'static Form,
-    pub i: Option<&'static Form>,
-    pub c: Option<&'static Form>,
-    pub i3: Option<&'static Form>,
-    pub c3: Option<&'static Form>,
+    r: Template,
+    i: Option<Template>,
+    c: Option<Template>,
+    i3: Option<Template>,
+    c3: Option<Template>,
     /// Immediates are floats: a sign can be put into them.
-    pub float: bool,
+    float: bool,
 }
 
 macro_rules! families {
-    ($($(#[$doc:meta])* $name:ident: $r:ident $i:tt $c:tt $i3:tt $c3:tt $float:literal;)*) => {$(
-        pub(super) fn $name() -> Family {
-            Family { r: op::$r, i: families!(@ $i), c: families!(@ $c), i3: families!(@ $i3), c3: families!(@ $c3), float: $float }
+    ($($(#[$doc:meta])* $name:ident: $r:ident $i:tt $c:tt $i3:tt $c3:tt $float:literal $mods:tt;)*) => {$(
+        pub(super) fn $name() -> &'static Family {
+            static FAMILY: Family = Family {
+                r: families!(@of $r $mods),
+                i: families!(@ $i $mods),
+                c: families!(@ $c $mods),
+                i3: families!(@ $i3 $mods),
+                c3: families!(@ $c3 $mods),
+                float: $float,
+            };
+            &FAMILY
         }
     )*};
-    (@ _) => { None };
-    (@ $name:ident) => { Some(op::$name) };
+    (@ _ $mods:tt) => { None };
+    (@ $name:ident $mods:tt) => { Some(families!(@of $name $mods)) };
+    (@of $name:ident ($($slot:literal $text:literal),*)) => { Template::of(op::$name)$(.with($slot, $text))* };
 }
 
 families! {
-    iadd3: IADD3_R IADD3_I IADD3_C _ _ false;
-    imad: IMAD_LOR IMAD_LOI IMAD_LOC IMAD_LOI3 IMAD_LOC3 false;
-    imad_wide: IMAD_WIDER IMAD_WIDEI IMAD_WIDEC _ IMAD_WIDEC3 false;
-    imad_hi: IMAD_HIR IMAD_HII IMAD_HIC _ _ false;
-    lop3: LOP3_R LOP3_I LOP3_C _ _ false;
-    shf: SHF_R SHF_I SHF_C SHF_I3 SHF_C3 false;
-    prmt: PRMT_R PRMT_I PRMT_C PRMT_I3 PRMT_C3 false;
-    sel: SEL_R SEL_I SEL_C _ _ false;
-    isetp: ISETP_R ISETP_I ISETP_C _ _ false;
-    vimnmx: VIMNMX_R VIMNMX_I VIMNMX_C _ _ false;
-    lea: LEA_R LEA_I LEA_C _ _ false;
-    bmsk: BMSK_R BMSK_I BMSK_C _ _ false;
-    sgxt: SGXT_R SGXT_I SGXT_C _ _ false;
-    fmul: FMUL_R FMUL_I FMUL_C _ _ true;
-    ffma: FFMA_R FFMA_I FFMA_C FFMA_I3 FFMA_C3 true;
-    fsetp: FSETP_R FSETP_I FSETP_C _ _ true;
-    fmnmx: FMNMX_R FMNMX_I FMNMX_C _ _ true;
+    iadd3: IADD3_R IADD3_I IADD3_C _ _ false ();
+    /// Signed, as are the next three.
+    imad: IMAD_LOR IMAD_LOI IMAD_LOC IMAD_LOI3 IMAD_LOC3 false ("sg" "");
+    imad_wide: IMAD_WIDER IMAD_WIDEI IMAD_WIDEC _ IMAD_WIDEC3 false ("sg" "");
+    imad_hi: IMAD_HIR IMAD_HII IMAD_HIC _ _ false ("sg" "");
+    isetp: ISETP_R ISETP_I ISETP_C _ _ false ("sg" "");
+    lop3: LOP3_R LOP3_I LOP3_C _ _ false ();
+    shf: SHF_R SHF_I SHF_C SHF_I3 SHF_C3 false ();
+    prmt: PRMT_R PRMT_I PRMT_C PRMT_I3 PRMT_C3 false ();
+    sel: SEL_R SEL_I SEL_C _ _ false ();
+    vimnmx: VIMNMX_R VIMNMX_I VIMNMX_C _ _ false ();
+    lea: LEA_R LEA_I LEA_C _ _ false ();
+    bmsk: BMSK_R BMSK_I BMSK_C _ _ false ();
+    sgxt: SGXT_R SGXT_I SGXT_C _ _ false ();
+    fmul: FMUL_R FMUL_I FMUL_C _ _ true ("scale" "");
+    ffma: FFMA_R FFMA_I FFMA_C FFMA_I3 FFMA_C3 true ();
+    fsetp: FSETP_R FSETP_I FSETP_C _ _ true ();
+    fmnmx: FMNMX_R FMNMX_I FMNMX_C _ _ true ();
     /// Its second source stands in c.
-    fadd: FADD_R _ _ FADD_I3 FADD_C3 true;
+    fadd: FADD_R _ _ FADD_I3 FADD_C3 true ();
 }
 
 /// Selection's state.
@@ -214,19 +224,27 @@ impl<'a> Build<'a> {
 
     /// Appends an instruction under the guard of the text's.
     #[inline]
-    pub fn push(&mut self, mut m: Mach) {
-        m.guard(self.guard);
+    pub fn push(&mut self, m: Mach) {
         self.always(m);
+        if self.guard.is_some()
+            && let Some(m) = self.code.blocks[self.block].ops.last_mut()
+        {
+            m.guard(self.guard);
+        }
     }
 
     /// Appends an instruction.
     #[inline]
-    pub fn always(&mut self, mut m: Mach) {
+    pub fn always(&mut self, m: Mach) {
         if let Some(e) = m.fault() {
             self.fault.get_or_insert(e.to_string());
         }
-        m.pos = self.pos;
-        self.code.blocks[self.block].ops.push(m);
+        // Set where it stands: it is long.
+        let ops = &mut self.code.blocks[self.block].ops;
+        ops.push(m);
+        if let Some(m) = ops.last_mut() {
+            m.pos = self.pos;
+        }
     }
 
     /// Without a guard: for results that only instructions of the same guard read.
@@ -476,7 +494,7 @@ impl<'a> Build<'a> {
             Val::Const(bank, offset) => Mach::new(op::MOV_C).w("d", d).c("b", bank, offset).nature(Nature::Constant),
         };
         let m = if self.guard.is_some() { m.nature(Nature::Plain) } else { m };
-        self.push(m.n("mask", 15));
+        self.push(m);
     }
 
     pub fn mov64(&mut self, d: Word, v: Wide) {
@@ -503,46 +521,49 @@ impl<'a> Build<'a> {
     }
 
     /// `d = f(a, b, c)`: picks the form; operands that no form takes go to registers.
-    pub fn alu(&mut self, f: Family, d: Word, s: [Src; 3], finish: impl FnOnce(Mach) -> Mach) {
-        let m = self.arith(&f, s);
-        self.push(finish(m.w("d", d)));
+    pub fn alu(&mut self, f: &Family, d: Word, mut s: [Src; 3], finish: impl FnOnce(Mach) -> Mach) {
+        let template = self.template(f, &mut s);
+        let mut m = template.reading(&s);
+        template.write(&mut m, d);
+        self.push(finish(m));
     }
 
     /// The instruction without its destination.
-    pub fn arith(&mut self, f: &Family, s: [Src; 3]) -> Mach {
-        let [mut a, mut b, mut c] = s;
-        let fixed = |v: Src| !matches!(v.val, Val::Word(_) | Val::Imm(0));
+    pub fn arith(&mut self, f: &Family, mut s: [Src; 3]) -> Mach {
+        self.template(f, &mut s).reading(&s)
+    }
+
+    /// The form that takes the operands; those that none takes go to registers.
+    fn template<'f>(&mut self, f: &'f Family, s: &mut [Src; 3]) -> &'f Template {
+        let [a, b, c] = s;
+        let fixed = |v: &Src| !matches!(v.val, Val::Word(_) | Val::Imm(0));
         if fixed(a) {
             a.val = Val::Word(self.in_word(a.val));
         }
         if f.float {
-            (b, c) = (folded(b), folded(c));
+            (*b, *c) = (folded(*b), folded(*c));
         }
         if fixed(b) && fixed(c) {
             let keep_b = f.i3.is_none() && f.c3.is_none();
-            let v = if keep_b { &mut c } else { &mut b };
+            let v = if keep_b { &mut *c } else { &mut *b };
             v.val = Val::Word(self.in_word(v.val));
         }
-        let pick = |v: Src, i: Option<&'static Form>, c: Option<&'static Form>| match v.val {
-            Val::Imm(n) if n != 0 => i.filter(|_| !v.neg && !v.abs),
-            Val::Const(..) => c,
+        let pick = |v: &Src, i: &'f Option<Template>, c: &'f Option<Template>| match v.val {
+            Val::Imm(n) if n != 0 => i.as_ref().filter(|_| !v.neg && !v.abs),
+            Val::Const(..) => c.as_ref(),
             _ => None,
         };
-        let mut form = pick(b, f.i, f.c);
+        let mut form = pick(b, &f.i, &f.c);
         if fixed(b) && form.is_none() {
             b.val = Val::Word(self.in_word(b.val));
         }
         if fixed(c) {
-            form = pick(c, f.i3, f.c3);
+            form = pick(c, &f.i3, &f.c3);
             if form.is_none() {
                 c.val = Val::Word(self.in_word(c.val));
             }
         }
-        let mut m = Mach::new(form.unwrap_or(f.r));
-        m.source("a", &a);
-        m.source("b", &b);
-        m.source("c", &c);
-        m
+        form.unwrap_or(&f.r)
     }
 
     /// Three inputs through a truth table.
@@ -569,16 +590,16 @@ impl<'a> Build<'a> {
         }
         let carry = self.pred();
         let src = |v: Val, neg: bool| Src { val: v, neg, abs: false };
-        let low = self.arith(&iadd3(), [src(a.0.low(), a.1), src(b.0.low(), b.1), Src::ZERO]);
+        let low = self.arith(iadd3(), [src(a.0.low(), a.1), src(b.0.low(), b.1), Src::ZERO]);
         self.push(low.w("d", d).w("pu", carry));
-        let high = self.arith(&iadd3(), [src(a.0.high(), a.1), src(b.0.high(), b.1), Src::ZERO]);
+        let high = self.arith(iadd3(), [src(a.0.high(), a.1), src(b.0.high(), b.1), Src::ZERO]);
         let high = high.w("d", d.plus(1)).m("x", ".X").p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
         self.push(high.glued());
     }
 
     /// A shift or funnel shift: direction and type as the table writes them.
     pub fn shift(&mut self, d: Word, s: [Src; 3], dir: &'static str, ty: &'static str, hi: bool) {
-        self.alu(shf(), d, s, |m| m.m("dir", dir).m("ty", ty).m("hi", if hi { ".HI" } else { "" }));
+        self.alu(shf(), d, s, |m| m.m("dir", dir).m("ty", ty).mark("hi", if hi { ".HI" } else { "" }));
     }
 
     /// Bytes of two words.
@@ -597,24 +618,27 @@ impl<'a> Build<'a> {
 
     /// `p = a cmp b` of 32-bit integers, and with another predicate.
     pub fn compare(&mut self, d: Word, cmp: &str, signed: bool, a: Src, b: Src) {
-        let m =
-            self.arith(&isetp(), [a, b, Src::ZERO]).w("pu", d).m("cmp", cmp).m("sg", if signed { "" } else { ".U32" });
+        let m = self
+            .arith(isetp(), [a, b, Src::ZERO])
+            .w("pu", d)
+            .m("cmp", cmp)
+            .mark("sg", if signed { "" } else { ".U32" });
         self.push(m.p("pp", Pred::TRUE));
     }
 
     /// `p = a cmp b` of 64-bit integers.
     pub fn compare64(&mut self, d: Word, cmp: &str, signed: bool, a: Wide, b: Wide) {
         let low = self.pred();
-        let m = self.arith(&isetp(), [a.low().into(), b.low().into(), Src::ZERO]);
+        let m = self.arith(isetp(), [a.low().into(), b.low().into(), Src::ZERO]);
         self.push(m.w("pu", low).m("cmp", cmp).m("sg", ".U32").p("pp", Pred::TRUE));
-        let m = self.arith(&isetp(), [a.high().into(), b.high().into(), Src::ZERO]);
-        let m = m.w("pu", d).m("cmp", cmp).m("sg", if signed { "" } else { ".U32" }).m("x", ".EX");
+        let m = self.arith(isetp(), [a.high().into(), b.high().into(), Src::ZERO]);
+        let m = m.w("pu", d).m("cmp", cmp).mark("sg", if signed { "" } else { ".U32" }).m("x", ".EX");
         self.push(m.p("pp", Pred::TRUE).p("pq", Pred::of(low)));
     }
 
     /// A predicate of three through a truth table (index `4a + 2b + c`).
     pub fn plop(&mut self, d: Word, s: [Pred; 3], table: u8) {
-        let m = Mach::new(op::PLOP3_P).w("pu", d).n("lut", u64::from(table)).n("lut2", 0);
+        let m = Mach::new(op::PLOP3_P).w("pu", d).n("lut", u64::from(table));
         // Its operands may be of either file: number and file share a field.
         let m = s.into_iter().zip(["pa", "pb", "pc"]).fold(m, |m, (p, slot)| m.p(slot, p));
         self.push(m);

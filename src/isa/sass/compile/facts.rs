@@ -173,7 +173,7 @@ impl Facts {
                 Opcode::Ld if matches!(i.space(), Some(Space::Shared | Space::SharedCta)) => seen.shared_loads += 1,
                 _ => {}
             }
-            seen.vectors |= i.opds.iter().any(|o| matches!(o, Opd::Vector(_)));
+            seen.vectors |= wants_neighbours(i) && i.opds.iter().any(|o| matches!(o, Opd::Vector(_)));
         }
         seen
     }
@@ -458,12 +458,10 @@ impl Facts {
         }
         for item in &body.items {
             let Item::Inst(i) = item else { continue };
-            let wants = match i.op {
-                Opcode::Wgmma | Opcode::Ld | Opcode::St | Opcode::Mma | Opcode::Ldmatrix | Opcode::Stmatrix => true,
-                Opcode::Mov => i.ty().bits() == 64,
-                _ => false,
-            };
-            for o in i.opds.iter().filter(|_| wants) {
+            if !wants_neighbours(i) {
+                continue;
+            }
+            for o in i.opds.iter() {
                 if let Opd::Vector(v) = o {
                     self.tuple(v, body, false);
                 }
@@ -496,6 +494,16 @@ impl Facts {
         for (k, r) in regs.iter().enumerate() {
             self.member[*r as usize] = Some(Member { tuple, sub: k as u8 * words });
         }
+    }
+}
+
+/// Whether the registers of its vectors are best neighbours.
+#[inline]
+fn wants_neighbours(i: &Flat) -> bool {
+    match i.op {
+        Opcode::Wgmma | Opcode::Ld | Opcode::St | Opcode::Mma | Opcode::Ldmatrix | Opcode::Stmatrix => true,
+        Opcode::Mov => i.ty().bits() == 64,
+        _ => false,
     }
 }
 

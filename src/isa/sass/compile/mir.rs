@@ -163,10 +163,62 @@ pub(super) struct Mach {
 
 const _: () = assert!(size_of::<Mach>() <= 128);
 
+/// No such field.
+const ABSENT: u8 = u8::MAX;
+
+/// An instruction to be copied and filled in: its modifiers are set, and where its destination and sources stand is known.
+pub(super) struct Template {
+    inst: Instruction,
+    d: u8,
+    sources: [u8; 3],
+}
+
+impl Template {
+    pub const fn of(form: &'static Form) -> Template {
+        const fn place(form: &Form, slot: &str) -> u8 {
+            match form.place(Key::of(slot, Role::Value)) {
+                Some(i) => i as u8,
+                None => ABSENT,
+            }
+        }
+        let sources = [place(form, "a"), place(form, "b"), place(form, "c")];
+        Template { inst: Instruction::new(form), d: place(form, "d"), sources }
+    }
+
+    /// With a modifier.
+    pub const fn with(self, slot: &str, text: &str) -> Template {
+        Template { inst: self.inst.with(slot, text), ..self }
+    }
+
+    /// An instruction like this.
+    #[inline]
+    pub fn mach(&self) -> Mach {
+        Mach::like(self.inst)
+    }
+
+    /// One with these sources, as far as it has such operands.
+    #[inline]
+    pub fn reading(&self, s: &[super::build::Src; 3]) -> Mach {
+        let mut m = self.mach();
+        self.sources.iter().zip(s).filter(|(at, _)| **at != ABSENT).for_each(|(at, v)| m.source(usize::from(*at), v));
+        m
+    }
+
+    /// Makes an instruction that is like this one write a word.
+    #[inline]
+    pub fn write(&self, m: &mut Mach, d: Word) {
+        m.name(usize::from(self.d), d, 1, true);
+    }
+}
+
 impl Mach {
     #[inline]
     pub fn new(form: &'static Form) -> Mach {
-        let inst = Instruction::new(form);
+        Mach::like(Instruction::new(form))
+    }
+
+    #[inline]
+    fn like(inst: Instruction) -> Mach {
         let (nature, regs) = (Nature::Plain, SmallVec::new());
         let pos = Pos::default();
         Mach {
@@ -230,20 +282,21 @@ impl Mach {
         self.regs.push(RegField { field: field as u8, word, count, write, keep: false });
     }
 
-    /// Sets an operand that is a word, a number or a constant, with its signs, where the form has it.
-    #[inline(always)] // names that are constants become numbers
-    pub fn source(&mut self, slot: &'static str, v: &super::build::Src) {
-        self.source_by(Key::of(slot, Role::Value), v);
-    }
-
-    fn source_by(&mut self, key: Key, v: &super::build::Src) {
-        let Some(i) = self.inst.form().place(key) else { return };
+    /// Sets the form's field of that number to a word, a number or a constant, with its signs.
+    #[inline]
+    fn source(&mut self, i: usize, v: &super::build::Src) {
         match v.val {
             Val::Word(word) => self.name(i, word, 1, false),
             Val::Imm(0) => {}
             Val::Imm(n) => self.put(i, u64::from(n)),
-            Val::Const(bank, offset) => self.constant(key, bank, offset),
+            Val::Const(bank, offset) => self.constant(self.inst.form().fields[i].key, bank, offset),
         }
+        if v.neg || v.abs {
+            self.signs(self.inst.form().fields[i].key, v);
+        }
+    }
+
+    fn signs(&mut self, key: Key, v: &super::build::Src) {
         if v.neg {
             self.negate(key);
         }
@@ -337,6 +390,12 @@ impl Mach {
         self
     }
 
+    /// A modifier by its text, which is empty where a new instruction has it right.
+    #[inline(always)] // names that are constants become numbers
+    pub fn mark(self, slot: &str, text: &str) -> Mach {
+        if text.is_empty() { self } else { self.m(slot, text) }
+    }
+
     /// A modifier by its text.
     #[inline(always)] // names that are constants become numbers
     pub fn m(mut self, slot: &str, text: &str) -> Mach {
@@ -390,9 +449,12 @@ impl Mach {
 
     /// The same of another slot.
     pub fn at_slot(mut self, slot: &'static str, base: Option<Word>, words: u8, offset: i64) -> Mach {
-        let width = self.inst.form().position(slot, Role::Offset).map_or(24, |i| self.inst.form().fields[i].width());
-        let bits = super::super::bits::wrapped(i128::from(offset), width).unwrap_or(u64::MAX);
-        self.set(Key::of(slot, Role::Offset), bits);
+        if offset != 0 {
+            let form = self.inst.form();
+            let width = form.position(slot, Role::Offset).map_or(24, |i| form.fields[i].width());
+            let bits = super::super::bits::wrapped(i128::from(offset), width).unwrap_or(u64::MAX);
+            self.set(Key::of(slot, Role::Offset), bits);
+        }
         match base {
             Some(word) => self.field(slot, Role::Register, word, words, false),
             None => self,

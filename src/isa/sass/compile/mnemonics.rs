@@ -49,10 +49,12 @@ static ALL: LazyLock<Common> = LazyLock::new(Common::new);
 /// Where a word is looked for first.
 #[inline]
 fn place(word: &[u8]) -> usize {
-    let ends = word.first_chunk().zip(word.last_chunk());
-    let mixed = match ends {
-        Some((head, tail)) => u64::from_le_bytes(*head) ^ u64::from_le_bytes(*tail).rotate_left(27),
-        None => word.iter().fold(0, |all, c| all << 8 | u64::from(*c)),
+    let mixed = match (word.first_chunk(), word.last_chunk(), word.first_chunk(), word.last_chunk()) {
+        (Some(head), Some(tail), ..) => u64::from_le_bytes(*head) ^ u64::from_le_bytes(*tail).rotate_left(27),
+        (_, _, Some(head), Some(tail)) => {
+            u64::from(u32::from_le_bytes(*head)) << 32 | u64::from(u32::from_le_bytes(*tail))
+        }
+        _ => word.iter().fold(0, |all, c| all << 8 | u64::from(*c)),
     };
     (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize
 }

@@ -139,16 +139,35 @@ pub(super) struct Reader<'a> {
     /// The instruction has names.
     names: bool,
     listed: bool,
+    /// It is a call or a branch through a table.
+    wide: bool,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(store: &'a Store<'a>) -> Reader<'a> {
         let (common, known, source) = (Common::table(), HashMap::with_hasher(Hashing), Source::default());
-        Reader { store, common, known, source, scope: None, label: None, names: false, listed: false }
+        Reader { store, common, known, source, scope: None, label: None, names: false, listed: false, wide: false }
     }
 
     fn fault(&mut self, pos: Pos, what: impl FnOnce() -> String) {
         self.source.fault.get_or_insert_with(|| AsmError::new(pos, what()));
+    }
+
+    /// Notes that the instruction read last has names, or lists, or more to be looked for.
+    #[inline(never)]
+    fn note(&mut self) {
+        let Some(Item::Inst(i)) = self.source.items.last() else { return };
+        let (item, pos) = (self.source.items.len() as u32 - 1, i.pos);
+        let call = i.op == Opcode::Call;
+        if std::mem::take(&mut self.names) {
+            self.source.named.push(item);
+        }
+        if std::mem::take(&mut self.listed) && !call {
+            self.fault(pos, || "calls are not assembled".into());
+        }
+        if self.wide {
+            self.source.wide.push((self.scope.unwrap_or_default(), item));
+        }
     }
 
     fn here(&mut self) -> Option<&mut Scope> {
@@ -284,6 +303,7 @@ impl<'a> Bodies<'a> for Reader<'a> {
 
     fn begin(&mut self, head: Head<'a, &'a Mnemonic>) {
         self.label = None;
+        self.wide = matches!(head.mnemonic.op, Opcode::Call | Opcode::Brx);
         let guard = head.guard.map(|g| (g.number, g.negated));
         self.source.items.push(Item::Inst(Flat::of((head.pos, guard), head.mnemonic, operands::Operands::default())));
     }
@@ -295,17 +315,10 @@ impl<'a> Bodies<'a> for Reader<'a> {
         }
     }
 
+    #[inline]
     fn end(&mut self) {
-        let Some(Item::Inst(i)) = self.source.items.last() else { return };
-        let (item, op, pos) = (self.source.items.len() as u32 - 1, i.op, i.pos);
-        if std::mem::take(&mut self.names) {
-            self.source.named.push(item);
-        }
-        if std::mem::take(&mut self.listed) && op != Opcode::Call {
-            self.fault(pos, || "calls are not assembled".into());
-        }
-        if matches!(op, Opcode::Call | Opcode::Brx) {
-            self.source.wide.push((self.scope.unwrap_or_default(), item));
+        if self.names || self.listed || self.wide {
+            self.note();
         }
     }
 

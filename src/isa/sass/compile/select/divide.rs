@@ -47,7 +47,7 @@ impl Build<'_> {
         self.alu(iadd3(), q1, [q0.into(), more.into(), Src::ZERO], |m| m);
         let (mut q, mut left) = (self.one(), self.one());
         self.high_product(q, Val::Word(q1), Val::Word(a), false);
-        self.alu(imad(), left, [minus.into(), q.into(), a.into()], |m| m.m("sg", ""));
+        self.alu(imad(), left, [minus.into(), q.into(), a.into()], |m| m);
         for _ in 0..2 {
             let (p, less, l2, q2) = (self.pred(), self.one(), self.one(), self.one());
             self.compare(p, ".GE", false, left.into(), b.into());
@@ -95,7 +95,7 @@ impl Build<'_> {
             m.rounded(normal, q, rounding);
             let (p, unit) = m.plain_operands(a, b);
             m.unary(op::MUFU_R, inverse, unit.into(), |m| m.m("fn", ".RCP"));
-            m.alu(fmul(), special, [a, inverse.into(), Src::ZERO], |m| m.m("scale", ""));
+            m.alu(fmul(), special, [a, inverse.into(), Src::ZERO], |m| m);
             m.select(out, Pred::of(p), normal.into(), special.into());
             out
         });
@@ -124,7 +124,7 @@ impl Build<'_> {
 
     /// `p = a cmp b and q`.
     pub(super) fn test(&mut self, p: Word, cmp: &'static str, a: Src, b: Src, q: Pred) {
-        let m = self.arith(&fsetp(), [a, b, Src::ZERO]).w("pu", p).m("cmp", cmp).p("pp", q);
+        let m = self.arith(fsetp(), [a, b, Src::ZERO]).w("pu", p).m("cmp", cmp).p("pp", q);
         self.push(m);
     }
 
@@ -204,12 +204,12 @@ impl Build<'_> {
             let w = m.in_word(a.val);
             let a = Src { val: Val::Word(w), ..a };
             m.test(p, ".LT", Src { neg: false, abs: true, ..a }, limit.into(), Pred::TRUE);
-            m.alu(fmul(), big, [a, up.into(), Src::ZERO], |m| m.m("scale", ""));
+            m.alu(fmul(), big, [a, up.into(), Src::ZERO], |m| m);
             let same = m.one();
             m.alu(fadd(), same, [a, Src::ZERO, Src { val: Val::Imm(0), neg: true, abs: false }], |m| m);
             m.select(x, Pred::of(p), big.into(), same.into());
             m.unary(op::MUFU_R, y, x.into(), |m| m.m("fn", function));
-            m.alu(fmul(), z, [y.into(), down.into(), Src::ZERO], |m| m.m("scale", ""));
+            m.alu(fmul(), z, [y.into(), down.into(), Src::ZERO], |m| m);
             m.select(out, Pred::of(p), z.into(), y.into());
             out
         });

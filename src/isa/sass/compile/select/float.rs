@@ -43,15 +43,15 @@ impl Build<'_> {
             Opcode::Add | Opcode::Sub => {
                 let second = if i.op == Opcode::Sub { s[1].negated() } else { s[1] };
                 let (a, b) = ordered(s[0], second);
-                self.alu(fadd(), d, [a, Src::ZERO, b], |m| Self::marks(m.m("rnd", rnd), i));
+                self.alu(fadd(), d, [a, Src::ZERO, b], |m| Self::marks(m.mark("rnd", rnd), i));
             }
             Opcode::Mul => {
                 let (a, b) = ordered(s[0], s[1]);
-                self.alu(fmul(), d, [a, b, Src::ZERO], |m| Self::marks(m.m("scale", "").m("rnd", rnd), i));
+                self.alu(fmul(), d, [a, b, Src::ZERO], |m| Self::marks(m.mark("rnd", rnd), i));
             }
             Opcode::Fma | Opcode::Mad => {
                 let (a, b) = ordered(s[0], s[1]);
-                self.alu(ffma(), d, [a, b, s[2]], |m| Self::marks(m.m("rnd", rnd), i));
+                self.alu(ffma(), d, [a, b, s[2]], |m| Self::marks(m.mark("rnd", rnd), i));
             }
             Opcode::Neg => self.alu(fadd(), d, [s[0].negated(), Src::ZERO, minus_zero], |m| Self::marks(m, i)),
             Opcode::Abs => {
@@ -66,7 +66,7 @@ impl Build<'_> {
                 let (a, b) = ordered(s[0], s[1]);
                 let nan = if i.has("NaN") { ".NAN" } else { "" };
                 let xor = if i.has("xorsign") { ".XORSIGN" } else { "" };
-                let mark = |m: Mach| Self::marks(m.p("pp", p).m("nan", nan).m("xor", xor), i);
+                let mark = |m: Mach| Self::marks(m.p("pp", p).m("nan", nan).mark("xor", xor), i);
                 let (a, b) = if xor.is_empty() { (a, b) } else { (Src { abs: true, ..a }, Src { abs: true, ..b }) };
                 self.alu(fmnmx(), d, [a, b, Src::ZERO], mark);
             }
@@ -115,7 +115,7 @@ impl Build<'_> {
             Opcode::Sin | Opcode::Cos => {
                 let t = self.one();
                 let turn = Src::from((std::f32::consts::FRAC_1_PI / 2.0).to_bits());
-                self.unguarded(|b| b.alu(fmul(), t, [s[0], turn, Src::ZERO], |m| m.m("scale", "").m("rnd", ".RZ")));
+                self.unguarded(|b| b.alu(fmul(), t, [s[0], turn, Src::ZERO], |m| m.m("rnd", ".RZ")));
                 self.mufu(d, t.into(), if i.op == Opcode::Sin { ".SIN" } else { ".COS" });
             }
             Opcode::Testp => {
@@ -165,10 +165,10 @@ impl Build<'_> {
             m.select(f, Pred::of(large), TWO_TO(-24).into(), one.into());
             m.select(g, Pred::of(small), TWO_TO(24).into(), f.into());
             let (x, r, q, out) = (m.one(), m.one(), m.one(), m.one());
-            m.alu(fmul(), x, [b, g.into(), Src::ZERO], |m| m.m("scale", ""));
+            m.alu(fmul(), x, [b, g.into(), Src::ZERO], |m| m);
             m.mufu(r, x.into(), ".RCP");
-            m.alu(fmul(), q, [s[0], r.into(), Src::ZERO], |m| m.m("scale", ""));
-            m.alu(fmul(), out, [q.into(), g.into(), Src::ZERO], |m| m.m("scale", ""));
+            m.alu(fmul(), q, [s[0], r.into(), Src::ZERO], |m| m);
+            m.alu(fmul(), out, [q.into(), g.into(), Src::ZERO], |m| m);
             out
         });
         self.mov(d, Val::Word(out));
@@ -181,10 +181,10 @@ impl Build<'_> {
             let a = Src { val: Val::Word(w), ..a };
             let (p, half, x, y, square, out) = (m.pred(), m.one(), m.one(), m.one(), m.one(), m.one());
             m.test(p, ".LT", a, (-126f32).to_bits().into(), Pred::TRUE);
-            m.alu(fmul(), half, [a, 0.5f32.to_bits().into(), Src::ZERO], |m| m.m("scale", ""));
+            m.alu(fmul(), half, [a, 0.5f32.to_bits().into(), Src::ZERO], |m| m);
             m.select(x, Pred::of(p), half.into(), w.into());
             m.mufu(y, x.into(), ".EX2");
-            m.alu(fmul(), square, [y.into(), y.into(), Src::ZERO], |m| m.m("scale", ""));
+            m.alu(fmul(), square, [y.into(), y.into(), Src::ZERO], |m| m);
             m.select(out, Pred::of(p), square.into(), y.into());
             out
         });
@@ -197,7 +197,7 @@ impl Build<'_> {
             let w = m.in_word(a.val);
             let (p, big, x, y, less, out) = (m.pred(), m.one(), m.one(), m.one(), m.one(), m.one());
             m.test(p, ".LT", w.into(), TWO_TO(-126).into(), Pred::TRUE);
-            m.alu(fmul(), big, [w.into(), TWO_TO(24).into(), Src::ZERO], |m| m.m("scale", ""));
+            m.alu(fmul(), big, [w.into(), TWO_TO(24).into(), Src::ZERO], |m| m);
             m.select(x, Pred::of(p), big.into(), w.into());
             m.mufu(y, x.into(), ".LG2");
             m.alu(fadd(), less, [y.into(), Src::ZERO, (-24f32).to_bits().into()], |m| m);

@@ -194,7 +194,7 @@ impl Build<'_> {
         if b.neg && !matches!(b.val, Val::Word(_) | Val::Const(..)) {
             b.val = Val::Word(self.in_word(b.val));
         }
-        let mut m = self.arith(&iadd3(), [a, b, c]).w("d", d);
+        let mut m = self.arith(iadd3(), [a, b, c]).w("d", d);
         if takes {
             m = m.m("x", ".X").p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
         }
@@ -208,7 +208,7 @@ impl Build<'_> {
     /// `d = a * b + c`, the low half.
     pub(super) fn multiply(&mut self, d: Word, a: Src, b: Src, c: Src) {
         let (a, b) = if matches!(a.val, Val::Word(_)) { (a, b) } else { (b, a) };
-        self.alu(imad(), d, [a, b, c], |m| m.m("sg", ""));
+        self.alu(imad(), d, [a, b, c], |m| m);
     }
 
     fn product(&mut self, i: &Flat, d: Word, s: [Src; 3], ty: Type) -> Result<(), AsmError> {
@@ -269,7 +269,7 @@ impl Build<'_> {
     /// The high half of a product of 32-bit words.
     pub(super) fn high_product(&mut self, d: Word, a: Val, b: Val, signed: bool) {
         let (a, b) = if matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
-        self.alu(imad_hi(), d, [a.into(), b.into(), Src::ZERO], |m| m.m("sg", if signed { "" } else { ".U32" }));
+        self.alu(imad_hi(), d, [a.into(), b.into(), Src::ZERO], |m| m.mark("sg", if signed { "" } else { ".U32" }));
     }
 
     /// `.wide`: a product of twice the bits, and an addend.
@@ -310,8 +310,8 @@ impl Build<'_> {
             (Val::Imm(n @ 1..), Some(Val::Const(..))) => Val::Word(self.immediate(n)),
             _ => b,
         };
-        let m = self.arith(&imad_wide(), [a.into(), b.into(), c.unwrap_or(Val::Imm(0)).into()]).words("c", 2);
-        self.push(m.wn("d", d, 2).m("sg", if signed { "" } else { ".U32" }));
+        let m = self.arith(imad_wide(), [a.into(), b.into(), c.unwrap_or(Val::Imm(0)).into()]).words("c", 2);
+        self.push(m.wn("d", d, 2).mark("sg", if signed { "" } else { ".U32" }));
     }
 
     /// The value of a type in all 32 bits.

@@ -462,7 +462,7 @@ impl Build<'_> {
             if i.ty() != Type::F32 {
                 return b.compare(p, ".GE", true, c.into(), Src::ZERO);
             }
-            let m = b.arith(&fsetp(), [c.into(), Src::ZERO, Src::ZERO]).w("pu", p).m("cmp", ".GE").p("pp", Pred::TRUE);
+            let m = b.arith(fsetp(), [c.into(), Src::ZERO, Src::ZERO]).w("pu", p).m("cmp", ".GE").p("pp", Pred::TRUE);
             b.push(if i.has("ftz") { m.m("ftz", ".FTZ") } else { m });
         });
         let d = self.dest(i, &i.opds[0])?;
@@ -506,26 +506,30 @@ impl Build<'_> {
             }
             Type::F32 => {
                 let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
-                let m = self.arith(&fsetp(), [a.into(), b.into(), Src::ZERO]).m("cmp", cmp);
+                let m = self.arith(fsetp(), [a.into(), b.into(), Src::ZERO]).m("cmp", cmp);
                 if i.has("ftz") { m.m("ftz", ".FTZ") } else { m }
             }
             t if t.bits() == 64 => {
                 let (a, b) = (self.wide(i, &i.opds[1], ty)?, self.wide(i, &i.opds[2], ty)?);
                 let low = self.pred();
-                let m = self.arith(&isetp(), [a.low().into(), b.low().into(), Src::ZERO]);
+                let m = self.arith(isetp(), [a.low().into(), b.low().into(), Src::ZERO]);
                 let m = m.w("pu", low).m("cmp", cmp).m("sg", ".U32").p("pp", Pred::TRUE);
                 self.unguarded(|b| b.push(m));
-                let m = self.arith(&isetp(), [a.high().into(), b.high().into(), Src::ZERO]);
-                m.m("cmp", cmp).m("sg", sg).m("x", ".EX").p("pq", Pred::of(low))
+                let m = self.arith(isetp(), [a.high().into(), b.high().into(), Src::ZERO]);
+                m.m("cmp", cmp).mark("sg", sg).m("x", ".EX").p("pq", Pred::of(low))
             }
             _ if ty.bits() > 32 || float => return self.no(i, "no comparison of this type is assembled"),
             _ => {
                 let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
                 let (a, b) = (self.extended(a, ty), self.extended(b, ty));
-                self.arith(&isetp(), [a.into(), b.into(), Src::ZERO]).m("cmp", cmp).m("sg", sg)
+                self.arith(isetp(), [a.into(), b.into(), Src::ZERO]).m("cmp", cmp).mark("sg", sg)
             }
         };
-        Ok(m.p("pp", also).m("bop", combine.unwrap_or(".AND")))
+        let m = m.p("pp", also);
+        Ok(match combine {
+            Some(word) => m.m("bop", word),
+            None => m,
+        })
     }
 
     // --- moves ---

@@ -4,9 +4,9 @@ use super::super::AsmError;
 use super::super::build::{Build, PARAMS, Src, iadd3};
 use super::super::facts::{Known, SHARED_START};
 use super::super::flat::{Flat, Opd, Symbol};
-use super::super::mir::{Mach, Nature, Val, Wide, Word};
+use super::super::mir::{Mach, Nature, Template, Val, Wide, Word};
 use crate::isa::ptx::{Opcode, Space, Type};
-use crate::isa::sass::op;
+use crate::isa::sass::{Form, op};
 
 /// Where bank 0 has the address of the parameters.
 const PARAMETERS: u32 = 0x198;
@@ -23,6 +23,20 @@ impl Place {
     fn new(base: Option<(Word, u8)>, offset: i64) -> Place {
         Place { base, offset, above: false }
     }
+}
+
+/// Accesses of one word under the usual cache policy.
+static LDG: Template = global(op::LDG_R);
+static LD: Template = global(op::LD_R);
+static STG: Template = global(op::STG_R);
+static ST: Template = global(op::ST_R);
+static LDS: Template = Template::of(op::LDS_R).with("sz", "");
+static STS: Template = Template::of(op::STS_R).with("sz", "");
+static LDL: Template = Template::of(op::LDL_R).with("sz", "").with("ev", "");
+static STL: Template = Template::of(op::STL_R).with("sz", "").with("ev", "");
+
+const fn global(form: &'static Form) -> Template {
+    Template::of(form).with("e", ".E").with("ev", "").with("sz", "")
 }
 
 /// The text of an access's size.
@@ -171,32 +185,25 @@ impl Build<'_> {
         let (d, words) = self.load_dest(i, ty, bytes, sub_word)?;
         let signed = ty.is_signed() && bytes < 4;
         let m = match i.space() {
-            Some(Space::Global) => {
-                self.accessed(i, Mach::new(op::LDG_R).m("e", ".E").m("sem", semantics(i)), (1, true, 23))?
-            }
+            Some(Space::Global) => self.accessed(i, LDG.mach().mark("sem", semantics(i)), (1, true, 23))?,
             None | Some(Space::SharedCluster) => {
-                self.accessed(i, Mach::new(op::LD_R).m("e", ".E").m("sem", semantics(i)), (1, true, 31))?
+                self.accessed(i, LD.mach().mark("sem", semantics(i)), (1, true, 31))?
             }
-            Some(Space::Shared | Space::SharedCta) => self.accessed(i, Mach::new(op::LDS_R), (1, false, 23))?,
-            Some(Space::Local) => self.accessed(i, Mach::new(op::LDL_R), (1, false, 23))?,
-            _ if passed => self.accessed(i, Mach::new(op::LDL_R), (1, false, 23))?,
+            Some(Space::Shared | Space::SharedCta) => self.accessed(i, LDS.mach(), (1, false, 23))?,
+            Some(Space::Local) => self.accessed(i, LDL.mach(), (1, false, 23))?,
+            _ if passed => self.accessed(i, LDL.mach(), (1, false, 23))?,
             _ => return self.no(i, "this space is not assembled"),
         };
-        let m = m.m("sz", size_text(bytes, signed)).wn("d", d, words);
+        let m = m.mark("sz", size_text(bytes, signed)).wn("d", d, words);
         let m = if i.has("volatile") || i.has("acquire") { m.effect() } else { m };
         self.push(m);
         self.load_rest(i, d, ty, sub_word)
     }
 
-    /// Sets the usual cache policy and the address.
+    /// Sets the address.
     fn accessed(&mut self, i: &Flat, m: Mach, (at, wide, bits): (usize, bool, u32)) -> Result<Mach, AsmError> {
         let place = self.place(i, &i.opds[at], wide, 1 << bits)?;
-        let m = if Self::has_slot(m.inst.form(), "ev") { m.m("ev", "") } else { m };
-        let m = m.above(place.above);
-        Ok(match place.base {
-            Some((w, n)) => m.at(Some(w), n, place.offset),
-            None => m.at(None, 0, place.offset),
-        })
+        Ok(m.above(place.above).at_place(&place))
     }
 
     /// Registers that a load fills: the text's where they are neighbours.
@@ -332,18 +339,16 @@ impl Build<'_> {
         let words = bytes.div_ceil(4) as u8;
         let data = self.stored(i, &i.opds[1], ty, words)?;
         let m = match i.space() {
-            Some(Space::Global) => {
-                self.accessed(i, Mach::new(op::STG_R).m("e", ".E").m("sem", semantics(i)), (0, true, 23))?
-            }
+            Some(Space::Global) => self.accessed(i, STG.mach().mark("sem", semantics(i)), (0, true, 23))?,
             None | Some(Space::SharedCluster) => {
-                self.accessed(i, Mach::new(op::ST_R).m("e", ".E").m("sem", semantics(i)), (0, true, 31))?
+                self.accessed(i, ST.mach().mark("sem", semantics(i)), (0, true, 31))?
             }
-            Some(Space::Shared | Space::SharedCta) => self.accessed(i, Mach::new(op::STS_R), (0, false, 23))?,
-            Some(Space::Local) => self.accessed(i, Mach::new(op::STL_R), (0, false, 23))?,
-            _ if passed(&i.opds[0]) => self.accessed(i, Mach::new(op::STL_R), (0, false, 23))?,
+            Some(Space::Shared | Space::SharedCta) => self.accessed(i, STS.mach(), (0, false, 23))?,
+            Some(Space::Local) => self.accessed(i, STL.mach(), (0, false, 23))?,
+            _ if passed(&i.opds[0]) => self.accessed(i, STL.mach(), (0, false, 23))?,
             _ => return self.no(i, "this space is not assembled"),
         };
-        let m = m.m("sz", size_text(bytes, false)).effect();
+        let m = m.mark("sz", size_text(bytes, false)).effect();
         self.push(match data {
             Some(w) => m.rn("b", w, words),
             None => m,
@@ -504,7 +509,9 @@ impl Build<'_> {
             (_, None | Some(Space::SharedCluster), ..) => op::ATOM_R,
             _ => return self.no(i, "this space is not assembled"),
         };
-        let mut m = self.accessed(i, Mach::new(form), (first, !shared, 23))?;
+        let m = Mach::new(form);
+        let m = if Self::has_slot(form, "ev") { m.m("ev", "") } else { m };
+        let mut m = self.accessed(i, m, (first, !shared, 23))?;
         if !shared {
             let sem = match () {
                 () if i.has("sys") => ".STRONG.SYS",

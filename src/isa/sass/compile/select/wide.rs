@@ -79,7 +79,7 @@ impl Build<'_> {
         let guard = self.guard.take();
         for k in 0..2u8 {
             let b = Src { val: Val::Word(b.plus(k)), neg: minus, abs: false };
-            let m = self.arith(&iadd3(), [a.plus(k).into(), b, Src::ZERO]).w("d", t.plus(k));
+            let m = self.arith(iadd3(), [a.plus(k).into(), b, Src::ZERO]).w("d", t.plus(k));
             let from = match k {
                 0 if takes => Some(carry),
                 0 => None,
@@ -171,9 +171,9 @@ impl Build<'_> {
             }
         });
         let carry = self.pred();
-        let low = self.arith(&iadd3(), [flipped.into(), Src::from(sign).negated(), Src::ZERO]);
+        let low = self.arith(iadd3(), [flipped.into(), Src::from(sign).negated(), Src::ZERO]);
         self.push(low.w("d", d).w("pu", carry));
-        let high = self.arith(&iadd3(), [flipped.plus(1).into(), Src::from(sign).negated(), Src::ZERO]);
+        let high = self.arith(iadd3(), [flipped.plus(1).into(), Src::from(sign).negated(), Src::ZERO]);
         let high = high.w("d", d.plus(1)).m("x", ".X").p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
         self.push(high.glued());
     }

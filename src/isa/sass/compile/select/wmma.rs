@@ -170,7 +170,7 @@ impl Build<'_> {
             true => {
                 let stride = self.in_word(tile.stride);
                 let by = self.in_word(Val::Imm(by));
-                let m = self.arith(&imad_wide(), [stride.into(), by.into(), tile.base.into()]).words("c", 2);
+                let m = self.arith(imad_wide(), [stride.into(), by.into(), tile.base.into()]).words("c", 2);
                 let m = m.wn("d", d, 2).m("sg", ".U32");
                 self.push(m);
             }
