@@ -101,6 +101,12 @@ impl<'a> Parser<'a> {
     }
 
     fn registers(&mut self, pos: Pos) -> Res<Statement> {
+        if let Some((ty, name, count)) = self.quick_range() {
+            self.declare(name, Some(count));
+            self.advance()?;
+            let names = vec![(Name::from(name), Some(count))];
+            return Ok(Statement::Registers(Registers { pos, vector: 1, ty, names }));
+        }
         self.advance()?;
         let mut vector = 1;
         let mut ty = None;

@@ -5,7 +5,7 @@
 use super::bodies::{Bodies, Head, Operands, Predicate};
 use super::lex::{Lexer, is_name};
 use super::module::Imm;
-use super::names::{Numbered, is_special};
+use super::names::{Numbered, Type, is_special};
 use super::parse::{ParseError, Parser, Scope};
 use super::stems::Stems;
 
@@ -105,6 +105,19 @@ impl<'a> Parser<'a> {
                 return true;
             }
         }
+    }
+
+    /// A type and a counted range of registers, behind `.reg`, and the end of the line.
+    pub(super) fn quick_range(&mut self) -> Option<(Type, &'a str, u32)> {
+        let mut q = Quick::new(self);
+        q.lexer.at = q.after_blanks(q.lexer.at);
+        let ty = if q.sign(b'.') { Type::parse(q.plain())? } else { return None };
+        q.lexer.at = q.after_blanks(q.lexer.at);
+        let name = if q.byte() == b'%' { q.plain() } else { return None };
+        let count = if q.sign(b'<') { u32::try_from(q.digits()?).ok()? } else { return None };
+        let ended = q.sign(b'>') && q.sign(b';');
+        self.lexer = if ended { q.lexer } else { return None };
+        Some((ty, name, count))
     }
 
     /// The guard behind the sign that was read last.
@@ -221,6 +234,15 @@ impl<'p, 'a> Quick<'p, 'a> {
     /// Whether an operand ends here. Names are counted when they are made: what has one is not made before that is known.
     fn ends(&self) -> bool {
         matches!(self.byte(), b',' | b';')
+    }
+
+    /// Takes a name without dots.
+    fn plain(&mut self) -> &'a str {
+        let from = self.lexer.at;
+        while is_name(self.byte()) {
+            self.lexer.at += 1;
+        }
+        self.since(from)
     }
 
     #[inline]

@@ -46,7 +46,7 @@ pub(super) fn hoist(code: &mut Code, stack: VReg) {
     let Code { classes, blocks, order: blocks_order, .. } = code;
     let words = |r: VReg| u32::from(width(classes[r.0 as usize]));
     let mut links: Option<Links> = None;
-    let mut filling = Filling { of: vec![], words: 0, started: 0, arrived: 0 };
+    let mut filling = Filling { of: vec![], words: 0, first: 1, started: 0, arrived: 0 };
     for b in blocks_order.iter() {
         let ops = &mut blocks[*b].ops;
         // What stands before the first wait, and behind the last load, stays where it is.
@@ -70,13 +70,12 @@ pub(super) fn hoist(code: &mut Code, stack: VReg) {
             let links = links.get_or_insert_with(|| Links::new(classes.len(), stack));
             raise(&mut ops[wait..end], links, &words, &mut filling);
         }
-        filling.end(&ops[first..end]);
+        filling.end();
     }
 }
 
 /// Moves loads up in a piece of a block, behind loads that registers are being filled by.
 fn raise(ops: &mut [Mach], links: &mut Links, words: &dyn Fn(VReg) -> u32, filling: &mut Filling) {
-    links.list.reserve(3 * ops.len());
     let groups = links.groups(ops, words);
     let mut w = Walk {
         ops,
@@ -109,9 +108,10 @@ fn loaded(group: &[Mach], words: &dyn Fn(VReg) -> u32) -> u32 {
 
 /// Registers that loads are filling.
 struct Filling {
-    /// Words of each register that a load is filling, and that load's place among the loads.
+    /// Words of each register that a load is filling, and that load's place among the loads; what loads before the block's first did is over.
     of: Vec<(u32, u32)>,
     words: u32,
+    first: u32,
     /// Loads that were started; of them, those that somebody has waited for, or for a later one.
     started: u32,
     arrived: u32,
@@ -120,8 +120,7 @@ struct Filling {
 impl Filling {
     /// Whether a group reads or overwrites what a load is filling.
     fn waits(&self, group: &[Mach]) -> bool {
-        let open = |(words, load): (u32, u32)| words > 0 && load > self.arrived;
-        group.iter().any(|m| m.regs.iter().any(|r| open(self.of[r.word.reg().0 as usize])))
+        group.iter().any(|m| m.regs.iter().any(|r| self.of[r.word.reg().0 as usize].1 > self.arrived))
     }
 
     /// Goes over a group that loads so many words.
@@ -129,8 +128,10 @@ impl Filling {
         for m in group {
             for r in &m.regs {
                 let (words, load) = std::mem::take(&mut self.of[r.word.reg().0 as usize]);
-                self.words -= words;
-                self.arrived = self.arrived.max(load);
+                if load >= self.first {
+                    self.words -= words;
+                    self.arrived = self.arrived.max(load);
+                }
             }
         }
         if loads > 0
@@ -143,10 +144,9 @@ impl Filling {
         }
     }
 
-    /// Forgets what these instructions load.
-    fn end(&mut self, ops: &[Mach]) {
-        ops.iter().for_each(|m| m.regs.iter().for_each(|r| self.of[r.word.reg().0 as usize] = (0, 0)));
-        (self.words, self.started, self.arrived) = (0, 0, 0);
+    /// The block ends.
+    fn end(&mut self) {
+        (self.words, self.first, self.arrived) = (0, self.started + 1, self.started);
     }
 }
 
@@ -173,24 +173,27 @@ fn is_load(m: &Mach) -> bool {
 /// The last uses of registers and memory.
 struct Links {
     stack: VReg,
+    /// By the numbers that groups have in all pieces together, from 1.
     writer: Vec<u32>,
     /// The last reader of each register since it was written, in a list of readers with the one before each.
     readers: Vec<u32>,
     list: Vec<(u32, u32)>,
-    touched: Vec<u32>,
+    /// Where the piece at work begins among the groups, and in the list: what stands before is nobody.
+    first: u32,
+    start: u32,
 }
-
-/// Nobody.
-const NONE: u32 = u32::MAX;
 
 impl Links {
     fn new(registers: usize, stack: VReg) -> Links {
-        Links { stack, writer: vec![NONE; registers], readers: vec![NONE; registers], list: vec![], touched: vec![] }
+        let (writer, readers) = (vec![0; registers], vec![0; registers]);
+        Links { stack, writer, readers, list: vec![(0, 0)], first: 1, start: 1 }
     }
 
     /// The groups of a block, each with what must come before it.
     fn groups(&mut self, ops: &[Mach], words: &dyn Fn(VReg) -> u32) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::with_capacity(ops.len());
+        self.list.reserve(3 * ops.len());
+        self.start = self.list.len() as u32;
         let (mut memory, mut from) = (Memory::default(), 0);
         while from < ops.len() {
             let to = group_end(ops, from);
@@ -210,22 +213,20 @@ impl Links {
             groups.push(g);
             from = to;
         }
-        for r in self.touched.drain(..) {
-            (self.writer[r as usize], self.readers[r as usize]) = (NONE, NONE);
-        }
-        self.list.clear();
+        self.first += groups.len() as u32;
         groups
     }
 
     fn registers(&mut self, m: &Mach, n: u32, after: &mut SmallVec<[u32; 6]>) {
         for r in m.regs.iter().filter(|r| r.word.reg() != self.stack) {
             let k = r.word.reg().0 as usize;
-            if ![NONE, n].contains(&self.writer[k]) {
-                after.push(self.writer[k]);
+            if let Some(writer) = self.writer[k].checked_sub(self.first).filter(|w| *w != n) {
+                after.push(writer);
             }
             if r.write {
-                let mut at = std::mem::replace(&mut self.readers[k], NONE);
-                while let Some((reader, before)) = self.list.get(at as usize).copied() {
+                let mut at = std::mem::take(&mut self.readers[k]);
+                while at >= self.start {
+                    let (reader, before) = self.list[at as usize];
                     if reader != n {
                         after.push(reader);
                     }
@@ -236,12 +237,11 @@ impl Links {
         for r in m.regs.iter().filter(|r| r.word.reg() != self.stack) {
             let k = r.word.reg().0 as usize;
             if r.write {
-                self.writer[k] = n;
+                self.writer[k] = self.first + n;
             } else {
                 let before = std::mem::replace(&mut self.readers[k], self.list.len() as u32);
                 self.list.push((n, before));
             }
-            self.touched.push(k as u32);
         }
     }
 }

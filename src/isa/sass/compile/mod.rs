@@ -495,7 +495,10 @@ const PADDING: usize = 8;
 
 fn words(mut code: Vec<Placed>, places: &[usize], exits: &mut Vec<u32>, chip: Chip) -> Result<Vec<u128>, AsmError> {
     let failed = |e: String| AsmError::new(Pos::default(), e);
-    let own_form = |form: &Form| Form::find(form.mnemonic, form.name, chip).unwrap_or(op::BRA_I);
+    let own_form = |form: &'static Form| match form.chips.has(chip) {
+        true => form,
+        false => Form::find(form.mnemonic, form.name, chip).unwrap_or(op::BRA_I),
+    };
     let mut stop = Instruction::on(own_form(op::BRA_I), chip);
     let set = |inst: &mut Instruction, at: usize, to: usize| {
         let distance = (to as i128 - at as i128 - 1) * 4;
