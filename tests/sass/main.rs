@@ -34,4 +34,5 @@ mod tensor;
 mod tiles;
 mod timing;
 mod total;
+mod uniform;
 mod versus;

@@ -42,6 +42,14 @@ pub fn same(name: &str, body: &str) {
     same_for(SM90, name, body);
 }
 
+/// The same for every chip.
+pub fn same_everywhere(name: &str, body: &str) {
+    for chip in Chip::ALL {
+        let arch = if chip == Chip::Sm90 { SM90 } else { chip.arch() };
+        same_for(arch, &format!("{name}, {arch}"), body);
+    }
+}
+
 /// The same for a chip.
 pub fn same_for(arch: Arch, name: &str, body: &str) {
     let text = kernel(body).replace(".target sm_90a", &format!(".target {arch}"));

@@ -67,8 +67,8 @@ struct Loads {
     next: u8,
 }
 
-/// The first uniform register that is given out, and the end: code of sm_90 uses those below.
-const UNIFORM: std::ops::Range<u8> = 8..60;
+/// The first uniform register that is given out, and the end: code of sm_90 uses those below, and values that loops keep those above.
+const UNIFORM: std::ops::Range<u8> = 8..super::scalar::SCALARS.start;
 
 impl Loads {
     /// The form whose constant is a uniform register, and before it the load of that.

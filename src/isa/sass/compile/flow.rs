@@ -315,7 +315,7 @@ fn insert(code: &mut Code, graph: &mut Graph, (d, j): (usize, usize), n: u8) {
             };
             match &mut code.blocks[*b].term {
                 Term::Jump(x) => to(x),
-                Term::Branch(_, x, y, _) => {
+                Term::Branch(_, x, y, _) | Term::Uniform(_, _, x, y) => {
                     to(x);
                     to(y);
                 }

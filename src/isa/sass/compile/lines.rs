@@ -23,6 +23,8 @@ pub(super) enum Line {
 #[derive(Clone, Copy)]
 pub(super) enum End {
     Branch(Pred, usize),
+    /// Where that uniform predicate is set; if true, where it is not.
+    Uniform(u8, bool, usize),
     Jump(usize),
     Exit,
 }
@@ -33,10 +35,14 @@ pub(super) fn ends(code: &Code, b: usize, next: Option<usize>) -> SmallVec<[End;
     match code.blocks[b].term {
         Term::Exit => smallvec![End::Exit],
         Term::Jump(to) => jump(to).into_iter().collect(),
-        Term::Branch(_, x, y, _) if x == y => jump(x).into_iter().collect(),
+        Term::Branch(_, x, y, _) | Term::Uniform(_, _, x, y) if x == y => jump(x).into_iter().collect(),
         Term::Branch(p, x, y, _) => {
             let (p, x, y) = if Some(x) == next { (p.not(), y, x) } else { (p, x, y) };
             std::iter::once(End::Branch(p, x)).chain(jump(y)).collect()
+        }
+        Term::Uniform(p, not, x, y) => {
+            let (not, x, y) = if Some(x) == next { (!not, y, x) } else { (not, x, y) };
+            std::iter::once(End::Uniform(p, not, x)).chain(jump(y)).collect()
         }
     }
 }
@@ -123,6 +129,15 @@ impl<'a> Lines<'a> {
         m.inst.guard.not = p.not;
         if let Some(r) = register {
             m.inst.guard = Guard { index: r as u8, not: p.not };
+        }
+        self.add(m, Some(to))
+    }
+
+    /// A branch where the uniform predicate of that number is set, or not set.
+    pub fn uniform_branch(&mut self, register: u8, not: bool, to: usize) -> Result<(), AsmError> {
+        let mut m = Mach::new(op::BRA_U).n("pp", 7).n("up", register.into());
+        if not && let Err(e) = m.inst.set("up", Role::Not, 1) {
+            return Err(AsmError::new(m.pos, e.to_string()));
         }
         self.add(m, Some(to))
     }

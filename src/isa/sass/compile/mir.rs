@@ -5,7 +5,7 @@
 //! 64-bit operation, which may then work in place.
 
 use super::super::inst::{FieldError, Instruction};
-use super::super::row::{Form, Key, Kind, Role, TextKey};
+use super::super::row::{Field, Form, Key, Kind, Role, TextKey};
 use crate::codegen::regalloc::{Class, VReg};
 use crate::isa::ptx::Pos;
 use smallvec::SmallVec;
@@ -523,6 +523,59 @@ impl Mach {
         self
     }
 
+    /// The operand that a register field is the value of.
+    pub fn slot(&self, r: &RegField) -> Option<&'static str> {
+        let field = self.inst.form().fields.get(usize::from(r.field))?;
+        Some(field.slot).filter(|_| field.role == Role::Value)
+    }
+
+    /// The same in another form of the same operands; `exchange` names an operand that changes places with `b`, `uniform` registers that are
+    /// uniform ones.
+    pub fn in_form(
+        &self,
+        form: &'static Form,
+        exchange: Option<&str>,
+        uniform: impl Fn(&RegField) -> Option<u64>,
+    ) -> Mach {
+        let mut out = Mach { inst: Instruction::new(form), regs: SmallVec::new(), ..self.clone() };
+        (out.inst.guard, out.inst.control) = (self.inst.guard, self.inst.control);
+        let place = |field: &Field| {
+            let slot = match exchange {
+                Some(other) if field.slot == other => "b",
+                Some(other) if field.slot == "b" => other,
+                _ => field.slot,
+            };
+            form.position(slot, field.role)
+        };
+        let named = |i: usize| self.regs.iter().any(|r| usize::from(r.field) == i);
+        for (i, (field, value)) in self.inst.fields().enumerate() {
+            let register = matches!(field.kind, Kind::R | Kind::P | Kind::UR | Kind::UP);
+            let unsaid = named(i) || register && value == field.none() || matches!(field.kind, Kind::Must(_));
+            if let Some(k) = place(field).filter(|_| !unsaid)
+                && let Err(e) = out.inst.set_at(k, value)
+            {
+                out.bad.get_or_insert_with(|| Box::new(e));
+            }
+        }
+        for r in &self.regs {
+            let Some(k) = self.inst.form().fields.get(usize::from(r.field)).and_then(place) else {
+                out.regs.push(*r);
+                continue;
+            };
+            match uniform(r) {
+                Some(register) => {
+                    // Nothing else says that somebody wants it.
+                    out.effect |= r.write;
+                    if let Err(e) = out.inst.set_at(k, register) {
+                        out.bad.get_or_insert_with(|| Box::new(e));
+                    }
+                }
+                None => out.regs.push(RegField { field: k as u8, ..*r }),
+            }
+        }
+        out
+    }
+
     /// Whether a guard may leave what it would have written.
     pub fn may_keep(&self) -> bool {
         !self.private && self.is_guarded()
@@ -569,6 +622,8 @@ pub(super) enum Term {
     Jump(usize),
     /// To the first if the predicate is set, else to the second; the last says that all threads agree.
     Branch(Pred, usize, usize, bool),
+    /// To the first if the uniform predicate of that number is set (if true, not set), else to the second.
+    Uniform(u8, bool, usize, usize),
     Exit,
 }
 
@@ -606,7 +661,7 @@ impl Code {
     pub fn successors(&self, block: usize) -> SmallVec<[usize; 2]> {
         match self.blocks[block].term {
             Term::Jump(b) => smallvec::smallvec![b],
-            Term::Branch(_, a, b, _) => smallvec::smallvec![a, b],
+            Term::Branch(_, a, b, _) | Term::Uniform(_, _, a, b) => smallvec::smallvec![a, b],
             Term::Exit => smallvec::smallvec![],
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! text --parse--> lists of instructions --flatten--> names resolved --unroll--> list --facts--> list and what is known --select--> virtual registers, blocks
-//!      --shape, converge--> BSSY, BSYNC --invariants, hoist, settle, place--> registers --lower--> the chip's forms --schedule--> order
+//!      --shape, converge--> BSSY, BSYNC --invariants, hoist, scalar, settle, place--> registers --lower--> the chip's forms --schedule--> order
 //!      --synchronise--> control words --> 128-bit words
 //! ```
 //!
@@ -33,6 +33,7 @@ mod parts;
 mod place;
 mod pool;
 mod reuse;
+mod scalar;
 mod schedule;
 mod select;
 mod shape;

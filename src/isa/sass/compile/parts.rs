@@ -90,7 +90,7 @@ impl<'a> Parts<'a> {
                     _ => SmallVec::new(),
                 };
                 let flow = match end {
-                    End::Branch(_, to) => Flow::Branch(self.labels[to]),
+                    End::Branch(_, to) | End::Uniform(_, _, to) => Flow::Branch(self.labels[to]),
                     End::Jump(to) => Flow::Jump(self.labels[to]),
                     End::Exit => Flow::Return,
                 };
@@ -196,6 +196,10 @@ impl<'a> Apply<'a> {
                     let first = self.parts.func.operand_range(i).start;
                     let guard = p.word.map(|_| register(self.alloc.operands[first])).transpose()?;
                     self.lines.branch(*p, guard, to)?;
+                }
+                Step::End(End::Uniform(p, not, to)) => {
+                    let to = self.target(i, *to, &mut stubs);
+                    self.lines.uniform_branch(*p, *not, to)?;
                 }
                 Step::End(End::Jump(to)) => {
                     let to = self.target(i, *to, &mut stubs);

@@ -5,6 +5,7 @@ use super::lines::{End, Line, Lines, ends};
 use super::live::{Settled, settle};
 use super::mir::{FOUR, Mach, PRED, WIDEST, Word, width};
 use super::parts::{Apply, Parts, moves_runs, parked, spills};
+use super::scalar;
 use super::select::Selected;
 use crate::codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Values, Whole};
 use crate::isa::ptx::Pos;
@@ -66,6 +67,7 @@ fn info(registers: u16, apart: u16, (wide, low): (bool, Option<u16>)) -> RegInfo
 
 /// Gives out registers, at most that many.
 pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -> Result<Placed, AsmError> {
+    scalar::choose(selected);
     let settled = settle(&mut selected.code, selected.stack.reg());
     let wide = selected.code.classes.iter().any(|c| c.0 > FOUR.0);
     if !wide
@@ -157,6 +159,7 @@ fn lines<'a>(selected: &'a Selected, whole: &Whole, local_bytes: u32) -> Result<
             match end {
                 End::Exit => lines.exit()?,
                 End::Jump(to) => lines.jump(to)?,
+                End::Uniform(p, not, to) => lines.uniform_branch(p, not, to)?,
                 End::Branch(p, to) => lines.branch(p, p.word.map(register).transpose()?, to)?,
             }
         }
