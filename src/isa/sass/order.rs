@@ -10,7 +10,8 @@ use super::row::{Field, Pipe, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Free,
-    /// Reads memory of a space.
+    /// Reads memory of these spaces; of none where nothing changes it: then it stays behind fences alone, as threads may end there that must
+    /// not read.
     Load(u8),
     /// Changes it.
     Store(u8),
@@ -29,7 +30,7 @@ const GENERIC: u8 = GLOBAL | SHARED | LOCAL;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FormOrder {
     order: Order,
-    /// The field of a load's strength, where that decides: a strong one may be seen as a store, one of constants is free.
+    /// The field of a load's strength, where that decides: a strong one may be seen as a store, one of constants knows none.
     strength: u8,
     /// It loads from memory into general registers and does nothing else.
     pub loads: bool,
@@ -76,7 +77,7 @@ pub(super) fn order(inst: &Instruction) -> Order {
     match order {
         Order::Load(spaces) if strength != ABSENT => match inst.text_at(usize::from(strength)) {
             "" => order,
-            ".CONSTANT" if spaces == GLOBAL => Order::Free,
+            ".CONSTANT" if spaces == GLOBAL => Order::Load(0),
             _ => Order::Store(spaces),
         },
         _ => order,
