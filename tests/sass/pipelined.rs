@@ -1,17 +1,8 @@
 //! What stays on its way over the end of a block and of a loop's turn: seen in the words, and the same memory as ptxas's code on every chip.
 
-use crate::versus::{kernel, same_for};
-use doorbell::elf::cubin::Arch;
+use crate::versus::{kernel, same_everywhere};
 use doorbell::isa::sass::compile::kernels;
 use doorbell::isa::sass::{Instruction, Role, decode, print};
-
-/// The same memory as ptxas's code, on every chip.
-fn same_everywhere(name: &str, body: &str) {
-    for (sm, specific) in [(80, false), (86, false), (89, false), (90, true), (120, false)] {
-        let arch = Arch { sm, specific };
-        same_for(arch, &format!("{name}, {arch}"), body);
-    }
-}
 
 fn code(body: &str) -> Vec<Instruction> {
     let all = kernels(&kernel(body)).unwrap_or_else(|e| panic!("{e}"));
@@ -87,4 +78,142 @@ fn sums_of_matrices_and_loads_go_around_loops_in_loops() {
         L: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r7, %r7, %r7, %r7}, {%r7, %r7}, {%f1, %f2, %f3, %f4};
         add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, 11; @%p1 bra L; st.global.v4.f32 [%o], {%f1, %f2, %f3, %f4};";
     same_everywhere("matrices", matrices);
+}
+
+/// What was loaded into %r5 goes into the sum in %r2, then comes arithmetic on that.
+fn work(steps: u32) -> String {
+    let step = |k| format!("mad.lo.s32 %r2, %r2, {}, {k}; xor.b32 %r2, %r2, {}; ", 2 * k + 1, 77 * k);
+    format!("add.s32 %r2, %r2, %r5; {}", (1..=steps).map(step).collect::<String>())
+}
+
+/// Turns that a thread makes in %r9, and in %d4 where so many words before the end of the input stand: one word more is not mapped.
+const TO_THE_END: &str = "and.b32 %r9, %t, 7; mul.wide.u32 %d3, %r9, 4; ld.param.u64 %d4, [in]; add.s64 %d4, %d4, 4096; sub.s64 %d4, %d4, %d3;
+    mov.u32 %r1, 0; mov.u32 %r2, %t; setp.eq.u32 %p3, %r9, 0; @%p3 bra E;";
+const NEXT: &str = "add.s64 %d4, %d4, 4; add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, %r9; @%p1 bra L;";
+const LEAVE: &str = "E: add.s32 %r2, %r2, 1; st.global.u32 [%o], %r2;";
+
+#[test]
+fn loads_are_a_turn_ahead_and_none_is_beyond_the_last_turn() {
+    let long = work(24);
+    for (name, body) in [
+        ("counted up", format!("{TO_THE_END} L: ld.global.u32 %r5, [%d4]; {long} {NEXT} {LEAVE}")),
+        (
+            "counted down",
+            format!(
+                "{TO_THE_END} L: ld.global.u32 %r5, [%d4]; {long} add.s64 %d4, %d4, 4; add.s32 %r9, %r9, -1; setp.ne.s32 %p1, %r9, 0; @%p1 bra L; {LEAVE}"
+            ),
+        ),
+        (
+            "counted before it is read",
+            format!(
+                "{TO_THE_END} add.s64 %d4, %d4, -4; L: add.s64 %d4, %d4, 4; add.s32 %r1, %r1, 1; ld.global.u32 %r5, [%d4]; {long} setp.lt.s32 %p1, %r1, %r9; @%p1 bra L; {LEAVE}"
+            ),
+        ),
+        (
+            "an index",
+            format!(
+                "{TO_THE_END} L: mul.wide.s32 %d5, %r1, 4; add.s64 %d6, %d4, %d5; ld.global.u32 %r5, [%d6]; add.s32 %r2, %r2, %r1; {long} add.s32 %r1, %r1, 1; setp.ge.s32 %p1, %r1, %r9; @!%p1 bra L; {LEAVE}"
+            ),
+        ),
+        (
+            "read after the loop",
+            format!(
+                "mov.u32 %r5, 3; {TO_THE_END} L: ld.global.u32 %r5, [%d4]; {long} {NEXT} E: add.s32 %r2, %r2, %r5; st.global.u32 [%o], %r2;"
+            ),
+        ),
+        (
+            "a loop in a loop",
+            format!(
+                "mov.u32 %r20, 0; mov.u32 %r21, 0; M: {TO_THE_END} L: ld.global.u32 %r5, [%d4]; {long} {NEXT} E: add.s32 %r21, %r21, %r2; add.s32 %r20, %r20, 1; setp.lt.s32 %p2, %r20, 3; @%p2 bra M; st.global.u32 [%o], %r21;"
+            ),
+        ),
+        (
+            "stores elsewhere",
+            format!(
+                "mov.u32 %r8, sm; mad.lo.u32 %r8, %t, 4, %r8; st.shared.u32 [%r8], %t; {TO_THE_END} L: ld.global.u32 %r5, [%d4]; {long} st.shared.u32 [%r8], %r2; {NEXT} {LEAVE} ld.shared.u32 %r6, [%r8]; st.global.u32 [%o+4], %r6;"
+            ),
+        ),
+    ] {
+        let code = code(&body);
+        let turn = turn(&code, "LDG");
+        assert_eq!(left_open(turn, "LDG"), 1, "{name}: {}", listing(turn));
+        same_everywhere(name, &body);
+    }
+}
+
+#[test]
+fn tiles_are_read_while_the_tile_before_is_multiplied() {
+    let fill = "mov.u32 %r8, sm; mad.lo.u32 %r9, %t, 64, %r8; mov.u32 %r1, 0; mov.u32 %r2, %x;
+        F: st.shared.u32 [%r9], %r2; mad.lo.s32 %r2, %r2, 5, 9; and.b32 %r2, %r2, 0x3fff3fff; add.s32 %r9, %r9, 4; add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, 16; @%p1 bra F; bar.sync 0;";
+    let count = "and.b32 %r20, %x, 3; add.s32 %r20, %r20, 1; mov.u32 %r1, 0;";
+    let products: String = (0..16)
+        .map(|k| format!("mad.lo.s32 %r{}, %r{}, %r{}, %r{}; ", 30 + k, 4 + k % 4, 10 + k / 4, 30 + k))
+        .collect();
+    let sums: String = (0..16).map(|k| format!("mov.u32 %r{}, {k}; ", 30 + k)).collect();
+    let more: String = (0..16).map(|k| format!("mad.lo.s32 %r{}, %r{}, 3, {k}; ", 30 + k, 30 + k)).collect();
+    let all: String = (1..16).map(|k| format!("add.s32 %r30, %r30, %r{}; ", 30 + k)).collect();
+    let outer = format!(
+        "{fill} {count} {sums} mad.lo.u32 %r21, %t, 16, %r8;
+        L: ld.shared.v4.b32 {{%r4, %r5, %r6, %r7}}, [%r21]; ld.shared.v4.b32 {{%r10, %r11, %r12, %r13}}, [%r21+2048]; {products} {more}
+        add.s32 %r21, %r21, 256; add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, %r20; @%p1 bra L; {all} st.global.u32 [%o], %r30;"
+    );
+    // The same number of turns for all threads of a warp, two steps a turn.
+    let zeros: String = (0..16).map(|k| format!("mov.f32 %f{k}, 0f00000000; ")).collect();
+    let multiply = |sums: [u32; 4], a: u32, b: u32| {
+        let [s, t, u, v] = sums;
+        let (a, b) = ([0, 1, 2, 3].map(|k| format!("%r{}", a + k)).join(", "), format!("%r{b}, %r{}", b + 1));
+        format!(
+            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{%f{s}, %f{t}, %f{u}, %f{v}}}, {{{a}}}, {{{b}}}, {{%f{s}, %f{t}, %f{u}, %f{v}}}; "
+        )
+    };
+    let quads = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]];
+    let step = |a: u32, b: u32| -> String {
+        quads.iter().enumerate().map(|(k, sums)| multiply(*sums, a, b + 2 * (k as u32 % 2))).collect()
+    };
+    let load = |r: u32, at: u32| {
+        let all = [0, 1, 2, 3].map(|k| format!("%r{}", r + k)).join(", ");
+        format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{all}}}, [%r21+{at}]; ")
+    };
+    let matrices = format!(
+        "{fill} shr.u32 %r20, %t, 5; add.s32 %r20, %r20, 2; mov.u32 %r1, 0; and.b32 %r22, %t, 31; mad.lo.u32 %r21, %r22, 16, %r8; {zeros}
+        L: {}{}{}{} {}{} add.s32 %r21, %r21, 256; add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, %r20; @%p1 bra L;
+        add.f32 %f0, %f0, %f4; add.f32 %f1, %f1, %f8; add.f32 %f2, %f2, %f12; add.f32 %f3, %f3, %f15; st.global.v4.f32 [%o], {{%f0, %f1, %f2, %f3}};",
+        load(4, 0), load(10, 512), load(30, 1024), load(34, 1536), step(4, 10), step(30, 34)
+    );
+    for (name, mnemonic, ahead, body) in [("an outer product", "LDS", 2, &outer), ("matrices", "LDSM", 4, &matrices)] {
+        let code = code(body);
+        let turn = turn(&code, mnemonic);
+        assert_eq!(left_open(turn, mnemonic), ahead, "{name}: {}", listing(turn));
+        same_everywhere(name, body);
+    }
+}
+
+#[test]
+fn loads_stay_in_their_turn_where_it_may_write_what_they_read_or_decides_what_is_read() {
+    let long = work(24);
+    let own = "mov.u64 %d4, %o; mov.u32 %r1, 0; mov.u32 %r9, 3; mov.u32 %r2, %x; st.global.u32 [%o], %t;";
+    let shared = "mov.u32 %r8, sm; mad.lo.u32 %r9, %t, 4, %r8; xor.b32 %r10, %t, 33; mad.lo.u32 %r10, %r10, 4, %r8; mov.u32 %r1, 0; mov.u32 %r2, %x; and.b32 %r20, %x, 0;
+        add.s32 %r20, %r20, 5; st.shared.u32 [%r9], %t; bar.sync 0;";
+    let end = "add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, %r20; @%p1 bra L; st.global.u32 [%o], %r2;";
+    for (name, mnemonic, body) in [
+        ("a store to the next word", "LDG", format!("{own} L: ld.global.u32 %r5, [%d4]; {long} st.global.u32 [%d4+4], %r2; {NEXT}")),
+        ("an atomic", "LDG", format!("{own} L: ld.global.u32 %r5, [%o]; {long} red.global.add.u32 [%o], %r2; {NEXT}")),
+        ("a store through a generic address", "LDS", format!("{shared} cvt.u64.u32 %d5, %r9; cvta.shared.u64 %d5, %d5; L: ld.shared.u32 %r5, [%r9]; {long} st.u32 [%d5], %r2; {end}")),
+        ("barriers", "LDS", format!("{shared} L: ld.shared.u32 %r5, [%r10]; {long} bar.sync 0; {end}")),
+        ("a volatile load", "LDG", format!("{own} L: ld.volatile.global.u32 %r5, [%o]; {long} {NEXT} st.global.u32 [%o+4], %r2;")),
+        ("a relaxed load", "LDS", format!("{shared} L: ld.relaxed.cta.shared.u32 %r5, [%r9]; {long} {end}")),
+        // The last word of the input is not zero, the words behind it are not mapped: who reads one too far faults.
+        ("an exit that what is loaded decides", "LDG", format!("{TO_THE_END} ld.param.u64 %d8, [in]; ld.global.u32 %r15, [%d8+4092];
+            L: ld.global.u32 %r5, [%d4]; {long} add.s64 %d4, %d4, 4; setp.ne.u32 %p1, %r5, %r15; @%p1 bra L; {LEAVE}")),
+        ("an address that is loaded", "LDS", format!("{shared} mov.u32 %r12, %r9; L: ld.shared.u32 %r5, [%r12]; {long} and.b32 %r12, %r5, 63; mad.lo.u32 %r12, %r12, 4, %r8; {end}")),
+        ("addresses that share what is loaded", "LDS", format!("{shared} mov.u32 %r12, %r9; L: ld.shared.u32 %r5, [%r12]; and.b32 %r13, %r5, 31; mad.lo.u32 %r14, %r13, 4, %r8;
+            {long} ld.shared.u32 %r15, [%r14]; ld.shared.u32 %r16, [%r14+4]; add.s32 %r2, %r2, %r15; xor.b32 %r2, %r2, %r16; and.b32 %r12, %r5, 63; mad.lo.u32 %r12, %r12, 4, %r8; {end}")),
+        ("threads that leave in the loop", "LDG", format!("{TO_THE_END} L: setp.ge.s32 %p2, %r1, %r9; st.global.u32 [%o+8], %r2; @%p2 exit;
+            ld.global.nc.u32 %r5, [%d4]; {long} add.s64 %d4, %d4, 4; add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, 100; @%p1 bra L; {LEAVE}")),
+    ] {
+        let code = code(&body);
+        let turn = turn(&code, mnemonic);
+        assert_eq!(left_open(turn, mnemonic), 0, "{name}: {}", listing(turn));
+        same_everywhere(name, &body);
+    }
 }

@@ -19,17 +19,17 @@ const COMPANY: usize = 12;
 
 /// A group of glued instructions.
 #[derive(Default)]
-struct Group {
-    from: usize,
-    to: usize,
+pub(super) struct Group {
+    pub from: usize,
+    pub to: usize,
     /// Groups that must come before.
-    after: SmallVec<[u32; 6]>,
+    pub after: SmallVec<[u32; 6]>,
     /// Words that it loads; 0: it is no load.
     loads: u32,
 }
 
 /// Whether instructions may move: they do nothing but compute.
-fn is_plain(group: &[Mach]) -> bool {
+pub(super) fn is_plain(group: &[Mach]) -> bool {
     group.iter().all(|m| completion(&m.inst) == Completion::Fixed && computes(m))
 }
 
@@ -171,7 +171,7 @@ fn is_load(m: &Mach) -> bool {
 }
 
 /// The last uses of registers and memory.
-struct Links {
+pub(super) struct Links {
     stack: VReg,
     /// By the numbers that groups have in all pieces together, from 1.
     writer: Vec<u32>,
@@ -184,13 +184,13 @@ struct Links {
 }
 
 impl Links {
-    fn new(registers: usize, stack: VReg) -> Links {
+    pub fn new(registers: usize, stack: VReg) -> Links {
         let (writer, readers) = (vec![0; registers], vec![0; registers]);
         Links { stack, writer, readers, list: vec![(0, 0)], first: 1, start: 1 }
     }
 
     /// The groups of a block, each with what must come before it.
-    fn groups(&mut self, ops: &[Mach], words: &dyn Fn(VReg) -> u32) -> Vec<Group> {
+    pub fn groups(&mut self, ops: &[Mach], words: &dyn Fn(VReg) -> u32) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::with_capacity(ops.len());
         self.list.reserve(3 * ops.len());
         self.start = self.list.len() as u32;

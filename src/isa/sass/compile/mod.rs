@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! text --parse--> lists of instructions --flatten--> names resolved --unroll--> list --facts--> list and what is known --select--> virtual registers, blocks
-//!      --shape, converge--> BSSY, BSYNC --invariants, hoist, scalar, settle, place--> registers --lower--> the chip's forms --schedule--> order
+//!      --shape, converge--> BSSY, BSYNC --invariants, pipeline, hoist, scalar, settle, place--> registers --lower--> the chip's forms --schedule--> order
 //!      --synchronise--> control words --> 128-bit words
 //! ```
 //!
@@ -30,6 +30,7 @@ mod mir;
 mod mnemonics;
 mod operands;
 mod parts;
+mod pipeline;
 mod place;
 mod pool;
 mod reuse;
@@ -321,16 +322,19 @@ fn routine<'a>(
     done(Phase::Facts);
     let mut selected = selected(&body, &facts, (names, number))?;
     done(Phase::Select);
-    if selected.calls.is_empty() {
-        // A call has what is kept over it stored.
-        invariant::invariants(&mut selected.code, selected.stack.reg());
-    }
-    hoist::hoist(&mut selected.code, selected.stack.reg());
-    flight::hold(&mut selected.code);
+    let ahead = arrange(&mut selected, true);
     let local_bytes = body.outgoing_bytes + body.local_bytes;
     let most = body.pool.map_or(registers, |p| registers.max(p.most.saturating_sub(2)).min(253));
     let again = || self::selected(&body, &facts, (names, number));
     let mut placed = allocated(&mut selected, &again, (most, local_bytes))?;
+    let blocks = |p: &place::Placed, less| resident(f, pool::used(&p.lines).saturating_sub(less));
+    if ahead > 0 && body.pool.is_none() && blocks(&placed, 0) < blocks(&placed, ahead) {
+        // Registers of loads that are a turn ahead cost blocks that would be there at once.
+        let mut plain = again()?;
+        arrange(&mut plain, false);
+        let plain = allocated(&mut plain, &again, (most, local_bytes))?;
+        placed = if blocks(&plain, 0) > blocks(&placed, 0) { plain } else { placed };
+    }
     if body.pool.is_some() && !pool::keeps_within(&placed.lines, registers + 2) {
         body.pool = None;
         let again = || self::selected(&body, &facts, (names, number));
@@ -349,6 +353,20 @@ fn routine<'a>(
     done(Phase::Allocate);
     let start = body.pool.map(|_| u32::from(registers) + 2);
     Ok(Routine { placed, calls: selected.calls, barriers: selected.barriers, source_instructions, start })
+}
+
+/// Puts code on virtual registers in order, its loads a turn ahead or not; how many registers more a loop needs for that.
+fn arrange(selected: &mut select::Selected, ahead: bool) -> u32 {
+    let (code, stack) = (&mut selected.code, selected.stack.reg());
+    let mut more = 0;
+    if selected.calls.is_empty() {
+        // A call has what is kept over it stored.
+        invariant::invariants(code, stack);
+        more = if ahead { pipeline::pipeline(code, stack) } else { 0 };
+    }
+    hoist::hoist(code, stack);
+    flight::hold(code);
+    more
 }
 
 /// Gives out registers, at most that many, beside so many bytes of the frame: of code selected again where that turns out better.
@@ -468,20 +486,31 @@ fn sizes(f: &Function, directive: &str) -> Option<[u32; 3]> {
     })
 }
 
+/// Warps of a block, as far as a function's declaration tells.
+fn block_warps(f: &Function, threads: Option<[u32; 3]>) -> u64 {
+    let threads = threads.map(|t| t.iter().map(|n| u64::from(*n)).product()).or_else(|| number(f, "maxntid"));
+    threads.unwrap_or(256).div_ceil(32).max(1)
+}
+
+/// The product of a directive's numbers.
+fn number(f: &Function, directive: &str) -> Option<u64> {
+    f.tuning.iter().find_map(|t| match t {
+        Tuning::Numbers(name, n) if &**name == directive => Some(n.iter().product::<u64>()),
+        _ => None,
+    })
+}
+
 /// General registers that may be given out.
 fn most_registers(f: &Function, threads: Option<[u32; 3]>) -> u16 {
-    let number = |want: &str| {
-        f.tuning.iter().find_map(|t| match t {
-            Tuning::Numbers(name, n) if &**name == want => Some(n.iter().product::<u64>()),
-            _ => None,
-        })
-    };
-    let threads =
-        threads.map(|t| t.iter().map(|n| u64::from(*n)).product()).or_else(|| number("maxntid")).unwrap_or(256);
-    let warps = threads.div_ceil(32).max(1);
     // Eight registers of a warp are given out together; two of a thread's are the hardware's.
-    let most = (2048 / warps / 8 * 8).clamp(24, 255) - 2;
-    number("maxnreg").map_or(most, |n| most.min(n.max(18) - 2)).min(253) as u16
+    let most = (2048 / block_warps(f, threads) / 8 * 8).clamp(24, 255) - 2;
+    number(f, "maxnreg").map_or(most, |n| most.min(n.max(18) - 2)).min(253) as u16
+}
+
+/// Blocks of a function whose threads use so many registers, and two of the hardware's, that are on a multiprocessor at once: at most 64 warps.
+fn resident(f: &Function, registers: u32) -> u64 {
+    let warps = 2048 / u64::from(registers + 2).next_multiple_of(8);
+    warps.min(64) / block_warps(f, sizes(f, "reqntid"))
 }
 
 /// The highest general register in use, plus one.

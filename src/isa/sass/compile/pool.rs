@@ -42,6 +42,12 @@ fn highest(inst: &Instruction) -> u16 {
     general.map(|a| u16::from(a.first) + u16::from(a.count)).max().unwrap_or(0)
 }
 
+/// Registers that code uses.
+pub(super) fn used(lines: &[Line]) -> u32 {
+    let all = lines.iter().map(|l| if let Line::Inst(inst, _) = l { highest(inst) } else { 0 });
+    all.max().unwrap_or(0).into()
+}
+
 /// Whether code that starts with so many registers never uses more than it has.
 pub(super) fn keeps_within(lines: &[Line], start: u16) -> bool {
     let mut at_label: HashMap<usize, u16> = HashMap::new();

@@ -184,6 +184,15 @@ fn latency(from: &Node, to: &Node, written: usize, read: usize) -> u16 {
     }
 }
 
+/// The height of an instruction whose result another piece of the code may want, as those of a load for the next turn: of such the first goes first.
+fn alone(nodes: &[Node], i: u32) -> u32 {
+    let node = &nodes[i as usize];
+    match node.fixed || node.effects.writes.is_empty() {
+        true => 0,
+        false => u32::from(guessed_latency(node.inst.form().pipe)) + nodes.len() as u32 - i,
+    }
+}
+
 /// Who comes next.
 #[derive(Clone, Copy)]
 struct Next {
@@ -303,7 +312,7 @@ impl Builder<'_> {
             let g = &mut self.graph;
             g.of[i as usize] = (from, g.edges.len() as u32);
             let way = |e: &Edge| g.height[e.to as usize] + e.latency;
-            g.height[i as usize] = g.edges(i).iter().map(way).max().unwrap_or(0);
+            g.height[i as usize] = g.edges(i).iter().map(way).max().unwrap_or(0).max(alone(nodes, i));
         }
         self.base += nodes.len() as u32;
         self.first_reader = self.readers.len() as u32;

@@ -149,18 +149,32 @@ fn overtaken(code: &Listing) -> Vec<bool> {
     let mut overtaken = vec![false; code.nodes.len()];
     // Where each register is written and touched next.
     let mut next = vec![(u32::MAX, u32::MAX); REGISTERS];
-    for (k, n) in code.order.iter().enumerate().rev() {
-        let (effects, k) = (&code.nodes[*n as usize].effects, k as u32);
-        if !code.nodes[*n as usize].fixed {
-            let touched = |w| next[span(w)].iter().map(|n| n.1).min().unwrap_or(u32::MAX);
-            let done = effects.writes.iter().map(touched).min().unwrap_or(0);
-            let mut sources = effects.reads.iter().filter(|r| r.slot != Slot::GUARD);
-            overtaken[*n as usize] = sources.any(|r| next[span(r)].iter().any(|n| n.0 < done));
+    for piece in code.pieces.iter().rev() {
+        let turns = code.order[piece.range.clone()].last().and_then(|n| branch(&code.nodes[*n as usize]));
+        if turns.is_some_and(|to| piece.labels.contains(&to)) {
+            // Behind the last instruction of a turn comes the first of the next one.
+            piece.range.clone().rev().for_each(|k| touch(&mut next, code, k, k + piece.range.len()));
         }
-        effects.writes.iter().for_each(|w| next[span(w)].fill((k, k)));
-        effects.reads.iter().for_each(|r| next[span(r)].iter_mut().for_each(|n| n.1 = k));
+        for k in piece.range.clone().rev() {
+            let n = code.order[k] as usize;
+            if !code.nodes[n].fixed {
+                let effects = &code.nodes[n].effects;
+                let touched = |w| next[span(w)].iter().map(|n| n.1).min().unwrap_or(u32::MAX);
+                let done = effects.writes.iter().map(touched).min().unwrap_or(0);
+                let mut sources = effects.reads.iter().filter(|r| r.slot != Slot::GUARD);
+                overtaken[n] = sources.any(|r| next[span(r)].iter().any(|n| n.0 < done));
+            }
+            touch(&mut next, code, k, k);
+        }
     }
     overtaken
+}
+
+/// Notes where an instruction writes and reads registers.
+fn touch(next: &mut [(u32, u32)], code: &Listing, k: usize, at: usize) {
+    let (effects, at) = (&code.nodes[code.order[k] as usize].effects, at as u32);
+    effects.writes.iter().for_each(|w| next[span(w)].fill((at, at)));
+    effects.reads.iter().for_each(|r| next[span(r)].iter_mut().for_each(|n| n.1 = at));
 }
 
 /// The longest that anything may have to wait for a result.

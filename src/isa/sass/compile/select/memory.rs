@@ -195,7 +195,7 @@ impl Build<'_> {
             _ => return self.no(i, "this space is not assembled"),
         };
         let m = m.mark("sz", size_text(bytes, signed)).wn("d", d, words);
-        let m = if i.has("volatile") || i.has("acquire") { m.effect() } else { m };
+        let m = if ["volatile", "acquire", "relaxed"].iter().any(|w| i.has(w)) { m.effect() } else { m };
         self.push(m);
         self.load_rest(i, d, ty, sub_word)
     }
