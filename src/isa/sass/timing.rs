@@ -68,7 +68,7 @@ static RESULTS: [[Distance; 9]; 9] = [
     [same(5), same(4), both(4, 6), both(5, 6), same(6), same(6), both(4, 8), same(7), same(6)],
     [same(5), both(4, 6), both(4, 6), both(5, 6), same(6), same(6), both(4, 8), same(7), both(4, 6)],
     [both(3, 5), both(2, 6), both(4, 6), same(6), same(6), same(6), both(4, 8), same(7), same(6)],
-    [same(5), same(5), same(6), both(4, 5), same(6), same(6), both(4, 8), same(7), both(4, 6)],
+    [same(5), same(5), both(5, 6), both(4, 5), same(6), same(6), both(4, 8), same(7), both(4, 6)],
     [same(10), same(10), same(10), same(10), same(8), same(10), both(6, 10), same(11), same(10)],
     [same(10), same(10), same(10), same(10), same(8), same(8), both(6, 10), same(11), both(6, 10)],
     [both(16, 28), both(16, 28), both(16, 28), both(16, 28), same(28), same(28), both(12, 28), both(14, 28), same(28)],
@@ -129,8 +129,7 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
         // ptxas leaves less between two of them on sm_80 alone.
         (Pipe::HalfMma, Pipe::HalfMma) if producer.chip() == Chip::Sm80 => both(6, 8),
         (Pipe::Mma, _) if is_long(producer) => LONG_MMA[column(to)],
-        // ptxas leaves less there on sm_120 alone.
-        (Pipe::Half, Pipe::ImadWide) if producer.chip() == Chip::Sm120 => both(5, 6),
+        (Pipe::Half, Pipe::Alu) if producer.form().mnemonic == "VHMNMX" => both(4, 5),
         // The addend is needed later than the factors.
         (Pipe::Alu | Pipe::Imad | Pipe::Fma, Pipe::ImadWide) if addend => {
             let Distance { seen, safe } = RESULTS[row][column(to)];
