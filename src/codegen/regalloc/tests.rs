@@ -456,7 +456,7 @@ proptest! {
         let alone = |n| whole(values, &[], &regs(n), &[]);
         let mut both = regs(few);
         both.files[0].count = most;
-        let spared = whole(values, &[], &both, &[few..most]);
+        let spared = whole(values, &[], &both, std::slice::from_ref(&(few..most)));
         match (alone(few), spared) {
             (Some(alone), spared) => {
                 let spared = spared.unwrap();

@@ -13,7 +13,7 @@ use crate::isa::ptx::{Opcode, Space, Type};
 use crate::isa::sass::op;
 
 /// Uniform registers that instructions beside arithmetic take in turn; those below and above have fixed uses.
-const UNIFORM: std::ops::Range<u64> = 12..60;
+const UNIFORM: std::ops::Range<u64> = 12..super::super::scalar::SCALARS.start as u64;
 
 /// Where bank 0 has the blocks of a cluster along each axis.
 const BLOCKS: u32 = 0x144;
