@@ -89,3 +89,16 @@ fn what_threads_may_see_otherwise_stays_in_registers_of_their_own() {
         same_everywhere(name, &body);
     }
 }
+
+#[test]
+fn what_a_matrix_load_gives_each_thread_parts_the_threads() {
+    let way = "mad.lo.s32 %r2, %r2, %t, %r1; mad.lo.s32 %r2, %r2, %t, %x;".repeat(5);
+    let turn = format!("@%p3 bra M; {way} M: add.s32 %r2, %r2, %r1;");
+    let body = format!(
+        "ld.param.u64 %d2, [in]; wmma.load.c.sync.aligned.row.m16n16k16.global.s32 {{%r10,%r11,%r12,%r13,%r14,%r15,%r16,%r17}}, [%d2], 16;
+        setp.gt.s32 %p3, %r10, 0; {}",
+        counted("37", &turn)
+    );
+    assert_eq!(uniform(&body), Vec::<String>::new());
+    same_everywhere("matrix", &body);
+}

@@ -86,6 +86,16 @@ fn loads_stay_behind_the_exit_of_threads_that_must_not_read() {
     }
 }
 
+/// On sm_120 constants come through uniform registers: not through those of the instructions between two uses of one.
+#[test]
+fn constants_are_still_there_behind_instructions_that_take_uniform_registers() {
+    let body = "ld.param.u32 %r1, [out]; ld.param.u32 %r4, [in]; mov.u32 %r9, bar; add.u32 %r2, %x, %r1; xor.b32 %r5, %r2, %r4; setp.eq.u32 %p1, %t, 0;
+        mbarrier.init.shared.b64 [%r9], 3; add.u32 %r3, %t, %r1; xor.b32 %r6, %r3, %r4; st.global.v4.u32 [%o], {%r2, %r3, %r5, %r6};";
+    for chip in [Chip::Sm90, Chip::Sm120] {
+        same_for(chip.arch(), &format!("an mbarrier, {chip}"), body);
+    }
+}
+
 #[test]
 fn calls_and_tables_leave_what_ptxas_leaves() {
     let call = |f: &str| {

@@ -67,8 +67,9 @@ struct Loads {
     next: u8,
 }
 
-/// The first uniform register that is given out, and the end: code of sm_90 uses those below, and values that loops keep those above.
-const UNIFORM: std::ops::Range<u8> = 8..super::scalar::SCALARS.start;
+/// Uniform registers that constants come through where arithmetic reads no constant bank: selection uses those below, values that loops keep those
+/// above.
+pub(super) const CONSTANTS: std::ops::Range<u8> = 28..super::scalar::SCALARS.start;
 
 impl Loads {
     /// The form whose constant is a uniform register, and before it the load of that.
@@ -107,8 +108,8 @@ impl Loads {
 
     /// A pair of uniform registers; what stood there is forgotten.
     fn fresh(&mut self) -> u8 {
-        let register = UNIFORM.start + self.next;
-        self.next = (self.next + 2) % (UNIFORM.end - UNIFORM.start);
+        let register = CONSTANTS.start + self.next;
+        self.next = (self.next + 2) % (CONSTANTS.end - CONSTANTS.start);
         self.known.retain(|k| k.3 != register);
         register
     }

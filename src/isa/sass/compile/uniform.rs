@@ -51,6 +51,7 @@ fn source(i: &Flat) -> bool {
         | Opcode::Shfl
         | Opcode::Mma
         | Opcode::Wgmma
+        | Opcode::Wmma
         | Opcode::Ldmatrix
         | Opcode::Match
         | Opcode::Elect => false,

@@ -6,14 +6,16 @@
 
 use super::super::AsmError;
 use super::super::build::{Build, Src, iadd3, lea, prmt};
+use super::super::chips::CONSTANTS;
 use super::super::flat::{Body, Flat, Item, Opd};
 use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
+use super::super::scalar::SCALARS;
 use super::memory::Place;
 use crate::isa::ptx::{Opcode, Space, Type};
-use crate::isa::sass::op;
+use crate::isa::sass::{Chip, op};
 
-/// Uniform registers that instructions beside arithmetic take in turn; those below and above have fixed uses.
-const UNIFORM: std::ops::Range<u64> = 12..super::super::scalar::SCALARS.start as u64;
+/// The first of the uniform registers that instructions beside arithmetic take in turn; those below and above have other uses.
+const UNIFORM: u64 = 12;
 
 /// Where bank 0 has the blocks of a cluster along each axis.
 const BLOCKS: u32 = 0x144;
@@ -52,8 +54,12 @@ impl Build<'_> {
 
     /// That many uniform registers, the first at a multiple of `align`; they are used again after a while.
     pub(super) fn uniform_registers(&mut self, count: u64, align: u64) -> u64 {
-        let at = self.uniforms.max(UNIFORM.start).next_multiple_of(align);
-        let at = if at + count > UNIFORM.end { UNIFORM.start.next_multiple_of(align) } else { at };
+        let end = match self.chip {
+            Chip::Sm120 => CONSTANTS.start,
+            _ => SCALARS.start,
+        };
+        let at = self.uniforms.max(UNIFORM).next_multiple_of(align);
+        let at = if at + count > end.into() { UNIFORM.next_multiple_of(align) } else { at };
         self.uniforms = at + count;
         at
     }
