@@ -86,7 +86,7 @@ impl Sight {
         }
     }
 
-    /// All blocks have been walked.
+    /// The block has been walked to its start.
     pub fn end_block(&mut self) {
         self.blocks[self.place].1 = self.seen.len() as u32;
     }

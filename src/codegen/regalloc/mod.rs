@@ -4,7 +4,8 @@
 //! aligned tuples; what does not fit goes to the frame for a while. Arrows: knows no target and no UOp; a target describes its
 //! registers ([`RegInfo`]) and its instructions ([`Func`]) and applies the [`Allocation`].
 //!
-//! Method: values in order of their start take a register that is free all their life (`scan`), one pass over the lives and no more. Where
+//! Method: values in order of their start take a register that is free all their life (`scan`), one pass over the lives and no more. `lives` notes
+//! those from a walk over blocks from their ends, ours ([`Analysis`]) or a target's own ([`Sight`], then [`whole`]). Where
 //! one finds none, or instructions name registers themselves, four steps, each a file:
 //! 1. `live`: blocks, loops, liveness, and per value its live segments with holes;
 //! 2. `spill`: wherever more is live than there are registers, the value whose gap between two uses is longest and cheapest (by
