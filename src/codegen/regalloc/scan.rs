@@ -25,6 +25,13 @@ impl Whole {
         self.given.get(v.0 as usize).copied().filter(|r| *r != u16::MAX)
     }
 
+    /// One more than the highest register of a file that is given out.
+    #[must_use]
+    pub fn end(&self, file: u8) -> u32 {
+        let words = (0u32..).zip(self.used.get(usize::from(file)).into_iter().flatten());
+        words.filter(|(_, bits)| **bits != 0).map(|(k, bits)| 64 * k + 64 - bits.leading_zeros()).max().unwrap_or(0)
+    }
+
     /// The same by operands of a function.
     #[must_use]
     pub fn allocation(&self, func: &Func, regs: &RegInfo) -> Allocation {

@@ -4,7 +4,7 @@
 //! meanwhile, a register that was on its way at the end of one of the pieces that lead there is there once its scoreboard is waited for. A wait for
 //! what another way has started costs time at most.
 
-use super::schedule::{REGISTERS, number};
+use super::schedule::{Node, REGISTERS, each, number};
 use crate::isa::sass::{RegFile, SCOREBOARDS};
 
 /// The first number that is none of a general register.
@@ -31,6 +31,14 @@ impl Waits {
             let (general, others) = of.split_at_mut(GENERAL);
             general[..highest].iter_mut().chain(others).for_each(|r| *r &= !boards);
         }
+    }
+
+    /// The scoreboards that guard what a node reads and writes.
+    pub fn of(&self, node: &Node) -> u8 {
+        let mut all = 0;
+        node.effects.reads.iter().for_each(|r| each(r, |k| all |= self.results[k]));
+        node.effects.writes.iter().for_each(|w| each(w, |k| all |= self.results[k] | self.sources[k]));
+        all
     }
 
     /// The scoreboards that guard uniform registers.

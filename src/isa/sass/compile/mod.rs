@@ -327,7 +327,7 @@ fn routine<'a>(
     let most = body.pool.map_or(registers, |p| registers.max(p.most.saturating_sub(2)).min(253));
     let again = || self::selected(&body, &facts, (names, number));
     let mut placed = allocated(&mut selected, &again, (most, local_bytes))?;
-    let blocks = |p: &place::Placed, less| resident(f, pool::used(&p.lines).saturating_sub(less));
+    let blocks = |p: &place::Placed, less| resident(f, p.registers.saturating_sub(less));
     if ahead > 0 && body.pool.is_none() && blocks(&placed, 0) < blocks(&placed, ahead) {
         // Registers of loads that are a turn ahead cost blocks that would be there at once.
         let mut plain = again()?;
@@ -432,10 +432,11 @@ fn kernel<'a>(
     }
     schedule::schedule(&mut listing);
     done(Phase::Schedule);
-    let (mut code, places) = sync::synchronise(&listing, linked.labels);
+    let registers = highest(&listing.nodes);
+    let (mut code, places) = sync::synchronise(&listing, linked.labels, registers as usize);
     reuse::reuse(&mut code, &listing.nodes, &places);
     done(Phase::Synchronise);
-    k.registers = start.unwrap_or(highest(&listing.nodes) + 2);
+    k.registers = start.unwrap_or(registers + 2);
     k.shared_bytes = names.shared_bytes.max(names.least_shared_bytes);
     let end = code.len();
     let extent = |(name, from, to): &(String, usize, Option<usize>)| link::extent(name, *from, *to, &places, end);

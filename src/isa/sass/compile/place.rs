@@ -5,6 +5,7 @@ use super::lines::{End, Line, Lines, ends};
 use super::live::{Settled, settle};
 use super::mir::{FOUR, Mach, PRED, WIDEST, Word, width};
 use super::parts::{Apply, Parts, moves_runs, parked, spills};
+use super::pool;
 use super::scalar;
 use super::select::Selected;
 use crate::codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Values, Whole};
@@ -18,6 +19,8 @@ pub(super) const STACK: u64 = 1;
 
 pub(super) struct Placed {
     pub lines: Vec<Line>,
+    /// One more than the highest general register in use.
+    pub registers: u32,
     /// Bytes of the frame.
     pub frame_bytes: u32,
     pub spills: usize,
@@ -75,7 +78,8 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
         && selected.pool.is_none()
         && let Some(whole) = whole(selected, &settled, registers)
     {
-        return Ok(placed(selected, lines(selected, &whole, local_bytes)?, 0));
+        let registers = whole.end(GENERAL).max(if selected.uses_stack { STACK as u32 + 1 } else { 0 });
+        return Ok(placed(selected, lines(selected, &whole, local_bytes)?, (registers, 0)));
     }
     let low = selected.pool.map(|p| p.least / 2);
     let info = |registers, apart| info(registers, apart, (wide, low));
@@ -92,7 +96,8 @@ pub(super) fn place(selected: &mut Selected, registers: u16, local_bytes: u32) -
     };
     let (alloc, first) = allocated(&known, &need, &info, (registers, calls, wide, selected.pool.is_some()))?;
     let (lines, spills) = Apply::new(&parts, &alloc, first, local_bytes).all()?;
-    Ok(placed(selected, lines, spills))
+    let registers = pool::used(&lines.all);
+    Ok(placed(selected, lines, (registers, spills)))
 }
 
 fn failed(e: regalloc::RegAllocError) -> AsmError {
@@ -100,7 +105,7 @@ fn failed(e: regalloc::RegAllocError) -> AsmError {
 }
 
 /// With the stack pointer where it is wanted.
-fn placed(selected: &Selected, lines: Lines, spills: usize) -> Placed {
+fn placed(selected: &Selected, lines: Lines, (registers, spills): (u32, usize)) -> Placed {
     let Lines { mut all, labels, frame_bytes, multiplies, .. } = lines;
     if selected.uses_stack || spills > 0 {
         let load = Mach::new(op::MOV_C).n("d", STACK).c("b", 0, 0x28).n("mask", 15);
@@ -110,7 +115,7 @@ fn placed(selected: &Selected, lines: Lines, spills: usize) -> Placed {
         let head = [load, down].map(|m| Line::Inst(m.inst, None));
         all.splice(1..1, head.into_iter().skip(first));
     }
-    Placed { lines: all, frame_bytes, spills, labels, multiplies }
+    Placed { lines: all, registers, frame_bytes, spills, labels, multiplies }
 }
 
 /// How many registers more than are wanted at once may be taken.

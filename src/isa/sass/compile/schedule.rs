@@ -6,7 +6,7 @@
 use super::lines::Line;
 use crate::isa::sass::effects::add_effects;
 use crate::isa::sass::order::{Order, order};
-use crate::isa::sass::{Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency};
+use crate::isa::sass::{Access, Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,6 +14,7 @@ use std::collections::BinaryHeap;
 /// Register numbers over all files.
 pub(super) const REGISTERS: usize = 256 + 8 + 64 + 8;
 
+#[inline]
 pub(super) fn number(file: RegFile, index: u8) -> usize {
     let base = match file {
         RegFile::General => 0,
@@ -24,6 +25,23 @@ pub(super) fn number(file: RegFile, index: u8) -> usize {
     base + usize::from(index)
 }
 
+/// The numbers of the registers that an operand names.
+#[inline]
+pub(super) fn span(a: &Access) -> std::ops::Range<usize> {
+    let first = number(a.file, a.first);
+    first..first + usize::from(a.count)
+}
+
+/// Calls `f` with the number of each register that an operand names, nearly always one.
+#[inline(always)]
+pub(super) fn each(a: &Access, mut f: impl FnMut(usize)) {
+    let first = number(a.file, a.first);
+    f(first);
+    for k in 1..usize::from(a.count) {
+        f(first + k);
+    }
+}
+
 /// An instruction with what it does.
 #[derive(Debug)]
 pub(super) struct Node {
@@ -32,6 +50,8 @@ pub(super) struct Node {
     pub effects: Effects,
     /// Its results come after a time that is known.
     pub fixed: bool,
+    /// It computes only, in a time that is known: it sets no scoreboard, orders nothing, and control goes on behind it.
+    pub computes: bool,
     /// Control may leave the straight way after it.
     pub jumps: bool,
 }
@@ -78,7 +98,8 @@ pub(super) fn listing(lines: &[Line]) -> Listing {
                 }
                 ended = jumps || alone;
                 let fixed = completion(inst) == Completion::Fixed;
-                out.nodes.push(Node { inst: *inst, target: *target, effects: Effects::default(), fixed, jumps });
+                let computes = fixed && is_arithmetic(inst.form().pipe);
+                out.nodes.push(Node { inst: *inst, target: *target, effects: Effects::default(), fixed, computes, jumps });
                 if let Some(n) = out.nodes.last_mut() {
                     add_effects(inst, &mut n.effects);
                 }
@@ -91,6 +112,12 @@ pub(super) fn listing(lines: &[Line]) -> Listing {
     super::flight::gather(&mut out);
     out.order = (0..out.nodes.len() as u32).collect();
     out
+}
+
+/// Whether instructions of the pipe compute only.
+fn is_arithmetic(pipe: Pipe) -> bool {
+    let uniform = matches!(pipe, Pipe::Uniform | Pipe::UniformMove);
+    uniform || matches!(pipe, Pipe::Alu | Pipe::Fma | Pipe::Imad | Pipe::ImadWide | Pipe::Half)
 }
 
 /// Whether control may leave the straight way after it.
@@ -272,8 +299,7 @@ impl Builder<'_> {
         let node = &nodes[i as usize];
         let (rewritten, overwritten) = if node.fixed { (3, 1) } else { (30, SOURCES_READ) };
         for (k, w) in node.effects.writes.iter().enumerate() {
-            let first = number(w.file, w.first);
-            for next in &mut self.next[first..first + usize::from(w.count)] {
+            for next in &mut self.next[span(w)] {
                 let mut at = next.reader;
                 while at >= self.first_reader
                     && let Some(r) = self.readers.get(at as usize)
@@ -289,8 +315,7 @@ impl Builder<'_> {
             }
         }
         for (k, r) in node.effects.reads.iter().enumerate() {
-            let first = number(r.file, r.first);
-            for next in &mut self.next[first..first + usize::from(r.count)] {
+            for next in &mut self.next[span(r)] {
                 if let Some(writer) = next.writer.checked_sub(self.base) {
                     self.graph.edge(i, writer, overwritten);
                 }

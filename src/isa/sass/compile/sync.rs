@@ -8,7 +8,7 @@
 
 use super::PADDING;
 use super::carry::{Entry, Given, Waits};
-use super::schedule::{Listing, Node, Piece, REGISTERS, jumps, number};
+use super::schedule::{Listing, Node, Piece, REGISTERS, each, jumps, span};
 use crate::isa::sass::{
     Access, Completion, Control, Guard, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, Slot, completion,
     distance, least_stall, op, reads_late,
@@ -29,14 +29,22 @@ pub(super) struct Placed {
 struct Writer {
     node: u32,
     write: u8,
-    issued: u32,
+    /// The cycle by which its result is there for all, in so far as any result is.
+    far: u32,
     /// The cycle by which its result is there for all.
     settled: u32,
 }
 
 const NOBODY: u32 = u32::MAX;
 
-const NOWHERE: Writer = Writer { node: NOBODY, write: 0, issued: 0, settled: 0 };
+const NOWHERE: Writer = Writer { node: NOBODY, write: 0, far: 0, settled: 0 };
+
+impl Writer {
+    /// The cycle that it was issued in.
+    fn issued(&self) -> u32 {
+        self.far - FARTHEST
+    }
+}
 
 /// What a scoreboard was set by last, and when.
 #[derive(Clone, Copy, Default)]
@@ -96,9 +104,9 @@ struct Sync<'a> {
 /// Pieces are gone over again so often at most, on average.
 const AGAIN: usize = 4;
 
-/// Gives every instruction its control word; may add NOPs that stall. The result has a label's place for each label.
-pub(super) fn synchronise(code: &Listing, labels: usize) -> (Vec<Placed>, Vec<usize>) {
-    let highest = super::highest(&code.nodes) as usize;
+/// Gives every instruction its control word; may add NOPs that stall. General registers in use are below `highest`. The result has a label's place
+/// for each label.
+pub(super) fn synchronise(code: &Listing, labels: usize, highest: usize) -> (Vec<Placed>, Vec<usize>) {
     let mut s = Sync {
         nodes: &code.nodes,
         clock: 0,
@@ -173,8 +181,8 @@ fn overtaken(code: &Listing) -> Vec<bool> {
 /// Notes where an instruction writes and reads registers.
 fn touch(next: &mut [(u32, u32)], code: &Listing, k: usize, at: usize) {
     let (effects, at) = (&code.nodes[code.order[k] as usize].effects, at as u32);
-    effects.writes.iter().for_each(|w| next[span(w)].fill((at, at)));
-    effects.reads.iter().for_each(|r| next[span(r)].iter_mut().for_each(|n| n.1 = at));
+    effects.writes.iter().for_each(|w| each(w, |r| next[r] = (at, at)));
+    effects.reads.iter().for_each(|r| each(r, |r| next[r].1 = at));
 }
 
 /// The longest that anything may have to wait for a result.
@@ -317,7 +325,9 @@ impl Sync<'_> {
             // Other threads of the warp may go on from here.
             wait |= self.waits.uniform();
         }
-        at = at.max(self.told(wait));
+        if wait != 0 {
+            at = at.max(self.told(wait));
+        }
         match entered && at > self.clock {
             // The instruction before is not one that all have come by.
             true => self.pause(at - self.clock),
@@ -328,8 +338,11 @@ impl Sync<'_> {
         }
         let mut inst = node.inst;
         inst.control.wait = wait;
-        let least = u32::from(if groups(&inst).is_some() { SCOREBOARD_SET } else { least_stall(&inst) });
-        self.assign(&mut inst, node, number);
+        let mut least = 1;
+        if !node.computes {
+            least = u32::from(if groups(&inst).is_some() { SCOREBOARD_SET } else { least_stall(&inst) });
+            self.assign(&mut inst, node, number);
+        }
         let issued = self.clock;
         let after = if leaves { self.settled(drains).max(issued + least) } else { issued + least };
         self.note(node, number, issued);
@@ -340,38 +353,36 @@ impl Sync<'_> {
     }
 
     /// The cycle from which a node may issue, and the scoreboards that it waits for.
+    #[inline]
     fn ready(&self, node: &Node) -> (u32, u8) {
-        let (mut at, mut wait) = (self.clock, 0u8);
+        let mut at = self.clock;
         for r in &node.effects.reads {
-            let span = span(r);
-            wait |= self.waits.results[span.clone()].iter().fold(0, |all, r| all | r);
             // Words of one result are waited for once.
             let mut waited = (NOBODY, 0);
-            for w in &self.writers[span] {
-                if w.node != NOBODY && w.issued + FARTHEST > self.clock && waited != (w.node, w.write) {
+            each(r, |reg| {
+                let w = &self.writers[reg];
+                if w.far > self.clock && waited != (w.node, w.write) {
                     waited = (w.node, w.write);
                     let from = &self.nodes[w.node as usize];
                     let written = &from.effects.writes[usize::from(w.write)];
-                    at = at.max(w.issued + u32::from(distance(&from.inst, written, &node.inst, r).safe));
+                    at = at.max(w.issued() + u32::from(distance(&from.inst, written, &node.inst, r).safe));
                 }
-            }
+            });
         }
         for w in &node.effects.writes {
-            let span = span(w);
-            let boards = self.waits.results[span.clone()].iter().zip(&self.waits.sources[span.clone()]);
-            wait |= boards.fold(0, |all, (a, b)| all | a | b);
-            for before in &self.writers[span] {
+            each(w, |reg| {
+                let before = &self.writers[reg];
                 // Nothing must come that much later than another write.
-                if before.node != NOBODY && before.issued + FARTHEST > self.clock {
-                    at = at.max(before.issued + rewrite(&self.nodes[before.node as usize].inst));
+                if before.far > self.clock {
+                    at = at.max(before.issued() + rewrite(&self.nodes[before.node as usize].inst));
                 }
-            }
+            });
         }
         if self.late_until > self.clock {
             let all = node.effects.reads.iter().chain(&node.effects.writes).filter(|a| a.file == RegFile::General);
             at = all.flat_map(span).filter_map(|r| self.late.get(r)).fold(at, |at, late| at.max(*late));
         }
-        (at, wait)
+        (at, if self.waits.boards == 0 { 0 } else { self.waits.of(node) })
     }
 
     /// The cycle from which a wait for scoreboards finds them set.
@@ -529,7 +540,7 @@ impl Sync<'_> {
         // What a guard skips leaves the result before.
         let skips = node.inst.guard.index < 7;
         for (k, w) in node.effects.writes.iter().enumerate() {
-            let next = Writer { node: number, write: k as u8, issued, settled: issued + longest(&node.inst, w) };
+            let next = Writer { node: number, write: k as u8, far: issued + FARTHEST, settled: issued + longest(&node.inst, w) };
             for reg in span(w) {
                 let writer = &mut self.writers[reg];
                 let before = writer.node != NOBODY;
@@ -546,7 +557,7 @@ impl Sync<'_> {
             let writers = &mut self.writers;
             self.recent.retain(|r| {
                 let writer = &mut writers[usize::from(*r)];
-                let keep = writer.node != NOBODY && writer.issued + 40 > issued;
+                let keep = writer.node != NOBODY && writer.issued() + 40 > issued;
                 if !keep {
                     *writer = NOWHERE;
                 }
@@ -601,9 +612,4 @@ fn groups(inst: &Instruction) -> Option<u8> {
         "UTMACMDFLUSH" => Some(super::select::BULK_GROUPS as u8),
         _ => None,
     }
-}
-
-fn span(a: &Access) -> std::ops::Range<usize> {
-    let first = number(a.file, a.first);
-    first..first + usize::from(a.count)
 }
