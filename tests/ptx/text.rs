@@ -107,7 +107,7 @@ fn errors_name_line_column_and_what_was_expected() {
         ("add.s32 %r0, %r1 %r2;", "6:18: expected `,` or `;`, found `%r2`"),
         ("mov.b32 %r0, 0f12;", "6:14: expected a number of PTX, found `0f12`"),
         ("@%q bra X;", "6:2: expected a predicate register that is declared here, found `%q`"),
-        ("ld.param.u64 %r0, [5.5];", "6:23: expected an address before this, found `]`"),
+        ("ld.param.u64 %r0, [5.5];", "6:20: expected an address, found a floating-point constant"),
         (".reg .q7 %x;", "6:6: expected a type of registers, such as .b32, found `.q7`"),
         ("mov.b32 %r0, \"x\";", "6:14: expected an operand, found \"x\""),
         ("bra X", "7:1: expected `,` or `;`, found `}`"),

@@ -6,6 +6,7 @@ use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::isa::sass::Chip;
 use doorbell::isa::sass::check::{Trust, check_for};
 use doorbell::isa::sass::compile::{assemble, kernels};
+use doorbell::isa::sass::{decode, print_at};
 
 const SM90: Arch = Arch { sm: 90, specific: true };
 const HEAD: &str = ".version 8.8\n.target sm_90a\n.address_size 64\n";
@@ -34,7 +35,11 @@ D: st.param.b32 [q], %a4; ret; }
 .func (.param .align 16 .b8 q[16]) four(.param .b64 v, .param .b32 w) {
 .reg .b64 %a<4>; .reg .b32 %b<8>; ld.param.b64 %a1, [v]; ld.param.b32 %b1, [w]; mov.b64 {%b2, %b3}, %a1; add.s32 %b4, %b2, %b1;
 st.param.v4.b32 [q], {%b1, %b2, %b3, %b4}; ret; }
+.func (.reg.u64 wide) scaled(.reg .b32 v, .reg .f32 w, .reg .b16 h) {
+.reg .b32 %a<4>; .reg .f32 %b<3>; .reg .pred %p; setp.gt.s32 %p, v, 9; cvt.rn.f32.s32 %b0, v; mul.rn.f32 %b1, %b0, w; cvt.rzi.s32.f32 %a1, %b1;
+mul.wide.u16 %a0, h, h; mov.b64 wide, {%a0, %a1}; @%p ret; shl.b64 wide, wide, 7; }
 .global .align 8 .u64 table[2] = {twice, square};
+.const .align 8 .u64 cx = 9; .const .align 4 .u32 cz = 6; .const .align 8 .u64 cy[4] = {3, cx, cz, cx+4}; .const .align 4 .u32 cw[2] = {cx, cz};
 ";
 
 /// Runs one text's code by both.
@@ -50,6 +55,22 @@ pub fn same_everywhere(name: &str, body: &str) {
     }
 }
 
+fn input() -> Vec<u8> {
+    (0..THREADS * 16).flat_map(|k| k.wrapping_mul(2_654_435_761).rotate_left(k % 32).to_le_bytes()).collect()
+}
+
+/// What our code of a text leaves on a chip.
+fn ours_for(arch: Arch, name: &str, body: &str) -> Vec<u8> {
+    let text = kernel(body).replace(".target sm_90a", &format!(".target {arch}"));
+    let ours = assemble(&text, arch).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
+    let (from, to) = (0x7_0000_0000u64, 0x7_1000_0000u64);
+    let buffers = [(from, input()), (to, vec![0; THREADS as usize * 16])];
+    let params = [from, to].iter().flat_map(|a| a.to_le_bytes()).collect::<Vec<u8>>();
+    let case = Case { grid: [1; 3], block: [THREADS, 1, 1], params, buffers: &buffers, dynamic_bytes: 0 };
+    let (mut left, _) = launch(&ours, "k", &case, true).unwrap_or_else(|e| panic!("{name}: {e}"));
+    left.remove(1)
+}
+
 /// The same for a chip.
 fn same_for(arch: Arch, name: &str, body: &str) {
     let text = kernel(body).replace(".target sm_90a", &format!(".target {arch}"));
@@ -62,9 +83,7 @@ fn same_for(arch: Arch, name: &str, body: &str) {
     let found = check_for(&words, chip, Trust::Safe).unwrap_or_else(|e| panic!("{name}: {e}"));
     assert!(found.is_empty(), "{name}: {}", found[0]);
     let (from, to) = (0x7_0000_0000u64, 0x7_1000_0000u64);
-    let input: Vec<u8> =
-        (0..THREADS * 16).flat_map(|k| k.wrapping_mul(2_654_435_761).rotate_left(k % 32).to_le_bytes()).collect();
-    let buffers = [(from, input), (to, vec![0; THREADS as usize * 16])];
+    let buffers = [(from, input()), (to, vec![0; THREADS as usize * 16])];
     let params = [from, to].iter().flat_map(|a| a.to_le_bytes()).collect::<Vec<u8>>();
     let case = Case { grid: [1; 3], block: [THREADS, 1, 1], params, buffers: &buffers, dynamic_bytes: 0 };
     let [(a, _), (b, _)] = [("theirs", &theirs), ("ours", &ours)]
@@ -126,6 +145,152 @@ fn calls_and_tables_leave_what_ptxas_leaves() {
         "and.b32 %r3, %t, 3; mov.u32 %r2, %x; T: .branchtargets A, B, C, E; brx.idx %r3, T;
         A: add.s32 %r2, %r2, 1; bra E; B: shl.b32 %r2, %r2, 3; bra E; C: not.b32 %r2, %r2; E: st.global.u32 [%o], %r2;",
     );
+}
+
+/// Parameters in registers, and constants in calls.
+#[test]
+fn parameters_in_registers_leave_what_ptxas_leaves() {
+    let call = |args: &str| {
+        format!(
+            "mov.b32 {{%h1, %h2}}, %x; cvt.rn.f32.u32 %f1, %t; and.b32 %r1, %t, 15; call (%d3), scaled, ({args});
+            st.global.u64 [%o+8], %d3;"
+        )
+    };
+    same_everywhere("registers", &call("%r1, %f1, %h1"));
+    same("constants", &call("12, 0f40490FDB, 300"));
+    same("a constant float", &call("%r1, 0f3f000000, %h2"));
+    same(
+        "guarded",
+        "setp.lt.u32 %p1, %t, 9; mov.u64 %d3, 6; mov.u32 %r1, 11; mov.f32 %f1, 0f40000000; mov.b32 {%h1, %h2}, %x;
+        @%p1 call (%d3), scaled, (%r1, %f1, %h2); st.global.u64 [%o+8], %d3;",
+    );
+}
+
+/// The values of `isa::ptx`'s own test of expressions, by ptxas.
+#[test]
+fn constant_expressions_and_vector_registers_leave_what_ptxas_leaves() {
+    let all = [
+        "4*8+1",
+        "1+4*8",
+        "(1+4)*8",
+        "-7/2",
+        "-7 % 3",
+        "7 % -3",
+        "-7/2U",
+        "1<<70",
+        "1 ? -1 : 2U",
+        "1<<4|3",
+        "~0 & 0xff",
+        "-16>>2",
+        "0xfffffffffffffff0>>2",
+        "(.u64)-16>>60",
+        "3 > 2 ? 10 : 20",
+        "!5",
+        "1 == 1 && 2 != 2 || 7 >= 7",
+        "6 ^ 3",
+        "-1 < 1",
+        "-1 < 1U",
+        "WARP_SZ*2",
+        "(5)",
+    ];
+    for text in all {
+        same(text, &format!("mov.u64 %d3, {text}; add.u64 %d3, %d3, 77; st.global.u64 [%o], %d3;"));
+    }
+    same(
+        "offsets",
+        "ld.global.u32 %r1, [%i + 2*4]; ld.global.u32 %r2, [%i+16-4]; add.u32 %r1, %r1, WARP_SZ; st.global.v2.u32 [%o+2*(1+1)*2], {%r1, %r2};",
+    );
+    same(
+        "glued words",
+        "{ .reg.v2.u32 v; .reg .u64 y<2>; mov.u32 v.x, %x; mov.u32 v.y, %t; mov.b64 y0, v; st.global.u64 [%o], y0; }",
+    );
+    same(
+        "vectors",
+        "{ .reg .v4 .b32 v, w<2>; ld.global.v4.b32 v, [%i]; add.u32 v.y, v.x, v.w; mov.v4.b32 w1, v; mov.v4.b32 v, {w1.y, w1.x, w1.w, w1.z};         st.global.v4.b32 [%o], v; }",
+    );
+    same(
+        "small lanes",
+        "{ .reg .v4 .u16 v; .reg .v2 .b64 y; mov.b32 {%h1, %h2}, %x; mov.v4.u16 v, {%h2, 7, %h1, %h1}; cvt.u64.u16 y.x, v.x; cvt.u64.u16 y.y, v.w;         mov.v2.b64 y, {y.y, y.x}; add.u64 y.x, y.x, %d1; st.global.v2.b64 [%o], y; }",
+    );
+}
+
+/// By the manual's text: the multiprocessor does not have the instruction that ptxas makes of these.
+#[test]
+fn integers_are_packed_to_the_nearest_smaller_ones_on_every_chip() {
+    let types = [
+        ("u16", 0, 0xffff),
+        ("s16", -0x8000, 0x7fff),
+        ("u8", 0, 0xff),
+        ("s8", -0x80, 0x7f),
+        ("u4", 0, 15),
+        ("s4", -8, 7),
+    ];
+    let (input, word) =
+        (input(), |of: &[u8], at: usize| u32::from_le_bytes(of[at..at + 4].try_into().expect("a word")));
+    for (chip, (ty, least, largest)) in Chip::ALL.into_iter().flat_map(|c| types.map(|t| (c, t))) {
+        let (bits, guard) = (ty[1..].parse::<u32>().expect("bits"), if ty == "s8" { "@%p1 " } else { "" });
+        let third = if bits < 16 { (".b32", ", %r2") } else { ("", "") };
+        for shift in [0, 12, 18, 22, 26] {
+            let body = format!(
+                "ld.global.u32 %r1, [%i+4]; ld.global.u32 %r2, [%i+8]; setp.lt.u32 %p1, %t, 20; mov.u32 %r3, 7; shr.s32 %r4, %x, {shift}; \
+                shr.s32 %r5, %r1, {shift}; {guard}cvt.pack.sat.{ty}.s32{} %r3, %r4, %r5{}; st.global.u32 [%o], %r3;",
+                third.0, third.1
+            );
+            let left = ours_for(chip.arch(), &format!("{chip} {ty}"), &body);
+            for t in 0..THREADS as usize {
+                let part = |at| {
+                    let nearest = (word(&input, 16 * t + at).cast_signed() >> shift).clamp(least, largest);
+                    u64::from(nearest.cast_unsigned()) & ((1 << bits) - 1)
+                };
+                let above = if bits < 16 { u64::from(word(&input, 16 * t + 8)) << (2 * bits) } else { 0 };
+                let packed = (above | part(0) << bits | part(4)) as u32;
+                let want = if !guard.is_empty() && t >= 20 { 7 } else { packed };
+                assert_eq!(word(&left, 16 * t), want, "{chip} {ty} >> {shift}, thread {t}");
+            }
+        }
+    }
+}
+
+/// The address of a variable in a constant bank is its place there, also as what another one holds.
+#[test]
+fn places_of_constants_are_the_same_wherever_they_are_named() {
+    same(
+        "a constant's place",
+        "mov.u64 %d3, cx; mov.u64 %d4, cz; ld.const.u64 %d5, [cy+8]; ld.const.u64 %d6, [cy+16]; ld.const.u64 %d7, [cy+24]; \
+        ld.const.u32 %r1, [cw+4]; xor.b64 %d3, %d3, %d5; xor.b64 %d4, %d4, %d6; sub.s64 %d7, %d7, %d5; shl.b64 %d4, %d4, 8; or.b64 %d3, %d3, %d4; cvt.u64.u32 %d8, %r1; \
+        sub.s64 %d8, %d8, %d6; add.s64 %d8, %d8, %d7; ld.const.u64 %d9, [%d5]; add.s64 %d8, %d8, %d9; st.global.v2.u64 [%o], {%d3, %d8};",
+    );
+}
+
+#[test]
+fn differences_of_halves_leave_what_ptxas_leaves() {
+    let two = "ld.global.u32 %r1, [%i+4]; ld.global.u32 %r2, [%i+8]; setp.lt.u32 %p1, %t, 20; mov.u32 %r3, 7;";
+    for op in [
+        "vabsdiff2.u32.u32.u32.add %r3, %x, %r1, %r2",
+        "vabsdiff2.u32.s32.s32.add %r3, %x, %r1, %r2",
+        "vabsdiff2.u32.u32.u32 %r3, %x, %r1, %r2",
+        "@%p1 vabsdiff2.u32.s32.s32.add %r3, %r1, %x, %r3",
+    ] {
+        same_everywhere(op, &format!("{two} {op}; st.global.u32 [%o], %r3;"));
+    }
+    for op in ["max.s16x2.relu %r3, %x, %r1", "min.s16x2.relu %r3, %x, %r1"] {
+        same(op, &format!("{two} {op}; st.global.u32 [%o], %r3;"));
+    }
+}
+
+/// A failed assertion ends the grid; what it would have said has nowhere to go.
+#[test]
+fn a_failed_assertion_is_a_trap() {
+    let body = "setp.ne.u32 %p1, %t, 100; @%p1 bra OK; { .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 e; .param .b64 f;         st.param.b64 [a], %d1; st.param.b64 [b], %d1; st.param.b32 [c], 7; st.param.b64 [e], %d1; st.param.b64 [f], 1;         call.uni __assertfail, (a, b, c, e, f); } OK: st.global.u32 [%o], %x;";
+    let text = kernel(body).replace(
+        ".visible .entry",
+        ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 e, .param .b64 f);\n.visible .entry",
+    );
+    let code = &kernels(&text).expect("it is assembled")[0].words;
+    let trap = |w: &&u128| decode(**w).is_ok_and(|i| print_at(&i, 0).contains("BPT.TRAP"));
+    assert_eq!(code.iter().filter(trap).count(), 1);
+    let printing = text.replace("__assertfail", "vprintf");
+    assert!(kernels(&printing).expect_err("nothing prints").to_string().contains("vprintf has no body in this module"));
 }
 
 /// More predicates than there are, of which the first has a value in some threads only. (ptxas's code joins it with others where it has none, and what comes of that decides nothing.)

@@ -1,7 +1,7 @@
 //! What the parser hands over of a function's body, and to whom: [`Tree`] keeps it as statements; the assembler has a list of its own made at
 //! once, without names of registers.
 
-use super::module::{Guard, Imm, Inst, Modifier, Operand, Pos, Statement};
+use super::module::{Guard, Imm, Inst, Modifier, Operand, Pos, Statement, Variable};
 use super::name::Name;
 use super::names::Opcode;
 use hashbrown::HashMap;
@@ -14,7 +14,10 @@ pub(crate) trait Operands<'a> {
     /// A register, and its number among those that the body declares.
     fn register(&mut self, name: &'a str, number: u32) -> Self::Operand;
     fn not(&mut self, name: &'a str, number: u32) -> Self::Operand;
-    fn lane(&mut self, name: &'a str, lane: u8, pos: Pos) -> Self::Operand;
+    /// A vector register of so many lanes, and the number of its first one.
+    fn lanes(&mut self, name: &'a str, first: u32, lanes: u8) -> Self::Operand;
+    /// One of its lanes, and that one's number.
+    fn lane(&mut self, name: &'a str, lane: u8, number: u32) -> Self::Operand;
     fn special(&mut self, name: &'a str) -> Self::Operand;
     fn symbol(&mut self, name: &'a str, offset: i64) -> Self::Operand;
     fn immediate(&mut self, value: Imm) -> Self::Operand;
@@ -34,6 +37,8 @@ pub(crate) trait Bodies<'a>: Operands<'a> {
     /// A brace opens: the body's own, or one in it.
     fn open(&mut self);
     fn close(&mut self);
+    /// Results and parameters that are registers, in the order of the header, numbered from 0, and how many of them are results; the body follows.
+    fn passed(&mut self, _registers: &[&Variable], _results: usize) {}
     fn label(&mut self, name: &'a str, pos: Pos);
     /// What is no block, label or instruction.
     fn statement(&mut self, statement: Statement);
@@ -93,7 +98,11 @@ impl<'a> Operands<'a> for Tree<'_> {
         Operand::Not(Name::from(name))
     }
 
-    fn lane(&mut self, name: &'a str, lane: u8, _: Pos) -> Operand {
+    fn lanes(&mut self, name: &'a str, _: u32, _: u8) -> Operand {
+        Operand::Reg(Name::from(name))
+    }
+
+    fn lane(&mut self, name: &'a str, lane: u8, _: u32) -> Operand {
         Operand::Lane(Name::from(name), lane)
     }
 

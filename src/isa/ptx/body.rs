@@ -1,11 +1,10 @@
 //! What stands in a function's braces: statements, instructions, operands.
 
 use super::bodies::{Bodies, Head, Operands, Predicate};
-use super::lex::Kind;
+use super::lex::{Kind, is_name};
 use super::module::{Imm, Inlined, Linkage, Loc, Modifier, Pos, Registers, Statement};
 use super::name::Name;
 use super::names::{self, Numbered, Opcode, Space, Type, is_special};
-use super::number;
 use super::parse::{ParseError, Parser, Scope};
 
 type Res<T> = Result<T, ParseError>;
@@ -102,7 +101,7 @@ impl<'a> Parser<'a> {
 
     fn registers(&mut self, pos: Pos) -> Res<Statement> {
         if let Some((ty, name, count)) = self.quick_range() {
-            self.declare(name, Some(count));
+            self.declare(name, Some(count), 1);
             self.advance()?;
             let names = vec![(Name::from(name), Some(count))];
             return Ok(Statement::Registers(Registers { pos, vector: 1, ty, names }));
@@ -130,7 +129,7 @@ impl<'a> Parser<'a> {
             } else {
                 None
             };
-            p.declare(w, count);
+            p.declare(w, count, vector);
             Ok((name, count))
         })?;
         Ok(Statement::Registers(Registers { pos, vector, ty, names }))
@@ -262,6 +261,7 @@ impl<'a> Parser<'a> {
 
     fn simple<M: Operands<'a>>(&mut self, make: &mut M) -> Res<M::Operand> {
         match self.tok.kind {
+            Kind::Word("WARP_SZ") => Ok(make.immediate(self.constant()?)),
             Kind::Word(w) if !w.starts_with('.') => {
                 let pos = self.tok.pos;
                 self.advance()?;
@@ -273,7 +273,8 @@ impl<'a> Parser<'a> {
                     }
                 }
             }
-            Kind::Number(_) | Kind::Sign(b'-' | b'+' | b'~') => Ok(make.immediate(self.immediate()?)),
+            Kind::Number(_) | Kind::Sign(b'-' | b'+' | b'~') => Ok(make.immediate(self.constant()?)),
+            Kind::Sign(b'!') if !self.is_name_next() => Ok(make.immediate(self.constant()?)),
             Kind::Sign(b'!') => {
                 self.advance()?;
                 let (name, number) = self.predicate()?;
@@ -285,14 +286,41 @@ impl<'a> Parser<'a> {
                 Ok(make.vector(parts))
             }
             Kind::Sign(b'(') => {
-                let pos = self.tok.pos;
+                let (lexer, tok) = (self.lexer.clone(), self.tok);
+                if self.deeper("operands", Self::is_expression)? {
+                    (self.lexer, self.tok) = (lexer, tok);
+                    return Ok(make.immediate(self.constant()?));
+                }
+                (self.lexer, self.tok) = (lexer, tok);
                 self.advance()?;
                 let list = self.deeper("operands", |p| p.list(b')', |p| p.operand(make)))?;
-                Ok(make.parenthesised(list, pos))
+                Ok(make.parenthesised(list, tok.pos))
             }
             Kind::Sign(b'[') => self.deeper("operands", |p| p.address(make)),
             _ => self.wanted("an operand"),
         }
+    }
+
+    /// Whether a name follows the sign here.
+    fn is_name_next(&self) -> bool {
+        let rest = self.lexer.bytes().get(self.lexer.at..).unwrap_or_default();
+        rest.iter().find(|c| !c.is_ascii_whitespace()).is_some_and(|c| is_name(*c) && !c.is_ascii_digit())
+    }
+
+    /// Whether the parenthesis here begins an expression: a type stands in it, another one, or an operator behind what it holds. A number alone may be
+    /// what a call passes.
+    fn is_expression(&mut self) -> Res<bool> {
+        self.advance()?;
+        let begins =
+            matches!(self.tok.kind, Kind::Number(_) | Kind::Sign(b'-' | b'+' | b'~' | b'(')) || self.is_word("WARP_SZ");
+        if self.directive().is_some() {
+            return Ok(true);
+        }
+        if !begins || self.constant().is_err() || !self.is_sign(b')') {
+            return Ok(false);
+        }
+        self.advance()?;
+        Ok(self.is_operator())
     }
 
     /// A name as an operand: what it is depends on what has been declared. `None`: it is a symbol.
@@ -303,6 +331,9 @@ impl<'a> Parser<'a> {
         if let Some(number) = self.register(w) {
             return Ok(Some(make.register(w, number)));
         }
+        if let Some((first, lanes)) = self.vector_register(w) {
+            return Ok(Some(make.lanes(w, first, lanes)));
+        }
         if let Some((stem, lane)) = w.rsplit_once('.') {
             let lane_number = match lane {
                 "x" | "r" => Some(0),
@@ -311,9 +342,11 @@ impl<'a> Parser<'a> {
                 "w" | "a" => Some(3),
                 _ => None,
             };
-            return match lane_number {
-                Some(n) if self.register(stem).is_some() => Ok(Some(make.lane(stem, n, pos))),
-                Some(_) if is_special(stem) => Ok(Some(make.special(w))),
+            return match (lane_number, self.vector_register(stem)) {
+                (Some(n), Some((first, lanes))) if n < lanes => {
+                    Ok(Some(make.lane(stem, n, first.saturating_add(n.into()))))
+                }
+                (Some(_), None) if is_special(stem) => Ok(Some(make.special(w))),
                 _ => Err(ParseError::expected(pos, "an operand", &format!("`{w}`"))),
             };
         }
@@ -333,34 +366,13 @@ impl<'a> Parser<'a> {
         self.scopes.iter().rev().find_map(|scope| scope.number(w, &taken_apart))
     }
 
-    fn immediate(&mut self) -> Res<Imm> {
-        let minus = match self.tok.kind {
-            Kind::Sign(c @ (b'-' | b'+' | b'~')) => {
-                self.advance()?;
-                c
-            }
-            _ => b'+',
-        };
-        let Kind::Number(text) = self.tok.kind else { return self.wanted("a number") };
-        let Some(value) = number::constant(text) else { return self.wanted("a number of PTX") };
-        self.advance()?;
-        let value = match (minus, value) {
-            (b'-', Imm::Int(i)) => Imm::Int(i.wrapping_neg()),
-            (b'~', Imm::Int(i)) => Imm::Int(!i),
-            (b'-', Imm::F32(b)) => Imm::F32(b ^ 1 << 31),
-            (b'-', Imm::F64(b)) => Imm::F64(b ^ 1 << 63),
-            (_, v) => v,
-        };
-        Ok(value)
-    }
-
     /// `+ 4`, `- 4`, `+-4` or nothing.
     pub(super) fn offset(&mut self) -> Res<i64> {
         let mut total = 0i64;
         while let Kind::Sign(sign @ (b'+' | b'-')) = self.tok.kind {
             self.advance()?;
             let minus = self.sign(b'-')?;
-            let n = self.count("a number of bytes")?.cast_signed();
+            let n = self.product("a number of bytes")?;
             let n = if (sign == b'-') != minus { n.wrapping_neg() } else { n };
             total = total.wrapping_add(n);
         }
@@ -396,10 +408,7 @@ impl<'a> Parser<'a> {
                 let named = self.named(w, pos, make)?;
                 Ok(named.unwrap_or_else(|| make.symbol(w, 0)))
             }
-            Kind::Number(_) | Kind::Sign(b'-' | b'+' | b'~') => match self.immediate()? {
-                value @ Imm::Int(_) => Ok(make.immediate(value)),
-                _ => self.wanted("an address before this"),
-            },
+            Kind::Number(_) | Kind::Sign(b'-' | b'~') => Ok(make.immediate(Imm::Int(self.product("an address")?))),
             _ => {
                 self.simple(make)?;
                 self.wanted("an address before this")

@@ -7,13 +7,13 @@
 //! Place in the arrows: [`render`] is instruction selection for PTX ([`Chip::target`] tells codegen what it may use); what turns a [`Module`] into machine
 //! code reads the same data, whoever wrote the text. Nothing here knows a device. Source: NVIDIA's PTX ISA 8.8.
 //!
-//! Left out: texture and surface instructions are parsed as any other, never rendered; parameters of functions in registers;
-//! constant expressions beyond a sign; the preprocessor.
+//! Left out: texture and surface instructions are parsed as any other, never rendered; the preprocessor.
 #![forbid(unsafe_code)]
 
 mod bodies;
 mod body;
 mod chip;
+mod constant;
 mod lex;
 mod module;
 mod name;

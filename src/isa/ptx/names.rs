@@ -231,7 +231,7 @@ words! {
     /// Where memory lies.
     Space {
         Const "const", Global "global", Local "local", Param "param", ParamEntry "param::entry", ParamFunc "param::func",
-        Shared "shared", SharedCta "shared::cta", SharedCluster "shared::cluster", Tex "tex",
+        Shared "shared", SharedCta "shared::cta", SharedCluster "shared::cluster", Tex "tex", Reg "reg",
     }
 }
 

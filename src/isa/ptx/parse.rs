@@ -5,7 +5,7 @@
 
 use super::bodies::{Bodies, Tree};
 use super::lex::{Kind, Lexer, Token};
-use super::module::{Function, Init, Item, Linkage, Module, Operand, Pointer, Pos, Tuning, Variable};
+use super::module::{Function, Imm, Init, Item, Linkage, Module, Operand, Pointer, Pos, Tuning, Variable};
 use super::name::Name;
 use super::names::{Counted, Numbered, Space, Type};
 use super::stems::Stems;
@@ -73,6 +73,8 @@ pub(super) struct Scope<'a> {
     pub names: HashMap<&'a str, u32>,
     /// With the number of the first.
     pub ranges: Vec<(Counted<'a>, u32)>,
+    /// Vectors: a name, or with a count the names of a range, with the number of the first lane, and how many lanes each has.
+    vectors: Vec<(Counted<'a>, Option<&'a str>, u32, u8)>,
     /// There are names among them that do not begin with a `%`.
     pub bare: bool,
 }
@@ -88,6 +90,21 @@ impl Scope<'_> {
         }
         self.ranges.iter().find_map(|(range, first)| range.number(taken_apart).map(|k| first.saturating_add(k)))
     }
+
+    /// The number of a vector's first lane, and how many it has.
+    pub fn vector(&self, word: &str) -> Option<(u32, u8)> {
+        if self.vectors.is_empty() {
+            return None;
+        }
+        let taken_apart = Numbered::of(word.as_bytes());
+        self.vectors.iter().find_map(|(range, name, first, lanes)| {
+            let k = match name {
+                Some(name) => (*name == word).then_some(0),
+                None => range.number(&taken_apart),
+            };
+            k.map(|k| (first.saturating_add(k.saturating_mul((*lanes).into())), *lanes))
+        })
+    }
 }
 
 pub(super) struct Parser<'a> {
@@ -97,6 +114,8 @@ pub(super) struct Parser<'a> {
     pub stems: Stems,
     /// Registers that the body has declared.
     pub registers: u32,
+    /// The names of parameters in registers that were declared last.
+    passed: Vec<&'a str>,
     pub depth: u32,
 }
 
@@ -104,16 +123,23 @@ impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Res<Parser<'a>> {
         let (mut lexer, mut tok) = (Lexer::new(text), Token { kind: Kind::End, pos: Pos::default() });
         lexer.next(&mut tok)?;
-        Ok(Parser { lexer, tok, scopes: vec![Scope::default()], stems: Stems::default(), registers: 0, depth: 0 })
+        let (scopes, stems) = (vec![Scope::default()], Stems::default());
+        Ok(Parser { lexer, tok, scopes, stems, registers: 0, passed: vec![], depth: 0 })
     }
 
     // --- scopes ---
 
-    /// One register is declared, or a range of them.
-    pub fn declare(&mut self, name: &'a str, count: Option<u32>) {
+    /// One register is declared, or a range of them, each of so many lanes.
+    pub fn declare(&mut self, name: &'a str, count: Option<u32>, lanes: u8) {
         let first = self.registers;
-        self.registers = first.saturating_add(count.unwrap_or(1));
+        self.registers = first.saturating_add(count.unwrap_or(1).saturating_mul(lanes.into()));
         let Some(scope) = self.scopes.last_mut() else { return };
+        scope.bare |= !name.starts_with('%');
+        if lanes > 1 {
+            let one = if count.is_none() { Some(name) } else { None };
+            scope.vectors.push((Counted::new(name, count.unwrap_or(0)), one, first, lanes));
+            return self.stems.name(name);
+        }
         match count {
             Some(n) => {
                 scope.ranges.push((Counted::new(name, n), first));
@@ -124,7 +150,11 @@ impl<'a> Parser<'a> {
                 self.stems.name(name);
             }
         }
-        scope.bare |= !name.starts_with('%');
+    }
+
+    /// A vector's first lane and how many it has.
+    pub fn vector_register(&self, word: &str) -> Option<(u32, u8)> {
+        self.scopes.iter().rev().find_map(|scope| scope.vector(word))
     }
 
     /// What the last scope declares is out of sight.
@@ -134,6 +164,7 @@ impl<'a> Parser<'a> {
         for scope in &self.scopes {
             scope.ranges.iter().for_each(|(range, first)| self.stems.range(range.stem(), *first, range.count));
             scope.names.keys().for_each(|name| self.stems.name(name));
+            scope.vectors.iter().for_each(|v| self.stems.name(v.1.unwrap_or(v.0.stem())));
         }
     }
 
@@ -188,9 +219,14 @@ impl<'a> Parser<'a> {
         Ok(here)
     }
 
-    /// A word with a dot, without it.
-    pub fn directive(&self) -> Option<&'a str> {
-        if let Kind::Word(w) = self.tok.kind { w.strip_prefix('.') } else { None }
+    /// A word with a dot, without it; of several that stand together (`.reg.u64`) the first.
+    pub fn directive(&mut self) -> Option<&'a str> {
+        let Kind::Word(w) = self.tok.kind else { return None };
+        let rest = w.strip_prefix('.')?;
+        let Some((first, behind)) = rest.split_once('.') else { return Some(rest) };
+        self.lexer.at -= behind.len() + 1;
+        self.tok.kind = Kind::Word(w.get(..=first.len()).unwrap_or(w));
+        Some(first)
     }
 
     /// A name that is no directive.
@@ -225,6 +261,15 @@ impl<'a> Parser<'a> {
                 None => self.wanted(what),
             },
             _ => self.wanted(what),
+        }
+    }
+
+    /// A number without a sign, or an expression.
+    fn size(&mut self, what: &str) -> Res<u64> {
+        let at = self.tok;
+        match self.constant()? {
+            Imm::Int(n) => u64::try_from(n).map_err(|_| ParseError::expected(at.pos, what, &n.to_string())),
+            _ => Err(ParseError::expected(at.pos, what, "a floating-point constant")),
         }
     }
 
@@ -392,6 +437,7 @@ impl<'a> Parser<'a> {
         bodies: &mut B,
     ) -> Res<Function<B::Body>> {
         let mut tuning = self.tuning()?;
+        self.passed.clear();
         let returns = if self.is_sign(b'(') { self.params()? } else { vec![] };
         let name = self.name("a function's name")?;
         let params = if self.is_sign(b'(') { self.params()? } else { vec![] };
@@ -400,12 +446,38 @@ impl<'a> Parser<'a> {
             None
         } else if self.is_sign(b'{') {
             self.registers = 0;
-            self.scope(bodies)?;
-            Some(bodies.body())
+            Some(self.body((entry, &returns, &params), bodies)?)
         } else {
             return self.wanted("`{`, `;` or a directive such as .maxntid");
         };
         Ok(Function { pos, linkage, entry, name, returns, params, tuning, body })
+    }
+
+    /// A function's body. Results and parameters of a function that are registers are declared around it.
+    fn body<B: Bodies<'a>>(
+        &mut self,
+        (entry, returns, params): (bool, &[Variable], &[Variable]),
+        bodies: &mut B,
+    ) -> Res<B::Body> {
+        let names = std::mem::take(&mut self.passed);
+        let passed: Vec<&Variable> = returns.iter().chain(params).filter(|v| v.space == Space::Reg).collect();
+        if let Some(v) = passed.first()
+            && (entry || passed.iter().any(|v| v.vector > 1 || !v.dims.is_empty()))
+        {
+            return Err(ParseError::expected(v.pos, "a parameter in .param, or a scalar register of a .func", &v.name));
+        }
+        if passed.is_empty() {
+            self.scope(bodies)?;
+            return Ok(bodies.body());
+        }
+        self.scopes.push(Scope::default());
+        for name in names {
+            self.declare(name, None, 1);
+        }
+        bodies.passed(&passed, returns.iter().filter(|v| v.space == Space::Reg).count());
+        let done = self.scope(bodies);
+        self.leave();
+        done.map(|()| bodies.body())
     }
 
     pub fn params(&mut self) -> Res<Vec<Variable>> {
@@ -514,9 +586,12 @@ impl<'a> Parser<'a> {
         if !typed {
             return self.wanted("a type, such as .b32");
         }
+        if let (Space::Reg, Kind::Word(name)) = (space, self.tok.kind) {
+            self.passed.push(name);
+        }
         v.name = self.name("a variable's name")?;
         while self.sign(b'[')? {
-            let len = if self.is_sign(b']') { None } else { Some(self.count("a number of elements")?) };
+            let len = if self.is_sign(b']') { None } else { Some(self.size("a number of elements")?) };
             self.need(b']', "after an array's length")?;
             v.dims.push(len);
         }
@@ -549,7 +624,7 @@ impl<'a> Parser<'a> {
         }
         let value = self.operand(&mut Tree::default())?;
         match value {
-            Operand::Imm(super::module::Imm::Int(mask)) if self.is_sign(b'(') => {
+            Operand::Imm(Imm::Int(mask)) if self.is_sign(b'(') => {
                 self.advance()?;
                 let of = self.deeper("initialisers", Self::init)?;
                 self.need(b')', "after a masked address")?;

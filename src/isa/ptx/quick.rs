@@ -296,8 +296,9 @@ impl<'p, 'a> Quick<'p, 'a> {
             let taken_apart = Numbered::of(name.as_bytes());
             number = self.scopes.iter().rev().find_map(|s| s.number(name, &taken_apart));
         }
-        // Others that begin so are the machine's, or not declared.
-        if own && number.is_none() {
+        // Others that begin so are the machine's, or not declared; vectors and constants are no symbols.
+        let other = || name == "WARP_SZ" || self.scopes.iter().any(|s| s.vector(name).is_some());
+        if number.is_none() && (own || other()) {
             return None;
         }
         self.lexer.at += n;

@@ -92,6 +92,12 @@ fn fill(
         {
             super::call::address(names.function(name).unwrap_or(0))
         }
+        // A place in the bank, not in memory.
+        Init::Value(Operand::Symbol(name, addend))
+            if let Some(Symbol::Constant(at)) = names.symbols.get(name).filter(|_| size >= 4) =>
+        {
+            (i64::from(*at) + addend).cast_unsigned()
+        }
         Init::Value(Operand::Symbol(name, addend)) | Init::Generic(name, addend) if size == 8 => {
             let kind =
                 if matches!(init, Init::Generic(..)) { RelocationKind::Generic } else { RelocationKind::Address };

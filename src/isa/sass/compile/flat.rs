@@ -4,7 +4,7 @@ use super::AsmError;
 use super::call::{self, Signatures};
 use super::mnemonics::Mnemonic;
 use super::operands::Operands;
-use super::source::{Scope, Source, Store, Uses};
+use super::source::{Passed, Scope, Source, Store, Uses};
 use crate::isa::ptx::{Imm, Modifier, Name, Opcode, Pos, Space, Type, Variable};
 use crate::isa::sass::Chip;
 use hashbrown::HashMap;
@@ -322,6 +322,8 @@ struct Flatten<'a, 'n> {
     names: &'n mut Names,
     scopes: Vec<Scope>,
     body: Body<'a>,
+    /// What stands before an item, or behind it.
+    around: Vec<(u32, bool, Item<'a>)>,
 }
 
 /// Flattens a body. Variables declared in it get their places.
@@ -330,18 +332,20 @@ pub(super) fn flatten<'a>(source: Source<'a>, store: &'a Store<'a>, names: &mut 
         return Err(fault);
     }
     let body = Body { items: source.items, labels: source.labels, ..Body::default() };
-    let mut f = Flatten { store, names, scopes: source.scopes, body };
+    let mut f = Flatten { store, names, scopes: source.scopes, body, around: vec![] };
+    f.body.regs.extend(source.passed.iter().map(|p| p.ty));
     for r in &source.registers {
         let count: usize = r.names.iter().map(|(_, count)| count.unwrap_or(1) as usize).sum();
-        f.body.regs.resize(f.body.regs.len() + count, r.ty);
+        f.body.regs.resize(f.body.regs.len() + count * usize::from(r.vector), r.ty);
     }
-    for (scope, v) in source.variables {
-        f.declare(scope, v)?;
+    for (scope, v) in &source.variables {
+        f.declare(*scope, v)?;
     }
     let mut items = std::mem::take(&mut f.body.items);
-    let wide = source.wide.iter().filter_map(|(scope, at)| Some((*scope, Item::inst(items.get(*at as usize)?)?)));
-    for (scope, i) in wide.filter(|(_, i)| i.op == Opcode::Call) {
-        f.lay_out_call(scope, i, &source.names)?;
+    for (scope, at) in &source.wide {
+        if let Some(i) = items.get(*at as usize).and_then(Item::inst).filter(|i| i.op == Opcode::Call) {
+            f.lay_out_call((*scope, *at), i, &source.names)?;
+        }
     }
     for (scope, at) in &source.wide {
         if let Some(Item::Inst(i)) = items.get_mut(*at as usize) {
@@ -361,6 +365,8 @@ pub(super) fn flatten<'a>(source: Source<'a>, store: &'a Store<'a>, names: &mut 
         }
     }
     f.body.items = items;
+    f.pass_registers(&source.passed)?;
+    f.surround();
     Ok(f.body)
 }
 
@@ -383,6 +389,19 @@ pub(super) fn shared(body: &Source, names: &mut Names) -> Result<(), AsmError> {
     Ok(())
 }
 
+/// The type that a register or a constant is passed as in so many bytes.
+fn passed_type(o: &Opd, bytes: u32) -> Option<Type> {
+    Some(match (o, bytes) {
+        (Opd::Imm(Imm::F32(_) | Imm::F64(_)), 4) => Type::F32,
+        (Opd::Imm(Imm::F32(_) | Imm::F64(_)), 8) => Type::F64,
+        (Opd::Reg(_) | Opd::Imm(Imm::Int(_)), 1) => Type::B8,
+        (Opd::Reg(_) | Opd::Imm(Imm::Int(_)), 2) => Type::B16,
+        (Opd::Reg(_) | Opd::Imm(Imm::Int(_)), 4) => Type::B32,
+        (Opd::Reg(_) | Opd::Imm(Imm::Int(_)), 8) => Type::B64,
+        _ => return None,
+    })
+}
+
 fn align_up(at: u32, align: u32) -> u32 {
     at.div_ceil(align.max(1)) * align.max(1)
 }
@@ -398,10 +417,10 @@ pub(super) fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
 }
 
 impl<'a> Flatten<'a, '_> {
-    fn declare(&mut self, scope: u32, v: Variable) -> Result<(), AsmError> {
+    fn declare(&mut self, scope: u32, v: &Variable) -> Result<(), AsmError> {
         let symbol = match v.space {
-            Space::Shared | Space::SharedCta => Symbol::Shared(place(&v, &mut self.names.shared_bytes)?),
-            Space::Local => Symbol::Local(place(&v, &mut self.body.local_bytes)?),
+            Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut self.names.shared_bytes)?),
+            Space::Local => Symbol::Local(place(v, &mut self.body.local_bytes)?),
             // Its place is the call's to say.
             Space::Param => return Ok(()),
             _ => {
@@ -410,9 +429,72 @@ impl<'a> Flatten<'a, '_> {
             }
         };
         if let Some(scope) = self.scopes.get_mut(scope as usize) {
-            scope.symbols.insert(v.name, symbol);
+            scope.symbols.insert(v.name.clone(), symbol);
         }
         Ok(())
+    }
+
+    /// An access of what calls pass.
+    fn access(
+        &self,
+        op: Opcode,
+        ty: Type,
+        (at, value): (Symbol, Opd<'a>),
+        like: (Pos, Option<(Reg, bool)>),
+    ) -> Item<'a> {
+        let place = Opd::Address(self.store.one(Opd::Symbol(at, 0)), 0);
+        let operands = if op == Opcode::Ld { [value, place] } else { [place, value] };
+        Item::Inst(Flat::of(like, self.store.access(op, ty), operands.into_iter().collect()))
+    }
+
+    /// Results and parameters that are registers are stored before each return, and loaded at the start.
+    fn pass_registers(&mut self, passed: &[Passed]) -> Result<(), AsmError> {
+        let returns = |k: usize| matches!(self.body.items.get(k), Some(Item::Inst(i)) if i.op == Opcode::Ret);
+        let end = self.body.items.len();
+        let ends: Vec<usize> = (0..end).filter(|k| returns(*k)).chain([end]).collect();
+        for (k, Passed { name, ty, result }) in (0..).zip(passed) {
+            let Some(at) = self.names.symbols.get(name).copied() else { continue };
+            if *ty == Type::Pred {
+                let what = format!("{name}: predicates are not passed as parameters");
+                return Err(AsmError::new(Pos::default(), what));
+            }
+            let value = (at, Opd::Reg(k));
+            match result {
+                true => {
+                    let stores = ends.iter().map(|end| {
+                        let pos = self.body.items.get(*end).and_then(Item::inst).map(|i| i.pos);
+                        (*end as u32, true, self.access(Opcode::St, *ty, value, (pos.unwrap_or_default(), None)))
+                    });
+                    let stores: Vec<_> = stores.collect();
+                    self.around.extend(stores);
+                }
+                false => self.around.push((0, true, self.access(Opcode::Ld, *ty, value, (Pos::default(), None)))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what stands before and behind items in its place.
+    fn surround(&mut self) {
+        if self.around.is_empty() {
+            return;
+        }
+        let mut around = std::mem::take(&mut self.around);
+        // Before an item comes first what stands behind the one before.
+        around.sort_by_key(|(at, before, _)| 2 * at + u32::from(!before));
+        let mut around = around.into_iter().peekable();
+        let items = std::mem::take(&mut self.body.items);
+        let end = items.len() as u32;
+        for (k, item) in (0..).zip(items) {
+            while let Some((_, _, new)) = around.next_if(|(at, before, _)| *at == k && *before) {
+                self.body.items.push(new);
+            }
+            self.body.items.push(item);
+            while let Some((_, _, new)) = around.next_if(|(at, before, _)| *at == k && !*before) {
+                self.body.items.push(new);
+            }
+        }
+        self.body.items.extend(around.filter(|(at, ..)| *at >= end).map(|(.., new)| new));
     }
 
     /// A scope and those around it.
@@ -427,7 +509,7 @@ impl<'a> Flatten<'a, '_> {
     }
 
     /// Gives the parameters that a call names their places.
-    fn lay_out_call(&mut self, scope: u32, i: &Flat, names: &Uses) -> Result<(), AsmError> {
+    fn lay_out_call(&mut self, (scope, item): (u32, u32), i: &Flat<'a>, names: &Uses<'a>) -> Result<(), AsmError> {
         let parts = call::parts(i, names)?;
         let callee = match call::name(parts.target, names) {
             Some(name) => match self.symbol(scope, name) {
@@ -440,14 +522,23 @@ impl<'a> Flatten<'a, '_> {
             return Err(AsmError::new(i.pos, "call: what is called is not known here".into()));
         };
         self.body.outgoing_bytes = self.body.outgoing_bytes.max(signature.bytes.next_multiple_of(16));
-        for (list, places) in [(parts.returns, &signature.returns), (parts.params, &signature.params)] {
+        for (list, places, result) in
+            [(parts.returns, &signature.returns, true), (parts.params, &signature.params, false)]
+        {
             if list.len() != places.len() {
                 return Err(AsmError::new(i.pos, "call: not as many parameters as are declared".into()));
             }
-            for (o, (at, _)) in list.iter().zip(places) {
+            for (o, (at, len)) in list.iter().zip(places) {
                 let Some(name) = call::name(o, names) else {
-                    let what = "call: parameters that are no .param variables are not assembled";
-                    return Err(AsmError::new(i.pos, what.into()));
+                    let Some(ty) = passed_type(o, *len).filter(|_| !result || matches!(o, Opd::Reg(_))) else {
+                        let what = "call: a parameter that is neither a .param variable nor a scalar";
+                        return Err(AsmError::new(i.pos, what.into()));
+                    };
+                    let op = if result { Opcode::Ld } else { Opcode::St };
+                    let guard = i.guard.filter(|_| result);
+                    let access = self.access(op, ty, (Symbol::Outgoing(*at), *o), (i.pos, guard));
+                    self.around.push((item, !result, access));
+                    continue;
                 };
                 let Some(scope) = self.scopes.get_mut(scope as usize) else { continue };
                 let old = scope.symbols.insert(name.into(), Symbol::Outgoing(*at));

@@ -6,7 +6,9 @@
 use super::lines::Line;
 use crate::isa::sass::effects::add_effects;
 use crate::isa::sass::order::{Order, order};
-use crate::isa::sass::{Access, Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency};
+use crate::isa::sass::{
+    Access, Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency,
+};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -99,7 +101,14 @@ pub(super) fn listing(lines: &[Line]) -> Listing {
                 ended = jumps || alone;
                 let fixed = completion(inst) == Completion::Fixed;
                 let computes = fixed && is_arithmetic(inst.form().pipe);
-                out.nodes.push(Node { inst: *inst, target: *target, effects: Effects::default(), fixed, computes, jumps });
+                out.nodes.push(Node {
+                    inst: *inst,
+                    target: *target,
+                    effects: Effects::default(),
+                    fixed,
+                    computes,
+                    jumps,
+                });
                 if let Some(n) = out.nodes.last_mut() {
                     add_effects(inst, &mut n.effects);
                 }

@@ -5,7 +5,9 @@ use super::AsmError;
 use super::flat::{Flat, Item, Opd, Symbol};
 use super::mnemonics::{Common, Mnemonic};
 use super::operands;
-use crate::isa::ptx::{Bodies, Head, Imm, Modifier, Name, Opcode, Operands, Pos, Registers, Statement, Variable};
+use crate::isa::ptx::{
+    Bodies, Head, Imm, Modifier, Name, Opcode, Operands, Pos, Registers, Space, Statement, Type, Variable,
+};
 use hashbrown::HashMap;
 use std::cell::{Cell, OnceCell};
 use std::hash::{BuildHasher, Hasher};
@@ -27,8 +29,17 @@ pub(super) struct Source<'a> {
     /// Calls and branches through tables, with their scopes.
     pub wide: Vec<(u32, u32)>,
     pub labels: u32,
+    /// Results and parameters that are registers, which have the first numbers.
+    pub passed: Vec<Passed>,
     /// What is not assembled.
     pub fault: Option<AsmError>,
+}
+
+/// A result or a parameter that is a register.
+pub(super) struct Passed {
+    pub name: Name,
+    pub ty: Type,
+    pub result: bool,
 }
 
 /// What is declared behind an open brace.
@@ -55,6 +66,12 @@ impl<'a> Store<'a> {
     /// An operand that others are made of.
     pub fn one(&'a self, o: Opd<'a>) -> &'a Opd<'a> {
         self.operands.add(o)
+    }
+
+    /// A load or a store of what a call passes.
+    pub fn access(&'a self, op: Opcode, ty: Type) -> &'a Mnemonic {
+        let mods = [Modifier::Space(Space::Param), Modifier::Type(ty)];
+        self.mnemonics.add(Mnemonic::new(op, mods.into_iter()))
     }
 
     /// Operands that are one.
@@ -162,12 +179,24 @@ impl<'a> Reader<'a> {
         if std::mem::take(&mut self.names) {
             self.source.named.push(item);
         }
-        if std::mem::take(&mut self.listed) && !call {
-            self.fault(pos, || "calls are not assembled".into());
+        if std::mem::take(&mut self.listed) && !call && !self.bare_constants() {
+            self.fault(pos, || "operands in parentheses are those of a call".into());
         }
         if self.wide {
             self.source.wide.push((self.scope.unwrap_or_default(), item));
         }
+    }
+
+    /// Constants in parentheses are what stands in them; whether there is nothing else in any.
+    fn bare_constants(&mut self) -> bool {
+        let Some(Item::Inst(i)) = self.source.items.last_mut() else { return false };
+        i.opds.iter_mut().all(|o| {
+            if let Opd::List(list) = *o {
+                let [value @ Opd::Imm(_)] = list else { return false };
+                *o = *value;
+            }
+            true
+        })
     }
 
     fn here(&mut self) -> Option<&mut Scope> {
@@ -187,9 +216,12 @@ impl<'a> Operands<'a> for Reader<'a> {
         Opd::Not(number)
     }
 
-    fn lane(&mut self, name: &'a str, _: u8, pos: Pos) -> Opd<'a> {
-        self.fault(pos, || format!("{name}: vector registers are not assembled"));
-        Opd::Nothing
+    fn lanes(&mut self, _: &'a str, first: u32, lanes: u8) -> Opd<'a> {
+        self.vector((first..first + u32::from(lanes)).map(Opd::Reg).collect())
+    }
+
+    fn lane(&mut self, _: &'a str, _: u8, number: u32) -> Opd<'a> {
+        Opd::Reg(number)
     }
 
     fn special(&mut self, name: &'a str) -> Opd<'a> {
@@ -248,6 +280,11 @@ impl<'a> Bodies<'a> for Reader<'a> {
         self.source.scopes.push(Scope { parent, ..Scope::default() });
     }
 
+    fn passed(&mut self, registers: &[&Variable], results: usize) {
+        let one = |(k, v): (usize, &&Variable)| Passed { name: v.name.clone(), ty: v.ty, result: k < results };
+        self.source.passed = registers.iter().enumerate().map(one).collect();
+    }
+
     fn close(&mut self) {
         self.scope = self.here().and_then(|s| s.parent);
     }
@@ -267,12 +304,7 @@ impl<'a> Bodies<'a> for Reader<'a> {
         let label = self.label.take();
         let scope = self.scope.unwrap_or_default();
         match (statement, label) {
-            (Statement::Registers(r), _) => {
-                if r.vector != 1 {
-                    self.fault(r.pos, || "vector registers are not assembled".into());
-                }
-                self.source.registers.push(r);
-            }
+            (Statement::Registers(r), _) => self.source.registers.push(r),
             (Statement::Variable(v), _) => self.source.variables.push((scope, v)),
             (Statement::Targets { calls: false, names }, Some((name, _))) => {
                 if let Some(scope) = self.here() {

@@ -540,7 +540,12 @@ impl Sync<'_> {
         // What a guard skips leaves the result before.
         let skips = node.inst.guard.index < 7;
         for (k, w) in node.effects.writes.iter().enumerate() {
-            let next = Writer { node: number, write: k as u8, far: issued + FARTHEST, settled: issued + longest(&node.inst, w) };
+            let next = Writer {
+                node: number,
+                write: k as u8,
+                far: issued + FARTHEST,
+                settled: issued + longest(&node.inst, w),
+            };
             for reg in span(w) {
                 let writer = &mut self.writers[reg];
                 let before = writer.node != NOBODY;

@@ -8,6 +8,11 @@ use crate::isa::ptx::{Opcode, Type};
 use crate::isa::sass::op;
 
 impl Build<'_> {
+    /// Ends the grid with an error.
+    pub(super) fn trap(&mut self) {
+        self.push(Mach::new(op::BPT_I).m("md", ".TRAP").n("m", 1).effect());
+    }
+
     pub(super) fn control(&mut self, i: &Flat, labels: usize) -> Result<(), AsmError> {
         match i.op {
             Opcode::Bra => {
@@ -40,9 +45,12 @@ impl Build<'_> {
                 self.push(Mach::new(op::EXIT_N).effect());
                 Ok(())
             }
-            Opcode::Trap | Opcode::Brkpt => {
-                let kind = if i.op == Opcode::Trap { ".TRAP" } else { ".INT" };
-                self.push(Mach::new(op::BPT_I).m("md", kind).n("m", if i.op == Opcode::Trap { 1 } else { 0 }).effect());
+            Opcode::Trap => {
+                self.trap();
+                Ok(())
+            }
+            Opcode::Brkpt => {
+                self.push(Mach::new(op::BPT_I).m("md", ".INT").n("m", 0).effect());
                 Ok(())
             }
             Opcode::Nanosleep => {

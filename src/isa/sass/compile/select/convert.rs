@@ -57,7 +57,10 @@ fn byte_float(i: &Flat, m: Mach, to: Type) -> Mach {
 
 impl Build<'_> {
     pub(super) fn convert(&mut self, i: &Flat) -> Result<(), AsmError> {
-        let types: smallvec::SmallVec<[Type; 2]> = i.types().collect();
+        let types: smallvec::SmallVec<[Type; 3]> = i.types().collect();
+        if i.has("pack") {
+            return self.pack_ints(i, &types);
+        }
         let [to, from] = types[..] else { return self.no(i, "a conversion has two types") };
         if matches!((to, from), (Type::F16x2, Type::E4m3x2 | Type::E5m2x2) | (Type::E4m3x2 | Type::E5m2x2, Type::F16x2))
         {
@@ -95,6 +98,54 @@ impl Build<'_> {
         let s = [self.src(i, &i.opds[1], from)?.into(), self.src(i, &i.opds[2], from)?.into()];
         self.float_to_half_as(d, s, brain, (rounding(i), i.has("relu")));
         Ok(())
+    }
+
+    /// Two integers to the nearest values of a smaller type, the first above; above both what the third operand has lowest.
+    fn pack_ints(&mut self, i: &Flat, types: &[Type]) -> Result<(), AsmError> {
+        let (to, more) = match types {
+            [to @ (Type::U16 | Type::S16), Type::S32] => (*to, false),
+            [to @ (Type::U8 | Type::S8 | Type::U4 | Type::S4), Type::S32, Type::B32] => (*to, true),
+            _ => return self.no(i, "packing into this type is not assembled"),
+        };
+        if i.opds.len() != if more { 4 } else { 3 } || !i.has("sat") {
+            return self.no(i, "two sources and .sat are expected, with a third type a third source");
+        }
+        let d = self.dest(i, &i.opds[0])?;
+        let [a, b] = [self.src(i, &i.opds[1], Type::S32)?, self.src(i, &i.opds[2], Type::S32)?];
+        let [a, b] = [a, b].map(|x| self.nearest(x, to));
+        let c = if more { self.src(i, &i.opds[3], Type::B32)? } else { Val::Imm(0) };
+        let (t, c) = (self.one(), self.in_word(c));
+        match to.bits() {
+            16 => self.join_halves(d, b, a),
+            8 => {
+                self.unguarded(|s| s.permute(t, b.into(), 0x0040, a.into()));
+                self.permute(d, t.into(), 0x5410, c.into());
+            }
+            _ => {
+                let (low, high) = (self.one(), self.one());
+                self.unguarded(|s| {
+                    s.lop(low, [b.into(), 15.into(), Src::ZERO], 0xc0);
+                    s.shift(high, [a.into(), 4.into(), Src::ZERO], ".L", ".U32", false);
+                    s.lop(t, [low.into(), high.into(), Src::ZERO], 0xfc);
+                });
+                self.permute(d, t.into(), 0x6540, c.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The nearest value of a type of fewer bits to a signed word.
+    fn nearest(&mut self, x: Val, to: Type) -> Val {
+        let (t, out, bits) = (self.one(), self.one(), to.bits());
+        let (least, largest) = match to.is_signed() {
+            true => ((-1i32 << (bits - 1)).cast_unsigned(), (1u32 << (bits - 1)) - 1),
+            false => (0, (1u32 << bits) - 1),
+        };
+        self.unguarded(|s| {
+            s.extreme(t, x, Val::Imm(least), true, true);
+            s.extreme(out, Val::Word(t), Val::Imm(largest), false, true);
+        });
+        Val::Word(out)
     }
 
     /// Two floats as bytes of e4m3 or e5m2, the first above.

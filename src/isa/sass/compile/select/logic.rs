@@ -536,6 +536,9 @@ impl Build<'_> {
 
     pub(super) fn mov_inst(&mut self, i: &Flat) -> Result<(), AsmError> {
         let ty = i.ty();
+        if i.lanes() > 1 {
+            return self.mov_lanes(i, ty);
+        }
         match (&i.opds[0], &i.opds[1]) {
             (Opd::Reg(d), s) if ty == Type::Pred => {
                 let (d, p) = (self.home(*d), self.pred_src(i, s)?);
@@ -565,6 +568,34 @@ impl Build<'_> {
                     self.mov64(d.plus(k), Wide::Pair(s.plus(k)));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// All lanes of a vector are read before any is written.
+    fn mov_lanes(&mut self, i: &Flat, ty: Type) -> Result<(), AsmError> {
+        let (Opd::Vector(to), Opd::Vector(from)) = (&i.opds[0], &i.opds[1]) else {
+            return self.no(i, "two vectors are expected");
+        };
+        if to.len() != i.lanes() || from.len() != i.lanes() || ty.bits() > 64 {
+            return self.no(i, "vectors of as many lanes as it says, of at most 64 bits each, are expected");
+        }
+        let wide = ty.bits() == 64;
+        let mut values = Vec::with_capacity(from.len());
+        for o in *from {
+            let kept = if wide { self.two() } else { self.one() };
+            if wide {
+                let v = self.wide(i, o, ty)?;
+                self.unguarded(|b| b.mov64(kept, v));
+            } else {
+                let v = self.src(i, o, ty)?;
+                self.unguarded(|b| b.mov(kept, v));
+            }
+            values.push(kept);
+        }
+        for (o, kept) in to.iter().zip(values).filter(|(o, _)| **o != Opd::Nothing) {
+            let d = self.dest(i, o)?;
+            if wide { self.mov64(d, Wide::Pair(kept)) } else { self.mov(d, Val::Word(kept)) }
         }
         Ok(())
     }

@@ -131,6 +131,7 @@ impl Build<'_> {
             Call => self.call(i),
             Cp => self.copy(i),
             Tensormap => self.tensormap(i),
+            Vabsdiff2 => self.half_differences(i),
             Vabsdiff4 => self.byte_differences(i),
             Mbarrier => self.mbarrier(i),
             Brx => self.table_branch(i, labels),

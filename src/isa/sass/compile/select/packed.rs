@@ -1,7 +1,7 @@
 //! Packed integers: pairs of 16 bits, and the video instructions on bytes.
 
 use super::super::AsmError;
-use super::super::build::{Build, Src, vimnmx};
+use super::super::build::{Build, Src, iadd3, vimnmx};
 use super::super::flat::Flat;
 use super::super::mir::{Mach, Pred, Val, Word};
 use crate::isa::ptx::{Opcode, Type};
@@ -10,7 +10,10 @@ use crate::isa::sass::{Chip, op};
 impl Build<'_> {
     /// `add`, `min`, `max` of two halves of a word each.
     pub(super) fn packed_int(&mut self, i: &Flat) -> Result<(), AsmError> {
-        if !i.is_plain() {
+        let relu = i.has("relu");
+        let may = i.ty() == Type::S16x2 && matches!(i.op, Opcode::Min | Opcode::Max) && i.only_says(&["relu"]);
+        let known = if relu { may } else { i.is_plain() };
+        if !known {
             return self.no(i, "packed 16-bit integers with a modifier are not assembled");
         }
         let d = self.dest(i, &i.opds[0])?;
@@ -21,7 +24,9 @@ impl Build<'_> {
             Opcode::Min | Opcode::Max => {
                 let ty = if i.ty() == Type::S16x2 { ".S16x2" } else { ".U16x2" };
                 let p = if i.op == Opcode::Max { Pred::TRUE.not() } else { Pred::TRUE };
-                self.alu(vimnmx(), d, [a.into(), b.into(), Src::ZERO], |m| m.p("pp", p).m("ty", ty));
+                self.alu(vimnmx(), d, [a.into(), b.into(), Src::ZERO], |m| {
+                    m.p("pp", p).m("ty", ty).mark("relu", if relu { ".RELU" } else { "" })
+                });
             }
             _ => return self.no(i, "no instruction on packed 16-bit integers of that kind is assembled"),
         }
@@ -44,6 +49,39 @@ impl Build<'_> {
         let ones = self.in_word(Val::Imm(0x0101_0101));
         let sum = Mach::new(op::IDP_R).w("d", d).r("a", difference).r("b", ones).r("c", addend);
         self.push(sum.m("at", ".U8").m("bt", ".U8"));
+    }
+
+    /// Differences of 16-bit halves, or their sum.
+    pub(super) fn half_differences(&mut self, i: &Flat) -> Result<(), AsmError> {
+        let types: smallvec::SmallVec<[Type; 3]> = i.types().collect();
+        let [_, a_ty, b_ty] = types[..] else { return self.no(i, "three types are expected") };
+        let d = self.dest(i, &i.opds[0])?;
+        let [a, b, c] = [1, 2, 3].map(|k| self.src(i, &i.opds[k], Type::B32));
+        let (a, b, c) = (a?, b?, c?);
+        let [low, high] = [false, true].map(|upper| {
+            let (difference, magnitude) = (self.one(), self.one());
+            let (x, y) = (self.half_of(a, a_ty, upper), self.half_of(b, b_ty, upper));
+            self.unguarded(|s| {
+                s.alu(iadd3(), difference, [x.into(), Src::from(y).negated(), Src::ZERO], |m| m);
+                s.unary(op::IABS_R, magnitude, difference.into(), |m| m);
+            });
+            magnitude
+        });
+        match i.has("add") {
+            true => self.alu(iadd3(), d, [low.into(), high.into(), c.into()], |m| m),
+            false => self.join_halves(d, Val::Word(low), Val::Word(high)),
+        }
+        Ok(())
+    }
+
+    /// A half of a word as a number.
+    fn half_of(&mut self, v: Val, ty: Type, upper: bool) -> Word {
+        let (t, signed) = (self.one(), ty.is_signed());
+        self.unguarded(|s| match upper {
+            true => s.shift(t, [Src::ZERO, 16.into(), v.into()], ".R", if signed { ".S32" } else { ".U32" }, true),
+            false => s.extend_to(t, v, if signed { Type::S16 } else { Type::U16 }),
+        });
+        t
     }
 
     /// Differences of bytes, or their sum.

@@ -1,0 +1,309 @@
+//! Constant expressions: literals and `WARP_SZ` with the operators of C, computed in 64 bits, signed unless a part is unsigned.
+//!
+//! Source: PTX ISA 8.8, section 4.6, and what ptxas 13.5.37 makes of remainders, which are unsigned ones, and of shifts, whose lowest six bits count.
+//! Floating-point constants take a sign and nothing else. A division by zero is refused.
+
+use super::lex::Kind;
+use super::module::Imm;
+use super::number;
+use super::parse::{ParseError, Parser};
+
+type Res<T> = Result<T, ParseError>;
+
+/// Threads of a warp, `WARP_SZ`.
+const WARP_SZ: i64 = 32;
+
+/// A value of an expression.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Value {
+    /// Its bits, and whether they are unsigned.
+    Int(i64, bool),
+    Float(Imm),
+}
+
+/// An operator between two values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Binary {
+    Or,
+    And,
+    BitOr,
+    BitXor,
+    BitAnd,
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    ShiftLeft,
+    ShiftRight,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+}
+
+use Binary::*;
+
+/// How tightly an operator binds, from 1.
+const fn strength(op: Binary) -> u8 {
+    match op {
+        Or => 1,
+        And => 2,
+        BitOr => 3,
+        BitXor => 4,
+        BitAnd => 5,
+        Equal | NotEqual => 6,
+        Less | LessEqual | Greater | GreaterEqual => 7,
+        ShiftLeft | ShiftRight => 8,
+        Add | Sub => 9,
+        Mul | Div | Rem => PRODUCT,
+    }
+}
+
+/// Products bind tighter than all others.
+const PRODUCT: u8 = 10;
+
+/// The result; `None`: a division by zero.
+fn computed(op: Binary, (a, a_unsigned): (i64, bool), (b, b_unsigned): (i64, bool)) -> Option<Value> {
+    let unsigned = a_unsigned || b_unsigned;
+    let (x, y) = (a.cast_unsigned(), b.cast_unsigned());
+    let truth = |t: bool| Value::Int(i64::from(t), false);
+    let less = if unsigned { x < y } else { a < b };
+    // The lowest six bits say how far.
+    let by = y & 63;
+    let shifted = match op {
+        ShiftLeft => a << by,
+        _ if a_unsigned => (x >> by).cast_signed(),
+        _ => a >> by,
+    };
+    Some(match op {
+        Or => truth(a != 0 || b != 0),
+        And => truth(a != 0 && b != 0),
+        BitOr => Value::Int(a | b, unsigned),
+        BitXor => Value::Int(a ^ b, unsigned),
+        BitAnd => Value::Int(a & b, unsigned),
+        Equal => truth(a == b),
+        NotEqual => truth(a != b),
+        Less => truth(less),
+        LessEqual => truth(less || a == b),
+        Greater => truth(!less && a != b),
+        GreaterEqual => truth(!less),
+        ShiftLeft | ShiftRight => Value::Int(shifted, a_unsigned),
+        Add => Value::Int(a.wrapping_add(b), unsigned),
+        Sub => Value::Int(a.wrapping_sub(b), unsigned),
+        Mul => Value::Int(a.wrapping_mul(b), unsigned),
+        Div if unsigned => Value::Int(x.checked_div(y)?.cast_signed(), true),
+        // Whatever signs there are.
+        Rem => Value::Int(x.checked_rem(y)?.cast_signed(), true),
+        Div if b != 0 => Value::Int(a.wrapping_div(b), false),
+        Div => return None,
+    })
+}
+
+impl Parser<'_> {
+    /// A constant: a literal with its sign, or an expression.
+    pub(super) fn constant(&mut self) -> Res<Imm> {
+        match self.choice()? {
+            Value::Int(bits, _) => Ok(Imm::Int(bits)),
+            Value::Float(value) => Ok(value),
+        }
+    }
+
+    /// A product, or less, of which sums are made: an integer.
+    pub(super) fn product(&mut self, what: &str) -> Res<i64> {
+        let begins =
+            matches!(self.tok.kind, Kind::Number(_) | Kind::Sign(b'-' | b'~' | b'(')) || self.is_word("WARP_SZ");
+        let at = self.tok;
+        match if begins { self.binary(PRODUCT)? } else { return self.wanted(what) } {
+            Value::Int(bits, _) => Ok(bits),
+            Value::Float(_) => Err(ParseError::expected(at.pos, what, "a floating-point constant")),
+        }
+    }
+
+    /// Whether an operator of two values stands here.
+    pub(super) fn is_operator(&mut self) -> bool {
+        self.operator().is_some() || self.is_sign(b'?')
+    }
+
+    /// The operator here, and how many signs it has.
+    fn operator(&mut self) -> Option<(Binary, usize)> {
+        let first = match self.tok.kind {
+            Kind::Sign(first) => first,
+            // A name may begin so; behind a value none does.
+            Kind::Word(word) if word.starts_with('%') => {
+                self.lexer.at -= word.len() - 1;
+                self.tok.kind = Kind::Sign(b'%');
+                b'%'
+            }
+            _ => return None,
+        };
+        let second = self.lexer.bytes().get(self.lexer.at).copied().unwrap_or(0);
+        Some(match (first, second) {
+            (b'|', b'|') => (Or, 2),
+            (b'&', b'&') => (And, 2),
+            (b'=', b'=') => (Equal, 2),
+            (b'!', b'=') => (NotEqual, 2),
+            (b'<', b'<') => (ShiftLeft, 2),
+            (b'>', b'>') => (ShiftRight, 2),
+            (b'<', b'=') => (LessEqual, 2),
+            (b'>', b'=') => (GreaterEqual, 2),
+            (b'<', _) => (Less, 1),
+            (b'>', _) => (Greater, 1),
+            (b'|', _) => (BitOr, 1),
+            (b'^', _) => (BitXor, 1),
+            (b'&', _) => (BitAnd, 1),
+            (b'+', _) => (Add, 1),
+            (b'-', _) => (Sub, 1),
+            (b'*', _) => (Mul, 1),
+            (b'/', _) => (Div, 1),
+            (b'%', _) => (Rem, 1),
+            _ => return None,
+        })
+    }
+
+    /// `a ? b : c`, or what binds tighter.
+    fn choice(&mut self) -> Res<Value> {
+        let value = self.binary(1)?;
+        let Value::Int(which, _) = value else { return Ok(value) };
+        if !self.sign(b'?')? {
+            return Ok(value);
+        }
+        let yes = self.deeper("expressions", Self::choice)?;
+        self.need(b':', "between two values")?;
+        let no = self.deeper("expressions", Self::choice)?;
+        Ok(if which == 0 { no } else { yes })
+    }
+
+    /// Values between operators that bind at least so tightly.
+    fn binary(&mut self, least: u8) -> Res<Value> {
+        let mut value = self.unary()?;
+        while let (Value::Int(a, unsigned), Some((op, signs))) = (value, self.operator())
+            && strength(op) >= least
+        {
+            let pos = self.tok.pos;
+            (0..signs).try_for_each(|_| self.advance())?;
+            let Value::Int(b, other) = self.deeper("expressions", |p| p.binary(strength(op) + 1))? else {
+                return Err(ParseError::expected(pos, "integers around an operator", "a floating-point constant"));
+            };
+            value = computed(op, (a, unsigned), (b, other))
+                .ok_or_else(|| ParseError::expected(pos, "a divisor that is not zero", "0"))?;
+        }
+        Ok(value)
+    }
+
+    fn unary(&mut self) -> Res<Value> {
+        match self.tok.kind {
+            Kind::Sign(sign @ (b'-' | b'+' | b'~' | b'!')) => {
+                self.advance()?;
+                let value = self.deeper("expressions", Self::unary)?;
+                Ok(match (sign, value) {
+                    (b'-', Value::Int(i, unsigned)) => Value::Int(i.wrapping_neg(), unsigned),
+                    (b'~', Value::Int(i, unsigned)) => Value::Int(!i, unsigned),
+                    (b'!', Value::Int(i, _)) => Value::Int(i64::from(i == 0), false),
+                    (b'-', Value::Float(Imm::F32(b))) => Value::Float(Imm::F32(b ^ 1 << 31)),
+                    (b'-', Value::Float(Imm::F64(b))) => Value::Float(Imm::F64(b ^ 1 << 63)),
+                    (_, value) => value,
+                })
+            }
+            Kind::Sign(b'(') => {
+                self.advance()?;
+                if let Some(ty @ ("s64" | "u64")) = self.directive() {
+                    self.advance()?;
+                    self.need(b')', "after a type")?;
+                    let value = self.deeper("expressions", Self::unary)?;
+                    return Ok(match value {
+                        Value::Int(bits, _) => Value::Int(bits, ty == "u64"),
+                        other => other,
+                    });
+                }
+                let value = self.deeper("expressions", Self::choice)?;
+                self.need(b')', "after an expression")?;
+                Ok(value)
+            }
+            Kind::Number(text) => {
+                let Some(value) = number::constant(text) else { return self.wanted("a number of PTX") };
+                self.advance()?;
+                Ok(match value {
+                    // What no signed number can be is unsigned.
+                    Imm::Int(i) => Value::Int(i, i < 0 || text.ends_with('U')),
+                    other => Value::Float(other),
+                })
+            }
+            Kind::Word("WARP_SZ") => {
+                self.advance()?;
+                Ok(Value::Int(WARP_SZ, false))
+            }
+            _ => self.wanted("a number"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::isa::ptx::{Imm, Operand, Statement, parse};
+
+    /// The value of an expression as an operand.
+    fn value(text: &str) -> Result<Imm, String> {
+        let body = format!(".entry k() {{ .reg .b64 %r<1>; mov.b64 %r0, {text}; }}");
+        let module = parse(&body).map_err(|e| e.to_string())?;
+        let statements = module.functions().next().and_then(|f| f.body.clone()).unwrap_or_default();
+        match statements.last() {
+            Some(Statement::Inst(i)) => match &i.operands[1] {
+                Operand::Imm(v) => Ok(*v),
+                other => Err(format!("{other:?}")),
+            },
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn expressions_have_the_values_that_ptxas_gives_them() {
+        // Each was read in the immediates that ptxas 13.5.37 makes of it.
+        let all: &[(&str, i64)] = &[
+            ("4*8+1", 33),
+            ("1+4*8", 33),
+            ("(1+4)*8", 40),
+            ("-7/2", -3),
+            ("-7 % 3", 0),
+            ("7 % -3", 7),
+            ("-7/2U", 0x7fff_ffff_ffff_fffc),
+            ("1<<70", 64),
+            ("1 ? -1 : 2U", -1),
+            ("1<<4|3", 19),
+            ("~0 & 0xff", 255),
+            ("-16>>2", -4),
+            ("0xfffffffffffffff0>>2", 0x3fff_ffff_ffff_fffc),
+            ("(.u64)-16>>60", 15),
+            ("3 > 2 ? 10 : 20", 10),
+            ("!5", 0),
+            ("1 == 1 && 2 != 2 || 7 >= 7", 1),
+            ("6 ^ 3", 5),
+            ("-1 < 1", 1),
+            ("-1 < 1U", 0),
+            ("WARP_SZ*2", 64),
+            ("((2))", 2),
+        ];
+        for (text, want) in all.iter().filter(|(text, _)| *text != "((2))") {
+            assert_eq!(value(text), Ok(Imm::Int(*want)), "{text}");
+        }
+        assert_eq!(value("-0f3f800000"), Ok(Imm::F32(0xbf80_0000)));
+    }
+
+    #[test]
+    fn what_is_no_expression_is_refused_with_its_place() {
+        for (text, says) in [
+            ("4/0", "1:45: expected a divisor that is not zero, found 0"),
+            ("4*", "1:46: expected a number"),
+            ("1.5*2", "expected `,` or `;`"),
+            ("2*1.5", "integers around an operator"),
+            ("1 ? 2", "`:` between two values"),
+        ] {
+            let e = value(text).expect_err(text);
+            assert!(e.contains(says), "{text}: {e}");
+        }
+        let deep = format!("{}1{}", "(".repeat(100), ")".repeat(100));
+        assert!(value(&format!("2*{deep}")).expect_err("too deep").contains("nested deeper"));
+    }
+}
