@@ -10,6 +10,7 @@ use doorbell::isa::sass::compile::{Phase, assemble, assemble_watched, kernels as
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The allocator of the binary, as in the other benchmarks.
@@ -57,8 +58,10 @@ fn sizes(texts: &[(String, String)]) -> (u64, usize) {
     made.fold((0, 0), |(n, words), k| (n + u64::from(k.source_instructions), words + k.words.len()))
 }
 
-fn phases(texts: &[(String, String)], instructions: u64) {
-    const ROUNDS: u32 = 50;
+/// Rounds over all texts that are timed.
+const ROUNDS: u32 = 50;
+
+fn phases(texts: &[(String, String)], instructions: u64, words: usize) {
     let mut spent = [Duration::ZERO; Phase::ALL.len()];
     for _ in 0..ROUNDS {
         for (_, text) in texts {
@@ -76,7 +79,28 @@ fn phases(texts: &[(String, String)], instructions: u64) {
         println!("{:<12} {:6.1} ns an instruction", format!("{p:?}"), each(spent[p as usize]));
     }
     let all = each(spent.iter().sum());
-    println!("{:<12} {all:6.1} ns an instruction: {:.2} M instructions/s", "all", 1000.0 / all);
+    let made = words as f64 / instructions as f64;
+    println!(
+        "{:<12} {all:6.1} ns an instruction: {:.2} M PTX instructions/s, {:.2} M machine instructions/s",
+        "all",
+        1000.0 / all,
+        1000.0 * made / all
+    );
+}
+
+/// All cores take one text after the other, as the engine has them compile kernels.
+fn on_all_cores(texts: &[(String, String)], instructions: u64) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (next, all) = (AtomicUsize::new(0), texts.len() * ROUNDS as usize);
+    let work = || {
+        while let Some(n) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < all) {
+            black_box(assemble(&texts[n % texts.len()].1, SM90)).ok();
+        }
+    };
+    let began = Instant::now();
+    std::thread::scope(|s| (0..cores).for_each(|_| drop(s.spawn(work))));
+    let rate = (instructions * u64::from(ROUNDS)) as f64 / began.elapsed().as_secs_f64() / 1e6;
+    println!("{cores} cores: {rate:.2} M PTX instructions/s");
 }
 
 /// Wall time of ptxas over the texts, a process each, and ours.
@@ -106,7 +130,8 @@ fn bench(c: &mut Criterion) {
     let texts = texts();
     let (instructions, words) = sizes(&texts);
     println!("{} texts, {instructions} PTX instructions, {words} machine instructions", texts.len());
-    phases(&texts, instructions);
+    phases(&texts, instructions, words);
+    on_all_cores(&texts, instructions);
     beside_ptxas(&texts);
     let mut group = c.benchmark_group("assemble");
     group.throughput(Throughput::Elements(instructions));
