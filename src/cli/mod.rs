@@ -53,7 +53,7 @@ enum Command {
     Dump(dump::DumpArgs),
     /// Run a kernel of an object file, with buffers and scalars from the command line
     Launch(launch::LaunchArgs),
-    /// Assemble AMDGPU source text into a code object, or a SASS listing into a cubin
+    /// Assemble AMDGPU source text into a code object, or PTX or a SASS listing into a cubin
     Asm(object::AsmArgs),
     /// Print the code of an object file as text
     Disasm(object::DisasmArgs),

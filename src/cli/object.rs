@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 pub struct AsmArgs {
-    /// Chip: gfx1100, gfx942 or gfx1201; sm_90 or sm_90a for PTX or a SASS listing
+    /// Chip: gfx1100, gfx942 or gfx1201; sm_80, sm_86, sm_89, sm_90, sm_90a or sm_120 for PTX or a SASS listing
     #[arg(long, visible_alias = "target")]
     arch: String,
     /// Assembler source; PTX is told from a SASS listing by its extension .ptx

@@ -262,6 +262,17 @@ fn places_of_constants_are_the_same_wherever_they_are_named() {
     );
 }
 
+/// Variables of the module in a body, two of one name.
+#[test]
+fn variables_in_bodies_leave_what_ptxas_leaves() {
+    same(
+        "variables",
+        "{ .global .align 4 .b32 kept[4] = {11, 22, 33, 44}; .const .align 4 .u32 few[2] = {5, 6}; and.b32 %r1, %t, 3; mul.wide.u32 %d3, %r1, 4; \
+        mov.u64 %d4, kept; add.s64 %d4, %d4, %d3; ld.global.u32 %r2, [%d4]; ld.const.u32 %r3, [few+4]; add.u32 %r2, %r2, %r3; \
+        { .global .align 4 .b32 kept = 900; ld.global.u32 %r4, [kept]; add.u32 %r2, %r2, %r4; } st.global.u32 [%o], %r2; }",
+    );
+}
+
 #[test]
 fn differences_of_halves_leave_what_ptxas_leaves() {
     let two = "ld.global.u32 %r1, [%i+4]; ld.global.u32 %r2, [%i+8]; setp.lt.u32 %p1, %t, 20; mov.u32 %r3, 7;";
@@ -290,6 +301,8 @@ fn a_failed_assertion_is_a_trap() {
     let trap = |w: &&u128| decode(**w).is_ok_and(|i| print_at(&i, 0).contains("BPT.TRAP"));
     assert_eq!(code.iter().filter(trap).count(), 1);
     let printing = text.replace("__assertfail", "vprintf");
+    let elsewhere = text.replace(".extern .func", ".extern .global .align 4 .b32 far[4];\n.extern .func");
+    assert_eq!(kernels(&elsewhere).expect("nobody names it")[0].words, kernels(&text).expect("as before")[0].words);
     assert!(kernels(&printing).expect_err("nothing prints").to_string().contains("vprintf has no body in this module"));
 }
 

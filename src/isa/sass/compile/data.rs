@@ -3,8 +3,9 @@
 use super::AsmError;
 use super::facts::bits_of;
 use super::flat::{Names, Symbol, place};
+use super::source::Source;
 use crate::elf::cubin::{Relocation, RelocationKind, Space as Section, Variable as NewVariable};
-use crate::isa::ptx::{Init, Linkage, Operand, Space, Type, Variable};
+use crate::isa::ptx::{Function, Init, Linkage, Operand, Space, Type, Variable};
 
 /// The module's variables, and what each slot of bank 4 is the address of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(super) fn declare(v: &Variable, names: &mut Names, data: &mut Data) -> Resul
         }
         Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut names.shared_bytes)?),
         Space::Const | Space::Global if v.linkage != Linkage::Extern => stored(v, names, data)?,
+        // Whoever names it is told that it is not known here.
+        Space::Const | Space::Global => return Ok(()),
         _ => {
             return Err(AsmError::new(
                 v.pos,
@@ -32,6 +35,19 @@ pub(super) fn declare(v: &Variable, names: &mut Names, data: &mut Data) -> Resul
         }
     };
     names.symbols.insert(v.name.clone(), symbol);
+    Ok(())
+}
+
+/// Gives variables of the module that are declared in a function's body their places, under names of their own.
+pub(super) fn declare_inside(f: &mut Function<Source>, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
+    let Some(body) = &mut f.body else { return Ok(()) };
+    for (scope, v) in body.variables.iter().filter(|(_, v)| matches!(v.space, Space::Global | Space::Const)) {
+        let own = Variable { name: format!("{}${}${scope}", f.name, v.name).into(), ..v.clone() };
+        declare(&own, names, data)?;
+        if let Some((scope, symbol)) = body.scopes.get_mut(*scope as usize).zip(names.symbols.get(&own.name)) {
+            scope.symbols.insert(v.name.clone(), *symbol);
+        }
+    }
     Ok(())
 }
 

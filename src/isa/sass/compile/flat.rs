@@ -423,6 +423,8 @@ impl<'a> Flatten<'a, '_> {
             Space::Local => Symbol::Local(place(v, &mut self.body.local_bytes)?),
             // Its place is the call's to say.
             Space::Param => return Ok(()),
+            // It has one already.
+            Space::Global | Space::Const => return Ok(()),
             _ => {
                 let what = format!("{}: a variable in .{} here", v.name, v.space.word());
                 return Err(AsmError::new(v.pos, what));
@@ -435,6 +437,7 @@ impl<'a> Flatten<'a, '_> {
     }
 
     /// An access of what calls pass.
+    #[inline(never)]
     fn access(
         &self,
         op: Opcode,
@@ -479,22 +482,22 @@ impl<'a> Flatten<'a, '_> {
         if self.around.is_empty() {
             return;
         }
-        let mut around = std::mem::take(&mut self.around);
-        // Before an item comes first what stands behind the one before.
-        around.sort_by_key(|(at, before, _)| 2 * at + u32::from(!before));
-        let mut around = around.into_iter().peekable();
-        let items = std::mem::take(&mut self.body.items);
-        let end = items.len() as u32;
-        for (k, item) in (0..).zip(items) {
-            while let Some((_, _, new)) = around.next_if(|(at, before, _)| *at == k && *before) {
-                self.body.items.push(new);
-            }
-            self.body.items.push(item);
-            while let Some((_, _, new)) = around.next_if(|(at, before, _)| *at == k && !*before) {
-                self.body.items.push(new);
-            }
+        let (around, items) = (std::mem::take(&mut self.around), std::mem::take(&mut self.body.items));
+        // Where each place's begin: before an item, behind it, and so on.
+        let place = |(at, before, _): &(u32, bool, Item)| 2 * *at as usize + usize::from(!*before);
+        let mut places: Vec<Vec<Item>> = vec![];
+        for new in around {
+            let k = place(&new);
+            places.resize_with(places.len().max(k + 1), Vec::new);
+            places[k].push(new.2);
         }
-        self.body.items.extend(around.filter(|(at, ..)| *at >= end).map(|(.., new)| new));
+        let mut places = places.into_iter();
+        for item in items {
+            self.body.items.extend(places.next().unwrap_or_default());
+            self.body.items.push(item);
+            self.body.items.extend(places.next().unwrap_or_default());
+        }
+        self.body.items.extend(places.flatten());
     }
 
     /// A scope and those around it.

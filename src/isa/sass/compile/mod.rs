@@ -240,6 +240,9 @@ fn watched(text: &str, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), A
             data::declare(v, &mut names, &mut data)?;
         }
     }
+    for f in module.items.iter_mut().filter_map(|i| if let Item::Function(f) = i { Some(&mut **f) } else { None }) {
+        data::declare_inside(f, &mut names, &mut data)?;
+    }
     let bodies = |entry| module.functions().filter(move |f| f.entry == entry && f.body.is_some());
     let least = bodies(true).map(|f| most_registers(f, sizes(f, "reqntid"))).min().unwrap_or(253);
     let mut functions = link::Functions::new(names.functions.list.len());

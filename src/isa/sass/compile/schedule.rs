@@ -38,9 +38,13 @@ pub(super) fn span(a: &Access) -> std::ops::Range<usize> {
 #[inline(always)]
 pub(super) fn each(a: &Access, mut f: impl FnMut(usize)) {
     let first = number(a.file, a.first);
-    f(first);
-    for k in 1..usize::from(a.count) {
-        f(first + k);
+    let mut k = first;
+    loop {
+        f(k);
+        k += 1;
+        if k >= first + usize::from(a.count) {
+            return;
+        }
     }
 }
 
