@@ -215,6 +215,15 @@ fn what_is_not_assembled_is_refused_by_name_and_place() {
             "10:1: tex.2d.v4.f32.f32: the assembler has no such instruction yet",
         ),
         ("call (%r1), missing, (%r2);", "10:1: call: what is called is not known here"),
+        (".reg .b32 %q<4294967295>;", "10:1: 4294967316 registers are declared in this body, of at most 1048576"),
+        (".reg .v4 .b32 %v<4294967295>;", "10:1: 17179869201 registers are declared in this body, of at most 1048576"),
+        (".local .align 3 .b8 x[8];", "10:1: x: an alignment is a power of two"),
+        (".shared .align 0 .b8 x[8];", "10:1: x: an alignment is a power of two"),
+        (".local .b32 x[65536][65536][65536][65536];", "10:1: x: it ends beyond 4 GiB"),
+        (".local .align 2147483648 .b8 x[8], y[8];", "10:36: expected `;` after a declaration, found `,`"),
+        (".local .b8 x[4294967290]; .local .align 2147483648 .b8 y[8];", "10:27: y: it ends beyond 4 GiB"),
+        (".local .b8 x[-4];", "10:14: expected a number of elements, found -4"),
+        (".global .b8 x[4000000000] = {1};", "10:1: k$x$0: 4000000000 bytes with first values, of at most 268435456"),
         ("mov.u32 %r1, %reserved_smem_offset_cap;", "10:1: mov.u32: %reserved_smem_offset_cap is not assembled"),
     ];
     for (body, want) in cases {

@@ -31,6 +31,13 @@ impl ParseError {
         ParseError::Expected { pos, expected: expected.to_owned(), found }
     }
 
+    /// What is wrong, without the place.
+    #[must_use]
+    pub fn what(&self) -> String {
+        let (whole, Pos { line, column }) = (self.to_string(), self.pos());
+        whole.strip_prefix(&format!("{line}:{column}: ")).map_or_else(|| whole.clone(), str::to_owned)
+    }
+
     /// The place: line and column, from 1.
     #[must_use]
     pub const fn pos(&self) -> Pos {

@@ -51,6 +51,9 @@ pub(super) fn declare_inside(f: &mut Function<Source>, names: &mut Names, data: 
     Ok(())
 }
 
+/// Bytes of a variable with first values, all of which are in the cubin.
+const MOST_INITIALISED: u32 = 256 << 20;
+
 fn stored(v: &Variable, names: &Names, data: &mut Data) -> Result<Symbol, AsmError> {
     let space = match (v.space, &v.init) {
         (Space::Const, _) => Section::Constant,
@@ -67,6 +70,10 @@ fn stored(v: &Variable, names: &Names, data: &mut Data) -> Result<Symbol, AsmErr
     let natural = (v.ty.bits().div_ceil(8) * u32::from(v.vector)).max(1);
     let (mut bytes, mut relocations) = (vec![], vec![]);
     if space != Section::Zero {
+        if len_bytes > MOST_INITIALISED {
+            let what = format!("{}: {len_bytes} bytes with first values, of at most {MOST_INITIALISED}", v.name);
+            return Err(AsmError::new(v.pos, what));
+        }
         bytes = vec![0; len_bytes as usize];
         if let Some(init) = &v.init {
             let mut at = 0;

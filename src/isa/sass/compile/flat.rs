@@ -326,6 +326,9 @@ struct Flatten<'a, 'n> {
     around: Vec<(u32, bool, Item<'a>)>,
 }
 
+/// Registers that a body may declare: what is known of each takes memory, whether it is used or not.
+const MOST_REGISTERS: u64 = 1 << 20;
+
 /// Flattens a body. Variables declared in it get their places.
 pub(super) fn flatten<'a>(source: Source<'a>, store: &'a Store<'a>, names: &mut Names) -> Result<Body<'a>, AsmError> {
     if let Some(fault) = source.fault {
@@ -335,8 +338,13 @@ pub(super) fn flatten<'a>(source: Source<'a>, store: &'a Store<'a>, names: &mut 
     let mut f = Flatten { store, names, scopes: source.scopes, body, around: vec![] };
     f.body.regs.extend(source.passed.iter().map(|p| p.ty));
     for r in &source.registers {
-        let count: usize = r.names.iter().map(|(_, count)| count.unwrap_or(1) as usize).sum();
-        f.body.regs.resize(f.body.regs.len() + count * usize::from(r.vector), r.ty);
+        let count: u64 = r.names.iter().map(|(_, count)| u64::from(count.unwrap_or(1))).sum();
+        let all = (count * u64::from(r.vector)).saturating_add(f.body.regs.len() as u64);
+        if all > MOST_REGISTERS {
+            let what = format!("{all} registers are declared in this body, of at most {MOST_REGISTERS}");
+            return Err(AsmError::new(r.pos, what));
+        }
+        f.body.regs.resize(all as usize, r.ty);
     }
     for (scope, v) in &source.variables {
         f.declare(*scope, v)?;
@@ -402,17 +410,21 @@ fn passed_type(o: &Opd, bytes: u32) -> Option<Type> {
     })
 }
 
-fn align_up(at: u32, align: u32) -> u32 {
-    at.div_ceil(align.max(1)) * align.max(1)
-}
-
 /// The next free place for a variable.
 pub(super) fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
     let natural = (v.ty.bits().div_ceil(8) * u32::from(v.vector)).max(1);
-    let at = align_up(*used, v.align.unwrap_or(natural));
-    let len = v.len_bytes().and_then(|n| u32::try_from(n).ok());
-    let Some(len) = len else { return Err(AsmError::new(v.pos, format!("{}: its size is not known", v.name))) };
-    *used = at.checked_add(len).ok_or_else(|| AsmError::new(v.pos, format!("{}: too large", v.name)))?;
+    let no = |what: &str| AsmError::new(v.pos, format!("{}: {what}", v.name));
+    let align = v.align.unwrap_or(natural);
+    if !align.is_power_of_two() {
+        return Err(no("an alignment is a power of two"));
+    }
+    if v.dims.contains(&None) {
+        return Err(no("its size is not known"));
+    }
+    let too_large = || no("it ends beyond 4 GiB");
+    let at = used.checked_next_multiple_of(align).ok_or_else(too_large)?;
+    let len = v.len_bytes().and_then(|n| u32::try_from(n).ok()).ok_or_else(too_large)?;
+    *used = at.checked_add(len).ok_or_else(too_large)?;
     Ok(at)
 }
 

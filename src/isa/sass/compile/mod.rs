@@ -229,7 +229,7 @@ pub fn text_code(text: &str, chip: Chip) -> Result<(Vec<Kernel>, Data), AsmError
 fn watched(text: &str, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
     let store = Store::default();
     let read = ptx::parse_with(text, &mut Reader::new(&store));
-    let mut module = read.map_err(|e| AsmError::new(e.pos(), e.to_string()))?;
+    let mut module = read.map_err(|e| AsmError::new(e.pos(), e.what()))?;
     done(Phase::Parse);
     let (mut names, mut data) = (Names::default(), Data::default());
     let (functions, numbers) = call::declared(&module)?;
@@ -492,14 +492,15 @@ fn sizes(f: &Function, directive: &str) -> Option<[u32; 3]> {
 
 /// Warps of a block, as far as a function's declaration tells.
 fn block_warps(f: &Function, threads: Option<[u32; 3]>) -> u64 {
-    let threads = threads.map(|t| t.iter().map(|n| u64::from(*n)).product()).or_else(|| number(f, "maxntid"));
+    let product = |t: [u32; 3]| t.iter().fold(1u64, |n, k| n.saturating_mul((*k).into()));
+    let threads = threads.map(product).or_else(|| number(f, "maxntid"));
     threads.unwrap_or(256).div_ceil(32).max(1)
 }
 
 /// The product of a directive's numbers.
 fn number(f: &Function, directive: &str) -> Option<u64> {
     f.tuning.iter().find_map(|t| match t {
-        Tuning::Numbers(name, n) if &**name == directive => Some(n.iter().product::<u64>()),
+        Tuning::Numbers(name, n) if &**name == directive => Some(n.iter().fold(1, |n: u64, k| n.saturating_mul(*k))),
         _ => None,
     })
 }
