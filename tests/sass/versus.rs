@@ -147,6 +147,27 @@ fn calls_and_tables_leave_what_ptxas_leaves() {
     );
 }
 
+/// A constant of an inner loop that stands for an equal one stays in the outer loop where there is no room for it, and with it what reads it: a multiply
+/// was done before its factor was there.
+#[test]
+fn what_reads_a_constant_stays_behind_it_in_loops_of_loops() {
+    for more in [9, 10, 13] {
+        let sums = (0..more).map(|k| format!("mul.lo.u32 %r{0}, %t, {1}; xor.b32 %r1, %r1, %r{0};", 30 + k, 7 * k + 3));
+        let body = format!(
+            "mov.u32 %r20, 0; mov.u32 %r1, 0; and.b32 %r21, %x, 3; setp.gt.u32 %p1, %x, 1000; mov.f32 %f2, 0f00000000;
+            L1: setp.ge.u32 %p2, %r20, %r21; @%p2 bra E1; mov.u32 %r22, 0;
+            L2: setp.ge.u32 %p2, %r22, 6; @%p2 bra E2; {}
+            sub.rn.f32 %f7, 0f40ec0000, 0fc2420000; @%p1 bra J5; add.u32 %r1, %r1, %r22; @%p1 bra J6;
+            J5: @%p1 rcp.rn.f32 %f2, %f7;
+            J6: add.u32 %r22, %r22, 1; bra L2;
+            E2: add.u32 %r20, %r20, 1; bra L1;
+            E1: st.global.f32 [%o], %f2; st.global.u32 [%o+4], %r1;",
+            sums.collect::<String>()
+        );
+        same_everywhere(&format!("{more} sums"), &body);
+    }
+}
+
 /// Parameters in registers, and constants in calls.
 #[test]
 fn parameters_in_registers_leave_what_ptxas_leaves() {

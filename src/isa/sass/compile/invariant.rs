@@ -72,7 +72,6 @@ pub(super) fn invariants(code: &mut Code, stack: VReg) {
     }
     let mut all = Writers::new(code.classes.len());
     code.order.iter().for_each(|b| all.add(&code.blocks[*b].ops));
-    let mut names: Vec<(VReg, VReg)> = vec![];
     for l in &loops {
         let (mut inside, mut wanted) = (Writers::new(code.classes.len()), vec![0; code.classes.len()]);
         for b in &l.blocks {
@@ -91,10 +90,11 @@ pub(super) fn invariants(code: &mut Code, stack: VReg) {
             Walk { all: &all, inside, wanted, kept, stack, words: 0, predicates: 0, moved: vec![], names: vec![] };
         // A block may use what another one behind it computes.
         while l.blocks.iter().any(|b| w.block(&mut code.blocks[*b].ops, &code.classes)) {}
-        names.append(&mut w.names);
-        code.blocks[l.before].ops.append(&mut w.moved);
+        let (mut moved, names) = (w.moved, w.names);
+        code.blocks[l.before].ops.append(&mut moved);
+        // A loop around this one must see who writes what is read.
+        rename(code, &names);
     }
-    rename(code, &names);
 }
 
 /// Reads of the first register of a pair become reads of the second.
