@@ -103,8 +103,8 @@ fn rename(code: &mut Code, names: &[(VReg, VReg)]) {
         return;
     }
     let mut now: Vec<u32> = (0..code.classes.len() as u32).collect();
-    // The second of a pair may be the first of a later one.
-    names.iter().rev().for_each(|(old, new)| now[old.0 as usize] = now[new.0 as usize]);
+    // What stands for another has gone before the loop itself: nothing stands for it.
+    names.iter().for_each(|(old, new)| now[old.0 as usize] = new.0);
     for b in &code.order {
         for r in code.blocks[*b].ops.iter_mut().flat_map(|m| &mut m.regs) {
             let to = VReg(now[r.word.reg().0 as usize]);
