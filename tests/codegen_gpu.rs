@@ -3,7 +3,7 @@
 use doorbell::codegen::target::Grid;
 use doorbell::codegen::{self, Opt, OptChoice, Target, units};
 use doorbell::engine::interp::{InterpError, Vars, run_program};
-use doorbell::uop::{Arg, AxisKind, DType, Op, RangeArg, UOp};
+use doorbell::uop::{Arg, AxisKind, DType, Op, RangeArg, Scalar, UOp};
 
 mod codegen_agree;
 mod codegen_kernels;
@@ -209,6 +209,16 @@ fn products_of_half_types_go_through_every_matrix_unit() {
         // Rows are padded to two tiles, columns and steps to one or two.
         let k = half_matmul(d, (18, 14, 20));
         assert_eq!(agrees(&k, &t, &opts("TC(0)")), Ok(true), "{:?}", t.tensor_cores[0].name);
+        assert!(uses_unit(&k, &t, "TC(0)"));
+    }
+}
+
+#[test]
+fn products_of_fp8_go_through_nvidias_matrix_unit() {
+    let t = Target { tensor_cores: units::SM89, ..Target::gpu("gpu", Grid::amd(32)) };
+    for scalar in [Scalar::F8E4M3, Scalar::F8E5M2] {
+        let k = half_matmul(DType::of(scalar), (18, 14, 40));
+        assert_eq!(agrees(&k, &t, &opts("TC(0)")), Ok(true), "{scalar:?}");
         assert!(uses_unit(&k, &t, "TC(0)"));
     }
 }

@@ -1,7 +1,8 @@
 //! Matrix units of known instruction sets as data: what a [`super::Target`] lists as its tensor cores.
 //!
 //! Sources: the vendors' ISA manuals (RDNA3 7.9, RDNA4 7.12, CDNA3 7.1, PTX `mma` fragments, Intel SDM TDPBF16PS). A step of the sum may stand
-//! in any order that both operands share. Left out: sparse forms, fp8 and 4-bit operands, half-precision accumulators, tf32 (it rounds f32 operands).
+//! in any order that both operands share. Left out: sparse forms, 4-bit operands, fp8 on AMD and by warpgroups, half-precision accumulators, tf32 (it rounds
+//! f32 operands).
 
 use crate::uop::TileBit::{E, L};
 use crate::uop::{Scalar, Spread, TileBit, WmmaArg};
@@ -69,7 +70,7 @@ const fn cdna3(name: &'static str, a: Scalar, k: u16) -> WmmaArg {
     }
 }
 
-/// `mma.sync` of sm_80 and later: two of them side by side, so that both operands are four words a lane.
+/// `mma.sync` of sm_80 (fp8: sm_89) and later: two of them side by side, so that both operands are four words a lane.
 const fn mma(name: &'static str, a: Scalar) -> WmmaArg {
     const HALVES: [Spread; 2] = [
         spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1), E(2)]),
@@ -80,22 +81,28 @@ const fn mma(name: &'static str, a: Scalar) -> WmmaArg {
         spread(&[L(2), L(3), L(4), E(3)], &[E(0), E(1), L(0), L(1), E(2)]),
     ];
     let acc = sums(a);
-    let ([a_spread, b_spread], k) = if acc.is_int() { (BYTES, 32) } else { (HALVES, 16) };
+    let ([a_spread, b_spread], k) = if a.size_bytes() == 1 { (BYTES, 32) } else { (HALVES, 16) };
     let c_spread = spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1), E(2)]);
     WmmaArg { name, m: 16, n: 16, k, a, acc, lanes: 32, a_spread, b_spread, c_spread, from_memory: false }
 }
 
-/// `wgmma.mma_async` of sm_90a: 64 rows by 64 or 128 columns, both operands in shared memory (256 columns would be twice the lanes that a
+/// `wgmma.mma_async` of sm_90a: 64 rows by 64 or 128 columns, 32 bytes of steps, both operands in shared memory (256 columns would be twice the lanes that a
 /// vector has, and half of a thread's registers). The operands' spreads are those that a thread would hold (of a the instruction's own form for registers); no thread does.
 const fn wgmma(name: &'static str, a: Scalar, columns: u16) -> WmmaArg {
-    const A: Spread = spread(&[L(2), L(3), L(4), E(1), L(5), L(6)], &[E(0), L(0), L(1), E(2)]);
-    const B: Spread = spread(&[L(0), L(1), L(2), L(3), L(4), L(5)], &[L(6), E(0), E(1), E(2)]);
-    const C: Spread = spread(A.row, &[E(0), L(0), L(1), E(2), E(3), E(4)]);
-    const WIDE_B: Spread = spread(&[L(0), L(1), L(2), L(3), L(4), L(5), L(6)], &[E(0), E(1), E(2), E(3)]);
-    const WIDE_C: Spread = spread(A.row, &[E(0), L(0), L(1), E(2), E(3), E(4), E(5)]);
-    let (b_spread, c_spread) = if columns == 64 { (B, C) } else { (WIDE_B, WIDE_C) };
-    let (m, acc) = (64, sums(a));
-    WmmaArg { name, m, n: columns, k: 16, a, acc, lanes: 128, a_spread: A, b_spread, c_spread, from_memory: true }
+    const ROWS: &[TileBit] = &[L(2), L(3), L(4), E(1), L(5), L(6)];
+    const HALVES: Spread = spread(ROWS, &[E(0), L(0), L(1), E(2)]);
+    const BYTES: Spread = spread(&[L(2), L(3), L(4), E(2), L(5), L(6)], &[E(0), E(1), L(0), L(1), E(3)]);
+    const LINES: &[TileBit] = &[L(0), L(1), L(2), L(3), L(4), L(5)];
+    const WIDE_LINES: &[TileBit] = &[L(0), L(1), L(2), L(3), L(4), L(5), L(6)];
+    let (b_spread, c_columns): (_, &[TileBit]) = match (columns, a.size_bytes()) {
+        (64, 1) => (spread(LINES, &[L(6), E(0), E(1), E(2), E(3)]), &[E(0), L(0), L(1), E(2), E(3), E(4)]),
+        (64, _) => (spread(LINES, &[L(6), E(0), E(1), E(2)]), &[E(0), L(0), L(1), E(2), E(3), E(4)]),
+        (_, 1) => (spread(WIDE_LINES, &[E(0), E(1), E(2), E(3), E(4)]), &[E(0), L(0), L(1), E(2), E(3), E(4), E(5)]),
+        _ => (spread(WIDE_LINES, &[E(0), E(1), E(2), E(3)]), &[E(0), L(0), L(1), E(2), E(3), E(4), E(5)]),
+    };
+    let (a_spread, k) = if a.size_bytes() == 1 { (BYTES, 32) } else { (HALVES, 16) };
+    let (acc, c_spread) = (sums(a), spread(ROWS, c_columns));
+    WmmaArg { name, m: 64, n: columns, k, a, acc, lanes: 128, a_spread, b_spread, c_spread, from_memory: true }
 }
 
 pub const RDNA3: &[WmmaArg] = &[
@@ -119,17 +126,26 @@ const MMA_F16: WmmaArg = mma("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 const MMA_BF16: WmmaArg = mma("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", Scalar::BF16);
 const MMA_S8: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", Scalar::I8);
 const MMA_U8: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", Scalar::U8);
+const MMA_E4M3: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", Scalar::F8E4M3);
+const MMA_E5M2: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32", Scalar::F8E5M2);
 pub const SM80: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8];
+pub const SM89: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8, MMA_E4M3, MMA_E5M2];
 /// Those of single warps first: they need no PIPE.
 pub const SM90A: &[WmmaArg] = &[
     MMA_F16,
     MMA_BF16,
     MMA_S8,
     MMA_U8,
+    MMA_E4M3,
+    MMA_E5M2,
     wgmma("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16", Scalar::F16, 128),
     wgmma("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", Scalar::F16, 64),
     wgmma("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", Scalar::BF16, 128),
     wgmma("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16", Scalar::BF16, 64),
+    wgmma("wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8", Scalar::I8, 128),
+    wgmma("wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8", Scalar::I8, 64),
+    wgmma("wgmma.mma_async.sync.aligned.m64n128k32.s32.u8.u8", Scalar::U8, 128),
+    wgmma("wgmma.mma_async.sync.aligned.m64n64k32.s32.u8.u8", Scalar::U8, 64),
 ];
 /// AMX: tile registers of 16 rows of 64 bytes; operand b holds two steps of a column side by side.
 pub const AMX: &[WmmaArg] = &[WmmaArg {
@@ -177,7 +193,7 @@ mod tests {
         // PTX: a5 of thread 6 (group 1, thread 2 in it) is row 1, column 2 * 2 + 1 + 8.
         assert_eq!(SM80[0].a_spread.place(6, 5), (1, 13));
         // PTX, wgmma's accumulator: d7 of thread 70 (warp 2, group 1, thread 2 in it) is row 16 * 2 + 1 + 8, column 2 * 2 + 1 + 8.
-        assert_eq!(SM90A[4].c_spread.place(70, 7), (41, 13));
+        assert_eq!(SM90A[6].c_spread.place(70, 7), (41, 13));
         // AMX: row 3 of the b tile holds steps 6 and 7; its element 5 is column 2, step 7.
         assert_eq!(AMX[0].b_spread.place(0, 3 * 32 + 5), (2, 7));
     }

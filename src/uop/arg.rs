@@ -232,34 +232,45 @@ pub struct WmmaArg {
     pub from_memory: bool,
 }
 
-/// How a matrix unit that reads workgroup memory by itself finds a tile of elements of two bytes: rows of 128 bytes, in which the eight pieces
-/// of 16 bytes of row r stand in the order `r % 8 ^ piece`, so that eight rows' pieces of one column lie in different banks.
+/// How a matrix unit that reads workgroup memory by itself finds a tile of elements of one or two bytes: rows of 128 bytes, in which the eight
+/// pieces of 16 bytes of row r stand in the order `r % 8 ^ piece`, so that eight rows' pieces of one column lie in different banks.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TileArg {
     /// Which of its elements (line and step of the sum) each thread has, for who looks at values.
     pub spread: Spread,
     /// Rows are steps and hold lines; else rows are lines and hold steps.
     pub by_steps: bool,
-    /// Elements from one run of 64 lines to the next, where rows are steps.
+    /// Elements from one run of a row's lines to the next, where rows are steps.
     pub panel: u32,
 }
 
 impl TileArg {
-    /// Elements of a row, and of a piece.
-    pub const ROW: i64 = 64;
-    pub const PIECE: i64 = 8;
+    /// Bytes of a row, and of a piece.
+    pub const ROW_BYTES: i64 = 128;
+    pub const PIECE_BYTES: i64 = 16;
+
+    /// Elements of a row.
+    pub const fn row(element: Scalar) -> i64 {
+        Self::ROW_BYTES / element.size_bytes() as i64
+    }
+
+    /// Elements of a piece.
+    pub const fn piece(element: Scalar) -> i64 {
+        Self::PIECE_BYTES / element.size_bytes() as i64
+    }
 
     /// Where an element stands behind the tile's first one, before pieces change places.
-    pub fn place(&self, line: i64, step: i64) -> i64 {
+    pub fn place(&self, element: Scalar, line: i64, step: i64) -> i64 {
+        let row = Self::row(element);
         match self.by_steps {
-            true => line / Self::ROW * i64::from(self.panel) + step * Self::ROW + line % Self::ROW,
-            false => line * Self::ROW + step,
+            true => line / row * i64::from(self.panel) + step * row + line % row,
+            false => line * row + step,
         }
     }
 
-    /// Where what would be at this element of an area is.
-    pub fn swizzled(element: i64) -> i64 {
-        element ^ (element / Self::ROW % 8 * Self::PIECE)
+    /// Where what would be at this place of an area of such elements is.
+    pub fn swizzled(element: Scalar, place: i64) -> i64 {
+        place ^ (place / Self::row(element) % 8 * Self::piece(element))
     }
 }
 

@@ -352,10 +352,11 @@ pub(crate) fn wave_reduce(u: &UOp) -> Check {
     need(t.space.is_none() && !t.is_bool(), "WaveReduce of an address or a bool")
 }
 
-/// A matrix unit's vectors hold the elements that its instruction says.
+/// A matrix unit's vectors hold the elements that its instruction says; those of fp8 their bits, once it has been lowered.
 pub(crate) fn wmma(u: &UOp) -> Check {
     let Arg::Wmma(w) = u.arg() else { return Err("Wmma without an instruction") };
-    let holds = |x: &UOp, t: Scalar, n: u16| x.dtype().scalar == t && x.dtype().lanes == n;
+    let is = |x: &UOp, t: Scalar| x.dtype().scalar == t || t.is_fp8() && x.dtype().scalar == Scalar::U8;
+    let holds = |x: &UOp, t: Scalar, n: u16| is(x, t) && x.dtype().lanes == n;
     let [a, b, acc] = u.src() else { return Err("Wmma of other than two tiles and a sum") };
     need(holds(a, w.a, w.a_spread.elements()) && holds(b, w.a, w.b_spread.elements()), "Wmma of other tiles")?;
     need(holds(u, w.acc, w.c_spread.elements()) && acc.dtype() == u.dtype(), "Wmma to another tile")

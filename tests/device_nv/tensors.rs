@@ -3,6 +3,7 @@
 use doorbell::engine::{Jit, Options, install, session};
 use doorbell::tensor::Tensor;
 use doorbell::tensor::prelude::*;
+use doorbell::uop::{Op, Scalar};
 
 const NV: &str = "NV:emu=sm_90";
 
@@ -15,7 +16,7 @@ fn set_up() {
 
 fn on(device: &str, values: &[f32], shape: &[usize]) -> Tensor {
     let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    Tensor::from_bytes(bytes, doorbell::uop::Scalar::F32, shape, device)
+    Tensor::from_bytes(bytes, Scalar::F32, shape, device)
 }
 
 /// Sixteenths, whose sums are exact.
@@ -27,7 +28,16 @@ fn halves(device: &str, shape: &[usize]) -> Tensor {
 fn others(device: &str, shape: &[usize], turn: usize) -> Tensor {
     let value = |i: usize| half::f16::from_f32((((i + 7 * turn) * 37 + 11) % 33) as f32 / 16.0 - 1.0);
     let bytes = (0..shape.iter().product()).flat_map(|i| value(i).to_le_bytes()).collect();
-    Tensor::from_bytes(bytes, doorbell::uop::Scalar::F16, shape, device)
+    Tensor::from_bytes(bytes, Scalar::F16, shape, device)
+}
+
+/// Of two matrices of such a type, the second by columns.
+fn product_of(device: &str, t: Scalar, sum: Scalar) -> Tensor {
+    let of = |shape: &[usize]| (on(device, &numbers(shape[0] * shape[1]), shape) * 8.0).cast(t);
+    let [a, b] = [[1024, 256], [512, 256]].map(|shape| of(&shape));
+    a.realize().unwrap();
+    b.realize().unwrap();
+    a.cast(sum).matmul(&b.cast(sum).t()).cast(Scalar::F32)
 }
 
 fn numbers(n: usize) -> Vec<f32> {
@@ -57,8 +67,16 @@ fn tensor_programs_give_the_numbers_of_the_cpu() {
     // On 132 multiprocessors this is for warpgroups.
     agree("matmul of halves", |d| {
         let [a, b] = [[1024, 128], [128, 512]].map(|shape| halves(d, &shape));
-        a.matmul(&b).cast(doorbell::uop::Scalar::F32).relu()
+        a.matmul(&b).cast(Scalar::F32).relu()
     });
+    // Its products are summed in whole numbers, those of fp8 in f32.
+    agree("matmul of bytes", |d| product_of(d, Scalar::I8, Scalar::I32));
+    agree("matmul of fp8", |d| product_of(d, Scalar::F8E4M3, Scalar::F32));
+    let opts = |d: &str| session().compiled_kernels(d).iter().flat_map(|c| c.program.uops.clone()).collect::<Vec<_>>();
+    let units: Vec<String> = opts(NV).iter().filter(|u| u.op() == Op::Wmma).map(|u| format!("{:?}", u.arg())).collect();
+    for unit in ["wgmma.mma_async.sync.aligned.m64n", "s32.s8.s8", "f32.e4m3.e4m3.f32"] {
+        assert!(units.iter().any(|u| u.contains(unit)), "{unit} in {units:?}");
+    }
     agree("reduce of many", |d| on(d, &numbers(20_000), &[20_000]).sum(()));
     agree("movement", |d| on(d, &numbers(60), &[3, 4, 5]).permute([2, 0, 1]).reshape([5, 12]) + 0.5);
     agree("maximum along an axis", |d| on(d, &numbers(300), &[20, 15]).max(1));
@@ -71,7 +89,7 @@ const SIZES: [usize; 3] = [1016, 72, 512];
 fn a_replayed_product_takes_the_boxes_of_whatever_buffers_it_is_given() {
     set_up();
     let [m, k, n] = SIZES;
-    let mut product = Jit::new(|x: &[Tensor]| Ok(vec![x[0].matmul(&x[1]).cast(doorbell::uop::Scalar::F32)]));
+    let mut product = Jit::new(|x: &[Tensor]| Ok(vec![x[0].matmul(&x[1]).cast(Scalar::F32)]));
     for call in 0..3 {
         // Of the replay one lies 32 bytes behind another buffer's start.
         let skips = if call < 2 { [0, 0] } else { [16, 0] };
@@ -89,7 +107,7 @@ fn a_replayed_product_takes_the_boxes_of_whatever_buffers_it_is_given() {
         }
         let got = product.call(&inputs).unwrap()[0].to_vec::<f32>().unwrap();
         let plain = of("CPU");
-        let want = plain[0].matmul(&plain[1]).cast(doorbell::uop::Scalar::F32).to_vec::<f32>().unwrap();
+        let want = plain[0].matmul(&plain[1]).cast(Scalar::F32).to_vec::<f32>().unwrap();
         let wrong = got.iter().zip(&want).position(|(a, b)| (a - b).abs() > 1e-2 * b.abs().max(1.0));
         assert_eq!(wrong.map(|at| (at, got[at], want[at])), None, "call {call}");
         assert_eq!(product.is_recorded(), call >= 1);

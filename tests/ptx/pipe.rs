@@ -6,7 +6,7 @@ use crate::codegen_agree::buffers;
 use crate::codegen_kernels::{byte_matmul, half_matmul};
 use doorbell::codegen::Program;
 use doorbell::isa::ptx::Buffers;
-use doorbell::uop::{AxisKind, DType, Op, UOp};
+use doorbell::uop::{AxisKind, DType, Op, Scalar, UOp};
 
 fn range(n: i64, id: u32, kind: AxisKind) -> UOp {
     UOp::range(UOp::int(n), id, kind)
@@ -25,8 +25,9 @@ pub struct Shape {
 
 pub const PLAIN: Shape = Shape { batch: 1, size: (64, 64, 64), turned: (false, false), narrowed: false };
 
-/// relu(a · b + bias) of each matrix of a batch.
+/// relu(a · b + bias) of each matrix of a batch, summed in f32, or in i32 where the factors are whole numbers.
 pub fn product(t: DType, s: Shape) -> UOp {
+    let sum_type = if t.is_float() { DType::F32 } else { DType::I32 };
     let (m, n, k) = s.size;
     let (z, i, j) = (range(s.batch, 0, AxisKind::Loop), range(m, 1, AxisKind::Loop), range(n, 2, AxisKind::Loop));
     let l = range(k, 3, AxisKind::Reduce);
@@ -38,10 +39,10 @@ pub fn product(t: DType, s: Shape) -> UOp {
     let a = UOp::param(1, a_type, (s.batch * m * k) as usize).index(&at(&i, &l, (m, k), s.turned.0)).load();
     let a = if s.narrowed { a.cast(t) } else { a };
     let b = UOp::param(2, t, (s.batch * n * k) as usize).index(&at(&l, &j, (k, n), s.turned.1)).load();
-    let sum = (&a.cast(DType::F32) * &b.cast(DType::F32)).reduce(Op::Add, &[l]);
-    let biased = &sum + &UOp::param(3, DType::F32, n as usize).index(&j).load();
+    let sum = (&a.cast(sum_type) * &b.cast(sum_type)).reduce(Op::Add, &[l]);
+    let biased = &sum + &UOp::param(3, sum_type, n as usize).index(&j).load();
     let v = biased.max(&biased.const_like(0));
-    let to = UOp::param(0, DType::F32, (s.batch * m * n) as usize).index(&at(&i, &j, (m, n), false));
+    let to = UOp::param(0, sum_type, (s.batch * m * n) as usize).index(&at(&i, &j, (m, n), false));
     UOp::sink([to.store(&v, &[z, i, j])])
 }
 
@@ -102,6 +103,24 @@ fn products_of_bytes_are_exact() {
         assert!(text.contains("m16n8k32") && text.contains("ldmatrix"), "{text}");
         agrees(&byte_matmul(t, (34, 40, 96), DType::I32), "TC(0) LOCAL(0,3) PIPE(3,2)");
     }
+}
+
+#[test]
+fn products_of_fp8_are_summed_in_f32() {
+    for (scalar, unit) in [(Scalar::F8E4M3, "f32.e4m3.e4m3.f32"), (Scalar::F8E5M2, "f32.e5m2.e5m2.f32")] {
+        let t = DType::of(scalar);
+        for (s, opts) in [
+            (Shape { turned: (false, true), size: (64, 32, 128), ..PLAIN }, "TC(0) LOCAL(0,2) LOCAL(1,2) PIPE(4,3)"),
+            (Shape { size: (34, 40, 96), batch: 2, ..PLAIN }, "heuristic"),
+            (Shape { size: (16, 16, 64), ..PLAIN }, "TC(0)"),
+        ] {
+            let (_, text) = agrees(&product(t, s), opts);
+            assert!(text.contains(&format!("m16n8k32.row.col.{unit}")), "{text}");
+        }
+    }
+    // Older chips decode what they read and have no such unit.
+    let old = compiled(&product(DType::of(Scalar::F8E4M3), PLAIN), "sm_86", "heuristic");
+    assert!(!rendered(&old, "sm_86", Buffers::Anywhere).0.contains("mma.sync"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::codegen_agree::buffers;
 use crate::codegen_kernels::byte_matmul;
 use doorbell::codegen::{self, OptChoice, Program, Target};
 use doorbell::isa::ptx::{Buffers, Chip};
-use doorbell::uop::{DType, UOp};
+use doorbell::uop::{DType, Scalar, UOp};
 
 /// A chip with so few multiprocessors that small products fill it, whose threads copy.
 fn small(chip: &str) -> Target {
@@ -66,6 +66,31 @@ fn edges_batches_and_computed_operands_agree() {
     }
     // The window's loops go around the rounds.
     agrees(&half_conv((128, 8, 8, 64)), "m64n64k16", "st.shared");
+}
+
+#[test]
+fn products_of_bytes_are_exact() {
+    for (t, size, turned, shape, copies) in [
+        (DType::I8, (128, 128, 384), (false, true), "m64n128k32.s32.s8.s8", "cp.async.cg"),
+        (DType::U8, (64, 64, 256), (false, true), "m64n64k32.s32.u8.u8", "cp.async.cg"),
+        // What is contiguous along lines is turned on the way.
+        (DType::I8, (64, 64, 256), (true, false), "m64n64k32.s32.s8.s8", "st.shared."),
+        // Edges: a multiple of 8, of 4, and of nothing.
+        (DType::I8, (56, 120, 392), (false, true), "m64n128k32", ", 8, "),
+        (DType::U8, (60, 60, 252), (false, true), "m64n64k32", ", 4, "),
+        (DType::I8, (55, 61, 255), (false, true), "m64n64k32", "st.shared."),
+    ] {
+        agrees(&product(t, Shape { size, turned, ..PLAIN }), shape, copies);
+    }
+}
+
+#[test]
+fn tiles_of_bytes_come_in_boxes_of_128_columns() {
+    let shape = |size| Shape { size, turned: (false, true), ..PLAIN };
+    let whole = matrices(DType::I8, shape((128, 128, 384)));
+    assert_eq!(whole, [([384, 128], 384, [128, 128]), ([384, 128], 384, [128, 128])]);
+    let edges = matrices(DType::U8, shape((56, 120, 400)));
+    assert_eq!(edges, [([400, 56], 400, [128, 64]), ([400, 120], 400, [128, 128])]);
 }
 
 #[test]
@@ -195,8 +220,12 @@ fn other_chips_types_and_small_products_keep_the_unit_of_warps() {
     for chip in ["sm_80", "sm_90", "sm_100a", "sm_120"] {
         assert_eq!(unit(&large, chip, &small(chip)), (false, true), "{chip}");
     }
-    let bytes = byte_matmul(DType::I8, (128, 128, 128), DType::I32);
-    assert_eq!(unit(&bytes, "sm_90a", &small("sm_90a")), (false, true));
+    let bytes = byte_matmul(DType::I8, (128, 128, 256), DType::I32);
+    assert_eq!(unit(&bytes, "sm_90a", &small("sm_90a")), (true, false));
+    assert_eq!(unit(&bytes, "sm_90", &small("sm_90")), (false, true));
+    // Its sums of fp8 keep fewer bits than f32 has.
+    let eights = product(DType::of(Scalar::F8E4M3), Shape { size: (128, 128, 256), ..PLAIN });
+    assert_eq!(unit(&eights, "sm_90a", &small("sm_90a")), (false, true));
     // On a whole chip a small product is spread over more multiprocessors; one round has nothing to copy ahead.
     let whole = Chip::parse("sm_90a").unwrap().target();
     assert_eq!(unit(&large, "sm_90a", &whole), (false, true));

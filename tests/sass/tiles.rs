@@ -1,35 +1,36 @@
 //! Products whose tiles are copied ahead (PIPE): assembled, run on the software multiprocessor in strict mode, and held to sums of doubles.
 
 use crate::machine::{Case, launch};
-use crate::nvidia::ptxas;
+use crate::nvidia::{ptxas, ptxas_for};
 use doorbell::codegen::{self, OptChoice, Program, Target};
 use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::emu::sass::Stats;
 use doorbell::engine::tensors::words;
 use doorbell::isa::ptx::{Buffers, Chip, render};
 use doorbell::isa::sass::compile::assemble;
-use doorbell::uop::{AxisKind, DType, Op, UOp};
-use half::f16;
+use doorbell::uop::{AxisKind, ConstVal, DType, Op, Scalar, UOp, cast_const, from_bits, to_bits};
 
 /// Rows, columns, steps; whether each operand lies by columns.
 type Shape = ((i64, i64, i64), (bool, bool));
 
-/// relu(a · b + bias).
-fn product(shape: Shape) -> UOp {
-    product_of(DType::F16, shape)
+/// What sums of products of such factors are.
+fn sums(t: Scalar) -> Scalar {
+    if t.is_float() { Scalar::F32 } else { Scalar::I32 }
 }
 
-fn product_of(t: DType, ((m, n, k), turned): Shape) -> UOp {
+/// relu(a · b + bias).
+fn product(t: Scalar, ((m, n, k), turned): Shape) -> UOp {
+    let (t, sum_type) = (DType::of(t), DType::of(sums(t)));
     let axis = |n: i64, id, kind| UOp::range(UOp::int(n), id, kind);
     let (i, j, l) = (axis(m, 0, AxisKind::Loop), axis(n, 1, AxisKind::Loop), axis(k, 2, AxisKind::Reduce));
     let at = |row: &UOp, column: &UOp, (height, width): (i64, i64), turned: bool| {
         if turned { &(column * height) + row } else { &(row * width) + column }
     };
-    let load = |slot, len: i64, at: UOp| UOp::param(slot, t, len as usize).index(&at).load().cast(DType::F32);
+    let load = |slot, len: i64, at: UOp| UOp::param(slot, t, len as usize).index(&at).load().cast(sum_type);
     let (a, b) = (load(1, m * k, at(&i, &l, (m, k), turned.0)), load(2, k * n, at(&l, &j, (k, n), turned.1)));
     let sum = (&a * &b).reduce(Op::Add, &[l]);
-    let v = &sum + &UOp::param(3, DType::F32, n as usize).index(&j).load();
-    let to = UOp::param(0, DType::F32, (m * n) as usize).index(&(&(&i * n) + &j));
+    let v = &sum + &UOp::param(3, sum_type, n as usize).index(&j).load();
+    let to = UOp::param(0, sum_type, (m * n) as usize).index(&(&(&i * n) + &j));
     UOp::sink([to.store(&v.max(&v.const_like(0)), &[i, j])])
 }
 
@@ -59,14 +60,26 @@ const WARPS: Way = Way { units: 132, boxes: false, unit: "ldmatrix" };
 const WARPGROUPS: Way = Way { units: 1, boxes: false, unit: "wgmma.mma_async" };
 const BOXES: Way = Way { units: 1, boxes: true, unit: "cp.async.bulk.tensor.2d" };
 
-/// Sixteenths from -2 to 2, the same every time.
-fn values(len: i64, seed: u64) -> Vec<f32> {
+/// Numbers as they stand in memory.
+struct Numbers {
+    values: Vec<f64>,
+    bytes: Vec<u8>,
+}
+
+/// Eighths from -2 to 2 as such a type has them, or whole numbers; the same every time.
+fn numbers(t: Scalar, len: i64, seed: u64) -> Numbers {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as i64 % 33 - 16
+        let n = (state >> 33) as i64 % 33 - if t.is_unsigned() { 0 } else { 16 };
+        let value = if t.is_float() { ConstVal::Float(n as f64 / 8.0) } else { ConstVal::Int(n.into()) };
+        to_bits(cast_const(value, t), t)
     };
-    (0..len).map(|_| next() as f32 / 8.0).collect()
+    let all: Vec<u64> = (0..len).map(|_| next()).collect();
+    Numbers {
+        values: all.iter().map(|bits| from_bits(*bits, t).as_f64()).collect(),
+        bytes: all.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(t.size_bytes())).collect(),
+    }
 }
 
 /// The result's bytes after the kernel has run in strict mode, and what that took.
@@ -74,12 +87,10 @@ fn run(
     cubin: &[u8],
     p: &Program,
     text: &str,
-    (a, b, bias): (&[f32], &[f32], &[f32]),
+    (a, b, bias): (&Numbers, &Numbers, &Numbers),
     results: i64,
 ) -> (Vec<u8>, Stats) {
-    let halves = |v: &[f32]| v.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect::<Vec<u8>>();
-    let floats = |v: &[f32]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
-    let contents = [vec![0xee; 4 * results as usize], halves(a), halves(b), floats(bias)];
+    let contents = [vec![0xee; 4 * results as usize], a.bytes.clone(), b.bytes.clone(), bias.bytes.clone()];
     let place = |k: usize| 0x7_0000_0000 + ((k as u64) << 32);
     let buffers: Vec<(u64, Vec<u8>)> = contents.into_iter().enumerate().map(|(k, b)| (place(k), b)).collect();
     let params = parameters(cubin, p, &buffers);
@@ -110,19 +121,31 @@ fn parameters(cubin: &[u8], p: &Program, buffers: &[(u64, Vec<u8>)]) -> Vec<u8> 
 }
 
 fn holds(shape: Shape, way: &Way, assemble: impl Fn(&str) -> Vec<u8>) -> Vec<u8> {
+    holds_for(Scalar::F16, shape, way, assemble)
+}
+
+fn holds_for(t: Scalar, shape: Shape, way: &Way, assemble: impl Fn(&str) -> Vec<u8>) -> Vec<u8> {
+    holds_on("sm_90a", t, shape, way, assemble)
+}
+
+fn holds_on(chip: &str, t: Scalar, shape: Shape, way: &Way, assemble: impl Fn(&str) -> Vec<u8>) -> Vec<u8> {
     let ((m, n, k), turned) = shape;
-    let (p, text) = compiled(&product(shape), way);
-    assert!(text.contains("cp.async") && text.contains(way.unit), "{shape:?} {:?}", p.opts);
-    let (a, b, bias) = (values(m * k, 1), values(k * n, 2), values(n, 3));
+    let (p, text) = compiled_for(chip, &product(t, shape), way);
+    // Bytes that lie along lines are turned by stores.
+    let copied = t.size_bytes() == 1 && (turned.0 || !turned.1) || text.contains("cp.async");
+    assert!(copied && text.contains(way.unit), "{t:?} {shape:?} {:?}", p.opts);
+    let (a, b, bias) = (numbers(t, m * k, 1), numbers(t, k * n, 2), numbers(sums(t), n, 3));
     let (got, _) = run(&assemble(&text), &p, &text, (&a, &b, &bias), m * n);
     for (at, word) in got.chunks_exact(4).enumerate() {
         let (i, j) = (at as i64 / n, at as i64 % n);
-        let left = |l: i64| a[if turned.0 { l * m + i } else { i * k + l } as usize];
-        let right = |l: i64| b[if turned.1 { j * k + l } else { l * n + j } as usize];
-        let sum: f64 = (0..k).map(|l| f64::from(left(l)) * f64::from(right(l))).sum();
-        let want = (sum + f64::from(bias[j as usize])).max(0.0);
-        let got = f64::from(f32::from_le_bytes([word[0], word[1], word[2], word[3]]));
-        assert!((got - want).abs() <= 1e-5 * want.abs().max(1.0), "{shape:?} row {i} column {j}: {got}, not {want}");
+        let left = |l: i64| a.values[if turned.0 { l * m + i } else { i * k + l } as usize];
+        let right = |l: i64| b.values[if turned.1 { j * k + l } else { l * n + j } as usize];
+        let sum: f64 = (0..k).map(|l| left(l) * right(l)).sum();
+        let want = (sum + bias.values[j as usize]).max(0.0);
+        let got = from_bits(u32::from_le_bytes([word[0], word[1], word[2], word[3]]).into(), sums(t)).as_f64();
+        // Those of whole numbers are exact.
+        let bound = if t.is_float() { 1e-5 * want.abs().max(1.0) } else { 0.0 };
+        assert!((got - want).abs() <= bound, "{t:?} {shape:?} row {i} column {j}: {got}, not {want}");
     }
     got
 }
@@ -146,7 +169,11 @@ const LARGE: [Shape; 5] = [
 ];
 
 fn ours(text: &str) -> Vec<u8> {
-    assemble(text, Arch { sm: 90, specific: true }).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    ours_for("sm_90a", text)
+}
+
+fn ours_for(chip: &str, text: &str) -> Vec<u8> {
+    assemble(text, Arch::parse(chip).expect("a chip")).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 fn theirs(text: &str) -> Vec<u8> {
@@ -190,7 +217,7 @@ const BOXED: [(Shape, usize); 7] = [
 #[test]
 fn tiles_that_come_in_boxes_make_the_same_products_in_both_assemblers_code() {
     for (shape, boxed) in BOXED {
-        let (p, text) = compiled(&product(shape), &BOXES);
+        let (p, text) = compiled(&product(Scalar::F16, shape), &BOXES);
         assert_eq!(p.tensors.len(), boxed, "{shape:?} {:?}", p.opts);
         // A buffer that begins anywhere is copied by the threads.
         assert!(text.contains("cp.async.bulk") && text.contains("st.shared"), "{shape:?}\n{text}");
@@ -199,14 +226,48 @@ fn tiles_that_come_in_boxes_make_the_same_products_in_both_assemblers_code() {
     }
 }
 
+/// Products of bytes: edges that pieces of 16 bytes end at, of 4, and of nothing; the last is turned on the way.
+const OF_BYTES: [Shape; 4] = [
+    ((128, 128, 384), (false, true)),
+    ((56, 120, 400), (false, true)),
+    ((60, 52, 260), (false, true)),
+    ((64, 64, 256), (true, false)),
+];
+
+#[test]
+fn products_of_bytes_are_exact_in_both_assemblers_code() {
+    for (n, shape) in OF_BYTES.into_iter().enumerate() {
+        let t = if n % 2 == 0 { Scalar::I8 } else { Scalar::U8 };
+        for way in [&WARPGROUPS, &BOXES].into_iter().filter(|w| !w.boxes || n < 2) {
+            let [a, b] = [holds_for(t, shape, way, ours), holds_for(t, shape, way, theirs)];
+            assert!(a == b, "{t:?} {shape:?}");
+        }
+    }
+}
+
+#[test]
+fn products_of_fp8_are_those_of_doubles_in_both_assemblers_code() {
+    let way = &Way { unit: "m16n8k32.row.col.f32.e", ..WARPS };
+    for (chip, t) in
+        [("sm_89", Scalar::F8E4M3), ("sm_90a", Scalar::F8E4M3), ("sm_90a", Scalar::F8E5M2), ("sm_120", Scalar::F8E5M2)]
+    {
+        for shape in [((64, 64, 128), (false, true)), ((40, 24, 96), (false, false))] {
+            let a = holds_on(chip, t, shape, way, |text| ours_for(chip, text));
+            let b = holds_on(chip, t, shape, way, |text| ptxas_for(text, chip, "-O3"));
+            assert!(a == b, "{chip} {t:?} {shape:?}");
+        }
+    }
+}
+
 /// Instructions that our code issues in two rounds of 64 steps of a block of 128 x 128, for as many multiply-adds as an `mma.sync.m16n8k16` does.
 fn issued(chip: &str, way: &Way) -> f64 {
-    let (m, n) = (128, 128);
+    let (t, m, n) = (Scalar::F16, 128, 128);
     let counts = [256, 384].map(|k| {
-        let (p, text) = compiled_for(chip, &product(((m, n, k), (false, false))), way);
+        let (p, text) = compiled_for(chip, &product(t, ((m, n, k), (false, false))), way);
         assert!(text.contains(way.unit), "{:?}", p.opts);
-        let cubin = assemble(&text, Arch::parse(chip).expect("a chip")).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let stats = run(&cubin, &p, &text, (&values(m * k, 1), &values(k * n, 2), &values(n, 3)), m * n).1;
+        let cubin = ours_for(chip, &text);
+        let of = (&numbers(t, m * k, 1), &numbers(t, k * n, 2), &numbers(sums(t), n, 3));
+        let stats = run(&cubin, &p, &text, of, m * n).1;
         stats.instructions as f64
     });
     (counts[1] - counts[0]) / (128.0 * 128.0 * 128.0 / (16.0 * 8.0 * 16.0))

@@ -134,7 +134,7 @@ fn forms(unit: &WmmaArg, sum: i64) -> Vec<(Block, (i64, f64))> {
     let k = i64::from(unit.k);
     let bytes = k * unit.a.size_bytes() as i64;
     if unit.from_memory {
-        let steps = TileArg::ROW / k;
+        let steps = TileArg::row(unit.a) / k;
         let of = WARPGROUPS.iter().filter(|g| g.1 == unit.n && sum > steps * k);
         return of.map(|g| (block([1, 1], [g.0, 1], g.2), (steps, 1.0))).collect();
     }

@@ -28,6 +28,8 @@ pub(super) struct Boxed {
     /// Boxes side by side, and elements from one's place in the area to the next's.
     count: i64,
     apart: i64,
+    /// Columns of a box.
+    columns: i64,
     /// Bytes of a box.
     bytes: u32,
 }
@@ -76,12 +78,13 @@ impl Tile {
         let first: UMap<UOp> = inner.iter().chain(outer).map(|r| (r.clone(), UOp::int(0))).collect();
         let start = |s: &Side| s.sum.build().substitute(&first).simplify();
         Some(Boxed {
-            tensor: Tensor2 { sizes, pitch, shape: [TileArg::ROW as u16, height as u16] },
+            tensor: Tensor2 { sizes, pitch, shape: [self.row() as u16, height as u16] },
             param: param.clone(),
             at: [start(columns), start(rows)],
-            count: width / TileArg::ROW,
+            count: width / self.row(),
+            columns: self.row(),
             apart: self.panel(),
-            bytes: (TileArg::ROW * height * bytes) as u32,
+            bytes: (TileArg::ROW_BYTES * height) as u32,
         })
     }
 }
@@ -209,7 +212,7 @@ impl Boxes {
                 let to = area.index(&place);
                 let to = if let Some(some) = some { super::gate_index(&to, some) } else { to };
                 let [column, row] = b.at.each_ref().map(|at| at.substitute(&here));
-                let column = (&column + n * TileArg::ROW).simplify();
+                let column = (&column + n * b.columns).simplify();
                 let src = [to, self.bars.index(buffer), b.param.clone(), column, row.simplify()];
                 let arg = BoxArg { tensor: b.tensor, expects: std::mem::take(&mut expects) };
                 all.push(UOp::new(Op::CopyBox, DType::VOID, src, Arg::Box(Arc::new(arg))));

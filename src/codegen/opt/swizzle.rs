@@ -1,6 +1,6 @@
 //! Tiles in workgroup memory for a matrix unit that reads them by itself: rows of 128 bytes whose pieces of 16 bytes change places.
 //!
-//! Rows are lines of 64 steps, or (where the buffer is contiguous along lines) steps of 64 lines, one run of 64 lines behind the other. The unit
+//! Rows are lines of 64 steps of two bytes or 128 of one, or (where a buffer of halves is contiguous along lines) steps of 64 lines, one run of 64 lines behind the other. The unit
 //! is told where a tile begins and finds everything else by [`TileArg`]; who copies swaps the pieces.
 
 use super::apply::Why;
@@ -18,27 +18,36 @@ impl Tile {
     /// Its elements or its sizes do not make them.
     pub(super) fn swizzled(mut self) -> Result<Tile, Why> {
         let (lines, steps) = (extent(&self.lines), extent(&self.steps));
-        if self.area.dtype().scalar.size_bytes() != 2 {
-            return Err("the unit's rows in workgroup memory are of elements of two bytes".into());
+        let bytes = self.area.dtype().scalar.size_bytes();
+        if bytes != 2 && (bytes != 1 || self.by_steps) {
+            return Err(
+                "the unit's rows in workgroup memory are of elements of two bytes, or along steps of one".into()
+            );
         }
+        let whole_row = self.row();
         let (row, rows) = if self.by_steps { (lines, steps) } else { (steps, lines) };
-        let whole = if self.by_steps { row % TileArg::ROW == 0 } else { row == TileArg::ROW };
+        let whole = if self.by_steps { row % whole_row == 0 } else { row == whole_row };
         if !whole || rows % PATTERN != 0 {
-            return Err(format!("a row of {row} elements, where the unit reads rows of {}", TileArg::ROW).into());
+            return Err(format!("a row of {row} elements, where the unit reads rows of {whole_row}").into());
         }
-        (self.pitch, self.len, self.swizzled) = (TileArg::ROW, lines * steps, true);
+        (self.pitch, self.len, self.swizzled) = (whole_row, lines * steps, true);
         self.area = UOp::local(self.number(), self.area.dtype(), self.len as usize);
         Ok(self)
     }
 
-    /// Elements from one run of 64 lines to the next, where rows are steps.
+    /// Elements of a row.
+    pub(super) fn row(&self) -> i64 {
+        TileArg::row(self.area.dtype().scalar)
+    }
+
+    /// Elements from one run of a row's lines to the next, where rows are steps.
     pub(super) fn panel(&self) -> i64 {
-        extent(&self.steps) * TileArg::ROW
+        extent(&self.steps) * self.row()
     }
 
     /// Where an element would stand if no pieces changed places.
     pub(super) fn plain_place(&self, line: &UOp, step: &UOp) -> UOp {
-        let row = TileArg::ROW;
+        let row = self.row();
         match self.by_steps {
             true => &(&(&(line / row) * self.panel()) + &(step * row)) + &(line % row),
             false => &(line * row) + step,
@@ -48,12 +57,13 @@ impl Tile {
     /// Where an element stands.
     pub(super) fn swizzled_place(&self, line: &UOp, step: &UOp) -> UOp {
         let (row, column) = if self.by_steps { (step, line) } else { (line, step) };
-        let piece = &(column / TileArg::PIECE) % (TileArg::ROW / TileArg::PIECE);
+        let elements = TileArg::piece(self.area.dtype().scalar);
+        let piece = &(column / elements) % (self.row() / elements);
         let swapped = &piece.simplify() ^ &(row % PATTERN).simplify();
         let start = self.plain_place(line, step);
         // The place less its piece, the piece where it has gone, and what is within it.
-        let rest = (&start - &(&piece * TileArg::PIECE)).simplify();
-        (&rest + &(&swapped * TileArg::PIECE)).simplify()
+        let rest = (&start - &(&piece * elements)).simplify();
+        (&rest + &(&swapped * elements)).simplify()
     }
 
     /// The tile that the unit reads in a round.

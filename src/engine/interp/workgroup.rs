@@ -239,7 +239,8 @@ impl Group<'_> {
         let bits = tile.spread.row.iter().chain(tile.spread.col);
         let lanes = 1 << bits.filter(|b| matches!(b, TileBit::L(_))).count();
         let starts = self.get(&index.src()[1])?.clone();
-        if u.dtype().scalar.size_bytes() != 2 || !self.threads.is_multiple_of(lanes) {
+        let scalar = u.dtype().scalar;
+        if !matches!(scalar.size_bytes(), 1 | 2) || !self.threads.is_multiple_of(lanes) {
             return Err(bad());
         }
         let mut out = Vec::with_capacity(self.threads);
@@ -249,7 +250,8 @@ impl Group<'_> {
                 at(t).filter(|_| at(t) == at(t - t % lanes)).and_then(|s| i64::try_from(s).ok()).ok_or_else(bad)?;
             let element = |e: usize| {
                 let (line, step) = tile.spread.place(t % lanes, e);
-                ConstVal::Int(TileArg::swizzled(start + tile.place(line as i64, step as i64)).into())
+                let place = start + tile.place(scalar, line as i64, step as i64);
+                ConstVal::Int(TileArg::swizzled(scalar, place).into())
             };
             let elements: Lanes = (0..usize::from(u.dtype().lanes)).map(element).collect();
             let access = Access { address: &index.src()[0], index: &elements, gate: None };

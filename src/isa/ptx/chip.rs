@@ -30,9 +30,9 @@ pub const CHIPS: &[Chip] = &[
     chip("sm_80", 80, (7, 8), 163, 108),
     chip("sm_86", 86, (7, 8), 99, 84),
     chip("sm_87", 87, (7, 8), 163, 16),
-    chip("sm_89", 89, (7, 8), 99, 142),
-    chip("sm_90", 90, (8, 0), 227, 132),
-    chip("sm_90a", 90, (8, 0), 227, 132),
+    chip("sm_89", 89, (8, 4), 99, 142),
+    chip("sm_90", 90, (8, 4), 227, 132),
+    chip("sm_90a", 90, (8, 4), 227, 132),
     chip("sm_100", 100, (8, 6), 227, 148),
     chip("sm_100a", 100, (8, 6), 227, 148),
     chip("sm_120", 120, (8, 7), 99, 188),
@@ -58,6 +58,7 @@ impl Chip {
     pub const fn target(&self) -> Target {
         let tensor_cores: &'static [WmmaArg] = match self.sm {
             _ if self.has_warpgroups() => units::SM90A,
+            89.. => units::SM89,
             80.. => units::SM80,
             _ => &[],
         };
@@ -77,6 +78,11 @@ impl Chip {
     #[must_use]
     pub const fn has_warpgroups(&self) -> bool {
         matches!(self.name.as_bytes(), b"sm_90a")
+    }
+
+    /// `mma` of fp8.
+    pub(super) const fn has_fp8(&self) -> bool {
+        self.sm >= 89
     }
 
     /// `max.NaN`, conversions to bf16, `mma` of bf16, `cp.async`.

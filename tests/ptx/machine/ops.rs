@@ -37,8 +37,23 @@ pub fn float(t: Type, b: Bits) -> f64 {
         Type::F16 => f16::from_bits(b as u16).to_f64(),
         Type::Bf16 => bf16::from_bits(b as u16).to_f64(),
         Type::F32 => f64::from(f32_of(b)),
+        Type::E4m3 | Type::E5m2 => eight(t, b as u8),
         _ => f64_of(b),
     }
+}
+
+/// A float of eight bits (OCP OFP8): e4m3 without infinities, e5m2 as the upper half of an f16.
+fn eight(t: Type, b: u8) -> f64 {
+    if t == Type::E5m2 {
+        return f16::from_bits(u16::from(b) << 8).to_f64();
+    }
+    let (exponent, mantissa) = (i32::from(b >> 3 & 15), f64::from(b & 7));
+    let size = match (exponent, b & 7) {
+        (15, 7) => f64::NAN,
+        (0, _) => mantissa * 2f64.powi(-9),
+        _ => (8.0 + mantissa) * 2f64.powi(exponent - 10),
+    };
+    if b >> 7 == 1 { -size } else { size }
 }
 
 /// Rounds to nearest even, once. (`half` rounds an f64 by way of its upper bits: through an f32 rounded to odd instead.)
@@ -327,11 +342,12 @@ fn store(b: &mut Block, s: &Step, t: usize, mem: &mut Memory) -> Res<()> {
     Ok(())
 }
 
-/// `mma.sync.aligned`: m16n8k16 with f32 sums of f16 or bf16 products, m16n8k32 with s32 sums of bytes: the fragments of PTX ISA 9.7.14.5.8
-/// and 9.7.14.5.10.
+/// `mma.sync.aligned`: m16n8k16 with f32 sums of f16 or bf16 products, m16n8k32 with s32 sums of bytes or f32 sums of fp8: the fragments of
+/// PTX ISA 9.7.14.5.8 and 9.7.14.5.10.
 pub fn mma(b: &mut Block, s: &Step) -> Res<()> {
     let (t, acc) = (s.types[1], s.types[0]);
-    let bytes = s.inst.has("m16n8k32") && acc == Type::S32 && matches!(t, Type::S8 | Type::U8);
+    let whole = acc == Type::S32 && matches!(t, Type::S8 | Type::U8);
+    let bytes = s.inst.has("m16n8k32") && (whole || acc == Type::F32 && matches!(t, Type::E4m3 | Type::E5m2));
     let halves = s.inst.has("m16n8k16") && acc == Type::F32 && matches!(t, Type::F16 | Type::Bf16);
     if !bytes && !halves || !b.threads.is_multiple_of(32) {
         return Err("not known to this interpreter".into());
@@ -339,7 +355,7 @@ pub fn mma(b: &mut Block, s: &Step) -> Res<()> {
     // Elements a register; a register more is eight rows down or as many steps further as all lanes of a row hold.
     let per = if bytes { 4 } else { 2 };
     let steps = 8 * per;
-    let value = |bits: u64| if bytes { read(t, bits).cast_signed() as f64 } else { float(t, bits) };
+    let value = |bits: u64| if whole { read(t, bits).cast_signed() as f64 } else { float(t, bits) };
     let [d, a, w, c] = s.operands.as_slice() else { return Err("four operands".into()) };
     let (d, a, w, c) = (lanes(d), lanes(a), lanes(w), lanes(c));
     for warp in (0..b.threads).step_by(32) {
@@ -359,7 +375,7 @@ pub fn mma(b: &mut Block, s: &Step) -> Res<()> {
             }
             for i in 0..4 {
                 let bits = b.get(warp + lane, &c[i])?;
-                let sum = if bytes { read(acc, bits).cast_signed() as f64 } else { float(acc, bits) };
+                let sum = if whole { read(acc, bits).cast_signed() as f64 } else { float(acc, bits) };
                 mc[group + 8 * (i / 2)][part * 2 + (i & 1)] = sum;
             }
         }
@@ -368,7 +384,7 @@ pub fn mma(b: &mut Block, s: &Step) -> Res<()> {
             for (i, to) in d.iter().enumerate() {
                 let (row, col) = (group + 8 * (i / 2), part * 2 + (i & 1));
                 let sum: f64 = mc[row][col] + (0..steps).map(|k| ma[row][k] * mb[k][col]).sum::<f64>();
-                let bits = if bytes { u64::from((sum as i64 as i32).cast_unsigned()) } else { round(acc, sum) };
+                let bits = if whole { u64::from((sum as i64 as i32).cast_unsigned()) } else { round(acc, sum) };
                 b.set(warp + lane, to, bits)?;
             }
         }

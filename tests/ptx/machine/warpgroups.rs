@@ -9,10 +9,23 @@ use std::collections::{HashMap, VecDeque};
 
 type Res<T> = Result<T, String>;
 
-/// Threads of a warpgroup, and rows and steps of a product.
+/// Threads of a warpgroup, and rows of a product.
 const GROUP: usize = 128;
 const ROWS: usize = 64;
-const STEPS: usize = 16;
+
+/// Bytes of an element, and the steps of a product of such.
+const fn sizes(t: Type) -> (usize, usize) {
+    if matches!(t, Type::S8 | Type::U8) { (1, 32) } else { (2, 16) }
+}
+
+/// A sum by its bits, and the other way round: of f32, or of s32, which wraps around.
+fn sum_of(whole: bool, bits: u64) -> f64 {
+    if whole { f64::from(bits as i32) } else { float(Type::F32, bits) }
+}
+
+fn sum_bits(whole: bool, sum: f64) -> u64 {
+    if whole { u64::from((sum as i64 as i32).cast_unsigned()) } else { round(Type::F32, sum) }
+}
 
 struct Product {
     /// The warpgroup's first thread.
@@ -21,6 +34,8 @@ struct Product {
     /// Descriptors, and whether rows are steps.
     factors: [(u64, bool); 2],
     columns: usize,
+    /// Sums are whole numbers.
+    whole: bool,
     sums: Vec<usize>,
 }
 
@@ -30,8 +45,8 @@ pub struct Products {
     fenced: bool,
     open: Vec<Product>,
     groups: VecDeque<Vec<Product>>,
-    /// Sums of such products, by thread and register, which are not there for the threads.
-    sums: HashMap<(usize, usize), f64>,
+    /// Sums of such products, by thread and register, which are not there for the threads; and whether they are whole numbers.
+    sums: HashMap<(usize, usize), (f64, bool)>,
 }
 
 impl Products {
@@ -67,14 +82,22 @@ pub fn wgmma(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
 }
 
 fn issue(b: &mut Block, s: &Step) -> Res<()> {
-    let shape = [64, 128, 256].into_iter().find(|n| s.inst.has(&format!("m64n{n}k16")));
-    let [Opd::Vector(sums), a, w, Opd::Value(1), Opd::Value(1), Opd::Value(1), Opd::Value(ta), Opd::Value(tb)] =
-        s.operands.as_slice()
-    else {
-        return Err("other operands than known to this interpreter".into());
+    let (whole, t) = match s.types.as_slice() {
+        [Type::F32, t @ (Type::F16 | Type::Bf16), _] => (false, *t),
+        [Type::S32, t @ (Type::S8 | Type::U8), _] => (true, *t),
+        _ => return Err("types not known to this interpreter".into()),
     };
-    let (Some(columns), [Type::F32, t @ (Type::F16 | Type::Bf16), _]) = (shape, s.types.as_slice()) else {
-        return Err("not known to this interpreter".into());
+    let shape = [64, 128, 256].into_iter().find(|n| s.inst.has(&format!("m64n{n}k{}", sizes(t).1)));
+    let Some(columns) = shape else { return Err("a shape not known to this interpreter".into()) };
+    // Only floats have signs, only halves are turned.
+    let (sums, a, w, ta, tb) = match s.operands.as_slice() {
+        [Opd::Vector(sums), a, w, Opd::Value(1)] if whole => (sums, a, w, &0, &0),
+        [Opd::Vector(sums), a, w, Opd::Value(1), Opd::Value(1), Opd::Value(1), Opd::Value(ta), Opd::Value(tb)]
+            if !whole =>
+        {
+            (sums, a, w, ta, tb)
+        }
+        _ => return Err("other operands than known to this interpreter".into()),
     };
     if !b.products.fenced || sums.len() != columns / 2 {
         return Err("no fence before it, or another number of sums".into());
@@ -89,13 +112,13 @@ fn issue(b: &mut Block, s: &Step) -> Res<()> {
             }
             for r in &sums {
                 if !b.products.sums.contains_key(&(t, *r)) {
-                    let value = float(Type::F32, b.reg(t, *r)?);
-                    b.products.sums.insert((t, *r), value);
+                    let value = sum_of(whole, b.reg(t, *r)?);
+                    b.products.sums.insert((t, *r), (value, whole));
                     b.lose(t, *r);
                 }
             }
         }
-        b.products.open.push(Product { first, t: *t, factors, columns, sums: sums.clone() });
+        b.products.open.push(Product { first, t, factors, columns, whole, sums: sums.clone() });
     }
     Ok(())
 }
@@ -108,8 +131,8 @@ fn give_back(b: &mut Block) -> Res<()> {
     };
     let free: Vec<(usize, usize)> = b.products.sums.keys().copied().filter(|(t, r)| !busy(*t, *r)).collect();
     for (t, r) in free {
-        let value = b.products.sums.remove(&(t, r)).unwrap_or_default();
-        b.set(t, &Opd::Reg(r), round(Type::F32, value))?;
+        let (value, whole) = b.products.sums.remove(&(t, r)).unwrap_or_default();
+        b.set(t, &Opd::Reg(r), sum_bits(whole, value))?;
     }
     Ok(())
 }
@@ -117,7 +140,7 @@ fn give_back(b: &mut Block) -> Res<()> {
 /// A matrix in shared memory with rows of 128 bytes: eight rows of pieces of 16 bytes, the pieces of row r at `piece ^ r % 8`.
 struct Matrix {
     start: u64,
-    /// From a run of 64 elements to the next, and from eight rows to the next eight.
+    /// From a run of 128 bytes to the next, and from eight rows to the next eight.
     leading: u64,
     stride: u64,
     by_steps: bool,
@@ -132,27 +155,34 @@ impl Matrix {
         Ok(Matrix { start: field(0), leading: field(16), stride: field(32), by_steps })
     }
 
-    /// Where eight elements stand: of one line along the steps, or of one step along the lines.
-    fn piece(&self, line: usize, step: usize) -> u64 {
+    /// Where the 16 bytes stand that begin with an element: of one line along the steps, or of one step along the lines.
+    fn piece(&self, size: usize, line: usize, step: usize) -> u64 {
         let (row, column) = if self.by_steps { (step as u64, line as u64) } else { (line as u64, step as u64) };
-        let at = self.start + row % 8 * 128 + row / 8 * self.stride + column / 64 * self.leading + column % 64 * 2;
+        let byte = column * size as u64;
+        let at = self.start + row % 8 * 128 + row / 8 * self.stride + byte / 128 * self.leading + byte % 128;
         at ^ (at >> 7 & 7) << 4
     }
 
     /// Elements by line, then step.
     fn read(&self, t: Type, lines: usize, mem: &mut Memory) -> Res<Vec<f64>> {
-        let mut all = vec![0.0; lines * STEPS];
-        let (outer, inner) = if self.by_steps { (lines / 8, STEPS / 8) } else { (STEPS / 8, lines / 8) };
+        let (size, steps) = sizes(t);
+        let piece = 16 / size;
+        let mut all = vec![0.0; lines * steps];
+        let (outer, inner) = if self.by_steps { (lines / piece, steps / 8) } else { (steps / piece, lines / 8) };
         // Eight rows of one piece each at a time, as the unit reads them.
         for (n, (o, i)) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))).enumerate() {
             for r in 0..8 {
-                let (line, step) = if self.by_steps { (8 * o, 8 * i + r) } else { (8 * i + r, 8 * o) };
-                let at = self.piece(line, step);
+                let (line, step) = if self.by_steps { (piece * o, 8 * i + r) } else { (8 * i + r, piece * o) };
+                let at = self.piece(size, line, step);
                 mem.touched.push((8 * n + r, at, 16));
                 let bytes = mem.read_beside(at, 16)?;
-                for (k, half) in bytes.chunks_exact(2).enumerate() {
+                for (k, bytes) in bytes.chunks_exact(size).enumerate() {
                     let (line, step) = if self.by_steps { (line + k, step) } else { (line, step + k) };
-                    all[line * STEPS + step] = float(t, u64::from(u16::from_le_bytes([half[0], half[1]])));
+                    all[line * steps + step] = match (t, bytes) {
+                        (Type::S8, [b]) => f64::from(b.cast_signed()),
+                        (_, [b]) => f64::from(*b),
+                        (t, b) => float(t, u64::from(u16::from_le_bytes([b[0], b[1]]))),
+                    };
                 }
             }
         }
@@ -168,10 +198,11 @@ fn multiply(b: &mut Block, p: &Product, mem: &mut Memory) -> Res<()> {
         for (k, r) in p.sums.iter().enumerate() {
             let row = lane / 32 * 16 + lane % 32 / 4 + k / 2 % 2 * 8;
             let column = k / 4 * 8 + lane % 4 * 2 + k % 2;
-            let (x, y) = (&a[row * STEPS..][..STEPS], &w[column * STEPS..][..STEPS]);
+            let steps = sizes(p.t).1;
+            let (x, y) = (&a[row * steps..][..steps], &w[column * steps..][..steps]);
             let sum: f64 = x.iter().zip(y).map(|(x, y)| x * y).sum();
-            if let Some(value) = b.products.sums.get_mut(&(p.first + lane, *r)) {
-                *value = float(Type::F32, round(Type::F32, *value + sum));
+            if let Some((value, _)) = b.products.sums.get_mut(&(p.first + lane, *r)) {
+                *value = sum_of(p.whole, sum_bits(p.whole, *value + sum));
             }
         }
     }

@@ -1,17 +1,18 @@
-//! The matrix unit: `mma.sync` on fragments of two halves or four bytes a register.
+//! The matrix unit: `mma.sync` on fragments of two halves or four bytes (of integers or of fp8) a register.
 
 use super::code::{Code, Opd};
 use super::{Render, Res, Src, Val, class_of};
-use crate::uop::{Arg, UOp};
+use crate::uop::{Arg, Scalar, UOp};
 
 impl Render<'_> {
     pub(super) fn wmma(&mut self, u: &UOp) -> Res<Val> {
         let Arg::Wmma(unit) = u.arg() else { return Err(self.unsupported(u, "no unit")) };
         let name = unit.name;
-        if !name.starts_with("mma.sync.") || !self.chip.has_sm80() {
+        if !name.starts_with("mma.sync.") || !self.chip.has_sm80() || unit.a.is_fp8() && !self.chip.has_fp8() {
             return Err(self.unsupported(u, "the chip has no such matrix unit"));
         }
-        let (t, acc_type) = (unit.a, unit.acc);
+        // fp8 comes as its bits.
+        let (t, acc_type) = (if unit.a.is_fp8() { Scalar::U8 } else { unit.a }, unit.acc);
         let mut words: [Vec<Opd>; 2] = Default::default();
         for (operand, words) in u.src()[..2].iter().zip(&mut words) {
             let lanes = self.val(operand)?;

@@ -5,6 +5,7 @@
 //! the newest; behind the loop it waits for all. Sums are added to where they stand, in the registers of the loop's Acc.
 //!
 //! A descriptor says where a tile begins, how far eight rows are from the next eight, and (where rows are steps) 64 lines from the next 64.
+//! Factors of bytes always have rows along the steps: the unit turns only those of two bytes.
 //! Sources: PTX ISA 8.8, asynchronous warpgroup-level matrix instructions: matrix descriptor, strides, swizzling modes.
 
 use super::code::{Code, Opd, R, RD, Reg};
@@ -69,9 +70,16 @@ impl Render<'_> {
             self.run("wgmma.fence.sync.aligned", &[], vec![]);
         }
         self.products.flying = true;
-        // Added to the sums, both factors with their sign, each by lines or by steps.
-        let mut ins = vec![a.into(), b.into(), Opd::Int(1), Opd::Int(1), Opd::Int(1)];
-        ins.extend([by_steps_a, by_steps_b].map(|t| Opd::Int(t.into())));
+        // Added to the sums; floats both with their sign; those of two bytes each by lines or by steps.
+        let mut ins = vec![a.into(), b.into(), Opd::Int(1)];
+        if unit.acc.is_float() {
+            ins.extend([Opd::Int(1), Opd::Int(1)]);
+        }
+        match unit.a.size_bytes() {
+            2 => ins.extend([by_steps_a, by_steps_b].map(|t| Opd::Int(t.into()))),
+            _ if by_steps_a || by_steps_b => return Err(self.unsupported(u, "factors of bytes whose rows are steps")),
+            _ => {}
+        }
         self.code.push(Code { name: unit.name, guard: None, outs, tuple: true, ins });
         Ok(sums)
     }
@@ -90,7 +98,7 @@ impl Render<'_> {
         let leading = if tile.by_steps { bytes(tile.panel.into()) / UNIT } else { 1 };
         let low = self.reg(R);
         self.run("add.s32", &[low], vec![start.into(), Opd::Int(at.offset / UNIT + (leading << 16))]);
-        let high = self.upper_half((8 * bytes(TileArg::ROW) / UNIT) | SWIZZLE_128);
+        let high = self.upper_half((8 * TileArg::ROW_BYTES / UNIT) | SWIZZLE_128);
         let to = self.reg(RD);
         self.run("mov.b64", &[to], vec![Opd::Vector(vec![low.into(), high.into()])]);
         Ok((to, tile.by_steps))
