@@ -12,7 +12,7 @@ high bit, encoding; its head explains the encodings. A field that many forms hav
 import collections, copy, re, sys
 import sass_chips
 
-ALU = set('IADD3 LOP3 SHF LEA ISETP FSETP SEL FSEL FMNMX PRMT VIMNMX VIMNMX3 VIADDMNMX MOV I2FP F2FP IABS SGXT BMSK PLOP3 VOTE FSET I2I F2IP P2R R2P CS2R VABSDIFF VABSDIFF4 IMNMX IADD'.split())
+ALU = set('IADD3 LOP3 SHF LEA ISETP FSETP SEL FSEL FMNMX PRMT VIMNMX VIMNMX3 VIADDMNMX MOV I2FP F2FP IABS SGXT BMSK PLOP3 VOTE FSET I2I I2IP F2IP P2R R2P CS2R VABSDIFF VABSDIFF4 IMNMX IADD'.split())
 FMA = set('FFMA FMUL FADD VIADD IDP'.split())
 HALF = set('HADD2 HFMA2 HMUL2 HMNMX2 HSET2 HSETP2 VHMNMX'.split())
 DOUBLE = set('DADD DMUL DFMA DSETP'.split())
@@ -304,6 +304,14 @@ KILL	N	0x95b	pp	87	89	P
 KILL	N	0x95b	pp.not	90	90	not
 EXIT	N	0x94d	pp	87	89	P
 EXIT	N	0x94d	pp.not	90	90	not
+I2IP	R	0x239	asm			{dt}.S32{sat} <d>, <a>, <b>, <c>
+I2IP	R	0x239	d	16	23	R
+I2IP	R	0x239	dt	76	78	enum:0=.U8|1=.S8|2=.U16|3=.S16|4=.U2|5=.S2|6=.U4|7=.S4
+I2IP	R	0x239	c	64	71	R
+I2IP	R	0x239	c.sfx	72	73	enum:0=|1=.H1|2=.24|3=.28
+I2IP	R	0x239	sat	74	75	enum:0=|1=.SAT|2=.SATRELU
+I2IP	R	0x239	a	24	31	R
+I2IP	R	0x239	b	32	39	R
 """
 # Fields that EXTRA has in another way.
 GONE = [('EXIT', 'N', 'pz'), ('YIELD', 'N', 'pz'), ('NANOSLEEP', 'I', 'pz'), ('NANOSLEEP', 'R', 'pz'), ('WARPSYNC', 'ALL', 'pz'), ('WARPSYNC', 'CALL', 'pz')]
@@ -325,7 +333,9 @@ LIKE = [('LD', 'U', '0x1980', 'D', [('asm', '', '', '{e}{ev}{ltc}{sz}{sem} <d>, 
         ('VABSDIFF4', 'I', '0x815', 'R', [('b', '32', '63', 'u'), ('b.reuse', '', '', None)]),
         ('VABSDIFF4', 'I3', '0x415', 'R', [('b', '64', '71', 'R'), ('c', '32', '63', 'u'), ('c.reuse', '', '', None)]),
         ('VABSDIFF4', 'U', '0x1c15', 'R', [('b', '32', '37', 'UR'), ('b.reuse', '', '', None)]),
-        ('VABSDIFF4', 'C', '0xa15', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)])]
+        ('VABSDIFF4', 'C', '0xa15', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off'), ('b.reuse', '', '', None)]),
+        ('I2IP', 'I', '0x839', 'R', [('b', '32', '63', 's')]), ('I2IP', 'U', '0x1c39', 'R', [('b', '32', '37', 'UR')]),
+        ('I2IP', 'C', '0xa39', 'R', [('b', '', '', 'c:'), ('b.b', '54', '58', 'bank'), ('b.o', '38', '53', 'off')])]
 # What later comparisons with nvdisasm corrected: mnemonic, form (None: all), field, encoding.
 MENDED = [('S2UR', None, 'guard', 'UP'), ('ATOM', 'CAS', 'asm', '{e}{op}{ev}{sz}{sem} <pu>, <d>, [<m>], <b>, <c>'), ('BAR', 'IR', 'asm', '{md}{df} <b>(md==0:<?c>)(md==1:, <c>)'),
           ('HFMA2', 'MMAC', 'b', 'c:'), ('HFMA2', 'MMAC3', 'c', 'c:'), ('EXIT', 'N', 'asm', '{k}{na} <pp~>'),
@@ -431,6 +441,19 @@ def all_forms(path):
 # Rules that were learnt without a field that belongs to them: (chips, mnemonic, form): what is refused alone, and with what it really is.
 NARROWED = [('90 120', 'MUFU', 'U', [('fn', 'Value', [6, 7])], ('fmt', 'Value', [1, 2]))]
 
+# Of forms that are added here: (mnemonics, [what does not go together, ...]).
+APART = [('I2IP UI2IP', [[('dt', 'Value', [0, 1, 2, 3]), ('c', 'Suffix', [2, 3])], [('dt', 'Value', [4, 5]), ('c', 'Suffix', [0, 1, 2])],
+                         [('dt', 'Value', [6, 7]), ('c', 'Suffix', [0, 1, 3])]])]
+
+
+def apart(rules, found):
+    """The rules with those of APART."""
+    for names, tests in APART:
+        for mn, tag, _, chips in found:
+            for bit, chip in enumerate(sass_chips.CHIPS):
+                if mn in names.split() and chips >> bit & 1: rules[chip, mn, tag] = tests
+    return rules
+
 
 def narrowed(rules):
     for chips, mn, tag, wide, with_ in NARROWED:
@@ -512,7 +535,7 @@ def main(source, out, *paths):
     for mn, tag, f, chips in found:
         names = [field(n, enc, bits) for n, (enc, bits) in f['fields'].items()]
         rows.append((mn, tag, f, names, chips))
-    learnt, rule_lists = narrowed(illegal(paths) if paths else kept(out)), {}
+    learnt, rule_lists = apart(narrowed(illegal(paths) if paths else kept(out)), found), {}
 
     def rules(row):
         """The name of the list of a row's rules."""

@@ -47,3 +47,71 @@ fn tensor_instructions_compiled_for_each_chip_read_as_nvdisasm_reads_them() {
         agree(&fresh.into_iter().collect::<Vec<_>>(), chip);
     }
 }
+
+/// Integers packed by two, of each type, with each source: the chips before sm_90 have no bits that say what is clamped.
+#[test]
+fn packed_integers_read_as_nvdisasm_reads_them() {
+    for chip in Chip::ALL {
+        let old = chip < Chip::Sm90;
+        let sources = [(0x239, 5), (0x839, 0xffff_fffb), (0xc39 | 1 << 91, 5), (0xa39, 0x5b << 8)];
+        let sources = &sources[..if chip == Chip::Sm120 { 3 } else { 4 }];
+        let clamped: &[u128] = if old { &[0] } else { &[1, 2, 0] };
+        let mut words = vec![];
+        for (opcode, b) in sources {
+            for bits in [0x00, 0x01, 0x10, 0x11, 0x20, 0x21, 0x30, 0x31, 0x43, 0x53, 0x62, 0x72] {
+                let modifiers = clamped.iter().map(|c| bits | c << 2);
+                words.extend(modifiers.map(|m| 0x000f_ca00_0000_0004_0000_0000_0005_7000 | m << 72 | b << 32 | opcode));
+            }
+        }
+        agree(&words, chip);
+        for wrong in [0x02, 0x13, 0x22, 0x33, 0x42, 0x51, 0x63, 0x70] {
+            assert!(decode_for(words[0] | wrong << 72, chip).is_err(), "{chip} {wrong:#x}");
+        }
+    }
+}
+
+/// A loop over what conversions of a launch's parameters give, which ptxas makes of sm_120's uniform instructions, and some of these with other
+/// modifiers.
+#[test]
+fn conversions_of_uniform_values_read_as_nvdisasm_reads_them() {
+    let conversions = [
+        ("rn.satfinite.e4m3x2.f32 %h, %f, %g", "UF2FP"),
+        ("rn.satfinite.relu.e5m2x2.f16x2 %h, %w", "UF2FP"),
+        ("rz.relu.tf32.f32 %z, %f", "UF2FP"),
+        ("rm.f16.f32 %h, %f", "UF2F"),
+        ("rp.bf16.f32 %h, %f", "UF2F"),
+        ("sat.s16.s32 %h, %w", "UI2I"),
+        ("sat.u8.s32 %z, %w", "UI2I"),
+        ("pack.sat.s2.s32.b32 %z, %w, %v, %u", "UI2IP"),
+        ("pack.sat.u4.s32.b32 %z, %w, %v, %u", "UI2IP"),
+        ("pack.sat.s16.s32 %z, %w, %v", "UI2IP"),
+        ("rzi.u8.f32 %z, %f", "UF2IP"),
+        ("rmi.s16.bf16 %h, %j", "UF2I"),
+        ("rzi.u32.f16 %z, %j", "UF2I"),
+        ("rm.bf16.s16 %h, %j", "UI2F"),
+        ("rz.f16.u32 %h, %w", "UI2F"),
+    ];
+    let mut all = BTreeSet::new();
+    for (conversion, mnemonic) in conversions {
+        let half = if conversion.contains(" %h") { "mov.b32 %z, {%h, %h};" } else { "" };
+        let text = format!(
+            ".version 8.7\n.target sm_120\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u32 x, .param .u32 y, .param .u32 s) {{\n\
+            .reg .b64 %p; .reg .b32 %w, %v, %u, %z, %n; .reg .f32 %f, %g; .reg .b16 %h, %j; .reg .pred %q; ld.param.u64 %p, [p]; \
+            ld.param.u32 %w, [x]; ld.param.u32 %v, [y]; ld.param.u32 %u, [s]; add.s32 %w, %w, %u; add.s32 %v, %v, %u; add.s32 %u, %u, 7; \
+            mov.b32 %f, %w; mov.b32 %g, %v; cvt.u16.u32 %j, %u; cvt.{conversion}; {half} and.b32 %z, %z, 0xff0; mov.u32 %n, 0; \
+            L: add.u32 %n, %n, %z; setp.lt.u32 %q, %n, 1000; @%q bra L; st.global.b32 [%p], %n; ret; }}"
+        );
+        let code = words(&ptxas_for(&text, "sm_120", "-O3"));
+        let here = |w: &u128| decode_for(*w, Chip::Sm120).is_ok_and(|i| i.form().mnemonic == mnemonic);
+        assert!(code.iter().any(here), "{conversion}: no {mnemonic}");
+        all.extend(code);
+    }
+    let pack = 0x000f_e200_0c24_68ff_0000_0006_0508_72ba;
+    let packed = 0x000f_e200_0800_04ff_0000_0006_0508_724f;
+    let immediate = 0xa00;
+    all.extend([1 << 72, 1 << 75, 1 << 82, immediate, 9 << 64].map(|bits| pack ^ bits));
+    all.extend([1 << 72, 2 << 76, 0x62 << 72, 0x43 << 72, 0xc << 72, immediate].map(|bits| packed ^ bits));
+    // UI2I and UF2F of immediate values.
+    all.extend([0x008f_e200_0800_2000_0000_0008_0006_784e, 0x000f_c600_0820_4800_0000_0001_0006_785b]);
+    agree(&all.into_iter().collect::<Vec<_>>(), Chip::Sm120);
+}

@@ -3,7 +3,7 @@
 use super::core::Core;
 use super::fault::{R, not_modelled};
 use super::float::flush;
-use super::lower::{Run, name, unary};
+use super::lower::{Run, name, ternary, unary};
 use super::operand::{Fields, In};
 use super::soft::{self, BF16, F16, F32, F64, Format, Round};
 
@@ -14,6 +14,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         "F2I" => float_to_integer(f)?,
         "I2F" | "I2FP" => integer_to_float(f)?,
         "I2I" => saturate(f)?,
+        "I2IP" => integer_pack(f)?,
         _ => return Ok(None),
     }))
 }
@@ -96,6 +97,10 @@ fn integral(f: Fields) -> R<Run> {
 /// Width and signedness by the text of a modifier; 32 bits signed are not written.
 fn integer(text: &str) -> Option<(u32, bool)> {
     Some(match text {
+        ".U2" => (2, false),
+        ".S2" => (2, true),
+        ".U4" => (4, false),
+        ".S4" => (4, true),
         ".U8" => (8, false),
         ".S8" => (8, true),
         ".U16" => (16, false),
@@ -185,4 +190,17 @@ fn integer_to_float(f: Fields) -> R<Run> {
 fn saturate(f: Fields) -> R<Run> {
     let to = integer_of(f, "dt")?;
     Ok(unary(f.dst()?, f.src("b")?, move |b| clamp(i128::from(b.cast_signed()), to) as u32))
+}
+
+/// Two 32-bit integers clamped to a narrower type, below what a third word has lowest, or lowest in its high half.
+fn integer_pack(f: Fields) -> R<Run> {
+    let (to, sources) = (integer_of(f, "dt")?, (f.src("a")?, f.src("b")?, f.src("c")?));
+    if f.text("sat") != ".SAT" {
+        return not_modelled("I2IP that does not clamp to the type");
+    }
+    let shift = if sources.2.select == ".H1" { 16 } else { 0 };
+    let part = move |v: u32| clamp(i128::from(v.cast_signed()), to) & ((1 << to.0) - 1);
+    Ok(ternary(f.dst()?, sources, move |a, b, c| {
+        (part(b) | part(a) << to.0 | u64::from(c >> shift) << (2 * to.0)) as u32
+    }))
 }

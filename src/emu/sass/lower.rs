@@ -84,6 +84,11 @@ pub(super) fn name(f: Fields) -> &'static str {
         "UI2F" => "I2F",
         "UI2FP" => "I2FP",
         "UF2I" => "F2I",
+        "UF2F" => "F2F",
+        "UF2FP" => "F2FP",
+        "UF2IP" => "F2IP",
+        "UI2I" => "I2I",
+        "UI2IP" => "I2IP",
         other => other,
     }
 }

@@ -2,13 +2,13 @@
 
 use super::core::zip3;
 use super::fault::{R, not_modelled};
-use super::lower::Run;
+use super::lower::{Run, name};
 use super::operand::{Fields, In, Src};
 use super::soft::{self, BF16, E4M3, E5M2, F16, F32, Format, Round, TF32};
 use crate::isa::sass::Chip;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
-    Ok(Some(match f.0.form().mnemonic {
+    Ok(Some(match name(f) {
         "F2FP" => float_pack(f)?,
         "F2IP" => integer_pack(f)?,
         _ => return Ok(None),
@@ -87,8 +87,9 @@ fn float_pack(f: Fields) -> R<Run> {
     let narrow = Narrow { to, round: Round::of(f.text("rnd")), relu: f.has("relu"), finite: f.has("sat") };
     let (d, b) = (f.dst()?, f.src("b")?);
     let a = if mode.starts_with("PACK_AB") { f.src("a")? } else { ZERO };
-    // Its low half becomes the result's high one.
+    // Its low half becomes the result's high one, or the half that is selected.
     let merged = if mode.ends_with("MERGE_C") { f.src("c")? } else { ZERO };
+    let half = if merged.select == ".H1" { 16 } else { 0 };
     let bytes = matches!(to, E4M3 | E5M2);
     let value = move |v: u32| if from == F32 { f64::from(f32::from_bits(v)) } else { widen(u64::from(v), from) };
     let convert: Box<dyn Fn(u32, u32) -> u32 + Send + Sync> = match (mode, bytes) {
@@ -109,7 +110,7 @@ fn float_pack(f: Fields) -> R<Run> {
         _ => return not_modelled(format!("F2FP{}{}.{mode}", f.text("dt"), f.text("st"))),
     };
     Ok(Box::new(move |c| {
-        let r = zip3(&c.raw(&a)?, &c.raw(&b)?, &c.raw(&merged)?, |a, b, merged| convert(a, b) | merged << 16);
+        let r = zip3(&c.raw(&a)?, &c.raw(&b)?, &c.raw(&merged)?, |a, b, merged| convert(a, b) | merged >> half << 16);
         c.write(d, &r);
         Ok(())
     }))

@@ -189,7 +189,7 @@ words! {
     Type {
         Pred "pred",
         B1 "b1", B8 "b8", B16 "b16", B32 "b32", B64 "b64", B128 "b128",
-        U4 "u4", S4 "s4", U8 "u8", U16 "u16", U32 "u32", U64 "u64", S8 "s8", S16 "s16", S32 "s32", S64 "s64",
+        U2 "u2", S2 "s2", U4 "u4", S4 "s4", U8 "u8", U16 "u16", U32 "u32", U64 "u64", S8 "s8", S16 "s16", S32 "s32", S64 "s64",
         F16 "f16", F32 "f32", F64 "f64", Bf16 "bf16", Tf32 "tf32",
         U16x2 "u16x2", S16x2 "s16x2", F16x2 "f16x2", Bf16x2 "bf16x2", F32x2 "f32x2", U8x4 "u8x4", S8x4 "s8x4",
         E4m3 "e4m3", E5m2 "e5m2", E4m3x2 "e4m3x2", E5m2x2 "e5m2x2", E3m2 "e3m2", E2m3 "e2m3", E2m1 "e2m1", E3m2x2 "e3m2x2", E2m3x2 "e2m3x2",
@@ -205,6 +205,7 @@ impl Type {
         use Type::*;
         match self {
             Pred | B1 => 1,
+            U2 | S2 => 2,
             U4 | S4 | E2m1 => 4,
             B8 | U8 | S8 | E4m3 | E5m2 | E3m2 | E2m3 | E2m1x2 | Ue8m0 | Ue4m3 => 8,
             B16 | U16 | S16 | F16 | Bf16 | E4m3x2 | E5m2x2 | E3m2x2 | E2m3x2 | Ue8m0x2 => 16,
@@ -217,7 +218,7 @@ impl Type {
     /// A signed integer.
     #[must_use]
     pub const fn is_signed(self) -> bool {
-        matches!(self, Type::S4 | Type::S8 | Type::S16 | Type::S32 | Type::S64 | Type::S16x2 | Type::S8x4)
+        matches!(self, Type::S2 | Type::S4 | Type::S8 | Type::S16 | Type::S32 | Type::S64 | Type::S16x2 | Type::S8x4)
     }
 
     /// One floating point number.

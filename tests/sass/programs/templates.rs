@@ -16,7 +16,8 @@
 //! - What `set` gives (0, -1 or 1.0), made a float, its sign changed and made an integer again is for ptxas from -O1 on the integer that it was, whatever the last
 //!   type has room for: of `set.ne.s32.s32 r, a, 5; cvt.rn.f32.s32 f, r; cvt.rzi.u64.f32 d, f`, which is 0, it makes -1 (`ISETP.NE; SEL R4, RZ, 0xffffffff, !P0;
 //!   SHF.R.S32.HI R5, RZ, 0x1f, R4`, no F2I.U64). Such registers do not become floats, and change no sign (`make::Maker::truths`).
-//! - `szext.u32` of a constant number of bits extends the sign before sm_90: it is not there.
+//! - Of `szext` before sm_90 a number of bits that is a parameter becomes another constant (of that at 0x174 `SGXT.U32 R5, R0, c[0x1d][0x164]`), and with one that
+//!   is known `szext.u32` extends the sign: it is not there.
 //! - Of a 64-bit insertion's place and length PTX takes the low eight bits, ptxas all of a register: these are constants, or below 256.
 
 /// Parts of statements that not all chips have, and the first chip that has them. Source: the PTX ISA's notes on targets.
@@ -34,8 +35,7 @@ const FROM: &[(&str, u32)] = &[
     ("sub.rn.bf16", 90),
     ("mul.rn.bf16", 90),
     (".bf16 $P", 90),
-    ("szext.clamp.u32 $R,$r,$s", 90),
-    ("szext.wrap.u32 $R,$r,$s", 90),
+    ("szext", 90),
 ];
 
 /// Whether the chip of that number has a statement.

@@ -102,50 +102,34 @@ impl Build<'_> {
 
     /// Two integers to the nearest values of a smaller type, the first above; above both what the third operand has lowest.
     fn pack_ints(&mut self, i: &Flat, types: &[Type]) -> Result<(), AsmError> {
-        let (to, more) = match types {
-            [to @ (Type::U16 | Type::S16), Type::S32] => (*to, false),
-            [to @ (Type::U8 | Type::S8 | Type::U4 | Type::S4), Type::S32, Type::B32] => (*to, true),
+        let &[to, Type::S32, ref third @ ..] = types else { return self.no(i, "words with a sign are packed") };
+        // What of the third word is taken is written, and follows from the type: all, 24 bits or 28.
+        let (name, part) = match to {
+            Type::U16 => (".U16", 0),
+            Type::S16 => (".S16", 0),
+            Type::U8 => (".U8", 0),
+            Type::S8 => (".S8", 0),
+            Type::U4 => (".U4", 2),
+            Type::S4 => (".S4", 2),
+            Type::U2 => (".U2", 3),
+            Type::S2 => (".S2", 3),
             _ => return self.no(i, "packing into this type is not assembled"),
         };
-        if i.opds.len() != if more { 4 } else { 3 } || !i.has("sat") {
+        let expected: (&[Type], usize) = if to.bits() < 16 { (&[Type::B32], 4) } else { (&[], 3) };
+        if (third, i.opds.len()) != expected || !i.has("sat") {
             return self.no(i, "two sources and .sat are expected, with a third type a third source");
         }
         let d = self.dest(i, &i.opds[0])?;
         let [a, b] = [self.src(i, &i.opds[1], Type::S32)?, self.src(i, &i.opds[2], Type::S32)?];
-        let [a, b] = [a, b].map(|x| self.nearest(x, to));
-        let c = if more { self.src(i, &i.opds[3], Type::B32)? } else { Val::Imm(0) };
-        let (t, c) = (self.one(), self.in_word(c));
-        match to.bits() {
-            16 => self.join_halves(d, b, a),
-            8 => {
-                self.unguarded(|s| s.permute(t, b.into(), 0x0040, a.into()));
-                self.permute(d, t.into(), 0x5410, c.into());
-            }
-            _ => {
-                let (low, high) = (self.one(), self.one());
-                self.unguarded(|s| {
-                    s.lop(low, [b.into(), 15.into(), Src::ZERO], 0xc0);
-                    s.shift(high, [a.into(), 4.into(), Src::ZERO], ".L", ".U32", false);
-                    s.lop(t, [low.into(), high.into(), Src::ZERO], 0xfc);
-                });
-                self.permute(d, t.into(), 0x6540, c.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// The nearest value of a type of fewer bits to a signed word.
-    fn nearest(&mut self, x: Val, to: Type) -> Val {
-        let (t, out, bits) = (self.one(), self.one(), to.bits());
-        let (least, largest) = match to.is_signed() {
-            true => ((-1i32 << (bits - 1)).cast_unsigned(), (1u32 << (bits - 1)) - 1),
-            false => (0, (1u32 << bits) - 1),
+        let m = match b {
+            Val::Imm(n) => Mach::new(op::I2IP_I).n("b", u64::from(n)),
+            b => Mach::new(op::I2IP_R).r("b", self.in_word(b)),
         };
-        self.unguarded(|s| {
-            s.extreme(t, x, Val::Imm(least), true, true);
-            s.extreme(out, Val::Word(t), Val::Imm(largest), false, true);
-        });
-        Val::Word(out)
+        let m = m.w("d", d).r("a", self.in_word(a)).m("dt", name).m("sat", ".SAT").half("c", part);
+        let above = i.opds.get(3).map(|c| self.src(i, c, Type::B32)).transpose()?.filter(|c| *c != Val::Imm(0));
+        let m = if let Some(c) = above { m.r("c", self.in_word(c)) } else { m };
+        self.push(m);
+        Ok(())
     }
 
     /// Two floats as bytes of e4m3 or e5m2, the first above.
