@@ -12,5 +12,6 @@ pub mod isa;
 pub mod kernels_asm;
 pub mod nn;
 pub mod schedule;
+mod sort;
 pub mod tensor;
 pub mod uop;

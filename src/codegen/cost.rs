@@ -1,6 +1,7 @@
 //! What a linear program costs and what it is called.
 
 use super::program::{Estimates, ParamInfo, TensorInfo};
+use crate::sort;
 use crate::uop::{AddrSpace, Arg, AxisKind, Memo, Op, RangeArg, UMap, UOp};
 
 /// Counts over the list; loops count at their largest trip count.
@@ -122,7 +123,7 @@ pub(super) fn params(list: &[UOp]) -> Vec<ParamInfo> {
             _ => {}
         }
     }
-    out.sort_unstable_by_key(|p| p.slot);
+    sort::by_key(&mut out, |p| p.slot);
     out
 }
 

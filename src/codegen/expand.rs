@@ -1,5 +1,6 @@
 //! Upcast and Unroll axes are copied out: every value of the range gets its own instructions, shared where they are equal.
 
+use crate::sort;
 use crate::uop::{Arg, AxisKind, Op, Order, Srcs, UOp};
 use smallvec::SmallVec;
 
@@ -18,7 +19,7 @@ pub(super) fn expand(sink: &UOp) -> UOp {
     let wanted = |u: &UOp| u.op() == Op::Range && matches!(kind_of(u), AxisKind::Upcast | AxisKind::Unroll);
     let mut ranges: Vec<UOp> = Order::of(&sink).nodes().iter().filter(|u| wanted(u)).map(|u| (*u).clone()).collect();
     // Output axes first: then the number of registers a reduction has is known when its copies are combined.
-    ranges.sort_by_key(kind_of);
+    sort::by_key(&mut ranges, kind_of);
     while !ranges.is_empty() {
         let order = Order::of(&sink);
         let group = independent(&order, &ranges);

@@ -7,6 +7,7 @@
 
 use super::grid::{is_local, position, size};
 use super::opt::kind_of;
+use crate::sort;
 use crate::uop::{Arg, AxisKind, Op, RangeArg, Scalar, UMap, UOp};
 
 /// Where one reduction stands.
@@ -97,7 +98,7 @@ impl Group<'_> {
         };
         let mut dims: Vec<(u8, UOp)> = self.open.iter().filter_map(|r| Some((place(r)?, r.clone()))).collect();
         dims.extend(groups.iter().map(|r| (2, r.clone())));
-        dims.sort_by_key(|(p, r)| (*p, r.range_arg()));
+        sort::by_key(&mut dims, |(p, r)| (*p, r.range_arg()));
         dims.into_iter().map(|(_, r)| r).collect()
     }
 

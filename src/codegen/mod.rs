@@ -36,7 +36,8 @@ pub use opt::Opt;
 pub use program::{Estimates, ParamInfo, Program, TensorInfo};
 pub use target::Target;
 
-use crate::uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp, sort_by_key};
+use crate::sort;
+use crate::uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp};
 use opt::Kernel;
 use std::sync::Arc;
 
@@ -157,7 +158,7 @@ fn check(ast: &UOp) -> Result<(), CodegenError> {
 fn axes(kernel: &UOp) -> Vec<UOp> {
     let order = Order::of(kernel);
     let mut axes: Vec<UOp> = order.nodes().iter().filter(|u| u.op() == Op::Range).map(|u| (*u).clone()).collect();
-    sort_by_key(&mut axes, |r| r.range_arg().map(|a| (a.kind, a.id, a.sub)));
+    sort::by_key(&mut axes, |r| r.range_arg().map(|a| (a.kind, a.id, a.sub)));
     axes
 }
 
@@ -169,7 +170,7 @@ fn program(list: Vec<UOp>, kernel: &UOp, info: &KernelInfo, fast_math: bool) -> 
         (name, display_name) = (info.name.clone(), info.name.clone());
     }
     let mut vars: Vec<UOp> = list.iter().filter(|u| u.op() == Op::Var).cloned().collect();
-    sort_by_key(&mut vars, |v| match v.arg() {
+    sort::by_key(&mut vars, |v| match v.arg() {
         Arg::Var(name, ..) => name.to_string(),
         _ => String::new(),
     });

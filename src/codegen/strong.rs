@@ -9,6 +9,7 @@ use super::CodegenError;
 use super::affine::AffineMemo;
 use super::scope::Scopes;
 use super::target::Target;
+use crate::sort;
 use crate::uop::{Arg, DType, Op, Scalar, Srcs, UOp};
 
 /// Rewrites every address into the form above (WeakInt still).
@@ -19,7 +20,7 @@ pub(super) fn split_addresses(sink: &UOp) -> Result<UOp, CodegenError> {
     Ok(s.order.rebuild(|r, u| match u.op() {
         Op::Index if u.src()[1].dtype() == DType::INDEX => {
             let mut sum = memo.of(&u.src()[1]).clone();
-            sum.terms.sort_by_key(|(t, _)| depth(t));
+            sort::by_key(&mut sum.terms, |(t, _)| depth(t));
             for (t, _) in &mut sum.terms {
                 if let Some(new) = r.of(t) {
                     *t = new.clone();

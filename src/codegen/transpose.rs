@@ -6,6 +6,7 @@
 
 use super::Target;
 use super::affine::AffineMemo;
+use crate::sort;
 use crate::uop::{Arg, Axes, DType, Op, Order, UMap, UOp};
 
 /// Lanes of a row's piece; columns that are turned together.
@@ -33,7 +34,7 @@ pub(super) fn transpose(sink: &UOp, target: &Target) -> UOp {
     if all.len() < BLOCK {
         return sink.clone();
     }
-    all.sort_by_key(|g| (g.memory.id(), g.step, g.base.id(), g.offset));
+    sort::by_key(&mut all, |g| (g.memory.id(), g.step, g.base.id(), g.offset));
     let mut map: UMap<UOp> = UMap::default();
     let mut rest = all.as_slice();
     while let Some(block) = rest.get(..BLOCK) {
@@ -73,7 +74,7 @@ fn gather(u: &UOp, memo: &mut AffineMemo) -> Option<Gather> {
     let mut base = memo.of(first).clone();
     let offset = base.constant + steps[0];
     base.constant = 0;
-    base.terms.sort_by_key(|t| t.0.id());
+    sort::by_key(&mut base.terms, |t| t.0.id());
     Some(Gather { load: u.clone(), memory: memory.clone(), base: base.build(), offset, step })
 }
 

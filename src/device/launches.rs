@@ -4,6 +4,7 @@
 
 use super::{Arg, DeviceError, Memory, Patch, Place};
 use crate::hcq::queue::SubmitError;
+use crate::sort;
 use std::ops::Range;
 
 /// One launch's.
@@ -107,7 +108,7 @@ impl LaunchArgs {
             self.memories.clear();
             self.memories.extend(self.launches.iter().flat_map(|l| l.memories.iter().flatten().cloned()));
             // Memories that are alive have addresses of their own.
-            self.memories.sort_unstable_by_key(Memory::va);
+            sort::by_key(&mut self.memories, Memory::va);
             self.memories.dedup_by_key(|m| m.va());
             self.is_listed = true;
         }

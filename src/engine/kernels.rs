@@ -8,6 +8,7 @@ use super::session::OpenDevice;
 use super::{Error, Session};
 use crate::codegen::{self, OptChoice, Program};
 use crate::device::{Code, Kernel, KernelImage};
+use crate::sort;
 use crate::uop::{self, UOp, spec};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -151,7 +152,7 @@ impl Session {
             }
             Ok::<_, Error>(done)
         })?;
-        done.sort_unstable_by_key(|d| d.0);
+        sort::by_key(&mut done, |d| d.0);
         done.into_iter().map(|d| d.1).collect()
     }
 
@@ -181,7 +182,7 @@ impl Session {
     pub fn compiled_kernels(&self, device: &str) -> Vec<Arc<Compiled>> {
         let kernels = self.cache.kernels();
         let mut all: Vec<_> = kernels.map.iter().filter(|(k, _)| &*k.0 == device).map(|(_, c)| c.clone()).collect();
-        all.sort_unstable_by(|a, b| a.program.name.cmp(&b.program.name));
+        sort::by(&mut all, |a, b| a.program.name.cmp(&b.program.name));
         all
     }
 

@@ -5,6 +5,7 @@
 //! for names, shapes and dtypes before anything is changed.
 
 use super::module::{Module, StateDict};
+use crate::sort;
 use crate::tensor::{Fault, Shown, Tensor, TensorFile, Value};
 use crate::uop::{Dim, Scalar};
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, TensorInfo, TensorView};
@@ -146,7 +147,7 @@ pub fn load(path: &Path) -> Result<StateDict, StateError> {
     let meta: Metadata =
         serde_json::from_slice(&text).map_err(|_| format(SafeTensorError::InvalidHeaderDeserialization))?;
     let mut list: Vec<(String, &TensorInfo)> = meta.tensors().into_iter().collect();
-    list.sort_by_key(|(_, info)| info.data_offsets);
+    sort::by_key(&mut list, |(_, info)| info.data_offsets);
     let device = crate::tensor::default_device();
     let mut out = StateDict::new();
     let mut end = 0;

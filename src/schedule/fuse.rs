@@ -12,6 +12,7 @@ use super::jobs::{Job, JobKind, PARALLEL, SMALL_WORK, trips, whole_ranges};
 use super::order::edges;
 use super::paths::Paths;
 use super::stored::{Stored, slot};
+use crate::sort;
 use crate::uop::{UMap, UOp, USet};
 
 /// Buffers a kernel may have (what the narrowest of the field's devices allows).
@@ -340,7 +341,7 @@ fn set(axes: &[usize]) -> u64 {
 /// The distinct axis sets of a kernel's jobs, smallest first.
 pub fn levels(k: &Kernel) -> Vec<u64> {
     let mut sets: Vec<u64> = k.jobs.iter().map(|j| set(&j.1)).collect();
-    sets.sort_unstable_by_key(|s| (s.count_ones(), *s));
+    sort::by_key(&mut sets, |s| (s.count_ones(), *s));
     sets.dedup();
     sets
 }

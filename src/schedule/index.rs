@@ -4,6 +4,7 @@
 //! (largest stride first), so that equal addresses are the identical node and most divisions of a reshape vanish by
 //! looking at coefficients and bounds. What remains is left to `UOp::simplify` when a kernel is finished.
 
+use crate::sort;
 use crate::uop::{Dim, Op, UMap, UOp, floor_div};
 use smallvec::SmallVec;
 
@@ -89,8 +90,9 @@ impl Lin {
     pub fn build(mut self) -> UOp {
         self.recombine();
         self.terms.retain(|t| t.1 != 0);
-        self.terms
-            .sort_by_key(|(a, k)| (std::cmp::Reverse(k.unsigned_abs()), a.range_arg().map_or(u32::MAX, |r| r.id)));
+        sort::by_key(&mut self.terms, |(a, k)| {
+            (std::cmp::Reverse(k.unsigned_abs()), a.range_arg().map_or(u32::MAX, |r| r.id))
+        });
         let mut sum: Option<UOp> = None;
         for (atom, k) in self.terms {
             let t = if k == 1 { atom } else { &atom * k };

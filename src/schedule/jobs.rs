@@ -12,6 +12,7 @@ use super::lower::{Lowerer, Place, Read, Reduced, address, ranges_in};
 use super::split::is_contraction;
 use super::stored::{Region, Stored, loops_of};
 use super::sums::once_each;
+use crate::sort;
 use crate::uop::{Arg, Op, UMap, UOp};
 use std::rc::Rc;
 
@@ -246,7 +247,7 @@ fn lower_job(stored: &Stored, u: &UOp, next_range: &mut u32) -> Result<Job, Sche
     job.uses = stored_reads.map(|r| (r.node.clone(), r.place.clone())).collect();
     job.uses.append(&mut low.memory_uses);
     job.computes = low.computed().cloned().collect();
-    job.computes.sort_unstable_by_key(UOp::id);
+    sort::by_key(&mut job.computes, UOp::id);
     job.reads = low.reads;
     job.reduces = low.reduces;
     Ok(job)

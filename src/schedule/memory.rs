@@ -3,6 +3,7 @@
 //! One arena a device and lane; values that a copy touches have their own lane, so that reuse never makes a copy wait for a
 //! kernel it does not need. Values that outlive the schedule get memory of their own.
 
+use crate::sort;
 /// Where a temporary lies.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -46,7 +47,7 @@ const ALIGN_BYTES: usize = 256;
 pub fn plan(uses: &[TempUse]) -> MemoryPlan {
     let mut out = MemoryPlan { places: vec![Place::Nowhere; uses.len()], arenas: Vec::new() };
     let mut by_size: Vec<usize> = (0..uses.len()).collect();
-    by_size.sort_unstable_by_key(|k| (std::cmp::Reverse(uses[*k].bytes), *k));
+    sort::by_key(&mut by_size, |k| (std::cmp::Reverse(uses[*k].bytes), *k));
     let mut placed: Vec<Vec<(usize, usize, usize)>> = Vec::new();
     for k in by_size {
         let u = &uses[k];

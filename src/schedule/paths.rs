@@ -28,9 +28,9 @@ impl Paths {
         order.iter().enumerate().for_each(|(at, k)| place[*k] = at);
         let mut sorted: Vec<(usize, usize)> = edges.to_vec();
         // What is later in the order is complete before what runs before it takes it over, and the other way round.
-        sorted.sort_unstable_by_key(|(a, _)| std::cmp::Reverse(place[*a]));
+        crate::sort::by_key(&mut sorted, |(a, _)| std::cmp::Reverse(place[*a]));
         sorted.iter().for_each(|(a, b)| add(&mut paths.behind, words, *a, *b));
-        sorted.sort_unstable_by_key(|(_, b)| place[*b]);
+        crate::sort::by_key(&mut sorted, |(_, b)| place[*b]);
         sorted.iter().for_each(|(a, b)| add(&mut paths.before, words, *b, *a));
         paths
     }

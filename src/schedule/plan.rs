@@ -15,6 +15,7 @@ use super::memory::{self, MemoryPlan, TempUse};
 use super::order::{edges, sort, version_of};
 use super::snapshot::with_snapshots;
 use super::stored::{Stored, required, slot};
+use crate::sort;
 use crate::uop::{Op, UOp, USet};
 
 /// One step of a plan; slots below `FIRST_TEMP` are the graph's buffers, from there on temporaries.
@@ -142,7 +143,7 @@ fn stores(stored: &Stored, jobs: &[Job], kernel: &Kernel, device: u32) -> Result
     let count = levels(kernel).len();
     let mut by_level: Vec<&(usize, Vec<usize>)> = kernel.jobs.iter().collect();
     if count > 1 {
-        by_level.sort_by_key(|j| j.1.len());
+        sort::by_key(&mut by_level, |j| j.1.len());
     }
     for (j, axes) in by_level {
         let node = &jobs[*j].node;
@@ -198,7 +199,7 @@ fn finish(g: &Graph, stored: &Stored, steps: Vec<Step>) -> Result<Plan, Schedule
         assigns.push((u.clone(), v));
     }
     let mut temps: Vec<UOp> = stored.at.values().cloned().collect();
-    temps.sort_by_key(slot);
+    sort::by_key(&mut temps, slot);
     let held: USet = outputs.iter().map(|o| &o.0).chain(assigns.iter().map(|a| &a.1)).flat_map(params).collect();
     let memory = memory::plan(&uses(&temps, &held, &steps));
     Ok(Plan { steps, temps, outputs, assigns, assigned, memory })

@@ -11,6 +11,7 @@ use super::handle::Tensor;
 use super::math::Math;
 use super::reduction::sum;
 use super::value::{Expr, Value, fault};
+use crate::sort;
 use crate::uop::{DType, Dim, Op, Scalar, UMap, UOp, USet};
 use std::f64::consts::LN_2;
 use std::panic::Location;
@@ -259,7 +260,7 @@ impl Tensor {
                     .filter(|(u, _)| stands_for(u, now))
                     .map(|(u, g)| (u.id(), g.clone()))
                     .collect::<Vec<_>>();
-                hits.sort_by_key(|(id, _)| *id);
+                sort::by_key(&mut hits, |(id, _)| *id);
                 hits.into_iter().map(|(_, g)| g).reduce(|a, b| a.add(&b))
             };
             let absent =
@@ -299,7 +300,7 @@ impl Tensor {
         if wanted.is_empty() {
             return Err(report(Problem::argument("no Tensor below asked for a gradient")));
         }
-        wanted.sort_by_key(|(id, ..)| *id);
+        sort::by_key(&mut wanted, |(id, ..)| *id);
         for (_, t, g) in wanted {
             let g = match t.grad() {
                 Some(there) => there.add(&Tensor::of(g.node())),

@@ -6,6 +6,7 @@
 //! constant stays a scalar in an elementwise op; every other source is reshaped and expanded to the common shape.
 
 use super::error::Problem;
+use crate::sort;
 use crate::uop::{ConstVal, DType, Dim, Op, Scalar, UOp, numel};
 
 /// Two sizes certainly equal.
@@ -216,7 +217,7 @@ fn factors(shape: &[Dim]) -> (i64, Vec<UOp>) {
             None => syms.push(u),
         }
     }
-    syms.sort_unstable_by_key(UOp::id);
+    sort::by_key(&mut syms, UOp::id);
     (int, syms)
 }
 

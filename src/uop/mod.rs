@@ -29,7 +29,6 @@ mod rewrite;
 mod rule;
 mod sets;
 mod shape;
-mod sort;
 pub mod spec;
 pub mod symbolic;
 mod trace;
@@ -55,7 +54,6 @@ pub use rewrite::{
 pub use rule::{PatternMatcher, Rule};
 pub use sets::{OpSet, Scalars};
 pub use shape::{Dim, numel};
-pub use sort::sort_by_key;
 pub use spec::{SpecError, SpecLevel, Stage};
 pub use symbolic::simplify_given;
 pub use trace::{Step, Trace};

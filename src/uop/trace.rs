@@ -1,6 +1,7 @@
 //! What a rewrite did: which rule, on which node, to which node. Filled by a [`super::Rewriter`] that was given one.
 
 use super::UOp;
+use crate::sort;
 use std::fmt;
 
 /// One applied rule.
@@ -30,7 +31,7 @@ impl Trace {
                 None => out.push((s.rule, 1)),
             }
         }
-        out.sort_unstable_by_key(|(n, k)| (std::cmp::Reverse(*k), *n));
+        sort::by_key(&mut out, |(n, k)| (std::cmp::Reverse(*k), *n));
         out
     }
 }

@@ -43,8 +43,8 @@ const ISA: &[&str] = &[
     "elf::Relocation",
 ];
 
-/// Lossless casts and bit fields: used by all, using nothing.
-const FLOOR: &[&str] = &["num", "bits"];
+/// Lossless casts, bit fields and lists in order: used by all, using nothing.
+const FLOOR: &[&str] = &["num", "bits", "sort"];
 
 /// The edge: may use everything, nobody may use them.
 const ROOF: &[&str] = &["", "cli"];

@@ -5,6 +5,7 @@
 
 use super::facts::size;
 use super::{Kernel, Opt, kind_of};
+use crate::sort;
 use crate::uop::{AxisKind, Op, TileArg, UOp, WmmaArg};
 
 /// The share of a workgroup in the result, in tiles of the matrix unit.
@@ -88,7 +89,7 @@ pub(super) fn choose(kernel: &mut Kernel) -> bool {
         return false;
     }
     let mut plans = plans(kernel);
-    plans.sort_by(|a, b| a.time.total_cmp(&b.time));
+    sort::by(&mut plans, |a, b| a.time.total_cmp(&b.time));
     let (before, applied) = (kernel.sink.clone(), kernel.applied.len());
     let mut tried = [0; 2];
     for plan in &plans {

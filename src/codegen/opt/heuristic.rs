@@ -7,7 +7,8 @@
 use super::facts::{Facts, Move, Site, is_free, size};
 use super::panel::{packed_lanes, under_conditions};
 use super::{Kernel, Opt, kind_of};
-use crate::uop::{Arg, AxisKind, Op, UOp, sort_by_key};
+use crate::sort;
+use crate::uop::{Arg, AxisKind, Op, UOp};
 
 /// Instructions of one loop body that copying out may reach.
 const BODY: usize = 256;
@@ -36,7 +37,7 @@ pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
     let cycles = work(&facts, kernel);
     let mut order: Vec<usize> = (0..facts.sites.len()).collect();
     // The heaviest loops choose first; a reduction before the store of its result.
-    order.sort_by(|a, b| facts.sites[*b].trips().total_cmp(&facts.sites[*a].trips()));
+    sort::by(&mut order, |a, b| facts.sites[*b].trips().total_cmp(&facts.sites[*a].trips()));
     let mut threads = thread_axis(&facts);
     let mut taken: Vec<UOp> = vec![];
     let mut remains: Vec<(UOp, Option<UOp>)> = vec![];
@@ -110,7 +111,7 @@ fn conditions_outside(kernel: &mut Kernel) {
             continue;
         }
         let mut wanted = order.clone();
-        sort_by_key(&mut wanted, |r| !asked(r));
+        sort::by_key(&mut wanted, |r| !asked(r));
         // A product with packed columns copies out the places along a row, where most conditions are decided.
         if let Some(along) = taps(kernel, &sum) {
             wanted.retain(|r| *r != along);
@@ -470,7 +471,7 @@ fn nearest(facts: &mut Facts, k: usize) -> Vec<UOp> {
         loads.iter().map(|i| step(facts.motion(i, r))).max().unwrap_or(0)
     };
     let mut axes: Vec<(u64, UOp)> = site.outer.clone().into_iter().map(|r| (far(facts, &r), r)).collect();
-    axes.sort_by_key(|a| a.0);
+    sort::by_key(&mut axes, |a| a.0);
     axes.into_iter().map(|a| a.1).collect()
 }
 
@@ -520,7 +521,7 @@ fn tile_axes(
     // Rather the axis whose steps share a vector load, and the inner one of two equals.
     let vector_shared =
         |r: &UOp| loads.iter().filter(|l| along.is_some_and(|v| facts.depends(l, v)) && !facts.depends(l, r)).count();
-    sort_by_key(&mut reuse, |r| (Some(r) != along, std::cmp::Reverse(vector_shared(r)), std::cmp::Reverse(size(r))));
+    sort::by_key(&mut reuse, |r| (Some(r) != along, std::cmp::Reverse(vector_shared(r)), std::cmp::Reverse(size(r))));
     let other = |than: &UOp| reuse.iter().find(|r| *r != than).cloned();
     if along.is_none_or(|v| kind_of(v) != AxisKind::Loop) {
         return match (sliding.filter(|s| reuse.contains(s)), reuse.as_slice()) {

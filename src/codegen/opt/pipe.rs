@@ -20,7 +20,8 @@ use super::boxed::Boxes;
 use super::tc::coordinate;
 use crate::codegen::affine::AffineMemo;
 use crate::codegen::grid::{next_area, workgroup};
-use crate::uop::{Arg, AxisKind, DType, Op, RangeArg, Spread, UMap, UOp, sort_by_key};
+use crate::sort;
+use crate::uop::{Arg, AxisKind, DType, Op, RangeArg, Spread, UMap, UOp};
 
 /// What a matrix unit multiplies, as TC found it.
 #[derive(Clone)]
@@ -172,7 +173,7 @@ impl Kernel<'_> {
         // Only elements of two bytes can be turned when they are read.
         let by_steps = contiguous.as_ref() == Some(&o.line) && self.target.matrix_loads && bytes == 2;
         for (ranges, first) in [(&mut lines, &o.line), (&mut steps, &o.step)] {
-            sort_by_key(ranges, |r| (r != first, sum.coef(r).unsigned_abs(), std::cmp::Reverse(r.range_arg())));
+            sort::by_key(ranges, |r| (r != first, sum.coef(r).unsigned_abs(), std::cmp::Reverse(r.range_arg())));
         }
         let inner = if by_steps { &o.line } else { &o.step };
         let along = contiguous.map(|r| {

@@ -3,7 +3,8 @@
 use super::kind_of;
 use crate::codegen::affine::AffineMemo;
 use crate::codegen::grid::{area_bytes, next_area, position, workgroup};
-use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp, sort_by_key};
+use crate::sort;
+use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
 
 /// The kernel with the loads of buffer `param` that depend on `axis` staged inside it; if none does, those of the loops in it.
 ///
@@ -29,7 +30,7 @@ pub(super) fn stage(sink: &UOp, param: usize, axis: &UOp, most_bytes: usize) -> 
     let mut map: UMap<UOp> = UMap::default();
     for load in loads {
         let mut dims: Vec<UOp> = open[&load].iter().filter(|r| !outside.contains(r)).cloned().collect();
-        sort_by_key(&mut dims, |r| (place(r), r.range_arg().map(|a| (a.id, a.sub))));
+        sort::by_key(&mut dims, |r| (place(r), r.range_arg().map(|a| (a.id, a.sub))));
         let sizes: Option<Vec<i64>> = dims.iter().map(|r| r.src()[0].as_int()).collect();
         let sizes = sizes.ok_or("the tile has no fixed size")?;
         let len: i64 = sizes.iter().product();
@@ -158,7 +159,7 @@ fn after(ranges: &[UOp], axis: &UOp) -> Vec<UOp> {
 /// The load from a tile that all threads have filled.
 fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fresh) -> UOp {
     let size = |r: &UOp| (r.vmax() + 1) as i64;
-    sort_by_key(&mut dims, |r| (place(r), r.range_arg()));
+    sort::by_key(&mut dims, |r| (place(r), r.range_arg()));
     let sizes: Vec<i64> = dims.iter().map(size).collect();
     let len: i64 = sizes.iter().product();
     let all: i64 = threads.iter().map(size).product();
@@ -178,7 +179,7 @@ fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fr
     let mut memo = AffineMemo::default();
     let sum = memo.of(&load.src()[0].src()[1]);
     let mut by_stride = dims.clone();
-    sort_by_key(&mut by_stride, |r| sum.coef(r).unsigned_abs());
+    sort::by_key(&mut by_stride, |r| sum.coef(r).unsigned_abs());
     let (mut rest, mut at) = (number.clone(), UMap::default());
     for r in &by_stride {
         at.insert(r.clone(), (&rest % size(r)).simplify());

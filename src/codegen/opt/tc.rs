@@ -6,7 +6,8 @@
 
 use super::apply::{Kernel, Why, kind_of};
 use super::pipe::{Operand, Operands};
-use crate::uop::{Arg, AxisKind, ConstVal, Op, Spread, Srcs, TileBit, UMap, UOp, WmmaArg, sort_by_key};
+use crate::sort;
+use crate::uop::{Arg, AxisKind, ConstVal, Op, Spread, Srcs, TileBit, UMap, UOp, WmmaArg};
 use std::sync::Arc;
 
 /// A sum that the unit can do, and on which axes.
@@ -60,7 +61,7 @@ fn matches(sink: &UOp, units: &'static [WmmaArg]) -> Vec<Match> {
             let only = |x: &[UOp], y: &[UOp]| {
                 let one = |r: &&UOp| kind_of(r) == AxisKind::Loop && !y.contains(r) && whole(r);
                 let mut rs: Vec<UOp> = x.iter().filter(one).cloned().collect();
-                sort_by_key(&mut rs, |r| std::cmp::Reverse(r.range_arg()));
+                sort::by_key(&mut rs, |r| std::cmp::Reverse(r.range_arg()));
                 rs
             };
             let mut sums: Vec<UOp> = reduce.src()[1..].to_vec();
@@ -78,7 +79,7 @@ fn matches(sink: &UOp, units: &'static [WmmaArg]) -> Vec<Match> {
         }
     }
     // Columns along the inner axis of the result, where its neighbours lie.
-    found.sort_by_key(|m| m.axes[0].range_arg() > m.axes[1].range_arg());
+    sort::by_key(&mut found, |m| m.axes[0].range_arg() > m.axes[1].range_arg());
     found
 }
 

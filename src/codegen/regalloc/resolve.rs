@@ -4,6 +4,7 @@ use super::live::NONE;
 use super::lives::Seg;
 use super::spill::{Pieces, Place};
 use super::{Allocation, Class, Constraint, Edit, Flow, Loc, PReg, Slot};
+use crate::sort;
 use smallvec::SmallVec;
 
 /// Order of edits that stand before the same instruction.
@@ -295,7 +296,7 @@ impl Resolve<'_, '_> {
     /// Puts the moves of each place and phase in an order that reads every source before it is overwritten.
     fn order_edits(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
-        pending.sort_by_key(|m| (m.inst, m.phase));
+        sort::by_key(&mut pending, |m| (m.inst, m.phase));
         for group in pending.chunk_by(|a, b| (a.inst, a.phase) == (b.inst, b.phase)) {
             let inst = group[0].inst;
             let edits: Vec<Edit> = group.iter().map(|m| m.edit).collect();

@@ -13,6 +13,7 @@ use crate::elf::image::MAX_IMAGE_BYTES;
 use crate::elf::num::{align_up, index, wide};
 use crate::elf::object::Machine;
 use crate::elf::parse::{ElfFile, FileSection, FileSymbol, Place, array_at, bytes_at};
+use crate::sort;
 use std::collections::HashMap;
 
 /// Instruction prefetch may run so far past the last instruction.
@@ -83,7 +84,7 @@ fn passed(mut args: Vec<Arg>, d: &KernelDescriptor, symbol: &FileSymbol<'_>) -> 
     if args.is_empty() && d.kernarg_bytes != 0 {
         return Ok(None);
     }
-    args.sort_by_key(|arg| arg.offset_bytes);
+    sort::by_key(&mut args, |arg| arg.offset_bytes);
     let mut end = 0u64;
     for arg in &args {
         let (at, next) = (u64::from(arg.offset_bytes), u64::from(arg.offset_bytes) + u64::from(arg.size_bytes));
@@ -119,7 +120,7 @@ impl CodeObject {
         let gpu = Gpu::from_flags(flags).ok_or(flags & 0xff);
         let mut object = if file.is_relocatable() { Self::link(&file)? } else { Self::linked(bytes, header, &file)? };
         object.gpu = gpu;
-        object.kernels.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        sort::by(&mut object.kernels, |a, b| a.name.cmp(&b.name));
         Ok(object)
     }
 

@@ -7,6 +7,7 @@ use crate::elf::image::MAX_IMAGE_BYTES;
 use crate::elf::num::{align_up, index, wide};
 use crate::elf::object::Machine;
 use crate::elf::parse::{ElfFile, FileSection, Place};
+use crate::sort;
 
 /// Alignment of code in the image; the hardware asks for it of a program's address.
 const CODE_ALIGN: u64 = 128;
@@ -156,7 +157,7 @@ impl Cubin {
         let mut cubin = Cubin { sm, kernels: Vec::new(), bytes, fixups: Vec::new() };
         cubin.relocate(&placed)?;
         cubin.find_kernels(&placed)?;
-        cubin.kernels.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        sort::by(&mut cubin.kernels, |a, b| a.name.cmp(&b.name));
         Ok(cubin)
     }
 

@@ -3,6 +3,7 @@
 use super::load::Param;
 use crate::elf::error::ElfError;
 use crate::elf::num::{index, wide};
+use crate::sort;
 
 /// The chip a file is for: `sm_90a` is 90 with the features that only that chip has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +262,7 @@ impl NewModule {
     fn overlap(&self) -> Option<usize> {
         let mut order: Vec<usize> = (0..self.variables.len()).collect();
         let of = |i: usize| &self.variables[i]; // PANIC: indices of the vector itself
-        order.sort_by_key(|i| (of(*i).space, of(*i).offset, of(*i).len_bytes));
+        sort::by_key(&mut order, |i| (of(*i).space, of(*i).offset, of(*i).len_bytes));
         let clash = |w: &&[usize]| {
             let (a, b) = (of(w[0]), of(w[1]));
             a.space == b.space && u64::from(a.offset) + u64::from(a.len_bytes) > u64::from(b.offset) && b.len_bytes > 0

@@ -9,6 +9,7 @@ use super::inst::{Guard, Instruction};
 use super::print::{behind, holds, print_at};
 use super::row::{Field, File, Form, Kind, Named, Role};
 use super::token;
+use crate::sort;
 use smallvec::SmallVec;
 use thiserror::Error;
 
@@ -201,7 +202,7 @@ impl<'a> Matcher<'a> {
         let Some(i) = self.form.position(name, Role::Value) else { return false };
         let Kind::List(list) = self.form.fields[i].kind else { return false };
         let mut fitting: SmallVec<[&Named; 8]> = list.iter().filter(|n| self.text[at..].starts_with(n.text)).collect();
-        fitting.sort_by_key(|n| std::cmp::Reverse(n.text.len()));
+        sort::by_key(&mut fitting, |n| std::cmp::Reverse(n.text.len()));
         fitting.iter().any(|n| self.try_on(&[(i, u64::from(n.value))], after, at + n.text.len()))
     }
 

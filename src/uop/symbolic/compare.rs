@@ -8,6 +8,7 @@
 
 use super::linear::Linear;
 use super::sum::is_index;
+use crate::sort;
 use crate::uop::{Bounds, ConstVal, Op, UOp, floor_div, floor_mod};
 
 fn lit(like: &UOp, v: i128) -> UOp {
@@ -175,7 +176,7 @@ pub fn equal(u: &UOp) -> Option<UOp> {
         (d, c) = (d.map(|f| f / g, 0), c / g);
     }
     // The first term in order is positive.
-    d.terms.sort_unstable_by(|x, y| super::order::cmp(&x.0, &y.0));
+    sort::by(&mut d.terms, |x, y| super::order::cmp(&x.0, &y.0));
     if d.terms[0].1 < 0 {
         (d, c) = (d.map(|f| -f, 0), -c);
     }

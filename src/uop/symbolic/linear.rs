@@ -4,6 +4,7 @@
 //! equal terms are one term, and [`Linear::build`] writes the sum in one way only: terms in structural order, constant last.
 
 use super::order;
+use crate::sort;
 use crate::uop::{Bounds, ConstVal, DType, Op, UOp};
 use smallvec::SmallVec;
 
@@ -103,7 +104,7 @@ impl Linear {
     }
     /// The sum as a node, in its one canonical spelling.
     pub fn build(mut self) -> UOp {
-        self.terms.sort_unstable_by(|a, b| order::cmp(&a.0, &b.0));
+        sort::by(&mut self.terms, |a, b| order::cmp(&a.0, &b.0));
         let mut sum: Option<UOp> = None;
         for (t, c) in &self.terms {
             let t = scaled(t, *c);
@@ -167,7 +168,7 @@ impl Product {
                 return None;
             }
         }
-        p.factors.sort_unstable_by(order::cmp);
+        sort::by(&mut p.factors, order::cmp);
         (p.coef.abs() <= i64::MAX as i128).then_some(p)
     }
     /// `self / d` if every factor of `d` is a factor here and the coefficient divides.

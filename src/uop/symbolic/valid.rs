@@ -8,7 +8,8 @@ use super::compare::as_interval;
 use super::divmod::count_nodes;
 use super::linear::{Linear, scaled};
 use super::logic::clauses;
-use crate::uop::{ConstVal, Op, Srcs, UMap, UOp, USet, sort_by_key};
+use crate::sort;
+use crate::uop::{ConstVal, Op, Srcs, UMap, UOp, USet};
 
 /// Nodes of an index above which nothing is tried.
 const MAX_NODES: usize = 400;
@@ -232,7 +233,7 @@ pub fn conjunction(u: &UOp) -> Option<UOp> {
     let mut changed = false;
     // What others speak of comes first, so that they can be simplified by it.
     let mut order = all.clone();
-    sort_by_key(&mut order, |c: &UOp| {
+    sort::by_key(&mut order, |c: &UOp| {
         let Some((x, ..)) = as_interval(c) else { return 0 };
         -(all.iter().filter(|o| *o != c && o.contains(&x)).count() as i64)
     });

@@ -8,6 +8,7 @@
 use super::super::op;
 use super::mir::{Code, Part};
 use super::{Res, Select, Src};
+use crate::sort;
 use crate::uop::{AddrSpace, Arg, Op, UOp};
 use smallvec::SmallVec;
 
@@ -103,7 +104,7 @@ impl Select<'_> {
             }
         }
         out.retain(|t| t.scale != 0);
-        out.sort_by_key(|t| (t.level, !self.is_uniform(t.src), t.node.id()));
+        sort::by_key(&mut out, |t| (t.level, !self.is_uniform(t.src), t.node.id()));
         let constant = i64::try_from(constant).map_err(|_| self.malformed(format!("{i:?} is too far")))?;
         Ok((out, constant))
     }
