@@ -214,13 +214,19 @@ fn products_of_half_types_go_through_every_matrix_unit() {
 }
 
 #[test]
-fn products_of_fp8_go_through_nvidias_matrix_unit() {
+fn products_of_fp8_and_tf32_go_through_nvidias_matrix_unit() {
     let t = Target { tensor_cores: units::SM89, ..Target::gpu("gpu", Grid::amd(32)) };
     for scalar in [Scalar::F8E4M3, Scalar::F8E5M2] {
         let k = half_matmul(DType::of(scalar), (18, 14, 40));
         assert_eq!(agrees(&k, &t, &opts("TC(0)")), Ok(true), "{scalar:?}");
         assert!(uses_unit(&k, &t, "TC(0)"));
     }
+    let floats = half_matmul(DType::F32, (18, 14, 20));
+    assert_eq!(agrees(&floats, &t, &opts("TC(0)")), Ok(true));
+    assert!(uses_unit(&floats, &t, "TC(0)"));
+    let exact = Target { tensor_cores: units::exact(units::SM89), ..t };
+    assert_eq!(exact.tensor_cores.len() + 1, units::SM89.len());
+    assert!(codegen::compile(&floats, &exact, &opts("TC(0)"), false).is_err());
 }
 
 #[test]

@@ -118,3 +118,42 @@ fn a_padded_product_whose_first_row_folds_to_nothing_matches() {
     let t = ramp(&[33]).expand([5, 33]).pad(&[(1, 0), (2, 0)]).matmul(&ramp(&[35, 2]));
     check("padded product", &t);
 }
+
+/// Whole numbers from -4 to 4 (0 to 8 where they have no sign), which all types have.
+fn small(t: Scalar, shape: [usize; 2], salt: usize) -> (Tensor, Vec<f64>) {
+    let least = if t.is_unsigned() { 0.0 } else { -4.0 };
+    let values: Vec<f64> =
+        (0..shape[0] * shape[1]).map(|i| ((i * 37 + i / 64 * 11 + salt) % 9) as f64 + least).collect();
+    let x = Tensor::from_slice(&values.iter().map(|v| *v as f32).collect::<Vec<_>>(), shape).cast(t);
+    x.realize().unwrap_or_else(|e| panic!("{t:?}: {e}"));
+    (x, values)
+}
+
+/// Every type that matrix units have, both operands along the sum or across it. The first are large enough for the units that read
+/// workgroup memory by themselves.
+#[test]
+fn products_that_matrix_units_do_are_exact() {
+    for (t, sum, [m, n, k]) in [
+        (Scalar::F16, Scalar::F32, [1024, 512, 128]),
+        (Scalar::I8, Scalar::I32, [1024, 512, 256]),
+        (Scalar::U8, Scalar::I32, [1000, 504, 272]),
+        (Scalar::BF16, Scalar::F32, [128, 96, 192]),
+        (Scalar::F8E4M3, Scalar::F32, [128, 64, 96]),
+        (Scalar::F8E5M2, Scalar::F32, [96, 64, 128]),
+    ] {
+        for turned in [true, false] {
+            let (x, a) = small(t, [m, k], 0);
+            let (y, b) = small(t, if turned { [n, k] } else { [k, n] }, 5);
+            let (x, y) = (x.cast(sum), y.cast(sum));
+            let got = x.matmul(&if turned { y.t() } else { y }).to_f64().unwrap_or_else(|e| panic!("{t:?}: {e}"));
+            assert_eq!(got.len(), m * n);
+            for i in (0..m).step_by(m / 31) {
+                for j in 0..n {
+                    let right = |l: usize| b[if turned { j * k + l } else { l * n + j }];
+                    let want: f64 = (0..k).map(|l| a[i * k + l] * right(l)).sum();
+                    assert_eq!(got[i * n + j], want, "{t:?}, turned {turned}: row {i}, column {j}");
+                }
+            }
+        }
+    }
+}

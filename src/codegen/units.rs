@@ -1,8 +1,7 @@
 //! Matrix units of known instruction sets as data: what a [`super::Target`] lists as its tensor cores.
 //!
 //! Sources: the vendors' ISA manuals (RDNA3 7.9, RDNA4 7.12, CDNA3 7.1, PTX `mma` fragments, Intel SDM TDPBF16PS). A step of the sum may stand
-//! in any order that both operands share. Left out: sparse forms, 4-bit operands, fp8 on AMD and by warpgroups, half-precision accumulators, tf32 (it rounds
-//! f32 operands).
+//! in any order that both operands share. Left out: sparse forms, 4-bit operands, fp8 on AMD and by warpgroups, half-precision accumulators.
 
 use crate::uop::TileBit::{E, L};
 use crate::uop::{Scalar, Spread, TileBit, WmmaArg};
@@ -14,7 +13,7 @@ const fn spread(row: &'static [TileBit], col: &'static [TileBit]) -> Spread {
 
 const LANE16: &[TileBit] = &[L(0), L(1), L(2), L(3)];
 
-/// Sums of half types are taken in f32, of bytes in i32.
+/// Sums of floats are taken in f32, of bytes in i32.
 const fn sums(a: Scalar) -> Scalar {
     match a {
         Scalar::I8 | Scalar::U8 => Scalar::I32,
@@ -80,8 +79,16 @@ const fn mma(name: &'static str, a: Scalar) -> WmmaArg {
         spread(&[L(2), L(3), L(4), E(2)], &[E(0), E(1), L(0), L(1), E(3)]),
         spread(&[L(2), L(3), L(4), E(3)], &[E(0), E(1), L(0), L(1), E(2)]),
     ];
+    const WORDS: [Spread; 2] = [
+        spread(&[L(2), L(3), L(4), E(0)], &[L(0), L(1), E(1)]),
+        spread(&[L(2), L(3), L(4), E(1)], &[L(0), L(1), E(0)]),
+    ];
     let acc = sums(a);
-    let ([a_spread, b_spread], k) = if a.size_bytes() == 1 { (BYTES, 32) } else { (HALVES, 16) };
+    let ([a_spread, b_spread], k) = match a.size_bytes() {
+        1 => (BYTES, 32),
+        2 => (HALVES, 16),
+        _ => (WORDS, 8),
+    };
     let c_spread = spread(&[L(2), L(3), L(4), E(1)], &[E(0), L(0), L(1), E(2)]);
     WmmaArg { name, m: 16, n: 16, k, a, acc, lanes: 32, a_spread, b_spread, c_spread, from_memory: false }
 }
@@ -92,15 +99,18 @@ const fn wgmma(name: &'static str, a: Scalar, columns: u16) -> WmmaArg {
     const ROWS: &[TileBit] = &[L(2), L(3), L(4), E(1), L(5), L(6)];
     const HALVES: Spread = spread(ROWS, &[E(0), L(0), L(1), E(2)]);
     const BYTES: Spread = spread(&[L(2), L(3), L(4), E(2), L(5), L(6)], &[E(0), E(1), L(0), L(1), E(3)]);
+    const WORDS: Spread = spread(&[L(2), L(3), L(4), E(0), L(5), L(6)], &[L(0), L(1), E(1)]);
     const LINES: &[TileBit] = &[L(0), L(1), L(2), L(3), L(4), L(5)];
     const WIDE_LINES: &[TileBit] = &[L(0), L(1), L(2), L(3), L(4), L(5), L(6)];
-    let (b_spread, c_columns): (_, &[TileBit]) = match (columns, a.size_bytes()) {
-        (64, 1) => (spread(LINES, &[L(6), E(0), E(1), E(2), E(3)]), &[E(0), L(0), L(1), E(2), E(3), E(4)]),
-        (64, _) => (spread(LINES, &[L(6), E(0), E(1), E(2)]), &[E(0), L(0), L(1), E(2), E(3), E(4)]),
-        (_, 1) => (spread(WIDE_LINES, &[E(0), E(1), E(2), E(3), E(4)]), &[E(0), L(0), L(1), E(2), E(3), E(4), E(5)]),
-        _ => (spread(WIDE_LINES, &[E(0), E(1), E(2), E(3)]), &[E(0), L(0), L(1), E(2), E(3), E(4), E(5)]),
+    let (a_spread, k, b_steps, wide_steps): (_, _, &[TileBit], &[TileBit]) = match a.size_bytes() {
+        1 => (BYTES, 32, &[L(6), E(0), E(1), E(2), E(3)], &[E(0), E(1), E(2), E(3), E(4)]),
+        2 => (HALVES, 16, &[L(6), E(0), E(1), E(2)], &[E(0), E(1), E(2), E(3)]),
+        _ => (WORDS, 8, &[L(6), E(0), E(1)], &[E(0), E(1), E(2)]),
     };
-    let (a_spread, k) = if a.size_bytes() == 1 { (BYTES, 32) } else { (HALVES, 16) };
+    let (b_spread, c_columns): (_, &[TileBit]) = match columns {
+        64 => (spread(LINES, b_steps), &[E(0), L(0), L(1), E(2), E(3), E(4)]),
+        _ => (spread(WIDE_LINES, wide_steps), &[E(0), L(0), L(1), E(2), E(3), E(4), E(5)]),
+    };
     let (acc, c_spread) = (sums(a), spread(ROWS, c_columns));
     WmmaArg { name, m: 64, n: columns, k, a, acc, lanes: 128, a_spread, b_spread, c_spread, from_memory: true }
 }
@@ -128,8 +138,9 @@ const MMA_S8: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", S
 const MMA_U8: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32", Scalar::U8);
 const MMA_E4M3: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", Scalar::F8E4M3);
 const MMA_E5M2: WmmaArg = mma("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32", Scalar::F8E5M2);
-pub const SM80: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8];
-pub const SM89: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8, MMA_E4M3, MMA_E5M2];
+const MMA_TF32: WmmaArg = mma("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", Scalar::F32);
+pub const SM80: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8, MMA_TF32];
+pub const SM89: &[WmmaArg] = &[MMA_F16, MMA_BF16, MMA_S8, MMA_U8, MMA_E4M3, MMA_E5M2, MMA_TF32];
 /// Those of single warps first: they need no PIPE.
 pub const SM90A: &[WmmaArg] = &[
     MMA_F16,
@@ -146,7 +157,21 @@ pub const SM90A: &[WmmaArg] = &[
     wgmma("wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8", Scalar::I8, 64),
     wgmma("wgmma.mma_async.sync.aligned.m64n128k32.s32.u8.u8", Scalar::U8, 128),
     wgmma("wgmma.mma_async.sync.aligned.m64n64k32.s32.u8.u8", Scalar::U8, 64),
+    MMA_TF32,
+    wgmma("wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32", Scalar::F32, 128),
+    wgmma("wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", Scalar::F32, 64),
 ];
+
+/// Those that take their factors as they are: without those of tf32, which come last and leave out the last bits of an f32.
+pub const fn exact(mut units: &'static [WmmaArg]) -> &'static [WmmaArg] {
+    while let [others @ .., last] = units
+        && last.cuts()
+    {
+        units = others;
+    }
+    units
+}
+
 /// AMX: tile registers of 16 rows of 64 bytes; operand b holds two steps of a column side by side.
 pub const AMX: &[WmmaArg] = &[WmmaArg {
     name: "tdpbf16ps",

@@ -43,6 +43,8 @@ pub struct Options {
     pub nv_rm_only: bool,
     /// Copies of NVIDIA's cards share the graphics engine's runlist (`NV_SHARED_COPY=1`) in place of a copy engine of their own.
     pub nv_shared_copy: bool,
+    /// Products of f32 may use matrix units that leave out the last 13 bits of each factor (`ALLOW_TF32=1`).
+    pub allow_tf32: bool,
     /// Kernels for Hopper may use the matrix unit of warpgroups (`NV_WGMMA=0`: only those of warps).
     pub nv_wgmma: bool,
     /// A host that waits for an NVIDIA card sleeps until the driver wakes it (`NV_EVENTS=0`: it naps and looks).
@@ -80,6 +82,7 @@ impl Default for Options {
             nv_bar1_doorbell: false,
             nv_rm_only: false,
             nv_shared_copy: false,
+            allow_tf32: false,
             nv_wgmma: true,
             nv_events: true,
             nv_tma: true,
@@ -136,6 +139,7 @@ impl Options {
             nv_rm_only: number(&get, "NV_RM_ONLY", 0, 1, "0 or 1")? == 1,
             nv_shared_copy: number(&get, "NV_SHARED_COPY", 0, 1, "0 or 1")? == 1,
             nv_events: number(&get, "NV_EVENTS", 1, 1, "0 or 1")? == 1,
+            allow_tf32: number(&get, "ALLOW_TF32", 0, 1, "0 or 1")? == 1,
             nv_wgmma: number(&get, "NV_WGMMA", 1, 1, "0 or 1")? == 1,
             nv_tma: number(&get, "NV_TMA", 1, 1, "0 or 1")? == 1,
         })
@@ -175,6 +179,8 @@ mod tests {
             Options::from_lookup(env(&[("DEV", "CPU:1"), ("DEBUG", "2"), ("BEAM", "4"), ("PROFILE", "1")])).unwrap();
         assert_eq!((o.device.as_str(), o.debug, o.beam), ("CPU:1", 2, 4));
         assert_eq!(o.profile, Some(PathBuf::from("doorbell-trace.json")));
+        let tf32 = |v| Options::from_lookup(env(&[("ALLOW_TF32", v)])).map(|o| o.allow_tf32);
+        assert_eq!((o.allow_tf32, tf32("1"), tf32("2").is_err()), (false, Ok(true), true));
         let e = Options::from_lookup(env(&[("DEBUG", "9")])).unwrap_err();
         assert_eq!(e.to_string(), "DEBUG=9 is not valid: 0 to 7");
     }

@@ -138,6 +138,9 @@ impl Session {
             target.threads = info.threads.max(1);
         }
         target.box_copies &= self.options.nv_tma;
+        if let Some(chip) = chip.filter(|_| self.options.allow_tf32 && isa.is_none()) {
+            target.tensor_cores = chip.tensor_cores(true);
+        }
         if self.options.debug >= 1 {
             eprintln!("opened {name}: {} with {} threads", info.arch, info.threads);
         }
@@ -170,5 +173,20 @@ impl Session {
     /// Devices opened so far.
     pub fn open_devices(&self) -> Vec<Arc<OpenDevice>> {
         self.devices.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_that_cut_f32_are_there_for_who_allows_them() {
+        for (allow_tf32, name, cuts) in [(false, "NULL:sm_86", 0), (true, "NULL:sm_86", 1), (true, "NULL:gfx1100", 0)] {
+            let s = Session::new(Options { allow_tf32, ..Options::default() });
+            let d = s.open(name).unwrap();
+            assert_eq!(d.target.tensor_cores.iter().filter(|u| u.cuts()).count(), cuts, "{name}");
+            assert!(d.target.tensor_cores.len() >= 4);
+        }
     }
 }

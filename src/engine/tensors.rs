@@ -19,6 +19,7 @@ pub fn words(info: &TensorInfo, element: Scalar) -> Result<[u64; WORDS], MapErro
     let element = match element {
         Scalar::F16 => Element::F16,
         Scalar::BF16 => Element::Bf16,
+        Scalar::F32 => Element::F32,
         t if t.size_bytes() == 1 => Element::U8,
         other => return Err(MapError { field: "element", dimension: 0, value: other as u64, max: 0 }),
     };

@@ -232,7 +232,19 @@ pub struct WmmaArg {
     pub from_memory: bool,
 }
 
-/// How a matrix unit that reads workgroup memory by itself finds a tile of elements of one or two bytes: rows of 128 bytes, in which the eight
+impl WmmaArg {
+    /// Whether it leaves out bits of its factors: of f32 it takes the sign, the exponent and the upper ten bits of the mantissa (tf32).
+    pub const fn cuts(&self) -> bool {
+        matches!(self.a, Scalar::F32)
+    }
+
+    /// A factor as the unit takes it.
+    pub fn factor(&self, v: f64) -> f64 {
+        if self.cuts() { f64::from(f32::from_bits((v as f32).to_bits() & !0x1fff)) } else { v }
+    }
+}
+
+/// How a matrix unit that reads workgroup memory by itself finds a tile of elements of one, two or four bytes: rows of 128 bytes, in which the eight
 /// pieces of 16 bytes of row r stand in the order `r % 8 ^ piece`, so that eight rows' pieces of one column lie in different banks.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TileArg {

@@ -10,7 +10,9 @@ use doorbell::uop::{DType, Scalar, UOp};
 
 /// A chip with so few multiprocessors that small products fill it, whose threads copy.
 fn small(chip: &str) -> Target {
-    Target { compute_units: 1, box_copies: false, ..Chip::parse(chip).unwrap().target() }
+    // Products of f32 may be those of tf32.
+    let chip = Chip::parse(chip).unwrap();
+    Target { compute_units: 1, box_copies: false, tensor_cores: chip.tensor_cores(true), ..chip.target() }
 }
 
 /// The same, which has tiles copied in boxes.
@@ -82,6 +84,19 @@ fn products_of_bytes_are_exact() {
     ] {
         agrees(&product(t, Shape { size, turned, ..PLAIN }), shape, copies);
     }
+}
+
+#[test]
+fn products_of_tf32_agree() {
+    for (size, turned, shape, copies) in [
+        ((128, 128, 96), (false, true), "m64n128k8.f32.tf32.tf32", "cp.async.cg"),
+        ((64, 64, 64), (true, false), "m64n64k8.f32.tf32.tf32", "cp.async.ca"),
+        ((55, 61, 63), (false, true), "m64n64k8", "cp.async.ca"),
+    ] {
+        agrees(&product(DType::F32, Shape { size, turned, ..PLAIN }), shape, copies);
+    }
+    let whole = matrices(DType::F32, Shape { size: (128, 128, 96), turned: (false, true), ..PLAIN });
+    assert_eq!(whole, [([96, 128], 96, [32, 128]), ([96, 128], 96, [32, 128])]);
 }
 
 #[test]
@@ -231,6 +246,11 @@ fn other_chips_types_and_small_products_keep_the_unit_of_warps() {
     assert_eq!(unit(&large, "sm_90a", &whole), (false, true));
     let enough = product(DType::F16, Shape { size: (1024, 512, 128), ..PLAIN });
     assert_eq!(unit(&enough, "sm_90a", &whole), (true, false));
+    // Nobody has f32 cut without having asked for it.
+    let floats = product(DType::F32, Shape { size: (128, 128, 128), ..PLAIN });
+    assert_eq!(unit(&floats, "sm_90a", &small("sm_90a")), (true, false));
+    assert_eq!(unit(&floats, "sm_86", &small("sm_86")), (false, true));
+    assert_eq!(unit(&floats, "sm_90a", &whole), (false, false));
     let short = product(DType::F16, Shape { size: (128, 128, 64), ..PLAIN });
     assert_eq!(unit(&short, "sm_90a", &small("sm_90a")), (false, true));
 }

@@ -42,7 +42,8 @@ fn compiled(ast: &UOp, way: &Way) -> (Program, String) {
 fn compiled_for(chip: &str, ast: &UOp, way: &Way) -> (Program, String) {
     let chip = Chip::parse(chip).expect("the chip");
     let own = chip.target();
-    let target = Target { compute_units: way.units, box_copies: way.boxes && own.box_copies, ..own };
+    let tensor_cores = chip.tensor_cores(true);
+    let target = Target { compute_units: way.units, box_copies: way.boxes && own.box_copies, tensor_cores, ..own };
     let p = codegen::compile(ast, &target, &OptChoice::Heuristic, false).unwrap_or_else(|e| panic!("{e}"));
     let text = render(&p, chip, Buffers::Anywhere).unwrap_or_else(|e| panic!("{e}")).to_string();
     (p, text)
@@ -256,6 +257,23 @@ fn products_of_fp8_are_those_of_doubles_in_both_assemblers_code() {
             let b = holds_on(chip, t, shape, way, |text| ptxas_for(text, chip, "-O3"));
             assert!(a == b, "{chip} {t:?} {shape:?}");
         }
+    }
+}
+
+#[test]
+fn products_of_tf32_are_those_of_doubles_in_both_assemblers_code() {
+    let warps = &Way { unit: "m16n8k8.row.col.f32.tf32", ..WARPS };
+    for (chip, shape, way) in [
+        ("sm_86", ((64, 64, 64), (false, true)), warps),
+        ("sm_90a", ((56, 60, 60), (false, false)), warps),
+        ("sm_120", ((64, 64, 64), (true, false)), warps),
+        ("sm_90a", ((128, 128, 96), (false, true)), &WARPGROUPS),
+        ("sm_90a", ((60, 52, 68), (true, false)), &WARPGROUPS),
+        ("sm_90a", ((120, 120, 100), (false, true)), &BOXES),
+    ] {
+        let a = holds_on(chip, Scalar::F32, shape, way, |text| ours_for(chip, text));
+        let b = holds_on(chip, Scalar::F32, shape, way, |text| ptxas_for(text, chip, "-O3"));
+        assert!(a == b, "{chip} {shape:?}");
     }
 }
 

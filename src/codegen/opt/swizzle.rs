@@ -1,6 +1,6 @@
 //! Tiles in workgroup memory for a matrix unit that reads them by itself: rows of 128 bytes whose pieces of 16 bytes change places.
 //!
-//! Rows are lines of 64 steps of two bytes or 128 of one, or (where a buffer of halves is contiguous along lines) steps of 64 lines, one run of 64 lines behind the other. The unit
+//! Rows are lines of 128 bytes of steps, or (where a buffer of halves is contiguous along lines) steps of 64 lines, one run of 64 lines behind the other. The unit
 //! is told where a tile begins and finds everything else by [`TileArg`]; who copies swaps the pieces.
 
 use super::apply::Why;
@@ -19,9 +19,9 @@ impl Tile {
     pub(super) fn swizzled(mut self) -> Result<Tile, Why> {
         let (lines, steps) = (extent(&self.lines), extent(&self.steps));
         let bytes = self.area.dtype().scalar.size_bytes();
-        if bytes != 2 && (bytes != 1 || self.by_steps) {
+        if !matches!(bytes, 1 | 2 | 4) || self.by_steps && bytes != 2 {
             return Err(
-                "the unit's rows in workgroup memory are of elements of two bytes, or along steps of one".into()
+                "the unit's rows in workgroup memory are of elements of up to four bytes, or along lines of two".into(),
             );
         }
         let whole_row = self.row();

@@ -13,7 +13,7 @@ pub(super) fn product(u: &UOp, src: &[Vec<Lanes>], threads: usize) -> Result<Vec
         return Err(malformed(format!("{u:?} in a workgroup of {threads} threads")));
     }
     let at = |v: &[Lanes], t: usize, e: usize| v[t.min(v.len() - 1)][e];
-    let factor = |v: ConstVal| element(v, w.a).as_f64();
+    let factor = |v: ConstVal| w.factor(element(v, w.a).as_f64());
     let mut out = Vec::with_capacity(threads);
     for first in (0..threads).step_by(wave) {
         let (mut ta, mut tb) = (vec![0.0; m * k], vec![0.0; n * k]);

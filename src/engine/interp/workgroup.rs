@@ -240,7 +240,7 @@ impl Group<'_> {
         let lanes = 1 << bits.filter(|b| matches!(b, TileBit::L(_))).count();
         let starts = self.get(&index.src()[1])?.clone();
         let scalar = u.dtype().scalar;
-        if !matches!(scalar.size_bytes(), 1 | 2) || !self.threads.is_multiple_of(lanes) {
+        if !matches!(scalar.size_bytes(), 1 | 2 | 4) || !self.threads.is_multiple_of(lanes) {
             return Err(bad());
         }
         let mut out = Vec::with_capacity(self.threads);

@@ -53,19 +53,25 @@ impl Chip {
         specific.unwrap_or(self)
     }
 
-    /// What codegen must know of it.
+    /// Its matrix units; with `tf32` also those that leave out bits of f32.
     #[must_use]
-    pub const fn target(&self) -> Target {
-        let tensor_cores: &'static [WmmaArg] = match self.sm {
+    pub const fn tensor_cores(&self, tf32: bool) -> &'static [WmmaArg] {
+        let all: &'static [WmmaArg] = match self.sm {
             _ if self.has_warpgroups() => units::SM90A,
             89.. => units::SM89,
             80.. => units::SM80,
             _ => &[],
         };
+        if tf32 { all } else { units::exact(all) }
+    }
+
+    /// What codegen must know of it.
+    #[must_use]
+    pub const fn target(&self) -> Target {
         Target {
             local_bytes: self.shared_bytes,
             f16_math: true,
-            tensor_cores,
+            tensor_cores: self.tensor_cores(false),
             async_copies: self.sm >= 80,
             box_copies: self.has_warpgroups(),
             matrix_loads: self.sm >= 80,

@@ -37,6 +37,7 @@ pub fn float(t: Type, b: Bits) -> f64 {
         Type::F16 => f16::from_bits(b as u16).to_f64(),
         Type::Bf16 => bf16::from_bits(b as u16).to_f64(),
         Type::F32 => f64::from(f32_of(b)),
+        Type::Tf32 => f64::from(f32_of(b & !0x1fff)),
         Type::E4m3 | Type::E5m2 => eight(t, b as u8),
         _ => f64_of(b),
     }
@@ -342,18 +343,19 @@ fn store(b: &mut Block, s: &Step, t: usize, mem: &mut Memory) -> Res<()> {
     Ok(())
 }
 
-/// `mma.sync.aligned`: m16n8k16 with f32 sums of f16 or bf16 products, m16n8k32 with s32 sums of bytes or f32 sums of fp8: the fragments of
-/// PTX ISA 9.7.14.5.8 and 9.7.14.5.10.
+/// `mma.sync.aligned`: m16n8k16 with f32 sums of f16 or bf16 products, m16n8k32 with s32 sums of bytes or f32 sums of fp8, m16n8k8 of tf32: the
+/// fragments of PTX ISA 9.7.14.5.8 and 9.7.14.5.10.
 pub fn mma(b: &mut Block, s: &Step) -> Res<()> {
     let (t, acc) = (s.types[1], s.types[0]);
     let whole = acc == Type::S32 && matches!(t, Type::S8 | Type::U8);
     let bytes = s.inst.has("m16n8k32") && (whole || acc == Type::F32 && matches!(t, Type::E4m3 | Type::E5m2));
     let halves = s.inst.has("m16n8k16") && acc == Type::F32 && matches!(t, Type::F16 | Type::Bf16);
-    if !bytes && !halves || !b.threads.is_multiple_of(32) {
+    let words = s.inst.has("m16n8k8") && acc == Type::F32 && t == Type::Tf32;
+    if !bytes && !halves && !words || !b.threads.is_multiple_of(32) {
         return Err("not known to this interpreter".into());
     }
     // Elements a register; a register more is eight rows down or as many steps further as all lanes of a row hold.
-    let per = if bytes { 4 } else { 2 };
+    let per = if bytes { 4 } else { 1 + usize::from(halves) };
     let steps = 8 * per;
     let value = |bits: u64| if whole { read(t, bits).cast_signed() as f64 } else { float(t, bits) };
     let [d, a, w, c] = s.operands.as_slice() else { return Err("four operands".into()) };

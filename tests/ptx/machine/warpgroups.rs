@@ -15,7 +15,11 @@ const ROWS: usize = 64;
 
 /// Bytes of an element, and the steps of a product of such.
 const fn sizes(t: Type) -> (usize, usize) {
-    if matches!(t, Type::S8 | Type::U8) { (1, 32) } else { (2, 16) }
+    match t {
+        Type::S8 | Type::U8 => (1, 32),
+        Type::Tf32 => (4, 8),
+        _ => (2, 16),
+    }
 }
 
 /// A sum by its bits, and the other way round: of f32, or of s32, which wraps around.
@@ -83,7 +87,7 @@ pub fn wgmma(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
 
 fn issue(b: &mut Block, s: &Step) -> Res<()> {
     let (whole, t) = match s.types.as_slice() {
-        [Type::F32, t @ (Type::F16 | Type::Bf16), _] => (false, *t),
+        [Type::F32, t @ (Type::F16 | Type::Bf16 | Type::Tf32), _] => (false, *t),
         [Type::S32, t @ (Type::S8 | Type::U8), _] => (true, *t),
         _ => return Err("types not known to this interpreter".into()),
     };
@@ -92,8 +96,11 @@ fn issue(b: &mut Block, s: &Step) -> Res<()> {
     // Only floats have signs, only halves are turned.
     let (sums, a, w, ta, tb) = match s.operands.as_slice() {
         [Opd::Vector(sums), a, w, Opd::Value(1)] if whole => (sums, a, w, &0, &0),
+        [Opd::Vector(sums), a, w, Opd::Value(1), Opd::Value(1), Opd::Value(1)] if t == Type::Tf32 => {
+            (sums, a, w, &0, &0)
+        }
         [Opd::Vector(sums), a, w, Opd::Value(1), Opd::Value(1), Opd::Value(1), Opd::Value(ta), Opd::Value(tb)]
-            if !whole =>
+            if matches!(t, Type::F16 | Type::Bf16) =>
         {
             (sums, a, w, ta, tb)
         }
@@ -181,7 +188,7 @@ impl Matrix {
                     all[line * steps + step] = match (t, bytes) {
                         (Type::S8, [b]) => f64::from(b.cast_signed()),
                         (_, [b]) => f64::from(*b),
-                        (t, b) => float(t, u64::from(u16::from_le_bytes([b[0], b[1]]))),
+                        (t, b) => float(t, b.iter().rev().fold(0, |bits, b| bits << 8 | u64::from(*b))),
                     };
                 }
             }

@@ -56,10 +56,10 @@ impl Select<'_> {
 
     // --- operands ---
 
-    /// Word `k` of a value.
+    /// Word `k` of a value; a constant has zeros behind its second.
     pub fn word(&self, src: Src, k: u8) -> Src {
         match src {
-            Src::Bits(b) => Src::Bits(b >> (32 * u32::from(k)) & 0xffff_ffff),
+            Src::Bits(b) => Src::Bits(b.checked_shr(32 * u32::from(k)).unwrap_or(0) & 0xffff_ffff),
             Src::Part(p) => Src::Part(Part { sub: p.sub + k, words: 1, ..p }),
             Src::Packed { .. } => src,
         }

@@ -1,6 +1,6 @@
-//! The matrix unit: `mma.sync` on fragments of two halves or four bytes (of integers or of fp8) a register.
+//! The matrix unit: `mma.sync` on fragments of an f32 (as tf32), two halves or four bytes (of integers or of fp8) a register.
 
-use super::code::{Code, Opd};
+use super::code::{Code, F, Opd, R, Reg};
 use super::{Render, Res, Src, Val, class_of};
 use crate::uop::{Arg, Scalar, UOp};
 
@@ -16,7 +16,7 @@ impl Render<'_> {
         let mut words: [Vec<Opd>; 2] = Default::default();
         for (operand, words) in u.src()[..2].iter().zip(&mut words) {
             let lanes = self.val(operand)?;
-            *words = lanes.chunks(4 / t.size_bytes()).map(|c| self.put_together(t, c).into()).collect();
+            *words = lanes.chunks(4 / t.size_bytes()).map(|c| self.fragment_word(t, c).into()).collect();
         }
         let acc = self.val(&u.src()[2])?;
         let [a, b] = words;
@@ -31,5 +31,16 @@ impl Render<'_> {
             out.extend(outs.into_iter().map(Src::Reg));
         }
         Ok(out)
+    }
+
+    /// Elements of a fragment as a register: of a float its bits.
+    fn fragment_word(&mut self, t: Scalar, lanes: &[Src]) -> Reg {
+        let word = self.put_together(t, lanes);
+        if word.class != F {
+            return word;
+        }
+        let bits = self.reg(R);
+        self.run("mov.b32", &[bits], vec![word.into()]);
+        bits
     }
 }

@@ -5,7 +5,7 @@
 //! the newest; behind the loop it waits for all. Sums are added to where they stand, in the registers of the loop's Acc.
 //!
 //! A descriptor says where a tile begins, how far eight rows are from the next eight, and (where rows are steps) 64 lines from the next 64.
-//! Factors of bytes always have rows along the steps: the unit turns only those of two bytes.
+//! Factors of one or four bytes always have rows along the steps: the unit turns only those of two bytes.
 //! Sources: PTX ISA 8.8, asynchronous warpgroup-level matrix instructions: matrix descriptor, strides, swizzling modes.
 
 use super::code::{Code, Opd, R, RD, Reg};
@@ -77,7 +77,9 @@ impl Render<'_> {
         }
         match unit.a.size_bytes() {
             2 => ins.extend([by_steps_a, by_steps_b].map(|t| Opd::Int(t.into()))),
-            _ if by_steps_a || by_steps_b => return Err(self.unsupported(u, "factors of bytes whose rows are steps")),
+            _ if by_steps_a || by_steps_b => {
+                return Err(self.unsupported(u, "factors of other than two bytes whose rows are steps"));
+            }
             _ => {}
         }
         self.code.push(Code { name: unit.name, guard: None, outs, tuple: true, ins });
