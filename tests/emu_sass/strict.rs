@@ -340,3 +340,19 @@ fn lanes_that_part_come_together_at_their_convergence_barrier() {
     let (_, data) = execute(&source, &Options::default(), 32).unwrap_or_else(|e| panic!("{e}"));
     assert!(data[..128].iter().all(|b| *b == 0xff), "{:x?}", &data[..128]);
 }
+
+/// ptxas jumps so over a divergent branch and the convergence barrier that it needs.
+#[test]
+fn a_jump_of_a_whole_warp_takes_all_lanes_or_none() {
+    for (lanes, left) in [(5, [0xff; 4]), (32, [2, 0, 0, 0])] {
+        let source = format!(
+            "[B------:R-:W0:Y:S02] S2R R2, SR_LANEID ;\n[B0-----:R-:W-:Y:S13] ISETP.LT.U32.AND P0, PT, R2, {lanes:#x}, PT ;\n\
+             [B------:R-:W-:Y:S05] MOV R4, 0x2 ;\n[B------:R-:W-:Y:S05] @P0 BRA.U .whole ;\n\
+             [B------:R-:W-:Y:S13] VOTE.ANY R4, PT, PT ;\nwhole:\n\
+             [B------:R-:W-:Y:S08] IMAD R5, R2, 0x4, RZ ;\n[B------:R-:W-:Y:S08] IADD3 R6, R5, 0x100000, RZ ;\n\
+             [B------:R-:W-:Y:S02] STG [R6], R4 ;\n{EXIT}"
+        );
+        let (_, data) = execute(&source, &Options::default(), 32).unwrap_or_else(|e| panic!("{e}"));
+        assert!(data[..128].chunks(4).all(|w| w == left), "{lanes} lanes: {:x?}", &data[..128]);
+    }
+}

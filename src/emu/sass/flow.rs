@@ -11,6 +11,8 @@ pub(super) enum Taken {
     Each,
     /// All, if any lane's does.
     Any,
+    /// All, if every lane's does.
+    All,
     /// All, if lanes of the mask in that uniform register are missing.
     Divergent(u8),
     /// All, if none is missing.
@@ -133,6 +135,7 @@ fn branch(f: Fields) -> R<Flow> {
         ".DIV" => Taken::Divergent(f.uniform("u").or_else(|_| f.uniform("up"))?),
         ".CONV" => Taken::Convergent(f.uniform("u").or_else(|_| f.uniform("up"))?),
         _ if f.has("any") => Taken::Any,
+        ".U" => Taken::All,
         _ => Taken::Each,
     };
     Ok(Flow::Branch { taken, pp: f.psrc("pp"), up: f.psrc("up"), distance: distance(f)? })

@@ -297,6 +297,7 @@ fn taking(c: &Core, taken: Taken, lanes: u32) -> u32 {
     let goes = match taken {
         Taken::Each => return lanes,
         Taken::Any => return if lanes == 0 { 0 } else { c.path },
+        Taken::All => lanes == c.path,
         Taken::Divergent(u) => missing(u),
         Taken::Convergent(u) => !missing(u),
     };
