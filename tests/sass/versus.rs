@@ -419,6 +419,8 @@ fn packed_saturated_and_wide_integers_leave_what_ptxas_leaves() {
         "cvt.sat.s32.u64 %r3, %d3",
         "cvt.sat.u32.s64 %r3, %d3",
         "bfind.u64 %r3, %d3",
+        "and.b32 %r3, %x, 0x83ff83ff; neg.ftz.f16x2 %r3, %r3",
+        "and.b32 %r4, %x, 0x83ff83ff; abs.ftz.f16x2 %r4, %r4; neg.f16x2 %r3, %r4; sub.s32 %r3, %r3, %x",
         "set.lt.u32.f16x2 %r3, %x, %r1",
         "set.ge.bf16x2.bf16x2 %r3, %x, %r1",
         "mov.b32 %f1, %x; cvt.rna.tf32.f32 %r3, %f1",

@@ -79,7 +79,7 @@ impl Build<'_> {
             }
             Opcode::Neg | Opcode::Abs => {
                 let m = set(Mach::new(op::HADD2_R), "a", s[0]);
-                m.neg("a", i.op == Opcode::Neg).abs("a", i.op == Opcode::Abs).neg("c", true)
+                marks(m.neg("a", i.op == Opcode::Neg).abs("a", i.op == Opcode::Abs).neg("c", true), "ftz")
             }
             Opcode::Ex2 | Opcode::Tanh if ty.bits() == 16 && (i.op == Opcode::Tanh || brain) => {
                 let fmt = if brain { ".BF16" } else { ".F16" };
