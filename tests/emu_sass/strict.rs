@@ -173,6 +173,16 @@ fn a_register_nobody_wrote_is_no_fault_where_a_predicate_decides_without_it() {
     passes(&moved("P0"));
     let kind = fault(&moved("P4"));
     assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "P4"), "{kind}");
+
+    // What is uniform comes into a general register, for an instruction under the guard that the write had.
+    let copied = |guard: &str| {
+        format!(
+            "{FALSE}[B------:R-:W-:Y:S13] IMAD.U32 R8, RZ, RZ, UR5 ;\n[B------:R-:W-:-:S05] {guard} IADD3 R2, R8, 0x1, RZ ;\n{EXIT}"
+        )
+    };
+    passes(&copied("@P0"));
+    let kind = fault(&copied("@!P0"));
+    assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "R8"), "{kind}");
 }
 
 /// A choice looks at what it takes alone; what an unwritten predicate chooses, and bytes put together with unwritten ones, must not go further than moves.

@@ -32,11 +32,13 @@ fn value(p: PSrc, warp: &Warp) -> u32 {
 fn copied(inst: &Instruction) -> Option<&'static str> {
     let form = inst.form();
     let is = |slot: &str, wanted: Option<u64>| inst.get(slot, sass::Role::Value) == wanted;
-    let register =
-        |slot: &str| form.position(slot, sass::Role::Value).is_some_and(|i| form.fields[i].kind == sass::Kind::R);
+    let register = |slot: &str| {
+        let kind = form.position(slot, sass::Role::Value).map(|i| form.fields[i].kind);
+        matches!(kind, Some(sass::Kind::R | sass::Kind::UR))
+    };
     match (form.mnemonic, form.name) {
-        ("MOV", "R") => Some("b"),
-        // IMAD.MOV: a product with RZ.
+        ("MOV", "R" | "U") => Some("b"),
+        // IMAD.MOV, IMAD.U32: a product with RZ.
         ("IMAD", name) if name.starts_with("LO") && register("c") && !inst.flag("x", sass::Role::Value) => {
             let none = |slot: &str| register(slot) && is(slot, Some(255));
             (none("a") || none("b")).then_some("c")
