@@ -1,6 +1,6 @@
 //! What a case's op is in the Tensor API: from its name, its parameters and its input Tensors to the output Tensor.
 
-use crate::reader::Case;
+use super::reader::Case;
 use doorbell::tensor::prelude::*;
 use doorbell::tensor::slice;
 use serde_json::Value as Json;

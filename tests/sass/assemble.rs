@@ -91,7 +91,7 @@ fn a_guarded_load_leaves_the_wait_for_what_stood_there_before() {
 }
 
 /// Texts of a kernel's instructions, and what it leaves of 512 bytes that 32 threads share.
-fn made(body: &str) -> (Vec<String>, Vec<u32>) {
+pub fn made(body: &str) -> (Vec<String>, Vec<u32>) {
     let words = &kernels(&kernel(body)).unwrap()[0].words;
     assert_eq!(check_schedule(words, Trust::Safe).unwrap(), []);
     let cubin = assemble(&kernel(body), SM90).unwrap();
@@ -108,7 +108,7 @@ fn made(body: &str) -> (Vec<String>, Vec<u32>) {
 }
 
 /// The address of the thread's word.
-const MINE: &str = "ld.param.u64 %d1, [o]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.s64 %d1, %d1, %d2;";
+pub const MINE: &str = "ld.param.u64 %d1, [o]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.s64 %d1, %d1, %d2;";
 
 #[test]
 fn a_rotation_by_shifts_is_one_funnel_shift() {

@@ -500,14 +500,17 @@ fn multiplies_stay_on_their_way_across_a_loop() {
     let (sums, list) = (sums.join(","), sums);
     let zero: String = list.iter().map(|r| format!("mov.f32 {r}, 0f00000000;")).collect();
     let store: String = list.iter().enumerate().map(|(k, r)| format!("st.global.b32 [%d2+{}], {r};", 4 * k)).collect();
-    t.same("a loop", &format!("{FILL} shr.u32 %r1, %s, 4; and.b32 %r1, %r1, 0x3fff; cvt.u64.u32 %d10, %r1; or.b64 %d10, %d10, 0x4000002000010000; add.s64 %d11, %d10, 0x200;
+    // Fragments as they were loaded, changed in their place, and with one register from elsewhere.
+    for (name, changed) in [("a loop", "%r3"), ("a loop, its fragments put together", "%r20")] {
+        t.same(name, &format!("{FILL} shr.u32 %r1, %s, 4; and.b32 %r1, %r1, 0x3fff; cvt.u64.u32 %d10, %r1; or.b64 %d10, %d10, 0x4000002000010000; add.s64 %d11, %d10, 0x200;
         {zero} mad.lo.u32 %r2, %t, 16, %s; mov.u32 %r9, 0; wgmma.fence.sync.aligned;
-        L: ld.shared.v4.u32 {{%r3, %r4, %r5, %r6}}, [%r2]; xor.b32 %r3, %r3, 0x80008000; wgmma.fence.sync.aligned;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{sums}}}, {{%r3,%r4,%r5,%r6}}, %d11, 1, 1, 1, 0; wgmma.commit_group.sync.aligned;
+        L: ld.shared.v4.u32 {{%r3, %r4, %r5, %r6}}, [%r2]; xor.b32 {changed}, %r3, 0x80008000; wgmma.fence.sync.aligned;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{sums}}}, {{{changed},%r4,%r5,%r6}}, %d11, 1, 1, 1, 0; wgmma.commit_group.sync.aligned;
         ld.shared.v4.u32 {{%r13, %r14, %r15, %r16}}, [%r2+4096]; wgmma.fence.sync.aligned;
         wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{sums}}}, {{%r13,%r14,%r15,%r16}}, %d11, 1, 1, 1, 0; wgmma.commit_group.sync.aligned;
         wgmma.wait_group.sync.aligned 1; add.s64 %d11, %d11, 2; add.u32 %r2, %r2, 2048; add.u32 %r9, %r9, 1; wgmma.wait_group.sync.aligned 0; setp.lt.u32 %p1, %r9, 4; @%p1 bra L;
         wgmma.wait_group.sync.aligned 0; mul.wide.u32 %d2, %t, 128; add.s64 %d2, %d2, %o; {store}"));
+    }
     let (start, own) = (
         "shr.u32 %r1, %s, 4; and.b32 %r1, %r1, 0x3fff; cvt.u64.u32 %d10, %r1; or.b64 %d10, %d10, 0x4000002000010000; add.s64 %d11, %d10, 0x200; mov.u32 %r9, 0;",
         "mov.f32 %f100, 0f3f800000; mov.f32 %f101, 0f00000000; mov.f32 %f102, 0f40000000; mov.f32 %f103, 0f00000000;",

@@ -3,29 +3,19 @@
 use crate::assemble::{SM90, compiled, text};
 use crate::codegen_agree::{buffers, same, vars};
 use crate::codegen_kernels::kernels as graphs;
+use crate::figures::Figures;
 use crate::machine::{Case, launch};
 use crate::nvidia::ptxas;
 use doorbell::codegen::OptChoice;
 use doorbell::elf::cubin::Cubin;
 use doorbell::isa::sass::compile::assemble;
-use doorbell::isa::sass::{Pipe, RegFile, decode, effects};
+use doorbell::isa::sass::{RegFile, decode, effects};
 use doorbell::uop::Arg;
-
-/// Instructions, registers, instructions executed, cycles.
-type Figures = [f64; 4];
 
 /// A kernel's figures, and what its buffers hold afterwards.
 fn run(cubin: &[u8], name: &str, case: &Case, strict: bool) -> (Figures, Vec<Vec<u8>>) {
     let (left, stats) = launch(cubin, name, case, strict).unwrap_or_else(|e| panic!("{e}"));
-    let file = Cubin::parse(cubin).expect("a cubin");
-    let kernel = file.kernel(name).expect("the kernel");
-    let image = file.image(0).expect("an image");
-    let code = &image[kernel.code_offset as usize..][..kernel.code_bytes as usize];
-    let words = code.chunks_exact(16).map(|w| u128::from_le_bytes(w.try_into().expect("16 bytes")));
-    let working = |w: &u128| decode(*w).is_ok_and(|i| i.form().pipe != Pipe::Nop);
-    // The branch to itself behind the end is the last.
-    let count = words.filter(working).count() - 1;
-    ([count as f64, f64::from(kernel.registers), stats.instructions as f64, stats.cycles as f64], left)
+    (Figures::of(cubin, name, &stats), left)
 }
 
 /// Instructions with three different general registers as sources, and those of them whose sources all stand in one bank.
@@ -90,9 +80,9 @@ fn code_is_about_as_good_as_that_of_ptxas() {
             same(p.params[k].dtype.scalar, a, b).unwrap_or_else(|e| panic!("{name} buffer {k}: {e}"));
         }
         table += &format!("{name:<14}");
-        for k in 0..4 {
-            sums[k] += (ours[k] / theirs[k]).ln();
-            table += &format!(" {:>8}/{:<8}", ours[k], theirs[k]);
+        for (sum, (ours, theirs)) in sums.iter_mut().zip(ours.0.into_iter().zip(theirs.0)) {
+            *sum += (ours / theirs).ln();
+            table += &format!(" {ours:>8}/{theirs:<8}");
         }
         table.push('\n');
         count += 1;

@@ -199,8 +199,28 @@ impl Render<'_> {
             }
             _ => return None,
         };
+        if name == "xor.pred" {
+            return Some(self.differ(a[0], a[1]));
+        }
         let ins = self.opds(Scalar::Bool, a);
         Some(self.op(name, P, ins))
+    }
+
+    /// Whether two truths differ.
+    fn differ(&mut self, a: Src, b: Src) -> Src {
+        match (a, b) {
+            (Src::Bits(truth), x) | (x, Src::Bits(truth)) => {
+                if truth & 1 == 0 {
+                    x
+                } else {
+                    self.not(x)
+                }
+            }
+            _ => {
+                let ins = self.opds(Scalar::Bool, &[a, b]);
+                self.op("xor.pred", P, ins)
+            }
+        }
     }
 
     fn not(&mut self, x: Src) -> Src {
@@ -210,16 +230,15 @@ impl Render<'_> {
 
     pub(super) fn compare(&mut self, op: Op, t: Scalar, a: Src, b: Src) -> Src {
         if t == Scalar::Bool {
-            let (x, y) = (self.opd(t, a), self.opd(t, b));
             return match op {
-                Op::CmpNe => self.op("xor.pred", P, vec![x, y]),
+                Op::CmpNe => self.differ(a, b),
                 Op::CmpLt => {
                     let low = self.not(a);
-                    let low = self.opd(t, low);
-                    self.op("and.pred", P, vec![low, y])
+                    let ins = self.opds(t, &[low, b]);
+                    self.op("and.pred", P, ins)
                 }
                 _ => {
-                    let differ = self.op("xor.pred", P, vec![x, y]);
+                    let differ = self.differ(a, b);
                     self.not(differ)
                 }
             };

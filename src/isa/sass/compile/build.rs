@@ -4,7 +4,7 @@ use super::AsmError;
 use super::facts::{Facts, Known, SHARED_START, bits_of};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use super::mir::{Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Template, Term, Val, Wide, Word, class_of};
-use crate::isa::ptx::{Pos, Type};
+use crate::isa::ptx::{Opcode, Pos, Type};
 use crate::isa::sass::{Chip, Form, op};
 use std::cell::OnceCell;
 
@@ -117,6 +117,8 @@ pub(super) struct Build<'a> {
     tuples: Vec<Option<Word>>,
     /// Block that instructions go to.
     pub block: usize,
+    /// The first item of the straight code that is selected.
+    pub straight_from: usize,
     /// Guard of the instruction at work.
     pub guard: Option<Pred>,
     pub pos: Pos,
@@ -162,6 +164,7 @@ impl<'a> Build<'a> {
             words: vec![None; types.len()],
             tuples: vec![None; facts.tuples.len()],
             block: 0,
+            straight_from: 0,
             guard: None,
             pos: Pos::default(),
             stack,
@@ -377,11 +380,19 @@ impl<'a> Build<'a> {
         d
     }
 
+    /// What a predicate says: one that is another's opposite is read there.
+    pub fn truth(&mut self, r: Reg) -> Pred {
+        match self.origin(&Opd::Reg(r)).map(|f| (f.op, &*f.opds)) {
+            Some((Opcode::Not, [_, Opd::Reg(s)])) => Pred::of(self.home(*s)).not(),
+            _ => Pred::of(self.home(r)),
+        }
+    }
+
     /// A predicate operand.
     pub fn pred_src(&mut self, i: &Flat, o: &Opd) -> Result<Pred, AsmError> {
         match o {
-            Opd::Reg(r) => Ok(Pred::of(self.home(*r))),
-            Opd::Not(r) => Ok(Pred::of(self.home(*r)).not()),
+            Opd::Reg(r) => Ok(self.truth(*r)),
+            Opd::Not(r) => Ok(self.truth(*r).not()),
             Opd::Imm(v) => Ok(Pred { word: None, not: bits_of(*v, Type::B32) == 0 }),
             _ => self.no(i, "such a predicate is not assembled"),
         }
@@ -465,6 +476,12 @@ impl<'a> Build<'a> {
     pub fn only_use(&self, o: &Opd) -> Option<&'a Flat<'a>> {
         let Opd::Reg(r) = o else { return None };
         if self.facts.reads[*r as usize] == 1 { self.origin(o) } else { None }
+    }
+
+    /// [`Build::only_use`] of a register that the same straight code writes.
+    pub fn only_use_here(&self, o: &Opd) -> Option<&'a Flat<'a>> {
+        let Opd::Reg(r) = o else { return None };
+        self.only_use(o).filter(|_| self.facts.def[*r as usize] as usize >= self.straight_from)
     }
 
     /// The value in two registers.

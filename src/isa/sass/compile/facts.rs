@@ -383,6 +383,9 @@ impl Facts {
             return Known::Nothing;
         }
         let bits = |v: i64| if ty.bits() == 64 { v.cast_unsigned() } else { u64::from(v as u32) };
+        if i.has("wide") && matches!(i.op, Opcode::Mul | Opcode::Mad) {
+            return self.wide_product(i, ty, sources);
+        }
         let low = i.is_plain() || i.has("lo") && i.words().count() == 1;
         if !i.has_one_type() || !low {
             return Known::Nothing;
@@ -411,6 +414,24 @@ impl Facts {
                 _ => Known::Nothing,
             },
             _ => Known::Nothing,
+        }
+    }
+
+    /// A product of two constants of 32 bits, twice as wide, and a sum with it.
+    fn wide_product(&self, i: &Flat, ty: Type, sources: &[Opd]) -> Known {
+        if ty.bits() != 32 || !i.has_one_type() || i.words().count() != 1 {
+            return Known::Nothing;
+        }
+        let extended = |v: i64| if ty.is_signed() { i64::from(v as i32) } else { i64::from(v as u32) };
+        let of = |k: usize| sources.get(k).and_then(|o| self.constant(o)).map(extended);
+        let Some(product) = of(0).zip(of(1)).map(|(a, b)| a.wrapping_mul(b)) else { return Known::Nothing };
+        match sources.get(2) {
+            None => Known::Imm(product.cast_unsigned()),
+            Some(o) => match (self.constant(o), o) {
+                (Some(c), _) => Known::Imm(product.wrapping_add(c).cast_unsigned()),
+                (None, Opd::Reg(s)) => self.plus(*s, product, Type::U64),
+                _ => Known::Nothing,
+            },
         }
     }
 

@@ -1,7 +1,7 @@
 //! The assembler: PTX text → machine code of sm_80 to sm_90 and sm_120. Selection is sm_90's; [`chips`] makes another chip's instructions of it.
 //!
 //! ```text
-//! text --parse--> lists of instructions --flatten--> names resolved --unroll--> list --facts--> list and what is known --select--> virtual registers, blocks
+//! text --parse--> lists of instructions --flatten--> names resolved --split, unroll--> list --facts--> list and what is known --select--> virtual registers, blocks
 //!      --shape, converge--> BSSY, BSYNC --invariants, pipeline, hoist, scalar, settle, place--> registers --lower--> the chip's forms --schedule--> order
 //!      --synchronise--> control words --> 128-bit words
 //! ```
@@ -39,6 +39,7 @@ mod schedule;
 mod select;
 mod shape;
 mod source;
+mod split;
 mod sync;
 mod touch;
 mod uniform;
@@ -318,6 +319,7 @@ fn routine<'a>(
     names.shared_bytes = own.shared_bytes;
     let source_instructions = body.items.iter().filter(|i| matches!(i, flat::Item::Inst(_))).count() as u32;
     done(Phase::Flatten);
+    split::split(&mut body, store);
     let before = unroll::unroll(&mut body, store);
     done(Phase::Unroll);
     body.pool = pool::pool(f, &body);

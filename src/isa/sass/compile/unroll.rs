@@ -8,8 +8,8 @@ use super::facts::{bits_of, each, is_word};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use super::mnemonics::Mnemonic;
 use super::source::Store;
+use super::split::{each_mut, fresh};
 use crate::isa::ptx::{Imm, Modifier, Opcode, Type};
-use std::convert::Infallible;
 use std::ops::{Index, IndexMut};
 use std::sync::LazyLock;
 
@@ -578,19 +578,4 @@ impl<'a> Copies<'a, '_> {
 
 fn plain<'a, const N: usize>(mnemonic: &'static Mnemonic, opds: [Opd<'a>; N]) -> Item<'a> {
     Item::Inst(Flat::of(Default::default(), mnemonic, opds.into_iter().collect()))
-}
-
-fn fresh(types: &mut Vec<Type>, like: Reg) -> Reg {
-    types.push(types[like as usize]);
-    types.len() as Reg - 1
-}
-
-/// Calls `f` with each register of an operand.
-fn each_mut<'a>(o: &mut Opd<'a>, store: &'a Store<'a>, f: &mut impl FnMut(&mut Reg)) {
-    let Ok(()) = o.map::<Infallible>(store, &mut |o| {
-        if let Opd::Reg(r) | Opd::Not(r) = o {
-            f(r);
-        }
-        Ok(())
-    });
 }

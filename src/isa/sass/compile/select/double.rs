@@ -14,6 +14,11 @@ use crate::isa::sass::{Form, Role, op};
 /// A double with its sign.
 type Signed = (Wide, bool);
 
+const INFINITY: u64 = 0x7ff0_0000_0000_0000;
+
+/// Comparisons: with a register, a constant's high word, a bank's constant.
+pub(super) const DSETP: [&Form; 3] = [op::DSETP_R, op::DSETP_I, op::DSETP_C];
+
 impl Build<'_> {
     pub(super) fn double(&mut self, i: &Flat) -> Result<(), AsmError> {
         let d = self.dest(i, &i.opds[0])?;
@@ -98,7 +103,7 @@ impl Build<'_> {
     fn classify(&mut self, i: &Flat, d: Word, x: Word) {
         let (size, p) = (self.two(), self.pred());
         let word = Wide::Pair(size);
-        let (infinity, least) = (Wide::Imm(f64::INFINITY.to_bits()), Wide::Imm(f64::MIN_POSITIVE.to_bits()));
+        let (infinity, least) = (Wide::Imm(INFINITY), Wide::Imm(f64::MIN_POSITIVE.to_bits()));
         self.unguarded(|b| {
             b.mov(size, Val::Word(x));
             b.lop(size.plus(1), [x.plus(1).into(), 0x7fff_ffff.into(), Src::ZERO], 0xc0);
@@ -124,7 +129,7 @@ impl Build<'_> {
     }
 
     /// An instruction of two doubles: forms with register, immediate (high word only) and constant as the second.
-    fn doubles(&mut self, forms: &[&'static Form; 3], slots: &[&'static str; 2], s: &[Signed; 2]) -> Mach {
+    pub(super) fn doubles(&mut self, forms: &[&'static Form; 3], slots: &[&'static str; 2], s: &[Signed; 2]) -> Mach {
         let (mut a, mut b) = (s[0], s[1]);
         if !matches!(a.0, Wide::Pair(_)) && matches!(b.0, Wide::Pair(_)) {
             (a, b) = (b, a);
@@ -189,8 +194,8 @@ impl Build<'_> {
 
     /// `p = a cmp b and q`.
     pub(super) fn test_double(&mut self, p: Word, cmp: &'static str, a: Wide, b: Wide, q: Pred) {
-        let (x, y) = (self.in_pair(a), self.in_pair(b));
-        self.push(Mach::new(op::DSETP_R).w("pu", p).rn("a", x, 2).rn("b", y, 2).m("cmp", cmp).p("pp", q));
+        let m = self.doubles(&DSETP, &["a", "b"], &[(a, false), (b, false)]);
+        self.push(m.w("pu", p).m("cmp", cmp).p("pp", q));
     }
 
     /// A NaN gives the other one; of zeros the negative one is smaller.
@@ -267,9 +272,8 @@ impl Build<'_> {
 
     fn finite_and_not_zero(&mut self, x: Word, also: Pred) -> Word {
         let (p, q) = (self.pred(), self.pred());
-        let infinity = self.in_pair(Wide::Imm(0x7ff0_0000_0000_0000));
-        let m = Mach::new(op::DSETP_R).w("pu", p).rn("a", x, 2).abs("a", true).rn("b", infinity, 2).m("cmp", ".LT");
-        self.push(m.p("pp", also));
+        let m = self.doubles(&DSETP, &["a", "b"], &[(Wide::Pair(x), false), (Wide::Imm(INFINITY), false)]);
+        self.push(m.w("pu", p).abs("a", true).m("cmp", ".LT").p("pp", also));
         self.push(Mach::new(op::DSETP_R).w("pu", q).rn("a", x, 2).m("cmp", ".NE").p("pp", Pred::of(p)));
         q
     }
@@ -358,11 +362,9 @@ impl Build<'_> {
             m.select64(t, Pred::of(both), Wide::Pair(scaled), Wide::Pair(special));
             // Zeros and positive infinity are their own roots.
             m.push(Mach::new(op::DSETP_R).w("pu", zero).rn("a", x, 2).m("cmp", ".EQ").p("pp", Pred::TRUE));
-            let infinity = m.in_pair(Wide::Imm(0x7ff0_0000_0000_0000));
             let same = m.pred();
-            let test =
-                Mach::new(op::DSETP_R).w("pu", same).rn("a", x, 2).rn("b", infinity, 2).m("cmp", ".EQ").m("bop", ".OR");
-            m.push(test.p("pp", Pred::of(zero)));
+            let test = m.doubles(&DSETP, &["a", "b"], &[(Wide::Pair(x), false), (Wide::Imm(INFINITY), false)]);
+            m.push(test.w("pu", same).m("cmp", ".EQ").m("bop", ".OR").p("pp", Pred::of(zero)));
             m.select64(out, Pred::of(same), Wide::Pair(x), Wide::Pair(t));
             out
         });

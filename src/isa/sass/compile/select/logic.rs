@@ -4,6 +4,7 @@ use super::super::AsmError;
 use super::super::build::{Build, Src, bmsk, fsetp, iadd3, isetp, sgxt, shf};
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::double::DSETP;
 use crate::isa::ptx::{Opcode, Type};
 use crate::isa::sass::op;
 
@@ -28,6 +29,29 @@ pub(super) fn compare_code(word: &str, float: bool) -> Option<&'static str> {
         _ => return None,
     };
     Some(plain)
+}
+
+/// The comparison that holds for `b, a` where this one does for `a, b`.
+fn mirrored(cmp: &'static str) -> &'static str {
+    match cmp {
+        ".LT" => ".GT",
+        ".LE" => ".GE",
+        ".GT" => ".LT",
+        ".GE" => ".LE",
+        ".LTU" => ".GTU",
+        ".LEU" => ".GEU",
+        ".GTU" => ".LTU",
+        ".GEU" => ".LEU",
+        same => same,
+    }
+}
+
+/// A constant stands second: the machine's first operand is a register.
+fn ordered((a, b): (Val, Val), cmp: &'static str) -> (Val, Val, &'static str) {
+    match (a, b) {
+        (Val::Imm(1..) | Val::Const(..), Val::Word(_)) => (b, a, mirrored(cmp)),
+        _ => (a, b, cmp),
+    }
 }
 
 impl Build<'_> {
@@ -89,6 +113,10 @@ impl Build<'_> {
     fn logic_pred(&mut self, i: &Flat) -> Result<(), AsmError> {
         let Opd::Reg(r) = i.opds[0] else { return self.no(i, "a predicate is expected") };
         let d = self.home(r);
+        if let Some(m) = self.joined_comparison(i)? {
+            self.push(m.w("pu", d));
+            return Ok(());
+        }
         let a = self.pred_src(i, &i.opds[1])?;
         let b = match i.opds.get(2) {
             Some(o) => self.pred_src(i, o)?,
@@ -103,6 +131,24 @@ impl Build<'_> {
         };
         self.plop(d, [a, b, Pred::TRUE], table);
         Ok(())
+    }
+
+    /// A comparison and what its result is joined with, as one.
+    fn joined_comparison(&mut self, i: &Flat) -> Result<Option<Mach>, AsmError> {
+        let join = match i.op {
+            Opcode::And => ".AND",
+            Opcode::Or => ".OR",
+            Opcode::Xor => ".XOR",
+            _ => return Ok(None),
+        };
+        for (o, other) in [(&i.opds[2], &i.opds[1]), (&i.opds[1], &i.opds[2])] {
+            let alone = |c: &&Flat| c.op == Opcode::Setp && c.opds.len() == 3 && matches!(c.opds[0], Opd::Reg(_));
+            if let Some(c) = self.only_use_here(o).filter(alone) {
+                let other = self.pred_src(i, other)?;
+                return Ok(Some(self.comparison(c, c.ty(), 3)?.p("pp", other).m("bop", join)));
+            }
+        }
+        Ok(None)
     }
 
     fn bitwise(&mut self, i: &Flat, ty: Type) -> Result<(), AsmError> {
@@ -501,11 +547,14 @@ impl Build<'_> {
             Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2 => self.test_half(i, ty, cmp)?,
             Type::F64 => {
                 let (a, b) = (self.wide(i, &i.opds[1], ty)?, self.wide(i, &i.opds[2], ty)?);
-                let (x, y) = (self.in_pair(a), self.in_pair(b));
-                Mach::new(op::DSETP_R).rn("a", x, 2).rn("b", y, 2).m("cmp", cmp)
+                let (a, b, cmp) = match (a, b) {
+                    (Wide::Imm(_) | Wide::Const(..), Wide::Pair(_)) => (b, a, mirrored(cmp)),
+                    _ => (a, b, cmp),
+                };
+                self.doubles(&DSETP, &["a", "b"], &[(a, false), (b, false)]).m("cmp", cmp)
             }
             Type::F32 => {
-                let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
+                let (a, b, cmp) = ordered((self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?), cmp);
                 let m = self.arith(fsetp(), [a.into(), b.into(), Src::ZERO]).m("cmp", cmp);
                 if i.has("ftz") { m.m("ftz", ".FTZ") } else { m }
             }
@@ -521,7 +570,7 @@ impl Build<'_> {
             _ if ty.bits() > 32 || float => return self.no(i, "no comparison of this type is assembled"),
             _ => {
                 let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
-                let (a, b) = (self.extended(a, ty), self.extended(b, ty));
+                let (a, b, cmp) = ordered((self.extended(a, ty), self.extended(b, ty)), cmp);
                 self.arith(isetp(), [a.into(), b.into(), Src::ZERO]).m("cmp", cmp).mark("sg", sg)
             }
         };

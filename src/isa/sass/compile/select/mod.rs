@@ -33,7 +33,7 @@ use super::AsmError;
 use super::build::Build;
 use super::facts::{Facts, Known};
 use super::flat::{Body, Flat, Item, Names, Opd};
-use super::mir::{Block, Code, Pred, Term};
+use super::mir::{Block, Code, Term};
 use crate::isa::ptx::{Opcode, Type};
 pub(super) use bulk::GROUPS as BULK_GROUPS;
 pub(super) use cluster::knows_blocks;
@@ -69,12 +69,17 @@ pub(super) fn select(body: &Body, facts: &Facts, names: &Names, number: Option<u
                 let next = first + *l as usize;
                 b.code.blocks[b.block].term = Term::Jump(next);
                 b.start(next);
+                b.straight_from = k + 1;
                 b.reserve(&body.items[k + 1..]);
             }
             Item::Inst(i) => {
                 b.pos = i.pos;
-                b.guard = i.guard.map(|(p, not)| Pred { word: Some(b.home(p)), not });
+                b.guard = i.guard.map(|(p, not)| if not { b.truth(p).not() } else { b.truth(p) });
+                let block = b.block;
                 b.inst(i, first)?;
+                if b.block != block {
+                    b.straight_from = k + 1;
+                }
                 if i.opds.lacked() {
                     return b.no(i, "it lacks operands");
                 }

@@ -134,7 +134,13 @@ impl Build<'_> {
         let mut m = shape.formats(Mach::new(form)).n("u", u).m("gsb", "");
         let sums = self.sums(i, d, shape.words())?;
         if fragment {
+            let count = |b: &Self| b.code.blocks[b.block].ops.len();
+            let before = count(self);
             let factor = self.stored(i, a, Type::B32, 4)?;
+            if count(self) != before {
+                // Copies behind the text's fence are fenced as well.
+                self.push(Mach::new(op::WARPGROUP_ARV).effect());
+            }
             m = match factor {
                 Some(w) => m.rn("a", w, 4),
                 None => m,
