@@ -312,6 +312,10 @@ I2IP	R	0x239	c.sfx	72	73	enum:0=|1=.H1|2=.24|3=.28
 I2IP	R	0x239	sat	74	75	enum:0=|1=.SAT|2=.SATRELU
 I2IP	R	0x239	a	24	31	R
 I2IP	R	0x239	b	32	39	R
+MUFU	I64	0x908	asm			{fn} <d>, <b>
+MUFU	I64	0x908	d	16	23	R
+MUFU	I64	0x908	b	32	63	f64h
+MUFU	I64	0x908	fn	74	77	enum:6=.RCP64H|7=.RSQ64H
 """
 # Fields that EXTRA has in another way.
 GONE = [('EXIT', 'N', 'pz'), ('YIELD', 'N', 'pz'), ('NANOSLEEP', 'I', 'pz'), ('NANOSLEEP', 'R', 'pz'), ('WARPSYNC', 'ALL', 'pz'), ('WARPSYNC', 'CALL', 'pz')]

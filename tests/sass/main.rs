@@ -21,6 +21,7 @@ mod file;
 mod harmless;
 mod hopper;
 mod joined;
+mod kernel_set;
 mod loops;
 mod machine;
 mod nvidia;

@@ -13,7 +13,9 @@ use smallvec::SmallVec;
 /// Groups of instructions that are looked through for loads.
 const AHEAD: usize = 128;
 /// Registers that loads may be filling at once.
-const WORDS: u32 = 12;
+const WORDS: u32 = 16;
+/// Loads that were started behind the one that is waited for and arrive with it.
+const WITH: u32 = 8;
 /// Instructions that may move up with a load.
 const COMPANY: usize = 12;
 
@@ -120,7 +122,12 @@ struct Filling {
 impl Filling {
     /// Whether a group reads or overwrites what a load is filling.
     fn waits(&self, group: &[Mach]) -> bool {
-        group.iter().any(|m| m.regs.iter().any(|r| self.of[r.word.reg().0 as usize].1 > self.arrived))
+        self.last(group) > self.arrived
+    }
+
+    /// The last load, as they were started, whose registers a group touches.
+    fn last(&self, group: &[Mach]) -> u32 {
+        group.iter().flat_map(|m| &m.regs).map(|r| self.of[r.word.reg().0 as usize].1).max().unwrap_or(0)
     }
 
     /// Goes over a group that loads so many words.
@@ -299,17 +306,21 @@ impl Walk<'_> {
             if self.done[g] {
                 continue;
             }
-            if self.waits(g) {
-                self.start_loads(g + 1);
+            let awaited = self.awaited(g);
+            if awaited > self.filling.arrived {
+                self.start_loads(g + 1, awaited + WITH);
             }
-            self.emit(g);
+            // A load's address may have wanted it.
+            if !self.done[g] {
+                self.emit(g);
+            }
         }
     }
 
-    /// Whether a group waits for a load.
-    fn waits(&self, g: usize) -> bool {
+    /// The last load that a group waits for.
+    fn awaited(&self, g: usize) -> u32 {
         let Group { from, to, .. } = self.groups[g];
-        self.filling.waits(&self.ops[from..to])
+        self.filling.last(&self.ops[from..to])
     }
 
     fn emit(&mut self, g: usize) {
@@ -319,8 +330,8 @@ impl Walk<'_> {
         self.out.push(g as u32);
     }
 
-    /// Starts loads among the next groups, as many as registers may be filled.
-    fn start_loads(&mut self, from: usize) {
+    /// Starts loads among the next groups, as many as registers may be filled, that wait for no load behind that one.
+    fn start_loads(&mut self, from: usize, near: u32) {
         let next = self.loads.partition_point(|g| (*g as usize) < from);
         for k in next..self.loads.len() {
             let g = self.loads[k] as usize;
@@ -332,7 +343,7 @@ impl Walk<'_> {
                 continue;
             }
             let mut company: SmallVec<[usize; 8]> = SmallVec::new();
-            if self.gather(g, &mut company) {
+            if self.gather(g, near, &mut company) {
                 company.sort_unstable();
                 company.into_iter().for_each(|k| self.emit(k));
                 self.emit(g);
@@ -341,8 +352,8 @@ impl Walk<'_> {
     }
 
     /// Collects what must be done before a load; false: that is too much, or has to wait.
-    fn gather(&self, g: usize, company: &mut SmallVec<[usize; 8]>) -> bool {
-        if self.waits(g) {
+    fn gather(&self, g: usize, near: u32, company: &mut SmallVec<[usize; 8]>) -> bool {
+        if self.awaited(g) > near {
             return false;
         }
         for a in &self.groups[g].after {
@@ -355,7 +366,7 @@ impl Walk<'_> {
                 return false;
             }
             company.push(a);
-            if !self.gather(a, company) {
+            if !self.gather(a, near, company) {
                 return false;
             }
         }

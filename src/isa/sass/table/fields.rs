@@ -376,6 +376,7 @@ pub const FMT_AT72: Field = field("fmt", Role::Value, &[(72, 73)], K::List(lists
 pub const FN_AT74: Field = field("fn", Role::Value, &[(74, 77)], K::List(lists::L_FN_2));
 pub const FMT_AT72_2: Field = field("fmt", Role::Value, &[(72, 73)], K::List(lists::L_FMT_3));
 pub const FMT_AT72_3: Field = field("fmt", Role::Value, &[(72, 73)], K::List(lists::L_FMT_4));
+pub const FN_AT74_2: Field = field("fn", Role::Value, &[(74, 77)], K::List(lists::L_FN_3));
 pub const M_AT32: Field = field("m", Role::Value, &[(32, 63)], K::Unsigned);
 pub const R: Field = field("r", Role::Value, &[(86, 86)], K::List(lists::FLAG_RAND));
 pub const W_AT85: Field = field("w", Role::Value, &[(85, 85)], K::List(lists::FLAG_WARP));

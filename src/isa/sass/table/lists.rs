@@ -160,6 +160,7 @@ pub const L_FMT_2: &[Named] = &[named(2, ".F16")];
 pub const L_FN_2: &[Named] = &[named(0, ".COS"), named(1, ".SIN"), named(2, ".EX2"), named(3, ".LG2"), named(4, ".RCP"), named(5, ".RSQ"), named(8, ".SQRT"), named(9, ".TANH")];
 pub const L_FMT_3: &[Named] = &[named(0, ""), named(1, ".F16"), named(2, ".BF16")];
 pub const L_FMT_4: &[Named] = &[named(0, ""), named(2, ".F16")];
+pub const L_FN_3: &[Named] = &[named(6, ".RCP64H"), named(7, ".RSQ64H")];
 pub const FLAG_RAND: &[Named] = &[named(0, ""), named(1, ".RAND")];
 pub const FLAG_WARP: &[Named] = &[named(0, ""), named(1, ".WARP")];
 pub const FLAG_SYNCS: &[Named] = &[named(0, ""), named(1, ".SYNCS")];

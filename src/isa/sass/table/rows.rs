@@ -6,7 +6,7 @@ use super::super::row::{File, Form, Pipe, form};
 use super::fields::*;
 use super::legal::*;
 
-pub static FORMS: [Form; 788] = [
+pub static FORMS: [Form; 789] = [
     form("ACQBULK", "N", 0x82e, File::Predicate, Pipe::Branch, 0b11000, "",
         &[], &[]),
     form("ARRIVES", "U", 0x19b0, File::Predicate, Pipe::Global, 0b01111, ".LDGSTSBAR.64{c} [<m>]",
@@ -983,6 +983,8 @@ pub static FORMS: [Form; 788] = [
         &[D, B_AT32_2, B_NEG, B_ABS, FN, FMT_AT72_3], RULES_111),
     form("MUFU", "U", 0x1d08, File::Predicate, Pipe::Xu, 0b10000, "{fn}{fmt} <d>, <b>",
         &[D, B_AT32_3, B_NEG, B_ABS, FN, FMT_AT72_2], RULES_112),
+    form("MUFU", "I64", 0x908, File::Predicate, Pipe::Xu, 0b11111, "{fn} <d>, <b>",
+        &[D, B_AT32_4, FN_AT74_2], &[]),
     form("NANOSLEEP", "I", 0x95d, File::Predicate, Pipe::Branch, 0b11111, "{r}{w}{sy} <pp?><m>",
         &[M_AT32, R, W_AT85, SY, C_AT83, PP, PP_NOT], &[]),
     form("NANOSLEEP", "R", 0x35d, File::Predicate, Pipe::Branch, 0b11111, "{r}{w}{sy} <pp?><b>",
