@@ -16,6 +16,7 @@ mod codegen_agree;
 mod codegen_kernels;
 mod compiled;
 mod corpus;
+mod division;
 mod figures;
 mod file;
 mod harmless;

@@ -87,19 +87,16 @@ impl Build<'_> {
 
     /// `a / b` of f32, correctly rounded: in f64, whose quotient is exact enough that rounding it once more is right; zeros,
     /// infinities and NaN go through a plain product with the reciprocal.
-    pub(super) fn divide_float(&mut self, d: Word, a: Src, b: Src, rounding: &'static str) {
-        let r = self.unguarded(|m| {
-            let (x, y) = (m.doubled(a), m.doubled(b));
-            let q = m.divide_doubles(x, y);
-            let (normal, special, inverse, out) = (m.one(), m.one(), m.one(), m.one());
-            m.rounded(normal, q, rounding);
-            let (p, unit) = m.plain_operands(a, b);
-            m.unary(op::MUFU_R, inverse, unit.into(), |m| m.m("fn", ".RCP"));
-            m.alu(fmul(), special, [a, inverse.into(), Src::ZERO], |m| m);
-            m.select(out, Pred::of(p), normal.into(), special.into());
-            out
-        });
-        self.mov(d, Val::Word(r));
+    pub(super) fn far_quotient(&mut self, a: Src, b: Src, rounding: &'static str) -> Word {
+        let (x, y) = (self.doubled(a), self.doubled(b));
+        let q = self.divide_doubles(x, y);
+        let (normal, special, inverse, out) = (self.one(), self.one(), self.one(), self.one());
+        self.rounded(normal, q, rounding);
+        let (p, unit) = self.plain_operands(a, b);
+        self.unary(op::MUFU_R, inverse, unit.into(), |m| m.m("fn", ".RCP"));
+        self.alu(fmul(), special, [a, inverse.into(), Src::ZERO], |m| m);
+        self.select(out, Pred::of(p), normal.into(), special.into());
+        out
     }
 
     /// Whether both are finite and not zero; and the divisor, as one with its sign if it is.
@@ -178,23 +175,20 @@ impl Build<'_> {
     }
 
     /// `sqrt(a)` of f32, correctly rounded.
-    pub(super) fn root_float(&mut self, d: Word, a: Src, rounding: &'static str) {
-        let r = self.unguarded(|m| {
-            let x = m.doubled(a);
-            let s = m.root(x);
-            let (normal, out, p, q) = (m.one(), m.one(), m.pred(), m.pred());
-            m.rounded(normal, s, rounding);
-            let w = m.in_word(a.val);
-            let a = Src { val: Val::Word(w), ..a };
-            // Zero and infinity are their own roots.
-            m.test(p, ".NE", a, Src::ZERO, Pred::TRUE);
-            m.test(q, ".NEU", a, 0x7f80_0000.into(), Pred::of(p));
-            let same = m.one();
-            m.alu(fadd(), same, [a, Src::ZERO, Src { val: Val::Imm(0), neg: true, abs: false }], |m| m);
-            m.select(out, Pred::of(q), normal.into(), same.into());
-            out
-        });
-        self.mov(d, Val::Word(r));
+    pub(super) fn far_root(&mut self, a: Src, rounding: &'static str) -> Word {
+        let x = self.doubled(a);
+        let s = self.root(x);
+        let (normal, out, p, q) = (self.one(), self.one(), self.pred(), self.pred());
+        self.rounded(normal, s, rounding);
+        let w = self.in_word(a.val);
+        let a = Src { val: Val::Word(w), ..a };
+        // Zero and infinity are their own roots.
+        self.test(p, ".NE", a, Src::ZERO, Pred::TRUE);
+        self.test(q, ".NEU", a, 0x7f80_0000.into(), Pred::of(p));
+        let same = self.one();
+        self.alu(fadd(), same, [a, Src::ZERO, Src { val: Val::Imm(0), neg: true, abs: false }], |m| m);
+        self.select(out, Pred::of(q), normal.into(), same.into());
+        out
     }
 
     /// `x * y` by parts, so that small numbers keep their bits: a function of MUFU between powers of two.

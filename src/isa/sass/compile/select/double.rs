@@ -80,7 +80,7 @@ impl Build<'_> {
                 });
                 self.mov64(d, Wide::Pair(r));
             }
-            Opcode::Rcp => self.divide_double(d, Wide::Imm(1f64.to_bits()), s[0]),
+            Opcode::Rcp => self.invert_double(d, s[0]),
             Opcode::Sqrt => self.root_double(d, s[0]),
             Opcode::Copysign => {
                 self.mov(d, s[1].low());
@@ -200,26 +200,22 @@ impl Build<'_> {
 
     /// A NaN gives the other one; of zeros the negative one is smaller.
     fn extreme_double(&mut self, d: Word, a: Wide, b: Wide, larger: bool) {
-        let out = self.unguarded(|m| {
-            let (x, y) = (m.in_pair(a), m.in_pair(b));
-            let (first, same, nan) = (m.pred(), m.pred(), m.pred());
-            // a where it is on the wanted side, or b is no number.
-            let cmp = if larger { ".GT" } else { ".LT" };
-            m.test_double(first, cmp, Wide::Pair(x), Wide::Pair(y), Pred::TRUE);
-            m.test_double(nan, ".NAN", Wide::Pair(y), Wide::Pair(y), Pred::TRUE);
-            let take = m.pred();
-            m.plop(take, [Pred::of(first), Pred::of(nan), Pred::TRUE], 0xfc);
-            let out = m.two();
-            m.select64(out, Pred::of(take), Wide::Pair(x), Wide::Pair(y));
-            // Equal ones differ in the sign at most.
-            m.test_double(same, ".EQ", Wide::Pair(x), Wide::Pair(y), Pred::TRUE);
-            let (sign, done) = (m.one(), m.two());
-            m.lop(sign, [x.plus(1).into(), y.plus(1).into(), Src::ZERO], if larger { 0xc0 } else { 0xfc });
-            m.mov(done, Val::Word(out));
-            m.select(done.plus(1), Pred::of(same), sign.into(), out.plus(1).into());
-            done
+        let (x, y) = (self.in_pair(a), self.in_pair(b));
+        let own = self.guard.is_none() && d.reg() != x.reg() && d.reg() != y.reg();
+        let out = if own { d } else { self.two() };
+        self.unguarded(|m| {
+            // The first is chosen; or neither is a number.
+            let (first, neither, high, quiet) = (m.pred(), m.pred(), m.one(), m.one());
+            let test = Mach::new(op::DSETP_R).w("pu", first).w("pv", neither).rn("a", x, 2).rn("b", y, 2);
+            m.push(test.m("cmp", if larger { ".MAX" } else { ".MIN" }).p("pp", Pred::TRUE));
+            m.lop(quiet, [y.plus(1).into(), 0x0008_0000.into(), Src::ZERO], 0xfc);
+            m.select(high, Pred::of(first), x.plus(1).into(), y.plus(1).into());
+            m.select(out, Pred::of(first), x.into(), y.into());
+            m.select(out.plus(1), Pred::of(neither), quiet.into(), high.into());
         });
-        self.mov64(d, Wide::Pair(out));
+        if !own {
+            self.mov64(d, Wide::Pair(out));
+        }
     }
 
     /// `1 / y` correctly rounded for y from 1 to below 2. What the steps leave is, but for the largest y: there half is a tie short of it.
@@ -234,30 +230,34 @@ impl Build<'_> {
         out
     }
 
-    /// `a / b`: mantissas are divided, exponents put back by two products.
-    fn divide_double(&mut self, d: Word, a: Wide, b: Wide) {
-        let out = self.unguarded(|m| {
-            let (x, y) = (m.in_pair(a), m.in_pair(b));
-            let (mx, ex) = m.parts(x);
-            let (my, ey) = m.parts(y);
-            let r = m.reciprocal_of_mantissa(my);
-            let (q, left, near) = (m.two(), m.two(), m.two());
-            m.dmul(q, Wide::Pair(mx), Wide::Pair(r));
-            m.dfma(left, (Wide::Pair(my), true), Wide::Pair(q), Wide::Pair(mx));
-            m.dfma(near, (Wide::Pair(left), false), Wide::Pair(r), Wide::Pair(q));
-            let e = m.one();
-            m.alu(super::super::build::iadd3(), e, [ex.into(), Src::from(ey).negated(), Src::ZERO], |m| m);
-            let scaled = m.scale_double(near, e);
-            // Zeros, infinities and NaN: the product with MUFU's reciprocal says it.
-            let p = m.finite_and_not_zero(y, Pred::TRUE);
-            let unit = m.unit(y, p);
-            let (inverse, special, out) = (m.double_seed(unit, ".RCP64H"), m.two(), m.two());
-            m.dmul(special, Wide::Pair(x), Wide::Pair(inverse));
-            let p = m.finite_and_not_zero(x, Pred::of(p));
-            m.select64(out, Pred::of(p), Wide::Pair(scaled), Wide::Pair(special));
-            out
-        });
-        self.mov64(d, Wide::Pair(out));
+    /// `x / y`, or `1 / y`: mantissas are divided, exponents put back by products.
+    pub(super) fn far_quotient_double(&mut self, x: Option<Word>, y: Word) -> Word {
+        let one = Wide::Imm(1f64.to_bits());
+        let (mx, ex) = match x {
+            Some(x) => self.parts(x),
+            None => (self.in_pair(one), self.in_word(Val::Imm(0))),
+        };
+        let (my, ey) = self.parts(y);
+        let r = self.reciprocal_of_mantissa(my);
+        let (q, left, near) = (self.two(), self.two(), self.two());
+        self.dmul(q, Wide::Pair(mx), Wide::Pair(r));
+        self.dfma(left, (Wide::Pair(my), true), Wide::Pair(q), Wide::Pair(mx));
+        self.dfma(near, (Wide::Pair(left), false), Wide::Pair(r), Wide::Pair(q));
+        let e = self.one();
+        self.alu(super::super::build::iadd3(), e, [ex.into(), Src::from(ey).negated(), Src::ZERO], |m| m);
+        let scaled = self.scale_double(near, e);
+        // Zeros, infinities and NaN: the product with MUFU's reciprocal says it.
+        let p = self.finite_and_not_zero(y, Pred::TRUE);
+        let unit = self.unit(y, p);
+        let (inverse, special, out) = (self.double_seed(unit, ".RCP64H"), self.two(), self.two());
+        self.dmul(special, x.map_or(one, Wide::Pair), Wide::Pair(inverse));
+        // MUFU does not see the low word, which alone may say that it is no number.
+        let (none, known) = (self.pred(), self.two());
+        self.test_double(none, ".NAN", Wide::Pair(y), Wide::Pair(y), Pred::TRUE);
+        self.select64(known, Pred::of(none), Wide::Pair(y), Wide::Pair(special));
+        let p = x.map_or(p, |x| self.finite_and_not_zero(x, Pred::of(p)));
+        self.select64(out, Pred::of(p), Wide::Pair(scaled), Wide::Pair(known));
+        out
     }
 
     /// One with the sign of x where p is set, else x.
@@ -336,39 +336,35 @@ impl Build<'_> {
         x
     }
 
-    fn root_double(&mut self, d: Word, a: Wide) {
-        let out = self.unguarded(|m| {
-            let x = m.in_pair(a);
-            let (mx, e) = m.parts(x);
-            // An even exponent: the mantissa may be doubled.
-            let (odd, half, whole) = (m.one(), m.one(), m.one());
-            m.lop(odd, [e.into(), 1.into(), Src::ZERO], 0xc0);
-            m.shift(half, [Src::ZERO, 1.into(), e.into()], ".R", ".S32", true);
-            m.shift(whole, [odd.into(), 20.into(), Src::ZERO], ".L", ".U32", false);
-            let even = m.two();
-            m.mov(even, Val::Word(mx));
-            m.alu(super::super::build::iadd3(), even.plus(1), [mx.plus(1).into(), whole.into(), Src::ZERO], |m| m);
-            let s = m.root(even);
-            let scaled = m.scale_double(s, half);
-            let p = m.finite_and_not_zero(x, Pred::TRUE);
-            let unit = m.unit(x, p);
-            let (inverse, special, out) = (m.double_seed(unit, ".RSQ64H"), m.two(), m.two());
-            m.dmul(special, Wide::Pair(x), Wide::Pair(inverse));
-            let (positive, zero) = (m.pred(), m.pred());
-            m.compare(positive, ".GE", true, x.plus(1).into(), Src::ZERO);
-            let both = m.pred();
-            m.plop(both, [Pred::of(p), Pred::of(positive), Pred::TRUE], 0xc0);
-            let t = m.two();
-            m.select64(t, Pred::of(both), Wide::Pair(scaled), Wide::Pair(special));
-            // Zeros and positive infinity are their own roots.
-            m.push(Mach::new(op::DSETP_R).w("pu", zero).rn("a", x, 2).m("cmp", ".EQ").p("pp", Pred::TRUE));
-            let same = m.pred();
-            let test = m.doubles(&DSETP, &["a", "b"], &[(Wide::Pair(x), false), (Wide::Imm(INFINITY), false)]);
-            m.push(test.w("pu", same).m("cmp", ".EQ").m("bop", ".OR").p("pp", Pred::of(zero)));
-            m.select64(out, Pred::of(same), Wide::Pair(x), Wide::Pair(t));
-            out
-        });
-        self.mov64(d, Wide::Pair(out));
+    pub(super) fn far_root_double(&mut self, x: Word) -> Word {
+        let (mx, e) = self.parts(x);
+        // An even exponent: the mantissa may be doubled.
+        let (odd, half, whole) = (self.one(), self.one(), self.one());
+        self.lop(odd, [e.into(), 1.into(), Src::ZERO], 0xc0);
+        self.shift(half, [Src::ZERO, 1.into(), e.into()], ".R", ".S32", true);
+        self.shift(whole, [odd.into(), 20.into(), Src::ZERO], ".L", ".U32", false);
+        let even = self.two();
+        self.mov(even, Val::Word(mx));
+        self.alu(super::super::build::iadd3(), even.plus(1), [mx.plus(1).into(), whole.into(), Src::ZERO], |m| m);
+        let s = self.root(even);
+        let scaled = self.scale_double(s, half);
+        let p = self.finite_and_not_zero(x, Pred::TRUE);
+        let unit = self.unit(x, p);
+        let (inverse, special, out) = (self.double_seed(unit, ".RSQ64H"), self.two(), self.two());
+        self.dmul(special, Wide::Pair(x), Wide::Pair(inverse));
+        let (positive, zero) = (self.pred(), self.pred());
+        self.compare(positive, ".GE", true, x.plus(1).into(), Src::ZERO);
+        let both = self.pred();
+        self.plop(both, [Pred::of(p), Pred::of(positive), Pred::TRUE], 0xc0);
+        let t = self.two();
+        self.select64(t, Pred::of(both), Wide::Pair(scaled), Wide::Pair(special));
+        // Zeros and positive infinity are their own roots.
+        self.push(Mach::new(op::DSETP_R).w("pu", zero).rn("a", x, 2).m("cmp", ".EQ").p("pp", Pred::TRUE));
+        let same = self.pred();
+        let test = self.doubles(&DSETP, &["a", "b"], &[(Wide::Pair(x), false), (Wide::Imm(INFINITY), false)]);
+        self.push(test.w("pu", same).m("cmp", ".EQ").m("bop", ".OR").p("pp", Pred::of(zero)));
+        self.select64(out, Pred::of(same), Wide::Pair(x), Wide::Pair(t));
+        out
     }
 
     /// Whether a form has a slot, for callers that choose by it.

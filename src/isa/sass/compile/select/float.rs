@@ -95,10 +95,9 @@ impl Build<'_> {
     fn function(&mut self, i: &Flat, d: Word, s: [Src; 3]) -> Result<(), AsmError> {
         let (approx, ftz) = (i.has("approx"), i.has("ftz"));
         let exact = !approx && !i.has("full");
-        let one = Src::from(1f32.to_bits());
         match i.op {
             Opcode::Div if exact => self.divide_float(d, s[0], s[1], rounding(i)),
-            Opcode::Rcp if exact => self.divide_float(d, one, s[0], rounding(i)),
+            Opcode::Rcp if exact => self.invert_float(d, s[0], rounding(i)),
             Opcode::Sqrt if exact => self.root_float(d, s[0], rounding(i)),
             Opcode::Div => self.quick_quotient(d, s),
             Opcode::Rcp if ftz => self.mufu(d, s[0], ".RCP"),

@@ -19,6 +19,7 @@ mod logic;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod near;
 mod packed;
 mod retry;
 mod tensormap;

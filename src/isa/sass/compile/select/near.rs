@@ -1,0 +1,218 @@
+//! Division, reciprocal and square root, correctly rounded. Where operands and result are in the middle of the range, a few steps lead there from MUFU's guess;
+//! the ways that are right everywhere (`far_..`) stand behind a branch that a warp takes if one of its threads has to.
+//!
+//! Steps and limits are those of the code that ptxas makes: what a card's MUFU and FCHK give is as good as that wants it.
+
+use super::super::build::{Build, Src, ffma, fmul, iadd3};
+use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
+use crate::isa::sass::op;
+
+const ONE: u32 = 1f32.to_bits();
+const ONE_DOUBLE: Wide = Wide::Imm(1f64.to_bits());
+
+impl Build<'_> {
+    /// What `near` leaves in so many registers, and in threads for which it says so, what `far` gives.
+    fn near_or(
+        &mut self,
+        words: u8,
+        near: impl FnOnce(&mut Self, Word) -> Pred,
+        far: impl FnOnce(&mut Self) -> Word,
+    ) -> Word {
+        let (out, any) = (if words == 2 { self.two() } else { self.one() }, self.pred());
+        let is_far = near(self, out);
+        self.push(Mach::new(op::VOTE_R).w("pu", any).m("md", ".ANY").p("pp", is_far).effect());
+        let (elsewhere, done) = (self.fresh(), self.fresh());
+        self.code.blocks[self.block].term = Term::Branch(Pred::of(any), elsewhere, done, true);
+        self.start(elsewhere);
+        let right = far(self);
+        match words {
+            2 => self.select64(out, is_far, Wide::Pair(right), Wide::Pair(out)),
+            _ => self.select(out, is_far, right.into(), out.into()),
+        }
+        self.code.blocks[self.block].term = Term::Jump(done);
+        self.start(done);
+        out
+    }
+
+    /// A source in a register.
+    fn source(&mut self, s: Src) -> Src {
+        Src { val: Val::Word(self.in_word(s.val)), ..s }
+    }
+
+    fn guess(&mut self, x: Src, function: &'static str) -> Word {
+        let r = self.one();
+        self.unary(op::MUFU_R, r, x, |m| m.m("fn", function));
+        r
+    }
+
+    /// `a * b + c`.
+    fn multiply_add(&mut self, a: Src, b: Src, c: Src) -> Word {
+        let d = self.one();
+        self.alu(ffma(), d, [a, b, c], |m| m);
+        d
+    }
+
+    pub(super) fn divide_float(&mut self, d: Word, a: Src, b: Src, rounding: &'static str) {
+        let r = self.unguarded(|m| {
+            if !rounding.is_empty() || a.abs || b.abs {
+                return m.far_quotient(a, b, rounding);
+            }
+            let (x, y) = (m.source(a), m.source(b));
+            let near = |m: &mut Self, out| {
+                let p = m.pred();
+                let (Val::Word(top), Val::Word(below)) = (x.val, y.val) else { return Pred::TRUE };
+                let check = Mach::new(op::FCHK_R).w("pu", p).r("a", top).neg("a", x.neg);
+                m.push(check.r("b", below).neg("b", y.neg));
+                let r = m.reciprocal_step(y);
+                let (q, left) = (m.one(), m.one());
+                m.alu(fmul(), q, [x, r.into(), Src::ZERO], |m| m);
+                m.alu(ffma(), left, [y.negated(), q.into(), x], |m| m);
+                m.alu(ffma(), out, [r.into(), left.into(), q.into()], |m| m);
+                Pred::of(p)
+            };
+            m.near_or(1, near, |m| m.far_quotient(x, y, rounding))
+        });
+        self.mov(d, Val::Word(r));
+    }
+
+    /// MUFU's reciprocal and a Newton step.
+    fn reciprocal_step(&mut self, y: Src) -> Word {
+        let r = self.guess(y, ".RCP");
+        let e = self.multiply_add(y.negated(), r.into(), ONE.into());
+        self.multiply_add(r.into(), e.into(), r.into())
+    }
+
+    pub(super) fn invert_float(&mut self, d: Word, a: Src, rounding: &'static str) {
+        let r = self.unguarded(|m| {
+            if !rounding.is_empty() || a.abs {
+                return m.far_quotient(ONE.into(), a, rounding);
+            }
+            let y = m.source(a);
+            let near = |m: &mut Self, out| {
+                // Exponents 0 and from 253 on.
+                let (up, exponent, p) = (m.one(), m.one(), m.pred());
+                m.alu(iadd3(), up, [Src { neg: false, ..y }, 0x0180_0000.into(), Src::ZERO], |m| m);
+                m.lop(exponent, [up.into(), 0x7f80_0000.into(), Src::ZERO], 0xc0);
+                m.compare(p, ".LE", false, exponent.into(), 0x01ff_ffff.into());
+                let r = m.guess(y, ".RCP");
+                let e = m.multiply_add(y.negated(), r.into(), ONE.into());
+                m.alu(ffma(), out, [r.into(), e.into(), r.into()], |m| m);
+                Pred::of(p)
+            };
+            m.near_or(1, near, |m| m.far_quotient(ONE.into(), y, rounding))
+        });
+        self.mov(d, Val::Word(r));
+    }
+
+    pub(super) fn root_float(&mut self, d: Word, a: Src, rounding: &'static str) {
+        let r = self.unguarded(|m| {
+            if !rounding.is_empty() || a.abs || a.neg {
+                return m.far_root(a, rounding);
+            }
+            let x = m.source(a);
+            let near = |m: &mut Self, out| {
+                let (low, p) = (m.one(), m.pred());
+                m.alu(iadd3(), low, [x, 0xf300_0000.into(), Src::ZERO], |m| m);
+                m.compare(p, ".GT", false, low.into(), 0x727f_ffff.into());
+                let r = m.guess(x, ".RSQ");
+                let (s, half) = (m.one(), m.one());
+                m.alu(fmul(), s, [x, r.into(), Src::ZERO], |m| m);
+                m.alu(fmul(), half, [r.into(), 0.5f32.to_bits().into(), Src::ZERO], |m| m);
+                let left = m.multiply_add(Src::from(s).negated(), s.into(), x);
+                m.alu(ffma(), out, [left.into(), half.into(), s.into()], |m| m);
+                Pred::of(p)
+            };
+            m.near_or(1, near, |m| m.far_root(x, rounding))
+        });
+        self.mov(d, Val::Word(r));
+    }
+
+    /// MUFU's guess for a double: its high word, above a low word that is given.
+    fn guess_double(&mut self, r: Word, x: Word, function: &'static str) {
+        self.push(Mach::new(op::MUFU_R).w("d", r.plus(1)).r("b", x.plus(1)).m("fn", function));
+    }
+
+    /// `±a * b + c` of doubles in registers.
+    fn multiply_add_double(&mut self, a: (Word, bool), b: Word, c: Wide) -> Word {
+        let d = self.two();
+        self.dfma(d, (Wide::Pair(a.0), a.1), Wide::Pair(b), c);
+        d
+    }
+
+    /// A guess of `1 / y` made three times and then twice as exact.
+    fn reciprocal_steps_double(&mut self, y: Word, r: Word) -> [Word; 2] {
+        let e = self.multiply_add_double((y, true), r, ONE_DOUBLE);
+        let e = self.multiply_add_double((e, false), e, Wide::Pair(e));
+        let r = self.multiply_add_double((r, false), e, Wide::Pair(r));
+        [r, self.multiply_add_double((y, true), r, ONE_DOUBLE)]
+    }
+
+    pub(super) fn invert_double(&mut self, d: Word, a: Wide) {
+        let r = self.unguarded(|m| {
+            let y = m.in_pair(a);
+            let near = |m: &mut Self, out| {
+                let (r, p) = (m.two(), m.pred());
+                m.alu(iadd3(), r, [y.plus(1).into(), 0x0030_0402.into(), Src::ZERO], |m| m);
+                m.guess_double(r, y, ".RCP64H");
+                m.test(p, ".LT", Src { val: Val::Word(r), neg: false, abs: true }, 0x0040_0402.into(), Pred::TRUE);
+                let [r, e] = m.reciprocal_steps_double(y, r);
+                m.dfma(out, (Wide::Pair(r), false), Wide::Pair(e), Wide::Pair(r));
+                Pred::of(p)
+            };
+            m.near_or(2, near, |m| m.far_quotient_double(None, y))
+        });
+        self.mov64(d, Wide::Pair(r));
+    }
+
+    pub(super) fn divide_double(&mut self, d: Word, a: Wide, b: Wide) {
+        let r = self.unguarded(|m| {
+            let (x, y) = (m.in_pair(a), m.in_pair(b));
+            let near = |m: &mut Self, out: Word| {
+                let (r, large, p) = (m.two(), m.pred(), m.pred());
+                m.mov(r, Val::Imm(1));
+                m.guess_double(r, y, ".RCP64H");
+                let [r, e] = m.reciprocal_steps_double(y, r);
+                let r = m.multiply_add_double((r, false), e, Wide::Pair(r));
+                let q = m.two();
+                m.dmul(q, Wide::Pair(x), Wide::Pair(r));
+                let left = m.multiply_add_double((y, true), q, Wide::Pair(x));
+                m.dfma(out, (Wide::Pair(r), false), Wide::Pair(left), Wide::Pair(q));
+                // High words as floats: the numerator and the quotient are large enough, the divisor is a number.
+                let size = |w: Word| Src { val: Val::Word(w), neg: false, abs: true };
+                m.test(large, ".GEU", size(x.plus(1)), 0x0360_0000.into(), Pred::TRUE);
+                let both = m.multiply_add(Src::ZERO, y.plus(1).into(), out.plus(1).into());
+                m.test(p, ".GT", size(both), 0x0010_0000.into(), Pred::of(large));
+                Pred::of(p).not()
+            };
+            m.near_or(2, near, |m| m.far_quotient_double(Some(x), y))
+        });
+        self.mov64(d, Wide::Pair(r));
+    }
+
+    pub(super) fn root_double(&mut self, d: Word, a: Wide) {
+        let r = self.unguarded(|m| {
+            let x = m.in_pair(a);
+            let near = |m: &mut Self, out: Word| {
+                let (r, p) = (m.two(), m.pred());
+                m.alu(iadd3(), r, [x.plus(1).into(), 0xfcb0_0000.into(), Src::ZERO], |m| m);
+                m.guess_double(r, x, ".RSQ64H");
+                m.compare(p, ".GE", false, r.into(), 0x7ca0_0000.into());
+                let (square, more, s, half) = (m.two(), m.two(), m.two(), m.two());
+                m.dmul(square, Wide::Pair(r), Wide::Pair(r));
+                let e = m.multiply_add_double((square, true), x, ONE_DOUBLE);
+                let c = m.two();
+                m.dfma(c, (Wide::Pair(e), false), Wide::Imm(0.375f64.to_bits()), Wide::Imm(0.5f64.to_bits()));
+                m.dmul(more, Wide::Pair(r), Wide::Pair(e));
+                let r = m.multiply_add_double((c, false), more, Wide::Pair(r));
+                m.dmul(s, Wide::Pair(x), Wide::Pair(r));
+                m.mov(half, Val::Word(r));
+                m.alu(iadd3(), half.plus(1), [r.plus(1).into(), 0xfff0_0000.into(), Src::ZERO], |m| m);
+                let left = m.multiply_add_double((s, true), s, Wide::Pair(x));
+                m.dfma(out, (Wide::Pair(left), false), Wide::Pair(half), Wide::Pair(s));
+                Pred::of(p)
+            };
+            m.near_or(2, near, |m| m.far_root_double(x))
+        });
+        self.mov64(d, Wide::Pair(r));
+    }
+}

@@ -1,0 +1,153 @@
+//! Division, reciprocal and square root against the host's, which IEEE 754 rounds: all exponents, neighbours of what rounds to even, denormals, infinities
+//! and no numbers, some in every warp and in whole warps none; under a guard; what the near way costs beside ptxas's.
+
+use crate::figures::Figures;
+use crate::machine::{Case, launch};
+use crate::nvidia::ptxas;
+use doorbell::elf::cubin::Arch;
+use doorbell::isa::sass::compile::assemble;
+
+const A: u64 = 0x7_0000_0000;
+const B: u64 = 0x7_1000_0000;
+const OUT: u64 = 0x7_2000_0000;
+const ELEMENTS: usize = 1 << 15;
+
+struct Op {
+    /// With `%a`, `%b` and `%r`.
+    text: &'static str,
+    bytes: usize,
+    exact: fn(u64, u64) -> u64,
+}
+
+fn single(b: u64) -> f32 {
+    f32::from_bits(b as u32)
+}
+
+const OPS: [Op; 6] = [
+    Op { text: "div.rn.f32 %r, %a, %b", bytes: 4, exact: |a, b| (single(a) / single(b)).to_bits().into() },
+    Op { text: "rcp.rn.f32 %r, %b", bytes: 4, exact: |_, b| (1.0 / single(b)).to_bits().into() },
+    Op { text: "sqrt.rn.f32 %r, %b", bytes: 4, exact: |_, b| single(b).sqrt().to_bits().into() },
+    Op { text: "div.rn.f64 %r, %a, %b", bytes: 8, exact: |a, b| (f64::from_bits(a) / f64::from_bits(b)).to_bits() },
+    Op { text: "rcp.rn.f64 %r, %b", bytes: 8, exact: |_, b| (1.0 / f64::from_bits(b)).to_bits() },
+    Op { text: "sqrt.rn.f64 %r, %b", bytes: 8, exact: |_, b| f64::from_bits(b).sqrt().to_bits() },
+];
+
+fn kernel(op: &Op, guard: &str) -> String {
+    let (ty, n) = if op.bytes == 4 { ("f32", 2) } else { ("f64", 3) };
+    format!(
+        ".version 8.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 o)\n{{\n\
+        .reg .b64 %d<5>; .reg .b32 %i<4>; .reg .pred %p; .reg .{ty} %a, %b, %r;\n\
+        ld.param.u64 %d1, [a]; ld.param.u64 %d2, [b]; ld.param.u64 %d3, [o]; mov.u32 %i1, %ctaid.x; mov.u32 %i2, %tid.x;\n\
+        mad.lo.u32 %i1, %i1, 256, %i2; mul.wide.u32 %d4, %i1, {}; add.s64 %d1, %d1, %d4; add.s64 %d2, %d2, %d4; add.s64 %d3, %d3, %d4;\n\
+        ld.global.{ty} %a, [%d1]; ld.global.{ty} %b, [%d2]; and.b32 %i3, %i2, 3; setp.ne.u32 %p, %i3, 1; mov.{ty} %r, %a;\n\
+        {guard}{};\nst.global.{ty} [%d3], %r;\nret;\n}}\n",
+        1 << n,
+        op.text
+    )
+}
+
+/// Numbers of all kinds; for every eighth 256 of them only such as are no one's edge.
+fn numbers(bytes: usize, mut seed: u64) -> Vec<u64> {
+    let (mantissa, bias) = if bytes == 4 { (23, 127u64) } else { (52, 1023) };
+    let top = 1u64 << (8 * bytes - 1);
+    let mut next = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let infinity = (2 * bias + 1) << mantissa;
+    let edges = [0, 1, 2, (1 << mantissa) - 1, 1 << mantissa, infinity, infinity - 1, infinity + 1, bias << mantissa];
+    let one = move |k: usize| {
+        let (r, fraction) = (next(), next() & ((1 << mantissa) - 1));
+        let sign = if r >> 40 & 1 == 1 { top } else { 0 };
+        // Few bits at either end of the fraction.
+        let few =
+            [fraction, fraction & 7, (1 << mantissa) - 1 - (fraction & 7), fraction & !0xffff][(r >> 41 & 3) as usize];
+        let middle = (bias - 16 + (r >> 8) % 32) << mantissa | few;
+        sign | match r % 8 {
+            _ if k / 256 % 8 == 0 => middle,
+            0 => edges[(r >> 16) as usize % edges.len()],
+            1..4 => ((r >> 16) % (2 * bias + 1)) << mantissa | few,
+            4 => fraction,
+            _ => middle,
+        }
+    };
+    (0..ELEMENTS).map(one).collect()
+}
+
+fn bytes_of(values: &[u64], bytes: usize) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes().into_iter().take(bytes)).collect()
+}
+
+/// Same bits, both no numbers, or, of a denormal double, neighbours.
+fn agrees(bytes: usize, got: u64, want: u64) -> bool {
+    if bytes == 4 {
+        return got == want || single(got).is_nan() && single(want).is_nan();
+    }
+    let (g, w) = (f64::from_bits(got), f64::from_bits(want));
+    let tiny = w.abs() <= f64::MIN_POSITIVE;
+    got == want || g.is_nan() && w.is_nan() || tiny && got.abs_diff(want) <= 1
+}
+
+fn case(buffers: &[(u64, Vec<u8>)], blocks: usize) -> Case<'_> {
+    let params = [A, B, OUT].iter().flat_map(|p| p.to_le_bytes()).collect();
+    Case { grid: [blocks as u32, 1, 1], block: [256, 1, 1], params, buffers, dynamic_bytes: 0 }
+}
+
+#[test]
+fn quotients_and_roots_are_rounded_as_ieee_754_asks() {
+    for (chip, seed) in [((90, true), 1), ((80, false), 2), ((89, false), 3), ((120, false), 4)] {
+        for op in &OPS {
+            for guard in ["", "@%p "] {
+                let cubin = assemble(&kernel(op, guard), Arch { sm: chip.0, specific: chip.1 }).expect("assembles");
+                let (a, b) = (numbers(op.bytes, 77 * seed), numbers(op.bytes, 1001 * seed));
+                let out = vec![0; ELEMENTS * op.bytes];
+                let buffers = [(A, bytes_of(&a, op.bytes)), (B, bytes_of(&b, op.bytes)), (OUT, out)];
+                let (left, _) =
+                    launch(&cubin, "k", &case(&buffers, ELEMENTS / 256), true).unwrap_or_else(|e| panic!("{e}"));
+                for (k, got) in left[2].chunks_exact(op.bytes).enumerate() {
+                    let got = got.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+                    let want = if guard.is_empty() || k % 4 != 1 { (op.exact)(a[k], b[k]) } else { a[k] };
+                    let what = || {
+                        format!("sm_{}: {guard}{} of {:x} and {:x}: {got:x}, not {want:x}", chip.0, op.text, a[k], b[k])
+                    };
+                    assert!(agrees(op.bytes, got, want), "{}", what());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_near_way_costs_what_that_of_ptxas_does() {
+    for op in &OPS {
+        let text = kernel(op, "");
+        // The first 256 numbers are in the middle.
+        let of = |seed| bytes_of(&numbers(op.bytes, seed)[..256], op.bytes);
+        let positive = |mut all: Vec<u8>| {
+            all.iter_mut().skip(op.bytes - 1).step_by(op.bytes).for_each(|b| *b &= 0x7f);
+            all
+        };
+        let buffers = [(A, of(5)), (B, positive(of(6))), (OUT, vec![0; 256 * op.bytes])];
+        let case = case(&buffers, 1);
+        let cost = |cubin: &[u8]| {
+            let (_, stats) = launch(cubin, "k", &case, false).unwrap_or_else(|e| panic!("{e}"));
+            Figures::of(cubin, "k", &stats).0
+        };
+        let ours = cost(&assemble(&text, Arch { sm: 90, specific: true }).expect("assembles"));
+        let theirs = cost(&ptxas(&text, "-O3"));
+        println!(
+            "{:<24} words {} {}, executed {} {}, cycles {} {}",
+            op.text, ours[0], theirs[0], ours[2], theirs[2], ours[3], theirs[3]
+        );
+        assert!(
+            ours[2] <= 1.2 * theirs[2],
+            "{}: {} instructions executed, ptxas's code {}",
+            op.text,
+            ours[2],
+            theirs[2]
+        );
+        assert!(ours[0] <= 1.4 * theirs[0], "{}: {} instructions, ptxas's code {}", op.text, ours[0], theirs[0]);
+    }
+}
