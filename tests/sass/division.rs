@@ -66,7 +66,7 @@ fn numbers(bytes: usize, mut seed: u64) -> Vec<u64> {
             [fraction, fraction & 7, (1 << mantissa) - 1 - (fraction & 7), fraction & !0xffff][(r >> 41 & 3) as usize];
         let middle = (bias - 16 + (r >> 8) % 32) << mantissa | few;
         sign | match r % 8 {
-            _ if k / 256 % 8 == 0 => middle,
+            _ if (k / 256).is_multiple_of(8) => middle,
             0 => edges[(r >> 16) as usize % edges.len()],
             1..4 => ((r >> 16) % (2 * bias + 1)) << mantissa | few,
             4 => fraction,
@@ -115,6 +115,69 @@ fn quotients_and_roots_are_rounded_as_ieee_754_asks() {
                     assert!(agrees(op.bytes, got, want), "{}", what());
                 }
             }
+        }
+    }
+}
+
+/// What is next to a double in a direction where that is not the exact value; the sign of what is left tells where that is.
+fn directed(nearest: f64, left: f64, rounding: &str) -> u64 {
+    let up = match rounding {
+        ".rp" => true,
+        ".rm" => false,
+        _ => nearest < 0.0,
+    };
+    let moves = if up { left > 0.0 } else { left < 0.0 };
+    match (moves, up) {
+        (false, _) => nearest.to_bits(),
+        (true, true) => nearest.next_up().to_bits(),
+        (true, false) => nearest.next_down().to_bits(),
+    }
+}
+
+/// What is exact of doubles: the nearest, and what is left beside it, all scaled so that nothing of that is lost.
+type Exact = fn(f64, f64) -> (f64, f64);
+/// Bits of other operands instead.
+type Instead = fn(u64, u64) -> (u64, u64);
+
+#[test]
+fn doubles_are_rounded_in_the_direction_that_is_asked_for() {
+    const UP: f64 = f64::from_bits((1023 + 500) << 52);
+    const FRACTION: u64 = (1 << 52) - 1;
+    let sign = 1 << 63;
+    // With numbers at the end of the range, which take the long way.
+    let cases: [(Exact, Instead); 3] = [
+        (
+            |a, b| (a / b, (-(a / b)).mul_add(b * UP, a * UP) * b.signum()),
+            |a, b| (a & FRACTION | (13 + a % 27) << 52, b & FRACTION | (20 + b % 40) << 52),
+        ),
+        (|_, b| (1.0 / b, (-(1.0 / b)).mul_add(b, 1.0) * b.signum()), |a, b| (a, b & FRACTION | 0x7fc << 52)),
+        (|_, b| (b.sqrt(), (-b.sqrt() * UP).mul_add(b.sqrt() * UP, b * UP * UP)), |a, b| (a, (b & FRACTION) >> 3)),
+    ];
+    for (op, (exact, ends)) in OPS[3..].iter().zip(cases) {
+        for rounding in [".rz", ".rm", ".rp"] {
+            let text = kernel(op, "").replace(".rn.f64", &format!("{rounding}.f64"));
+            let cubin = assemble(&text, Arch { sm: 90, specific: true }).expect("assembles");
+            let middle = |n: u64| n & !(1 << 62) | 1 << 61;
+            let (mut a, mut b) = (numbers(8, 5), numbers(8, 9));
+            for (k, (a, b)) in a.iter_mut().zip(&mut b).enumerate() {
+                (*a, *b) = if k % 3 == 0 { ends(*a, *b) } else { (middle(*a), middle(*b)) };
+                *a |= if k % 5 == 0 && op.text.starts_with("div") { sign } else { 0 };
+            }
+            let buffers = [(A, bytes_of(&a, 8)), (B, bytes_of(&b, 8)), (OUT, vec![0; 8 * ELEMENTS])];
+            let (left, _) =
+                launch(&cubin, "k", &case(&buffers, ELEMENTS / 256), true).unwrap_or_else(|e| panic!("{e}"));
+            let mut compared = [0; 3];
+            for (k, got) in left[2].chunks_exact(8).enumerate() {
+                let got = u64::from_le_bytes(got.try_into().expect("8 bytes"));
+                let (x, y) = (f64::from_bits(a[k]), f64::from_bits(b[k]));
+                let (nearest, rest) = exact(x, y);
+                if nearest.is_normal() {
+                    let want = directed(nearest, rest, rounding);
+                    assert_eq!(got, want, "{}{rounding} of {x:e} and {y:e}: {:e}", op.text, f64::from_bits(got));
+                    compared[k % 3] += 1;
+                }
+            }
+            assert!(compared.iter().all(|n| *n > 4000), "{}: {compared:?}", op.text);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Arithmetic of f64.
 //!
-//! Division, reciprocal and square root are correctly rounded while operands, quotient and residuals stay normal numbers; results
-//! that are denormal may be one unit of the last place off.
+//! Division, reciprocal and square root are correctly rounded, in each direction, where the result is a normal number; one that is denormal may be one
+//! unit of the last place off. What stands here is right everywhere; `near` has the short ways.
 
 use super::super::AsmError;
 use super::super::build::{Build, Src, lop3};
@@ -55,7 +55,7 @@ impl Build<'_> {
                 self.glue(2);
             }
             Opcode::Min | Opcode::Max => self.extreme_double(d, s[0], s[1], i.op == Opcode::Max),
-            Opcode::Div => self.divide_double(d, s[0], s[1]),
+            Opcode::Div => self.divide_double(d, s[0], s[1], rnd),
             Opcode::Rcp if i.has("approx") => {
                 let x = self.in_pair(s[0]);
                 let r = self.unguarded(|m| m.double_seed(x, ".RCP64H"));
@@ -80,8 +80,8 @@ impl Build<'_> {
                 });
                 self.mov64(d, Wide::Pair(r));
             }
-            Opcode::Rcp => self.invert_double(d, s[0]),
-            Opcode::Sqrt => self.root_double(d, s[0]),
+            Opcode::Rcp => self.invert_double(d, s[0], rnd),
+            Opcode::Sqrt => self.root_double(d, s[0], rnd),
             Opcode::Copysign => {
                 self.mov(d, s[1].low());
                 let (a, b) = (s[0].high(), s[1].high());
@@ -188,8 +188,13 @@ impl Build<'_> {
 
     /// `d = ±a * b + c`.
     pub(super) fn dfma(&mut self, d: Word, a: Signed, b: Wide, c: Wide) {
+        self.dfma_rounded(d, a, (b, c), "");
+    }
+
+    /// The same, rounded so.
+    pub(super) fn dfma_rounded(&mut self, d: Word, a: Signed, (b, c): (Wide, Wide), rounding: &'static str) {
         let m = self.triple([a, (b, false), (c, false)]);
-        self.push(m.wn("d", d, 2));
+        self.push(m.wn("d", d, 2).m("rnd", rounding));
     }
 
     /// `p = a cmp b and q`.
@@ -231,7 +236,7 @@ impl Build<'_> {
     }
 
     /// `x / y`, or `1 / y`: mantissas are divided, exponents put back by products.
-    pub(super) fn far_quotient_double(&mut self, x: Option<Word>, y: Word) -> Word {
+    pub(super) fn far_quotient_double(&mut self, x: Option<Word>, y: Word, rounding: &'static str) -> Word {
         let one = Wide::Imm(1f64.to_bits());
         let (mx, ex) = match x {
             Some(x) => self.parts(x),
@@ -245,7 +250,8 @@ impl Build<'_> {
         self.dfma(near, (Wide::Pair(left), false), Wide::Pair(r), Wide::Pair(q));
         let e = self.one();
         self.alu(super::super::build::iadd3(), e, [ex.into(), Src::from(ey).negated(), Src::ZERO], |m| m);
-        let scaled = self.scale_double(near, e);
+        let near = self.directed(near, (my, near, mx), Wide::Pair(r), rounding);
+        let scaled = self.scale_double(near, e, rounding);
         // Zeros, infinities and NaN: the product with MUFU's reciprocal says it.
         let p = self.finite_and_not_zero(y, Pred::TRUE);
         let unit = self.unit(y, p);
@@ -257,6 +263,23 @@ impl Build<'_> {
         self.select64(known, Pred::of(none), Wide::Pair(y), Wide::Pair(special));
         let p = x.map_or(p, |x| self.finite_and_not_zero(x, Pred::of(p)));
         self.select64(out, Pred::of(p), Wide::Pair(scaled), Wide::Pair(known));
+        out
+    }
+
+    /// What is rounded to nearest, rounded in another direction instead: the sign of what `a * b` leaves of c, made small by a factor, says where the value is.
+    pub(super) fn directed(
+        &mut self,
+        nearest: Word,
+        (a, b, c): (Word, Word, Word),
+        factor: Wide,
+        rounding: &'static str,
+    ) -> Word {
+        if rounding.is_empty() {
+            return nearest;
+        }
+        let (left, out) = (self.two(), self.two());
+        self.dfma(left, (Wide::Pair(a), true), Wide::Pair(b), Wide::Pair(c));
+        self.dfma_rounded(out, (Wide::Pair(left), false), (factor, Wide::Pair(nearest)), rounding);
         out
     }
 
@@ -307,7 +330,7 @@ impl Build<'_> {
     }
 
     /// `x * 2^e` in two exact steps and one that rounds; e between -2200 and 2200.
-    pub(super) fn scale_double(&mut self, x: Word, e: Word) -> Word {
+    fn scale_double(&mut self, x: Word, e: Word, rounding: &'static str) -> Word {
         let mut x = x;
         let mut left = e;
         for step in 0..3 {
@@ -320,7 +343,8 @@ impl Build<'_> {
             self.alu(super::super::build::iadd3(), biased, [part.into(), 1023.into(), Src::ZERO], |m| m);
             self.shift(power.plus(1), [biased.into(), 20.into(), Src::ZERO], ".L", ".U32", false);
             let next = self.two();
-            self.dmul(next, Wide::Pair(x), Wide::Pair(power));
+            let m = Mach::new(op::DMUL_R).wn("d", next, 2).rn("a", x, 2).rn("b", power, 2);
+            self.push(m.m("rnd", rounding));
             x = next;
             if step < 2 {
                 let rest = self.one();
@@ -336,7 +360,7 @@ impl Build<'_> {
         x
     }
 
-    pub(super) fn far_root_double(&mut self, x: Word) -> Word {
+    pub(super) fn far_root_double(&mut self, x: Word, rounding: &'static str) -> Word {
         let (mx, e) = self.parts(x);
         // An even exponent: the mantissa may be doubled.
         let (odd, half, whole) = (self.one(), self.one(), self.one());
@@ -347,7 +371,8 @@ impl Build<'_> {
         self.mov(even, Val::Word(mx));
         self.alu(super::super::build::iadd3(), even.plus(1), [mx.plus(1).into(), whole.into(), Src::ZERO], |m| m);
         let s = self.root(even);
-        let scaled = self.scale_double(s, half);
+        let s = self.directed(s, (s, s, even), Wide::Imm(0.125f64.to_bits()), rounding);
+        let scaled = self.scale_double(s, half, rounding);
         let p = self.finite_and_not_zero(x, Pred::TRUE);
         let unit = self.unit(x, p);
         let (inverse, special, out) = (self.double_seed(unit, ".RSQ64H"), self.two(), self.two());

@@ -11,15 +11,15 @@ const ONE: u32 = 1f32.to_bits();
 const ONE_DOUBLE: Wide = Wide::Imm(1f64.to_bits());
 
 impl Build<'_> {
-    /// What `near` leaves in so many registers, and in threads for which it says so, what `far` gives.
+    /// What `near` gives, of one word or two, and in threads for which it says so, what `far` gives.
     fn near_or(
         &mut self,
         words: u8,
-        near: impl FnOnce(&mut Self, Word) -> Pred,
+        near: impl FnOnce(&mut Self) -> (Word, Pred),
         far: impl FnOnce(&mut Self) -> Word,
     ) -> Word {
-        let (out, any) = (if words == 2 { self.two() } else { self.one() }, self.pred());
-        let is_far = near(self, out);
+        let any = self.pred();
+        let (out, is_far) = near(self);
         self.push(Mach::new(op::VOTE_R).w("pu", any).m("md", ".ANY").p("pp", is_far).effect());
         let (elsewhere, done) = (self.fresh(), self.fresh());
         self.code.blocks[self.block].term = Term::Branch(Pred::of(any), elsewhere, done, true);
@@ -58,17 +58,16 @@ impl Build<'_> {
                 return m.far_quotient(a, b, rounding);
             }
             let (x, y) = (m.source(a), m.source(b));
-            let near = |m: &mut Self, out| {
+            let near = |m: &mut Self| {
                 let p = m.pred();
-                let (Val::Word(top), Val::Word(below)) = (x.val, y.val) else { return Pred::TRUE };
+                let (top, below) = (m.in_word(x.val), m.in_word(y.val));
                 let check = Mach::new(op::FCHK_R).w("pu", p).r("a", top).neg("a", x.neg);
                 m.push(check.r("b", below).neg("b", y.neg));
                 let r = m.reciprocal_step(y);
-                let (q, left) = (m.one(), m.one());
+                let q = m.one();
                 m.alu(fmul(), q, [x, r.into(), Src::ZERO], |m| m);
-                m.alu(ffma(), left, [y.negated(), q.into(), x], |m| m);
-                m.alu(ffma(), out, [r.into(), left.into(), q.into()], |m| m);
-                Pred::of(p)
+                let left = m.multiply_add(y.negated(), q.into(), x);
+                (m.multiply_add(r.into(), left.into(), q.into()), Pred::of(p))
             };
             m.near_or(1, near, |m| m.far_quotient(x, y, rounding))
         });
@@ -88,16 +87,13 @@ impl Build<'_> {
                 return m.far_quotient(ONE.into(), a, rounding);
             }
             let y = m.source(a);
-            let near = |m: &mut Self, out| {
+            let near = |m: &mut Self| {
                 // Exponents 0 and from 253 on.
                 let (up, exponent, p) = (m.one(), m.one(), m.pred());
                 m.alu(iadd3(), up, [Src { neg: false, ..y }, 0x0180_0000.into(), Src::ZERO], |m| m);
                 m.lop(exponent, [up.into(), 0x7f80_0000.into(), Src::ZERO], 0xc0);
                 m.compare(p, ".LE", false, exponent.into(), 0x01ff_ffff.into());
-                let r = m.guess(y, ".RCP");
-                let e = m.multiply_add(y.negated(), r.into(), ONE.into());
-                m.alu(ffma(), out, [r.into(), e.into(), r.into()], |m| m);
-                Pred::of(p)
+                (m.reciprocal_step(y), Pred::of(p))
             };
             m.near_or(1, near, |m| m.far_quotient(ONE.into(), y, rounding))
         });
@@ -110,7 +106,7 @@ impl Build<'_> {
                 return m.far_root(a, rounding);
             }
             let x = m.source(a);
-            let near = |m: &mut Self, out| {
+            let near = |m: &mut Self| {
                 let (low, p) = (m.one(), m.pred());
                 m.alu(iadd3(), low, [x, 0xf300_0000.into(), Src::ZERO], |m| m);
                 m.compare(p, ".GT", false, low.into(), 0x727f_ffff.into());
@@ -119,8 +115,7 @@ impl Build<'_> {
                 m.alu(fmul(), s, [x, r.into(), Src::ZERO], |m| m);
                 m.alu(fmul(), half, [r.into(), 0.5f32.to_bits().into(), Src::ZERO], |m| m);
                 let left = m.multiply_add(Src::from(s).negated(), s.into(), x);
-                m.alu(ffma(), out, [left.into(), half.into(), s.into()], |m| m);
-                Pred::of(p)
+                (m.multiply_add(left.into(), half.into(), s.into()), Pred::of(p))
             };
             m.near_or(1, near, |m| m.far_root(x, rounding))
         });
@@ -147,27 +142,31 @@ impl Build<'_> {
         [r, self.multiply_add_double((y, true), r, ONE_DOUBLE)]
     }
 
-    pub(super) fn invert_double(&mut self, d: Word, a: Wide) {
+    pub(super) fn invert_double(&mut self, d: Word, a: Wide, rounding: &'static str) {
         let r = self.unguarded(|m| {
             let y = m.in_pair(a);
-            let near = |m: &mut Self, out| {
+            let near = |m: &mut Self| {
                 let (r, p) = (m.two(), m.pred());
                 m.alu(iadd3(), r, [y.plus(1).into(), 0x0030_0402.into(), Src::ZERO], |m| m);
                 m.guess_double(r, y, ".RCP64H");
                 m.test(p, ".LT", Src { val: Val::Word(r), neg: false, abs: true }, 0x0040_0402.into(), Pred::TRUE);
                 let [r, e] = m.reciprocal_steps_double(y, r);
-                m.dfma(out, (Wide::Pair(r), false), Wide::Pair(e), Wide::Pair(r));
-                Pred::of(p)
+                let out = m.multiply_add_double((r, false), e, Wide::Pair(r));
+                if !rounding.is_empty() {
+                    let one = m.in_pair(ONE_DOUBLE);
+                    return (m.directed(out, (y, out, one), Wide::Pair(r), rounding), Pred::of(p));
+                }
+                (out, Pred::of(p))
             };
-            m.near_or(2, near, |m| m.far_quotient_double(None, y))
+            m.near_or(2, near, |m| m.far_quotient_double(None, y, rounding))
         });
         self.mov64(d, Wide::Pair(r));
     }
 
-    pub(super) fn divide_double(&mut self, d: Word, a: Wide, b: Wide) {
+    pub(super) fn divide_double(&mut self, d: Word, a: Wide, b: Wide, rounding: &'static str) {
         let r = self.unguarded(|m| {
             let (x, y) = (m.in_pair(a), m.in_pair(b));
-            let near = |m: &mut Self, out: Word| {
+            let near = |m: &mut Self| {
                 let (r, large, p) = (m.two(), m.pred(), m.pred());
                 m.mov(r, Val::Imm(1));
                 m.guess_double(r, y, ".RCP64H");
@@ -176,23 +175,23 @@ impl Build<'_> {
                 let q = m.two();
                 m.dmul(q, Wide::Pair(x), Wide::Pair(r));
                 let left = m.multiply_add_double((y, true), q, Wide::Pair(x));
-                m.dfma(out, (Wide::Pair(r), false), Wide::Pair(left), Wide::Pair(q));
+                let out = m.multiply_add_double((r, false), left, Wide::Pair(q));
                 // High words as floats: the numerator and the quotient are large enough, the divisor is a number.
                 let size = |w: Word| Src { val: Val::Word(w), neg: false, abs: true };
                 m.test(large, ".GEU", size(x.plus(1)), 0x0360_0000.into(), Pred::TRUE);
                 let both = m.multiply_add(Src::ZERO, y.plus(1).into(), out.plus(1).into());
                 m.test(p, ".GT", size(both), 0x0010_0000.into(), Pred::of(large));
-                Pred::of(p).not()
+                (m.directed(out, (y, out, x), Wide::Pair(r), rounding), Pred::of(p).not())
             };
-            m.near_or(2, near, |m| m.far_quotient_double(Some(x), y))
+            m.near_or(2, near, |m| m.far_quotient_double(Some(x), y, rounding))
         });
         self.mov64(d, Wide::Pair(r));
     }
 
-    pub(super) fn root_double(&mut self, d: Word, a: Wide) {
+    pub(super) fn root_double(&mut self, d: Word, a: Wide, rounding: &'static str) {
         let r = self.unguarded(|m| {
             let x = m.in_pair(a);
-            let near = |m: &mut Self, out: Word| {
+            let near = |m: &mut Self| {
                 let (r, p) = (m.two(), m.pred());
                 m.alu(iadd3(), r, [x.plus(1).into(), 0xfcb0_0000.into(), Src::ZERO], |m| m);
                 m.guess_double(r, x, ".RSQ64H");
@@ -208,10 +207,10 @@ impl Build<'_> {
                 m.mov(half, Val::Word(r));
                 m.alu(iadd3(), half.plus(1), [r.plus(1).into(), 0xfff0_0000.into(), Src::ZERO], |m| m);
                 let left = m.multiply_add_double((s, true), s, Wide::Pair(x));
-                m.dfma(out, (Wide::Pair(left), false), Wide::Pair(half), Wide::Pair(s));
-                Pred::of(p)
+                let out = m.multiply_add_double((left, false), half, Wide::Pair(s));
+                (m.directed(out, (out, out, x), Wide::Pair(half), rounding), Pred::of(p))
             };
-            m.near_or(2, near, |m| m.far_root_double(x))
+            m.near_or(2, near, |m| m.far_root_double(x, rounding))
         });
         self.mov64(d, Wide::Pair(r));
     }
