@@ -7,7 +7,9 @@ use doorbell::codegen::{self, OptChoice};
 use doorbell::elf::cubin::Arch;
 use doorbell::isa::ptx::{Buffers, Chip, render};
 use doorbell::isa::sass::compile::{Phase, assemble, assemble_watched, kernels as machine_code};
+use std::collections::HashSet;
 use std::hint::black_box;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +24,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[allow(dead_code)]
 #[path = "../tests/codegen_kernels/mod.rs"]
 mod kernels;
+
+#[path = "../tests/ops_numpy/kernels.rs"]
+mod graphs;
+// With tests of its own, which a benchmark does not run.
+#[allow(dead_code, unused_imports)]
+#[path = "../tests/ops_numpy/reader.rs"]
+mod reader;
+#[path = "../tests/ops_numpy/tensors.rs"]
+mod tensors;
 
 const SM90: Arch = Arch { sm: 90, specific: true };
 
@@ -50,6 +61,41 @@ fn texts() -> Vec<(String, String)> {
         all.push((path.display().to_string(), std::fs::read_to_string(&path).expect("a text")));
     }
     all
+}
+
+/// Tensor kernels of every op and type, plain and optimised, and the collected samples: what the tests hold to the code of ptxas.
+fn kernel_set() -> Vec<(String, String)> {
+    let chip = Chip::parse("sm_90a").expect("the chip");
+    let (mut all, mut seen) = (vec![], HashSet::new());
+    for (name, ast) in graphs::GROUPS.iter().flat_map(|g| graphs::graphs(g)) {
+        for choice in [OptChoice::None, OptChoice::Heuristic] {
+            let p = codegen::compile(&ast, &chip.target(), &choice, false).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let text = render(&p, chip, Buffers::Anywhere).unwrap_or_else(|e| panic!("{name}: {e}")).to_string();
+            if seen.insert(text.replace(&*p.name, "k")) {
+                all.push((name.clone(), text));
+            }
+        }
+    }
+    let (mut samples, packed) = (String::new(), &include_bytes!("../tests/data/ptx/samples.ptx.gz")[..]);
+    flate2::read::GzDecoder::new(packed).read_to_string(&mut samples).expect("the samples");
+    for file in samples.split("//// ").skip(1) {
+        let (name, text) = file.split_once('\n').expect("a name");
+        let mut parts = text.split(".visible .entry");
+        let head = parts.next().expect("a head");
+        let texts = parts.map(|p| (name.to_owned(), format!("{head}.visible .entry{p}")));
+        all.extend(texts.filter(|(_, t)| assemble(t, SM90).is_ok()));
+    }
+    all
+}
+
+/// Seconds of the fastest of five rounds over all texts.
+fn fastest(texts: &[(String, String)]) -> f64 {
+    let round = |_| {
+        let began = Instant::now();
+        texts.iter().for_each(|(_, t)| drop(black_box(assemble(t, SM90))));
+        began.elapsed().as_secs_f64()
+    };
+    (0..5).map(round).fold(f64::MAX, f64::min)
 }
 
 /// PTX instructions of the texts, and words that they become.
@@ -133,6 +179,15 @@ fn bench(c: &mut Criterion) {
     phases(&texts, instructions, words);
     on_all_cores(&texts, instructions);
     beside_ptxas(&texts);
+    let set = kernel_set();
+    let ((read, made), seconds) = (sizes(&set), fastest(&set));
+    let rate = |n: f64| n / seconds / 1e6;
+    println!(
+        "kernel set: {} texts, {read} PTX instructions, {made} machine instructions: {:.2} M PTX instructions/s, {:.2} M machine instructions/s",
+        set.len(),
+        rate(read as f64),
+        rate(made as f64)
+    );
     let mut group = c.benchmark_group("assemble");
     group.throughput(Throughput::Elements(instructions));
     group.bench_function("all texts", |b| {

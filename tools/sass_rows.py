@@ -312,6 +312,16 @@ I2IP	R	0x239	c.sfx	72	73	enum:0=|1=.H1|2=.24|3=.28
 I2IP	R	0x239	sat	74	75	enum:0=|1=.SAT|2=.SATRELU
 I2IP	R	0x239	a	24	31	R
 I2IP	R	0x239	b	32	39	R
+USHF	I3	0x1499	asm			{dir}{w}{ty}{hi} <d>, <a>, <b>, <c>
+USHF	I3	0x1499	guard			UP
+USHF	I3	0x1499	d	16	21	UR
+USHF	I3	0x1499	a	24	29	UR
+USHF	I3	0x1499	b	64	69	UR
+USHF	I3	0x1499	c	32	63	u
+USHF	I3	0x1499	dir	76	76	enum:0=.L|1=.R
+USHF	I3	0x1499	w	75	75	flag:.W
+USHF	I3	0x1499	ty	73	74	enum:0=.S64|1=.U64|2=.S32|3=.U32
+USHF	I3	0x1499	hi	80	80	flag:.HI
 MUFU	I64	0x908	asm			{fn} <d>, <b>
 MUFU	I64	0x908	d	16	23	R
 MUFU	I64	0x908	b	32	63	f64h

@@ -1,6 +1,8 @@
 //! The kernels of tensors, as the renderer makes them of the cases of `tests/ops_numpy` and their gradients, each plain and optimised: every op, type and width.
 //! Our code and that of ptxas -O3 for the same text leave the same bytes in strict mode; and what both cost.
 
+#[path = "../ops_numpy/kernels.rs"]
+mod graphs;
 #[allow(dead_code)]
 #[path = "../ops_numpy/reader.rs"]
 mod reader;
@@ -15,21 +17,14 @@ use crate::nvidia::ptxas;
 use doorbell::codegen::{OptChoice, Program};
 use doorbell::elf::cubin::Cubin;
 use doorbell::isa::sass::compile::assemble;
-use doorbell::schedule::{ScheduleCache, ScheduleItem, schedule};
-use doorbell::tensor::{Elementwise, Tensor};
 use doorbell::uop::{Arg, Scalar, UOp, from_bits};
-use reader::{Array, cases};
+use graphs::{GROUPS, graphs};
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tensors::apply;
 
-const GROUPS: [&str; 7] = ["unary", "binary", "casts", "reduce", "linear", "movement", "loss"];
 /// Kernels that ptxas assembles at once.
 const TOGETHER: usize = 64;
-/// Elements of a case's Tensors at most: software multiprocessors are slow.
-const ELEMENTS: usize = 4096;
-
 struct Kernel {
     case: String,
     ast: UOp,
@@ -37,30 +32,15 @@ struct Kernel {
     ptx: String,
 }
 
-/// Kernels of a group's cases, each text once.
+/// Kernels of a group's cases, plain and optimised, each text once.
 fn kernels(group: &str, seen: &mut HashSet<String>) -> Vec<Kernel> {
-    let (mut all, cache) = (vec![], ScheduleCache::default());
-    for case in cases(group) {
-        if case.inputs.iter().chain(&case.outputs).any(|a| a.len() > ELEMENTS) {
-            continue;
-        }
-        let tensor = |a: &Array| Tensor::from_bytes(a.bytes.clone(), a.dtype, &a.shape, "CPU");
-        let inputs: Vec<Tensor> = case.inputs.iter().map(tensor).collect();
-        let output = apply(&case, &inputs);
-        let mut wanted = vec![output.clone()];
-        if let Some(grad) = &case.grad {
-            let with = inputs.iter().zip(&grad.inputs).filter_map(|(x, g)| g.as_ref().map(|_| x));
-            wanted.extend(output.gradient_with(&tensor(&grad.of), &with.collect::<Vec<_>>()));
-        }
-        let roots: Vec<_> = wanted.iter().map(|t| (t.contiguous().uop().expect("a graph"), "CPU".into())).collect();
-        for item in schedule(&roots, &cache).expect("a schedule").items {
-            let ScheduleItem::Kernel { ast, .. } = item else { continue };
-            for choice in [OptChoice::None, OptChoice::Heuristic] {
-                let program = compiled(&ast, &choice);
-                let ptx = text(&program);
-                if seen.insert(ptx.replace(&*program.name, "k")) {
-                    all.push(Kernel { case: case.name.clone(), ast: ast.clone(), program, ptx });
-                }
+    let mut all = vec![];
+    for (case, ast) in graphs(group) {
+        for choice in [OptChoice::None, OptChoice::Heuristic] {
+            let program = compiled(&ast, &choice);
+            let ptx = text(&program);
+            if seen.insert(ptx.replace(&*program.name, "k")) {
+                all.push(Kernel { case: case.clone(), ast: ast.clone(), program, ptx });
             }
         }
     }

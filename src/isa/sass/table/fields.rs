@@ -496,6 +496,7 @@ pub const PL: Field = field("pl", Role::Value, &[(72, 74)], K::Must(5));
 pub const SEL_AT72_4: Field = field("sel", Role::Value, &[(72, 73)], K::Must(1));
 pub const PL_AT72: Field = field("pl", Role::Value, &[(72, 74)], K::Must(6));
 pub const SEL_AT72_5: Field = field("sel", Role::Value, &[(72, 73)], K::Must(2));
+pub const B_AT64_3: Field = field("b", Role::Value, &[(64, 69)], K::UR);
 pub const OP_AT82: Field = field("op", Role::Value, &[(82, 82)], K::List(lists::L_OP_14));
 pub const DIM: Field = field("dim", Role::Value, &[(79, 81)], K::List(lists::L_DIM));
 pub const IM: Field = field("im", Role::Value, &[(82, 82)], K::List(lists::FLAG_IM2COL));

@@ -6,7 +6,7 @@ use super::super::row::{File, Form, Pipe, form};
 use super::fields::*;
 use super::legal::*;
 
-pub static FORMS: [Form; 789] = [
+pub static FORMS: [Form; 791] = [
     form("ACQBULK", "N", 0x82e, File::Predicate, Pipe::Branch, 0b11000, "",
         &[], &[]),
     form("ARRIVES", "U", 0x19b0, File::Predicate, Pipe::Global, 0b01111, ".LDGSTSBAR.64{c} [<m>]",
@@ -1453,6 +1453,10 @@ pub static FORMS: [Form; 789] = [
         &[D_AT16_2, A_AT24, B_AT32, C_AT64_3, DIR, W, TY_AT73, HI], &[]),
     form("USHF", "I", 0x1899, File::UniformPredicate, Pipe::Uniform, 0b10000, "{dir}{w}{ty}{hi} <d>, <a>, <b>, <c>",
         &[D_AT16, A_AT24_2, B_AT32, C_AT64_4, DIR, W, TY_AT73, HI], &[]),
+    form("USHF", "I3", 0x1499, File::UniformPredicate, Pipe::Uniform, 0b01111, "{dir}{w}{ty}{hi} <d>, <a>, <b>, <c>",
+        &[D_AT16_2, A_AT24, B_AT64_3, C_AT32_7, DIR, W, TY_AT73, HI], &[]),
+    form("USHF", "I3", 0x1499, File::UniformPredicate, Pipe::Uniform, 0b10000, "{dir}{w}{ty}{hi} <d>, <a>, <b>, <c>",
+        &[D_AT16, A_AT24_2, B_AT64_2, C_AT32_7, DIR, W, TY_AT73, HI], &[]),
     form("UTMACCTL", "U", 0x19b9, File::UniformPredicate, Pipe::Bulk, 0b01000, "{op} [<a>]",
         &[A_AT24, OP_AT82], &[]),
     form("UTMACCTL", "U", 0x19b9, File::UniformPredicate, Pipe::Bulk, 0b10000, "{op} [<a>]",
