@@ -60,3 +60,18 @@ fn comparisons_take_constants_and_what_their_results_are_joined_with() {
     assert_eq!((count(&texts, "PLOP3"), count(&texts, "ISETP"), count(&texts, "DSETP")), (0, 2, 2), "{texts:#?}");
     assert_eq!((count(&texts, "MOV"), count(&texts, ".XOR")), (1, 1), "{texts:#?}");
 }
+
+#[test]
+fn halves_change_places_in_one_instruction() {
+    let (texts, left) = made(&format!(
+        "{MINE} .reg .b16 %g<6>; ld.global.u32 %r2, [%d1]; add.u32 %r3, %r2, %r1; mov.b32 {{%g0,%g1}}, %r2; mov.b32 {{%g2,%g3}}, %r3; mov.b32 %r4, {{%g1,%g0}};
+        mov.b32 %r5, {{%g1,%g3}}; mov.b32 %r6, {{%g2,%g1}}; add.u32 %r4, %r4, %r5; add.u32 %r4, %r4, %r6; st.global.u32 [%d1], %r4;"
+    ));
+    assert_eq!((count(&texts, "PRMT"), count(&texts, "SHF")), (3, 0), "{texts:#?}");
+    for k in 0..32u32 {
+        let a = k * 0x0101_0107 + 3;
+        let b = a + k;
+        let want = a.rotate_left(16) + (a >> 16 | b & 0xffff_0000) + (b & 0xffff | a & 0xffff_0000);
+        assert_eq!(left[k as usize], want, "thread {k}");
+    }
+}

@@ -14,14 +14,18 @@ const LOW: u64 = 2;
 const HIGH: u64 = 3;
 
 impl Build<'_> {
+    /// The word that an operand is a half of, and whether it is the upper one.
+    pub(super) fn part_of_word(&mut self, o: &Opd) -> Option<(Word, bool)> {
+        let Opd::Reg(r) = o else { return None };
+        let Known::Half(word, high) = self.facts.known[self.facts.root(*r) as usize] else { return None };
+        matches!(self.facts.known[word as usize], Known::Nothing | Known::Copy(_)).then(|| (self.home(word), high))
+    }
+
     /// A source of half type: the word and which half of it.
     pub(super) fn half_src(&mut self, i: &Flat, o: &Opd, ty: Type) -> Result<(Option<Word>, u64), AsmError> {
         let packed = ty.bits() == 32;
-        if let (Opd::Reg(r), false) = (o, packed)
-            && let Known::Half(word, high) = self.facts.known[self.facts.root(*r) as usize]
-            && matches!(self.facts.known[word as usize], Known::Nothing | Known::Copy(_))
-        {
-            return Ok((Some(self.home(word)), if high { HIGH } else { LOW }));
+        if !packed && let Some((word, high)) = self.part_of_word(o) {
+            return Ok((Some(word), if high { HIGH } else { LOW }));
         }
         let v = self.src(i, o, if packed { Type::B32 } else { Type::B16 })?;
         Ok((self.held(v), if packed { BOTH } else { LOW }))

@@ -694,6 +694,18 @@ impl Build<'_> {
             }
             return Ok(());
         }
+        if let (16, [a, b]) = (each, parts)
+            && (self.upper_half(a).is_some() || self.upper_half(b).is_some())
+        {
+            let mut half = |o: &Opd| match self.upper_half(o) {
+                Some(w) => Ok((Some(w), 2)),
+                None => self.src(i, o, Type::B32).map(|v| (self.held(v), 0)),
+            };
+            let ((a, low), (b, high)) = (half(a)?, half(b)?);
+            let src = |w: Option<Word>| w.map_or(Src::ZERO, Src::from);
+            self.permute(d, src(a), 0x5410 + 0x0011 * low + 0x1100 * high, src(b));
+            return Ok(());
+        }
         let vals = parts.iter().map(|o| self.src(i, o, Type::B32)).collect::<Result<Vec<Val>, _>>()?;
         match (each, vals.as_slice()) {
             (32, [a, b]) => {
@@ -724,6 +736,11 @@ impl Build<'_> {
             _ => return self.no(i, "putting together this way is not assembled"),
         }
         Ok(())
+    }
+
+    /// The word whose upper half an operand is.
+    fn upper_half(&mut self, o: &Opd) -> Option<Word> {
+        self.part_of_word(o).filter(|(_, high)| *high).map(|(word, _)| word)
     }
 
     /// Low halves of two words as one word.
