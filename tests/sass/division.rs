@@ -182,6 +182,47 @@ fn doubles_are_rounded_in_the_direction_that_is_asked_for() {
     }
 }
 
+/// What is left of floats beside the nearest: exact in doubles but for its size.
+type Rest = fn(f64, f64, f64) -> f64;
+
+#[test]
+fn floats_are_rounded_in_the_direction_that_is_asked_for() {
+    let rests: [Rest; 3] = [
+        |a, b, q| (-q).mul_add(b, a) * b.signum(),
+        |_, b, q| (-q).mul_add(b, 1.0) * b.signum(),
+        |_, b, q| (-q).mul_add(q, b),
+    ];
+    for (op, rest) in OPS.iter().zip(rests) {
+        for rounding in [".rz", ".rm", ".rp"] {
+            let text = kernel(op, "").replace(".rn.f32", &format!("{rounding}.f32"));
+            let cubin = assemble(&text, Arch { sm: 90, specific: true }).expect("assembles");
+            let (a, b) = (numbers(4, 15), numbers(4, 19));
+            let buffers = [(A, bytes_of(&a, 4)), (B, bytes_of(&b, 4)), (OUT, vec![0; 4 * ELEMENTS])];
+            let (left, _) =
+                launch(&cubin, "k", &case(&buffers, ELEMENTS / 256), true).unwrap_or_else(|e| panic!("{e}"));
+            let (mut moved, mut denormal) = (0, 0);
+            for (k, got) in left[2].chunks_exact(4).enumerate() {
+                let nearest = single((op.exact)(a[k], b[k]));
+                if !nearest.is_finite() || nearest == 0.0 {
+                    continue;
+                }
+                let rest = rest(single(a[k]).into(), single(b[k]).into(), nearest.into());
+                let want = match rounding {
+                    ".rp" if rest > 0.0 => nearest.next_up(),
+                    ".rm" if rest < 0.0 => nearest.next_down(),
+                    ".rz" if rest * f64::from(nearest) < 0.0 => f32::from_bits(nearest.to_bits() - 1),
+                    _ => nearest,
+                };
+                let got = f32::from_le_bytes(got.try_into().expect("4 bytes"));
+                assert_eq!(got.to_bits(), want.to_bits(), "{}{rounding} of {:x} and {:x}", op.text, a[k], b[k]);
+                moved += usize::from(want != nearest);
+                denormal += usize::from(want.is_subnormal());
+            }
+            assert!(moved > 2000 && (denormal > 100 || op.text.starts_with("sqrt")), "{}: {moved} {denormal}", op.text);
+        }
+    }
+}
+
 #[test]
 fn the_near_way_costs_what_that_of_ptxas_does() {
     for op in &OPS {
@@ -212,5 +253,26 @@ fn the_near_way_costs_what_that_of_ptxas_does() {
             theirs[2]
         );
         assert!(ours[0] <= 1.4 * theirs[0], "{}: {} instructions, ptxas's code {}", op.text, ours[0], theirs[0]);
+    }
+}
+
+/// Seven in a row, each from the last one's result: ptxas calls one function for the ends of the range.
+#[test]
+fn many_divisions_take_not_many_times_the_room_that_those_of_ptxas_take() {
+    for (op, bound) in OPS.iter().zip([1.2, 1.7, 1.2, 2.6, 3.3, 2.8]) {
+        let from = if op.text.contains("%a") { "%a" } else { "%b" };
+        let back = op.text.replace("%r", "%t").replace(from, "%r").replace("%t", from);
+        let two = format!("{}; {back};\n", op.text);
+        let text = kernel(op, "").replace(op.text, &format!("{two}{two}{two}{}", op.text));
+        let words = |cubin: &[u8]| {
+            let values = numbers(op.bytes, 9);
+            let buffers = [A, B, OUT].map(|at| (at, bytes_of(&values[..256], op.bytes)));
+            let (_, stats) = launch(cubin, "k", &case(&buffers, 1), false).unwrap_or_else(|e| panic!("{e}"));
+            Figures::of(cubin, "k", &stats).0[0]
+        };
+        let ours = words(&assemble(&text, Arch { sm: 90, specific: true }).expect("assembles"));
+        let theirs = words(&ptxas(&text, "-O3"));
+        println!("{:<24} seven times: words {ours} {theirs}", op.text);
+        assert!(ours <= bound * theirs, "{}: {ours} instructions, ptxas's code {theirs}", op.text);
     }
 }

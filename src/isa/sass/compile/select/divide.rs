@@ -125,9 +125,10 @@ impl Build<'_> {
         self.push(m);
     }
 
-    /// `x / y` for doubles that are floats: a residual corrects the last bit.
+    /// `x / y` for doubles that are floats: what is left corrects the last bit, so that half its digits do for the reciprocal.
     fn divide_doubles(&mut self, x: Word, y: Word) -> Word {
-        let r = self.reciprocal(y);
+        let seed = self.double_seed(y, ".RCP64H");
+        let r = self.reciprocal_step_double(y, seed);
         let (q, left, out) = (self.two(), self.two(), self.two());
         self.dmul(q, Wide::Pair(x), Wide::Pair(r));
         self.dfma(left, (Wide::Pair(y), true), Wide::Pair(q), Wide::Pair(x));
@@ -150,13 +151,8 @@ impl Build<'_> {
     /// `sqrt(x)` of a double in the middle of the range, correctly rounded where that is to a float's precision.
     pub(super) fn root(&mut self, x: Word) -> Word {
         let seed = self.double_seed(x, ".RSQ64H");
-        let r = self.inverse_root(x, seed);
-        let (s, left, half, out) = (self.two(), self.two(), self.two(), self.two());
-        self.dmul(s, Wide::Pair(x), Wide::Pair(r));
-        self.dfma(left, (Wide::Pair(s), true), Wide::Pair(s), Wide::Pair(x));
-        self.dmul(half, Wide::Pair(r), Wide::Imm(0.5f64.to_bits()));
-        self.dfma(out, (Wide::Pair(left), false), Wide::Pair(half), Wide::Pair(s));
-        out
+        let [s, _] = self.root_steps_double(x, seed);
+        s
     }
 
     /// `1 / sqrt(x)` from a first guess.
@@ -178,17 +174,23 @@ impl Build<'_> {
     pub(super) fn far_root(&mut self, a: Src, rounding: &'static str) -> Word {
         let x = self.doubled(a);
         let s = self.root(x);
-        let (normal, out, p, q) = (self.one(), self.one(), self.pred(), self.pred());
+        let (normal, out) = (self.one(), self.one());
         self.rounded(normal, s, rounding);
         let w = self.in_word(a.val);
         let a = Src { val: Val::Word(w), ..a };
-        // Zero and infinity are their own roots.
-        self.test(p, ".NE", a, Src::ZERO, Pred::TRUE);
-        self.test(q, ".NEU", a, 0x7f80_0000.into(), Pred::of(p));
+        let p = self.has_other_root(a);
         let same = self.one();
         self.alu(fadd(), same, [a, Src::ZERO, Src { val: Val::Imm(0), neg: true, abs: false }], |m| m);
-        self.select(out, Pred::of(q), normal.into(), same.into());
+        self.select(out, p, normal.into(), same.into());
         out
+    }
+
+    /// Zero and infinity are their own roots: whether it is neither.
+    pub(super) fn has_other_root(&mut self, a: Src) -> Pred {
+        let (p, q) = (self.pred(), self.pred());
+        self.test(p, ".NEU", a, Src::ZERO, Pred::TRUE);
+        self.test(q, ".NEU", a, 0x7f80_0000.into(), Pred::of(p));
+        Pred::of(q)
     }
 
     /// `x * y` by parts, so that small numbers keep their bits: a function of MUFU between powers of two.

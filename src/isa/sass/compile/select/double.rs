@@ -283,13 +283,12 @@ impl Build<'_> {
         out
     }
 
-    /// One with the sign of x where p is set, else x.
+    /// One with the sign of x where p is set, else x: the high word.
     fn unit(&mut self, x: Word, p: Word) -> Word {
-        let (sign, one, out) = (self.one(), self.two(), self.two());
+        let (sign, one, out) = (self.one(), self.one(), self.two());
         self.lop(sign, [x.plus(1).into(), 0x8000_0000.into(), Src::ZERO], 0xc0);
-        self.mov(one, Val::Imm(0));
-        self.lop(one.plus(1), [sign.into(), 0x3ff0_0000.into(), Src::ZERO], 0xfc);
-        self.select64(out, Pred::of(p), Wide::Pair(one), Wide::Pair(x));
+        self.lop(one, [sign.into(), 0x3ff0_0000.into(), Src::ZERO], 0xfc);
+        self.select(out.plus(1), Pred::of(p), one.into(), x.plus(1).into());
         out
     }
 

@@ -110,16 +110,32 @@ impl Build<'_> {
                 let (low, p) = (m.one(), m.pred());
                 m.alu(iadd3(), low, [x, 0xf300_0000.into(), Src::ZERO], |m| m);
                 m.compare(p, ".GT", false, low.into(), 0x727f_ffff.into());
-                let r = m.guess(x, ".RSQ");
-                let (s, half) = (m.one(), m.one());
-                m.alu(fmul(), s, [x, r.into(), Src::ZERO], |m| m);
-                m.alu(fmul(), half, [r.into(), 0.5f32.to_bits().into(), Src::ZERO], |m| m);
-                let left = m.multiply_add(Src::from(s).negated(), s.into(), x);
-                (m.multiply_add(left.into(), half.into(), s.into()), Pred::of(p))
+                (m.root_steps(x), Pred::of(p))
             };
-            m.near_or(1, near, |m| m.far_root(x, rounding))
+            m.near_or(1, near, |m| m.scaled_root(x))
         });
         self.mov(d, Val::Word(r));
+    }
+
+    /// MUFU's root and a Newton step.
+    fn root_steps(&mut self, x: Src) -> Word {
+        let r = self.guess(x, ".RSQ");
+        let (s, half) = (self.one(), self.one());
+        self.alu(fmul(), s, [x, r.into(), Src::ZERO], |m| m);
+        self.alu(fmul(), half, [r.into(), 0.5f32.to_bits().into(), Src::ZERO], |m| m);
+        let left = self.multiply_add(Src::from(s).negated(), s.into(), x);
+        self.multiply_add(left.into(), half.into(), s.into())
+    }
+
+    /// The root of what is below 2^-101 or no positive number: of `2^64 x`, which is exact, made smaller by 2^-32, which is too.
+    fn scaled_root(&mut self, x: Src) -> Word {
+        let (big, scaled, out) = (self.one(), self.one(), self.one());
+        self.alu(fmul(), big, [x, 2f32.powi(64).to_bits().into(), Src::ZERO], |m| m);
+        let s = self.root_steps(big.into());
+        self.alu(fmul(), scaled, [s.into(), 2f32.powi(-32).to_bits().into(), Src::ZERO], |m| m);
+        let p = self.has_other_root(x);
+        self.select(out, p, scaled.into(), x);
+        out
     }
 
     /// MUFU's guess for a double: its high word, above a low word that is given.
@@ -134,11 +150,16 @@ impl Build<'_> {
         d
     }
 
-    /// A guess of `1 / y` made three times and then twice as exact.
-    fn reciprocal_steps_double(&mut self, y: Word, r: Word) -> [Word; 2] {
+    /// A guess of `1 / y` made three times as exact.
+    pub(super) fn reciprocal_step_double(&mut self, y: Word, r: Word) -> Word {
         let e = self.multiply_add_double((y, true), r, ONE_DOUBLE);
         let e = self.multiply_add_double((e, false), e, Wide::Pair(e));
-        let r = self.multiply_add_double((r, false), e, Wide::Pair(r));
+        self.multiply_add_double((r, false), e, Wide::Pair(r))
+    }
+
+    /// The same, and what makes it twice as exact again.
+    fn reciprocal_steps_double(&mut self, y: Word, r: Word) -> [Word; 2] {
+        let r = self.reciprocal_step_double(y, r);
         [r, self.multiply_add_double((y, true), r, ONE_DOUBLE)]
     }
 
@@ -196,22 +217,26 @@ impl Build<'_> {
                 m.alu(iadd3(), r, [x.plus(1).into(), 0xfcb0_0000.into(), Src::ZERO], |m| m);
                 m.guess_double(r, x, ".RSQ64H");
                 m.compare(p, ".GE", false, r.into(), 0x7ca0_0000.into());
-                let (square, more, s, half) = (m.two(), m.two(), m.two(), m.two());
-                m.dmul(square, Wide::Pair(r), Wide::Pair(r));
-                let e = m.multiply_add_double((square, true), x, ONE_DOUBLE);
-                let c = m.two();
-                m.dfma(c, (Wide::Pair(e), false), Wide::Imm(0.375f64.to_bits()), Wide::Imm(0.5f64.to_bits()));
-                m.dmul(more, Wide::Pair(r), Wide::Pair(e));
-                let r = m.multiply_add_double((c, false), more, Wide::Pair(r));
-                m.dmul(s, Wide::Pair(x), Wide::Pair(r));
-                m.mov(half, Val::Word(r));
-                m.alu(iadd3(), half.plus(1), [r.plus(1).into(), 0xfff0_0000.into(), Src::ZERO], |m| m);
-                let left = m.multiply_add_double((s, true), s, Wide::Pair(x));
-                let out = m.multiply_add_double((left, false), half, Wide::Pair(s));
+                let [out, half] = m.root_steps_double(x, r);
                 (m.directed(out, (out, out, x), Wide::Pair(half), rounding), Pred::of(p))
             };
             m.near_or(2, near, |m| m.far_root_double(x, rounding))
         });
         self.mov64(d, Wide::Pair(r));
+    }
+
+    /// The root of a double from a guess of `1 / sqrt(x)`, and half of a better one.
+    pub(super) fn root_steps_double(&mut self, x: Word, r: Word) -> [Word; 2] {
+        let (square, more, s, half, c) = (self.two(), self.two(), self.two(), self.two(), self.two());
+        self.dmul(square, Wide::Pair(r), Wide::Pair(r));
+        let e = self.multiply_add_double((square, true), x, ONE_DOUBLE);
+        self.dfma(c, (Wide::Pair(e), false), Wide::Imm(0.375f64.to_bits()), Wide::Imm(0.5f64.to_bits()));
+        self.dmul(more, Wide::Pair(r), Wide::Pair(e));
+        let r = self.multiply_add_double((c, false), more, Wide::Pair(r));
+        self.dmul(s, Wide::Pair(x), Wide::Pair(r));
+        self.mov(half, Val::Word(r));
+        self.alu(iadd3(), half.plus(1), [r.plus(1).into(), 0xfff0_0000.into(), Src::ZERO], |m| m);
+        let left = self.multiply_add_double((s, true), s, Wide::Pair(x));
+        [self.multiply_add_double((left, false), half, Wide::Pair(s)), half]
     }
 }
