@@ -6,7 +6,7 @@ use super::super::row::{File, Form, Pipe, form};
 use super::fields::*;
 use super::legal::*;
 
-pub static FORMS: [Form; 791] = [
+pub static FORMS: [Form; 792] = [
     form("ACQBULK", "N", 0x82e, File::Predicate, Pipe::Branch, 0b11000, "",
         &[], &[]),
     form("ARRIVES", "U", 0x19b0, File::Predicate, Pipe::Global, 0b01111, ".LDGSTSBAR.64{c} [<m>]",
@@ -319,6 +319,8 @@ pub static FORMS: [Form; 791] = [
         &[D, B_AT32_2, C_AT64, C_REUSE, SAT, RELU, DT_AT76, ST_AT73, RND_AT79, SEL_AT78_3, HID24], RULES_36),
     form("F2FP", "MERGE_C_U", 0x1c3e, File::Predicate, Pipe::Alu, 0b00011, "{sat}{relu}{dt}{st}.MERGE_C{rnd} <d>, <b>, <c>",
         &[D, B_AT32_2, C_AT64, C_REUSE, SAT, RELU, DT_AT76_2, ST_AT73_2, RND_AT79, SEL_AT78_3, HID24], RULES_37),
+    form("F2FP", "MERGE_C_U", 0x1c3e, File::Predicate, Pipe::Alu, 0b10000, "{sat}{relu}{dt}{st}.MERGE_C{rnd} <d>, <b>, <c>",
+        &[D, B_AT32_3, C_AT64, C_REUSE, SAT, RELU, DT_AT76, ST_AT73, RND_AT79, SEL_AT78_3, HID24], RULES_38),
     form("F2FP", "UNPACK_B_U", 0x1c3e, File::Predicate, Pipe::Alu, 0b01100, "{relu}{dt}{st}.UNPACK_B{rnd} <d>, <b>",
         &[D, B_AT32_2, RELU, DT_AT76, ST_AT73, RND_AT79, B_SFX_AT88, SEL_AT78_4, C0, HID24], RULES_39),
     form("F2FP", "UNPACK_B_U", 0x1c3e, File::Predicate, Pipe::Alu, 0b00011, "{relu}{dt}{st}.UNPACK_B{rnd} <d>, <b>",
