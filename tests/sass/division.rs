@@ -2,9 +2,10 @@
 //! and no numbers, some in every warp and in whole warps none; under a guard; what the near way costs beside ptxas's.
 
 use crate::figures::Figures;
-use crate::machine::{Case, launch};
+use crate::machine::{Case, launch, launch_with};
 use crate::nvidia::ptxas;
 use doorbell::elf::cubin::Arch;
+use doorbell::emu::sass::Options;
 use doorbell::isa::sass::compile::assemble;
 
 const A: u64 = 0x7_0000_0000;
@@ -80,19 +81,26 @@ fn bytes_of(values: &[u64], bytes: usize) -> Vec<u8> {
     values.iter().flat_map(|v| v.to_le_bytes().into_iter().take(bytes)).collect()
 }
 
-/// Same bits, both no numbers, or, of a denormal double, neighbours.
+/// Same bits, or both no numbers.
 fn agrees(bytes: usize, got: u64, want: u64) -> bool {
-    if bytes == 4 {
-        return got == want || single(got).is_nan() && single(want).is_nan();
-    }
-    let (g, w) = (f64::from_bits(got), f64::from_bits(want));
-    let tiny = w.abs() <= f64::MIN_POSITIVE;
-    got == want || g.is_nan() && w.is_nan() || tiny && got.abs_diff(want) <= 1
+    let no_number = |bits| if bytes == 4 { single(bits).is_nan() } else { f64::from_bits(bits).is_nan() };
+    got == want || no_number(got) && no_number(want)
 }
 
 fn case(buffers: &[(u64, Vec<u8>)], blocks: usize) -> Case<'_> {
     let params = [A, B, OUT].iter().flat_map(|p| p.to_le_bytes()).collect();
     Case { grid: [blocks as u32, 1, 1], block: [256, 1, 1], params, buffers, dynamic_bytes: 0 }
+}
+
+/// What a kernel of `OPS` leaves of operands made from a seed, and the operands.
+fn left(cubin: &[u8], op: &Op, seed: u64, guess_error: i32) -> ([Vec<u64>; 2], Vec<u64>) {
+    let (a, b) = (numbers(op.bytes, 77 * seed), numbers(op.bytes, 1001 * seed));
+    let buffers = [(A, bytes_of(&a, op.bytes)), (B, bytes_of(&b, op.bytes)), (OUT, vec![0; ELEMENTS * op.bytes])];
+    let options = Options { guess_error, ..Options::default() };
+    let (left, _) =
+        launch_with(cubin, "k", (&case(&buffers, ELEMENTS / 256), 1), options).unwrap_or_else(|e| panic!("{e}"));
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+    ([a, b], left[2].chunks_exact(op.bytes).map(word).collect())
 }
 
 #[test]
@@ -101,13 +109,8 @@ fn quotients_and_roots_are_rounded_as_ieee_754_asks() {
         for op in &OPS {
             for guard in ["", "@%p "] {
                 let cubin = assemble(&kernel(op, guard), Arch { sm: chip.0, specific: chip.1 }).expect("assembles");
-                let (a, b) = (numbers(op.bytes, 77 * seed), numbers(op.bytes, 1001 * seed));
-                let out = vec![0; ELEMENTS * op.bytes];
-                let buffers = [(A, bytes_of(&a, op.bytes)), (B, bytes_of(&b, op.bytes)), (OUT, out)];
-                let (left, _) =
-                    launch(&cubin, "k", &case(&buffers, ELEMENTS / 256), true).unwrap_or_else(|e| panic!("{e}"));
-                for (k, got) in left[2].chunks_exact(op.bytes).enumerate() {
-                    let got = got.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+                let ([a, b], got) = left(&cubin, op, seed, 0);
+                for (k, got) in got.into_iter().enumerate() {
                     let want = if guard.is_empty() || k % 4 != 1 { (op.exact)(a[k], b[k]) } else { a[k] };
                     let what = || {
                         format!("sm_{}: {guard}{} of {:x} and {:x}: {got:x}, not {want:x}", chip.0, op.text, a[k], b[k])
@@ -115,6 +118,34 @@ fn quotients_and_roots_are_rounded_as_ieee_754_asks() {
                     assert!(agrees(op.bytes, got, want), "{}", what());
                 }
             }
+        }
+    }
+}
+
+/// A card's MUFU does not round its guess: what becomes of one that is a unit off is what becomes of it in ptxas's code, and right but for few
+/// divisors, for which ptxas relies on the card's guess.
+#[test]
+fn a_guess_that_is_off_leaves_what_it_leaves_in_the_code_of_ptxas() {
+    for guess_error in [-1, 1] {
+        for op in &OPS {
+            let ours = assemble(&kernel(op, ""), Arch { sm: 90, specific: true }).expect("assembles");
+            let ([a, b], got) = left(&ours, op, 5, guess_error);
+            let (_, theirs) = left(&ptxas(&kernel(op, ""), "-O3"), op, 5, guess_error);
+            let mut wrong = 0;
+            for (k, (got, theirs)) in got.into_iter().zip(theirs).enumerate() {
+                let exact = (op.exact)(a[k], b[k]);
+                let what = || {
+                    format!("{} of {:x} and {:x}: {got:x}, ptxas's {theirs:x}, exact {exact:x}", op.text, a[k], b[k])
+                };
+                assert!(
+                    agrees(op.bytes, got, theirs) || agrees(op.bytes, got, exact),
+                    "guess off by {guess_error}: {}",
+                    what()
+                );
+                wrong += usize::from(!agrees(op.bytes, got, exact));
+            }
+            println!("{}, guess off by {guess_error}: {wrong} of {ELEMENTS} wrong", op.text);
+            assert!(wrong < ELEMENTS / 20, "{}, guess off by {guess_error}: {wrong} wrong", op.text);
         }
     }
 }
@@ -148,9 +179,9 @@ fn doubles_are_rounded_in_the_direction_that_is_asked_for() {
     let cases: [(Exact, Instead); 3] = [
         (
             |a, b| (a / b, (-(a / b)).mul_add(b * UP, a * UP) * b.signum()),
-            |a, b| (a & FRACTION | (13 + a % 27) << 52, b & FRACTION | (20 + b % 40) << 52),
+            |a, b| (a & FRACTION | (13 + a % 27) << 52, b & FRACTION | ([20, 1023][b as usize % 2] + b % 40) << 52),
         ),
-        (|_, b| (1.0 / b, (-(1.0 / b)).mul_add(b, 1.0) * b.signum()), |a, b| (a, b & FRACTION | 0x7fc << 52)),
+        (|_, b| (1.0 / b, (-(1.0 / b)).mul_add(b, 1.0) * b.signum()), |a, b| (a, b & FRACTION | (0x7fc + b % 3) << 52)),
         (|_, b| (b.sqrt(), (-b.sqrt() * UP).mul_add(b.sqrt() * UP, b * UP * UP)), |a, b| (a, (b & FRACTION) >> 3)),
     ];
     for (op, (exact, ends)) in OPS[3..].iter().zip(cases) {
@@ -166,18 +197,20 @@ fn doubles_are_rounded_in_the_direction_that_is_asked_for() {
             let buffers = [(A, bytes_of(&a, 8)), (B, bytes_of(&b, 8)), (OUT, vec![0; 8 * ELEMENTS])];
             let (left, _) =
                 launch(&cubin, "k", &case(&buffers, ELEMENTS / 256), true).unwrap_or_else(|e| panic!("{e}"));
-            let mut compared = [0; 3];
+            let (mut compared, mut denormal) = ([0; 3], 0);
             for (k, got) in left[2].chunks_exact(8).enumerate() {
                 let got = u64::from_le_bytes(got.try_into().expect("8 bytes"));
                 let (x, y) = (f64::from_bits(a[k]), f64::from_bits(b[k]));
                 let (nearest, rest) = exact(x, y);
-                if nearest.is_normal() {
+                if nearest.is_finite() && nearest != 0.0 {
                     let want = directed(nearest, rest, rounding);
                     assert_eq!(got, want, "{}{rounding} of {x:e} and {y:e}: {:e}", op.text, f64::from_bits(got));
                     compared[k % 3] += 1;
+                    denormal += usize::from(nearest.is_subnormal());
                 }
             }
             assert!(compared.iter().all(|n| *n > 4000), "{}: {compared:?}", op.text);
+            assert!(denormal > 1000 || op.text.starts_with("sqrt"), "{}: {denormal}", op.text);
         }
     }
 }
@@ -259,7 +292,7 @@ fn the_near_way_costs_what_that_of_ptxas_does() {
 /// Seven in a row, each from the last one's result: ptxas calls one function for the ends of the range.
 #[test]
 fn many_divisions_take_not_many_times_the_room_that_those_of_ptxas_take() {
-    for (op, bound) in OPS.iter().zip([1.2, 1.7, 1.2, 2.6, 3.3, 2.8]) {
+    for (op, bound) in OPS.iter().zip([1.2, 1.7, 1.2, 2.3, 3.0, 1.15]) {
         let from = if op.text.contains("%a") { "%a" } else { "%b" };
         let back = op.text.replace("%r", "%t").replace(from, "%r").replace("%t", from);
         let two = format!("{}; {back};\n", op.text);

@@ -28,12 +28,22 @@ pub fn launch(cubin: &[u8], name: &str, case: &Case, strict: bool) -> Result<(Ve
 pub fn launch_clusters(
     cubin: &[u8],
     name: &str,
-    (case, blocks): (&Case, u32),
+    case: (&Case, u32),
     strict: bool,
+) -> Result<(Vec<Vec<u8>>, Stats), String> {
+    launch_with(cubin, name, case, Options { strict, shared_order: strict, ..Options::default() })
+}
+
+/// The same by other options.
+pub fn launch_with(
+    cubin: &[u8],
+    name: &str,
+    (case, blocks): (&Case, u32),
+    options: Options,
 ) -> Result<(Vec<Vec<u8>>, Stats), String> {
     let file = Cubin::parse(cubin).map_err(|e| e.to_string())?;
     let kernel = file.kernel(name).ok_or_else(|| format!("no kernel {name}"))?;
-    let options = Options { strict, shared_order: strict, max_instructions: 4_000_000, ..Options::default() };
+    let options = Options { max_instructions: 4_000_000, ..options };
     let chip = Chip::of(Arch { sm: file.sm, specific: false }).ok_or_else(|| format!("sm_{}", file.sm))?;
     let (grid, block) = (case.grid, case.block);
     let size = Size { grid, block, cluster: [blocks, 1, 1], dynamic_shared_bytes: case.dynamic_bytes };

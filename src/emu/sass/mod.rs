@@ -95,6 +95,8 @@ pub struct Options {
     pub threads: usize,
     /// Instructions of one cluster after which it counts as endless; 0 is no limit.
     pub max_instructions: u64,
+    /// Units in the last place that MUFU's normal results in f32, and the high words of its f64 ones, lie off the rounded function; a chip's are within 2.
+    pub guess_error: i32,
 }
 
 impl Default for Options {
@@ -107,6 +109,7 @@ impl Default for Options {
             local_window: 0x7293_0000_0000,
             threads: 1,
             max_instructions: 0,
+            guess_error: 0,
         }
     }
 }

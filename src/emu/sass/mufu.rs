@@ -3,13 +3,14 @@
 //! Results here are the exact function rounded to nearest; the chip's are within 1 to 2 units in the last place (PTX ISA: maximum
 //! errors of the .approx instructions: ex2 and rcp 1 ulp, sqrt and rsqrt 2^-23 relative, lg2 2^-22.6 absolute in 0.5..2,
 //! sin and cos 2^-20.9 absolute in -pi..pi, tanh 2^-11 relative). Denormal sources and results are zero, as compiled code expects,
-//! which scales them itself where PTX asks for them.
+//! which scales them itself where PTX asks for them. What code makes of guesses that lie off by so much is tried with [`super::Options::guess_error`].
 
 use super::fault::{R, not_modelled};
 use super::float::flush;
 use super::lower::Run;
 use super::operand::Fields;
 use super::soft::{self, BF16, F16, Format, Round};
+use std::num::FpCategory;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     if f.0.form().mnemonic != "MUFU" {
@@ -47,9 +48,14 @@ fn approximation(name: &str) -> Option<Function> {
 fn single(f: Fields, run: Function) -> R<Run> {
     let (d, b) = (f.dst()?, f.src("b")?);
     Ok(Box::new(move |c| {
+        let off = c.machine.options.guess_error;
         let r = c.floats(&b)?.map(|v| {
             let r = run(f64::from(flush(v))) as f32;
-            if r.is_nan() { 0x7fff_ffff } else { flush(r).to_bits() }
+            match r.classify() {
+                FpCategory::Nan => 0x7fff_ffff,
+                FpCategory::Normal => r.to_bits().wrapping_add_signed(off),
+                _ => flush(r).to_bits(),
+            }
         });
         c.write(d, &r);
         Ok(())
@@ -76,6 +82,7 @@ fn half(f: Fields, format: Format, run: Function) -> R<Run> {
 fn high_word(f: Fields, reciprocal: bool) -> R<Run> {
     let (d, b) = (f.dst()?, f.src("b")?);
     Ok(Box::new(move |c| {
+        let off = c.machine.options.guess_error;
         let r = c.floats(&b)?.map(|v| {
             let x = f64::from_bits(u64::from(v.to_bits()) << 32);
             let x = if x.is_subnormal() { 0f64.copysign(x) } else { x };
@@ -85,7 +92,8 @@ fn high_word(f: Fields, reciprocal: bool) -> R<Run> {
                 false => 1.0 / x.sqrt(),
             };
             let r = if r.is_subnormal() { 0f64.copysign(r) } else { r };
-            (r.to_bits() >> 32) as u32
+            let high = (r.to_bits() >> 32) as u32;
+            if r.is_normal() { high.wrapping_add_signed(off) } else { high }
         });
         c.write(d, &r);
         Ok(())

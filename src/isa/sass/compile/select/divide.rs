@@ -136,18 +136,6 @@ impl Build<'_> {
         out
     }
 
-    /// `1 / y` of a double in the middle of the range, within one unit of the last place.
-    pub(super) fn reciprocal(&mut self, y: Word) -> Word {
-        let mut r = self.double_seed(y, ".RCP64H");
-        for _ in 0..3 {
-            let (e, next) = (self.two(), self.two());
-            self.dfma(e, (Wide::Pair(y), true), Wide::Pair(r), Wide::Imm(1f64.to_bits()));
-            self.dfma(next, (Wide::Pair(r), false), Wide::Pair(e), Wide::Pair(r));
-            r = next;
-        }
-        r
-    }
-
     /// `sqrt(x)` of a double in the middle of the range, correctly rounded where that is to a float's precision.
     pub(super) fn root(&mut self, x: Word) -> Word {
         let seed = self.double_seed(x, ".RSQ64H");

@@ -1,10 +1,9 @@
 //! Arithmetic of f64.
 //!
-//! Division, reciprocal and square root are correctly rounded, in each direction, where the result is a normal number; one that is denormal may be one
-//! unit of the last place off. What stands here is right everywhere; `near` has the short ways.
+//! Division, reciprocal and square root are correctly rounded, in each direction. What stands here is right everywhere; `near` has the short ways.
 
 use super::super::AsmError;
-use super::super::build::{Build, Src, lop3};
+use super::super::build::{Build, Src, iadd3, isetp, lop3};
 use super::super::flat::Flat;
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
 use super::float::rounding;
@@ -15,6 +14,23 @@ use crate::isa::sass::{Form, Role, op};
 type Signed = (Wide, bool);
 
 const INFINITY: u64 = 0x7ff0_0000_0000_0000;
+
+const INFINITY_HIGH: u32 = (INFINITY >> 32) as u32;
+const ONE_HIGH: u32 = (1f64.to_bits() >> 32) as u32;
+/// The smallest normal number.
+const LEAST: Wide = Wide::Imm(f64::MIN_POSITIVE.to_bits());
+
+/// A number's parts; exponents stand at bit 20, as in a high word.
+struct Apart {
+    /// The number, 2^54 times as large if it was denormal.
+    number: Word,
+    /// With its sign, from 1 to below 2.
+    mantissa: Word,
+    /// With its bias, of the number above.
+    exponent: Word,
+    /// With its bias: 54 or 0.
+    grown: Word,
+}
 
 /// Comparisons: with a register, a constant's high word, a bank's constant.
 pub(super) const DSETP: [&Form; 3] = [op::DSETP_R, op::DSETP_I, op::DSETP_C];
@@ -223,46 +239,34 @@ impl Build<'_> {
         }
     }
 
-    /// `1 / y` correctly rounded for y from 1 to below 2. What the steps leave is, but for the largest y: there half is a tie short of it.
-    fn reciprocal_of_mantissa(&mut self, y: Word) -> Word {
-        let r = self.reciprocal(y);
-        let largest = self.in_pair(Wide::Imm(0x3fff_ffff_ffff_ffff));
-        let (p, out) = (self.pred(), self.two());
-        let test = Mach::new(op::DSETP_R).w("pu", p).rn("a", y, 2).abs("a", true).rn("b", largest, 2).m("cmp", ".EQ");
-        self.push(test.p("pp", Pred::TRUE));
-        self.select(out, Pred::of(p), 1.into(), r.into());
-        self.mov(out.plus(1), Val::Word(r.plus(1)));
-        out
-    }
-
-    /// `x / y`, or `1 / y`: mantissas are divided, exponents put back by products.
+    /// `x / y`, or `1 / y`: mantissas are divided, exponents put back by a sum and a product.
     pub(super) fn far_quotient_double(&mut self, x: Option<Word>, y: Word, rounding: &'static str) -> Word {
-        let one = Wide::Imm(1f64.to_bits());
-        let (mx, ex) = match x {
-            Some(x) => self.parts(x),
-            None => (self.in_pair(one), self.in_word(Val::Imm(0))),
-        };
-        let (my, ey) = self.parts(y);
-        let r = self.reciprocal_of_mantissa(my);
-        let (q, left, near) = (self.two(), self.two(), self.two());
-        self.dmul(q, Wide::Pair(mx), Wide::Pair(r));
-        self.dfma(left, (Wide::Pair(my), true), Wide::Pair(q), Wide::Pair(mx));
-        self.dfma(near, (Wide::Pair(left), false), Wide::Pair(r), Wide::Pair(q));
-        let e = self.one();
-        self.alu(super::super::build::iadd3(), e, [ex.into(), Src::from(ey).negated(), Src::ZERO], |m| m);
-        let near = self.directed(near, (my, near, mx), Wide::Pair(r), rounding);
-        let scaled = self.scale_double(near, e, rounding);
-        // Zeros, infinities and NaN: the product with MUFU's reciprocal says it.
-        let p = self.finite_and_not_zero(y, Pred::TRUE);
-        let unit = self.unit(y, p);
-        let (inverse, special, out) = (self.double_seed(unit, ".RCP64H"), self.two(), self.two());
-        self.dmul(special, x.map_or(one, Wide::Pair), Wide::Pair(inverse));
-        // MUFU does not see the low word, which alone may say that it is no number.
-        let (none, known) = (self.pred(), self.two());
+        let above = x.map(|x| self.apart(x));
+        let below = self.apart(y);
+        let one = self.in_pair(Wide::Imm(1f64.to_bits()));
+        let mx = above.as_ref().map_or(one, |a| a.mantissa);
+        let [near, r] = self.quotient_steps_double(mx, below.mantissa);
+        let near = self.directed(near, (below.mantissa, near, mx), Wide::Pair(r), rounding);
+        let left = self.multiply_add_double((below.mantissa, true), near, Wide::Pair(mx));
+        let (apart, e) = (self.one(), self.one());
+        let top = Src::from(ONE_HIGH);
+        let [of_x, grown_x] = above.as_ref().map_or([top; 2], |a| [a.exponent.into(), a.grown.into()]);
+        self.alu(iadd3(), apart, [of_x, Src::from(below.exponent).negated(), Src::ZERO], |m| m);
+        // Further apart, the result is zero or infinite whatever was grown.
+        let apart = self.between(apart, 1200);
+        self.alu(iadd3(), e, [apart.into(), below.grown.into(), grown_x.negated()], |m| m);
+        let scaled = self.scale_double(near, e, rounding, (left, below.mantissa));
+        // With zeros, infinities and NaN: the product with infinity for zero, zero for infinity.
+        let (turned, none, special, out) = (self.two(), self.pred(), self.two(), self.two());
+        self.mov(turned, Val::Word(below.number));
+        let (high, other) = (below.number.plus(1), self.one());
+        self.lop(other, [high.into(), INFINITY_HIGH.into(), Src::ZERO], 0x3c);
         self.test_double(none, ".NAN", Wide::Pair(y), Wide::Pair(y), Pred::TRUE);
-        self.select64(known, Pred::of(none), Wide::Pair(y), Wide::Pair(special));
+        self.select(turned.plus(1), Pred::of(none), high.into(), other.into());
+        self.dmul(special, Wide::Pair(x.unwrap_or(one)), Wide::Pair(turned));
+        let p = self.finite_and_not_zero(y, Pred::TRUE);
         let p = x.map_or(p, |x| self.finite_and_not_zero(x, Pred::of(p)));
-        self.select64(out, Pred::of(p), Wide::Pair(scaled), Wide::Pair(known));
+        self.select64(out, Pred::of(p), Wide::Pair(scaled), Wide::Pair(special));
         out
     }
 
@@ -280,15 +284,6 @@ impl Build<'_> {
         let (left, out) = (self.two(), self.two());
         self.dfma(left, (Wide::Pair(a), true), Wide::Pair(b), Wide::Pair(c));
         self.dfma_rounded(out, (Wide::Pair(left), false), (factor, Wide::Pair(nearest)), rounding);
-        out
-    }
-
-    /// One with the sign of x where p is set, else x: the high word.
-    fn unit(&mut self, x: Word, p: Word) -> Word {
-        let (sign, one, out) = (self.one(), self.one(), self.two());
-        self.lop(sign, [x.plus(1).into(), 0x8000_0000.into(), Src::ZERO], 0xc0);
-        self.lop(one, [sign.into(), 0x3ff0_0000.into(), Src::ZERO], 0xfc);
-        self.select(out.plus(1), Pred::of(p), one.into(), x.plus(1).into());
         out
     }
 
@@ -310,84 +305,80 @@ impl Build<'_> {
         (p, y)
     }
 
-    /// Mantissa with its sign, in `[1, 2)`, and exponent; of finite numbers that are not zero.
-    fn parts(&mut self, x: Word) -> (Word, Word) {
-        let (p, y) = self.grown(x);
-        let (e, base, less) = (self.one(), self.one(), self.one());
-        self.shift(e, [Src::ZERO, 20.into(), y.plus(1).into()], ".R", ".U32", true);
-        self.lop(base, [e.into(), 0x7ff.into(), Src::ZERO], 0xc0);
-        let by = self.one();
-        let normal = self.in_word(Val::Imm(1023));
-        self.select(by, Pred::of(p), (1023u32 + 54).into(), normal.into());
-        self.alu(super::super::build::iadd3(), less, [base.into(), Src::from(by).negated(), Src::ZERO], |m| m);
-        let m = self.two();
-        self.mov(m, Val::Word(y));
-        let top = self.one();
-        self.lop(top, [y.plus(1).into(), 0x800f_ffff.into(), Src::ZERO], 0xc0);
-        self.lop(m.plus(1), [top.into(), 0x3ff0_0000.into(), Src::ZERO], 0xfc);
-        (m, less)
+    /// A number taken apart; finite numbers that are not zero.
+    fn apart(&mut self, x: Word) -> Apart {
+        let (p, power, number) = (self.pred(), self.two(), self.two());
+        let small = self.doubles(&DSETP, &["a", "b"], &[(Wide::Pair(x), false), (LEAST, false)]);
+        self.push(small.w("pu", p).abs("a", true).m("cmp", ".LT").p("pp", Pred::TRUE));
+        let grown = power.plus(1);
+        self.mov(power, Val::Imm(0));
+        self.select(grown, Pred::of(p), ((2f64.powi(54).to_bits() >> 32) as u32).into(), ONE_HIGH.into());
+        self.dmul(number, Wide::Pair(x), Wide::Pair(power));
+        let (exponent, mantissa, one) = (self.one(), self.two(), self.in_word(Val::Imm(ONE_HIGH)));
+        self.lop(exponent, [number.plus(1).into(), INFINITY_HIGH.into(), Src::ZERO], 0xc0);
+        self.mov(mantissa, Val::Word(number));
+        self.lop(mantissa.plus(1), [number.plus(1).into(), 0x800f_ffff.into(), one.into()], 0xea);
+        Apart { number, mantissa, exponent, grown }
     }
 
-    /// `x * 2^e` in two exact steps and one that rounds; e between -2200 and 2200.
-    fn scale_double(&mut self, x: Word, e: Word, rounding: &'static str) -> Word {
-        let mut x = x;
-        let mut left = e;
-        for step in 0..3 {
-            let (part, clipped) = (self.one(), self.one());
-            self.extreme(clipped, Val::Word(left), Val::Imm((-900i32).cast_unsigned()), true, true);
-            self.extreme(part, Val::Word(clipped), Val::Imm(900), false, true);
-            let power = self.two();
-            self.mov(power, Val::Imm(0));
-            let biased = self.one();
-            self.alu(super::super::build::iadd3(), biased, [part.into(), 1023.into(), Src::ZERO], |m| m);
-            self.shift(power.plus(1), [biased.into(), 20.into(), Src::ZERO], ".L", ".U32", false);
-            let next = self.two();
-            let m = Mach::new(op::DMUL_R).wn("d", next, 2).rn("a", x, 2).rn("b", power, 2);
-            self.push(m.m("rnd", rounding));
-            x = next;
-            if step < 2 {
-                let rest = self.one();
-                self.alu(
-                    super::super::build::iadd3(),
-                    rest,
-                    [left.into(), Src::from(part).negated(), Src::ZERO],
-                    |m| m,
-                );
-                left = rest;
-            }
+    /// `x` between `-limit << 20` and `limit << 20`.
+    fn between(&mut self, x: Word, limit: i32) -> Word {
+        let (above, out) = (self.one(), self.one());
+        self.extreme(above, Val::Word(x), Val::Imm((-limit << 20).cast_unsigned()), true, true);
+        self.extreme(out, Val::Word(above), Val::Imm((limit << 20).cast_unsigned()), false, true);
+        out
+    }
+
+    /// `2^e * x`, with `e << 20` given, of x between one half and two: the larger part of e is a sum, which is exact, a product rounds.
+    /// What the rounding to x has left, by which sign the exact value is from there, decides where x looks like a tie of denormals.
+    fn scale_double(&mut self, x: Word, e: Word, rounding: &'static str, left: (Word, Word)) -> Word {
+        let most = self.between(e, 900);
+        let (rest, big, out) = (self.one(), self.two(), self.two());
+        self.alu(iadd3(), rest, [e.into(), Src::from(most).negated(), Src::ZERO], |m| m);
+        self.mov(big, Val::Word(x));
+        self.alu(iadd3(), big.plus(1), [x.plus(1).into(), most.into(), Src::ZERO], |m| m);
+        let power = self.power(ONE_HIGH, rest, false);
+        self.push(Mach::new(op::DMUL_R).wn("d", out, 2).rn("a", big, 2).rn("b", power, 2).m("rnd", rounding));
+        if !rounding.is_empty() {
+            return out;
         }
-        x
+        let (lost, tie, moved, nearest) = (self.two(), self.pred(), self.two(), self.two());
+        let (back, half) = (self.power(ONE_HIGH, rest, true), self.power((-52i32 << 20).cast_unsigned(), rest, true));
+        self.dfma(lost, (Wide::Pair(out), true), Wide::Pair(back), Wide::Pair(big));
+        let test = Mach::new(op::DSETP_R).w("pu", tie).rn("a", lost, 2).abs("a", true).rn("b", half, 2);
+        self.push(test.m("cmp", ".EQ").p("pp", Pred::TRUE));
+        let (inexact, wrong, sign) = (self.pred(), self.pred(), self.one());
+        self.test_double(inexact, ".NE", Wide::Pair(left.0), Wide::Imm(0), Pred::of(tie));
+        self.lop(sign, [left.0.plus(1).into(), left.1.plus(1).into(), lost.plus(1).into()], 0x96);
+        let test = self.arith(isetp(), [sign.into(), Src::ZERO, Src::ZERO]).w("pu", wrong).m("cmp", ".GE");
+        self.push(test.mark("sg", "").p("pp", Pred::of(inexact)));
+        let twice = self.power(ONE_HIGH + (1 << 20), rest, false);
+        self.dfma(moved, (Wide::Pair(lost), false), Wide::Pair(twice), Wide::Pair(out));
+        self.select64(nearest, Pred::of(wrong), Wide::Pair(moved), Wide::Pair(out));
+        nearest
     }
 
+    /// A double of the high word `base ± e`.
+    fn power(&mut self, base: u32, e: Word, negative: bool) -> Word {
+        let d = self.two();
+        self.mov(d, Val::Imm(0));
+        self.alu(iadd3(), d.plus(1), [Src { neg: negative, ..e.into() }, base.into(), Src::ZERO], |m| m);
+        d
+    }
+
+    /// The root of what is below 2^-970 or no positive number: of `2^108 x`, made smaller by 2^-54, both exact.
     pub(super) fn far_root_double(&mut self, x: Word, rounding: &'static str) -> Word {
-        let (mx, e) = self.parts(x);
-        // An even exponent: the mantissa may be doubled.
-        let (odd, half, whole) = (self.one(), self.one(), self.one());
-        self.lop(odd, [e.into(), 1.into(), Src::ZERO], 0xc0);
-        self.shift(half, [Src::ZERO, 1.into(), e.into()], ".R", ".S32", true);
-        self.shift(whole, [odd.into(), 20.into(), Src::ZERO], ".L", ".U32", false);
-        let even = self.two();
-        self.mov(even, Val::Word(mx));
-        self.alu(super::super::build::iadd3(), even.plus(1), [mx.plus(1).into(), whole.into(), Src::ZERO], |m| m);
-        let s = self.root(even);
-        let s = self.directed(s, (s, s, even), Wide::Imm(0.125f64.to_bits()), rounding);
-        let scaled = self.scale_double(s, half, rounding);
-        let p = self.finite_and_not_zero(x, Pred::TRUE);
-        let unit = self.unit(x, p);
-        let (inverse, special, out) = (self.double_seed(unit, ".RSQ64H"), self.two(), self.two());
-        self.dmul(special, Wide::Pair(x), Wide::Pair(inverse));
-        let (positive, zero) = (self.pred(), self.pred());
-        self.compare(positive, ".GE", true, x.plus(1).into(), Src::ZERO);
-        let both = self.pred();
-        self.plop(both, [Pred::of(p), Pred::of(positive), Pred::TRUE], 0xc0);
-        let t = self.two();
-        self.select64(t, Pred::of(both), Wide::Pair(scaled), Wide::Pair(special));
+        let (big, scaled, out) = (self.two(), self.two(), self.two());
+        self.dmul(big, Wide::Pair(x), Wide::Imm(2f64.powi(108).to_bits()));
+        let r = self.double_seed(big, ".RSQ64H");
+        let [s, half] = self.root_steps_double(big, r);
+        let s = self.directed(s, (s, s, big), Wide::Pair(half), rounding);
+        self.dmul(scaled, Wide::Pair(s), Wide::Imm(2f64.powi(-54).to_bits()));
         // Zeros and positive infinity are their own roots.
-        self.push(Mach::new(op::DSETP_R).w("pu", zero).rn("a", x, 2).m("cmp", ".EQ").p("pp", Pred::TRUE));
-        let same = self.pred();
-        let test = self.doubles(&DSETP, &["a", "b"], &[(Wide::Pair(x), false), (Wide::Imm(INFINITY), false)]);
-        self.push(test.w("pu", same).m("cmp", ".EQ").m("bop", ".OR").p("pp", Pred::of(zero)));
-        self.select64(out, Pred::of(same), Wide::Pair(x), Wide::Pair(t));
+        let (p, q) = (self.pred(), self.pred());
+        self.test_double(p, ".NEU", Wide::Pair(x), Wide::Imm(INFINITY), Pred::TRUE);
+        self.test_double(q, ".NEU", Wide::Pair(x), Wide::Imm(0), Pred::of(p));
+        self.select64(out, Pred::of(q), Wide::Pair(scaled), Wide::Pair(x));
         out
     }
 

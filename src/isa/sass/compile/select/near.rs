@@ -144,7 +144,7 @@ impl Build<'_> {
     }
 
     /// `±a * b + c` of doubles in registers.
-    fn multiply_add_double(&mut self, a: (Word, bool), b: Word, c: Wide) -> Word {
+    pub(super) fn multiply_add_double(&mut self, a: (Word, bool), b: Word, c: Wide) -> Word {
         let d = self.two();
         self.dfma(d, (Wide::Pair(a.0), a.1), Wide::Pair(b), c);
         d
@@ -188,15 +188,8 @@ impl Build<'_> {
         let r = self.unguarded(|m| {
             let (x, y) = (m.in_pair(a), m.in_pair(b));
             let near = |m: &mut Self| {
-                let (r, large, p) = (m.two(), m.pred(), m.pred());
-                m.mov(r, Val::Imm(1));
-                m.guess_double(r, y, ".RCP64H");
-                let [r, e] = m.reciprocal_steps_double(y, r);
-                let r = m.multiply_add_double((r, false), e, Wide::Pair(r));
-                let q = m.two();
-                m.dmul(q, Wide::Pair(x), Wide::Pair(r));
-                let left = m.multiply_add_double((y, true), q, Wide::Pair(x));
-                let out = m.multiply_add_double((r, false), left, Wide::Pair(q));
+                let (large, p) = (m.pred(), m.pred());
+                let [out, r] = m.quotient_steps_double(x, y);
                 // High words as floats: the numerator and the quotient are large enough, the divisor is a number.
                 let size = |w: Word| Src { val: Val::Word(w), neg: false, abs: true };
                 m.test(large, ".GEU", size(x.plus(1)), 0x0360_0000.into(), Pred::TRUE);
@@ -207,6 +200,18 @@ impl Build<'_> {
             m.near_or(2, near, |m| m.far_quotient_double(Some(x), y, rounding))
         });
         self.mov64(d, Wide::Pair(r));
+    }
+
+    /// `x / y`, and `1 / y` nearly.
+    pub(super) fn quotient_steps_double(&mut self, x: Word, y: Word) -> [Word; 2] {
+        let (r, q) = (self.two(), self.two());
+        self.mov(r, Val::Imm(1));
+        self.guess_double(r, y, ".RCP64H");
+        let [r, e] = self.reciprocal_steps_double(y, r);
+        let r = self.multiply_add_double((r, false), e, Wide::Pair(r));
+        self.dmul(q, Wide::Pair(x), Wide::Pair(r));
+        let left = self.multiply_add_double((y, true), q, Wide::Pair(x));
+        [self.multiply_add_double((r, false), left, Wide::Pair(q)), r]
     }
 
     pub(super) fn root_double(&mut self, d: Word, a: Wide, rounding: &'static str) {
