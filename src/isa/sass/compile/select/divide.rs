@@ -2,6 +2,7 @@
 
 use super::super::build::{Build, Src, fadd, fmul, fsetp, iadd3, imad};
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::double::ONE;
 use crate::isa::sass::op;
 
 impl Build<'_> {
@@ -150,7 +151,7 @@ impl Build<'_> {
             // r += r/2 (1 - x r r)
             let (xr, e, half, next) = (self.two(), self.two(), self.two(), self.two());
             self.dmul(xr, Wide::Pair(x), Wide::Pair(r));
-            self.dfma(e, (Wide::Pair(xr), true), Wide::Pair(r), Wide::Imm(1f64.to_bits()));
+            self.dfma(e, (Wide::Pair(xr), true), Wide::Pair(r), ONE);
             self.dmul(half, Wide::Pair(r), Wide::Imm(0.5f64.to_bits()));
             self.dfma(next, (Wide::Pair(half), false), Wide::Pair(e), Wide::Pair(r));
             r = next;

@@ -17,6 +17,7 @@ const INFINITY: u64 = 0x7ff0_0000_0000_0000;
 
 const INFINITY_HIGH: u32 = (INFINITY >> 32) as u32;
 const ONE_HIGH: u32 = (1f64.to_bits() >> 32) as u32;
+pub(super) const ONE: Wide = Wide::Imm(1f64.to_bits());
 /// The smallest normal number.
 const LEAST: Wide = Wide::Imm(f64::MIN_POSITIVE.to_bits());
 
@@ -30,6 +31,14 @@ struct Apart {
     exponent: Word,
     /// With its bias: 54 or 0.
     grown: Word,
+}
+
+/// A number times a power of two.
+struct Scaled {
+    out: Word,
+    /// That by which the power's last part was multiplied, and this part's exponent, at bit 20.
+    exact: Word,
+    rest: Word,
 }
 
 /// Comparisons: with a register, a constant's high word, a bank's constant.
@@ -241,21 +250,7 @@ impl Build<'_> {
 
     /// `x / y`, or `1 / y`: mantissas are divided, exponents put back by a sum and a product.
     pub(super) fn far_quotient_double(&mut self, x: Option<Word>, y: Word, rounding: &'static str) -> Word {
-        let above = x.map(|x| self.apart(x));
         let below = self.apart(y);
-        let one = self.in_pair(Wide::Imm(1f64.to_bits()));
-        let mx = above.as_ref().map_or(one, |a| a.mantissa);
-        let [near, r] = self.quotient_steps_double(mx, below.mantissa);
-        let near = self.directed(near, (below.mantissa, near, mx), Wide::Pair(r), rounding);
-        let left = self.multiply_add_double((below.mantissa, true), near, Wide::Pair(mx));
-        let (apart, e) = (self.one(), self.one());
-        let top = Src::from(ONE_HIGH);
-        let [of_x, grown_x] = above.as_ref().map_or([top; 2], |a| [a.exponent.into(), a.grown.into()]);
-        self.alu(iadd3(), apart, [of_x, Src::from(below.exponent).negated(), Src::ZERO], |m| m);
-        // Further apart, the result is zero or infinite whatever was grown.
-        let apart = self.between(apart, 1200);
-        self.alu(iadd3(), e, [apart.into(), below.grown.into(), grown_x.negated()], |m| m);
-        let scaled = self.scale_double(near, e, rounding, (left, below.mantissa));
         // With zeros, infinities and NaN: the product with infinity for zero, zero for infinity.
         let (turned, none, special, out) = (self.two(), self.pred(), self.two(), self.two());
         self.mov(turned, Val::Word(below.number));
@@ -263,9 +258,26 @@ impl Build<'_> {
         self.lop(other, [high.into(), INFINITY_HIGH.into(), Src::ZERO], 0x3c);
         self.test_double(none, ".NAN", Wide::Pair(y), Wide::Pair(y), Pred::TRUE);
         self.select(turned.plus(1), Pred::of(none), high.into(), other.into());
-        self.dmul(special, Wide::Pair(x.unwrap_or(one)), Wide::Pair(turned));
+        self.dmul(special, x.map_or(ONE, Wide::Pair), Wide::Pair(turned));
         let p = self.finite_and_not_zero(y, Pred::TRUE);
         let p = x.map_or(p, |x| self.finite_and_not_zero(x, Pred::of(p)));
+        let above = x.map(|x| self.apart(x));
+        let (apart, e) = (self.one(), self.one());
+        let top = Src::from(ONE_HIGH);
+        let [of_x, grown_x] = above.as_ref().map_or([top; 2], |a| [a.exponent.into(), a.grown.into()]);
+        self.alu(iadd3(), apart, [of_x, Src::from(below.exponent).negated(), Src::ZERO], |m| m);
+        // Further apart, the result is zero or infinite whatever was grown.
+        let apart = self.between(apart, 1200);
+        self.alu(iadd3(), e, [apart.into(), below.grown.into(), grown_x.negated()], |m| m);
+        let (mx, my) = (above.map_or(ONE, |a| Wide::Pair(a.mantissa)), below.mantissa);
+        let [near, r] = self.quotient_steps_double(mx, my);
+        let scaled = match rounding {
+            "" => self.scale_nearest(near, e, (mx, my)),
+            _ => {
+                let near = self.directed(near, (my, near, mx), Wide::Pair(r), rounding);
+                self.scale_double(near, e, rounding).out
+            }
+        };
         self.select64(out, Pred::of(p), Wide::Pair(scaled), Wide::Pair(special));
         out
     }
@@ -274,7 +286,7 @@ impl Build<'_> {
     pub(super) fn directed(
         &mut self,
         nearest: Word,
-        (a, b, c): (Word, Word, Word),
+        (a, b, c): (Word, Word, Wide),
         factor: Wide,
         rounding: &'static str,
     ) -> Word {
@@ -282,7 +294,7 @@ impl Build<'_> {
             return nearest;
         }
         let (left, out) = (self.two(), self.two());
-        self.dfma(left, (Wide::Pair(a), true), Wide::Pair(b), Wide::Pair(c));
+        self.dfma(left, (Wide::Pair(a), true), Wide::Pair(b), c);
         self.dfma_rounded(out, (Wide::Pair(left), false), (factor, Wide::Pair(nearest)), rounding);
         out
     }
@@ -330,28 +342,34 @@ impl Build<'_> {
     }
 
     /// `2^e * x`, with `e << 20` given, of x between one half and two: the larger part of e is a sum, which is exact, a product rounds.
-    /// What the rounding to x has left, by which sign the exact value is from there, decides where x looks like a tie of denormals.
-    fn scale_double(&mut self, x: Word, e: Word, rounding: &'static str, left: (Word, Word)) -> Word {
+    fn scale_double(&mut self, x: Word, e: Word, rounding: &'static str) -> Scaled {
         let most = self.between(e, 900);
-        let (rest, big, out) = (self.one(), self.two(), self.two());
+        let (rest, exact, out) = (self.one(), self.two(), self.two());
         self.alu(iadd3(), rest, [e.into(), Src::from(most).negated(), Src::ZERO], |m| m);
-        self.mov(big, Val::Word(x));
-        self.alu(iadd3(), big.plus(1), [x.plus(1).into(), most.into(), Src::ZERO], |m| m);
+        self.mov(exact, Val::Word(x));
+        self.alu(iadd3(), exact.plus(1), [x.plus(1).into(), most.into(), Src::ZERO], |m| m);
         let power = self.power(ONE_HIGH, rest, false);
-        self.push(Mach::new(op::DMUL_R).wn("d", out, 2).rn("a", big, 2).rn("b", power, 2).m("rnd", rounding));
-        if !rounding.is_empty() {
-            return out;
-        }
-        let (lost, tie, moved, nearest) = (self.two(), self.pred(), self.two(), self.two());
-        let (back, half) = (self.power(ONE_HIGH, rest, true), self.power((-52i32 << 20).cast_unsigned(), rest, true));
-        self.dfma(lost, (Wide::Pair(out), true), Wide::Pair(back), Wide::Pair(big));
+        self.push(Mach::new(op::DMUL_R).wn("d", out, 2).rn("a", exact, 2).rn("b", power, 2).m("rnd", rounding));
+        Scaled { out, exact, rest }
+    }
+
+    /// The same of the quotient x of two numbers, rounded to nearest as if it had not been rounded before: where x looks like a tie of denormals,
+    /// what the division leaves tells by its sign on which side the quotient is.
+    fn scale_nearest(&mut self, x: Word, e: Word, (above, below): (Wide, Word)) -> Word {
+        let left = self.multiply_add_double((below, true), x, above);
+        let (inexact, side, tie, wrong) = (self.pred(), self.one(), self.pred(), self.pred());
+        self.test_double(inexact, ".NE", Wide::Pair(left), Wide::Imm(0), Pred::TRUE);
+        self.lop(side, [left.plus(1).into(), below.plus(1).into(), Src::ZERO], 0x3c);
+        let Scaled { out, exact, rest } = self.scale_double(x, e, "");
+        let (lost, opposite, moved, nearest) = (self.two(), self.one(), self.two(), self.two());
+        let back = self.power(ONE_HIGH, rest, true);
+        self.dfma(lost, (Wide::Pair(out), true), Wide::Pair(back), Wide::Pair(exact));
+        let half = self.power((-52i32 << 20).cast_unsigned(), rest, true);
         let test = Mach::new(op::DSETP_R).w("pu", tie).rn("a", lost, 2).abs("a", true).rn("b", half, 2);
-        self.push(test.m("cmp", ".EQ").p("pp", Pred::TRUE));
-        let (inexact, wrong, sign) = (self.pred(), self.pred(), self.one());
-        self.test_double(inexact, ".NE", Wide::Pair(left.0), Wide::Imm(0), Pred::of(tie));
-        self.lop(sign, [left.0.plus(1).into(), left.1.plus(1).into(), lost.plus(1).into()], 0x96);
-        let test = self.arith(isetp(), [sign.into(), Src::ZERO, Src::ZERO]).w("pu", wrong).m("cmp", ".GE");
-        self.push(test.mark("sg", "").p("pp", Pred::of(inexact)));
+        self.push(test.m("cmp", ".EQ").p("pp", Pred::of(inexact)));
+        self.lop(opposite, [side.into(), lost.plus(1).into(), Src::ZERO], 0x3c);
+        let test = self.arith(isetp(), [opposite.into(), Src::ZERO, Src::ZERO]).w("pu", wrong).m("cmp", ".GE");
+        self.push(test.mark("sg", "").p("pp", Pred::of(tie)));
         let twice = self.power(ONE_HIGH + (1 << 20), rest, false);
         self.dfma(moved, (Wide::Pair(lost), false), Wide::Pair(twice), Wide::Pair(out));
         self.select64(nearest, Pred::of(wrong), Wide::Pair(moved), Wide::Pair(out));
@@ -372,7 +390,7 @@ impl Build<'_> {
         self.dmul(big, Wide::Pair(x), Wide::Imm(2f64.powi(108).to_bits()));
         let r = self.double_seed(big, ".RSQ64H");
         let [s, half] = self.root_steps_double(big, r);
-        let s = self.directed(s, (s, s, big), Wide::Pair(half), rounding);
+        let s = self.directed(s, (s, s, Wide::Pair(big)), Wide::Pair(half), rounding);
         self.dmul(scaled, Wide::Pair(s), Wide::Imm(2f64.powi(-54).to_bits()));
         // Zeros and positive infinity are their own roots.
         let (p, q) = (self.pred(), self.pred());

@@ -5,10 +5,10 @@
 
 use super::super::build::{Build, Src, ffma, fmul, iadd3};
 use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
+use super::double;
 use crate::isa::sass::op;
 
 const ONE: u32 = 1f32.to_bits();
-const ONE_DOUBLE: Wide = Wide::Imm(1f64.to_bits());
 
 impl Build<'_> {
     /// What `near` gives, of one word or two, and in threads for which it says so, what `far` gives.
@@ -152,7 +152,7 @@ impl Build<'_> {
 
     /// A guess of `1 / y` made three times as exact.
     pub(super) fn reciprocal_step_double(&mut self, y: Word, r: Word) -> Word {
-        let e = self.multiply_add_double((y, true), r, ONE_DOUBLE);
+        let e = self.multiply_add_double((y, true), r, double::ONE);
         let e = self.multiply_add_double((e, false), e, Wide::Pair(e));
         self.multiply_add_double((r, false), e, Wide::Pair(r))
     }
@@ -160,7 +160,7 @@ impl Build<'_> {
     /// The same, and what makes it twice as exact again.
     fn reciprocal_steps_double(&mut self, y: Word, r: Word) -> [Word; 2] {
         let r = self.reciprocal_step_double(y, r);
-        [r, self.multiply_add_double((y, true), r, ONE_DOUBLE)]
+        [r, self.multiply_add_double((y, true), r, double::ONE)]
     }
 
     pub(super) fn invert_double(&mut self, d: Word, a: Wide, rounding: &'static str) {
@@ -174,8 +174,7 @@ impl Build<'_> {
                 let [r, e] = m.reciprocal_steps_double(y, r);
                 let out = m.multiply_add_double((r, false), e, Wide::Pair(r));
                 if !rounding.is_empty() {
-                    let one = m.in_pair(ONE_DOUBLE);
-                    return (m.directed(out, (y, out, one), Wide::Pair(r), rounding), Pred::of(p));
+                    return (m.directed(out, (y, out, double::ONE), Wide::Pair(r), rounding), Pred::of(p));
                 }
                 (out, Pred::of(p))
             };
@@ -189,13 +188,13 @@ impl Build<'_> {
             let (x, y) = (m.in_pair(a), m.in_pair(b));
             let near = |m: &mut Self| {
                 let (large, p) = (m.pred(), m.pred());
-                let [out, r] = m.quotient_steps_double(x, y);
+                let [out, r] = m.quotient_steps_double(Wide::Pair(x), y);
                 // High words as floats: the numerator and the quotient are large enough, the divisor is a number.
                 let size = |w: Word| Src { val: Val::Word(w), neg: false, abs: true };
                 m.test(large, ".GEU", size(x.plus(1)), 0x0360_0000.into(), Pred::TRUE);
                 let both = m.multiply_add(Src::ZERO, y.plus(1).into(), out.plus(1).into());
                 m.test(p, ".GT", size(both), 0x0010_0000.into(), Pred::of(large));
-                (m.directed(out, (y, out, x), Wide::Pair(r), rounding), Pred::of(p).not())
+                (m.directed(out, (y, out, Wide::Pair(x)), Wide::Pair(r), rounding), Pred::of(p).not())
             };
             m.near_or(2, near, |m| m.far_quotient_double(Some(x), y, rounding))
         });
@@ -203,14 +202,14 @@ impl Build<'_> {
     }
 
     /// `x / y`, and `1 / y` nearly.
-    pub(super) fn quotient_steps_double(&mut self, x: Word, y: Word) -> [Word; 2] {
+    pub(super) fn quotient_steps_double(&mut self, x: Wide, y: Word) -> [Word; 2] {
         let (r, q) = (self.two(), self.two());
         self.mov(r, Val::Imm(1));
         self.guess_double(r, y, ".RCP64H");
         let [r, e] = self.reciprocal_steps_double(y, r);
         let r = self.multiply_add_double((r, false), e, Wide::Pair(r));
-        self.dmul(q, Wide::Pair(x), Wide::Pair(r));
-        let left = self.multiply_add_double((y, true), q, Wide::Pair(x));
+        self.dmul(q, x, Wide::Pair(r));
+        let left = self.multiply_add_double((y, true), q, x);
         [self.multiply_add_double((r, false), left, Wide::Pair(q)), r]
     }
 
@@ -223,7 +222,7 @@ impl Build<'_> {
                 m.guess_double(r, x, ".RSQ64H");
                 m.compare(p, ".GE", false, r.into(), 0x7ca0_0000.into());
                 let [out, half] = m.root_steps_double(x, r);
-                (m.directed(out, (out, out, x), Wide::Pair(half), rounding), Pred::of(p))
+                (m.directed(out, (out, out, Wide::Pair(x)), Wide::Pair(half), rounding), Pred::of(p))
             };
             m.near_or(2, near, |m| m.far_root_double(x, rounding))
         });
@@ -234,7 +233,7 @@ impl Build<'_> {
     pub(super) fn root_steps_double(&mut self, x: Word, r: Word) -> [Word; 2] {
         let (square, more, s, half, c) = (self.two(), self.two(), self.two(), self.two(), self.two());
         self.dmul(square, Wide::Pair(r), Wide::Pair(r));
-        let e = self.multiply_add_double((square, true), x, ONE_DOUBLE);
+        let e = self.multiply_add_double((square, true), x, double::ONE);
         self.dfma(c, (Wide::Pair(e), false), Wide::Imm(0.375f64.to_bits()), Wide::Imm(0.5f64.to_bits()));
         self.dmul(more, Wide::Pair(r), Wide::Pair(e));
         let r = self.multiply_add_double((c, false), more, Wide::Pair(r));
