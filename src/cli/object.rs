@@ -54,7 +54,7 @@ pub fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     }
     let (chip, gpu) = Chip::parse(&args.arch).zip(Gpu::parse(&args.arch)).ok_or_else(|| {
         let names = Chip::ALL.map(Chip::name).join(", ");
-        CliError::Usage(format!("--arch {}: there are {names}", args.arch))
+        CliError::Usage(format!("chip {}: there are {names}, {} and sm_90a", args.arch, sass_chips()))
     })?;
     let text = String::from_utf8(read(&args.file)?).map_err(|e| failed(&args.file, &e))?;
     let assembled = assemble(Target::of(chip), &text).map_err(|e| failed(&args.file, &e))?;
@@ -78,12 +78,15 @@ pub fn asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     Ok(())
 }
 
+fn sass_chips() -> String {
+    sass::Chip::ALL.map(|c| c.to_string()).join(", ")
+}
+
 /// The chip of a SASS listing.
 fn sass_chip(name: &str) -> Result<Arch, CliError> {
     let arch = Arch::parse(name).filter(|a| sass::Chip::of(*a).is_some());
     arch.ok_or_else(|| {
-        let known: Vec<String> = sass::Chip::ALL.iter().map(|c| c.to_string()).collect();
-        CliError::Usage(format!("--arch {name}: there are tables of SASS for {} and sm_90a", known.join(", ")))
+        CliError::Usage(format!("chip {name}: there are tables of SASS for {} and sm_90a", sass_chips()))
     })
 }
 

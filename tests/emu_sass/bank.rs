@@ -99,6 +99,11 @@ pub fn bank0(chip: Chip, size: Size, options: &Options, (bank0, params): (u64, u
     put(at.kept_shared, &1024u32.to_le_bytes());
     let (own, of_params) = at.own;
     put(own, &(bank0 + if of_params { params.into() } else { 0 }).to_le_bytes());
+    if chip == Chip::Sm120 {
+        // CTAs of clusters look for these words 0xa0 below.
+        bank.copy_within(0x250..0x2d0, 0x1b0);
+    }
+    let mut put = |at: usize, bytes: &[u8]| bank[at..at + bytes.len()].copy_from_slice(bytes);
     // `__constant__` variables by generic address.
     put(at.constants, &constants.to_le_bytes());
     bank

@@ -3,6 +3,7 @@
 
 use crate::chips::{OTHERS, agree};
 use crate::codegen_kernels::kernels as graphs;
+use crate::machine::{Case, launch_clusters};
 use crate::nvidia::ptxas_for;
 use doorbell::codegen::{self, OptChoice};
 use doorbell::elf::cubin::{Arch, Cubin};
@@ -65,11 +66,83 @@ fn the_size_of_shared_memory_and_counters_are_where_ptxas_has_them() {
     }
 }
 
+/// With clusters, without, and of blocks that count as one each.
+#[test]
+fn what_the_launch_tells_is_read_where_ptxas_reads_it() {
+    const OUT: u64 = 0x7_0000_0000;
+    let alone = ["%dynamic_smem_size", "%envreg3", "%envreg20", "%nsmid", "%ntid.x", "%nctaid.x"];
+    let clusters = [
+        "%cluster_nctaid.x",
+        "%nclusterid.x",
+        "%cluster_ctaid.x",
+        "%clusterid.x",
+        "%cluster_nctarank",
+        "%cluster_ctarank",
+        "%aggr_smem_size",
+        "%is_explicit_cluster",
+    ];
+    for chip in Chip::ALL {
+        let has_clusters = matches!(chip, Chip::Sm90 | Chip::Sm120);
+        let mut names = alone.to_vec();
+        names.extend(if has_clusters { &clusters[..] } else { &[] });
+        let words: String = (0..)
+            .step_by(4)
+            .zip(&names)
+            .map(|(at, name)| match *name {
+                "%is_explicit_cluster" => {
+                    format!("mov.pred %p1, {name}; selp.u32 %r1, 7, 9, %p1; st.global.u32 [%d1+{at}], %r1;\n")
+                }
+                _ => format!("mov.u32 %r1, {name}; st.global.u32 [%d1+{at}], %r1;\n"),
+            })
+            .collect();
+        let text = kernel(&format!(
+            "ld.param.u64 %d1, [o]; mov.u32 %r2, %ctaid.x; mul.wide.u32 %d2, %r2, 64; add.s64 %d1, %d1, %d2;\n{words}\
+            mov.u64 %d3, %gridid; st.global.u64 [%d1+56], %d3;"
+        ))
+        .replace(".version 8.8\n.target sm_80", &format!(".version 8.8\n.target {chip}"));
+        let ours = assemble(&text, chip.arch()).unwrap_or_else(|e| panic!("{chip}: {e}\n{text}"));
+        let theirs = ptxas_for(&text, &chip.to_string(), "-O3");
+        for blocks in if has_clusters { vec![1, 2] } else { vec![1] } {
+            let buffers = [(OUT, vec![0xaa; 4 * 64])];
+            let params = OUT.to_le_bytes().to_vec();
+            let case = Case { grid: [4, 1, 1], block: [32, 1, 1], params, buffers: &buffers, dynamic_bytes: 48 };
+            let [a, b] = [&ours, &theirs].map(|c| {
+                launch_clusters(c, "k", (&case, blocks), true).unwrap_or_else(|e| panic!("{chip}: {e}")).0.remove(0)
+            });
+            assert_eq!(a, b, "{chip}, clusters of {blocks}: {names:?}");
+            let word = |block: usize, k: usize| {
+                u32::from_le_bytes(a[64 * block + 4 * k..][..4].try_into().expect("four bytes"))
+            };
+            assert_eq!((word(3, 0), word(3, 4), word(3, 5)), (48, 32, 4), "{chip}");
+            if has_clusters {
+                let found: Vec<u32> = (6..12).map(|k| word(3, k)).collect();
+                let want = if blocks == 2 { [2, 2, 1, 1, 2, 1] } else { [1, 4, 0, 3, 1, 0] };
+                assert_eq!(found, want, "{chip}, clusters of {blocks}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_a_chip_has_not_is_refused_by_name() {
     let body = "mov.u32 %r1, %cluster_nctaid.x; ld.param.u64 %d1, [o]; st.global.u32 [%d1], %r1;";
     let e = assemble(&kernel(body), Chip::Sm80.arch()).expect_err("clusters");
-    assert_eq!(e.what, "sm_80 keeps nothing like c[0x0][0x144] of sm_90");
+    assert_eq!((e.line, e.what.as_str()), (9, "mov.u32: sm_80 keeps nothing like c[0x0][0x144] of sm_90"));
+    for (body, chip, what) in [
+        (
+            "st.global.u32 [%d1], %r1; mbarrier.init.shared.b64 [%r1], 1;",
+            Chip::Sm80,
+            "9:27: mbarrier.init.shared.b64: sm_80 has no SYNCS",
+        ),
+        (
+            "mov.u32 %r1, 0;\nwgmma.fence.sync.aligned;",
+            Chip::Sm120,
+            "10:1: wgmma.fence.sync.aligned: sm_120 has no WARPGROUP",
+        ),
+        ("fence.proxy.async;", Chip::Sm89, "9:1: fence.proxy.async: sm_89 has no FENCE"),
+    ] {
+        assert_eq!(assemble(&kernel(body), chip.arch()).expect_err(what).to_string(), what);
+    }
     let cubin =
         assemble(&kernel("ld.param.u64 %d1, [o]; st.global.u64 [%d1], %d1;"), Chip::Sm80.arch()).expect("a copy");
     assert_eq!(Cubin::parse(&cubin).expect("a cubin").sm, 80);

@@ -412,7 +412,7 @@ fn constant(f: Fields) -> R<Run> {
 fn constants(c: &Core, (bank, offset): (u8, i64), index: Option<Src>, len: usize, first: bool) -> R<[u64; 32]> {
     let fixed = match index {
         None => Some(c.constant(bank, offset, len)?),
-        Some(Src::U(u)) => Some(c.constant(bank, offset + i64::from(c.uniform(u)), len)?),
+        Some(Src::U(u)) => Some(c.constant(bank, offset + i64::from(c.uniform(u).cast_signed()), len)?),
         _ => None,
     };
     let mut values = [0u64; 32];

@@ -46,8 +46,8 @@ enum Special {
     /// Where local memory begins in its window.
     LocalOffset,
     Rank,
-    /// CTAs of a cluster.
-    ClusterSize,
+    /// 1 in a cluster, else 0: code of sm_120 finds what the launch tells CTAs of clusters that many times 160 bytes lower.
+    InCluster,
     Warpgroup,
     Zero,
 }
@@ -71,7 +71,7 @@ impl Special {
             81 | 83 => Special::Clock(32),
             135 => Special::Warpgroup,
             136 => Special::Rank,
-            138 => Special::ClusterSize,
+            138 => Special::InCluster,
             55 => Special::LocalOffset,
             // Performance counters count nothing.
             48 | 54 | 67 | 100..=115 | 255 => Special::Zero,
@@ -102,7 +102,7 @@ impl Special {
             Special::Clock(shift) => [(c.warp.clock >> shift) as u32; 32],
             Special::LocalOffset => [LOCAL_WINDOW as u32 - c.machine.launch.local_bytes; 32],
             Special::Rank => [cta.rank; 32],
-            Special::ClusterSize => [c.machine.launch.cluster.iter().product(); 32],
+            Special::InCluster => [u32::from(c.machine.launch.cluster != [1; 3]); 32],
             Special::Warpgroup => [c.warp.number / 4; 32],
             Special::Zero => [0; 32],
         }

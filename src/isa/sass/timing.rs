@@ -124,8 +124,10 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
     match (from, to) {
         (Pipe::Mma, Pipe::Mma) if addend && is_long(producer) => both(24, 28),
         (Pipe::Mma, Pipe::Mma) if addend => both(14, 28),
-        // The smallest integer shape is done sooner.
-        (Pipe::Mma, _) if producer.modifier("sh") == ".8816" && column(to) < 4 => both(13, 28),
+        // The smallest integer shapes, of bytes, of four bits and of bits, are done sooner.
+        (Pipe::Mma, _) if matches!(producer.modifier("sh"), ".8816" | ".8832" | ".88128") && column(to) < 4 => {
+            both(13, 28)
+        }
         // ptxas leaves less between two of them on sm_80 alone.
         (Pipe::HalfMma, Pipe::HalfMma) if producer.chip() == Chip::Sm80 => both(6, 8),
         (Pipe::Mma, _) if is_long(producer) => LONG_MMA[column(to)],

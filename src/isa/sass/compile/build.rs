@@ -394,6 +394,14 @@ impl<'a> Build<'a> {
             Opd::Reg(r) => Ok(self.truth(*r)),
             Opd::Not(r) => Ok(self.truth(*r).not()),
             Opd::Imm(v) => Ok(Pred { word: None, not: bits_of(*v, Type::B32) == 0 }),
+            Opd::Special(name) if name.trim_start_matches('%') == "is_explicit_cluster" => {
+                let p = self.pred();
+                self.unguarded(|b| {
+                    let explicit = b.in_word(Val::Const(0, super::select::EXPLICIT));
+                    b.compare(p, ".EQ", false, explicit.into(), 1.into());
+                });
+                Ok(Pred::of(p))
+            }
             _ => self.no(i, "such a predicate is not assembled"),
         }
     }

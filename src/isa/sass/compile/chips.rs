@@ -10,21 +10,39 @@ use crate::isa::sass::{Chip, FieldError, Instruction, op};
 
 /// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes, before, after.
 /// Source: cubins of ptxas 13.5 (nv.md 5.4).
-const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 9] = [
+const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 17] = [
     // Block and grid dimensions.
     (0x0, 12, Some(0x0), Some(0x360)),
     (0xc, 12, Some(0xc), Some(0x370)),
-    // The window of local memory, the stack pointer, dynamic shared memory.
+    // The window of local memory, the stack pointer, dynamic shared memory, the grid's number.
     (0x20, 8, Some(0x20), Some(0x2f8)),
     (0x28, 4, Some(0x28), Some(0x37c)),
-    (0x2c, 4, Some(0x2c), None),
-    // Words of the environment; shared memory that the driver keeps, and how much may be reached.
-    (0x40, 128, Some(0x88), None),
+    (0x2c, 4, Some(0x2c), Some(0x2ac)),
+    (0x30, 8, Some(0x30), Some(0x140)),
+    // Words of the environment; the address of bank 3; multiprocessors; shared memory that the driver keeps, and how much may be reached.
+    (0x40, 64, Some(0x88), Some(0x250)),
+    (0x80, 64, Some(0xc8), Some(0xd0)),
+    (0xd0, 8, Some(0x50), Some(0x120)),
+    (0x10c, 4, Some(0x10c), Some(0x2d0)),
     (0x114, 4, Some(0x114), Some(0x16c)),
-    (0x13c, 4, None, None),
+    (0x13c, 4, None, Some(0x2bc)),
+    // Whether there are clusters, blocks of one along each axis, clusters along each axis, blocks of one.
+    (0x140, 4, None, Some(0x36c)),
+    (0x144, 12, None, Some(0x2a0)),
+    (0x15c, 12, None, Some(0x2c0)),
+    (0x188, 4, None, Some(0x2cc)),
     // The memory descriptor.
     (0x208, 8, Some(0x118), Some(0x358)),
 ];
+
+/// How far below a word of the launch sm_120 has it for blocks of clusters; those of these places of it has it twice.
+pub(super) const IN_CLUSTERS: i32 = -0xa0;
+const TWICE: std::ops::Range<u64> = 0x250..0x2d0;
+
+/// Whether the chip has the word that stands at a place of bank 0 on sm_90 twice.
+pub(super) fn has_twice(at: u32, chip: Chip) -> bool {
+    chip == Chip::Sm120 && place(0, at.into(), chip).is_ok_and(|at| TWICE.contains(&at))
+}
 
 /// Where parameters begin on sm_90.
 const PARAMS: u64 = super::build::PARAMS as u64;

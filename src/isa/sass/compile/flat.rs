@@ -307,6 +307,8 @@ pub(super) struct Names {
     pub functions: std::sync::Arc<Signatures>,
     /// What the text is assembled for.
     pub chip: Chip,
+    /// The chip lacks something that the text wants: its place is to be found.
+    pub blame: bool,
 }
 
 impl Names {

@@ -228,13 +228,22 @@ pub fn text_code(text: &str, chip: Chip) -> Result<(Vec<Kernel>, Data), AsmError
 }
 
 fn watched(text: &str, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
+    let first = tried(text, (chip, false), done);
+    if first.is_err() && chip != Chip::Sm90 {
+        // What the chip has not is seen in code in which nothing tells any more where it comes from.
+        tried(text, (chip, true), &mut |_| {})?;
+    }
+    first
+}
+
+fn tried(text: &str, (chip, blame): (Chip, bool), done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
     let store = Store::default();
     let read = ptx::parse_with(text, &mut Reader::new(&store));
     let mut module = read.map_err(|e| AsmError::new(e.pos(), e.what()))?;
     done(Phase::Parse);
     let (mut names, mut data) = (Names::default(), Data::default());
     let (functions, numbers) = call::declared(&module)?;
-    (names.functions, names.chip) = (Arc::new(functions), chip);
+    (names.functions, names.chip, names.blame) = (Arc::new(functions), chip, blame);
     names.symbols.extend(numbers.into_iter().map(|(name, n)| (name, Symbol::Function(n))));
     for item in &module.items {
         if let Item::Variable(v) = item {
@@ -327,6 +336,9 @@ fn routine<'a>(
     done(Phase::Facts);
     let mut selected = selected(&body, &facts, (names, number))?;
     done(Phase::Select);
+    if names.blame {
+        known_on_chip(&body, &selected.code, names.chip)?;
+    }
     let ahead = arrange(&mut selected, true);
     let local_bytes = body.outgoing_bytes + body.local_bytes;
     let most = body.pool.map_or(registers, |p| registers.max(p.most.saturating_sub(2)).min(253));
@@ -358,6 +370,20 @@ fn routine<'a>(
     done(Phase::Allocate);
     let start = body.pool.map(|_| u32::from(registers) + 2);
     Ok(Routine { placed, calls: selected.calls, barriers: selected.barriers, source_instructions, start })
+}
+
+/// The first instruction of the text that becomes one that the chip has not is an error.
+fn known_on_chip(body: &flat::Body, code: &mir::Code, chip: Chip) -> Result<(), AsmError> {
+    let all = code.order.iter().flat_map(|b| &code.blocks[*b].ops);
+    let refused = |m: &mir::Mach| Some((m.pos, chips::lower(vec![lines::Line::Inst(m.inst, None)], chip).err()?));
+    let Some((pos, what)) = all.filter_map(refused).min_by_key(|(pos, _)| (pos.line, pos.column)) else {
+        return Ok(());
+    };
+    let name = body.items.iter().find_map(|i| match i {
+        flat::Item::Inst(i) if (i.pos.line, i.pos.column) == (pos.line, pos.column) => Some(i.name()),
+        _ => None,
+    });
+    Err(AsmError::new(pos, format!("{}: {what}", name.unwrap_or_default())))
 }
 
 /// Puts code on virtual registers in order, its loads a turn ahead or not; how many registers more a loop needs for that.

@@ -21,7 +21,7 @@ const UNIFORM: u64 = 12;
 const BLOCKS: u32 = 0x144;
 
 /// Where bank 0 says that the launch names a cluster.
-pub(super) const EXPLICIT: u32 = 0x140;
+pub(in super::super) const EXPLICIT: u32 = 0x140;
 
 /// The uniform predicate of a request for registers.
 const GRANTED: u64 = 0;
@@ -273,7 +273,8 @@ impl Build<'_> {
         };
         let at = self.one();
         self.push(Mach::new(op::S2R_S).w("d", at).m("s", place));
-        self.divide(d, Val::Word(at), Val::Const(0, BLOCKS + 4 * axis as u32), false, rest);
+        let blocks = self.launch_word(BLOCKS + 4 * axis as u32);
+        self.divide(d, Val::Word(at), blocks, false, rest);
         true
     }
 

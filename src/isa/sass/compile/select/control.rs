@@ -1,11 +1,12 @@
 //! Branches, ends, barriers, fences; special registers.
 
 use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
+use super::super::build::{Build, Src, iadd3, imad};
+use super::super::chips::{IN_CLUSTERS, has_twice};
 use super::super::flat::{Flat, Opd, Symbol};
 use super::super::mir::{Mach, Term, Val, Wide, Word};
 use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::op;
+use crate::isa::sass::{Role, op};
 
 impl Build<'_> {
     /// Ends the grid with an error.
@@ -239,12 +240,30 @@ impl Build<'_> {
         match (wide, stem) {
             (true, "gridid") => self.mov64(d, Wide::Const(0, at)),
             (true, _) => {
-                self.mov(d, Val::Const(0, at));
+                let word = self.launch_word(at);
+                self.mov(d, word);
                 self.mov(d.plus(1), Val::Imm(0));
             }
-            _ => self.mov(d, Val::Const(0, at)),
+            _ => {
+                let word = self.launch_word(at);
+                self.mov(d, word);
+            }
         }
         true
+    }
+
+    /// A word of bank 0 that the launch fills, by its place on sm_90.
+    pub(super) fn launch_word(&mut self, at: u32) -> Val {
+        if !has_twice(at, self.chip) {
+            return Val::Const(0, at);
+        }
+        let (inside, by, d) = (self.one(), self.one(), self.one());
+        self.unguarded(|b| {
+            b.push(Mach::new(op::CS2R_S_SM120).w("d", inside).m("s", "SR_CgaSize").m("w", ".32"));
+            b.alu(imad(), by, [inside.into(), IN_CLUSTERS.cast_unsigned().into(), Src::ZERO], |m| m);
+            b.push(Mach::new(op::LDC_C).w("d", d).c("c", 0, at).field("c", Role::Register, by, 1, false));
+        });
+        Val::Word(d)
     }
 
     /// Clocks.
@@ -279,7 +298,10 @@ impl Build<'_> {
                 let kept = Src::from(Val::Const(0, 0x114)).negated();
                 self.alu(iadd3(), d, [t.into(), kept, Src::ZERO], |m| m);
             }
-            _ => self.extreme(d, Val::Word(t), Val::Const(0, 0x13c), false, false),
+            _ => {
+                let most = self.launch_word(0x13c);
+                self.extreme(d, Val::Word(t), most, false, false);
+            }
         }
         true
     }

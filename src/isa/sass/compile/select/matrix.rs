@@ -5,7 +5,7 @@ use super::super::build::Build;
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Val, Word};
 use crate::isa::ptx::{Opcode, Space, Type};
-use crate::isa::sass::op;
+use crate::isa::sass::{Chip, op};
 
 impl Build<'_> {
     pub(super) fn matrix(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -92,6 +92,9 @@ impl Build<'_> {
             ("m16n8k16", Type::F16 | Type::Bf16) => (op::HMMA_D, ".16816", [4, 2]),
             ("m16n8k4", Type::Tf32) => (op::HMMA_D, ".1684", [2, 1]),
             ("m16n8k8", Type::Tf32) => (op::HMMA_D, ".1688", [4, 2]),
+            ("m8n8k16", Type::U8 | Type::S8) if self.chip == Chip::Sm120 => {
+                return self.multiply_eight_rows(i, typed(i, Mach::new(op::IMMA_D), [d_ty, a_ty, b_ty]));
+            }
             ("m8n8k16", Type::U8 | Type::S8) => (op::IMMA_D, ".8816", [1, 1]),
             ("m16n8k16", Type::U8 | Type::S8) => (op::IMMA_D, ".16816", [2, 1]),
             ("m16n8k32", Type::U8 | Type::S8) => (op::IMMA_D, ".16832", [4, 2]),

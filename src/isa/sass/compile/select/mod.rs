@@ -37,7 +37,7 @@ use super::flat::{Body, Flat, Item, Names, Opd};
 use super::mir::{Block, Code, Term};
 use crate::isa::ptx::{Opcode, Type};
 pub(super) use bulk::GROUPS as BULK_GROUPS;
-pub(super) use cluster::knows_blocks;
+pub(super) use cluster::{EXPLICIT, knows_blocks};
 pub(super) use copy::GROUPS as COPY_GROUPS;
 pub(super) use memory::Place;
 pub(super) use words::knows;

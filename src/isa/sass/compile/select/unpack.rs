@@ -2,7 +2,7 @@
 //!
 //! Floats of eight bits become halves, which hold them exactly; four bits become bytes; of bits that differ there are those that only one has and
 //! those that only the other has; 16 rows of doubles are twice 8 rows. Lanes hold the same stretches of the depth of both factors,
-//! so that a register's halves may be multiplied in any order.
+//! so that a register's halves may be multiplied in any order. sm_120 multiplies neither bits nor 8 rows of bytes: its bits are bytes, its rows 16.
 //!
 //! Signed nibbles stay in the upper half of their bytes: each is 16 times its value, and the sum is shifted down before the addend comes to it.
 
@@ -11,7 +11,7 @@ use super::super::build::{Build, Src, iadd3};
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Val, Word};
 use crate::isa::ptx::Type;
-use crate::isa::sass::op;
+use crate::isa::sass::{Chip, op};
 
 /// The registers of A, B and C; no C: zeros.
 struct Factors {
@@ -125,15 +125,44 @@ impl Build<'_> {
         for (k, (x, y)) in parts.into_iter().enumerate() {
             let (x, y) = (self.gathered(&x), self.gathered(&y));
             let to = if k == last && scale == 0 { d } else { self.code_tuple(out) };
-            let m = Mach::new(op::IMMA_D).m("sh", if rows == 8 { ".8816" } else { ".16832" });
-            let m = m.m("at", text(types[0])).m("bt", text(types[1]));
+            let m = Mach::new(op::IMMA_D).m("at", text(types[0])).m("bt", text(types[1]));
             let m = if i.has("satfinite") && scale == 0 { m.m("sat", ".SAT") } else { m };
-            self.multiply_words(m, (to, out), [x, y], sum);
+            self.multiply_bytes(m, (to, out), [x, y], sum);
             sum = Some(to);
         }
         if let Some(sum) = sum.filter(|_| scale > 0) {
             self.scaled_sum(i, (d, out), sum, scale, c)?;
         }
+        self.copy_out(i, copies, d)
+    }
+
+    /// Bytes of 8 rows and 16 of the depth, as many as give a sum of two words, or of 16 and 32.
+    fn multiply_bytes(&mut self, m: Mach, (to, out): (Word, u8), [a, b]: [(Word, u8); 2], c: Option<Word>) {
+        if out == 4 {
+            return self.multiply_words(m.m("sh", ".16832"), (to, out), [a, b], c);
+        }
+        if self.chip != Chip::Sm120 {
+            return self.multiply_words(m.m("sh", ".8816"), (to, out), [a, b], c);
+        }
+        // It multiplies 16 rows: those that are not there are zeros.
+        let (x, all) = (self.two(), self.four());
+        self.mov(x, Val::Word(a.0));
+        self.mov(x.plus(1), Val::Imm(0));
+        let sum = c.map(|c| {
+            let wide = self.four();
+            (0..4).for_each(|k| self.mov(wide.plus(k), if k < 2 { Val::Word(c.plus(k)) } else { Val::Imm(0) }));
+            wide
+        });
+        self.multiply_words(m.m("sh", ".16816"), (all, 4), [(x, 2), b], sum);
+        (0..2).for_each(|k| self.mov(to.plus(k), Val::Word(all.plus(k))));
+    }
+
+    /// The text's own multiply of 8 rows of bytes.
+    pub(super) fn multiply_eight_rows(&mut self, i: &Flat, m: Mach) -> Result<(), AsmError> {
+        let Factors { a, b, c } = self.factors(i, 2)?;
+        let ([a], [b]) = (&a[..], &b[..]) else { return self.no(i, "this number of registers is not assembled") };
+        let (d, copies) = self.fragment_dest(i, &i.opds[0], 2)?;
+        self.multiply_bytes(m, (d, 2), [(*a, 1), (*b, 1)], c);
         self.copy_out(i, copies, d)
     }
 
@@ -187,11 +216,12 @@ impl Build<'_> {
     pub(super) fn multiply_bits(&mut self, i: &Flat, sh: &'static str) -> Result<(), AsmError> {
         let out = if sh == ".88128" { 2 } else { 4 };
         let Factors { a, b, c } = self.factors(i, out)?;
+        if a.len() != usize::from(out / 2) * b.len() {
+            return self.no(i, "this number of registers is not assembled");
+        }
         let (d, copies) = self.fragment_dest(i, &i.opds[0], out)?;
-        let m = || Mach::new(op::BMMA_D).m("sh", sh).m("op", ".AND.POPC");
         if !i.has("xor") {
-            let (x, y) = (self.gathered(&a), self.gathered(&b));
-            self.multiply_words(m(), (d, out), [x, y], c);
+            self.count_bits(sh, (d, out), [&a, &b], c);
             return self.copy_out(i, copies, d);
         }
         let inverted = |m: &mut Self, w: &[Word]| -> Vec<Word> {
@@ -204,11 +234,44 @@ impl Build<'_> {
                 .collect()
         };
         let (not_a, not_b) = (inverted(self, &a), inverted(self, &b));
-        let [a, b, not_a, not_b] = [a, b, not_a, not_b].map(|w| self.gathered(&w));
         let first = self.code_tuple(out);
-        self.multiply_words(m(), (first, out), [a, not_b], c);
-        self.multiply_words(m(), (d, out), [not_a, b], Some(first));
+        self.count_bits(sh, (first, out), [&a, &not_b], c);
+        self.count_bits(sh, (d, out), [&not_a, &b], Some(first));
         self.copy_out(i, copies, d)
+    }
+
+    /// `to = c +` how many bits both have.
+    fn count_bits(&mut self, sh: &'static str, (to, out): (Word, u8), [a, b]: [&[Word]; 2], c: Option<Word>) {
+        if self.chip != Chip::Sm120 {
+            let m = Mach::new(op::BMMA_D).m("sh", sh).m("op", ".AND.POPC");
+            let (x, y) = (self.gathered(a), self.gathered(b));
+            return self.multiply_words(m, (to, out), [x, y], c);
+        }
+        // Every eighth bit of a word is four bytes of the depth, of both factors alike.
+        let rows = usize::from(out / 2);
+        let parts = b.len() * 8 / rows;
+        let mut sum = c;
+        for part in 0..parts {
+            let (word, bit) = (part * rows / 8, (part * rows % 8) as u32);
+            let next = if part + 1 == parts { to } else { self.code_tuple(out) };
+            let mut x = vec![];
+            let mut y = vec![];
+            for bit in bit..bit + rows as u32 {
+                x.extend(a[word * rows..][..rows].iter().map(|w| self.every_eighth(*w, bit)));
+                y.push(self.every_eighth(b[word], bit));
+            }
+            let (x, y) = (self.gathered(&x), self.gathered(&y));
+            self.multiply_bytes(Mach::new(op::IMMA_D).m("at", ".U8").m("bt", ".U8"), (next, out), [x, y], sum);
+            sum = Some(next);
+        }
+    }
+
+    /// A bit of each byte of a word.
+    fn every_eighth(&mut self, w: Word, bit: u32) -> Word {
+        let (t, d) = (self.one(), self.one());
+        self.shift(t, [Src::ZERO, bit.into(), w.into()], ".R", ".U32", true);
+        self.lop(d, [t.into(), 0x0101_0101.into(), Src::ZERO], 0xc0);
+        d
     }
 
     /// Doubles, of 8 rows and 4 of the depth at a time.
