@@ -45,7 +45,16 @@ def narrow(form):
 
 
 # Forms that sm_90 has not: chips, rows as in the table's source.
-MORE = [(OLD, """VABSDIFF	C3	0x614	asm			{sg} <d>, <pu?><a>, <b>, <c>
+MORE = [(OLD, """ATOMS	ARRIVE	0x1f8c	asm			.ARRIVE.64 <d>, [<m>]
+ATOMS	ARRIVE	0x1f8c	d	16	23	R
+ATOMS	ARRIVE	0x1f8c	m			addr:ru
+ATOMS	ARRIVE	0x1f8c	m.r	24	31	reg
+ATOMS	ARRIVE	0x1f8c	m.u	64	69	ureg
+ATOMS	ARRIVE	0x1f8c	m.o	40	63	off
+ATOMS	ARRIVE	0x1f8c	m.rs	78	79	enum:0=|1=.X4|2=.X8|3=.X16
+ATOMS	ARRIVE	0x1f8c	sz	73	74	const:2
+ATOMS	ARRIVE	0x1f8c	md	87	90	const:9
+VABSDIFF	C3	0x614	asm			{sg} <d>, <pu?><a>, <b>, <c>
 VABSDIFF	C3	0x614	d	16	23	R
 VABSDIFF	C3	0x614	pu	81	83	P
 VABSDIFF	C3	0x614	a	24	31	R

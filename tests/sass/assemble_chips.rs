@@ -130,9 +130,9 @@ fn what_a_chip_has_not_is_refused_by_name() {
     assert_eq!((e.line, e.what.as_str()), (9, "mov.u32: sm_80 keeps nothing like c[0x0][0x144] of sm_90"));
     for (body, chip, what) in [
         (
-            "st.global.u32 [%d1], %r1; mbarrier.init.shared.b64 [%r1], 1;",
+            "st.global.u32 [%d1], %r1; mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 1;",
             Chip::Sm80,
-            "9:27: mbarrier.init.shared.b64: sm_80 has no SYNCS",
+            "9:27: mbarrier.try_wait.parity.shared.b64: it is there from sm_90 on",
         ),
         (
             "mov.u32 %r1, 0;\nwgmma.fence.sync.aligned;",

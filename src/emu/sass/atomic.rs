@@ -20,6 +20,8 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         _ => return Ok(None),
     };
     let run = match f.0.form().name {
+        // An mbarrier's.
+        "ARRIVE" => return Ok(None),
         "INC" => count(f)?,
         "CAS" | "CASP" => compare_and_swap(f, space)?,
         _ if is_float(f.text("sz")) => float(f, space)?,

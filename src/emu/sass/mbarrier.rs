@@ -2,7 +2,7 @@
 //!
 //! The word, by the value that ptxas stores to initialise it for `n` arrivals, low `(2^20 - n) << 1` and high `(2^20 - n) << 11`:
 //! bits 20:1 keep the first count for the next phase, 42:21 are the bytes that are expected, 62:43 count up the arrivals that are pending,
-//! 63 is the phase's parity. (ptxas takes a state's pending arrivals from 62:43.) Copies are done at once here, so a phase that waits for bytes alone is over when the wait begins.
+//! 63 is the phase's parity. Before sm_90 (ATOMS.ARRIVE): low `2^30 - n`, high `2^31 - n`, which counts up and carries into the parity. (ptxas takes a state's pending arrivals from 62:43.) Copies are done at once here, so a phase that waits for bytes alone is over when the wait begins.
 
 use super::atomic;
 use super::core::Core;
@@ -19,6 +19,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         ("SYNCS", "ARRIVE") => arrive(f)?,
         ("SYNCS", "PHASECHK") => check(f)?,
         ("SYNCS", "CCTL") => Box::new(|_| Ok(())),
+        ("ATOMS", "ARRIVE") => count(f)?,
         ("ARRIVES", _) => copies_arrive(f)?,
         ("STAS", _) => store(f)?,
         ("REDAS", _) => reduce(f)?,
@@ -71,6 +72,35 @@ fn update(c: &mut Core, at: u64, change: impl Fn(Word) -> Word) -> R<u64> {
         c.ctas.iter_mut().for_each(super::shared::Cta::order);
     }
     Ok(old)
+}
+
+/// An arrival by the word of chips before sm_90; gives the old one.
+fn count_up(c: &mut Core, at: u64) -> R<u64> {
+    const COUNT: u32 = (1 << 31) - 1;
+    let mut ended = false;
+    let old = c.cta().update(at as u32 & 0xff_ffff, 8, |w| {
+        let (low, high) = (w as u32, ((w >> 32) as u32).wrapping_add(1));
+        ended = high & COUNT == 0;
+        let next = if ended { high | (low | 1 << 30) & COUNT } else { high };
+        u64::from(next) << 32 | u64::from(low)
+    })?;
+    if ended {
+        c.ctas.iter_mut().for_each(super::shared::Cta::order);
+    }
+    Ok(old)
+}
+
+/// ATOMS.ARRIVE.64.
+fn count(f: Fields) -> R<Run> {
+    let (d, m) = (f.dst()?, f.address("m")?);
+    Ok(Box::new(move |c| {
+        let (at, mut old) = (addresses(c, &m, false), [0; 32]);
+        for lane in ones(c.lanes) {
+            old[lane] = count_up(c, at[lane])?;
+        }
+        c.write_pairs(d, &old);
+        Ok(())
+    }))
 }
 
 /// Bytes that a bulk copy has delivered.
@@ -154,6 +184,12 @@ fn copies_arrive(f: Fields) -> R<Run> {
     let (m, kind) = (f.address("m")?, f.text("c"));
     Ok(Box::new(move |c| {
         let at = addresses(c, &m, false);
+        if c.machine.launch.chip.is_before_hopper() {
+            for lane in ones(c.lanes) {
+                count_up(c, at[lane])?;
+            }
+            return Ok(());
+        }
         for lane in ones(if kind == ".ARVCNT" { c.lanes } else { 0 }) {
             update(c, at[lane], |w| w.change(1, 0, 0))?;
         }

@@ -176,6 +176,7 @@ const fn registers((mnemonic, name, pipe): (&str, &str, Pipe), slot: &str, field
     match slot.as_bytes() {
         b"d" | b"c" if one_of(mnemonic, &["IMAD", "UIMAD"]) && begins(name, "WIDE") => Count::Two,
         _ if one_of(mnemonic, &["DADD", "DMUL", "DFMA", "DSETP"]) => Count::Two,
+        b"d" if same(mnemonic, "ATOMS") && same(name, "ARRIVE") => Count::Two,
         b"d" if loads => size,
         b"b" | b"c" | b"d" if stores => size,
         b"u" if described => Count::Two,

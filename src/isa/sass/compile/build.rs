@@ -185,7 +185,7 @@ impl<'a> Build<'a> {
 
     /// Whether addresses of shared memory name this block's rank in its cluster.
     pub fn is_ranked(&self) -> bool {
-        *self.ranked.get_or_init(|| super::select::knows_blocks(self.body))
+        !self.chip.is_before_hopper() && *self.ranked.get_or_init(|| super::select::knows_blocks(self.body))
     }
 
     /// Whether all threads of a warp have the same in a register.

@@ -131,14 +131,20 @@ impl Build<'_> {
     /// `cp.async.mbarrier.arrive`: the copies before arrive at an mbarrier when they are done.
     fn copies_arrive(&mut self, i: &Flat) -> Result<(), AsmError> {
         let place = self.place(i, &i.opds[0], false, 1 << 23)?;
+        let m = Mach::new(op::ARRIVES_U);
+        let alike = matches!(&i.opds[0], Opd::Address(Opd::Reg(r), _) if self.is_uniform(*r));
+        if self.chip.is_before_hopper() {
+            if !i.has("noinc") {
+                self.expect_one_more(&place);
+            }
+            return self.by_address(m.m("c", ""), &place, alike);
+        }
         let count = if i.has("noinc") { ".ARVCNT" } else { ".TRANSCNT" };
         if !i.has("noinc") {
             let m = Mach::new(op::SYNCS_ARRIVE).m("at", ".A0T1").m("tm", ".RED");
             self.push(m.at_place(&place).effect());
         }
-        let m = Mach::new(op::ARRIVES_U).m("c", count).at(place.base.map(|b| b.0), 1, place.offset);
-        self.push(m.effect());
-        Ok(())
+        self.by_address(m.m("c", count), &place, alike)
     }
 
     // --- uniform operands ---

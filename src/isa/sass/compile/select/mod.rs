@@ -3,6 +3,7 @@
 //! 16-bit registers stand in the low half of a word whose upper half is anything; predicates in predicate registers; 64 bits in
 //! an aligned pair.
 
+mod arrivals;
 mod bulk;
 mod call;
 mod cluster;
@@ -139,6 +140,7 @@ impl Build<'_> {
             Tensormap => self.tensormap(i),
             Vabsdiff2 => self.half_differences(i),
             Vabsdiff4 => self.byte_differences(i),
+            Mbarrier if self.chip.is_before_hopper() => self.counted_mbarrier(i),
             Mbarrier => self.mbarrier(i),
             Brx => self.table_branch(i, labels),
             Bra | Ret | Exit | Trap | Brkpt | Bar | Barrier | Membar | Fence | Nanosleep | Griddepcontrol | Pmevent => {
