@@ -25,6 +25,7 @@ mod joined;
 mod kernel_set;
 mod loops;
 mod machine;
+mod mbarriers;
 mod nvidia;
 mod pipelined;
 mod programs;
