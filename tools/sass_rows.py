@@ -280,6 +280,18 @@ F2I	RH	0x305	selh	60	61	const:1
 F2I	RH	0x305	rnd	78	79	enum:0=|1=.FLOOR|2=.CEIL|3=.TRUNC
 F2I	RH	0x305	ntz	77	77	flag:.NTZ
 F2I	RH	0x305	b.in	60	61	enum:1=.H1
+F2IP	I	0x843	asm			{dt}.F32{rnd}{ntz}{relu} <d>, <a>, <b>, <c>
+F2IP	I	0x843	d	16	23	R
+F2IP	I	0x843	a	24	31	R
+F2IP	I	0x843	a.reuse	122	122	enum:0=|1=.reuse
+F2IP	I	0x843	b	32	63	f32
+F2IP	I	0x843	c	64	71	R
+F2IP	I	0x843	c.reuse	124	124	enum:0=|1=.reuse
+F2IP	I	0x843	c.sfx	72	72	enum:0=|1=.H1
+F2IP	I	0x843	dt	76	77	enum:0=.U8|1=.S8
+F2IP	I	0x843	rnd	78	79	enum:0=|3=.TRUNC
+F2IP	I	0x843	ntz	74	74	flag:.NTZ
+F2IP	I	0x843	relu	75	75	flag:.RELU
 ATOMS	INC	0x1f8c	asm			.POPC.INC.32 <d>, [<m>]
 ATOMS	INC	0x1f8c	d	16	23	R
 ATOMS	INC	0x1f8c	m			addr:ru

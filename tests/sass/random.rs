@@ -46,6 +46,7 @@ fn value(field: &Field, random: &mut Random) -> u64 {
     };
     match (field.kind, field.role) {
         (Kind::Must(must), _) => u64::from(must),
+        (Kind::Scoreboard, _) => random.below(6),
         (Kind::List(list), _) => u64::from(list[random.below(list.len() as u64) as usize].value),
         (Kind::R, _) | (Kind::Bits, Role::Register) if field.width() == 8 => register(random, 240),
         (Kind::UR, _) | (Kind::Bits, Role::Uniform | Role::Register) => register(random, 56),

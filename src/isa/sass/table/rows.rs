@@ -6,7 +6,7 @@ use super::super::row::{File, Form, Pipe, form};
 use super::fields::*;
 use super::legal::*;
 
-pub static FORMS: [Form; 793] = [
+pub static FORMS: [Form; 794] = [
     form("ACQBULK", "N", 0x82e, File::Predicate, Pipe::Branch, 0b11000, "",
         &[], &[]),
     form("ARRIVES", "U", 0x19b0, File::Predicate, Pipe::Global, 0b01111, ".LDGSTSBAR.64{c} [<m>]",
@@ -409,6 +409,8 @@ pub static FORMS: [Form; 793] = [
         &[D, B_NEG, B_ABS, FTZ, DT_AT72, ST_AT84_3, SELH, RND_AT78, NTZ, B_IN, B_AT32_3], &[]),
     form("F2IP", "R", 0x243, File::Predicate, Pipe::Alu, 0b11110, "{dt}.F32{rnd}{ntz}{relu} <d>, <a>, <b>, <c>",
         &[D, A, A_REUSE, B, B_REUSE, C_AT64, C_REUSE, C_SFX, DT_AT76_3, RND_AT78_2, NTZ_AT74, RELU], &[]),
+    form("F2IP", "I", 0x843, File::Predicate, Pipe::Alu, 0b11110, "{dt}.F32{rnd}{ntz}{relu} <d>, <a>, <b>, <c>",
+        &[D, A, A_REUSE, B_AT32_5, C_AT64, C_REUSE, C_SFX, DT_AT76_3, RND_AT78_2, NTZ_AT74, RELU], &[]),
     form("FADD", "R", 0x221, File::Predicate, Pipe::Fma, 0b11111, "{ftz}{rnd}{sat} <d>, <a>, <c>",
         &[D, A, A_REUSE, A_NEG, A_ABS, FTZ, SAT_AT77, RND, C_AT32, C_REUSE, C_NEG_AT63, C_ABS_AT62], &[]),
     form("FADD", "I3", 0x421, File::Predicate, Pipe::Fma, 0b11111, "{ftz}{rnd}{sat} <d>, <a>, <c>",
