@@ -102,6 +102,8 @@ fn sass_asm(args: &AsmArgs, out: Output) -> Result<(), CliError> {
     std::fs::write(&args.out, &bytes).map_err(|e| CliError::CouldNotRun(format!("{}: {e}", args.out.display())))?;
     let parts: Vec<(String, Vec<u8>)> = match Cubin::parse(&bytes) {
         Ok(cubin) => cubin.kernels.iter().map(|k| (k.name.clone(), cubin.code(k).to_vec())).collect(),
+        // No kernel in it.
+        Err(_) if is_cubin(&bytes) => vec![],
         Err(_) => vec![("code".to_owned(), bytes.clone())],
     };
     let mut hazards = Vec::new();

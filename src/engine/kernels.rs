@@ -192,12 +192,12 @@ impl Session {
     }
 }
 
-/// The instructions as text, or the text that they are made from.
+/// The instructions as text; of NVIDIA's the text that they are made from before them.
 fn print_assembly(device: &OpenDevice, program: &Program) -> Result<(), Error> {
     if let Some(isa) = &device.isa {
         eprintln!("{}", isa.disassemble(&isa.assemble(program)?)?);
     } else if let Some(ptx) = &device.ptx {
-        eprintln!("{}", ptx.text(program)?);
+        eprintln!("{}", ptx.listing(program)?);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use super::Error;
 use crate::codegen::Program;
-use crate::elf::cubin::Arch;
+use crate::elf::cubin::{Arch, Cubin};
 use crate::isa::ptx::{Buffers, Chip, render};
 use crate::isa::sass::{self, compile};
 use std::collections::HashMap;
@@ -55,6 +55,20 @@ impl PtxCode {
     /// `Ptx`: no text, no assembler, or what the assembler said.
     pub fn build(&self, program: &Program) -> Result<Vec<u8>, Error> {
         self.assemble(&program.name, &self.text(program)?)
+    }
+
+    /// The program as PTX, and what the assembler makes of it: SASS with its control words, where there is a table for the chip.
+    ///
+    /// # Errors
+    /// As `build`.
+    pub fn listing(&self, program: &Program) -> Result<String, Error> {
+        let text = self.text(program)?;
+        let cubin = self.assemble(&program.name, &text)?;
+        let sass = Cubin::parse(&cubin).map_err(|e| e.to_string()).and_then(|c| sass::listing(&c));
+        Ok(match sass {
+            Ok(sass) => format!("{text}\n{sass}"),
+            Err(why) => format!("{text}\n// {why}"),
+        })
     }
 
     /// A text as a cubin; `kernel` names it in errors.

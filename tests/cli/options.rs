@@ -161,6 +161,21 @@ fn every_level_of_debug_says_something_and_changes_nothing() {
     }
 }
 
+/// PTX, then each instruction of what our assembler makes of it, with its control word.
+#[test]
+fn the_assembly_of_an_nvidia_kernel_is_sass_with_its_control_words() {
+    let t = temp();
+    let command = ["dump", "matmul", "--device", "NV:emu=sm_90", "--out", "a"];
+    let o = doorbell(t.path(), &command).env("DEBUG", "7").output().unwrap();
+    assert_eq!(code(&o), 0, "{}", err(&o));
+    let text = err(&o);
+    let (ptx, sass) = text.split_once(".kernel ").expect("a listing");
+    assert!(ptx.contains(".visible .entry"), "{ptx}");
+    let is_line = |l: &&str| l.trim_start().starts_with("[B") && l.contains(":S") && l.contains(" ;");
+    let lines = sass.lines().filter(is_line).count();
+    assert!(lines > 20 && sass.contains("EXIT"), "{lines} instructions\n{sass}");
+}
+
 #[test]
 fn a_profile_is_a_trace_of_events() {
     let t = temp();

@@ -146,3 +146,16 @@ fn ptx_that_has_no_machine_code_yet_is_told_by_line_and_column() {
     assert_eq!(code(&o), 1, "{}", err(&o));
     assert!(err(&o).contains("k.ptx: 6:5: ") && err(&o).contains("tcgen05"), "{}", err(&o));
 }
+
+/// Functions alone, or nothing.
+#[test]
+fn a_module_without_a_kernel_is_a_cubin_without_one() {
+    let t = temp();
+    for body in ["", ".func f() { ret; }"] {
+        std::fs::write(t.path().join("f.ptx"), format!(".version 8.3\n.target sm_90a\n.address_size 64\n{body}\n"))
+            .unwrap();
+        let o = run(t.path(), &["asm", "--target", "sm_90a", "f.ptx", "-o", "f.cubin", "--json"]);
+        assert_eq!(code(&o), 0, "{}", err(&o));
+        assert_eq!(json(&o, &["out", "kernels"])["kernels"], serde_json::json!([]));
+    }
+}

@@ -412,6 +412,9 @@ fn passed_type(o: &Opd, bytes: u32) -> Option<Type> {
     })
 }
 
+/// What generic addresses have room for: a thread's local memory has a window of so many bytes.
+const LOCAL_BYTES: u32 = 1 << 24;
+
 /// The next free place for a variable.
 pub(super) fn place(v: &Variable, used: &mut u32) -> Result<u32, AsmError> {
     let natural = (v.ty.bits().div_ceil(8) * u32::from(v.vector)).max(1);
@@ -434,7 +437,14 @@ impl<'a> Flatten<'a, '_> {
     fn declare(&mut self, scope: u32, v: &Variable) -> Result<(), AsmError> {
         let symbol = match v.space {
             Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut self.names.shared_bytes)?),
-            Space::Local => Symbol::Local(place(v, &mut self.body.local_bytes)?),
+            Space::Local => {
+                let at = place(v, &mut self.body.local_bytes)?;
+                if self.body.local_bytes > LOCAL_BYTES {
+                    let what = format!("{}: it ends beyond the 16 MiB of a thread's local memory", v.name);
+                    return Err(AsmError::new(v.pos, what));
+                }
+                Symbol::Local(at)
+            }
             // Its place is the call's to say.
             Space::Param => return Ok(()),
             // It has one already.
