@@ -17,16 +17,30 @@ use super::soft::{self, BF16, F16, F32, F64, Format};
 use crate::hcq::packet::nv::tensor_map::{Element as Kind, TensorMap};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
-    if f.has("im") {
-        return not_modelled(format!("{}.IM2COL", f.0.form().mnemonic));
-    }
     Ok(Some(match f.0.form().mnemonic {
+        "UTMALDG" | "UTMASTG" | "UTMAREDG" if f.has("im") => columns(f)?,
         "UTMALDG" => load(f)?,
         "UTMASTG" => store(f)?,
         "UTMAREDG" => reduce(f)?,
         "UBLKCP" => copy(f)?,
         "UBLKRED" => copy_reduced(f)?,
         _ => return Ok(None),
+    }))
+}
+
+/// A copy by im2col stops the launch, and tells what it would copy: what of a map says how images become columns is not published.
+fn columns(f: Fields) -> R<Run> {
+    let (name, dim, a, b) = (f.0.form().mnemonic, f.text("dim"), f.uniform("a")?, f.uniform("b")?);
+    let offsets = if name == "UTMALDG" { Some(f.uniform("c")?) } else { None };
+    let rank = dim.trim_matches(['.', 'D']).parse().unwrap_or(0);
+    Ok(Box::new(move |c| {
+        let words = if offsets.is_some() { 2 } else { 1 };
+        let all: Vec<u32> = (0..words + rank).map(|k| c.uniform_behind(a, k)).collect();
+        let (shared, coordinates) = all.split_at(usize::from(words));
+        let (map, offsets) = (c.uniform_pair(b), offsets.map(|u| c.uniform(u)));
+        not_modelled(format!(
+            "{name}{dim}.IM2COL of the map {map:#x}, in shared memory {shared:x?}, at {coordinates:?}, offsets {offsets:x?},"
+        ))
     }))
 }
 

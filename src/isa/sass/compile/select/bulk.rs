@@ -5,7 +5,7 @@
 //! is left. Nearly always it is one thread that copies, and no way back is taken.
 
 use super::super::AsmError;
-use super::super::build::{Build, PARAMS, Src};
+use super::super::build::{Build, PARAMS, Src, lea};
 use super::super::flat::{Flat, Opd, Symbol};
 use super::super::mir::{Mach, Pred, Term, Val, Wide};
 use super::cluster::reduction;
@@ -104,14 +104,18 @@ impl Build<'_> {
 
     /// `cp.async.bulk.tensor`, and what reduces and prefetches.
     fn copy_box(&mut self, i: &Flat) -> Result<(), AsmError> {
-        if i.words().any(|w| w.starts_with("im2col") || w.starts_with("tile::")) {
-            return self.no(i, "only plain tiles are assembled");
+        if i.words().any(|w| w.starts_with("im2col::") || w.starts_with("tile::")) {
+            return self.no(i, "only plain tiles and im2col are assembled");
         }
+        let columns = i.has("im2col") || i.has("im2col_no_offs");
         let dimensions = ["1d", "2d", "3d", "4d", "5d"].iter().position(|d| i.has(d));
         let Some(dimensions) = dimensions else { return self.no(i, "the number of dimensions is missing") };
         let dim = [".1D", ".2D", ".3D", ".4D", ".5D"][dimensions];
         let (prefetches, reduces) = (i.has("prefetch"), i.has("reduce"));
         let loads = !prefetches && self.ways(i).0 != Some(Space::Global);
+        if columns && (prefetches || dimensions < 2 || loads != i.has("im2col")) {
+            return self.no(i, "copies of 3 to 5 dimensions are, loads by im2col and others by im2col_no_offs");
+        }
         let (map, shared) = if loads { (&i.opds[1], i.opds.first()) } else { (&i.opds[0], i.opds.get(1)) };
         let Opd::Pair(base, list) = map else { return self.no(i, "a tensor map and coordinates are expected") };
         let Opd::Vector(list) = &**list else { return self.no(i, "coordinates are expected") };
@@ -135,13 +139,19 @@ impl Build<'_> {
         for o in coordinates {
             u.a.push(self.src(i, o, Type::S32)?);
         }
+        let offsets = if columns && loads { rest.next() } else { None };
         let mask = if i.has("multicast::cluster") { rest.next() } else { None };
         if let Some(mask) = mask {
             u.c = Some(self.cast_mask(i, mask)?);
         }
+        if let Some(offsets) = offsets {
+            u.c = Some(self.column_offsets(i, offsets, dimensions - 1, u.c.unwrap_or(Val::Imm(0)))?);
+        }
         u.policy = self.policy(i, rest.next())?;
         let m = match (loads, prefetches, reduces) {
-            (true, ..) if mask.is_some() => Mach::new(op::UTMALDG_M).m("mc", ".MULTICAST"),
+            (true, ..) if u.c.is_some() => {
+                Mach::new(op::UTMALDG_M).m("mc", if mask.is_some() { ".MULTICAST" } else { "" })
+            }
             (true, ..) => Mach::new(op::UTMALDG_T),
             (_, true, _) => Mach::new(op::UTMAPF_T),
             (_, _, false) => Mach::new(op::UTMASTG_T),
@@ -150,7 +160,31 @@ impl Build<'_> {
                 None => return self.no(i, "this operation is not assembled"),
             },
         };
+        let m = if columns { m.m("im", ".IM2COL") } else { m };
         self.in_turns(m.m("dim", dim), u)
+    }
+
+    /// Where in the filter a copy by im2col is, below the mask of blocks: of 16 bits, two of 8, or three of 5 (ptxas 13.5).
+    fn column_offsets(&mut self, i: &Flat, o: &Opd, count: usize, mask: Val) -> Result<Val, AsmError> {
+        let Opd::Vector(list) = o else { return self.no(i, "offsets are expected") };
+        if list.len() != count {
+            return self.no(i, "two offsets fewer than dimensions are expected");
+        }
+        let bits = [16u32, 8, 5][count - 1];
+        let mut all = mask;
+        for (o, k) in list.iter().zip(0..) {
+            let by = bits * k;
+            all = match (self.src(i, o, Type::U16)?, all) {
+                (Val::Imm(n), Val::Imm(m)) => Val::Imm((n & 0xffff) << by | m),
+                (v, sum) => {
+                    let d = self.one();
+                    let (v, sum) = (self.in_word(v), self.in_word(sum));
+                    self.unguarded(|b| b.alu(lea(), d, [v.into(), sum.into(), Src::ZERO], |m| m.n("sh", by.into())));
+                    Val::Word(d)
+                }
+            };
+        }
+        Ok(all)
     }
 
     /// `prefetch.tensormap`.

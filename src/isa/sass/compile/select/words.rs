@@ -68,6 +68,8 @@ const COPIES: &[&str] = &[
     "L2",
     "tensor",
     "tile",
+    "im2col",
+    "im2col_no_offs",
     "1d",
     "2d",
     "3d",
