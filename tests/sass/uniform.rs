@@ -9,7 +9,8 @@ use doorbell::isa::sass::decode;
 fn uniform(body: &str) -> Vec<String> {
     let all = kernels(&kernel(body)).unwrap_or_else(|e| panic!("{e}\n{body}"));
     let words = all[0].words.iter().map(|w| decode(*w).unwrap_or_else(|e| panic!("{e}")));
-    let is = |m: &str| m.starts_with('U') || m == "S2UR";
+    // Constants of banks come through uniform registers everywhere.
+    let is = |m: &str| m.starts_with('U') && m != "ULDC" || m == "S2UR";
     let name = |form: &doorbell::isa::sass::Form| match (form.mnemonic, form.name) {
         ("BRA", "U") => Some("BRA.U".to_owned()),
         (m, _) => Some(m.to_owned()).filter(|m| is(m)),

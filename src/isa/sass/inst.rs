@@ -162,6 +162,14 @@ impl Instruction {
         Instruction { form, chip, guard: Guard::ALWAYS, control: Control::ALONE, word: bits::halves(form.initial) }
     }
 
+    /// The same in another form of the chip, which has all fields of this one in the same places.
+    #[must_use]
+    pub(super) fn in_form(&self, form: &'static Form) -> Instruction {
+        let more = bits::halves(form.initial & !self.form.mask);
+        let word = std::array::from_fn(|k| self.word[k] | more[k]);
+        Instruction { form, word, ..*self }
+    }
+
     /// The same with a modifier.
     ///
     /// # Panics

@@ -56,6 +56,13 @@ pub(super) struct Family {
     float: bool,
 }
 
+impl Family {
+    /// Whether it is a sum of its first and its last source: either may come first.
+    fn sums(&self) -> bool {
+        self.i.is_none() && self.c3.is_some()
+    }
+}
+
 macro_rules! families {
     ($($(#[$doc:meta])* $name:ident: $r:ident $i:tt $c:tt $i3:tt $c3:tt $float:literal $mods:tt;)*) => {$(
         pub(super) fn $name() -> &'static Family {
@@ -109,6 +116,9 @@ pub(super) struct Build<'a> {
     uniform: OnceCell<Vec<bool>>,
     /// Constants that stand in registers from the start, and what puts them there.
     constants: hashbrown::HashMap<(u8, u32, bool), Word>,
+    /// Pairs of banks that stand in registers since an instruction of the block at work.
+    pairs: hashbrown::HashMap<(u8, u32), (usize, Word)>,
+    loops: OnceCell<bool>,
     pub entry: Vec<Mach>,
     /// Carry of the text's .cc.
     pub carry: Option<Word>,
@@ -133,8 +143,6 @@ pub(super) struct Build<'a> {
     pub chip: Chip,
     /// Functions that are called.
     pub calls: Vec<u32>,
-    /// The memory descriptor stands in its uniform pair.
-    pub described: bool,
     /// Addresses of shared memory name this block's rank in its cluster, once that was asked for.
     ranked: OnceCell<bool>,
     /// That rank, and addresses with it, made at the start.
@@ -159,6 +167,8 @@ impl<'a> Build<'a> {
             types,
             uniform: OnceCell::new(),
             constants: Default::default(),
+            pairs: Default::default(),
+            loops: OnceCell::new(),
             entry: vec![],
             carry: None,
             words: vec![None; types.len()],
@@ -174,7 +184,6 @@ impl<'a> Build<'a> {
             number: None,
             chip: Chip::default(),
             calls: vec![],
-            described: false,
             ranked: OnceCell::new(),
             rank: None,
             shared: Default::default(),
@@ -445,6 +454,38 @@ impl<'a> Build<'a> {
         d
     }
 
+    /// A pair of a bank, loaded where the block first wants it: kept from the start it would take two registers from all that goes before. Where
+    /// nothing is done again, later blocks find it at the end of the first.
+    fn constant_here(&mut self, bank: u8, at: u32) -> Word {
+        let block = if self.block != 0 && !self.goes_back() { 0 } else { self.block };
+        if let Some((_, w)) = self.pairs.get(&(bank, at)).filter(|p| p.0 == block) {
+            return *w;
+        }
+        let d = self.two();
+        let now = std::mem::replace(&mut self.block, block);
+        self.unguarded(|b| b.mov64(d, Wide::Const(bank, at)));
+        self.block = now;
+        self.pairs.insert((bank, at), (block, d));
+        d
+    }
+
+    /// Whether a branch of the text leads back.
+    fn goes_back(&self) -> bool {
+        *self.loops.get_or_init(|| {
+            let mut seen = vec![false; self.body.labels as usize];
+            self.body.items.iter().any(|item| match item {
+                Item::Label(l) => {
+                    seen[*l as usize] = true;
+                    false
+                }
+                Item::Inst(i) if i.op == Opcode::Bra => {
+                    matches!(i.opds.first(), Some(Opd::Symbol(Symbol::Label(l), _)) if seen[*l as usize])
+                }
+                Item::Inst(i) => i.op == Opcode::Brx,
+            })
+        })
+    }
+
     /// Whether a pair of a bank does not stand in registers yet.
     pub fn takes_constant(&self, bank: u8, at: u32) -> bool {
         !self.constants.contains_key(&(bank, at, true))
@@ -488,15 +529,24 @@ impl<'a> Build<'a> {
 
     /// [`Build::only_use`] of a register that the same straight code writes.
     pub fn only_use_here(&self, o: &Opd) -> Option<&'a Flat<'a>> {
-        let Opd::Reg(r) = o else { return None };
-        self.only_use(o).filter(|_| self.facts.def[*r as usize] as usize >= self.straight_from)
+        self.only_use(o).filter(|_| self.is_written_here(o))
+    }
+
+    /// [`Build::origin`] of a register that the same straight code writes.
+    pub fn origin_here(&self, o: &Opd) -> Option<&'a Flat<'a>> {
+        self.origin(o).filter(|_| self.is_written_here(o))
+    }
+
+    fn is_written_here(&self, o: &Opd) -> bool {
+        matches!(o, Opd::Reg(r) if self.facts.def[*r as usize] as usize >= self.straight_from)
     }
 
     /// The value in two registers.
     pub fn in_pair(&mut self, v: Wide) -> Word {
         match v {
             Wide::Pair(w) => w,
-            Wide::Const(bank, at) => self.constant(bank, at, true),
+            Wide::Const(bank, at) if self.chip.is_before_hopper() => self.constant(bank, at, true),
+            Wide::Const(bank, at) => self.constant_here(bank, at),
             v => {
                 let d = self.two();
                 self.unguarded(|b| b.mov64(d, v));
@@ -562,6 +612,9 @@ impl<'a> Build<'a> {
     fn template<'f>(&mut self, f: &'f Family, s: &mut [Src; 3]) -> &'f Template {
         let [a, b, c] = s;
         let fixed = |v: &Src| !matches!(v.val, Val::Word(_) | Val::Imm(0));
+        if f.sums() && fixed(a) && !fixed(c) {
+            std::mem::swap(a, c);
+        }
         if fixed(a) {
             a.val = Val::Word(self.in_word(a.val));
         }

@@ -4,9 +4,10 @@
 //! The launch's words of constant bank 0 lie elsewhere on each generation. What the chip has not is refused by name.
 
 use super::lines::Line;
+use super::{constants, described};
 use crate::isa::sass::inst::{field_name, named};
-use crate::isa::sass::row::{Field, Form, Index, Kind, Pipe, Role};
-use crate::isa::sass::{Chip, FieldError, Instruction, op};
+use crate::isa::sass::row::{Field, Form, Kind, Role};
+use crate::isa::sass::{Chip, Instruction, op};
 
 /// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes, before, after.
 /// Source: cubins of ptxas 13.5 (nv.md 5.4).
@@ -52,109 +53,19 @@ const PARAMS: u64 = super::build::PARAMS as u64;
 /// # Errors
 /// What the chip has not.
 pub(super) fn lower(lines: Vec<Line>, chip: Chip) -> Result<Vec<Line>, String> {
-    if chip == Chip::Sm90 {
-        return Ok(lines);
-    }
-    let (mut out, mut loads) = (Vec::with_capacity(lines.len()), Loads::default());
-    for line in lines {
-        match line {
-            Line::Inst(inst, target) => {
-                let (mnemonic, name) = renamed(&inst, chip);
-                let fits = Form::find(mnemonic, name, chip).is_some();
-                let inst = match constant_slot(&inst).filter(|_| !fits) {
-                    Some(slot) => loads.through_uniform(&inst, slot, chip, &mut out)?,
-                    None => translate(&inst, chip)?,
-                };
-                loads.forget_after(&inst);
-                out.push(Line::Inst(inst, target));
-            }
-            label => {
-                loads = Loads::default();
-                out.push(label);
+    let mut lines = match chip.is_before_hopper() {
+        true => lines,
+        false => constants::in_registers(lines, chip)?,
+    };
+    described::describe(&mut lines, chip)?;
+    if chip != Chip::Sm90 {
+        for line in &mut lines {
+            if let Line::Inst(inst, _) = line {
+                *inst = translate(inst, chip)?;
             }
         }
     }
-    Ok(out)
-}
-
-/// Constants that stand in uniform registers since the last label or jump: from sm_100 on arithmetic reads no constant bank.
-#[derive(Default)]
-struct Loads {
-    /// Bank, offset, words, uniform register.
-    known: Vec<(u64, u64, u8, u8)>,
-    next: u8,
-}
-
-/// Uniform registers that constants come through where arithmetic reads no constant bank: selection uses those below, values that loops keep those
-/// above.
-pub(super) const CONSTANTS: std::ops::Range<u8> = 28..super::scalar::SCALARS.start;
-
-impl Loads {
-    /// The form whose constant is a uniform register, and before it the load of that.
-    fn through_uniform(
-        &mut self,
-        inst: &Instruction,
-        slot: &'static str,
-        chip: Chip,
-        out: &mut Vec<Line>,
-    ) -> Result<Instruction, String> {
-        let from = inst.form();
-        let no = || format!("{chip} has no {} of a constant", from.mnemonic);
-        let name = match from.name.strip_suffix("C3") {
-            Some(stem) => format!("{stem}U3"),
-            None => format!("{}U", from.name.strip_suffix('C').ok_or_else(no)?),
-        };
-        let form = Form::find(from.mnemonic, &name, chip).ok_or_else(no)?;
-        // The addend of a wide product has both words, as all that is of double precision.
-        let words = if from.pipe == Pipe::Double || from.name.starts_with("WIDE") && slot == "c" { 2 } else { 1 };
-        let get = |role| inst.get(slot, role).unwrap_or(0);
-        let (bank, offset) = (get(Role::Bank), place(get(Role::Bank), get(Role::Offset), chip)?);
-        let known = self.known.iter().find(|k| (k.0, k.1, k.2) == (bank, offset, words)).map(|k| k.3);
-        let register = match known {
-            Some(register) => register,
-            None => {
-                let register = self.fresh();
-                self.known.push((bank, offset, words, register));
-                out.push(Line::Inst(load(bank, offset, words, register, chip)?, None));
-                register
-            }
-        };
-        let mut to = copied(inst, form, chip, slot)?;
-        to.set(slot, Role::Value, u64::from(register)).map_err(|e| e.to_string())?;
-        Ok(to)
-    }
-
-    /// A pair of uniform registers; what stood there is forgotten.
-    fn fresh(&mut self) -> u8 {
-        let register = CONSTANTS.start + self.next;
-        self.next = (self.next + 2) % (CONSTANTS.end - CONSTANTS.start);
-        self.known.retain(|k| k.3 != register);
-        register
-    }
-
-    /// Behind a jump, code may be reached from elsewhere.
-    fn forget_after(&mut self, inst: &Instruction) {
-        if inst.form().pipe == Pipe::Branch {
-            self.known.clear();
-        }
-    }
-}
-
-/// A load of a constant into uniform registers.
-fn load(bank: u64, offset: u64, words: u8, register: u8, chip: Chip) -> Result<Instruction, String> {
-    let form = Form::find("LDCU", "C", chip).ok_or_else(|| format!("{chip} has no LDCU"))?;
-    let mut inst = Instruction::on(form, chip);
-    let failed = |e: FieldError| e.to_string();
-    inst.set("d", Role::Value, u64::from(register)).map_err(failed)?;
-    inst.set("c", Role::Bank, bank).map_err(failed)?;
-    inst.set("c", Role::Offset, offset).map_err(failed)?;
-    inst.set_modifier("sz", if words == 2 { ".64" } else { "" }).map_err(failed)?;
-    Ok(inst)
-}
-
-/// The operand that is a constant of a numbered bank and nothing else.
-fn constant_slot(inst: &Instruction) -> Option<&'static str> {
-    inst.fields().find(|(f, _)| matches!(f.kind, Kind::Constant(Index::None | Index::Spaced))).map(|(f, _)| f.slot)
+    Ok(lines)
 }
 
 /// What the chip calls the instruction, and the form.
@@ -198,7 +109,7 @@ fn translate(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
 }
 
 /// The instruction in another form, field by field; `but` is an operand left out.
-fn copied(inst: &Instruction, form: &'static Form, chip: Chip, but: &str) -> Result<Instruction, String> {
+pub(super) fn copied(inst: &Instruction, form: &'static Form, chip: Chip, but: &str) -> Result<Instruction, String> {
     let mut out = Instruction::on(form, chip);
     for (field, value) in inst.fields().filter(|(f, _)| !matches!(f.kind, Kind::Must(_))) {
         let part = matches!(field.role, Role::Value | Role::Bank | Role::Offset);
@@ -256,7 +167,7 @@ fn constants(inst: &mut Instruction) -> Result<(), String> {
 }
 
 /// Where a chip has what lies at that place on sm_90.
-fn place(bank: u64, at: u64, chip: Chip) -> Result<u64, String> {
+pub(super) fn place(bank: u64, at: u64, chip: Chip) -> Result<u64, String> {
     let launch = LAUNCH.iter().find(|w| (w.0..w.0 + w.1).contains(&at)).and_then(|w| {
         let start = if chip.is_before_hopper() { w.2 } else { w.3 };
         Some(start? + at - w.0)

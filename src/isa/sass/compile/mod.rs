@@ -16,7 +16,9 @@ mod build;
 mod call;
 mod carry;
 mod chips;
+mod constants;
 mod data;
+mod described;
 mod facts;
 mod flat;
 mod flight;
@@ -38,6 +40,7 @@ mod scalar;
 mod schedule;
 mod select;
 mod shape;
+mod sink;
 mod source;
 mod split;
 mod sync;
@@ -395,6 +398,7 @@ fn arrange(selected: &mut select::Selected, ahead: bool) -> u32 {
         invariant::invariants(code, stack);
         more = if ahead { pipeline::pipeline(code, stack) } else { 0 };
     }
+    sink::sink(code);
     hoist::hoist(code, stack);
     flight::hold(code);
     more

@@ -152,6 +152,12 @@ fn branch(node: &Node) -> Option<usize> {
     node.target.filter(|_| node.jumps && node.inst.form().mnemonic == "BRA")
 }
 
+/// Sources that may be read after the issue: neither the guard nor, but for bulk copies, uniform registers.
+fn late_sources(node: &Node) -> impl Iterator<Item = &Access> {
+    let bulk = node.inst.form().pipe == Pipe::Bulk;
+    node.effects.reads.iter().filter(move |r| r.slot != Slot::GUARD && (r.file != RegFile::Uniform || bulk))
+}
+
 /// Which nodes' sources are overwritten before their results are read or overwritten: they are told of apart from the results.
 fn overtaken(code: &Listing) -> Vec<bool> {
     let mut overtaken = vec![false; code.nodes.len()];
@@ -169,8 +175,7 @@ fn overtaken(code: &Listing) -> Vec<bool> {
                 let effects = &code.nodes[n].effects;
                 let touched = |w| next[span(w)].iter().map(|n| n.1).min().unwrap_or(u32::MAX);
                 let done = effects.writes.iter().map(touched).min().unwrap_or(0);
-                let mut sources = effects.reads.iter().filter(|r| r.slot != Slot::GUARD);
-                overtaken[n] = sources.any(|r| next[span(r)].iter().any(|n| n.0 < done));
+                overtaken[n] = late_sources(&code.nodes[n]).any(|r| next[span(r)].iter().any(|n| n.0 < done));
             }
             touch(&mut next, code, k, k);
         }
@@ -474,7 +479,7 @@ impl Sync<'_> {
         if completion(inst) != Completion::Scoreboard && !late {
             return;
         }
-        let reads = || effects.reads.iter().filter(|r| r.slot != Slot::GUARD && late);
+        let reads = || late_sources(node).filter(|_| late);
         let (writes, any_read) = (&effects.writes, reads().next().is_some());
         if writes.is_empty() && !any_read {
             return;

@@ -6,13 +6,13 @@
 
 use super::super::AsmError;
 use super::super::build::{Build, Src, iadd3, lea, prmt};
-use super::super::chips::CONSTANTS;
+use super::super::constants::CONSTANTS;
 use super::super::flat::{Body, Flat, Item, Opd};
 use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
 use super::super::scalar::SCALARS;
 use super::memory::Place;
 use crate::isa::ptx::{Opcode, Space, Type};
-use crate::isa::sass::{Chip, op};
+use crate::isa::sass::op;
 
 /// The first of the uniform registers that instructions beside arithmetic take in turn; those below and above have other uses.
 const UNIFORM: u64 = 12;
@@ -54,10 +54,7 @@ impl Build<'_> {
 
     /// That many uniform registers, the first at a multiple of `align`; they are used again after a while.
     pub(super) fn uniform_registers(&mut self, count: u64, align: u64) -> u64 {
-        let end = match self.chip {
-            Chip::Sm120 => CONSTANTS.start,
-            _ => SCALARS.start,
-        };
+        let end = if self.chip.is_before_hopper() { SCALARS.start } else { CONSTANTS.start };
         let at = self.uniforms.max(UNIFORM).next_multiple_of(align);
         let at = if at + count > end.into() { UNIFORM.next_multiple_of(align) } else { at };
         self.uniforms = at + count;

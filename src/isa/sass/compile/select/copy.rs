@@ -2,14 +2,11 @@
 
 use super::super::AsmError;
 use super::super::build::{Build, Src, iadd3};
+use super::super::described::DESCRIPTOR;
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Wide};
 use crate::isa::ptx::{Space, Type};
 use crate::isa::sass::op;
-
-/// The uniform pair that holds the memory descriptor, which the driver leaves in bank 0.
-pub(super) const DESCRIPTOR: u64 = 60;
-const DESCRIPTOR_PLACE: u32 = 0x208;
 
 /// The scoreboard that counts groups of copies: no other result uses it in code that has them. Bulk copies have the next one.
 pub(in super::super) const GROUPS: u64 = 0;
@@ -66,7 +63,6 @@ impl Build<'_> {
             None => (Pred::TRUE, Val::Imm(0)),
             Some(o) => self.copied(i, o, bytes as u32)?,
         };
-        self.describe();
         let to = self.place(i, &i.opds[0], false, 1 << 19)?;
         let mut from = self.place(i, &i.opds[1], true, 1 << 11)?;
         if let (Some((w, n)), true) = (from.base, behind != Val::Imm(0)) {
@@ -117,14 +113,6 @@ impl Build<'_> {
                 });
                 Ok((Pred::of(p), Val::Word(behind)))
             }
-        }
-    }
-
-    /// The memory descriptor stands in its pair from the start.
-    fn describe(&mut self) {
-        if !std::mem::replace(&mut self.described, true) {
-            let m = Mach::new(op::ULDC_C).n("d", DESCRIPTOR).c("c", 0, DESCRIPTOR_PLACE).m("sz", ".64").effect();
-            self.entry.insert(0, m);
         }
     }
 

@@ -190,8 +190,11 @@ impl Build<'_> {
             let a = Src { val: Val::Word(w), ..a };
             m.test(p, ".LT", Src { neg: false, abs: true, ..a }, limit.into(), Pred::TRUE);
             m.alu(fmul(), big, [a, up.into(), Src::ZERO], |m| m);
-            let same = m.one();
-            m.alu(fadd(), same, [a, Src::ZERO, Src { val: Val::Imm(0), neg: true, abs: false }], |m| m);
+            // A choice takes no signs.
+            let same = if a.neg || a.abs { m.one() } else { w };
+            if same != w {
+                m.alu(fadd(), same, [a, Src::ZERO, Src { val: Val::Imm(0), neg: true, abs: false }], |m| m);
+            }
             m.select(x, Pred::of(p), big.into(), same.into());
             m.unary(op::MUFU_R, y, x.into(), |m| m.m("fn", function));
             m.alu(fmul(), z, [y.into(), down.into(), Src::ZERO], |m| m);

@@ -300,7 +300,11 @@ impl Build<'_> {
         let (a, b) = if matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
         let c = match c {
             Wide::Imm(0) => None,
-            Wide::Const(bank, at) if matches!(b, Val::Word(_) | Val::Imm(0)) || self.takes_constant(bank, at) => {
+            // From Hopper on no wide addend is a constant.
+            Wide::Const(bank, at)
+                if self.chip.is_before_hopper()
+                    && (matches!(b, Val::Word(_) | Val::Imm(0)) || self.takes_constant(bank, at)) =>
+            {
                 Some(Val::Const(bank, at))
             }
             c => Some(Val::Word(self.in_pair(c))),

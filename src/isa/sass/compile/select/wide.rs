@@ -102,7 +102,13 @@ impl Build<'_> {
     /// A sum; with a product of 32-bit words that only this reads as one instruction.
     fn add_wide(&mut self, i: &Flat, d: Word, s: [Wide; 3]) -> Result<(), AsmError> {
         for (x, y) in [(0, 1), (1, 0)] {
-            let Some(from) = self.only_use(&i.opds[1 + x]) else { continue };
+            // An offset that several pointers have is a product of each: one instruction, where the sum takes two.
+            let from = match s[y] {
+                Wide::Const(..) => self.origin_here(&i.opds[1 + x]),
+                _ => None,
+            };
+            let from = from.or_else(|| self.only_use(&i.opds[1 + x]));
+            let Some(from) = from else { continue };
             if from.op == Opcode::Mul && from.has("wide") && from.opds.len() == 3 {
                 let ty = from.ty();
                 if ty.bits() == 32 && !matches!(s[y], Wide::Imm(_)) {
