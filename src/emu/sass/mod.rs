@@ -26,6 +26,7 @@ mod float;
 mod flow;
 mod grid;
 mod half;
+mod im2col;
 mod integer;
 mod issue;
 mod logic;
@@ -54,6 +55,7 @@ pub use crate::isa::sass::Chip;
 pub use bus::{Access, Bus, MemoryFault, PlainBus};
 pub use fault::{Exception, Fault, FaultKind};
 pub use grid::{Stats, run, run_decoded};
+pub use im2col::Im2col;
 pub use program::Decoder;
 
 /// A grid of one kernel, as the launch descriptor says it.
@@ -97,6 +99,9 @@ pub struct Options {
     pub max_instructions: u64,
     /// Units in the last place that MUFU's normal results in f32, and the high words of its f64 ones, lie off the rounded function; a chip's are within 2.
     pub guess_error: i32,
+    /// What all maps that the launch copies by im2col say of images and columns: where a map keeps it nobody has published. A launch that copies so and is not
+    /// told stops.
+    pub im2col: Option<Im2col>,
 }
 
 impl Default for Options {
@@ -110,6 +115,7 @@ impl Default for Options {
             threads: 1,
             max_instructions: 0,
             guess_error: 0,
+            im2col: None,
         }
     }
 }

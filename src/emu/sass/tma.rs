@@ -4,11 +4,13 @@
 //! are filled with zeros (or not a number) and are not stored; all bytes of the box count for the mbarrier. Shared memory holds the box densely, its
 //! 16-byte units swapped within 128, 64 or 32 bytes by the address's bits from 7 on.
 //!
-//! Everything is done when it is issued. Left out: interleaved layouts and im2col, whose fields nobody has published; alignment of the map.
+//! A copy by im2col moves pixels in place of a box's rows, which [`super::im2col`] finds by what [`super::Options::im2col`] tells; without it the launch stops.
+//! Everything is done when it is issued. Left out: interleaved layouts, whose fields nobody has published; alignment of the map.
 
 use super::atomic::{self, Update};
 use super::core::Core;
 use super::fault::{R, not_modelled};
+use super::im2col;
 use super::lower::Run;
 use super::mbarrier;
 use super::memory::cluster_cta;
@@ -18,29 +20,12 @@ use crate::hcq::packet::nv::tensor_map::{Element as Kind, TensorMap};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {
-        "UTMALDG" | "UTMASTG" | "UTMAREDG" if f.has("im") => columns(f)?,
         "UTMALDG" => load(f)?,
         "UTMASTG" => store(f)?,
         "UTMAREDG" => reduce(f)?,
         "UBLKCP" => copy(f)?,
         "UBLKRED" => copy_reduced(f)?,
         _ => return Ok(None),
-    }))
-}
-
-/// A copy by im2col stops the launch, and tells what it would copy: what of a map says how images become columns is not published.
-fn columns(f: Fields) -> R<Run> {
-    let (name, dim, a, b) = (f.0.form().mnemonic, f.text("dim"), f.uniform("a")?, f.uniform("b")?);
-    let offsets = if name == "UTMALDG" { Some(f.uniform("c")?) } else { None };
-    let rank = dim.trim_matches(['.', 'D']).parse().unwrap_or(0);
-    Ok(Box::new(move |c| {
-        let words = if offsets.is_some() { 2 } else { 1 };
-        let all: Vec<u32> = (0..words + rank).map(|k| c.uniform_behind(a, k)).collect();
-        let (shared, coordinates) = all.split_at(usize::from(words));
-        let (map, offsets) = (c.uniform_pair(b), offsets.map(|u| c.uniform(u)));
-        not_modelled(format!(
-            "{name}{dim}.IM2COL of the map {map:#x}, in shared memory {shared:x?}, at {coordinates:?}, offsets {offsets:x?},"
-        ))
     }))
 }
 
@@ -113,21 +98,21 @@ impl Element {
 
 /// A tensor in global memory and the box that is copied at a time.
 #[derive(Clone, Copy, Debug)]
-struct Map {
-    address: u64,
-    rank: usize,
+pub(super) struct Map {
+    pub address: u64,
+    pub rank: usize,
     element: Element,
     /// Bits of the address that the swizzle swaps: 0 to 3.
     swizzle: u32,
     fills_nan: bool,
-    strides: [u64; 5],
-    sizes: [u64; 5],
-    steps: [u64; 5],
+    pub strides: [u64; 5],
+    pub sizes: [u64; 5],
+    pub steps: [u64; 5],
     counts: [usize; 5],
 }
 
 impl Map {
-    fn parse(bytes: &[u8; 128]) -> R<Map> {
+    pub fn parse(bytes: &[u8; 128]) -> R<Map> {
         let map = TensorMap::parse(bytes).map_err(|e| e.to_string()).or_else(not_modelled)?;
         let dims = &map.dimensions;
         // Elements of the innermost dimension follow each other whatever the map says.
@@ -153,12 +138,13 @@ impl Map {
         Map::parse(&bytes)
     }
 
-    fn row_bytes(&self) -> usize {
-        self.counts[0] * self.element.len()
+    /// The same, whose rows are so many channels of a pixel.
+    pub fn of_pixels(self, channels: u16) -> Map {
+        Map { counts: [channels.into(), 1, 1, 1, 1], ..self }
     }
 
-    fn box_bytes(&self) -> usize {
-        self.row_bytes() * self.counts[1..].iter().product::<usize>()
+    pub fn row_bytes(&self) -> usize {
+        self.counts[0] * self.element.len()
     }
 
     /// Rows of the box: where each begins in global memory, unless all of it is outside the tensor.
@@ -222,6 +208,59 @@ fn coordinates(c: &Core, first: u8, rank: usize) -> [i32; 5] {
     std::array::from_fn(|k| if k < rank { c.uniform_behind(first, k as u8).cast_signed() } else { 0 })
 }
 
+/// How an instruction tells what it moves: uniform registers.
+#[derive(Clone, Copy)]
+struct Named {
+    name: &'static str,
+    dim: &'static str,
+    /// The map's address.
+    map: u8,
+    /// The first coordinate; the others follow.
+    at: u8,
+    /// Pixels by im2col, in place of a box.
+    columns: bool,
+    /// Where in the filter the pixels of a load lie.
+    offsets: Option<u8>,
+}
+
+/// What a copy moves: rows, as many elements of each as the map says, from the same coordinate of the innermost dimension on.
+struct Moved {
+    map: Map,
+    /// Where each begins in global memory, unless all of it is outside of the tensor.
+    rows: Vec<Option<u64>>,
+    first: i32,
+}
+
+impl Named {
+    /// Of an instruction whose coordinates stand behind so many words.
+    fn by(f: Fields, words: u8) -> R<Named> {
+        let (name, columns) = (f.0.form().mnemonic, f.has("im"));
+        let offsets = if columns && name == "UTMALDG" { Some(f.uniform("c")?) } else { None };
+        let at = f.uniform("a")?.saturating_add(words);
+        Ok(Named { name, dim: f.text("dim"), map: f.uniform("b")?, at, columns, offsets })
+    }
+
+    fn look_up(self, c: &mut Core) -> R<Moved> {
+        let (address, told) = (c.uniform_pair(self.map), c.machine.options.im2col);
+        if !self.columns {
+            let map = Map::at(c, address)?;
+            let at = coordinates(c, self.at, map.rank);
+            return Ok(Moved { rows: map.rows(at), first: at[0], map });
+        }
+        let what = format!("{}{}.IM2COL of the map {address:#x}", self.name, self.dim);
+        let Some(told) = told else {
+            return not_modelled(format!("{what}, of whose columns Options::im2col tells nothing,"));
+        };
+        let map = Map::at(c, address)?.of_pixels(told.channels_per_pixel);
+        if self.dim != format!(".{}D", map.rank) {
+            return not_modelled(format!("{what}, which has {} dimensions,", map.rank));
+        }
+        let at = coordinates(c, self.at, map.rank);
+        let rows = im2col::pixels(&map, told, at, self.offsets.map_or(0, |u| c.uniform(u)))?;
+        Ok(Moved { rows, first: at[0], map })
+    }
+}
+
 /// Addresses of the same place in the CTAs of a mask; without one the address itself.
 fn targets(at: u32, mask: Option<u32>) -> Vec<u64> {
     match mask {
@@ -234,16 +273,16 @@ fn targets(at: u32, mask: Option<u32>) -> Vec<u64> {
 
 /// UTMALDG: a box to shared memory, here or in several CTAs, whose mbarriers count its bytes.
 fn load(f: Fields) -> R<Run> {
-    let (a, b) = (f.uniform("a")?, f.uniform("b")?);
+    let (a, named) = (f.uniform("a")?, Named::by(f, 2)?);
     let cast = if f.has("mc") { Some(f.uniform("c")?) } else { None };
     Ok(Box::new(move |c| {
-        let map = Map::at(c, c.uniform_pair(b))?;
-        let at = coordinates(c, a + 2, map.rank);
+        let Moved { map, rows, first } = named.look_up(c)?;
         let (to, barrier) = (c.uniform(a), c.uniform_behind(a, 1));
         // A mask stands in the high half of its register.
         let mask = cast.map(|u| c.uniform(u) >> 16);
-        for (number, row) in map.rows(at).into_iter().enumerate() {
-            let bytes = map.read_row(c, row, at[0])?;
+        let len_bytes = rows.len() * map.row_bytes();
+        for (number, row) in rows.into_iter().enumerate() {
+            let bytes = map.read_row(c, row, first)?;
             for target in targets(to, mask) {
                 let row_at = (target as u32 & 0xff_ffff) + (number * map.row_bytes()) as u32;
                 let cta = cluster_cta(c, target)?;
@@ -253,7 +292,7 @@ fn load(f: Fields) -> R<Run> {
             }
         }
         for target in targets(barrier, mask) {
-            mbarrier::deliver(c, target, map.box_bytes() as u64)?;
+            mbarrier::deliver(c, target, len_bytes as u64)?;
         }
         Ok(())
     }))
@@ -271,13 +310,12 @@ fn shared_row(c: &mut Core, map: &Map, from: u32, number: usize) -> R<Vec<u8>> {
 
 /// UTMASTG: a box from shared memory; what is outside the tensor is not stored.
 fn store(f: Fields) -> R<Run> {
-    let (a, b) = (f.uniform("a")?, f.uniform("b")?);
+    let (a, named) = (f.uniform("a")?, Named::by(f, 1)?);
     Ok(Box::new(move |c| {
-        let map = Map::at(c, c.uniform_pair(b))?;
-        let (at, len) = (coordinates(c, a + 1, map.rank), map.element.len());
-        let from = c.uniform(a);
-        let (skip, first, count) = map.inside(at[0]);
-        for (number, row) in map.rows(at).into_iter().enumerate() {
+        let Moved { map, rows, first } = named.look_up(c)?;
+        let (from, len) = (c.uniform(a), map.element.len());
+        let (skip, first, count) = map.inside(first);
+        for (number, row) in rows.into_iter().enumerate() {
             let bytes = shared_row(c, &map, from, number)?;
             if let (Some(row), 1..) = (row, count) {
                 c.write_global(row.wrapping_add(first * len as u64), &bytes[skip * len..(skip + count) * len])?;
@@ -289,13 +327,12 @@ fn store(f: Fields) -> R<Run> {
 
 /// UTMAREDG: the same, each element combined with what is there.
 fn reduce(f: Fields) -> R<Run> {
-    let (a, b, op) = (f.uniform("a")?, f.uniform("b")?, f.text("op"));
+    let (a, named, op) = (f.uniform("a")?, Named::by(f, 1)?, f.text("op"));
     Ok(Box::new(move |c| {
-        let map = Map::at(c, c.uniform_pair(b))?;
-        let (at, len) = (coordinates(c, a + 1, map.rank), map.element.len());
-        let (from, update) = (c.uniform(a), map.element.update(op)?);
-        let (skip, first, count) = map.inside(at[0]);
-        for (number, row) in map.rows(at).into_iter().enumerate() {
+        let Moved { map, rows, first } = named.look_up(c)?;
+        let (from, len, update) = (c.uniform(a), map.element.len(), map.element.update(op)?);
+        let (skip, first, count) = map.inside(first);
+        for (number, row) in rows.into_iter().enumerate() {
             let bytes = shared_row(c, &map, from, number)?;
             if let (Some(row), 1..) = (row, count) {
                 let to = row.wrapping_add(first * len as u64);

@@ -2,7 +2,7 @@
 //!
 //! A scheduler and a hazard checker go by this: nothing in hardware protects a register but the six scoreboards and the distance
 //! that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas 13.5.37 and the
-//! PTX manual's fragment sizes. Left out: the offsets of im2col mode.
+//! PTX manual's fragment sizes.
 
 use super::chip::Chip;
 use super::inst::Instruction;

@@ -2,6 +2,7 @@
 //! the instructions; where it does not, what ptxas's code leaves.
 
 mod alone;
+mod columns;
 mod copies;
 mod kernels;
 mod mma;
@@ -11,10 +12,11 @@ mod warp;
 mod wgmma;
 
 use crate::figures::{Figures, Ratios};
-use crate::machine::{Case, launch, launch_clusters};
+use crate::machine::{Case, launch, launch_with};
 use crate::nvidia::ptxas;
 use crate::reference::{self, Left, Tolerance, format};
 use doorbell::elf::cubin::Arch;
+use doorbell::emu::sass::Options;
 use doorbell::isa::ptx::parse;
 use doorbell::isa::sass::compile::assemble;
 use std::io::Read;
@@ -96,8 +98,13 @@ impl Codes {
 
     /// What each leaves in the buffers, in strict mode, in clusters of so many blocks.
     fn run(&self, kernel: &str, case: (&Case, u32)) -> Vec<(&'static str, Vec<Vec<u8>>)> {
+        self.run_with(kernel, case, Options::default())
+    }
+
+    /// The same by other options.
+    fn run_with(&self, kernel: &str, case: (&Case, u32), options: Options) -> Vec<(&'static str, Vec<Vec<u8>>)> {
         let run = |(who, cubin): &(&'static str, Vec<u8>)| {
-            let left = launch_clusters(cubin, kernel, case, true).unwrap_or_else(|e| panic!("{who}: {e}"));
+            let left = launch_with(cubin, kernel, case, options).unwrap_or_else(|e| panic!("{who}: {e}"));
             (*who, left.0)
         };
         self.0.iter().map(run).collect()

@@ -5,7 +5,7 @@
 
 use super::product::{Format, packed, random};
 use super::{Codes, dump, file, fill, params};
-use crate::machine::{Case, launch_clusters};
+use crate::machine::Case;
 use crate::tensor::Tensor;
 
 const SHARED: u64 = 0x7_0000_0000;
@@ -41,7 +41,7 @@ fn tensor_bytes(t: &Tensor) -> usize {
     if last == 0 { 4 * t.sizes[0] } else { t.strides[last - 1] * t.sizes[last] }
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
@@ -95,7 +95,7 @@ fn stored(t: &Tensor, bytes: &mut [u8], shared: &[u8], op: &str) {
     }
 }
 
-fn bytes(seed: u64, count: usize) -> Vec<u8> {
+pub(super) fn bytes(seed: u64, count: usize) -> Vec<u8> {
     let mut next = random(seed);
     // Small words, so that some are equal and some are none.
     packed(Format::S32, (0..count / 4).map(|k| if k % 3 == 0 { next() % 3 } else { next() & 0xffff_ffff }))
@@ -278,33 +278,4 @@ fn fields_of_a_map_are_replaced_and_the_map_serves_for_a_copy() {
     for (who, after) in codes.run("k27", (&case, 1)) {
         assert_eq!(after[3..], want, "{who}");
     }
-}
-
-/// Which fields of a map say how images become columns nobody has published, so the multiprocessor stops there: what it was told to copy is the same by our
-/// code and by ptxas's.
-#[test]
-fn images_become_columns_by_the_same_copies() {
-    let (head, kernels) = file("tma");
-    let offsets = ["offsets Some(30),", "offsets Some(330),", "offsets Some("];
-    for ((number, kernel), offsets) in (16..19).zip(&kernels[15..18]).zip(offsets) {
-        let codes = Codes::of(&(head.clone() + kernel));
-        let buffers: Vec<(u64, Vec<u8>)> = [SHARED, DUMP, TENSOR, OUT].map(|at| (at, vec![0; 4096])).to_vec();
-        let params = [params([SHARED, DUMP, TENSOR, OUT], 48, 0.0, 3), vec![0; 256]].concat();
-        let case = Case { grid: [1; 3], block: [32, 1, 1], params, buffers: &buffers, dynamic_bytes: 0 };
-        let told: Vec<String> = codes
-            .0
-            .iter()
-            .map(|(who, cubin)| {
-                let fault = launch_clusters(cubin, &format!("k{number}"), (&case, 1), true).expect_err(who);
-                let from = fault.find("UTMALDG").unwrap_or_else(|| panic!("{who}: {fault}"));
-                let told = fault[from..].split(" is not modelled").next().expect("what is copied");
-                // These texts take the map's place among the parameters for its address: each assembler counts from elsewhere.
-                let (copy, rest) = told.split_once(" of the map ").expect("a map");
-                format!("{copy}{}", rest.trim_start_matches(|c| c != ','))
-            })
-            .collect();
-        assert!(told[0].contains(offsets) && told[0].contains(&format!(".{}D.IM2COL", number - 13)), "{told:?}");
-        assert!(told.iter().all(|t| *t == told[0]), "{told:#?}");
-    }
-    assert_eq!(kernels.len(), 27);
 }
