@@ -18,22 +18,23 @@ use doorbell::codegen::{OptChoice, Program};
 use doorbell::elf::cubin::Cubin;
 use doorbell::isa::sass::compile::assemble;
 use doorbell::uop::{Arg, Scalar, UOp, from_bits};
-use graphs::{GROUPS, graphs};
+pub use graphs::GROUPS;
+use graphs::graphs;
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Kernels that ptxas assembles at once.
 const TOGETHER: usize = 64;
-struct Kernel {
-    case: String,
+pub struct Kernel {
+    pub case: String,
     ast: UOp,
-    program: Program,
+    pub program: Program,
     ptx: String,
 }
 
 /// Kernels of a group's cases, plain and optimised, each text once.
-fn kernels(group: &str, seen: &mut HashSet<String>) -> Vec<Kernel> {
+pub fn kernels(group: &str, seen: &mut HashSet<String>) -> Vec<Kernel> {
     let mut all = vec![];
     for (case, ast) in graphs(group) {
         for choice in [OptChoice::None, OptChoice::Heuristic] {

@@ -33,6 +33,7 @@ mod quality;
 mod random;
 mod reference;
 mod samples;
+mod shapes;
 mod source;
 #[path = "../emu_sass/tensor.rs"]
 mod tensor;

@@ -21,7 +21,7 @@ use doorbell::isa::ptx::parse;
 use doorbell::isa::sass::compile::assemble;
 use std::io::Read;
 
-const SAMPLES: &[u8] = include_bytes!("../../data/ptx/samples.ptx.gz");
+pub const SAMPLES: &[u8] = include_bytes!("../../data/ptx/samples.ptx.gz");
 const THREADS: u32 = 64;
 const BUFFERS: [u64; 4] = [0x7_0000_0000, 0x7_1000_0000, 0x7_2000_0000, 0x7_3000_0000];
 const BUFFER_BYTES: usize = 1 << 17;
