@@ -15,6 +15,7 @@ mod codegen_agree;
 #[path = "../codegen_kernels/mod.rs"]
 mod codegen_kernels;
 mod compiled;
+mod constants;
 mod corpus;
 mod division;
 mod figures;

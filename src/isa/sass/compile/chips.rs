@@ -168,6 +168,9 @@ fn constants(inst: &mut Instruction) -> Result<(), String> {
 
 /// Where a chip has what lies at that place on sm_90.
 pub(super) fn place(bank: u64, at: u64, chip: Chip) -> Result<u64, String> {
+    if chip == Chip::Sm90 {
+        return Ok(at);
+    }
     let launch = LAUNCH.iter().find(|w| (w.0..w.0 + w.1).contains(&at)).and_then(|w| {
         let start = if chip.is_before_hopper() { w.2 } else { w.3 };
         Some(start? + at - w.0)

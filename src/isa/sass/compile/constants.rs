@@ -79,7 +79,7 @@ impl Read {
     fn of(inst: &Instruction, chip: Chip) -> Option<Read> {
         let form = inst.form();
         // The table calls forms so that read a constant.
-        if !matches!(form.name.as_bytes(), [.., b'C'] | [.., b'C', b'3']) || matches!(form.mnemonic, "LDC" | "ULDC") {
+        if !form.name.contains('C') || matches!(form.mnemonic, "LDC" | "ULDC") {
             return None;
         }
         let is = |kind| matches!(kind, Kind::Constant(Index::None | Index::Spaced));
@@ -220,10 +220,8 @@ impl Loads {
     fn through_uniform(&mut self, inst: &Instruction, read: Read, out: &mut Vec<Line>) -> Result<Instruction, String> {
         let (from, chip) = (inst.form(), inst.chip());
         let no = || format!("{chip} has no {} of a constant", from.mnemonic);
-        let name = match from.name.strip_suffix("C3") {
-            Some(stem) => format!("{stem}U3"),
-            None => format!("{}U", from.name.strip_suffix('C').ok_or_else(no)?),
-        };
+        let (before, behind) = from.name.rsplit_once('C').ok_or_else(no)?;
+        let name = format!("{before}U{behind}");
         let form = Form::find(from.mnemonic, &name, chip).ok_or_else(no)?;
         let k = self.all.iter().position(|c| (c.bank, c.base) == (read.bank, read.base)).ok_or_else(no)?;
         let register = match self.all[k].register {
@@ -269,4 +267,27 @@ fn loops(lines: &[Line]) -> Vec<std::ops::Range<usize>> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::sass::table::FORMS;
+
+    #[test]
+    fn forms_that_read_a_constant_in_its_place_are_called_so() {
+        let reads = |f: &&Form| f.fields.iter().any(|f| matches!(f.kind, Kind::Constant(Index::None | Index::Spaced)));
+        for form in FORMS.iter().filter(reads) {
+            let inst = Instruction::on(form, form.chips.iter().next().unwrap());
+            let loads = matches!(form.mnemonic, "LDC" | "ULDC" | "LDCU");
+            assert!(loads || Read::of(&inst, Chip::Sm90).is_some(), "{} {}", form.mnemonic, form.name);
+        }
+    }
+
+    #[test]
+    fn words_are_pairs_where_the_chip_has_them_side_by_side() {
+        // Parameters, and the grid's sizes, which sm_120 keeps 16 bytes behind the block's.
+        assert!([Chip::Sm90, Chip::Sm120].iter().all(|c| is_pair(0, 0x218, *c) && !is_pair(0, 0x214, *c)));
+        assert!(is_pair(0, 8, Chip::Sm90) && !is_pair(0, 8, Chip::Sm120));
+    }
 }
