@@ -9,16 +9,17 @@ use doorbell::isa::sass::{Chip, Instruction, Value, decode_for};
 
 const THREADS: u32 = 64;
 const OUT: u64 = 0x7_0000_0000;
+const WORDS: u32 = 40;
 
-/// A kernel with sixteen words, two doubles and two long words as parameters; its thread's number is %t, the address of its 16 bytes of results %o.
+/// A kernel with forty words, two doubles and two long words as parameters; its thread's number is %t, the address of its 16 bytes of results %o.
 fn text(arch: Arch, body: &str) -> String {
-    let words: String = (0..16).map(|k| format!(", .param .u32 p{k}")).collect();
-    let loads: String = (0..16).map(|k| format!("ld.param.u32 %p{k}, [p{k}]; ")).collect();
+    let words: String = (0..WORDS).map(|k| format!(", .param .u32 p{k}")).collect();
+    let loads: String = (0..WORDS).map(|k| format!("ld.param.u32 %p{k}, [p{k}]; ")).collect();
     format!(
         ".version 8.8\n.target {arch}\n.address_size 64\n
         .func (.param .b32 q) twice(.param .b32 v) {{ .reg .b32 %a<3>; ld.param.b32 %a1, [v]; add.s32 %a2, %a1, %a1; st.param.b32 [q], %a2; ret; }}
         .visible .entry k(.param .u64 out, .param .f64 e0, .param .f64 e1, .param .u64 w0, .param .u64 w1{words})\n{{
-        .reg .pred %q<4>; .reg .b32 %t, %r<20>, %p<16>; .reg .f32 %f<8>; .reg .f64 %e<8>; .reg .b64 %o, %d<8>;
+        .reg .pred %q<4>; .reg .b32 %t, %r<20>, %p<{WORDS}>; .reg .f32 %f<8>; .reg .f64 %e<8>; .reg .b64 %o, %d<8>;
         ld.param.u64 %o, [out]; ld.param.f64 %e0, [e0]; ld.param.f64 %e1, [e1]; ld.param.u64 %d0, [w0]; ld.param.u64 %d1, [w1]; {loads}
         mov.u32 %t, %tid.x; mul.wide.u32 %d2, %t, 16; add.s64 %o, %o, %d2;\n{body}\nret;\n}}\n"
     )
@@ -28,7 +29,7 @@ fn params() -> Vec<u8> {
     let mut all: Vec<u8> = OUT.to_le_bytes().to_vec();
     [1.5f64, -2.25].iter().for_each(|e| all.extend(e.to_le_bytes()));
     [0x1_2345_6789u64, 0xfedc_ba98_7654_3210].iter().for_each(|w| all.extend(w.to_le_bytes()));
-    (0..16u32).for_each(|k| all.extend((k.wrapping_mul(0x9e37_79b9) >> (k % 7 * 3)).to_le_bytes()));
+    (0..WORDS).for_each(|k| all.extend((k.wrapping_mul(0x9e37_79b9) >> (k % 7 * 3)).to_le_bytes()));
     all
 }
 
@@ -60,8 +61,8 @@ fn count(code: &[Instruction], mnemonic: &str) -> usize {
 const STORE: &str = "st.global.v4.b32 [%o], {%r0, %r1, %r2, %r3};";
 
 /// What many constants do: sums, products, comparisons and shifts of all types.
-fn mixed() -> String {
-    let words: String = (0..16)
+fn mixed(words: u32) -> String {
+    let words: String = (0..words)
         .map(|k| {
             let (a, b) = (k % 4, (k + 1) % 4);
             match k % 5 {
@@ -84,7 +85,7 @@ fn mixed() -> String {
 
 #[test]
 fn only_loads_read_banks_from_hopper_on() {
-    let mixed = mixed();
+    let (mixed, all) = (mixed(16), mixed(WORDS));
     let turn = "xor.b32 %r0, %r0, %p4; mad.lo.s32 %r0, %r0, %p5, %p6; add.s32 %r9, %r9, 1; setp.le.u32 %q3, %r9, %r8; @%q3 bra L;";
     let around = "and.b32 %r8, %t, 3; add.s32 %r8, %r8, 21; mov.u32 %r9, 0; L:";
     let call = "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r0; call (b), twice, (a); ld.param.b32 %r0, [b]; }";
@@ -110,7 +111,9 @@ fn only_loads_read_banks_from_hopper_on() {
             assert_eq!(left(&ours), left(&ptxas_for(&text, &arch.to_string(), "-O3")), "{name}, {chip}");
             let code = code(&ours, chip);
             let reads = code.iter().filter(|i| reads_a_bank(i)).count();
-            assert_eq!(reads == 0, chip >= Chip::Sm90, "{name}, {chip}: {reads}");
+            // More than sixteen pairs where threads part: sm_90's rows serve those that find no register.
+            let none = chip == Chip::Sm120 || chip == Chip::Sm90 && name != "all, in two ways";
+            assert_eq!(reads == 0, none, "{name}, {chip}: {reads}");
         }
     }
 }
@@ -127,7 +130,7 @@ fn few_constants_are_loaded_once_whatever_the_code_does() {
         let text = text(chip.arch(), &body);
         let ours = assemble(&text, chip.arch()).unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert_eq!(left(&ours), left(&ptxas_for(&text, &chip.arch().to_string(), "-O3")), "{chip}");
-        // p4 with p5, p8, and the memory descriptor.
+        // Pairs of p4 with p5, and of p8, and the memory descriptor.
         assert_eq!(count(&code(&ours, chip), load), 3, "{chip}");
     }
 }

@@ -3,19 +3,21 @@
 //! sm_120 has no arithmetic that reads a bank. sm_90 has rows for it, which no code of ptxas uses: of 1.2 million instructions that it makes of the texts in the
 //! tests for that chip, none names a bank but LDC and ULDC. So neither does ours. Selection writes operands of banks as chips before have them; here, once
 //! registers are given out, `MOV` of a constant becomes LDC, and others read a uniform register, which ULDC fills at the start of the code where there is room
-//! for all its life, or else before its first reader since a label or a jump.
+//! for all its life, or else before its first reader since a label or a jump. Threads that part share uniform registers and may run in any order: there
+//! a register holds one constant for good, and sm_90's rows serve what finds none.
 
 use super::chips::{copied, place};
 use super::lines::Line;
 use super::scalar::SCALARS;
-use crate::isa::sass::row::{Form, Index, Kind, Pipe, Role};
-use crate::isa::sass::{Chip, FieldError, Instruction, op};
+use crate::isa::sass::row::{Field, Form, Index, Kind, Pipe, Role};
+use crate::isa::sass::{Chip, FieldError, Guard, Instruction, op};
+use std::ops::Range;
 
 /// Uniform registers of constants: selection uses those below, values that loops keep those above.
-pub(super) const CONSTANTS: std::ops::Range<u8> = 28..SCALARS.start;
-/// How many pairs they are.
-const PAIRS: usize = (CONSTANTS.end - CONSTANTS.start) as usize / 2;
-/// Of these, how many stay free for constants of one piece where there are more constants than pairs.
+pub(super) const CONSTANTS: Range<u8> = 28..SCALARS.start;
+/// The same where threads part, so that loops keep no values there.
+const PARTED: Range<u8> = 28..SCALARS.end;
+/// How many pairs stay free for constants of one piece where there are more constants than pairs.
 const IN_TURNS: usize = 3;
 
 /// Lines that read constant banks by loads alone.
@@ -27,7 +29,7 @@ pub(super) fn in_registers(lines: Vec<Line>, chip: Chip) -> Result<Vec<Line>, St
         return Ok(lines);
     }
     let mut loads = Loads::new(&lines, chip);
-    let mut out = Vec::with_capacity(lines.len() + 2 * PAIRS);
+    let mut out = Vec::with_capacity(lines.len() + loads.all.len());
     for k in 0..loads.all.len() {
         if loads.all[k].lasts {
             out.push(loads.load(k)?);
@@ -52,8 +54,8 @@ pub(super) fn in_registers(lines: Vec<Line>, chip: Chip) -> Result<Vec<Line>, St
             continue;
         }
         let reads = match Read::of(&inst, chip) {
-            Some(read) => loads.through_uniform(&inst, read, &mut out)?,
-            None => inst,
+            Some(read) if loads.finds(read) || chip != Chip::Sm90 => loads.through_uniform(&inst, read, &mut out)?,
+            _ => inst,
         };
         out.push(Line::Inst(reads, target));
         if inst.form().pipe == Pipe::Branch {
@@ -146,20 +148,40 @@ struct Constant {
     in_loop: bool,
 }
 
+impl Constant {
+    fn new(read: Read) -> Constant {
+        let Read { bank, base, .. } = read;
+        Constant { bank, base, words: 0, register: None, lasts: false, pieces: 0, piece: usize::MAX, in_loop: false }
+    }
+}
+
+/// Whether it writes a uniform register that loops keep values in.
+fn keeps_scalar(line: &Line) -> bool {
+    let Line::Inst(inst, _) = line else { return false };
+    let form = inst.form();
+    let written = |f: &&Field| f.slot == "d" && f.kind == Kind::UR;
+    form.uniform
+        && form.fields.iter().find(written).is_some_and(|f| {
+            inst.get(f.slot, f.role).is_some_and(|r| (u64::from(SCALARS.start)..u64::from(SCALARS.end)).contains(&r))
+        })
+}
+
 struct Loads {
     all: Vec<Constant>,
     /// Pairs that constants of one piece take in turns.
-    free: std::ops::Range<u8>,
+    free: Range<u8>,
     next: u8,
+    /// Threads may part.
+    parted: bool,
 }
 
 impl Loads {
     /// The constants that lines read, and which of them have registers for good.
     fn new(lines: &[Line], chip: Chip) -> Loads {
         let mut all: Vec<Constant> = vec![];
-        let (loops, mut piece, mut calls) = (loops(lines), 0, false);
+        let (loops, mut piece, mut parted) = (loops(lines), 0, false);
         for (at, line) in lines.iter().enumerate() {
-            let Line::Inst(inst, _) = line else {
+            let Line::Inst(inst, target) = line else {
                 piece += 1;
                 continue;
             };
@@ -167,18 +189,7 @@ impl Loads {
                 let known = all.iter().position(|c| (c.bank, c.base) == (read.bank, read.base));
                 let k = known.unwrap_or(all.len());
                 if known.is_none() {
-                    let (bank, base) = (read.bank, read.base);
-                    let none = Constant {
-                        bank,
-                        base,
-                        words: 0,
-                        register: None,
-                        lasts: false,
-                        pieces: 0,
-                        piece: usize::MAX,
-                        in_loop: false,
-                    };
-                    all.push(none);
+                    all.push(Constant::new(read));
                 }
                 let c = &mut all[k];
                 c.pieces += u32::from(c.piece != piece);
@@ -188,23 +199,30 @@ impl Loads {
             }
             if inst.form().pipe == Pipe::Branch {
                 piece += 1;
-                calls |= matches!(inst.form().mnemonic, "CALL" | "RET");
+                let decides = target.is_some() && inst.guard != Guard::ALWAYS;
+                parted |= decides || !matches!(inst.form().mnemonic, "BRA" | "EXIT");
             }
         }
-        // Functions have the same registers.
-        let room = match () {
-            () if calls => 0,
-            () if all.len() <= PAIRS => PAIRS,
-            () => PAIRS - IN_TURNS,
-        };
-        let mut order: Vec<usize> = (0..all.len()).filter(|k| all.len() <= PAIRS || all[*k].pieces > 1).collect();
+        // Where loops keep values, no threads part.
+        parted &= !lines.iter().any(keeps_scalar);
+        let registers = if parted { PARTED } else { CONSTANTS };
+        let pairs = registers.len() / 2;
+        let fit = all.len() <= pairs;
+        // sm_120 has no other way than to take turns.
+        let room = if fit || parted && chip == Chip::Sm90 { pairs } else { pairs - IN_TURNS };
+        let mut order: Vec<usize> = (0..all.len()).filter(|k| fit || parted || all[*k].pieces > 1).collect();
         order.sort_by_key(|k| std::cmp::Reverse((all[*k].in_loop, all[*k].pieces)));
-        let mut first = CONSTANTS.start;
+        let mut first = registers.start;
         for k in order.into_iter().take(room) {
             (all[k].lasts, all[k].register) = (true, Some(first));
             first += 2;
         }
-        Loads { all, free: first..CONSTANTS.end, next: first }
+        Loads { all, free: first..registers.end, next: first, parted }
+    }
+
+    /// Whether a uniform register can hold the constant.
+    fn finds(&self, read: Read) -> bool {
+        !self.parted || self.all.iter().any(|c| c.lasts && (c.bank, c.base) == (read.bank, read.base))
     }
 
     /// The load of a constant.
