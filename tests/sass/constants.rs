@@ -98,6 +98,11 @@ fn only_loads_read_banks_from_hopper_on() {
             "two ways",
             format!("setp.lt.u32 %q1, %t, 19; @%q1 bra M; {mixed} {STORE} ret; M: mov.u32 %r3, %p2; {mixed} {STORE}"),
         ),
+        ("all, straight", format!("{all} {STORE}")),
+        (
+            "all, in two ways",
+            format!("setp.lt.u32 %q1, %t, 19; @%q1 bra M; {all} {STORE} ret; M: mov.u32 %r3, %p2; {all} {STORE}"),
+        ),
         (
             "a call between",
             format!("{mixed} {call} xor.b32 %r0, %r0, %p1; add.s32 %r1, %r1, %p1; add.s32 %r2, %r2, %p9; {STORE}"),
