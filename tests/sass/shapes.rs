@@ -48,7 +48,7 @@ const OWN: [(&str, &str); 26] = [
     ("SHFL.UP P R R ", "lanes as a number or in a register, with a segment that is a number; ptxas has 0, written RZ"),
     ("STL.64 [R] R", "pairs on the frame; ptxas stores their words"),
     ("SYNCS.ARRIVE.TRANS64.RED.A0T1 R [RUR] R", "an mbarrier of the thread's own; ptxas elects threads by turns"),
-    ("WARPSYNC R", "a mask in a register; ptxas collects the lanes by a call"),
+    ("WARPSYNC R", "a mask in a register; ptxas has WARPSYNC.COLLECTIVE of one"),
 ];
 
 /// The text without numbers, signs, reuse and guard.
