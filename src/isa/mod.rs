@@ -10,9 +10,10 @@ use crate::uop::{DType, Op};
 use thiserror::Error;
 
 pub mod amdgpu;
-pub mod ptx;
-pub mod sass;
+pub mod nvidia;
 pub mod x86_64;
+
+pub use nvidia::{ptx, sass};
 
 /// An instruction set that programs can be made for.
 pub trait Isa: Send + Sync {
