@@ -1,17 +1,25 @@
 //! Doorbell: lazy Tensors, one UOp graph, our own machine code, hand-built packets, a doorbell store.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-pub mod codegen;
-pub mod device;
-pub mod elf;
-pub mod emu;
+pub use doorbell_codegen as codegen;
+pub use doorbell_device as device;
+pub use doorbell_elf as elf;
+pub use doorbell_emu as emu;
+pub use doorbell_hcq as hcq;
+use doorbell_sort as sort;
+pub use doorbell_uop as uop;
+
 pub mod engine;
-pub mod hcq;
-pub mod isa;
+pub mod isa {
+    //! The instruction sets, and which of them an arch string names.
+    pub use crate::engine::archs::{for_arch, known_archs};
+    pub use doorbell_amdgpu as amdgpu;
+    pub use doorbell_isa::*;
+    pub use doorbell_ptx::{ptx, sass};
+    pub use doorbell_x86_64 as x86_64;
+}
 #[path = "../kernels-asm/mod.rs"]
 pub mod kernels_asm;
 pub mod nn;
 pub mod schedule;
-mod sort;
 pub mod tensor;
-pub mod uop;

@@ -16,7 +16,7 @@ fn example_is_under_150_lines() {
 #[test]
 fn page_explains_every_method_of_the_trait() {
     let page = include_str!("../docs/custom-device.md");
-    let source = include_str!("../src/device/mod.rs");
+    let source = include_str!("../src/device/lib.rs");
     let (_, body) = source.split_once("pub trait Device:").unwrap();
     let (body, _) = body.split_once("\n}\n").unwrap();
     let methods: Vec<&str> =

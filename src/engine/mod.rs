@@ -3,6 +3,7 @@
 //! The one room that sees both Tensors and devices: it schedules a Tensor's graph, compiles the kernels it lacks, gives buffers
 //! their memory, submits, and reads back. Depends on every room below it.
 
+pub mod archs;
 pub mod counters;
 mod debug;
 mod error;

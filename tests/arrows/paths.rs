@@ -12,6 +12,39 @@ pub struct Used {
     pub line: usize,
 }
 
+/// The workspace's crates, by the name that code has for them, and the room each of them is.
+pub const CRATES: &[(&str, &str)] = &[
+    ("doorbell_amdgpu", "isa::amdgpu"),
+    ("doorbell_codegen", "codegen"),
+    ("doorbell_device", "device"),
+    ("doorbell_elf", "elf"),
+    ("doorbell_emu", "emu"),
+    ("doorbell_hcq", "hcq"),
+    ("doorbell_ioctl", "ioctl"),
+    ("doorbell_isa", "isa"),
+    ("doorbell_kernels", "kernels-asm"),
+    ("doorbell_ptx", "isa::nvidia"),
+    ("doorbell_sort", "sort"),
+    ("doorbell_uop", "uop"),
+    ("doorbell_x86_64", "isa::x86_64"),
+];
+
+/// The room of a crate, as a path; `None`: no crate of the workspace has that name.
+fn room_of_crate(name: &str) -> Option<Vec<String>> {
+    CRATES
+        .iter()
+        .find(|(crate_name, _)| *crate_name == name)
+        .map(|(_, room)| room.split("::").map(str::to_owned).collect())
+}
+
+/// Where `crate` leads in a module: to the root of the innermost crate that has it, or to the root package.
+fn crate_root(module: &[String]) -> Vec<String> {
+    let path = module.join("::");
+    let holds = |room: &str| path == room || path.strip_prefix(room).is_some_and(|rest| rest.starts_with("::"));
+    let rooms = CRATES.iter().map(|(_, room)| *room).filter(|room| holds(room));
+    rooms.max_by_key(|room| room.len()).map_or_else(Vec::new, |room| room.split("::").map(str::to_owned).collect())
+}
+
 /// The module path of a source file: `src/schedule/fuse.rs` → `["schedule", "fuse"]`, `src/uop/mod.rs` → `["uop"]`; files of other
 /// folders that the library includes keep the folder's name.
 pub fn module_of(file: &str) -> Vec<String> {
@@ -95,8 +128,8 @@ fn end_of_item(tokens: &[Token], at: usize) -> usize {
     tokens.len()
 }
 
-/// All paths that start with `crate`, `self` or `super`, and all that name the crate `foreign`, given as `[foreign]`.
-pub fn used(module: &[String], tokens: &[Token], foreign: &str) -> Vec<Used> {
+/// All paths that start with `crate`, `self`, `super` or another crate of the workspace, given from the room on.
+pub fn used(module: &[String], tokens: &[Token]) -> Vec<Used> {
     let mut found = Vec::new();
     let mut inner: Vec<(String, usize)> = Vec::new();
     let mut depth = 0_usize;
@@ -114,8 +147,8 @@ pub fn used(module: &[String], tokens: &[Token], foreign: &str) -> Vec<Used> {
                 inner.retain(|(_, opened)| *opened != depth);
                 depth = depth.saturating_sub(1);
             }
-            Kind::Word(word) if word == foreign => {
-                found.push(Used { path: vec![foreign.to_owned()], line: token.line });
+            Kind::Word(word) if room_of_crate(word).is_some() => {
+                tree(&room_of_crate(word).unwrap_or_default(), tokens, at + 1, &mut found);
             }
             Kind::Word(word) if starts_path(tokens, at) => {
                 let mut here = module.to_vec();
@@ -139,7 +172,7 @@ fn starts_path(tokens: &[Token], at: usize) -> bool {
 /// Where a path that starts with `crate`, `self` or `super` begins, and the index of what follows the last of them.
 fn base_of(word: &str, mut here: Vec<String>, tokens: &[Token], at: usize) -> Option<(Vec<String>, usize)> {
     match word {
-        "crate" => here.clear(),
+        "crate" => here = crate_root(&here),
         "self" => {}
         "super" => {
             here.pop();
@@ -211,7 +244,7 @@ mod tests {
 
     fn paths(file: &str, source: &str) -> Vec<String> {
         let kept = without_tests(&tokens(source));
-        used(&module_of(file), &kept, "doorbell_ioctl").into_iter().map(|u| u.path.join("::")).collect()
+        used(&module_of(file), &kept).into_iter().map(|u| u.path.join("::")).collect()
     }
 
     #[test]
@@ -227,8 +260,8 @@ mod tests {
 
     #[test]
     fn paths_in_bodies_types_and_turbofish_are_seen() {
-        let source = "fn f(x: &crate::uop::UOp) { crate::engine::run::<crate::hcq::Q>(x); }";
-        assert_eq!(paths("codegen/a.rs", source), ["uop::UOp", "engine::run", "hcq::Q"]);
+        let source = "fn f(x: &crate::tensor::T) { crate::engine::run::<doorbell_hcq::Q>(x); }";
+        assert_eq!(paths("engine/a.rs", source), ["tensor::T", "engine::run", "hcq::Q"]);
     }
 
     #[test]
@@ -241,7 +274,7 @@ mod tests {
     fn items_under_cfg_test_are_left_out_and_the_rest_is_not() {
         let source =
             "#[cfg(test)] mod tests { use crate::engine::A; } #[test] fn t() { crate::nn::B } fn u() { crate::isa::C }";
-        assert_eq!(paths("uop/node.rs", source), ["isa::C"]);
+        assert_eq!(paths("nn/node.rs", source), ["isa::C"]);
     }
 
     #[test]
@@ -255,12 +288,23 @@ mod tests {
     }
 
     #[test]
-    fn the_foreign_crate_is_seen_wherever_it_is_named() {
-        assert_eq!(paths("uop/a.rs", "use doorbell_ioctl::port; "), ["doorbell_ioctl"]);
+    fn another_crate_is_seen_wherever_it_is_named() {
+        assert_eq!(paths("uop/a.rs", "use doorbell_ioctl::{port, abi::kfd};"), ["ioctl::port", "ioctl::abi::kfd"]);
+        assert_eq!(
+            paths("emu/a.rs", "use doorbell_ptx::sass::Row; use doorbell_sort as sort;"),
+            ["isa::nvidia::sass::Row", "sort"]
+        );
+    }
+
+    #[test]
+    fn crate_is_the_root_of_the_crate_that_has_the_file() {
+        assert_eq!(paths("uop/a.rs", "use crate::dtype::D;"), ["uop::dtype::D"]);
+        assert_eq!(paths("isa/nvidia/sass/a.rs", "use crate::ptx::P;"), ["isa::nvidia::ptx::P"]);
+        assert_eq!(paths("nn/a.rs", "use crate::tensor::T;"), ["tensor::T"]);
     }
 
     #[test]
     fn renaming_the_crate_gives_an_empty_path() {
-        assert_eq!(paths("uop/a.rs", "use crate as c;"), [""]);
+        assert_eq!(paths("nn/a.rs", "use crate as c;"), [""]);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! That is compiled once for each comparison that it is called with, 4 to 20 KB of machine code each. Lists that are short, or sorted once a start, share one
 //! copy, which sorts their elements' numbers and asks for the order through a pointer. What is sorted over and over calls the standard library's.
+#![forbid(unsafe_code)]
 
 use smallvec::SmallVec;
 use std::cmp::Ordering;

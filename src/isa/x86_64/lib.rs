@@ -1,6 +1,6 @@
 //! Linear program → x86-64 machine code.
 //!
-//! Place in the arrows: takes [`codegen::Program`](crate::codegen::Program), returns an [`elf::Object`](crate::elf::Object) whose
+//! Place in the arrows: takes [`codegen::Program`](doorbell_codegen::Program), returns an [`elf::Object`](doorbell_elf::Object) whose
 //! one global symbol is the kernel. The kernel is `extern "C" fn(args: *const u64, tid: u64)` (System V): `args[i]` is the address of
 //! the i-th buffer, after the buffers come the variables' values as 64-bit integers.
 //!
@@ -30,10 +30,10 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use crate::codegen::regalloc::RegAllocError;
-use crate::codegen::{self, Program};
-use crate::elf::Object;
-use crate::uop::{DType, Op};
+use doorbell_codegen::regalloc::RegAllocError;
+use doorbell_codegen::{self as codegen, Program};
+use doorbell_elf::Object;
+use doorbell_uop::{DType, Op};
 
 /// Most scratch that a kernel may have: it lies on the thread's stack.
 pub const MAX_LOCAL_BYTES: usize = 512 << 10;
@@ -127,7 +127,7 @@ impl MachineCode {
 ///
 /// # Errors
 /// Bytes that are no instruction.
-pub fn disassemble(text: &[u8]) -> Result<String, super::IsaError> {
+pub fn disassemble(text: &[u8]) -> Result<String, doorbell_isa::IsaError> {
     use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
     let mut out = String::new();
     let mut formatter = IntelFormatter::new();
@@ -137,7 +137,7 @@ pub fn disassemble(text: &[u8]) -> Result<String, super::IsaError> {
     options.set_hex_suffix("");
     for inst in &mut Decoder::new(64, text, DecoderOptions::NONE) {
         if inst.is_invalid() {
-            return Err(super::IsaError::NotCode { offset: usize::try_from(inst.ip()).unwrap_or(usize::MAX) });
+            return Err(doorbell_isa::IsaError::NotCode { offset: usize::try_from(inst.ip()).unwrap_or(usize::MAX) });
         }
         out.push_str(&format!("{:6x}:  ", inst.ip()));
         formatter.format(&inst, &mut out);
@@ -172,23 +172,23 @@ impl X86_64 {
     }
 }
 
-impl super::Isa for X86_64 {
+impl doorbell_isa::Isa for X86_64 {
     fn target(&self) -> &codegen::Target {
         &self.target
     }
 
-    fn assemble(&self, program: &Program) -> Result<Object, super::IsaError> {
+    fn assemble(&self, program: &Program) -> Result<Object, doorbell_isa::IsaError> {
         let kernel = || program.name.clone();
         compile(program, self.arch).map(|c| c.object).map_err(|e| match e {
             IselError::Unsupported { op, dtype, .. } => {
-                super::IsaError::Unsupported { kernel: kernel(), target: self.arch.name(), op, dtype }
+                doorbell_isa::IsaError::Unsupported { kernel: kernel(), target: self.arch.name(), op, dtype }
             }
-            IselError::Encode(why) => super::IsaError::Encoding { kernel: kernel(), index: 0, why },
-            e => super::IsaError::Malformed { kernel: kernel(), why: e.to_string() },
+            IselError::Encode(why) => doorbell_isa::IsaError::Encoding { kernel: kernel(), index: 0, why },
+            e => doorbell_isa::IsaError::Malformed { kernel: kernel(), why: e.to_string() },
         })
     }
 
-    fn disassemble(&self, object: &Object) -> Result<String, super::IsaError> {
+    fn disassemble(&self, object: &Object) -> Result<String, doorbell_isa::IsaError> {
         disassemble(&object.text)
     }
 }
