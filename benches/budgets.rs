@@ -18,7 +18,6 @@ use std::hint::black_box;
 use std::time::Instant;
 
 /// Graphs are many small nodes made and freed, which this allocator does faster than the C library's.
-#[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

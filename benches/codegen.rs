@@ -5,7 +5,6 @@ use doorbell::codegen::{self, OptChoice};
 use std::hint::black_box;
 
 /// Graphs are many small nodes made and freed, which this allocator does faster than the C library's.
-#[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -18,8 +18,6 @@ pub mod isa {
     pub use doorbell_ptx::{ptx, sass};
     pub use doorbell_x86_64 as x86_64;
 }
-#[path = "../kernels-asm/mod.rs"]
-pub mod kernels_asm;
 pub mod nn;
 pub mod schedule;
 pub mod tensor;

@@ -2,7 +2,7 @@
 
 use doorbell::device::cpu::{CpuDevice, CpuOptions};
 use doorbell::device::{Arg, Code, Command, Device, KernelImage, Memory, QueueKind};
-use doorbell::kernels_asm;
+use doorbell_kernels as kernels_asm;
 use std::process::Command as Process;
 
 fn memory<T: bytemuck::NoUninit>(device: &dyn Device, values: &[T]) -> Memory {

@@ -1,7 +1,8 @@
 //! The hand-written x86-64 kernels, loaded by our linker and checked against plain Rust, bit for bit.
 
 use crate::memory::{Placed, Where};
-use doorbell::{elf, kernels_asm};
+use doorbell::elf;
+use doorbell_kernels as kernels_asm;
 
 /// The kernel in memory, or `None` with the reason printed when this CPU cannot run it.
 fn load(name: &str) -> Option<Placed> {

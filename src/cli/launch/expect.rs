@@ -1,7 +1,7 @@
 //! What a jobs file says must come out of a launch, compared with what did.
 
 use super::job::file_error;
-use crate::cli::CliError;
+use crate::CliError;
 use doorbell::uop::{Scalar, from_bits};
 use serde::Deserialize;
 use std::path::PathBuf;

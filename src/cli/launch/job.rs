@@ -3,7 +3,7 @@
 use super::expect::Expect;
 use super::holdings::holdings;
 use super::spec::Spec;
-use crate::cli::CliError;
+use crate::CliError;
 use doorbell::device::{Arg, Code, Command, Device, DeviceError, Geometry, KernelImage, Memory, time_command};
 use doorbell::engine::OpenDevice;
 use std::fs;

@@ -2,7 +2,7 @@
 
 use super::packets::{nvidia_chip, target_version};
 use super::read;
-use crate::cli::{CliError, Output};
+use crate::{CliError, Output};
 use clap::{Args, ValueEnum};
 use doorbell::device::amd::version_name;
 use doorbell_ioctl::port::{LinuxPort, Port};

@@ -10,7 +10,7 @@ const CHIPS: [&str; 3] = ["gfx1100", "gfx1201", "gfx942"];
 const THREADS: usize = 256;
 
 fn source(chip: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels-asm/amdgpu").join(format!("{chip}.s"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels-asm/amdgpu").join(format!("{chip}.s"))
 }
 
 fn assembled(dir: &Path, chip: &str) {

@@ -5,7 +5,7 @@ use super::{code, err, json, run, temp};
 use std::path::{Path, PathBuf};
 
 fn source(kind: &str, kernel: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels-asm").join(kind).join(kernel).with_extension(kind)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels-asm").join(kind).join(kernel).with_extension(kind)
 }
 
 fn assembled(dir: &Path, kernel: &str) -> Vec<u8> {
@@ -94,7 +94,7 @@ fn from_ptx(dir: &Path, kernel: &str, ours: bool) {
         assembled_from(dir, &source);
         return;
     }
-    let ptxas = concat!(env!("CARGO_MANIFEST_DIR"), "/target/nvidia/nvidia/cu13/bin/ptxas");
+    let ptxas = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/nvidia/nvidia/cu13/bin/ptxas");
     let mut command = std::process::Command::new(ptxas);
     let done = command.current_dir(dir).args(["-arch=sm_90a", "-o", "k.cubin"]).arg(source).status();
     assert!(done.expect("ptxas: `cargo xtask setup` installs it").success(), "{kernel}");

@@ -130,7 +130,7 @@ fn a_c_program_takes_a_softmax_with_the_dumped_kernel() {
 
 #[test]
 fn ptxas_assembles_every_kernel_that_is_dumped_for_an_nvidia_chip() {
-    let ptxas = concat!(env!("CARGO_MANIFEST_DIR"), "/target/nvidia/nvidia/cu13/bin/ptxas");
+    let ptxas = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/nvidia/nvidia/cu13/bin/ptxas");
     for target in ["sm_75", "sm_90a"] {
         for program in ["add", "sum", "matmul", "softmax", "conv2d", "mlp"] {
             let t = temp();

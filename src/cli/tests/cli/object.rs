@@ -4,7 +4,7 @@ use super::{code, err, json, run, temp};
 
 #[test]
 fn cubins_kernels_are_shown_with_what_a_launch_needs() {
-    let file = format!("{}/tests/data/cubin/module_sm90.cubin", env!("CARGO_MANIFEST_DIR"));
+    let file = format!("{}/../../tests/data/cubin/module_sm90.cubin", env!("CARGO_MANIFEST_DIR"));
     let dir = temp();
     let o = run(dir.path(), &["elf", &file]);
     assert_eq!(code(&o), 0, "{}", err(&o));

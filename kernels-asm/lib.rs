@@ -2,7 +2,7 @@
 //!
 //! One folder an instruction set; each source file's head says what its kernels compute, their arguments and their work. Those for
 //! AMD's chips are assembled by `doorbell asm` (docs/amd-kernels.md), those for x86-64 at build time (`build.rs`) and kept as
-//! relocatable ELF files, so they take the same way through [`elf::link`](crate::elf::link) and a device's loader as generated code
+//! relocatable ELF files, so they take the same way through `doorbell_elf::link` and a device's loader as generated code
 //! does.
 //!
 //! Kernel ABI of the whole project: `extern "C" fn kernel(args: *const u64, tid: u64)`; `args[i]` is a buffer's address or a

@@ -1,15 +1,12 @@
-//! Assembles `kernels-asm/x86_64/*.s` into object files under `OUT_DIR`, for `kernels-asm/mod.rs` to include as bytes.
+//! Assembles `x86_64/*.s` into object files under `OUT_DIR`, for `lib.rs` to include as bytes.
 //!
 //! They are not linked into the library: its own loader places them, as it does with generated code. Other hosts than x86-64
 //! Linux get an empty list; there is nothing to assemble then.
-//!
-//! The release build of the program is linked at a fixed address: its tables hold sixty thousand pointers, and a relocation for each would be
-//! a tenth of the file.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-const SOURCES: &str = "kernels-asm/x86_64";
+const SOURCES: &str = "x86_64";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -21,9 +18,6 @@ fn main() {
             println!("cargo::error=assembling {SOURCES}: {error}");
         }
         println!("cargo::rustc-cfg=kernels_asm");
-        if (target("PROFILE").as_str(), target("CARGO_CFG_TARGET_ENV").as_str()) == ("release", "gnu") {
-            println!("cargo::rustc-link-arg-bins=-no-pie");
-        }
     }
 }
 

@@ -208,7 +208,7 @@ fn a_recorded_launch_is_shown_and_played_again() {
 #[test]
 fn a_recorded_launch_on_an_nvidia_card_is_shown_and_played_again() {
     let t = temp();
-    std::fs::write(t.path().join("k.cubin"), include_bytes!("../data/cubin/device_sm90.cubin")).unwrap();
+    std::fs::write(t.path().join("k.cubin"), include_bytes!("../../../../tests/data/cubin/device_sm90.cubin")).unwrap();
     let words: Vec<u8> = (0..64u32).flat_map(u32::to_le_bytes).collect();
     std::fs::write(t.path().join("in.bin"), words).unwrap();
     let command = "trace --memory --out run.trace --json --device NV:emu=sm_90 launch k.cubin --kernel add --grid 2 --block 32 \
@@ -254,7 +254,7 @@ fn ptx_text_is_assembled_and_runs_on_an_nvidia_card() {
 #[test]
 fn clusters_are_named_on_the_command_line_or_in_a_jobs_file() {
     let t = temp();
-    std::fs::write(t.path().join("k.ptx"), include_str!("../data/ptx/neighbours.ptx")).unwrap();
+    std::fs::write(t.path().join("k.ptx"), include_str!("../../../../tests/data/ptx/neighbours.ptx")).unwrap();
     let read = |name: &str| -> Vec<u32> {
         let bytes = std::fs::read(t.path().join(name)).unwrap();
         bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect()
