@@ -4,6 +4,7 @@
 pub use doorbell_codegen as codegen;
 pub use doorbell_device as device;
 pub use doorbell_elf as elf;
+#[cfg(feature = "emu")]
 pub use doorbell_emu as emu;
 pub use doorbell_hcq as hcq;
 use doorbell_sort as sort;
@@ -13,9 +14,12 @@ pub mod engine;
 pub mod isa {
     //! The instruction sets, and which of them an arch string names.
     pub use crate::engine::archs::{for_arch, known_archs};
+    #[cfg(feature = "amd")]
     pub use doorbell_amdgpu as amdgpu;
     pub use doorbell_isa::*;
+    #[cfg(feature = "nv")]
     pub use doorbell_ptx::{ptx, sass};
+    #[cfg(feature = "cpu")]
     pub use doorbell_x86_64 as x86_64;
 }
 pub mod nn;

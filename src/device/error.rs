@@ -39,6 +39,7 @@ pub enum DeviceError {
     #[error("device {device}: {what}: {source}")]
     Driver { device: String, what: &'static str, source: CallError },
     /// NVIDIA's driver refused a call, by errno or by status.
+    #[cfg(feature = "nv")]
     #[error("device {device}: {what}: {source}")]
     Rm { device: String, what: &'static str, source: Box<super::nv::RmError> },
     #[error("file {path}: {source}")]

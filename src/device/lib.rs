@@ -5,6 +5,7 @@
 //! A CPU kernel is `extern "C" fn kernel(args: *const u64, tid: u64)`: args[i] is a buffer's address or a variable's i64 bits.
 //! A GPU kernel runs the workgroups of its [`Geometry`] and finds its arguments in a block at their natural alignment, in order.
 
+#[cfg(feature = "amd")]
 pub mod amd;
 mod checks;
 mod clock;
@@ -17,6 +18,7 @@ mod lent;
 mod life;
 pub mod memory;
 pub mod null;
+#[cfg(feature = "nv")]
 pub mod nv;
 mod places;
 mod pool;

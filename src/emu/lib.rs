@@ -4,13 +4,15 @@
 //! Place in the arrows: `emu` uses `ioctl`, of `hcq` packets and bit fields, and of `isa` the table of SASS; the rest of the house does not know it is there.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "amd")]
 pub mod amdgpu;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "amd"))]
 pub mod kfd;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "nv"))]
 pub mod nvrm;
 #[cfg(target_os = "linux")]
 mod pauses;
+#[cfg(feature = "nv")]
 pub mod sass;
 #[cfg(target_os = "linux")]
 pub mod vm;

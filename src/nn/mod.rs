@@ -7,6 +7,7 @@
 // Operands are borrowed throughout, so that formulas read alike whether a side is used again or not.
 #![allow(clippy::needless_borrows_for_generic_args)]
 
+#[cfg(feature = "datasets")]
 pub mod datasets;
 mod layers;
 mod module;

@@ -1,0 +1,302 @@
+//! The registry: device names → open devices, each opened once a process and shared.
+//!
+//! Place in the arrows: `engine` and the command line ask it. It and the UOp interner are the only process-wide state.
+//! Software GPUs come from a function that the edge hands over: no device knows the emulator.
+
+#[cfg(feature = "amd")]
+mod amd;
+mod name;
+#[cfg(feature = "nv")]
+mod nv;
+
+pub use name::{DeviceName, VALID};
+
+#[cfg(feature = "amd")]
+use crate::amd::{AmdDevice, AmdOptions};
+#[cfg(feature = "cpu")]
+use crate::cpu::CpuDevice;
+use crate::cpu::{CpuOptions, choose_arch, machine_memory_bytes};
+use crate::disk::DiskDevice;
+use crate::null::NullDevice;
+#[cfg(feature = "nv")]
+use crate::nv::{NvDevice, NvOptions};
+use crate::{Device, DeviceError, DeviceState};
+use doorbell_ioctl::port::{FileAccess, Port};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How devices are opened; read when a device is opened first, without effect on one that is open.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceOptions {
+    pub cpu: CpuOptions,
+    #[cfg(feature = "amd")]
+    pub amd: AmdOptions,
+    #[cfg(feature = "nv")]
+    pub nv: NvOptions,
+    /// Opens `DISK:` files for writing, making them if they are missing.
+    pub disk_write: bool,
+}
+
+/// One line of `doorbell devices`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceListing {
+    pub name: String,
+    /// What code is made for; empty where no kernel runs or the device is absent.
+    pub arch: String,
+    /// 0: none, or not known before the device is opened; as with `memory_bytes`.
+    pub cores: u32,
+    pub memory_bytes: u64,
+    /// Why the device cannot be opened, if it cannot.
+    pub unavailable: Option<String>,
+    /// Clocks, memory, errors now, where the driver was asked.
+    #[serde(serialize_with = "state_values")]
+    pub state: Option<DeviceState>,
+}
+
+fn state_values<S: serde::Serializer>(state: &Option<DeviceState>, to: S) -> Result<S::Ok, S::Error> {
+    state.as_ref().map(|s| &s.values).serialize(to)
+}
+
+/// Where software GPUs come from: a chip's name to a port with that chip. The command line gives one; nothing here knows the emulators.
+pub type Emulate = fn(&str) -> Emulated;
+
+/// A software GPU's port, or what speaks against it in one line.
+pub type Emulated = Result<Arc<dyn Port>, String>;
+
+/// Puts another port around the one that a device is about to use: a tracer, a recorder, a fault injector.
+pub type Wrap = Box<dyn Fn(Arc<dyn Port>) -> Arc<dyn Port> + Send + Sync>;
+
+struct WrapSlot(OnceLock<Wrap>);
+
+impl std::fmt::Debug for WrapSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.get().is_some() { "wrapped" } else { "plain" })
+    }
+}
+
+impl Default for WrapSlot {
+    fn default() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+/// Open devices by name.
+#[derive(Debug, Default)]
+pub struct Registry {
+    open: Mutex<HashMap<DeviceName, Arc<dyn Device>>>,
+    emulate: OnceLock<Emulate>,
+    wrap: WrapSlot,
+    /// The process's connection to AMD's driver: kept, for the kernel gives a process one event page in its life.
+    #[cfg(feature = "amd")]
+    amd: Mutex<Option<Arc<crate::amd::Driver>>>,
+    /// The process's connection to NVIDIA's driver: its GPUs share one client.
+    #[cfg(feature = "nv")]
+    nv: Mutex<Option<Arc<crate::nv::Driver>>>,
+}
+
+impl Registry {
+    /// The registry of the process.
+    #[must_use]
+    pub fn global() -> &'static Self {
+        static GLOBAL: OnceLock<Registry> = OnceLock::new();
+        GLOBAL.get_or_init(Self::default)
+    }
+
+    /// Says where software GPUs come from; the first one to say it counts.
+    pub fn set_emulate(&self, emulate: Emulate) {
+        let _first_one_counts = self.emulate.set(emulate);
+    }
+
+    /// Wraps the port of every driver that is opened from now on; the first one to say it counts.
+    pub fn set_wrap(&self, wrap: Wrap) {
+        let _first_one_counts = self.wrap.0.set(wrap);
+    }
+
+    /// Closes all open devices, and lets go of the drivers.
+    ///
+    /// # Errors
+    /// The first one's; the others are closed nevertheless.
+    pub fn close_all(&self) -> Result<(), DeviceError> {
+        let devices = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut result = Ok(());
+        for device in devices.into_values() {
+            result = result.and(device.close());
+        }
+        #[cfg(feature = "amd")]
+        self.amd.lock().unwrap_or_else(PoisonError::into_inner).take();
+        #[cfg(feature = "nv")]
+        self.nv.lock().unwrap_or_else(PoisonError::into_inner).take();
+        result
+    }
+
+    /// The port as it was asked to be.
+    fn wrapped(&self, port: Arc<dyn Port>) -> Arc<dyn Port> {
+        match self.wrap.0.get() {
+            Some(wrap) => wrap(port),
+            None => port,
+        }
+    }
+
+    /// The device of that name, opened now unless it is open.
+    ///
+    /// # Errors
+    /// `Unknown` and `NotInBuild` for the name, and what the device's own opening may say.
+    pub fn open(&self, name: &str, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
+        let name: DeviceName = name.parse()?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = open.get(&name) {
+            return Ok(Arc::clone(device));
+        }
+        let device = self.make(&name, options)?;
+        open.insert(name, Arc::clone(&device));
+        Ok(device)
+    }
+
+    /// Puts a device made elsewhere under a name, as if it had been opened by it; the former one is returned.
+    ///
+    /// # Errors
+    /// As the name's parsing.
+    pub fn insert(&self, name: &str, device: Arc<dyn Device>) -> Result<Option<Arc<dyn Device>>, DeviceError> {
+        let name: DeviceName = name.parse()?;
+        Ok(self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(name, device))
+    }
+
+    /// Closes the device of that name, if it is open, and forgets it: the next `open` makes a new one.
+    ///
+    /// # Errors
+    /// As [`Device::close`].
+    pub fn close(&self, name: &str) -> Result<(), DeviceError> {
+        let name: DeviceName = name.parse()?;
+        let device = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+        device.map_or(Ok(()), |device| device.close())
+    }
+
+    fn make(&self, name: &DeviceName, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
+        let shown = name.to_string();
+        Ok(match name {
+            #[cfg(feature = "cpu")]
+            DeviceName::Cpu(_) => Arc::new(CpuDevice::open(&shown, &options.cpu)?),
+            DeviceName::Null(arch) => {
+                // Nothing runs, so the arch need not be this machine's; who compiles says whether it knows it.
+                let arch = match arch {
+                    Some(arch) => arch.clone(),
+                    None => choose_arch(&shown, options.cpu.arch.as_deref())?,
+                };
+                Arc::new(NullDevice::open(&shown, &arch, options.cpu.resolved_threads())?)
+            }
+            DeviceName::Disk(path) => {
+                let access = if options.disk_write { FileAccess::ReadWrite } else { FileAccess::Read };
+                Arc::new(DiskDevice::open(&shown, path, access)?)
+            }
+            #[cfg(feature = "amd")]
+            DeviceName::Amd(selector) => {
+                let driver = self.amd_driver(&shown, selector)?;
+                let mut amd = options.amd.clone();
+                if matches!(selector, crate::amd::Selector::Emulated(_)) {
+                    amd.submit_timeout = amd.submit_timeout.max(SOFTWARE_TIMEOUT);
+                }
+                Arc::new(AmdDevice::open(&shown, &driver, selector, &amd)?)
+            }
+            #[cfg(feature = "nv")]
+            DeviceName::Nv(selector) => {
+                let driver = self.nv_driver(&shown, selector, &options.nv)?;
+                let mut nv = options.nv.clone();
+                if matches!(selector, crate::nv::Selector::Emulated(_)) {
+                    nv.submit_timeout = nv.submit_timeout.max(SOFTWARE_TIMEOUT);
+                }
+                Arc::new(NvDevice::open(&shown, &driver, selector, &nv)?)
+            }
+        })
+    }
+
+    /// What there is and what there could be, for `doorbell devices`.
+    #[must_use]
+    pub fn list(&self, options: &DeviceOptions) -> Vec<DeviceListing> {
+        let mut rows = Vec::new();
+        let mut cpu = row("CPU");
+        match choose_arch("CPU", options.cpu.arch.as_deref()) {
+            Ok(arch) => cpu.arch = arch,
+            Err(e) => cpu.unavailable = Some(e.to_string()),
+        }
+        cpu.cores = options.cpu.resolved_threads();
+        cpu.memory_bytes = machine_memory_bytes();
+        let mut null = row("NULL");
+        null.arch.clone_from(&cpu.arch);
+        if cfg!(feature = "cpu") {
+            rows.push(cpu);
+        }
+        rows.extend([null, row("DISK:path")]);
+        #[cfg(feature = "amd")]
+        rows.extend(self.list_amd());
+        #[cfg(feature = "nv")]
+        rows.extend(self.list_nv(&options.nv));
+        let absent = |name: &&str| DeviceListing { unavailable: Some("not in this build".into()), ..row(name) };
+        rows.extend(name::KNOWN_ABSENT.iter().map(absent));
+        rows
+    }
+}
+
+// TIMEOUT: a software GPU executes some 10^8 lane operations a second; what takes a card milliseconds takes it minutes.
+const SOFTWARE_TIMEOUT: Duration = Duration::from_secs(900);
+
+/// Chips that a software GPU can be.
+const SOFTWARE_CHIPS: &[&str] = &["gfx1100", "gfx1201", "gfx942", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120"];
+
+fn row(name: &str) -> DeviceListing {
+    DeviceListing { name: name.into(), arch: String::new(), cores: 0, memory_bytes: 0, unavailable: None, state: None }
+}
+
+/// The running kernel.
+#[cfg(target_os = "linux")]
+fn kernel_port() -> Option<Arc<dyn Port>> {
+    Some(doorbell_ioctl::port::LinuxPort::new())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn kernel_port() -> Option<Arc<dyn Port>> {
+    None
+}
+
+/// The device of that name from the process's registry.
+///
+/// # Errors
+/// As [`Registry::open`].
+pub fn open(name: &str, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
+    Registry::global().open(name, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_is_opened_once_and_anew_after_close() {
+        let registry = Registry::default();
+        let options = DeviceOptions::default();
+        let a = registry.open("NULL", &options).unwrap();
+        assert!(Arc::ptr_eq(&a, &registry.open("null", &options).unwrap()));
+        registry.close("NULL").unwrap();
+        assert!(!Arc::ptr_eq(&a, &registry.open("NULL", &options).unwrap()));
+    }
+
+    #[test]
+    fn software_gpu_without_an_emulator_says_so() {
+        for name in ["AMD:emu=gfx1100", "NV:emu=sm_90"] {
+            let error = Registry::default().open(name, &DeviceOptions::default()).unwrap_err();
+            assert_eq!(error.to_string(), format!("device {name} cannot be opened: no software GPUs here"));
+        }
+    }
+
+    #[test]
+    fn listing_says_why_a_device_is_absent() {
+        let list = Registry::default().list(&DeviceOptions::default());
+        let row = |name: &str| list.iter().find(|d| d.name == name).unwrap();
+        assert!(row("CPU").unavailable.is_none() && row("CPU").cores > 0);
+        assert_eq!(row("METAL").unavailable.as_deref(), Some("not in this build"));
+        if !std::path::Path::new("/dev/nvidiactl").exists() {
+            assert!(row("NV").unavailable.as_ref().unwrap().contains("open /dev/nvidiactl: ENOENT (no nvidia driver)"));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Device names: what they mean and how they are written.
+//!
+//! Grammar: `KIND`, `KIND:index`, `DISK:path`, `AMD:gfx1100`, `AMD:bdf=0000:03:00.0`, `AMD:emu=gfx1100`, `NV:uuid=GPU-...`, `NV:emu=sm_90`,
+//! `NULL:sm_90a`; kinds in any case; `CPU` and `CPU:0` are the same device, `CUDA` is another word for `NV`.
+
+use crate::DeviceError;
+#[cfg(feature = "amd")]
+use crate::amd;
+#[cfg(feature = "nv")]
+use crate::nv;
+use std::path::PathBuf;
+
+/// Names that can be opened, for messages.
+pub const VALID: &str = "CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD, AMD:n, AMD:bdf=0000:03:00.0, AMD:gfx1100, AMD:emu=gfx1100, \
+     NV, NV:n, NV:bdf=0000:03:00.0, NV:uuid=GPU-01234567, NV:emu=sm_90";
+/// Names that users of the field know and this build lacks.
+pub(super) const KNOWN_ABSENT: &[&str] = &[
+    "METAL",
+    #[cfg(not(feature = "cpu"))]
+    "CPU",
+    #[cfg(not(feature = "amd"))]
+    "AMD",
+    #[cfg(not(feature = "nv"))]
+    "NV",
+];
+/// Above any count of CPU devices that makes sense.
+const MAX_INDEX: u32 = 63;
+
+/// A parsed name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceName {
+    #[cfg(feature = "cpu")]
+    Cpu(u32),
+    /// With the arch that it claims, if one is named.
+    Null(Option<String>),
+    Disk(PathBuf),
+    #[cfg(feature = "amd")]
+    Amd(amd::Selector),
+    #[cfg(feature = "nv")]
+    Nv(nv::Selector),
+}
+
+impl std::fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            #[cfg(feature = "cpu")]
+            Self::Cpu(0) => f.write_str("CPU"),
+            #[cfg(feature = "cpu")]
+            Self::Cpu(index) => write!(f, "CPU:{index}"),
+            Self::Null(None) => f.write_str("NULL"),
+            Self::Null(Some(arch)) => write!(f, "NULL:{arch}"),
+            Self::Disk(path) => write!(f, "DISK:{}", path.display()),
+            #[cfg(feature = "amd")]
+            Self::Amd(selector) => write!(f, "{selector}"),
+            #[cfg(feature = "nv")]
+            Self::Nv(selector) => write!(f, "{selector}"),
+        }
+    }
+}
+
+impl std::str::FromStr for DeviceName {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        let unknown = || DeviceError::Unknown { asked: text.into(), valid: VALID.into() };
+        let (kind, rest) = text.trim().split_once(':').map_or((text.trim(), None), |(kind, rest)| (kind, Some(rest)));
+        let kind = kind.to_ascii_uppercase();
+        let index = || match rest {
+            None => Ok(0),
+            Some(n) => n.parse::<u32>().ok().filter(|&n| n <= MAX_INDEX).ok_or_else(unknown),
+        };
+        match (kind.as_str(), rest) {
+            #[cfg(feature = "cpu")]
+            ("CPU", _) => Ok(Self::Cpu(index()?)),
+            ("NULL", Some(arch)) if arch.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                Ok(Self::Null(Some(arch.into())))
+            }
+            ("NULL", _) if index()? == 0 => Ok(Self::Null(None)),
+            ("DISK", Some(path)) if !path.is_empty() => Ok(Self::Disk(path.into())),
+            #[cfg(feature = "amd")]
+            ("AMD", rest) => amd::Selector::parse(rest).map(Self::Amd).ok_or_else(unknown),
+            #[cfg(feature = "nv")]
+            ("NV" | "CUDA", rest) => nv::Selector::parse(rest).map(Self::Nv).ok_or_else(unknown),
+            (absent, _) if is_absent(absent) => {
+                Err(DeviceError::NotInBuild { name: absent.into(), valid: VALID.into() })
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// Whether devices of that kind exist, but not in this build.
+fn is_absent(kind: &str) -> bool {
+    let kind = if kind == "CUDA" { "NV" } else { kind };
+    KNOWN_ABSENT.contains(&kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_one_device_are_one_name() {
+        let parse = |t: &str| t.parse::<DeviceName>().unwrap();
+        assert_eq!(parse("cpu"), parse("CPU:0"));
+        assert_eq!(parse("CPU:1").to_string(), "CPU:1");
+        assert_eq!(parse("DISK:a:b"), DeviceName::Disk("a:b".into()));
+        assert_eq!(parse("null"), DeviceName::Null(None));
+        assert_eq!(parse("null:sm_90a").to_string(), "NULL:sm_90a");
+        assert_eq!(parse("amd:0"), parse("AMD"));
+        assert_eq!(parse("AMD:EMU=GFX1100").to_string(), "AMD:emu=gfx1100");
+        assert_eq!((parse("cuda:1"), parse("CUDA").to_string()), (parse("NV:1"), "NV".into()));
+        assert_eq!(parse("nv:emu=SM_90").to_string(), "NV:emu=sm_90");
+    }
+
+    #[test]
+    fn wrong_names_name_the_valid_ones() {
+        let error = |t: &str| t.parse::<DeviceName>().unwrap_err().to_string();
+        assert!(error("GPU").starts_with("unknown device \"GPU\", valid: CPU, CPU:n, NULL, NULL:arch, DISK:path, AMD"));
+        assert!(error("METAL").starts_with("device METAL is not in this build, valid: CPU, "));
+        for text in
+            ["", "CPU:x", "CPU:-1", "CPU:64", "DISK", "DISK:", "NULL:1", "AMD:", "AMD:emu=", "AMD:x y", "NV:gfx1100"]
+        {
+            assert!(error(text).starts_with("unknown device"), "{text}");
+        }
+    }
+}

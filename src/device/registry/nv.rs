@@ -1,0 +1,66 @@
+//! NVIDIA's GPUs in the registry: the process's connection to their driver, and the rows of a listing.
+
+use super::{DeviceListing, DeviceOptions, Registry, SOFTWARE_CHIPS, kernel_port, row};
+use crate::DeviceError;
+use crate::nv::{self, NvOptions};
+use std::sync::{Arc, PoisonError};
+
+impl Registry {
+    /// As [`Registry::amd_driver`].
+    pub(super) fn nv_driver(
+        &self,
+        name: &str,
+        selector: &nv::Selector,
+        options: &NvOptions,
+    ) -> Result<Arc<nv::Driver>, DeviceError> {
+        let unavailable = |why: String| DeviceError::Unavailable { name: name.into(), why };
+        let open = |port| nv::Driver::open_with(name, self.wrapped(port), options.any_release, options.tables);
+        if let nv::Selector::Emulated(chip) = selector {
+            let emulate = self.emulate.get().ok_or_else(|| unavailable("no software GPUs here".into()))?;
+            return open(emulate(chip).map_err(unavailable)?);
+        }
+        let mut known = self.nv.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = &*known {
+            return Ok(Arc::clone(driver));
+        }
+        let port = kernel_port().ok_or_else(|| unavailable("not on this system".into()))?;
+        let driver = open(port)?;
+        *known = Some(Arc::clone(&driver));
+        Ok(driver)
+    }
+
+    /// One row a card of the driver, or one that says why there is none; then the software GPUs.
+    pub(super) fn list_nv(&self, options: &NvOptions) -> Vec<DeviceListing> {
+        let selector = nv::Selector::Index(0);
+        let cards = self.nv_driver("NV", &selector, options).and_then(|driver| {
+            let refused = |e| DeviceError::Rm { device: "NV".into(), what: "list cards", source: Box::new(e) };
+            nv::cards(&driver).map_err(refused)
+        });
+        let mut rows = match cards {
+            Err(e) => vec![DeviceListing { unavailable: Some(e.to_string()), ..row("NV") }],
+            Ok(cards) if cards.is_empty() => {
+                vec![DeviceListing { unavailable: Some("the driver lists no card".into()), ..row("NV") }]
+            }
+            Ok(cards) => (0..).zip(&cards).map(|(n, _)| self.nv_row(n, options)).collect(),
+        };
+        if self.emulate.get().is_some() {
+            let chips = nv::CHIPS.iter().filter(|c| SOFTWARE_CHIPS.contains(&c.name));
+            rows.extend(chips.map(|c| DeviceListing { arch: c.name.into(), ..row(&format!("NV:emu={}", c.name)) }));
+        }
+        rows
+    }
+
+    /// What a card is, which only opening it tells.
+    fn nv_row(&self, index: u32, options: &NvOptions) -> DeviceListing {
+        let name = nv::Selector::Index(index).to_string();
+        let options = DeviceOptions { nv: options.clone(), ..DeviceOptions::default() };
+        match self.open(&name, &options) {
+            Ok(device) => {
+                let info = device.info();
+                let (arch, cores, memory_bytes) = (info.arch.clone(), info.threads, info.memory_bytes);
+                DeviceListing { arch, cores, memory_bytes, state: device.state(), ..row(&name) }
+            }
+            Err(e) => DeviceListing { unavailable: Some(e.to_string()), ..row(&name) },
+        }
+    }
+}
