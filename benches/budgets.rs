@@ -7,7 +7,6 @@ use doorbell::device::cpu::{CpuDevice, CpuOptions};
 use doorbell::device::{Code, Device, KernelImage};
 use doorbell::elf;
 use doorbell::engine::{Error, Jit, session, synchronize};
-use doorbell::isa::Isa;
 use doorbell::isa::x86_64::{Arch, X86_64};
 use doorbell::nn::Linear;
 use doorbell::nn::optim::{Adam, Optimizer};
@@ -71,7 +70,7 @@ fn kernel_from_nothing(c: &mut Criterion) {
         });
         let load = |ast: &UOp| {
             let p = codegen::compile(ast, isa.target(), &OptChoice::Heuristic, false).unwrap();
-            let bytes = elf::write(&isa.assemble(&p).unwrap()).unwrap();
+            let bytes = elf::write(&isa.object(&p).unwrap()).unwrap();
             let code = Code::Elf { bytes: &bytes, entry: &p.name };
             device.load(&[KernelImage { name: &p.name, code }]).unwrap().len()
         };

@@ -75,11 +75,11 @@ fn kernels() -> Step {
     let has = |u: &UOp, i| u.any(|u| u.as_int() == Some(i) && u.dtype().scalar == Scalar::I32);
     assert!(has(&simple, 7) && !has(&simple, 3));
     assert!(kernel.program.uops.iter().any(|u| u.op() == Op::Add && has(u, 7)));
-    let target = session().open(&default_device())?.target.clone();
+    let target = session().open(&default_device())?.target().clone();
     let plain = compile(&kernel.ast, &target, &OptChoice::None, false)?;
     println!("--- its code\n{}", kernel.program.source());
     println!("--- its code with NOOPT=1\n{}", plain.source());
-    println!("--- {} bytes of machine code in an ELF object\n", kernel.object.len());
+    println!("--- {} bytes of machine code in an ELF object\n", kernel.object_file()?.len());
     Ok(())
 }
 

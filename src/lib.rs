@@ -12,11 +12,12 @@ pub use doorbell_uop as uop;
 
 pub mod engine;
 pub mod isa {
-    //! The instruction sets, and which of them an arch string names.
-    pub use crate::engine::archs::{for_arch, known_archs};
+    //! The back ends, one for each instruction set.
     #[cfg(feature = "amd")]
     pub use doorbell_amdgpu as amdgpu;
     pub use doorbell_isa::*;
+    #[cfg(feature = "nv")]
+    pub use doorbell_ptx as nvidia;
     #[cfg(feature = "nv")]
     pub use doorbell_ptx::{ptx, sass};
     #[cfg(feature = "cpu")]

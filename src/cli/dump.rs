@@ -4,14 +4,15 @@
 //! `NAME.SLOT.want` is what the reference interpreter makes of them ([`super::dump_jobs`]).
 //! Three files a kernel: `NAME.o` (relocatable ELF), `NAME.s` (assembly text), `NAME.json` (launch facts: entry symbol, argument
 //! order with types and sizes, number of calls). A kernel is `void NAME(const uint64_t *args, uint64_t tid)` in the C calling
-//! convention of the target; args holds buffer addresses in order, then variables as 64-bit integers. For NVIDIA's chips there are `NAME.ptx` and
-//! the launch facts; the kernel's parameters are the same 64-bit words.
+//! convention of the target; args holds what the launch facts list: buffer addresses in order, then variables as 64-bit integers. For NVIDIA's
+//! chips there are `NAME.ptx` and the launch facts; the kernel's parameters are the same 64-bit words, after the variables the tensor maps of boxes.
 
 use super::programs::{self, Program};
 use super::{CliError, Output, dump_jobs};
 use clap::Args;
-use doorbell::engine::{Compiled, session};
-use doorbell::isa::ptx::{self, Buffers, Chip};
+use doorbell::codegen;
+use doorbell::engine::{Compiled, Error, OpenDevice, session};
+use doorbell::isa::Argument;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,21 +45,9 @@ pub fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
     let kernels = s.compiled_kernels(&device.name);
     let mut jobs = Vec::new();
     for k in &kernels {
-        let name = &k.program.name;
-        if let Some(chip) = Chip::parse(&arch) {
-            let module =
-                ptx::render(&k.program, chip, Buffers::Anywhere).map_err(|e| CliError::Failed(e.to_string()))?;
-            write(&args.out, name, "ptx", module.to_string().as_bytes())?;
-        } else {
-            let none = || CliError::CouldNotRun(format!("device {} has no machine code to dump", device.name));
-            let isa = device.isa.as_ref().ok_or_else(none)?;
-            let object = isa.assemble(&k.program).map_err(doorbell::engine::Error::from)?;
-            let text = isa.disassemble(&object).map_err(doorbell::engine::Error::from)?;
-            write(&args.out, name, "o", &k.object)?;
-            write(&args.out, name, "s", text.as_bytes())?;
-            jobs.push(dump_jobs::write(&args.out, k)?);
-        }
-        write(&args.out, name, "json", format!("{:#}\n", facts(k, &arch)).as_bytes())?;
+        let object = code(&args.out, &device, k)?;
+        jobs.push(dump_jobs::write(&args.out, k, &object)?);
+        write(&args.out, &k.program.name, "json", format!("{:#}\n", facts(k, &arch)).as_bytes())?;
     }
     write(&args.out, "jobs", "json", format!("{:#}\n", serde_json::Value::from(jobs)).as_bytes())?;
     output.say(&format!("{} kernels of {} written to {}", kernels.len(), args.program.name, args.out.display()));
@@ -69,20 +58,47 @@ pub fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Writes a kernel's code: what it is made from where the target has a language, else the object and its text. Gives the name of the file that can
+/// be launched.
+fn code(dir: &Path, device: &OpenDevice, k: &Compiled) -> Result<String, CliError> {
+    let (name, backend) = (&k.program.name, &device.backend);
+    let source = backend.source(&k.program).map_err(Error::from)?;
+    if let Some((text, ext)) = source.zip(backend.language()) {
+        write(dir, name, ext, text.as_bytes())?;
+        return Ok(format!("{name}.{ext}"));
+    }
+    if !backend.makes_code() {
+        return Err(CliError::CouldNotRun(format!("device {} has no machine code to dump", device.name)));
+    }
+    write(dir, name, "o", &k.object_file()?)?;
+    write(dir, name, "s", backend.listing(&k.binary).map_err(Error::from)?.as_bytes())?;
+    Ok(format!("{name}.o"))
+}
+
+/// An argument of a launch as the facts have it: a buffer (one that stands there again says so by its slot), a variable, or a word.
+fn argument(p: &codegen::Program, argument: &Argument) -> serde_json::Value {
+    match argument {
+        Argument::Buffer(k) => {
+            let b = &p.params[*k];
+            serde_json::json!({
+                "kind": "buffer", "slot": b.slot, "dtype": b.dtype.scalar.name(), "elements": b.len,
+                "bytes": b.len * b.dtype.scalar.size_bytes(), "read": b.read, "written": b.written,
+            })
+        }
+        Argument::Variable(k) => {
+            let v = &p.vars[*k];
+            serde_json::json!({"kind": "variable", "name": v.render(), "min": v.vmin() as i64, "max": v.vmax() as i64})
+        }
+        Argument::Word(bits) => serde_json::json!({"kind": "word", "value": bits}),
+    }
+}
+
 fn facts(k: &Compiled, arch: &str) -> serde_json::Value {
     let p = &k.program;
-    let buffers = p.params.iter().map(|b| {
-        serde_json::json!({
-            "kind": "buffer", "slot": b.slot, "dtype": b.dtype.scalar.name(), "elements": b.len,
-            "bytes": b.len * b.dtype.scalar.size_bytes(), "read": b.read, "written": b.written,
-        })
-    });
-    let vars = p.vars.iter().map(
-        |v| serde_json::json!({"kind": "variable", "name": v.render(), "min": v.vmin() as i64, "max": v.vmax() as i64}),
-    );
+    let args: Vec<_> = k.binary.arguments.iter().map(|a| argument(p, a)).collect();
     serde_json::json!({
-        "name": p.name, "entry": p.name, "arch": arch, "args": buffers.chain(vars).collect::<Vec<_>>(),
-        "calls": p.threads, "global": p.global, "local": p.local, "local_bytes": p.local_bytes, "opts": p.opts,
+        "name": p.name, "entry": k.binary.entry, "arch": arch, "args": args,
+        "calls": p.threads, "global": p.global, "local": p.local, "local_bytes": p.local_bytes, "launch_bytes": k.binary.shared_bytes, "opts": p.opts,
         "flops": p.estimates.flops, "mem_bytes": p.estimates.mem_bytes,
     })
 }

@@ -4,6 +4,7 @@
 
 use super::DeviceTag;
 use super::memory::Place;
+use doorbell_elf::Object;
 use doorbell_hcq::signal::{Point, Signal};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -24,6 +25,8 @@ pub struct KernelImage<'a> {
 pub enum Code<'a> {
     /// An ELF object and the symbol to start at.
     Elf { bytes: &'a [u8], entry: &'a str },
+    /// What an instruction set made of a program, and the symbol to start at.
+    Object { object: &'a Object, entry: &'a str },
     /// Position-independent instructions, started at the first byte.
     Raw(&'a [u8]),
 }

@@ -114,6 +114,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// What it is.
     fn info(&self) -> &DeviceInfo;
 
+    /// Whether kernels run. A device on which none does takes any code, or none, and only claims its arch.
+    fn executes(&self) -> bool {
+        true
+    }
+
     /// Memory of at least `len_bytes` bytes, aligned to 64; its contents are unspecified. Zero bytes give a memory of none.
     ///
     /// # Errors

@@ -75,7 +75,7 @@ pub(super) struct External {
 }
 
 /// A linked program that can be placed at any page-aligned address (or below 2 GiB, see [`Image::needs_low_2gib`]).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// The image without its tail of zeros.
     pub(super) bytes: Vec<u8>,

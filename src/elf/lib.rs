@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! Object --write--> relocatable ELF64 (.o) --parse, link--> Image --relocated(base)--> bytes to copy and protect
+//! Object ----------------- link_object -----------------> Image
 //! ```
 //!
 //! Foreign objects (`gcc -c`, `as`) enter at the second arrow. GPUs' files have loaders of their own: [`amdgpu`], [`cubin`]. Nothing in here opens a file, maps memory or runs code: the
@@ -21,6 +22,7 @@
 pub mod abi;
 pub mod amdgpu;
 pub mod cubin;
+mod direct;
 mod error;
 mod image;
 mod layout;

@@ -37,12 +37,12 @@ pub fn link(elf_bytes: &[u8]) -> Result<Image, ElfError> {
     Ok(Image { bytes, size_bytes, segments, fixups, externals: tables.externals, entries })
 }
 
-/// Links what `isa` made, by way of its ELF file.
+/// Links what `isa` made; by way of its ELF file where it refers to more than itself.
 ///
 /// # Errors
 /// An object that contradicts itself, see [`write`](super::write), and what [`link`] refuses.
 pub fn link_object(object: &Object) -> Result<Image, ElfError> {
-    link(&super::write(object)?)
+    super::direct::link(object).map_or_else(|| link(&super::write(object)?), Ok)
 }
 
 /// One relocation of a loaded section, checked.

@@ -26,9 +26,6 @@ pub enum Error {
     Codegen(#[from] CodegenError),
     #[error(transparent)]
     Isa(#[from] IsaError),
-    /// A kernel for NVIDIA's GPUs has no text, or no assembler took it.
-    #[error("{kernel}: {why}")]
-    Ptx { kernel: String, why: String },
     #[error(transparent)]
     Elf(#[from] ElfError),
     #[error(transparent)]
@@ -100,6 +97,8 @@ impl Error {
             Error::Spec(_) | Error::Rewrite(_) => "spec",
             Error::Schedule(_) => "schedule",
             Error::Codegen(_) => "codegen",
+            // The text is PTX: no other target has a language yet.
+            Error::Isa(IsaError::Source { .. }) => "ptx",
             Error::Isa(_) => "isa",
             Error::Elf(_) => "elf",
             Error::Device(_) => "device",
@@ -107,7 +106,6 @@ impl Error {
             Error::File { .. } => "file",
             Error::WrongType { .. } | Error::NotOne(_) => "data",
             Error::Function(_) => "function",
-            Error::Ptx { .. } => "ptx",
             Error::Internal(_) => "internal",
         }
     }

@@ -4,10 +4,13 @@
 //! schedule lacks is compiled in parallel and loaded in one batch. The cache is bounded, as the one of schedules is: a program whose
 //! shapes never stop changing would else fill the memory with code.
 
+use super::launch;
 use super::session::OpenDevice;
 use super::{Error, Session};
 use crate::codegen::{self, OptChoice, Program};
-use crate::device::{Code, Kernel, KernelImage};
+use crate::device::{Kernel, KernelImage};
+use crate::elf;
+use crate::isa::{Binary, BinaryCode};
 use crate::sort;
 use crate::uop::{self, UOp, spec};
 use std::cmp::Reverse;
@@ -22,9 +25,22 @@ use std::time::Instant;
 pub struct Compiled {
     pub ast: UOp,
     pub program: Program,
-    /// ELF object as loaded; empty on devices that run nothing.
-    pub object: Vec<u8>,
+    pub binary: Binary,
     pub kernel: Kernel,
+}
+
+impl Compiled {
+    /// The machine code as a file, an ELF object or a cubin; empty where none was made.
+    ///
+    /// # Errors
+    /// An object that contradicts itself.
+    pub fn object_file(&self) -> Result<Vec<u8>, Error> {
+        Ok(match &self.binary.code {
+            BinaryCode::Object(object) => elf::write(object)?,
+            BinaryCode::File(bytes) => bytes.clone(),
+            _ => Vec::new(),
+        })
+    }
 }
 
 /// Device name and kernel graph.
@@ -117,8 +133,8 @@ impl Session {
         let made = self.assemble_all(device, asts)?;
         let kernels = load(device, &made)?;
         let mut all = Vec::with_capacity(asts.len());
-        for ((ast, (program, object)), kernel) in asts.iter().zip(made).zip(kernels) {
-            let c = Arc::new(Compiled { ast: ast.clone(), program, object, kernel });
+        for ((ast, (program, binary)), kernel) in asts.iter().zip(made).zip(kernels) {
+            let c = Arc::new(Compiled { ast: ast.clone(), program, binary, kernel });
             self.counters.compiled();
             self.cache.kernels().insert((device.name.clone(), ast.clone()), c.clone());
             all.push(c);
@@ -129,9 +145,9 @@ impl Session {
         Ok(all)
     }
 
-    /// Programs and objects of `asts`, in their order. Cores take the next kernel as they get free, the largest first: kernels differ much in
+    /// Programs and binaries of `asts`, in their order. Cores take the next kernel as they get free, the largest first: kernels differ much in
     /// size, and one that is begun last keeps a single core busy at the end.
-    fn assemble_all(&self, device: &OpenDevice, asts: &[UOp]) -> Result<Vec<(Program, Vec<u8>)>, Error> {
+    fn assemble_all(&self, device: &OpenDevice, asts: &[UOp]) -> Result<Vec<(Program, Binary)>, Error> {
         let alone = asts.len() == 1 || self.options.beam > 0;
         let workers =
             if alone { 1 } else { std::thread::available_parallelism().map_or(1, usize::from).min(asts.len()) };
@@ -156,13 +172,13 @@ impl Session {
         done.into_iter().map(|d| d.1).collect()
     }
 
-    /// One kernel graph to its program and ELF object.
-    fn assemble(&self, device: &OpenDevice, ast: &UOp) -> Result<(Program, Vec<u8>), Error> {
+    /// One kernel graph to its program and binary.
+    fn assemble(&self, device: &OpenDevice, ast: &UOp) -> Result<(Program, Binary), Error> {
         if self.options.spec >= 1 {
             spec::verify(spec::Stage::Kernel, ast)?;
         }
         let program = || match self.options.beam {
-            0 => Ok(codegen::compile(ast, &device.target, &self.choice(), self.options.fast_math)?),
+            0 => Ok(codegen::compile(ast, device.target(), &self.choice(), self.options.fast_math)?),
             width => self.search(device, ast, width),
         };
         let mut program = uop::checked(self.options.spec_level(), spec::Stage::Kernel, program)?;
@@ -171,11 +187,15 @@ impl Session {
         }
         self.cache.unique_name(&mut program);
         self.print_code(ast, &program);
-        if self.options.debug >= 7 {
-            print_assembly(device, &program)?;
+        let is_shown = self.options.debug >= 7;
+        if let Some(source) = if is_shown { device.backend.source(&program)? } else { None } {
+            eprintln!("{source}");
         }
-        let object = device.build(&program)?;
-        Ok((program, object))
+        let binary = device.backend.compile(&program)?;
+        if is_shown && binary.code != BinaryCode::None {
+            eprintln!("{}", device.backend.listing(&binary)?);
+        }
+        Ok((program, binary))
     }
 
     /// The kernels compiled for a device that are still in the cache, sorted by name.
@@ -192,19 +212,8 @@ impl Session {
     }
 }
 
-/// The instructions as text; of NVIDIA's the text that they are made from before them.
-fn print_assembly(device: &OpenDevice, program: &Program) -> Result<(), Error> {
-    if let Some(isa) = &device.isa {
-        eprintln!("{}", isa.disassemble(&isa.assemble(program)?)?);
-    } else if let Some(ptx) = &device.ptx {
-        eprintln!("{}", ptx.listing(program)?);
-    }
-    Ok(())
-}
-
-fn load(device: &OpenDevice, made: &[(Program, Vec<u8>)]) -> Result<Vec<Kernel>, Error> {
-    let images: Vec<KernelImage> =
-        made.iter().map(|(p, o)| KernelImage { name: &p.name, code: Code::Elf { bytes: o, entry: &p.name } }).collect();
+fn load(device: &OpenDevice, made: &[(Program, Binary)]) -> Result<Vec<Kernel>, Error> {
+    let images: Vec<KernelImage> = made.iter().map(|(_, binary)| launch::image(binary)).collect();
     Ok(device.device.load(&images)?)
 }
 

@@ -3,7 +3,7 @@
 //! The one room that sees both Tensors and devices: it schedules a Tensor's graph, compiles the kernels it lacks, gives buffers
 //! their memory, submits, and reads back. Depends on every room below it.
 
-pub mod archs;
+mod backends;
 pub mod counters;
 mod debug;
 mod error;
@@ -11,24 +11,24 @@ pub mod interp;
 mod jit;
 mod jit_outputs;
 mod kernels;
+mod launch;
 mod memory;
 pub mod options;
 pub mod profile;
-mod ptx;
+mod ptxas;
 mod realize;
 mod run;
 mod search;
 mod session;
 pub mod software;
-pub mod tensors;
 mod validate;
 
+pub use backends::{known_archs, nvidia};
 pub use counters::{Counters, Totals};
 pub use error::{Error, JitError};
 pub use jit::Jit;
 pub use kernels::Compiled;
 pub use memory::{attached, dense_view, size_of};
 pub use options::{OptionError, Options};
-pub use ptx::PtxCode;
 pub use realize::synchronize;
 pub use session::{OpenDevice, Session, close, finish, install, session};

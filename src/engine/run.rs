@@ -2,13 +2,13 @@
 
 use super::jit::{Capture, capturing};
 use super::kernels::Compiled;
+use super::launch;
 use super::memory::{Home, home};
 use super::session::OpenDevice;
-use super::tensors;
 use super::{Error, JitError, Session};
-use crate::codegen::{Program, TensorInfo};
-use crate::device::{Arg, Command, Geometry, Place, QueueKind};
-use crate::isa::ptx::launch_shared_bytes;
+use crate::codegen::ParamInfo;
+use crate::device::{Command, Place, QueueKind};
+use crate::isa::Argument;
 use crate::schedule::{Schedule, ScheduleItem};
 use crate::tensor::{FileRange, HostBytes};
 use crate::uop::{self, BufferRef, UOp};
@@ -164,32 +164,32 @@ impl Session {
         _vars: &[UOp],
     ) -> Result<Launch, Error> {
         let p = &kernel.program;
-        let (mut args, mut homes): (SmallVec<[Arg; 6]>, SmallVec<_>) = (SmallVec::new(), SmallVec::new());
-        for info in &p.params {
+        let buffer_of = |info: &ParamInfo| {
             let b = bufs.get(info.slot as usize).and_then(UOp::buffer_ref);
-            let b = b.ok_or_else(|| Error::Internal(format!("{} has no buffer for slot {}", p.name, info.slot)))?;
-            let place = self.place(b, info.dtype.scalar.size_bytes())?;
-            homes.extend(home(b).map(|h| (args.len(), h)));
-            args.push(Arg::Buffer(place));
-        }
-        let mut vars = SmallVec::new();
-        for v in &p.vars {
+            b.ok_or_else(|| Error::Internal(format!("{} has no buffer for slot {}", p.name, info.slot)))
+        };
+        let place = |info: &ParamInfo| self.place(buffer_of(info)?, info.dtype.scalar.size_bytes());
+        let value = |v: &UOp| {
             let uop::Arg::Var(name, ..) = v.arg() else {
                 return Err(Error::Internal(format!("{}: {v:?} is no variable", p.name)));
             };
             let value = s.var_vals.iter().find(|(n, _)| **n == **name).map(|(_, v)| *v);
-            let value = value.ok_or_else(|| Error::Internal(format!("{}: variable '{name}' is not bound", p.name)))?;
-            vars.push((args.len(), name.shared()));
-            args.push(Arg::Var(value));
+            value.ok_or_else(|| Error::Internal(format!("{}: variable '{name}' is not bound", p.name)))
+        };
+        let args = launch::arguments((p, &kernel.binary), place, value)?;
+        let (mut vars, mut homes) = (SmallVec::new(), SmallVec::new());
+        for (arg, argument) in kernel.binary.arguments.iter().enumerate() {
+            match argument {
+                Argument::Buffer(k) => homes.extend(home(buffer_of(&p.params[*k])?).map(|h| (arg, h))),
+                Argument::Variable(k) => {
+                    if let uop::Arg::Var(name, ..) = p.vars[*k].arg() {
+                        vars.push((arg, name.shared()));
+                    }
+                }
+                Argument::Word(_) => {}
+            }
         }
-        for info in &p.tensors {
-            // The buffer's place again, behind it how it lies: a replay patches both.
-            let of_buffer = homes.iter().find(|(arg, _)| *arg == info.param).map(|(_, h): &(usize, Home)| h.clone());
-            homes.extend(of_buffer.map(|h| (args.len(), h)));
-            let matrix = matrix(p, info, &args)?;
-            args.extend(matrix);
-        }
-        let command = Command::exec(&kernel.kernel, args, p.threads).over(geometry(&device, p));
+        let command = launch::command(&kernel.kernel, (p, &kernel.binary), args);
         Ok(Launch { command, device, kernel: Some(kernel), vars, homes })
     }
 
@@ -308,22 +308,6 @@ fn ends<'a>(dst: &'a UOp, src: &'a UOp) -> Result<(&'a BufferRef, &'a BufferRef)
 fn is_data(buffer: &UOp) -> bool {
     let is_host_bytes = |b: &BufferRef| b.memory.get().is_some_and(|m| m.is::<HostBytes>());
     buffer.buffer_ref().is_some_and(|b| b.device.starts_with("DISK") || is_host_bytes(b))
-}
-
-/// How a GPU spreads the program. Its shared memory stands in the kernel's own descriptor, but for what PTX cannot declare.
-pub(super) fn geometry(device: &OpenDevice, p: &Program) -> Geometry {
-    let beside = if device.ptx.is_some() { launch_shared_bytes(p) } else { 0 };
-    Geometry { local_bytes: u32::try_from(beside).unwrap_or(u32::MAX), ..Geometry::of(p.global, p.local) }
-}
-
-/// A matrix among the arguments: its buffer's place again, and words that say how it lies.
-pub(super) fn matrix(p: &Program, info: &TensorInfo, args: &[Arg]) -> Result<impl Iterator<Item = Arg> + use<>, Error> {
-    let lost = || Error::Internal(format!("{}: a matrix of no buffer", p.name));
-    let (param, place) = p.params.get(info.param).zip(args.get(info.param)).ok_or_else(lost)?;
-    let words = tensors::words(info, param.dtype.scalar);
-    let words = words.map_err(|e| Error::Internal(format!("{}: {e}", p.name)))?;
-    let scalars = words.into_iter().map(|bits| Arg::Scalar { bits, len_bytes: 8 });
-    Ok([place.clone()].into_iter().chain(scalars))
 }
 
 /// Notes a command for the recording of this thread.

@@ -3,11 +3,12 @@
 //! The candidates run on scratch memory of the kernel's own sizes, never on the program's buffers; variables have their
 //! largest value. Devices that run nothing get the heuristic's choice.
 
+use super::launch;
 use super::session::OpenDevice;
 use super::{Error, Session};
 use crate::codegen::beam::Beam;
-use crate::codegen::{self, Program};
-use crate::device::{Arg, Code, Command, KernelImage, Memory, time_command};
+use crate::codegen::{self, ParamInfo, Program};
+use crate::device::{Memory, time_command};
 use crate::uop::UOp;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,14 +20,14 @@ const CANDIDATE: Duration = Duration::from_secs(5);
 impl Session {
     /// The fastest program found with a search of this width.
     pub(super) fn search(&self, device: &OpenDevice, ast: &UOp, width: usize) -> Result<Program, Error> {
-        let heuristic = || codegen::compile(ast, &device.target, &self.choice(), self.options.fast_math);
-        if !device.builds() || device.name.starts_with("NULL") {
+        let heuristic = || codegen::compile(ast, device.target(), &self.choice(), self.options.fast_math);
+        if !device.runs_kernels() {
             return Ok(heuristic()?);
         }
         let beam = Beam { width, cache_dir: self.options.cache_dir.clone(), fast_math: self.options.fast_math };
         let mut scratch: HashMap<u32, Memory> = HashMap::new();
         let mut tried = 0;
-        let best = beam.search(ast, &device.target, |p| {
+        let best = beam.search(ast, device.target(), |p| {
             tried += 1;
             time(device, p, &mut scratch).ok()
         })?;
@@ -39,31 +40,24 @@ impl Session {
 
 /// One run of a candidate.
 fn time(device: &OpenDevice, p: &Program, scratch: &mut HashMap<u32, Memory>) -> Result<Duration, Error> {
-    let object = device.build(p)?;
-    let image = KernelImage { name: &p.name, code: Code::Elf { bytes: &object, entry: &p.name } };
-    let mut kernels = device.device.load(&[image])?;
+    let binary = device.backend.compile(p)?;
+    let mut kernels = device.device.load(&[launch::image(&binary)])?;
     let kernel = kernels.pop().ok_or_else(|| Error::Internal(format!("{} was not loaded", p.name)))?;
-    let mut args = Vec::with_capacity(p.params.len() + p.vars.len());
-    for info in &p.params {
+    let place = |info: &ParamInfo| {
         let len_bytes = (info.len * info.dtype.scalar.size_bytes()) as u64;
-        let memory = match scratch.get(&info.slot) {
-            Some(m) => m.clone(),
-            None => {
-                // Zeros: no index read from memory leaves its buffer, and no denormal slows a candidate down.
-                let m = device.device.alloc(len_bytes)?;
-                device.device.copy_in(&m, 0, &vec![0; len_bytes as usize])?;
-                scratch.insert(info.slot, m.clone());
-                m
-            }
-        };
-        args.push(Arg::Buffer(memory.at(0)));
-    }
-    args.extend(p.vars.iter().map(|v| Arg::Var(v.vmax().clamp(0, i64::MAX.into()) as i64)));
-    for info in &p.tensors {
-        let matrix = super::run::matrix(p, info, &args)?;
-        args.extend(matrix);
-    }
-    let command = Command::exec(&kernel, args, p.threads).over(super::run::geometry(device, p));
+        if let Some(memory) = scratch.get(&info.slot) {
+            return Ok(memory.at(0));
+        }
+        // Zeros: no index read from memory leaves its buffer, and no denormal slows a candidate down.
+        let memory = device.device.alloc(len_bytes)?;
+        device.device.copy_in(&memory, 0, &vec![0; len_bytes as usize])?;
+        let place = memory.at(0);
+        scratch.insert(info.slot, memory);
+        Ok(place)
+    };
+    let largest = |v: &UOp| Ok(v.vmax().clamp(0, i64::MAX.into()) as i64);
+    let args = launch::arguments((p, &binary), place, largest)?;
+    let command = launch::command(&kernel, (p, &binary), args);
     let ns = time_command(device.device.as_ref(), &command, 1, CANDIDATE)?;
     Ok(Duration::from_nanos(ns.first().copied().unwrap_or(u64::MAX)))
 }

@@ -3,12 +3,11 @@
 
 use super::kernels::KernelCache;
 use super::profile::Profile;
-use super::ptx::PtxCode;
-use super::{Counters, Error, Options, software};
-use crate::codegen::{Program, Target};
+use super::{Counters, Error, Options, backends, software};
+use crate::codegen::Target;
 use crate::device::nv::PageTables;
 use crate::device::{self, Device, DeviceOptions};
-use crate::isa::{self, Isa};
+use crate::isa::Backend;
 use crate::schedule::ScheduleCache;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -29,30 +28,20 @@ pub struct Session {
 pub struct OpenDevice {
     pub name: Arc<str>,
     pub device: Arc<dyn Device>,
-    pub target: Target,
-    /// `None`: kernels are compiled to linear programs only (NULL of an arch whose machine code is not made here).
-    pub isa: Option<Box<dyn Isa>>,
-    /// What makes code instead, for NVIDIA's GPUs.
-    pub ptx: Option<PtxCode>,
+    pub backend: Arc<dyn Backend>,
 }
 
 impl OpenDevice {
-    /// Whether kernels can be built to run here.
+    /// What codegen must know of it.
     #[must_use]
-    pub fn builds(&self) -> bool {
-        self.isa.is_some() || self.ptx.is_some()
+    pub fn target(&self) -> &Target {
+        self.backend.target()
     }
 
-    /// A program as the object that the device loads; empty where no machine code is made.
-    ///
-    /// # Errors
-    /// What its instruction set refuses, and what its assembler does.
-    pub fn build(&self, program: &Program) -> Result<Vec<u8>, Error> {
-        match (&self.isa, &self.ptx) {
-            (Some(isa), _) => Ok(crate::elf::write(&isa.assemble(program)?)?),
-            (None, Some(ptx)) => ptx.build(program),
-            (None, None) => Ok(Vec::new()),
-        }
+    /// Whether kernels are made to run here, so that one can be timed.
+    #[must_use]
+    pub fn runs_kernels(&self) -> bool {
+        self.backend.makes_code() && self.device.executes()
     }
 }
 
@@ -123,32 +112,12 @@ impl Session {
             return Ok(d.clone());
         }
         let device = device::open(name, &self.device_options())?;
+        let backend = backends::for_device(device.as_ref(), &self.options)?;
         let info = device.info();
-        let isa = isa::for_arch(&info.arch);
-        // A card runs what is only its own family's; code for no card is for the chip that was named.
-        let own = self.options.nv_wgmma && !name.starts_with("NULL");
-        let chip = isa::ptx::Chip::parse(&info.arch).map(|c| if own { c.of_card() } else { c });
-        let known = isa.as_ref().map(|i| i.target().clone()).or_else(|| chip.map(isa::ptx::Chip::target));
-        if known.is_none() && name.starts_with("NULL:") {
-            let (name, asked) = (name.into(), info.arch.clone());
-            return Err(device::DeviceError::UnknownArch { name, asked, valid: isa::known_archs() }.into());
-        }
-        let mut target = known.unwrap_or_else(Target::null);
-        if !target.has_grid() {
-            target.threads = info.threads.max(1);
-        }
-        target.box_copies &= self.options.nv_tma;
-        if let Some(chip) = chip.filter(|_| self.options.allow_tf32 && isa.is_none()) {
-            target.tensor_cores = chip.tensor_cores(true);
-        }
         if self.options.debug >= 1 {
             eprintln!("opened {name}: {} with {} threads", info.arch, info.threads);
         }
-        let o = &self.options;
-        // What runs nothing needs no assembler.
-        let ptx = chip.filter(|_| !device.tag().name().starts_with("NULL"));
-        let ptx = ptx.map(|chip| PtxCode::new(chip, o.ptxas.as_deref(), o.cache_dir.as_deref()));
-        let d = Arc::new(OpenDevice { name: name.into(), device, target, isa, ptx });
+        let d = Arc::new(OpenDevice { name: name.into(), device, backend });
         open.insert(d.name.clone(), d.clone());
         Ok(d)
     }
@@ -185,8 +154,8 @@ mod tests {
         for (allow_tf32, name, cuts) in [(false, "NULL:sm_86", 0), (true, "NULL:sm_86", 1), (true, "NULL:gfx1100", 0)] {
             let s = Session::new(Options { allow_tf32, ..Options::default() });
             let d = s.open(name).unwrap();
-            assert_eq!(d.target.tensor_cores.iter().filter(|u| u.cuts()).count(), cuts, "{name}");
-            assert!(d.target.tensor_cores.len() >= 4);
+            assert_eq!(d.target().tensor_cores.iter().filter(|u| u.cuts()).count(), cuts, "{name}");
+            assert!(d.target().tensor_cores.len() >= 4);
         }
     }
 }

@@ -5,6 +5,7 @@ use super::kernels::Compiled;
 use super::session::OpenDevice;
 use super::{Error, Session};
 use crate::device::{Arg, Command};
+use crate::isa::Argument;
 use crate::uop;
 
 /// What a kernel should leave in its buffers.
@@ -33,8 +34,10 @@ impl Session {
             bufs[slot] = self.argument(device, kernel, args, slot)?;
         }
         let mut vars = Vars::new();
-        for (v, arg) in p.vars.iter().zip(&args[p.params.len()..]) {
-            if let (uop::Arg::Var(name, ..), Arg::Var(value)) = (v.arg(), arg) {
+        for (argument, arg) in kernel.binary.arguments.iter().zip(args) {
+            if let (Argument::Variable(k), Arg::Var(value)) = (argument, arg)
+                && let uop::Arg::Var(name, ..) = p.vars[*k].arg()
+            {
                 vars.insert(name.to_string(), *value);
             }
         }
@@ -77,11 +80,11 @@ impl Session {
 
     fn argument(&self, device: &OpenDevice, kernel: &Compiled, args: &[Arg], slot: usize) -> Result<Vec<u8>, Error> {
         let p = &kernel.program;
-        let at = p.params.iter().position(|i| i.slot as usize == slot);
         let lost = || Error::Internal(format!("{} has no argument for slot {slot}", p.name));
-        let at = at.ok_or_else(lost)?;
+        let k = p.params.iter().position(|i| i.slot as usize == slot).ok_or_else(lost)?;
+        let at = kernel.binary.arguments.iter().position(|a| *a == Argument::Buffer(k)).ok_or_else(lost)?;
         let Some(Arg::Buffer(place)) = args.get(at) else { return Err(lost()) };
-        let mut bytes = vec![0; p.params[at].len * p.params[at].dtype.scalar.size_bytes()];
+        let mut bytes = vec![0; p.params[k].len * p.params[k].dtype.scalar.size_bytes()];
         device.device.copy_out(&place.memory, place.offset, &mut bytes)?;
         Ok(bytes)
     }

@@ -1,40 +1,10 @@
 //! Linear program → machine code, one folder a target.
 //!
-//! Each target implements [`Isa`]: what codegen must know of it, a program's object code, and that code as text.
+//! Each target implements [`Backend`]: what codegen must know of it, a program's [`Binary`], and that code as text. The list of back ends is the
+//! engine's.
 //! Depends on `codegen` (Program, Target, register allocation), `uop` and `elf` (Object); does no I/O.
 #![forbid(unsafe_code)]
 
-use doorbell_codegen::{Program, Target};
-use doorbell_elf::Object;
-use doorbell_uop::{DType, Op};
-use thiserror::Error;
+mod backend;
 
-/// An instruction set that programs can be made for.
-pub trait Isa: Send + Sync {
-    /// What codegen must know of it.
-    fn target(&self) -> &Target;
-    /// Machine code of one program; the entry symbol is the program's name.
-    ///
-    /// # Errors
-    /// An op or dtype that has no instruction here, or more registers or memory than there are.
-    fn assemble(&self, program: &Program) -> Result<Object, IsaError>;
-    /// The object's code as text, one instruction a line (DEBUG=7).
-    ///
-    /// # Errors
-    /// Bytes that are no instruction.
-    fn disassemble(&self, object: &Object) -> Result<String, IsaError>;
-}
-
-/// What an instruction set refuses.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum IsaError {
-    #[error("{kernel}: {target} has no instruction for {op:?} on {dtype}")]
-    Unsupported { kernel: String, target: &'static str, op: Op, dtype: DType },
-    #[error("{kernel}: {why}")]
-    Malformed { kernel: String, why: String },
-    #[error("{kernel}: instruction {index} cannot be encoded: {why}")]
-    Encoding { kernel: String, index: usize, why: String },
-    #[error("bytes at offset {offset} are no instruction")]
-    NotCode { offset: usize },
-}
+pub use backend::{Argument, Backend, Binary, BinaryCode, IsaError, NoCode};

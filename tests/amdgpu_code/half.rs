@@ -5,7 +5,6 @@ use super::ops::{LANES, one};
 use crate::codegen_agree::buffers;
 use crate::codegen_kernels::out;
 use doorbell::codegen::{self, OptChoice};
-use doorbell::isa::Isa;
 use doorbell::isa::amdgpu::{Amdgpu, Chip};
 use doorbell::uop::{Arg, AxisKind, DType, Op, Scalar, UOp};
 

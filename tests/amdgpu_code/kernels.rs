@@ -4,7 +4,6 @@ use super::machine::{check_on, chips};
 use crate::codegen_agree::{buffers, vars};
 use crate::codegen_kernels::kernels;
 use doorbell::codegen::{self, OptChoice};
-use doorbell::isa::Isa;
 use doorbell::isa::amdgpu::Amdgpu;
 use doorbell::uop::Arg;
 

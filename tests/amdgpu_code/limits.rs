@@ -5,7 +5,6 @@ use crate::codegen_agree::buffers;
 use crate::codegen_kernels::matmul;
 use doorbell::codegen::{self, OptChoice, Program};
 use doorbell::engine::interp::{Vars, run_program};
-use doorbell::isa::Isa;
 use doorbell::isa::amdgpu::{Amdgpu, Limits, Target, compile_within};
 use doorbell::uop::{Arg, AxisKind, DType, Op, RangeArg, Scalar, UOp};
 

@@ -3,7 +3,6 @@
 use super::machine::chips;
 use crate::codegen_kernels::kernels;
 use doorbell::codegen::{self, OptChoice};
-use doorbell::isa::Isa;
 use doorbell::isa::amdgpu::{Amdgpu, Chip};
 use std::process::Command;
 
@@ -32,7 +31,7 @@ fn llvm_prints_our_text_of_every_kernel_and_reads_its_descriptor() {
 fn same_text(chip: Chip, isa: &Amdgpu, name: &str, program: &codegen::Program) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("kernel.o");
-    let object = isa.assemble(program).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let object = isa.object(program).unwrap_or_else(|e| panic!("{name}: {e}"));
     std::fs::write(&file, doorbell::elf::write(&object).unwrap()).unwrap();
     let ours: Vec<String> = isa.disassemble(&object).unwrap().lines().map(|l| after(l, ":").to_owned()).collect();
     let listing = llvm("llvm-objdump", &["-d", &format!("--mcpu={}", chip.name())], &file);

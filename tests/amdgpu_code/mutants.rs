@@ -4,7 +4,6 @@ use super::machine::{chips, execute};
 use crate::codegen_agree::{buffers, vars};
 use crate::codegen_kernels::kernels;
 use doorbell::codegen::{self, OptChoice, Program};
-use doorbell::isa::Isa;
 use doorbell::isa::amdgpu::{Amdgpu, Chip, MachineCode, Target, check, compile, decode};
 use doorbell::uop::Arg;
 

@@ -7,7 +7,6 @@ use crate::codegen_kernels::{row_sum, softmax};
 use doorbell::codegen::target::Grid;
 use doorbell::codegen::{self, OptChoice, Program, Target as Facts};
 use doorbell::emu::amdgpu::Stats;
-use doorbell::isa::Isa;
 use doorbell::isa::amdgpu::{Amdgpu, Chip, MachineCode, Target, compile};
 use doorbell::uop::{Op, Scalar, UOp};
 

@@ -4,7 +4,6 @@ use super::machine::{check_on, listing};
 use crate::codegen_agree::buffers;
 use crate::codegen_kernels::{byte_matmul, half_matmul};
 use doorbell::codegen::{self, OptChoice, Program};
-use doorbell::isa::Isa;
 use doorbell::isa::amdgpu::{Amdgpu, Chip, MachineCode};
 use doorbell::uop::{DType, UOp};
 
@@ -114,7 +113,7 @@ fn the_assembled_kernel_disassembles_with_the_unit_in_it() {
     let isa = Amdgpu::new(Chip::Gfx1100);
     for (t, name) in [(DType::F16, "v_wmma_f32_16x16x16_f16"), (DType::BF16, "v_wmma_f32_16x16x16_bf16")] {
         let program = compiled(Chip::Gfx1100, &half_matmul(t, (32, 32, 32)), &given("TC(0)"));
-        let text = isa.disassemble(&isa.assemble(&program).unwrap()).unwrap();
+        let text = isa.disassemble(&isa.object(&program).unwrap()).unwrap();
         assert!(text.contains(name), "{text}");
     }
 }

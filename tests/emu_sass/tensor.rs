@@ -18,7 +18,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The 128 bytes of its map: what stands where as `hcq::packet::nv::tensor_map` has it.
+    /// The 128 bytes of its map: what stands where as `isa::sass::tensor_map` has it.
     pub fn map(&self, address: u64) -> Vec<u8> {
         let mut bytes = vec![0u8; 128];
         let mut put = |at: usize, v: u64, len: usize| bytes[at..at + len].copy_from_slice(&v.to_le_bytes()[..len]);

@@ -18,6 +18,7 @@ mod compiled;
 mod constants;
 mod corpus;
 mod division;
+mod doors;
 mod figures;
 mod file;
 mod harmless;

@@ -5,7 +5,7 @@ use crate::nvidia::{ptxas, ptxas_for};
 use doorbell::codegen::{self, OptChoice, Program, Target};
 use doorbell::elf::cubin::{Arch, Cubin};
 use doorbell::emu::sass::Stats;
-use doorbell::engine::tensors::words;
+use doorbell::isa::nvidia::words;
 use doorbell::isa::ptx::{Buffers, Chip, render};
 use doorbell::isa::sass::compile::assemble;
 use doorbell::uop::{AxisKind, ConstVal, DType, Op, Scalar, UOp, cast_const, from_bits, to_bits};

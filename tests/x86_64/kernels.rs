@@ -2,7 +2,6 @@
 
 use super::machine::{List, Rng, archs, call, check};
 use doorbell::codegen::{self, OptChoice, Program};
-use doorbell::isa::Isa;
 use doorbell::isa::x86_64::{Arch, X86_64, compile};
 use doorbell::uop::{Arg, Axes, AxisKind, DType, Op, Scalar, UOp};
 

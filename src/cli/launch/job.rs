@@ -80,12 +80,13 @@ impl Job {
         Ok(times)
     }
 
-    /// The object file; what NVIDIA's devices find as PTX text is assembled first.
+    /// The object file; a text in the language of the device's back end is assembled first.
     fn object_code(&self, open: &OpenDevice) -> Result<Vec<u8>, CliError> {
         let bytes = fs::read(&self.object).map_err(|e| file_error(&self.object, &e))?;
-        let is_text = self.object.extension().is_some_and(|e| e == "ptx");
-        match (&open.ptx, std::str::from_utf8(&bytes)) {
-            (Some(ptx), Ok(text)) if is_text => ptx
+        let is_text = self.object.extension().is_some_and(|e| open.backend.language().is_some_and(|l| e == l));
+        match std::str::from_utf8(&bytes) {
+            Ok(text) if is_text => open
+                .backend
                 .assemble(&self.kernel, text)
                 .map_err(|e| CliError::Failed(format!("{}: {e}", self.object.display()))),
             _ => Ok(bytes),
@@ -98,6 +99,12 @@ impl Job {
             let (data, len_bytes, to) = match spec {
                 Spec::Bytes(bytes) => {
                     args.extend(scalars(bytes));
+                    continue;
+                }
+                Spec::Same(n) => {
+                    args.push(args.get(*n).filter(|a| matches!(a, Arg::Buffer(_))).cloned().ok_or_else(|| {
+                        CliError::Usage(format!("argument \"same:{n}\": no argument {n} before it is a buffer"))
+                    })?);
                     continue;
                 }
                 Spec::In(from) => (read(from)?, None, None),

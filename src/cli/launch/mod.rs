@@ -5,8 +5,8 @@
 
 mod expect;
 mod holdings;
-mod job;
-mod spec;
+pub mod job;
+pub mod spec;
 
 use super::{CliError, Output};
 use clap::Args;

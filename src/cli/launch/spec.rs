@@ -1,4 +1,4 @@
-//! Arguments of a foreign kernel as text: `in:FILE`, `inout:FILE:OUT`, `out:BYTES:OUT`, `null`, `hex:...`, `f32:1.5`.
+//! Arguments of a foreign kernel as text: `in:FILE`, `inout:FILE:OUT`, `out:BYTES:OUT`, `same:ARG`, `null`, `hex:...`, `f32:1.5`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,13 +12,14 @@ pub enum Spec {
     InOut { from: PathBuf, to: PathBuf },
     /// A buffer of zeros, written to a file after the launch.
     Out { len_bytes: u64, to: PathBuf },
+    /// The buffer of an earlier argument again, by its number from 0: kernels with tensor maps name a matrix's memory twice.
+    Same(usize),
     /// A scalar's bytes, little-endian; a null pointer is eight zeros.
     Bytes(Vec<u8>),
 }
 
 /// What may be written, for messages.
-pub const FORMS: &str =
-    "in:FILE, inout:FILE:OUT, out:BYTES:OUT, null, u8: i8: u16: i16: u32: i32: u64: i64: f32: f64:VALUE, hex:BYTES";
+pub const FORMS: &str = "in:FILE, inout:FILE:OUT, out:BYTES:OUT, same:ARG, null, u8: i8: u16: i16: u32: i32: u64: i64: f32: f64:VALUE, hex:BYTES";
 
 /// Largest by-value argument: the kernel arguments of a launch fit in a page.
 const HEX_MAX: usize = 2048;
@@ -46,6 +47,10 @@ impl FromStr for Spec {
             "out" => match rest.split_once(':').map(|(n, to)| (n.parse::<u64>(), to)) {
                 Some((Ok(len_bytes), to)) if !to.is_empty() => Ok(Spec::Out { len_bytes, to: to.into() }),
                 _ => wrong("a number of bytes and a file are needed"),
+            },
+            "same" => match rest.parse() {
+                Ok(n) => Ok(Spec::Same(n)),
+                Err(_) => wrong("the number of an argument is needed"),
             },
             "hex" => match hex(rest) {
                 Some(bytes) if bytes.len() <= HEX_MAX => Ok(Spec::Bytes(bytes)),
@@ -118,6 +123,7 @@ mod tests {
         assert_eq!(read("in:a.bin"), Spec::In("a.bin".into()));
         assert_eq!(read("inout:a:b"), Spec::InOut { from: "a".into(), to: "b".into() });
         assert_eq!(read("out:64:c"), Spec::Out { len_bytes: 64, to: "c".into() });
+        assert_eq!(read("same:2"), Spec::Same(2));
         assert_eq!(read("null"), Spec::Bytes(vec![0; 8]));
         assert_eq!(read("u8:255"), Spec::Bytes(vec![255]));
         assert_eq!(read("i16:-2"), Spec::Bytes(vec![0xfe, 0xff]));
@@ -134,6 +140,7 @@ mod tests {
             ("in:", "nothing behind"),
             ("inout:a", "two files"),
             ("out:many:b", "a number of bytes"),
+            ("same:a", "the number of an argument"),
             ("u8:256", "\"256\" is no u8"),
             ("f16:1", "unknown kind \"f16\""),
             ("hex:abc", "not pairs"),

@@ -6,6 +6,7 @@
 use super::chip::Chip;
 use super::program::Passed;
 use crate::{Code, KernelImage};
+use doorbell_elf as elf;
 use doorbell_elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
 
 /// Instruction prefetch may run so far past the last instruction.
@@ -42,6 +43,9 @@ impl Placed {
         match image.code {
             Code::Raw(bytes) => Self::bare(bytes.to_vec()),
             Code::Elf { bytes, entry } => Self::object(bytes, entry, chip),
+            Code::Object { object, entry } => {
+                Self::object(&elf::write(object).map_err(|e| e.to_string())?, entry, chip)
+            }
         }
     }
 

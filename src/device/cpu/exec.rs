@@ -7,7 +7,7 @@
 //! (signals, memories, kernels) that it keeps alive until the submission's timeline value is reached.
 
 use crate::{Code, DeviceError, DeviceTag, Kernel, KernelImage};
-use doorbell_elf::{Image, Perm, link};
+use doorbell_elf::{Image, Perm, link, link_object};
 use doorbell_ioctl::port::{CodeMapping, CodeWriter, CpuPtr, Protection, page_bytes};
 use std::ops::Range;
 use std::sync::Arc;
@@ -159,8 +159,12 @@ fn parse<'a>(device: &DeviceTag, image: &KernelImage<'a>) -> Result<Form<'a>, De
     match image.code {
         Code::Raw([]) => refuse("no code".into()),
         Code::Raw(bytes) => Ok(Form::Raw(bytes)),
-        Code::Elf { bytes, entry } => {
-            let linked = link(bytes).map_err(|e| refusal(device, image.name, e))?;
+        Code::Elf { entry, .. } | Code::Object { entry, .. } => {
+            let linked = match image.code {
+                Code::Object { object, .. } => link_object(object),
+                Code::Elf { bytes, .. } | Code::Raw(bytes) => link(bytes),
+            };
+            let linked = linked.map_err(|e| refusal(device, image.name, e))?;
             let Some(at) = linked.entry(entry) else { return refuse(format!("it has no global function {entry}")) };
             Ok(Form::Elf { image: Box::new(linked), entry: at as u64 })
         }

@@ -130,6 +130,10 @@ impl Device for DiskDevice {
         &self.info
     }
 
+    fn executes(&self) -> bool {
+        false
+    }
+
     /// The first `len_bytes` of the file; opened for writing, a shorter file grows.
     fn alloc(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
         if self.access == FileAccess::ReadWrite && self.file_bytes()? < len_bytes {

@@ -69,6 +69,10 @@ impl Device for NullDevice {
         &self.info
     }
 
+    fn executes(&self) -> bool {
+        false
+    }
+
     fn alloc(&self, len_bytes: u64) -> Result<Memory, DeviceError> {
         let va = self.memory.next_va.fetch_add(len_bytes.max(1).next_multiple_of(64), Ordering::Relaxed);
         self.memory.used_bytes.fetch_add(len_bytes, Ordering::Relaxed);

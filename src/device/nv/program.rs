@@ -51,6 +51,7 @@ impl Placed {
     pub fn read(image: &KernelImage<'_>, chip: &Chip) -> Result<Self, String> {
         let (bytes, entry) = match image.code {
             Code::Elf { bytes, entry } => (bytes, entry),
+            Code::Object { .. } => return Err("an object of no linked file; a cubin is wanted".into()),
             Code::Raw(_) => return Err("bare instructions do not say what a launch needs; a cubin is wanted".into()),
         };
         if !is_cubin(bytes) {

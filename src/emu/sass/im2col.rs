@@ -118,8 +118,7 @@ pub(super) fn pixels(map: &Map, told: Im2col, at: [i32; 5], offsets: u32) -> R<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use doorbell_hcq::packet::GpuVa;
-    use doorbell_hcq::packet::nv::tensor_map::{Dimension, Element, Swizzle, TensorMap};
+    use doorbell_ptx::sass::tensor_map::{Dimension, Element, Swizzle, TensorMap};
 
     const PIXEL: u64 = 128;
 
@@ -134,7 +133,7 @@ mod tests {
             dimension(count, 16 * PIXEL, n),
         ];
         let (element, swizzle) = (Element::F32, Swizzle::None);
-        let map = TensorMap { address: GpuVa(0), element, swizzle, fills_nan: false, dimensions };
+        let map = TensorMap { address: 0, element, swizzle, fills_nan: false, dimensions };
         Map::parse(&map.emit().unwrap()).unwrap().of_pixels(32)
     }
 

@@ -1,6 +1,6 @@
 //! The tensor memory accelerator: boxes of a tensor to and from shared memory (UTMALDG, UTMASTG, UTMAREDG), bulk copies (UBLKCP, UBLKRED).
 //!
-//! Where what stands in a tensor map is `hcq::packet::nv::tensor_map`'s table; meaning as the PTX ISA has it. Elements outside the tensor
+//! Where what stands in a tensor map is `isa::sass::tensor_map`'s table; meaning as the PTX ISA has it. Elements outside the tensor
 //! are filled with zeros (or not a number) and are not stored; all bytes of the box count for the mbarrier. Shared memory holds the box densely, its
 //! 16-byte units swapped within 128, 64 or 32 bytes by the address's bits from 7 on.
 //!
@@ -16,7 +16,7 @@ use super::mbarrier;
 use super::memory::cluster_cta;
 use super::operand::Fields;
 use super::soft::{self, BF16, F16, F32, F64, Format};
-use doorbell_hcq::packet::nv::tensor_map::{Element as Kind, TensorMap};
+use doorbell_ptx::sass::tensor_map::{Element as Kind, TensorMap};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {
@@ -119,7 +119,7 @@ impl Map {
         let step = |k: usize| dims.get(k).filter(|_| k > 0).map_or(1, |d| u64::from(d.step));
         let count = |k: usize| dims.get(k).map_or(1, |d| usize::from(d.box_size).div_ceil(step(k) as usize));
         Ok(Map {
-            address: map.address.0,
+            address: map.address,
             rank: dims.len(),
             element: Element::of(map.element),
             swizzle: map.swizzle as u32,

@@ -4,7 +4,7 @@ use super::{Chip, CompileError, Target, Wave, compile, decode, print};
 use doorbell_codegen::target::Grid;
 use doorbell_codegen::{self as codegen, Program, units};
 use doorbell_elf::{Machine, Object};
-use doorbell_isa::{Isa, IsaError};
+use doorbell_isa::{Backend, Binary, BinaryCode, IsaError};
 
 /// Code for one chip.
 #[derive(Clone, Debug)]
@@ -35,12 +35,18 @@ impl Amdgpu {
     }
 }
 
-impl Isa for Amdgpu {
-    fn target(&self) -> &codegen::Target {
+impl Amdgpu {
+    /// What codegen must know of it.
+    #[must_use]
+    pub const fn target(&self) -> &codegen::Target {
         &self.codegen
     }
 
-    fn assemble(&self, program: &Program) -> Result<Object, IsaError> {
+    /// A program's machine code as an object.
+    ///
+    /// # Errors
+    /// An op or dtype that has no instruction here, more registers or memory than there are.
+    pub fn object(&self, program: &Program) -> Result<Object, IsaError> {
         let kernel = || program.name.clone();
         let code = compile(program, self.target).map_err(|e| match e {
             CompileError::Unsupported { op, dtype, .. } => {
@@ -56,7 +62,11 @@ impl Isa for Amdgpu {
         Ok(object)
     }
 
-    fn disassemble(&self, object: &Object) -> Result<String, IsaError> {
+    /// An object's code as text, one instruction a line.
+    ///
+    /// # Errors
+    /// Bytes that are no instruction.
+    pub fn disassemble(&self, object: &Object) -> Result<String, IsaError> {
         let words: Vec<u32> = object.text.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect();
         let (mut out, mut at) = (String::new(), 0);
         while at < words.len() {
@@ -67,5 +77,19 @@ impl Isa for Amdgpu {
             at += len;
         }
         Ok(out)
+    }
+}
+
+impl Backend for Amdgpu {
+    fn target(&self) -> &codegen::Target {
+        &self.codegen
+    }
+
+    fn compile(&self, program: &Program) -> Result<Binary, IsaError> {
+        Ok(Binary::plain(program, BinaryCode::Object(self.object(program)?)))
+    }
+
+    fn listing(&self, binary: &Binary) -> Result<String, IsaError> {
+        binary.object().map_or_else(|| Ok(String::new()), |object| self.disassemble(object))
     }
 }

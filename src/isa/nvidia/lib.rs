@@ -1,7 +1,13 @@
 //! NVIDIA's two languages: PTX, the text, and SASS, the machine code.
 //!
 //! [`ptx`] renders a linear program as PTX and parses PTX of others; [`sass`] encodes, decodes, prints and checks machine code, and assembles PTX.
+//! [`Nvidia`] puts both together as a back end.
 #![forbid(unsafe_code)]
 
+mod backend;
+mod matrix;
 pub mod ptx;
 pub mod sass;
+
+pub use backend::{Assemble, Features, Nvidia};
+pub use matrix::{WORDS, words};

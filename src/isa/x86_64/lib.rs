@@ -33,6 +33,7 @@ mod tests;
 use doorbell_codegen::regalloc::RegAllocError;
 use doorbell_codegen::{self as codegen, Program};
 use doorbell_elf::Object;
+use doorbell_isa::{Backend, Binary, BinaryCode};
 use doorbell_uop::{DType, Op};
 
 /// Most scratch that a kernel may have: it lies on the thread's stack.
@@ -172,12 +173,27 @@ impl X86_64 {
     }
 }
 
-impl doorbell_isa::Isa for X86_64 {
-    fn target(&self) -> &codegen::Target {
+impl X86_64 {
+    /// The instruction set of an arch by name, on a device with so many cores.
+    #[must_use]
+    pub fn for_arch(arch: &str, threads: u32) -> Option<X86_64> {
+        if arch == AMX {
+            return Some(X86_64::with_tiles(threads));
+        }
+        Arch::parse(arch).map(|level| X86_64::new(level, threads))
+    }
+
+    /// What codegen must know of it.
+    #[must_use]
+    pub const fn target(&self) -> &codegen::Target {
         &self.target
     }
 
-    fn assemble(&self, program: &Program) -> Result<Object, doorbell_isa::IsaError> {
+    /// A program's machine code as an object.
+    ///
+    /// # Errors
+    /// An op or dtype that has no instruction here, more registers or memory than there are.
+    pub fn object(&self, program: &Program) -> Result<Object, doorbell_isa::IsaError> {
         let kernel = || program.name.clone();
         compile(program, self.arch).map(|c| c.object).map_err(|e| match e {
             IselError::Unsupported { op, dtype, .. } => {
@@ -187,9 +203,19 @@ impl doorbell_isa::Isa for X86_64 {
             e => doorbell_isa::IsaError::Malformed { kernel: kernel(), why: e.to_string() },
         })
     }
+}
 
-    fn disassemble(&self, object: &Object) -> Result<String, doorbell_isa::IsaError> {
-        disassemble(&object.text)
+impl Backend for X86_64 {
+    fn target(&self) -> &codegen::Target {
+        &self.target
+    }
+
+    fn compile(&self, program: &Program) -> Result<Binary, doorbell_isa::IsaError> {
+        Ok(Binary::plain(program, BinaryCode::Object(self.object(program)?)))
+    }
+
+    fn listing(&self, binary: &Binary) -> Result<String, doorbell_isa::IsaError> {
+        binary.object().map_or_else(|| Ok(String::new()), |object| disassemble(&object.text))
     }
 }
 

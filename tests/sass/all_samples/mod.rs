@@ -47,6 +47,13 @@ fn files() -> String {
     all
 }
 
+/// All files by name.
+pub fn sample_files() -> Vec<(String, String)> {
+    let all = files();
+    let parts = all.split("//// ").filter_map(|f| f.split_once('\n'));
+    parts.map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
+}
+
 /// A file's text up to its first kernel, and its kernels.
 fn file(name: &str) -> (String, Vec<String>) {
     let all = files();

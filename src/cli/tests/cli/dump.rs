@@ -189,3 +189,22 @@ fn dumped_kernels_run_from_their_jobs_file_on_another_device() {
         assert!(said.contains("element 0 is ") && said.contains("1 different"), "{said}");
     }
 }
+
+#[test]
+fn kernels_for_nvidias_chips_run_from_their_jobs_file_on_the_software_gpu() {
+    for program in ["add", "mlp"] {
+        let t = temp();
+        let kernels = dumped_for(t.path(), program, &["--target", "sm_90a"]);
+        let jobs = std::fs::read_to_string(t.path().join("jobs.json")).unwrap();
+        let jobs: Vec<Value> = serde_json::from_str(&jobs).unwrap();
+        for (job, (name, facts)) in jobs.iter().zip(&kernels) {
+            assert_eq!((&job["object"], &job["kernel"]), (&format!("{name}.ptx").into(), &name.as_str().into()));
+            assert_eq!(job["args"].as_array().unwrap().len(), facts["args"].as_array().unwrap().len(), "{name}");
+        }
+        let o = run(t.path(), &["launch", "--jobs", "jobs.json", "--device", "NV:emu=sm_90", "--json"]);
+        assert_eq!(code(&o), 0, "{program}: {}{}", err(&o), String::from_utf8_lossy(&o.stdout));
+        let said = json(&o, &["launches", "as_wanted", "different"]);
+        assert_eq!(said["launches"].as_array().unwrap().len(), kernels.len());
+        assert!(said["as_wanted"].as_u64() >= Some(1), "{program}: {said}");
+    }
+}

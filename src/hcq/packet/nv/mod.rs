@@ -14,7 +14,6 @@ pub mod host;
 pub mod method;
 pub mod names;
 pub mod qmd;
-pub mod tensor_map;
 
 #[cfg(test)]
 mod tests;

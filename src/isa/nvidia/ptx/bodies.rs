@@ -46,6 +46,8 @@ pub(crate) trait Bodies<'a>: Operands<'a> {
     fn known(&self, word: &'a str) -> Option<Self::Mnemonic>;
     /// Another one.
     fn learn(&mut self, word: &'a str, op: Opcode, mods: impl Iterator<Item = Modifier>) -> Self::Mnemonic;
+    /// One by what it consists of, for who has no word of it.
+    fn mnemonic(&mut self, op: Opcode, mods: &[Modifier]) -> Self::Mnemonic;
     /// An instruction begins; its operands follow, and its end.
     fn begin(&mut self, head: Head<'a, Self::Mnemonic>);
     fn push(&mut self, operand: Self::Operand);
@@ -168,6 +170,10 @@ impl<'a> Bodies<'a> for Tree<'a> {
         let mnemonic = (op, mods.collect());
         self.mnemonics.insert(word, Clone::clone(&mnemonic));
         mnemonic
+    }
+
+    fn mnemonic(&mut self, op: Opcode, mods: &[Modifier]) -> Self::Mnemonic {
+        (op, mods.into())
     }
 
     fn begin(&mut self, head: Head<'a, Self::Mnemonic>) {

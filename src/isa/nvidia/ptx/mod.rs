@@ -24,6 +24,7 @@ mod print;
 mod quick;
 mod render;
 mod stems;
+mod walk;
 
 pub(crate) use bodies::{Bodies, Head, Operands};
 pub(crate) use body::mnemonic;
@@ -37,3 +38,4 @@ pub use names::{Opcode, Space, Type, is_special};
 pub(crate) use parse::parse_with;
 pub use parse::{ParseError, parse};
 pub use render::{Buffers, RenderError, launch_shared_bytes, render};
+pub(crate) use walk::walk;

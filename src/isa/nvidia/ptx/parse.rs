@@ -86,7 +86,23 @@ pub(super) struct Scope<'a> {
     pub bare: bool,
 }
 
-impl Scope<'_> {
+impl<'a> Scope<'a> {
+    /// A register is declared, or with a count a range of them, each of so many lanes; `first` is the number of the first.
+    pub fn declare(&mut self, (name, count): (&'a str, Option<u32>), first: u32, lanes: u8) {
+        self.bare |= !name.starts_with('%');
+        if lanes > 1 {
+            let one = if count.is_none() { Some(name) } else { None };
+            self.vectors.push((Counted::new(name, count.unwrap_or(0)), one, first, lanes));
+            return;
+        }
+        match count {
+            Some(n) => self.ranges.push((Counted::new(name, n), first)),
+            None => {
+                self.names.insert(name, first);
+            }
+        }
+    }
+
     /// The number of a register.
     #[inline]
     pub fn number(&self, word: &str, taken_apart: &Numbered) -> Option<u32> {
@@ -141,21 +157,10 @@ impl<'a> Parser<'a> {
         let first = self.registers;
         self.registers = first.saturating_add(count.unwrap_or(1).saturating_mul(lanes.into()));
         let Some(scope) = self.scopes.last_mut() else { return };
-        scope.bare |= !name.starts_with('%');
-        if lanes > 1 {
-            let one = if count.is_none() { Some(name) } else { None };
-            scope.vectors.push((Counted::new(name, count.unwrap_or(0)), one, first, lanes));
-            return self.stems.name(name);
-        }
+        scope.declare((name, count), first, lanes);
         match count {
-            Some(n) => {
-                scope.ranges.push((Counted::new(name, n), first));
-                self.stems.range(name, first, n);
-            }
-            None => {
-                scope.names.insert(name, first);
-                self.stems.name(name);
-            }
+            Some(n) if lanes <= 1 => self.stems.range(name, first, n),
+            _ => self.stems.name(name),
         }
     }
 

@@ -35,6 +35,7 @@ mod registers;
 mod row;
 mod source;
 mod table;
+pub mod tensor_map;
 mod timing;
 mod token;
 

@@ -1,7 +1,8 @@
 //! The kernels that are measured, in PTX; the same machine code is given to CUDA.
 
 use crate::Args;
-use doorbell::engine::PtxCode;
+use doorbell::engine::nvidia;
+use doorbell::isa::Backend;
 use doorbell::isa::ptx::Chip;
 use hw_contact::{Failure, fail};
 
@@ -19,7 +20,7 @@ pub fn text(chip: &str) -> String {
 /// What the assembler says.
 pub fn cubin(args: &Args, chip: &str) -> Result<Vec<u8>, Failure> {
     let known = Chip::parse(chip).ok_or_else(|| Failure::from(format!("no PTX for {chip} here")))?;
-    PtxCode::new(known, args.ptxas.as_deref(), None).assemble("nv-check", &text(chip)).map_err(fail)
+    nvidia(known, args.ptxas.as_deref(), None).assemble("nv-check", &text(chip)).map_err(fail)
 }
 
 const TEXT: &str = "

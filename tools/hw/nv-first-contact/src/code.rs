@@ -4,7 +4,8 @@
 
 use crate::ladder::Climb;
 use doorbell::elf::cubin::Arch;
-use doorbell::engine::PtxCode;
+use doorbell::engine::nvidia;
+use doorbell::isa::Backend;
 use doorbell::isa::ptx::Chip;
 use doorbell::isa::sass;
 use hw_contact::{Failure, fail};
@@ -33,7 +34,7 @@ pub fn box_cubin(climb: &Climb) -> Result<Vec<u8>, Failure> {
 
 fn assemble(climb: &Climb, chip: &str, name: &str, text: &str) -> Result<Vec<u8>, Failure> {
     let known = Chip::parse(chip).ok_or_else(|| Failure::from(format!("no PTX for {chip} here")))?;
-    let code = PtxCode::new(known, climb.args.ptxas.as_deref(), None);
+    let code = nvidia(known, climb.args.ptxas.as_deref(), None);
     code.assemble(name, &text.replace("sm_90", chip)).map_err(fail)
 }
 

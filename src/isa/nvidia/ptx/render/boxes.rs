@@ -5,7 +5,7 @@
 //! engine may write to a buffer again is what `wgmma.wait_group` and `bar.sync` say: it was read by the matrix unit alone, so no fence is wanted.
 //!
 //! The matrices are parameters of the kernel, 128 bytes at a multiple of 64 in the form that `cuTensorMapEncodeTiled` makes
-//! (`hcq::packet::nv::tensor_map`), behind buffers and variables. A body for buffers that do not lie at multiples of 16 has the threads' copies in their place.
+//! (`sass::tensor_map`), behind buffers and variables. A body for buffers that do not lie at multiples of 16 has the threads' copies in their place.
 //! Sources: PTX ISA 8.8: asynchronous copies (bulk, tensor), tensor maps, mbarrier, proxies.
 
 use super::code::{Code, Opd, P, R, RD, Reg};

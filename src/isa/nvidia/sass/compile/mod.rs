@@ -165,17 +165,47 @@ pub fn assemble(text: &str, arch: Arch) -> Result<Vec<u8>, AsmError> {
     assemble_watched(text, arch, &mut |_| {})
 }
 
+/// [`assemble`] of a module, as of its text.
+///
+/// # Errors
+/// As [`assemble`], with the places that the module has.
+pub fn assemble_module(module: &ptx::Module, arch: Arch) -> Result<Vec<u8>, AsmError> {
+    to_cubin(Input::Module(module), arch, &mut |_| {})
+}
+
+/// What is assembled.
+#[derive(Clone, Copy)]
+enum Input<'a> {
+    Text(&'a str),
+    Module(&'a ptx::Module),
+}
+
+impl<'a> Input<'a> {
+    fn read(self, store: &'a Store<'a>) -> Result<Module<'a>, AsmError> {
+        let mut reader = Reader::new(store);
+        let read = match self {
+            Input::Text(text) => ptx::parse_with(text, &mut reader),
+            Input::Module(module) => ptx::walk(module, &mut reader),
+        };
+        read.map_err(|e| AsmError::new(e.pos(), e.what()))
+    }
+}
+
 /// [`assemble`], calling `done` after each step: for who wants to know what takes how long.
 ///
 /// # Errors
 /// As [`assemble`].
 pub fn assemble_watched(text: &str, arch: Arch, done: Watch) -> Result<Vec<u8>, AsmError> {
+    to_cubin(Input::Text(text), arch, done)
+}
+
+fn to_cubin(input: Input, arch: Arch, done: Watch) -> Result<Vec<u8>, AsmError> {
     let refused = |what: String| AsmError::new(Pos::default(), what);
     let Some(chip) = Chip::of(arch) else {
         let known: Vec<String> = Chip::ALL.iter().map(Chip::to_string).collect();
         return Err(refused(format!("{arch}: machine code is made for {} and sm_90a", known.join(", "))));
     };
-    let (kernels, data) = watched(text, chip, done)?;
+    let (kernels, data) = watched(input, chip, done)?;
     let kernels = kernels.iter().map(Kernel::for_cubin).collect();
     let new = NewModule { kernels, variables: data.variables, addresses: data.addresses };
     let cubin = cubin::write_module(arch, &new).map_err(|e| refused(e.to_string()));
@@ -227,22 +257,21 @@ pub fn kernels(text: &str) -> Result<Vec<Kernel>, AsmError> {
 /// # Errors
 /// What cannot be read, or has no machine code yet, with its place.
 pub fn text_code(text: &str, chip: Chip) -> Result<(Vec<Kernel>, Data), AsmError> {
-    watched(text, chip, &mut |_| {})
+    watched(Input::Text(text), chip, &mut |_| {})
 }
 
-fn watched(text: &str, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
-    let first = tried(text, (chip, false), done);
+fn watched(input: Input, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
+    let first = tried(input, (chip, false), done);
     if first.is_err() && chip != Chip::Sm90 {
         // What the chip has not is seen in code in which nothing tells any more where it comes from.
-        tried(text, (chip, true), &mut |_| {})?;
+        tried(input, (chip, true), &mut |_| {})?;
     }
     first
 }
 
-fn tried(text: &str, (chip, blame): (Chip, bool), done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
+fn tried(input: Input, (chip, blame): (Chip, bool), done: Watch) -> Result<(Vec<Kernel>, Data), AsmError> {
     let store = Store::default();
-    let read = ptx::parse_with(text, &mut Reader::new(&store));
-    let mut module = read.map_err(|e| AsmError::new(e.pos(), e.what()))?;
+    let mut module = input.read(&store)?;
     done(Phase::Parse);
     let (mut names, mut data) = (Names::default(), Data::default());
     let (functions, numbers) = call::declared(&module)?;

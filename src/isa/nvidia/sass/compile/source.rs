@@ -333,6 +333,10 @@ impl<'a> Bodies<'a> for Reader<'a> {
         mnemonic
     }
 
+    fn mnemonic(&mut self, op: Opcode, mods: &[Modifier]) -> &'a Mnemonic {
+        self.store.mnemonics.add(Mnemonic::new(op, mods.iter().cloned()))
+    }
+
     fn begin(&mut self, head: Head<'a, &'a Mnemonic>) {
         self.label = None;
         self.wide = matches!(head.mnemonic.op, Opcode::Call | Opcode::Brx);

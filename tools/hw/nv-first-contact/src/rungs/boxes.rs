@@ -1,11 +1,10 @@
-//! Boxes of a tensor by maps that the runtime writes (`hcq::packet::nv::tensor_map`): whether the card reads the bytes as the software GPU does.
+//! Boxes of a tensor by maps that the runtime writes (`isa::sass::tensor_map`): whether the card reads the bytes as the software GPU does.
 
 use super::kernels::{bench, buffer, expect, not_here};
 use crate::code::{BOX_WORDS, box_cubin};
 use crate::ladder::Climb;
 use doorbell::device::Arg;
-use doorbell::hcq::packet::GpuVa;
-use doorbell::hcq::packet::nv::tensor_map::{BYTES, Dimension, Element, FIELDS, Swizzle, TensorMap};
+use doorbell::isa::sass::tensor_map::{BYTES, Dimension, Element, FIELDS, Swizzle, TensorMap};
 use hw_contact::{Failure, fail};
 
 /// A matrix of words, one row behind the other, and a box of it.
@@ -24,7 +23,7 @@ impl Sizes {
             |size: u32, stride_bytes, box_size| Dimension { size: size.into(), stride_bytes, box_size, step: 1 };
         let rows = dimension(self.rows, u64::from(self.columns) * 4, self.down);
         let dimensions = vec![dimension(self.columns, 4, self.across), rows];
-        let map = TensorMap { address: GpuVa(va), element: Element::U32, swizzle, fills_nan: false, dimensions };
+        let map = TensorMap { address: va, element: Element::U32, swizzle, fills_nan: false, dimensions };
         map.emit().map_err(fail)
     }
 }

@@ -4,7 +4,7 @@ use crate::code::{PTXAS_SM90, PTXAS_TMA, cubin};
 use crate::ladder::Climb;
 use doorbell::device::nv::{NvDevice, Selector};
 use doorbell::device::{Arg, Code, Command, Device, Geometry, Kernel, KernelImage, Memory, Patch, QueueKind};
-use doorbell::hcq::packet::nv::tensor_map::Swizzle;
+use doorbell::isa::sass::tensor_map::Swizzle;
 use hw_contact::Failure;
 use std::time::{Duration, Instant};
 

@@ -1,12 +1,10 @@
 //! Tensor maps: the 128 bytes that tell the copy engine of Hopper's multiprocessors (TMA) where a tensor lies and which box of it one copy moves.
 //!
 //! [`FIELDS`] is the one table of where what stands; [`TensorMap::emit`] and [`TensorMap::parse`] both go by it. Everything that counts is stored less one.
-//! Place in the arrows: `engine` makes maps for kernels' arguments, `emu::sass` reads them. The address comes first, so that a launch (or a patch of a
-//! recorded one) writes a buffer's address there as it does for any argument.
+//! Place in the arrows: NVIDIA's back end writes maps among a kernel's arguments, instructions (and so `emu::sass`) read them; no packet names one.
+//! The address comes first, so that a launch (or a patch of a recorded one) writes a buffer's address there as it does for any argument.
 //! Source: the bits that ptxas changes for `tensormap.replace`, whose meaning is the PTX ISA's. The other bits (L2 promotion among them) are zero; nobody has
 //! published them, and no card has taken these bytes yet. Left out: interleaved layouts and im2col, whose fields are not known.
-
-use crate::packet::GpuVa;
 
 /// Bytes of a map, and what their address is a multiple of.
 pub const BYTES: usize = 128;
@@ -161,7 +159,8 @@ pub struct Dimension {
 /// What a map says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
-    pub address: GpuVa,
+    /// In the GPU's address space.
+    pub address: u64,
     pub element: Element,
     pub swizzle: Swizzle,
     /// Floats outside of the tensor are not a number, in place of zero.
@@ -189,7 +188,7 @@ impl TensorMap {
         let rank = self.dimensions.len() as u64;
         // A rank of none is one beyond the largest, less one.
         RANK_LESS_ONE.set(&mut map, 0, if rank > RANK as u64 { 8 } else { rank.wrapping_sub(1) })?;
-        ADDRESS.set(&mut map, 0, self.address.0)?;
+        ADDRESS.set(&mut map, 0, self.address)?;
         ELEMENT.set(&mut map, 0, self.element as u64)?;
         SWIZZLE.set(&mut map, 0, self.swizzle as u64)?;
         FILL.set(&mut map, 0, self.fills_nan.into())?;
@@ -231,7 +230,7 @@ impl TensorMap {
             step: STEP.get(map, n) as u8 + 1,
         };
         Ok(TensorMap {
-            address: GpuVa(ADDRESS.get(map, 0)),
+            address: ADDRESS.get(map, 0),
             element: *kind,
             swizzle: Swizzle::ALL[(SWIZZLE.get(map, 0) & 3) as usize], // PANIC: two bits
             fills_nan: FILL.get(map, 0) == 1,
@@ -247,7 +246,7 @@ mod tests {
     fn sample() -> TensorMap {
         let dimension = |size, stride_bytes, box_size, step| Dimension { size, stride_bytes, box_size, step };
         TensorMap {
-            address: GpuVa(0x12_3456_7890),
+            address: 0x12_3456_7890,
             element: Element::Bf16,
             swizzle: Swizzle::Bytes128,
             fills_nan: false,
