@@ -1,6 +1,6 @@
 //! NVIDIA's channels in a recording: where their rings and pointers are, which doorbell value is whose, and what each doorbell handed over.
 //!
-//! Source: nv.md 1.5, 2.2, 3.1. Rings and USERD have GPU addresses, which are the process's own in the recordings played here; the address of a memory
+//! Source: docs/nv.md 1.5, 2.2, 3.1. Rings and USERD have GPU addresses, which are the process's own in the recordings played here; the address of a memory
 //! object is where UVM, or RM alone, maps it. A submission is the ring's new entries, each followed by the push buffer that it names.
 
 use super::memory::Memory;

@@ -9,7 +9,7 @@
 //! are applied when its address is known. What a launch needs to know beside the code (registers, barriers, stack, parameters) is in attribute
 //! sections (`.nv.info`). Constant bank 0 holds the launch's own words and the parameters: the file has its size only.
 //!
-//! Sources: nv.md section 5 (cubins of ptxas 12.8, 12.9 and 13.5 for sm_75 to sm_121 taken apart). Not documented by NVIDIA.
+//! Sources: docs/nv.md section 5 (cubins of ptxas 12.8, 12.9 and 13.5 for sm_75 to sm_121 taken apart). Not documented by NVIDIA.
 //! Left out: relocatable files (`-c`), textures and surfaces, device-side launches, debugging sections, routines that the runtime would have to provide
 //! (`vprintf`, `malloc`).
 

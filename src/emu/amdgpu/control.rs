@@ -1,6 +1,6 @@
 //! Scalar instructions that steer: branches, calls, EXEC masks, barriers, waits, messages, hardware registers.
 //!
-//! Source: AMD's ISA documents (SOPP, SOPK, SOP1); amd.md 5.6, 5.8.
+//! Source: AMD's ISA documents (SOPP, SOPK, SOP1); docs/amd-isa.md 5.6, 5.8.
 
 use super::Chip;
 use super::decode::{PRIVATE_APERTURE, SHARED_APERTURE};

@@ -1,7 +1,7 @@
 //! Vector instructions that are more than arithmetic on a lane: carries and masks, division's helpers, lanes read and
 //! written by scalars, permutations between lanes, indexed registers.
 //!
-//! Source: AMD's ISA documents; amd.md 5.5.
+//! Source: AMD's ISA documents; docs/amd-isa.md 5.5.
 
 use super::Chip;
 use super::fault::R;

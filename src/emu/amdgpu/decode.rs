@@ -1,4 +1,4 @@
-//! Words to instructions: formats told apart by their leading bits, fields taken where amd.md 5.1 to 5.5 puts them.
+//! Words to instructions: formats told apart by their leading bits, fields taken where docs/amd-isa.md 5.1 to 5.5 puts them.
 //! Vector formats are read here, memory formats in `decode_mem`.
 //!
 //! The tables are the emulator's own; nothing here comes from the encoder of `isa`.

@@ -1,6 +1,6 @@
 //! A dispatch: workgroups handed to host threads, waves set up as the hardware's launcher does.
 //!
-//! Source: amd.md 4.3 (RSRC words), 4.4 (what a wave finds in its registers), 2.9 (scratch slots).
+//! Source: docs/amd.md 4.3 (RSRC words), 4.4 (what a wave finds in its registers), 2.9 (scratch slots).
 
 use super::books::{Books, Facts, Ledger};
 use super::bus::{Bus, Tlb};

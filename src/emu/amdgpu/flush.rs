@@ -1,6 +1,6 @@
 //! Instructions that act on caches: which ones, by name and scope.
 //!
-//! Source: LLVM's AMDGPU usage (memory models of gfx942, gfx10-gfx11, gfx12); amd.md 5.8.
+//! Source: LLVM's AMDGPU usage (memory models of gfx942, gfx10-gfx11, gfx12); docs/amd-isa.md 5.8.
 
 use super::Chip;
 use super::books::Flush;

@@ -1,6 +1,6 @@
 //! Hazards: combinations that a chip does not interlock and that a compiler must keep apart, checked as a wave runs.
 //!
-//! Source: amd.md 5.7. Modelled: gfx1100's transcendental results, matrix operands, compare-to-EXEC before a lane
+//! Source: docs/amd-isa.md 5.7. Modelled: gfx1100's transcendental results, matrix operands, compare-to-EXEC before a lane
 //! permutation, the wide multiply-add's overlap; gfx942's table of wait states; gfx1201's matrix operands. Left out: the
 //! mask hazards of wave64 on gfx11. gfx1201's scalar registers are in `settle`.
 

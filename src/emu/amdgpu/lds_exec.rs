@@ -1,6 +1,6 @@
 //! DS instructions: loads, stores, pairs, atomics, and the permutations that use the LDS crossbar without its memory.
 //!
-//! Source: AMD's ISA documents; amd.md 5.5 (ds_bpermute within halves of wave64 on gfx11 and gfx12).
+//! Source: AMD's ISA documents; docs/amd-isa.md 5.5 (ds_bpermute within halves of wave64 on gfx11 and gfx12).
 
 use super::Chip;
 pub(super) use super::bus::ones as lanes_of;

@@ -1,4 +1,4 @@
-//! Matrix instructions: WMMA of gfx11 and gfx12, MFMA of gfx942. Operands are gathered by the layouts of amd.md 5.10 into
+//! Matrix instructions: WMMA of gfx11 and gfx12, MFMA of gfx942. Operands are gathered by the layouts of docs/amd-isa.md 5.10 into
 //! plain matrices, multiplied in double (integers exactly), and scattered.
 //!
 //! Hardware's order of accumulation is not documented: results may differ in the last bits. Left out: the broadcast and

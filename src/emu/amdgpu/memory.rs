@@ -1,7 +1,7 @@
 //! Memory instructions by name: what is loaded, stored or combined atomically, in which space and how wide.
 //! Global, flat, scratch and buffer accesses are executed here; LDS in `lds`, scalar loads in `smem`.
 //!
-//! Source: AMD's ISA documents; amd.md 5.1 to 5.3, 5.9.
+//! Source: AMD's ISA documents; docs/amd-isa.md 5.1 to 5.3, 5.9.
 
 use super::Chip;
 use super::atomic::Rmw;

@@ -1,7 +1,7 @@
 //! Packed arithmetic: two 16-bit values (or, on gfx942, two singles) in one instruction, mixed-precision multiply-add,
 //! dot products.
 //!
-//! Source: AMD's ISA documents (VOP3P); amd.md 5.1. Halves are picked by opsel (low result) and opsel_hi (high result).
+//! Source: AMD's ISA documents (VOP3P); docs/amd-isa.md 5.1. Halves are picked by opsel (low result) and opsel_hi (high result).
 
 use super::Chip;
 use super::fault::R;

@@ -4,7 +4,7 @@
 //! A write of the scalar unit is waited for by `s_wait_alu` with bit 0 clear, before either unit reads it. A write of the vector unit is
 //! waited for with bit 1 (VCC) or bits 9 to 11 (others) clear, before the vector unit reads it; the scalar unit waits for it by itself,
 //! and all older ones have come then. Scalar and buffer loads settle everything.
-//! Source: amd.md 5.7 (VALUReadSGPRHazard); LLVM's AMDGPUWaitSGPRHazards (2026). Left out: M0 and EXEC, which are not kept.
+//! Source: docs/amd-isa.md 5.7 (VALUReadSGPRHazard); LLVM's AMDGPUWaitSGPRHazards (2026). Left out: M0 and EXEC, which are not kept.
 
 use super::cross::Cross;
 use super::fault::{FaultKind, R, fail};

@@ -1,6 +1,6 @@
 //! Scalar memory: loads into scalar registers, clocks.
 //!
-//! Source: AMD's ISA documents; amd.md 5.6 (answers come out of order), 5.9 (low two address bits are ignored).
+//! Source: AMD's ISA documents; docs/amd-isa.md 5.6 (answers come out of order), 5.9 (low two address bits are ignored).
 
 use super::Chip;
 use super::books::{Accesses, How};

@@ -1,6 +1,6 @@
 //! Vector memory: global, flat, scratch and buffer accesses of the active lanes.
 //!
-//! Source: AMD's ISA documents; amd.md 2.9 (scratch: dwords interleaved over the lanes), 5.9. Caches are coherent here;
+//! Source: AMD's ISA documents; docs/amd.md 2.9 (scratch: dwords interleaved over the lanes), docs/amd-isa.md 5.9. Caches are coherent here;
 //! `books` tells where hardware's are not.
 
 use super::Chip;

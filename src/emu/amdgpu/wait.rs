@@ -1,7 +1,7 @@
 //! Wait counters: which loads are in flight, and which registers they will write. Data arrives at once in the emulator;
 //! these books say whether a program was allowed to look at it.
 //!
-//! Source: amd.md 5.6. Vector memory loads return in order among themselves, LDS operations too; scalar loads do not, so
+//! Source: docs/amd-isa.md 5.6. Vector memory loads return in order among themselves, LDS operations too; scalar loads do not, so
 //! only a count of zero says anything about them.
 
 use super::Chip;

@@ -1,7 +1,7 @@
 //! A wave's registers, and the books strict mode keeps about them: which lanes anybody wrote, which registers a load in
 //! flight will write.
 //!
-//! Source: AMD's ISA documents (register files, MODE, STATUS); amd.md 4.4, 5.6.
+//! Source: AMD's ISA documents (register files, MODE, STATUS); docs/amd.md 4.4, docs/amd-isa.md 5.6.
 
 use super::books::Emptied;
 use super::fault::{FaultKind, R, fail};

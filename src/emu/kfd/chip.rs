@@ -1,6 +1,6 @@
 //! The chips that the software KFD can be: facts of their topology nodes and engines, one table a chip.
 //!
-//! Source: amd.md 1.6 (context-save sizes), 1.8 (properties, IP versions), 4.5 (limits). Numbers that a real card's firmware or board decides
+//! Source: docs/amd.md 1.6 (context-save sizes), 1.8 (properties, IP versions), 4.5 (limits). Numbers that a real card's firmware or board decides
 //! (versions, ids, clocks) are plausible ones.
 
 pub use crate::emu::amdgpu::Chip;
@@ -148,7 +148,7 @@ impl Facts {
         self.simd_count / self.simd_per_cu / self.num_xcc
     }
 
-    /// What the kernel wants a queue's context-save area to be (amd.md 1.6).
+    /// What the kernel wants a queue's context-save area to be (docs/amd.md 1.6).
     #[must_use]
     pub const fn save_area(&self) -> SaveArea {
         let cu = self.cu_per_xcc();
@@ -188,7 +188,7 @@ mod tests {
             debug_bytes,
             total_bytes,
         };
-        // amd.md 1.6
+        // docs/amd.md 1.6
         assert_eq!(area(Chip::Gfx1100), of(0xa000, 0x02be_a000, 0x1_8000, 0x02c0_2000));
         assert_eq!(area(Chip::Gfx1201), of(0x7000, 0x01d4_7000, 0x1_0000, 0x01d5_7000));
         assert_eq!(area(Chip::Gfx942), of(0x3000, 0x0162_1000, 0xbe00, 0x0b16_7000));

@@ -1,6 +1,6 @@
 //! CREATE_QUEUE, UPDATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK: every check the kernel makes, in its order.
 //!
-//! Source: amd.md 1.5-1.7; `kfd_chardev.c` (set_queue_properties_from_user), `kfd_queue.c` (kfd_queue_acquire_buffers).
+//! Source: docs/amd.md 1.5-1.7; `kfd_chardev.c` (set_queue_properties_from_user), `kfd_queue.c` (kfd_queue_acquire_buffers).
 
 use super::chip::EOP_BYTES;
 use super::driver::{State, bound, device_index};

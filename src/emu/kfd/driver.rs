@@ -1,6 +1,6 @@
 //! The ioctls of /dev/kfd: which handler a request word picks, how its struct is copied, and what each one answers.
 //!
-//! Source: amd.md 1.1-1.3, 6.1; `kfd_chardev.c`. Handlers are chosen by number alone; a shorter struct is extended with zeros, a longer one is cut.
+//! Source: docs/amd.md 1.1-1.3, 6.1; `kfd_chardev.c`. Handlers are chosen by number alone; a shorter struct is extended with zeros, a longer one is cut.
 //! Left out (a named report and ENOSYS, which no kernel gives): GET_TILE_CONFIG, GET_QUEUE_WAVE_STATE of stopped queues, SMI_EVENTS, DBG_TRAP.
 //! SVM answers EPERM, as a kernel built without it; CRIU_OP EACCES, as without the capability.
 

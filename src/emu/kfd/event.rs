@@ -1,6 +1,6 @@
 //! Events: what a process sleeps on until a queue, a fault or another thread of it signals.
 //!
-//! Source: amd.md 1.9; `kfd_events.c` for auto reset, ages, ids and error numbers.
+//! Source: docs/amd.md 1.9; `kfd_events.c` for auto reset, ages, ids and error numbers.
 //! Left out: CRIU, events of types that no path of this driver raises (they can be made and waited for).
 
 use doorbell_ioctl::abi::kfd::{

@@ -1,6 +1,6 @@
 //! One card: page table, queues, doorbells, and what happens when an access or a packet is bad.
 //!
-//! Source: amd.md 7.1-7.3: a page fault stops all of the process's queues on the card for good; a bad packet hangs its queue only.
+//! Source: docs/amd.md 7.1-7.3: a page fault stops all of the process's queues on the card for good; a bad packet hangs its queue only.
 
 use super::caching::Policies;
 use super::chip::{Chip, Facts};
@@ -174,7 +174,7 @@ impl Gpu {
         }
     }
 
-    /// Writes the exception's bit where the save area's header says, and signals the event it names (amd.md 7.3).
+    /// Writes the exception's bit where the save area's header says, and signals the event it names (docs/amd.md 7.3).
     fn deliver_exception(&self, queue: &Queue, code: u32) {
         const ERR_PAYLOAD_ADDR: u64 = 24;
         const ERR_EVENT_ID: u64 = 32;

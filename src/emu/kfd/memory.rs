@@ -1,6 +1,6 @@
 //! Buffers: ALLOC, MAP, UNMAP, FREE, and dma-buf.
 //!
-//! Source: amd.md 1.4, 7.4; `kfd_chardev.c` and `amdgpu_amdkfd_gpuvm.c` for error numbers and their order.
+//! Source: docs/amd.md 1.4, 7.4; `kfd_chardev.c` and `amdgpu_amdkfd_gpuvm.c` for error numbers and their order.
 //! Left out: SVM ranges, GTT limits, fragments, evictions under pressure, user memory that was not mapped shared through the port.
 
 use super::caching::{self, Home};

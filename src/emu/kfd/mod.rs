@@ -1,7 +1,7 @@
 //! The software KFD: a `Port` that serves /dev/kfd, render nodes and topology of a chosen chip, and runs what queues are given.
 //!
 //! Place in the arrows: implements `ioctl`'s seam; parses with `hcq::packet`; hands dispatches to `emu::amdgpu` through [`compute`].
-//! Source: amd.md 1, 2, 3, 6, 7; the amdkfd driver of Linux 6.12 for checks and error numbers.
+//! Source: docs/amd.md 1, 2, 3, 6, 7; the amdkfd driver of Linux 6.12 for checks and error numbers.
 //! Left out: what the heads of the parts say; GPU stores to doorbells do not wake queues; a process never ends, as a port has one process for its life.
 //!
 //! Client → [`SoftKfd`] (ioctls, mappings) → [`gpu`] (page table, queues) → [`cp`] (packets, one thread a queue) → compute units.

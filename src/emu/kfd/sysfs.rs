@@ -1,6 +1,6 @@
 //! The files that a program reads before it opens anything: topology nodes and IP versions.
 //!
-//! Source: amd.md 1.8; `kfd_topology.c` for which files a node has.
+//! Source: docs/amd.md 1.8; `kfd_topology.c` for which files a node has.
 
 use super::chip::{Facts, MAX_SLOTS_SCRATCH_CU};
 use super::config::Config;

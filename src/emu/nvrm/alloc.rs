@@ -1,6 +1,6 @@
 //! ALLOC, ALLOC_MEMORY, DUP_OBJECT, FREE: the life of RM's objects.
 //!
-//! Source: nv.md 1.3, 2; `alloc_free.c`, `resource_list.h`, `kernel_channel.c`, `kernel_ctxshare.c`, `vaspace_api.c` of the open kernel modules.
+//! Source: docs/nv.md 1.3, 2; `alloc_free.c`, `resource_list.h`, `kernel_channel.c`, `kernel_ctxshare.c`, `vaspace_api.c` of the open kernel modules.
 //! The order of checks is RM's: class, client, parent, handle, then what the class itself wants.
 
 use super::channel::{Channel, ENGINE_GR0, Group, Setup, copy_engine_index};

@@ -48,7 +48,7 @@ pub struct Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmuFault {
     pub va: u64,
-    /// As nv.md 6 numbers them.
+    /// As docs/nv.md 6 numbers them.
     pub kind: u32,
     pub access: u32,
 }

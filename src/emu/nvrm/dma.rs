@@ -1,6 +1,6 @@
 //! Address spaces that RM fills itself: ranges of class NV50_MEMORY_VIRTUAL, and MAP_MEMORY_DMA and UNMAP_MEMORY_DMA on them.
 //!
-//! Source: nv.md 2.4; `virtual_mem.c`, `standard_mem.c`, `gpu_vaspace.c`, `dma.c`, `virt_mem_allocator_gm107.c`, `rs_server.c` of the open kernel modules 595.45,
+//! Source: docs/nv.md 2.4; `virtual_mem.c`, `standard_mem.c`, `gpu_vaspace.c`, `dma.c`, `virt_mem_allocator_gm107.c`, `rs_server.c` of the open kernel modules 595.45,
 //! for checks, their order and codes. A fixed address stands in `offset`: `rangeLo` and `rangeHi` bound a search, and only with their flag.
 //! Left out (a named report): the device's default space, sparse and externally managed ranges, memory of another card, kinds that a mapping overrides.
 

@@ -1,6 +1,6 @@
 //! One card: what its channels' engines share, and what happens when one of them finds something bad.
 //!
-//! Source: nv.md 6: the offending channel's notifier is filled, all channels of its group stop for good, other groups go on.
+//! Source: docs/nv.md 6: the offending channel's notifier is filled, all channels of its group stop for good, other groups go on.
 
 use super::channel::{Channel, Dead, MmuFault, copy_engine_index};
 use super::chip::{Chip, Facts};
@@ -231,7 +231,7 @@ impl Gpu {
     }
 }
 
-/// Kinds of faults: nv.md 6.
+/// Kinds of faults: docs/nv.md 6.
 pub const FAULT_PTE: u32 = 2;
 pub const FAULT_RO_VIOLATION: u32 = 6;
 pub const FAULT_ATOMIC_VIOLATION: u32 = 0xf;

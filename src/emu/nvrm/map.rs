@@ -1,6 +1,6 @@
 //! MAP_MEMORY, UNMAP_MEMORY and the mmap that takes what they arm.
 //!
-//! Source: nv.md 1.4; `mapping_cpu.c`, `nv-mmap.c`, `nv-usermap.c` of the open kernel modules.
+//! Source: docs/nv.md 1.4; `mapping_cpu.c`, `nv-mmap.c`, `nv-usermap.c` of the open kernel modules.
 //! Left out: mappings of registers but the usermode region, caching (memory is coherent here), BAR1's addresses.
 
 use super::memory::{Charge, Location, Memory, PAGE};

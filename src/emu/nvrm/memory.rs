@@ -1,6 +1,6 @@
 //! Memory of RM: VRAM, system memory of the driver, pinned memory of the process.
 //!
-//! Source: nv.md 1.3, 2.1. An object's pages live as long as anybody maps them: UVM keeps its own share of what it maps.
+//! Source: docs/nv.md 1.3, 2.1. An object's pages live as long as anybody maps them: UVM keeps its own share of what it maps.
 //! Left out: physical addresses, compression, kinds but pitch, protected memory, NUMA.
 
 use super::status;

@@ -1,7 +1,7 @@
 //! The software NVIDIA driver: a `Port` that serves RM, UVM and their files of a chosen chip and release, and runs what channels are given.
 //!
 //! Place in the arrows: implements `ioctl`'s seam; parses with `hcq::packet::nv`; hands grids to `emu::sass` through [`compute`].
-//! Source: nv.md; NVIDIA's open kernel modules (580.142, 595.45) for checks, their order and status codes.
+//! Source: docs/nv.md; NVIDIA's open kernel modules (580.142, 595.45) for checks, their order and status codes.
 //! Left out: what the heads of the parts say; GPU stores to doorbells do not wake channels; a process never ends, as a port has one process for its life.
 //!
 //! Client → [`SoftNv`] (escapes, UVM commands, mappings) → objects (spaces, memory, channels) → [`engine`] (ring, methods; one thread a channel) → SMs.

@@ -1,6 +1,6 @@
 //! The calls of /dev/nvidiactl and /dev/nvidiaN: which handler a request word picks, and how its struct is copied.
 //!
-//! Source: nv.md 1.2; `nv.c`, `escape.c` of the open kernel modules. A call is chosen by its number alone and its struct's size has to be exactly the
+//! Source: docs/nv.md 1.2; `nv.c`, `escape.c` of the open kernel modules. A call is chosen by its number alone and its struct's size has to be exactly the
 //! release's: EINVAL otherwise, as for calls on the wrong kind of file. What RM itself says of a call is in the struct's status.
 //! Left out (a named report): VID_HEAP_CONTROL, context DMAs, dma-bufs, NUMA, registry access.
 

@@ -1,6 +1,6 @@
 //! The usermode region of a card: doorbell and clock, as BAR0 and BAR1 show it.
 //!
-//! Source: nv.md 2 (step 10). The clock's two words are memory here, which a thread of the machine writes; BAR1's view has none.
+//! Source: docs/nv.md 2 (step 10). The clock's two words are memory here, which a thread of the machine writes; BAR1's view has none.
 
 use super::clock::Ptimer;
 use super::map::USERMODE_BYTES;

@@ -1,6 +1,6 @@
 //! /dev/nvidia-uvm: the address space of the process on all its cards.
 //!
-//! Source: nv.md 1.5; `uvm.c`, `uvm_va_space.c`, `uvm_map_external.c`, `uvm_user_channel.c` of the open kernel modules, for checks, their order and codes.
+//! Source: docs/nv.md 1.5; `uvm.c`, `uvm_va_space.c`, `uvm_map_external.c`, `uvm_user_channel.c` of the open kernel modules, for checks, their order and codes.
 //! Left out (a named report): managed memory, migration, sparse ranges, semaphore pools, dynamic parallelism, the tools' queues, faults that are serviced.
 
 use super::channel::Channel;

@@ -5,7 +5,7 @@
 //! loads took. L2 holds what loads took and stores left: others change memory behind it, unless the page is kept coherent by probes.
 //! On a card of several XCCs, each with an L2, the others see a store when it was written back.
 //!
-//! Source: LLVM's AMDGPU usage, memory models of gfx942, gfx10-gfx11 and gfx12; amd.md 2.8, 5.8.
+//! Source: LLVM's AMDGPU usage, memory models of gfx942, gfx10-gfx11 and gfx12; docs/amd.md 2.8, docs/amd-isa.md 5.8.
 
 use super::stamps::Emptied;
 use super::{Cell, How, L2, Line, Rules, Touch};

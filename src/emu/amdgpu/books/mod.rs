@@ -5,7 +5,7 @@
 //! sit in L2 when somebody who does not look there reads memory. Hardware gets these wrong now and then; here each is an error.
 //! Packets and instructions that empty caches or write them back leave [`stamps`].
 //!
-//! Source: amd.md 2.8, 5.8, 6.3, 8.1; LLVM's AMDGPU usage (memory models); memory types as the kernel driver chooses them.
+//! Source: docs/amd.md 2.8, 6.3, 8.1, docs/amd-isa.md 5.8; LLVM's AMDGPU usage (memory models); memory types as the kernel driver chooses them.
 //! A cache counts as one that never gives a line up and never writes back by itself; of a dword's readers the last one is known.
 //! Left out: scratch (each lane has its own), loads into LDS and transposing ones, stores that a coherent access publishes before their wait, races of
 //! what waves order by atomics or coherent accesses: a wave that has made one is let off, and with it who meets it at a barrier.

@@ -1,6 +1,6 @@
 //! The AQL packet processor: slots, barriers, kernel descriptors, completion signals, error codes.
 //!
-//! Source: amd.md 2.7-2.9, 4.2, 4.4. Left out: agent dispatch packets (a named error), kernarg preload
+//! Source: docs/amd.md 2.7-2.9, 4.2, 4.4. Left out: agent dispatch packets (a named error), kernarg preload
 //! beyond copying the dwords into user SGPRs.
 
 use super::super::chip::{Chip, LDS_GRANULE};
@@ -256,7 +256,7 @@ fn check_grid(p: &KernelDispatch) -> Result<([u32; 3], [u32; 3]), Cause> {
     Ok((groups, last))
 }
 
-/// User SGPRs in the order of amd.md 4.4.
+/// User SGPRs in the order of docs/amd.md 4.4.
 fn user_sgprs(
     site: Site<'_>,
     p: &KernelDispatch,

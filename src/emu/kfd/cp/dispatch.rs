@@ -1,6 +1,6 @@
 //! Registers → a dispatch: what both command processors hand to the compute units.
 //!
-//! Source: amd.md 2.4, 4.3.
+//! Source: docs/amd.md 2.4, 4.3.
 
 use super::super::chip::{Chip, LDS_BYTES, LDS_GRANULE, MAX_WORKGROUP};
 use super::super::compute::Dispatch;

@@ -1,6 +1,6 @@
 //! The packet processors: one engine a queue, on a thread of its own.
 //!
-//! Source: amd.md 2, 3, 6.2. A packet runs to its end before the next one starts, dispatches included: what RELEASE_MEM, barrier bits and
+//! Source: docs/amd.md 2, 3, 6.2. A packet runs to its end before the next one starts, dispatches included: what RELEASE_MEM, barrier bits and
 //! CS_PARTIAL_FLUSH wait for has always happened. A waiting packet blocks its queue only.
 //! Left out: overlap of independent dispatches, preemption in the middle of a dispatch.
 
@@ -90,7 +90,7 @@ impl Cause {
         }
     }
 
-    /// The kernel's exception code (amd.md 7.3).
+    /// The kernel's exception code (docs/amd.md 7.3).
     pub fn exception_code(&self) -> u32 {
         match self {
             Self::Dispatch { code, .. } => match code {
@@ -266,7 +266,7 @@ fn check_overrun(processor: &Processor, work: &Work) -> Run<()> {
     Err(Cause::Overrun { put: work.put, get: work.get, ring }.into())
 }
 
-/// The read pointer as each kind of queue keeps it in memory (amd.md 2.2).
+/// The read pointer as each kind of queue keeps it in memory (docs/amd.md 2.2).
 fn store_read_ptr(site: Site<'_>, processor: &Processor, work: &Work, get: u64) -> Result<(), VmFault> {
     let va = site.queue.setup.read_ptr_va;
     match processor {

@@ -1,6 +1,6 @@
 //! The PM4 command processor of a compute queue: ring, indirect buffers, registers per XCC.
 //!
-//! Source: amd.md 2.2-2.8. Left out: UCONFIG registers and performance counters (a named error), events other than CS_PARTIAL_FLUSH.
+//! Source: docs/amd.md 2.2-2.8. Left out: UCONFIG registers and performance counters (a named error), events other than CS_PARTIAL_FLUSH.
 
 use super::super::chip::Chip;
 use super::super::compute::{ComputeFault, Dispatch};
@@ -16,7 +16,7 @@ use crate::hcq::packet::pm4::{
     IndirectBuffer, IntSel, Operation, Packet, ReleaseMem, WaitSpace, WriteData,
 };
 
-/// HDP flush request and done: the only registers that WAIT_REG_MEM may name (amd.md 2.3).
+/// HDP flush request and done: the only registers that WAIT_REG_MEM may name (docs/amd.md 2.3).
 const HDP_MEM_FLUSH: (u32, u32) = (0x0e26, 0x0e27);
 
 /// The processor's state.

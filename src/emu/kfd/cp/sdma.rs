@@ -1,6 +1,6 @@
 //! The copy engine: packets of an SDMA queue, in order.
 //!
-//! Source: amd.md 3. A packet that crosses the ring's end is an error here; hardware would misread it.
+//! Source: docs/amd.md 3. A packet that crosses the ring's end is an error here; hardware would misread it.
 
 use super::super::queue::Work;
 use super::super::vm::Vm;

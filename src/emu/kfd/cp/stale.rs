@@ -1,7 +1,7 @@
 //! Caches between the packets. What the instruction cache and the scalar cache may still hold: code and kernel arguments that were changed since they were last read, while
 //! no packet invalidated the cache. Hardware would run or read the old bytes now and then; here it is an error each time.
 //!
-//! Source: amd.md 2.3 (which bits invalidate what), 2.8, 4.5, 8.1. Both caches are taken as one for the card, and as never giving a line up.
+//! Source: docs/amd.md 2.3 (which bits invalidate what), 2.8, 4.5, 8.1. Both caches are taken as one for the card, and as never giving a line up.
 //! What vector caches and L2 may hold is in `amdgpu::Books`; here are the packets that act on them, and who of the card's engines looks into L2:
 //! packet processors do up to gfx11 (on gfx12 they and SDMA work at system scope, says Mesa), SDMA does on gfx11 (the kernel driver gives it an L2
 //! policy) and has no L2 beside it on gfx942. Left out: code beyond [`CODE_BYTES`] of its entry, arguments beyond [`ARGUMENT_BYTES`], signals and

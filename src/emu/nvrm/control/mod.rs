@@ -1,6 +1,6 @@
 //! CONTROL: commands to objects.
 //!
-//! Source: nv.md 2, 2.5, 6; `control.c` of the open kernel modules for the order of checks: client, size, object, class, then the command's own.
+//! Source: docs/nv.md 2, 2.5, 6; `control.c` of the open kernel modules for the order of checks: client, size, object, class, then the command's own.
 //! A command's number says which class it is for. Answers that a board or its firmware decides are plausible ones. A command that exists and is not here
 //! is a named report and NOT_SUPPORTED.
 

@@ -1,6 +1,6 @@
 //! Commands to a subdevice about memory, bus, time, clocks, temperature and events.
 //!
-//! Source: nv.md 2.5; `ctrl2080thermal.h` for the thermal system. A card's power is told by no public command.
+//! Source: docs/nv.md 2.5; `ctrl2080thermal.h` for the thermal system. A card's power is told by no public command.
 
 use super::super::status;
 use super::{Ask, Row, answer_list, row};

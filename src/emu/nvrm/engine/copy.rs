@@ -1,6 +1,6 @@
 //! The copy engine: linear and pitched copies, fills, semaphores.
 //!
-//! Source: nv.md 3.5. A copy runs to its end before the next one starts. Left out: what `hcq::packet::nv::copy` leaves out.
+//! Source: docs/nv.md 3.5. A copy runs to its end before the next one starts. Left out: what `hcq::packet::nv::copy` leaves out.
 
 use super::super::chip::Facts;
 use super::report::Semaphore;

@@ -1,6 +1,6 @@
 //! The compute engine: its methods, and grids as their QMDs describe them.
 //!
-//! Source: nv.md 3.4, 4, 5.4-5.6. A grid that a QMD cannot have is an exception of the graphics engine before its first CTA.
+//! Source: docs/nv.md 3.4, 4, 5.4-5.6. A grid that a QMD cannot have is an exception of the graphics engine before its first CTA.
 //! Left out: queues, latches, reductions in releases, dependence counters, texture state, what `hcq::packet::nv::qmd::Launch` leaves out.
 
 use super::super::chip::Facts;

@@ -1,6 +1,6 @@
 //! The host engine: GPFIFO entries, push buffers, host methods, and which engine each subchannel's methods go to.
 //!
-//! Source: nv.md 3.1-3.3.
+//! Source: docs/nv.md 3.1-3.3.
 
 use super::copy::CopyEngine;
 use super::grid::ComputeEngine;

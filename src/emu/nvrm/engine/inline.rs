@@ -1,6 +1,6 @@
 //! Data that a push buffer carries itself: copies of inline data, and QMDs written method by method.
 //!
-//! Source: nv.md 3.4; `clcbc0.h`. Left out: block-linear destinations, interrupts and semaphores of inline copies.
+//! Source: docs/nv.md 3.4; `clcbc0.h`. Left out: block-linear destinations, interrupts and semaphores of inline copies.
 
 use super::{Cause, Site};
 use crate::hcq::packet::nv::MethodError;

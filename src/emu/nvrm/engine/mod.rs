@@ -1,6 +1,6 @@
 //! The engines of a channel: the host engine that reads its ring, and behind it compute and copy, on one thread a channel.
 //!
-//! Source: nv.md 3, 4, 6. Work of the engines is put off as far as the program allows in strict mode: it is done when something waits for it (a wait
+//! Source: docs/nv.md 3, 4, 6. Work of the engines is put off as far as the program allows in strict mode: it is done when something waits for it (a wait
 //! for idle, a semaphore of the engine, a release that waits, an acquire, the end of the ring). So a release that does not wait is seen before the work it
 //! ought to wait for, every time. Grids and copies run one after another, each to its end.
 //! Left out: overlap of independent grids, time slices, preemption in the middle of a grid, textures, the macro engine.
@@ -20,7 +20,7 @@ use crate::hcq::packet::nv::{MethodError, qmd};
 use crate::hcq::packet::{DecodeError, DecodeKind};
 use std::fmt;
 
-/// Codes of errors, as the notifier's info32 and the kernel log's Xid: nv.md 6.
+/// Codes of errors, as the notifier's info32 and the kernel log's Xid: docs/nv.md 6.
 pub mod code {
     pub const GR_EXCEPTION: u32 = 13;
     pub const MMU_FAULT: u32 = 31;
