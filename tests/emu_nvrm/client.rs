@@ -438,7 +438,7 @@ impl Device {
         channel
     }
 
-    pub fn facts(&self) -> &'static doorbell::emu::nvrm::chip::Facts {
+    pub fn facts(&self) -> &'static doorbell::emu::nvrm::chip::ChipFacts {
         let arch = self.client.control(self.subdevice, &rm::MC_GET_ARCH_INFO, rm::ArchInfo::default()).unwrap();
         let chips = Chip::ALL.into_iter().map(Chip::facts);
         let mut own = chips.filter(|f| (f.architecture, f.implementation) == (arch.architecture, arch.implementation));

@@ -1,4 +1,4 @@
-//! Registers → a dispatch: what both command processors hand to the compute units.
+//! Registers → a dispatch: what both command processors pass to the compute units.
 //!
 //! Source: docs/amd.md 2.4, 4.3.
 
@@ -15,7 +15,7 @@ use crate::hcq::packet::pm4::regs::{
 pub(super) struct Registers {
     chip: Chip,
     sh: Vec<u32>,
-    /// User SGPRs that somebody wrote.
+    /// User SGPRs that were written.
     user_data_written: u32,
 }
 
