@@ -1,7 +1,7 @@
-//! Kernel interfaces as data (`abi`), the only place that makes system calls (`port`), and what wraps it: traces of what passes (`trace`),
-//! faults on purpose (`fault`), and recorded runs played again (`replay`).
+//! Kernel interfaces as data (`abi`), the only place that makes system calls (`port`), and its wrappers: traces of
+//! calls (`trace`), fault injection (`fault`), and replay of recorded runs (`replay`).
 //!
-//! Place in the arrows: `ioctl` knows nothing of the rooms above; `device`, `hcq` and `emu` sit on it.
+//! Place in the arrows: `ioctl` knows nothing of the rooms above; `device`, `hcq` and `emu` use it.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod abi;

@@ -1,8 +1,9 @@
-//! The descriptions in `abi` against the installed kernel headers: a C program made from the descriptions prints every size, offset and
-//! number as the C compiler sees them, and this test compares.
+//! The descriptions in `abi` against the installed kernel headers: a C program generated from the descriptions prints
+//! every size, offset and number as the C compiler sees them, and this test compares.
 //!
-//! Needs gcc, `linux/kfd_ioctl.h` (Debian: linux-libc-dev) and `libdrm/amdgpu_drm.h` (libdrm-dev); `cargo xtask setup` installs them.
-//! What the installed header is too old for is left to the table of numbers in `abi::kfd`; the test says which.
+//! Needs gcc, `linux/kfd_ioctl.h` (Debian: linux-libc-dev) and `libdrm/amdgpu_drm.h` (libdrm-dev); `cargo xtask setup`
+//! installs them. Calls that the installed header is too old for are compared with the table of numbers in `abi::kfd`;
+//! the test prints which.
 
 use doorbell_ioctl::abi::{self, Element, Kind, Layout, drm, kfd};
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ const NEWER: &[(&str, u32)] = &[
     ("struct kfd_context_save_area_header", 13),
     ("struct kfd_hsa_signal_event_data", 14),
 ];
-/// Described only as far as it is used: the C struct goes on.
+/// Described only as far as it is used: the C struct is longer.
 const HEADS: &[&str] = &["struct drm_amdgpu_info_device"];
 
 /// The calls whose headers a system has; NVIDIA's are compared in `nv.rs`.
@@ -34,7 +35,7 @@ fn newer(name: &str) -> u32 {
     NEWER.iter().find(|(known, _)| *known == name).map_or(0, |(_, minor)| *minor)
 }
 
-/// All layouts, found from the calls, and those that only answers have.
+/// All layouts reachable from the calls, and those that only answers have.
 fn layouts() -> Vec<&'static Layout> {
     let mut open: Vec<&'static Layout> = vec![
         &kfd::ContextSaveAreaHeader::LAYOUT,
@@ -79,7 +80,8 @@ fn program() -> (BTreeMap<String, u64>, String) {
     };
     for layout in layouts() {
         let name = layout.name;
-        // Both forms of CREATE_QUEUE have one name in C: the longer one came with 1.17, and then the shorter one is gone.
+        // Both forms of CREATE_QUEUE have one name in C: the longer one came with 1.17, and then the shorter one is
+        // gone.
         let since = if layout.len_bytes == 96 && name.contains("create_queue") { 17 } else { newer(name) };
         let until = if layout.len_bytes == 88 && name.contains("create_queue") { 1 } else { 0 };
         if !HEADS.contains(&name) {
@@ -111,7 +113,7 @@ fn program() -> (BTreeMap<String, u64>, String) {
 fn run(source: &str) -> String {
     let dir = std::env::temp_dir().join(format!("doorbell-layout-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    // KFD's header asks for <drm/drm.h>, which Debian keeps in libdrm's folder.
+    // KFD's header includes <drm/drm.h>, which Debian has in libdrm's folder.
     let link = dir.join("drm");
     if !link.exists() {
         std::os::unix::fs::symlink(FOLDER, &link).unwrap();

@@ -1,7 +1,7 @@
-//! RM's and UVM's descriptions against numbers that C programs printed (`nv_layout.tsv`): every struct's size, every field's offset and size, every request, command,
-//! class and status.
+//! RM's and UVM's descriptions against numbers that C programs printed (`nv_layout.tsv`): every struct's size, every
+//! field's offset and size, every request, command, class and status.
 //!
-//! The headers are not on any system, so the table stands in for them.
+//! The headers are not installed on any system, so the table replaces them.
 
 use doorbell_ioctl::abi::{self, Kind, Layout, nvrm, uvm};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! ELF64 facts: constants, the four structures of a relocatable file and a loaded one's program headers, each with `emit` and `parse` side by side.
+//! ELF64 definitions: constants, the four structures of a relocatable file and a loaded one's program headers, each
+//! with `emit` and `parse`.
 //!
 //! Source: System V ABI, generic chapter «Object Files» (ELF-64, little-endian). Names are the specification's.
 
@@ -233,7 +234,7 @@ impl Rela {
     }
 }
 
-/// A program header; physical addresses are not told apart.
+/// A program header; physical addresses are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phdr {
     pub p_type: u32,

@@ -1,4 +1,4 @@
-//! What can be wrong with an object, in one line each: the thing, the place in the file, the limit it broke.
+//! Errors of an object, in one line each: the thing, the offset in the file, the limit it broke.
 
 use thiserror::Error;
 
@@ -15,13 +15,14 @@ pub enum ElfError {
     /// An index points beyond its table.
     #[error("ELF: {what} at offset {offset:#x} is {index}, the table has {count} entries")]
     BadIndex { what: &'static str, offset: u64, index: u64, count: u64 },
-    /// A name lies outside its string table, lacks its terminator or is not UTF-8.
+    /// A name is outside its string table, lacks its terminator or is not UTF-8.
     #[error("ELF: {what} at offset {offset:#x} is not a terminated UTF-8 string inside its table")]
     BadString { what: &'static str, offset: u64 },
     /// A place or range reaches outside the section it belongs to.
     #[error("ELF: {what} at offset {offset:#x} reaches to {end:#x}, its section ends at {limit:#x}")]
     OutOfSection { what: &'static str, offset: u64, end: u64, limit: u64 },
-    /// Sections share bytes of the file, which ELF forbids; refusing them bounds the work and memory by the file's size.
+    /// Sections share bytes of the file, which ELF forbids; refusing them bounds the work and memory by the file's
+    /// size.
     #[error("ELF: sections up to the header at offset {offset:#x} hold {total_bytes} bytes, the file has {file_bytes}")]
     Overlap { offset: u64, total_bytes: u64, file_bytes: u64 },
     /// An alignment is not a power of two, or larger than a page.
@@ -54,7 +55,7 @@ pub enum ElfError {
     /// The caller's buffer does not have the image's size.
     #[error("ELF: a buffer of {found_bytes} bytes for an image of {size_bytes}")]
     BadBuffer { found_bytes: u64, size_bytes: u64 },
-    /// A record of a GPU's attribute section that cannot be read, or says what cannot be.
+    /// A record of a GPU's attribute section that cannot be read, or has impossible values.
     #[error("ELF: attribute {id:#04x} at offset {offset:#x}: {why}")]
     BadAttribute { id: u8, offset: u64, why: &'static str },
     /// An `Object` to be written contradicts itself.

@@ -1,7 +1,7 @@
-//! The linked program: bytes for consecutive page-aligned segments, and the fields that wait for the base address.
+//! The linked program: bytes for consecutive page-aligned segments, and the fields that need the base address.
 //!
-//! Distances inside the image are already in the bytes. What remains per load is a list of fixups: absolute addresses of the
-//! image's own places (jump tables, GOT slots) and addresses that only the loader's resolver knows.
+//! Distances inside the image are already in the bytes. What remains per load is a list of fixups: absolute addresses
+//! of the image's own positions (jump tables, GOT slots) and addresses that only the loader's resolver knows.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -67,7 +67,7 @@ pub(super) struct Fixup {
     pub kind: &'static str,
 }
 
-/// A name that the resolver has to know; a weak one may stay unknown and is then 0.
+/// A name that the resolver has to know; a weak one may stay unresolved and is then 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct External {
     pub name: String,
@@ -88,7 +88,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Bytes of memory the image takes, a multiple of [`PAGE_BYTES`].
+    /// Bytes of memory that the image needs, a multiple of [`PAGE_BYTES`].
     pub fn size(&self) -> usize {
         index(self.size_bytes)
     }
@@ -113,18 +113,20 @@ impl Image {
         self.entries.iter().map(|(name, &offset)| (name.as_str(), index(offset)))
     }
 
-    /// The names that the resolver will be asked for.
+    /// The names that the resolver will be called with.
     pub fn undefined(&self) -> impl Iterator<Item = &str> {
         self.externals.iter().map(|external| external.name.as_str())
     }
 
-    /// Whether the code holds its own addresses in 32-bit fields (`gcc -fno-pie`): then the image must lie below 2 GiB.
+    /// Whether the code contains its own addresses in 32-bit fields (`gcc -fno-pie`): then the image must be below 2
+    /// GiB.
     pub fn needs_low_2gib(&self) -> bool {
         let narrow = |f: &Fixup| f.field != Field::Word64 && !f.pc_relative && matches!(f.anchor, Anchor::Image(_));
         self.fixups.iter().any(narrow)
     }
 
-    /// The image's memory, `size()` bytes, for execution at `base`. `resolve` gives the address of an undefined symbol.
+    /// The image's memory, `size()` bytes, for execution at `base`. `resolve` returns the address of an undefined
+    /// symbol.
     ///
     /// # Errors
     /// A symbol that `resolve` does not know, a value that does not fit its field, a base that is not page-aligned.

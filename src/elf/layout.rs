@@ -1,7 +1,8 @@
-//! Which sections of a file are loaded, and at which offset of the image each stands.
+//! Which sections of a file are loaded, and their offsets in the image.
 //!
-//! The image is code, constants and data, each a segment of whole pages, in this order: `.text*` and the stubs; `.rodata*` and
-//! the GOT; `.data*`, then the zeros (`.bss*` and common symbols), which have no bytes in the image's file part.
+//! The image is code, constants and data, each a segment of whole pages, in this order: `.text*` and the stubs;
+//! `.rodata*` and the GOT; `.data*`, then the zeros (`.bss*` and common symbols), which have no bytes in the image's
+//! file part.
 
 use super::abi::*;
 use super::error::ElfError;
@@ -31,7 +32,7 @@ pub(super) struct Layout {
     pub common_at: Vec<Option<u64>>,
     pub stubs_at: u64,
     pub got_at: u64,
-    /// Where the zeros begin: nothing beyond has bytes of its own.
+    /// Where the zeros begin: nothing beyond has bytes in the file.
     pub filled_bytes: u64,
     pub size_bytes: u64,
     pub segments: Vec<Segment>,
@@ -120,7 +121,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Reserves `len_bytes` at an alignment that stands at `offset` in the file (0 and 1: none).
+    /// Reserves `len_bytes` at an alignment that is at `offset` in the file (0 and 1: none).
     fn take(&mut self, len_bytes: u64, align_bytes: u64, offset: u64) -> Result<u64, ElfError> {
         let align_bytes = align_bytes.max(1);
         if !align_bytes.is_power_of_two() || align_bytes > PAGE_BYTES {

@@ -1,22 +1,25 @@
 //! Machine code → ELF object → placed and relocated image.
 //!
-//! Models the way from an [`Object`] (what `isa` makes of one program) to bytes that may be executed at an address:
+//! From an [`Object`] (what `isa` makes of one program) to bytes that may be executed at an address:
 //!
 //! ```text
 //! Object --write--> relocatable ELF64 (.o) --parse, link--> Image --relocated(base)--> bytes to copy and protect
 //! Object ----------------- link_object -----------------> Image
 //! ```
 //!
-//! Foreign objects (`gcc -c`, `as`) enter at the second arrow. GPUs' files have loaders of their own: [`amdgpu`], [`cubin`]. Nothing in here opens a file, maps memory or runs code: the
-//! loader of a device asks the [`Image`] for its size and segments, maps that much, copies what [`Image::relocated`] returns,
-//! gives each segment its permission and calls at [`Image::entry`].
+//! Foreign objects (`gcc -c`, `as`) enter at the second arrow. GPUs' files have loaders of their own: [`amdgpu`],
+//! [`cubin`]. Nothing in here opens a file, maps memory or runs code: the loader of a device queries the [`Image`] for
+//! its size and segments, maps that much, copies what [`Image::relocated`] returns, gives each segment its permission
+//! and calls at [`Image::entry`].
 //!
 //! Place in the arrows: depends on no other room; `isa` and `device` depend on it.
 //!
-//! Sources: System V ABI, generic ELF chapter (2013-06-10 draft) and its AMD64 supplement (version 1.0, relocations in table 4.9).
+//! Sources: System V ABI, generic ELF chapter (2013-06-10 draft) and its AMD64 supplement (version 1.0, relocations in
+//! table 4.9).
 //!
-//! Left out: big-endian and 32-bit files, shared objects and executables, thread-local storage, constructors (`.init_array`),
-//! indirect functions, unwinding tables (`.eh_frame` is not loaded), merging of string sections (they are loaded as they are).
+//! Left out: big-endian and 32-bit files, shared objects and executables, thread-local storage, constructors
+//! (`.init_array`), indirect functions, unwinding tables (`.eh_frame` is not loaded), merging of string sections (they
+//! are loaded as they are).
 #![forbid(unsafe_code)]
 
 pub mod abi;

@@ -1,8 +1,8 @@
-//! Relocatable file → [`Image`]: places the sections, builds the GOT and the stubs, applies every distance that the base
-//! address does not change, and keeps the rest as fixups.
+//! Relocatable file → [`Image`]: places the sections, builds the GOT and the stubs, applies every distance that the
+//! base address does not change, and keeps the rest as fixups.
 //!
-//! A call of an undefined function goes through a stub in the image (`jmp *slot`), so the function may be anywhere in the
-//! address space; its address stands in a GOT slot. Source: AMD64 supplement, relocation formulas of table 4.9.
+//! A call of an undefined function goes through a stub in the image (`jmp *slot`), so the function may be anywhere in
+//! the address space; its address is in a GOT slot. Source: AMD64 supplement, relocation formulas of table 4.9.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub fn link(elf_bytes: &[u8]) -> Result<Image, ElfError> {
     Ok(Image { bytes, size_bytes, segments, fixups, externals: tables.externals, entries })
 }
 
-/// Links what `isa` made; by way of its ELF file where it refers to more than itself.
+/// Links the output of `isa`; through its ELF file only where it refers to symbols outside itself.
 ///
 /// # Errors
 /// An object that contradicts itself, see [`write`](super::write), and what [`link`] refuses.
@@ -107,7 +107,7 @@ fn request(file: &ElfFile, section: usize, contents: &[u8], at: u64, rela: &Rela
     Ok(Request { section, offset: rela.r_offset, row, symbol, addend: rela.r_addend, wants_stub })
 }
 
-/// Who owns which GOT slot, stub and external name; all by symbol index.
+/// Owners of GOT slots, stubs and external names; all by symbol index.
 #[derive(Default)]
 struct Tables {
     slot_owners: Vec<usize>,
@@ -315,7 +315,7 @@ impl Linker<'_, '_> {
     }
 }
 
-/// A symbol's name, or its section's when it stands for one.
+/// A symbol's name, or its section's for a section symbol.
 fn name_of(file: &ElfFile, symbol: &FileSymbol) -> String {
     match symbol.place {
         Place::Section(section) if symbol.kind() == STT_SECTION => {

@@ -1,7 +1,7 @@
-//! The door between `isa` and `elf`: one program's machine code with its constants, names and open references.
+//! The interface between `isa` and `elf`: one program's machine code with its constants, names and open references.
 //!
-//! `isa` fills it in; [`write`](super::write) makes a relocatable file of it. It says nothing about file offsets or addresses.
-//! A GPU's kernel brings what its descriptor says.
+//! `isa` fills it in; [`write`](super::write) makes a relocatable file of it. It has no file offsets or addresses.
+//! A GPU's kernel comes with the contents of its descriptor.
 
 use super::amdgpu::{Arg, KernelSpec};
 
@@ -72,7 +72,7 @@ pub enum RelocKind {
     Abs32Signed,
     /// S + A - P, 64 bits.
     Pc64,
-    /// S + A - P, 32 bits. The field lies 4 bytes before the next instruction, so the addend is usually -4.
+    /// S + A - P, 32 bits. The field is 4 bytes before the next instruction, so the addend is usually -4.
     Pc32,
     /// As `Pc32` for a branch: S may be a stub that jumps on to a far target.
     Plt32,
@@ -106,7 +106,7 @@ pub struct Relocation {
     pub addend: i64,
 }
 
-/// What a launch of a GPU's kernel must know beside its code.
+/// What a launch of a GPU's kernel needs in addition to its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuKernel {
     pub spec: KernelSpec,

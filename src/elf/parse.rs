@@ -1,7 +1,9 @@
-//! Reads an ELF64 file (relocatable, or to look at any): sections, symbols, relocations, each with every offset, length and index checked.
+//! Reads an ELF64 file (relocatable, or any for inspection): sections, symbols, relocations, each with every offset,
+//! length and index checked.
 //!
-//! Models the file as it is; what is loaded and where is decided by `layout` and `link`. Borrows from the file's bytes and
-//! copies only the tables. No input makes it panic or read outside: all access goes through `bytes_at`, which is checked.
+//! Models the file as it is; what is loaded and where is decided by `layout` and `link`. Borrows from the file's bytes
+//! and copies only the tables. No input makes it panic or read outside: all access goes through `bytes_at`, which is
+//! checked.
 //!
 //! Source: System V ABI, generic chapter «Object Files». Left out: program headers, hash tables, versions, groups (a
 //! relocatable file's COMDAT groups are loaded as plain sections).
@@ -15,7 +17,7 @@ use super::x86_64;
 /// No name that a compiler makes is longer; bounds the work that a file with overlapping names can cause.
 pub const MAX_NAME_BYTES: usize = 1 << 16;
 
-/// A section and where its header stands in the file.
+/// A section and the offset of its header in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileSection<'a> {
     pub name: &'a str,
@@ -36,7 +38,7 @@ pub enum Place {
     Common,
 }
 
-/// A symbol and where it stands in the file.
+/// A symbol and its offset in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileSymbol<'a> {
     pub name: &'a str,
@@ -78,7 +80,7 @@ impl<'a> ElfFile<'a> {
         Self::with_symbols(bytes, &header, machine, SHT_SYMTAB)
     }
 
-    /// As [`ElfFile::parse`] for files to look at: relocatable or not, for any known machine. Symbols of a file that is not
+    /// As [`ElfFile::parse`] for inspection: relocatable or not, for any known machine. Symbols of a file that is not
     /// relocatable are its dynamic ones, if it has such.
     ///
     /// # Errors
@@ -284,7 +286,7 @@ fn parse_sections<'a>(bytes: &'a [u8], header: &Ehdr) -> Result<Vec<FileSection<
     Ok(out)
 }
 
-/// The bytes of a section that stand in the file.
+/// The bytes of a section that are in the file.
 fn contents<'a>(bytes: &'a [u8], header: &Shdr) -> Result<&'a [u8], ElfError> {
     match header.sh_type {
         SHT_NULL | SHT_NOBITS => Ok(&[]),
@@ -327,7 +329,7 @@ fn check_index(what: &'static str, offset: u64, found: u64, count: usize) -> Res
     if slot < count { Ok(slot) } else { Err(ElfError::BadIndex { what, offset, index: found, count: wide(count) }) }
 }
 
-/// The NUL-terminated name at `at` in a string table; `what` and `offset` say who refers to it.
+/// The NUL-terminated name at `at` in a string table; `what` and `offset` name the reference to it.
 fn string<'a>(table: &'a [u8], at: u64, what: &'static str, offset: u64) -> Result<&'a str, ElfError> {
     if at == 0 && table.is_empty() {
         return Ok(""); // a file without names need not have a table

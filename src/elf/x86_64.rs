@@ -62,7 +62,7 @@ pub(crate) fn field_bytes(kind: RelocKind) -> u64 {
 
 /// Bytes of one stub: a jump and padding, so that stubs start on aligned addresses.
 pub(crate) const STUB_BYTES: u64 = 16;
-/// Where in a stub the 32-bit distance to the GOT slot stands, counted from the stub's start; the instruction ends 4 bytes later.
+/// Offset of the 32-bit distance to the GOT slot in a stub, from the stub's start; the instruction ends 4 bytes later.
 pub(crate) const STUB_FIELD: u64 = 2;
 /// `jmp *slot(%rip)`, then breakpoints.
 pub(crate) const STUB: [u8; 16] = [0xff, 0x25, 0, 0, 0, 0, INT3, INT3, INT3, INT3, INT3, INT3, INT3, INT3, INT3, INT3];
@@ -71,8 +71,8 @@ pub(crate) const INT3: u8 = 0xcc;
 
 /// Whether the 32-bit field at `at` is the distance of a relative call or jump.
 ///
-/// Exact, not a guess: the byte before a RIP-relative data reference is a ModRM byte with mod 0 and r/m 5, whose top two bits
-/// are 0, while the opcodes of CALL (E8), JMP (E9) and Jcc (0F 80-8F) have the top bit set.
+/// Exact, not heuristic: the byte before a RIP-relative data reference is a ModRM byte with mod 0 and r/m 5, whose top
+/// two bits are 0, while the opcodes of CALL (E8), JMP (E9) and Jcc (0F 80-8F) have the top bit set.
 pub(crate) fn is_branch(code: &[u8], at: usize) -> bool {
     let before = |n: usize| at.checked_sub(n).and_then(|i| code.get(i)).copied();
     match before(1) {

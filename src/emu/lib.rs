@@ -1,7 +1,8 @@
-//! Software GPUs: drivers behind the kernel seam, and compute units that execute the machine code and the packets that a real chip would
-//! get, so that everything above the seam runs and is tested without one.
+//! Software GPUs: drivers that implement the system-call interface, and compute units that execute the machine code and
+//! the packets that a real chip would get, so that everything above runs and is tested without one.
 //!
-//! Place in the arrows: `emu` uses `ioctl`, of `hcq` packets and bit fields, and of `isa` the table of SASS; the rest of the house does not know it is there.
+//! Place in the arrows: `emu` uses `ioctl`, of `hcq` packets and bit fields, and of `isa` the table of SASS; no other
+//! room but `engine` knows that it exists.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "amd")]

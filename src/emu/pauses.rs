@@ -1,4 +1,4 @@
-//! Pauses of software GPUs' engines, so that queues overtake each other in other orders.
+//! Pauses of software GPUs' engines, so that queues overtake each other in different orders.
 
 use std::time::Duration;
 

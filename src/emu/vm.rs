@@ -1,7 +1,8 @@
-//! A card's page table for the process: which addresses lead to which memory, with rights.
+//! A card's page table for the process: which addresses map to which memory, with access rights.
 //!
-//! Place in the arrows: shared by the drivers `kfd` and `nvrm`; the driver maps and unmaps, queues and compute units translate. Left out: page
-//! sizes, cache policies, windows of shared and private memory (the compute units know them).
+//! Place in the arrows: shared by the drivers `kfd` and `nvrm`; the driver maps and unmaps, queues and compute units
+//! translate. Left out: page sizes, cache policies, windows of shared and private memory (the compute units handle
+//! them).
 
 use doorbell_ioctl::port::{DeviceView, ViewError};
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// What an access wants.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
@@ -26,7 +27,7 @@ pub enum Access {
 pub struct VmFault {
     pub va: u64,
     pub access: Access,
-    /// There is a mapping, without the right.
+    /// There is a mapping, without that right.
     pub mapped: bool,
 }
 
@@ -46,7 +47,7 @@ pub struct Mapping {
     pub rights: Rights,
     /// The buffer's handle.
     pub handle: u64,
-    /// Queues that use it: it may not be unmapped before they are gone.
+    /// Queues that use it: it must not be unmapped before they are destroyed.
     pub queue_refs: u32,
     /// Its pages are gone (user memory that was unmapped): accesses fault.
     pub revoked: bool,
@@ -126,7 +127,7 @@ impl Vm {
         })
     }
 
-    /// Takes everything out of a range; mappings that reach beyond it keep their other parts.
+    /// Removes everything from a range; mappings that reach beyond it keep their other parts.
     pub fn clear(&self, va: u64, len_bytes: u64) {
         let end = va.saturating_add(len_bytes);
         self.change(|mappings| {
@@ -162,7 +163,7 @@ impl Vm {
         self.last_in(va, len_bytes).is_some()
     }
 
-    /// Takes the pages of the mapping of `handle` away; it stays in the table.
+    /// Removes the pages of the mapping of `handle`; it stays in the table.
     pub fn revoke(&self, handle: u64) {
         self.change(|mappings| mappings.values_mut().filter(|m| m.handle == handle).for_each(|m| m.revoked = true));
     }
@@ -183,7 +184,7 @@ impl Vm {
         (va - start < m.view.len_bytes()).then_some(m.handle)
     }
 
-    /// Pins (or lets go) the mappings at these first addresses for a queue.
+    /// Pins (or unpins) the mappings at these first addresses for a queue.
     pub fn pin(&self, starts: &[u64], pin: bool) {
         self.change(|mappings| {
             for start in starts {
@@ -203,7 +204,7 @@ impl Vm {
         find(&mappings, va, access).map(|(va_start, view)| Range { va_start, view: view.clone() })
     }
 
-    /// Does something with an aligned word that lies in one mapping: view and offset in it.
+    /// Accesses an aligned word that lies in one mapping, by view and offset in it.
     fn word<T>(
         &self,
         va: u64,
@@ -247,7 +248,7 @@ impl Vm {
         self.word(va, Access::Write, |view, at| view.store_release_u64(at, value))
     }
 
-    /// Replaces a dword atomically; gives the old one.
+    /// Replaces a dword atomically; returns the old one.
     ///
     /// # Errors
     /// `VmFault`.
@@ -255,7 +256,7 @@ impl Vm {
         self.word(va, Access::Atomic, |view, at| view.fetch_update_u32(at, change))
     }
 
-    /// Replaces a quadword atomically; gives the old one.
+    /// Replaces a quadword atomically; returns the old one.
     ///
     /// # Errors
     /// `VmFault`.

@@ -1,7 +1,7 @@
-//! Data that is learnt from: the embedded hand-written digits, and MNIST's IDX files.
+//! Training data: the embedded hand-written digits, and MNIST's IDX files.
 //!
-//! Sources: UCI "Optical Recognition of Handwritten Digits" (see data/README.md); Y. LeCun's page on the IDX format (big-endian
-//! magic 0x00000803 for images, 0x00000801 for labels).
+//! Sources: UCI "Optical Recognition of Handwritten Digits" (see data/README.md); Y. LeCun's page on the IDX format
+//! (big-endian magic 0x00000803 for images, 0x00000801 for labels).
 
 use flate2::read::GzDecoder;
 use std::io::Read;
@@ -26,7 +26,7 @@ pub struct Dataset {
 pub enum Split {
     /// Every sixth row (index % 6 = 5): 299 rows of the same writers.
     Sixth,
-    /// The last 297 rows: other people's hands.
+    /// The last 297 rows: digits of other writers.
     Writers,
 }
 
@@ -57,7 +57,7 @@ impl Dataset {
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
-    /// The pictures for which `keep` holds, in order.
+    /// The pictures for which `keep` is true, in order.
     pub fn filtered(&self, keep: impl Fn(usize) -> bool) -> Dataset {
         let size = (self.height * self.width).max(1);
         let rows: Vec<usize> = (0..self.len()).filter(|i| keep(*i)).collect();
@@ -100,7 +100,7 @@ pub fn digits() -> Result<Dataset, DataError> {
     Ok(all)
 }
 
-/// The digits to learn from and those held out.
+/// The digits for training and those held out.
 ///
 /// # Errors
 /// The embedded copy is damaged.
@@ -117,8 +117,8 @@ pub fn digits_split(split: Split) -> Result<(Dataset, Dataset), DataError> {
 /// MNIST's training and test sets from a folder with its four IDX files, plain or gz.
 ///
 /// # Errors
-/// A file is missing, cannot be read, has another magic number, is shorter or longer than its header says, or labels and
-/// pictures differ in number.
+/// A file is missing, cannot be read, has another magic number, is shorter or longer than its header says, or labels
+/// and pictures differ in number.
 pub fn mnist(dir: &Path) -> Result<(Dataset, Dataset), DataError> {
     let train = mnist_part(dir, "train-images-idx3-ubyte", "train-labels-idx1-ubyte")?;
     let test = mnist_part(dir, "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")?;

@@ -1,4 +1,4 @@
-//! What a layer or model tells about itself: its Tensors by name.
+//! The interface of a layer or model: its Tensors by name.
 
 use crate::tensor::Tensor;
 use std::collections::BTreeMap;

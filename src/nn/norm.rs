@@ -29,8 +29,8 @@ impl BatchNorm {
             momentum: 0.1,
         }
     }
-    /// In training the running statistics are assigned anew; they are to be realized with the step. The result has the type of
-    /// `x` and the weights; the statistics of half types are f32.
+    /// In training the running statistics are assigned new values; they are to be realized with the step. The result
+    /// has the type of `x` and the weights; the statistics of half types are f32.
     #[track_caller]
     pub fn forward(&self, x: &Tensor, training: bool) -> Tensor {
         let (mean, var) = if training { self.batch(x) } else { (self.running_mean.clone(), self.running_var.clone()) };

@@ -1,8 +1,8 @@
 //! Optimisers: they turn gradients into assignments, which the engine realizes together with the loss.
 //!
 //! The learning rate and everything that changes from step to step is a Tensor, so a recorded step replays.
-//! Formulas: SGD as in PyTorch (momentum without dampening, nesterov); Adam with decay added to the gradient, AdamW with
-//! decay apart (Loshchilov and Hutter), both with bias correction.
+//! Formulas: SGD as in PyTorch (momentum without dampening, nesterov); Adam with decay added to the gradient, AdamW
+//! with decay separate (Loshchilov and Hutter), both with bias correction.
 
 use crate::tensor::{Elementwise, Fault, Movement, Shown, Tensor, Value, default_device};
 use crate::uop::{Dim, Scalar};
@@ -25,12 +25,12 @@ pub enum OptimError {
 pub trait Optimizer {
     /// Gathered gradients are forgotten.
     fn zero_grad(&self);
-    /// Assigns the stepped parameters and the optimiser's own state; gives all Tensors that are to be realized together,
-    /// those without gradient (running statistics) included.
+    /// Assigns the stepped parameters and the optimiser's own state; returns all Tensors that are to be realized
+    /// together, those without gradient (running statistics) included.
     ///
     /// # Errors
-    /// A parameter has no gradient, a faulty one or one of another shape; the learning rate is no single number. Nothing was
-    /// assigned then.
+    /// A parameter has no gradient, a faulty one or one of another shape; the learning rate is no single number.
+    /// Nothing was assigned then.
     fn schedule_step(&mut self) -> Result<Vec<Tensor>, OptimError>;
     /// The learning rate, (1,) on the first parameter's device: assign to it to change it.
     fn lr(&self) -> &Tensor;
@@ -56,7 +56,8 @@ impl Group {
     fn zero_grad(&self) {
         self.params.iter().for_each(|p| p.set_grad(None));
     }
-    /// The gradients, after a check of all that a step hangs on: an assignment that fails would leave a faulty parameter.
+    /// The gradients, after a check of everything that a step needs: an assignment that fails would leave a faulty
+    /// parameter.
     fn gradients(&self) -> Result<Vec<Tensor>, OptimError> {
         let count = self.params.len();
         let one = |(index, p): (usize, &Tensor)| {
@@ -88,7 +89,7 @@ fn number(params: &[Tensor], value: f64) -> Tensor {
     Tensor::from_bytes((value as f32).to_le_bytes().to_vec(), Scalar::F32, [1], &device)
 }
 
-/// Such a number beside a parameter: without axes, so that it takes the parameter's shape whatever that is, and on its device.
+/// Such a number for a parameter: without axes, so that it broadcasts to the parameter's shape, and on its device.
 fn beside(p: &Tensor, number: &Tensor) -> Tensor {
     number.reshape(()).to(&p.device())
 }

@@ -1,8 +1,8 @@
 //! State dictionaries and safetensors files.
 //!
-//! A file is written beside its place and renamed, so a reader sees the old or the new one, never half of one. Loading reads the header
-//! alone: each Tensor is a part of the file until it is copied to its device, piece by piece. What is assigned to a module is checked
-//! for names, shapes and dtypes before anything is changed.
+//! A file is written under a temporary name and renamed, so a reader sees the old or the new one, never half of one.
+//! Loading reads the header alone: each Tensor is a part of the file until it is copied to its device, piece by piece.
+//! Assignments to a module are checked for names, shapes and dtypes before anything is changed.
 
 use super::module::{Module, StateDict};
 use crate::sort;
@@ -74,7 +74,7 @@ fn facts(name: &str, t: &Tensor) -> Result<(Vec<Dim>, Scalar), StateError> {
     Ok((u.shape().to_vec(), u.dtype().scalar))
 }
 
-/// Writes a safetensors file. `read` gives a Tensor's row-major little-endian bytes (the engine's part).
+/// Writes a safetensors file. `read` returns a Tensor's row-major little-endian bytes (the engine's part).
 ///
 /// # Errors
 /// A Tensor is faulty, symbolic or cannot be read; the file cannot be written. An older file is untouched then.
@@ -105,15 +105,15 @@ pub fn save<E: std::fmt::Display>(
     write_atomically(path, &bytes)
 }
 
-/// Replaces a file's content in one step: written beside it, flushed, renamed. The permissions are those of the old file, or of any
-/// new one.
+/// Replaces a file's content in one step: written under a temporary name, flushed, renamed. The permissions are those
+/// of the old file, or of any new one.
 ///
 /// # Errors
 /// The directory or file cannot be written; the old file is untouched then.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
     let fail = |what| move |error| StateError::Io { what, path: path.into(), error };
     let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As the system's own open does, less what the user's mask takes away.
+    // As the system's own open does, less the bits of the user's mask.
     let everybody = std::fs::Permissions::from_mode(0o666);
     let file = tempfile::Builder::new().permissions(everybody).tempfile_in(dir);
     let mut file = file.map_err(fail("create a file for"))?;
@@ -126,8 +126,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
     Ok(())
 }
 
-/// The Tensors of a safetensors file, as copies to the default device that are made when they are needed: until then nothing but the
-/// header is read, and the file is held open.
+/// The Tensors of a safetensors file, as copies to the default device that are made when they are needed: until then
+/// only the header is read, and the file stays open.
 ///
 /// # Errors
 /// The file cannot be read, is damaged, or has an element type that we lack.
@@ -179,7 +179,7 @@ fn header_bytes(announced: u64, file_bytes: u64) -> Result<usize, SafeTensorErro
     usize::try_from(announced).ok().filter(|_| fits).ok_or(SafeTensorError::InvalidHeaderLength)
 }
 
-/// The end of a tensor's bytes, which begin where those of the one before end and are as many as its shape says.
+/// The end of a tensor's bytes, which begin where the previous ones end; their number follows from the shape.
 fn checked(name: &str, info: &TensorInfo, begin: usize) -> Result<usize, SafeTensorError> {
     let (from, to) = info.data_offsets;
     if from != begin || to < from {

@@ -1,4 +1,4 @@
-//! A plan bound to buffers: what the engine runs. The cache of plans lives here.
+//! A plan bound to buffers: what the engine runs. The cache of plans is here.
 
 use super::ScheduleError;
 use super::front::{Front, Key, strip};
@@ -18,7 +18,7 @@ pub enum ScheduleItem {
         ast: UOp,
         /// Buffer nodes in slot order.
         bufs: Vec<UOp>,
-        /// Variables whose values the kernel takes.
+        /// Variables whose values the kernel needs.
         vars: Vec<UOp>,
         device: Arc<str>,
     },
@@ -64,7 +64,7 @@ impl Schedule {
         self.items.iter().filter(|i| matches!(i, ScheduleItem::Kernel { .. })).count()
     }
 
-    /// To be called once everything has run: the outputs become realised; what was assigned to is called by a new buffer.
+    /// To be called once everything has run: the outputs become realised; an assigned buffer gets a new node.
     pub fn finish(&self) {
         let renamed: UMap<UOp> = self
             .assigned
@@ -73,7 +73,7 @@ impl Schedule {
             .collect();
         for o in &self.outputs {
             let view = if o.assigned { o.view.substitute(&renamed) } else { o.view.clone() };
-            // What is memory already keeps its name.
+            // A value that is already memory keeps its node.
             if view != o.node {
                 o.node.set_realized(view);
             }

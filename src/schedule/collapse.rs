@@ -1,8 +1,8 @@
-//! A sum over a range of which only one turn counts → that turn.
+//! A sum over a range of which only one iteration contributes → that iteration.
 //!
 //! Gathers, embeddings, one-hot products and label losses are written as sums of `where(position == index, x, 0)`: the
-//! position that the index names is the only one that adds anything, so the sum is a load at the index, gated by the bounds.
-//! Where a product with a 0/1 mask stands for the choice, the skipped elements are taken to be finite.
+//! position that the index names is the only one that adds anything, so the sum is a load at the index, gated by the
+//! bounds. Where the selection is a product with a 0/1 mask, the skipped elements are assumed to be finite.
 
 use super::index::{Lin, both, within};
 use super::lower::folded;
@@ -24,7 +24,7 @@ pub fn collapse(op: Op, body: UOp, ranges: Vec<UOp>) -> (UOp, Vec<UOp>) {
     (body, left)
 }
 
-/// A comparison without which the body is zero and that holds for one value of `r` at most: it and that value.
+/// A comparison without which the body is zero and that is true for at most one value of `r`: it and that value.
 fn pinned(body: &UOp, r: &UOp) -> Option<(UOp, UOp)> {
     let mut values = vec![body.clone()];
     let mut conditions = Vec::new();
@@ -136,7 +136,7 @@ fn at(body: &UOp, r: &UOp, guard: &UOp, e: &UOp) -> UOp {
     }
 }
 
-/// What the guard's node is when its comparison holds.
+/// The value of the guard's node when its comparison is true.
 fn guard_holds(guard: &UOp) -> bool {
     // `x != y` is found as a guard where it must not hold.
     !(guard.op() == Op::CmpNe && guard.src()[1].as_const() != Some(ConstVal::Bool(true)))

@@ -1,8 +1,8 @@
-//! The roots of a realize → a graph without identities: what the schedule cache is keyed by.
+//! The roots of a realize → a graph without identities: the key of the schedule cache.
 //!
-//! Values that are already computed become the buffers that hold them, buffers become numbered `Param`s (a value with its
-//! length as source; the tag numbers the device), bound variables lose their value. Identities (Detach,
-//! ContiguousBackward, a copy to the device the value is on) go away. The walk is the whole cost of a cache hit.
+//! Values that are already computed become the buffers that hold them, buffers become numbered `Param`s (a value with
+//! its length as source; the tag numbers the device), bound variables lose their value. Identities (Detach,
+//! ContiguousBackward, a copy to the device the value is on) are removed. The walk is the whole cost of a cache hit.
 
 use super::ScheduleError;
 use crate::uop::{Arg, Op, Srcs, UMap, UOp};
@@ -66,7 +66,8 @@ pub fn strip(roots: &[(UOp, Arc<str>)]) -> Result<Front, ScheduleError> {
     Ok(Front { key, buffers: w.buffers, binds: w.binds, var_vals: w.var_vals, assigns: w.assigns })
 }
 
-/// A node's buffer once it is realised. A number stays one, whoever has put it into memory: all graphs share its node.
+/// A node's buffer once it is realised. A constant stays a constant, even if it was stored to memory: all graphs share
+/// its node.
 fn realized(u: &UOp) -> Option<&UOp> {
     u.realized().filter(|_| u.op() != Op::Const)
 }
@@ -77,7 +78,8 @@ enum Visit {
     Enter(UOp),
     /// All below is done.
     Rebuild(UOp),
-    /// It is memory, and its buffer is done. Asked once a node: another thread may realise it while this walk is below it.
+    /// It is memory, and its buffer is complete. Checked once a node: another thread may realise it while this walk is
+    /// below it.
     Realized(UOp, UOp),
 }
 
@@ -133,7 +135,7 @@ impl Walk {
             Op::Bind => self.unbind(u),
             Op::Detach | Op::ContiguousBackward => Ok(src(0)),
             Op::Copy => match u.src()[0].device() {
-                // A value of constants only is simply computed where it is wanted.
+                // A value of constants only is recomputed where it is used.
                 None => Ok(src(0)),
                 Some(from) if matches!(u.arg(), Arg::Device(to) if to == from) => Ok(src(0)),
                 Some(_) => {

@@ -1,10 +1,11 @@
 //! Jobs → kernels: which jobs share one.
 //!
-//! Jobs may share a kernel when every value that passes between them passes within one iteration: the consumer wants it at
-//! exactly its own loop indices. The loop sets of the jobs must nest (rows within a batch, columns within a row), because
-//! a kernel is one nest of loops with values computed as far out as they can be: softmax is row { max, sum, column { out } }.
-//! Nothing is computed twice for the sake of fusion. A merge is refused when it would leave cores idle, walk memory
-//! against its layout, exceed the parameters a kernel may have, or make two kernels wait for each other.
+//! Jobs may share a kernel when every value that passes between them passes within one iteration: the consumer reads it
+//! at exactly its own loop indices. The loop sets of the jobs must nest (rows within a batch, columns within a row),
+//! because a kernel is one nest of loops with values computed as far out as they can be: softmax is row { max, sum,
+//! column { out } }. Nothing is computed twice for the sake of fusion. A merge is refused when it would leave cores
+//! idle, walk memory against its layout, exceed the parameters a kernel may have, or make two kernels wait for each
+//! other.
 
 use super::graph::Graph;
 use super::index::{self, Lin};
@@ -50,7 +51,7 @@ struct Traits {
     copies: bool,
     /// Inputs are read many times, in loops that are long enough to be made for that.
     heavy: bool,
-    /// So it is, and loops of a window lie next to one another.
+    /// True if so, and if the loops of a window are adjacent.
     windowed: bool,
     work: u64,
     /// Extents of the reduces, job by job.
@@ -188,7 +189,7 @@ impl Fusion<'_> {
         fine.then_some(merged)
     }
 
-    /// Names the axes of `ka` that are axes of `kb`, as the values passing between them say; the others by extent.
+    /// Maps the axes of `ka` to axes of `kb`, by the values passing between them; the others by extent.
     fn unify(&self, ka: &Kernel, kb: &Kernel) -> Option<Kernel> {
         let mut same: Vec<Option<usize>> = vec![None; ka.axes.len()];
         let mut link = |x: usize, y: usize| -> Option<()> {
@@ -233,7 +234,7 @@ impl Fusion<'_> {
         Some(merged)
     }
 
-    /// Values that job `c` takes from jobs of `from`: the producer's axes, and the loop of `c` for each loop of the
+    /// Values that job `c` reads from jobs of `from`: the producer's axes, and the loop of `c` for each loop of the
     /// producer (`None`: at indices that are not whole loops of `c`).
     fn passed<'k>(
         &'k self,
@@ -254,7 +255,7 @@ impl Fusion<'_> {
         })
     }
 
-    /// Within a merged kernel every producer's axes are what its consumers want.
+    /// Within a merged kernel every producer's axes are those that its consumers read.
     fn values_pass_within_iterations(&self, k: &Kernel) -> bool {
         k.jobs.iter().all(|(c, c_axes)| {
             self.passed(*c, k)
@@ -262,7 +263,7 @@ impl Fusion<'_> {
         })
     }
 
-    /// The axis sets of the jobs are nested in one another.
+    /// The axis sets of the jobs are nested.
     fn nests(&self, k: &Kernel) -> bool {
         let sets = levels(k);
         sets.windows(2).all(|w| w[0] & w[1] == w[0])
@@ -275,7 +276,7 @@ impl Fusion<'_> {
             return true;
         }
         let Traits { windowed, work, .. } = self.traits_of(k);
-        // The sums of a convolution's gradient keep their own loops: rows of a window that lie next to one another.
+        // The sums of a convolution's gradient keep their own loops: adjacent rows of a window.
         if windowed {
             return false;
         }
@@ -370,7 +371,8 @@ fn numbers(jobs: &[Job]) -> UMap<usize> {
     jobs.iter().enumerate().map(|(k, j)| (j.node.clone(), k)).collect()
 }
 
-/// Axes of a kernel in nesting order, outermost first: smaller loop sets further out, within a set as the largest job has them.
+/// Axes of a kernel in nesting order, outermost first: smaller loop sets further out, within a set as the largest job
+/// has them.
 pub fn nest(k: &Kernel) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::new();
     for level in levels(k) {

@@ -1,4 +1,4 @@
-//! Facts about a keyed tensor graph that planning asks for again and again: order, users, devices, what is memory.
+//! Properties of a keyed tensor graph that planning queries often: order, users, devices, which nodes are memory.
 
 use super::front::{Key, device_number};
 use crate::uop::{Arg, DType, Dim, Op, UMap, UOp, numel};
@@ -114,7 +114,7 @@ pub fn memory_dtype(t: DType) -> DType {
     t.with_scalar(t.scalar.strong())
 }
 
-/// Leaves that cost nothing to compute again.
+/// Leaves that cost nothing to recompute.
 pub fn is_leaf(u: &UOp) -> bool {
     matches!(u.op(), Op::Const | Op::Var | Op::Iota)
 }

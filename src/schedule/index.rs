@@ -1,8 +1,8 @@
 //! Index arithmetic: what a movement op does to the list of indices of its output.
 //!
-//! An index is a WeakInt expression over ranges and variables. Sums are kept as linear combinations in one canonical order
-//! (largest stride first), so that equal addresses are the identical node and most divisions of a reshape vanish by
-//! looking at coefficients and bounds. What remains is left to `UOp::simplify` when a kernel is finished.
+//! An index is a WeakInt expression over ranges and variables. Sums are kept as linear combinations in one canonical
+//! order (largest stride first), so that equal addresses are the identical node and most divisions of a reshape vanish
+//! by looking at coefficients and bounds. What remains is left to `UOp::simplify` when a kernel is finished.
 
 use crate::sort;
 use crate::uop::{Dim, Op, UMap, UOp, floor_div};
@@ -112,7 +112,7 @@ impl Lin {
         Some(self.build())
     }
 
-    /// The one of `ranges` that the sum gives when the others are known, if it contains no other of them.
+    /// The range of `ranges` that the sum determines when the others are known, if it contains no other of them.
     pub fn only_of(&self, ranges: &[UOp]) -> Option<UOp> {
         let mut found = None;
         for (atom, _) in self.terms.iter().filter(|t| t.1 != 0) {
@@ -152,8 +152,9 @@ impl Lin {
         (q, r)
     }
 
-    /// Quotient and remainder by `c` of a sum whose coefficients lie near multiples of `c`, each taken by its distance from the
-    /// nearest one: with c = 25, 24 * a + b is 25 * a + (b - a). `None`: that does not come within a step of being in 0..c.
+    /// Quotient and remainder by `c` of a sum whose coefficients are near multiples of `c`, each replaced by its
+    /// distance from the nearest one: with c = 25, 24 * a + b is 25 * a + (b - a). `None`: that does not come within a
+    /// step of being in 0..c.
     fn near(&self, c: i64) -> Option<(UOp, UOp)> {
         let (mut q, mut r) = (Lin::default(), Lin::default());
         for (a, k) in &self.terms {
@@ -257,7 +258,7 @@ pub fn div_mod(x: &UOp, d: &UOp) -> (UOp, UOp) {
     }
 }
 
-/// `x < d` and `x >= 0` as far as bounds do not already say so; `None`: always true.
+/// `x < d` and `x >= 0` as far as the bounds do not already imply it; `None`: always true.
 pub fn within(x: &UOp, size: &Dim) -> Option<UOp> {
     let x = size.as_int().and_then(|n| unwrapped(x, n)).unwrap_or_else(|| x.clone());
     let low = (x.vmin() < 0).then(|| UOp::int(-1).lt(&x));
@@ -266,14 +267,15 @@ pub fn within(x: &UOp, size: &Dim) -> Option<UOp> {
     both(low, high)
 }
 
-/// The `n` of `n mod m` where the remainder is below `size` only if `n` is it: what is negative wraps to `size` or more.
+/// The `n` of `n mod m` where the remainder is below `size` only if `n` is it: what is negative wraps to `size` or
+/// more.
 pub fn unwrapped(x: &UOp, size: i64) -> Option<UOp> {
     let ([n, m], Op::FloorMod) = (x.src(), x.op()) else { return None };
     let m = m.as_int()?;
     (n.vmin() >= i128::from(size) - i128::from(m) && n.vmax() < i128::from(m)).then(|| n.clone())
 }
 
-/// Indices that are looked at only where `x`, a remainder, is below `size`, if [`unwrapped`] knows it: without the wrap.
+/// Indices that are used only where `x`, a remainder, is below `size`, if [`unwrapped`] knows it: without the wrap.
 pub fn unwrap(idx: &mut Idx, x: &UOp, size: i64) {
     let Some(n) = unwrapped(x, size) else { return };
     let quotient = n.floordiv(&x.src()[1]);
@@ -313,7 +315,7 @@ pub fn unflatten(flat: &UOp, shape: &[Dim], out: &mut Idx) {
             continue;
         }
         let (q, r) = div_mod(&rest, &d.uop());
-        // The outermost axis that is not 1 takes what is left: the position is in bounds.
+        // The outermost axis that is not 1 takes the rest: the position is in bounds.
         if shape[..k].iter().all(|d| d.is(1)) {
             out.insert(at, rest.clone());
             rest = UOp::int(0);

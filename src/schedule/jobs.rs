@@ -1,9 +1,9 @@
-//! Jobs: one for each value that may come to lie in memory, with what it reads and how.
+//! Jobs: one for each value that may be stored in memory, with its reads.
 //!
-//! Which values are candidates: what must be stored, and the results of reduces. A reduce whose result is passed on by one
-//! chain of elementwise ops and rearrangements is computed where the chain ends. A reduce that is wanted once, element by
-//! element, in the body of another reduce is absorbed by it. Jobs are made users first, so that all wishes for a value are
-//! known when it is looked at.
+//! Candidates are values that must be stored, and the results of reduces. A reduce whose result is passed on by one
+//! chain of elementwise ops and rearrangements is computed at the chain's end. A reduce that is read once, element by
+//! element, in the body of another reduce is absorbed by it. Jobs are made users first, so that all reads of a value
+//! are known when it is processed.
 
 use super::ScheduleError;
 use super::graph::{Graph, is_empty, max_len};
@@ -25,11 +25,11 @@ pub const PARALLEL: u64 = 16;
 pub struct Job {
     pub node: UOp,
     pub kind: JobKind,
-    /// Output loops (unique to the job) and the indices they give.
+    /// Output loops (unique to the job) and the indices that they define.
     pub loops: Vec<UOp>,
     pub idx: Idx,
     pub reads: Vec<Read>,
-    /// Values of other jobs: the job's node and the indices wanted.
+    /// Values of other jobs: the job's node and the indices read.
     pub uses: Vec<(UOp, Rc<Place>)>,
     pub reduces: Vec<Reduced>,
     /// The value is one sum, with nothing after it.
@@ -60,7 +60,7 @@ pub fn product(ranges: &[UOp]) -> u64 {
 }
 
 impl Job {
-    /// Element visits: output elements and all turns of the reduces.
+    /// Element visits: output elements and all iterations of the reduces.
     pub fn work(&self) -> u64 {
         let reduce = |r: &Reduced| product(&r.ranges).saturating_mul(product(&ranges_in(&r.place.idx)));
         self.reduces.iter().map(reduce).fold(product(&self.loops), u64::saturating_add)
@@ -111,7 +111,7 @@ fn chain_end(g: &Graph, stored: &Stored, reduce: &UOp) -> Option<UOp> {
 /// Jobs in graph order; absorbed values are taken out of `stored`.
 pub fn jobs(g: &Graph, stored: &mut Stored) -> Result<Vec<Job>, ScheduleError> {
     let mut jobs: Vec<Job> = Vec::new();
-    // How often each stored value is wanted, and by which job.
+    // How often each stored value is read, and by which job.
     let mut wanted: UMap<Vec<(usize, Rc<Place>)>> = UMap::default();
     let mut next_range = 0;
     for u in g.order.iter().rev() {
@@ -148,7 +148,7 @@ fn want(wanted: &mut UMap<Vec<(usize, Rc<Place>)>>, k: usize, job: &Job) {
     }
 }
 
-/// The job that can absorb a value: the only one that wants it, at one place, inside a reduce, once for each of its turns.
+/// The job that can absorb a value: the only reader, at one place, inside a reduce, once for each of its iterations.
 fn absorber(jobs: &[Job], wanted: &[(usize, Rc<Place>)], work: u64) -> Option<usize> {
     let [(owner, place)] = wanted else { return None };
     let job = &jobs[*owner];
@@ -156,7 +156,7 @@ fn absorber(jobs: &[Job], wanted: &[(usize, Rc<Place>)], work: u64) -> Option<us
         return None;
     }
     let have = whole_ranges(&place.idx)?;
-    // The ranges of some reduce and all loops it stands in, those of the reduces around it included.
+    // The ranges of some reduce and all loops around it, including those of enclosing reduces.
     let once_a_turn = |q: &Reduced| {
         let outer = ranges_in(q.place.idx.iter().chain(&q.place.gate));
         let need = || q.ranges.iter().chain(&outer);
@@ -180,14 +180,15 @@ fn sums_products(stored: &Stored, job: &Job) -> bool {
     })
 }
 
-/// The job that sums up a sum: it wants each element at most once, some of them shifted or padded, in a sum of nothing else.
+/// The job that sums a sum: it reads each element at most once, some of them shifted or padded, in a sum of nothing
+/// else.
 fn summed_up(jobs: &[Job], wanted: &[(usize, Rc<Place>)], (sum, param, heavy): (&Job, &UOp, bool)) -> Option<usize> {
     let [(owner, place)] = wanted else { return None };
     let job = &jobs[*owner];
     if !sum.is_sum || place.gate.is_none() || place.version.is_some() {
         return None;
     }
-    // Turns for elements that do not exist do nothing but take time.
+    // Iterations for elements that do not exist do nothing but take time.
     let turns = |q: &Reduced| product(&q.ranges).saturating_mul(product(&ranges_in(&q.place.idx)));
     let each_once = |q: &Reduced| {
         let open: Vec<UOp> = q.ranges.iter().cloned().chain(ranges_in(&q.place.idx)).collect();

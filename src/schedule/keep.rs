@@ -1,8 +1,8 @@
-//! Elementwise values that are better kept in memory than computed again.
+//! Elementwise values that are better kept in memory than recomputed.
 //!
-//! Recomputing is the rule: it costs no memory traffic. The exceptions: what an Expand repeats many times and is costly
-//! (transcendental ops, divisions, more than a few loads), as a softmax before a product; and what several kernels would compute from
-//! more than a few buffers each.
+//! Recomputing is the rule: it costs no memory traffic. The exceptions: values that an Expand repeats many times and
+//! that are costly (transcendental ops, divisions, more than a few loads), as a softmax before a product; and values
+//! that several kernels would compute from more than a few buffers each.
 
 use super::fuse::Kernel;
 use super::graph::{Graph, max_len, values};

@@ -1,12 +1,13 @@
 //! Stores → the normal form of a kernel: equal kernels are the identical node, whatever buffers they run on.
 //!
-//! Independent reduces of equal extents that stand in the same loops and at the same stage get the same ranges, so that
-//! codegen runs them in one loop. Ranges are numbered output loops first, parameters by first appearance, outputs first.
+//! Independent reduces of equal extents in the same loops and at the same stage get the same ranges, so that
+//! codegen runs them in one loop. Ranges are numbered output loops first, parameters by first appearance, outputs
+//! first.
 
 use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp, open_ranges, simplify_given};
 use hashbrown::HashMap;
 
-/// A kernel graph and what its parameters stand for.
+/// A kernel graph and the buffers of its parameters.
 pub struct KernelGraph {
     pub ast: UOp,
     /// Plan-wide slot of each parameter of the kernel.
@@ -43,7 +44,7 @@ fn share_ranges(sink: &UOp) -> UOp {
     open_ranges(sink, &mut open);
     let mut canon: UMap<UOp> = UMap::default();
     let mut groups: HashMap<(Vec<u64>, Vec<UOp>, u32), Vec<UOp>> = HashMap::new();
-    // Users first: the loops a reduce stands in have their names before it gets its own.
+    // Users first: the loops around a reduce are numbered before its own.
     for u in order.iter().rev().filter(|u| u.op() == Op::Reduce) {
         let mut outer: Vec<u64> = open[u].iter().map(|r| canon.get(r).unwrap_or(r).id()).collect();
         outer.sort_unstable();
@@ -61,7 +62,7 @@ fn share_ranges(sink: &UOp) -> UOp {
     sink.substitute(&canon)
 }
 
-/// Ranges and parameters in the order they are met.
+/// Ranges and parameters in the order of their first use.
 fn renumber(sink: &UOp) -> (UOp, Vec<u32>) {
     let mut map: UMap<UOp> = UMap::default();
     let mut next = 0;
@@ -73,7 +74,7 @@ fn renumber(sink: &UOp) -> (UOp, Vec<u32>) {
             next += 1;
         }
     };
-    // The deepest store names the loops: the others stand in a part of its nest.
+    // The deepest store numbers the loops: the others are in a part of its nest.
     let deepest = sink.src().iter().rev().max_by_key(|s| s.src().len());
     for s in deepest.into_iter().chain(sink.src()) {
         s.src()[2..].iter().for_each(|r| range(&mut map, r));

@@ -1,8 +1,9 @@
 //! One tensor node at given indices → a kernel expression, by pushing the indices down through the graph.
 //!
-//! A place is (indices, gate, version). Movement ops change the place; elementwise ops pass it on; a reduce opens new ranges;
-//! stored nodes become loads. Results are kept by (node, place), so shared nodes are lowered once a place. The validity of a
-//! Pad becomes the gate of every load below it, and a `Where` above. The walk has its own stack: depth costs nothing.
+//! A place is (indices, gate, version). Movement ops change the place; elementwise ops pass it on; a reduce opens new
+//! ranges; stored nodes become loads. Results are kept by (node, place), so shared nodes are lowered once a place. The
+//! validity of a Pad becomes the gate of every load below it, and a `Where` above. The walk has its own stack: depth
+//! costs nothing.
 
 use super::ScheduleError;
 use super::collapse::collapse;
@@ -13,23 +14,23 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// Where a value is wanted.
+/// Where a value is read.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Place {
     pub idx: Idx,
-    /// The value matters only where this holds.
+    /// The value matters only where this is true.
     pub gate: Option<UOp>,
     /// The Assign or After through which memory is read: its content after that.
     pub version: Option<UOp>,
 }
 
-/// What stands in the way of lowering through a node.
+/// Why a node is not lowered through.
 pub enum Cut {
-    /// The node's value lies densely in this graph parameter.
+    /// The node's value is dense in this graph parameter.
     Stored(UOp),
     /// The value is that of this source at the same indices, read from memory after the node took effect.
     Memory,
-    /// Nothing: lower its expression.
+    /// No reason: lower its expression.
     Through,
 }
 
@@ -44,12 +45,12 @@ pub struct Read {
     pub flat: UOp,
 }
 
-/// A reduce as it was lowered: its own ranges and the place it stands in.
+/// A reduce as it was lowered: its own ranges and the place it is in.
 #[derive(Clone)]
 pub struct Reduced {
     pub ranges: Vec<UOp>,
     pub place: Rc<Place>,
-    /// What is added up, if it is nothing but a gated load of this.
+    /// The summand, if it is nothing but a gated load of this.
     pub of: Option<UOp>,
     /// One sum of products that was a sum of sums.
     pub merged: bool,
@@ -63,7 +64,7 @@ enum Frame {
     Build(UOp, Rc<Place>, Deps, Extra),
 }
 
-/// What the way down found out and the way up needs.
+/// What the way down has found and the way up needs.
 enum Extra {
     None,
     /// Condition of a pad.
@@ -186,7 +187,7 @@ impl<'a, C: Fn(&UOp) -> Cut> Lowerer<'a, C> {
         }
     }
 
-    /// The sources of `u` and the places they are wanted in.
+    /// The sources of `u` and the places at which they are read.
     fn expand(&mut self, u: &UOp, p: &Rc<Place>) -> Result<(Deps, Extra), ScheduleError> {
         let op = u.op();
         if op.is_elementwise() {
@@ -302,7 +303,7 @@ fn one(u: &UOp, k: usize, p: Rc<Place>) -> Deps {
     d
 }
 
-/// Scalars broadcast: they are wanted at no index.
+/// Scalars broadcast: they are read without an index.
 fn scalar_place(s: &UOp, p: &Rc<Place>) -> Rc<Place> {
     if s.shape().is_empty() && !p.idx.is_empty() {
         Rc::new(Place { idx: Idx::new(), ..(**p).clone() })
@@ -378,7 +379,7 @@ fn moved(u: &UOp, p: &Rc<Place>) -> Result<(Deps, Extra), ScheduleError> {
             let mut valid = None;
             for (k, d) in from.iter().enumerate() {
                 let i = index::add(&p.idx[k], &index::mul(&u.src()[1 + k], &UOp::int(-1)));
-                // Where nothing is added, every index is inside.
+                // Without a gate, every index is inside.
                 if *d != u.shape()[k] || u.src()[1 + k].as_int() != Some(0) {
                     valid = index::both(valid, index::within(&i, d));
                 }

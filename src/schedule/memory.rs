@@ -1,10 +1,10 @@
-//! The memory plan: temporaries whose lives do not overlap share the bytes of an arena.
+//! The memory plan: temporaries with disjoint lifetimes share the bytes of an arena.
 //!
-//! One arena a device and lane; values that a copy touches have their own lane, so that reuse never makes a copy wait for a
-//! kernel it does not need. Values that outlive the schedule get memory of their own.
+//! One arena a device and lane; values that a copy touches have their own lane, so that reuse never makes a copy wait
+//! for a kernel it does not need. Values that outlive the schedule get memory of their own.
 
 use crate::sort;
-/// Where a temporary lies.
+/// Where a temporary is stored.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A buffer of its own.
@@ -30,7 +30,7 @@ pub struct Arena {
     copied: bool,
 }
 
-/// Life of a temporary.
+/// Lifetime of a temporary.
 pub struct TempUse {
     pub bytes: usize,
     pub device: u32,
@@ -43,7 +43,7 @@ pub struct TempUse {
 /// Start of every value in an arena is a multiple of this (a cache line pair; larger than any vector).
 const ALIGN_BYTES: usize = 256;
 
-/// Places every temporary: large ones first, each at the lowest offset that is free during its life.
+/// Assigns offsets to all temporaries: large ones first, each at the lowest offset that is free during its lifetime.
 pub fn plan(uses: &[TempUse]) -> MemoryPlan {
     let mut out = MemoryPlan { places: vec![Place::Nowhere; uses.len()], arenas: Vec::new() };
     let mut by_size: Vec<usize> = (0..uses.len()).collect();

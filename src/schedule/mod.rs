@@ -1,19 +1,19 @@
 //! Tensor graph → kernels and copies.
 //!
-//! In: roots of tensor UOps (see `uop`). Out: a [`Schedule`]: kernel graphs in normal form with their buffers, copies, a memory plan
-//! for temporaries, and where each root lies afterwards. Depends on `uop` only.
+//! In: roots of tensor UOps (see `uop`). Out: a [`Schedule`]: kernel graphs in normal form with their buffers, copies,
+//! a memory plan for temporaries, and where each root is stored afterwards. Depends on `uop` only.
 //!
-//! The way: `front` strips identities from the graph, which gives the key of the cache (`split` cuts large reductions in two
-//! there); `stored` and `keep` say which values may lie in memory; `jobs` makes one job of each, `lower` turns what is
-//! between them into expressions over ranges (`index`: movement as arithmetic; `collapse`: sums of which one turn counts;
-//! `sums`: sums of gated sums);
-//! `fuse` puts jobs that pass values within iterations into one kernel; `kernel` brings it into normal form; `order`,
-//! `snapshot` and `memory` place kernels and temporaries in time and space; `bind` puts buffers in.
+//! Steps: `front` strips identities from the graph, which gives the key of the cache (`split` cuts large reductions in
+//! two there); `stored` and `keep` choose which values may be stored in memory; `jobs` makes one job of each, `lower`
+//! turns the graph between them into expressions over ranges (`index`: movement as arithmetic; `collapse`: sums of
+//! which one iteration contributes; `sums`: sums of gated sums); `fuse` puts jobs that pass values within iterations
+//! into one kernel; `kernel` brings it into normal form; `order`, `snapshot` and `memory` place kernels and temporaries
+//! in time and space; `bind` inserts the buffers.
 //!
-//! What a kernel graph means, beyond `uop`: its stores may stand at different depths of one loop nest (a row's mean, then the
-//! row); stores in equal loops run in one loop, and each iteration loads all it needs before it stores anything. So a
-//! kernel may read the memory it overwrites, at the very element it writes and from stores in the same loops only.
-//! Left out: sharding over devices.
+//! The meaning of a kernel graph, beyond `uop`: its stores may be at different depths of one loop nest (a row's mean,
+//! then the row); stores in equal loops run in one loop, and each iteration loads all it needs before it stores
+//! anything. So a kernel may read the memory it overwrites, at the very element it writes and from stores in the same
+//! loops only. Left out: sharding over devices.
 #![forbid(unsafe_code)]
 
 mod bind;

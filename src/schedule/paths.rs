@@ -1,7 +1,8 @@
 //! Which kernels must run before which, kept while kernels are merged.
 //!
-//! A set of bits for each kernel, both ways: asking costs a few words whatever the graph, merging what the kernels before and behind have.
-//! Graphs of thousands of kernels are asked millions of times. The sets of n jobs take n * n / 4 bytes: 17 MB for 8,192.
+//! A set of bits for each kernel, in both directions: a query costs a few words whatever the graph, merging the sets of
+//! the kernels before and after. Graphs of thousands of kernels are queried millions of times. The sets of n jobs take
+//! n * n / 4 bytes: 17 MB for 8,192.
 
 /// Bits of a word.
 const BITS: usize = u64::BITS as usize;
@@ -10,7 +11,7 @@ const BITS: usize = u64::BITS as usize;
 #[derive(Clone, Debug)]
 pub struct Paths {
     words: usize,
-    /// All that run behind a kernel, directly or not.
+    /// All that run after a kernel, directly or not.
     behind: Vec<u64>,
     /// All that run before it.
     before: Vec<u64>,
@@ -27,7 +28,7 @@ impl Paths {
         let mut place = vec![0; count];
         order.iter().enumerate().for_each(|(at, k)| place[*k] = at);
         let mut sorted: Vec<(usize, usize)> = edges.to_vec();
-        // What is later in the order is complete before what runs before it takes it over, and the other way round.
+        // Sets of later kernels are complete before the ones before them copy them, and vice versa.
         crate::sort::by_key(&mut sorted, |(a, _)| std::cmp::Reverse(place[*a]));
         sorted.iter().for_each(|(a, b)| add(&mut paths.behind, words, *a, *b));
         crate::sort::by_key(&mut sorted, |(_, b)| place[*b]);
@@ -98,7 +99,7 @@ fn members(row: &[u64]) -> impl Iterator<Item = usize> + '_ {
 mod tests {
     use super::*;
 
-    /// Whether a third kernel lies on a path from `a` to `b` or back, found by walking all paths.
+    /// Whether a third kernel is on a path from `a` to `b` or back, found by walking all paths.
     fn walked(edges: &[(usize, usize)], a: usize, b: usize) -> bool {
         let reaches = |from: usize, to: usize| {
             let (mut seen, mut todo) = (vec![false; 128], vec![from]);

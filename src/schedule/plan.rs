@@ -1,6 +1,6 @@
 //! A keyed graph → a plan: kernels and copies over numbered memory, in order, with a memory plan for temporaries.
 //!
-//! What a plan holds depends on the key alone, so it is kept and bound to other buffers when the same graph comes again.
+//! A plan depends on the key alone, so it is cached and bound to other buffers when the same graph comes again.
 
 use super::ScheduleError;
 use super::front::{Key, device_number};
@@ -73,7 +73,7 @@ fn plan_graph(key: &Key) -> Result<Plan, ScheduleError> {
         kernels = fuse(&g, &work, &candidates);
     }
     let jobs = work;
-    // What fusion left in memory, numbered anew.
+    // The values that fusion left in memory, renumbered.
     let mut stored = Stored { required: candidates.required.clone(), ..Stored::new() };
     let users = users(&jobs);
     for k in &kernels {
@@ -109,7 +109,7 @@ fn order(jobs: &[Job], kernels: &[Kernel], stored: &Stored) -> Result<Vec<usize>
     Ok(order)
 }
 
-/// What a kernel's jobs become; `None`: nobody reads what they compute (a constant that its readers compute themselves).
+/// The kernel of a kernel's jobs; `None`: its results are never read (a constant that its readers compute themselves).
 fn step(g: &Graph, stored: &Stored, jobs: &[Job], kernel: &Kernel) -> Result<Option<Step>, ScheduleError> {
     if let Some(job) = kernel.jobs.first().map(|j| &jobs[j.0]).filter(|j| j.is_copy()) {
         let src = stored.region(&job.node.src()[0])?;
@@ -233,7 +233,7 @@ fn uses(temps: &[UOp], held: &USet, steps: &[Step]) -> Vec<TempUse> {
         match s {
             Step::Kernel { slots, .. } => slots.iter().for_each(|s| touch(*s, k, false)),
             Step::Copy { dst, src, .. } => {
-                // What comes from the host is written before the first kernel runs.
+                // Data from the host is written before the first kernel runs.
                 touch(slot(dst), 0, true);
                 [dst, src].iter().for_each(|p| touch(slot(p), k, true))
             }

@@ -1,7 +1,8 @@
-//! When a value needs both the old content of a buffer and what its assignment led to, the old content must be copied first.
+//! When a value needs both the old content of a buffer and results of its assignment, the old content must be copied
+//! first.
 //!
-//! Such graphs show as a cycle between kernels; this is the way out of it. Every buffer that is assigned to is copied once,
-//! before anything happens, and whatever reads its old content reads the copy.
+//! Such graphs show as a cycle between kernels, which this breaks. Every buffer that is assigned to is copied once,
+//! before anything runs, and every read of its old content reads the copy.
 
 use super::front::Key;
 use crate::uop::{Arg, Op, Srcs, UMap, UOp};
@@ -9,7 +10,7 @@ use crate::uop::{Arg, Op, Srcs, UMap, UOp};
 /// Tag of a Contiguous that is a copy even of what is dense memory already.
 const COPY: u32 = 1;
 
-/// Whether `u` asks for a copy of memory.
+/// Whether `u` requests a copy of memory.
 pub fn is_snapshot(u: &UOp) -> bool {
     u.op() == Op::Contiguous && u.tag() == Some(COPY)
 }

@@ -6,8 +6,8 @@ use crate::uop::{Dim, Op, UOp};
 /// Input elements for one output element from which on a split pays (as tinygrad has it).
 const RATIO: i64 = 32768;
 
-/// Input elements for one output element from which on a sum of products is split: what all outputs read again and again then
-/// stays in a cache, a block of the inputs at a time.
+/// Input elements for one output element from which on a sum of products is split: the data that all outputs read again
+/// and again then stays in a cache, a block of the inputs at a time.
 const DEEP: i64 = 1 << 14;
 /// Input elements of one output in such a block.
 const BLOCK: i64 = 1 << 11;

@@ -1,4 +1,4 @@
-//! Which values lie in memory, and as what: every node that is not listed here lives inside kernels only.
+//! Which values are stored in memory, and in which form: every node that is not listed here exists inside kernels only.
 
 use super::ScheduleError;
 use super::front::graph_param;
@@ -25,7 +25,7 @@ pub struct Stored {
     pub at: UMap<UOp>,
     /// Number of temporaries.
     pub temps: u32,
-    /// What somebody outside the kernels wants; the others are stored for want of something better.
+    /// Values that are read outside the kernels; the others are stored for lack of an alternative.
     pub required: USet,
     /// Stored, but cheaper to compute again than to read.
     pub recompute: USet,
@@ -100,7 +100,8 @@ impl Stored {
     }
 }
 
-/// Output loops of an array of this shape, numbered from `first`, and the indices they give: axes of one element have no loop.
+/// Output loops of an array of this shape, numbered from `first`, and the indices that they define: axes of one element
+/// have no loop.
 pub fn loops_of(shape: &[Dim], first: u32) -> (Vec<UOp>, index::Idx) {
     let mut loops = Vec::new();
     let idx = shape
@@ -117,7 +118,8 @@ pub fn loops_of(shape: &[Dim], first: u32) -> (Vec<UOp>, index::Idx) {
     (loops, idx)
 }
 
-/// Chooses what must be stored: what the user asked for and what kernels cannot pass on. Sources are decided before users.
+/// Chooses what must be stored: what the user requested and what kernels cannot pass on. Sources are decided before
+/// users.
 pub fn required(g: &Graph) -> Result<Stored, ScheduleError> {
     let mut stored = Stored::new();
     for u in &g.order {

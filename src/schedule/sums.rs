@@ -1,15 +1,16 @@
-//! A sum of sums, each taken where a condition holds → one sum over all their ranges.
+//! A sum of sums, each taken where a condition is true → one sum over all their ranges.
 //!
-//! The gradient of a window is a sum over the places in it of what was computed for each place, shifted and padded: in the gradient of a
-//! convolution's input that is again a sum, over the output channels. As one sum over places and channels of a product where the
-//! shifted position exists, it needs no memory for the products and has the form of the convolution itself.
-//! Each element of the inner sums is wanted at most once ([`once_each`]): nothing is computed again.
+//! The gradient of a window is a sum over its positions of the value computed for each position, shifted and padded: in
+//! the gradient of a convolution's input that is again a sum, over the output channels. As one sum over places and
+//! channels of a product where the shifted position exists, it needs no memory for the products and has the form of the
+//! convolution itself. Each element of the inner sums is wanted at most once ([`once_each`]): nothing is computed
+//! again.
 
 use super::index::{Lin, both};
 use crate::uop::{Arg, ConstVal, Op, Srcs, UMap, UOp};
 
-/// Body and ranges of a sum of sums (each where conditions hold, zero elsewhere) as one sum under the conditions and `gate`, in which
-/// the whole value is wanted. `None`: it is not one.
+/// Body and ranges of a sum of sums (each where conditions hold, zero elsewhere) as one sum under the conditions and
+/// `gate`, in which the whole value is wanted. `None`: it is not one.
 pub fn merged(body: &UOp, ranges: &[UOp], gate: Option<&UOp>) -> Option<(UOp, Vec<UOp>)> {
     let (mut conditions, mut inner) = (Vec::new(), body);
     while let (Op::Where, [c, x, zero]) = (inner.op(), inner.src())

@@ -1,4 +1,4 @@
-//! Assignment: the one way a Tensor changes.
+//! Assignment: the only operation that changes a Tensor.
 
 use super::creation::known;
 use super::error::{Fault, Problem, Shown};
@@ -7,8 +7,8 @@ use super::handle::Tensor;
 use super::value::{Value, build};
 use crate::uop::{Arg, Op, UOp};
 
-/// Whether a node is memory of its own or a view of it. The buffer of a computed value is not: equal expressions are one node, so
-/// two Tensors of zeros share it, and an assignment to one must not be seen by the other.
+/// Whether a node is memory of its own or a view of it. The buffer of a computed value is not: equal expressions are
+/// one node, so two Tensors of zeros share it, and an assignment to one must not be seen by the other.
 pub(crate) fn is_memory(u: &UOp) -> bool {
     let mut u = u;
     loop {
@@ -38,11 +38,11 @@ pub(crate) fn fitted(target: &UOp, value: &UOp) -> Result<UOp, Problem> {
 }
 
 impl Tensor {
-    /// Stores `value` (broadcast to the shape) where this Tensor lives; all handles on it see it. A Tensor that is not memory
-    /// yet gets memory of its own. A fault in `value` becomes this Tensor's.
+    /// Stores `value` (broadcast to the shape) in this Tensor's memory; all handles on it see it. A Tensor that is not
+    /// memory yet gets memory of its own. A fault in `value` becomes this Tensor's.
     ///
-    /// What was built from the old content and is computed together with the assignment or before it sees the old content;
-    /// what is computed later reads the memory as it is then.
+    /// Expressions of the old content that are computed together with the assignment or before it see the old content;
+    /// those computed later read the memory as it is then.
     #[track_caller]
     pub fn assign(&self, value: &Tensor) -> &Tensor {
         let made: Tensor = build("assign", [self.node(), value.node()], |[target, value]| {
@@ -58,7 +58,7 @@ impl Tensor {
         self.set_node(made.node());
         self
     }
-    /// Makes this handle (and its clones) stand for another Tensor's value, without storing anything.
+    /// Gives this handle (and its clones) another Tensor's node, without storing anything.
     pub fn replace(&self, other: &Tensor) {
         let node: Result<UOp, Fault> = other.node();
         self.set_node(node);

@@ -72,7 +72,7 @@ impl Element for bool {
 /// Numbers, arrays and Vecs of them, nested to any depth.
 pub trait Nested {
     type Element: Element;
-    /// Appends the elements in row-major order and gives the shape; `None` when rows differ in shape.
+    /// Appends the elements in row-major order and returns the shape; `None` when rows differ in shape.
     fn flatten_into(&self, out: &mut Vec<Self::Element>) -> Option<Vec<usize>>;
 }
 macro_rules! scalars_nest {
@@ -119,7 +119,8 @@ impl<T: Nested + ?Sized> Nested for &T {
     }
 }
 
-/// The dtype a plain number gives a Tensor of its own: the default int or float, a longer int where that lacks the number.
+/// The dtype of a Tensor made of a plain number: the default int or float, a longer int where that cannot hold the
+/// number.
 fn own_type(c: ConstVal) -> Scalar {
     let holds = |t: &&Scalar, i: i128| (t.int_range().0..=t.int_range().1).contains(&i);
     match c {
@@ -175,8 +176,8 @@ impl Tensor {
             Ok(graph::reshape(&Tensor::buffer(dtype, len, default_device()), &shape))
         })
     }
-    /// One number everywhere, without memory: i32 (i64 or u64 for a number beyond it), f32 or bool as the number is written (`cast`
-    /// for others).
+    /// One number everywhere, without memory: i32 (i64 or u64 for a number beyond it), f32 or bool as the number is
+    /// written (`cast` for others).
     #[track_caller]
     pub fn full(shape: impl IntoShape, value: impl Into<ConstVal>) -> Tensor {
         let value = value.into();

@@ -1,7 +1,7 @@
 //! Sums of products named by letters, as in numpy's `einsum`.
 //!
-//! Every operand is laid out over all letters (missing ones have size 1), the product is taken, and the letters that the
-//! result does not have are summed. `...` stands for leading axes that broadcast.
+//! Every operand is expanded over all letters (missing ones have size 1), the product is taken, and the letters that
+//! the result does not have are summed. `...` stands for leading axes that broadcast.
 
 use super::elementwise::Elementwise;
 use super::error::Problem;
@@ -42,7 +42,7 @@ fn letters(term: &str, rank: usize) -> Result<Vec<char>, Problem> {
     Ok(all)
 }
 
-/// A letter that stands twice in an operand means its diagonal.
+/// A letter that occurs twice in an operand selects its diagonal.
 fn without_doubles(mut x: Expr, mut names: Vec<char>) -> Result<(Expr, Vec<char>), Problem> {
     while let Some((a, b)) =
         (0..names.len()).find_map(|a| (a + 1..names.len()).find(|b| names[*b] == names[a]).map(|b| (a, b)))
@@ -105,7 +105,7 @@ pub(crate) fn einsum(formula: &str, xs: Vec<Expr>) -> Result<Expr, Problem> {
     Ok(Expr::from(graph::reshape(total.uop(), &product.shape()[..out.len()])).cast(t))
 }
 
-/// Letters of the result: as written, or all that stand once, in alphabetical order after the axes of `...`.
+/// Letters of the result: as written, or all that occur once, in alphabetical order after the axes of `...`.
 fn output_letters(known: &[char], written: Option<&str>) -> Result<Vec<char>, Problem> {
     let hidden = known.iter().filter(|c| !c.is_ascii()).max().map_or(0, |c| (*c as u32 - 0xe000) as usize + 1);
     let Some(text) = written else {

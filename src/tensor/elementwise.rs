@@ -1,7 +1,8 @@
 //! Elementwise arithmetic, comparison, bits and casts: each output element depends on the same element of each source.
 //!
-//! Sources broadcast and are promoted (`uop::dtype`); numbers take the dtype of what they meet, if it has their value. Division of integers gives
-//! floats unless its name says otherwise; `modulo` has the divisor's sign, as in Python.
+//! Sources broadcast and are promoted (`uop::dtype`); numbers take the dtype of the other operand, if it can hold their
+//! value. Division of integers gives floats except in methods named otherwise; `modulo` has the divisor's sign, as in
+//! Python.
 
 use super::error::{Fault, Problem};
 use super::graph;
@@ -81,8 +82,8 @@ pub trait Elementwise: Value {
             })
         })
     }
-    /// Remainder with the sign of the dividend: exact for every float of at most 32 bits, and in f64 while the quotient is below
-    /// 2^192. Floats of at most 32 bits are computed in f64.
+    /// Remainder with the sign of the dividend: exact for every float of at most 32 bits, and in f64 while the quotient
+    /// is below 2^192. Floats of at most 32 bits are computed in f64.
     #[track_caller]
     fn fmod(&self, o: impl Operand<Self>) -> Self {
         lift("fmod", [self.node(), o.operand()], |[a, b]| {
@@ -198,7 +199,7 @@ pub trait Elementwise: Value {
     #[track_caller]
     fn where_(&self, a: impl Operand<Self>, b: impl Operand<Self>) -> Self {
         build("where", [self.node(), a.operand(), b.operand()], |[c, a, b]| {
-            // Two numbers without a type of their own give the default one.
+            // Two numbers without a type of their own have the default one.
             let t = graph::promoted(&[a, b]).strong();
             graph::alu(Op::Where, &[c.clone(), graph::taken(a, t)?, graph::taken(b, t)?])
         })
@@ -208,7 +209,7 @@ pub trait Elementwise: Value {
     fn masked_fill(&self, mask: &Self, value: impl Operand<Self>) -> Self {
         build("masked_fill", [mask.node(), value.operand(), self.node()], |src| graph::alu(Op::Where, src))
     }
-    /// Held between `low` and `high`.
+    /// Clamped to `low..=high`.
     #[track_caller]
     fn clamp(&self, low: impl Operand<Self>, high: impl Operand<Self>) -> Self {
         self.maximum(low).minimum(high)
@@ -295,7 +296,7 @@ pub trait Elementwise: Value {
             let one = |v: i64| UOp::constant(DType::of(a.scalar()), v);
             let (pos, neg, zero) = (Expr::from(one(1)), Expr::from(one(-1)), Expr::from(one(0)));
             let s = a.lt(0).where_(&neg, &a.gt(0).where_(&pos, &zero));
-            // A NaN is neither side of zero: adding it back keeps it, adding 0 * x would spoil infinities.
+            // A NaN is neither side of zero: adding it back keeps it, adding 0 * x would make infinities NaN.
             Ok(if a.scalar().is_float() { a.ne(&a).where_(&a, &s) } else { s })
         })
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a Tensor expression, and where its author wrote it.
+//! Errors of a Tensor expression, and where it was written.
 
 use crate::uop::{DType, Dim};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// A shared [`TensorError`]: what a Tensor carries instead of a node.
 pub type Fault = Arc<TensorError>;
 
-/// The first mistake below a Tensor: op, sources and the line that asked for it.
+/// The first error below a Tensor: op, sources and the line of the call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorError {
     /// Name of the method that was called.

@@ -1,8 +1,8 @@
-//! Files as Tensors: elements from a byte of a file on, read when they are needed.
+//! Files as Tensors: elements from a byte offset of a file on, read when they are needed.
 //!
-//! Such a Tensor is on device `DISK:path`, where nothing computes: [`Tensor::to`] moves it, `to_vec` reads it back. It holds the file
-//! open, so it is what was there when the Tensor was made even if another file has taken the name since; a file that is changed in
-//! place changes the elements that are not read yet.
+//! Such a Tensor is on device `DISK:path`, which computes nothing: [`Tensor::to`] moves it, `to_vec` reads it back. It
+//! keeps the file open, so it is the file that existed when the Tensor was made even if another file has taken its name
+//! since; a file that is changed in place changes the elements that are not read yet.
 
 use super::args::IntoShape;
 use super::creation::known;
@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The part of a file that a Buffer on device `DISK:path` stands for: little-endian elements.
+/// The part of a file that is the content of a Buffer on device `DISK:path`: little-endian elements.
 pub struct FileRange {
     file: Arc<File>,
     path: PathBuf,
@@ -88,8 +88,8 @@ impl TensorFile {
 }
 
 impl Tensor {
-    /// Little-endian elements of a file in row-major order under a shape, from byte `offset_bytes` on, wherever that lies. Nothing is
-    /// read yet; the Tensor is on device `DISK:path`. A missing or too short file makes it faulty.
+    /// Little-endian elements of a file in row-major order under a shape, from byte `offset_bytes` on, aligned or not.
+    /// Nothing is read yet; the Tensor is on device `DISK:path`. A missing or too short file makes it faulty.
     #[track_caller]
     pub fn from_file(path: impl AsRef<Path>, dtype: Scalar, shape: impl IntoShape, offset_bytes: u64) -> Tensor {
         let (path, shape) = (path.as_ref(), shape.into_shape());

@@ -1,8 +1,8 @@
-//! Gradients: from the root of a tensor graph down, each node hands its sources their share.
+//! Gradients: from the root of a tensor graph down, each node passes a contribution to its sources.
 //!
-//! The table covers every op of the tensor graph; what has no slope (comparisons, integer ops, bits) passes nothing. The
-//! derivative of a maximum is shared equally by the elements that reach it; against a number, a tie gets nothing, so that
-//! relu'(0) = 0. No recursion: the order is a topological one.
+//! The table covers every op of the tensor graph; ops without a derivative (comparisons, integer ops, bits) pass
+//! nothing. The derivative of a maximum is shared equally by the elements that reach it; against a number, a tie gets
+//! nothing, so that relu'(0) = 0. No recursion: the order is a topological one.
 
 use super::elementwise::Elementwise;
 use super::error::{Problem, Shown, TensorError};
@@ -16,15 +16,15 @@ use crate::uop::{DType, Dim, Op, Scalar, UMap, UOp, USet};
 use std::f64::consts::LN_2;
 use std::panic::Location;
 
-/// One share a source; `None`: nothing passes.
+/// One contribution a source; `None`: nothing passes.
 type Shares = Result<Vec<Option<Expr>>, Problem>;
 
 fn e(u: &UOp) -> Expr {
     Expr::from(u.clone())
 }
 
-/// Gradient of `root` (weighted by `seed`, of its shape) for each node that gets a share, and the targets that are in the graph: one
-/// without a share (behind a floor or a comparison, say) has the slope 0.
+/// Gradient of `root` (weighted by `seed`, of its shape) for each node that gets a contribution, and the targets that
+/// are in the graph: one without a contribution (below a floor or a comparison, say) has the gradient 0.
 fn gradients(root: &UOp, seed: Expr, is_target: impl Fn(&UOp) -> bool) -> Result<(UMap<Expr>, Vec<UOp>), Problem> {
     let order = root.toposort_if(|u| u.op() != Op::Detach);
     let mut leads = USet::default();
@@ -116,7 +116,8 @@ fn maximum(u: &UOp, g: &Expr) -> Shares {
     let (a, b, y) = (e(&u.src()[0]), e(&u.src()[1]), e(u));
     let side = |x: &Expr, o: &Expr| {
         if graph::is_number(o.uop()) {
-            // The maximum is above the number where x is: then x itself, before the maximum, need not be kept for the gradient.
+            // The maximum exceeds the number where x does: then x itself, before the maximum, need not be kept for the
+            // gradient.
             return o.lt(&y).where_(g, &e(&g.uop().const_like(0i64)));
         }
         o.lt(x).where_(g, &x.eq(o).where_(&g.mul(0.5), 0))
@@ -223,14 +224,14 @@ fn start(root: &UOp, seed: Option<UOp>) -> Result<Expr, Problem> {
     }
 }
 
-/// Whether a node of the graph is what a Tensor stands for now.
+/// Whether a node of the graph is a Tensor's current node.
 fn stands_for(u: &UOp, now: &UOp) -> bool {
     u == now || u.realized() == Some(now)
 }
 
 impl Tensor {
-    /// Gradients of this single number with respect to `targets`, of their shapes; zeros where it does not change with one (behind
-    /// [`floor`](Elementwise::floor), a comparison or [`detach`](Elementwise::detach)).
+    /// Gradients of this single number with respect to `targets`, of their shapes; zeros where it does not depend on
+    /// one (through [`floor`](Elementwise::floor), a comparison or [`detach`](Elementwise::detach)).
     #[track_caller]
     pub fn gradient(&self, targets: &[&Tensor]) -> Vec<Tensor> {
         self.gradient_from(None, targets)
@@ -278,11 +279,11 @@ impl Tensor {
         }
     }
 
-    /// Adds the gradient of this single number to `grad` of every Tensor below it that asked for one; zeros where it does not change
-    /// with it. What lies behind [`detach`](Elementwise::detach) alone gets nothing.
+    /// Adds the gradient of this single number to `grad` of every Tensor below it that requires one; zeros where it
+    /// does not depend on it. Tensors reached through [`detach`](Elementwise::detach) alone get nothing.
     ///
     /// # Errors
-    /// This Tensor is faulty or not a single float, or no Tensor below it asked for a gradient.
+    /// This Tensor is an error or not a single float, or no Tensor below it requires a gradient.
     #[track_caller]
     pub fn backward(&self) -> Result<(), TensorError> {
         let at = Location::caller();

@@ -1,9 +1,9 @@
 //! The primitives on nodes: promotion, broadcasting, elementwise ops, casts, movement and reductions, each checked.
 //!
-//! A number written in the program takes the type of what it meets if it has a value there; one that has not is a mistake, except
-//! that a comparison with it is answered (the rules of numpy 2).
-//! A node that would change nothing is not made: a reshape to the same shape, an empty pad, a cast to the same dtype. A scalar
-//! constant stays a scalar in an elementwise op; every other source is reshaped and expanded to the common shape.
+//! A number written in the program takes the type of the other operand if that can hold its value; otherwise it is an
+//! error, except in comparisons (the rules of numpy 2). A node that would change nothing is not made: a reshape to the
+//! same shape, an empty pad, a cast to the same dtype. A scalar constant stays a scalar in an elementwise op; every
+//! other source is reshaped and expanded to the common shape.
 
 use super::error::Problem;
 use crate::sort;
@@ -31,7 +31,7 @@ pub(crate) fn broadcast_shapes(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>, Problem
     Ok(out)
 }
 
-/// Whether a node is a plain number that may stand in any shape.
+/// Whether a node is a plain number that may have any shape.
 pub(crate) fn is_number(u: &UOp) -> bool {
     u.op() == Op::Const
 }
@@ -50,7 +50,8 @@ fn beyond(u: &UOp, to: Scalar) -> Option<i128> {
     (v < low || v > high).then_some(v)
 }
 
-/// A node that is to take part in an op of type `to`: a number written in the program is taken by its value or not at all.
+/// A node that takes part in an op of type `to`: a number written in the program is converted by its value, or an
+/// error.
 pub(crate) fn taken(u: &UOp, to: Scalar) -> Result<UOp, Problem> {
     match beyond(u, to) {
         Some(v) => Err(not_in(v, to)),
@@ -88,11 +89,11 @@ fn decided(op: Op, src: &[UOp], to: Scalar) -> Option<bool> {
 /// The type an op on these sources works in. Numbers written in the program are weak and take the other's type.
 pub(crate) fn promoted(src: &[&UOp]) -> Scalar {
     let all = src.iter().map(|u| u.dtype().scalar).reduce(Scalar::promote).unwrap_or(Scalar::Void);
-    // Two types without a common storable one (i64 and u64, an int and a weak float) meet in the default float.
+    // Two types without a common storable one (i64 and u64, an int and a weak float) are promoted to the default float.
     if src.iter().all(|u| u.dtype().scalar.is_weak() || u.dtype().scalar == Scalar::Bool) { all } else { all.strong() }
 }
 
-/// Reshape without a check. Consecutive reshapes are not merged: the one between may be what a gradient is asked of.
+/// Reshape without a check. Consecutive reshapes are not merged: a gradient may be requested of the one between.
 pub(crate) fn reshape(u: &UOp, shape: &[Dim]) -> UOp {
     if u.shape() == shape { u.clone() } else { u.movement(Op::Reshape, shape.iter().map(Dim::uop)) }
 }

@@ -1,4 +1,4 @@
-//! The Tensor: a handle on one node, or on the first mistake below it.
+//! The Tensor: a handle on one node, or on the first error below it.
 
 use super::error::{Fault, TensorError};
 use super::value::{Operand, Value};
@@ -7,21 +7,23 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-/// A lazy multi-dimensional array. Cloning gives another handle on the same Tensor: an `assign` through one is seen by all.
+/// A lazy multi-dimensional array. Cloning gives another handle on the same Tensor: an `assign` through one is visible
+/// through all.
 ///
-/// Nothing is computed until the engine is asked for it, and building never fails: a mistake is carried by the Tensor, with the
-/// caller's line, and is returned by whatever needs a value, a shape or a dtype.
+/// Nothing is computed until the engine is asked for a value, and building never fails: an error is carried by the
+/// Tensor, with the caller's line, and is returned by whatever needs a value, a shape or a dtype.
 #[derive(Clone)]
 pub struct Tensor(Arc<Inner>);
 
 struct Inner {
     state: Mutex<Result<UOp, Fault>>,
-    /// Behind a lock of its own: a gradient is stored while graphs are read.
+    /// With a lock of its own: a gradient is stored while graphs are read.
     grad: Mutex<Option<Tensor>>,
     wants_grad: Mutex<bool>,
 }
 
-/// Host memory that a Buffer on device `HOST` stands for: little-endian elements. The engine uploads it where a `Copy` says.
+/// Host memory that is the content of a Buffer on device `HOST`: little-endian elements. The engine uploads it at a
+/// `Copy`.
 pub struct HostBytes(pub Vec<u8>);
 
 /// Device name of Tensors that are made from host data, before they are copied.
@@ -29,7 +31,8 @@ pub const HOST: &str = "HOST";
 
 static DEFAULT_DEVICE: RwLock<Option<Arc<str>>> = RwLock::new(None);
 
-/// Where Tensors made from host data and random ones live unless told otherwise: what `DEV` named when it was first asked, or `CPU`.
+/// The device of Tensors made from host data and of random ones unless given: the value of `DEV` at the first use, or
+/// `CPU`.
 pub fn default_device() -> Arc<str> {
     static AT_FIRST: LazyLock<Arc<str>> = LazyLock::new(|| {
         let named = std::env::var("DEV").ok().filter(|name| !name.is_empty());
@@ -85,14 +88,14 @@ impl From<&UOp> for Tensor {
 }
 
 impl Tensor {
-    /// The node this Tensor stands for now: its buffer once it is realized.
+    /// The Tensor's current node: its buffer once it is realized.
     ///
     /// # Errors
     /// The first mistake below this Tensor; so do all methods that return `Result`.
     pub fn uop(&self) -> Result<UOp, TensorError> {
         self.node().map_err(|fault| (*fault).clone())
     }
-    /// Makes the Tensor stand for another node (what realize, assign and loading do).
+    /// Gives the Tensor another node (realize, assign and loading do).
     pub fn set_uop(&self, u: UOp) {
         self.set_node(Ok(u));
     }
@@ -106,7 +109,7 @@ impl Tensor {
     pub fn shape(&self) -> Result<Vec<Dim>, TensorError> {
         Ok(self.uop()?.shape().to_vec())
     }
-    /// Element type; weak for numbers that met nothing yet.
+    /// Element type; weak for numbers that were not combined with anything yet.
     pub fn dtype(&self) -> Result<Scalar, TensorError> {
         Ok(self.uop()?.dtype().scalar)
     }
@@ -123,7 +126,7 @@ impl Tensor {
         Arc::ptr_eq(&self.0, &o.0)
     }
 
-    /// Asks for this Tensor's gradient in every `backward` of what is built on it.
+    /// Requests this Tensor's gradient in every `backward` of Tensors built from it.
     pub fn requires_grad(self) -> Tensor {
         *locked(&self.0.wants_grad) = true;
         if let Ok(u) = self.node() {
@@ -148,13 +151,13 @@ impl Tensor {
             u.watch(Arc::downgrade(&me));
         }
     }
-    /// The live handles that asked for the gradient of this node.
+    /// The live handles that requested the gradient of this node.
     pub(crate) fn watching(u: &UOp) -> Vec<Tensor> {
         let alive = u.watchers().into_iter().filter_map(|w| Weak::upgrade(&w)).filter_map(|a| a.downcast().ok());
         alive.map(Tensor).filter(Tensor::wants_grad).collect()
     }
 
-    /// Memory on `device`, not initialised by anybody, under this handle alone.
+    /// Memory on `device`, not initialised, with this handle alone.
     pub(crate) fn buffer(dtype: Scalar, len: usize, device: Arc<str>) -> UOp {
         UOp::buffer(DType::of(dtype), BufferRef::new(len, device))
     }

@@ -1,9 +1,9 @@
 //! Indexing: integers, ranges with steps, new axes, an ellipsis, and integer Tensors; reading and storing.
 //!
-//! A negative integer counts from the end. Ranges are cut to the axis as in Python. An index Tensor picks elements of its axis:
-//! a negative element counts from the end, one outside reads 0, whatever integer type it has. Several index Tensors broadcast together; their axes stand
-//! where the first was if they are neighbours, else in front. Reading by a Tensor is a sum over `where(iota == index, x, 0)`,
-//! which the scheduler turns into an indexed load.
+//! A negative integer counts from the end. Ranges are cut to the axis as in Python. An index Tensor picks elements of
+//! its axis: a negative element counts from the end, one outside reads 0, whatever integer type it has. Several index
+//! Tensors broadcast together; their axes are at the position of the first if they are neighbours, else in front.
+//! Reading by a Tensor is a sum over `where(iota == index, x, 0)`, which the scheduler turns into an indexed load.
 
 use super::assign::{fitted, is_memory};
 use super::elementwise::Elementwise;
@@ -18,7 +18,7 @@ use crate::uop::{Arg, Dim, Op, Scalar, UOp};
 /// What to take of an axis (or where to put a new one).
 #[derive(Clone, Debug)]
 pub enum Index {
-    /// One element; the axis goes.
+    /// One element; the axis is removed.
     At(Dim),
     /// `start..stop` by `step`; `None` is the end that the step's direction starts from or runs to.
     Slice { start: Option<Dim>, stop: Option<Dim>, step: i64 },
@@ -26,7 +26,7 @@ pub enum Index {
     NewAxis,
     /// As many whole axes as are left over.
     Ellipsis,
-    /// The elements whose positions an integer Tensor holds.
+    /// The elements at the positions in an integer Tensor.
     Pick(Result<UOp, Fault>),
 }
 
@@ -117,7 +117,7 @@ pub trait Indexing: Value {
             if picks.is_empty() { Ok(x) } else { pick(&x, picks) }
         })
     }
-    /// Elements of one axis at the positions that an integer tensor of the same rank holds: `out[i][j] = self[index[i][j]][j]`
+    /// Elements of one axis at the positions in an integer tensor of the same rank: `out[i][j] = self[index[i][j]][j]`
     /// for axis 0. The other axes of `index` may be shorter than those of `self`.
     #[track_caller]
     fn gather(&self, axis: i64, index: &Self) -> Self {
@@ -149,8 +149,8 @@ fn positions_at(shape: &[Dim], axis: usize) -> Expr {
     super::movement::positions(shape, axis)
 }
 
-/// `i` in an integer type that has its values and the numbers up to `count` too: neither comparing with positions nor counting
-/// on wraps. (Beyond i64, a u64 turns negative, which is no position either.)
+/// `i` in an integer type that holds its values and the numbers up to `count` too: neither comparing with positions nor
+/// counting on wraps. (Beyond i64, a u64 turns negative, which is no position either.)
 pub(super) fn widened(i: &Expr, count: i64) -> Expr {
     let is_narrow = matches!(i.scalar(), Scalar::I8 | Scalar::U8 | Scalar::I16 | Scalar::U16 | Scalar::I32);
     match i.scalar() {
@@ -182,7 +182,7 @@ fn chosen(hit: &Expr, x: &Expr, axis: usize) -> Expr {
     sum.squeeze(axis as i64).cast(t)
 }
 
-/// Applies everything but index Tensors; gives those with the axis they stand on.
+/// Applies everything but index Tensors; returns those with their axes.
 fn basic(x: &Expr, index: &[Index], picks: &[Expr]) -> Result<(Expr, Vec<(usize, Expr)>), Problem> {
     let consumed = index.iter().filter(|i| !matches!(i, Index::NewAxis | Index::Ellipsis)).count();
     let dots = index.iter().filter(|i| matches!(i, Index::Ellipsis)).count();
@@ -353,8 +353,8 @@ fn put(x: &Expr, picks: Vec<(usize, Expr)>, v: &Expr) -> Result<Expr, Problem> {
 }
 
 impl Tensor {
-    /// Stores `value` (broadcast) at these indices. Where this Tensor is memory and the indices make a view of it, only the
-    /// view is written; otherwise the Tensor stands for a new value.
+    /// Stores `value` (broadcast) at these indices. Where this Tensor is memory and the indices make a view of it, only
+    /// the view is written; otherwise the Tensor stands for a new value.
     #[track_caller]
     pub fn set(&self, index: impl IntoIndices, value: &Tensor) -> &Tensor {
         let index = index.into_indices();

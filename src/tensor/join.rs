@@ -1,4 +1,4 @@
-//! Several tensors as one, and one as its repetitions, rotations and diagonals.
+//! Joining several tensors, and repetitions, rotations and diagonals of one.
 
 use super::args;
 use super::elementwise::Elementwise;
@@ -8,10 +8,12 @@ use super::movement::{Movement, positions};
 use super::value::{Expr, Value};
 use crate::uop::{Dim, Op, UOp};
 
-/// Tensors that one kernel joins: it looks at each of them for every element, and each is a buffer of the few that a kernel may have.
+/// Tensors that one kernel joins: it tests each of them for every element, and each is one of the few buffers that a
+/// kernel may have.
 const JOINED_AT_ONCE: usize = 16;
 
-/// One after another. Many are joined in groups first, the groups in memory: a copy more instead of a look at all of them.
+/// Concatenation. Many are joined in groups first, the groups in memory: one more copy in place of a test of all of
+/// them.
 pub(crate) fn cat(xs: &[Expr], axis: i64) -> Result<Expr, Problem> {
     let Some(first) = xs.first() else { return Err(Problem::argument("nothing to join")) };
     let at = args::axis(axis, first.rank())?;
@@ -37,7 +39,7 @@ pub(crate) fn cat(xs: &[Expr], axis: i64) -> Result<Expr, Problem> {
     Ok(joined(&xs, at).unwrap_or_else(|| first.cast(to)))
 }
 
-/// Each is padded to the whole, and chosen where it lies; nothing for no tensors.
+/// Each is padded to the whole, and selected in its own part; nothing for no tensors.
 fn joined(xs: &[Expr], at: usize) -> Option<Expr> {
     let total = xs.iter().fold(Dim::Int(0), |sum, x| graph::dim_op(Op::Add, &sum, &x.dim(at)));
     let mut begin = Dim::Int(0);
@@ -49,7 +51,7 @@ fn joined(xs: &[Expr], at: usize) -> Option<Expr> {
         let padded = Expr::from(graph::pad(x.uop(), &counts));
         whole = Some(match whole {
             None => padded,
-            // -0.0 + 0.0 is +0.0 and would lose a sign: a choice keeps every bit.
+            // -0.0 + 0.0 is +0.0 and would lose a sign: a select keeps every bit.
             Some(left) => positions(padded.shape(), at).lt(&Expr::from(counts[at].0.uop())).where_(&left, &padded),
         });
         begin = end;
@@ -110,7 +112,8 @@ pub(crate) fn diagonal(x: &Expr, offset: i64, a: i64, b: i64) -> Result<Expr, Pr
     let x = x.permute(order);
     let r = x.rank() as i64;
     let block = x.narrow(r - 2, down.min(m), len).narrow(r - 1, right.min(n), len);
-    // Element (i, i) of a len x len block is number i * (len + 1) of its elements: in rows of len + 1, the first of each.
+    // Element (i, i) of a len x len block is number i * (len + 1) of its elements: in rows of len + 1, the first of
+    // each.
     let rest = x.shape()[..x.rank() - 2].to_vec();
     let flat = block.reshape([rest.as_slice(), &[Dim::Int(len.saturating_mul(len))]].concat());
     let mut counts = vec![(0, 0); flat.rank()];

@@ -11,8 +11,8 @@ use crate::uop::{Dim, Scalar};
 
 /// Distances between what was predicted and what should have been.
 pub trait Loss: Value {
-    /// Mean of `-log softmax(self)[label]` over (.., classes) and integer labels (..). Labels equal to `ignore` do not count;
-    /// `smoothing` of the target mass goes evenly to all classes.
+    /// Mean of `-log softmax(self)[label]` over (.., classes) and integer labels (..). Labels equal to `ignore` do not
+    /// count; `smoothing` of the target mass goes evenly to all classes.
     #[track_caller]
     fn sparse_categorical_crossentropy(&self, labels: &Self, ignore: Option<i64>, smoothing: f64) -> Self {
         lift("sparse_categorical_crossentropy", [self.node(), labels.node()], |[x, y]| {
@@ -44,7 +44,7 @@ pub trait Loss: Value {
             let n = x.dim(axis as usize);
             let y = y.mul(1.0 - smoothing).add(&Expr::from(n.uop()).cast(Scalar::F32).recip().mul(smoothing));
             let logs = x.log_softmax(axis);
-            // A class that cannot be and was not costs nothing: 0 * log 0 is 0 here.
+            // A class of probability 0 in both costs nothing: 0 * log 0 is 0 here.
             let absent = y.eq(0).bitand(&logs.eq(f64::NEG_INFINITY));
             let each = absent.where_(0, &logs).mul(&y);
             Ok(last(&each, axis).sum(-1).mean(()).neg())
@@ -59,7 +59,8 @@ pub trait Loss: Value {
             Ok(averaged(&labelled(&x, &y), ignore.map(|i| y.ne(i))).neg())
         })
     }
-    /// Mean of `-(y log p + (1 - y) log(1 - p))` over probabilities; a logarithm counts as -100 at least, as in PyTorch.
+    /// Mean of `-(y log p + (1 - y) log(1 - p))` over probabilities; a logarithm counts as -100 at least, as in
+    /// PyTorch.
     #[track_caller]
     fn binary_crossentropy(&self, target: &Self) -> Self {
         lift("binary_crossentropy", [self.node(), target.node()], |[p, y]| {

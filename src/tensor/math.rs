@@ -1,9 +1,10 @@
 //! Transcendental functions and activations, composed of the elementwise ops.
 //!
-//! Half and fp8 inputs are computed in f32 and rounded once at the end. exp and log go through exp2 and log2, cos through
-//! the sine of the half angle (adding pi/2 to a large argument would round it), erf through a rational approximation
-//! (error below 2e-7, also in f64). The inverse functions are polynomials of a reduced argument: interpolations of the power
-//! series at Chebyshev's points, one for f32 and one for f64, each with an error below half a last place.
+//! Half and fp8 inputs are computed in f32 and rounded once at the end. exp and log go through exp2 and log2, cos
+//! through the sine of the half angle (adding pi/2 to a large argument would round it), erf through a rational
+//! approximation (error below 2e-7, also in f64). The inverse functions are polynomials of a reduced argument:
+//! interpolations of the power series at Chebyshev's points, one for f32 and one for f64, each with an error below half
+//! a last place.
 
 use super::elementwise::{Elementwise, to_float};
 use super::error::{Fault, Problem};
@@ -172,7 +173,7 @@ const STEEP: f64 = 1e9;
 fn asinh(x: &Expr) -> Expr {
     let a = size(x);
     let (near, steep) = (a.lt(0.5), a.gt(STEEP));
-    // Each formula sees 1 where the other is used: neither overflows, nor spoils the gradient at 0.
+    // Each formula gets 1 where the other is used: neither overflows, nor makes the gradient at 0 NaN.
     let (middle, far) = (steep.where_(1.0, &a), steep.where_(&a, 1.0));
     let by_log = steep.where_(&ln(&far).add(LN_2), &ln(&middle.add(&middle.square().add(1).sqrt())));
     near.where_(&odd(&near.where_(x, 0.0), &ASINH, &ASINH_F64), &by_log.mul(&side(x)))

@@ -1,11 +1,11 @@
-//! What a user says: a lazy Tensor is a UOp and nothing else.
+//! The user's API: a lazy Tensor is a UOp and nothing else.
 //!
-//! Stands on `uop` alone. [`Tensor`] is a handle on one node; the op vocabulary is a set of traits that every [`Value`] shares
-//! ([`Elementwise`], [`Math`], [`Movement`], [`Reduction`], [`Product`] ...), so the same words build from Tensors and from
-//! UOps. Nothing here computes or allocates on a device: realize and reading back are the engine's.
+//! Uses `uop` alone. [`Tensor`] is a handle on one node; the op vocabulary is a set of traits that every [`Value`]
+//! shares ([`Elementwise`], [`Math`], [`Movement`], [`Reduction`], [`Product`] ...), so the same methods build from
+//! Tensors and from UOps. Nothing here computes or allocates on a device: realize and reading back are the engine's.
 //!
-//! Mistakes (shapes, dtypes, arguments) are carried by the Tensor as a [`TensorError`] with the caller's line; whatever is
-//! built on it carries the first one.
+//! Errors (shapes, dtypes, arguments) are carried by the Tensor as a [`TensorError`] with the caller's line; Tensors
+//! built from it carry the first one.
 #![forbid(unsafe_code)]
 // Operands are borrowed throughout, so that formulas read alike whether a side is used again or not.
 #![allow(clippy::needless_borrows_for_generic_args)]

@@ -1,4 +1,5 @@
-//! Movement: the same elements in another arrangement. Nothing here copies; the scheduler turns it into index arithmetic.
+//! Movement: the same elements in another arrangement. Nothing here copies; the scheduler turns it into index
+//! arithmetic.
 
 use super::args::{self, IntoAxes, IntoDim, IntoShape};
 use super::error::{Problem, Shown};
@@ -79,7 +80,7 @@ pub trait Movement: Value {
         let value = value.into();
         lift("pad", [self.node()], |[x]| super::padding::constant(&x, counts, value))
     }
-    /// As [`Movement::pad`], what lies around being taken from the inside as `mode` says.
+    /// As [`Movement::pad`], with the padding taken from the inside by `mode`.
     #[track_caller]
     fn pad_mode(&self, counts: &[(i64, i64)], mode: super::PadMode) -> Self {
         lift("pad_mode", [self.node()], |[x]| super::padding::pad(&x, counts, mode))
@@ -226,7 +227,7 @@ pub trait Movement: Value {
             Ok(wide.reshape(shape))
         })
     }
-    /// Rotated by `shift` along an axis: what falls off the end comes back at the front.
+    /// Rotated by `shift` along an axis: elements shifted off the end come back at the front.
     #[track_caller]
     fn roll(&self, shift: i64, axis: i64) -> Self {
         lift("roll", [self.node()], |[x]| super::join::roll(&x, shift, axis))
@@ -239,7 +240,7 @@ pub trait Movement: Value {
             let mut order: Vec<i64> = (0..x.rank() as i64).filter(|k| *k != at as i64).collect();
             order.push(at as i64);
             let w = super::window::windows(&x.permute(order), &[size], &[step], &[1])?;
-            // Now (rest.., count, size): the count goes back to its place.
+            // Now (rest.., count, size): the count moves back to its position.
             let n = w.rank() as i64;
             let mut back: Vec<i64> = (0..n - 2).collect();
             back.insert(at, n - 2);
@@ -271,7 +272,7 @@ pub trait Movement: Value {
 
 impl<V: Value> Movement for V {}
 
-/// Largest size of an axis, and largest count or offset an op takes: far more than any memory holds, and small enough that
+/// Largest size of an axis, and largest count or offset of an op: far more than any memory holds, and small enough that
 /// sums of them stay in range.
 pub(crate) const LARGEST: i64 = 1 << 40;
 
@@ -331,8 +332,8 @@ fn check_shrink(own: &[Dim], keep: &[(Dim, Dim)]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Numbers for masks: element i of axis `axis` of `shape` is i, every other axis has size 1. (A faulty expression has no axes;
-/// whatever is made with it is faulty, whatever stands here.)
+/// Numbers for masks: element i of axis `axis` of `shape` is i, every other axis has size 1. (A faulty expression has
+/// no axes; anything made of it is an error too, whatever this returns.)
 pub(crate) fn positions(shape: &[Dim], axis: usize) -> Expr {
     let Some(size) = shape.get(axis) else { return Expr::from(UOp::int(0)) };
     let ones = shape.iter().enumerate().map(|(k, d)| if k == axis { d.clone() } else { Dim::Int(1) });

@@ -78,7 +78,8 @@ pub trait Composite: Value {
             triangle(&x, |row, column| row.add(offset.clamp(-LARGEST, LARGEST)).le(column))
         })
     }
-    /// `softmax(self @ keyᵀ / sqrt(d) + mask) @ value` over (.., tokens, d); with `causal`, a token sees itself and those before.
+    /// `softmax(self @ keyᵀ / sqrt(d) + mask) @ value` over (.., tokens, d); with `causal`, a token sees itself and
+    /// those before.
     #[track_caller]
     fn attention(&self, key: &Self, value: &Self, mask: Option<&Self>, causal: bool) -> Self {
         use super::product::Product;
@@ -102,7 +103,7 @@ pub trait Composite: Value {
 
 impl<V: Value> Composite for V {}
 
-/// One value a channel, beside the channels of `x`.
+/// One value a channel, shaped to broadcast along the channels of `x`.
 fn per_channel(x: &Expr, v: &Expr) -> Result<Expr, Problem> {
     if x.rank() < 2 || v.shape() != [x.dim(1)] {
         return Err(Problem::shape("per-channel values have the size of axis 1"));

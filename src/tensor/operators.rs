@@ -1,11 +1,11 @@
-//! Operator sugar: `&a + &b`, `a * 2.0`, `1.0 - &a`, `-a`, `!mask`, `a << 3`.
+//! Operators: `&a + &b`, `a * 2.0`, `1.0 - &a`, `-a`, `!mask`, `a << 3`.
 //! `/` divides as floats do; `%` has the divisor's sign.
 
 use super::Tensor;
 use super::elementwise::Elementwise;
 use super::value::{Operand, Value};
 
-/// The same operator for every way to hold the two sides.
+/// The same operator for all combinations of owned and borrowed operands.
 macro_rules! operators {
     ($($trait:ident $method:ident $call:ident;)*) => {$(
         impl<O: Operand<Tensor>> std::ops::$trait<O> for &Tensor {

@@ -28,7 +28,7 @@ fn check_rank(x: &Expr, counts: &[(i64, i64)]) -> Result<(), Problem> {
     Err(Problem::argument(format!("{} pairs of counts for rank {}", counts.len(), x.rank())))
 }
 
-/// Cuts what negative counts ask for, and gives the counts that are left.
+/// Cuts what negative counts remove, and returns the remaining counts.
 fn cut(x: &Expr, counts: &[(i64, i64)]) -> Result<(Expr, Vec<(i64, i64)>), Problem> {
     check_rank(x, counts)?;
     let keep: Vec<(Dim, Dim)> = counts

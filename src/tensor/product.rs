@@ -63,7 +63,8 @@ impl Pool {
 
 /// Matrix products and sliding windows.
 pub trait Product: Value {
-    /// Matrix product over the last axis of `self` and the one before the last of `o` (or its only one); axes in front broadcast.
+    /// Matrix product over the last axis of `self` and the one before the last of `o` (or its only one); axes in front
+    /// broadcast.
     #[track_caller]
     fn matmul(&self, o: &Self) -> Self {
         lift("matmul", [self.node(), o.node()], |[a, b]| matmul(&a, &b))
@@ -118,7 +119,7 @@ pub trait Product: Value {
                 return Ok(total.div(how.size[0] as f64 * how.size[1] as f64));
             }
             let ones = Expr::from(graph::full(x.shape(), &UOp::constant(x.uop().dtype(), 1.0)));
-            // The padding asked for counts, what `ceil` adds behind it does not.
+            // The requested padding counts, the padding that `ceil` adds at the end does not.
             let explicit: Vec<(i64, i64)> = last_two(x.rank(), &how.padding);
             let counted = if how.count_padding { ones.pad_value(&explicit, 1.0) } else { ones.pad(&explicit) };
             let rest: Vec<(i64, i64)> =
@@ -180,8 +181,8 @@ fn conv2d(x: &Expr, w: &Expr, how: Conv) -> Result<Expr, Problem> {
     let (oh, ow) = (p.dim(2), p.dim(3));
     let d = |i: usize| Dim::from(i);
     let one = Dim::Int(1);
-    // image: (n, g, 1, cin/g, oh, ow, kh, kw) -> (n, g, cout/g, cin/g, kh, kw, oh, ow): the gradient of an image is stored in
-    // this order before its windows are added up, along rows of the picture.
+    // image: (n, g, 1, cin/g, oh, ow, kh, kw) -> (n, g, cout/g, cin/g, kh, kw, oh, ow): the gradient of an image is
+    // stored in this order before its windows are added up, along rows of the picture.
     let image = p
         .reshape([n, &d(g), &one, &d(cg), &oh, &ow, &d(kh), &d(kw)])
         .permute([0, 1, 2, 3, 6, 7, 4, 5])
@@ -192,7 +193,7 @@ fn conv2d(x: &Expr, w: &Expr, how: Conv) -> Result<Expr, Problem> {
     Ok(y.reshape([n, &d(cout), &oh, &ow]).cast(t))
 }
 
-/// A count, cut to just beyond what the checks of padding and windows let pass.
+/// A count, clamped to just beyond what the checks of padding and windows accept.
 fn count(n: usize) -> i64 {
     Dim::from(n).max().min(LARGEST + 1)
 }
@@ -227,7 +228,7 @@ fn edge(x: &Expr, how: Pool) -> Vec<(i64, i64)> {
             let s = count(*stride).max(1);
             let space = (len + before + after).saturating_sub(reach);
             let steps = (space + s - 1).div_euclid(s);
-            // A window that would start in the padding behind the end does not count.
+            // A window that would start in the padding at the end does not count.
             let steps = if steps * s >= len + before { steps - 1 } else { steps };
             after += (steps * s - space).max(0);
         }

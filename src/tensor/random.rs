@@ -1,8 +1,9 @@
 //! Random numbers: threefry2x32 blocks of a counter under a key, as a graph like any other.
 //!
-//! The counter is memory that every draw advances by Assign, so a recorded program draws fresh numbers at each replay. The
-//! streams (key, counter layout, bits to floats) are tinygrad's, so the same seed gives its numbers on the first device.
-//! A draw is the word at its position: position i below half takes the low word of block i, the others the high word.
+//! The counter is memory that every draw advances by Assign, so a recorded program draws fresh numbers at each replay.
+//! The streams (key, counter layout, bits to floats) are tinygrad's, so the same seed gives its numbers on the first
+//! device. A draw is the word at its position: position i below half takes the low word of block i, the others the high
+//! word.
 
 use super::args::IntoShape;
 use super::creation::known;
@@ -29,7 +30,7 @@ pub struct Generator {
     key: Tensor,
     /// (2,) u32: words drawn so far, low word first.
     counter: Tensor,
-    /// Held while a draw takes its place in the stream.
+    /// Held while a draw reserves its positions in the stream.
     drawing: Arc<Mutex<()>>,
 }
 
@@ -50,9 +51,10 @@ impl Generator {
         &self.counter
     }
 
-    /// Advances the counter by `words` and gives what it was before, as two (1,) Tensors.
+    /// Advances the counter by `words` and returns its old value, as two (1,) Tensors.
     ///
-    /// The old value goes to memory of this draw's own, so that a draw which is computed late is not moved by later ones.
+    /// The old value is stored in this draw's own memory, so that a draw which is computed late is not moved by later
+    /// ones.
     #[track_caller]
     fn advance(&self, words: u32) -> (Tensor, Tensor) {
         let _turn = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +64,7 @@ impl Generator {
         let low = at(0).add(i64::from(words));
         let high = at(1).add(&low.lt(&at(0)).cast(Scalar::U32));
         self.counter.assign(&Tensor::cat(&[&low, &high], 0));
-        // Whoever computes the draw advances the counter too: a recorded program draws fresh numbers at each replay.
+        // Computing the draw advances the counter too: a recorded program draws fresh numbers at each replay.
         let start: Tensor = build("rand", [start.node(), self.counter.node()], |[start, next]| {
             Ok(start.after(std::slice::from_ref(next)))
         });
@@ -109,7 +111,8 @@ impl Generator {
     pub fn uniform(&self, shape: impl IntoShape, low: f64, high: f64) -> Tensor {
         self.rand(shape).mul(high - low).add(low)
     }
-    /// Uniform i32 in low..high. More than 2^23 of them are drawn from f64, since an f32 has no more different values in [0, 1).
+    /// Uniform i32 in low..high. More than 2^23 of them are drawn from f64, since an f32 has no more different values
+    /// in [0, 1).
     #[track_caller]
     pub fn randint(&self, shape: impl IntoShape, low: i32, high: i32) -> Tensor {
         let span = i64::from(high) - i64::from(low);
@@ -135,7 +138,7 @@ impl Generator {
     }
 }
 
-/// u32 words that a draw of this shape takes.
+/// u32 words that a draw of this shape needs.
 fn word_count(shape: &[Dim], dtype: Scalar) -> Result<u32, Problem> {
     if !matches!(dtype, Scalar::F16 | Scalar::BF16 | Scalar::F32 | Scalar::F64) {
         return Err(Problem::dtype(format!("no random numbers of type {dtype}")));
@@ -211,7 +214,7 @@ fn stream_of(device: Arc<str>) -> Generator {
 }
 
 impl Tensor {
-    /// Starts the default streams anew from this seed (0 at first).
+    /// Restarts the default streams from this seed (0 at first).
     pub fn manual_seed(seed: u32) {
         let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
         *streams = Streams { seed, by_device: BTreeMap::new() };

@@ -1,8 +1,8 @@
-//! Reductions: sums, products, extremes and what follows from them, over some axes or all.
+//! Reductions: sums, products, extremes and functions of them, over some axes or all.
 //!
-//! Sums accumulate in `Scalar::accumulator`: half types in f32 and back, small integers and bool in (u)int32 to stay. What is made
-//! of sums and exponentials of half types (softmax, logsumexp) is in f32 from end to end, and rounded once.
-//! Names ending in `_keep` leave the reduced axes with size 1.
+//! Sums accumulate in `Scalar::accumulator`: half types in f32 and back, small integers and bool in (u)int32, which is
+//! the result's type. Functions of sums and exponentials of half types (softmax, logsumexp) are in f32 from end to end,
+//! and rounded once. Names ending in `_keep` leave the reduced axes with size 1.
 
 use super::args::{self, IntoAxes};
 use super::elementwise::{Elementwise, to_float};
@@ -56,7 +56,7 @@ fn prod(x: &Expr, axes: &[usize]) -> Made {
     Ok(if t.is_float() { p.cast(t) } else { p })
 }
 
-/// `x` as a float of the type that its sums are kept in, and the type that a result has: what is computed in between is rounded once,
+/// `x` as a float of the type of its sums, and the type of a result: intermediate values are rounded once,
 /// at the end.
 pub(crate) fn accumulated(x: &Expr) -> (Expr, Scalar) {
     let x = expr(to_float(x.uop()));
@@ -98,7 +98,7 @@ fn var(x: &Expr, axes: &[usize], correction: i64) -> Made {
     Ok(sum(&off.square(), axes)?.div(&n).cast(t))
 }
 
-/// First position of the largest value: among the positions where it stands, the largest distance to the end.
+/// First position of the largest value: among its positions, the largest distance to the end.
 fn argmax(x: &Expr, axis: usize) -> Made {
     let m = max(x, &[axis])?;
     // A NaN is the maximum and is not equal to itself.
@@ -256,7 +256,8 @@ fn shifted(x: &Expr, at: &[usize]) -> Made {
 
 /// Elements a running reduction takes in one square; longer axes are cut into blocks of this length.
 const BLOCK: i64 = 256;
-/// The blocks of a really long axis: a square costs its length for each element, another level of blocks a pass over few totals.
+/// The blocks of a really long axis: a square costs its length for each element, another level of blocks a pass over
+/// few totals.
 const SHORT: i64 = 16;
 
 /// The reduction of all elements up to and including each one.
@@ -269,7 +270,7 @@ fn running(x: &Expr, axis: usize, op: Op) -> Made {
     }
 }
 
-/// What changes nothing under `op`.
+/// The neutral value of `op`.
 fn neutral(op: Op, t: Scalar) -> ConstVal {
     match op {
         Op::Add => const_as(ConstVal::Int(0), DType::of(t)),
@@ -299,7 +300,8 @@ fn blocks(x: &Expr, axis: usize, op: Op, n: i64) -> Made {
     Ok(whole.flatten(at, at + 1).narrow(at, 0, n))
 }
 
-/// Row i of a square over the axis keeps elements 0..=i and replaces the rest by the op's neutral value; then it is reduced.
+/// Row i of a square over the axis keeps elements 0..=i and replaces the rest by the op's neutral value; then it is
+/// reduced.
 fn square(x: &Expr, axis: usize, op: Op) -> Expr {
     let neutral = UOp::constant(x.uop().dtype(), neutral(op, x.scalar()));
     // (.., i, j, ..): i is the output position, j the element.

@@ -1,9 +1,10 @@
-//! What the op vocabulary needs to know of the things it is spoken by: a way to their node and a way back.
+//! What the op vocabulary needs of the values that it is implemented for: access to their node, and construction from a
+//! node.
 //!
-//! [`Tensor`](super::Tensor), [`UOp`] and the room's own `Expr` are [`Value`]s; the traits [`Elementwise`](super::Elementwise),
-//! [`Movement`](super::Movement), [`Reduction`](super::Reduction) and [`Composite`](super::Composite) give every op to all of them.
-//! A UOp has no room for an error value, so a faulty one is a void constant whose argument is the error's text; anything
-//! built on it by these traits keeps that text.
+//! [`Tensor`](super::Tensor), [`UOp`] and the room's own `Expr` are [`Value`]s; the traits
+//! [`Elementwise`](super::Elementwise), [`Movement`](super::Movement), [`Reduction`](super::Reduction) and
+//! [`Composite`](super::Composite) give every op to all of them. A UOp has no room for an error value, so a faulty one
+//! is a void constant whose argument is the error's text; anything built on it by these traits keeps that text.
 
 use super::error::{Fault, Problem, TensorError};
 use crate::uop::{Arg, ConstVal, DType, Dim, Op, Scalar, UOp};
@@ -42,7 +43,7 @@ impl Value for UOp {
     }
 }
 
-/// The other side of a binary op: a value, or a number that takes the dtype of what it meets.
+/// The other operand of a binary op: a value, or a number that takes the other operand's dtype.
 pub trait Operand<V: Value> {
     fn operand(self) -> Result<UOp, Fault>;
 }
@@ -75,7 +76,7 @@ impl<V: Value> Operand<V> for ConstVal {
         ))
     }
 }
-/// Number types of Rust that stand for weak constants.
+/// Number types of Rust that become weak constants.
 macro_rules! numbers {
     ($($t:ty => $make:expr;)*) => {$(
         impl<V: Value> Operand<V> for $t {
@@ -98,7 +99,7 @@ numbers! {
     f64 => ConstVal::Float;
 }
 
-/// A value while an op is being built: a node with its shape at hand, or a fault (then the shape is that of a scalar).
+/// A value while an op is being built: a node with its shape, or an error (then the shape is that of a scalar).
 #[derive(Clone)]
 pub(crate) struct Expr {
     node: UOp,
@@ -145,8 +146,8 @@ impl Expr {
     }
 }
 
-/// Builds the result of method `op` from its sources' nodes. The first faulty source is the result; a problem becomes a fault
-/// at the caller's line.
+/// Builds the result of method `op` from its sources' nodes. The first faulty source is the result; a problem becomes a
+/// fault at the caller's line.
 #[track_caller]
 pub(crate) fn build<V: Value, const N: usize>(
     op: &'static str,

@@ -12,7 +12,7 @@ impl Variable {
     pub fn new(name: &str, min: i64, max: i64) -> Variable {
         Variable(UOp::var(name, min, max))
     }
-    /// The variable with the value it has in this run, as a size or a number. A value outside the bounds gives a faulty node,
+    /// The variable with its value in this run, as a size or a number. A value outside the bounds gives a faulty node,
     /// which whatever is built on it reports.
     #[track_caller]
     pub fn bind(&self, value: i64) -> UOp {

@@ -1,4 +1,4 @@
-//! Sliding windows over the last axes, as movement only: what convolution, pooling and cumulative sums are made of.
+//! Sliding windows over the last axes, as movement only: the base of convolution, pooling and cumulative sums.
 
 use super::error::Problem;
 use super::movement::{LARGEST, Movement};
@@ -14,8 +14,8 @@ pub(crate) fn windows(x: &Expr, size: &[usize], step: &[usize], dilation: &[usiz
     }
     let rest = x.rank() - n;
     let mut x = x.clone();
-    // One axis at a time. Until all are done, the axes of window elements stand before those of windows: the last axis stays the
-    // one along which memory runs, for each of the partial sums that a gradient makes.
+    // One axis at a time. Until all are done, the axes of window elements precede those of windows: the last axis stays
+    // the one along which memory runs, for each of the partial sums that a gradient makes.
     for k in 0..n {
         x = axis_windows(&x, rest + 2 * k, rest + k, (size[k], step[k], dilation[k]))?;
     }
@@ -61,8 +61,8 @@ fn shape_with(x: &Expr, at: usize, sizes: &[i64]) -> Vec<Dim> {
     out
 }
 
-/// Axis `at` becomes two in its place: windows, elements of each. The other axes stay where they are, so that what is read or, in
-/// a gradient, stored along them keeps its direction in memory.
+/// Axis `at` becomes two in its place: windows, elements of each. The other axes stay where they are, so that what is
+/// read or, in a gradient, stored along them keeps its direction in memory.
 fn in_place(x: &Expr, at: usize, (len, k, s, d, count): (i64, i64, i64, i64, i64)) -> Result<Expr, Problem> {
     let shape = |sizes: &[i64]| shape_with(x, at, sizes);
     let axis = at as i64;
@@ -72,8 +72,9 @@ fn in_place(x: &Expr, at: usize, (len, k, s, d, count): (i64, i64, i64, i64, i64
         let fit = if want > len { padded(x, at, want - len) } else { x.narrow(axis, 0, want) };
         return Ok(fit.reshape(shape(&[count, s])).narrow(axis + 1, 0, k));
     }
-    // k copies of the axis one after another, read in rows that are d longer: row j starts d further on in its copy, so that
-    // element p of row j is number j * d + p of the axis. There are exactly k copies: a gradient sums over no more than those.
+    // k copies of the axis one after another, read in rows that are d longer: row j starts d further on in its copy, so
+    // that element p of row j is number j * d + p of the axis. There are exactly k copies: a gradient sums over no more
+    // than those.
     let many = x.unsqueeze(axis).expand(shape(&[k, len])).reshape(shape(&[k.saturating_mul(len)]));
     let rows = padded(&many, at, k.saturating_mul(d)).reshape(shape(&[k, len + d]));
     let cut = if s == 1 {

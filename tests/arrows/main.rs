@@ -4,6 +4,7 @@
 //! The rules are the tables below; the reasons are in `docs/architecture.md`. Items under `#[cfg(test)]` may look up.
 
 mod lexer;
+mod pages;
 mod panics;
 mod paths;
 

@@ -4,7 +4,7 @@ use crate::client::*;
 use doorbell::emu::kfd::Chip;
 use doorbell_ioctl::port::DeviceView;
 
-/// Writes a kernel descriptor of amd.md 4.2 with its entry 0x100 further on.
+/// Writes a kernel descriptor of docs/amd.md 4.2 with its entry 0x100 further on.
 fn descriptor(view: &DeviceView, at: u64, properties: u16) {
     view.write_u64(at + 16, 0x100).unwrap();
     view.write_u32(at + 48, 0x00af_0080).unwrap();
@@ -12,7 +12,7 @@ fn descriptor(view: &DeviceView, at: u64, properties: u16) {
     view.write_u16(at + 56, properties).unwrap();
 }
 
-/// Kernel dispatch of amd.md 2.7 with barrier and system scopes.
+/// Kernel dispatch of docs/amd.md 2.7 with barrier and system scopes.
 fn dispatch(object: u64, kernarg: u64, completion: u64) -> [u32; 16] {
     [
         0x0001_1502,

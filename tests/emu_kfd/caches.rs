@@ -5,7 +5,7 @@ use crate::client::*;
 use crate::kernels::{STORE_GFX1100, code, dispatch, rsrc, upload};
 use doorbell::emu::kfd::Chip;
 
-/// The full acquire of amd.md 2.3, and the one before a dispatch, for gfx10 and later.
+/// The full acquire of docs/amd.md 2.3, and the one before a dispatch, for gfx10 and later.
 const ACQUIRE_FULL: [u32; 8] = [0xc006_5800, 0, u32::MAX, u32::MAX, 0, 0, 0, 0xc3f1];
 const ACQUIRE_DISPATCH: [u32; 8] = [0xc006_5800, 0, u32::MAX, u32::MAX, 0, 0, 0, 0x03f0];
 
@@ -73,7 +73,7 @@ const SPREAD_GFX1100: &[u8] = &[
     0x00, 0x00, 0xb0, 0xbf,                         // s_endpgm
 ];
 
-/// RELEASE_MEM that writes back and invalidates the caches first (amd.md 2.3).
+/// RELEASE_MEM that writes back and invalidates the caches first (docs/amd.md 2.3).
 fn flush(va: u64, value: u32) -> [u32; 8] {
     let mut words = release_mem(va, value);
     words[1] = 0x0070_f514;

@@ -1,4 +1,4 @@
-//! A client of KFD that shares nothing with ours: ioctls as raw bytes at the offsets of amd.md 1.2, packets as dwords typed from amd.md 2 and 3.
+//! A client of KFD that shares nothing with ours: ioctls as raw bytes at the offsets of docs/amd.md 1.2, packets as dwords typed from docs/amd.md 2 and 3.
 
 use doorbell::emu::kfd::compute::{Compute, ComputeFault, Dispatch, Machine};
 use doorbell::emu::kfd::{Chip, Config, SoftKfd};
@@ -205,7 +205,7 @@ impl Client {
         let cwsr = self.property("cwsr_size").unwrap();
         let xccs = self.property("num_xcc").unwrap();
         let simds = self.property("simd_count").unwrap();
-        // amd.md 1.6: debug memory of 32 bytes a wave.
+        // docs/amd.md 1.6: debug memory of 32 bytes a wave.
         let waves = if xccs > 1 { 1520 } else { simds / 2 * 32 };
         let debug = (waves * 32).next_multiple_of(64);
         let save = self.kept(((cwsr + debug) * xccs).next_multiple_of(PAGE), VRAM | EXECUTABLE | WRITABLE);

@@ -206,7 +206,7 @@ fn an_illegal_instruction_reaches_the_process_that_asked_for_it() {
     let event = client.event(0, Some(&page));
     let mut queue = client.queue(PM4);
     let memory = client.buffer(0x1000, HOST);
-    // The save area's header names payload and event (amd.md 7.3). It is VRAM: the copy engine writes it.
+    // The save area's header names payload and event (docs/amd.md 7.3). It is VRAM: the copy engine writes it.
     let (mut copy, save) = (client.queue(SDMA), queue.args.get64(72));
     let header = [2, lo(save + 24), hi(save), 2, lo(memory.va + 8), hi(memory.va), event];
     copy.submit(&[&header[..], &[0x0003_0005, lo(memory.va), hi(memory.va), 1]].concat());

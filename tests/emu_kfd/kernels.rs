@@ -40,7 +40,7 @@ const STORE_GFX1201: &[u8] = &[
 /// s_branch to itself, on gfx11.
 const ENDLESS_GFX1100: &[u8] = &[0xff, 0xff, 0xa0, 0xbf];
 
-/// RSRC1 of amd.md 4.3 for the smallest allocation, and the register of RSRC3.
+/// RSRC1 of docs/amd.md 4.3 for the smallest allocation, and the register of RSRC3.
 pub fn rsrc(chip: Chip) -> (u32, u32) {
     match chip {
         Chip::Gfx1100 => (0x60bf_0000, 0x228),
@@ -57,7 +57,7 @@ pub fn code(chip: Chip) -> &'static [u8] {
     }
 }
 
-/// Dispatch of workgroups of 64 in the steps of amd.md 2.5, as far as registers are not zero anyway.
+/// Dispatch of workgroups of 64 in the steps of docs/amd.md 2.5, as far as registers are not zero anyway.
 pub fn dispatch(chip: Chip, entry: u64, kernarg: u64, groups: u32) -> Vec<u32> {
     let (rsrc1, rsrc3) = rsrc(chip);
     let initiator = if chip == Chip::Gfx942 { 0x5 } else { 0x8005 };

@@ -186,7 +186,7 @@ fn the_processor_copies_fills_and_counts() {
     assert_eq!(memory.view.read_u64(0x300), Ok(10));
 }
 
-/// Dwords of amd.md 2.5: the golden dispatch, with its kernarg address and entry.
+/// Dwords of docs/amd.md 2.5: the golden dispatch, with its kernarg address and entry.
 fn golden_dispatch(kernarg: u64, entry: u64) -> Vec<u32> {
     #[rustfmt::skip]
     let words = vec![

@@ -1,4 +1,4 @@
-//! A client of RM and UVM: calls as nv.md 2 lists them, one function each, and push buffers as dwords typed from nv.md 3.
+//! A client of RM and UVM: calls as docs/nv.md 2 lists them, one function each, and push buffers as dwords typed from docs/nv.md 3.
 
 use bytemuck::Pod;
 use doorbell::emu::nvrm::compute::{Compute, ComputeFault, Launch, Machine};
@@ -184,7 +184,7 @@ impl Client {
     }
 }
 
-/// A process with a card, up to registered address space: nv.md 2, steps 1 to 14.
+/// A process with a card, up to registered address space: docs/nv.md 2, steps 1 to 14.
 pub struct Device {
     pub client: Client,
     pub card: Fd,
@@ -438,7 +438,7 @@ impl Device {
         channel
     }
 
-    pub fn facts(&self) -> &'static doorbell::emu::nvrm::chip::Facts {
+    pub fn facts(&self) -> &'static doorbell::emu::nvrm::chip::ChipFacts {
         let arch = self.client.control(self.subdevice, &rm::MC_GET_ARCH_INFO, rm::ArchInfo::default()).unwrap();
         let chips = Chip::ALL.into_iter().map(Chip::facts);
         let mut own = chips.filter(|f| (f.architecture, f.implementation) == (arch.architecture, arch.implementation));
@@ -516,7 +516,7 @@ pub fn wait(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// Host semaphore release of 64 bits with timestamp, after WFI (nv.md 3.3).
+/// Host semaphore release of 64 bits with timestamp, after WFI (docs/nv.md 3.3).
 pub fn release(va: u64, value: u64) -> [u32; 6] {
     [0x2005_0017, va as u32, (va >> 32) as u32, value as u32, (value >> 32) as u32, 0x0310_0001]
 }

@@ -1,4 +1,4 @@
-//! Host, copy and inline methods as dwords of nv.md 3: what they write, in which order, on which chips.
+//! Host, copy and inline methods as dwords of docs/nv.md 3: what they write, in which order, on which chips.
 
 use super::client::{Device, HUGE, PAGE, acquire, release, wait};
 use doorbell::emu::nvrm::{Chip, Config, SoftNv};
@@ -146,7 +146,7 @@ fn fills_repeat_their_constant_in_every_width() {
     let device = Device::new(Chip::Sm90);
     let mut channel = device.copy(0x0b);
     let page = device.system(PAGE);
-    // REMAP components, elements, expected bytes: nv.md 3.5.
+    // REMAP components, elements, expected bytes: docs/nv.md 3.5.
     let cases: [(u32, u32, &[u8]); 3] = [
         (0x0000_0004, 5, &[0x78; 5]),
         (0x0003_0004, 2, &[0x78, 0x56, 0x34, 0x12, 0x78, 0x56, 0x34, 0x12]),

@@ -62,7 +62,7 @@ fn qmds_of_every_version_arrive_with_grid_banks_and_windows() {
         let (device, seen) = Device::with_sms(chip, |_, _| Ok(()));
         let mut channel = device.compute();
         let memory = device.vram(16 * PAGE);
-        // SHARED_WINDOW_A, LOCAL_WINDOW_A: nv.md 2.1.
+        // SHARED_WINDOW_A, LOCAL_WINDOW_A: docs/nv.md 2.1.
         channel.submit(&[0x2002_20a8, 0x7294, 0, 0x2002_21ec, 0x7293, 0]);
         let asked = launch(chip, &memory);
         submit(&device, &mut channel, &memory, &asked);
@@ -93,7 +93,7 @@ fn qmds_of_every_version_arrive_with_grid_banks_and_windows() {
 
 #[test]
 fn the_vector_of_the_facts_runs_as_it_stands() {
-    // nv.md 4.2: computed from NVIDIA's header.
+    // docs/nv.md 4.2: computed from NVIDIA's header.
     let (device, seen) = Device::with_sms(Chip::Sm90, |_, _| Ok(()));
     let mut channel = device.compute();
     let memory = device.vram(16 * PAGE);
@@ -295,7 +295,7 @@ fn local_memory_that_the_channel_has_lets_the_grid_start() {
     let memory = device.vram(16 * PAGE);
     let tpc = 0x26_0000_u64;
     let slm = device.vram(tpc * 66);
-    // LOCAL_MEMORY_A, NON_THROTTLED_A: nv.md 3.4.
+    // LOCAL_MEMORY_A, NON_THROTTLED_A: docs/nv.md 3.4.
     channel.submit(&[0x2002_21e4, (slm.va >> 32) as u32, slm.va as u32, 0x2003_20b9, 0, tpc as u32, 0xff]);
     let asked = Launch { local_bytes: 0x260, ..launch(Chip::Sm90, &memory) };
     submit(&device, &mut channel, &memory, &asked);

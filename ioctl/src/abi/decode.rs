@@ -225,7 +225,7 @@ fn chosen_by(field: &str, layout: &Layout, bytes: &[u8]) -> Option<&'static Choi
     chosen(among, u32::try_from(field.read(bytes)?).ok()?)
 }
 
-/// A chosen struct: on the way back only what came back.
+/// A chosen struct: on the way back only the bytes that the driver returned.
 fn push_chosen(text: &mut String, layout: &Layout, bytes: &[u8], wanted: Dir) {
     text.push('{');
     push_fields(text, layout, bytes, Some(wanted));
@@ -233,7 +233,7 @@ fn push_chosen(text: &mut String, layout: &Layout, bytes: &[u8], wanted: Dir) {
 }
 
 impl Embedded {
-    /// The struct that the pointer names one or more of, by the struct that holds the pointer.
+    /// The struct that a pointer field points at (one or more of them), by the struct that holds the pointer.
     #[must_use]
     pub fn pointee(&self, layout: &Layout, bytes: &[u8]) -> Option<&'static Layout> {
         match self.element {

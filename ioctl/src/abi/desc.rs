@@ -1,10 +1,11 @@
-//! What an ioctl's description is made of, and the macro that declares a struct together with its layout.
+//! The types that describe an ioctl, and the macro that declares a struct together with its layout.
 //!
-//! Source of the request word: `asm-generic/ioctl.h`: number 7:0, type 15:8, size 29:16, direction 31:30 (1 to the kernel, 2 from it).
+//! Source of the request word: `asm-generic/ioctl.h`: number 7:0, type 15:8, size 29:16, direction 31:30 (1 to the
+//! kernel, 2 from it).
 
 use std::marker::PhantomData;
 
-/// Bytes that a request word says its struct has.
+/// Size in bytes that a request word gives for its struct.
 #[must_use]
 pub const fn request_len_bytes(request: u32) -> usize {
     ((request >> 16) & 0x3fff) as usize
@@ -16,14 +17,15 @@ pub const fn request_number(request: u32) -> u8 {
     request as u8
 }
 
-/// The type byte: `K` for KFD, `d` for DRM, `F` for NVIDIA's RM; 0 where a driver numbers its calls without the macros of C.
+/// The type byte: `K` for KFD, `d` for DRM, `F` for NVIDIA's RM; 0 where a driver numbers its calls without the macros
+/// of C.
 #[must_use]
 pub const fn request_type(request: u32) -> u8 {
     (request >> 8) as u8
 }
 
-/// Whether two request words are the same call: drivers choose by type and number, the size is the caller's release's. Words without a type
-/// (UVM's) are numbers as they are.
+/// Whether two request words are the same call: drivers choose by type and number, the size depends on the caller's
+/// release. Words without a type (UVM's) are numbers as they are.
 #[must_use]
 pub const fn same_call(a: u32, b: u32) -> bool {
     if request_type(a) == 0 {
@@ -32,7 +34,7 @@ pub const fn same_call(a: u32, b: u32) -> bool {
     request_type(a) == request_type(b) && request_number(a) == request_number(b)
 }
 
-/// Who gives a value a meaning.
+/// What gives a value its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dir {
     /// To the kernel.
@@ -91,7 +93,7 @@ pub struct FieldDesc {
 }
 
 impl FieldDesc {
-    /// Where the field lies in its struct.
+    /// Offset of the field in its struct.
     #[must_use]
     pub fn span(&self) -> std::ops::Range<usize> {
         self.offset as usize..(self.offset + self.len_bytes) as usize
@@ -104,7 +106,7 @@ impl FieldDesc {
         Some(super::decode::integer(part))
     }
 
-    /// Puts in place of an integer field's value what `value` makes of it; a field that is not there stays away.
+    /// Replaces an integer field's value by `value` of it; does nothing where the field is missing.
     pub fn write(&self, bytes: &mut [u8], value: impl FnOnce(u64) -> u64) {
         if let Some(old) = self.read(bytes) {
             bytes[self.span()].copy_from_slice(&value(old).to_le_bytes()[..self.len_bytes as usize]);
@@ -134,7 +136,7 @@ impl Layout {
 pub struct Choice {
     pub value: u32,
     pub name: &'static str,
-    /// The struct that goes with it, if there is one and it is described.
+    /// The associated struct, if there is one and it is described.
     pub layout: Option<&'static Layout>,
 }
 
@@ -173,7 +175,7 @@ pub enum Count {
     Field(&'static str),
     /// The value of this field divided by so much.
     FieldOver(&'static str, u32),
-    /// The bytes of the chosen struct, whatever this field says; its value where nothing is chosen.
+    /// The bytes of the chosen struct, whatever this field holds; the field's value where nothing is chosen.
     Whole(&'static str),
 }
 
@@ -193,11 +195,11 @@ pub struct Desc {
     pub name: &'static str,
     pub request: u32,
     pub layout: &'static Layout,
-    /// Where the driver answers in another struct at the same place.
+    /// Set where the driver answers with another struct at the same address.
     pub out: Option<&'static Layout>,
     pub embedded: &'static [Embedded],
-    /// Release that first had this form (KFD: interface minor; NVIDIA: the driver's major number); 1 where it is older than the header's
-    /// history.
+    /// Release that first had this form (KFD: interface minor; NVIDIA: the driver's major number); 1 where it is older
+    /// than the header's history.
     pub since: u32,
     /// The last one, where a later form took its place.
     pub until: Option<u32>,
@@ -255,7 +257,7 @@ impl<T> Ioctl<T> {
         self
     }
 
-    /// The same with another struct for the answer.
+    /// The same, with another struct for the answer.
     #[must_use]
     pub const fn answering(mut self, out: &'static Layout) -> Self {
         self.desc.out = Some(out);
@@ -277,8 +279,8 @@ impl<T> Ioctl<T> {
     }
 }
 
-/// Declares a struct of the kernel: Rust type, size assertion, layout. A field is `name: type, direction, kind;`, with `as "c.path"` where C calls
-/// it otherwise.
+/// Declares a struct of the kernel: Rust type, size assertion, layout. A field is `name: type, direction, kind;`, with
+/// `as "c.path"` where C calls it otherwise.
 macro_rules! abi_struct {
     ($(#[$meta:meta])* $name:ident = $c:literal, $size:literal {
         $($(#[$doc:meta])* $field:ident $(as $c_field:literal)?: $ty:ty, $dir:ident, $kind:expr;)*

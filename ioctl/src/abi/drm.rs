@@ -1,7 +1,8 @@
-//! amdgpu's render node (`/dev/dri/renderD*`), ioctl type `d`: what a KFD process asks of it, and the buffer calls that foreign programs make.
+//! amdgpu's render node (`/dev/dri/renderD*`), ioctl type `d`: the calls that a KFD process makes, and the buffer calls
+//! of other programs.
 //!
-//! Source: `drm/drm.h`, `drm/amdgpu_drm.h`. Driver calls start at number 0x40. A union of an `in` and an `out` struct is described by both.
-//! Left out: command submission and its fences: KFD queues need none of it.
+//! Source: `drm/drm.h`, `drm/amdgpu_drm.h`. Driver calls start at number 0x40. A union of an `in` and an `out` struct
+//! is described by both. Left out: command submission and its fences: KFD queues need none of it.
 
 use super::{Count, Desc, Dir, Element, Embedded, Ioctl, Kind};
 use Kind::{Address, Dec, Enum, Flags, Handle, Hex, MapOffset, Nested, Pointer, Reserved, Signed, Words};
@@ -63,7 +64,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// A question: the answer is written to `return_pointer`, at most `return_size` bytes.
+    /// A query: the answer is written to `return_pointer`, at most `return_size` bytes.
     Info = "struct drm_amdgpu_info", 32 {
         return_pointer: u64, In, Pointer;
         return_size: u32, In, Dec;
@@ -126,7 +127,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// The head of the answer to DEV_INFO; the kernel's struct goes on.
+    /// The beginning of the answer to DEV_INFO; the kernel's struct is longer.
     DeviceInfo = "struct drm_amdgpu_info_device", 56 {
         device_id: u32, Out, Hex;
         chip_rev: u32, Out, Hex;
@@ -185,7 +186,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// The answer to ALLOC_CTX; other operations answer otherwise.
+    /// The answer to ALLOC_CTX; other operations have other answers.
     CtxOut = "union drm_amdgpu_ctx_out", 16 {
         ctx_id as "alloc.ctx_id": u32, Out, Dec;
         rest as "": [u32; 3], Out, Words;

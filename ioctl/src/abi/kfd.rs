@@ -1,8 +1,8 @@
 //! KFD, the compute driver of AMD GPUs: `/dev/kfd`, ioctl type `K`.
 //!
-//! Source: `include/uapi/linux/kfd_ioctl.h` of Linux 6.1 (interface 1.11) to 6.12 (1.17). The driver picks the handler by number alone and copies as
-//! many bytes as the request word says, so an older, shorter struct works on a newer kernel.
-//! Tested range: interface 1.11 to 1.17.
+//! Source: `include/uapi/linux/kfd_ioctl.h` of Linux 6.1 (interface 1.11) to 6.12 (1.17). The driver picks the handler
+//! by number alone and copies as many bytes as the request word says, so an older, shorter struct works on a newer
+//! kernel. Tested range: interface 1.11 to 1.17.
 
 use super::{Count, Desc, Dir, Element, Embedded, Ioctl, Kind};
 use Kind::{
@@ -120,10 +120,11 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// CREATE_QUEUE up to 1.16. Addresses are GPU addresses of mapped buffers; all must have the sizes that the kernel checks since 6.12.
+    /// CREATE_QUEUE up to 1.16. Addresses are GPU addresses of mapped buffers; all must have the sizes that the kernel
+    /// checks since 6.12.
     CreateQueueV11 = "struct kfd_ioctl_create_queue_args", 88 {
         ring_base_address: u64, In, Address;
-        /// Where the write pointer is kept: a page of its own.
+        /// Where the write pointer is stored: a page of its own.
         write_pointer_address: u64, In, Address;
         read_pointer_address: u64, In, Address;
         /// mmap offset of the doorbell slice, with the byte offset of this queue's doorbell in its low bits.
@@ -273,7 +274,8 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// A signal event is signalled by a store of anything but all-ones to its slot (8 bytes each) and an interrupt with its id.
+    /// A signal event is signalled by a store of anything but all-ones to its slot (8 bytes each) and an interrupt with
+    /// its id.
     CreateEvent = "struct kfd_ioctl_create_event_args", 32 {
         /// Of the first event: the handle of the buffer that holds the slots. Later: 0.
         event_page_offset: u64, InOut, Handle;
@@ -309,7 +311,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// What a memory event says. `gpu_id` is 0 when nothing has happened.
+    /// The payload of a memory event. `gpu_id` is 0 when nothing has happened.
     MemoryException = "struct kfd_hsa_memory_exception_data", 32 {
         not_present as "failure.NotPresent": u32, Out, Dec;
         read_only as "failure.ReadOnly": u32, Out, Dec;
@@ -324,7 +326,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// What a hardware exception says. `gpu_id` is 0 when nothing has happened.
+    /// The payload of a hardware exception. `gpu_id` is 0 when nothing has happened.
     HwException = "struct kfd_hsa_hw_exception_data", 16 {
         /// 0 whole GPU, 1 per engine.
         reset_type: u32, Out, Dec;
@@ -337,14 +339,15 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Since 1.14: 0 to ignore; else the age last seen, to catch a signal between two waits.
+    /// Since 1.14: 0 to ignore; else the last age seen, to detect a signal between two waits.
     SignalEvent = "struct kfd_hsa_signal_event_data", 8 {
         last_event_age: u64, InOut, Dec;
     }
 }
 
 abi_struct! {
-    /// One element of WAIT_EVENTS' array. `payload` is a [`MemoryException`], [`HwException`] or [`SignalEvent`], by the event's type.
+    /// One element of WAIT_EVENTS' array. `payload` is a [`MemoryException`], [`HwException`] or [`SignalEvent`], by
+    /// the event's type.
     EventData = "struct kfd_event_data", 48 {
         payload as "memory_exception_data": [u64; 4], InOut, Union(&[
             ("memory_exception_data", &MemoryException::LAYOUT),
@@ -560,7 +563,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// -1 asks, 0 off, 1 on.
+    /// -1 queries, 0 off, 1 on.
     SetXnackMode = "struct kfd_ioctl_set_xnack_mode_args", 4 {
         xnack_enabled: i32, InOut, Signed;
     }

@@ -1,10 +1,11 @@
 //! Driver interfaces as data: each ioctl's number, name, struct, fields, embedded pointers and releases. No behaviour.
 //!
-//! Place in the arrows: callers (`device`), software drivers (`emu`), the tracer, the recorder and the tests read the same descriptions.
-//! Sources: `linux/kfd_ioctl.h` and `drm/amdgpu_drm.h`; names of structs and fields are theirs. C probes in `tests/` compile the installed
-//! headers and compare every size, offset and number; what is newer than those headers is compared with a table of numbers instead.
-//! NVIDIA's are the open kernel modules' headers, which no system installs: `tests/nv.rs` compares with what they compile to.
-//! Left out: calls that no program here makes and no decoder needs (DRM command submission); KFD's removed debugger calls 0x0d..0x10.
+//! Place in the arrows: callers (`device`), software drivers (`emu`), the tracer, the recorder and the tests read the
+//! same descriptions. Sources: `linux/kfd_ioctl.h` and `drm/amdgpu_drm.h`; names of structs and fields are theirs. C
+//! probes in `tests/` compile the installed headers and compare every size, offset and number; what is newer than those
+//! headers is compared with a table of numbers instead. NVIDIA's are the open kernel modules' headers, which no system
+//! installs: `tests/nv.rs` compares with what they compile to. Left out: calls that no program here makes and no
+//! decoder needs (DRM command submission); KFD's removed debugger calls 0x0d..0x10.
 
 #[macro_use]
 mod desc;
@@ -24,22 +25,23 @@ pub fn all() -> impl Iterator<Item = &'static Desc> {
     kfd::TABLE.iter().chain(drm::TABLE).chain(nvrm::TABLE).chain(uvm::TABLE).copied()
 }
 
-/// The description for a request word: the exact one, else one of the same type and number (drivers choose by those; the size may be
-/// another release's).
+/// The description for a request word: the exact one, else one of the same type and number (drivers choose by those;
+/// the size may be another release's).
 #[must_use]
 pub fn find(request: u32) -> Option<&'static Desc> {
     all().find(|d| d.request == request).or_else(|| all().find(|d| same_call(d.request, request)))
 }
 
-/// The same for a struct of so many bytes: where a request word says nothing of the size, the form of the release that has it.
+/// The same for a struct of a given size: where the request word does not hold the size, the form of the release that
+/// has this size.
 #[must_use]
 pub fn find_form(request: u32, len_bytes: usize) -> Option<&'static Desc> {
     let form = |d: &&Desc| d.request == request && d.layout.len_bytes as usize == len_bytes;
     all().find(form).or_else(|| find(request))
 }
 
-/// Bytes that a call's struct has: what the request word says, or the longest form of a call whose word says nothing. 0 for a call without
-/// a size that is not described.
+/// Size in bytes of a call's struct: the one in the request word, or the longest form of a call whose word has no size.
+/// 0 for a call without a size that is not described.
 #[must_use]
 pub fn arg_len_bytes(request: u32) -> usize {
     if request_type(request) != 0 {

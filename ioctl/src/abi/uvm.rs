@@ -1,8 +1,10 @@
-//! UVM, NVIDIA's unified memory driver: `/dev/nvidia-uvm`. It owns the GPU's address space; RM's memory is mapped through it.
+//! UVM, NVIDIA's unified memory driver: `/dev/nvidia-uvm`. It owns the GPU's address space; RM's memory is mapped
+//! through it.
 //!
-//! A request is the bare number of the command, without the struct's size; the outcome is the struct's `rm_status`, one of RM's codes.
-//! Source: `uvm_ioctl.h`, `uvm_linux_ioctl.h`, `uvm_types.h` of the open kernel modules 580.142; compared with `tests/nv.rs`'s table.
-//! Left out: managed memory's policies, the tools' event queues, IS_8_SUPPORTED (its number reads as a request word with a type).
+//! A request is the bare number of the command, without the struct's size; the outcome is the struct's `rm_status`, one
+//! of RM's codes. Source: `uvm_ioctl.h`, `uvm_linux_ioctl.h`, `uvm_types.h` of the open kernel modules 580.142;
+//! compared with `tests/nv.rs`'s table. Left out: managed memory's policies, the tools' event queues, IS_8_SUPPORTED
+//! (its number reads as a request word with a type).
 
 use super::nvrm::STATUSES;
 use super::{Desc, Ioctl, Kind};
@@ -35,7 +37,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// On a second file: keeps the process's memory map for the first.
+    /// On a second file: keeps the process's memory map alive for the first.
     MmInitialize = "UVM_MM_INITIALIZE_PARAMS", 8 {
         uvm_fd as "uvmFd": i32, In, Fd;
         rm_status as "rmStatus": u32, Out, Enum(STATUSES);
@@ -43,7 +45,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// A GPU by UUID; `rmCtrlFd` is -1 but for MIG.
+    /// A GPU by UUID; `rmCtrlFd` is -1 except with MIG.
     RegisterGpu = "UVM_REGISTER_GPU_PARAMS", 40 {
         gpu_uuid: [u8; 16], In, Hex;
         numa_enabled as "numaEnabled": u8, Out, Dec;
@@ -57,7 +59,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Takes back [`RegisterGpu`].
+    /// Undoes [`RegisterGpu`].
     UnregisterGpu = "UVM_UNREGISTER_GPU_PARAMS", 20 {
         gpu_uuid: [u8; 16], In, Hex;
         rm_status as "rmStatus": u32, Out, Enum(STATUSES);
@@ -76,7 +78,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Takes back [`RegisterGpuVaSpace`].
+    /// Undoes [`RegisterGpuVaSpace`].
     UnregisterGpuVaSpace = "UVM_UNREGISTER_GPU_VASPACE_PARAMS", 20 {
         gpu_uuid as "gpuUuid": [u8; 16], In, Hex;
         rm_status as "rmStatus": u32, Out, Enum(STATUSES);
@@ -99,7 +101,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Takes back [`RegisterChannel`]; releases before 595.
+    /// Undoes [`RegisterChannel`]; releases before 595.
     UnregisterChannel = "UVM_UNREGISTER_CHANNEL_PARAMS", 28 {
         gpu_uuid as "gpuUuid": [u8; 16], In, Hex;
         h_client as "hClient": u32, In, Handle;
@@ -118,7 +120,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Takes back [`EnablePeerAccess`].
+    /// Undoes [`EnablePeerAccess`].
     DisablePeerAccess = "UVM_DISABLE_PEER_ACCESS_PARAMS", 36 {
         gpu_uuid_a as "gpuUuidA": [u8; 16], In, Hex;
         gpu_uuid_b as "gpuUuidB": [u8; 16], In, Hex;
@@ -152,7 +154,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// A range that reads as nothing.
+    /// A range that reads as zeros.
     MapExternalSparse = "UVM_MAP_EXTERNAL_SPARSE_PARAMS", 40 {
         base: u64, In, Address;
         length: u64, In, Hex;
@@ -163,7 +165,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Takes back a mapping of one GPU.
+    /// Removes a mapping of one GPU.
     UnmapExternal = "UVM_UNMAP_EXTERNAL_PARAMS", 40 {
         base: u64, In, Address;
         length: u64, In, Hex;

@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Which faults are injected, and when.
 
 use crate::abi;
 use crate::port::Errno;
@@ -34,13 +34,14 @@ impl fmt::Display for Call {
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It fails with this and does not reach the driver. A doorbell has no answer: it is lost.
+    /// The call fails with this error and does not reach the driver. A doorbell returns nothing: it is lost.
     Fail(Errno),
     /// It happens this much later.
     Delay(Duration),
-    /// A doorbell store that the device does not hear of. Other calls go through.
+    /// A doorbell store that does not reach the device. Other calls are passed on.
     Lose,
-    /// Before a doorbell is heard, bit `bit` (modulo its length) of the ring of a queue that was created through this port is flipped.
+    /// Before a doorbell is passed on, bit `bit` (modulo its length) of the ring of a queue that was created through
+    /// this port is flipped.
     Flip { bit: u64 },
 }
 
@@ -77,7 +78,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Errors that drivers answer with.
+/// Errors that drivers return.
 const ERRORS: &[Errno] =
     &[Errno::EINVAL, Errno::ENOMEM, Errno::EBUSY, Errno::EINTR, Errno::EIO, Errno::ETIME, Errno::ENODEV, Errno::EPERM];
 

@@ -1,4 +1,4 @@
-//! The port that makes a plan's faults happen.
+//! The port that injects a plan's faults.
 
 use super::{Call, Fault, Plan, Trouble};
 use crate::abi::{self, kfd, same_call};
@@ -62,7 +62,7 @@ impl Faults {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call that is of these kinds; gives the troubles that meet it.
+    /// Counts a call of these kinds; returns the faults that apply to it.
     fn troubles(&self, kinds: &[Call]) -> Vec<Trouble> {
         let mut state = self.state();
         let mut met = Vec::new();

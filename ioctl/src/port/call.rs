@@ -13,7 +13,7 @@ pub struct CallError {
     pub errno: Errno,
 }
 
-/// Calls repeated after a signal; more of them in a row is somebody else's fault.
+/// Calls repeated after a signal; more of them in a row is a fault outside this process's control.
 const MAX_RESTARTS: u32 = 100;
 
 /// Calls with a struct, again when a signal came between.

@@ -1,7 +1,7 @@
 //! Executable memory, strictly W^X: a mapping is filled while it is writable and then sealed; no page is ever both.
 //!
-//! Code made for a fixed place of the lowest 2 GiB (`gcc -fno-pie`) holds addresses of 32 bits: [`CodeWriter::low`] maps it there
-//! (`MAP_32BIT`, mmap(2); x86-64 Linux only).
+//! Code made for a fixed place of the lowest 2 GiB (`gcc -fno-pie`) holds addresses of 32 bits: [`CodeWriter::low`]
+//! maps it there (`MAP_32BIT`, mmap(2); x86-64 Linux only).
 
 use super::{CpuPtr, PortError, page_bytes};
 use std::io;
@@ -21,9 +21,9 @@ struct Pages {
     len_bytes: usize,
 }
 
-// SAFETY: the pages belong to nobody else and are bound to no thread.
+// SAFETY: the pages are owned by this value alone and are bound to no thread.
 unsafe impl Send for Pages {}
-// SAFETY: a shared handle only gives their address and length; writing takes an exclusive one.
+// SAFETY: a shared handle only reads their address and length; writing takes an exclusive one.
 unsafe impl Sync for Pages {}
 
 impl Pages {
@@ -73,7 +73,7 @@ impl CodeWriter {
     /// Zeroed pages for `len_bytes` of code and data.
     ///
     /// # Errors
-    /// `Map` when the kernel gives no memory.
+    /// `Map` when the kernel has no memory.
     pub fn new(len_bytes: u64) -> Result<Self, PortError> {
         Self::mapped("code", len_bytes, 0)
     }
@@ -81,7 +81,7 @@ impl CodeWriter {
     /// As [`CodeWriter::new`], below 2 GiB.
     ///
     /// # Errors
-    /// `Map` when there is no such memory left, or no way to ask for it.
+    /// `Map` when there is no such memory left, or the system cannot map it.
     pub fn low(len_bytes: u64) -> Result<Self, PortError> {
         let what = "code below 2 GiB";
         match LOW {
@@ -109,7 +109,7 @@ impl CodeWriter {
         unsafe { std::slice::from_raw_parts_mut(self.map.start.as_ptr(), self.map.len_bytes) }
     }
 
-    /// Takes the right to write away, then gives each range (page-aligned start, bytes from the base) its protection;
+    /// Removes the right to write, then gives each range (page-aligned start, bytes from the base) its protection;
     /// pages in no range become read-only.
     ///
     /// # Errors

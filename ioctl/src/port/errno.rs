@@ -1,6 +1,6 @@
 //! Error numbers of the kernel, with their names.
 //!
-//! Source: errno(3), `asm-generic/errno.h`; the numbers are the running system's, taken from libc.
+//! Source: errno(3), `asm-generic/errno.h`; the numbers are the running system's, from libc.
 
 use std::fmt;
 

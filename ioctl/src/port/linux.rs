@@ -32,7 +32,7 @@ impl LinuxPort {
     /// # Errors
     /// `EBADF` when it is not open.
     pub fn adopt(&self, number: i32) -> Result<Fd, Errno> {
-        // SAFETY: F_GETFD only asks; any number may be asked about.
+        // SAFETY: F_GETFD only queries; any number may be passed.
         if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
             return Err(Errno::last());
         }
@@ -138,7 +138,7 @@ impl Port for LinuxPort {
 /// Most of the kernel's log that is read.
 const MAX_LOG_BYTES: usize = 4 << 20;
 
-/// The kernel's log as it stands: a read at its end would wait for the next line.
+/// The kernel's log so far: a read at its end would wait for the next line.
 fn read_kernel_log() -> std::io::Result<Vec<u8>> {
     use std::io::{ErrorKind, Read};
     use std::os::unix::fs::OpenOptionsExt;
@@ -160,7 +160,8 @@ fn read_kernel_log() -> std::io::Result<Vec<u8>> {
 /// Longest struct of a driver that numbers its calls without sizes; UVM's longest has 9,264 bytes.
 const NUMBERED_BYTES: usize = 1 << 14;
 
-/// A call whose request word does not say how many bytes the kernel copies: it gets a block that holds any release's struct.
+/// A call whose request word does not hold the size that the kernel copies: it gets a block that holds any release's
+/// struct.
 fn ioctl_by_number(number: i32, request: u32, arg: &mut [u8]) -> Result<i32, Errno> {
     if abi::arg_len_bytes(request) == 0 || arg.len() > NUMBERED_BYTES {
         return Err(Errno::EINVAL);

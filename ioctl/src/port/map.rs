@@ -23,7 +23,8 @@ pub enum FileAccess {
     ReadWrite,
 }
 
-/// A mapping of this process, unmapped on drop. It hands out its address only: whoever follows it goes through `hcq::memory`.
+/// A mapping of this process, unmapped on drop. It exposes its address only: access to the memory goes through
+/// `hcq::memory`.
 #[derive(Debug)]
 pub struct Mapping {
     map: MmapRaw,
@@ -33,8 +34,8 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Zeroed private memory of at least one byte, aligned to `align` (a power of two). From [`HUGE_PAGE_BYTES`] on, the
-    /// kernel is asked for huge pages: first touch then runs at 8 GB/s instead of 3.
+    /// Zeroed private memory of at least one byte, aligned to `align` (a power of two). From [`HUGE_PAGE_BYTES`] on,
+    /// the kernel is asked for huge pages: first touch then runs at 8 GB/s instead of 3.
     ///
     /// # Errors
     /// `Map` when the kernel gives no memory.

@@ -1,12 +1,13 @@
-//! Mappings made through a port: owners that unmap on drop, the views they give out, and doorbells.
+//! Mappings made through a port: owners that unmap on drop, their views, and doorbells.
 //!
 //! Place in the arrows: `device` maps with it; a view keeps its mapping, the mapping keeps its port.
 
 use super::{CpuPtr, DeviceView, Errno, Fd, MapRequest, Mapping, Port, Prot, ViewError};
 use std::sync::Arc;
 
-/// Stores before it are seen by a device before stores after it, those too that wait in a write-combining buffer (a ring or a pointer in the device's own
-/// memory), which a release does not drain. Loads are not held back: nobody waits for the stores to arrive.
+/// Stores before it are visible to a device before stores after it, including those in a write-combining buffer (a ring
+/// or a pointer in the device's own memory), which a release does not drain. Loads are not ordered, and it does not
+/// wait for the stores to arrive.
 #[inline]
 pub fn drain_stores() {
     use std::sync::atomic::{Ordering, fence};
@@ -67,19 +68,19 @@ impl Mapped {
         Ok(kept)
     }
 
-    /// Addresses without memory at exactly `at`, a multiple of a page; `None` where something else of the process lies.
+    /// Addresses without memory at exactly `at`, a multiple of a page; `None` where the process has another mapping.
     ///
     /// # Errors
     /// The port's.
     pub fn reserve_at(port: &Arc<dyn Port>, at: CpuPtr, len_bytes: u64) -> Result<Option<Self>, Errno> {
-        // Without FIXED the kernel takes the place only if it is free.
+        // Without FIXED the kernel uses the address only if it is free.
         let request = MapRequest { addr: Some(at), ..MapRequest::reserve(len_bytes) };
         let base = port.mmap(&request)?;
         let got = Self { port: Arc::clone(port), base, len_bytes, prot: request.prot };
         Ok((base == at).then_some(got))
     }
 
-    /// Puts zeroed memory behind the whole reservation that a driver can pin.
+    /// Maps zeroed memory that a driver can pin over the whole reservation.
     ///
     /// # Errors
     /// The port's; the reservation is then given back.
@@ -92,7 +93,7 @@ impl Mapped {
         Ok(self)
     }
 
-    /// Puts a part of a file behind the whole reservation.
+    /// Maps a part of a file over the whole reservation.
     ///
     /// # Errors
     /// The port's; the reservation is then given back.
@@ -126,11 +127,11 @@ impl Mapped {
         }
         let owner = Arc::clone(self);
         // SAFETY: the port promises a real mapping with these rights until `munmap`, which only our drop calls, and the owner
-        // keeps us; no Rust reference looks into memory shared with a device.
+        // keeps us; no Rust reference points into memory shared with a device.
         Ok(unsafe { DeviceView::from_raw(self.base, self.len_bytes, owner) })
     }
 
-    /// Unmaps, and says what the port said.
+    /// Unmaps, and returns the port's answer.
     ///
     /// # Errors
     /// The port's.
@@ -145,7 +146,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // Nobody is left to tell; a range that cannot be unmapped stays reserved, which harms nothing.
+        // In a drop there is no caller to report to; a range that cannot be unmapped stays reserved, which is harmless.
         let _stays_mapped = self.port.munmap(self.base, self.len_bytes);
     }
 }
@@ -161,7 +162,8 @@ impl DeviceView {
     }
 }
 
-/// A doorbell: a word, of 64 bits unless it was made by [`Doorbell::of_u32`], whose store tells the device that its ring has new packets.
+/// A doorbell: a word, of 64 bits unless it was made by [`Doorbell::of_u32`], whose store notifies the device of new
+/// packets in its ring.
 #[derive(Clone, Debug)]
 pub struct Doorbell {
     view: DeviceView,
@@ -218,7 +220,7 @@ mod tests {
     use crate::port::{LinuxPort, OpenFlags, PollFd};
     use std::sync::Mutex;
 
-    /// Remembers doorbells, with what the doorbell's word was when it was told.
+    /// Records doorbells, with the value of the doorbell's word at that time.
     #[derive(Debug)]
     struct Listener {
         inner: Arc<LinuxPort>,
@@ -281,7 +283,7 @@ mod tests {
     #[test]
     fn reservation_at_a_place_that_is_taken_is_none() {
         let port: Arc<dyn Port> = LinuxPort::new();
-        // What is free differs: a sanitizer keeps terabytes for itself.
+        // The free addresses differ: a sanitizer reserves terabytes.
         let places = (0..100).map(|n| CpuPtr(0x30_0000_0000 + (n << 40)));
         let free = |at| Some((at, Mapped::reserve_at(&port, at, 8192).unwrap()?));
         let (at, first) = places.into_iter().find_map(free).unwrap();

@@ -1,9 +1,11 @@
-//! The seam to drivers ([`Port`], with the running kernel as [`LinuxPort`]), and memory of this process: mappings and views of them.
+//! The interface to drivers ([`Port`], with the running kernel as [`LinuxPort`]), and memory of this process: mappings
+//! and views of them.
 //!
-//! Place in the arrows: lowest; used by `hcq::memory`, the devices and the software GPUs. Nothing else makes a system call.
-//! Two halves: `map`, `code` are the CPU and disk devices' own memory; `seam` and what follows carry a driver's traffic. A software driver is
-//! made of `AddressSpace` (where clients map), `SharedMemory` (what it puts there and sees itself), `read_process`/`write_process` (embedded pointers).
-//! Source: mmap(2), mprotect(2), madvise(2) of Linux; `map` and `code` also work on macOS, the driver half is Linux only.
+//! Place in the arrows: lowest; used by `hcq::memory`, the devices and the software GPUs. Nothing else makes a system
+//! call. Two halves: `map`, `code` are the CPU and disk devices' own memory; `seam` and the modules after it are a
+//! driver's traffic. A software driver is made of `AddressSpace` (where clients map), `SharedMemory` (memory that it
+//! maps there and reads itself), `read_process`/`write_process` (embedded pointers). Source: mmap(2), mprotect(2),
+//! madvise(2) of Linux; `map` and `code` also work on macOS, the driver half is Linux only.
 
 mod call;
 mod code;
@@ -46,7 +48,7 @@ impl CpuPtr {
         std::ptr::with_exposed_provenance_mut(usize::try_from(self.0).unwrap_or(0))
     }
 
-    /// The address `bytes` further on; wraps at the end of the address space, where no mapping lies.
+    /// The address `bytes` further on; wraps at the end of the address space, where there is no mapping.
     #[must_use]
     pub fn offset(self, bytes: u64) -> Self {
         Self(self.0.wrapping_add(bytes))

@@ -1,13 +1,14 @@
-//! The seam: everything that passes between this process and a device's driver, as one object-safe trait.
+//! The driver interface: everything that passes between this process and a device's driver, as one object-safe trait.
 //!
-//! Place in the arrows: `device` talks to drivers through it only; the running kernel, the software GPUs, the tracer, the recorder and the
-//! fault injector implement it and wrap one another. Source: open(2), ioctl(2), mmap(2), poll(2).
+//! Place in the arrows: `device` talks to drivers through it only; the running kernel, the software GPUs, the tracer,
+//! the recorder and the fault injector implement it and wrap each other. Source: open(2), ioctl(2), mmap(2), poll(2).
 //! Left out: reading and writing files at offsets, signals, fork: no driver here needs them.
 
 use super::{CpuPtr, Errno};
 use std::fmt;
 
-/// The kernel's log, which [`Port::read_file`] gives as it stands, without waiting for more: lines of `level,number,microseconds,flag;text`.
+/// The kernel's log, which [`Port::read_file`] returns as it is, without waiting for more: lines of
+/// `level,number,microseconds,flag;text`.
 pub const KERNEL_LOG: &str = "/dev/kmsg";
 
 /// An open file of one port: this port's own number, without meaning to another port.
@@ -26,13 +27,13 @@ bitflags::bitflags! {
     pub struct OpenFlags: u32 {
         const READ = 1;
         const WRITE = 2;
-        /// Not kept over exec(2).
+        /// Closed on exec(2).
         const CLOEXEC = 4;
         /// Reads and waits do not block.
         const NONBLOCK = 8;
     }
 
-    /// What a mapping allows; nothing for a reservation.
+    /// The access rights of a mapping; nothing for a reservation.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Prot: u32 {
         const READ = 1;
@@ -46,7 +47,7 @@ bitflags::bitflags! {
         /// Stores reach the file (or the other mappings of the same memory).
         const SHARED = 1;
         const PRIVATE = 2;
-        /// No file behind it; zeroed.
+        /// Without a file; zeroed.
         const ANONYMOUS = 4;
         /// No swap space is set aside.
         const NORESERVE = 8;
@@ -54,7 +55,7 @@ bitflags::bitflags! {
         const FIXED = 16;
     }
 
-    /// What poll waits for, and what it has seen. The last three are always waited for.
+    /// The conditions that poll waits for, and those it has seen. The last three are always waited for.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct PollEvents: u32 {
         const IN = 1;
@@ -66,7 +67,7 @@ bitflags::bitflags! {
 }
 
 impl OpenFlags {
-    /// Reading and writing, not kept over exec: how drivers are opened.
+    /// Reading and writing, closed on exec: how drivers are opened.
     pub const DEVICE: Self = Self::READ.union(Self::WRITE).union(Self::CLOEXEC);
 }
 
@@ -85,12 +86,12 @@ pub struct MapRequest {
     pub flags: MapFlags,
     /// The file, unless `ANONYMOUS`.
     pub fd: Option<Fd>,
-    /// Offset in the file; drivers give it a meaning of their own.
+    /// Offset in the file; its meaning is the driver's.
     pub offset: u64,
 }
 
 impl MapRequest {
-    /// Addresses that nothing else will be mapped at, without memory behind them.
+    /// Addresses that no other mapping will use, without memory.
     #[must_use]
     pub fn reserve(len_bytes: u64) -> Self {
         let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::NORESERVE;
@@ -128,16 +129,17 @@ pub struct PollFd {
     pub seen: PollEvents,
 }
 
-/// The way to drivers. All calls may come from any thread.
+/// The interface to drivers. All calls may come from any thread.
 ///
-/// Of an implementation: an address that `mmap` returns names a real mapping of this process of the asked length and rights (made by another
-/// port or by [`AddressSpace`](super::AddressSpace)), which stays until `munmap`. Of a caller: [`Mapped`](super::Mapped) is the only one that
-/// maps and unmaps; a range is unmapped when no view looks at it any more.
+/// Implementations guarantee: an address that `mmap` returns is a real mapping of this process of the requested length
+/// and rights (made by another port or by [`AddressSpace`](super::AddressSpace)), which stays until `munmap`. Callers
+/// guarantee: [`Mapped`](super::Mapped) is the only one that maps and unmaps; a range is unmapped when no view uses it
+/// any more.
 pub trait Port: Send + Sync + fmt::Debug {
     /// open(2) of a device file.
     ///
     /// # Errors
-    /// The kernel's: `ENOENT` without the driver, `EACCES` without the right.
+    /// The kernel's: `ENOENT` without the driver, `EACCES` without permission.
     fn open(&self, path: &str, flags: OpenFlags) -> Result<Fd, Errno>;
 
     /// close(2).
@@ -146,7 +148,8 @@ pub trait Port: Send + Sync + fmt::Debug {
     /// `EBADF` for a number that is not open.
     fn close(&self, fd: Fd) -> Result<(), Errno>;
 
-    /// ioctl(2). `arg` holds the struct's bytes, read and written; pointers inside are addresses of this process. Returns what the call returns.
+    /// ioctl(2). `arg` holds the struct's bytes, read and written; pointers inside are addresses of this process.
+    /// Returns what the call returns.
     ///
     /// # Errors
     /// The driver's.
@@ -164,7 +167,7 @@ pub trait Port: Send + Sync + fmt::Debug {
     /// `EINVAL` for any other range.
     fn munmap(&self, addr: CpuPtr, len_bytes: u64) -> Result<(), Errno>;
 
-    /// poll(2). Returns how many files have something to say; a negative timeout waits for ever.
+    /// poll(2). Returns how many files are ready; a negative timeout waits for ever.
     ///
     /// # Errors
     /// `EINTR`, `EBADF`.
@@ -182,6 +185,7 @@ pub trait Port: Send + Sync + fmt::Debug {
     /// As `read_file`.
     fn read_dir(&self, path: &str) -> Result<Vec<String>, Errno>;
 
-    /// Called right after the store of `value` (64 bits, or 32 where the device's doorbells have so many) to a doorbell at `at`. The kernel needs nothing more; a software GPU wakes up here.
+    /// Called right after the store of `value` (64 bits, or 32 where the device's doorbells are that wide) to a
+    /// doorbell at `at`. The kernel needs nothing more; a software GPU wakes up here.
     fn doorbell(&self, at: CpuPtr, value: u64);
 }

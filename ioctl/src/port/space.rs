@@ -1,14 +1,14 @@
 //! The part of this process's address space that one port has mapped: it maps and unmaps there and nowhere else.
 //!
-//! Place in the arrows: the Linux port and the software drivers keep one each; it is what makes `mmap` with a fixed place safe to offer.
-//! Source: mmap(2), munmap(2), mremap(2), memfd_create(2) of Linux.
+//! Place in the arrows: the Linux port and the software drivers have one each; it makes `mmap` at a fixed address safe
+//! to offer. Source: mmap(2), munmap(2), mremap(2), memfd_create(2) of Linux.
 
 use super::{CpuPtr, DeviceView, Errno, MapFlags, MapRequest, Prot, page_bytes};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Memory that can be mapped many times: what a software driver puts behind a device's buffer.
+/// Memory that can be mapped many times: what a software driver uses for a device's buffer.
 #[derive(Debug)]
 pub struct SharedMemory {
     file: OwnedFd,
@@ -16,7 +16,7 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Zeroed memory of a page multiple that holds `len_bytes`; pages come with the first touch.
+    /// Zeroed memory of a page multiple that holds `len_bytes`; pages are allocated at the first access.
     ///
     /// # Errors
     /// `ENOMEM`, `EMFILE`, `EINVAL`.
@@ -27,7 +27,7 @@ impl SharedMemory {
         if fd < 0 {
             return Err(Errno::last());
         }
-        // SAFETY: a file descriptor that the kernel has just given us, owned by nobody else.
+        // SAFETY: a file descriptor that the kernel has just returned, owned by no other value.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
         let len = libc::off_t::try_from(len_bytes).map_err(|_| Errno::EFBIG)?;
         // SAFETY: the descriptor is open; ftruncate takes any length.
@@ -57,17 +57,19 @@ impl SharedMemory {
     }
 }
 
-/// A second mapping of shared memory that is mapped at `addr` (one anonymous shared mapping, or one of a file): how a driver pins user
-/// memory. It stays valid when the first is unmapped.
+/// A second mapping of shared memory that is mapped at `addr` (one anonymous shared mapping, or one of a file): how a
+/// driver pins user memory. It stays valid when the first is unmapped.
 ///
 /// # Errors
-/// `EFAULT` where nothing is mapped shared, readable and writable in one piece, `EINVAL` for ranges that are not whole pages.
+/// `EFAULT` where nothing is mapped shared, readable and writable in one piece, `EINVAL` for ranges that are not whole
+/// pages.
 pub fn alias_shared(addr: CpuPtr, len_bytes: u64) -> Result<DeviceView, Errno> {
     let page = page_bytes();
     if !addr.0.is_multiple_of(page) || len_bytes == 0 || !len_bytes.is_multiple_of(page) {
         return Err(Errno::EINVAL);
     }
-    // One file's pages in order from `addr` on: a range over two mappings would alias the first one's pages beyond its end.
+    // One file's pages in order from `addr` on: a range over two mappings would alias the first one's pages beyond its
+    // end.
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|e| Errno::of(&e))?;
     let is_whole = |line: &str| shared_range(line).is_some_and(|(a, b)| a <= addr.0 && addr.0 + len_bytes <= b);
     if addr.0.checked_add(len_bytes).is_none() || !maps.lines().any(is_whole) {
@@ -94,7 +96,7 @@ fn shared_range(line: &str) -> Option<(u64, u64)> {
     Some((u64::from_str_radix(a, 16).ok()?, u64::from_str_radix(b, 16).ok()?))
 }
 
-/// A mapping of nobody's address space but its own.
+/// A mapping that is in no [`AddressSpace`].
 struct Owned {
     base: CpuPtr,
     len_bytes: u64,
@@ -103,7 +105,7 @@ struct Owned {
 impl Owned {
     fn view(base: CpuPtr, len_bytes: u64) -> Result<DeviceView, Errno> {
         let owner = Arc::new(Self { base, len_bytes });
-        // SAFETY: the caller has just mapped the range readable and writable; the owner unmaps it, and nobody else does.
+        // SAFETY: the caller has just mapped the range readable and writable; only the owner unmaps it.
         Ok(unsafe { DeviceView::from_raw(base, len_bytes, owner) })
     }
 }
@@ -136,7 +138,7 @@ fn map_raw(request: &MapRequest, fd: i32, offset: u64) -> Result<CpuPtr, Errno> 
     }
     let at = request.addr.map_or(std::ptr::null_mut(), CpuPtr::as_ptr::<libc::c_void>);
     // SAFETY: without MAP_FIXED the kernel picks free addresses; with it, `AddressSpace::map` has checked that the range was
-    // mapped by the same space, where by the seam's contract no view looks any more.
+    // mapped by the same space, and by the port's contract no view uses it any more.
     let got = unsafe { libc::mmap(at, len, prot, flags, fd, offset) };
     if got == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(CpuPtr(got.expose_provenance() as u64)) }
 }
@@ -147,7 +149,7 @@ fn unmap_raw(base: CpuPtr, len_bytes: u64) -> Result<(), Errno> {
     if unsafe { libc::munmap(base.as_ptr::<libc::c_void>(), len) } == 0 { Ok(()) } else { Err(Errno::last()) }
 }
 
-/// What lies behind a mapping.
+/// The memory of a mapping.
 #[derive(Clone, Copy, Debug)]
 pub enum Backing<'a> {
     /// Zeroed memory, or nothing (a reservation).
@@ -170,10 +172,11 @@ impl AddressSpace {
         Self::default()
     }
 
-    /// Maps; `request.fd` and `request.offset` are not looked at, `backing` says what is behind it.
+    /// Maps; `request.fd` and `request.offset` are ignored, `backing` gives the memory.
     ///
     /// # Errors
-    /// `EINVAL` for a length of zero, a range outside the shared memory, a fixed place that this space has not mapped; else the kernel's.
+    /// `EINVAL` for a length of zero, a range outside the shared memory, a fixed address that this space has not
+    /// mapped; else the kernel's.
     pub fn map(&self, request: &MapRequest, backing: Backing<'_>) -> Result<CpuPtr, Errno> {
         let page = page_bytes();
         let len_bytes = request.len_bytes.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
@@ -209,7 +212,7 @@ impl AddressSpace {
         Ok(at)
     }
 
-    /// Unmaps a range that lies in what this space has mapped.
+    /// Unmaps a range that is covered by this space's mappings.
     ///
     /// # Errors
     /// `EINVAL` for any other range.
@@ -238,7 +241,7 @@ impl AddressSpace {
     }
 }
 
-/// Whether `start..start+len` lies in the union of the ranges.
+/// Whether `start..start+len` is covered by the union of the ranges.
 fn covers(ranges: &BTreeMap<u64, u64>, start: u64, len_bytes: u64) -> bool {
     let Some(end) = start.checked_add(len_bytes) else { return false };
     let mut at = start;
@@ -251,7 +254,7 @@ fn covers(ranges: &BTreeMap<u64, u64>, start: u64, len_bytes: u64) -> bool {
     true
 }
 
-/// Takes a covered range out of the table.
+/// Removes a covered range from the table.
 fn cut(ranges: &mut BTreeMap<u64, u64>, start: u64, len_bytes: u64) {
     let end = start + len_bytes;
     let touched: Vec<(u64, u64)> = ranges.range(..end).map(|(a, l)| (*a, *l)).filter(|(a, l)| a + l > start).collect();

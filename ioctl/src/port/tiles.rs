@@ -1,9 +1,9 @@
-//! The right to use AMX tiles: a process asks for it once, before the first thread touches a tile, because the tiles make every
-//! thread's saved state 8 KiB larger.
+//! Permission to use AMX tiles: a process requests it once, before the first thread touches a tile, because the tiles
+//! make every thread's saved state 8 KiB larger.
 //!
 //! Source: Linux `Documentation/arch/x86/xstate.rst`, arch_prctl(2); Linux 5.16 and later.
 
-/// Whether this process may use tiles; asks for it if it has not yet.
+/// Whether this process may use tiles; requests it the first time.
 #[must_use]
 pub fn request_tiles() -> bool {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -1,8 +1,9 @@
-//! Memory that a device or another thread may write while we look: bounds-checked words and bulk copies, never a slice.
+//! Memory that a device or another thread may write at any time: bounds-checked words and bulk copies, never a slice.
 //!
-//! Place in the arrows: software GPUs read and write their clients' memory through it; `hcq::memory` builds its views on it.
-//! Words are single aligned accesses, as a device's bus makes them. They are atomics rather than volatile accesses, because two threads may touch
-//! one word. Bulk copies are plain: unordered with a writer they read torn data, which no Rust reference ever sees.
+//! Place in the arrows: software GPUs access their clients' memory through it; `hcq::memory` builds its views on it.
+//! Words are single aligned accesses, as a device's bus makes them. They are atomics rather than volatile accesses,
+//! because two threads may touch one word. Bulk copies are plain: concurrent with a writer they read torn data, which
+//! no Rust reference ever sees.
 
 use super::CpuPtr;
 use std::any::Any;
@@ -20,7 +21,7 @@ pub enum ViewError {
     Alignment { offset: u64, align: u64 },
 }
 
-/// A range of mapped, readable and writable memory, kept mapped by what owns it. Clones look at the same bytes.
+/// A range of mapped, readable and writable memory, kept mapped by its owner. Clones are views of the same bytes.
 #[derive(Clone)]
 pub struct DeviceView {
     base: CpuPtr,
@@ -63,7 +64,7 @@ macro_rules! words {
                     Ok(())
                 }
 
-                /// Stores `new` if the word is `current`; gives the word found: equal to `current` if it was stored.
+                /// Stores `new` if the word is `current`; returns the old word: equal to `current` if it was stored.
                 ///
                 /// # Errors
                 /// `Range`, `Alignment`.
@@ -76,7 +77,8 @@ macro_rules! words {
                     Ok(word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst).unwrap_or_else(|found| found))
                 }
 
-                /// Replaces the word by `change` of it, atomically; gives the former word. `change` may be called again when another thread was faster.
+                /// Replaces the word by `change` of it, atomically; returns the old word. `change` may be called again
+                /// when another thread was faster.
                 ///
                 /// # Errors
                 /// `Range`, `Alignment`.
@@ -102,11 +104,11 @@ words! {
 }
 
 impl DeviceView {
-    /// A view of `len_bytes` at `base`, kept by `owner`.
+    /// A view of `len_bytes` at `base`, kept mapped by `owner`.
     ///
     /// # Safety
     /// - The range is mapped readable and writable, and stays so while `owner` lives.
-    /// - No Rust reference looks into it.
+    /// - No Rust reference points into it.
     #[must_use]
     pub unsafe fn from_raw(base: CpuPtr, len_bytes: u64, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { base, len_bytes, owner }
@@ -130,7 +132,7 @@ impl DeviceView {
         self.len_bytes == 0
     }
 
-    /// What keeps the range mapped.
+    /// The owner that keeps the range mapped.
     #[must_use]
     pub fn owner(&self) -> &Arc<dyn Any + Send + Sync> {
         &self.owner
@@ -193,7 +195,7 @@ impl DeviceView {
         self.write_u32(offset, value)
     }
 
-    /// The 64-bit word at `offset` as a doorbell takes it: one store that the compiler neither moves nor merges.
+    /// Writes the 64-bit word at `offset` like a doorbell: one store that the compiler neither moves nor merges.
     ///
     /// # Errors
     /// `Range`, `Alignment`.

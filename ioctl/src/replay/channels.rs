@@ -1,7 +1,9 @@
-//! NVIDIA's channels in a recording: where their rings and pointers are, which doorbell value is whose, and what each doorbell handed over.
+//! NVIDIA's channels in a recording: where their rings and pointers are, which channel a doorbell value belongs to, and
+//! the packets of each doorbell.
 //!
-//! Source: nv.md 1.5, 2.2, 3.1. Rings and USERD have GPU addresses, which are the process's own in the recordings played here; the address of a memory
-//! object is where UVM, or RM alone, maps it. A submission is the ring's new entries, each followed by the push buffer that it names.
+//! Source: docs/nv.md 1.5, 2.2, 3.1. Rings and USERD have GPU addresses, which are the process's own in the recordings
+//! replayed here; the address of a memory object is where UVM, or RM alone, maps it. A submission is the ring's new
+//! entries, each with the push buffer that it points at.
 
 use super::memory::Memory;
 use super::rings::Submission;
@@ -38,7 +40,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Where its GPU says how far it has read.
+    /// Where its GPU stores how far it has read.
     pub fn get_address(&self) -> u64 {
         self.userd.wrapping_add(GP_GET)
     }
@@ -62,7 +64,7 @@ fn field(layout: &Layout, name: &str, bytes: &[u8]) -> u64 {
     layout.field(name).and_then(|f| f.read(bytes)).unwrap_or(0)
 }
 
-/// The struct behind a call's pointer after the call, if it is of that kind.
+/// The struct at a call's pointer after the call, if it is of that kind.
 fn behind<'a>(desc: &'static Desc, call: &'a IoctlEvent, wanted: &Layout) -> Option<&'a [u8]> {
     let is_wanted = |e: &Embedded| e.pointee(desc.layout, &call.before).is_some_and(|l| *l == *wanted);
     let index = desc.embedded.iter().position(is_wanted)?;
@@ -128,7 +130,7 @@ impl Channels {
         self.live.iter_mut().find(|c| c.token == Some(value))
     }
 
-    /// What a doorbell hands over, `allowance` bytes at most.
+    /// The packets of a doorbell, `allowance` bytes at most.
     pub fn submission(&mut self, value: u64, memory: &Memory, allowance: usize) -> Option<Submission> {
         let channel = self.rung(value)?;
         let put = u64::from(memory.word(channel.put_address())) % channel.entries;

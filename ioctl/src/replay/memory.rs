@@ -1,10 +1,10 @@
-//! Recorded memory as it stands at a point of the recording.
+//! Recorded memory as it is at a point of the recording.
 
 use std::collections::HashMap;
 
 const PAGE: usize = 4096;
 
-/// Pages that something was told of; the rest is zero.
+/// Pages with recorded contents; the rest is zero.
 #[derive(Default)]
 pub(super) struct Memory(HashMap<u64, Box<[u8; PAGE]>>);
 

@@ -1,4 +1,4 @@
-//! Plays a recording against a port and notes what came out differently.
+//! Replays a recording against a port and records the differences.
 
 use super::channels::Channels;
 use super::rings::Queues;
@@ -34,7 +34,7 @@ pub struct Difference {
     pub event: usize,
     /// The call, as ioctls are named.
     pub call: String,
-    /// The field or the answer, as it was recorded and as it is now.
+    /// The field or the answer, as it was recorded and as it is in the replay.
     pub what: String,
 }
 
@@ -105,7 +105,7 @@ struct Player<'a> {
     is_nvidia: bool,
     /// Recorded memory by recorded address, in words: what an address that is only half new needs.
     written: BTreeMap<u64, [u8; 4]>,
-    /// A doorbell was rung since the queues were seen idle.
+    /// A doorbell was rung since the queues were last seen idle.
     busy: bool,
     report: Report,
     at: usize,
@@ -138,7 +138,7 @@ impl Player<'_> {
                     .iter()
                     .map(|(fd, wanted, seen)| PollFd { fd: self.names.fd(*fd), wanted: *wanted, seen: *seen })
                     .collect();
-                // How many have something to say is a matter of time.
+                // The number of ready files depends on timing.
                 let most = i32::try_from(self.options.queue_timeout.as_millis()).unwrap_or(i32::MAX);
                 let timeout_ms = if *timeout_ms < 0 { most } else { (*timeout_ms).min(most) };
                 let _in_time = self.port.poll(&mut now, timeout_ms);
@@ -225,7 +225,7 @@ impl Player<'_> {
         }
     }
 
-    /// Gives the struct's pointers memory of today, filled as it was.
+    /// Points the struct's pointers at new memory with the recorded contents.
     fn attach(&self, desc: &Desc, call: &IoctlEvent, arg: &mut [u8]) -> Vec<(u32, Vec<u8>)> {
         let mut behind = Vec::new();
         for (index, e) in (0u32..).zip(desc.embedded) {
@@ -364,9 +364,10 @@ impl Player<'_> {
         self.write(from, now, &lagging);
     }
 
-    /// The words of recorded memory that the device of today has written already, in recorded addresses: the recorded device had got less far
-    /// when it was looked at. Those are read pointers of queues and channels, and words that have a value today without the player's doing which the
-    /// recording finds soon, or counts past: a point of a timeline may come and go between two looks.
+    /// The words of recorded memory that the replay's device has already written, in recorded addresses: the recorded
+    /// device had progressed less when its memory was recorded. These are read pointers of queues and channels, and
+    /// words whose value in the replay was not written by the player and which the recording reaches soon, or counts
+    /// past: a timeline value may be passed between two recorded states.
     fn lagging(&self, at: u64, bytes: &[u8]) -> HashSet<u64> {
         let mut today = vec![0; bytes.len()];
         if read_process(CpuPtr(self.names.address(at)), &mut today).is_err() {
@@ -421,7 +422,7 @@ impl Player<'_> {
         let Some((start, (_, view))) = page else {
             return self.differ("doorbell", format!("{:#x} lies in no doorbell page", at.0));
         };
-        // NVIDIA's takes the channel's token, in 32 bits.
+        // NVIDIA's doorbell is the channel's token, in 32 bits.
         let make = if self.is_nvidia { Doorbell::of_u32 } else { Doorbell::new };
         match make(view, at.0 - start, self.port) {
             Ok(doorbell) => doorbell.ring(if self.is_nvidia { self.names.queue(value) } else { value }),
@@ -433,7 +434,7 @@ impl Player<'_> {
         }
         if let Some(channel) = self.channels.rung(value) {
             let mut put = [0; 4];
-            // A pointer that cannot be read says nothing.
+            // A pointer that cannot be read yields nothing.
             let _unread = read_process(CpuPtr(self.names.address(channel.put_address())), &mut put);
             channel.put = u64::from(u32::from_le_bytes(put)) % channel.entries;
             self.busy = true;
@@ -451,7 +452,7 @@ impl Player<'_> {
             let at = CpuPtr(self.names.address(queue.read_pointer));
             let is_idle = || {
                 let mut get = [0; 8];
-                // A pointer that cannot be read says nothing.
+                // A pointer that cannot be read yields nothing.
                 read_process(at, &mut get).is_err() || {
                     let get = u64::from_le_bytes(get).wrapping_mul(queue.unit_bytes());
                     queue.ring_bytes == 0 || queue.put_bytes.wrapping_sub(get).is_multiple_of(queue.ring_bytes)
@@ -486,7 +487,7 @@ impl Player<'_> {
     }
 }
 
-/// Addresses of memory of the recorded process: what they pointed at is attached anew or not known.
+/// Addresses of memory of the recorded process: the pointers are replaced or their targets are not known.
 fn forget_pointers(layout: &Layout, bytes: &mut [u8]) {
     for f in layout.fields.iter().filter(|f| f.kind == Kind::Pointer) {
         f.write(bytes, |_| 0);
@@ -516,12 +517,12 @@ fn is_one_of(desc: &Desc, list: &[u32]) -> bool {
     list.iter().any(|r| same_call(*r, desc.request))
 }
 
-/// Calls that wait for the device, so that nothing has to be waited for before them.
+/// Calls that wait for the device, so that the player does not have to wait before them.
 fn waits(desc: &Desc) -> bool {
     is_one_of(desc, &[kfd::WAIT_EVENTS.desc.request])
 }
 
-/// Commands whose answer is another one each time.
+/// Commands whose answer differs at every call.
 fn asks_for_now(desc: &Desc, before: &[u8]) -> bool {
     const NOW: [u32; 5] = [
         nvrm::TIMER_GET_TIME.cmd,
@@ -535,7 +536,7 @@ fn asks_for_now(desc: &Desc, before: &[u8]) -> bool {
         && cmd.is_some_and(|cmd| NOW.iter().any(|n| u64::from(*n) == cmd))
 }
 
-/// Calls whose answer is another one each time.
+/// Calls whose answer differs at every call.
 fn tells_time(desc: &Desc) -> bool {
     is_one_of(
         desc,

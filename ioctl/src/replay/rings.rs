@@ -1,4 +1,4 @@
-//! Which packets each doorbell of a recording handed over. KFD's queues are followed here, NVIDIA's channels in `channels`.
+//! The packets of each doorbell of a recording. KFD's queues are followed here, NVIDIA's channels in `channels`.
 
 use super::channels::Channels;
 use super::memory::Memory;
@@ -33,7 +33,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Bytes that one unit of the pointers stands for.
+    /// Bytes in one unit of the pointers.
     pub fn unit_bytes(&self) -> u64 {
         match self.queue_type {
             kfd::QUEUE_TYPE_COMPUTE => 4,
@@ -42,7 +42,7 @@ impl Queue {
         }
     }
 
-    /// The write pointer that a doorbell's value stands for, in bytes. AQL's value is the last packet's number.
+    /// The write pointer that a doorbell's value means, in bytes. AQL's value is the last packet's number.
     pub fn put_of(&self, value: u64) -> u64 {
         let is_aql = self.queue_type == kfd::QUEUE_TYPE_COMPUTE_AQL;
         value.wrapping_add(u64::from(is_aql)).wrapping_mul(self.unit_bytes())
@@ -87,7 +87,7 @@ impl Queues {
                 put_bytes: 0,
             };
             self.made += 1;
-            // A ring over another's takes its place: the other's end was not recorded.
+            // A ring that overlaps another replaces it: the other's end was not recorded.
             let end = |q: &Queue| q.ring.saturating_add(q.ring_bytes);
             self.live.retain(|q| q.ring >= end(&queue) || queue.ring >= end(q));
             if self.live.len() < MAX_QUEUES {
@@ -111,7 +111,8 @@ impl Queues {
 
 /// Queues that are followed at once; no driver has as many.
 const MAX_QUEUES: usize = 1024;
-/// A recording hands over at most `FREE_BYTES` and this many times the memory it holds: a broken file costs no more than its size.
+/// A recording yields at most `FREE_BYTES` and this many times the memory it holds: a damaged file costs no more than
+/// its size.
 const MAX_RATIO: usize = 1024;
 const FREE_BYTES: usize = 1 << 20;
 
@@ -144,7 +145,7 @@ pub fn submissions(events: &[Event]) -> Vec<Submission> {
             What::Doorbell { at, value } => {
                 if let Some(queue) = queues.rung(at.0) {
                     let put = queue.put_of(*value);
-                    // A pointer that jumps by more than the ring hands over the whole ring.
+                    // A pointer that jumps by more than the ring yields the whole ring.
                     let from = queue.put_bytes.max(put.saturating_sub(queue.ring_bytes)).min(put);
                     let place = |p: u64| queue.ring.wrapping_add(p % queue.ring_bytes.max(1));
                     let byte = |p: u64| memory.get(&place(p)).copied().unwrap_or(0);

@@ -1,13 +1,13 @@
-//! Recorded names and addresses, and what they are called in the run of today.
+//! Recorded names and addresses, and the new run's values for them.
 
 use crate::abi::{FieldDesc, Kind, Layout};
 use crate::port::Fd;
 use std::collections::{BTreeMap, HashMap};
 
-/// Bytes of a process's doorbell slice; the low bits of a doorbell's map offset say where in it the doorbell is.
+/// Bytes of a process's doorbell slice; the low bits of a doorbell's map offset are the doorbell's offset in it.
 const SLICE_BYTES: u64 = 0x2000;
 
-/// Names that a driver hands out, by what they name.
+/// Kinds of names that a driver assigns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Name {
     Handle,
@@ -84,7 +84,7 @@ impl Names {
         self.ranges.retain(|at, (len, _)| *at < recorded || at.saturating_add(*len) > end);
     }
 
-    /// An address in a range that lies elsewhere now.
+    /// An address in a range that has moved.
     pub(super) fn moved(&self, recorded: u64) -> Option<u64> {
         let now = self.address(recorded);
         (now != recorded).then_some(now)
@@ -113,7 +113,7 @@ impl Names {
         }
     }
 
-    /// Translates what goes to the driver.
+    /// Translates a struct on its way to the driver.
     pub(super) fn translate(&self, layout: &Layout, bytes: &mut [u8]) {
         for f in layout.fields {
             match f.kind {
@@ -136,7 +136,7 @@ impl Names {
         }
     }
 
-    /// Learns the names that the driver has handed out; gives the other fields that differ: name, recorded, now.
+    /// Records the names that the driver has assigned; returns the other fields that differ: name, recorded, new.
     pub(super) fn learn(&mut self, layout: &Layout, recorded: &[u8], now: &[u8]) -> Vec<(String, u64, u64)> {
         let mut different = Vec::new();
         for f in layout.fields {
@@ -170,8 +170,8 @@ impl Names {
         different
     }
 
-    /// Recorded memory as it is to be written, given the four bytes before and behind it. Words that form an address in a moved range,
-    /// or one shifted right by eight, are translated.
+    /// Recorded memory as it has to be written, with the four bytes before and after it. Words that form an address in
+    /// a moved range, or one shifted right by eight, are translated.
     pub(super) fn memory(&self, bytes: &mut [u8]) {
         let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         let mut at = 0;

@@ -1,6 +1,7 @@
-//! What a run took from its driver and did not give back.
+//! What a run allocated from its driver and did not free.
 //!
-//! Source: the calls of KFD that make and end something (section 1 of its header); RM's objects and UVM's registrations and ranges; files and mappings.
+//! Source: the calls of KFD that create and destroy something (section 1 of its header); RM's objects and UVM's
+//! registrations and ranges; files and mappings.
 
 use super::{Event, IoctlEvent, What};
 use crate::abi::{find, kfd, nvrm, uvm};
@@ -14,12 +15,13 @@ struct Open {
     mapped: BTreeMap<u64, u64>,
     /// RM's objects: client and handle → parent and class.
     objects: BTreeMap<(u32, u32), (u32, u32)>,
-    /// Buffers given to the kernel for events: it keeps them for the process's life, and says EPERM when they are freed.
+    /// Buffers given to the kernel for events: it keeps them for the process's life, and returns EPERM when they are
+    /// freed.
     event_pages: Vec<u64>,
 }
 
-/// Files left open, buffers left allocated or mapped to a GPU, queues, events and objects left alive, ranges and channels left registered, memory
-/// left mapped: one line each, empty after a clean tear-down.
+/// Files left open, buffers left allocated or mapped to a GPU, queues, events and objects left alive, ranges and
+/// channels left registered, memory left mapped: one line each, empty after a clean tear-down.
 #[must_use]
 pub fn leftovers(events: &[Event]) -> Vec<String> {
     let mut open = Open::default();
@@ -50,7 +52,7 @@ impl Open {
                 self.uvm(call);
             }
             What::Ioctl(call) if call.result == Err(Errno::EPERM) => self.kept_page(call),
-            // A fixed mapping lies over one that is known.
+            // A fixed mapping that replaces one that is known.
             What::Mmap { map, result: Ok(at) } if !map.flags.contains(MapFlags::FIXED) => {
                 self.mapped.insert(at.0, whole_pages(map.len_bytes));
             }
@@ -99,7 +101,7 @@ impl Open {
         }
     }
 
-    /// RM's objects; what lies below one that is freed goes with it.
+    /// RM's objects; freeing one frees its children.
     fn rm(&mut self, call: &IoctlEvent) {
         fn read<T: bytemuck::Pod>(bytes: &[u8]) -> Option<T> {
             bytemuck::try_pod_read_unaligned(bytes).ok()
@@ -127,7 +129,7 @@ impl Open {
         }
     }
 
-    /// What UVM was told of and not told to forget.
+    /// What was registered with UVM and not unregistered.
     fn uvm(&mut self, call: &IoctlEvent) {
         let word =
             |at: usize| call.after.get(at..).and_then(|b| b.first_chunk::<8>()).map_or(0, |b| u64::from_le_bytes(*b));

@@ -1,9 +1,9 @@
-//! What a trace keeps of one call through a port.
+//! The record of one call through a port.
 
 use crate::abi::Blob;
 use crate::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollEvents};
 
-/// When and by whom a call was made.
+/// Time and thread of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Moment {
     /// Start, in nanoseconds since the trace began.
@@ -53,7 +53,7 @@ pub enum What {
         at: CpuPtr,
         value: u64,
     },
-    /// Memory as it stands from here on, seen before a doorbell by a trace that records.
+    /// Memory as it is from here on, read before a doorbell by a trace that records.
     Memory {
         at: CpuPtr,
         bytes: Vec<u8>,

@@ -1,8 +1,9 @@
 //! The binary trace: a head of magic and version, then records, each with its length.
 //!
-//! All integers are little-endian. Head: `MAGIC` (8 bytes), version u32, zero u32. Record: length of what follows u32, kind u8, start u64, length u64,
-//! thread u32, then the kind's fields in the order of [`What`]. Bytes and strings have a u32 length. A result is an i32: 0 and the value, or the errno.
-//! A reader skips nothing: a kind or version it does not know is an error with the place in the file. A file cut off in a record ends there.
+//! All integers are little-endian. Head: `MAGIC` (8 bytes), version u32, zero u32. Record: length of what follows u32,
+//! kind u8, start u64, length u64, thread u32, then the kind's fields in the order of [`What`]. Bytes and strings have
+//! a u32 length. A result is an i32: 0 and the value, or the errno. A reader skips nothing: an unknown kind or version
+//! is an error with the offset in the file. A file cut off in a record ends there.
 
 use super::{Event, IoctlEvent, Moment, Sink, What};
 use crate::abi::Blob;
@@ -148,7 +149,7 @@ fn put_what(out: &mut Vec<u8>, what: &What) {
             put_blobs(out, &call.blobs_after);
         }
         What::Mmap { map, result } => {
-            // 0 stands for anywhere: nothing is ever mapped at 0.
+            // 0 means any address: nothing is ever mapped at 0.
             out.num(map.addr.map_or(0, |a| a.0).to_le_bytes());
             out.num(map.len_bytes.to_le_bytes());
             out.num(map.prot.bits().to_le_bytes());
@@ -454,7 +455,7 @@ mod tests {
         for at in 0..bytes.len() {
             let mut other = bytes.clone();
             other[at] ^= 0xff;
-            // Whatever comes out, it comes out: no panic, no endless read.
+            // Any result is fine except a panic or an endless read.
             let _read_or_refused = read_trace(&other[..]);
         }
     }

@@ -1,17 +1,17 @@
-//! The memory that a process shares with a device, and what has changed in it.
+//! The memory that a process shares with a device, and its changes.
 
 use super::What;
 use crate::port::{CpuPtr, Fd, MapFlags, MapRequest, Prot, read_process};
 use std::collections::{BTreeMap, HashSet};
 
-/// Changes closer than this are told as one.
+/// Changes closer than this are recorded as one.
 const GAP_BYTES: usize = 64;
-/// Changes are whole words of this size: what is written as one word is told as one.
+/// Changes are whole words of this size: what is written as one word is recorded as one.
 const WORD_BYTES: usize = 8;
 /// Memory that is compared at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A copy of all memory mapped readable and writable through a port, as it was last seen.
+/// A copy of all memory mapped readable and writable through a port, as it was last read.
 #[derive(Default)]
 pub(super) struct Shadow {
     /// Start → bytes.
@@ -23,7 +23,7 @@ pub(super) struct Shadow {
 #[derive(Default, Debug)]
 pub(crate) struct Registers {
     kfd: HashSet<Fd>,
-    /// NVIDIA's cards: their memory is mapped where the process wants it, their registers anywhere.
+    /// NVIDIA's cards: their memory is mapped where the process requests it, their registers anywhere.
     cards: HashSet<Fd>,
 }
 
@@ -56,7 +56,7 @@ impl Shadow {
                     self.forget(at.0, map.len_bytes);
                 }
                 let is_memory = map.prot.contains(Prot::RW) && !self.registers.are_mapped(map);
-                // What is mapped anew is zero until it is looked at.
+                // A new mapping is taken as zero until it is read.
                 if let (true, Ok(len)) = (is_memory, usize::try_from(map.len_bytes)) {
                     self.copies.insert(at.0, vec![0; len]);
                 }
@@ -66,13 +66,13 @@ impl Shadow {
         }
     }
 
-    /// Mappings are forgotten whole: what lies in the range, and what reaches into it.
+    /// Removes whole mappings: those in the range, and those that reach into it.
     fn forget(&mut self, start: u64, len_bytes: u64) {
         let end = start.saturating_add(len_bytes);
         self.copies.retain(|at, copy| at + copy.len() as u64 <= start || *at >= end);
     }
 
-    /// Where memory is not as it was at the last call, and what stands there now.
+    /// Where memory differs from the last call, and its contents now.
     pub(super) fn changes(&mut self) -> Vec<(CpuPtr, Vec<u8>)> {
         let mut found = Vec::new();
         let mut now = vec![0; PIECE_BYTES];
@@ -80,7 +80,7 @@ impl Shadow {
             for (k, old) in copy.chunks_mut(PIECE_BYTES).enumerate() {
                 let at = CpuPtr(start + (k * PIECE_BYTES) as u64);
                 let now = &mut now[..old.len()];
-                // Memory that cannot be read is not told: the device's own, not open to the process.
+                // Memory that cannot be read is not recorded: the device's own, not accessible to the process.
                 if read_process(at, now).is_ok() && now != old {
                     found.extend(runs(old, now).map(|(a, b)| (at.offset(a as u64), now[a..b].to_vec())));
                     old.copy_from_slice(now);

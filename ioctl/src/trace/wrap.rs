@@ -1,4 +1,4 @@
-//! The port that traces: it passes every call on and tells a sink about it.
+//! The port that traces: it passes every call on and reports it to a sink.
 
 use super::memory::Shadow;
 use super::{Event, IoctlEvent, Moment, What};
@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 
-/// Longest piece of memory behind an embedded pointer that is kept.
+/// Longest piece of memory at an embedded pointer that is recorded.
 const MAX_BLOB_BYTES: u64 = 1 << 20;
 
 /// Takes events, one at a time.
 pub trait Sink: Send {
     fn event(&mut self, event: &Event);
-    /// What was taken is kept from now on.
+    /// Events received from now on are kept.
     fn flush(&mut self) {}
 }
 
-/// Events in memory. Clones see the same list.
+/// Events in memory. Clones share one list.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<Event>>>);
 
@@ -55,7 +55,7 @@ pub struct Trace {
 struct State {
     sink: Box<dyn Sink>,
     threads: Vec<ThreadId>,
-    /// A trace that records keeps what the device can see of the process's memory.
+    /// A trace that records also keeps the process's memory that the device can access.
     shadow: Option<Shadow>,
 }
 
@@ -72,8 +72,8 @@ impl Trace {
         Self::with(inner, sink, None)
     }
 
-    /// Records `inner` into `sink`: a trace that also holds, before each doorbell, what has changed in the memory mapped through the
-    /// port, so that the run can be [played again](crate::replay). Each doorbell then costs a look at all of that memory.
+    /// Records `inner` into `sink`: a trace that also holds, before each doorbell, the changes of the memory mapped
+    /// through the port, so that the run can be [replayed](crate::replay). Each doorbell then reads all of that memory.
     #[must_use]
     pub fn recording(inner: Arc<dyn Port>, sink: Box<dyn Sink>) -> Arc<Self> {
         Self::with(inner, sink, Some(Shadow::default()))
@@ -101,12 +101,12 @@ impl Trace {
         self.on.store(on, Ordering::Relaxed);
     }
 
-    /// Writes out what the sink holds back.
+    /// Writes out the sink's buffered events.
     pub fn flush(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).sink.flush();
     }
 
-    /// Passes a call on; when on, tells the sink what `what` makes of its answer.
+    /// Passes a call on; when enabled, reports `what` of its answer to the sink.
     fn traced<R>(&self, call: impl FnOnce(&dyn Port) -> R, what: impl FnOnce(&R) -> What) -> R {
         if !self.on.load(Ordering::Relaxed) {
             return call(&*self.inner);
@@ -137,7 +137,7 @@ impl Trace {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tells what has changed in memory since the doorbell before.
+    /// Reports the changes of memory since the last doorbell.
     fn look(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = state.shadow.as_mut().map(Shadow::changes).unwrap_or_default();
@@ -155,7 +155,8 @@ impl Drop for Trace {
     }
 }
 
-/// The memory that the struct's pointers name, for one direction: what fits the first MiB of each piece and can be read.
+/// The memory that the struct's pointers point at, for one direction: the first MiB of each piece, as far as it can be
+/// read.
 #[must_use]
 pub fn pointed_memory(request: u32, bytes: &[u8], wanted: Dir) -> Vec<Blob> {
     let Some(desc) = find(request) else { return Vec::new() };
@@ -163,7 +164,7 @@ pub fn pointed_memory(request: u32, bytes: &[u8], wanted: Dir) -> Vec<Blob> {
     for (index, e) in desc.embedded.iter().enumerate().filter(|(_, e)| e.dir == wanted || e.dir == Dir::InOut) {
         let Some((at, len_bytes)) = e.range(desc.layout, bytes) else { continue };
         let mut blob = vec![0; usize::try_from(len_bytes.min(MAX_BLOB_BYTES)).unwrap_or(0)];
-        // A bad pointer is the driver's to refuse; the trace just has nothing to show.
+        // A bad pointer is for the driver to refuse; the trace just has nothing to show.
         if read_process(CpuPtr(at), &mut blob).is_ok() {
             found.push(Blob { index: u32::try_from(index).unwrap_or(u32::MAX), bytes: blob });
         }

@@ -1,7 +1,8 @@
-//! What the metadata note says of each kernel's arguments: where each lies and how long it is.
+//! Each kernel's arguments according to the metadata note: offsets and sizes.
 //!
-//! Source: AMDGPUUsage «Code Object V5 Metadata», MessagePack specification. Read are maps, arrays, strings and unsigned integers; what else
-//! the note holds is passed over. An object without the note, or with none for a kernel, says nothing of its arguments.
+//! Source: AMDGPUUsage «Code Object V5 Metadata», MessagePack specification. Maps, arrays, strings and unsigned
+//! integers are read; other values of the note are skipped. For an object without the note, or without an entry for a
+//! kernel, the arguments are unknown.
 
 use super::metadata::{Arg, ArgKind, NT_AMDGPU_METADATA};
 use crate::abi::SHT_NOTE;
@@ -10,7 +11,7 @@ use crate::num::{index, wide};
 use crate::parse::ElfFile;
 use std::collections::HashMap;
 
-/// Maps and arrays inside one another; the note's own have five.
+/// Nesting depth of maps and arrays; the note's own is five.
 const MAX_DEPTH: u32 = 16;
 const OWNER: &[u8] = b"AMDGPU\0";
 

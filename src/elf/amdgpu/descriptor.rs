@@ -1,10 +1,10 @@
-//! The kernel descriptor: 64 bytes in `.rodata` that say what a wave needs and where its code starts.
+//! The kernel descriptor: 64 bytes in `.rodata` with the resources of a wave and the offset of its code.
 //!
 //! Source: AMDGPUUsage «Kernel Descriptor», AMDHSAKernelDescriptor.h.
 
 use super::file::Gpu;
 
-/// Bytes of a descriptor; it lies at a multiple of as many.
+/// Bytes of a descriptor, and its alignment.
 pub const DESCRIPTOR_BYTES: usize = 64;
 
 /// A field of one of the words.
@@ -114,7 +114,7 @@ impl KernelDescriptor {
     #[must_use]
     pub fn emit(&self) -> [u8; DESCRIPTOR_BYTES] {
         let mut raw = [0; DESCRIPTOR_BYTES];
-        let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes); // PANIC: constant places inside
+        let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes); // PANIC: constant offsets inside
         put(0, &self.group_segment_bytes.to_le_bytes());
         put(4, &self.private_segment_bytes.to_le_bytes());
         put(8, &self.kernarg_bytes.to_le_bytes());
@@ -153,7 +153,7 @@ impl KernelDescriptor {
         properties::WAVE32.get(self.properties as u32) == 1
     }
 
-    /// Vector registers of a lane that the granulated count stands for.
+    /// Vector registers of a lane, from the granulated count.
     #[must_use]
     pub const fn vgprs(&self, gpu: Gpu) -> u32 {
         (rsrc1::VGPRS.get(self.rsrc1) + 1) * gpu.vgpr_granule(self.wave32())
@@ -176,14 +176,14 @@ pub struct KernelSpec {
     pub kernarg_bytes: u32,
     /// User SGPRs; the kernarg pointer is in the first two. More than two are padding.
     pub user_sgprs: u32,
-    /// Workgroup ids wanted in x, y and z.
+    /// Which workgroup ids are enabled in x, y and z.
     pub workgroup_ids: [bool; 3],
     /// Work-item ids packed in v0: 1 x, 2 xy, 3 xyz.
     pub workitem_dims: u32,
 }
 
 impl KernelSpec {
-    /// The descriptor, but for the entry offset.
+    /// The descriptor, without the entry offset.
     #[must_use]
     pub fn descriptor(&self) -> KernelDescriptor {
         let gfx9 = self.gpu == Gpu::Gfx942;
@@ -198,7 +198,7 @@ impl KernelSpec {
             one = rsrc1::IEEE_MODE.set(one, 1);
         }
         if gfx9 {
-            // Six more: VCC, FLAT_SCRATCH, XNACK_MASK. In eights, as LLVM counts them; the hardware gives out sixteens.
+            // Six more: VCC, FLAT_SCRATCH, XNACK_MASK. In eights, as LLVM counts them; the hardware allocates sixteens.
             one = rsrc1::SGPRS.set(one, (self.sgprs + 6).div_ceil(8) - 1);
         } else {
             one = rsrc1::WGP_MODE.set(one, 1);
@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn spec_gives_the_words_that_llvm_writes() {
-        // clang-19 for a kernel with kernarg pointer and workgroup id x, denormals kept (amdhsa directives, llvm-mc-19).
+        // clang-19 for a kernel with kernarg pointer and workgroup id x, denormals kept (amdhsa directives,
+        // llvm-mc-19).
         let spec = KernelSpec {
             gpu: Gpu::Gfx1100,
             wave32: true,

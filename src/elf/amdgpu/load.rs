@@ -1,7 +1,8 @@
-//! A code object → what is copied to the GPU: segments, kernels, relocations.
+//! A code object → the bytes for the GPU: segments, kernels, relocations.
 //!
-//! Linked objects (ET_DYN) say by program headers what lies where; of relocatable ones the sections are placed one after the
-//! other, each group of equal permission on pages of its own. Source: AMDGPUUsage «Relocation Records», «Code Object Loading».
+//! In linked objects (ET_DYN) program headers give the layout; of relocatable ones the sections are placed one after
+//! the other, each group of equal permission on pages of its own. Source: AMDGPUUsage «Relocation Records», «Code
+//! Object Loading».
 
 use super::arguments;
 use super::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
@@ -35,13 +36,14 @@ pub struct LoadSegment {
 pub struct Kernel {
     pub name: String,
     pub descriptor: KernelDescriptor,
-    /// Where the descriptor lies, from the image's start.
+    /// Offset of the descriptor from the image's start.
     pub descriptor_offset: u64,
-    /// Where the first instruction lies.
+    /// Offset of the first instruction.
     pub entry_offset: u64,
-    /// Bytes of its code; 0 when the object does not say.
+    /// Bytes of its code; 0 when the object does not specify it.
     pub code_bytes: u64,
-    /// What it is passed, in the order of their places, without the hidden ones; none when the object does not say.
+    /// Its arguments, in the order of their offsets, without the hidden ones; none when the object does not specify
+    /// them.
     pub args: Option<Vec<Arg>>,
 }
 
@@ -79,7 +81,7 @@ mod reloc {
     pub const REL16: u32 = 14;
 }
 
-/// The arguments that a caller passes, if the metadata tells of any that the descriptor knows.
+/// The arguments that a caller passes, if the metadata has any that the descriptor knows.
 fn passed(mut args: Vec<Arg>, d: &KernelDescriptor, symbol: &FileSymbol<'_>) -> Result<Option<Vec<Arg>>, ElfError> {
     if args.is_empty() && d.kernarg_bytes != 0 {
         return Ok(None);
@@ -107,8 +109,8 @@ impl CodeObject {
     /// Checks the file and lays it out.
     ///
     /// # Errors
-    /// A malformed file, one for another machine, a relocation that this loader does not apply, a kernel whose descriptor or
-    /// entry lies outside.
+    /// A malformed file, one for another machine, a relocation that this loader does not apply, a kernel whose
+    /// descriptor or entry is outside.
     pub fn parse(bytes: &[u8]) -> Result<CodeObject, ElfError> {
         let file = ElfFile::parse_any(bytes)?;
         if file.machine() != Machine::Amdgpu {
@@ -128,7 +130,7 @@ impl CodeObject {
         CodeObject { gpu: Err(0), segments: Vec::new(), kernels: Vec::new(), bytes: Vec::new(), fixups: Vec::new() }
     }
 
-    /// A linked object: segments as the program headers say.
+    /// A linked object: segments according to the program headers.
     fn linked(bytes: &[u8], header: &[u8; EHDR_BYTES], file: &ElfFile) -> Result<CodeObject, ElfError> {
         let (at, count) = (u64_at(header, 32), u64::from(u32_at(header, 56) & 0xffff));
         let rows = bytes_at(bytes, "program headers", at, count * wide(PHDR_BYTES))?;
@@ -243,7 +245,8 @@ impl CodeObject {
         Ok(())
     }
 
-    /// Applies a relocation whose value no base changes, keeps another for [`CodeObject::image`]. `s` is the symbol's place.
+    /// Applies a relocation whose value does not depend on the base, keeps others for [`CodeObject::image`]. `s` is the
+    /// symbol's address.
     fn relocate(&mut self, offset: u64, at: u64, rela: &Rela, s: u64) -> Result<(), ElfError> {
         let value = s.wrapping_add(rela.r_addend.cast_unsigned());
         let distance = value.wrapping_sub(at);
@@ -324,7 +327,7 @@ impl CodeObject {
         self.kernels.iter().find(|k| k.name == name)
     }
 
-    /// Bytes of memory the image takes, padding for instruction prefetch included; a multiple of a page.
+    /// Bytes of memory that the image needs, padding for instruction prefetch included; a multiple of a page.
     #[must_use]
     pub fn size(&self) -> usize {
         self.bytes.len()
@@ -336,7 +339,7 @@ impl CodeObject {
         &self.bytes
     }
 
-    /// The code of a kernel: to the next kernel's entry at most, if the object does not say its size.
+    /// The code of a kernel: to the next kernel's entry at most, if the object does not specify its size.
     #[must_use]
     pub fn code(&self, kernel: &Kernel) -> &[u8] {
         let end = self.segments.iter().find(|s| (s.start..s.start + s.len_bytes).contains(&kernel.entry_offset));

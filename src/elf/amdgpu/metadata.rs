@@ -1,7 +1,7 @@
 //! The NT_AMDGPU_METADATA note: a MessagePack map about the kernels, for AMD's runtime and tools.
 //!
-//! Source: AMDGPUUsage «Code Object V5 Metadata», MessagePack specification. Only what is needed is written: maps, arrays,
-//! strings, unsigned integers, booleans.
+//! Source: AMDGPUUsage «Code Object V5 Metadata», MessagePack specification. Only what is needed is written: maps,
+//! arrays, strings, unsigned integers, booleans.
 
 use super::descriptor::KernelDescriptor;
 use super::file::Gpu;

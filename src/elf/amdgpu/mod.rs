@@ -1,4 +1,4 @@
-//! AMDGPU code objects, version 5: what a loader of AMD's kernels reads, and what ours writes.
+//! AMDGPU code objects, version 5: what a loader of AMD's kernels reads, and what this project writes.
 //!
 //! ```text
 //! KernelCode --write--> ET_DYN file --CodeObject::parse--> CodeObject --image(base)--> bytes for the GPU's memory
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A kernel is two symbols: `name` (its code) and `name.kd` (its 64-byte descriptor). The loader needs the descriptors,
-//! and of the note with MessagePack metadata what it says of the arguments. Relocatable files (`clang -c`, `llvm-mc`) are linked
+//! and the argument list of the note with MessagePack metadata. Relocatable files (`clang -c`, `llvm-mc`) are linked
 //! here as well.
 //!
 //! Sources: LLVM's AMDGPUUsage (code object V5, kernel descriptor, relocation records), AMDHSAKernelDescriptor.h.

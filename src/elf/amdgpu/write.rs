@@ -1,5 +1,5 @@
-//! Kernels → a loadable code object (ET_DYN), laid out as lld does it: notes, symbols and descriptors in a read-only segment,
-//! code in an executable one on the next page, the dynamic section in a writable one.
+//! Kernels → a loadable code object (ET_DYN), laid out as lld does it: notes, symbols and descriptors in a read-only
+//! segment, code in an executable one on the next page, the dynamic section in a writable one.
 
 use super::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use super::file::*;
@@ -34,7 +34,7 @@ const PADDING: [(u32, usize, usize); 2] = [(0xbf9f_0000, 128, 384), (0xbf80_0000
 /// Writes a code object of version 5.
 ///
 /// # Errors
-/// A name that is empty, holds a NUL byte or comes twice, or a kernel without code.
+/// A name that is empty, contains a NUL byte or occurs twice, or a kernel without code.
 pub fn write(gpu: Gpu, kernels: &[KernelCode]) -> Result<Vec<u8>, ElfError> {
     for (index, k) in kernels.iter().enumerate() {
         let bad = |why| Err(ElfError::BadObject { what: "kernel", index, why });
@@ -112,7 +112,7 @@ impl<'a> Writer<'a> {
         Self { gpu, kernels, out, parts: Vec::new(), text, entries }
     }
 
-    /// Appends a section's bytes; `shift` is what its address lies above its file offset.
+    /// Appends a section's bytes; `shift` is the difference of its address and its file offset.
     fn part(&mut self, name: &'static str, header: Shdr, shift: u64, bytes: &[u8]) -> u64 {
         let align = usize::try_from(header.sh_addralign.max(1)).unwrap_or(1);
         self.out.resize(self.out.len().next_multiple_of(align), 0);

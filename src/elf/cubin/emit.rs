@@ -3,7 +3,7 @@
 use super::info::id;
 use super::new::{Arch, NewKernel, NewModule};
 
-/// Version of the driver's interface that the file asks for: that of CUDA 13.5's ptxas.
+/// Version of the driver's interface that the file requires: that of CUDA 13.5's ptxas.
 const TOOLKIT: u32 = 0x87;
 
 /// A record's value.
@@ -71,7 +71,7 @@ pub fn of_kernel(out: &mut Vec<u8>, arch: Arch, kernel: &NewKernel, bank0: u32) 
         push(out, id::AT_ENTRY_FRAGMENTS, &Value::Byte(0));
     }
     if !kernel.exit_offsets.is_empty() {
-        // A record's length has 16 bits; who reads the list only patches EXITs.
+        // A record's length has 16 bits; readers of the list only patch EXITs.
         for part in kernel.exit_offsets.chunks(8192) {
             push(out, id::EXIT_INSTR_OFFSETS, &Value::Words(part));
         }
@@ -135,7 +135,8 @@ fn parameters(out: &mut Vec<u8>, kernel: &NewKernel) {
     }
 }
 
-/// `.nv.compat` (sm_90 on): of its values only that which says "this chip only" is understood; the rest is as ptxas has it.
+/// `.nv.compat` (sm_90 on): of its values only the one for "this chip only" is understood; the rest is as in ptxas's
+/// files.
 pub fn compatibility(out: &mut Vec<u8>, arch: Arch) {
     let blackwell = arch.sm >= 100;
     out.extend_from_slice(&[2, 0x09, u8::from(arch.specific), 0, 2, 0x0c, 0, 0, 2, 0x02, 1, 0, 3, 0x0d, 1, 1]);
@@ -157,12 +158,12 @@ pub fn cuinfo(out: &mut Vec<u8>, arch: Arch) {
     });
 }
 
-/// `.note.nv.tkinfo`: who made the file.
+/// `.note.nv.tkinfo`: the tool that made the file.
 pub fn tkinfo(out: &mut Vec<u8>, arch: Arch) {
     let target = format!("-arch {arch}");
     let texts = ["doorbell", "Doorbell", env!("CARGO_PKG_VERSION"), &target];
     note(out, 2000, |out| {
-        // An empty text stands before these.
+        // An empty text precedes these.
         let (mut at, mut places) = (1, [2u32, 0, 0, 0, 0, 0]);
         for (place, text) in places[2..].iter_mut().zip(texts) {
             *place = at;
@@ -192,7 +193,7 @@ fn note(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     out[len_at..len_at + 4].copy_from_slice(&u32::try_from(len).unwrap_or_default().to_le_bytes()); // PANIC: four bytes that were written above
 }
 
-/// `.nv.callgraph`: no kernel calls another; the four pairs that stand in every file.
+/// `.nv.callgraph`: no kernel calls another; the four pairs that every file has.
 pub fn callgraph(out: &mut Vec<u8>) {
     for n in 1..=4 {
         out.extend_from_slice(&[0; 4]);

@@ -1,11 +1,12 @@
 //! Attribute sections: `.nv.info` of the file and `.nv.info.KERNEL` of each kernel.
 //!
-//! A record is a form, a number, and 16 bits: of forms 1 to 3 a value, of form 4 the bytes that follow.
+//! A record is a form, a number, and 16 bits: for forms 1 to 3 a value, for form 4 the length of the bytes that follow.
 
 use crate::error::ElfError;
 use crate::num::wide;
 
-/// Numbers of the attributes that matter to a launch, and of those that every file of ptxas has (`EIATTR_*` in its own words).
+/// Numbers of the attributes that matter to a launch, and of those that every file of ptxas has (`EIATTR_*` in NVIDIA's
+/// naming).
 pub mod id {
     pub const MAX_THREADS: u8 = 0x05;
     pub const PARAM_CBANK: u8 = 0x0a;
@@ -29,12 +30,12 @@ pub mod id {
     pub const SPARSE_MMA_MASK: u8 = 0x50;
     pub const MERCURY_ISA_VERSION: u8 = 0x5f;
     pub const LANGUAGE: u8 = 0x66;
-    /// Two that stand at the end of every kernel's records from sm_90 on; their names and meanings are not known.
+    /// Two at the end of every kernel's records from sm_90 on; their names and meanings are not known.
     pub const LAST_BUT_ONE: u8 = 0x6b;
     pub const LAST: u8 = 0x6d;
 }
 
-/// What a record holds.
+/// The payload of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     None,
@@ -48,12 +49,12 @@ pub enum Value<'a> {
 pub struct Attribute<'a> {
     pub id: u8,
     pub value: Value<'a>,
-    /// Where it stands in the file.
+    /// Its offset in the file.
     pub offset: u64,
 }
 
 impl<'a> Attribute<'a> {
-    /// Reads a section that stands at `offset` of the file.
+    /// Reads a section at `offset` of the file.
     ///
     /// # Errors
     /// A form that is not known, a record that is cut off.

@@ -9,11 +9,11 @@ use crate::object::Machine;
 use crate::parse::{ElfFile, FileSection, Place};
 use doorbell_sort as sort;
 
-/// Alignment of code in the image; the hardware asks for it of a program's address.
+/// Alignment of code in the image; the hardware requires it of a program's address.
 const CODE_ALIGN: u64 = 128;
-/// Alignment of what a constant bank is bound to: the most that any chip asks for.
+/// Alignment of constant banks: the largest that any chip requires.
 const BANK_ALIGN: u64 = 256;
-/// Mapped memory behind the image: instructions are fetched ahead of their use.
+/// Mapped memory after the image: instructions are prefetched.
 const PREFETCH_BYTES: u64 = 4096;
 /// What bases are multiples of.
 const PAGE: u64 = 4096;
@@ -73,7 +73,8 @@ pub struct Kernel {
     /// Threads that a CTA must have, and may have at most.
     pub required_block: Option<[u32; 3]>,
     pub max_block: Option<[u32; 3]>,
-    /// CTAs of a cluster, where the kernel says; that there must be clusters, of a size that the launch says or the kernel; the most CTAs of one.
+    /// CTAs of a cluster, where the kernel declares them; that there must be clusters, of a size that the launch or the
+    /// kernel gives; the most CTAs of one.
     pub cluster: Option<[u32; 3]>,
     pub wants_cluster: bool,
     pub max_cluster: Option<u32>,
@@ -135,7 +136,8 @@ impl Cubin {
     /// Checks the file and lays it out.
     ///
     /// # Errors
-    /// A malformed file, one for another machine or not linked, an attribute or a relocation that this loader does not know, a kernel without code.
+    /// A malformed file, one for another machine or not linked, an attribute or a relocation that this loader does not
+    /// know, a kernel without code.
     pub fn parse(bytes: &[u8]) -> Result<Cubin, ElfError> {
         let file = ElfFile::parse_any(bytes)?;
         let header = file.header()?;
@@ -191,7 +193,7 @@ impl Cubin {
         Ok(())
     }
 
-    /// `place` is where the section stands, and whether the addend is in the field.
+    /// `place` is the section's offset, and whether the addend is in the field.
     fn relocation(&mut self, placed: &Placed, place: (u64, bool), offset: u64, rela: &Rela) -> Result<(), ElfError> {
         let (base, in_place) = place;
         let symbols = placed.file.symbols();
@@ -280,7 +282,7 @@ impl Cubin {
         self.kernels.iter().find(|k| k.name == name)
     }
 
-    /// Bytes of memory the image takes, the tail for instruction prefetch included; a multiple of a page.
+    /// Bytes of memory that the image needs, the tail for instruction prefetch included; a multiple of a page.
     #[must_use]
     pub fn size(&self) -> usize {
         self.bytes.len()
@@ -380,7 +382,8 @@ impl Kernel {
             bytes => Ok(bytes.unwrap_or(0) as u32),
         };
         self.shared_bytes = size(format!(".nv.shared.{}", self.name), 1 << 20)?;
-        // The template's size is the base and the parameters; a kernel without parameters has no attribute that says the base.
+        // The template's size is the base and the parameters; a kernel without parameters has no attribute with the
+        // base.
         let template = size(format!(".nv.constant0.{}", self.name), MAX_BANK_BYTES)?;
         self.bank0_bytes = self.bank0_bytes.max(template);
         if self.param_base == 0 {
@@ -400,10 +403,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// Shared memory that a launch asks for, with `dynamic_bytes` behind what the kernel declares; as the QMD wants it, in multiples of 128.
+    /// Shared memory of a launch, with `dynamic_bytes` after what the kernel declares; in multiples of 128, as the QMD
+    /// requires.
     #[must_use]
     pub fn launch_shared_bytes(&self, sm: u32, dynamic_bytes: u32) -> u64 {
-        // From sm_90 on the reserved KiB is in the address space, and in the section if there is one; on sm_80 to sm_89 it lies beside.
+        // From sm_90 on the reserved KiB is in the address space, and in the section if there is one; on sm_80 to sm_89
+        // it is separate.
         let own = u64::from(self.shared_bytes);
         let all = match sm {
             90.. => own.max(0x400) + u64::from(dynamic_bytes),
@@ -414,14 +419,14 @@ impl Kernel {
     }
 }
 
-/// Places for the sections that are loaded, and the image with what stands in the file.
+/// Offsets for the sections that are loaded, and the image with the contents from the file.
 fn lay_out(file: &ElfFile) -> Result<(Vec<Option<u64>>, Vec<u8>), ElfError> {
     let too_big = |need_bytes| ElfError::ImageTooBig { need_bytes, max_bytes: MAX_IMAGE_BYTES };
     let (mut places, mut end) = (vec![None; file.sections().len()], 0u64);
     for (place, section) in places.iter_mut().zip(file.sections()) {
         let h = &section.header;
         let is_bank = section.name.starts_with(".nv.constant");
-        // Bank 0 is made anew for each launch; shared memory is the SM's.
+        // Bank 0 is made for each launch; shared memory is the SM's.
         let skip = section.name.starts_with(".nv.constant0.") || section.name.starts_with(".nv.shared.");
         if h.sh_flags & SHF_ALLOC == 0 || skip || !matches!(h.sh_type, SHT_PROGBITS | SHT_NOBITS) {
             continue;
@@ -445,7 +450,7 @@ fn lay_out(file: &ElfFile) -> Result<(Vec<Option<u64>>, Vec<u8>), ElfError> {
     for (place, section) in places.iter().zip(file.sections()) {
         if let Some(at) = place {
             let from = file.contents(section)?;
-            bytes[index(*at)..index(*at) + from.len()].copy_from_slice(from); // PANIC: places lie one after another up to `end`
+            bytes[index(*at)..index(*at) + from.len()].copy_from_slice(from); // PANIC: the offsets are consecutive up to `end`
         }
     }
     Ok((places, bytes))

@@ -1,4 +1,4 @@
-//! What is to be written: kernels and the module's data, with the checks that the file will hold together.
+//! The input of the writer: kernels and the module's data, with checks of their consistency.
 
 use super::load::Param;
 use crate::error::ElfError;
@@ -26,7 +26,7 @@ impl Arch {
         Some(Arch { sm, specific }).filter(|a| !specific || a.sm >= 90)
     }
 
-    /// Where parameters begin in constant bank 0; what comes before is the launch's own.
+    /// Offset of the parameters in constant bank 0; the words before are the launch's own.
     #[must_use]
     pub fn param_base(self) -> u32 {
         match self.sm {
@@ -49,21 +49,22 @@ impl std::fmt::Display for Arch {
     }
 }
 
-/// A kernel to be written. `NewKernel::default()` asks for nothing.
+/// A kernel to be written. `NewKernel::default()` has no requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewKernel {
     pub name: String,
     /// Machine code: whole instructions of 16 bytes. Functions that it calls may follow in it.
     pub code: Vec<u8>,
-    /// Registers a thread, with the two that the hardware keeps: highest register + 3.
+    /// Registers a thread, with the two that the hardware reserves: highest register + 3.
     pub registers: u32,
     /// Named barriers, 0 to 16.
     pub barriers: u32,
     /// Stack a thread.
     pub frame_bytes: u32,
-    /// The calls below have no bound that is known (recursion): a launch gives the usual stack.
+    /// The calls below have no known bound (recursion): a launch gives the usual stack.
     pub unbounded_stack: bool,
-    /// Static shared memory; from sm_90 on counted from address 0, with the reserved [`Arch::reserved_shared_bytes`], or 0: none.
+    /// Static shared memory; from sm_90 on counted from address 0, with the reserved [`Arch::reserved_shared_bytes`],
+    /// or 0: none.
     pub shared_bytes: u32,
     /// Alignment of the shared memory, 0 like 16.
     pub shared_align: u32,
@@ -73,7 +74,7 @@ pub struct NewKernel {
     pub constants: Vec<u8>,
     /// Addresses in the code.
     pub relocations: Vec<Relocation>,
-    /// Where EXIT stands in the code.
+    /// Offsets of EXIT instructions in the code.
     pub exit_offsets: Vec<u32>,
     /// Names of functions that follow in the code: offset, bytes.
     pub functions: Vec<(String, u32, u32)>,
@@ -85,7 +86,7 @@ pub struct NewKernel {
     pub wants_cluster: bool,
 }
 
-/// A field that takes an address when the file is loaded.
+/// A field that receives an address when the file is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relocation {
     /// Of the instruction or of the 8 bytes, in its section.
@@ -125,7 +126,7 @@ impl RelocationKind {
     }
 }
 
-/// Where a variable lies.
+/// Where a variable is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Space {
     /// `.const`: bank 3.

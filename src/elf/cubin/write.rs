@@ -1,7 +1,9 @@
-//! Kernels and data → a cubin of container version 8, laid out as ptxas 13.5 does it; the same input gives the same bytes.
+//! Kernels and data → a cubin of container version 8, laid out as ptxas 13.5 does it; the same input gives the same
+//! bytes.
 //!
-//! Sections in file order: names, strings, symbols, notes, attributes, call graph, relocations, constant banks, code, data; then the section headers and
-//! the program headers. Not written: `.debug_frame`, and the `.nv.merc.*` copies that ptxas adds from sm_100 on.
+//! Sections in file order: names, strings, symbols, notes, attributes, call graph, relocations, constant banks, code,
+//! data; then the section headers and the program headers. Not written: `.debug_frame`, and the `.nv.merc.*` copies
+//! that ptxas adds from sm_100 on.
 
 use super::emit;
 use super::load::STO_ENTRY;
@@ -40,7 +42,7 @@ pub fn write_module(arch: Arch, module: &NewModule) -> Result<Vec<u8>, ElfError>
     plan.file()
 }
 
-/// A section by what it holds; kernels by number.
+/// A section by its content; kernels by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Null,
@@ -198,7 +200,7 @@ impl<'a> Plan<'a> {
         self.module.kernels.get(i).map_or("", |k| &k.name)
     }
 
-    /// Appends a section's name and the zero behind it.
+    /// Appends a section's name and a terminating zero.
     fn name(&self, role: Role, out: &mut Vec<u8>) {
         let old = self.arch.sm < 90;
         let (stem, kernel) = match role {
@@ -321,7 +323,7 @@ impl<'a> Plan<'a> {
         if self.arch.sm < 90 { 16 } else { wide(RELA_BYTES) }
     }
 
-    /// Appends what a section holds.
+    /// Appends a section's content.
     fn contents(&self, role: Role, out: &mut Vec<u8>) {
         let kernel = |i: usize| self.module.kernels.get(i);
         let mut copy = |bytes: Option<&[u8]>| out.extend_from_slice(bytes.unwrap_or_default());
@@ -402,7 +404,7 @@ impl<'a> Plan<'a> {
         of_space.for_each(|v| self.relocations(&v.relocations, v.offset, self.arch.sm < 90, out));
     }
 
-    /// Bytes with the addends of chips that keep them there.
+    /// Bytes with the addends of chips that store them there.
     fn with_addends(&self, mut bytes: Vec<u8>, all: &[Relocation], base: u32) -> Vec<u8> {
         for r in all.iter().filter(|_| self.arch.sm < 90) {
             let at = index(u64::from(base) + u64::from(r.offset));
@@ -447,7 +449,7 @@ impl<'a> Plan<'a> {
         let too_many =
             ElfError::BadObject { what: "file", index: places.len(), why: "it has more than 65,279 sections" };
         let e_shnum = u16::try_from(places.len()).ok().filter(|n| *n < SHN_LORESERVE).ok_or(too_many)?;
-        // Beside code there are tables and headers of a few hundred bytes a section.
+        // In addition to code there are tables and headers of a few hundred bytes a section.
         let code: usize = self.module.kernels.iter().map(|k| k.code.len() + 2048).sum();
         let mut out = Vec::with_capacity(code + names.len() + self.strings.len() + 2048);
         out.resize(EHDR_BYTES, 0);
@@ -480,7 +482,8 @@ impl<'a> Plan<'a> {
         Ok(out)
     }
 
-    /// The headers themselves, and the runs of loaded sections of the same rights. Before sm_90 constants and code are one.
+    /// The headers themselves, and the runs of loaded sections of the same rights. Before sm_90 constants and code are
+    /// one.
     fn segments(&self, parts: &[Shdr], e_phoff: u64) -> Vec<Phdr> {
         let old = self.arch.sm < 90;
         let mut runs: Vec<Phdr> = Vec::with_capacity(8);

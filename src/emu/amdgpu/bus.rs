@@ -1,13 +1,13 @@
-//! The door to memory: a bus translates addresses into windows, a window is a range of shared memory, and a compute unit
-//! remembers a few windows as a TLB, checked at every access against bounds and kind of access.
+//! The interface to memory: a bus translates addresses into windows, a window is a range of shared memory, and a
+//! compute unit caches a few windows like a TLB, checked at every access against bounds and kind of access.
 //!
 //! The driver (`emu::kfd`) implements `Bus` over its page tables.
 
-use super::books::{Books, Ledger, Policy};
 use super::fault::{FaultKind, R, fail};
+use super::shadow::{Policy, ShadowMemory, ThreadShadow};
 use std::sync::Arc;
 
-/// What an access wants.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
@@ -95,8 +95,8 @@ pub trait Bus: Send + Sync {
     /// Changes whenever a mapping changes.
     fn epoch(&self) -> u64;
 
-    /// The card's books over its dispatches; without them each dispatch has books of its own.
-    fn books(&self) -> Option<&Books> {
+    /// The card's shadow state over its dispatches; without it each dispatch has its own.
+    fn shadow(&self) -> Option<&ShadowMemory> {
         None
     }
 
@@ -118,28 +118,28 @@ pub trait Bus: Send + Sync {
 
 const WAYS: usize = 8;
 
-/// Windows met so far, a few for each kind of access.
+/// Windows used so far, a few for each kind of access.
 pub(super) struct Tlb<'a> {
     bus: &'a dyn Bus,
     epoch: u64,
-    ways: [[Option<Window>; WAYS]; 3],
+    slots: [[Option<Window>; WAYS]; 3],
     next: usize,
-    /// The way of each kind that was right last.
+    /// The slot of each kind that matched last.
     recent: [usize; 3],
     /// What strict mode writes down of the accesses.
-    pub ledger: Option<Ledger<'a>>,
+    pub shadow: Option<ThreadShadow<'a>>,
 }
 
 impl<'a> Tlb<'a> {
-    pub fn new(bus: &'a dyn Bus, ledger: Option<Ledger<'a>>) -> Self {
-        Self { bus, epoch: bus.epoch(), ways: Default::default(), next: 0, recent: [0; 3], ledger }
+    pub fn new(bus: &'a dyn Bus, shadow: Option<ThreadShadow<'a>>) -> Self {
+        Self { bus, epoch: bus.epoch(), slots: Default::default(), next: 0, recent: [0; 3], shadow }
     }
 
     /// Drops everything when a mapping has changed; once an instruction.
     pub fn refresh(&mut self) {
         let epoch = self.bus.epoch();
         if epoch != self.epoch {
-            self.ways = Default::default();
+            self.slots = Default::default();
             self.epoch = epoch;
         }
     }
@@ -147,16 +147,16 @@ impl<'a> Tlb<'a> {
     pub fn window(&mut self, va: u64, len_bytes: u64, access: Access) -> R<&Window> {
         let set = access as usize;
         let holds = |w: &Option<Window>| w.as_ref().is_some_and(|w| w.holds(va, len_bytes));
-        let mut way = self.recent[set];
-        if !holds(&self.ways[set][way]) {
-            way = match self.ways[set].iter().position(holds) {
-                Some(way) => way,
+        let mut slot = self.recent[set];
+        if !holds(&self.slots[set][slot]) {
+            slot = match self.slots[set].iter().position(holds) {
+                Some(slot) => slot,
                 None => self.fill(va, len_bytes, access)?,
             };
-            self.recent[set] = way;
+            self.recent[set] = slot;
         }
-        // PANIC: `way` was just found or filled.
-        Ok(self.ways[set][way].as_ref().expect("a filled way"))
+        // PANIC: the slot was just found or filled.
+        Ok(self.slots[set][slot].as_ref().expect("a filled slot"))
     }
 
     fn fill(&mut self, va: u64, len_bytes: u64, access: Access) -> R<usize> {
@@ -167,7 +167,7 @@ impl<'a> Tlb<'a> {
             return fail(memory(window.va_start.wrapping_add(window.len_bytes), BusFault::Unmapped));
         }
         self.next = (self.next + 1) % WAYS;
-        self.ways[access as usize][self.next] = Some(window);
+        self.slots[access as usize][self.next] = Some(window);
         Ok(self.next)
     }
 
@@ -206,7 +206,7 @@ impl<'a> Tlb<'a> {
         }
     }
 
-    /// An access over the end of one window into the next: done in two parts, or the fault stands.
+    /// An access over the end of one window into the next: done in two parts, or the fault remains.
     fn split(
         &mut self,
         va: u64,

@@ -1,6 +1,6 @@
-//! Scalar instructions that steer: branches, calls, EXEC masks, barriers, waits, messages, hardware registers.
+//! Scalar instructions of control flow: branches, calls, EXEC masks, barriers, waits, messages, hardware registers.
 //!
-//! Source: AMD's ISA documents (SOPP, SOPK, SOP1); amd.md 5.6, 5.8.
+//! Source: AMD's ISA documents (SOPP, SOPK, SOP1); docs/amd-isa.md 5.6, 5.8.
 
 use super::Chip;
 use super::decode::{PRIVATE_APERTURE, SHARED_APERTURE};
@@ -9,13 +9,13 @@ use super::inst::{EXEC, Inst, M0, Operand};
 use super::sem_scalar::{In, Scalar};
 use super::wave::Wave;
 
-/// Where the wave goes on.
+/// Where the wave continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Advance,
     Jump(u64),
     Barrier,
-    /// gfx12: the barrier is signalled; `true` asks whether this wave was the first.
+    /// gfx12: the barrier is signalled; with `true` the instruction returns whether this wave was the first.
     Signal(bool),
     End,
 }
@@ -85,7 +85,7 @@ pub(super) enum Waiting {
     Idle,
     /// s_waitcnt_depctr, s_wait_alu.
     Alu,
-    /// Counters nothing here raises.
+    /// Counters that nothing here increments.
     Other,
 }
 
@@ -199,7 +199,7 @@ pub(super) fn scalar(w: &mut Wave, i: &Inst, s: &Scalar) -> R<()> {
     }
     let source = |slot: usize| match i.src[slot] {
         Operand::None => Ok(0),
-        // Compilers merge EXEC into a mask whose other lanes nobody defined.
+        // Compilers merge EXEC into a mask whose other lanes are undefined.
         Operand::S(n) if i.src[1 - slot] == Operand::S(EXEC) && widths[2] != 0 => w.read_mask_unwritten(n, widths[1]),
         operand => w.scalar_operand(operand, widths[slot + 1]),
     };
@@ -299,7 +299,7 @@ fn holds(w: &Wave, condition: Condition) -> R<bool> {
     })
 }
 
-/// The destination gets the old EXEC (or, for `wrexec`, the new one); SCC says whether any lane is left.
+/// The destination gets the old EXEC (or, for `wrexec`, the new one); SCC is set if any lane is left.
 fn exec_mask(w: &mut Wave, i: &Inst, f: fn(u64, u64) -> u64, write_back: bool) -> R<()> {
     let words = i.entry.widths[0];
     if (words == 1) != w.is_wave32() && w.strict.registers && words == 2 {
@@ -350,7 +350,7 @@ fn combined(w: &mut Wave, imm: u32) {
     }
 }
 
-/// Messages that answer: clocks and identities.
+/// Messages with an answer: clocks and identities.
 fn message(w: &mut Wave, i: &Inst) -> R<()> {
     let value = match i.words[0] & 255 {
         0x83 => realtime(),
@@ -396,14 +396,15 @@ fn set_register(w: &mut Wave, imm: u32, value: u32) -> R<()> {
     let (id, offset, mask) = field(imm);
     match id {
         1 => w.mode.bits = w.mode.bits & !(mask << offset) | (value & mask) << offset,
-        // Trap status and friends: nothing here looks at them.
+        // Trap status and similar registers: nothing here reads them.
         2..=31 => {}
         _ => return fail(FaultKind::BadOperand { what: format!("hardware register {id}") }),
     }
     Ok(())
 }
 
-/// gfx9: vector registers named by instructions are moved by M0's low byte, for the operands that M0's bits 12.. choose.
+/// gfx9: vector registers named by instructions are moved by M0's low byte, for the operands that M0's bits 12..
+/// choose.
 fn index_mode(w: &mut Wave, i: &Inst, c: Control) -> R<()> {
     match c {
         Control::IndexOff => w.index_mode = false,

@@ -1,7 +1,7 @@
 //! Vector instructions that are more than arithmetic on a lane: carries and masks, division's helpers, lanes read and
 //! written by scalars, permutations between lanes, indexed registers.
 //!
-//! Source: AMD's ISA documents; amd.md 5.5.
+//! Source: AMD's ISA documents; docs/amd-isa.md 5.5.
 
 use super::Chip;
 use super::fault::R;
@@ -164,7 +164,7 @@ impl Cross {
         matches!(self, Self::ReadLane | Self::ReadFirstLane | Self::OnScalar(_))
     }
 
-    /// The 64-bit form has a scalar destination beside the vector one.
+    /// The 64-bit form has a scalar destination in addition to the vector one.
     pub fn has_sdst(self) -> bool {
         matches!(self, Self::Carry { .. } | Self::DivScale { .. } | Self::MadWide { .. })
     }
@@ -255,7 +255,7 @@ fn mask_in(w: &Wave, i: &Inst, h: usize) -> R<u32> {
     Ok(half_mask(w.scalar_operand(i.src[2], 255)?, h))
 }
 
-/// Computes one half; gives the mask that goes out beside the value.
+/// Computes one half; returns the result mask with the value.
 fn half(w: &Wave, i: &Inst, c: Cross, fetch: &Fetch, out: &mut Result32) -> R<u32> {
     let h = fetch.h;
     let types = c.types();
@@ -292,7 +292,7 @@ fn half(w: &Wave, i: &Inst, c: Cross, fetch: &Fetch, out: &mut Result32) -> R<u3
             let format = if bf8 { e5m2 } else { e4m3 };
             let (a, b) = (fetch.narrow(0, Ty::F32, &mut x)?, fetch.narrow(1, Ty::U32, &mut y)?);
             let old = match i.dst {
-                Operand::V(n) => *w.half(w.place(n.into())?, h),
+                Operand::V(n) => *w.half(w.register_index(n.into())?, h),
                 _ => [0; 32],
             };
             let shift = 8 * u32::from(i.opsel >> 2 & 3);

@@ -1,6 +1,7 @@
-//! Lanes that meet: scalar reads and writes of single lanes, permutations within 16 and 64, swaps, indexed registers.
+//! Operations between lanes: scalar reads and writes of single lanes, permutations within 16 and 64, swaps, indexed
+//! registers.
 //!
-//! Source: AMD's ISA documents; amd.md 5.5, 5.9 (v_readfirstlane with EXEC = 0 reads lane 0).
+//! Source: AMD's ISA documents; docs/amd-isa.md 5.5, 5.9 (v_readfirstlane with EXEC = 0 reads lane 0).
 
 use super::fault::{FaultKind, R, fail};
 use super::inst::{Inst, Operand};

@@ -1,5 +1,5 @@
-//! Words to instructions: formats told apart by their leading bits, fields taken where amd.md 5.1 to 5.5 puts them.
-//! Vector formats are read here, memory formats in `decode_mem`.
+//! Words to instructions: formats are distinguished by their leading bits, fields are those of docs/amd-isa.md 5.1 to
+//! 5.5. Vector formats are read here, memory formats in `decode_mem`.
 //!
 //! The tables are the emulator's own; nothing here comes from the encoder of `isa`.
 
@@ -172,7 +172,7 @@ impl Decoder {
         Ok(i)
     }
 
-    /// Types of the sources, from the meaning; what has none is 32 or 64 bits wide as the row says.
+    /// Types of the sources, from the semantics; a source without a type is 32 or 64 bits wide, as in the row.
     pub fn types(&self, i: &mut Inst) {
         i.ty = match i.entry.sem {
             Sem::Vector(sem, _) => sem.src,

@@ -1,4 +1,4 @@
-//! Memory formats: SMEM, DS, FLAT, MUBUF and gfx12's 96-bit forms. Fields as in amd.md 5.1 to 5.3.
+//! Memory formats: SMEM, DS, FLAT, MUBUF and gfx12's 96-bit forms. Fields as in docs/amd-isa.md 5.1 to 5.3.
 
 use super::Chip;
 use super::decode::{Decoder, bits};

@@ -1,14 +1,14 @@
-//! A dispatch: workgroups handed to host threads, waves set up as the hardware's launcher does.
+//! A dispatch: workgroups distributed to host threads, waves set up as the hardware's launcher does.
 //!
-//! Source: amd.md 4.3 (RSRC words), 4.4 (what a wave finds in its registers), 2.9 (scratch slots).
+//! Source: docs/amd.md 4.3 (RSRC words), 4.4 (initial registers of a wave), 2.9 (scratch slots).
 
-use super::books::{Books, Facts, Ledger};
 use super::bus::{Bus, Tlb};
 use super::decode::Decoder;
 use super::fault::{FaultKind, WaveFault};
-use super::group::{Code, Group, Turn};
+use super::group::{Code, Group, SliceEnd};
 use super::lds::Lds;
 use super::rows::Table;
+use super::shadow::{DispatchInfo, ShadowMemory, ThreadShadow};
 use super::wave::{Allocation, Wave};
 use super::{Chip, Strict};
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ pub struct Dispatch {
     pub rsrc3: u32,
     /// User SGPRs in order.
     pub user_data: Vec<u32>,
-    /// Bit n: somebody wrote user SGPR n.
+    /// Bit n: user SGPR n was written.
     pub user_data_written: u32,
     pub lds_bytes: u32,
     pub scratch_base: u64,
@@ -42,7 +42,7 @@ pub struct Dispatch {
     pub scratch_waves: u32,
 }
 
-/// What ran.
+/// What has run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub waves: u64,
@@ -51,9 +51,9 @@ pub struct Stats {
     pub lane_operations: u64,
 }
 
-/// Instructions of a workgroup before the next one gets a turn beside it.
+/// Instructions of a workgroup before the thread switches to the next one.
 const BUDGET: u64 = 2_000_000;
-/// Workgroups that take turns on one host thread.
+/// Workgroups that share one host thread.
 const RESIDENT: usize = 32;
 
 /// State that host threads share.
@@ -61,7 +61,7 @@ struct Shared<'a> {
     dispatch: &'a Dispatch,
     bus: &'a dyn Bus,
     strict: Strict,
-    books: &'a Books,
+    shadow: &'a ShadowMemory,
     /// The number of this dispatch in them.
     number: u32,
     stop: &'a AtomicBool,
@@ -71,20 +71,20 @@ struct Shared<'a> {
     outcome: Mutex<(Stats, Option<Box<WaveFault>>)>,
 }
 
-/// Runs a dispatch to its end, on the calling thread and as many more as the options ask for.
+/// Runs a dispatch to its end, on the calling thread and as many more as the options allow.
 ///
 /// # Errors
 /// The first fault of any wave; the other waves are abandoned, as on hardware.
 pub fn run(dispatch: &Dispatch, bus: &dyn Bus, options: &Strict, stop: &AtomicBool) -> Result<Stats, Box<WaveFault>> {
     dispatch.validate()?;
-    let own = Books::default();
-    let books = bus.books().unwrap_or(&own);
+    let own = ShadowMemory::default();
+    let shadow = bus.shadow().unwrap_or(&own);
     let shared = Shared {
         dispatch,
         bus,
         strict: *options,
-        books,
-        number: books.begin(),
+        shadow,
+        number: shadow.begin(),
         stop,
         failed: AtomicBool::new(false),
         next: AtomicU64::new(0),
@@ -98,7 +98,7 @@ pub fn run(dispatch: &Dispatch, bus: &dyn Bus, options: &Strict, stop: &AtomicBo
         }
         shared.work();
     });
-    books.end();
+    shadow.end();
     let (stats, fault) = shared.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
     fault.map_or(Ok(stats), Err)
 }
@@ -248,7 +248,7 @@ impl Shared<'_> {
         lock(&self.outcome).1.get_or_insert(fault);
     }
 
-    /// One host thread: takes workgroups; those that use up their turn share the thread with later ones.
+    /// One host thread: runs workgroups; those that use up their instruction budget share the thread with later ones.
     fn work(&self) {
         let decoder = Decoder {
             table: Table::of(self.dispatch.chip),
@@ -256,8 +256,9 @@ impl Shared<'_> {
             reserved: self.strict.reserved,
         };
         let mut code = Code::new(decoder);
-        let facts = Facts { number: self.number, chip: self.dispatch.chip, one_unit: self.dispatch.is_in_one_unit() };
-        let mut tlb = Tlb::new(self.bus, Ledger::new(self.books, self.bus, facts, &self.strict));
+        let info =
+            DispatchInfo { number: self.number, chip: self.dispatch.chip, one_unit: self.dispatch.is_in_one_unit() };
+        let mut tlb = Tlb::new(self.bus, ThreadShadow::new(self.shadow, self.bus, info, &self.strict));
         let mut resident: VecDeque<Group> = VecDeque::new();
         let mut exhausted = true;
         loop {
@@ -273,12 +274,12 @@ impl Shared<'_> {
                 }
             }
             let Some(mut group) = resident.pop_front() else { continue };
-            let (back, result) = group.turn(tlb, &mut code, self.stop, BUDGET);
+            let (back, result) = group.run_slice(tlb, &mut code, self.stop, BUDGET);
             tlb = back;
             exhausted = true;
             match result {
-                Ok(Turn::Done) => self.retire(group),
-                Ok(Turn::Again) => {
+                Ok(SliceEnd::Done) => self.retire(group),
+                Ok(SliceEnd::Again) => {
                     let spent = group.waves.iter().map(|w| w.instructions).sum::<u64>();
                     let limit = self.strict.max_instructions;
                     if limit != 0 && spent >= limit {

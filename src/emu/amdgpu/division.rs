@@ -1,7 +1,8 @@
 //! Division's helpers (scale, fused step), the wide multiply-add, and stochastic rounding to fp8.
 //!
 //! Source: AMD's ISA documents (V_DIV_SCALE, V_DIV_FMAS). The documents write the last step's scale as a power of two
-//! whose sign depends on the quotient's size; the numerator was scaled up when it is small, the denominator when it is large.
+//! whose sign depends on the quotient's size; the numerator was scaled up when it is small, the denominator when it is
+//! large.
 
 use super::cross::Cross;
 use super::fault::R;
@@ -37,8 +38,8 @@ fn biased(v: f64, p: &Precision) -> i32 {
     (frexp64(v).1 - 1 + p.bias).max(0)
 }
 
-/// Scales an operand of a division so that the refinement neither overflows nor loses bits; true when the last step must
-/// undo it. `a` is the operand, `d` the denominator, `n` the numerator.
+/// Scales an operand of a division so that the refinement neither overflows nor loses bits; true when the last step
+/// must undo it. `a` is the operand, `d` the denominator, `n` the numerator.
 fn scale(a: f64, d: f64, n: f64, p: &Precision) -> (f64, bool) {
     if n == 0.0 || d == 0.0 {
         return (f64::NAN, false);

@@ -1,6 +1,6 @@
 //! Lane shuffles of a vector instruction's first source (DPP16 and DPP8).
 //!
-//! Source: amd.md 5.5. A row is 16 lanes, a bank 4.
+//! Source: docs/amd-isa.md 5.5. A row is 16 lanes, a bank 4.
 
 use super::Chip;
 use super::fault::{FaultKind, R, fail};

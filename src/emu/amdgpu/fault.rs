@@ -1,4 +1,5 @@
-//! What stops a wave: every kind a typed value, reported with workgroup, wave, address and the instruction's text.
+//! The faults that stop a wave: every kind a typed value, reported with workgroup, wave, address and the instruction's
+//! text.
 
 use super::bus::{Access, BusFault};
 use std::fmt;

@@ -36,7 +36,7 @@ pub(super) fn fma32(a: f32, b: f32, c: f32) -> f32 {
     fma_odd(a, b, c) as f32
 }
 
-/// A binary format: bits of fraction and exponent, and what stands at the top.
+/// A binary format: bits of fraction and exponent, and the meaning of the largest exponent.
 #[derive(Clone, Copy)]
 pub(super) struct Small {
     pub fraction: u32,
@@ -278,7 +278,7 @@ pub(super) fn ldexp64(x: f64, e: i32) -> f64 {
     }
 }
 
-/// Fraction in [0.5, 1) and exponent; zero, infinity and NaN give themselves and 0.
+/// Fraction in [0.5, 1) and exponent; zero, infinity and NaN are returned unchanged, with exponent 0.
 pub(super) fn frexp64(x: f64) -> (f64, i32) {
     if x == 0.0 || !x.is_finite() {
         return (x, 0);
@@ -326,7 +326,7 @@ pub(super) fn max64(a: f64, b: f64) -> f64 {
     -min64(-a, -b)
 }
 
-/// Minimum that hands a NaN on (IEEE 754-2019 minimum).
+/// Minimum that propagates a NaN (IEEE 754-2019 minimum).
 pub(super) fn minimum64(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { min64(a, b) }
 }

@@ -1,15 +1,15 @@
 //! Instructions that act on caches: which ones, by name and scope.
 //!
-//! Source: LLVM's AMDGPU usage (memory models of gfx942, gfx10-gfx11, gfx12); amd.md 5.8.
+//! Source: LLVM's AMDGPU usage (memory models of gfx942, gfx10-gfx11, gfx12); docs/amd-isa.md 5.8.
 
 use super::Chip;
-use super::books::Flush;
 use super::group::Unit;
 use super::inst::{Inst, Scope};
+use super::shadow::Flush;
 use super::wait::Counter;
 use super::wave::Wave;
 
-/// What the name says.
+/// The action that the name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Prefetches, write-backs of the scalar cache (nothing is stored through it).
@@ -29,7 +29,7 @@ pub(super) enum Act {
 }
 
 impl Act {
-    /// Of a vector instruction's name behind its prefix.
+    /// The kind by a vector instruction's name after its prefix.
     pub fn vector(name: &str) -> Option<Self> {
         Some(match name {
             "gl0_inv" => Self::Near,
@@ -56,11 +56,11 @@ impl Act {
         let none = Flush::default();
         let far = scope >= Scope::Agent;
         let invalidate = match chip {
-            // A workgroup in one compute unit needs nothing of it. L2: what is not this card's own.
+            // A workgroup in one compute unit needs no L0 action. L2: lines of memory that is not this card's own.
             Chip::Gfx942 => Flush { vector: far || scope == Scope::Group && !one_unit, l2: far, ..none },
             _ => Flush { vector: scope >= Scope::Group, l2: scope == Scope::System, ..none },
         };
-        // gfx942's L2 is one of several of the agent; elsewhere there is one, and only the system looks past it.
+        // gfx942's L2 is one of several of the agent; elsewhere there is one, and only system scope bypasses it.
         let write_back = if chip == Chip::Gfx942 { far } else { scope == Scope::System };
         match self {
             Self::Nothing => none,
@@ -74,7 +74,7 @@ impl Act {
     }
 }
 
-/// Does it, for the books; the counters that it raises.
+/// Executes it on the shadow state; returns the counters that it increments.
 pub(super) fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst, act: Act) {
     match (w.chip, act) {
         (Chip::Gfx942 | Chip::Gfx1201, Act::WriteBack) => w.waits.issue(Counter::Store),
@@ -85,10 +85,10 @@ pub(super) fn execute(w: &mut Wave, unit: &mut Unit, i: &Inst, act: Act) {
         }
         _ => {}
     }
-    if let Some(ledger) = &mut unit.tlb.ledger {
-        let flush = act.flush(w.chip, i.mem.scope, ledger.one_unit());
+    if let Some(shadow) = &mut unit.tlb.shadow {
+        let flush = act.flush(w.chip, i.mem.scope, shadow.one_unit());
         if flush != Flush::default() {
-            ledger.flush(w, flush);
+            shadow.flush(w, flush);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A workgroup: its waves take turns, meet at barriers and share LDS. The loop that fetches, decodes and executes is here.
+//! A workgroup: its waves run interleaved, wait at barriers and share LDS. The loop that fetches, decodes and executes
+//! is here.
 
-use super::books::Emptied;
 use super::bus::Tlb;
 use super::control::{self, Next};
 use super::decode::Decoder;
@@ -9,6 +9,7 @@ use super::inst::{Inst, Operand};
 use super::lds::Lds;
 use super::memory::Space;
 use super::sem::Sem;
+use super::shadow::Invalidated;
 use super::wave::{State, Wave};
 use super::{cross, hazard, lds_exec, matrix, packed, smem, valu, vmem};
 use std::collections::HashMap;
@@ -31,7 +32,7 @@ pub(super) struct Code {
     insts: Vec<Inst>,
     pages: Vec<Box<Page>>,
     by_number: HashMap<u64, usize>,
-    /// Page met last: its number and place.
+    /// The page used last: its number and index.
     last: (u64, usize),
 }
 
@@ -52,7 +53,7 @@ impl Code {
         self.find(tlb, pc)
     }
 
-    /// As `at`, on a page that was not the last or for an instruction met for the first time.
+    /// As `at`, on another page than the last or for an instruction executed for the first time.
     fn find(&mut self, tlb: &mut Tlb, pc: u64) -> R<usize> {
         if !pc.is_multiple_of(4) {
             return fail(FaultKind::Misaligned { va: pc, align: 4 });
@@ -101,11 +102,11 @@ fn words_at(tlb: &mut Tlb, pc: u64) -> R<[u32; 4]> {
     Ok(words)
 }
 
-/// What a group's turn ended with.
+/// Why a group's time slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum SliceEnd {
     Done,
-    /// The instruction budget of the turn is used up.
+    /// The instruction budget of the slice is used up.
     Again,
 }
 
@@ -131,13 +132,13 @@ impl Group {
     }
 
     /// Runs the waves until all ended or `budget` instructions are done.
-    pub fn turn<'a>(
+    pub fn run_slice<'a>(
         &mut self,
         tlb: Tlb<'a>,
         code: &mut Code,
         stop: &AtomicBool,
         budget: u64,
-    ) -> (Tlb<'a>, Result<Turn, Box<WaveFault>>) {
+    ) -> (Tlb<'a>, Result<SliceEnd, Box<WaveFault>>) {
         let lds = std::mem::replace(&mut self.lds, Lds::new(0, 0, super::Strict::off()));
         let mut unit = Unit { tlb, lds };
         let result = self.run(&mut unit, code, stop, budget);
@@ -152,7 +153,7 @@ impl Group {
         code: &mut Code,
         stop: &AtomicBool,
         budget: u64,
-    ) -> Result<Turn, Box<WaveFault>> {
+    ) -> Result<SliceEnd, Box<WaveFault>> {
         let mut left = budget;
         let mixed = self.waves.first().is_some_and(|w| w.strict.seed != 0);
         loop {
@@ -160,11 +161,11 @@ impl Group {
             if ready.is_empty() {
                 match self.release(unit) {
                     Ok(true) => continue,
-                    Ok(false) => return Ok(Turn::Done),
+                    Ok(false) => return Ok(SliceEnd::Done),
                     Err(fault) => return Err(self.report(0, *fault, unit, code)),
                 }
             }
-            // With a seed the waves' turns are short and in any order; otherwise long ones, round robin.
+            // With a seed the waves' slices are short and in random order; otherwise long ones, round robin.
             let order: Vec<usize> = if mixed {
                 let pick = ready[(self.next_random() % ready.len() as u64) as usize];
                 vec![pick]
@@ -176,13 +177,13 @@ impl Group {
                 let used = self.slice(n, unit, code, stop, slice.min(left.max(1)))?;
                 left = left.saturating_sub(used);
                 if left == 0 {
-                    return Ok(Turn::Again);
+                    return Ok(SliceEnd::Again);
                 }
             }
         }
     }
 
-    /// Lets one wave go on for some instructions.
+    /// Runs one wave for some instructions.
     fn slice(
         &mut self,
         n: usize,
@@ -211,7 +212,7 @@ impl Group {
         }
     }
 
-    /// Opens the barrier when nobody is left to wait for; false when all waves ended.
+    /// Opens the barrier when no wave is missing; false when all waves have ended.
     fn release(&mut self, unit: &mut Unit) -> R<bool> {
         let waiting = self.waves.iter().filter(|w| w.state == State::Barrier).count() as u32;
         if waiting == 0 {
@@ -223,7 +224,7 @@ impl Group {
         if split && self.waves.iter().any(|w| w.state == State::Barrier && !w.signalled) {
             return fail(FaultKind::BarrierStuck { waiting, ended });
         }
-        self.meet(unit);
+        self.synchronise(unit);
         for w in &mut self.waves {
             if w.state == State::Barrier {
                 if !split {
@@ -236,16 +237,17 @@ impl Group {
         Ok(true)
     }
 
-    /// Those at the barrier know from now on what one of them knew: that it synchronised with others, which caches it emptied.
-    fn meet(&mut self, unit: &mut Unit) {
-        let Some(ledger) = &unit.tlb.ledger else { return };
-        ledger.barrier();
+    /// The waves at the barrier now share what one of them had: that it synchronised with others, which caches it
+    /// invalidated.
+    fn synchronise(&mut self, unit: &mut Unit) {
+        let Some(shadow) = &unit.tlb.shadow else { return };
+        shadow.barrier();
         let here = || self.waves.iter().filter(|w| w.state == State::Barrier);
         let synchronises = here().any(|w| w.synchronises);
-        let all = here().fold(Emptied::default(), |all, w| all.max(w.emptied));
+        let all = here().fold(Invalidated::default(), |all, w| all.max(w.invalidated));
         for w in self.waves.iter_mut().filter(|w| w.state == State::Barrier) {
             w.synchronises |= synchronises;
-            w.emptied = ledger.shared(all, w.emptied);
+            w.invalidated = shadow.shared(all, w.invalidated);
         }
     }
 

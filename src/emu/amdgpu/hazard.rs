@@ -1,8 +1,8 @@
-//! Hazards: combinations that a chip does not interlock and that a compiler must keep apart, checked as a wave runs.
+//! Hazards: combinations that a chip does not interlock and that a compiler must separate, checked as a wave runs.
 //!
-//! Source: amd.md 5.7. Modelled: gfx1100's transcendental results, matrix operands, compare-to-EXEC before a lane
-//! permutation, the wide multiply-add's overlap; gfx942's table of wait states; gfx1201's matrix operands. Left out: the
-//! mask hazards of wave64 on gfx11. gfx1201's scalar registers are in `settle`.
+//! Source: docs/amd-isa.md 5.7. Modelled: gfx1100's transcendental results, matrix operands, compare-to-EXEC before a
+//! lane permutation, the wide multiply-add's overlap; gfx942's table of wait states; gfx1201's matrix operands. Left
+//! out: the mask hazards of wave64 on gfx11. gfx1201's scalar registers are in `settle`.
 
 use super::Chip;
 use super::cross::Cross;
@@ -13,7 +13,7 @@ use super::rows::{Entry, Format};
 use super::sem::Sem;
 use super::wave::Wave;
 
-/// What kind of unit an instruction goes to, as the rules tell them apart.
+/// The kind of unit that executes an instruction, as the rules distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Scalar,
@@ -101,9 +101,9 @@ const NEVER: Past = Past {
     stored: 0,
 };
 
-/// Books of one wave.
+/// Shadow state of one wave.
 pub(super) struct Hazards {
-    /// Wait states gone by, from 1.
+    /// Wait states passed, from 1.
     clock: u32,
     valu: u32,
     trans: u32,
@@ -236,7 +236,7 @@ fn check_rdna(w: &Wave, i: &Inst, gfx1100: bool) -> R<()> {
     }
     for (o, n) in reads(i) {
         for r in vectors(o, n) {
-            let p = h.vectors[w.place(r)?];
+            let p = h.vectors[w.register_index(r)?];
             if p.by != Class::Trans || p.written <= h.settled {
                 continue;
             }
@@ -278,12 +278,12 @@ fn check_cdna(w: &Wave, i: &Inst) -> R<()> {
     }
     for (slot, (o, n)) in reads(i).into_iter().enumerate() {
         for r in vectors(o, n) {
-            let p = h.vectors[w.place(r)?];
+            let p = h.vectors[w.register_index(r)?];
             read_vector(h, i, slot, o, n, &p, lane_read)?;
         }
     }
     for r in written(i) {
-        let p = h.vectors[w.place(r)?];
+        let p = h.vectors[w.register_index(r)?];
         write_vector(h, i, &p)?;
     }
     Ok(())
@@ -451,14 +451,14 @@ fn note_vector(w: &mut Wave, i: &Inst, now: u32) {
         ..NEVER
     };
     for r in range {
-        if let Ok(at) = w.place(r) {
+        if let Ok(at) = w.register_index(r) {
             w.hazards.vectors[at] = past;
         }
     }
     match i.class {
         Class::Mfma { passes, .. } => {
             for r in vectors(i.src[2], u32::from(i.entry.widths[3])) {
-                if let Ok(at) = w.place(r) {
+                if let Ok(at) = w.register_index(r) {
                     let p = &mut w.hazards.vectors[at];
                     (p.read_as_c, p.c_passes) = (now, passes);
                 }
@@ -466,7 +466,7 @@ fn note_vector(w: &mut Wave, i: &Inst, now: u32) {
         }
         Class::Memory if i.entry.widths[1] > 2 && w.chip == Chip::Gfx942 && i.format != Format::Ds => {
             for r in vectors(i.mem.data, i.entry.widths[1].into()) {
-                if let Ok(at) = w.place(r) {
+                if let Ok(at) = w.register_index(r) {
                     w.hazards.vectors[at].stored = now;
                 }
             }

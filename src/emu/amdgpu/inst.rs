@@ -6,7 +6,7 @@ use super::rows::{Entry, Format};
 use super::sem::Sem;
 use std::fmt;
 
-/// Where a value comes from or goes to.
+/// Where a value is read from or written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Operand {
     #[default]
@@ -46,7 +46,7 @@ pub(super) enum DppKind {
     Eight([u8; 8]),
 }
 
-/// Sub-dword selection of gfx9: which part of each source, where the result goes.
+/// Sub-dword selection of gfx9: which part of each source, and of the result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sdwa {
     pub src: [(u8, bool); 2],
@@ -55,7 +55,7 @@ pub(super) struct Sdwa {
     pub rest: u8,
 }
 
-/// The parts of a memory instruction beside data and address registers.
+/// The parts of a memory instruction other than data and address registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemFields {
     pub addr: Operand,
@@ -66,7 +66,7 @@ pub(super) struct MemFields {
     pub soffset: Operand,
     pub offset: i32,
     pub offset1: u32,
-    /// Atomics give the old value back.
+    /// The atomic returns the old value.
     pub returns: bool,
     pub scope: Scope,
     pub offen: bool,
@@ -103,9 +103,9 @@ pub(super) struct Inst {
     pub words: [u32; 4],
     pub len_dwords: u8,
     pub class: Class,
-    /// A plain copy of a register: it may move what nobody wrote.
+    /// A plain copy of a register: it may copy an unwritten value.
     pub is_copy: bool,
-    /// Waits for vector results, where its immediate says so.
+    /// Waits for vector results, where its immediate selects that.
     pub is_alu_wait: bool,
     pub is_nop: bool,
     pub dst: Operand,

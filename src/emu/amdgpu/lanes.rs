@@ -1,5 +1,5 @@
-//! Lanes: half a wave64 or a whole wave32 of one register as an array that the compiler turns into vector code, the types
-//! that operands of the arithmetic have, and the floating-point mode of a wave.
+//! Lanes: half a wave64 or a whole wave32 of one register as an array that the compiler turns into vector code, the
+//! types that operands of the arithmetic have, and the floating-point mode of a wave.
 //!
 //! Source: AMD's ISA documents (RDNA3, CDNA3, RDNA4): operand modifiers, MODE register.
 
@@ -63,7 +63,7 @@ impl Round {
     }
 }
 
-/// The MODE register's part that arithmetic looks at.
+/// The part of the MODE register that arithmetic depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mode {
     pub bits: u32,
@@ -123,7 +123,7 @@ pub(super) struct VSem {
     pub directed: Option<fn(&Lane) -> u64>,
     /// The same with the clamp bit, for integers.
     pub clamped: Option<fn(&Lane) -> u64>,
-    /// Denormals are treated as MODE says; copies, compares and bit tricks keep them.
+    /// Denormals are treated according to MODE; copies, compares and bit operations keep them.
     pub flushes: bool,
 }
 

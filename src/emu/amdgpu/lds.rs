@@ -1,5 +1,5 @@
-//! The workgroup's local memory, with what strict mode remembers of each dword: which bytes anybody wrote, who wrote and
-//! read it last and in which stretch between barriers.
+//! The workgroup's local memory, with strict mode's shadow state of each dword: which bytes were written, which wave
+//! wrote and read it last and in which interval between barriers.
 
 use super::Strict;
 use super::fault::{FaultKind, R, fail};
@@ -7,7 +7,7 @@ use super::wave::Wave;
 
 #[derive(Clone, Copy, Default)]
 struct Cell {
-    /// Bytes somebody wrote.
+    /// Bytes that were written.
     known: u8,
     /// Wave number plus one, its barrier count, its LDS operation and the bytes of the last write.
     writer: u8,
@@ -27,7 +27,7 @@ pub(super) struct Lds {
     bytes: Vec<u8>,
     cells: Vec<Cell>,
     strict: Strict,
-    /// LDS operations each wave had seen complete at its last barrier.
+    /// LDS operations of each wave that were complete at its last barrier.
     done_at_barrier: Vec<u32>,
     /// Stores to global memory likewise.
     stores_at_barrier: Vec<u32>,
@@ -53,7 +53,7 @@ impl How {
 impl Lds {
     pub fn new(size_bytes: u32, waves: usize, strict: Strict) -> Self {
         let size = size_bytes as usize;
-        let books = strict.poison || strict.races;
+        let is_checked = strict.poison || strict.races;
         // A pattern rather than zeros: code that relies on either is wrong.
         let mut seed = strict.seed | 1;
         let mut pattern = || {
@@ -62,7 +62,7 @@ impl Lds {
         };
         Self {
             bytes: (0..size).map(|_| pattern()).collect(),
-            cells: vec![Cell::default(); if books { size.div_ceil(4) } else { 0 }],
+            cells: vec![Cell::default(); if is_checked { size.div_ceil(4) } else { 0 }],
             strict,
             done_at_barrier: vec![0; waves],
             stores_at_barrier: vec![0; waves],
@@ -113,7 +113,7 @@ impl Lds {
         Ok(())
     }
 
-    /// Replaces 4 or 8 bytes by `f` of them; the old value comes back.
+    /// Replaces 4 or 8 bytes by `f` of them; returns the old value.
     pub fn update(&mut self, w: &Wave, offset: u64, wide: bool, f: impl FnOnce(u64) -> u64) -> R<u64> {
         let len = if wide { 8 } else { 4 };
         if !offset.is_multiple_of(len as u64) {
@@ -128,7 +128,7 @@ impl Lds {
         Ok(old)
     }
 
-    /// Keeps the books of an access, or finds it wrong.
+    /// Records an access in the shadow state, or reports it as a fault.
     fn note(&mut self, w: &Wave, at: usize, len: usize, how: How) -> R<()> {
         if self.cells.is_empty() {
             return Ok(());

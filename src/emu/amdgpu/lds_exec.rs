@@ -1,6 +1,6 @@
 //! DS instructions: loads, stores, pairs, atomics, and the permutations that use the LDS crossbar without its memory.
 //!
-//! Source: AMD's ISA documents; amd.md 5.5 (ds_bpermute within halves of wave64 on gfx11 and gfx12).
+//! Source: AMD's ISA documents; docs/amd-isa.md 5.5 (ds_bpermute within halves of wave64 on gfx11 and gfx12).
 
 use super::Chip;
 pub(super) use super::bus::ones as lanes_of;
@@ -38,7 +38,7 @@ pub(super) fn execute(w: &mut Wave, lds: &mut Lds, i: &Inst, op: MemOp) -> R<()>
 pub(super) fn claim(w: &mut Wave, dst: Operand, dwords: u32, counter: Counter) -> R<()> {
     if let Operand::V(n) = dst {
         for r in 0..dwords {
-            let at = w.place(u32::from(n) + r)?;
+            let at = w.register_index(u32::from(n) + r)?;
             w.waits.claims(at, counter);
         }
     }
@@ -291,7 +291,7 @@ fn permute(w: &mut Wave, i: &Inst, backward: bool, fetch_inactive: bool) -> R<()
     };
     let to = targets(w, i.dst, 1, Counter::Lds)?;
     let exec = w.exec();
-    // On gfx11 and gfx12 the halves of a wave64 do not meet.
+    // On gfx11 and gfx12 the halves of a wave64 do not exchange values.
     let span = if w.chip == Chip::Gfx942 { 64 } else { 32 };
     let offset = i.mem.offset as usize;
     let mut out = [0u32; 64];

@@ -1,5 +1,5 @@
-//! Matrix instructions: WMMA of gfx11 and gfx12, MFMA of gfx942. Operands are gathered by the layouts of amd.md 5.10 into
-//! plain matrices, multiplied in double (integers exactly), and scattered.
+//! Matrix instructions: WMMA of gfx11 and gfx12, MFMA of gfx942. Operands are gathered by the layouts of
+//! docs/amd-isa.md 5.10 into plain matrices, multiplied in double (integers exactly), and scattered.
 //!
 //! Hardware's order of accumulation is not documented: results may differ in the last bits. Left out: the broadcast and
 //! permutation modifiers of MFMA (cbsz, abid, blgp), which are named faults.
@@ -68,7 +68,7 @@ pub(super) struct Matrix {
     pub b: Elem,
 }
 
-/// Where an element lies: lane, bit offset in the lane's register tuple.
+/// Position of an element: lane, bit offset in the lane's register tuple.
 type Place = (usize, usize);
 
 impl Matrix {
@@ -109,7 +109,7 @@ impl Matrix {
         if w.chip == Chip::Gfx1100 {
             return (i, k * bits);
         }
-        // gfx12: nothing is held twice, the lanes beyond 16 hold other k.
+        // gfx12: nothing is duplicated, the lanes beyond 16 hold other k.
         let groups = w.lanes() as usize / 16;
         let each = self.k / groups;
         if bits == 16 && groups == 2 {
@@ -163,10 +163,10 @@ impl Tuple {
 
     fn bits(&self, w: &Wave, (lane, bit): Place, len: usize) -> R<u64> {
         let Some(n) = self.first else { return Ok(self.constant) };
-        let at = w.place(u32::from(n) + (bit / 32) as u32)?;
+        let at = w.register_index(u32::from(n) + (bit / 32) as u32)?;
         let lo = u64::from(w.lane(at, lane));
         if len == 64 {
-            let hi = w.place(u32::from(n) + (bit / 32) as u32 + 1)?;
+            let hi = w.register_index(u32::from(n) + (bit / 32) as u32 + 1)?;
             return Ok(lo | u64::from(w.lane(hi, lane)) << 32);
         }
         Ok(lo >> (bit % 32) & ((1 << len) - 1))
@@ -179,7 +179,7 @@ fn value(chip: Chip, e: Elem, bits: u64, signed: bool) -> f64 {
     match e {
         Elem::F64 => f64::from_bits(bits),
         Elem::F32 => f32::from_bits(b).into(),
-        // The products see the upper 19 bits.
+        // The products use the upper 19 bits.
         Elem::Xf32 => f32::from_bits(b & !0x1fff).into(),
         Elem::F16 => half_to_f32(b).into(),
         Elem::Bf16 => float::bf16_to_f32(b).into(),
@@ -208,7 +208,7 @@ pub(super) fn execute(w: &mut Wave, i: &Inst, m: Matrix) -> R<()> {
     let lanes = w.full();
     let dwords = |e: Elem, count: usize| (e.bits() * count).div_ceil(32);
     let wave = w.lanes() as usize;
-    // gfx11 holds A and B twice in wave32 and four times in wave64.
+    // gfx11 duplicates A and B in wave32 and holds them four times in wave64.
     let copies = if m.mfma {
         1
     } else if w.chip == Chip::Gfx1100 {
@@ -303,7 +303,7 @@ fn narrow(e: Elem, v: f64, clamp: bool) -> u64 {
     }
 }
 
-/// On gfx11 a 16-bit result lies in one half of a register, chosen by opsel's third bit.
+/// On gfx11 a 16-bit result is in one half of a register, chosen by opsel's third bit.
 fn half_place(w: &Wave, i: &Inst, m: &Matrix, (lane, bit): Place) -> Place {
     let high = m.d.bits() == 16 && w.chip == Chip::Gfx1100 && i.opsel & 4 != 0;
     (lane, bit + if high { 16 } else { 0 })

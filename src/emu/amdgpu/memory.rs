@@ -1,7 +1,7 @@
 //! Memory instructions by name: what is loaded, stored or combined atomically, in which space and how wide.
 //! Global, flat, scratch and buffer accesses are executed here; LDS in `lds`, scalar loads in `smem`.
 //!
-//! Source: AMD's ISA documents; amd.md 5.1 to 5.3, 5.9.
+//! Source: AMD's ISA documents; docs/amd-isa.md 5.1 to 5.3, 5.9.
 
 use super::Chip;
 use super::atomic::Rmw;
@@ -19,7 +19,7 @@ pub(super) enum Space {
     ScalarBuffer,
 }
 
-/// What memory gives or takes.
+/// The data of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Load(Width),
@@ -49,7 +49,7 @@ pub(super) enum Kind {
     Append {
         consume: bool,
     },
-    /// On caches: nothing to do but for the books.
+    /// Cache instructions: no effect except on the shadow state.
     Cache(Act),
     Clock,
     /// Global memory straight into LDS.
@@ -78,7 +78,7 @@ pub(super) struct MemOp {
     /// Dwords that come back, dwords that go out.
     pub ret: u8,
     pub data: u8,
-    /// An LDS atomic that gives the old value back.
+    /// An LDS atomic that returns the old value.
     pub returns: bool,
 }
 

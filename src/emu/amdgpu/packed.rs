@@ -1,7 +1,8 @@
 //! Packed arithmetic: two 16-bit values (or, on gfx942, two singles) in one instruction, mixed-precision multiply-add,
 //! dot products.
 //!
-//! Source: AMD's ISA documents (VOP3P); amd.md 5.1. Halves are picked by opsel (low result) and opsel_hi (high result).
+//! Source: AMD's ISA documents (VOP3P); docs/amd-isa.md 5.1. Halves are picked by opsel (low result) and opsel_hi (high
+//! result).
 
 use super::Chip;
 use super::fault::R;
@@ -338,7 +339,7 @@ fn single(i: &Inst, s: Single, v: [u32; 3]) -> u32 {
     if i.clamp { if r > 0.0 { r.min(1.0).to_bits() } else { 0 } } else { r.to_bits() }
 }
 
-/// What a source gives to the low and the high result.
+/// The inputs that a source has for the low and the high result.
 fn pair(w: &Wave, i: &Inst, slot: usize, h: usize) -> R<[[u32; 2]; 32]> {
     let negate = |v: u32, on: u8| if on >> slot & 1 == 1 { v ^ 0x8000_0000 } else { v };
     let values: [[u32; 2]; 32] = match i.src[slot] {

@@ -1,11 +1,11 @@
-//! A bus without page tables: a few ranges of host memory at fixed addresses. Tests and benchmarks run kernels on it; the
-//! software driver has its own.
+//! A bus without page tables: a few ranges of host memory at fixed addresses. Tests and benchmarks run kernels on it;
+//! the software driver has its own.
 
 use super::bus::{Access, Bus, BusFault, Memory, Window};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that several threads may touch, kept in atomic words.
+/// Bytes that several threads may access, stored in atomic words.
 pub struct SharedBytes {
     words: Box<[AtomicU64]>,
 }
@@ -90,7 +90,7 @@ struct Range {
     execute: bool,
 }
 
-/// Ranges added one by one; whatever lies between them is unmapped.
+/// Ranges added one by one; addresses between them are unmapped.
 #[derive(Default)]
 pub struct PlainBus {
     ranges: Vec<Range>,

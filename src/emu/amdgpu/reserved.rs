@@ -5,7 +5,7 @@ use super::fault::{FaultKind, R, fail};
 use super::inst::Inst;
 use super::rows::Format;
 
-/// Reserved bits of the first two words of a format. Source: amd.md 5.1 to 5.3.
+/// Reserved bits of the first two words of a format. Source: docs/amd-isa.md 5.1 to 5.3.
 fn reserved(chip: Chip, format: Format) -> u64 {
     match (chip, format) {
         (Chip::Gfx1100, Format::Smem) => 0x01e0_0000_0003_8000,

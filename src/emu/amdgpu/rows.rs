@@ -1,4 +1,4 @@
-//! The decoder's tables: rows generated from the table of facts, joined by name with the meanings written by hand.
+//! The decoder's tables: generated rows, joined by name with the hand-written semantics.
 
 use super::Chip;
 use super::sem::{Sem, meaning};

@@ -1,4 +1,4 @@
-//! Names to meanings: which function executes a row, found by the instruction's name (older chips' names are aliases).
+//! Names to semantics: which function executes a row, found by the instruction's name (older chips' names are aliases).
 
 use super::Chip;
 use super::cross::Cross;

@@ -1,4 +1,4 @@
-//! Meaning of floating-point vector instructions: f32 as loops over lanes, f16 and f64 a lane at a time; conversions.
+//! Semantics of floating-point vector instructions: f32 as loops over lanes, f16 and f64 a lane at a time; conversions.
 //!
 //! Source: AMD's ISA documents. Transcendentals are computed in double and rounded once: closer than hardware's 1 ulp.
 
@@ -106,8 +106,8 @@ pub(super) static ROWS32: &[VSem] = &[
     same("v_rcp_iflag_f32", F32, VFn::Lane(|l| bits(flush((1.0 / f64::from(flush(s(l.a)))) as f32)))),
     same("v_rsq_f32", F32, VFn::Lane(|l| bits((1.0 / f64::from(flush(s(l.a))).sqrt()) as f32))),
     same("v_sqrt_f32", F32, VFn::Lane(|l| bits(flush(s(l.a)).sqrt()))),
-    same("v_sin_f32", F32, VFn::Lane(|l| bits(turns(s(l.a).into()).sin() as f32))),
-    same("v_cos_f32", F32, VFn::Lane(|l| bits(turns(s(l.a).into()).cos() as f32))),
+    same("v_sin_f32", F32, VFn::Lane(|l| bits(revolutions(s(l.a).into()).sin() as f32))),
+    same("v_cos_f32", F32, VFn::Lane(|l| bits(revolutions(s(l.a).into()).cos() as f32))),
     same("v_frexp_mant_f32", F32, VFn::Lane(|l| bits(frexp64(s(l.a).into()).0 as f32))),
     mixed("v_frexp_exp_i32_f32", I32, [F32, N, N], VFn::Lane(|l| frexp_exp(s(l.a).into()))),
     mixed("v_ldexp_f32", F32, [F32, I32, N], VFn::Lane(|l| r32(scaled(s(l.a).into(), l.b as i32), l.mode.round32()))),
@@ -147,8 +147,8 @@ pub(super) static ROWS16: &[VSem] = &[
     same("v_rcp_f16", F16, VFn::Lane(|l| r16(1.0 / h(l.a), l))),
     same("v_rsq_f16", F16, VFn::Lane(|l| r16(1.0 / h(l.a).sqrt(), l))),
     same("v_sqrt_f16", F16, VFn::Lane(|l| r16(h(l.a).sqrt(), l))),
-    same("v_sin_f16", F16, VFn::Lane(|l| r16(turns(h(l.a)).sin(), l))),
-    same("v_cos_f16", F16, VFn::Lane(|l| r16(turns(h(l.a)).cos(), l))),
+    same("v_sin_f16", F16, VFn::Lane(|l| r16(revolutions(h(l.a)).sin(), l))),
+    same("v_cos_f16", F16, VFn::Lane(|l| r16(revolutions(h(l.a)).cos(), l))),
     same("v_frexp_mant_f16", F16, VFn::Lane(|l| r16(frexp64(h(l.a)).0, l))),
     mixed("v_frexp_exp_i16_f16", I16, [F16, N, N], VFn::Lane(|l| frexp_exp(h(l.a)) & 0xffff)),
     mixed("v_ldexp_f16", F16, [F16, I16, N], VFn::Lane(|l| r16(scaled(h(l.a), (l.b as i16).into()), l))),
@@ -304,7 +304,7 @@ fn bits(v: f32) -> u64 {
     v.to_bits().into()
 }
 
-fn turns(x: f64) -> f64 {
+fn revolutions(x: f64) -> f64 {
     // The fraction first: the argument is in revolutions, and exact there.
     x.fract() * std::f64::consts::TAU
 }
@@ -340,8 +340,8 @@ fn unorm(v: f64) -> u64 {
     (v as u16).into()
 }
 
-/// Result of a division put right at its edges: quotient, denominator, numerator; `deepest` is the exponent difference
-/// below which every quotient rounds to zero.
+/// Corrects the result of a division at the ends of the range: quotient, denominator, numerator; `deepest` is the
+/// exponent difference below which every quotient rounds to zero.
 fn fixup(q: f64, d: f64, n: f64, deepest: Option<i32>) -> f64 {
     let negative = d.is_sign_negative() != n.is_sign_negative();
     let signed = |v: f64| if negative { -v } else { v };
@@ -360,7 +360,7 @@ fn fixup(q: f64, d: f64, n: f64, deepest: Option<i32>) -> f64 {
     if deepest.is_some_and(|deep| frexp64(n).1 - frexp64(d).1 < -deep) {
         return signed(0.0);
     }
-    // The refinement overflowed on the way: the quotient does too.
+    // The refinement overflowed: the quotient does too.
     signed(if q.is_nan() { f64::INFINITY } else { q.abs() })
 }
 

@@ -1,4 +1,4 @@
-//! Meaning of integer vector instructions: 32-bit ones as loops over lanes, 16- and 64-bit ones a lane at a time.
+//! Semantics of integer vector instructions: 32-bit ones as loops over lanes, 16- and 64-bit ones a lane at a time.
 //!
 //! Source: AMD's ISA documents (RDNA3, CDNA3, RDNA4), vector ALU pseudo-code. Carry and cross-lane instructions are in
 //! `cross`, packed ones in `sem_packed`.

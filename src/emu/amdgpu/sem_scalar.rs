@@ -1,12 +1,12 @@
-//! Meaning of scalar arithmetic (SOP1, SOP2, SOPC, SOPK): one function a name, 64-bit values in and out.
+//! Semantics of scalar arithmetic (SOP1, SOP2, SOPC, SOPK): one function a name, 64-bit values in and out.
 //!
-//! Source: AMD's ISA documents, scalar ALU pseudo-code. What touches EXEC, the program counter or the hardware registers
-//! is in `control`.
+//! Source: AMD's ISA documents, scalar ALU pseudo-code. Instructions on EXEC, the program counter or the hardware
+//! registers are in `control`.
 
 use super::float::{add_odd, fma32, half_to_f32, max32, maximum64, min32, minimum64, to_f32, to_half};
 use super::lanes::{Mode, Round};
 
-/// What a scalar instruction sees.
+/// The inputs of a scalar instruction.
 #[derive(Clone, Copy)]
 pub(super) struct In {
     pub a: u64,

@@ -1,10 +1,11 @@
-//! gfx1201's hazard of scalar registers: the vector unit keeps what it once read, by pairs of registers, for the rest of the wave; when such a
-//! register is written again, the new value must have settled before it is read.
+//! gfx1201's hazard of scalar registers: the vector unit caches the scalar registers it has read, by pairs, for the
+//! rest of the wave; when such a register is written again, the new value must have settled before it is read.
 //!
-//! A write of the scalar unit is waited for by `s_wait_alu` with bit 0 clear, before either unit reads it. A write of the vector unit is
-//! waited for with bit 1 (VCC) or bits 9 to 11 (others) clear, before the vector unit reads it; the scalar unit waits for it by itself,
-//! and all older ones have come then. Scalar and buffer loads settle everything.
-//! Source: amd.md 5.7 (VALUReadSGPRHazard); LLVM's AMDGPUWaitSGPRHazards (2026). Left out: M0 and EXEC, which are not kept.
+//! A write of the scalar unit is waited for by `s_wait_alu` with bit 0 clear, before either unit reads it. A write of
+//! the vector unit is waited for with bit 1 (VCC) or bits 9 to 11 (others) clear, before the vector unit reads it; the
+//! scalar unit waits for it by itself, and all older ones have completed then. Scalar and buffer loads settle
+//! everything. Source: docs/amd-isa.md 5.7 (VALUReadSGPRHazard); LLVM's AMDGPUWaitSGPRHazards (2026). Left out: M0 and
+//! EXEC, which are not cached.
 
 use super::cross::Cross;
 use super::fault::{FaultKind, R, fail};
@@ -19,10 +20,10 @@ use super::wave::Wave;
 type Registers = u128;
 
 const VCC_BITS: Registers = 3 << VCC;
-/// Registers beyond this are not kept.
+/// Registers beyond this are not cached.
 const TRACKED: u32 = 124;
 
-/// Books of one wave.
+/// Shadow state of one wave.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Unsettled {
     /// Both registers of each pair of which the vector unit has read one.
@@ -58,7 +59,7 @@ fn reads(w: &Wave, i: &Inst) -> Registers {
     };
     let named = (0..3).fold(0, |all, slot| all | span(i.src[slot], width(slot)));
     let vcc = matches!(i.entry.sem, Sem::Cross(Cross::DivFmas { .. })) || i.entry.name.starts_with("s_cbranch_vcc");
-    // `s_addk` and its like change their operand, `s_cmpk` looks at it.
+    // `s_addk` and its like change their operand, `s_cmpk` only reads it.
     let own = i.format == Format::Sopk
         && !["s_movk", "s_getreg", "s_call", "s_version"].iter().any(|p| i.entry.name.starts_with(p));
     named | if vcc { span(Operand::S(VCC), mask) } else { 0 } | if own { span(i.dst, 1) } else { 0 }

@@ -1,14 +1,15 @@
 //! Scalar memory: loads into scalar registers, clocks.
 //!
-//! Source: AMD's ISA documents; amd.md 5.6 (answers come out of order), 5.9 (low two address bits are ignored).
+//! Source: AMD's ISA documents; docs/amd-isa.md 5.6 (results come out of order), 5.9 (low two address bits are
+//! ignored).
 
 use super::Chip;
-use super::books::{Accesses, How};
 use super::control::realtime;
 use super::fault::{FaultKind, R, fail};
 use super::group::Unit;
 use super::inst::{Inst, Operand};
 use super::memory::{Kind, MemOp, Space, Width};
+use super::shadow::{Accesses, How};
 use super::wait::Counter;
 use super::wave::Wave;
 
@@ -48,17 +49,17 @@ fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<(
         let stride = start >> 48 & 0x3fff;
         let size = if stride == 0 { records } else { records * stride };
         let at = aligned(offset);
-        // Beyond the buffer a scalar load gives zero, dword by dword; what lies before it is beyond, too.
+        // Beyond the buffer a scalar load gives zero, dword by dword; addresses before it are beyond, too.
         let have = size.saturating_sub(at).min(len as u64) as usize;
         if have > 0 {
             let va = (start & 0xffff_ffff_ffff).wrapping_add(at);
             unit.tlb.read(va, &mut bytes[..have])?;
-            book(w, unit, va, &bytes[..have])?;
+            record(w, unit, va, &bytes[..have])?;
         }
     } else {
         let va = aligned(start.wrapping_add(offset));
         unit.tlb.read(va, &mut bytes[..len])?;
-        book(w, unit, va, &bytes[..len])?;
+        record(w, unit, va, &bytes[..len])?;
     }
     w.waits.issue(Counter::Scalar);
     if narrow {
@@ -74,8 +75,8 @@ fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<(
 }
 
 /// What strict mode writes down of a load through the scalar cache.
-fn book(w: &Wave, unit: &mut Unit, va: u64, bytes: &[u8]) -> R<()> {
-    let Some(ledger) = &mut unit.tlb.ledger else { return Ok(()) };
+fn record(w: &Wave, unit: &mut Unit, va: u64, bytes: &[u8]) -> R<()> {
+    let Some(shadow) = &mut unit.tlb.shadow else { return Ok(()) };
     let lds = &unit.lds;
     let mut at = [0; 64];
     at[0] = va;
@@ -87,7 +88,7 @@ fn book(w: &Wave, unit: &mut Unit, va: u64, bytes: &[u8]) -> R<()> {
         u32::from_le_bytes(word)
     };
     let accesses = Accesses { how: How::Scalar, lanes: 1, at: &at, len_bytes: bytes.len() as u32 };
-    ledger.note(w, &accesses, value, |wave| lds.stores_done(wave))
+    shadow.record(w, &accesses, value, |wave| lds.stores_done(wave))
 }
 
 fn deliver(w: &mut Wave, i: &Inst, bytes: &[u8]) -> R<()> {

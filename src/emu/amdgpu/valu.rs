@@ -1,4 +1,4 @@
-//! The vector unit's way with plain arithmetic: fetch sources with modifiers, compute 32 lanes at a time, write the
+//! Plain arithmetic of the vector unit: fetch sources with modifiers, compute 32 lanes at a time, write the
 //! lanes that EXEC (and a lane shuffle) allows.
 
 use super::Chip;
@@ -44,7 +44,8 @@ pub(super) fn execute(w: &mut Wave, i: &Inst, sem: &'static VSem) -> R<()> {
     Ok(())
 }
 
-/// A copy of lanes that nobody wrote makes others unwritten; false when there is none or it is more than a copy.
+/// A copy of unwritten lanes makes the destination's unwritten; false when there is none or the instruction is more
+/// than a copy.
 pub(super) fn move_unwritten(w: &mut Wave, i: &Inst) -> R<bool> {
     let (Operand::V(to), None, None) = (i.dst, i.dpp, i.sdwa) else { return Ok(false) };
     let exec = w.exec();
@@ -206,7 +207,7 @@ impl<'a> Fetch<'a> {
         self.w.exec()
     }
 
-    /// A register's half as it stands, or a scalar spread over the lanes.
+    /// A register's half as it is, or a scalar broadcast to the lanes.
     pub fn raw(&self, operand: Operand, buf: &'a mut L) -> R<&'a L> {
         match operand {
             Operand::V(n) => {
@@ -305,7 +306,7 @@ impl<'a> Fetch<'a> {
         Ok(out)
     }
 
-    /// A 64-bit source whose upper half nobody need have written.
+    /// A 64-bit source whose upper half may be unwritten.
     pub fn wide_low(&self, slot: usize) -> R<[u64; 32]> {
         match self.i.src[slot] {
             Operand::V(n) => {
@@ -397,7 +398,7 @@ fn merge(old: u32, new: u32, select: u8, rest: u8) -> u32 {
     }
 }
 
-/// A compare: the mask of lanes goes to a scalar pair or to EXEC.
+/// A compare: the mask of lanes is written to a scalar pair or to EXEC.
 pub(super) fn compare(w: &mut Wave, i: &Inst, c: Compare) -> R<()> {
     let wide = c.ty.is_64();
     let (shuffled, write) = prepare(w, i, wide)?;

@@ -1,4 +1,4 @@
-//! Device memory as the bus sees it: a view of mapped memory behind a window. Accesses outside the view read zeros and
+//! Device memory as the bus sees it: a view of mapped memory in a window. Accesses outside the view read zeros and
 //! store nothing; the window's bounds keep waves from making them.
 
 use super::bus::{Memory, Rows, ones};
@@ -12,7 +12,7 @@ impl Memory for DeviceView {
     }
 
     fn write(&self, offset: u64, from: &[u8]) {
-        // Checked against the window before: a refusal has nobody to tell.
+        // Checked against the window before: a refusal cannot occur.
         let _ = self.copy_from_slice(offset, from);
     }
 

@@ -1,10 +1,9 @@
 //! Vector memory: global, flat, scratch and buffer accesses of the active lanes.
 //!
-//! Source: AMD's ISA documents; amd.md 2.9 (scratch: dwords interleaved over the lanes), 5.9. Caches are coherent here;
-//! `books` tells where hardware's are not.
+//! Source: AMD's ISA documents; docs/amd.md 2.9 (scratch: dwords interleaved over the lanes), docs/amd-isa.md 5.9.
+//! Caches are coherent here; `shadow` finds where hardware's are not.
 
 use super::Chip;
-use super::books::{Accesses, How};
 use super::bus::{Access, Window};
 use super::decode::{PRIVATE_APERTURE, SHARED_APERTURE};
 use super::fault::{FaultKind, R, fail};
@@ -13,17 +12,18 @@ use super::inst::{Inst, Operand, Scope};
 use super::lanes::L;
 use super::lds_exec::{claim, collect, deliver, lanes_of, operand, source, sources, targets};
 use super::memory::{Kind, MemOp, Space, Width};
+use super::shadow::{Accesses, How};
 use super::wait::Counter;
 use super::wave::{Wave, half_mask};
 
-/// Where one lane's access goes.
+/// The address of one lane's access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Global(u64),
     Lds(u64),
     /// Byte of the lane's own scratch.
     Scratch(u64),
-    /// Outside a buffer's range: loads give zero, stores vanish.
+    /// Outside a buffer's range: loads return zero, stores are dropped.
     Nowhere,
 }
 
@@ -148,7 +148,7 @@ impl Addresses {
         Ok(())
     }
 
-    /// The addresses of all lanes in global memory; those of lanes that are off mean nothing.
+    /// The addresses of all lanes in global memory; those of inactive lanes are meaningless.
     fn all(&self, w: &Wave) -> [u64; 64] {
         let base = self.base.wrapping_add_signed(self.offset);
         let mut out = [base; 64];
@@ -246,7 +246,7 @@ fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<(
     let addresses = Addresses::new(w, i, op)?;
     let to = targets(w, i.dst, width.bytes.div_ceil(4), Counter::Load)?;
     // Addresses first: the destination may be one of the address registers.
-    let booked = if width.bytes >= 4 && op.space == Space::Global {
+    let accessed = if width.bytes >= 4 && op.space == Space::Global {
         load_global(w, unit, &addresses, width, &to)?
     } else {
         load_lanes(w, unit, &addresses, width, &to)?
@@ -255,10 +255,10 @@ fn load(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<(
         let v = w.lane(to[n], lane);
         if width.half == Some(true) { v >> 16 } else { v }
     };
-    book(w, unit, how_read(w.chip, i.mem.scope), width.bytes, &booked, value)
+    record(w, unit, how_read(w.chip, i.mem.scope), width.bytes, &accessed, value)
 }
 
-/// What a load looks into: gfx11's glc passes by the vector caches alone, the widest scope of the others L2 too.
+/// The caches that a load reads: gfx11's glc bypasses the vector caches alone, the widest scope of the others L2 too.
 fn how_read(chip: Chip, scope: Scope) -> How {
     match (chip, scope) {
         (Chip::Gfx942 | Chip::Gfx1201, Scope::System) => How::PastL2,
@@ -268,23 +268,23 @@ fn how_read(chip: Chip, scope: Scope) -> How {
 }
 
 /// Lanes that touch global memory, and where.
-type Booked = (u64, [u64; 64]);
+type Accessed = (u64, [u64; 64]);
 
-fn book(
+fn record(
     w: &Wave,
     unit: &mut Unit,
     how: How,
     len_bytes: u32,
-    (lanes, at): &Booked,
+    (lanes, at): &Accessed,
     value: impl Fn(usize, usize) -> u32,
 ) -> R<()> {
-    let Some(ledger) = &mut unit.tlb.ledger else { return Ok(()) };
+    let Some(shadow) = &mut unit.tlb.shadow else { return Ok(()) };
     let lds = &unit.lds;
-    ledger.note(w, &Accesses { how, lanes: *lanes, at, len_bytes }, value, |wave| lds.stores_done(wave))
+    shadow.record(w, &Accesses { how, lanes: *lanes, at, len_bytes }, value, |wave| lds.stores_done(wave))
 }
 
 /// Whole dwords of global memory: in one piece where the lanes lie in one window.
-fn load_global(w: &mut Wave, unit: &mut Unit, addresses: &Addresses, width: Width, to: &[usize; 4]) -> R<Booked> {
+fn load_global(w: &mut Wave, unit: &mut Unit, addresses: &Addresses, width: Width, to: &[usize; 4]) -> R<Accessed> {
     let at = addresses.all(w);
     if let Some(first) = consecutive(w, &at, width.bytes) {
         load_row(w, unit, to, first, width.bytes)?;
@@ -301,7 +301,7 @@ fn load_global(w: &mut Wave, unit: &mut Unit, addresses: &Addresses, width: Widt
     load_lanes(w, unit, addresses, width, to)
 }
 
-fn load_lanes(w: &mut Wave, unit: &mut Unit, addresses: &Addresses, width: Width, to: &[usize; 4]) -> R<Booked> {
+fn load_lanes(w: &mut Wave, unit: &mut Unit, addresses: &Addresses, width: Width, to: &[usize; 4]) -> R<Accessed> {
     let all: [Target; 64] = resolve(w, addresses, width.bytes);
     for lane in lanes_of(w.exec()) {
         let mut bytes = [0; 16];
@@ -312,7 +312,7 @@ fn load_lanes(w: &mut Wave, unit: &mut Unit, addresses: &Addresses, width: Width
 }
 
 /// Which of the lanes went to global memory.
-fn global_of(exec: u64, all: &[Target; 64]) -> Booked {
+fn global_of(exec: u64, all: &[Target; 64]) -> Accessed {
     let (mut lanes, mut at) = (0, [0; 64]);
     for lane in lanes_of(exec) {
         if let Target::Global(va) = all[lane] {
@@ -330,14 +330,15 @@ fn resolve(w: &Wave, addresses: &Addresses, len_bytes: u32) -> [Target; 64] {
     all
 }
 
-/// The first address when all lanes are on and lie one behind the other.
+/// The first address when all lanes are active and consecutive.
 fn consecutive(w: &Wave, at: &[u64; 64], len_bytes: u32) -> Option<u64> {
     let row = w.exec() == w.full() && len_bytes.is_multiple_of(4);
     let next = |n: usize| at[0].wrapping_add(n as u64 * u64::from(len_bytes));
     (row && (1..w.lanes() as usize).all(|n| at[n] == next(n))).then_some(at[0])
 }
 
-/// First byte and length of what the lanes touch together; `None` when no lane is on, or nothing can be so long.
+/// First byte and length of the bytes that the lanes access together; `None` when no lane is active, or the range is
+/// too long.
 fn span(lanes: u64, at: &[u64; 64], len_bytes: u32) -> Option<(u64, u64)> {
     let (mut low, mut high) = (u64::MAX, 0);
     for lane in lanes_of(lanes) {
@@ -392,8 +393,8 @@ fn store(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<
     let addresses = Addresses::new(w, i, op)?;
     let from = stored(w, i, op, width)?;
     let global = width.bytes >= 4 && op.space == Space::Global;
-    let booked = match if global { scatter(w, unit, &addresses, width, &from) } else { None } {
-        Some(booked) => booked,
+    let accessed = match if global { scatter(w, unit, &addresses, width, &from) } else { None } {
+        Some(accessed) => accessed,
         None => {
             let all = resolve(w, &addresses, width.bytes);
             for lane in lanes_of(w.exec()) {
@@ -412,11 +413,11 @@ fn store(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<
         let v = w.lane(from[n], lane);
         if width.half == Some(true) { v >> 16 } else { v }
     };
-    book(w, unit, if through { How::WriteThrough } else { How::Write }, width.bytes, &booked, value)
+    record(w, unit, if through { How::WriteThrough } else { How::Write }, width.bytes, &accessed, value)
 }
 
 /// Whole dwords to one window; `None` when the lanes do not lie in one that may be written.
-fn scatter(w: &Wave, unit: &mut Unit, addresses: &Addresses, width: Width, from: &[usize; 4]) -> Option<Booked> {
+fn scatter(w: &Wave, unit: &mut Unit, addresses: &Addresses, width: Width, from: &[usize; 4]) -> Option<Accessed> {
     let (at, words) = (addresses.all(w), width.bytes as usize / 4);
     let (start, len_bytes) = span(w.exec(), &at, width.bytes)?;
     let window = unit.tlb.window(start, len_bytes, Access::Write).ok()?;
@@ -431,7 +432,7 @@ fn scatter(w: &Wave, unit: &mut Unit, addresses: &Addresses, width: Width, from:
     Some((w.exec(), at))
 }
 
-/// The data registers of a store. Spills may save lanes that nobody wrote: scratch takes them.
+/// The data registers of a store. Spills may save unwritten lanes: scratch accepts them.
 fn stored(w: &Wave, i: &Inst, op: MemOp, width: Width) -> R<[usize; 4]> {
     let dwords = width.bytes.div_ceil(4);
     if op.space != Space::Scratch {
@@ -454,8 +455,8 @@ fn atomic(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<()> {
     let to = targets(w, i.dst, if i.mem.returns { words as u32 } else { 0 }, Counter::Load)?;
     let align = if wide { 8 } else { 4 };
     let all = resolve(w, &addresses, align);
-    let booked = global_of(w.exec(), &all);
-    book(w, unit, How::Atomic, align, &booked, |_, _| 0)?;
+    let accessed = global_of(w.exec(), &all);
+    record(w, unit, How::Atomic, align, &accessed, |_, _| 0)?;
     for lane in lanes_of(w.exec()) {
         let v = operand(w, &data, 0, lane, wide);
         let second = if rmw.compares() { operand(w, &data, words, lane, wide) } else { 0 };
@@ -489,7 +490,7 @@ fn atomic(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp) -> R<()> {
     Ok(())
 }
 
-/// gfx942: each lane's dword goes to LDS at M0 plus the offset, one lane behind the other.
+/// gfx942: each lane's dword goes to LDS at M0 plus the offset, one lane after the other.
 fn load_to_lds(w: &mut Wave, unit: &mut Unit, i: &Inst, op: MemOp, width: Width) -> R<()> {
     let addresses = Addresses::new(w, i, op)?;
     let base = w.scalar_operand(Operand::S(super::inst::M0), 1)? & 0xffff;

@@ -1,8 +1,8 @@
-//! Wait counters: which loads are in flight, and which registers they will write. Data arrives at once in the emulator;
-//! these books say whether a program was allowed to look at it.
+//! Wait counters: which loads are in flight, and which registers they will write. In the emulator data arrives at once;
+//! this shadow state checks whether a program was allowed to read it.
 //!
-//! Source: amd.md 5.6. Vector memory loads return in order among themselves, LDS operations too; scalar loads do not, so
-//! only a count of zero says anything about them.
+//! Source: docs/amd-isa.md 5.6. Vector memory loads return in order among themselves, LDS operations too; scalar loads
+//! do not, so only a count of zero tells anything about them.
 
 use super::Chip;
 
@@ -54,7 +54,7 @@ impl Waits {
         }
     }
 
-    /// An operation goes out.
+    /// An operation is issued.
     pub fn issue(&mut self, counter: Counter) {
         match counter {
             Counter::Load => self.load.issued += 1,
@@ -95,7 +95,7 @@ impl Waits {
         (p.lds > self.lds.done).then_some(if split { "dscnt" } else { "lgkmcnt" })
     }
 
-    /// As `vector_pending`, without what a new operation of `counter` queues up behind.
+    /// As `vector_pending`, without the operations that a new operation of `counter` queues after.
     pub fn pending_elsewhere(&self, place: usize, counter: Counter) -> Option<&'static str> {
         let p = self.vectors[place];
         let own = if counter == Counter::Lds { p.load <= self.load.done } else { p.lds <= self.lds.done };

@@ -1,13 +1,13 @@
-//! A wave's registers, and the books strict mode keeps about them: which lanes anybody wrote, which registers a load in
+//! A wave's registers, and strict mode's shadow state of them: which lanes were written, which registers a load in
 //! flight will write.
 //!
-//! Source: AMD's ISA documents (register files, MODE, STATUS); amd.md 4.4, 5.6.
+//! Source: AMD's ISA documents (register files, MODE, STATUS); docs/amd.md 4.4, docs/amd-isa.md 5.6.
 
-use super::books::Emptied;
 use super::fault::{FaultKind, R, fail};
 use super::hazard::Hazards;
 use super::inst::{EXEC, Operand, VCC};
 use super::lanes::{L, Mode};
+use super::shadow::Invalidated;
 use super::wait::{Counter, Waits};
 use super::{Chip, Strict};
 
@@ -29,8 +29,8 @@ pub(super) struct Wave {
     pub group: u32,
     /// It has made an atomic or coherent access: what it orders by them is its own business.
     pub synchronises: bool,
-    /// Up to when it, or a wave that it met at a barrier, emptied the caches beside it.
-    pub emptied: Emptied,
+    /// When it, or a wave that it met at a barrier, last invalidated the caches of its unit.
+    pub invalidated: Invalidated,
     pub halves: usize,
     pub pc: u64,
     pub state: State,
@@ -74,7 +74,7 @@ impl Wave {
             index: 0,
             group: 0,
             synchronises: false,
-            emptied: Emptied::default(),
+            invalidated: Invalidated::default(),
             halves,
             pc: 0,
             state: State::Ready,
@@ -154,7 +154,7 @@ impl Wave {
     }
 
     /// Checks that a scalar register may be named, is not the destination of a load in flight and, for a read, that
-    /// somebody wrote it.
+    /// it was written.
     fn check_scalar(&self, n: u32, reads: bool) -> R<()> {
         if n > 127 || (self.chip != Chip::Gfx942 && n == 124) {
             return fail(FaultKind::SgprBeyondLimit { register: n, limit: 106 });
@@ -181,7 +181,7 @@ impl Wave {
         Ok(lo | u64::from(self.scalars[n as usize + 1]) << 32)
     }
 
-    /// Copies scalar registers that nobody wrote, as calling conventions save them; false when all are written.
+    /// Copies unwritten scalar registers, as calling conventions save them; false when all are written.
     pub fn move_unwritten(&mut self, from: u8, to: u8, words: u8) -> R<bool> {
         let mask = if words == 2 { 3 } else { 1 };
         if !self.strict.poison || self.scalars_known >> from & mask == mask || self.waits.scalar_pending(from.into()) {
@@ -265,7 +265,7 @@ impl Wave {
     }
 
     /// Place of a vector register in the file.
-    pub fn place(&self, n: u32) -> R<usize> {
+    pub fn register_index(&self, n: u32) -> R<usize> {
         let (at, have) = if n >= 256 { (n - 256, self.acc_count) } else { (n, self.arch_count) };
         if at >= have {
             return fail(FaultKind::VgprBeyondAllocation { register: n, allocated: have });
@@ -273,9 +273,9 @@ impl Wave {
         Ok((if n >= 256 { at + self.arch_count } else { at }) as usize)
     }
 
-    /// Checks a read of a register in the given lanes and gives its place.
+    /// Checks a read of a register in the given lanes and returns its index.
     pub fn readable(&self, n: u32, lanes: u64) -> R<usize> {
-        let at = self.place(n)?;
+        let at = self.register_index(n)?;
         if self.strict.waits
             && let Some(counter) = self.waits.vector_pending(at)
         {
@@ -291,7 +291,7 @@ impl Wave {
     }
 
     pub fn writable(&self, n: u32) -> R<usize> {
-        let at = self.place(n)?;
+        let at = self.register_index(n)?;
         if self.strict.waits
             && let Some(counter) = self.waits.vector_pending(at)
         {
@@ -302,7 +302,7 @@ impl Wave {
 
     /// As `writable` for a load: loads of one counter return in order, so a later one may name the same register.
     pub fn writable_by_load(&self, n: u32, counter: Counter) -> R<usize> {
-        let at = self.place(n)?;
+        let at = self.register_index(n)?;
         if self.strict.waits
             && let Some(counter) = self.waits.pending_elsewhere(at, counter)
         {
@@ -351,7 +351,7 @@ impl Wave {
         self.known[place] |= lanes;
     }
 
-    /// Marks lanes as carrying what nobody wrote, when an unwritten value was loaded back.
+    /// Marks lanes as holding an unwritten value, when one was loaded back.
     pub fn set_unknown(&mut self, place: usize, lanes: u64) {
         self.known[place] &= !lanes;
     }

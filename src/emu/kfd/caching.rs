@@ -1,8 +1,9 @@
 //! How L2 treats a buffer: the memory type that the kernel driver writes into its page table entries.
 //!
-//! Source: `gmc_v9_0.c` (coherence flags of GC 9.4.3), `gmc_v11_0.c`, `gmc_v12_0.c` of Linux 6.12. From gfx10 on a coherent or uncached buffer is UC, all
-//! others NC; on gfx942 the card's own memory is RW, a peer's NC, and a discrete card reads the host's memory as UC.
-//! Left out: APUs, SVM ranges, `mtype_local` of the module's parameters; an imported dma-buf of VRAM counts as a peer's.
+//! Source: `gmc_v9_0.c` (coherence flags of GC 9.4.3), `gmc_v11_0.c`, `gmc_v12_0.c` of Linux 6.12. From gfx10 on a
+//! coherent or uncached buffer is UC, all others NC; on gfx942 the card's own memory is RW, a peer's NC, and a discrete
+//! card reads the host's memory as UC. Left out: APUs, SVM ranges, `mtype_local` of the module's parameters; an
+//! imported dma-buf of VRAM counts as a peer's.
 
 use super::chip::Chip;
 use crate::amdgpu::{L2, Policy};
@@ -18,7 +19,7 @@ pub enum Home {
     Host,
 }
 
-/// What the driver makes of a buffer's flags.
+/// The driver's memory type for a buffer's flags.
 #[must_use]
 pub fn policy(chip: Chip, home: Home, flags: u32) -> Policy {
     let uncached = flags & (ALLOC_MEM_FLAGS_UNCACHED | ALLOC_MEM_FLAGS_EXT_COHERENT) != 0;

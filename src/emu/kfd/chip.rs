@@ -1,7 +1,7 @@
-//! The chips that the software KFD can be: facts of their topology nodes and engines, one table a chip.
+//! The chips that the software KFD can be: properties of their topology nodes and engines, one table a chip.
 //!
-//! Source: amd.md 1.6 (context-save sizes), 1.8 (properties, IP versions), 4.5 (limits). Numbers that a real card's firmware or board decides
-//! (versions, ids, clocks) are plausible ones.
+//! Source: docs/amd.md 1.6 (context-save sizes), 1.8 (properties, IP versions), 4.5 (limits). Numbers that a real
+//! card's firmware or board decides (versions, ids, clocks) are plausible ones.
 
 pub use crate::amdgpu::Chip;
 use doorbell_hcq::packet::pm4::Gfx;
@@ -9,7 +9,7 @@ use doorbell_hcq::packet::sdma::Sdma;
 
 /// A chip's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ChipFacts {
     pub name: &'static str,
     pub gfx: Gfx,
     pub sdma: Sdma,
@@ -34,7 +34,7 @@ pub struct Facts {
     pub ip: &'static [(u32, u32, u32, u32)],
 }
 
-/// EOP buffer that the kernel wants, on all three.
+/// EOP buffer size that the kernel requires, on all three.
 pub const EOP_BYTES: u64 = 4096;
 /// LDS of a workgroup, on all three.
 pub const LDS_BYTES: u32 = 0x1_0000;
@@ -46,7 +46,7 @@ pub const MAX_WORKGROUP: u32 = 1024;
 pub const LDS_GRANULE: u32 = 512;
 
 /// RDNA3, 96 CUs.
-const GFX1100: Facts = Facts {
+const GFX1100: ChipFacts = ChipFacts {
     name: "gfx1100",
     gfx: Gfx::Gfx11,
     sdma: Sdma::V6,
@@ -69,7 +69,7 @@ const GFX1100: Facts = Facts {
 };
 
 /// CDNA3, 8 XCCs of 38 CUs.
-const GFX942: Facts = Facts {
+const GFX942: ChipFacts = ChipFacts {
     name: "gfx942",
     gfx: Gfx::Gfx9,
     sdma: Sdma::V4,
@@ -92,7 +92,7 @@ const GFX942: Facts = Facts {
 };
 
 /// RDNA4, 64 CUs.
-const GFX1201: Facts = Facts {
+const GFX1201: ChipFacts = ChipFacts {
     name: "gfx1201",
     gfx: Gfx::Gfx12,
     sdma: Sdma::V7,
@@ -111,7 +111,7 @@ impl Chip {
 
     /// The chip's numbers.
     #[must_use]
-    pub const fn facts(self) -> &'static Facts {
+    pub const fn facts(self) -> &'static ChipFacts {
         match self {
             Self::Gfx1100 => &GFX1100,
             Self::Gfx942 => &GFX942,
@@ -141,14 +141,14 @@ const SGPR_SAVE_BYTES: u32 = 0x4000;
 const LDS_SAVE_BYTES: u32 = 0x1_0000;
 const HWREG_SAVE_BYTES: u32 = 0x1000;
 
-impl Facts {
+impl ChipFacts {
     /// Compute units of one XCC.
     #[must_use]
     pub const fn cu_per_xcc(&self) -> u32 {
         self.simd_count / self.simd_per_cu / self.num_xcc
     }
 
-    /// What the kernel wants a queue's context-save area to be (amd.md 1.6).
+    /// The size that the kernel requires for a queue's context-save area (docs/amd.md 1.6).
     #[must_use]
     pub const fn save_area(&self) -> SaveArea {
         let cu = self.cu_per_xcc();
@@ -188,7 +188,7 @@ mod tests {
             debug_bytes,
             total_bytes,
         };
-        // amd.md 1.6
+        // docs/amd.md 1.6
         assert_eq!(area(Chip::Gfx1100), of(0xa000, 0x02be_a000, 0x1_8000, 0x02c0_2000));
         assert_eq!(area(Chip::Gfx1201), of(0x7000, 0x01d4_7000, 0x1_0000, 0x01d5_7000));
         assert_eq!(area(Chip::Gfx942), of(0x3000, 0x0162_1000, 0xbe00, 0x0b16_7000));

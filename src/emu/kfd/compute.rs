@@ -1,8 +1,9 @@
-//! The door to the compute units: a dispatch with all its registers, and what stops it.
+//! The interface to the compute units: a dispatch with all its registers, and the reasons it stops.
 //!
-//! The command processors make [`Dispatch`]es; whoever implements [`Compute`] runs them to their end: [`super::ComputeUnits`], or a test.
+//! The command processors make [`Dispatch`]es; an implementation of [`Compute`] runs them to their end:
+//! [`super::ComputeUnits`], or a test.
 
-pub use crate::amdgpu::{Books, Dispatch};
+pub use crate::amdgpu::{Dispatch, ShadowMemory};
 
 use super::caching::Policies;
 
@@ -32,16 +33,16 @@ pub enum ComputeFault {
     Stopped,
 }
 
-/// What a running dispatch sees of its card.
+/// The card as a running dispatch sees it.
 #[derive(Clone, Copy)]
 pub struct Machine<'a> {
     pub vm: &'a Vm,
     pub clock: &'a GpuClock,
     /// What its dispatches read and stored.
-    pub books: &'a Books,
+    pub shadow: &'a ShadowMemory,
     /// What kind of memory is where.
     pub policies: &'a Policies,
-    /// The queue that it comes from, and XCCs that run it.
+    /// The queue of the dispatch, and the XCCs that run it.
     pub queue: u32,
     pub xccs: u32,
     /// True: end now.

@@ -1,4 +1,4 @@
-//! How a software KFD is set up: which chip, which kernel, how strict.
+//! Configuration of a software KFD: which chip, which kernel, how strict.
 
 use super::chip::Chip;
 use crate::amdgpu::Strict;

@@ -1,6 +1,7 @@
 //! CREATE_QUEUE, UPDATE_QUEUE, DESTROY_QUEUE, SET_CU_MASK: every check the kernel makes, in its order.
 //!
-//! Source: amd.md 1.5-1.7; `kfd_chardev.c` (set_queue_properties_from_user), `kfd_queue.c` (kfd_queue_acquire_buffers).
+//! Source: docs/amd.md 1.5-1.7; `kfd_chardev.c` (set_queue_properties_from_user), `kfd_queue.c`
+//! (kfd_queue_acquire_buffers).
 
 use super::chip::EOP_BYTES;
 use super::driver::{State, bound, device_index};
@@ -163,7 +164,7 @@ impl SoftKfd {
         Err(self.unmodelled(&doorbell_ioctl::abi::kfd::GET_QUEUE_WAVE_STATE.desc))
     }
 
-    /// The mask is checked; work is not kept off CUs here.
+    /// The mask is checked; CUs are not excluded here.
     pub(super) fn set_cu_mask(&self, args: &SetCuMask) -> Result<(), Errno> {
         if args.num_cu_mask == 0 || !args.num_cu_mask.is_multiple_of(32) {
             return Err(Errno::EINVAL);
@@ -172,7 +173,7 @@ impl SoftKfd {
         let mut bytes = vec![0; dwords as usize * 4];
         read_process(CpuPtr(args.cu_mask_ptr), &mut bytes)?;
         let (gpu, _) = self.find_queue(args.queue_id).ok_or(Errno::EFAULT)?;
-        // Chips with WGPs want both CUs of a pair or none.
+        // Chips with WGPs require both CUs of a pair or none.
         let paired = bytes.iter().all(|b| b & 0x55 == (b >> 1) & 0x55);
         if gpu.facts().gfx.table().gcr && !paired { Err(Errno::EINVAL) } else { Ok(()) }
     }

@@ -1,8 +1,9 @@
-//! The ioctls of /dev/kfd: which handler a request word picks, how its struct is copied, and what each one answers.
+//! The ioctls of /dev/kfd: which handler a request word selects, how its struct is copied, and what each one returns.
 //!
-//! Source: amd.md 1.1-1.3, 6.1; `kfd_chardev.c`. Handlers are chosen by number alone; a shorter struct is extended with zeros, a longer one is cut.
-//! Left out (a named report and ENOSYS, which no kernel gives): GET_TILE_CONFIG, GET_QUEUE_WAVE_STATE of stopped queues, SMI_EVENTS, DBG_TRAP.
-//! SVM answers EPERM, as a kernel built without it; CRIU_OP EACCES, as without the capability.
+//! Source: docs/amd.md 1.1-1.3, 6.1; `kfd_chardev.c`. Handlers are chosen by number alone; a shorter struct is extended
+//! with zeros, a longer one is cut. Left out (a named report and ENOSYS, which no kernel gives): GET_TILE_CONFIG,
+//! GET_QUEUE_WAVE_STATE of stopped queues, SMI_EVENTS, DBG_TRAP. SVM returns EPERM, as a kernel built without it;
+//! CRIU_OP EACCES, as without the capability.
 
 use super::memory::{Bo, GPUVM_BASE, GPUVM_LIMIT, PAGE, handle_gpu};
 use super::report::ReportKind;
@@ -25,7 +26,7 @@ const MAJOR: u32 = 1;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 const TIMEOUT_FOR_EVER: u32 = u32::MAX;
 const TIMEOUT_MOST_MS: u32 = 0x7fff_ffff;
-/// More events than that in one wait is more memory than the kernel gives.
+/// A wait for more events than that needs more memory than the kernel gives.
 const WAIT_EVENTS_MOST: u32 = 1 << 16;
 const RUNTIME_MODE_ENABLE: u32 = 1;
 
@@ -68,7 +69,7 @@ pub struct DoorbellMap {
     pub gpu: usize,
 }
 
-/// What the driver knows.
+/// The driver's state.
 #[derive(Debug)]
 pub struct State {
     pub files: BTreeMap<i32, Open>,
@@ -120,7 +121,7 @@ impl State {
         self.open(Open::Dmabuf { bo: Box::new(bo), owner })
     }
 
-    /// The buffer behind a dma-buf, and its card.
+    /// The buffer of a dma-buf, and its card.
     pub fn dmabuf(&self, fd: u32) -> Option<(Bo, usize)> {
         match self.files.get(&i32::try_from(fd).ok()?)? {
             Open::Dmabuf { bo, owner } => Some(((**bo).clone(), *owner)),
@@ -199,7 +200,7 @@ impl SoftKfd {
 
     fn handle(&self, desc: &'static Desc, bytes: &mut [u8]) -> Result<(), Errno> {
         use doorbell_ioctl::abi::kfd as k;
-        // The wait sleeps: it takes no lock of the driver.
+        // The wait sleeps: it holds no lock of the driver.
         if desc.request == k::WAIT_EVENTS.desc.request {
             return with(bytes, |args| self.wait_events(args));
         }
@@ -281,7 +282,7 @@ impl SoftKfd {
         }
     }
 
-    /// Says so loudly, with an error that no kernel gives here.
+    /// Reports it, and returns an error that no kernel gives here.
     pub(super) fn unmodelled(&self, desc: &Desc) -> Errno {
         let text = format!("{} exists and is not modelled", desc.name);
         self.gpus[0].report(ReportKind::Unmodelled, None, text);

@@ -1,6 +1,6 @@
-//! Events: what a process sleeps on until a queue, a fault or another thread of it signals.
+//! Events: a process sleeps on them until a queue, a fault or another of its threads signals.
 //!
-//! Source: amd.md 1.9; `kfd_events.c` for auto reset, ages, ids and error numbers.
+//! Source: docs/amd.md 1.9; `kfd_events.c` for auto reset, ages, ids and error numbers.
 //! Left out: CRIU, events of types that no path of this driver raises (they can be made and waited for).
 
 use doorbell_ioctl::abi::kfd::{
@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A slot that nobody has signalled.
+/// A slot that was not signalled.
 pub const UNSIGNALED_EVENT_SLOT: u64 = u64::MAX;
-/// Id 0 is kept for interrupts without a context.
+/// Id 0 is reserved for interrupts without a context.
 const FIRST_SIGNAL_ID: u32 = 1;
 const FIRST_NONSIGNAL_ID: u32 = 0x8000_0000;
 /// Ages 0 and 1 have a meaning of their own.
@@ -64,7 +64,7 @@ pub struct Events {
 pub type WaitResult = u32;
 
 impl Inner {
-    /// The kernel's set_event: an event with auto reset stays signalled only when nobody waits for it.
+    /// The kernel's set_event: an event with auto reset stays signalled only when no thread waits for it.
     fn set(&mut self, id: u32) {
         let mut waiters = self.waits.values_mut().flatten().filter(|w| w.event == id && !w.activated).peekable();
         let waited_for = waiters.peek().is_some();
@@ -160,7 +160,7 @@ impl Events {
         inner.page.is_some() && inner.page_handle == handle
     }
 
-    /// A new event; gives its id, which is its slot for signal events.
+    /// A new event; returns its id, which is its slot for signal events.
     ///
     /// # Errors
     /// `ENOSPC` when all signal events are used.
@@ -202,8 +202,8 @@ impl Events {
         Ok(())
     }
 
-    /// An interrupt of a queue with this context: the event of that id if its slot was written, else all whose slots were. False when no
-    /// slot was.
+    /// An interrupt of a queue with this context: the event of that id if its slot was written, else all whose slots
+    /// were. False when no slot was.
     pub fn interrupt(&self, context: u32) -> bool {
         let mut inner = self.lock();
         let mut found = inner.take_slot(context);
@@ -215,7 +215,7 @@ impl Events {
         found
     }
 
-    /// Sets an event whatever its slot says: exceptions that the kernel delivers by id.
+    /// Sets an event regardless of its slot: exceptions that the kernel delivers by id.
     pub fn deliver(&self, id: u32) {
         self.lock().set(id);
         self.changed.notify_all();

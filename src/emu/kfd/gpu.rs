@@ -1,11 +1,12 @@
-//! One card: page table, queues, doorbells, and what happens when an access or a packet is bad.
+//! One card: page table, queues, doorbells, and the handling of bad accesses and packets.
 //!
-//! Source: amd.md 7.1-7.3: a page fault stops all of the process's queues on the card for good; a bad packet hangs its queue only.
+//! Source: docs/amd.md 7.1-7.3: a page fault stops all of the process's queues on the card for good; a bad packet hangs
+//! its queue only.
 
 use super::caching::Policies;
-use super::chip::{Chip, Facts};
+use super::chip::{Chip, ChipFacts};
 use super::clock::GpuClock;
-use super::compute::{Books, Compute, Machine};
+use super::compute::{Compute, Machine, ShadowMemory};
 use super::config::Config;
 use super::cp::{self, Caches, Cause, Stop};
 use super::event::Events;
@@ -38,7 +39,7 @@ pub struct Gpu {
     queues: Mutex<BTreeMap<u32, Arc<Queue>>>,
     fault: Mutex<Option<VmFault>>,
     pub(super) caches: Caches,
-    pub(super) books: Books,
+    pub(super) shadow: ShadowMemory,
     pub(super) policies: Policies,
 }
 
@@ -59,7 +60,7 @@ impl Gpu {
             queues: Mutex::default(),
             fault: Mutex::default(),
             caches: Caches::default(),
-            books: Books::default(),
+            shadow: ShadowMemory::default(),
             policies: Policies::default(),
         }
     }
@@ -71,7 +72,7 @@ impl Gpu {
     }
 
     #[must_use]
-    pub fn facts(&self) -> &'static Facts {
+    pub fn facts(&self) -> &'static ChipFacts {
         self.chip.facts()
     }
 
@@ -80,13 +81,13 @@ impl Gpu {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a dispatch of `queue` sees.
+    /// The card as a dispatch of `queue` sees it.
     #[must_use]
     pub fn machine<'a>(&'a self, queue: &'a Queue) -> Machine<'a> {
         Machine {
             vm: &self.vm,
             clock: &self.clock,
-            books: &self.books,
+            shadow: &self.shadow,
             policies: &self.policies,
             queue: queue.setup.id,
             xccs: if queue.setup.kind == Kind::Aql { queue.setup.xccs } else { 1 },
@@ -117,7 +118,7 @@ impl Gpu {
             return;
         };
         let put = if queue.setup.kind == Kind::Aql { value.wrapping_add(1) } else { value };
-        // Hardware takes the doorbell's value; a write pointer that lags behind it is a store that came too late.
+        // Hardware uses the doorbell's value; a write pointer less than it is a store that came too late.
         if self.strict
             && let Ok(stored) = self.vm.read_u64(queue.setup.write_ptr_va)
             && stored < put
@@ -128,7 +129,7 @@ impl Gpu {
         queue.ring(put);
     }
 
-    /// An interrupt of a queue. One that finds no written slot wakes nobody, on hardware neither.
+    /// An interrupt of a queue. One that finds no written slot wakes no thread, as on hardware.
     pub(super) fn interrupt(&self, queue: Option<u32>, context: u32) {
         if !self.events.interrupt(context) && self.strict {
             let text = format!("interrupt with context {context:#x} found no event whose slot was written");
@@ -167,14 +168,15 @@ impl Gpu {
     fn hang(&self, queue: &Queue, stop: Stop) {
         self.report(ReportKind::QueueHung, Some(queue.setup.id), stop.to_string());
         let code = stop.cause.exception_code();
-        cp::tell_inactive(self, queue, stop.cause.aql_error());
+        cp::signal_inactive(self, queue, stop.cause.aql_error());
         queue.change(|control| control.hung = Some(stop));
         if self.exceptions.load(Ordering::Relaxed) {
             self.deliver_exception(queue, code);
         }
     }
 
-    /// Writes the exception's bit where the save area's header says, and signals the event it names (amd.md 7.3).
+    /// Writes the exception's bit to the payload address in the save area's header, and signals the event named there
+    /// (docs/amd.md 7.3).
     fn deliver_exception(&self, queue: &Queue, code: u32) {
         const ERR_PAYLOAD_ADDR: u64 = 24;
         const ERR_EVENT_ID: u64 = 32;
@@ -189,7 +191,7 @@ impl Gpu {
         }
     }
 
-    /// Destroys a queue: the kernel preempts it, and resets it when it does not answer.
+    /// Destroys a queue: the kernel preempts it, and resets it when it does not respond.
     pub fn destroy_queue(&self, id: u32) -> bool {
         let Some(queue) = self.queues().remove(&id) else { return false };
         let End { hung, panicked } = queue.destroy();

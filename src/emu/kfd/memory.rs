@@ -1,7 +1,8 @@
 //! Buffers: ALLOC, MAP, UNMAP, FREE, and dma-buf.
 //!
-//! Source: amd.md 1.4, 7.4; `kfd_chardev.c` and `amdgpu_amdkfd_gpuvm.c` for error numbers and their order.
-//! Left out: SVM ranges, GTT limits, fragments, evictions under pressure, user memory that was not mapped shared through the port.
+//! Source: docs/amd.md 1.4, 7.4; `kfd_chardev.c` and `amdgpu_amdkfd_gpuvm.c` for error numbers and their order.
+//! Left out: SVM ranges, GTT limits, fragments, evictions under pressure, user memory that was not mapped shared
+//! through the port.
 
 use super::caching::{self, Home};
 use super::driver::{Device, State, bound, device_index};
@@ -24,7 +25,7 @@ pub const GPUVM_LIMIT: u64 = 0x7fff_ffff_ffff;
 /// mmap offsets of the render node start here.
 const FIRST_MMAP_OFFSET: u64 = 0x1_0000_0000;
 
-/// Memory behind a buffer.
+/// The memory of a buffer.
 #[derive(Clone, Debug)]
 pub enum Backing {
     Shared(Arc<SharedMemory>),
@@ -42,7 +43,7 @@ pub struct Bo {
     pub backing: Backing,
     /// The driver's own mapping.
     pub view: DeviceView,
-    /// Card whose VRAM it takes.
+    /// Card whose VRAM it uses.
     pub vram_of: Option<usize>,
     /// Cards that have it mapped.
     pub mapped: Vec<usize>,
@@ -202,7 +203,7 @@ impl SoftKfd {
         let ids: Vec<u32> = bytes.as_chunks::<4>().0.iter().map(|b| u32::from_ne_bytes(*b)).collect();
         let home = device_index(self, handle_gpu(args.handle)).ok_or(Errno::EINVAL)?;
         bound(state, home, Errno::EINVAL)?;
-        // The kernel's choice of error for a handle that it does not know.
+        // The kernel's choice of error for an unknown handle.
         state.devices[home].bo(args.handle).ok_or(Errno::ENOMEM)?;
         for &id in &ids[args.n_success as usize..] {
             let peer = device_index(self, id).ok_or(Errno::EINVAL)?;
@@ -246,7 +247,7 @@ impl SoftKfd {
         match self.gpus[peer].vm.unmap(bo.va, handle) {
             Ok(()) => {
                 bo.mapped.retain(|gpu| *gpu != peer);
-                self.gpus[peer].books.forget(bo.va, bo.len_bytes);
+                self.gpus[peer].shadow.forget(bo.va, bo.len_bytes);
                 self.gpus[peer].policies.forget(handle);
                 Ok(())
             }
@@ -290,7 +291,7 @@ impl SoftKfd {
         Ok(())
     }
 
-    /// The process unmapped a range: user memory in it is gone for the cards too.
+    /// The process unmapped a range: user memory in it is no longer accessible to the cards.
     pub(super) fn revoke_user_memory(&self, state: &State, at: CpuPtr, len_bytes: u64) {
         for (index, device) in state.devices.iter().enumerate() {
             for (id, bo) in &device.bos {

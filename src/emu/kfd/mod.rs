@@ -1,10 +1,13 @@
-//! The software KFD: a `Port` that serves /dev/kfd, render nodes and topology of a chosen chip, and runs what queues are given.
+//! The software KFD: a `Port` that serves /dev/kfd, render nodes and topology of a chosen chip, and executes the
+//! packets of its queues.
 //!
-//! Place in the arrows: implements `ioctl`'s seam; parses with `hcq::packet`; hands dispatches to `emu::amdgpu` through [`compute`].
-//! Source: amd.md 1, 2, 3, 6, 7; the amdkfd driver of Linux 6.12 for checks and error numbers.
-//! Left out: what the heads of the parts say; GPU stores to doorbells do not wake queues; a process never ends, as a port has one process for its life.
+//! Place in the arrows: implements `ioctl`'s `Port`; parses with `hcq::packet`; passes dispatches to `emu::amdgpu`
+//! through [`compute`]. Source: docs/amd.md 1, 2, 3, 6, 7; the amdkfd driver of Linux 6.12 for checks and error
+//! numbers. Left out: what the module heads list; GPU stores to doorbells do not wake queues; a process never ends, as
+//! a port has one process for its life.
 //!
-//! Client → [`SoftKfd`] (ioctls, mappings) → [`gpu`] (page table, queues) → [`cp`] (packets, one thread a queue) → compute units.
+//! Client → [`SoftKfd`] (ioctls, mappings) → [`gpu`] (page table, queues) → [`cp`] (packets, one thread a queue) →
+//! compute units.
 
 pub mod caching;
 pub mod chip;
@@ -210,12 +213,12 @@ impl Port for SoftKfd {
         Ok(())
     }
 
-    /// None of these files ever has something to say.
+    /// None of these files is ever ready.
     fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno> {
         for p in &*fds {
             self.file(p.fd)?;
         }
-        // TIMEOUT: the caller's own; nothing can end it earlier.
+        // TIMEOUT: the caller's own; no event can end it earlier.
         std::thread::sleep(Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(u64::MAX)));
         Ok(0)
     }

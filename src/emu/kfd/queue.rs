@@ -1,4 +1,4 @@
-//! A hardware queue as driver and engine share it: where its ring is, what the doorbell said, whether it may run.
+//! A hardware queue as driver and engine share it: where its ring is, the last doorbell value, whether it may run.
 
 use super::cp::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What a queue's ring holds.
+/// The packet format of a queue's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Pm4,
@@ -28,11 +28,11 @@ pub struct Setup {
     pub doorbell_bytes: u64,
     /// XCCs that consume it.
     pub xccs: u32,
-    /// First addresses of the buffers that the queue holds.
+    /// First addresses of the buffers that the queue uses.
     pub pinned: Vec<u64>,
 }
 
-/// What changes while it lives.
+/// The mutable state of a queue.
 #[derive(Debug)]
 pub struct Control {
     pub ring_va: u64,
@@ -42,7 +42,7 @@ pub struct Control {
     /// The driver took it off the hardware for good, after a page fault.
     pub evicted: bool,
     pub destroyed: bool,
-    /// Write pointer as the last doorbell said it, in the ring's unit.
+    /// Write pointer of the last doorbell, in the ring's unit.
     pub put: u64,
     /// Read pointer, in the ring's unit, monotonic.
     pub get: u64,
@@ -61,7 +61,7 @@ pub struct Queue {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Looks at a word that an engine waits for before it sleeps between two: other queues answer fast.
+/// Polls of a word that an engine waits for before it sleeps between two: other queues respond fast.
 const FAST_LOOKS: u32 = 64;
 /// The first sleep, and the longest.
 const NAP: Duration = Duration::from_micros(20);
@@ -110,7 +110,7 @@ impl Queue {
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
     }
 
-    /// Takes the queue off the hardware for good: a running dispatch ends, nothing more starts.
+    /// Takes the queue off the hardware for good: a running dispatch ends, no other starts.
     pub fn evict(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.change(|control| control.evicted = true);
@@ -128,8 +128,8 @@ impl Queue {
         End { hung, panicked }
     }
 
-    /// Sleeps until there is work: gives ring and write pointer, or `None` when the queue ends. A queue that starved at `starved` needs a later
-    /// doorbell.
+    /// Sleeps until there is work: returns ring and write pointer, or `None` when the queue ends. A queue that starved
+    /// at `starved` needs a later doorbell.
     pub fn next_work(&self, starved: Option<u64>) -> Option<Work> {
         let mut control = self.control();
         loop {
@@ -145,7 +145,8 @@ impl Queue {
         }
     }
 
-    /// Waits until `ready` says so, looking again and again; other queues run on meanwhile. A stopped queue stays here until it is started again.
+    /// Waits until `ready` returns true, polling; other queues run meanwhile. A stopped queue stays here until it is
+    /// started again.
     ///
     /// # Errors
     /// `Err(None)` when the queue was taken away, `Err(Some(e))` when `ready` fails.

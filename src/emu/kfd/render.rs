@@ -1,6 +1,7 @@
-//! The render node: what amdgpu tells a KFD process about its card.
+//! The render node: amdgpu's answers to a KFD process about its card.
 //!
-//! Source: amd.md 1.10. Left out (a named report and EOPNOTSUPP): buffers, contexts and submissions of the graphics driver.
+//! Source: docs/amd.md 1.10. Left out (a named report and EOPNOTSUPP): buffers, contexts and submissions of the
+//! graphics driver.
 
 use super::SoftKfd;
 use super::clock::GPU_CLOCK_HZ;

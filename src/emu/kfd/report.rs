@@ -1,4 +1,5 @@
-//! What the software machine has to say beyond errno: the lines that a kernel would put into dmesg, and the emulator's own findings.
+//! Reports of the software machine beyond errno: the lines that a kernel would write to dmesg, and the emulator's own
+//! findings.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -13,11 +14,11 @@ pub enum ReportKind {
     QueueHung,
     /// The kernel reset a queue.
     Reset,
-    /// The program asked for something that exists and is not modelled.
+    /// The program used a feature that exists and is not modelled.
     Unmodelled,
     /// A fault of the emulator itself.
     Bug,
-    /// Hardware would have gone on; the program is wrong all the same.
+    /// Hardware would have continued; the program is wrong nonetheless.
     Strict,
 }
 
@@ -40,7 +41,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Most reports that are kept; the first ones say what went wrong.
+/// Most reports that are kept; the first ones show the cause.
 const KEPT: usize = 1024;
 
 /// The findings of a machine so far.

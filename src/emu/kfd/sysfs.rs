@@ -1,8 +1,8 @@
 //! The files that a program reads before it opens anything: topology nodes and IP versions.
 //!
-//! Source: amd.md 1.8; `kfd_topology.c` for which files a node has.
+//! Source: docs/amd.md 1.8; `kfd_topology.c` for which files a node has.
 
-use super::chip::{Facts, MAX_SLOTS_SCRATCH_CU};
+use super::chip::{ChipFacts, MAX_SLOTS_SCRATCH_CU};
 use super::config::Config;
 use doorbell_ioctl::port::Errno;
 use std::borrow::Cow;
@@ -91,7 +91,7 @@ impl Sysfs {
         }
     }
 
-    fn render(&mut self, facts: &Facts, gpu: usize) {
+    fn render(&mut self, facts: &ChipFacts, gpu: usize) {
         let device = format!("/sys/class/drm/renderD{}/device", FIRST_RENDER_MINOR + gpu);
         for (hwid, major, minor, revision) in facts.ip {
             let ip = format!("{device}/ip_discovery/die/0/{hwid}/0");

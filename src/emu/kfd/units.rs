@@ -1,10 +1,10 @@
 //! The card's compute units: dispatches run as machine code over the page table.
 //!
-//! Place in the arrows: joins this driver to `emu::amdgpu`.
+//! Place in the arrows: connects this driver to `emu::amdgpu`.
 
 use super::compute::{Compute, ComputeFault, Dispatch, Machine};
 use super::vm::{self, VmFault};
-use crate::amdgpu::{self, Access, Books, Bus, BusFault, FaultKind, Policy, Strict, WaveFault, Window};
+use crate::amdgpu::{self, Access, Bus, BusFault, FaultKind, Policy, ShadowMemory, Strict, WaveFault, Window};
 use std::sync::Arc;
 
 /// Compute units that execute what they are given.
@@ -35,8 +35,8 @@ impl Bus for VmBus<'_> {
         self.0.vm.epoch()
     }
 
-    fn books(&self) -> Option<&Books> {
-        Some(self.0.books)
+    fn shadow(&self) -> Option<&ShadowMemory> {
+        Some(self.0.shadow)
     }
 
     fn policy(&self, va: u64) -> Policy {

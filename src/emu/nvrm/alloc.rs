@@ -1,7 +1,8 @@
-//! ALLOC, ALLOC_MEMORY, DUP_OBJECT, FREE: the life of RM's objects.
+//! ALLOC, ALLOC_MEMORY, DUP_OBJECT, FREE: creation and destruction of RM's objects.
 //!
-//! Source: nv.md 1.3, 2; `alloc_free.c`, `resource_list.h`, `kernel_channel.c`, `kernel_ctxshare.c`, `vaspace_api.c` of the open kernel modules.
-//! The order of checks is RM's: class, client, parent, handle, then what the class itself wants.
+//! Source: docs/nv.md 1.3, 2; `alloc_free.c`, `resource_list.h`, `kernel_channel.c`, `kernel_ctxshare.c`,
+//! `vaspace_api.c` of the open kernel modules. The order of checks is RM's: class, client, parent, handle, then the
+//! class's own.
 
 use super::channel::{Channel, ENGINE_GR0, Group, Setup, copy_engine_index};
 use super::dma::virtual_memory;
@@ -17,7 +18,7 @@ use doorbell_ioctl::port::{CpuPtr, read_process, write_process};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-/// Parents that a class takes.
+/// Parents that a class accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parent {
     Client,
@@ -97,7 +98,7 @@ impl Making<'_> {
 
 /// VA-space flags.
 const SPACE_EXTERNALLY_OWNED: u32 = 0x8;
-/// Of the 57 bits of addresses; the lowest page is kept free.
+/// Of the 57 bits of addresses; the lowest page is reserved.
 const SPACE_DEFAULT_BASE: u64 = PAGE;
 /// Longest params of a class.
 const MAX_PARAMS: usize = 512;
@@ -155,7 +156,7 @@ pub struct Request {
 }
 
 impl SoftNv {
-    /// ALLOC: gives the new object's handle.
+    /// ALLOC: returns the new object's handle.
     pub(super) fn rm_alloc(&self, state: &mut State, file: u64, request: &Request) -> Result<u32, Status> {
         let Request { root, parent, handle, class, .. } = *request;
         if matches!(class, nvrm::NV01_ROOT | nvrm::NV01_ROOT_CLIENT) {
@@ -211,7 +212,7 @@ impl SoftNv {
         }
     }
 
-    /// ALLOC_MEMORY: pinned memory, the way that names it directly.
+    /// ALLOC_MEMORY: pinned memory, by the call that names it directly.
     pub(super) fn rm_alloc_memory(
         &self,
         state: &mut State,
@@ -314,7 +315,7 @@ impl SoftNv {
     }
 }
 
-/// A memory's handle is gone: RM's own mappings by it are, too. UVM's stay: they keep the memory.
+/// A memory's handle is freed: RM's own mappings by it are removed. UVM's stay: they keep the memory.
 fn unmap_everywhere(client: &Client, memory: u32) {
     for (_, object) in client.objects() {
         if let Body::Virtual(range) = &object.body {
@@ -323,7 +324,7 @@ fn unmap_everywhere(client: &Client, memory: u32) {
     }
 }
 
-/// The channel's engine object is gone: SET_OBJECT may not name it any more.
+/// The channel's engine object is freed: SET_OBJECT may not name it any more.
 fn forget_class(parent: &Object, class: u32) {
     if let Body::Channel(channel) = &parent.body {
         let mut classes = channel.classes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -505,7 +506,7 @@ fn channel_home(
     Ok((group, Arc::clone(space)))
 }
 
-/// USERD: its view, and where it lies.
+/// USERD: its view, and its location.
 fn userd(
     making: &Making<'_>,
     params: &nvrm::ChannelAlloc,
@@ -540,7 +541,7 @@ fn channel(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
         0 => space.vm.handle_at(params.gp_fifo_offset).is_some_and(Memory::is_vram_key),
         handle => making.memory(handle)?.location == Location::Vram,
     };
-    // Hopper's hosts do not order USERD in system memory behind a ring in VRAM.
+    // Hopper's hosts do not order USERD in system memory after a ring in VRAM.
     let is_hopper_on = nv.config.chip.facts().sm_version >= 0x900;
     if is_hopper_on && userd_location != Location::Vram && ring_in_vram {
         return Err(status::NOT_SUPPORTED);
@@ -638,7 +639,7 @@ fn os_event(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
         Body::Client | Body::Channel(_) | Body::Engine => None,
         _ => return Err(status::INVALID_OBJECT),
     };
-    // The number is all that RM looks at, 32 bits of it.
+    // RM looks only at the number, 32 bits of it.
     let os_event = nv.events.named(client, (params.data as u32).cast_signed())?;
     let is_nonstall = params.notify_index & nvrm::NV01_EVENT_NONSTALL_INTR != 0;
     let notifier = params.notify_index & nvrm::NV0005_NOTIFY_INDEX_INDEX;

@@ -1,4 +1,5 @@
-//! A channel and its group as driver and engine share them: where ring and USERD are, what the doorbell said, whether it may run.
+//! A channel and its group as driver and engine share them: where ring and USERD are, pending doorbells, whether it may
+//! run.
 
 use super::engine::Stop;
 use super::space::VaSpace;
@@ -17,7 +18,7 @@ pub fn copy_engine_type(index: u32) -> u32 {
     if index < 10 { 0x09 + index } else { 0x34 + index - 10 }
 }
 
-/// The number of the copy engine that a type stands for.
+/// The index of the copy engine of an engine type.
 #[must_use]
 pub fn copy_engine_index(engine_type: u32) -> Option<u32> {
     match engine_type {
@@ -48,15 +49,15 @@ pub struct Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmuFault {
     pub va: u64,
-    /// As nv.md 6 numbers them.
+    /// As docs/nv.md 6 numbers them.
     pub kind: u32,
     pub access: u32,
 }
 
-/// What changes while it lives.
+/// The mutable state of a channel.
 #[derive(Debug, Default)]
 pub struct Control {
-    /// A doorbell came that nobody has looked at yet.
+    /// A doorbell that has not been handled yet.
     rung: bool,
     /// On its runlist.
     scheduled: bool,
@@ -104,7 +105,7 @@ pub struct Group {
     /// For channels without a context share.
     pub space: Option<Arc<VaSpace>>,
     pub channels: Mutex<Vec<Weak<Channel>>>,
-    /// Errors are told to every channel.
+    /// Errors are reported to every channel.
     pub notify_each: AtomicBool,
     pub timeslice_us: Mutex<u64>,
 }
@@ -130,7 +131,7 @@ impl Group {
     }
 }
 
-/// Looks at a word that a channel waits for before it sleeps between two: other channels answer fast.
+/// Polls of a word that a channel waits for before it sleeps between two: other channels respond fast.
 const FAST_LOOKS: u32 = 64;
 /// The first sleep, and the longest.
 const NAP: Duration = Duration::from_micros(20);
@@ -182,7 +183,7 @@ impl Channel {
         self.change(|control| control.rung = true);
     }
 
-    /// Puts it on its runlist or takes it off; hardware looks at GPPut when it comes on.
+    /// Puts it on its runlist or takes it off; hardware reads GPPut when it is put on.
     pub fn schedule(&self, enable: bool) {
         let put = self.setup.userd.read_u32(GP_PUT).unwrap_or(0);
         self.change(|control| {
@@ -202,7 +203,7 @@ impl Channel {
         self.control().dead.clone()
     }
 
-    /// Takes it off the hardware for good: a running grid ends, nothing more starts. The first reason stays.
+    /// Takes it off the hardware for good: a running grid ends, no other starts. The first reason stays.
     pub fn kill(&self, dead: Dead) {
         self.stop.store(true, Ordering::Relaxed);
         self.change(|control| control.dead.get_or_insert(dead).code);
@@ -238,7 +239,7 @@ impl Channel {
         self.change(|control| control.busy = busy);
     }
 
-    /// Waits until `done` says so.
+    /// Waits until `done` returns true.
     ///
     /// # Errors
     /// `false`: the time is over.
@@ -268,8 +269,8 @@ impl Channel {
         })
     }
 
-    /// Sleeps until there is work: gives GPGet and GPPut, or `None` when the channel ends. GPPut counts when a doorbell has come since it was
-    /// last seen.
+    /// Sleeps until there is work: returns GPGet and GPPut, or `None` when the channel ends. GPPut counts when a
+    /// doorbell has come since it was last read.
     pub fn next_work(&self) -> Option<(u32, u32)> {
         let mut control = self.control();
         loop {
@@ -287,7 +288,7 @@ impl Channel {
         }
     }
 
-    /// Waits until `ready` says so, looking again and again; other channels run on meanwhile.
+    /// Waits until `ready` returns true, polling; other channels run meanwhile.
     ///
     /// # Errors
     /// `Err(None)` when the channel was taken away, `Err(Some(e))` when `ready` fails.

@@ -1,7 +1,8 @@
-//! The chips that the software driver can have: their classes, and the numbers that RM answers.
+//! The chips that the software driver can have: their classes, and the numbers that RM returns.
 //!
-//! Source: `g_gpu_class_list.c` of the open kernel modules 595.45 (classes), nv.md 2 and 2.5 (limits), NVIDIA's architecture white papers (units).
-//! Device ids, clocks and memory widths are of one product a chip; what a board or its firmware decides is plausible.
+//! Source: `g_gpu_class_list.c` of the open kernel modules 595.45 (classes), docs/nv.md 2 and 2.5 (limits), NVIDIA's
+//! architecture white papers (units). Device ids, clocks and memory widths are of one product a chip; what a board or
+//! its firmware decides is plausible.
 
 use doorbell_hcq::packet::nv::qmd::Version;
 use doorbell_ioctl::abi::nvrm;
@@ -20,7 +21,7 @@ pub enum Chip {
 
 /// A chip's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct ChipFacts {
     /// As `sm_90`.
     pub name: &'static str,
     pub product: &'static str,
@@ -58,7 +59,7 @@ pub struct Facts {
     /// SEND_SIGNALING_PCAS2_B.
     pub has_pcas2: bool,
     pub has_clusters: bool,
-    /// GPGet stands in USERD.
+    /// GPGet is in USERD.
     pub has_gp_get: bool,
     /// Highest PCIe generation.
     pub pcie_gen: u32,
@@ -103,7 +104,7 @@ const GB202_USERMODES: &[u32] = &[
 ];
 
 /// Quadro RTX 6000.
-const TU102: Facts = Facts {
+const TU102: ChipFacts = ChipFacts {
     name: "sm_75",
     product: "Quadro RTX 6000",
     short_name: "TU102",
@@ -134,7 +135,7 @@ const TU102: Facts = Facts {
     clocks_khz: [2_100_000, 7_001_000],
 };
 /// A100.
-const GA100: Facts = Facts {
+const GA100: ChipFacts = ChipFacts {
     name: "sm_80",
     product: "NVIDIA A100-SXM4-80GB",
     short_name: "GA100",
@@ -161,7 +162,7 @@ const GA100: Facts = Facts {
     ..TU102
 };
 /// RTX A6000.
-const GA102: Facts = Facts {
+const GA102: ChipFacts = ChipFacts {
     name: "sm_86",
     product: "NVIDIA RTX A6000",
     short_name: "GA102",
@@ -183,7 +184,7 @@ const GA102: Facts = Facts {
     ..GA100
 };
 /// RTX 6000 Ada.
-const AD102: Facts = Facts {
+const AD102: ChipFacts = ChipFacts {
     name: "sm_89",
     product: "NVIDIA RTX 6000 Ada Generation",
     short_name: "AD102",
@@ -198,7 +199,7 @@ const AD102: Facts = Facts {
     ..GA102
 };
 /// H200.
-const GH100: Facts = Facts {
+const GH100: ChipFacts = ChipFacts {
     name: "sm_90",
     product: "NVIDIA H200",
     short_name: "GH100",
@@ -227,7 +228,7 @@ const GH100: Facts = Facts {
     ..GA102
 };
 /// B200.
-const GB100: Facts = Facts {
+const GB100: ChipFacts = ChipFacts {
     name: "sm_100",
     product: "NVIDIA B200",
     short_name: "GB100",
@@ -246,7 +247,7 @@ const GB100: Facts = Facts {
     ..GH100
 };
 /// RTX PRO 6000 Blackwell.
-const GB202: Facts = Facts {
+const GB202: ChipFacts = ChipFacts {
     name: "sm_120",
     product: "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
     short_name: "GB202",
@@ -269,7 +270,7 @@ const GB202: Facts = Facts {
     ..GB100
 };
 
-/// Classes that all of these chips have beside their engines'.
+/// Classes that all of these chips have in addition to their engines'.
 const COMMON: &[u32] = &[
     nvrm::NV01_MEMORY_LOCAL_PRIVILEGED,
     nvrm::NV01_MEMORY_LOCAL_USER,
@@ -288,7 +289,7 @@ impl Chip {
 
     /// The chip's numbers.
     #[must_use]
-    pub const fn facts(self) -> &'static Facts {
+    pub const fn facts(self) -> &'static ChipFacts {
         match self {
             Self::Sm75 => &TU102,
             Self::Sm80 => &GA100,
@@ -308,7 +309,7 @@ impl Chip {
     }
 }
 
-impl Facts {
+impl ChipFacts {
     /// The device's class list.
     #[must_use]
     pub fn classes(&self) -> Vec<u32> {

@@ -1,6 +1,7 @@
-//! The door to the SMs: a grid with all that its QMD and channel say, and what stops it.
+//! The interface to the SMs: a grid with all fields of its QMD and channel, and the reasons it stops.
 //!
-//! The compute engine makes [`Launch`]es; whoever implements [`Compute`] runs them to their end: [`super::Sms`], or a test.
+//! The compute engine makes [`Launch`]es; an implementation of [`Compute`] runs them to their end: [`super::Sms`], or a
+//! test.
 
 use super::chip::Chip;
 use super::clock::Ptimer;
@@ -12,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     pub chip: Chip,
-    /// Where its QMD lies.
+    /// Address of its QMD.
     pub qmd_va: u64,
     /// Of the first instruction.
     pub entry: u64,
@@ -31,12 +32,12 @@ pub struct Launch {
     pub local_bytes: u32,
     /// Constant banks: address and length.
     pub banks: [Option<(u64, u32)>; 8],
-    /// Where generic addresses mean shared and local memory; 0 if the channel never said.
+    /// Where generic addresses mean shared and local memory; 0 if the channel never set it.
     pub shared_window: u64,
     pub local_window: u64,
 }
 
-/// What an SM says of a warp that it stopped: the debugger's registers.
+/// An SM's state for a warp that it stopped: the debugger's registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WarpError {
     /// Of the chip's SMs, in the order of GR_GET_GLOBAL_SM_ORDER.
@@ -66,7 +67,7 @@ pub enum ComputeFault {
     Stopped,
 }
 
-/// What a running grid sees of its card.
+/// The card as a running grid sees it.
 #[derive(Clone, Copy)]
 pub struct Machine<'a> {
     pub vm: &'a Vm,

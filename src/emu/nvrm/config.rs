@@ -1,4 +1,4 @@
-//! How a software NVIDIA machine is set up: which chip, which driver release, and what is wrong with it.
+//! Configuration of a software NVIDIA machine: which chip, which driver release, and which defects.
 
 use super::chip::Chip;
 use crate::sass::Options;
@@ -36,7 +36,7 @@ pub struct Config {
     pub release: Release,
     /// VRAM of one card.
     pub vram_bytes: u64,
-    /// The window that the processor sees VRAM through.
+    /// The window through which the CPU sees VRAM.
     pub bar1_bytes: u64,
     /// Cards can map each other's VRAM.
     pub peer_links: bool,
@@ -46,7 +46,7 @@ pub struct Config {
     pub sms: Options,
     /// Not zero: channels pause between GPFIFO entries from this seed, to come in other orders.
     pub shuffle: u64,
-    /// REGISTER_GPU_VASPACE wants MM_INITIALIZE to have come first (seen on one system).
+    /// REGISTER_GPU_VASPACE requires an earlier MM_INITIALIZE (seen on one system).
     pub needs_uvm_mm: bool,
     /// GPGet in USERD is not kept up to date, as on real cards now and then.
     pub stale_gp_get: bool,
@@ -58,7 +58,7 @@ pub struct Config {
     pub no_nodes: bool,
     /// Stores to the doorbell through BAR0 do not arrive (a hypervisor in between); through BAR1 they do.
     pub bar0_doorbell_lost: bool,
-    /// Interrupts that channels ask for do not reach the driver.
+    /// Interrupts that channels request do not reach the driver.
     pub interrupts_lost: bool,
     /// Confidential computing is on: the processor may not map VRAM.
     pub confidential: bool,
@@ -73,7 +73,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// One card with the release that the facts were gathered for, all checks on, nothing wrong.
+    /// One card with release 580, all checks on, no defects.
     #[must_use]
     pub fn new(chip: Chip) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);

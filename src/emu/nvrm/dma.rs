@@ -1,8 +1,10 @@
-//! Address spaces that RM fills itself: ranges of class NV50_MEMORY_VIRTUAL, and MAP_MEMORY_DMA and UNMAP_MEMORY_DMA on them.
+//! Address spaces that RM fills itself: ranges of class NV50_MEMORY_VIRTUAL, and MAP_MEMORY_DMA and UNMAP_MEMORY_DMA on
+//! them.
 //!
-//! Source: nv.md 2.4; `virtual_mem.c`, `standard_mem.c`, `gpu_vaspace.c`, `dma.c`, `virt_mem_allocator_gm107.c`, `rs_server.c` of the open kernel modules 595.45,
-//! for checks, their order and codes. A fixed address stands in `offset`: `rangeLo` and `rangeHi` bound a search, and only with their flag.
-//! Left out (a named report): the device's default space, sparse and externally managed ranges, memory of another card, kinds that a mapping overrides.
+//! Source: docs/nv.md 2.4; `virtual_mem.c`, `standard_mem.c`, `gpu_vaspace.c`, `dma.c`, `virt_mem_allocator_gm107.c`,
+//! `rs_server.c` of the open kernel modules 595.45, for checks, their order and codes. A fixed address is in `offset`:
+//! `rangeLo` and `rangeHi` bound a search, and only with their flag. Left out (a named report): the device's default
+//! space, sparse and externally managed ranges, memory of another card, kinds that a mapping overrides.
 
 use super::SoftNv;
 use super::alloc::{Made, Making};
@@ -38,7 +40,7 @@ struct Placed {
     device: u32,
 }
 
-/// Addresses that MAP_MEMORY_DMA fills; what it maps goes with them.
+/// Addresses that MAP_MEMORY_DMA fills; its mappings are freed with them.
 #[derive(Debug)]
 pub struct VirtualRange {
     pub space: Arc<VaSpace>,
@@ -62,7 +64,7 @@ fn range_page(params: &MemoryAlloc) -> u64 {
 }
 
 impl VirtualRange {
-    /// Takes addresses of a space as an allocation asks for them.
+    /// Reserves addresses of a space as an allocation requests.
     ///
     /// # Errors
     /// `INSUFFICIENT_RESOURCES`, whatever is wrong with the addresses, and for a space that UVM fills.
@@ -91,7 +93,7 @@ impl VirtualRange {
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes everything between two addresses out; what reaches beyond them keeps its other parts.
+    /// Removes everything between two addresses; mappings that reach beyond them keep their other parts.
     fn cut(&self, from: u64, to: u64, device: u32) {
         let mut placed = self.placed();
         let hit = |(at, one): &(&u64, &Placed)| **at + one.len_bytes > from && one.device == device;
@@ -110,7 +112,7 @@ impl VirtualRange {
         }
     }
 
-    /// A memory's handle is gone: what was mapped by it goes, too.
+    /// A memory's handle is freed: its mappings are removed.
     pub fn forget(&self, memory: u32) {
         self.placed().retain(|at, one| {
             let stays = one.memory != memory;
@@ -167,7 +169,7 @@ fn page_of(flags: u32, va: u64, range: &VirtualRange, memory: &Memory) -> Result
 }
 
 impl VirtualRange {
-    /// Maps memory at an address; gives the address of its first byte.
+    /// Maps memory at an address; returns the address of its first byte.
     fn map(&self, memory: &Memory, args: &nvrm::RmMapMemoryDma) -> Result<u64, Status> {
         let base = if args.flags & OFFSET_FIXED != 0 { 0 } else { self.va };
         let asked = base.checked_add(args.dma_offset).ok_or(status::INVALID_OFFSET)?;
@@ -255,7 +257,7 @@ impl SoftNv {
                 range.cut(args.dma_offset, args.dma_offset + one.len_bytes, args.h_device);
                 Ok(())
             }
-            // Nothing there is nothing to do.
+            // An empty range is no error.
             Body::Virtual(range) => {
                 range.cut(args.dma_offset, end, args.h_device);
                 Ok(())

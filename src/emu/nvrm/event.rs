@@ -1,10 +1,11 @@
-//! Events that files wait for: RM's notifiers and channels' interrupts, as a process hears of them through poll.
+//! Events that files wait for: RM's notifiers and channels' interrupts, as a process receives them through poll.
 //!
-//! Source: `osapi.c`, `os.c`, `event_notification.c`, `gpu_rmapi.c`, `intr.c` and `nv.c` of the open kernel modules 595.45. ALLOC_OS_EVENT names a file by a client and a
-//! number; an event object ties a notifier of a subdevice to it. A notifier tells only once EVENT_SET_NOTIFICATION has switched it on for that subdevice; the
-//! interrupts that channels ask for are told to events with NONSTALL_INTR, and to no others, whatever is switched on. An event without data is one bit of its
-//! file, which the first poll that sees it takes.
-//! Left out: events of channels and of the client (never told), events of other clients' objects.
+//! Source: `osapi.c`, `os.c`, `event_notification.c`, `gpu_rmapi.c`, `intr.c` and `nv.c` of the open kernel modules
+//! 595.45. ALLOC_OS_EVENT names a file by a client and a number; an event object connects a notifier of a subdevice to
+//! it. A notifier fires only once EVENT_SET_NOTIFICATION has enabled it for that subdevice; the interrupts that
+//! channels request go to events with NONSTALL_INTR, and to no others, regardless of that setting. An event without
+//! data is one bit of its file, which the first poll that sees it clears. Left out: events of channels and of the
+//! client (never sent), events of other clients' objects.
 
 use super::status;
 use doorbell_ioctl::abi::nvrm::{NOTIFICATION_DISABLE, NOTIFICATION_SINGLE, NV2080_NOTIFIERS_FIFO_EVENT_MTHD, Status};
@@ -12,10 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Events with data that a file keeps; the real one keeps all for which there is memory.
+/// Events with data that a file queues; the real driver queues as many as memory allows.
 const KEPT: usize = 4096;
 
-/// What a file is told.
+/// One event as a file receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occurred {
     pub object: u32,
@@ -24,7 +25,7 @@ pub struct Occurred {
     pub info16: u16,
 }
 
-/// An event object: tells a file of a subdevice's notifier.
+/// An event object: sends a subdevice's notifier to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
     pub client: u32,
@@ -33,7 +34,7 @@ pub struct Listener {
     pub source: u32,
     pub gpu: usize,
     pub notifier: u32,
-    /// Of interrupts that channels ask for.
+    /// For interrupts that channels request.
     pub is_nonstall: bool,
     pub has_data: bool,
     /// What ALLOC_OS_EVENT made.
@@ -87,7 +88,7 @@ impl Inner {
         }
     }
 
-    /// Whether a file has something to say; what has no data is said by that.
+    /// Whether a file is ready; an event without data is consumed by that.
     fn look(&mut self, file: u64) -> bool {
         let Some(queue) = self.queues.get_mut(&file) else { return false };
         std::mem::take(&mut queue.without_data) || !queue.data.is_empty()
@@ -137,7 +138,7 @@ impl Events {
         inner.queues.remove(&file);
     }
 
-    /// A client is gone.
+    /// A client is freed.
     pub fn end_client(&self, client: u32) {
         let mut inner = self.inner();
         inner.named.retain(|(owner, _), _| *owner != client);
@@ -148,7 +149,7 @@ impl Events {
         self.inner().listeners.push(listener);
     }
 
-    /// An object is gone: an event, or a subdevice that had some.
+    /// An object is freed: an event, or a subdevice with events.
     pub fn unlisten(&self, client: u32, object: u32) {
         let mut inner = self.inner();
         inner.listeners.retain(|l| l.client != client || l.object != object);
@@ -196,7 +197,8 @@ impl Events {
         self.wake.notify_all();
     }
 
-    /// A channel asked for an interrupt: the notifier of its runlist's engine is told, and the host's, which is told of all.
+    /// A channel requested an interrupt: the notifier of its runlist's engine fires, and the host's, which fires for
+    /// all.
     pub fn interrupt(&self, gpu: usize, engine: u32) {
         let mut inner = self.inner();
         let listeners: Vec<Listener> =
@@ -216,7 +218,7 @@ impl Events {
         Some((first, !queue.data.is_empty()))
     }
 
-    /// Sleeps until one of the files has an event: gives those that do. No timeout: for ever.
+    /// Sleeps until one of the files has an event: returns those that have. No timeout: for ever.
     pub fn wait(&self, files: &[u64], timeout: Option<Duration>) -> Vec<bool> {
         let end = timeout.map(|timeout| Instant::now() + timeout);
         let mut inner = self.inner();
@@ -248,7 +250,7 @@ mod tests {
     const CLIENT: u32 = 1;
     const SUBDEVICE: u32 = 3;
 
-    /// File 7 hears of a notifier by an object.
+    /// File 7 receives a notifier by an object.
     fn listener(events: &Events, object: u32, notifier: u32) -> Listener {
         let os_event = events.named(CLIENT, 70).unwrap();
         let (is_nonstall, has_data) = (false, true);

@@ -1,9 +1,10 @@
-//! One card: what its channels' engines share, and what happens when one of them finds something bad.
+//! One card: the state that its channels' engines share, and the handling of faults.
 //!
-//! Source: nv.md 6: the offending channel's notifier is filled, all channels of its group stop for good, other groups go on.
+//! Source: docs/nv.md 6: the offending channel's notifier is filled, all channels of its group stop for good, other
+//! groups go on.
 
 use super::channel::{Channel, Dead, MmuFault, copy_engine_index};
-use super::chip::{Chip, Facts};
+use super::chip::{Chip, ChipFacts};
 use super::clock::Ptimer;
 use super::compute::{Compute, ComputeFault, WarpError};
 use super::config::Config;
@@ -77,7 +78,7 @@ impl Gpu {
     }
 
     #[must_use]
-    pub fn facts(&self) -> &'static Facts {
+    pub fn facts(&self) -> &'static ChipFacts {
         self.chip.facts()
     }
 
@@ -104,7 +105,7 @@ impl Gpu {
         self.channels().insert(channel.setup.id, Arc::clone(channel));
     }
 
-    /// Takes a channel away.
+    /// Removes a channel.
     pub fn end(&self, channel: &Channel) {
         self.channels().remove(&channel.setup.id);
         if channel.destroy().panicked {
@@ -128,7 +129,7 @@ impl Gpu {
         }
     }
 
-    /// The card is gone: channels stop, calls fail.
+    /// The card is lost: channels stop, calls fail.
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
         let channels: Vec<Arc<Channel>> = self.channels().values().map(Arc::clone).collect();
@@ -181,7 +182,7 @@ impl Gpu {
         self.recover(channel, Dead { code, stop: Some(Box::new(stop)) });
     }
 
-    /// Takes a channel and its group off the hardware, and tells whoever wants to know.
+    /// Takes a channel and its group off the hardware, and notifies its events.
     pub(super) fn recover(&self, channel: &Channel, dead: Dead) {
         let code = dead.code;
         self.rc_errors.fetch_add(1, Ordering::Relaxed);
@@ -214,12 +215,12 @@ impl Gpu {
         let _whole = notifier.write_u64(0, self.clock.ns());
         let _whole = notifier.write_u32(INFO32, code);
         let _whole = notifier.write_u16(INFO16, channel.setup.engine_type as u16);
-        // ORDER: the status is what a reader looks at first; it comes last.
+        // ORDER: the status is what a reader reads first; it is written last.
         std::sync::atomic::fence(Ordering::Release);
         let _whole = notifier.write_u16(STATUS, NOTIFIER_FILLED);
     }
 
-    /// A channel wants whoever waits for it to look: its runlist tells, in the name of the engine that the runlist is of.
+    /// A channel requests an interrupt: its runlist's notifier fires, in the name of the runlist's engine.
     pub(super) fn interrupt(&self, channel: &Channel) {
         let engine = match copy_engine_index(channel.setup.engine_type) {
             Some(index) if channel.group.runlist() != 0 => NV2080_NOTIFIERS_CE0 + index,
@@ -231,7 +232,7 @@ impl Gpu {
     }
 }
 
-/// Kinds of faults: nv.md 6.
+/// Kinds of faults: docs/nv.md 6.
 pub const FAULT_PTE: u32 = 2;
 pub const FAULT_RO_VIOLATION: u32 = 6;
 pub const FAULT_ATOMIC_VIOLATION: u32 = 0xf;

@@ -1,7 +1,7 @@
-//! MAP_MEMORY, UNMAP_MEMORY and the mmap that takes what they arm.
+//! MAP_MEMORY, UNMAP_MEMORY and the mmap that completes them.
 //!
-//! Source: nv.md 1.4; `mapping_cpu.c`, `nv-mmap.c`, `nv-usermap.c` of the open kernel modules.
-//! Left out: mappings of registers but the usermode region, caching (memory is coherent here), BAR1's addresses.
+//! Source: docs/nv.md 1.4; `mapping_cpu.c`, `nv-mmap.c`, `nv-usermap.c` of the open kernel modules.
+//! Left out: mappings of registers except the usermode region, caching (memory is coherent here), BAR1's addresses.
 
 use super::memory::{Charge, Location, Memory, PAGE};
 use super::object::Body;
@@ -19,7 +19,7 @@ const ACCESS_READ_ONLY: u32 = 1;
 const FIRST_COOKIE: u64 = 0xffff_c900_0000_0000;
 
 impl SoftNv {
-    /// MAP_MEMORY: checks, takes BAR1 space, arms the file.
+    /// MAP_MEMORY: checks, reserves BAR1 space, arms the file.
     pub(super) fn rm_map(
         &self,
         state: &mut State,
@@ -84,7 +84,8 @@ impl SoftNv {
         Ok(())
     }
 
-    /// The file that a mapping is armed on: of the card, registered, for what lies on it; a control file for the rest. One mapping a file.
+    /// The file that a mapping is armed on: a registered file of the card for memory on it; a control file for the
+    /// rest. One mapping a file.
     fn mapping_file(&self, state: &State, control: u64, fd: i32, gpu: usize, on_card: bool) -> Result<u64, Status> {
         let open = state.file(fd).ok_or(status::INVALID_ARGUMENT)?;
         let fits = match open.kind {

@@ -1,7 +1,7 @@
 //! Memory of RM: VRAM, system memory of the driver, pinned memory of the process.
 //!
-//! Source: nv.md 1.3, 2.1. An object's pages live as long as anybody maps them: UVM keeps its own share of what it maps.
-//! Left out: physical addresses, compression, kinds but pitch, protected memory, NUMA.
+//! Source: docs/nv.md 1.3, 2.1. An object's pages live as long as they are mapped: UVM holds its own reference to what
+//! it maps. Left out: physical addresses, compression, kinds other than pitch, protected memory, NUMA.
 
 use super::status;
 use doorbell_ioctl::abi::nvrm::{MemoryAlloc, Status};
@@ -32,7 +32,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Takes `bytes` if no more than `limit` are in use then.
+    /// Allocates `bytes` if no more than `limit` are in use then.
     pub fn take(used: &Arc<AtomicU64>, bytes: u64, limit: u64) -> Option<Self> {
         let fits = |now: u64| now.checked_add(bytes).filter(|sum| *sum <= limit);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
@@ -83,7 +83,7 @@ fn check_request(params: &MemoryAlloc) -> Result<(), Status> {
     if params.alignment != 0 && !params.alignment.is_power_of_two() {
         return Err(status::INVALID_ARGUMENT);
     }
-    // The flag says that a limit is of the memory; a limit below the size is of something else.
+    // The flag marks a limit as the memory's; a limit below the size means something else.
     if params.flags & FLAG_HANDLE_PROVIDED != 0 && params.limit != 0 && params.limit < params.size - 1 {
         return Err(status::INVALID_LIMIT);
     }

@@ -1,10 +1,13 @@
-//! The software NVIDIA driver: a `Port` that serves RM, UVM and their files of a chosen chip and release, and runs what channels are given.
+//! The software NVIDIA driver: a `Port` that serves RM, UVM and their files of a chosen chip and release, and executes
+//! what is submitted to its channels.
 //!
-//! Place in the arrows: implements `ioctl`'s seam; parses with `hcq::packet::nv`; hands grids to `emu::sass` through [`compute`].
-//! Source: nv.md; NVIDIA's open kernel modules (580.142, 595.45) for checks, their order and status codes.
-//! Left out: what the heads of the parts say; GPU stores to doorbells do not wake channels; a process never ends, as a port has one process for its life.
+//! Place in the arrows: implements `ioctl`'s `Port`; parses with `hcq::packet::nv`; passes grids to `emu::sass` through
+//! [`compute`]. Source: docs/nv.md; NVIDIA's open kernel modules (580.142, 595.45) for checks, their order and status
+//! codes. Left out: what the module heads list; GPU stores to doorbells do not wake channels; a process never ends, as
+//! a port has one process for its life.
 //!
-//! Client → [`SoftNv`] (escapes, UVM commands, mappings) → objects (spaces, memory, channels) → [`engine`] (ring, methods; one thread a channel) → SMs.
+//! Client → [`SoftNv`] (escapes, UVM commands, mappings) → objects (spaces, memory, channels) → [`engine`] (ring,
+//! methods; one thread a channel) → SMs.
 
 mod alloc;
 pub mod channel;
@@ -117,7 +120,8 @@ impl SoftNv {
         }
     }
 
-    /// What the process has not given back: RM's objects (clients' roots not counted), channels, ranges of UVM, mappings of the processor.
+    /// What the process has not freed: RM's objects (clients' roots not counted), channels, ranges of UVM, mappings of
+    /// the CPU.
     #[must_use]
     pub fn left_over(&self) -> [usize; 4] {
         let state = self.state();
@@ -127,7 +131,7 @@ impl SoftNv {
         [objects, channels, ranges, state.mappings.len()]
     }
 
-    /// The status that the configuration wants for a call, if this is the one.
+    /// The status that the configuration sets for a call, if this is the one.
     fn refusal(&self, state: &mut State, call: Call) -> Option<Status> {
         let mut found = None;
         for (refusal, asked) in self.config.refusals.iter().zip(&mut state.refused) {
@@ -228,7 +232,7 @@ impl Port for SoftNv {
         Ok(())
     }
 
-    /// Files have something to say when one of their events has happened.
+    /// Files are ready when one of their events has happened.
     fn poll(&self, fds: &mut [PollFd], timeout_ms: i32) -> Result<usize, Errno> {
         let files = fds.iter().map(|p| self.file(p.fd).map(|open| open.file)).collect::<Result<Vec<u64>, Errno>>()?;
         let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);

@@ -1,7 +1,7 @@
-//! RM's objects: a tree a client, with handles, parents, and what each object needs to live.
+//! RM's objects: a tree a client, with handles, parents, and the state of each object.
 //!
-//! Source: `rs_client.c`, `rs_server.c`, `resource_list.h` of the open kernel modules 595.45. Left out: access rights and shares but between
-//! clients of one process, sessions, handles' ranges.
+//! Source: `rs_client.c`, `rs_server.c`, `resource_list.h` of the open kernel modules 595.45. Left out: access rights
+//! and shares except between clients of one process, sessions, handles' ranges.
 
 use super::channel::{Channel, Group};
 use super::dma::VirtualRange;
@@ -105,7 +105,7 @@ impl Client {
         self.objects.iter().map(|(handle, object)| (*handle, object))
     }
 
-    /// The handle that a new object gets: the one asked for, or with 0 a free one.
+    /// The handle of a new object: the requested one, or with 0 a free one.
     ///
     /// # Errors
     /// `INVALID_OBJECT_HANDLE` for the client's own, `INSERT_DUPLICATE_NAME` for one that is taken.
@@ -127,7 +127,8 @@ impl Client {
         self.objects.insert(handle, object);
     }
 
-    /// Takes an object out with all that is below it or needs it: what came last first, so that nothing outlives what it stands on.
+    /// Removes an object with its children and dependants: last created first, so that none outlives what it depends
+    /// on.
     ///
     /// # Errors
     /// `OBJECT_NOT_FOUND`.
@@ -156,7 +157,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// A new client of a control file, with the handle asked for or, with 0, a free one.
+    /// A new client of a control file, with the requested handle or, with 0, a free one.
     ///
     /// # Errors
     /// `INSERT_DUPLICATE_NAME`.
@@ -179,7 +180,7 @@ impl Clients {
         if client.file == file { Ok(client) } else { Err(status::INVALID_CLIENT) }
     }
 
-    /// A client whoever asks: for UVM and for objects made of another client's.
+    /// A client, whichever file asks: for UVM and for objects made of another client's.
     ///
     /// # Errors
     /// `INVALID_CLIENT`.

@@ -1,6 +1,8 @@
-//! What the software machine has to say beyond status codes: the lines that a kernel would put into its log, and the emulator's own findings.
+//! Reports of the software machine beyond status codes: the lines that a kernel would write to its log, and the
+//! emulator's own findings.
 //!
-//! A channel's death stands in the machine's kernel log too ([`KERNEL_LOG`](doorbell_ioctl::port::KERNEL_LOG)), in the form of NVIDIA's driver.
+//! A channel's death is also in the machine's kernel log ([`KERNEL_LOG`](doorbell_ioctl::port::KERNEL_LOG)), in the
+//! form of NVIDIA's driver.
 
 use super::sysfs;
 use doorbell_ioctl::port::monotonic_ns;
@@ -13,11 +15,11 @@ use std::sync::{Mutex, PoisonError};
 pub enum ReportKind {
     /// A channel stopped for an error; the number is the kernel log's Xid, as in the error notifier.
     Xid(u32),
-    /// The program asked for something that exists and is not modelled.
+    /// The program used a feature that exists and is not modelled.
     Unmodelled,
-    /// The program asked for something that nobody knows.
+    /// The program used a number that no release has.
     Unknown,
-    /// Hardware would have gone on; the program is wrong all the same.
+    /// Hardware would have continued; the program is wrong nonetheless.
     Strict,
     /// The emulator itself failed.
     Bug,
@@ -48,7 +50,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Most reports that are kept; the first ones say what went wrong.
+/// Most reports that are kept; the first ones show the cause.
 const KEPT: usize = 1024;
 
 /// The findings of a machine so far, each with its time.

@@ -1,8 +1,9 @@
-//! The calls of /dev/nvidiactl and /dev/nvidiaN: which handler a request word picks, and how its struct is copied.
+//! The calls of /dev/nvidiactl and /dev/nvidiaN: which handler a request word selects, and how its struct is copied.
 //!
-//! Source: nv.md 1.2; `nv.c`, `escape.c` of the open kernel modules. A call is chosen by its number alone and its struct's size has to be exactly the
-//! release's: EINVAL otherwise, as for calls on the wrong kind of file. What RM itself says of a call is in the struct's status.
-//! Left out (a named report): VID_HEAP_CONTROL, context DMAs, dma-bufs, NUMA, registry access.
+//! Source: docs/nv.md 1.2; `nv.c`, `escape.c` of the open kernel modules. A call is selected by its number alone and
+//! its struct's size has to be exactly the release's: EINVAL otherwise, as for calls on the wrong kind of file. RM's
+//! own outcome of a call is in the struct's status. Left out (a named report): VID_HEAP_CONTROL, context DMAs,
+//! dma-bufs, NUMA, registry access.
 
 use super::alloc::Request;
 use super::config::Call;
@@ -16,7 +17,7 @@ use doorbell_ioctl::abi::{Desc, request_len_bytes, request_number};
 use doorbell_ioctl::port::{CpuPtr, Errno, read_process, write_process};
 use std::time::Duration;
 
-/// CHECK_VERSION_STR: what is asked.
+/// The commands of CHECK_VERSION_STR.
 const VERSION_STRICT: u32 = 0;
 const VERSION_RELAXED: u32 = 0x31;
 const VERSION_QUERY: u32 = 0x32;
@@ -29,7 +30,7 @@ const BAR1_BASE: u64 = 0x3800_0000_0000;
 const MEMBLOCK_BYTES: u64 = 128 << 20;
 /// IDLE_CHANNELS waits no longer.
 const IDLE_MOST: Duration = Duration::from_secs(4);
-/// Longest struct behind XFER.
+/// Longest struct that XFER wraps.
 const XFER_MOST: u32 = 1 << 20;
 
 /// A file that a call came on.
@@ -112,7 +113,7 @@ impl SoftNv {
         }
     }
 
-    /// Calls that any of RM's files takes.
+    /// Calls that any of RM's files accepts.
     fn any_file(&self, state: &mut State, caller: Caller, desc: &'static Desc, bytes: &mut [u8]) -> Result<i32, Errno> {
         use doorbell_ioctl::abi::nvrm as n;
         let is = |other: &Desc| desc.request == other.request;
@@ -384,7 +385,7 @@ impl SoftNv {
         Ok(0)
     }
 
-    /// IDLE_CHANNELS: waits until they have nothing to do.
+    /// IDLE_CHANNELS: waits until they are idle.
     fn idle_channels(
         &self,
         mut state: std::sync::MutexGuard<'_, State>,

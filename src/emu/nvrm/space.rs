@@ -22,7 +22,7 @@ pub struct VaSpace {
 }
 
 impl VaSpace {
-    /// With nothing in it.
+    /// An empty space.
     #[must_use]
     pub fn new(gpu: usize, externally_owned: bool, base: u64, limit: u64) -> Self {
         let (vm, registered, taken) = (Vm::default(), AtomicBool::new(false), Mutex::default());

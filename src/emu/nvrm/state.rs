@@ -1,4 +1,4 @@
-//! What the drivers know: open files, clients, mappings of the processor, UVM's address spaces.
+//! The drivers' state: open files, clients, mappings of the CPU, UVM's address spaces.
 
 use super::memory::Charge;
 use super::object::Clients;
@@ -22,7 +22,7 @@ pub enum FileKind {
     Control,
     /// /dev/nvidiaN, and the control file that REGISTER_FD named.
     Card { gpu: usize, control: Option<u64> },
-    /// /dev/nvidia-uvm before a call says what it is for.
+    /// /dev/nvidia-uvm before a call defines its use.
     Uvm,
     /// After INITIALIZE.
     UvmSpace,
@@ -73,7 +73,7 @@ pub struct State {
     pub doorbells: Vec<DoorbellMap>,
     /// By file.
     pub spaces: BTreeMap<u64, UvmSpace>,
-    /// Which of the configured refusals how often were asked for.
+    /// How often each of the configured refusals was reached.
     pub refused: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! RM's status codes that this driver answers with, by name. Source: `nvstatuscodes.h`.
+//! RM's status codes that this driver returns, by name. Source: `nvstatuscodes.h`.
 
 use doorbell_ioctl::abi::nvrm::Status;
 

@@ -1,6 +1,7 @@
 //! Files of /proc and /sys that NVIDIA's driver and the PCI bus show.
 //!
-//! Source: nv.md 1.1; formats as the driver's `nv-procfs.c` prints them. Left out: what nothing here reads (registry keys but a few, warnings).
+//! Source: docs/nv.md 1.1; formats as the driver's `nv-procfs.c` prints them. Left out: what nothing here reads (most
+//! registry keys, warnings).
 
 use super::config::Config;
 use doorbell_ioctl::port::Errno;

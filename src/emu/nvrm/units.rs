@@ -1,6 +1,7 @@
 //! The card's SMs: grids run as machine code over the page table.
 //!
-//! Place in the arrows: joins this driver to `emu::sass`, which runs code of sm_80, sm_86, sm_89, sm_90 and sm_120; grids of other chips are refused.
+//! Place in the arrows: connects this driver to `emu::sass`, which runs code of sm_80, sm_86, sm_89, sm_90 and sm_120;
+//! grids of other chips are refused.
 
 use super::chip::Chip;
 use super::compute::{Compute, ComputeFault, Launch, Machine, WarpError};
@@ -125,7 +126,7 @@ impl Compute for Sms {
     }
 }
 
-/// The SM that a CTA ran on: they are dealt out in turn.
+/// The SM that a CTA ran on: assigned round robin.
 fn sm_of(launch: &Launch, block: [u32; 3]) -> u32 {
     let [x, y, z] = block.map(u64::from);
     let [width, height, _] = launch.grid.map(u64::from);

@@ -1,6 +1,7 @@
 //! The usermode region of a card: doorbell and clock, as BAR0 and BAR1 show it.
 //!
-//! Source: nv.md 2 (step 10). The clock's two words are memory here, which a thread of the machine writes; BAR1's view has none.
+//! Source: docs/nv.md 2 (step 10). The clock's two words are memory here, which a thread of the machine writes; BAR1's
+//! view has none.
 
 use super::clock::Ptimer;
 use super::map::USERMODE_BYTES;
@@ -13,10 +14,10 @@ use std::time::Duration;
 
 /// Offset of the doorbell.
 pub const DOORBELL: u64 = gpfifo::DOORBELL;
-/// How often the clock's words are written while somebody may look.
+/// How often the clock's words are written while the region is mapped.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Pages behind the region, for each way to it.
+/// Pages of the region, for each of its BARs.
 #[derive(Debug)]
 pub struct Usermode {
     pub bar0: SharedMemory,
@@ -55,7 +56,7 @@ impl Usermode {
     }
 }
 
-/// Writes low and high word of the time at once: a reader of both looks at the high one twice anyhow.
+/// Writes low and high word of the time at once: a reader of both reads the high one twice anyway.
 fn tick(view: &DeviceView, clock: &Ptimer) {
     // The region holds both words.
     let _inside = view.write_u64(gpfifo::PTIMER, clock.ns());

@@ -1,7 +1,8 @@
 //! /dev/nvidia-uvm: the address space of the process on all its cards.
 //!
-//! Source: nv.md 1.5; `uvm.c`, `uvm_va_space.c`, `uvm_map_external.c`, `uvm_user_channel.c` of the open kernel modules, for checks, their order and codes.
-//! Left out (a named report): managed memory, migration, sparse ranges, semaphore pools, dynamic parallelism, the tools' queues, faults that are serviced.
+//! Source: docs/nv.md 1.5; `uvm.c`, `uvm_va_space.c`, `uvm_map_external.c`, `uvm_user_channel.c` of the open kernel
+//! modules, for checks, their order and codes. Left out (a named report): managed memory, migration, sparse ranges,
+//! semaphore pools, dynamic parallelism, the tools' queues, faults that are serviced.
 
 use super::channel::Channel;
 use super::memory::{Location, Memory, PAGE};
@@ -35,7 +36,7 @@ impl Range {
     }
 }
 
-/// A channel that UVM knows.
+/// A channel registered with UVM.
 #[derive(Debug)]
 struct Registered {
     client: u32,
@@ -62,13 +63,13 @@ pub struct UvmSpace {
 
 const FLAG_DISABLE_HMM: u64 = 1;
 const FLAG_MULTI_PROCESS: u64 = 2;
-/// The graphics context of a channel needs so much at least: what others reserve for it holds twice as much.
+/// The least that the graphics context of a channel needs: other runtimes reserve twice as much.
 const CONTEXT_BYTES: u64 = 32 << 20;
 const MAX_GPUS: u64 = 256;
 const MAPPING_TYPES: u32 = 3;
 const CACHING_TYPES: u32 = 2;
 
-/// Runs a handler over the struct in `bytes`; its outcome goes into the struct as well.
+/// Runs a handler on the struct in `bytes`; its outcome is written into the struct as well.
 fn with<T: Pod>(
     bytes: &mut [u8],
     status: fn(&mut T) -> &mut u32,
@@ -136,7 +137,7 @@ impl UvmSpace {
         self.peers.contains(&(a.min(b), a.max(b)))
     }
 
-    /// Takes a card's address space back: everything in it is unmapped, its channels stop being bound.
+    /// Unregisters a card's address space: everything in it is unmapped, its channels are no longer bound.
     fn forget_space(&mut self, gpu: usize) {
         let Some(slot) = self.gpus.get_mut(&gpu) else { return };
         let Some(space) = slot.take() else { return };
@@ -152,7 +153,7 @@ impl UvmSpace {
         space.registered.store(false, Ordering::Relaxed);
     }
 
-    /// Gives everything back.
+    /// Frees everything.
     pub fn close(&mut self) {
         let gpus: Vec<usize> = self.gpus.keys().copied().collect();
         gpus.into_iter().for_each(|gpu| self.forget_space(gpu));
@@ -509,7 +510,7 @@ impl SoftNv {
             if ask.base + ask.len_bytes > 1 << self.config.chip.facts().va_bits {
                 return Err(status::OUT_OF_RANGE);
             }
-            // What was there is gone even if the new mapping fails.
+            // The old mapping is gone even if the new mapping fails.
             own.vm.clear(ask.base, ask.len_bytes);
             let Body::Memory(memory) = &state.clients.any(ask.client)?.object(ask.memory)?.body else {
                 return Err(status::INVALID_CLASS);
@@ -520,7 +521,7 @@ impl SoftNv {
     }
 }
 
-/// A mapping that is asked for.
+/// A requested mapping.
 struct MapAsk {
     base: u64,
     len_bytes: u64,

@@ -1,7 +1,7 @@
 //! Atomics on global, generic and shared memory.
 //!
-//! Vectors of floats are changed word by word, as the PTX ISA says of them. Exchanges of 128 bits are two of 64 here: whole only
-//! where no other multiprocessor uses the address at the same time.
+//! Vectors of floats are changed word by word, as the PTX ISA specifies. Exchanges of 128 bits are two of 64 here:
+//! atomic as a whole only where no other multiprocessor uses the address at the same time.
 
 use super::bus::Access;
 use super::core::Core;
@@ -27,8 +27,8 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         _ if is_float(f.text("sz")) => float(f, space)?,
         _ => integer(f, space)?,
     };
-    // The predicate says that it is done. On the chip it is not where a generic address is one of shared memory, and the program
-    // goes on to a loop that does the same; here it always is.
+    // The predicate reports completion. On the chip it is false where a generic address is one of shared memory, and
+    // the program continues in a loop that does the same; here it is always true.
     let pu = f.pdst("pu");
     if pu.index == 7 || f.0.form().name == "CASP" {
         return Ok(Some(run));
@@ -80,7 +80,7 @@ type Op = fn(u64, u64, u32) -> u64;
 /// The new value of the old one and the operand.
 pub(super) type Update = Box<dyn Fn(u64, u64) -> u64 + Send + Sync>;
 
-/// The new value of the old, the operand and the width in bits, both held in the low bits.
+/// The new value from the old, the operand and the width in bits, both in the low bits.
 pub(super) fn operation(name: &str, signed: bool) -> Option<Op> {
     Some(match (name, signed) {
         (".ADD", _) => |a, b, _| a.wrapping_add(b),
@@ -108,7 +108,7 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(all)
 }
 
-/// Where an atomic's old value goes; 255 for reductions.
+/// Destination of an atomic's old value; 255 for reductions.
 fn old_value(f: Fields) -> R<u8> {
     if f.0.operand("d").is_some() { f.register("d") } else { Ok(255) }
 }
@@ -155,7 +155,7 @@ fn count(f: Fields) -> R<Run> {
     }))
 }
 
-/// CAS gives the old value; CAST whether it was replaced, in a register or in a predicate.
+/// CAS returns the old value; CAST whether it was replaced, in a register or in a predicate.
 fn compare_and_swap(f: Fields, space: Space) -> R<Run> {
     let pu = if f.0.form().name == "CASP" { f.pdst("pu") } else { PDst { uniform: false, index: 7 } };
     let (d, b, e) = (old_value(f)?, f.register("b")?, f.register("c")?);

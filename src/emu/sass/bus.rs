@@ -4,7 +4,7 @@ use doorbell_ioctl::port::DeviceView;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 
-/// What an access wants.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Read,
@@ -13,7 +13,7 @@ pub enum Access {
     Fetch,
 }
 
-/// An address that the memory does not permit; what an MMU fault would say.
+/// An address that the memory does not permit; the contents of an MMU fault.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("{access:?} of {va:#x}: {what}")]
 pub struct MemoryFault {
@@ -36,14 +36,14 @@ pub trait Bus: Sync {
     /// An address that is not mapped or may not be written; then nothing has been written.
     fn write(&self, va: u64, bytes: &[u8]) -> Result<(), MemoryFault>;
 
-    /// One atomic read-modify-write of 4 or 8 bytes; gives the old value.
+    /// One atomic read-modify-write of 4 or 8 bytes; returns the old value.
     ///
     /// # Errors
     /// An address that is not mapped or may not be written.
     fn update(&self, va: u64, len_bytes: u32, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemoryFault>;
 
-    /// The mapped range around `va`, with its first address, if it permits the access: to be used until [`Bus::epoch`] changes.
-    /// None: through the other methods alone.
+    /// The mapped range around `va`, with its first address, if it permits the access: valid until [`Bus::epoch`]
+    /// changes. None: through the other methods alone.
     fn view(&self, va: u64, access: Access) -> Option<(u64, DeviceView)> {
         let _ = (va, access);
         None
@@ -55,7 +55,7 @@ pub trait Bus: Sync {
     }
 }
 
-/// Ranges of bytes at fixed addresses; whatever lies between them is unmapped.
+/// Ranges of bytes at fixed addresses; addresses between them are unmapped.
 #[derive(Default)]
 pub struct PlainBus {
     ranges: Vec<(u64, bool, Mutex<Vec<u8>>)>,

@@ -19,9 +19,9 @@ pub(super) struct Machine<'a> {
     pub decoder: &'a Decoder,
 }
 
-/// What a thread of the host keeps between instructions.
+/// State that a host thread keeps between instructions.
 pub(super) struct Sm {
-    /// Memory that was met.
+    /// Cached ranges of memory.
     pub tlb: Tlb,
     /// Room for sources that are no register as it is.
     room: [Lanes; 3],
@@ -123,7 +123,7 @@ impl Core<'_> {
         })
     }
 
-    /// An integer source: negated or complemented as its modifiers say.
+    /// An integer source: negated or complemented according to its modifiers.
     pub fn ints(&self, i: &In) -> R<Lanes> {
         let raw = self.raw(i)?;
         Ok(match (i.neg, i.not) {
@@ -220,7 +220,7 @@ impl Core<'_> {
         u64::from(self.uniform(u)) | u64::from(self.uniform_behind(u, 1)) << 32
     }
 
-    /// The uniform register so many places behind another; zero behind URZ.
+    /// The uniform register at an offset from another; zero beyond URZ.
     pub fn uniform_behind(&self, u: u8, places: u8) -> u32 {
         u.checked_add(places).map_or(0, |u| self.uniform(u))
     }

@@ -1,4 +1,4 @@
-//! Lanes that see each other: votes, matches, shuffles, reductions, moves to the uniform file.
+//! Operations between lanes: votes, matches, shuffles, reductions, moves to the uniform file.
 
 use super::core::Core;
 use super::fault::R;
@@ -22,7 +22,7 @@ fn all_if(holds: bool) -> u32 {
     if holds { u32::MAX } else { 0 }
 }
 
-/// The lanes whose predicate holds, and whether all, any, or all alike do.
+/// The lanes whose predicate is true, and whether all, any, or all equally are.
 fn vote(f: Fields) -> R<Run> {
     let d = if f.0.form().name == "D" { f.dst()? } else { Dst::R(255) };
     let (pu, pp, mode) = (f.pdst("pu"), f.psrc("pp"), f.text("md"));
@@ -114,8 +114,9 @@ fn first(c: &Core) -> usize {
     c.lanes.trailing_zeros() as usize & 31
 }
 
-/// The first lane's value. The predicate is false: on hardware it was in all that was tried, sources alike and not, all lanes and some
-/// (cicuvc/nvidia-sass-document, R2UR); ptxas lets it skip the branch for missing lanes.
+/// The first lane's value. The predicate is false: on hardware it was in all published experiments, with equal sources
+/// and different ones, all lanes and some (cicuvc/nvidia-sass-document, R2UR); ptxas lets it skip the branch for
+/// missing lanes.
 fn to_uniform(f: Fields) -> R<Run> {
     let (d, pu, a) = (f.dst()?, f.pdst("pu"), f.src("a")?);
     Ok(Box::new(move |c| {
@@ -126,7 +127,7 @@ fn to_uniform(f: Fields) -> R<Run> {
     }))
 }
 
-/// One lane of those whose predicate holds: the first; its number and where it is.
+/// One lane of those whose predicate is true: the first; its number and position.
 fn elect(f: Fields) -> R<Run> {
     let (d, pu, pp) = (f.dst()?, f.pdst("pu"), f.psrc("pp"));
     Ok(Box::new(move |c| {

@@ -1,7 +1,7 @@
-//! What stops a warp: every kind a typed value, with the exception that the chip raises for it.
+//! The faults that stop a warp: every kind a typed value, with the exception that the chip raises for it.
 //!
-//! Codes: the warp error numbers of the shader's error state register as the nouveau driver names them (gf100 to present), and the
-//! channel's error codes of the kernel driver's `nverror.h`.
+//! Codes: the warp error numbers of the shader's error state register as the nouveau driver names them (gf100 to
+//! present), and the channel's error codes of the kernel driver's `nverror.h`.
 
 use super::bus::MemoryFault;
 use thiserror::Error;

@@ -136,8 +136,8 @@ fn multiply_usual<const FTZ: bool>(d: Dst, a: In, b: In) -> Run {
     })
 }
 
-/// The product is exact in a double; the sum is rounded to a double and then to a single, which is wrong at most where the double lies
-/// halfway between two singles or the single is denormal: those lanes are done anew.
+/// The product is exact in a double; the sum is rounded to a double and then to a single, which is wrong at most where
+/// the double lies halfway between two singles or the single is denormal: those lanes are recomputed.
 fn fused_usual<const FTZ: bool>(d: Dst, [a, b, e]: [In; 3]) -> Run {
     Box::new(move |c| {
         let [a, b, e] = c.sources(How::Float, [&a, &b, &e])?;
@@ -225,7 +225,7 @@ fn setp(f: Fields) -> R<Run> {
     }))
 }
 
-/// 1.0 where the compare holds, combined with the predicate.
+/// 1.0 where the compare is true, combined with the predicate.
 fn set(f: Fields) -> R<Run> {
     let (d, a, b, code, mode) = (f.dst()?, f.src("a")?, f.src("b")?, f.bits("cmp"), Mode::of(f));
     let (pp, bop) = (f.psrc("pp"), f.bits("bop"));
@@ -265,7 +265,8 @@ pub(super) fn extreme<T: PartialOrd + Copy>(
 fn minmax(f: Fields) -> R<Run> {
     let (d, mut a, mut b, pp, mode) = (f.dst()?, f.src("a")?, f.src("b")?, f.psrc("pp"), Mode::of(f));
     let (nan, xor) = (f.has("nan"), f.has("xor"));
-    // The sign is made of what the operands were before their absolute values: PTX's `xorsign.abs` is this with both taken.
+    // The sign is computed from the operands before their absolute values: PTX's `xorsign.abs` is this with both
+    // absolute.
     (a.abs, b.abs) = (a.abs && !xor, b.abs && !xor);
     // Order of the bits as numbers, so that -0 comes before +0.
     let key = |v: f32| {
@@ -318,8 +319,8 @@ fn select(f: Fields) -> R<Run> {
     }))
 }
 
-/// Whether a division needs its slow path: true more often than on hardware, whose limits are not published; both paths give the
-/// same quotient.
+/// Whether a division needs its slow path: true for more operands than on hardware, whose limits are not published;
+/// both paths give the same quotient.
 fn check(f: Fields) -> R<Run> {
     let (pu, a, b) = (f.pdst("pu"), f.src("a")?, f.src("b")?);
     Ok(Box::new(move |c| {

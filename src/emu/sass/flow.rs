@@ -1,4 +1,4 @@
-//! Instructions that change the program counter or wait: looked up here, done in `path`.
+//! Instructions that change the program counter or wait: decoded here, executed in `path`.
 
 use super::fault::{R, not_modelled};
 use super::operand::{Fields, PSrc, Src};
@@ -7,7 +7,7 @@ use doorbell_ptx::sass::Value;
 /// What a branch does with its lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// Lanes whose predicate holds.
+    /// Lanes whose predicate is true.
     Each,
     /// All, if any lane's does.
     Any,

@@ -1,11 +1,11 @@
-//! A launch: clusters of CTAs over the host's threads, their warps in turns.
+//! A launch: clusters of CTAs over the host's threads, their warps round robin.
 
 use super::core::{Machine, Sm};
 use super::fault::{Fault, FaultKind};
-use super::path::{Cluster, ClusterBarrier, Host, run_turn};
+use super::path::{Cluster, ClusterBarrier, Host, run_slice};
 use super::program::{self, Decoder, Program};
 use super::shared::Cta;
-use super::strict::Book;
+use super::strict::WarpShadow;
 use super::warp::{Path, State, Warp};
 use super::{Bus, Chip, Launch, Options};
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 /// What a launch did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// CTAs that ran.
+    /// CTAs that have run.
     pub blocks: u64,
     pub warps: u64,
     /// Instructions issued, each for all lanes of a path.
@@ -28,8 +28,8 @@ pub struct Stats {
     pub forms: BTreeSet<(&'static str, &'static str)>,
 }
 
-/// Instructions of a warp before the next one has its turn.
-const TURN: u32 = 256;
+/// Instructions of a warp before the next one runs.
+const SLICE: u32 = 256;
 
 /// Runs all CTAs of a launch.
 ///
@@ -204,7 +204,7 @@ fn warp(machine: &Machine, cta: usize, number: u32) -> Warp {
         since: 0,
         favours: 0,
         parted: true,
-        book: machine.options.strict.then(|| Box::new(Book::new())),
+        shadow: machine.options.strict.then(|| Box::new(WarpShadow::new())),
     }
 }
 
@@ -238,11 +238,11 @@ fn run_cluster(
                 warp: warp.number,
                 text: program::text(pc, machine),
             };
-            let turn = run_turn(warp, &mut cluster, machine, host, TURN);
-            match turn {
-                Ok(turn) => {
-                    done += u64::from(turn.instructions);
-                    stats.lane_operations += turn.lane_operations;
+            let slice = run_slice(warp, &mut cluster, machine, host, SLICE);
+            match slice {
+                Ok(slice) => {
+                    done += u64::from(slice.instructions);
+                    stats.lane_operations += slice.lane_operations;
                 }
                 Err((pc, kind)) => return Err(fault(warp, &ctas, pc, *kind)),
             }

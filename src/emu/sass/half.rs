@@ -166,7 +166,7 @@ fn minmax(f: Fields) -> R<Run> {
     }))
 }
 
-/// Where each half's compare holds.
+/// Where each half's compare is true.
 fn compared(c: &Core, (a, b): (&In, &In), mode: Mode, code: u64) -> R<[u32; 2]> {
     let (av, bv) = (values(c, a, mode)?, values(c, b, mode)?);
     Ok(std::array::from_fn(|k| {
@@ -174,7 +174,7 @@ fn compared(c: &Core, (a, b): (&In, &In), mode: Mode, code: u64) -> R<[u32; 2]> 
     }))
 }
 
-/// One, or all ones, in the halves whose compare holds.
+/// One, or all ones, in the halves whose compare is true.
 fn set(f: Fields) -> R<Run> {
     let (d, mode, a, b, code) = (f.dst()?, Mode::of(f)?, f.src("a")?, f.src("b")?, f.bits("cmp"));
     let (pp, bop) = (f.psrc("pp"), f.bits("bop"));

@@ -1,26 +1,30 @@
-//! Images become columns: which pixels of a tensor a copy by im2col moves.
+//! Images to columns: which pixels of a tensor a copy by im2col moves.
 //!
-//! A tensor of three to five dimensions is a batch of images: channels innermost, then W, H and D as far as there are so many, and the images outermost. The
-//! base of a convolution's filter walks a box of each image, W fastest, then H, D and the images; a copy takes, for each of so many
-//! bases, the pixel that lies the offsets beyond it. The map's steps (traversal strides) are the base's, and every row of the box begins at the lower
-//! corner. A pixel outside of its image, or of an image that the batch lacks, is filled by loads and left alone by stores and
-//! reductions, as in tiles; those two have no offsets.
+//! A tensor of three to five dimensions is a batch of images: channels innermost, then W, H and D as far as present,
+//! and the images outermost. The base of a convolution's filter moves over a box of each image, W fastest, then H, D
+//! and the images; a copy takes, for each of a number of bases, the pixel at the offsets from it. The map's steps
+//! (traversal strides) are the base's, and every row of the box begins at the lower corner. A pixel outside of its
+//! image, or of an image that the batch lacks, is filled by loads and left alone by stores and reductions, as in tiles;
+//! those two have no offsets.
 //!
-//! Sources: PTX ISA, im2col mode of tensors; limits of `cuTensorMapEncodeIm2col`; that the box reaches from the lower corner to the image's last pixel
-//! plus the upper corner, both within, is as Triton's tutorial on im2col has it, whose code asks a chip (Hopper or later) for the numbers of the tests below. Where a map keeps corners and
-//! counts nobody has published, so [`Im2col`] tells them; the other fields are read where a map of tiles has them, which is not published either.
-//! Left out: `im2col::w`, steps over images, pixels of no whole 16 bytes, and bases outside of the box, which the manual forbids.
+//! Sources: PTX ISA, im2col mode of tensors; limits of `cuTensorMapEncodeIm2col`; that the box reaches from the lower
+//! corner to the image's last pixel plus the upper corner, both inclusive, follows Triton's tutorial on im2col, whose
+//! code queries a chip (Hopper or later) for the numbers of the tests below. Where a map stores corners and counts is
+//! not published, so [`Im2col`] supplies them; the other fields are read where a tiled map has them, which is not
+//! published either. Left out: `im2col::w`, steps over images, pixels of no whole 16 bytes, and bases outside of the
+//! box, which the manual forbids.
 
 use super::fault::{R, not_modelled};
 use super::tma::Map;
 
-/// What a tensor map says of images and columns.
+/// The im2col fields of a tensor map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Im2col {
-    /// The box's first place in W, H and D (the driver's function lists them the other way round), counted from 0. What a tensor lacks is not looked at.
+    /// The box's first position in W, H and D (the driver's function lists them in reverse), counted from 0. Dimensions
+    /// that a tensor lacks are ignored.
     #[doc(alias = "pixelBoxLowerCorner")]
     pub lower_corner: [i16; 3],
-    /// The box's last place, counted from the image's last pixel.
+    /// The box's last position, counted from the image's last pixel.
     #[doc(alias = "pixelBoxUpperCorner")]
     pub upper_corner: [i16; 3],
     /// Elements of a pixel that a copy moves: 1 to 256.
@@ -34,7 +38,7 @@ pub struct Im2col {
 /// Bits of a corner and of an offset in tensors of three, four and five dimensions.
 const BITS: [u32; 3] = [16, 8, 5];
 
-/// How the base goes along one dimension of the box, and how far from it the pixels lie.
+/// How the base moves along one dimension of the box, and the offset of the pixels from it.
 #[derive(Clone, Copy)]
 struct Side {
     first: i64,
@@ -47,7 +51,7 @@ fn refuse<T>(what: String) -> R<T> {
     not_modelled(format!("im2col of {what}"))
 }
 
-/// The sides of the box; the offsets are packed in the low half of a word.
+/// The extents of the box; the offsets are packed in the low half of a word.
 fn sides(map: &Map, told: Im2col, offsets: u32) -> R<Vec<Side>> {
     let Some(count) = map.rank.checked_sub(2).filter(|n| (1..=3).contains(n)) else {
         return refuse(format!("a tensor of {} dimensions", map.rank));
@@ -80,7 +84,8 @@ fn sides(map: &Map, told: Im2col, offsets: u32) -> R<Vec<Side>> {
     Ok(all)
 }
 
-/// The next place of the base in its image; none where the image ends: it is at the box's first place, of the next image.
+/// The next position of the base in its image; none where the image ends: it is at the box's first position, of the
+/// next image.
 fn advance(base: &mut [i64], sides: &[Side]) -> Option<()> {
     for (place, side) in base.iter_mut().zip(sides) {
         *place += side.step;
@@ -92,7 +97,8 @@ fn advance(base: &mut [i64], sides: &[Side]) -> Option<()> {
     None
 }
 
-/// Where the pixels of a copy begin in global memory, as far as they are inside of the tensor. The map's rows are a pixel's channels.
+/// Where the pixels of a copy begin in global memory, as far as they are inside the tensor. The map's rows are a
+/// pixel's channels.
 pub(super) fn pixels(map: &Map, told: Im2col, at: [i32; 5], offsets: u32) -> R<Vec<Option<u64>>> {
     let sides = sides(map, told, offsets)?;
     let (mut base, mut image) = (at.map(i64::from), i64::from(at[map.rank - 1]));
@@ -137,14 +143,14 @@ mod tests {
         Map::parse(&map.emit().unwrap()).unwrap().of_pixels(32)
     }
 
-    fn told(corners: i16) -> Im2col {
+    fn with_corners(corners: i16) -> Im2col {
         let [lower_corner, upper_corner] = [[corners; 3]; 2];
         Im2col { lower_corner, upper_corner, channels_per_pixel: 32, pixels_per_column: 16 }
     }
 
     /// Pixels by their numbers from 1 on, 0 outside; from a base in W, H and N.
     fn numbers(map: &Map, corners: i16, [w, h, n]: [i32; 3], offsets: u32) -> Vec<u64> {
-        let all = pixels(map, told(corners), [0, w, h, n, 0], offsets).unwrap();
+        let all = pixels(map, with_corners(corners), [0, w, h, n, 0], offsets).unwrap();
         all.into_iter().map(|begin| begin.map_or(0, |at| at / PIXEL + 1)).collect()
     }
 
@@ -172,16 +178,16 @@ mod tests {
     fn what_the_manual_forbids_or_leaves_open_is_refused() {
         let refused = |map: &Map, told: Im2col, at: [i32; 5]| pixels(map, told, at, 0).unwrap_err().to_string();
         let map = images(2, [1; 3]);
-        assert!(refused(&map, told(-1), [0, 3, 0, 0, 0]).contains("base [3, 0] outside of the box"));
-        assert!(refused(&map, told(128), [0; 5]).contains("corners 128 and 128"));
-        let empty = Im2col { lower_corner: [2; 3], ..told(-2) };
+        assert!(refused(&map, with_corners(-1), [0, 3, 0, 0, 0]).contains("base [3, 0] outside of the box"));
+        assert!(refused(&map, with_corners(128), [0; 5]).contains("corners 128 and 128"));
+        let empty = Im2col { lower_corner: [2; 3], ..with_corners(-2) };
         assert!(refused(&map, empty, [0; 5]).contains("corners 2 and -2 of 4 pixels"));
-        let many = Im2col { pixels_per_column: 1025, ..told(0) };
+        let many = Im2col { pixels_per_column: 1025, ..with_corners(0) };
         assert!(refused(&map, many, [0; 5]).contains("1025 pixels of 32 channels"));
-        assert!(refused(&map.of_pixels(3), told(0), [0; 5]).contains("pixels of 12 bytes"));
-        assert!(refused(&images(2, [1, 1, 2]), told(0), [0; 5]).contains("images with a step"));
+        assert!(refused(&map.of_pixels(3), with_corners(0), [0; 5]).contains("pixels of 12 bytes"));
+        assert!(refused(&images(2, [1, 1, 2]), with_corners(0), [0; 5]).contains("images with a step"));
         let mut flat = map;
         flat.rank = 2;
-        assert!(refused(&flat, told(0), [0; 5]).contains("a tensor of 2 dimensions"));
+        assert!(refused(&flat, with_corners(0), [0; 5]).contains("a tensor of 2 dimensions"));
     }
 }

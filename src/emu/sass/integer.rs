@@ -183,7 +183,7 @@ pub(super) fn holds(code: u64, order: Option<Ordering>) -> bool {
     code & bit != 0
 }
 
-/// The lanes where a compare holds, of those that are less, equal and greater; the others are unordered.
+/// The lanes where a compare is true, of those that are less, equal and greater; the others are unordered.
 pub(super) fn held(code: u64, less: u32, equal: u32, greater: u32) -> u32 {
     let when = |bit: u64, lanes: u32| if code & bit != 0 { lanes } else { 0 };
     when(1, less) | when(2, equal) | when(4, greater) | when(8, !(less | equal | greater))
@@ -202,7 +202,7 @@ pub(super) fn set_compared(c: &mut Core, f: &Compared, result: u32) {
     c.set_pred(f.pv, no);
 }
 
-/// Where a compare's result goes and what it is combined with.
+/// Destination of a compare's result, and the predicate that it is combined with.
 #[derive(Clone, Copy)]
 pub(super) struct Compared {
     pub pu: super::operand::PDst,
@@ -255,8 +255,8 @@ fn viadd(f: Fields) -> R<Run> {
     // Each part is negated by itself.
     let (na, nb) = (a.neg, b.neg);
     let (a, b) = (In { neg: false, ..a }, In { neg: false, ..b });
-    let turn = |v: u32, neg: bool| if neg { v.wrapping_neg() } else { v };
-    let part = move |a: u32, b: u32| turn(a, na).wrapping_add(turn(b, nb));
+    let signed = |v: u32, neg: bool| if neg { v.wrapping_neg() } else { v };
+    let part = move |a: u32, b: u32| signed(a, na).wrapping_add(signed(b, nb));
     Ok(match kind {
         ".16x2" => {
             let half = move |a: u16, b: u16| part(a.into(), b.into()) as u16;

@@ -1,11 +1,12 @@
-//! When a warp that has its scheduler for itself would issue: an estimate, by which two codes of one kernel can be compared.
+//! When a warp that has its scheduler alone would issue: an estimate, for comparing two codes of one kernel.
 //!
-//! Models: an instruction issues when the one before has stalled and the scoreboards it waits for are free; results without a fixed
-//! latency take [`guessed_latency`]. Left out: other warps, barriers between them, full queues, caches, register banks.
+//! Models: an instruction issues when the one before has stalled and the scoreboards it waits for are free; results
+//! without a fixed latency take [`guessed_latency`]. Left out: other warps, barriers between them, full queues, caches,
+//! register banks.
 
 use doorbell_ptx::sass::{Control, Instruction, SCOREBOARDS, guessed_latency};
 
-/// Cycles until memory instructions have read their sources: a guess.
+/// Cycles until memory instructions have read their sources: an estimate.
 const SOURCES_READ: u64 = 12;
 
 /// A warp's clock.

@@ -280,7 +280,7 @@ fn byte_shift(f: Fields) -> u32 {
     }
 }
 
-/// Predicates into bits of a byte, where the mask says so.
+/// Predicates into bits of a byte, where the mask selects them.
 fn p2r(f: Fields) -> R<Run> {
     let (d, a, b, shift) = (f.dst()?, f.src("a")?, f.src("b")?, byte_shift(f));
     let uniform = f.0.form().mnemonic == "UP2UR";
@@ -294,7 +294,7 @@ fn p2r(f: Fields) -> R<Run> {
     }))
 }
 
-/// Bits of a byte into predicates, where the mask says so.
+/// Bits of a byte into predicates, where the mask selects them.
 fn r2p(f: Fields) -> R<Run> {
     let (a, mask, shift) = (f.src("a")?, f.bits("b"), byte_shift(f));
     let uniform = f.0.form().mnemonic == "UR2UP";

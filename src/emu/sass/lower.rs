@@ -1,4 +1,4 @@
-//! Instruction → closure: a function a mnemonic looks its operands up once and gives what is done at each execution.
+//! Instruction → closure: a function a mnemonic decodes its operands once and returns what each execution does.
 
 use super::core::{Core, How, zip, zip3};
 use super::fault::{R, not_modelled};
@@ -19,7 +19,7 @@ pub(super) enum Body {
     Flow(flow::Flow),
 }
 
-/// Looks the instruction's operands up.
+/// Decodes the instruction's operands.
 pub(super) fn lower(inst: &Instruction) -> R<Body> {
     let f = Fields(inst);
     if let Some(flow) = flow::lower(f)? {

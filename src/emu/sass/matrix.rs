@@ -1,10 +1,11 @@
 //! Matrix multiplies of a warp: HMMA, QMMA, IMMA, BMMA, DMMA, and MOVM, which transposes.
 //!
-//! Fragments are those of the PTX ISA: lane `l` is of group `g = l / 4` and thread `t = l % 4`. Register `r` of A holds row `g`
-//! (odd registers of shapes with 16 rows: `g + 8`), and with `n` elements a register columns from `t * n + (r / 2) * 4n`; B holds
-//! column `g` likewise. Register `c` of the sum holds row `g + 8 (c / 2)`, column `2t + c % 2`; sums of f16 lie two in a register.
-//! Products are exact; they are summed in double precision and rounded once, where the chip truncates on the way. Which bits of the
-//! metadata of a sparse matrix belong to which row follows CUTLASS's order of it; the PTX ISA shows it in figures alone.
+//! Fragments are those of the PTX ISA: lane `l` is of group `g = l / 4` and thread `t = l % 4`. Register `r` of A holds
+//! row `g` (odd registers of shapes with 16 rows: `g + 8`), and with `n` elements a register columns from `t * n + (r /
+//! 2) * 4n`; B holds column `g` likewise. Register `c` of the sum holds row `g + 8 (c / 2)`, column `2t + c % 2`; sums
+//! of f16 lie two in a register. Products are exact; they are summed in double precision and rounded once, where the
+//! chip truncates on the way. Which bits of the metadata of a sparse matrix belong to which row follows CUTLASS's order
+//! of it; the PTX ISA shows it in figures alone.
 
 use super::core::Core;
 use super::fault::{R, not_modelled};
@@ -45,9 +46,9 @@ struct Shape {
     sparse: Option<Sparse>,
 }
 
-/// Which elements of A are there. Of every four, or pair of every four pairs with 4 bits, two are; of two with 32 bits one is: numbers of two bits
-/// each say which. A thread's word has them for rows `g` (low half) and `g + 8`, 16 bits along the depth; the selector says which
-/// threads of each four have the words.
+/// Which elements of A are present. Of every four, or pair of every four pairs with 4 bits, two are; of two with 32
+/// bits one is: numbers of two bits each select them. A thread's word has them for rows `g` (low half) and `g + 8`, 16
+/// bits along the depth; the selector chooses which threads of each four have the words.
 #[derive(Clone, Copy)]
 struct Sparse {
     words: u8,
@@ -215,7 +216,7 @@ fn store(c: &mut Core, d: u8, rows: &[Lanes]) {
     }
 }
 
-/// Sums of 32-bit integers, of products that a function gives.
+/// Sums of 32-bit integers, of products that a function returns.
 fn integers(s: Shape, saturates: bool, product: impl Fn(u32, u32) -> i64 + Send + Sync + 'static) -> Run {
     Box::new(move |c| {
         let (a, b) = elements(c, &s);

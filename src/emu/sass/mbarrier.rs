@@ -1,8 +1,10 @@
 //! Barriers in shared memory (SYNCS, ARRIVES), and stores to other CTAs whose bytes they count (STAS, REDAS).
 //!
-//! The word, by the value that ptxas stores to initialise it for `n` arrivals, low `(2^20 - n) << 1` and high `(2^20 - n) << 11`:
-//! bits 20:1 keep the first count for the next phase, 42:21 are the bytes that are expected, 62:43 count up the arrivals that are pending,
-//! 63 is the phase's parity. Before sm_90 (ATOMS.ARRIVE): low `2^30 - n`, high `2^31 - n`, which counts up and carries into the parity. (ptxas takes a state's pending arrivals from 62:43.) Copies are done at once here, so a phase that waits for bytes alone is over when the wait begins.
+//! The word, by the value that ptxas stores to initialise it for `n` arrivals, low `(2^20 - n) << 1` and high `(2^20 -
+//! n) << 11`: bits 20:1 keep the first count for the next phase, 42:21 are the bytes that are expected, 62:43 count up
+//! the arrivals that are pending, 63 is the phase's parity. Before sm_90 (ATOMS.ARRIVE): low `2^30 - n`, high `2^31 -
+//! n`, which counts up and carries into the parity. (ptxas takes a state's pending arrivals from 62:43.) Copies are
+//! done at once here, so a phase that waits for bytes alone is over when the wait begins.
 
 use super::atomic;
 use super::core::Core;
@@ -59,7 +61,7 @@ impl Word {
     }
 }
 
-/// Changes an mbarrier; gives the old word. The end of a phase orders shared memory.
+/// Changes an mbarrier; returns the old word. The end of a phase orders shared memory.
 fn update(c: &mut Core, at: u64, change: impl Fn(Word) -> Word) -> R<u64> {
     let cta = cluster_cta(c, at)?;
     let mut ended = false;
@@ -74,7 +76,7 @@ fn update(c: &mut Core, at: u64, change: impl Fn(Word) -> Word) -> R<u64> {
     Ok(old)
 }
 
-/// An arrival by the word of chips before sm_90; gives the old one.
+/// An arrival by the word of chips before sm_90; returns the old one.
 fn count_up(c: &mut Core, at: u64) -> R<u64> {
     const COUNT: u32 = (1 << 31) - 1;
     let mut ended = false;
@@ -115,7 +117,7 @@ fn exchange(f: Fields) -> R<Run> {
         let (at, new) = (addresses(c, &m, false)[0], c.raw_pairs(&b)?[0]);
         let mut old = [0; 8];
         let cta = cluster_cta(c, at)?;
-        // What was there before is nobody's: the word is written first.
+        // The old content does not matter: the word is written first.
         cta.write(at as u32 & 0xff_ffff, &new.to_le_bytes(), Who::Unordered)?;
         cta.read(at as u32 & 0xff_ffff, &mut old, Who::Unordered)?;
         c.write_pairs(d, &[u64::from_le_bytes(old); 32]);
@@ -125,8 +127,8 @@ fn exchange(f: Fields) -> R<Run> {
 
 fn arrive(f: Fields) -> R<Run> {
     let (d, m, b, kind) = (f.dst()?, f.address("m")?, f.src("b")?, f.text("at"));
-    // Arrivals that the program promises complete no phase: the state is that before all of them, with the lanes in its low word, to which ptxas's code adds what
-    // the lanes below have brought.
+    // Arrivals with a promised count complete no phase: the state is that before all of them, with the lanes in its low
+    // word, to which ptxas's code adds what the lanes below have brought.
     let together = f.text("tm") == ".TMASK";
     if !matches!(f.text("tm"), "" | ".RED" | ".TMASK") {
         return not_modelled(format!("SYNCS.ARRIVE{}", f.text("tm")));
@@ -179,7 +181,8 @@ fn check(f: Fields) -> R<Run> {
     }))
 }
 
-/// Copies by LDGSTS arrive when they are done: they are. Without a count of their own they add to what is pending first.
+/// Copies by LDGSTS arrive when they are done, which is at once. Without a count of their own they add to the pending
+/// arrivals first.
 fn copies_arrive(f: Fields) -> R<Run> {
     let (m, kind) = (f.address("m")?, f.text("c"));
     Ok(Box::new(move |c| {

@@ -336,7 +336,7 @@ fn store(f: Fields, space: Space) -> R<Run> {
     }))
 }
 
-/// The words that a store takes from register `b + k`.
+/// The words that a store reads from register `b + k`.
 fn stored_row(warp: &Warp, b: u8, k: usize) -> &Lanes {
     // PANIC: there is a register 255, and it is zero.
     warp.registers.get(if b == 255 { 255 } else { usize::from(b) + k }).unwrap_or(&warp.registers[255])
@@ -440,7 +440,7 @@ fn copy(f: Fields) -> R<Run> {
         for lane in ones(c.lanes) {
             let mut bytes = [0; 16];
             match copies >> lane & 1 == 1 {
-                // An address in the middle says how many bytes are not read: those at the end.
+                // An address in the middle is the number of bytes that are not read: those at the end.
                 true if zero => {
                     let left = from[lane] % size.len as u64;
                     let read_bytes = size.len - left as usize;
@@ -470,8 +470,8 @@ fn copy_part(c: &mut Core, lane: usize, from: u64, bytes: &mut [u8]) -> R<()> {
     Ok(())
 }
 
-/// LDSM and STSM: matrices of 8 by 8 halves. Lane `8m + r` has the address of row `r` of matrix `m`; lane `l` has columns
-/// `2(l % 4)` and the next of row `l / 4`, or of column `l / 4` where the matrix is transposed.
+/// LDSM and STSM: matrices of 8 by 8 halves. Lane `8m + r` has the address of row `r` of matrix `m`; lane `l` has
+/// columns `2(l % 4)` and the next of row `l / 4`, or of column `l / 4` where the matrix is transposed.
 fn matrices(f: Fields, load: bool) -> R<Run> {
     let (register, m) = (f.register(if load { "d" } else { "b" })?, f.address("m")?);
     let transposed = match f.text("md") {

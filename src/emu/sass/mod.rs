@@ -1,19 +1,21 @@
-//! Streaming multiprocessors: they execute machine code (SASS) of sm_80, sm_86, sm_89, sm_90 and sm_120, warp by warp, 32 lanes at a time.
+//! Streaming multiprocessors: they execute machine code (SASS) of sm_80, sm_86, sm_89, sm_90 and sm_120, warp by warp,
+//! 32 lanes at a time.
 //!
-//! The driver side calls [`run`] with a [`Launch`] and a [`Bus`]; everything a warp can do wrong comes back as a [`Fault`] with the
-//! exception that the chip would raise. Strict mode ([`Options::strict`]) reports what hardware does not tell: results used before
-//! their stall count or scoreboard allows it, registers and shared memory that nobody wrote, shared memory passed between warps with
-//! no barrier.
+//! The driver side calls [`run`] with a [`Launch`] and a [`Bus`]; every fault of a warp is returned as a [`Fault`] with
+//! the exception that the chip would raise. Strict mode ([`Options::strict`]) reports what hardware does not: results
+//! used before their stall count or scoreboard allows it, unwritten registers and shared memory, shared memory passed
+//! between warps with no barrier.
 //!
 //! ```text
 //! word --isa::sass::decode--> Instruction --lower--> Decoded: a closure over its operands, decoded once a program
 //! Grid -> clusters of CTAs -> warps -> paths (lanes that share a pc) -> one instruction for the lanes of a path
 //! ```
 //!
-//! Place in the arrows: `emu` uses the instruction table and timing of `isa::sass`, which an assembler shares; what instructions
-//! do is written here alone. Sources: NVIDIA's PTX ISA text for what operations compute, kernels compiled by ptxas 13.5 for how they
-//! are used, the published notes on sm_90 that `isa::sass` names for timing; nothing was measured on hardware.
-//! Left out: caches (memory is coherent), textures and surfaces, traps handlers, preemption.
+//! Place in the arrows: `emu` uses the instruction table and timing of `isa::sass`, which an assembler shares; the
+//! semantics of instructions are written here alone. Sources: NVIDIA's PTX ISA text for what operations compute,
+//! kernels compiled by ptxas 13.5 for how they are used, the published notes on sm_90 that `isa::sass` names for
+//! timing; nothing was measured on hardware. Left out: caches (memory is coherent), textures and surfaces, traps
+//! handlers, preemption.
 
 mod atomic;
 mod bus;
@@ -58,7 +60,7 @@ pub use grid::{Stats, run, run_decoded};
 pub use im2col::Im2col;
 pub use program::Decoder;
 
-/// A grid of one kernel, as the launch descriptor says it.
+/// A grid of one kernel, as its launch descriptor specifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     pub chip: Chip,
@@ -74,7 +76,7 @@ pub struct Launch {
     pub registers: u32,
     /// Named barriers a CTA.
     pub barriers: u32,
-    /// Shared memory a CTA, the KiB included that the system keeps.
+    /// Shared memory a CTA, including the KiB that the system reserves.
     pub shared_bytes: u32,
     /// Local memory a thread: the top of its 16 MiB window.
     pub local_bytes: u32,
@@ -85,22 +87,23 @@ pub struct Launch {
 /// How a launch is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Report what hardware does not tell.
+    /// Report faults that hardware does not.
     pub strict: bool,
-    /// In strict mode: reading shared memory that nobody wrote, or another warp with no barrier since, is a fault.
+    /// In strict mode: reading unwritten shared memory, or another warp's without a barrier in between, is a fault.
     pub shared_order: bool,
-    /// Where shared memory lies among generic addresses; a multiple of 4 GiB.
+    /// Start of shared memory among generic addresses; a multiple of 4 GiB.
     pub shared_window: u64,
-    /// Where a thread's local memory lies among generic addresses; a multiple of 16 MiB.
+    /// Start of a thread's local memory among generic addresses; a multiple of 16 MiB.
     pub local_window: u64,
     /// Threads of the host that share the CTAs; 0 counts as 1.
     pub threads: usize,
     /// Instructions of one cluster after which it counts as endless; 0 is no limit.
     pub max_instructions: u64,
-    /// Units in the last place that MUFU's normal results in f32, and the high words of its f64 ones, lie off the rounded function; a chip's are within 2.
+    /// Units in the last place by which MUFU's normal results in f32, and the high words of its f64 ones, are off the
+    /// rounded function; a chip's are within 2.
     pub guess_error: i32,
-    /// What all maps that the launch copies by im2col say of images and columns: where a map keeps it nobody has published. A launch that copies so and is not
-    /// told stops.
+    /// The im2col fields of all maps that the launch copies by im2col: where a map stores them is not published. A
+    /// launch with such a copy and without this option stops.
     pub im2col: Option<Im2col>,
 }
 

@@ -1,9 +1,10 @@
 //! The transcendental unit.
 //!
-//! Results here are the exact function rounded to nearest; the chip's are within 1 to 2 units in the last place (PTX ISA: maximum
-//! errors of the .approx instructions: ex2 and rcp 1 ulp, sqrt and rsqrt 2^-23 relative, lg2 2^-22.6 absolute in 0.5..2,
-//! sin and cos 2^-20.9 absolute in -pi..pi, tanh 2^-11 relative). Denormal sources and results are zero, as compiled code expects,
-//! which scales them itself where PTX asks for them. What code makes of guesses that lie off by so much is tried with [`super::Options::guess_error`].
+//! Results here are the exact function rounded to nearest; the chip's are within 1 to 2 units in the last place (PTX
+//! ISA: maximum errors of the .approx instructions: ex2 and rcp 1 ulp, sqrt and rsqrt 2^-23 relative, lg2 2^-22.6
+//! absolute in 0.5..2, sin and cos 2^-20.9 absolute in -pi..pi, tanh 2^-11 relative). Denormal sources and results are
+//! zero, as compiled code expects, which scales them itself where PTX requires it. How code handles results that are
+//! off by so much is tested with [`super::Options::guess_error`].
 
 use super::fault::{R, not_modelled};
 use super::float::flush;
@@ -30,7 +31,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
 
 type Function = fn(f64) -> f64;
 
-/// The function; angles are in turns.
+/// The function; angles are in revolutions.
 fn approximation(name: &str) -> Option<Function> {
     Some(match name {
         ".COS" => |x| (x * std::f64::consts::TAU).cos(),

@@ -1,9 +1,9 @@
-//! Operands of a decoded instruction: where values come from and go to, looked up once.
+//! Operands of a decoded instruction: where values are read and written, resolved once.
 
 use super::fault::{R, not_modelled};
 use doorbell_ptx::sass::{Instruction, Kind, Role, Value};
 
-/// Where a value comes from.
+/// Where a value is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Src {
     /// 255 is RZ.
@@ -29,7 +29,7 @@ pub(super) struct In {
     pub select: &'static str,
 }
 
-/// Where a result goes.
+/// Where a result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dst {
     R(u8),
@@ -84,7 +84,8 @@ impl Fields<'_> {
         Ok(In { src, neg: s.neg, abs: s.abs, not: s.not, select: operand.select })
     }
 
-    /// Halves stand in two fields, the first is the high one; doubles have their high word; what has more than 32 bits is of 64.
+    /// Halves are in two fields, the first is the high one; doubles have their high word; operands of more than 32 bits
+    /// have 64.
     fn immediate(self, slot: &str, bits: u64) -> Src {
         let second = match slot {
             "b" => "b2",

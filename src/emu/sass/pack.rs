@@ -39,7 +39,7 @@ pub(super) fn widen(bits: u64, from: Format) -> f64 {
     }
 }
 
-/// What a conversion does beside rounding.
+/// The parts of a conversion other than rounding.
 #[derive(Clone, Copy)]
 struct Narrow {
     to: Format,
@@ -69,7 +69,7 @@ impl Narrow {
         match () {
             () if v.is_nan() => 0x7f,
             () if magnitude >= 448.0 => sign | 0x7e,
-            // One exponent below, where the usual rounding holds.
+            // One exponent below the range where the usual rounding applies.
             () if magnitude >= 256.0 => sign | (soft::narrow(magnitude / 2.0, E4M3, self.round) + 8).min(0x7e),
             () => sign | soft::narrow(magnitude, E4M3, self.round),
         }

@@ -1,7 +1,8 @@
-//! A warp's paths: which lanes run, where they part, wait and come together.
+//! A warp's paths: which lanes run, where they diverge, wait and converge.
 //!
-//! Every lane has a program counter of its own; lanes that share one form a path, and paths at the same address become one. A
-//! convergence barrier is kept lane by lane: which lanes each waits for at BSYNC, those that were recorded with it.
+//! Every lane has a program counter of its own; lanes that share one form a path, and paths at the same address become
+//! one. A convergence barrier is kept lane by lane: which lanes each waits for at BSYNC, those that were recorded with
+//! it.
 
 use super::core::{Core, Machine, Sm};
 use super::fault::{FaultKind, R, fail};
@@ -11,9 +12,9 @@ use super::program::Program;
 use super::shared::Cta;
 use super::warp::{Path, State, Warp, ones};
 
-/// How a warp's turn ended.
+/// Why a warp's time slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Turn {
+pub(super) struct SliceWork {
     pub instructions: u32,
     /// Instructions times lanes; one for those of the uniform datapath.
     pub lane_operations: u64,
@@ -29,7 +30,7 @@ pub(super) struct ClusterBarrier {
     pub generation: u32,
 }
 
-/// What a thread of the host keeps from one cluster to the next.
+/// State that a host thread keeps from one cluster to the next.
 pub(super) struct Host {
     pub program: Program,
     pub sm: Sm,
@@ -41,32 +42,33 @@ pub(super) struct Cluster<'a> {
     pub barrier: &'a mut ClusterBarrier,
 }
 
-/// Runs a warp until it waits, ends, or has had its turn.
-pub(super) fn run_turn(
+/// Runs a warp until it waits, ends, or has used up its slice.
+pub(super) fn run_slice(
     warp: &mut Warp,
     cluster: &mut Cluster,
     machine: &Machine,
     host: &mut Host,
     budget: u32,
-) -> Result<Turn, Stop> {
-    let mut turn = Turn { instructions: 0, lane_operations: 0 };
-    while turn.instructions < budget {
+) -> Result<SliceWork, Stop> {
+    let mut slice = SliceWork { instructions: 0, lane_operations: 0 };
+    while slice.instructions < budget {
         let Some(at) = select(warp, cluster) else { break };
         let Path { pc, lanes, .. } = warp.paths[at];
         let index = host.program.find(pc, machine).map_err(|e| (pc, e))?;
         let done = step(warp, cluster, machine, host, (index, at, lanes)).map_err(|e| (pc, e))?;
-        turn.instructions += 1;
-        turn.lane_operations += u64::from(done);
+        slice.instructions += 1;
+        slice.lane_operations += u64::from(done);
     }
-    Ok(turn)
+    Ok(slice)
 }
 
-/// After so many instructions a path that is not the lowest has its turn.
+/// After so many instructions another path than the lowest runs.
 const PATIENCE: u32 = 1000;
 
-/// The path that runs next: waiting ones that may go on do, those at one address become one, the lowest address is first, and
-/// where one has long gone round a loop another, so that lanes that wait for others by a loop do not wait for ever. That one goes on until it waits or loops as long:
-/// paths share the uniform registers, and ptxas has values in them from where a path begins to where it waits.
+/// The path that runs next: waiting ones that may continue do, those at one address become one, the lowest address is
+/// first, and where one has long been in a loop another, so that lanes that wait for others by a loop do not wait for
+/// ever. That one runs until it waits or loops as long: paths share the uniform registers, and ptxas has values in them
+/// from where a path begins to where it waits.
 fn select(warp: &mut Warp, cluster: &Cluster) -> Option<usize> {
     if let [only] = warp.paths.as_slice()
         && only.state == State::Ready
@@ -97,7 +99,7 @@ fn select(warp: &mut Warp, cluster: &Cluster) -> Option<usize> {
     lowest(warp.favoured).or_else(|| lowest(u32::MAX))
 }
 
-/// Lets a path go on if what it waits for has come.
+/// Lets a path continue if the condition it waits for is true.
 fn wake(warp: &mut Warp, cluster: &Cluster, at: usize) {
     let Path { pc, state, .. } = warp.paths[at];
     // Lanes that go on, of those that wait for the same here.
@@ -119,7 +121,7 @@ fn wake(warp: &mut Warp, cluster: &Cluster, at: usize) {
     }
     if let State::Barrier { number, .. } = state {
         let (popc, and, or) = cluster.ctas[warp.cta].barriers[usize::from(number)].result;
-        // BAR.RED keeps which of the three it wants in its own count.
+        // BAR.RED stores which of the three reductions it needs in its own count.
         warp.reduced = match warp.reduced.0 {
             1 => (popc, and),
             2 => (popc, or),
@@ -129,9 +131,10 @@ fn wake(warp: &mut Warp, cluster: &Cluster, at: usize) {
     release(warp, (pc, state), free);
 }
 
-/// Of the lanes that wait at a BSYNC those whose barrier is complete: all that were recorded with them wait as well, for the same. In a recursion, or in code that
-/// two ways lead to, lanes of several recordings wait at one address. ptxas lets lanes leave a loop for a WARPSYNC of all without a BREAK: lanes that can only come
-/// when these have gone on are not waited for.
+/// Of the lanes that wait at a BSYNC those whose barrier is complete: all that were recorded with them wait as well,
+/// for the same. In a recursion, or in code that two paths lead to, lanes of several recordings wait at one address.
+/// ptxas lets lanes leave a loop for a WARPSYNC of all without a BREAK: lanes that can only arrive when these have
+/// continued are not waited for.
 fn complete(warp: &Warp, barrier: u8, waiting: u32) -> u32 {
     let recorded = &warp.converge[usize::from(barrier)];
     let (mut rest, mut free) = (waiting, 0);
@@ -149,7 +152,7 @@ fn complete(warp: &Warp, barrier: u8, waiting: u32) -> u32 {
     free
 }
 
-/// Lets lanes of those that wait for the same at the same address go on; others of their paths stay.
+/// Lets lanes of those that wait for the same at the same address continue; others of their paths stay.
 fn release(warp: &mut Warp, (pc, state): (u64, State), free: u32) {
     for at in 0..warp.paths.len() {
         let path = &mut warp.paths[at];
@@ -202,10 +205,10 @@ fn step(
     };
     let lanes = path & if d.guard_not { !guard } else { guard };
     warp.issue.step(&d.inst);
-    if let Some(mut book) = warp.book.take() {
+    if let Some(mut shadow) = warp.shadow.take() {
         let needs = &mut program.needs[index as usize]; // PANIC: as long as the code
-        let checked = book.before(warp, &program.code, needs, index, (lanes, path));
-        warp.book = Some(book);
+        let checked = shadow.before(warp, &program.code, needs, index, (lanes, path));
+        warp.shadow = Some(shadow);
         checked?;
     } else {
         warp.clock += u64::from(d.inst.control.stall.max(1));
@@ -291,7 +294,7 @@ fn follow(mut c: Core, cluster: &mut ClusterBarrier, flow: Flow, at: usize) -> R
     Ok(())
 }
 
-/// The lanes that a branch takes, of those whose predicates hold.
+/// The lanes that take a branch, of those whose predicates are true.
 fn taking(c: &Core, taken: Taken, lanes: u32) -> u32 {
     let missing = |u: u8| c.warp.uniform[usize::from(u)] & c.warp.live & !c.path != 0;
     let goes = match taken {
@@ -304,7 +307,7 @@ fn taking(c: &Core, taken: Taken, lanes: u32) -> u32 {
     if goes { lanes } else { 0 }
 }
 
-/// Each lane goes to the address in its pair of registers, behind another.
+/// Each lane jumps to the address in its pair of registers, plus an offset.
 fn scatter(c: &mut Core, at: usize, mut lanes: u32, from: u64, register: u8) {
     c.warp.paths[at].pc = c.pc + 16;
     while lanes != 0 {
@@ -315,7 +318,7 @@ fn scatter(c: &mut Core, at: usize, mut lanes: u32, from: u64, register: u8) {
     }
 }
 
-/// Lanes of a path go elsewhere; the rest goes on after the instruction.
+/// Lanes of a path jump elsewhere; the rest continues after the instruction.
 fn part(c: &mut Core, at: usize, lanes: u32, target: u64) {
     c.warp.paths[at].pc = c.pc + 16;
     split(c, at, lanes, target);
@@ -332,7 +335,7 @@ fn split(c: &mut Core, at: usize, lanes: u32, target: u64) {
     }
 }
 
-/// Lanes of a path wait at this instruction; the rest goes on.
+/// Lanes of a path wait at this instruction; the rest continues.
 fn wait(c: &mut Core, at: usize, lanes: u32, state: State) {
     let pc = c.pc;
     c.warp.paths[at].pc = pc + 16;
@@ -364,7 +367,7 @@ fn cluster_complete(c: &mut Core, cluster: &mut ClusterBarrier) {
     }
 }
 
-/// Threads of a partly filled warp count as a whole one where the program gives a count.
+/// Threads of a partly filled warp count as a whole one where the program specifies a count.
 fn barrier(c: &mut Core, at: usize, (op, number, count): (BarrierOp, Number, Number)) -> R<()> {
     if c.lanes == 0 {
         c.warp.paths[at].pc = c.pc + 16;

@@ -1,4 +1,4 @@
-//! Code as it is met: fetched once a launch, decoded once for all launches that share a [`Decoder`].
+//! Code as it is executed: fetched once a launch, decoded once for all launches that share a [`Decoder`].
 
 use super::bus::{Access, MemoryFault};
 use super::core::Machine;
@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An instruction ready to execute, wherever it stands.
+/// An instruction ready to execute, independent of its address.
 pub(super) struct Decoded {
     pub inst: Instruction,
     /// Predicate of the guard; 7 is always.
@@ -23,7 +23,7 @@ pub(super) struct Decoded {
     pub timing: Timing,
     /// The highest general register that it names.
     highest: u32,
-    /// A tuple of registers that does not stand where it must.
+    /// A tuple of registers that is not aligned as it must be.
     misaligned: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Decoded {
 #[derive(Default)]
 pub struct Decoder(Mutex<HashMap<(Chip, u128), Arc<Decoded>>>);
 
-/// So many words are kept.
+/// Number of words that are cached.
 const KEPT: usize = 1 << 16;
 
 impl fmt::Debug for Decoder {
@@ -59,7 +59,7 @@ impl Decoder {
 const PAGE: u64 = 4096;
 const SLOTS: usize = 256;
 
-/// The instructions met, by their numbers.
+/// The instructions executed so far, by their numbers.
 #[derive(Default)]
 pub(super) struct Code {
     all: Vec<(u64, Arc<Decoded>)>,
@@ -85,10 +85,10 @@ impl Code {
 pub(super) struct Program {
     pages: Vec<(u64, [u32; SLOTS])>,
     recent: usize,
-    /// Registers that warps have asked for.
+    /// Registers that warps have allocated.
     asked: u32,
     pub code: Code,
-    /// For each instruction, distances that strict mode asked for.
+    /// For each instruction, distances that strict mode looked up.
     pub needs: Vec<Vec<Need>>,
 }
 
@@ -102,12 +102,12 @@ impl Program {
         let slot = (pc & (PAGE - 1)) as usize / 16;
         match self.pages.get(self.recent) {
             Some((base, page)) if *base == pc & !(PAGE - 1) && pc & 15 == 0 && page[slot] != NONE => Ok(page[slot]),
-            _ => self.meet(pc, machine),
+            _ => self.decoded(pc, machine),
         }
     }
 
     #[cold]
-    fn meet(&mut self, pc: u64, machine: &Machine) -> R<u32> {
+    fn decoded(&mut self, pc: u64, machine: &Machine) -> R<u32> {
         if !pc.is_multiple_of(16) {
             return fail(FaultKind::MisalignedPc { pc });
         }

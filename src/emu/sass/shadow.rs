@@ -1,13 +1,14 @@
-//! Strict mode's notes of shared memory: who wrote and read each word since which barrier; each byte where a word's bytes differ.
+//! Strict mode's shadow state of shared memory: which warp wrote and read each word since which barrier; each byte
+//! where a word's bytes differ.
 
 use super::fault::{FaultKind, R, fail};
 use super::shared::Who;
 use std::collections::HashMap;
 
-/// Who touched a word or a byte, and since when.
+/// Which warp accessed a word or a byte, and in which interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Note {
-    /// Warp plus one that wrote it last; 0: nobody, or an atomic or asynchronous write.
+    /// Warp plus one that wrote it last; 0: none, or an atomic or asynchronous write.
     writer: u16,
     /// Warp plus one that read it last; `u16::MAX`: several.
     reader: u16,

@@ -64,7 +64,7 @@ impl Cta {
 
     /// The place of an access, aligned to its length.
     #[inline]
-    fn place(&self, address: u32, len: usize) -> R<usize> {
+    fn offset(&self, address: u32, len: usize) -> R<usize> {
         let (from, len_bytes) = (address as usize, len as u32);
         if from & (len.min(16) - 1) != 0 {
             return fail(FaultKind::Misaligned { space: "shared", address: address.into(), len_bytes });
@@ -79,7 +79,7 @@ impl Cta {
     /// Reads a power of two of bytes.
     #[inline]
     pub fn read(&mut self, address: u32, into: &mut [u8], who: Who) -> R<()> {
-        let from = self.place(address, into.len())?;
+        let from = self.offset(address, into.len())?;
         into.copy_from_slice(&self.bytes[from..from + into.len()]);
         match &mut self.shadow {
             None => Ok(()),
@@ -90,7 +90,7 @@ impl Cta {
     /// Writes a power of two of bytes.
     #[inline]
     pub fn write(&mut self, address: u32, from: &[u8], who: Who) -> R<()> {
-        let at = self.place(address, from.len())?;
+        let at = self.offset(address, from.len())?;
         self.bytes[at..at + from.len()].copy_from_slice(from);
         match &mut self.shadow {
             None => Ok(()),
@@ -101,7 +101,7 @@ impl Cta {
     /// Reads 1 to 16 bytes of each lane as words.
     pub fn gather(&mut self, lanes: u32, at: &[u64; 32], len: usize, who: Who, rows: &mut Rows) -> R<()> {
         for lane in ones(lanes) {
-            let from = self.place(at[lane] as u32 & 0xff_ffff, len)?;
+            let from = self.offset(at[lane] as u32 & 0xff_ffff, len)?;
             let bytes = &self.bytes[from..from + len];
             match *bytes {
                 [a] => rows[0][lane] = a.into(),
@@ -119,7 +119,7 @@ impl Cta {
         Ok(())
     }
 
-    /// Writes 1 to 16 bytes of each lane; a function gives their words.
+    /// Writes 1 to 16 bytes of each lane; a function returns their words.
     pub fn scatter<'a>(
         &mut self,
         lanes: u32,
@@ -130,7 +130,7 @@ impl Cta {
     ) -> R<()> {
         let rows: [&Lanes; 4] = std::array::from_fn(row);
         for lane in ones(lanes) {
-            let to = self.place(at[lane] as u32 & 0xff_ffff, len)?;
+            let to = self.offset(at[lane] as u32 & 0xff_ffff, len)?;
             for (k, word) in self.bytes[to..to + len].chunks_mut(4).enumerate() {
                 word.copy_from_slice(&rows[k][lane].to_le_bytes()[..word.len()]);
             }
@@ -141,7 +141,7 @@ impl Cta {
         Ok(())
     }
 
-    /// Reads what asynchronous engines see: any number of bytes, in whole.
+    /// Reads for asynchronous engines: any number of bytes at once.
     pub fn bytes(&mut self, address: u32, len: usize) -> R<&[u8]> {
         let from = self.range(address, len)?;
         if let Some(shadow) = &mut self.shadow {
@@ -156,7 +156,7 @@ impl Cta {
         Ok(&self.bytes[from..from + len])
     }
 
-    /// Whether somebody has written these bytes; true where nobody notes it.
+    /// Whether these bytes were written; true where that is not recorded.
     pub fn is_written(&self, address: u32, len: usize) -> bool {
         self.shadow.as_ref().is_none_or(|shadow| shadow.is_written(address as usize, len))
     }
@@ -180,7 +180,7 @@ impl Cta {
         Ok(from)
     }
 
-    /// Changes a word of 4 or 8 bytes; gives the old one.
+    /// Changes a word of 4 or 8 bytes; returns the old one.
     pub fn update(&mut self, address: u32, len: usize, change: impl FnOnce(u64) -> u64) -> R<u64> {
         let mut word = [0; 8];
         self.read(address, &mut word[..len], Who::Unordered)?;
@@ -234,7 +234,8 @@ impl Cta {
         }
     }
 
-    /// What orders shared memory beside barriers: an mbarrier's phase has ended, a cluster's barrier was passed.
+    /// Events that order shared memory other than barriers: an mbarrier's phase has ended, a cluster's barrier was
+    /// passed.
     pub fn order(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
     }

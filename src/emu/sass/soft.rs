@@ -54,7 +54,7 @@ impl Format {
         1 << (self.exponent + self.fraction)
     }
 
-    /// What operations of this format give for "not a number".
+    /// The result of this format's operations for "not a number".
     pub const fn nan(self) -> u64 {
         match self.fraction {
             52 => 0x7ff8 << 48,
@@ -101,7 +101,7 @@ pub(super) fn unpack(bits: u64, f: Format) -> Value {
     }
 }
 
-/// Rounds an exact value, or one whose lowest bit stands for everything below it.
+/// Rounds an exact value, or one whose lowest bit is the OR of everything below it.
 pub(super) fn pack(value: Value, f: Format, round: Round) -> u64 {
     let signed = |neg: bool, bits: u64| if neg { bits | f.sign() } else { bits };
     let (neg, mantissa, exponent) = match value {
@@ -166,7 +166,7 @@ pub(super) fn narrow(v: f64, to: Format, round: Round) -> u64 {
     let mantissa = magnitude & ((1 << 52) - 1) | 1 << 52;
     let (top, least) = (biased - 1023, 1 - to.bias());
     let exponent = top.max(least);
-    // At least 42 - 10: how far the lowest bit that is kept lies above the mantissa's.
+    // At least 42 - 10: the distance of the lowest bit that is kept from the mantissa's.
     let shift = (exponent - to.fraction.cast_signed() - (top - 52)).min(62);
     let (kept, rest, half) = (mantissa >> shift, mantissa & ((1 << shift) - 1), 1 << (shift - 1));
     let up = match round {

@@ -1,4 +1,4 @@
-//! Special registers, and instructions that order what is in order here anyway.
+//! Special registers, and instructions that order memory, which is in order here anyway.
 
 use super::core::Core;
 use super::fault::{FaultKind, R, fail, not_modelled};
@@ -46,7 +46,8 @@ enum Special {
     /// Where local memory begins in its window.
     LocalOffset,
     Rank,
-    /// 1 in a cluster, else 0: code of sm_120 finds what the launch tells CTAs of clusters that many times 160 bytes lower.
+    /// 1 in a cluster, else 0: code of sm_120 finds the launch constants for CTAs of clusters that many times 160 bytes
+    /// lower.
     InCluster,
     Warpgroup,
     Zero,
@@ -132,7 +133,7 @@ fn special(f: Fields) -> R<Run> {
     }))
 }
 
-/// The address of a place of the code, told by its distance from the next instruction.
+/// The address of a code position, given by its distance from the next instruction.
 fn code_address(f: Fields) -> R<Run> {
     let (d, distance) = (f.dst()?, super::flow::distance(f)?);
     Ok(Box::new(move |c| {
@@ -164,7 +165,7 @@ fn convergence(f: Fields) -> R<Run> {
     }))
 }
 
-/// RPCMOV: halves of the place to return to, where ptxas keeps other values as well.
+/// RPCMOV: halves of the return address, where ptxas keeps other values as well.
 fn returning(f: Fields) -> R<Run> {
     let half = f.bits("h") as usize & 1;
     if f.0.form().name == "WR" {

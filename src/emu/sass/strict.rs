@@ -1,9 +1,11 @@
-//! Strict mode's notes of a warp: when each register's value is there, who still reads it, which lanes were ever written.
+//! Strict mode's shadow state of a warp: when each register's value is complete, which reads are pending, which lanes
+//! were ever written.
 //!
-//! Distances are the smallest that ptxas leaves ([`sass::distance`]); results of variable latency are there when their scoreboard, or
-//! a later result of the same in-order queue, has been waited for. A warp's clock counts the stalls of what it issues, whichever
-//! path it belongs to: a distance that only another path's instructions fill is not found. A stall of 0 that yields is taken as a wait for
-//! everything: ptxas gives it to all code that it does not optimise, which has neither stalls nor scoreboards.
+//! Distances are the smallest that ptxas leaves ([`sass::distance`]); results of variable latency are complete when
+//! their scoreboard, or a later result of the same in-order queue, has been waited for. A warp's clock counts the
+//! stalls of the instructions it issues, of any path: a distance that only another path's instructions fill is not
+//! found. A stall of 0 that yields is taken as a wait for everything: ptxas gives it to all code that it does not
+//! optimise, which has neither stalls nor scoreboards.
 
 use super::fault::{FaultKind, R, fail};
 use super::program::{Code, Decoded};
@@ -24,7 +26,7 @@ struct Touch {
     scalar: bool,
     /// The guard, which all lanes of the path read.
     guard: bool,
-    /// Nobody need have written it.
+    /// It may be unwritten.
     spreads: bool,
     /// An addend, which is read up to two cycles after the factors.
     addend: bool,
@@ -76,8 +78,8 @@ impl Group {
     }
 }
 
-/// Whether the second reads its sources, and so delivers, after the first has read its: a pipe's instructions, and all of memory's with the
-/// shuffles, which are in shared memory's queue.
+/// Whether the second reads its sources, and so delivers, after the first has read its own: a pipe's instructions, and
+/// all of memory's with the shuffles, which are in shared memory's queue.
 fn reads_in_order(first: Queue, second: Queue) -> bool {
     let memory = |q: Queue| matches!(q.0, Pipe::Shared | Pipe::Global);
     first.0 == second.0 || memory(first) && memory(second)
@@ -118,7 +120,8 @@ impl Timing {
         });
         let writes: SmallVec<[Touch; 4]> = touches(inst, &effects.writes);
         let depends = Depends::of(inst, &effects);
-        // Groups, which strict mode does not follow here, and what neither delivers nor tells when it has read.
+        // Groups, which strict mode does not track here, and instructions that neither deliver nor report that they
+        // have read.
         let told = inst.control.read.is_some() || inst.control.write.is_some();
         let flies = completion != Completion::Group && (variable && !writes.is_empty() || reads_late && told);
         Timing {
@@ -152,7 +155,7 @@ fn touches<A: smallvec::Array<Item = Touch>>(inst: &Instruction, accesses: &[Acc
                 guard: access.slot == Slot::GUARD,
                 spreads: spreads(inst, access),
                 addend: access.slot == Slot::C && matches!(pipe, Pipe::Imad | Pipe::ImadWide | Pipe::Fma),
-                // Uniform sources and predicates are read at issue, but for bulk copies.
+                // Uniform sources and predicates are read at issue, except by bulk copies.
                 late: access.file == RegFile::General || pipe == Pipe::Bulk && access.slot != Slot::GUARD,
             });
         }
@@ -160,13 +163,13 @@ fn touches<A: smallvec::Array<Item = Touch>>(inst: &Instruction, accesses: &[Acc
     all
 }
 
-/// An instruction whose results or sources are still on their way.
+/// An instruction whose results or sources are still in flight.
 struct Flight {
     id: u32,
     write: Option<u8>,
     read: Option<u8>,
     queue: Queue,
-    /// A result is on its way, not only a read of sources.
+    /// A result is in flight, not only a read of sources.
     delivers: bool,
     /// Sources have been read.
     has_read: bool,
@@ -187,7 +190,7 @@ struct Register {
     /// Lanes and clock of the last write.
     lanes: u32,
     at: u64,
-    /// Who wrote: the instruction's number in the program and the access.
+    /// The writer: the instruction's number in the program and the access.
     by: u32,
     access: u8,
     /// The flight that writes it, and the last that reads it late.
@@ -215,18 +218,19 @@ const UNTOUCHED: Register = Register {
 };
 
 /// Notes of a warp.
-pub(super) struct Book {
+pub(super) struct WarpShadow {
     registers: Vec<Register>,
     flights: Vec<Flight>,
     next: u32,
     /// The group of multiplies that is open, and the last that is done.
     open: u32,
     done: u32,
-    /// When the warp last said that its registers may be multiplied.
+    /// When the warp last declared that its registers may be multiplied.
     arrived: Option<u64>,
 }
 
-/// A distance that was asked for: who wrote, which access of it, cycles. One for each read of an instruction, as most have one producer.
+/// A distance that was looked up: the writer, which access of it, cycles. One for each read of an instruction, as most
+/// have one producer.
 #[derive(Clone, Copy)]
 pub(super) struct Need {
     by: u32,
@@ -234,7 +238,7 @@ pub(super) struct Need {
     cycles: u8,
 }
 
-/// RZ's place, which says whether any multiply is open.
+/// RZ's entry, which tells whether any multiply is open.
 const GROUPED: usize = 255;
 
 /// No fixed latency is longer.
@@ -262,9 +266,9 @@ fn name(place: u16) -> String {
     }
 }
 
-impl Book {
-    pub fn new() -> Book {
-        Book { registers: vec![UNTOUCHED; 528], flights: Vec::new(), next: 1, open: 1, done: 0, arrived: None }
+impl WarpShadow {
+    pub fn new() -> WarpShadow {
+        WarpShadow { registers: vec![UNTOUCHED; 528], flights: Vec::new(), next: 1, open: 1, done: 0, arrived: None }
     }
 
     /// Checks the instruction of that number, which is about to issue, and notes what it does.
@@ -307,7 +311,7 @@ impl Book {
         Ok(())
     }
 
-    /// From here on nobody has written these general registers.
+    /// From here on these general registers are unwritten.
     pub fn forget(&mut self, first: u8, count: usize) {
         self.registers.iter_mut().take(255).skip(usize::from(first)).take(count).for_each(|r| r.written = 0);
     }
@@ -405,7 +409,7 @@ impl Book {
         fail(FaultKind::NotWaited { register, used, producer, at })
     }
 
-    /// What is multiplied was written before the warp said so.
+    /// Factors in registers must have been written before the warp's ARRIVE.
     fn check_factors(&self, t: &Timing, code: &Code) -> R<()> {
         for touch in t.reads.iter().chain(&t.writes).filter(|touch| touch.place < 255) {
             let r = &self.registers[usize::from(touch.place)];
@@ -474,8 +478,9 @@ impl Book {
         self.open += u32::from(last);
     }
 
-    /// The instruction goes through its queue and sets its scoreboards, also where its guard is false in all lanes: in the slow path of its divisions ptxas has a
-    /// MUFU without a scoreboard before one that has one and the opposite guard.
+    /// The instruction goes through its queue and sets its scoreboards, also where its guard is false in all lanes: in
+    /// the slow path of its divisions ptxas has a MUFU without a scoreboard before one that has one and the opposite
+    /// guard.
     fn fly(&mut self, t: &Timing) -> u32 {
         if !t.flies {
             return NO_FLIGHT;

@@ -1,4 +1,4 @@
-//! Ranges of global memory that a thread of the host has met, so that an access need not ask the page table.
+//! Ranges of global memory that a host thread has accessed, so that an access need not query the page table.
 
 use super::bus::{Access, Bus};
 use doorbell_ioctl::port::DeviceView;
@@ -22,7 +22,7 @@ struct Way {
 pub(super) struct Tlb {
     epoch: u64,
     ways: [Vec<Way>; 3],
-    /// The range of each kind that was right last.
+    /// The range of each kind that matched last.
     recent: [usize; 3],
     next: usize,
 }
@@ -41,7 +41,8 @@ impl Tlb {
         }
     }
 
-    /// Memory that holds all of these bytes and permits the access, and their place in it. None: ask the bus, which names the fault.
+    /// Memory that holds all of these bytes and permits the access, and their offset in it. None: call the bus, which
+    /// names the fault.
     #[inline]
     pub fn range(&mut self, bus: &dyn Bus, va: u64, len_bytes: u64, access: Access) -> Option<(&DeviceView, u64)> {
         let set = set_of(access);

@@ -1,11 +1,14 @@
-//! The tensor memory accelerator: boxes of a tensor to and from shared memory (UTMALDG, UTMASTG, UTMAREDG), bulk copies (UBLKCP, UBLKRED).
+//! The tensor memory accelerator: tiles of a tensor to and from shared memory (UTMALDG, UTMASTG, UTMAREDG), bulk copies
+//! (UBLKCP, UBLKRED).
 //!
-//! Where what stands in a tensor map is `isa::sass::tensor_map`'s table; meaning as the PTX ISA has it. Elements outside the tensor
-//! are filled with zeros (or not a number) and are not stored; all bytes of the box count for the mbarrier. Shared memory holds the box densely, its
-//! 16-byte units swapped within 128, 64 or 32 bytes by the address's bits from 7 on.
+//! The fields of a tensor map are those of `isa::sass::tensor_map`'s table; semantics as in the PTX ISA. Elements
+//! outside the tensor are filled with zeros (or not a number) and are not stored; all bytes of the tile count for the
+//! mbarrier. Shared memory holds the tile densely, its 16-byte units swapped within 128, 64 or 32 bytes by the
+//! address's bits from 7 on.
 //!
-//! A copy by im2col moves pixels in place of a box's rows, which [`super::im2col`] finds by what [`super::Options::im2col`] tells; without it the launch stops.
-//! Everything is done when it is issued. Left out: interleaved layouts, whose fields nobody has published; alignment of the map.
+//! A copy by im2col moves pixels, not rows of a tile, which [`super::im2col`] finds by [`super::Options::im2col`];
+//! without it the launch stops. Everything is done at issue. Left out: interleaved layouts, whose fields are not
+//! published; alignment of the map.
 
 use super::atomic::{self, Update};
 use super::core::Core;
@@ -96,7 +99,7 @@ impl Element {
     }
 }
 
-/// A tensor in global memory and the box that is copied at a time.
+/// A tensor in global memory and the tile that is copied at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Map {
     pub address: u64,
@@ -115,7 +118,7 @@ impl Map {
     pub fn parse(bytes: &[u8; 128]) -> R<Map> {
         let map = TensorMap::parse(bytes).map_err(|e| e.to_string()).or_else(not_modelled)?;
         let dims = &map.dimensions;
-        // Elements of the innermost dimension follow each other whatever the map says.
+        // Elements of the innermost dimension are contiguous whatever the map holds.
         let step = |k: usize| dims.get(k).filter(|_| k > 0).map_or(1, |d| u64::from(d.step));
         let count = |k: usize| dims.get(k).map_or(1, |d| usize::from(d.box_size).div_ceil(step(k) as usize));
         Ok(Map {
@@ -147,7 +150,7 @@ impl Map {
         self.counts[0] * self.element.len()
     }
 
-    /// Rows of the box: where each begins in global memory, unless all of it is outside the tensor.
+    /// Rows of the tile: where each begins in global memory, unless all of it is outside the tensor.
     fn rows(&self, at: [i32; 5]) -> Vec<Option<u64>> {
         let mut all = Vec::new();
         for number in 0..self.counts[1..].iter().product::<usize>() {
@@ -170,7 +173,7 @@ impl Map {
         ((from - first).min(self.counts[0] as i64) as usize, from.cast_unsigned(), (to - from).max(0) as usize)
     }
 
-    /// A row of the box, filled where it is outside.
+    /// A row of the tile, filled where it is outside.
     fn read_row(&self, c: &mut Core, row: Option<u64>, first: i32) -> R<Vec<u8>> {
         let len = self.element.len();
         let fill = match self.element {
@@ -208,7 +211,7 @@ fn coordinates(c: &Core, first: u8, rank: usize) -> [i32; 5] {
     std::array::from_fn(|k| if k < rank { c.uniform_behind(first, k as u8).cast_signed() } else { 0 })
 }
 
-/// How an instruction tells what it moves: uniform registers.
+/// The operands of such an instruction: uniform registers.
 #[derive(Clone, Copy)]
 struct Named {
     name: &'static str,
@@ -217,13 +220,14 @@ struct Named {
     map: u8,
     /// The first coordinate; the others follow.
     at: u8,
-    /// Pixels by im2col, in place of a box.
+    /// Pixels by im2col, in place of a tile.
     columns: bool,
     /// Where in the filter the pixels of a load lie.
     offsets: Option<u8>,
 }
 
-/// What a copy moves: rows, as many elements of each as the map says, from the same coordinate of the innermost dimension on.
+/// What a copy moves: rows, each with the map's number of elements, from the same coordinate of the innermost dimension
+/// on.
 struct Moved {
     map: Map,
     /// Where each begins in global memory, unless all of it is outside of the tensor.
@@ -232,7 +236,7 @@ struct Moved {
 }
 
 impl Named {
-    /// Of an instruction whose coordinates stand behind so many words.
+    /// For an instruction whose coordinates are at this offset in words.
     fn by(f: Fields, words: u8) -> R<Named> {
         let (name, columns) = (f.0.form().mnemonic, f.has("im"));
         let offsets = if columns && name == "UTMALDG" { Some(f.uniform("c")?) } else { None };
@@ -271,14 +275,14 @@ fn targets(at: u32, mask: Option<u32>) -> Vec<u64> {
     }
 }
 
-/// UTMALDG: a box to shared memory, here or in several CTAs, whose mbarriers count its bytes.
+/// UTMALDG: a tile to shared memory, here or in several CTAs, whose mbarriers count its bytes.
 fn load(f: Fields) -> R<Run> {
     let (a, named) = (f.uniform("a")?, Named::by(f, 2)?);
     let cast = if f.has("mc") { Some(f.uniform("c")?) } else { None };
     Ok(Box::new(move |c| {
         let Moved { map, rows, first } = named.look_up(c)?;
         let (to, barrier) = (c.uniform(a), c.uniform_behind(a, 1));
-        // A mask stands in the high half of its register.
+        // A mask is in the high half of its register.
         let mask = cast.map(|u| c.uniform(u) >> 16);
         let len_bytes = rows.len() * map.row_bytes();
         for (number, row) in rows.into_iter().enumerate() {
@@ -298,7 +302,7 @@ fn load(f: Fields) -> R<Run> {
     }))
 }
 
-/// A row of the box as shared memory has it.
+/// A row of the tile in shared memory's order.
 fn shared_row(c: &mut Core, map: &Map, from: u32, number: usize) -> R<Vec<u8>> {
     let row_at = (from & 0xff_ffff) + (number * map.row_bytes()) as u32;
     let mut bytes = vec![0; map.row_bytes()];
@@ -308,7 +312,7 @@ fn shared_row(c: &mut Core, map: &Map, from: u32, number: usize) -> R<Vec<u8>> {
     Ok(bytes)
 }
 
-/// UTMASTG: a box from shared memory; what is outside the tensor is not stored.
+/// UTMASTG: a tile from shared memory; elements outside the tensor are not stored.
 fn store(f: Fields) -> R<Run> {
     let (a, named) = (f.uniform("a")?, Named::by(f, 1)?);
     Ok(Box::new(move |c| {

@@ -1,21 +1,23 @@
-//! Registers that nobody wrote, where strict mode lets them be read: moved, saved, joined with what decides without them.
+//! Unwritten registers, where strict mode allows reading them: moved, saved, combined with a value that decides alone.
 
 use super::operand::{Fields, PSrc};
 use super::strict::place;
 use super::warp::Warp;
 use doorbell_ptx::sass::{self, Access, Effects, Instruction, Pipe, RegFile, Slot};
 
-/// How a result depends on sources that nobody wrote.
+/// How a result depends on unwritten sources.
 pub(super) enum Depends {
     /// They must not be read.
     Plainly,
     /// A move: its result is written where its source, the register of that place, is.
     Moves(u16),
-    /// A comparison joined with a predicate: where that says the result, what is compared does not matter. (The predicate; false is what decides an AND.)
+    /// A comparison combined with a predicate: where that decides the result, the comparison does not matter. (The
+    /// predicate; false is what decides an AND.)
     Joins(PSrc, bool),
     /// A choice by a predicate: only what is chosen matters, and the result is written where the predicate is.
     Chooses(PSrc),
-    /// A table of three predicates: each result is written where the table gives the same for all values of the unwritten ones.
+    /// A table of three predicates: each result is written where the table gives the same for all values of the
+    /// unwritten ones.
     Table([PSrc; 3], [u8; 2]),
 }
 
@@ -47,8 +49,9 @@ fn copied(inst: &Instruction) -> Option<&'static str> {
     }
 }
 
-/// Functions save registers that their caller may never have written, shuffles read lanes that nobody asks for,
-/// PRMT puts halves, told by its selector, into registers that have nothing yet, choices are made by predicates without a value and dropped; the first multiply of a chain may overwrite its sums.
+/// Functions save registers that their caller may never have written, shuffles read lanes whose result is not used,
+/// PRMT puts halves, chosen by its selector, into registers that are unwritten yet, selects by unwritten predicates are
+/// dropped; the first multiply of a chain may overwrite its sums.
 pub(super) fn spreads(inst: &Instruction, access: &Access) -> bool {
     let sums = inst.form().pipe == Pipe::Gmma && access.slot == Slot::C;
     sums || copied(inst).map(Slot::of) == Some(access.slot)
@@ -83,7 +86,7 @@ impl Depends {
         }
     }
 
-    /// Lanes in which the result is said before the instruction looks at this source.
+    /// Lanes in which the result is decided before the instruction reads this source.
     pub fn decided(&self, slot: Slot, warp: &Warp) -> u32 {
         match self {
             Depends::Joins(p, by) if slot != Slot::PP && slot != Slot::GUARD => {
@@ -99,7 +102,7 @@ impl Depends {
         }
     }
 
-    /// Lanes in which each of two results is one that somebody wrote; `written` says it of a register.
+    /// Lanes in which each of two results is a written one; `written` tells it of a register.
     pub fn known(&self, warp: &Warp, written: impl Fn(usize) -> u32) -> [u32; 2] {
         match self {
             Depends::Plainly | Depends::Joins(..) => [u32::MAX; 2],

@@ -2,7 +2,7 @@
 
 use super::issue::Issue;
 use super::shared::Who;
-use super::strict::Book;
+use super::strict::WarpShadow;
 
 /// One 32-bit register of 32 lanes.
 pub(super) type Lanes = [u32; 32];
@@ -37,7 +37,7 @@ pub(super) enum State {
     },
 }
 
-/// Lanes that stand at the same instruction.
+/// Lanes that are at the same instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub pc: u64,
@@ -86,7 +86,7 @@ pub(super) struct Warp {
     /// Generation of the cluster's barrier that the next wait is for.
     pub cluster_generation: u32,
     /// Strict mode's notes.
-    pub book: Option<Box<Book>>,
+    pub shadow: Option<Box<WarpShadow>>,
 }
 
 impl Warp {
@@ -95,7 +95,7 @@ impl Warp {
         self.live == 0
     }
 
-    /// It as one who touches shared memory: no other warp of the cluster has this number.
+    /// Its number as an accessor of shared memory: no other warp of the cluster has this number.
     pub fn who(&self) -> Who {
         Who::Warp(32 * self.cta as u32 + self.number)
     }

@@ -1,13 +1,14 @@
-//! Matrix multiplies of a warpgroup: HGMMA, QGMMA, IGMMA, BGMMA; 64 rows, 16 of each of its four warps, by up to 256 columns.
+//! Matrix multiplies of a warpgroup: HGMMA, QGMMA, IGMMA, BGMMA; 64 rows, 16 of each of its four warps, by up to 256
+//! columns.
 //!
-//! B, and A unless it is in registers, lie in shared memory as a 64-bit descriptor says: bits 13:0 the address, 29:16 the leading and
-//! 45:32 the stride offset, all in units of 16 bytes, 51:49 where the swizzle's pattern begins, 63:62 the swizzle. Their rows are
-//! of 32 bytes along the depth; 8 rows by 16 bytes stand together. Where a descriptor's matrix is transposed (16-bit formats), 8 steps
-//! along the depth by 16 bytes along the rows do. Sources: the PTX ISA (strides, swizzle modes, fragments), the canonical layouts in
-//! CUTLASS's comments.
+//! B, and A unless it is in registers, are in shared memory as a 64-bit descriptor specifies: bits 13:0 the address,
+//! 29:16 the leading and 45:32 the stride offset, all in units of 16 bytes, 51:49 where the swizzle's pattern begins,
+//! 63:62 the swizzle. Their rows are of 32 bytes along the depth; 8 rows by 16 bytes are contiguous. Where a
+//! descriptor's matrix is transposed (16-bit formats), 8 steps along the depth by 16 bytes along the rows do. Sources:
+//! the PTX ISA (strides, swizzle modes, fragments), the canonical layouts in CUTLASS's comments.
 //!
-//! Each warp multiplies when it issues: the chip does so at some time until the warp waits for the group. Products are exact, summed in
-//! double precision and rounded once, where the chip truncates on the way.
+//! Each warp multiplies when it issues: the chip does so at some time until the warp waits for the group. Products are
+//! exact, summed in double precision and rounded once, where the chip truncates on the way.
 
 use super::core::Core;
 use super::fault::{FaultKind, R, fail, not_modelled};
@@ -62,14 +63,14 @@ impl Descriptor {
         at ^ (line & (self.units - 1)) << 4
     }
 
-    /// Where the 16 bytes of a row's half stand.
+    /// Where the 16 bytes of a row's half are.
     fn row(&self, row: usize, half: usize) -> u64 {
         let (inner, outer, half) = (row as u64 % 8, row as u64 / 8, half as u64);
         let across = if self.units == 1 { half * self.leading } else { 16 * half };
         self.swizzled(inner * 16 * self.units + outer * self.stride + across)
     }
 
-    /// Transposed: where the 16 bytes of 8 rows of 16 bits stand for one step along the depth.
+    /// Transposed: where the 16 bytes of 8 rows of 16 bits are for one step along the depth.
     fn column(&self, unit: usize, depth: usize) -> u64 {
         let (unit, inner, outer) = (unit as u64, depth as u64 % 8, depth as u64 / 8);
         let (rows, steps) = match self.units {
@@ -80,7 +81,7 @@ impl Descriptor {
     }
 }
 
-/// Rows of 32 bytes, one after the other, and whether somebody has written all of them.
+/// Rows of 32 bytes, one after the other, and whether all of them were written.
 fn matrix(c: &mut Core, d: Descriptor, first: usize, rows: usize, transposed: bool) -> R<(Vec<u8>, bool)> {
     let (mut all, mut written) = (vec![0; rows * ROW_BYTES], true);
     if !transposed {
@@ -106,7 +107,7 @@ fn matrix(c: &mut Core, d: Descriptor, first: usize, rows: usize, transposed: bo
 struct Factors {
     a: Vec<u8>,
     b: Vec<u8>,
-    /// Somebody has written all of it, as far as strict mode knows.
+    /// All of it was written, as far as strict mode knows.
     written: bool,
 }
 
@@ -119,7 +120,7 @@ struct Operands {
     a: Option<u8>,
     /// Descriptors, of A first.
     u: u8,
-    /// The sum is added where it holds.
+    /// The sum is added where it is true.
     adds: PSrc,
     columns: usize,
     transposed_a: bool,
@@ -254,19 +255,19 @@ fn put(c: &Core, o: &Operands, out: &mut [Lanes], (row, column, wide): (usize, u
     out[number][lane] |= value << shift;
 }
 
-/// Stores sums; those of memory that nobody wrote are as if nobody had written them: code that is not optimised makes such
+/// Stores sums; those of unwritten memory count as unwritten: code that is not optimised makes such
 /// multiplies and drops their sums.
 fn store(c: &mut Core, d: u8, rows: &[Lanes], written: bool) {
     if d == 255 {
         return;
     }
     rows.iter().zip(d..).for_each(|(row, d)| c.write(Dst::R(d), row));
-    if let (false, Some(book)) = (written, &mut c.warp.book) {
-        book.forget(d, rows.len());
+    if let (false, Some(shadow)) = (written, &mut c.warp.shadow) {
+        shadow.forget(d, rows.len());
     }
 }
 
-/// Sums of 32-bit integers, of products that a function gives for two rows.
+/// Sums of 32-bit integers, of products that a function returns for two rows.
 fn integers(o: Operands, saturates: bool, dot: impl Fn(&[u8], &[u8]) -> i64 + Send + Sync + 'static) -> Run {
     Box::new(move |c| {
         let Factors { a, b, written } = o.read(c)?;

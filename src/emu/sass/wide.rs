@@ -1,6 +1,7 @@
 //! Integers of 64 bits in general registers, which sm_120 has: sums, compares, minima, moves, selections.
 //!
-//! An immediate of 32 bits is extended with its sign. What the predicates written by a minimum are is not known: an instruction that has one is a fault.
+//! An immediate of 32 bits is extended with its sign. The predicates written by a minimum are not known: an instruction
+//! with one is a fault.
 
 use super::core::{Core, mask, zip};
 use super::fault::{R, not_modelled};
@@ -40,7 +41,8 @@ fn is_short(f: Fields) -> bool {
     f.0.form().name == "I"
 }
 
-/// IADD: a sum of two with a carry out, and with .X one in, of 32 or of 64 bits. Negation is complement plus one, with .X the complement alone.
+/// IADD: a sum of two with a carry out, and with .X one in, of 32 or of 64 bits. Negation is complement plus one, with
+/// .X the complement alone.
 fn add(f: Fields) -> R<Run> {
     let (d, pu, a, b) = (f.dst()?, f.pdst("pu"), f.src("a")?, f.src("b")?);
     let (x, pp, wide, short) = (f.has("x"), f.psrc("pp"), f.has("w"), is_short(f));

@@ -1,4 +1,4 @@
-//! Classes of RM's objects and what an allocation of each takes: `alloc/*.h`, `class/*.h` of release 580.
+//! Classes of RM's objects and the parameters of an allocation of each: `alloc/*.h`, `class/*.h` of release 580.
 
 use super::super::{Choice, Kind, Layout};
 use Kind::{Address, Dec, Fd, Handle, Hex, Nested, Pointer, Reserved, Signed, Text};
@@ -87,7 +87,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Class FERMI_CONTEXT_SHARE_A; the driver answers the subcontext.
+    /// Class FERMI_CONTEXT_SHARE_A; the driver returns the subcontext.
     CtxShareAlloc = "NV_CTXSHARE_ALLOCATION_PARAMETERS", 12 {
         h_va_space as "hVASpace": u32, In, Handle;
         flags: u32, In, Hex;
@@ -106,8 +106,8 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Classes *_CHANNEL_GPFIFO_*: `gpFifoOffset` is the ring's GPU address, `gpFifoEntries` a power of two; USERD at `userdOffset[0]` bytes in
-    /// `hUserdMemory[0]`. One of `hContextShare` and `hVASpace`, not both.
+    /// Classes *_CHANNEL_GPFIFO_*: `gpFifoOffset` is the ring's GPU address, `gpFifoEntries` a power of two; USERD at
+    /// `userdOffset[0]` bytes in `hUserdMemory[0]`. One of `hContextShare` and `hVASpace`, not both.
     ChannelAlloc = "NV_CHANNEL_ALLOC_PARAMS", 368 {
         h_object_error as "hObjectError": u32, In, Handle;
         h_object_buffer as "hObjectBuffer": u32, In, Handle;

@@ -1,6 +1,6 @@
 //! The structs of RM's calls: `nvos.h` and `nv-ioctl.h` of release 580.
 //!
-//! A call returns 0 whatever came of it: the outcome is in `status`. Sizes are in bytes, addresses are of the process.
+//! A call returns 0 in any case: the outcome is in `status`. Sizes are in bytes, addresses are of the process.
 
 use super::super::Kind;
 use super::alloc::CLASSES;
@@ -44,7 +44,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// The older, shorter form of [`RmAlloc`]; the size of the request tells them apart.
+    /// The older, shorter form of [`RmAlloc`]; the size of the request distinguishes them.
     RmAlloc21 = "NVOS21_PARAMETERS", 32 {
         h_root as "hRoot": u32, In, Handle;
         h_object_parent as "hObjectParent": u32, In, Handle;
@@ -57,8 +57,8 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// A new object of a class below a parent. With `h_object_new` 0 the driver chooses the handle. The driver copies the whole struct of
-    /// the class whatever `params_size` says.
+    /// A new object of a class below a parent. With `h_object_new` 0 the driver chooses the handle. The driver copies
+    /// the whole struct of the class whatever `params_size` says.
     RmAlloc = "NVOS64_PARAMETERS", 48 {
         h_root as "hRoot": u32, In, Handle;
         h_object_parent as "hObjectParent": u32, In, Handle;
@@ -100,7 +100,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Who else may use an object.
+    /// Access rights of other clients to an object.
     RmShare = "NVOS57_PARAMETERS", 24 {
         h_client as "hClient": u32, In, Handle;
         h_object as "hObject": u32, In, Handle;
@@ -110,7 +110,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Waits until channels have nothing to do.
+    /// Waits until channels are idle.
     RmIdleChannels = "NVOS30_PARAMETERS", 56 {
         h_client as "hClient": u32, In, Handle;
         h_device as "hDevice": u32, In, Handle;
@@ -127,7 +127,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// The older way to memory; the union by `function` is kept as bytes.
+    /// The older memory interface; the union by `function` is kept as bytes.
     RmVidHeapControl = "NVOS32_PARAMETERS", 184 {
         h_root as "hRoot": u32, In, Handle;
         h_object_parent as "hObjectParent": u32, In, Handle;
@@ -143,7 +143,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// A part of a memory object for the processor; `pLinearAddress` comes back as a cookie for [`RmUnmapMemory`].
+    /// Maps a part of a memory object for the CPU; `pLinearAddress` returns a cookie for [`RmUnmapMemory`].
     MapMemoryParams = "NVOS33_PARAMETERS", 48 {
         h_client as "hClient": u32, In, Handle;
         h_device as "hDevice": u32, In, Handle;
@@ -226,7 +226,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Takes back [`RmMapMemoryDma`].
+    /// Undoes [`RmMapMemoryDma`].
     RmUnmapMemoryDma = "NVOS47_PARAMETERS", 48 {
         h_client as "hClient": u32, In, Handle;
         h_device as "hDevice": u32, In, Handle;
@@ -308,7 +308,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Takes back [`AllocOsEvent`].
+    /// Undoes [`AllocOsEvent`].
     FreeOsEvent = "nv_ioctl_free_os_event_t", 16 {
         h_client as "hClient": u32, In, Handle;
         h_device as "hDevice": u32, In, Handle;
@@ -329,7 +329,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// `cmd` 0x32 asks for the release's name; 0 demands the one given, 0x31 a compatible one.
+    /// `cmd` 0x32 queries the release's name; 0 requires the given one, 0x31 a compatible one.
     CheckVersion = "nv_ioctl_rm_api_version_t", 72 {
         cmd: u32, In, Dec;
         reply: u32, Out, Dec;

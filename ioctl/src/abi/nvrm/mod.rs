@@ -1,10 +1,10 @@
 //! RM, NVIDIA's resource manager: `/dev/nvidiactl` and `/dev/nvidia0..`, ioctl type `F`.
 //!
-//! A few calls carry everything: ALLOC makes an object of a class, CONTROL sends it a command; both point at a struct that the class or the command
-//! chooses. A call returns 0 whatever came of it, the outcome is the struct's `status`.
-//! Source: `nv-ioctl.h`, `nv-ioctl-numbers.h`, `nv_escape.h`, `nvos.h`, `alloc/`, `class/` and `ctrl/` of the open kernel modules 580.142, compiled; every struct
-//! and number is compared with that table in `tests/nv.rs`. Releases: see [`Release`].
-//! Left out: display, video and virtualisation; of the [`VID_HEAP_CONTROL`] union only its bytes.
+//! A few calls carry everything: ALLOC makes an object of a class, CONTROL sends it a command; both point at a struct
+//! that depends on the class or the command. A call returns 0 in any case, the outcome is the struct's `status`.
+//! Source: `nv-ioctl.h`, `nv-ioctl-numbers.h`, `nv_escape.h`, `nvos.h`, `alloc/`, `class/` and `ctrl/` of the open
+//! kernel modules 580.142, compiled; every struct and number is compared with that table in `tests/nv.rs`. Releases:
+//! see [`Release`]. Left out: display, video and virtualisation; of the [`VID_HEAP_CONTROL`] union only its bytes.
 
 mod alloc;
 mod control;

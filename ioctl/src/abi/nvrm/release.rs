@@ -1,8 +1,9 @@
 //! Releases of NVIDIA's driver, and which form of a struct each has.
 //!
 //! Source: the headers of 580.142 and 595.45 compiled (`tests/nv_layout.tsv`); for 535 to 570 the tables that gVisor's
-//! nvproxy keeps by release. UNMAP_MEMORY_DMA, MIGRATE and ALLOC_SEMAPHORE_POOL of releases before 550 are not described: nothing here makes those calls.
-//! What a release changed by putting fields at a struct's end is a length here; what it moved is a struct of its own.
+//! nvproxy has for each release. UNMAP_MEMORY_DMA, MIGRATE and ALLOC_SEMAPHORE_POOL of releases before 550 are not
+//! described: nothing here makes those calls. Fields that a release appended to a struct are a length here; a struct
+//! whose fields moved is a struct of its own.
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ pub struct Release {
 /// Releases whose structs are known: by major number.
 pub const KNOWN_MAJORS: std::ops::RangeInclusive<u32> = 535..=595;
 
-/// What speaks against a release.
+/// Why a release is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReleaseError {
     #[error("driver release {0:?} is not of the form 580.159.04")]
@@ -30,7 +31,7 @@ pub enum ReleaseError {
 }
 
 impl Release {
-    /// Reads a release's name, as `CHECK_VERSION_STR` answers it.
+    /// Parses a release's name, as `CHECK_VERSION_STR` returns it.
     ///
     /// # Errors
     /// A name of another form.

@@ -1,6 +1,6 @@
-//! RM's status codes: `nvstatuscodes.h` of release 580. UVM answers with the same.
+//! RM's status codes: `nvstatuscodes.h` of release 580. UVM uses the same.
 
-/// What RM says of a call.
+/// RM's outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub u32);
 

@@ -1,6 +1,6 @@
 //! The AQL packet processor: slots, barriers, kernel descriptors, completion signals, error codes.
 //!
-//! Source: amd.md 2.7-2.9, 4.2, 4.4. Left out: agent dispatch packets (a named error), kernarg preload
+//! Source: docs/amd.md 2.7-2.9, 4.2, 4.4. Left out: agent dispatch packets (a named error), kernarg preload
 //! beyond copying the dwords into user SGPRs.
 
 use super::super::chip::{Chip, LDS_GRANULE};
@@ -36,7 +36,7 @@ mod property {
 
 const PRELOAD_LENGTH: Field = field(0, 0, 6);
 const PRELOAD_OFFSET: Field = field(0, 7, 15);
-/// Code of old firmware stands before the entry of kernels with preloaded arguments.
+/// Code for old firmware precedes the entry of kernels with preloaded arguments.
 const PRELOAD_ENTRY_BYTES: u64 = 256;
 const USER_SGPRS: usize = 16;
 
@@ -64,7 +64,7 @@ fn queue_struct(queue: &Queue) -> u64 {
 }
 
 /// Stores an error mask into the inactive signal of an AQL queue, as far as there is one.
-pub fn tell_inactive(gpu: &Gpu, queue: &Queue, mask: u64) {
+pub fn signal_inactive(gpu: &Gpu, queue: &Queue, mask: u64) {
     if queue.setup.kind != Kind::Aql {
         return;
     }
@@ -256,7 +256,7 @@ fn check_grid(p: &KernelDispatch) -> Result<([u32; 3], [u32; 3]), Cause> {
     Ok((groups, last))
 }
 
-/// User SGPRs in the order of amd.md 4.4.
+/// User SGPRs in the order of docs/amd.md 4.4.
 fn user_sgprs(
     site: Site<'_>,
     p: &KernelDispatch,

@@ -1,7 +1,7 @@
 //! Atomics that packets carry: the texture cache's operations with 32 and 64 bits.
 //!
-//! Source: `TC_OP` of the kernel driver's `vega10_enum.h`: a returning form 7..25, +32 for 64 bits, +64 for those that return nothing.
-//! Left out: float minima and maxima.
+//! Source: `TC_OP` of the kernel driver's `vega10_enum.h`: a returning form 7..25, +32 for 64 bits, +64 for those that
+//! return nothing. Left out: float minima and maxima.
 
 use super::{Cause, Site};
 

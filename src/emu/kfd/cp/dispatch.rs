@@ -1,6 +1,6 @@
-//! Registers → a dispatch: what both command processors hand to the compute units.
+//! Registers → a dispatch: what both command processors pass to the compute units.
 //!
-//! Source: amd.md 2.4, 4.3.
+//! Source: docs/amd.md 2.4, 4.3.
 
 use super::super::chip::{Chip, LDS_BYTES, LDS_GRANULE, MAX_WORKGROUP};
 use super::super::compute::Dispatch;
@@ -15,7 +15,7 @@ use doorbell_hcq::packet::pm4::regs::{
 pub(super) struct Registers {
     chip: Chip,
     sh: Vec<u32>,
-    /// User SGPRs that somebody wrote.
+    /// User SGPRs that were written.
     user_data_written: u32,
 }
 

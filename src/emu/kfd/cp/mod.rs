@@ -1,7 +1,7 @@
 //! The packet processors: one engine a queue, on a thread of its own.
 //!
-//! Source: amd.md 2, 3, 6.2. A packet runs to its end before the next one starts, dispatches included: what RELEASE_MEM, barrier bits and
-//! CS_PARTIAL_FLUSH wait for has always happened. A waiting packet blocks its queue only.
+//! Source: docs/amd.md 2, 3, 6.2. A packet runs to its end before the next one starts, dispatches included: what
+//! RELEASE_MEM, barrier bits and CS_PARTIAL_FLUSH wait for is always complete. A waiting packet blocks its queue only.
 //! Left out: overlap of independent dispatches, preemption in the middle of a dispatch.
 
 mod aql;
@@ -11,7 +11,7 @@ mod pm4;
 mod sdma;
 mod stale;
 
-pub use aql::tell_inactive;
+pub use aql::signal_inactive;
 pub use stale::Caches;
 
 use super::compute::ComputeFault;
@@ -59,12 +59,12 @@ pub enum Cause {
     HostMisses { packet: &'static str, va: u64 },
     #[error("dispatch: {0}")]
     Compute(#[from] ComputeFault),
-    /// The driver took the queue away; nobody's fault.
+    /// The driver destroyed the queue; not a fault.
     #[error("stopped by the driver")]
     Taken,
 }
 
-/// Which kind of bad dispatch, as the firmware tells them apart.
+/// Kinds of bad dispatches, as the firmware distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadDispatch {
     Dimensions,
@@ -90,7 +90,7 @@ impl Cause {
         }
     }
 
-    /// The kernel's exception code (amd.md 7.3).
+    /// The kernel's exception code (docs/amd.md 7.3).
     pub fn exception_code(&self) -> u32 {
         match self {
             Self::Dispatch { code, .. } => match code {
@@ -163,7 +163,7 @@ impl From<Cause> for Box<Stop> {
 /// Result of a processor.
 type Run<T> = Result<T, Box<Stop>>;
 
-/// What came of one look at the ring.
+/// The outcome of one poll of the ring.
 enum Step {
     /// So many units of the ring are done.
     Done(u64),
@@ -179,7 +179,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Blocks the queue until a condition over memory holds.
+    /// Blocks the queue until a condition on memory holds.
     fn wait_until(&self, ready: impl FnMut() -> Result<bool, VmFault>) -> Result<(), Cause> {
         self.queue.wait_until(ready).map_err(|e| e.map_or(Cause::Taken, Cause::Memory))
     }
@@ -220,7 +220,7 @@ impl Processor {
     }
 }
 
-/// An engine's life: takes work from its queue until the queue is destroyed.
+/// The main loop of an engine: takes work from its queue until the queue is destroyed.
 pub fn run(gpu: &Gpu, queue: &Queue) {
     let site = Site { gpu, queue };
     let mut processor = match queue.setup.kind {
@@ -266,7 +266,7 @@ fn check_overrun(processor: &Processor, work: &Work) -> Run<()> {
     Err(Cause::Overrun { put: work.put, get: work.get, ring }.into())
 }
 
-/// The read pointer as each kind of queue keeps it in memory (amd.md 2.2).
+/// The read pointer as each kind of queue stores it in memory (docs/amd.md 2.2).
 fn store_read_ptr(site: Site<'_>, processor: &Processor, work: &Work, get: u64) -> Result<(), VmFault> {
     let va = site.queue.setup.read_ptr_va;
     match processor {

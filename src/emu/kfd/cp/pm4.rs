@@ -1,6 +1,7 @@
 //! The PM4 command processor of a compute queue: ring, indirect buffers, registers per XCC.
 //!
-//! Source: amd.md 2.2-2.8. Left out: UCONFIG registers and performance counters (a named error), events other than CS_PARTIAL_FLUSH.
+//! Source: docs/amd.md 2.2-2.8. Left out: UCONFIG registers and performance counters (a named error), events other than
+//! CS_PARTIAL_FLUSH.
 
 use super::super::chip::Chip;
 use super::super::compute::{ComputeFault, Dispatch};
@@ -16,7 +17,7 @@ use doorbell_hcq::packet::pm4::{
     IndirectBuffer, IntSel, Operation, Packet, ReleaseMem, WaitSpace, WriteData,
 };
 
-/// HDP flush request and done: the only registers that WAIT_REG_MEM may name (amd.md 2.3).
+/// HDP flush request and done: the only registers that WAIT_REG_MEM may name (docs/amd.md 2.3).
 const HDP_MEM_FLUSH: (u32, u32) = (0x0e26, 0x0e27);
 
 /// The processor's state.
@@ -29,9 +30,9 @@ pub(super) struct Pm4 {
 /// What follows a packet.
 enum Flow {
     Next,
-    /// So many dwords behind the packet are jumped over.
+    /// Number of dwords after the packet that are skipped.
     Skip(u64),
-    /// So many dwords behind the packet run on these XCCs only.
+    /// Number of dwords after the packet that run on these XCCs only.
     Only(u32, u64),
     /// Go on in another buffer and do not come back.
     Chain(IndirectBuffer),
@@ -270,7 +271,7 @@ impl Pm4 {
     }
 }
 
-/// Hands a dispatch to the compute units.
+/// Passes a dispatch to the compute units.
 pub(super) fn run_dispatch(site: Site<'_>, dispatch: &Dispatch, kernarg: Option<u64>) -> Result<(), Cause> {
     if site.gpu.strict {
         site.gpu.caches.dispatch(&site.gpu.vm, dispatch.entry, kernarg)?;
@@ -293,7 +294,7 @@ fn sh_register(packet: &'static str, address: u64) -> Result<ShReg, Cause> {
     offset.map(ShReg).ok_or(Cause::Register { packet, reg })
 }
 
-/// The next `dwords` behind a packet that steers them.
+/// The next `dwords` after a packet that refers to them.
 fn beyond<'a>(packet: &'static str, dwords: u64, behind: &'a [u32]) -> Run<&'a [u32]> {
     let have = behind.len() as u64;
     let words = usize::try_from(dwords).ok().and_then(|count| behind.get(..count));

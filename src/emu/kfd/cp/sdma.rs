@@ -1,6 +1,6 @@
 //! The copy engine: packets of an SDMA queue, in order.
 //!
-//! Source: amd.md 3. A packet that crosses the ring's end is an error here; hardware would misread it.
+//! Source: docs/amd.md 3. A packet that crosses the ring's end is an error here; hardware would misread it.
 
 use super::super::queue::Work;
 use super::super::vm::Vm;
@@ -17,7 +17,7 @@ const FIRST_LOOK: u64 = 64;
 const INDIRECT_END_DWORDS: u64 = 8;
 const INDIRECT_DWORDS: u64 = 6;
 
-/// The engine; it keeps nothing between packets.
+/// The engine; it has no state between packets.
 pub(super) struct Sdma {
     version: sdma::Sdma,
 }
@@ -60,7 +60,7 @@ impl Sdma {
         }
     }
 
-    /// `ring_dword`: where the packet stands in the ring; `None` in an indirect buffer.
+    /// `ring_dword`: position of the packet in the ring; `None` in an indirect buffer.
     fn execute(&self, site: Site<'_>, packet: &Packet<'_>, ring_dword: Option<u64>) -> Run<()> {
         let vm = &site.gpu.vm;
         match packet {

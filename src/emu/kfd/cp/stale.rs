@@ -1,11 +1,13 @@
-//! Caches between the packets. What the instruction cache and the scalar cache may still hold: code and kernel arguments that were changed since they were last read, while
-//! no packet invalidated the cache. Hardware would run or read the old bytes now and then; here it is an error each time.
+//! Caches between the packets: what the instruction cache and the scalar cache may still hold, namely code and kernel
+//! arguments that were changed since they were last read, while no packet invalidated the cache. Hardware would run or
+//! read the old bytes now and then; here it is an error each time.
 //!
-//! Source: amd.md 2.3 (which bits invalidate what), 2.8, 4.5, 8.1. Both caches are taken as one for the card, and as never giving a line up.
-//! What vector caches and L2 may hold is in `amdgpu::Books`; here are the packets that act on them, and who of the card's engines looks into L2:
-//! packet processors do up to gfx11 (on gfx12 they and SDMA work at system scope, says Mesa), SDMA does on gfx11 (the kernel driver gives it an L2
-//! policy) and has no L2 beside it on gfx942. Left out: code beyond [`CODE_BYTES`] of its entry, arguments beyond [`ARGUMENT_BYTES`], signals and
-//! other words that packets write by themselves.
+//! Source: docs/amd.md 2.3 (which bits invalidate what), 2.8, 4.5, 8.1. Both caches are modelled as one for the card,
+//! and as never evicting a line. What vector caches and L2 may hold is in `amdgpu::ShadowMemory`; here are the packets
+//! that act on them, and which of the card's engines read through L2: packet processors do up to gfx11 (on gfx12 they
+//! and SDMA work at system scope, according to Mesa), SDMA does on gfx11 (the kernel driver gives it an L2 policy) and
+//! has no L2 on its path on gfx942. Left out: code beyond [`CODE_BYTES`] of its entry, arguments beyond
+//! [`ARGUMENT_BYTES`], signals and other words that packets write by themselves.
 
 use super::super::chip::Chip;
 use super::super::gpu::Gpu;
@@ -22,13 +24,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const CODE_BYTES: usize = 256;
 /// Bytes of its arguments: a line of the scalar cache.
 const ARGUMENT_BYTES: usize = 64;
-/// More lines than any cache holds; then it starts anew.
+/// More lines than any cache holds; then it starts empty again.
 const MOST: usize = 1 << 14;
 
 /// ACQUIRE_MEM and its likes: what they invalidate, and what they write back.
 pub(super) fn acquire(gpu: &Gpu, cache: Acquire) {
     gpu.caches.acquire(cache);
-    gpu.books.flush(match cache {
+    gpu.shadow.flush(match cache {
         Acquire::Gcr(gcr) => Flush {
             vector: gcr.contains(GcrCntl::GLV_INV),
             array: gcr.contains(GcrCntl::GL1_INV),
@@ -48,7 +50,7 @@ pub(super) fn acquire(gpu: &Gpu, cache: Acquire) {
 
 /// RELEASE_MEM: the same at the end of the pipe.
 pub(super) fn release(gpu: &Gpu, cache: Release) {
-    gpu.books.flush(match cache {
+    gpu.shadow.flush(match cache {
         Release::Gcr(gcr) => Flush {
             vector: gcr.contains(ReleaseGcr::GLV_INV),
             array: gcr.contains(ReleaseGcr::GL1_INV),
@@ -73,16 +75,16 @@ pub(super) fn acquire_scope(gpu: &Gpu, scope: Scope) {
     }
     gpu.caches.acquire_scope();
     // L2 is one for the agent, or coherent in it: what others wrote is the system's affair.
-    gpu.books.flush(Flush { l2: scope == Scope::System, write_back: false, ..Flush::ALL });
+    gpu.shadow.flush(Flush { l2: scope == Scope::System, write_back: false, ..Flush::ALL });
 }
 
 /// An AQL packet's release scope after it: an agent of several XCCs writes back its L2s as for the system.
 pub(super) fn release_scope(gpu: &Gpu, scope: Scope) {
     let write_back = scope == Scope::System || scope == Scope::Agent && gpu.facts().num_xcc > 1;
-    gpu.books.flush(Flush { write_back, ..Flush::default() });
+    gpu.shadow.flush(Flush { write_back, ..Flush::default() });
 }
 
-/// Who of the card's engines reads and writes memory.
+/// The engines of the card that read and write memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Client {
     /// The packet processor of a compute queue.
@@ -91,7 +93,7 @@ pub(super) enum Client {
 }
 
 impl Client {
-    fn looks_into_l2(self, chip: Chip) -> bool {
+    fn reads_through_l2(self, chip: Chip) -> bool {
         match chip {
             Chip::Gfx1100 => true,
             Chip::Gfx942 => self == Self::Cp,
@@ -100,27 +102,27 @@ impl Client {
     }
 }
 
-/// Refuses to read, past L2, what a dispatch has stored and nothing has written back.
+/// Refuses a read that bypasses L2 of data that a dispatch has stored and that was not written back.
 pub(super) fn past_l2(gpu: &Gpu, packet: &'static str, va: u64, len_bytes: u64) -> Result<(), Cause> {
-    match gpu.books.first_dirty(va, len_bytes).filter(|_| gpu.strict) {
+    match gpu.shadow.first_dirty(va, len_bytes).filter(|_| gpu.strict) {
         Some((va, dispatches)) => Err(Cause::NotWrittenBack { packet, va, dispatches }),
         None => Ok(()),
     }
 }
 
-/// As [`past_l2`], for an engine that may look into it.
+/// As [`past_l2`], for an engine that may read through L2.
 pub(super) fn reads(gpu: &Gpu, by: Client, packet: &'static str, va: u64, len_bytes: u64) -> Result<(), Cause> {
-    if by.looks_into_l2(gpu.chip) { Ok(()) } else { past_l2(gpu, packet, va, len_bytes) }
+    if by.reads_through_l2(gpu.chip) { Ok(()) } else { past_l2(gpu, packet, va, len_bytes) }
 }
 
 /// An engine has changed memory.
 pub(super) fn wrote(gpu: &Gpu, by: Client, va: u64, len_bytes: u64) {
-    gpu.books.stored(va, len_bytes, by.looks_into_l2(gpu.chip));
+    gpu.shadow.stored(va, len_bytes, by.reads_through_l2(gpu.chip));
 }
 
-/// Refuses to interrupt the host while L2 keeps what the queue's dispatches stored to the host's own memory.
+/// Refuses to interrupt the host while L2 holds stores of the queue's dispatches to the host's own memory.
 pub(super) fn interrupts(gpu: &Gpu, queue: &Queue, packet: &'static str) -> Result<(), Cause> {
-    match gpu.books.missed_by_host(queue.setup.id).filter(|_| gpu.strict) {
+    match gpu.shadow.missed_by_host(queue.setup.id).filter(|_| gpu.strict) {
         Some(va) => Err(Cause::HostMisses { packet, va }),
         None => Ok(()),
     }
@@ -147,7 +149,7 @@ fn snapshot(vm: &Vm, va: u64, most: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Remembers what is read; true when the cache holds something else.
+/// Records what is read; true when the cache holds something else.
 fn is_stale(lines: &mut BTreeMap<u64, Vec<u8>>, va: u64, now: Vec<u8>) -> bool {
     if lines.len() >= MOST {
         lines.clear();

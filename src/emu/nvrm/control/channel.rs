@@ -1,4 +1,4 @@
-//! Commands to channels and their groups: token, schedule, preempt, reset, what they died of.
+//! Commands to channels and their groups: token, schedule, preempt, reset, error state.
 
 use super::super::channel::{Channel, Dead, Group};
 use super::super::object::{Body, Client};
@@ -32,7 +32,7 @@ pub const ROWS: &[Row] = &[
         let params: nvrm::ChannelSchedule = ask.read();
         schedule(&channel(ask)?.group, params.b_enable != 0)
     }),
-    // A channel without a group names its engine again; it was said when it was made.
+    // A channel without a group names its engine again; it was given when the channel was made.
     row(&nvrm::CHANNEL_BIND, |ask| {
         let params: nvrm::ChannelBind = ask.read();
         let own = channel(ask)?.setup.engine_type;
@@ -122,7 +122,8 @@ fn group<'a>(ask: &Ask<'a>) -> Result<&'a Arc<Group>, Status> {
     }
 }
 
-/// Puts all channels of a group on their runlist. A channel of the graphics engine in a space of UVM has to be bound by it first.
+/// Puts all channels of a group on their runlist. A channel of the graphics engine in a space of UVM has to be bound by
+/// it first.
 fn schedule(group: &Group, enable: bool) -> Result<(), Status> {
     let members = group.members();
     let is_graphics = super::super::channel::copy_engine_index(group.engine_type).is_none();
@@ -137,7 +138,7 @@ fn schedule(group: &Group, enable: bool) -> Result<(), Status> {
     Ok(())
 }
 
-/// PREEMPT: takes a group off its engine. What runs is waited for; what does not end in time is reset.
+/// PREEMPT: takes a group off its engine. Running work is waited for; work that does not end in time is reset.
 pub fn preempt(nv: &SoftNv, body: &Body, params: &nvrm::GroupPreempt) -> Result<(), Status> {
     /// As long as the driver waits on its own.
     const DEFAULT: Duration = Duration::from_secs(1);

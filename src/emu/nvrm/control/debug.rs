@@ -1,4 +1,4 @@
-//! Commands to the debugger: what SMs and MMU say of an error.
+//! Commands to the debugger: error states of SMs and MMU.
 
 use super::super::status;
 use super::{Ask, Body, Row, row};

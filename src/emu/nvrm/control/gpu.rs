@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 pub const ROWS: &[Row] = &[
     row(&nvrm::GPU_GET_INFO_V2, |ask| {
-        // SMC mode 0x2a; the others are capabilities that nothing here has.
+        // SMC mode 0x2a; the others are capabilities that are absent here.
         const SMC_MODE: u32 = 0x2a;
         let params: nvrm::GpuInfo = ask.read();
         const UNSUPPORTED: u32 = 0;
@@ -90,7 +90,7 @@ pub const ROWS: &[Row] = &[
     row(&nvrm::CE_GET_CE_PCE_MASK, |ask| {
         let mut params: nvrm::CePceMask = ask.read();
         let index = ce_index(ask, params.ce_engine_type)?;
-        // Two physical engines behind each asynchronous one.
+        // Two physical engines for each asynchronous one.
         params.pce_mask = if index < 2 { 1 << index } else { 0b11 << (2 * index - 2) };
         ask.store(&params);
         Ok(())

@@ -1,6 +1,6 @@
 //! Commands to a subdevice about its SMs.
 
-use super::super::chip::Facts;
+use super::super::chip::ChipFacts;
 use super::super::status;
 use super::{Ask, Row, answer_list, row};
 use doorbell_ioctl::abi::nvrm::{self, Status};
@@ -40,13 +40,13 @@ pub const ROWS: &[Row] = &[
 ];
 
 /// TPCs in use of a GPC: those of the chip spread evenly, the first GPCs have one more.
-fn tpcs_of(facts: &Facts, gpc: u32) -> u32 {
+fn tpcs_of(facts: &ChipFacts, gpc: u32) -> u32 {
     let (even, odd) = (facts.tpcs() / facts.gpcs, facts.tpcs() % facts.gpcs);
     even + u32::from(gpc < odd)
 }
 
-/// GR_INFO by index; what is not asked by anybody here is 0.
-fn info(facts: &Facts, index: u32) -> Option<u32> {
+/// GR_INFO by index; indices that no caller here uses are 0.
+fn info(facts: &ChipFacts, index: u32) -> Option<u32> {
     const LAST: u32 = 0x3a;
     Some(match index {
         0x0c => facts.sm_version,
@@ -79,7 +79,7 @@ fn info_by_pointer(ask: &mut Ask<'_>) -> Result<(), Status> {
     write_process(at, &list).map_err(|_| status::INVALID_ADDRESS)
 }
 
-/// Records of nine 16-bit numbers a SM: GPC, TPC in it, SM in that, TPC of all, and what partitions would say.
+/// Records of nine 16-bit numbers a SM: GPC, TPC in it, SM in that, TPC of all, and the numbers in partitions.
 fn sm_order(ask: &mut Ask<'_>) -> Result<(), Status> {
     let facts = ask.nv.config.chip.facts();
     let mut params: nvrm::GlobalSmOrder = ask.read();

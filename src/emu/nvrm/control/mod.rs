@@ -1,8 +1,8 @@
 //! CONTROL: commands to objects.
 //!
-//! Source: nv.md 2, 2.5, 6; `control.c` of the open kernel modules for the order of checks: client, size, object, class, then the command's own.
-//! A command's number says which class it is for. Answers that a board or its firmware decides are plausible ones. A command that exists and is not here
-//! is a named report and NOT_SUPPORTED.
+//! Source: docs/nv.md 2, 2.5, 6; `control.c` of the open kernel modules for the order of checks: client, size, object,
+//! class, then the command's own. A command's number holds its class. Answers that depend on a board or its firmware
+//! are plausible ones. A command that exists and is not here is a named report and NOT_SUPPORTED.
 
 mod channel;
 mod client;
@@ -24,7 +24,7 @@ use doorbell_ioctl::port::{CpuPtr, read_process, write_process};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-/// What a handler sees.
+/// The inputs of a handler.
 struct Ask<'a> {
     nv: &'a SoftNv,
     client: &'a Client,
@@ -35,7 +35,7 @@ struct Ask<'a> {
     params: &'a mut [u8],
 }
 
-/// Handlers that answer at once.
+/// Handlers that return at once.
 type Handler = fn(&mut Ask<'_>) -> Result<(), Status>;
 
 /// A command: number, bytes of its struct, handler.
@@ -155,7 +155,7 @@ impl SoftNv {
     }
 }
 
-/// Fills a list of indices and answers that lies at `at` in `params`; entries behind `count` stay.
+/// Fills a list of indices and values at `at` in `params`; entries after `count` stay.
 fn answer_list(params: &mut [u8], at: usize, count: u32, answer: impl Fn(u32) -> Option<u32>) -> Result<(), Status> {
     const ENTRY: usize = size_of::<nvrm::InfoEntry>();
     let list = params.get_mut(at..).and_then(|rest| rest.get_mut(..(count as usize).checked_mul(ENTRY)?));

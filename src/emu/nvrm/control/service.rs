@@ -1,6 +1,6 @@
 //! Commands to a subdevice about memory, bus, time, clocks, temperature and events.
 //!
-//! Source: nv.md 2.5; `ctrl2080thermal.h` for the thermal system. A card's power is told by no public command.
+//! Source: docs/nv.md 2.5; `ctrl2080thermal.h` for the thermal system. No public command returns a card's power.
 
 use super::super::status;
 use super::{Ask, Row, answer_list, row};
@@ -89,7 +89,7 @@ pub const ROWS: &[Row] = &[
     row(&nvrm::THERMAL_SYSTEM_EXECUTE_V2, thermal),
 ];
 
-/// BUS_INFO by index: the link as the PCIe capability's registers say it.
+/// BUS_INFO by index: the link as in the PCIe capability's registers.
 fn bus_info(generation: u32, gpu: usize, index: u32) -> u32 {
     const WIDTH: u32 = 16;
     match index {

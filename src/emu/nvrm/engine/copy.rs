@@ -1,8 +1,9 @@
 //! The copy engine: linear and pitched copies, fills, semaphores.
 //!
-//! Source: nv.md 3.5. A copy runs to its end before the next one starts. Left out: what `hcq::packet::nv::copy` leaves out.
+//! Source: docs/nv.md 3.5. A copy runs to its end before the next one starts. Left out: what `hcq::packet::nv::copy`
+//! leaves out.
 
-use super::super::chip::Facts;
+use super::super::chip::ChipFacts;
 use super::report::Semaphore;
 use super::{Cause, Site};
 use doorbell_hcq::packet::nv::MethodError;
@@ -11,14 +12,14 @@ use std::sync::atomic::Ordering;
 
 /// The copy engine of one channel.
 pub struct CopyEngine {
-    facts: &'static Facts,
+    facts: &'static ChipFacts,
     methods: Methods,
-    /// Work that nothing has waited for.
+    /// Work that no wait has covered yet.
     pending: Vec<Action>,
 }
 
 impl CopyEngine {
-    pub fn new(facts: &'static Facts) -> Self {
+    pub fn new(facts: &'static ChipFacts) -> Self {
         Self { facts, methods: Methods::default(), pending: Vec::new() }
     }
 

@@ -1,9 +1,10 @@
 //! The compute engine: its methods, and grids as their QMDs describe them.
 //!
-//! Source: nv.md 3.4, 4, 5.4-5.6. A grid that a QMD cannot have is an exception of the graphics engine before its first CTA.
-//! Left out: queues, latches, reductions in releases, dependence counters, texture state, what `hcq::packet::nv::qmd::Launch` leaves out.
+//! Source: docs/nv.md 3.4, 4, 5.4-5.6. A grid that a QMD cannot have is an exception of the graphics engine before its
+//! first CTA. Left out: queues, latches, reductions in releases, dependence counters, texture state, what
+//! `hcq::packet::nv::qmd::Launch` leaves out.
 
-use super::super::chip::Facts;
+use super::super::chip::ChipFacts;
 use super::super::compute::{Launch, Machine};
 use super::inline::Inline;
 use super::report::Semaphore;
@@ -42,7 +43,7 @@ const PROGRAM_ALIGN: u64 = 128;
 
 /// The compute engine of one channel.
 pub struct ComputeEngine {
-    facts: &'static Facts,
+    facts: &'static ChipFacts,
     methods: Methods,
     inline: Inline,
     legacy_report: [u32; 3],
@@ -50,12 +51,12 @@ pub struct ComputeEngine {
     local_window: u64,
     local_memory: u64,
     local_tpc_bytes: u64,
-    /// Grids that nothing has waited for.
+    /// Grids that no wait has covered yet.
     pending: Vec<GpuVa>,
 }
 
 impl ComputeEngine {
-    pub fn new(facts: &'static Facts) -> Self {
+    pub fn new(facts: &'static ChipFacts) -> Self {
         Self {
             facts,
             methods: Methods::default(),
@@ -163,7 +164,7 @@ impl ComputeEngine {
         Ok(())
     }
 
-    /// Runs the grid of the QMD at `va`; gives the one that it schedules when it is done.
+    /// Runs the grid of the QMD at `va`; returns the one that it schedules when it is done.
     fn grid(&self, site: Site<'_>, va: u64) -> Result<Option<GpuVa>, Cause> {
         let version = self.facts.qmd;
         let words = site.vm().read_dwords(va, version.dwords())?;
@@ -293,7 +294,7 @@ fn missing(method: u16, value: u32) -> Cause {
     Cause::Method(MethodError::Unknown { engine: ENGINE, method, value })
 }
 
-/// A window over mapped memory hides it; hardware says nothing until a kernel reads the wrong bytes.
+/// A window over mapped memory hides it; hardware reports nothing until a kernel reads the wrong bytes.
 fn check_window(site: Site<'_>, what: &str, base: u64, len_bytes: u64) {
     if !base.is_multiple_of(len_bytes) {
         site.complain(format!("{what} window at {base:#x}, not at a multiple of {len_bytes:#x}"));

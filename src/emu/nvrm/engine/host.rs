@@ -1,6 +1,6 @@
 //! The host engine: GPFIFO entries, push buffers, host methods, and which engine each subchannel's methods go to.
 //!
-//! Source: nv.md 3.1-3.3.
+//! Source: docs/nv.md 3.1-3.3.
 
 use super::copy::CopyEngine;
 use super::grid::ComputeEngine;
@@ -11,7 +11,7 @@ use doorbell_hcq::packet::nv::host::{Action, Host as Methods, Until};
 use doorbell_hcq::packet::nv::{Entry, MethodError, Subchannel, Write, Writes};
 use std::sync::PoisonError;
 
-use super::super::chip::Facts;
+use super::super::chip::ChipFacts;
 
 const SEM_EXECUTE: u16 = 0x6c;
 const PAYLOAD_64: u32 = 1 << 24;
@@ -25,9 +25,9 @@ enum Bound {
     Copy,
 }
 
-/// The host engine of one channel, with the engines behind it.
+/// The host engine of one channel, with its compute and copy engines.
 pub struct Host {
-    facts: &'static Facts,
+    facts: &'static ChipFacts,
     methods: Methods,
     bound: [Option<Bound>; 8],
     compute: ComputeEngine,
@@ -39,7 +39,7 @@ pub struct Host {
 type Run<T> = Result<T, Box<Stop>>;
 
 impl Host {
-    pub fn new(facts: &'static Facts) -> Self {
+    pub fn new(facts: &'static ChipFacts) -> Self {
         Self {
             facts,
             methods: Methods::default(),
@@ -50,7 +50,7 @@ impl Host {
         }
     }
 
-    /// Runs the entry at `get`; behind the last one, all work that was put off.
+    /// Runs the entry at `get`; after the last one, all deferred work.
     pub fn step(&mut self, site: Site<'_>, get: u32, put: u32) -> Run<()> {
         let at = |cause| Box::new(Stop { cause, entry: get, push_buffer: None, method: None });
         let entries = site.channel.setup.entries;

@@ -1,6 +1,6 @@
 //! Data that a push buffer carries itself: copies of inline data, and QMDs written method by method.
 //!
-//! Source: nv.md 3.4; `clcbc0.h`. Left out: block-linear destinations, interrupts and semaphores of inline copies.
+//! Source: docs/nv.md 3.4; `clcbc0.h`. Left out: block-linear destinations, interrupts and semaphores of inline copies.
 
 use super::{Cause, Site};
 use doorbell_hcq::packet::nv::MethodError;
@@ -41,7 +41,7 @@ pub struct Inline {
 }
 
 impl Inline {
-    /// Takes a write; false if the method is not of this unit.
+    /// Handles a write; false if the method is not of this unit.
     pub fn write(&mut self, site: Site<'_>, method: u16, value: u32) -> Result<bool, Cause> {
         match method {
             LINE_LENGTH_IN => self.line_bytes = value,
@@ -51,7 +51,7 @@ impl Inline {
             PITCH_OUT => self.pitch = value,
             LAUNCH_DMA => self.launch(value)?,
             LOAD_INLINE_DATA => self.data(site, value)?,
-            // Bits of the address above 40; bit 30 says that the QMD has 384 bytes.
+            // Bits of the address above 40; bit 30 selects a QMD of 384 bytes.
             INLINE_QMD_ADDRESS_A => self.qmd = u64::from(value & 0x1_ffff) << 40 | self.qmd & 0xff_ffff_ffff,
             INLINE_QMD_ADDRESS_B => self.qmd = self.qmd >> 40 << 40 | u64::from(value) << 8,
             LOAD_INLINE_QMD_DATA..0x4a0 => {

@@ -1,9 +1,11 @@
-//! The engines of a channel: the host engine that reads its ring, and behind it compute and copy, on one thread a channel.
+//! The engines of a channel: the host engine that reads its ring, and the compute and copy engines that it feeds, on
+//! one thread a channel.
 //!
-//! Source: nv.md 3, 4, 6. Work of the engines is put off as far as the program allows in strict mode: it is done when something waits for it (a wait
-//! for idle, a semaphore of the engine, a release that waits, an acquire, the end of the ring). So a release that does not wait is seen before the work it
-//! ought to wait for, every time. Grids and copies run one after another, each to its end.
-//! Left out: overlap of independent grids, time slices, preemption in the middle of a grid, textures, the macro engine.
+//! Source: docs/nv.md 3, 4, 6. In strict mode work of the engines is deferred as long as the program allows: it is done
+//! when something waits for it (a wait for idle, a semaphore of the engine, a release that waits, an acquire, the end
+//! of the ring). So a release that does not wait is reliably seen before the work it should wait for. Grids and copies
+//! run one after another, each to its end. Left out: overlap of independent grids, time slices, preemption in the
+//! middle of a grid, textures, the macro engine.
 
 mod copy;
 mod grid;
@@ -20,7 +22,7 @@ use doorbell_hcq::packet::nv::{MethodError, qmd};
 use doorbell_hcq::packet::{DecodeError, DecodeKind};
 use std::fmt;
 
-/// Codes of errors, as the notifier's info32 and the kernel log's Xid: nv.md 6.
+/// Codes of errors, as the notifier's info32 and the kernel log's Xid: docs/nv.md 6.
 pub mod code {
     pub const GR_EXCEPTION: u32 = 13;
     pub const MMU_FAULT: u32 = 31;
@@ -71,7 +73,7 @@ pub enum Cause {
     NotModelled(String),
     #[error("grid: {0}")]
     Compute(#[from] ComputeFault),
-    /// The driver took the channel away; nobody's fault.
+    /// The driver freed the channel; not a fault.
     #[error("stopped by the driver")]
     Taken,
 }
@@ -85,7 +87,7 @@ impl Cause {
         }
     }
 
-    /// What the notifier says.
+    /// The contents of the notifier.
     pub fn code(&self, engine_type: u32) -> u32 {
         let copy = super::channel::copy_engine_index(engine_type);
         match self {
@@ -154,12 +156,12 @@ impl Site<'_> {
         &self.channel.setup.space.vm
     }
 
-    /// Blocks the channel until a condition over memory holds.
+    /// Blocks the channel until a condition on memory holds.
     fn wait_until(&self, ready: impl FnMut() -> Result<bool, VmFault>) -> Result<(), Cause> {
         self.channel.wait_until(ready).map_err(|e| e.map_or(Cause::Taken, Cause::Memory))
     }
 
-    /// Something that hardware lets pass.
+    /// A fault that hardware does not report.
     fn complain(&self, text: String) {
         if self.gpu.strict {
             self.gpu.report(super::report::ReportKind::Strict, Some(self.channel.setup.id), text);
@@ -175,7 +177,7 @@ impl Site<'_> {
     }
 }
 
-/// An engine thread's life: takes entries from its channel's ring until the channel is freed.
+/// The main loop of an engine thread: takes entries from its channel's ring until the channel is freed.
 pub fn run(gpu: &Gpu, channel: &Channel) {
     let site = Site { gpu, channel };
     let mut host = host::Host::new(gpu.facts());

@@ -1,4 +1,4 @@
-//! Semaphores that engines write: payload of 32 or 64 bits, and the time in ns behind it.
+//! Semaphores that engines write: payload of 32 or 64 bits, followed by the time in ns.
 
 use super::Site;
 use crate::vm::VmFault;
@@ -8,13 +8,13 @@ use crate::vm::VmFault;
 pub struct Semaphore {
     pub va: u64,
     pub payload: u64,
-    /// 8 bytes of payload; otherwise 4, and with a time 4 zeros behind them.
+    /// 8 bytes of payload; otherwise 4, and with a time 4 zeros after them.
     pub wide: bool,
     pub timestamp: bool,
 }
 
 impl Semaphore {
-    /// Writes it: the time first, as a reader looks at the payload.
+    /// Writes it: the time first, as a reader polls the payload.
     pub fn write(&self, site: Site<'_>) -> Result<(), VmFault> {
         const TIME: u64 = 8;
         if self.timestamp {

@@ -3,7 +3,7 @@
 //! It reads the bytes that a chip would get and knows nothing of who made them, so it holds generated code (in debug builds each
 //! kernel goes through it), hand-written code and that of other compilers to the same rules: [`waits`] no register of a load
 //! that may still be in flight is touched, and LDS is settled before a barrier; [`states`] and [`scalars`] pairs of instructions
-//! that the chip does not keep apart (amd.md 5.6, 5.7).
+//! that the chip does not keep apart (docs/amd-isa.md 5.6, 5.7).
 //!
 //! Place in the arrows: takes what `decode` gives; it shares no code with the passes in `finish` that put waits and nops in. Method:
 //! from each instruction that leaves something open a walk along all paths, until somebody settles it or somebody minds.

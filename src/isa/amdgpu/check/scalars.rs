@@ -1,6 +1,6 @@
 //! gfx1201: scalar registers that the vector unit has read, are written again, and read before that settled.
 //!
-//! The vector unit keeps what it once read, by pairs of registers. Facts: amd.md 5.7, and LLVM's description of the hazard
+//! The vector unit keeps what it once read, by pairs of registers. Facts: docs/amd-isa.md 5.7, and LLVM's description of the hazard
 //! (AMDGPUWaitSGPRHazards.cpp, 2026): scalar and buffer accesses settle everything; a wait settles what its field names; the scalar
 //! unit waits for the vector unit's writes by itself when it reads one, and all older ones have come then.
 

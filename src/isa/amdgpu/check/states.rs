@@ -1,4 +1,4 @@
-//! Wait states between two instructions, as rows of amd.md 5.7: who leaves something open, and how many states each later
+//! Wait states between two instructions, as rows of docs/amd-isa.md 5.7: who leaves something open, and how many states each later
 //! instruction wants in between. An instruction is one state, `s_nop n` is n + 1.
 
 use super::super::Unit;

@@ -1,4 +1,4 @@
-//! Results of memory instructions before their counter says that they came (amd.md 5.6).
+//! Results of memory instructions before their counter says that they came (docs/amd-isa.md 5.6).
 //!
 //! From each load a walk that counts the later operations of the same kind, which return in order: a wait for at most that many
 //! means that the load is done. Scalar loads return in any order, and flat ones too: only a wait for none of them counts.

@@ -1,6 +1,6 @@
 //! Waits for loads: before the first instruction that touches a register in flight, for no more than that load.
 //!
-//! Model (amd.md 5.6): vector memory loads return in order among themselves, LDS operations too; scalar loads in any order, so only
+//! Model (docs/amd-isa.md 5.6): vector memory loads return in order among themselves, LDS operations too; scalar loads in any order, so only
 //! a wait for all of them says anything. On gfx9 and gfx11 LDS and scalar loads share a counter. Stores are never waited for: nothing
 //! in a kernel reads what another thread stored to a buffer, and a thread's own accesses to its private memory are in order.
 //! Before a barrier the wave's LDS operations must be done.

@@ -1,7 +1,7 @@
 //! The kernel's start and end: arguments, workgroup and thread numbers, the scratch areas.
 //!
 //! Arguments are 64-bit words: the buffers' addresses in slot order, then the variables' values. What a wave finds in its
-//! registers: amd.md 4.4. On chips up to gfx11 fifteen user registers are asked for although two are used: with fewer than
+//! registers: docs/amd.md 4.4. On chips up to gfx11 fifteen user registers are asked for although two are used: with fewer than
 //! sixteen initialised ones gfx1100 may leave garbage in the last.
 
 use super::super::{Chip, File, Operand, Reg, op};

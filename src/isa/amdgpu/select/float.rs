@@ -150,7 +150,7 @@ impl Select<'_> {
         Ok(Src::Part(to))
     }
 
-    /// n / d: scaled, a reciprocal refined by fused steps, the scale undone (amd.md 5.9).
+    /// n / d: scaled, a reciprocal refined by fused steps, the scale undone (docs/amd-isa.md 5.9).
     fn divide_f32(&mut self, n: Src, d: Src) -> Res<Src> {
         let wanted = self.wanted.take();
         let (n, d) = (self.settled(n, 1)?, self.settled(d, 1)?);

@@ -1,6 +1,6 @@
 //! Reductions over the threads of a wave: registers whose lanes change places, without memory.
 //!
-//! Step by step each lane takes in the value of the lane whose number differs in one bit (amd.md 5.5). When the bits below are done,
+//! Step by step each lane takes in the value of the lane whose number differs in one bit (docs/amd-isa.md 5.5). When the bits below are done,
 //! lanes that differ in these alone hold the same, so a mirrored row serves for a flipped bit. Up to 16 lanes it is DPP, in
 //! the arithmetic instruction itself where it has that form; the two rows of 32 lanes change places by `v_permlanex16`, on
 //! gfx942 by `ds_swizzle`; a whole wave of 64 is collected in its last lane (`row_bcast`) and read as a scalar.

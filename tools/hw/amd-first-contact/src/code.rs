@@ -1,7 +1,7 @@
 //! Kernels for the rungs, assembled by `isa::amdgpu` in each chip's spelling.
 //!
 //! Written for gfx1100; a table says how the other chips spell an instruction. `%wait` waits for everything, `%ids` puts the workgroup's
-//! numbers into s8, s9 and s10 (amd.md 4.4; from s4, so before anything is loaded there), `%barrier` is the workgroup's barrier (on gfx1201
+//! numbers into s8, s9 and s10 (docs/amd.md 4.4; from s4, so before anything is loaded there), `%barrier` is the workgroup's barrier (on gfx1201
 //! s_barrier_signal -1 and s_barrier_wait -1, as words). The argument block's address is in s[0:1].
 
 use crate::explain::{Failure, fail};

@@ -1,6 +1,6 @@
 //! Why a rung failed: what was asked of the driver, what it answered, which packets stand in the ring, and what is known to cause that.
 //!
-//! Source of the causes: amd.md 1.5, 7 and 8 (the driver's checks; what others have met).
+//! Source of the causes: docs/amd.md 1.5, 7 and 8 (the driver's checks; what others have met).
 
 use crate::ladder::Rung;
 use doorbell_ioctl::port::Errno;

@@ -1,6 +1,6 @@
 //! Why a rung failed: what was asked of the driver, what it answered, which methods were not executed, what is known to cause that, and how to probe it.
 //!
-//! Source of causes and probes: nv.md 6, 8 and its contact ladder.
+//! Source of causes and probes: docs/nv.md 6, 8, 8.1.
 
 use crate::ladder::Rung;
 use doorbell_ioctl::abi::nvrm::Status;
@@ -144,7 +144,7 @@ const KNOWN_STATUS: &[(&str, u32, &str)] = &[
     ("NV01_MEMORY_LOCAL_USER", 0x56, "confidential computing is on"),
     ("MAP_MEMORY", 0x51, "BAR1 is used up, or missing in this virtual machine"),
     ("ALLOC_MEMORY", 0x51, "memory cannot be pinned: RLIMIT_MEMLOCK"),
-    ("HOPPER_DMA_COPY_A", 0x22, "the copy class is refused on this channel: a group of its own (nv.md 2.3)"),
+    ("HOPPER_DMA_COPY_A", 0x22, "the copy class is refused on this channel: a group of its own (docs/nv.md 2.3)"),
     ("DMA_COPY", 0x1f, "the engine type is not the channel's"),
     ("USERMODE_A", 0x22, "the chip has another usermode class"),
     ("GPFIFO_SCHEDULE", 0x40, "a channel of the group is not registered with UVM"),
@@ -165,7 +165,7 @@ const SEEN: &[(&str, &str)] = &[
     ("channel error 31", "an address that is not mapped for the GPU: above 2^40 in a push buffer or QMD, or freed"),
     (
         "channel error 13",
-        "wrong QMD (compare with nv.md 4.2 bit by bit; other PCAS actions: 9, 3, 2, 0xa), windows that overlap a mapping, or bad code",
+        "wrong QMD (compare with docs/nv.md 4.2 bit by bit; other PCAS actions: 9, 3, 2, 0xa), windows that overlap a mapping, or bad code",
     ),
     ("channel error 32", "a malformed method or GPFIFO entry: entry's LEVEL bit, length, or an address above 2^40"),
     ("channel error 69", "a method with bad data for this class"),

@@ -49,7 +49,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Whether an error is told to all channels of the group.
+    /// Whether an error is reported to all channels of the group.
     SetErrorNotifier = "NVA06F_CTRL_SET_ERROR_NOTIFIER_PARAMS", 1 {
         b_notify_each_channel_in_tsg as "bNotifyEachChannelInTSG": u8, In, Dec;
     }
@@ -103,7 +103,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Where in the notifier the token is kept up to date.
+    /// Offset in the notifier at which the token is kept up to date.
     TokenNotifIndex = "NVC36F_CTRL_GPFIFO_SET_WORK_SUBMIT_TOKEN_NOTIF_INDEX_PARAMS", 4 {
         index: u32, In, Dec;
     }

@@ -57,7 +57,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// The instances that a GPU id stands for.
+    /// The instances that belong to a GPU id.
     IdInfo = "NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS", 32 {
         gpu_id as "gpuId": u32, In, GpuId;
         gpu_flags as "gpuFlags": u32, Out, Hex;
@@ -91,7 +91,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Where a memory object lies.
+    /// Address space of a memory object.
     AddrSpaceType = "NV0000_CTRL_CLIENT_GET_ADDR_SPACE_TYPE_PARAMS", 12 {
         h_object as "hObject": u32, In, Handle;
         map_flags as "mapFlags": u32, In, Hex;
@@ -100,7 +100,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Classes of a device; asked with 0 it answers how many.
+    /// Classes of a device; with a count of 0 the driver returns how many there are.
     ClassListByPointer = "NV0080_CTRL_GPU_GET_CLASSLIST_PARAMS", 16 {
         num_classes as "numClasses": u32, InOut, Dec;
         pad1 as "": u32, In, Reserved;

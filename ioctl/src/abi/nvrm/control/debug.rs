@@ -1,4 +1,4 @@
-//! Commands to the debugger's object, and the question for confidential computing.
+//! Commands to the debugger's object, and the query for confidential computing.
 //!
 //! Source: `ctrl/*.h` of release 580. Sizes are in bytes unless a field says otherwise.
 
@@ -7,7 +7,7 @@ use crate::abi::Kind;
 use Kind::{Address, Dec, Handle, Hex, Nested, Reserved};
 
 abi_struct! {
-    /// What one SM says of its error.
+    /// The error state of one SM.
     SmErrorState = "NV83DE_SM_ERROR_STATE_REGISTERS", 48 {
         hww_global_esr as "hwwGlobalEsr": u32, Out, Hex;
         hww_warp_esr as "hwwWarpEsr": u32, Out, Hex;

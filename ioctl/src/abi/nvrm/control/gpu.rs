@@ -7,7 +7,7 @@ use crate::abi::Kind;
 use Kind::{Dec, Handle, Hex, Nested, Pointer, Reserved, Text, Words};
 
 abi_struct! {
-    /// An index asked and its answer; the same in all lists of information.
+    /// A requested index and its value; the same in all lists of information.
     InfoEntry = "NV2080_CTRL_GPU_INFO", 8 {
         index: u32, In, Dec;
         data: u32, Out, Dec;
@@ -15,7 +15,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Answers by index.
+    /// Values by index.
     GpuInfo = "NV2080_CTRL_GPU_GET_INFO_V2_PARAMS", 564 {
         gpu_info_list_size as "gpuInfoListSize": u32, In, Hex;
         gpu_info_list as "gpuInfoList": [InfoEntry; 70], InOut, Nested(&InfoEntry::LAYOUT);
@@ -23,7 +23,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// The product's name; `flags` 0 asks for ASCII. Releases from 595 have 64 bytes of it.
+    /// The product's name; `flags` 0 selects ASCII. Releases from 595 have 64 bytes of it.
     NameString = "NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS", 132 {
         gpu_name_string_flags as "gpuNameStringFlags": u32, In, Hex;
         gpu_name_string as "gpuNameString": [u8; 128], Out, Text;
@@ -112,7 +112,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Answers by index, in the caller's list.
+    /// Values by index, in the caller's list.
     GrInfoByPointer = "NV2080_CTRL_GR_GET_INFO_PARAMS", 32 {
         gr_info_list_size as "grInfoListSize": u32, In, Hex;
         pad1 as "": u32, In, Reserved;
@@ -124,7 +124,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Answers by index. Releases from 595 have one entry more.
+    /// Values by index. Releases from 595 have one entry more.
     GrInfo = "NV2080_CTRL_GR_GET_INFO_V2_PARAMS", 488 {
         gr_info_list_size as "grInfoListSize": u32, In, Hex;
         gr_info_list as "grInfoList": [InfoEntry; 58], InOut, Nested(&InfoEntry::LAYOUT);
@@ -212,7 +212,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// The physical engines behind a copy engine.
+    /// The physical engines of a copy engine.
     CePceMask = "NV2080_CTRL_CE_GET_CE_PCE_MASK_PARAMS", 8 {
         ce_engine_type as "ceEngineType": u32, In, Dec;
         pce_mask as "pceMask": u32, Out, Hex;

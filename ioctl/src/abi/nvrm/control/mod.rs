@@ -1,6 +1,7 @@
 //! Commands to RM's objects and their structs.
 //!
-//! A command's number holds the class it is for (31:16), a category and an index. The names of all commands are in `control_names`.
+//! A command's number holds the class it is for (31:16), a category and an index. The names of all commands are in
+//! `control_names`.
 
 mod channel;
 mod client;

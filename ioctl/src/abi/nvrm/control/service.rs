@@ -9,7 +9,7 @@ use crate::abi::nvrm::STATUSES;
 use Kind::{Dec, Enum, Hex, Nested, Reserved, Words};
 
 abi_struct! {
-    /// Answers by index (KiB unless the index says otherwise).
+    /// Values by index (KiB unless the index's documentation differs).
     FbInfo = "NV2080_CTRL_FB_GET_INFO_V2_PARAMS", 1028 {
         fb_info_list_size as "fbInfoListSize": u32, In, Hex;
         fb_info_list as "fbInfoList": [InfoEntry; 128], InOut, Nested(&InfoEntry::LAYOUT);
@@ -28,7 +28,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Where a mapping lies in BAR1.
+    /// Offset of a mapping in BAR1.
     Bar1Offset = "NV2080_CTRL_FB_GET_BAR1_OFFSET_PARAMS", 16 {
         cpu_virt_address as "cpuVirtAddress": u64, In, Hex;
         gpu_virt_address as "gpuVirtAddress": u64, Out, Hex;
@@ -46,7 +46,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Answers by index.
+    /// Values by index.
     BusInfo = "NV2080_CTRL_BUS_GET_INFO_V2_PARAMS", 420 {
         bus_info_list_size as "busInfoListSize": u32, In, Hex;
         bus_info_list as "busInfoList": [InfoEntry; 52], InOut, Nested(&InfoEntry::LAYOUT);
@@ -148,14 +148,14 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Errors kept.
+    /// Recorded errors.
     RcErrorCount = "NV2080_CTRL_RC_GET_ERROR_COUNT_PARAMS", 4 {
         error_count as "errorCount": u32, Out, Dec;
     }
 }
 
 abi_struct! {
-    /// One question to the thermal system: an opcode and up to eight words, in which the answer comes back.
+    /// One query to the thermal system: an opcode and up to eight words, in which the answer is returned.
     ThermalInstruction = "NV2080_CTRL_THERMAL_SYSTEM_INSTRUCTION", 44 {
         result: u32, Out, Enum(STATUSES);
         executed: u32, Out, Dec;
@@ -177,7 +177,8 @@ abi_struct! {
     }
 }
 
-/// Opcodes of [`ThermalInstruction`]: how many sensors; what target a sensor looks at, by index; a target's type; a sensor's degrees.
+/// Opcodes of [`ThermalInstruction`]: number of sensors; which target a sensor measures, by index; a target's type; a
+/// sensor's degrees.
 pub const THERMAL_SENSORS_AVAILABLE: u32 = 0x500;
 pub const THERMAL_SENSOR_TARGET: u32 = 0x520;
 pub const THERMAL_TARGETS_AVAILABLE: u32 = 0x100;

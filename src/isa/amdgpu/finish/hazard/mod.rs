@@ -1,4 +1,4 @@
-//! Pairs of instructions that the chip does not keep apart by itself (amd.md 5.7).
+//! Pairs of instructions that the chip does not keep apart by itself (docs/amd-isa.md 5.7).
 //!
 //! Each chip has its books: what is open at a place, what an instruction needs put before it, how books are joined where paths
 //! meet. They are kept along all paths until nothing changes, then the code is written out once with what was missing.

@@ -1,4 +1,4 @@
-//! The rungs, in the order of amd.md 8.2.
+//! The rungs, in the order of docs/amd.md 8.2.
 
 mod bring_up;
 mod engines;
@@ -17,7 +17,7 @@ pub const RUNGS: &[Rung] = &[
     Rung { name: "topology", about: "find the card, its sizes and versions", climb: bring_up::topology, causes: &["no GPU in the topology, or one of an unknown chip"] },
     Rung { name: "acquire", about: "tie the process to the card, read its clocks", climb: bring_up::acquire, causes: &["another process runs the card exclusively", "the card is asleep and does not wake up: dmesg"] },
     Rung { name: "memory", about: "GTT, VRAM, visible VRAM and pinned memory, small to large", climb: memory::memory, causes: &["limits of system memory (TTM, RLIMIT_MEMLOCK)", "a small BAR"] },
-    Rung { name: "queues", about: "create and destroy every kind of queue, many times", climb: engines::queues, causes: &["the sizes of amd.md 1.5"] },
+    Rung { name: "queues", about: "create and destroy every kind of queue, many times", climb: engines::queues, causes: &["the sizes of docs/amd.md 1.5"] },
     Rung { name: "sdma", about: "copy engine: fence, timestamp, copies of all lengths, ring wrap", climb: engines::sdma, causes: &["doorbell or write pointer in other units than bytes", "a packet that crosses the ring's end", "the fence's memory type", "an engine that is missing in this partition"] },
     Rung { name: "pm4", about: "compute queue: release, write, clock, wait, indirect buffer, interrupt", climb: engines::pm4, causes: &["doorbell or write pointer in other units than dwords", "no EOP buffer: RELEASE_MEM never ends", "firmware (MES, MEC) too old for a packet: dmesg"] },
     Rung { name: "aql", about: "AQL queue: barrier that waits, vendor packet with an indirect buffer", climb: engines::aql, causes: &["amd_queue_t is not what the firmware wants", "the doorbell is put - 1", "PCIe atomics are missing"] },

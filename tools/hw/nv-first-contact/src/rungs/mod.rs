@@ -1,4 +1,4 @@
-//! The rungs, in the order of nv.md's contact ladder.
+//! The rungs, in the order of docs/nv.md 8.1.
 
 mod boxes;
 mod card;
@@ -26,7 +26,7 @@ pub fn look_for_card(rung: &str) -> bool {
 const VERSION: &str =
     "print the release (CHECK_VERSION_STR with command '2') and compare the struct's size with nv_layout.tsv";
 const DMESG: &str = "dmesg | grep -e NVRM -e Xid";
-const QMD: &str = "doorbell trace --show FILE, and compare the QMD with nv.md 4.2 bit by bit";
+const QMD: &str = "doorbell trace --show FILE, and compare the QMD with docs/nv.md 4.2 bit by bit";
 
 #[rustfmt::skip]
 pub const RUNGS: &[Rung] = &[
@@ -75,7 +75,7 @@ pub const RUNGS: &[Rung] = &[
         probes: &[QMD, "other PCAS actions: 9, 3, 2, 0xa; QMD_TYPE 0 and 2", DMESG] },
     Rung { name: "store", about: "a constant, arguments, an address used again", needs: &["launch"], climb: kernels::store,
         causes: &["bank 0: parameters begin at 0x210 on sm_90", "bank 0's stack (0x28) or descriptor (0x208)", "a stale constant or instruction cache"],
-        probes: &[QMD, "fill bank 0 by nv.md 5.4, place by place"] },
+        probes: &[QMD, "fill bank 0 by docs/nv.md 5.4, place by place"] },
     Rung { name: "ids", about: "block and thread numbers in one to three dimensions; vector add", needs: &["store"], climb: kernels::ids,
         causes: &["bank 0: block at 0x00, grid at 0x0c: the QMD does not write them"], probes: &[QMD] },
     Rung { name: "shared", about: "shared memory with barriers by 1024 threads; dynamic up to the chip's limit", needs: &["store"], climb: kernels::shared,

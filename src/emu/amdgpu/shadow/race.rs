@@ -1,9 +1,9 @@
-//! Races: two waves of a dispatch touch the same bytes, one of them storing, and no barrier stands between.
+//! Races: two waves of a dispatch access the same bytes, one of them storing, with no barrier between.
 
 use super::{Cell, How, Side, Touch};
 use crate::amdgpu::fault::{FaultKind, R, fail};
 
-/// Whether another wave of the same dispatch did what must not meet this access.
+/// Whether another wave of the same dispatch made an access that conflicts with this one.
 pub(super) fn race(c: &Cell, t: &Touch, done: &impl Fn(u8) -> u32) -> R<()> {
     let Touch { va, me, how, .. } = *t;
     let stores = matches!(how, How::Write | How::WriteThrough);
@@ -12,7 +12,7 @@ pub(super) fn race(c: &Cell, t: &Touch, done: &impl Fn(u8) -> u32) -> R<()> {
         let (this, other) = (how.name(), other.name());
         fail(FaultKind::GlobalRace { va, this, other, group: side.group, wave: side.wave.into() })
     };
-    // A plain load beside atomics is how loops around compare-and-swap begin.
+    // A plain load next to atomics is how loops around compare-and-swap begin.
     if (stores || !c.write.atomic) && meets(&c.write) {
         let other = if c.write.atomic { How::Atomic } else { How::Write };
         let near = c.write.group == me.group;

@@ -1,14 +1,17 @@
-//! Books of global memory: who read and wrote each dword, and what caches between the waves and everybody else may still hold.
+//! Shadow state of global memory: which access read and wrote each dword last, and what caches between the waves and
+//! other readers may still hold.
 //!
-//! What an emulator normally hides is found in them: waves that touch the same bytes, one of them storing, with no barrier between them (in
-//! one workgroup) or at all (in two) ([`race`]); loads that a cache may answer with what memory held before ([`cache`]); stores that
-//! sit in L2 when somebody who does not look there reads memory. Hardware gets these wrong now and then; here each is an error.
-//! Packets and instructions that empty caches or write them back leave [`stamps`].
+//! It finds faults that an emulator normally hides: waves that access the same bytes, one of them storing, with no
+//! barrier between them (in one workgroup) or at all (in two) ([`race`]); loads that a cache may answer with an older
+//! content of memory ([`cache`]); stores that are still in L2 when a reader that bypasses it reads memory. Hardware
+//! returns wrong values now and then; here each is an error. Packets and instructions that invalidate caches or write
+//! them back are recorded in [`stamps`].
 //!
-//! Source: amd.md 2.8, 5.8, 6.3, 8.1; LLVM's AMDGPU usage (memory models); memory types as the kernel driver chooses them.
-//! A cache counts as one that never gives a line up and never writes back by itself; of a dword's readers the last one is known.
-//! Left out: scratch (each lane has its own), loads into LDS and transposing ones, stores that a coherent access publishes before their wait, races of
-//! what waves order by atomics or coherent accesses: a wave that has made one is let off, and with it who meets it at a barrier.
+//! Source: docs/amd.md 2.8, 6.3, 8.1, docs/amd-isa.md 5.8; LLVM's AMDGPU usage (memory models); memory types as the
+//! kernel driver chooses them. A modelled cache never evicts a line and never writes back by itself; of a dword's
+//! readers only the last one is known. Left out: scratch (each lane has its own), loads into LDS and transposing ones,
+//! stores that a coherent access publishes before their wait, races between accesses that waves order by atomics or
+//! coherent accesses: a wave that has made one is exempt, and with it the waves that meet it at a barrier.
 
 mod cache;
 mod race;
@@ -16,7 +19,7 @@ mod stamps;
 
 pub use stamps::Flush;
 
-pub(super) use stamps::Emptied;
+pub(super) use stamps::Invalidated;
 
 use super::bus::{Bus, ones};
 use super::fault::R;
@@ -32,16 +35,16 @@ const PAGE: u64 = 4096;
 const DWORDS: usize = (PAGE / 4) as usize;
 /// Dwords of a line of the vector caches.
 const LINE: usize = 32;
-/// Pages kept while all of them are settled.
+/// Pages kept while all of them are clean.
 const KEPT: usize = 4096;
 
 /// How L2 treats a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum L2 {
-    /// Cached; who changes memory behind it is not noticed (memory type NC).
+    /// Cached; changes of memory by others are not noticed (memory type NC).
     #[default]
     Cached,
-    /// Cached; memory tells it of changes (type RW of a card's own memory on gfx942).
+    /// Cached; memory reports changes to it (type RW of a card's own memory on gfx942).
     Probed,
     /// Not cached (type UC: coherent host memory, rings, signals).
     Bypassed,
@@ -51,11 +54,11 @@ pub enum L2 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub l2: L2,
-    /// The host's memory: it looks there when it is interrupted.
+    /// The host's memory: the host reads it when it is interrupted.
     pub host: bool,
 }
 
-/// One side of a dword: the last access, in which dispatch (0: none), by whom, in which stretch between barriers.
+/// One side of a dword: the last access, its dispatch (0: none), its wave, and its interval between barriers.
 #[derive(Clone, Copy, Default)]
 struct Side {
     dispatch: u32,
@@ -90,7 +93,7 @@ struct Cell {
     l2: Taken,
 }
 
-/// A line of the vector caches: when it was first taken since they were emptied, and by whom.
+/// A line of the vector caches: when it was first read since they were invalidated, and by which unit.
 #[derive(Clone, Copy, Default)]
 struct Line {
     when: u32,
@@ -102,8 +105,8 @@ struct Line {
 }
 
 impl Line {
-    fn take(&mut self, emptied: u32, now: u32, me: &Side) {
-        if self.when <= emptied {
+    fn take(&mut self, invalidated: u32, now: u32, me: &Side) {
+        if self.when <= invalidated {
             *self = Self { when: now, dispatch: me.dispatch, group: me.group, wave: me.wave, many: false, far: false };
         } else {
             self.far |= (self.dispatch, self.group) != (me.dispatch, me.group);
@@ -123,9 +126,9 @@ type Page = Mutex<Box<Sheet>>;
 /// The first store of a queue that the host may miss: when, and where.
 type Missed = (u32, u64);
 
-/// The books of a card, over its dispatches.
+/// The shadow state of a card's memory, over its dispatches.
 #[derive(Default)]
-pub struct Books {
+pub struct ShadowMemory {
     pages: RwLock<HashMap<u64, Arc<Page>>>,
     dispatches: AtomicU32,
     /// Dispatches that run, and the tick at which one last ended.
@@ -136,9 +139,9 @@ pub struct Books {
     hosts: Mutex<HashMap<u32, Missed>>,
 }
 
-impl std::fmt::Debug for Books {
+impl std::fmt::Debug for ShadowMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Books({} dispatches)", self.dispatches.load(Ordering::Relaxed))
+        write!(f, "ShadowMemory({} dispatches)", self.dispatches.load(Ordering::Relaxed))
     }
 }
 
@@ -146,7 +149,7 @@ fn lock(page: &Page) -> MutexGuard<'_, Box<Sheet>> {
     page.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Books {
+impl ShadowMemory {
     /// A dispatch begins; its number.
     pub(super) fn begin(&self) -> u32 {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
@@ -170,7 +173,7 @@ impl Books {
         self.stamps.by_packet(flush);
     }
 
-    /// A range has other memory behind it from now on.
+    /// A range is mapped to other memory from now on.
     pub fn forget(&self, va: u64, len_bytes: u64) {
         let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
         let end = va.saturating_add(len_bytes);
@@ -179,7 +182,7 @@ impl Books {
         }
     }
 
-    /// The known dwords of a range, page by page, until one is wanted.
+    /// The known dwords of a range, page by page, until one matches.
     fn find<T>(&self, va: u64, len_bytes: u64, mut look: impl FnMut(u64, &mut Sheet, usize) -> Option<T>) -> Option<T> {
         if len_bytes == 0 {
             return None;
@@ -197,7 +200,7 @@ impl Books {
         })
     }
 
-    /// The first dword of a range that a dispatch stored to and nothing wrote back from L2, and how many dispatches
+    /// The first dword of a range that a dispatch stored and that was not written back from L2, and how many dispatches
     /// ago that was.
     #[must_use]
     pub fn first_dirty(&self, va: u64, len_bytes: u64) -> Option<(u64, u32)> {
@@ -213,7 +216,7 @@ impl Books {
         })
     }
 
-    /// Somebody who is no wave stored to a range: through L2, or behind it.
+    /// A store by the host or an engine, not by a wave: through L2, or bypassing it.
     pub fn stored(&self, va: u64, len_bytes: u64, through_l2: bool) {
         self.stamps.by_packet(Flush::default());
         let now = self.stamps.now();
@@ -294,13 +297,13 @@ struct Rules<'a> {
     races: bool,
     caches: bool,
     levels: Levels,
-    /// All waves of a workgroup look into one vector cache.
+    /// All waves of a workgroup share one vector cache.
     one_unit: bool,
     xccs: u32,
     policy: Policy,
     now: u32,
-    emptied: Emptied,
-    l2_emptied: u32,
+    invalidated: Invalidated,
+    l2_invalidated: u32,
     stamps: &'a Stamps,
 }
 
@@ -315,43 +318,43 @@ struct Touch {
     va: u64,
     me: Side,
     how: How,
-    /// What memory has now, for reads; what goes there, for stores.
+    /// For reads, the content of memory; for stores, the stored value.
     value: u32,
     /// Stores the wave has made.
     store: u32,
 }
 
-/// What the books know of a dispatch.
+/// What the shadow state needs to know of a dispatch.
 #[derive(Clone, Copy)]
-pub(super) struct Facts {
+pub(super) struct DispatchInfo {
     pub number: u32,
     pub chip: Chip,
     /// The waves of a workgroup run on one compute unit.
     pub one_unit: bool,
 }
 
-/// Pages that a host thread keeps at hand.
+/// Pages that a host thread caches.
 const NEAR: usize = 16;
 
-/// The books as one host thread sees them during a dispatch.
-pub(super) struct Ledger<'a> {
-    books: &'a Books,
+/// The shadow state as one host thread uses it during a dispatch.
+pub(super) struct ThreadShadow<'a> {
+    shadow: &'a ShadowMemory,
     bus: &'a dyn Bus,
-    facts: Facts,
+    info: DispatchInfo,
     races: bool,
     caches: bool,
     xccs: u32,
     near: [Option<(u64, Arc<Page>)>; NEAR],
-    /// When it last told of a store to the host's memory.
-    told: u32,
+    /// When it last reported a store to the host's memory.
+    reported: u32,
 }
 
-impl<'a> Ledger<'a> {
-    /// `None` when nothing of it is wanted.
-    pub fn new(books: &'a Books, bus: &'a dyn Bus, facts: Facts, strict: &Strict) -> Option<Self> {
+impl<'a> ThreadShadow<'a> {
+    /// `None` when none of the checks is on.
+    pub fn new(shadow: &'a ShadowMemory, bus: &'a dyn Bus, info: DispatchInfo, strict: &Strict) -> Option<Self> {
         let (races, caches) = (strict.races, strict.caches);
         let (xccs, near) = (bus.xccs().max(1), Default::default());
-        (races || caches).then_some(Self { books, bus, facts, races, caches, xccs, near, told: 0 })
+        (races || caches).then_some(Self { shadow, bus, info, races, caches, xccs, near, reported: 0 })
     }
 
     fn xcc(&self, w: &Wave) -> usize {
@@ -360,31 +363,32 @@ impl<'a> Ledger<'a> {
 
     /// The waves of a workgroup share a vector cache.
     pub fn one_unit(&self) -> bool {
-        self.facts.one_unit
+        self.info.one_unit
     }
 
     /// An instruction of the wave acts on caches.
     pub fn flush(&mut self, w: &mut Wave, flush: Flush) {
-        let tick = self.books.stamps.by_wave(flush, self.xcc(w));
+        let tick = self.shadow.stamps.by_wave(flush, self.xcc(w));
         let set = |does: bool, at: &mut u32| *at = if does { tick } else { *at };
-        set(flush.vector, &mut w.emptied.vector);
-        set(flush.array, &mut w.emptied.array);
-        set(flush.scalar, &mut w.emptied.scalar);
+        set(flush.vector, &mut w.invalidated.vector);
+        set(flush.array, &mut w.invalidated.array);
+        set(flush.scalar, &mut w.invalidated.scalar);
     }
 
-    /// Waves met at a barrier: what comes now is after what was.
+    /// Waves met at a barrier: later accesses are ordered after earlier ones.
     pub fn barrier(&self) {
-        self.books.stamps.by_packet(Flush::default());
+        self.shadow.stamps.by_packet(Flush::default());
     }
 
-    /// What one of them emptied is empty for those that share it.
-    pub fn shared(&self, all: Emptied, own: Emptied) -> Emptied {
-        Emptied { vector: if self.facts.one_unit { all.vector } else { own.vector }, ..all }
+    /// What one of them invalidated is empty for those that share it.
+    pub fn shared(&self, all: Invalidated, own: Invalidated) -> Invalidated {
+        Invalidated { vector: if self.info.one_unit { all.vector } else { own.vector }, ..all }
     }
 
-    /// Books what an instruction did, or finds it wrong. `value` is a lane's n-th dword (or what it has of one) as memory has it
-    /// now, or as a store leaves it; `done` says how many stores a wave of the workgroup had waited for at its last barrier.
-    pub fn note(
+    /// Records an instruction's access, or reports it as a fault. `value` is a lane's n-th dword (or the accessed part
+    /// of one) as memory has it now, or as a store leaves it; `done` is the number of stores that a wave of the
+    /// workgroup had waited for at its last barrier.
+    pub fn record(
         &mut self,
         w: &Wave,
         accesses: &Accesses<'_>,
@@ -394,17 +398,17 @@ impl<'a> Ledger<'a> {
         if accesses.how.orders() {
             self.barrier();
         }
-        let stamps = &self.books.stamps;
+        let stamps = &self.shadow.stamps;
         let mut rules = Rules {
             races: self.races && !w.synchronises && !matches!(accesses.how, How::Coherent | How::PastL2),
             caches: self.caches,
-            levels: Levels::of(self.facts.chip),
-            one_unit: self.facts.one_unit,
+            levels: Levels::of(self.info.chip),
+            one_unit: self.info.one_unit,
             xccs: self.xccs,
             policy: Policy::default(),
             now: stamps.now(),
-            emptied: stamps.emptied().max(w.emptied),
-            l2_emptied: stamps.l2(),
+            invalidated: stamps.invalidated().max(w.invalidated),
+            l2_invalidated: stamps.l2(),
             stamps,
         };
         let me = self.side(w, accesses.how);
@@ -414,41 +418,41 @@ impl<'a> Ledger<'a> {
             let slot = (number % NEAR as u64) as usize;
             let page = match self.near[slot].take() {
                 Some((known, page)) if known == number => page,
-                _ => self.books.page(number, || self.bus.policy(number * PAGE)),
+                _ => self.shadow.page(number, || self.bus.policy(number * PAGE)),
             };
             let mut sheet = lock(&page);
             rules.policy = sheet.policy;
             while let Some(lane) = lanes.next_if(|lane| accesses.at[*lane] / PAGE == number) {
                 let value = |n| value(lane, n);
                 let one = Lane { accesses, lane, store: w.waits.stores_issued() };
-                note_lane(&rules, me, &mut sheet, &one, &value, &done)?;
+                record_lane(&rules, me, &mut sheet, &one, &value, &done)?;
             }
             drop(sheet);
             self.near[slot] = Some((number, page));
             if rules.policy.host && rules.policy.l2 == L2::Cached && accesses.how == How::Write {
-                self.tell(accesses.at[first]);
+                self.report_host_store(accesses.at[first]);
             }
         }
         Ok(())
     }
 
-    /// A store to host memory that L2 keeps.
-    fn tell(&mut self, va: u64) {
-        let (back, now) = (self.books.stamps.back(0), self.books.stamps.now());
-        if self.told > back {
+    /// A store to host memory that stays in L2.
+    fn report_host_store(&mut self, va: u64) {
+        let (back, now) = (self.shadow.stamps.back(0), self.shadow.stamps.now());
+        if self.reported > back {
             return;
         }
-        let mut hosts = self.books.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = self.shadow.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let first = hosts.entry(self.bus.queue()).or_default();
         if first.0 <= back {
             *first = (now, va);
         }
-        self.told = now;
+        self.reported = now;
     }
 
     fn side(&self, w: &Wave, how: How) -> Side {
         Side {
-            dispatch: self.facts.number,
+            dispatch: self.info.number,
             group: w.group,
             epoch: w.epoch,
             wave: w.index as u8,
@@ -467,8 +471,8 @@ struct Lane<'a> {
     store: u32,
 }
 
-/// The dwords of one lane's access. What lies on the next page, or off the dwords' grid, is not booked.
-fn note_lane(
+/// The dwords of one lane's access. Bytes on the next page, or not aligned to dwords, are not recorded.
+fn record_lane(
     rules: &Rules,
     me: Side,
     sheet: &mut Sheet,
@@ -488,12 +492,12 @@ fn note_lane(
         let me = Side { bytes: bytes as u8, ..me };
         let va = (va & !3) + 4 * n as u64;
         let touch = Touch { va, me, how: one.accesses.how, value: value(n) << (8 * inside), store: one.store };
-        note_cell(rules, &mut lines[(first + n) / LINE], cell, &touch, done)?;
+        record_cell(rules, &mut lines[(first + n) / LINE], cell, &touch, done)?;
     }
     Ok(())
 }
 
-fn note_cell(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch, done: &impl Fn(u8) -> u32) -> R<()> {
+fn record_cell(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch, done: &impl Fn(u8) -> u32) -> R<()> {
     let me = t.me;
     if rules.races {
         race::race(c, t, done)?;

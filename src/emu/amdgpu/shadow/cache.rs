@@ -1,13 +1,14 @@
-//! What a load may find in a cache instead of memory, level by level.
+//! What a load may find in a cache in place of memory, level by level.
 //!
-//! Vector caches (L0 of gfx11 and gfx12, L1 of gfx942) and GL1 (gfx11's, one a shader array) hold what any load that is not coherent took,
-//! a line at a time; a store goes through them and changes the line beside its own compute unit alone. The scalar cache holds what scalar
-//! loads took. L2 holds what loads took and stores left: others change memory behind it, unless the page is kept coherent by probes.
-//! On a card of several XCCs, each with an L2, the others see a store when it was written back.
+//! Vector caches (L0 of gfx11 and gfx12, L1 of gfx942) and GL1 (gfx11's, one a shader array) hold the lines that
+//! non-coherent loads have read; a store writes through them and updates the line in the cache of its own compute unit
+//! only. The scalar cache holds what scalar loads have read. L2 holds lines of loads and stores: others change memory
+//! without it noticing, unless the page is kept coherent by probes. On a card of several XCCs, each with an L2, the
+//! others see a store only after it was written back.
 //!
-//! Source: LLVM's AMDGPU usage, memory models of gfx942, gfx10-gfx11 and gfx12; amd.md 2.8, 5.8.
+//! Source: LLVM's AMDGPU usage, memory models of gfx942, gfx10-gfx11 and gfx12; docs/amd.md 2.8, docs/amd-isa.md 5.8.
 
-use super::stamps::Emptied;
+use super::stamps::Invalidated;
 use super::{Cell, How, L2, Line, Rules, Touch};
 use crate::amdgpu::Chip;
 use crate::amdgpu::fault::{FaultKind, R, fail};
@@ -41,7 +42,7 @@ pub(super) fn mask(bytes: u8) -> u32 {
     u32::from_le_bytes([0, 1, 2, 3].map(|n| if bytes >> n & 1 == 1 { 255 } else { 0 }))
 }
 
-/// All that lies on the way of a load.
+/// The caches on the path of a load.
 pub(super) fn load(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch) -> R<()> {
     match t.how {
         How::Read => vector(rules, line, c, t)?,
@@ -57,14 +58,14 @@ pub(super) fn load(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch) -> R
     Ok(())
 }
 
-/// The last store went through the vector cache that this load looks into. Or it was an atomic of the same dispatch: a loop around compare-and-swap
-/// begins with a load that may find an old value.
+/// The last store went through the vector cache that this load reads. Or it was an atomic of the same dispatch: a loop
+/// around compare-and-swap begins with a load that may find an old value.
 fn own_store(rules: &Rules, c: &Cell, t: &Touch) -> bool {
     let (w, me) = (&c.write, &t.me);
     w.dispatch == me.dispatch && (w.atomic || w.group == me.group && (rules.one_unit || w.wave == me.wave))
 }
 
-/// The compute unit that took the line made the store too, so that it holds the newer value.
+/// The compute unit that read the line made the store too, so that the line holds the newer value.
 fn taker_stored(rules: &Rules, c: &Cell, line: &Line) -> bool {
     let w = &c.write;
     line.dispatch == w.dispatch
@@ -74,13 +75,14 @@ fn taker_stored(rules: &Rules, c: &Cell, line: &Line) -> bool {
 }
 
 fn vector(rules: &Rules, line: &mut Line, c: &mut Cell, t: &Touch) -> R<()> {
-    let Emptied { vector, array, .. } = rules.emptied;
+    let Invalidated { vector, array, .. } = rules.invalidated;
     let bits = mask(c.taken_bytes & t.me.bytes);
     if !own_store(rules, c, t) && !taker_stored(rules, c, line) {
         let changed = (c.taken.value ^ t.value) & bits != 0;
         // The dword itself, or a neighbour that brought it along before it was stored.
-        let may_hold = |emptied: u32| {
-            changed && c.taken.when > emptied || line.when > emptied && line.when < c.stored && c.taken.when <= emptied
+        let may_hold = |invalidated: u32| {
+            changed && c.taken.when > invalidated
+                || line.when > invalidated && line.when < c.stored && c.taken.when <= invalidated
         };
         let found = |cache| fail(FaultKind::StaleRead { va: t.va, cache });
         if may_hold(vector) {
@@ -112,17 +114,17 @@ fn scalar(rules: &Rules, c: &mut Cell, t: &Touch) -> R<()> {
     if t.me.bytes != 15 {
         return Ok(());
     }
-    if c.scalar.when > rules.emptied.scalar && c.scalar.value != t.value {
+    if c.scalar.when > rules.invalidated.scalar && c.scalar.value != t.value {
         return fail(FaultKind::StaleRead { va: t.va, cache: "scalar cache" });
     }
     c.scalar = Taken { when: rules.now, value: t.value };
     Ok(())
 }
 
-/// Memory that somebody changed behind L2.
+/// Memory that was changed without L2 noticing.
 fn l2(rules: &Rules, c: &mut Cell, t: &Touch) -> R<()> {
     let bits = mask(t.me.bytes);
-    if c.l2.when > rules.l2_emptied {
+    if c.l2.when > rules.l2_invalidated {
         if (c.l2.value ^ t.value) & bits != 0 {
             return fail(FaultKind::StaleRead { va: t.va, cache: "L2" });
         }
@@ -145,7 +147,7 @@ pub(super) fn store(rules: &Rules, c: &mut Cell, t: &Touch) {
     c.stored = rules.now;
 }
 
-/// A store that sits in the L2 of an XCC, wanted on one that may be another.
+/// A store that is still in the L2 of one XCC, read on a possibly different XCC.
 fn other_xcc(rules: &Rules, c: &Cell, t: &Touch) -> R<()> {
     let (w, xccs) = (&c.write, rules.xccs);
     let (theirs, mine) = (w.group % xccs, t.me.group % xccs);

@@ -1,20 +1,21 @@
-//! When the caches were last emptied, and when L2 was last written back: stamps of a clock that moves with every such action.
+//! When the caches were last invalidated, and when L2 was last written back: timestamps of a clock that advances with
+//! every such action.
 //!
-//! A line taken, or a store made, at a tick is dealt with by every later action. Packets act on the whole card; an instruction empties the
-//! caches beside its own wave, and writes back the L2 of its own XCC.
+//! A line read, or a store made, at a tick is covered by every later action. Packets act on the whole card; an
+//! instruction invalidates the caches of its own compute unit, and writes back the L2 of its own XCC.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a packet or an instruction does to the caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flush {
-    /// Empties the vector caches beside the compute units: L0, on gfx942 L1.
+    /// Invalidates the vector caches of the compute units: L0, on gfx942 L1.
     pub vector: bool,
     /// Empties the caches of the shader arrays: GL1 of gfx11.
     pub array: bool,
     /// Empties the scalar caches.
     pub scalar: bool,
-    /// Drops the lines of L2 that others may change behind it.
+    /// Drops the lines of L2 whose memory others may change.
     pub l2: bool,
     /// Writes the dirty lines of L2 to memory.
     pub write_back: bool,
@@ -54,13 +55,13 @@ impl Default for Stamps {
 
 /// Ticks after which each cache may hold something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::amdgpu) struct Emptied {
+pub(in crate::amdgpu) struct Invalidated {
     pub vector: u32,
     pub array: u32,
     pub scalar: u32,
 }
 
-impl Emptied {
+impl Invalidated {
     /// The later of both.
     pub fn max(self, other: Self) -> Self {
         Self {
@@ -96,7 +97,8 @@ impl Stamps {
         self.back.iter().for_each(|stamp| set(flush.write_back, stamp));
     }
 
-    /// An instruction's action on the caches that its wave shares with all others of the XCC; gives the tick for those beside it.
+    /// An instruction's action on the caches that its wave shares with all others of the XCC; returns the tick for the
+    /// caches of its own unit.
     pub fn by_wave(&self, flush: Flush, xcc: usize) -> u32 {
         let tick = self.tick();
         if flush.l2 {
@@ -108,9 +110,9 @@ impl Stamps {
         tick
     }
 
-    pub fn emptied(&self) -> Emptied {
+    pub fn invalidated(&self) -> Invalidated {
         let load = |stamp: &AtomicU32| stamp.load(Ordering::Relaxed);
-        Emptied { vector: load(&self.vector), array: load(&self.array), scalar: load(&self.scalar) }
+        Invalidated { vector: load(&self.vector), array: load(&self.array), scalar: load(&self.scalar) }
     }
 
     pub fn l2(&self) -> u32 {
@@ -122,10 +124,10 @@ impl Stamps {
         self.back[xcc % XCCS].load(Ordering::Relaxed)
     }
 
-    /// Whether nothing that happened up to `tick` is in any cache any more.
+    /// Whether nothing that happened up to `tick` can still be in a cache.
     pub fn is_settled(&self, tick: u32) -> bool {
-        // GL1, where there is one, is emptied with the vector caches.
-        let Emptied { vector, scalar, .. } = self.emptied();
+        // GL1, where there is one, is invalidated with the vector caches.
+        let Invalidated { vector, scalar, .. } = self.invalidated();
         let back = (0..XCCS).map(|xcc| self.back(xcc)).min().unwrap_or(0);
         [vector, scalar, self.l2(), back].into_iter().all(|stamp| stamp >= tick)
     }
