@@ -6,24 +6,16 @@
 //! A GPU kernel runs the workgroups of its [`Geometry`] and finds its arguments in a block at their natural alignment, in order.
 
 pub mod amd;
-mod checks;
-mod clock;
 pub mod command;
 pub mod cpu;
 pub mod disk;
 mod error;
-mod launches;
-mod lent;
-mod life;
+mod gpu;
 pub mod memory;
 pub mod null;
 pub mod nv;
-mod places;
-mod pool;
-mod recent;
 mod record;
 pub mod registry;
-mod staging;
 mod timing;
 
 pub use command::{Arg, Code, Command, Geometry, Kernel, KernelImage, Patch, Stamp};

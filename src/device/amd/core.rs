@@ -7,9 +7,11 @@ use super::chip::Chip;
 use super::driver::{Driver, Fault};
 use super::events::FaultMark;
 use super::topology::Node;
-use crate::device::clock::LinearClock;
-use crate::device::life::{Life, SignalPages};
-use crate::device::{DeviceError, DeviceTag, pool};
+use crate::device::gpu::clock::LinearClock;
+use crate::device::gpu::health::Health;
+use crate::device::gpu::pool;
+use crate::device::gpu::signal_pages::SignalPages;
+use crate::device::{DeviceError, DeviceTag};
 use crate::hcq::memory::MemError;
 use crate::hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::abi::{drm, kfd};
@@ -64,7 +66,7 @@ pub struct Core {
     pub clock: Arc<LinearClock>,
     pages: SignalPages<Bo>,
     pub signals: Arc<SignalPool>,
-    life: Life,
+    health: Health,
     /// Kernels that were loaded.
     code: AtomicU64,
 }
@@ -107,7 +109,7 @@ impl Core {
             Ok(view)
         };
         let signals = SignalPool::of_device(Box::new(source), Arc::clone(&clock) as _);
-        let life = Life::default();
+        let health = Health::default();
         Ok(Arc::new(Self {
             tag,
             driver,
@@ -119,7 +121,7 @@ impl Core {
             clock,
             pages,
             signals,
-            life,
+            health,
             code: AtomicU64::new(1),
         }))
     }
@@ -179,12 +181,12 @@ impl Core {
 
     /// As [`Core::set_fault`], in words.
     pub fn set_fault_text(&self, text: String) {
-        self.life.set_fault(text);
+        self.health.set_fault(text);
     }
 
     #[must_use]
     pub fn fault(&self) -> Option<&str> {
-        self.life.fault()
+        self.health.fault()
     }
 
     /// Code was loaded: the instruction cache may hold what was there before.
@@ -201,7 +203,7 @@ impl Core {
 
     /// Refuses work from now on.
     pub fn close(&self) {
-        self.life.close();
+        self.health.close();
     }
 
     /// Whether the signal lies in this device's pages, where its queues can wait for it.
@@ -217,13 +219,13 @@ impl Core {
 
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.life.is_closed()
+        self.health.is_closed()
     }
 
     /// # Errors
     /// `Unavailable` after a fault, `Closed`.
     pub fn check_open(&self) -> Result<(), DeviceError> {
-        self.life.check(self.tag.name())
+        self.health.check(self.tag.name())
     }
 }
 

@@ -11,9 +11,9 @@ use super::core::Core;
 use super::encode::{Compute, IbMemory, ScratchRegs};
 use super::program::{self, Block, Launch};
 use super::queue::{AmdQueue, Kept, NoIb, Producer};
-use super::ran::{self, Named};
-use crate::device::checks::Checks;
-use crate::device::launches::LaunchArgs;
+use crate::device::gpu::checks::Checks;
+use crate::device::gpu::last_kernels::{self, Named};
+use crate::device::gpu::launch_args::LaunchArgs;
 use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
 use crate::hcq::memory::View;
 use crate::hcq::packet::pm4::NOP_ONE_DWORD;
@@ -118,7 +118,7 @@ impl AmdGraph {
             }
         }
         let programs: Result<Vec<_>, _> = graph.steps.iter().map(|s| queue.program(&s.kernel)).collect();
-        graph.last = ran::last_of(programs?.into_iter());
+        graph.last = last_kernels::last_of(programs?.into_iter().map(|p| (p.name.clone(), p.entry)));
         Ok(graph)
     }
 

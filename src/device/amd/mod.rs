@@ -16,7 +16,6 @@ mod graph;
 mod load;
 mod program;
 mod queue;
-mod ran;
 mod ring;
 mod scratch;
 mod state;
@@ -31,10 +30,10 @@ pub use ring::{HwRing, RingKind};
 pub use state::state;
 pub use topology::{Node, Selector, read_nodes};
 
-use super::checks::Checks;
-use super::lent::Lent;
-use super::pool::Pool;
-use super::staging::Staging;
+use super::gpu::checks::Checks;
+use super::gpu::host_buffers::HostBuffers;
+use super::gpu::pool::Pool;
+use super::gpu::staging::Staging;
 use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts,
 };
@@ -62,7 +61,7 @@ struct Inner {
     copy: Mutex<Option<Arc<AmdQueue>>>,
     staging: Mutex<Option<Staging>>,
     // Memory that both sides see, kept until its last handle is gone.
-    host: Arc<Lent<Bo>>,
+    host: Arc<HostBuffers<Bo>>,
 }
 
 impl std::fmt::Debug for AmdDevice {

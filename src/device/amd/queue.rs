@@ -8,11 +8,11 @@ use super::core::Core;
 use super::encode::{Compute, Copy, CopyCaches, IbMemory, List};
 use super::events::{SignalEvent, Woken};
 use super::program::{self, Block, Launch, Program};
-use super::ran::{LastRan, Named};
 use super::ring::{HwRing, RingKind};
 use super::scratch::Scratch;
-use crate::device::checks::Checks;
-use crate::device::staging::{CopyPath, SharedBuffer};
+use crate::device::gpu::checks::Checks;
+use crate::device::gpu::last_kernels::{LastKernels, Named};
+use crate::device::gpu::staging::{CopyPath, SharedBuffer};
 use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, QueueKind, Stamp};
 use crate::hcq::kernargs::Kernargs;
 use crate::hcq::packet::pm4::chip::AcquireScope;
@@ -50,7 +50,7 @@ pub struct Producer {
     scratch: Scratch,
     waits: Vec<Point>,
     kept: VecDeque<(u64, Kept)>,
-    recent: LastRan,
+    recent: LastKernels,
     /// Code that had been loaded when the instruction cache was last invalidated, and when the list that is being made does it.
     code_seen: u64,
     code_opened: u64,
@@ -189,7 +189,7 @@ impl AmdQueue {
             scratch: Scratch::default(),
             waits: Vec::new(),
             kept: VecDeque::new(),
-            recent: LastRan::default(),
+            recent: LastKernels::default(),
             code_seen: 0,
             code_opened: 0,
             buffers,
@@ -350,7 +350,7 @@ impl AmdQueue {
 
     /// A launch whose argument block is in place.
     fn emit_launch(&self, p: &mut Producer, launch: &Launch<'_>, value: u64) -> Result<(), DeviceError> {
-        p.recent.kernel(launch.program);
+        p.recent.kernel(&launch.program.name, launch.program.entry);
         let regs = p.scratch.regs();
         if let Encoder::Compute(compute) = &mut p.encoder
             && !launch.geometry.is_empty()

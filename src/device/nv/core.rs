@@ -8,9 +8,11 @@ use super::events::Events;
 use super::find::Card;
 use super::gpu::Gpu;
 use super::paging::PageTables;
-use crate::device::clock::LinearClock;
-use crate::device::life::{Life, SignalPages};
-use crate::device::{DeviceError, DeviceTag, pool};
+use crate::device::gpu::clock::LinearClock;
+use crate::device::gpu::health::Health;
+use crate::device::gpu::pool;
+use crate::device::gpu::signal_pages::SignalPages;
+use crate::device::{DeviceError, DeviceTag};
 use crate::hcq::memory::{MemError, View};
 use crate::hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::port::monotonic_ns;
@@ -80,7 +82,7 @@ pub struct Core {
     pub clock: Arc<LinearClock>,
     pages: SignalPages<Bo>,
     pub signals: Arc<SignalPool>,
-    pub life: Life,
+    pub health: Health,
     /// Code was loaded since the instruction caches were last dropped.
     fresh_code: AtomicBool,
     wakes: Mutex<Wakes>,
@@ -128,9 +130,9 @@ impl Core {
             Ok(view)
         };
         let signals = SignalPool::of_device(Box::new(source), Arc::clone(&clock) as _);
-        let (life, fresh_code) = (Life::default(), AtomicBool::new(true));
+        let (health, fresh_code) = (Health::default(), AtomicBool::new(true));
         let wakes = Mutex::new(if options.events { Wakes::Unasked } else { Wakes::Nothing });
-        let core = Self { tag, gpu, options, clock, pages, signals, life, fresh_code, wakes };
+        let core = Self { tag, gpu, options, clock, pages, signals, health, fresh_code, wakes };
         core.calibrate()?;
         Ok(Arc::new(core))
     }
@@ -193,7 +195,7 @@ impl Core {
     /// # Errors
     /// `Unavailable` after a fault, `Closed`.
     pub fn check_open(&self) -> Result<(), DeviceError> {
-        self.life.check(self.tag.name())
+        self.health.check(self.tag.name())
     }
 
     /// Whether the signal lies in this device's pages, where its channels can wait for it.

@@ -41,10 +41,10 @@ pub use paging::PageTables;
 pub use queue::Debugger;
 pub use telemetry::Telemetry;
 
-use super::checks::Checks;
-use super::lent::Lent;
-use super::pool::Pool;
-use super::staging::Staging;
+use super::gpu::checks::Checks;
+use super::gpu::host_buffers::HostBuffers;
+use super::gpu::pool::Pool;
+use super::gpu::staging::Staging;
 use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, Place,
 };
@@ -78,7 +78,7 @@ struct Inner {
     debugger: Mutex<Option<u32>>,
     staging: Mutex<Option<Staging>>,
     // Memory that both sides see, kept until its last handle is gone.
-    host: Arc<Lent<Bo>>,
+    host: Arc<HostBuffers<Bo>>,
 }
 
 impl std::fmt::Debug for NvDevice {
@@ -326,11 +326,11 @@ impl Inner {
     /// Ends the queues after their work or `timeout`, then gives all memory back that no handle holds.
     fn shut(&self, timeout: Duration) -> Result<(), DeviceError> {
         let core = &self.core;
-        if core.life.is_closed() {
+        if core.health.is_closed() {
             return Ok(());
         }
-        let finished = if core.life.fault().is_some() { Ok(()) } else { self.synchronize(timeout) };
-        core.life.close();
+        let finished = if core.health.fault().is_some() { Ok(()) } else { self.synchronize(timeout) };
+        core.health.close();
         let mut ended = Ok(());
         if let Some(debugger) = locked(&self.debugger).take() {
             let freed = core.gpu.driver.free(core.gpu.device, debugger);

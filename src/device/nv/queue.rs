@@ -13,9 +13,10 @@ use super::events::{Slept, WAKE_BYTES, wake_entry};
 use super::faults;
 use super::local::{LOCAL_WINDOW, Local, SHARED_WINDOW};
 use super::program::Program;
-use crate::device::checks::Checks;
+use crate::device::gpu::checks::Checks;
+use crate::device::gpu::last_kernels::LastKernels;
+use crate::device::gpu::staging::{CopyPath, SharedBuffer};
 use crate::device::memory::add_wait;
-use crate::device::staging::{CopyPath, SharedBuffer};
 use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
 use crate::hcq::kernargs::Kernargs;
 use crate::hcq::memory::View;
@@ -29,8 +30,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Kernels that a report names.
-const REMEMBERED: usize = 4;
 /// Methods of a report's tail.
 const TAIL_WRITES: usize = 24;
 /// Dwords after which a list is cut: one fetch, a fraction of the ring of push buffers.
@@ -74,8 +73,7 @@ pub struct Producer {
     pub local: Local,
     waits: Vec<Point>,
     kept: VecDeque<(u64, Kept)>,
-    /// Name and entry of the last kernels.
-    recent: VecDeque<(Arc<str>, u64)>,
+    recent: LastKernels,
     /// Submissions whose entries are in the ring: value, entries written with it.
     in_flight: VecDeque<(u64, u64)>,
     /// Entries whose submissions are done.
@@ -160,18 +158,6 @@ impl Producer {
         self.is_busy = true;
         Ok(())
     }
-
-    /// Names a kernel for reports.
-    pub fn remember(&mut self, program: &Program) {
-        let entry = program.image.0 + program.kernel.code_offset;
-        if self.recent.back().is_some_and(|(_, last)| *last == entry) {
-            return;
-        }
-        if self.recent.len() == REMEMBERED {
-            self.recent.pop_front();
-        }
-        self.recent.push_back((program.name.clone(), entry));
-    }
 }
 
 /// Caches dropped so that a launch sees what others wrote, and what code is new.
@@ -209,7 +195,7 @@ impl NvQueue {
             local: Local::default(),
             waits: Vec::new(),
             kept: VecDeque::new(),
-            recent: VecDeque::new(),
+            recent: LastKernels::default(),
             in_flight: VecDeque::new(),
             done: 0,
             wake,
@@ -475,7 +461,7 @@ impl NvQueue {
             blocks.put(template, &arguments, &self.timeline, value, timeout)
         });
         let qmd = qmd.map_err(|what| core.cannot(what))?.map_err(waited)?;
-        p.remember(program);
+        p.recent.kernel(&program.name, program.entry());
         p.order_launch()?;
         compute::Action::Launch { qmd: GpuVa(qmd), pcas: chip.pcas }.emit(&mut p.list)?;
         Ok(())
@@ -589,14 +575,14 @@ impl NvQueue {
     }
 
     fn look(&self) {
-        if self.core.life.fault().is_some() {
+        if self.core.health.fault().is_some() {
             return;
         }
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Watched { channel, notifier }) = &*watched else { return };
         if let Some(what) = Notification::read(notifier) {
             let text = faults::describe(&self.core, *channel, self.debugger.get().copied(), &what);
-            self.core.life.set_fault(text);
+            self.core.health.set_fault(text);
         }
     }
 
@@ -638,8 +624,7 @@ impl NvQueue {
             let (handle, token) = (channel.handle(), channel.token());
             notes.push(format!("channel {handle:#x} token {token:#x} GP_GET {get} GP_PUT {put}"));
         }
-        let kernels: Vec<String> =
-            p.iter().flat_map(|p| &p.recent).map(|(name, entry)| format!("{name} at {entry:#x}")).collect();
+        let kernels = p.map(|p| p.recent.lines()).unwrap_or_default();
         if !kernels.is_empty() {
             notes.push(format!("last kernels: {}", kernels.join(", ")));
         }
@@ -649,7 +634,7 @@ impl NvQueue {
             rptr: p.map_or(0, |p| p.done),
             wptr: channel.map_or(0, Channel::put),
             tail: p.map(|p| self.tail(p)).unwrap_or_default(),
-            fault: core.life.fault().map(Into::into),
+            fault: core.health.fault().map(Into::into),
             notes,
             ..Report::default()
         }
@@ -748,7 +733,7 @@ impl Progress for NvQueue {
                 self.watch();
                 look = now + WATCH;
             }
-            let is_over = self.core.life.fault().is_some() || self.core.life.is_closed();
+            let is_over = self.core.health.fault().is_some() || self.core.health.is_closed();
             if timeline.completed() >= value || is_over || now >= deadline {
                 return;
             }
@@ -774,10 +759,10 @@ impl Progress for NvQueue {
     }
 
     fn is_alive(&self) -> bool {
-        self.core.life.fault().is_none() && !self.core.life.is_closed()
+        self.core.health.fault().is_none() && !self.core.health.is_closed()
     }
 
     fn fault_report(&self) -> Option<Report> {
-        self.core.life.fault().is_some().then(|| self.report())
+        self.core.health.fault().is_some().then(|| self.report())
     }
 }

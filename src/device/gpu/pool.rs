@@ -1,9 +1,10 @@
 //! Memory of the device for tensors: small blocks cut from slabs, large ones buffers of their own, freed ones kept for reuse.
 //!
-//! Place in the arrows: above a device's buffers, which it gets from a [`Source`]; memories hold it. Shape as the CPU device's allocator: four sizes a power of two when small, best fit within a
-//! quarter when large, the oldest go first. A block with pending uses carries them to its next owner and is never freed before they are done.
+//! Place in the arrows: above a device's buffers, which it gets from a [`Source`]; memories hold it. Shape as the CPU device's
+//! allocator: four sizes a power of two when small, best fit within a quarter when large, the oldest go first. A block with pending
+//! uses carries them to its next owner and is never freed before they are done.
 
-use super::{DeviceError, Release, Uses};
+use crate::device::{DeviceError, Release, Uses};
 use crate::hcq::memory::View;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -2,7 +2,7 @@
 //!
 //! Place in the arrows: the queues of driver-backed devices have it in common; they say who they are, and how a peer's memory is mapped.
 
-use super::{Command, DeviceError, DeviceTag, Place, QueueKind};
+use crate::device::{Command, DeviceError, DeviceTag, Place, QueueKind};
 use crate::hcq::queue::SubmitError;
 
 /// A queue that checks.

@@ -3,7 +3,7 @@
 //! Place in the arrows: above a device's copy queue, its [`CopyPath`]. Why the BAR is not used: write-combining, flushes of the host's data path,
 //! uncached reads (amd.md 1.7, nv.md 1.4).
 
-use super::{DeviceError, Memory};
+use crate::device::{DeviceError, Memory};
 use crate::hcq::memory::View;
 use crate::hcq::signal::Point;
 use std::any::Any;

@@ -1,0 +1,15 @@
+//! What all GPU devices have in common, whatever their vendor.
+//!
+//! Place in the arrows: `device::amd` and `device::nv` build on it; it knows no driver and no packet.
+
+pub mod buffer_map;
+pub mod checks;
+pub mod clock;
+pub mod health;
+pub mod host_buffers;
+pub mod last_calls;
+pub mod last_kernels;
+pub mod launch_args;
+pub mod pool;
+pub mod signal_pages;
+pub mod staging;
