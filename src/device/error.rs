@@ -1,6 +1,8 @@
 //! What a device can refuse.
 
+use crate::hcq::bits::FieldOverflow;
 use crate::hcq::memory::MemError;
+use crate::hcq::packet::EmitError;
 use crate::hcq::queue::SubmitError;
 use crate::hcq::signal::WaitError;
 use doorbell_ioctl::port::CallError;
@@ -49,4 +51,16 @@ pub enum DeviceError {
     Submit(#[from] SubmitError),
     #[error(transparent)]
     Wait(#[from] WaitError),
+}
+
+impl From<EmitError> for DeviceError {
+    fn from(error: EmitError) -> Self {
+        SubmitError::from(error).into()
+    }
+}
+
+impl From<FieldOverflow> for DeviceError {
+    fn from(error: FieldOverflow) -> Self {
+        SubmitError::from(error).into()
+    }
 }

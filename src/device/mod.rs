@@ -11,6 +11,7 @@ pub mod cpu;
 pub mod disk;
 mod error;
 mod gpu;
+mod in_flight;
 pub mod memory;
 pub mod null;
 pub mod nv;

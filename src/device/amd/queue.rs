@@ -97,12 +97,6 @@ impl IbMemory<DeviceError> for IbRing<'_> {
     }
 }
 
-impl From<crate::hcq::packet::EmitError> for DeviceError {
-    fn from(error: crate::hcq::packet::EmitError) -> Self {
-        SubmitError::from(error).into()
-    }
-}
-
 impl Producer {
     pub fn scratch_regs(&self) -> super::encode::ScratchRegs {
         self.scratch.regs()

@@ -5,10 +5,11 @@
 //! wake-up runs on the submitting thread when the queue is idle, straight from the image: no ring, no copy, no signal.
 //! Left out: waits inside a list; what a replay must wait for on other queues is found from its memories, before it starts.
 
-use super::queue::{CpuQueue, Kept, Program};
+use super::queue::{CpuQueue, Program};
+use crate::device::in_flight::Kept;
 use crate::device::{Arg, Command, DeviceError, Memory, Patch, Place, Recorded, Stamp};
-use crate::hcq::packet::cpu::{CpuLaunch, CpuPackets};
-use crate::hcq::queue::{Queue, SubmitError};
+use crate::hcq::packet::cpu::{CpuList, Packet};
+use crate::hcq::queue::SubmitError;
 use crate::hcq::signal::Point;
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ impl CpuGraph {
         span: Stamp,
         inline_ns: u64,
     ) -> Result<Self, DeviceError> {
-        let mut list = Queue::new(CpuPackets);
+        let mut list = CpuList::default();
         let mut kept = Vec::new();
         let (mut kernargs, mut memories, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         list.timestamp(&span.start)?;
@@ -86,7 +87,7 @@ impl CpuGraph {
             kept.extend(stamp.clone().map(Kept::Stamp));
         }
         list.timestamp(&span.stop)?;
-        let program = Arc::new(Program { bound: list.bind()?, words: list.words().to_vec(), kept, span });
+        let program = Arc::new(Program::freeze(&list, kept, span)?);
         Ok(Self { queue: Arc::clone(queue), program, inline_ns, kernargs, memories, slots, runs_unmeasured: 0 })
     }
 
@@ -184,21 +185,16 @@ fn memory_of(arg: &Arg) -> Option<Memory> {
 }
 
 /// One command's packets, kernargs at `offset` bytes from the replay's base.
-fn emit(
-    list: &mut Queue<CpuPackets>,
-    command: &Command,
-    offset: u64,
-    stamp: Option<&Stamp>,
-) -> Result<(), SubmitError> {
+fn emit(list: &mut CpuList, command: &Command, offset: u64, stamp: Option<&Stamp>) -> Result<(), SubmitError> {
     if let Some(stamp) = stamp {
         list.timestamp(&stamp.start)?;
     }
     match command {
         Command::Exec { kernel, .. } => {
-            list.exec(&CpuLaunch { entry: kernel.entry(), kernargs: offset })?;
+            list.push(Packet::Exec { entry: kernel.entry(), kernargs: offset })?;
         }
         Command::Copy { .. } => {
-            list.copy_args(offset)?;
+            list.push(Packet::CopyArgs { kernargs: offset })?;
         }
         Command::Wait(_) => {}
     }
