@@ -341,7 +341,7 @@ impl Timeline {
 }
 
 /// Pauses of a poll: spins first, then sleeps from 20 us, doubling up to 1 ms.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Backoff {
     rounds: u32,
 }

@@ -10,9 +10,11 @@ use super::topology::Node;
 use crate::device::gpu::clock::LinearClock;
 use crate::device::gpu::health::Health;
 use crate::device::gpu::pool;
+use crate::device::gpu::queue::GpuCore;
 use crate::device::gpu::signal_pages::SignalPages;
+use crate::device::gpu::staging::SharedBuffer;
 use crate::device::{DeviceError, DeviceTag};
-use crate::hcq::memory::MemError;
+use crate::hcq::memory::{MemError, View};
 use crate::hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::abi::{drm, kfd};
 use doorbell_ioctl::port::{CallError, Fd, call, monotonic_ns};
@@ -142,6 +144,16 @@ impl Core {
         self.bo(len_bytes, placement).map_err(|source| self.refused(what, source))
     }
 
+    /// A buffer that the host sees, with its view.
+    ///
+    /// # Errors
+    /// `Driver`.
+    pub fn shared_bo(&self, what: &'static str, len_bytes: u64) -> Result<(Bo, View), DeviceError> {
+        let bo = self.own_bo(what, len_bytes, Placement::Host)?;
+        let view = bo.view().map_err(|source| self.refused(what, source))?;
+        Ok((bo, view))
+    }
+
     #[must_use]
     pub fn refused(&self, what: &'static str, source: CallError) -> DeviceError {
         DeviceError::Driver { device: self.tag.name().into(), what, source }
@@ -206,12 +218,6 @@ impl Core {
         self.health.close();
     }
 
-    /// Whether the signal lies in this device's pages, where its queues can wait for it.
-    #[must_use]
-    pub fn has_signal(&self, signal: &Signal) -> bool {
-        self.pages.hold(signal)
-    }
-
     /// Gives the signals' pages back. No queue writes them any more.
     pub fn free_signals(&self) {
         self.pages.free();
@@ -221,11 +227,49 @@ impl Core {
     pub fn is_closed(&self) -> bool {
         self.health.is_closed()
     }
+}
 
-    /// # Errors
-    /// `Unavailable` after a fault, `Closed`.
-    pub fn check_open(&self) -> Result<(), DeviceError> {
-        self.health.check(self.tag.name())
+impl GpuCore for Core {
+    fn tag(&self) -> &DeviceTag {
+        &self.tag
+    }
+
+    fn health(&self) -> &Health {
+        &self.health
+    }
+
+    fn submit_timeout(&self) -> Duration {
+        self.options.submit_timeout
+    }
+
+    fn spin(&self) -> Duration {
+        self.options.spin
+    }
+
+    fn staging_bytes(&self) -> u64 {
+        self.options.staging_bytes
+    }
+
+    fn has_signal(&self, signal: &Signal) -> bool {
+        self.pages.hold(signal)
+    }
+
+    fn map_peer(&self, va: u64) -> Result<bool, DeviceError> {
+        let mapped = self.driver.map_peer(va, self.node.gpu_id);
+        mapped.map_err(|source| self.refused("map a peer's memory", source))
+    }
+
+    fn shared_buffer(&self, what: &'static str, len_bytes: u64) -> Result<SharedBuffer, DeviceError> {
+        let (bo, view) = self.shared_bo(what, len_bytes)?;
+        Ok(SharedBuffer { va: bo.va(), view, keep: Arc::new(bo) })
+    }
+
+    fn platform(&self) -> String {
+        format!("chip {} KFD 1.{}", self.chip.name, self.driver.minor())
+    }
+
+    fn last_calls(&self) -> String {
+        self.driver.recent_calls()
     }
 }
 

@@ -38,8 +38,15 @@ impl List {
 
     /// The pieces in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u32]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.words[start..*end])
+        self.pieces_from(0)
+    }
+
+    /// The pieces in order, but the first `count`.
+    pub fn pieces_from(&self, count: usize) -> impl Iterator<Item = &[u32]> {
+        let ends = &self.ends[count.min(self.ends.len())..];
+        let first = count.checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
+        let starts = std::iter::once(first).chain(ends.iter().copied());
+        starts.zip(ends).map(|(start, end)| &self.words[start..*end])
     }
 
     #[must_use]

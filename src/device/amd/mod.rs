@@ -30,9 +30,10 @@ pub use ring::{HwRing, RingKind};
 pub use state::state;
 pub use topology::{Node, Selector, read_nodes};
 
-use super::gpu::checks::Checks;
 use super::gpu::host_buffers::HostBuffers;
 use super::gpu::pool::Pool;
+use super::gpu::queue::GpuCore;
+use super::gpu::recorded::GpuList;
 use super::gpu::staging::Staging;
 use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts,
@@ -107,7 +108,7 @@ impl AmdDevice {
             .ok_or_else(|| unavailable(format!("chip {} is unknown, known are {}", node.gfx(), Chip::names())))?;
         let tag = DeviceTag::new(name);
         let core = Core::open(tag.clone(), Arc::clone(driver), node.clone(), chip, options.clone())?;
-        let compute = AmdQueue::new(&core, QueueKind::Compute)?;
+        let compute = queue::open(&core, QueueKind::Compute)?;
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let info =
             DeviceInfo { arch: chip.name.into(), threads: small(node.cu_count()), memory_bytes: node.vram_bytes() };
@@ -186,7 +187,7 @@ impl Inner {
             return Ok(Arc::clone(queue));
         }
         self.core.check_open()?;
-        let queue = AmdQueue::new(&self.core, QueueKind::Copy)?;
+        let queue = queue::open(&self.core, QueueKind::Copy)?;
         *copy = Some(Arc::clone(&queue));
         Ok(queue)
     }
@@ -274,7 +275,7 @@ impl Device for AmdDevice {
         let mut staging = locked(&self.inner.staging);
         let staging = match &mut *staging {
             Some(staging) => staging,
-            none => none.insert(Staging::new(&*queue)?),
+            none => none.insert(Staging::new(&**queue.core())?),
         };
         staging.copy_in(&*queue, dst, offset, src)
     }
@@ -285,7 +286,7 @@ impl Device for AmdDevice {
         let mut staging = locked(&self.inner.staging);
         let staging = match &mut *staging {
             Some(staging) => staging,
-            none => none.insert(Staging::new(&*queue)?),
+            none => none.insert(Staging::new(&**queue.core())?),
         };
         staging.copy_out(&*queue, src, offset, dst)
     }
@@ -300,7 +301,7 @@ impl Device for AmdDevice {
 
     fn record(&self, commands: &[Command]) -> Result<Box<dyn Recorded>, DeviceError> {
         if commands.iter().all(|c| matches!(c, Command::Exec { .. })) {
-            return Ok(Box::new(graph::AmdGraph::new(&self.inner.core, &self.inner.compute, commands)?));
+            return Ok(Box::new(GpuList::new(&self.inner.compute, commands)?));
         }
         let inner = Arc::clone(&self.inner);
         record_by_resubmission(self.tag.name(), commands, move |commands| inner.submit(QueueKind::Compute, commands))

@@ -3,7 +3,6 @@
 //! Place in the arrows: `device::amd` and `device::nv` build on it; it knows no driver and no packet.
 
 pub mod buffer_map;
-pub mod checks;
 pub mod clock;
 pub mod health;
 pub mod host_buffers;
@@ -11,5 +10,7 @@ pub mod last_calls;
 pub mod last_kernels;
 pub mod launch_args;
 pub mod pool;
+pub mod queue;
+pub mod recorded;
 pub mod signal_pages;
 pub mod staging;

@@ -11,7 +11,9 @@ use super::paging::PageTables;
 use crate::device::gpu::clock::LinearClock;
 use crate::device::gpu::health::Health;
 use crate::device::gpu::pool;
+use crate::device::gpu::queue::GpuCore;
 use crate::device::gpu::signal_pages::SignalPages;
+use crate::device::gpu::staging::SharedBuffer;
 use crate::device::{DeviceError, DeviceTag};
 use crate::hcq::memory::{MemError, View};
 use crate::hcq::signal::{Signal, SignalPool};
@@ -187,23 +189,6 @@ impl Core {
         DeviceError::Rm { device: self.tag.name().into(), what, source: Box::new(source) }
     }
 
-    #[must_use]
-    pub fn cannot(&self, what: String) -> DeviceError {
-        DeviceError::Unsupported { device: self.tag.name().into(), what }
-    }
-
-    /// # Errors
-    /// `Unavailable` after a fault, `Closed`.
-    pub fn check_open(&self) -> Result<(), DeviceError> {
-        self.health.check(self.tag.name())
-    }
-
-    /// Whether the signal lies in this device's pages, where its channels can wait for it.
-    #[must_use]
-    pub fn has_signal(&self, signal: &Signal) -> bool {
-        self.pages.hold(signal)
-    }
-
     /// Gives the signals' pages back. No channel writes them any more.
     pub fn free_signals(&self) {
         self.pages.free();
@@ -243,6 +228,49 @@ impl Core {
     pub fn take_fresh_code(&self) -> bool {
         // Nearly always there is none: a plain load tells.
         self.fresh_code.load(Ordering::Acquire) && self.fresh_code.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl GpuCore for Core {
+    fn tag(&self) -> &DeviceTag {
+        &self.tag
+    }
+
+    fn health(&self) -> &Health {
+        &self.health
+    }
+
+    fn submit_timeout(&self) -> Duration {
+        self.options.submit_timeout
+    }
+
+    fn spin(&self) -> Duration {
+        self.options.spin
+    }
+
+    fn staging_bytes(&self) -> u64 {
+        self.options.staging_bytes
+    }
+
+    fn has_signal(&self, signal: &Signal) -> bool {
+        self.pages.hold(signal)
+    }
+
+    fn map_peer(&self, va: u64) -> Result<bool, DeviceError> {
+        self.gpu.map_peer(va).map_err(|source| self.refused("map a peer's memory", source))
+    }
+
+    fn shared_buffer(&self, what: &'static str, len_bytes: u64) -> Result<SharedBuffer, DeviceError> {
+        let (bo, view) = self.shared_bo(what, len_bytes)?;
+        Ok(SharedBuffer { va: bo.va(), view, keep: Arc::new(bo) })
+    }
+
+    fn platform(&self) -> String {
+        format!("chip {} driver {}", self.gpu.chip.name, self.gpu.driver.release())
+    }
+
+    fn last_calls(&self) -> String {
+        self.gpu.driver.recent_calls()
     }
 }
 

@@ -24,6 +24,7 @@ mod paging;
 mod program;
 mod queue;
 mod telemetry;
+mod watch;
 
 pub use self::core::{Core, NvOptions};
 pub use bank0::{Bank0, Facts as BankFacts};
@@ -38,12 +39,13 @@ pub use gpu::{Facts, Gpu, OpenError, STEPS, Step};
 pub use launch::{DEFAULT_STACK_BYTES, LaunchError, Plan, Request, local_bytes};
 pub use local::{LOCAL_WINDOW, SHARED_WINDOW};
 pub use paging::PageTables;
-pub use queue::Debugger;
 pub use telemetry::Telemetry;
+pub use watch::Debugger;
 
-use super::gpu::checks::Checks;
 use super::gpu::host_buffers::HostBuffers;
 use super::gpu::pool::Pool;
+use super::gpu::queue::GpuCore;
+use super::gpu::recorded::GpuList;
 use super::gpu::staging::Staging;
 use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, Place,
@@ -126,10 +128,10 @@ impl NvDevice {
         let tag = DeviceTag::new(name);
         let core = Core::open(tag.clone(), driver, card, options.clone())?;
         let group = Group::new(&core)?;
-        let compute = NvQueue::new(&core, &group, QueueKind::Compute)?;
+        let compute = queue::open(&core, &group, QueueKind::Compute)?;
         let (copy, own) = copy_queue(&core, &group)?;
-        compute.set_peer(&copy);
-        copy.set_peer(&compute);
+        compute.watch().set_peer(&copy);
+        copy.watch().set_peer(&compute);
         let groups = std::iter::once(group).chain(own).collect();
         let info = DeviceInfo {
             arch: core.gpu.chip.name.into(),
@@ -215,7 +217,7 @@ impl NvDevice {
         let unit = u64::from(value_bytes.max(1));
         match element {
             Some(element) if dst.va().is_multiple_of(unit) && len_bytes.is_multiple_of(unit) => {
-                self.inner.copy.fill(dst, value, element, len_bytes / unit)
+                queue::fill(&self.inner.copy, dst, value, element, len_bytes / unit)
             }
             _ => Err(self.inner.core.cannot(format!("fill {len_bytes} bytes with values of {value_bytes}"))),
         }
@@ -249,9 +251,9 @@ fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Op
     if core.options.own_copy_engine {
         let own = Group::of_copy_engine(core);
         let running = |group: Arc<Group>| -> Result<_, DeviceError> {
-            let queue = NvQueue::new(core, &group, QueueKind::Copy)?;
+            let queue = queue::open(core, &group, QueueKind::Copy)?;
             group.schedule().map_err(|e| core.refused("schedule the copy channel", e))?;
-            queue.start()?;
+            queue::start(&queue)?;
             Ok((queue, group))
         };
         match own.and_then(|group| group.map(running).transpose()) {
@@ -260,7 +262,7 @@ fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Op
             Err(e) => log::warn!("{}: copies share the graphics engine: {e}", core.tag),
         }
     }
-    Ok((NvQueue::new(core, shared, QueueKind::Copy)?, None))
+    Ok((queue::open(core, shared, QueueKind::Copy)?, None))
 }
 
 impl Inner {
@@ -272,18 +274,18 @@ impl Inner {
             shared.map_err(|e| self.core.refused("schedule channels", e))?;
             groups.len() == 1
         };
-        self.compute.start()?;
+        queue::start(&self.compute)?;
         if shares {
-            self.copy.start()?;
+            queue::start(&self.copy)?;
         }
         let (gpu, driver) = (&self.core.gpu, &self.core.gpu.driver);
-        let [channel, h_class3d_object] = self.compute.engine().unwrap_or_default();
+        let [channel, h_class3d_object] = queue::engine_of(&self.compute).unwrap_or_default();
         let mut params = nvrm::DebuggerAlloc { h_app_client: driver.client(), h_class3d_object, ..Default::default() };
         match driver.alloc(gpu.device, nvrm::GT200_DEBUGGER, Some(&mut params)) {
             Ok(handle) => {
                 *locked(&self.debugger) = Some(handle);
                 // Either queue may be the first to see that the group died.
-                self.queues().into_iter().for_each(|queue| queue.set_debugger(Debugger { handle, channel }));
+                self.queues().into_iter().for_each(|queue| queue.watch().set_debugger(Debugger { handle, channel }));
             }
             Err(e) => log::debug!("{}: nobody tells of exceptions: {e}", self.core.tag),
         }
@@ -336,7 +338,9 @@ impl Inner {
             let freed = core.gpu.driver.free(core.gpu.device, debugger);
             ended = freed.map_err(|e| core.refused("free the debugger", e));
         }
-        self.queues().into_iter().for_each(|queue| queue.shut());
+        for queue in self.queues() {
+            ended = ended.and(queue.shut());
+        }
         core.end_events();
         locked(&self.groups).clear();
         *locked(&self.staging) = None;
@@ -351,7 +355,7 @@ impl Inner {
         let mut staging = locked(&self.staging);
         let staging = match &mut *staging {
             Some(staging) => staging,
-            none => none.insert(Staging::new(&*self.copy)?),
+            none => none.insert(Staging::new(&*self.core)?),
         };
         run(staging)
     }
@@ -399,7 +403,7 @@ impl Device for NvDevice {
 
     fn record(&self, commands: &[Command]) -> Result<Box<dyn Recorded>, DeviceError> {
         if commands.iter().all(|c| matches!(c, Command::Exec { .. })) {
-            return Ok(Box::new(graph::NvGraph::new(&self.inner.core, &self.inner.compute, commands)?));
+            return Ok(Box::new(GpuList::new(&self.inner.compute, commands)?));
         }
         let inner = Arc::clone(&self.inner);
         record_by_resubmission(self.tag.name(), commands, move |commands| inner.submit(QueueKind::Compute, commands))

@@ -109,12 +109,6 @@ fn zeros(len_bytes: usize) -> Arguments {
 }
 
 impl Program {
-    /// Address of the first instruction.
-    #[must_use]
-    pub fn entry(&self) -> u64 {
-        self.image.0 + self.kernel.code_offset
-    }
-
     /// Bytes of local memory that a thread of the kernel needs.
     #[must_use]
     pub fn local_bytes(&self) -> u32 {
