@@ -1,7 +1,8 @@
 //! What a queue remembers of its submissions: what the next one must wait for, and what those in flight keep alive.
 //!
-//! Place in the arrows: under the lock of every device's queue. The order of calls is the life of a submission: [`InFlight::begin`],
-//! the waits ([`InFlight::wait_for_all`] and its siblings), [`InFlight::emit_waits`], [`InFlight::keep`], [`commit`].
+//! Place in the arrows: under the lock of every device's queue. The order of calls is the life of a submission:
+//! [`InFlight::begin`], the waits ([`InFlight::wait_for_all`] and its siblings), [`InFlight::emit_waits`],
+//! [`InFlight::keep`], [`commit`].
 
 use super::memory::add_wait;
 use super::{Command, DeviceError, Kernel, Memory, Stamp};
@@ -45,7 +46,8 @@ impl InFlight {
     pub fn begin(&mut self, timeline: &Timeline) {
         self.waits.clear();
         let submitted = timeline.submitted();
-        // What a submission that was given up kept may be an older one's too: it stays until all that was submitted is done.
+        // What a submission that was given up kept may be an older one's too: it stays until all that was submitted is
+        // done.
         let given_up = self.kept.iter_mut().rev().take_while(|(until, _)| *until > submitted);
         given_up.for_each(|(until, _)| *until = submitted);
         self.release(timeline.completed());
@@ -74,8 +76,8 @@ impl InFlight {
         memory.uses().hazards(timeline, &mut self.waits);
     }
 
-    /// The submission waits for what its commands wait for, and for what others do with their memories.
-    /// All hazards are read before any use is marked: two submissions to two queues can then never wait for one another.
+    /// The submission waits for what its commands wait for, and for what others do with their memories. All hazards are
+    /// read before any use is marked: two submissions to two queues can then never wait for one another.
     #[inline]
     pub fn wait_for_all(&mut self, timeline: &Arc<Timeline>, commands: &[Command]) {
         for command in commands {
@@ -117,7 +119,8 @@ impl InFlight {
     }
 }
 
-/// Nothing can keep the submission of `value` from the device any more: its memories are marked, its value is given out.
+/// Nothing can keep the submission of `value` from the device any more: its memories are marked, its value is given
+/// out.
 #[inline]
 pub fn commit<'m>(timeline: &Arc<Timeline>, value: u64, used: impl Iterator<Item = &'m Memory>) {
     used.for_each(|memory| memory.uses().mark(timeline, value));

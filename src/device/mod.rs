@@ -1,4 +1,5 @@
-//! Devices: one folder each, one trait over all, and the registry that opens them by name.
+//! Devices: one folder each, one trait over all, and the registry that opens them by name. `gpu` is what all GPUs have in common,
+//! `in_flight` what every queue remembers of its submissions.
 //!
 //! Place in the arrows: `engine` decides what to run and calls [`Device`]; a device turns [`Command`]s into packets of `hcq`, loads images of
 //! `elf`, and reaches kernel drivers through `ioctl`. Source: HCQ's device contract; `docs/custom-device.md` walks through it.

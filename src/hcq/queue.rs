@@ -1,6 +1,7 @@
 //! Why a submission failed: a value that fits no packet, no room in time, a patch of what is not there.
 //!
-//! Place in the arrows: `device` makes these errors, under its own. Lists of packets are built by the packet sets themselves.
+//! Place in the arrows: `device` makes these errors, under its own. Lists of packets are built by the packet sets
+//! themselves.
 
 use super::bits::FieldOverflow;
 use super::kernargs::KernargsError;

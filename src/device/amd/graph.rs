@@ -1,8 +1,8 @@
 //! AMD's side of a recorded list: packets encoded once into command buffers, argument blocks rewritten as patches ask.
 //!
-//! Place in the arrows: above `queue` and `encode`; copies and patches are `device::gpu`'s. Source: amd.md 2.3 (INDIRECT_BUFFER), 2.7.
-//! On PM4 rings the packets are command buffers that the ring calls; an AQL ring calls nothing, so a copy's packets go into it in one
-//! piece, with one doorbell.
+//! Place in the arrows: above `queue` and `encode`; copies and patches are `device::gpu`'s. Source: amd.md 2.3
+//! (INDIRECT_BUFFER), 2.7. On PM4 rings the packets are command buffers that the ring calls; an AQL ring calls nothing,
+//! so a copy's packets go into it in one piece, with one doorbell.
 
 use super::bo::Bo;
 use super::chip::QueueFormat;

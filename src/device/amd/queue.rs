@@ -1,7 +1,7 @@
 //! AMD's side of a queue: commands become packets in a hardware ring, and waiting hosts sleep on the driver's events.
 //!
-//! Place in the arrows: above `encode`, `ring`, `program`, `scratch`; what is the same for all GPUs is `device::gpu`'s, and `mod.rs` owns
-//! a compute and a copy queue. Source: amd.md 1.9, 2.5-2.9, 7.4.
+//! Place in the arrows: above `encode`, `ring`, `program`, `scratch`; what is the same for all GPUs is `device::gpu`'s,
+//! and `mod.rs` owns a compute and a copy queue. Source: amd.md 1.9, 2.5-2.9, 7.4.
 //! Waits in packets compare 32 bits, so a timeline ends after 2^32 - 1 submissions with an error.
 
 use super::bo::Bo;
@@ -44,7 +44,8 @@ pub struct Packets {
     event: SignalEvent,
     /// Pieces of the list that are in the ring.
     pushed: usize,
-    /// GpuProgram that had been loaded when the instruction cache was last invalidated, and when the list that is being made does it.
+    /// Code that had been loaded when the instruction cache was last invalidated, and when the list that is being made
+    /// does it.
     code_seen: u64,
     code_opened: u64,
     // Freed after the ring.
@@ -96,7 +97,8 @@ impl IbMemory<DeviceError> for NoIb {
     }
 }
 
-/// Puts words into a ring of device-visible words; a multiple of the alignment, so that the next block is aligned. Waits for room.
+/// Puts words into a ring of device-visible words; a multiple of the alignment, so that the next block is aligned.
+/// Waits for room.
 fn put_words(ring: &mut Kernargs, words: &[u64], slot: &Slot<'_, Core>) -> Result<u64, DeviceError> {
     debug_assert!(words.len().is_multiple_of(program::KERNARG_ALIGN / 8), "{} words", words.len());
     ring.put_waiting(words, slot.timeline, slot.value, slot.core.options.submit_timeout).map_err(no_room)

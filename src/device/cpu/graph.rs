@@ -1,9 +1,11 @@
 //! A recorded list of the CPU device: words frozen once, kernargs patched at each replay, one ring entry a replay.
 //!
-//! Place in the arrows: part of `device::cpu`, used by `engine`'s JIT. Addresses, variables and thread counts live in a kernargs image; a
-//! replay changes words of it and copies it to the kernargs ring, so several replays may be in flight. A list known to be shorter than a
-//! wake-up runs on the submitting thread when the queue is idle, straight from the image: no ring, no copy, no signal.
-//! Left out: waits inside a list; what a replay must wait for on other queues is found from its memories, before it starts.
+//! Place in the arrows: part of `device::cpu`, used by `engine`'s JIT. Addresses, variables and thread counts live in a
+//! kernargs image; a replay changes words of it and copies it to the kernargs ring, so several replays may be in
+//! flight. A list known to be shorter than a wake-up runs on the submitting thread when the queue is idle, straight
+//! from the image: no ring, no copy, no signal.
+//! Left out: waits inside a list; what a replay must wait for on other queues is found from its memories, before it
+//! starts.
 
 use super::queue::{CpuQueue, Program};
 use crate::device::in_flight::Kept;
@@ -144,7 +146,8 @@ impl CpuGraph {
         Some(checked)
     }
 
-    /// Writes a kernarg word; the place was checked when the list was made (PANIC: `slots` index words of these vectors).
+    /// Writes a kernarg word; the place was checked when the list was made (PANIC: `slots` index words of these
+    /// vectors).
     fn put(&mut self, at: usize, value: &Arg) {
         self.kernargs[at] = value.bits();
         match value {

@@ -1,7 +1,9 @@
-//! One queue of the CPU device: the producer's side. Commands become packets in the ring; waits for other queues are added by themselves.
+//! One queue of the CPU device: the producer's side. Commands become packets in the ring; waits for other queues are
+//! added by themselves.
 //!
-//! Place in the arrows: above `consumer`, below the device. What a queued packet needs stays alive until its submission is done: kernels,
-//! signals and foreign memories are kept here, own memories by the allocator (a freed block is not unmapped while a use is pending).
+//! Place in the arrows: above `consumer`, below the device. What a queued packet needs stays alive until its submission
+//! is done: kernels, signals and foreign memories are kept here, own memories by the allocator (a freed block is not
+//! unmapped while a use is pending).
 
 use super::consumer::Consumer;
 use crate::device::in_flight::{InFlight, Kept, RoomWait, commit, no_room, stayed_full};

@@ -1,5 +1,5 @@
-//! Which addresses a driver's buffers have, and had before they were freed: to find a buffer by an address, and to report a
-//! fault's address.
+//! Which addresses a driver's buffers have, and had before they were freed: to find a buffer by an address, and to
+//! report a fault's address.
 //!
 //! Place in the arrows: a driver's connection keeps one; reports ask it.
 

@@ -1,4 +1,5 @@
-//! Buffers of memory that both sides see and users hold by a handle: freed when the last handle and the last copy are gone.
+//! Buffers of memory that both sides see and users hold by a handle: freed when the last handle and the last copy are
+//! gone.
 //!
 //! Place in the arrows: a device keeps one for what it gives out beside its pool.
 

@@ -1,6 +1,7 @@
 //! The kernels that a queue ran last, for its report: launched one by one, or as the last ones of a recorded list.
 //!
-//! Place in the arrows: part of a GPU's queue. What ran last once more costs a comparison, anything else one handle's clone.
+//! Place in the arrows: part of a GPU's queue. What ran last once more costs a comparison, anything else one handle's
+//! clone.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

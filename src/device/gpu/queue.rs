@@ -1,9 +1,11 @@
-//! One queue of a GPU, whatever its vendor: commands are checked, ordered after what uses their memories, encoded, and sent.
+//! One queue of a GPU, whatever its vendor: commands are checked, ordered after what uses their memories, encoded, and
+//! sent.
 //!
-//! Place in the arrows: `device::amd` and `device::nv` each own a compute and a copy queue; what a vendor adds stands behind [`Encode`]
-//! (its packets and its ring), [`GpuCore`] (the open device) and [`Watch`] (how the host sleeps, and learns of faults).
-//! What a submission needs stays alive until it is done: kernels, stamps, foreign timelines, recorded lists.
-//! Waits for signals of other drivers are done by the submitting host: they lie in no page table of this GPU.
+//! Place in the arrows: `device::amd` and `device::nv` each own a compute and a copy queue; what a vendor adds stands
+//! behind [`Encode`] (its packets and its ring), [`GpuCore`] (the open device) and [`Watch`] (how the host sleeps, and
+//! learns of faults). What a submission needs stays alive until it is done: kernels, stamps, foreign timelines,
+//! recorded lists. Waits for signals of other drivers are done by the submitting host: they lie in no page table of
+//! this GPU.
 
 use super::health::Health;
 use super::last_kernels::LastKernels;
@@ -33,7 +35,8 @@ pub trait GpuCore: Debug + Send + Sync + 'static {
     /// Whether the signal lies in this device's pages, where its queues can wait for it.
     fn has_signal(&self, signal: &Signal) -> bool;
 
-    /// Lets this device reach the memory at an address of another device of its driver; `false`: the driver knows of none there.
+    /// Lets this device reach the memory at an address of another device of its driver; `false`: the driver knows of
+    /// none there.
     ///
     /// # Errors
     /// The driver's.
@@ -79,10 +82,11 @@ pub struct Slot<'a, C> {
     pub value: u64,
 }
 
-/// What a vendor adds under a queue's lock: a list of packets (or methods) that is being made, and the ring that takes it.
+/// What a vendor adds under a queue's lock: a list of packets (or methods) that is being made, and the ring that takes
+/// it.
 ///
-/// For each submission: `begin`, `open`, a `wait` for each signal, `acquire`, the commands, `seal`, and `push` until all is in the ring.
-/// A list may be given up before `push`: the next `begin` then forgets what it held.
+/// For each submission: `begin`, `open`, a `wait` for each signal, `acquire`, the commands, `seal`, and `push` until
+/// all is in the ring. A list may be given up before `push`: the next `begin` then forgets what it held.
 pub trait Encode: Debug + Send + Sized + 'static {
     type Core: GpuCore;
     type Program: GpuProgram;
@@ -142,7 +146,8 @@ pub trait Encode: Debug + Send + Sized + 'static {
     /// As `wait`.
     fn copy(&mut self, slot: &Slot<'_, Self::Core>, dst: u64, src: u64, len_bytes: u64) -> Result<(), DeviceError>;
 
-    /// Ends the list: the timeline's signal after all before. Afterwards nothing but a ring that stays full can keep it from the GPU.
+    /// Ends the list: the timeline's signal after all before. Afterwards nothing but a ring that stays full can keep it
+    /// from the GPU.
     ///
     /// # Errors
     /// `Wait` for room, `Unsupported` for what never has room.
@@ -390,6 +395,42 @@ impl<E: Encode> GpuQueue<E> {
         let fault = self.core.health().fault().map(Into::into);
         Report { queue: self.timeline.queue().into(), fault, notes, ..ring }
     }
+}
+
+/// Runs of copies go to the copy queue, the rest to the compute queue, each run after the one before.
+///
+/// # Errors
+/// As a submission; a command that cannot be queued is refused before the first run.
+pub fn submit_runs<E: Encode>(
+    compute: &GpuQueue<E>,
+    copies: &GpuQueue<E>,
+    commands: &[Command],
+) -> Result<Point, DeviceError> {
+    let queue_of = |c: &Command| if c.is_copy() { copies } else { compute };
+    commands.iter().try_for_each(|c| queue_of(c).check(c))?;
+    let mut last: Option<Point> = None;
+    for run in commands.chunk_by(|a, b| a.is_copy() == b.is_copy()) {
+        if let Some(first) = run.first() {
+            last = Some(queue_of(first).submit(run, last.as_slice())?);
+        }
+    }
+    last.map_or_else(|| compute.submit(&[], &[]), Ok)
+}
+
+/// Waits for all that was submitted to the queues.
+///
+/// # Errors
+/// `Wait` after `timeout`, or when a queue has ended.
+pub fn synchronize<E: Encode>(
+    queues: impl IntoIterator<Item = Arc<GpuQueue<E>>>,
+    timeout: Duration,
+) -> Result<(), DeviceError> {
+    let start = Instant::now();
+    for queue in queues {
+        let timeline = queue.timeline();
+        timeline.wait(timeline.submitted(), timeout.saturating_sub(start.elapsed()))?;
+    }
+    Ok(())
 }
 
 /// A submission that is being made, under the queue's lock.

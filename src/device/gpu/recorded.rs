@@ -1,8 +1,9 @@
 //! A recorded list of launches on a GPU: encoded once, arguments patched at each replay.
 //!
 //! Place in the arrows: used by `engine`'s JIT through [`Recorded`]; what a vendor adds stands behind [`EncodeList`].
-//! There are several copies of what the GPU reads, so that a replay never rewrites what one in flight reads; a copy is taken again when
-//! its last run is done, and brought up to the patches since. Left out: copies inside a list (they are submitted anew at each replay).
+//! There are several copies of what the GPU reads, so that a replay never rewrites what one in flight reads; a copy is
+//! taken again when its last run is done, and brought up to the patches since. Left out: copies inside a list (they are
+//! submitted anew at each replay).
 
 use super::last_kernels::{Named, last_of};
 use super::launch_args::LaunchArgs;
@@ -42,7 +43,8 @@ pub struct Launches<L> {
     pub args: LaunchArgs,
 }
 
-/// What a vendor adds to a recorded list: packets that lie ready in memory of their own, and how a submission runs them.
+/// What a vendor adds to a recorded list: packets that lie ready in memory of their own, and how a submission runs
+/// them.
 pub trait EncodeList: Encode {
     /// Where what belongs to a launch lies in an image.
     type Layout: Debug + Send;

@@ -1,6 +1,7 @@
 //! The pages that a GPU's signals lie in.
 //!
-//! Place in the arrows: a device keeps them beside the pool that cuts them up; its queues ask whether they can wait for a signal.
+//! Place in the arrows: a device keeps them beside the pool that cuts them up; its queues ask whether they can wait for
+//! a signal.
 
 use super::pool::Buffer;
 use crate::hcq::signal::Signal;

@@ -1,14 +1,15 @@
-//! Copies between host slices and device memory: through two buffers that both sides see, one filled while the other moves.
+//! Copies between host slices and device memory: through two buffers that both sides see, one filled while the other
+//! moves.
 //!
-//! Place in the arrows: above a device's copy queue. Why the BAR is not used: write-combining, flushes of the host's data path,
-//! uncached reads (amd.md 1.7, nv.md 1.4).
+//! Place in the arrows: above a device's copy queue. Why the BAR is not used: write-combining, flushes of the host's
+//! data path, uncached reads (amd.md 1.7, nv.md 1.4).
 
 use super::queue::{Encode, GpuCore, GpuQueue};
 use crate::device::{DeviceError, Memory};
 use crate::hcq::memory::View;
 use crate::hcq::signal::Point;
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Memory that the device and the host see, freed with `keep`.
 #[derive(Clone, Debug)]
@@ -27,19 +28,71 @@ struct Slot {
     last: Option<Point>,
 }
 
-/// Both.
+/// Both, made at their first use.
+#[derive(Debug, Default)]
+pub struct Staging(Mutex<Option<Slots>>);
+
+impl Staging {
+    /// Host bytes into memory. Returns when the bytes are read; the memory's uses say when they are there.
+    ///
+    /// # Errors
+    /// `Wait`, and as a submission.
+    pub fn copy_in<E: Encode>(
+        &self,
+        queue: &GpuQueue<E>,
+        dst: &Memory,
+        offset: u64,
+        src: &[u8],
+    ) -> Result<(), DeviceError> {
+        self.with(&**queue.core(), |slots| slots.copy_in(queue, dst, offset, src))
+    }
+
+    /// Memory into host bytes.
+    ///
+    /// # Errors
+    /// `Wait`, and as a submission.
+    pub fn copy_out<E: Encode>(
+        &self,
+        queue: &GpuQueue<E>,
+        src: &Memory,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        self.with(&**queue.core(), |slots| slots.copy_out(queue, src, offset, dst))
+    }
+
+    /// Gives the buffers back. No queue uses them any more.
+    pub fn free(&self) {
+        *self.slots() = None;
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Option<Slots>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(
+        &self,
+        core: &impl GpuCore,
+        run: impl FnOnce(&mut Slots) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        core.check_open()?;
+        let mut slots = self.slots();
+        let slots = match &mut *slots {
+            Some(slots) => slots,
+            none => none.insert(Slots::new(core)?),
+        };
+        run(slots)
+    }
+}
+
 #[derive(Debug)]
-pub struct Staging {
+struct Slots {
     slots: [Slot; 2],
     next: usize,
 }
 
-impl Staging {
-    /// Makes the buffers.
-    ///
-    /// # Errors
-    /// `Driver`.
-    pub fn new(core: &impl GpuCore) -> Result<Self, DeviceError> {
+impl Slots {
+    fn new(core: &impl GpuCore) -> Result<Self, DeviceError> {
         let slot = || -> Result<Slot, DeviceError> {
             Ok(Slot { buffer: core.shared_buffer("staging buffer", core.staging_bytes())?, last: None })
         };
@@ -58,11 +111,7 @@ impl Staging {
         Ok(slot)
     }
 
-    /// Host bytes into memory. Returns when the bytes are read; the memory's uses say when they are there.
-    ///
-    /// # Errors
-    /// `Wait`, and as a submission.
-    pub fn copy_in<E: Encode>(
+    fn copy_in<E: Encode>(
         &mut self,
         queue: &GpuQueue<E>,
         dst: &Memory,
@@ -80,11 +129,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Memory into host bytes: the next piece moves while the last is read.
-    ///
-    /// # Errors
-    /// `Wait`, and as a submission.
-    pub fn copy_out<E: Encode>(
+    /// The next piece moves while the last is read.
+    fn copy_out<E: Encode>(
         &mut self,
         queue: &GpuQueue<E>,
         src: &Memory,

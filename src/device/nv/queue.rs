@@ -1,9 +1,9 @@
 //! NVIDIA's side of a queue: commands become methods in push buffers, and a channel's ring takes the places of these.
 //!
-//! Place in the arrows: above `channel`, `program`, `local`; what is the same for all GPUs is `device::gpu`'s, waiting is `watch`'s, and
-//! `mod.rs` owns a compute and a copy queue. Source: nv.md 3, 6.
-//! A submission is one push buffer a piece of its list: methods go to a ring of host memory, their places to the channel's ring. It ends
-//! with a semaphore of the engine, which is the timeline.
+//! Place in the arrows: above `channel`, `program`, `local`; what is the same for all GPUs is `device::gpu`'s, waiting
+//! is `watch`'s, and `mod.rs` owns a compute and a copy queue. Source: nv.md 3, 6.
+//! A submission is one push buffer a piece of its list: methods go to a ring of host memory, their places to the
+//! channel's ring. It ends with a semaphore of the engine, which is the timeline.
 
 use super::blocks::Blocks;
 use super::bo::Bo;
@@ -152,8 +152,8 @@ impl Methods {
         })
     }
 
-    /// Has the channel interrupt the host when all that it was given, `value` too, is done; once for as much. Whether nothing was queued
-    /// after `value`.
+    /// Has the channel interrupt the host when all that it was given, `value` too, is done; once for as much. Whether
+    /// nothing was queued after `value`.
     pub(super) fn ask_for_interrupt(&mut self, value: u64, submitted: u64) -> bool {
         if self.woken_after < value {
             self.channel.push(self.wake);

@@ -1,4 +1,5 @@
-//! A host that waits for a channel: it sleeps until the channel's interrupt, and looks whether the driver has ended the channel.
+//! A host that waits for a channel: it sleeps until the channel's interrupt, and looks whether the driver has ended the
+//! channel.
 //!
 //! Place in the arrows: beside `queue`, above `events` and `faults`. Source: nv.md 6.
 
@@ -15,8 +16,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 /// How long a host sleeps before it looks by itself: at first, and at most.
-const FIRST_SLEEP: Duration = Duration::from_millis(1); // TIMEOUT: what an interrupt that is lost costs at most, beside the wait so far.
-const LONGEST_SLEEP: Duration = Duration::from_millis(20); // TIMEOUT: 50 looks a second are next to nothing; a closed device is noticed that late.
+// TIMEOUT: what an interrupt that is lost costs at most, beside the wait so far.
+const FIRST_SLEEP: Duration = Duration::from_millis(1);
+// TIMEOUT: 50 looks a second are next to nothing; a closed device is noticed that late.
+const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 
 /// Who is asked about exceptions, and of which channel: the one whose engine runs kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +97,8 @@ impl ChannelWatch {
     }
 }
 
-/// Has the channel interrupt the host. Gives how long the host may sleep: where more was queued after `value`, it looks by itself.
-/// Nothing: somebody is submitting, perhaps the one who waits.
+/// Has the channel interrupt the host. Gives how long the host may sleep: where more was queued after `value`, it looks
+/// by itself. Nothing: somebody is submitting, perhaps the one who waits.
 fn ask_for_interrupt(queue: &NvQueue, value: u64) -> Option<Duration> {
     let mut producer = queue.try_lock()?;
     let is_last = producer.encoder()?.ask_for_interrupt(value, queue.timeline().submitted());

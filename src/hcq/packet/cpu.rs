@@ -1,9 +1,10 @@
 //! The CPU device's packets. Its ring entries are these dwords; its workers are the command processor.
 //!
-//! Place in the arrows: `device::cpu` emits through [`CpuList`] and parses in its consumer. Source: our own, after PM4's type 3
-//! header (opcode and count of dwords that follow). Addresses are addresses of this process.
-//! Kernargs of a launch are a block of 64-bit words: thread count, then the arguments. In words run by INDIRECT, a kernargs address
-//! counts from the base that the INDIRECT packet names, so that one frozen list serves many replays in flight.
+//! Place in the arrows: `device::cpu` emits through [`CpuList`] and parses in its consumer. Source: our own, after
+//! PM4's type 3 header (opcode and count of dwords that follow). Addresses are addresses of this process.
+//! Kernargs of a launch are a block of 64-bit words: thread count, then the arguments. In words run by INDIRECT, a
+//! kernargs address counts from the base that the INDIRECT packet names, so that one frozen list serves many replays in
+//! flight.
 
 use crate::hcq::bits::{Field, FieldOverflow, field, join, split};
 use crate::hcq::signal::Signal;
@@ -80,7 +81,8 @@ impl Packet {
     /// Appends the packet's dwords.
     ///
     /// # Errors
-    /// `FieldOverflow` never happens for these packets' fixed counts; the field setter is shared with packet sets where it does.
+    /// `FieldOverflow` never happens for these packets' fixed counts; the field setter is shared with packet sets where
+    /// it does.
     pub fn emit(self, out: &mut Vec<u32>) -> Result<(), FieldOverflow> {
         let (opcode, wide, count_wide, narrow) = self.fields();
         let mut header = [0];
