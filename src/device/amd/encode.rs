@@ -370,3 +370,21 @@ impl Copy {
 pub fn sgpr_pair(va: u64) -> [u32; 2] {
     split(va)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_go_on_where_the_ring_was_full() {
+        let mut list = List::default();
+        for piece in [&[1, 2][..], &[3], &[4, 5]] {
+            list.words.extend_from_slice(piece);
+            list.end();
+        }
+        let from = |count| list.pieces_from(count).map(<[u32]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(from(0), [vec![1, 2], vec![3], vec![4, 5]]);
+        assert_eq!(from(2), [vec![4, 5]]);
+        assert!(from(3).is_empty() && from(4).is_empty());
+    }
+}

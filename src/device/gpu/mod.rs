@@ -14,3 +14,6 @@ pub mod queue;
 pub mod recorded;
 pub mod signal_pages;
 pub mod staging;
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,7 @@ use crate::device::{Arg, DeviceError, Geometry};
 use crate::hcq::memory::View;
 use crate::hcq::packet::GpuVa;
 use crate::hcq::packet::nv::qmd::{Action, Dependent, Version};
-use crate::hcq::packet::nv::{PushBuffer, compute, host};
+use crate::hcq::packet::nv::{Entry, PushBuffer, compute, host};
 use crate::hcq::signal::Signal;
 
 /// Dwords of one push buffer, far below what an entry can fetch.
@@ -42,8 +42,8 @@ impl Layout {
 #[derive(Debug)]
 pub struct Image {
     blocks: View,
-    /// Push buffers: address, dwords.
-    pieces: Vec<(u64, u32)>,
+    /// Entries for its push buffers.
+    entries: Vec<[u32; 2]>,
     #[allow(dead_code)] // what the addresses lie in
     buffers: Vec<Bo>,
 }
@@ -141,7 +141,7 @@ impl EncodeList for Methods {
         let (bo, blocks) = core.shared_bo("recorded launches", block_bytes.max(8))?;
         let encoding = Encoding { queue, launches, base: bo.va(), blocks: &blocks };
         let mut buffers = vec![bo];
-        let mut pieces = Vec::new();
+        let mut entries = Vec::new();
         let mut list = PushBuffer::new();
         for n in 0..steps.len() {
             encoding.write_block(n)?;
@@ -149,12 +149,13 @@ impl EncodeList for Methods {
             if list.words().len() >= PIECE_DWORDS || n + 1 == steps.len() && !list.words().is_empty() {
                 let (bo, view) = core.shared_bo("recorded methods", list.words().len() as u64 * 4)?;
                 view.write(0, bytemuck::cast_slice(list.words()))?;
-                pieces.push((bo.va(), u32::try_from(list.words().len()).unwrap_or(u32::MAX)));
+                let count = u32::try_from(list.words().len()).unwrap_or(u32::MAX);
+                entries.push(Entry::fetch(GpuVa(bo.va()), count).emit()?);
                 buffers.push(bo);
                 list.clear();
             }
         }
-        Ok(Image { blocks, pieces, buffers })
+        Ok(Image { blocks, entries, buffers })
     }
 
     /// A copy names nothing of the queue.
@@ -176,6 +177,6 @@ impl EncodeList for Methods {
     }
 
     fn run(&mut self, slot: &Slot<'_, Core>, image: &Image) -> Result<(), DeviceError> {
-        self.splice(slot, &image.pieces)
+        self.splice(slot, &image.entries)
     }
 }

@@ -49,8 +49,8 @@ pub struct Methods {
     /// Banks and QMDs; compute only.
     blocks: Blocks,
     list: PushBuffer,
-    /// Push buffers of the list so far: address, dwords.
-    pieces: SmallVec<[(u64, u32); 4]>,
+    /// The ring's entries for the push buffers of the list so far.
+    entries: SmallVec<[[u32; 2]; 4]>,
     /// The engine knows its class and windows.
     is_set_up: bool,
     /// A launch of this list may still run.
@@ -139,7 +139,7 @@ impl Methods {
             push_view,
             blocks: Blocks::of(block_view),
             list: PushBuffer::new(),
-            pieces: SmallVec::new(),
+            entries: SmallVec::new(),
             is_set_up: false,
             is_busy: false,
             is_open: false,
@@ -163,15 +163,15 @@ impl Methods {
         self.woken_after == value
     }
 
-    /// The list so far, then push buffers that lie elsewhere.
+    /// The list so far, then push buffers that lie elsewhere, by their entries.
     ///
     /// # Errors
     /// `Wait` for room.
-    pub(super) fn splice(&mut self, slot: &Slot<'_, Core>, pieces: &[(u64, u32)]) -> Result<(), DeviceError> {
+    pub(super) fn splice(&mut self, slot: &Slot<'_, Core>, entries: &[[u32; 2]]) -> Result<(), DeviceError> {
         if !self.list.words().is_empty() {
             self.place(slot)?;
         }
-        self.pieces.extend_from_slice(pieces);
+        self.entries.extend_from_slice(entries);
         self.is_busy = true;
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Methods {
         let timeout = slot.core.options.submit_timeout;
         let room = self.push.take_waiting(room, slot.timeline, slot.value, timeout).map_err(no_room)?;
         self.push.write_at(room, 0, bytemuck::cast_slice(words))?;
-        self.pieces.push((self.push.address(room), count));
+        self.entries.push(Entry::fetch(GpuVa(self.push.address(room)), count).emit()?);
         self.list.clear();
         Ok(())
     }
@@ -275,7 +275,7 @@ impl Encode for Methods {
 
     fn begin(&mut self, core: &Core, submitted: u64) {
         self.list.clear();
-        self.pieces.clear();
+        self.entries.clear();
         self.is_busy = false;
         if std::mem::take(&mut self.is_open) {
             // The last list was given up: what it would have told the engine is still to be told.
@@ -375,13 +375,11 @@ impl Encode for Methods {
     fn seal(&mut self, slot: &Slot<'_, Core>) -> Result<(), DeviceError> {
         self.signal(slot.timeline.signal(), slot.value)?;
         self.place(slot)?;
-        self.wait_for_slots(slot, self.pieces.len() as u64)
+        self.wait_for_slots(slot, self.entries.len() as u64)
     }
 
     fn push(&mut self, slot: &Slot<'_, Core>) -> Result<bool, DeviceError> {
-        for (va, count) in &self.pieces {
-            self.channel.push(Entry::fetch(GpuVa(*va), *count).emit()?);
-        }
+        self.entries.iter().for_each(|entry| self.channel.push(*entry));
         self.channel.publish();
         self.in_ring.push_back((slot.value, self.channel.put()));
         (self.is_set_up, self.is_open) = (true, false);
