@@ -10,10 +10,10 @@
 use super::health::Health;
 use super::last_kernels::LastKernels;
 use super::staging::SharedBuffer;
-use crate::device::in_flight::{InFlight, Kept, RoomWait, commit, stayed_full};
-use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::{Point, Progress, Report, Signal, Timeline};
+use crate::in_flight::{InFlight, Kept, RoomWait, commit, stayed_full};
+use crate::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::{Point, Progress, Report, Signal, Timeline};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -262,7 +262,7 @@ impl<E: Encode> GpuQueue<E> {
     /// Queues commands after all queued before, and after `after`.
     ///
     /// # Errors
-    /// As [`crate::device::Device::submit`].
+    /// As [`crate::Device::submit`].
     pub fn submit(&self, commands: &[Command], after: &[Point]) -> Result<Point, DeviceError> {
         commands.iter().try_for_each(|c| self.check(c))?;
         let mut producer = self.lock();

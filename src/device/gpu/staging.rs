@@ -5,9 +5,9 @@
 //! data path, uncached reads (amd.md 1.7, nv.md 1.4).
 
 use super::queue::{Encode, GpuCore, GpuQueue};
-use crate::device::{DeviceError, Memory};
-use crate::hcq::memory::View;
-use crate::hcq::signal::Point;
+use crate::{DeviceError, Memory};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::signal::Point;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
