@@ -203,6 +203,11 @@ impl Command {
         self
     }
 
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        matches!(self, Self::Copy { .. })
+    }
+
     /// The memories that the command touches.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         let (args, pair): (&[Arg], [Option<&Place>; 2]) = match self {

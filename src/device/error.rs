@@ -1,6 +1,8 @@
 //! What a device can refuse.
 
+use doorbell_hcq::bits::FieldOverflow;
 use doorbell_hcq::memory::MemError;
+use doorbell_hcq::packet::EmitError;
 use doorbell_hcq::queue::SubmitError;
 use doorbell_hcq::signal::WaitError;
 use doorbell_ioctl::port::CallError;
@@ -50,4 +52,16 @@ pub enum DeviceError {
     Submit(#[from] SubmitError),
     #[error(transparent)]
     Wait(#[from] WaitError),
+}
+
+impl From<EmitError> for DeviceError {
+    fn from(error: EmitError) -> Self {
+        SubmitError::from(error).into()
+    }
+}
+
+impl From<FieldOverflow> for DeviceError {
+    fn from(error: FieldOverflow) -> Self {
+        SubmitError::from(error).into()
+    }
 }

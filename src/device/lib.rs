@@ -1,4 +1,5 @@
-//! Devices: one folder each, one trait over all, and the registry that opens them by name.
+//! Devices: one folder each, one trait over all, and the registry that opens them by name. `gpu` is what all GPUs have in common,
+//! `in_flight` what every queue remembers of its submissions.
 //!
 //! Place in the arrows: `engine` decides what to run and calls [`Device`]; a device turns [`Command`]s into packets of `hcq`, loads images of
 //! `elf`, and reaches kernel drivers through `ioctl`. Source: HCQ's device contract; `docs/custom-device.md` walks through it.
@@ -7,25 +8,18 @@
 
 #[cfg(feature = "amd")]
 pub mod amd;
-mod checks;
-mod clock;
 pub mod command;
 pub mod cpu;
 pub mod disk;
 mod error;
-mod launches;
-mod lent;
-mod life;
+mod gpu;
+mod in_flight;
 pub mod memory;
 pub mod null;
 #[cfg(feature = "nv")]
 pub mod nv;
-mod places;
-mod pool;
-mod recent;
 mod record;
 pub mod registry;
-mod staging;
 mod timing;
 
 pub use command::{Arg, Code, Command, Geometry, Kernel, KernelImage, Patch, Stamp};

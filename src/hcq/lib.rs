@@ -1,11 +1,14 @@
-//! Hardware command queues: image and arguments → packets: queue, signal, timeline, kernargs, copy, graph.
+//! Hardware command queues: what they are made of, whoever drives them: packets, rings, signals, timelines, kernargs.
 //!
-//! Place in the arrows: `device` sits on it; it sits on `ioctl` (memory mappings). It makes no syscalls and knows no vendor's driver.
-//! Shape: a [`queue::Queue`] gathers packets of one packet set ([`queue::Packets`]); a [`ring::Ring`] carries them to a consumer;
-//! [`signal::Signal`]s in host-visible memory order queues; a [`signal::Timeline`] counts a queue's submissions;
-//! [`kernargs::Kernargs`] holds the arguments of launches in flight.
-//! Source: the HCQ design of tinygrad (queue, signal, timeline, kernargs, bound queues), AMD PM4 and NVIDIA GPFIFO for ring and pointers.
-//! Left out: doorbells and MMIO of real GPUs, which come with their devices.
+//! Place in the arrows: `device` sits on it; it sits on `ioctl` (memory mappings). It makes no syscalls and knows no
+//! vendor's driver.
+//! Shape: a module of [`packet`] turns structs into dwords, one a packet set; a [`ring::Ring`] carries them to a
+//! consumer; [`signal::Signal`]s in host-visible memory order queues; a [`signal::Timeline`] counts a queue's
+//! submissions; [`kernargs::Kernargs`] holds the arguments of launches in flight.
+//! Source: the HCQ design of tinygrad (queue, signal, timeline, kernargs, bound queues), AMD PM4 and NVIDIA GPFIFO for
+//! ring and pointers.
+//! Left out: doorbells and MMIO of real GPUs, which come with their devices; the queues themselves (`device::gpu`,
+//! `device::cpu`).
 //!
 //! | here | AMD | NVIDIA |
 //! |---|---|---|

@@ -319,11 +319,16 @@ impl Timeline {
             }
             return Err(WaitError::Lost { queue: self.queue.clone(), completed, wanted: value });
         }
-        let mut report = progress.map(|p| p.report()).unwrap_or_default();
+        Err(self.timed_out(value, timeout, progress.map(|p| p.report()).unwrap_or_default()))
+    }
+
+    /// The error of a wait for `value` that took `timeout` in vain; `report` is what the queue looked like.
+    #[must_use]
+    pub fn timed_out(&self, value: u64, timeout: Duration, mut report: Report) -> WaitError {
         report.queue.clone_from(&self.queue);
         report.timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        report.signals.insert(0, ("timeline".into(), completed, value));
-        Err(WaitError::Timeout(Box::new(report)))
+        report.signals.insert(0, ("timeline".into(), self.completed(), value));
+        WaitError::Timeout(Box::new(report))
     }
 
     /// Polls with growing pauses: the wait for a signal that nobody's thread tells us about.
@@ -336,7 +341,7 @@ impl Timeline {
 }
 
 /// Pauses of a poll: spins first, then sleeps from 20 us, doubling up to 1 ms.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Backoff {
     rounds: u32,
 }

@@ -1,11 +1,11 @@
-//! What the books of the caches catch, level by level: programs of several dispatches on one card, each with the cache action left out that
+//! What the shadow state of the caches catches, level by level: programs of several dispatches on one card, each with the cache action left out that
 //! LLVM's memory models ask for, and with it.
 
 use super::harness::{Launch, OUTPUT, Prepared, compile, prepare, scratch};
 use super::harness::{Loaded, cpu};
 use doorbell::emu::amdgpu::Chip::{Gfx942, Gfx1100, Gfx1201};
 use doorbell::emu::amdgpu::{
-    Access, Books, Bus, BusFault, Chip, FaultKind, Flush, L2, Memory, Policy, SharedBytes, Strict, Window, run,
+    Access, Bus, BusFault, Chip, FaultKind, Flush, L2, Memory, Policy, ShadowMemory, SharedBytes, Strict, Window, run,
 };
 use std::sync::atomic::AtomicBool;
 
@@ -14,10 +14,10 @@ const CHIPS: [Chip; 3] = [Gfx1100, Gfx942, Gfx1201];
 const ARGUMENTS: u64 = 0x5000_0000;
 const PARTS: u64 = 4;
 
-/// Memory with books that outlive a dispatch.
+/// Memory with shadow state that outlives a dispatch.
 struct Card {
     inner: doorbell::emu::amdgpu::PlainBus,
-    books: Books,
+    shadow: ShadowMemory,
     policy: Policy,
     xccs: u32,
 }
@@ -31,8 +31,8 @@ impl Bus for Card {
         0
     }
 
-    fn books(&self) -> Option<&Books> {
-        Some(&self.books)
+    fn shadow(&self) -> Option<&ShadowMemory> {
+        Some(&self.shadow)
     }
 
     fn policy(&self, va: u64) -> Policy {
@@ -139,7 +139,7 @@ impl Rig {
         }
         bus.map(ARGUMENTS, arguments, false);
         let policy = Policy { l2: policy, host: false };
-        Self { card: Card { inner: bus, books: Books::default(), policy, xccs }, prepared: dispatch, output }
+        Self { card: Card { inner: bus, shadow: ShadowMemory::default(), policy, xccs }, prepared: dispatch, output }
     }
 
     /// Runs a part with so many workgroups of so many work-items.
@@ -152,7 +152,7 @@ impl Rig {
     }
 
     fn flush(&self, flush: Flush) {
-        self.card.books.flush(flush);
+        self.card.shadow.flush(flush);
     }
 }
 

@@ -7,10 +7,14 @@ use super::chip::Chip;
 use super::driver::{Driver, Fault};
 use super::events::FaultMark;
 use super::topology::Node;
-use crate::clock::LinearClock;
-use crate::life::{Life, SignalPages};
-use crate::{DeviceError, DeviceTag, pool};
-use doorbell_hcq::memory::MemError;
+use crate::gpu::clock::LinearClock;
+use crate::gpu::health::Health;
+use crate::gpu::pool;
+use crate::gpu::queue::GpuCore;
+use crate::gpu::signal_pages::SignalPages;
+use crate::gpu::staging::SharedBuffer;
+use crate::{DeviceError, DeviceTag};
+use doorbell_hcq::memory::{MemError, View};
 use doorbell_hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::abi::{drm, kfd};
 use doorbell_ioctl::port::{CallError, Fd, call, monotonic_ns};
@@ -64,7 +68,7 @@ pub struct Core {
     pub clock: Arc<LinearClock>,
     pages: SignalPages<Bo>,
     pub signals: Arc<SignalPool>,
-    life: Life,
+    health: Health,
     /// Kernels that were loaded.
     code: AtomicU64,
 }
@@ -107,7 +111,7 @@ impl Core {
             Ok(view)
         };
         let signals = SignalPool::of_device(Box::new(source), Arc::clone(&clock) as _);
-        let life = Life::default();
+        let health = Health::default();
         Ok(Arc::new(Self {
             tag,
             driver,
@@ -119,7 +123,7 @@ impl Core {
             clock,
             pages,
             signals,
-            life,
+            health,
             code: AtomicU64::new(1),
         }))
     }
@@ -138,6 +142,16 @@ impl Core {
     /// `Driver`.
     pub fn own_bo(&self, what: &'static str, len_bytes: u64, placement: Placement) -> Result<Bo, DeviceError> {
         self.bo(len_bytes, placement).map_err(|source| self.refused(what, source))
+    }
+
+    /// A buffer that the host sees, with its view.
+    ///
+    /// # Errors
+    /// `Driver`.
+    pub fn shared_bo(&self, what: &'static str, len_bytes: u64) -> Result<(Bo, View), DeviceError> {
+        let bo = self.own_bo(what, len_bytes, Placement::Host)?;
+        let view = bo.view().map_err(|source| self.refused(what, source))?;
+        Ok((bo, view))
     }
 
     #[must_use]
@@ -179,12 +193,12 @@ impl Core {
 
     /// As [`Core::set_fault`], in words.
     pub fn set_fault_text(&self, text: String) {
-        self.life.set_fault(text);
+        self.health.set_fault(text);
     }
 
     #[must_use]
     pub fn fault(&self) -> Option<&str> {
-        self.life.fault()
+        self.health.fault()
     }
 
     /// Code was loaded: the instruction cache may hold what was there before.
@@ -201,13 +215,7 @@ impl Core {
 
     /// Refuses work from now on.
     pub fn close(&self) {
-        self.life.close();
-    }
-
-    /// Whether the signal lies in this device's pages, where its queues can wait for it.
-    #[must_use]
-    pub fn has_signal(&self, signal: &Signal) -> bool {
-        self.pages.hold(signal)
+        self.health.close();
     }
 
     /// Gives the signals' pages back. No queue writes them any more.
@@ -217,13 +225,51 @@ impl Core {
 
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.life.is_closed()
+        self.health.is_closed()
+    }
+}
+
+impl GpuCore for Core {
+    fn tag(&self) -> &DeviceTag {
+        &self.tag
     }
 
-    /// # Errors
-    /// `Unavailable` after a fault, `Closed`.
-    pub fn check_open(&self) -> Result<(), DeviceError> {
-        self.life.check(self.tag.name())
+    fn health(&self) -> &Health {
+        &self.health
+    }
+
+    fn submit_timeout(&self) -> Duration {
+        self.options.submit_timeout
+    }
+
+    fn spin(&self) -> Duration {
+        self.options.spin
+    }
+
+    fn staging_bytes(&self) -> u64 {
+        self.options.staging_bytes
+    }
+
+    fn has_signal(&self, signal: &Signal) -> bool {
+        self.pages.hold(signal)
+    }
+
+    fn map_peer(&self, va: u64) -> Result<bool, DeviceError> {
+        let mapped = self.driver.map_peer(va, self.node.gpu_id);
+        mapped.map_err(|source| self.refused("map a peer's memory", source))
+    }
+
+    fn shared_buffer(&self, what: &'static str, len_bytes: u64) -> Result<SharedBuffer, DeviceError> {
+        let (bo, view) = self.shared_bo(what, len_bytes)?;
+        Ok(SharedBuffer { va: bo.va(), view, keep: Arc::new(bo) })
+    }
+
+    fn platform(&self) -> String {
+        format!("chip {} KFD 1.{}", self.chip.name, self.driver.minor())
+    }
+
+    fn last_calls(&self) -> String {
+        self.driver.recent_calls()
     }
 }
 

@@ -7,8 +7,8 @@
 use super::bo::Gpus;
 use super::events::Events;
 use crate::DeviceError;
-use crate::places::Places;
-use crate::recent::Recent;
+use crate::gpu::buffer_map::BufferMap;
+use crate::gpu::last_calls::LastCalls;
 use doorbell_ioctl::abi::{Ioctl, kfd};
 use doorbell_ioctl::port::{CallError, Errno, Fd, Mapped, OpenFlags, Port, call};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,13 +22,13 @@ pub struct Driver {
     port: Arc<dyn Port>,
     kfd: Fd,
     minor: u32,
-    recent: Recent,
+    last_calls: LastCalls,
     pub(super) events: Events,
     /// Devices that the process is tied to: gpu id, render node. Address spaces belong to these files, so they stay open.
     acquired: Mutex<Vec<(u32, Fd)>>,
     is_enabled: AtomicBool,
     /// Where buffers are, and where the last ones were that are freed.
-    buffers: Mutex<Places<Handle>>,
+    buffers: Mutex<BufferMap<Handle>>,
     /// Mapped doorbell slices, by gpu id.
     doorbells: Mutex<Vec<(u32, Weak<Mapped>)>>,
 }
@@ -81,7 +81,7 @@ impl Driver {
             port,
             kfd,
             minor,
-            recent: Recent::default(),
+            last_calls: LastCalls::default(),
             events: Events::default(),
             acquired: Mutex::default(),
             is_enabled: AtomicBool::new(false),
@@ -115,8 +115,8 @@ impl Driver {
         if ioctl.desc.request != kfd::WAIT_EVENTS.desc.request || result.is_err() {
             let name = ioctl.desc.name.trim_start_matches("AMDKFD_IOC_");
             match &result {
-                Ok(_) => self.recent.note(name, None),
-                Err(e) => self.recent.note(name, Some(&format_args!("-{}", e.errno))),
+                Ok(_) => self.last_calls.note(name, None),
+                Err(e) => self.last_calls.note(name, Some(&format_args!("-{}", e.errno))),
             }
         }
         result.map(|_| ())
@@ -125,7 +125,7 @@ impl Driver {
     /// The last calls, oldest first.
     #[must_use]
     pub fn recent_calls(&self) -> String {
-        self.recent.line()
+        self.last_calls.line()
     }
 
     /// Ties the process to a device, once, and gives its render node.
@@ -183,10 +183,10 @@ impl Driver {
 
     /// A buffer is there from now on.
     pub fn note_buffer(&self, va: u64, len_bytes: u64, handle: u64, gpus: &Gpus) {
-        self.places().note(va, len_bytes, (handle, Gpus::clone(gpus)));
+        self.buffer_map().note(va, len_bytes, (handle, Gpus::clone(gpus)));
     }
 
-    fn places(&self) -> MutexGuard<'_, Places<Handle>> {
+    fn buffer_map(&self) -> MutexGuard<'_, BufferMap<Handle>> {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -195,20 +195,20 @@ impl Driver {
     /// # Errors
     /// The driver's: `EINVAL` for memory of a device without a link to this one.
     pub fn map_peer(&self, va: u64, gpu_id: u32) -> Result<bool, CallError> {
-        let found = self.places().holding(va).map(|(_, _, (handle, gpus))| (*handle, Gpus::clone(gpus)));
+        let found = self.buffer_map().holding(va).map(|(_, _, (handle, gpus))| (*handle, Gpus::clone(gpus)));
         let Some((handle, gpus)) = found else { return Ok(false) };
         super::bo::map_to(self, handle, &gpus, gpu_id).map(|()| true)
     }
 
     /// A buffer is gone.
     pub fn note_freed(&self, va: u64) {
-        self.places().forget(va);
+        self.buffer_map().forget(va);
     }
 
     /// What lies, or lay, at an address: in words, for a report.
     #[must_use]
     pub fn describe(&self, va: u64) -> String {
-        self.places().describe(va)
+        self.buffer_map().describe(va)
     }
 }
 

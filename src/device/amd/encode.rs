@@ -38,8 +38,15 @@ impl List {
 
     /// The pieces in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u32]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.words[start..*end])
+        self.pieces_from(0)
+    }
+
+    /// The pieces in order, but the first `count`.
+    pub fn pieces_from(&self, count: usize) -> impl Iterator<Item = &[u32]> {
+        let ends = &self.ends[count.min(self.ends.len())..];
+        let first = count.checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
+        let starts = std::iter::once(first).chain(ends.iter().copied());
+        starts.zip(ends).map(|(start, end)| &self.words[start..*end])
     }
 
     #[must_use]
@@ -362,4 +369,22 @@ impl Copy {
 #[must_use]
 pub fn sgpr_pair(va: u64) -> [u32; 2] {
     split(va)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_go_on_where_the_ring_was_full() {
+        let mut list = List::default();
+        for piece in [&[1, 2][..], &[3], &[4, 5]] {
+            list.words.extend_from_slice(piece);
+            list.end();
+        }
+        let from = |count| list.pieces_from(count).map(<[u32]>::to_vec).collect::<Vec<_>>();
+        assert_eq!(from(0), [vec![1, 2], vec![3], vec![4, 5]]);
+        assert_eq!(from(2), [vec![4, 5]]);
+        assert!(from(3).is_empty() && from(4).is_empty());
+    }
 }

@@ -1,10 +1,13 @@
 //! AMD GPUs over KFD: no ROCm, no LLVM, only the kernel driver behind a [`Port`].
 //!
-//! Place in the arrows: as any device; it uses `doorbell_ioctl`, `hcq::packet` and `elf`. The port may be the running kernel, a software GPU, or a
-//! wrapper of either: nothing here can tell. Source: amd.md 1-4, 7 (KFD's header and sources, AMD's open runtime).
-//! Shape: find (`topology`, `chip`) → open (`driver`, `core`) → queues (`ring`, `encode`, `queue`, `graph`) → memory (`bo`, `pool`, `staging`, `scratch`) →
-//! programs (`load`, `program`). Faults and hangs become reports; after a fault the device is dead and says so.
-//! Left out: kernels on a peer's memory (copies reach it where the driver links the GPUs), SVM, dma-buf, CU masks, CPU access to VRAM.
+//! Place in the arrows: as any device; it uses `doorbell_ioctl`, `hcq::packet` and `elf`. The port may be the running
+//! kernel, a software GPU, or a wrapper of either: nothing here can tell. Source: amd.md 1-4, 7 (KFD's header and
+//! sources, AMD's open runtime).
+//! Shape: find (`topology`, `chip`) → open (`driver`, `core`) → queues (`ring`, `encode`, `queue`, `graph`) → memory
+//! (`bo`, `scratch`) → programs (`load`, `program`); the rest of queues and memory is `device::gpu`'s. Faults and hangs
+//! become reports; after a fault the device is dead and says so.
+//! Left out: kernels on a peer's memory (copies reach it where the driver links the GPUs), SVM, dma-buf, CU masks, CPU
+//! access to VRAM.
 
 mod bo;
 mod chip;
@@ -16,7 +19,6 @@ mod graph;
 mod load;
 mod program;
 mod queue;
-mod ran;
 mod ring;
 mod scratch;
 mod state;
@@ -31,10 +33,11 @@ pub use ring::{HwRing, RingKind};
 pub use state::state;
 pub use topology::{Node, Selector, read_nodes};
 
-use super::checks::Checks;
-use super::lent::Lent;
-use super::pool::Pool;
-use super::staging::Staging;
+use super::gpu::host_buffers::HostBuffers;
+use super::gpu::pool::Pool;
+use super::gpu::queue::{GpuCore, submit_runs, synchronize};
+use super::gpu::recorded::GpuList;
+use super::gpu::staging::Staging;
 use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts,
 };
@@ -45,7 +48,7 @@ use load::Placed;
 use program::Program;
 use queue::AmdQueue;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// An open GPU.
 pub struct AmdDevice {
@@ -60,9 +63,9 @@ struct Inner {
     pool: Arc<Pool>,
     compute: Arc<AmdQueue>,
     copy: Mutex<Option<Arc<AmdQueue>>>,
-    staging: Mutex<Option<Staging>>,
+    staging: Staging,
     // Memory that both sides see, kept until its last handle is gone.
-    host: Arc<Lent<Bo>>,
+    host: Arc<HostBuffers<Bo>>,
 }
 
 impl std::fmt::Debug for AmdDevice {
@@ -108,11 +111,11 @@ impl AmdDevice {
             .ok_or_else(|| unavailable(format!("chip {} is unknown, known are {}", node.gfx(), Chip::names())))?;
         let tag = DeviceTag::new(name);
         let core = Core::open(tag.clone(), Arc::clone(driver), node.clone(), chip, options.clone())?;
-        let compute = AmdQueue::new(&core, QueueKind::Compute)?;
+        let compute = queue::open(&core, QueueKind::Compute)?;
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let info =
             DeviceInfo { arch: chip.name.into(), threads: small(node.cu_count()), memory_bytes: node.vram_bytes() };
-        let (pool, copy, staging) = (Pool::new(Arc::clone(&core) as _), Mutex::default(), Mutex::default());
+        let (pool, copy, staging) = (Pool::new(Arc::clone(&core) as _), Mutex::default(), Staging::default());
         Ok(Self { tag, info, inner: Arc::new(Inner { core, pool, compute, copy, staging, host: Arc::default() }) })
     }
 
@@ -122,7 +125,8 @@ impl AmdDevice {
         &self.inner.core.node
     }
 
-    /// Memory that the host sees too, for copies without staging: uncached memory of the driver, or pages of this process that it pins.
+    /// Memory that the host sees too, for copies without staging: uncached memory of the driver, or pages of this
+    /// process that it pins.
     ///
     /// # Errors
     /// `OutOfMemory`, `Unsupported` for VRAM.
@@ -187,7 +191,7 @@ impl Inner {
             return Ok(Arc::clone(queue));
         }
         self.core.check_open()?;
-        let queue = AmdQueue::new(&self.core, QueueKind::Copy)?;
+        let queue = queue::open(&self.core, QueueKind::Copy)?;
         *copy = Some(Arc::clone(&queue));
         Ok(queue)
     }
@@ -197,35 +201,16 @@ impl Inner {
         std::iter::once(Arc::clone(&self.compute)).chain(copy)
     }
 
-    /// Runs of copies go to the copy queue, the rest to the compute queue, each run after the one before.
     fn submit(&self, kind: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
-        let is_copy = |c: &Command| matches!(c, Command::Copy { .. });
-        if kind == QueueKind::Copy {
-            return self.copy_queue()?.submit(commands, &[]);
+        match kind {
+            QueueKind::Copy => self.copy_queue()?.submit(commands, &[]),
+            QueueKind::Compute if !commands.iter().any(Command::is_copy) => self.compute.submit(commands, &[]),
+            QueueKind::Compute => submit_runs(&self.compute, &*self.copy_queue()?, commands),
         }
-        if !commands.iter().any(is_copy) {
-            return self.compute.submit(commands, &[]);
-        }
-        let copies = self.copy_queue()?;
-        for command in commands {
-            let queue = if is_copy(command) { &copies } else { &self.compute };
-            queue.check(command)?;
-        }
-        let mut last: Vec<Point> = Vec::new();
-        for run in commands.chunk_by(|a, b| is_copy(a) == is_copy(b)) {
-            let queue = if run.first().is_some_and(is_copy) { &copies } else { &self.compute };
-            last = vec![queue.submit(run, &last)?];
-        }
-        last.pop().map_or_else(|| self.compute.submit(&[], &[]), Ok)
     }
 
     fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
-        let start = Instant::now();
-        for queue in self.queues() {
-            let timeline = queue.timeline();
-            timeline.wait(timeline.submitted(), timeout.saturating_sub(start.elapsed()))?;
-        }
-        Ok(())
+        synchronize(self.queues(), timeout)
     }
 
     /// Ends the queues after their work or `timeout`, then gives all memory back that no handle holds.
@@ -239,7 +224,7 @@ impl Inner {
         for queue in self.queues() {
             ended = ended.and(queue.shut());
         }
-        *locked(&self.staging) = None;
+        self.staging.free();
         self.pool.close();
         self.core.free_signals();
         finished.and(ended)
@@ -271,24 +256,12 @@ impl Device for AmdDevice {
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
         dst.check("copy in", offset, src.len() as u64)?;
         self.inner.compute.check_place(&dst.at(offset), src.len() as u64, "copy in")?;
-        let queue = self.inner.copy_queue()?;
-        let mut staging = locked(&self.inner.staging);
-        let staging = match &mut *staging {
-            Some(staging) => staging,
-            none => none.insert(Staging::new(&*queue)?),
-        };
-        staging.copy_in(&*queue, dst, offset, src)
+        self.inner.staging.copy_in(&*self.inner.copy_queue()?, dst, offset, src)
     }
 
     fn copy_out(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
         self.inner.compute.check_place(&src.at(offset), dst.len() as u64, "copy out")?;
-        let queue = self.inner.copy_queue()?;
-        let mut staging = locked(&self.inner.staging);
-        let staging = match &mut *staging {
-            Some(staging) => staging,
-            none => none.insert(Staging::new(&*queue)?),
-        };
-        staging.copy_out(&*queue, src, offset, dst)
+        self.inner.staging.copy_out(&*self.inner.copy_queue()?, src, offset, dst)
     }
 
     fn load(&self, images: &[KernelImage<'_>]) -> Result<Vec<Kernel>, DeviceError> {
@@ -301,7 +274,7 @@ impl Device for AmdDevice {
 
     fn record(&self, commands: &[Command]) -> Result<Box<dyn Recorded>, DeviceError> {
         if commands.iter().all(|c| matches!(c, Command::Exec { .. })) {
-            return Ok(Box::new(graph::AmdGraph::new(&self.inner.core, &self.inner.compute, commands)?));
+            return Ok(Box::new(GpuList::new(&self.inner.compute, commands)?));
         }
         let inner = Arc::clone(&self.inner);
         record_by_resubmission(self.tag.name(), commands, move |commands| inner.submit(QueueKind::Compute, commands))

@@ -1,14 +1,17 @@
 //! A recorded list of the CPU device: words frozen once, kernargs patched at each replay, one ring entry a replay.
 //!
-//! Place in the arrows: part of `device::cpu`, used by `engine`'s JIT. Addresses, variables and thread counts live in a kernargs image; a
-//! replay changes words of it and copies it to the kernargs ring, so several replays may be in flight. A list known to be shorter than a
-//! wake-up runs on the submitting thread when the queue is idle, straight from the image: no ring, no copy, no signal.
-//! Left out: waits inside a list; what a replay must wait for on other queues is found from its memories, before it starts.
+//! Place in the arrows: part of `device::cpu`, used by `engine`'s JIT. Addresses, variables and thread counts live in a
+//! kernargs image; a replay changes words of it and copies it to the kernargs ring, so several replays may be in
+//! flight. A list known to be shorter than a wake-up runs on the submitting thread when the queue is idle, straight
+//! from the image: no ring, no copy, no signal.
+//! Left out: waits inside a list; what a replay must wait for on other queues is found from its memories, before it
+//! starts.
 
-use super::queue::{CpuQueue, Kept, Program};
+use super::queue::{CpuQueue, Program};
+use crate::in_flight::Kept;
 use crate::{Arg, Command, DeviceError, Memory, Patch, Place, Recorded, Stamp};
-use doorbell_hcq::packet::cpu::{CpuLaunch, CpuPackets};
-use doorbell_hcq::queue::{Queue, SubmitError};
+use doorbell_hcq::packet::cpu::{CpuList, Packet};
+use doorbell_hcq::queue::SubmitError;
 use doorbell_hcq::signal::Point;
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +55,7 @@ impl CpuGraph {
         span: Stamp,
         inline_ns: u64,
     ) -> Result<Self, DeviceError> {
-        let mut list = Queue::new(CpuPackets);
+        let mut list = CpuList::default();
         let mut kept = Vec::new();
         let (mut kernargs, mut memories, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         list.timestamp(&span.start)?;
@@ -86,7 +89,7 @@ impl CpuGraph {
             kept.extend(stamp.clone().map(Kept::Stamp));
         }
         list.timestamp(&span.stop)?;
-        let program = Arc::new(Program { bound: list.bind()?, words: list.words().to_vec(), kept, span });
+        let program = Arc::new(Program::freeze(&list, kept, span)?);
         Ok(Self { queue: Arc::clone(queue), program, inline_ns, kernargs, memories, slots, runs_unmeasured: 0 })
     }
 
@@ -143,7 +146,8 @@ impl CpuGraph {
         Some(checked)
     }
 
-    /// Writes a kernarg word; the place was checked when the list was made (PANIC: `slots` index words of these vectors).
+    /// Writes a kernarg word; the place was checked when the list was made (PANIC: `slots` index words of these
+    /// vectors).
     fn put(&mut self, at: usize, value: &Arg) {
         self.kernargs[at] = value.bits();
         match value {
@@ -184,21 +188,16 @@ fn memory_of(arg: &Arg) -> Option<Memory> {
 }
 
 /// One command's packets, kernargs at `offset` bytes from the replay's base.
-fn emit(
-    list: &mut Queue<CpuPackets>,
-    command: &Command,
-    offset: u64,
-    stamp: Option<&Stamp>,
-) -> Result<(), SubmitError> {
+fn emit(list: &mut CpuList, command: &Command, offset: u64, stamp: Option<&Stamp>) -> Result<(), SubmitError> {
     if let Some(stamp) = stamp {
         list.timestamp(&stamp.start)?;
     }
     match command {
         Command::Exec { kernel, .. } => {
-            list.exec(&CpuLaunch { entry: kernel.entry(), kernargs: offset })?;
+            list.push(Packet::Exec { entry: kernel.entry(), kernargs: offset })?;
         }
         Command::Copy { .. } => {
-            list.copy_args(offset)?;
+            list.push(Packet::CopyArgs { kernargs: offset })?;
         }
         Command::Wait(_) => {}
     }

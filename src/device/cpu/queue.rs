@@ -1,34 +1,27 @@
-//! One queue of the CPU device: the producer's side. Commands become packets in the ring; waits for other queues are added by themselves.
+//! One queue of the CPU device: the producer's side. Commands become packets in the ring; waits for other queues are
+//! added by themselves.
 //!
-//! Place in the arrows: above `consumer`, below the device. What a queued packet needs stays alive until its submission is done: kernels,
-//! signals and foreign memories are kept here, own memories by the allocator (a freed block is not unmapped while a use is pending).
+//! Place in the arrows: above `consumer`, below the device. What a queued packet needs stays alive until its submission
+//! is done: kernels, signals and foreign memories are kept here, own memories by the allocator (a freed block is not
+//! unmapped while a use is pending).
 
 use super::consumer::Consumer;
-use crate::{Arg, Command, DeviceError, DeviceTag, Kernel, Memory, Place, QueueKind, Stamp};
-use doorbell_hcq::kernargs::{Kernargs, KernargsError};
-use doorbell_hcq::packet::cpu::{CpuLaunch, CpuPackets};
-use doorbell_hcq::queue::{Bound, Packets, Queue, SubmitError};
-use doorbell_hcq::signal::{Backoff, Point, Progress, Report, Timeline, WaitError};
-use smallvec::SmallVec;
-use std::collections::VecDeque;
+use crate::in_flight::{InFlight, Kept, RoomWait, commit, no_room, stayed_full};
+use crate::{Arg, Command, DeviceError, DeviceTag, Memory, Place, QueueKind, Stamp};
+use doorbell_hcq::bits::FieldOverflow;
+use doorbell_hcq::kernargs::Kernargs;
+use doorbell_hcq::memory::View;
+use doorbell_hcq::packet::cpu::{CpuList, Packet, describe};
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::{Point, Progress, Report, Timeline};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a submission keeps alive. The fields are only ever dropped.
-#[derive(Clone)]
-#[allow(dead_code)]
-pub(super) enum Kept {
-    Kernel(Kernel),
-    Stamp(Stamp),
-    Timeline(Arc<Timeline>),
-    Memory(Memory),
-    Program(Arc<Program>),
-}
-
 /// A recorded list, frozen: the words and what they name.
 pub(super) struct Program {
-    pub(super) bound: Bound,
     pub(super) words: Vec<u32>,
+    /// The same words where packets find them.
+    pub(super) frozen: View,
     #[allow(dead_code)] // keeps the kernels and stamps that the words name
     pub(super) kept: Vec<Kept>,
     /// Times of the last run.
@@ -38,9 +31,8 @@ pub(super) struct Program {
 /// State of whoever submits.
 pub(super) struct Producer {
     kernargs: Kernargs,
-    list: Queue<CpuPackets>,
-    waits: Vec<Point>,
-    kept: VecDeque<(u64, Kept)>,
+    list: CpuList,
+    in_flight: InFlight,
     block: Vec<u64>,
 }
 
@@ -70,9 +62,8 @@ impl CpuQueue {
     ) -> Result<Arc<Self>, DeviceError> {
         let producer = Producer {
             kernargs: Kernargs::new(settings.kernargs_words)?,
-            list: Queue::new(CpuPackets),
-            waits: Vec::new(),
-            kept: VecDeque::new(),
+            list: CpuList::default(),
+            in_flight: InFlight::default(),
             block: Vec::new(),
         };
         let queue = Arc::new(Self { tag, timeline, consumer, settings, producer: Mutex::new(producer) });
@@ -102,25 +93,13 @@ impl CpuQueue {
         self.check_open()?;
         let p = &mut *producer;
         p.begin(&self.timeline);
-        // All hazards are read before any use is marked: two submissions to two queues can then never wait for one another.
-        for command in commands {
-            if let Command::Wait(point) = command {
-                crate::memory::add_wait(&mut p.waits, point);
-            }
-            command.places().for_each(|place| place.memory.uses().hazards(&self.timeline, &mut p.waits));
-        }
+        p.in_flight.wait_for_all(&self.timeline, commands);
         let value = self.timeline.submitted() + 1;
         p.emit_waits(value)?;
         for command in commands {
             self.emit(p, command, value)?;
         }
-        for place in commands.iter().flat_map(Command::places) {
-            place.memory.uses().mark(&self.timeline, value);
-            if *place.memory.device() != self.tag {
-                p.keep(value, Kept::Memory(place.memory.clone()));
-            }
-        }
-        self.finish(p, value)
+        self.finish(p, value, commands.iter().flat_map(Command::places).map(|place| &place.memory))
     }
 
     /// Queues one run of a recorded list with these kernargs. `memories` are all that it touches.
@@ -133,26 +112,30 @@ impl CpuQueue {
     ) -> Result<Point, DeviceError> {
         self.check_open()?;
         p.begin(&self.timeline);
-        memories.iter().flatten().for_each(|m| m.uses().hazards(&self.timeline, &mut p.waits));
+        memories.iter().flatten().for_each(|m| p.in_flight.wait_for_memory(&self.timeline, m));
         let value = self.timeline.submitted() + 1;
         p.emit_waits(value)?;
-        let at = self.put_kernargs(&mut p.kernargs, kernargs, value)?;
-        p.list.replay(&program.bound, at)?;
-        p.keep(value, Kept::Program(Arc::clone(program)));
-        for memory in memories.iter().flatten() {
-            memory.uses().mark(&self.timeline, value);
-            if *memory.device() != self.tag {
-                p.keep(value, Kept::Memory(memory.clone()));
-            }
-        }
-        self.finish(p, value)
+        let kernargs = self.put_kernargs(&mut p.kernargs, kernargs, value)?;
+        p.list.push(program.run(kernargs)?)?;
+        p.in_flight.keep(value, Kept::List(Arc::clone(program) as _));
+        self.finish(p, value, memories.iter().flatten())
     }
 
     /// Signal, ring, doorbell.
-    fn finish(&self, p: &mut Producer, value: u64) -> Result<Point, DeviceError> {
+    fn finish<'m>(
+        &self,
+        p: &mut Producer,
+        value: u64,
+        used: impl Iterator<Item = &'m Memory>,
+    ) -> Result<Point, DeviceError> {
         p.list.signal(self.timeline.signal(), value)?;
-        let given = self.timeline.next();
-        debug_assert_eq!(given, value, "the producer's lock is held");
+        let Producer { in_flight, .. } = p;
+        let used = used.inspect(|memory| {
+            if *memory.device() != self.tag {
+                in_flight.keep(value, Kept::Memory((*memory).clone()));
+            }
+        });
+        commit(&self.timeline, value, used);
         self.push(p.list.words())?;
         self.consumer.workers.wake(1);
         Ok(self.timeline.point(value))
@@ -165,46 +148,26 @@ impl CpuQueue {
             return Ok(());
         }
         let timeout = self.settings.submit_timeout;
-        let deadline = Instant::now() + timeout;
-        let mut backoff = Backoff::default();
+        let mut wait = RoomWait::default();
         while !rest.is_empty() {
-            if Instant::now() >= deadline || !self.consumer.is_alive() {
+            if wait.is_over(timeout) || !self.consumer.is_alive() {
                 // A list half written can never be run to its signal: the queue is lost.
                 self.consumer.close();
-                return Err(SubmitError::from(WaitError::Timeout(Box::new(self.full_report(timeout)))).into());
+                return Err(stayed_full(&self.timeline, timeout, self.report()));
             }
             self.consumer.workers.wake(1);
             let has_helped = self.settings.host_helps && self.consumer.consume(false, || false);
             if !has_helped {
-                backoff.pause();
+                wait.pause();
             }
             rest = &rest[self.consumer.ring.push(rest)..];
         }
         Ok(())
     }
 
-    fn full_report(&self, timeout: Duration) -> Report {
-        let signals = vec![("timeline".to_string(), self.timeline.completed(), self.timeline.submitted())];
-        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        Report { timeout_ms, signals, ..self.report() }
-    }
-
     /// Puts words into the kernargs ring, waiting for room.
     fn put_kernargs(&self, kernargs: &mut Kernargs, words: &[u64], value: u64) -> Result<u64, DeviceError> {
-        loop {
-            match kernargs.put(words, value, self.timeline.completed()) {
-                Ok(at) => return Ok(at),
-                // Only this submission's own words are in the way: waiting for it would be for ever.
-                Err(KernargsError::Full { until }) if until >= value => {
-                    let max_words = self.settings.kernargs_words;
-                    return Err(
-                        SubmitError::from(KernargsError::TooBig { asked_words: max_words + 1, max_words }).into()
-                    );
-                }
-                Err(KernargsError::Full { until }) => self.timeline.wait(until, self.settings.submit_timeout)?,
-                Err(e) => return Err(SubmitError::from(e).into()),
-            }
-        }
+        kernargs.put_waiting(words, &self.timeline, value, self.settings.submit_timeout).map_err(no_room)
     }
 
     fn emit(&self, p: &mut Producer, command: &Command, value: u64) -> Result<(), DeviceError> {
@@ -215,13 +178,12 @@ impl CpuQueue {
                 p.block.push(u64::from(*threads));
                 p.block.extend(args.iter().map(Arg::bits));
                 let kernargs = self.put_kernargs(&mut p.kernargs, &p.block, value)?;
-                p.keep(value, Kept::Kernel(kernel.clone()));
-                p.stamped(value, stamp.as_ref(), |list| {
-                    list.exec(&CpuLaunch { entry: kernel.entry(), kernargs }).map(|_| ())
-                })?;
+                p.in_flight.keep_kernel(value, kernel);
+                p.stamped(value, stamp.as_ref(), Packet::Exec { entry: kernel.entry(), kernargs })?;
             }
             Command::Copy { dst, src, len_bytes, stamp } => {
-                p.stamped(value, stamp.as_ref(), |list| list.copy(dst.va(), src.va(), *len_bytes).map(|_| ()))?;
+                let copy = Packet::Copy { dst: dst.va(), src: src.va(), len_bytes: *len_bytes };
+                p.stamped(value, stamp.as_ref(), copy)?;
             }
         }
         Ok(())
@@ -249,7 +211,7 @@ impl CpuQueue {
     }
 
     pub(super) fn check_writable(&self, dst: &Place) -> Result<(), DeviceError> {
-        if dst.memory.host().is_some_and(doorbell_hcq::memory::View::is_writable) {
+        if dst.memory.host().is_some_and(View::is_writable) {
             return Ok(());
         }
         Err(DeviceError::Unsupported {
@@ -270,41 +232,48 @@ impl Producer {
     /// Starts a list, and lets go of what finished submissions kept.
     fn begin(&mut self, timeline: &Timeline) {
         self.list.clear();
-        self.waits.clear();
         self.kernargs.forget_after(timeline.submitted());
-        self.reap(timeline.completed());
+        self.in_flight.begin(timeline);
     }
 
     pub(super) fn reap(&mut self, completed: u64) {
-        while self.kept.pop_front_if(|(value, _)| *value <= completed).is_some() {}
-    }
-
-    fn keep(&mut self, value: u64, what: Kept) {
-        self.kept.push_back((value, what));
+        self.in_flight.release(completed);
     }
 
     fn emit_waits(&mut self, value: u64) -> Result<(), SubmitError> {
-        let waits: SmallVec<[Point; 4]> = self.waits.drain(..).collect();
-        for point in waits {
-            self.list.wait(point.timeline().signal(), point.value())?;
-            self.keep(value, Kept::Timeline(Arc::clone(point.timeline())));
-        }
-        Ok(())
+        let Self { list, in_flight, .. } = self;
+        in_flight.emit_waits(value, |point| {
+            list.wait(point.timeline().signal(), point.value())?;
+            Ok(true)
+        })
     }
 
-    /// Emits with timestamps around, if asked.
-    fn stamped(
-        &mut self,
-        value: u64,
-        stamp: Option<&Stamp>,
-        emit: impl FnOnce(&mut Queue<CpuPackets>) -> Result<(), SubmitError>,
-    ) -> Result<(), SubmitError> {
-        let Some(stamp) = stamp else { return emit(&mut self.list) };
+    /// A packet with timestamps around, if asked.
+    fn stamped(&mut self, value: u64, stamp: Option<&Stamp>, packet: Packet) -> Result<(), SubmitError> {
+        let Some(stamp) = stamp else { return Ok(self.list.push(packet)?) };
         self.list.timestamp(&stamp.start)?;
-        emit(&mut self.list)?;
+        self.list.push(packet)?;
         self.list.timestamp(&stamp.stop)?;
-        self.keep(value, Kept::Stamp(stamp.clone()));
+        self.in_flight.keep(value, Kept::Stamp(stamp.clone()));
         Ok(())
+    }
+}
+
+impl Program {
+    /// Freezes a list in host memory: from now on one packet runs it. What a replay changes stands in kernargs.
+    pub(super) fn freeze(list: &CpuList, kept: Vec<Kept>, span: Stamp) -> Result<Self, SubmitError> {
+        let words = list.words().to_vec();
+        let frozen = View::anonymous(words.len() as u64 * 4, 64)?;
+        frozen.write(0, bytemuck::cast_slice(&words))?;
+        Ok(Self { words, frozen, kept, span })
+    }
+
+    /// The packet that runs the list with a kernargs base.
+    fn run(&self, kernargs: u64) -> Result<Packet, FieldOverflow> {
+        let value = self.words.len() as u64;
+        let too_long = |_| FieldOverflow { field: "count_dwords", value, max: u64::from(u32::MAX) };
+        let count_dwords = u32::try_from(value).map_err(too_long)?;
+        Ok(Packet::Indirect { words: self.frozen.base().0, count_dwords, kernargs })
     }
 }
 
@@ -321,7 +290,7 @@ impl Progress for CpuQueue {
         let (rptr, wptr) = (ring.rptr(), ring.wptr());
         let mut words = [0; TAIL_DWORDS];
         let have = ring.copy_from(rptr, &mut words);
-        let tail = CpuPackets.describe(&words[..have]);
+        let tail = describe(&words[..have]);
         Report {
             queue: self.timeline.queue().into(),
             rptr,

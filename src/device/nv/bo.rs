@@ -202,7 +202,7 @@ impl Drop for Bo {
     }
 }
 
-impl crate::pool::Buffer for Bo {
+impl crate::gpu::pool::Buffer for Bo {
     fn va(&self) -> u64 {
         Self::va(self)
     }

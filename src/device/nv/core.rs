@@ -8,9 +8,13 @@ use super::events::Events;
 use super::find::Card;
 use super::gpu::Gpu;
 use super::paging::PageTables;
-use crate::clock::LinearClock;
-use crate::life::{Life, SignalPages};
-use crate::{DeviceError, DeviceTag, pool};
+use crate::gpu::clock::LinearClock;
+use crate::gpu::health::Health;
+use crate::gpu::pool;
+use crate::gpu::queue::GpuCore;
+use crate::gpu::signal_pages::SignalPages;
+use crate::gpu::staging::SharedBuffer;
+use crate::{DeviceError, DeviceTag};
 use doorbell_hcq::memory::{MemError, View};
 use doorbell_hcq::signal::{Signal, SignalPool};
 use doorbell_ioctl::port::monotonic_ns;
@@ -80,7 +84,7 @@ pub struct Core {
     pub clock: Arc<LinearClock>,
     pages: SignalPages<Bo>,
     pub signals: Arc<SignalPool>,
-    pub life: Life,
+    pub health: Health,
     /// Code was loaded since the instruction caches were last dropped.
     fresh_code: AtomicBool,
     wakes: Mutex<Wakes>,
@@ -128,9 +132,9 @@ impl Core {
             Ok(view)
         };
         let signals = SignalPool::of_device(Box::new(source), Arc::clone(&clock) as _);
-        let (life, fresh_code) = (Life::default(), AtomicBool::new(true));
+        let (health, fresh_code) = (Health::default(), AtomicBool::new(true));
         let wakes = Mutex::new(if options.events { Wakes::Unasked } else { Wakes::Nothing });
-        let core = Self { tag, gpu, options, clock, pages, signals, life, fresh_code, wakes };
+        let core = Self { tag, gpu, options, clock, pages, signals, health, fresh_code, wakes };
         core.calibrate()?;
         Ok(Arc::new(core))
     }
@@ -185,23 +189,6 @@ impl Core {
         DeviceError::Rm { device: self.tag.name().into(), what, source: Box::new(source) }
     }
 
-    #[must_use]
-    pub fn cannot(&self, what: String) -> DeviceError {
-        DeviceError::Unsupported { device: self.tag.name().into(), what }
-    }
-
-    /// # Errors
-    /// `Unavailable` after a fault, `Closed`.
-    pub fn check_open(&self) -> Result<(), DeviceError> {
-        self.life.check(self.tag.name())
-    }
-
-    /// Whether the signal lies in this device's pages, where its channels can wait for it.
-    #[must_use]
-    pub fn has_signal(&self, signal: &Signal) -> bool {
-        self.pages.hold(signal)
-    }
-
     /// Gives the signals' pages back. No channel writes them any more.
     pub fn free_signals(&self) {
         self.pages.free();
@@ -241,6 +228,49 @@ impl Core {
     pub fn take_fresh_code(&self) -> bool {
         // Nearly always there is none: a plain load tells.
         self.fresh_code.load(Ordering::Acquire) && self.fresh_code.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl GpuCore for Core {
+    fn tag(&self) -> &DeviceTag {
+        &self.tag
+    }
+
+    fn health(&self) -> &Health {
+        &self.health
+    }
+
+    fn submit_timeout(&self) -> Duration {
+        self.options.submit_timeout
+    }
+
+    fn spin(&self) -> Duration {
+        self.options.spin
+    }
+
+    fn staging_bytes(&self) -> u64 {
+        self.options.staging_bytes
+    }
+
+    fn has_signal(&self, signal: &Signal) -> bool {
+        self.pages.hold(signal)
+    }
+
+    fn map_peer(&self, va: u64) -> Result<bool, DeviceError> {
+        self.gpu.map_peer(va).map_err(|source| self.refused("map a peer's memory", source))
+    }
+
+    fn shared_buffer(&self, what: &'static str, len_bytes: u64) -> Result<SharedBuffer, DeviceError> {
+        let (bo, view) = self.shared_bo(what, len_bytes)?;
+        Ok(SharedBuffer { va: bo.va(), view, keep: Arc::new(bo) })
+    }
+
+    fn platform(&self) -> String {
+        format!("chip {} driver {}", self.gpu.chip.name, self.gpu.driver.release())
+    }
+
+    fn last_calls(&self) -> String {
+        self.gpu.driver.recent_calls()
     }
 }
 

@@ -8,8 +8,8 @@ use super::find::Card;
 use super::gpu::Gpu;
 use super::paging::{PageTables, map_by_uvm};
 use crate::DeviceError;
-use crate::places::Places;
-use crate::recent::Recent;
+use crate::gpu::buffer_map::BufferMap;
+use crate::gpu::last_calls::LastCalls;
 use bytemuck::Pod;
 use doorbell_ioctl::abi::nvrm::{self, CLASSES, CONTROLS, Control, Release, Status};
 use doorbell_ioctl::abi::{Ioctl, chosen, uvm};
@@ -89,8 +89,8 @@ pub struct Driver {
     /// By the monotonic clock.
     opened_ns: u64,
     next_handle: AtomicU32,
-    recent: Recent,
-    places: Mutex<Places<Option<Placed>>>,
+    last_calls: LastCalls,
+    buffers: Mutex<BufferMap<Option<Placed>>>,
     /// Pairs of GPUs that may map each other's memory.
     peers: Mutex<Vec<[Uuid; 2]>>,
     /// GPUs that were opened, by number.
@@ -205,8 +205,8 @@ impl Driver {
             release,
             opened_ns: monotonic_ns(),
             next_handle: AtomicU32::new(OWN_HANDLES),
-            recent: Recent::default(),
-            places: Mutex::default(),
+            last_calls: LastCalls::default(),
+            buffers: Mutex::default(),
             peers: Mutex::default(),
             up: Mutex::default(),
             cursor: Mutex::new(VA_FIRST),
@@ -288,7 +288,7 @@ impl Driver {
     /// The last calls, oldest first.
     #[must_use]
     pub fn recent_calls(&self) -> String {
-        self.recent.line()
+        self.last_calls.line()
     }
 
     /// A call on a file, remembered for reports; `on` says what it carried.
@@ -311,11 +311,11 @@ impl Driver {
         let text = if on.is_empty() { name.to_string() } else { format!("{name} {on}") };
         match outcome {
             None => {
-                self.recent.note(&text, None);
+                self.last_calls.note(&text, None);
                 Ok(())
             }
             Some(outcome) => {
-                self.recent.note(&text, Some(&outcome));
+                self.last_calls.note(&text, Some(&outcome));
                 Err(RmError { call: text, outcome })
             }
         }
@@ -421,8 +421,8 @@ impl Driver {
         let _closed_anyway = self.port.close(fd);
     }
 
-    fn places(&self) -> MutexGuard<'_, Places<Option<Placed>>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    fn buffer_map(&self) -> MutexGuard<'_, BufferMap<Option<Placed>>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Addresses below 2^40 that nobody else of the process has, a multiple of `align`.
@@ -443,14 +443,14 @@ impl Driver {
                 (at, rounds) = (VA_FIRST, rounds + 1);
                 continue;
             }
-            let taken = self.places().overlapping(at, at + len_bytes);
+            let taken = self.buffer_map().overlapping(at, at + len_bytes);
             if let Some((start, len)) = taken {
                 at = start + len;
                 continue;
             }
             if let Some(mapped) = Mapped::reserve_at(&self.port, CpuPtr(at), len_bytes)? {
                 *cursor = at + len_bytes;
-                self.places().note(at, len_bytes, None);
+                self.buffer_map().note(at, len_bytes, None);
                 return Ok(mapped);
             }
             at = (at + 1).next_multiple_of(VA_STEP);
@@ -461,7 +461,7 @@ impl Driver {
 
     /// What memory lies at addresses that were reserved.
     pub fn note_memory(&self, va: u64, len_bytes: u64, placed: Placed) {
-        self.places().note(va, len_bytes, Some(placed));
+        self.buffer_map().note(va, len_bytes, Some(placed));
     }
 
     /// Puts the buffer that holds an address into the page table of a GPU that UVM knows, unless it is there. `false`: no buffer of this driver's
@@ -470,8 +470,8 @@ impl Driver {
     /// # Errors
     /// The driver's: `NV_ERR_NOT_SUPPORTED` for VRAM of a GPU without a link to this one.
     pub fn map_peer(&self, va: u64, gpu: Uuid) -> Result<bool, RmError> {
-        let mut places = self.places();
-        let found = places.holding(va).and_then(|(at, len, placed)| Some((at, len, placed.clone()?)));
+        let mut buffers = self.buffer_map();
+        let found = buffers.holding(va).and_then(|(at, len, placed)| Some((at, len, placed.clone()?)));
         let Some((at, len_bytes, mut placed)) = found else { return Ok(false) };
         let Some(owner) = placed.gpus.first().copied() else { return Ok(false) };
         if placed.gpus.contains(&gpu) {
@@ -482,7 +482,7 @@ impl Driver {
         }
         map_by_uvm(self, at, len_bytes, placed.memory, gpu)?;
         placed.gpus.push(gpu);
-        places.note(at, len_bytes, Some(placed));
+        buffers.note(at, len_bytes, Some(placed));
         Ok(true)
     }
 
@@ -502,7 +502,7 @@ impl Driver {
     /// A GPU is no longer registered: its pairs are gone with it, and what it had mapped of others' memory.
     pub fn forget_gpu(&self, gpu: Uuid) {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).retain(|pair| !pair.contains(&gpu));
-        for placed in self.places().kept_mut().flatten() {
+        for placed in self.buffer_map().kept_mut().flatten() {
             let owner = placed.gpus.first().copied();
             placed.gpus.retain(|known| *known != gpu || owner == Some(gpu));
         }
@@ -523,13 +523,13 @@ impl Driver {
 
     /// Addresses are given back.
     pub fn forget(&self, va: u64) {
-        self.places().forget(va);
+        self.buffer_map().forget(va);
     }
 
     /// What lies, or lay, at an address: in words, for a report.
     #[must_use]
     pub fn describe(&self, va: u64) -> String {
-        self.places().describe(va)
+        self.buffer_map().describe(va)
     }
 }
 

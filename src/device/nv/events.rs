@@ -24,15 +24,6 @@ pub const WAKE_BYTES: u64 = 64;
 /// So many waits in a row that ended unheard: the interrupts do not arrive.
 const UNHEARD: u32 = 3;
 
-/// How a sleep ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slept {
-    /// By an event.
-    Woken,
-    /// By its time.
-    InVain,
-}
-
 /// Events of a GPU.
 #[derive(Debug)]
 pub struct Events {

@@ -5,7 +5,7 @@
 use super::channel::Notification;
 use super::core::Core;
 use super::driver::{Driver, Handle};
-use super::queue::Debugger;
+use super::watch::Debugger;
 use doorbell_ioctl::abi::nvrm;
 use doorbell_ioctl::port::{KERNEL_LOG, Port};
 

@@ -1,9 +1,12 @@
 //! NVIDIA GPUs over RM and UVM: no CUDA, only the kernel driver behind a [`Port`](doorbell_ioctl::port::Port).
 //!
-//! Place in the arrows: as any device; it uses `doorbell_ioctl`, `hcq::packet::nv` and `elf::cubin`. The port may be the running kernel, a software GPU,
-//! or a wrapper of either: nothing here can tell. Source: nv.md (open kernel modules 580.142, class headers, open-gpu-doc).
-//! Shape: find (`find`, `chip`) → open (`driver`, `gpu`, `core`) → queues (`channel`, `queue`, `graph`, `events`) → memory (`paging`, `bo`, `local`) → programs (`program`,
-//! `launch`, `bank0`) → faults (`faults`) and telemetry. Faults and hangs become reports; after a fault the device is dead and says so.
+//! Place in the arrows: as any device; it uses `doorbell_ioctl`, `hcq::packet::nv` and `elf::cubin`. The port may be
+//! the running kernel, a software GPU, or a wrapper of either: nothing here can tell. Source: nv.md (open kernel
+//! modules 580.142, class headers, open-gpu-doc).
+//! Shape: find (`find`, `chip`) → open (`driver`, `gpu`, `core`) → queues (`channel`, `queue`, `graph`, `watch`,
+//! `events`) → memory (`paging`, `bo`, `local`) → programs (`program`, `launch`, `bank0`) → faults (`faults`) and
+//! telemetry; the rest of queues and memory is `device::gpu`'s. Faults and hangs become reports; after a fault the
+//! device is dead and says so.
 //! Left out: MIG, confidential computing, recovery of a group, kernels on a peer's memory.
 
 mod bank0;
@@ -24,6 +27,7 @@ mod paging;
 mod program;
 mod queue;
 mod telemetry;
+mod watch;
 
 pub use self::core::{Core, NvOptions};
 pub use bank0::{Bank0, Facts as BankFacts};
@@ -38,13 +42,14 @@ pub use gpu::{Facts, Gpu, OpenError, STEPS, Step};
 pub use launch::{DEFAULT_STACK_BYTES, LaunchError, Plan, Request, local_bytes};
 pub use local::{LOCAL_WINDOW, SHARED_WINDOW};
 pub use paging::PageTables;
-pub use queue::Debugger;
 pub use telemetry::Telemetry;
+pub use watch::Debugger;
 
-use super::checks::Checks;
-use super::lent::Lent;
-use super::pool::Pool;
-use super::staging::Staging;
+use super::gpu::host_buffers::HostBuffers;
+use super::gpu::pool::Pool;
+use super::gpu::queue::{GpuCore, submit_runs, synchronize};
+use super::gpu::recorded::GpuList;
+use super::gpu::staging::Staging;
 use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, Place,
 };
@@ -57,7 +62,7 @@ use doorbell_ioctl::abi::nvrm;
 use program::{Placed, Program, Templates};
 use queue::NvQueue;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// An open GPU.
 pub struct NvDevice {
@@ -76,9 +81,9 @@ struct Inner {
     groups: Mutex<Vec<Arc<Group>>>,
     /// Who tells of exceptions.
     debugger: Mutex<Option<u32>>,
-    staging: Mutex<Option<Staging>>,
+    staging: Staging,
     // Memory that both sides see, kept until its last handle is gone.
-    host: Arc<Lent<Bo>>,
+    host: Arc<HostBuffers<Bo>>,
 }
 
 impl std::fmt::Debug for NvDevice {
@@ -92,7 +97,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl NvDevice {
-    /// Opens the GPU that `selector` means on a driver's connection. Where UVM refuses a step, RM alone fills the page tables, if the options let it.
+    /// Opens the GPU that `selector` means on a driver's connection. Where UVM refuses a step, RM alone fills the page
+    /// tables, if the options let it.
     ///
     /// # Errors
     /// `Unavailable`: no such GPU, one that this build does not know; `Rm` with the step and the call that was refused.
@@ -126,10 +132,10 @@ impl NvDevice {
         let tag = DeviceTag::new(name);
         let core = Core::open(tag.clone(), driver, card, options.clone())?;
         let group = Group::new(&core)?;
-        let compute = NvQueue::new(&core, &group, QueueKind::Compute)?;
+        let compute = queue::open(&core, &group, QueueKind::Compute)?;
         let (copy, own) = copy_queue(&core, &group)?;
-        compute.set_peer(&copy);
-        copy.set_peer(&compute);
+        compute.watch().set_peer(&copy);
+        copy.watch().set_peer(&compute);
         let groups = std::iter::once(group).chain(own).collect();
         let info = DeviceInfo {
             arch: core.gpu.chip.name.into(),
@@ -137,7 +143,7 @@ impl NvDevice {
             memory_bytes: core.gpu.facts.vram_bytes,
         };
         let (pool, groups) = (Pool::new(Arc::clone(&core) as _), Mutex::new(groups));
-        let (debugger, staging, host) = (Mutex::default(), Mutex::default(), Arc::default());
+        let (debugger, staging, host) = (Mutex::default(), Staging::default(), Arc::default());
         let inner = Arc::new(Inner { core, pool, compute, copy, groups, debugger, staging, host });
         // From here on a failure closes what is there, by the device's drop.
         let device = Self { tag, info, inner };
@@ -157,7 +163,8 @@ impl NvDevice {
         Telemetry::read(&self.inner.core.gpu)
     }
 
-    /// Memory that the host sees too, for copies without staging: pages of this process that the driver pins, its own system memory, or VRAM through BAR1.
+    /// Memory that the host sees too, for copies without staging: pages of this process that the driver pins, its own
+    /// system memory, or VRAM through BAR1.
     ///
     /// # Errors
     /// `OutOfMemory`, `Unsupported` for VRAM that is not mapped.
@@ -176,13 +183,14 @@ impl NvDevice {
         self.lend(bo, len_bytes)
     }
 
-    /// Memory that the process has already, as memory of this device too: kernels and copies work on the same bytes, nothing is copied. The driver pins
-    /// its pages of 4 KiB until the last handle is gone, the rest of the last page with them; `host` keeps the bytes mapped as long.
-    /// Order accesses of the host as with any memory that it sees ([`Memory::host`]).
+    /// Memory that the process has already, as memory of this device too: kernels and copies work on the same bytes,
+    /// nothing is copied. The driver pins its pages of 4 KiB until the last handle is gone, the rest of the last page
+    /// with them; `host` keeps the bytes mapped as long. Order accesses of the host as with any memory that it sees
+    /// ([`Memory::host`]).
     ///
     /// # Errors
-    /// `Rm` with the call that was refused: memory that may not be written or does not start on a page, pages that the driver cannot pin (mapped
-    /// files of most file systems; anonymous and shared memory work). `Closed`.
+    /// `Rm` with the call that was refused: memory that may not be written or does not start on a page, pages that the
+    /// driver cannot pin (mapped files of most file systems; anonymous and shared memory work). `Closed`.
     pub fn wrap_host(&self, host: &View) -> Result<Memory, DeviceError> {
         let core = &self.inner.core;
         core.check_open()?;
@@ -215,7 +223,7 @@ impl NvDevice {
         let unit = u64::from(value_bytes.max(1));
         match element {
             Some(element) if dst.va().is_multiple_of(unit) && len_bytes.is_multiple_of(unit) => {
-                self.inner.copy.fill(dst, value, element, len_bytes / unit)
+                queue::fill(&self.inner.copy, dst, value, element, len_bytes / unit)
             }
             _ => Err(self.inner.core.cannot(format!("fill {len_bytes} bytes with values of {value_bytes}"))),
         }
@@ -244,14 +252,15 @@ impl NvDevice {
     }
 }
 
-/// The copy queue, and its group where it has an engine of its own. A driver that refuses any step of that leaves it on the graphics engine's runlist.
+/// The copy queue, and its group where it has an engine of its own. A driver that refuses any step of that leaves it on
+/// the graphics engine's runlist.
 fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Option<Arc<Group>>), DeviceError> {
     if core.options.own_copy_engine {
         let own = Group::of_copy_engine(core);
         let running = |group: Arc<Group>| -> Result<_, DeviceError> {
-            let queue = NvQueue::new(core, &group, QueueKind::Copy)?;
+            let queue = queue::open(core, &group, QueueKind::Copy)?;
             group.schedule().map_err(|e| core.refused("schedule the copy channel", e))?;
-            queue.start()?;
+            queue::start(&queue)?;
             Ok((queue, group))
         };
         match own.and_then(|group| group.map(running).transpose()) {
@@ -260,11 +269,12 @@ fn copy_queue(core: &Arc<Core>, shared: &Arc<Group>) -> Result<(Arc<NvQueue>, Op
             Err(e) => log::warn!("{}: copies share the graphics engine: {e}", core.tag),
         }
     }
-    Ok((NvQueue::new(core, shared, QueueKind::Copy)?, None))
+    Ok((queue::open(core, shared, QueueKind::Copy)?, None))
 }
 
 impl Inner {
-    /// The channels run, both answer, and somebody can be asked about exceptions. A copy queue on an engine of its own runs already.
+    /// The channels run, both answer, and somebody can be asked about exceptions. A copy queue on an engine of its own
+    /// runs already.
     fn start(&self) -> Result<(), DeviceError> {
         let shares = {
             let groups = locked(&self.groups);
@@ -272,18 +282,18 @@ impl Inner {
             shared.map_err(|e| self.core.refused("schedule channels", e))?;
             groups.len() == 1
         };
-        self.compute.start()?;
+        queue::start(&self.compute)?;
         if shares {
-            self.copy.start()?;
+            queue::start(&self.copy)?;
         }
         let (gpu, driver) = (&self.core.gpu, &self.core.gpu.driver);
-        let [channel, h_class3d_object] = self.compute.engine().unwrap_or_default();
+        let [channel, h_class3d_object] = queue::engine_of(&self.compute).unwrap_or_default();
         let mut params = nvrm::DebuggerAlloc { h_app_client: driver.client(), h_class3d_object, ..Default::default() };
         match driver.alloc(gpu.device, nvrm::GT200_DEBUGGER, Some(&mut params)) {
             Ok(handle) => {
                 *locked(&self.debugger) = Some(handle);
                 // Either queue may be the first to see that the group died.
-                self.queues().into_iter().for_each(|queue| queue.set_debugger(Debugger { handle, channel }));
+                self.queues().into_iter().for_each(|queue| queue.watch().set_debugger(Debugger { handle, channel }));
             }
             Err(e) => log::debug!("{}: nobody tells of exceptions: {e}", self.core.tag),
         }
@@ -294,66 +304,40 @@ impl Inner {
         [&self.compute, &self.copy]
     }
 
-    /// Runs of copies go to the copy queue, the rest to the compute queue, each run after the one before.
     fn submit(&self, kind: QueueKind, commands: &[Command]) -> Result<Point, DeviceError> {
-        let is_copy = |c: &Command| matches!(c, Command::Copy { .. });
-        if kind == QueueKind::Copy {
-            return self.copy.submit(commands, &[]);
+        match kind {
+            QueueKind::Copy => self.copy.submit(commands, &[]),
+            QueueKind::Compute if !commands.iter().any(Command::is_copy) => self.compute.submit(commands, &[]),
+            QueueKind::Compute => submit_runs(&self.compute, &self.copy, commands),
         }
-        if !commands.iter().any(is_copy) {
-            return self.compute.submit(commands, &[]);
-        }
-        let queue_of = |c: &Command| if is_copy(c) { &self.copy } else { &self.compute };
-        commands.iter().try_for_each(|c| queue_of(c).check(c))?;
-        let mut last: Vec<Point> = Vec::new();
-        for run in commands.chunk_by(|a, b| is_copy(a) == is_copy(b)) {
-            if let Some(first) = run.first() {
-                last = vec![queue_of(first).submit(run, &last)?];
-            }
-        }
-        last.pop().map_or_else(|| self.compute.submit(&[], &[]), Ok)
     }
 
     fn synchronize(&self, timeout: Duration) -> Result<(), DeviceError> {
-        let start = Instant::now();
-        for queue in self.queues() {
-            let timeline = queue.timeline();
-            timeline.wait(timeline.submitted(), timeout.saturating_sub(start.elapsed()))?;
-        }
-        Ok(())
+        synchronize(self.queues().map(Arc::clone), timeout)
     }
 
     /// Ends the queues after their work or `timeout`, then gives all memory back that no handle holds.
     fn shut(&self, timeout: Duration) -> Result<(), DeviceError> {
         let core = &self.core;
-        if core.life.is_closed() {
+        if core.health.is_closed() {
             return Ok(());
         }
-        let finished = if core.life.fault().is_some() { Ok(()) } else { self.synchronize(timeout) };
-        core.life.close();
+        let finished = if core.health.fault().is_some() { Ok(()) } else { self.synchronize(timeout) };
+        core.health.close();
         let mut ended = Ok(());
         if let Some(debugger) = locked(&self.debugger).take() {
             let freed = core.gpu.driver.free(core.gpu.device, debugger);
             ended = freed.map_err(|e| core.refused("free the debugger", e));
         }
-        self.queues().into_iter().for_each(|queue| queue.shut());
+        for queue in self.queues() {
+            ended = ended.and(queue.shut());
+        }
         core.end_events();
         locked(&self.groups).clear();
-        *locked(&self.staging) = None;
+        self.staging.free();
         self.pool.close();
         core.free_signals();
         finished.and(ended)
-    }
-
-    /// Does something with the staging buffers, which are made at their first use.
-    fn with_staging<T>(&self, run: impl FnOnce(&mut Staging) -> Result<T, DeviceError>) -> Result<T, DeviceError> {
-        self.core.check_open()?;
-        let mut staging = locked(&self.staging);
-        let staging = match &mut *staging {
-            Some(staging) => staging,
-            none => none.insert(Staging::new(&*self.copy)?),
-        };
-        run(staging)
     }
 }
 
@@ -381,12 +365,12 @@ impl Device for NvDevice {
 
     fn copy_in(&self, dst: &Memory, offset: u64, src: &[u8]) -> Result<(), DeviceError> {
         self.inner.copy.check_place(&dst.at(offset), src.len() as u64, "copy in")?;
-        self.inner.with_staging(|staging| staging.copy_in(&*self.inner.copy, dst, offset, src))
+        self.inner.staging.copy_in(&*self.inner.copy, dst, offset, src)
     }
 
     fn copy_out(&self, src: &Memory, offset: u64, dst: &mut [u8]) -> Result<(), DeviceError> {
         self.inner.copy.check_place(&src.at(offset), dst.len() as u64, "copy out")?;
-        self.inner.with_staging(|staging| staging.copy_out(&*self.inner.copy, src, offset, dst))
+        self.inner.staging.copy_out(&*self.inner.copy, src, offset, dst)
     }
 
     fn load(&self, images: &[KernelImage<'_>]) -> Result<Vec<Kernel>, DeviceError> {
@@ -399,7 +383,7 @@ impl Device for NvDevice {
 
     fn record(&self, commands: &[Command]) -> Result<Box<dyn Recorded>, DeviceError> {
         if commands.iter().all(|c| matches!(c, Command::Exec { .. })) {
-            return Ok(Box::new(graph::NvGraph::new(&self.inner.core, &self.inner.compute, commands)?));
+            return Ok(Box::new(GpuList::new(&self.inner.compute, commands)?));
         }
         let inner = Arc::clone(&self.inner);
         record_by_resubmission(self.tag.name(), commands, move |commands| inner.submit(QueueKind::Compute, commands))

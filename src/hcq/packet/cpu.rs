@@ -1,12 +1,12 @@
 //! The CPU device's packets. Its ring entries are these dwords; its workers are the command processor.
 //!
-//! Place in the arrows: `device::cpu` emits through [`CpuPackets`] and parses in its consumer. Source: our own, after PM4's type 3
-//! header (opcode and count of dwords that follow). Addresses are addresses of this process.
-//! Kernargs of a launch are a block of 64-bit words: thread count, then the arguments. In words run by INDIRECT, a kernargs address
-//! counts from the base that the INDIRECT packet names, so that one frozen list serves many replays in flight.
+//! Place in the arrows: `device::cpu` emits through [`CpuList`] and parses in its consumer. Source: our own, after
+//! PM4's type 3 header (opcode and count of dwords that follow). Addresses are addresses of this process.
+//! Kernargs of a launch are a block of 64-bit words: thread count, then the arguments. In words run by INDIRECT, a
+//! kernargs address counts from the base that the INDIRECT packet names, so that one frozen list serves many replays in
+//! flight.
 
 use crate::bits::{Field, FieldOverflow, field, join, split};
-use crate::queue::{Packets, SubmitError};
 use crate::signal::Signal;
 
 /// Dwords of the longest packet.
@@ -81,7 +81,8 @@ impl Packet {
     /// Appends the packet's dwords.
     ///
     /// # Errors
-    /// `FieldOverflow` never happens for these packets' fixed counts; the field setter is shared with packet sets where it does.
+    /// `FieldOverflow` never happens for these packets' fixed counts; the field setter is shared with packet sets where
+    /// it does.
     pub fn emit(self, out: &mut Vec<u32>) -> Result<(), FieldOverflow> {
         let (opcode, wide, count_wide, narrow) = self.fields();
         let mut header = [0];
@@ -154,70 +155,71 @@ impl std::fmt::Display for Packet {
     }
 }
 
-/// What the CPU's queue needs to launch: the code's address and the kernargs block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuLaunch {
-    pub entry: u64,
-    pub kernargs: u64,
+/// A list of packets being built. Fences are explicit: nothing is added.
+#[derive(Clone, Debug, Default)]
+pub struct CpuList {
+    words: Vec<u32>,
 }
 
-/// The packet set, for the queue builder.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CpuPackets;
-
-impl Packets for CpuPackets {
-    type Launch = CpuLaunch;
-
-    fn wait(&self, out: &mut Vec<u32>, signal: &Signal, value: u64) -> Result<(), SubmitError> {
-        Ok(Packet::Wait { signal: signal.va(), value }.emit(out)?)
+impl CpuList {
+    /// The dwords so far.
+    #[must_use]
+    pub fn words(&self) -> &[u32] {
+        &self.words
     }
 
-    fn signal(&self, out: &mut Vec<u32>, signal: &Signal, value: u64) -> Result<(), SubmitError> {
-        Ok(Packet::Signal { signal: signal.va(), value }.emit(out)?)
+    /// Forgets the dwords and keeps their room.
+    pub fn clear(&mut self) {
+        self.words.clear();
     }
 
-    fn timestamp(&self, out: &mut Vec<u32>, signal: &Signal) -> Result<(), SubmitError> {
-        Ok(Packet::Timestamp { signal: signal.va() }.emit(out)?)
+    /// Appends a packet.
+    ///
+    /// # Errors
+    /// As [`Packet::emit`]; so for all methods here.
+    #[inline]
+    pub fn push(&mut self, packet: Packet) -> Result<(), FieldOverflow> {
+        packet.emit(&mut self.words)
     }
 
-    fn memory_barrier(&self, out: &mut Vec<u32>) -> Result<(), SubmitError> {
-        Ok(Packet::Barrier.emit(out)?)
+    /// Stalls the queue until the signal has `value` or more.
+    #[inline]
+    pub fn wait(&mut self, signal: &Signal, value: u64) -> Result<(), FieldOverflow> {
+        self.push(Packet::Wait { signal: signal.va(), value })
     }
 
-    fn exec(&self, out: &mut Vec<u32>, launch: &CpuLaunch) -> Result<(), SubmitError> {
-        Ok(Packet::Exec { entry: launch.entry, kernargs: launch.kernargs }.emit(out)?)
+    /// Stores `value` to the signal when all before is done.
+    #[inline]
+    pub fn signal(&mut self, signal: &Signal, value: u64) -> Result<(), FieldOverflow> {
+        self.push(Packet::Signal { signal: signal.va(), value })
     }
 
-    fn copy(&self, out: &mut Vec<u32>, dst: u64, src: u64, len_bytes: u64) -> Result<(), SubmitError> {
-        Ok(Packet::Copy { dst, src, len_bytes }.emit(out)?)
+    /// Stores the time to the signal.
+    #[inline]
+    pub fn timestamp(&mut self, signal: &Signal) -> Result<(), FieldOverflow> {
+        self.push(Packet::Timestamp { signal: signal.va() })
     }
+}
 
-    fn copy_args(&self, out: &mut Vec<u32>, kernargs: u64) -> Result<(), SubmitError> {
-        Ok(Packet::CopyArgs { kernargs }.emit(out)?)
-    }
-
-    fn indirect(&self, out: &mut Vec<u32>, words: u64, count_dwords: u32, kernargs: u64) -> Result<(), SubmitError> {
-        Ok(Packet::Indirect { words, count_dwords, kernargs }.emit(out)?)
-    }
-
-    fn describe(&self, words: &[u32]) -> Vec<String> {
-        let mut rest = words;
-        let mut lines = Vec::new();
-        while !rest.is_empty() {
-            match Packet::parse(rest) {
-                Ok((packet, len)) => {
-                    lines.push(packet.to_string());
-                    rest = &rest[len..];
-                }
-                Err(DecodeError::Truncated { .. }) => break,
-                Err(e) => {
-                    lines.push(e.to_string());
-                    break;
-                }
+/// The packets in `words` as text, for reports and traces; it ends with the first that is none.
+#[must_use]
+pub fn describe(words: &[u32]) -> Vec<String> {
+    let mut rest = words;
+    let mut lines = Vec::new();
+    while !rest.is_empty() {
+        match Packet::parse(rest) {
+            Ok((packet, len)) => {
+                lines.push(packet.to_string());
+                rest = &rest[len..];
+            }
+            Err(DecodeError::Truncated { .. }) => break,
+            Err(e) => {
+                lines.push(e.to_string());
+                break;
             }
         }
-        lines
     }
+    lines
 }
 
 #[cfg(test)]
@@ -276,7 +278,7 @@ mod tests {
         ALL[3].emit(&mut words).unwrap();
         ALL[2].emit(&mut words).unwrap();
         words.push(5);
-        let lines = CpuPackets.describe(&words);
+        let lines = describe(&words);
         assert_eq!(lines, ["BARRIER", "TIMESTAMP [0x10]", "dword 0: header 0x00000005 is no CPU packet"]);
     }
 }

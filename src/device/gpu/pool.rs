@@ -1,9 +1,11 @@
-//! Memory of the device for tensors: small blocks cut from slabs, large ones buffers of their own, freed ones kept for reuse.
+//! Memory of the device for tensors: small blocks cut from slabs, large ones buffers of their own, freed ones kept for
+//! reuse.
 //!
-//! Place in the arrows: above a device's buffers, which it gets from a [`Source`]; memories hold it. Shape as the CPU device's allocator: four sizes a power of two when small, best fit within a
-//! quarter when large, the oldest go first. A block with pending uses carries them to its next owner and is never freed before they are done.
+//! Place in the arrows: above a device's buffers, which it gets from a [`Source`]; memories hold it. Shape as the CPU
+//! device's allocator: four sizes a power of two when small, best fit within a quarter when large, the oldest go first.
+//! A block with pending uses carries them to its next owner and is never freed before they are done.
 
-use super::{DeviceError, Release, Uses};
+use crate::{DeviceError, Release, Uses};
 use doorbell_hcq::memory::View;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -157,7 +159,8 @@ impl Pool {
         })
     }
 
-    /// Gives back what is kept for reuse; blocks freed from now on are given back at once. No queue of this device runs any more.
+    /// Gives back what is kept for reuse; blocks freed from now on are given back at once. No queue of this device runs
+    /// any more.
     pub fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;

@@ -1,4 +1,5 @@
-//! Where a driver's buffers lie, and where the last ones lay that are freed: to find a buffer by an address, and to tell of a fault's address.
+//! Which addresses a driver's buffers have, and had before they were freed: to find a buffer by an address, and to
+//! report a fault's address.
 //!
 //! Place in the arrows: a driver's connection keeps one; reports ask it.
 
@@ -9,18 +10,18 @@ const REMEMBERED: usize = 64;
 
 /// Buffers by address, each with what the driver keeps for it; of the freed ones, address and length.
 #[derive(Debug)]
-pub struct Places<T> {
+pub struct BufferMap<T> {
     live: BTreeMap<u64, (u64, T)>,
     freed: VecDeque<(u64, u64)>,
 }
 
-impl<T> Default for Places<T> {
+impl<T> Default for BufferMap<T> {
     fn default() -> Self {
         Self { live: BTreeMap::new(), freed: VecDeque::new() }
     }
 }
 
-impl<T> Places<T> {
+impl<T> BufferMap<T> {
     /// A buffer is there from now on.
     pub fn note(&mut self, va: u64, len_bytes: u64, what: T) {
         self.live.insert(va, (len_bytes, what));
@@ -82,18 +83,18 @@ mod tests {
 
     #[test]
     fn addresses_are_told_by_the_buffers_around_them() {
-        let mut places = Places::default();
-        assert_eq!(places.describe(5), "no buffers");
-        places.note(0x1000, 0x1000, 'a');
-        places.note(0x4000, 0x1000, 'b');
-        assert_eq!(places.holding(0x1fff), Some((0x1000, 0x1000, &'a')));
-        assert_eq!((places.holding(0x2000), places.holding(0xfff)), (None, None));
-        assert_eq!(places.describe(0x4010), "0x10 into a buffer of 0x1000 bytes");
+        let mut map = BufferMap::default();
+        assert_eq!(map.describe(5), "no buffers");
+        map.note(0x1000, 0x1000, 'a');
+        map.note(0x4000, 0x1000, 'b');
+        assert_eq!(map.holding(0x1fff), Some((0x1000, 0x1000, &'a')));
+        assert_eq!((map.holding(0x2000), map.holding(0xfff)), (None, None));
+        assert_eq!(map.describe(0x4010), "0x10 into a buffer of 0x1000 bytes");
         let between = "0x80 behind a buffer of 0x1000 bytes, 0x1f80 before a buffer of 0x1000 bytes";
-        assert_eq!(places.describe(0x2080), between);
-        assert_eq!(places.overlapping(0x1800, 0x3000), Some((0x1000, 0x1000)));
-        assert_eq!(places.overlapping(0x2000, 0x4000), None);
-        places.forget(0x1000);
-        assert_eq!(places.describe(0x1234), "0x234 into a freed buffer of 0x1000 bytes");
+        assert_eq!(map.describe(0x2080), between);
+        assert_eq!(map.overlapping(0x1800, 0x3000), Some((0x1000, 0x1000)));
+        assert_eq!(map.overlapping(0x2000, 0x4000), None);
+        map.forget(0x1000);
+        assert_eq!(map.describe(0x1234), "0x234 into a freed buffer of 0x1000 bytes");
     }
 }

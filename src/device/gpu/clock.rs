@@ -1,6 +1,7 @@
 //! A device's counter as nanoseconds of the host's monotonic clock.
 //!
-//! Place in the arrows: a device makes one, sets it from the driver's reading of both clocks, and hands it to its signals.
+//! Place in the arrows: a device makes one, sets it from the driver's reading of both clocks, and hands it to its
+//! signals.
 
 use doorbell_hcq::signal::Clock;
 use std::sync::{Mutex, PoisonError};

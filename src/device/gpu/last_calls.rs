@@ -8,16 +8,16 @@ const REMEMBERED: usize = 8;
 
 /// The last ones, oldest first.
 #[derive(Debug, Default)]
-pub struct Recent(Mutex<VecDeque<String>>);
+pub struct LastCalls(Mutex<VecDeque<String>>);
 
-impl Recent {
+impl LastCalls {
     /// A call was made; `error` is what came of it, if not success.
     pub fn note(&self, name: &str, error: Option<&dyn std::fmt::Display>) {
-        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if recent.len() == REMEMBERED {
-            recent.pop_front();
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if calls.len() == REMEMBERED {
+            calls.pop_front();
         }
-        recent.push_back(match error {
+        calls.push_back(match error {
             None => name.to_string(),
             Some(e) => format!("{name} = {e}"),
         });
@@ -26,7 +26,7 @@ impl Recent {
     /// In one line.
     #[must_use]
     pub fn line(&self) -> String {
-        let recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.iter().cloned().collect::<Vec<_>>().join(" ")
+        let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.iter().cloned().collect::<Vec<_>>().join(" ")
     }
 }

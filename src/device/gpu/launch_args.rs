@@ -1,8 +1,8 @@
 //! The arguments of a recorded list's launches: checked and changed by patches; the memories that they name, once each.
 //!
-//! Place in the arrows: the recorded lists of driver-backed devices have it in common; where the bytes go from here is theirs.
+//! Place in the arrows: part of a GPU's recorded list; where the bytes go from here is the vendor's.
 
-use super::{Arg, DeviceError, Memory, Patch, Place};
+use crate::{Arg, DeviceError, Memory, Patch, Place};
 use doorbell_hcq::queue::SubmitError;
 use doorbell_sort as sort;
 use std::ops::Range;
@@ -20,7 +20,7 @@ struct Launch {
 /// The arguments of all launches, in order.
 #[derive(Debug, Default)]
 pub struct LaunchArgs {
-    /// Their bytes, one launch's behind the other's.
+    /// Their bytes, one launch's after the other's.
     image: Vec<u8>,
     launches: Vec<Launch>,
     /// Every memory once; made anew when a patch has changed one.
@@ -118,8 +118,8 @@ impl LaunchArgs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DeviceTag, MemoryParts, Uses};
     use super::*;
+    use crate::{DeviceTag, MemoryParts, Uses};
 
     fn memory(va: u64) -> Memory {
         let (device, uses) = (DeviceTag::new("X"), Uses::new(None));

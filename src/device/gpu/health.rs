@@ -1,0 +1,48 @@
+//! Whether a device still works: open, closed, or ended by a fault.
+//!
+//! Place in the arrows: part of what a GPU's queues and memories share.
+
+use crate::DeviceError;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Open until it is closed or a fault is set; the first fault stays.
+#[derive(Debug, Default)]
+pub struct Health {
+    fault: OnceLock<String>,
+    closed: AtomicBool,
+}
+
+impl Health {
+    /// Remembers the first fault: the device does nothing from then on.
+    pub fn set_fault(&self, text: String) {
+        let _first_one_stays = self.fault.set(text);
+    }
+
+    #[must_use]
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.get().map(String::as_str)
+    }
+
+    /// Refuses work from now on.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// # Errors
+    /// `Unavailable` after a fault, `Closed`.
+    pub fn check(&self, device: &str) -> Result<(), DeviceError> {
+        if self.is_closed() {
+            return Err(DeviceError::Closed { device: device.into() });
+        }
+        match self.fault() {
+            Some(fault) => Err(DeviceError::Unavailable { name: device.into(), why: fault.into() }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,594 @@
+//! One queue of a GPU, whatever its vendor: commands are checked, ordered after what uses their memories, encoded, and
+//! sent.
+//!
+//! Place in the arrows: `device::amd` and `device::nv` each own a compute and a copy queue; what a vendor adds stands
+//! behind [`Encode`] (its packets and its ring), [`GpuCore`] (the open device) and [`Watch`] (how the host sleeps, and
+//! learns of faults). What a submission needs stays alive until it is done: kernels, stamps, foreign timelines,
+//! recorded lists. Waits for signals of other drivers are done by the submitting host: they lie in no page table of
+//! this GPU.
+
+use super::health::Health;
+use super::last_kernels::LastKernels;
+use super::staging::SharedBuffer;
+use crate::in_flight::{InFlight, Kept, RoomWait, commit, stayed_full};
+use crate::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::{Point, Progress, Report, Signal, Timeline};
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a waiting host looks for errors.
+const WATCH: Duration = Duration::from_millis(2); // TIMEOUT: a fault is reported that much later.
+
+/// What the queues of one open GPU share.
+pub trait GpuCore: Debug + Send + Sync + 'static {
+    fn tag(&self) -> &DeviceTag;
+    fn health(&self) -> &Health;
+    /// How long a submission waits for room, and a host copy for its staging buffer.
+    fn submit_timeout(&self) -> Duration;
+    /// How long a wait spins before it sleeps.
+    fn spin(&self) -> Duration;
+    /// Bytes of each of the two staging buffers.
+    fn staging_bytes(&self) -> u64;
+    /// Whether the signal lies in this device's pages, where its queues can wait for it.
+    fn has_signal(&self, signal: &Signal) -> bool;
+
+    /// Lets this device reach the memory at an address of another device of its driver; `false`: the driver knows of
+    /// none there.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn map_peer(&self, va: u64) -> Result<bool, DeviceError>;
+
+    /// A buffer that both sides see.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn shared_buffer(&self, what: &'static str, len_bytes: u64) -> Result<SharedBuffer, DeviceError>;
+
+    /// Chip and driver, for a report.
+    fn platform(&self) -> String;
+
+    /// The driver's last calls, for a report.
+    fn last_calls(&self) -> String;
+
+    /// # Errors
+    /// `Unavailable` after a fault, `Closed`.
+    fn check_open(&self) -> Result<(), DeviceError> {
+        self.health().check(self.tag().name())
+    }
+
+    fn cannot(&self, what: String) -> DeviceError {
+        DeviceError::Unsupported { device: self.tag().name().into(), what }
+    }
+}
+
+/// A vendor's part of a loaded kernel.
+pub trait GpuProgram: Any + Send + Sync {
+    fn name(&self) -> &Arc<str>;
+    /// Address of the first instruction.
+    fn entry(&self) -> u64;
+    /// Memory of its own that a work-item needs (scratch, local memory).
+    fn private_bytes(&self) -> u32;
+}
+
+/// The submission that is being encoded: on which device and timeline, and the value that it will signal.
+#[derive(Debug)]
+pub struct Slot<'a, C> {
+    pub core: &'a C,
+    pub timeline: &'a Arc<Timeline>,
+    pub value: u64,
+}
+
+/// What a vendor adds under a queue's lock: a list of packets (or methods) that is being made, and the ring that takes
+/// it.
+///
+/// For each submission: `begin`, `open`, a `wait` for each signal, `acquire`, the commands, `seal`, and `push` until
+/// all is in the ring. A list may be given up before `push`: the next `begin` then forgets what it held.
+pub trait Encode: Debug + Send + Sized + 'static {
+    type Core: GpuCore;
+    type Program: GpuProgram;
+    type Watch: Watch<Self>;
+
+    /// Begins a list; submissions after `submitted` were given up.
+    fn begin(&mut self, core: &Self::Core, submitted: u64);
+
+    /// Whether kernels of `bytes` of private memory a work-item can run as it is.
+    fn holds_private(&self, bytes: u32) -> bool;
+
+    /// Makes private memory large enough. The queue is idle.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn grow_private(&mut self, core: &Self::Core, bytes: u32) -> Result<(), DeviceError>;
+
+    /// What the engine must know before anything else.
+    ///
+    /// # Errors
+    /// `Unsupported` for a value that the timeline's packets cannot hold.
+    fn open(&mut self, slot: &Slot<'_, Self::Core>) -> Result<(), DeviceError>;
+
+    /// Stalls the queue until the signal has `value` or more; `false`: no packet can wait for that value.
+    ///
+    /// # Errors
+    /// A field that does not fit; so for all packets.
+    fn wait(&mut self, signal: &Signal, value: u64) -> Result<bool, DeviceError>;
+
+    /// What others wrote, and new code, is seen from here on.
+    ///
+    /// # Errors
+    /// As `wait`.
+    fn acquire(&mut self, core: &Self::Core) -> Result<(), DeviceError>;
+
+    /// Stores the time to the signal, after all before.
+    ///
+    /// # Errors
+    /// As `wait`.
+    fn timestamp(&mut self, signal: &Signal) -> Result<(), DeviceError>;
+
+    /// A launch, after all before, of a grid that is not empty. Compute queues.
+    ///
+    /// # Errors
+    /// `Unsupported` for a launch that the kernel or the chip does not take; `Wait` for room.
+    fn exec(
+        &mut self,
+        slot: &Slot<'_, Self::Core>,
+        program: &Self::Program,
+        args: &[Arg],
+        geometry: &Geometry,
+    ) -> Result<(), DeviceError>;
+
+    /// A copy between addresses. Copy queues.
+    ///
+    /// # Errors
+    /// As `wait`.
+    fn copy(&mut self, slot: &Slot<'_, Self::Core>, dst: u64, src: u64, len_bytes: u64) -> Result<(), DeviceError>;
+
+    /// Ends the list: the timeline's signal after all before. Afterwards nothing but a ring that stays full can keep it
+    /// from the GPU.
+    ///
+    /// # Errors
+    /// `Wait` for room, `Unsupported` for what never has room.
+    fn seal(&mut self, slot: &Slot<'_, Self::Core>) -> Result<(), DeviceError>;
+
+    /// Moves what has room to the ring and shows it to the GPU (pointer, then doorbell); whether that was all.
+    ///
+    /// # Errors
+    /// None but a ring's own view.
+    fn push(&mut self, slot: &Slot<'_, Self::Core>) -> Result<bool, DeviceError>;
+
+    /// The ring for a report: pointers, what the GPU has not read, and notes.
+    fn report(&self, timeline: &Timeline) -> Report;
+}
+
+/// What a vendor adds beside a queue's lock: a host that waits sleeps, and looks for faults.
+pub trait Watch<E: Encode>: Debug + Send + Sync {
+    /// A host's state between sleeps.
+    type Nap: Default;
+
+    /// Looks whether the driver has reported a fault, and sets it.
+    fn look(&self, queue: &GpuQueue<E>);
+
+    /// Sleeps for `left` at most, or until something may have happened; whether errors should be looked for at once.
+    fn sleep(&self, queue: &GpuQueue<E>, value: u64, nap: &mut Self::Nap, left: Duration) -> bool;
+
+    /// Ends the queue, running or not: first its ring, then what the watch holds of the driver.
+    ///
+    /// # Errors
+    /// The driver's.
+    fn end(&self, core: &E::Core, encoder: E) -> Result<(), DeviceError>;
+}
+
+/// State of whoever submits.
+#[derive(Debug)]
+pub struct Producer<E> {
+    // None once the queue is closed.
+    encoder: Option<E>,
+    in_flight: InFlight,
+    last_kernels: LastKernels,
+}
+
+impl<E> Producer<E> {
+    /// The vendor's side; none once the queue is closed.
+    pub fn encoder(&mut self) -> Option<&mut E> {
+        self.encoder.as_mut()
+    }
+}
+
+/// The queue.
+pub struct GpuQueue<E: Encode> {
+    core: Arc<E::Core>,
+    kind: QueueKind,
+    timeline: Arc<Timeline>,
+    watch: E::Watch,
+    producer: Mutex<Producer<E>>,
+}
+
+impl<E: Encode> Debug for GpuQueue<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GpuQueue({:?})", self.timeline)
+    }
+}
+
+/// The name of a queue's timeline.
+#[must_use]
+pub fn name_of(tag: &DeviceTag, kind: QueueKind) -> String {
+    format!("{tag}/{}", if kind == QueueKind::Compute { "compute" } else { "copy" })
+}
+
+impl<E: Encode> GpuQueue<E> {
+    /// A queue over a ring that is ready.
+    pub fn new(
+        core: &Arc<E::Core>,
+        kind: QueueKind,
+        timeline: Arc<Timeline>,
+        encoder: E,
+        watch: E::Watch,
+    ) -> Arc<Self> {
+        let (in_flight, last_kernels) = (InFlight::default(), LastKernels::default());
+        let producer = Mutex::new(Producer { encoder: Some(encoder), in_flight, last_kernels });
+        let queue = Arc::new(Self { core: Arc::clone(core), kind, timeline, watch, producer });
+        let progress: Arc<dyn Progress> = Arc::clone(&queue) as _;
+        queue.timeline.set_progress(Arc::downgrade(&progress));
+        queue
+    }
+
+    #[must_use]
+    pub fn core(&self) -> &Arc<E::Core> {
+        &self.core
+    }
+
+    #[must_use]
+    pub fn timeline(&self) -> &Arc<Timeline> {
+        &self.timeline
+    }
+
+    #[must_use]
+    pub fn watch(&self) -> &E::Watch {
+        &self.watch
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Producer<E>> {
+        self.producer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`GpuQueue::lock`], unless somebody submits.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, Producer<E>>> {
+        self.producer.try_lock().ok()
+    }
+
+    /// Queues commands after all queued before, and after `after`.
+    ///
+    /// # Errors
+    /// As [`crate::Device::submit`].
+    pub fn submit(&self, commands: &[Command], after: &[Point]) -> Result<Point, DeviceError> {
+        commands.iter().try_for_each(|c| self.check(c))?;
+        let mut producer = self.lock();
+        let mut submission = self.begin(&mut producer)?;
+        submission.need_private(commands.iter().map(|c| self.private_bytes(c)).max().unwrap_or(0))?;
+        after.iter().for_each(|point| submission.in_flight.wait_for(point));
+        submission.in_flight.wait_for_all(&self.timeline, commands);
+        submission.open()?;
+        commands.iter().try_for_each(|command| submission.command(command))?;
+        submission.finish(commands.iter().flat_map(Command::places).map(|place| &place.memory))
+    }
+
+    /// A submission of what `encode` makes, on one memory.
+    ///
+    /// # Errors
+    /// As `submit`; those of `encode`.
+    pub fn submit_on(
+        &self,
+        memory: &Memory,
+        encode: impl FnOnce(&mut E, &Slot<'_, E::Core>) -> Result<(), DeviceError>,
+    ) -> Result<Point, DeviceError> {
+        let mut producer = self.lock();
+        let mut submission = self.begin(&mut producer)?;
+        submission.wait_for_memory(memory);
+        submission.open()?;
+        encode(submission.encoder, &submission.slot)?;
+        submission.finish(std::iter::once(memory))
+    }
+
+    /// Begins a submission, and lets go of what finished ones kept.
+    ///
+    /// # Errors
+    /// `Closed`, `Unavailable`.
+    #[inline]
+    pub fn begin<'a>(&'a self, producer: &'a mut Producer<E>) -> Result<Submission<'a, E>, DeviceError> {
+        self.core.check_open()?;
+        let Producer { encoder, in_flight, last_kernels } = producer;
+        let closed = || DeviceError::Closed { device: self.core.tag().name().into() };
+        let encoder = encoder.as_mut().ok_or_else(closed)?;
+        let submitted = self.timeline.submitted();
+        encoder.begin(&self.core, submitted);
+        in_flight.begin(&self.timeline);
+        let slot = Slot { core: &*self.core, timeline: &self.timeline, value: submitted + 1 };
+        Ok(Submission { queue: self, slot, encoder, in_flight, last_kernels })
+    }
+
+    /// The device's part of a kernel.
+    ///
+    /// # Errors
+    /// `WrongDevice` for a kernel of another kind of device.
+    pub fn program<'k>(&self, kernel: &'k Kernel) -> Result<&'k E::Program, DeviceError> {
+        kernel.program().downcast_ref::<E::Program>().ok_or_else(|| self.wrong("kernel", kernel.device()))
+    }
+
+    /// Private memory that a work-item of the command's kernel needs.
+    #[must_use]
+    pub fn private_bytes(&self, command: &Command) -> u32 {
+        let Command::Exec { kernel, .. } = command else { return 0 };
+        self.program(kernel).map_or(0, GpuProgram::private_bytes)
+    }
+
+    /// Whether this queue can run the command at all.
+    ///
+    /// # Errors
+    /// `Unsupported` on the other queue, `WrongDevice`, `Range`.
+    pub fn check(&self, command: &Command) -> Result<(), DeviceError> {
+        match command {
+            Command::Wait(_) => Ok(()),
+            Command::Exec { .. } if self.kind == QueueKind::Copy => {
+                Err(SubmitError::Unsupported { queue: "copy", what: "run kernels" }.into())
+            }
+            Command::Exec { kernel, .. } if kernel.device() != self.core.tag() => {
+                Err(self.wrong("kernel", kernel.device()))
+            }
+            Command::Exec { .. } => command.places().try_for_each(|p| self.check_place(p, 0, "kernel argument")),
+            Command::Copy { .. } if self.kind == QueueKind::Compute => {
+                Err(SubmitError::Unsupported { queue: "compute", what: "copy" }.into())
+            }
+            Command::Copy { dst, src, len_bytes, .. } => {
+                self.check_copied(src, *len_bytes, "copy source")?;
+                self.check_copied(dst, *len_bytes, "copy destination")
+            }
+        }
+    }
+
+    /// As [`GpuQueue::check_place`]; memory of another device of this driver will do, and is mapped here.
+    fn check_copied(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
+        let theirs = place.memory.device();
+        if theirs != self.core.tag() && !self.core.map_peer(place.memory.va())? {
+            return Err(self.wrong(what, theirs));
+        }
+        place.memory.check(what, place.offset, len_bytes)
+    }
+
+    /// Whether so many bytes from a place on are this device's.
+    ///
+    /// # Errors
+    /// `WrongDevice`, `Range`.
+    pub fn check_place(&self, place: &Place, len_bytes: u64, what: &'static str) -> Result<(), DeviceError> {
+        if place.memory.device() != self.core.tag() {
+            return Err(self.wrong(what, place.memory.device()));
+        }
+        place.memory.check(what, place.offset, len_bytes)
+    }
+
+    fn wrong(&self, what: &'static str, theirs: &DeviceTag) -> DeviceError {
+        DeviceError::WrongDevice { what, ours: self.core.tag().name().into(), theirs: theirs.name().into() }
+    }
+
+    /// Ends the queue: its ring is destroyed, running or not, then what submissions kept is let go.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn shut(&self) -> Result<(), DeviceError> {
+        let mut producer = self.lock();
+        let ended = producer.encoder.take().map_or(Ok(()), |encoder| self.watch.end(&self.core, encoder));
+        producer.in_flight.clear();
+        ended
+    }
+
+    fn report_of(&self, encoder: Option<&E>, last_kernels: Option<&LastKernels>) -> Report {
+        let ring = encoder.map(|e| e.report(&self.timeline)).unwrap_or_default();
+        let mut notes = vec![self.core.platform()];
+        notes.extend(ring.notes);
+        let kernels = last_kernels.map(LastKernels::lines).unwrap_or_default();
+        if !kernels.is_empty() {
+            notes.push(format!("last kernels: {}", kernels.join(", ")));
+        }
+        notes.push(format!("last calls: {}", self.core.last_calls()));
+        let fault = self.core.health().fault().map(Into::into);
+        Report { queue: self.timeline.queue().into(), fault, notes, ..ring }
+    }
+}
+
+/// Runs of copies go to the copy queue, the rest to the compute queue, each run after the one before.
+///
+/// # Errors
+/// As a submission; a command that cannot be queued is refused before the first run.
+pub fn submit_runs<E: Encode>(
+    compute: &GpuQueue<E>,
+    copies: &GpuQueue<E>,
+    commands: &[Command],
+) -> Result<Point, DeviceError> {
+    let queue_of = |c: &Command| if c.is_copy() { copies } else { compute };
+    commands.iter().try_for_each(|c| queue_of(c).check(c))?;
+    let mut last: Option<Point> = None;
+    for run in commands.chunk_by(|a, b| a.is_copy() == b.is_copy()) {
+        if let Some(first) = run.first() {
+            last = Some(queue_of(first).submit(run, last.as_slice())?);
+        }
+    }
+    last.map_or_else(|| compute.submit(&[], &[]), Ok)
+}
+
+/// Waits for all that was submitted to the queues.
+///
+/// # Errors
+/// `Wait` after `timeout`, or when a queue has ended.
+pub fn synchronize<E: Encode>(
+    queues: impl IntoIterator<Item = Arc<GpuQueue<E>>>,
+    timeout: Duration,
+) -> Result<(), DeviceError> {
+    let start = Instant::now();
+    for queue in queues {
+        let timeline = queue.timeline();
+        timeline.wait(timeline.submitted(), timeout.saturating_sub(start.elapsed()))?;
+    }
+    Ok(())
+}
+
+/// A submission that is being made, under the queue's lock.
+#[derive(Debug)]
+pub struct Submission<'a, E: Encode> {
+    queue: &'a GpuQueue<E>,
+    pub slot: Slot<'a, E::Core>,
+    pub encoder: &'a mut E,
+    pub in_flight: &'a mut InFlight,
+    pub last_kernels: &'a mut LastKernels,
+}
+
+impl<E: Encode> Submission<'_, E> {
+    /// Private memory for kernels of `bytes` a work-item; growing it waits until the queue is idle.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `Wait`.
+    pub fn need_private(&mut self, bytes: u32) -> Result<(), DeviceError> {
+        if self.encoder.holds_private(bytes) {
+            return Ok(());
+        }
+        let timeline = self.slot.timeline;
+        timeline.wait(timeline.submitted(), self.slot.core.submit_timeout())?;
+        self.encoder.grow_private(self.slot.core, bytes)
+    }
+
+    /// Waits for what others do with a memory.
+    #[inline]
+    pub fn wait_for_memory(&mut self, memory: &Memory) {
+        self.in_flight.wait_for_memory(self.slot.timeline, memory);
+    }
+
+    /// Set-up where it is missing, the waits gathered, and caches made to see what others wrote.
+    ///
+    /// # Errors
+    /// `Wait` where the host has to wait itself; as all packets.
+    pub fn open(&mut self) -> Result<(), DeviceError> {
+        let Self { slot, encoder, in_flight, .. } = self;
+        encoder.open(slot)?;
+        in_flight.emit_waits(slot.value, |point| {
+            let signal = point.timeline().signal();
+            let is_encoded = slot.core.has_signal(signal) && encoder.wait(signal, point.value())?;
+            if !is_encoded {
+                point.wait(slot.core.submit_timeout())?;
+            }
+            Ok::<_, DeviceError>(is_encoded)
+        })?;
+        encoder.acquire(slot.core)
+    }
+
+    #[inline]
+    fn command(&mut self, command: &Command) -> Result<(), DeviceError> {
+        match command {
+            Command::Wait(_) => Ok(()),
+            Command::Exec { kernel, args, geometry, stamp, .. } => {
+                let program = self.queue.program(kernel)?;
+                self.in_flight.keep_kernel(self.slot.value, kernel);
+                self.stamped(stamp.as_ref(), |s| {
+                    if geometry.is_empty() {
+                        return Ok(());
+                    }
+                    s.encoder.exec(&s.slot, program, args, geometry)?;
+                    s.last_kernels.kernel(program.name(), program.entry());
+                    Ok(())
+                })
+            }
+            Command::Copy { dst, src, len_bytes, stamp } => {
+                self.stamped(stamp.as_ref(), |s| s.encoder.copy(&s.slot, dst.va(), src.va(), *len_bytes))
+            }
+        }
+    }
+
+    /// Emits with timestamps around, if asked.
+    #[inline]
+    fn stamped(
+        &mut self,
+        stamp: Option<&Stamp>,
+        emit: impl FnOnce(&mut Self) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        let Some(stamp) = stamp else { return emit(self) };
+        self.encoder.timestamp(&stamp.start)?;
+        emit(self)?;
+        self.encoder.timestamp(&stamp.stop)?;
+        self.in_flight.keep(self.slot.value, Kept::Stamp(stamp.clone()));
+        Ok(())
+    }
+
+    /// Signal, ring, doorbell. The memories are marked as used when nothing can keep the list from the ring any more.
+    ///
+    /// # Errors
+    /// As [`Encode::seal`]; `Submit` when the ring stayed full: with a list half written, which ends the queue.
+    #[inline]
+    pub fn finish<'m>(mut self, used: impl Iterator<Item = &'m Memory>) -> Result<Point, DeviceError> {
+        self.encoder.seal(&self.slot)?;
+        commit(self.slot.timeline, self.slot.value, used);
+        if !self.encoder.push(&self.slot)? {
+            self.push_rest()?;
+        }
+        Ok(self.slot.timeline.point(self.slot.value))
+    }
+
+    /// The ring is full: what it holds makes room.
+    #[cold]
+    fn push_rest(&mut self) -> Result<(), DeviceError> {
+        let Slot { core, timeline, .. } = self.slot;
+        let mut room = RoomWait::default();
+        loop {
+            if room.is_over(core.submit_timeout()) || core.health().fault().is_some() {
+                // A list half written can never be run to its signal: the queue is lost.
+                let report = self.queue.report_of(Some(self.encoder), Some(self.last_kernels));
+                core.health().set_fault(format!("{} stayed full", timeline.queue()));
+                return Err(stayed_full(timeline, core.submit_timeout(), report));
+            }
+            room.pause();
+            if self.encoder.push(&self.slot)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<E: Encode> Progress for GpuQueue<E> {
+    fn advance(&self, timeline: &Timeline, value: u64, deadline: Instant) {
+        let (health, start) = (self.core.health(), Instant::now());
+        let spin = start + self.core.spin().min(deadline.saturating_duration_since(start));
+        let (mut look, mut nap) = (start + WATCH, <E::Watch as Watch<E>>::Nap::default());
+        loop {
+            let now = Instant::now();
+            if now >= look || now >= deadline {
+                self.watch.look(self);
+                look = now + WATCH;
+            }
+            let is_over = health.fault().is_some() || health.is_closed();
+            if timeline.completed() >= value || is_over || now >= deadline {
+                return;
+            }
+            if now < spin {
+                std::hint::spin_loop();
+            } else if self.watch.sleep(self, value, &mut nap, deadline.saturating_duration_since(now)) {
+                // It may have been an error that woke the host.
+                look = now;
+            }
+        }
+    }
+
+    fn report(&self) -> Report {
+        // A submission that waits for room holds the lock, and may make its own report.
+        match self.try_lock() {
+            Some(p) => self.report_of(p.encoder.as_ref(), Some(&p.last_kernels)),
+            None => self.report_of(None, None),
+        }
+    }
+
+    fn is_alive(&self) -> bool {
+        self.core.health().fault().is_none() && !self.core.health().is_closed()
+    }
+
+    fn fault_report(&self) -> Option<Report> {
+        self.core.health().fault().is_some().then(|| self.report())
+    }
+}

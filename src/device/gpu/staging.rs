@@ -1,0 +1,171 @@
+//! Copies between host slices and device memory: through two buffers that both sides see, one filled while the other
+//! moves.
+//!
+//! Place in the arrows: above a device's copy queue. Why the BAR is not used: write-combining, flushes of the host's
+//! data path, uncached reads (amd.md 1.7, nv.md 1.4).
+
+use super::queue::{Encode, GpuCore, GpuQueue};
+use crate::{DeviceError, Memory};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::signal::Point;
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Memory that the device and the host see, freed with `keep`.
+#[derive(Clone, Debug)]
+pub struct SharedBuffer {
+    /// Address as the device sees it.
+    pub va: u64,
+    pub view: View,
+    #[allow(dead_code)]
+    pub keep: Arc<dyn Any + Send + Sync>,
+}
+
+/// One buffer and the copy that last used it.
+#[derive(Debug)]
+struct Slot {
+    buffer: SharedBuffer,
+    last: Option<Point>,
+}
+
+/// Both, made at their first use.
+#[derive(Debug, Default)]
+pub struct Staging(Mutex<Option<Slots>>);
+
+impl Staging {
+    /// Host bytes into memory. Returns when the bytes are read; the memory's uses say when they are there.
+    ///
+    /// # Errors
+    /// `Wait`, and as a submission.
+    pub fn copy_in<E: Encode>(
+        &self,
+        queue: &GpuQueue<E>,
+        dst: &Memory,
+        offset: u64,
+        src: &[u8],
+    ) -> Result<(), DeviceError> {
+        self.with(&**queue.core(), |slots| slots.copy_in(queue, dst, offset, src))
+    }
+
+    /// Memory into host bytes.
+    ///
+    /// # Errors
+    /// `Wait`, and as a submission.
+    pub fn copy_out<E: Encode>(
+        &self,
+        queue: &GpuQueue<E>,
+        src: &Memory,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        self.with(&**queue.core(), |slots| slots.copy_out(queue, src, offset, dst))
+    }
+
+    /// Gives the buffers back. No queue uses them any more.
+    pub fn free(&self) {
+        *self.slots() = None;
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Option<Slots>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(
+        &self,
+        core: &impl GpuCore,
+        run: impl FnOnce(&mut Slots) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
+        core.check_open()?;
+        let mut slots = self.slots();
+        let slots = match &mut *slots {
+            Some(slots) => slots,
+            none => none.insert(Slots::new(core)?),
+        };
+        run(slots)
+    }
+}
+
+#[derive(Debug)]
+struct Slots {
+    slots: [Slot; 2],
+    next: usize,
+}
+
+impl Slots {
+    fn new(core: &impl GpuCore) -> Result<Self, DeviceError> {
+        let slot = || -> Result<Slot, DeviceError> {
+            Ok(Slot { buffer: core.shared_buffer("staging buffer", core.staging_bytes())?, last: None })
+        };
+        Ok(Self { slots: [slot()?, slot()?], next: 0 })
+    }
+
+    /// The slot that was used longest ago, free.
+    fn next_slot(&mut self, core: &impl GpuCore) -> Result<&mut Slot, DeviceError> {
+        let slot = &mut self.slots[self.next];
+        // Until it is known to be done, a copy is not forgotten: the device may still read the buffer or write it.
+        if let Some(point) = &slot.last {
+            point.wait(core.submit_timeout())?;
+            slot.last = None;
+        }
+        self.next ^= 1;
+        Ok(slot)
+    }
+
+    fn copy_in<E: Encode>(
+        &mut self,
+        queue: &GpuQueue<E>,
+        dst: &Memory,
+        offset: u64,
+        src: &[u8],
+    ) -> Result<(), DeviceError> {
+        let piece = usize::try_from(queue.core().staging_bytes()).unwrap_or(usize::MAX);
+        let mut at = dst.va() + offset;
+        for part in src.chunks(piece) {
+            let slot = self.next_slot(&**queue.core())?;
+            slot.buffer.view.write(0, part)?;
+            slot.last = Some(copy(queue, at, slot.buffer.va, part.len() as u64, dst)?);
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The next piece moves while the last is read.
+    fn copy_out<E: Encode>(
+        &mut self,
+        queue: &GpuQueue<E>,
+        src: &Memory,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let piece = usize::try_from(queue.core().staging_bytes()).unwrap_or(usize::MAX);
+        let mut at = src.va() + offset;
+        let mut pending: Option<(View, Point, &mut [u8])> = None;
+        for part in dst.chunks_mut(piece) {
+            let slot = self.next_slot(&**queue.core())?;
+            let point = copy(queue, slot.buffer.va, at, part.len() as u64, src)?;
+            slot.last = Some(point.clone());
+            at += part.len() as u64;
+            let moved = (slot.buffer.view.clone(), point, part);
+            if let Some((view, point, part)) = pending.replace(moved) {
+                point.wait(queue.core().submit_timeout())?;
+                view.read(0, part)?;
+            }
+        }
+        if let Some((view, point, part)) = pending {
+            point.wait(queue.core().submit_timeout())?;
+            view.read(0, part)?;
+        }
+        Ok(())
+    }
+}
+
+/// Queues a copy between addresses; `memory` is the one of them that others may use.
+fn copy<E: Encode>(
+    queue: &GpuQueue<E>,
+    dst: u64,
+    src: u64,
+    len_bytes: u64,
+    memory: &Memory,
+) -> Result<Point, DeviceError> {
+    queue.submit_on(memory, |encoder, slot| encoder.copy(slot, dst, src, len_bytes))
+}
