@@ -10,7 +10,7 @@ use super::core::Core;
 use super::encode::{Compute, IbMemory, ScratchRegs};
 use super::program::{self, Block, Launch, Program};
 use super::queue::{AmdQueue, NoIb, Packets};
-use crate::device::gpu::queue::{GpuCore, Slot};
+use crate::device::gpu::encode::{GpuCore, Slot};
 use crate::device::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
 use crate::device::{Arg, DeviceError, Geometry};
 use crate::hcq::memory::View;

@@ -1,13 +1,14 @@
 //! A recorded list of launches on a GPU: encoded once, arguments patched at each replay.
 //!
-//! Place in the arrows: used by `engine`'s JIT through [`Recorded`]; what a vendor adds stands behind [`EncodeList`].
+//! Place in the arrows: used by `engine`'s JIT through [`Recorded`]; what a vendor adds is an [`EncodeList`].
 //! There are several copies of what the GPU reads, so that a replay never rewrites what one in flight reads; a copy is
 //! taken again when its last run is done, and brought up to the patches since. Left out: copies inside a list (they are
 //! submitted anew at each replay).
 
+use super::encode::{Encode, GpuCore, GpuProgram, Slot};
 use super::last_kernels::{Named, last_of};
 use super::launch_args::LaunchArgs;
-use super::queue::{Encode, GpuCore, GpuProgram, GpuQueue, Slot, Submission};
+use super::queue::{GpuQueue, Submission};
 use crate::device::in_flight::Kept;
 use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
 use crate::hcq::signal::Point;

@@ -4,7 +4,8 @@
 //! Place in the arrows: above a device's copy queue. Why the BAR is not used: write-combining, flushes of the host's
 //! data path, uncached reads (amd.md 1.7, nv.md 1.4).
 
-use super::queue::{Encode, GpuCore, GpuQueue};
+use super::encode::{Encode, GpuCore};
+use super::queue::GpuQueue;
 use crate::device::{DeviceError, Memory};
 use crate::hcq::memory::View;
 use crate::hcq::signal::Point;

@@ -1,7 +1,8 @@
 //! The queue and recorded lists over a stand-in for a vendor: a ring of words that the test empties itself.
 
+use super::encode::{Encode, GpuCore, GpuProgram, Slot, Watch};
 use super::health::Health;
-use super::queue::{Encode, GpuCore, GpuProgram, GpuQueue, Slot, Watch, name_of, submit_runs};
+use super::queue::{GpuQueue, name_of, submit_runs};
 use super::recorded::{EncodeList, GpuList, LaidOut, Launches};
 use super::staging::SharedBuffer;
 use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, MemoryParts};
@@ -20,7 +21,7 @@ struct Core {
     tag: DeviceTag,
     health: Health,
     signals: Arc<SignalPool>,
-    /// What a queue told its ring, in words; the test reads and empties it.
+    /// What queues pushed, in words; the test reads and empties it.
     ring: Mutex<Vec<String>>,
 }
 

@@ -10,7 +10,7 @@ use super::chip::Chip;
 use super::core::Core;
 use super::program::Program;
 use super::queue::{Methods, NvQueue};
-use crate::device::gpu::queue::{GpuCore, Slot};
+use crate::device::gpu::encode::{GpuCore, Slot};
 use crate::device::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
 use crate::device::{Arg, DeviceError, Geometry};
 use crate::hcq::memory::View;

@@ -1,8 +1,9 @@
-//! NVIDIA's side of a queue: commands become methods in push buffers, and a channel's ring takes the places of these.
+//! NVIDIA's side of a queue: commands become methods in push buffers, and a channel's ring takes the addresses of
+//! these.
 //!
 //! Place in the arrows: above `channel`, `program`, `local`; what is the same for all GPUs is `device::gpu`'s, waiting
 //! is `watch`'s, and `mod.rs` owns a compute and a copy queue. Source: nv.md 3, 6.
-//! A submission is one push buffer a piece of its list: methods go to a ring of host memory, their places to the
+//! A submission is one push buffer a piece of its list: methods go to a ring of host memory, their addresses to the
 //! channel's ring. It ends with a semaphore of the engine, which is the timeline.
 
 use super::blocks::Blocks;
@@ -14,7 +15,8 @@ use super::events::{WAKE_BYTES, wake_entry};
 use super::local::{LOCAL_WINDOW, Local, SHARED_WINDOW};
 use super::program::Program;
 use super::watch::ChannelWatch;
-use crate::device::gpu::queue::{Encode, GpuCore, GpuProgram, GpuQueue, Slot, name_of};
+use crate::device::gpu::encode::{Encode, GpuCore, GpuProgram, Slot};
+use crate::device::gpu::queue::{GpuQueue, name_of};
 use crate::device::in_flight::no_room;
 use crate::device::{Arg, DeviceError, Geometry, Place, QueueKind};
 use crate::hcq::kernargs::Kernargs;
@@ -278,7 +280,7 @@ impl Encode for Methods {
         self.entries.clear();
         self.is_busy = false;
         if std::mem::take(&mut self.is_open) {
-            // The last list was given up: what it would have told the engine is still to be told.
+            // The last list was given up: what it would have set in the engine is still to be set.
             core.note_code();
             self.local.forget();
         }

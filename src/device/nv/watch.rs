@@ -9,7 +9,7 @@ use super::driver::Handle;
 use super::faults;
 use super::queue::{Methods, NvQueue};
 use crate::device::DeviceError;
-use crate::device::gpu::queue::Watch;
+use crate::device::gpu::encode::Watch;
 use crate::hcq::memory::View;
 use crate::hcq::signal::Backoff;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
