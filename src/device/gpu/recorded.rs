@@ -52,7 +52,7 @@ pub trait EncodeList: Encode {
     /// One copy of what the GPU reads: arguments and packets.
     type Image: Debug + Send + Sync;
 
-    /// Lays a launch out after those that are there.
+    /// Lays a launch out after those that are there, and checks it.
     ///
     /// # Errors
     /// `Unsupported` for a launch that the kernel or the chip does not take.
@@ -121,7 +121,8 @@ pub struct GpuList<E: EncodeList> {
 }
 
 impl<E: EncodeList> GpuList<E> {
-    /// Encodes `commands`, which are launches.
+    /// Lays `commands` out, which are launches. What cannot be launched is reported now; memory is taken by the first
+    /// replays.
     ///
     /// # Errors
     /// As a submission.
@@ -140,15 +141,7 @@ impl<E: EncodeList> GpuList<E> {
         }
         let private_bytes = commands.iter().map(|c| queue.private_bytes(c)).max().unwrap_or(0);
         let (queue, last_kernels) = (Arc::clone(queue), last_of(named.into_iter()));
-        let mut list = Self { queue, launches, copies: Vec::new(), next: 0, private_bytes, last_kernels };
-        // What cannot be launched is reported now, not at the first replay.
-        let queue = Arc::clone(&list.queue);
-        let mut producer = queue.lock();
-        let mut submission = queue.begin(&mut producer)?;
-        submission.need_private(private_bytes)?;
-        let first = list.copy(submission.encoder)?;
-        list.copies.push(first);
-        Ok(list)
+        Ok(Self { queue, launches, copies: Vec::new(), next: 0, private_bytes, last_kernels })
     }
 
     fn copy(&self, encoder: &E) -> Result<Copy<E::Image>, DeviceError> {

@@ -124,12 +124,16 @@ impl EncodeList for Methods {
         before: &Launches<Layout>,
         program: &Program,
         args: &[Arg],
-        _geometry: &Geometry,
+        geometry: &Geometry,
     ) -> Result<LaidOut<Layout>, DeviceError> {
         let mut places = Vec::with_capacity(args.len());
         let arguments = program.arguments(args, |at, len| places.push((at, len)));
         let arguments = arguments.map_err(|what| core.cannot(what))?;
-        let block = BlockLayout::of(&program.kernel, core.gpu.chip);
+        let chip = core.gpu.chip;
+        if !geometry.is_empty() {
+            program.with_template(chip, geometry, &arguments, |_| ()).map_err(|what| core.cannot(what))?;
+        }
+        let block = BlockLayout::of(&program.kernel, chip);
         let at = before.steps.last().map_or(0, |step| step.layout.end());
         let params_offset = block.bank_offset + u64::from(program.kernel.param_base);
         Ok(LaidOut { bytes: arguments.to_vec(), places, layout: Layout { at, block, params_offset } })
