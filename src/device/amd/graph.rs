@@ -10,7 +10,7 @@ use super::core::Core;
 use super::encode::{Compute, IbMemory, ScratchRegs};
 use super::program::{self, Block, Launch, Program};
 use super::queue::{AmdQueue, NoIb, Packets};
-use crate::device::gpu::encode::{GpuCore, Slot};
+use crate::device::gpu::encode::{GpuCore, SubmitContext};
 use crate::device::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
 use crate::device::{Arg, DeviceError, Geometry};
 use crate::hcq::memory::View;
@@ -205,10 +205,10 @@ impl EncodeList for Packets {
         changed.iter().try_for_each(|n| write_block(queue, image, launches, *n))
     }
 
-    fn run(&mut self, slot: &Slot<'_, Core>, image: &Image) -> Result<(), DeviceError> {
-        match slot.core.chip.format {
+    fn run(&mut self, context: &SubmitContext<'_, Core>, image: &Image) -> Result<(), DeviceError> {
+        match context.core.chip.format {
             QueueFormat::Pm4 => image.ibs.iter().try_for_each(|(va, count)| self.indirect(*va, *count)),
-            QueueFormat::Aql => self.splice(slot, &image.packets),
+            QueueFormat::Aql => self.splice(context, &image.packets),
         }
     }
 }

@@ -66,7 +66,7 @@ pub trait GpuProgram: Any + Send + Sync {
 
 /// The submission that is being encoded: on which device and timeline, and the value that it will signal.
 #[derive(Debug)]
-pub struct Slot<'a, C> {
+pub struct SubmitContext<'a, C> {
     pub core: &'a C,
     pub timeline: &'a Arc<Timeline>,
     pub value: u64,
@@ -98,7 +98,7 @@ pub trait Encode: Debug + Send + Sized + 'static {
     ///
     /// # Errors
     /// `Unsupported` for a value that the timeline's packets cannot hold.
-    fn open(&mut self, slot: &Slot<'_, Self::Core>) -> Result<(), DeviceError>;
+    fn open(&mut self, context: &SubmitContext<'_, Self::Core>) -> Result<(), DeviceError>;
 
     /// Stalls the queue until the signal has `value` or more; `false`: no packet can wait for that value.
     ///
@@ -124,7 +124,7 @@ pub trait Encode: Debug + Send + Sized + 'static {
     /// `Unsupported` for a launch that the kernel or the chip does not take; `Wait` for room.
     fn exec(
         &mut self,
-        slot: &Slot<'_, Self::Core>,
+        context: &SubmitContext<'_, Self::Core>,
         program: &Self::Program,
         args: &[Arg],
         geometry: &Geometry,
@@ -134,20 +134,26 @@ pub trait Encode: Debug + Send + Sized + 'static {
     ///
     /// # Errors
     /// As `wait`.
-    fn copy(&mut self, slot: &Slot<'_, Self::Core>, dst: u64, src: u64, len_bytes: u64) -> Result<(), DeviceError>;
+    fn copy(
+        &mut self,
+        context: &SubmitContext<'_, Self::Core>,
+        dst: u64,
+        src: u64,
+        len_bytes: u64,
+    ) -> Result<(), DeviceError>;
 
     /// Ends the list: the timeline's signal after all before. Afterwards nothing but a ring that stays full can keep it
     /// from the GPU.
     ///
     /// # Errors
     /// `Wait` for room, `Unsupported` for what never has room.
-    fn seal(&mut self, slot: &Slot<'_, Self::Core>) -> Result<(), DeviceError>;
+    fn seal(&mut self, context: &SubmitContext<'_, Self::Core>) -> Result<(), DeviceError>;
 
     /// Moves what has room to the ring and shows it to the GPU (pointer, then doorbell); whether that was all.
     ///
     /// # Errors
     /// None but a ring's own view.
-    fn push(&mut self, slot: &Slot<'_, Self::Core>) -> Result<bool, DeviceError>;
+    fn push(&mut self, context: &SubmitContext<'_, Self::Core>) -> Result<bool, DeviceError>;
 
     /// The ring for a report: pointers, what the GPU has not read, and notes.
     fn report(&self, timeline: &Timeline) -> Report;

@@ -5,7 +5,7 @@
 //! [`Encode`]. What a submission needs stays alive until it is done: kernels, stamps, foreign timelines, recorded
 //! lists. Waits for signals of other drivers are done by the submitting host: they lie in no page table of this GPU.
 
-use super::encode::{Encode, GpuCore, GpuProgram, Slot, Watch};
+use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
 use super::last_kernels::LastKernels;
 use crate::device::in_flight::{InFlight, Kept, RoomWait, commit, stayed_full};
 use crate::device::{Command, DeviceError, DeviceTag, Kernel, Memory, Place, QueueKind, Stamp};
@@ -119,13 +119,13 @@ impl<E: Encode> GpuQueue<E> {
     pub fn submit_on(
         &self,
         memory: &Memory,
-        encode: impl FnOnce(&mut E, &Slot<'_, E::Core>) -> Result<(), DeviceError>,
+        encode: impl FnOnce(&mut E, &SubmitContext<'_, E::Core>) -> Result<(), DeviceError>,
     ) -> Result<Point, DeviceError> {
         let mut producer = self.lock();
         let mut submission = self.begin(&mut producer)?;
         submission.wait_for_memory(memory);
         submission.open()?;
-        encode(submission.encoder, &submission.slot)?;
+        encode(submission.encoder, &submission.context)?;
         submission.finish(std::iter::once(memory))
     }
 
@@ -142,8 +142,8 @@ impl<E: Encode> GpuQueue<E> {
         let submitted = self.timeline.submitted();
         encoder.begin(&self.core, submitted);
         in_flight.begin(&self.timeline);
-        let slot = Slot { core: &*self.core, timeline: &self.timeline, value: submitted + 1 };
-        Ok(Submission { queue: self, slot, encoder, in_flight, last_kernels })
+        let context = SubmitContext { core: &*self.core, timeline: &self.timeline, value: submitted + 1 };
+        Ok(Submission { queue: self, context, encoder, in_flight, last_kernels })
     }
 
     /// The device's part of a kernel.
@@ -274,7 +274,7 @@ pub fn synchronize<E: Encode>(
 #[derive(Debug)]
 pub struct Submission<'a, E: Encode> {
     queue: &'a GpuQueue<E>,
-    pub slot: Slot<'a, E::Core>,
+    pub context: SubmitContext<'a, E::Core>,
     pub encoder: &'a mut E,
     pub in_flight: &'a mut InFlight,
     pub last_kernels: &'a mut LastKernels,
@@ -289,15 +289,15 @@ impl<E: Encode> Submission<'_, E> {
         if self.encoder.holds_private(bytes) {
             return Ok(());
         }
-        let timeline = self.slot.timeline;
-        timeline.wait(timeline.submitted(), self.slot.core.submit_timeout())?;
-        self.encoder.grow_private(self.slot.core, bytes)
+        let timeline = self.context.timeline;
+        timeline.wait(timeline.submitted(), self.context.core.submit_timeout())?;
+        self.encoder.grow_private(self.context.core, bytes)
     }
 
     /// Waits for what others do with a memory.
     #[inline]
     pub fn wait_for_memory(&mut self, memory: &Memory) {
-        self.in_flight.wait_for_memory(self.slot.timeline, memory);
+        self.in_flight.wait_for_memory(self.context.timeline, memory);
     }
 
     /// Set-up where it is missing, the waits gathered, and caches made to see what others wrote.
@@ -305,17 +305,17 @@ impl<E: Encode> Submission<'_, E> {
     /// # Errors
     /// `Wait` where the host has to wait itself; as all packets.
     pub fn open(&mut self) -> Result<(), DeviceError> {
-        let Self { slot, encoder, in_flight, .. } = self;
-        encoder.open(slot)?;
-        in_flight.emit_waits(slot.value, |point| {
+        let Self { context, encoder, in_flight, .. } = self;
+        encoder.open(context)?;
+        in_flight.emit_waits(context.value, |point| {
             let signal = point.timeline().signal();
-            let is_encoded = slot.core.has_signal(signal) && encoder.wait(signal, point.value())?;
+            let is_encoded = context.core.has_signal(signal) && encoder.wait(signal, point.value())?;
             if !is_encoded {
-                point.wait(slot.core.submit_timeout())?;
+                point.wait(context.core.submit_timeout())?;
             }
             Ok::<_, DeviceError>(is_encoded)
         })?;
-        encoder.acquire(slot.core)
+        encoder.acquire(context.core)
     }
 
     #[inline]
@@ -324,18 +324,18 @@ impl<E: Encode> Submission<'_, E> {
             Command::Wait(_) => Ok(()),
             Command::Exec { kernel, args, geometry, stamp, .. } => {
                 let program = self.queue.program(kernel)?;
-                self.in_flight.keep_kernel(self.slot.value, kernel);
+                self.in_flight.keep_kernel(self.context.value, kernel);
                 self.stamped(stamp.as_ref(), |s| {
                     if geometry.is_empty() {
                         return Ok(());
                     }
-                    s.encoder.exec(&s.slot, program, args, geometry)?;
+                    s.encoder.exec(&s.context, program, args, geometry)?;
                     s.last_kernels.kernel(program.name(), program.entry());
                     Ok(())
                 })
             }
             Command::Copy { dst, src, len_bytes, stamp } => {
-                self.stamped(stamp.as_ref(), |s| s.encoder.copy(&s.slot, dst.va(), src.va(), *len_bytes))
+                self.stamped(stamp.as_ref(), |s| s.encoder.copy(&s.context, dst.va(), src.va(), *len_bytes))
             }
         }
     }
@@ -351,7 +351,7 @@ impl<E: Encode> Submission<'_, E> {
         self.encoder.timestamp(&stamp.start)?;
         emit(self)?;
         self.encoder.timestamp(&stamp.stop)?;
-        self.in_flight.keep(self.slot.value, Kept::Stamp(stamp.clone()));
+        self.in_flight.keep(self.context.value, Kept::Stamp(stamp.clone()));
         Ok(())
     }
 
@@ -361,18 +361,18 @@ impl<E: Encode> Submission<'_, E> {
     /// As [`Encode::seal`]; `Submit` when the ring stayed full: with a list half written, which ends the queue.
     #[inline]
     pub fn finish<'m>(mut self, used: impl Iterator<Item = &'m Memory>) -> Result<Point, DeviceError> {
-        self.encoder.seal(&self.slot)?;
-        commit(self.slot.timeline, self.slot.value, used);
-        if !self.encoder.push(&self.slot)? {
+        self.encoder.seal(&self.context)?;
+        commit(self.context.timeline, self.context.value, used);
+        if !self.encoder.push(&self.context)? {
             self.push_rest()?;
         }
-        Ok(self.slot.timeline.point(self.slot.value))
+        Ok(self.context.timeline.point(self.context.value))
     }
 
     /// The ring is full: what it holds makes room.
     #[cold]
     fn push_rest(&mut self) -> Result<(), DeviceError> {
-        let Slot { core, timeline, .. } = self.slot;
+        let SubmitContext { core, timeline, .. } = self.context;
         let mut room = RoomWait::default();
         loop {
             if room.is_over(core.submit_timeout()) || core.health().fault().is_some() {
@@ -382,7 +382,7 @@ impl<E: Encode> Submission<'_, E> {
                 return Err(stayed_full(timeline, core.submit_timeout(), report));
             }
             room.pause();
-            if self.encoder.push(&self.slot)? {
+            if self.encoder.push(&self.context)? {
                 return Ok(());
             }
         }

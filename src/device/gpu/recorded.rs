@@ -5,7 +5,7 @@
 //! taken again when its last run is done, and brought up to the patches since. Left out: copies inside a list (they are
 //! submitted anew at each replay).
 
-use super::encode::{Encode, GpuCore, GpuProgram, Slot};
+use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext};
 use super::last_kernels::{Named, last_of};
 use super::launch_args::LaunchArgs;
 use super::queue::{GpuQueue, Submission};
@@ -88,7 +88,7 @@ pub trait EncodeList: Encode {
     ///
     /// # Errors
     /// As a submission.
-    fn run(&mut self, slot: &Slot<'_, Self::Core>, image: &Self::Image) -> Result<(), DeviceError>;
+    fn run(&mut self, context: &SubmitContext<'_, Self::Core>, image: &Self::Image) -> Result<(), DeviceError>;
 }
 
 /// What a run in flight keeps: the buffers that the GPU reads, code, stamps.
@@ -195,8 +195,8 @@ impl<E: EncodeList> GpuList<E> {
         memories.iter().for_each(|memory| submission.wait_for_memory(memory));
         submission.open()?;
         let copy = &mut self.copies[n];
-        submission.in_flight.keep(submission.slot.value, Kept::List(Arc::clone(&copy.held) as _));
-        submission.encoder.run(&submission.slot, &copy.held.image)?;
+        submission.in_flight.keep(submission.context.value, Kept::List(Arc::clone(&copy.held) as _));
+        submission.encoder.run(&submission.context, &copy.held.image)?;
         submission.last_kernels.list(&self.last_kernels);
         let point = submission.finish(memories.iter())?;
         copy.last = Some(point.clone());

@@ -168,5 +168,5 @@ fn copy<E: Encode>(
     len_bytes: u64,
     memory: &Memory,
 ) -> Result<Point, DeviceError> {
-    queue.submit_on(memory, |encoder, slot| encoder.copy(slot, dst, src, len_bytes))
+    queue.submit_on(memory, |encoder, context| encoder.copy(context, dst, src, len_bytes))
 }

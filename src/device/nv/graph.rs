@@ -10,7 +10,7 @@ use super::chip::Chip;
 use super::core::Core;
 use super::program::Program;
 use super::queue::{Methods, NvQueue};
-use crate::device::gpu::encode::{GpuCore, Slot};
+use crate::device::gpu::encode::{GpuCore, SubmitContext};
 use crate::device::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
 use crate::device::{Arg, DeviceError, Geometry};
 use crate::hcq::memory::View;
@@ -180,7 +180,7 @@ impl EncodeList for Methods {
         Ok(())
     }
 
-    fn run(&mut self, slot: &Slot<'_, Core>, image: &Image) -> Result<(), DeviceError> {
-        self.splice(slot, &image.entries)
+    fn run(&mut self, context: &SubmitContext<'_, Core>, image: &Image) -> Result<(), DeviceError> {
+        self.splice(context, &image.entries)
     }
 }
