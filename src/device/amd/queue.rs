@@ -349,7 +349,7 @@ impl Launch<'_> {
     fn words(&self, block: &Block) -> Result<SmallVec<[u64; 24]>, DeviceError> {
         let (eights, _) = block.bytes.as_chunks::<8>();
         let mut words: SmallVec<[u64; 24]> = eights.iter().map(|c| u64::from_le_bytes(*c)).collect();
-        if self.wants_packet() {
+        if self.program.wants_packet() {
             let packet = self.aql_packet()?.emit()?;
             let (pairs, _) = packet.as_chunks::<2>();
             let after = words.iter_mut().skip(block.packet_offset / 8);

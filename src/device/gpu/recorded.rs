@@ -73,7 +73,7 @@ pub trait EncodeList: Encode {
     /// Whether a copy can run as it is: what it names of the queue is still there.
     fn is_current(&self, image: &Self::Image) -> bool;
 
-    /// Writes the arguments of the launches in `changed` to a copy that no run reads.
+    /// Writes the arguments of the launches in `changed`, in order, to a copy that no run reads.
     ///
     /// # Errors
     /// `Memory` never: the copy's own view.
@@ -81,7 +81,7 @@ pub trait EncodeList: Encode {
         queue: &GpuQueue<Self>,
         image: &Self::Image,
         launches: &Launches<Self::Layout>,
-        changed: &[usize],
+        changed: impl Iterator<Item = usize> + Clone,
     ) -> Result<(), DeviceError>;
 
     /// Runs a copy after all before.
@@ -105,8 +105,8 @@ struct Held<I> {
 struct Copy<I> {
     held: Arc<Held<I>>,
     last: Option<Point>,
-    /// Launches whose arguments have changed since they were written here.
-    stale: Vec<usize>,
+    /// Patches that had been made when arguments were last written here.
+    patches: u64,
 }
 
 /// The list.
@@ -114,6 +114,9 @@ struct Copy<I> {
 pub struct GpuList<E: EncodeList> {
     queue: Arc<GpuQueue<E>>,
     launches: Launches<E::Layout>,
+    /// Patches so far, and for each launch the last one of them.
+    patches: u64,
+    patched: Vec<u64>,
     copies: Vec<Copy<E::Image>>,
     next: usize,
     private_bytes: u32,
@@ -141,7 +144,8 @@ impl<E: EncodeList> GpuList<E> {
         }
         let private_bytes = commands.iter().map(|c| queue.private_bytes(c)).max().unwrap_or(0);
         let (queue, last_kernels) = (Arc::clone(queue), last_of(named.into_iter()));
-        Ok(Self { queue, launches, copies: Vec::new(), next: 0, private_bytes, last_kernels })
+        let (patched, copies) = (vec![0; launches.steps.len()], Vec::new());
+        Ok(Self { queue, launches, patches: 0, patched, copies, next: 0, private_bytes, last_kernels })
     }
 
     fn copy(&self, encoder: &E) -> Result<Copy<E::Image>, DeviceError> {
@@ -149,15 +153,14 @@ impl<E: EncodeList> GpuList<E> {
         let kernels = steps.iter().map(|s| s.kernel.clone()).collect();
         let stamps = steps.iter().filter_map(|s| s.stamp.clone()).collect();
         let image = encoder.image(&self.queue, &self.launches)?;
-        Ok(Copy { held: Arc::new(Held { image, kernels, stamps }), last: None, stale: Vec::new() })
+        Ok(Copy { held: Arc::new(Held { image, kernels, stamps }), last: None, patches: self.patches })
     }
 
     fn patch(&mut self, patch: &Patch) -> Result<(), DeviceError> {
         let step = self.launches.args.patch(patch)?;
-        for copy in &mut self.copies {
-            if copy.stale.last() != Some(&step) {
-                copy.stale.push(step);
-            }
+        self.patches += 1;
+        if let Some(last) = self.patched.get_mut(step) {
+            *last = self.patches;
         }
         Ok(())
     }
@@ -178,11 +181,11 @@ impl<E: EncodeList> GpuList<E> {
             self.copies[n] = self.copy(encoder)?;
         }
         let copy = &mut self.copies[n];
-        if !copy.stale.is_empty() {
-            copy.stale.sort_unstable();
-            copy.stale.dedup();
-            E::rewrite(&self.queue, &copy.held.image, &self.launches, &copy.stale)?;
-            copy.stale.clear();
+        if copy.patches < self.patches {
+            let have = copy.patches;
+            let changed = self.patched.iter().enumerate().filter(|(_, last)| **last > have).map(|(n, _)| n);
+            E::rewrite(&self.queue, &copy.held.image, &self.launches, changed)?;
+            copy.patches = self.patches;
         }
         self.next = n + 1;
         Ok(n)

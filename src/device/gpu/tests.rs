@@ -193,7 +193,7 @@ impl EncodeList for Words {
         _: &GpuQueue<Self>,
         image: &Self::Image,
         launches: &Launches<()>,
-        _: &[usize],
+        _: impl Iterator<Item = usize> + Clone,
     ) -> Result<(), DeviceError> {
         *image.lock().unwrap() = launches.args.image().to_vec();
         Ok(())

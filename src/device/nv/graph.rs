@@ -171,9 +171,9 @@ impl EncodeList for Methods {
         _queue: &NvQueue,
         image: &Image,
         launches: &Launches<Layout>,
-        changed: &[usize],
+        changed: impl Iterator<Item = usize> + Clone,
     ) -> Result<(), DeviceError> {
-        let changed = changed.iter().filter_map(|n| Some((launches.steps.get(*n)?, launches.args.bytes(*n))));
+        let changed = changed.filter_map(|n| Some((launches.steps.get(n)?, launches.args.bytes(n))));
         for (step, args) in changed.filter(|(step, _)| !step.geometry.is_empty()) {
             image.blocks.write(step.layout.at + step.layout.params_offset, args)?;
         }
