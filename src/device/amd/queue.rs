@@ -192,6 +192,7 @@ impl Encode for Packets {
     type Program = Program;
     type Watch = Event;
 
+    #[inline]
     fn begin(&mut self, _core: &Core, submitted: u64) {
         match &mut self.engine {
             Engine::Compute(c) => c.clear(),
@@ -204,6 +205,7 @@ impl Encode for Packets {
         }
     }
 
+    #[inline]
     fn holds_private(&self, bytes: u32) -> bool {
         self.scratch.holds(bytes)
     }
@@ -213,6 +215,7 @@ impl Encode for Packets {
         self.scratch.grow(core, bytes, &page)
     }
 
+    #[inline]
     fn open(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
         match u32::try_from(context.value) {
             Ok(_) => Ok(()),
@@ -231,6 +234,7 @@ impl Encode for Packets {
         Ok(true)
     }
 
+    #[inline]
     fn acquire(&mut self, core: &Core) -> Result<(), DeviceError> {
         self.code_opened = core.code_loaded();
         let is_aql = self.ibs.is_some();
@@ -251,6 +255,7 @@ impl Encode for Packets {
         Ok(())
     }
 
+    #[inline]
     fn exec(
         &mut self,
         context: &SubmitContext<'_, Core>,
@@ -279,6 +284,7 @@ impl Encode for Packets {
         }
     }
 
+    #[inline]
     fn seal(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
         let low = u32::try_from(context.value).unwrap_or(u32::MAX);
         let (signal, event) = (context.timeline.signal(), Some(self.event));
@@ -301,6 +307,7 @@ impl Encode for Packets {
         Ok(())
     }
 
+    #[inline]
     fn push(&mut self, _slot: &SubmitContext<'_, Core>) -> Result<bool, DeviceError> {
         let Self { ring, engine, pushed, .. } = self;
         for piece in engine.list().pieces_from(*pushed) {

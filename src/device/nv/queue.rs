@@ -183,10 +183,12 @@ impl Methods {
     }
 
     /// Moves the list so far to the ring of push buffers when it is long.
+    #[inline]
     fn cut(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
         if self.list.words().len() < PIECE_DWORDS { Ok(()) } else { self.place(context) }
     }
 
+    #[inline]
     fn place(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
         let words = self.list.words();
         let count = u32::try_from(words.len()).unwrap_or(u32::MAX);
@@ -200,6 +202,7 @@ impl Methods {
     }
 
     /// Writes a signal, with the time, after all work before it.
+    #[inline]
     fn signal(&mut self, signal: &Signal, value: u64) -> Result<(), DeviceError> {
         let address = GpuVa(signal.va());
         match self.kind {
@@ -217,6 +220,7 @@ impl Methods {
     }
 
     /// Until the ring has room for so many entries.
+    #[inline]
     fn wait_for_slots(&mut self, context: &SubmitContext<'_, Core>, count: u64) -> Result<(), DeviceError> {
         let capacity = self.channel.capacity();
         if count > capacity {
@@ -279,6 +283,7 @@ impl Encode for Methods {
     type Program = Program;
     type Watch = ChannelWatch;
 
+    #[inline]
     fn begin(&mut self, core: &Core, submitted: u64) {
         self.list.clear();
         self.entries.clear();
@@ -292,6 +297,7 @@ impl Encode for Methods {
         self.blocks.forget_after(submitted);
     }
 
+    #[inline]
     fn holds_private(&self, bytes: u32) -> bool {
         bytes <= self.local.thread_bytes()
     }
@@ -300,6 +306,7 @@ impl Encode for Methods {
         self.local.grow(core, bytes)
     }
 
+    #[inline]
     fn open(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
         if self.kind == QueueKind::Copy && self.copy_payload == Payload::Word && u32::try_from(context.value).is_err() {
             let what = "number more than 2^32 - 1 submissions";
@@ -328,6 +335,7 @@ impl Encode for Methods {
         Ok(true)
     }
 
+    #[inline]
     fn acquire(&mut self, core: &Core) -> Result<(), DeviceError> {
         if self.kind == QueueKind::Compute {
             self.local.emit(&mut self.list)?;
@@ -340,6 +348,7 @@ impl Encode for Methods {
         self.signal(signal, 1)
     }
 
+    #[inline]
     fn exec(
         &mut self,
         context: &SubmitContext<'_, Core>,
@@ -384,12 +393,14 @@ impl Encode for Methods {
         self.cut(context)
     }
 
+    #[inline]
     fn seal(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
         self.signal(context.timeline.signal(), context.value)?;
         self.place(context)?;
         self.wait_for_slots(context, self.entries.len() as u64)
     }
 
+    #[inline]
     fn push(&mut self, context: &SubmitContext<'_, Core>) -> Result<bool, DeviceError> {
         self.entries.iter().for_each(|entry| self.channel.push(*entry));
         self.channel.publish();
