@@ -1,10 +1,10 @@
 //! What a device can refuse.
 
-use crate::hcq::bits::FieldOverflow;
-use crate::hcq::memory::MemError;
-use crate::hcq::packet::EmitError;
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::WaitError;
+use doorbell_hcq::bits::FieldOverflow;
+use doorbell_hcq::memory::MemError;
+use doorbell_hcq::packet::EmitError;
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::WaitError;
 use doorbell_ioctl::port::CallError;
 
 /// The one error of the device layer.

@@ -6,8 +6,8 @@
 
 use super::memory::add_wait;
 use super::{Command, DeviceError, Kernel, Memory, Stamp};
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::{Backoff, Point, Report, Timeline};
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::{Backoff, Point, Report, Timeline};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -163,8 +163,8 @@ pub fn no_room(error: SubmitError) -> DeviceError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::DeviceTag;
-    use crate::hcq::signal::SignalPool;
+    use crate::DeviceTag;
+    use doorbell_hcq::signal::SignalPool;
 
     fn timeline() -> Arc<Timeline> {
         Timeline::new("X/compute".into(), SignalPool::new().signal().unwrap())

@@ -6,9 +6,9 @@
 
 use super::bo::Gpus;
 use super::events::Events;
-use crate::device::DeviceError;
-use crate::device::gpu::buffer_map::BufferMap;
-use crate::device::gpu::last_calls::LastCalls;
+use crate::DeviceError;
+use crate::gpu::buffer_map::BufferMap;
+use crate::gpu::last_calls::LastCalls;
 use doorbell_ioctl::abi::{Ioctl, kfd};
 use doorbell_ioctl::port::{CallError, Errno, Fd, Mapped, OpenFlags, Port, call};
 use std::sync::atomic::{AtomicBool, Ordering};

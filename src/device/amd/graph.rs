@@ -10,11 +10,11 @@ use super::core::Core;
 use super::encode::{Compute, IbMemory, ScratchRegs};
 use super::program::{self, Block, Launch, Program};
 use super::queue::{AmdQueue, NoIb, Packets};
-use crate::device::gpu::encode::{GpuCore, SubmitContext};
-use crate::device::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
-use crate::device::{Arg, DeviceError, Geometry};
-use crate::hcq::memory::View;
-use crate::hcq::packet::pm4::NOP_ONE_DWORD;
+use crate::gpu::encode::{GpuCore, SubmitContext};
+use crate::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
+use crate::{Arg, DeviceError, Geometry};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::packet::pm4::NOP_ONE_DWORD;
 use std::ops::Range;
 
 /// Dwords of one indirect buffer: the packet's field has 20 bits.

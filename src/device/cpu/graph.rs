@@ -8,11 +8,11 @@
 //! starts.
 
 use super::queue::{CpuQueue, Program};
-use crate::device::in_flight::Kept;
-use crate::device::{Arg, Command, DeviceError, Memory, Patch, Place, Recorded, Stamp};
-use crate::hcq::packet::cpu::{CpuList, Packet};
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::Point;
+use crate::in_flight::Kept;
+use crate::{Arg, Command, DeviceError, Memory, Patch, Place, Recorded, Stamp};
+use doorbell_hcq::packet::cpu::{CpuList, Packet};
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::Point;
 use std::fmt;
 use std::sync::Arc;
 

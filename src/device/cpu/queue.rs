@@ -6,14 +6,14 @@
 //! unmapped while a use is pending).
 
 use super::consumer::Consumer;
-use crate::device::in_flight::{InFlight, Kept, RoomWait, commit, no_room, stayed_full};
-use crate::device::{Arg, Command, DeviceError, DeviceTag, Memory, Place, QueueKind, Stamp};
-use crate::hcq::bits::FieldOverflow;
-use crate::hcq::kernargs::Kernargs;
-use crate::hcq::memory::View;
-use crate::hcq::packet::cpu::{CpuList, Packet, describe};
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::{Point, Progress, Report, Timeline};
+use crate::in_flight::{InFlight, Kept, RoomWait, commit, no_room, stayed_full};
+use crate::{Arg, Command, DeviceError, DeviceTag, Memory, Place, QueueKind, Stamp};
+use doorbell_hcq::bits::FieldOverflow;
+use doorbell_hcq::kernargs::Kernargs;
+use doorbell_hcq::memory::View;
+use doorbell_hcq::packet::cpu::{CpuList, Packet, describe};
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::{Point, Progress, Report, Timeline};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -5,8 +5,8 @@
 use super::health::Health;
 use super::queue::GpuQueue;
 use super::staging::SharedBuffer;
-use crate::device::{Arg, DeviceError, DeviceTag, Geometry};
-use crate::hcq::signal::{Report, Signal, Timeline};
+use crate::{Arg, DeviceError, DeviceTag, Geometry};
+use doorbell_hcq::signal::{Report, Signal, Timeline};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;

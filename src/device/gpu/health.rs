@@ -2,7 +2,7 @@
 //!
 //! Place in the arrows: part of what a GPU's queues and memories share.
 
-use crate::device::DeviceError;
+use crate::DeviceError;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -4,8 +4,8 @@
 //! Place in the arrows: a device keeps one for what it gives out beside its pool.
 
 use super::pool::Buffer;
-use crate::device::{Release, Uses};
-use crate::hcq::memory::View;
+use crate::{Release, Uses};
+use doorbell_hcq::memory::View;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

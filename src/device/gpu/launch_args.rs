@@ -2,9 +2,9 @@
 //!
 //! Place in the arrows: part of a GPU's recorded list; where the bytes go from here is the vendor's.
 
-use crate::device::{Arg, DeviceError, Memory, Patch, Place};
-use crate::hcq::queue::SubmitError;
-use crate::sort;
+use crate::{Arg, DeviceError, Memory, Patch, Place};
+use doorbell_hcq::queue::SubmitError;
+use doorbell_sort as sort;
 use std::ops::Range;
 
 /// One launch's.
@@ -125,7 +125,7 @@ impl LaunchArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{DeviceTag, MemoryParts, Uses};
+    use crate::{DeviceTag, MemoryParts, Uses};
 
     fn memory(va: u64) -> Memory {
         let (device, uses) = (DeviceTag::new("X"), Uses::new(None));

@@ -5,8 +5,8 @@
 //! device's allocator: four sizes a power of two when small, best fit within a quarter when large, the oldest go first.
 //! A block with pending uses carries them to its next owner and is never freed before they are done.
 
-use crate::device::{DeviceError, Release, Uses};
-use crate::hcq::memory::View;
+use crate::{DeviceError, Release, Uses};
+use doorbell_hcq::memory::View;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

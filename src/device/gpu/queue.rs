@@ -7,10 +7,10 @@
 
 use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
 use super::last_kernels::LastKernels;
-use crate::device::in_flight::{InFlight, Kept, RoomWait, commit, stayed_full};
-use crate::device::{Command, DeviceError, DeviceTag, Kernel, Memory, Place, QueueKind, Stamp};
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::{Point, Progress, Report, Timeline};
+use crate::in_flight::{InFlight, Kept, RoomWait, commit, stayed_full};
+use crate::{Command, DeviceError, DeviceTag, Kernel, Memory, Place, QueueKind, Stamp};
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::{Point, Progress, Report, Timeline};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -99,7 +99,7 @@ impl<E: Encode> GpuQueue<E> {
     /// Queues commands after all queued before, and after `after`.
     ///
     /// # Errors
-    /// As [`crate::device::Device::submit`].
+    /// As [`crate::Device::submit`].
     pub fn submit(&self, commands: &[Command], after: &[Point]) -> Result<Point, DeviceError> {
         commands.iter().try_for_each(|c| self.check(c))?;
         let mut producer = self.lock();

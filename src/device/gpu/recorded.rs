@@ -9,9 +9,9 @@ use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext};
 use super::last_kernels::{Named, last_of};
 use super::launch_args::LaunchArgs;
 use super::queue::{GpuQueue, Submission};
-use crate::device::in_flight::Kept;
-use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
-use crate::hcq::signal::Point;
+use crate::in_flight::Kept;
+use crate::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
+use doorbell_hcq::signal::Point;
 use std::fmt::Debug;
 use std::sync::Arc;
 

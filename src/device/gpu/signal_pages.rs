@@ -4,7 +4,7 @@
 //! a signal.
 
 use super::pool::Buffer;
-use crate::hcq::signal::Signal;
+use doorbell_hcq::signal::Signal;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Pages of signals, shared with the pool that cuts them up.

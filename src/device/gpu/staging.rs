@@ -6,9 +6,9 @@
 
 use super::encode::{Encode, GpuCore};
 use super::queue::GpuQueue;
-use crate::device::{DeviceError, Memory};
-use crate::hcq::memory::View;
-use crate::hcq::signal::Point;
+use crate::{DeviceError, Memory};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::signal::Point;
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

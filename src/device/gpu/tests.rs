@@ -5,11 +5,11 @@ use super::health::Health;
 use super::queue::{GpuQueue, name_of, submit_runs};
 use super::recorded::{EncodeList, GpuList, LaidOut, Launches};
 use super::staging::SharedBuffer;
-use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, MemoryParts};
-use crate::device::{Patch, QueueKind, Recorded, Uses};
-use crate::hcq::memory::View;
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::{Point, Report, Signal, SignalPool, Timeline, WaitError};
+use crate::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, MemoryParts};
+use crate::{Patch, QueueKind, Recorded, Uses};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::{Point, Report, Signal, SignalPool, Timeline, WaitError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

@@ -7,9 +7,9 @@
 use super::find::Card;
 use super::gpu::Gpu;
 use super::paging::{PageTables, map_by_uvm};
-use crate::device::DeviceError;
-use crate::device::gpu::buffer_map::BufferMap;
-use crate::device::gpu::last_calls::LastCalls;
+use crate::DeviceError;
+use crate::gpu::buffer_map::BufferMap;
+use crate::gpu::last_calls::LastCalls;
 use bytemuck::Pod;
 use doorbell_ioctl::abi::nvrm::{self, CLASSES, CONTROLS, Control, Release, Status};
 use doorbell_ioctl::abi::{Ioctl, chosen, uvm};

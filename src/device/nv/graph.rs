@@ -10,14 +10,14 @@ use super::chip::Chip;
 use super::core::Core;
 use super::program::Program;
 use super::queue::{Methods, NvQueue};
-use crate::device::gpu::encode::{GpuCore, SubmitContext};
-use crate::device::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
-use crate::device::{Arg, DeviceError, Geometry};
-use crate::hcq::memory::View;
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::qmd::{Action, Dependent, Version};
-use crate::hcq::packet::nv::{Entry, PushBuffer, compute, host};
-use crate::hcq::signal::Signal;
+use crate::gpu::encode::{GpuCore, SubmitContext};
+use crate::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
+use crate::{Arg, DeviceError, Geometry};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::nv::qmd::{Action, Dependent, Version};
+use doorbell_hcq::packet::nv::{Entry, PushBuffer, compute, host};
+use doorbell_hcq::signal::Signal;
 
 /// Dwords of one push buffer, far below what an entry can fetch.
 const PIECE_DWORDS: usize = 1 << 18;

@@ -8,10 +8,10 @@ use super::core::Core;
 use super::driver::Handle;
 use super::faults;
 use super::queue::{Methods, NvQueue};
-use crate::device::DeviceError;
-use crate::device::gpu::encode::Watch;
-use crate::hcq::memory::View;
-use crate::hcq::signal::Backoff;
+use crate::DeviceError;
+use crate::gpu::encode::Watch;
+use doorbell_hcq::memory::View;
+use doorbell_hcq::signal::Backoff;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 

@@ -6,8 +6,8 @@
 //! kernargs address counts from the base that the INDIRECT packet names, so that one frozen list serves many replays in
 //! flight.
 
-use crate::hcq::bits::{Field, FieldOverflow, field, join, split};
-use crate::hcq::signal::Signal;
+use crate::bits::{Field, FieldOverflow, field, join, split};
+use crate::signal::Signal;
 
 /// Dwords of the longest packet.
 pub const MAX_DWORDS: usize = 7;
