@@ -10,11 +10,12 @@ use super::core::Core;
 use super::encode::{Compute, IbMemory, ScratchRegs};
 use super::program::{self, Block, Launch, Program};
 use super::queue::{AmdQueue, NoIb, Packets};
-use crate::gpu::queue::{GpuCore, Slot};
+use crate::gpu::encode::{GpuCore, SubmitContext};
 use crate::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
 use crate::{Arg, DeviceError, Geometry};
 use doorbell_hcq::memory::View;
 use doorbell_hcq::packet::pm4::NOP_ONE_DWORD;
+use std::ops::Range;
 
 /// Dwords of one indirect buffer: the packet's field has 20 bits.
 const MAX_IB_DWORDS: usize = 1 << 19;
@@ -44,6 +45,8 @@ pub struct Layout {
     /// Where it starts in the arguments of the list.
     at: u64,
     packet_offset: u64,
+    /// Whether its kernel reads the dispatch packet.
+    wants_packet: bool,
 }
 
 /// One copy of what the GPU reads.
@@ -142,13 +145,26 @@ impl Encoding<'_> {
     }
 }
 
-/// Writes a launch's block, with its dispatch packet where the kernel reads it.
-fn write_block(queue: &AmdQueue, image: &Image, launches: &Launches<Layout>, n: usize) -> Result<(), DeviceError> {
-    let Some(step) = launches.steps.get(n) else { return Ok(()) };
-    image.kernargs.write(step.layout.at, launches.args.bytes(n))?;
-    let launch = launch(queue, step, image.kernargs_va)?;
-    if launch.wants_packet() {
-        let packet = launch.aql_packet()?.emit()?;
+/// Writes the blocks of launches, neighbours at once, then the dispatch packets of those whose kernels read them.
+fn write_blocks(
+    queue: &AmdQueue,
+    image: &Image,
+    launches: &Launches<Layout>,
+    which: impl Iterator<Item = usize> + Clone,
+) -> Result<(), DeviceError> {
+    let args = launches.args.image();
+    let write = |run: &Range<usize>| image.kernargs.write(run.start as u64, args.get(run.clone()).unwrap_or_default());
+    let mut run = 0..0;
+    for block in which.clone().filter_map(|n| launches.args.range(n)) {
+        if block.start != run.end {
+            write(&run)?;
+            run.start = block.start;
+        }
+        run.end = block.end;
+    }
+    write(&run)?;
+    for step in which.filter_map(|n| launches.steps.get(n)).filter(|step| step.layout.wants_packet) {
+        let packet = launch(queue, step, image.kernargs_va)?.aql_packet()?.emit()?;
         image.kernargs.write(step.layout.at + step.layout.packet_offset, bytemuck::cast_slice(&packet))?;
     }
     Ok(())
@@ -173,7 +189,9 @@ impl EncodeList for Packets {
         };
         let (at, packet_offset) = (before.args.image().len() as u64, block.packet_offset as u64);
         let places = block.offsets.iter().copied().zip(args.iter().map(length)).collect();
-        Ok(LaidOut { bytes: block.bytes.to_vec(), places, layout: Layout { lds_bytes, at, packet_offset } })
+        let wants_packet = program.wants_packet();
+        let layout = Layout { lds_bytes, at, packet_offset, wants_packet };
+        Ok(LaidOut { bytes: block.bytes.to_vec(), places, layout })
     }
 
     fn image(&self, queue: &AmdQueue, launches: &Launches<Layout>) -> Result<Image, DeviceError> {
@@ -188,7 +206,7 @@ impl EncodeList for Packets {
             QueueFormat::Aql => packets = encoding.aql_packets(&mut buffers)?,
         }
         let image = Image { kernargs_va, kernargs, ibs, packets, scratch, buffers };
-        (0..launches.steps.len()).try_for_each(|n| write_block(queue, &image, launches, n))?;
+        write_blocks(queue, &image, launches, 0..launches.steps.len())?;
         Ok(image)
     }
 
@@ -200,15 +218,15 @@ impl EncodeList for Packets {
         queue: &AmdQueue,
         image: &Image,
         launches: &Launches<Layout>,
-        changed: &[usize],
+        changed: impl Iterator<Item = usize> + Clone,
     ) -> Result<(), DeviceError> {
-        changed.iter().try_for_each(|n| write_block(queue, image, launches, *n))
+        write_blocks(queue, image, launches, changed)
     }
 
-    fn run(&mut self, slot: &Slot<'_, Core>, image: &Image) -> Result<(), DeviceError> {
-        match slot.core.chip.format {
+    fn run(&mut self, context: &SubmitContext<'_, Core>, image: &Image) -> Result<(), DeviceError> {
+        match context.core.chip.format {
             QueueFormat::Pm4 => image.ibs.iter().try_for_each(|(va, count)| self.indirect(*va, *count)),
-            QueueFormat::Aql => self.splice(slot, &image.packets),
+            QueueFormat::Aql => self.splice(context, &image.packets),
         }
     }
 }

@@ -33,9 +33,10 @@ pub use ring::{HwRing, RingKind};
 pub use state::state;
 pub use topology::{Node, Selector, read_nodes};
 
+use super::gpu::encode::GpuCore;
 use super::gpu::host_buffers::HostBuffers;
 use super::gpu::pool::Pool;
-use super::gpu::queue::{GpuCore, submit_runs, synchronize};
+use super::gpu::queue::{submit_runs, synchronize};
 use super::gpu::recorded::GpuList;
 use super::gpu::staging::Staging;
 use super::{

@@ -108,6 +108,14 @@ pub fn check(program: &Program, chip: &Chip, geometry: &Geometry) -> Result<u32,
     Ok(lds_bytes)
 }
 
+impl Program {
+    /// Whether the kernel reads its dispatch packet.
+    #[must_use]
+    pub fn wants_packet(&self) -> bool {
+        has(&self.descriptor, properties::DISPATCH_PTR)
+    }
+}
+
 impl Block {
     /// The block of these arguments for a kernel: where the object says, or in order and naturally aligned. An argument that is longer than 8
     /// bytes is passed as scalars, one behind the other.
@@ -234,12 +242,6 @@ impl Launch<'_> {
             out.push(d.private_segment_bytes);
         }
         out
-    }
-
-    /// Whether the kernel reads its dispatch packet.
-    #[must_use]
-    pub fn wants_packet(&self) -> bool {
-        has(&self.program.descriptor, properties::DISPATCH_PTR)
     }
 
     /// The launch as a packet.

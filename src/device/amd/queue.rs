@@ -11,7 +11,8 @@ use super::events::{SignalEvent, Woken};
 use super::program::{self, Block, Launch, Program};
 use super::ring::{HwRing, RingKind};
 use super::scratch::Scratch;
-use crate::gpu::queue::{Encode, GpuCore, GpuProgram, GpuQueue, Slot, Watch, name_of};
+use crate::gpu::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
+use crate::gpu::queue::{GpuQueue, name_of};
 use crate::in_flight::no_room;
 use crate::{Arg, DeviceError, Geometry, QueueKind};
 use doorbell_hcq::bits::join;
@@ -76,7 +77,7 @@ pub struct Event(SignalEvent);
 /// Indirect buffers in a ring of device-visible words.
 struct IbRing<'a> {
     ring: &'a mut Kernargs,
-    slot: &'a Slot<'a, Core>,
+    context: &'a SubmitContext<'a, Core>,
 }
 
 impl IbMemory<DeviceError> for IbRing<'_> {
@@ -84,7 +85,7 @@ impl IbMemory<DeviceError> for IbRing<'_> {
         let pairs = words.chunks(2).map(|pair| join(pair[0], pair.get(1).copied().unwrap_or(NOP_ONE_DWORD)));
         let mut block: SmallVec<[u64; 48]> = pairs.collect();
         block.resize(block.len().next_multiple_of(program::KERNARG_ALIGN / 8), 0);
-        put_words(self.ring, &block, self.slot)
+        put_words(self.ring, &block, self.context)
     }
 }
 
@@ -99,9 +100,9 @@ impl IbMemory<DeviceError> for NoIb {
 
 /// Puts words into a ring of device-visible words; a multiple of the alignment, so that the next block is aligned.
 /// Waits for room.
-fn put_words(ring: &mut Kernargs, words: &[u64], slot: &Slot<'_, Core>) -> Result<u64, DeviceError> {
+fn put_words(ring: &mut Kernargs, words: &[u64], context: &SubmitContext<'_, Core>) -> Result<u64, DeviceError> {
     debug_assert!(words.len().is_multiple_of(program::KERNARG_ALIGN / 8), "{} words", words.len());
-    ring.put_waiting(words, slot.timeline, slot.value, slot.core.options.submit_timeout).map_err(no_room)
+    ring.put_waiting(words, context.timeline, context.value, context.core.options.submit_timeout).map_err(no_room)
 }
 
 /// Makes a queue: the ring and what it needs.
@@ -166,9 +167,9 @@ impl Packets {
     ///
     /// # Errors
     /// As a submission.
-    pub(super) fn splice(&mut self, slot: &Slot<'_, Core>, words: &[u32]) -> Result<(), DeviceError> {
+    pub(super) fn splice(&mut self, context: &SubmitContext<'_, Core>, words: &[u32]) -> Result<(), DeviceError> {
         let Self { engine: Engine::Compute(compute), ibs: Some(ring), .. } = self else { return Ok(()) };
-        compute.packets(words, &mut IbRing { ring, slot })
+        compute.packets(words, &mut IbRing { ring, context })
     }
 }
 
@@ -191,6 +192,7 @@ impl Encode for Packets {
     type Program = Program;
     type Watch = Event;
 
+    #[inline]
     fn begin(&mut self, _core: &Core, submitted: u64) {
         match &mut self.engine {
             Engine::Compute(c) => c.clear(),
@@ -203,6 +205,7 @@ impl Encode for Packets {
         }
     }
 
+    #[inline]
     fn holds_private(&self, bytes: u32) -> bool {
         self.scratch.holds(bytes)
     }
@@ -212,8 +215,9 @@ impl Encode for Packets {
         self.scratch.grow(core, bytes, &page)
     }
 
-    fn open(&mut self, slot: &Slot<'_, Core>) -> Result<(), DeviceError> {
-        match u32::try_from(slot.value) {
+    #[inline]
+    fn open(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
+        match u32::try_from(context.value) {
             Ok(_) => Ok(()),
             Err(_) => {
                 Err(SubmitError::Unsupported { queue: "AMD", what: "number more than 2^32 - 1 submissions" }.into())
@@ -230,6 +234,7 @@ impl Encode for Packets {
         Ok(true)
     }
 
+    #[inline]
     fn acquire(&mut self, core: &Core) -> Result<(), DeviceError> {
         self.code_opened = core.code_loaded();
         let is_aql = self.ibs.is_some();
@@ -250,42 +255,44 @@ impl Encode for Packets {
         Ok(())
     }
 
+    #[inline]
     fn exec(
         &mut self,
-        slot: &Slot<'_, Core>,
+        context: &SubmitContext<'_, Core>,
         program: &Program,
         args: &[Arg],
         geometry: &Geometry,
     ) -> Result<(), DeviceError> {
-        let core = slot.core;
+        let core = context.core;
         let lds_bytes = program::check(program, core.chip, geometry).map_err(|what| core.cannot(what))?;
         let block = Block::new(program, args, geometry).map_err(|what| core.cannot(what))?;
         let packet_offset = block.packet_offset as u64;
         let mut launch = Launch { program, geometry: *geometry, lds_bytes, kernarg_va: 0, packet_offset };
         let words = launch.words(&block)?;
-        launch.kernarg_va = put_words(&mut self.kernargs, &words, slot)?;
+        launch.kernarg_va = put_words(&mut self.kernargs, &words, context)?;
         let Self { engine: Engine::Compute(compute), ibs, scratch, .. } = self else { return Ok(()) };
         match ibs {
-            Some(ring) => compute.exec(&launch, scratch.regs(), &mut IbRing { ring, slot }),
+            Some(ring) => compute.exec(&launch, scratch.regs(), &mut IbRing { ring, context }),
             None => compute.exec::<DeviceError>(&launch, scratch.regs(), &mut NoIb),
         }
     }
 
-    fn copy(&mut self, _slot: &Slot<'_, Core>, dst: u64, src: u64, len_bytes: u64) -> Result<(), DeviceError> {
+    fn copy(&mut self, _slot: &SubmitContext<'_, Core>, dst: u64, src: u64, len_bytes: u64) -> Result<(), DeviceError> {
         match &mut self.engine {
             Engine::Copy(copy) => Ok(copy.copy(dst, src, len_bytes)?),
             Engine::Compute(_) => Ok(()),
         }
     }
 
-    fn seal(&mut self, slot: &Slot<'_, Core>) -> Result<(), DeviceError> {
-        let low = u32::try_from(slot.value).unwrap_or(u32::MAX);
-        let (signal, event) = (slot.timeline.signal(), Some(self.event));
+    #[inline]
+    fn seal(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
+        let low = u32::try_from(context.value).unwrap_or(u32::MAX);
+        let (signal, event) = (context.timeline.signal(), Some(self.event));
         match &mut self.engine {
             Engine::Compute(c) => {
                 c.signal(signal, low, event)?;
                 match &mut self.ibs {
-                    Some(ring) => c.flush(&mut IbRing { ring, slot })?,
+                    Some(ring) => c.flush(&mut IbRing { ring, context })?,
                     None => c.flush::<DeviceError>(&mut NoIb)?,
                 }
             }
@@ -300,7 +307,8 @@ impl Encode for Packets {
         Ok(())
     }
 
-    fn push(&mut self, _slot: &Slot<'_, Core>) -> Result<bool, DeviceError> {
+    #[inline]
+    fn push(&mut self, _slot: &SubmitContext<'_, Core>) -> Result<bool, DeviceError> {
         let Self { ring, engine, pushed, .. } = self;
         for piece in engine.list().pieces_from(*pushed) {
             if !ring.push(piece)? {
@@ -348,7 +356,7 @@ impl Launch<'_> {
     fn words(&self, block: &Block) -> Result<SmallVec<[u64; 24]>, DeviceError> {
         let (eights, _) = block.bytes.as_chunks::<8>();
         let mut words: SmallVec<[u64; 24]> = eights.iter().map(|c| u64::from_le_bytes(*c)).collect();
-        if self.wants_packet() {
+        if self.program.wants_packet() {
             let packet = self.aql_packet()?.emit()?;
             let (pairs, _) = packet.as_chunks::<2>();
             let after = words.iter_mut().skip(block.packet_offset / 8);

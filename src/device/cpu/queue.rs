@@ -86,7 +86,7 @@ impl CpuQueue {
         }
     }
 
-    /// Queues commands behind all queued before.
+    /// Queues commands after all queued before.
     pub(super) fn submit(&self, commands: &[Command]) -> Result<Point, DeviceError> {
         commands.iter().try_for_each(|c| self.check(c))?;
         let mut producer = self.lock();

@@ -75,6 +75,12 @@ impl LaunchArgs {
         if fits { Ok(()) } else { Err(SubmitError::Patch { command, arg }.into()) }
     }
 
+    /// Where the bytes of the launch at `n` lie in the image.
+    #[must_use]
+    pub fn range(&self, n: usize) -> Option<Range<usize>> {
+        self.launches.get(n).map(|l| l.bytes.clone())
+    }
+
     /// Makes the change of a patch that was checked; gives the launch that it changed.
     ///
     /// # Errors

@@ -1,185 +1,22 @@
 //! One queue of a GPU, whatever its vendor: commands are checked, ordered after what uses their memories, encoded, and
 //! sent.
 //!
-//! Place in the arrows: `device::amd` and `device::nv` each own a compute and a copy queue; what a vendor adds stands
-//! behind [`Encode`] (its packets and its ring), [`GpuCore`] (the open device) and [`Watch`] (how the host sleeps, and
-//! learns of faults). What a submission needs stays alive until it is done: kernels, stamps, foreign timelines,
-//! recorded lists. Waits for signals of other drivers are done by the submitting host: they lie in no page table of
-//! this GPU.
+//! Place in the arrows: `device::amd` and `device::nv` each own a compute and a copy queue; what a vendor adds is an
+//! [`Encode`]. What a submission needs stays alive until it is done: kernels, stamps, foreign timelines, recorded
+//! lists. Waits for signals of other drivers are done by the submitting host: they lie in no page table of this GPU.
 
-use super::health::Health;
+use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
 use super::last_kernels::LastKernels;
-use super::staging::SharedBuffer;
 use crate::in_flight::{InFlight, Kept, RoomWait, commit, stayed_full};
-use crate::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
+use crate::{Command, DeviceError, DeviceTag, Kernel, Memory, Place, QueueKind, Stamp};
 use doorbell_hcq::queue::SubmitError;
-use doorbell_hcq::signal::{Point, Progress, Report, Signal, Timeline};
-use std::any::Any;
+use doorbell_hcq::signal::{Point, Progress, Report, Timeline};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a waiting host looks for errors.
 const WATCH: Duration = Duration::from_millis(2); // TIMEOUT: a fault is reported that much later.
-
-/// What the queues of one open GPU share.
-pub trait GpuCore: Debug + Send + Sync + 'static {
-    fn tag(&self) -> &DeviceTag;
-    fn health(&self) -> &Health;
-    /// How long a submission waits for room, and a host copy for its staging buffer.
-    fn submit_timeout(&self) -> Duration;
-    /// How long a wait spins before it sleeps.
-    fn spin(&self) -> Duration;
-    /// Bytes of each of the two staging buffers.
-    fn staging_bytes(&self) -> u64;
-    /// Whether the signal lies in this device's pages, where its queues can wait for it.
-    fn has_signal(&self, signal: &Signal) -> bool;
-
-    /// Lets this device reach the memory at an address of another device of its driver; `false`: the driver knows of
-    /// none there.
-    ///
-    /// # Errors
-    /// The driver's.
-    fn map_peer(&self, va: u64) -> Result<bool, DeviceError>;
-
-    /// A buffer that both sides see.
-    ///
-    /// # Errors
-    /// The driver's.
-    fn shared_buffer(&self, what: &'static str, len_bytes: u64) -> Result<SharedBuffer, DeviceError>;
-
-    /// Chip and driver, for a report.
-    fn platform(&self) -> String;
-
-    /// The driver's last calls, for a report.
-    fn last_calls(&self) -> String;
-
-    /// # Errors
-    /// `Unavailable` after a fault, `Closed`.
-    fn check_open(&self) -> Result<(), DeviceError> {
-        self.health().check(self.tag().name())
-    }
-
-    fn cannot(&self, what: String) -> DeviceError {
-        DeviceError::Unsupported { device: self.tag().name().into(), what }
-    }
-}
-
-/// A vendor's part of a loaded kernel.
-pub trait GpuProgram: Any + Send + Sync {
-    fn name(&self) -> &Arc<str>;
-    /// Address of the first instruction.
-    fn entry(&self) -> u64;
-    /// Memory of its own that a work-item needs (scratch, local memory).
-    fn private_bytes(&self) -> u32;
-}
-
-/// The submission that is being encoded: on which device and timeline, and the value that it will signal.
-#[derive(Debug)]
-pub struct Slot<'a, C> {
-    pub core: &'a C,
-    pub timeline: &'a Arc<Timeline>,
-    pub value: u64,
-}
-
-/// What a vendor adds under a queue's lock: a list of packets (or methods) that is being made, and the ring that takes
-/// it.
-///
-/// For each submission: `begin`, `open`, a `wait` for each signal, `acquire`, the commands, `seal`, and `push` until
-/// all is in the ring. A list may be given up before `push`: the next `begin` then forgets what it held.
-pub trait Encode: Debug + Send + Sized + 'static {
-    type Core: GpuCore;
-    type Program: GpuProgram;
-    type Watch: Watch<Self>;
-
-    /// Begins a list; submissions after `submitted` were given up.
-    fn begin(&mut self, core: &Self::Core, submitted: u64);
-
-    /// Whether kernels of `bytes` of private memory a work-item can run as it is.
-    fn holds_private(&self, bytes: u32) -> bool;
-
-    /// Makes private memory large enough. The queue is idle.
-    ///
-    /// # Errors
-    /// `OutOfMemory`.
-    fn grow_private(&mut self, core: &Self::Core, bytes: u32) -> Result<(), DeviceError>;
-
-    /// What the engine must know before anything else.
-    ///
-    /// # Errors
-    /// `Unsupported` for a value that the timeline's packets cannot hold.
-    fn open(&mut self, slot: &Slot<'_, Self::Core>) -> Result<(), DeviceError>;
-
-    /// Stalls the queue until the signal has `value` or more; `false`: no packet can wait for that value.
-    ///
-    /// # Errors
-    /// A field that does not fit; so for all packets.
-    fn wait(&mut self, signal: &Signal, value: u64) -> Result<bool, DeviceError>;
-
-    /// What others wrote, and new code, is seen from here on.
-    ///
-    /// # Errors
-    /// As `wait`.
-    fn acquire(&mut self, core: &Self::Core) -> Result<(), DeviceError>;
-
-    /// Stores the time to the signal, after all before.
-    ///
-    /// # Errors
-    /// As `wait`.
-    fn timestamp(&mut self, signal: &Signal) -> Result<(), DeviceError>;
-
-    /// A launch, after all before, of a grid that is not empty. Compute queues.
-    ///
-    /// # Errors
-    /// `Unsupported` for a launch that the kernel or the chip does not take; `Wait` for room.
-    fn exec(
-        &mut self,
-        slot: &Slot<'_, Self::Core>,
-        program: &Self::Program,
-        args: &[Arg],
-        geometry: &Geometry,
-    ) -> Result<(), DeviceError>;
-
-    /// A copy between addresses. Copy queues.
-    ///
-    /// # Errors
-    /// As `wait`.
-    fn copy(&mut self, slot: &Slot<'_, Self::Core>, dst: u64, src: u64, len_bytes: u64) -> Result<(), DeviceError>;
-
-    /// Ends the list: the timeline's signal after all before. Afterwards nothing but a ring that stays full can keep it
-    /// from the GPU.
-    ///
-    /// # Errors
-    /// `Wait` for room, `Unsupported` for what never has room.
-    fn seal(&mut self, slot: &Slot<'_, Self::Core>) -> Result<(), DeviceError>;
-
-    /// Moves what has room to the ring and shows it to the GPU (pointer, then doorbell); whether that was all.
-    ///
-    /// # Errors
-    /// None but a ring's own view.
-    fn push(&mut self, slot: &Slot<'_, Self::Core>) -> Result<bool, DeviceError>;
-
-    /// The ring for a report: pointers, what the GPU has not read, and notes.
-    fn report(&self, timeline: &Timeline) -> Report;
-}
-
-/// What a vendor adds beside a queue's lock: a host that waits sleeps, and looks for faults.
-pub trait Watch<E: Encode>: Debug + Send + Sync {
-    /// A host's state between sleeps.
-    type Nap: Default;
-
-    /// Looks whether the driver has reported a fault, and sets it.
-    fn look(&self, queue: &GpuQueue<E>);
-
-    /// Sleeps for `left` at most, or until something may have happened; whether errors should be looked for at once.
-    fn sleep(&self, queue: &GpuQueue<E>, value: u64, nap: &mut Self::Nap, left: Duration) -> bool;
-
-    /// Ends the queue, running or not: first its ring, then what the watch holds of the driver.
-    ///
-    /// # Errors
-    /// The driver's.
-    fn end(&self, core: &E::Core, encoder: E) -> Result<(), DeviceError>;
-}
 
 /// State of whoever submits.
 #[derive(Debug)]
@@ -282,13 +119,13 @@ impl<E: Encode> GpuQueue<E> {
     pub fn submit_on(
         &self,
         memory: &Memory,
-        encode: impl FnOnce(&mut E, &Slot<'_, E::Core>) -> Result<(), DeviceError>,
+        encode: impl FnOnce(&mut E, &SubmitContext<'_, E::Core>) -> Result<(), DeviceError>,
     ) -> Result<Point, DeviceError> {
         let mut producer = self.lock();
         let mut submission = self.begin(&mut producer)?;
         submission.wait_for_memory(memory);
         submission.open()?;
-        encode(submission.encoder, &submission.slot)?;
+        encode(submission.encoder, &submission.context)?;
         submission.finish(std::iter::once(memory))
     }
 
@@ -305,8 +142,8 @@ impl<E: Encode> GpuQueue<E> {
         let submitted = self.timeline.submitted();
         encoder.begin(&self.core, submitted);
         in_flight.begin(&self.timeline);
-        let slot = Slot { core: &*self.core, timeline: &self.timeline, value: submitted + 1 };
-        Ok(Submission { queue: self, slot, encoder, in_flight, last_kernels })
+        let context = SubmitContext { core: &*self.core, timeline: &self.timeline, value: submitted + 1 };
+        Ok(Submission { queue: self, context, encoder, in_flight, last_kernels })
     }
 
     /// The device's part of a kernel.
@@ -437,7 +274,7 @@ pub fn synchronize<E: Encode>(
 #[derive(Debug)]
 pub struct Submission<'a, E: Encode> {
     queue: &'a GpuQueue<E>,
-    pub slot: Slot<'a, E::Core>,
+    pub context: SubmitContext<'a, E::Core>,
     pub encoder: &'a mut E,
     pub in_flight: &'a mut InFlight,
     pub last_kernels: &'a mut LastKernels,
@@ -452,15 +289,15 @@ impl<E: Encode> Submission<'_, E> {
         if self.encoder.holds_private(bytes) {
             return Ok(());
         }
-        let timeline = self.slot.timeline;
-        timeline.wait(timeline.submitted(), self.slot.core.submit_timeout())?;
-        self.encoder.grow_private(self.slot.core, bytes)
+        let timeline = self.context.timeline;
+        timeline.wait(timeline.submitted(), self.context.core.submit_timeout())?;
+        self.encoder.grow_private(self.context.core, bytes)
     }
 
     /// Waits for what others do with a memory.
     #[inline]
     pub fn wait_for_memory(&mut self, memory: &Memory) {
-        self.in_flight.wait_for_memory(self.slot.timeline, memory);
+        self.in_flight.wait_for_memory(self.context.timeline, memory);
     }
 
     /// Set-up where it is missing, the waits gathered, and caches made to see what others wrote.
@@ -468,17 +305,17 @@ impl<E: Encode> Submission<'_, E> {
     /// # Errors
     /// `Wait` where the host has to wait itself; as all packets.
     pub fn open(&mut self) -> Result<(), DeviceError> {
-        let Self { slot, encoder, in_flight, .. } = self;
-        encoder.open(slot)?;
-        in_flight.emit_waits(slot.value, |point| {
+        let Self { context, encoder, in_flight, .. } = self;
+        encoder.open(context)?;
+        in_flight.emit_waits(context.value, |point| {
             let signal = point.timeline().signal();
-            let is_encoded = slot.core.has_signal(signal) && encoder.wait(signal, point.value())?;
+            let is_encoded = context.core.has_signal(signal) && encoder.wait(signal, point.value())?;
             if !is_encoded {
-                point.wait(slot.core.submit_timeout())?;
+                point.wait(context.core.submit_timeout())?;
             }
             Ok::<_, DeviceError>(is_encoded)
         })?;
-        encoder.acquire(slot.core)
+        encoder.acquire(context.core)
     }
 
     #[inline]
@@ -487,18 +324,18 @@ impl<E: Encode> Submission<'_, E> {
             Command::Wait(_) => Ok(()),
             Command::Exec { kernel, args, geometry, stamp, .. } => {
                 let program = self.queue.program(kernel)?;
-                self.in_flight.keep_kernel(self.slot.value, kernel);
+                self.in_flight.keep_kernel(self.context.value, kernel);
                 self.stamped(stamp.as_ref(), |s| {
                     if geometry.is_empty() {
                         return Ok(());
                     }
-                    s.encoder.exec(&s.slot, program, args, geometry)?;
+                    s.encoder.exec(&s.context, program, args, geometry)?;
                     s.last_kernels.kernel(program.name(), program.entry());
                     Ok(())
                 })
             }
             Command::Copy { dst, src, len_bytes, stamp } => {
-                self.stamped(stamp.as_ref(), |s| s.encoder.copy(&s.slot, dst.va(), src.va(), *len_bytes))
+                self.stamped(stamp.as_ref(), |s| s.encoder.copy(&s.context, dst.va(), src.va(), *len_bytes))
             }
         }
     }
@@ -514,7 +351,7 @@ impl<E: Encode> Submission<'_, E> {
         self.encoder.timestamp(&stamp.start)?;
         emit(self)?;
         self.encoder.timestamp(&stamp.stop)?;
-        self.in_flight.keep(self.slot.value, Kept::Stamp(stamp.clone()));
+        self.in_flight.keep(self.context.value, Kept::Stamp(stamp.clone()));
         Ok(())
     }
 
@@ -524,18 +361,18 @@ impl<E: Encode> Submission<'_, E> {
     /// As [`Encode::seal`]; `Submit` when the ring stayed full: with a list half written, which ends the queue.
     #[inline]
     pub fn finish<'m>(mut self, used: impl Iterator<Item = &'m Memory>) -> Result<Point, DeviceError> {
-        self.encoder.seal(&self.slot)?;
-        commit(self.slot.timeline, self.slot.value, used);
-        if !self.encoder.push(&self.slot)? {
+        self.encoder.seal(&self.context)?;
+        commit(self.context.timeline, self.context.value, used);
+        if !self.encoder.push(&self.context)? {
             self.push_rest()?;
         }
-        Ok(self.slot.timeline.point(self.slot.value))
+        Ok(self.context.timeline.point(self.context.value))
     }
 
     /// The ring is full: what it holds makes room.
     #[cold]
     fn push_rest(&mut self) -> Result<(), DeviceError> {
-        let Slot { core, timeline, .. } = self.slot;
+        let SubmitContext { core, timeline, .. } = self.context;
         let mut room = RoomWait::default();
         loop {
             if room.is_over(core.submit_timeout()) || core.health().fault().is_some() {
@@ -545,7 +382,7 @@ impl<E: Encode> Submission<'_, E> {
                 return Err(stayed_full(timeline, core.submit_timeout(), report));
             }
             room.pause();
-            if self.encoder.push(&self.slot)? {
+            if self.encoder.push(&self.context)? {
                 return Ok(());
             }
         }

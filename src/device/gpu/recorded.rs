@@ -1,13 +1,14 @@
 //! A recorded list of launches on a GPU: encoded once, arguments patched at each replay.
 //!
-//! Place in the arrows: used by `engine`'s JIT through [`Recorded`]; what a vendor adds stands behind [`EncodeList`].
+//! Place in the arrows: used by `engine`'s JIT through [`Recorded`]; what a vendor adds is an [`EncodeList`].
 //! There are several copies of what the GPU reads, so that a replay never rewrites what one in flight reads; a copy is
 //! taken again when its last run is done, and brought up to the patches since. Left out: copies inside a list (they are
 //! submitted anew at each replay).
 
+use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext};
 use super::last_kernels::{Named, last_of};
 use super::launch_args::LaunchArgs;
-use super::queue::{Encode, GpuCore, GpuProgram, GpuQueue, Slot, Submission};
+use super::queue::{GpuQueue, Submission};
 use crate::in_flight::Kept;
 use crate::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
 use doorbell_hcq::signal::Point;
@@ -51,7 +52,7 @@ pub trait EncodeList: Encode {
     /// One copy of what the GPU reads: arguments and packets.
     type Image: Debug + Send + Sync;
 
-    /// Lays a launch out after those that are there.
+    /// Lays a launch out after those that are there, and checks it.
     ///
     /// # Errors
     /// `Unsupported` for a launch that the kernel or the chip does not take.
@@ -72,7 +73,7 @@ pub trait EncodeList: Encode {
     /// Whether a copy can run as it is: what it names of the queue is still there.
     fn is_current(&self, image: &Self::Image) -> bool;
 
-    /// Writes the arguments of the launches in `changed` to a copy that no run reads.
+    /// Writes the arguments of the launches in `changed`, in order, to a copy that no run reads.
     ///
     /// # Errors
     /// `Memory` never: the copy's own view.
@@ -80,14 +81,14 @@ pub trait EncodeList: Encode {
         queue: &GpuQueue<Self>,
         image: &Self::Image,
         launches: &Launches<Self::Layout>,
-        changed: &[usize],
+        changed: impl Iterator<Item = usize> + Clone,
     ) -> Result<(), DeviceError>;
 
     /// Runs a copy after all before.
     ///
     /// # Errors
     /// As a submission.
-    fn run(&mut self, slot: &Slot<'_, Self::Core>, image: &Self::Image) -> Result<(), DeviceError>;
+    fn run(&mut self, context: &SubmitContext<'_, Self::Core>, image: &Self::Image) -> Result<(), DeviceError>;
 }
 
 /// What a run in flight keeps: the buffers that the GPU reads, code, stamps.
@@ -104,8 +105,8 @@ struct Held<I> {
 struct Copy<I> {
     held: Arc<Held<I>>,
     last: Option<Point>,
-    /// Launches whose arguments have changed since they were written here.
-    stale: Vec<usize>,
+    /// Patches that had been made when arguments were last written here.
+    patches: u64,
 }
 
 /// The list.
@@ -113,6 +114,9 @@ struct Copy<I> {
 pub struct GpuList<E: EncodeList> {
     queue: Arc<GpuQueue<E>>,
     launches: Launches<E::Layout>,
+    /// Patches so far, and for each launch the last one of them.
+    patches: u64,
+    patched: Vec<u64>,
     copies: Vec<Copy<E::Image>>,
     next: usize,
     private_bytes: u32,
@@ -120,7 +124,8 @@ pub struct GpuList<E: EncodeList> {
 }
 
 impl<E: EncodeList> GpuList<E> {
-    /// Encodes `commands`, which are launches.
+    /// Lays `commands` out, which are launches. What cannot be launched is reported now; memory is taken by the first
+    /// replays.
     ///
     /// # Errors
     /// As a submission.
@@ -139,15 +144,8 @@ impl<E: EncodeList> GpuList<E> {
         }
         let private_bytes = commands.iter().map(|c| queue.private_bytes(c)).max().unwrap_or(0);
         let (queue, last_kernels) = (Arc::clone(queue), last_of(named.into_iter()));
-        let mut list = Self { queue, launches, copies: Vec::new(), next: 0, private_bytes, last_kernels };
-        // What cannot be launched is reported now, not at the first replay.
-        let queue = Arc::clone(&list.queue);
-        let mut producer = queue.lock();
-        let mut submission = queue.begin(&mut producer)?;
-        submission.need_private(private_bytes)?;
-        let first = list.copy(submission.encoder)?;
-        list.copies.push(first);
-        Ok(list)
+        let (patched, copies) = (vec![0; launches.steps.len()], Vec::new());
+        Ok(Self { queue, launches, patches: 0, patched, copies, next: 0, private_bytes, last_kernels })
     }
 
     fn copy(&self, encoder: &E) -> Result<Copy<E::Image>, DeviceError> {
@@ -155,15 +153,14 @@ impl<E: EncodeList> GpuList<E> {
         let kernels = steps.iter().map(|s| s.kernel.clone()).collect();
         let stamps = steps.iter().filter_map(|s| s.stamp.clone()).collect();
         let image = encoder.image(&self.queue, &self.launches)?;
-        Ok(Copy { held: Arc::new(Held { image, kernels, stamps }), last: None, stale: Vec::new() })
+        Ok(Copy { held: Arc::new(Held { image, kernels, stamps }), last: None, patches: self.patches })
     }
 
     fn patch(&mut self, patch: &Patch) -> Result<(), DeviceError> {
         let step = self.launches.args.patch(patch)?;
-        for copy in &mut self.copies {
-            if copy.stale.last() != Some(&step) {
-                copy.stale.push(step);
-            }
+        self.patches += 1;
+        if let Some(last) = self.patched.get_mut(step) {
+            *last = self.patches;
         }
         Ok(())
     }
@@ -184,11 +181,11 @@ impl<E: EncodeList> GpuList<E> {
             self.copies[n] = self.copy(encoder)?;
         }
         let copy = &mut self.copies[n];
-        if !copy.stale.is_empty() {
-            copy.stale.sort_unstable();
-            copy.stale.dedup();
-            E::rewrite(&self.queue, &copy.held.image, &self.launches, &copy.stale)?;
-            copy.stale.clear();
+        if copy.patches < self.patches {
+            let have = copy.patches;
+            let changed = self.patched.iter().enumerate().filter(|(_, last)| **last > have).map(|(n, _)| n);
+            E::rewrite(&self.queue, &copy.held.image, &self.launches, changed)?;
+            copy.patches = self.patches;
         }
         self.next = n + 1;
         Ok(n)
@@ -201,8 +198,8 @@ impl<E: EncodeList> GpuList<E> {
         memories.iter().for_each(|memory| submission.wait_for_memory(memory));
         submission.open()?;
         let copy = &mut self.copies[n];
-        submission.in_flight.keep(submission.slot.value, Kept::List(Arc::clone(&copy.held) as _));
-        submission.encoder.run(&submission.slot, &copy.held.image)?;
+        submission.in_flight.keep(submission.context.value, Kept::List(Arc::clone(&copy.held) as _));
+        submission.encoder.run(&submission.context, &copy.held.image)?;
         submission.last_kernels.list(&self.last_kernels);
         let point = submission.finish(memories.iter())?;
         copy.last = Some(point.clone());

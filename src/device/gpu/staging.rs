@@ -4,7 +4,8 @@
 //! Place in the arrows: above a device's copy queue. Why the BAR is not used: write-combining, flushes of the host's
 //! data path, uncached reads (amd.md 1.7, nv.md 1.4).
 
-use super::queue::{Encode, GpuCore, GpuQueue};
+use super::encode::{Encode, GpuCore};
+use super::queue::GpuQueue;
 use crate::{DeviceError, Memory};
 use doorbell_hcq::memory::View;
 use doorbell_hcq::signal::Point;
@@ -167,5 +168,5 @@ fn copy<E: Encode>(
     len_bytes: u64,
     memory: &Memory,
 ) -> Result<Point, DeviceError> {
-    queue.submit_on(memory, |encoder, slot| encoder.copy(slot, dst, src, len_bytes))
+    queue.submit_on(memory, |encoder, context| encoder.copy(context, dst, src, len_bytes))
 }

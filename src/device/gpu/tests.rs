@@ -1,7 +1,8 @@
 //! The queue and recorded lists over a stand-in for a vendor: a ring of words that the test empties itself.
 
+use super::encode::{Encode, GpuCore, GpuProgram, SubmitContext, Watch};
 use super::health::Health;
-use super::queue::{Encode, GpuCore, GpuProgram, GpuQueue, Slot, Watch, name_of, submit_runs};
+use super::queue::{GpuQueue, name_of, submit_runs};
 use super::recorded::{EncodeList, GpuList, LaidOut, Launches};
 use super::staging::SharedBuffer;
 use crate::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, MemoryParts};
@@ -20,7 +21,7 @@ struct Core {
     tag: DeviceTag,
     health: Health,
     signals: Arc<SignalPool>,
-    /// What a queue told its ring, in words; the test reads and empties it.
+    /// What queues pushed, in words; the test reads and empties it.
     ring: Mutex<Vec<String>>,
 }
 
@@ -124,8 +125,8 @@ impl Encode for Words {
         self.private = bytes;
         Ok(())
     }
-    fn open(&mut self, slot: &Slot<'_, Core>) -> Result<(), DeviceError> {
-        self.put(format!("open {}", slot.value))
+    fn open(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
+        self.put(format!("open {}", context.value))
     }
     fn wait(&mut self, _: &Signal, value: u64) -> Result<bool, DeviceError> {
         self.put(format!("wait {value}"))?;
@@ -137,19 +138,25 @@ impl Encode for Words {
     fn timestamp(&mut self, _: &Signal) -> Result<(), DeviceError> {
         self.put("time".into())
     }
-    fn exec(&mut self, slot: &Slot<'_, Core>, p: &Program, args: &[Arg], _: &Geometry) -> Result<(), DeviceError> {
+    fn exec(
+        &mut self,
+        context: &SubmitContext<'_, Core>,
+        p: &Program,
+        args: &[Arg],
+        _: &Geometry,
+    ) -> Result<(), DeviceError> {
         if args.is_empty() {
-            return Err(slot.core.cannot("launch without arguments".into()));
+            return Err(context.core.cannot("launch without arguments".into()));
         }
         self.put(format!("exec {}", p.0))
     }
-    fn copy(&mut self, _: &Slot<'_, Core>, dst: u64, src: u64, len_bytes: u64) -> Result<(), DeviceError> {
+    fn copy(&mut self, _: &SubmitContext<'_, Core>, dst: u64, src: u64, len_bytes: u64) -> Result<(), DeviceError> {
         self.put(format!("copy {dst} {src} {len_bytes}"))
     }
-    fn seal(&mut self, slot: &Slot<'_, Core>) -> Result<(), DeviceError> {
-        self.put(format!("signal {}", slot.value))
+    fn seal(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
+        self.put(format!("signal {}", context.value))
     }
-    fn push(&mut self, _: &Slot<'_, Core>) -> Result<bool, DeviceError> {
+    fn push(&mut self, _: &SubmitContext<'_, Core>) -> Result<bool, DeviceError> {
         let mut ring = self.core.ring.lock().unwrap();
         let room = ROOM - ring.len().min(ROOM);
         let rest = self.list[self.pushed..].iter().take(room).cloned();
@@ -186,12 +193,12 @@ impl EncodeList for Words {
         _: &GpuQueue<Self>,
         image: &Self::Image,
         launches: &Launches<()>,
-        _: &[usize],
+        _: impl Iterator<Item = usize> + Clone,
     ) -> Result<(), DeviceError> {
         *image.lock().unwrap() = launches.args.image().to_vec();
         Ok(())
     }
-    fn run(&mut self, _: &Slot<'_, Core>, image: &Self::Image) -> Result<(), DeviceError> {
+    fn run(&mut self, _: &SubmitContext<'_, Core>, image: &Self::Image) -> Result<(), DeviceError> {
         let first = image.lock().unwrap()[0];
         self.put(format!("list {first}"))
     }

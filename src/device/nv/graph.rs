@@ -10,7 +10,7 @@ use super::chip::Chip;
 use super::core::Core;
 use super::program::Program;
 use super::queue::{Methods, NvQueue};
-use crate::gpu::queue::{GpuCore, Slot};
+use crate::gpu::encode::{GpuCore, SubmitContext};
 use crate::gpu::recorded::{EncodeList, LaidOut, Launches, Step};
 use crate::{Arg, DeviceError, Geometry};
 use doorbell_hcq::memory::View;
@@ -124,12 +124,16 @@ impl EncodeList for Methods {
         before: &Launches<Layout>,
         program: &Program,
         args: &[Arg],
-        _geometry: &Geometry,
+        geometry: &Geometry,
     ) -> Result<LaidOut<Layout>, DeviceError> {
         let mut places = Vec::with_capacity(args.len());
         let arguments = program.arguments(args, |at, len| places.push((at, len)));
         let arguments = arguments.map_err(|what| core.cannot(what))?;
-        let block = BlockLayout::of(&program.kernel, core.gpu.chip);
+        let chip = core.gpu.chip;
+        if !geometry.is_empty() {
+            program.with_template(chip, geometry, &arguments, |_| ()).map_err(|what| core.cannot(what))?;
+        }
+        let block = BlockLayout::of(&program.kernel, chip);
         let at = before.steps.last().map_or(0, |step| step.layout.end());
         let params_offset = block.bank_offset + u64::from(program.kernel.param_base);
         Ok(LaidOut { bytes: arguments.to_vec(), places, layout: Layout { at, block, params_offset } })
@@ -167,16 +171,16 @@ impl EncodeList for Methods {
         _queue: &NvQueue,
         image: &Image,
         launches: &Launches<Layout>,
-        changed: &[usize],
+        changed: impl Iterator<Item = usize> + Clone,
     ) -> Result<(), DeviceError> {
-        let changed = changed.iter().filter_map(|n| Some((launches.steps.get(*n)?, launches.args.bytes(*n))));
+        let changed = changed.filter_map(|n| Some((launches.steps.get(n)?, launches.args.bytes(n))));
         for (step, args) in changed.filter(|(step, _)| !step.geometry.is_empty()) {
             image.blocks.write(step.layout.at + step.layout.params_offset, args)?;
         }
         Ok(())
     }
 
-    fn run(&mut self, slot: &Slot<'_, Core>, image: &Image) -> Result<(), DeviceError> {
-        self.splice(slot, &image.entries)
+    fn run(&mut self, context: &SubmitContext<'_, Core>, image: &Image) -> Result<(), DeviceError> {
+        self.splice(context, &image.entries)
     }
 }

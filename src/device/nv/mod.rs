@@ -45,9 +45,10 @@ pub use paging::PageTables;
 pub use telemetry::Telemetry;
 pub use watch::Debugger;
 
+use super::gpu::encode::GpuCore;
 use super::gpu::host_buffers::HostBuffers;
 use super::gpu::pool::Pool;
-use super::gpu::queue::{GpuCore, submit_runs, synchronize};
+use super::gpu::queue::{submit_runs, synchronize};
 use super::gpu::recorded::GpuList;
 use super::gpu::staging::Staging;
 use super::{

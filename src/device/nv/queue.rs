@@ -1,8 +1,9 @@
-//! NVIDIA's side of a queue: commands become methods in push buffers, and a channel's ring takes the places of these.
+//! NVIDIA's side of a queue: commands become methods in push buffers, and a channel's ring takes the addresses of
+//! these.
 //!
 //! Place in the arrows: above `channel`, `program`, `local`; what is the same for all GPUs is `device::gpu`'s, waiting
 //! is `watch`'s, and `mod.rs` owns a compute and a copy queue. Source: nv.md 3, 6.
-//! A submission is one push buffer a piece of its list: methods go to a ring of host memory, their places to the
+//! A submission is one push buffer a piece of its list: methods go to a ring of host memory, their addresses to the
 //! channel's ring. It ends with a semaphore of the engine, which is the timeline.
 
 use super::blocks::Blocks;
@@ -14,7 +15,8 @@ use super::events::{WAKE_BYTES, wake_entry};
 use super::local::{LOCAL_WINDOW, Local, SHARED_WINDOW};
 use super::program::Program;
 use super::watch::ChannelWatch;
-use crate::gpu::queue::{Encode, GpuCore, GpuProgram, GpuQueue, Slot, name_of};
+use crate::gpu::encode::{Encode, GpuCore, GpuProgram, SubmitContext};
+use crate::gpu::queue::{GpuQueue, name_of};
 use crate::in_flight::no_room;
 use crate::{Arg, DeviceError, Geometry, Place, QueueKind};
 use doorbell_hcq::kernargs::Kernargs;
@@ -167,9 +169,13 @@ impl Methods {
     ///
     /// # Errors
     /// `Wait` for room.
-    pub(super) fn splice(&mut self, slot: &Slot<'_, Core>, entries: &[[u32; 2]]) -> Result<(), DeviceError> {
+    pub(super) fn splice(
+        &mut self,
+        context: &SubmitContext<'_, Core>,
+        entries: &[[u32; 2]],
+    ) -> Result<(), DeviceError> {
         if !self.list.words().is_empty() {
-            self.place(slot)?;
+            self.place(context)?;
         }
         self.entries.extend_from_slice(entries);
         self.is_busy = true;
@@ -177,16 +183,18 @@ impl Methods {
     }
 
     /// Moves the list so far to the ring of push buffers when it is long.
-    fn cut(&mut self, slot: &Slot<'_, Core>) -> Result<(), DeviceError> {
-        if self.list.words().len() < PIECE_DWORDS { Ok(()) } else { self.place(slot) }
+    #[inline]
+    fn cut(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
+        if self.list.words().len() < PIECE_DWORDS { Ok(()) } else { self.place(context) }
     }
 
-    fn place(&mut self, slot: &Slot<'_, Core>) -> Result<(), DeviceError> {
+    #[inline]
+    fn place(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
         let words = self.list.words();
         let count = u32::try_from(words.len()).unwrap_or(u32::MAX);
         let room = u64::from(count).div_ceil(2).next_multiple_of(PUSH_ALIGN_WORDS);
-        let timeout = slot.core.options.submit_timeout;
-        let room = self.push.take_waiting(room, slot.timeline, slot.value, timeout).map_err(no_room)?;
+        let timeout = context.core.options.submit_timeout;
+        let room = self.push.take_waiting(room, context.timeline, context.value, timeout).map_err(no_room)?;
         self.push.write_at(room, 0, bytemuck::cast_slice(words))?;
         self.entries.push(Entry::fetch(GpuVa(self.push.address(room)), count).emit()?);
         self.list.clear();
@@ -194,6 +202,7 @@ impl Methods {
     }
 
     /// Writes a signal, with the time, after all work before it.
+    #[inline]
     fn signal(&mut self, signal: &Signal, value: u64) -> Result<(), DeviceError> {
         let address = GpuVa(signal.va());
         match self.kind {
@@ -211,13 +220,14 @@ impl Methods {
     }
 
     /// Until the ring has room for so many entries.
-    fn wait_for_slots(&mut self, slot: &Slot<'_, Core>, count: u64) -> Result<(), DeviceError> {
+    #[inline]
+    fn wait_for_slots(&mut self, context: &SubmitContext<'_, Core>, count: u64) -> Result<(), DeviceError> {
         let capacity = self.channel.capacity();
         if count > capacity {
             return Err(SubmitError::Unsupported { queue: "NV", what: "hold so long a list" }.into());
         }
         loop {
-            let completed = slot.timeline.completed();
+            let completed = context.timeline.completed();
             while let Some((_, put)) = self.in_ring.pop_front_if(|(value, _)| *value <= completed) {
                 self.done = put;
             }
@@ -225,7 +235,7 @@ impl Methods {
                 return Ok(());
             }
             let Some((value, _)) = self.in_ring.front() else { return Ok(()) };
-            slot.timeline.wait(*value, slot.core.options.submit_timeout)?;
+            context.timeline.wait(*value, context.core.options.submit_timeout)?;
         }
     }
 
@@ -273,12 +283,13 @@ impl Encode for Methods {
     type Program = Program;
     type Watch = ChannelWatch;
 
+    #[inline]
     fn begin(&mut self, core: &Core, submitted: u64) {
         self.list.clear();
         self.entries.clear();
         self.is_busy = false;
         if std::mem::take(&mut self.is_open) {
-            // The last list was given up: what it would have told the engine is still to be told.
+            // The last list was given up: what it would have set in the engine is still to be set.
             core.note_code();
             self.local.forget();
         }
@@ -286,6 +297,7 @@ impl Encode for Methods {
         self.blocks.forget_after(submitted);
     }
 
+    #[inline]
     fn holds_private(&self, bytes: u32) -> bool {
         bytes <= self.local.thread_bytes()
     }
@@ -294,8 +306,9 @@ impl Encode for Methods {
         self.local.grow(core, bytes)
     }
 
-    fn open(&mut self, slot: &Slot<'_, Core>) -> Result<(), DeviceError> {
-        if self.kind == QueueKind::Copy && self.copy_payload == Payload::Word && u32::try_from(slot.value).is_err() {
+    #[inline]
+    fn open(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
+        if self.kind == QueueKind::Copy && self.copy_payload == Payload::Word && u32::try_from(context.value).is_err() {
             let what = "number more than 2^32 - 1 submissions";
             return Err(SubmitError::Unsupported { queue: "copy", what }.into());
         }
@@ -303,7 +316,7 @@ impl Encode for Methods {
         if self.is_set_up {
             return Ok(());
         }
-        let chip = slot.core.gpu.chip;
+        let chip = context.core.gpu.chip;
         let (subchannel, class) = match self.kind {
             QueueKind::Compute => (Subchannel::COMPUTE, chip.compute_class),
             QueueKind::Copy => (Subchannel::COPY, chip.copy_class),
@@ -322,6 +335,7 @@ impl Encode for Methods {
         Ok(true)
     }
 
+    #[inline]
     fn acquire(&mut self, core: &Core) -> Result<(), DeviceError> {
         if self.kind == QueueKind::Compute {
             self.local.emit(&mut self.list)?;
@@ -334,19 +348,20 @@ impl Encode for Methods {
         self.signal(signal, 1)
     }
 
+    #[inline]
     fn exec(
         &mut self,
-        slot: &Slot<'_, Core>,
+        context: &SubmitContext<'_, Core>,
         program: &Program,
         args: &[Arg],
         geometry: &Geometry,
     ) -> Result<(), DeviceError> {
-        let (core, chip) = (slot.core, slot.core.gpu.chip);
+        let (core, chip) = (context.core, context.core.gpu.chip);
         let arguments = program.arguments(args, |_, _| {}).map_err(|what| core.cannot(what))?;
         let timeout = core.options.submit_timeout;
         let blocks = &mut self.blocks;
         let qmd = program.with_template(chip, geometry, &arguments, |template| {
-            blocks.put(template, &arguments, slot.timeline, slot.value, timeout)
+            blocks.put(template, &arguments, context.timeline, context.value, timeout)
         });
         let qmd = qmd.map_err(|what| core.cannot(what))?.map_err(no_room)?;
         // Work before it ends first, unless none is under way in this list.
@@ -356,11 +371,17 @@ impl Encode for Methods {
         }
         self.is_busy = true;
         compute::Action::Launch { qmd: GpuVa(qmd), pcas: chip.pcas }.emit(&mut self.list)?;
-        self.cut(slot)
+        self.cut(context)
     }
 
     /// In pieces that the engine takes.
-    fn copy(&mut self, slot: &Slot<'_, Core>, dst: u64, src: u64, len_bytes: u64) -> Result<(), DeviceError> {
+    fn copy(
+        &mut self,
+        context: &SubmitContext<'_, Core>,
+        dst: u64,
+        src: u64,
+        len_bytes: u64,
+    ) -> Result<(), DeviceError> {
         let most = u64::from(MAX_COPY_BYTES / 2);
         let mut done = 0;
         while done < len_bytes {
@@ -369,19 +390,21 @@ impl Encode for Methods {
             copy::Action::Copy { src, dst, len_bytes: len as u32, pipelined: false }.emit(&mut self.list)?;
             done += len;
         }
-        self.cut(slot)
+        self.cut(context)
     }
 
-    fn seal(&mut self, slot: &Slot<'_, Core>) -> Result<(), DeviceError> {
-        self.signal(slot.timeline.signal(), slot.value)?;
-        self.place(slot)?;
-        self.wait_for_slots(slot, self.entries.len() as u64)
+    #[inline]
+    fn seal(&mut self, context: &SubmitContext<'_, Core>) -> Result<(), DeviceError> {
+        self.signal(context.timeline.signal(), context.value)?;
+        self.place(context)?;
+        self.wait_for_slots(context, self.entries.len() as u64)
     }
 
-    fn push(&mut self, slot: &Slot<'_, Core>) -> Result<bool, DeviceError> {
+    #[inline]
+    fn push(&mut self, context: &SubmitContext<'_, Core>) -> Result<bool, DeviceError> {
         self.entries.iter().for_each(|entry| self.channel.push(*entry));
         self.channel.publish();
-        self.in_ring.push_back((slot.value, self.channel.put()));
+        self.in_ring.push_back((context.value, self.channel.put()));
         (self.is_set_up, self.is_open) = (true, false);
         Ok(true)
     }

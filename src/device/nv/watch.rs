@@ -9,7 +9,7 @@ use super::driver::Handle;
 use super::faults;
 use super::queue::{Methods, NvQueue};
 use crate::DeviceError;
-use crate::gpu::queue::Watch;
+use crate::gpu::encode::Watch;
 use doorbell_hcq::memory::View;
 use doorbell_hcq::signal::Backoff;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
