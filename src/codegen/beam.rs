@@ -4,7 +4,7 @@
 //! nothing here knows a device or a file.
 
 use super::{CodegenError, Opt, OptChoice, Program, Target, compile};
-use crate::uop::UOp;
+use doorbell_uop::UOp;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -178,7 +178,7 @@ fn pipes() -> Vec<Opt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{AxisKind, DType, Op};
+    use doorbell_uop::{AxisKind, DType, Op};
     use std::cell::RefCell;
 
     fn target() -> Target {

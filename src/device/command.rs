@@ -4,8 +4,8 @@
 
 use super::DeviceTag;
 use super::memory::Place;
-use crate::elf::Object;
-use crate::hcq::signal::{Point, Signal};
+use doorbell_elf::Object;
+use doorbell_hcq::signal::{Point, Signal};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;

@@ -61,8 +61,8 @@ pub(super) fn link(object: &Object) -> Option<Image> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::object::Relocation;
-    use crate::elf::{link as link_file, write};
+    use crate::object::Relocation;
+    use crate::{link as link_file, write};
 
     fn object(text: usize, rodata: usize, bss_len: u64) -> Object {
         let fill = |n: usize| (0..n).map(|k| k as u8).collect::<Vec<u8>>();

@@ -4,9 +4,9 @@
 //! Place in the arrows: below all instruction sets, which implement [`Backend`]; `engine` has the list of them and
 //! holds one as a value. A new target (another CPU, a language such as MSL) is one more implementer.
 
-use crate::codegen::{Program, Target};
-use crate::elf::Object;
-use crate::uop::{DType, Op};
+use doorbell_codegen::{Program, Target};
+use doorbell_elf::Object;
+use doorbell_uop::{DType, Op};
 use std::fmt;
 use thiserror::Error;
 

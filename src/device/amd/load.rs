@@ -5,9 +5,9 @@
 
 use super::chip::Chip;
 use super::program::Passed;
-use crate::device::{Code, KernelImage};
-use crate::elf;
-use crate::elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
+use crate::{Code, KernelImage};
+use doorbell_elf as elf;
+use doorbell_elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
 
 /// Instruction prefetch may run so far past the last instruction.
 const PREFETCH_BYTES: u64 = 1024;

@@ -118,7 +118,7 @@ pub(super) fn pixels(map: &Map, told: Im2col, at: [i32; 5], offsets: u32) -> R<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::sass::tensor_map::{Dimension, Element, Swizzle, TensorMap};
+    use doorbell_ptx::sass::tensor_map::{Dimension, Element, Swizzle, TensorMap};
 
     const PIXEL: u64 = 128;
 

@@ -7,9 +7,9 @@
 use super::matrix;
 use super::ptx::{Buffers, Chip, Module, RenderError, launch_shared_bytes, render};
 use super::sass::{self, compile};
-use crate::codegen::{Program, Target};
-use crate::elf::cubin::{Arch, Cubin};
-use crate::isa::{Backend, Binary, BinaryCode, IsaError};
+use doorbell_codegen::{Program, Target};
+use doorbell_elf::cubin::{Arch, Cubin};
+use doorbell_isa::{Backend, Binary, BinaryCode, IsaError};
 use std::fmt;
 use std::sync::Arc;
 

@@ -6,9 +6,9 @@
 //! replay patches, and [`WORDS`] constants after it.
 
 use super::sass::tensor_map::{BYTES, Dimension, Element, MapError, Swizzle, TensorMap};
-use crate::codegen::{Program, TensorInfo};
-use crate::isa::{Argument, IsaError};
-use crate::uop::Scalar;
+use doorbell_codegen::{Program, TensorInfo};
+use doorbell_isa::{Argument, IsaError};
+use doorbell_uop::Scalar;
 
 /// Words after the address.
 pub const WORDS: usize = BYTES / 8 - 1;
