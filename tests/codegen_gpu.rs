@@ -387,13 +387,13 @@ fn column_sum(m: i64, n: i64) -> UOp {
 
 #[test]
 fn a_search_tries_workgroups_and_groups() {
-    let beam = codegen::Beam { width: 1, cache_dir: None, fast_math: false };
+    let beam = codegen::Beam { width: 1, fast_math: false };
     // Pretends that a kernel takes as long as its workgroups and loops.
     let time = |p: &codegen::Program| {
         let loops = p.uops.iter().filter(|u| u.op() == Op::Range).map(|u| u.vmax() as u64 + 1).product::<u64>();
         Some(std::time::Duration::from_micros(p.global.iter().map(|n| *n as u64).product::<u64>() * 100 + loops))
     };
-    let p = beam.search(&row_sum(8, 24), &gpu(), time).unwrap();
+    let p = beam.search(&row_sum(8, 24), &gpu(), &(), time).unwrap();
     assert!(p.opts.iter().any(|o| o.starts_with("LOCAL") || o.starts_with("GROUP")), "{:?}", p.opts);
     assert!(p.local[0] > 1);
 }

@@ -1,11 +1,13 @@
-//! `doorbell dump`: runs a built-in program and writes every kernel it needed, so that other tools can look at it or run it.
+//! `doorbell dump`: runs a built-in program and writes every kernel it needed, so that other tools can look at it or
+//! run it.
 //!
-//! `jobs.json` lists a launch of each with inputs from a seed, for `doorbell launch --jobs` in that directory, here or on another machine;
-//! `NAME.SLOT.want` is what the reference interpreter makes of them ([`super::dump_jobs`]).
-//! Three files a kernel: `NAME.o` (relocatable ELF), `NAME.s` (assembly text), `NAME.json` (launch facts: entry symbol, argument
-//! order with types and sizes, number of calls). A kernel is `void NAME(const uint64_t *args, uint64_t tid)` in the C calling
-//! convention of the target; args holds what the launch facts list: buffer addresses in order, then variables as 64-bit integers. For NVIDIA's
-//! chips there are `NAME.ptx` and the launch facts; the kernel's parameters are the same 64-bit words, after the variables the tensor maps of boxes.
+//! `jobs.json` lists a launch of each with inputs from a seed, for `doorbell launch --jobs` in that directory, here or
+//! on another machine; `NAME.SLOT.want` is what the reference interpreter makes of them ([`super::dump_jobs`]). Three
+//! files a kernel: `NAME.o` (relocatable ELF), `NAME.s` (assembly text), `NAME.json` (launch facts: entry symbol,
+//! argument order with types and sizes, number of calls). A kernel is `void NAME(const uint64_t *args, uint64_t tid)`
+//! in the C calling convention of the target; args holds what the launch facts list: buffer addresses in order, then
+//! variables as 64-bit integers. For NVIDIA's chips there are `NAME.ptx` and the launch facts; the kernel's parameters
+//! are the same 64-bit words, after the variables the tensor maps of boxes.
 
 use super::programs::{self, Program};
 use super::{CliError, Output, dump_jobs};
@@ -58,8 +60,8 @@ pub fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Writes a kernel's code: what it is made from where the target has a language, else the object and its text. Gives the name of the file that can
-/// be launched.
+/// Writes a kernel's code: what it is made from where the target has a language, else the object and its text. Gives
+/// the name of the file that can be launched.
 fn code(dir: &Path, device: &OpenDevice, k: &Compiled) -> Result<String, CliError> {
     let (name, backend) = (&k.program.name, &device.backend);
     let source = backend.source(&k.program).map_err(Error::from)?;
@@ -75,7 +77,8 @@ fn code(dir: &Path, device: &OpenDevice, k: &Compiled) -> Result<String, CliErro
     Ok(format!("{name}.o"))
 }
 
-/// An argument of a launch as the facts have it: a buffer (one that stands there again says so by its slot), a variable, or a word.
+/// An argument of a launch as the facts have it: a buffer (one that stands there again says so by its slot), a
+/// variable, or a word.
 fn argument(p: &codegen::Program, argument: &Argument) -> serde_json::Value {
     match argument {
         Argument::Buffer(k) => {

@@ -1,7 +1,8 @@
-//! What `dump` writes beside a kernel so that `launch --jobs` runs it, here or elsewhere: inputs, the jobs file, and what must come out.
+//! What `dump` writes beside a kernel so that `launch --jobs` runs it, here or elsewhere: inputs, the jobs file, and
+//! what must come out.
 //!
-//! Inputs are numbers from a seed, small enough for any type; what must come out is the reference interpreter's. Kernels that the
-//! interpreter would take minutes for have no `want` files.
+//! Inputs are numbers from a seed, small enough for any type; what must come out is the reference interpreter's.
+//! Kernels that the interpreter would take minutes for have no `want` files.
 
 use super::CliError;
 use doorbell::engine::Compiled;
@@ -15,8 +16,8 @@ use std::path::Path;
 /// Operations that the interpreter may take for one kernel.
 const MAX_FLOPS: f64 = 5e5;
 
-/// Writes inputs and wanted outputs of a kernel whose code is in the file `object`; gives its entry of the jobs file, with paths relative to the
-/// directory.
+/// Writes inputs and wanted outputs of a kernel whose code is in the file `object`; gives its entry of the jobs file,
+/// with paths relative to the directory.
 pub fn write(dir: &Path, k: &Compiled, object: &str) -> Result<Value, CliError> {
     let p = &k.program;
     let mut bufs: Vec<Vec<u8>> = Vec::new();
@@ -105,7 +106,8 @@ mod tests {
     const SIDE: i64 = 64;
     const STEPS: i64 = 256;
 
-    /// a · b of f16, where the columns of b lie together, with the opts of a chip that it fills: its tiles come in boxes.
+    /// a · b of f16, where the columns of b lie together, with the opts of a chip that it fills: its tiles come in
+    /// boxes.
     fn product() -> UOp {
         let axis = |n: i64, id, kind| UOp::range(UOp::int(n), id, kind);
         let (i, j) = (axis(SIDE, 0, AxisKind::Loop), axis(SIDE, 1, AxisKind::Loop));

@@ -1,14 +1,11 @@
 //! BEAM: opts chosen by timing. Lists of opts grow by one opt a round; the `width` fastest go on.
 //!
-//! The caller compiles further, runs and times a program; nothing here knows a device. Results are kept on disk by kernel,
-//! target and width, in files that a crash leaves whole or absent; a file that cannot be used is as good as none.
+//! The caller compiles further, runs and times a program, and keeps results by kernel, target and width ([`Results`]);
+//! nothing here knows a device or a file.
 
 use super::{CodegenError, Opt, OptChoice, Program, Target, compile};
 use doorbell_uop::UOp;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest program worth timing.
@@ -19,26 +16,33 @@ const MOST_ROUNDS: usize = 12;
 const HOPELESS: u32 = 3;
 /// Runs of a program; the fastest counts.
 const RUNS: usize = 3;
-/// Version of the opts' meaning: files of another one are not used.
-const FORMAT: u32 = 1;
+/// Version of the opts' meaning, a part of every key.
+const FORMAT: u32 = 2;
 
-/// A search: how wide, and where its results are kept.
+/// Where results of searches are kept: the opts of a kernel as text, by a key that says all they depend on.
+pub trait Results {
+    /// What was kept under a key. Text that is no list of opts, or none that applies, is as good as none.
+    fn recall(&self, key: &str) -> Option<String>;
+    /// Keeps a result, where that works.
+    fn keep(&self, key: &str, opts: &str);
+}
+
+/// Nowhere.
+impl Results for () {
+    fn recall(&self, _key: &str) -> Option<String> {
+        None
+    }
+
+    fn keep(&self, _key: &str, _opts: &str) {}
+}
+
+/// A search.
 #[derive(Clone, Debug)]
 pub struct Beam {
     /// Candidates that survive a round.
     pub width: usize,
-    /// Folder for results; `None`: not kept.
-    pub cache_dir: Option<PathBuf>,
     /// As in [`compile`].
     pub fast_math: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    format: u32,
-    key: String,
-    opts: Vec<String>,
-    ns: u64,
 }
 
 struct Candidate {
@@ -68,10 +72,14 @@ impl Beam {
         &self,
         ast: &UOp,
         target: &Target,
+        results: &dyn Results,
         mut time: impl FnMut(&Program) -> Option<Duration>,
     ) -> Result<Program, CodegenError> {
-        let key = format!("{}\n{} fast_math={}\n{}", self.width, target_text(target), self.fast_math, ast.tree());
-        if let Some(p) = self.recall(&key).and_then(|opts| self.compile(ast, target, opts).ok()) {
+        let (width, fast_math) = (self.width, self.fast_math);
+        let key = format!("{FORMAT} {width}\n{target:?} fast_math={fast_math}\n{}", ast.tree());
+        if let Some(p) =
+            results.recall(&key).and_then(|text| opts_of(&text)).and_then(|opts| self.compile(ast, target, opts).ok())
+        {
             return Ok(p);
         }
         let mut seen = Seen::default();
@@ -97,7 +105,7 @@ impl Beam {
             }
         }
         let Some(best) = beam.into_iter().next() else { return Ok(plain) };
-        self.keep(&key, &best);
+        results.keep(&key, &best.opts.iter().map(Opt::to_string).collect::<Vec<_>>().join("\n"));
         Ok(best.program)
     }
 
@@ -128,52 +136,11 @@ impl Beam {
         beam.insert(at, Candidate { opts, program, time: t });
         beam.truncate(self.width.max(1));
     }
-
-    fn file(&self, key: &str) -> Option<PathBuf> {
-        let name = format!("{:016x}{:016x}.json", hash(key, 0), hash(key, 1));
-        self.cache_dir.as_deref().map(|d| d.join(name))
-    }
-
-    fn recall(&self, key: &str) -> Option<Vec<Opt>> {
-        let kept: Kept = serde_json::from_slice(&std::fs::read(self.file(key)?).ok()?).ok()?;
-        if kept.format != FORMAT || kept.key != key {
-            return None;
-        }
-        kept.opts.iter().map(|o| o.parse().ok()).collect()
-    }
-
-    fn keep(&self, key: &str, best: &Candidate) {
-        let Some(path) = self.file(key) else { return };
-        let kept = Kept {
-            format: FORMAT,
-            key: key.into(),
-            opts: best.opts.iter().map(Opt::to_string).collect(),
-            ns: u64::try_from(best.time.as_nanos()).unwrap_or(u64::MAX),
-        };
-        // A result that cannot be kept is searched again next time.
-        if let Err(e) = write_whole(&path, &kept) {
-            log::debug!("BEAM result not kept in {}: {e}", path.display());
-        }
-    }
 }
 
-fn write_whole(path: &Path, kept: &Kept) -> std::io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(dir)?;
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    file.write_all(&serde_json::to_vec(kept)?)?;
-    file.persist(path)?;
-    Ok(())
-}
-
-/// FNV-1a with one of two starting points.
-fn hash(text: &str, which: u64) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325u64 ^ which.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    text.bytes().fold(start, |h, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3))
-}
-
-fn target_text(t: &Target) -> String {
-    format!("{t:?}")
+/// A list of opts from text, one a line.
+fn opts_of(text: &str) -> Option<Vec<Opt>> {
+    text.lines().map(|line| line.parse().ok()).collect()
 }
 
 /// What a round tries after each list.
@@ -212,6 +179,7 @@ fn pipes() -> Vec<Opt> {
 mod tests {
     use super::*;
     use doorbell_uop::{AxisKind, DType, Op};
+    use std::cell::RefCell;
 
     fn target() -> Target {
         Target {
@@ -236,36 +204,57 @@ mod tests {
         Some(Duration::from_micros(loops.map(|u| u.vmax() as u64 + 1).product()))
     }
 
-    #[test]
-    fn the_search_finds_the_fewest_trips_and_the_second_time_reads_them_from_disk() {
-        let dir = tempfile::tempdir().unwrap();
-        let beam = Beam { width: 2, cache_dir: Some(dir.path().to_path_buf()), fast_math: false };
-        let p = beam.search(&kernel(), &target(), trips).unwrap();
-        assert!(trips(&p).unwrap() <= Duration::from_micros(2), "{:?}", p.opts);
-        let again = beam.search(&kernel(), &target(), |_| panic!("timed again")).unwrap();
-        assert_eq!(again.uops, p.uops);
+    /// Results in memory.
+    #[derive(Default)]
+    struct Kept(RefCell<HashMap<String, String>>);
+
+    impl Results for Kept {
+        fn recall(&self, key: &str) -> Option<String> {
+            self.0.borrow().get(key).cloned()
+        }
+
+        fn keep(&self, key: &str, opts: &str) {
+            self.0.borrow_mut().insert(key.into(), opts.into());
+        }
     }
 
     #[test]
-    fn a_damaged_result_is_searched_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let beam = Beam { width: 1, cache_dir: Some(dir.path().to_path_buf()), fast_math: false };
-        beam.search(&kernel(), &target(), trips).unwrap();
-        for f in std::fs::read_dir(dir.path()).unwrap() {
-            std::fs::write(f.unwrap().path(), b"{\"format\":1,\"key\":").unwrap();
-        }
+    fn the_search_finds_the_fewest_trips_and_the_second_time_recalls_them() {
+        let (kept, beam) = (Kept::default(), Beam { width: 2, fast_math: false });
+        let p = beam.search(&kernel(), &target(), &kept, trips).unwrap();
+        assert!(trips(&p).unwrap() <= Duration::from_micros(2), "{:?}", p.opts);
+        let again = beam.search(&kernel(), &target(), &kept, |_| panic!("timed again")).unwrap();
+        assert_eq!(again.uops, p.uops);
+        // Another width or target is another search.
         let mut timed = 0;
-        beam.search(&kernel(), &target(), |p| {
+        let mut count = |p: &Program| {
             timed += 1;
             trips(p)
-        })
-        .unwrap();
-        assert!(timed > 0);
+        };
+        Beam { width: 1, ..beam }.search(&kernel(), &target(), &kept, &mut count).unwrap();
+        beam.search(&kernel(), &Target { name: "other", ..target() }, &kept, &mut count).unwrap();
+        assert!(timed > 2 && kept.0.borrow().len() == 3);
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_used_is_searched_again() {
+        let (kept, beam) = (Kept::default(), Beam { width: 1, fast_math: false });
+        beam.search(&kernel(), &target(), &kept, trips).unwrap();
+        for text in ["nonsense", "UPCAST:5:3"] {
+            kept.0.borrow_mut().values_mut().for_each(|v| *v = text.into());
+            let mut timed = 0;
+            let count = |p: &Program| {
+                timed += 1;
+                trips(p)
+            };
+            beam.search(&kernel(), &target(), &kept, count).unwrap();
+            assert!(timed > 0, "{text}");
+        }
     }
 
     #[test]
     fn a_device_that_cannot_run_anything_still_gets_a_program() {
-        let beam = Beam { width: 4, cache_dir: None, fast_math: false };
-        assert!(beam.search(&kernel(), &target(), |_| None).is_ok());
+        let beam = Beam { width: 4, fast_math: false };
+        assert!(beam.search(&kernel(), &target(), &(), |_| None).is_ok());
     }
 }

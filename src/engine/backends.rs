@@ -52,7 +52,8 @@ pub(super) fn for_device(device: &dyn Device, options: &Options) -> Result<Arc<d
     Ok(Arc::new(NoCode::new(Target { threads, ..Target::null() })))
 }
 
-/// A back end for NVIDIA's chips with the assembler that `ptxas` names, or ours; `cache_dir` is where that one's cubins are kept.
+/// A back end for NVIDIA's chips with the assembler that `ptxas` names, or ours; `cache_dir` is where that one's cubins
+/// are kept.
 #[must_use]
 pub fn nvidia(chip: &'static Chip, ptxas: Option<&Path>, cache_dir: Option<&Path>) -> Nvidia {
     let ours = Nvidia::new(chip, Features::default());
@@ -64,4 +65,22 @@ pub fn nvidia(chip: &'static Chip, ptxas: Option<&Path>, cache_dir: Option<&Path
 
 fn with_ptxas(backend: Nvidia, path: &Path, cache_dir: Option<&Path>) -> Nvidia {
     backend.assembled_by(Arc::new(Ptxas::new(path, cache_dir)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Session;
+
+    #[test]
+    fn every_known_arch_compiles_for_a_device_that_executes_nothing() {
+        let s = Session::new(Options::default());
+        for arch in known_archs().split(", ") {
+            let d = s.open(&format!("NULL:{arch}")).unwrap();
+            assert_eq!(d.target().name, arch);
+            assert_eq!((d.backend.makes_code(), d.runs_kernels()), (!arch.starts_with("sm_"), false), "{arch}");
+        }
+        let error = s.open("NULL:sm_91").err().unwrap().to_string();
+        assert!(error.contains("sm_91") && error.ends_with(&known_archs()), "{error}");
+    }
 }

@@ -2,8 +2,10 @@
 //!
 //! Equal kernels are the identical node (the scheduler numbers their parameters), so the key is the node itself. What one
 //! schedule lacks is compiled in parallel and loaded in one batch. The cache is bounded, as the one of schedules is: a program whose
-//! shapes never stop changing would else fill the memory with code.
+//! shapes never stop changing would else fill the memory with code. A kernel that goes lives on where it is in use: in a schedule at hand, in a
+//! recording.
 
+use super::cache::Bounded;
 use super::launch;
 use super::session::OpenDevice;
 use super::{Error, Session};
@@ -15,7 +17,6 @@ use crate::sort;
 use crate::uop::{self, UOp, spec};
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -49,25 +50,6 @@ type Key = (Arc<str>, UOp);
 /// Kernels kept: far more than a program's own, which are tens to hundreds. One is some ten KiB with its graph.
 const KERNEL_LIMIT: usize = 16_384;
 
-/// A map that starts again when it is full. What it held lives on where it is in use: in a schedule at hand, in a recording.
-struct Bounded<K, V> {
-    map: HashMap<K, V>,
-    limit: usize,
-}
-
-impl<K: Eq + Hash, V> Bounded<K, V> {
-    fn new(limit: usize) -> Self {
-        Bounded { map: HashMap::new(), limit }
-    }
-
-    fn insert(&mut self, key: K, value: V) {
-        if self.map.len() >= self.limit && !self.map.contains_key(&key) {
-            self.map.clear();
-        }
-        self.map.insert(key, value);
-    }
-}
-
 /// Compiled kernels by device and graph.
 pub struct KernelCache {
     kernels: Mutex<Bounded<Key, Arc<Compiled>>>,
@@ -86,12 +68,12 @@ impl KernelCache {
     }
 
     fn get(&self, device: &Arc<str>, ast: &UOp) -> Option<Arc<Compiled>> {
-        self.kernels().map.get(&(device.clone(), ast.clone())).cloned()
+        self.kernels().get(&(device.clone(), ast.clone()))
     }
 
     /// Forgets all of them.
     pub fn clear(&self) {
-        self.kernels().map.clear();
+        self.kernels().clear();
     }
 
     /// A second program of the same name becomes `name_n1`, the next `name_n2` ...
@@ -201,7 +183,7 @@ impl Session {
     /// The kernels compiled for a device that are still in the cache, sorted by name.
     pub fn compiled_kernels(&self, device: &str) -> Vec<Arc<Compiled>> {
         let kernels = self.cache.kernels();
-        let mut all: Vec<_> = kernels.map.iter().filter(|(k, _)| &*k.0 == device).map(|(_, c)| c.clone()).collect();
+        let mut all: Vec<_> = kernels.iter().filter(|(k, _)| &*k.0 == device).map(|(_, c)| c.clone()).collect();
         sort::by(&mut all, |a, b| a.program.name.cmp(&b.program.name));
         all
     }
@@ -215,21 +197,4 @@ impl Session {
 fn load(device: &OpenDevice, made: &[(Program, Binary)]) -> Result<Vec<Kernel>, Error> {
     let images: Vec<KernelImage> = made.iter().map(|(_, binary)| launch::image(binary)).collect();
     Ok(device.device.load(&images)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Bounded;
-
-    #[test]
-    fn a_full_map_starts_again_with_what_comes_next() {
-        let mut map = Bounded::new(3);
-        for k in 0..3 {
-            map.insert(k, k);
-        }
-        map.insert(2, 20);
-        assert_eq!((map.map.len(), map.map[&2]), (3, 20));
-        map.insert(3, 3);
-        assert_eq!((map.map.len(), map.map.get(&3)), (1, Some(&3)));
-    }
 }

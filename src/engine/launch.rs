@@ -1,6 +1,7 @@
 //! A launch of a compiled kernel: its arguments in the order that its back end says, over the program's workgroups.
 //!
-//! Place in the arrows: between `isa`'s [`Binary`] and the device's `Command`; realize, search and validation all come through here.
+//! Place in the arrows: between `isa`'s [`Binary`] and the device's `Command`; realize, search and validation all come
+//! through here.
 
 use super::Error;
 use crate::codegen::{ParamInfo, Program};
@@ -12,7 +13,8 @@ use smallvec::SmallVec;
 /// Arguments as a command has them.
 pub(super) type Args = SmallVec<[Arg; 6]>;
 
-/// A kernel's arguments: `buffer` says where the memory of a parameter is (asked once for each), `variable` what a variable's value is.
+/// A kernel's arguments: `buffer` says where the memory of a parameter is (asked once for each), `variable` what a
+/// variable's value is.
 pub(super) fn arguments(
     (p, binary): (&Program, &Binary),
     mut buffer: impl FnMut(&ParamInfo) -> Result<Place, Error>,
@@ -51,4 +53,38 @@ pub(super) fn image(binary: &Binary) -> KernelImage<'_> {
         _ => Code::Elf { bytes: &[], entry },
     };
     KernelImage { name: entry, code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::{OptChoice, Target, compile};
+    use crate::device::Device;
+    use crate::device::null::NullDevice;
+    use crate::uop::{AxisKind, DType};
+
+    #[test]
+    fn arguments_stand_as_the_back_end_says_and_each_buffer_is_asked_for_once() {
+        let r = UOp::range(64, 0, AxisKind::Loop);
+        let x = UOp::param(1, DType::F32, 64).index(&r).load();
+        let ast = UOp::sink([UOp::param(0, DType::F32, 64).index(&r).store(&x, &[r])]);
+        let p = compile(&ast, &Target::null(), &OptChoice::None, false).unwrap();
+        let d = NullDevice::open("NULL", "", 1).unwrap();
+        let memory = d.alloc(1024).unwrap();
+        let mut binary = Binary::plain(&p, BinaryCode::None);
+        assert_eq!(binary.arguments, [Argument::Buffer(0), Argument::Buffer(1)]);
+        binary.arguments.extend([Argument::Word(7), Argument::Buffer(1), Argument::Word(9)]);
+        let mut asked = Vec::new();
+        let place = |info: &ParamInfo| {
+            asked.push(info.slot);
+            Ok(memory.at(256 * u64::from(info.slot)))
+        };
+        let args = arguments((&p, &binary), place, |_| Ok(0)).unwrap();
+        let at = |n: u64| memory.va() + 256 * n;
+        let bits: Vec<u64> = args.iter().map(Arg::bits).collect();
+        assert_eq!((bits, asked), (vec![at(0), at(1), 7, at(1), 9], vec![0, 1]));
+        binary.arguments.push(Argument::Variable(0));
+        let lost = arguments((&p, &binary), |_| Ok(memory.at(0)), |_| Ok(0));
+        assert!(lost.unwrap_err().to_string().contains("an argument of nothing"));
+    }
 }

@@ -4,6 +4,7 @@
 //! their memory, submits, and reads back. Depends on every room below it.
 
 mod backends;
+mod cache;
 pub mod counters;
 mod debug;
 mod error;

@@ -31,7 +31,7 @@ pub struct Options {
     pub fast_math: bool,
     /// Run every kernel in the reference interpreter too and compare (`VALIDATE=1`; slow).
     pub validate: bool,
-    /// Where searches are remembered; `None`: nowhere (`CACHEDIR`, `CACHELEVEL=0`).
+    /// Where results of searches and cubins of `ptxas` are remembered; `None`: nowhere (`CACHEDIR`, `CACHELEVEL=0`).
     pub cache_dir: Option<PathBuf>,
     /// NVIDIA's assembler, which makes machine code of PTX (`PTXAS=path`).
     pub ptxas: Option<PathBuf>,

@@ -1,17 +1,17 @@
 //! NVIDIA's assembler as a process: PTX text → cubin, each text assembled once.
 //!
-//! Place in the arrows: `engine` alone; stands in the place of our own assembler where `PTXAS=path` names it. Nothing is started unless a kernel for
-//! such a GPU is compiled. Cubins are kept by their text in the process, and on disk where kernel search keeps what it has learnt.
+//! Place in the arrows: `engine` alone; stands in the place of our own assembler where `PTXAS=path` names it. Nothing
+//! is started unless a kernel for such a GPU is compiled. Cubins are kept by chip, assembler and text: the last ones in
+//! the process, all on disk where kernel search keeps what it has learnt.
 
+use super::cache::{Bounded, DiskCache};
 use crate::isa::nvidia::Assemble;
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is at the head of a kept cubin; another form of the file is another word.
-const MAGIC: &[u8; 8] = b"dbcubin1";
+/// Cubins kept in the process.
+const LIMIT: usize = 256;
 
 /// NVIDIA's assembler.
 #[derive(Debug)]
@@ -19,80 +19,44 @@ pub struct Ptxas {
     path: PathBuf,
     /// Which one it is: path, length, time of change.
     identity: String,
-    made: Mutex<HashMap<String, Arc<[u8]>>>,
-    /// Where cubins are kept.
-    folder: Option<PathBuf>,
+    made: Mutex<Bounded<String, Arc<[u8]>>>,
+    kept: Option<DiskCache>,
 }
 
 impl Ptxas {
     /// The one at that path; `cache_dir` is where searches are remembered.
     #[must_use]
     pub fn new(path: &Path, cache_dir: Option<&Path>) -> Self {
-        let folder = cache_dir.map(|dir| dir.join("cubin"));
-        Self { path: path.to_path_buf(), identity: identity(path), made: Mutex::default(), folder }
+        let kept = cache_dir.map(DiskCache::new);
+        Self { path: path.to_path_buf(), identity: identity(path), made: Mutex::new(Bounded::new(LIMIT)), kept }
     }
 
-    fn made_or_kept(&self, chip: &str, text: &str) -> Result<Vec<u8>, String> {
-        let path = self.folder.as_ref().map(|folder| folder.join(self.file_name(chip, text)));
-        if let Some(kept) = path.as_deref().and_then(|path| self.read_kept(path, text)) {
-            return Ok(kept);
+    fn key(&self, chip: &str, text: &str) -> String {
+        format!("{chip}\n{}\n{text}", self.identity)
+    }
+
+    fn kept_or_made(&self, key: &str, (chip, text): (&str, &str)) -> Result<Vec<u8>, String> {
+        let Some(cache) = &self.kept else { return run_ptxas(&self.path, chip, text) };
+        if let Some(cubin) = cache.get("cubin", key.as_bytes()) {
+            return Ok(cubin);
         }
         let cubin = run_ptxas(&self.path, chip, text)?;
-        if let Some(path) = &path {
-            self.keep(path, text, &cubin);
-        }
+        cache.put("cubin", key.as_bytes(), &cubin);
         Ok(cubin)
-    }
-
-    fn file_name(&self, chip: &str, text: &str) -> String {
-        let mut hasher = DefaultHasher::new();
-        (chip, &self.identity, text).hash(&mut hasher);
-        format!("{}-{:016x}.bin", chip, hasher.finish())
-    }
-
-    /// A kept cubin is taken only with exactly this text and this assembler before it.
-    fn read_kept(&self, path: &Path, text: &str) -> Option<Vec<u8>> {
-        let bytes = std::fs::read(path).ok()?;
-        let rest = bytes.strip_prefix(MAGIC.as_slice())?;
-        let rest = strip_counted(rest, self.identity.as_bytes())?;
-        Some(strip_counted(rest, text.as_bytes())?.to_vec())
-    }
-
-    /// Keeps a cubin; where that does not work, it is made again next time.
-    fn keep(&self, path: &Path, text: &str, cubin: &[u8]) {
-        let mut bytes = MAGIC.to_vec();
-        for part in [self.identity.as_bytes(), text.as_bytes()] {
-            bytes.extend_from_slice(&(part.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(part);
-        }
-        bytes.extend_from_slice(cubin);
-        let written = path.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| {
-            // Whole or not at all: another process may read it.
-            let part = path.with_extension(format!("part{}", std::process::id()));
-            std::fs::write(&part, &bytes).and_then(|()| std::fs::rename(&part, path))
-        });
-        if let Err(e) = written {
-            log::debug!("{} is not kept: {e}", path.display());
-        }
     }
 }
 
 impl Assemble for Ptxas {
     fn assemble(&self, chip: &str, text: &str) -> Result<Vec<u8>, String> {
-        if let Some(known) = self.made.lock().unwrap_or_else(PoisonError::into_inner).get(text) {
+        let key = self.key(chip, text);
+        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = made().get(&key) {
             return Ok(known.to_vec());
         }
-        let cubin = self.made_or_kept(chip, text)?;
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.insert(text.into(), cubin.as_slice().into());
+        let cubin = self.kept_or_made(&key, (chip, text))?;
+        made().insert(key, cubin.as_slice().into());
         Ok(cubin)
     }
-}
-
-/// What follows `wanted` and its length, if that is what stands there.
-fn strip_counted<'a>(bytes: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
-    let (count, rest) = bytes.split_first_chunk::<8>()?;
-    if u64::from_le_bytes(*count) != wanted.len() as u64 { None } else { rest.strip_prefix(wanted) }
 }
 
 fn identity(path: &Path) -> String {
@@ -154,14 +118,19 @@ mod tests {
         assert_eq!(count(), 1);
         assert_ne!(new().assemble("sm_90", ".version 8.1").unwrap(), TEXT.as_bytes());
         assert_eq!(count(), 2);
-        // A file of another text under the same name is not taken.
-        let kept = folder.path().join("cubin").join(code.file_name("sm_90", TEXT));
-        let mut bytes = std::fs::read(&kept).unwrap();
-        let last = MAGIC.len() + 16 + code.identity.len() + 3;
-        bytes[last] ^= 1;
-        std::fs::write(&kept, bytes).unwrap();
-        assert_eq!(new().assemble("sm_90", TEXT).unwrap(), TEXT.as_bytes());
+        // Another chip is another cubin.
+        assert_eq!(new().assemble("sm_80", TEXT).unwrap(), TEXT.as_bytes());
         assert_eq!(count(), 3);
+        // A damaged file is not taken.
+        for file in std::fs::read_dir(folder.path().join("entries")).unwrap() {
+            let path = file.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            let last = bytes.len() - 9;
+            bytes[last] ^= 1;
+            std::fs::write(path, bytes).unwrap();
+        }
+        assert_eq!(new().assemble("sm_90", TEXT).unwrap(), TEXT.as_bytes());
+        assert_eq!(count(), 4);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! The candidates run on scratch memory of the kernel's own sizes, never on the program's buffers; variables have their
 //! largest value. Devices that run nothing get the heuristic's choice.
 
+use super::cache::DiskCache;
 use super::launch;
 use super::session::OpenDevice;
 use super::{Error, Session};
-use crate::codegen::beam::Beam;
+use crate::codegen::beam::{Beam, Results};
 use crate::codegen::{self, ParamInfo, Program};
 use crate::device::{Memory, time_command};
 use crate::uop::UOp;
@@ -24,10 +25,11 @@ impl Session {
         if !device.runs_kernels() {
             return Ok(heuristic()?);
         }
-        let beam = Beam { width, cache_dir: self.options.cache_dir.clone(), fast_math: self.options.fast_math };
+        let beam = Beam { width, fast_math: self.options.fast_math };
+        let kept = Kept(self.options.cache_dir.as_deref().map(DiskCache::new));
         let mut scratch: HashMap<u32, Memory> = HashMap::new();
         let mut tried = 0;
-        let best = beam.search(ast, device.target(), |p| {
+        let best = beam.search(ast, device.target(), &kept, |p| {
             tried += 1;
             time(device, p, &mut scratch).ok()
         })?;
@@ -35,6 +37,21 @@ impl Session {
             eprintln!("beam: {} from {tried} candidates, opts [{}]", best.name, best.opts.join(", "));
         }
         Ok(best)
+    }
+}
+
+/// Results on disk, where there is a place for them.
+struct Kept(Option<DiskCache>);
+
+impl Results for Kept {
+    fn recall(&self, key: &str) -> Option<String> {
+        String::from_utf8(self.0.as_ref()?.get("beam", key.as_bytes())?).ok()
+    }
+
+    fn keep(&self, key: &str, opts: &str) {
+        if let Some(cache) = &self.0 {
+            cache.put("beam", key.as_bytes(), opts.as_bytes());
+        }
     }
 }
 

@@ -1,7 +1,8 @@
-//! What every back end offers: from a linear program to what a device loads, and how the kernel's arguments are ordered.
+//! What every back end offers: from a linear program to what a device loads, and how the kernel's arguments are
+//! ordered.
 //!
-//! Place in the arrows: below all instruction sets, which implement [`Backend`]; `engine` has the list of them and holds one as a value. A new target
-//! (another CPU, a language such as MSL) is one more implementer.
+//! Place in the arrows: below all instruction sets, which implement [`Backend`]; `engine` has the list of them and
+//! holds one as a value. A new target (another CPU, a language such as MSL) is one more implementer.
 
 use doorbell_codegen::{Program, Target};
 use doorbell_elf::Object;

@@ -1,8 +1,8 @@
 //! Linear program → machine code, one folder a target.
 //!
-//! Each target implements [`Backend`]: what codegen must know of it, a program's [`Binary`], and that code as text. The list of back ends is the
-//! engine's.
-//! Depends on `codegen` (Program, Target, register allocation), `uop` and `elf` (Object); does no I/O.
+//! Each target implements [`Backend`]: what codegen must know of it, a program's [`Binary`], and that code as text. The
+//! list of back ends is the engine's. Depends on `codegen` (Program, Target, register allocation), `uop` and `elf`
+//! (Object); does no I/O.
 #![forbid(unsafe_code)]
 
 mod backend;

@@ -1,7 +1,8 @@
 //! The back end for NVIDIA's GPUs: linear program → PTX module → cubin.
 //!
-//! Place in the arrows: `ptx` renders, `sass::compile` makes the cubin of the module (all chips but sm_75, sm_87 and sm_100). Another assembler that
-//! takes text, such as NVIDIA's ptxas, can stand in its place ([`Assemble`]); text is printed for that one, for people and for files only.
+//! Place in the arrows: `ptx` renders, `sass::compile` makes the cubin of the module (all chips but sm_75, sm_87 and
+//! sm_100). Another assembler that takes text, such as NVIDIA's ptxas, can stand in its place ([`Assemble`]); text is
+//! printed for that one, for people and for files only.
 
 use super::matrix;
 use super::ptx::{Buffers, Chip, Module, RenderError, launch_shared_bytes, render};
@@ -103,7 +104,8 @@ impl Nvidia {
         if let Assembler::Other(_) = self.assembler {
             return self.text_to_cubin(&module.to_string());
         }
-        // A module that was rendered has no places: what is wrong with it is found again in its text, with line and column.
+        // A module that was rendered has no places: what is wrong with it is found again in its text, with line and
+        // column.
         compile::assemble_module(module, self.arch()?).or_else(|_| self.text_to_cubin(&module.to_string()))
     }
 }

@@ -1,7 +1,9 @@
-//! The matrices that a kernel's boxes are copied of, as arguments: a buffer's address, and the words that say how it lies.
+//! The matrices that a kernel's boxes are copied of, as arguments: a buffer's address, and the words that say how it
+//! lies.
 //!
-//! Place in the arrows: `codegen` says which matrices (`Program::tensors`), [`tensor_map`](super::sass::tensor_map) how they are written. To a device a
-//! map is what it consists of: a buffer like any other, which a launch waits for and a replay patches, and [`WORDS`] constants after it.
+//! Place in the arrows: `codegen` says which matrices (`Program::tensors`), [`tensor_map`](super::sass::tensor_map) how
+//! they are written. To a device a map is what it consists of: a buffer like any other, which a launch waits for and a
+//! replay patches, and [`WORDS`] constants after it.
 
 use super::sass::tensor_map::{BYTES, Dimension, Element, MapError, Swizzle, TensorMap};
 use doorbell_codegen::{Program, TensorInfo};
