@@ -187,7 +187,7 @@ fn numbered(inst: &Instruction, named: &Named) -> (RegFile, u64, u64) {
     match named.naming {
         Naming::General => (RegFile::General, bits(), 255),
         Naming::Predicate => (RegFile::Predicate, bits(), 7),
-        // The descriptor of B stands behind the place of A's, also where A is in registers.
+        // The descriptor of B stands after the place of A's, also where A is in registers.
         Naming::Uniform if inst.form().pipe == Pipe::Gmma && is_second(inst, named) => {
             (RegFile::Uniform, (bits() + 2).min(63), 63)
         }

@@ -10,7 +10,7 @@ use super::row::{Field, Pipe, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Free,
-    /// Reads memory of these spaces; of none where nothing changes it: then it stays behind fences alone, as threads may end there that must
+    /// Reads memory of these spaces; of none where nothing changes it: then it stays after fences alone, as threads may end there that must
     /// not read.
     Load(u8),
     /// Changes it.

@@ -59,7 +59,7 @@ pub(super) fn holds(condition: &str, value: impl Fn(&str) -> u64) -> bool {
     }
 }
 
-/// The rest of a template behind the bracket that closes the part it begins with.
+/// The rest of a template after the bracket that closes the part it begins with.
 pub(super) fn behind(template: &str) -> &str {
     let mut depth = 1;
     for (i, c) in template.bytes().enumerate() {

@@ -8,7 +8,7 @@ use super::row::{Bits, Field, FieldAccess, Index, Kind, Pipe, Role};
 /// How an operand names registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// It names none: so do all behind it.
+    /// It names none: so do all after it.
     Nothing,
     General,
     Uniform,

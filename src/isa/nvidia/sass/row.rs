@@ -67,7 +67,7 @@ pub enum Role {
     /// Bitwise complement.
     Inv,
     Reuse,
-    /// Text behind the operand: a half, a byte, a layout.
+    /// Text after the operand: a half, a byte, a layout.
     Suffix,
     /// The same inside the bars of an absolute value.
     Inner,
@@ -102,7 +102,7 @@ pub enum Style {
     SignedBase,
     /// Register, uniform register, offset.
     BaseAndUniform,
-    /// 64-bit register behind a memory descriptor.
+    /// 64-bit register after a memory descriptor.
     Described,
     /// Uniform register and offset.
     UniformBase,
@@ -704,7 +704,7 @@ impl Form {
 /// No form.
 const NONE: u16 = u16::MAX;
 
-/// First form of each opcode, and the next of the same opcode behind each form.
+/// First form of each opcode, and the next of the same opcode after each form.
 const CHAINS: ([u16; 8192], [u16; FORMS.len()]) = {
     let (mut first, mut next) = ([NONE; 8192], [NONE; FORMS.len()]);
     let mut i = FORMS.len();

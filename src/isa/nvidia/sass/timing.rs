@@ -247,7 +247,7 @@ pub fn reads_late(inst: &Instruction) -> bool {
 
 /// Whether whoever passes the instruction knows that shared memory's queue has read its sources: a barrier that is waited at, before sm_90.
 ///
-/// Source: ptxas 13.5.37, which there overwrites addresses of LDS and ATOMS behind a barrier with no scoreboard waited for, and nowhere else.
+/// Source: ptxas 13.5.37, which there overwrites addresses of LDS and ATOMS after a barrier with no scoreboard waited for, and nowhere else.
 #[must_use]
 pub fn ends_shared_reads(inst: &Instruction) -> bool {
     let form = inst.form();

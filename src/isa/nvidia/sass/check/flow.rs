@@ -92,7 +92,7 @@ impl Flow {
         flow
     }
 
-    /// A return leads behind the calls of the functions that reach it.
+    /// A return leads after the calls of the functions that reach it.
     fn link_returns(&mut self, calls: &BTreeMap<usize, Vec<usize>>, returns: &[usize]) {
         let mut links: Vec<(usize, usize)> = Vec::new();
         for (function, sites) in calls {
@@ -123,7 +123,7 @@ impl Flow {
         seen
     }
 
-    /// What nothing is seen to reach begins with nothing on its way: who goes there drains first, which is checked by nobody.
+    /// What nothing is seen to reach begins with nothing in flight: who goes there drains first, which is checked by nobody.
     fn find_entries(&mut self, code: &[Instruction]) {
         let mut seen = vec![false; code.len()];
         let mark = |flow: &Flow, from: usize, seen: &mut Vec<bool>| {

@@ -1,7 +1,7 @@
 //! A checker of schedules: from the words alone, whether every instruction finds its registers ready on every path.
 //!
 //! The hardware protects no register but by the six scoreboards and by what the stall counts leave between two instructions. So the checker walks the
-//! control flow (branches as the words have them), keeps for each point what may still be on its way ([`state`]), and reports
+//! control flow (branches as the words have them), keeps for each point what may still be in flight ([`state`]), and reports
 //!
 //! - a result of fixed latency that is read, or overwritten by a faster one, before its distance has passed,
 //! - a result of variable latency that is read or overwritten while no wait covers it,

@@ -1,4 +1,4 @@
-//! What may be on its way at a point of the code: results and reads that are not known to be done.
+//! What may be in flight at a point of the code: results and reads that are not known to be done.
 
 use super::{Hazard, Kind, Trust};
 use crate::isa::sass::control::Control;
@@ -148,7 +148,7 @@ struct Flying {
     lanes: Lanes,
 }
 
-/// Everything on its way.
+/// Everything in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     /// Results of fixed latency.
@@ -204,7 +204,7 @@ impl State {
         changed
     }
 
-    /// Issues an instruction: waits, checks, and what it leaves on its way until the next one issues.
+    /// Issues an instruction: waits, checks, and what it leaves in flight until the next one issues.
     pub(super) fn step(&mut self, facts: &[Facts], at: usize, trust: Trust, report: &mut dyn FnMut(Hazard)) {
         let me = &facts[at]; // PANIC: the walk stays inside the code
         self.wait(me.inst.control.wait, |_| SCOREBOARD_SET);

@@ -198,7 +198,7 @@ impl Template {
 
     /// One with these sources, as far as it has such operands.
     #[inline]
-    pub fn reading(&self, s: &[super::build::Src; 3]) -> Mach {
+    pub fn reading(&self, s: &[super::select::build::Src; 3]) -> Mach {
         let mut m = self.mach();
         self.sources.iter().zip(s).filter(|(at, _)| **at != ABSENT).for_each(|(at, v)| m.source(usize::from(*at), v));
         m
@@ -284,7 +284,7 @@ impl Mach {
 
     /// Sets the form's field of that number to a word, a number or a constant, with its signs.
     #[inline]
-    fn source(&mut self, i: usize, v: &super::build::Src) {
+    fn source(&mut self, i: usize, v: &super::select::build::Src) {
         match v.val {
             Val::Word(word) => self.name(i, word, 1, false),
             Val::Imm(0) => {}
@@ -296,7 +296,7 @@ impl Mach {
         }
     }
 
-    fn signs(&mut self, key: Key, v: &super::build::Src) {
+    fn signs(&mut self, key: Key, v: &super::select::build::Src) {
         if v.neg {
             self.negate(key);
         }

@@ -3,12 +3,12 @@
 //! The word of one that waits for n arrivals begins as low `2^30 - n`, which each phase begins with, and high `2^31 - n`, which counts up: its top bit, the carry, is
 //! the phase's parity. A state is the word as it was before an arrival. Source: code of ptxas 13.5 for sm_80.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Term, Val, Word};
 use super::Place;
+use super::build::{Build, Src, iadd3};
 use crate::isa::ptx::Type;
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Word};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::op;
 
 impl Build<'_> {

@@ -1,19 +1,19 @@
-//! Copies that the machine's copy engine does beside the threads: `cp.async.bulk`, of rows of bytes and of boxes of a tensor.
+//! Copies that the machine's copy engine does beside the threads: `cp.async.bulk`, of rows of bytes and of tiles of a tensor.
 //!
 //! Their operands stand in uniform registers, and a warp issues one for all its threads, while the text means one for each thread. So
 //! threads take turns: one of those that are left is elected, its values go to uniform registers, the copy is issued; all go round until nobody
-//! is left. Nearly always it is one thread that copies, and no way back is taken.
+//! is left. Nearly always it is one thread that copies, and no back edge is taken.
 
-use super::super::AsmError;
-use super::super::build::{Build, PARAMS, Src, lea};
-use super::super::flat::{Flat, Opd, Symbol};
-use super::super::mir::{Mach, Pred, Term, Val, Wide};
+use super::build::{Build, PARAMS, Src, lea};
 use super::cluster::reduction;
 use crate::isa::ptx::{Space, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Wide};
+use crate::isa::sass::compile::read::flat::{Flat, Opd, Symbol};
 use crate::isa::sass::op;
 
 /// The scoreboard that counts groups of bulk copies: nothing else uses it in code that has them.
-pub(in super::super) const GROUPS: u64 = 1;
+pub const GROUPS: u64 = 1;
 
 /// A bulk copy's operands in uniform registers.
 #[derive(Default)]
@@ -306,7 +306,7 @@ impl Build<'_> {
     }
 
     /// The values that an elected thread has, in neighbouring uniform registers.
-    fn elected(&mut self, values: &[Val], align: u64, mine: super::super::mir::Word) -> u64 {
+    fn elected(&mut self, values: &[Val], align: u64, mine: crate::isa::sass::compile::mir::Word) -> u64 {
         let first = self.uniform_registers(values.len() as u64, align);
         for (register, v) in (first..).zip(values) {
             match *v {

@@ -1,11 +1,11 @@
 //! Calls, returns, branches by tables.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src};
-use super::super::call::address;
-use super::super::flat::{Flat, Opd, Symbol};
-use super::super::mir::{Mach, Nature, Pred, Term, Val, Word};
+use super::build::{Build, Src};
 use crate::isa::ptx::Type;
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Nature, Pred, Term, Val, Word};
+use crate::isa::sass::compile::read::call::address;
+use crate::isa::sass::compile::read::flat::{Flat, Opd, Symbol};
 use crate::isa::sass::op;
 
 /// R1, where it is no operand that registers are given out for.
@@ -62,7 +62,7 @@ impl Build<'_> {
     }
 
     fn call_one(&mut self, i: &Flat, f: u32) -> Result<(), AsmError> {
-        let functions = self.functions.clone();
+        let functions = self.functions;
         let Some(callee) = functions.list.get(f as usize) else { return self.no(i, "an unknown function") };
         // What a failed assertion says has nowhere to go: it ends the grid as `trap` does.
         if !callee.has_body && callee.name == "__assertfail" {

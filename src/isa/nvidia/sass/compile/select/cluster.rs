@@ -4,14 +4,14 @@
 //! An address of the cluster's shared memory has the block's rank in its high byte. Code that hands such addresses on makes those of its own
 //! variables with its rank ([`Build::shared_value`]); where only this block's shared memory is meant they are constants.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, lea, prmt};
-use super::super::constants::CONSTANTS;
-use super::super::flat::{Body, Flat, Item, Opd};
-use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
-use super::super::scalar::SCALARS;
+use super::build::{Build, Src, iadd3, lea, prmt};
 use super::memory::Place;
 use crate::isa::ptx::{Opcode, Space, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::allocate::scalar::SCALARS;
+use crate::isa::sass::compile::lower::constants::CONSTANTS;
+use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
+use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd};
 use crate::isa::sass::op;
 
 /// The first of the uniform registers that instructions beside arithmetic take in turn; those below and above have other uses.
@@ -21,13 +21,13 @@ const UNIFORM: u64 = 12;
 const BLOCKS: u32 = 0x144;
 
 /// Where bank 0 says that the launch names a cluster.
-pub(in super::super) const EXPLICIT: u32 = 0x140;
+pub const EXPLICIT: u32 = 0x140;
 
 /// The uniform predicate of a request for registers.
 const GRANTED: u64 = 0;
 
 /// Whether code knows of the other blocks of its cluster, or hands addresses to what does.
-pub(in super::super) fn knows_blocks(body: &Body) -> bool {
+pub fn knows_blocks(body: &Body) -> bool {
     body.items.iter().any(|item| {
         let Item::Inst(i) = item else { return false };
         let cluster = |o: &Opd| matches!(o, Opd::Special(n) if n.contains("cluster"));
@@ -73,7 +73,7 @@ impl Build<'_> {
     }
 
     /// The value of an address in shared memory of this block, of a constant place.
-    pub(in super::super) fn shared_value(&mut self, at: u32) -> Val {
+    pub fn shared_value(&mut self, at: u32) -> Val {
         if !self.is_ranked() {
             return Val::Imm(at);
         }
@@ -197,7 +197,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Gives registers back, or takes more as soon as there are any. Without a number of registers at the start nobody could tell how many
+    /// Gives registers back, or takes more as soon as there are any. Without a number of registers at the start nobody could say how many
     /// there are: then it does nothing, as with ptxas.
     fn set_registers(&mut self, i: &Flat) -> Result<(), AsmError> {
         let Some(n) = i.opds.first().and_then(|o| self.constant_of(o)) else {
@@ -260,7 +260,7 @@ impl Build<'_> {
         })
     }
 
-    /// Special registers that tell a block's place among clusters; false: it is none of them.
+    /// Special registers that give a block's place among clusters; false: it is none of them.
     pub(super) fn cluster_register(&mut self, d: Word, name: &str, axis: usize) -> bool {
         let place = ["SR_CTAID.X", "SR_CTAID.Y", "SR_CTAID.Z"][axis];
         let rest = match name {

@@ -1,11 +1,11 @@
 //! Branches, ends, barriers, fences; special registers.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, imad};
-use super::super::chips::{IN_CLUSTERS, has_twice};
-use super::super::flat::{Flat, Opd, Symbol};
-use super::super::mir::{Mach, Term, Val, Wide, Word};
+use super::build::{Build, Src, iadd3, imad};
 use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::lower::chips::{IN_CLUSTERS, has_twice};
+use crate::isa::sass::compile::mir::{Mach, Term, Val, Wide, Word};
+use crate::isa::sass::compile::read::flat::{Flat, Opd, Symbol};
 use crate::isa::sass::{Role, op};
 
 impl Build<'_> {
@@ -326,7 +326,7 @@ impl Build<'_> {
 /// Performance counters.
 const PERFORMANCE: [&str; 8] = ["SR_PM0", "SR_PM1", "SR_PM2", "SR_PM3", "SR_PM4", "SR_PM5", "SR_PM6", "SR_PM7"];
 
-/// The number behind a name.
+/// The number after a name.
 fn numbered(stem: &str, name: &str) -> Option<u32> {
     stem.strip_prefix(name)?.parse().ok()
 }

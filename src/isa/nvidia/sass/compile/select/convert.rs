@@ -1,11 +1,11 @@
 //! Conversions between all types.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, fadd, iadd3};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::build::{Build, Src, fadd, iadd3};
 use super::float::rounding;
 use crate::isa::ptx::Type;
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::op;
 
 /// A type as conversion forms name it: integers of 32 bits and floats of 32 bits have no name as sources.
@@ -162,7 +162,8 @@ impl Build<'_> {
             return self.clamp(i, to, from);
         }
         let d = self.dest(i, &i.opds[0])?;
-        let wide_register = super::super::mir::width(self.code.classes[d.reg().0 as usize]) >= 2 && to.bits() == 64;
+        let wide_register =
+            crate::isa::sass::compile::mir::width(self.code.classes[d.reg().0 as usize]) >= 2 && to.bits() == 64;
         if from.bits() == 64 {
             let s = self.wide(i, &i.opds[1], from)?;
             match to.bits() {

@@ -1,15 +1,15 @@
 //! Copies that run beside the threads: `cp.async` and its groups.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::described::DESCRIPTOR;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Wide};
+use super::build::{Build, Src, iadd3};
 use crate::isa::ptx::{Space, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::lower::described::DESCRIPTOR;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::op;
 
 /// The scoreboard that counts groups of copies: no other result uses it in code that has them. Bulk copies have the next one.
-pub(in super::super) const GROUPS: u64 = 0;
+pub const GROUPS: u64 = 0;
 
 /// Whether an address is in this block's shared memory.
 pub(super) fn is_shared(i: &Flat) -> bool {

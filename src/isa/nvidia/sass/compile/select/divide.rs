@@ -1,8 +1,8 @@
 //! Integer division of 32 bits, and division, reciprocal and square root of f32 rounded as PTX says.
 
-use super::super::build::{Build, Src, fadd, fmul, fsetp, iadd3, imad};
-use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::build::{Build, Src, fadd, fmul, fsetp, iadd3, imad};
 use super::double::ONE;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
 use crate::isa::sass::op;
 
 impl Build<'_> {

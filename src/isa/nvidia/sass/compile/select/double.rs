@@ -1,13 +1,13 @@
 //! Arithmetic of f64.
 //!
-//! Division, reciprocal and square root are correctly rounded, in each direction. What stands here is right everywhere; `near` has the short ways.
+//! Division, reciprocal and square root are correctly rounded, in each direction. What stands here is right everywhere; `near` has the short paths.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, isetp, lop3};
-use super::super::flat::Flat;
-use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::build::{Build, Src, iadd3, isetp, lop3};
 use super::float::rounding;
 use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::isa::sass::compile::read::flat::Flat;
 use crate::isa::sass::{Form, Role, op};
 
 /// A double with its sign.
@@ -307,7 +307,7 @@ impl Build<'_> {
         q
     }
 
-    /// A number that is not too small for a normal one, 2^54 times as large where it was, which the predicate tells.
+    /// A number that is not too small for a normal one, 2^54 times as large where it was, which the predicate says.
     fn grown(&mut self, x: Word) -> (Word, Word) {
         let (p, big, y, size) = (self.pred(), self.two(), self.two(), self.one());
         self.lop(size, [x.plus(1).into(), 0x7ff0_0000.into(), Src::ZERO], 0xc0);
@@ -354,7 +354,7 @@ impl Build<'_> {
     }
 
     /// The same of the quotient x of two numbers, rounded to nearest as if it had not been rounded before: where x looks like a tie of denormals,
-    /// what the division leaves tells by its sign on which side the quotient is.
+    /// what the division leaves says by its sign on which side the quotient is.
     fn scale_nearest(&mut self, x: Word, e: Word, (above, below): (Wide, Word)) -> Word {
         let left = self.multiply_add_double((below, true), x, above);
         let (inexact, side, tie, wrong) = (self.pred(), self.one(), self.pred(), self.pred());

@@ -1,10 +1,10 @@
 //! Bit fields of 64 bits.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, vimnmx};
-use super::super::flat::Flat;
-use super::super::mir::{Pred, Val, Wide, Word};
+use super::build::{Build, Src, iadd3, vimnmx};
 use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Pred, Val, Wide, Word};
+use crate::isa::sass::compile::read::flat::Flat;
 
 impl Build<'_> {
     pub(super) fn wide_field(&mut self, i: &Flat, d: Word, ty: Type) -> Result<(), AsmError> {

@@ -1,10 +1,10 @@
 //! Arithmetic of f32.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, fadd, ffma, fmnmx, fmul};
-use super::super::flat::Flat;
-use super::super::mir::{Mach, Pred, Val, Word};
+use super::build::{Build, Src, fadd, ffma, fmnmx, fmul};
 use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::isa::sass::compile::read::flat::Flat;
 use crate::isa::sass::op;
 
 /// The table's text of a rounding.

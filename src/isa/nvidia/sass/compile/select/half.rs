@@ -1,11 +1,11 @@
 //! Arithmetic of f16 and bf16, single (both halves of the word compute the same) and packed.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src};
-use super::super::facts::Known;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Word};
+use super::build::{Build, Src};
 use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::isa::sass::compile::optimise::facts::Known;
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::op;
 
 /// Both halves, the low one, the high one.

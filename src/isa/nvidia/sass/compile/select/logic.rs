@@ -1,11 +1,11 @@
 //! Bits: logic, shifts, fields, counts; comparisons and choices; moves.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, bmsk, fsetp, iadd3, isetp, sgxt, shf};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::build::{Build, Src, bmsk, fsetp, iadd3, isetp, sgxt, shf};
 use super::double::DSETP;
 use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::op;
 
 /// A comparison's code in integer and float forms.
@@ -100,7 +100,7 @@ impl Build<'_> {
                 });
                 let (a, c, s) = (a?, c?, s?);
                 let s = if let Val::Imm(v) = s { Val::Imm(v & 0xffff) } else { s };
-                self.alu(super::super::build::prmt(), d, [a.into(), s.into(), c.into()], |m| match mode {
+                self.alu(super::build::prmt(), d, [a.into(), s.into(), c.into()], |m| match mode {
                     Some(mode) => m.m("md", mode),
                     None => m,
                 });

@@ -1,10 +1,10 @@
 //! Matrix multiplication of a warp, and loads of its fragments.
 
-use super::super::AsmError;
-use super::super::build::Build;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Val, Word};
+use super::build::Build;
 use crate::isa::ptx::{Opcode, Space, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Val, Word};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::{Chip, op};
 
 impl Build<'_> {

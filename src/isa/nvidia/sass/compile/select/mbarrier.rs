@@ -3,11 +3,11 @@
 //! The word of one that waits for n arrivals begins as low `(2^20 - n) << 1` and high `(2^20 - n) << 11`; its top bit is the phase's parity.
 //! A state is the word as it was before an arrival.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Term, Val, Word};
+use super::build::{Build, Src, iadd3};
 use crate::isa::ptx::{Space, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Term, Val, Word};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::op;
 
 /// Uniform registers of an initialisation: address, and the word's pair.

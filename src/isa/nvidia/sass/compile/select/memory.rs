@@ -1,18 +1,18 @@
 //! Loads, stores, address spaces, atomics.
 
-use super::super::AsmError;
-use super::super::build::{Build, PARAMS, Src, iadd3};
-use super::super::facts::{Known, SHARED_START};
-use super::super::flat::{Flat, Opd, Symbol};
-use super::super::mir::{Mach, Nature, Template, Val, Wide, Word};
+use super::build::{Build, PARAMS, Src, iadd3};
 use crate::isa::ptx::{Opcode, Space, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Nature, Template, Val, Wide, Word};
+use crate::isa::sass::compile::optimise::facts::{Known, SHARED_START};
+use crate::isa::sass::compile::read::flat::{Flat, Opd, Symbol};
 use crate::isa::sass::{Form, op};
 
 /// Where bank 0 has the address of the parameters.
 const PARAMETERS: u32 = 0x198;
 
 /// A base register with its words, and a byte offset.
-pub(crate) struct Place {
+pub struct Place {
     pub base: Option<(Word, u8)>,
     pub offset: i64,
     /// From above the frame.
@@ -240,7 +240,7 @@ impl Build<'_> {
             let w = self.home(root);
             match first {
                 None if !w.sub().is_multiple_of(words)
-                    || super::super::mir::width(self.code.classes[w.reg().0 as usize]) < words =>
+                    || crate::isa::sass::compile::mir::width(self.code.classes[w.reg().0 as usize]) < words =>
                 {
                     return None;
                 }

@@ -1,11 +1,11 @@
 //! Division, reciprocal and square root, correctly rounded. Where operands and result are in the middle of the range, a few steps lead there from MUFU's guess;
-//! the ways that are right everywhere (`far_..`) stand behind a branch that a warp takes if one of its threads has to.
+//! the paths that are right everywhere (`far_..`) stand after a branch that a warp takes if one of its threads has to.
 //!
 //! Steps and limits are those of the code that ptxas makes: what a card's MUFU and FCHK give is as good as that wants it.
 
-use super::super::build::{Build, Src, ffma, fmul, iadd3};
-use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
+use super::build::{Build, Src, ffma, fmul, iadd3};
 use super::double;
+use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
 use crate::isa::sass::op;
 
 const ONE: u32 = 1f32.to_bits();

@@ -1,10 +1,10 @@
 //! Packed integers: pairs of 16 bits, and the video instructions on bytes.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, vimnmx};
-use super::super::flat::Flat;
-use super::super::mir::{Mach, Pred, Val, Word};
+use super::build::{Build, Src, iadd3, vimnmx};
 use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::isa::sass::compile::read::flat::Flat;
 use crate::isa::sass::{Chip, op};
 
 impl Build<'_> {

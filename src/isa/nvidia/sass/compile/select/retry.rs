@@ -1,11 +1,11 @@
 //! Atomics that the machine does not have: a loop of compare and swap.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, fadd};
-use super::super::flat::Flat;
-use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
+use super::build::{Build, Src, fadd};
 use super::memory::Place;
 use crate::isa::ptx::{Space, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
+use crate::isa::sass::compile::read::flat::Flat;
 use crate::isa::sass::op;
 
 impl Build<'_> {
@@ -92,7 +92,7 @@ impl Build<'_> {
             Some((w, _)) => Val::Word(w),
             None => Val::Imm(0),
         };
-        self.alu(super::super::build::iadd3(), sum, [low.into(), (place.offset as u32).into(), Src::ZERO], |m| m);
+        self.alu(super::build::iadd3(), sum, [low.into(), (place.offset as u32).into(), Src::ZERO], |m| m);
         self.lop(bits, [sum.into(), 2.into(), Src::ZERO], 0xc0);
         self.shift(shift, [bits.into(), 3.into(), Src::ZERO], ".L", ".U32", false);
         if wide {

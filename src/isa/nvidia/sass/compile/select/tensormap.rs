@@ -1,13 +1,13 @@
-//! Tensor maps changed and handed on by code: `tensormap.replace`, `tensormap.cp_fenceproxy`, fences between the ways to memory.
+//! Tensor maps changed and handed on by code: `tensormap.replace`, `tensormap.cp_fenceproxy`, fences between the paths to memory.
 //!
 //! A map has 128 bytes; which of its bits a field is, is what ptxas 13.5.37 changes for it.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Val, Wide, Word};
+use super::build::{Build, Src, iadd3};
 use super::memory::Place;
 use crate::isa::ptx::{Space, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Val, Wide, Word};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::op;
 
 /// A field of words of a map: byte offset of the word, lowest bit, bits, and bits that are cleared with it.

@@ -6,11 +6,11 @@
 //!
 //! Signed nibbles stay in the upper half of their bytes: each is 16 times its value, and the sum is shifted down before the addend comes to it.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Val, Word};
+use super::build::{Build, Src, iadd3};
 use crate::isa::ptx::Type;
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Val, Word};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::{Chip, op};
 
 /// The registers of A, B and C; no C: zeros.
@@ -301,7 +301,7 @@ impl Build<'_> {
         }
         for (k, o) in d.iter().enumerate() {
             let d = self.dest(i, o)?;
-            self.mov64(d, super::super::mir::Wide::Pair(sums[k / 2].plus(2 * (k % 2) as u8)));
+            self.mov64(d, crate::isa::sass::compile::mir::Wide::Pair(sums[k / 2].plus(2 * (k % 2) as u8)));
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! What the threads of a warp do together: shuffles, votes, matches, reductions.
 
-use super::super::AsmError;
-use super::super::build::Build;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Word};
+use super::build::Build;
 use crate::isa::ptx::{Opcode, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::op;
 
 impl Build<'_> {

@@ -2,13 +2,13 @@
 //!
 //! They run beside the threads. `wgmma.fence` is WARPGROUP.ARRIVE, a multiply HGMMA, QGMMA, IGMMA or BGMMA, the last multiply before
 //! `commit_group` carries the group's mark, `wait_group` is WARPGROUP.DEPBAR. Sums stand in neighbouring registers from a multiple of eight on, descriptors
-//! in four neighbouring uniform registers. That no register of a multiply on its way is given to something else is [`flight`](super::super::flight)'s.
+//! in four neighbouring uniform registers. That no register of a multiply in flight is given to something else is [`flight`](crate::isa::sass::compile::arrange::flight)'s.
 
-use super::super::AsmError;
-use super::super::build::Build;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Word, class_of};
+use super::build::Build;
 use crate::isa::ptx::Type;
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Word, class_of};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::{Form, is_group_multiply, op};
 
 /// URZ.
@@ -138,7 +138,7 @@ impl Build<'_> {
             let before = count(self);
             let factor = self.stored(i, a, Type::B32, 4)?;
             if count(self) != before {
-                // Copies behind the text's fence are fenced as well.
+                // Copies after the text's fence are fenced as well.
                 self.push(Mach::new(op::WARPGROUP_ARV).effect());
             }
             m = match factor {

@@ -1,11 +1,11 @@
 //! Integer arithmetic of 64 bits.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::facts::Part;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::build::{Build, Src, iadd3};
 use crate::isa::ptx::{Imm, Opcode, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::isa::sass::compile::optimise::facts::Part;
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::op;
 
 impl Build<'_> {
@@ -153,7 +153,7 @@ impl Build<'_> {
     /// `d = (x extended to 64 bits) << n + other`.
     fn scaled(&mut self, i: &Flat, d: Word, from: &Flat, other: Wide) -> Result<bool, AsmError> {
         let (Opcode::Shl, Some(Opd::Imm(n))) = (from.op, from.opds.get(2)) else { return Ok(false) };
-        let n = super::super::facts::bits_of(*n, Type::U32);
+        let n = crate::isa::sass::compile::optimise::facts::bits_of(*n, Type::U32);
         let Some(inner) = self.origin(&from.opds[1]).filter(|c| c.op == Opcode::Cvt && n < 31) else {
             return Ok(false);
         };

@@ -4,11 +4,11 @@
 //! from column `w t` on `w` elements. Of A this reads (m, k), of B (n, k), of C (m, n). Where the text has more registers than
 //! elements, the rest is not used. In shapes of 8 rows, A and B change places and C is turned.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, imad_wide};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Val, Wide, Word};
+use super::build::{Build, Src, iadd3, imad_wide};
 use crate::isa::ptx::{Space, Type};
+use crate::isa::sass::compile::AsmError;
+use crate::isa::sass::compile::mir::{Mach, Val, Wide, Word};
+use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::{Form, op};
 use smallvec::SmallVec;
 
