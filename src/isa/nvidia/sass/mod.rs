@@ -47,9 +47,9 @@ pub use file::{assemble_file, listing, words_listing};
 pub use inst::{FieldError, Guard, Instruction, Operand, Signs, Value};
 pub use parse::{ParseError, parse, parse_at, parse_for};
 pub use print::{print, print_at};
-pub use row::{Field, File, Form, Index, Kind, Named, Pipe, Role, Style};
+pub use row::{Field, File, Form, Index, Kind, Modifier, Named, Pipe, Role, Style};
 pub use source::{SourceError, SourceReason, assemble, assemble_for, listing_line};
-pub use table::op;
+pub use table::{mods, op};
 pub use timing::{
     Completion, Distance, SCOREBOARD_SET, completion, distance, ends_shared_reads, guessed_latency, least_stall,
     overwrite, reads_late,

@@ -46,6 +46,42 @@ impl TextKey {
     }
 }
 
+/// A value of a modifier, with the field that has it: the items of [`mods`](super::mods), which the table's generator writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modifier {
+    key: Key,
+    text_key: TextKey,
+    text: &'static str,
+}
+
+impl Modifier {
+    pub(super) const fn of(slot: &str, text: &'static str) -> Modifier {
+        Modifier { key: Key::of(slot, Role::Value), text_key: TextKey::of(text), text }
+    }
+
+    /// The name of its field.
+    #[must_use]
+    pub fn slot(self) -> String {
+        self.key.slot()
+    }
+
+    /// As it is written: empty for the value that is not.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        self.text
+    }
+
+    /// Its field.
+    pub(super) const fn key(self) -> Key {
+        self.key
+    }
+
+    /// Its value, among those of its field.
+    pub(super) const fn text_key(self) -> TextKey {
+        self.text_key
+    }
+}
+
 /// Which predicate file a guard is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum File {

@@ -9,7 +9,8 @@
 use super::chip::Chip;
 use super::effects::{Access, RegFile, Slot};
 use super::inst::Instruction;
-use super::row::{Pipe, Role};
+use super::mods;
+use super::row::{Modifier, Pipe, Role};
 
 /// Cycles from a producer's issue to its consumer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +126,10 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
         (Pipe::Mma, Pipe::Mma) if addend && is_long(producer) => both(24, 28),
         (Pipe::Mma, Pipe::Mma) if addend => both(14, 28),
         // The smallest integer shapes, of bytes, of four bits and of bits, are done sooner.
-        (Pipe::Mma, _) if matches!(producer.modifier("sh"), ".8816" | ".8832" | ".88128") && column(to) < 4 => {
+        (Pipe::Mma, _)
+            if [mods::sh::_8816, mods::sh::_8832, mods::sh::_88128].iter().any(|m| producer.says(*m))
+                && column(to) < 4 =>
+        {
             both(13, 28)
         }
         // ptxas leaves less between two of them on sm_80 alone.
@@ -143,17 +147,18 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
 
 /// The matrix shapes of 24 cycles.
 fn is_long(inst: &Instruction) -> bool {
-    let shape = inst.modifier("sh");
+    let shape = |all: &[Modifier]| all.iter().any(|m| inst.says(*m));
+    let halves = inst.form().mnemonic == "HMMA";
     if inst.form().name == "SP" {
-        let halves = inst.form().mnemonic == "HMMA" && inst.modifier("st") != ".TF32";
-        return shape == ".16864" || shape == if halves { ".16832" } else { ".16816" };
+        let short = if halves && !inst.says(mods::st::TF32) { mods::sh::_16832 } else { mods::sh::_16816 };
+        return shape(&[mods::sh::_16864, short]);
     }
     // Integers of four bits, on chips that multiply them: half as much as bytes of the same shape.
-    if shape == ".16832" && matches!(inst.modifier("at"), ".S4" | ".U4") {
+    if shape(&[mods::sh::_16832]) && (inst.says(mods::at::S4) || inst.says(mods::at::U4)) {
         return false;
     }
-    let tf32 = inst.modifier("st") == ".TF32" && shape != ".1684";
-    matches!(shape, ".16832" | ".168256" | ".16864") || inst.form().mnemonic == "HMMA" && (shape == ".16816" || tf32)
+    let tf32 = inst.says(mods::st::TF32) && !shape(&[mods::sh::_1684]);
+    shape(&[mods::sh::_16832, mods::sh::_168256, mods::sh::_16864]) || halves && (shape(&[mods::sh::_16816]) || tf32)
 }
 
 fn predicate(producer: &Instruction, to: Pipe, read: &Access) -> Distance {
@@ -251,7 +256,7 @@ pub fn reads_late(inst: &Instruction) -> bool {
 #[must_use]
 pub fn ends_shared_reads(inst: &Instruction) -> bool {
     let form = inst.form();
-    let arrives = form.name.ends_with("ARV") || inst.modifier("md") == ".ARV";
+    let arrives = form.name.ends_with("ARV") || inst.says(mods::md::ARV);
     form.mnemonic == "BAR" && inst.chip() < Chip::Sm90 && !arrives
 }
 

@@ -5,7 +5,7 @@
 //! 64-bit operation, which may then work in place.
 
 use super::super::inst::{FieldError, Instruction};
-use super::super::row::{Field, Form, Key, Kind, Role, TextKey};
+use super::super::row::{Field, Form, Key, Kind, Modifier, Role};
 use crate::codegen::regalloc::{Class, VReg};
 use crate::isa::ptx::Pos;
 use smallvec::SmallVec;
@@ -186,8 +186,8 @@ impl Template {
     }
 
     /// With a modifier.
-    pub const fn with(self, slot: &str, text: &str) -> Template {
-        Template { inst: self.inst.with(slot, text), ..self }
+    pub const fn with(self, modifier: Modifier) -> Template {
+        Template { inst: self.inst.with(modifier), ..self }
     }
 
     /// An instruction like this.
@@ -390,22 +390,22 @@ impl Mach {
         self
     }
 
-    /// A modifier by its text, which is empty where a new instruction has it right.
-    #[inline(always)] // names that are constants become numbers
-    pub fn mark(self, slot: &str, text: &str) -> Mach {
-        if text.is_empty() { self } else { self.m(slot, text) }
+    /// A modifier, unless it is the value that is not written, which a new instruction has.
+    #[inline(always)] // modifiers that are constants become numbers
+    pub fn mark(self, modifier: Modifier) -> Mach {
+        if modifier.text().is_empty() { self } else { self.m(modifier) }
     }
 
-    /// A modifier by its text.
-    #[inline(always)] // names that are constants become numbers
-    pub fn m(mut self, slot: &str, text: &str) -> Mach {
-        self.modifier(Key::of(slot, Role::Value), TextKey::of(text), text);
+    /// A modifier.
+    #[inline(always)] // modifiers that are constants become numbers
+    pub fn m(mut self, modifier: Modifier) -> Mach {
+        self.modify(modifier);
         self
     }
 
-    fn modifier(&mut self, key: Key, text_key: TextKey, text: &str) {
-        if !self.inst.put_text(key, text_key) {
-            let failed = self.inst.set_text(key, text).err();
+    fn modify(&mut self, modifier: Modifier) {
+        if !self.inst.put_modifier(modifier) {
+            let failed = self.inst.modify(modifier).err();
             self.refuse(failed);
         }
     }

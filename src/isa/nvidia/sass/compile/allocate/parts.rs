@@ -13,7 +13,7 @@ use crate::isa::sass::compile::AsmError;
 use crate::isa::sass::compile::lines::{End, Lines, ends};
 use crate::isa::sass::compile::mir::{Code, FOUR, Mach, Nature, ONE, PRED, Pred, RegField, TWO, width};
 use crate::isa::sass::compile::select::Selected;
-use crate::isa::sass::{Role, op};
+use crate::isa::sass::{Role, mods, op};
 use smallvec::SmallVec;
 
 /// What an instruction of the allocator is.
@@ -247,7 +247,7 @@ impl<'a> Apply<'a> {
         let Loc::Reg(r) = self.alloc.operands[self.parts.func.operand_range(i).start] else { return Ok(()) };
         let (class, first) = (self.parts.code.classes[o.vreg.0 as usize], u64::from(r.index));
         if class == PRED {
-            return self.lines.add(Mach::new(op::ISETP_R).n("pu", first).m("cmp", ".EQ").p("pp", Pred::TRUE), None);
+            return self.lines.add(Mach::new(op::ISETP_R).n("pu", first).m(mods::cmp::EQ).p("pp", Pred::TRUE), None);
         }
         for k in 0..u64::from(width(class)) {
             self.lines.add(Mach::new(op::MOV_R).n("d", first + k).n("mask", 15), None)?;
@@ -310,7 +310,7 @@ impl<'a> Apply<'a> {
         // 0 where it is set.
         let m = match store {
             true => Mach::new(op::SEL_I).n("d", r).n("b", 1).n("pp", reg),
-            false => Mach::new(op::ISETP_R).n("pu", reg).n("a", r).m("cmp", ".EQ").p("pp", Pred::TRUE),
+            false => Mach::new(op::ISETP_R).n("pu", reg).n("a", r).m(mods::cmp::EQ).p("pp", Pred::TRUE),
         };
         self.lines.add(m, None)?;
         if store && frame { self.frame(ONE, slot, r, true) } else { Ok(()) }
@@ -320,14 +320,14 @@ impl<'a> Apply<'a> {
         self.spills += 1;
         let offset = i64::from(self.frame + self.alloc.frame.slots[slot as usize].offset);
         let size = match class {
-            TWO => ".64",
-            ONE => "",
-            _ => ".128",
+            TWO => mods::sz::_64,
+            ONE => mods::sz::NONE,
+            _ => mods::sz::_128,
         };
         for k in 0..u64::from(width(class).div_ceil(4)) {
             let r = reg + 4 * k;
             let m = if store { Mach::new(op::STL_R).n("b", r) } else { Mach::new(op::LDL_R).n("d", r) };
-            let mut m = m.m("sz", size).m("ev", "").at(None, 0, offset + 16 * k.cast_signed());
+            let mut m = m.m(size).m(mods::ev::NONE).at(None, 0, offset + 16 * k.cast_signed());
             if let Err(e) = m.inst.set("m", Role::Register, STACK) {
                 return Err(AsmError::new(m.pos, e.to_string()));
             }

@@ -11,7 +11,7 @@
 use super::live::goes_back;
 use crate::isa::sass::compile::mir::{Code, Mach, Nature, ONE, PRED, RegField, Term};
 use crate::isa::sass::compile::select::Selected;
-use crate::isa::sass::{Form, Pipe, RegFile, Role, effects, op};
+use crate::isa::sass::{Form, Modifier, Pipe, RegFile, Role, effects, mods, op};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -110,6 +110,9 @@ fn candidates(code: &Code, forms: &[Option<&'static Form>]) -> Vec<Value> {
     values
 }
 
+/// The block's place in the grid.
+const BLOCK: [Modifier; 3] = [mods::s::SR_CTAID_X, mods::s::SR_CTAID_Y, mods::s::SR_CTAID_Z];
+
 /// The form for uniform registers, which all chips have.
 fn uniform_form(m: &Mach) -> Option<&'static Form> {
     let form = m.inst.form();
@@ -133,7 +136,7 @@ fn uniform_form(m: &Mach) -> Option<&'static Form> {
         ("ISETP", "R" | "I") if !(unused("pv") && unused("pp") && off("x")) => return None,
         ("ISETP", "R") => op::UISETP_R,
         ("ISETP", "I") => op::UISETP_I,
-        ("S2R", "S") if m.inst.modifier("s").starts_with("SR_CTAID") => op::S2UR_S,
+        ("S2R", "S") if BLOCK.iter().any(|s| m.inst.says(*s)) => op::S2UR_S,
         _ => return None,
     };
     let plain = matches!(m.nature, Nature::Plain | Nature::Copy | Nature::Constant);

@@ -7,7 +7,9 @@
 use crate::isa::sass::compile::lines::Line;
 use crate::isa::sass::compile::mir::{Code, Mach, Word};
 use crate::isa::sass::compile::schedule::list::{Listing, Node};
-use crate::isa::sass::{Access, Effects, Guard, Instruction, Pipe, RegFile, Slot, effects, is_group_multiply, op};
+use crate::isa::sass::{
+    Access, Effects, Guard, Instruction, Pipe, RegFile, Slot, effects, is_group_multiply, mods, op,
+};
 use hashbrown::HashMap;
 
 /// Registers in flight: first word and number of words, and the groups that have ended since.
@@ -26,7 +28,7 @@ fn waits(inst: &Instruction) -> Option<u64> {
 }
 
 fn ends_group(inst: &Instruction) -> bool {
-    is_group_multiply(inst) && !inst.modifier("gsb").is_empty()
+    is_group_multiply(inst) && inst.says(mods::gsb::GSB0)
 }
 
 /// Goes over an instruction.
@@ -106,7 +108,7 @@ pub fn serialize(code: &mut Code) {
             let mut around = [op::WARPGROUP_ARV, op::WARPGROUP_DEPBAR].map(|form| Mach::new(form).effect());
             around.iter_mut().for_each(|a| a.pos = pos);
             let [arrive, wait] = around;
-            block.ops.extend([arrive, m.m("gsb", ", gsb0").glued(), wait.glued()]);
+            block.ops.extend([arrive, m.m(mods::gsb::GSB0).glued(), wait.glued()]);
         }
     }
 }

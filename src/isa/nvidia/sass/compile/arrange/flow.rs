@@ -6,7 +6,7 @@
 
 use crate::isa::sass::compile::AsmError;
 use crate::isa::sass::compile::mir::{Block, Code, Mach, Nature, ONE, Term};
-use crate::isa::sass::op;
+use crate::isa::sass::{mods, op};
 use smallvec::SmallVec;
 
 const NONE: usize = usize::MAX;
@@ -287,7 +287,7 @@ fn save(code: &mut Code, used: &[u8]) {
     let first = code.order[0];
     for (k, n) in used.iter().enumerate() {
         let kept = code.vreg(ONE);
-        let get = Mach::new(op::BMOV_RB).w("d", kept).n("b", u64::from(*n)).m("cl", ".CLEAR").effect();
+        let get = Mach::new(op::BMOV_RB).w("d", kept).n("b", u64::from(*n)).m(mods::cl::CLEAR).effect();
         code.blocks[first].ops.insert(k, get);
         let put = Mach::new(op::BMOV_BR).n("b", u64::from(*n)).r("a", kept).effect();
         let ops = &mut code.blocks[last].ops;

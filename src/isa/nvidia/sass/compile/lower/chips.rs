@@ -6,7 +6,7 @@
 use crate::isa::sass::compile::lines::Line;
 use crate::isa::sass::inst::{field_name, named};
 use crate::isa::sass::row::{Field, Form, Kind, Role};
-use crate::isa::sass::{Chip, Instruction, op};
+use crate::isa::sass::{Chip, Instruction, mods, op};
 
 /// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes, before, after.
 /// Source: cubins of ptxas 13.5 (nv.md 5.4).
@@ -83,7 +83,7 @@ fn renamed(inst: &Instruction, chip: Chip) -> (&'static str, &'static str) {
 fn translated(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
     let from = inst.form();
     let no = |what: &str| format!("{chip} has no {what}");
-    if chip.is_before_hopper() && from.mnemonic == "S2R" && inst.modifier("s") == "SR_SWINHI" {
+    if chip.is_before_hopper() && from.mnemonic == "S2R" && inst.says(mods::s::SR_SWINHI) {
         return window(inst, chip);
     }
     let (mnemonic, name) = renamed(inst, chip);
@@ -97,7 +97,7 @@ fn translated(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
         out.set("m", Role::Value, u64::from(u32::MAX)).map_err(|e| e.to_string())?;
     }
     if (from.mnemonic, mnemonic) == ("I2FP", "I2F") {
-        out.set_modifier("dt", "").map_err(|e| e.to_string())?;
+        out.modify(mods::dt::NONE).map_err(|e| e.to_string())?;
     }
     constants(&mut out)?;
     Ok(out)

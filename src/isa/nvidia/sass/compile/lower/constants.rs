@@ -10,7 +10,7 @@ use super::chips::{copied, place};
 use crate::isa::sass::compile::allocate::scalar::SCALARS;
 use crate::isa::sass::compile::lines::Line;
 use crate::isa::sass::row::{Field, Form, Index, Kind, Pipe, Role};
-use crate::isa::sass::{Chip, FieldError, Guard, Instruction, op};
+use crate::isa::sass::{Chip, FieldError, Guard, Instruction, mods, op};
 use std::ops::Range;
 
 /// Uniform registers of constants: selection uses those below, values that loops keep those above.
@@ -128,7 +128,7 @@ pub fn load(form: &'static Form, d: u64, (bank, at): (u64, u64), both: bool) -> 
     inst.set("d", Role::Value, d).map_err(failed)?;
     inst.set("c", Role::Bank, bank).map_err(failed)?;
     inst.set("c", Role::Offset, at).map_err(failed)?;
-    inst.set_modifier("sz", if both { ".64" } else { "" }).map_err(failed)?;
+    inst.modify(if both { mods::sz::_64 } else { mods::sz::NONE }).map_err(failed)?;
     Ok(inst)
 }
 

@@ -3,13 +3,13 @@
 use crate::isa::ptx::{Opcode, Pos, Type};
 use crate::isa::sass::compile::AsmError;
 use crate::isa::sass::compile::context::Unit;
-use crate::isa::sass::compile::read::call::Signatures;
 use crate::isa::sass::compile::mir::{
     Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Template, Term, Val, Wide, Word, class_of,
 };
 use crate::isa::sass::compile::optimise::facts::{Facts, Known, SHARED_START, bits_of};
+use crate::isa::sass::compile::read::call::Signatures;
 use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
-use crate::isa::sass::{Chip, Form, op};
+use crate::isa::sass::{Chip, Form, Modifier, mods, op};
 use std::cell::OnceCell;
 
 /// Where parameters begin in bank 0.
@@ -83,16 +83,16 @@ macro_rules! families {
     )*};
     (@ _ $mods:tt) => { None };
     (@ $name:ident $mods:tt) => { Some(families!(@of $name $mods)) };
-    (@of $name:ident ($($slot:literal $text:literal),*)) => { Template::of(op::$name)$(.with($slot, $text))* };
+    (@of $name:ident ($($slot:ident::$value:ident),*)) => { Template::of(op::$name)$(.with(mods::$slot::$value))* };
 }
 
 families! {
     iadd3: IADD3_R IADD3_I IADD3_C _ _ false ();
     /// Signed, as are the next three.
-    imad: IMAD_LOR IMAD_LOI IMAD_LOC IMAD_LOI3 IMAD_LOC3 false ("sg" "");
-    imad_wide: IMAD_WIDER IMAD_WIDEI IMAD_WIDEC _ IMAD_WIDEC3 false ("sg" "");
-    imad_hi: IMAD_HIR IMAD_HII IMAD_HIC _ _ false ("sg" "");
-    isetp: ISETP_R ISETP_I ISETP_C _ _ false ("sg" "");
+    imad: IMAD_LOR IMAD_LOI IMAD_LOC IMAD_LOI3 IMAD_LOC3 false (sg::NONE);
+    imad_wide: IMAD_WIDER IMAD_WIDEI IMAD_WIDEC _ IMAD_WIDEC3 false (sg::NONE);
+    imad_hi: IMAD_HIR IMAD_HII IMAD_HIC _ _ false (sg::NONE);
+    isetp: ISETP_R ISETP_I ISETP_C _ _ false (sg::NONE);
     lop3: LOP3_R LOP3_I LOP3_C _ _ false ();
     shf: SHF_R SHF_I SHF_C SHF_I3 SHF_C3 false ();
     prmt: PRMT_R PRMT_I PRMT_C PRMT_I3 PRMT_C3 false ();
@@ -101,7 +101,7 @@ families! {
     lea: LEA_R LEA_I LEA_C _ _ false ();
     bmsk: BMSK_R BMSK_I BMSK_C _ _ false ();
     sgxt: SGXT_R SGXT_I SGXT_C _ _ false ();
-    fmul: FMUL_R FMUL_I FMUL_C _ _ true ("scale" "");
+    fmul: FMUL_R FMUL_I FMUL_C _ _ true (scale::NONE);
     ffma: FFMA_R FFMA_I FFMA_C FFMA_I3 FFMA_C3 true ();
     fsetp: FSETP_R FSETP_I FSETP_C _ _ true ();
     fmnmx: FMNMX_R FMNMX_I FMNMX_C _ _ true ();
@@ -414,7 +414,7 @@ impl<'a> Build<'a> {
                 let p = self.pred();
                 self.unguarded(|b| {
                     let explicit = b.in_word(Val::Const(0, crate::isa::sass::compile::select::EXPLICIT));
-                    b.compare(p, ".EQ", false, explicit.into(), 1.into());
+                    b.compare(p, mods::cmp::EQ, false, explicit.into(), 1.into());
                 });
                 Ok(Pred::of(p))
             }
@@ -679,13 +679,13 @@ impl<'a> Build<'a> {
         let low = self.arith(iadd3(), [src(a.0.low(), a.1), src(b.0.low(), b.1), Src::ZERO]);
         self.push(low.w("d", d).w("pu", carry));
         let high = self.arith(iadd3(), [src(a.0.high(), a.1), src(b.0.high(), b.1), Src::ZERO]);
-        let high = high.w("d", d.plus(1)).m("x", ".X").p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
+        let high = high.w("d", d.plus(1)).m(mods::x::X).p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
         self.push(high.glued());
     }
 
     /// A shift or funnel shift: direction and type as the table writes them.
-    pub fn shift(&mut self, d: Word, s: [Src; 3], dir: &'static str, ty: &'static str, hi: bool) {
-        self.alu(shf(), d, s, |m| m.m("dir", dir).m("ty", ty).mark("hi", if hi { ".HI" } else { "" }));
+    pub fn shift(&mut self, d: Word, s: [Src; 3], dir: Modifier, ty: Modifier, hi: bool) {
+        self.alu(shf(), d, s, |m| m.m(dir).m(ty).mark(if hi { mods::hi::HI } else { mods::hi::NONE }));
     }
 
     /// Bytes of two words.
@@ -703,22 +703,22 @@ impl<'a> Build<'a> {
     }
 
     /// `p = a cmp b` of 32-bit integers, and with another predicate.
-    pub fn compare(&mut self, d: Word, cmp: &str, signed: bool, a: Src, b: Src) {
-        let m = self
-            .arith(isetp(), [a, b, Src::ZERO])
-            .w("pu", d)
-            .m("cmp", cmp)
-            .mark("sg", if signed { "" } else { ".U32" });
+    pub fn compare(&mut self, d: Word, cmp: Modifier, signed: bool, a: Src, b: Src) {
+        let m = self.arith(isetp(), [a, b, Src::ZERO]).w("pu", d).m(cmp).mark(if signed {
+            mods::sg::NONE
+        } else {
+            mods::sg::U32
+        });
         self.push(m.p("pp", Pred::TRUE));
     }
 
     /// `p = a cmp b` of 64-bit integers.
-    pub fn compare64(&mut self, d: Word, cmp: &str, signed: bool, a: Wide, b: Wide) {
+    pub fn compare64(&mut self, d: Word, cmp: Modifier, signed: bool, a: Wide, b: Wide) {
         let low = self.pred();
         let m = self.arith(isetp(), [a.low().into(), b.low().into(), Src::ZERO]);
-        self.push(m.w("pu", low).m("cmp", cmp).m("sg", ".U32").p("pp", Pred::TRUE));
+        self.push(m.w("pu", low).m(cmp).m(mods::sg::U32).p("pp", Pred::TRUE));
         let m = self.arith(isetp(), [a.high().into(), b.high().into(), Src::ZERO]);
-        let m = m.w("pu", d).m("cmp", cmp).mark("sg", if signed { "" } else { ".U32" }).m("x", ".EX");
+        let m = m.w("pu", d).m(cmp).mark(if signed { mods::sg::NONE } else { mods::sg::U32 }).m(mods::x::EX);
         self.push(m.p("pp", Pred::TRUE).p("pq", Pred::of(low)));
     }
 

@@ -32,7 +32,6 @@ mod wide;
 mod wmma;
 mod words;
 
-use build::Build;
 use crate::isa::ptx::{Opcode, Type};
 use crate::isa::sass::compile::AsmError;
 use crate::isa::sass::compile::allocate::pool::Pool;
@@ -40,6 +39,7 @@ use crate::isa::sass::compile::context::Unit;
 use crate::isa::sass::compile::mir::{Block, Code, Term, Word};
 use crate::isa::sass::compile::optimise::facts::Known;
 use crate::isa::sass::compile::read::flat::{Flat, Item, Opd};
+use build::Build;
 pub use bulk::GROUPS as BULK_GROUPS;
 pub use cluster::{EXPLICIT, knows_blocks};
 pub use copy::GROUPS as COPY_GROUPS;
