@@ -26,7 +26,7 @@ mod tile;
 mod warpgroup;
 mod wave;
 
-use super::chip::Chip;
+use super::Chip;
 use super::module::Module;
 use crate::codegen::Program;
 use crate::uop::{Arg, Op, Scalar, UMap, UOp, USet, cast_const, eval_alu, from_bits, to_bits};

@@ -1,11 +1,14 @@
-//! The chips that PTX is made for, as data. Sources: PTX ISA 8.8 (`.target`, notes on each instruction), CUDA C++ Programming Guide,
-//! table of compute capabilities (shared memory of a block).
+//! NVIDIA's chips as both languages see them, one row each: what PTX for a chip may use, and which machine code it has.
+//!
+//! A chip that the table has no row of is not a target. Sources: PTX ISA 8.8 (`.target`, notes on each instruction), CUDA C++ Programming
+//! Guide, table of compute capabilities (shared memory of a block).
 
+use super::sass;
 use crate::codegen::target::Grid;
 use crate::codegen::{Target, units};
 use crate::uop::WmmaArg;
 
-/// What PTX for a chip may use.
+/// A chip under the name that `.target` has.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chip {
     /// As `.target` has it.
@@ -18,25 +21,33 @@ pub struct Chip {
     pub shared_bytes: usize,
     /// Multiprocessors of the largest card that has it.
     pub multiprocessors: u32,
+    /// Its machine code; `None`: the table of instructions has no rows of it.
+    pub machine: Option<sass::Chip>,
 }
 
 const fn chip(name: &'static str, sm: u16, version: (u32, u32), shared_kib: usize, multiprocessors: u32) -> Chip {
-    Chip { name, sm, version, shared_bytes: shared_kib << 10, multiprocessors }
+    Chip { name, sm, version, shared_bytes: shared_kib << 10, multiprocessors, machine: None }
+}
+
+impl Chip {
+    const fn with(self, machine: sass::Chip) -> Chip {
+        Chip { machine: Some(machine), ..self }
+    }
 }
 
 /// All of them, the oldest first.
 pub const CHIPS: &[Chip] = &[
     chip("sm_75", 75, (7, 8), 64, 72),
-    chip("sm_80", 80, (7, 8), 163, 108),
-    chip("sm_86", 86, (7, 8), 99, 84),
+    chip("sm_80", 80, (7, 8), 163, 108).with(sass::Chip::Sm80),
+    chip("sm_86", 86, (7, 8), 99, 84).with(sass::Chip::Sm86),
     chip("sm_87", 87, (7, 8), 163, 16),
-    chip("sm_89", 89, (8, 4), 99, 142),
-    chip("sm_90", 90, (8, 4), 227, 132),
-    chip("sm_90a", 90, (8, 4), 227, 132),
+    chip("sm_89", 89, (8, 4), 99, 142).with(sass::Chip::Sm89),
+    chip("sm_90", 90, (8, 4), 227, 132).with(sass::Chip::Sm90),
+    chip("sm_90a", 90, (8, 4), 227, 132).with(sass::Chip::Sm90),
     chip("sm_100", 100, (8, 6), 227, 148),
     chip("sm_100a", 100, (8, 6), 227, 148),
-    chip("sm_120", 120, (8, 7), 99, 188),
-    chip("sm_120a", 120, (8, 7), 99, 188),
+    chip("sm_120", 120, (8, 7), 99, 188).with(sass::Chip::Sm120),
+    chip("sm_120a", 120, (8, 7), 99, 188).with(sass::Chip::Sm120),
 ];
 
 impl Chip {
@@ -100,6 +111,17 @@ impl Chip {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_chip_with_machine_code_has_a_row_of_its_number() {
+        for chip in sass::Chip::ALL {
+            let row = Chip::parse(&chip.to_string()).unwrap();
+            assert_eq!((row.machine, u32::from(row.sm)), (Some(chip), chip.number()));
+        }
+        for row in CHIPS {
+            assert_eq!(row.machine, row.machine.filter(|c| c.number() == u32::from(row.sm)), "{}", row.name);
+        }
+    }
 
     #[test]
     fn a_name_finds_its_chip_and_its_limits() {
