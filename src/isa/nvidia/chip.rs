@@ -1,7 +1,7 @@
 //! NVIDIA's chips as both languages see them, one row each: what PTX for a chip may use, and which machine code it has.
 //!
-//! A chip that the table has no row of is not a target. Sources: PTX ISA 8.8 (`.target`, notes on each instruction), CUDA C++ Programming
-//! Guide, table of compute capabilities (shared memory of a block).
+//! A chip that the table has no row of is not a target. Sources: PTX ISA 8.8 (`.target`, notes on each instruction),
+//! CUDA C++ Programming Guide, table of compute capabilities (shared memory of a block).
 
 use super::sass;
 use crate::codegen::target::Grid;

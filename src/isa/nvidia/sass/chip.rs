@@ -1,9 +1,11 @@
-//! The chips whose machine code the table holds; what else is known of a chip is in the table of both languages ([`ptx::CHIPS`](CHIPS)).
+//! The chips whose machine code the table holds; what else is known of a chip is in the table of both languages
+//! ([`ptx::CHIPS`](CHIPS)).
 
 use crate::elf::cubin::Arch;
 use crate::isa::ptx::CHIPS;
 
-/// A chip: which rows of the table are its, and how long its instructions take. sm_90a is sm_90 with rows that only it has.
+/// A chip: which rows of the table are its, and how long its instructions take. sm_90a is sm_90 with rows that only it
+/// has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Chip {
     Sm80,
@@ -44,7 +46,8 @@ impl Chip {
         Arch { sm: self.number(), specific: false }
     }
 
-    /// Ampere and Ada: branches have one field for the distance, uniform registers count to 63, descriptors are not written.
+    /// Ampere and Ada: branches have one field for the distance, uniform registers count to 63, descriptors are not
+    /// written.
     #[must_use]
     pub const fn is_before_hopper(self) -> bool {
         matches!(self, Chip::Sm80 | Chip::Sm86 | Chip::Sm89)

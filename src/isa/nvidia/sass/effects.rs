@@ -1,8 +1,8 @@
 //! Which registers an instruction reads and writes, as tuples.
 //!
-//! A scheduler and a hazard checker go by this: nothing in hardware protects a register but the six scoreboards and the distance
-//! that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas 13.5.37 and the
-//! PTX manual's fragment sizes.
+//! A scheduler and a hazard checker go by this: nothing in hardware protects a register but the six scoreboards and the
+//! distance that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas
+//! 13.5.37 and the PTX manual's fragment sizes.
 
 use super::chip::Chip;
 use super::inst::Instruction;

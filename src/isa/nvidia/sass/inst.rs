@@ -85,7 +85,8 @@ pub enum Value {
 /// An operand as an instruction selector, a scheduler or an emulator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// The table's name: `d` is the destination, `a`, `b`, `c` sources, `pu`, `pv` predicates written, `pp`, `pq` read, `m` an address.
+    /// The table's name: `d` is the destination, `a`, `b`, `c` sources, `pu`, `pv` predicates written, `pp`, `pq` read,
+    /// `m` an address.
     pub slot: &'static str,
     pub value: Value,
     pub signs: Signs,
@@ -149,8 +150,9 @@ fn unless(value: u64, none: u64) -> Option<u8> {
 }
 
 impl Instruction {
-    /// An instruction of that form with the usual values, guard PT, one cycle of stall: fields that are not set afterwards say
-    /// "none" where they can (RZ, PT), and zero elsewhere. It is one of sm_90 if the form is there, else of the form's first chip.
+    /// An instruction of that form with the usual values, guard PT, one cycle of stall: fields that are not set
+    /// afterwards say "none" where they can (RZ, PT), and zero elsewhere. It is one of sm_90 if the form is there, else
+    /// of the form's first chip.
     #[must_use]
     pub const fn new(form: &'static Form) -> Instruction {
         Instruction::on(form, if form.chips.has(Chip::Sm90) { Chip::Sm90 } else { form.chips.first() })

@@ -252,7 +252,8 @@ impl Printer<'_> {
     }
 }
 
-/// Whether a conversion or a function reads fewer than 32 bits: nvdisasm then writes a blank between a constant's brackets.
+/// Whether a conversion or a function reads fewer than 32 bits: nvdisasm then writes a blank between a constant's
+/// brackets.
 fn is_narrow(inst: &Instruction) -> bool {
     match inst.form().mnemonic {
         "F2F" | "F2I" | "FRND" => inst.modifier("st").ends_with("16"),

@@ -1,9 +1,9 @@
 //! A row of the table: one form of an instruction, with its fields and the template of its text.
 //!
-//! Encoder, decoder, printer and parser read the same rows. The template: `{f}` is the text of field f's value, `<f>` an
-//! operand, `<f?>` one followed by ", ", `<?f>` one preceded by it and `<f~>` one alone, all left out when the field says "none";
-//! `(f:...)` is there when f is not 0, `(!f:...)` when it is, `(f==1,2:...)` when f is one of these; `{!imad}` stands for
-//! the names .MOV, .IADD, .SHL that nvdisasm derives from the operands.
+//! Encoder, decoder, printer and parser read the same rows. The template: `{f}` is the text of field f's value, `<f>`
+//! an operand, `<f?>` one followed by ", ", `<?f>` one preceded by it and `<f~>` one alone, all left out when the field
+//! says "none"; `(f:...)` is there when f is not 0, `(!f:...)` when it is, `(f==1,2:...)` when f is one of these;
+//! `{!imad}` stands for the names .MOV, .IADD, .SHL that nvdisasm derives from the operands.
 
 use super::bits::{self, Ranges};
 use super::chip::{Chip, Chips};
@@ -46,7 +46,8 @@ impl TextKey {
     }
 }
 
-/// A value of a modifier, with the field that has it: the items of [`mods`](super::mods), which the table's generator writes.
+/// A value of a modifier, with the field that has it: the items of [`mods`](super::mods), which the table's generator
+/// writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modifier {
     key: Key,
@@ -205,7 +206,8 @@ pub struct Field {
     /// Not all values of its bits have a meaning.
     pub(super) partial: bool,
     width: u8,
-    /// The half of the word that it lies in if it is one range of bits of one half, else [`SPREAD`]; its lowest bit there.
+    /// The half of the word that it lies in if it is one range of bits of one half, else [`SPREAD`]; its lowest bit
+    /// there.
     half: u8,
     shift: u8,
     /// As many ones as it has bits.
@@ -508,7 +510,8 @@ pub(super) const fn rule(chips: u8, tests: &'static [(u8, u64)]) -> Rule {
     Rule { chips: Chips::of(chips), tests }
 }
 
-/// One form of an instruction. Chips that encode or write it differently have a form of their own of the same mnemonic and name.
+/// One form of an instruction. Chips that encode or write it differently have a form of their own of the same mnemonic
+/// and name.
 #[derive(Debug)]
 pub struct Form {
     pub mnemonic: &'static str,

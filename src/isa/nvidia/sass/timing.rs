@@ -1,10 +1,10 @@
 //! When a result may be used: fixed distances, scoreboards, smallest stalls.
 //!
-//! The hardware protects fixed-latency results by nothing: the sum of the stalls between producer and consumer must reach the
-//! distance. Results of variable latency set a scoreboard, for which the consumer waits. Two figures stand for each pair: the
-//! smallest distance that ptxas 13.5.37 left in 65,008 instructions, and a safe one, the larger of that and the published
-//! tables for sm_90 (cicuvc/nvidia-sass-document). Nothing here was measured on hardware. Left out: the up to two cycles that an
-//! addend may come later, register banks, the reuse cache.
+//! The hardware protects fixed-latency results by nothing: the sum of the stalls between producer and consumer must
+//! reach the distance. Results of variable latency set a scoreboard, for which the consumer waits. Two figures stand
+//! for each pair: the smallest distance that ptxas 13.5.37 left in 65,008 instructions, and a safe one, the larger of
+//! that and the published tables for sm_90 (cicuvc/nvidia-sass-document). Nothing here was measured on hardware. Left
+//! out: the up to two cycles that an addend may come later, register banks, the reuse cache.
 
 use super::chip::Chip;
 use super::effects::{Access, RegFile, Slot};
@@ -105,7 +105,8 @@ fn is_uniform(pipe: Pipe) -> bool {
     matches!(pipe, Pipe::Uniform | Pipe::UniformMove)
 }
 
-/// The distance between a register's producer and a consumer of it; both must be of fixed latency or the consumer of any.
+/// The distance between a register's producer and a consumer of it; both must be of fixed latency or the consumer of
+/// any.
 #[must_use]
 pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction, read: &Access) -> Distance {
     let (from, to) = (producer.form().pipe, consumer.form().pipe);
@@ -227,8 +228,8 @@ pub fn completion(inst: &Instruction) -> Completion {
     }
 }
 
-/// Cycles until the result of an instruction without a fixed latency is there, where nothing delays it: a guess that only an order of
-/// instructions and estimates go by.
+/// Cycles until the result of an instruction without a fixed latency is there, where nothing delays it: a guess that
+/// only an order of instructions and estimates go by.
 #[must_use]
 pub const fn guessed_latency(pipe: Pipe) -> u16 {
     match pipe {
@@ -239,7 +240,8 @@ pub const fn guessed_latency(pipe: Pipe) -> u16 {
     }
 }
 
-/// Whether sources are read late, so that who overwrites them must wait for a read scoreboard (or for the write scoreboard).
+/// Whether sources are read late, so that who overwrites them must wait for a read scoreboard (or for the write
+/// scoreboard).
 #[must_use]
 pub fn reads_late(inst: &Instruction) -> bool {
     let late = completion(inst) == Completion::Scoreboard || inst.form().pipe == Pipe::Bulk;
@@ -250,9 +252,11 @@ pub fn reads_late(inst: &Instruction) -> bool {
         .any(|f| matches!(f.role, Role::Value | Role::Register | Role::Uniform) && f.slot != "d")
 }
 
-/// Whether whoever passes the instruction knows that shared memory's queue has read its sources: a barrier that is waited at, before sm_90.
+/// Whether whoever passes the instruction knows that shared memory's queue has read its sources: a barrier that is
+/// waited at, before sm_90.
 ///
-/// Source: ptxas 13.5.37, which there overwrites addresses of LDS and ATOMS after a barrier with no scoreboard waited for, and nowhere else.
+/// Source: ptxas 13.5.37, which there overwrites addresses of LDS and ATOMS after a barrier with no scoreboard waited
+/// for, and nowhere else.
 #[must_use]
 pub fn ends_shared_reads(inst: &Instruction) -> bool {
     let form = inst.form();
@@ -283,9 +287,11 @@ pub fn least_stall(inst: &Instruction) -> u8 {
     }
 }
 
-/// Cycles from a producer's issue to that of an instruction which writes the same register: a slower one must not come in later.
+/// Cycles from a producer's issue to that of an instruction which writes the same register: a slower one must not come
+/// in later.
 ///
-/// Two results of one pipe end in order. Source: the published tables for sm_90, output dependences, and what ptxas leaves.
+/// Two results of one pipe end in order. Source: the published tables for sm_90, output dependences, and what ptxas
+/// leaves.
 #[must_use]
 pub fn overwrite(first: &Instruction, second: &Instruction) -> Distance {
     let (a, b) = (first.form().pipe, second.form().pipe);

@@ -1,19 +1,21 @@
-//! The policy for code that runs out of registers: it is compiled again with other choices, each of which gives up some speed.
+//! The policy for code that runs out of registers: it is compiled again with other choices, each of which gives up some
+//! speed.
 //!
 //! Attempts come in two lists, which are tried in their order, each where [`Attempt::is_due`] says so:
 //!
 //! * [`Attempt::BODIES`] differ in what the whole body asks for. Each is selected, arranged and allocated.
-//! * [`Attempt::REGISTERS`] follow the allocation of each of those: the same body selected again, in an order that wants fewer registers at once.
+//! * [`Attempt::REGISTERS`] follow the allocation of each of those: the same body selected again, in an order that
+//!   wants fewer registers at once.
 //!
-//! | attempt   | when                                                              | gives up                                   | is taken if                 |
-//! |-----------|-------------------------------------------------------------------|--------------------------------------------|-----------------------------|
-//! | `Full`    | always, first                                                     | nothing                                    | nothing better follows      |
-//! | `OnTime`  | the registers of loads an iteration ahead cost resident blocks    | loads an iteration ahead                   | more blocks are resident    |
-//! | `OnePool` | code uses more registers than `setmaxnreg` has given it           | `setmaxnreg`                               | always                      |
-//! | `Rolled`  | unrolled loops spill                                              | unrolling and all moves of code            | fewer spills                |
-//! | `Hoisted` | values are spilled                                                | values kept over loops, sinking            | fewer spills                |
-//! | `InPlace` | values are still spilled                                          | also loads that are started early          | fewer spills                |
-//! | `Serial`  | multiplies of a warpgroup want too many registers, or lose theirs | multiplies side by side, all moves of code | always                      |
+//! | attempt   | when                                           | gives up                        | is taken if          |
+//! |-----------|------------------------------------------------|---------------------------------|----------------------|
+//! | `Full`    | always, first                                  | nothing                         | nothing better comes |
+//! | `OnTime`  | loads an iteration ahead cost resident blocks  | loads an iteration ahead        | more blocks fit      |
+//! | `OnePool` | code needs more than `setmaxnreg` has given it | `setmaxnreg`                    | always               |
+//! | `Rolled`  | unrolled loops spill                           | unrolling, all moves of code    | fewer spills         |
+//! | `Hoisted` | values are spilled                             | values kept over loops, sinking | fewer spills         |
+//! | `InPlace` | values are still spilled                       | also early loads                | fewer spills         |
+//! | `Serial`  | multiplies of a warpgroup lack registers       | multiplies in flight together   | always               |
 //!
 //! Code that calls functions stores what is kept over a call whatever there is: its spills are no reason to try again.
 
@@ -44,7 +46,8 @@ pub struct Choices {
     pub invariants: bool,
     /// A loop's loads are started an iteration ahead.
     pub loads_ahead: bool,
-    /// Addresses are computed just before their first use. It saves registers, unless something else keeps their sources.
+    /// Addresses are computed just before their first use. It saves registers, unless something else keeps their
+    /// sources.
     pub sinks: bool,
     /// Loads are started before code waits for earlier ones.
     pub hoists: bool,
@@ -72,7 +75,8 @@ pub struct Outcome {
     pub spills: usize,
     /// It calls functions.
     pub calls: bool,
-    /// It has multiplies of a warpgroup, and registers of theirs are written while they run, or there are too few for them.
+    /// It has multiplies of a warpgroup, and registers of theirs are written while they run, or there are too few for
+    /// them.
     pub disturbed: bool,
     /// Loops of the body are unrolled.
     pub unrolled: bool,

@@ -1,4 +1,5 @@
-//! Which instruction of the text wants what the chip lacks: asked for when an assembly was refused, since lowering no longer knows the text.
+//! Which instruction of the text wants what the chip lacks: asked for when an assembly was refused, since lowering no
+//! longer knows the text.
 
 use super::context::Unit;
 use super::lines::Line;

@@ -23,7 +23,8 @@ pub struct Context<'a> {
     pub done: &'a dyn Fn(Phase),
 }
 
-/// Of one kernel or function: its body as the passes before selection left it. Selection only reads it, so that it can be selected again.
+/// Of one kernel or function: its body as the passes before selection left it. Selection only reads it, so that it can
+/// be selected again.
 pub struct Unit<'c, 'a> {
     pub ctx: &'c Context<'a>,
     /// Which of the module's functions it is; `None`: a kernel.
@@ -43,7 +44,8 @@ pub struct Unit<'c, 'a> {
 }
 
 impl Unit<'_, '_> {
-    /// General registers that the allocator may give out: where warps hand registers to each other, those of the warps that take most.
+    /// General registers that the allocator may give out: where warps hand registers to each other, those of the warps
+    /// that take most.
     pub fn limit(&self) -> u16 {
         self.body.pool.map_or(self.registers, |p| self.registers.max(p.most.saturating_sub(2)).min(253))
     }

@@ -1,7 +1,8 @@
 //! Placed instructions → 128-bit words.
 //!
-//! In: instructions with control words, in their final order, and each label's place. Out: the kernel's words; distances of branches are
-//! filled in, a branch to itself ends the code, NOPs pad it. Refused: a distance that its field does not hold.
+//! In: instructions with control words, in their final order, and each label's place. Out: the kernel's words;
+//! distances of branches are filled in, a branch to itself ends the code, NOPs pad it. Refused: a distance that its
+//! field does not hold.
 
 use super::AsmError;
 use super::control::sync::Placed;

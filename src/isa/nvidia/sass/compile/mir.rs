@@ -1,8 +1,9 @@
-//! Machine instructions before registers are given out: forms of the table whose register fields name words of virtual registers.
+//! Machine instructions before registers are given out: forms of the table whose register fields name words of virtual
+//! registers.
 //!
-//! A value of 64 or 128 bits is one virtual register of several words, so that it gets aligned neighbours; instructions may
-//! read and write single words of it. Sums of a warpgroup are such a register of up to 128 words. Instructions that are glued to the one before are one for the allocator: halves of a
-//! 64-bit operation, which may then work in place.
+//! A value of 64 or 128 bits is one virtual register of several words, so that it gets aligned neighbours; instructions
+//! may read and write single words of it. Sums of a warpgroup are such a register of up to 128 words. Instructions that
+//! are glued to the one before are one for the allocator: halves of a 64-bit operation, which may then work in place.
 
 use super::super::inst::{FieldError, Instruction};
 use super::super::row::{Field, Form, Key, Kind, Modifier, Role};
@@ -141,7 +142,8 @@ pub(super) enum Nature {
     Call(u32, u32),
 }
 
-/// A machine instruction. Selection hands them on by value: they are no longer than what the processor copies without a loop.
+/// A machine instruction. Selection hands them on by value: they are no longer than what the processor copies without a
+/// loop.
 #[derive(Clone, Debug)]
 pub(super) struct Mach {
     pub inst: Instruction,
@@ -166,7 +168,8 @@ const _: () = assert!(size_of::<Mach>() <= 128);
 /// No such field.
 const ABSENT: u8 = u8::MAX;
 
-/// An instruction to be copied and filled in: its modifiers are set, and where its destination and sources stand is known.
+/// An instruction to be copied and filled in: its modifiers are set, and where its destination and sources stand is
+/// known.
 pub(super) struct Template {
     inst: Instruction,
     d: u8,
@@ -529,8 +532,8 @@ impl Mach {
         Some(field.slot).filter(|_| field.role == Role::Value)
     }
 
-    /// The same in another form of the same operands; `exchange` names an operand that changes places with `b`, `uniform` registers that are
-    /// uniform ones.
+    /// The same in another form of the same operands; `exchange` names an operand that changes places with `b`,
+    /// `uniform` registers that are uniform ones.
     pub fn in_form(
         &self,
         form: &'static Form,

@@ -1,19 +1,21 @@
 //! The assembler: PTX text → machine code of sm_80 to sm_90 and sm_120.
 //!
-//! The passes stand in their order in [`passes`]; each folder is one stage and says at its head what goes in, what comes out and which passes it has:
+//! The passes stand in their order in [`passes`]; each folder is one stage and says at its head what goes in, what
+//! comes out and which passes it has:
 //!
 //! ```text
-//! text --read--> list, names resolved --optimise--> list and what is known --select--> virtual registers, blocks --arrange--> the same in a better order
-//!      --allocate--> lines with registers --lower--> the chip's instructions --schedule--> order --control--> control words --emit--> 128-bit words
+//! text --read--> list, names resolved --optimise--> list and what is known --select--> virtual registers, blocks
+//!      --arrange--> the same in a better order --allocate--> lines with registers --lower--> the chip's instructions
+//!      --schedule--> order --control--> control words --emit--> 128-bit words
 //! ```
 //!
-//! Selection is sm_90's; [`lower`] makes another chip's instructions of it. When registers run out a body is compiled again with other choices, in the
-//! order that [`attempts`] states.
+//! Selection is sm_90's; [`lower`] makes another chip's instructions of it. When registers run out a body is compiled
+//! again with other choices, in the order that [`attempts`] states.
 //!
-//! Place in the arrows: reads [`isa::ptx`](crate::isa::ptx), writes through this room's codec; registers come from the shared
-//! allocator. What it gives is a kernel's words and the facts that a loader wants. Source: PTX ISA 8.8 for meaning; code that
-//! ptxas 13.5.37 makes for layouts of constants, shared memory and parameters. Left out, each refused with its place in
-//! the text: textures, surfaces, sparse matrices of a warpgroup.
+//! Place in the arrows: reads [`isa::ptx`](crate::isa::ptx), writes through this room's codec; registers come from the
+//! shared allocator. What it gives is a kernel's words and the facts that a loader wants. Source: PTX ISA 8.8 for
+//! meaning; code that ptxas 13.5.37 makes for layouts of constants, shared memory and parameters. Left out, each
+//! refused with its place in the text: textures, surfaces, sparse matrices of a warpgroup.
 
 mod allocate;
 mod arrange;
@@ -208,7 +210,8 @@ fn watched(text: &str, chip: Chip, done: Watch) -> Result<(Vec<Kernel>, Data), A
     let done = RefCell::new(done);
     let first = passes::module(text, (chip, false), &|phase| (done.borrow_mut())(phase));
     if first.is_err() && chip != Chip::Sm90 {
-        // What the chip lacks is found where nothing says any more which instruction of the text wanted it: a second assembly looks for that.
+        // What the chip lacks is found where nothing says any more which instruction of the text wanted it: a second
+        // assembly looks for that.
         passes::module(text, (chip, true), &|_| {})?;
     }
     first

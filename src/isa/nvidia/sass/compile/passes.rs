@@ -1,4 +1,5 @@
-//! The passes of an assembly, from top to bottom. Each function is one stage; what it calls are its passes, in their order.
+//! The passes of an assembly, from top to bottom. Each function is one stage; what it calls are its passes, in their
+//! order.
 //!
 //! ```text
 //! module     parse, declare                                          once a text
@@ -90,7 +91,8 @@ fn kernel<'a>(
     Ok(k)
 }
 
-/// Read and optimise: the body of a kernel, or of the function of that number, which may have so many registers. It is taken out of `f`.
+/// Read and optimise: the body of a kernel, or of the function of that number, which may have so many registers. It is
+/// taken out of `f`.
 fn body<'c, 'a>(
     f: &mut Function<'a>,
     names: &mut Names,
@@ -136,7 +138,8 @@ pub fn select(unit: &Unit) -> Result<Selected, AsmError> {
     Ok(selected)
 }
 
-/// Arrange: the order of code on virtual registers. The result is how many registers more a loop needs for loads an iteration ahead.
+/// Arrange: the order of code on virtual registers. The result is how many registers more a loop needs for loads an
+/// iteration ahead.
 pub fn arrange(selected: &mut Selected, choices: Choices) -> u32 {
     let (code, stack) = (&mut selected.code, selected.stack.reg());
     let mut ahead = 0;

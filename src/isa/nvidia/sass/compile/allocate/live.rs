@@ -1,8 +1,9 @@
-//! Liveness of single words: dead instructions go, a write of a part of a register is marked by whether the rest is wanted, and the lives of
-//! registers are noted for the allocator.
+//! Liveness of single words: dead instructions go, a write of a part of a register is marked by whether the rest is
+//! wanted, and the lives of registers are noted for the allocator.
 //!
-//! Blocks are walked from the last to the first. Those that a back edge makes a loop are walked again until nothing changes; each walk overwrites
-//! what the one before it said of an instruction, so that the last one counts and nothing is walked once more.
+//! Blocks are walked from the last to the first. Those that a back edge makes a loop are walked again until nothing
+//! changes; each walk overwrites what the one before it said of an instruction, so that the last one counts and nothing
+//! is walked once more.
 
 use super::touch::Work;
 use crate::codegen::regalloc::{Class, Lives, Sight, VReg};
@@ -140,8 +141,8 @@ pub fn bundle_start(ops: &[Mach], end: usize) -> usize {
     from
 }
 
-/// Removes what nobody wants, decides which writes keep the rest of their register, and says where registers are alive; the stack pointer is
-/// everywhere and never written.
+/// Removes what nobody wants, decides which writes keep the rest of their register, and says where registers are alive;
+/// the stack pointer is everywhere and never written.
 pub fn settle(code: &mut Code, stack: VReg) -> Settled {
     let mut base = Vec::with_capacity(code.classes.len());
     let mut owner = Vec::with_capacity(code.classes.len() + 16);
@@ -344,8 +345,8 @@ impl Live {
         }
     }
 
-    /// Goes backwards over an instruction in that place; false: nobody wants it, `None`: it may leave parts of what it writes as they were, or it
-    /// writes unusually much.
+    /// Goes backwards over an instruction in that place; false: nobody wants it, `None`: it may leave parts of what it
+    /// writes as they were, or it writes unusually much.
     fn single(&self, m: &mut Mach, now: &mut Bits, (point, sight): (u32, &mut Sight)) -> Option<bool> {
         if m.may_keep() {
             return None;

@@ -1,6 +1,8 @@
-//! Code whose values may be parted between registers, or go to the frame for a while: the allocator's view of it, and its result applied.
+//! Code whose values may be parted between registers, or go to the frame for a while: the allocator's view of it, and
+//! its result applied.
 //!
-//! The allocator sees a group of glued instructions as one. Spilled values stand in the thread's frame; predicates go to general registers.
+//! The allocator sees a group of glued instructions as one. Spilled values stand in the thread's frame; predicates go
+//! to general registers.
 
 use super::live::bundle_start;
 use super::place::{GENERAL, PREDICATES, STACK};
@@ -37,7 +39,8 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// The code as the allocator sees it; such registers have values nobody wrote. With `calls`, calls want all registers for themselves.
+    /// The code as the allocator sees it; such registers have values nobody wrote. With `calls`, calls want all
+    /// registers for themselves.
     pub fn of(selected: &'a Selected, undefined: &[VReg], calls: bool) -> Parts<'a> {
         let (func, stack) = (Func::default(), selected.stack.reg());
         let (fields, work) = (vec![], Work::default());
@@ -255,7 +258,8 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    /// Whether a register that nothing has written yet is a predicate which may have to go to the frame: other registers may go there as they are.
+    /// Whether a register that nothing has written yet is a predicate which may have to go to the frame: other
+    /// registers may go there as they are.
     fn is_frail(&self, i: u32) -> bool {
         let pred = |o: &Operand| self.parts.code.classes[o.vreg.0 as usize] == PRED;
         self.parts.func.operands(i).first().is_some_and(pred) && spills(self.alloc, |c| c == PRED)

@@ -1,4 +1,5 @@
-//! Registers: one for each value all its life, as nearly all code can have it; otherwise the shared allocator parts values (`parts`).
+//! Registers: one for each value all its life, as nearly all code can have it; otherwise the shared allocator parts
+//! values (`parts`).
 
 use super::live::Settled;
 use super::parts::{Apply, Parts, moves_runs, parked, spills};
@@ -29,8 +30,8 @@ pub struct Placed {
     pub multiplies: bool,
 }
 
-/// Registers that may be given out, but for the last `apart`; with `wide` also long runs of them, for sums of a warpgroup; single ones first
-/// from below `low`.
+/// Registers that may be given out, but for the last `apart`; with `wide` also long runs of them, for sums of a
+/// warpgroup; single ones first from below `low`.
 fn info(registers: u16, apart: u16, (wide, low): (bool, Option<u16>)) -> RegInfo {
     let class = |name, file, words: u16| RegClass {
         name,
@@ -67,7 +68,8 @@ fn info(registers: u16, apart: u16, (wide, low): (bool, Option<u16>)) -> RegInfo
     }
 }
 
-/// Gives out registers, at most that many, for code of which `settled` says where values live; the frame has so many bytes besides spills.
+/// Gives out registers, at most that many, for code of which `settled` says where values live; the frame has so many
+/// bytes besides spills.
 pub fn place(selected: &Selected, settled: &Settled, registers: u16, local_bytes: u32) -> Result<Placed, AsmError> {
     let wide = selected.code.classes.iter().any(|c| c.0 > FOUR.0);
     if !wide
@@ -169,7 +171,8 @@ fn lines<'a>(selected: &'a Selected, whole: &Whole, local_bytes: u32) -> Result<
     Ok(lines)
 }
 
-/// As many registers as are wanted at once, more if tuples do not fit between the others; the first of those that are there for predicates.
+/// As many registers as are wanted at once, more if tuples do not fit between the others; the first of those that are
+/// there for predicates.
 fn allocated(
     known: &regalloc::Analysis,
     need: &[u16],

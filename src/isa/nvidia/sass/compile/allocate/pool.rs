@@ -1,7 +1,8 @@
 //! Registers that warps give to each other (`setmaxnreg`): code after such an instruction has as many as it says.
 //!
-//! Registers are given out for the whole kernel at once, single ones from below, so that code of few registers tends to stay within its number;
-//! [`keeps_within`] says whether it does. Where it does not, the kernel is made without the instructions, as ptxas does.
+//! Registers are given out for the whole kernel at once, single ones from below, so that code of few registers tends to
+//! stay within its number; [`keeps_within`] says whether it does. Where it does not, the kernel is made without the
+//! instructions, as ptxas does.
 
 use crate::isa::ptx::{Function, Imm, Opcode, Tuning};
 use crate::isa::sass::compile::lines::Line;

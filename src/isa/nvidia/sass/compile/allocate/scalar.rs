@@ -1,12 +1,14 @@
-//! Uniform registers by choice: what all threads of a warp share and loops keep stands in uniform registers, and frees general ones.
+//! Uniform registers by choice: what all threads of a warp share and loops keep stands in uniform registers, and frees
+//! general ones.
 //!
-//! Counters of loops, what is computed from them, from the block's place and from parameters are computed once for the warp: by the forms of
-//! the same names with a U. Instructions that stay take such a value as their one operand that may be uniform. One stands for one: no
-//! instruction is added, or the value stays where it is. A loop whose condition is made of such values alone ends with BRA.U.
+//! Counters of loops, what is computed from them, from the block's place and from parameters are computed once for the
+//! warp: by the forms of the same names with a U. Instructions that stay take such a value as their one operand that
+//! may be uniform. One stands for one: no instruction is added, or the value stays where it is. A loop whose condition
+//! is made of such values alone ends with BRA.U.
 //!
-//! A uniform instruction runs once for whichever threads are there, so code in which threads part is left alone, and what may part them:
-//! branches that threads do not agree on, calls. There each value is one for all threads at all times, and so has its register for good.
-//! Source: where ptxas 13.5.37 has counters of loops.
+//! A uniform instruction runs once for whichever threads are there, so code in which threads part is left alone, and
+//! what may part them: branches that threads do not agree on, calls. There each value is one for all threads at all
+//! times, and so has its register for good. Source: where ptxas 13.5.37 has counters of loops.
 
 use super::live::goes_back;
 use crate::isa::sass::compile::mir::{Code, Mach, Nature, ONE, PRED, RegField, Term};
@@ -143,7 +145,8 @@ fn uniform_form(m: &Mach) -> Option<&'static Form> {
     Some(to).filter(|_| plain && m.regs.iter().filter(|r| r.write).count() == 1)
 }
 
-/// How an instruction takes an operand in a uniform register: its form, which all chips have, and the slot that changes places with `b`.
+/// How an instruction takes an operand in a uniform register: its form, which all chips have, and the slot that changes
+/// places with `b`.
 fn taking(m: &Mach, r: &RegField) -> Option<Shape> {
     let slot = m.slot(r).filter(|_| r.count == 1)?;
     Some(match (m.inst.form().mnemonic, m.inst.form().name, slot) {
@@ -191,13 +194,15 @@ fn agree(code: &Code, forms: &[Option<&'static Form>], values: &mut [Value]) {
     }
 }
 
-/// An instruction that may be one of uniform registers: what it writes and reads, and whether it could take each source as it is.
+/// An instruction that may be one of uniform registers: what it writes and reads, and whether it could take each source
+/// as it is.
 struct Maker {
     to: usize,
     sources: SmallVec<[(usize, bool); 3]>,
 }
 
-/// Chooses what stays over blocks or iterations and is wanted, and what must be chosen with it; whether there is anything.
+/// Chooses what stays over blocks or iterations and is wanted, and what must be chosen with it; whether there is
+/// anything.
 fn pick(code: &Code, forms: &[Option<&'static Form>], values: &mut [Value]) -> bool {
     if !values.iter().any(Value::stays) {
         return false;

@@ -83,7 +83,8 @@ impl Work {
         &self.operands
     }
 
-    /// The operands of an instruction that is a group by itself, and the place of each of its fields: none is read after a write.
+    /// The operands of an instruction that is a group by itself, and the place of each of its fields: none is read
+    /// after a write.
     fn single(&mut self, m: &Mach, stack: VReg, fields: &mut Vec<u16>) {
         let (all, first) = (&mut self.operands, fields.len());
         all.clear();
@@ -131,7 +132,8 @@ impl Work {
     }
 }
 
-/// Whether a read could find another result of the group in its register: odd words of pairs cannot be hit by even ones.
+/// Whether a read could find another result of the group in its register: odd words of pairs cannot be hit by even
+/// ones.
 fn late(classes: &[Class], (word, count): (Word, u8), written: &[Word]) -> bool {
     let class = |w: Word| classes[w.reg().0 as usize];
     let safe = |w: &Word| {

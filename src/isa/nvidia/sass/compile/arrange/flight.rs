@@ -1,8 +1,9 @@
 //! Multiplies of a warpgroup in flight: their registers stay theirs until their group was waited for.
 //!
-//! A multiply reads its factors and writes its sums at some time between its issue and the wait. So a wait uses, for the allocator, the
-//! registers of all multiplies that may be in flight there ([`hold`]). Where the allocator moves such registers nonetheless, as there are
-//! too few of them, [`is_undisturbed`] finds it, and each multiply is made to be waited for at once ([`serialize`]).
+//! A multiply reads its factors and writes its sums at some time between its issue and the wait. So a wait uses, for
+//! the allocator, the registers of all multiplies that may be in flight there ([`hold`]). Where the allocator moves
+//! such registers nonetheless, as there are too few of them, [`is_undisturbed`] finds it, and each multiply is made to
+//! be waited for at once ([`serialize`]).
 
 use crate::isa::sass::compile::lines::Line;
 use crate::isa::sass::compile::mir::{Code, Mach, Word};
@@ -113,8 +114,8 @@ pub fn serialize(code: &mut Code) {
     }
 }
 
-/// Gives each WARPGROUP.ARRIVE the registers of the multiplies after it as its own sources: all that is written to them must be there. Where
-/// the code goes on elsewhere before the next such instruction those are all registers.
+/// Gives each WARPGROUP.ARRIVE the registers of the multiplies after it as its own sources: all that is written to them
+/// must be there. Where the code goes on elsewhere before the next such instruction those are all registers.
 pub fn gather(code: &mut Listing) {
     let arrives = |n: &Node| {
         n.inst.form().pipe == Pipe::Gmma && n.inst.form().mnemonic == "WARPGROUP" && n.inst.form().name == "ARV"
@@ -150,7 +151,8 @@ fn general(n: &Node) -> impl Iterator<Item = &Access> {
 /// A register that no multiply in flight uses.
 const FREE: u8 = u8::MAX;
 
-/// For each register, as a factor and as a sum, the groups that have ended since a multiply that uses it; [`FREE`] if it is free.
+/// For each register, as a factor and as a sum, the groups that have ended since a multiply that uses it; [`FREE`] if
+/// it is free.
 #[derive(Clone, PartialEq)]
 struct Busy([[u8; 256]; 2]);
 

@@ -1,8 +1,8 @@
 //! Convergence: threads of a warp that part at a branch meet again where the branch's paths join.
 //!
-//! For a branch that may divide a warp, the threads are recorded (BSSY) at a block that dominates all paths and waited for
-//! (BSYNC) at the first block that all paths lead to. Where a loop lies between, the recording moves in front of the loop, so that
-//! it happens once. Source: dominators by Cooper, Harvey and Kennedy.
+//! For a branch that may divide a warp, the threads are recorded (BSSY) at a block that dominates all paths and waited
+//! for (BSYNC) at the first block that all paths lead to. Where a loop lies between, the recording moves in front of
+//! the loop, so that it happens once. Source: dominators by Cooper, Harvey and Kennedy.
 
 use crate::isa::sass::compile::AsmError;
 use crate::isa::sass::compile::mir::{Block, Code, Mach, Nature, ONE, Term};

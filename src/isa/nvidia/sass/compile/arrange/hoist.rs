@@ -1,7 +1,8 @@
-//! Loads go up: before an instruction has to wait for a load, later loads of its block that could start by then are started.
+//! Loads go up: before an instruction has to wait for a load, later loads of its block that could start by then are
+//! started.
 //!
-//! Done on virtual registers, since loads that share a register cannot be in flight together. How many registers are being filled
-//! at once is bounded, and only what a load's address needs moves with it.
+//! Done on virtual registers, since loads that share a register cannot be in flight together. How many registers are
+//! being filled at once is bounded, and only what a load's address needs moves with it.
 
 use crate::codegen::regalloc::VReg;
 use crate::isa::sass::compile::allocate::live::bundle_start;
@@ -110,7 +111,8 @@ fn loaded(group: &[Mach], words: &dyn Fn(VReg) -> u32) -> u32 {
 
 /// Registers that loads are filling.
 struct Filling {
-    /// Words of each register that a load is filling, and that load's place among the loads; what loads before the block's first did is over.
+    /// Words of each register that a load is filling, and that load's place among the loads; what loads before the
+    /// block's first did is over.
     of: Vec<(u32, u32)>,
     words: u32,
     first: u32,

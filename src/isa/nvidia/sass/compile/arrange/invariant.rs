@@ -1,9 +1,10 @@
 //! What is the same in every iteration of a loop is computed before it.
 //!
-//! Done on virtual registers: an instruction that only computes, whose results nothing else writes and whose sources nothing in the loop
-//! writes, moves to the end of the block that leads to the loop. Nothing of that can fault, so it does not matter that an iteration might
-//! have left it out. Inner loops come first, so that what is the same outside as well goes further. How many registers are kept for it over
-//! a loop is bounded; code that spills is selected again without it.
+//! Done on virtual registers: an instruction that only computes, whose results nothing else writes and whose sources
+//! nothing in the loop writes, moves to the end of the block that leads to the loop. Nothing of that can fault, so it
+//! does not matter that an iteration might have left it out. Inner loops come first, so that what is the same outside
+//! as well goes further. How many registers are kept for it over a loop is bounded; code that spills is selected again
+//! without it.
 
 use super::flow::loops;
 use super::hoist::computes;
@@ -63,8 +64,8 @@ fn group_end(ops: &[Mach], from: usize) -> Option<usize> {
     (from < ops.len()).then(|| from + 1 + ops[from + 1..].iter().take_while(|m| m.glued).count())
 }
 
-/// Moves what is the same in every iteration out of all loops; a constant that a loop makes more than once, it has once then. `stack` is everywhere
-/// and never written.
+/// Moves what is the same in every iteration out of all loops; a constant that a loop makes more than once, it has once
+/// then. `stack` is everywhere and never written.
 pub fn invariants(code: &mut Code, stack: VReg) {
     let loops = loops(code);
     if loops.is_empty() {
@@ -158,7 +159,8 @@ impl Walk<'_> {
         gone
     }
 
-    /// Takes a group that is the same in every iteration, if there is room for its results or another one stands for it.
+    /// Takes a group that is the same in every iteration, if there is room for its results or another one stands for
+    /// it.
     fn take(&mut self, group: &[Mach], classes: &[Class]) -> bool {
         if let Some(pair) = self.standing_for(group, classes) {
             self.names.push(pair);

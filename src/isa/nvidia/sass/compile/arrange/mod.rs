@@ -2,8 +2,9 @@
 //!
 //! In: [`Code`](super::mir::Code) as selected. Out: the same code, with convergence barriers.
 //!
-//! Order: [`shape`] guards short blocks and joins others, [`flow`] adds the convergence barriers; both belong to every selection. Then, as far as
-//! the attempt's [`Choices`](super::attempts::Choices) say: [`invariant`], [`pipeline`], [`sink`], [`hoist`], and [`flight`] for multiplies of a warpgroup.
+//! Order: [`shape`] guards short blocks and joins others, [`flow`] adds the convergence barriers; both belong to every
+//! selection. Then, as far as the attempt's [`Choices`](super::attempts::Choices) say: [`invariant`], [`pipeline`],
+//! [`sink`], [`hoist`], and [`flight`] for multiplies of a warpgroup.
 
 pub mod flight;
 pub mod flow;

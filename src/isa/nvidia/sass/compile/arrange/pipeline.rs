@@ -1,9 +1,10 @@
 //! Loads an iteration ahead: a loop's loads are started in the iteration before the one that wants them.
 //!
-//! Done on virtual registers, for loops of one block. The loads of the first iteration stand before the loop; in it, those of the next iteration follow
-//! the last use of what this iteration has loaded, in the same registers, as soon as what counts has counted. They run under the very condition that
-//! another iteration follows, so nothing is read that the text would not read. Moved like that are weak loads whose addresses come from what
-//! the loop counts, not from what it loads, where nothing in the loop may write what they read and no barrier stands in it.
+//! Done on virtual registers, for loops of one block. The loads of the first iteration stand before the loop; in it,
+//! those of the next iteration follow the last use of what this iteration has loaded, in the same registers, as soon as
+//! what counts has counted. They run under the very condition that another iteration follows, so nothing is read that
+//! the text would not read. Moved like that are weak loads whose addresses come from what the loop counts, not from
+//! what it loads, where nothing in the loop may write what they read and no barrier stands in it.
 
 use super::hoist::{Group, Links, is_plain};
 use crate::codegen::regalloc::{Class, VReg};
@@ -37,8 +38,8 @@ struct Use {
 const UNUSED: Use =
     Use { writers: 0, first_write: NONE, last_write: 0, guarded: false, first_read: NONE, outside: false };
 
-/// Starts loads an iteration ahead in all loops where that hides something; gives the most registers that a loop needs more for it. `stack` is everywhere
-/// and never written.
+/// Starts loads an iteration ahead in all loops where that hides something; gives the most registers that a loop needs
+/// more for it. `stack` is everywhere and never written.
 pub fn pipeline(code: &mut Code, stack: VReg) -> u32 {
     let mut most = 0;
     let turns = |b: &&usize| code.successors(**b).contains(b) && may_hide(&code.blocks[**b].ops);
@@ -230,7 +231,8 @@ impl<'a> Turn<'a> {
         self.reads(k).all(|r| self.gather(r, k as u32, (stack, true)))
     }
 
-    /// Takes in what computes a register that is read at a group of this iteration, as a part of an address or of what counts.
+    /// Takes in what computes a register that is read at a group of this iteration, as a part of an address or of what
+    /// counts.
     fn gather(&mut self, r: VReg, at: u32, (stack, address): (VReg, bool)) -> bool {
         let u = self.use_of(r);
         if r == stack || u.writers == 0 {
@@ -321,7 +323,8 @@ impl<'a> Turn<'a> {
         group
     }
 
-    /// What is computed twice, under the names that it gets for the next iteration; new registers are counted on from `next`.
+    /// What is computed twice, under the names that it gets for the next iteration; new registers are counted on from
+    /// `next`.
     fn names(&self, moved: &[bool], mut next: u32) -> Vec<(VReg, VReg)> {
         let mut names: Vec<(VReg, VReg)> = vec![];
         for k in (0..self.groups.len()).filter(|k| self.address[*k]) {
@@ -398,8 +401,8 @@ impl<'a> Turn<'a> {
         Some(Rebuilt { ahead, ops, new })
     }
 
-    /// The order of the groups of a block whose loads of the next iteration, and what they need, stand at its end: each goes up to where its registers are
-    /// free.
+    /// The order of the groups of a block whose loads of the next iteration, and what they need, stand at its end: each
+    /// goes up to where its registers are free.
     fn order(&self, groups: &[Group], ops: &[Mach], (stays, goes): (&[usize], &[usize])) -> Vec<usize> {
         let (mut out, mut done) = (Vec::with_capacity(groups.len()), vec![false; groups.len()]);
         let loaded: Vec<VReg> = goes.iter().filter(|k| self.loads[**k]).flat_map(|k| self.results(*k)).collect();
@@ -431,7 +434,8 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// What must still be done before a group, if that is little and computes only; else the group after which to ask again.
+/// What must still be done before a group, if that is little and computes only; else the group after which to ask
+/// again.
 fn company(
     groups: &[Group],
     of: usize,

@@ -1,8 +1,9 @@
-//! The shape of the code: short blocks that a branch skips become guarded instructions, exits guarded exits, and blocks that only
-//! follow each other one block. So fewer branches have to be converged, and the scheduler sees longer pieces.
+//! The shape of the code: short blocks that a branch skips become guarded instructions, exits guarded exits, and blocks
+//! that only follow each other one block. So fewer branches have to be converged, and the scheduler sees longer pieces.
 //!
-//! Of a guarded block only what others see is guarded: memory, and registers that are used outside. What is computed from values
-//! that are there anyway, for instructions of the block alone, is computed by all threads and needs not wait for the guard.
+//! Of a guarded block only what others see is guarded: memory, and registers that are used outside. What is computed
+//! from values that are there anyway, for instructions of the block alone, is computed by all threads and needs not
+//! wait for the guard.
 
 use crate::isa::sass::compile::mir::{Block, Code, Mach, Nature, Pred, Term, width};
 use crate::isa::sass::{Pipe, op};
@@ -177,7 +178,8 @@ fn overwritten(ops: &[Mach], code: &Code) -> Vec<u32> {
     out
 }
 
-/// A block's instructions under a guard, where it matters. Threads outside the guard overwrite `other` before they read it.
+/// A block's instructions under a guard, where it matters. Threads outside the guard overwrite `other` before they read
+/// it.
 fn guarded(ops: Vec<Mach>, guard: Pred, (block, other): (usize, &[u32]), seen: &[Seen]) -> Vec<Mach> {
     // Registers of the block that only threads of the guard have written.
     let mut parted = vec![];

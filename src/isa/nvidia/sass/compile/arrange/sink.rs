@@ -1,13 +1,16 @@
-//! Pointers come late: an address that a parameter and a product make is computed a little before its first use, not where the text has it.
+//! Pointers come late: an address that a parameter and a product make is computed a little before its first use, not
+//! where the text has it.
 //!
-//! Texts of CUDA compute all pointers at their start, and what stores at the end keeps two registers until then. The product's factors are as good,
-//! and the parameter is a constant that is loaded then. Done on virtual registers, within a block; loads find their addresses after this (`hoist`).
+//! Texts of CUDA compute all pointers at their start, and what stores at the end keeps two registers until then. The
+//! product's factors are as good, and the parameter is a constant that is loaded then. Done on virtual registers,
+//! within a block; loads find their addresses after this (`hoist`).
 
 use crate::codegen::regalloc::VReg;
 use crate::isa::sass::compile::mir::{Code, Mach};
 use crate::isa::sass::op;
 
-/// How many instructions before its use an address stands, and how many before that its parameter, so that nobody waits for them.
+/// How many instructions before its use an address stands, and how many before that its parameter, so that nobody waits
+/// for them.
 const ADDRESS: usize = 6;
 const PARAMETER: usize = 12;
 

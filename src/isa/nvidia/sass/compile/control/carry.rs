@@ -1,8 +1,8 @@
 //! What is in flight over the end of a piece of code: scoreboards that are not waited for yet, and results of matrices.
 //!
-//! Scoreboards count for the whole warp. So whichever path its threads took to a label, and whatever other threads of the warp have done
-//! meanwhile, a register that was in flight at the end of one of the pieces that lead there is there once its scoreboard is waited for. A wait for
-//! what another path has started costs time at most.
+//! Scoreboards count for the whole warp. So whichever path its threads took to a label, and whatever other threads of
+//! the warp have done meanwhile, a register that was in flight at the end of one of the pieces that lead there is there
+//! once its scoreboard is waited for. A wait for what another path has started costs time at most.
 
 use crate::isa::sass::compile::schedule::list::{Node, REGISTERS, each, number};
 use crate::isa::sass::{RegFile, SCOREBOARDS};

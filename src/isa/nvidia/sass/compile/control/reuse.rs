@@ -1,7 +1,9 @@
-//! The reuse cache: an operand that the next instruction reads in the same place needs not be read from the register file again.
+//! The reuse cache: an operand that the next instruction reads in the same place needs not be read from the register
+//! file again.
 //!
-//! A flag keeps the value that this instruction read for the next one. So this one must not write the register, nothing may come
-//! in between (a label, a jump, a wait for a result), and the scheduler must stay with the warp. Source: where ptxas 13.5.37 sets the flags.
+//! A flag keeps the value that this instruction read for the next one. So this one must not write the register, nothing
+//! may come in between (a label, a jump, a wait for a result), and the scheduler must stay with the warp. Source: where
+//! ptxas 13.5.37 sets the flags.
 
 use super::sync::Placed;
 use crate::isa::sass::compile::schedule::list::Node;

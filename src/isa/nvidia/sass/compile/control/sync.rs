@@ -1,10 +1,11 @@
 //! Control words: stalls for results of fixed latency, scoreboards for the others.
 //!
-//! The state goes on from a piece of code into the next where control falls through, and with a branch to its label, where all that may be in flight
-//! is joined ([`carry`](super::carry)): loads and multiplies of matrices stay in flight over the end of a loop's iteration. A loop's head knows at
-//! first only what falls into it; where the back edge brings more, the loop is gone over again with what both bring, until the back edge brings no more. Results of
-//! fixed latency are there before a branch, but for those of matrices, and so are those in uniform registers, which other threads of the warp may
-//! use that have taken another path. Calls and returns wait for everything.
+//! The state goes on from a piece of code into the next where control falls through, and with a branch to its label,
+//! where all that may be in flight is joined ([`carry`](super::carry)): loads and multiplies of matrices stay in flight
+//! over the end of a loop's iteration. A loop's head knows at first only what falls into it; where the back edge brings
+//! more, the loop is gone over again with what both bring, until the back edge brings no more. Results of fixed latency
+//! are there before a branch, but for those of matrices, and so are those in uniform registers, which other threads of
+//! the warp may use that have taken another path. Calls and returns wait for everything.
 
 use super::carry::{Entry, Given, Waits};
 use crate::isa::sass::compile::emit::PADDING;
@@ -104,8 +105,8 @@ struct Sync<'a> {
 /// Pieces are gone over again so often at most, on average.
 const AGAIN: usize = 4;
 
-/// Gives every instruction its control word; may add NOPs that stall. General registers in use are below `highest`. The result has a label's place
-/// for each label.
+/// Gives every instruction its control word; may add NOPs that stall. General registers in use are below `highest`. The
+/// result has a label's place for each label.
 pub fn synchronise(code: &Listing, labels: usize, highest: usize) -> (Vec<Placed>, Vec<usize>) {
     let mut s = Sync {
         nodes: &code.nodes,
@@ -158,7 +159,8 @@ fn late_sources(node: &Node) -> impl Iterator<Item = &Access> {
     node.effects.reads.iter().filter(move |r| r.slot != Slot::GUARD && (r.file != RegFile::Uniform || bulk))
 }
 
-/// Which nodes' sources are overwritten before their results are read or overwritten: they have a scoreboard apart from that of the results.
+/// Which nodes' sources are overwritten before their results are read or overwritten: they have a scoreboard apart from
+/// that of the results.
 fn overtaken(code: &Listing) -> Vec<bool> {
     let mut overtaken = vec![false; code.nodes.len()];
     // Where each register is written and touched next.
@@ -524,7 +526,8 @@ impl Sync<'_> {
         of[register] |= 1 << k;
     }
 
-    /// A free scoreboard, or else the one set last by the same mnemonic, or else the oldest. The last one is for sources.
+    /// A free scoreboard, or else the one set last by the same mnemonic, or else the oldest. The last one is for
+    /// sources.
     fn board(&self, mnemonic: &'static str) -> u8 {
         let last = SCOREBOARDS - 1;
         let all = self.first..last;

@@ -1,15 +1,16 @@
 //! Instructions as selected, which are sm_90's, → those of the chip asked for.
 //!
-//! Most differ in their encoding alone: the chip's form of the same mnemonic and name takes the values field by field, lists by the text of their value.
-//! The launch's words of constant bank 0 lie elsewhere on each generation. What the chip has not is refused by name.
+//! Most differ in their encoding alone: the chip's form of the same mnemonic and name takes the values field by field,
+//! lists by the text of their value. The launch's words of constant bank 0 lie elsewhere on each generation. What the
+//! chip has not is refused by name.
 
 use crate::isa::sass::compile::lines::Line;
 use crate::isa::sass::inst::{field_name, named};
 use crate::isa::sass::row::{Field, Form, Kind, Role};
 use crate::isa::sass::{Chip, Instruction, mods, op};
 
-/// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes, before, after.
-/// Source: cubins of ptxas 13.5 (nv.md 5.4).
+/// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes,
+/// before, after. Source: cubins of ptxas 13.5 (nv.md 5.4).
 const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 17] = [
     // Block and grid dimensions.
     (0x0, 12, Some(0x0), Some(0x360)),
@@ -19,7 +20,8 @@ const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 17] = [
     (0x28, 4, Some(0x28), Some(0x37c)),
     (0x2c, 4, Some(0x2c), Some(0x2ac)),
     (0x30, 8, Some(0x30), Some(0x140)),
-    // Words of the environment; the address of bank 3; multiprocessors; shared memory that the driver keeps, and how much may be reached.
+    // Words of the environment; the address of bank 3; multiprocessors; shared memory that the driver keeps, and how
+    // much may be reached.
     (0x40, 64, Some(0x88), Some(0x250)),
     (0x80, 64, Some(0xc8), Some(0xd0)),
     (0xd0, 8, Some(0x50), Some(0x120)),
@@ -134,7 +136,8 @@ fn moved(from: &Field, value: u64, to: &Field) -> Option<u64> {
     match to.kind {
         Kind::List(list) => {
             let text = named(from, value)?;
-            // Sums of floats in memory take denormals as zeros before sm_90, as the PTX manual says of them; a signed minimum is written out.
+            // Sums of floats in memory take denormals as zeros before sm_90, as the PTX manual says of them; a signed
+            // minimum is written out.
             let other = match text {
                 ".F32.RN" => ".F32.FTZ.RN",
                 "" => ".S32",

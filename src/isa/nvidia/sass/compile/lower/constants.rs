@@ -1,10 +1,13 @@
-//! What arithmetic reads of constant banks, from Hopper on: it comes through uniform registers, or by a load of its own.
+//! What arithmetic reads of constant banks, from Hopper on: it comes through uniform registers, or by a load of its
+//! own.
 //!
-//! sm_120 has no arithmetic that reads a bank. sm_90 has rows for it, which no code of ptxas uses: of 1.2 million instructions that it makes of the texts in the
-//! tests for that chip, none names a bank but LDC and ULDC. So neither does ours. Selection writes operands of banks as chips before have them; here, once
-//! registers are given out, `MOV` of a constant becomes LDC, and others read a uniform register, which ULDC fills at the start of the code where there is room
-//! for all its life, or else before its first reader since a label or a jump. Threads that part share uniform registers and may run in any order: there
-//! a register holds one constant for good, and sm_90's rows serve what finds none.
+//! sm_120 has no arithmetic that reads a bank. sm_90 has rows for it, which no code of ptxas uses: of 1.2 million
+//! instructions that it makes of the texts in the tests for that chip, none names a bank but LDC and ULDC. So neither
+//! does ours. Selection writes operands of banks as chips before have them; here, once registers are given out, `MOV`
+//! of a constant becomes LDC, and others read a uniform register, which ULDC fills at the start of the code where there
+//! is room for all its life, or else before its first reader since a label or a jump. Threads that part share uniform
+//! registers and may run in any order: there a register holds one constant for good, and sm_90's rows serve what finds
+//! none.
 
 use super::chips::{copied, place};
 use crate::isa::sass::compile::allocate::scalar::SCALARS;

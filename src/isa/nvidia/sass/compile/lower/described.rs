@@ -1,7 +1,8 @@
 //! The memory descriptor: what instructions that reach global memory name beside the address.
 //!
-//! It is a word of the launch, 0 where nothing is said, and stands in a uniform pair from the kernel's start. From Hopper on ptxas names it in nearly every
-//! access, so we do; before, only copies to shared memory have no form without.
+//! It is a word of the launch, 0 where nothing is said, and stands in a uniform pair from the kernel's start. From
+//! Hopper on ptxas names it in nearly every access, so we do; before, only copies to shared memory have no form
+//! without.
 
 use super::chips::copied;
 use super::constants::load;

@@ -1,7 +1,7 @@
 //! What is known of the text's registers before selection: constants, copies, sums, neighbours in vectors.
 //!
-//! A register with one unguarded definition stands for that definition wherever it is read, as long as what the definition read
-//! has one definition as well.
+//! A register with one unguarded definition stands for that definition wherever it is read, as long as what the
+//! definition read has one definition as well.
 
 use crate::isa::ptx::{Imm, Opcode, Space, Type};
 use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
@@ -180,7 +180,8 @@ impl Facts {
         self.writes[t] == 1 && self.reads[t] == 1 && self.writes[r] > 1
     }
 
-    /// `t = f(..); r = t` becomes `r = f(..)` where nothing else wants t and nothing between touches r; whether that was so anywhere.
+    /// `t = f(..); r = t` becomes `r = f(..)` where nothing else wants t and nothing between touches r; whether that
+    /// was so anywhere.
     fn join_copies<'a>(&mut self, body: &mut Body<'a>, store: &'a Store<'a>) -> bool {
         let mut last = vec![0u32; body.regs.len()];
         let mut defined = vec![u32::MAX; body.regs.len()];

@@ -1,7 +1,9 @@
-//! Registers that a text uses for one value after the other: each value that straight code both makes and uses up gets a register of its own.
+//! Registers that a text uses for one value after the other: each value that straight code both makes and uses up gets
+//! a register of its own.
 //!
-//! What the passes after this one know of a register they know of its one definition. Code made by hand or by macros names few registers and writes each
-//! of them often (`mul.wide.u32 %rd1, %r1, 4; add.s64 %rd1, %rd2, %rd1`); after this its addresses and products are joined like those of compilers.
+//! What the passes after this one know of a register they know of its one definition. Code made by hand or by macros
+//! names few registers and writes each of them often (`mul.wide.u32 %rd1, %r1, 4; add.s64 %rd1, %rd2, %rd1`); after
+//! this its addresses and products are joined like those of compilers.
 
 use super::facts::each;
 use crate::isa::ptx::{Opcode, Type};
@@ -29,7 +31,8 @@ struct Uses {
     now: Reg,
 }
 
-/// Whether what the instruction writes takes nothing from what was there, and may as well go elsewhere. Matrices stay where their sums are.
+/// Whether what the instruction writes takes nothing from what was there, and may as well go elsewhere. Matrices stay
+/// where their sums are.
 fn renews(i: &Flat) -> bool {
     i.guard.is_none() && !matches!(i.op, Opcode::Wgmma | Opcode::Mma | Opcode::Wmma | Opcode::Call)
 }
@@ -38,7 +41,8 @@ fn sources<'a, 'b>(i: &'b Flat<'a>) -> &'b [Opd<'a>] {
     &i.opds[i.results().min(i.opds.len())..]
 }
 
-/// Calls `f` with each register that an instruction writes; true where what was there is gone. What changes a vector's register leaves it in its place.
+/// Calls `f` with each register that an instruction writes; true where what was there is gone. What changes a vector's
+/// register leaves it in its place.
 fn writes(i: &Flat, uses: &mut [Uses], f: &mut impl FnMut(&mut Uses, Reg, bool)) {
     let renews = renews(i);
     for o in i.opds.iter().take(i.results()) {

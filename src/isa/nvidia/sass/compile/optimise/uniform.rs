@@ -1,8 +1,8 @@
 //! Which registers hold the same value in all threads of a warp: branches on those need no convergence barrier.
 //!
-//! A register is uniform if all that is written to it is made from uniform registers. One that is written more than once may
-//! still differ between threads that left a loop at different iterations, so a single branch that is not uniform takes uniformity
-//! from all such registers.
+//! A register is uniform if all that is written to it is made from uniform registers. One that is written more than
+//! once may still differ between threads that left a loop at different iterations, so a single branch that is not
+//! uniform takes uniformity from all such registers.
 
 use super::facts::Facts;
 use crate::isa::ptx::{Opcode, Space};

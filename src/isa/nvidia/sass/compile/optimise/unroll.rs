@@ -1,8 +1,10 @@
-//! Loops that count: a loop of one block whose number of iterations is known does several iterations at once, or all of them.
+//! Loops that count: a loop of one block whose number of iterations is known does several iterations at once, or all of
+//! them.
 //!
-//! What an iteration computes for itself gets registers of its own in each copy, so that loads of all copies can be in flight together; what
-//! goes from iteration to iteration keeps its register and its order, so that sums of floats stay as they are. What grows by the same in every iteration
-//! (addresses) is the first copy's plus a constant, which addresses take as their offset; what is the same in every iteration is computed once.
+//! What an iteration computes for itself gets registers of its own in each copy, so that loads of all copies can be in
+//! flight together; what goes from iteration to iteration keeps its register and its order, so that sums of floats stay
+//! as they are. What grows by the same in every iteration (addresses) is the first copy's plus a constant, which
+//! addresses take as their offset; what is the same in every iteration is computed once.
 
 use super::facts::{bits_of, each, is_word};
 use super::split::{each_mut, fresh};
@@ -100,7 +102,8 @@ fn once<'a>(body: &mut Body<'a>, store: &'a Store<'a>) -> Option<(Vec<Item<'a>>,
     Some((std::mem::replace(&mut body.items, out), straight))
 }
 
-/// Labels and the branches back to them with nothing but straight code between, where no other branch goes to the label.
+/// Labels and the branches back to them with nothing but straight code between, where no other branch goes to the
+/// label.
 fn loops(body: &Body) -> Vec<(usize, usize)> {
     let (mut out, mut label) = (vec![], None);
     let mut users: Vec<u32> = vec![0; body.labels as usize];
@@ -293,7 +296,8 @@ struct Loop {
 }
 
 impl Loop {
-    /// The loop that counts so, if its counter grows by a constant; `reads` says how often each register is read in the body.
+    /// The loop that counts so, if its counter grows by a constant; `reads` says how often each register is read in the
+    /// body.
     fn of(body: &Body, count: Count, reads: &[u32]) -> Option<Loop> {
         let Count { from, to, test, counter, start, .. } = count;
         let mut uses = uses(&body.items[from..to], reads.len(), (test, counter));

@@ -1,7 +1,7 @@
 //! Loads of neighbouring words of shared memory become one of 64 or 128 bits, where the address is known to be aligned.
 //!
-//! They become one at the place of the first, as long as nothing between may change shared memory. What is known of an address are its
-//! lowest bits: products and shifts by constants, sums of such, where variables stand.
+//! They become one at the place of the first, as long as nothing between may change shared memory. What is known of an
+//! address are its lowest bits: products and shifts by constants, sums of such, where variables stand.
 
 use super::facts::{Facts, Known, SHARED_START, each};
 use crate::isa::ptx::{Imm, Modifier, Opcode, Space, Type};

@@ -1,10 +1,11 @@
 //! Functions and calls.
 //!
-//! A kernel's code is followed by the functions that it may call. Everything passes through the stack: at a call the stack pointer's first word
-//! is the place in the code to return to, then come results and parameters in the order of their declaration. A function lowers
-//! the stack pointer by its frame, so that it finds them after it, and saves the convergence barriers that it uses. All other registers
-//! are the callee's. The address of a function is its number times 16; a call through a register compares
-//! it with those of the functions that are like the prototype and whose address is taken.
+//! A kernel's code is followed by the functions that it may call. Everything passes through the stack: at a call the
+//! stack pointer's first word is the place in the code to return to, then come results and parameters in the order of
+//! their declaration. A function lowers the stack pointer by its frame, so that it finds them after it, and saves the
+//! convergence barriers that it uses. All other registers are the callee's. The address of a function is its number
+//! times 16; a call through a register compares it with those of the functions that are like the prototype and whose
+//! address is taken.
 //!
 //! Threads that return from a recursion at different times meet again where the first call of it returns to.
 
@@ -172,7 +173,8 @@ fn each_inst<'a>(function: &Function<Source<'a>>, f: &mut impl FnMut(&Flat, &Use
     }
 }
 
-/// Marks the functions that may come to call themselves; a call through a register may be of any whose address is taken.
+/// Marks the functions that may come to call themselves; a call through a register may be of any whose address is
+/// taken.
 fn recursions(module: &Module<Source>, numbers: &HashMap<Name, u32>, all: &mut Signatures) {
     let n = all.list.len();
     let mut calls: Vec<Vec<usize>> = vec![vec![]; n];

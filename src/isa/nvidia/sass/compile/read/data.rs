@@ -155,7 +155,8 @@ fn fill(
 }
 
 impl Names {
-    /// Gives shared memory whose size the launch says its place, after all that is declared with a size: in any body, since functions name it too.
+    /// Gives shared memory whose size the launch says its place, after all that is declared with a size: in any body,
+    /// since functions name it too.
     ///
     /// # Errors
     /// More shared memory than can be addressed.

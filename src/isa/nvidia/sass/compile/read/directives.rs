@@ -1,4 +1,5 @@
-//! What a kernel's declaration says: its parameters and their places, its sizes, and how many registers those leave to a thread.
+//! What a kernel's declaration says: its parameters and their places, its sizes, and how many registers those leave to
+//! a thread.
 
 use super::flat::{Names, Symbol, place};
 use crate::isa::ptx::{Function, Tuning};
@@ -56,7 +57,8 @@ pub fn most_registers<B>(f: &Function<B>, threads: Option<[u32; 3]>) -> u16 {
     number(f, "maxnreg").map_or(most, |n| most.min(n.max(18) - 2)).min(253) as u16
 }
 
-/// Blocks of so many warps that are on a multiprocessor at once, of at most 64 warps, where a thread has so many registers and two of the hardware's.
+/// Blocks of so many warps that are on a multiprocessor at once, of at most 64 warps, where a thread has so many
+/// registers and two of the hardware's.
 pub fn resident(block_warps: u64, registers: u32) -> u64 {
     let warps = 2048 / u64::from(registers + 2).next_multiple_of(8);
     warps.min(64) / block_warps

@@ -1,7 +1,7 @@
 //! The operands of an instruction, of which there may be fewer than it takes.
 //!
-//! Selection asks for operands by place; text from outside may lack some. What is asked for and is not there is [`Opd::Nothing`], and is remembered:
-//! the instruction is refused in the end, whatever was made of it.
+//! Selection asks for operands by place; text from outside may lack some. What is asked for and is not there is
+//! [`Opd::Nothing`], and is remembered: the instruction is refused in the end, whatever was made of it.
 
 use super::flat::Opd;
 use std::cell::Cell;

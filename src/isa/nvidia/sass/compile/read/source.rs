@@ -1,5 +1,5 @@
-//! A body as it is read: a list of instructions at once, its registers numbered while the text is parsed. Names of other things may come before what
-//! they name; they are numbered too, and resolved when the body is flattened.
+//! A body as it is read: a list of instructions at once, its registers numbered while the text is parsed. Names of
+//! other things may come before what they name; they are numbered too, and resolved when the body is flattened.
 
 use super::flat::{Flat, Item, Opd, Symbol};
 use super::mnemonics::{Common, Mnemonic};

@@ -1,10 +1,10 @@
 //! Register banks: operands of one instruction from different ones.
 //!
-//! General registers stand in two banks, by parity, and each gives two operands at a time: an instruction whose three sources are all even
-//! or all odd waits a cycle more. Single registers change places until as few as possible do so, those in loops before others.
-//! Source: published measurements of Volta and Turing; ptxas 13.5.37 does so for sm_90: of 2,827 such
-//! FFMA, IMAD, LOP3 and IADD3 in its code 20 have three sources of one parity that no reuse flag spares, where chance would make it a quarter
-//! (of HFMA2 one in eight).
+//! General registers stand in two banks, by parity, and each gives two operands at a time: an instruction whose three
+//! sources are all even or all odd waits a cycle more. Single registers change places until as few as possible do so,
+//! those in loops before others. Source: published measurements of Volta and Turing; ptxas 13.5.37 does so for sm_90:
+//! of 2,827 such FFMA, IMAD, LOP3 and IADD3 in its code 20 have three sources of one parity that no reuse flag spares,
+//! where chance would make it a quarter (of HFMA2 one in eight).
 
 use super::list::{Listing, Node};
 use crate::isa::sass::compile::allocate::place::STACK;
@@ -25,7 +25,8 @@ struct Site {
     weight: u32,
 }
 
-/// Gives registers other numbers, so that fewer instructions have all sources in one bank. Those of tuples and the stack pointer keep theirs.
+/// Gives registers other numbers, so that fewer instructions have all sources in one bank. Those of tuples and the
+/// stack pointer keep theirs.
 pub fn spread(code: &mut Listing, labels: usize) {
     let sites = sites(code, labels);
     if sites.is_empty() {

@@ -1,7 +1,7 @@
 //! The order of instructions: a list scheduler for each straight piece of code, after registers are given out.
 //!
-//! What is on the longest path to the end of its piece goes first, as soon as what it needs will be there. Fixed latencies are
-//! those of [`timing`](crate::isa::sass::timing); the others are guesses, that only the order depends on.
+//! What is on the longest path to the end of its piece goes first, as soon as what it needs will be there. Fixed
+//! latencies are those of [`timing`](crate::isa::sass::timing); the others are guesses, that only the order depends on.
 
 use crate::isa::sass::compile::lines::Line;
 use crate::isa::sass::effects::add_effects;
@@ -164,8 +164,8 @@ struct Edge {
     latency: u32,
 }
 
-/// Which nodes of a piece wait for which. It is made from the last node to the first, so that the edges of a node stand together and the
-/// longest path to the end is known as soon as they are.
+/// Which nodes of a piece wait for which. It is made from the last node to the first, so that the edges of a node stand
+/// together and the longest path to the end is known as soon as they are.
 struct Graph {
     edges: Vec<Edge>,
     /// Where each node's edges begin and end.
@@ -230,7 +230,8 @@ fn latency(from: &Node, to: &Node, written: usize, read: usize) -> u16 {
     }
 }
 
-/// The height of an instruction whose result another piece of the code may want, as those of a load for the next iteration: of such the first goes first.
+/// The height of an instruction whose result another piece of the code may want, as those of a load for the next
+/// iteration: of such the first goes first.
 fn alone(nodes: &[Node], i: u32) -> u32 {
     let node = &nodes[i as usize];
     match node.fixed || node.effects.writes.is_empty() {
@@ -244,7 +245,8 @@ fn alone(nodes: &[Node], i: u32) -> u32 {
 struct Next {
     /// The writer of a register, by its number among the nodes of all pieces: of this piece, or of one before it.
     writer: u32,
-    /// The first reader before that, in a list of readers with the one after each: of this piece from `first_reader` on.
+    /// The first reader before that, in a list of readers with the one after each: of this piece from `first_reader`
+    /// on.
     reader: u32,
 }
 

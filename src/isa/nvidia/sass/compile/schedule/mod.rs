@@ -2,8 +2,8 @@
 //!
 //! In: the chip's lines. Out: [`list::Listing`], whose pieces are ordered.
 //!
-//! Order: [`list::listing`] cuts the code into pieces, [`banks`] gives operands of one instruction registers of different banks, [`list::schedule`] is the
-//! list scheduler.
+//! Order: [`list::listing`] cuts the code into pieces, [`banks`] gives operands of one instruction registers of
+//! different banks, [`list::schedule`] is the list scheduler.
 
 pub mod banks;
 pub mod list;

@@ -1,7 +1,8 @@
 //! `mbarrier` on chips before sm_90, which count arrivals by an atomic operation.
 //!
-//! The word of one that waits for n arrivals begins as low `2^30 - n`, which each phase begins with, and high `2^31 - n`, which counts up: its top bit, the carry, is
-//! the phase's parity. A state is the word as it was before an arrival. Source: code of ptxas 13.5 for sm_80.
+//! The word of one that waits for n arrivals begins as low `2^30 - n`, which each phase begins with, and high `2^31 -
+//! n`, which counts up: its top bit, the carry, is the phase's parity. A state is the word as it was before an arrival.
+//! Source: code of ptxas 13.5 for sm_80.
 
 use super::Place;
 use super::build::{Build, Src, iadd3};
@@ -120,8 +121,8 @@ impl Build<'_> {
         self.add_shared(None, &Place { offset: place.offset + 4, ..*place }, Val::Imm(u32::MAX));
     }
 
-    /// Has the threads that are here execute an instruction that takes its address in shared memory from a uniform register: those of one address at
-    /// once, all where it is known to be one.
+    /// Has the threads that are here execute an instruction that takes its address in shared memory from a uniform
+    /// register: those of one address at once, all where it is known to be one.
     pub(super) fn by_address(&mut self, m: Mach, place: &Place, all_alike: bool) -> Result<(), AsmError> {
         let Some((base, _)) = place.base else {
             self.push(m.at(None, 0, place.offset).effect());

@@ -461,8 +461,8 @@ impl<'a> Build<'a> {
         d
     }
 
-    /// A pair of a bank, loaded where the block first wants it: kept from the start it would take two registers from all that goes before. Where
-    /// nothing is done again, later blocks find it at the end of the first.
+    /// A pair of a bank, loaded where the block first wants it: kept from the start it would take two registers from
+    /// all that goes before. Where nothing is done again, later blocks find it at the end of the first.
     fn constant_here(&mut self, bank: u8, at: u32) -> Word {
         let block = if self.block != 0 && !self.goes_back() { 0 } else { self.block };
         if let Some((_, w)) = self.pairs.get(&(bank, at)).filter(|p| p.0 == block) {

@@ -1,8 +1,10 @@
-//! Copies that the machine's copy engine does beside the threads: `cp.async.bulk`, of rows of bytes and of tiles of a tensor.
+//! Copies that the machine's copy engine does beside the threads: `cp.async.bulk`, of rows of bytes and of tiles of a
+//! tensor.
 //!
-//! Their operands stand in uniform registers, and a warp issues one for all its threads, while the text means one for each thread. So
-//! threads take turns: one of those that are left is elected, its values go to uniform registers, the copy is issued; all go round until nobody
-//! is left. Nearly always it is one thread that copies, and no back edge is taken.
+//! Their operands stand in uniform registers, and a warp issues one for all its threads, while the text means one for
+//! each thread. So threads take turns: one of those that are left is elected, its values go to uniform registers, the
+//! copy is issued; all go round until nobody is left. Nearly always it is one thread that copies, and no back edge is
+//! taken.
 
 use super::build::{Build, PARAMS, Src, lea};
 use super::cluster::reduction;
@@ -165,7 +167,8 @@ impl Build<'_> {
         self.in_turns(m.m(dim), u)
     }
 
-    /// Where in the filter a copy by im2col is, below the mask of blocks: of 16 bits, two of 8, or three of 5 (ptxas 13.5).
+    /// Where in the filter a copy by im2col is, below the mask of blocks: of 16 bits, two of 8, or three of 5 (ptxas
+    /// 13.5).
     fn column_offsets(&mut self, i: &Flat, o: &Opd, count: usize, mask: Val) -> Result<Val, AsmError> {
         let Opd::Vector(list) = o else { return self.no(i, "offsets are expected") };
         if list.len() != count {

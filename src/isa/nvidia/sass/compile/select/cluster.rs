@@ -1,8 +1,9 @@
-//! What the blocks of a cluster do together: their barrier, each other's shared memory, stores that an mbarrier counts; one thread of a
-//! warp, registers that warps give each other.
+//! What the blocks of a cluster do together: their barrier, each other's shared memory, stores that an mbarrier counts;
+//! one thread of a warp, registers that warps give each other.
 //!
-//! An address of the cluster's shared memory has the block's rank in its high byte. Code that hands such addresses on makes those of its own
-//! variables with its rank ([`Build::shared_value`]); where only this block's shared memory is meant they are constants.
+//! An address of the cluster's shared memory has the block's rank in its high byte. Code that hands such addresses on
+//! makes those of its own variables with its rank ([`Build::shared_value`]); where only this block's shared memory is
+//! meant they are constants.
 
 use super::build::{Build, Src, iadd3, lea, prmt};
 use super::memory::Place;
@@ -14,7 +15,8 @@ use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
 use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd};
 use crate::isa::sass::{Modifier, mods, op};
 
-/// The first of the uniform registers that instructions beside arithmetic take in turn; those below and above have other uses.
+/// The first of the uniform registers that instructions beside arithmetic take in turn; those below and above have
+/// other uses.
 const UNIFORM: u64 = 12;
 
 /// Where bank 0 has the blocks of a cluster along each axis.
@@ -197,8 +199,8 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Gives registers back, or takes more as soon as there are any. Without a number of registers at the start nobody could say how many
-    /// there are: then it does nothing, as with ptxas.
+    /// Gives registers back, or takes more as soon as there are any. Without a number of registers at the start nobody
+    /// could say how many there are: then it does nothing, as with ptxas.
     fn set_registers(&mut self, i: &Flat) -> Result<(), AsmError> {
         let Some(n) = i.opds.first().and_then(|o| self.constant_of(o)) else {
             return self.no(i, "a number of registers is expected");

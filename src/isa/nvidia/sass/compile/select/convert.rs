@@ -101,7 +101,8 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Two integers to the nearest values of a smaller type, the first above; above both what the third operand has lowest.
+    /// Two integers to the nearest values of a smaller type, the first above; above both what the third operand has
+    /// lowest.
     fn pack_ints(&mut self, i: &Flat, types: &[Type]) -> Result<(), AsmError> {
         let &[to, Type::S32, ref third @ ..] = types else { return self.no(i, "words with a sign are packed") };
         // What of the third word is taken is written, and follows from the type: all, 24 bits or 28.

@@ -8,7 +8,8 @@ use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide};
 use crate::isa::sass::compile::read::flat::{Flat, Opd};
 use crate::isa::sass::{mods, op};
 
-/// The scoreboard that counts groups of copies: no other result uses it in code that has them. Bulk copies have the next one.
+/// The scoreboard that counts groups of copies: no other result uses it in code that has them. Bulk copies have the
+/// next one.
 pub const GROUPS: u64 = 0;
 
 /// Whether an address is in this block's shared memory.
@@ -94,8 +95,8 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Whether the source is read: it is not ignored, or its size is not 0; and how far its address is moved to say that fewer bytes than
-    /// the copy's are read.
+    /// Whether the source is read: it is not ignored, or its size is not 0; and how far its address is moved to say
+    /// that fewer bytes than the copy's are read.
     fn copied(&mut self, i: &Flat, o: &Opd, bytes: u32) -> Result<(Pred, Val), AsmError> {
         if let Some(n) = self.constant_of(o) {
             let read = if n == 0 { Pred::TRUE.not() } else { Pred::TRUE };

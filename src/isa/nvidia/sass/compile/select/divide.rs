@@ -92,8 +92,8 @@ impl Build<'_> {
         r
     }
 
-    /// `a / b` of f32, correctly rounded: in f64, whose quotient is exact enough that rounding it once more is right; zeros,
-    /// infinities and NaN go through a plain product with the reciprocal.
+    /// `a / b` of f32, correctly rounded: in f64, whose quotient is exact enough that rounding it once more is right;
+    /// zeros, infinities and NaN go through a plain product with the reciprocal.
     pub(super) fn far_quotient(&mut self, a: Src, b: Src, rounding: Modifier) -> Word {
         let (x, y) = (self.doubled(a), self.doubled(b));
         let q = self.divide_doubles(x, y);
@@ -132,7 +132,8 @@ impl Build<'_> {
         self.push(m);
     }
 
-    /// `x / y` for doubles that are floats: what is left corrects the last bit, so that half its digits do for the reciprocal.
+    /// `x / y` for doubles that are floats: what is left corrects the last bit, so that half its digits do for the
+    /// reciprocal.
     fn divide_doubles(&mut self, x: Word, y: Word) -> Word {
         let seed = self.double_seed(y, mods::fn_::RCP64H);
         let r = self.reciprocal_step_double(y, seed);

@@ -1,6 +1,7 @@
 //! Arithmetic of f64.
 //!
-//! Division, reciprocal and square root are correctly rounded, in each direction. What stands here is right everywhere; `near` has the short paths.
+//! Division, reciprocal and square root are correctly rounded, in each direction. What stands here is right everywhere;
+//! `near` has the short paths.
 
 use super::build::{Build, Src, iadd3, isetp, lop3};
 use super::float::rounding;
@@ -282,7 +283,8 @@ impl Build<'_> {
         out
     }
 
-    /// What is rounded to nearest, rounded in another direction instead: the sign of what `a * b` leaves of c, made small by a factor, says where the value is.
+    /// What is rounded to nearest, rounded in another direction instead: the sign of what `a * b` leaves of c, made
+    /// small by a factor, says where the value is.
     pub(super) fn directed(
         &mut self,
         nearest: Word,
@@ -341,7 +343,8 @@ impl Build<'_> {
         out
     }
 
-    /// `2^e * x`, with `e << 20` given, of x between one half and two: the larger part of e is a sum, which is exact, a product rounds.
+    /// `2^e * x`, with `e << 20` given, of x between one half and two: the larger part of e is a sum, which is exact, a
+    /// product rounds.
     fn scale_double(&mut self, x: Word, e: Word, rounding: Modifier) -> Scaled {
         let most = self.between(e, 900);
         let (rest, exact, out) = (self.one(), self.two(), self.two());
@@ -353,8 +356,8 @@ impl Build<'_> {
         Scaled { out, exact, rest }
     }
 
-    /// The same of the quotient x of two numbers, rounded to nearest as if it had not been rounded before: where x looks like a tie of denormals,
-    /// what the division leaves says by its sign on which side the quotient is.
+    /// The same of the quotient x of two numbers, rounded to nearest as if it had not been rounded before: where x
+    /// looks like a tie of denormals, what the division leaves says by its sign on which side the quotient is.
     fn scale_nearest(&mut self, x: Word, e: Word, (above, below): (Wide, Word)) -> Word {
         let left = self.multiply_add_double((below, true), x, above);
         let (inexact, side, tie, wrong) = (self.pred(), self.one(), self.pred(), self.pred());

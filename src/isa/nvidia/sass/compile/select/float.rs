@@ -150,8 +150,8 @@ impl Build<'_> {
         self.unary(op::MUFU_R, d, a, |m| m.m(function));
     }
 
-    /// `a / b` within two units of the last place where b is up to 2^126 (approx) or anything (full): the divisor is brought
-    /// to the middle of the range, and the quotient by the same factor.
+    /// `a / b` within two units of the last place where b is up to 2^126 (approx) or anything (full): the divisor is
+    /// brought to the middle of the range, and the quotient by the same factor.
     fn quick_quotient(&mut self, d: Word, s: [Src; 3]) {
         let out = self.unguarded(|m| {
             let b = m.in_word(s[1].val);

@@ -166,7 +166,8 @@ impl Build<'_> {
         self.unguarded(|m| {
             let b2 = if minus { Src::from(b).negated() } else { b.into() };
             m.alu(iadd3(), sum, [a.into(), b2, Src::ZERO], |m| m);
-            // It is too large where the sum has another sign than a, and a and b have the same (or of a difference another).
+            // It is too large where the sum has another sign than a, and a and b have the same (or of a difference
+            // another).
             let table = if minus { (0xf0 ^ 0xcc) & (0xf0 ^ 0xaa) } else { !(0xf0 ^ 0xcc) & (0xf0 ^ 0xaa) };
             m.lop(over, [a.into(), b.into(), sum.into()], table);
             m.compare(p, mods::cmp::LT, true, over.into(), Src::ZERO);

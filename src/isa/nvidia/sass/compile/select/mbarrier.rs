@@ -1,7 +1,7 @@
 //! Barriers in shared memory: `mbarrier`.
 //!
-//! The word of one that waits for n arrivals begins as low `(2^20 - n) << 1` and high `(2^20 - n) << 11`; its top bit is the phase's parity.
-//! A state is the word as it was before an arrival.
+//! The word of one that waits for n arrivals begins as low `(2^20 - n) << 1` and high `(2^20 - n) << 11`; its top bit
+//! is the phase's parity. A state is the word as it was before an arrival.
 
 use super::build::{Build, Src, iadd3};
 use crate::isa::ptx::{Space, Type};
@@ -110,7 +110,8 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The state of .TMASK is that before any lane of the warp arrived, its low word these lanes: each adds what those below it have brought.
+    /// The state of .TMASK is that before any lane of the warp arrived, its low word these lanes: each adds what those
+    /// below it have brought.
     fn add_arrivals_of_lower_lanes(&mut self, state: Word, each: Val) {
         let [below, lanes, number, arrivals] = [self.one(), self.one(), self.one(), self.one()];
         self.push(Mach::new(op::S2R_S).w("d", below).m(mods::s::SR_LTMASK));

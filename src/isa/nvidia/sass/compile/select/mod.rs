@@ -1,7 +1,7 @@
 //! The text's instructions → machine instructions on virtual registers, one after the other.
 //!
-//! 16-bit registers stand in the low half of a word whose upper half is anything; predicates in predicate registers; 64 bits in
-//! an aligned pair.
+//! 16-bit registers stand in the low half of a word whose upper half is anything; predicates in predicate registers; 64
+//! bits in an aligned pair.
 
 mod arrivals;
 pub mod build;

@@ -1,7 +1,9 @@
-//! Division, reciprocal and square root, correctly rounded. Where operands and result are in the middle of the range, a few steps lead there from MUFU's guess;
-//! the paths that are right everywhere (`far_..`) stand after a branch that a warp takes if one of its threads has to.
+//! Division, reciprocal and square root, correctly rounded. Where operands and result are in the middle of the range, a
+//! few steps lead there from MUFU's guess; the paths that are right everywhere (`far_..`) stand after a branch that a
+//! warp takes if one of its threads has to.
 //!
-//! Steps and limits are those of the code that ptxas makes: what a card's MUFU and FCHK give is as good as that wants it.
+//! Steps and limits are those of the code that ptxas makes: what a card's MUFU and FCHK give is as good as that wants
+//! it.
 
 use super::build::{Build, Src, ffma, fmul, iadd3};
 use super::double;
@@ -127,7 +129,8 @@ impl Build<'_> {
         self.multiply_add(left.into(), half.into(), s.into())
     }
 
-    /// The root of what is below 2^-101 or no positive number: of `2^64 x`, which is exact, made smaller by 2^-32, which is too.
+    /// The root of what is below 2^-101 or no positive number: of `2^64 x`, which is exact, made smaller by 2^-32,
+    /// which is too.
     fn scaled_root(&mut self, x: Src) -> Word {
         let (big, scaled, out) = (self.one(), self.one(), self.one());
         self.alu(fmul(), big, [x, 2f32.powi(64).to_bits().into(), Src::ZERO], |m| m);

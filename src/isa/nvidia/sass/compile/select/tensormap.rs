@@ -1,4 +1,5 @@
-//! Tensor maps changed and handed on by code: `tensormap.replace`, `tensormap.cp_fenceproxy`, fences between the paths to memory.
+//! Tensor maps changed and handed on by code: `tensormap.replace`, `tensormap.cp_fenceproxy`, fences between the paths
+//! to memory.
 //!
 //! A map has 128 bytes; which of its bits a field is, is what ptxas 13.5.37 changes for it.
 
@@ -133,7 +134,8 @@ impl Build<'_> {
         );
     }
 
-    /// A map goes from shared to global memory, a word by each thread of the warp, and is made known to the copy engine.
+    /// A map goes from shared to global memory, a word by each thread of the warp, and is made known to the copy
+    /// engine.
     fn publish(&mut self, i: &Flat) -> Result<(), AsmError> {
         if i.opds.get(2).and_then(|o| self.constant_of(o)) != Some(MAP_BYTES) {
             return self.no(i, "128 bytes are copied");

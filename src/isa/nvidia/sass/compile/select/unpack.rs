@@ -1,10 +1,12 @@
 //! Matrices of elements that the machine does not multiply as they are.
 //!
-//! Floats of eight bits become halves, which hold them exactly; four bits become bytes; of bits that differ there are those that only one has and
-//! those that only the other has; 16 rows of doubles are twice 8 rows. Lanes hold the same stretches of the depth of both factors,
-//! so that a register's halves may be multiplied in any order. sm_120 multiplies neither bits nor 8 rows of bytes: its bits are bytes, its rows 16.
+//! Floats of eight bits become halves, which hold them exactly; four bits become bytes; of bits that differ there are
+//! those that only one has and those that only the other has; 16 rows of doubles are twice 8 rows. Lanes hold the same
+//! stretches of the depth of both factors, so that a register's halves may be multiplied in any order. sm_120
+//! multiplies neither bits nor 8 rows of bytes: its bits are bytes, its rows 16.
 //!
-//! Signed nibbles stay in the upper half of their bytes: each is 16 times its value, and the sum is shifted down before the addend comes to it.
+//! Signed nibbles stay in the upper half of their bytes: each is 16 times its value, and the sum is shifted down before
+//! the addend comes to it.
 
 use super::build::{Build, Src, iadd3};
 use crate::isa::ptx::Type;

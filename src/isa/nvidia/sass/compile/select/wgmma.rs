@@ -1,8 +1,10 @@
 //! Matrix multiplies of a warpgroup: `wgmma`.
 //!
-//! They run beside the threads. `wgmma.fence` is WARPGROUP.ARRIVE, a multiply HGMMA, QGMMA, IGMMA or BGMMA, the last multiply before
-//! `commit_group` carries the group's mark, `wait_group` is WARPGROUP.DEPBAR. Sums stand in neighbouring registers from a multiple of eight on, descriptors
-//! in four neighbouring uniform registers. That no register of a multiply in flight is given to something else is [`flight`](crate::isa::sass::compile::arrange::flight)'s.
+//! They run beside the threads. `wgmma.fence` is WARPGROUP.ARRIVE, a multiply HGMMA, QGMMA, IGMMA or BGMMA, the last
+//! multiply before `commit_group` carries the group's mark, `wait_group` is WARPGROUP.DEPBAR. Sums stand in
+//! neighbouring registers from a multiple of eight on, descriptors in four neighbouring uniform registers. That no
+//! register of a multiply in flight is given to something else is
+//! [`flight`](crate::isa::sass::compile::arrange::flight)'s.
 
 use super::build::Build;
 use crate::isa::ptx::Type;
@@ -114,7 +116,8 @@ impl Build<'_> {
         })
     }
 
-    /// The last multiply marks the end of its group. Where there is none since the last group here, one that does nothing does.
+    /// The last multiply marks the end of its group. Where there is none since the last group here, one that does
+    /// nothing does.
     fn end_group(&mut self) {
         let ops = &mut self.code.blocks[self.block].ops;
         if let Some(m) = ops.iter_mut().rev().find(|m| is_group_multiply(&m.inst))

@@ -1,8 +1,8 @@
 //! `wmma`: matrices of a warp whose fragments nobody but us lays out.
 //!
-//! Fragments are those of the machine's multiply, 16 rows by 8 columns at a time (doubles: 8 by 8): lane `4g + t` holds row `g` and
-//! from column `w t` on `w` elements. Of A this reads (m, k), of B (n, k), of C (m, n). Where the text has more registers than
-//! elements, the rest is not used. In shapes of 8 rows, A and B change places and C is turned.
+//! Fragments are those of the machine's multiply, 16 rows by 8 columns at a time (doubles: 8 by 8): lane `4g + t` holds
+//! row `g` and from column `w t` on `w` elements. Of A this reads (m, k), of B (n, k), of C (m, n). Where the text has
+//! more registers than elements, the rest is not used. In shapes of 8 rows, A and B change places and C is turned.
 
 use super::build::{Build, Src, iadd3, imad_wide};
 use crate::isa::ptx::{Space, Type};

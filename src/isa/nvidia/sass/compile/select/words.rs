@@ -1,5 +1,5 @@
-//! The modifiers that selection knows of each instruction: any other one is refused, not overlooked. Instructions that are not here
-//! are refused by name.
+//! The modifiers that selection knows of each instruction: any other one is refused, not overlooked. Instructions that
+//! are not here are refused by name.
 
 use crate::isa::ptx::Opcode;
 
