@@ -4,9 +4,9 @@
 //! CUDA C++ Programming Guide, table of compute capabilities (shared memory of a block).
 
 use super::sass;
-use crate::codegen::target::Grid;
-use crate::codegen::{Target, units};
-use crate::uop::WmmaArg;
+use doorbell_codegen::target::Grid;
+use doorbell_codegen::{Target, units};
+use doorbell_uop::WmmaArg;
 
 /// A chip under the name that `.target` has.
 #[derive(Debug, PartialEq, Eq)]

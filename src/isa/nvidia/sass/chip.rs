@@ -1,8 +1,8 @@
 //! The chips whose machine code the table holds; what else is known of a chip is in the table of both languages
 //! ([`ptx::CHIPS`](CHIPS)).
 
-use crate::elf::cubin::Arch;
-use crate::isa::ptx::CHIPS;
+use crate::ptx::CHIPS;
+use doorbell_elf::cubin::Arch;
 
 /// A chip: which rows of the table are its, and how long its instructions take. sm_90a is sm_90 with rows that only it
 /// has.

@@ -6,8 +6,8 @@ use super::optimise::unroll::Rolled;
 use super::read::call::Signatures;
 use super::read::flat::Body;
 use super::read::source::Store;
-use crate::isa::ptx::Pos;
-use crate::isa::sass::Chip;
+use crate::ptx::Pos;
+use crate::sass::Chip;
 
 /// Of one assembly: what is the same for all kernels and functions of a module.
 pub struct Context<'a> {

@@ -6,8 +6,8 @@
 
 use super::AsmError;
 use super::control::sync::Placed;
-use crate::isa::ptx::Pos;
-use crate::isa::sass::{Chip, Form, Instruction, Pipe, Role, bits, encode, op};
+use crate::ptx::Pos;
+use crate::sass::{Chip, Form, Instruction, Pipe, Role, bits, encode, op};
 
 /// Code is padded to a multiple of this many instructions.
 pub const PADDING: usize = 8;

@@ -12,7 +12,7 @@
 //! Selection is sm_90's; [`lower`] makes another chip's instructions of it. When registers run out a body is compiled
 //! again with other choices, in the order that [`attempts`] states.
 //!
-//! Place in the arrows: reads [`isa::ptx`](crate::isa::ptx), writes through this room's codec; registers come from the
+//! Place in the arrows: reads [`isa::ptx`](crate::ptx), writes through this room's codec; registers come from the
 //! shared allocator. What it gives is a kernel's words and the facts that a loader wants. Source: PTX ISA 8.8 for
 //! meaning; code that ptxas 13.5.37 makes for layouts of constants, shared memory and parameters. Left out, each
 //! refused with its place in the text: textures, surfaces, sparse matrices of a warpgroup.
@@ -34,8 +34,8 @@ mod schedule;
 mod select;
 
 use super::Chip;
-use crate::elf::cubin::{self, Arch, NewKernel, NewModule, Param};
-use crate::isa::ptx::Pos;
+use crate::ptx::Pos;
+use doorbell_elf::cubin::{self, Arch, NewKernel, NewModule, Param};
 use optimise::facts::SHARED_START;
 pub use read::data::Data;
 use std::cell::RefCell;

@@ -32,8 +32,8 @@ use super::read::{call, data};
 use super::schedule::{banks, list};
 use super::select::{self, Selected};
 use super::{AsmError, Data, Kernel, Phase, emit};
-use crate::isa::ptx;
-use crate::isa::sass::Chip;
+use crate::ptx;
+use crate::sass::Chip;
 
 /// A text whose bodies are lists.
 type Module<'a> = ptx::Module<Source<'a>>;

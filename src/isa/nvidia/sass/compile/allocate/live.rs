@@ -6,8 +6,8 @@
 //! is walked once more.
 
 use super::touch::Work;
-use crate::codegen::regalloc::{Class, Lives, Sight, VReg};
-use crate::isa::sass::compile::mir::{Code, Mach, Nature, RegField, Term, width};
+use crate::sass::compile::mir::{Code, Mach, Nature, RegField, Term, width};
+use doorbell_codegen::regalloc::{Class, Lives, Sight, VReg};
 use smallvec::SmallVec;
 use std::ops::Range;
 

@@ -7,15 +7,15 @@
 use super::live::bundle_start;
 use super::place::{GENERAL, PREDICATES, STACK};
 use super::touch::{ON_STACK, Work};
-use crate::codegen::regalloc::{
+use crate::ptx::Pos;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::lines::{End, Lines, ends};
+use crate::sass::compile::mir::{Code, FOUR, Mach, Nature, ONE, PRED, Pred, RegField, TWO, width};
+use crate::sass::compile::select::Selected;
+use crate::sass::{Role, mods, op};
+use doorbell_codegen::regalloc::{
     self, Allocation, Class, Edit, Flow, Func, Kind, Loc, Operand, PReg, Role as Use, VReg,
 };
-use crate::isa::ptx::Pos;
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::lines::{End, Lines, ends};
-use crate::isa::sass::compile::mir::{Code, FOUR, Mach, Nature, ONE, PRED, Pred, RegField, TWO, width};
-use crate::isa::sass::compile::select::Selected;
-use crate::isa::sass::{Role, mods, op};
 use smallvec::SmallVec;
 
 /// What an instruction of the allocator is.

@@ -4,13 +4,13 @@
 use super::live::Settled;
 use super::parts::{Apply, Parts, moves_runs, parked, spills};
 use super::pool;
-use crate::codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Values, Whole};
-use crate::isa::ptx::Pos;
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::lines::{End, Line, Lines, ends};
-use crate::isa::sass::compile::mir::{FOUR, Mach, PRED, WIDEST, Word, width};
-use crate::isa::sass::compile::select::Selected;
-use crate::isa::sass::op;
+use crate::ptx::Pos;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::lines::{End, Line, Lines, ends};
+use crate::sass::compile::mir::{FOUR, Mach, PRED, WIDEST, Word, width};
+use crate::sass::compile::select::Selected;
+use crate::sass::op;
+use doorbell_codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Values, Whole};
 
 pub const PREDICATES: u8 = 0;
 pub const GENERAL: u8 = 1;

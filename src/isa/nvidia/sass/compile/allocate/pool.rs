@@ -4,11 +4,11 @@
 //! stay within its number; [`keeps_within`] says whether it does. Where it does not, the kernel is made without the
 //! instructions, as ptxas does.
 
-use crate::isa::ptx::{Function, Imm, Opcode, Tuning};
-use crate::isa::sass::compile::lines::Line;
-use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd};
-use crate::isa::sass::compile::schedule::list::jumps;
-use crate::isa::sass::{Guard, Instruction, RegFile, Role, effects};
+use crate::ptx::{Function, Imm, Opcode, Tuning};
+use crate::sass::compile::lines::Line;
+use crate::sass::compile::read::flat::{Body, Flat, Item, Opd};
+use crate::sass::compile::schedule::list::jumps;
+use crate::sass::{Guard, Instruction, RegFile, Role, effects};
 use hashbrown::HashMap;
 
 /// The least and the most registers that a body asks for.

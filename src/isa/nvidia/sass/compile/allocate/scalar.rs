@@ -11,9 +11,9 @@
 //! times, and so has its register for good. Source: where ptxas 13.5.37 has counters of loops.
 
 use super::live::goes_back;
-use crate::isa::sass::compile::mir::{Code, Mach, Nature, ONE, PRED, RegField, Term};
-use crate::isa::sass::compile::select::Selected;
-use crate::isa::sass::{Form, Modifier, Pipe, RegFile, Role, effects, mods, op};
+use crate::sass::compile::mir::{Code, Mach, Nature, ONE, PRED, RegField, Term};
+use crate::sass::compile::select::Selected;
+use crate::sass::{Form, Modifier, Pipe, RegFile, Role, effects, mods, op};
 use smallvec::SmallVec;
 use std::ops::Range;
 

@@ -2,8 +2,8 @@
 //!
 //! A write of a part of a register whose rest is wanted, or that a guard may skip, modifies it.
 
-use crate::codegen::regalloc::{Class, Constraint, Operand, Role, VReg};
-use crate::isa::sass::compile::mir::{Mach, PRED, Word, width};
+use crate::sass::compile::mir::{Mach, PRED, Word, width};
+use doorbell_codegen::regalloc::{Class, Constraint, Operand, Role, VReg};
 
 /// Lists that serve one group after the other.
 #[derive(Default)]

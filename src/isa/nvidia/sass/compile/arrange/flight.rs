@@ -5,12 +5,10 @@
 //! such registers nonetheless, as there are too few of them, [`is_undisturbed`] finds it, and each multiply is made to
 //! be waited for at once ([`serialize`]).
 
-use crate::isa::sass::compile::lines::Line;
-use crate::isa::sass::compile::mir::{Code, Mach, Word};
-use crate::isa::sass::compile::schedule::list::{Listing, Node};
-use crate::isa::sass::{
-    Access, Effects, Guard, Instruction, Pipe, RegFile, Slot, effects, is_group_multiply, mods, op,
-};
+use crate::sass::compile::lines::Line;
+use crate::sass::compile::mir::{Code, Mach, Word};
+use crate::sass::compile::schedule::list::{Listing, Node};
+use crate::sass::{Access, Effects, Guard, Instruction, Pipe, RegFile, Slot, effects, is_group_multiply, mods, op};
 use hashbrown::HashMap;
 
 /// Registers in flight: first word and number of words, and the groups that have ended since.
@@ -22,7 +20,7 @@ fn waits(inst: &Instruction) -> Option<u64> {
         return None;
     }
     match (inst.form().mnemonic, inst.form().name) {
-        ("WARPGROUP", "DEPBAR") => inst.get("n", crate::isa::sass::Role::Value),
+        ("WARPGROUP", "DEPBAR") => inst.get("n", crate::sass::Role::Value),
         ("WARPGROUP", "WAIT") => Some(0),
         _ => None,
     }
@@ -208,10 +206,10 @@ pub fn is_undisturbed(lines: &[Line]) -> bool {
                     if !now.step(inst) {
                         return false;
                     }
-                    if let (Some(t), true) = (target, crate::isa::sass::compile::schedule::list::jumps(inst)) {
+                    if let (Some(t), true) = (target, crate::sass::compile::schedule::list::jumps(inst)) {
                         changed |= at_label.entry(*t).or_insert(Busy::NONE).join(&now);
                     }
-                    falls = !(crate::isa::sass::compile::schedule::list::jumps(inst) && inst.guard == Guard::ALWAYS);
+                    falls = !(crate::sass::compile::schedule::list::jumps(inst) && inst.guard == Guard::ALWAYS);
                 }
             }
         }

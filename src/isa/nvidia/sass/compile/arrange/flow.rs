@@ -4,9 +4,9 @@
 //! for (BSYNC) at the first block that all paths lead to. Where a loop lies between, the recording moves in front of
 //! the loop, so that it happens once. Source: dominators by Cooper, Harvey and Kennedy.
 
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Block, Code, Mach, Nature, ONE, Term};
-use crate::isa::sass::{mods, op};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Block, Code, Mach, Nature, ONE, Term};
+use crate::sass::{mods, op};
 use smallvec::SmallVec;
 
 const NONE: usize = usize::MAX;
@@ -182,7 +182,7 @@ pub struct Loop {
 
 /// The loops that are entered from one block, inner ones first.
 pub fn loops(code: &Code) -> Vec<Loop> {
-    if !crate::isa::sass::compile::allocate::live::goes_back(code, &code.order) {
+    if !crate::sass::compile::allocate::live::goes_back(code, &code.order) {
         return vec![];
     }
     let graph = Graph::new(code, 0);

@@ -4,11 +4,11 @@
 //! Done on virtual registers, since loads that share a register cannot be in flight together. How many registers are
 //! being filled at once is bounded, and only what a load's address needs moves with it.
 
-use crate::codegen::regalloc::VReg;
-use crate::isa::sass::compile::allocate::live::bundle_start;
-use crate::isa::sass::compile::mir::{Code, Mach, width};
-use crate::isa::sass::order::{Order, order};
-use crate::isa::sass::{Completion, RegFile, completion, effects};
+use crate::sass::compile::allocate::live::bundle_start;
+use crate::sass::compile::mir::{Code, Mach, width};
+use crate::sass::order::{Order, order};
+use crate::sass::{Completion, RegFile, completion, effects};
+use doorbell_codegen::regalloc::VReg;
 use smallvec::SmallVec;
 
 /// Groups of instructions that are looked through for loads.

@@ -8,9 +8,9 @@
 
 use super::flow::loops;
 use super::hoist::computes;
-use crate::codegen::regalloc::{Class, VReg};
-use crate::isa::sass::Pipe;
-use crate::isa::sass::compile::mir::{Code, Mach, Nature, PRED, Pred, Term, Word, width};
+use crate::sass::Pipe;
+use crate::sass::compile::mir::{Code, Mach, Nature, PRED, Pred, Term, Word, width};
+use doorbell_codegen::regalloc::{Class, VReg};
 
 /// Words and predicates that may be kept over a loop.
 const WORDS: u32 = 12;

@@ -7,10 +7,10 @@
 //! what it loads, where nothing in the loop may write what they read and no barrier stands in it.
 
 use super::hoist::{Group, Links, is_plain};
-use crate::codegen::regalloc::{Class, VReg};
-use crate::isa::sass::compile::mir::{Block, Code, Mach, Nature, ONE, Pred, Term, Word, width};
-use crate::isa::sass::order::{Order, order};
-use crate::isa::sass::{RegFile, effects, guessed_latency};
+use crate::sass::compile::mir::{Block, Code, Mach, Nature, ONE, Pred, Term, Word, width};
+use crate::sass::order::{Order, order};
+use crate::sass::{RegFile, effects, guessed_latency};
+use doorbell_codegen::regalloc::{Class, VReg};
 use smallvec::SmallVec;
 
 /// Words that may be in flight from iteration to iteration.

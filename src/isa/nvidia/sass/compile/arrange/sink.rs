@@ -5,9 +5,9 @@
 //! product's factors are as good, and the parameter is a constant that is loaded then. Done on virtual registers,
 //! within a block; loads find their addresses after this (`hoist`).
 
-use crate::codegen::regalloc::VReg;
-use crate::isa::sass::compile::mir::{Code, Mach};
-use crate::isa::sass::op;
+use crate::sass::compile::mir::{Code, Mach};
+use crate::sass::op;
+use doorbell_codegen::regalloc::VReg;
 
 /// How many instructions before its use an address stands, and how many before that its parameter, so that nobody waits
 /// for them.

@@ -4,8 +4,8 @@
 //! the warp have done meanwhile, a register that was in flight at the end of one of the pieces that lead there is there
 //! once its scoreboard is waited for. A wait for what another path has started costs time at most.
 
-use crate::isa::sass::compile::schedule::list::{Node, REGISTERS, each, number};
-use crate::isa::sass::{RegFile, SCOREBOARDS};
+use crate::sass::compile::schedule::list::{Node, REGISTERS, each, number};
+use crate::sass::{RegFile, SCOREBOARDS};
 
 /// The first number that is none of a general register.
 const GENERAL: usize = 256;

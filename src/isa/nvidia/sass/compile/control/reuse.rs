@@ -6,8 +6,8 @@
 //! ptxas 13.5.37 sets the flags.
 
 use super::sync::Placed;
-use crate::isa::sass::compile::schedule::list::Node;
-use crate::isa::sass::{Access, Instruction, Pipe, RegFile};
+use crate::sass::compile::schedule::list::Node;
+use crate::sass::{Access, Instruction, Pipe, RegFile};
 
 /// Sets the flags; `places` are those of labels.
 pub fn reuse(code: &mut [Placed], nodes: &[Node], places: &[usize]) {

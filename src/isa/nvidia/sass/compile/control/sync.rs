@@ -8,9 +8,9 @@
 //! the warp may use that have taken another path. Calls and returns wait for everything.
 
 use super::carry::{Entry, Given, Waits};
-use crate::isa::sass::compile::emit::PADDING;
-use crate::isa::sass::compile::schedule::list::{Listing, Node, Piece, REGISTERS, each, jumps, span};
-use crate::isa::sass::{
+use crate::sass::compile::emit::PADDING;
+use crate::sass::compile::schedule::list::{Listing, Node, Piece, REGISTERS, each, jumps, span};
+use crate::sass::{
     Access, Completion, Control, Guard, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, Slot, completion,
     distance, least_stall, op, reads_late,
 };
@@ -621,8 +621,8 @@ fn groups(inst: &Instruction) -> Option<u8> {
         return None;
     }
     match inst.form().mnemonic {
-        "LDGDEPBAR" => Some(crate::isa::sass::compile::select::COPY_GROUPS as u8),
-        "UTMACMDFLUSH" => Some(crate::isa::sass::compile::select::BULK_GROUPS as u8),
+        "LDGDEPBAR" => Some(crate::sass::compile::select::COPY_GROUPS as u8),
+        "UTMACMDFLUSH" => Some(crate::sass::compile::select::BULK_GROUPS as u8),
         _ => None,
     }
 }

@@ -4,10 +4,10 @@
 //! lists by the text of their value. The launch's words of constant bank 0 lie elsewhere on each generation. What the
 //! chip has not is refused by name.
 
-use crate::isa::sass::compile::lines::Line;
-use crate::isa::sass::inst::{field_name, named};
-use crate::isa::sass::row::{Field, Form, Kind, Role};
-use crate::isa::sass::{Chip, Instruction, mods, op};
+use crate::sass::compile::lines::Line;
+use crate::sass::inst::{field_name, named};
+use crate::sass::row::{Field, Form, Kind, Role};
+use crate::sass::{Chip, Instruction, mods, op};
 
 /// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes,
 /// before, after. Source: cubins of ptxas 13.5 (nv.md 5.4).
@@ -47,7 +47,7 @@ pub fn has_twice(at: u32, chip: Chip) -> bool {
 }
 
 /// Where parameters begin on sm_90.
-const PARAMS: u64 = crate::isa::sass::compile::select::build::PARAMS as u64;
+const PARAMS: u64 = crate::sass::compile::select::build::PARAMS as u64;
 
 /// Makes the chip's instructions of those of sm_90.
 ///

@@ -10,10 +10,10 @@
 //! none.
 
 use super::chips::{copied, place};
-use crate::isa::sass::compile::allocate::scalar::SCALARS;
-use crate::isa::sass::compile::lines::Line;
-use crate::isa::sass::row::{Field, Form, Index, Kind, Pipe, Role};
-use crate::isa::sass::{Chip, FieldError, Guard, Instruction, mods, op};
+use crate::sass::compile::allocate::scalar::SCALARS;
+use crate::sass::compile::lines::Line;
+use crate::sass::row::{Field, Form, Index, Kind, Pipe, Role};
+use crate::sass::{Chip, FieldError, Guard, Instruction, mods, op};
 use std::ops::Range;
 
 /// Uniform registers of constants: selection uses those below, values that loops keep those above.
@@ -293,7 +293,7 @@ fn loops(lines: &[Line]) -> Vec<std::ops::Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::sass::table::FORMS;
+    use crate::sass::table::FORMS;
 
     #[test]
     fn forms_that_read_a_constant_in_its_place_are_called_so() {

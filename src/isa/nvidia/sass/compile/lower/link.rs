@@ -1,10 +1,10 @@
 //! A kernel and the functions that it may call as one piece of code.
 
-use crate::isa::ptx::Pos;
-use crate::isa::sass::compile::allocate::place::Placed;
-use crate::isa::sass::compile::lines::Line;
-use crate::isa::sass::compile::read::call::{FUNCTIONS, Signatures};
-use crate::isa::sass::compile::{AsmError, Kernel};
+use crate::ptx::Pos;
+use crate::sass::compile::allocate::place::Placed;
+use crate::sass::compile::lines::Line;
+use crate::sass::compile::read::call::{FUNCTIONS, Signatures};
+use crate::sass::compile::{AsmError, Kernel};
 
 /// A kernel's or a function's code with its registers, not yet the chip's and not yet scheduled.
 pub struct Routine {

@@ -3,9 +3,9 @@
 //! A register with one unguarded definition stands for that definition wherever it is read, as long as what the
 //! definition read has one definition as well.
 
-use crate::isa::ptx::{Imm, Opcode, Space, Type};
-use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
-use crate::isa::sass::compile::read::source::Store;
+use crate::ptx::{Imm, Opcode, Space, Type};
+use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
+use crate::sass::compile::read::source::Store;
 use std::convert::Infallible;
 
 /// What a register holds.

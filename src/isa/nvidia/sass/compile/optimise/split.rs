@@ -6,9 +6,9 @@
 //! this its addresses and products are joined like those of compilers.
 
 use super::facts::each;
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg};
-use crate::isa::sass::compile::read::source::Store;
+use crate::ptx::{Opcode, Type};
+use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg};
+use crate::sass::compile::read::source::Store;
 use smallvec::SmallVec;
 use std::convert::Infallible;
 

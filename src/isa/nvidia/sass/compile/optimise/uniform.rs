@@ -5,8 +5,8 @@
 //! uniform takes uniformity from all such registers.
 
 use super::facts::Facts;
-use crate::isa::ptx::{Opcode, Space};
-use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd, Symbol};
+use crate::ptx::{Opcode, Space};
+use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Symbol};
 
 pub fn uniform(body: &Body, facts: &Facts) -> Vec<bool> {
     let mut uniform = vec![true; body.regs.len()];

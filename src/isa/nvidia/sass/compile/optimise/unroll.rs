@@ -8,10 +8,10 @@
 
 use super::facts::{bits_of, each, is_word};
 use super::split::{each_mut, fresh};
-use crate::isa::ptx::{Imm, Modifier, Opcode, Type};
-use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
-use crate::isa::sass::compile::read::mnemonics::Mnemonic;
-use crate::isa::sass::compile::read::source::Store;
+use crate::ptx::{Imm, Modifier, Opcode, Type};
+use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
+use crate::sass::compile::read::mnemonics::Mnemonic;
+use crate::sass::compile::read::source::Store;
 use std::ops::{Index, IndexMut};
 use std::sync::LazyLock;
 

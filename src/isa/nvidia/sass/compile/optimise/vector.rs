@@ -4,9 +4,9 @@
 //! address are its lowest bits: products and shifts by constants, sums of such, where variables stand.
 
 use super::facts::{Facts, Known, SHARED_START, each};
-use crate::isa::ptx::{Imm, Modifier, Opcode, Space, Type};
-use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
-use crate::isa::sass::compile::read::source::Store;
+use crate::ptx::{Imm, Modifier, Opcode, Space, Type};
+use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
+use crate::sass::compile::read::source::Store;
 
 static PAIR: [Modifier; 3] = [Modifier::Space(Space::Shared), Modifier::Vector(2), Modifier::Type(Type::B32)];
 static QUAD: [Modifier; 3] = [Modifier::Space(Space::Shared), Modifier::Vector(4), Modifier::Type(Type::B32)];

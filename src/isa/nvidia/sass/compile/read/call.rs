@@ -11,8 +11,8 @@
 
 use super::flat::{self, Flat, Names, Opd, Symbol, place};
 use super::source::{Source, Uses};
-use crate::isa::ptx::{Function, Init, Item, Module, Name, Opcode, Operand, Variable};
-use crate::isa::sass::compile::AsmError;
+use crate::ptx::{Function, Init, Item, Module, Name, Opcode, Operand, Variable};
+use crate::sass::compile::AsmError;
 use std::collections::HashMap;
 
 /// Bytes before results and parameters: where to return to.

@@ -2,10 +2,10 @@
 
 use super::flat::{Names, Symbol, place, shared};
 use super::source::Source;
-use crate::elf::cubin::{Relocation, RelocationKind, Space as Section, Variable as NewVariable};
-use crate::isa::ptx::{Function, Init, Item, Linkage, Module, Operand, Space, Type, Variable};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::optimise::facts::bits_of;
+use crate::ptx::{Function, Init, Item, Linkage, Module, Operand, Space, Type, Variable};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::optimise::facts::bits_of;
+use doorbell_elf::cubin::{Relocation, RelocationKind, Space as Section, Variable as NewVariable};
 
 /// The module's variables, and what each slot of bank 4 is the address of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 //! a thread.
 
 use super::flat::{Names, Symbol, place};
-use crate::isa::ptx::{Function, Tuning};
-use crate::isa::sass::Chip;
-use crate::isa::sass::compile::{AsmError, Kernel};
+use crate::ptx::{Function, Tuning};
+use crate::sass::Chip;
+use crate::sass::compile::{AsmError, Kernel};
 
 /// What a kernel's declaration says; its parameters get their places, aligned as the bank that they stand in has them.
 pub fn head<B>(f: &Function<B>, names: &mut Names, chip: Chip) -> Result<Kernel, AsmError> {

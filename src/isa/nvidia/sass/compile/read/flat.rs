@@ -4,9 +4,9 @@ use super::call::{self, Signatures};
 use super::mnemonics::Mnemonic;
 use super::operands::Operands;
 use super::source::{Passed, Scope, Source, Store, Uses};
-use crate::isa::ptx::{Imm, Modifier, Name, Opcode, Pos, Space, Type, Variable};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::context::Context;
+use crate::ptx::{Imm, Modifier, Name, Opcode, Pos, Space, Type, Variable};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::context::Context;
 use hashbrown::HashMap;
 
 /// A number of a register of the text.
@@ -125,7 +125,7 @@ impl Said {
                 Modifier::Vector(n) => said.lanes = *n,
                 Modifier::Word(w) => {
                     said.words |= bit(w);
-                    said.known &= crate::isa::sass::compile::select::knows(op, w);
+                    said.known &= crate::sass::compile::select::knows(op, w);
                 }
             }
         }
@@ -291,7 +291,7 @@ pub struct Body<'a> {
     /// Bytes at the frame's start for what calls pass.
     pub outgoing_bytes: u32,
     /// What warps ask for of each other's registers, where they may.
-    pub pool: Option<crate::isa::sass::compile::allocate::pool::Pool>,
+    pub pool: Option<crate::sass::compile::allocate::pool::Pool>,
 }
 
 /// Names of a module and of a function's parameters.

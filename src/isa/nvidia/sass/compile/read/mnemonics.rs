@@ -2,7 +2,7 @@
 //! process, others once a text.
 
 use super::flat::Said;
-use crate::isa::ptx::{self, Modifier, Opcode};
+use crate::ptx::{self, Modifier, Opcode};
 use smallvec::SmallVec;
 use std::sync::LazyLock;
 

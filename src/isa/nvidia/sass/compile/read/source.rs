@@ -4,10 +4,10 @@
 use super::flat::{Flat, Item, Opd, Symbol};
 use super::mnemonics::{Common, Mnemonic};
 use super::operands;
-use crate::isa::ptx::{
+use crate::ptx::{
     Bodies, Head, Imm, Modifier, Name, Opcode, Operands, Pos, Registers, Space, Statement, Type, Variable,
 };
-use crate::isa::sass::compile::AsmError;
+use crate::sass::compile::AsmError;
 use hashbrown::HashMap;
 use std::cell::{Cell, OnceCell};
 use std::hash::{BuildHasher, Hasher};

@@ -7,9 +7,9 @@
 //! where chance would make it a quarter (of HFMA2 one in eight).
 
 use super::list::{Listing, Node};
-use crate::isa::sass::compile::allocate::place::STACK;
-use crate::isa::sass::effects::general_fields;
-use crate::isa::sass::{Pipe, RegFile};
+use crate::sass::compile::allocate::place::STACK;
+use crate::sass::effects::general_fields;
+use crate::sass::{Pipe, RegFile};
 use smallvec::SmallVec;
 
 const REGISTERS: usize = 256;

@@ -1,14 +1,12 @@
 //! The order of instructions: a list scheduler for each straight piece of code, after registers are given out.
 //!
 //! What is on the longest path to the end of its piece goes first, as soon as what it needs will be there. Fixed
-//! latencies are those of [`timing`](crate::isa::sass::timing); the others are guesses, that only the order depends on.
+//! latencies are those of [`timing`](crate::sass::timing); the others are guesses, that only the order depends on.
 
-use crate::isa::sass::compile::lines::Line;
-use crate::isa::sass::effects::add_effects;
-use crate::isa::sass::order::{Order, order};
-use crate::isa::sass::{
-    Access, Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency,
-};
+use crate::sass::compile::lines::Line;
+use crate::sass::effects::add_effects;
+use crate::sass::order::{Order, order};
+use crate::sass::{Access, Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

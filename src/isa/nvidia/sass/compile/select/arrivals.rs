@@ -6,11 +6,11 @@
 
 use super::Place;
 use super::build::{Build, Src, iadd3};
-use crate::isa::ptx::Type;
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Word};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{mods, op};
+use crate::ptx::Type;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Term, Val, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 impl Build<'_> {
     pub(super) fn counted_mbarrier(&mut self, i: &Flat) -> Result<(), AsmError> {

@@ -1,15 +1,15 @@
 //! What selection is written with: operands, and arithmetic forms chosen by what their operands are.
 
-use crate::isa::ptx::{Opcode, Pos, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::context::Unit;
-use crate::isa::sass::compile::mir::{
+use crate::ptx::{Opcode, Pos, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::context::Unit;
+use crate::sass::compile::mir::{
     Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Template, Term, Val, Wide, Word, class_of,
 };
-use crate::isa::sass::compile::optimise::facts::{Facts, Known, SHARED_START, bits_of};
-use crate::isa::sass::compile::read::call::Signatures;
-use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
-use crate::isa::sass::{Chip, Form, Modifier, mods, op};
+use crate::sass::compile::optimise::facts::{Facts, Known, SHARED_START, bits_of};
+use crate::sass::compile::read::call::Signatures;
+use crate::sass::compile::read::flat::{Body, Flat, Item, Opd, Reg, Symbol};
+use crate::sass::{Chip, Form, Modifier, mods, op};
 use std::cell::OnceCell;
 
 /// Where parameters begin in bank 0.
@@ -200,13 +200,12 @@ impl<'a> Build<'a> {
     /// Whether addresses of shared memory name this block's rank in its cluster.
     pub fn is_ranked(&self) -> bool {
         !self.chip.is_before_hopper()
-            && *self.ranked.get_or_init(|| crate::isa::sass::compile::select::knows_blocks(self.body))
+            && *self.ranked.get_or_init(|| crate::sass::compile::select::knows_blocks(self.body))
     }
 
     /// Whether all threads of a warp have the same in a register.
     pub fn is_uniform(&self, r: Reg) -> bool {
-        self.uniform.get_or_init(|| crate::isa::sass::compile::optimise::uniform::uniform(self.body, self.facts))
-            [r as usize]
+        self.uniform.get_or_init(|| crate::sass::compile::optimise::uniform::uniform(self.body, self.facts))[r as usize]
     }
 
     /// A local variable's offset from the stack pointer.
@@ -352,7 +351,7 @@ impl<'a> Build<'a> {
             Opd::Symbol(Symbol::Constant(at), o) => Val::Imm(at.wrapping_add(*o as u32)),
             // Parameters of kernels stand in bank 0; `ld.param` through a register finds them there.
             Opd::Symbol(Symbol::Param(at, _), o) => Val::Imm((PARAMS + at).wrapping_add(*o as u32)),
-            Opd::Symbol(Symbol::Function(f), 0) => Val::Imm(crate::isa::sass::compile::read::call::address(*f) as u32),
+            Opd::Symbol(Symbol::Function(f), 0) => Val::Imm(crate::sass::compile::read::call::address(*f) as u32),
             _ => return self.no(i, "such an operand is not assembled"),
         })
     }
@@ -413,7 +412,7 @@ impl<'a> Build<'a> {
             Opd::Special(name) if name.trim_start_matches('%') == "is_explicit_cluster" => {
                 let p = self.pred();
                 self.unguarded(|b| {
-                    let explicit = b.in_word(Val::Const(0, crate::isa::sass::compile::select::EXPLICIT));
+                    let explicit = b.in_word(Val::Const(0, crate::sass::compile::select::EXPLICIT));
                     b.compare(p, mods::cmp::EQ, false, explicit.into(), 1.into());
                 });
                 Ok(Pred::of(p))
@@ -567,8 +566,8 @@ impl<'a> Build<'a> {
     pub fn mov(&mut self, d: Word, v: Val) {
         let m = match v {
             Val::Word(w) => {
-                let whole = crate::isa::sass::compile::mir::width(self.code.classes[w.reg().0 as usize]) == 1
-                    && crate::isa::sass::compile::mir::width(self.code.classes[d.reg().0 as usize]) == 1;
+                let whole = crate::sass::compile::mir::width(self.code.classes[w.reg().0 as usize]) == 1
+                    && crate::sass::compile::mir::width(self.code.classes[d.reg().0 as usize]) == 1;
                 Mach::new(op::MOV_R).w("d", d).r("b", w).nature(if whole { Nature::Copy } else { Nature::Plain })
             }
             Val::Imm(0) => Mach::new(op::MOV_R).w("d", d).nature(Nature::Constant),
@@ -585,8 +584,8 @@ impl<'a> Build<'a> {
         self.glue(2);
         let at = self.code.blocks[self.block].ops.len();
         let ops = &mut self.code.blocks[self.block].ops[at - 2..];
-        let whole = |w: Word, classes: &[crate::codegen::regalloc::Class]| {
-            crate::isa::sass::compile::mir::width(classes[w.reg().0 as usize]) == 2
+        let whole = |w: Word, classes: &[doorbell_codegen::regalloc::Class]| {
+            crate::sass::compile::mir::width(classes[w.reg().0 as usize]) == 2
         };
         let nature = match v {
             _ if self.guard.is_some() => Nature::Plain,

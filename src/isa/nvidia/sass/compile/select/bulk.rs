@@ -8,11 +8,11 @@
 
 use super::build::{Build, PARAMS, Src, lea};
 use super::cluster::reduction;
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Wide};
-use crate::isa::sass::compile::read::flat::{Flat, Opd, Symbol};
-use crate::isa::sass::{Modifier, mods, op};
+use crate::ptx::{Space, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide};
+use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
+use crate::sass::{Modifier, mods, op};
 
 /// The scoreboard that counts groups of bulk copies: nothing else uses it in code that has them.
 pub const GROUPS: u64 = 1;
@@ -56,7 +56,7 @@ impl Build<'_> {
     /// Destination and source, as the text has them in order.
     fn ways(&self, i: &Flat) -> (Option<Space>, Option<Space>) {
         let mut all = i.mods.iter().filter_map(|m| match m {
-            crate::isa::ptx::Modifier::Space(s) => Some(*s),
+            crate::ptx::Modifier::Space(s) => Some(*s),
             _ => None,
         });
         (all.next(), all.next())
@@ -310,7 +310,7 @@ impl Build<'_> {
     }
 
     /// The values that an elected thread has, in neighbouring uniform registers.
-    fn elected(&mut self, values: &[Val], align: u64, mine: crate::isa::sass::compile::mir::Word) -> u64 {
+    fn elected(&mut self, values: &[Val], align: u64, mine: crate::sass::compile::mir::Word) -> u64 {
         let first = self.uniform_registers(values.len() as u64, align);
         for (register, v) in (first..).zip(values) {
             match *v {

@@ -1,12 +1,12 @@
 //! Calls, returns, branches by tables.
 
 use super::build::{Build, Src};
-use crate::isa::ptx::Type;
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Nature, Pred, Term, Val, Word};
-use crate::isa::sass::compile::read::call::address;
-use crate::isa::sass::compile::read::flat::{Flat, Opd, Symbol};
-use crate::isa::sass::{mods, op};
+use crate::ptx::Type;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Nature, Pred, Term, Val, Word};
+use crate::sass::compile::read::call::address;
+use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
+use crate::sass::{mods, op};
 
 /// R1, where it is no operand that registers are given out for.
 const STACK: u64 = 1;

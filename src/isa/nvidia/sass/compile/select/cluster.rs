@@ -7,13 +7,13 @@
 
 use super::build::{Build, Src, iadd3, lea, prmt};
 use super::memory::Place;
-use crate::isa::ptx::{Opcode, Space, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::allocate::scalar::SCALARS;
-use crate::isa::sass::compile::lower::constants::CONSTANTS;
-use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
-use crate::isa::sass::compile::read::flat::{Body, Flat, Item, Opd};
-use crate::isa::sass::{Modifier, mods, op};
+use crate::ptx::{Opcode, Space, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::allocate::scalar::SCALARS;
+use crate::sass::compile::lower::constants::CONSTANTS;
+use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Body, Flat, Item, Opd};
+use crate::sass::{Modifier, mods, op};
 
 /// The first of the uniform registers that instructions beside arithmetic take in turn; those below and above have
 /// other uses.

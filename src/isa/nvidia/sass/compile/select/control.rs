@@ -1,12 +1,12 @@
 //! Branches, ends, barriers, fences; special registers.
 
 use super::build::{Build, Src, iadd3, imad};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::lower::chips::{IN_CLUSTERS, has_twice};
-use crate::isa::sass::compile::mir::{Mach, Term, Val, Wide, Word};
-use crate::isa::sass::compile::read::flat::{Flat, Opd, Symbol};
-use crate::isa::sass::{Modifier, Role, mods, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::lower::chips::{IN_CLUSTERS, has_twice};
+use crate::sass::compile::mir::{Mach, Term, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
+use crate::sass::{Modifier, Role, mods, op};
 
 impl Build<'_> {
     /// Ends the grid with an error.

@@ -2,11 +2,11 @@
 
 use super::build::{Build, Src, fadd, iadd3};
 use super::float::rounding;
-use crate::isa::ptx::Type;
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{Modifier, mods, op};
+use crate::ptx::Type;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Modifier, mods, op};
 
 /// A type as what conversions make; signed integers of 32 bits have no name.
 fn name(ty: Type) -> Modifier {
@@ -165,7 +165,7 @@ impl Build<'_> {
         }
         let d = self.dest(i, &i.opds[0])?;
         let wide_register =
-            crate::isa::sass::compile::mir::width(self.code.classes[d.reg().0 as usize]) >= 2 && to.bits() == 64;
+            crate::sass::compile::mir::width(self.code.classes[d.reg().0 as usize]) >= 2 && to.bits() == 64;
         if from.bits() == 64 {
             let s = self.wide(i, &i.opds[1], from)?;
             match to.bits() {

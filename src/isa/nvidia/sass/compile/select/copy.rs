@@ -1,12 +1,12 @@
 //! Copies that run beside the threads: `cp.async` and its groups.
 
 use super::build::{Build, Src, iadd3};
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::lower::described::DESCRIPTOR;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{mods, op};
+use crate::ptx::{Space, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::lower::described::DESCRIPTOR;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 /// The scoreboard that counts groups of copies: no other result uses it in code that has them. Bulk copies have the
 /// next one.

@@ -2,8 +2,8 @@
 
 use super::build::{Build, Src, fadd, fmul, fsetp, iadd3, imad};
 use super::double::ONE;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
-use crate::isa::sass::{Modifier, mods, op};
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::{Modifier, mods, op};
 
 impl Build<'_> {
     /// Quotient or remainder of 32 bits.

@@ -5,11 +5,11 @@
 
 use super::build::{Build, Src, iadd3, isetp, lop3};
 use super::float::rounding;
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
-use crate::isa::sass::compile::read::flat::Flat;
-use crate::isa::sass::{Form, Modifier, Role, mods, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::compile::read::flat::Flat;
+use crate::sass::{Form, Modifier, Role, mods, op};
 
 /// A double with its sign.
 type Signed = (Wide, bool);

@@ -1,11 +1,11 @@
 //! Bit fields of 64 bits.
 
 use super::build::{Build, Src, iadd3, vimnmx};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Pred, Val, Wide, Word};
-use crate::isa::sass::compile::read::flat::Flat;
-use crate::isa::sass::mods;
+use crate::ptx::{Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Pred, Val, Wide, Word};
+use crate::sass::compile::read::flat::Flat;
+use crate::sass::mods;
 
 impl Build<'_> {
     pub(super) fn wide_field(&mut self, i: &Flat, d: Word, ty: Type) -> Result<(), AsmError> {

@@ -1,11 +1,11 @@
 //! Arithmetic of f32.
 
 use super::build::{Build, Src, fadd, ffma, fmnmx, fmul};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Word};
-use crate::isa::sass::compile::read::flat::Flat;
-use crate::isa::sass::{Modifier, mods, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::sass::compile::read::flat::Flat;
+use crate::sass::{Modifier, mods, op};
 
 /// The table's text of a rounding.
 pub(super) fn rounding(i: &Flat) -> Modifier {
@@ -23,7 +23,7 @@ impl Build<'_> {
     /// Modifiers that most f32 instructions have.
     fn marks(m: Mach, i: &Flat) -> Mach {
         let m = if i.has("sat") { m.m(mods::sat::SAT) } else { m };
-        match (i.has("ftz"), m.inst.form().position("fz", crate::isa::sass::Role::Value)) {
+        match (i.has("ftz"), m.inst.form().position("fz", crate::sass::Role::Value)) {
             (false, _) => m,
             (true, Some(_)) => m.m(mods::fz::FTZ),
             (true, None) => m.m(mods::ftz::FTZ),

@@ -1,12 +1,12 @@
 //! Arithmetic of f16 and bf16, single (both halves of the word compute the same) and packed.
 
 use super::build::{Build, Src};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Word};
-use crate::isa::sass::compile::optimise::facts::Known;
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{Modifier, mods, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::sass::compile::optimise::facts::Known;
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Modifier, mods, op};
 
 /// Both halves, the low one, the high one.
 const BOTH: u64 = 0;

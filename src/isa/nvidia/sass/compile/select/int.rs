@@ -1,12 +1,12 @@
 //! Integer arithmetic of up to 32 bits.
 
 use super::build::{Build, Src, iadd3, imad, imad_hi, imad_wide, lea, vimnmx};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
-use crate::isa::sass::compile::optimise::facts::Known;
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{mods, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::compile::optimise::facts::Known;
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 impl Build<'_> {
     pub(super) fn int(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -136,7 +136,7 @@ impl Build<'_> {
             }
             Opcode::Shl => {
                 let Opd::Imm(n) = &from.opds[2] else { return Ok(false) };
-                let n = crate::isa::sass::compile::optimise::facts::bits_of(*n, Type::U32);
+                let n = crate::sass::compile::optimise::facts::bits_of(*n, Type::U32);
                 let a = self.src(i, &from.opds[1], ty)?;
                 if n > 31 || !matches!(a, Val::Word(_)) {
                     return Ok(false);
@@ -360,7 +360,7 @@ impl Build<'_> {
     /// Whether an operand is a constant.
     pub(super) fn constant_of(&self, o: &Opd) -> Option<u64> {
         match o {
-            Opd::Imm(v) => Some(crate::isa::sass::compile::optimise::facts::bits_of(*v, Type::U64)),
+            Opd::Imm(v) => Some(crate::sass::compile::optimise::facts::bits_of(*v, Type::U64)),
             Opd::Reg(r) => match self.facts.known[*r as usize] {
                 Known::Imm(v) => Some(v),
                 _ => None,

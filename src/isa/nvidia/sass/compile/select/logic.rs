@@ -2,11 +2,11 @@
 
 use super::build::{Build, Src, bmsk, fsetp, iadd3, isetp, sgxt, shf};
 use super::double::DSETP;
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{Modifier, mods, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Modifier, mods, op};
 
 /// A comparison's code in integer and float forms.
 pub(super) fn compare_code(word: &str, float: bool) -> Option<Modifier> {

@@ -1,11 +1,11 @@
 //! Matrix multiplication of a warp, and loads of its fragments.
 
 use super::build::Build;
-use crate::isa::ptx::{Opcode, Space, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Val, Word};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{Chip, mods, op};
+use crate::ptx::{Opcode, Space, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Val, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Chip, mods, op};
 
 impl Build<'_> {
     pub(super) fn matrix(&mut self, i: &Flat) -> Result<(), AsmError> {

@@ -4,11 +4,11 @@
 //! is the phase's parity. A state is the word as it was before an arrival.
 
 use super::build::{Build, Src, iadd3};
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Term, Val, Word};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{Modifier, mods, op};
+use crate::ptx::{Space, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Term, Val, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Modifier, mods, op};
 
 /// Uniform registers of an initialisation: address, and the word's pair.
 const ADDRESS: u64 = 8;

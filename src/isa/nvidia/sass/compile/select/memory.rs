@@ -1,12 +1,12 @@
 //! Loads, stores, address spaces, atomics.
 
 use super::build::{Build, PARAMS, Src, iadd3};
-use crate::isa::ptx::{Opcode, Space, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Nature, Template, Val, Wide, Word};
-use crate::isa::sass::compile::optimise::facts::{Known, SHARED_START};
-use crate::isa::sass::compile::read::flat::{Flat, Opd, Symbol};
-use crate::isa::sass::{Form, Modifier, mods, op};
+use crate::ptx::{Opcode, Space, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Nature, Template, Val, Wide, Word};
+use crate::sass::compile::optimise::facts::{Known, SHARED_START};
+use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
+use crate::sass::{Form, Modifier, mods, op};
 
 /// Where bank 0 has the address of the parameters.
 const PARAMETERS: u32 = 0x198;
@@ -238,7 +238,7 @@ impl Build<'_> {
             let w = self.home(root);
             match first {
                 None if !w.sub().is_multiple_of(words)
-                    || crate::isa::sass::compile::mir::width(self.code.classes[w.reg().0 as usize]) < words =>
+                    || crate::sass::compile::mir::width(self.code.classes[w.reg().0 as usize]) < words =>
                 {
                     return None;
                 }
@@ -319,7 +319,7 @@ impl Build<'_> {
             let (size, words) = (size_text(each as usize, ty.is_signed()), each.div_ceil(4) as u8);
             let m = Mach::new(op::LDC_C).wn("d", d, words).c("c", bank, at).m(size);
             let m = match index {
-                Some(w) => m.field("c", crate::isa::sass::Role::Register, w, 1, false),
+                Some(w) => m.field("c", crate::sass::Role::Register, w, 1, false),
                 None => m,
             };
             let plain = index.is_none() && self.guard.is_none();

@@ -7,8 +7,8 @@
 
 use super::build::{Build, Src, ffma, fmul, iadd3};
 use super::double;
-use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
-use crate::isa::sass::{Modifier, mods, op};
+use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
+use crate::sass::{Modifier, mods, op};
 
 const ONE: u32 = 1f32.to_bits();
 

@@ -1,11 +1,11 @@
 //! Packed integers: pairs of 16 bits, and the video instructions on bytes.
 
 use super::build::{Build, Src, iadd3, vimnmx};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Word};
-use crate::isa::sass::compile::read::flat::Flat;
-use crate::isa::sass::{Chip, mods, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::sass::compile::read::flat::Flat;
+use crate::sass::{Chip, mods, op};
 
 impl Build<'_> {
     /// `add`, `min`, `max` of two halves of a word each.

@@ -2,11 +2,11 @@
 
 use super::build::{Build, Src, fadd};
 use super::memory::Place;
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
-use crate::isa::sass::compile::read::flat::Flat;
-use crate::isa::sass::{mods, op};
+use crate::ptx::{Space, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
+use crate::sass::compile::read::flat::Flat;
+use crate::sass::{mods, op};
 
 impl Build<'_> {
     /// `old = *a; do { new = old op data } while (!swapped)`, in shared or global memory.
@@ -81,7 +81,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn access_form(&self, i: &Flat, forms: [&'static crate::isa::sass::Form; 3], wide: bool) -> Mach {
+    fn access_form(&self, i: &Flat, forms: [&'static crate::sass::Form; 3], wide: bool) -> Mach {
         let form = match (wide, i.space()) {
             (false, _) => forms[0],
             (true, Some(Space::Global)) => forms[1],

@@ -5,11 +5,11 @@
 
 use super::build::{Build, Src, iadd3};
 use super::memory::Place;
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Val, Wide, Word};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{mods, op};
+use crate::ptx::{Space, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 /// A field of words of a map: byte offset of the word, lowest bit, bits, and bits that are cleared with it.
 struct Bits {

@@ -9,11 +9,11 @@
 //! the addend comes to it.
 
 use super::build::{Build, Src, iadd3};
-use crate::isa::ptx::Type;
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Val, Word};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{Chip, Modifier, mods, op};
+use crate::ptx::Type;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Val, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Chip, Modifier, mods, op};
 
 /// The registers of A, B and C; no C: zeros.
 struct Factors {
@@ -304,7 +304,7 @@ impl Build<'_> {
         }
         for (k, o) in d.iter().enumerate() {
             let d = self.dest(i, o)?;
-            self.mov64(d, crate::isa::sass::compile::mir::Wide::Pair(sums[k / 2].plus(2 * (k % 2) as u8)));
+            self.mov64(d, crate::sass::compile::mir::Wide::Pair(sums[k / 2].plus(2 * (k % 2) as u8)));
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! What the threads of a warp do together: shuffles, votes, matches, reductions.
 
 use super::build::Build;
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Word};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{mods, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 impl Build<'_> {
     pub(super) fn warp(&mut self, i: &Flat) -> Result<(), AsmError> {

@@ -4,14 +4,14 @@
 //! multiply before `commit_group` carries the group's mark, `wait_group` is WARPGROUP.DEPBAR. Sums stand in
 //! neighbouring registers from a multiple of eight on, descriptors in four neighbouring uniform registers. That no
 //! register of a multiply in flight is given to something else is
-//! [`flight`](crate::isa::sass::compile::arrange::flight)'s.
+//! [`flight`](crate::sass::compile::arrange::flight)'s.
 
 use super::build::Build;
-use crate::isa::ptx::Type;
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Word, class_of};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{Form, Modifier, is_group_multiply, mods, op};
+use crate::ptx::Type;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Word, class_of};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Form, Modifier, is_group_multiply, mods, op};
 
 /// URZ.
 const NO_UNIFORM: u64 = 63;

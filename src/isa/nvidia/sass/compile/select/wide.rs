@@ -1,12 +1,12 @@
 //! Integer arithmetic of 64 bits.
 
 use super::build::{Build, Src, iadd3};
-use crate::isa::ptx::{Imm, Opcode, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
-use crate::isa::sass::compile::optimise::facts::Part;
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{mods, op};
+use crate::ptx::{Imm, Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::compile::optimise::facts::Part;
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 impl Build<'_> {
     pub(super) fn wide_int(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -153,7 +153,7 @@ impl Build<'_> {
     /// `d = (x extended to 64 bits) << n + other`.
     fn scaled(&mut self, i: &Flat, d: Word, from: &Flat, other: Wide) -> Result<bool, AsmError> {
         let (Opcode::Shl, Some(Opd::Imm(n))) = (from.op, from.opds.get(2)) else { return Ok(false) };
-        let n = crate::isa::sass::compile::optimise::facts::bits_of(*n, Type::U32);
+        let n = crate::sass::compile::optimise::facts::bits_of(*n, Type::U32);
         let Some(inner) = self.origin(&from.opds[1]).filter(|c| c.op == Opcode::Cvt && n < 31) else {
             return Ok(false);
         };
@@ -265,7 +265,7 @@ impl Build<'_> {
     }
 
     /// A conversion between 64-bit registers and a word or a float, in either direction.
-    pub(super) fn unary_n(&mut self, form: &'static crate::isa::sass::Form, d: (Word, u8), s: (Word, u8)) -> Mach {
+    pub(super) fn unary_n(&mut self, form: &'static crate::sass::Form, d: (Word, u8), s: (Word, u8)) -> Mach {
         Mach::new(form).wn("d", d.0, d.1).rn("b", s.0, s.1)
     }
 

@@ -5,11 +5,11 @@
 //! more registers than elements, the rest is not used. In shapes of 8 rows, A and B change places and C is turned.
 
 use super::build::{Build, Src, iadd3, imad_wide};
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::compile::AsmError;
-use crate::isa::sass::compile::mir::{Mach, Val, Wide, Word};
-use crate::isa::sass::compile::read::flat::{Flat, Opd};
-use crate::isa::sass::{Form, Modifier, mods, op};
+use crate::ptx::{Space, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Form, Modifier, mods, op};
 use smallvec::SmallVec;
 
 /// How a matrix lies in registers and in memory.
