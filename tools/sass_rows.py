@@ -6,7 +6,7 @@ usage: sass_rows.py SASS_SM90.TSV OUT_FOLDER [ILLEGAL_80.TSV ...]
 The input is of sm_90; sass_chips.py beside this tool tells what differs on other chips. Without lists of values that do not go together, those of the
 table in OUT_FOLDER are kept.
 
-Writes fields.rs, lists.rs, rows.rs, legal.rs and op.rs. The input's lines are: mnemonic, form, 13-bit opcode, field, low bit,
+Writes fields.rs, lists.rs, mods.rs, rows.rs, legal.rs and op.rs. The input's lines are: mnemonic, form, 13-bit opcode, field, low bit,
 high bit, encoding; its head explains the encodings. A field that many forms have is one constant.
 """
 import collections, copy, re, sys
@@ -40,6 +40,15 @@ def pipe(mn, tag):
     if mn == 'NOP': return 'Nop'
     if mn.startswith('U') and not mn.startswith(('USETMAXREG', 'UCGABAR')): return 'Uniform'
     return 'Misc'
+
+
+KEYWORDS = {'fn', 'in', 'as', 'if', 'dyn'}
+
+
+def constant(text):
+    """The name of a constant for a modifier's text."""
+    name = re.sub(r'\W+', '_', text).strip('_').upper() or ('DOT' if text else 'NONE')
+    return '_' + name if name[0].isdigit() else name
 
 
 def rust(s): return '"' + s.replace('\\', '\\\\').replace('"', '\\"') + '"'
@@ -592,6 +601,22 @@ def main(source, out, *paths):
         o.write(head % 'Fields, each once')
         o.write('\nuse super::super::row::{Field, Index, Kind as K, Role, Style, field, usual};\nuse super::lists;\n\n')
         for name, text in fields.values(): o.write('pub const %s: Field = %s;\n' % (name, text))
+    with open(out + '/mods.rs', 'w') as o:
+        o.write(head % 'Values of modifiers by the name of their field, for code that names them')
+        o.write('//!\n//! `cmp::EQ` is the text `.EQ` of a field `cmp`; `NONE` is the value that is not written, `VALUES` are all of a field.\n')
+        slots = collections.defaultdict(dict)
+        for (name, enc, _, _) in fields:
+            k, _, a = enc.partition(':')
+            if '.' not in name and k in ('flag', 'enum'):
+                for text in ['', a] if k == 'flag' else [i.split('=', 1)[1] for i in a.split('|')]:
+                    slots[name].setdefault(constant(text), text)
+                    assert slots[name][constant(text)] == text, (name, text)
+        o.write('\nuse super::super::row::Modifier;\n\n/// All fields\' values.\npub const EVERY: &[&[Modifier]] = &[%s];\n' % ', '.join('%s::VALUES' % (s if s not in KEYWORDS else s + '_') for s in sorted(slots)))
+        for slot in sorted(slots):
+            o.write('\npub mod %s {\n    use super::super::super::row::Modifier;\n' % (slot if slot not in KEYWORDS else slot + '_'))
+            for name, text in slots[slot].items():
+                o.write('    pub const %s: Modifier = Modifier::of(%s, %s);\n' % (name, rust(slot), rust(text)))
+            o.write('    pub const VALUES: &[Modifier] = &[%s];\n}\n' % ', '.join(slots[slot]))
     with open(out + '/legal.rs', 'w') as o:
         o.write(head % 'Values that do not go together')
         o.write('//!\n//! A rule: chips, and for each field (its place in the form) the classes of values that contradict (see `isa::sass::legal`).\n')

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod chip;
 mod matrix;
 pub mod ptx;
 pub mod sass;

@@ -12,7 +12,6 @@
 
 mod bodies;
 mod body;
-mod chip;
 mod constant;
 mod lex;
 mod module;
@@ -26,9 +25,9 @@ mod render;
 mod stems;
 mod walk;
 
+pub use super::chip::{CHIPS, Chip};
 pub(crate) use bodies::{Bodies, Head, Operands};
 pub(crate) use body::mnemonic;
-pub use chip::{CHIPS, Chip};
 pub use module::{
     Function, Guard, Imm, Init, Inlined, Inst, Item, Linkage, Loc, Modifier, Module, Operand, Pointer, Pos, Registers,
     Statement, Tuning, Variable,

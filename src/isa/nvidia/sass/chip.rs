@@ -1,8 +1,11 @@
-//! The chips whose machine code the table holds.
+//! The chips whose machine code the table holds; what else is known of a chip is in the table of both languages
+//! ([`ptx::CHIPS`](CHIPS)).
 
+use crate::ptx::CHIPS;
 use doorbell_elf::cubin::Arch;
 
-/// A chip: which rows of the table are its, and how long its instructions take. sm_90a is sm_90 with rows that only it has.
+/// A chip: which rows of the table are its, and how long its instructions take. sm_90a is sm_90 with rows that only it
+/// has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Chip {
     Sm80,
@@ -16,15 +19,18 @@ pub enum Chip {
 impl Chip {
     pub const ALL: [Chip; 5] = [Chip::Sm80, Chip::Sm86, Chip::Sm89, Chip::Sm90, Chip::Sm120];
 
-    /// The number in its name.
+    /// The number in its name: that of the chips' table.
     #[must_use]
     pub const fn number(self) -> u32 {
-        match self {
-            Chip::Sm80 => 80,
-            Chip::Sm86 => 86,
-            Chip::Sm89 => 89,
-            Chip::Sm90 => 90,
-            Chip::Sm120 => 120,
+        let mut i = 0;
+        loop {
+            // PANIC: each chip has a row, which a test holds.
+            if let Some(chip) = CHIPS[i].machine
+                && chip as u8 == self as u8
+            {
+                return CHIPS[i].sm as u32;
+            }
+            i += 1;
         }
     }
 
@@ -40,7 +46,8 @@ impl Chip {
         Arch { sm: self.number(), specific: false }
     }
 
-    /// Ampere and Ada: branches have one field for the distance, uniform registers count to 63, descriptors are not written.
+    /// Ampere and Ada: branches have one field for the distance, uniform registers count to 63, descriptors are not
+    /// written.
     #[must_use]
     pub const fn is_before_hopper(self) -> bool {
         matches!(self, Chip::Sm80 | Chip::Sm86 | Chip::Sm89)

@@ -1,7 +1,7 @@
 //! The control word: what an instruction says to the scheduler of its warp.
 //!
-//! Written as `[B01----:R-:W2:Y:S04]`: scoreboards waited for, scoreboard set when the sources have been read, scoreboard
-//! set when the result is written, yield, stall; a trailing `:E` is bit 125.
+//! Written as `[B01----:R-:W2:Y:S04]`: scoreboards waited for, scoreboard set when the sources have been read,
+//! scoreboard set when the result is written, yield, stall; a trailing `:E` is bit 125.
 
 use super::bits::{Ranges, get, mask, put};
 use thiserror::Error;

@@ -63,7 +63,8 @@ pub fn decode(word: u128) -> Result<Instruction, DecodeError> {
 /// The instruction of a word of a chip.
 ///
 /// # Errors
-/// The opcode has no form there, a field has a value without meaning, values contradict each other, or bits are set that no field has.
+/// The opcode has no form there, a field has a value without meaning, values contradict each other, or bits are set
+/// that no field has.
 #[allow(clippy::cast_possible_truncation)] // an opcode has 13 bits
 pub fn decode_for(word: u128, chip: Chip) -> Result<Instruction, DecodeError> {
     let opcode = bits::get(word, OPCODE) as u16;

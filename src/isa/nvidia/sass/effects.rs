@@ -1,11 +1,12 @@
 //! Which registers an instruction reads and writes, as tuples.
 //!
-//! A scheduler and a hazard checker go by this: nothing in hardware protects a register but the six scoreboards and the distance
-//! that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas 13.5.37 and the
-//! PTX manual's fragment sizes.
+//! A scheduler and a hazard checker go by this: nothing in hardware protects a register but the six scoreboards and the
+//! distance that the program keeps. The guard counts as read. Source: widths of operands in kernels compiled by ptxas
+//! 13.5.37 and the PTX manual's fragment sizes.
 
 use super::chip::Chip;
 use super::inst::Instruction;
+use super::mods;
 use super::registers::{ABSENT, Count, Named, Naming};
 use super::row::{File, Form, Key, Pipe, Role};
 use smallvec::SmallVec;
@@ -187,7 +188,7 @@ fn numbered(inst: &Instruction, named: &Named) -> (RegFile, u64, u64) {
     match named.naming {
         Naming::General => (RegFile::General, bits(), 255),
         Naming::Predicate => (RegFile::Predicate, bits(), 7),
-        // The descriptor of B stands behind the place of A's, also where A is in registers.
+        // The descriptor of B stands after the place of A's, also where A is in registers.
         Naming::Uniform if inst.form().pipe == Pipe::Gmma && is_second(inst, named) => {
             (RegFile::Uniform, (bits() + 2).min(63), 63)
         }
@@ -255,7 +256,7 @@ fn asked(inst: &Instruction, slot: &str) -> u8 {
         ("CS2R" | "CS2UR", "d") if inst.modifier("w").is_empty() => 2,
         ("UMOV" | "USEL" | "UIMNMX" | "UISETP", _) if is_wide_integer(inst) => 2,
         ("LEPC", "d") => 2,
-        ("MATCH", "a") if inst.modifier("w") == ".U64" => 2,
+        ("MATCH", "a") if inst.says(mods::w::U64) => 2,
         ("LDSM", "d") | ("STSM", "b") => match inst.modifier("n") {
             ".4" => 4,
             ".2" => 2,
@@ -269,7 +270,7 @@ fn asked(inst: &Instruction, slot: &str) -> u8 {
         // Code addresses.
         ("RET" | "CALL" | "BRX" | "BRXU", "a") => 2,
         // Shared memory as the source has a 32-bit address and no mbarrier.
-        ("UBLKCP", "b") if inst.modifier("ss") == ".S" => 1,
+        ("UBLKCP", "b") if inst.says(mods::ss::S) => 1,
         ("UBLKRED", "b") => 1,
         // Shared memory, the mbarrier of a load, coordinates.
         ("UTMALDG", "a") => 2 + dimensions(inst),
@@ -283,7 +284,7 @@ fn asked(inst: &Instruction, slot: &str) -> u8 {
 /// Whether an integer operation of sm_120 is one of pairs.
 fn is_wide_integer(inst: &Instruction) -> bool {
     let form = inst.form();
-    form.name.ends_with("64") || inst.modifier("w") == ".64" || inst.modifier("sg").ends_with("64")
+    form.name.ends_with("64") || inst.says(mods::w::_64) || inst.modifier("sg").ends_with("64")
 }
 
 /// Dimensions of a tensor.
@@ -320,8 +321,8 @@ fn converted(inst: &Instruction, slot: &str) -> u8 {
 fn fragment(inst: &Instruction, slot: &str) -> u8 {
     let (rows, depth) = shape(inst.modifier("sh"));
     let (bits, accumulator) = match inst.form().mnemonic {
-        "HMMA" if inst.modifier("st") == ".TF32" => (32, 32),
-        "HMMA" if inst.modifier("dt") == ".F16" => (16, 16),
+        "HMMA" if inst.says(mods::st::TF32) => (32, 32),
+        "HMMA" if inst.says(mods::dt::F16) => (16, 16),
         "HMMA" => (16, 32),
         "DMMA" => (64, 64),
         "BMMA" => (1, 32),
@@ -351,7 +352,7 @@ fn shape(text: &str) -> (u32, u32) {
 /// Registers of a warpgroup's fragments: 64 rows by N columns over 128 lanes.
 fn group_fragment(inst: &Instruction, slot: &str) -> u8 {
     let columns: u32 = inst.modifier("sh").split('x').nth(1).and_then(|n| n.parse().ok()).unwrap_or(8);
-    let packed = inst.modifier("dt") == ".F16";
+    let packed = inst.says(mods::dt::F16);
     match slot {
         "d" | "c" => u8::try_from(columns / if packed { 4 } else { 2 }).unwrap_or(u8::MAX),
         "a" => 4,

@@ -4,7 +4,8 @@
 //! .kernel copy registers=16 params=0:8,8:8    // also: barriers=1 shared=1024 stack=0
 //!     [B------:R-:W0:-:S02] S2R R0, SR_TID.X ;
 //! ```
-//! `registers` counts the two that the hardware keeps, `shared` the reserved KiB of sm_90, parameters are offset:bytes. Left out: variables and relocations.
+//! `registers` counts the two that the hardware keeps, `shared` the reserved KiB of sm_90, parameters are offset:bytes.
+//! Left out: variables and relocations.
 
 use super::chip::Chip;
 use super::decode::decode_for;
@@ -15,7 +16,8 @@ use std::fmt::Write;
 /// A cubin of the kernels of a listing; of one without `.kernel` the bare words.
 ///
 /// # Errors
-/// A chip without a table; the first line that cannot be read, and what the writer finds wrong with a kernel, at its first line.
+/// A chip without a table; the first line that cannot be read, and what the writer finds wrong with a kernel, at its
+/// first line.
 pub fn assemble_file(text: &str, arch: Arch) -> Result<Vec<u8>, SourceError> {
     let unknown = || SourceError { line: 1, reason: SourceReason::Directive { text: no_table(arch.sm) } };
     let chip = Chip::of(arch).ok_or_else(unknown)?;

@@ -4,7 +4,7 @@ use super::bits;
 use super::chip::Chip;
 use super::control::Control;
 use super::effects::Slot;
-use super::row::{Bits, Field, Form, Index, Key, Kind, Named, Role, TextKey};
+use super::row::{Bits, Field, Form, Index, Key, Kind, Modifier, Named, Role};
 use thiserror::Error;
 
 /// The predicate that lets an instruction execute: of the uniform file where the form says so; 7 is "always".
@@ -85,7 +85,8 @@ pub enum Value {
 /// An operand as an instruction selector, a scheduler or an emulator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// The table's name: `d` is the destination, `a`, `b`, `c` sources, `pu`, `pv` predicates written, `pp`, `pq` read, `m` an address.
+    /// The table's name: `d` is the destination, `a`, `b`, `c` sources, `pu`, `pv` predicates written, `pp`, `pq` read,
+    /// `m` an address.
     pub slot: &'static str,
     pub value: Value,
     pub signs: Signs,
@@ -149,8 +150,9 @@ fn unless(value: u64, none: u64) -> Option<u8> {
 }
 
 impl Instruction {
-    /// An instruction of that form with the usual values, guard PT, one cycle of stall: fields that are not set afterwards say
-    /// "none" where they can (RZ, PT), and zero elsewhere. It is one of sm_90 if the form is there, else of the form's first chip.
+    /// An instruction of that form with the usual values, guard PT, one cycle of stall: fields that are not set
+    /// afterwards say "none" where they can (RZ, PT), and zero elsewhere. It is one of sm_90 if the form is there, else
+    /// of the form's first chip.
     #[must_use]
     pub const fn new(form: &'static Form) -> Instruction {
         Instruction::on(form, if form.chips.has(Chip::Sm90) { Chip::Sm90 } else { form.chips.first() })
@@ -174,8 +176,8 @@ impl Instruction {
     ///
     /// # Panics
     /// The form has no such modifier or that no such value.
-    pub(super) const fn with(mut self, slot: &str, text: &str) -> Instruction {
-        let (Some(at), key) = (self.form.place(Key::of(slot, Role::Value)), TextKey::of(text)) else {
+    pub(super) const fn with(mut self, modifier: Modifier) -> Instruction {
+        let (Some(at), key) = (self.form.place(modifier.key()), modifier.text_key()) else {
             panic!("the form has no such modifier") // PANIC: templates are made when compiled, which fails then
         };
         let Kind::List(list) = self.form.fields[at].kind else {
@@ -303,15 +305,22 @@ impl Instruction {
         fits
     }
 
-    /// Sets the modifier of that key by its text's; whether the form has both.
+    /// Sets a modifier; whether the form has it and that value.
     #[inline]
-    pub(super) fn put_text(&mut self, key: Key, text: TextKey) -> bool {
-        let Some(i) = self.form.place(key) else { return false };
+    pub(super) fn put_modifier(&mut self, modifier: Modifier) -> bool {
+        let Some(i) = self.form.place(modifier.key()) else { return false };
         let field = &self.form.fields[i];
         let Kind::List(list) = field.kind else { return false };
-        let Some(n) = list.iter().find(|n| n.key == text) else { return false };
+        let Some(n) = list.iter().find(|n| n.key == modifier.text_key()) else { return false };
         field.write(&mut self.word, u64::from(n.value));
         true
+    }
+
+    /// Whether the form has that modifier and it has that value.
+    #[must_use]
+    pub fn says(&self, modifier: Modifier) -> bool {
+        let place = self.form.place(modifier.key());
+        place.and_then(|i| named(&self.form.fields[i], self.at(i))) == Some(modifier.text())
     }
 
     /// [`Instruction::put`], saying what was wrong.
@@ -362,11 +371,14 @@ impl Instruction {
         }
     }
 
-    /// [`Instruction::put_text`], saying what was wrong.
-    pub(super) fn set_text(&mut self, key: Key, text: &str) -> Result<&mut Instruction, FieldError> {
-        match self.form.place(key) {
-            Some(i) => self.set_text_at(i, text),
-            None => Err(self.unknown(&key.slot())),
+    /// Sets a modifier.
+    ///
+    /// # Errors
+    /// The form has no such modifier or that no such value.
+    pub fn modify(&mut self, modifier: Modifier) -> Result<&mut Instruction, FieldError> {
+        match self.form.place(modifier.key()) {
+            Some(i) => self.set_text_at(i, modifier.text()),
+            None => Err(self.unknown(&modifier.slot())),
         }
     }
 

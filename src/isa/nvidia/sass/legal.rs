@@ -1,14 +1,16 @@
 //! Which values of an instruction's fields go together.
 //!
-//! Fields by themselves say which values they have; rules say which values contradict each other: a 64-bit load into an odd register, a scope without an
-//! order, a matrix shape of another type. Source: nvdisasm 13.5.37, which refuses such words; learnt form by form from random ones
-//! (`tools/sass_rows.py` writes what was found into the table). What ptxas never makes and nvdisasm reads all the same is legal here.
+//! Fields by themselves say which values they have; rules say which values contradict each other: a 64-bit load into an
+//! odd register, a scope without an order, a matrix shape of another type. Source: nvdisasm 13.5.37, which refuses such
+//! words; learnt form by form from random ones (`tools/sass_rows.py` writes what was found into the table). What ptxas
+//! never makes and nvdisasm reads all the same is legal here.
 
 use super::inst::{Instruction, field_name, named};
 use super::row::{Field, Kind, Role, Rule};
 use std::fmt::Write;
 
-/// The class of a field's value, as rules count: of a list its value, of registers how they are aligned, of others whether they are there.
+/// The class of a field's value, as rules count: of a list its value, of registers how they are aligned, of others
+/// whether they are there.
 pub(super) fn class(field: &Field, value: u64) -> u32 {
     let register = matches!(field.kind, Kind::R | Kind::UR);
     match field.kind {

@@ -10,8 +10,8 @@ use super::row::{Field, Pipe, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Free,
-    /// Reads memory of these spaces; of none where nothing changes it: then it stays behind fences alone, as threads may end there that must
-    /// not read.
+    /// Reads memory of these spaces; of none where nothing changes it: then it stays after fences alone, as threads may
+    /// end there that must not read.
     Load(u8),
     /// Changes it.
     Store(u8),
@@ -30,7 +30,8 @@ const GENERIC: u8 = GLOBAL | SHARED | LOCAL;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FormOrder {
     order: Order,
-    /// The field of a load's strength, where that decides: a strong one may be seen as a store, one of constants knows none.
+    /// The field of a load's strength, where that decides: a strong one may be seen as a store, one of constants knows
+    /// none.
     strength: u8,
     /// It loads from memory into general registers and does nothing else.
     pub loads: bool,

@@ -59,7 +59,7 @@ pub(super) fn holds(condition: &str, value: impl Fn(&str) -> u64) -> bool {
     }
 }
 
-/// The rest of a template behind the bracket that closes the part it begins with.
+/// The rest of a template after the bracket that closes the part it begins with.
 pub(super) fn behind(template: &str) -> &str {
     let mut depth = 1;
     for (i, c) in template.bytes().enumerate() {
@@ -252,7 +252,8 @@ impl Printer<'_> {
     }
 }
 
-/// Whether a conversion or a function reads fewer than 32 bits: nvdisasm then writes a blank between a constant's brackets.
+/// Whether a conversion or a function reads fewer than 32 bits: nvdisasm then writes a blank between a constant's
+/// brackets.
 fn is_narrow(inst: &Instruction) -> bool {
     match inst.form().mnemonic {
         "F2F" | "F2I" | "FRND" => inst.modifier("st").ends_with("16"),

@@ -1,14 +1,15 @@
-//! Where a form's word names registers: found when the table is made, so that what an instruction reads and writes is asked of nothing else.
+//! Where a form's word names registers: found when the table is made, so that what an instruction reads and writes is
+//! asked of nothing else.
 //!
-//! Place in the arrows: between the table's rows and `effects`. Left out: how many registers an operand of some matrix and bulk operations has,
-//! which `effects` reads from their modifiers.
+//! Place in the arrows: between the table's rows and `effects`. Left out: how many registers an operand of some matrix
+//! and bulk operations has, which `effects` reads from their modifiers.
 
 use super::row::{Bits, Field, FieldAccess, Index, Kind, Pipe, Role};
 
 /// How an operand names registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Naming {
-    /// It names none: so do all behind it.
+    /// It names none: so do all after it.
     Nothing,
     General,
     Uniform,
@@ -139,8 +140,8 @@ pub(super) const fn any_uniform(named: &[Named]) -> bool {
     false
 }
 
-/// The field without which an operand means nothing: carry-in predicates say nothing without .X, the predicate of HFMA2 nothing without .RELU,
-/// the cache hint of a bulk copy nothing unless it is set.
+/// The field without which an operand means nothing: carry-in predicates say nothing without .X, the predicate of HFMA2
+/// nothing without .RELU, the cache hint of a bulk copy nothing unless it is set.
 const fn meaning(mnemonic: &str, slot: &str, fields: &[Field]) -> u8 {
     let carries = one_of(mnemonic, &["IADD3", "IMAD", "LEA", "UIADD3", "UIMAD", "ULEA"]);
     let compares = one_of(mnemonic, &["ISETP", "UISETP"]);

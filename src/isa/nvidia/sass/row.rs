@@ -1,9 +1,9 @@
 //! A row of the table: one form of an instruction, with its fields and the template of its text.
 //!
-//! Encoder, decoder, printer and parser read the same rows. The template: `{f}` is the text of field f's value, `<f>` an
-//! operand, `<f?>` one followed by ", ", `<?f>` one preceded by it and `<f~>` one alone, all left out when the field says "none";
-//! `(f:...)` is there when f is not 0, `(!f:...)` when it is, `(f==1,2:...)` when f is one of these; `{!imad}` stands for
-//! the names .MOV, .IADD, .SHL that nvdisasm derives from the operands.
+//! Encoder, decoder, printer and parser read the same rows. The template: `{f}` is the text of field f's value, `<f>`
+//! an operand, `<f?>` one followed by ", ", `<?f>` one preceded by it and `<f~>` one alone, all left out when the field
+//! says "none"; `(f:...)` is there when f is not 0, `(!f:...)` when it is, `(f==1,2:...)` when f is one of these;
+//! `{!imad}` stands for the names .MOV, .IADD, .SHL that nvdisasm derives from the operands.
 
 use super::bits::{self, Ranges};
 use super::chip::{Chip, Chips};
@@ -46,6 +46,43 @@ impl TextKey {
     }
 }
 
+/// A value of a modifier, with the field that has it: the items of [`mods`](super::mods), which the table's generator
+/// writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modifier {
+    key: Key,
+    text_key: TextKey,
+    text: &'static str,
+}
+
+impl Modifier {
+    pub(super) const fn of(slot: &str, text: &'static str) -> Modifier {
+        Modifier { key: Key::of(slot, Role::Value), text_key: TextKey::of(text), text }
+    }
+
+    /// The name of its field.
+    #[must_use]
+    pub fn slot(self) -> String {
+        self.key.slot()
+    }
+
+    /// As it is written: empty for the value that is not.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        self.text
+    }
+
+    /// Its field.
+    pub(super) const fn key(self) -> Key {
+        self.key
+    }
+
+    /// Its value, among those of its field.
+    pub(super) const fn text_key(self) -> TextKey {
+        self.text_key
+    }
+}
+
 /// Which predicate file a guard is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum File {
@@ -67,7 +104,7 @@ pub enum Role {
     /// Bitwise complement.
     Inv,
     Reuse,
-    /// Text behind the operand: a half, a byte, a layout.
+    /// Text after the operand: a half, a byte, a layout.
     Suffix,
     /// The same inside the bars of an absolute value.
     Inner,
@@ -102,7 +139,7 @@ pub enum Style {
     SignedBase,
     /// Register, uniform register, offset.
     BaseAndUniform,
-    /// 64-bit register behind a memory descriptor.
+    /// 64-bit register after a memory descriptor.
     Described,
     /// Uniform register and offset.
     UniformBase,
@@ -169,7 +206,8 @@ pub struct Field {
     /// Not all values of its bits have a meaning.
     pub(super) partial: bool,
     width: u8,
-    /// The half of the word that it lies in if it is one range of bits of one half, else [`SPREAD`]; its lowest bit there.
+    /// The half of the word that it lies in if it is one range of bits of one half, else [`SPREAD`]; its lowest bit
+    /// there.
     half: u8,
     shift: u8,
     /// As many ones as it has bits.
@@ -472,7 +510,8 @@ pub(super) const fn rule(chips: u8, tests: &'static [(u8, u64)]) -> Rule {
     Rule { chips: Chips::of(chips), tests }
 }
 
-/// One form of an instruction. Chips that encode or write it differently have a form of their own of the same mnemonic and name.
+/// One form of an instruction. Chips that encode or write it differently have a form of their own of the same mnemonic
+/// and name.
 #[derive(Debug)]
 pub struct Form {
     pub mnemonic: &'static str,
@@ -704,7 +743,7 @@ impl Form {
 /// No form.
 const NONE: u16 = u16::MAX;
 
-/// First form of each opcode, and the next of the same opcode behind each form.
+/// First form of each opcode, and the next of the same opcode after each form.
 const CHAINS: ([u16; 8192], [u16; FORMS.len()]) = {
     let (mut first, mut next) = ([NONE; 8192], [NONE; FORMS.len()]);
     let mut i = FORMS.len();

@@ -3,9 +3,10 @@
 //! ```text
 //! loop:
 //!     [B------:R-:W0:-:S02] LDG.E R4, [R2] ;
-//!     [B0-----:R-:W-:-:S05] @P0 BRA .loop ;   // a label is named behind a dot
+//!     [B0-----:R-:W-:-:S05] @P0 BRA .loop ;   // a label is named after a dot
 //! ```
-//! Fields whose value no text shows follow the text: `{c=0x40}`. Control words are not guessed: a line without one is an error.
+//! Fields whose value no text shows follow the text: `{c=0x40}`. Control words are not guessed: a line without one is
+//! an error.
 
 use super::chip::Chip;
 use super::control::Control;

@@ -1,15 +1,16 @@
 //! When a result may be used: fixed distances, scoreboards, smallest stalls.
 //!
-//! The hardware protects fixed-latency results by nothing: the sum of the stalls between producer and consumer must reach the
-//! distance. Results of variable latency set a scoreboard, for which the consumer waits. Two figures stand for each pair: the
-//! smallest distance that ptxas 13.5.37 left in 65,008 instructions, and a safe one, the larger of that and the published
-//! tables for sm_90 (cicuvc/nvidia-sass-document). Nothing here was measured on hardware. Left out: the up to two cycles that an
-//! addend may come later, register banks, the reuse cache.
+//! The hardware protects fixed-latency results by nothing: the sum of the stalls between producer and consumer must
+//! reach the distance. Results of variable latency set a scoreboard, for which the consumer waits. Two figures stand
+//! for each pair: the smallest distance that ptxas 13.5.37 left in 65,008 instructions, and a safe one, the larger of
+//! that and the published tables for sm_90 (cicuvc/nvidia-sass-document). Nothing here was measured on hardware. Left
+//! out: the up to two cycles that an addend may come later, register banks, the reuse cache.
 
 use super::chip::Chip;
 use super::effects::{Access, RegFile, Slot};
 use super::inst::Instruction;
-use super::row::{Pipe, Role};
+use super::mods;
+use super::row::{Modifier, Pipe, Role};
 
 /// Cycles from a producer's issue to its consumer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +105,8 @@ fn is_uniform(pipe: Pipe) -> bool {
     matches!(pipe, Pipe::Uniform | Pipe::UniformMove)
 }
 
-/// The distance between a register's producer and a consumer of it; both must be of fixed latency or the consumer of any.
+/// The distance between a register's producer and a consumer of it; both must be of fixed latency or the consumer of
+/// any.
 #[must_use]
 pub fn distance(producer: &Instruction, written: &Access, consumer: &Instruction, read: &Access) -> Distance {
     let (from, to) = (producer.form().pipe, consumer.form().pipe);
@@ -125,7 +127,10 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
         (Pipe::Mma, Pipe::Mma) if addend && is_long(producer) => both(24, 28),
         (Pipe::Mma, Pipe::Mma) if addend => both(14, 28),
         // The smallest integer shapes, of bytes, of four bits and of bits, are done sooner.
-        (Pipe::Mma, _) if matches!(producer.modifier("sh"), ".8816" | ".8832" | ".88128") && column(to) < 4 => {
+        (Pipe::Mma, _)
+            if [mods::sh::_8816, mods::sh::_8832, mods::sh::_88128].iter().any(|m| producer.says(*m))
+                && column(to) < 4 =>
+        {
             both(13, 28)
         }
         // ptxas leaves less between two of them on sm_80 alone.
@@ -143,17 +148,18 @@ fn general(producer: &Instruction, from: Pipe, to: Pipe, addend: bool) -> Distan
 
 /// The matrix shapes of 24 cycles.
 fn is_long(inst: &Instruction) -> bool {
-    let shape = inst.modifier("sh");
+    let shape = |all: &[Modifier]| all.iter().any(|m| inst.says(*m));
+    let halves = inst.form().mnemonic == "HMMA";
     if inst.form().name == "SP" {
-        let halves = inst.form().mnemonic == "HMMA" && inst.modifier("st") != ".TF32";
-        return shape == ".16864" || shape == if halves { ".16832" } else { ".16816" };
+        let short = if halves && !inst.says(mods::st::TF32) { mods::sh::_16832 } else { mods::sh::_16816 };
+        return shape(&[mods::sh::_16864, short]);
     }
     // Integers of four bits, on chips that multiply them: half as much as bytes of the same shape.
-    if shape == ".16832" && matches!(inst.modifier("at"), ".S4" | ".U4") {
+    if shape(&[mods::sh::_16832]) && (inst.says(mods::at::S4) || inst.says(mods::at::U4)) {
         return false;
     }
-    let tf32 = inst.modifier("st") == ".TF32" && shape != ".1684";
-    matches!(shape, ".16832" | ".168256" | ".16864") || inst.form().mnemonic == "HMMA" && (shape == ".16816" || tf32)
+    let tf32 = inst.says(mods::st::TF32) && !shape(&[mods::sh::_1684]);
+    shape(&[mods::sh::_16832, mods::sh::_168256, mods::sh::_16864]) || halves && (shape(&[mods::sh::_16816]) || tf32)
 }
 
 fn predicate(producer: &Instruction, to: Pipe, read: &Access) -> Distance {
@@ -222,8 +228,8 @@ pub fn completion(inst: &Instruction) -> Completion {
     }
 }
 
-/// Cycles until the result of an instruction without a fixed latency is there, where nothing delays it: a guess that only an order of
-/// instructions and estimates go by.
+/// Cycles until the result of an instruction without a fixed latency is there, where nothing delays it: a guess that
+/// only an order of instructions and estimates go by.
 #[must_use]
 pub const fn guessed_latency(pipe: Pipe) -> u16 {
     match pipe {
@@ -234,7 +240,8 @@ pub const fn guessed_latency(pipe: Pipe) -> u16 {
     }
 }
 
-/// Whether sources are read late, so that who overwrites them must wait for a read scoreboard (or for the write scoreboard).
+/// Whether sources are read late, so that who overwrites them must wait for a read scoreboard (or for the write
+/// scoreboard).
 #[must_use]
 pub fn reads_late(inst: &Instruction) -> bool {
     let late = completion(inst) == Completion::Scoreboard || inst.form().pipe == Pipe::Bulk;
@@ -245,13 +252,15 @@ pub fn reads_late(inst: &Instruction) -> bool {
         .any(|f| matches!(f.role, Role::Value | Role::Register | Role::Uniform) && f.slot != "d")
 }
 
-/// Whether whoever passes the instruction knows that shared memory's queue has read its sources: a barrier that is waited at, before sm_90.
+/// Whether whoever passes the instruction knows that shared memory's queue has read its sources: a barrier that is
+/// waited at, before sm_90.
 ///
-/// Source: ptxas 13.5.37, which there overwrites addresses of LDS and ATOMS behind a barrier with no scoreboard waited for, and nowhere else.
+/// Source: ptxas 13.5.37, which there overwrites addresses of LDS and ATOMS after a barrier with no scoreboard waited
+/// for, and nowhere else.
 #[must_use]
 pub fn ends_shared_reads(inst: &Instruction) -> bool {
     let form = inst.form();
-    let arrives = form.name.ends_with("ARV") || inst.modifier("md") == ".ARV";
+    let arrives = form.name.ends_with("ARV") || inst.says(mods::md::ARV);
     form.mnemonic == "BAR" && inst.chip() < Chip::Sm90 && !arrives
 }
 
@@ -278,9 +287,11 @@ pub fn least_stall(inst: &Instruction) -> u8 {
     }
 }
 
-/// Cycles from a producer's issue to that of an instruction which writes the same register: a slower one must not come in later.
+/// Cycles from a producer's issue to that of an instruction which writes the same register: a slower one must not come
+/// in later.
 ///
-/// Two results of one pipe end in order. Source: the published tables for sm_90, output dependences, and what ptxas leaves.
+/// Two results of one pipe end in order. Source: the published tables for sm_90, output dependences, and what ptxas
+/// leaves.
 #[must_use]
 pub fn overwrite(first: &Instruction, second: &Instruction) -> Distance {
     let (a, b) = (first.form().pipe, second.form().pipe);

@@ -26,7 +26,7 @@ mod tile;
 mod warpgroup;
 mod wave;
 
-use super::chip::Chip;
+use super::Chip;
 use super::module::Module;
 use code::{Code, Opd, Reg, class_of};
 use doorbell_codegen::Program;

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Successors of every instruction.
 pub(super) struct Flow {
     after: Vec<Vec<usize>>,
-    /// Where code begins: the first instruction, and blocks that nothing is seen to reach (targets of BRX, functions called through registers).
+    /// Where code begins: the first instruction, and blocks that nothing is seen to reach (targets of BRX, functions
+    /// called through registers).
     entries: Vec<usize>,
     /// How many ways lead to each instruction, entries counted.
     ways: Vec<usize>,
@@ -92,7 +93,7 @@ impl Flow {
         flow
     }
 
-    /// A return leads behind the calls of the functions that reach it.
+    /// A return leads after the calls of the functions that reach it.
     fn link_returns(&mut self, calls: &BTreeMap<usize, Vec<usize>>, returns: &[usize]) {
         let mut links: Vec<(usize, usize)> = Vec::new();
         for (function, sites) in calls {
@@ -123,7 +124,8 @@ impl Flow {
         seen
     }
 
-    /// What nothing is seen to reach begins with nothing on its way: who goes there drains first, which is checked by nobody.
+    /// What nothing is seen to reach begins with nothing in flight: who goes there drains first, which is checked by
+    /// nobody.
     fn find_entries(&mut self, code: &[Instruction]) {
         let mut seen = vec![false; code.len()];
         let mark = |flow: &Flow, from: usize, seen: &mut Vec<bool>| {

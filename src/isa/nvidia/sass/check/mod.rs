@@ -1,18 +1,21 @@
 //! A checker of schedules: from the words alone, whether every instruction finds its registers ready on every path.
 //!
-//! The hardware protects no register but by the six scoreboards and by what the stall counts leave between two instructions. So the checker walks the
-//! control flow (branches as the words have them), keeps for each point what may still be on its way ([`state`]), and reports
+//! The hardware protects no register but by the six scoreboards and by what the stall counts leave between two
+//! instructions. So the checker walks the control flow (branches as the words have them), keeps for each point what may
+//! still be in flight ([`state`]), and reports
 //!
 //! - a result of fixed latency that is read, or overwritten by a faster one, before its distance has passed,
 //! - a result of variable latency that is read or overwritten while no wait covers it,
 //! - a source that is overwritten before the instruction that reads it late has read it,
-//! - a partial wait (`DEPBAR.LE SBn, k`) on a scoreboard that instructions of several queues share, of which nothing can be told.
+//! - a partial wait (`DEPBAR.LE SBn, k`) on a scoreboard that instructions of several queues share, of which nothing
+//!   can be told.
 //!
-//! It knows nothing of the compiler that made the words; what both read is the table, [`effects`] and the latencies. Where paths meet, the worst of them counts.
-//! An instruction that yields with a stall of 0 and sets no scoreboard lets the next one issue when all is done: code of `ptxas -O0` has no other.
+//! It knows nothing of the compiler that made the words; what both read is the table, [`effects`] and the latencies.
+//! Where paths meet, the worst of them counts. An instruction that yields with a stall of 0 and sets no scoreboard lets
+//! the next one issue when all is done: code of `ptxas -O0` has no other.
 //!
-//! Left out: values (a guard that is never true still counts), register banks, the reuse cache, memory, overflow of a scoreboard's counter; groups of bulk
-//! copies (mbarriers are memory).
+//! Left out: values (a guard that is never true still counts), register banks, the reuse cache, memory, overflow of a
+//! scoreboard's counter; groups of bulk copies (mbarriers are memory).
 
 mod flow;
 mod state;

@@ -1,4 +1,4 @@
-//! What may be on its way at a point of the code: results and reads that are not known to be done.
+//! What may be in flight at a point of the code: results and reads that are not known to be done.
 
 use super::{Hazard, Kind, Trust};
 use crate::sass::control::Control;
@@ -25,7 +25,8 @@ pub(super) struct Facts {
     reads: Option<Queue>,
 }
 
-/// Instructions of a queue end, or read their sources, in the order of their issue. ptxas relies on these and on no others.
+/// Instructions of a queue end, or read their sources, in the order of their issue. ptxas relies on these and on no
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
     /// Transcendental functions, conversions, bit counts.
@@ -79,7 +80,8 @@ impl Facts {
         self.reads_late = reads_late(&self.inst) || self.completion != Completion::Fixed && control.read.is_some();
     }
 
-    /// Whether it reads that register after its issue: guards and uniform operands are read with it, but for bulk copies.
+    /// Whether it reads that register after its issue: guards and uniform operands are read with it, but for bulk
+    /// copies.
     fn reads_late_of(&self, file: RegFile, register: u8) -> bool {
         let late = match file {
             RegFile::General => true,
@@ -118,7 +120,8 @@ impl Facts {
     }
 }
 
-/// The lanes of an instruction: those where the predicate has this value; `None`: any, or the predicate has been written since.
+/// The lanes of an instruction: those where the predicate has this value; `None`: any, or the predicate has been
+/// written since.
 type Lanes = Option<(RegFile, u8, bool)>;
 
 /// A register that an instruction of fixed latency writes.
@@ -148,7 +151,7 @@ struct Flying {
     lanes: Lanes,
 }
 
-/// Everything on its way.
+/// Everything in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     /// Results of fixed latency.
@@ -204,7 +207,7 @@ impl State {
         changed
     }
 
-    /// Issues an instruction: waits, checks, and what it leaves on its way until the next one issues.
+    /// Issues an instruction: waits, checks, and what it leaves in flight until the next one issues.
     pub(super) fn step(&mut self, facts: &[Facts], at: usize, trust: Trust, report: &mut dyn FnMut(Hazard)) {
         let me = &facts[at]; // PANIC: the walk stays inside the code
         self.wait(me.inst.control.wait, |_| SCOREBOARD_SET);
@@ -222,7 +225,8 @@ impl State {
         self.pass(&me.inst);
     }
 
-    /// All scoreboards of the mask are zero; those of instructions that issued fewer cycles ago than this are not set yet.
+    /// All scoreboards of the mask are zero; those of instructions that issued fewer cycles ago than this are not set
+    /// yet.
     fn wait(&mut self, mask: u8, set_after: impl Fn(usize) -> u8) {
         self.flying.retain(|producer, f| {
             if f.cycles < set_after(*producer) {
@@ -294,7 +298,8 @@ impl State {
         }
     }
 
-    /// DEPBAR: waits for sets, and for all but the last so many of a scoreboard, whose users must end in order for that.
+    /// DEPBAR: waits for sets, and for all but the last so many of a scoreboard, whose users must end in order for
+    /// that.
     fn partial_wait(&mut self, facts: &[Facts], at: usize, report: &mut dyn FnMut(Hazard)) {
         let inst = &facts[at].inst; // PANIC: as in `step`
         let value = |slot| inst.get(slot, Role::Value).unwrap_or(0);

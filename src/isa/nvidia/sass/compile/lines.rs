@@ -1,8 +1,8 @@
 //! Code with its registers, line by line.
 
 use super::AsmError;
-use super::call::FUNCTIONS;
 use super::mir::{Code, Mach, Nature, Pred, RegField, Term};
+use super::read::call::FUNCTIONS;
 use crate::ptx::Pos;
 use crate::sass::{Guard, Instruction, Role, is_group_multiply, op};
 use smallvec::{SmallVec, smallvec};
@@ -29,7 +29,7 @@ pub(super) enum End {
     Exit,
 }
 
-/// What stands at a block's end if the block behind it is `next`.
+/// What stands at a block's end if the block after it is `next`.
 pub(super) fn ends(code: &Code, b: usize, next: Option<usize>) -> SmallVec<[End; 2]> {
     let jump = |to| Some(End::Jump(to)).filter(|_| Some(to) != next);
     match code.blocks[b].term {

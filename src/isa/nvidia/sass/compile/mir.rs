@@ -1,11 +1,12 @@
-//! Machine instructions before registers are given out: forms of the table whose register fields name words of virtual registers.
+//! Machine instructions before registers are given out: forms of the table whose register fields name words of virtual
+//! registers.
 //!
-//! A value of 64 or 128 bits is one virtual register of several words, so that it gets aligned neighbours; instructions may
-//! read and write single words of it. Sums of a warpgroup are such a register of up to 128 words. Instructions that are glued to the one before are one for the allocator: halves of a
-//! 64-bit operation, which may then work in place.
+//! A value of 64 or 128 bits is one virtual register of several words, so that it gets aligned neighbours; instructions
+//! may read and write single words of it. Sums of a warpgroup are such a register of up to 128 words. Instructions that
+//! are glued to the one before are one for the allocator: halves of a 64-bit operation, which may then work in place.
 
 use super::super::inst::{FieldError, Instruction};
-use super::super::row::{Field, Form, Key, Kind, Role, TextKey};
+use super::super::row::{Field, Form, Key, Kind, Modifier, Role};
 use crate::ptx::Pos;
 use doorbell_codegen::regalloc::{Class, VReg};
 use smallvec::SmallVec;
@@ -141,7 +142,8 @@ pub(super) enum Nature {
     Call(u32, u32),
 }
 
-/// A machine instruction. Selection hands them on by value: they are no longer than what the processor copies without a loop.
+/// A machine instruction. Selection hands them on by value: they are no longer than what the processor copies without a
+/// loop.
 #[derive(Clone, Debug)]
 pub(super) struct Mach {
     pub inst: Instruction,
@@ -166,7 +168,8 @@ const _: () = assert!(size_of::<Mach>() <= 128);
 /// No such field.
 const ABSENT: u8 = u8::MAX;
 
-/// An instruction to be copied and filled in: its modifiers are set, and where its destination and sources stand is known.
+/// An instruction to be copied and filled in: its modifiers are set, and where its destination and sources stand is
+/// known.
 pub(super) struct Template {
     inst: Instruction,
     d: u8,
@@ -186,8 +189,8 @@ impl Template {
     }
 
     /// With a modifier.
-    pub const fn with(self, slot: &str, text: &str) -> Template {
-        Template { inst: self.inst.with(slot, text), ..self }
+    pub const fn with(self, modifier: Modifier) -> Template {
+        Template { inst: self.inst.with(modifier), ..self }
     }
 
     /// An instruction like this.
@@ -198,7 +201,7 @@ impl Template {
 
     /// One with these sources, as far as it has such operands.
     #[inline]
-    pub fn reading(&self, s: &[super::build::Src; 3]) -> Mach {
+    pub fn reading(&self, s: &[super::select::build::Src; 3]) -> Mach {
         let mut m = self.mach();
         self.sources.iter().zip(s).filter(|(at, _)| **at != ABSENT).for_each(|(at, v)| m.source(usize::from(*at), v));
         m
@@ -284,7 +287,7 @@ impl Mach {
 
     /// Sets the form's field of that number to a word, a number or a constant, with its signs.
     #[inline]
-    fn source(&mut self, i: usize, v: &super::build::Src) {
+    fn source(&mut self, i: usize, v: &super::select::build::Src) {
         match v.val {
             Val::Word(word) => self.name(i, word, 1, false),
             Val::Imm(0) => {}
@@ -296,7 +299,7 @@ impl Mach {
         }
     }
 
-    fn signs(&mut self, key: Key, v: &super::build::Src) {
+    fn signs(&mut self, key: Key, v: &super::select::build::Src) {
         if v.neg {
             self.negate(key);
         }
@@ -390,22 +393,22 @@ impl Mach {
         self
     }
 
-    /// A modifier by its text, which is empty where a new instruction has it right.
-    #[inline(always)] // names that are constants become numbers
-    pub fn mark(self, slot: &str, text: &str) -> Mach {
-        if text.is_empty() { self } else { self.m(slot, text) }
+    /// A modifier, unless it is the value that is not written, which a new instruction has.
+    #[inline(always)] // modifiers that are constants become numbers
+    pub fn mark(self, modifier: Modifier) -> Mach {
+        if modifier.text().is_empty() { self } else { self.m(modifier) }
     }
 
-    /// A modifier by its text.
-    #[inline(always)] // names that are constants become numbers
-    pub fn m(mut self, slot: &str, text: &str) -> Mach {
-        self.modifier(Key::of(slot, Role::Value), TextKey::of(text), text);
+    /// A modifier.
+    #[inline(always)] // modifiers that are constants become numbers
+    pub fn m(mut self, modifier: Modifier) -> Mach {
+        self.modify(modifier);
         self
     }
 
-    fn modifier(&mut self, key: Key, text_key: TextKey, text: &str) {
-        if !self.inst.put_text(key, text_key) {
-            let failed = self.inst.set_text(key, text).err();
+    fn modify(&mut self, modifier: Modifier) {
+        if !self.inst.put_modifier(modifier) {
+            let failed = self.inst.modify(modifier).err();
             self.refuse(failed);
         }
     }
@@ -529,8 +532,8 @@ impl Mach {
         Some(field.slot).filter(|_| field.role == Role::Value)
     }
 
-    /// The same in another form of the same operands; `exchange` names an operand that changes places with `b`, `uniform` registers that are
-    /// uniform ones.
+    /// The same in another form of the same operands; `exchange` names an operand that changes places with `b`,
+    /// `uniform` registers that are uniform ones.
     pub fn in_form(
         &self,
         form: &'static Form,

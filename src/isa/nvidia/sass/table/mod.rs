@@ -1,4 +1,4 @@
-//! The table: forms of all chips, their fields, the values of those and what contradicts each other, and a name for each form.
+//! The table: forms of all chips, their fields, the values of those and what contradicts each other, a name for each form and for each value of a modifier.
 
 #[rustfmt::skip]
 mod fields;
@@ -7,8 +7,32 @@ mod legal;
 #[rustfmt::skip]
 mod lists;
 #[rustfmt::skip]
+pub mod mods;
+#[rustfmt::skip]
 pub mod op;
 #[rustfmt::skip]
 mod rows;
 
 pub(super) use rows::FORMS;
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::{Kind, Role};
+    use super::{FORMS, mods};
+
+    #[test]
+    fn names_of_modifiers_are_those_of_the_table() {
+        let mut texts: Vec<(&str, &str)> = vec![];
+        for field in FORMS.iter().flat_map(|f| f.fields).filter(|f| f.role == Role::Value) {
+            if let Kind::List(list) = field.kind {
+                texts.extend(list.iter().map(|n| (field.slot, n.text)));
+            }
+        }
+        texts.sort_unstable();
+        texts.dedup();
+        let named = mods::EVERY.iter().flat_map(|m| m.iter());
+        let mut names: Vec<(String, &str)> = named.map(|m| (m.slot(), m.text())).collect();
+        names.sort_unstable();
+        assert_eq!(names, texts.into_iter().map(|(slot, text)| (slot.to_owned(), text)).collect::<Vec<_>>());
+    }
+}

@@ -1,15 +1,16 @@
 //! `mbarrier` on chips before sm_90, which count arrivals by an atomic operation.
 //!
-//! The word of one that waits for n arrivals begins as low `2^30 - n`, which each phase begins with, and high `2^31 - n`, which counts up: its top bit, the carry, is
-//! the phase's parity. A state is the word as it was before an arrival. Source: code of ptxas 13.5 for sm_80.
+//! The word of one that waits for n arrivals begins as low `2^30 - n`, which each phase begins with, and high `2^31 -
+//! n`, which counts up: its top bit, the carry, is the phase's parity. A state is the word as it was before an arrival.
+//! Source: code of ptxas 13.5 for sm_80.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Term, Val, Word};
 use super::Place;
+use super::build::{Build, Src, iadd3};
 use crate::ptx::Type;
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Term, Val, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 impl Build<'_> {
     pub(super) fn counted_mbarrier(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -38,7 +39,7 @@ impl Build<'_> {
             self.alu(iadd3(), word, [Src::from(count).negated(), start.into(), Src::ZERO], |m| m);
         }
         let place = self.counts(i, &i.opds[0])?;
-        self.push(Mach::new(op::STS_R).m("sz", ".64").at_place(&place).rn("b", data, 2).effect());
+        self.push(Mach::new(op::STS_R).m(mods::sz::_64).at_place(&place).rn("b", data, 2).effect());
         Ok(())
     }
 
@@ -49,7 +50,7 @@ impl Build<'_> {
             None => Val::Imm(1),
         };
         let state = if let Opd::Reg(_) = i.opds[0] { Some(self.dest(i, &i.opds[0])?) } else { None };
-        self.push(Mach::new(op::MEMBAR_S).m("k", ".ALL").m("sc", ".CTA").effect());
+        self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(mods::sc::CTA).effect());
         if i.has("arrive_drop") {
             self.add_shared(None, &place, count);
         }
@@ -76,7 +77,7 @@ impl Build<'_> {
     /// Adds to a word of shared memory.
     fn add_shared(&mut self, before: Option<Word>, place: &Place, value: Val) {
         let data = self.in_word(value);
-        let m = Mach::new(op::ATOMS_R).m("op", ".ADD").m("sz", "").at_place(place).r("b", data);
+        let m = Mach::new(op::ATOMS_R).m(mods::op::ADD).m(mods::sz::NONE).at_place(place).r("b", data);
         self.push(match before {
             Some(d) => m.w("d", d).effect(),
             None => m.effect(),
@@ -88,7 +89,7 @@ impl Build<'_> {
         let before = match i.has("parity") {
             true => {
                 let (v, t) = (self.src(i, &i.opds[2], Type::U32)?, self.one());
-                self.shift(t, [v.into(), 31.into(), Src::ZERO], ".L", ".U32", false);
+                self.shift(t, [v.into(), 31.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
                 Val::Word(t)
             }
             false => self.wide(i, &i.opds[2], Type::B64)?.high(),
@@ -97,13 +98,13 @@ impl Build<'_> {
         let (now, changed) = (self.one(), self.one());
         self.push(
             Mach::new(op::LDS_R)
-                .m("sz", "")
+                .m(mods::sz::NONE)
                 .w("d", now)
                 .at_place(&Place { offset: place.offset + 4, ..place })
                 .effect(),
         );
         self.lop(changed, [now.into(), before.into(), Src::ZERO], 0x3c);
-        self.compare(p, ".LT", true, changed.into(), Src::ZERO);
+        self.compare(p, mods::cmp::LT, true, changed.into(), Src::ZERO);
         Ok(())
     }
 
@@ -120,8 +121,8 @@ impl Build<'_> {
         self.add_shared(None, &Place { offset: place.offset + 4, ..*place }, Val::Imm(u32::MAX));
     }
 
-    /// Has the threads that are here execute an instruction that takes its address in shared memory from a uniform register: those of one address at
-    /// once, all where it is known to be one.
+    /// Has the threads that are here execute an instruction that takes its address in shared memory from a uniform
+    /// register: those of one address at once, all where it is known to be one.
     pub(super) fn by_address(&mut self, m: Mach, place: &Place, all_alike: bool) -> Result<(), AsmError> {
         let Some((base, _)) = place.base else {
             self.push(m.at(None, 0, place.offset).effect());
@@ -136,19 +137,19 @@ impl Build<'_> {
         }
         self.aside(|b| {
             let (again, done, lane) = (b.fresh(), b.fresh(), b.one());
-            b.push(Mach::new(op::S2R_S).w("d", lane).m("s", "SR_LANEID"));
+            b.push(Mach::new(op::S2R_S).w("d", lane).m(mods::s::SR_LANEID));
             b.code.blocks[b.block].term = Term::Jump(again);
             b.start(again);
             let (here, first, theirs, mine, same) = (b.one(), b.one(), b.one(), b.pred(), b.pred());
-            b.push(Mach::new(op::VOTE_D).w("d", here).m("md", ".ANY").p("pp", Pred::TRUE).effect());
-            b.push(Mach::new(op::FLO_R).w("d", first).r("b", here).m("sg", ".U32"));
-            b.compare(mine, ".EQ", false, first.into(), lane.into());
+            b.push(Mach::new(op::VOTE_D).w("d", here).m(mods::md::ANY).p("pp", Pred::TRUE).effect());
+            b.push(Mach::new(op::FLO_R).w("d", first).r("b", here).m(mods::sg::U32));
+            b.compare(mine, mods::cmp::EQ, false, first.into(), lane.into());
             let moved = Mach::new(op::R2UR_R).n("d", register).r("a", base).effect();
             b.always(moved.guarded(Some(Pred::of(mine))));
             b.push(
-                Mach::new(op::SHFL_RI).m("md", ".IDX").w("d", theirs).r("a", base).r("b", first).n("c", 0x1f).effect(),
+                Mach::new(op::SHFL_RI).m(mods::md::IDX).w("d", theirs).r("a", base).r("b", first).n("c", 0x1f).effect(),
             );
-            b.compare(same, ".EQ", false, theirs.into(), base.into());
+            b.compare(same, mods::cmp::EQ, false, theirs.into(), base.into());
             b.always(m.guarded(Some(Pred::of(same))));
             b.code.blocks[b.block].term = Term::Branch(Pred::of(same), done, again, false);
             b.start(done);

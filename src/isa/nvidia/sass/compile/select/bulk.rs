@@ -1,19 +1,21 @@
-//! Copies that the machine's copy engine does beside the threads: `cp.async.bulk`, of rows of bytes and of boxes of a tensor.
+//! Copies that the machine's copy engine does beside the threads: `cp.async.bulk`, of rows of bytes and of tiles of a
+//! tensor.
 //!
-//! Their operands stand in uniform registers, and a warp issues one for all its threads, while the text means one for each thread. So
-//! threads take turns: one of those that are left is elected, its values go to uniform registers, the copy is issued; all go round until nobody
-//! is left. Nearly always it is one thread that copies, and no way back is taken.
+//! Their operands stand in uniform registers, and a warp issues one for all its threads, while the text means one for
+//! each thread. So threads take turns: one of those that are left is elected, its values go to uniform registers, the
+//! copy is issued; all go round until nobody is left. Nearly always it is one thread that copies, and no back edge is
+//! taken.
 
-use super::super::AsmError;
-use super::super::build::{Build, PARAMS, Src, lea};
-use super::super::flat::{Flat, Opd, Symbol};
-use super::super::mir::{Mach, Pred, Term, Val, Wide};
+use super::build::{Build, PARAMS, Src, lea};
 use super::cluster::reduction;
 use crate::ptx::{Space, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide};
+use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
+use crate::sass::{Modifier, mods, op};
 
 /// The scoreboard that counts groups of bulk copies: nothing else uses it in code that has them.
-pub(in super::super) const GROUPS: u64 = 1;
+pub const GROUPS: u64 = 1;
 
 /// A bulk copy's operands in uniform registers.
 #[derive(Default)]
@@ -78,18 +80,19 @@ impl Build<'_> {
         let mask = if i.has("multicast::cluster") { rest.next() } else { None };
         u.c = Some(self.units(i, &i.opds[2], mask)?);
         u.policy = self.policy(i, rest.next())?;
-        let side = |shared: bool| if shared { ".S" } else { ".G" };
+        let to = if to_shared { mods::dd::S } else { mods::dd::G };
+        let from = if from_shared { mods::ss::S } else { mods::ss::G };
         let m = match i.has("reduce") {
             false => {
-                let m = Mach::new(op::UBLKCP_U).m("dd", side(to_shared)).m("ss", side(from_shared));
-                m.m("mc", if mask.is_some() { ".MULTICAST" } else { "" })
+                let m = Mach::new(op::UBLKCP_U).m(to).m(from);
+                m.m(if mask.is_some() { mods::mc::MULTICAST } else { mods::mc::NONE })
             }
             true => {
                 let Some(operation) = reduction(i) else { return self.no(i, "this operation is not assembled") };
                 let Some(element) = element(i.ty(), operation) else {
                     return self.no(i, "elements of this type are not assembled");
                 };
-                Mach::new(op::UBLKRED_U).m("dd", side(to_shared)).m("op", operation).m("ty", element)
+                Mach::new(op::UBLKRED_U).m(to).m(operation).m(element)
             }
         };
         self.in_turns(m, u)
@@ -110,7 +113,7 @@ impl Build<'_> {
         let columns = i.has("im2col") || i.has("im2col_no_offs");
         let dimensions = ["1d", "2d", "3d", "4d", "5d"].iter().position(|d| i.has(d));
         let Some(dimensions) = dimensions else { return self.no(i, "the number of dimensions is missing") };
-        let dim = [".1D", ".2D", ".3D", ".4D", ".5D"][dimensions];
+        let dim = [mods::dim::_1D, mods::dim::_2D, mods::dim::_3D, mods::dim::_4D, mods::dim::_5D][dimensions];
         let (prefetches, reduces) = (i.has("prefetch"), i.has("reduce"));
         let loads = !prefetches && self.ways(i).0 != Some(Space::Global);
         if columns && (prefetches || dimensions < 2 || loads != i.has("im2col")) {
@@ -150,21 +153,22 @@ impl Build<'_> {
         u.policy = self.policy(i, rest.next())?;
         let m = match (loads, prefetches, reduces) {
             (true, ..) if u.c.is_some() => {
-                Mach::new(op::UTMALDG_M).m("mc", if mask.is_some() { ".MULTICAST" } else { "" })
+                Mach::new(op::UTMALDG_M).m(if mask.is_some() { mods::mc::MULTICAST } else { mods::mc::NONE })
             }
             (true, ..) => Mach::new(op::UTMALDG_T),
             (_, true, _) => Mach::new(op::UTMAPF_T),
             (_, _, false) => Mach::new(op::UTMASTG_T),
             _ => match reduction(i) {
-                Some(operation) => Mach::new(op::UTMAREDG_T).m("op", operation),
+                Some(operation) => Mach::new(op::UTMAREDG_T).m(operation),
                 None => return self.no(i, "this operation is not assembled"),
             },
         };
-        let m = if columns { m.m("im", ".IM2COL") } else { m };
-        self.in_turns(m.m("dim", dim), u)
+        let m = if columns { m.m(mods::im::IM2COL) } else { m };
+        self.in_turns(m.m(dim), u)
     }
 
-    /// Where in the filter a copy by im2col is, below the mask of blocks: of 16 bits, two of 8, or three of 5 (ptxas 13.5).
+    /// Where in the filter a copy by im2col is, below the mask of blocks: of 16 bits, two of 8, or three of 5 (ptxas
+    /// 13.5).
     fn column_offsets(&mut self, i: &Flat, o: &Opd, count: usize, mask: Val) -> Result<Val, AsmError> {
         let Opd::Vector(list) = o else { return self.no(i, "offsets are expected") };
         if list.len() != count {
@@ -190,7 +194,7 @@ impl Build<'_> {
     /// `prefetch.tensormap`.
     pub(super) fn prefetch_map(&mut self, i: &Flat) -> Result<(), AsmError> {
         let a = self.address_words(i, &i.opds[0], true)?;
-        self.in_turns(Mach::new(op::UTMACCTL_U).m("op", ".PF"), Uniforms { a, align: 2, ..Uniforms::default() })
+        self.in_turns(Mach::new(op::UTMACCTL_U).m(mods::op::PF), Uniforms { a, align: 2, ..Uniforms::default() })
     }
 
     /// What the copy engine keeps of a tensor map is read again. All threads that are here name one map.
@@ -199,7 +203,7 @@ impl Build<'_> {
         self.aside(|b| {
             let first = b.uniform_registers(2, 2);
             (first..).zip(a).for_each(|(register, v)| b.put_uniform(v, register));
-            b.push(Mach::new(op::UTMACCTL_U).m("op", ".IV").n("a", first).effect());
+            b.push(Mach::new(op::UTMACCTL_U).m(mods::op::IV).n("a", first).effect());
             b.push(Mach::new(op::UTMACMDFLUSH_N).effect());
             Ok(())
         })
@@ -241,7 +245,7 @@ impl Build<'_> {
             Val::Imm(n) => Val::Imm(n >> 4),
             v => {
                 let d = self.one();
-                self.unguarded(|b| b.shift(d, [Src::ZERO, 4.into(), v.into()], ".R", ".U32", true));
+                self.unguarded(|b| b.shift(d, [Src::ZERO, 4.into(), v.into()], mods::dir::R, mods::ty::U32, true));
                 Val::Word(d)
             }
         };
@@ -263,7 +267,7 @@ impl Build<'_> {
             Val::Imm(n) => Val::Imm(n << 16),
             v => {
                 let d = self.one();
-                self.unguarded(|b| b.shift(d, [v.into(), 16.into(), Src::ZERO], ".L", ".U32", false));
+                self.unguarded(|b| b.shift(d, [v.into(), 16.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false));
                 Val::Word(d)
             }
         })
@@ -306,7 +310,7 @@ impl Build<'_> {
     }
 
     /// The values that an elected thread has, in neighbouring uniform registers.
-    fn elected(&mut self, values: &[Val], align: u64, mine: super::super::mir::Word) -> u64 {
+    fn elected(&mut self, values: &[Val], align: u64, mine: crate::sass::compile::mir::Word) -> u64 {
         let first = self.uniform_registers(values.len() as u64, align);
         for (register, v) in (first..).zip(values) {
             match *v {
@@ -323,28 +327,28 @@ impl Build<'_> {
 }
 
 /// The elements of a bulk reduction as the table writes them.
-fn element(ty: Type, operation: &str) -> Option<&'static str> {
+fn element(ty: Type, operation: Modifier) -> Option<Modifier> {
     Some(match ty {
-        Type::U32 | Type::B32 => "",
+        Type::U32 | Type::B32 => mods::ty::NONE,
         Type::S32 => {
-            if matches!(operation, ".MIN" | ".MAX") {
-                ".S32"
+            if matches!(operation, mods::op::MIN | mods::op::MAX) {
+                mods::ty::S32
             } else {
-                ""
+                mods::ty::NONE
             }
         }
-        Type::U64 | Type::B64 => ".U64",
+        Type::U64 | Type::B64 => mods::ty::U64,
         Type::S64 => {
-            if matches!(operation, ".MIN" | ".MAX") {
-                ".S64"
+            if matches!(operation, mods::op::MIN | mods::op::MAX) {
+                mods::ty::S64
             } else {
-                ".U64"
+                mods::ty::U64
             }
         }
-        Type::F16 => ".F16.RN",
-        Type::Bf16 => ".BF16.RN",
-        Type::F32 => ".F32.RN",
-        Type::F64 => ".F64.RN",
+        Type::F16 => mods::ty::F16_RN,
+        Type::Bf16 => mods::ty::BF16_RN,
+        Type::F32 => mods::ty::F32_RN,
+        Type::F64 => mods::ty::F64_RN,
         _ => return None,
     })
 }

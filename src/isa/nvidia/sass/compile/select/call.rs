@@ -1,12 +1,12 @@
 //! Calls, returns, branches by tables.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src};
-use super::super::call::address;
-use super::super::flat::{Flat, Opd, Symbol};
-use super::super::mir::{Mach, Nature, Pred, Term, Val, Word};
+use super::build::{Build, Src};
 use crate::ptx::Type;
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Nature, Pred, Term, Val, Word};
+use crate::sass::compile::read::call::address;
+use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
+use crate::sass::{mods, op};
 
 /// R1, where it is no operand that registers are given out for.
 const STACK: u64 = 1;
@@ -46,7 +46,7 @@ impl Build<'_> {
         for o in others {
             let Opd::Symbol(Symbol::Function(f), 0) = o else { continue };
             let (p, yes, no) = (self.pred(), self.fresh(), self.fresh());
-            self.compare(p, ".EQ", false, at.into(), (address(*f) as u32).into());
+            self.compare(p, mods::cmp::EQ, false, at.into(), (address(*f) as u32).into());
             self.code.blocks[self.block].term = Term::Branch(Pred::of(p), yes, no, false);
             self.start(yes);
             self.call_one(i, *f)?;
@@ -62,7 +62,7 @@ impl Build<'_> {
     }
 
     fn call_one(&mut self, i: &Flat, f: u32) -> Result<(), AsmError> {
-        let functions = self.functions.clone();
+        let functions = self.functions;
         let Some(callee) = functions.list.get(f as usize) else { return self.no(i, "an unknown function") };
         // What a failed assertion says has nowhere to go: it ends the grid as `trap` does.
         if !callee.has_body && callee.name == "__assertfail" {
@@ -99,8 +99,10 @@ impl Build<'_> {
         let (place, stack, call) = (self.one(), self.stack, self.code.calls);
         self.code.calls += 1;
         self.push(Mach::new(op::MOV_I).w("d", place).n("b", 0).n("mask", 15).nature(Nature::Address(call as u32)));
-        self.push(Mach::new(op::STL_R).r("b", place).m("sz", "").m("ev", "").at(Some(stack), 1, 0).effect());
-        let m = Mach::new(op::CALL_RELI).n("pp", 7).m("ni", ".NOINC").nature(Nature::Call(f, call as u32));
+        self.push(
+            Mach::new(op::STL_R).r("b", place).m(mods::sz::NONE).m(mods::ev::NONE).at(Some(stack), 1, 0).effect(),
+        );
+        let m = Mach::new(op::CALL_RELI).n("pp", 7).m(mods::ni::NOINC).nature(Nature::Call(f, call as u32));
         self.push(m.effect());
     }
 
@@ -122,11 +124,11 @@ impl Build<'_> {
         self.start(last);
         self.uses_stack = true;
         let (place, stack): (Word, Word) = (self.two(), self.stack);
-        let m = Mach::new(op::LDL_R).w("d", place).m("sz", "").m("ev", "").at(Some(stack), 1, 0);
+        let m = Mach::new(op::LDL_R).w("d", place).m(mods::sz::NONE).m(mods::ev::NONE).at(Some(stack), 1, 0);
         self.push(m.above(true));
         self.mov(place.plus(1), Val::Imm(0));
         self.push(Mach::new(op::IADD3_I).n("d", STACK).n("a", STACK).n("b", 0).above(true).effect());
-        self.push(Mach::new(op::RET_RELR).n("pp", 7).rn("a", place, 2).m("nd", ".NODEC").effect());
+        self.push(Mach::new(op::RET_RELR).n("pp", 7).rn("a", place, 2).m(mods::nd::NODEC).effect());
     }
 
     /// `brx.idx`: a tree of comparisons.
@@ -149,7 +151,7 @@ impl Build<'_> {
                 continue;
             }
             let (p, low, high) = (self.pred(), self.fresh(), self.fresh());
-            self.compare(p, ".LT", false, at.into(), Src::from(mid as u32));
+            self.compare(p, mods::cmp::LT, false, at.into(), Src::from(mid as u32));
             let same = i.has("uni");
             self.code.blocks[block].term = Term::Branch(Pred::of(p), low, high, same);
             work.push((high, mid, end));

@@ -1,33 +1,35 @@
-//! What the blocks of a cluster do together: their barrier, each other's shared memory, stores that an mbarrier counts; one thread of a
-//! warp, registers that warps give each other.
+//! What the blocks of a cluster do together: their barrier, each other's shared memory, stores that an mbarrier counts;
+//! one thread of a warp, registers that warps give each other.
 //!
-//! An address of the cluster's shared memory has the block's rank in its high byte. Code that hands such addresses on makes those of its own
-//! variables with its rank ([`Build::shared_value`]); where only this block's shared memory is meant they are constants.
+//! An address of the cluster's shared memory has the block's rank in its high byte. Code that hands such addresses on
+//! makes those of its own variables with its rank ([`Build::shared_value`]); where only this block's shared memory is
+//! meant they are constants.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, lea, prmt};
-use super::super::constants::CONSTANTS;
-use super::super::flat::{Body, Flat, Item, Opd};
-use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
-use super::super::scalar::SCALARS;
+use super::build::{Build, Src, iadd3, lea, prmt};
 use super::memory::Place;
 use crate::ptx::{Opcode, Space, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::allocate::scalar::SCALARS;
+use crate::sass::compile::lower::constants::CONSTANTS;
+use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Body, Flat, Item, Opd};
+use crate::sass::{Modifier, mods, op};
 
-/// The first of the uniform registers that instructions beside arithmetic take in turn; those below and above have other uses.
+/// The first of the uniform registers that instructions beside arithmetic take in turn; those below and above have
+/// other uses.
 const UNIFORM: u64 = 12;
 
 /// Where bank 0 has the blocks of a cluster along each axis.
 const BLOCKS: u32 = 0x144;
 
 /// Where bank 0 says that the launch names a cluster.
-pub(in super::super) const EXPLICIT: u32 = 0x140;
+pub const EXPLICIT: u32 = 0x140;
 
 /// The uniform predicate of a request for registers.
 const GRANTED: u64 = 0;
 
 /// Whether code knows of the other blocks of its cluster, or hands addresses to what does.
-pub(in super::super) fn knows_blocks(body: &Body) -> bool {
+pub fn knows_blocks(body: &Body) -> bool {
     body.items.iter().any(|item| {
         let Item::Inst(i) = item else { return false };
         let cluster = |o: &Opd| matches!(o, Opd::Special(n) if n.contains("cluster"));
@@ -73,7 +75,7 @@ impl Build<'_> {
     }
 
     /// The value of an address in shared memory of this block, of a constant place.
-    pub(in super::super) fn shared_value(&mut self, at: u32) -> Val {
+    pub fn shared_value(&mut self, at: u32) -> Val {
         if !self.is_ranked() {
             return Val::Imm(at);
         }
@@ -85,7 +87,7 @@ impl Build<'_> {
             Some(rank) => rank,
             None => {
                 let rank = self.one();
-                self.unguarded(|b| b.push(Mach::new(op::S2R_S).w("d", rank).m("s", "SR_CgaCtaId")));
+                self.unguarded(|b| b.push(Mach::new(op::S2R_S).w("d", rank).m(mods::s::SR_CGACTAID)));
                 self.rank = Some(rank);
                 rank
             }
@@ -123,7 +125,7 @@ impl Build<'_> {
         let d = self.two();
         self.unguarded(|b| {
             b.mov(d, low);
-            b.push(Mach::new(op::S2R_S).w("d", d.plus(1)).m("s", "SR_SWINHI"));
+            b.push(Mach::new(op::S2R_S).w("d", d.plus(1)).m(mods::s::SR_SWINHI));
         });
         Ok(Place { base: Some((d, 2)), offset, above: false })
     }
@@ -178,7 +180,7 @@ impl Build<'_> {
             64 => self.wide(i, &i.opds[1], Type::U64)?.low(),
             _ => self.src(i, &i.opds[1], Type::U32)?,
         };
-        self.shift(d, [Src::ZERO, 24.into(), low.into()], ".R", ".U32", true);
+        self.shift(d, [Src::ZERO, 24.into(), low.into()], mods::dir::R, mods::ty::U32, true);
         Ok(())
     }
 
@@ -186,19 +188,19 @@ impl Build<'_> {
     fn is_in_space(&mut self, i: &Flat) -> Result<(), AsmError> {
         let Some(p) = self.pred_dest(&i.opds[0]) else { return self.no(i, "a predicate is expected") };
         let kind = match i.space() {
-            Some(Space::Global) => ".G",
-            Some(Space::Shared | Space::SharedCta) => ".S",
-            Some(Space::SharedCluster) => ".D",
+            Some(Space::Global) => mods::sp::G,
+            Some(Space::Shared | Space::SharedCta) => mods::sp::S,
+            Some(Space::SharedCluster) => mods::sp::D,
             _ => return self.no(i, "addresses of this space are not assembled"),
         };
         let a = self.wide(i, &i.opds[1], Type::U64)?;
         let a = self.in_pair(a);
-        self.push(Mach::new(op::QSPC_R).m("e", ".E").m("sp", kind).w("pu", p).at(Some(a), 2, 0).effect());
+        self.push(Mach::new(op::QSPC_R).m(mods::e::E).m(kind).w("pu", p).at(Some(a), 2, 0).effect());
         Ok(())
     }
 
-    /// Gives registers back, or takes more as soon as there are any. Without a number of registers at the start nobody could tell how many
-    /// there are: then it does nothing, as with ptxas.
+    /// Gives registers back, or takes more as soon as there are any. Without a number of registers at the start nobody
+    /// could say how many there are: then it does nothing, as with ptxas.
     fn set_registers(&mut self, i: &Flat) -> Result<(), AsmError> {
         let Some(n) = i.opds.first().and_then(|o| self.constant_of(o)) else {
             return self.no(i, "a number of registers is expected");
@@ -238,12 +240,12 @@ impl Build<'_> {
             let (p, inside, done) = (b.pred(), b.fresh(), b.fresh());
             // A launch that names no cluster is one of single blocks, which have no such barrier.
             let (other, explicit) = (if arrives { done } else { b.fresh() }, b.in_word(Val::Const(0, EXPLICIT)));
-            b.compare(p, ".EQ", false, explicit.into(), 1.into());
+            b.compare(p, mods::cmp::EQ, false, explicit.into(), 1.into());
             b.code.blocks[b.block].term = Term::Branch(Pred::of(p), inside, other, true);
             if !arrives {
                 b.start(other);
                 b.barriers = b.barriers.max(1);
-                b.push(Mach::new(op::BAR_II).m("df", ".DEFER_BLOCKING").effect());
+                b.push(Mach::new(op::BAR_II).m(mods::df::DEFER_BLOCKING).effect());
                 b.code.blocks[b.block].term = Term::Jump(done);
             }
             b.start(inside);
@@ -260,16 +262,16 @@ impl Build<'_> {
         })
     }
 
-    /// Special registers that tell a block's place among clusters; false: it is none of them.
+    /// Special registers that give a block's place among clusters; false: it is none of them.
     pub(super) fn cluster_register(&mut self, d: Word, name: &str, axis: usize) -> bool {
-        let place = ["SR_CTAID.X", "SR_CTAID.Y", "SR_CTAID.Z"][axis];
+        let place = [mods::s::SR_CTAID_X, mods::s::SR_CTAID_Y, mods::s::SR_CTAID_Z][axis];
         let rest = match name {
             "clusterid" => false,
             "cluster_ctaid" => true,
             _ => return false,
         };
         let at = self.one();
-        self.push(Mach::new(op::S2R_S).w("d", at).m("s", place));
+        self.push(Mach::new(op::S2R_S).w("d", at).m(place));
         let blocks = self.launch_word(BLOCKS + 4 * axis as u32);
         self.divide(d, Val::Word(at), blocks, false, rest);
         true
@@ -296,7 +298,9 @@ impl Build<'_> {
         }
         let data = self.stored(i, &i.opds[1], ty, words)?;
         let at = self.counted(i)?;
-        let m = Mach::new(op::STAS_R).m("sz", ["", "", ".64", "", ".128"][usize::from(words)]).at(Some(at), 2, 0);
+        let m = Mach::new(op::STAS_R)
+            .m([mods::sz::NONE, mods::sz::NONE, mods::sz::_64, mods::sz::NONE, mods::sz::_128][usize::from(words)])
+            .at(Some(at), 2, 0);
         let m = m.wide_base("m").effect();
         self.push(match data {
             Some(w) => m.rn("b", w, words),
@@ -316,11 +320,11 @@ impl Build<'_> {
         let data = self.stored(i, &i.opds[1], ty, words)?;
         let at = self.counted(i)?;
         let size = match (ty, operation) {
-            (Type::S32, ".MIN" | ".MAX") => ".S32",
-            _ if words == 2 => ".64",
-            _ => "",
+            (Type::S32, mods::op::MIN | mods::op::MAX) => mods::sz::S32,
+            _ if words == 2 => mods::sz::_64,
+            _ => mods::sz::NONE,
         };
-        let m = Mach::new(op::REDAS_R).m("op", operation).m("sz", size).at(Some(at), 2, 0).wide_base("m").effect();
+        let m = Mach::new(op::REDAS_R).m(operation).m(size).at(Some(at), 2, 0).wide_base("m").effect();
         self.push(match data {
             Some(w) => m.rn("b", w, words),
             None => m,
@@ -330,17 +334,17 @@ impl Build<'_> {
 }
 
 /// The operation of a reduction as the table writes it.
-pub(super) fn reduction(i: &Flat) -> Option<&'static str> {
+pub(super) fn reduction(i: &Flat) -> Option<Modifier> {
     i.words().find_map(|w| {
         Some(match w {
-            "add" => ".ADD",
-            "min" => ".MIN",
-            "max" => ".MAX",
-            "inc" => ".INC",
-            "dec" => ".DEC",
-            "and" => ".AND",
-            "or" => ".OR",
-            "xor" => ".XOR",
+            "add" => mods::op::ADD,
+            "min" => mods::op::MIN,
+            "max" => mods::op::MAX,
+            "inc" => mods::op::INC,
+            "dec" => mods::op::DEC,
+            "and" => mods::op::AND,
+            "or" => mods::op::OR,
+            "xor" => mods::op::XOR,
             _ => return None,
         })
     })

@@ -1,17 +1,17 @@
 //! Branches, ends, barriers, fences; special registers.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, imad};
-use super::super::chips::{IN_CLUSTERS, has_twice};
-use super::super::flat::{Flat, Opd, Symbol};
-use super::super::mir::{Mach, Term, Val, Wide, Word};
+use super::build::{Build, Src, iadd3, imad};
 use crate::ptx::{Opcode, Type};
-use crate::sass::{Role, op};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::lower::chips::{IN_CLUSTERS, has_twice};
+use crate::sass::compile::mir::{Mach, Term, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
+use crate::sass::{Modifier, Role, mods, op};
 
 impl Build<'_> {
     /// Ends the grid with an error.
     pub(super) fn trap(&mut self) {
-        self.push(Mach::new(op::BPT_I).m("md", ".TRAP").n("m", 1).effect());
+        self.push(Mach::new(op::BPT_I).m(mods::md::TRAP).n("m", 1).effect());
     }
 
     pub(super) fn control(&mut self, i: &Flat, labels: usize) -> Result<(), AsmError> {
@@ -51,7 +51,7 @@ impl Build<'_> {
                 Ok(())
             }
             Opcode::Brkpt => {
-                self.push(Mach::new(op::BPT_I).m("md", ".INT").n("m", 0).effect());
+                self.push(Mach::new(op::BPT_I).m(mods::md::INT).n("m", 0).effect());
                 Ok(())
             }
             Opcode::Nanosleep => {
@@ -108,7 +108,8 @@ impl Build<'_> {
         match (number, count) {
             (Some(n), Some(c)) if red => self.reduce_at_barrier(i, n, c),
             (Some(n), Some(c)) => {
-                let m = if arrives { Mach::new(op::BAR_ARV) } else { Mach::new(op::BAR_II).m("df", ".DEFER_BLOCKING") };
+                let m =
+                    if arrives { Mach::new(op::BAR_ARV) } else { Mach::new(op::BAR_II).m(mods::df::DEFER_BLOCKING) };
                 self.push(m.n("b", n).n("c", c).effect());
                 Ok(())
             }
@@ -125,14 +126,14 @@ impl Build<'_> {
         threads: Option<&Opd>,
     ) -> Result<(), AsmError> {
         let arrives = i.has("arrive") || i.has("arv");
-        let mode = if arrives { ".ARV" } else { ".SYNC" };
-        let waits = |m: Mach| if arrives { m } else { m.m("df", ".DEFER_BLOCKING") };
+        let mode = if arrives { mods::md::ARV } else { mods::md::SYNC };
+        let waits = |m: Mach| if arrives { m } else { m.m(mods::df::DEFER_BLOCKING) };
         let mut word = |o: &Opd| -> Result<Word, AsmError> {
             let v = self.src(i, o, Type::U32)?;
             Ok(self.in_word(v))
         };
         let m = match (number, count, threads) {
-            (Some(n), None, Some(o)) => waits(Mach::new(op::BAR_IR).m("md", mode)).n("b", n).r("c", word(o)?),
+            (Some(n), None, Some(o)) => waits(Mach::new(op::BAR_IR).m(mode)).n("b", n).r("c", word(o)?),
             (None, Some(c), _) => {
                 let b = word(&i.opds[0])?;
                 let form = if arrives { op::BAR_RARV } else { op::BAR_RI };
@@ -142,10 +143,10 @@ impl Build<'_> {
                 let (b, c) = (word(&i.opds[0])?, word(o)?);
                 let (up, both) = (self.one(), self.one());
                 self.unguarded(|s| {
-                    s.shift(up, [c.into(), 16.into(), Src::ZERO], ".L", ".U32", false);
+                    s.shift(up, [c.into(), 16.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
                     s.lop(both, [up.into(), 15.into(), b.into()], 0xf8);
                 });
-                waits(Mach::new(op::BAR_RR).m("md", mode)).r("b", both)
+                waits(Mach::new(op::BAR_RR).m(mode)).r("b", both)
             }
             _ => return self.no(i, "a barrier below 16 is expected"),
         };
@@ -157,11 +158,11 @@ impl Build<'_> {
     fn reduce_at_barrier(&mut self, i: &Flat, number: u64, count: u64) -> Result<(), AsmError> {
         let p = self.pred_src(i, &i.opds[i.opds.len() - 1])?;
         let operation = match () {
-            () if i.has("popc") => ".POPC",
-            () if i.has("and") => ".AND",
-            () => ".OR",
+            () if i.has("popc") => mods::op::POPC,
+            () if i.has("and") => mods::op::AND,
+            () => mods::op::OR,
         };
-        let m = Mach::new(op::BAR_RED).n("b", number).n("c", count).m("op", operation).m("df", ".DEFER_BLOCKING");
+        let m = Mach::new(op::BAR_RED).n("b", number).n("c", count).m(operation).m(mods::df::DEFER_BLOCKING);
         self.push(m.p("pp", p).effect());
         let mut m = Mach::new(op::B2R_RES);
         m = match &i.opds[0] {
@@ -186,14 +187,14 @@ impl Build<'_> {
             return Ok(());
         }
         let scope = match () {
-            () if i.has("cta") => ".CTA",
-            () if i.has("sys") => ".SYS",
-            () if i.has("gl") || i.has("gpu") || i.has("cluster") => ".GPU",
+            () if i.has("cta") => mods::sc::CTA,
+            () if i.has("sys") => mods::sc::SYS,
+            () if i.has("gl") || i.has("gpu") || i.has("cluster") => mods::sc::GPU,
             () => return self.no(i, "this fence is not assembled"),
         };
-        let strict = i.op == Opcode::Membar && scope != ".CTA" || i.has("sc");
-        self.push(Mach::new(op::MEMBAR_S).m("k", if strict { ".SC" } else { ".ALL" }).m("sc", scope).effect());
-        if scope != ".CTA" {
+        let strict = i.op == Opcode::Membar && scope != mods::sc::CTA || i.has("sc");
+        self.push(Mach::new(op::MEMBAR_S).m(if strict { mods::k::SC } else { mods::k::ALL }).m(scope).effect());
+        if scope != mods::sc::CTA {
             self.push(Mach::new(op::ERRBAR_N).effect());
             self.push(Mach::new(op::CCTL_ALL).effect());
         }
@@ -211,7 +212,7 @@ impl Build<'_> {
             Some((name, Some(axis))) if self.cluster_register(d, name, axis) => {}
             _ if self.field_register(d, stem) || self.shared_register(d, stem) => {}
             _ => match plain_register(stem) {
-                Some(register) => self.push(Mach::new(op::S2R_S).w("d", d).m("s", register)),
+                Some(register) => self.push(Mach::new(op::S2R_S).w("d", d).m(register)),
                 None => return self.no(i, &format!("{name} is not assembled")),
             },
         }
@@ -259,7 +260,7 @@ impl Build<'_> {
         }
         let (inside, by, d) = (self.one(), self.one(), self.one());
         self.unguarded(|b| {
-            b.push(Mach::new(op::CS2R_S_SM120).w("d", inside).m("s", "SR_CgaSize").m("w", ".32"));
+            b.push(Mach::new(op::CS2R_S_SM120).w("d", inside).m(mods::s::SR_CGASIZE).m(mods::w::_32));
             b.alu(imad(), by, [inside.into(), IN_CLUSTERS.cast_unsigned().into(), Src::ZERO], |m| m);
             b.push(Mach::new(op::LDC_C).w("d", d).c("c", 0, at).field("c", Role::Register, by, 1, false));
         });
@@ -269,10 +270,10 @@ impl Build<'_> {
     /// Clocks.
     fn counter(&mut self, d: Word, stem: &str) -> bool {
         let (register, words) = match stem {
-            "clock64" => ("SR_CLOCKLO", 2),
-            "globaltimer" => ("SR_GLOBALTIMERLO", 2),
-            "clock" => ("SR_CLOCKLO", 1),
-            "globaltimer_lo" => ("SR_GLOBALTIMERLO", 1),
+            "clock64" => (mods::s::SR_CLOCKLO, 2),
+            "globaltimer" => (mods::s::SR_GLOBALTIMERLO, 2),
+            "clock" => (mods::s::SR_CLOCKLO, 1),
+            "globaltimer_lo" => (mods::s::SR_GLOBALTIMERLO, 1),
             _ => {
                 let (stem, words) = stem.strip_suffix("_64").map_or((stem, 1), |stem| (stem, 2));
                 match numbered(stem, "pm").and_then(|n| PERFORMANCE.get(n as usize)) {
@@ -281,8 +282,8 @@ impl Build<'_> {
                 }
             }
         };
-        let m = Mach::new(op::CS2R_S).wn("d", d, words).m("s", register);
-        self.push(m.m("w", if words == 2 { "" } else { ".32" }).effect());
+        let m = Mach::new(op::CS2R_S).wn("d", d, words).m(register);
+        self.push(m.m(if words == 2 { mods::w::NONE } else { mods::w::_32 }).effect());
         true
     }
 
@@ -292,7 +293,7 @@ impl Build<'_> {
             return false;
         }
         let t = self.one();
-        self.unguarded(|b| b.push(Mach::new(op::S2R_S).w("d", t).m("s", "SR_SMEMSZ")));
+        self.unguarded(|b| b.push(Mach::new(op::S2R_S).w("d", t).m(mods::s::SR_SMEMSZ)));
         match stem {
             "total_smem_size" => {
                 let kept = Src::from(Val::Const(0, 0x114)).negated();
@@ -309,14 +310,14 @@ impl Build<'_> {
     /// Fields of the machine's registers: a warp's number, and how many warps there may be.
     fn field_register(&mut self, d: Word, stem: &str) -> bool {
         let (register, mask) = match stem {
-            "warpid" => ("SR_VIRTID", 0x7f),
-            "nwarpid" => ("SR_VIRTCFG", 0xff),
+            "warpid" => (mods::s::SR_VIRTID, 0x7f),
+            "nwarpid" => (mods::s::SR_VIRTCFG, 0xff),
             _ => return false,
         };
         let (t, u) = (self.one(), self.one());
         self.unguarded(|b| {
-            b.push(Mach::new(op::S2R_S).w("d", t).m("s", register));
-            b.shift(u, [Src::ZERO, 8.into(), t.into()], ".R", ".U32", true);
+            b.push(Mach::new(op::S2R_S).w("d", t).m(register));
+            b.shift(u, [Src::ZERO, 8.into(), t.into()], mods::dir::R, mods::ty::U32, true);
         });
         self.lop(d, [u.into(), mask.into(), Src::ZERO], 0xc0);
         true
@@ -324,9 +325,18 @@ impl Build<'_> {
 }
 
 /// Performance counters.
-const PERFORMANCE: [&str; 8] = ["SR_PM0", "SR_PM1", "SR_PM2", "SR_PM3", "SR_PM4", "SR_PM5", "SR_PM6", "SR_PM7"];
+const PERFORMANCE: [Modifier; 8] = [
+    mods::s::SR_PM0,
+    mods::s::SR_PM1,
+    mods::s::SR_PM2,
+    mods::s::SR_PM3,
+    mods::s::SR_PM4,
+    mods::s::SR_PM5,
+    mods::s::SR_PM6,
+    mods::s::SR_PM7,
+];
 
-/// The number behind a name.
+/// The number after a name.
 fn numbered(stem: &str, name: &str) -> Option<u32> {
     stem.strip_prefix(name)?.parse().ok()
 }
@@ -336,24 +346,24 @@ fn axis(name: &str) -> Option<usize> {
 }
 
 /// Registers that are read as they are.
-fn plain_register(stem: &str) -> Option<&'static str> {
+fn plain_register(stem: &str) -> Option<Modifier> {
     Some(match stem {
-        "tid.x" => "SR_TID.X",
-        "tid.y" => "SR_TID.Y",
-        "tid.z" => "SR_TID.Z",
-        "ctaid.x" => "SR_CTAID.X",
-        "ctaid.y" => "SR_CTAID.Y",
-        "ctaid.z" => "SR_CTAID.Z",
-        "laneid" => "SR_LANEID",
-        "cluster_ctarank" => "SR_CgaCtaId",
-        "smid" => "SR_VIRTUALSMID",
-        "clock_hi" => "SR_CLOCKHI",
-        "globaltimer_hi" => "SR_GLOBALTIMERHI",
-        "lanemask_eq" => "SR_EQMASK",
-        "lanemask_lt" => "SR_LTMASK",
-        "lanemask_le" => "SR_LEMASK",
-        "lanemask_gt" => "SR_GTMASK",
-        "lanemask_ge" => "SR_GEMASK",
+        "tid.x" => mods::s::SR_TID_X,
+        "tid.y" => mods::s::SR_TID_Y,
+        "tid.z" => mods::s::SR_TID_Z,
+        "ctaid.x" => mods::s::SR_CTAID_X,
+        "ctaid.y" => mods::s::SR_CTAID_Y,
+        "ctaid.z" => mods::s::SR_CTAID_Z,
+        "laneid" => mods::s::SR_LANEID,
+        "cluster_ctarank" => mods::s::SR_CGACTAID,
+        "smid" => mods::s::SR_VIRTUALSMID,
+        "clock_hi" => mods::s::SR_CLOCKHI,
+        "globaltimer_hi" => mods::s::SR_GLOBALTIMERHI,
+        "lanemask_eq" => mods::s::SR_EQMASK,
+        "lanemask_lt" => mods::s::SR_LTMASK,
+        "lanemask_le" => mods::s::SR_LEMASK,
+        "lanemask_gt" => mods::s::SR_GTMASK,
+        "lanemask_ge" => mods::s::SR_GEMASK,
         _ => return None,
     })
 }

@@ -1,30 +1,30 @@
 //! Conversions between all types.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, fadd, iadd3};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::build::{Build, Src, fadd, iadd3};
 use super::float::rounding;
 use crate::ptx::Type;
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Modifier, mods, op};
 
-/// A type as conversion forms name it: integers of 32 bits and floats of 32 bits have no name as sources.
-fn name(ty: Type) -> &'static str {
+/// A type as what conversions make; signed integers of 32 bits have no name.
+fn name(ty: Type) -> Modifier {
     match (ty.bits(), ty.is_signed(), ty.is_float()) {
         (_, _, true) => match ty {
-            Type::F16 => ".F16",
-            Type::Bf16 => ".BF16",
-            Type::F64 => ".F64",
-            _ => ".F32",
+            Type::F16 => mods::dt::F16,
+            Type::Bf16 => mods::dt::BF16,
+            Type::F64 => mods::dt::F64,
+            _ => mods::dt::F32,
         },
-        (8, true, _) => ".S8",
-        (8, false, _) => ".U8",
-        (16, true, _) => ".S16",
-        (16, false, _) => ".U16",
-        (64, true, _) => ".S64",
-        (64, false, _) => ".U64",
-        (_, true, _) => "",
-        (_, false, _) => ".U32",
+        (8, true, _) => mods::dt::S8,
+        (8, false, _) => mods::dt::U8,
+        (16, true, _) => mods::dt::S16,
+        (16, false, _) => mods::dt::U16,
+        (64, true, _) => mods::dt::S64,
+        (64, false, _) => mods::dt::U64,
+        (_, true, _) => mods::dt::NONE,
+        (_, false, _) => mods::dt::U32,
     }
 }
 
@@ -34,25 +34,26 @@ fn is_integer(t: Type) -> bool {
 }
 
 /// Rounding to an integer.
-fn integer_rounding(i: &Flat) -> Option<&'static str> {
+fn integer_rounding(i: &Flat) -> Option<Modifier> {
     i.words().find_map(|w| match w {
-        "rni" => Some(""),
-        "rzi" => Some(".TRUNC"),
-        "rmi" => Some(".FLOOR"),
-        "rpi" => Some(".CEIL"),
+        "rni" => Some(mods::rnd::NONE),
+        "rzi" => Some(mods::rnd::TRUNC),
+        "rmi" => Some(mods::rnd::FLOOR),
+        "rpi" => Some(mods::rnd::CEIL),
         _ => None,
     })
 }
 
-fn byte_name(ty: Type) -> &'static str {
-    if ty == Type::E4m3x2 { ".E4M3" } else { ".E5M2" }
+/// Floats of eight bits as what conversions make and read.
+fn byte_names(ty: Type) -> (Modifier, Modifier) {
+    if ty == Type::E4m3x2 { (mods::dt::E4M3, mods::st::E4M3) } else { (mods::dt::E5M2, mods::st::E5M2) }
 }
 
 /// The marks of a conversion to e4m3 or e5m2.
 fn byte_float(i: &Flat, m: Mach, to: Type) -> Mach {
-    let m = m.m("dt", byte_name(to));
-    let m = if i.has("satfinite") { m.m("sat", ".SATFINITE") } else { m };
-    if i.has("relu") { m.m("relu", ".RELU") } else { m }
+    let m = m.m(byte_names(to).0);
+    let m = if i.has("satfinite") { m.m(mods::sat::SATFINITE) } else { m };
+    if i.has("relu") { m.m(mods::relu::RELU) } else { m }
 }
 
 impl Build<'_> {
@@ -100,19 +101,20 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Two integers to the nearest values of a smaller type, the first above; above both what the third operand has lowest.
+    /// Two integers to the nearest values of a smaller type, the first above; above both what the third operand has
+    /// lowest.
     fn pack_ints(&mut self, i: &Flat, types: &[Type]) -> Result<(), AsmError> {
         let &[to, Type::S32, ref third @ ..] = types else { return self.no(i, "words with a sign are packed") };
         // What of the third word is taken is written, and follows from the type: all, 24 bits or 28.
         let (name, part) = match to {
-            Type::U16 => (".U16", 0),
-            Type::S16 => (".S16", 0),
-            Type::U8 => (".U8", 0),
-            Type::S8 => (".S8", 0),
-            Type::U4 => (".U4", 2),
-            Type::S4 => (".S4", 2),
-            Type::U2 => (".U2", 3),
-            Type::S2 => (".S2", 3),
+            Type::U16 => (mods::dt::U16, 0),
+            Type::S16 => (mods::dt::S16, 0),
+            Type::U8 => (mods::dt::U8, 0),
+            Type::S8 => (mods::dt::S8, 0),
+            Type::U4 => (mods::dt::U4, 2),
+            Type::S4 => (mods::dt::S4, 2),
+            Type::U2 => (mods::dt::U2, 3),
+            Type::S2 => (mods::dt::S2, 3),
             _ => return self.no(i, "packing into this type is not assembled"),
         };
         let expected: (&[Type], usize) = if to.bits() < 16 { (&[Type::B32], 4) } else { (&[], 3) };
@@ -125,7 +127,7 @@ impl Build<'_> {
             Val::Imm(n) => Mach::new(op::I2IP_I).n("b", u64::from(n)),
             b => Mach::new(op::I2IP_R).r("b", self.in_word(b)),
         };
-        let m = m.w("d", d).r("a", self.in_word(a)).m("dt", name).m("sat", ".SAT").half("c", part);
+        let m = m.w("d", d).r("a", self.in_word(a)).m(name).m(mods::sat::SAT).half("c", part);
         let above = i.opds.get(3).map(|c| self.src(i, c, Type::B32)).transpose()?.filter(|c| *c != Val::Imm(0));
         let m = if let Some(c) = above { m.r("c", self.in_word(c)) } else { m };
         self.push(m);
@@ -138,7 +140,7 @@ impl Build<'_> {
         let [a, b] = [self.src(i, &i.opds[1], Type::F32)?, self.src(i, &i.opds[2], Type::F32)?];
         let (a, b) = (self.in_word(a), self.in_word(b));
         let m = Mach::new(op::F2FP_PACK_AB_MERGE_C_R).w("d", d).r("a", a).r("b", b);
-        self.push(byte_float(i, m, to).m("st", ".F32"));
+        self.push(byte_float(i, m, to).m(mods::st::F32));
         Ok(())
     }
 
@@ -148,10 +150,10 @@ impl Build<'_> {
         let s = self.in_word(s);
         let m = match to {
             Type::F16x2 => {
-                let m = Mach::new(op::F2FP_UNPACK_B_R).m("dt", ".F16").m("st", byte_name(from));
-                if i.has("relu") { m.m("relu", ".RELU") } else { m }
+                let m = Mach::new(op::F2FP_UNPACK_B_R).m(mods::dt::F16).m(byte_names(from).1);
+                if i.has("relu") { m.m(mods::relu::RELU) } else { m }
             }
-            _ => byte_float(i, Mach::new(op::F2FP_UNPACK_B_MERGE_C_R), to).m("st", ".F16"),
+            _ => byte_float(i, Mach::new(op::F2FP_UNPACK_B_MERGE_C_R), to).m(mods::st::F16),
         };
         self.push(m.w("d", d).r("b", s));
         Ok(())
@@ -162,7 +164,8 @@ impl Build<'_> {
             return self.clamp(i, to, from);
         }
         let d = self.dest(i, &i.opds[0])?;
-        let wide_register = super::super::mir::width(self.code.classes[d.reg().0 as usize]) >= 2 && to.bits() == 64;
+        let wide_register =
+            crate::sass::compile::mir::width(self.code.classes[d.reg().0 as usize]) >= 2 && to.bits() == 64;
         if from.bits() == 64 {
             let s = self.wide(i, &i.opds[1], from)?;
             match to.bits() {
@@ -193,7 +196,7 @@ impl Build<'_> {
         let n = self.code.blocks[self.block].ops.len();
         self.mov(d, low);
         match from.is_signed() {
-            true => self.shift(d.plus(1), [Src::ZERO, 31.into(), low.into()], ".R", ".S32", true),
+            true => self.shift(d.plus(1), [Src::ZERO, 31.into(), low.into()], mods::dir::R, mods::ty::S32, true),
             false => self.mov(d.plus(1), Val::Imm(0)),
         }
         if self.code.blocks[self.block].ops.len() == n + 2 {
@@ -218,7 +221,7 @@ impl Build<'_> {
             }
             let p = self.pred();
             let high = self.in_word(s.high());
-            self.unguarded(|b| b.compare(p, ".EQ", false, high.into(), Src::ZERO));
+            self.unguarded(|b| b.compare(p, mods::cmp::EQ, false, high.into(), Src::ZERO));
             self.select(d, Pred::of(p), s.low().into(), u32::MAX.into());
             return Ok(());
         }
@@ -234,7 +237,7 @@ impl Build<'_> {
             });
             self.mov(d, Val::Word(low));
             match signed && to.is_signed() {
-                true => self.shift(d.plus(1), [Src::ZERO, 31.into(), low.into()], ".R", ".S32", true),
+                true => self.shift(d.plus(1), [Src::ZERO, 31.into(), low.into()], mods::dir::R, mods::ty::S32, true),
                 false => self.mov(d.plus(1), Val::Imm(0)),
             }
             return Ok(());
@@ -263,14 +266,14 @@ impl Build<'_> {
         let guard = self.guard.take();
         if signed {
             let (p, t) = (self.pred(), self.two());
-            self.compare64(p, ".LT", true, now, Wide::Imm(least));
+            self.compare64(p, mods::cmp::LT, true, now, Wide::Imm(least));
             self.select64(t, Pred::of(p), Wide::Imm(least), now);
             now = Wide::Pair(t);
         }
         let (p, t) = (self.pred(), self.two());
         // What is not below zero compares as without a sign.
         let as_signed = signed && to_signed;
-        self.compare64(p, ".GT", as_signed, now, Wide::Imm(largest));
+        self.compare64(p, mods::cmp::GT, as_signed, now, Wide::Imm(largest));
         self.select64(t, Pred::of(p), Wide::Imm(largest), now);
         self.guard = guard;
         match bits {
@@ -295,22 +298,27 @@ impl Build<'_> {
                     (self.in_word(s), 1)
                 }
             };
-            let source = if from.bits() < 32 { if from.is_signed() { "" } else { ".U32" } } else { name(from) };
-            let dt = if to == Type::F32 { "" } else { name(to) };
-            let m = self.unary_n(op::I2F_R_12, (d, words), (s, n)).m("dt", dt).m("st", source);
-            self.push(m.m("rnd", rnd));
+            let source = match (from.bits(), from.is_signed()) {
+                (64, true) => mods::st::S64,
+                (64, false) => mods::st::U64,
+                (_, true) => mods::st::NONE,
+                (_, false) => mods::st::U32,
+            };
+            let dt = if to == Type::F32 { mods::dt::NONE } else { name(to) };
+            let m = self.unary_n(op::I2F_R_12, (d, words), (s, n)).m(dt).m(source);
+            self.push(m.m(rnd));
             return Ok(());
         }
         let s = self.src(i, &i.opds[1], from)?;
         let s = self.extended(s, from);
-        if to == Type::F32 && matches!(rnd, "" | ".RZ") {
-            let st = if from.is_signed() { ".S32" } else { ".U32" };
-            self.unary(op::I2FP_R, d, s.into(), |m| m.m("st", st).m("rnd", rnd));
+        if to == Type::F32 && matches!(rnd, mods::rnd::NONE | mods::rnd::RZ) {
+            let st = if from.is_signed() { mods::st::S32 } else { mods::st::U32 };
+            self.unary(op::I2FP_R, d, s.into(), |m| m.m(st).m(rnd));
             return Ok(());
         }
-        let st = if from.is_signed() { "" } else { ".U32" };
-        let dt = if to == Type::F32 { "" } else { name(to) };
-        self.unary(op::I2F_R, d, s.into(), |m| m.m("dt", dt).m("st", st).m("rnd", rnd));
+        let st = if from.is_signed() { mods::st::NONE } else { mods::st::U32 };
+        let dt = if to == Type::F32 { mods::dt::NONE } else { name(to) };
+        self.unary(op::I2F_R, d, s.into(), |m| m.m(dt).m(st).m(rnd));
         Ok(())
     }
 
@@ -318,7 +326,7 @@ impl Build<'_> {
         let extended = self.dest(i, &i.opds[0])?;
         let extend = (from == Type::F64 && to.bits() < self.opd_bits(&i.opds[0]).min(32)).then_some(to);
         let d = if extend.is_some() { self.one() } else { extended };
-        let rnd = integer_rounding(i).unwrap_or(".TRUNC");
+        let rnd = integer_rounding(i).unwrap_or(mods::rnd::TRUNC);
         let wide = to.bits() == 64 || from == Type::F64;
         let (s, n) = match from {
             Type::F64 => {
@@ -335,10 +343,10 @@ impl Build<'_> {
             }
         };
         let form = if wide { op::F2I_R_11 } else { op::F2I_R };
-        let m = Mach::new(form).wn("d", d, if to.bits() == 64 { 2 } else { 1 }).m("dt", name(to)).m("rnd", rnd);
-        let m = m.m("st", if from == Type::F64 { ".F64" } else { "" });
-        let m = if from != Type::F64 && to.bits() < 64 { m.m("ntz", ".NTZ") } else { m };
-        let m = if i.has("ftz") { m.m("ftz", ".FTZ") } else { m };
+        let m = Mach::new(form).wn("d", d, if to.bits() == 64 { 2 } else { 1 }).m(name(to)).m(rnd);
+        let m = m.m(if from == Type::F64 { mods::st::F64 } else { mods::st::NONE });
+        let m = if from != Type::F64 && to.bits() < 64 { m.m(mods::ntz::NTZ) } else { m };
+        let m = if i.has("ftz") { m.m(mods::ftz::FTZ) } else { m };
         let m = match s {
             Some(w) => m.rn("b", w, n),
             None => m,
@@ -372,22 +380,21 @@ impl Build<'_> {
                 let zero = Src { val: Val::Imm(0), neg: true, abs: false };
                 let (sat, ftz) = (i.has("sat"), i.has("ftz"));
                 self.alu(fadd(), d, [s, Src::ZERO, zero], |m| {
-                    let m = if sat { m.m("sat", ".SAT") } else { m };
-                    if ftz { m.m("ftz", ".FTZ") } else { m }
+                    let m = if sat { m.m(mods::sat::SAT) } else { m };
+                    if ftz { m.m(mods::ftz::FTZ) } else { m }
                 });
             }
             (Type::F64, Type::F32) => {
                 let s = self.src(i, &i.opds[1], from)?;
                 let w = self.in_word(s);
-                let ftz = if i.has("ftz") { ".FTZ" } else { "" };
-                let m = self.unary_n(op::F2F_R_10, (d, 2), (w, 1)).m("dt", ".F64").m("st", ".F32").m("ftz", ftz);
+                let ftz = if i.has("ftz") { mods::ftz::FTZ } else { mods::ftz::NONE };
+                let m = self.unary_n(op::F2F_R_10, (d, 2), (w, 1)).m(mods::dt::F64).m(mods::st::F32).m(ftz);
                 self.push(m);
             }
             (Type::F32, Type::F64) => {
                 let s = self.wide(i, &i.opds[1], from)?;
                 let w = self.in_pair(s);
-                let m =
-                    self.unary_n(op::F2F_R_10, (d, 1), (w, 2)).m("dt", ".F32").m("st", ".F64").m("rnd", rounding(i));
+                let m = self.unary_n(op::F2F_R_10, (d, 1), (w, 2)).m(mods::dt::F32).m(mods::st::F64).m(rounding(i));
                 self.push(m);
             }
             (Type::F32, f) if half(f) => {
@@ -399,9 +406,9 @@ impl Build<'_> {
                     return self.no(i, "a conversion with this modifier is not assembled");
                 }
                 let s = self.src(i, &i.opds[1], from)?.into();
-                if matches!(rounding(i), ".RM" | ".RP") {
+                if matches!(rounding(i), mods::rnd::RM | mods::rnd::RP) {
                     let rnd = rounding(i);
-                    self.unary(op::F2F_R, d, s, |m| m.m("dt", name(t)).m("st", ".F32").m("rnd", rnd));
+                    self.unary(op::F2F_R, d, s, |m| m.m(name(t)).m(mods::st::F32).m(rnd));
                     return Ok(());
                 }
                 self.float_to_half_as(d, [Src::ZERO, s], t == Type::Bf16, (rounding(i), i.has("relu")));
@@ -410,13 +417,12 @@ impl Build<'_> {
                 let s = self.half_src(i, &i.opds[1], f)?;
                 let w = self.whole_half(s);
                 let w = self.in_word(w.val);
-                self.widened(d, w, name(f));
+                self.widened(d, w, if f == Type::Bf16 { mods::st::BF16 } else { mods::st::F16 });
             }
             (t, Type::F64) if half(t) => {
                 let s = self.wide(i, &i.opds[1], from)?;
                 let w = self.in_pair(s);
-                let m =
-                    self.unary_n(op::F2F_R_10, (d, 1), (w, 2)).m("dt", name(t)).m("st", ".F64").m("rnd", rounding(i));
+                let m = self.unary_n(op::F2F_R_10, (d, 1), (w, 2)).m(name(t)).m(mods::st::F64).m(rounding(i));
                 self.push(m);
             }
             (t, f) if half(t) && half(f) => {
@@ -431,9 +437,9 @@ impl Build<'_> {
                     self.round_away(d, w, i.has("satfinite"));
                     return Ok(());
                 }
-                let m = Mach::new(op::F2FP_PACK_B_R).w("d", d).r("b", w).m("dt", ".TF32").m("st", ".F32");
-                let m = if i.has("relu") { m.m("relu", ".RELU") } else { m };
-                self.push(m.m("rnd", rounding(i)));
+                let m = Mach::new(op::F2FP_PACK_B_R).w("d", d).r("b", w).m(mods::dt::TF32).m(mods::st::F32);
+                let m = if i.has("relu") { m.m(mods::relu::RELU) } else { m };
+                self.push(m.m(rounding(i)));
             }
             _ => return self.no(i, "no such conversion is assembled"),
         }
@@ -447,7 +453,7 @@ impl Build<'_> {
         let limit = || Src::from(f32::INFINITY.to_bits());
         self.unguarded(|b| {
             b.alu(iadd3(), more, [w.into(), 0x1000.into(), Src::ZERO], |m| m);
-            b.test(p, ".GEU", infinite(w), limit(), Pred::TRUE);
+            b.test(p, mods::cmp::GEU, infinite(w), limit(), Pred::TRUE);
             b.select(t, Pred::of(p), w.into(), more.into());
         });
         if !finite {
@@ -456,19 +462,19 @@ impl Build<'_> {
         let (r, less, q) = (self.one(), self.one(), self.pred());
         self.unguarded(|b| {
             b.lop(r, [t.into(), 0xffff_e000.into(), Src::ZERO], 0xc0);
-            b.test(q, ".GEU", infinite(r), limit(), Pred::TRUE);
+            b.test(q, mods::cmp::GEU, infinite(r), limit(), Pred::TRUE);
             b.alu(iadd3(), less, [r.into(), 0xffff_e000.into(), Src::ZERO], |m| m);
         });
         self.select(d, Pred::of(q), less.into(), r.into());
     }
 
-    fn widened(&mut self, d: Word, w: Word, st: &'static str) {
-        let m = self.unary_n(op::F2F_R_10, (d, 2), (w, 1)).m("dt", ".F64").m("st", st);
+    fn widened(&mut self, d: Word, w: Word, st: Modifier) {
+        let m = self.unary_n(op::F2F_R_10, (d, 2), (w, 1)).m(mods::dt::F64).m(st);
         self.push(m);
     }
 
     /// To an integer of the same float type.
-    fn round(&mut self, i: &Flat, d: Word, ty: Type, rnd: &'static str) -> Result<(), AsmError> {
+    fn round(&mut self, i: &Flat, d: Word, ty: Type, rnd: Modifier) -> Result<(), AsmError> {
         let to = d;
         let d = if i.has("sat") { self.one() } else { d };
         if i.has("sat") && ty != Type::F32 {
@@ -478,25 +484,25 @@ impl Build<'_> {
             Type::F64 => {
                 let s: Wide = self.wide(i, &i.opds[1], ty)?;
                 let w = self.in_pair(s);
-                let m = self.unary_n(op::FRND_R_13, (d, 2), (w, 2)).m("st", ".F64").m("rnd", rnd);
+                let m = self.unary_n(op::FRND_R_13, (d, 2), (w, 2)).m(mods::st::F64).m(rnd);
                 self.push(m);
             }
             Type::F32 => {
                 let s = self.src(i, &i.opds[1], ty)?;
                 let ftz = i.has("ftz");
                 self.unary(op::FRND_R, d, s.into(), |m| {
-                    let m = m.m("st", "").m("rnd", rnd);
-                    if ftz { m.m("ftz", ".FTZ") } else { m }
+                    let m = m.m(mods::st::NONE).m(rnd);
+                    if ftz { m.m(mods::ftz::FTZ) } else { m }
                 });
                 if i.has("sat") {
-                    self.alu(fadd(), to, [d.into(), Src::ZERO, Src::ZERO], |m| m.m("sat", ".SAT"));
+                    self.alu(fadd(), to, [d.into(), Src::ZERO, Src::ZERO], |m| m.m(mods::sat::SAT));
                 }
             }
             _ => {
                 let s = self.half_src(i, &i.opds[1], ty)?;
                 let (f, r) = (self.unguarded(|b| b.half_to_float(s, ty == Type::Bf16)), self.one());
-                self.unguarded(|b| b.unary(op::FRND_R, r, f.into(), |m| m.m("st", "").m("rnd", rnd)));
-                self.float_to_half(d, [Src::ZERO, r.into()], ty == Type::Bf16, "");
+                self.unguarded(|b| b.unary(op::FRND_R, r, f.into(), |m| m.m(mods::st::NONE).m(rnd)));
+                self.float_to_half(d, [Src::ZERO, r.into()], ty == Type::Bf16, mods::rnd::NONE);
             }
         }
         Ok(())

@@ -1,15 +1,16 @@
 //! Copies that run beside the threads: `cp.async` and its groups.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::described::DESCRIPTOR;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Wide};
+use super::build::{Build, Src, iadd3};
 use crate::ptx::{Space, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::lower::described::DESCRIPTOR;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
-/// The scoreboard that counts groups of copies: no other result uses it in code that has them. Bulk copies have the next one.
-pub(in super::super) const GROUPS: u64 = 0;
+/// The scoreboard that counts groups of copies: no other result uses it in code that has them. Bulk copies have the
+/// next one.
+pub const GROUPS: u64 = 0;
 
 /// Whether an address is in this block's shared memory.
 pub(super) fn is_shared(i: &Flat) -> bool {
@@ -52,9 +53,9 @@ impl Build<'_> {
             return self.no(i, "a size that is no constant");
         };
         let size = match bytes {
-            4 => "",
-            8 => ".64",
-            16 => ".128",
+            4 => mods::sz::NONE,
+            8 => mods::sz::_64,
+            16 => mods::sz::_128,
             _ => return self.no(i, "4, 8 or 16 bytes are copied"),
         };
         // A cache policy, the last operand where there is one, is a hint.
@@ -74,28 +75,28 @@ impl Build<'_> {
             });
             from.base = Some((d, n));
         }
-        let mut m = Mach::new(op::LDGSTS_D).m("e", ".E").m("sz", size).m("ev", "").n("u", DESCRIPTOR);
-        m = m.m("byp", if i.has("cg") { ".BYPASS" } else { "" });
+        let mut m = Mach::new(op::LDGSTS_D).m(mods::e::E).m(size).m(mods::ev::NONE).n("u", DESCRIPTOR);
+        m = m.m(if i.has("cg") { mods::byp::BYPASS } else { mods::byp::NONE });
         if i.has("L2::128B") {
-            m = m.m("ltc", ".LTC128B");
+            m = m.m(mods::ltc::LTC128B);
         }
         m = m.at(to.base.map(|b| b.0), 1, to.offset);
         let Some((base, _)) = from.base else { return self.no(i, "a global address is expected") };
         m = m.at_slot("n", Some(base), 2, from.offset).wide_base("n");
         if operands > 3 {
-            m = m.m("zf", ".ZFILL").p("pp", copies);
+            m = m.m(mods::zf::ZFILL).p("pp", copies);
         }
         // As ptxas has it before such copies.
         for _ in 0..3 {
-            let idle = Mach::new(op::LDS_R).m("sz", "").at(None, 0, 0).effect();
+            let idle = Mach::new(op::LDS_R).m(mods::sz::NONE).at(None, 0, 0).effect();
             self.always(idle.guarded(Some(Pred::TRUE.not())));
         }
         self.push(m.effect());
         Ok(())
     }
 
-    /// Whether the source is read: it is not ignored, or its size is not 0; and how far its address is moved to say that fewer bytes than
-    /// the copy's are read.
+    /// Whether the source is read: it is not ignored, or its size is not 0; and how far its address is moved to say
+    /// that fewer bytes than the copy's are read.
     fn copied(&mut self, i: &Flat, o: &Opd, bytes: u32) -> Result<(Pred, Val), AsmError> {
         if let Some(n) = self.constant_of(o) {
             let read = if n == 0 { Pred::TRUE.not() } else { Pred::TRUE };
@@ -107,7 +108,7 @@ impl Build<'_> {
             o => {
                 let (n, p, left, behind) = (self.src(i, o, Type::U32)?, self.pred(), self.one(), self.one());
                 self.unguarded(|b| {
-                    b.compare(p, ".NE", false, n.into(), Src::ZERO);
+                    b.compare(p, mods::cmp::NE, false, n.into(), Src::ZERO);
                     b.alu(iadd3(), left, [Src::from(n).negated(), bytes.into(), Src::ZERO], |m| m);
                     b.lop(behind, [left.into(), (bytes - 1).into(), Src::ZERO], 0xc0);
                 });
@@ -125,14 +126,14 @@ impl Build<'_> {
             if !i.has("noinc") {
                 self.expect_one_more(&place);
             }
-            return self.by_address(m.m("c", ""), &place, alike);
+            return self.by_address(m.m(mods::c::NONE), &place, alike);
         }
-        let count = if i.has("noinc") { ".ARVCNT" } else { ".TRANSCNT" };
+        let count = if i.has("noinc") { mods::c::ARVCNT } else { mods::c::TRANSCNT };
         if !i.has("noinc") {
-            let m = Mach::new(op::SYNCS_ARRIVE).m("at", ".A0T1").m("tm", ".RED");
+            let m = Mach::new(op::SYNCS_ARRIVE).m(mods::at::A0T1).m(mods::tm::RED);
             self.push(m.at_place(&place).effect());
         }
-        self.by_address(m.m("c", count), &place, alike)
+        self.by_address(m.m(count), &place, alike)
     }
 
     // --- uniform operands ---

@@ -1,14 +1,15 @@
 //! Arithmetic of f64.
 //!
-//! Division, reciprocal and square root are correctly rounded, in each direction. What stands here is right everywhere; `near` has the short ways.
+//! Division, reciprocal and square root are correctly rounded, in each direction. What stands here is right everywhere;
+//! `near` has the short paths.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, isetp, lop3};
-use super::super::flat::Flat;
-use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::build::{Build, Src, iadd3, isetp, lop3};
 use super::float::rounding;
 use crate::ptx::{Opcode, Type};
-use crate::sass::{Form, Role, op};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::compile::read::flat::Flat;
+use crate::sass::{Form, Modifier, Role, mods, op};
 
 /// A double with its sign.
 type Signed = (Wide, bool);
@@ -59,16 +60,16 @@ impl Build<'_> {
                     &["a", "c"],
                     &[(s[0], false), (s[1], i.op == Opcode::Sub)],
                 );
-                self.push(m.wn("d", d, 2).m("rnd", rnd));
+                self.push(m.wn("d", d, 2).m(rnd));
             }
             Opcode::Mul => {
                 let m =
                     self.doubles(&[op::DMUL_R, op::DMUL_I, op::DMUL_C], &["a", "b"], &[(s[0], false), (s[1], false)]);
-                self.push(m.wn("d", d, 2).m("rnd", rnd));
+                self.push(m.wn("d", d, 2).m(rnd));
             }
             Opcode::Fma | Opcode::Mad => {
                 let m = self.triple([(s[0], false), (s[1], false), (s[2], false)]);
-                self.push(m.wn("d", d, 2).m("rnd", rnd));
+                self.push(m.wn("d", d, 2).m(rnd));
             }
             Opcode::Neg | Opcode::Abs => {
                 let x = self.in_pair(s[0]);
@@ -83,7 +84,7 @@ impl Build<'_> {
             Opcode::Div => self.divide_double(d, s[0], s[1], rnd),
             Opcode::Rcp if i.has("approx") => {
                 let x = self.in_pair(s[0]);
-                let r = self.unguarded(|m| m.double_seed(x, ".RCP64H"));
+                let r = self.unguarded(|m| m.double_seed(x, mods::fn_::RCP64H));
                 self.mov64(d, Wide::Pair(r));
             }
             Opcode::Rsqrt => {
@@ -91,10 +92,10 @@ impl Build<'_> {
                 let ftz = i.has("ftz");
                 let r = self.unguarded(|m| {
                     if ftz {
-                        return m.double_seed(x, ".RSQ64H");
+                        return m.double_seed(x, mods::fn_::RSQ64H);
                     }
                     let (small, y) = m.grown(x);
-                    let seed = m.double_seed(y, ".RSQ64H");
+                    let seed = m.double_seed(y, mods::fn_::RSQ64H);
                     let (better, root, out) = (m.inverse_root(y, seed), m.two(), m.two());
                     let scaled = m.two();
                     m.dmul(scaled, Wide::Pair(better), Wide::Imm(2f64.powi(27).to_bits()));
@@ -134,19 +135,19 @@ impl Build<'_> {
             b.lop(size.plus(1), [x.plus(1).into(), 0x7fff_ffff.into(), Src::ZERO], 0xc0);
         });
         match () {
-            () if i.has("infinite") => self.test_double(d, ".EQ", word, infinity, Pred::TRUE),
-            () if i.has("finite") => self.test_double(d, ".LT", word, infinity, Pred::TRUE),
-            () if i.has("notanumber") => self.test_double(d, ".NAN", word, word, Pred::TRUE),
-            () if i.has("number") => self.test_double(d, ".NUM", word, word, Pred::TRUE),
+            () if i.has("infinite") => self.test_double(d, mods::cmp::EQ, word, infinity, Pred::TRUE),
+            () if i.has("finite") => self.test_double(d, mods::cmp::LT, word, infinity, Pred::TRUE),
+            () if i.has("notanumber") => self.test_double(d, mods::cmp::NAN, word, word, Pred::TRUE),
+            () if i.has("number") => self.test_double(d, mods::cmp::NUM, word, word, Pred::TRUE),
             () => {
                 // Zeros count as normal.
                 let q = self.pred();
                 self.unguarded(|b| {
-                    b.test_double(p, ".LT", word, least, Pred::TRUE);
-                    b.test_double(q, ".GT", word, Wide::Imm(0), Pred::of(p));
+                    b.test_double(p, mods::cmp::LT, word, least, Pred::TRUE);
+                    b.test_double(q, mods::cmp::GT, word, Wide::Imm(0), Pred::of(p));
                 });
                 match i.has("normal") {
-                    true => self.test_double(d, ".LT", word, infinity, Pred::of(q).not()),
+                    true => self.test_double(d, mods::cmp::LT, word, infinity, Pred::of(q).not()),
                     false => self.plop(d, [Pred::of(q), Pred::TRUE, Pred::TRUE], 0xf0),
                 }
             }
@@ -213,19 +214,19 @@ impl Build<'_> {
 
     /// `d = ±a * b + c`.
     pub(super) fn dfma(&mut self, d: Word, a: Signed, b: Wide, c: Wide) {
-        self.dfma_rounded(d, a, (b, c), "");
+        self.dfma_rounded(d, a, (b, c), mods::rnd::NONE);
     }
 
     /// The same, rounded so.
-    pub(super) fn dfma_rounded(&mut self, d: Word, a: Signed, (b, c): (Wide, Wide), rounding: &'static str) {
+    pub(super) fn dfma_rounded(&mut self, d: Word, a: Signed, (b, c): (Wide, Wide), rounding: Modifier) {
         let m = self.triple([a, (b, false), (c, false)]);
-        self.push(m.wn("d", d, 2).m("rnd", rounding));
+        self.push(m.wn("d", d, 2).m(rounding));
     }
 
     /// `p = a cmp b and q`.
-    pub(super) fn test_double(&mut self, p: Word, cmp: &'static str, a: Wide, b: Wide, q: Pred) {
+    pub(super) fn test_double(&mut self, p: Word, cmp: Modifier, a: Wide, b: Wide, q: Pred) {
         let m = self.doubles(&DSETP, &["a", "b"], &[(a, false), (b, false)]);
-        self.push(m.w("pu", p).m("cmp", cmp).p("pp", q));
+        self.push(m.w("pu", p).m(cmp).p("pp", q));
     }
 
     /// A NaN gives the other one; of zeros the negative one is smaller.
@@ -237,7 +238,7 @@ impl Build<'_> {
             // The first is chosen; or neither is a number.
             let (first, neither, high, quiet) = (m.pred(), m.pred(), m.one(), m.one());
             let test = Mach::new(op::DSETP_R).w("pu", first).w("pv", neither).rn("a", x, 2).rn("b", y, 2);
-            m.push(test.m("cmp", if larger { ".MAX" } else { ".MIN" }).p("pp", Pred::TRUE));
+            m.push(test.m(if larger { mods::cmp::MAX } else { mods::cmp::MIN }).p("pp", Pred::TRUE));
             m.lop(quiet, [y.plus(1).into(), 0x0008_0000.into(), Src::ZERO], 0xfc);
             m.select(high, Pred::of(first), x.plus(1).into(), y.plus(1).into());
             m.select(out, Pred::of(first), x.into(), y.into());
@@ -249,14 +250,14 @@ impl Build<'_> {
     }
 
     /// `x / y`, or `1 / y`: mantissas are divided, exponents put back by a sum and a product.
-    pub(super) fn far_quotient_double(&mut self, x: Option<Word>, y: Word, rounding: &'static str) -> Word {
+    pub(super) fn far_quotient_double(&mut self, x: Option<Word>, y: Word, rounding: Modifier) -> Word {
         let below = self.apart(y);
         // With zeros, infinities and NaN: the product with infinity for zero, zero for infinity.
         let (turned, none, special, out) = (self.two(), self.pred(), self.two(), self.two());
         self.mov(turned, Val::Word(below.number));
         let (high, other) = (below.number.plus(1), self.one());
         self.lop(other, [high.into(), INFINITY_HIGH.into(), Src::ZERO], 0x3c);
-        self.test_double(none, ".NAN", Wide::Pair(y), Wide::Pair(y), Pred::TRUE);
+        self.test_double(none, mods::cmp::NAN, Wide::Pair(y), Wide::Pair(y), Pred::TRUE);
         self.select(turned.plus(1), Pred::of(none), high.into(), other.into());
         self.dmul(special, x.map_or(ONE, Wide::Pair), Wide::Pair(turned));
         let p = self.finite_and_not_zero(y, Pred::TRUE);
@@ -272,7 +273,7 @@ impl Build<'_> {
         let (mx, my) = (above.map_or(ONE, |a| Wide::Pair(a.mantissa)), below.mantissa);
         let [near, r] = self.quotient_steps_double(mx, my);
         let scaled = match rounding {
-            "" => self.scale_nearest(near, e, (mx, my)),
+            mods::rnd::NONE => self.scale_nearest(near, e, (mx, my)),
             _ => {
                 let near = self.directed(near, (my, near, mx), Wide::Pair(r), rounding);
                 self.scale_double(near, e, rounding).out
@@ -282,15 +283,16 @@ impl Build<'_> {
         out
     }
 
-    /// What is rounded to nearest, rounded in another direction instead: the sign of what `a * b` leaves of c, made small by a factor, says where the value is.
+    /// What is rounded to nearest, rounded in another direction instead: the sign of what `a * b` leaves of c, made
+    /// small by a factor, says where the value is.
     pub(super) fn directed(
         &mut self,
         nearest: Word,
         (a, b, c): (Word, Word, Wide),
         factor: Wide,
-        rounding: &'static str,
+        rounding: Modifier,
     ) -> Word {
-        if rounding.is_empty() {
+        if rounding == mods::rnd::NONE {
             return nearest;
         }
         let (left, out) = (self.two(), self.two());
@@ -302,16 +304,16 @@ impl Build<'_> {
     fn finite_and_not_zero(&mut self, x: Word, also: Pred) -> Word {
         let (p, q) = (self.pred(), self.pred());
         let m = self.doubles(&DSETP, &["a", "b"], &[(Wide::Pair(x), false), (Wide::Imm(INFINITY), false)]);
-        self.push(m.w("pu", p).abs("a", true).m("cmp", ".LT").p("pp", also));
-        self.push(Mach::new(op::DSETP_R).w("pu", q).rn("a", x, 2).m("cmp", ".NE").p("pp", Pred::of(p)));
+        self.push(m.w("pu", p).abs("a", true).m(mods::cmp::LT).p("pp", also));
+        self.push(Mach::new(op::DSETP_R).w("pu", q).rn("a", x, 2).m(mods::cmp::NE).p("pp", Pred::of(p)));
         q
     }
 
-    /// A number that is not too small for a normal one, 2^54 times as large where it was, which the predicate tells.
+    /// A number that is not too small for a normal one, 2^54 times as large where it was, which the predicate says.
     fn grown(&mut self, x: Word) -> (Word, Word) {
         let (p, big, y, size) = (self.pred(), self.two(), self.two(), self.one());
         self.lop(size, [x.plus(1).into(), 0x7ff0_0000.into(), Src::ZERO], 0xc0);
-        self.compare(p, ".EQ", false, size.into(), Src::ZERO);
+        self.compare(p, mods::cmp::EQ, false, size.into(), Src::ZERO);
         self.dmul(big, Wide::Pair(x), Wide::Imm(2f64.powi(54).to_bits()));
         self.select64(y, Pred::of(p), Wide::Pair(big), Wide::Pair(x));
         (p, y)
@@ -321,7 +323,7 @@ impl Build<'_> {
     fn apart(&mut self, x: Word) -> Apart {
         let (p, power, number) = (self.pred(), self.two(), self.two());
         let small = self.doubles(&DSETP, &["a", "b"], &[(Wide::Pair(x), false), (LEAST, false)]);
-        self.push(small.w("pu", p).abs("a", true).m("cmp", ".LT").p("pp", Pred::TRUE));
+        self.push(small.w("pu", p).abs("a", true).m(mods::cmp::LT).p("pp", Pred::TRUE));
         let grown = power.plus(1);
         self.mov(power, Val::Imm(0));
         self.select(grown, Pred::of(p), ((2f64.powi(54).to_bits() >> 32) as u32).into(), ONE_HIGH.into());
@@ -341,35 +343,36 @@ impl Build<'_> {
         out
     }
 
-    /// `2^e * x`, with `e << 20` given, of x between one half and two: the larger part of e is a sum, which is exact, a product rounds.
-    fn scale_double(&mut self, x: Word, e: Word, rounding: &'static str) -> Scaled {
+    /// `2^e * x`, with `e << 20` given, of x between one half and two: the larger part of e is a sum, which is exact, a
+    /// product rounds.
+    fn scale_double(&mut self, x: Word, e: Word, rounding: Modifier) -> Scaled {
         let most = self.between(e, 900);
         let (rest, exact, out) = (self.one(), self.two(), self.two());
         self.alu(iadd3(), rest, [e.into(), Src::from(most).negated(), Src::ZERO], |m| m);
         self.mov(exact, Val::Word(x));
         self.alu(iadd3(), exact.plus(1), [x.plus(1).into(), most.into(), Src::ZERO], |m| m);
         let power = self.power(ONE_HIGH, rest, false);
-        self.push(Mach::new(op::DMUL_R).wn("d", out, 2).rn("a", exact, 2).rn("b", power, 2).m("rnd", rounding));
+        self.push(Mach::new(op::DMUL_R).wn("d", out, 2).rn("a", exact, 2).rn("b", power, 2).m(rounding));
         Scaled { out, exact, rest }
     }
 
-    /// The same of the quotient x of two numbers, rounded to nearest as if it had not been rounded before: where x looks like a tie of denormals,
-    /// what the division leaves tells by its sign on which side the quotient is.
+    /// The same of the quotient x of two numbers, rounded to nearest as if it had not been rounded before: where x
+    /// looks like a tie of denormals, what the division leaves says by its sign on which side the quotient is.
     fn scale_nearest(&mut self, x: Word, e: Word, (above, below): (Wide, Word)) -> Word {
         let left = self.multiply_add_double((below, true), x, above);
         let (inexact, side, tie, wrong) = (self.pred(), self.one(), self.pred(), self.pred());
-        self.test_double(inexact, ".NE", Wide::Pair(left), Wide::Imm(0), Pred::TRUE);
+        self.test_double(inexact, mods::cmp::NE, Wide::Pair(left), Wide::Imm(0), Pred::TRUE);
         self.lop(side, [left.plus(1).into(), below.plus(1).into(), Src::ZERO], 0x3c);
-        let Scaled { out, exact, rest } = self.scale_double(x, e, "");
+        let Scaled { out, exact, rest } = self.scale_double(x, e, mods::rnd::NONE);
         let (lost, opposite, moved, nearest) = (self.two(), self.one(), self.two(), self.two());
         let back = self.power(ONE_HIGH, rest, true);
         self.dfma(lost, (Wide::Pair(out), true), Wide::Pair(back), Wide::Pair(exact));
         let half = self.power((-52i32 << 20).cast_unsigned(), rest, true);
         let test = Mach::new(op::DSETP_R).w("pu", tie).rn("a", lost, 2).abs("a", true).rn("b", half, 2);
-        self.push(test.m("cmp", ".EQ").p("pp", Pred::of(inexact)));
+        self.push(test.m(mods::cmp::EQ).p("pp", Pred::of(inexact)));
         self.lop(opposite, [side.into(), lost.plus(1).into(), Src::ZERO], 0x3c);
-        let test = self.arith(isetp(), [opposite.into(), Src::ZERO, Src::ZERO]).w("pu", wrong).m("cmp", ".GE");
-        self.push(test.mark("sg", "").p("pp", Pred::of(tie)));
+        let test = self.arith(isetp(), [opposite.into(), Src::ZERO, Src::ZERO]).w("pu", wrong).m(mods::cmp::GE);
+        self.push(test.mark(mods::sg::NONE).p("pp", Pred::of(tie)));
         let twice = self.power(ONE_HIGH + (1 << 20), rest, false);
         self.dfma(moved, (Wide::Pair(lost), false), Wide::Pair(twice), Wide::Pair(out));
         self.select64(nearest, Pred::of(wrong), Wide::Pair(moved), Wide::Pair(out));
@@ -385,17 +388,17 @@ impl Build<'_> {
     }
 
     /// The root of what is below 2^-970 or no positive number: of `2^108 x`, made smaller by 2^-54, both exact.
-    pub(super) fn far_root_double(&mut self, x: Word, rounding: &'static str) -> Word {
+    pub(super) fn far_root_double(&mut self, x: Word, rounding: Modifier) -> Word {
         let (big, scaled, out) = (self.two(), self.two(), self.two());
         self.dmul(big, Wide::Pair(x), Wide::Imm(2f64.powi(108).to_bits()));
-        let r = self.double_seed(big, ".RSQ64H");
+        let r = self.double_seed(big, mods::fn_::RSQ64H);
         let [s, half] = self.root_steps_double(big, r);
         let s = self.directed(s, (s, s, Wide::Pair(big)), Wide::Pair(half), rounding);
         self.dmul(scaled, Wide::Pair(s), Wide::Imm(2f64.powi(-54).to_bits()));
         // Zeros and positive infinity are their own roots.
         let (p, q) = (self.pred(), self.pred());
-        self.test_double(p, ".NEU", Wide::Pair(x), Wide::Imm(INFINITY), Pred::TRUE);
-        self.test_double(q, ".NEU", Wide::Pair(x), Wide::Imm(0), Pred::of(p));
+        self.test_double(p, mods::cmp::NEU, Wide::Pair(x), Wide::Imm(INFINITY), Pred::TRUE);
+        self.test_double(q, mods::cmp::NEU, Wide::Pair(x), Wide::Imm(0), Pred::of(p));
         self.select64(out, Pred::of(q), Wide::Pair(scaled), Wide::Pair(x));
         out
     }

@@ -1,10 +1,11 @@
 //! Bit fields of 64 bits.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, vimnmx};
-use super::super::flat::Flat;
-use super::super::mir::{Pred, Val, Wide, Word};
+use super::build::{Build, Src, iadd3, vimnmx};
 use crate::ptx::{Opcode, Type};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Pred, Val, Wide, Word};
+use crate::sass::compile::read::flat::Flat;
+use crate::sass::mods;
 
 impl Build<'_> {
     pub(super) fn wide_field(&mut self, i: &Flat, d: Word, ty: Type) -> Result<(), AsmError> {
@@ -62,7 +63,7 @@ impl Build<'_> {
                     let least = b.one();
                     let len = b.in_word(len);
                     b.alu(vimnmx(), least, [len.into(), 64.into(), Src::ZERO], |m| {
-                        m.p("pp", Pred::TRUE).m("ty", ".U32")
+                        m.p("pp", Pred::TRUE).m(mods::ty::U32)
                     });
                     b.alu(iadd3(), above, [Src::from(least).negated(), 64.into(), Src::ZERO], |m| m);
                     Val::Word(above)
@@ -82,14 +83,14 @@ impl Build<'_> {
         self.unguarded(|b| {
             let sign = b.one();
             match signed {
-                true => b.shift(sign, [Src::ZERO, 31.into(), a.plus(1).into()], ".R", ".S32", true),
+                true => b.shift(sign, [Src::ZERO, 31.into(), a.plus(1).into()], mods::dir::R, mods::ty::S32, true),
                 false => b.mov(sign, Val::Imm(0)),
             }
             b.lop(low, [a.into(), sign.into(), Src::ZERO], 0x3c);
             b.lop(high, [a.plus(1).into(), sign.into(), Src::ZERO], 0x3c);
             b.leading(x, Val::Word(low));
             b.leading(y, Val::Word(high));
-            b.compare(p, ".EQ", false, high.into(), Src::ZERO);
+            b.compare(p, mods::cmp::EQ, false, high.into(), Src::ZERO);
             b.alu(iadd3(), z, [y.into(), 32.into(), Src::ZERO], |m| m);
         });
         if !shift {
@@ -99,7 +100,7 @@ impl Build<'_> {
         let (found, none, left) = (self.one(), self.pred(), self.one());
         self.unguarded(|b| {
             b.select(found, Pred::of(p), x.into(), z.into());
-            b.compare(none, ".EQ", false, found.into(), u32::MAX.into());
+            b.compare(none, mods::cmp::EQ, false, found.into(), u32::MAX.into());
             b.alu(iadd3(), left, [Src::from(found).negated(), 63.into(), Src::ZERO], |m| m);
         });
         self.select(d, Pred::of(none), u32::MAX.into(), left.into());

@@ -1,19 +1,19 @@
 //! Arithmetic of f32.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, fadd, ffma, fmnmx, fmul};
-use super::super::flat::Flat;
-use super::super::mir::{Mach, Pred, Val, Word};
+use super::build::{Build, Src, fadd, ffma, fmnmx, fmul};
 use crate::ptx::{Opcode, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::sass::compile::read::flat::Flat;
+use crate::sass::{Modifier, mods, op};
 
 /// The table's text of a rounding.
-pub(super) fn rounding(i: &Flat) -> &'static str {
+pub(super) fn rounding(i: &Flat) -> Modifier {
     match () {
-        () if i.has("rz") => ".RZ",
-        () if i.has("rm") => ".RM",
-        () if i.has("rp") => ".RP",
-        () => "",
+        () if i.has("rz") => mods::rnd::RZ,
+        () if i.has("rm") => mods::rnd::RM,
+        () if i.has("rp") => mods::rnd::RP,
+        () => mods::rnd::NONE,
     }
 }
 
@@ -22,11 +22,11 @@ const TWO_TO: fn(i32) -> u32 = |n| ((127 + n) as u32) << 23;
 impl Build<'_> {
     /// Modifiers that most f32 instructions have.
     fn marks(m: Mach, i: &Flat) -> Mach {
-        let m = if i.has("sat") { m.m("sat", ".SAT") } else { m };
+        let m = if i.has("sat") { m.m(mods::sat::SAT) } else { m };
         match (i.has("ftz"), m.inst.form().position("fz", crate::sass::Role::Value)) {
             (false, _) => m,
-            (true, Some(_)) => m.m("fz", ".FTZ"),
-            (true, None) => m.m("ftz", ".FTZ"),
+            (true, Some(_)) => m.m(mods::fz::FTZ),
+            (true, None) => m.m(mods::ftz::FTZ),
         }
     }
 
@@ -43,15 +43,15 @@ impl Build<'_> {
             Opcode::Add | Opcode::Sub => {
                 let second = if i.op == Opcode::Sub { s[1].negated() } else { s[1] };
                 let (a, b) = ordered(s[0], second);
-                self.alu(fadd(), d, [a, Src::ZERO, b], |m| Self::marks(m.mark("rnd", rnd), i));
+                self.alu(fadd(), d, [a, Src::ZERO, b], |m| Self::marks(m.mark(rnd), i));
             }
             Opcode::Mul => {
                 let (a, b) = ordered(s[0], s[1]);
-                self.alu(fmul(), d, [a, b, Src::ZERO], |m| Self::marks(m.mark("rnd", rnd), i));
+                self.alu(fmul(), d, [a, b, Src::ZERO], |m| Self::marks(m.mark(rnd), i));
             }
             Opcode::Fma | Opcode::Mad => {
                 let (a, b) = ordered(s[0], s[1]);
-                self.alu(ffma(), d, [a, b, s[2]], |m| Self::marks(m.mark("rnd", rnd), i));
+                self.alu(ffma(), d, [a, b, s[2]], |m| Self::marks(m.mark(rnd), i));
             }
             Opcode::Neg => self.alu(fadd(), d, [s[0].negated(), Src::ZERO, minus_zero], |m| Self::marks(m, i)),
             Opcode::Abs => {
@@ -64,10 +64,11 @@ impl Build<'_> {
                 }
                 let p = if i.op == Opcode::Max { Pred::TRUE.not() } else { Pred::TRUE };
                 let (a, b) = ordered(s[0], s[1]);
-                let nan = if i.has("NaN") { ".NAN" } else { "" };
-                let xor = if i.has("xorsign") { ".XORSIGN" } else { "" };
-                let mark = |m: Mach| Self::marks(m.p("pp", p).m("nan", nan).mark("xor", xor), i);
-                let (a, b) = if xor.is_empty() { (a, b) } else { (Src { abs: true, ..a }, Src { abs: true, ..b }) };
+                let nan = if i.has("NaN") { mods::nan::NAN } else { mods::nan::NONE };
+                let xor = if i.has("xorsign") { mods::xor::XORSIGN } else { mods::xor::NONE };
+                let mark = |m: Mach| Self::marks(m.p("pp", p).m(nan).mark(xor), i);
+                let (a, b) =
+                    if xor == mods::xor::NONE { (a, b) } else { (Src { abs: true, ..a }, Src { abs: true, ..b }) };
                 self.alu(fmnmx(), d, [a, b, Src::ZERO], mark);
             }
             Opcode::Copysign => self.lop(d, [s[0], 0x8000_0000.into(), s[1]], 0xe2),
@@ -78,13 +79,13 @@ impl Build<'_> {
                         v.val = Val::Imm(if bits & 0x7f80_0000 == 0 { bits & 0x8000_0000 } else { bits });
                     } else {
                         let t = self.one();
-                        self.unguarded(|b| b.alu(fadd(), t, [*v, Src::ZERO, minus_zero], |m| m.m("ftz", ".FTZ")));
+                        self.unguarded(|b| b.alu(fadd(), t, [*v, Src::ZERO, minus_zero], |m| m.m(mods::ftz::FTZ)));
                         *v = t.into();
                     }
                 }
                 let t = self.one();
                 self.function(i, t, s)?;
-                self.alu(fadd(), d, [t.into(), Src::ZERO, minus_zero], |m| m.m("ftz", ".FTZ"));
+                self.alu(fadd(), d, [t.into(), Src::ZERO, minus_zero], |m| m.m(mods::ftz::FTZ));
             }
             _ => return self.function(i, d, s),
         }
@@ -100,41 +101,41 @@ impl Build<'_> {
             Opcode::Rcp if exact => self.invert_float(d, s[0], rounding(i)),
             Opcode::Sqrt if exact => self.root_float(d, s[0], rounding(i)),
             Opcode::Div => self.quick_quotient(d, s),
-            Opcode::Rcp if ftz => self.mufu(d, s[0], ".RCP"),
-            Opcode::Rcp => self.scaled_function(d, s[0], ".RCP", [TWO_TO(-126), TWO_TO(24), TWO_TO(24)]),
-            Opcode::Rsqrt if ftz => self.mufu(d, s[0], ".RSQ"),
-            Opcode::Rsqrt => self.scaled_function(d, s[0], ".RSQ", [TWO_TO(-126), TWO_TO(24), TWO_TO(12)]),
-            Opcode::Sqrt if ftz => self.mufu(d, s[0], ".SQRT"),
-            Opcode::Sqrt => self.scaled_function(d, s[0], ".SQRT", [TWO_TO(-126), TWO_TO(24), TWO_TO(-12)]),
-            Opcode::Tanh => self.mufu(d, s[0], ".TANH"),
-            Opcode::Ex2 if ftz => self.mufu(d, s[0], ".EX2"),
+            Opcode::Rcp if ftz => self.mufu(d, s[0], mods::fn_::RCP),
+            Opcode::Rcp => self.scaled_function(d, s[0], mods::fn_::RCP, [TWO_TO(-126), TWO_TO(24), TWO_TO(24)]),
+            Opcode::Rsqrt if ftz => self.mufu(d, s[0], mods::fn_::RSQ),
+            Opcode::Rsqrt => self.scaled_function(d, s[0], mods::fn_::RSQ, [TWO_TO(-126), TWO_TO(24), TWO_TO(12)]),
+            Opcode::Sqrt if ftz => self.mufu(d, s[0], mods::fn_::SQRT),
+            Opcode::Sqrt => self.scaled_function(d, s[0], mods::fn_::SQRT, [TWO_TO(-126), TWO_TO(24), TWO_TO(-12)]),
+            Opcode::Tanh => self.mufu(d, s[0], mods::fn_::TANH),
+            Opcode::Ex2 if ftz => self.mufu(d, s[0], mods::fn_::EX2),
             Opcode::Ex2 => self.small_power(d, s[0]),
-            Opcode::Lg2 if ftz => self.mufu(d, s[0], ".LG2"),
+            Opcode::Lg2 if ftz => self.mufu(d, s[0], mods::fn_::LG2),
             Opcode::Lg2 => self.small_logarithm(d, s[0]),
             Opcode::Sin | Opcode::Cos => {
                 let t = self.one();
                 let turn = Src::from((std::f32::consts::FRAC_1_PI / 2.0).to_bits());
-                self.unguarded(|b| b.alu(fmul(), t, [s[0], turn, Src::ZERO], |m| m.m("rnd", ".RZ")));
-                self.mufu(d, t.into(), if i.op == Opcode::Sin { ".SIN" } else { ".COS" });
+                self.unguarded(|b| b.alu(fmul(), t, [s[0], turn, Src::ZERO], |m| m.m(mods::rnd::RZ)));
+                self.mufu(d, t.into(), if i.op == Opcode::Sin { mods::fn_::SIN } else { mods::fn_::COS });
             }
             Opcode::Testp => {
                 let w = self.in_word(s[0].val);
                 let size = Src { abs: true, ..Src::from(w) };
                 let infinity = Src::from(0x7f80_0000);
                 match () {
-                    () if i.has("infinite") => self.test(d, ".EQ", size, infinity, Pred::TRUE),
-                    () if i.has("finite") => self.test(d, ".LT", size, infinity, Pred::TRUE),
-                    () if i.has("notanumber") => self.test(d, ".NAN", size, size, Pred::TRUE),
-                    () if i.has("number") => self.test(d, ".NUM", size, size, Pred::TRUE),
+                    () if i.has("infinite") => self.test(d, mods::cmp::EQ, size, infinity, Pred::TRUE),
+                    () if i.has("finite") => self.test(d, mods::cmp::LT, size, infinity, Pred::TRUE),
+                    () if i.has("notanumber") => self.test(d, mods::cmp::NAN, size, size, Pred::TRUE),
+                    () if i.has("number") => self.test(d, mods::cmp::NUM, size, size, Pred::TRUE),
                     () => {
                         // Zeros count as normal.
                         let (p, q) = (self.pred(), self.pred());
                         self.unguarded(|b| {
-                            b.test(p, ".LT", size, TWO_TO(-126).into(), Pred::TRUE);
-                            b.test(q, ".GT", size, Src::ZERO, Pred::of(p));
+                            b.test(p, mods::cmp::LT, size, TWO_TO(-126).into(), Pred::TRUE);
+                            b.test(q, mods::cmp::GT, size, Src::ZERO, Pred::of(p));
                         });
                         match i.has("normal") {
-                            true => self.test(d, ".LT", size, infinity, Pred::of(q).not()),
+                            true => self.test(d, mods::cmp::LT, size, infinity, Pred::of(q).not()),
                             false => self.plop(d, [Pred::of(q), Pred::TRUE, Pred::TRUE], 0xf0),
                         }
                     }
@@ -145,27 +146,27 @@ impl Build<'_> {
         Ok(())
     }
 
-    pub(super) fn mufu(&mut self, d: Word, a: Src, function: &'static str) {
-        self.unary(op::MUFU_R, d, a, |m| m.m("fn", function));
+    pub(super) fn mufu(&mut self, d: Word, a: Src, function: Modifier) {
+        self.unary(op::MUFU_R, d, a, |m| m.m(function));
     }
 
-    /// `a / b` within two units of the last place where b is up to 2^126 (approx) or anything (full): the divisor is brought
-    /// to the middle of the range, and the quotient by the same factor.
+    /// `a / b` within two units of the last place where b is up to 2^126 (approx) or anything (full): the divisor is
+    /// brought to the middle of the range, and the quotient by the same factor.
     fn quick_quotient(&mut self, d: Word, s: [Src; 3]) {
         let out = self.unguarded(|m| {
             let b = m.in_word(s[1].val);
             let b = Src { val: Val::Word(b), ..s[1] };
             let size = Src { neg: false, abs: true, ..b };
             let (large, small) = (m.pred(), m.pred());
-            m.test(large, ".GT", size, TWO_TO(126).into(), Pred::TRUE);
-            m.test(small, ".LT", size, TWO_TO(-126).into(), Pred::TRUE);
+            m.test(large, mods::cmp::GT, size, TWO_TO(126).into(), Pred::TRUE);
+            m.test(small, mods::cmp::LT, size, TWO_TO(-126).into(), Pred::TRUE);
             let (f, g) = (m.one(), m.one());
             let one = m.in_word(Val::Imm(1f32.to_bits()));
             m.select(f, Pred::of(large), TWO_TO(-24).into(), one.into());
             m.select(g, Pred::of(small), TWO_TO(24).into(), f.into());
             let (x, r, q, out) = (m.one(), m.one(), m.one(), m.one());
             m.alu(fmul(), x, [b, g.into(), Src::ZERO], |m| m);
-            m.mufu(r, x.into(), ".RCP");
+            m.mufu(r, x.into(), mods::fn_::RCP);
             m.alu(fmul(), q, [s[0], r.into(), Src::ZERO], |m| m);
             m.alu(fmul(), out, [q.into(), g.into(), Src::ZERO], |m| m);
             out
@@ -179,10 +180,10 @@ impl Build<'_> {
             let w = m.in_word(a.val);
             let a = Src { val: Val::Word(w), ..a };
             let (p, half, x, y, square, out) = (m.pred(), m.one(), m.one(), m.one(), m.one(), m.one());
-            m.test(p, ".LT", a, (-126f32).to_bits().into(), Pred::TRUE);
+            m.test(p, mods::cmp::LT, a, (-126f32).to_bits().into(), Pred::TRUE);
             m.alu(fmul(), half, [a, 0.5f32.to_bits().into(), Src::ZERO], |m| m);
             m.select(x, Pred::of(p), half.into(), w.into());
-            m.mufu(y, x.into(), ".EX2");
+            m.mufu(y, x.into(), mods::fn_::EX2);
             m.alu(fmul(), square, [y.into(), y.into(), Src::ZERO], |m| m);
             m.select(out, Pred::of(p), square.into(), y.into());
             out
@@ -195,10 +196,10 @@ impl Build<'_> {
         let out = self.unguarded(|m| {
             let w = m.in_word(a.val);
             let (p, big, x, y, less, out) = (m.pred(), m.one(), m.one(), m.one(), m.one(), m.one());
-            m.test(p, ".LT", w.into(), TWO_TO(-126).into(), Pred::TRUE);
+            m.test(p, mods::cmp::LT, w.into(), TWO_TO(-126).into(), Pred::TRUE);
             m.alu(fmul(), big, [w.into(), TWO_TO(24).into(), Src::ZERO], |m| m);
             m.select(x, Pred::of(p), big.into(), w.into());
-            m.mufu(y, x.into(), ".LG2");
+            m.mufu(y, x.into(), mods::fn_::LG2);
             m.alu(fadd(), less, [y.into(), Src::ZERO, (-24f32).to_bits().into()], |m| m);
             m.select(out, Pred::of(p), less.into(), y.into());
             out

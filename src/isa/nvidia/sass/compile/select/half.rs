@@ -1,12 +1,12 @@
 //! Arithmetic of f16 and bf16, single (both halves of the word compute the same) and packed.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src};
-use super::super::facts::Known;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Word};
+use super::build::{Build, Src};
 use crate::ptx::{Opcode, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::sass::compile::optimise::facts::Known;
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Modifier, mods, op};
 
 /// Both halves, the low one, the high one.
 const BOTH: u64 = 0;
@@ -39,14 +39,14 @@ impl Build<'_> {
         for (k, o) in i.opds[1..].iter().take(3).enumerate() {
             s[k] = self.half_src(i, o, ty)?;
         }
-        let bf = if brain { ".BF16_V2" } else { "" };
+        let bf = if brain { mods::bf::BF16_V2 } else { mods::bf::NONE };
         let set = |m: Mach, slot: &'static str, (w, h): (Option<Word>, u64)| match w {
             Some(w) => m.r(slot, w).half(slot, h),
             None => m,
         };
-        let marks = |m: Mach, slot: &str| {
-            let m = if i.has("sat") { m.m("sat", ".SAT") } else { m };
-            if i.has("ftz") { m.m(slot, ".FTZ") } else { m }
+        let marks = |m: Mach, ftz: Modifier| {
+            let m = if i.has("sat") { m.m(mods::sat::SAT) } else { m };
+            if i.has("ftz") { m.m(ftz) } else { m }
         };
         let m = match i.op {
             Opcode::Add | Opcode::Sub if brain => {
@@ -57,24 +57,24 @@ impl Build<'_> {
             }
             Opcode::Add | Opcode::Sub => {
                 let m = set(set(Mach::new(op::HADD2_R), "a", s[0]), "c", s[1]);
-                marks(m.neg("c", i.op == Opcode::Sub), "ftz")
+                marks(m.neg("c", i.op == Opcode::Sub), mods::ftz::FTZ)
             }
             Opcode::Mul if brain => {
                 let m = set(set(Mach::new(op::HFMA2_R), "a", s[0]), "b", s[1]);
                 m.neg("c", true)
             }
-            Opcode::Mul => marks(set(set(Mach::new(op::HMUL2_R), "a", s[0]), "b", s[1]), "fz"),
+            Opcode::Mul => marks(set(set(Mach::new(op::HMUL2_R), "a", s[0]), "b", s[1]), mods::fz::FTZ),
             Opcode::Fma => {
                 let m = set(set(set(Mach::new(op::HFMA2_R), "a", s[0]), "b", s[1]), "c", s[2]);
-                let m = if i.has("relu") { m.m("relu", ".RELU").p("pr", Pred::TRUE) } else { m };
-                marks(m, "hz")
+                let m = if i.has("relu") { m.m(mods::relu::RELU).p("pr", Pred::TRUE) } else { m };
+                marks(m, mods::hz::FTZ)
             }
             Opcode::Min | Opcode::Max => {
                 let p = if i.op == Opcode::Max { Pred::TRUE.not() } else { Pred::TRUE };
                 let m = set(set(Mach::new(op::HMNMX2_R), "a", s[0]), "b", s[1]).p("pp", p);
-                let m = if i.has("NaN") { m.m("nan", ".NAN") } else { m };
-                let m = if i.has("xorsign") { m.m("xor", ".XORSIGN").abs("a", true).abs("b", true) } else { m };
-                if i.has("ftz") { m.m("ftz", ".FTZ") } else { m }
+                let m = if i.has("NaN") { m.m(mods::nan::NAN) } else { m };
+                let m = if i.has("xorsign") { m.m(mods::xor::XORSIGN).abs("a", true).abs("b", true) } else { m };
+                if i.has("ftz") { m.m(mods::ftz::FTZ) } else { m }
             }
             Opcode::Neg | Opcode::Abs if brain => {
                 // -0 * 0 + a
@@ -83,12 +83,13 @@ impl Build<'_> {
             }
             Opcode::Neg | Opcode::Abs => {
                 let m = set(Mach::new(op::HADD2_R), "a", s[0]);
-                marks(m.neg("a", i.op == Opcode::Neg).abs("a", i.op == Opcode::Abs).neg("c", true), "ftz")
+                marks(m.neg("a", i.op == Opcode::Neg).abs("a", i.op == Opcode::Abs).neg("c", true), mods::ftz::FTZ)
             }
             Opcode::Ex2 | Opcode::Tanh if ty.bits() == 16 && (i.op == Opcode::Tanh || brain) => {
-                let fmt = if brain { ".BF16" } else { ".F16" };
-                let m =
-                    Mach::new(op::MUFU_R16).m("fn", if i.op == Opcode::Ex2 { ".EX2" } else { ".TANH" }).m("fmt", fmt);
+                let fmt = if brain { mods::fmt::BF16 } else { mods::fmt::F16 };
+                let m = Mach::new(op::MUFU_R16)
+                    .m(if i.op == Opcode::Ex2 { mods::fn_::EX2 } else { mods::fn_::TANH })
+                    .m(fmt);
                 let w = self.whole_half(s[0]);
                 let w = self.in_word(w.val);
                 self.push(m.w("d", d).r("b", w));
@@ -97,21 +98,21 @@ impl Build<'_> {
             Opcode::Ex2 if ty.bits() == 16 => {
                 let f = self.unguarded(|b| b.half_to_float(s[0], brain));
                 let r = self.one();
-                self.unguarded(|b| b.mufu(r, f.into(), ".EX2"));
-                self.float_to_half(d, [Src::ZERO, r.into()], brain, "");
+                self.unguarded(|b| b.mufu(r, f.into(), mods::fn_::EX2));
+                self.float_to_half(d, [Src::ZERO, r.into()], brain, mods::rnd::NONE);
                 return Ok(());
             }
             Opcode::Ex2 | Opcode::Tanh => {
                 // One half after the other.
-                let fmt = if brain { ".BF16" } else { ".F16" };
-                let function = if i.op == Opcode::Ex2 { ".EX2" } else { ".TANH" };
+                let fmt = if brain { mods::fmt::BF16 } else { mods::fmt::F16 };
+                let function = if i.op == Opcode::Ex2 { mods::fn_::EX2 } else { mods::fn_::TANH };
                 let v = self.whole_half(s[0]);
                 let w = self.in_word(v.val);
                 let high = self.one();
-                self.unguarded(|b| b.shift(high, [Src::ZERO, 16.into(), w.into()], ".R", ".U32", true));
+                self.unguarded(|b| b.shift(high, [Src::ZERO, 16.into(), w.into()], mods::dir::R, mods::ty::U32, true));
                 let parts = [w, high].map(|w| {
                     let r = self.one();
-                    let m = Mach::new(op::MUFU_R16).m("fn", function).m("fmt", fmt).w("d", r).r("b", w);
+                    let m = Mach::new(op::MUFU_R16).m(function).m(fmt).w("d", r).r("b", w);
                     self.unguarded(|b| b.push(m));
                     r
                 });
@@ -120,7 +121,7 @@ impl Build<'_> {
             }
             _ => return self.no(i, "no 16-bit float instruction of that kind is assembled"),
         };
-        let m = if brain { m.m("bf", bf) } else { m };
+        let m = if brain { m.m(bf) } else { m };
         self.push(m.w("d", d));
         Ok(())
     }
@@ -130,7 +131,7 @@ impl Build<'_> {
         match w {
             Some(w) if h == HIGH => {
                 let t = self.one();
-                self.unguarded(|b| b.shift(t, [Src::ZERO, 16.into(), w.into()], ".R", ".U32", true));
+                self.unguarded(|b| b.shift(t, [Src::ZERO, 16.into(), w.into()], mods::dir::R, mods::ty::U32, true));
                 t.into()
             }
             Some(w) => w.into(),
@@ -149,10 +150,10 @@ impl Build<'_> {
         let Some(w) = w else { return self.mov(d, Val::Imm(0)) };
         match (brain, h) {
             (true, HIGH) => self.lop(d, [w.into(), 0xffff_0000.into(), Src::ZERO], 0xc0),
-            (true, _) => self.shift(d, [w.into(), 16.into(), Src::ZERO], ".L", ".U32", false),
+            (true, _) => self.shift(d, [w.into(), 16.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false),
             (false, h) => {
                 let h = if h == BOTH { LOW } else { h };
-                let m = Mach::new(op::HADD2_R).w("d", d).neg("a", true).r("c", w).half("c", h).m("f32", ".F32");
+                let m = Mach::new(op::HADD2_R).w("d", d).neg("a", true).r("c", w).half("c", h).m(mods::f32::F32);
                 self.push(m);
             }
         }
@@ -168,15 +169,15 @@ impl Build<'_> {
         }
         let d = self.dest(i, &i.opds[0])?;
         let (a, b) = (self.half_src(i, &i.opds[1], from)?, self.half_src(i, &i.opds[2], from)?);
-        let mut m = Mach::new(op::HSET2_R).w("d", d).m("cmp", cmp).p("pp", Pred::TRUE);
+        let mut m = Mach::new(op::HSET2_R).w("d", d).m(cmp).p("pp", Pred::TRUE);
         if from == Type::Bf16x2 {
-            m = m.m("bf", ".BF16_V2");
+            m = m.m(mods::bf::BF16_V2);
         }
         if to == from {
-            m = m.m("fb", ".BF");
+            m = m.m(mods::fb::BF);
         }
         if i.has("ftz") {
-            m = m.m("ftz", ".FTZ");
+            m = m.m(mods::ftz::FTZ);
         }
         for (slot, (w, h)) in [("a", a), ("b", b)] {
             if let Some(w) = w {
@@ -188,36 +189,32 @@ impl Build<'_> {
     }
 
     /// Two floats as halves: the first above.
-    pub(super) fn float_to_half(&mut self, d: Word, s: [Src; 2], brain: bool, rounding: &'static str) {
+    pub(super) fn float_to_half(&mut self, d: Word, s: [Src; 2], brain: bool, rounding: Modifier) {
         self.float_to_half_as(d, s, brain, (rounding, false));
     }
 
     /// The same, where asked for with zeros for what is below them.
-    pub(super) fn float_to_half_as(
-        &mut self,
-        d: Word,
-        s: [Src; 2],
-        brain: bool,
-        (rounding, relu): (&'static str, bool),
-    ) {
-        let mut m =
-            Mach::new(op::F2FP_PACK_AB_R).w("d", d).m("dt", if brain { ".BF16" } else { ".F16" }).m("st", ".F32");
+    pub(super) fn float_to_half_as(&mut self, d: Word, s: [Src; 2], brain: bool, (rounding, relu): (Modifier, bool)) {
+        let mut m = Mach::new(op::F2FP_PACK_AB_R)
+            .w("d", d)
+            .m(if brain { mods::dt::BF16 } else { mods::dt::F16 })
+            .m(mods::st::F32);
         for (slot, v) in [("a", s[0]), ("b", s[1])] {
             if let Some(w) = self.held(v.val) {
                 m = m.r(slot, w);
             }
         }
-        let m = if relu { m.m("relu", ".RELU") } else { m };
-        self.push(m.m("rnd", rounding));
+        let m = if relu { m.m(mods::relu::RELU) } else { m };
+        self.push(m.m(rounding));
     }
 
     /// `p = a cmp b` of halves, under a predicate.
-    pub(super) fn test_half(&mut self, i: &Flat, ty: Type, cmp: &str) -> Result<Mach, AsmError> {
+    pub(super) fn test_half(&mut self, i: &Flat, ty: Type, cmp: Modifier) -> Result<Mach, AsmError> {
         let (a, b) = (self.half_src(i, &i.opds[1], ty)?, self.half_src(i, &i.opds[2], ty)?);
         let brain = matches!(ty, Type::Bf16 | Type::Bf16x2);
-        let mut m = Mach::new(op::HSETP2_R).m("cmp", cmp).m("bf", if brain { ".BF16_V2" } else { "" });
+        let mut m = Mach::new(op::HSETP2_R).m(cmp).m(if brain { mods::bf::BF16_V2 } else { mods::bf::NONE });
         if i.has("ftz") {
-            m = m.m("ftz", ".FTZ");
+            m = m.m(mods::ftz::FTZ);
         }
         for (slot, (w, h)) in [("a", a), ("b", b)] {
             if let Some(w) = w {

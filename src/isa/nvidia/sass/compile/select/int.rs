@@ -1,12 +1,12 @@
 //! Integer arithmetic of up to 32 bits.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, imad, imad_hi, imad_wide, lea, vimnmx};
-use super::super::facts::Known;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::build::{Build, Src, iadd3, imad, imad_hi, imad_wide, lea, vimnmx};
 use crate::ptx::{Opcode, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::compile::optimise::facts::Known;
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 impl Build<'_> {
     pub(super) fn int(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -73,22 +73,24 @@ impl Build<'_> {
         let (a, b) = if matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
         let p = if larger { Pred::TRUE.not() } else { Pred::TRUE };
         self.alu(vimnmx(), d, [a.into(), b.into(), Src::ZERO], |m| {
-            m.p("pp", p).m("ty", if signed { "" } else { ".U32" })
+            m.p("pp", p).m(if signed { mods::ty::NONE } else { mods::ty::U32 })
         });
     }
 
     fn dp4a(&mut self, i: &Flat, d: Word, s: [Src; 3]) {
         let mut types = i.types();
-        let mut text = || if types.next().is_some_and(Type::is_signed) { ".S8" } else { ".U8" };
-        let (at, bt) = (text(), text());
+        let mut signed = || types.next().is_some_and(Type::is_signed);
+        let (a_signed, b_signed) = (signed(), signed());
+        let bt = if b_signed { mods::bt::S8 } else { mods::bt::U8 };
         let [a, b, c] = s.map(|s| self.in_word(s.val));
         if i.op == Opcode::Dp2a {
             let m = Mach::new(op::IDP_R2A).w("d", d).r("a", a).r("b", b).r("c", c);
-            let m = m.m("md", if i.has("hi") { ".2A.HI" } else { ".2A.LO" });
-            let at = if at == ".S8" { ".S16" } else { ".U16" };
-            return self.push(m.m("at", at).m("bt", bt));
+            let m = m.m(if i.has("hi") { mods::md::_2A_HI } else { mods::md::_2A_LO });
+            let at = if a_signed { mods::at::S16 } else { mods::at::U16 };
+            return self.push(m.m(at).m(bt));
         }
-        self.push(Mach::new(op::IDP_R).w("d", d).r("a", a).r("b", b).r("c", c).m("at", at).m("bt", bt));
+        let at = if a_signed { mods::at::S8 } else { mods::at::U8 };
+        self.push(Mach::new(op::IDP_R).w("d", d).r("a", a).r("b", b).r("c", c).m(at).m(bt));
     }
 
     /// A sum: with the carry of the text's .cc, or with a shift or product as one instruction.
@@ -134,7 +136,7 @@ impl Build<'_> {
             }
             Opcode::Shl => {
                 let Opd::Imm(n) = &from.opds[2] else { return Ok(false) };
-                let n = super::super::facts::bits_of(*n, Type::U32);
+                let n = crate::sass::compile::optimise::facts::bits_of(*n, Type::U32);
                 let a = self.src(i, &from.opds[1], ty)?;
                 if n > 31 || !matches!(a, Val::Word(_)) {
                     return Ok(false);
@@ -164,12 +166,13 @@ impl Build<'_> {
         self.unguarded(|m| {
             let b2 = if minus { Src::from(b).negated() } else { b.into() };
             m.alu(iadd3(), sum, [a.into(), b2, Src::ZERO], |m| m);
-            // It is too large where the sum has another sign than a, and a and b have the same (or of a difference another).
+            // It is too large where the sum has another sign than a, and a and b have the same (or of a difference
+            // another).
             let table = if minus { (0xf0 ^ 0xcc) & (0xf0 ^ 0xaa) } else { !(0xf0 ^ 0xcc) & (0xf0 ^ 0xaa) };
             m.lop(over, [a.into(), b.into(), sum.into()], table);
-            m.compare(p, ".LT", true, over.into(), Src::ZERO);
+            m.compare(p, mods::cmp::LT, true, over.into(), Src::ZERO);
             let sign = m.one();
-            m.shift(sign, [Src::ZERO, 31.into(), a.into()], ".R", ".S32", true);
+            m.shift(sign, [Src::ZERO, 31.into(), a.into()], mods::dir::R, mods::ty::S32, true);
             m.lop(limit, [sign.into(), 0x7fff_ffff.into(), Src::ZERO], 0x3c);
         });
         self.select(d, Pred::of(p), limit.into(), sum.into());
@@ -196,7 +199,7 @@ impl Build<'_> {
         }
         let mut m = self.arith(iadd3(), [a, b, c]).w("d", d);
         if takes {
-            m = m.m("x", ".X").p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
+            m = m.m(mods::x::X).p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
         }
         if gives {
             m = m.w("pu", carry);
@@ -217,10 +220,10 @@ impl Build<'_> {
             return self.no(i, "this modifier of a product is not assembled");
         }
         if matches!(i.op, Opcode::Mul24 | Opcode::Mad24) {
-            let table = if signed { "" } else { ".U32" };
+            let table = if signed { mods::sg::NONE } else { mods::sg::U32 };
             let cut = |b: &mut Self, v: Src| {
                 let (t, w) = (b.one(), b.in_word(v.val));
-                b.unguarded(|b| b.push(Mach::new(op::SGXT_I).w("d", t).r("a", w).n("b", 24).m("sg", table)));
+                b.unguarded(|b| b.push(Mach::new(op::SGXT_I).w("d", t).r("a", w).n("b", 24).m(table)));
                 Src::from(t)
             };
             let (a, b) = (cut(self, s[0]), cut(self, s[1]));
@@ -239,7 +242,13 @@ impl Build<'_> {
             let t = self.one();
             self.unguarded(|m| m.multiply(t, a.into(), b.into(), Src::ZERO));
             let high = if i.op == Opcode::Mad { self.one() } else { d };
-            self.shift(high, [Src::ZERO, 16.into(), t.into()], ".R", if signed { ".S32" } else { ".U32" }, true);
+            self.shift(
+                high,
+                [Src::ZERO, 16.into(), t.into()],
+                mods::dir::R,
+                if signed { mods::ty::S32 } else { mods::ty::U32 },
+                true,
+            );
             if i.op == Opcode::Mad {
                 self.alu(iadd3(), d, [high.into(), s[2], Src::ZERO], |m| m);
             }
@@ -261,7 +270,7 @@ impl Build<'_> {
         self.unguarded(|m| {
             m.wide_multiply(product, a, b, Wide::Imm(0), signed);
             let (low, top) = (product.into(), product.plus(1).into());
-            m.shift(high, [low, 16.into(), top], ".R", ".U64", false);
+            m.shift(high, [low, 16.into(), top], mods::dir::R, mods::ty::U64, false);
         });
         self.alu(iadd3(), d, [high.into(), c, Src::ZERO], |m| m);
     }
@@ -269,7 +278,9 @@ impl Build<'_> {
     /// The high half of a product of 32-bit words.
     pub(super) fn high_product(&mut self, d: Word, a: Val, b: Val, signed: bool) {
         let (a, b) = if matches!(a, Val::Word(_)) { (a, b) } else { (b, a) };
-        self.alu(imad_hi(), d, [a.into(), b.into(), Src::ZERO], |m| m.mark("sg", if signed { "" } else { ".U32" }));
+        self.alu(imad_hi(), d, [a.into(), b.into(), Src::ZERO], |m| {
+            m.mark(if signed { mods::sg::NONE } else { mods::sg::U32 })
+        });
     }
 
     /// `.wide`: a product of twice the bits, and an addend.
@@ -315,7 +326,7 @@ impl Build<'_> {
             _ => b,
         };
         let m = self.arith(imad_wide(), [a.into(), b.into(), c.unwrap_or(Val::Imm(0)).into()]).words("c", 2);
-        self.push(m.wn("d", d, 2).mark("sg", if signed { "" } else { ".U32" }));
+        self.push(m.wn("d", d, 2).mark(if signed { mods::sg::NONE } else { mods::sg::U32 }));
     }
 
     /// The value of a type in all 32 bits.
@@ -349,7 +360,7 @@ impl Build<'_> {
     /// Whether an operand is a constant.
     pub(super) fn constant_of(&self, o: &Opd) -> Option<u64> {
         match o {
-            Opd::Imm(v) => Some(super::super::facts::bits_of(*v, Type::U64)),
+            Opd::Imm(v) => Some(crate::sass::compile::optimise::facts::bits_of(*v, Type::U64)),
             Opd::Reg(r) => match self.facts.known[*r as usize] {
                 Known::Imm(v) => Some(v),
                 _ => None,

@@ -1,53 +1,53 @@
 //! Bits: logic, shifts, fields, counts; comparisons and choices; moves.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, bmsk, fsetp, iadd3, isetp, sgxt, shf};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::build::{Build, Src, bmsk, fsetp, iadd3, isetp, sgxt, shf};
 use super::double::DSETP;
 use crate::ptx::{Opcode, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Modifier, mods, op};
 
 /// A comparison's code in integer and float forms.
-pub(super) fn compare_code(word: &str, float: bool) -> Option<&'static str> {
+pub(super) fn compare_code(word: &str, float: bool) -> Option<Modifier> {
     let plain = match word {
-        "eq" => ".EQ",
-        "ne" => ".NE",
-        "lt" | "lo" => ".LT",
-        "le" | "ls" => ".LE",
-        "gt" | "hi" => ".GT",
-        "ge" | "hs" => ".GE",
+        "eq" => mods::cmp::EQ,
+        "ne" => mods::cmp::NE,
+        "lt" | "lo" => mods::cmp::LT,
+        "le" | "ls" => mods::cmp::LE,
+        "gt" | "hi" => mods::cmp::GT,
+        "ge" | "hs" => mods::cmp::GE,
         _ if !float => return None,
-        "equ" => ".EQU",
-        "neu" => ".NEU",
-        "ltu" => ".LTU",
-        "leu" => ".LEU",
-        "gtu" => ".GTU",
-        "geu" => ".GEU",
-        "num" => ".NUM",
-        "nan" => ".NAN",
+        "equ" => mods::cmp::EQU,
+        "neu" => mods::cmp::NEU,
+        "ltu" => mods::cmp::LTU,
+        "leu" => mods::cmp::LEU,
+        "gtu" => mods::cmp::GTU,
+        "geu" => mods::cmp::GEU,
+        "num" => mods::cmp::NUM,
+        "nan" => mods::cmp::NAN,
         _ => return None,
     };
     Some(plain)
 }
 
 /// The comparison that holds for `b, a` where this one does for `a, b`.
-fn mirrored(cmp: &'static str) -> &'static str {
+fn mirrored(cmp: Modifier) -> Modifier {
     match cmp {
-        ".LT" => ".GT",
-        ".LE" => ".GE",
-        ".GT" => ".LT",
-        ".GE" => ".LE",
-        ".LTU" => ".GTU",
-        ".LEU" => ".GEU",
-        ".GTU" => ".LTU",
-        ".GEU" => ".LEU",
+        mods::cmp::LT => mods::cmp::GT,
+        mods::cmp::LE => mods::cmp::GE,
+        mods::cmp::GT => mods::cmp::LT,
+        mods::cmp::GE => mods::cmp::LE,
+        mods::cmp::LTU => mods::cmp::GTU,
+        mods::cmp::LEU => mods::cmp::GEU,
+        mods::cmp::GTU => mods::cmp::LTU,
+        mods::cmp::GEU => mods::cmp::LEU,
         same => same,
     }
 }
 
 /// A constant stands second: the machine's first operand is a register.
-fn ordered((a, b): (Val, Val), cmp: &'static str) -> (Val, Val, &'static str) {
+fn ordered((a, b): (Val, Val), cmp: Modifier) -> (Val, Val, Modifier) {
     match (a, b) {
         (Val::Imm(1..) | Val::Const(..), Val::Word(_)) => (b, a, mirrored(cmp)),
         _ => (a, b, cmp),
@@ -67,12 +67,10 @@ impl Build<'_> {
                 let d = self.dest(i, &i.opds[0])?;
                 let [a, b, n] = [1, 2, 3].map(|k| self.src(i, &i.opds[k], Type::B32));
                 let (a, b, n) = (a?, b?, n?);
-                let (dir, hi) = if i.has("l") { (".L", ".HI") } else { (".R", "") };
-                let wrap = if i.has("wrap") { ".W" } else { "" };
+                let (dir, hi) = if i.has("l") { (mods::dir::L, mods::hi::HI) } else { (mods::dir::R, mods::hi::NONE) };
+                let wrap = if i.has("wrap") { mods::w::W } else { mods::w::NONE };
                 // Low word in a, high word in c; left shifts want the high word of the result.
-                self.alu(shf(), d, [a.into(), n.into(), b.into()], |m| {
-                    m.m("dir", dir).m("ty", ".U32").m("hi", hi).m("w", wrap)
-                });
+                self.alu(shf(), d, [a.into(), n.into(), b.into()], |m| m.m(dir).m(mods::ty::U32).m(hi).m(wrap));
                 Ok(())
             }
             Opcode::Lop3 => {
@@ -90,18 +88,18 @@ impl Build<'_> {
                 let d = self.dest(i, &i.opds[0])?;
                 let [a, c, s] = [1, 2, 3].map(|k| self.src(i, &i.opds[k], Type::B32));
                 let mode = i.words().find_map(|w| match w {
-                    "f4e" => Some(".F4E"),
-                    "b4e" => Some(".B4E"),
-                    "rc8" => Some(".RC8"),
-                    "ecl" => Some(".ECL"),
-                    "ecr" => Some(".ECR"),
-                    "rc16" => Some(".RC16"),
+                    "f4e" => Some(mods::md::F4E),
+                    "b4e" => Some(mods::md::B4E),
+                    "rc8" => Some(mods::md::RC8),
+                    "ecl" => Some(mods::md::ECL),
+                    "ecr" => Some(mods::md::ECR),
+                    "rc16" => Some(mods::md::RC16),
                     _ => None,
                 });
                 let (a, c, s) = (a?, c?, s?);
                 let s = if let Val::Imm(v) = s { Val::Imm(v & 0xffff) } else { s };
-                self.alu(super::super::build::prmt(), d, [a.into(), s.into(), c.into()], |m| match mode {
-                    Some(mode) => m.m("md", mode),
+                self.alu(super::build::prmt(), d, [a.into(), s.into(), c.into()], |m| match mode {
+                    Some(mode) => m.m(mode),
                     None => m,
                 });
                 Ok(())
@@ -136,16 +134,16 @@ impl Build<'_> {
     /// A comparison and what its result is joined with, as one.
     fn joined_comparison(&mut self, i: &Flat) -> Result<Option<Mach>, AsmError> {
         let join = match i.op {
-            Opcode::And => ".AND",
-            Opcode::Or => ".OR",
-            Opcode::Xor => ".XOR",
+            Opcode::And => mods::bop::AND,
+            Opcode::Or => mods::bop::OR,
+            Opcode::Xor => mods::bop::XOR,
             _ => return Ok(None),
         };
         for (o, other) in [(&i.opds[2], &i.opds[1]), (&i.opds[1], &i.opds[2])] {
             let alone = |c: &&Flat| c.op == Opcode::Setp && c.opds.len() == 3 && matches!(c.opds[0], Opd::Reg(_));
             if let Some(c) = self.only_use_here(o).filter(alone) {
                 let other = self.pred_src(i, other)?;
-                return Ok(Some(self.comparison(c, c.ty(), 3)?.p("pp", other).m("bop", join)));
+                return Ok(Some(self.comparison(c, c.ty(), 3)?.p("pp", other).m(join)));
             }
         }
         Ok(None)
@@ -198,7 +196,7 @@ impl Build<'_> {
         let Some((left, right, n)) = self.funnelled(i) else { return Ok(false) };
         let (x, y) = (self.src(i, &left.opds[1], Type::B32)?, self.src(i, &right.opds[1], Type::B32)?);
         self.alu(shf(), d, [y.into(), n.into(), x.into()], |m| {
-            m.m("dir", ".L").m("ty", ".U32").m("hi", ".HI").m("w", ".W")
+            m.m(mods::dir::L).m(mods::ty::U32).m(mods::hi::HI).m(mods::w::W)
         });
         Ok(true)
     }
@@ -257,10 +255,16 @@ impl Build<'_> {
         }
         let a = self.src(i, &i.opds[1], ty)?;
         if i.op == Opcode::Shl {
-            self.shift(d, [a.into(), n.into(), Src::ZERO], ".L", ".U32", false);
+            self.shift(d, [a.into(), n.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
         } else {
             let a = self.extended(a, ty);
-            self.shift(d, [Src::ZERO, n.into(), a.into()], ".R", if signed { ".S32" } else { ".U32" }, true);
+            self.shift(
+                d,
+                [Src::ZERO, n.into(), a.into()],
+                mods::dir::R,
+                if signed { mods::ty::S32 } else { mods::ty::U32 },
+                true,
+            );
         }
         Ok(())
     }
@@ -278,13 +282,13 @@ impl Build<'_> {
                 self.mov(d.plus(1), Val::Imm(0));
             }
             (true, _) => {
-                self.shift(d, [low.into(), n.into(), Src::ZERO], ".L", ".U32", false);
-                self.shift(d.plus(1), [low.into(), n.into(), high.into()], ".L", ".U64", true);
+                self.shift(d, [low.into(), n.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
+                self.shift(d.plus(1), [low.into(), n.into(), high.into()], mods::dir::L, mods::ty::U64, true);
             }
             (false, signed) => {
-                let (wide, one) = if signed { (".S64", ".S32") } else { (".U64", ".U32") };
-                self.shift(d, [low.into(), n.into(), high.into()], ".R", wide, false);
-                self.shift(d.plus(1), [Src::ZERO, n.into(), high.into()], ".R", one, true);
+                let (wide, one) = if signed { (mods::ty::S64, mods::ty::S32) } else { (mods::ty::U64, mods::ty::U32) };
+                self.shift(d, [low.into(), n.into(), high.into()], mods::dir::R, wide, false);
+                self.shift(d.plus(1), [Src::ZERO, n.into(), high.into()], mods::dir::R, one, true);
             }
         }
     }
@@ -305,22 +309,22 @@ impl Build<'_> {
                 self.alu(iadd3(), d, [Src::from(t).negated(), 31.into(), Src::ZERO], |m| m);
             }
             Opcode::Bfind => {
-                let shift = if i.has("shiftamt") { ".SH" } else { "" };
-                let sg = if ty.is_signed() { "" } else { ".U32" };
-                self.unary(op::FLO_R, d, a.into(), |m| m.m("sg", sg).m("sh", shift));
+                let shift = if i.has("shiftamt") { mods::sh::SH } else { mods::sh::NONE };
+                let sg = if ty.is_signed() { mods::sg::NONE } else { mods::sg::U32 };
+                self.unary(op::FLO_R, d, a.into(), |m| m.m(sg).m(shift));
             }
             Opcode::Cnot => {
                 let (p, a) = (self.pred(), self.extended(a, ty));
-                self.unguarded(|b| b.compare(p, ".EQ", false, a.into(), Src::ZERO));
+                self.unguarded(|b| b.compare(p, mods::cmp::EQ, false, a.into(), Src::ZERO));
                 self.select(d, Pred::of(p), 1.into(), Src::ZERO);
             }
             Opcode::Bmsk | Opcode::Szext => {
                 let n = self.src(i, &i.opds[2], Type::U32)?;
-                let wrap = if i.has("wrap") { ".W" } else { "" };
-                let sg = if ty.is_signed() { "" } else { ".U32" };
+                let wrap = if i.has("wrap") { mods::w::W } else { mods::w::NONE };
+                let sg = if ty.is_signed() { mods::sg::NONE } else { mods::sg::U32 };
                 match i.op {
-                    Opcode::Bmsk => self.alu(bmsk(), d, [a.into(), n.into(), Src::ZERO], |m| m.m("w", wrap)),
-                    _ => self.alu(sgxt(), d, [a.into(), n.into(), Src::ZERO], |m| m.m("sg", sg).m("w", wrap)),
+                    Opcode::Bmsk => self.alu(bmsk(), d, [a.into(), n.into(), Src::ZERO], |m| m.m(wrap)),
+                    _ => self.alu(sgxt(), d, [a.into(), n.into(), Src::ZERO], |m| m.m(sg).m(wrap)),
                 }
             }
             Opcode::Bfe => self.extract(i, d, a, ty)?,
@@ -333,10 +337,10 @@ impl Build<'_> {
                     // ~(all << len) << at
                     let all = b.in_word(Val::Imm(u32::MAX));
                     let t = b.one();
-                    b.shift(t, [all.into(), len.into(), Src::ZERO], ".L", ".U32", false);
+                    b.shift(t, [all.into(), len.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
                     b.lop(ones, [t.into(), Src::ZERO, Src::ZERO], 0x0f);
-                    b.shift(mask, [ones.into(), at.into(), Src::ZERO], ".L", ".U32", false);
-                    b.shift(moved, [a.into(), at.into(), Src::ZERO], ".L", ".U32", false);
+                    b.shift(mask, [ones.into(), at.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
+                    b.shift(moved, [a.into(), at.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
                 });
                 let into = self.in_word(into);
                 // mask ? moved : into
@@ -360,7 +364,7 @@ impl Build<'_> {
     }
 
     pub(super) fn leading(&mut self, d: Word, a: Val) {
-        self.unary(op::FLO_R, d, a.into(), |m| m.m("sg", ".U32"));
+        self.unary(op::FLO_R, d, a.into(), |m| m.m(mods::sg::U32));
     }
 
     /// `len` bits from `at` on, extended.
@@ -373,14 +377,22 @@ impl Build<'_> {
             self.mov(d, Val::Imm(0));
         } else if p + n >= 32 {
             let p = p.min(31);
-            self.shift(d, [Src::ZERO, p.into(), a.into()], ".R", if signed { ".S32" } else { ".U32" }, true);
+            self.shift(
+                d,
+                [Src::ZERO, p.into(), a.into()],
+                mods::dir::R,
+                if signed { mods::ty::S32 } else { mods::ty::U32 },
+                true,
+            );
         } else if signed {
             let t = self.one();
-            self.unguarded(|b| b.shift(t, [a.into(), (32 - p - n).into(), Src::ZERO], ".L", ".U32", false));
-            self.shift(d, [Src::ZERO, (32 - n).into(), t.into()], ".R", ".S32", true);
+            self.unguarded(|b| {
+                b.shift(t, [a.into(), (32 - p - n).into(), Src::ZERO], mods::dir::L, mods::ty::U32, false)
+            });
+            self.shift(d, [Src::ZERO, (32 - n).into(), t.into()], mods::dir::R, mods::ty::S32, true);
         } else {
             let t = self.one();
-            self.unguarded(|b| b.shift(t, [Src::ZERO, p.into(), a.into()], ".R", ".U32", true));
+            self.unguarded(|b| b.shift(t, [Src::ZERO, p.into(), a.into()], mods::dir::R, mods::ty::U32, true));
             self.lop(d, [t.into(), ((1u32 << n) - 1).into(), Src::ZERO], 0xc0);
         }
         Ok(())
@@ -389,10 +401,16 @@ impl Build<'_> {
     fn extract_any(&mut self, d: Word, a: Val, [at, len]: [Val; 2], signed: bool) -> Result<(), AsmError> {
         let t = self.one();
         self.unguarded(|b| {
-            b.shift(t, [Src::ZERO, at.into(), a.into()], ".R", if signed { ".S32" } else { ".U32" }, true)
+            b.shift(
+                t,
+                [Src::ZERO, at.into(), a.into()],
+                mods::dir::R,
+                if signed { mods::ty::S32 } else { mods::ty::U32 },
+                true,
+            )
         });
-        let sg = if signed { "" } else { ".U32" };
-        self.alu(sgxt(), d, [t.into(), len.into(), Src::ZERO], |m| m.m("sg", sg));
+        let sg = if signed { mods::sg::NONE } else { mods::sg::U32 };
+        self.alu(sgxt(), d, [t.into(), len.into(), Src::ZERO], |m| m.m(sg));
         Ok(())
     }
 
@@ -421,7 +439,7 @@ impl Build<'_> {
                     let high = b.in_word(a.high());
                     b.leading(x, a.low());
                     b.leading(y, Val::Word(high));
-                    b.compare(p, ".EQ", false, high.into(), Src::ZERO);
+                    b.compare(p, mods::cmp::EQ, false, high.into(), Src::ZERO);
                     // Of zero FLO gives -1: 63 - -1 is what is wanted.
                     let low = b.one();
                     b.alu(iadd3(), low, [Src::from(x).negated(), 63.into(), Src::ZERO], |m| m);
@@ -432,7 +450,7 @@ impl Build<'_> {
             }
             Opcode::Cnot => {
                 let p = self.pred();
-                self.unguarded(|b| b.compare64(p, ".EQ", false, a, Wide::Imm(0)));
+                self.unguarded(|b| b.compare64(p, mods::cmp::EQ, false, a, Wide::Imm(0)));
                 self.select64(d, Pred::of(p), Wide::Imm(1), Wide::Imm(0));
             }
             Opcode::Bfi | Opcode::Bfe | Opcode::Bfind => return self.wide_field(i, d, ty),
@@ -506,10 +524,10 @@ impl Build<'_> {
         let c = self.src(i, &i.opds[3], i.ty())?;
         self.unguarded(|b| {
             if i.ty() != Type::F32 {
-                return b.compare(p, ".GE", true, c.into(), Src::ZERO);
+                return b.compare(p, mods::cmp::GE, true, c.into(), Src::ZERO);
             }
-            let m = b.arith(fsetp(), [c.into(), Src::ZERO, Src::ZERO]).w("pu", p).m("cmp", ".GE").p("pp", Pred::TRUE);
-            b.push(if i.has("ftz") { m.m("ftz", ".FTZ") } else { m });
+            let m = b.arith(fsetp(), [c.into(), Src::ZERO, Src::ZERO]).w("pu", p).m(mods::cmp::GE).p("pp", Pred::TRUE);
+            b.push(if i.has("ftz") { m.m(mods::ftz::FTZ) } else { m });
         });
         let d = self.dest(i, &i.opds[0])?;
         if ty.bits() == 64 {
@@ -536,13 +554,13 @@ impl Build<'_> {
             None => Pred::TRUE,
         };
         let combine = i.words().find_map(|w| match w {
-            "and" => Some(".AND"),
-            "or" => Some(".OR"),
-            "xor" => Some(".XOR"),
+            "and" => Some(mods::bop::AND),
+            "or" => Some(mods::bop::OR),
+            "xor" => Some(mods::bop::XOR),
             _ => None,
         });
         let unsigned = !ty.is_signed() || i.words().any(|w| matches!(w, "lo" | "ls" | "hi" | "hs"));
-        let sg = if unsigned { ".U32" } else { "" };
+        let sg = if unsigned { mods::sg::U32 } else { mods::sg::NONE };
         let m = match ty {
             Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2 => self.test_half(i, ty, cmp)?,
             Type::F64 => {
@@ -551,32 +569,32 @@ impl Build<'_> {
                     (Wide::Imm(_) | Wide::Const(..), Wide::Pair(_)) => (b, a, mirrored(cmp)),
                     _ => (a, b, cmp),
                 };
-                self.doubles(&DSETP, &["a", "b"], &[(a, false), (b, false)]).m("cmp", cmp)
+                self.doubles(&DSETP, &["a", "b"], &[(a, false), (b, false)]).m(cmp)
             }
             Type::F32 => {
                 let (a, b, cmp) = ordered((self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?), cmp);
-                let m = self.arith(fsetp(), [a.into(), b.into(), Src::ZERO]).m("cmp", cmp);
-                if i.has("ftz") { m.m("ftz", ".FTZ") } else { m }
+                let m = self.arith(fsetp(), [a.into(), b.into(), Src::ZERO]).m(cmp);
+                if i.has("ftz") { m.m(mods::ftz::FTZ) } else { m }
             }
             t if t.bits() == 64 => {
                 let (a, b) = (self.wide(i, &i.opds[1], ty)?, self.wide(i, &i.opds[2], ty)?);
                 let low = self.pred();
                 let m = self.arith(isetp(), [a.low().into(), b.low().into(), Src::ZERO]);
-                let m = m.w("pu", low).m("cmp", cmp).m("sg", ".U32").p("pp", Pred::TRUE);
+                let m = m.w("pu", low).m(cmp).m(mods::sg::U32).p("pp", Pred::TRUE);
                 self.unguarded(|b| b.push(m));
                 let m = self.arith(isetp(), [a.high().into(), b.high().into(), Src::ZERO]);
-                m.m("cmp", cmp).mark("sg", sg).m("x", ".EX").p("pq", Pred::of(low))
+                m.m(cmp).mark(sg).m(mods::x::EX).p("pq", Pred::of(low))
             }
             _ if ty.bits() > 32 || float => return self.no(i, "no comparison of this type is assembled"),
             _ => {
                 let (a, b) = (self.src(i, &i.opds[1], ty)?, self.src(i, &i.opds[2], ty)?);
                 let (a, b, cmp) = ordered((self.extended(a, ty), self.extended(b, ty)), cmp);
-                self.arith(isetp(), [a.into(), b.into(), Src::ZERO]).m("cmp", cmp).mark("sg", sg)
+                self.arith(isetp(), [a.into(), b.into(), Src::ZERO]).m(cmp).mark(sg)
             }
         };
         let m = m.p("pp", also);
         Ok(match combine {
-            Some(word) => m.m("bop", word),
+            Some(word) => m.m(word),
             None => m,
         })
     }
@@ -674,7 +692,7 @@ impl Build<'_> {
                 }
                 (32, _) => self.mov(d, word),
                 (16, 0) => self.mov(d, word),
-                (16, _) => self.shift(d, [Src::ZERO, 16.into(), word.into()], ".R", ".U32", true),
+                (16, _) => self.shift(d, [Src::ZERO, 16.into(), word.into()], mods::dir::R, mods::ty::U32, true),
                 (8, at) => self.permute(d, word.into(), 0x4440 | (at as u32 / 8), Src::ZERO),
                 _ => return self.no(i, "taking apart this way is not assembled"),
             }
@@ -746,7 +764,7 @@ impl Build<'_> {
     /// Low halves of two words as one word.
     pub(super) fn join_halves(&mut self, d: Word, a: Val, b: Val) {
         if a == Val::Imm(0) {
-            return self.shift(d, [b.into(), 16.into(), Src::ZERO], ".L", ".U32", false);
+            return self.shift(d, [b.into(), 16.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
         }
         let (a, b) = (self.held(a), self.held(b));
         let src = |w: Option<Word>| w.map_or(Src::ZERO, Src::from);

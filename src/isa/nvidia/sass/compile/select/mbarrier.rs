@@ -1,14 +1,14 @@
 //! Barriers in shared memory: `mbarrier`.
 //!
-//! The word of one that waits for n arrivals begins as low `(2^20 - n) << 1` and high `(2^20 - n) << 11`; its top bit is the phase's parity.
-//! A state is the word as it was before an arrival.
+//! The word of one that waits for n arrivals begins as low `(2^20 - n) << 1` and high `(2^20 - n) << 11`; its top bit
+//! is the phase's parity. A state is the word as it was before an arrival.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Term, Val, Word};
+use super::build::{Build, Src, iadd3};
 use crate::ptx::{Space, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Term, Val, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Modifier, mods, op};
 
 /// Uniform registers of an initialisation: address, and the word's pair.
 const ADDRESS: u64 = 8;
@@ -20,13 +20,13 @@ impl Build<'_> {
             () if i.has("init") => self.initialise(i),
             () if i.has("inval") => {
                 let place = self.place(i, &i.opds[0], false, 1 << 23)?;
-                let m = Mach::new(op::SYNCS_CCTL).m("op", ".IV").at(place.base.map(|b| b.0), 1, place.offset);
+                let m = Mach::new(op::SYNCS_CCTL).m(mods::op::IV).at(place.base.map(|b| b.0), 1, place.offset);
                 self.push(m.effect());
                 Ok(())
             }
             () if i.has("arrive") || i.has("arrive_drop") => self.arrive(i),
-            () if i.has("expect_tx") => self.transact(i, ".A0TR"),
-            () if i.has("complete_tx") => self.transact(i, ".A0TX"),
+            () if i.has("expect_tx") => self.transact(i, mods::at::A0TR),
+            () if i.has("complete_tx") => self.transact(i, mods::at::A0TX),
             () if i.has("test_wait") || i.has("try_wait") => self.phase_over(i),
             () if i.has("pending_count") => self.pending(i),
             () => self.no(i, "not assembled"),
@@ -41,8 +41,8 @@ impl Build<'_> {
                 let (t, low, high) = (self.one(), self.one(), self.one());
                 self.unguarded(|b| {
                     b.alu(iadd3(), t, [Src::from(v).negated(), 0x10_0000.into(), Src::ZERO], |m| m);
-                    b.shift(low, [t.into(), 1.into(), Src::ZERO], ".L", ".U32", false);
-                    b.shift(high, [t.into(), 11.into(), Src::ZERO], ".L", ".U32", false);
+                    b.shift(low, [t.into(), 1.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
+                    b.shift(high, [t.into(), 11.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
                 });
                 [low, high].map(Val::Word)
             }
@@ -54,7 +54,7 @@ impl Build<'_> {
             let data = self.two();
             self.unguarded(|b| words.iter().enumerate().for_each(|(k, w)| b.mov(data.plus(k as u8), *w)));
             let place = self.place(i, &i.opds[0], false, 1 << 23)?;
-            let m = Mach::new(op::STS_R).m("sz", ".64").at(place.base.map(|b| b.0), 1, place.offset);
+            let m = Mach::new(op::STS_R).m(mods::sz::_64).at(place.base.map(|b| b.0), 1, place.offset);
             self.push(m.rn("b", data, 2).effect());
             return Ok(());
         }
@@ -76,11 +76,11 @@ impl Build<'_> {
         }
         let mut m = Mach::new(op::SYNCS_ARRIVE).at(place.base.map(|b| b.0), 1, place.offset);
         if i.has("arrive_drop") {
-            m = m.m("oo", ".OPTOUT");
+            m = m.m(mods::oo::OPTOUT);
         }
         m = match () {
-            () if i.space() == Some(Space::SharedCluster) => m.m("tm", ".RED"),
-            () if i.has("noComplete") => m.m("tm", ".TMASK"),
+            () if i.space() == Some(Space::SharedCluster) => m.m(mods::tm::RED),
+            () if i.has("noComplete") => m.m(mods::tm::TMASK),
             () => m,
         };
         let count = match i.opds.get(2) {
@@ -89,12 +89,12 @@ impl Build<'_> {
         };
         let bytes = i.has("expect_tx");
         let kind = match count {
-            _ if bytes => "",
-            None | Some(Val::Imm(1)) if !i.has("noComplete") => ".A1T0",
-            _ => ".ART0",
+            _ if bytes => mods::at::NONE,
+            None | Some(Val::Imm(1)) if !i.has("noComplete") => mods::at::A1T0,
+            _ => mods::at::ART0,
         };
-        m = m.m("at", kind);
-        if let Some(v) = count.filter(|_| kind != ".A1T0")
+        m = m.m(kind);
+        if let Some(v) = count.filter(|_| kind != mods::at::A1T0)
             && let Some(w) = self.held(v)
         {
             m = m.r("b", w);
@@ -110,34 +110,35 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The state of .TMASK is that before any lane of the warp arrived, its low word these lanes: each adds what those below it have brought.
+    /// The state of .TMASK is that before any lane of the warp arrived, its low word these lanes: each adds what those
+    /// below it have brought.
     fn add_arrivals_of_lower_lanes(&mut self, state: Word, each: Val) {
         let [below, lanes, number, arrivals] = [self.one(), self.one(), self.one(), self.one()];
-        self.push(Mach::new(op::S2R_S).w("d", below).m("s", "SR_LTMASK"));
+        self.push(Mach::new(op::S2R_S).w("d", below).m(mods::s::SR_LTMASK));
         self.lop(lanes, [state.into(), below.into(), Src::ZERO], 0xc0);
         self.unary(op::POPC_R, number, lanes.into(), |m| m);
-        self.shift(arrivals, [number.into(), 11.into(), Src::ZERO], ".L", ".U32", false);
+        self.shift(arrivals, [number.into(), 11.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
         self.multiply(state.plus(1), arrivals.into(), each.into(), state.plus(1).into());
     }
 
     /// Makes what came before known to the other blocks of the cluster.
     pub(super) fn release_cluster(&mut self) {
-        self.push(Mach::new(op::MEMBAR_S).m("k", ".ALL").m("sc", ".CTA").effect());
+        self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(mods::sc::CTA).effect());
         self.release_gpu();
     }
 
     /// The same without what shared memory needs.
     pub(super) fn release_gpu(&mut self) {
-        self.push(Mach::new(op::MEMBAR_S).m("k", ".ALL").m("sc", ".GPU").effect());
+        self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(mods::sc::GPU).effect());
         self.push(Mach::new(op::ERRBAR_N).effect());
         self.push(Mach::new(op::CGAERRBAR_N).effect());
     }
 
-    fn transact(&mut self, i: &Flat, kind: &str) -> Result<(), AsmError> {
+    fn transact(&mut self, i: &Flat, kind: Modifier) -> Result<(), AsmError> {
         let place = self.place(i, &i.opds[0], false, 1 << 23)?;
         let bytes = self.src(i, &i.opds[1], Type::U32)?;
-        let mut m = Mach::new(op::SYNCS_ARRIVE).at(place.base.map(|b| b.0), 1, place.offset).m("at", kind);
-        m = m.m("tm", ".RED");
+        let mut m = Mach::new(op::SYNCS_ARRIVE).at(place.base.map(|b| b.0), 1, place.offset).m(kind);
+        m = m.m(mods::tm::RED);
         if let Some(w) = self.held(bytes) {
             m = m.r("b", w);
         }
@@ -154,7 +155,9 @@ impl Build<'_> {
                     Val::Imm(n) => Val::Imm(n << 31),
                     v => {
                         let t = self.one();
-                        self.unguarded(|b| b.shift(t, [v.into(), 31.into(), Src::ZERO], ".L", ".U32", false));
+                        self.unguarded(|b| {
+                            b.shift(t, [v.into(), 31.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false)
+                        });
                         Val::Word(t)
                     }
                 }
@@ -162,7 +165,7 @@ impl Build<'_> {
             false => self.wide(i, &i.opds[2], Type::B64)?.high(),
         };
         let place = self.place(i, &i.opds[1], false, 1 << 23)?;
-        let m = Mach::new(op::SYNCS_PHASECHK).m("tw", if i.has("try_wait") { ".TRYWAIT" } else { "" });
+        let m = Mach::new(op::SYNCS_PHASECHK).m(if i.has("try_wait") { mods::tw::TRYWAIT } else { mods::tw::NONE });
         let m = m.w("pu", p).at(place.base.map(|b| b.0), 1, place.offset);
         let m = match self.held(parity) {
             Some(w) => m.r("b", w),
@@ -178,7 +181,7 @@ impl Build<'_> {
         let high = self.wide(i, &i.opds[1], Type::B64)?.high();
         let (t, n) = (self.one(), self.one());
         self.unguarded(|b| {
-            b.shift(t, [Src::ZERO, 11.into(), high.into()], ".R", ".U32", true);
+            b.shift(t, [Src::ZERO, 11.into(), high.into()], mods::dir::R, mods::ty::U32, true);
             b.lop(n, [t.into(), 0xf_ffff.into(), Src::ZERO], 0xc0);
         });
         self.alu(iadd3(), d, [Src::from(n).negated(), 0x10_0000.into(), Src::ZERO], |m| m);

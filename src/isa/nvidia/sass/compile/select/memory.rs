@@ -1,18 +1,18 @@
 //! Loads, stores, address spaces, atomics.
 
-use super::super::AsmError;
-use super::super::build::{Build, PARAMS, Src, iadd3};
-use super::super::facts::{Known, SHARED_START};
-use super::super::flat::{Flat, Opd, Symbol};
-use super::super::mir::{Mach, Nature, Template, Val, Wide, Word};
+use super::build::{Build, PARAMS, Src, iadd3};
 use crate::ptx::{Opcode, Space, Type};
-use crate::sass::{Form, op};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Nature, Template, Val, Wide, Word};
+use crate::sass::compile::optimise::facts::{Known, SHARED_START};
+use crate::sass::compile::read::flat::{Flat, Opd, Symbol};
+use crate::sass::{Form, Modifier, mods, op};
 
 /// Where bank 0 has the address of the parameters.
 const PARAMETERS: u32 = 0x198;
 
 /// A base register with its words, and a byte offset.
-pub(crate) struct Place {
+pub struct Place {
     pub base: Option<(Word, u8)>,
     pub offset: i64,
     /// From above the frame.
@@ -30,40 +30,40 @@ static LDG: Template = global(op::LDG_R);
 static LD: Template = global(op::LD_R);
 static STG: Template = global(op::STG_R);
 static ST: Template = global(op::ST_R);
-static LDS: Template = Template::of(op::LDS_R).with("sz", "");
-static STS: Template = Template::of(op::STS_R).with("sz", "");
-static LDL: Template = Template::of(op::LDL_R).with("sz", "").with("ev", "");
-static STL: Template = Template::of(op::STL_R).with("sz", "").with("ev", "");
+static LDS: Template = Template::of(op::LDS_R).with(mods::sz::NONE);
+static STS: Template = Template::of(op::STS_R).with(mods::sz::NONE);
+static LDL: Template = Template::of(op::LDL_R).with(mods::sz::NONE).with(mods::ev::NONE);
+static STL: Template = Template::of(op::STL_R).with(mods::sz::NONE).with(mods::ev::NONE);
 
 const fn global(form: &'static Form) -> Template {
-    Template::of(form).with("e", ".E").with("ev", "").with("sz", "")
+    Template::of(form).with(mods::e::E).with(mods::ev::NONE).with(mods::sz::NONE)
 }
 
 /// The text of an access's size.
-fn size_text(bytes: usize, signed: bool) -> &'static str {
+fn size_text(bytes: usize, signed: bool) -> Modifier {
     match (bytes, signed) {
-        (1, false) => ".U8",
-        (1, true) => ".S8",
-        (2, false) => ".U16",
-        (2, true) => ".S16",
-        (8, _) => ".64",
-        (16, _) => ".128",
-        _ => "",
+        (1, false) => mods::sz::U8,
+        (1, true) => mods::sz::S8,
+        (2, false) => mods::sz::U16,
+        (2, true) => mods::sz::S16,
+        (8, _) => mods::sz::_64,
+        (16, _) => mods::sz::_128,
+        _ => mods::sz::NONE,
     }
 }
 
 /// How strongly an access is ordered.
-fn semantics(i: &Flat) -> &'static str {
+fn semantics(i: &Flat) -> Modifier {
     if i.is_plain() {
-        return "";
+        return mods::sem::NONE;
     }
     let strong = ["volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"].iter().any(|w| i.has(w));
     match () {
-        () if i.has("nc") => ".CONSTANT",
-        () if i.has("volatile") || i.has("sys") => ".STRONG.SYS",
-        () if i.has("cta") => ".STRONG.SM",
-        () if strong => ".STRONG.GPU",
-        () => "",
+        () if i.has("nc") => mods::sem::CONSTANT,
+        () if i.has("volatile") || i.has("sys") => mods::sem::STRONG_SYS,
+        () if i.has("cta") => mods::sem::STRONG_SM,
+        () if strong => mods::sem::STRONG_GPU,
+        () => mods::sem::NONE,
     }
 }
 
@@ -185,16 +185,14 @@ impl Build<'_> {
         let (d, words) = self.load_dest(i, ty, bytes, sub_word)?;
         let signed = ty.is_signed() && bytes < 4;
         let m = match i.space() {
-            Some(Space::Global) => self.accessed(i, LDG.mach().mark("sem", semantics(i)), (1, true, 23))?,
-            None | Some(Space::SharedCluster) => {
-                self.accessed(i, LD.mach().mark("sem", semantics(i)), (1, true, 31))?
-            }
+            Some(Space::Global) => self.accessed(i, LDG.mach().mark(semantics(i)), (1, true, 23))?,
+            None | Some(Space::SharedCluster) => self.accessed(i, LD.mach().mark(semantics(i)), (1, true, 31))?,
             Some(Space::Shared | Space::SharedCta) => self.accessed(i, LDS.mach(), (1, false, 23))?,
             Some(Space::Local) => self.accessed(i, LDL.mach(), (1, false, 23))?,
             _ if passed => self.accessed(i, LDL.mach(), (1, false, 23))?,
             _ => return self.no(i, "this space is not assembled"),
         };
-        let m = m.mark("sz", size_text(bytes, signed)).wn("d", d, words);
+        let m = m.mark(size_text(bytes, signed)).wn("d", d, words);
         let m = if ["volatile", "acquire", "relaxed"].iter().any(|w| i.has(w)) { m.effect() } else { m };
         self.push(m);
         self.load_rest(i, d, ty, sub_word)
@@ -240,7 +238,7 @@ impl Build<'_> {
             let w = self.home(root);
             match first {
                 None if !w.sub().is_multiple_of(words)
-                    || super::super::mir::width(self.code.classes[w.reg().0 as usize]) < words =>
+                    || crate::sass::compile::mir::width(self.code.classes[w.reg().0 as usize]) < words =>
                 {
                     return None;
                 }
@@ -285,7 +283,7 @@ impl Build<'_> {
                 }
             }
             Opd::Reg(r) if self.types[*r as usize].bits() == 64 && ty.bits() < 64 => match ty.is_signed() {
-                true => self.shift(d.plus(1), [Src::ZERO, 31.into(), d.into()], ".R", ".S32", true),
+                true => self.shift(d.plus(1), [Src::ZERO, 31.into(), d.into()], mods::dir::R, mods::ty::S32, true),
                 false => self.mov(d.plus(1), Val::Imm(0)),
             },
             _ => {}
@@ -319,7 +317,7 @@ impl Build<'_> {
             let d = self.dest(i, o)?;
             let at = u32::try_from(at + i64::from(k as u32 * each)).unwrap_or(u32::MAX);
             let (size, words) = (size_text(each as usize, ty.is_signed()), each.div_ceil(4) as u8);
-            let m = Mach::new(op::LDC_C).wn("d", d, words).c("c", bank, at).m("sz", size);
+            let m = Mach::new(op::LDC_C).wn("d", d, words).c("c", bank, at).m(size);
             let m = match index {
                 Some(w) => m.field("c", crate::sass::Role::Register, w, 1, false),
                 None => m,
@@ -339,16 +337,14 @@ impl Build<'_> {
         let words = bytes.div_ceil(4) as u8;
         let data = self.stored(i, &i.opds[1], ty, words)?;
         let m = match i.space() {
-            Some(Space::Global) => self.accessed(i, STG.mach().mark("sem", semantics(i)), (0, true, 23))?,
-            None | Some(Space::SharedCluster) => {
-                self.accessed(i, ST.mach().mark("sem", semantics(i)), (0, true, 31))?
-            }
+            Some(Space::Global) => self.accessed(i, STG.mach().mark(semantics(i)), (0, true, 23))?,
+            None | Some(Space::SharedCluster) => self.accessed(i, ST.mach().mark(semantics(i)), (0, true, 31))?,
             Some(Space::Shared | Space::SharedCta) => self.accessed(i, STS.mach(), (0, false, 23))?,
             Some(Space::Local) => self.accessed(i, STL.mach(), (0, false, 23))?,
             _ if passed(&i.opds[0]) => self.accessed(i, STL.mach(), (0, false, 23))?,
             _ => return self.no(i, "this space is not assembled"),
         };
-        let m = m.mark("sz", size_text(bytes, false)).effect();
+        let m = m.mark(size_text(bytes, false)).effect();
         self.push(match data {
             Some(w) => m.rn("b", w, words),
             None => m,
@@ -428,14 +424,14 @@ impl Build<'_> {
             return Ok(());
         }
         let kind = match i.op {
-            Opcode::Applypriority => ".DML2",
-            Opcode::Discard => ".RML2",
-            _ if i.has("L2::evict_last") => ".PML2",
-            _ if i.has("L2") || i.has("L2::evict_normal") => ".PF2",
-            _ => ".PF1",
+            Opcode::Applypriority => mods::op::DML2,
+            Opcode::Discard => mods::op::RML2,
+            _ if i.has("L2::evict_last") => mods::op::PML2,
+            _ if i.has("L2") || i.has("L2::evict_normal") => mods::op::PF2,
+            _ => mods::op::PF1,
         };
         let place = self.place(i, &i.opds[0], true, 1 << 31)?;
-        self.push(Mach::new(op::CCTL_R).m("e", ".E").m("op", kind).at_place(&place).effect());
+        self.push(Mach::new(op::CCTL_R).m(mods::e::E).m(kind).at_place(&place).effect());
         Ok(())
     }
 
@@ -448,7 +444,7 @@ impl Build<'_> {
             (Some(Space::Global), _) => self.mov64(d, s),
             (Some(Space::Shared | Space::SharedCta), false) => {
                 self.mov(d, s.low());
-                self.push(Mach::new(op::S2R_S).w("d", d.plus(1)).m("s", "SR_SWINHI"));
+                self.push(Mach::new(op::S2R_S).w("d", d.plus(1)).m(mods::s::SR_SWINHI));
             }
             (Some(Space::Shared | Space::SharedCta), true) => {
                 self.mov(d, s.low());
@@ -510,18 +506,20 @@ impl Build<'_> {
             _ => return self.no(i, "this space is not assembled"),
         };
         let m = Mach::new(form);
-        let m = if Self::has_slot(form, "ev") { m.m("ev", "") } else { m };
+        let m = if Self::has_slot(form, "ev") { m.m(mods::ev::NONE) } else { m };
         let mut m = self.accessed(i, m, (first, !shared, 23))?;
         if !shared {
             let sem = match () {
-                () if i.has("sys") => ".STRONG.SYS",
-                () if i.has("cta") => ".STRONG.SM",
-                () => ".STRONG.GPU",
+                () if i.has("sys") => mods::sem::STRONG_SYS,
+                () if i.has("cta") => mods::sem::STRONG_SM,
+                () => mods::sem::STRONG_GPU,
             };
-            m = m.m("e", ".E").m("sem", sem);
+            m = m.m(mods::e::E).m(sem);
         }
         m = match cas {
-            true => m.m("sz", ["", "", ".64", "", ".128"][usize::from(words)]),
+            true => {
+                m.m([mods::sz::NONE, mods::sz::NONE, mods::sz::_64, mods::sz::NONE, mods::sz::_128][usize::from(words)])
+            }
             false => self.operation(i, m, ty)?,
         };
         if let Some(w) = data {
@@ -545,46 +543,46 @@ impl Build<'_> {
 
     fn operation(&mut self, i: &Flat, m: Mach, ty: Type) -> Result<Mach, AsmError> {
         let found = i.words().find_map(|w| match w {
-            "min" => Some(".MIN"),
-            "max" => Some(".MAX"),
-            "inc" => Some(".INC"),
-            "dec" => Some(".DEC"),
-            "exch" => Some(".EXCH"),
+            "min" => Some(mods::op::MIN),
+            "max" => Some(mods::op::MAX),
+            "inc" => Some(mods::op::INC),
+            "dec" => Some(mods::op::DEC),
+            "exch" => Some(mods::op::EXCH),
             _ => None,
         });
         // add, and, or, xor read as instructions' names elsewhere; here they are words as well.
         let plain = i.words().find_map(|w| match w {
-            "add" => Some(".ADD"),
-            "and" => Some(".AND"),
-            "or" => Some(".OR"),
-            "xor" => Some(".XOR"),
+            "add" => Some(mods::op::ADD),
+            "and" => Some(mods::op::AND),
+            "or" => Some(mods::op::OR),
+            "xor" => Some(mods::op::XOR),
             _ => None,
         });
         let Some(operation) = found.or(plain) else { return self.no(i, "this atomic operation is not assembled") };
-        let exchanged = operation == ".EXCH";
+        let exchanged = operation == mods::op::EXCH;
         let size = match ty {
             _ if i.lanes() > 1 => match (ty, i.lanes()) {
-                (Type::F32, 2) => ".F32x2.FTZ.RN",
-                (Type::F32, 4) => ".F32x4.FTZ.RN",
-                (Type::F16x2, 2) => ".F16x4.RN",
-                (Type::F16x2, 4) => ".F16x8.RN",
-                (Type::Bf16x2, 2) => ".BF16x4.RN",
-                (Type::Bf16x2, 4) => ".BF16x8.RN",
+                (Type::F32, 2) => mods::sz::F32X2_FTZ_RN,
+                (Type::F32, 4) => mods::sz::F32X4_FTZ_RN,
+                (Type::F16x2, 2) => mods::sz::F16X4_RN,
+                (Type::F16x2, 4) => mods::sz::F16X8_RN,
+                (Type::Bf16x2, 2) => mods::sz::BF16X4_RN,
+                (Type::Bf16x2, 4) => mods::sz::BF16X8_RN,
                 _ => return self.no(i, "atomics of this size are not assembled"),
             },
-            Type::F32 if !exchanged => ".F32.FTZ.RN",
-            Type::F64 if !exchanged => ".F64.RN",
-            Type::F16x2 => ".F16x2.RN",
-            Type::Bf16x2 => ".BF16x2.RN",
+            Type::F32 if !exchanged => mods::sz::F32_FTZ_RN,
+            Type::F64 if !exchanged => mods::sz::F64_RN,
+            Type::F16x2 => mods::sz::F16X2_RN,
+            Type::Bf16x2 => mods::sz::BF16X2_RN,
             Type::F16 | Type::Bf16 => return self.no(i, "atomics of single halves are not assembled"),
-            t => match (t.bits(), t.is_signed() && matches!(operation, ".MIN" | ".MAX")) {
-                (32, true) => ".S32",
-                (64, true) => ".S64",
-                (64, false) => ".64",
-                (128, _) => ".128",
-                _ => "",
+            t => match (t.bits(), t.is_signed() && matches!(operation, mods::op::MIN | mods::op::MAX)) {
+                (32, true) => mods::sz::S32,
+                (64, true) => mods::sz::S64,
+                (64, false) => mods::sz::_64,
+                (128, _) => mods::sz::_128,
+                _ => mods::sz::NONE,
             },
         };
-        Ok(m.m("op", operation).m("sz", size))
+        Ok(m.m(operation).m(size))
     }
 }

@@ -1,9 +1,10 @@
 //! The text's instructions → machine instructions on virtual registers, one after the other.
 //!
-//! 16-bit registers stand in the low half of a word whose upper half is anything; predicates in predicate registers; 64 bits in
-//! an aligned pair.
+//! 16-bit registers stand in the low half of a word whose upper half is anything; predicates in predicate registers; 64
+//! bits in an aligned pair.
 
 mod arrivals;
+pub mod build;
 mod bulk;
 mod call;
 mod cluster;
@@ -31,35 +32,37 @@ mod wide;
 mod wmma;
 mod words;
 
-use super::AsmError;
-use super::build::Build;
-use super::facts::{Facts, Known};
-use super::flat::{Body, Flat, Item, Names, Opd};
-use super::mir::{Block, Code, Term};
 use crate::ptx::{Opcode, Type};
-pub(super) use bulk::GROUPS as BULK_GROUPS;
-pub(super) use cluster::{EXPLICIT, knows_blocks};
-pub(super) use copy::GROUPS as COPY_GROUPS;
-pub(super) use memory::Place;
-pub(super) use words::knows;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::allocate::pool::Pool;
+use crate::sass::compile::context::Unit;
+use crate::sass::compile::mir::{Block, Code, Term, Word};
+use crate::sass::compile::optimise::facts::Known;
+use crate::sass::compile::read::flat::{Flat, Item, Opd};
+use build::Build;
+pub use bulk::GROUPS as BULK_GROUPS;
+pub use cluster::{EXPLICIT, knows_blocks};
+pub use copy::GROUPS as COPY_GROUPS;
+pub use memory::Place;
+pub use words::knows;
 
 /// Selected code, and what it uses.
-pub(super) struct Selected {
+pub struct Selected {
     pub code: Code,
-    pub stack: super::mir::Word,
+    pub stack: Word,
     pub uses_stack: bool,
     pub barriers: u32,
     /// Functions that are called.
     pub calls: Vec<u32>,
     /// What warps ask for of each other's registers.
-    pub pool: Option<super::pool::Pool>,
+    pub pool: Option<Pool>,
 }
 
-/// Selects a body's instructions; of the module's functions it is the one of that number, or a kernel.
-pub(super) fn select(body: &Body, facts: &Facts, names: &Names, number: Option<u32>) -> Result<Selected, AsmError> {
-    let mut b = Build::new(facts, body);
-    (b.functions, b.number, b.chip) = (names.functions.clone(), number, names.chip);
-    b.code.returns = number.map(|_| b.fresh());
+/// Selects a body's instructions.
+pub fn select(unit: &Unit) -> Result<Selected, AsmError> {
+    let body = &unit.body;
+    let mut b = Build::new(unit);
+    b.code.returns = unit.number.map(|_| b.fresh());
     let first = b.code.blocks.len();
     for _ in 0..body.labels {
         b.code.blocks.push(Block { ops: vec![], term: Term::Exit });
@@ -103,7 +106,7 @@ pub(super) fn select(body: &Body, facts: &Facts, names: &Names, number: Option<u
 
 impl Build<'_> {
     /// Goes on in a block that is laid out next.
-    pub(super) fn start(&mut self, block: usize) {
+    pub fn start(&mut self, block: usize) {
         self.block = block;
         self.code.order.push(block);
     }
@@ -116,7 +119,7 @@ impl Build<'_> {
     }
 
     /// A new block, laid out next.
-    pub(super) fn fresh(&mut self) -> usize {
+    pub fn fresh(&mut self) -> usize {
         self.code.blocks.push(Block { ops: vec![], term: Term::Exit });
         self.code.blocks.len() - 1
     }

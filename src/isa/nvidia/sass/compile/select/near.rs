@@ -1,12 +1,14 @@
-//! Division, reciprocal and square root, correctly rounded. Where operands and result are in the middle of the range, a few steps lead there from MUFU's guess;
-//! the ways that are right everywhere (`far_..`) stand behind a branch that a warp takes if one of its threads has to.
+//! Division, reciprocal and square root, correctly rounded. Where operands and result are in the middle of the range, a
+//! few steps lead there from MUFU's guess; the paths that are right everywhere (`far_..`) stand after a branch that a
+//! warp takes if one of its threads has to.
 //!
-//! Steps and limits are those of the code that ptxas makes: what a card's MUFU and FCHK give is as good as that wants it.
+//! Steps and limits are those of the code that ptxas makes: what a card's MUFU and FCHK give is as good as that wants
+//! it.
 
-use super::super::build::{Build, Src, ffma, fmul, iadd3};
-use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
+use super::build::{Build, Src, ffma, fmul, iadd3};
 use super::double;
-use crate::sass::op;
+use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
+use crate::sass::{Modifier, mods, op};
 
 const ONE: u32 = 1f32.to_bits();
 
@@ -20,7 +22,7 @@ impl Build<'_> {
     ) -> Word {
         let any = self.pred();
         let (out, is_far) = near(self);
-        self.push(Mach::new(op::VOTE_R).w("pu", any).m("md", ".ANY").p("pp", is_far).effect());
+        self.push(Mach::new(op::VOTE_R).w("pu", any).m(mods::md::ANY).p("pp", is_far).effect());
         let (elsewhere, done) = (self.fresh(), self.fresh());
         self.code.blocks[self.block].term = Term::Branch(Pred::of(any), elsewhere, done, true);
         self.start(elsewhere);
@@ -39,9 +41,9 @@ impl Build<'_> {
         Src { val: Val::Word(self.in_word(s.val)), ..s }
     }
 
-    fn guess(&mut self, x: Src, function: &'static str) -> Word {
+    fn guess(&mut self, x: Src, function: Modifier) -> Word {
         let r = self.one();
-        self.unary(op::MUFU_R, r, x, |m| m.m("fn", function));
+        self.unary(op::MUFU_R, r, x, |m| m.m(function));
         r
     }
 
@@ -52,9 +54,9 @@ impl Build<'_> {
         d
     }
 
-    pub(super) fn divide_float(&mut self, d: Word, a: Src, b: Src, rounding: &'static str) {
+    pub(super) fn divide_float(&mut self, d: Word, a: Src, b: Src, rounding: Modifier) {
         let r = self.unguarded(|m| {
-            if !rounding.is_empty() || a.abs || b.abs {
+            if rounding != mods::rnd::NONE || a.abs || b.abs {
                 return m.far_quotient(a, b, rounding);
             }
             let (x, y) = (m.source(a), m.source(b));
@@ -76,14 +78,14 @@ impl Build<'_> {
 
     /// MUFU's reciprocal and a Newton step.
     fn reciprocal_step(&mut self, y: Src) -> Word {
-        let r = self.guess(y, ".RCP");
+        let r = self.guess(y, mods::fn_::RCP);
         let e = self.multiply_add(y.negated(), r.into(), ONE.into());
         self.multiply_add(r.into(), e.into(), r.into())
     }
 
-    pub(super) fn invert_float(&mut self, d: Word, a: Src, rounding: &'static str) {
+    pub(super) fn invert_float(&mut self, d: Word, a: Src, rounding: Modifier) {
         let r = self.unguarded(|m| {
-            if !rounding.is_empty() || a.abs {
+            if rounding != mods::rnd::NONE || a.abs {
                 return m.far_quotient(ONE.into(), a, rounding);
             }
             let y = m.source(a);
@@ -92,7 +94,7 @@ impl Build<'_> {
                 let (up, exponent, p) = (m.one(), m.one(), m.pred());
                 m.alu(iadd3(), up, [Src { neg: false, ..y }, 0x0180_0000.into(), Src::ZERO], |m| m);
                 m.lop(exponent, [up.into(), 0x7f80_0000.into(), Src::ZERO], 0xc0);
-                m.compare(p, ".LE", false, exponent.into(), 0x01ff_ffff.into());
+                m.compare(p, mods::cmp::LE, false, exponent.into(), 0x01ff_ffff.into());
                 (m.reciprocal_step(y), Pred::of(p))
             };
             m.near_or(1, near, |m| m.far_quotient(ONE.into(), y, rounding))
@@ -100,16 +102,16 @@ impl Build<'_> {
         self.mov(d, Val::Word(r));
     }
 
-    pub(super) fn root_float(&mut self, d: Word, a: Src, rounding: &'static str) {
+    pub(super) fn root_float(&mut self, d: Word, a: Src, rounding: Modifier) {
         let r = self.unguarded(|m| {
-            if !rounding.is_empty() || a.abs || a.neg {
+            if rounding != mods::rnd::NONE || a.abs || a.neg {
                 return m.far_root(a, rounding);
             }
             let x = m.source(a);
             let near = |m: &mut Self| {
                 let (low, p) = (m.one(), m.pred());
                 m.alu(iadd3(), low, [x, 0xf300_0000.into(), Src::ZERO], |m| m);
-                m.compare(p, ".GT", false, low.into(), 0x727f_ffff.into());
+                m.compare(p, mods::cmp::GT, false, low.into(), 0x727f_ffff.into());
                 (m.root_steps(x), Pred::of(p))
             };
             m.near_or(1, near, |m| m.scaled_root(x))
@@ -119,7 +121,7 @@ impl Build<'_> {
 
     /// MUFU's root and a Newton step.
     fn root_steps(&mut self, x: Src) -> Word {
-        let r = self.guess(x, ".RSQ");
+        let r = self.guess(x, mods::fn_::RSQ);
         let (s, half) = (self.one(), self.one());
         self.alu(fmul(), s, [x, r.into(), Src::ZERO], |m| m);
         self.alu(fmul(), half, [r.into(), 0.5f32.to_bits().into(), Src::ZERO], |m| m);
@@ -127,7 +129,8 @@ impl Build<'_> {
         self.multiply_add(left.into(), half.into(), s.into())
     }
 
-    /// The root of what is below 2^-101 or no positive number: of `2^64 x`, which is exact, made smaller by 2^-32, which is too.
+    /// The root of what is below 2^-101 or no positive number: of `2^64 x`, which is exact, made smaller by 2^-32,
+    /// which is too.
     fn scaled_root(&mut self, x: Src) -> Word {
         let (big, scaled, out) = (self.one(), self.one(), self.one());
         self.alu(fmul(), big, [x, 2f32.powi(64).to_bits().into(), Src::ZERO], |m| m);
@@ -139,8 +142,8 @@ impl Build<'_> {
     }
 
     /// MUFU's guess for a double: its high word, above a low word that is given.
-    fn guess_double(&mut self, r: Word, x: Word, function: &'static str) {
-        self.push(Mach::new(op::MUFU_R).w("d", r.plus(1)).r("b", x.plus(1)).m("fn", function));
+    fn guess_double(&mut self, r: Word, x: Word, function: Modifier) {
+        self.push(Mach::new(op::MUFU_R).w("d", r.plus(1)).r("b", x.plus(1)).m(function));
     }
 
     /// `±a * b + c` of doubles in registers.
@@ -163,17 +166,23 @@ impl Build<'_> {
         [r, self.multiply_add_double((y, true), r, double::ONE)]
     }
 
-    pub(super) fn invert_double(&mut self, d: Word, a: Wide, rounding: &'static str) {
+    pub(super) fn invert_double(&mut self, d: Word, a: Wide, rounding: Modifier) {
         let r = self.unguarded(|m| {
             let y = m.in_pair(a);
             let near = |m: &mut Self| {
                 let (r, p) = (m.two(), m.pred());
                 m.alu(iadd3(), r, [y.plus(1).into(), 0x0030_0402.into(), Src::ZERO], |m| m);
-                m.guess_double(r, y, ".RCP64H");
-                m.test(p, ".LT", Src { val: Val::Word(r), neg: false, abs: true }, 0x0040_0402.into(), Pred::TRUE);
+                m.guess_double(r, y, mods::fn_::RCP64H);
+                m.test(
+                    p,
+                    mods::cmp::LT,
+                    Src { val: Val::Word(r), neg: false, abs: true },
+                    0x0040_0402.into(),
+                    Pred::TRUE,
+                );
                 let [r, e] = m.reciprocal_steps_double(y, r);
                 let out = m.multiply_add_double((r, false), e, Wide::Pair(r));
-                if !rounding.is_empty() {
+                if rounding != mods::rnd::NONE {
                     return (m.directed(out, (y, out, double::ONE), Wide::Pair(r), rounding), Pred::of(p));
                 }
                 (out, Pred::of(p))
@@ -183,7 +192,7 @@ impl Build<'_> {
         self.mov64(d, Wide::Pair(r));
     }
 
-    pub(super) fn divide_double(&mut self, d: Word, a: Wide, b: Wide, rounding: &'static str) {
+    pub(super) fn divide_double(&mut self, d: Word, a: Wide, b: Wide, rounding: Modifier) {
         let r = self.unguarded(|m| {
             let (x, y) = (m.in_pair(a), m.in_pair(b));
             let near = |m: &mut Self| {
@@ -191,9 +200,9 @@ impl Build<'_> {
                 let [out, r] = m.quotient_steps_double(Wide::Pair(x), y);
                 // High words as floats: the numerator and the quotient are large enough, the divisor is a number.
                 let size = |w: Word| Src { val: Val::Word(w), neg: false, abs: true };
-                m.test(large, ".GEU", size(x.plus(1)), 0x0360_0000.into(), Pred::TRUE);
+                m.test(large, mods::cmp::GEU, size(x.plus(1)), 0x0360_0000.into(), Pred::TRUE);
                 let both = m.multiply_add(Src::ZERO, y.plus(1).into(), out.plus(1).into());
-                m.test(p, ".GT", size(both), 0x0010_0000.into(), Pred::of(large));
+                m.test(p, mods::cmp::GT, size(both), 0x0010_0000.into(), Pred::of(large));
                 (m.directed(out, (y, out, Wide::Pair(x)), Wide::Pair(r), rounding), Pred::of(p).not())
             };
             m.near_or(2, near, |m| m.far_quotient_double(Some(x), y, rounding))
@@ -205,7 +214,7 @@ impl Build<'_> {
     pub(super) fn quotient_steps_double(&mut self, x: Wide, y: Word) -> [Word; 2] {
         let (r, q) = (self.two(), self.two());
         self.mov(r, Val::Imm(1));
-        self.guess_double(r, y, ".RCP64H");
+        self.guess_double(r, y, mods::fn_::RCP64H);
         let [r, e] = self.reciprocal_steps_double(y, r);
         let r = self.multiply_add_double((r, false), e, Wide::Pair(r));
         self.dmul(q, x, Wide::Pair(r));
@@ -213,14 +222,14 @@ impl Build<'_> {
         [self.multiply_add_double((r, false), left, Wide::Pair(q)), r]
     }
 
-    pub(super) fn root_double(&mut self, d: Word, a: Wide, rounding: &'static str) {
+    pub(super) fn root_double(&mut self, d: Word, a: Wide, rounding: Modifier) {
         let r = self.unguarded(|m| {
             let x = m.in_pair(a);
             let near = |m: &mut Self| {
                 let (r, p) = (m.two(), m.pred());
                 m.alu(iadd3(), r, [x.plus(1).into(), 0xfcb0_0000.into(), Src::ZERO], |m| m);
-                m.guess_double(r, x, ".RSQ64H");
-                m.compare(p, ".GE", false, r.into(), 0x7ca0_0000.into());
+                m.guess_double(r, x, mods::fn_::RSQ64H);
+                m.compare(p, mods::cmp::GE, false, r.into(), 0x7ca0_0000.into());
                 let [out, half] = m.root_steps_double(x, r);
                 (m.directed(out, (out, out, Wide::Pair(x)), Wide::Pair(half), rounding), Pred::of(p))
             };

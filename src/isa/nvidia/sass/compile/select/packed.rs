@@ -1,11 +1,11 @@
 //! Packed integers: pairs of 16 bits, and the video instructions on bytes.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, vimnmx};
-use super::super::flat::Flat;
-use super::super::mir::{Mach, Pred, Val, Word};
+use super::build::{Build, Src, iadd3, vimnmx};
 use crate::ptx::{Opcode, Type};
-use crate::sass::{Chip, op};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::sass::compile::read::flat::Flat;
+use crate::sass::{Chip, mods, op};
 
 impl Build<'_> {
     /// `add`, `min`, `max` of two halves of a word each.
@@ -20,12 +20,12 @@ impl Build<'_> {
         let (a, b) = (self.src(i, &i.opds[1], Type::B32)?, self.src(i, &i.opds[2], Type::B32)?);
         let (a, b) = (self.in_word(a), self.in_word(b));
         match i.op {
-            Opcode::Add => self.push(Mach::new(op::VIADD_R).w("d", d).r("a", a).r("b", b).m("h", ".16x2")),
+            Opcode::Add => self.push(Mach::new(op::VIADD_R).w("d", d).r("a", a).r("b", b).m(mods::h::_16X2)),
             Opcode::Min | Opcode::Max => {
-                let ty = if i.ty() == Type::S16x2 { ".S16x2" } else { ".U16x2" };
+                let ty = if i.ty() == Type::S16x2 { mods::ty::S16X2 } else { mods::ty::U16X2 };
                 let p = if i.op == Opcode::Max { Pred::TRUE.not() } else { Pred::TRUE };
                 self.alu(vimnmx(), d, [a.into(), b.into(), Src::ZERO], |m| {
-                    m.p("pp", p).m("ty", ty).mark("relu", if relu { ".RELU" } else { "" })
+                    m.p("pp", p).m(ty).mark(if relu { mods::relu::RELU } else { mods::relu::NONE })
                 });
             }
             _ => return self.no(i, "no instruction on packed 16-bit integers of that kind is assembled"),
@@ -38,17 +38,17 @@ impl Build<'_> {
         let [larger, smaller, difference] = [self.one(), self.one(), self.one()];
         self.unguarded(|s| {
             for (to, pick) in [(larger, Pred::TRUE.not()), (smaller, Pred::TRUE)] {
-                s.push(Mach::new(op::VIMNMX_R_SM120).w("d", to).r("a", a).r("b", b).p("pp", pick).m("ty", ".U8x4"));
+                s.push(Mach::new(op::VIMNMX_R_SM120).w("d", to).r("a", a).r("b", b).p("pp", pick).m(mods::ty::U8X4));
             }
         });
         let less = |to: Word| {
-            Mach::new(op::VIADD_R_SM120).w("d", to).r("a", larger).r("b", smaller).neg("b", true).m("h", ".U8x4")
+            Mach::new(op::VIADD_R_SM120).w("d", to).r("a", larger).r("b", smaller).neg("b", true).m(mods::h::U8X4)
         };
         let Some(addend) = addend else { return self.push(less(d)) };
         self.unguarded(|s| s.push(less(difference)));
         let ones = self.in_word(Val::Imm(0x0101_0101));
         let sum = Mach::new(op::IDP_R).w("d", d).r("a", difference).r("b", ones).r("c", addend);
-        self.push(sum.m("at", ".U8").m("bt", ".U8"));
+        self.push(sum.m(mods::at::U8).m(mods::bt::U8));
     }
 
     /// Differences of 16-bit halves, or their sum.
@@ -78,7 +78,13 @@ impl Build<'_> {
     fn half_of(&mut self, v: Val, ty: Type, upper: bool) -> Word {
         let (t, signed) = (self.one(), ty.is_signed());
         self.unguarded(|s| match upper {
-            true => s.shift(t, [Src::ZERO, 16.into(), v.into()], ".R", if signed { ".S32" } else { ".U32" }, true),
+            true => s.shift(
+                t,
+                [Src::ZERO, 16.into(), v.into()],
+                mods::dir::R,
+                if signed { mods::ty::S32 } else { mods::ty::U32 },
+                true,
+            ),
             false => s.extend_to(t, v, if signed { Type::S16 } else { Type::U16 }),
         });
         t
@@ -100,8 +106,8 @@ impl Build<'_> {
             self.differences_of_extremes(d, (a, b), sums.then_some(c));
             return Ok(());
         }
-        let m = Mach::new(op::VABSDIFF4_R).w("d", d).r("a", a).r("b", b).m("sg", ".U8");
-        let m = m.m("acc", if sums { ".ACC" } else { "" });
+        let m = Mach::new(op::VABSDIFF4_R).w("d", d).r("a", a).r("b", b).m(mods::sg::U8);
+        let m = m.m(if sums { mods::acc::ACC } else { mods::acc::NONE });
         let more = if sums { self.held(c) } else { None };
         self.push(match more {
             Some(w) => m.r("c", w),

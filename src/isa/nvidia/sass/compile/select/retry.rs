@@ -1,12 +1,12 @@
 //! Atomics that the machine does not have: a loop of compare and swap.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, fadd};
-use super::super::flat::Flat;
-use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
+use super::build::{Build, Src, fadd};
 use super::memory::Place;
 use crate::ptx::{Space, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Term, Val, Wide, Word};
+use crate::sass::compile::read::flat::Flat;
+use crate::sass::{mods, op};
 
 impl Build<'_> {
     /// `old = *a; do { new = old op data } while (!swapped)`, in shared or global memory.
@@ -37,7 +37,12 @@ impl Build<'_> {
         let shift = if half { Some(self.aligned(&mut place, wide)) } else { None };
         let (old, got) = if words == 2 { (self.two(), self.two()) } else { (self.one(), self.one()) };
         let load = self.access_form(i, [op::LDS_R, op::LDG_R, op::LD_R], wide);
-        self.push(load.m("sz", if words == 2 { ".64" } else { "" }).wn("d", old, words).at_place(&place).effect());
+        self.push(
+            load.m(if words == 2 { mods::sz::_64 } else { mods::sz::NONE })
+                .wn("d", old, words)
+                .at_place(&place)
+                .effect(),
+        );
         let (again, done) = (self.fresh(), self.fresh());
         self.code.blocks[self.block].term = Term::Jump(again);
         self.start(again);
@@ -46,12 +51,12 @@ impl Build<'_> {
             None => self.new_value(i, ty, old, data)?,
         };
         let cas = self.access_form(i, [op::ATOMS_CAS, op::ATOMG_CAS, op::ATOM_CAS], wide);
-        let cas = cas.m("sz", if words == 2 { ".64" } else { "" }).at_place(&place);
+        let cas = cas.m(if words == 2 { mods::sz::_64 } else { mods::sz::NONE }).at_place(&place);
         self.push(cas.rn("b", old, words).rn("c", new, words).wn("d", got, words).effect());
         let p = self.pred();
         match words {
-            2 => self.compare64(p, ".NE", false, Wide::Pair(got), Wide::Pair(old)),
-            _ => self.compare(p, ".NE", false, got.into(), old.into()),
+            2 => self.compare64(p, mods::cmp::NE, false, Wide::Pair(got), Wide::Pair(old)),
+            _ => self.compare(p, mods::cmp::NE, false, got.into(), old.into()),
         }
         match words {
             2 => self.mov64(old, Wide::Pair(got)),
@@ -62,7 +67,9 @@ impl Build<'_> {
         if first == 1 {
             let d = self.dest(i, &i.opds[0])?;
             match (shift, words) {
-                (Some(shift), _) => self.shift(d, [Src::ZERO, shift.into(), old.into()], ".R", ".U32", true),
+                (Some(shift), _) => {
+                    self.shift(d, [Src::ZERO, shift.into(), old.into()], mods::dir::R, mods::ty::U32, true)
+                }
                 (None, 2) => self.mov64(d, Wide::Pair(old)),
                 (None, _) => self.mov(d, Val::Word(old)),
             }
@@ -81,8 +88,8 @@ impl Build<'_> {
             _ => forms[2],
         };
         let m = Mach::new(form);
-        let m = if Self::has_slot(form, "ev") { m.m("ev", "") } else { m };
-        if wide { m.m("e", ".E").m("sem", ".STRONG.GPU") } else { m }
+        let m = if Self::has_slot(form, "ev") { m.m(mods::ev::NONE) } else { m };
+        if wide { m.m(mods::e::E).m(mods::sem::STRONG_GPU) } else { m }
     }
 
     /// The word that a half stands in, and by how many bits it is shifted there.
@@ -92,9 +99,9 @@ impl Build<'_> {
             Some((w, _)) => Val::Word(w),
             None => Val::Imm(0),
         };
-        self.alu(super::super::build::iadd3(), sum, [low.into(), (place.offset as u32).into(), Src::ZERO], |m| m);
+        self.alu(super::build::iadd3(), sum, [low.into(), (place.offset as u32).into(), Src::ZERO], |m| m);
         self.lop(bits, [sum.into(), 2.into(), Src::ZERO], 0xc0);
-        self.shift(shift, [bits.into(), 3.into(), Src::ZERO], ".L", ".U32", false);
+        self.shift(shift, [bits.into(), 3.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
         if wide {
             let (d, full) = (self.two(), self.two());
             if let Some((w, _)) = place.base {
@@ -119,13 +126,13 @@ impl Build<'_> {
         shift: Word,
     ) -> Result<Word, AsmError> {
         let (mine, mask, moved, new, out) = (self.one(), self.one(), self.one(), self.one(), self.one());
-        self.shift(mine, [Src::ZERO, shift.into(), old.into()], ".R", ".U32", true);
+        self.shift(mine, [Src::ZERO, shift.into(), old.into()], mods::dir::R, mods::ty::U32, true);
         match swap {
             Some(swap) => {
                 let (x, y, p) = (self.one(), self.one(), self.pred());
                 self.lop(x, [mine.into(), 0xffff.into(), Src::ZERO], 0xc0);
                 self.lop(y, [data.into(), 0xffff.into(), Src::ZERO], 0xc0);
-                self.compare(p, ".EQ", false, x.into(), y.into());
+                self.compare(p, mods::cmp::EQ, false, x.into(), y.into());
                 self.select(new, Pred::of(p), swap.into(), mine.into());
             }
             None => {
@@ -136,8 +143,8 @@ impl Build<'_> {
         let ones = self.in_word(Val::Imm(0xffff));
         let low = self.one();
         self.lop(low, [new.into(), 0xffff.into(), Src::ZERO], 0xc0);
-        self.shift(mask, [ones.into(), shift.into(), Src::ZERO], ".L", ".U32", false);
-        self.shift(moved, [low.into(), shift.into(), Src::ZERO], ".L", ".U32", false);
+        self.shift(mask, [ones.into(), shift.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
+        self.shift(moved, [low.into(), shift.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
         // mask ? moved : old
         self.lop(out, [mask.into(), moved.into(), old.into()], 0xca);
         Ok(out)
@@ -154,7 +161,7 @@ impl Build<'_> {
         });
         match ty {
             Type::F32 if i.has("add") => {
-                self.alu(fadd(), d, [old.into(), Src::ZERO, data.into()], |m| m.m("ftz", ".FTZ"))
+                self.alu(fadd(), d, [old.into(), Src::ZERO, data.into()], |m| m.m(mods::ftz::FTZ))
             }
             Type::F64 if i.has("add") => {
                 self.push(Mach::new(op::DADD_R).wn("d", d, 2).rn("a", old, 2).rn("c", data, 2))
@@ -165,13 +172,13 @@ impl Build<'_> {
             Type::Bf16 | Type::Bf16x2 if i.has("add") => {
                 let one = self.in_word(Val::Imm(0x3f80_3f80));
                 let m = Mach::new(op::HFMA2_R).w("d", d).r("a", old).r("b", one).r("c", data);
-                self.push(m.m("bf", ".BF16_V2"));
+                self.push(m.m(mods::bf::BF16_V2));
             }
             _ if ty.bits() != 64 => return self.no(i, "this atomic operation is not assembled"),
             _ if i.has("add") => self.add64(d, a, b),
             _ if i.has("min") || i.has("max") => {
                 let p = self.pred();
-                self.compare64(p, if i.has("max") { ".GT" } else { ".LT" }, ty.is_signed(), a, b);
+                self.compare64(p, if i.has("max") { mods::cmp::GT } else { mods::cmp::LT }, ty.is_signed(), a, b);
                 self.select64(d, Pred::of(p), a, b);
             }
             _ => match bits {

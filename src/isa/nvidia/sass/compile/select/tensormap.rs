@@ -1,14 +1,15 @@
-//! Tensor maps changed and handed on by code: `tensormap.replace`, `tensormap.cp_fenceproxy`, fences between the ways to memory.
+//! Tensor maps changed and handed on by code: `tensormap.replace`, `tensormap.cp_fenceproxy`, fences between the paths
+//! to memory.
 //!
 //! A map has 128 bytes; which of its bits a field is, is what ptxas 13.5.37 changes for it.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Val, Wide, Word};
+use super::build::{Build, Src, iadd3};
 use super::memory::Place;
 use crate::ptx::{Space, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 /// A field of words of a map: byte offset of the word, lowest bit, bits, and bits that are cleared with it.
 struct Bits {
@@ -82,8 +83,8 @@ impl Build<'_> {
         let v = self.wide(i, new, Type::U64)?;
         let (low, high) = (self.one(), self.one());
         self.unguarded(|b| {
-            b.shift(low, [v.low().into(), 4.into(), v.high().into()], ".R", ".U64", false);
-            b.shift(high, [Src::ZERO, 4.into(), v.high().into()], ".R", ".U32", true);
+            b.shift(low, [v.low().into(), 4.into(), v.high().into()], mods::dir::R, mods::ty::U64, false);
+            b.shift(high, [Src::ZERO, 4.into(), v.high().into()], mods::dir::R, mods::ty::U32, true);
         });
         let place = self.map_word(i, 0x0c + 4 * k)?;
         self.map_store(i, &place, low, 1);
@@ -100,15 +101,15 @@ impl Build<'_> {
         }
         let mask = ((1u32 << bits.width) - 1) << bits.low;
         let (old, kept, new) = (self.one(), self.one(), self.one());
-        let m = if shared(i) { Mach::new(op::LDS_R) } else { Mach::new(op::LD_R).m("e", ".E").m("ev", "") };
-        self.push(m.m("sz", "").w("d", old).at_place(&place).effect());
+        let m = if shared(i) { Mach::new(op::LDS_R) } else { Mach::new(op::LD_R).m(mods::e::E).m(mods::ev::NONE) };
+        self.push(m.m(mods::sz::NONE).w("d", old).at_place(&place).effect());
         self.lop(kept, [old.into(), (!(mask | bits.clears)).into(), Src::ZERO], 0xc0);
         let moved = match value {
             Val::Imm(n) => Val::Imm(n << bits.low & mask),
             v => {
                 let (up, d) = (self.one(), self.one());
                 self.unguarded(|b| {
-                    b.shift(up, [v.into(), bits.low.into(), Src::ZERO], ".L", ".U32", false);
+                    b.shift(up, [v.into(), bits.low.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
                     b.lop(d, [up.into(), mask.into(), Src::ZERO], 0xc0);
                 });
                 Val::Word(d)
@@ -127,11 +128,14 @@ impl Build<'_> {
     }
 
     fn map_store(&mut self, i: &Flat, place: &Place, w: Word, words: u8) {
-        let m = if shared(i) { Mach::new(op::STS_R) } else { Mach::new(op::ST_R).m("e", ".E").m("ev", "") };
-        self.push(m.m("sz", if words == 2 { ".64" } else { "" }).rn("b", w, words).at_place(place).effect());
+        let m = if shared(i) { Mach::new(op::STS_R) } else { Mach::new(op::ST_R).m(mods::e::E).m(mods::ev::NONE) };
+        self.push(
+            m.m(if words == 2 { mods::sz::_64 } else { mods::sz::NONE }).rn("b", w, words).at_place(place).effect(),
+        );
     }
 
-    /// A map goes from shared to global memory, a word by each thread of the warp, and is made known to the copy engine.
+    /// A map goes from shared to global memory, a word by each thread of the warp, and is made known to the copy
+    /// engine.
     fn publish(&mut self, i: &Flat) -> Result<(), AsmError> {
         if i.opds.get(2).and_then(|o| self.constant_of(o)) != Some(MAP_BYTES) {
             return self.no(i, "128 bytes are copied");
@@ -140,15 +144,20 @@ impl Build<'_> {
         let from = self.address_value(i, &i.opds[1])?;
         let to = self.address_words(i, &i.opds[0], true)?;
         let (at, up, sum) = (self.one(), self.two(), self.two());
-        self.push(Mach::new(op::S2R_S).w("d", lane).m("s", "SR_LANEID"));
-        self.shift(by, [lane.into(), 2.into(), Src::ZERO], ".L", ".U32", false);
+        self.push(Mach::new(op::S2R_S).w("d", lane).m(mods::s::SR_LANEID));
+        self.shift(by, [lane.into(), 2.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
         self.alu(iadd3(), at, [by.into(), from.into(), Src::ZERO], |m| m);
-        self.push(Mach::new(op::LDS_R).m("sz", "").w("d", word).at(Some(at), 1, 0).effect());
+        self.push(Mach::new(op::LDS_R).m(mods::sz::NONE).w("d", word).at(Some(at), 1, 0).effect());
         let [Val::Word(low), ..] = to[..] else { return self.no(i, "an address is expected") };
         self.mov(up, Val::Word(by));
         self.mov(up.plus(1), Val::Imm(0));
         self.add64(sum, Wide::Pair(low), Wide::Pair(up));
-        let m = Mach::new(op::ATOMG_R).m("op", ".EXCH").m("e", ".E").m("ev", "").m("sz", "").m("sem", ".STRONG.GPU");
+        let m = Mach::new(op::ATOMG_R)
+            .m(mods::op::EXCH)
+            .m(mods::e::E)
+            .m(mods::ev::NONE)
+            .m(mods::sz::NONE)
+            .m(mods::sem::STRONG_GPU);
         self.push(m.r("b", word).at(Some(sum), 2, 0).effect());
         Ok(())
     }
@@ -161,26 +170,26 @@ impl Build<'_> {
                 self.push(Mach::new(op::DEPBAR_L).n("l", 0x3f).effect());
                 return self.forget_map(i);
             }
-            let scope = if i.has("sys") { ".SYS" } else { ".GPU" };
-            self.push(Mach::new(op::MEMBAR_S).m("k", ".ALL").m("sc", scope).effect());
+            let scope = if i.has("sys") { mods::sc::SYS } else { mods::sc::GPU };
+            self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(scope).effect());
             self.push(Mach::new(op::ERRBAR_N).effect());
             self.push(Mach::new(op::CGAERRBAR_N).effect());
             return Ok(());
         }
         if i.has("alias") {
-            self.push(Mach::new(op::MEMBAR_S).m("k", ".SC").m("sc", ".SYS").effect());
+            self.push(Mach::new(op::MEMBAR_S).m(mods::k::SC).m(mods::sc::SYS).effect());
             self.push(Mach::new(op::CCTL_ALL).effect());
             return Ok(());
         }
         let (scope, view) = match i.space() {
-            Some(Space::Global) => (None, ".G"),
-            Some(Space::Shared | Space::SharedCta) => (Some(".CTA"), ".S"),
-            _ => (Some(".GPU"), ".S"),
+            Some(Space::Global) => (None, mods::v::G),
+            Some(Space::Shared | Space::SharedCta) => (Some(mods::sc::CTA), mods::v::S),
+            _ => (Some(mods::sc::GPU), mods::v::S),
         };
         if let Some(scope) = scope {
-            self.push(Mach::new(op::MEMBAR_S).m("k", ".ALL").m("sc", scope).effect());
+            self.push(Mach::new(op::MEMBAR_S).m(mods::k::ALL).m(scope).effect());
         }
-        self.push(Mach::new(op::FENCE_V).m("v", view).effect());
+        self.push(Mach::new(op::FENCE_V).m(view).effect());
         Ok(())
     }
 }

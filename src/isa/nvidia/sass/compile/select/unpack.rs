@@ -1,17 +1,19 @@
 //! Matrices of elements that the machine does not multiply as they are.
 //!
-//! Floats of eight bits become halves, which hold them exactly; four bits become bytes; of bits that differ there are those that only one has and
-//! those that only the other has; 16 rows of doubles are twice 8 rows. Lanes hold the same stretches of the depth of both factors,
-//! so that a register's halves may be multiplied in any order. sm_120 multiplies neither bits nor 8 rows of bytes: its bits are bytes, its rows 16.
+//! Floats of eight bits become halves, which hold them exactly; four bits become bytes; of bits that differ there are
+//! those that only one has and those that only the other has; 16 rows of doubles are twice 8 rows. Lanes hold the same
+//! stretches of the depth of both factors, so that a register's halves may be multiplied in any order. sm_120
+//! multiplies neither bits nor 8 rows of bytes: its bits are bytes, its rows 16.
 //!
-//! Signed nibbles stay in the upper half of their bytes: each is 16 times its value, and the sum is shifted down before the addend comes to it.
+//! Signed nibbles stay in the upper half of their bytes: each is 16 times its value, and the sum is shifted down before
+//! the addend comes to it.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Val, Word};
+use super::build::{Build, Src, iadd3};
 use crate::ptx::Type;
-use crate::sass::{Chip, op};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Val, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Chip, Modifier, mods, op};
 
 /// The registers of A, B and C; no C: zeros.
 struct Factors {
@@ -76,8 +78,8 @@ impl Build<'_> {
                 self.unpack_eight(y.plus(high), *b, b_ty, high);
             }
             let to = if 2 * k + 2 == a.len() { d } else { self.code_tuple(out) };
-            let dt = if d_ty == Type::F16 { ".F16" } else { ".F32" };
-            let m = Mach::new(op::HMMA_D).m("sh", ".16816").m("dt", dt).m("st", "");
+            let dt = if d_ty == Type::F16 { mods::dt::F16 } else { mods::dt::F32 };
+            let m = Mach::new(op::HMMA_D).m(mods::sh::_16816).m(dt).m(mods::st::NONE);
             self.multiply_words(m, (to, out), [(x, 4), (y, 2)], c);
             c = Some(to);
         }
@@ -93,8 +95,8 @@ impl Build<'_> {
     }
 
     fn unpack_eight(&mut self, d: Word, from: Word, ty: Type, high: u8) {
-        let st = if ty == Type::E4m3 { ".E4M3" } else { ".E5M2" };
-        let m = Mach::new(op::F2FP_UNPACK_B_R).m("dt", ".F16").m("st", st).half("b", u64::from(high));
+        let st = if ty == Type::E4m3 { mods::st::E4M3 } else { mods::st::E5M2 };
+        let m = Mach::new(op::F2FP_UNPACK_B_R).m(mods::dt::F16).m(st).half("b", u64::from(high));
         self.push(m.w("d", d).r("b", from));
     }
 
@@ -106,7 +108,8 @@ impl Build<'_> {
             return self.no(i, "matrices of this shape and type are not assembled");
         }
         let scale = types.iter().map(|t| if t.is_signed() { 4 } else { 0 }).sum::<u32>();
-        let text = |t: Type| if t.is_signed() { ".S8" } else { ".U8" };
+        let at = |t: Type| if t.is_signed() { mods::at::S8 } else { mods::at::U8 };
+        let bt = |t: Type| if t.is_signed() { mods::bt::S8 } else { mods::bt::U8 };
         let (d, copies) = self.fragment_dest(i, &i.opds[0], out)?;
         let mut parts = vec![];
         for (k, b) in b.iter().enumerate() {
@@ -125,8 +128,8 @@ impl Build<'_> {
         for (k, (x, y)) in parts.into_iter().enumerate() {
             let (x, y) = (self.gathered(&x), self.gathered(&y));
             let to = if k == last && scale == 0 { d } else { self.code_tuple(out) };
-            let m = Mach::new(op::IMMA_D).m("at", text(types[0])).m("bt", text(types[1]));
-            let m = if i.has("satfinite") && scale == 0 { m.m("sat", ".SAT") } else { m };
+            let m = Mach::new(op::IMMA_D).m(at(types[0])).m(bt(types[1]));
+            let m = if i.has("satfinite") && scale == 0 { m.m(mods::sat::SAT) } else { m };
             self.multiply_bytes(m, (to, out), [x, y], sum);
             sum = Some(to);
         }
@@ -139,10 +142,10 @@ impl Build<'_> {
     /// Bytes of 8 rows and 16 of the depth, as many as give a sum of two words, or of 16 and 32.
     fn multiply_bytes(&mut self, m: Mach, (to, out): (Word, u8), [a, b]: [(Word, u8); 2], c: Option<Word>) {
         if out == 4 {
-            return self.multiply_words(m.m("sh", ".16832"), (to, out), [a, b], c);
+            return self.multiply_words(m.m(mods::sh::_16832), (to, out), [a, b], c);
         }
         if self.chip != Chip::Sm120 {
-            return self.multiply_words(m.m("sh", ".8816"), (to, out), [a, b], c);
+            return self.multiply_words(m.m(mods::sh::_8816), (to, out), [a, b], c);
         }
         // It multiplies 16 rows: those that are not there are zeros.
         let (x, all) = (self.two(), self.four());
@@ -153,7 +156,7 @@ impl Build<'_> {
             (0..4).for_each(|k| self.mov(wide.plus(k), if k < 2 { Val::Word(c.plus(k)) } else { Val::Imm(0) }));
             wide
         });
-        self.multiply_words(m.m("sh", ".16816"), (all, 4), [(x, 2), b], sum);
+        self.multiply_words(m.m(mods::sh::_16816), (all, 4), [(x, 2), b], sum);
         (0..2).for_each(|k| self.mov(to.plus(k), Val::Word(all.plus(k))));
     }
 
@@ -178,7 +181,7 @@ impl Build<'_> {
         // The addend's registers may be those of the result.
         let parts: Vec<Word> = (0..out).map(|_| self.one()).collect();
         for (k, t) in (0..out).zip(&parts) {
-            self.shift(*t, [Src::ZERO, scale.into(), sum.plus(k).into()], ".R", ".S32", true);
+            self.shift(*t, [Src::ZERO, scale.into(), sum.plus(k).into()], mods::dir::R, mods::ty::S32, true);
         }
         for (k, t) in (0..out).zip(parts) {
             match c {
@@ -199,11 +202,11 @@ impl Build<'_> {
         let moved = match (signed, high) {
             (true, true) | (false, false) => w,
             (true, false) => {
-                self.shift(t, [w.into(), 4.into(), Src::ZERO], ".L", ".U32", false);
+                self.shift(t, [w.into(), 4.into(), Src::ZERO], mods::dir::L, mods::ty::U32, false);
                 t
             }
             (false, true) => {
-                self.shift(t, [Src::ZERO, 4.into(), w.into()], ".R", ".U32", true);
+                self.shift(t, [Src::ZERO, 4.into(), w.into()], mods::dir::R, mods::ty::U32, true);
                 t
             }
         };
@@ -213,8 +216,8 @@ impl Build<'_> {
     }
 
     /// Counts of the bits that both have, or that one of the two has.
-    pub(super) fn multiply_bits(&mut self, i: &Flat, sh: &'static str) -> Result<(), AsmError> {
-        let out = if sh == ".88128" { 2 } else { 4 };
+    pub(super) fn multiply_bits(&mut self, i: &Flat, sh: Modifier) -> Result<(), AsmError> {
+        let out = if sh == mods::sh::_88128 { 2 } else { 4 };
         let Factors { a, b, c } = self.factors(i, out)?;
         if a.len() != usize::from(out / 2) * b.len() {
             return self.no(i, "this number of registers is not assembled");
@@ -241,9 +244,9 @@ impl Build<'_> {
     }
 
     /// `to = c +` how many bits both have.
-    fn count_bits(&mut self, sh: &'static str, (to, out): (Word, u8), [a, b]: [&[Word]; 2], c: Option<Word>) {
+    fn count_bits(&mut self, sh: Modifier, (to, out): (Word, u8), [a, b]: [&[Word]; 2], c: Option<Word>) {
         if self.chip != Chip::Sm120 {
-            let m = Mach::new(op::BMMA_D).m("sh", sh).m("op", ".AND.POPC");
+            let m = Mach::new(op::BMMA_D).m(sh).m(mods::op::AND_POPC);
             let (x, y) = (self.gathered(a), self.gathered(b));
             return self.multiply_words(m, (to, out), [x, y], c);
         }
@@ -261,7 +264,7 @@ impl Build<'_> {
                 y.push(self.every_eighth(b[word], bit));
             }
             let (x, y) = (self.gathered(&x), self.gathered(&y));
-            self.multiply_bytes(Mach::new(op::IMMA_D).m("at", ".U8").m("bt", ".U8"), (next, out), [x, y], sum);
+            self.multiply_bytes(Mach::new(op::IMMA_D).m(mods::at::U8).m(mods::bt::U8), (next, out), [x, y], sum);
             sum = Some(next);
         }
     }
@@ -269,7 +272,7 @@ impl Build<'_> {
     /// A bit of each byte of a word.
     fn every_eighth(&mut self, w: Word, bit: u32) -> Word {
         let (t, d) = (self.one(), self.one());
-        self.shift(t, [Src::ZERO, bit.into(), w.into()], ".R", ".U32", true);
+        self.shift(t, [Src::ZERO, bit.into(), w.into()], mods::dir::R, mods::ty::U32, true);
         self.lop(d, [t.into(), 0x0101_0101.into(), Src::ZERO], 0xc0);
         d
     }
@@ -293,7 +296,7 @@ impl Build<'_> {
             let mut sum = if self.is_zero(&part) { None } else { self.stored(i, &part, Type::F64, 4)? };
             for (k, b) in b.iter().enumerate() {
                 let to = self.four();
-                let m = Mach::new(op::DMMA_D).m("sh", ".8x8x4");
+                let m = Mach::new(op::DMMA_D).m(mods::sh::_8X8X4);
                 self.multiply_words(m, (to, 4), [(a[halves * k + half], 2), (*b, 2)], sum);
                 sum = Some(to);
             }
@@ -301,7 +304,7 @@ impl Build<'_> {
         }
         for (k, o) in d.iter().enumerate() {
             let d = self.dest(i, o)?;
-            self.mov64(d, super::super::mir::Wide::Pair(sums[k / 2].plus(2 * (k % 2) as u8)));
+            self.mov64(d, crate::sass::compile::mir::Wide::Pair(sums[k / 2].plus(2 * (k % 2) as u8)));
         }
         Ok(())
     }

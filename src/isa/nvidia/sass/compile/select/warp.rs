@@ -1,11 +1,11 @@
 //! What the threads of a warp do together: shuffles, votes, matches, reductions.
 
-use super::super::AsmError;
-use super::super::build::Build;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Word};
+use super::build::Build;
 use crate::ptx::{Opcode, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 impl Build<'_> {
     pub(super) fn warp(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -14,7 +14,7 @@ impl Build<'_> {
             Opcode::Vote => self.vote(i),
             Opcode::Activemask => {
                 let d = self.dest(i, &i.opds[0])?;
-                self.push(Mach::new(op::VOTE_D).w("d", d).m("md", ".ANY").p("pp", Pred::TRUE).effect());
+                self.push(Mach::new(op::VOTE_D).w("d", d).m(mods::md::ANY).p("pp", Pred::TRUE).effect());
                 Ok(())
             }
             Opcode::Match => self.match_inst(i),
@@ -68,12 +68,12 @@ impl Build<'_> {
             };
         }
         let mode = match () {
-            () if i.has("up") => ".UP",
-            () if i.has("down") => ".DOWN",
-            () if i.has("bfly") => ".BFLY",
-            () => ".IDX",
+            () if i.has("up") => mods::md::UP,
+            () if i.has("down") => mods::md::DOWN,
+            () if i.has("bfly") => mods::md::BFLY,
+            () => mods::md::IDX,
         };
-        m = m.m("md", mode);
+        m = m.m(mode);
         if let Some(d) = d {
             m = m.w("d", d);
         }
@@ -91,18 +91,18 @@ impl Build<'_> {
         let p = self.pred_src(i, &i.opds[1])?;
         if i.has("ballot") {
             let d = self.dest(i, &i.opds[0])?;
-            self.push(Mach::new(op::VOTE_D).w("d", d).m("md", ".ANY").p("pp", p).effect());
+            self.push(Mach::new(op::VOTE_D).w("d", d).m(mods::md::ANY).p("pp", p).effect());
             return Ok(());
         }
         let mode = if i.has("all") {
-            ".ALL"
+            mods::md::ALL
         } else if i.has("any") {
-            ".ANY"
+            mods::md::ANY
         } else {
-            ".EQ"
+            mods::md::EQ
         };
         let Some(d) = self.pred_dest(&i.opds[0]) else { return Ok(()) };
-        self.push(Mach::new(op::VOTE_R).w("pu", d).m("md", mode).p("pp", p).effect());
+        self.push(Mach::new(op::VOTE_R).w("pu", d).m(mode).p("pp", p).effect());
         Ok(())
     }
 
@@ -123,7 +123,7 @@ impl Build<'_> {
             }
         };
         let mut m = Mach::new(if i.has("all") { op::MATCH_ALL } else { op::MATCH_ANY }).rn("a", a, n);
-        m = m.m("w", if wide { ".U64" } else { "" });
+        m = m.m(if wide { mods::w::U64 } else { mods::w::NONE });
         if let Some(d) = d {
             m = m.w("d", d);
         }
@@ -144,15 +144,15 @@ impl Build<'_> {
         let a = self.src(i, &i.opds[1], i.ty())?;
         let a = self.in_word(a);
         let operation = match () {
-            () if i.has("add") => ".SUM",
-            () if i.has("min") => ".MIN",
-            () if i.has("max") => ".MAX",
-            () if i.has("or") => ".OR",
-            () if i.has("xor") => ".XOR",
-            () => "",
+            () if i.has("add") => mods::op::SUM,
+            () if i.has("min") => mods::op::MIN,
+            () if i.has("max") => mods::op::MAX,
+            () if i.has("or") => mods::op::OR,
+            () if i.has("xor") => mods::op::XOR,
+            () => mods::op::NONE,
         };
-        let sg = if i.ty().is_signed() && !matches!(operation, ".SUM") { ".S32" } else { "" };
-        self.push(Mach::new(op::REDUX_R).n("d", UNIFORM).r("a", a).m("op", operation).m("sg", sg).effect());
+        let sg = if i.ty().is_signed() && operation != mods::op::SUM { mods::sg::S32 } else { mods::sg::NONE };
+        self.push(Mach::new(op::REDUX_R).n("d", UNIFORM).r("a", a).m(operation).m(sg).effect());
         self.push(Mach::new(op::MOV_U).w("d", d).n("b", UNIFORM).n("mask", 15));
         Ok(())
     }

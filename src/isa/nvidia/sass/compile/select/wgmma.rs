@@ -1,15 +1,17 @@
 //! Matrix multiplies of a warpgroup: `wgmma`.
 //!
-//! They run beside the threads. `wgmma.fence` is WARPGROUP.ARRIVE, a multiply HGMMA, QGMMA, IGMMA or BGMMA, the last multiply before
-//! `commit_group` carries the group's mark, `wait_group` is WARPGROUP.DEPBAR. Sums stand in neighbouring registers from a multiple of eight on, descriptors
-//! in four neighbouring uniform registers. That no register of a multiply on its way is given to something else is [`flight`](super::super::flight)'s.
+//! They run beside the threads. `wgmma.fence` is WARPGROUP.ARRIVE, a multiply HGMMA, QGMMA, IGMMA or BGMMA, the last
+//! multiply before `commit_group` carries the group's mark, `wait_group` is WARPGROUP.DEPBAR. Sums stand in
+//! neighbouring registers from a multiple of eight on, descriptors in four neighbouring uniform registers. That no
+//! register of a multiply in flight is given to something else is
+//! [`flight`](crate::sass::compile::arrange::flight)'s.
 
-use super::super::AsmError;
-use super::super::build::Build;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Word, class_of};
+use super::build::Build;
 use crate::ptx::Type;
-use crate::sass::{Form, is_group_multiply, op};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Word, class_of};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Form, Modifier, is_group_multiply, mods, op};
 
 /// URZ.
 const NO_UNIFORM: u64 = 63;
@@ -21,7 +23,7 @@ const ADDS: u64 = 1;
 struct Shape {
     form: [&'static Form; 2],
     columns: u32,
-    depth: u32,
+    sh: Modifier,
     /// Sums in halves, two in a register.
     packed: bool,
     a: Type,
@@ -33,7 +35,7 @@ impl Shape {
         let mut types = i.types();
         let (d, a, b) = (types.next()?, types.next()?, types.next()?);
         let (columns, depth) = i.words().find_map(|w| w.strip_prefix("m64n")?.split_once('k'))?;
-        let (columns, depth) = (columns.parse().ok()?, depth.parse().ok()?);
+        let (columns, depth): (u32, u32) = (columns.parse().ok()?, depth.parse().ok()?);
         let form = match (d, a, b, depth) {
             (Type::F16 | Type::F32, Type::F16, Type::F16, 16) => [op::HGMMA_SS, op::HGMMA_RS],
             (Type::F32, Type::Bf16, Type::Bf16, 16) | (Type::F32, Type::Tf32, Type::Tf32, 8) => {
@@ -47,7 +49,9 @@ impl Shape {
             _ => return None,
         };
         let known = matches!(columns, 8..=256) && u32::is_multiple_of(columns, 8);
-        known.then_some(Shape { form, columns, depth, packed: d == Type::F16, a, b })
+        let text = format!(".64x{columns}x{depth}");
+        let sh = mods::sh::VALUES.iter().copied().find(|m| m.text() == text)?;
+        known.then_some(Shape { form, columns, sh, packed: d == Type::F16, a, b })
     }
 
     /// Registers of the sums.
@@ -56,17 +60,27 @@ impl Shape {
     }
 
     fn formats(&self, m: Mach) -> Mach {
-        let m = m.m("sh", &format!(".64x{}x{}", self.columns, self.depth));
-        let sums = if self.packed { ".F16" } else { ".F32" };
-        let eight = |t: Type| if t == Type::E4m3 { ".E4M3" } else { ".E5M2" };
-        let byte = |t: Type| if t == Type::S8 { ".S8" } else { ".U8" };
+        let m = m.m(self.sh);
+        let sums = if self.packed { mods::dt::F16 } else { mods::dt::F32 };
+        let at = match self.a {
+            Type::E4m3 => mods::at::E4M3,
+            Type::E5m2 => mods::at::E5M2,
+            Type::S8 => mods::at::S8,
+            _ => mods::at::U8,
+        };
+        let bt = match self.b {
+            Type::E4m3 => mods::bt::E4M3,
+            Type::E5m2 => mods::bt::E5M2,
+            Type::S8 => mods::bt::S8,
+            _ => mods::bt::U8,
+        };
         match self.a {
-            Type::F16 => m.m("dt", sums).m("st", ""),
-            Type::Bf16 => m.m("dt", sums).m("st", ".BF16"),
-            Type::Tf32 => m.m("dt", sums).m("st", ".TF32"),
-            Type::E4m3 | Type::E5m2 => m.m("dt", sums).m("at", eight(self.a)).m("bt", eight(self.b)),
-            Type::B1 => m.m("op", ".AND.POPC"),
-            _ => m.m("at", byte(self.a)).m("bt", byte(self.b)),
+            Type::F16 => m.m(sums).m(mods::st::NONE),
+            Type::Bf16 => m.m(sums).m(mods::st::BF16),
+            Type::Tf32 => m.m(sums).m(mods::st::TF32),
+            Type::E4m3 | Type::E5m2 => m.m(sums).m(at).m(bt),
+            Type::B1 => m.m(mods::op::AND_POPC),
+            _ => m.m(at).m(bt),
         }
     }
 }
@@ -102,17 +116,18 @@ impl Build<'_> {
         })
     }
 
-    /// The last multiply marks the end of its group. Where there is none since the last group here, one that does nothing does.
+    /// The last multiply marks the end of its group. Where there is none since the last group here, one that does
+    /// nothing does.
     fn end_group(&mut self) {
         let ops = &mut self.code.blocks[self.block].ops;
         if let Some(m) = ops.iter_mut().rev().find(|m| is_group_multiply(&m.inst))
             && m.inst.modifier("gsb").is_empty()
         {
-            *m = m.clone().m("gsb", ", gsb0");
+            *m = m.clone().m(mods::gsb::GSB0);
             return;
         }
-        let m = Mach::new(op::HGMMA_SS).m("sh", ".64x8x16").m("dt", ".F16").m("st", "").n("u", NO_UNIFORM);
-        self.push(m.p("pp", Pred::TRUE.not()).m("gsb", ", gsb0").effect());
+        let m = Mach::new(op::HGMMA_SS).m(mods::sh::_64X8X16).m(mods::dt::F16).m(mods::st::NONE).n("u", NO_UNIFORM);
+        self.push(m.p("pp", Pred::TRUE.not()).m(mods::gsb::GSB0).effect());
     }
 
     fn multiply_async(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -131,14 +146,14 @@ impl Build<'_> {
             self.descriptor(i, a, u)?;
         }
         self.descriptor(i, b, u + 2)?;
-        let mut m = shape.formats(Mach::new(form)).n("u", u).m("gsb", "");
+        let mut m = shape.formats(Mach::new(form)).n("u", u).m(mods::gsb::NONE);
         let sums = self.sums(i, d, shape.words())?;
         if fragment {
             let count = |b: &Self| b.code.blocks[b.block].ops.len();
             let before = count(self);
             let factor = self.stored(i, a, Type::B32, 4)?;
             if count(self) != before {
-                // Copies behind the text's fence are fenced as well.
+                // Copies after the text's fence are fenced as well.
                 self.push(Mach::new(op::WARPGROUP_ARV).effect());
             }
             m = match factor {
@@ -147,7 +162,7 @@ impl Build<'_> {
             };
         }
         m = self.scaled_by(i, m, rest, fragment)?;
-        m = if i.has("satfinite") { m.m("sat", ".SAT") } else { m };
+        m = if i.has("satfinite") { m.m(mods::sat::SAT) } else { m };
         let overwrites = i.opds.get(3).is_some_and(|o| self.constant_of(o) == Some(0));
         m = m.wn("d", sums.at, sums.words);
         m = match overwrites {
@@ -181,7 +196,7 @@ impl Build<'_> {
             self.mov(sums.at.plus(k as u8), v);
         }
         self.push(Mach::new(op::WARPGROUP_ARV).effect());
-        self.push(m.m("gsb", ", gsb0"));
+        self.push(m.m(mods::gsb::GSB0));
         self.push(Mach::new(op::WARPGROUP_DEPBAR).n("n", 0).effect());
         for (k, o) in sums.copies.iter().enumerate() {
             let d = self.dest(i, o)?;
@@ -206,23 +221,20 @@ impl Build<'_> {
             Some(o) if self.constant_of(o).is_some() => {}
             Some(o) => {
                 let p = self.pred_src(i, o)?;
-                self.push(Mach::new(op::VOTEU_U).m("md", ".ANY").n("pu", ADDS).p("pp", p).effect());
+                self.push(Mach::new(op::VOTEU_U).m(mods::md::ANY).n("pu", ADDS).p("pp", p).effect());
                 m = m.n("pp", 7 - ADDS);
             }
         }
         // Signs of A and B, then where both may be transposed the order of A unless it is in registers, and of B.
-        let transposed = if fragment { &["tb"][..] } else { &["ta", "tb"][..] };
+        let transposed = if fragment { &[mods::tb::TNSPB][..] } else { &[mods::ta::TNSPA, mods::tb::TNSPB][..] };
         for (k, o) in rest.iter().skip(1).enumerate() {
             let Some(n) = self.constant_of(o) else { return self.no(i, "a scale or order that is no constant") };
             m = match (k, n as i64) {
                 (0 | 1, 1) | (2 | 3, 0) => m,
                 (0, -1) if fragment => m.neg("a", true),
-                (0, -1) => m.m("na", ".negA"),
-                (1, -1) => m.m("nb", ".negB"),
-                (2 | 3, 1) if k - 2 < transposed.len() => {
-                    let slot = transposed[k - 2];
-                    m.m(slot, if slot == "ta" { ".tnspA" } else { ".tnspB" })
-                }
+                (0, -1) => m.m(mods::na::NEGA),
+                (1, -1) => m.m(mods::nb::NEGB),
+                (2 | 3, 1) if k - 2 < transposed.len() => m.m(transposed[k - 2]),
                 _ => return self.no(i, "this scale or order is not assembled"),
             };
         }

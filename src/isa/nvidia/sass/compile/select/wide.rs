@@ -1,12 +1,12 @@
 //! Integer arithmetic of 64 bits.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3};
-use super::super::facts::Part;
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Pred, Val, Wide, Word};
+use super::build::{Build, Src, iadd3};
 use crate::ptx::{Imm, Opcode, Type};
-use crate::sass::op;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Pred, Val, Wide, Word};
+use crate::sass::compile::optimise::facts::Part;
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{mods, op};
 
 impl Build<'_> {
     pub(super) fn wide_int(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -44,14 +44,14 @@ impl Build<'_> {
             Opcode::Mad => self.low64(d, s[0], s[1], s[2]),
             Opcode::Min | Opcode::Max => {
                 let p = self.pred();
-                let cmp = if i.op == Opcode::Max { ".GT" } else { ".LT" };
+                let cmp = if i.op == Opcode::Max { mods::cmp::GT } else { mods::cmp::LT };
                 self.unguarded(|b| b.compare64(p, cmp, signed, s[0], s[1]));
                 self.select64(d, Pred::of(p), s[0], s[1]);
             }
             Opcode::Sad => {
                 let (p, low, high, t) = (self.pred(), self.two(), self.two(), self.two());
                 self.unguarded(|b| {
-                    b.compare64(p, ".LT", signed, s[0], s[1]);
+                    b.compare64(p, mods::cmp::LT, signed, s[0], s[1]);
                     b.select64(low, Pred::of(p), s[0], s[1]);
                     b.select64(high, Pred::of(p), s[1], s[0]);
                     b.sum64(t, [Wide::Pair(high), Wide::Pair(low)], [false, true]);
@@ -86,7 +86,7 @@ impl Build<'_> {
                 _ => Some(middle),
             };
             let m = match from {
-                Some(c) => m.m("x", ".X").p("pp", Pred::of(c)).p("pq", Pred::TRUE.not()),
+                Some(c) => m.m(mods::x::X).p("pp", Pred::of(c)).p("pq", Pred::TRUE.not()),
                 None => m,
             };
             let gives = k == 0 || i.has("cc");
@@ -153,7 +153,7 @@ impl Build<'_> {
     /// `d = (x extended to 64 bits) << n + other`.
     fn scaled(&mut self, i: &Flat, d: Word, from: &Flat, other: Wide) -> Result<bool, AsmError> {
         let (Opcode::Shl, Some(Opd::Imm(n))) = (from.op, from.opds.get(2)) else { return Ok(false) };
-        let n = super::super::facts::bits_of(*n, Type::U32);
+        let n = crate::sass::compile::optimise::facts::bits_of(*n, Type::U32);
         let Some(inner) = self.origin(&from.opds[1]).filter(|c| c.op == Opcode::Cvt && n < 31) else {
             return Ok(false);
         };
@@ -171,7 +171,7 @@ impl Build<'_> {
     pub(super) fn magnitude(&mut self, d: Word, x: Word) {
         let (sign, flipped) = (self.one(), self.two());
         self.unguarded(|b| {
-            b.shift(sign, [Src::ZERO, 31.into(), x.plus(1).into()], ".R", ".S32", true);
+            b.shift(sign, [Src::ZERO, 31.into(), x.plus(1).into()], mods::dir::R, mods::ty::S32, true);
             for k in 0..2 {
                 b.lop(flipped.plus(k), [x.plus(k).into(), sign.into(), Src::ZERO], 0x3c);
             }
@@ -180,7 +180,7 @@ impl Build<'_> {
         let low = self.arith(iadd3(), [flipped.into(), Src::from(sign).negated(), Src::ZERO]);
         self.push(low.w("d", d).w("pu", carry));
         let high = self.arith(iadd3(), [flipped.plus(1).into(), Src::from(sign).negated(), Src::ZERO]);
-        let high = high.w("d", d.plus(1)).m("x", ".X").p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
+        let high = high.w("d", d.plus(1)).m(mods::x::X).p("pp", Pred::of(carry)).p("pq", Pred::TRUE.not());
         self.push(high.glued());
     }
 
@@ -227,7 +227,7 @@ impl Build<'_> {
         for (x, other) in [(a, b), (b, a)] {
             let (sign, part, next) = (self.one(), self.two(), self.two());
             self.unguarded(|m| {
-                m.shift(sign, [Src::ZERO, 31.into(), x.plus(1).into()], ".R", ".S32", true);
+                m.shift(sign, [Src::ZERO, 31.into(), x.plus(1).into()], mods::dir::R, mods::ty::S32, true);
                 for k in 0..2 {
                     m.lop(part.plus(k), [sign.into(), other.plus(k).into(), Src::ZERO], 0xc0);
                 }
@@ -273,7 +273,7 @@ impl Build<'_> {
     fn divide64(&mut self, d: Word, a: Wide, b: Wide, signed: bool, rest: bool) {
         let (a, b) = (self.in_pair(a), self.in_pair(b));
         let zero = self.pred();
-        self.unguarded(|m| m.compare64(zero, ".NE", false, Wide::Pair(b), Wide::Imm(0)));
+        self.unguarded(|m| m.compare64(zero, mods::cmp::NE, false, Wide::Pair(b), Wide::Imm(0)));
         if !signed {
             let r = self.unguarded(|m| m.divide64_unsigned(a, b, rest));
             return self.select64(d, Pred::of(zero), Wide::Pair(r), Wide::Imm(u64::MAX));
@@ -289,7 +289,7 @@ impl Build<'_> {
             } else {
                 m.lop(sign, [a.plus(1).into(), b.plus(1).into(), Src::ZERO], 0x3c);
             }
-            m.compare(p, ".LT", true, sign.into(), Src::ZERO);
+            m.compare(p, mods::cmp::LT, true, sign.into(), Src::ZERO);
             let minus = m.two();
             m.sum64(minus, [Wide::Imm(0), Wide::Pair(q)], [false, true]);
             m.select64(r, Pred::of(p), Wide::Pair(minus), Wide::Pair(q));
@@ -301,11 +301,11 @@ impl Build<'_> {
     /// Reciprocal from a float, two Newton steps of 64 bits, two corrections.
     fn divide64_unsigned(&mut self, a: Word, b: Word, rest: bool) -> Word {
         let (f, r, up, q) = (self.one(), self.one(), self.one(), self.two());
-        let m = self.unary_n(op::I2F_R_12, (f, 1), (b, 2)).m("dt", "").m("st", ".U64").m("rnd", ".RP");
+        let m = self.unary_n(op::I2F_R_12, (f, 1), (b, 2)).m(mods::dt::NONE).m(mods::st::U64).m(mods::rnd::RP);
         self.push(m);
-        self.unary(op::MUFU_R, r, f.into(), |m| m.m("fn", ".RCP"));
+        self.unary(op::MUFU_R, r, f.into(), |m| m.m(mods::fn_::RCP));
         self.alu(iadd3(), up, [r.into(), 0x1fff_fffe.into(), Src::ZERO], |m| m);
-        let m = self.unary_n(op::F2I_R_11, (q, 2), (up, 1)).m("dt", ".U64").m("st", "").m("rnd", ".TRUNC");
+        let m = self.unary_n(op::F2I_R_11, (q, 2), (up, 1)).m(mods::dt::U64).m(mods::st::NONE).m(mods::rnd::TRUNC);
         self.push(m);
         let mut q = q;
         for _ in 0..2 {
@@ -324,7 +324,7 @@ impl Build<'_> {
         for _ in 0..2 {
             let (p, less, more) = (self.pred(), self.two(), self.two());
             let (l2, q2) = (self.two(), self.two());
-            self.compare64(p, ".GE", false, Wide::Pair(left), Wide::Pair(b));
+            self.compare64(p, mods::cmp::GE, false, Wide::Pair(left), Wide::Pair(b));
             self.sum64(less, [Wide::Pair(left), Wide::Pair(b)], [false, true]);
             self.add64(more, Wide::Pair(q), Wide::Imm(1));
             self.select64(l2, Pred::of(p), Wide::Pair(less), Wide::Pair(left));

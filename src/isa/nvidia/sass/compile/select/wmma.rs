@@ -1,15 +1,15 @@
 //! `wmma`: matrices of a warp whose fragments nobody but us lays out.
 //!
-//! Fragments are those of the machine's multiply, 16 rows by 8 columns at a time (doubles: 8 by 8): lane `4g + t` holds row `g` and
-//! from column `w t` on `w` elements. Of A this reads (m, k), of B (n, k), of C (m, n). Where the text has more registers than
-//! elements, the rest is not used. In shapes of 8 rows, A and B change places and C is turned.
+//! Fragments are those of the machine's multiply, 16 rows by 8 columns at a time (doubles: 8 by 8): lane `4g + t` holds
+//! row `g` and from column `w t` on `w` elements. Of A this reads (m, k), of B (n, k), of C (m, n). Where the text has
+//! more registers than elements, the rest is not used. In shapes of 8 rows, A and B change places and C is turned.
 
-use super::super::AsmError;
-use super::super::build::{Build, Src, iadd3, imad_wide};
-use super::super::flat::{Flat, Opd};
-use super::super::mir::{Mach, Val, Wide, Word};
+use super::build::{Build, Src, iadd3, imad_wide};
 use crate::ptx::{Space, Type};
-use crate::sass::{Form, op};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::mir::{Mach, Val, Wide, Word};
+use crate::sass::compile::read::flat::{Flat, Opd};
+use crate::sass::{Form, Modifier, mods, op};
 use smallvec::SmallVec;
 
 /// How a matrix lies in registers and in memory.
@@ -129,8 +129,8 @@ impl Build<'_> {
             None => return self.no(i, "a matrix without a stride is not assembled"),
         };
         let (lane, g, t) = (self.one(), self.one(), self.one());
-        self.push(Mach::new(op::S2R_S).w("d", lane).m("s", "SR_LANEID"));
-        self.shift(g, [Src::ZERO, 2.into(), lane.into()], ".R", ".U32", true);
+        self.push(Mach::new(op::S2R_S).w("d", lane).m(mods::s::SR_LANEID));
+        self.shift(g, [Src::ZERO, 2.into(), lane.into()], mods::dir::R, mods::ty::U32, true);
         self.lop(t, [lane.into(), 3.into(), Src::ZERO], 0xc0);
         // Elements from the first: one of the two steps is 1, the other the stride.
         let (lines, others, by) = if f.along { (g, t, f.step) } else { (t, g, 1) };
@@ -171,7 +171,7 @@ impl Build<'_> {
                 let stride = self.in_word(tile.stride);
                 let by = self.in_word(Val::Imm(by));
                 let m = self.arith(imad_wide(), [stride.into(), by.into(), tile.base.into()]).words("c", 2);
-                let m = m.wn("d", d, 2).m("sg", ".U32");
+                let m = m.wn("d", d, 2).m(mods::sg::U32);
                 self.push(m);
             }
             false => self.multiply(d, tile.stride.into(), by.into(), tile.base.into()),
@@ -196,8 +196,8 @@ impl Build<'_> {
             (_, false) => (op::ST_R, true),
         };
         let m = Mach::new(form);
-        let m = if Self::has_slot(form, "ev") { m.m("ev", "") } else { m };
-        (if global { m.m("e", ".E").m("sem", "") } else { m }, if tile.wide { 2 } else { 1 })
+        let m = if Self::has_slot(form, "ev") { m.m(mods::ev::NONE) } else { m };
+        (if global { m.m(mods::e::E).m(mods::sem::NONE) } else { m }, if tile.wide { 2 } else { 1 })
     }
 
     fn load_fragment(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -212,7 +212,17 @@ impl Build<'_> {
             };
             let parts = if f.along { 1 } else { f.each };
             let bytes = f.bytes * f.each / parts;
-            let size = ["", ".U8", ".U16", "", "", "", "", "", ".64"][bytes as usize];
+            let size = [
+                mods::sz::NONE,
+                mods::sz::U8,
+                mods::sz::U16,
+                mods::sz::NONE,
+                mods::sz::NONE,
+                mods::sz::NONE,
+                mods::sz::NONE,
+                mods::sz::NONE,
+                mods::sz::_64,
+            ][bytes as usize];
             let mut words: SmallVec<[Word; 4]> = SmallVec::new();
             for e in 0..parts {
                 let (line, column) = Self::spot(&f, *at, e);
@@ -222,7 +232,7 @@ impl Build<'_> {
                     (1, _) => d,
                     _ => self.one(),
                 };
-                let m = m.m("sz", size).wn("d", to, bytes.div_ceil(4) as u8);
+                let m = m.m(size).wn("d", to, bytes.div_ceil(4) as u8);
                 self.push(m.at(Some(base), n, i64::from(column * f.bytes)));
                 words.push(to);
             }
@@ -264,12 +274,22 @@ impl Build<'_> {
                     0 => value,
                     _ => {
                         let t = self.one();
-                        self.shift(t, [Src::ZERO, 16.into(), value.into()], ".R", ".U32", true);
+                        self.shift(t, [Src::ZERO, 16.into(), value.into()], mods::dir::R, mods::ty::U32, true);
                         t
                     }
                 };
                 let (m, n) = self.access(i, &tile, false);
-                let m = m.m("sz", ["", ".U8", ".U16", "", "", "", "", "", ".64"][bytes as usize]);
+                let m = m.m([
+                    mods::sz::NONE,
+                    mods::sz::U8,
+                    mods::sz::U16,
+                    mods::sz::NONE,
+                    mods::sz::NONE,
+                    mods::sz::NONE,
+                    mods::sz::NONE,
+                    mods::sz::NONE,
+                    mods::sz::_64,
+                ][bytes as usize]);
                 let m = m.rn("b", part, bytes.div_ceil(4) as u8);
                 self.push(m.at(Some(base), n, i64::from(column * f.bytes)).effect());
             }
@@ -298,8 +318,8 @@ impl Build<'_> {
         let deep = if k == 8 * per { 2 } else { 1 };
         let (a_words, b_words) = (2 * deep as usize, deep as usize);
         let sh = match (a_ty, k) {
-            (Type::Tf32, 8) => ".1688",
-            (Type::F16 | Type::Bf16 | Type::S8 | Type::U8, 16) => ".16816",
+            (Type::Tf32, 8) => mods::sh::_1688,
+            (Type::F16 | Type::Bf16 | Type::S8 | Type::U8, 16) => mods::sh::_16816,
             _ => return self.no(i, "matrices of this shape and type are not assembled"),
         };
         let out = if d_ty == Type::F16 { 2 } else { 4 };
@@ -316,7 +336,7 @@ impl Build<'_> {
     pub(super) fn multiply_part(
         &mut self,
         i: &Flat,
-        (sh, a_ty, d_ty): (&str, Type, Type),
+        (sh, a_ty, d_ty): (Modifier, Type, Type),
         [a, b, c, d]: [&[Opd]; 4],
     ) -> Result<(), AsmError> {
         let (aw, bw, out) = (a.len() as u8, b.len() as u8, d.len() as u8);
@@ -327,18 +347,19 @@ impl Build<'_> {
         let d = Opd::Vector(d);
         let (to, copies) = self.fragment_dest(i, &d, out)?;
         let integers = matches!(a_ty, Type::S8 | Type::U8);
-        let mut m = Mach::new(if integers { op::IMMA_D } else { op::HMMA_D }).m("sh", sh).wn("d", to, out);
+        let mut m = Mach::new(if integers { op::IMMA_D } else { op::HMMA_D }).m(sh).wn("d", to, out);
         if integers {
-            let text = if a_ty.is_signed() { ".S8" } else { ".U8" };
-            m = m.m("at", text).m("bt", text);
-            m = if i.has("satfinite") { m.m("sat", ".SAT") } else { m };
+            let signed = a_ty.is_signed();
+            m = m.m(if signed { mods::at::S8 } else { mods::at::U8 });
+            m = m.m(if signed { mods::bt::S8 } else { mods::bt::U8 });
+            m = if i.has("satfinite") { m.m(mods::sat::SAT) } else { m };
         } else {
             let st = match a_ty {
-                Type::Bf16 => ".BF16",
-                Type::Tf32 => ".TF32",
-                _ => "",
+                Type::Bf16 => mods::st::BF16,
+                Type::Tf32 => mods::st::TF32,
+                _ => mods::st::NONE,
             };
-            m = m.m("dt", if d_ty == Type::F16 { ".F16" } else { ".F32" }).m("st", st);
+            m = m.m(if d_ty == Type::F16 { mods::dt::F16 } else { mods::dt::F32 }).m(st);
         }
         for (slot, w, n) in [("a", a, aw), ("b", b, bw), ("c", c, out)] {
             if let Some(w) = w {
@@ -358,7 +379,7 @@ impl Build<'_> {
         let [a, b] = [self.wide(i, ab[0], Type::F64)?, self.wide(i, ab[1], Type::F64)?].map(|v| self.in_pair(v));
         let c = self.stored(i, &Opd::Vector(c), Type::F64, 4)?;
         let to = self.four();
-        let mut m = Mach::new(op::DMMA_D).m("sh", ".8x8x4").wn("d", to, 4).rn("a", a, 2).rn("b", b, 2);
+        let mut m = Mach::new(op::DMMA_D).m(mods::sh::_8X8X4).wn("d", to, 4).rn("a", a, 2).rn("b", b, 2);
         if let Some(c) = c {
             m = m.rn("c", c, 4);
         }

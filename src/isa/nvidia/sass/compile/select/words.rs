@@ -1,5 +1,5 @@
-//! The modifiers that selection knows of each instruction: any other one is refused, not overlooked. Instructions that are not here
-//! are refused by name.
+//! The modifiers that selection knows of each instruction: any other one is refused, not overlooked. Instructions that
+//! are not here are refused by name.
 
 use crate::ptx::Opcode;
 
@@ -97,7 +97,7 @@ const MBARRIERS: &[&str] = &[
 ];
 
 /// Whether an instruction may have a modifier. What of it fits a type is for the instruction's own selection to say.
-pub(in super::super) fn knows(op: Opcode, word: &str) -> bool {
+pub fn knows(op: Opcode, word: &str) -> bool {
     use Opcode::*;
     let lists: &[&[&str]] = match op {
         Add | Sub => &[ROUNDING, &["ftz", "sat", "cc"]],

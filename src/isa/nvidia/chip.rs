@@ -1,0 +1,134 @@
+//! NVIDIA's chips as both languages see them, one row each: what PTX for a chip may use, and which machine code it has.
+//!
+//! A chip that the table has no row of is not a target. Sources: PTX ISA 8.8 (`.target`, notes on each instruction),
+//! CUDA C++ Programming Guide, table of compute capabilities (shared memory of a block).
+
+use super::sass;
+use doorbell_codegen::target::Grid;
+use doorbell_codegen::{Target, units};
+use doorbell_uop::WmmaArg;
+
+/// A chip under the name that `.target` has.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Chip {
+    /// As `.target` has it.
+    pub name: &'static str,
+    /// Compute capability, times ten.
+    pub sm: u16,
+    /// `.version` that knows the chip and all that is rendered for it.
+    pub version: (u32, u32),
+    /// Shared memory that one block may have.
+    pub shared_bytes: usize,
+    /// Multiprocessors of the largest card that has it.
+    pub multiprocessors: u32,
+    /// Its machine code; `None`: the table of instructions has no rows of it.
+    pub machine: Option<sass::Chip>,
+}
+
+const fn chip(name: &'static str, sm: u16, version: (u32, u32), shared_kib: usize, multiprocessors: u32) -> Chip {
+    Chip { name, sm, version, shared_bytes: shared_kib << 10, multiprocessors, machine: None }
+}
+
+impl Chip {
+    const fn with(self, machine: sass::Chip) -> Chip {
+        Chip { machine: Some(machine), ..self }
+    }
+}
+
+/// All of them, the oldest first.
+pub const CHIPS: &[Chip] = &[
+    chip("sm_75", 75, (7, 8), 64, 72),
+    chip("sm_80", 80, (7, 8), 163, 108).with(sass::Chip::Sm80),
+    chip("sm_86", 86, (7, 8), 99, 84).with(sass::Chip::Sm86),
+    chip("sm_87", 87, (7, 8), 163, 16),
+    chip("sm_89", 89, (8, 4), 99, 142).with(sass::Chip::Sm89),
+    chip("sm_90", 90, (8, 4), 227, 132).with(sass::Chip::Sm90),
+    chip("sm_90a", 90, (8, 4), 227, 132).with(sass::Chip::Sm90),
+    chip("sm_100", 100, (8, 6), 227, 148),
+    chip("sm_100a", 100, (8, 6), 227, 148),
+    chip("sm_120", 120, (8, 7), 99, 188).with(sass::Chip::Sm120),
+    chip("sm_120a", 120, (8, 7), 99, 188).with(sass::Chip::Sm120),
+];
+
+impl Chip {
+    /// The chip of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<&'static Chip> {
+        CHIPS.iter().find(|c| c.name == name)
+    }
+
+    /// What a card of this chip takes: on Hopper also what only Hopper has.
+    #[must_use]
+    pub fn of_card(&'static self) -> &'static Chip {
+        let specific = CHIPS.iter().find(|c| c.sm == self.sm && c.has_warpgroups());
+        specific.unwrap_or(self)
+    }
+
+    /// Its matrix units; with `tf32` also those that leave out bits of f32.
+    #[must_use]
+    pub const fn tensor_cores(&self, tf32: bool) -> &'static [WmmaArg] {
+        let all: &'static [WmmaArg] = match self.sm {
+            _ if self.has_warpgroups() => units::SM90A,
+            89.. => units::SM89,
+            80.. => units::SM80,
+            _ => &[],
+        };
+        if tf32 { all } else { units::exact(all) }
+    }
+
+    /// What codegen must know of it.
+    #[must_use]
+    pub const fn target(&self) -> Target {
+        Target {
+            local_bytes: self.shared_bytes,
+            f16_math: true,
+            tensor_cores: self.tensor_cores(false),
+            async_copies: self.sm >= 80,
+            box_copies: self.has_warpgroups(),
+            matrix_loads: self.sm >= 80,
+            compute_units: self.multiprocessors,
+            ..Target::gpu(self.name, Grid::nv())
+        }
+    }
+
+    /// `wgmma`: only Hopper has it, and only under the name that promises nothing to later chips.
+    #[must_use]
+    pub const fn has_warpgroups(&self) -> bool {
+        matches!(self.name.as_bytes(), b"sm_90a")
+    }
+
+    /// `mma` of fp8.
+    pub(super) const fn has_fp8(&self) -> bool {
+        self.sm >= 89
+    }
+
+    /// `max.NaN`, conversions to bf16, `mma` of bf16, `cp.async`.
+    pub(super) const fn has_sm80(&self) -> bool {
+        self.sm >= 80
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_chip_with_machine_code_has_a_row_of_its_number() {
+        for chip in sass::Chip::ALL {
+            let row = Chip::parse(&chip.to_string()).unwrap();
+            assert_eq!((row.machine, u32::from(row.sm)), (Some(chip), chip.number()));
+        }
+        for row in CHIPS {
+            assert_eq!(row.machine, row.machine.filter(|c| c.number() == u32::from(row.sm)), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_name_finds_its_chip_and_its_limits() {
+        let t = Chip::parse("sm_90a").unwrap().target();
+        assert_eq!((t.name, t.local_bytes, t.has_grid()), ("sm_90a", 227 << 10, true));
+        let of_card = |name| Chip::parse(name).map(|c| c.of_card().name);
+        assert_eq!((of_card("sm_90"), of_card("sm_80")), (Some("sm_90a"), Some("sm_80")));
+        assert!(Chip::parse("sm_91").is_none() && Chip::parse("90").is_none());
+    }
+}

@@ -1,0 +1,217 @@
+//! Registers: one for each value all its life, as nearly all code can have it; otherwise the shared allocator parts
+//! values (`parts`).
+
+use super::live::Settled;
+use super::parts::{Apply, Parts, moves_runs, parked, spills};
+use super::pool;
+use crate::ptx::Pos;
+use crate::sass::compile::AsmError;
+use crate::sass::compile::lines::{End, Line, Lines, ends};
+use crate::sass::compile::mir::{FOUR, Mach, PRED, WIDEST, Word, width};
+use crate::sass::compile::select::Selected;
+use crate::sass::op;
+use doorbell_codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Values, Whole};
+
+pub const PREDICATES: u8 = 0;
+pub const GENERAL: u8 = 1;
+/// R1 holds the stack pointer.
+pub const STACK: u64 = 1;
+
+pub struct Placed {
+    pub lines: Vec<Line>,
+    /// One more than the highest general register in use.
+    pub registers: u32,
+    /// Bytes of the frame.
+    pub frame_bytes: u32,
+    pub spills: usize,
+    /// Labels used; the blocks' numbers, then more.
+    pub labels: usize,
+    /// It has multiplies of warpgroups.
+    pub multiplies: bool,
+}
+
+/// Registers that may be given out, but for the last `apart`; with `wide` also long runs of them, for sums of a
+/// warpgroup; single ones first from below `low`.
+fn info(registers: u16, apart: u16, (wide, low): (bool, Option<u16>)) -> RegInfo {
+    let class = |name, file, words: u16| RegClass {
+        name,
+        file,
+        width: words,
+        align: words,
+        slot_bytes: 4 * u32::from(words),
+        slot_align: 4 * u32::from(words),
+    };
+    let run = |c| RegClass { align: 8, slot_align: 16, ..class("run", GENERAL, u16::from(width(Class(c)))) };
+    let last = registers - apart;
+    // Single ones are taken from the end.
+    let low = low.unwrap_or(0).min(last);
+    let mut order: Vec<u16> = Vec::with_capacity(usize::from(last));
+    order.extend(low..last);
+    order.extend((0..low).rev());
+    if let Some(stack) = order.iter().position(|r| u64::from(*r) == STACK) {
+        order.remove(stack);
+    }
+    RegInfo {
+        files: vec![
+            RegFile { name: "predicate", count: 7, order: (0..7).collect() },
+            RegFile { name: "general", count: registers, order },
+        ],
+        classes: [
+            class("predicate", PREDICATES, 1),
+            class("word", GENERAL, 1),
+            class("pair", GENERAL, 2),
+            class("quad", GENERAL, 4),
+        ]
+        .into_iter()
+        .chain((FOUR.0 + 1..=WIDEST.0).filter(|_| wide).map(run))
+        .collect(),
+    }
+}
+
+/// Gives out registers, at most that many, for code of which `settled` says where values live; the frame has so many
+/// bytes besides spills.
+pub fn place(selected: &Selected, settled: &Settled, registers: u16, local_bytes: u32) -> Result<Placed, AsmError> {
+    let wide = selected.code.classes.iter().any(|c| c.0 > FOUR.0);
+    if !wide
+        && selected.calls.is_empty()
+        && selected.pool.is_none()
+        && let Some(whole) = whole(selected, settled, registers)
+    {
+        let registers = whole.end(GENERAL).max(if selected.uses_stack { STACK as u32 + 1 } else { 0 });
+        return Ok(placed(selected, lines(selected, &whole, local_bytes)?, (registers, 0)));
+    }
+    let low = selected.pool.map(|p| p.least / 2);
+    let info = |registers, apart| info(registers, apart, (wide, low));
+    let parts = Parts::of(selected, &settled.undefined, true);
+    let known = regalloc::Analysis::new(&parts.func).map_err(failed)?;
+    let calls = !selected.calls.is_empty();
+    // Calls want all registers for themselves: that is no pressure.
+    let need = match calls {
+        true => {
+            let func = Parts::of(selected, &settled.undefined, false).func;
+            regalloc::pressure(&func, &info(registers, 0)).map_err(failed)?
+        }
+        false => known.pressure(&info(registers, 0)),
+    };
+    let (alloc, first) = allocated(&known, &need, &info, (registers, calls, wide, selected.pool.is_some()))?;
+    let (lines, spills) = Apply::new(&parts, &alloc, first, local_bytes).all()?;
+    let registers = pool::used(&lines.all);
+    Ok(placed(selected, lines, (registers, spills)))
+}
+
+fn failed(e: regalloc::RegAllocError) -> AsmError {
+    AsmError::new(Pos::default(), e.to_string())
+}
+
+/// With the stack pointer where it is wanted.
+fn placed(selected: &Selected, lines: Lines, (registers, spills): (u32, usize)) -> Placed {
+    let Lines { mut all, labels, frame_bytes, multiplies, .. } = lines;
+    if selected.uses_stack || spills > 0 {
+        let load = Mach::new(op::MOV_C).n("d", STACK).c("b", 0, 0x28).n("mask", 15);
+        let down = Mach::new(op::IADD3_I).n("d", STACK).n("a", STACK).n("b", u64::from(frame_bytes.wrapping_neg()));
+        // A function finds it set, a kernel sets it.
+        let first = usize::from(selected.code.returns.is_some());
+        let head = [load, down].map(|m| Line::Inst(m.inst, None));
+        all.splice(1..1, head.into_iter().skip(first));
+    }
+    Placed { lines: all, registers, frame_bytes, spills, labels, multiplies }
+}
+
+/// How many registers more than are wanted at once may be taken.
+fn more(limit: u16) -> u16 {
+    2 + limit / 8
+}
+
+/// One register for each value all its life, if there are as many: those that are wanted at once, and a few to spare.
+fn whole(selected: &Selected, settled: &Settled, registers: u16) -> Option<Whole> {
+    let regs = info(registers, 0, (false, None));
+    let values = Values { classes: &selected.code.classes, lives: &settled.lives, points: settled.points };
+    let need = settled.lives.pressure(values.classes, &regs, values.points);
+    let file = |file: u8| usize::from(file);
+    if usize::from(need[file(PREDICATES)]) > regs.files[file(PREDICATES)].order.len() {
+        return None;
+    }
+    let limit = (need[file(GENERAL)] + 1).clamp(8, registers);
+    let most = (limit + 2 * more(limit)).min(registers);
+    let mut regs = info(limit, 0, (false, None));
+    regs.files[file(GENERAL)].count = most;
+    let whole = regalloc::whole(values, &settled.copies, &regs, &[0..0, limit..most])?;
+    debug_assert_eq!(Ok(()), {
+        regs.files[file(GENERAL)].order.extend(limit..most);
+        let func = Parts::of(selected, &settled.undefined, true).func;
+        regalloc::check(&func, &regs, &whole.allocation(&func, &regs))
+    });
+    Some(whole)
+}
+
+/// The lines of code whose values have one register each.
+fn lines<'a>(selected: &'a Selected, whole: &Whole, local_bytes: u32) -> Result<Lines<'a>, AsmError> {
+    let code = &selected.code;
+    let mut lines = Lines::new(code, local_bytes.next_multiple_of(16));
+    let stack = selected.stack.reg();
+    let register = |w: Word| match whole.register(w.reg()) {
+        _ if w.reg() == stack => Ok(STACK),
+        Some(r) => Ok(u64::from(r) + u64::from(w.sub())),
+        None => Err(AsmError::new(Pos::default(), "an operand has no register".into())),
+    };
+    for (k, b) in code.order.iter().enumerate() {
+        lines.label(*b);
+        for m in &code.blocks[*b].ops {
+            lines.place(m, |r| register(r.word))?;
+        }
+        for end in ends(code, *b, code.order.get(k + 1).copied()) {
+            match end {
+                End::Exit => lines.exit()?,
+                End::Jump(to) => lines.jump(to)?,
+                End::Uniform(p, not, to) => lines.uniform_branch(p, not, to)?,
+                End::Branch(p, to) => lines.branch(p, p.word.map(register).transpose()?, to)?,
+            }
+        }
+    }
+    Ok(lines)
+}
+
+/// As many registers as are wanted at once, more if tuples do not fit between the others; the first of those that are
+/// there for predicates.
+fn allocated(
+    known: &regalloc::Analysis,
+    need: &[u16],
+    info: &dyn Fn(u16, u16) -> RegInfo,
+    (registers, calls, wide, pool): (u16, bool, bool, bool),
+) -> Result<(Allocation, u16), AsmError> {
+    let mut limit = (need[usize::from(GENERAL)] + 1).clamp(8, registers);
+    // General registers for predicates that find none of theirs.
+    let mut apart = u16::from(need[usize::from(PREDICATES)] > 7);
+    let calm = !calls && !wide && !pool && apart == 0;
+    if pool {
+        limit = registers;
+    }
+    loop {
+        let with = info(limit, apart);
+        if calm && limit < registers {
+            match known.allocate_without_frame(&with, need).map_err(failed)?.filter(|a| !spills(a, |_| true)) {
+                Some(a) => return Ok((a, limit)),
+                None => limit = (limit + more(limit)).min(registers),
+            }
+            continue;
+        }
+        match known.allocate(&with) {
+            Ok(a) if wanted(&a, calls) > apart => {
+                let more = wanted(&a, calls) - apart;
+                (apart, limit) = (apart + more, (limit + more).min(registers));
+            }
+            // What is wanted after a call is stored whatever there is.
+            Ok(a) if limit == registers || !(spills(&a, |c| c != PRED) || wide && moves_runs(&a)) || calls => {
+                return Ok((a, limit - apart));
+            }
+            Err(e) if limit == registers => return Err(failed(e)),
+            _ => limit = (limit + more(limit)).min(registers),
+        }
+    }
+}
+
+/// General registers that are wanted for predicates.
+fn wanted(alloc: &Allocation, calls: bool) -> u16 {
+    let slots = parked(alloc).len() as u16;
+    if calls { slots.min(1) } else { slots }
+}

@@ -1,0 +1,242 @@
+//! What is the same in every iteration of a loop is computed before it.
+//!
+//! Done on virtual registers: an instruction that only computes, whose results nothing else writes and whose sources
+//! nothing in the loop writes, moves to the end of the block that leads to the loop. Nothing of that can fault, so it
+//! does not matter that an iteration might have left it out. Inner loops come first, so that what is the same outside
+//! as well goes further. How many registers are kept for it over a loop is bounded; code that spills is selected again
+//! without it.
+
+use super::flow::loops;
+use super::hoist::computes;
+use crate::sass::Pipe;
+use crate::sass::compile::mir::{Code, Mach, Nature, PRED, Pred, Term, Word, width};
+use doorbell_codegen::regalloc::{Class, VReg};
+
+/// Words and predicates that may be kept over a loop.
+const WORDS: u32 = 12;
+const PREDICATES: u32 = 2;
+
+/// Places that write each register.
+struct Writers(Vec<u32>);
+
+impl Writers {
+    fn new(registers: usize) -> Writers {
+        Writers(vec![0; registers])
+    }
+
+    fn add(&mut self, ops: &[Mach]) {
+        for m in ops {
+            m.regs.iter().filter(|r| r.write).for_each(|r| self.0[r.word.reg().0 as usize] += 1);
+        }
+    }
+
+    fn remove(&mut self, group: &[Mach]) {
+        for r in writes(group) {
+            self.0[r.0 as usize] -= 1;
+        }
+    }
+
+    fn of(&self, r: VReg) -> u32 {
+        self.0[r.0 as usize]
+    }
+}
+
+fn writes(ops: &[Mach]) -> impl Iterator<Item = VReg> {
+    ops.iter().flat_map(|m| &m.regs).filter(|r| r.write).map(|r| r.word.reg())
+}
+
+/// The registers that a group writes, each once.
+fn results(group: &[Mach]) -> impl Iterator<Item = VReg> {
+    let all = group.iter().flat_map(|m| &m.regs).enumerate().filter(|(_, r)| r.write);
+    all.filter(|(k, r)| {
+        let mut before = group.iter().flat_map(|m| &m.regs).take(*k);
+        !before.any(|b| b.write && b.word.reg() == r.word.reg())
+    })
+    .map(|(_, r)| r.word.reg())
+}
+
+fn reads(ops: &[Mach]) -> impl Iterator<Item = VReg> {
+    ops.iter().flat_map(|m| &m.regs).filter(|r| !r.write).map(|r| r.word.reg())
+}
+
+/// Where the group that begins here ends; `None`: none begins.
+fn group_end(ops: &[Mach], from: usize) -> Option<usize> {
+    (from < ops.len()).then(|| from + 1 + ops[from + 1..].iter().take_while(|m| m.glued).count())
+}
+
+/// Moves what is the same in every iteration out of all loops; a constant that a loop makes more than once, it has once
+/// then. `stack` is everywhere and never written.
+pub fn invariants(code: &mut Code, stack: VReg) {
+    let loops = loops(code);
+    if loops.is_empty() {
+        return;
+    }
+    let mut all = Writers::new(code.classes.len());
+    code.order.iter().for_each(|b| all.add(&code.blocks[*b].ops));
+    for l in &loops {
+        let (mut inside, mut wanted) = (Writers::new(code.classes.len()), vec![0; code.classes.len()]);
+        for b in &l.blocks {
+            for m in &code.blocks[*b].ops {
+                for r in &m.regs {
+                    let count = if r.write { &mut inside.0 } else { &mut wanted };
+                    count[r.word.reg().0 as usize] += 1;
+                }
+            }
+            if let Term::Branch(Pred { word: Some(w), .. }, ..) = code.blocks[*b].term {
+                wanted[w.reg().0 as usize] += 1;
+            }
+        }
+        let kept = vec![false; code.classes.len()];
+        let mut w =
+            Walk { all: &all, inside, wanted, kept, stack, words: 0, predicates: 0, moved: vec![], names: vec![] };
+        // A block may use what another one after it computes.
+        while l.blocks.iter().any(|b| w.block(&mut code.blocks[*b].ops, &code.classes)) {}
+        let (mut moved, names) = (w.moved, w.names);
+        code.blocks[l.before].ops.append(&mut moved);
+        // A loop around this one must see who writes what is read.
+        rename(code, &names);
+    }
+}
+
+/// Reads of the first register of a pair become reads of the second.
+fn rename(code: &mut Code, names: &[(VReg, VReg)]) {
+    if names.is_empty() {
+        return;
+    }
+    let mut now: Vec<u32> = (0..code.classes.len() as u32).collect();
+    // What stands for another has gone before the loop itself: nothing stands for it.
+    names.iter().for_each(|(old, new)| now[old.0 as usize] = new.0);
+    for b in &code.order {
+        for r in code.blocks[*b].ops.iter_mut().flat_map(|m| &mut m.regs) {
+            let to = VReg(now[r.word.reg().0 as usize]);
+            r.word = Word::of(to).plus(r.word.sub());
+        }
+    }
+}
+
+struct Walk<'a> {
+    /// Who writes a register in the whole code, and in the loop.
+    all: &'a Writers,
+    inside: Writers,
+    /// Places in the loop that read a register, and whether it is one that was moved.
+    wanted: Vec<u32>,
+    kept: Vec<bool>,
+    stack: VReg,
+    words: u32,
+    predicates: u32,
+    moved: Vec<Mach>,
+    /// Registers that others stand for.
+    names: Vec<(VReg, VReg)>,
+}
+
+impl Walk<'_> {
+    /// Takes what is the same in every iteration out of a block; whether there was something.
+    fn block(&mut self, ops: &mut Vec<Mach>, classes: &[Class]) -> bool {
+        let mut at = 0;
+        while let Some(end) = group_end(ops, at)
+            && !self.is_same(&ops[at..end])
+        {
+            at = end;
+        }
+        if at == ops.len() {
+            return false;
+        }
+        // Those that stay move to the places of those that go.
+        let mut kept = at;
+        while let Some(end) = group_end(ops, at) {
+            let group = &ops[at..end];
+            if self.is_same(group) && self.take(group, classes) {
+                at = end;
+                continue;
+            }
+            while at < end {
+                ops.swap(kept, at);
+                (kept, at) = (kept + 1, at + 1);
+            }
+        }
+        let gone = kept < ops.len();
+        ops.truncate(kept);
+        gone
+    }
+
+    /// Takes a group that is the same in every iteration, if there is room for its results or another one stands for
+    /// it.
+    fn take(&mut self, group: &[Mach], classes: &[Class]) -> bool {
+        if let Some(pair) = self.standing_for(group, classes) {
+            self.names.push(pair);
+            self.wanted[pair.1.0 as usize] += self.wanted[pair.0.0 as usize];
+        } else if self.fits(group, classes) {
+            self.moved.extend_from_slice(group);
+        } else {
+            return false;
+        }
+        self.inside.remove(group);
+        true
+    }
+
+    fn is_same(&self, group: &[Mach]) -> bool {
+        let pure = |m: &Mach| {
+            let computing = matches!(
+                m.inst.form().pipe,
+                Pipe::Alu
+                    | Pipe::Fma
+                    | Pipe::Imad
+                    | Pipe::ImadWide
+                    | Pipe::Half
+                    | Pipe::Double
+                    | Pipe::Xu
+                    | Pipe::Constant
+            );
+            computing && !matches!(m.nature, Nature::Address(_)) && !m.is_guarded() && computes(m)
+        };
+        let own = |r: VReg| group.iter().any(|m| m.regs.iter().any(|w| w.write && w.word.reg() == r));
+        let stands =
+            |m: &Mach| m.regs.iter().all(|r| r.write || self.inside.of(r.word.reg()) == 0 || own(r.word.reg()));
+        group.iter().all(stands)
+            && results(group)
+                .all(|r| r != self.stack && self.all.of(r) as usize == writes(group).filter(|w| *w == r).count())
+            && group.iter().all(pure)
+    }
+
+    /// The register of a constant, and that of an equal one before the loop.
+    fn standing_for(&self, group: &[Mach], classes: &[Class]) -> Option<(VReg, VReg)> {
+        let of = |m: &Mach| match m.regs.as_slice() {
+            [r] if r.write && m.nature == Nature::Constant && !m.glued => Some(r.word.reg()),
+            _ => None,
+        };
+        let [m] = group else { return None };
+        let own = of(m)?;
+        let equal = |k: &Mach| of(k).filter(|r| k.inst == m.inst && classes[r.0 as usize] == classes[own.0 as usize]);
+        Some((own, self.moved.iter().find_map(equal)?))
+    }
+
+    /// Whether there is room for its results, which is then taken, and that of what only it has read is given back.
+    fn fits(&mut self, group: &[Mach], classes: &[Class]) -> bool {
+        let (mut words, mut predicates) = (self.words, self.predicates);
+        for r in results(group) {
+            let (w, p) = room(classes[r.0 as usize]);
+            (words, predicates) = (words + w, predicates + p);
+        }
+        if words > WORDS || predicates > PREDICATES {
+            return false;
+        }
+        for r in results(group) {
+            self.kept[r.0 as usize] = true;
+        }
+        for r in reads(group) {
+            let left = &mut self.wanted[r.0 as usize];
+            *left -= 1;
+            if *left == 0 && self.kept[r.0 as usize] {
+                let (w, p) = room(classes[r.0 as usize]);
+                (words, predicates) = (words - w, predicates - p);
+            }
+        }
+        (self.words, self.predicates) = (words, predicates);
+        true
+    }
+}
+
+/// Words and predicates that a register of a class is.
+fn room(class: Class) -> (u32, u32) {
+    if class == PRED { (0, 1) } else { (width(class).into(), 0) }
+}

@@ -1,0 +1,296 @@
+//! The policy for code that runs out of registers: it is compiled again with other choices, each of which gives up some
+//! speed.
+//!
+//! Attempts come in two lists, which are tried in their order, each where [`Attempt::is_due`] says so:
+//!
+//! * [`Attempt::BODIES`] differ in what the whole body asks for. Each is selected, arranged and allocated.
+//! * [`Attempt::REGISTERS`] follow the allocation of each of those: the same body selected again, in an order that
+//!   wants fewer registers at once.
+//!
+//! | attempt   | when                                           | gives up                        | is taken if          |
+//! |-----------|------------------------------------------------|---------------------------------|----------------------|
+//! | `Full`    | always, first                                  | nothing                         | nothing better comes |
+//! | `OnTime`  | loads an iteration ahead cost resident blocks  | loads an iteration ahead        | more blocks fit      |
+//! | `OnePool` | code needs more than `setmaxnreg` has given it | `setmaxnreg`                    | always               |
+//! | `Rolled`  | unrolled loops spill                           | unrolling, all moves of code    | fewer spills         |
+//! | `Hoisted` | values are spilled                             | values kept over loops, sinking | fewer spills         |
+//! | `InPlace` | values are still spilled                       | also early loads                | fewer spills         |
+//! | `Serial`  | multiplies of a warpgroup lack registers       | multiplies in flight together   | always               |
+//!
+//! Code that calls functions stores what is kept over a call whatever there is: its spills are no reason to try again.
+
+use super::allocate::place::Placed;
+use super::allocate::pool;
+use super::arrange::flight;
+use super::context::Unit;
+use super::lower::link::Routine;
+use super::read::directives::resident;
+use super::select::Selected;
+use super::{AsmError, Phase, blame, passes};
+
+/// What becomes of multiplies of a warpgroup, which run beside the threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Multiplies {
+    /// They stand as the text has them, and nothing keeps their registers.
+    AsWritten,
+    /// Their registers stay theirs until they are waited for.
+    Held,
+    /// Each is waited for at once.
+    Serial,
+}
+
+/// What is done to the order of code on virtual registers. Each costs registers, and makes code faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choices {
+    /// What is the same in every iteration of a loop is computed before it.
+    pub invariants: bool,
+    /// A loop's loads are started an iteration ahead.
+    pub loads_ahead: bool,
+    /// Addresses are computed just before their first use. It saves registers, unless something else keeps their
+    /// sources.
+    pub sinks: bool,
+    /// Loads are started before code waits for earlier ones.
+    pub hoists: bool,
+    pub multiplies: Multiplies,
+}
+
+/// One way to compile a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    Full,
+    OnTime,
+    OnePool,
+    Rolled,
+    Hoisted,
+    InPlace,
+    Serial,
+}
+
+/// What an attempt has come to, as far as it decides whether another one follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// There is code.
+    pub allocated: bool,
+    /// Values that go to the frame.
+    pub spills: usize,
+    /// It calls functions.
+    pub calls: bool,
+    /// It has multiplies of a warpgroup, and registers of theirs are written while they run, or there are too few for
+    /// them.
+    pub disturbed: bool,
+    /// Loops of the body are unrolled.
+    pub unrolled: bool,
+    /// Warps hand registers to each other, and the code stays within what it has at each point, or not.
+    pub pool: Option<bool>,
+    /// Blocks that a multiprocessor holds at once, and those that it held without loads an iteration ahead.
+    pub resident: u64,
+    pub resident_on_time: u64,
+}
+
+impl Attempt {
+    /// Of the whole body, in their order. The first is always made.
+    pub const BODIES: [Attempt; 4] = [Attempt::Full, Attempt::OnTime, Attempt::OnePool, Attempt::Rolled];
+    /// Of one body whose registers do not suffice, in their order.
+    pub const REGISTERS: [Attempt; 3] = [Attempt::Hoisted, Attempt::InPlace, Attempt::Serial];
+
+    /// What it does to the order of code.
+    pub const fn choices(self) -> Choices {
+        let none = Choices {
+            invariants: false,
+            loads_ahead: false,
+            sinks: false,
+            hoists: false,
+            multiplies: Multiplies::AsWritten,
+        };
+        let held = Choices { multiplies: Multiplies::Held, ..none };
+        match self {
+            Attempt::Full => Choices { invariants: true, loads_ahead: true, sinks: true, hoists: true, ..held },
+            Attempt::OnTime => Choices { loads_ahead: false, ..Attempt::Full.choices() },
+            Attempt::OnePool | Attempt::InPlace => held,
+            Attempt::Rolled => none,
+            Attempt::Hoisted => Choices { hoists: true, ..held },
+            Attempt::Serial => Choices { multiplies: Multiplies::Serial, ..none },
+        }
+    }
+
+    /// Whether it is worth the time after the best attempt so far.
+    pub const fn is_due(self, best: &Outcome) -> bool {
+        let spills = best.allocated && best.spills > 0 && !best.calls;
+        match self {
+            Attempt::Full => true,
+            Attempt::OnTime => best.pool.is_none() && best.resident < best.resident_on_time,
+            Attempt::OnePool => matches!(best.pool, Some(false)),
+            Attempt::Rolled => spills && best.unrolled && best.pool.is_none(),
+            Attempt::Hoisted | Attempt::InPlace => spills,
+            Attempt::Serial => best.disturbed,
+        }
+    }
+
+    /// Whether its code is taken instead of the best so far.
+    pub const fn is_better(self, new: &Outcome, best: &Outcome) -> bool {
+        match self {
+            Attempt::Full | Attempt::OnePool | Attempt::Serial => true,
+            Attempt::OnTime => new.resident > best.resident,
+            Attempt::Rolled | Attempt::Hoisted | Attempt::InPlace => new.spills < best.spills,
+        }
+    }
+
+    /// Changes the body as this attempt wants it. Nothing makes the change undone: no attempt that follows wants that.
+    fn prepare(self, unit: &mut Unit) {
+        match self {
+            Attempt::OnePool => unit.body.pool = None,
+            Attempt::Rolled => {
+                if let Some(rolled) = unit.rolled.take() {
+                    rolled.restore(&mut unit.body);
+                    unit.facts = passes::facts(&mut unit.body, unit.ctx.store);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The best code of a body by the policy, with its registers.
+///
+/// # Errors
+/// What has no machine code; more registers than there are.
+pub fn registers_for(unit: &mut Unit) -> Result<Routine, AsmError> {
+    let mut first = passes::select(unit)?;
+    (unit.ctx.done)(Phase::Select);
+    if unit.ctx.blame {
+        blame::known_on_chip(unit, &first.code)?;
+    }
+    let ahead = passes::arrange(&mut first, Attempt::Full.choices());
+    let mut best = allocated(&mut first, unit)?;
+    for attempt in Attempt::BODIES.into_iter().skip(1) {
+        let before = of_body(unit, &best, ahead, &first);
+        if attempt.is_due(&before) {
+            attempt.prepare(unit);
+            let mut again = passes::select(unit)?;
+            passes::arrange(&mut again, attempt.choices());
+            let new = allocated(&mut again, unit)?;
+            if attempt.is_better(&of_body(unit, &new, 0, &again), &before) {
+                best = new;
+            }
+        }
+    }
+    let start = unit.body.pool.map(|_| u32::from(unit.registers) + 2);
+    Ok(Routine {
+        pos: unit.pos,
+        placed: best,
+        calls: first.calls,
+        barriers: first.barriers,
+        source_instructions: unit.source_instructions,
+        start,
+    })
+}
+
+/// Registers for selected code; of the same body selected again where that turns out better.
+fn allocated(first: &mut Selected, unit: &Unit) -> Result<Placed, AsmError> {
+    let mut best = passes::allocate(first, unit);
+    let mut before = of_registers(&best, first);
+    for attempt in Attempt::REGISTERS {
+        if attempt.is_due(&before) {
+            let mut again = passes::select(unit)?;
+            passes::arrange(&mut again, attempt.choices());
+            let new = Ok(passes::allocate(&mut again, unit)?);
+            let after = of_registers(&new, first);
+            if attempt.is_better(&after, &before) {
+                (best, before) = (new, after);
+            }
+        }
+    }
+    best
+}
+
+/// What allocation has come to.
+fn of_registers(placed: &Result<Placed, AsmError>, selected: &Selected) -> Outcome {
+    let calls = !selected.calls.is_empty();
+    match placed {
+        Ok(p) => {
+            let disturbed = p.multiplies && !flight::is_undisturbed(&p.lines);
+            Outcome { allocated: true, spills: p.spills, calls, disturbed, ..Outcome::default() }
+        }
+        Err(_) => Outcome { calls, disturbed: flight::multiplies(&selected.code), ..Outcome::default() },
+    }
+}
+
+/// What a whole attempt has come to, whose loops take so many registers more for loads an iteration ahead.
+fn of_body(unit: &Unit, placed: &Placed, ahead: u32, selected: &Selected) -> Outcome {
+    let pool = unit.body.pool.map(|_| pool::keeps_within(&placed.lines, unit.registers + 2));
+    Outcome {
+        allocated: true,
+        spills: placed.spills,
+        calls: !selected.calls.is_empty(),
+        disturbed: false,
+        unrolled: unit.rolled.is_some(),
+        pool,
+        resident: resident(unit.block_warps, placed.registers),
+        resident_on_time: resident(unit.block_warps, placed.registers.saturating_sub(ahead)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Outcome = Outcome {
+        allocated: true,
+        spills: 0,
+        calls: false,
+        disturbed: false,
+        unrolled: true,
+        pool: None,
+        resident: 8,
+        resident_on_time: 8,
+    };
+
+    /// The attempts that are due after one, of all that follow the first.
+    fn due(after: Outcome) -> Vec<Attempt> {
+        let all = Attempt::BODIES.into_iter().skip(1).chain(Attempt::REGISTERS);
+        all.filter(|a| a.is_due(&after)).collect()
+    }
+
+    #[test]
+    fn good_code_is_compiled_once() {
+        assert_eq!(due(GOOD), []);
+        assert_eq!(due(Outcome { pool: Some(true), ..GOOD }), []);
+    }
+
+    #[test]
+    fn each_shortage_has_its_attempts() {
+        use Attempt::*;
+        assert_eq!(due(Outcome { spills: 1, ..GOOD }), [Rolled, Hoisted, InPlace]);
+        assert_eq!(due(Outcome { spills: 1, unrolled: false, ..GOOD }), [Hoisted, InPlace]);
+        assert_eq!(due(Outcome { spills: 1, calls: true, ..GOOD }), []);
+        assert_eq!(due(Outcome { resident: 7, ..GOOD }), [OnTime]);
+        assert_eq!(due(Outcome { pool: Some(false), ..GOOD }), [OnePool]);
+        assert_eq!(due(Outcome { disturbed: true, ..GOOD }), [Serial]);
+        assert_eq!(due(Outcome { allocated: false, disturbed: true, ..GOOD }), [Serial]);
+        assert_eq!(due(Outcome { allocated: false, ..GOOD }), []);
+    }
+
+    #[test]
+    fn an_attempt_that_gives_up_speed_for_nothing_is_not_taken() {
+        let spills = |spills| Outcome { spills, ..GOOD };
+        for a in [Attempt::Rolled, Attempt::Hoisted, Attempt::InPlace] {
+            assert!(a.is_better(&spills(1), &spills(2)) && !a.is_better(&spills(2), &spills(2)), "{a:?}");
+        }
+        let blocks = |resident| Outcome { resident, ..GOOD };
+        assert!(
+            Attempt::OnTime.is_better(&blocks(3), &blocks(2)) && !Attempt::OnTime.is_better(&blocks(2), &blocks(2))
+        );
+    }
+
+    #[test]
+    fn later_attempts_do_no_more_than_the_first() {
+        let count = |a: Attempt| {
+            let c = a.choices();
+            [c.invariants, c.loads_ahead, c.sinks, c.hoists].into_iter().filter(|on| *on).count()
+        };
+        assert_eq!(Attempt::BODIES.map(count), [4, 3, 0, 0]);
+        assert_eq!(Attempt::REGISTERS.map(count), [1, 0, 0]);
+        assert_eq!(Attempt::Full.choices().multiplies, Multiplies::Held);
+        assert_eq!(Attempt::Serial.choices().multiplies, Multiplies::Serial);
+    }
+}

@@ -1,0 +1,195 @@
+//! Instructions as selected, which are sm_90's, → those of the chip asked for.
+//!
+//! Most differ in their encoding alone: the chip's form of the same mnemonic and name takes the values field by field,
+//! lists by the text of their value. The launch's words of constant bank 0 lie elsewhere on each generation. What the
+//! chip has not is refused by name.
+
+use crate::sass::compile::lines::Line;
+use crate::sass::inst::{field_name, named};
+use crate::sass::row::{Field, Form, Kind, Role};
+use crate::sass::{Chip, Instruction, mods, op};
+
+/// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes,
+/// before, after. Source: cubins of ptxas 13.5 (nv.md 5.4).
+const LAUNCH: [(u64, u64, Option<u64>, Option<u64>); 17] = [
+    // Block and grid dimensions.
+    (0x0, 12, Some(0x0), Some(0x360)),
+    (0xc, 12, Some(0xc), Some(0x370)),
+    // The window of local memory, the stack pointer, dynamic shared memory, the grid's number.
+    (0x20, 8, Some(0x20), Some(0x2f8)),
+    (0x28, 4, Some(0x28), Some(0x37c)),
+    (0x2c, 4, Some(0x2c), Some(0x2ac)),
+    (0x30, 8, Some(0x30), Some(0x140)),
+    // Words of the environment; the address of bank 3; multiprocessors; shared memory that the driver keeps, and how
+    // much may be reached.
+    (0x40, 64, Some(0x88), Some(0x250)),
+    (0x80, 64, Some(0xc8), Some(0xd0)),
+    (0xd0, 8, Some(0x50), Some(0x120)),
+    (0x10c, 4, Some(0x10c), Some(0x2d0)),
+    (0x114, 4, Some(0x114), Some(0x16c)),
+    (0x13c, 4, None, Some(0x2bc)),
+    // Whether there are clusters, blocks of one along each axis, clusters along each axis, blocks of one.
+    (0x140, 4, None, Some(0x36c)),
+    (0x144, 12, None, Some(0x2a0)),
+    (0x15c, 12, None, Some(0x2c0)),
+    (0x188, 4, None, Some(0x2cc)),
+    // The memory descriptor.
+    (0x208, 8, Some(0x118), Some(0x358)),
+];
+
+/// How far below a word of the launch sm_120 has it for blocks of clusters; those of these places of it has it twice.
+pub const IN_CLUSTERS: i32 = -0xa0;
+const TWICE: std::ops::Range<u64> = 0x250..0x2d0;
+
+/// Whether the chip has the word that stands at a place of bank 0 on sm_90 twice.
+pub fn has_twice(at: u32, chip: Chip) -> bool {
+    chip == Chip::Sm120 && place(0, at.into(), chip).is_ok_and(|at| TWICE.contains(&at))
+}
+
+/// Where parameters begin on sm_90.
+const PARAMS: u64 = crate::sass::compile::select::build::PARAMS as u64;
+
+/// Makes the chip's instructions of those of sm_90.
+///
+/// # Errors
+/// What the chip has not.
+pub fn translate(lines: &mut [Line], chip: Chip) -> Result<(), String> {
+    if chip == Chip::Sm90 {
+        return Ok(());
+    }
+    for line in lines {
+        if let Line::Inst(inst, _) = line {
+            *inst = translated(inst, chip)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the chip calls the instruction, and the form.
+fn renamed(inst: &Instruction, chip: Chip) -> (&'static str, &'static str) {
+    let old = chip.is_before_hopper();
+    match (inst.form().mnemonic, inst.form().name) {
+        ("VIMNMX", name) if old => ("IMNMX", name),
+        ("REDG", "FR") if old => ("RED", "R"),
+        ("REDG", name) if old => ("RED", name),
+        ("ATOM", "FR") if old => ("ATOM", "R"),
+        ("ATOMG", "FR") if old => ("ATOMG", "R"),
+        ("WARPSYNC", "ALL") if old => ("WARPSYNC", "I"),
+        ("I2FP", "R") if chip == Chip::Sm80 => ("I2F", "R"),
+        ("ULDC", _) if chip == Chip::Sm120 => ("LDCU", "C"),
+        same => same,
+    }
+}
+
+/// The chip's instruction that does the same.
+fn translated(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
+    let from = inst.form();
+    let no = |what: &str| format!("{chip} has no {what}");
+    if chip.is_before_hopper() && from.mnemonic == "S2R" && inst.says(mods::s::SR_SWINHI) {
+        return window(inst, chip);
+    }
+    let (mnemonic, name) = renamed(inst, chip);
+    let form = Form::find(mnemonic, name, chip).ok_or_else(|| no(from.mnemonic))?;
+    // Selected for this chip.
+    if inst.chip() == chip {
+        return Ok(*inst);
+    }
+    let mut out = copied(inst, form, chip, "")?;
+    if (mnemonic, name) == ("WARPSYNC", "I") {
+        out.set("m", Role::Value, u64::from(u32::MAX)).map_err(|e| e.to_string())?;
+    }
+    if (from.mnemonic, mnemonic) == ("I2FP", "I2F") {
+        out.modify(mods::dt::NONE).map_err(|e| e.to_string())?;
+    }
+    constants(&mut out)?;
+    Ok(out)
+}
+
+/// The instruction in another form, field by field; `but` is an operand left out.
+pub fn copied(inst: &Instruction, form: &'static Form, chip: Chip, but: &str) -> Result<Instruction, String> {
+    let mut out = Instruction::on(form, chip);
+    for (field, value) in inst.fields().filter(|(f, _)| !matches!(f.kind, Kind::Must(_))) {
+        let part = matches!(field.role, Role::Value | Role::Bank | Role::Offset);
+        if field.slot == but && part {
+            continue;
+        }
+        // The signedness of a minimum has a field of its own.
+        let slot = if form.mnemonic == "IMNMX" && field.slot == "ty" { "sg" } else { field.slot };
+        let text =
+            || format!("{} with {} {}", form.mnemonic, field_name(field), named(field, value).unwrap_or_default());
+        match form.position(slot, field.role) {
+            Some(i) => {
+                let value = moved(field, value, &form.fields[i]).ok_or_else(|| format!("{chip} has no {}", text()))?;
+                out.set(slot, field.role, value).map_err(|e| e.to_string())?;
+            }
+            None if value == field.unsaid() || value == field.none() => {}
+            None => return Err(format!("{chip} has no {}", text())),
+        }
+    }
+    (out.guard, out.control) = (inst.guard, inst.control);
+    Ok(out)
+}
+
+/// A field's value in another chip's field of the same name.
+fn moved(from: &Field, value: u64, to: &Field) -> Option<u64> {
+    let register = matches!(from.kind, Kind::UR) || from.role == Role::Uniform || from.role == Role::Register;
+    match to.kind {
+        Kind::List(list) => {
+            let text = named(from, value)?;
+            // Sums of floats in memory take denormals as zeros before sm_90, as the PTX manual says of them; a signed
+            // minimum is written out.
+            let other = match text {
+                ".F32.RN" => ".F32.FTZ.RN",
+                "" => ".S32",
+                ".S32" => "",
+                // F2FP of sm_80 and sm_86 writes only the formats that are unusual; DMMA of those chips has one shape.
+                ".F16" | ".F32" => "",
+                ".8x8x4" => ".884",
+                same => same,
+            };
+            let find = |text: &str| list.iter().find(|n| n.text == text).map(|n| u64::from(n.value));
+            find(text).or_else(|| find(other))
+        }
+        _ if register && value == from.none() => Some(to.none()),
+        _ => Some(value),
+    }
+}
+
+/// Moves what it reads of bank 0.
+fn constants(inst: &mut Instruction) -> Result<(), String> {
+    let chip = inst.chip();
+    let slot = inst.fields().find(|(f, _)| matches!(f.kind, Kind::Constant(_))).map(|(f, _)| f.slot);
+    let Some(slot) = slot.filter(|s| inst.get(s, Role::Bank).unwrap_or(0) == 0) else { return Ok(()) };
+    let at = place(0, inst.get(slot, Role::Offset).unwrap_or(0), chip)?;
+    inst.set(slot, Role::Offset, at).map(|_| ()).map_err(|e| e.to_string())
+}
+
+/// Where a chip has what lies at that place on sm_90.
+pub fn place(bank: u64, at: u64, chip: Chip) -> Result<u64, String> {
+    if chip == Chip::Sm90 {
+        return Ok(at);
+    }
+    let launch = LAUNCH.iter().find(|w| (w.0..w.0 + w.1).contains(&at)).and_then(|w| {
+        let start = if chip.is_before_hopper() { w.2 } else { w.3 };
+        Some(start? + at - w.0)
+    });
+    let there = match (bank, at) {
+        (0, PARAMS..) => Some(at - PARAMS + u64::from(chip.arch().param_base())),
+        (0, _) => launch,
+        _ => Some(at),
+    };
+    there.ok_or_else(|| format!("{chip} keeps nothing like c[0x0][{at:#x}] of sm_90"))
+}
+
+/// The upper half of the address where shared memory begins: before sm_90 a word of the launch.
+fn window(inst: &Instruction, chip: Chip) -> Result<Instruction, String> {
+    let mut out = Instruction::on(op::MOV_C, chip);
+    let d = inst.get("d", Role::Value).unwrap_or(255);
+    for (slot, role, value) in
+        [("d", Role::Value, d), ("b", Role::Bank, 0), ("b", Role::Offset, 0x1c), ("mask", Role::Value, 15)]
+    {
+        out.set(slot, role, value).map_err(|e| e.to_string())?;
+    }
+    (out.guard, out.control) = (inst.guard, inst.control);
+    Ok(out)
+}

@@ -1,0 +1,314 @@
+//! What arithmetic reads of constant banks, from Hopper on: it comes through uniform registers, or by a load of its
+//! own.
+//!
+//! sm_120 has no arithmetic that reads a bank. sm_90 has rows for it, which no code of ptxas uses: of 1.2 million
+//! instructions that it makes of the texts in the tests for that chip, none names a bank but LDC and ULDC. So neither
+//! does ours. Selection writes operands of banks as chips before have them; here, once registers are given out, `MOV`
+//! of a constant becomes LDC, and others read a uniform register, which ULDC fills at the start of the code where there
+//! is room for all its life, or else before its first reader since a label or a jump. Threads that part share uniform
+//! registers and may run in any order: there a register holds one constant for good, and sm_90's rows serve what finds
+//! none.
+
+use super::chips::{copied, place};
+use crate::sass::compile::allocate::scalar::SCALARS;
+use crate::sass::compile::lines::Line;
+use crate::sass::row::{Field, Form, Index, Kind, Pipe, Role};
+use crate::sass::{Chip, FieldError, Guard, Instruction, mods, op};
+use std::ops::Range;
+
+/// Uniform registers of constants: selection uses those below, values that loops keep those above.
+pub const CONSTANTS: Range<u8> = 28..SCALARS.start;
+/// The same where threads part, so that loops keep no values there.
+const PARTED: Range<u8> = 28..SCALARS.end;
+/// How many pairs stay free for constants of one piece where there are more constants than pairs.
+const IN_TURNS: usize = 3;
+
+/// Lines that read constant banks by loads alone.
+///
+/// # Errors
+/// Instructions that have no form with a uniform register.
+pub fn in_registers(lines: Vec<Line>, chip: Chip) -> Result<Vec<Line>, String> {
+    if !lines.iter().any(|l| matches!(l, Line::Inst(i, _) if Read::of(i, chip).is_some())) {
+        return Ok(lines);
+    }
+    let mut loads = Loads::new(&lines, chip);
+    let mut out = Vec::with_capacity(lines.len() + loads.all.len());
+    for k in 0..loads.all.len() {
+        if loads.all[k].lasts {
+            out.push(loads.load(k)?);
+        }
+    }
+    let mut rest = lines.into_iter().peekable();
+    while let Some(line) = rest.next() {
+        let Line::Inst(inst, target) = line else {
+            loads.forget();
+            out.push(line);
+            continue;
+        };
+        let next = match rest.peek() {
+            Some(Line::Inst(next, None)) => Some(next),
+            _ => None,
+        };
+        if let Some((load, both)) = moved(&inst, next, chip)? {
+            out.push(Line::Inst(load, target));
+            if both {
+                rest.next();
+            }
+            continue;
+        }
+        let reads = match Read::of(&inst, chip) {
+            Some(read) if loads.finds(read) || chip != Chip::Sm90 => loads.through_uniform(&inst, read, &mut out)?,
+            _ => inst,
+        };
+        out.push(Line::Inst(reads, target));
+        if inst.form().pipe == Pipe::Branch {
+            loads.forget();
+        }
+    }
+    Ok(out)
+}
+
+/// An operand of a bank: which one, and which bytes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Read {
+    slot: &'static str,
+    bank: u64,
+    /// Where the pair begins that the operand is in, or that it is.
+    base: u64,
+    /// Which of its words: bit 0 the first, bit 1 the second.
+    words: u8,
+}
+
+impl Read {
+    /// What an instruction reads of a bank that is not a load.
+    fn of(inst: &Instruction, chip: Chip) -> Option<Read> {
+        let form = inst.form();
+        // The table calls forms so that read a constant.
+        if !form.name.contains('C') || matches!(form.mnemonic, "LDC" | "ULDC") {
+            return None;
+        }
+        let is = |kind| matches!(kind, Kind::Constant(Index::None | Index::Spaced));
+        let slot = form.fields.iter().find(|f| is(f.kind))?.slot;
+        let get = |role| inst.get(slot, role).unwrap_or(0);
+        let (bank, at) = (get(Role::Bank), get(Role::Offset));
+        // The addend of a wide product has both words, as all that is of double precision.
+        if form.pipe == Pipe::Double || form.name.starts_with("WIDE") && slot == "c" {
+            return Some(Read { slot, bank, base: at, words: 3 });
+        }
+        let second = at % 8 == 4 && is_pair(bank, at - 4, chip);
+        Some(Read { slot, bank, base: at - if second { 4 } else { 0 }, words: if second { 2 } else { 1 } })
+    }
+}
+
+/// Whether the chip has two words of a bank as one aligned pair.
+fn is_pair(bank: u64, at: u64, chip: Chip) -> bool {
+    let there = |at| place(bank, at, chip).ok();
+    there(at).is_some_and(|first| first % 8 == 0 && there(at + 4) == Some(first + 4))
+}
+
+/// The load that a move of a constant is; whether it is one with the next one.
+fn moved(inst: &Instruction, next: Option<&Instruction>, chip: Chip) -> Result<Option<(Instruction, bool)>, String> {
+    let parts = |i: &Instruction| {
+        let get = |slot, role| i.get(slot, role).unwrap_or(0);
+        (get("d", Role::Value), get("b", Role::Bank), get("b", Role::Offset))
+    };
+    let is_move = |i: &Instruction| std::ptr::eq(i.form(), op::MOV_C);
+    if !is_move(inst) {
+        return Ok(None);
+    }
+    let (d, bank, at) = parts(inst);
+    let next = next.filter(|n| is_move(n) && n.guard == inst.guard);
+    let both = d % 2 == 0 && is_pair(bank, at, chip) && next.is_some_and(|n| parts(n) == (d + 1, bank, at + 4));
+    let mut load = load(op::LDC_C, d, (bank, at), both)?;
+    load.guard = inst.guard;
+    Ok(Some((load, both)))
+}
+
+/// A load of one word or two.
+pub fn load(form: &'static Form, d: u64, (bank, at): (u64, u64), both: bool) -> Result<Instruction, String> {
+    let mut inst = Instruction::new(form);
+    let failed = |e: FieldError| e.to_string();
+    inst.set("d", Role::Value, d).map_err(failed)?;
+    inst.set("c", Role::Bank, bank).map_err(failed)?;
+    inst.set("c", Role::Offset, at).map_err(failed)?;
+    inst.modify(if both { mods::sz::_64 } else { mods::sz::NONE }).map_err(failed)?;
+    Ok(inst)
+}
+
+/// A constant, or two that lie side by side, and where it stands.
+struct Constant {
+    bank: u64,
+    base: u64,
+    /// Words that some instruction reads.
+    words: u8,
+    /// The first of its uniform registers; `None`: it stands in none.
+    register: Option<u8>,
+    /// It stands there from the start to the end.
+    lasts: bool,
+    /// Pieces of straight code that read it, the last of them, and whether one is in a loop.
+    pieces: u32,
+    piece: usize,
+    in_loop: bool,
+}
+
+impl Constant {
+    fn new(read: Read) -> Constant {
+        let Read { bank, base, .. } = read;
+        Constant { bank, base, words: 0, register: None, lasts: false, pieces: 0, piece: usize::MAX, in_loop: false }
+    }
+}
+
+/// Whether it writes a uniform register that loops keep values in.
+fn keeps_scalar(line: &Line) -> bool {
+    let Line::Inst(inst, _) = line else { return false };
+    let form = inst.form();
+    let written = |f: &&Field| f.slot == "d" && f.kind == Kind::UR;
+    form.uniform
+        && form.fields.iter().find(written).is_some_and(|f| {
+            inst.get(f.slot, f.role).is_some_and(|r| (u64::from(SCALARS.start)..u64::from(SCALARS.end)).contains(&r))
+        })
+}
+
+struct Loads {
+    all: Vec<Constant>,
+    /// Pairs that constants of one piece take in turns.
+    free: Range<u8>,
+    next: u8,
+    /// Threads may part.
+    parted: bool,
+}
+
+impl Loads {
+    /// The constants that lines read, and which of them have registers for good.
+    fn new(lines: &[Line], chip: Chip) -> Loads {
+        let mut all: Vec<Constant> = vec![];
+        let (loops, mut piece, mut parted) = (loops(lines), 0, false);
+        for (at, line) in lines.iter().enumerate() {
+            let Line::Inst(inst, target) = line else {
+                piece += 1;
+                continue;
+            };
+            if let Some(read) = Read::of(inst, chip).filter(|_| !std::ptr::eq(inst.form(), op::MOV_C)) {
+                let known = all.iter().position(|c| (c.bank, c.base) == (read.bank, read.base));
+                let k = known.unwrap_or(all.len());
+                if known.is_none() {
+                    all.push(Constant::new(read));
+                }
+                let c = &mut all[k];
+                c.pieces += u32::from(c.piece != piece);
+                c.words |= read.words;
+                c.piece = piece;
+                c.in_loop |= loops.iter().any(|l| l.contains(&at));
+            }
+            if inst.form().pipe == Pipe::Branch {
+                piece += 1;
+                let decides = target.is_some() && inst.guard != Guard::ALWAYS;
+                parted |= decides || !matches!(inst.form().mnemonic, "BRA" | "EXIT");
+            }
+        }
+        // Where loops keep values, no threads part.
+        parted &= !lines.iter().any(keeps_scalar);
+        let registers = if parted { PARTED } else { CONSTANTS };
+        let pairs = registers.len() / 2;
+        let fit = all.len() <= pairs;
+        // sm_120 can only let them take turns.
+        let room = if fit || parted && chip == Chip::Sm90 { pairs } else { pairs - IN_TURNS };
+        let mut order: Vec<usize> = (0..all.len()).filter(|k| fit || parted || all[*k].pieces > 1).collect();
+        order.sort_by_key(|k| std::cmp::Reverse((all[*k].in_loop, all[*k].pieces)));
+        let mut first = registers.start;
+        for k in order.into_iter().take(room) {
+            (all[k].lasts, all[k].register) = (true, Some(first));
+            first += 2;
+        }
+        Loads { all, free: first..registers.end, next: first, parted }
+    }
+
+    /// Whether a uniform register can hold the constant.
+    fn finds(&self, read: Read) -> bool {
+        !self.parted || self.all.iter().any(|c| c.lasts && (c.bank, c.base) == (read.bank, read.base))
+    }
+
+    /// The load of a constant.
+    fn load(&self, k: usize) -> Result<Line, String> {
+        let c = &self.all[k];
+        let register = c.register.unwrap_or(CONSTANTS.start);
+        let skip = if c.words == 2 { 1 } else { 0 };
+        let inst = load(op::ULDC_C, u64::from(register + skip), (c.bank, c.base + 4 * u64::from(skip)), c.words == 3)?;
+        Ok(Line::Inst(inst, None))
+    }
+
+    /// The form that reads a uniform register, and before it the load of that where it has none.
+    fn through_uniform(&mut self, inst: &Instruction, read: Read, out: &mut Vec<Line>) -> Result<Instruction, String> {
+        let (from, chip) = (inst.form(), inst.chip());
+        let no = || format!("{chip} has no {} of a constant", from.mnemonic);
+        let (before, behind) = from.name.rsplit_once('C').ok_or_else(no)?;
+        let name = format!("{before}U{behind}");
+        let form = Form::find(from.mnemonic, &name, chip).ok_or_else(no)?;
+        let k = self.all.iter().position(|c| (c.bank, c.base) == (read.bank, read.base)).ok_or_else(no)?;
+        let register = match self.all[k].register {
+            Some(register) => register,
+            None => {
+                let register = self.fresh(k);
+                out.push(self.load(k)?);
+                register
+            }
+        };
+        let mut to = copied(inst, form, chip, read.slot)?;
+        let register = register + if read.words == 2 { 1 } else { 0 };
+        to.set(read.slot, Role::Value, u64::from(register)).map_err(|e| e.to_string())?;
+        Ok(to)
+    }
+
+    /// A pair of uniform registers; what stood there is forgotten.
+    fn fresh(&mut self, k: usize) -> u8 {
+        let register = self.next;
+        self.next = if register + 2 < self.free.end { register + 2 } else { self.free.start };
+        if let Some(before) = self.all.iter_mut().find(|c| c.register == Some(register)) {
+            before.register = None;
+        }
+        self.all[k].register = Some(register);
+        register
+    }
+
+    /// Code may be reached from elsewhere here.
+    fn forget(&mut self) {
+        self.all.iter_mut().filter(|c| !c.lasts).for_each(|c| c.register = None);
+    }
+}
+
+/// Lines from where a jump goes back to, to the jump.
+fn loops(lines: &[Line]) -> Vec<std::ops::Range<usize>> {
+    let mut labels = hashbrown::HashMap::new();
+    let mut all = vec![];
+    for (at, line) in lines.iter().enumerate() {
+        match line {
+            Line::Label(l) => drop(labels.insert(*l, at)),
+            Line::Inst(_, Some(to)) => all.extend(labels.get(to).map(|from| *from..at)),
+            Line::Inst(..) => {}
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sass::table::FORMS;
+
+    #[test]
+    fn forms_that_read_a_constant_in_its_place_are_called_so() {
+        let reads = |f: &&Form| f.fields.iter().any(|f| matches!(f.kind, Kind::Constant(Index::None | Index::Spaced)));
+        for form in FORMS.iter().filter(reads) {
+            let inst = Instruction::on(form, form.chips.iter().next().unwrap());
+            let loads = matches!(form.mnemonic, "LDC" | "ULDC" | "LDCU");
+            assert!(loads || Read::of(&inst, Chip::Sm90).is_some(), "{} {}", form.mnemonic, form.name);
+        }
+    }
+
+    #[test]
+    fn words_are_pairs_where_the_chip_has_them_side_by_side() {
+        // Parameters, and the grid's sizes, which sm_120 keeps 16 bytes after the block's.
+        assert!([Chip::Sm90, Chip::Sm120].iter().all(|c| is_pair(0, 0x218, *c) && !is_pair(0, 0x214, *c)));
+        assert!(is_pair(0, 8, Chip::Sm90) && !is_pair(0, 8, Chip::Sm120));
+    }
+}

@@ -1,0 +1,205 @@
+//! Variables of a module: `.const` in bank 3, `.global` in memory with their addresses in bank 4, `.shared`.
+
+use super::flat::{Names, Symbol, place, shared};
+use super::source::Source;
+use crate::ptx::{Function, Init, Item, Linkage, Module, Operand, Space, Type, Variable};
+use crate::sass::compile::AsmError;
+use crate::sass::compile::optimise::facts::bits_of;
+use doorbell_elf::cubin::{Relocation, RelocationKind, Space as Section, Variable as NewVariable};
+
+/// The module's variables, and what each slot of bank 4 is the address of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Data {
+    pub variables: Vec<NewVariable>,
+    pub addresses: Vec<(String, i64)>,
+    constant_bytes: u32,
+    global_bytes: [u32; 2],
+}
+
+/// Gives the variables of a module their places: its own, and those that bodies declare for the whole module.
+///
+/// # Errors
+/// A kind of variable or first value that is not assembled.
+pub fn declare_all(module: &mut Module<Source>, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
+    for item in &module.items {
+        if let Item::Variable(v) = item {
+            declare(v, names, data)?;
+        }
+    }
+    for item in &mut module.items {
+        if let Item::Function(f) = item {
+            declare_inside(f, names, data)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives a variable its place.
+fn declare(v: &Variable, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
+    let symbol = match v.space {
+        Space::Shared | Space::SharedCta if v.dims == [None] => {
+            names.dynamic.push(v.name.clone());
+            Symbol::Shared(0)
+        }
+        Space::Shared | Space::SharedCta => Symbol::Shared(place(v, &mut names.shared_bytes)?),
+        Space::Const | Space::Global if v.linkage != Linkage::Extern => stored(v, names, data)?,
+        // Whoever names it gets the error that it is not known here.
+        Space::Const | Space::Global => return Ok(()),
+        _ => {
+            return Err(AsmError::new(
+                v.pos,
+                format!("{}: variables of this kind in .{} are not assembled", v.name, v.space.word()),
+            ));
+        }
+    };
+    names.symbols.insert(v.name.clone(), symbol);
+    Ok(())
+}
+
+/// Gives variables of the module that are declared in a function's body their places, under names of their own.
+fn declare_inside(f: &mut Function<Source>, names: &mut Names, data: &mut Data) -> Result<(), AsmError> {
+    let Some(body) = &mut f.body else { return Ok(()) };
+    for (scope, v) in body.variables.iter().filter(|(_, v)| matches!(v.space, Space::Global | Space::Const)) {
+        let own = Variable { name: format!("{}${}${scope}", f.name, v.name).into(), ..v.clone() };
+        declare(&own, names, data)?;
+        if let Some((scope, symbol)) = body.scopes.get_mut(*scope as usize).zip(names.symbols.get(&own.name)) {
+            scope.symbols.insert(v.name.clone(), *symbol);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a variable with first values, all of which are in the cubin.
+const MOST_INITIALISED: u32 = 256 << 20;
+
+fn stored(v: &Variable, names: &Names, data: &mut Data) -> Result<Symbol, AsmError> {
+    let space = match (v.space, &v.init) {
+        (Space::Const, _) => Section::Constant,
+        (_, Some(_)) => Section::Initialised,
+        (_, None) => Section::Zero,
+    };
+    let used = match space {
+        Section::Constant => &mut data.constant_bytes,
+        Section::Initialised => &mut data.global_bytes[0],
+        Section::Zero => &mut data.global_bytes[1],
+    };
+    let offset = place(v, used)?;
+    let len_bytes = *used - offset;
+    let natural = (v.ty.bits().div_ceil(8) * u32::from(v.vector)).max(1);
+    let (mut bytes, mut relocations) = (vec![], vec![]);
+    if space != Section::Zero {
+        if len_bytes > MOST_INITIALISED {
+            let what = format!("{}: {len_bytes} bytes with first values, of at most {MOST_INITIALISED}", v.name);
+            return Err(AsmError::new(v.pos, what));
+        }
+        bytes = vec![0; len_bytes as usize];
+        if let Some(init) = &v.init {
+            let mut at = 0;
+            fill((v, names), init, &mut at, &mut bytes, &mut relocations)?;
+        }
+    }
+    let align = v.align.unwrap_or(natural);
+    data.variables.push(NewVariable { name: v.name.to_string(), space, offset, align, len_bytes, bytes, relocations });
+    if space == Section::Constant {
+        return Ok(Symbol::Constant(offset));
+    }
+    let slot = 8 * data.addresses.len() as u32;
+    data.addresses.push((v.name.to_string(), 0));
+    Ok(Symbol::Global(slot))
+}
+
+fn fill(
+    (v, names): (&Variable, &Names),
+    init: &Init,
+    at: &mut usize,
+    bytes: &mut [u8],
+    fields: &mut Vec<Relocation>,
+) -> Result<(), AsmError> {
+    let no = |what: &str| Err(AsmError::new(v.pos, format!("{}: {what}", v.name)));
+    let size = v.ty.bits().div_ceil(8) as usize;
+    let value = match init {
+        Init::List(list) => {
+            for i in list {
+                fill((v, names), i, at, bytes, fields)?;
+            }
+            return Ok(());
+        }
+        Init::Value(Operand::Imm(i)) if matches!(v.ty, Type::F16 | Type::Bf16) => {
+            return no(&format!("a first value like {i:?} of a half type is not assembled"));
+        }
+        Init::Value(Operand::Imm(i)) => bits_of(*i, v.ty),
+        Init::Value(Operand::Symbol(name, 0)) | Init::Generic(name, 0)
+            if size == 8 && names.function(name).is_some() =>
+        {
+            super::call::address(names.function(name).unwrap_or(0))
+        }
+        // A place in the bank, not in memory.
+        Init::Value(Operand::Symbol(name, addend))
+            if let Some(Symbol::Constant(at)) = names.symbols.get(name).filter(|_| size >= 4) =>
+        {
+            (i64::from(*at) + addend).cast_unsigned()
+        }
+        Init::Value(Operand::Symbol(name, addend)) | Init::Generic(name, addend) if size == 8 => {
+            let kind =
+                if matches!(init, Init::Generic(..)) { RelocationKind::Generic } else { RelocationKind::Address };
+            let offset = u32::try_from(*at).unwrap_or(u32::MAX);
+            fields.push(Relocation { offset, kind, symbol: name.to_string(), addend: *addend });
+            0
+        }
+        _ => return no("such a first value is not assembled"),
+    };
+    let Some(to) = bytes.get_mut(*at..*at + size) else { return no("more first values than elements") };
+    to.copy_from_slice(&value.to_le_bytes()[..size]);
+    *at += size;
+    Ok(())
+}
+
+impl Names {
+    /// Gives shared memory whose size the launch says its place, after all that is declared with a size: in any body,
+    /// since functions name it too.
+    ///
+    /// # Errors
+    /// More shared memory than can be addressed.
+    pub fn place_dynamic(&mut self, module: &Module<Source>) -> Result<(), AsmError> {
+        if self.dynamic.is_empty() || !module.functions().any(|f| !f.entry && f.body.is_some()) {
+            return Ok(());
+        }
+        let mut all = self.clone();
+        let mut most = 0;
+        for f in module.functions().filter(|f| !f.entry) {
+            all.count_shared(f)?;
+        }
+        for f in module.functions().filter(|f| f.entry) {
+            let mut own = all.clone();
+            own.count_shared(f)?;
+            most = most.max(own.shared_bytes);
+        }
+        self.least_shared_bytes = most.next_multiple_of(16);
+        self.place_dynamic_at(self.least_shared_bytes);
+        Ok(())
+    }
+
+    /// The same for a kernel of a module without functions: after all that the kernel itself declares.
+    ///
+    /// # Errors
+    /// More shared memory than can be addressed.
+    pub fn place_own_dynamic(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
+        if self.dynamic.is_empty() {
+            return Ok(());
+        }
+        let mut all = self.clone();
+        all.count_shared(f)?;
+        self.place_dynamic_at(all.shared_bytes.next_multiple_of(16));
+        Ok(())
+    }
+
+    fn place_dynamic_at(&mut self, at: u32) {
+        for name in std::mem::take(&mut self.dynamic) {
+            self.symbols.insert(name, Symbol::Shared(at));
+        }
+    }
+
+    fn count_shared(&mut self, f: &Function<Source>) -> Result<(), AsmError> {
+        f.body.as_ref().map_or(Ok(()), |body| shared(body, self))
+    }
+}
