@@ -28,7 +28,7 @@ mod cpu_time;
 type Step = Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>>;
 
 /// 784-128-10 on a batch of 512: forward, backward, Adam.
-fn mlp() -> (Jit<Step>, [Tensor; 2]) {
+fn mlp() -> (Step, [Tensor; 2]) {
     let (l1, l2) = (Linear::new(784, 128), Linear::new(128, 10));
     let net: [(&str, &dyn doorbell::nn::Module); 2] = [("l1", &l1), ("l2", &l2)];
     let mut params = Vec::new();
@@ -44,7 +44,7 @@ fn mlp() -> (Jit<Step>, [Tensor; 2]) {
         out.extend(opt.schedule_step().map_err(|e| Error::Function(e.to_string()))?);
         Ok(out)
     });
-    (Jit::new(step), [Tensor::from_slice(&x, [512, 784]), Tensor::from_slice(&y, [512])])
+    (step, [Tensor::from_slice(&x, [512, 784]), Tensor::from_slice(&y, [512])])
 }
 
 fn from_nothing() {
@@ -52,7 +52,8 @@ fn from_nothing() {
     let total = Tensor::ones([10]).sum(()).item().unwrap();
     println!("first result of the process, ones(10).sum() = {total}: {:.2} ms", t.elapsed().as_secs_f64() * 1e3);
     let t = Instant::now();
-    let (mut step, inputs) = mlp();
+    let (step, inputs) = mlp();
+    let mut step = Jit::new(step);
     let loss = step.call(&inputs).unwrap()[0].item().unwrap();
     println!("MLP step from nothing to its loss {loss:.4}: {:.2} ms", t.elapsed().as_secs_f64() * 1e3);
     let t = session().counters.totals();
@@ -89,9 +90,33 @@ fn kernel_from_nothing(c: &mut Criterion) {
     g.finish();
 }
 
+/// A whole training step from its lazy Tensors to linear programs, with the kernels of its initial weights: no cache is asked.
+fn step_from_nothing(c: &mut Criterion) {
+    let isa = X86_64::new(Arch::detect().unwrap(), 2);
+    let programs = || {
+        let (mut step, inputs) = mlp();
+        let tensors = step(&inputs).unwrap();
+        let roots: Vec<_> = tensors.iter().map(|t| (t.uop().unwrap(), "CPU".into())).collect();
+        let plan = schedule(&roots, &ScheduleCache::default()).unwrap();
+        let compiled = plan.items.iter().filter_map(|item| match item {
+            ScheduleItem::Kernel { ast, .. } => {
+                Some(codegen::compile(ast, isa.target(), &OptChoice::Heuristic, false).unwrap())
+            }
+            _ => None,
+        });
+        compiled.map(|p| p.uops.len()).sum::<usize>()
+    };
+    println!("the MLP step's programs are {} nodes together", programs());
+    let mut g = c.benchmark_group("schedule and codegen");
+    g.sample_size(30);
+    g.bench_function("MLP step with Adam", |b| b.iter_custom(|rounds| cpu_time::of(rounds, || drop(black_box(programs())))));
+    g.finish();
+}
+
 fn budgets(c: &mut Criterion) {
     from_nothing();
     kernel_from_nothing(c);
+    step_from_nothing(c);
     let mut g = c.benchmark_group("uop");
     let x = UOp::var("x", 0, 1 << 40);
     let chain = || (0..10_000).fold(x.clone(), |u, i| &u + &UOp::int(i % 251));
@@ -125,7 +150,8 @@ fn budgets(c: &mut Criterion) {
     g.bench_function("schedule a softmax, no cache", |b| {
         b.iter(|| schedule(&roots, &ScheduleCache::default()).unwrap().kernel_count());
     });
-    let (mut step, inputs) = mlp();
+    let (step, inputs) = mlp();
+    let mut step = Jit::new(step);
     for _ in 0..3 {
         step.call(&inputs).unwrap();
     }

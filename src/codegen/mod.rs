@@ -37,7 +37,7 @@ pub use program::{Estimates, ParamInfo, Program, TensorInfo};
 pub use target::Target;
 
 use crate::sort;
-use crate::uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp};
+use crate::uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp, graph_rewrite, symbolic};
 use opt::Kernel;
 use std::sync::Arc;
 
@@ -94,7 +94,8 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         (Some(texts), _) => OptChoice::Given(texts.iter().map(|t| t.parse()).collect::<Result<_, _>>()?),
         (None, o) => o.clone(),
     };
-    let merged = merge::merge_axes(&clean::clean(&invariant::fold_invariant(ast)));
+    let fast = if fast_math { Some(graph_rewrite(ast, symbolic::fast_symbolic(), &mut ())?) } else { None };
+    let merged = merge::merge_axes(&clean::clean(&invariant::fold_invariant(fast.as_ref().unwrap_or(ast))));
     let mut kernel = Kernel::new(separate::separate(&clean::clean(&merged))?, target);
     let given = matches!(opts, OptChoice::Given(_));
     match opts {
