@@ -13,7 +13,8 @@ use doorbell::nn::Linear;
 use doorbell::nn::optim::{Adam, Optimizer};
 use doorbell::schedule::{ScheduleCache, ScheduleItem, schedule};
 use doorbell::tensor::prelude::*;
-use doorbell::uop::{AxisKind, Op, Pat, PatternMatcher, Rule, Scalar, UOp, graph_rewrite};
+use doorbell::uop::symbolic::fast;
+use doorbell::uop::{AxisKind, DType, Scalar, UOp, graph_rewrite};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -109,7 +110,9 @@ fn step_from_nothing(c: &mut Criterion) {
     println!("the MLP step's programs are {} nodes together", programs());
     let mut g = c.benchmark_group("schedule and codegen");
     g.sample_size(30);
-    g.bench_function("MLP step with Adam", |b| b.iter_custom(|rounds| cpu_time::of(rounds, || drop(black_box(programs())))));
+    g.bench_function("MLP step with Adam", |b| {
+        b.iter_custom(|rounds| cpu_time::of(rounds, || drop(black_box(programs()))))
+    });
     g.finish();
 }
 
@@ -124,12 +127,20 @@ fn budgets(c: &mut Criterion) {
     g.throughput(Throughput::Elements(20_000));
     g.bench_function("intern 20,000 nodes", |b| b.iter_batched(|| (), |()| chain(), BatchSize::PerIteration));
     g.bench_function("intern 20,000 nodes and free what is new", |b| b.iter(chain));
-    // Each rule looks at the sum, its left and its right side, whose value is another one.
-    let rule = |k: i64| Rule::new("never", Pat::op(Op::Add).src([Pat::var("x"), Pat::constant(1000 + k)]), |_| None);
-    let (rules, graph) = (PatternMatcher::<()>::new((0..8).map(rule)), chain());
-    g.throughput(Throughput::Elements(10_000 * 8 * 3));
-    g.bench_function("rewrite 10,000 sums by 8 rules of 3 pattern nodes", |b| {
-        b.iter(|| graph_rewrite(&graph, &rules, &mut ()).unwrap());
+    // Alternating sums and products, none of which a rule changes. Two of FAST_MATH's rules visit five pattern nodes each at a sum,
+    // one at a product; the others are left out by the ops of its sources.
+    let x = UOp::param(0, DType::F32, 1).index(&UOp::int(0)).load();
+    let pair = |u: &UOp, i: i32| &(u + &u.const_like(f64::from(i) + 0.5)) * &u.const_like(f64::from(i) + 1.5);
+    let graph = (0..5_000).fold(x.clone(), |u, i| pair(&u, i));
+    g.throughput(Throughput::Elements(5_000 * (2 + 1) * 5));
+    g.bench_function("FAST_MATH's patterns on 10,000 sums and products, in pattern nodes", |b| {
+        b.iter(|| graph_rewrite(&graph, fast(), &mut ()).unwrap());
+    });
+    drop(graph);
+    g.throughput(Throughput::Elements(10_000));
+    g.bench_function("simplify 10,000 new sums and products, in nodes", |b| {
+        let new = || (0..5_000).fold(x.clone(), |u, i| pair(&u, i));
+        b.iter_batched(new, |u| u.simplify(), BatchSize::PerIteration);
     });
     g.throughput(Throughput::Elements(1));
     let (i, j) = (UOp::range(64, 0, AxisKind::Loop), UOp::range(48, 1, AxisKind::Loop));

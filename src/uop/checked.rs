@@ -1,7 +1,8 @@
 //! SPEC=2: every node that a rule makes is checked, and a fault is reported with the name of the rule.
 //!
-//! [`checked`] is put around a phase by whoever runs it; the driver reports every rule that it applies meanwhile on that thread (see
-//! `observe`). Passes that are no rules are not observed: what they make is checked at the boundary (level 1).
+//! [`checked`] is put around a phase by whoever runs it; the driver reports every rule that it applies meanwhile on
+//! that thread (see `observe`). Passes that are no rules are not observed: what they make is checked at the boundary
+//! (level 1).
 
 use super::observe::{Observed, Observers};
 use super::spec::{SpecLevel, Stage, verify_node};
@@ -30,7 +31,8 @@ pub(super) fn note(fault: RewriteError) {
     });
 }
 
-/// Runs one phase. At [`SpecLevel::Nodes`] every node that a rule makes meanwhile on this thread has to pass the checks of `stage`.
+/// Runs one phase. At [`SpecLevel::Nodes`] every node that a rule makes meanwhile on this thread has to pass the checks
+/// of `stage`.
 ///
 /// # Errors
 /// What `phase` fails with; the first node that did not pass, with its rule.

@@ -1,7 +1,7 @@
 //! The one IR: node, dtype, ops, arguments, shapes, bounds, pattern, rewrite, symbolic arithmetic, spec, printing.
 //!
-//! Everything from a user's Tensor to the last instruction before machine code is a graph of [`UOp`]s. This room depends on
-//! nothing else. The stages of a graph and what each may contain:
+//! Everything from a user's Tensor to the last instruction before machine code is a graph of [`UOp`]s. This module
+//! depends on nothing else. The stages of a graph and what each may contain:
 //!
 //! * **tensor graph** (`tensor` → `schedule`): values with shapes; `Buffer`, `Const`, `Iota`, `Var` and `Bind` are leaves. Movement ops with their sizes as sources, elementwise ops on
 //!   sources of equal shape (a scalar Const broadcasts), `Reduce` with axes (they become size 1), `Buffer`s as leaves.

@@ -1,7 +1,8 @@
-//! Who looks at the rewrites of a thread: the checks of SPEC=2 ([`super::checked()`]) and the trace ([`super::traced`]).
+//! Who looks at the rewrites of a thread: the checks of SPEC=2 ([`super::checked()`]) and the trace
+//! ([`super::traced`]).
 //!
-//! Both are put around a phase by whoever runs it. Each rewrite of that phase, on its thread, asks once ([`Observers::now`]), so
-//! nothing is paid while nobody looks. Passes that are no rules are not observed.
+//! Both are put around a phase by whoever runs it. Each rewrite of that phase, on its thread, asks once
+//! ([`Observers::now`]), so nothing is paid while nobody looks. Passes that are no rules are not observed.
 
 use super::spec::Stage;
 use super::{RewriteError, UOp, checked, trace};

@@ -1,10 +1,11 @@
 //! The rewrite driver: applies a [`PatternMatcher`] to a whole graph until nothing applies, with an explicit stack.
 //!
-//! There is one. [`graph_rewrite`] and [`Rewriter`] run it for a list of rules, and remember until they return what each node became;
-//! [`UOp::simplify`] runs it for the simplifier's rules, and remembers in the nodes themselves. Three orders: sources first, then
-//! the node, and what a rule makes is rewritten again, sources first (the default); [`Rewriter::top_down`]: the node first, to
-//! its fixpoint, then the sources of the result; [`Rewriter::walk`]: every node once after its sources, and what a rule makes is
-//! final. In all of them equal nodes are rewritten once. `docs/rewriting.md` tells how lists, rules and traces go together.
+//! There is one. [`graph_rewrite`] and [`Rewriter`] run it for a list of rules, and remember until they return what
+//! each node became; [`UOp::simplify`] runs it for the simplifier's rules, and remembers in the nodes themselves. Three
+//! orders: sources first, then the node, and what a rule makes is rewritten again, sources first (the default);
+//! [`Rewriter::top_down`]: the node first, to its fixpoint, then the sources of the result; [`Rewriter::walk`]: every
+//! node once after its sources, and what a rule makes is final. In all of them equal nodes are rewritten once.
+//! `docs/rewriting.md` describes lists, rules and traces.
 
 use super::numbers::Memo;
 use super::observe::Observers;
@@ -74,8 +75,8 @@ impl<'a, C> Rewriter<'a, C> {
     }
 }
 
-/// Rewrites sources first by rules without a context. It cannot fail: at the limit it leaves what is left as it is, and a
-/// malformed node is reported by [`super::checked()`] when the phase ends.
+/// Rewrites sources first by rules without a context. It cannot fail: at the limit it leaves what is left as it is, and
+/// a malformed node is reported by [`super::checked()`] when the phase ends.
 pub(super) fn settle(sink: &UOp, rules: &PatternMatcher, limit: usize, known: impl Known) -> UOp {
     let settled = Driver::new(Rewriter::new(rules).limit(limit), known, Faults::Note).run(sink, &mut ());
     settled.unwrap_or_else(|_| sink.clone())

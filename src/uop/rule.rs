@@ -1,7 +1,7 @@
 //! Rules made of patterns, and lists of rules indexed by root op.
 //!
-//! A [`Rule`] has a name, a pattern, a condition and a builder; a [`PatternMatcher`] is an ordered list of rules that tries
-//! only those whose root op fits and whose source ops are all present. Nothing is allocated until a builder runs.
+//! A [`Rule`] has a name, a pattern, a condition and a builder; a [`PatternMatcher`] is an ordered list of rules that
+//! tries only those whose root op fits and whose source ops are all present. Nothing is allocated until a builder runs.
 
 use super::matching::{Captures, MAX_CAPTURES, Match, Next, Search};
 use super::symbolic::Linear;
@@ -42,7 +42,7 @@ impl<C> Clone for Rule<C> {
 }
 
 impl<C> Rule<C> {
-    /// `pat` → `make`; `None` from `make` means that the rule does not apply (other ways to fit are tried).
+    /// `pat` → `make`; `None` from `make` means that the rule does not apply (other matches are tried).
     pub fn new(name: &'static str, pat: Pat, make: impl Fn(&Match) -> Option<UOp> + Send + Sync + 'static) -> Rule<C> {
         Rule::with_ctx(name, pat, move |m, _| make(m))
     }
@@ -94,7 +94,7 @@ impl<C> Rule<C> {
         self.about = about;
         self
     }
-    /// What a reader is told of this rule as a part of `list`.
+    /// This rule as data, as a part of `list`.
     pub fn info(&self, list: &'static str) -> RuleInfo {
         let pattern = matches!(self.body, Body::Pattern { .. });
         RuleInfo { list, name: self.name, about: self.about, roots: self.roots, pattern }
@@ -116,7 +116,7 @@ impl<C> Rule<C> {
     }
 }
 
-/// A rule as data: what `rules()` of this room and of codegen list.
+/// A rule as data: what `uop::rules` and `codegen::rules` list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleInfo {
     /// The list that the rule belongs to.
@@ -130,13 +130,14 @@ pub struct RuleInfo {
     pub pattern: bool,
 }
 
-/// A rule for a whole sum: its parts are rewritten once each, and it is put together once, instead of at each addition on the way.
+/// A rule for a whole sum: its parts are rewritten once each, and it is put together once, instead of at each addition
+/// on the way.
 pub(super) struct Joined {
     pub name: &'static str,
     pub roots: OpSet,
     /// The parts of a node that is such a sum.
     pub parts: fn(&UOp) -> Option<Linear>,
-    /// The sum of the parts, given what each has become; `None` if other rules have a say.
+    /// The sum of the parts, given what each has become; `None` if other rules may apply.
     pub join: fn(&Linear, &dyn Fn(&UOp) -> UOp) -> Option<UOp>,
 }
 
@@ -153,11 +154,19 @@ impl Rule<()> {
     }
 }
 
+/// The rules that may apply at one op.
+#[derive(Clone)]
+struct AtOp {
+    /// Number of each rule, and ops that the sources must include.
+    rules: Vec<(OpSet, u32)>,
+    /// Whether any of them asks for ops of the sources.
+    needs: bool,
+}
+
 /// An ordered list of rules; the first that applies wins.
 pub struct PatternMatcher<C = ()> {
     rules: Vec<Rule<C>>,
-    /// For each op the rules that may apply at it: (ops their sources must include, number).
-    by_op: Vec<Vec<(OpSet, u32)>>,
+    by_op: Vec<AtOp>,
     joined: Option<&'static Joined>,
 }
 impl<C> Clone for PatternMatcher<C> {
@@ -172,7 +181,8 @@ impl<C> PatternMatcher<C> {
         let by_op = (0..Op::COUNT)
             .map(|op| {
                 let here = rules.iter().enumerate().filter(|(_, r)| r.roots.0 >> op & 1 != 0);
-                here.map(|(k, r)| (r.need, k as u32)).collect()
+                let rules: Vec<(OpSet, u32)> = here.map(|(k, r)| (r.need, k as u32)).collect();
+                AtOp { needs: rules.iter().any(|r| !r.0.is_empty()), rules }
             })
             .collect();
         PatternMatcher { rules, by_op, joined: None }
@@ -194,12 +204,9 @@ impl<C> PatternMatcher<C> {
     }
     /// What the first rule that applies makes of this node (not of those below it), with the rule's name.
     pub fn rewrite(&self, u: &UOp, ctx: &mut C) -> Option<(UOp, &'static str)> {
-        let list = &self.by_op[u.op() as usize];
-        if list.is_empty() {
-            return None;
-        }
-        let have = OpSet::of_nodes(u.src());
-        list.iter().filter(|(need, _)| have.contains(*need)).find_map(|(_, k)| {
+        let AtOp { rules, needs } = &self.by_op[u.op() as usize];
+        let have = if *needs { OpSet::of_nodes(u.src()) } else { OpSet::NONE };
+        rules.iter().filter(|(need, _)| have.contains(*need)).find_map(|(_, k)| {
             let r = &self.rules[*k as usize];
             r.apply(u, ctx).map(|n| (n, r.name))
         })

@@ -1,4 +1,4 @@
-//! What may stand in a graph at each door: tensor graph, kernel graph, linear program.
+//! What may stand in a graph at each boundary: tensor graph, kernel graph, linear program.
 //!
 //! The contract is the text of `uop/mod.rs` and `codegen/program.rs`; this is its executable form. A check names the node
 //! and the rule it breaks. Level 1 checks the three boundaries, level 2 also every node that a rewrite rule makes
@@ -328,7 +328,7 @@ fn kernel(u: &UOp) -> Check {
     }
 }
 
-/// A box goes from a buffer to workgroup memory of the same type.
+/// A TMA tile goes from a buffer to workgroup memory of the same type.
 fn copy_box(u: &UOp) -> Check {
     let [to, bar, from, column, row] = u.src() else { return Err("CopyBox takes five sources") };
     let local = |i: &UOp| i.op() == Op::Index && i.dtype().space == Some(crate::uop::AddrSpace::Local);

@@ -1,8 +1,8 @@
 //! What the rewrites of a phase did: which rule, on which node, to which node.
 //!
-//! [`traced`] records every rule that is applied on its thread while a closure runs, whatever applies it: `simplify`, a phase of
-//! codegen, a list of rules of one's own. Simplified forms that nodes remember are left aside meanwhile, so a trace is complete
-//! and the same in every run of the closure; the result is the same with and without a trace.
+//! [`traced`] records every rule that is applied on its thread while a closure runs, whatever applies it: `simplify`, a
+//! phase of codegen, a list of rules of one's own. Simplified forms that nodes remember are left aside meanwhile, so a
+//! trace is complete and the same in every run of the closure; the result is the same with and without a trace.
 //!
 //! ```
 //! use doorbell::uop::{UOp, traced};
@@ -79,7 +79,8 @@ impl Drop for Outer {
     }
 }
 
-/// Runs `phase` and records the rules that it applies on this thread. Steps of a trace inside another belong to the inner one.
+/// Runs `phase` and records the rules that it applies on this thread. Steps of a trace inside another belong to the
+/// inner one.
 pub fn traced<T>(phase: impl FnOnce() -> T) -> (T, Trace) {
     let _outer = Outer(Some(RECORDING.take()));
     let _observed = Observed::by(Observers { traced: true, ..Observers::now() });

@@ -1,10 +1,10 @@
 //! The simplifier: every rule that holds for all values, as one list.
 //!
-//! [`UOp::simplify`] runs the driver of `rewrite` with [`symbolic`], sources first, to the fixpoint; the result is remembered in the
-//! node, so simplifying again, or simplifying something that shares nodes with it, costs nothing for what is already done.
-//! `WeakInt` is taken to be exact (an index never leaves i64) and gets a normal form; machine integers wrap; floats keep NaN,
-//! infinities and signed zeros, and [`fast`] lists what may be added where they need not.
-//! Left out: anything that changes what memory is touched.
+//! [`UOp::simplify`] runs the driver of `rewrite` with [`symbolic`], sources first, to the fixpoint; the result is
+//! remembered in the node, so simplifying again, or simplifying something that shares nodes with it, costs nothing for
+//! what is already done. `WeakInt` is taken to be exact (an index never leaves i64) and gets a normal form; machine
+//! integers wrap; floats keep NaN, infinities and signed zeros, and [`fast`] lists what may be added where they need
+//! not. Left out: anything that changes what memory is touched.
 
 mod compare;
 mod divmod;
@@ -77,7 +77,7 @@ fn table() -> Vec<Row> {
         ("index-divmod", ops(&[FloorDiv, FloorMod]), divmod::fold,
             "quotients and remainders of index sums: what divides evenly leaves them"),
         ("index-less", ops(&[CmpLt]), compare::less,
-            "a < b of indices in normal form: constant on the right, common divisors cancelled, quotients dissolved"),
+            "a < b of indices in normal form: constant right, common divisors cancelled, quotients dissolved"),
         ("index-equal", ops(&[CmpEq, CmpNe]), compare::equal,
             "a == b, a != b of indices in normal form"),
         ("operand-order", ops(&[Max, And, Or, Xor]), fold::operand_order,
@@ -130,8 +130,8 @@ pub fn symbolic() -> &'static PatternMatcher {
 static INDEX_SUM: Joined =
     Joined { name: "index-sum", roots: OpSet::of(&[Op::Add]), parts: sum::sum_of_parts, join: sum::join_parts };
 
-/// The rules of the simplifier, in the order in which they are tried: the lists `fast-math` (only where FAST_MATH asks for it)
-/// and `symbolic`. `codegen::rules` has those of later phases too.
+/// The rules of the simplifier, in the order in which they are tried: the lists `fast-math` (only where FAST_MATH asks
+/// for it) and `symbolic`. `codegen::rules` has those of later phases too.
 pub fn rules() -> Vec<RuleInfo> {
     let of = |name, list: &'static PatternMatcher| list.rules().iter().map(move |r| r.info(name));
     of("fast-math", fast()).chain(of("symbolic", symbolic())).collect()
