@@ -9,7 +9,7 @@
 //! let a = UOp::var("a", 0, 9);
 //! let (simple, trace) = traced(|| ((&a * 1).max(&UOp::int(20))).simplify());
 //! assert_eq!(simple, UOp::int(20));
-//! assert_eq!(trace.to_string(), "index-sum: a*1 -> a\nmaximum: Max(a, 20) -> 20\n");
+//! assert_eq!(trace.to_string(), "index-sum: a*1 -> a\nsingle-value: Max(a, 20) -> 20\n");
 //! ```
 
 use super::UOp;
