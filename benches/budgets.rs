@@ -91,7 +91,7 @@ fn kernel_from_nothing(c: &mut Criterion) {
     g.finish();
 }
 
-/// A whole training step from its lazy Tensors to linear programs, with the kernels of its initial weights: no cache is asked.
+/// A whole training step from its lazy Tensors to linear programs, its initial weights among them, without caches.
 fn step_from_nothing(c: &mut Criterion) {
     let isa = X86_64::new(Arch::detect().unwrap(), 2);
     let programs = || {
@@ -127,8 +127,8 @@ fn budgets(c: &mut Criterion) {
     g.throughput(Throughput::Elements(20_000));
     g.bench_function("intern 20,000 nodes", |b| b.iter_batched(|| (), |()| chain(), BatchSize::PerIteration));
     g.bench_function("intern 20,000 nodes and free what is new", |b| b.iter(chain));
-    // Alternating sums and products, none of which a rule changes. Two of FAST_MATH's rules visit five pattern nodes each at a sum,
-    // one at a product; the others are left out by the ops of its sources.
+    // Alternating sums and products, none of which a rule changes. Two of FAST_MATH's rules visit five pattern nodes
+    // each at a sum, one at a product; the others are left out by the ops of the sources.
     let x = UOp::param(0, DType::F32, 1).index(&UOp::int(0)).load();
     let pair = |u: &UOp, i: i32| &(u + &u.const_like(f64::from(i) + 0.5)) * &u.const_like(f64::from(i) + 1.5);
     let graph = (0..5_000).fold(x.clone(), |u, i| pair(&u, i));

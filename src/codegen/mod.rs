@@ -72,7 +72,7 @@ pub enum CodegenError {
     Opt { opt: Opt, why: String },
     #[error("launch: {0}")]
     Launch(String),
-    /// The list that came out does not keep the rules that a back end relies on: an internal error, reported instead of run.
+    /// The list breaks rules that back ends rely on: an internal error, reported instead of run.
     #[error("these opts give a program that is not sound: {0}")]
     Unsound(String),
     #[error(transparent)]
@@ -81,8 +81,8 @@ pub enum CodegenError {
     OptText(#[from] opt::ParseOptError),
 }
 
-/// Compiles one kernel graph for `target`. `fast_math`: float rewrites that ignore NaN, infinities and signed zeros are applied
-/// ([`crate::uop::symbolic::fast`]), and back ends may use shorter instructions where only those differ.
+/// Compiles one kernel graph for `target`. `fast_math`: float rewrites that ignore NaN, infinities and signed zeros are
+/// applied ([`symbolic::fast()`]), and back ends may use shorter instructions where only those differ.
 ///
 /// # Errors
 /// A graph that is no kernel, or a given opt that does not apply to it.
@@ -133,8 +133,8 @@ pub fn rules() -> Vec<RuleInfo> {
     crate::uop::rules().into_iter().chain(decomp::listed()).collect()
 }
 
-/// The kernel by FAST_MATH's rules, before anything else sees it: later, magic constants of decompositions would be taken
-/// for ordinary sums.
+/// The kernel by FAST_MATH's rules, before anything else sees it: later, magic constants of decompositions would be
+/// taken for ordinary sums.
 fn fast_math_rules(ast: &UOp, fast_math: bool) -> Result<UOp, CodegenError> {
     if !fast_math {
         return Ok(ast.clone());
