@@ -130,6 +130,9 @@ pub struct RuleInfo {
     pub pattern: bool,
 }
 
+/// Puts a sum together from its parts and what each part has become.
+type Join = fn(&Linear, &dyn Fn(&UOp) -> UOp) -> Option<UOp>;
+
 /// A rule for a whole sum: its parts are rewritten once each, and it is put together once, instead of at each addition
 /// on the way.
 pub(super) struct Joined {
@@ -138,7 +141,7 @@ pub(super) struct Joined {
     /// The parts of a node that is such a sum.
     pub parts: fn(&UOp) -> Option<Linear>,
     /// The sum of the parts, given what each has become; `None` if other rules may apply.
-    pub join: fn(&Linear, &dyn Fn(&UOp) -> UOp) -> Option<UOp>,
+    pub join: Join,
 }
 
 impl Rule<()> {
