@@ -36,9 +36,9 @@ pub use opt::Opt;
 pub use program::{Estimates, ParamInfo, Program, TensorInfo};
 pub use target::Target;
 
-use crate::sort;
-pub use crate::uop::RuleInfo;
-use crate::uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp, graph_rewrite, symbolic};
+use doorbell_sort as sort;
+pub use doorbell_uop::RuleInfo;
+use doorbell_uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp, graph_rewrite, symbolic};
 use opt::Kernel;
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ pub enum CodegenError {
     #[error("these opts give a program that is not sound: {0}")]
     Unsound(String),
     #[error(transparent)]
-    Decompose(#[from] crate::uop::RewriteError),
+    Decompose(#[from] doorbell_uop::RewriteError),
     #[error(transparent)]
     OptText(#[from] opt::ParseOptError),
 }
@@ -128,9 +128,9 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
 }
 
 /// Every rule of the production pipeline, list by list in the order in which they are tried: those of the simplifier
-/// ([`crate::uop::rules`]) and the decompositions. `docs/rewriting.md` shows them.
+/// ([`doorbell_uop::rules`]) and the decompositions. `docs/rewriting.md` shows them.
 pub fn rules() -> Vec<RuleInfo> {
-    crate::uop::rules().into_iter().chain(decomp::listed()).collect()
+    doorbell_uop::rules().into_iter().chain(decomp::listed()).collect()
 }
 
 /// The kernel by FAST_MATH's rules, before anything else sees it: later, magic constants of decompositions would be

@@ -278,7 +278,7 @@ impl<'a, C, K: Known> Driver<'a, C, K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{Op, Pat, Rule, traced};
+    use crate::{Op, Pat, Rule, traced};
 
     fn fold() -> PatternMatcher {
         PatternMatcher::new([

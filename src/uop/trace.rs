@@ -16,7 +16,7 @@ use super::UOp;
 use super::node::UMap;
 use super::observe::{Observed, Observers};
 use super::rewrite::Known;
-use crate::sort;
+use doorbell_sort as sort;
 use std::cell::RefCell;
 use std::fmt;
 

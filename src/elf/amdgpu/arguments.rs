@@ -4,10 +4,10 @@
 //! the note holds is passed over. An object without the note, or with none for a kernel, says nothing of its arguments.
 
 use super::metadata::{Arg, ArgKind, NT_AMDGPU_METADATA};
-use crate::elf::abi::SHT_NOTE;
-use crate::elf::error::ElfError;
-use crate::elf::num::{index, wide};
-use crate::elf::parse::ElfFile;
+use crate::abi::SHT_NOTE;
+use crate::error::ElfError;
+use crate::num::{index, wide};
+use crate::parse::ElfFile;
 use std::collections::HashMap;
 
 /// Maps and arrays inside one another; the note's own have five.

@@ -2,8 +2,8 @@
 //!
 //! A record is a form, a number, and 16 bits: of forms 1 to 3 a value, of form 4 the bytes that follow.
 
-use crate::elf::error::ElfError;
-use crate::elf::num::wide;
+use crate::error::ElfError;
+use crate::num::wide;
 
 /// Numbers of the attributes that matter to a launch, and of those that every file of ptxas has (`EIATTR_*` in its own words).
 pub mod id {

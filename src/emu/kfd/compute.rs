@@ -2,7 +2,7 @@
 //!
 //! The command processors make [`Dispatch`]es; whoever implements [`Compute`] runs them to their end: [`super::ComputeUnits`], or a test.
 
-pub use crate::emu::amdgpu::{Books, Dispatch};
+pub use crate::amdgpu::{Books, Dispatch};
 
 use super::caching::Policies;
 

@@ -3,7 +3,7 @@
 //! Source: `g_gpu_class_list.c` of the open kernel modules 595.45 (classes), nv.md 2 and 2.5 (limits), NVIDIA's architecture white papers (units).
 //! Device ids, clocks and memory widths are of one product a chip; what a board or its firmware decides is plausible.
 
-use crate::hcq::packet::nv::qmd::Version;
+use doorbell_hcq::packet::nv::qmd::Version;
 use doorbell_ioctl::abi::nvrm;
 
 /// A chip, by the code it runs.

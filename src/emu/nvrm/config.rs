@@ -1,7 +1,7 @@
 //! How a software NVIDIA machine is set up: which chip, which driver release, and what is wrong with it.
 
 use super::chip::Chip;
-use crate::emu::sass::Options;
+use crate::sass::Options;
 use doorbell_ioctl::abi::nvrm::Release;
 
 /// What a refusal is for.

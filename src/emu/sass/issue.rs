@@ -3,7 +3,7 @@
 //! Models: an instruction issues when the one before has stalled and the scoreboards it waits for are free; results without a fixed
 //! latency take [`guessed_latency`]. Left out: other warps, barriers between them, full queues, caches, register banks.
 
-use crate::isa::sass::{Control, Instruction, SCOREBOARDS, guessed_latency};
+use doorbell_ptx::sass::{Control, Instruction, SCOREBOARDS, guessed_latency};
 
 /// Cycles until memory instructions have read their sources: a guess.
 const SOURCES_READ: u64 = 12;
@@ -43,7 +43,7 @@ impl Issue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::sass::op;
+    use doorbell_ptx::sass::op;
 
     #[test]
     fn an_instruction_issues_after_the_stall_and_after_the_scoreboards_it_waits_for() {

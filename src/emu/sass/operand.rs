@@ -1,7 +1,7 @@
 //! Operands of a decoded instruction: where values come from and go to, looked up once.
 
 use super::fault::{R, not_modelled};
-use crate::isa::sass::{Instruction, Kind, Role, Value};
+use doorbell_ptx::sass::{Instruction, Kind, Role, Value};
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! together where the new one is normal, so nothing overflows or vanishes that did not before.
 
 use super::keep_shape;
-use crate::uop::{ConstVal, Match, Op, Pat, PatternMatcher, Rule, Scalar, Scalars, UOp, eval_alu};
+use crate::{ConstVal, Match, Op, Pat, PatternMatcher, Rule, Scalar, Scalars, UOp, eval_alu};
 use std::sync::LazyLock;
 
 /// Any node of a float type, captured.
@@ -98,7 +98,7 @@ fn div_by_invariant(u: &UOp) -> Option<UOp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{AxisKind, DType, UMap, traced};
+    use crate::{AxisKind, DType, UMap, traced};
     use std::collections::HashSet;
 
     fn load(t: DType, slot: u32) -> UOp {

@@ -1,7 +1,7 @@
 //! Races: two waves of a dispatch touch the same bytes, one of them storing, and no barrier stands between.
 
 use super::{Cell, How, Side, Touch};
-use crate::emu::amdgpu::fault::{FaultKind, R, fail};
+use crate::amdgpu::fault::{FaultKind, R, fail};
 
 /// Whether another wave of the same dispatch did what must not meet this access.
 pub(super) fn race(c: &Cell, t: &Touch, done: &impl Fn(u8) -> u32) -> R<()> {

@@ -54,7 +54,7 @@ impl Default for Stamps {
 
 /// Ticks after which each cache may hold something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::emu::amdgpu) struct Emptied {
+pub(in crate::amdgpu) struct Emptied {
     pub vector: u32,
     pub array: u32,
     pub scalar: u32,

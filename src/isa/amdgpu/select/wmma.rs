@@ -1,14 +1,14 @@
 //! The matrix unit: WMMA of gfx11 and gfx12, MFMA of gfx942.
 //!
-//! The operands of one instruction are tuples of registers whose lanes lie as [`WmmaArg`](crate::uop::WmmaArg) says; codegen has
+//! The operands of one instruction are tuples of registers whose lanes lie as [`WmmaArg`](doorbell_uop::WmmaArg) says; codegen has
 //! spread them, here they are only brought together. The result may be the accumulator's tuple, but share no register with it otherwise,
 //! nor with the operands: the unit reads them while it writes.
 
 use super::super::Op;
 use super::mir::{Code, Inst, Opd, Part};
 use super::{Res, Select, Src, Val};
-use crate::codegen::regalloc::{Constraint, Operand, Role, VReg};
-use crate::uop::{Arg, Scalar, UOp};
+use doorbell_codegen::regalloc::{Constraint, Operand, Role, VReg};
+use doorbell_uop::{Arg, Scalar, UOp};
 
 impl Select<'_> {
     pub(super) fn wmma(&mut self, u: &UOp, home: Option<&[Part]>) -> Res<Val> {
