@@ -12,7 +12,8 @@ use doorbell::nn::Linear;
 use doorbell::nn::optim::{Adam, Optimizer};
 use doorbell::schedule::{ScheduleCache, ScheduleItem, schedule};
 use doorbell::tensor::prelude::*;
-use doorbell::uop::{AxisKind, Op, Pat, PatternMatcher, Rule, Scalar, UOp, graph_rewrite};
+use doorbell::uop::symbolic::fast;
+use doorbell::uop::{AxisKind, DType, Scalar, UOp, graph_rewrite};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -26,7 +27,7 @@ mod cpu_time;
 type Step = Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>>;
 
 /// 784-128-10 on a batch of 512: forward, backward, Adam.
-fn mlp() -> (Jit<Step>, [Tensor; 2]) {
+fn mlp() -> (Step, [Tensor; 2]) {
     let (l1, l2) = (Linear::new(784, 128), Linear::new(128, 10));
     let net: [(&str, &dyn doorbell::nn::Module); 2] = [("l1", &l1), ("l2", &l2)];
     let mut params = Vec::new();
@@ -42,7 +43,7 @@ fn mlp() -> (Jit<Step>, [Tensor; 2]) {
         out.extend(opt.schedule_step().map_err(|e| Error::Function(e.to_string()))?);
         Ok(out)
     });
-    (Jit::new(step), [Tensor::from_slice(&x, [512, 784]), Tensor::from_slice(&y, [512])])
+    (step, [Tensor::from_slice(&x, [512, 784]), Tensor::from_slice(&y, [512])])
 }
 
 fn from_nothing() {
@@ -50,7 +51,8 @@ fn from_nothing() {
     let total = Tensor::ones([10]).sum(()).item().unwrap();
     println!("first result of the process, ones(10).sum() = {total}: {:.2} ms", t.elapsed().as_secs_f64() * 1e3);
     let t = Instant::now();
-    let (mut step, inputs) = mlp();
+    let (step, inputs) = mlp();
+    let mut step = Jit::new(step);
     let loss = step.call(&inputs).unwrap()[0].item().unwrap();
     println!("MLP step from nothing to its loss {loss:.4}: {:.2} ms", t.elapsed().as_secs_f64() * 1e3);
     let t = session().counters.totals();
@@ -87,9 +89,32 @@ fn kernel_from_nothing(c: &mut Criterion) {
     g.finish();
 }
 
+/// A whole training step from the graph of its lazy Tensors to linear programs, its initial weights among them, without
+/// caches.
+fn step_from_nothing(c: &mut Criterion) {
+    let isa = X86_64::new(Arch::detect().unwrap(), 2);
+    // One graph for all rounds: random weights that nobody computes make the next ones' graph longer.
+    let (mut step, inputs) = mlp();
+    let tensors = step(&inputs).unwrap();
+    let roots: Vec<_> = tensors.iter().map(|t| (t.uop().unwrap(), "CPU".into())).collect();
+    let round = || {
+        let plan = schedule(&roots, &ScheduleCache::default()).unwrap();
+        for item in &plan.items {
+            if let ScheduleItem::Kernel { ast, .. } = item {
+                black_box(codegen::compile(ast, isa.target(), &OptChoice::Heuristic, false).unwrap());
+            }
+        }
+    };
+    let mut g = c.benchmark_group("schedule and codegen");
+    g.sample_size(30);
+    g.bench_function("MLP step with Adam", |b| b.iter_custom(|rounds| cpu_time::of(rounds, round)));
+    g.finish();
+}
+
 fn budgets(c: &mut Criterion) {
     from_nothing();
     kernel_from_nothing(c);
+    step_from_nothing(c);
     let mut g = c.benchmark_group("uop");
     let x = UOp::var("x", 0, 1 << 40);
     let chain = || (0..10_000).fold(x.clone(), |u, i| &u + &UOp::int(i % 251));
@@ -97,12 +122,20 @@ fn budgets(c: &mut Criterion) {
     g.throughput(Throughput::Elements(20_000));
     g.bench_function("intern 20,000 nodes", |b| b.iter_batched(|| (), |()| chain(), BatchSize::PerIteration));
     g.bench_function("intern 20,000 nodes and free what is new", |b| b.iter(chain));
-    // Each rule looks at the sum, its left and its right side, whose value is another one.
-    let rule = |k: i64| Rule::new("never", Pat::op(Op::Add).src([Pat::var("x"), Pat::constant(1000 + k)]), |_| None);
-    let (rules, graph) = (PatternMatcher::<()>::new((0..8).map(rule)), chain());
-    g.throughput(Throughput::Elements(10_000 * 8 * 3));
-    g.bench_function("rewrite 10,000 sums by 8 rules of 3 pattern nodes", |b| {
-        b.iter(|| graph_rewrite(&graph, &rules, &mut ()).unwrap());
+    // Alternating sums and products, none of which a rule changes. Two of FAST_MATH's rules visit five pattern nodes
+    // each at a sum, one at a product; the others are left out by the ops of the sources.
+    let x = UOp::param(0, DType::F32, 1).index(&UOp::int(0)).load();
+    let pair = |u: &UOp, i: i32| &(u + &u.const_like(f64::from(i) + 0.5)) * &u.const_like(f64::from(i) + 1.5);
+    let graph = (0..5_000).fold(x.clone(), |u, i| pair(&u, i));
+    g.throughput(Throughput::Elements(5_000 * (2 + 1) * 5));
+    g.bench_function("FAST_MATH's patterns on 10,000 sums and products, in pattern nodes", |b| {
+        b.iter(|| graph_rewrite(&graph, fast(), &mut ()).unwrap());
+    });
+    drop(graph);
+    g.throughput(Throughput::Elements(10_000));
+    g.bench_function("simplify 10,000 new sums and products, in nodes", |b| {
+        let new = || (0..5_000).fold(x.clone(), |u, i| pair(&u, i));
+        b.iter_batched(new, |u| u.simplify(), BatchSize::PerIteration);
     });
     g.throughput(Throughput::Elements(1));
     let (i, j) = (UOp::range(64, 0, AxisKind::Loop), UOp::range(48, 1, AxisKind::Loop));
@@ -123,7 +156,8 @@ fn budgets(c: &mut Criterion) {
     g.bench_function("schedule a softmax, no cache", |b| {
         b.iter(|| schedule(&roots, &ScheduleCache::default()).unwrap().kernel_count());
     });
-    let (mut step, inputs) = mlp();
+    let (step, inputs) = mlp();
+    let mut step = Jit::new(step);
     for _ in 0..3 {
         step.call(&inputs).unwrap();
     }

@@ -3,11 +3,12 @@
 //! `cargo run --release --example ramp`; every claim is asserted, so it is a test too. `DEBUG=2` prints a line a kernel,
 //! `DEBUG=4` its code, `NOOPT=1` leaves the loops plain.
 
-use doorbell::codegen::{OptChoice, compile};
+use doorbell::codegen::{OptChoice, compile, rules};
 use doorbell::engine::{Compiled, session};
 use doorbell::tensor::prelude::*;
 use doorbell::tensor::{TensorError, default_device};
-use doorbell::uop::{DType, Op, Pat, PatternMatcher, Rule, UOp, graph_rewrite};
+use doorbell::uop::symbolic::fast;
+use doorbell::uop::{DType, Op, Pat, PatternMatcher, Rule, UOp, graph_rewrite, traced};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -76,7 +77,10 @@ fn kernels() -> Step {
     assert!(has(&simple, 7) && !has(&simple, 3));
     assert!(kernel.program.uops.iter().any(|u| u.op() == Op::Add && has(u, 7)));
     let target = session().open(&default_device())?.target().clone();
-    let plain = compile(&kernel.ast, &target, &OptChoice::None, false)?;
+    let (plain, trace) = traced(|| compile(&kernel.ast, &target, &OptChoice::None, false));
+    let plain = plain?;
+    println!("--- what the compiler's rules did on the way\n{trace}");
+    assert!(trace.steps.iter().any(|s| s.rule == "machine-sum" && s.after.any(|u| u.as_int() == Some(7))));
     println!("--- its code\n{}", kernel.program.source());
     println!("--- its code with NOOPT=1\n{}", plain.source());
     println!("--- {} bytes of machine code in an ELF object\n", kernel.object_file()?.len());
@@ -91,7 +95,7 @@ fn compiled_by<E: Error + 'static>(work: impl FnOnce() -> Result<(), E>) -> Resu
     Ok(all().into_iter().filter(|k| !before.iter().any(|b| Arc::ptr_eq(b, k))).collect())
 }
 
-/// Part 3: everything is a graph of UOps, and everything that happens to it is a rewrite.
+/// Part 3: everything is a graph of UOps, and named rules rewrite it: yours and the compiler's by the same driver.
 fn uops() -> Step {
     let two = UOp::constant(DType::I32, 2);
     let sum = &two + &UOp::constant(DType::I32, 2);
@@ -109,6 +113,18 @@ fn uops() -> Step {
     println!("--- folded by a pattern\n{a}");
     assert_eq!(a, UOp::constant(DType::I32, 4));
     assert_eq!(a, b, "both spellings give the identical node");
+
+    let (c, trace) = traced(|| sum.simplify());
+    println!("--- folded by the compiler's own rules\n{trace}");
+    assert_eq!((c, trace.counts()), (a, vec![("constant-fold", 1)]));
+    println!("--- which are {}; FAST_MATH adds these", rules().len());
+    for rule in rules().iter().filter(|r| r.list == "fast-math") {
+        println!("{:18} {}", rule.name, rule.about);
+    }
+    let x = UOp::param(0, DType::F32, 1).index(&UOp::int(0)).load();
+    let zero = &x * &UOp::constant(DType::F32, 0.0);
+    assert_eq!(zero.simplify(), zero, "x may be NaN or infinite");
+    assert_eq!(zero.simplify_with(fast())?, UOp::constant(DType::F32, 0.0));
     Ok(())
 }
 

@@ -170,7 +170,7 @@ fn actions(target: &Target) -> impl Iterator<Item = Opt> {
         .chain(if target.tensor_cores.is_empty() || !target.has_grid() { vec![] } else { pipes() })
 }
 
-/// Loops of a matrix unit's sum stand behind those of the output.
+/// Loops of a matrix unit's sum stand after those of the output.
 fn pipes() -> Vec<Opt> {
     (2..9).flat_map(|axis| [2, 3, 4].map(|depth| Opt::Pipe { axis, depth })).collect()
 }

@@ -37,7 +37,8 @@ pub use program::{Estimates, ParamInfo, Program, TensorInfo};
 pub use target::Target;
 
 use doorbell_sort as sort;
-use doorbell_uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp};
+pub use doorbell_uop::RuleInfo;
+use doorbell_uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp, graph_rewrite, symbolic};
 use opt::Kernel;
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ pub enum CodegenError {
     Opt { opt: Opt, why: String },
     #[error("launch: {0}")]
     Launch(String),
-    /// The list that came out does not keep the rules that a back end relies on: a mistake of ours, told instead of run.
+    /// The list breaks rules that back ends rely on: an internal error, reported instead of run.
     #[error("these opts give a program that is not sound: {0}")]
     Unsound(String),
     #[error(transparent)]
@@ -80,7 +81,8 @@ pub enum CodegenError {
     OptText(#[from] opt::ParseOptError),
 }
 
-/// Compiles one kernel graph for `target`.
+/// Compiles one kernel graph for `target`. `fast_math`: float rewrites that ignore NaN, infinities and signed zeros are
+/// applied ([`symbolic::fast()`]), and back ends may use shorter instructions where only those differ.
 ///
 /// # Errors
 /// A graph that is no kernel, or a given opt that does not apply to it.
@@ -94,6 +96,7 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
         (Some(texts), _) => OptChoice::Given(texts.iter().map(|t| t.parse()).collect::<Result<_, _>>()?),
         (None, o) => o.clone(),
     };
+    let ast = &fast_math_rules(ast, fast_math)?;
     let merged = merge::merge_axes(&clean::clean(&invariant::fold_invariant(ast)));
     let mut kernel = Kernel::new(separate::separate(&clean::clean(&merged))?, target);
     let given = matches!(opts, OptChoice::Given(_));
@@ -124,6 +127,21 @@ pub fn compile(ast: &UOp, target: &Target, opts: &OptChoice, fast_math: bool) ->
     Ok(p)
 }
 
+/// Every rule of the production pipeline, list by list in the order in which they are tried: those of the simplifier
+/// ([`doorbell_uop::rules`]) and the decompositions. `docs/rewriting.md` shows them.
+pub fn rules() -> Vec<RuleInfo> {
+    doorbell_uop::rules().into_iter().chain(decomp::listed()).collect()
+}
+
+/// The kernel by FAST_MATH's rules, before anything else sees it: later, magic constants of decompositions would be
+/// taken for ordinary sums.
+fn fast_math_rules(ast: &UOp, fast_math: bool) -> Result<UOp, CodegenError> {
+    if !fast_math {
+        return Ok(ast.clone());
+    }
+    Ok(graph_rewrite(ast, symbolic::fast_symbolic(), &mut ())?)
+}
+
 /// From expanded loops to what may stand in the list.
 fn late(kernel: &UOp, target: &Target) -> Result<UOp, CodegenError> {
     let k = accumulate::accumulate(kernel);
@@ -131,7 +149,7 @@ fn late(kernel: &UOp, target: &Target) -> Result<UOp, CodegenError> {
     Ok(strong::strengthen(&k, target))
 }
 
-/// Whether copies may be simpler than the original: only what is no sum of indices can tell one value of a range from another.
+/// Whether copies may be simpler than the original: only what is no sum of indices can distinguish values of a range.
 fn folds_when_expanded(kernel: &UOp) -> bool {
     let order = Order::of(kernel);
     let order = order.nodes();

@@ -1,4 +1,4 @@
-//! The door between `codegen` and `isa`: one kernel as a list of nodes in execution order.
+//! The interface between `codegen` and `isa`: one kernel as a list of nodes in execution order.
 //!
 //! **What may stand in the list.** Each node once, after its sources. Scalars and vectors of strong dtypes (no WeakInt, no
 //! WeakFloat, no fp8 arithmetic); index arithmetic is I64 on targets that say so (the CPU), else I32 where bounds allow.
@@ -13,10 +13,10 @@
 //! | Index (address, i[, gate]) | address; used only by Load and Store. i scalar (I64) or vector (one address a lane; I32 where bounds allow, so that it has the lanes of the data); gate bool with lanes 1 or those of the access |
 //! | Load (index[, alt]) | scalar i with n lanes: n consecutive elements (element alignment only); vector i: gather; with a gate there is an alt, and memory is not touched where the gate is false |
 //! | Store (index, value) | as Load; with a gate, lanes whose gate is false keep their memory |
-//! | Store (index, value), Arg::Stage | as Store, to a tile that is read behind a Barrier with Arg::Stage: where the value is a Load that nothing else uses, a copy that need not be done before (GPU) |
+//! | Store (index, value), Arg::Stage | as Store, to a tile that is read after a Barrier with Arg::Stage: where the value is a Load that nothing else uses, a copy that need not be done before (GPU) |
 //! | Commit (dep, …) | the copies of a thread since its last Commit are a group; with stores in place of copies it means nothing (GPU) |
-//! | CopyBox (to, bar, from, column, row), Arg::Box | what the stores with Arg::Stage(1) until the next Commit do, in one piece; a back end does one of both, and leaves the CopyBox out where the buffer does not lie as a box must (targets with `box_copies`) |
-//! | AwaitBox (bar, parity, …) | a thread waits for the boxes that count for this barrier, in turns of this parity; nothing where the stores are done (targets with `box_copies`) |
+//! | CopyBox (to, bar, from, column, row), Arg::Box | what the stores with Arg::Stage(1) until the next Commit do, in one piece; a back end does one of both, and leaves the CopyBox out where the buffer's address or strides do not allow a TMA tile (targets with `box_copies`) |
+//! | AwaitBox (bar, parity, …) | a thread waits for the TMA tiles that count for this barrier, in iterations of this parity; nothing where the stores are done (targets with `box_copies`) |
 //! | LoadMatrix (index), Arg::Transposed | the fragment of a matrix unit that the wave's 32 threads load together from rows of 16 bytes, see `Op::LoadMatrix` (targets with `matrix_loads`) |
 //! | LoadMatrix (index), Arg::Tile | no value of a thread, but where a Wmma whose unit has `from_memory` finds an operand; only such a Wmma uses it |
 //! | Range (end) … End (range, …) | loop 0..end step 1; zero trips allowed. dtype I64 (or I32) |
@@ -30,10 +30,10 @@
 //! | Barrier | all threads of the workgroup have come here, and see each other's stores to its memory (not on the CPU). With Arg::Stage(n): before it comes, a thread waits for its copies but those of its newest n groups, and for products of units with `from_memory` but those since the last such Barrier |
 //!
 //! **On a target with a grid** ([`super::Target::gpu`]) the list is what every thread of every workgroup runs:
-//! - *Same way for all.* No If, no `tid`. Trip counts of loops are Consts or expressions of Vars: no loop, and so no Barrier, is reached
+//! - *Uniform control flow.* No If, no `tid`. Trip counts of loops are Consts or expressions of Vars: no loop, and so no Barrier, is reached
 //!   by a part of the threads only. What a thread must not do is gated at its Store. A back end needs no exec masks for control flow.
 //! - *Specials.* At most one node each of `gidx0..2` and `lidx0..2`, in no particular order; missing ones have size 1. `Program::global` and
-//!   `local` hold all sizes: the launch is always this whole box, also when a Var is smaller than its largest value (stores are
+//!   `local` hold all sizes: the launch is always this whole grid, also when a Var is smaller than its largest value (stores are
 //!   gated then). Neighbouring threads differ in `lidx0`: x is the fastest axis, and threads fill waves in the order x, y, z. The sizes are
 //!   within the target's `Grid` (more than three axes are folded into three); the workgroup need not be a multiple of the wave,
 //!   except with Wmma: then `lidx0` counts the lanes of whole waves and its size is a multiple of the wave.
@@ -44,7 +44,7 @@
 //! - *Division.* CDiv and CMod of I32 (or I64) by Consts have become multiplications and shifts; by anything else they stay.
 //! - *Memory.* `Local` areas are numbered from 0; they lie one after the other in the order of the list, each at a multiple of 64 bytes,
 //!   `Program::local_bytes` in all (a back end may place them otherwise). Loads and stores of one element, or of n lanes at n consecutive
-//!   elements, 2 <= n <= 32, aligned to the element only ([`alignment`] tells what more is known of an address in an area; buffers
+//!   elements, 2 <= n <= 32, aligned to the element only ([`alignment`] is what more is known of an address in an area; buffers
 //!   start at the element too, since arguments may be parts of buffers). What is longer than the widest access, or less aligned than it
 //!   must be, the back end splits. With a vector index each lane has its own address: n single accesses. A gate is one bool for all lanes, or one a lane.
 //! - *Barriers* stand between a store to an area and the loads of what it stored, and between those loads and the stores of a next round.
@@ -92,7 +92,7 @@ pub struct ParamInfo {
     pub written: bool,
 }
 
-/// A buffer argument that boxes are copied of.
+/// A buffer argument that TMA tiles are copied from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Which of `Program::params`.
@@ -123,7 +123,7 @@ pub struct Program {
     pub params: Vec<ParamInfo>,
     /// Variables in argument order: args[params.len()..]. The nodes as they stand in `uops`.
     pub vars: Vec<UOp>,
-    /// What boxes are copied of: arguments behind the variables, in the form that the target's copy engine reads (none on most targets).
+    /// What TMA tiles are copied from: arguments after the variables, in the form that the target's copy engine reads (none on most targets).
     pub tensors: Vec<TensorInfo>,
     /// Chunks of the Thread axis; each call of the kernel runs chunk `tid` of it. 1: not split.
     pub threads: u32,

@@ -29,7 +29,7 @@ pub struct Target {
     pub tensor_cores: &'static [WmmaArg],
     /// Copies from buffers to workgroup memory go on while a thread computes.
     pub async_copies: bool,
-    /// A thread has boxes of buffers copied to workgroup memory (`Op::CopyBox`), for matrix units that read it by themselves.
+    /// A thread has TMA tiles of buffers copied to workgroup memory (`Op::CopyBox`), for matrix units that read it by themselves.
     pub box_copies: bool,
     /// A wave loads fragments of a matrix unit from rows in workgroup memory (`Op::LoadMatrix`).
     pub matrix_loads: bool,

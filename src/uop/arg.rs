@@ -271,7 +271,7 @@ impl TileArg {
         Self::PIECE_BYTES / element.size_bytes() as i64
     }
 
-    /// Where an element stands behind the tile's first one, before pieces change places.
+    /// Offset of an element from the tile's first one, before pieces are swizzled.
     pub fn place(&self, element: Scalar, line: i64, step: i64) -> i64 {
         let row = Self::row(element);
         match self.by_steps {
@@ -280,28 +280,28 @@ impl TileArg {
         }
     }
 
-    /// Where what would be at this place of an area of such elements is.
+    /// Swizzled offset of the element that has this offset in an area of such elements.
     pub fn swizzled(element: Scalar, place: i64) -> i64 {
         place ^ (place / Self::row(element) % 8 * Self::piece(element))
     }
 }
 
-/// A buffer as a matrix of which boxes are copied. What of a box is outside of it is zero.
+/// A buffer as a matrix of which TMA tiles are copied. What of a tile is outside of it is zero.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tensor2 {
     /// Columns (neighbours in the buffer) and rows.
     pub sizes: [u32; 2],
     /// Elements from a row to the next.
     pub pitch: i64,
-    /// Columns and rows of a box.
+    /// Columns and rows of a TMA tile.
     pub shape: [u16; 2],
 }
 
-/// A box that is copied to workgroup memory in one piece, its rows of 128 bytes as [`TileArg`] has them.
+/// A TMA tile that is copied to workgroup memory in one piece, its rows of 128 bytes as [`TileArg`] has them.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BoxArg {
     pub tensor: Tensor2,
-    /// Bytes of all boxes of its group, with the first of them; 0 with the others.
+    /// Bytes of all tiles of its group, with the first of them; 0 with the others.
     pub expects: u32,
 }
 

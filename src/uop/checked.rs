@@ -1,58 +1,38 @@
 //! SPEC=2: every node that a rule makes is checked, and a fault is reported with the name of the rule.
 //!
-//! [`checked`] is put around a phase by whoever runs it; the rewrites of that phase, on its thread, ask once each whether they are
-//! watched ([`Watch::now`]), so that nothing is paid when they are not. Passes that are no rules are not watched: what they
-//! make is checked at the boundary (level 1).
+//! [`checked`] is put around a phase by whoever runs it; the driver reports every rule that it applies meanwhile on
+//! that thread (see `observe`). Passes that are no rules are not observed: what they make is checked at the boundary
+//! (level 1).
 
+use super::observe::{Observed, Observers};
 use super::spec::{SpecLevel, Stage, verify_node};
 use super::{Order, RewriteError, UOp};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 thread_local! {
-    static WATCHED: Cell<Option<Watch>> = const { Cell::new(None) };
     /// The first fault found by a rewrite that cannot fail itself (`simplify`).
     static FAULT: RefCell<Option<RewriteError>> = const { RefCell::new(None) };
 }
 
-/// What nodes have to be in the present phase of this thread.
-#[derive(Clone, Copy)]
-pub(super) struct Watch(Stage);
-
-impl Watch {
-    /// `None`: nobody asked for checks.
-    pub fn now() -> Option<Watch> {
-        WATCHED.get()
-    }
-
-    /// Checks what `rule` made of `before`: the node and all below it that were made with it.
-    pub fn made(self, rule: &'static str, before: &UOp, made: &UOp) -> Result<(), RewriteError> {
-        // Nodes are numbered as they are made.
-        let new = Order::many(std::slice::from_ref(made), |u| u.id() > before.id());
-        let check = |u: &&UOp| verify_node(self.0, u);
-        let fault = new.nodes().iter().filter(|u| u.id() > before.id()).map(check).find_map(Result::err);
-        fault.map_or(Ok(()), |e| Err(RewriteError::Malformed { rule, error: e.to_string() }))
-    }
-
-    /// As [`Watch::made`]; [`checked`] reports the first fault when the phase ends.
-    pub fn note(self, rule: &'static str, before: &UOp, made: &UOp) {
-        if let Err(e) = self.made(rule, before, made) {
-            FAULT.with_borrow_mut(|f| {
-                f.get_or_insert(e);
-            });
-        }
-    }
+/// Checks what `rule` made of `before`: the node and all below it that were made with it.
+#[cold]
+pub(super) fn made(stage: Stage, rule: &'static str, before: &UOp, made: &UOp) -> Result<(), RewriteError> {
+    // Nodes are numbered as they are made.
+    let new = Order::many(std::slice::from_ref(made), |u| u.id() > before.id());
+    let check = |u: &&UOp| verify_node(stage, u);
+    let fault = new.nodes().iter().filter(|u| u.id() > before.id()).map(check).find_map(Result::err);
+    fault.map_or(Ok(()), |e| Err(RewriteError::Malformed { rule, error: e.to_string() }))
 }
 
-/// Puts back what was watched before, also when the phase panics.
-struct Restore(Option<Watch>);
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        WATCHED.set(self.0);
-    }
+/// Keeps a fault until the phase ends; the first one counts.
+pub(super) fn note(fault: RewriteError) {
+    FAULT.with_borrow_mut(|f| {
+        f.get_or_insert(fault);
+    });
 }
 
-/// Runs one phase. At [`SpecLevel::Nodes`] every node that a rule makes meanwhile on this thread has to pass the checks of `stage`.
+/// Runs one phase. At [`SpecLevel::Nodes`] every node that a rule makes meanwhile on this thread has to pass the checks
+/// of `stage`.
 ///
 /// # Errors
 /// What `phase` fails with; the first node that did not pass, with its rule.
@@ -64,9 +44,9 @@ pub fn checked<T, E: From<RewriteError>>(
     if level < SpecLevel::Nodes {
         return phase();
     }
-    let outer = Restore(WATCHED.replace(Some(Watch(stage))));
+    let observed = Observed::by(Observers { stage: Some(stage), ..Observers::now() });
     let result = phase();
-    drop(outer);
+    drop(observed);
     match FAULT.take() {
         // What the fault led to says less than the fault.
         Some(fault) => Err(fault.into()),
@@ -106,13 +86,13 @@ mod tests {
         let (sink, _) = kernel_and_wrong_rule();
         let bad = UOp::new(Op::Add, DType::F32, [sink.src()[0].src()[1].clone(), UOp::int(1)], Arg::None);
         let e = checked(SpecLevel::Nodes, Stage::Kernel, || {
-            if let Some(w) = Watch::now() {
-                w.note("index-sum", &sink, &bad);
+            if let Some(stage) = Observers::now().stage {
+                made(stage, "index-sum", &sink, &bad).unwrap_or_else(note);
             }
             Ok::<_, RewriteError>(())
         });
         assert!(matches!(e, Err(RewriteError::Malformed { rule: "index-sum", .. })), "{e:?}");
-        assert!(Watch::now().is_none(), "the phase has ended");
+        assert!(Observers::now().stage.is_none(), "the phase has ended");
         assert_eq!(checked(SpecLevel::Nodes, Stage::Kernel, || Ok::<_, RewriteError>(())), Ok(()));
     }
 

@@ -1,7 +1,7 @@
 //! The one IR: node, dtype, ops, arguments, shapes, bounds, pattern, rewrite, symbolic arithmetic, spec, printing.
 //!
-//! Everything from a user's Tensor to the last instruction before machine code is a graph of [`UOp`]s. This room depends on
-//! nothing else. The stages of a graph and what each may contain:
+//! Everything from a user's Tensor to the last instruction before machine code is a graph of [`UOp`]s. This module
+//! depends on nothing else. The stages of a graph and what each may contain:
 //!
 //! * **tensor graph** (`tensor` → `schedule`): values with shapes; `Buffer`, `Const`, `Iota`, `Var` and `Bind` are leaves. Movement ops with their sizes as sources, elementwise ops on
 //!   sources of equal shape (a scalar Const broadcasts), `Reduce` with axes (they become size 1), `Buffer`s as leaves.
@@ -22,6 +22,7 @@ mod intern;
 mod matching;
 mod node;
 mod numbers;
+mod observe;
 mod op;
 mod pattern;
 mod render;
@@ -48,13 +49,11 @@ pub use numbers::Memo;
 pub use op::Op;
 pub use pattern::Pat;
 pub use render::infix;
-pub use rewrite::{
-    DEFAULT_LIMIT, NodeCheck, RewriteError, Rewriter, graph_rewrite, graph_rewrite_top_down, graph_walk,
-};
-pub use rule::{PatternMatcher, Rule};
+pub use rewrite::{DEFAULT_LIMIT, RewriteError, Rewriter, graph_rewrite};
+pub use rule::{PatternMatcher, Rule, RuleInfo};
 pub use sets::{OpSet, Scalars};
 pub use shape::{Dim, numel};
 pub use spec::{SpecError, SpecLevel, Stage};
-pub use symbolic::simplify_given;
-pub use trace::{Step, Trace};
+pub use symbolic::{rules, simplify_given};
+pub use trace::{Step, Trace, traced};
 pub use walk::{Order, Rebuild, open_numbers, open_ranges, toposort_many};

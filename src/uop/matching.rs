@@ -1,4 +1,5 @@
-//! The search for the ways in which a node fits a pattern. Nothing is allocated: what is still to be matched is a list on the stack.
+//! The search for the assignments of nodes to a pattern. Nothing is allocated: what is still to be matched is a list on
+//! the stack.
 
 use super::pattern::{Pat, SrcPat};
 use super::{ConstVal, UOp};

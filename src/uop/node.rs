@@ -57,7 +57,7 @@ pub struct Node {
     pub(super) bounds: Packed,
     /// What values of tensor graphs have besides; nodes inside a kernel have none of it.
     pub(super) value: OnceLock<Box<Value>>,
-    /// What `simplify` makes of this node, once asked; `None` inside: itself. Not part of the identity.
+    /// What `simplify` makes of this node, once computed; `None` inside: itself. Not part of the identity.
     pub(super) simplest: OnceLock<Option<UOp>>,
 }
 
@@ -71,11 +71,11 @@ pub(super) struct Value {
     pub device: Option<Arc<str>>,
     /// Set by the engine: the buffer (or view of one) that holds this value. Not part of the identity.
     pub realized: OnceLock<UOp>,
-    /// Handles of the tensor room that want this value's gradient. Not part of the identity.
+    /// Handles of `tensor` that want this value's gradient. Not part of the identity.
     pub watchers: OnceLock<Mutex<Vec<Watcher>>>,
 }
 
-/// Somebody outside the graph who is told of a node by it; `uop` does not look inside.
+/// An observer outside the graph that a node keeps; `uop` does not look inside.
 pub type Watcher = Weak<dyn Any + Send + Sync>;
 
 /// A handle on one node. Cloning is cheap; `==` is identity, which interning makes equality.
@@ -220,15 +220,15 @@ impl UOp {
     fn value(&self) -> &Value {
         self.0.value.get_or_init(Default::default)
     }
-    /// What the simplifier made of this node, if it was asked.
+    /// What the simplifier made of this node, if it has run on it.
     pub(super) fn simplest(&self) -> Option<UOp> {
         self.0.simplest.get().map(|s| s.as_ref().unwrap_or(self).clone())
     }
-    /// Whether the simplifier was asked.
+    /// Whether the simplifier has run on this node.
     pub(super) fn knows_simplest(&self) -> bool {
         self.0.simplest.get().is_some()
     }
-    /// Whether the simplifier was asked and left this node as it is.
+    /// Whether the simplifier has run on this node and left it as it is.
     pub(super) fn is_simplest(&self) -> bool {
         matches!(self.0.simplest.get(), Some(None))
     }

@@ -88,11 +88,11 @@ pub enum Op {
     Barrier,
     /// `(dep...)`: a thread's copies since the last Commit (stores with Arg::Stage) are a group.
     Commit,
-    /// `(to, bar, from, column, row)`, Arg::Box: what the stores of its group with Arg::Stage(1) copy of a tile, said at once for a target with
-    /// `box_copies`: a box of the buffer `from`, whose first element is at this column and row, to `to` (an Index of workgroup memory; its gate is
+    /// `(to, bar, from, column, row)`, Arg::Box: what the stores of its group with Arg::Stage(1) copy of a tile, in one operation for a target with
+    /// `box_copies`: a TMA tile of the buffer `from`, whose first element is at this column and row, to `to` (an Index of workgroup memory; its gate is
     /// the same for all threads). It counts for `bar`, an Index of an area of such barriers. Who does the stores leaves it out.
     CopyBox,
-    /// `(bar, parity, dep...)`: until the boxes have come that count for `bar`, the numbers of whose turns have this parity.
+    /// `(bar, parity, dep...)`: waits until the TMA tiles have arrived that count for `bar`, in iterations of this parity.
     AwaitBox,
     /// `(x, r...)`, Arg::Stage: materialise x over the ranges (a tile in Local memory inside a kernel).
     Stage,

@@ -1,8 +1,8 @@
 //! Patterns over nodes.
 //!
 //! A [`Pat`] describes one node: the ops it may have, its scalar types, its argument, its sources (fixed, in any order,
-//! repeated, with more behind them), and a name to capture it by. A name that stands twice must be the same node twice.
-//! `matching` looks for the ways in which a node fits; `rule` makes rules of patterns.
+//! repeated, with more after them), and a name to capture it by. A name that stands twice must be the same node twice.
+//! `matching` searches for the assignments of nodes to a pattern; `rule` makes rules of patterns.
 //!
 //! ```
 //! use doorbell::uop::{Op, Pat, PatternMatcher, Rule, UOp};
@@ -86,7 +86,7 @@ impl Pat {
         self.src = SrcPat::Fixed { pats: Box::new(pats), extra: false };
         self
     }
-    /// These sources first, perhaps others behind them.
+    /// These sources first, perhaps others after them.
     pub fn src_then_more<const N: usize>(mut self, pats: [Pat; N]) -> Pat {
         self.src = SrcPat::Fixed { pats: Box::new(pats), extra: true };
         self

@@ -1,12 +1,16 @@
 //! The rewrite driver: applies a [`PatternMatcher`] to a whole graph until nothing applies, with an explicit stack.
 //!
-//! Three orders. [`graph_rewrite`]: sources first, then the node; what a rule makes is rewritten again, sources first.
-//! [`graph_rewrite_top_down`]: the node first, to its fixpoint, then the sources of the result. [`graph_walk`]: every node
-//! once after its sources; what a rule makes is final. In all of them equal nodes are rewritten once.
+//! There is one. [`graph_rewrite`] and [`Rewriter`] run it for a list of rules, and remember until they return what
+//! each node became; [`UOp::simplify`] runs it for the simplifier's rules, and remembers in the nodes themselves. Three
+//! orders: sources first, then the node, and what a rule makes is rewritten again, sources first (the default);
+//! [`Rewriter::top_down`]: the node first, to its fixpoint, then the sources of the result; [`Rewriter::walk`]: every
+//! node once after its sources, and what a rule makes is final. In all of them equal nodes are rewritten once.
+//! `docs/rewriting.md` describes lists, rules and traces.
 
-use super::checked::Watch;
 use super::numbers::Memo;
-use super::{PatternMatcher, Srcs, Trace, UOp};
+use super::observe::Observers;
+use super::symbolic::Linear;
+use super::{PatternMatcher, Srcs, UOp, checked};
 
 /// Rules applied before a rewrite is given up as endless.
 pub const DEFAULT_LIMIT: usize = 4_000_000;
@@ -22,18 +26,11 @@ pub enum RewriteError {
 }
 
 /// Rewrites sources first, to the fixpoint.
-pub fn graph_rewrite<C>(sink: &UOp, pm: &PatternMatcher<C>, ctx: &mut C) -> Result<UOp, RewriteError> {
-    Rewriter::new(pm).run(sink, ctx)
-}
-
-/// Rewrites a node before its sources.
-pub fn graph_rewrite_top_down<C>(sink: &UOp, pm: &PatternMatcher<C>, ctx: &mut C) -> Result<UOp, RewriteError> {
-    Rewriter::new(pm).top_down().run(sink, ctx)
-}
-
-/// One pass, sources first: each node is offered to the rules once.
-pub fn graph_walk<C>(sink: &UOp, pm: &PatternMatcher<C>, ctx: &mut C) -> Result<UOp, RewriteError> {
-    Rewriter::new(pm).walk().run(sink, ctx)
+///
+/// # Errors
+/// As [`Rewriter::run`].
+pub fn graph_rewrite<C>(sink: &UOp, rules: &PatternMatcher<C>, ctx: &mut C) -> Result<UOp, RewriteError> {
+    Rewriter::new(rules).run(sink, ctx)
 }
 
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -43,44 +40,24 @@ enum Order {
     Walk,
 }
 
-/// A check of one node that a rule made (see `spec`).
-pub type NodeCheck<'a> = &'a dyn Fn(&UOp) -> Result<(), String>;
-
 /// A rewrite with its options.
 pub struct Rewriter<'a, C = ()> {
-    pm: &'a PatternMatcher<C>,
+    rules: &'a PatternMatcher<C>,
     order: Order,
     limit: usize,
-    trace: Option<&'a mut Trace>,
-    check: Option<NodeCheck<'a>>,
-}
-
-enum Todo {
-    Visit(UOp),
-    /// The sources are done.
-    Build(UOp),
-    /// The first two are what the third turns out to be.
-    Link(UOp, UOp, UOp),
-}
-
-struct State<'r, 'a, C> {
-    r: &'r mut Rewriter<'a, C>,
-    done: Memo<UOp>,
-    stack: Vec<Todo>,
-    /// SPEC=2: what every node that a rule makes has to be.
-    watch: Option<Watch>,
-    applied: usize,
-    last: Vec<&'static str>,
 }
 
 impl<'a, C> Rewriter<'a, C> {
-    pub fn new(pm: &'a PatternMatcher<C>) -> Rewriter<'a, C> {
-        Rewriter { pm, order: Order::SourcesFirst, limit: DEFAULT_LIMIT, trace: None, check: None }
+    /// Sources first, to the fixpoint.
+    pub fn new(rules: &'a PatternMatcher<C>) -> Rewriter<'a, C> {
+        Rewriter { rules, order: Order::SourcesFirst, limit: DEFAULT_LIMIT }
     }
+    /// A node before its sources.
     pub fn top_down(mut self) -> Self {
         self.order = Order::TopDown;
         self
     }
+    /// One pass, sources first: each node is offered to the rules once.
     pub fn walk(mut self) -> Self {
         self.order = Order::Walk;
         self
@@ -90,50 +67,122 @@ impl<'a, C> Rewriter<'a, C> {
         self.limit = n;
         self
     }
-    /// Records every step.
-    pub fn trace(mut self, t: &'a mut Trace) -> Self {
-        self.trace = Some(t);
-        self
-    }
-    /// Checks every node that a rule makes.
-    pub fn check(mut self, f: NodeCheck<'a>) -> Self {
-        self.check = Some(f);
-        self
-    }
 
     /// # Errors
-    /// The limit was reached, or a node that a rule made did not pass the check.
-    pub fn run(mut self, sink: &UOp, ctx: &mut C) -> Result<UOp, RewriteError> {
-        let order = self.order;
-        let stack = vec![Todo::Visit(sink.clone())];
-        let watch = Watch::now();
-        let mut s = State { r: &mut self, done: Memo::new(), stack, watch, applied: 0, last: Vec::new() };
-        while let Some(t) = s.stack.pop() {
-            match t {
-                Todo::Visit(u) if s.done.get(&u).is_some() => {}
-                Todo::Visit(u) if order == Order::TopDown => s.visit_top_down(u, ctx)?,
-                Todo::Visit(u) => s.descend(u),
-                Todo::Build(u) => s.build(u, ctx)?,
-                Todo::Link(u, n, m) => {
-                    // A Link lies below the Visit of its third node on the stack.
-                    let v = s.done.get(&m).cloned().unwrap_or(m);
-                    s.done.insert(&n, v.clone());
-                    s.done.insert(&u, v);
-                }
-            }
-        }
-        Ok(s.done.get(sink).unwrap_or(sink).clone())
+    /// The limit was reached, or a node that a rule made does not belong into its stage ([`super::checked()`]).
+    pub fn run(self, sink: &UOp, ctx: &mut C) -> Result<UOp, RewriteError> {
+        Driver::new(self, Memo::new(), Faults::End).run(sink, ctx)
     }
 }
 
-impl<C> State<'_, '_, C> {
-    fn descend(&mut self, u: UOp) {
-        self.stack.push(Todo::Build(u.clone()));
-        for x in u.src().iter().rev() {
-            if self.done.get(x).is_none() {
-                self.stack.push(Todo::Visit(x.clone()));
+/// Rewrites sources first by rules without a context. It cannot fail: at the limit it leaves what is left as it is, and
+/// a malformed node is reported by [`super::checked()`] when the phase ends.
+pub(super) fn settle(sink: &UOp, rules: &PatternMatcher, limit: usize, known: impl Known) -> UOp {
+    let settled = Driver::new(Rewriter::new(rules).limit(limit), known, Faults::Note).run(sink, &mut ());
+    settled.unwrap_or_else(|_| sink.clone())
+}
+
+/// What a rewrite has found out: what nodes become in the end.
+pub(super) trait Known {
+    /// What `u` becomes, if that is known.
+    fn get(&self, u: &UOp) -> Option<UOp>;
+    /// Whether it is known.
+    fn has(&self, u: &UOp) -> bool;
+    /// Whether `u` is known to become another node.
+    fn changes(&self, u: &UOp) -> bool;
+    /// `u` becomes `v`.
+    fn set(&mut self, u: &UOp, v: &UOp);
+
+    /// What `u` becomes; as far as nothing is known, itself.
+    fn of(&self, u: &UOp) -> UOp {
+        self.get(u).unwrap_or_else(|| u.clone())
+    }
+}
+
+impl Known for Memo<UOp> {
+    fn get(&self, u: &UOp) -> Option<UOp> {
+        Memo::get(self, u).cloned()
+    }
+    fn has(&self, u: &UOp) -> bool {
+        Memo::has(self, u)
+    }
+    fn changes(&self, u: &UOp) -> bool {
+        Memo::get(self, u).is_some_and(|v| v != u)
+    }
+    fn set(&mut self, u: &UOp, v: &UOp) {
+        self.insert(u, v.clone());
+    }
+}
+
+/// What happens at a malformed node or at the limit.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Faults {
+    /// The rewrite ends with the error.
+    End,
+    /// The rewrite goes on; malformed nodes are noted.
+    Note,
+}
+
+enum Todo {
+    Visit(UOp),
+    /// The sources are done.
+    Build(UOp),
+    /// The parts of this sum are done.
+    Join(UOp, Box<Linear>),
+    /// The first two are what the third turns out to be.
+    Link(UOp, UOp, UOp),
+}
+
+struct Driver<'a, C, K> {
+    options: Rewriter<'a, C>,
+    known: K,
+    faults: Faults,
+    stack: Vec<Todo>,
+    observers: Observers,
+    applied: usize,
+    last: Vec<&'static str>,
+}
+
+impl<'a, C, K: Known> Driver<'a, C, K> {
+    fn new(options: Rewriter<'a, C>, known: K, faults: Faults) -> Self {
+        Driver { options, known, faults, stack: vec![], observers: Observers::now(), applied: 0, last: vec![] }
+    }
+
+    fn run(mut self, sink: &UOp, ctx: &mut C) -> Result<UOp, RewriteError> {
+        self.stack.push(Todo::Visit(sink.clone()));
+        while let Some(t) = self.stack.pop() {
+            match t {
+                Todo::Visit(u) if self.known.has(&u) => {}
+                Todo::Visit(u) if self.options.order == Order::TopDown => self.visit_top_down(u, ctx)?,
+                Todo::Visit(u) => self.visit(u),
+                Todo::Build(u) => self.build(u, ctx)?,
+                Todo::Join(u, parts) => self.join(u, &parts)?,
+                Todo::Link(u, n, m) => {
+                    // A Link lies below the Visit of its third node on the stack.
+                    let v = self.known.of(&m);
+                    self.known.set(&n, &v);
+                    self.known.set(&u, &v);
+                }
             }
         }
+        Ok(self.known.of(sink))
+    }
+
+    /// Sources first; of a sum that is joined at once its parts.
+    fn visit(&mut self, u: UOp) {
+        let joined = self.options.rules.joined().filter(|j| j.roots.has(u.op()));
+        let Some(parts) = joined.and_then(|j| (j.parts)(&u)) else { return self.descend(u) };
+        let known = &self.known;
+        let open: Vec<Todo> =
+            parts.terms.iter().filter(|t| !known.has(&t.0)).map(|t| Todo::Visit(t.0.clone())).collect();
+        self.stack.push(Todo::Join(u, Box::new(parts)));
+        self.stack.extend(open);
+    }
+
+    fn descend(&mut self, u: UOp) {
+        self.stack.push(Todo::Build(u.clone()));
+        let open = u.src().iter().rev().filter(|s| !self.known.has(s));
+        self.stack.extend(open.map(|s| Todo::Visit(s.clone())));
     }
 
     fn visit_top_down(&mut self, u: UOp, ctx: &mut C) -> Result<(), RewriteError> {
@@ -143,7 +192,7 @@ impl<C> State<'_, '_, C> {
         }
         if n != u {
             self.stack.push(Todo::Link(u.clone(), u, n.clone()));
-            if self.done.get(&n).is_some() {
+            if self.known.has(&n) {
                 return Ok(());
             }
         }
@@ -151,34 +200,45 @@ impl<C> State<'_, '_, C> {
         Ok(())
     }
 
+    fn join(&mut self, u: UOp, parts: &Linear) -> Result<(), RewriteError> {
+        let Some(joined) = self.options.rules.joined() else { return Ok(()) };
+        let Some(m) = (joined.join)(parts, &|t| self.known.of(t)) else {
+            self.descend(u);
+            return Ok(());
+        };
+        self.report(joined.name, &u, &m)?;
+        self.known.set(&m, &m);
+        self.known.set(&u, &m);
+        Ok(())
+    }
+
     fn build(&mut self, u: UOp, ctx: &mut C) -> Result<(), RewriteError> {
         // The sources of a node on the stack were visited before it is built.
-        let n = if u.src().iter().all(|s| self.done.get(s).is_none_or(|v| v == s)) {
-            u.clone()
+        let n = if u.src().iter().any(|s| self.known.changes(s)) {
+            u.with_src(u.src().iter().map(|s| self.known.of(s)).collect::<Srcs>())
         } else {
-            u.with_src(u.src().iter().map(|s| self.done.get(s).unwrap_or(s).clone()).collect::<Srcs>())
+            u.clone()
         };
-        if self.r.order == Order::TopDown {
-            self.done.insert(&u, n);
+        let order = self.options.order;
+        if order == Order::TopDown {
+            self.known.set(&u, &n);
             return Ok(());
         }
         if n != u
-            && self.r.order == Order::SourcesFirst
-            && let Some(v) = self.done.get(&n).cloned()
+            && order == Order::SourcesFirst
+            && let Some(v) = self.known.get(&n)
         {
-            self.done.insert(&u, v);
+            self.known.set(&u, &v);
             return Ok(());
         }
         match self.try_rules(&n, ctx)? {
             None => {
-                if self.r.order == Order::SourcesFirst {
-                    self.done.insert(&n, n.clone());
+                if order == Order::SourcesFirst {
+                    self.known.set(&n, &n);
                 }
-                self.done.insert(&u, n);
+                self.known.set(&u, &n);
             }
-            Some(m) if self.r.order == Order::Walk => {
-                self.done.insert(&u, m);
-            }
+            Some(m) if order == Order::Walk => self.known.set(&u, &m),
             Some(m) => {
                 self.stack.push(Todo::Link(u, n, m.clone()));
                 self.stack.push(Todo::Visit(m));
@@ -188,31 +248,37 @@ impl<C> State<'_, '_, C> {
     }
 
     fn try_rules(&mut self, u: &UOp, ctx: &mut C) -> Result<Option<UOp>, RewriteError> {
-        let Some((n, rule)) = self.r.pm.rewrite(u, ctx) else { return Ok(None) };
+        if self.applied >= self.options.limit && self.faults == Faults::Note {
+            return Ok(None);
+        }
+        let Some((n, rule)) = self.options.rules.rewrite(u, ctx) else { return Ok(None) };
         self.applied += 1;
-        if self.applied + REMEMBERED > self.r.limit + 1 {
+        let limit = self.options.limit;
+        if self.applied + REMEMBERED > limit + 1 {
             self.last.push(rule);
         }
-        if self.applied > self.r.limit {
-            return Err(RewriteError::Endless { limit: self.r.limit, last: std::mem::take(&mut self.last) });
+        if self.applied > limit {
+            return Err(RewriteError::Endless { limit, last: std::mem::take(&mut self.last) });
         }
-        if let Some(watch) = self.watch {
-            watch.made(rule, u, &n)?;
-        }
-        if let Some(check) = self.r.check {
-            check(&n).map_err(|error| RewriteError::Malformed { rule, error })?;
-        }
-        if let Some(t) = self.r.trace.as_deref_mut() {
-            t.steps.push(super::trace::Step { rule, before: u.clone(), after: n.clone() });
-        }
+        self.report(rule, u, &n)?;
         Ok(Some(n))
+    }
+
+    fn report(&self, rule: &'static str, before: &UOp, after: &UOp) -> Result<(), RewriteError> {
+        match self.observers.applied(rule, before, after) {
+            Err(fault) if self.faults == Faults::Note => {
+                checked::note(fault);
+                Ok(())
+            }
+            passed => passed,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Op, Pat, Rule};
+    use crate::{Op, Pat, Rule, traced};
 
     fn fold() -> PatternMatcher {
         PatternMatcher::new([
@@ -227,8 +293,8 @@ mod tests {
     fn results_are_rewritten_again_and_steps_are_traced() {
         let a = UOp::var("a", 0, 9);
         let e = &(&(&(&a + 1) * 1) + 2) + 3;
-        let mut t = Trace::new();
-        assert_eq!(Rewriter::new(&fold()).trace(&mut t).run(&e, &mut ()).unwrap(), &a + 6);
+        let (sum, t) = traced(|| graph_rewrite(&e, &fold(), &mut ()).unwrap());
+        assert_eq!(sum, &a + 6);
         assert_eq!(t.counts(), vec![("add-consts", 2), ("mul-one", 1)]);
     }
 
@@ -242,7 +308,7 @@ mod tests {
             }),
             Rule::new("b1", Pat::op(Op::Var).arg(b.arg().clone()).named("b"), |m| Some(&m["b"] + 1)),
         ]);
-        assert_eq!(graph_walk(&(&a * 2), &pm, &mut ()).unwrap(), &b * 2);
+        assert_eq!(Rewriter::new(&pm).walk().run(&(&a * 2), &mut ()).unwrap(), &b * 2);
     }
 
     #[test]
@@ -253,7 +319,7 @@ mod tests {
             Rule::new("inner", Pat::op(Op::Neg).src([Pat::op(Op::Var).named("x")]), |m| Some(&m["x"] * -1)),
         ]);
         let e = -&(-&a);
-        assert_eq!(graph_rewrite_top_down(&e, &pm, &mut ()).unwrap(), a);
+        assert_eq!(Rewriter::new(&pm).top_down().run(&e, &mut ()).unwrap(), a);
         assert_eq!(graph_rewrite(&e, &pm, &mut ()).unwrap(), -&(&a * -1));
     }
 

@@ -1,9 +1,10 @@
 //! Rules made of patterns, and lists of rules indexed by root op.
 //!
-//! A [`Rule`] has a name, a pattern, a condition and a builder; a [`PatternMatcher`] is an ordered list of rules that tries
-//! only those whose root op fits and whose source ops are all present. Nothing is allocated until a builder runs.
+//! A [`Rule`] has a name, a pattern, a condition and a builder; a [`PatternMatcher`] is an ordered list of rules that
+//! tries only those whose root op fits and whose source ops are all present. Nothing is allocated until a builder runs.
 
 use super::matching::{Captures, MAX_CAPTURES, Match, Next, Search};
+use super::symbolic::Linear;
 use super::{Op, OpSet, Pat, UOp};
 use std::sync::Arc;
 
@@ -28,18 +29,20 @@ impl<C> Clone for Body<C> {
 /// A named rewrite. `C` is what the builder may read and write besides the node.
 pub struct Rule<C = ()> {
     pub name: &'static str,
+    /// What it does, in a line: for lists that people read.
+    pub about: &'static str,
     roots: OpSet,
     need: OpSet,
     body: Body<C>,
 }
 impl<C> Clone for Rule<C> {
     fn clone(&self) -> Self {
-        Rule { name: self.name, roots: self.roots, need: self.need, body: self.body.clone() }
+        Rule { name: self.name, about: self.about, roots: self.roots, need: self.need, body: self.body.clone() }
     }
 }
 
 impl<C> Rule<C> {
-    /// `pat` → `make`; `None` from `make` means that the rule does not apply (other ways to fit are tried).
+    /// `pat` → `make`; `None` from `make` means that the rule does not apply (other matches are tried).
     pub fn new(name: &'static str, pat: Pat, make: impl Fn(&Match) -> Option<UOp> + Send + Sync + 'static) -> Rule<C> {
         Rule::with_ctx(name, pat, move |m, _| make(m))
     }
@@ -66,7 +69,8 @@ impl<C> Rule<C> {
         // PANIC: rules are static tables; the first use of the table in any test shows it.
         assert!(names.len() <= MAX_CAPTURES, "rule {name}: more than {MAX_CAPTURES} captures");
         let (roots, need) = (pat.ops, pat.needed());
-        Rule { name, roots, need, body: Body::Pattern { pat, names: names.into(), make: Arc::new(make) } }
+        let body = Body::Pattern { pat, names: names.into(), make: Arc::new(make) };
+        Rule { name, about: "", roots, need, body }
     }
     /// A rule whose pattern is plain code: `f` looks at any node with one of these ops.
     pub fn on(
@@ -74,7 +78,7 @@ impl<C> Rule<C> {
         roots: impl Into<OpSet>,
         f: impl Fn(&UOp) -> Option<UOp> + Send + Sync + 'static,
     ) -> Rule<C> {
-        Rule { name, roots: roots.into(), need: OpSet::NONE, body: Body::Plain(Arc::new(move |u, _| f(u))) }
+        Rule::on_ctx(name, roots, move |u, _| f(u))
     }
     /// As [`Rule::on`] with the context.
     pub fn on_ctx(
@@ -82,7 +86,18 @@ impl<C> Rule<C> {
         roots: impl Into<OpSet>,
         f: impl Fn(&UOp, &mut C) -> Option<UOp> + Send + Sync + 'static,
     ) -> Rule<C> {
-        Rule { name, roots: roots.into(), need: OpSet::NONE, body: Body::Plain(Arc::new(f)) }
+        let body = Body::Plain(Arc::new(f));
+        Rule { name, about: "", roots: roots.into(), need: OpSet::NONE, body }
+    }
+    /// The same rule with a line that says what it does.
+    pub fn about(mut self, about: &'static str) -> Rule<C> {
+        self.about = about;
+        self
+    }
+    /// This rule as data, as a part of `list`.
+    pub fn info(&self, list: &'static str) -> RuleInfo {
+        let pattern = matches!(self.body, Body::Pattern { .. });
+        RuleInfo { list, name: self.name, about: self.about, roots: self.roots, pattern }
     }
     /// What this rule makes of `u`, if it applies and changes it.
     pub fn apply(&self, u: &UOp, ctx: &mut C) -> Option<UOp> {
@@ -101,6 +116,34 @@ impl<C> Rule<C> {
     }
 }
 
+/// A rule as data: what `uop::rules` and `codegen::rules` list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleInfo {
+    /// The list that the rule belongs to.
+    pub list: &'static str,
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// Ops at which it is tried.
+    pub roots: OpSet,
+    /// Whether it is written as a pattern; otherwise it is a function.
+    pub pattern: bool,
+}
+
+/// Puts a sum together from its parts and what each part has become.
+type Join = fn(&Linear, &dyn Fn(&UOp) -> UOp) -> Option<UOp>;
+
+/// A rule for a whole sum: its parts are rewritten once each, and it is put together once, instead of at each addition
+/// on the way.
+pub(super) struct Joined {
+    pub name: &'static str,
+    pub roots: OpSet,
+    /// The parts of a node that is such a sum.
+    pub parts: fn(&UOp) -> Option<Linear>,
+    /// The sum of the parts, given what each has become; `None` if other rules may apply.
+    pub join: Join,
+}
+
 impl Rule<()> {
     /// The same rule in a list with another context.
     pub fn lift<C: 'static>(&self) -> Rule<C> {
@@ -110,19 +153,28 @@ impl Rule<()> {
             }
             Body::Plain(f) => Body::Plain(Arc::new(move |u: &UOp, _: &mut C| f(u, &mut ()))),
         };
-        Rule { name: self.name, roots: self.roots, need: self.need, body }
+        Rule { name: self.name, about: self.about, roots: self.roots, need: self.need, body }
     }
+}
+
+/// The rules that may apply at one op.
+#[derive(Clone)]
+struct AtOp {
+    /// Number of each rule, and ops that the sources must include.
+    rules: Vec<(OpSet, u32)>,
+    /// Whether any of them asks for ops of the sources.
+    needs: bool,
 }
 
 /// An ordered list of rules; the first that applies wins.
 pub struct PatternMatcher<C = ()> {
     rules: Vec<Rule<C>>,
-    /// For each op the rules that may apply at it: (ops their sources must include, number).
-    by_op: Vec<Vec<(OpSet, u32)>>,
+    by_op: Vec<AtOp>,
+    joined: Option<&'static Joined>,
 }
 impl<C> Clone for PatternMatcher<C> {
     fn clone(&self) -> Self {
-        PatternMatcher { rules: self.rules.clone(), by_op: self.by_op.clone() }
+        PatternMatcher { rules: self.rules.clone(), by_op: self.by_op.clone(), joined: self.joined }
     }
 }
 
@@ -132,12 +184,21 @@ impl<C> PatternMatcher<C> {
         let by_op = (0..Op::COUNT)
             .map(|op| {
                 let here = rules.iter().enumerate().filter(|(_, r)| r.roots.0 >> op & 1 != 0);
-                here.map(|(k, r)| (r.need, k as u32)).collect()
+                let rules: Vec<(OpSet, u32)> = here.map(|(k, r)| (r.need, k as u32)).collect();
+                AtOp { needs: rules.iter().any(|r| !r.0.is_empty()), rules }
             })
             .collect();
-        PatternMatcher { rules, by_op }
+        PatternMatcher { rules, by_op, joined: None }
     }
-    /// These rules, then those of `o`.
+    /// This list with a rule for whole sums.
+    pub(super) fn joining(mut self, joined: &'static Joined) -> PatternMatcher<C> {
+        self.joined = Some(joined);
+        self
+    }
+    pub(super) fn joined(&self) -> Option<&'static Joined> {
+        self.joined
+    }
+    /// These rules, then those of `o`; each node is offered to them, those inside of sums too.
     pub fn concat(&self, o: &PatternMatcher<C>) -> PatternMatcher<C> {
         PatternMatcher::new(self.rules.iter().chain(&o.rules).cloned())
     }
@@ -146,12 +207,9 @@ impl<C> PatternMatcher<C> {
     }
     /// What the first rule that applies makes of this node (not of those below it), with the rule's name.
     pub fn rewrite(&self, u: &UOp, ctx: &mut C) -> Option<(UOp, &'static str)> {
-        let list = &self.by_op[u.op() as usize];
-        if list.is_empty() {
-            return None;
-        }
-        let have = OpSet::of_nodes(u.src());
-        list.iter().filter(|(need, _)| have.contains(*need)).find_map(|(_, k)| {
+        let AtOp { rules, needs } = &self.by_op[u.op() as usize];
+        let have = if *needs { OpSet::of_nodes(u.src()) } else { OpSet::NONE };
+        rules.iter().filter(|(need, _)| have.contains(*need)).find_map(|(_, k)| {
             let r = &self.rules[*k as usize];
             r.apply(u, ctx).map(|n| (n, r.name))
         })

@@ -1,8 +1,8 @@
-//! What may stand in a graph at each door: tensor graph, kernel graph, linear program.
+//! What may stand in a graph at each boundary: tensor graph, kernel graph, linear program.
 //!
 //! The contract is the text of `uop/mod.rs` and `codegen/program.rs`; this is its executable form. A check names the node
 //! and the rule it breaks. Level 1 checks the three boundaries, level 2 also every node that a rewrite rule makes
-//! (see [`super::checked()`]; [`node_check`] does it for one `Rewriter`).
+//! (see [`super::checked()`]).
 
 use super::{Arg, DType, Dim, Op, OpSet, Scalar, UOp, USet};
 
@@ -144,11 +144,6 @@ pub fn verify_node(stage: Stage, u: &UOp) -> Result<(), SpecError> {
         Stage::Linear => kernel(u).and_then(|()| linear(u)),
     });
     r.map_err(|rule| SpecError { stage, rule, node: describe(u) })
-}
-
-/// For `Rewriter::check` at level 2.
-pub fn node_check(stage: Stage) -> impl Fn(&UOp) -> Result<(), String> {
-    move |u| verify_node(stage, u).map_err(|e| e.to_string())
 }
 
 fn describe(u: &UOp) -> String {
@@ -333,7 +328,7 @@ fn kernel(u: &UOp) -> Check {
     }
 }
 
-/// A box goes from a buffer to workgroup memory of the same type.
+/// A TMA tile goes from a buffer to workgroup memory of the same type.
 fn copy_box(u: &UOp) -> Check {
     let [to, bar, from, column, row] = u.src() else { return Err("CopyBox takes five sources") };
     let local = |i: &UOp| i.op() == Op::Index && i.dtype().space == Some(crate::AddrSpace::Local);

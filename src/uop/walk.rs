@@ -67,7 +67,7 @@ impl<'a> Order<'a> {
         }
         o
     }
-    /// Lists a node whose sources are listed; answers its number.
+    /// Lists a node whose sources are listed; returns its number.
     fn list(&mut self, u: &'a UOp, srcs: &[u32]) -> u32 {
         let number = self.nodes.len() as u32;
         self.numbers.set(u, number);
@@ -93,7 +93,7 @@ impl<'a> Order<'a> {
     pub fn number(&self, u: &UOp) -> Option<usize> {
         self.numbers.get(u).map(|n| n as usize)
     }
-    /// All nodes made anew: `f` makes each, sources first ([`Rebuild::same`] is the node as it was, with new sources). Answers what
+    /// All nodes rebuilt: `f` makes each, sources first ([`Rebuild::same`] is the node as it was, with new sources). Returns what
     /// the last one, the root, has become.
     ///
     /// # Panics
@@ -110,7 +110,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// A walk that makes every node anew, sources first. See [`Order::rebuild`].
+/// A walk that rebuilds every node, sources first. See [`Order::rebuild`].
 pub struct Rebuild<'a> {
     order: &'a Order<'a>,
     /// Number of the present node.
@@ -165,7 +165,7 @@ impl UOp {
         self.rebuild_if(|u| !map.contains_key(u), |r, u| map.get(u).cloned().unwrap_or_else(|| r.same()))
     }
 
-    /// This graph made anew: see [`Order::rebuild`].
+    /// This graph rebuilt: see [`Order::rebuild`].
     pub fn rebuild(&self, f: impl FnMut(&Rebuild, &UOp) -> UOp) -> UOp {
         Order::of(self).rebuild(f)
     }

@@ -24,7 +24,7 @@ mod threefry;
 mod tests;
 
 use super::Target;
-use doorbell_uop::{Op, OpSet, PatternMatcher, RewriteError, Rule, UOp, graph_rewrite};
+use doorbell_uop::{Op, OpSet, PatternMatcher, RewriteError, Rule, RuleInfo, UOp, graph_rewrite};
 use exp2::Scale;
 
 type Plain = fn(&UOp, &mut Facts) -> Option<UOp>;
@@ -56,29 +56,47 @@ pub fn lower(sink: &UOp, target: &Target, fast: bool) -> Result<UOp, RewriteErro
     graph_rewrite(&sink, rules(), &mut facts)
 }
 
+/// The rules of [`lower`], as data.
+pub(super) fn listed() -> impl Iterator<Item = RuleInfo> {
+    rules().rules().iter().map(|r| r.info("decompose"))
+}
+
 fn rules() -> &'static PatternMatcher<Facts> {
     use std::sync::LazyLock;
     static RULES: LazyLock<PatternMatcher<Facts>> = LazyLock::new(|| {
-        let table: [(&'static str, OpSet, Plain); 11] = [
+        let halves = OpSet::ELEMENTWISE.union(OpSet::of(&[Op::VReduce, Op::WaveReduce]));
+        let divisions = OpSet::of(&[Op::FloorDiv, Op::FloorMod, Op::CDiv, Op::CMod]);
+        let recip = |u: &UOp, f: &mut Facts| {
+            let lacks = !f.target.supports(Op::Recip, u.dtype().scalar);
+            lacks.then(|| u.const_like(1.0).binary(Op::FDiv, &u.src()[0]))
+        };
+        let whole = |u: &UOp, _: &mut Facts| (!u.dtype().is_float()).then(|| u.src()[0].clone());
+        let of = |name, ops: OpSet, f: Plain, about| Rule::on_ctx(name, ops, f).about(about);
+        let op = OpSet::from;
+        PatternMatcher::new([
             // Half types first: what they compute in f32 is decomposed there.
-            ("half-through-f32", OpSet::ELEMENTWISE.union(OpSet::of(&[Op::VReduce, Op::WaveReduce])), |u, f| {
-                half::through_f32(u, &f.target)
-            }),
-            ("exp2", Op::Exp2.into(), |u, f| exp2::lower(u, f.scale(f.fast))),
-            ("log2", Op::Log2.into(), |u, f| log2::lower(u, f.fast)),
-            ("sin", Op::Sin.into(), |u, f| sin::lower(u, f.fast)),
-            ("pow", Op::Pow.into(), |u, f| pow::lower(u, f.scale(false))),
-            ("threefry", Op::Threefry.into(), |u, _| threefry::lower(u)),
-            ("int-division", OpSet::of(&[Op::FloorDiv, Op::FloorMod, Op::CDiv, Op::CMod]), |u, _| intdiv::lower(u)),
-            ("recip", Op::Recip.into(), |u, f| {
-                (!f.target.supports(Op::Recip, u.dtype().scalar))
-                    .then(|| u.const_like(1.0).binary(Op::FDiv, &u.src()[0]))
-            }),
-            ("trunc", Op::Trunc.into(), |u, f| float::trunc(u, &f.target)),
-            ("trunc-of-int", Op::Trunc.into(), |u, _| (!u.dtype().is_float()).then(|| u.src()[0].clone())),
-            ("minus", Op::Add.into(), |u, _| float::minus(u)),
-        ];
-        PatternMatcher::new(table.map(|(name, ops, f)| Rule::on_ctx(name, ops, f)))
+            of("half-through-f32", halves, |u, f| half::through_f32(u, &f.target), "f16 and bf16 arithmetic in f32"),
+            of("exp2", op(Op::Exp2), |u, f| exp2::lower(u, f.scale(f.fast)), "2^x by a polynomial and an exponent"),
+            of("log2", op(Op::Log2), |u, f| log2::lower(u, f.fast), "log2 by the exponent and a polynomial"),
+            of("sin", op(Op::Sin), |u, f| sin::lower(u, f.fast), "sin by reduction of the angle and a polynomial"),
+            of("pow", op(Op::Pow), |u, f| pow::lower(u, f.scale(false)), "x^y by log2 and exp2 in extended precision"),
+            of("threefry", op(Op::Threefry), |u, _| threefry::lower(u), "20 rounds of Threefry-2x32"),
+            of(
+                "int-division",
+                divisions,
+                |u, _| intdiv::lower(u),
+                "integer division by shifts, by a product, or guarded",
+            ),
+            of("recip", op(Op::Recip), recip, "1 / x where the target has no reciprocal"),
+            of(
+                "trunc",
+                op(Op::Trunc),
+                |u, f| float::trunc(u, &f.target),
+                "through the integer type, large values as they are",
+            ),
+            of("trunc-of-int", op(Op::Trunc), whole, "an integer is whole"),
+            of("minus", op(Op::Add), |u, _| float::minus(u), "a + b * -1 = a - b for integers"),
+        ])
     });
     &RULES
 }

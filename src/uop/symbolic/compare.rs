@@ -1,7 +1,7 @@
 //! Comparisons of integers in normal form.
 //!
 //! `a < b` of index arithmetic becomes `P < N + c`: terms with positive coefficients on the left, the others with their sign
-//! turned on the right, common divisors cancelled, the constant on the right (or alone on the left when there is no P).
+//! changed on the right, common divisors cancelled, the constant on the right (or alone on the left when there is no P).
 //! `!(x < c)` becomes `c-1 < x`, so integer conditions carry no negation. Quotients compared with constants become
 //! comparisons of what was divided. All of it needs exact integers: `WeakInt`; constants also move in machine integers whose
 //! bounds show that nothing wraps.

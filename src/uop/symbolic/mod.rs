@@ -1,10 +1,10 @@
 //! The simplifier: every rule that holds for all values, as one list.
 //!
-//! [`UOp::simplify`] rewrites sources first to the fixpoint of [`symbolic`]; the result is remembered in the node, so
-//! simplifying again, or simplifying something that shares nodes with it, costs nothing for what is already done.
-//! `WeakInt` is taken to be exact (an index never leaves i64) and gets a normal form; machine integers wrap; floats keep NaN,
-//! infinities and signed zeros, and [`fast`] lists what may be added where they need not.
-//! Left out: anything that changes what memory is touched.
+//! [`UOp::simplify`] runs the driver of `rewrite` with [`symbolic`], sources first, to the fixpoint; the result is
+//! remembered in the node, so simplifying again, or simplifying something that shares nodes with it, costs nothing for
+//! what is already done. `WeakInt` is taken to be exact (an index never leaves i64) and gets a normal form; machine
+//! integers wrap; floats keep NaN, infinities and signed zeros, and [`fast`] lists what may be added where they need
+//! not. Left out: anything that changes what memory is touched.
 
 mod compare;
 mod divmod;
@@ -20,72 +20,121 @@ mod valid;
 mod tests;
 
 pub use divmod::count_nodes;
-pub use fast::fast;
+pub use fast::{fast, fast_symbolic};
 pub use fold::lossless;
 pub use linear::{Linear, Product, divide_exact};
 pub use logic::clauses;
 pub use order::cmp as structural_cmp;
 pub use valid::simplify_given;
 
-use super::checked::Watch;
-use super::{DType, Dim, Op, OpSet, PatternMatcher, Rule, Srcs, UOp, graph_rewrite};
+use super::observe::Observers;
+use super::rewrite::{Known, settle};
+use super::rule::Joined;
+use super::trace::SinceRecording;
+use super::{DType, Dim, Op, OpSet, PatternMatcher, Rule, RuleInfo, UOp, graph_rewrite};
 use std::sync::LazyLock;
 
 /// Rules one call of `simplify` may apply; reached only by a pair of rules that undo each other.
 const LIMIT: usize = 2_000_000;
 
-type Plain = fn(&UOp) -> Option<UOp>;
+/// A rule of the table: name, ops at which it is tried, function, what it does.
+type Row = (&'static str, OpSet, fn(&UOp) -> Option<UOp>, &'static str);
 
 /// The strict rules, in the order in which they are tried.
 #[rustfmt::skip]
-fn table() -> Vec<(&'static str, OpSet, Plain)> {
+fn table() -> Vec<Row> {
     use Op::*;
     let ops = OpSet::of;
     vec![
-        ("constant-fold",       OpSet::ELEMENTWISE, fold::constants),
-        ("constant-last",       OpSet::COMMUTATIVE, fold::constant_last),
-        ("bool-spelling",       ops(&[Add, Max, Mul, Sub, CmpNe, CmpEq, CmpLt, Xor]), logic::spelling),
-        ("compare-by-bounds",   OpSet::COMPARISON, compare::by_bounds),
-        ("compare-negated",     ops(&[CmpNe]), compare::negated),
-        ("compare-bool-cast",   OpSet::COMPARISON, compare::of_bool_cast),
-        ("and-or",              ops(&[And, Or]), logic::and_or),
-        ("single-value",        OpSet::ELEMENTWISE.union(ops(&[Range, Var, Special, Bind])), fold::single_value),
-        ("float-exact",         ops(&[Neg, Add, Sub, Mul, FDiv, Pow, Trunc]), fold::float_exact),
-        ("where-simple",        ops(&[Where]), logic::where_simple),
-        ("where-nested",        ops(&[Where]), logic::where_nested),
-        ("where-closure",       ops(&[Where]), logic::where_closure),
-        ("alu-of-wheres",       OpSet::BINARY, logic::alu_of_wheres),
-        ("index-sum",           ops(&[Add, Sub, Neg, Mul, Shl]), sum::normal_sum),
-        ("index-divmod",        ops(&[FloorDiv, FloorMod]), divmod::fold),
-        ("index-less",          ops(&[CmpLt]), compare::less),
-        ("index-equal",         ops(&[CmpEq, CmpNe]), compare::equal),
-        ("operand-order",       ops(&[Max, And, Or, Xor]), fold::operand_order),
-        ("maximum",             ops(&[Max]), fold::maximum),
-        ("machine-sum",         ops(&[Add, Sub]), sum::machine_sum),
-        ("machine-neg",         ops(&[Neg]), fold::machine_neg),
-        ("machine-product",     ops(&[Mul, CDiv, CMod, FloorDiv, FloorMod]), sum::machine_product),
-        ("bounded-division",    ops(&[CDiv, CMod, FloorDiv, FloorMod]), sum::bounded_division),
-        ("machine-compare",     OpSet::COMPARISON, compare::machine_compare),
-        ("bits",                ops(&[And, Or, Xor, Shl, Shr]), fold::bits),
-        ("unpack-halves",       ops(&[Cast, Shr]), fold::unpack_halves),
-        ("cast",                ops(&[Cast, Bitcast]), fold::casts),
-        ("narrow-math",         ops(&[Add, Sub, Mul]), fold::narrow_math),
-        ("trunc-of-int",        ops(&[Trunc]), fold::trunc_of_int),
-        ("lanes",               ops(&[Gep]), fold::lanes),
-        ("conjunction",         ops(&[And]), valid::conjunction),
-        ("gated-index",         ops(&[Index]), gated_index),
-        ("never-loaded",        ops(&[Load]), never_loaded),
+        ("constant-fold", OpSet::ELEMENTWISE, fold::constants,
+            "an op on constants is a constant"),
+        ("constant-last", OpSet::COMMUTATIVE, fold::constant_last,
+            "the constant of a commutative op stands second"),
+        ("bool-spelling", ops(&[Add, Max, Mul, Sub, CmpNe, CmpEq, CmpLt, Xor]), logic::spelling,
+            "arithmetic on bools is And, Or and Xor; a comparison with a constant is the value or its negation"),
+        ("compare-by-bounds", OpSet::COMPARISON, compare::by_bounds,
+            "a comparison that the bounds of its sides decide; a value compared with itself"),
+        ("compare-negated", ops(&[CmpNe]), compare::negated,
+            "!(a < b) = b <= a for integers, !(a == b) = a != b, !!x = x"),
+        ("compare-bool-cast", OpSet::COMPARISON, compare::of_bool_cast,
+            "a bool cast to a number, compared with a constant"),
+        ("and-or", ops(&[And, Or]), logic::and_or,
+            "And, Or of bools: constants, repeated and opposite clauses, intervals of the same expression"),
+        ("single-value", OpSet::ELEMENTWISE.union(ops(&[Range, Var, Special, Bind])), fold::single_value,
+            "an integer or bool whose bounds leave one value"),
+        ("float-exact", ops(&[Neg, Add, Sub, Mul, FDiv, Pow, Trunc]), fold::float_exact,
+            "float identities that keep NaN, infinities and the sign of zero: x * 1, x - 0, -(-x), x / 2^k"),
+        ("where-simple", ops(&[Where]), logic::where_simple,
+            "Where with a known or negated condition, equal arms, bool arms"),
+        ("where-nested", ops(&[Where]), logic::where_nested,
+            "Where inside Where with a shared arm; an integer maximum spelt as a comparison"),
+        ("where-closure", ops(&[Where]), logic::where_closure,
+            "in the arms of a Where its condition is known"),
+        ("alu-of-wheres", OpSet::BINARY, logic::alu_of_wheres,
+            "an op on Wheres with one condition moves into their arms when an arm becomes constant"),
+        ("index-sum", ops(&[Add, Sub, Neg, Mul, Shl]), sum::normal_sum,
+            "index sums and products in normal form: like terms collected, terms in structural order, constant last"),
+        ("index-divmod", ops(&[FloorDiv, FloorMod]), divmod::fold,
+            "quotients and remainders of index sums: what divides evenly leaves them"),
+        ("index-less", ops(&[CmpLt]), compare::less,
+            "a < b of indices in normal form: constant right, common divisors cancelled, quotients dissolved"),
+        ("index-equal", ops(&[CmpEq, CmpNe]), compare::equal,
+            "a == b, a != b of indices in normal form"),
+        ("operand-order", ops(&[Max, And, Or, Xor]), fold::operand_order,
+            "operands of commutative index arithmetic in structural order"),
+        ("maximum", ops(&[Max]), fold::maximum,
+            "Max of equal operands, of disjoint bounds, of two constants"),
+        ("machine-sum", ops(&[Add, Sub]), sum::machine_sum,
+            "sums of machine integers, which wrap: terms and constants collected where that is shorter"),
+        ("machine-neg", ops(&[Neg]), fold::machine_neg,
+            "Neg of a product, of a difference, of a Neg of machine integers"),
+        ("machine-product", ops(&[Mul, CDiv, CMod, FloorDiv, FloorMod]), sum::machine_product,
+            "products, quotients and remainders of machine integers by constants"),
+        ("bounded-division", ops(&[CDiv, CMod, FloorDiv, FloorMod]), sum::bounded_division,
+            "x / y, x % y of integers with 0 <= x < y"),
+        ("machine-compare", OpSet::COMPARISON, compare::machine_compare,
+            "x + k < c of machine integers whose bounds exclude wrap-around"),
+        ("bits", ops(&[And, Or, Xor, Shl, Shr]), fold::bits,
+            "And, Or, Xor and shifts of integers by constants"),
+        ("unpack-halves", ops(&[Cast, Shr]), fold::unpack_halves,
+            "the 64-bit value made of two halves, taken apart again"),
+        ("cast", ops(&[Cast, Bitcast]), fold::casts,
+            "a cast of a cast, a bitcast of a bitcast, a cast to the same type"),
+        ("narrow-math", ops(&[Add, Sub, Mul]), fold::narrow_math,
+            "i64 arithmetic on widened i32 whose result fits i32"),
+        ("trunc-of-int", ops(&[Trunc]), fold::trunc_of_int,
+            "Trunc of what was an integer"),
+        ("lanes", ops(&[Gep]), fold::lanes,
+            "a lane of something whose lanes are known"),
+        ("conjunction", ops(&[And]), valid::conjunction,
+            "clauses of a conjunction, each simplified under the others"),
+        ("gated-index", ops(&[Index]), gated_index,
+            "an index under its gate; a gate that is always true goes"),
+        ("never-loaded", ops(&[Load]), never_loaded,
+            "a load whose gate is false is its alternative"),
     ]
 }
 
 /// The strict rules as a list that other lists may be added to.
 pub fn symbolic() -> &'static PatternMatcher {
     static RULES: LazyLock<PatternMatcher> = LazyLock::new(|| {
-        PatternMatcher::new(
-            table().into_iter().map(|(name, ops, f)| Rule::on(name, ops, move |u| f(u).and_then(|n| keep_shape(u, n)))),
-        )
+        let rules = table().into_iter().map(|(name, ops, f, about)| {
+            Rule::on(name, ops, move |u| f(u).and_then(|n| keep_shape(u, n))).about(about)
+        });
+        PatternMatcher::new(rules).joining(&INDEX_SUM)
     });
     &RULES
+}
+
+/// An index sum of at least three parts is put together once.
+static INDEX_SUM: Joined =
+    Joined { name: "index-sum", roots: OpSet::of(&[Op::Add]), parts: sum::sum_of_parts, join: sum::join_parts };
+
+/// The rules of the simplifier, in the order in which they are tried: the lists `fast-math` (only where FAST_MATH asks
+/// for it) and `symbolic`. `codegen::rules` has those of later phases too.
+pub fn rules() -> Vec<RuleInfo> {
+    let of = |name, list: &'static PatternMatcher| list.rules().iter().map(move |r| r.info(name));
+    of("fast-math", fast()).chain(of("symbolic", symbolic())).collect()
 }
 
 /// A rule that answers a tensor node with a scalar constant: the constant, expanded to the node's shape.
@@ -123,86 +172,13 @@ fn never_loaded(u: &UOp) -> Option<UOp> {
     Some(u.src().get(1).cloned().unwrap_or_else(|| UOp::constant(u.dtype(), 0i64)))
 }
 
-enum Todo {
-    Visit(UOp),
-    Build(UOp),
-    Join(UOp, Box<Linear>),
-    Link(UOp, UOp, UOp),
-}
-
 impl UOp {
     /// This graph in its simplest spelling: equal in value for every assignment of its variables and ranges.
     pub fn simplify(&self) -> UOp {
-        if let Some(s) = self.simplest() {
-            return s;
+        if Observers::now().traced {
+            return settle(self, symbolic(), LIMIT, SinceRecording);
         }
-        let (rules, watch) = (symbolic(), Watch::now());
-        let mut stack = vec![Todo::Visit(self.clone())];
-        let mut applied = 0;
-        while let Some(t) = stack.pop() {
-            match t {
-                Todo::Visit(u) => {
-                    if u.knows_simplest() {
-                        continue;
-                    }
-                    if let Some(parts) = sum::sum_of_parts(&u) {
-                        let open = parts.terms.iter().filter(|t| !t.0.knows_simplest());
-                        let open: Vec<Todo> = open.map(|t| Todo::Visit(t.0.clone())).collect();
-                        stack.push(Todo::Join(u, Box::new(parts)));
-                        stack.extend(open);
-                    } else {
-                        stack.push(Todo::Build(u.clone()));
-                        let open = u.src().iter().rev().filter(|s| !s.knows_simplest());
-                        stack.extend(open.map(|s| Todo::Visit(s.clone())));
-                    }
-                }
-                Todo::Join(u, parts) => match sum::join_parts(&parts, simplest_or_self) {
-                    Some(m) => {
-                        if let Some(w) = watch {
-                            w.note("index-sum", &u, &m);
-                        }
-                        m.set_simplest(&m);
-                        u.set_simplest(&m);
-                    }
-                    None => {
-                        stack.push(Todo::Build(u.clone()));
-                        let open = u.src().iter().rev().filter(|s| !s.knows_simplest());
-                        stack.extend(open.map(|s| Todo::Visit(s.clone())));
-                    }
-                },
-                Todo::Build(u) => {
-                    let n = if u.src().iter().all(UOp::is_simplest) {
-                        u.clone()
-                    } else {
-                        u.with_src(u.src().iter().map(simplest_or_self).collect::<Srcs>())
-                    };
-                    let known = if n == u { None } else { n.simplest() };
-                    match known.or_else(|| (applied > LIMIT).then(|| n.clone())) {
-                        Some(v) => u.set_simplest(&v),
-                        None => match rules.rewrite(&n, &mut ()) {
-                            None => {
-                                n.set_simplest(&n);
-                                u.set_simplest(&n);
-                            }
-                            Some((m, rule)) => {
-                                applied += 1;
-                                if let Some(w) = watch {
-                                    w.note(rule, &n, &m);
-                                }
-                                stack.push(Todo::Link(u, n, m.clone()));
-                                stack.push(Todo::Visit(m));
-                            }
-                        },
-                    }
-                }
-                Todo::Link(u, n, m) => {
-                    let v = simplest_or_self(&m);
-                    n.set_simplest(&v);
-                    u.set_simplest(&v);
-                }
-            }
-        }
-        simplest_or_self(self)
+        self.simplest().unwrap_or_else(|| settle(self, symbolic(), LIMIT, InNodes))
     }
 
     /// As [`UOp::simplify`] with further rules.
@@ -214,6 +190,20 @@ impl UOp {
     }
 }
 
-fn simplest_or_self(u: &UOp) -> UOp {
-    u.simplest().unwrap_or_else(|| u.clone())
+/// What `simplify` knows: the nodes remember it.
+struct InNodes;
+
+impl Known for InNodes {
+    fn get(&self, u: &UOp) -> Option<UOp> {
+        u.simplest()
+    }
+    fn has(&self, u: &UOp) -> bool {
+        u.knows_simplest()
+    }
+    fn changes(&self, u: &UOp) -> bool {
+        u.knows_simplest() && !u.is_simplest()
+    }
+    fn set(&mut self, u: &UOp, v: &UOp) {
+        u.set_simplest(v);
+    }
 }

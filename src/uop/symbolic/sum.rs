@@ -42,8 +42,8 @@ pub fn sum_of_parts(u: &UOp) -> Option<Linear> {
     Linear::of(u)
 }
 
-/// The sum of these parts once they are simplified; `None` if a rule other than the normal form has a say.
-pub fn join_parts(parts: &Linear, simplest: impl Fn(&UOp) -> UOp) -> Option<UOp> {
+/// The sum of these parts once they are simplified; `None` if a rule other than the normal form may apply.
+pub fn join_parts(parts: &Linear, simplest: &dyn Fn(&UOp) -> UOp) -> Option<UOp> {
     let mut l = Linear::constant(parts.dtype, parts.konst);
     for (t, c) in &parts.terms {
         l.add(&simplest(t), *c)?;

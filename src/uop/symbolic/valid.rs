@@ -107,7 +107,7 @@ fn stand_in(x: &UOp, k: usize, lo: i128, hi: i128) -> UOp {
     UOp::var(&format!("\u{1}given{k}"), clamp(lo), clamp(hi)).with_dtype(x.dtype())
 }
 
-/// Replacement within arithmetic only: the end of a range is no place for facts that hold inside the loop, and a load below
+/// Replacement within arithmetic only: the end of a range may not use facts that hold inside the loop, and a load below
 /// is executed whether the gate holds or not.
 fn replaced_all(u: &UOp, map: &UMap<UOp>) -> UOp {
     let mut done: UMap<UOp> = UMap::default();
