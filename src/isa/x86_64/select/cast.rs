@@ -1,7 +1,7 @@
 //! Conversions between types, on scalars and vectors.
 //!
-//! A vector conversion is a route of steps that one instruction (or a short sequence) does, each on as many lanes as fit a register in
-//! the widest type on the way. Out of range floats give what the instruction gives; integers wrap.
+//! A vector conversion is a route of steps that one instruction (or a short sequence) does, each on as many lanes as
+//! fit a register in the widest intermediate type. Out of range floats give the instruction's result; integers wrap.
 
 use super::super::form::{Row, Width};
 use super::super::gpr::{self, Cond};
@@ -16,7 +16,7 @@ use smallvec::{SmallVec, smallvec};
 
 use Scalar::*;
 
-/// The types on the way from one to another.
+/// The intermediate types from one to another.
 fn route(from: Scalar, to: Scalar) -> SmallVec<[Scalar; 5]> {
     let small = |t: Scalar| matches!(t, I8 | U8 | I16 | U16);
     let half = |t: Scalar| matches!(t, F16 | BF16);
@@ -56,7 +56,7 @@ impl Select<'_> {
     pub(super) fn fresh(&mut self, v: Val) -> Val {
         match v {
             Val::G(r) => Val::G(self.copy(r)),
-            // Nothing writes to a tile but its own sum.
+            // Only its own sum writes to a tile.
             Val::T(r) => Val::T(r),
             Val::V(rs) => Val::V(rs.iter().map(|r| self.copy(*r)).collect()),
             Val::K(rs, per) => Val::K(rs.iter().map(|r| self.copy(*r)).collect(), per),
@@ -139,7 +139,8 @@ impl Select<'_> {
         Ok(out[0])
     }
 
-    /// Unsigned 64-bit: on AVX2 a value with its top bit set is halved (the lost bit kept sticky), converted and doubled.
+    /// Unsigned 64-bit: on AVX2 a value with its top bit set is halved (the lost bit kept sticky), converted and
+    /// doubled.
     fn u64_to_float(&mut self, r: VReg, t: Scalar, row: &Row) -> Res<VReg> {
         let zero = self.const_vec(0, 8, Width::X)?;
         if self.wide() {
@@ -301,7 +302,8 @@ impl Select<'_> {
         self.narrow(x, U32, U16, w)
     }
 
-    /// Drops the upper parts of integer lanes. On AVX2 by halves: bytes are gathered in each 16-byte lane, then the lanes joined.
+    /// Drops the upper parts of integer lanes. On AVX2 by halves: bytes are gathered in each 16-byte lane, then the
+    /// lanes joined.
     fn narrow(&mut self, r: VReg, f: Scalar, t: Scalar, w: Width) -> Res<VReg> {
         if let Some(row) = ops::narrow(f, t).filter(|row| self.has(row, w)) {
             return self.def(&row, w, &[In::R(r)]);
