@@ -1,5 +1,5 @@
-//! The budgets of docs/architecture.md, section 5, that belong to no single room: interning, rewriting, a kernel and a whole training step from nothing,
-//! its replay, and a recorded call of 16 additions. `cargo bench --bench budgets`.
+//! The budgets of docs/architecture.md, section 5, that belong to no single room: interning, rewriting, a kernel and a
+//! whole training step from nothing, its replay, and a recorded call of 16 additions. `cargo bench --bench budgets`.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use doorbell::codegen::{self, OptChoice};
@@ -59,7 +59,7 @@ fn from_nothing() {
     println!("kernels launched {}, compiled {}", t.kernels, t.compiled);
 }
 
-/// From lazy Tensors to code that is loaded and could be launched: no cache is asked.
+/// From lazy Tensors to code that is loaded and could be launched: no cache is used.
 fn kernel_from_nothing(c: &mut Criterion) {
     let device = CpuDevice::open("CPU", &CpuOptions::default()).unwrap();
     let isa = X86_64::new(Arch::detect().unwrap(), 2);
@@ -99,7 +99,7 @@ fn budgets(c: &mut Criterion) {
     g.throughput(Throughput::Elements(20_000));
     g.bench_function("intern 20,000 nodes", |b| b.iter_batched(|| (), |()| chain(), BatchSize::PerIteration));
     g.bench_function("intern 20,000 nodes and free what is new", |b| b.iter(chain));
-    // Each rule looks at the sum, its left and its right side, whose value is another one.
+    // Each rule matches the sum, its left and its right side, whose value is another one.
     let rule = |k: i64| Rule::new("never", Pat::op(Op::Add).src([Pat::var("x"), Pat::constant(1000 + k)]), |_| None);
     let (rules, graph) = (PatternMatcher::<()>::new((0..8).map(rule)), chain());
     g.throughput(Throughput::Elements(10_000 * 8 * 3));
