@@ -53,7 +53,7 @@ fn follow(code: &Code, chip: Chip, load: usize, kind: Kind, exact: bool) -> Resu
         if waited(at, kind, chip).is_some_and(|n| n <= later) {
             return Ok(None);
         }
-        if let Some(what) = minds(first, at, kind) {
+        if let Some(what) = conflict(first, at, kind) {
             return Err(CheckError::Unwaited {
                 offset: at.offset,
                 text: code.text(k),
@@ -67,7 +67,7 @@ fn follow(code: &Code, chip: Chip, load: usize, kind: Kind, exact: bool) -> Resu
 }
 
 /// What an instruction has to do with a load in flight.
-fn minds(load: &At, at: &At, kind: Kind) -> Option<String> {
+fn conflict(load: &At, at: &At, kind: Kind) -> Option<String> {
     if kind == Kind::Lds && matches!(at.name, "s_barrier" | "s_barrier_signal") {
         return Some("the effect on LDS".into());
     }

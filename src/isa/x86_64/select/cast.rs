@@ -20,22 +20,22 @@ use Scalar::*;
 fn route(from: Scalar, to: Scalar) -> SmallVec<[Scalar; 5]> {
     let small = |t: Scalar| matches!(t, I8 | U8 | I16 | U16);
     let half = |t: Scalar| matches!(t, F16 | BF16);
-    let mut way: SmallVec<[Scalar; 5]> = smallvec![from];
+    let mut steps: SmallVec<[Scalar; 5]> = smallvec![from];
     if from.is_int() && to.is_float() && small(from) {
-        way.push(I32);
+        steps.push(I32);
     }
     if half(from) && to != from && to != F32 {
-        way.push(F32);
+        steps.push(F32);
     }
     if half(to) && from != F32 && from != to {
-        way.push(F32);
+        steps.push(F32);
     }
     if from.is_float() && small(to) {
-        way.push(I32);
+        steps.push(I32);
     }
-    way.push(to);
-    way.dedup();
-    way
+    steps.push(to);
+    steps.dedup();
+    steps
 }
 
 impl Select<'_> {
@@ -191,12 +191,12 @@ impl Select<'_> {
         if from == to || (from.is_int() && to.is_int() && from.size_bytes() == to.size_bytes()) {
             return Ok(regs);
         }
-        let way = route(from, to);
-        let widest = way.iter().map(|t| t.size_bytes() as u16).max().unwrap_or(8);
+        let steps = route(from, to);
+        let widest = steps.iter().map(|t| t.size_bytes() as u16).max().unwrap_or(8);
         let step = lanes.min(self.arch.vector_bytes() / widest);
         let (a, b) = (from.size_bytes() as u16, to.size_bytes() as u16);
         let mut pieces = self.pieces(&regs, Shape::of(a, lanes, self.arch), step)?;
-        for pair in way.windows(2) {
+        for pair in steps.windows(2) {
             for p in &mut pieces {
                 *p = self.step(*p, pair[0], pair[1], step)?;
             }
