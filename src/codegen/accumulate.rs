@@ -4,7 +4,7 @@
 //! else is summed as a tree first, so that the register's chain stays short.
 
 use super::Target;
-use crate::uop::{Arg, ConstVal, DType, Op, Order, Scalar, Srcs, UMap, UOp};
+use doorbell_uop::{Arg, ConstVal, DType, Op, Order, Scalar, Srcs, UMap, UOp};
 
 /// The value that `op` leaves alone.
 pub(super) fn identity(op: Op, dtype: DType) -> UOp {

@@ -1,6 +1,6 @@
 //! Index expressions as sums: constant + Σ coefficient · term. The form in which strides are read off and addresses are split.
 
-use crate::uop::{DType, Memo, Op, UOp};
+use doorbell_uop::{DType, Memo, Op, UOp};
 use smallvec::SmallVec;
 
 /// `constant + Σ coef · term`; terms are distinct and not sums themselves, in order of first appearance.

@@ -4,7 +4,7 @@
 //! Every thread takes the same way through the list (see `grid`), so a barrier may stand anywhere; it stands in the outermost
 //! loop body that separates the two, so that one barrier serves all areas filled before it. Pipes (`opt::pipe`) come with barriers.
 
-use crate::uop::{AddrSpace, Arg, DType, Op, UMap, UOp, USet};
+use doorbell_uop::{AddrSpace, Arg, DType, Op, UMap, UOp, USet};
 use std::collections::BTreeSet;
 
 /// The list with its barriers.

@@ -4,7 +4,7 @@
 //! target and width, in files that a crash leaves whole or absent; a file that cannot be used is as good as none.
 
 use super::{CodegenError, Opt, OptChoice, Program, Target, compile};
-use crate::uop::UOp;
+use doorbell_uop::UOp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::Write;
@@ -211,7 +211,7 @@ fn pipes() -> Vec<Opt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{AxisKind, DType, Op};
+    use doorbell_uop::{AxisKind, DType, Op};
 
     fn target() -> Target {
         Target {

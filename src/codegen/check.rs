@@ -1,6 +1,6 @@
 //! What holds of every linear program (see `program`): order, scopes, types. Run in tests and debug builds.
 
-use crate::uop::{Op, Scalar, UMap, UOp, USet};
+use doorbell_uop::{Op, Scalar, UMap, UOp, USet};
 
 /// # Errors
 /// The first node that breaks a rule, and the rule.
@@ -82,10 +82,10 @@ fn types(u: &UOp) -> Result<(), String> {
             need(d.size_bytes().is_multiple_of(4), "a LoadMatrix gives words")?;
             need(u.src()[0].dtype().scalar == d.scalar, "value and memory differ in type")
         }
-        Op::Wmma => crate::uop::spec::wmma(u).map_err(str::to_string),
+        Op::Wmma => doorbell_uop::spec::wmma(u).map_err(str::to_string),
         Op::WaveReduce => {
             need(u.src().len() == 1, "a WaveReduce in the list has no range")?;
-            crate::uop::spec::wave_reduce(u).map_err(str::to_string)
+            doorbell_uop::spec::wave_reduce(u).map_err(str::to_string)
         }
         Op::SetAcc => need(u.src()[0].dtype() == u.src()[1].dtype(), "register and value differ in type"),
         op if op.is_elementwise() => {

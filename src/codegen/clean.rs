@@ -1,7 +1,7 @@
 //! Simplifies a kernel graph and takes away the loops that are none any more.
 
 use super::scope::first_range;
-use crate::uop::{Op, Srcs, UOp};
+use doorbell_uop::{Op, Srcs, UOp};
 
 /// The kernel in its simplest spelling: ranges of one step are gone from the lists of Stores and Reduces, and Stores whose
 /// gate is never true are gone.

@@ -1,8 +1,8 @@
 //! What a linear program costs and what it is called.
 
 use super::program::{Estimates, ParamInfo, TensorInfo};
-use crate::sort;
-use crate::uop::{AddrSpace, Arg, AxisKind, Memo, Op, RangeArg, UMap, UOp};
+use doorbell_sort as sort;
+use doorbell_uop::{AddrSpace, Arg, AxisKind, Memo, Op, RangeArg, UMap, UOp};
 
 /// Counts over the list; loops count at their largest trip count.
 pub(super) fn estimate(list: &[UOp], params: &[ParamInfo]) -> Estimates {

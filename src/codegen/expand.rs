@@ -1,7 +1,7 @@
 //! Upcast and Unroll axes are copied out: every value of the range gets its own instructions, shared where they are equal.
 
-use crate::sort;
-use crate::uop::{Arg, AxisKind, Op, Order, Srcs, UOp};
+use doorbell_sort as sort;
+use doorbell_uop::{Arg, AxisKind, Op, Order, Srcs, UOp};
 use smallvec::SmallVec;
 
 use super::opt::kind_of;

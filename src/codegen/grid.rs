@@ -10,7 +10,7 @@ use super::opt::kind_of;
 use super::scope::first_range;
 use super::target::Target;
 use super::{CodegenError, accumulate};
-use crate::uop::{AddrSpace, Arg, AxisKind, DType, Op, RangeArg, Srcs, UMap, UOp, USet};
+use doorbell_uop::{AddrSpace, Arg, AxisKind, DType, Op, RangeArg, Srcs, UMap, UOp, USet};
 
 /// The kernel with its output loops as Global axes; on targets without a grid the kernel as it is.
 pub(super) fn with_global_axes(sink: &UOp, target: &Target) -> UOp {
@@ -44,7 +44,7 @@ const REPEATED: i128 = 64;
 /// The loops of which each step uses a reduction that does not depend on them: as workgroups they would all compute it again.
 fn repeated_by(sink: &UOp, loops: &[UOp]) -> Vec<UOp> {
     let mut open: UMap<Vec<UOp>> = UMap::default();
-    crate::uop::open_ranges(sink, &mut open);
+    doorbell_uop::open_ranges(sink, &mut open);
     let long = |u: &UOp| {
         u.op() == Op::Reduce && u.src()[1..].iter().map(|r| r.vmax() + 1).fold(1, i128::saturating_mul) > REPEATED
     };
@@ -160,7 +160,7 @@ fn share_reductions(sink: &UOp, wave: i64) -> Shared {
         return Shared { sink: sink.clone(), groups };
     }
     let mut open: UMap<Vec<UOp>> = UMap::default();
-    crate::uop::open_ranges(sink, &mut open);
+    doorbell_uop::open_ranges(sink, &mut open);
     let mut areas = next_area(&order);
     let mut subs = order.iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0);
     let mut done: UMap<UOp> = UMap::default();
@@ -228,7 +228,7 @@ fn pair(a: &UOp, b: &UOp) -> (u64, u64) {
 /// Pairs of `ranges` that some node needs at once.
 fn meetings(sink: &UOp, ranges: &[UOp]) -> Pairs {
     let mut open: UMap<Vec<UOp>> = UMap::default();
-    crate::uop::open_ranges(sink, &mut open);
+    doorbell_uop::open_ranges(sink, &mut open);
     let mut meet = Pairs::new();
     for u in sink.toposort() {
         let mut here: Vec<&UOp> = u.src().iter().flat_map(|s| &open[s]).filter(|r| ranges.contains(r)).collect();

@@ -7,8 +7,8 @@
 
 use super::grid::{is_local, position, size};
 use super::opt::kind_of;
-use crate::sort;
-use crate::uop::{Arg, AxisKind, Op, RangeArg, Scalar, UMap, UOp};
+use doorbell_sort as sort;
+use doorbell_uop::{Arg, AxisKind, Op, RangeArg, Scalar, UMap, UOp};
 
 /// Where one reduction stands.
 pub(super) struct Group<'a> {

@@ -1,6 +1,6 @@
 //! A reduction of what does not change over its ranges needs no loop: `Σ_r x = n·x`, `Π_r x = x^n`, `max_r x = x`.
 
-use crate::uop::{Op, Order, Srcs, UOp, open_numbers};
+use doorbell_uop::{Op, Order, Srcs, UOp, open_numbers};
 
 /// Removes ranges that a Reduce's value does not depend on. Empty ranges are the scheduler's to fold: a loop here runs at least once
 /// unless its size is a variable, and then the count still makes the sum right.
@@ -45,7 +45,7 @@ fn cast_count(n: &UOp, x: &UOp) -> UOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{AxisKind, DType};
+    use doorbell_uop::{AxisKind, DType};
 
     #[test]
     fn a_sum_over_an_idle_range_is_a_product_and_the_other_range_stays() {

@@ -8,7 +8,7 @@ use super::affine::{Affine, AffineMemo, gcd};
 use super::expand::flat_sink;
 use super::opt::kind_of;
 use super::scope::first_range;
-use crate::uop::{Arg, Axes, AxisKind, DType, Memo, Op, Order, RangeArg, Srcs, UMap, UOp, USet};
+use doorbell_uop::{Arg, Axes, AxisKind, DType, Memo, Op, Order, RangeArg, Srcs, UMap, UOp, USet};
 
 /// Replaces every Vector range.
 ///

@@ -6,7 +6,7 @@
 
 use super::CodegenError;
 use super::scope::{ROOT, STORES, Scope, Scopes, first_range};
-use crate::uop::{AddrSpace, Arg, AxisKind, DType, Memo, Op, Srcs, UOp, USet};
+use doorbell_uop::{AddrSpace, Arg, AxisKind, DType, Memo, Op, Srcs, UOp, USet};
 use smallvec::SmallVec;
 
 /// # Errors

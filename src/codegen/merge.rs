@@ -2,7 +2,7 @@
 
 use super::affine::{Affine, AffineMemo};
 use super::scope::first_range;
-use crate::uop::{Arg, DType, Op, Order, RangeArg, Rebuild, Srcs, UOp};
+use doorbell_uop::{Arg, DType, Op, Order, RangeArg, Rebuild, Srcs, UOp};
 
 /// Merges all that can be merged without a division or remainder left over.
 pub(super) fn merge_axes(sink: &UOp) -> UOp {

@@ -36,8 +36,8 @@ pub use opt::Opt;
 pub use program::{Estimates, ParamInfo, Program, TensorInfo};
 pub use target::Target;
 
-use crate::sort;
-use crate::uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp};
+use doorbell_sort as sort;
+use doorbell_uop::{Arg, AxisKind, DType, KernelInfo, Op, Order, UOp};
 use opt::Kernel;
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ pub enum CodegenError {
     #[error("these opts give a program that is not sound: {0}")]
     Unsound(String),
     #[error(transparent)]
-    Decompose(#[from] crate::uop::RewriteError),
+    Decompose(#[from] doorbell_uop::RewriteError),
     #[error(transparent)]
     OptText(#[from] opt::ParseOptError),
 }

@@ -57,12 +57,12 @@
 //! `fast_math`. f16 and bf16 arithmetic arrives as casts around f32 arithmetic unless the target said it has it; fp8 values arrive
 //! as U8 bits only.
 
-use crate::uop::{UMap, UOp};
+use doorbell_uop::{UMap, UOp};
 
 /// The largest power of two (up to 64) that divides this index expression in elements, whatever its variables are: an access to
 /// a scratch area at it is aligned to so many elements.
 pub fn alignment(index: &UOp) -> u32 {
-    use crate::uop::Op;
+    use doorbell_uop::Op;
     const MOST: u32 = 6;
     let mut known: UMap<u32> = UMap::default();
     for u in index.toposort() {
@@ -85,7 +85,7 @@ pub fn alignment(index: &UOp) -> u32 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamInfo {
     pub slot: u32,
-    pub dtype: crate::uop::DType,
+    pub dtype: doorbell_uop::DType,
     /// Number of elements.
     pub len: usize,
     pub read: bool,
@@ -97,7 +97,7 @@ pub struct ParamInfo {
 pub struct TensorInfo {
     /// Which of `Program::params`.
     pub param: usize,
-    pub tensor: crate::uop::Tensor2,
+    pub tensor: doorbell_uop::Tensor2,
 }
 
 /// What one launch costs, counted on the list; symbolic sizes counted at their upper bound.

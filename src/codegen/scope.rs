@@ -5,7 +5,7 @@
 //! provides.
 
 use super::CodegenError;
-use crate::uop::{Op, Order, UOp};
+use doorbell_uop::{Op, Order, UOp};
 use smallvec::SmallVec;
 
 /// Scope 0: outside of all loops.

@@ -6,7 +6,7 @@
 
 use super::CodegenError;
 use super::scope::{Facts, NotPlaced, ROOT, STORES, Scopes, first_range};
-use crate::uop::{Arg, Op, Order, RangeArg, Srcs, UOp};
+use doorbell_uop::{Arg, Op, Order, RangeArg, Srcs, UOp};
 use smallvec::SmallVec;
 
 /// The kernel `sink` with its loops apart; itself if they are.
@@ -201,7 +201,7 @@ impl Fresh {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{AxisKind, DType};
+    use doorbell_uop::{AxisKind, DType};
 
     fn ranges(sink: &UOp) -> usize {
         Order::of(sink).nodes().iter().filter(|u| u.op() == Op::Range).count()

@@ -9,8 +9,8 @@ use super::CodegenError;
 use super::affine::AffineMemo;
 use super::scope::Scopes;
 use super::target::Target;
-use crate::sort;
-use crate::uop::{Arg, DType, Op, Scalar, Srcs, UOp};
+use doorbell_sort as sort;
+use doorbell_uop::{Arg, DType, Op, Scalar, Srcs, UOp};
 
 /// Rewrites every address into the form above (WeakInt still).
 pub(super) fn split_addresses(sink: &UOp) -> Result<UOp, CodegenError> {

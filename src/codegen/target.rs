@@ -1,6 +1,6 @@
 //! What codegen must know of a target; each `isa` offers one of these.
 
-use crate::uop::{Op, Scalar, WmmaArg};
+use doorbell_uop::{Op, Scalar, WmmaArg};
 
 /// Facts about a target that opts, decompositions and linearisation depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! A program as text that reads like C: what DEBUG=4 prints. Meant for eyes; nothing parses it.
 
 use super::Program;
-use crate::uop::{Arg, Op, UMap, UOp, infix};
+use doorbell_uop::{Arg, Op, UMap, UOp, infix};
 use std::fmt::Write;
 
 impl Program {

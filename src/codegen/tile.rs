@@ -5,7 +5,7 @@
 
 use super::grid::{next_area, position};
 use super::opt::kind_of;
-use crate::uop::{Arg, AxisKind, Op, RangeArg, Srcs, UMap, UOp, WmmaArg};
+use doorbell_uop::{Arg, AxisKind, Op, RangeArg, Srcs, UMap, UOp, WmmaArg};
 
 /// The unit of one thread that makes this value, if one does.
 fn unit(u: &UOp) -> Option<(&WmmaArg, &UOp)> {
@@ -23,7 +23,7 @@ pub(super) fn through_scratch(sink: &UOp) -> UOp {
         return sink.clone();
     }
     let mut open: UMap<Vec<UOp>> = UMap::default();
-    crate::uop::open_ranges(sink, &mut open);
+    doorbell_uop::open_ranges(sink, &mut open);
     let (mut area, mut sub) =
         (next_area(&order), order.iter().filter_map(UOp::range_arg).map(|a| a.sub).max().unwrap_or(0));
     // What the element range of a tile becomes.

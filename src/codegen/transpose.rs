@@ -6,8 +6,8 @@
 
 use super::Target;
 use super::affine::AffineMemo;
-use crate::sort;
-use crate::uop::{Arg, Axes, DType, Op, Order, UMap, UOp};
+use doorbell_sort as sort;
+use doorbell_uop::{Arg, Axes, DType, Op, Order, UMap, UOp};
 
 /// Lanes of a row's piece; columns that are turned together.
 const BLOCK: usize = 4;
@@ -104,7 +104,7 @@ fn columns(g: &Gather) -> [UOp; BLOCK] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::DType;
+    use doorbell_uop::DType;
 
     fn load(at: &UOp, step: i64) -> UOp {
         let lanes: Vec<UOp> = (0..16).map(|k| UOp::int(k * step)).collect();

@@ -3,8 +3,8 @@
 //! Sources: the vendors' ISA manuals (RDNA3 7.9, RDNA4 7.12, CDNA3 7.1, PTX `mma` fragments, Intel SDM TDPBF16PS). A step of the sum may stand
 //! in any order that both operands share. Left out: sparse forms, 4-bit operands, fp8 on AMD and by warpgroups, half-precision accumulators.
 
-use crate::uop::TileBit::{E, L};
-use crate::uop::{Scalar, Spread, TileBit, WmmaArg};
+use doorbell_uop::TileBit::{E, L};
+use doorbell_uop::{Scalar, Spread, TileBit, WmmaArg};
 
 /// Rows (or columns) in the low lane bits, the sum's steps in the elements.
 const fn spread(row: &'static [TileBit], col: &'static [TileBit]) -> Spread {

@@ -3,7 +3,7 @@
 //! Place in the arrows: the queues of driver-backed devices have it in common; they say who they are, and how a peer's memory is mapped.
 
 use super::{Command, DeviceError, DeviceTag, Place, QueueKind};
-use crate::hcq::queue::SubmitError;
+use doorbell_hcq::queue::SubmitError;
 
 /// A queue that checks.
 pub trait Checks {

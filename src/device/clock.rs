@@ -2,7 +2,7 @@
 //!
 //! Place in the arrows: a device makes one, sets it from the driver's reading of both clocks, and hands it to its signals.
 
-use crate::hcq::signal::Clock;
+use doorbell_hcq::signal::Clock;
 use std::sync::{Mutex, PoisonError};
 
 /// A counter of known frequency, and one reading of both clocks.

@@ -4,7 +4,7 @@
 
 use super::DeviceTag;
 use super::memory::Place;
-use crate::hcq::signal::{Point, Signal};
+use doorbell_hcq::signal::{Point, Signal};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! What a device can refuse.
 
-use crate::hcq::memory::MemError;
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::WaitError;
+use doorbell_hcq::memory::MemError;
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::WaitError;
 use doorbell_ioctl::port::CallError;
 
 /// The one error of the device layer.

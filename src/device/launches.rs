@@ -3,8 +3,8 @@
 //! Place in the arrows: the recorded lists of driver-backed devices have it in common; where the bytes go from here is theirs.
 
 use super::{Arg, DeviceError, Memory, Patch, Place};
-use crate::hcq::queue::SubmitError;
-use crate::sort;
+use doorbell_hcq::queue::SubmitError;
+use doorbell_sort as sort;
 use std::ops::Range;
 
 /// One launch's.

@@ -4,7 +4,7 @@
 
 use super::pool::Buffer;
 use super::{Release, Uses};
-use crate::hcq::memory::View;
+use doorbell_hcq::memory::View;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 
 use super::DeviceError;
 use super::pool::Buffer;
-use crate::hcq::signal::Signal;
+use doorbell_hcq::signal::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 

@@ -5,8 +5,8 @@
 //! unmapped under a running kernel. Reads and writes are not told apart: two readers on different queues run one after the other.
 
 use super::{DeviceError, DeviceTag};
-use crate::hcq::memory::View;
-use crate::hcq::signal::{Point, Timeline, WaitError};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::signal::{Point, Timeline, WaitError};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -217,7 +217,7 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hcq::signal::SignalPool;
+    use doorbell_hcq::signal::SignalPool;
 
     fn timeline(name: &str) -> Arc<Timeline> {
         Timeline::new(name.into(), SignalPool::new().signal().unwrap())

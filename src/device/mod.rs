@@ -33,7 +33,7 @@ pub use record::record_by_resubmission;
 pub use registry::{DeviceListing, DeviceOptions, Registry, open};
 pub use timing::time_command;
 
-use crate::hcq::signal::Point;
+use doorbell_hcq::signal::Point;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -4,7 +4,7 @@
 //! quarter when large, the oldest go first. A block with pending uses carries them to its next owner and is never freed before they are done.
 
 use super::{DeviceError, Release, Uses};
-use crate::hcq::memory::View;
+use doorbell_hcq::memory::View;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

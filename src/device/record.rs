@@ -1,8 +1,8 @@
 //! The simplest recorded list: it keeps the commands and submits them again. For devices without command buffers.
 
 use super::{Arg, Command, DeviceError, Patch, Recorded};
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::Point;
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::Point;
 use std::fmt;
 
 /// A recorded list that submits its commands anew at each replay.

@@ -4,8 +4,8 @@
 //! uncached reads (amd.md 1.7, nv.md 1.4).
 
 use super::{DeviceError, Memory};
-use crate::hcq::memory::View;
-use crate::hcq::signal::Point;
+use doorbell_hcq::memory::View;
+use doorbell_hcq::signal::Point;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,9 +4,9 @@
 //! Depends on `codegen` (Program, Target, register allocation), `uop` and `elf` (Object); does no I/O.
 #![forbid(unsafe_code)]
 
-use crate::codegen::{Program, Target};
-use crate::elf::Object;
-use crate::uop::{DType, Op};
+use doorbell_codegen::{Program, Target};
+use doorbell_elf::Object;
+use doorbell_uop::{DType, Op};
 use thiserror::Error;
 
 pub mod amdgpu;

@@ -77,7 +77,7 @@ pub fn checked<T, E: From<RewriteError>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{Arg, AxisKind, DType, Op, Pat, PatternMatcher, Rule, spec};
+    use crate::{Arg, AxisKind, DType, Op, Pat, PatternMatcher, Rule, spec};
 
     /// A kernel that stores `x * 2`, and a rule that forgets to convert what it puts in place of the product.
     fn kernel_and_wrong_rule() -> (UOp, PatternMatcher) {

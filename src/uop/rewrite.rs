@@ -212,7 +212,7 @@ impl<C> State<'_, '_, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{Op, Pat, Rule};
+    use crate::{Op, Pat, Rule};
 
     fn fold() -> PatternMatcher {
         PatternMatcher::new([

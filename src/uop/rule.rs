@@ -173,7 +173,7 @@ impl<C> std::ops::Add<&PatternMatcher<C>> for &PatternMatcher<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{DType, Scalars};
+    use crate::{DType, Scalars};
 
     fn fits(p: Pat, u: &UOp) -> bool {
         Rule::<()>::new("t", p, |_| Some(UOp::int(-77))).apply(u, &mut ()).is_some()

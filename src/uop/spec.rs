@@ -299,7 +299,7 @@ fn kernel(u: &UOp) -> Check {
         }
         Op::LoadMatrix => {
             let local =
-                s.first().is_some_and(|i| i.op() == Op::Index && i.dtype().space == Some(crate::uop::AddrSpace::Local));
+                s.first().is_some_and(|i| i.op() == Op::Index && i.dtype().space == Some(crate::AddrSpace::Local));
             need(local, "LoadMatrix from something that is no workgroup memory")?;
             need(t.scalar == s[0].dtype().scalar && t.space.is_none(), "LoadMatrix of another type than the memory's")?;
             need(s.get(1).is_none_or(|r| r.op() == Op::Range), "LoadMatrix over something that is no Range")?;
@@ -336,7 +336,7 @@ fn kernel(u: &UOp) -> Check {
 /// A box goes from a buffer to workgroup memory of the same type.
 fn copy_box(u: &UOp) -> Check {
     let [to, bar, from, column, row] = u.src() else { return Err("CopyBox takes five sources") };
-    let local = |i: &UOp| i.op() == Op::Index && i.dtype().space == Some(crate::uop::AddrSpace::Local);
+    let local = |i: &UOp| i.op() == Op::Index && i.dtype().space == Some(crate::AddrSpace::Local);
     need(local(to) && local(bar), "CopyBox to something that is no workgroup memory")?;
     need(from.op() == Op::Param && from.dtype().scalar == to.dtype().scalar, "CopyBox from another type of memory")?;
     need(column.dtype().is_int() && row.dtype().is_int(), "CopyBox at a place that is no integer")?;
@@ -416,7 +416,7 @@ pub fn verify_list(list: &[UOp]) -> Result<(), SpecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{AxisKind, BufferRef};
+    use crate::{AxisKind, BufferRef};
 
     fn rule(r: Result<(), SpecError>) -> &'static str {
         r.unwrap_err().rule

@@ -1,7 +1,7 @@
 //! What a rewrite did: which rule, on which node, to which node. Filled by a [`super::Rewriter`] that was given one.
 
 use super::UOp;
-use crate::sort;
+use doorbell_sort as sort;
 use std::fmt;
 
 /// One applied rule.

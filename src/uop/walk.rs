@@ -263,7 +263,7 @@ pub fn open_ranges(root: &UOp, memo: &mut UMap<Vec<UOp>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::{AxisKind, DType};
+    use crate::{AxisKind, DType};
 
     #[test]
     fn a_reduce_closes_its_ranges_and_keeps_the_outer_ones() {

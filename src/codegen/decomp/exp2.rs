@@ -1,7 +1,7 @@
 //! 2^x. x = n + f with n the nearest integer and f in [-1/2, 1/2]; 2^f by a polynomial, times 2^n: see [`Scale`].
 
 use super::float::{Layout, fma, lit, polynomial, power_of_two, round};
-use crate::uop::{Op, UOp};
+use doorbell_uop::{Op, UOp};
 
 /// How a product with 2^n is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Pieces that the float decompositions share: the layout of a float type, constants, polynomials, bits.
 
 use super::super::Target;
-use crate::uop::{ConstVal, DType, Op, Scalar, UOp};
+use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
 
 /// Layout of f32 or f64 and the integer types of the same size.
 #[derive(Copy, Clone)]

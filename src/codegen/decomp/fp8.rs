@@ -4,7 +4,7 @@
 
 use super::float::ilit;
 use super::half::odd_f32;
-use crate::uop::{Arg, ConstVal, Op, Scalar, Srcs, UMap, UOp, to_bits as bits_of};
+use doorbell_uop::{Arg, ConstVal, Op, Scalar, Srcs, UMap, UOp, to_bits as bits_of};
 
 /// The graph with every fp8 value as its bits (U8); itself if there is none.
 pub fn to_bits(sink: &UOp) -> UOp {

@@ -3,7 +3,7 @@
 //! odd there, so that the second rounding has the result of a single one (Boldo and Melquiond, 2008).
 
 use super::super::Target;
-use crate::uop::{DType, Op, Scalar, Srcs, UOp};
+use doorbell_uop::{DType, Op, Scalar, Srcs, UOp};
 
 fn is_half(t: DType) -> bool {
     t.space.is_none() && matches!(t.scalar, Scalar::F16 | Scalar::BF16)

@@ -8,7 +8,7 @@
 //! bits divide in f64, whose truncated quotient is exact for them.
 
 use super::float::ilit;
-use crate::uop::{ConstVal, DType, Op, Scalar, UOp};
+use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
 
 pub fn lower(u: &UOp) -> Option<UOp> {
     let t = u.dtype();

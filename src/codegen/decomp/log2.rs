@@ -3,7 +3,7 @@
 //! form of FreeBSD's `e_log.c` with its coefficients (Sun Microsystems, freely usable).
 
 use super::float::{Layout, fma, ilit, lit, polynomial};
-use crate::uop::{Op, UOp};
+use doorbell_uop::{Op, UOp};
 
 /// log2(1+f)/f - 1/ln 2 = f * P(f); relative error 2^-30.5 on [sqrt(1/2)-1, sqrt 2 - 1].
 const P32: [f64; 10] = [

@@ -24,7 +24,7 @@ mod threefry;
 mod tests;
 
 use super::Target;
-use crate::uop::{Op, OpSet, PatternMatcher, RewriteError, Rule, UOp, graph_rewrite};
+use doorbell_uop::{Op, OpSet, PatternMatcher, RewriteError, Rule, UOp, graph_rewrite};
 use exp2::Scale;
 
 type Plain = fn(&UOp, &mut Facts) -> Option<UOp>;

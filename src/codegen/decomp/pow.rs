@@ -5,7 +5,7 @@
 use super::exp2::Scale;
 use super::float::{Layout, abs, fma, ilit, lit};
 use super::{exp2, log2};
-use crate::uop::{ConstVal, DType, Op, Scalar, UOp};
+use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp};
 
 /// Largest exponent that is multiplied out.
 const MAX_CHAIN: i64 = 32;

@@ -7,7 +7,7 @@
 //! Hanek). Constants: 1,400-bit arithmetic.
 
 use super::float::{Layout, abs, fma, ilit, lit, polynomial, round};
-use crate::uop::{DType, Op, Scalar, UOp};
+use doorbell_uop::{DType, Op, Scalar, UOp};
 
 /// sin(pi r)/r in r²; relative error 2^-43.9 for |r| <= 1/2.
 const P32: [f64; 7] = [

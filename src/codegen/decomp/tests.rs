@@ -1,8 +1,8 @@
 //! Decompositions against the definition of each op and against reference functions.
 
 use super::lower;
-use crate::codegen::Target;
-use crate::uop::{ConstVal, DType, Op, Scalar, UMap, UOp, USet, cast_const, eval_alu, from_bits, to_bits};
+use crate::Target;
+use doorbell_uop::{ConstVal, DType, Op, Scalar, UMap, UOp, USet, cast_const, eval_alu, from_bits, to_bits};
 
 const TARGET: Target = Target {
     name: "test",
@@ -23,7 +23,7 @@ struct Machine {
 
 /// A value that the graph cannot know anything of.
 fn input(t: impl Into<DType>, k: i64) -> UOp {
-    UOp::new(Op::Stage, t.into(), [UOp::int(k)], crate::uop::Arg::None)
+    UOp::new(Op::Stage, t.into(), [UOp::int(k)], doorbell_uop::Arg::None)
 }
 
 impl Machine {
@@ -381,7 +381,7 @@ fn threefry_follows_the_definition() {
     for _ in 0..50 {
         let (a, b) = (rng.next(), rng.next());
         let got = m.run(&[ConstVal::Int(a.into()), ConstVal::Int(b.into())]);
-        assert_eq!(got, ConstVal::Int(crate::uop::threefry2x32(a, b).into()));
+        assert_eq!(got, ConstVal::Int(doorbell_uop::threefry2x32(a, b).into()));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Threefry-2x32 with 20 rounds, unrolled into 32-bit operations. The definition is `uop::threefry2x32`.
 
 use super::float::ilit;
-use crate::uop::{Op, Scalar, UOp};
+use doorbell_uop::{Op, Scalar, UOp};
 
 const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
 

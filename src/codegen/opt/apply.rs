@@ -4,11 +4,11 @@
 //! stores (or its own reduction, added to the main one). A rest of lanes is one masked vector.
 
 use super::Opt;
-use crate::codegen::accumulate::identity;
-use crate::codegen::expand::{Versions, flat_sink};
-use crate::codegen::scope::first_range;
-use crate::codegen::{CodegenError, Target, grid};
-use crate::uop::{Arg, AxisKind, Op, Order, RangeArg, Srcs, UOp, USet, open_numbers};
+use crate::accumulate::identity;
+use crate::expand::{Versions, flat_sink};
+use crate::scope::first_range;
+use crate::{CodegenError, Target, grid};
+use doorbell_uop::{Arg, AxisKind, Op, Order, RangeArg, Srcs, UOp, USet, open_numbers};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ use std::cell::RefCell;
 pub(super) type Why = std::borrow::Cow<'static, str>;
 
 /// A kernel graph with opts applied so far.
-pub(in crate::codegen) struct Kernel<'a> {
+pub(crate) struct Kernel<'a> {
     pub sink: UOp,
     pub target: &'a Target,
     pub applied: Vec<Opt>,
@@ -74,7 +74,7 @@ impl<'a> Kernel<'a> {
     pub fn axes(&self) -> Vec<UOp> {
         let mut last = self.axes.borrow_mut();
         if last.as_ref().is_none_or(|(of, _)| *of != self.sink) {
-            *last = Some((self.sink.clone(), crate::codegen::axes(&self.sink)));
+            *last = Some((self.sink.clone(), crate::axes(&self.sink)));
         }
         let axes = last.iter().flat_map(|(_, axes)| axes);
         axes.filter(|r| !self.rests.contains(*r)).cloned().collect()
@@ -353,7 +353,7 @@ impl<'a> Kernel<'a> {
     }
 }
 
-pub(in crate::codegen) fn kind_of(r: &UOp) -> AxisKind {
+pub(crate) fn kind_of(r: &UOp) -> AxisKind {
     r.range_arg().map_or(AxisKind::Loop, |a| a.kind)
 }
 
@@ -476,7 +476,7 @@ impl<'a> Rewrite<'a> {
     }
 }
 
-pub(in crate::codegen) fn gate_index(index: &UOp, gate: &UOp) -> UOp {
+pub(crate) fn gate_index(index: &UOp, gate: &UOp) -> UOp {
     let both = index.src().get(2).map_or(gate.clone(), |g| g.and(gate));
     index.src()[0].index_gated(&index.src()[1], &both)
 }

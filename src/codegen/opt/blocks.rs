@@ -5,8 +5,8 @@
 
 use super::facts::size;
 use super::{Kernel, Opt, kind_of};
-use crate::sort;
-use crate::uop::{AxisKind, Op, TileArg, UOp, WmmaArg};
+use doorbell_sort as sort;
+use doorbell_uop::{AxisKind, Op, TileArg, UOp, WmmaArg};
 
 /// The share of a workgroup in the result, in tiles of the matrix unit.
 #[derive(Clone, Copy)]

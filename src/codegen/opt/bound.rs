@@ -4,8 +4,8 @@
 //! loop. Only conditions that a loop around the sum decides can do that; lanes and copies keep theirs.
 
 use super::kind_of;
-use crate::codegen::affine::AffineMemo;
-use crate::uop::{Arg, AxisKind, ConstVal, Op, RangeArg, Srcs, UMap, UOp};
+use crate::affine::AffineMemo;
+use doorbell_uop::{Arg, AxisKind, ConstVal, Op, RangeArg, Srcs, UMap, UOp};
 
 /// The kernel with the conditions on `r` in its sums turned into bounds; new ranges are numbered from `sub`.
 ///
@@ -77,7 +77,7 @@ fn limit(condition: &UOp, r: &UOp, closed: &[UOp]) -> Option<Limit> {
     let not = condition.op() == Op::CmpNe && condition.src()[1].as_const() == Some(ConstVal::Bool(true));
     let less = if not { &condition.src()[0] } else { condition };
     let (Op::CmpLt, [a, b]) = (less.op(), less.src()) else { return None };
-    if !condition.contains(r) || a.dtype() != crate::uop::DType::INDEX {
+    if !condition.contains(r) || a.dtype() != doorbell_uop::DType::INDEX {
         return None;
     }
     // It holds where this is above zero: b - a, or a + 1 - b.

@@ -10,8 +10,8 @@
 
 use super::kind_of;
 use super::pipe::{Tile, extent};
-use crate::codegen::affine::{Affine, AffineMemo};
-use crate::uop::{Arg, AxisKind, BoxArg, ConstVal, DType, Op, Tensor2, TileArg, UMap, UOp};
+use crate::affine::{Affine, AffineMemo};
+use doorbell_uop::{Arg, AxisKind, BoxArg, ConstVal, DType, Op, Tensor2, TileArg, UMap, UOp};
 use std::sync::Arc;
 
 /// Rows from one to the next are a multiple of this many bytes, below this many; rows and columns of a box are at most so many.

@@ -1,8 +1,8 @@
 //! What the heuristic looks at: the loops of a kernel, how every access moves along each of them, how much work there is.
 
 use super::kind_of;
-use crate::codegen::affine::AffineMemo;
-use crate::uop::{AxisKind, DType, Memo, Op, Order, UOp, open_numbers};
+use crate::affine::AffineMemo;
+use doorbell_uop::{AxisKind, DType, Memo, Op, Order, UOp, open_numbers};
 use smallvec::SmallVec;
 
 /// How an access moves from one step of a loop to the next.

@@ -3,8 +3,8 @@
 
 use super::facts::{Facts, Move, Site, is_free, size};
 use super::{Kernel, Opt, kind_of};
-use crate::codegen::grid;
-use crate::uop::{Arg, AxisKind, Op, UOp};
+use crate::grid;
+use doorbell_uop::{Arg, AxisKind, Op, UOp};
 
 /// Outputs below which a reduction is shared by threads: fewer than this leave the machine empty.
 const FEW_OUTPUTS: i64 = 2048;

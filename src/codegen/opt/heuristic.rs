@@ -7,8 +7,8 @@
 use super::facts::{Facts, Move, Site, is_free, size};
 use super::panel::{packed_lanes, under_conditions};
 use super::{Kernel, Opt, kind_of};
-use crate::sort;
-use crate::uop::{Arg, AxisKind, Op, UOp};
+use doorbell_sort as sort;
+use doorbell_uop::{Arg, AxisKind, Op, UOp};
 
 /// Instructions of one loop body that copying out may reach.
 const BODY: usize = 256;
@@ -24,7 +24,7 @@ const WHOLE: i64 = 24;
 const CHUNKS: u32 = 4;
 
 /// Applies what suits the kernel. An opt that does not apply is left out.
-pub(in crate::codegen) fn choose(kernel: &mut Kernel) {
+pub(crate) fn choose(kernel: &mut Kernel) {
     if kernel.target.has_grid() {
         super::gpu::choose(kernel);
         return;
@@ -97,7 +97,7 @@ fn conditions_outside(kernel: &mut Kernel) {
     const PLACES: i64 = 128;
     let sums: Vec<UOp> = kernel.sink.toposort().into_iter().filter(|u| u.op() == Op::Reduce).collect();
     for sum in sums {
-        let conditions: Vec<UOp> = crate::uop::toposort_many(&sum.src()[..1], |u| u.op() != Op::Reduce)
+        let conditions: Vec<UOp> = doorbell_uop::toposort_many(&sum.src()[..1], |u| u.op() != Op::Reduce)
             .into_iter()
             .filter_map(|u| match u.op() {
                 Op::Index => u.src().get(2).cloned(),

@@ -6,8 +6,8 @@
 
 use super::facts::{Facts, Move, is_free, size};
 use super::kind_of;
-use crate::codegen::Target;
-use crate::uop::{AxisKind, Op, UOp};
+use crate::Target;
+use doorbell_uop::{AxisKind, Op, UOp};
 
 /// Cycles of packing one vector, from rows that are turned in registers or element by element.
 const TURNED: f64 = 7.0;

@@ -13,19 +13,19 @@
 //!
 //! A unit that reads workgroup memory by itself (`WmmaArg::from_memory`) multiplies beside the threads: when round k's barrier comes, only the products
 //! of round k - 1 are still on their way. So copies go one tile less ahead, into the buffer that round k - 2 has read. Its areas have rows of 128
-//! bytes whose pieces change places, as [`TileArg`](crate::uop::TileArg) says.
+//! bytes whose pieces change places, as [`TileArg`](doorbell_uop::TileArg) says.
 
 use super::apply::{Kernel, Why, gate_load, kind_of};
 use super::boxed::Boxes;
 use super::tc::coordinate;
-use crate::codegen::affine::AffineMemo;
-use crate::codegen::grid::{next_area, workgroup};
-use crate::sort;
-use crate::uop::{Arg, AxisKind, DType, Op, RangeArg, Spread, UMap, UOp};
+use crate::affine::AffineMemo;
+use crate::grid::{next_area, workgroup};
+use doorbell_sort as sort;
+use doorbell_uop::{Arg, AxisKind, DType, Op, RangeArg, Spread, UMap, UOp};
 
 /// What a matrix unit multiplies, as TC found it.
 #[derive(Clone)]
-pub(in crate::codegen) struct Operands {
+pub(crate) struct Operands {
     /// The thread in its wave.
     pub lane: Option<UOp>,
     pub both: [Operand; 2],
@@ -35,7 +35,7 @@ pub(in crate::codegen) struct Operands {
 
 /// One of the two: its elements by line (row of a, column of b) and step of the sum within the unit's tile.
 #[derive(Clone)]
-pub(in crate::codegen) struct Operand {
+pub(crate) struct Operand {
     pub value: UOp,
     /// The value as a thread holds it: its elements by lane and element range.
     pub tiled: UOp,
@@ -178,7 +178,7 @@ impl Kernel<'_> {
         let inner = if by_steps { &o.line } else { &o.step };
         let along = contiguous.map(|r| {
             let others = sum.terms.iter().filter(|(t, _)| *t != r).map(|(_, c)| *c);
-            let divisor = others.fold(sum.constant, crate::codegen::affine::gcd);
+            let divisor = others.fold(sum.constant, crate::affine::gcd);
             let fits = |n: &i64| n * bytes <= PIECE && size(&r) % n == 0 && divisor % n == 0 && even(&o, &r, *n);
             let n = [16, 8, 4, 2].into_iter().find(|n| r == *inner && fits(n)).unwrap_or(1);
             (r, n)

@@ -1,10 +1,10 @@
 //! STAGE: what the loops inside an axis read of a buffer is copied to scratch memory first, packed in the order they read it.
 
 use super::kind_of;
-use crate::codegen::affine::AffineMemo;
-use crate::codegen::grid::{area_bytes, next_area, position, workgroup};
-use crate::sort;
-use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
+use crate::affine::AffineMemo;
+use crate::grid::{area_bytes, next_area, position, workgroup};
+use doorbell_sort as sort;
+use doorbell_uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
 
 /// The kernel with the loads of buffer `param` that depend on `axis` staged inside it; if none does, those of the loops in it.
 ///
@@ -12,7 +12,7 @@ use crate::uop::{Arg, AxisKind, Op, RangeArg, UMap, UOp};
 /// Nothing to stage, a tile of unknown size, or one beyond `most_bytes`.
 pub(super) fn stage(sink: &UOp, param: usize, axis: &UOp, most_bytes: usize) -> Result<UOp, &'static str> {
     let mut open: UMap<Vec<UOp>> = UMap::default();
-    crate::uop::open_ranges(sink, &mut open);
+    doorbell_uop::open_ranges(sink, &mut open);
     let order = sink.toposort();
     let outside = outer_ranges(&order, axis);
     let from = |u: &UOp| {
@@ -120,7 +120,7 @@ fn rows_apart(load: &UOp, dims: &[UOp]) -> Option<(usize, i64)> {
 /// Nothing to stage, or a tile of unknown size.
 pub(super) fn cooperate(sink: &UOp, param: usize, axis: &UOp) -> Result<UOp, &'static str> {
     let mut open: UMap<Vec<UOp>> = UMap::default();
-    crate::uop::open_ranges(sink, &mut open);
+    doorbell_uop::open_ranges(sink, &mut open);
     let order = sink.toposort();
     let reduces = |u: &&UOp| u.op() == Op::Reduce && u.src()[1..].contains(axis);
     let inside: Vec<UOp> = order.iter().filter(reduces).flat_map(|u| after(&u.src()[1..], axis)).collect();
@@ -201,7 +201,7 @@ fn copied_by_all(load: &UOp, mut dims: Vec<UOp>, threads: &[UOp], fresh: &mut Fr
 fn outer_ranges(order: &[UOp], axis: &UOp) -> Vec<UOp> {
     let mut out: Vec<UOp> = vec![];
     for u in order {
-        let Some(first) = crate::codegen::scope::first_range(u.op()) else { continue };
+        let Some(first) = crate::scope::first_range(u.op()) else { continue };
         let ranges = &u.src()[first.min(u.src().len())..];
         if let Some(k) = ranges.iter().position(|r| r == axis) {
             out.extend(ranges[..=k].iter().filter(|r| is_loop(r)).cloned());

@@ -5,7 +5,7 @@
 
 use super::apply::Why;
 use super::pipe::{Rounds, Tile, extent};
-use crate::uop::{Arg, Op, TileArg, UMap, UOp};
+use doorbell_uop::{Arg, Op, TileArg, UMap, UOp};
 use std::sync::Arc;
 
 /// Rows after which the order of pieces begins again.

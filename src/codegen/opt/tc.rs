@@ -6,8 +6,8 @@
 
 use super::apply::{Kernel, Why, kind_of};
 use super::pipe::{Operand, Operands};
-use crate::sort;
-use crate::uop::{Arg, AxisKind, ConstVal, Op, Spread, Srcs, TileBit, UMap, UOp, WmmaArg};
+use doorbell_sort as sort;
+use doorbell_uop::{Arg, AxisKind, ConstVal, Op, Spread, Srcs, TileBit, UMap, UOp, WmmaArg};
 use std::sync::Arc;
 
 /// A sum that the unit can do, and on which axes.

@@ -4,7 +4,7 @@ use super::live::NONE;
 use super::lives::Seg;
 use super::spill::{Pieces, Place};
 use super::{Allocation, Class, Constraint, Edit, Flow, Loc, PReg, Slot};
-use crate::sort;
+use doorbell_sort as sort;
 use smallvec::SmallVec;
 
 /// Order of edits that stand before the same instruction.

@@ -5,7 +5,7 @@
 //! Left out: SVM ranges, dma-buf, VRAM through the BAR (copies go through the copy engine).
 
 use super::driver::Driver;
-use crate::hcq::memory::View;
+use doorbell_hcq::memory::View;
 use doorbell_ioctl::abi::kfd;
 use doorbell_ioctl::port::{CallError, Errno, Fd, MapRequest, Mapped};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -233,7 +233,7 @@ impl Drop for Bo {
     }
 }
 
-impl crate::device::pool::Buffer for Bo {
+impl crate::pool::Buffer for Bo {
     fn va(&self) -> u64 {
         Self::va(self)
     }

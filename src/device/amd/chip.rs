@@ -5,8 +5,8 @@
 //! Left out: gfx10 and older RDNA, gfx908 and older CDNA, gfx950.
 
 use super::topology::Node;
-use crate::hcq::packet::pm4::Gfx;
-use crate::hcq::packet::sdma::Sdma;
+use doorbell_hcq::packet::pm4::Gfx;
+use doorbell_hcq::packet::sdma::Sdma;
 
 /// Who reads the kernel descriptor and sets the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@
 
 use super::bo::Gpus;
 use super::events::Events;
-use crate::device::DeviceError;
-use crate::device::places::Places;
-use crate::device::recent::Recent;
+use crate::DeviceError;
+use crate::places::Places;
+use crate::recent::Recent;
 use doorbell_ioctl::abi::{Ioctl, kfd};
 use doorbell_ioctl::port::{CallError, Errno, Fd, Mapped, OpenFlags, Port, call};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -7,11 +7,11 @@
 use super::chip::{Chip, QueueFormat};
 use super::events::SignalEvent;
 use super::program::Launch;
-use crate::hcq::bits::split;
-use crate::hcq::packet::pm4::chip::AcquireScope;
-use crate::hcq::packet::pm4::{self, GcrCntl, regs};
-use crate::hcq::packet::{EmitError, GpuVa, aql, sdma};
-use crate::hcq::signal::Signal;
+use doorbell_hcq::bits::split;
+use doorbell_hcq::packet::pm4::chip::AcquireScope;
+use doorbell_hcq::packet::pm4::{self, GcrCntl, regs};
+use doorbell_hcq::packet::{EmitError, GpuVa, aql, sdma};
+use doorbell_hcq::signal::Signal;
 
 /// Packets of a recorded list that go into an AQL ring at once: the smallest ring has room for them.
 const PIECE_PACKETS: usize = 16;

@@ -12,12 +12,12 @@ use super::encode::{Compute, IbMemory, ScratchRegs};
 use super::program::{self, Block, Launch};
 use super::queue::{AmdQueue, Kept, NoIb, Producer};
 use super::ran::{self, Named};
-use crate::device::checks::Checks;
-use crate::device::launches::LaunchArgs;
-use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
-use crate::hcq::memory::View;
-use crate::hcq::packet::pm4::NOP_ONE_DWORD;
-use crate::hcq::signal::Point;
+use crate::checks::Checks;
+use crate::launches::LaunchArgs;
+use crate::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::packet::pm4::NOP_ONE_DWORD;
+use doorbell_hcq::signal::Point;
 use std::sync::Arc;
 
 /// Replays in flight.

@@ -5,8 +5,8 @@
 
 use super::chip::Chip;
 use super::program::Passed;
-use crate::device::{Code, KernelImage};
-use crate::elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
+use crate::{Code, KernelImage};
+use doorbell_elf::amdgpu::{Arg, CodeObject, DESCRIPTOR_BYTES, Gpu, KernelDescriptor, is_amdgpu};
 
 /// Instruction prefetch may run so far past the last instruction.
 const PREFETCH_BYTES: u64 = 1024;

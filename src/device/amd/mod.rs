@@ -39,7 +39,7 @@ use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts,
 };
 use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
-use crate::hcq::signal::Point;
+use doorbell_hcq::signal::Point;
 use doorbell_ioctl::port::{Errno, Port};
 use load::Placed;
 use program::Program;

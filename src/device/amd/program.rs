@@ -8,9 +8,9 @@ use super::bo::Bo;
 use super::chip::Chip;
 use super::encode::sgpr_pair;
 use super::ring::{APERTURE_LDS_HI, APERTURE_SCRATCH_HI};
-use crate::device::{Arg, Geometry};
-use crate::elf::amdgpu::{BitField, KernelDescriptor, properties};
-use crate::hcq::packet::{EmitError, GpuVa, aql};
+use crate::{Arg, Geometry};
+use doorbell_elf::amdgpu::{BitField, KernelDescriptor, properties};
+use doorbell_hcq::packet::{EmitError, GpuVa, aql};
 use smallvec::SmallVec;
 
 /// Argument blocks start at a multiple of this.

@@ -11,13 +11,13 @@ use super::program::{self, Block, Launch, Program};
 use super::ran::{LastRan, Named};
 use super::ring::{HwRing, RingKind};
 use super::scratch::Scratch;
-use crate::device::checks::Checks;
-use crate::device::staging::{CopyPath, SharedBuffer};
-use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, QueueKind, Stamp};
-use crate::hcq::kernargs::Kernargs;
-use crate::hcq::packet::pm4::chip::AcquireScope;
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::{Backoff, Point, Progress, Report, Signal, Timeline, WaitError};
+use crate::checks::Checks;
+use crate::staging::{CopyPath, SharedBuffer};
+use crate::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, QueueKind, Stamp};
+use doorbell_hcq::kernargs::Kernargs;
+use doorbell_hcq::packet::pm4::chip::AcquireScope;
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::{Backoff, Point, Progress, Report, Signal, Timeline, WaitError};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -89,16 +89,16 @@ struct IbRing<'a> {
 
 impl IbMemory<DeviceError> for IbRing<'_> {
     fn place(&mut self, words: &[u32]) -> Result<u64, DeviceError> {
-        let pad = crate::hcq::packet::pm4::NOP_ONE_DWORD;
-        let pairs = words.chunks(2).map(|pair| crate::hcq::bits::join(pair[0], pair.get(1).copied().unwrap_or(pad)));
+        let pad = doorbell_hcq::packet::pm4::NOP_ONE_DWORD;
+        let pairs = words.chunks(2).map(|pair| doorbell_hcq::bits::join(pair[0], pair.get(1).copied().unwrap_or(pad)));
         let mut block: SmallVec<[u64; 48]> = pairs.collect();
         block.resize(block.len().next_multiple_of(program::KERNARG_ALIGN / 8), 0);
         self.queue.put_words(self.ring, &block, self.value)
     }
 }
 
-impl From<crate::hcq::packet::EmitError> for DeviceError {
-    fn from(error: crate::hcq::packet::EmitError) -> Self {
+impl From<doorbell_hcq::packet::EmitError> for DeviceError {
+    fn from(error: doorbell_hcq::packet::EmitError) -> Self {
         SubmitError::from(error).into()
     }
 }
@@ -208,7 +208,7 @@ impl AmdQueue {
     /// Queues commands behind all queued before, after `after`.
     ///
     /// # Errors
-    /// As [`crate::device::Device::submit`].
+    /// As [`crate::Device::submit`].
     pub fn submit(&self, commands: &[Command], after: &[Point]) -> Result<Point, DeviceError> {
         commands.iter().try_for_each(|c| self.check(c))?;
         let mut producer = self.lock();
@@ -217,11 +217,11 @@ impl AmdQueue {
         self.begin(p);
         let private_bytes = commands.iter().map(|c| self.private_bytes(c)).max();
         self.need_scratch(p, private_bytes.unwrap_or(0))?;
-        after.iter().for_each(|point| crate::device::memory::add_wait(&mut p.waits, point));
+        after.iter().for_each(|point| crate::memory::add_wait(&mut p.waits, point));
         // All hazards are read before any use is marked: two submissions to two queues can then never wait for one another.
         for command in commands {
             if let Command::Wait(point) = command {
-                crate::device::memory::add_wait(&mut p.waits, point);
+                crate::memory::add_wait(&mut p.waits, point);
             }
             command.places().for_each(|place| place.memory.uses().hazards(&self.timeline, &mut p.waits));
         }
@@ -619,7 +619,7 @@ impl Launch<'_> {
             let packet = self.aql_packet()?.emit()?;
             let (pairs, _) = packet.as_chunks::<2>();
             let behind = words.iter_mut().skip(block.packet_offset / 8);
-            behind.zip(pairs).for_each(|(word, [low, high])| *word = crate::hcq::bits::join(*low, *high));
+            behind.zip(pairs).for_each(|(word, [low, high])| *word = doorbell_hcq::bits::join(*low, *high));
         }
         Ok(words)
     }

@@ -6,9 +6,9 @@
 use super::bo::{Bo, Placement};
 use super::chip::SaveArea;
 use super::core::Core;
-use crate::device::DeviceError;
-use crate::hcq::memory::{Dwords, View, Word64};
-use crate::hcq::packet::{aql, pm4, sdma};
+use crate::DeviceError;
+use doorbell_hcq::memory::{Dwords, View, Word64};
+use doorbell_hcq::packet::{aql, pm4, sdma};
 use doorbell_ioctl::abi::kfd;
 use doorbell_ioctl::port::{CallError, Doorbell, MapRequest, Mapped};
 use std::sync::Arc;
@@ -281,13 +281,13 @@ fn map_doorbell(core: &Arc<Core>, doorbell_offset: u64) -> Result<Doorbell, Devi
         Mapped::new(core.driver.port(), &request).map(Arc::new)
     });
     let view = page.and_then(|page| page.view()).map_err(refused)?;
-    let bad = |e: doorbell_ioctl::port::ViewError| crate::hcq::memory::MemError::Driver(e.to_string());
+    let bad = |e: doorbell_ioctl::port::ViewError| doorbell_hcq::memory::MemError::Driver(e.to_string());
     Ok(Doorbell::new(&view, inside, core.driver.port()).map_err(bad)?)
 }
 
 /// A new AQL ring holds empty packets; the firmware finds the queue's facts around the pointers.
 fn init_aql(core: &Core, ring: &View, page: &View, base: u64, size_bytes: u64) -> Result<(), DeviceError> {
-    let empty = aql::Packet::Invalid.emit().map_err(crate::hcq::queue::SubmitError::from)?;
+    let empty = aql::Packet::Invalid.emit().map_err(doorbell_hcq::queue::SubmitError::from)?;
     for at in (0..size_bytes).step_by(aql::PACKET_BYTES as usize) {
         ring.write(at, bytemuck::cast_slice(&empty))?;
     }

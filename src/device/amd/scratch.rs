@@ -6,11 +6,11 @@ use super::bo::{Bo, Placement};
 use super::chip::QueueFormat;
 use super::core::Core;
 use super::encode::ScratchRegs;
-use crate::device::DeviceError;
-use crate::hcq::memory::View;
-use crate::hcq::packet::aql::queue::queue_offset;
-use crate::hcq::packet::pm4::regs::TmpringSize;
-use crate::hcq::queue::SubmitError;
+use crate::DeviceError;
+use doorbell_hcq::memory::View;
+use doorbell_hcq::packet::aql::queue::queue_offset;
+use doorbell_hcq::packet::pm4::regs::TmpringSize;
+use doorbell_hcq::queue::SubmitError;
 
 /// Lanes that a wave's scratch is cut for, also with waves of 32.
 const WAVE_LANES: u64 = 64;

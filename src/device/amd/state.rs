@@ -4,7 +4,7 @@
 //! installed beside the kernel's own. Left out: clocks, power and temperature (hwmon files and DRM sensors, which no software GPU serves).
 
 use super::topology::Node;
-use crate::device::DeviceState;
+use crate::DeviceState;
 use doorbell_ioctl::port::Port;
 use serde::Serialize;
 

@@ -5,8 +5,8 @@
 //! kept up to a limit and reused by the best fit within a quarter; the oldest go first. A block with pending uses carries them to its
 //! next owner and is never unmapped before they are done.
 
-use crate::device::{DeviceError, Release, Uses};
-use crate::hcq::memory::View;
+use crate::{DeviceError, Release, Uses};
+use doorbell_hcq::memory::View;
 use doorbell_ioctl::port::{HUGE_PAGE_BYTES, page_bytes};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -204,7 +204,7 @@ impl Drop for Allocator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hcq::signal::{SignalPool, Timeline};
+    use doorbell_hcq::signal::{SignalPool, Timeline};
     use std::sync::Arc;
 
     const MAX: u64 = 1 << 40;

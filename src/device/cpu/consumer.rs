@@ -5,10 +5,10 @@
 use super::exec::Bus;
 use super::job::Job;
 use super::park::Parking;
-use crate::hcq::packet::cpu::{DecodeError, MAX_DWORDS, Packet};
-use crate::hcq::ring::Ring;
-use crate::hcq::signal::Backoff;
-use crate::hcq::sync::Role;
+use doorbell_hcq::packet::cpu::{DecodeError, MAX_DWORDS, Packet};
+use doorbell_hcq::ring::Ring;
+use doorbell_hcq::signal::Backoff;
+use doorbell_hcq::sync::Role;
 use doorbell_ioctl::port::monotonic_ns;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

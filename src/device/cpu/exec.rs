@@ -6,8 +6,8 @@
 //! [`Bus`] is safe to call because its addresses come only from this device's own packets: `device::cpu::queue` writes them from handles
 //! (signals, memories, kernels) that it keeps alive until the submission's timeline value is reached.
 
-use crate::device::{Code, DeviceError, DeviceTag, Kernel, KernelImage};
-use crate::elf::{Image, Perm, link};
+use crate::{Code, DeviceError, DeviceTag, Kernel, KernelImage};
+use doorbell_elf::{Image, Perm, link};
 use doorbell_ioctl::port::{CodeMapping, CodeWriter, CpuPtr, Protection, page_bytes};
 use std::ops::Range;
 use std::sync::Arc;

@@ -6,10 +6,10 @@
 //! Left out: waits inside a list; what a replay must wait for on other queues is found from its memories, before it starts.
 
 use super::queue::{CpuQueue, Kept, Program};
-use crate::device::{Arg, Command, DeviceError, Memory, Patch, Place, Recorded, Stamp};
-use crate::hcq::packet::cpu::{CpuLaunch, CpuPackets};
-use crate::hcq::queue::{Queue, SubmitError};
-use crate::hcq::signal::Point;
+use crate::{Arg, Command, DeviceError, Memory, Patch, Place, Recorded, Stamp};
+use doorbell_hcq::packet::cpu::{CpuLaunch, CpuPackets};
+use doorbell_hcq::queue::{Queue, SubmitError};
+use doorbell_hcq::signal::Point;
 use std::fmt;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! One kernel spread over cores: the chunks that executors claim. The protocol is [`Chunks`]'s; here is the description beside it.
 
 use super::exec::Bus;
-use crate::hcq::sync::Chunks;
+use doorbell_hcq::sync::Chunks;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The kernel being spread; one at a time, published by the holder of the queue's consumer role.

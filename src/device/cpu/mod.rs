@@ -20,10 +20,10 @@ pub use options::{ARCH_AVX2, ARCH_AVX512, ARCHS, CpuOptions, choose_arch, machin
 
 use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind};
 use super::{Recorded, Release, Stamp, Uses};
-use crate::hcq::ring::Ring;
-use crate::hcq::signal::{Point, SignalPool, Timeline};
 use alloc::Allocator;
 use consumer::Consumer;
+use doorbell_hcq::ring::Ring;
+use doorbell_hcq::signal::{Point, SignalPool, Timeline};
 use queue::{CpuQueue, QueueSettings};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! How a CPU device is set up, and what its machine can do.
 
-use crate::device::DeviceError;
+use crate::DeviceError;
 use std::time::Duration;
 
 /// Settings of a CPU device; the defaults suit a machine of its own.

@@ -1,6 +1,6 @@
 //! Threads that sleep until there is work, without ever missing it. The protocol is [`Bell`]'s, the sleeping is `std::thread::park`.
 
-use crate::hcq::sync::Bell;
+use doorbell_hcq::sync::Bell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;

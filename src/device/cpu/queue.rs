@@ -4,11 +4,11 @@
 //! signals and foreign memories are kept here, own memories by the allocator (a freed block is not unmapped while a use is pending).
 
 use super::consumer::Consumer;
-use crate::device::{Arg, Command, DeviceError, DeviceTag, Kernel, Memory, Place, QueueKind, Stamp};
-use crate::hcq::kernargs::{Kernargs, KernargsError};
-use crate::hcq::packet::cpu::{CpuLaunch, CpuPackets};
-use crate::hcq::queue::{Bound, Packets, Queue, SubmitError};
-use crate::hcq::signal::{Backoff, Point, Progress, Report, Timeline, WaitError};
+use crate::{Arg, Command, DeviceError, DeviceTag, Kernel, Memory, Place, QueueKind, Stamp};
+use doorbell_hcq::kernargs::{Kernargs, KernargsError};
+use doorbell_hcq::packet::cpu::{CpuLaunch, CpuPackets};
+use doorbell_hcq::queue::{Bound, Packets, Queue, SubmitError};
+use doorbell_hcq::signal::{Backoff, Point, Progress, Report, Timeline, WaitError};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -105,7 +105,7 @@ impl CpuQueue {
         // All hazards are read before any use is marked: two submissions to two queues can then never wait for one another.
         for command in commands {
             if let Command::Wait(point) = command {
-                crate::device::memory::add_wait(&mut p.waits, point);
+                crate::memory::add_wait(&mut p.waits, point);
             }
             command.places().for_each(|place| place.memory.uses().hazards(&self.timeline, &mut p.waits));
         }
@@ -249,7 +249,7 @@ impl CpuQueue {
     }
 
     pub(super) fn check_writable(&self, dst: &Place) -> Result<(), DeviceError> {
-        if dst.memory.host().is_some_and(crate::hcq::memory::View::is_writable) {
+        if dst.memory.host().is_some_and(doorbell_hcq::memory::View::is_writable) {
             return Ok(());
         }
         Err(DeviceError::Unsupported {

@@ -8,8 +8,8 @@ use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind, Recorded,
     Stamp, Uses,
 };
-use crate::hcq::memory::View;
-use crate::hcq::signal::{Point, SignalPool, Timeline};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::signal::{Point, SignalPool, Timeline};
 use doorbell_ioctl::port::FileAccess;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};

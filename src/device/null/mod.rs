@@ -5,8 +5,8 @@
 
 use super::{Command, Device, DeviceError, DeviceInfo, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, QueueKind};
 use super::{Recorded, Release, Stamp, Uses, record_by_resubmission};
-use crate::hcq::memory::View;
-use crate::hcq::signal::{Point, SignalPool, Timeline};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::signal::{Point, SignalPool, Timeline};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

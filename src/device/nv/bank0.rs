@@ -2,7 +2,7 @@
 //!
 //! Source: nv.md 5.4 (from code of ptxas for each chip that reads the places; the constants' address: sass.md 5). A place that a chip's code was never seen to read is left out.
 
-use crate::hcq::packet::GpuVa;
+use doorbell_hcq::packet::GpuVa;
 
 /// Where a chip's code looks; byte offsets in the bank. Empty lists and `None`: it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,14 @@
 
 use super::chip::Chip;
 use super::launch::Plan;
-use crate::device::Geometry;
-use crate::elf::cubin::Kernel;
-use crate::hcq::kernargs::{Kernargs, Room};
-use crate::hcq::memory::{MemError, View};
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::qmd::{ALIGN_BYTES, BankSlot};
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::Timeline;
+use crate::Geometry;
+use doorbell_elf::cubin::Kernel;
+use doorbell_hcq::kernargs::{Kernargs, Room};
+use doorbell_hcq::memory::{MemError, View};
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::nv::qmd::{ALIGN_BYTES, BankSlot};
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::Timeline;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -160,10 +160,10 @@ mod tests {
     use super::super::launch::Request;
     use super::super::local::{LOCAL_WINDOW, SHARED_WINDOW};
     use super::*;
-    use crate::elf::cubin::Cubin;
-    use crate::hcq::memory::View;
-    use crate::hcq::packet::nv::qmd::Version;
-    use crate::hcq::signal::SignalPool;
+    use doorbell_elf::cubin::Cubin;
+    use doorbell_hcq::memory::View;
+    use doorbell_hcq::packet::nv::qmd::Version;
+    use doorbell_hcq::signal::SignalPool;
     use std::sync::Arc;
 
     const GEOMETRY: Geometry = Geometry::of([3, 2, 1], [64, 1, 1]);

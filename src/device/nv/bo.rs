@@ -8,7 +8,7 @@
 use super::driver::{Handle, Outcome, Placed, RmError};
 use super::gpu::{CpuMap, Gpu, MapFile};
 use super::paging::InTable;
-use crate::hcq::memory::View;
+use doorbell_hcq::memory::View;
 use doorbell_ioctl::abi::nvrm;
 use doorbell_ioctl::port::{CallError, Errno, Mapped};
 use std::sync::Arc;
@@ -202,7 +202,7 @@ impl Drop for Bo {
     }
 }
 
-impl crate::device::pool::Buffer for Bo {
+impl crate::pool::Buffer for Bo {
     fn va(&self) -> u64 {
         Self::va(self)
     }

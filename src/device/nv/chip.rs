@@ -5,9 +5,9 @@
 //! Left out: Volta and older; sm_87, sm_103 and sm_121, which differ in what is not used here.
 
 use super::bank0::{self, Bank0};
-use crate::hcq::packet::nv::compute::Pcas;
-use crate::hcq::packet::nv::copy::Payload;
-use crate::hcq::packet::nv::qmd::Version;
+use doorbell_hcq::packet::nv::compute::Pcas;
+use doorbell_hcq::packet::nv::copy::Payload;
+use doorbell_hcq::packet::nv::qmd::Version;
 use doorbell_ioctl::abi::nvrm;
 
 const KIB: u32 = 1 << 10;

@@ -7,9 +7,9 @@
 use super::find::Card;
 use super::gpu::Gpu;
 use super::paging::{PageTables, map_by_uvm};
-use crate::device::DeviceError;
-use crate::device::places::Places;
-use crate::device::recent::Recent;
+use crate::DeviceError;
+use crate::places::Places;
+use crate::recent::Recent;
 use bytemuck::Pod;
 use doorbell_ioctl::abi::nvrm::{self, CLASSES, CONTROLS, Control, Release, Status};
 use doorbell_ioctl::abi::{Ioctl, chosen, uvm};

@@ -9,10 +9,10 @@
 
 use super::driver::{CTL_PATH, Handle, RmError};
 use super::gpu::Gpu;
-use crate::device::DeviceError;
-use crate::hcq::memory::View;
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::{Entry, PushBuffer, host};
+use crate::DeviceError;
+use doorbell_hcq::memory::View;
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::nv::{Entry, PushBuffer, host};
 use doorbell_ioctl::abi::nvrm;
 use doorbell_ioctl::port::{Errno, Fd, PollEvents, PollFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -113,7 +113,7 @@ fn mmu_fault(core: &Core, channel: Handle, debugger: Option<Debugger>) -> Option
     }
     let mut fault = nvrm::ChannelMmuFault::default();
     driver.control(channel, &nvrm::CHANNEL_GET_MMU_FAULT_INFO, &mut fault).ok()?;
-    let va = crate::hcq::bits::join(fault.addr_lo, fault.addr_hi);
+    let va = doorbell_hcq::bits::join(fault.addr_lo, fault.addr_hi);
     (va != 0)
         .then(|| format!("MMU fault at {va:#x}: {} ({})", named(&FAULT_TYPES, fault.fault_type), driver.describe(va)))
 }

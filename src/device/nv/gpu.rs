@@ -8,8 +8,8 @@ use super::chip::Chip;
 use super::driver::{Driver, Handle, Outcome, RmError};
 use super::find::Card;
 use super::paging::PageTables;
-use crate::device::DeviceError;
-use crate::hcq::packet::nv::gpfifo;
+use crate::DeviceError;
+use doorbell_hcq::packet::nv::gpfifo;
 use doorbell_ioctl::abi::nvrm::{self, InfoEntry};
 use doorbell_ioctl::abi::uvm;
 use doorbell_ioctl::port::{Doorbell, Errno, Fd, MapRequest, Mapped};
@@ -390,7 +390,7 @@ impl Gpu {
             let (high, low) = (word(gpfifo::PTIMER + 4)?, word(gpfifo::PTIMER)?);
             // The low word may have wrapped between the two.
             if word(gpfifo::PTIMER + 4)? == high {
-                return Ok(crate::hcq::bits::join(low, high));
+                return Ok(doorbell_hcq::bits::join(low, high));
             }
         }
     }

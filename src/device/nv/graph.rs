@@ -10,14 +10,14 @@ use super::bo::Bo;
 use super::core::Core;
 use super::program::Program;
 use super::queue::{Kept, NvQueue, Producer};
-use crate::device::checks::Checks;
-use crate::device::launches::LaunchArgs;
-use crate::device::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
-use crate::hcq::memory::View;
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::qmd::{Action, Dependent, Version};
-use crate::hcq::packet::nv::{PushBuffer, compute, host};
-use crate::hcq::signal::Point;
+use crate::checks::Checks;
+use crate::launches::LaunchArgs;
+use crate::{Arg, Command, DeviceError, Geometry, Kernel, Patch, Place, Recorded, Stamp};
+use doorbell_hcq::memory::View;
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::nv::qmd::{Action, Dependent, Version};
+use doorbell_hcq::packet::nv::{PushBuffer, compute, host};
+use doorbell_hcq::signal::Point;
 use std::sync::Arc;
 
 /// Replays in flight.
@@ -181,7 +181,7 @@ impl NvGraph {
     /// The methods of a step: none for one that the QMD before it starts.
     fn encode(&self, n: usize, base: u64, list: &mut PushBuffer) -> Result<(), DeviceError> {
         let step = &self.steps[n];
-        let mark = |list: &mut PushBuffer, signal: &crate::hcq::signal::Signal| {
+        let mark = |list: &mut PushBuffer, signal: &doorbell_hcq::signal::Signal| {
             let address = GpuVa(signal.va());
             host::Action::Release { address, value: 1, wait_idle: true, timestamp: true }.emit(list)
         };

@@ -2,9 +2,9 @@
 
 use super::bank0::Facts;
 use super::chip::Chip;
-use crate::elf::cubin::Kernel;
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::qmd::{Constant, Dependent, FieldError, Invalidate, Launch, Qmd, Release};
+use doorbell_elf::cubin::Kernel;
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::nv::qmd::{Constant, Dependent, FieldError, Invalidate, Launch, Qmd, Release};
 
 /// Stack of a thread whose kernel has no bound for it.
 pub const DEFAULT_STACK_BYTES: u32 = 1 << 10;
@@ -220,7 +220,7 @@ fn product(shape: [u32; 3]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::elf::cubin::Cubin;
+    use doorbell_elf::cubin::Cubin;
 
     const SM90: &[u8] = include_bytes!("../../../tests/data/cubin/module_sm90.cubin");
 

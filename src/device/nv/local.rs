@@ -4,9 +4,9 @@
 
 use super::bo::{Bo, Placement};
 use super::core::Core;
-use crate::device::DeviceError;
-use crate::hcq::packet::nv::{PushBuffer, compute};
-use crate::hcq::packet::{EmitError, GpuVa};
+use crate::DeviceError;
+use doorbell_hcq::packet::nv::{PushBuffer, compute};
+use doorbell_hcq::packet::{EmitError, GpuVa};
 
 /// Where generic addresses mean shared memory, and local memory: 4 GiB each, above everything that is given out.
 pub const SHARED_WINDOW: GpuVa = GpuVa(0x7294 << 32);

@@ -49,10 +49,10 @@ use super::{
     Command, Device, DeviceError, DeviceInfo, DeviceState, DeviceTag, Kernel, KernelImage, Memory, MemoryParts, Place,
 };
 use super::{QueueKind, Recorded, Stamp, Uses, record_by_resubmission};
-use crate::hcq::memory::View;
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::copy::Element;
-use crate::hcq::signal::Point;
+use doorbell_hcq::memory::View;
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::nv::copy::Element;
+use doorbell_hcq::signal::Point;
 use doorbell_ioctl::abi::nvrm;
 use program::{Placed, Program, Templates};
 use queue::NvQueue;

@@ -7,10 +7,10 @@ use super::bo::Bo;
 use super::chip::Chip;
 use super::launch::{MAX_STACK_BYTES, Plan, Request, local_bytes};
 use super::local::{LOCAL_WINDOW, SHARED_WINDOW};
-use crate::device::{Arg, Code, Geometry, KernelImage};
-use crate::elf::cubin::{Cubin, Kernel, Param, is_cubin};
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::qmd::Dependent;
+use crate::{Arg, Code, Geometry, KernelImage};
+use doorbell_elf::cubin::{Cubin, Kernel, Param, is_cubin};
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::nv::qmd::Dependent;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

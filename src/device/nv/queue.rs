@@ -13,17 +13,17 @@ use super::events::{Slept, WAKE_BYTES, wake_entry};
 use super::faults;
 use super::local::{LOCAL_WINDOW, Local, SHARED_WINDOW};
 use super::program::Program;
-use crate::device::checks::Checks;
-use crate::device::memory::add_wait;
-use crate::device::staging::{CopyPath, SharedBuffer};
-use crate::device::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
-use crate::hcq::kernargs::Kernargs;
-use crate::hcq::memory::View;
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::copy::{self, Element, MAX_COPY_BYTES, Payload};
-use crate::hcq::packet::nv::{Entry, PushBuffer, Subchannel, Writes, compute, host};
-use crate::hcq::queue::SubmitError;
-use crate::hcq::signal::{Backoff, Point, Progress, Report, Signal, Timeline};
+use crate::checks::Checks;
+use crate::memory::add_wait;
+use crate::staging::{CopyPath, SharedBuffer};
+use crate::{Arg, Command, DeviceError, DeviceTag, Geometry, Kernel, Memory, Place, QueueKind, Stamp};
+use doorbell_hcq::kernargs::Kernargs;
+use doorbell_hcq::memory::View;
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::nv::copy::{self, Element, MAX_COPY_BYTES, Payload};
+use doorbell_hcq::packet::nv::{Entry, PushBuffer, Subchannel, Writes, compute, host};
+use doorbell_hcq::queue::SubmitError;
+use doorbell_hcq::signal::{Backoff, Point, Progress, Report, Signal, Timeline};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -261,7 +261,7 @@ impl NvQueue {
     /// Queues commands behind all queued before, after `after`.
     ///
     /// # Errors
-    /// As [`crate::device::Device::submit`].
+    /// As [`crate::Device::submit`].
     pub fn submit(&self, commands: &[Command], after: &[Point]) -> Result<Point, DeviceError> {
         commands.iter().try_for_each(|c| self.check(c))?;
         let mut producer = self.lock();

@@ -5,7 +5,7 @@
 //! Clocks are told by few drivers outside of virtual machines (release 595 answers NOT_SUPPORTED elsewhere). Left out: power, whose controls are not public.
 
 use super::gpu::Gpu;
-use crate::hcq::bits::{Field, field};
+use doorbell_hcq::bits::{Field, field};
 use doorbell_ioctl::abi::nvrm::{self, InfoEntry};
 use serde::Serialize;
 

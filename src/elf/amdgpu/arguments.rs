@@ -5,10 +5,10 @@
 //! kernel, the arguments are unknown.
 
 use super::metadata::{Arg, ArgKind, NT_AMDGPU_METADATA};
-use crate::elf::abi::SHT_NOTE;
-use crate::elf::error::ElfError;
-use crate::elf::num::{index, wide};
-use crate::elf::parse::ElfFile;
+use crate::abi::SHT_NOTE;
+use crate::error::ElfError;
+use crate::num::{index, wide};
+use crate::parse::ElfFile;
 use std::collections::HashMap;
 
 /// Nesting depth of maps and arrays; the note's own is five.

@@ -1,7 +1,7 @@
 //! The parts of an ELF file that code objects use beyond relocatable ones: machine flags, the dynamic section.
 
-use crate::elf::error::ElfError;
-use crate::elf::num::wide;
+use crate::error::ElfError;
+use crate::num::wide;
 
 pub(super) const ELFOSABI_AMDGPU_HSA: u8 = 64;
 pub(super) const ELFABIVERSION_V5: u8 = 3;

@@ -8,13 +8,13 @@ use super::arguments;
 use super::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use super::file::*;
 use super::metadata::{Arg, ArgKind};
-use crate::elf::abi::*;
-use crate::elf::error::ElfError;
-use crate::elf::image::MAX_IMAGE_BYTES;
-use crate::elf::num::{align_up, index, wide};
-use crate::elf::object::Machine;
-use crate::elf::parse::{ElfFile, FileSection, FileSymbol, Place, array_at, bytes_at};
-use crate::sort;
+use crate::abi::*;
+use crate::error::ElfError;
+use crate::image::MAX_IMAGE_BYTES;
+use crate::num::{align_up, index, wide};
+use crate::object::Machine;
+use crate::parse::{ElfFile, FileSection, FileSymbol, Place, array_at, bytes_at};
+use doorbell_sort as sort;
 use std::collections::HashMap;
 
 /// Instruction prefetch may run so far past the last instruction.
@@ -114,7 +114,7 @@ impl CodeObject {
     pub fn parse(bytes: &[u8]) -> Result<CodeObject, ElfError> {
         let file = ElfFile::parse_any(bytes)?;
         if file.machine() != Machine::Amdgpu {
-            let found = u64::from(crate::elf::x86_64::EM_X86_64);
+            let found = u64::from(crate::x86_64::EM_X86_64);
             return Err(ElfError::BadField { what: "e_machine", offset: 18, found, expected: "EM_AMDGPU" });
         }
         let header: &[u8; EHDR_BYTES] = array_at(bytes, "file header", 0)?;

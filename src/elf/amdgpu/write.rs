@@ -4,10 +4,10 @@
 use super::descriptor::{DESCRIPTOR_BYTES, KernelDescriptor};
 use super::file::*;
 use super::metadata::{Arg, NT_AMDGPU_METADATA, metadata};
-use crate::elf::abi::*;
-use crate::elf::error::ElfError;
-use crate::elf::num::wide;
-use crate::elf::object::Object;
+use crate::abi::*;
+use crate::error::ElfError;
+use crate::num::wide;
+use crate::object::Object;
 
 /// One kernel to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! A record is a form, a number, and 16 bits: for forms 1 to 3 a value, for form 4 the length of the bytes that follow.
 
-use crate::elf::error::ElfError;
-use crate::elf::num::wide;
+use crate::error::ElfError;
+use crate::num::wide;
 
 /// Numbers of the attributes that matter to a launch, and of those that every file of ptxas has (`EIATTR_*` in NVIDIA's
 /// naming).

@@ -1,13 +1,13 @@
 //! A cubin → one image, its kernels and their constant banks.
 
 use super::info::{Attribute, id};
-use crate::elf::abi::*;
-use crate::elf::error::ElfError;
-use crate::elf::image::MAX_IMAGE_BYTES;
-use crate::elf::num::{align_up, index, wide};
-use crate::elf::object::Machine;
-use crate::elf::parse::{ElfFile, FileSection, Place};
-use crate::sort;
+use crate::abi::*;
+use crate::error::ElfError;
+use crate::image::MAX_IMAGE_BYTES;
+use crate::num::{align_up, index, wide};
+use crate::object::Machine;
+use crate::parse::{ElfFile, FileSection, Place};
+use doorbell_sort as sort;
 
 /// Alignment of code in the image; the hardware requires it of a program's address.
 const CODE_ALIGN: u64 = 128;

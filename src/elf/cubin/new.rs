@@ -1,9 +1,9 @@
 //! The input of the writer: kernels and the module's data, with checks of their consistency.
 
 use super::load::Param;
-use crate::elf::error::ElfError;
-use crate::elf::num::{index, wide};
-use crate::sort;
+use crate::error::ElfError;
+use crate::num::{index, wide};
+use doorbell_sort as sort;
 
 /// The chip a file is for: `sm_90a` is 90 with the features that only that chip has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@
 use super::emit;
 use super::load::STO_ENTRY;
 use super::new::{Arch, NewKernel, NewModule, Relocation, RelocationKind, Space};
-use crate::elf::abi::*;
-use crate::elf::error::ElfError;
-use crate::elf::num::{align_up, index, wide};
+use crate::abi::*;
+use crate::error::ElfError;
+use crate::num::{align_up, index, wide};
 
 const SHT_CUDA_INFO: u32 = 0x7000_0000;
 const SHT_CUDA_CALLGRAPH: u32 = 0x7000_0001;

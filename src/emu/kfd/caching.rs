@@ -6,7 +6,7 @@
 //! imported dma-buf of VRAM counts as a peer's.
 
 use super::chip::Chip;
-use crate::emu::amdgpu::{L2, Policy};
+use crate::amdgpu::{L2, Policy};
 use doorbell_ioctl::abi::kfd::{ALLOC_MEM_FLAGS_COHERENT, ALLOC_MEM_FLAGS_EXT_COHERENT, ALLOC_MEM_FLAGS_UNCACHED};
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};

@@ -3,9 +3,9 @@
 //! Source: docs/amd.md 1.6 (context-save sizes), 1.8 (properties, IP versions), 4.5 (limits). Numbers that a real
 //! card's firmware or board decides (versions, ids, clocks) are plausible ones.
 
-pub use crate::emu::amdgpu::Chip;
-use crate::hcq::packet::pm4::Gfx;
-use crate::hcq::packet::sdma::Sdma;
+pub use crate::amdgpu::Chip;
+use doorbell_hcq::packet::pm4::Gfx;
+use doorbell_hcq::packet::sdma::Sdma;
 
 /// A chip's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! The command processors make [`Dispatch`]es; an implementation of [`Compute`] runs them to their end:
 //! [`super::ComputeUnits`], or a test.
 
-pub use crate::emu::amdgpu::{Dispatch, ShadowMemory};
+pub use crate::amdgpu::{Dispatch, ShadowMemory};
 
 use super::caching::Policies;
 

@@ -1,7 +1,7 @@
 //! Configuration of a software KFD: which chip, which kernel, how strict.
 
 use super::chip::Chip;
-use crate::emu::amdgpu::Strict;
+use crate::amdgpu::Strict;
 
 /// The machine and its kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 
 use super::compute::{Compute, ComputeFault, Dispatch, Machine};
 use super::vm::{self, VmFault};
-use crate::emu::amdgpu::{self, Access, Bus, BusFault, FaultKind, Policy, ShadowMemory, Strict, WaveFault, Window};
+use crate::amdgpu::{self, Access, Bus, BusFault, FaultKind, Policy, ShadowMemory, Strict, WaveFault, Window};
 use std::sync::Arc;
 
 /// Compute units that execute what they are given.

@@ -570,7 +570,7 @@ fn channel(nv: &SoftNv, making: &mut Making<'_>) -> Result<Made, Status> {
         notifier,
     };
     // What is in USERD is of an earlier channel.
-    let _inside = setup.userd.write_u64(crate::hcq::packet::nv::gpfifo::USERD_GP_GET, 0);
+    let _inside = setup.userd.write_u64(doorbell_hcq::packet::nv::gpfifo::USERD_GP_GET, 0);
     let channel = Arc::new(Channel::new(setup, Arc::clone(&group)));
     group.channels.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&channel));
     gpu.start(&channel);

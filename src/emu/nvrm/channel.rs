@@ -137,7 +137,7 @@ const FAST_LOOKS: u32 = 64;
 const NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(320);
 /// Within USERD.
-const GP_PUT: u64 = crate::hcq::packet::nv::gpfifo::USERD_GP_PUT;
+const GP_PUT: u64 = doorbell_hcq::packet::nv::gpfifo::USERD_GP_PUT;
 
 /// What is left of a channel that was taken off its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

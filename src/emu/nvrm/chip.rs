@@ -4,7 +4,7 @@
 //! architecture white papers (units). Device ids, clocks and memory widths are of one product a chip; what a board or
 //! its firmware decides is plausible.
 
-use crate::hcq::packet::nv::qmd::Version;
+use doorbell_hcq::packet::nv::qmd::Version;
 use doorbell_ioctl::abi::nvrm;
 
 /// A chip, by the code it runs.

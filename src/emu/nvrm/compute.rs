@@ -5,7 +5,7 @@
 
 use super::chip::Chip;
 use super::clock::Ptimer;
-use crate::emu::vm::{Vm, VmFault};
+use crate::vm::{Vm, VmFault};
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 

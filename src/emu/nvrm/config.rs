@@ -1,7 +1,7 @@
 //! Configuration of a software NVIDIA machine: which chip, which driver release, and which defects.
 
 use super::chip::Chip;
-use crate::emu::sass::Options;
+use crate::sass::Options;
 use doorbell_ioctl::abi::nvrm::Release;
 
 /// What a refusal is for.

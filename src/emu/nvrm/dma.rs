@@ -13,7 +13,7 @@ use super::object::{Body, Object};
 use super::space::VaSpace;
 use super::state::State;
 use super::status;
-use crate::emu::vm::{Mapping, Rights};
+use crate::vm::{Mapping, Rights};
 use doorbell_ioctl::abi::nvrm::{self, MemoryAlloc, Status};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -11,7 +11,7 @@ use super::config::Config;
 use super::engine::{self, Cause, Stop};
 use super::event::Events;
 use super::report::{Report, ReportKind, Reports};
-use crate::emu::vm::{Access, VmFault};
+use crate::vm::{Access, VmFault};
 use doorbell_ioctl::abi::nvrm::{NV2080_NOTIFIERS_CE0, NV2080_NOTIFIERS_GR0, NV2080_NOTIFIERS_RC_ERROR};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

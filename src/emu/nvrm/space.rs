@@ -1,6 +1,6 @@
 //! A GPU's address space as RM and UVM share it.
 
-use crate::emu::vm::Vm;
+use crate::vm::Vm;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};

@@ -5,8 +5,8 @@
 
 use super::chip::Chip;
 use super::compute::{Compute, ComputeFault, Launch, Machine, WarpError};
-use crate::emu::sass::{self, Access, Bus, Decoder, Exception, Fault, FaultKind, MemoryFault, Options};
-use crate::emu::vm::{self, Vm, VmFault};
+use crate::sass::{self, Access, Bus, Decoder, Exception, Fault, FaultKind, MemoryFault, Options};
+use crate::vm::{self, Vm, VmFault};
 use doorbell_ioctl::port::DeviceView;
 
 /// SMs that execute what they are given.

@@ -5,7 +5,7 @@
 
 use super::clock::Ptimer;
 use super::map::USERMODE_BYTES;
-use crate::hcq::packet::nv::gpfifo;
+use doorbell_hcq::packet::nv::gpfifo;
 use doorbell_ioctl::port::{DeviceView, Errno, SharedMemory};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -10,7 +10,7 @@ use super::object::Body;
 use super::space::VaSpace;
 use super::state::{FileKind, State};
 use super::{SoftNv, status, sysfs};
-use crate::emu::vm::{Mapping, Rights};
+use crate::vm::{Mapping, Rights};
 use bytemuck::Pod;
 use doorbell_ioctl::abi::nvrm::Status;
 use doorbell_ioctl::abi::{Desc, uvm};

@@ -2,7 +2,7 @@
 
 use super::fault::{R, not_modelled};
 use super::operand::{Fields, PSrc, Src};
-use crate::isa::sass::Value;
+use doorbell_ptx::sass::Value;
 
 /// What a branch does with its lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -124,8 +124,8 @@ pub(super) fn pixels(map: &Map, spec: Im2col, at: [i32; 5], offsets: u32) -> R<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hcq::packet::GpuVa;
-    use crate::hcq::packet::nv::tensor_map::{Dimension, Element, Swizzle, TensorMap};
+    use doorbell_hcq::packet::GpuVa;
+    use doorbell_hcq::packet::nv::tensor_map::{Dimension, Element, Swizzle, TensorMap};
 
     const PIXEL: u64 = 128;
 

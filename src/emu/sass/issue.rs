@@ -4,7 +4,7 @@
 //! without a fixed latency take [`guessed_latency`]. Left out: other warps, barriers between them, full queues, caches,
 //! register banks.
 
-use crate::isa::sass::{Control, Instruction, SCOREBOARDS, guessed_latency};
+use doorbell_ptx::sass::{Control, Instruction, SCOREBOARDS, guessed_latency};
 
 /// Cycles until memory instructions have read their sources: an estimate.
 const SOURCES_READ: u64 = 12;
@@ -44,7 +44,7 @@ impl Issue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::sass::op;
+    use doorbell_ptx::sass::op;
 
     #[test]
     fn an_instruction_issues_after_the_stall_and_after_the_scoreboards_it_waits_for() {

@@ -13,7 +13,7 @@ pub(super) fn lower(f: Fields) -> R<Option<Run>> {
         "SGXT" => sgxt(f)?,
         "BMSK" => bmsk(f)?,
         "PRMT" => prmt(f)?,
-        "MOV" if f.0.get("mask", crate::isa::sass::Role::Value).is_some_and(|m| m != 15) => {
+        "MOV" if f.0.get("mask", doorbell_ptx::sass::Role::Value).is_some_and(|m| m != 15) => {
             return not_modelled("MOV with a mask of bytes");
         }
         "MOV" => unary(f.dst()?, f.src("b")?, |b| b),

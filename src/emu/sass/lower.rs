@@ -7,7 +7,7 @@ use super::{
     atomic, convert, cross, double, float, flow, half, integer, logic, matrix, mbarrier, memory, mufu, pack, special,
     tma, wgmma, wide,
 };
-use crate::isa::sass::Instruction;
+use doorbell_ptx::sass::Instruction;
 
 /// What an instruction does to registers and memory.
 pub(super) type Run = Box<dyn Fn(&mut Core) -> R<()> + Send + Sync>;

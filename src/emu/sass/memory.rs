@@ -6,7 +6,7 @@ use super::fault::{FaultKind, R, fail, not_modelled};
 use super::lower::Run;
 use super::operand::{Address, Dst, Fields, Src};
 use super::warp::{Lanes, Warp, ones};
-use crate::isa::sass::{File, Value};
+use doorbell_ptx::sass::{File, Value};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {

@@ -53,8 +53,8 @@ mod warp;
 mod wgmma;
 mod wide;
 
-pub use crate::isa::sass::Chip;
 pub use bus::{Access, Bus, MemoryFault, PlainBus};
+pub use doorbell_ptx::sass::Chip;
 pub use fault::{Exception, Fault, FaultKind};
 pub use grid::{Stats, run, run_decoded};
 pub use im2col::Im2col;

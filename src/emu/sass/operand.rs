@@ -1,7 +1,7 @@
 //! Operands of a decoded instruction: where values are read and written, resolved once.
 
 use super::fault::{R, not_modelled};
-use crate::isa::sass::{Instruction, Kind, Role, Value};
+use doorbell_ptx::sass::{Instruction, Kind, Role, Value};
 
 /// Where a value is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::fault::{R, not_modelled};
 use super::lower::{Run, name};
 use super::operand::{Fields, In, Src};
 use super::soft::{self, BF16, E4M3, E5M2, F16, F32, Format, Round, TF32};
-use crate::isa::sass::Chip;
+use doorbell_ptx::sass::Chip;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match name(f) {

@@ -5,7 +5,7 @@ use super::core::Machine;
 use super::fault::{FaultKind, R, fail};
 use super::lower::{Body, lower};
 use super::strict::{Need, Timing};
-use crate::isa::sass::{self, Chip, Instruction, RegFile, effects};
+use doorbell_ptx::sass::{self, Chip, Instruction, RegFile, effects};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

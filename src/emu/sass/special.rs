@@ -6,7 +6,7 @@ use super::lower::Run;
 use super::memory::LOCAL_WINDOW;
 use super::operand::{Dst, Fields};
 use super::warp::Lanes;
-use crate::isa::sass::Chip;
+use doorbell_ptx::sass::Chip;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {

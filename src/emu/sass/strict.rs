@@ -11,7 +11,7 @@ use super::fault::{FaultKind, R, fail};
 use super::program::{Code, Decoded};
 use super::unwritten::{Depends, spreads};
 use super::warp::Warp;
-use crate::isa::sass::{self, Access, Completion, Control, Effects, Instruction, Pipe, RegFile, Slot};
+use doorbell_ptx::sass::{self, Access, Completion, Control, Effects, Instruction, Pipe, RegFile, Slot};
 use smallvec::SmallVec;
 
 /// Results come in order within one: the pipe, and where a pipe has several, the mnemonic's first eight letters.

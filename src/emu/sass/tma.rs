@@ -19,7 +19,7 @@ use super::mbarrier;
 use super::memory::cluster_cta;
 use super::operand::Fields;
 use super::soft::{self, BF16, F16, F32, F64, Format};
-use crate::hcq::packet::nv::tensor_map::{Element as Kind, TensorMap};
+use doorbell_hcq::packet::nv::tensor_map::{Element as Kind, TensorMap};
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {

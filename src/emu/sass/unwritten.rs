@@ -3,7 +3,7 @@
 use super::operand::{Fields, PSrc};
 use super::strict::place;
 use super::warp::Warp;
-use crate::isa::sass::{self, Access, Effects, Instruction, Pipe, RegFile, Slot};
+use doorbell_ptx::sass::{self, Access, Effects, Instruction, Pipe, RegFile, Slot};
 
 /// How a result depends on unwritten sources.
 pub(super) enum Depends {

@@ -17,7 +17,7 @@ use super::operand::{Dst, Fields, PSrc};
 use super::pack;
 use super::soft::{self, BF16, E4M3, E5M2, F16, F32, Format, Round};
 use super::warp::Lanes;
-use crate::isa::sass::Role;
+use doorbell_ptx::sass::Role;
 
 pub(super) fn lower(f: Fields) -> R<Option<Run>> {
     Ok(Some(match f.0.form().mnemonic {

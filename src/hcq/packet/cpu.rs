@@ -5,9 +5,9 @@
 //! Kernargs of a launch are a block of 64-bit words: thread count, then the arguments. In words run by INDIRECT, a kernargs address
 //! counts from the base that the INDIRECT packet names, so that one frozen list serves many replays in flight.
 
-use crate::hcq::bits::{Field, FieldOverflow, field, join, split};
-use crate::hcq::queue::{Packets, SubmitError};
-use crate::hcq::signal::Signal;
+use crate::bits::{Field, FieldOverflow, field, join, split};
+use crate::queue::{Packets, SubmitError};
+use crate::signal::Signal;
 
 /// Dwords of the longest packet.
 pub const MAX_DWORDS: usize = 7;

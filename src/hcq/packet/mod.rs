@@ -105,10 +105,10 @@ macro_rules! selector {
             /// The field's value.
             #[must_use]
             pub const fn bits(self) -> u32 { self as u32 }
-            fn from_bits(packet: &'static str, value: u32) -> Result<Self, crate::hcq::packet::DecodeKind> {
+            fn from_bits(packet: &'static str, value: u32) -> Result<Self, crate::packet::DecodeKind> {
                 match value {
                     $($value => Ok(Self::$variant),)+
-                    _ => Err(crate::hcq::packet::DecodeKind::Value { packet, field: $field, value }),
+                    _ => Err(crate::packet::DecodeKind::Value { packet, field: $field, value }),
                 }
             }
         }

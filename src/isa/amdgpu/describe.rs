@@ -6,7 +6,7 @@
 
 use super::chip::Chip;
 use super::source::{Assembled, SourceKernel};
-use crate::elf::amdgpu::{BitField, Gpu, KernelCode, KernelDescriptor, KernelSpec, properties, rsrc1, rsrc2, rsrc3};
+use doorbell_elf::amdgpu::{BitField, Gpu, KernelCode, KernelDescriptor, KernelSpec, properties, rsrc1, rsrc2, rsrc3};
 
 const GFX11: u8 = 1;
 const GFX942: u8 = 2;

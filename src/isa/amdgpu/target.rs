@@ -1,10 +1,10 @@
 //! The instruction sets as the engine sees them.
 
 use super::{Chip, CompileError, Target, Wave, compile, decode, print};
-use crate::codegen::target::Grid;
-use crate::codegen::{self, Program, units};
-use crate::elf::{Machine, Object};
-use crate::isa::{Isa, IsaError};
+use doorbell_codegen::target::Grid;
+use doorbell_codegen::{self as codegen, Program, units};
+use doorbell_elf::{Machine, Object};
+use doorbell_isa::{Isa, IsaError};
 
 /// Code for one chip.
 #[derive(Clone, Debug)]

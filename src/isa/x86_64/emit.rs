@@ -5,8 +5,8 @@
 
 use super::mir::{Base, CALLEE_SAVED, GPR, Inst, MASK, Mem, Opd, TILE, VEC, reg_info};
 use super::{Arch, IselError, MachineCode};
-use crate::codegen::regalloc::{Allocation, Edit, Flow, Func, Kind, Label, Loc, PReg, RegInfo, allocate};
-use crate::elf::{Machine, Object, RelocKind, Relocation, Section, Target};
+use doorbell_codegen::regalloc::{Allocation, Edit, Flow, Func, Kind, Label, Loc, PReg, RegInfo, allocate};
+use doorbell_elf::{Machine, Object, RelocKind, Relocation, Section, Target};
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Register};
 use smallvec::SmallVec;
 

@@ -1,7 +1,7 @@
 //! Machine instructions before register allocation: iced-x86 codes on virtual registers.
 
 use super::form::{Form, Width};
-use crate::codegen::regalloc::{
+use doorbell_codegen::regalloc::{
     Class, Constraint, Flow, Kind, Label, Operand, PReg, RegClass, RegFile, RegInfo, Role, VReg,
 };
 use iced_x86::Code;

@@ -1,7 +1,7 @@
 //! Linear program → x86-64 machine code.
 //!
-//! Place in the arrows: takes [`codegen::Program`](crate::codegen::Program), returns an
-//! [`elf::Object`](crate::elf::Object) whose one global symbol is the kernel. The kernel is `extern "C" fn(args: *const
+//! Place in the arrows: takes [`codegen::Program`](doorbell_codegen::Program), returns an
+//! [`elf::Object`](doorbell_elf::Object) whose one global symbol is the kernel. The kernel is `extern "C" fn(args: *const
 //! u64, tid: u64)` (System V): `args[i]` is the address of the i-th buffer, followed by the variables' values as 64-bit
 //! integers.
 //!
@@ -31,10 +31,10 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use crate::codegen::regalloc::RegAllocError;
-use crate::codegen::{self, Program};
-use crate::elf::Object;
-use crate::uop::{DType, Op};
+use doorbell_codegen::regalloc::RegAllocError;
+use doorbell_codegen::{self as codegen, Program};
+use doorbell_elf::Object;
+use doorbell_uop::{DType, Op};
 
 /// Most scratch that a kernel may have: it is on the thread's stack.
 pub const MAX_LOCAL_BYTES: usize = 512 << 10;

@@ -2,7 +2,7 @@
 
 use super::form::Row;
 use super::rows::*;
-use crate::uop::{Op, Scalar};
+use doorbell_uop::{Op, Scalar};
 
 /// Row of each element size (1, 2, 4, 8 bytes).
 type BySize = [Option<Row>; 4];

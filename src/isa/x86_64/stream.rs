@@ -5,7 +5,7 @@
 //! addresses, and a buffer may begin anywhere (a view of another one), so the entry tests the given addresses.
 
 use super::{IselError, MachineCode};
-use crate::elf::{Machine, Object, Relocation, Section, Target};
+use doorbell_elf::{Machine, Object, Relocation, Section, Target};
 use iced_x86::{Code, Encoder, IcedError, Instruction, MemoryOperand, Register};
 
 /// Buffers that are streamed to must begin at a multiple of this (a line, the widest vector).

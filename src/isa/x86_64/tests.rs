@@ -5,9 +5,9 @@ use super::form::{Form, Width};
 use super::mir::{self, Inst, Mem, Opd};
 use super::rows::ALL;
 use super::*;
-use crate::codegen::ParamInfo;
-use crate::codegen::regalloc::{Class, Flow, Func, VReg};
-use crate::uop::UOp;
+use doorbell_codegen::ParamInfo;
+use doorbell_codegen::regalloc::{Class, Flow, Func, VReg};
+use doorbell_uop::UOp;
 use iced_x86::{Code, Decoder, DecoderOptions};
 
 /// Encodes one instruction of a form on fresh registers and returns the codes of the function's instructions.
@@ -16,7 +16,7 @@ fn codes_of(arch: Arch, form: (Form, Code), memory: bool) -> Vec<Code> {
     let mut insts = Vec::new();
     let base = func.vreg(mir::CLASS_G);
     let mut entry = Inst::bare(Code::INVALID, Flow::Next);
-    entry.implied.push(crate::codegen::regalloc::Operand::writes(base).fixed(mir::RDI));
+    entry.implied.push(doorbell_codegen::regalloc::Operand::writes(base).fixed(mir::RDI));
     let mut ops: Vec<Opd> = Vec::new();
     let mut mask = None;
     for (k, kind) in form.0.kinds.iter().enumerate() {
@@ -45,7 +45,7 @@ fn codes_of(arch: Arch, form: (Form, Code), memory: bool) -> Vec<Code> {
 fn fresh(func: &mut Func, entry: &mut Inst, kind: u8) -> VReg {
     let class: Class = super::select::class_of(kind.to_ascii_lowercase());
     let v = func.vreg(class);
-    entry.implied.push(crate::codegen::regalloc::Operand::writes(v));
+    entry.implied.push(doorbell_codegen::regalloc::Operand::writes(v));
     v
 }
 

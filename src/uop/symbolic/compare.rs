@@ -8,8 +8,8 @@
 
 use super::linear::Linear;
 use super::sum::is_index;
-use crate::sort;
-use crate::uop::{Bounds, ConstVal, Op, UOp, floor_div, floor_mod};
+use crate::{Bounds, ConstVal, Op, UOp, floor_div, floor_mod};
+use doorbell_sort as sort;
 
 fn lit(like: &UOp, v: i128) -> UOp {
     UOp::constant(like.dtype(), ConstVal::Int(v))

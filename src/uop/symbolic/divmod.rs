@@ -7,7 +7,7 @@
 //! Cases known from tinygrad's `uop/divandmod.py`; names of rules follow it.
 
 use super::linear::{self, Linear, Product};
-use crate::uop::{Bounds, ConstVal, DType, Op, UOp, USet, floor_div, floor_mod};
+use crate::{Bounds, ConstVal, DType, Op, UOp, USet, floor_div, floor_mod};
 use smallvec::SmallVec;
 
 /// FloorDiv and FloorMod nodes whose sources are simplified.

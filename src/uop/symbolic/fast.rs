@@ -1,7 +1,7 @@
 //! Float rules for programs that asked for speed: they take every value to be finite and -0 to be 0, and reassociate.
 //! Never part of [`super::symbolic`].
 
-use crate::uop::{ConstVal, Op, Pat, PatternMatcher, Rule, Scalars, UOp, eval_alu};
+use crate::{ConstVal, Op, Pat, PatternMatcher, Rule, Scalars, UOp, eval_alu};
 use std::sync::LazyLock;
 
 fn float(name: &'static str) -> Pat {
@@ -34,7 +34,7 @@ pub fn fast() -> &'static PatternMatcher {
     &RULES
 }
 
-fn two_consts(m: &crate::uop::Match, op: Op) -> Option<UOp> {
+fn two_consts(m: &crate::Match, op: Op) -> Option<UOp> {
     let (c, d): (ConstVal, ConstVal) = (m.value("c")?, m.value("d")?);
     let x = &m["x"];
     let k = eval_alu(op, x.dtype().scalar, &[c, d])?;

@@ -3,7 +3,7 @@
 //! Float rules here keep NaN, infinities and the sign of zero: x*1, x/1, x-0, x+(-0), x*-1 = -x, -(-x), x + -y = x-y, division by a
 //! power of two whose reciprocal is normal. x+0 is not one of them (-0+0 is +0), nor x*0 (NaN, infinity, -0), x/x, x-x.
 
-use crate::uop::{Arg, ConstVal, DType, Op, Scalar, UOp, eval_alu, from_bits, to_bits};
+use crate::{Arg, ConstVal, DType, Op, Scalar, UOp, eval_alu, from_bits, to_bits};
 use smallvec::SmallVec;
 
 /// Elementwise ops on constants.

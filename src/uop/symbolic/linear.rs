@@ -4,8 +4,8 @@
 //! equal terms are one term, and [`Linear::build`] writes the sum in one way only: terms in structural order, constant last.
 
 use super::order;
-use crate::sort;
-use crate::uop::{Bounds, ConstVal, DType, Op, UOp};
+use crate::{Bounds, ConstVal, DType, Op, UOp};
+use doorbell_sort as sort;
 use smallvec::SmallVec;
 
 /// Larger sums are left as they are, so that simplifying a long chain stays linear.

@@ -1,7 +1,7 @@
 //! Bool logic and Where.
 
 use super::compare;
-use crate::uop::{ConstVal, Op, UMap, UOp, USet};
+use crate::{ConstVal, Op, UMap, UOp, USet};
 use smallvec::SmallVec;
 
 fn is(u: &UOp, v: bool) -> bool {
@@ -295,15 +295,14 @@ fn assume(u: &UOp, c: &UOp, value: bool) -> Option<UOp> {
     }
     let known = parts.iter().chain([c]).map(|p| (p.clone(), truth(p, value)));
     let map: UMap<UOp> = opposites.iter().map(|p| (p.clone(), truth(p, !value))).chain(known).collect();
-    let order = crate::uop::toposort_many(std::slice::from_ref(u), |x| {
-        is_harmless(x) && x.id() >= oldest && !map.contains_key(x)
-    });
+    let order =
+        crate::toposort_many(std::slice::from_ref(u), |x| is_harmless(x) && x.id() >= oldest && !map.contains_key(x));
     let mut done: UMap<UOp> = UMap::default();
     for x in order {
         let n = match map.get(&x) {
             Some(v) => v.clone(),
             None if is_harmless(&x) && x.id() >= oldest => {
-                let src: crate::uop::Srcs = x.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
+                let src: crate::Srcs = x.src().iter().map(|s| done.get(s).unwrap_or(s).clone()).collect();
                 x.with_src(src)
             }
             None => x.clone(),

@@ -2,7 +2,7 @@
 //! ops stand in the same order in every process. Interning makes it cheap: equal sources are identical and skipped, so a
 //! comparison follows one path down to the first difference.
 
-use crate::uop::{Arg, ConstVal, Op, UOp};
+use crate::{Arg, ConstVal, Op, UOp};
 use std::cmp::Ordering;
 
 /// Ranges first (outer before inner), then variables, then everything else by op; constants last.
@@ -59,7 +59,7 @@ fn cmp_arg(a: &Arg, b: &Arg) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::uop::AxisKind;
+    use crate::AxisKind;
 
     #[test]
     fn order_follows_structure_and_not_age() {

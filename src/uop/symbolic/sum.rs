@@ -5,10 +5,10 @@
 //! multiplication survive: like terms and constants are collected there too, but nothing is distributed or reordered.
 
 use super::linear::{self, Linear, Product};
-use crate::uop::{ConstVal, Op, UOp, USet, floor_div};
+use crate::{ConstVal, Op, UOp, USet, floor_div};
 
 pub fn is_index(u: &UOp) -> bool {
-    u.dtype() == crate::uop::DType::INDEX.vec(u.dtype().lanes)
+    u.dtype() == crate::DType::INDEX.vec(u.dtype().lanes)
 }
 
 /// Add, Sub, Neg, Mul and Shl of index arithmetic in normal form.

@@ -1,7 +1,7 @@
 //! The simplifier against known cases and against evaluation.
 
 use super::count_nodes;
-use crate::uop::{AxisKind, ConstVal, DType, Op, UMap, UOp, eval_alu};
+use crate::{AxisKind, ConstVal, DType, Op, UMap, UOp, eval_alu};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -67,7 +67,7 @@ pub(super) struct Tape {
 
 impl Tape {
     pub(super) fn new(roots: &[UOp]) -> Tape {
-        let order = crate::uop::toposort_many(roots, |_| true);
+        let order = crate::toposort_many(roots, |_| true);
         let at: UMap<usize> = order.iter().cloned().enumerate().map(|(k, u)| (u, k)).collect();
         Tape { nodes: order.into_iter().map(|u| (u.clone(), u.src().iter().map(|s| at[s]).collect())).collect() }
     }
@@ -79,7 +79,7 @@ impl Tape {
             let t = if x.op().is_comparison() { x.src()[0].dtype() } else { x.dtype() };
             let r = match x.op() {
                 Op::Var | Op::Range => leaf(x, &v, src),
-                Op::Cast => crate::uop::cast_const(s[0], t.scalar),
+                Op::Cast => crate::cast_const(s[0], t.scalar),
                 op => x.as_const().or_else(|| eval_alu(op, t.scalar, &s)).unwrap_or_else(|| panic!("{x:?}")),
             };
             v.push(r);
@@ -267,8 +267,8 @@ fn random_float_expressions_keep_nan_infinity_and_the_sign_of_zero() {
         })
     };
     let stand_ins = [
-        UOp::new(Op::Contiguous, t, [UOp::int(0)], crate::uop::Arg::None),
-        UOp::new(Op::Detach, t, [UOp::int(0)], crate::uop::Arg::None),
+        UOp::new(Op::Contiguous, t, [UOp::int(0)], crate::Arg::None),
+        UOp::new(Op::Detach, t, [UOp::int(0)], crate::Arg::None),
     ];
     let map: UMap<UOp> = stand_ins.iter().cloned().zip([pick("x"), pick("y")]).collect();
     for seed in 0..rounds(1500) {
@@ -385,7 +385,7 @@ fn gates_that_are_known_go_and_facts_do_not_enter_loads() {
 
 #[test]
 fn a_tensor_that_folds_to_a_constant_keeps_its_shape() {
-    let b = UOp::buffer(DType::I32, crate::uop::BufferRef::new(6, "CPU".into()));
+    let b = UOp::buffer(DType::I32, crate::BufferRef::new(6, "CPU".into()));
     let zero = (&b * &UOp::constant(DType::I32, 0i64)).simplify();
     assert_eq!(zero.shape(), b.shape());
     assert!(!zero.contains(&b));

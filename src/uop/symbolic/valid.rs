@@ -8,8 +8,8 @@ use super::compare::as_interval;
 use super::divmod::count_nodes;
 use super::linear::{Linear, scaled};
 use super::logic::clauses;
-use crate::sort;
-use crate::uop::{ConstVal, Op, Srcs, UMap, UOp, USet};
+use crate::{ConstVal, Op, Srcs, UMap, UOp, USet};
+use doorbell_sort as sort;
 
 /// Nodes of an index above which nothing is tried.
 const MAX_NODES: usize = 400;

@@ -10,8 +10,8 @@
 
 use super::stamps::Invalidated;
 use super::{Cell, How, L2, Line, Rules, Touch};
-use crate::emu::amdgpu::Chip;
-use crate::emu::amdgpu::fault::{FaultKind, R, fail};
+use crate::amdgpu::Chip;
+use crate::amdgpu::fault::{FaultKind, R, fail};
 
 /// What a cache took from memory, and when; 0: never.
 #[derive(Clone, Copy, Default)]

@@ -1,7 +1,7 @@
 //! Races: two waves of a dispatch access the same bytes, one of them storing, with no barrier between.
 
 use super::{Cell, How, Side, Touch};
-use crate::emu::amdgpu::fault::{FaultKind, R, fail};
+use crate::amdgpu::fault::{FaultKind, R, fail};
 
 /// Whether another wave of the same dispatch made an access that conflicts with this one.
 pub(super) fn race(c: &Cell, t: &Touch, done: &impl Fn(u8) -> u32) -> R<()> {

@@ -55,7 +55,7 @@ impl Default for Stamps {
 
 /// Ticks after which each cache may hold something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::emu::amdgpu) struct Invalidated {
+pub(in crate::amdgpu) struct Invalidated {
     pub vector: u32,
     pub array: u32,
     pub scalar: u32,

@@ -12,13 +12,13 @@ use super::dispatch::{bad, check_lds, check_workgroup};
 use super::pm4::{Pm4, run_dispatch};
 use super::stale::{acquire_scope, interrupts, release_scope};
 use super::{BadDispatch, Cause, Run, Site, Step, Stop};
-use crate::hcq::bits::{Field, field, split};
-use crate::hcq::packet::aql::queue::{
+use doorbell_hcq::bits::{Field, field, split};
+use doorbell_hcq::packet::aql::queue::{
     AMD_QUEUE_BYTES, AmdQueue, QUEUE_PROPERTIES_ENABLE_PROFILING, QUEUE_PROPERTIES_IS_PTR64, queue_offset,
     signal_offset,
 };
-use crate::hcq::packet::aql::{Barrier, INVALID_HEADER, KernelDispatch, PACKET_BYTES, PACKET_DWORDS, Packet};
-use crate::hcq::packet::pm4::regs::{RSRC2_LDS_SIZE, TmpringSize};
+use doorbell_hcq::packet::aql::{Barrier, INVALID_HEADER, KernelDispatch, PACKET_BYTES, PACKET_DWORDS, Packet};
+use doorbell_hcq::packet::pm4::regs::{RSRC2_LDS_SIZE, TmpringSize};
 
 const SLOT_TYPE_MASK: u32 = 0xff;
 

@@ -5,8 +5,8 @@
 use super::super::chip::{Chip, LDS_BYTES, LDS_GRANULE, MAX_WORKGROUP};
 use super::super::compute::Dispatch;
 use super::{BadDispatch, Cause};
-use crate::hcq::bits::join;
-use crate::hcq::packet::pm4::regs::{
+use doorbell_hcq::bits::join;
+use doorbell_hcq::packet::pm4::regs::{
     RSRC2_LDS_SIZE, SH_REG_COUNT, ShReg, TmpringSize, USER_DATA_COUNT, initiator, num_thread, sh_reg_exists,
 };
 

@@ -18,9 +18,9 @@ use super::compute::ComputeFault;
 use super::gpu::Gpu;
 use super::queue::{Kind, Queue, Work};
 use super::vm::VmFault;
-use crate::emu::pauses::Pauses;
-use crate::hcq::packet::aql::queue::queue_error;
-use crate::hcq::packet::{DecodeError, DecodeKind};
+use crate::pauses::Pauses;
+use doorbell_hcq::packet::aql::queue::queue_error;
+use doorbell_hcq::packet::{DecodeError, DecodeKind};
 use std::fmt;
 
 /// What stopped a queue.

@@ -9,10 +9,10 @@ use super::super::queue::Work;
 use super::dispatch::Registers;
 use super::stale::{Client, acquire, interrupts, past_l2, reads, release, wrote};
 use super::{Cause, Run, Site, Step, Stop, atomic};
-use crate::hcq::bits::join;
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::pm4::regs::{SH_REG_COUNT, SH_REG_START, ShReg, UCONFIG_REG_START};
-use crate::hcq::packet::pm4::{
+use doorbell_hcq::bits::join;
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::pm4::regs::{SH_REG_COUNT, SH_REG_START, ShReg, UCONFIG_REG_START};
+use doorbell_hcq::packet::pm4::{
     self, AtomicMem, CopyData, CopyDst, CopySrc, DataSel, DmaData, DmaDst, DmaSrc, DstSel, EventWrite, Function, Gfx,
     IndirectBuffer, IntSel, Operation, Packet, ReleaseMem, WaitSpace, WriteData,
 };

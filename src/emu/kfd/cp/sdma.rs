@@ -7,9 +7,9 @@ use super::super::vm::Vm;
 use super::pm4::holds;
 use super::stale::{Client, acquire, reads, wrote};
 use super::{Cause, Run, Site, Step, Stop, atomic};
-use crate::hcq::packet::DecodeKind;
-use crate::hcq::packet::pm4::Acquire;
-use crate::hcq::packet::sdma::{self, ConstFill, FillSize, Indirect, Packet, PollRegmem};
+use doorbell_hcq::packet::DecodeKind;
+use doorbell_hcq::packet::pm4::Acquire;
+use doorbell_hcq::packet::sdma::{self, ConstFill, FillSize, Indirect, Packet, PollRegmem};
 
 /// Dwords that are read at first; longer packets are read again.
 const FIRST_LOOK: u64 = 64;

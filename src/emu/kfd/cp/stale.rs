@@ -14,9 +14,9 @@ use super::super::gpu::Gpu;
 use super::super::queue::Queue;
 use super::super::vm::Vm;
 use super::Cause;
-use crate::emu::amdgpu::Flush;
-use crate::hcq::packet::aql::Scope;
-use crate::hcq::packet::pm4::{Acquire, CoherCntl, GcrCntl, Release, ReleaseGcr, ReleaseTc};
+use crate::amdgpu::Flush;
+use doorbell_hcq::packet::aql::Scope;
+use doorbell_hcq::packet::pm4::{Acquire, CoherCntl, GcrCntl, Release, ReleaseGcr, ReleaseTc};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -6,8 +6,8 @@
 use super::super::chip::ChipFacts;
 use super::report::Semaphore;
 use super::{Cause, Site};
-use crate::hcq::packet::nv::MethodError;
-use crate::hcq::packet::nv::copy::{Action, Copy as Methods, Payload};
+use doorbell_hcq::packet::nv::MethodError;
+use doorbell_hcq::packet::nv::copy::{Action, Copy as Methods, Payload};
 use std::sync::atomic::Ordering;
 
 /// The copy engine of one channel.

@@ -9,11 +9,11 @@ use super::super::compute::{Launch, Machine};
 use super::inline::Inline;
 use super::report::Semaphore;
 use super::{Cause, Site};
-use crate::emu::vm::Access;
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::MethodError;
-use crate::hcq::packet::nv::compute::{Action, Compute as Methods, Pcas};
-use crate::hcq::packet::nv::qmd::{self, Qmd};
+use crate::vm::Access;
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::nv::MethodError;
+use doorbell_hcq::packet::nv::compute::{Action, Compute as Methods, Pcas};
+use doorbell_hcq::packet::nv::qmd::{self, Qmd};
 use std::sync::atomic::Ordering;
 
 const ENGINE: &str = "compute engine";

@@ -6,9 +6,9 @@ use super::copy::CopyEngine;
 use super::grid::ComputeEngine;
 use super::report::Semaphore;
 use super::{Cause, Site, Stop};
-use crate::hcq::packet::GpuVa;
-use crate::hcq::packet::nv::host::{Action, Host as Methods, Until};
-use crate::hcq::packet::nv::{Entry, MethodError, Subchannel, Write, Writes};
+use doorbell_hcq::packet::GpuVa;
+use doorbell_hcq::packet::nv::host::{Action, Host as Methods, Until};
+use doorbell_hcq::packet::nv::{Entry, MethodError, Subchannel, Write, Writes};
 use std::sync::PoisonError;
 
 use super::super::chip::ChipFacts;

@@ -3,7 +3,7 @@
 //! Source: docs/nv.md 3.4; `clcbc0.h`. Left out: block-linear destinations, interrupts and semaphores of inline copies.
 
 use super::{Cause, Site};
-use crate::hcq::packet::nv::MethodError;
+use doorbell_hcq::packet::nv::MethodError;
 
 const LINE_LENGTH_IN: u16 = 0x180;
 const LINE_COUNT: u16 = 0x184;

@@ -16,10 +16,10 @@ mod report;
 use super::channel::Channel;
 use super::compute::ComputeFault;
 use super::gpu::Gpu;
-use crate::emu::pauses::Pauses;
-use crate::emu::vm::VmFault;
-use crate::hcq::packet::nv::{MethodError, qmd};
-use crate::hcq::packet::{DecodeError, DecodeKind};
+use crate::pauses::Pauses;
+use crate::vm::VmFault;
+use doorbell_hcq::packet::nv::{MethodError, qmd};
+use doorbell_hcq::packet::{DecodeError, DecodeKind};
 use std::fmt;
 
 /// Codes of errors, as the notifier's info32 and the kernel log's Xid: docs/nv.md 6.
@@ -152,7 +152,7 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    fn vm(&self) -> &crate::emu::vm::Vm {
+    fn vm(&self) -> &crate::vm::Vm {
         &self.channel.setup.space.vm
     }
 
@@ -190,7 +190,7 @@ pub fn run(gpu: &Gpu, channel: &Channel) {
                 let get = channel.advance();
                 if gpu.facts().has_gp_get && !gpu.stale_gp_get {
                     // USERD has 512 bytes: the allocation made sure.
-                    let _inside = channel.setup.userd.write_u32(crate::hcq::packet::nv::gpfifo::USERD_GP_GET, get);
+                    let _inside = channel.setup.userd.write_u32(doorbell_hcq::packet::nv::gpfifo::USERD_GP_GET, get);
                 }
             }
             Err(stop) => gpu.stopped(channel, *stop),

@@ -1,7 +1,7 @@
 //! Semaphores that engines write: payload of 32 or 64 bits, followed by the time in ns.
 
 use super::Site;
-use crate::emu::vm::VmFault;
+use crate::vm::VmFault;
 
 /// A semaphore to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ pub mod queue;
 
 use super::pm4::IndirectBuffer;
 use super::{DecodeError, DecodeKind, EmitError, GpuVa, check_align, check_emit_align, check_reserved, selector};
-use crate::hcq::bits::{Field, field, join, split};
+use crate::bits::{Field, field, join, split};
 use std::fmt;
 
 /// Dwords of every packet.

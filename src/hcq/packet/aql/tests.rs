@@ -1,7 +1,7 @@
 //! Packets of amd.md 2.7, byte by byte; random slots.
 
 use super::*;
-use crate::hcq::packet::seeded::Random;
+use crate::packet::seeded::Random;
 
 const DISPATCH: KernelDispatch = KernelDispatch {
     header: Header::SYSTEM,

@@ -2,8 +2,8 @@
 
 use super::qmd::{ALIGN_BYTES, check_address};
 use super::{Latched, MethodError, PushBuffer, Subchannel, VA_LIMIT, names};
-use crate::hcq::bits::{Field, field, join, split};
-use crate::hcq::packet::{EmitError, GpuVa, check_emit_align};
+use crate::bits::{Field, field, join, split};
+use crate::packet::{EmitError, GpuVa, check_emit_align};
 
 const ENGINE: &str = "compute engine";
 const TO: Subchannel = Subchannel::COMPUTE;

@@ -1,8 +1,8 @@
 //! Actions of a copy engine: linear copies, fills and semaphores in the order of its work.
 
 use super::{Latched, MethodError, PushBuffer, Subchannel, names};
-use crate::hcq::bits::{Field, field, join, split};
-use crate::hcq::packet::{EmitError, GpuVa, check_emit_align};
+use crate::bits::{Field, field, join, split};
+use crate::packet::{EmitError, GpuVa, check_emit_align};
 
 const ENGINE: &str = "copy engine";
 const TO: Subchannel = Subchannel::COPY;

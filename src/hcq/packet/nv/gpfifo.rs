@@ -1,8 +1,8 @@
 //! GPFIFO entries: where a channel's host engine finds its methods.
 
 use super::VA_LIMIT;
-use crate::hcq::bits::{Field, field, join};
-use crate::hcq::packet::{DecodeKind, EmitError, GpuVa, check_emit_align, check_reserved};
+use crate::bits::{Field, field, join};
+use crate::packet::{DecodeKind, EmitError, GpuVa, check_emit_align, check_reserved};
 
 /// Dwords of one entry.
 pub const DWORDS: usize = 2;
@@ -67,7 +67,7 @@ impl Entry {
                     let max = MAX_FETCH_DWORDS as usize;
                     return Err(EmitError::Values { packet: NAME, count: 0, min: 1, max });
                 }
-                let [lo, hi] = crate::hcq::bits::split(va.0);
+                let [lo, hi] = crate::bits::split(va.0);
                 VA_LO.set(&mut w, "va", lo >> 2)?;
                 VA_HI.set(&mut w, "va", hi)?;
                 LEVEL.set(&mut w, "level", subroutine.into())?;

@@ -1,8 +1,8 @@
 //! Actions of the host engine: semaphores, waits and memory barriers between channels and the system.
 
 use super::{Latched, MethodError, PushBuffer, Subchannel, names};
-use crate::hcq::bits::{Field, field, join, split};
-use crate::hcq::packet::{EmitError, GpuVa, check_emit_align};
+use crate::bits::{Field, field, join, split};
+use crate::packet::{EmitError, GpuVa, check_emit_align};
 
 const ENGINE: &str = "host";
 

@@ -1,8 +1,8 @@
 //! Methods: headers and their data in a push buffer.
 
 use super::names;
-use crate::hcq::bits::{Field, field};
-use crate::hcq::packet::{DecodeError, DecodeKind, EmitError};
+use crate::bits::{Field, field};
+use crate::packet::{DecodeError, DecodeKind, EmitError};
 use std::fmt::Write as _;
 
 const SET: &str = "method";

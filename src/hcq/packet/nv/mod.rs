@@ -23,7 +23,7 @@ pub use gpfifo::Entry;
 pub use method::{PushBuffer, Subchannel, Write, Writes};
 
 use super::{EmitError, GpuVa};
-use crate::hcq::bits::join;
+use crate::bits::join;
 
 /// Push buffers, rings and QMDs lie below it.
 pub const VA_LIMIT: u64 = 1 << 40;
@@ -66,6 +66,6 @@ fn upper_lower(packet: &'static str, address: GpuVa) -> Result<[u32; 2], EmitErr
     if address.0 > max {
         return Err(EmitError::OverLimit { packet, field: "address", value: address.0, max });
     }
-    let [lo, hi] = crate::hcq::bits::split(address.0);
+    let [lo, hi] = crate::bits::split(address.0);
     Ok([hi, lo])
 }

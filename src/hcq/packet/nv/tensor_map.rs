@@ -6,7 +6,7 @@
 //! Source: the bits that ptxas changes for `tensormap.replace`, whose meaning is the PTX ISA's. The other bits (L2 promotion among them) are zero; nobody has
 //! published them, and no card has taken these bytes yet. Left out: interleaved layouts and im2col, whose fields are not known.
 
-use crate::hcq::packet::GpuVa;
+use crate::packet::GpuVa;
 
 /// Bytes of a map, and what their address is a multiple of.
 pub const BYTES: usize = 128;

@@ -4,8 +4,8 @@ use super::gpfifo::Entry;
 use super::host::{self, Host, Until};
 use super::qmd::{Action, Constant, Dependent, FieldError, Invalidate, Launch, ParseError, Qmd, Release, Version};
 use super::*;
-use crate::hcq::packet::seeded::Random;
-use crate::hcq::packet::{DecodeKind, EmitError, GpuVa};
+use crate::packet::seeded::Random;
+use crate::packet::{DecodeKind, EmitError, GpuVa};
 
 fn pushed(emit: impl FnOnce(&mut PushBuffer) -> Result<(), EmitError>) -> Vec<u32> {
     let mut out = PushBuffer::new();

@@ -4,8 +4,8 @@
 //! Left out: cache policies, GDS, perf counters as a destination.
 
 use super::{GpuVa, check_len, op, put_header, put_values, values};
-use crate::hcq::bits::{Field, field, join, split};
-use crate::hcq::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved, selector};
+use crate::bits::{Field, field, join, split};
+use crate::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved, selector};
 use std::fmt;
 
 selector! {

@@ -5,8 +5,8 @@
 use super::chip::Gfx;
 use super::regs::{self, SH_REG_COUNT, ShReg, UCONFIG_REG_COUNT, USER_DATA_COUNT, UconfigReg, initiator};
 use super::{GpuVa, check_len, op, put_header, put_values, values};
-use crate::hcq::bits::{Field, field, join, split};
-use crate::hcq::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved};
+use crate::bits::{Field, field, join, split};
+use crate::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved};
 use std::fmt;
 
 const REG_OFFSET: Field = field(1, 0, 15);

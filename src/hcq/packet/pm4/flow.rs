@@ -1,8 +1,8 @@
 //! Packets that steer the command processor: NOP, INDIRECT_BUFFER, PRED_EXEC, COND_EXEC. Source: amd.md 2.3, 2.8.
 
 use super::{GpuVa, check_len, op, put_header, put_values};
-use crate::hcq::bits::{Field, field, join, split};
-use crate::hcq::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved};
+use crate::bits::{Field, field, join, split};
+use crate::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved};
 use std::fmt;
 
 /// A NOP of one dword: its count field is all ones.

@@ -24,7 +24,7 @@ pub use sync::{
 };
 
 use super::{DecodeError, DecodeKind, EmitError, GpuVa};
-use crate::hcq::bits::{Field, FieldOverflow, field};
+use crate::bits::{Field, FieldOverflow, field};
 use std::fmt;
 
 const SET: &str = "PM4";

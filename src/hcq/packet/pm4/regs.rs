@@ -4,7 +4,7 @@
 //! start of the SH space; SET_SH_REG carries them as they stand here. Left out: UCONFIG registers' names.
 
 use super::chip::Gfx;
-use crate::hcq::bits::{Field, FieldOverflow, field};
+use crate::bits::{Field, FieldOverflow, field};
 
 /// Dword address of the SH register space, which SET_SH_REG counts from.
 pub const SH_REG_START: u32 = 0x2c00;

@@ -5,8 +5,8 @@
 use super::cache::{CoherCntl, CoherRange, GcrCntl, ReleaseGcr, ReleaseTc, names};
 use super::chip::Gfx;
 use super::{GpuVa, check_len, op, put_header};
-use crate::hcq::bits::{Field, field, join, split};
-use crate::hcq::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved, selector};
+use crate::bits::{Field, field, join, split};
+use crate::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved, selector};
 use std::fmt;
 
 selector! {
@@ -29,7 +29,7 @@ impl Function {
         }
     }
 
-    pub(in crate::hcq::packet) const fn sign(self) -> &'static str {
+    pub(in crate::packet) const fn sign(self) -> &'static str {
         match self {
             Self::Always => "always",
             Self::Less => "<",
@@ -41,7 +41,7 @@ impl Function {
         }
     }
 
-    pub(in crate::hcq::packet) fn parse(packet: &'static str, bits: u32) -> Result<Self, DecodeKind> {
+    pub(in crate::packet) fn parse(packet: &'static str, bits: u32) -> Result<Self, DecodeKind> {
         Self::from_bits(packet, bits)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::chip::AcquireScope;
 use super::*;
-use crate::hcq::packet::seeded::Random;
+use crate::packet::seeded::Random;
 
 const SIGNAL: GpuVa = GpuVa(0x7f00_1234_5678);
 

@@ -1,8 +1,8 @@
 //! SDMA packets that move data: COPY linear, WRITE, CONST_FILL. Source: amd.md 3.
 
 use super::{GpuVa, HDR_OP, HDR_SUB, Sdma, op, take};
-use crate::hcq::bits::{Field, field, join, split};
-use crate::hcq::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved, selector};
+use crate::bits::{Field, field, join, split};
+use crate::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved, selector};
 use std::fmt;
 
 /// COPY linear: bytes from one address to another; no alignment is needed, dwords are faster.

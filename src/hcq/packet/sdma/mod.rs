@@ -11,7 +11,7 @@ pub use mem::{ConstFill, CopyLinear, FillSize, Write};
 pub use order::{Atomic, Fence, Gcr, HDP_FLUSH, Indirect, PollRegmem, TC_OP_ATOMIC_ADD_RTN_64, Timestamp, Trap};
 
 use super::{DecodeError, DecodeKind, EmitError, GpuVa};
-use crate::hcq::bits::{Field, field};
+use crate::bits::{Field, field};
 use std::fmt;
 
 const SET: &str = "SDMA";

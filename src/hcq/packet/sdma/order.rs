@@ -1,9 +1,9 @@
 //! SDMA packets that order and signal: INDIRECT, FENCE, TRAP, POLL_REGMEM, ATOMIC, TIMESTAMP, GCR. Source: amd.md 3.
 
 use super::{GpuVa, HDR_OP, HDR_SUB, Sdma, op};
-use crate::hcq::bits::{Field, field, join, split};
-use crate::hcq::packet::pm4::{Function, GcrCntl};
-use crate::hcq::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved};
+use crate::bits::{Field, field, join, split};
+use crate::packet::pm4::{Function, GcrCntl};
+use crate::packet::{DecodeKind, EmitError, check_align, check_emit_align, check_reserved};
 use std::fmt;
 
 /// The HDP flush that AMD's runtime sends from user space.

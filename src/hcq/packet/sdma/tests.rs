@@ -1,8 +1,8 @@
 //! Packets of amd.md 3, dword by dword, per engine version; random dwords; the ring's end.
 
 use super::*;
-use crate::hcq::packet::pm4::{Function, GcrCntl};
-use crate::hcq::packet::seeded::Random;
+use crate::packet::pm4::{Function, GcrCntl};
+use crate::packet::seeded::Random;
 
 const SRC: GpuVa = GpuVa(0x7f00_1234_5678);
 const DST: GpuVa = GpuVa(0x7e00_0000_4000);

@@ -3,9 +3,9 @@
 use super::super::select::{Selected, user_sgprs};
 use super::super::{Chip, Target, Wave};
 use super::place::Placed;
-use crate::codegen::Program;
-use crate::elf::GpuKernel;
-use crate::elf::amdgpu::{Arg, ArgKind, Gpu, KernelSpec};
+use doorbell_codegen::Program;
+use doorbell_elf::GpuKernel;
+use doorbell_elf::amdgpu::{Arg, ArgKind, Gpu, KernelSpec};
 
 /// The kernel's description: registers, memory, arguments (64 bits each: buffers, then variables).
 pub(super) fn describe(program: &Program, selected: &Selected, placed: &Placed, target: Target) -> GpuKernel {

@@ -6,7 +6,7 @@
 use super::super::{Inst, Op, Operand, Target, encode, op, ss};
 use super::place::Step;
 use super::{CompileError, mir, names};
-use crate::isa::amdgpu::Chip;
+use crate::Chip;
 use std::collections::HashMap;
 
 /// No instruction is longer.

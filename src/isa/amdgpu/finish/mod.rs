@@ -10,10 +10,10 @@ mod wait;
 pub use super::select::mir::Limits;
 use super::select::{self, Selected, mir};
 use super::{Assembler, EncodeError, Inst, Target};
-use crate::codegen::Program;
-use crate::codegen::regalloc::{self, Allocation, Edit, Loc, RegAllocError};
-use crate::elf::GpuKernel;
-use crate::uop::{DType, Op};
+use doorbell_codegen::Program;
+use doorbell_codegen::regalloc::{self, Allocation, Edit, Loc, RegAllocError};
+use doorbell_elf::GpuKernel;
+use doorbell_uop::{DType, Op};
 use place::{Placed, Step};
 
 /// Why a program has no machine code.

@@ -6,7 +6,7 @@
 use super::super::select::{Selected, mir};
 use super::super::{File, Inst, Operand, Reg, Target, op, s, ss, v, vs};
 use super::CompileError;
-use crate::codegen::regalloc::{Allocation, Edit, Flow, Kind, Loc, PReg};
+use doorbell_codegen::regalloc::{Allocation, Edit, Flow, Kind, Loc, PReg};
 use mir::{Code, Opd};
 use std::collections::HashMap;
 

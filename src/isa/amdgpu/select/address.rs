@@ -9,8 +9,8 @@
 use super::super::op;
 use super::mir::{Code, Part};
 use super::{Res, Select, Src};
-use crate::sort;
-use crate::uop::{AddrSpace, Arg, Op, UOp};
+use doorbell_sort as sort;
+use doorbell_uop::{AddrSpace, Arg, Op, UOp};
 use smallvec::SmallVec;
 
 /// What a register adds up: nodes with their factors in bytes, and the base (a buffer's slot; none: an offset).
@@ -88,7 +88,7 @@ impl Select<'_> {
                 Op::Shl if factor(&u.src()[1]).is_some_and(|n| (0..32).contains(&n)) => {
                     open.push((u.src()[0].clone(), scale << factor(&u.src()[1]).unwrap_or(0)));
                 }
-                Op::Cast if u.dtype().size_bytes() == 8 && u.src()[0].dtype().scalar == crate::uop::Scalar::I32 => {
+                Op::Cast if u.dtype().size_bytes() == 8 && u.src()[0].dtype().scalar == doorbell_uop::Scalar::I32 => {
                     open.push((u.src()[0].clone(), scale));
                 }
                 _ => {
@@ -172,7 +172,7 @@ impl Select<'_> {
         Ok(Addr::Global { base: pointer, offset: Some(self.in_vgpr(offset, 1)?), imm: 0 })
     }
 
-    fn wide_address(&mut self, base: &UOp, index: Src, t: crate::uop::Scalar, elem: i64) -> Res<Addr> {
+    fn wide_address(&mut self, base: &UOp, index: Src, t: doorbell_uop::Scalar, elem: i64) -> Res<Addr> {
         let pointer = self.val(base)?[0];
         let wide = if t.size_bytes() == 8 { index } else { self.widen(index, t)? };
         let bytes = self.shift_wide_by(true, false, wide, Src::Bits(u64::from(elem.trailing_zeros())))?;

@@ -3,7 +3,7 @@
 use super::super::op;
 use super::mir::Code;
 use super::{Res, Select, Src};
-use crate::uop::{Op, Scalar, UOp};
+use doorbell_uop::{Op, Scalar, UOp};
 
 impl Select<'_> {
     pub(super) fn alu(&mut self, u: &UOp, a: &[Src]) -> Res<Src> {

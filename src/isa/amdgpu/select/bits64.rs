@@ -3,7 +3,7 @@
 use super::super::op;
 use super::mir::{Code, Part};
 use super::{Res, Select, Src};
-use crate::uop::{Op, Scalar, UOp};
+use doorbell_uop::{Op, Scalar, UOp};
 
 impl Select<'_> {
     pub(super) fn wide_op(&mut self, op: Op, t: Scalar, a: &[Src], u: &UOp) -> Res<Src> {

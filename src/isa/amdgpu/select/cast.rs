@@ -3,7 +3,7 @@
 use super::super::op;
 use super::mir::{Code, Part};
 use super::{Res, Select, Src};
-use crate::uop::{Op, Scalar};
+use doorbell_uop::{Op, Scalar};
 
 impl Select<'_> {
     pub(super) fn cast(&mut self, from: Scalar, to: Scalar, x: Src) -> Res<Src> {

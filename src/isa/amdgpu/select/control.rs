@@ -4,8 +4,8 @@ use super::super::op;
 use super::mir::{Code, Inst, Part};
 use super::plan::register;
 use super::{Level, LevelKind, Res, Select, Src, Val};
-use crate::codegen::regalloc::{Flow, Label};
-use crate::uop::{Scalar, UOp};
+use doorbell_codegen::regalloc::{Flow, Label};
+use doorbell_uop::{Scalar, UOp};
 use smallvec::smallvec;
 use std::collections::HashMap;
 
@@ -91,7 +91,7 @@ impl Select<'_> {
             Code::new(op::S_ADDC_U32, &[high.into(), high.into(), 0.into()]),
         ])?;
         for r in &mut add.regs {
-            r.role = crate::codegen::regalloc::Role::Mod;
+            r.role = doorbell_codegen::regalloc::Role::Mod;
         }
         let end = self.opd_wide(l.end)?;
         self.branch(Code::new(op::S_CMP_LG_U64, &[l.counter.into(), end]), op::S_CBRANCH_SCC1, top)

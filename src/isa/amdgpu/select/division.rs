@@ -3,7 +3,7 @@
 use super::super::op;
 use super::mir::{Code, Part};
 use super::{Res, Select, Src};
-use crate::uop::{Op, Scalar};
+use doorbell_uop::{Op, Scalar};
 
 impl Select<'_> {
     pub(super) fn divide_int(&mut self, op: Op, t: Scalar, a: Src, b: Src) -> Res<Src> {

@@ -3,7 +3,7 @@
 use super::super::{Accepts, File, Inst as Encoded, Kind as SlotKind, NULL, Op, Operand, Reg, Row, op, row_of, ss, vs};
 use super::mir::{self, Code, Inst, Opd, Part, SGPR, VGPR};
 use super::{CompileError, Res, Select, Src};
-use crate::codegen::regalloc::{Kind, VReg};
+use doorbell_codegen::regalloc::{Kind, VReg};
 use smallvec::{SmallVec, smallvec};
 
 pub(super) type Codes = SmallVec<[Code; 1]>;

@@ -7,8 +7,8 @@
 use super::super::{Chip, File, Operand, Reg, op};
 use super::mir::{self, Code, Inst, Part, SGPR, VGPR};
 use super::{LevelKind, Res, Select, Selected, Src, Val};
-use crate::codegen::regalloc::{Flow, Operand as RegOperand, PReg, VReg};
-use crate::uop::{Arg, Op, Scalar, UOp};
+use doorbell_codegen::regalloc::{Flow, Operand as RegOperand, PReg, VReg};
+use doorbell_uop::{Arg, Op, Scalar, UOp};
 use smallvec::smallvec;
 
 /// User scalar registers before the workgroup ids.

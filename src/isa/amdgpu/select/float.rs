@@ -3,8 +3,8 @@
 use super::super::op;
 use super::mir::{Code, Opd, Part};
 use super::{Res, Select, Src};
-use crate::codegen::regalloc::Role;
-use crate::uop::{Op, Scalar, UOp};
+use doorbell_codegen::regalloc::Role;
+use doorbell_uop::{Op, Scalar, UOp};
 
 const ONE: Src = Src::Bits(0x3f80_0000);
 const ONE_64: Src = Src::Bits(0x3ff0_0000_0000_0000);

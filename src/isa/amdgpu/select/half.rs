@@ -8,7 +8,7 @@
 use super::super::{Op as Mnemonic, Operand, op};
 use super::mir::{Code, Opd, Part};
 use super::{Chip, Res, Select, Src, Val};
-use crate::uop::{Op, Scalar, UOp};
+use doorbell_uop::{Op, Scalar, UOp};
 use smallvec::SmallVec;
 
 /// The inline constant.

@@ -4,7 +4,7 @@
 use super::super::op;
 use super::mir::{Code, Part};
 use super::{Res, Select, Src};
-use crate::uop::{Op, Scalar, UOp};
+use doorbell_uop::{Op, Scalar, UOp};
 
 impl Select<'_> {
     /// Whether a mask is all ones or all zeros.

@@ -9,9 +9,9 @@ use super::super::{Op as Mnemonic, op};
 use super::address::Addr;
 use super::mir::{Code, Part};
 use super::{Res, Select, Src, Val};
-use crate::codegen::program::alignment;
-use crate::codegen::regalloc::Role;
-use crate::uop::{AddrSpace, Arg, Scalar, UOp};
+use doorbell_codegen::program::alignment;
+use doorbell_codegen::regalloc::Role;
+use doorbell_uop::{AddrSpace, Arg, Scalar, UOp};
 
 /// Lanes that one access moves.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl Select<'_> {
             let mut x =
                 if packed && (!a.gates.is_empty() || t == Scalar::Bool) { self.unpack(lane, a.t)? } else { lane };
             if t == Scalar::Bool {
-                x = self.compare(crate::uop::Op::CmpNe, Scalar::U32, x, Src::Bits(0))?;
+                x = self.compare(doorbell_uop::Op::CmpNe, Scalar::U32, x, Src::Bits(0))?;
             }
             let other = alt.get(k.min(alt.len().max(1) - 1)).copied().unwrap_or(Src::Bits(0));
             if !a.gates.is_empty() && (packed || t == Scalar::Bool) && other != Src::Bits(0) {

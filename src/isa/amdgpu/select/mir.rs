@@ -5,7 +5,7 @@
 //! may read and write parts of it.
 
 use super::super::{Access, Chip, Modifiers, Op, Operand, Row, Target};
-use crate::codegen::regalloc::{
+use doorbell_codegen::regalloc::{
     Class, Constraint, Flow, Func, Kind, Label, Operand as RegOperand, PReg, RegClass, RegFile, RegInfo, Role, VReg,
 };
 use smallvec::{SmallVec, smallvec};

@@ -31,9 +31,9 @@ mod wmma;
 pub(super) use entry::user_sgprs;
 
 use super::{Chip, Operand, Target, finish::CompileError};
-use crate::codegen::Program;
-use crate::codegen::regalloc::{Func, VReg};
-use crate::uop::{Arg, Op, Scalar, UMap, UOp, to_bits};
+use doorbell_codegen::Program;
+use doorbell_codegen::regalloc::{Func, VReg};
+use doorbell_uop::{Arg, Op, Scalar, UMap, UOp, to_bits};
 use mir::{Inst, Part};
 use plan::Plan;
 use smallvec::SmallVec;

@@ -3,7 +3,7 @@
 use super::super::op;
 use super::mir::Part;
 use super::{Res, Select, Src};
-use crate::uop::Scalar;
+use doorbell_uop::Scalar;
 
 impl Select<'_> {
     /// A lane by itself: integers extended, halves in the low bits.

@@ -1,8 +1,8 @@
 //! The requirements of each node of the list, before any code is made.
 
 use super::{CompileError, Res};
-use crate::codegen::Program;
-use crate::uop::{Op, UMap, UOp};
+use doorbell_codegen::Program;
+use doorbell_uop::{Op, UMap, UOp};
 
 /// Facts by position in the list.
 pub(super) struct Plan {

@@ -9,7 +9,7 @@
 use super::super::{Chip, Dpp, DppCtrl, Op as Mnemonic, op};
 use super::mir::{Code, Opd, Part};
 use super::{Res, Select, Src, Val};
-use crate::uop::{Op, Scalar, UOp};
+use doorbell_uop::{Op, Scalar, UOp};
 
 /// How lanes change places in one step.
 #[derive(Clone, Copy)]

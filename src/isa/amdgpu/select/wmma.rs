@@ -1,14 +1,14 @@
 //! The matrix unit: WMMA of gfx11 and gfx12, MFMA of gfx942.
 //!
-//! The operands of one instruction are tuples of registers with the lane layout of [`WmmaArg`](crate::uop::WmmaArg);
+//! The operands of one instruction are tuples of registers with the lane layout of [`WmmaArg`](doorbell_uop::WmmaArg);
 //! codegen has spread them, here they are only joined to tuples. The result may be the accumulator's tuple, but must
 //! share no register with it otherwise, nor with the operands: the unit reads them while it writes.
 
 use super::super::Op;
 use super::mir::{Code, Inst, Opd, Part};
 use super::{Res, Select, Src, Val};
-use crate::codegen::regalloc::{Constraint, Operand, Role, VReg};
-use crate::uop::{Arg, Scalar, UOp};
+use doorbell_codegen::regalloc::{Constraint, Operand, Role, VReg};
+use doorbell_uop::{Arg, Scalar, UOp};
 
 impl Select<'_> {
     pub(super) fn wmma(&mut self, u: &UOp, home: Option<&[Part]>) -> Res<Val> {

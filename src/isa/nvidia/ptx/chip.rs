@@ -1,9 +1,9 @@
 //! The chips that PTX is made for, as data. Sources: PTX ISA 8.8 (`.target`, notes on each instruction), CUDA C++ Programming Guide,
 //! table of compute capabilities (shared memory of a block).
 
-use crate::codegen::target::Grid;
-use crate::codegen::{Target, units};
-use crate::uop::WmmaArg;
+use doorbell_codegen::target::Grid;
+use doorbell_codegen::{Target, units};
+use doorbell_uop::WmmaArg;
 
 /// What PTX for a chip may use.
 #[derive(Debug, PartialEq, Eq)]

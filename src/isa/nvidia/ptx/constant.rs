@@ -242,7 +242,7 @@ impl Parser<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::isa::ptx::{Imm, Operand, Statement, parse};
+    use crate::ptx::{Imm, Operand, Statement, parse};
 
     /// The value of an expression as an operand.
     fn value(text: &str) -> Result<Imm, String> {

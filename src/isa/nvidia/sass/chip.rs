@@ -1,6 +1,6 @@
 //! The chips whose machine code the table holds.
 
-use crate::elf::cubin::Arch;
+use doorbell_elf::cubin::Arch;
 
 /// A chip: which rows of the table are its, and how long its instructions take. sm_90a is sm_90 with rows that only it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

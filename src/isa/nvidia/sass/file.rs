@@ -9,7 +9,7 @@
 use super::chip::Chip;
 use super::decode::decode_for;
 use super::source::{SourceError, SourceReason, assemble_for, listing_line};
-use crate::elf::cubin::{Arch, Cubin, NewKernel, Param, write};
+use doorbell_elf::cubin::{Arch, Cubin, NewKernel, Param, write};
 use std::fmt::Write;
 
 /// A cubin of the kernels of a listing; of one without `.kernel` the bare words.

@@ -9,7 +9,7 @@ use super::inst::{Guard, Instruction};
 use super::print::{behind, holds, print_at};
 use super::row::{Field, File, Form, Kind, Named, Role};
 use super::token;
-use crate::sort;
+use doorbell_sort as sort;
 use smallvec::SmallVec;
 use thiserror::Error;
 

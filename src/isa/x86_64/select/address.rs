@@ -7,8 +7,8 @@ use super::super::IselError;
 use super::super::gpr;
 use super::super::mir::{Base, Inst, Mem, Opd};
 use super::{Res, Select, Val, unsupported};
-use crate::codegen::regalloc::VReg;
-use crate::uop::{Op, UOp};
+use doorbell_codegen::regalloc::VReg;
+use doorbell_uop::{Op, UOp};
 use iced_x86::Code;
 use smallvec::SmallVec;
 

@@ -9,8 +9,8 @@ use super::super::mir::{self, Inst};
 use super::super::ops;
 use super::super::rows::*;
 use super::{In, Regs, Res, Select, Shape, Val, unsupported};
-use crate::codegen::regalloc::{Flow, VReg};
-use crate::uop::{ConstVal, DType, Op, Scalar, UOp, to_bits};
+use doorbell_codegen::regalloc::{Flow, VReg};
+use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp, to_bits};
 use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
 
@@ -111,7 +111,7 @@ impl Select<'_> {
             return self.mask_from(&rs, from);
         }
         let zero = UOp::constant(from, 0.0);
-        let stand = UOp::new(Op::Special, from, [], crate::uop::Arg::Str("converted".into()));
+        let stand = UOp::new(Op::Special, from, [], doorbell_uop::Arg::Str("converted".into()));
         self.bind(&stand, Val::V(rs));
         let _ = u;
         self.compare_vector(&UOp::alu(Op::CmpNe, [stand, zero]))

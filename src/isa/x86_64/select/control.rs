@@ -9,8 +9,8 @@ use super::super::gpr::{self, Cond};
 use super::super::mir::{self, Inst, Opd};
 use super::scalar::Test;
 use super::{In, Level, LevelKind, Regs, Res, Select, Val, unsupported};
-use crate::codegen::regalloc::{Flow, Label, VReg};
-use crate::uop::{Op, Scalar, UOp, to_bits};
+use doorbell_codegen::regalloc::{Flow, Label, VReg};
+use doorbell_uop::{Op, Scalar, UOp, to_bits};
 use hashbrown::HashMap;
 use iced_x86::Code;
 

@@ -9,7 +9,7 @@ use super::super::ops;
 use super::super::rows::*;
 use super::scalar::Test;
 use super::{In, Regs, Res, Select, Shape, Val, unsupported};
-use crate::uop::{DType, Op, Scalar, UOp};
+use doorbell_uop::{DType, Op, Scalar, UOp};
 use smallvec::SmallVec;
 
 impl Select<'_> {

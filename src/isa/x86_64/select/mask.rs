@@ -9,8 +9,8 @@ use super::super::mir::Inst;
 use super::super::ops;
 use super::super::rows::*;
 use super::{In, Regs, Res, Select, Shape, Val, unsupported};
-use crate::codegen::regalloc::VReg;
-use crate::uop::{DType, Op, Scalar, UOp};
+use doorbell_codegen::regalloc::VReg;
+use doorbell_uop::{DType, Op, Scalar, UOp};
 
 /// Mask operations of 8, 16, 32, 64 bits.
 fn krow(per: u16, rows: [Row; 4]) -> Row {

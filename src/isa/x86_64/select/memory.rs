@@ -10,8 +10,8 @@ use super::super::ops;
 use super::super::rows::*;
 use super::scalar::Test;
 use super::{In, Level, LevelKind, Regs, Res, Select, Shape, Val, const_of, unsupported};
-use crate::codegen::regalloc::VReg;
-use crate::uop::{Arg, DType, Op, Scalar, UOp};
+use doorbell_codegen::regalloc::VReg;
+use doorbell_uop::{Arg, DType, Op, Scalar, UOp};
 use hashbrown::HashMap;
 use iced_x86::Code;
 
@@ -308,7 +308,7 @@ impl Select<'_> {
 
     /// Not minus zero, whose bits a cleared lane would lose.
     fn positive_zero(u: &UOp) -> bool {
-        const_of(u).is_ok_and(|c| crate::uop::to_bits(c, u.dtype().scalar) == 0)
+        const_of(u).is_ok_and(|c| doorbell_uop::to_bits(c, u.dtype().scalar) == 0)
     }
 
     fn store_masked(&mut self, index: &UOp, gate: &UOp, dt: DType, v: Val) -> Res<()> {

@@ -4,8 +4,8 @@
 use super::super::form::Width;
 use super::super::{Arch, IselError};
 use super::{Res, Shape};
-use crate::codegen::Program;
-use crate::uop::{Memo, Op, Scalar, UOp};
+use doorbell_codegen::Program;
+use doorbell_uop::{Memo, Op, Scalar, UOp};
 
 /// Facts by position in the list.
 pub(in super::super) struct Plan {

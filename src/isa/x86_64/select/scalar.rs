@@ -8,8 +8,8 @@ use super::super::gpr::{self, Alu, Cond};
 use super::super::mir::{self, Inst, Opd};
 use super::super::rows::*;
 use super::{In, Res, Select, Val, const_bits, const_of, unsupported};
-use crate::codegen::regalloc::{Operand, VReg};
-use crate::uop::{Op, Scalar, UOp};
+use doorbell_codegen::regalloc::{Operand, VReg};
+use doorbell_uop::{Op, Scalar, UOp};
 use iced_x86::Code;
 
 /// A scalar bool to be tested.
@@ -224,7 +224,7 @@ impl Select<'_> {
         if t.is_unsigned() {
             self.gput(Form::gpr(Mov_r32_imm32, b"d", 9), Some(high), &[In::I(0)]);
         } else {
-            let mut sign = Inst::bare(if wide { Cqo } else { Cdq }, crate::codegen::regalloc::Flow::Next);
+            let mut sign = Inst::bare(if wide { Cqo } else { Cdq }, doorbell_codegen::regalloc::Flow::Next);
             sign.implied.extend([Operand::writes(high).fixed(mir::RDX), Operand::reads(low).fixed(mir::RAX)]);
             self.put(sign);
         }

@@ -7,8 +7,8 @@ use super::super::rows::*;
 use super::super::{IselError, gpr};
 use super::vector::Src;
 use super::{In, Regs, Res, Select, Shape, Val, const_of, unsupported};
-use crate::codegen::regalloc::VReg;
-use crate::uop::{DType, Op, Scalar, UOp, to_bits};
+use doorbell_codegen::regalloc::VReg;
+use doorbell_uop::{DType, Op, Scalar, UOp, to_bits};
 
 impl Select<'_> {
     /// Some bytes of a register, moved to its low end. The bytes above them are undefined.
@@ -169,7 +169,7 @@ impl Select<'_> {
     pub(super) fn stack(&mut self, u: &UOp) -> Res<Val> {
         let dt = u.dtype();
         if let Some(first) = u.src().first().filter(|f| u.src().iter().all(|s| s == *f)) {
-            return self.splat(&UOp::new(Op::Splat, dt, [first.clone()], crate::uop::Arg::None));
+            return self.splat(&UOp::new(Op::Splat, dt, [first.clone()], doorbell_uop::Arg::None));
         }
         if u.src().iter().all(|s| s.op() == Op::Const) && dt.scalar != Scalar::Bool {
             return self.stack_constants(u);

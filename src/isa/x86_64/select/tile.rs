@@ -9,8 +9,8 @@ use super::super::IselError;
 use super::super::form::Form;
 use super::super::mir::{self, Base, Inst, Mem, Opd};
 use super::{Res, Select, Val, unsupported};
-use crate::codegen::regalloc::{Flow, VReg};
-use crate::uop::{DType, Op, UOp};
+use doorbell_codegen::regalloc::{Flow, VReg};
+use doorbell_uop::{DType, Op, UOp};
 use iced_x86::Code;
 
 /// Rows of a tile, and bytes of a row.

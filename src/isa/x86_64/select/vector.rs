@@ -5,8 +5,8 @@ use super::super::mir::{Inst, Mem};
 use super::super::ops;
 use super::super::rows::*;
 use super::{In, Regs, Res, Select, Shape, Val, const_of, unsupported};
-use crate::codegen::regalloc::VReg;
-use crate::uop::{ConstVal, DType, Op, Scalar, UOp, to_bits};
+use doorbell_codegen::regalloc::VReg;
+use doorbell_uop::{ConstVal, DType, Op, Scalar, UOp, to_bits};
 
 /// A vector operand: registers, or memory that the operation reads itself.
 #[derive(Clone, Debug)]
@@ -328,5 +328,5 @@ impl Select<'_> {
 
 /// A leaf that represents a lane's register.
 fn stand_in(k: usize, dt: DType) -> UOp {
-    UOp::new(Op::Special, dt, [], crate::uop::Arg::Str(format!("lane operand {k}").into()))
+    UOp::new(Op::Special, dt, [], doorbell_uop::Arg::Str(format!("lane operand {k}").into()))
 }

@@ -1,7 +1,7 @@
 //! A grid to launch ↔ a QMD of any version.
 
 use super::{FieldError, ParseError, Qmd, Version};
-use crate::hcq::packet::GpuVa;
+use crate::packet::GpuVa;
 
 /// What a launch needs. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,7 +294,7 @@ impl BankSlot {
     /// The dwords that hold the address, by their places, and what they become; in the order in which they are to be stored.
     #[must_use]
     pub fn values(&self, words: &[u32], address: GpuVa) -> [(usize, u32); 2] {
-        let parts = crate::hcq::bits::split(address.0 >> self.shift);
+        let parts = crate::bits::split(address.0 >> self.shift);
         let put = |old: u32, n: usize| {
             let (_, lo, mask) = self.parts[n];
             old & !(mask << lo) | (parts[n] & mask) << lo

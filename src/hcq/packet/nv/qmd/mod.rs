@@ -13,7 +13,7 @@ mod v5;
 
 pub use launch::{Action, BankSlot, Constant, Dependent, Invalidate, Launch, Release};
 
-use crate::hcq::packet::{EmitError, GpuVa};
+use crate::packet::{EmitError, GpuVa};
 use std::fmt::Write;
 
 /// Bytes between two QMDs, and of an address's granularity.
@@ -244,7 +244,7 @@ impl std::fmt::Debug for Qmd {
 
 /// Refuses an address that the scheduler cannot be given.
 pub(super) fn check_address(packet: &'static str, qmd: GpuVa) -> Result<(), EmitError> {
-    crate::hcq::packet::check_emit_align(packet, qmd, ALIGN_BYTES)?;
+    crate::packet::check_emit_align(packet, qmd, ALIGN_BYTES)?;
     let max = (1 << 40) - ALIGN_BYTES;
     if qmd.0 > max {
         return Err(EmitError::OverLimit { packet, field: "address", value: qmd.0, max });

@@ -2,7 +2,7 @@
 
 use super::code::{F, FD, H, Opd, P, R, RD};
 use super::{Render, Res, Src, class_of};
-use crate::uop::{Op, Scalar, UOp};
+use doorbell_uop::{Op, Scalar, UOp};
 
 const NAN_F32: u64 = 0x7fff_ffff;
 const NAN_F64: u64 = 0x7fff_ffff_ffff_ffff;

@@ -10,8 +10,8 @@
 
 use super::code::{Code, Opd, P, R, RD, Reg};
 use super::{Render, Res, Src};
-use crate::codegen::{Program, TensorInfo};
-use crate::uop::{Arg, BoxArg, Op, Scalar, UOp};
+use doorbell_codegen::{Program, TensorInfo};
+use doorbell_uop::{Arg, BoxArg, Op, Scalar, UOp};
 
 /// Bytes of a matrix among the parameters, and what they are aligned to.
 pub(super) const MAP_BYTES: u64 = 128;

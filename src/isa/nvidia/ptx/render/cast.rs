@@ -2,7 +2,7 @@
 
 use super::code::{F, FD, H, Opd, P, R, RD};
 use super::{Render, Res, Src, class_of};
-use crate::uop::{Op, Scalar, UOp};
+use doorbell_uop::{Op, Scalar, UOp};
 
 impl Render<'_> {
     pub(super) fn cast(&mut self, u: &UOp, from: Scalar, to: Scalar, x: Src) -> Res<Src> {

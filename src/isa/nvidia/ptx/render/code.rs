@@ -1,7 +1,7 @@
 //! Instructions under construction: registers by class and number, mnemonics as text.
 
 use super::{Render, Src};
-use crate::uop::Scalar;
+use doorbell_uop::Scalar;
 
 /// Classes of registers.
 pub(super) const P: u8 = 0;

@@ -2,7 +2,7 @@
 
 use super::code::{Code, Opd, P, R, RD, Reg};
 use super::{Render, Res, Src, Val, class_of};
-use crate::uop::{Arg, Scalar, UOp};
+use doorbell_uop::{Arg, Scalar, UOp};
 use smallvec::smallvec;
 
 /// An open loop.

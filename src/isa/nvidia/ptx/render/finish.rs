@@ -8,7 +8,7 @@ use super::Render;
 use super::boxes::{MAP_ALIGN, MAP_BYTES};
 use super::code::{CLASSES, Code, Opd, Reg};
 use super::warpgroup::PATTERN;
-use crate::codegen::Program;
+use doorbell_codegen::Program;
 use std::collections::HashMap;
 use std::sync::Arc;
 

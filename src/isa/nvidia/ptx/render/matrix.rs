@@ -2,7 +2,7 @@
 
 use super::code::{Code, F, Opd, R, Reg};
 use super::{Render, Res, Src, Val, class_of};
-use crate::uop::{Arg, Scalar, UOp};
+use doorbell_uop::{Arg, Scalar, UOp};
 
 impl Render<'_> {
     pub(super) fn wmma(&mut self, u: &UOp) -> Res<Val> {

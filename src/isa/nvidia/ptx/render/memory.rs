@@ -4,8 +4,8 @@
 
 use super::code::{Code, H, Opd, R, RD, Reg, class_of};
 use super::{Render, Res, Src, Val};
-use crate::codegen::program::alignment;
-use crate::uop::{AddrSpace, Arg, Op, Scalar, UOp};
+use doorbell_codegen::program::alignment;
+use doorbell_uop::{AddrSpace, Arg, Op, Scalar, UOp};
 
 /// Constant terms of an index go into an instruction's offset below this: what is added up must stay within what it takes.
 const LARGEST_TERM: u64 = 1 << 18;

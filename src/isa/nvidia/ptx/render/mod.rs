@@ -28,9 +28,9 @@ mod wave;
 
 use super::chip::Chip;
 use super::module::Module;
-use crate::codegen::Program;
-use crate::uop::{Arg, Op, Scalar, UMap, UOp, USet, cast_const, eval_alu, from_bits, to_bits};
 use code::{Code, Opd, Reg, class_of};
+use doorbell_codegen::Program;
+use doorbell_uop::{Arg, Op, Scalar, UMap, UOp, USet, cast_const, eval_alu, from_bits, to_bits};
 pub use finish::launch_shared_bytes;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ pub enum Buffers {
 #[non_exhaustive]
 pub enum RenderError {
     #[error("{kernel}: no PTX for {op:?} on {dtype} on {chip}: {why}")]
-    Unsupported { kernel: String, chip: &'static str, op: Op, dtype: crate::uop::DType, why: &'static str },
+    Unsupported { kernel: String, chip: &'static str, op: Op, dtype: doorbell_uop::DType, why: &'static str },
     #[error("{kernel}: malformed program: {why}")]
     Malformed { kernel: String, why: String },
     #[error("{kernel}: {bytes} bytes of shared memory, a block on {chip} has {limit}")]

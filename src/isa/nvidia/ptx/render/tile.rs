@@ -5,8 +5,8 @@
 
 use super::code::{Code, Opd, R, Reg};
 use super::{Render, Res, Src, Val};
-use crate::codegen::Program;
-use crate::uop::{Arg, ConstVal, Op, UMap, UOp, USet};
+use doorbell_codegen::Program;
+use doorbell_uop::{Arg, ConstVal, Op, UMap, UOp, USet};
 
 /// Loads that nothing but copies use.
 pub(super) fn only_copied(program: &Program) -> USet {
@@ -61,8 +61,8 @@ impl Render<'_> {
         let mut ins =
             vec![Opd::Address(a.at.base, a.at.offset), Opd::Address(b.at.base, b.at.offset), Opd::Int(bytes as i64)];
         if let Some(read) = read.filter(|r| Some(*r) != done) {
-            let size = self.choose(crate::uop::Scalar::U32, read, Src::Bits(bytes as u64), Src::Bits(0));
-            ins.push(self.opd(crate::uop::Scalar::U32, size));
+            let size = self.choose(doorbell_uop::Scalar::U32, read, Src::Bits(bytes as u64), Src::Bits(0));
+            ins.push(self.opd(doorbell_uop::Scalar::U32, size));
         }
         let name = if bytes == 16 { "cp.async.cg.shared.global" } else { "cp.async.ca.shared.global" };
         self.code.push(Code { name, guard, outs: vec![], tuple: false, ins });

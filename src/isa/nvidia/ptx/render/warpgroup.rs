@@ -10,8 +10,8 @@
 
 use super::code::{Code, Opd, R, RD, Reg};
 use super::{Render, Res, Src, Val};
-use crate::codegen::Program;
-use crate::uop::{Arg, Op, TileArg, UOp, USet, WmmaArg};
+use doorbell_codegen::Program;
+use doorbell_uop::{Arg, Op, TileArg, UOp, USet, WmmaArg};
 
 /// Bytes after which the order of pieces in rows begins again: where an area begins.
 pub(super) const PATTERN: usize = 1024;

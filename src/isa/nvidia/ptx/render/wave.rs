@@ -2,7 +2,7 @@
 
 use super::code::{Code, Opd, R, Reg};
 use super::{Render, Res, Src, Val, class_of};
-use crate::uop::{Scalar, UOp};
+use doorbell_uop::{Scalar, UOp};
 
 /// Threads of a warp.
 const WARP: u32 = 32;

@@ -1,6 +1,6 @@
 //! Which instruction may come after which.
 
-use crate::isa::sass::inst::{Instruction, Value};
+use crate::sass::inst::{Instruction, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Successors of every instruction.

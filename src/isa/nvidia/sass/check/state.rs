@@ -1,11 +1,11 @@
 //! What may be on its way at a point of the code: results and reads that are not known to be done.
 
 use super::{Hazard, Kind, Trust};
-use crate::isa::sass::control::Control;
-use crate::isa::sass::effects::{Access, Effects, RegFile, Slot, effects};
-use crate::isa::sass::inst::Instruction;
-use crate::isa::sass::row::{Pipe, Role};
-use crate::isa::sass::timing::{
+use crate::sass::control::Control;
+use crate::sass::effects::{Access, Effects, RegFile, Slot, effects};
+use crate::sass::inst::Instruction;
+use crate::sass::row::{Pipe, Role};
+use crate::sass::timing::{
     Completion, SCOREBOARD_SET, SCOREBOARD_SET_FOR_DEPBAR, completion, distance, ends_shared_reads, overwrite,
     reads_late,
 };

@@ -8,8 +8,8 @@
 
 use super::place::STACK;
 use super::schedule::{Listing, Node};
-use crate::isa::sass::effects::general_fields;
-use crate::isa::sass::{Pipe, RegFile};
+use crate::sass::effects::general_fields;
+use crate::sass::{Pipe, RegFile};
 use smallvec::SmallVec;
 
 const REGISTERS: usize = 256;

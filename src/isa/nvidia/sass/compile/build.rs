@@ -4,8 +4,8 @@ use super::AsmError;
 use super::facts::{Facts, Known, SHARED_START, bits_of};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use super::mir::{Block, Code, FOUR, Mach, Nature, ONE, PRED, Pred, TWO, Template, Term, Val, Wide, Word, class_of};
-use crate::isa::ptx::{Opcode, Pos, Type};
-use crate::isa::sass::{Chip, Form, op};
+use crate::ptx::{Opcode, Pos, Type};
+use crate::sass::{Chip, Form, op};
 use std::cell::OnceCell;
 
 /// Where parameters begin in bank 0.
@@ -578,8 +578,9 @@ impl<'a> Build<'a> {
         self.glue(2);
         let at = self.code.blocks[self.block].ops.len();
         let ops = &mut self.code.blocks[self.block].ops[at - 2..];
-        let whole =
-            |w: Word, classes: &[crate::codegen::regalloc::Class]| super::mir::width(classes[w.reg().0 as usize]) == 2;
+        let whole = |w: Word, classes: &[doorbell_codegen::regalloc::Class]| {
+            super::mir::width(classes[w.reg().0 as usize]) == 2
+        };
         let nature = match v {
             _ if self.guard.is_some() => Nature::Plain,
             Wide::Pair(s) if whole(s, &self.code.classes) && whole(d, &self.code.classes) => Nature::Copy,

@@ -11,7 +11,7 @@
 use super::AsmError;
 use super::flat::{self, Flat, Opd, Symbol, place};
 use super::source::{Source, Uses};
-use crate::isa::ptx::{Function, Init, Item, Module, Name, Opcode, Operand, Variable};
+use crate::ptx::{Function, Init, Item, Module, Name, Opcode, Operand, Variable};
 use std::collections::HashMap;
 
 /// Bytes before results and parameters: where to return to.

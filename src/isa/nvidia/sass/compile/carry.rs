@@ -5,7 +5,7 @@
 //! what another way has started costs time at most.
 
 use super::schedule::{Node, REGISTERS, each, number};
-use crate::isa::sass::{RegFile, SCOREBOARDS};
+use crate::sass::{RegFile, SCOREBOARDS};
 
 /// The first number that is none of a general register.
 const GENERAL: usize = 256;

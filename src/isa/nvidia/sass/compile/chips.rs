@@ -5,9 +5,9 @@
 
 use super::lines::Line;
 use super::{constants, described};
-use crate::isa::sass::inst::{field_name, named};
-use crate::isa::sass::row::{Field, Form, Kind, Role};
-use crate::isa::sass::{Chip, Instruction, op};
+use crate::sass::inst::{field_name, named};
+use crate::sass::row::{Field, Form, Kind, Role};
+use crate::sass::{Chip, Instruction, op};
 
 /// What the words of bank 0 begin with on sm_90, and where it is on chips before and after it: first byte, bytes, before, after.
 /// Source: cubins of ptxas 13.5 (nv.md 5.4).

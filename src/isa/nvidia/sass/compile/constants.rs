@@ -9,8 +9,8 @@
 use super::chips::{copied, place};
 use super::lines::Line;
 use super::scalar::SCALARS;
-use crate::isa::sass::row::{Field, Form, Index, Kind, Pipe, Role};
-use crate::isa::sass::{Chip, FieldError, Guard, Instruction, op};
+use crate::sass::row::{Field, Form, Index, Kind, Pipe, Role};
+use crate::sass::{Chip, FieldError, Guard, Instruction, op};
 use std::ops::Range;
 
 /// Uniform registers of constants: selection uses those below, values that loops keep those above.
@@ -290,7 +290,7 @@ fn loops(lines: &[Line]) -> Vec<std::ops::Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::sass::table::FORMS;
+    use crate::sass::table::FORMS;
 
     #[test]
     fn forms_that_read_a_constant_in_its_place_are_called_so() {

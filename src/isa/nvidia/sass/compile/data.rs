@@ -4,8 +4,8 @@ use super::AsmError;
 use super::facts::bits_of;
 use super::flat::{Names, Symbol, place};
 use super::source::Source;
-use crate::elf::cubin::{Relocation, RelocationKind, Space as Section, Variable as NewVariable};
-use crate::isa::ptx::{Function, Init, Linkage, Operand, Space, Type, Variable};
+use crate::ptx::{Function, Init, Linkage, Operand, Space, Type, Variable};
+use doorbell_elf::cubin::{Relocation, RelocationKind, Space as Section, Variable as NewVariable};
 
 /// The module's variables, and what each slot of bank 4 is the address of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 use super::chips::copied;
 use super::constants::load;
 use super::lines::Line;
-use crate::isa::sass::row::{Form, Pipe, Role};
-use crate::isa::sass::{Chip, Instruction, op};
+use crate::sass::row::{Form, Pipe, Role};
+use crate::sass::{Chip, Instruction, op};
 
 /// The uniform pair that holds it.
 pub(super) const DESCRIPTOR: u64 = 60;
@@ -69,7 +69,7 @@ fn with_descriptor(inst: &Instruction, form: &'static Form) -> Option<Instructio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::sass::row::Kind;
+    use crate::sass::row::Kind;
 
     #[test]
     fn forms_with_a_descriptor_have_all_fields_of_those_without_in_the_same_places() {

@@ -5,7 +5,7 @@
 
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use super::source::Store;
-use crate::isa::ptx::{Imm, Opcode, Space, Type};
+use crate::ptx::{Imm, Opcode, Space, Type};
 use std::convert::Infallible;
 
 /// What a register holds.

@@ -5,8 +5,8 @@ use super::call::{self, Signatures};
 use super::mnemonics::Mnemonic;
 use super::operands::Operands;
 use super::source::{Passed, Scope, Source, Store, Uses};
-use crate::isa::ptx::{Imm, Modifier, Name, Opcode, Pos, Space, Type, Variable};
-use crate::isa::sass::Chip;
+use crate::ptx::{Imm, Modifier, Name, Opcode, Pos, Space, Type, Variable};
+use crate::sass::Chip;
 use hashbrown::HashMap;
 
 /// A number of a register of the text.

@@ -7,7 +7,7 @@
 use super::lines::Line;
 use super::mir::{Code, Mach, Word};
 use super::schedule::{Listing, Node};
-use crate::isa::sass::{Access, Effects, Guard, Instruction, Pipe, RegFile, Slot, effects, is_group_multiply, op};
+use crate::sass::{Access, Effects, Guard, Instruction, Pipe, RegFile, Slot, effects, is_group_multiply, op};
 use hashbrown::HashMap;
 
 /// Registers on their way: first word and number of words, and the groups that have ended since.
@@ -19,7 +19,7 @@ fn waits(inst: &Instruction) -> Option<u64> {
         return None;
     }
     match (inst.form().mnemonic, inst.form().name) {
-        ("WARPGROUP", "DEPBAR") => inst.get("n", crate::isa::sass::Role::Value),
+        ("WARPGROUP", "DEPBAR") => inst.get("n", crate::sass::Role::Value),
         ("WARPGROUP", "WAIT") => Some(0),
         _ => None,
     }

@@ -6,7 +6,7 @@
 
 use super::AsmError;
 use super::mir::{Block, Code, Mach, Nature, ONE, Term};
-use crate::isa::sass::op;
+use crate::sass::op;
 use smallvec::SmallVec;
 
 const NONE: usize = usize::MAX;

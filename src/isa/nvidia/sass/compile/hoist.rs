@@ -5,9 +5,9 @@
 
 use super::live::bundle_start;
 use super::mir::{Code, Mach, width};
-use crate::codegen::regalloc::VReg;
-use crate::isa::sass::order::{Order, order};
-use crate::isa::sass::{Completion, RegFile, completion, effects};
+use crate::sass::order::{Order, order};
+use crate::sass::{Completion, RegFile, completion, effects};
+use doorbell_codegen::regalloc::VReg;
 use smallvec::SmallVec;
 
 /// Groups of instructions that are looked through for loads.

@@ -8,8 +8,8 @@
 use super::flow::loops;
 use super::hoist::computes;
 use super::mir::{Code, Mach, Nature, PRED, Pred, Term, Word, width};
-use crate::codegen::regalloc::{Class, VReg};
-use crate::isa::sass::Pipe;
+use crate::sass::Pipe;
+use doorbell_codegen::regalloc::{Class, VReg};
 
 /// Words and predicates that may be kept over a loop.
 const WORDS: u32 = 12;

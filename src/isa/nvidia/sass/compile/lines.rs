@@ -3,8 +3,8 @@
 use super::AsmError;
 use super::call::FUNCTIONS;
 use super::mir::{Code, Mach, Nature, Pred, RegField, Term};
-use crate::isa::ptx::Pos;
-use crate::isa::sass::{Guard, Instruction, Role, is_group_multiply, op};
+use crate::ptx::Pos;
+use crate::sass::{Guard, Instruction, Role, is_group_multiply, op};
 use smallvec::{SmallVec, smallvec};
 
 /// Reads as zero.

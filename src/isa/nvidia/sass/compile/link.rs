@@ -4,7 +4,7 @@ use super::call::{FUNCTIONS, Signatures};
 use super::lines::Line;
 use super::place::Placed;
 use super::{AsmError, Kernel, Routine};
-use crate::isa::ptx::Pos;
+use crate::ptx::Pos;
 
 /// The functions of a module, by number.
 pub(super) struct Functions {

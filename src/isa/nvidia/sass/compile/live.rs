@@ -6,7 +6,7 @@
 
 use super::mir::{Code, Mach, Nature, RegField, Term, width};
 use super::touch::Work;
-use crate::codegen::regalloc::{Class, Lives, Sight, VReg};
+use doorbell_codegen::regalloc::{Class, Lives, Sight, VReg};
 use smallvec::SmallVec;
 use std::ops::Range;
 

@@ -6,8 +6,8 @@
 
 use super::super::inst::{FieldError, Instruction};
 use super::super::row::{Field, Form, Key, Kind, Role, TextKey};
-use crate::codegen::regalloc::{Class, VReg};
-use crate::isa::ptx::Pos;
+use crate::ptx::Pos;
+use doorbell_codegen::regalloc::{Class, VReg};
 use smallvec::SmallVec;
 
 /// Register classes: predicates, and general registers by words.

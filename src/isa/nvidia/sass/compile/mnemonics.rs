@@ -1,7 +1,7 @@
 //! Mnemonics with their modifiers, and what is asked of them. Those that texts have most of are taken apart once a process, others once a text.
 
 use super::flat::Said;
-use crate::isa::ptx::{self, Modifier, Opcode};
+use crate::ptx::{self, Modifier, Opcode};
 use smallvec::SmallVec;
 use std::sync::LazyLock;
 

@@ -6,7 +6,7 @@
 //!      --synchronise--> control words --> 128-bit words
 //! ```
 //!
-//! Place in the arrows: reads [`isa::ptx`](crate::isa::ptx), writes through this room's codec; registers come from the shared
+//! Place in the arrows: reads [`isa::ptx`](crate::ptx), writes through this room's codec; registers come from the shared
 //! allocator. What it gives is a kernel's words and the facts that a loader wants. Source: PTX ISA 8.8 for meaning; code that
 //! ptxas 13.5.37 makes for layouts of constants, shared memory and parameters. Left out, each refused with its place in
 //! the text: textures, surfaces, sparse matrices of a warpgroup.
@@ -51,9 +51,9 @@ mod vector;
 
 use super::encode;
 use super::{Chip, Form, Instruction, Pipe, Role, op};
-use crate::elf::cubin::{self, Arch, NewKernel, NewModule, Param};
-use crate::isa::ptx::{self, Item, Pos, Tuning};
+use crate::ptx::{self, Item, Pos, Tuning};
 pub use data::Data;
+use doorbell_elf::cubin::{self, Arch, NewKernel, NewModule, Param};
 use flat::{Names, Symbol};
 use schedule::Node;
 use source::{Reader, Source, Store};

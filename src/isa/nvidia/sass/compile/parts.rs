@@ -9,11 +9,11 @@ use super::mir::{Code, FOUR, Mach, Nature, ONE, PRED, Pred, RegField, TWO, width
 use super::place::{GENERAL, PREDICATES, STACK};
 use super::select::Selected;
 use super::touch::{ON_STACK, Work};
-use crate::codegen::regalloc::{
+use crate::ptx::Pos;
+use crate::sass::{Role, op};
+use doorbell_codegen::regalloc::{
     self, Allocation, Class, Edit, Flow, Func, Kind, Loc, Operand, PReg, Role as Use, VReg,
 };
-use crate::isa::ptx::Pos;
-use crate::isa::sass::{Role, op};
 use smallvec::SmallVec;
 
 /// What an instruction of the allocator is.

@@ -7,9 +7,9 @@
 
 use super::hoist::{Group, Links, is_plain};
 use super::mir::{Block, Code, Mach, Nature, ONE, Pred, Term, Word, width};
-use crate::codegen::regalloc::{Class, VReg};
-use crate::isa::sass::order::{Order, order};
-use crate::isa::sass::{RegFile, effects, guessed_latency};
+use crate::sass::order::{Order, order};
+use crate::sass::{RegFile, effects, guessed_latency};
+use doorbell_codegen::regalloc::{Class, VReg};
 use smallvec::SmallVec;
 
 /// Words that may be on their way from turn to turn.

@@ -8,9 +8,9 @@ use super::parts::{Apply, Parts, moves_runs, parked, spills};
 use super::pool;
 use super::scalar;
 use super::select::Selected;
-use crate::codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Values, Whole};
-use crate::isa::ptx::Pos;
-use crate::isa::sass::op;
+use crate::ptx::Pos;
+use crate::sass::op;
+use doorbell_codegen::regalloc::{self, Allocation, Class, RegClass, RegFile, RegInfo, Values, Whole};
 
 pub(super) const PREDICATES: u8 = 0;
 pub(super) const GENERAL: u8 = 1;

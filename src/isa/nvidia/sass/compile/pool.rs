@@ -6,8 +6,8 @@
 use super::flat::{Body, Flat, Item, Opd};
 use super::lines::Line;
 use super::schedule::jumps;
-use crate::isa::ptx::{Function, Imm, Opcode, Tuning};
-use crate::isa::sass::{Guard, Instruction, RegFile, Role, effects};
+use crate::ptx::{Function, Imm, Opcode, Tuning};
+use crate::sass::{Guard, Instruction, RegFile, Role, effects};
 use hashbrown::HashMap;
 
 /// The least and the most registers that a body asks for.

@@ -5,7 +5,7 @@
 
 use super::schedule::Node;
 use super::sync::Placed;
-use crate::isa::sass::{Access, Instruction, Pipe, RegFile};
+use crate::sass::{Access, Instruction, Pipe, RegFile};
 
 /// Sets the flags; `places` are those of labels.
 pub(super) fn reuse(code: &mut [Placed], nodes: &[Node], places: &[usize]) {

@@ -11,7 +11,7 @@
 use super::live::goes_back;
 use super::mir::{Code, Mach, Nature, ONE, PRED, RegField, Term};
 use super::select::Selected;
-use crate::isa::sass::{Form, Pipe, RegFile, Role, effects, op};
+use crate::sass::{Form, Pipe, RegFile, Role, effects, op};
 use smallvec::SmallVec;
 use std::ops::Range;
 

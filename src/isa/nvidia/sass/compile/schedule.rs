@@ -4,11 +4,9 @@
 //! those of [`timing`](super::super::timing); the others are guesses, that only the order depends on.
 
 use super::lines::Line;
-use crate::isa::sass::effects::add_effects;
-use crate::isa::sass::order::{Order, order};
-use crate::isa::sass::{
-    Access, Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency,
-};
+use crate::sass::effects::add_effects;
+use crate::sass::order::{Order, order};
+use crate::sass::{Access, Completion, Effects, Instruction, Pipe, RegFile, completion, distance, guessed_latency};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -5,7 +5,7 @@
 //! that are there anyway, for instructions of the block alone, is computed by all threads and needs not wait for the guard.
 
 use super::mir::{Block, Code, Mach, Nature, Pred, Term, width};
-use crate::isa::sass::{Pipe, op};
+use crate::sass::{Pipe, op};
 
 /// Instructions that are guarded rather than skipped, where threads may part at the branch and where they do not.
 const SHORT: usize = 8;
@@ -161,7 +161,7 @@ fn suits(ops: &[Mach], p: Pred, limit: usize) -> bool {
             _ => false,
         };
         let overwrites = m.regs.iter().any(|r| r.write && Some(r.word.reg()) == p.word.map(|w| w.reg()));
-        plain && !overwrites && !m.is_guarded() && m.inst.guard == crate::isa::sass::Guard::ALWAYS
+        plain && !overwrites && !m.is_guarded() && m.inst.guard == crate::sass::Guard::ALWAYS
     };
     ops.len() <= limit && ops.iter().all(fine)
 }

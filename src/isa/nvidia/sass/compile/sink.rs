@@ -4,8 +4,8 @@
 //! and the parameter is a constant that is loaded then. Done on virtual registers, within a block; loads find their addresses behind this (`hoist`).
 
 use super::mir::{Code, Mach};
-use crate::codegen::regalloc::VReg;
-use crate::isa::sass::op;
+use crate::sass::op;
+use doorbell_codegen::regalloc::VReg;
 
 /// How many instructions before its use an address stands, and how many before that its parameter, so that nobody waits for them.
 const ADDRESS: usize = 6;

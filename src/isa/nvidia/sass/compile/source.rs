@@ -5,7 +5,7 @@ use super::AsmError;
 use super::flat::{Flat, Item, Opd, Symbol};
 use super::mnemonics::{Common, Mnemonic};
 use super::operands;
-use crate::isa::ptx::{
+use crate::ptx::{
     Bodies, Head, Imm, Modifier, Name, Opcode, Operands, Pos, Registers, Space, Statement, Type, Variable,
 };
 use hashbrown::HashMap;

@@ -6,7 +6,7 @@
 use super::facts::each;
 use super::flat::{Body, Flat, Item, Opd, Reg};
 use super::source::Store;
-use crate::isa::ptx::{Opcode, Type};
+use crate::ptx::{Opcode, Type};
 use smallvec::SmallVec;
 use std::convert::Infallible;
 

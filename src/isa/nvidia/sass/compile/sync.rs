@@ -9,7 +9,7 @@
 use super::PADDING;
 use super::carry::{Entry, Given, Waits};
 use super::schedule::{Listing, Node, Piece, REGISTERS, each, jumps, span};
-use crate::isa::sass::{
+use crate::sass::{
     Access, Completion, Control, Guard, Instruction, Pipe, RegFile, SCOREBOARD_SET, SCOREBOARDS, Slot, completion,
     distance, least_stall, op, reads_late,
 };

@@ -3,7 +3,7 @@
 //! A write of a part of a register whose rest is wanted, or that a guard may skip, modifies it.
 
 use super::mir::{Mach, PRED, Word, width};
-use crate::codegen::regalloc::{Class, Constraint, Operand, Role, VReg};
+use doorbell_codegen::regalloc::{Class, Constraint, Operand, Role, VReg};
 
 /// Lists that serve one group after the other.
 #[derive(Default)]

@@ -6,7 +6,7 @@
 
 use super::facts::Facts;
 use super::flat::{Body, Flat, Item, Opd, Symbol};
-use crate::isa::ptx::{Opcode, Space};
+use crate::ptx::{Opcode, Space};
 
 pub(super) fn uniform(body: &Body, facts: &Facts) -> Vec<bool> {
     let mut uniform = vec![true; body.regs.len()];

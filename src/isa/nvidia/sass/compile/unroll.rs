@@ -9,7 +9,7 @@ use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use super::mnemonics::Mnemonic;
 use super::source::Store;
 use super::split::{each_mut, fresh};
-use crate::isa::ptx::{Imm, Modifier, Opcode, Type};
+use crate::ptx::{Imm, Modifier, Opcode, Type};
 use std::ops::{Index, IndexMut};
 use std::sync::LazyLock;
 

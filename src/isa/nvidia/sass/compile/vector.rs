@@ -6,7 +6,7 @@
 use super::facts::{Facts, Known, SHARED_START, each};
 use super::flat::{Body, Flat, Item, Opd, Reg, Symbol};
 use super::source::Store;
-use crate::isa::ptx::{Imm, Modifier, Opcode, Space, Type};
+use crate::ptx::{Imm, Modifier, Opcode, Space, Type};
 
 static PAIR: [Modifier; 3] = [Modifier::Space(Space::Shared), Modifier::Vector(2), Modifier::Type(Type::B32)];
 static QUAD: [Modifier; 3] = [Modifier::Space(Space::Shared), Modifier::Vector(4), Modifier::Type(Type::B32)];

@@ -23,15 +23,61 @@ pub const RULES_15: &[Rule] = &[rule(0b10000, &[(4, 0x7), (6, 0x2)]), rule(0b100
 pub const RULES_16: &[Rule] = &[rule(0b10000, &[(3, 0x4)])];
 pub const RULES_17: &[Rule] = &[rule(0b10000, &[(13, 0xe)])];
 pub const RULES_18: &[Rule] = &[rule(0b00111, &[(5, 0x10)])];
-pub const RULES_19: &[Rule] = &[rule(0b00111, &[(5, 0x4), (6, 0x14)]), rule(0b00001, &[(6, 0x10)]), rule(0b00001, &[(5, 0x12), (6, 0x12)]), rule(0b00110, &[(6, 0x12)]), rule(0b11000, &[(5, 0x10), (6, 0x10)]), rule(0b11000, &[(5, 0x2), (6, 0x2)]), rule(0b11000, &[(5, 0x4), (6, 0x4)])];
-pub const RULES_20: &[Rule] = &[rule(0b00111, &[(7, 0x4), (8, 0x14)]), rule(0b00001, &[(7, 0x12), (8, 0x12)]), rule(0b00110, &[(8, 0x12)]), rule(0b01000, &[(7, 0x4), (8, 0x4)]), rule(0b01000, &[(7, 0x2), (8, 0x2)]), rule(0b01000, &[(7, 0x10), (8, 0x10)])];
-pub const RULES_21: &[Rule] = &[rule(0b00111, &[(5, 0x12), (6, 0x12)]), rule(0b00111, &[(5, 0x4), (6, 0x14)]), rule(0b01000, &[(5, 0x4), (6, 0x4)]), rule(0b01000, &[(5, 0x2), (6, 0x2)]), rule(0b01000, &[(5, 0x10), (6, 0x10)])];
-pub const RULES_22: &[Rule] = &[rule(0b10000, &[(5, 0x2), (6, 0x2)]), rule(0b10000, &[(5, 0x4), (6, 0x4)]), rule(0b10000, &[(5, 0x10), (6, 0x10)])];
+pub const RULES_19: &[Rule] = &[
+    rule(0b00111, &[(5, 0x4), (6, 0x14)]),
+    rule(0b00001, &[(6, 0x10)]),
+    rule(0b00001, &[(5, 0x12), (6, 0x12)]),
+    rule(0b00110, &[(6, 0x12)]),
+    rule(0b11000, &[(5, 0x10), (6, 0x10)]),
+    rule(0b11000, &[(5, 0x2), (6, 0x2)]),
+    rule(0b11000, &[(5, 0x4), (6, 0x4)]),
+];
+pub const RULES_20: &[Rule] = &[
+    rule(0b00111, &[(7, 0x4), (8, 0x14)]),
+    rule(0b00001, &[(7, 0x12), (8, 0x12)]),
+    rule(0b00110, &[(8, 0x12)]),
+    rule(0b01000, &[(7, 0x4), (8, 0x4)]),
+    rule(0b01000, &[(7, 0x2), (8, 0x2)]),
+    rule(0b01000, &[(7, 0x10), (8, 0x10)]),
+];
+pub const RULES_21: &[Rule] = &[
+    rule(0b00111, &[(5, 0x12), (6, 0x12)]),
+    rule(0b00111, &[(5, 0x4), (6, 0x14)]),
+    rule(0b01000, &[(5, 0x4), (6, 0x4)]),
+    rule(0b01000, &[(5, 0x2), (6, 0x2)]),
+    rule(0b01000, &[(5, 0x10), (6, 0x10)]),
+];
+pub const RULES_22: &[Rule] = &[
+    rule(0b10000, &[(5, 0x2), (6, 0x2)]),
+    rule(0b10000, &[(5, 0x4), (6, 0x4)]),
+    rule(0b10000, &[(5, 0x10), (6, 0x10)]),
+];
 pub const RULES_23: &[Rule] = &[rule(0b11111, &[(3, 0x4)])];
-pub const RULES_24: &[Rule] = &[rule(0b11111, &[(5, 0x16), (6, 0x16)]), rule(0b00111, &[(5, 0x18), (6, 0x18)]), rule(0b11000, &[(5, 0x8), (6, 0x8)])];
-pub const RULES_25: &[Rule] = &[rule(0b00111, &[(7, 0x10)]), rule(0b00111, &[(7, 0x4), (8, 0x14)]), rule(0b00111, &[(7, 0x18), (8, 0x18)]), rule(0b01111, &[(7, 0x16), (8, 0x16)]), rule(0b01000, &[(7, 0x8), (8, 0x8)])];
-pub const RULES_26: &[Rule] = &[rule(0b00111, &[(5, 0x10)]), rule(0b00001, &[(6, 0x10)]), rule(0b01111, &[(5, 0x16), (6, 0x16)]), rule(0b00111, &[(5, 0x18), (6, 0x18)]), rule(0b00110, &[(5, 0x12), (6, 0x12)]), rule(0b01000, &[(5, 0x8), (6, 0x8)])];
-pub const RULES_27: &[Rule] = &[rule(0b10000, &[(5, 0x4), (6, 0x4)]), rule(0b10000, &[(5, 0x16), (6, 0x16)]), rule(0b10000, &[(5, 0x8), (6, 0x8)])];
+pub const RULES_24: &[Rule] = &[
+    rule(0b11111, &[(5, 0x16), (6, 0x16)]),
+    rule(0b00111, &[(5, 0x18), (6, 0x18)]),
+    rule(0b11000, &[(5, 0x8), (6, 0x8)]),
+];
+pub const RULES_25: &[Rule] = &[
+    rule(0b00111, &[(7, 0x10)]),
+    rule(0b00111, &[(7, 0x4), (8, 0x14)]),
+    rule(0b00111, &[(7, 0x18), (8, 0x18)]),
+    rule(0b01111, &[(7, 0x16), (8, 0x16)]),
+    rule(0b01000, &[(7, 0x8), (8, 0x8)]),
+];
+pub const RULES_26: &[Rule] = &[
+    rule(0b00111, &[(5, 0x10)]),
+    rule(0b00001, &[(6, 0x10)]),
+    rule(0b01111, &[(5, 0x16), (6, 0x16)]),
+    rule(0b00111, &[(5, 0x18), (6, 0x18)]),
+    rule(0b00110, &[(5, 0x12), (6, 0x12)]),
+    rule(0b01000, &[(5, 0x8), (6, 0x8)]),
+];
+pub const RULES_27: &[Rule] = &[
+    rule(0b10000, &[(5, 0x4), (6, 0x4)]),
+    rule(0b10000, &[(5, 0x16), (6, 0x16)]),
+    rule(0b10000, &[(5, 0x8), (6, 0x8)]),
+];
 pub const RULES_28: &[Rule] = &[rule(0b11100, &[(8, 0xe)]), rule(0b10000, &[(7, 0x38)])];
 pub const RULES_29: &[Rule] = &[rule(0b00010, &[(7, 0x8)])];
 pub const RULES_30: &[Rule] = &[rule(0b11100, &[(6, 0x8)]), rule(0b11100, &[(5, 0x3)]), rule(0b10000, &[(4, 0x3a)])];
@@ -45,7 +91,8 @@ pub const RULES_37: &[Rule] = &[rule(0b00010, &[(6, 0x8)])];
 pub const RULES_38: &[Rule] = &[rule(0b10000, &[(6, 0x38)]), rule(0b10000, &[(7, 0xe)])];
 pub const RULES_39: &[Rule] = &[rule(0b01100, &[(4, 0x3)]), rule(0b01100, &[(5, 0x8)])];
 pub const RULES_40: &[Rule] = &[rule(0b00010, &[(3, 0x8)])];
-pub const RULES_41: &[Rule] = &[rule(0b10000, &[(5, 0x8)]), rule(0b10000, &[(3, 0x38)]), rule(0b10000, &[(4, 0x3)]), rule(0b10000, &[(3, 0x3a)])];
+pub const RULES_41: &[Rule] =
+    &[rule(0b10000, &[(5, 0x8)]), rule(0b10000, &[(3, 0x38)]), rule(0b10000, &[(4, 0x3)]), rule(0b10000, &[(3, 0x3a)])];
 pub const RULES_42: &[Rule] = &[rule(0b01000, &[(4, 0xe)]), rule(0b01000, &[(3, 0x33)])];
 pub const RULES_43: &[Rule] = &[rule(0b10000, &[(3, 0x33)]), rule(0b10000, &[(4, 0xe)])];
 pub const RULES_44: &[Rule] = &[rule(0b01100, &[(8, 0x8)]), rule(0b01100, &[(7, 0xd)])];
@@ -74,21 +121,40 @@ pub const RULES_66: &[Rule] = &[rule(0b01000, &[(11, 0x2), (12, 0x2)])];
 pub const RULES_67: &[Rule] = &[rule(0b00110, &[(2, 0x2), (12, 0x2)])];
 pub const RULES_68: &[Rule] = &[rule(0b01000, &[(10, 0x2), (11, 0x2)])];
 pub const RULES_69: &[Rule] = &[rule(0b10000, &[(10, 0x2), (11, 0x2)])];
-pub const RULES_70: &[Rule] = &[rule(0b11111, &[(19, 0x2), (20, 0x2)]), rule(0b00111, &[(18, 0x8)]), rule(0b11111, &[(16, 0x2), (17, 0x2)])];
-pub const RULES_71: &[Rule] = &[rule(0b11111, &[(13, 0x2), (14, 0x2)]), rule(0b11111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(15, 0x8)])];
-pub const RULES_72: &[Rule] = &[rule(0b11111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(15, 0x8)]), rule(0b11111, &[(13, 0x2), (14, 0x2)])];
+pub const RULES_70: &[Rule] =
+    &[rule(0b11111, &[(19, 0x2), (20, 0x2)]), rule(0b00111, &[(18, 0x8)]), rule(0b11111, &[(16, 0x2), (17, 0x2)])];
+pub const RULES_71: &[Rule] =
+    &[rule(0b11111, &[(13, 0x2), (14, 0x2)]), rule(0b11111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(15, 0x8)])];
+pub const RULES_72: &[Rule] =
+    &[rule(0b11111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(15, 0x8)]), rule(0b11111, &[(13, 0x2), (14, 0x2)])];
 pub const RULES_73: &[Rule] = &[rule(0b01000, &[(19, 0x2), (20, 0x2)]), rule(0b01000, &[(16, 0x2), (17, 0x2)])];
-pub const RULES_74: &[Rule] = &[rule(0b00111, &[(18, 0x8)]), rule(0b00111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(19, 0x2), (20, 0x2)])];
-pub const RULES_75: &[Rule] = &[rule(0b00111, &[(17, 0x8)]), rule(0b01111, &[(18, 0x2), (19, 0x2)]), rule(0b01000, &[(15, 0x2), (16, 0x2)])];
+pub const RULES_74: &[Rule] =
+    &[rule(0b00111, &[(18, 0x8)]), rule(0b00111, &[(16, 0x2), (17, 0x2)]), rule(0b00111, &[(19, 0x2), (20, 0x2)])];
+pub const RULES_75: &[Rule] =
+    &[rule(0b00111, &[(17, 0x8)]), rule(0b01111, &[(18, 0x2), (19, 0x2)]), rule(0b01000, &[(15, 0x2), (16, 0x2)])];
 pub const RULES_76: &[Rule] = &[rule(0b10000, &[(18, 0x2), (19, 0x2)]), rule(0b10000, &[(15, 0x2), (16, 0x2)])];
-pub const RULES_77: &[Rule] = &[rule(0b00111, &[(17, 0x8)]), rule(0b01111, &[(18, 0x2), (19, 0x2)]), rule(0b01000, &[(15, 0x2), (16, 0x2)]), rule(0b01000, &[(9, 0x2)])];
-pub const RULES_78: &[Rule] = &[rule(0b10000, &[(15, 0x2), (16, 0x2)]), rule(0b10000, &[(9, 0x2)]), rule(0b10000, &[(18, 0x2), (19, 0x2)])];
-pub const RULES_79: &[Rule] = &[rule(0b01111, &[(16, 0x2), (17, 0x2)]), rule(0b01111, &[(15, 0x8)]), rule(0b00110, &[(13, 0x2), (14, 0x2)]), rule(0b01000, &[(14, 0x2)])];
-pub const RULES_80: &[Rule] = &[rule(0b01111, &[(14, 0x2), (15, 0x2)]), rule(0b01111, &[(13, 0x8)]), rule(0b01000, &[(12, 0x2)])];
-pub const RULES_81: &[Rule] = &[rule(0b01000, &[(15, 0x2)]), rule(0b01000, &[(16, 0x8)]), rule(0b01000, &[(17, 0x2), (18, 0x2)])];
+pub const RULES_77: &[Rule] = &[
+    rule(0b00111, &[(17, 0x8)]),
+    rule(0b01111, &[(18, 0x2), (19, 0x2)]),
+    rule(0b01000, &[(15, 0x2), (16, 0x2)]),
+    rule(0b01000, &[(9, 0x2)]),
+];
+pub const RULES_78: &[Rule] =
+    &[rule(0b10000, &[(15, 0x2), (16, 0x2)]), rule(0b10000, &[(9, 0x2)]), rule(0b10000, &[(18, 0x2), (19, 0x2)])];
+pub const RULES_79: &[Rule] = &[
+    rule(0b01111, &[(16, 0x2), (17, 0x2)]),
+    rule(0b01111, &[(15, 0x8)]),
+    rule(0b00110, &[(13, 0x2), (14, 0x2)]),
+    rule(0b01000, &[(14, 0x2)]),
+];
+pub const RULES_80: &[Rule] =
+    &[rule(0b01111, &[(14, 0x2), (15, 0x2)]), rule(0b01111, &[(13, 0x8)]), rule(0b01000, &[(12, 0x2)])];
+pub const RULES_81: &[Rule] =
+    &[rule(0b01000, &[(15, 0x2)]), rule(0b01000, &[(16, 0x8)]), rule(0b01000, &[(17, 0x2), (18, 0x2)])];
 pub const RULES_82: &[Rule] = &[rule(0b00111, &[(17, 0x2), (18, 0x2)]), rule(0b00111, &[(16, 0x8)])];
 pub const RULES_83: &[Rule] = &[rule(0b00111, &[(16, 0x8)]), rule(0b00111, &[(17, 0x2), (18, 0x2)])];
-pub const RULES_84: &[Rule] = &[rule(0b01111, &[(14, 0x8)]), rule(0b01111, &[(15, 0x2), (16, 0x2)]), rule(0b01000, &[(13, 0x2)])];
+pub const RULES_84: &[Rule] =
+    &[rule(0b01111, &[(14, 0x8)]), rule(0b01111, &[(15, 0x2), (16, 0x2)]), rule(0b01000, &[(13, 0x2)])];
 pub const RULES_85: &[Rule] = &[rule(0b00111, &[(2, 0x10)])];
 pub const RULES_86: &[Rule] = &[rule(0b00111, &[(4, 0x10)])];
 pub const RULES_87: &[Rule] = &[rule(0b00111, &[(2, 0x10)]), rule(0b11111, &[(3, 0xf)])];
@@ -96,12 +162,29 @@ pub const RULES_88: &[Rule] = &[rule(0b00111, &[(2, 0x10)]), rule(0b11111, &[(2,
 pub const RULES_89: &[Rule] = &[rule(0b01111, &[(4, 0x16), (5, 0x3f)]), rule(0b00111, &[(4, 0x10)])];
 pub const RULES_90: &[Rule] = &[rule(0b01111, &[(2, 0x16), (3, 0x3f)]), rule(0b00111, &[(2, 0x10)])];
 pub const RULES_91: &[Rule] = &[rule(0b10000, &[(2, 0x16), (3, 0x3f)])];
-pub const RULES_92: &[Rule] = &[rule(0b11000, &[(1, 0xf), (3, 0xc)]), rule(0b11000, &[(1, 0x30), (3, 0x7)]), rule(0b11000, &[(1, 0xc0), (3, 0xb)])];
-pub const RULES_93: &[Rule] = &[rule(0b00111, &[(1, 0xf), (3, 0xc)]), rule(0b00111, &[(1, 0x30), (3, 0x7)]), rule(0b00111, &[(1, 0xc0), (3, 0xb)])];
-pub const RULES_94: &[Rule] = &[rule(0b01000, &[(1, 0xf), (3, 0xc)]), rule(0b01000, &[(1, 0x30), (3, 0x7)]), rule(0b01000, &[(1, 0xc0), (3, 0xb)])];
-pub const RULES_95: &[Rule] = &[rule(0b10000, &[(1, 0xf), (3, 0xc)]), rule(0b10000, &[(1, 0x30), (3, 0x7)]), rule(0b10000, &[(1, 0xc0), (3, 0xb)])];
+pub const RULES_92: &[Rule] = &[
+    rule(0b11000, &[(1, 0xf), (3, 0xc)]),
+    rule(0b11000, &[(1, 0x30), (3, 0x7)]),
+    rule(0b11000, &[(1, 0xc0), (3, 0xb)]),
+];
+pub const RULES_93: &[Rule] = &[
+    rule(0b00111, &[(1, 0xf), (3, 0xc)]),
+    rule(0b00111, &[(1, 0x30), (3, 0x7)]),
+    rule(0b00111, &[(1, 0xc0), (3, 0xb)]),
+];
+pub const RULES_94: &[Rule] = &[
+    rule(0b01000, &[(1, 0xf), (3, 0xc)]),
+    rule(0b01000, &[(1, 0x30), (3, 0x7)]),
+    rule(0b01000, &[(1, 0xc0), (3, 0xb)]),
+];
+pub const RULES_95: &[Rule] = &[
+    rule(0b10000, &[(1, 0xf), (3, 0xc)]),
+    rule(0b10000, &[(1, 0x30), (3, 0x7)]),
+    rule(0b10000, &[(1, 0xc0), (3, 0xb)]),
+];
 pub const RULES_96: &[Rule] = &[rule(0b11000, &[(10, 0x30)]), rule(0b11000, &[(11, 0x30)]), rule(0b10000, &[(9, 0x1)])];
-pub const RULES_97: &[Rule] = &[rule(0b11000, &[(14, 0x30)]), rule(0b11000, &[(13, 0x30)]), rule(0b10000, &[(12, 0x4)])];
+pub const RULES_97: &[Rule] =
+    &[rule(0b11000, &[(14, 0x30)]), rule(0b11000, &[(13, 0x30)]), rule(0b10000, &[(12, 0x4)])];
 pub const RULES_98: &[Rule] = &[rule(0b00111, &[(5, 0x1)])];
 pub const RULES_99: &[Rule] = &[rule(0b01000, &[(1, 0x8), (3, 0x2)])];
 pub const RULES_100: &[Rule] = &[rule(0b10000, &[(1, 0x8), (3, 0x2)])];

@@ -5,24 +5,104 @@ use super::super::row::{Named, named};
 pub const L_C: &[Named] = &[named(0, ""), named(1, ".ARVCNT"), named(2, ".TRANSCNT")];
 pub const L_RS: &[Named] = &[named(0, ".U32"), named(1, ".64")];
 pub const L_E: &[Named] = &[named(1, ".E")];
-pub const L_OP: &[Named] = &[named(0, ".ADD"), named(1, ".MIN"), named(2, ".MAX"), named(3, ".INC"), named(4, ".DEC"), named(5, ".AND"), named(6, ".OR"), named(7, ".XOR"), named(8, ".EXCH"), named(9, ".SAFEADD")];
-pub const L_EV: &[Named] = &[named(0, ".EF"), named(1, ""), named(2, ".EL"), named(3, ".LU"), named(4, ".EU"), named(5, ".NA")];
+pub const L_OP: &[Named] = &[
+    named(0, ".ADD"),
+    named(1, ".MIN"),
+    named(2, ".MAX"),
+    named(3, ".INC"),
+    named(4, ".DEC"),
+    named(5, ".AND"),
+    named(6, ".OR"),
+    named(7, ".XOR"),
+    named(8, ".EXCH"),
+    named(9, ".SAFEADD"),
+];
+pub const L_EV: &[Named] =
+    &[named(0, ".EF"), named(1, ""), named(2, ".EL"), named(3, ".LU"), named(4, ".EU"), named(5, ".NA")];
 pub const L_SZ: &[Named] = &[named(0, ""), named(1, ".S32"), named(2, ".64"), named(3, ".S64"), named(4, ".128")];
-pub const L_SEM: &[Named] = &[named(0, ""), named(1, ".CONSTANT.PRIVATE"), named(2, ".CONSTANT.CTA"), named(3, ".CONSTANT.CTA.PRIVATE"), named(4, ".STRONG.SM.PRIVATE"), named(5, ".STRONG.SM"), named(6, ".STRONG.GPU.PRIVATE"), named(7, ".STRONG.GPU"), named(8, ".MMIO.GPU"), named(9, ".CONSTANT.SM"), named(10, ".STRONG.SYS"), named(11, ".CONSTANT.SM.PRIVATE"), named(12, ".MMIO.SYS"), named(13, ".CONSTANT.VC"), named(14, ".CONSTANT.VC.PRIVATE"), named(15, ".CONSTANT.GPU")];
-pub const L_SZ_2: &[Named] = &[named(0, ""), named(1, ".S32"), named(2, ".64"), named(3, ".F32.FTZ.RN"), named(4, ".F16x2.RN"), named(5, ".S64"), named(6, ".F64.RN")];
+pub const L_SEM: &[Named] = &[
+    named(0, ""),
+    named(1, ".CONSTANT.PRIVATE"),
+    named(2, ".CONSTANT.CTA"),
+    named(3, ".CONSTANT.CTA.PRIVATE"),
+    named(4, ".STRONG.SM.PRIVATE"),
+    named(5, ".STRONG.SM"),
+    named(6, ".STRONG.GPU.PRIVATE"),
+    named(7, ".STRONG.GPU"),
+    named(8, ".MMIO.GPU"),
+    named(9, ".CONSTANT.SM"),
+    named(10, ".STRONG.SYS"),
+    named(11, ".CONSTANT.SM.PRIVATE"),
+    named(12, ".MMIO.SYS"),
+    named(13, ".CONSTANT.VC"),
+    named(14, ".CONSTANT.VC.PRIVATE"),
+    named(15, ".CONSTANT.GPU"),
+];
+pub const L_SZ_2: &[Named] = &[
+    named(0, ""),
+    named(1, ".S32"),
+    named(2, ".64"),
+    named(3, ".F32.FTZ.RN"),
+    named(4, ".F16x2.RN"),
+    named(5, ".S64"),
+    named(6, ".F64.RN"),
+];
 pub const L_E_2: &[Named] = &[named(0, ""), named(1, ".E")];
 pub const L_OP_2: &[Named] = &[named(0, ".ADD"), named(1, ".MIN"), named(2, ".MAX")];
-pub const L_SZ_3: &[Named] = &[named(0, ".F16x2.RN"), named(1, ".F16x4.RN"), named(2, ".F16x8.RN"), named(3, ".BF16x2.RN"), named(4, ".BF16x4.RN"), named(5, ".BF16x8.RN"), named(9, ".F32.FTZ.RN"), named(10, ".F32x2.FTZ.RN"), named(11, ".F32x4.FTZ.RN"), named(12, ".F32.RN"), named(13, ".F32x2.RN"), named(14, ".F32x4.RN"), named(15, ".F64.RN")];
+pub const L_SZ_3: &[Named] = &[
+    named(0, ".F16x2.RN"),
+    named(1, ".F16x4.RN"),
+    named(2, ".F16x8.RN"),
+    named(3, ".BF16x2.RN"),
+    named(4, ".BF16x4.RN"),
+    named(5, ".BF16x8.RN"),
+    named(9, ".F32.FTZ.RN"),
+    named(10, ".F32x2.FTZ.RN"),
+    named(11, ".F32x4.FTZ.RN"),
+    named(12, ".F32.RN"),
+    named(13, ".F32x2.RN"),
+    named(14, ".F32x4.RN"),
+    named(15, ".F64.RN"),
+];
 pub const L_SZ_4: &[Named] = &[named(0, ""), named(1, ".S32"), named(2, ".64"), named(4, ".128")];
 pub const L_OP_3: &[Named] = &[named(0, ".CAS"), named(1, ".CAST"), named(3, ".CAST.SPIN")];
 pub const L_RS_2: &[Named] = &[named(0, ""), named(1, ".X4"), named(2, ".X8"), named(3, ".X16")];
-pub const L_OP_4: &[Named] = &[named(0, ".ADD"), named(1, ".MIN"), named(2, ".MAX"), named(3, ".INC"), named(4, ".DEC"), named(5, ".AND"), named(6, ".OR"), named(7, ".XOR"), named(8, ".EXCH")];
+pub const L_OP_4: &[Named] = &[
+    named(0, ".ADD"),
+    named(1, ".MIN"),
+    named(2, ".MAX"),
+    named(3, ".INC"),
+    named(4, ".DEC"),
+    named(5, ".AND"),
+    named(6, ".OR"),
+    named(7, ".XOR"),
+    named(8, ".EXCH"),
+];
 pub const L_OP_5: &[Named] = &[named(1, ".CAST"), named(3, ".CAST.SPIN")];
 pub const L_SZ_5: &[Named] = &[named(0, ""), named(1, ".S32"), named(2, ".64")];
 pub const FLAG_DEFER_BLOCKING: &[Named] = &[named(0, ""), named(1, ".DEFER_BLOCKING")];
 pub const L_OP_6: &[Named] = &[named(0, ".POPC"), named(1, ".AND"), named(2, ".OR")];
 pub const L_MD: &[Named] = &[named(0, ".SYNC"), named(1, ".ARV")];
-pub const L_SH: &[Named] = &[named(0, ".64x8x256"), named(1, ".64x16x256"), named(2, ".64x24x256"), named(3, ".64x32x256"), named(4, ".64x48x256"), named(5, ".64x64x256"), named(6, ".64x80x256"), named(7, ".64x96x256"), named(8, ".64x112x256"), named(9, ".64x128x256"), named(10, ".64x144x256"), named(11, ".64x160x256"), named(12, ".64x176x256"), named(13, ".64x192x256"), named(14, ".64x208x256"), named(15, ".64x224x256"), named(16, ".64x240x256"), named(17, ".64x256x256")];
+pub const L_SH: &[Named] = &[
+    named(0, ".64x8x256"),
+    named(1, ".64x16x256"),
+    named(2, ".64x24x256"),
+    named(3, ".64x32x256"),
+    named(4, ".64x48x256"),
+    named(5, ".64x64x256"),
+    named(6, ".64x80x256"),
+    named(7, ".64x96x256"),
+    named(8, ".64x112x256"),
+    named(9, ".64x128x256"),
+    named(10, ".64x144x256"),
+    named(11, ".64x160x256"),
+    named(12, ".64x176x256"),
+    named(13, ".64x192x256"),
+    named(14, ".64x208x256"),
+    named(15, ".64x224x256"),
+    named(16, ".64x240x256"),
+    named(17, ".64x256x256"),
+];
 pub const L_OP_7: &[Named] = &[named(10, ".AND.POPC")];
 pub const L_GSB: &[Named] = &[named(0, ", gsb0"), named(7, "")];
 pub const L_REUSE: &[Named] = &[named(0, ""), named(1, ".reuse")];
@@ -42,14 +122,554 @@ pub const L_RC: &[Named] = &[named(0, ""), named(1, ".RELIABLE"), named(2, ".REC
 pub const FLAG_NOINC: &[Named] = &[named(0, ""), named(1, ".NOINC")];
 pub const L_CS: &[Named] = &[named(0, ""), named(1, ".U"), named(2, ".C"), named(3, ".I")];
 pub const L_OP_9: &[Named] = &[named(0, ".IVALL"), named(1, ".IVALLP")];
-pub const L_OP_10: &[Named] = &[named(0, ".PF1"), named(1, ".PF2"), named(2, ".WB"), named(3, ".IV"), named(5, ".RS"), named(9, ".PML2"), named(10, ".DML2"), named(11, ".RML2")];
-pub const L_S: &[Named] = &[named(0, "SR_LANEID"), named(1, "SR_CLOCK"), named(2, "SR_VIRTCFG"), named(3, "SR_VIRTID"), named(4, "SR4"), named(5, "SR5"), named(6, "SR6"), named(7, "SR7"), named(8, "SR8"), named(9, "SR9"), named(10, "SR10"), named(11, "SR11"), named(12, "SR12"), named(13, "SR13"), named(14, "SR14"), named(15, "SR_ORDERING_TICKET"), named(16, "SR_PRIM_TYPE"), named(17, "SR_INVOCATION_ID"), named(18, "SR_Y_DIRECTION"), named(19, "SR_THREAD_KILL"), named(20, "SM_SHADER_TYPE"), named(21, "SR_DIRECTCBEWRITEADDRESSLOW"), named(22, "SR_DIRECTCBEWRITEADDRESSHIGH"), named(23, "SR_DIRECTCBEWRITEENABLED"), named(24, "SR_SW_SCRATCH"), named(25, "SR_MACHINE_ID_1"), named(26, "SR_MACHINE_ID_2"), named(27, "SR_MACHINE_ID_3"), named(28, "SR_AFFINITY"), named(29, "SR_INVOCATION_INFO"), named(30, "SR_WSCALEFACTOR_XY"), named(31, "SR_WSCALEFACTOR_Z"), named(32, "SR_TID"), named(33, "SR_TID.X"), named(34, "SR_TID.Y"), named(35, "SR_TID.Z"), named(36, "SR36"), named(37, "SR_CTAID.X"), named(38, "SR_CTAID.Y"), named(39, "SR_CTAID.Z"), named(40, "SR_NTID"), named(41, "SR_CirQueueIncrMinusOne"), named(42, "SR_NLATC"), named(43, "SR43"), named(44, "SR_SM_SPA_VERSION"), named(45, "SR_MULTIPASSSHADERINFO"), named(46, "SR_LWINHI"), named(47, "SR_SWINHI"), named(48, "SR_SWINLO"), named(49, "SR_SWINSZ"), named(50, "SR_SMEMSZ"), named(51, "SR_SMEMBANKS"), named(52, "SR_LWINLO"), named(53, "SR_LWINSZ"), named(54, "SR_LMEMLOSZ"), named(55, "SR_LMEMHIOFF"), named(56, "SR_EQMASK"), named(57, "SR_LTMASK"), named(58, "SR_LEMASK"), named(59, "SR_GTMASK"), named(60, "SR_GEMASK"), named(61, "SR_REGALLOC"), named(62, "SR_BARRIERALLOC"), named(63, "SR63"), named(64, "SR_GLOBALERRORSTATUS"), named(65, "SR_CGAERRORSTATUS"), named(66, "SR_WARPERRORSTATUS"), named(67, "SR_VIRTUALSMID"), named(68, "SR_VIRTUALENGINEID"), named(69, "SR69"), named(70, "SR70"), named(71, "SR71"), named(72, "SR72"), named(73, "SR73"), named(74, "SR74"), named(75, "SR75"), named(76, "SR76"), named(77, "SR77"), named(78, "SR78"), named(79, "SR79"), named(80, "SR_CLOCKLO"), named(81, "SR_CLOCKHI"), named(82, "SR_GLOBALTIMERLO"), named(83, "SR_GLOBALTIMERHI"), named(84, "SR_ESR_PC"), named(85, "SR_ESR_PC_HI"), named(86, "SR86"), named(87, "SR87"), named(88, "SR88"), named(89, "SR89"), named(90, "SR90"), named(91, "SR91"), named(92, "SR92"), named(93, "SR93"), named(94, "SR94"), named(95, "SR95"), named(96, "SR_HWTASKID"), named(97, "SR_CIRCULARQUEUEENTRYINDEX"), named(98, "SR_CIRCULARQUEUEENTRYADDRESSLOW"), named(99, "SR_CIRCULARQUEUEENTRYADDRESSHIGH"), named(100, "SR_PM0"), named(101, "SR_PM_HI0"), named(102, "SR_PM1"), named(103, "SR_PM_HI1"), named(104, "SR_PM2"), named(105, "SR_PM_HI2"), named(106, "SR_PM3"), named(107, "SR_PM_HI3"), named(108, "SR_PM4"), named(109, "SR_PM_HI4"), named(110, "SR_PM5"), named(111, "SR_PM_HI5"), named(112, "SR_PM6"), named(113, "SR_PM_HI6"), named(114, "SR_PM7"), named(115, "SR_PM_HI7"), named(116, "SR_SNAP_PM0"), named(117, "SR_SNAP_PM_HI0"), named(118, "SR_SNAP_PM1"), named(119, "SR_SNAP_PM_HI1"), named(120, "SR_SNAP_PM2"), named(121, "SR_SNAP_PM_HI2"), named(122, "SR_SNAP_PM3"), named(123, "SR_SNAP_PM_HI3"), named(124, "SR_SNAP_PM4"), named(125, "SR_SNAP_PM_HI4"), named(126, "SR_SNAP_PM5"), named(127, "SR_SNAP_PM_HI5"), named(128, "SR_SNAP_PM6"), named(129, "SR_SNAP_PM_HI6"), named(130, "SR_SNAP_PM7"), named(131, "SR_SNAP_PM_HI7"), named(132, "SR_VARIABLE_RATE"), named(133, "SR133"), named(134, "SR_WARPGROUP_INFO"), named(135, "SR_WARPGROUPID"), named(136, "SR_CgaCtaId"), named(137, "SR_GpcLocalCgaId"), named(138, "SR138"), named(139, "SR_CTARegPoolSz"), named(140, "SR140"), named(141, "SR141"), named(142, "SR142"), named(143, "SR143"), named(144, "SR144"), named(145, "SR145"), named(146, "SR146"), named(147, "SR147"), named(148, "SR148"), named(149, "SR149"), named(150, "SR150"), named(151, "SR151"), named(152, "SR152"), named(153, "SR153"), named(154, "SR154"), named(155, "SR155"), named(156, "SR156"), named(157, "SR157"), named(158, "SR158"), named(159, "SR159"), named(160, "SR160"), named(161, "SR161"), named(162, "SR162"), named(163, "SR163"), named(164, "SR164"), named(165, "SR165"), named(166, "SR166"), named(167, "SR167"), named(168, "SR168"), named(169, "SR169"), named(170, "SR170"), named(171, "SR171"), named(172, "SR172"), named(173, "SR173"), named(174, "SR174"), named(175, "SR175"), named(176, "SR176"), named(177, "SR177"), named(178, "SR178"), named(179, "SR179"), named(180, "SR180"), named(181, "SR181"), named(182, "SR182"), named(183, "SR183"), named(184, "SR184"), named(185, "SR185"), named(186, "SR186"), named(187, "SR187"), named(188, "SR188"), named(189, "SR189"), named(190, "SR190"), named(191, "SR191"), named(192, "SR192"), named(193, "SR193"), named(194, "SR194"), named(195, "SR195"), named(196, "SR196"), named(197, "SR197"), named(198, "SR198"), named(199, "SR199"), named(200, "SR200"), named(201, "SR201"), named(202, "SR202"), named(203, "SR203"), named(204, "SR204"), named(205, "SR205"), named(206, "SR206"), named(207, "SR207"), named(208, "SR208"), named(209, "SR209"), named(210, "SR210"), named(211, "SR211"), named(212, "SR212"), named(213, "SR213"), named(214, "SR214"), named(215, "SR215"), named(216, "SR216"), named(217, "SR217"), named(218, "SR218"), named(219, "SR219"), named(220, "SR220"), named(221, "SR221"), named(222, "SR222"), named(223, "SR223"), named(224, "SR224"), named(225, "SR225"), named(226, "SR226"), named(227, "SR227"), named(228, "SR228"), named(229, "SR229"), named(230, "SR230"), named(231, "SR231"), named(232, "SR232"), named(233, "SR233"), named(234, "SR234"), named(235, "SR235"), named(236, "SR236"), named(237, "SR237"), named(238, "SR238"), named(239, "SR239"), named(240, "SR240"), named(241, "SR241"), named(242, "SR242"), named(243, "SR243"), named(244, "SR244"), named(245, "SR245"), named(246, "SR246"), named(247, "SR247"), named(248, "SR248"), named(249, "SR249"), named(250, "SR250"), named(251, "SR251"), named(252, "SR252"), named(253, "SR253"), named(254, "SR254"), named(255, "SRZ")];
+pub const L_OP_10: &[Named] = &[
+    named(0, ".PF1"),
+    named(1, ".PF2"),
+    named(2, ".WB"),
+    named(3, ".IV"),
+    named(5, ".RS"),
+    named(9, ".PML2"),
+    named(10, ".DML2"),
+    named(11, ".RML2"),
+];
+pub const L_S: &[Named] = &[
+    named(0, "SR_LANEID"),
+    named(1, "SR_CLOCK"),
+    named(2, "SR_VIRTCFG"),
+    named(3, "SR_VIRTID"),
+    named(4, "SR4"),
+    named(5, "SR5"),
+    named(6, "SR6"),
+    named(7, "SR7"),
+    named(8, "SR8"),
+    named(9, "SR9"),
+    named(10, "SR10"),
+    named(11, "SR11"),
+    named(12, "SR12"),
+    named(13, "SR13"),
+    named(14, "SR14"),
+    named(15, "SR_ORDERING_TICKET"),
+    named(16, "SR_PRIM_TYPE"),
+    named(17, "SR_INVOCATION_ID"),
+    named(18, "SR_Y_DIRECTION"),
+    named(19, "SR_THREAD_KILL"),
+    named(20, "SM_SHADER_TYPE"),
+    named(21, "SR_DIRECTCBEWRITEADDRESSLOW"),
+    named(22, "SR_DIRECTCBEWRITEADDRESSHIGH"),
+    named(23, "SR_DIRECTCBEWRITEENABLED"),
+    named(24, "SR_SW_SCRATCH"),
+    named(25, "SR_MACHINE_ID_1"),
+    named(26, "SR_MACHINE_ID_2"),
+    named(27, "SR_MACHINE_ID_3"),
+    named(28, "SR_AFFINITY"),
+    named(29, "SR_INVOCATION_INFO"),
+    named(30, "SR_WSCALEFACTOR_XY"),
+    named(31, "SR_WSCALEFACTOR_Z"),
+    named(32, "SR_TID"),
+    named(33, "SR_TID.X"),
+    named(34, "SR_TID.Y"),
+    named(35, "SR_TID.Z"),
+    named(36, "SR36"),
+    named(37, "SR_CTAID.X"),
+    named(38, "SR_CTAID.Y"),
+    named(39, "SR_CTAID.Z"),
+    named(40, "SR_NTID"),
+    named(41, "SR_CirQueueIncrMinusOne"),
+    named(42, "SR_NLATC"),
+    named(43, "SR43"),
+    named(44, "SR_SM_SPA_VERSION"),
+    named(45, "SR_MULTIPASSSHADERINFO"),
+    named(46, "SR_LWINHI"),
+    named(47, "SR_SWINHI"),
+    named(48, "SR_SWINLO"),
+    named(49, "SR_SWINSZ"),
+    named(50, "SR_SMEMSZ"),
+    named(51, "SR_SMEMBANKS"),
+    named(52, "SR_LWINLO"),
+    named(53, "SR_LWINSZ"),
+    named(54, "SR_LMEMLOSZ"),
+    named(55, "SR_LMEMHIOFF"),
+    named(56, "SR_EQMASK"),
+    named(57, "SR_LTMASK"),
+    named(58, "SR_LEMASK"),
+    named(59, "SR_GTMASK"),
+    named(60, "SR_GEMASK"),
+    named(61, "SR_REGALLOC"),
+    named(62, "SR_BARRIERALLOC"),
+    named(63, "SR63"),
+    named(64, "SR_GLOBALERRORSTATUS"),
+    named(65, "SR_CGAERRORSTATUS"),
+    named(66, "SR_WARPERRORSTATUS"),
+    named(67, "SR_VIRTUALSMID"),
+    named(68, "SR_VIRTUALENGINEID"),
+    named(69, "SR69"),
+    named(70, "SR70"),
+    named(71, "SR71"),
+    named(72, "SR72"),
+    named(73, "SR73"),
+    named(74, "SR74"),
+    named(75, "SR75"),
+    named(76, "SR76"),
+    named(77, "SR77"),
+    named(78, "SR78"),
+    named(79, "SR79"),
+    named(80, "SR_CLOCKLO"),
+    named(81, "SR_CLOCKHI"),
+    named(82, "SR_GLOBALTIMERLO"),
+    named(83, "SR_GLOBALTIMERHI"),
+    named(84, "SR_ESR_PC"),
+    named(85, "SR_ESR_PC_HI"),
+    named(86, "SR86"),
+    named(87, "SR87"),
+    named(88, "SR88"),
+    named(89, "SR89"),
+    named(90, "SR90"),
+    named(91, "SR91"),
+    named(92, "SR92"),
+    named(93, "SR93"),
+    named(94, "SR94"),
+    named(95, "SR95"),
+    named(96, "SR_HWTASKID"),
+    named(97, "SR_CIRCULARQUEUEENTRYINDEX"),
+    named(98, "SR_CIRCULARQUEUEENTRYADDRESSLOW"),
+    named(99, "SR_CIRCULARQUEUEENTRYADDRESSHIGH"),
+    named(100, "SR_PM0"),
+    named(101, "SR_PM_HI0"),
+    named(102, "SR_PM1"),
+    named(103, "SR_PM_HI1"),
+    named(104, "SR_PM2"),
+    named(105, "SR_PM_HI2"),
+    named(106, "SR_PM3"),
+    named(107, "SR_PM_HI3"),
+    named(108, "SR_PM4"),
+    named(109, "SR_PM_HI4"),
+    named(110, "SR_PM5"),
+    named(111, "SR_PM_HI5"),
+    named(112, "SR_PM6"),
+    named(113, "SR_PM_HI6"),
+    named(114, "SR_PM7"),
+    named(115, "SR_PM_HI7"),
+    named(116, "SR_SNAP_PM0"),
+    named(117, "SR_SNAP_PM_HI0"),
+    named(118, "SR_SNAP_PM1"),
+    named(119, "SR_SNAP_PM_HI1"),
+    named(120, "SR_SNAP_PM2"),
+    named(121, "SR_SNAP_PM_HI2"),
+    named(122, "SR_SNAP_PM3"),
+    named(123, "SR_SNAP_PM_HI3"),
+    named(124, "SR_SNAP_PM4"),
+    named(125, "SR_SNAP_PM_HI4"),
+    named(126, "SR_SNAP_PM5"),
+    named(127, "SR_SNAP_PM_HI5"),
+    named(128, "SR_SNAP_PM6"),
+    named(129, "SR_SNAP_PM_HI6"),
+    named(130, "SR_SNAP_PM7"),
+    named(131, "SR_SNAP_PM_HI7"),
+    named(132, "SR_VARIABLE_RATE"),
+    named(133, "SR133"),
+    named(134, "SR_WARPGROUP_INFO"),
+    named(135, "SR_WARPGROUPID"),
+    named(136, "SR_CgaCtaId"),
+    named(137, "SR_GpcLocalCgaId"),
+    named(138, "SR138"),
+    named(139, "SR_CTARegPoolSz"),
+    named(140, "SR140"),
+    named(141, "SR141"),
+    named(142, "SR142"),
+    named(143, "SR143"),
+    named(144, "SR144"),
+    named(145, "SR145"),
+    named(146, "SR146"),
+    named(147, "SR147"),
+    named(148, "SR148"),
+    named(149, "SR149"),
+    named(150, "SR150"),
+    named(151, "SR151"),
+    named(152, "SR152"),
+    named(153, "SR153"),
+    named(154, "SR154"),
+    named(155, "SR155"),
+    named(156, "SR156"),
+    named(157, "SR157"),
+    named(158, "SR158"),
+    named(159, "SR159"),
+    named(160, "SR160"),
+    named(161, "SR161"),
+    named(162, "SR162"),
+    named(163, "SR163"),
+    named(164, "SR164"),
+    named(165, "SR165"),
+    named(166, "SR166"),
+    named(167, "SR167"),
+    named(168, "SR168"),
+    named(169, "SR169"),
+    named(170, "SR170"),
+    named(171, "SR171"),
+    named(172, "SR172"),
+    named(173, "SR173"),
+    named(174, "SR174"),
+    named(175, "SR175"),
+    named(176, "SR176"),
+    named(177, "SR177"),
+    named(178, "SR178"),
+    named(179, "SR179"),
+    named(180, "SR180"),
+    named(181, "SR181"),
+    named(182, "SR182"),
+    named(183, "SR183"),
+    named(184, "SR184"),
+    named(185, "SR185"),
+    named(186, "SR186"),
+    named(187, "SR187"),
+    named(188, "SR188"),
+    named(189, "SR189"),
+    named(190, "SR190"),
+    named(191, "SR191"),
+    named(192, "SR192"),
+    named(193, "SR193"),
+    named(194, "SR194"),
+    named(195, "SR195"),
+    named(196, "SR196"),
+    named(197, "SR197"),
+    named(198, "SR198"),
+    named(199, "SR199"),
+    named(200, "SR200"),
+    named(201, "SR201"),
+    named(202, "SR202"),
+    named(203, "SR203"),
+    named(204, "SR204"),
+    named(205, "SR205"),
+    named(206, "SR206"),
+    named(207, "SR207"),
+    named(208, "SR208"),
+    named(209, "SR209"),
+    named(210, "SR210"),
+    named(211, "SR211"),
+    named(212, "SR212"),
+    named(213, "SR213"),
+    named(214, "SR214"),
+    named(215, "SR215"),
+    named(216, "SR216"),
+    named(217, "SR217"),
+    named(218, "SR218"),
+    named(219, "SR219"),
+    named(220, "SR220"),
+    named(221, "SR221"),
+    named(222, "SR222"),
+    named(223, "SR223"),
+    named(224, "SR224"),
+    named(225, "SR225"),
+    named(226, "SR226"),
+    named(227, "SR227"),
+    named(228, "SR228"),
+    named(229, "SR229"),
+    named(230, "SR230"),
+    named(231, "SR231"),
+    named(232, "SR232"),
+    named(233, "SR233"),
+    named(234, "SR234"),
+    named(235, "SR235"),
+    named(236, "SR236"),
+    named(237, "SR237"),
+    named(238, "SR238"),
+    named(239, "SR239"),
+    named(240, "SR240"),
+    named(241, "SR241"),
+    named(242, "SR242"),
+    named(243, "SR243"),
+    named(244, "SR244"),
+    named(245, "SR245"),
+    named(246, "SR246"),
+    named(247, "SR247"),
+    named(248, "SR248"),
+    named(249, "SR249"),
+    named(250, "SR250"),
+    named(251, "SR251"),
+    named(252, "SR252"),
+    named(253, "SR253"),
+    named(254, "SR254"),
+    named(255, "SRZ"),
+];
 pub const L_W: &[Named] = &[named(0, ".32"), named(1, "")];
-pub const L_S_2: &[Named] = &[named(0, "SR_LANEID"), named(1, "SR_CLOCK"), named(2, "SR_VIRTCFG"), named(3, "SR_VIRTID"), named(4, "SR4"), named(5, "SR5"), named(6, "SR6"), named(7, "SR7"), named(8, "SR8"), named(9, "SR9"), named(10, "SR10"), named(11, "SR11"), named(12, "SR12"), named(13, "SR13"), named(14, "SR14"), named(15, "SR_ORDERING_TICKET"), named(16, "SR_PRIM_TYPE"), named(17, "SR_INVOCATION_ID"), named(18, "SR_Y_DIRECTION"), named(19, "SR_THREAD_KILL"), named(20, "SM_SHADER_TYPE"), named(21, "SR_DIRECTCBEWRITEADDRESSLOW"), named(22, "SR_DIRECTCBEWRITEADDRESSHIGH"), named(23, "SR_DIRECTCBEWRITEENABLED"), named(24, "SR_SW_SCRATCH"), named(25, "SR_MACHINE_ID_1"), named(26, "SR_MACHINE_ID_2"), named(27, "SR_MACHINE_ID_3"), named(28, "SR_AFFINITY"), named(29, "SR_INVOCATION_INFO"), named(30, "SR_WSCALEFACTOR_XY"), named(31, "SR_WSCALEFACTOR_Z"), named(32, "SR_TID"), named(33, "SR_TID.X"), named(34, "SR_TID.Y"), named(35, "SR_TID.Z"), named(36, "SR36"), named(37, "SR_CTAID.X"), named(38, "SR_CTAID.Y"), named(39, "SR_CTAID.Z"), named(40, "SR_NTID"), named(41, "SR_CirQueueIncrMinusOne"), named(42, "SR_NLATC"), named(43, "SR43"), named(44, "SR_SM_SPA_VERSION"), named(45, "SR_MULTIPASSSHADERINFO"), named(46, "SR_LWINHI"), named(47, "SR_SWINHI"), named(48, "SR_SWINLO"), named(49, "SR_SWINSZ"), named(50, "SR_SMEMSZ"), named(51, "SR_SMEMBANKS"), named(52, "SR_LWINLO"), named(53, "SR_LWINSZ"), named(54, "SR_LMEMLOSZ"), named(55, "SR_LMEMHIOFF"), named(56, "SR_EQMASK"), named(57, "SR_LTMASK"), named(58, "SR_LEMASK"), named(59, "SR_GTMASK"), named(60, "SR_GEMASK"), named(61, "SR_REGALLOC"), named(62, "SR_BARRIERALLOC"), named(63, "SR63"), named(64, "SR_GLOBALERRORSTATUS"), named(65, "SR_CGAERRORSTATUS"), named(66, "SR_WARPERRORSTATUS"), named(67, "SR_VIRTUALSMID"), named(68, "SR_VIRTUALENGINEID"), named(69, "SR69"), named(70, "SR70"), named(71, "SR71"), named(72, "SR72"), named(73, "SR73"), named(74, "SR74"), named(75, "SR75"), named(76, "SR76"), named(77, "SR77"), named(78, "SR78"), named(79, "SR79"), named(80, "SR_CLOCKLO"), named(81, "SR_CLOCKHI"), named(82, "SR_GLOBALTIMERLO"), named(83, "SR_GLOBALTIMERHI"), named(84, "SR_ESR_PC"), named(85, "SR_ESR_PC_HI"), named(86, "SR86"), named(87, "SR87"), named(88, "SR88"), named(89, "SR89"), named(90, "SR90"), named(91, "SR91"), named(92, "SR92"), named(93, "SR93"), named(94, "SR94"), named(95, "SR95"), named(96, "SR_HWTASKID"), named(97, "SR_CIRCULARQUEUEENTRYINDEX"), named(98, "SR_CIRCULARQUEUEENTRYADDRESSLOW"), named(99, "SR_CIRCULARQUEUEENTRYADDRESSHIGH"), named(100, "SR_PM0"), named(101, "SR_PM_HI0"), named(102, "SR_PM1"), named(103, "SR_PM_HI1"), named(104, "SR_PM2"), named(105, "SR_PM_HI2"), named(106, "SR_PM3"), named(107, "SR_PM_HI3"), named(108, "SR_PM4"), named(109, "SR_PM_HI4"), named(110, "SR_PM5"), named(111, "SR_PM_HI5"), named(112, "SR_PM6"), named(113, "SR_PM_HI6"), named(114, "SR_PM7"), named(115, "SR_PM_HI7"), named(116, "SR_SNAP_PM0"), named(117, "SR_SNAP_PM_HI0"), named(118, "SR_SNAP_PM1"), named(119, "SR_SNAP_PM_HI1"), named(120, "SR_SNAP_PM2"), named(121, "SR_SNAP_PM_HI2"), named(122, "SR_SNAP_PM3"), named(123, "SR_SNAP_PM_HI3"), named(124, "SR_SNAP_PM4"), named(125, "SR_SNAP_PM_HI4"), named(126, "SR_SNAP_PM5"), named(127, "SR_SNAP_PM_HI5"), named(128, "SR_SNAP_PM6"), named(129, "SR_SNAP_PM_HI6"), named(130, "SR_SNAP_PM7"), named(131, "SR_SNAP_PM_HI7"), named(132, "SR_VARIABLE_RATE"), named(133, "SR133"), named(134, "SR_WARPGROUP_INFO"), named(135, "SR_WARPGROUPID"), named(136, "SR_CgaCtaId"), named(137, "SR_GpcLocalCgaId"), named(138, "SR_CgaSize"), named(139, "SR_CTARegPoolSz"), named(140, "SR140"), named(141, "SR141"), named(142, "SR142"), named(143, "SR143"), named(144, "SR144"), named(145, "SR145"), named(146, "SR146"), named(147, "SR147"), named(148, "SR148"), named(149, "SR149"), named(150, "SR150"), named(151, "SR151"), named(152, "SR152"), named(153, "SR153"), named(154, "SR154"), named(155, "SR155"), named(156, "SR156"), named(157, "SR157"), named(158, "SR158"), named(159, "SR159"), named(160, "SR160"), named(161, "SR161"), named(162, "SR162"), named(163, "SR163"), named(164, "SR164"), named(165, "SR165"), named(166, "SR166"), named(167, "SR167"), named(168, "SR168"), named(169, "SR169"), named(170, "SR170"), named(171, "SR171"), named(172, "SR172"), named(173, "SR173"), named(174, "SR174"), named(175, "SR175"), named(176, "SR176"), named(177, "SR177"), named(178, "SR178"), named(179, "SR179"), named(180, "SR180"), named(181, "SR181"), named(182, "SR182"), named(183, "SR183"), named(184, "SR184"), named(185, "SR185"), named(186, "SR186"), named(187, "SR187"), named(188, "SR188"), named(189, "SR189"), named(190, "SR190"), named(191, "SR191"), named(192, "SR192"), named(193, "SR193"), named(194, "SR194"), named(195, "SR195"), named(196, "SR196"), named(197, "SR197"), named(198, "SR198"), named(199, "SR199"), named(200, "SR200"), named(201, "SR201"), named(202, "SR202"), named(203, "SR203"), named(204, "SR204"), named(205, "SR205"), named(206, "SR206"), named(207, "SR207"), named(208, "SR208"), named(209, "SR209"), named(210, "SR210"), named(211, "SR211"), named(212, "SR212"), named(213, "SR213"), named(214, "SR214"), named(215, "SR215"), named(216, "SR216"), named(217, "SR217"), named(218, "SR218"), named(219, "SR219"), named(220, "SR220"), named(221, "SR221"), named(222, "SR222"), named(223, "SR223"), named(224, "SR224"), named(225, "SR225"), named(226, "SR226"), named(227, "SR227"), named(228, "SR228"), named(229, "SR229"), named(230, "SR230"), named(231, "SR231"), named(232, "SR232"), named(233, "SR233"), named(234, "SR234"), named(235, "SR235"), named(236, "SR236"), named(237, "SR237"), named(238, "SR238"), named(239, "SR239"), named(240, "SR240"), named(241, "SR241"), named(242, "SR242"), named(243, "SR243"), named(244, "SR244"), named(245, "SR245"), named(246, "SR246"), named(247, "SR247"), named(248, "SR248"), named(249, "SR249"), named(250, "SR250"), named(251, "SR251"), named(252, "SR252"), named(253, "SR253"), named(254, "SR254"), named(255, "SRZ")];
+pub const L_S_2: &[Named] = &[
+    named(0, "SR_LANEID"),
+    named(1, "SR_CLOCK"),
+    named(2, "SR_VIRTCFG"),
+    named(3, "SR_VIRTID"),
+    named(4, "SR4"),
+    named(5, "SR5"),
+    named(6, "SR6"),
+    named(7, "SR7"),
+    named(8, "SR8"),
+    named(9, "SR9"),
+    named(10, "SR10"),
+    named(11, "SR11"),
+    named(12, "SR12"),
+    named(13, "SR13"),
+    named(14, "SR14"),
+    named(15, "SR_ORDERING_TICKET"),
+    named(16, "SR_PRIM_TYPE"),
+    named(17, "SR_INVOCATION_ID"),
+    named(18, "SR_Y_DIRECTION"),
+    named(19, "SR_THREAD_KILL"),
+    named(20, "SM_SHADER_TYPE"),
+    named(21, "SR_DIRECTCBEWRITEADDRESSLOW"),
+    named(22, "SR_DIRECTCBEWRITEADDRESSHIGH"),
+    named(23, "SR_DIRECTCBEWRITEENABLED"),
+    named(24, "SR_SW_SCRATCH"),
+    named(25, "SR_MACHINE_ID_1"),
+    named(26, "SR_MACHINE_ID_2"),
+    named(27, "SR_MACHINE_ID_3"),
+    named(28, "SR_AFFINITY"),
+    named(29, "SR_INVOCATION_INFO"),
+    named(30, "SR_WSCALEFACTOR_XY"),
+    named(31, "SR_WSCALEFACTOR_Z"),
+    named(32, "SR_TID"),
+    named(33, "SR_TID.X"),
+    named(34, "SR_TID.Y"),
+    named(35, "SR_TID.Z"),
+    named(36, "SR36"),
+    named(37, "SR_CTAID.X"),
+    named(38, "SR_CTAID.Y"),
+    named(39, "SR_CTAID.Z"),
+    named(40, "SR_NTID"),
+    named(41, "SR_CirQueueIncrMinusOne"),
+    named(42, "SR_NLATC"),
+    named(43, "SR43"),
+    named(44, "SR_SM_SPA_VERSION"),
+    named(45, "SR_MULTIPASSSHADERINFO"),
+    named(46, "SR_LWINHI"),
+    named(47, "SR_SWINHI"),
+    named(48, "SR_SWINLO"),
+    named(49, "SR_SWINSZ"),
+    named(50, "SR_SMEMSZ"),
+    named(51, "SR_SMEMBANKS"),
+    named(52, "SR_LWINLO"),
+    named(53, "SR_LWINSZ"),
+    named(54, "SR_LMEMLOSZ"),
+    named(55, "SR_LMEMHIOFF"),
+    named(56, "SR_EQMASK"),
+    named(57, "SR_LTMASK"),
+    named(58, "SR_LEMASK"),
+    named(59, "SR_GTMASK"),
+    named(60, "SR_GEMASK"),
+    named(61, "SR_REGALLOC"),
+    named(62, "SR_BARRIERALLOC"),
+    named(63, "SR63"),
+    named(64, "SR_GLOBALERRORSTATUS"),
+    named(65, "SR_CGAERRORSTATUS"),
+    named(66, "SR_WARPERRORSTATUS"),
+    named(67, "SR_VIRTUALSMID"),
+    named(68, "SR_VIRTUALENGINEID"),
+    named(69, "SR69"),
+    named(70, "SR70"),
+    named(71, "SR71"),
+    named(72, "SR72"),
+    named(73, "SR73"),
+    named(74, "SR74"),
+    named(75, "SR75"),
+    named(76, "SR76"),
+    named(77, "SR77"),
+    named(78, "SR78"),
+    named(79, "SR79"),
+    named(80, "SR_CLOCKLO"),
+    named(81, "SR_CLOCKHI"),
+    named(82, "SR_GLOBALTIMERLO"),
+    named(83, "SR_GLOBALTIMERHI"),
+    named(84, "SR_ESR_PC"),
+    named(85, "SR_ESR_PC_HI"),
+    named(86, "SR86"),
+    named(87, "SR87"),
+    named(88, "SR88"),
+    named(89, "SR89"),
+    named(90, "SR90"),
+    named(91, "SR91"),
+    named(92, "SR92"),
+    named(93, "SR93"),
+    named(94, "SR94"),
+    named(95, "SR95"),
+    named(96, "SR_HWTASKID"),
+    named(97, "SR_CIRCULARQUEUEENTRYINDEX"),
+    named(98, "SR_CIRCULARQUEUEENTRYADDRESSLOW"),
+    named(99, "SR_CIRCULARQUEUEENTRYADDRESSHIGH"),
+    named(100, "SR_PM0"),
+    named(101, "SR_PM_HI0"),
+    named(102, "SR_PM1"),
+    named(103, "SR_PM_HI1"),
+    named(104, "SR_PM2"),
+    named(105, "SR_PM_HI2"),
+    named(106, "SR_PM3"),
+    named(107, "SR_PM_HI3"),
+    named(108, "SR_PM4"),
+    named(109, "SR_PM_HI4"),
+    named(110, "SR_PM5"),
+    named(111, "SR_PM_HI5"),
+    named(112, "SR_PM6"),
+    named(113, "SR_PM_HI6"),
+    named(114, "SR_PM7"),
+    named(115, "SR_PM_HI7"),
+    named(116, "SR_SNAP_PM0"),
+    named(117, "SR_SNAP_PM_HI0"),
+    named(118, "SR_SNAP_PM1"),
+    named(119, "SR_SNAP_PM_HI1"),
+    named(120, "SR_SNAP_PM2"),
+    named(121, "SR_SNAP_PM_HI2"),
+    named(122, "SR_SNAP_PM3"),
+    named(123, "SR_SNAP_PM_HI3"),
+    named(124, "SR_SNAP_PM4"),
+    named(125, "SR_SNAP_PM_HI4"),
+    named(126, "SR_SNAP_PM5"),
+    named(127, "SR_SNAP_PM_HI5"),
+    named(128, "SR_SNAP_PM6"),
+    named(129, "SR_SNAP_PM_HI6"),
+    named(130, "SR_SNAP_PM7"),
+    named(131, "SR_SNAP_PM_HI7"),
+    named(132, "SR_VARIABLE_RATE"),
+    named(133, "SR133"),
+    named(134, "SR_WARPGROUP_INFO"),
+    named(135, "SR_WARPGROUPID"),
+    named(136, "SR_CgaCtaId"),
+    named(137, "SR_GpcLocalCgaId"),
+    named(138, "SR_CgaSize"),
+    named(139, "SR_CTARegPoolSz"),
+    named(140, "SR140"),
+    named(141, "SR141"),
+    named(142, "SR142"),
+    named(143, "SR143"),
+    named(144, "SR144"),
+    named(145, "SR145"),
+    named(146, "SR146"),
+    named(147, "SR147"),
+    named(148, "SR148"),
+    named(149, "SR149"),
+    named(150, "SR150"),
+    named(151, "SR151"),
+    named(152, "SR152"),
+    named(153, "SR153"),
+    named(154, "SR154"),
+    named(155, "SR155"),
+    named(156, "SR156"),
+    named(157, "SR157"),
+    named(158, "SR158"),
+    named(159, "SR159"),
+    named(160, "SR160"),
+    named(161, "SR161"),
+    named(162, "SR162"),
+    named(163, "SR163"),
+    named(164, "SR164"),
+    named(165, "SR165"),
+    named(166, "SR166"),
+    named(167, "SR167"),
+    named(168, "SR168"),
+    named(169, "SR169"),
+    named(170, "SR170"),
+    named(171, "SR171"),
+    named(172, "SR172"),
+    named(173, "SR173"),
+    named(174, "SR174"),
+    named(175, "SR175"),
+    named(176, "SR176"),
+    named(177, "SR177"),
+    named(178, "SR178"),
+    named(179, "SR179"),
+    named(180, "SR180"),
+    named(181, "SR181"),
+    named(182, "SR182"),
+    named(183, "SR183"),
+    named(184, "SR184"),
+    named(185, "SR185"),
+    named(186, "SR186"),
+    named(187, "SR187"),
+    named(188, "SR188"),
+    named(189, "SR189"),
+    named(190, "SR190"),
+    named(191, "SR191"),
+    named(192, "SR192"),
+    named(193, "SR193"),
+    named(194, "SR194"),
+    named(195, "SR195"),
+    named(196, "SR196"),
+    named(197, "SR197"),
+    named(198, "SR198"),
+    named(199, "SR199"),
+    named(200, "SR200"),
+    named(201, "SR201"),
+    named(202, "SR202"),
+    named(203, "SR203"),
+    named(204, "SR204"),
+    named(205, "SR205"),
+    named(206, "SR206"),
+    named(207, "SR207"),
+    named(208, "SR208"),
+    named(209, "SR209"),
+    named(210, "SR210"),
+    named(211, "SR211"),
+    named(212, "SR212"),
+    named(213, "SR213"),
+    named(214, "SR214"),
+    named(215, "SR215"),
+    named(216, "SR216"),
+    named(217, "SR217"),
+    named(218, "SR218"),
+    named(219, "SR219"),
+    named(220, "SR220"),
+    named(221, "SR221"),
+    named(222, "SR222"),
+    named(223, "SR223"),
+    named(224, "SR224"),
+    named(225, "SR225"),
+    named(226, "SR226"),
+    named(227, "SR227"),
+    named(228, "SR228"),
+    named(229, "SR229"),
+    named(230, "SR230"),
+    named(231, "SR231"),
+    named(232, "SR232"),
+    named(233, "SR233"),
+    named(234, "SR234"),
+    named(235, "SR235"),
+    named(236, "SR236"),
+    named(237, "SR237"),
+    named(238, "SR238"),
+    named(239, "SR239"),
+    named(240, "SR240"),
+    named(241, "SR241"),
+    named(242, "SR242"),
+    named(243, "SR243"),
+    named(244, "SR244"),
+    named(245, "SR245"),
+    named(246, "SR246"),
+    named(247, "SR247"),
+    named(248, "SR248"),
+    named(249, "SR249"),
+    named(250, "SR250"),
+    named(251, "SR251"),
+    named(252, "SR252"),
+    named(253, "SR253"),
+    named(254, "SR254"),
+    named(255, "SRZ"),
+];
 pub const L_RND: &[Named] = &[named(0, ""), named(1, ".RM"), named(2, ".RP"), named(3, ".RZ")];
 pub const L_SH_3: &[Named] = &[named(0, ".8x8x4"), named(1, ".16x8x4"), named(2, ".16x8x8"), named(3, ".16x8x16")];
 pub const L_SH_4: &[Named] = &[named(0, ".884")];
-pub const L_CMP: &[Named] = &[named(0, ".MIN"), named(1, ".LT"), named(2, ".EQ"), named(3, ".LE"), named(4, ".GT"), named(5, ".NE"), named(6, ".GE"), named(7, ".NUM"), named(8, ".NAN"), named(9, ".LTU"), named(10, ".EQU"), named(11, ".LEU"), named(12, ".GTU"), named(13, ".NEU"), named(14, ".GEU"), named(15, ".MAX")];
+pub const L_CMP: &[Named] = &[
+    named(0, ".MIN"),
+    named(1, ".LT"),
+    named(2, ".EQ"),
+    named(3, ".LE"),
+    named(4, ".GT"),
+    named(5, ".NE"),
+    named(6, ".GE"),
+    named(7, ".NUM"),
+    named(8, ".NAN"),
+    named(9, ".LTU"),
+    named(10, ".EQU"),
+    named(11, ".LEU"),
+    named(12, ".GTU"),
+    named(13, ".NEU"),
+    named(14, ".GEU"),
+    named(15, ".MAX"),
+];
 pub const L_BOP: &[Named] = &[named(0, ".AND"), named(1, ".OR"), named(2, ".XOR")];
 pub const FLAG_IGNOREKILL: &[Named] = &[named(0, ""), named(1, ".IGNOREKILL")];
 pub const L_K: &[Named] = &[named(0, ""), named(1, ".KEEPREFCOUNT"), named(2, ".PREEMPTED")];
@@ -65,18 +685,29 @@ pub const L_ST_3: &[Named] = &[named(3, ".F64")];
 pub const L_DT_4: &[Named] = &[named(1, ".F16"), named(2, ".F32")];
 pub const FLAG_SATFINITE: &[Named] = &[named(0, ""), named(1, ".SATFINITE")];
 pub const FLAG_RELU: &[Named] = &[named(0, ""), named(1, ".RELU")];
-pub const L_DT_5: &[Named] = &[named(0, ".F16"), named(1, ".BF16"), named(3, ".TF32"), named(4, ".E5M2"), named(5, ".E4M3")];
+pub const L_DT_5: &[Named] =
+    &[named(0, ".F16"), named(1, ".BF16"), named(3, ".TF32"), named(4, ".E5M2"), named(5, ".E4M3")];
 pub const L_ST_4: &[Named] = &[named(0, ".F32"), named(1, ".F16"), named(2, ".E5M2"), named(3, ".E4M3")];
 pub const L_RND_2: &[Named] = &[named(0, ""), named(3, ".RZ")];
 pub const L_DT_6: &[Named] = &[named(0, ""), named(1, ".BF16"), named(3, ".TF32")];
 pub const L_ST_5: &[Named] = &[named(0, "")];
 pub const L_SFX_3: &[Named] = &[named(0, ""), named(1, ".H1")];
-pub const L_DT_7: &[Named] = &[named(0, ".U8"), named(1, ".S8"), named(2, ".U16"), named(3, ".S16"), named(4, ".U32"), named(5, "")];
+pub const L_DT_7: &[Named] =
+    &[named(0, ".U8"), named(1, ".S8"), named(2, ".U16"), named(3, ".S16"), named(4, ".U32"), named(5, "")];
 pub const L_ST_6: &[Named] = &[named(1, ".F16"), named(2, ""), named(4, ".BF16")];
 pub const L_RND_3: &[Named] = &[named(0, ""), named(1, ".FLOOR"), named(2, ".CEIL"), named(3, ".TRUNC")];
 pub const FLAG_NTZ: &[Named] = &[named(0, ""), named(1, ".NTZ")];
 pub const L_ST_7: &[Named] = &[named(2, "")];
-pub const L_DT_8: &[Named] = &[named(0, ".U8"), named(1, ".S8"), named(2, ".U16"), named(3, ".S16"), named(4, ".U32"), named(5, ""), named(6, ".U64"), named(7, ".S64")];
+pub const L_DT_8: &[Named] = &[
+    named(0, ".U8"),
+    named(1, ".S8"),
+    named(2, ".U16"),
+    named(3, ".S16"),
+    named(4, ".U32"),
+    named(5, ""),
+    named(6, ".U64"),
+    named(7, ".S64"),
+];
 pub const L_ST_8: &[Named] = &[named(1, ".F16"), named(2, ""), named(3, ".F64"), named(4, ".BF16")];
 pub const L_DT_9: &[Named] = &[named(0, ".U8"), named(1, ".S8")];
 pub const L_RND_4: &[Named] = &[named(0, ""), named(3, ".TRUNC")];
@@ -87,19 +718,109 @@ pub const L_SG: &[Named] = &[named(0, ".U32"), named(1, "")];
 pub const FLAG_SH: &[Named] = &[named(0, ""), named(1, ".SH")];
 pub const FLAG_NAN: &[Named] = &[named(0, ""), named(1, ".NAN")];
 pub const FLAG_XORSIGN: &[Named] = &[named(0, ""), named(1, ".XORSIGN")];
-pub const L_SCALE: &[Named] = &[named(1, ".D8"), named(2, ".D4"), named(3, ".D2"), named(4, ""), named(5, ".M2"), named(6, ".M4"), named(7, ".M8")];
+pub const L_SCALE: &[Named] = &[
+    named(1, ".D8"),
+    named(2, ".D4"),
+    named(3, ".D2"),
+    named(4, ""),
+    named(5, ".M2"),
+    named(6, ".M4"),
+    named(7, ".M8"),
+];
 pub const L_ST_9: &[Named] = &[named(9, ".F16"), named(18, ""), named(36, ".BF16")];
 pub const L_ST_10: &[Named] = &[named(18, "")];
 pub const L_ST_11: &[Named] = &[named(27, ".F64")];
 pub const L_ST_12: &[Named] = &[named(9, ".F16"), named(36, ".BF16")];
 pub const L_BF: &[Named] = &[named(0, ".BF")];
-pub const L_CMP_2: &[Named] = &[named(0, ".F"), named(1, ".LT"), named(2, ".EQ"), named(3, ".LE"), named(4, ".GT"), named(5, ".NE"), named(6, ".GE"), named(7, ".NUM"), named(8, ".NAN"), named(9, ".LTU"), named(10, ".EQU"), named(11, ".LEU"), named(12, ".GTU"), named(13, ".NEU"), named(14, ".GEU"), named(15, ".T")];
+pub const L_CMP_2: &[Named] = &[
+    named(0, ".F"),
+    named(1, ".LT"),
+    named(2, ".EQ"),
+    named(3, ".LE"),
+    named(4, ".GT"),
+    named(5, ".NE"),
+    named(6, ".GE"),
+    named(7, ".NUM"),
+    named(8, ".NAN"),
+    named(9, ".LTU"),
+    named(10, ".EQU"),
+    named(11, ".LEU"),
+    named(12, ".GTU"),
+    named(13, ".NEU"),
+    named(14, ".GEU"),
+    named(15, ".T"),
+];
 pub const L_SFX_4: &[Named] = &[named(0, ""), named(2, ".H0_H0"), named(3, ".H1_H1")];
 pub const FLAG_BF16_V2: &[Named] = &[named(0, ""), named(1, ".BF16_V2")];
 pub const FLAG_F32: &[Named] = &[named(0, ""), named(1, ".F32")];
 pub const L_SFX_5: &[Named] = &[named(0, ""), named(1, ".F32"), named(2, ".H0_H0"), named(3, ".H1_H1")];
 pub const L_HZ: &[Named] = &[named(0, ""), named(1, ".FMZ"), named(2, ".FTZ"), named(3, ".OOB")];
-pub const L_SH_5: &[Named] = &[named(0, ".64x8x16"), named(1, ".64x16x16"), named(2, ".64x24x16"), named(3, ".64x32x16"), named(4, ".64x40x16"), named(5, ".64x48x16"), named(6, ".64x56x16"), named(7, ".64x64x16"), named(8, ".64x72x16"), named(9, ".64x80x16"), named(10, ".64x88x16"), named(11, ".64x96x16"), named(12, ".64x104x16"), named(13, ".64x112x16"), named(14, ".64x120x16"), named(15, ".64x128x16"), named(16, ".64x136x16"), named(17, ".64x144x16"), named(18, ".64x152x16"), named(19, ".64x160x16"), named(20, ".64x168x16"), named(21, ".64x176x16"), named(22, ".64x184x16"), named(23, ".64x192x16"), named(24, ".64x200x16"), named(25, ".64x208x16"), named(26, ".64x216x16"), named(27, ".64x224x16"), named(28, ".64x232x16"), named(29, ".64x240x16"), named(30, ".64x248x16"), named(31, ".64x256x16"), named(32, ".64x8x8"), named(33, ".64x16x8"), named(34, ".64x24x8"), named(35, ".64x32x8"), named(36, ".64x40x8"), named(37, ".64x48x8"), named(38, ".64x56x8"), named(39, ".64x64x8"), named(40, ".64x72x8"), named(41, ".64x80x8"), named(42, ".64x88x8"), named(43, ".64x96x8"), named(44, ".64x104x8"), named(45, ".64x112x8"), named(46, ".64x120x8"), named(47, ".64x128x8"), named(48, ".64x136x8"), named(49, ".64x144x8"), named(50, ".64x152x8"), named(51, ".64x160x8"), named(52, ".64x168x8"), named(53, ".64x176x8"), named(54, ".64x184x8"), named(55, ".64x192x8"), named(56, ".64x200x8"), named(57, ".64x208x8"), named(58, ".64x216x8"), named(59, ".64x224x8"), named(60, ".64x232x8"), named(61, ".64x240x8"), named(62, ".64x248x8"), named(63, ".64x256x8")];
+pub const L_SH_5: &[Named] = &[
+    named(0, ".64x8x16"),
+    named(1, ".64x16x16"),
+    named(2, ".64x24x16"),
+    named(3, ".64x32x16"),
+    named(4, ".64x40x16"),
+    named(5, ".64x48x16"),
+    named(6, ".64x56x16"),
+    named(7, ".64x64x16"),
+    named(8, ".64x72x16"),
+    named(9, ".64x80x16"),
+    named(10, ".64x88x16"),
+    named(11, ".64x96x16"),
+    named(12, ".64x104x16"),
+    named(13, ".64x112x16"),
+    named(14, ".64x120x16"),
+    named(15, ".64x128x16"),
+    named(16, ".64x136x16"),
+    named(17, ".64x144x16"),
+    named(18, ".64x152x16"),
+    named(19, ".64x160x16"),
+    named(20, ".64x168x16"),
+    named(21, ".64x176x16"),
+    named(22, ".64x184x16"),
+    named(23, ".64x192x16"),
+    named(24, ".64x200x16"),
+    named(25, ".64x208x16"),
+    named(26, ".64x216x16"),
+    named(27, ".64x224x16"),
+    named(28, ".64x232x16"),
+    named(29, ".64x240x16"),
+    named(30, ".64x248x16"),
+    named(31, ".64x256x16"),
+    named(32, ".64x8x8"),
+    named(33, ".64x16x8"),
+    named(34, ".64x24x8"),
+    named(35, ".64x32x8"),
+    named(36, ".64x40x8"),
+    named(37, ".64x48x8"),
+    named(38, ".64x56x8"),
+    named(39, ".64x64x8"),
+    named(40, ".64x72x8"),
+    named(41, ".64x80x8"),
+    named(42, ".64x88x8"),
+    named(43, ".64x96x8"),
+    named(44, ".64x104x8"),
+    named(45, ".64x112x8"),
+    named(46, ".64x120x8"),
+    named(47, ".64x128x8"),
+    named(48, ".64x136x8"),
+    named(49, ".64x144x8"),
+    named(50, ".64x152x8"),
+    named(51, ".64x160x8"),
+    named(52, ".64x168x8"),
+    named(53, ".64x176x8"),
+    named(54, ".64x184x8"),
+    named(55, ".64x192x8"),
+    named(56, ".64x200x8"),
+    named(57, ".64x208x8"),
+    named(58, ".64x216x8"),
+    named(59, ".64x224x8"),
+    named(60, ".64x232x8"),
+    named(61, ".64x240x8"),
+    named(62, ".64x248x8"),
+    named(63, ".64x256x8"),
+];
 pub const L_DT_10: &[Named] = &[named(0, ".F16"), named(1, ".F32")];
 pub const L_ST_13: &[Named] = &[named(0, ""), named(1, ".BF16"), named(2, ".TF32")];
 pub const FLAG_TNSPA: &[Named] = &[named(0, ""), named(1, ".tnspA")];
@@ -115,7 +836,16 @@ pub const L_ST_14: &[Named] = &[named(2, ".U16"), named(3, ".S16")];
 pub const L_ST_15: &[Named] = &[named(4, ".U32"), named(5, "")];
 pub const L_ST_16: &[Named] = &[named(4, ".U32"), named(5, ".S32")];
 pub const L_DT_11: &[Named] = &[named(0, ".U8"), named(1, ".S8"), named(2, ".U16"), named(3, ".S16")];
-pub const L_DT_12: &[Named] = &[named(0, ".U8"), named(1, ".S8"), named(2, ".U16"), named(3, ".S16"), named(4, ".U2"), named(5, ".S2"), named(6, ".U4"), named(7, ".S4")];
+pub const L_DT_12: &[Named] = &[
+    named(0, ".U8"),
+    named(1, ".S8"),
+    named(2, ".U16"),
+    named(3, ".S16"),
+    named(4, ".U2"),
+    named(5, ".S2"),
+    named(6, ".U4"),
+    named(7, ".S4"),
+];
 pub const L_SFX_7: &[Named] = &[named(0, ""), named(1, ".H1"), named(2, ".24"), named(3, ".28")];
 pub const L_SAT: &[Named] = &[named(0, ""), named(1, ".SAT"), named(2, ".SATRELU")];
 pub const L_SAT_2: &[Named] = &[named(0, ".SAT")];
@@ -124,24 +854,96 @@ pub const FLAG_X: &[Named] = &[named(0, ""), named(1, ".X")];
 pub const L_MD_3: &[Named] = &[named(0, ".4A")];
 pub const L_MD_4: &[Named] = &[named(0, ".2A.LO"), named(1, ".2A.HI")];
 pub const L_AT: &[Named] = &[named(0, ".U16"), named(1, ".S16")];
-pub const L_SH_8: &[Named] = &[named(0, ".64x8x32"), named(3, ".64x16x32"), named(6, ".64x24x32"), named(9, ".64x32x32"), named(12, ".64x48x32"), named(15, ".64x64x32"), named(18, ".64x80x32"), named(21, ".64x96x32"), named(24, ".64x112x32"), named(27, ".64x128x32"), named(30, ".64x144x32"), named(33, ".64x160x32"), named(36, ".64x176x32"), named(39, ".64x192x32"), named(42, ".64x208x32"), named(45, ".64x224x32"), named(48, ".64x240x32"), named(51, ".64x256x32")];
+pub const L_SH_8: &[Named] = &[
+    named(0, ".64x8x32"),
+    named(3, ".64x16x32"),
+    named(6, ".64x24x32"),
+    named(9, ".64x32x32"),
+    named(12, ".64x48x32"),
+    named(15, ".64x64x32"),
+    named(18, ".64x80x32"),
+    named(21, ".64x96x32"),
+    named(24, ".64x112x32"),
+    named(27, ".64x128x32"),
+    named(30, ".64x144x32"),
+    named(33, ".64x160x32"),
+    named(36, ".64x176x32"),
+    named(39, ".64x192x32"),
+    named(42, ".64x208x32"),
+    named(45, ".64x224x32"),
+    named(48, ".64x240x32"),
+    named(51, ".64x256x32"),
+];
 pub const L_SH_9: &[Named] = &[named(0, ".8816"), named(4, ".16816"), named(5, ".16832")];
 pub const L_AT_2: &[Named] = &[named(0, ".U8"), named(1, ".S8"), named(4, ".U4"), named(5, ".S4")];
-pub const L_SH_10: &[Named] = &[named(0, ".8816"), named(2, ".8832"), named(4, ".16816"), named(5, ".16832"), named(6, ".16864")];
+pub const L_SH_10: &[Named] =
+    &[named(0, ".8816"), named(2, ".8832"), named(4, ".16816"), named(5, ".16832"), named(6, ".16864")];
 pub const L_SH_11: &[Named] = &[named(2, ".8832"), named(5, ".16832"), named(6, ".16864")];
 pub const L_TY: &[Named] = &[named(2, ".U64"), named(3, ".S64")];
-pub const L_CMP_3: &[Named] = &[named(0, ".F"), named(1, ".LT"), named(2, ".EQ"), named(3, ".LE"), named(4, ".GT"), named(5, ".NE"), named(6, ".GE"), named(7, ".T")];
+pub const L_CMP_3: &[Named] = &[
+    named(0, ".F"),
+    named(1, ".LT"),
+    named(2, ".EQ"),
+    named(3, ".LE"),
+    named(4, ".GT"),
+    named(5, ".NE"),
+    named(6, ".GE"),
+    named(7, ".T"),
+];
 pub const FLAG_EX: &[Named] = &[named(0, ""), named(1, ".EX")];
 pub const L_SG_2: &[Named] = &[named(0, ".U32"), named(1, ""), named(2, ".U64"), named(3, ".S64")];
 pub const L_LTC: &[Named] = &[named(0, ""), named(1, ".LTC64B"), named(2, ".LTC128B"), named(3, ".LTC256B")];
-pub const L_SZ_6: &[Named] = &[named(0, ".U8"), named(1, ".S8"), named(2, ".U16"), named(3, ".S16"), named(4, ""), named(5, ".64"), named(6, ".128")];
-pub const L_SEM_2: &[Named] = &[named(0, ""), named(1, ".CONSTANT.PRIVATE"), named(2, ".CONSTANT.CTA"), named(3, ".CONSTANT.CTA.PRIVATE"), named(4, ".CONSTANT"), named(5, ".STRONG.SM"), named(6, ".STRONG.GPU.PRIVATE"), named(7, ".STRONG.GPU"), named(8, ".MMIO.GPU"), named(9, ".CONSTANT.SM"), named(10, ".STRONG.SYS"), named(11, ".CONSTANT.SM.PRIVATE"), named(12, ".MMIO.SYS"), named(13, ".CONSTANT.VC"), named(14, ".CONSTANT.VC.PRIVATE"), named(15, ".CONSTANT.GPU")];
-pub const L_SZ_7: &[Named] = &[named(0, ".U8"), named(1, ".S8"), named(2, ".U16"), named(3, ".S16"), named(4, ""), named(5, ".64")];
+pub const L_SZ_6: &[Named] = &[
+    named(0, ".U8"),
+    named(1, ".S8"),
+    named(2, ".U16"),
+    named(3, ".S16"),
+    named(4, ""),
+    named(5, ".64"),
+    named(6, ".128"),
+];
+pub const L_SEM_2: &[Named] = &[
+    named(0, ""),
+    named(1, ".CONSTANT.PRIVATE"),
+    named(2, ".CONSTANT.CTA"),
+    named(3, ".CONSTANT.CTA.PRIVATE"),
+    named(4, ".CONSTANT"),
+    named(5, ".STRONG.SM"),
+    named(6, ".STRONG.GPU.PRIVATE"),
+    named(7, ".STRONG.GPU"),
+    named(8, ".MMIO.GPU"),
+    named(9, ".CONSTANT.SM"),
+    named(10, ".STRONG.SYS"),
+    named(11, ".CONSTANT.SM.PRIVATE"),
+    named(12, ".MMIO.SYS"),
+    named(13, ".CONSTANT.VC"),
+    named(14, ".CONSTANT.VC.PRIVATE"),
+    named(15, ".CONSTANT.GPU"),
+];
+pub const L_SZ_7: &[Named] =
+    &[named(0, ".U8"), named(1, ".S8"), named(2, ".U16"), named(3, ".S16"), named(4, ""), named(5, ".64")];
 pub const L_MD_5: &[Named] = &[named(0, ""), named(1, ".IL"), named(2, ".IS"), named(3, ".ISL")];
 pub const L_RS_3: &[Named] = &[named(1, ".64")];
 pub const L_LTC_2: &[Named] = &[named(0, ""), named(1, ".LTC128B")];
 pub const L_SZ_8: &[Named] = &[named(4, ""), named(5, ".64"), named(6, ".128")];
-pub const L_SEM_3: &[Named] = &[named(0, ""), named(1, ".CONSTANT.PRIVATE"), named(2, ".CONSTANT.CTA"), named(3, ".CONSTANT.CTA.PRIVATE"), named(4, ".CONSTANT"), named(5, ".MMIO.CTA"), named(6, ".GPU.PRIVATE"), named(7, ".MMIO.CTA.PRIVATE"), named(8, ".MMIO.SM"), named(9, ".CONSTANT.SM"), named(10, ".MMIO.VC"), named(11, ".CONSTANT.SM.PRIVATE"), named(12, ".MMIO.GPU"), named(13, ".CONSTANT.VC"), named(14, ".CONSTANT.VC.PRIVATE"), named(15, ".CONSTANT.GPU")];
+pub const L_SEM_3: &[Named] = &[
+    named(0, ""),
+    named(1, ".CONSTANT.PRIVATE"),
+    named(2, ".CONSTANT.CTA"),
+    named(3, ".CONSTANT.CTA.PRIVATE"),
+    named(4, ".CONSTANT"),
+    named(5, ".MMIO.CTA"),
+    named(6, ".GPU.PRIVATE"),
+    named(7, ".MMIO.CTA.PRIVATE"),
+    named(8, ".MMIO.SM"),
+    named(9, ".CONSTANT.SM"),
+    named(10, ".MMIO.VC"),
+    named(11, ".CONSTANT.SM.PRIVATE"),
+    named(12, ".MMIO.GPU"),
+    named(13, ".CONSTANT.VC"),
+    named(14, ".CONSTANT.VC.PRIVATE"),
+    named(15, ".CONSTANT.GPU"),
+];
 pub const L_BYP: &[Named] = &[named(0, ".BYPASS"), named(1, "")];
 pub const FLAG_ZFILL: &[Named] = &[named(0, ""), named(1, ".ZFILL")];
 pub const L_MD_6: &[Named] = &[named(0, ".M88"), named(1, ".MT88"), named(2, ".M816"), named(3, ".M832")];
@@ -154,10 +956,30 @@ pub const L_K_2: &[Named] = &[named(0, ".SC"), named(1, ".ALL"), named(2, ""), n
 pub const L_SC: &[Named] = &[named(0, ".CTA"), named(1, ".SM"), named(2, ".GPU"), named(3, ".SYS"), named(5, ".VC")];
 pub const L_MD_7: &[Named] = &[named(0, ".MT88"), named(1, ".M832"), named(2, ".M864")];
 pub const L_U4: &[Named] = &[named(0, ".16"), named(1, ".U4TO8")];
-pub const L_FN: &[Named] = &[named(0, ".COS"), named(1, ".SIN"), named(2, ".EX2"), named(3, ".LG2"), named(4, ".RCP"), named(5, ".RSQ"), named(6, ".RCP64H"), named(7, ".RSQ64H"), named(8, ".SQRT"), named(9, ".TANH")];
+pub const L_FN: &[Named] = &[
+    named(0, ".COS"),
+    named(1, ".SIN"),
+    named(2, ".EX2"),
+    named(3, ".LG2"),
+    named(4, ".RCP"),
+    named(5, ".RSQ"),
+    named(6, ".RCP64H"),
+    named(7, ".RSQ64H"),
+    named(8, ".SQRT"),
+    named(9, ".TANH"),
+];
 pub const L_FMT: &[Named] = &[named(1, ".F16"), named(2, ".BF16")];
 pub const L_FMT_2: &[Named] = &[named(2, ".F16")];
-pub const L_FN_2: &[Named] = &[named(0, ".COS"), named(1, ".SIN"), named(2, ".EX2"), named(3, ".LG2"), named(4, ".RCP"), named(5, ".RSQ"), named(8, ".SQRT"), named(9, ".TANH")];
+pub const L_FN_2: &[Named] = &[
+    named(0, ".COS"),
+    named(1, ".SIN"),
+    named(2, ".EX2"),
+    named(3, ".LG2"),
+    named(4, ".RCP"),
+    named(5, ".RSQ"),
+    named(8, ".SQRT"),
+    named(9, ".TANH"),
+];
 pub const L_FMT_3: &[Named] = &[named(0, ""), named(1, ".F16"), named(2, ".BF16")];
 pub const L_FMT_4: &[Named] = &[named(0, ""), named(2, ".F16")];
 pub const L_FN_3: &[Named] = &[named(6, ".RCP64H"), named(7, ".RSQ64H")];
@@ -166,16 +988,67 @@ pub const FLAG_WARP: &[Named] = &[named(0, ""), named(1, ".WARP")];
 pub const FLAG_SYNCS: &[Named] = &[named(0, ""), named(1, ".SYNCS")];
 pub const L_BY: &[Named] = &[named(0, ""), named(1, ".B1"), named(2, ".B2"), named(3, ".B3")];
 pub const L_SFX_8: &[Named] = &[named(0, ".SIGN")];
-pub const L_MD_8: &[Named] = &[named(0, ""), named(1, ".F4E"), named(2, ".B4E"), named(3, ".RC8"), named(4, ".ECL"), named(5, ".ECR"), named(6, ".RC16")];
-pub const L_SH_12: &[Named] = &[named(0, ".64x8x32"), named(1, ".64x16x32"), named(2, ".64x24x32"), named(3, ".64x32x32"), named(4, ".64x40x32"), named(5, ".64x48x32"), named(6, ".64x56x32"), named(7, ".64x64x32"), named(8, ".64x72x32"), named(9, ".64x80x32"), named(10, ".64x88x32"), named(11, ".64x96x32"), named(12, ".64x104x32"), named(13, ".64x112x32"), named(14, ".64x120x32"), named(15, ".64x128x32"), named(16, ".64x136x32"), named(17, ".64x144x32"), named(18, ".64x152x32"), named(19, ".64x160x32"), named(20, ".64x168x32"), named(21, ".64x176x32"), named(22, ".64x184x32"), named(23, ".64x192x32"), named(24, ".64x200x32"), named(25, ".64x208x32"), named(26, ".64x216x32"), named(27, ".64x224x32"), named(28, ".64x232x32"), named(29, ".64x240x32"), named(30, ".64x248x32"), named(31, ".64x256x32")];
+pub const L_MD_8: &[Named] = &[
+    named(0, ""),
+    named(1, ".F4E"),
+    named(2, ".B4E"),
+    named(3, ".RC8"),
+    named(4, ".ECL"),
+    named(5, ".ECR"),
+    named(6, ".RC16"),
+];
+pub const L_SH_12: &[Named] = &[
+    named(0, ".64x8x32"),
+    named(1, ".64x16x32"),
+    named(2, ".64x24x32"),
+    named(3, ".64x32x32"),
+    named(4, ".64x40x32"),
+    named(5, ".64x48x32"),
+    named(6, ".64x56x32"),
+    named(7, ".64x64x32"),
+    named(8, ".64x72x32"),
+    named(9, ".64x80x32"),
+    named(10, ".64x88x32"),
+    named(11, ".64x96x32"),
+    named(12, ".64x104x32"),
+    named(13, ".64x112x32"),
+    named(14, ".64x120x32"),
+    named(15, ".64x128x32"),
+    named(16, ".64x136x32"),
+    named(17, ".64x144x32"),
+    named(18, ".64x152x32"),
+    named(19, ".64x160x32"),
+    named(20, ".64x168x32"),
+    named(21, ".64x176x32"),
+    named(22, ".64x184x32"),
+    named(23, ".64x192x32"),
+    named(24, ".64x200x32"),
+    named(25, ".64x208x32"),
+    named(26, ".64x216x32"),
+    named(27, ".64x224x32"),
+    named(28, ".64x232x32"),
+    named(29, ".64x240x32"),
+    named(30, ".64x248x32"),
+    named(31, ".64x256x32"),
+];
 pub const L_AT_3: &[Named] = &[named(0, ".E4M3"), named(1, ".E5M2")];
 pub const L_SH_13: &[Named] = &[named(1, ".16832")];
 pub const L_DT_13: &[Named] = &[named(1, ".F32")];
 pub const L_SFX_9: &[Named] = &[named(1, "")];
 pub const L_SP: &[Named] = &[named(0, ".G"), named(1, ".L"), named(2, ".S"), named(3, ".D")];
-pub const L_OP_11: &[Named] = &[named(0, ".ADD"), named(1, ".MIN"), named(2, ".MAX"), named(3, ".INC"), named(4, ".DEC"), named(5, ".AND"), named(6, ".OR"), named(7, ".XOR")];
+pub const L_OP_11: &[Named] = &[
+    named(0, ".ADD"),
+    named(1, ".MIN"),
+    named(2, ".MAX"),
+    named(3, ".INC"),
+    named(4, ".DEC"),
+    named(5, ".AND"),
+    named(6, ".OR"),
+    named(7, ".XOR"),
+];
 pub const L_SZ_9: &[Named] = &[named(0, ""), named(1, ".S32"), named(2, ".64"), named(3, ".S64")];
-pub const L_OP_12: &[Named] = &[named(0, ""), named(1, ".OR"), named(2, ".XOR"), named(3, ".SUM"), named(4, ".MIN"), named(5, ".MAX")];
+pub const L_OP_12: &[Named] =
+    &[named(0, ""), named(1, ".OR"), named(2, ".XOR"), named(3, ".SUM"), named(4, ".MIN"), named(5, ".MAX")];
 pub const FLAG_S32: &[Named] = &[named(0, ""), named(1, ".S32")];
 pub const FLAG_NODEC: &[Named] = &[named(0, ""), named(1, ".NODEC")];
 pub const L_H: &[Named] = &[named(0, ".LO"), named(1, ".HI")];
@@ -186,23 +1059,37 @@ pub const L_MD_10: &[Named] = &[named(0, ".M88"), named(1, ".MT88")];
 pub const FLAG_TRYWAIT: &[Named] = &[named(0, ""), named(1, ".TRYWAIT")];
 pub const L_TM: &[Named] = &[named(0, ""), named(1, ".TMASK"), named(2, ".RED")];
 pub const FLAG_OPTOUT: &[Named] = &[named(0, ""), named(1, ".OPTOUT")];
-pub const L_AT_4: &[Named] = &[named(0, ""), named(1, ".A1T0"), named(2, ".A0T1"), named(3, ".A0TR"), named(4, ".A0TX"), named(5, ".ART0")];
+pub const L_AT_4: &[Named] =
+    &[named(0, ""), named(1, ".A1T0"), named(2, ".A0T1"), named(3, ".A0TR"), named(4, ".A0TX"), named(5, ".ART0")];
 pub const L_OP_13: &[Named] = &[named(0, ".IV"), named(1, ".WB")];
 pub const L_DD: &[Named] = &[named(0, ".G"), named(1, ".S")];
 pub const FLAG_MULTICAST: &[Named] = &[named(0, ""), named(1, ".MULTICAST")];
 pub const FLAG_SEQUENCED: &[Named] = &[named(0, ""), named(1, ".SEQUENCED")];
 pub const FLAG: &[Named] = &[named(0, ""), named(1, "")];
-pub const L_TY_3: &[Named] = &[named(0, ""), named(1, ".S32"), named(2, ".U64"), named(3, ".S64"), named(4, ".F16.RN"), named(5, ".F32.RN"), named(6, ".F32.FTZ.RN"), named(7, ".F64.RN"), named(8, ".BF16.RN")];
-pub const L_DT_14: &[Named] = &[named(0, ".BF16"), named(1, ".F16"), named(3, ".TF32"), named(4, ".E5M2"), named(5, ".E4M3")];
+pub const L_TY_3: &[Named] = &[
+    named(0, ""),
+    named(1, ".S32"),
+    named(2, ".U64"),
+    named(3, ".S64"),
+    named(4, ".F16.RN"),
+    named(5, ".F32.RN"),
+    named(6, ".F32.FTZ.RN"),
+    named(7, ".F64.RN"),
+    named(8, ".BF16.RN"),
+];
+pub const L_DT_14: &[Named] =
+    &[named(0, ".BF16"), named(1, ".F16"), named(3, ".TF32"), named(4, ".E5M2"), named(5, ".E4M3")];
 pub const L_DT_15: &[Named] = &[named(3, ".TF32")];
 pub const L_ST_17: &[Named] = &[named(3, ".F16")];
 pub const L_SAT_3: &[Named] = &[named(0, ""), named(1, ".SAT"), named(2, ".RELU")];
 pub const L_OP_14: &[Named] = &[named(0, ".IV"), named(1, ".PF")];
 pub const L_DIM: &[Named] = &[named(0, ".1D"), named(1, ".2D"), named(2, ".3D"), named(3, ".4D"), named(4, ".5D")];
 pub const FLAG_IM2COL: &[Named] = &[named(0, ""), named(1, ".IM2COL")];
-pub const L_H_2: &[Named] = &[named(0, ".32"), named(1, ".16x2"), named(2, ".S32"), named(3, ".S16x2"), named(4, ".U8x4"), named(5, ".S8x4")];
+pub const L_H_2: &[Named] =
+    &[named(0, ".32"), named(1, ".16x2"), named(2, ".S32"), named(3, ".S16x2"), named(4, ".U8x4"), named(5, ".S8x4")];
 pub const FLAG_ISAT: &[Named] = &[named(0, ""), named(1, ".ISAT")];
-pub const L_TY_4: &[Named] = &[named(0, ".U32"), named(1, ".S32"), named(2, ".U16x2"), named(3, ".S16x2"), named(4, ".U8x4"), named(5, ".S8x4")];
+pub const L_TY_4: &[Named] =
+    &[named(0, ".U32"), named(1, ".S32"), named(2, ".U16x2"), named(3, ".S16x2"), named(4, ".U8x4"), named(5, ".S8x4")];
 pub const L_SG_3: &[Named] = &[named(0, ".U8"), named(1, "")];
 pub const L_ACC: &[Named] = &[named(0, ""), named(1, ".ACC")];
 pub const FLAG_16X2: &[Named] = &[named(0, ""), named(1, ".16x2")];

@@ -8,8 +8,8 @@ use super::super::build::{Build, Src, iadd3};
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Term, Val, Word};
 use super::Place;
-use crate::isa::ptx::Type;
-use crate::isa::sass::op;
+use crate::ptx::Type;
+use crate::sass::op;
 
 impl Build<'_> {
     pub(super) fn counted_mbarrier(&mut self, i: &Flat) -> Result<(), AsmError> {

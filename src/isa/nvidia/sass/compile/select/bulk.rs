@@ -9,8 +9,8 @@ use super::super::build::{Build, PARAMS, Src, lea};
 use super::super::flat::{Flat, Opd, Symbol};
 use super::super::mir::{Mach, Pred, Term, Val, Wide};
 use super::cluster::reduction;
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Space, Type};
+use crate::sass::op;
 
 /// The scoreboard that counts groups of bulk copies: nothing else uses it in code that has them.
 pub(in super::super) const GROUPS: u64 = 1;
@@ -54,7 +54,7 @@ impl Build<'_> {
     /// Destination and source, as the text has them in order.
     fn ways(&self, i: &Flat) -> (Option<Space>, Option<Space>) {
         let mut all = i.mods.iter().filter_map(|m| match m {
-            crate::isa::ptx::Modifier::Space(s) => Some(*s),
+            crate::ptx::Modifier::Space(s) => Some(*s),
             _ => None,
         });
         (all.next(), all.next())

@@ -5,8 +5,8 @@ use super::super::build::{Build, Src};
 use super::super::call::address;
 use super::super::flat::{Flat, Opd, Symbol};
 use super::super::mir::{Mach, Nature, Pred, Term, Val, Word};
-use crate::isa::ptx::Type;
-use crate::isa::sass::op;
+use crate::ptx::Type;
+use crate::sass::op;
 
 /// R1, where it is no operand that registers are given out for.
 const STACK: u64 = 1;

@@ -11,8 +11,8 @@ use super::super::flat::{Body, Flat, Item, Opd};
 use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
 use super::super::scalar::SCALARS;
 use super::memory::Place;
-use crate::isa::ptx::{Opcode, Space, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Opcode, Space, Type};
+use crate::sass::op;
 
 /// The first of the uniform registers that instructions beside arithmetic take in turn; those below and above have other uses.
 const UNIFORM: u64 = 12;

@@ -5,8 +5,8 @@ use super::super::build::{Build, Src, iadd3, imad};
 use super::super::chips::{IN_CLUSTERS, has_twice};
 use super::super::flat::{Flat, Opd, Symbol};
 use super::super::mir::{Mach, Term, Val, Wide, Word};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::{Role, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::{Role, op};
 
 impl Build<'_> {
     /// Ends the grid with an error.

@@ -5,8 +5,8 @@ use super::super::build::{Build, Src, fadd, iadd3};
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
 use super::float::rounding;
-use crate::isa::ptx::Type;
-use crate::isa::sass::op;
+use crate::ptx::Type;
+use crate::sass::op;
 
 /// A type as conversion forms name it: integers of 32 bits and floats of 32 bits have no name as sources.
 fn name(ty: Type) -> &'static str {

@@ -5,8 +5,8 @@ use super::super::build::{Build, Src, iadd3};
 use super::super::described::DESCRIPTOR;
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Wide};
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Space, Type};
+use crate::sass::op;
 
 /// The scoreboard that counts groups of copies: no other result uses it in code that has them. Bulk copies have the next one.
 pub(in super::super) const GROUPS: u64 = 0;

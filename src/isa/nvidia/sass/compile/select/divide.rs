@@ -3,7 +3,7 @@
 use super::super::build::{Build, Src, fadd, fmul, fsetp, iadd3, imad};
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
 use super::double::ONE;
-use crate::isa::sass::op;
+use crate::sass::op;
 
 impl Build<'_> {
     /// Quotient or remainder of 32 bits.

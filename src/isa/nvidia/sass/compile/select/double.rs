@@ -7,8 +7,8 @@ use super::super::build::{Build, Src, iadd3, isetp, lop3};
 use super::super::flat::Flat;
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
 use super::float::rounding;
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::{Form, Role, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::{Form, Role, op};
 
 /// A double with its sign.
 type Signed = (Wide, bool);

@@ -4,7 +4,7 @@ use super::super::AsmError;
 use super::super::build::{Build, Src, iadd3, vimnmx};
 use super::super::flat::Flat;
 use super::super::mir::{Pred, Val, Wide, Word};
-use crate::isa::ptx::{Opcode, Type};
+use crate::ptx::{Opcode, Type};
 
 impl Build<'_> {
     pub(super) fn wide_field(&mut self, i: &Flat, d: Word, ty: Type) -> Result<(), AsmError> {

@@ -4,8 +4,8 @@ use super::super::AsmError;
 use super::super::build::{Build, Src, fadd, ffma, fmnmx, fmul};
 use super::super::flat::Flat;
 use super::super::mir::{Mach, Pred, Val, Word};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Opcode, Type};
+use crate::sass::op;
 
 /// The table's text of a rounding.
 pub(super) fn rounding(i: &Flat) -> &'static str {
@@ -23,7 +23,7 @@ impl Build<'_> {
     /// Modifiers that most f32 instructions have.
     fn marks(m: Mach, i: &Flat) -> Mach {
         let m = if i.has("sat") { m.m("sat", ".SAT") } else { m };
-        match (i.has("ftz"), m.inst.form().position("fz", crate::isa::sass::Role::Value)) {
+        match (i.has("ftz"), m.inst.form().position("fz", crate::sass::Role::Value)) {
             (false, _) => m,
             (true, Some(_)) => m.m("fz", ".FTZ"),
             (true, None) => m.m("ftz", ".FTZ"),

@@ -5,8 +5,8 @@ use super::super::build::{Build, Src};
 use super::super::facts::Known;
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Word};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Opcode, Type};
+use crate::sass::op;
 
 /// Both halves, the low one, the high one.
 const BOTH: u64 = 0;

@@ -5,8 +5,8 @@ use super::super::build::{Build, Src, iadd3, imad, imad_hi, imad_wide, lea, vimn
 use super::super::facts::Known;
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Opcode, Type};
+use crate::sass::op;
 
 impl Build<'_> {
     pub(super) fn int(&mut self, i: &Flat) -> Result<(), AsmError> {

@@ -5,8 +5,8 @@ use super::super::build::{Build, Src, bmsk, fsetp, iadd3, isetp, sgxt, shf};
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
 use super::double::DSETP;
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Opcode, Type};
+use crate::sass::op;
 
 /// A comparison's code in integer and float forms.
 pub(super) fn compare_code(word: &str, float: bool) -> Option<&'static str> {

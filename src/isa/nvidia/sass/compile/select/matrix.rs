@@ -4,8 +4,8 @@ use super::super::AsmError;
 use super::super::build::Build;
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Val, Word};
-use crate::isa::ptx::{Opcode, Space, Type};
-use crate::isa::sass::{Chip, op};
+use crate::ptx::{Opcode, Space, Type};
+use crate::sass::{Chip, op};
 
 impl Build<'_> {
     pub(super) fn matrix(&mut self, i: &Flat) -> Result<(), AsmError> {

@@ -7,8 +7,8 @@ use super::super::AsmError;
 use super::super::build::{Build, Src, iadd3};
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Term, Val, Word};
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Space, Type};
+use crate::sass::op;
 
 /// Uniform registers of an initialisation: address, and the word's pair.
 const ADDRESS: u64 = 8;

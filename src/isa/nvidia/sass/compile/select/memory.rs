@@ -5,8 +5,8 @@ use super::super::build::{Build, PARAMS, Src, iadd3};
 use super::super::facts::{Known, SHARED_START};
 use super::super::flat::{Flat, Opd, Symbol};
 use super::super::mir::{Mach, Nature, Template, Val, Wide, Word};
-use crate::isa::ptx::{Opcode, Space, Type};
-use crate::isa::sass::{Form, op};
+use crate::ptx::{Opcode, Space, Type};
+use crate::sass::{Form, op};
 
 /// Where bank 0 has the address of the parameters.
 const PARAMETERS: u32 = 0x198;
@@ -321,7 +321,7 @@ impl Build<'_> {
             let (size, words) = (size_text(each as usize, ty.is_signed()), each.div_ceil(4) as u8);
             let m = Mach::new(op::LDC_C).wn("d", d, words).c("c", bank, at).m("sz", size);
             let m = match index {
-                Some(w) => m.field("c", crate::isa::sass::Role::Register, w, 1, false),
+                Some(w) => m.field("c", crate::sass::Role::Register, w, 1, false),
                 None => m,
             };
             let plain = index.is_none() && self.guard.is_none();

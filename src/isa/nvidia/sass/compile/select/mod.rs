@@ -36,7 +36,7 @@ use super::build::Build;
 use super::facts::{Facts, Known};
 use super::flat::{Body, Flat, Item, Names, Opd};
 use super::mir::{Block, Code, Term};
-use crate::isa::ptx::{Opcode, Type};
+use crate::ptx::{Opcode, Type};
 pub(super) use bulk::GROUPS as BULK_GROUPS;
 pub(super) use cluster::{EXPLICIT, knows_blocks};
 pub(super) use copy::GROUPS as COPY_GROUPS;

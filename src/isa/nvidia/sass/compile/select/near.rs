@@ -6,7 +6,7 @@
 use super::super::build::{Build, Src, ffma, fmul, iadd3};
 use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
 use super::double;
-use crate::isa::sass::op;
+use crate::sass::op;
 
 const ONE: u32 = 1f32.to_bits();
 

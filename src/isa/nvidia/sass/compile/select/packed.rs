@@ -4,8 +4,8 @@ use super::super::AsmError;
 use super::super::build::{Build, Src, iadd3, vimnmx};
 use super::super::flat::Flat;
 use super::super::mir::{Mach, Pred, Val, Word};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::{Chip, op};
+use crate::ptx::{Opcode, Type};
+use crate::sass::{Chip, op};
 
 impl Build<'_> {
     /// `add`, `min`, `max` of two halves of a word each.

@@ -5,8 +5,8 @@ use super::super::build::{Build, Src, fadd};
 use super::super::flat::Flat;
 use super::super::mir::{Mach, Pred, Term, Val, Wide, Word};
 use super::memory::Place;
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Space, Type};
+use crate::sass::op;
 
 impl Build<'_> {
     /// `old = *a; do { new = old op data } while (!swapped)`, in shared or global memory.
@@ -74,7 +74,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn access_form(&self, i: &Flat, forms: [&'static crate::isa::sass::Form; 3], wide: bool) -> Mach {
+    fn access_form(&self, i: &Flat, forms: [&'static crate::sass::Form; 3], wide: bool) -> Mach {
         let form = match (wide, i.space()) {
             (false, _) => forms[0],
             (true, Some(Space::Global)) => forms[1],

@@ -7,8 +7,8 @@ use super::super::build::{Build, Src, iadd3};
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Val, Wide, Word};
 use super::memory::Place;
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Space, Type};
+use crate::sass::op;
 
 /// A field of words of a map: byte offset of the word, lowest bit, bits, and bits that are cleared with it.
 struct Bits {

@@ -10,8 +10,8 @@ use super::super::AsmError;
 use super::super::build::{Build, Src, iadd3};
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Val, Word};
-use crate::isa::ptx::Type;
-use crate::isa::sass::{Chip, op};
+use crate::ptx::Type;
+use crate::sass::{Chip, op};
 
 /// The registers of A, B and C; no C: zeros.
 struct Factors {

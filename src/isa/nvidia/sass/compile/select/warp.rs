@@ -4,8 +4,8 @@ use super::super::AsmError;
 use super::super::build::Build;
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Word};
-use crate::isa::ptx::{Opcode, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Opcode, Type};
+use crate::sass::op;
 
 impl Build<'_> {
     pub(super) fn warp(&mut self, i: &Flat) -> Result<(), AsmError> {

@@ -8,8 +8,8 @@ use super::super::AsmError;
 use super::super::build::Build;
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Word, class_of};
-use crate::isa::ptx::Type;
-use crate::isa::sass::{Form, is_group_multiply, op};
+use crate::ptx::Type;
+use crate::sass::{Form, is_group_multiply, op};
 
 /// URZ.
 const NO_UNIFORM: u64 = 63;

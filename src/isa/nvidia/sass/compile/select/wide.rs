@@ -5,8 +5,8 @@ use super::super::build::{Build, Src, iadd3};
 use super::super::facts::Part;
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Pred, Val, Wide, Word};
-use crate::isa::ptx::{Imm, Opcode, Type};
-use crate::isa::sass::op;
+use crate::ptx::{Imm, Opcode, Type};
+use crate::sass::op;
 
 impl Build<'_> {
     pub(super) fn wide_int(&mut self, i: &Flat) -> Result<(), AsmError> {
@@ -265,7 +265,7 @@ impl Build<'_> {
     }
 
     /// A conversion between 64-bit registers and a word or a float, in either direction.
-    pub(super) fn unary_n(&mut self, form: &'static crate::isa::sass::Form, d: (Word, u8), s: (Word, u8)) -> Mach {
+    pub(super) fn unary_n(&mut self, form: &'static crate::sass::Form, d: (Word, u8), s: (Word, u8)) -> Mach {
         Mach::new(form).wn("d", d.0, d.1).rn("b", s.0, s.1)
     }
 

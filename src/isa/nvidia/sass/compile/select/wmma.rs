@@ -8,8 +8,8 @@ use super::super::AsmError;
 use super::super::build::{Build, Src, iadd3, imad_wide};
 use super::super::flat::{Flat, Opd};
 use super::super::mir::{Mach, Val, Wide, Word};
-use crate::isa::ptx::{Space, Type};
-use crate::isa::sass::{Form, op};
+use crate::ptx::{Space, Type};
+use crate::sass::{Form, op};
 use smallvec::SmallVec;
 
 /// How a matrix lies in registers and in memory.

@@ -1,7 +1,7 @@
 //! The modifiers that selection knows of each instruction: any other one is refused, not overlooked. Instructions that are not here
 //! are refused by name.
 
-use crate::isa::ptx::Opcode;
+use crate::ptx::Opcode;
 
 const ROUNDING: &[&str] = &["rn", "rz", "rm", "rp"];
 const COMPARISONS: &[&str] = &[
