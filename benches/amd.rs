@@ -1,6 +1,6 @@
-//! Host cost of AMD's queues on a null-cost port: calls answered by the software driver while the device is set up, doorbells that cost nothing.
-//! Budgets (docs/architecture.md, 5): one kernel from encoding to the doorbell <= 1 us; a replayed graph <= 100 ns a kernel.
-//! Run with `cargo bench --bench amd`.
+//! Host cost of AMD's queues on a null-cost port: calls answered by the software driver while the device is set up,
+//! doorbells that cost nothing. Budgets (docs/architecture.md, 5): one kernel from encoding to the doorbell <= 1 us; a
+//! replayed graph <= 100 ns a kernel. Run with `cargo bench --bench amd`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use doorbell::device::amd::{AmdDevice, AmdOptions, Driver, Selector};
@@ -41,7 +41,7 @@ impl Rig {
         Self { port, device }
     }
 
-    /// Kernels that differ in nothing, each on buffers of its own.
+    /// Identical kernels, each on buffers of its own.
     fn commands(&self, count: usize) -> Vec<Command> {
         let kernel = self.device.load(&[KernelImage { name: "k", code: Code::Raw(&image(&self.device.info().arch)) }]);
         let kernel = kernel.expect("load").remove(0);

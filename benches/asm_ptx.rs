@@ -1,6 +1,6 @@
-//! PTX to a cubin by our assembler, for kernels of the renderer and those of kernels-asm/ptx: time a step and an instruction, and
-//! beside ptxas where it is installed (target/nvidia). Budgets: 1,000,000 instructions/s, a twentieth of ptxas's time.
-//! Run with `cargo bench --bench asm_ptx`.
+//! PTX to a cubin by our assembler, for kernels of the renderer and those of kernels-asm/ptx: time a step and an
+//! instruction, and of ptxas where it is installed (target/nvidia). Budgets: 1,000,000 instructions/s, a twentieth of
+//! ptxas's time. Run with `cargo bench --bench asm_ptx`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use doorbell::codegen::{self, OptChoice};
@@ -62,7 +62,8 @@ fn texts() -> Vec<(String, String)> {
     all
 }
 
-/// Tensor kernels of every op and type, plain and optimised, and the collected samples: what the tests hold to the code of ptxas.
+/// Tensor kernels of every op and type, plain and optimised, and the collected samples: those whose code the tests
+/// compare with ptxas's.
 fn kernel_set() -> Vec<(String, String)> {
     let chip = Chip::parse("sm_90a").expect("the chip");
     let (mut all, mut seen) = (vec![], HashSet::new());

@@ -1,5 +1,5 @@
-//! The budgets of docs/architecture.md, section 5, that belong to no single room: interning, rewriting, a kernel and a whole training step from nothing,
-//! its replay, and a recorded call of 16 additions. `cargo bench --bench budgets`.
+//! The budgets of docs/architecture.md, section 5, that belong to no single room: interning, rewriting, a kernel and a
+//! whole training step from nothing, its replay, and a recorded call of 16 additions. `cargo bench --bench budgets`.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use doorbell::codegen::{self, OptChoice};
@@ -59,7 +59,7 @@ fn from_nothing() {
     println!("kernels launched {}, compiled {}", t.kernels, t.compiled);
 }
 
-/// From lazy Tensors to code that is loaded and could be launched: no cache is asked.
+/// From lazy Tensors to code that is loaded and could be launched: no cache is used.
 fn kernel_from_nothing(c: &mut Criterion) {
     let device = CpuDevice::open("CPU", &CpuOptions::default()).unwrap();
     let isa = X86_64::new(Arch::detect().unwrap(), 2);

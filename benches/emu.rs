@@ -1,5 +1,5 @@
-//! Lane operations a second of the software compute units and multiprocessors, on one thread, with strict mode on and off.
-//! Budget: >= 50 M lane operations/s a core. Run with `cargo bench --bench emu`.
+//! Lane operations a second of the software compute units and multiprocessors, on one thread, with strict mode on and
+//! off. Budget: >= 50 M lane operations/s a core. Run with `cargo bench --bench emu`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use doorbell::emu::amdgpu::{Chip, Dispatch, PlainBus, SharedBytes, Strict, run};
@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 const ENTRY: u64 = 0x10_0000;
 
-/// A thousand turns of eight vector instructions on gfx1100.
+/// A thousand iterations of eight vector instructions on gfx1100.
 #[rustfmt::skip]
 const LOOP: [u32; 18] = [
     0xb004_03e8,                // s_movk_i32 s4, 1000
@@ -61,7 +61,7 @@ fn lane_operations(c: &mut Criterion) {
     group.finish();
 }
 
-/// A thousand turns of eight vector instructions on sm_90.
+/// A thousand iterations of eight vector instructions on sm_90.
 const SASS: &str = "
     [B------:R-:W-:Y:S05] MOV R0, 0x3e8 ;
     [B------:R-:W-:Y:S05] MOV R1, 0x3f800000 ;

@@ -1,6 +1,6 @@
-//! Host cost of NVIDIA's queues on a null-cost port: calls answered by the software driver while the device is set up, doorbells that cost nothing.
-//! Budgets (docs/architecture.md, 5): a launch (QMD, bank, push buffer, doorbell) <= 500 ns; a replayed graph <= 100 ns a kernel.
-//! Run with `cargo bench --bench nv`.
+//! Host cost of NVIDIA's queues on a null-cost port: calls answered by the software driver while the device is set up,
+//! doorbells that cost nothing. Budgets (docs/architecture.md, 5): a launch (QMD, bank, push buffer, doorbell) <= 500
+//! ns; a replayed graph <= 100 ns a kernel. Run with `cargo bench --bench nv`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use doorbell::device::nv::{Driver, NvDevice, NvOptions, Selector};
@@ -44,7 +44,7 @@ impl Rig {
         Self { port, device }
     }
 
-    /// Kernels that differ in nothing, each on a buffer of its own.
+    /// Identical kernels, each on a buffer of its own.
     fn commands(&self, count: usize) -> Vec<Command> {
         let code = Code::Elf { bytes: CUBIN, entry: "add" };
         let kernel = self.device.load(&[KernelImage { name: "add", code }]).expect("load").remove(0);
@@ -77,7 +77,7 @@ fn benches(c: &mut Criterion) {
         g.bench_function(format!("replay of {count} kernels, to its doorbell"), |b| {
             b.iter_custom(|n| rig.host_time(n, COPIES, || drop(black_box(list.replay(&[])))));
         });
-        // The next submission gives back what the list held, which asks the driver.
+        // The next submission frees what the list held, which calls the driver.
         drop(list);
         rig.port.prepare(&rig.device, 1, || drop(rig.device.submit(QueueKind::Compute, &one)));
     }

@@ -1,7 +1,7 @@
-//! A way up for newcomers, in four steps: a lazy Tensor, a kernel, the UOps beneath, a size that varies.
+//! An introduction for newcomers, in four steps: a lazy Tensor, a kernel, the UOps beneath, a size that varies.
 //!
-//! `cargo run --release --example ramp`; every claim is asserted, so it is a test too. `DEBUG=2` prints a line a kernel,
-//! `DEBUG=4` its code, `NOOPT=1` leaves the loops plain.
+//! `cargo run --release --example ramp`; every claim is asserted, so it is a test too. `DEBUG=2` prints a line a
+//! kernel, `DEBUG=4` its code, `NOOPT=1` leaves the loops plain.
 
 use doorbell::codegen::{OptChoice, compile, rules};
 use doorbell::engine::{Compiled, session};
@@ -21,7 +21,7 @@ fn main() -> Step {
     sizes()
 }
 
-/// Part 1: a Tensor is a handle on a UOp, and nothing runs before somebody asks.
+/// Part 1: a Tensor is a handle on a UOp, and nothing runs before a value is read.
 fn tensors() -> Step {
     println!("--- the device: {}", default_device());
     let t = Tensor::new([1, 2, 3, 4]);

@@ -1,7 +1,8 @@
-//! What must hold for any bytes, one function a target. libFuzzer (`fuzz/targets`) and the seeded mutations of `tests/fuzz.rs` call the same ones.
+//! What must be true for any bytes, one function a target. libFuzzer (`fuzz/targets`) and the seeded mutations of
+//! `tests/fuzz.rs` call the same ones.
 //!
-//! No panic, no overflow (both builds check arithmetic), nothing read beyond the bytes; and where two halves exist, what one half reads the
-//! other writes back. Left out: x86 machine code, which `iced-x86` decodes.
+//! No panic, no overflow (both builds check arithmetic), nothing read beyond the bytes; and where two halves exist,
+//! what one half reads the other writes back. Left out: x86 machine code, which `iced-x86` decodes.
 #![allow(dead_code)] // each target uses one
 
 use doorbell::elf::amdgpu::CodeObject;
@@ -41,7 +42,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("sass", sass),
 ];
 
-/// What a recording may hand over beside what it holds.
+/// What a recording may yield beyond what it holds.
 const FREE_BYTES: usize = 1 << 20;
 
 /// Little-endian dwords; what is left over is dropped.
@@ -68,14 +69,14 @@ pub fn ioctl(data: &[u8]) {
     }
 }
 
-/// A binary trace: read, told, asked for what it left open, written again and read again.
+/// A binary trace: read, printed, audited for leaks, written again and read again.
 pub fn trace(data: &[u8]) {
     let Ok(events) = read_trace(data) else { return };
     for event in &events {
         assert!(!event.to_string().is_empty());
     }
     let _any = leftovers(&events);
-    // What a doorbell hands over is at most a ring, and was in the file.
+    // A doorbell yields at most a ring, and only bytes of the file.
     let handed_over: usize = submissions(&events).iter().map(|s| s.bytes.len()).sum();
     assert!(handed_over <= FREE_BYTES + 1024 * data.len());
     let mut file = Vec::new();
@@ -191,8 +192,8 @@ fn target(byte: u8) -> Target {
     Target { chip, wave }
 }
 
-/// Machine code of a GPU: what is printed and can be read is encoded to an instruction that prints alike. Noise prints texts that no assembler
-/// takes: literals wider than their operand, modifiers without effect.
+/// Machine code of a GPU: what is printed and can be read is encoded to an instruction that prints alike. Noise prints
+/// texts that no assembler takes: literals wider than their operand, modifiers without effect.
 pub fn amdgpu(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let (target, words) = (target(*first), dwords(rest));
@@ -239,7 +240,7 @@ pub fn emu_decode(data: &[u8]) {
     }
 }
 
-/// NVIDIA's push buffers and GPFIFO entries: every write is told; an entry that is read is written back as it was.
+/// NVIDIA's push buffers and GPFIFO entries: every write is reported; an entry that is read is written back as it was.
 pub fn nv_push(data: &[u8]) {
     let words = dwords(data);
     let mut writes = Writes::of(&words);
@@ -251,7 +252,7 @@ pub fn nv_push(data: &[u8]) {
         assert!(writes.position() <= words.len());
     }
     for pair in words.as_chunks::<2>().0 {
-        // What follows a word that does nothing is looked at by nobody.
+        // Bytes after a word that does nothing are ignored.
         if let Ok(entry) = Entry::parse(*pair)
             && entry != Entry::Nop
         {

@@ -1,4 +1,4 @@
-//! Where each target's corpus begins: small, valid things of every kind, made by the writing halves.
+//! The initial corpus of each target: small, valid inputs of every kind, made by the writers.
 #![allow(dead_code)] // each user takes what it wants
 
 use doorbell::elf::amdgpu::{Gpu, KernelCode, KernelSpec, write as write_code};
@@ -153,7 +153,7 @@ fn trace() -> Vec<u8> {
     file
 }
 
-/// The struct's bytes, as CREATE_QUEUE's layout says.
+/// The struct's bytes, by CREATE_QUEUE's layout.
 fn bytemuck_bytes(queue: &kfd::CreateQueue) -> &[u8] {
     bytemuck::bytes_of(queue)
 }

@@ -1,12 +1,13 @@
-//! Hand-written kernels: what the benchmarks and the driver tests run beside generated code, as the machine's ceiling.
+//! Hand-written kernels: what the benchmarks and the driver tests compare generated code with, as the machine's
+//! ceiling.
 //!
-//! One folder an instruction set; each source file's head says what its kernels compute, their arguments and their work. Those for
-//! AMD's chips are assembled by `doorbell asm` (docs/amd-kernels.md), those for x86-64 at build time (`build.rs`) and kept as
-//! relocatable ELF files, so they take the same way through `doorbell_elf::link` and a device's loader as generated code
-//! does.
+//! One folder an instruction set; each source file's head says what its kernels compute, their arguments and their
+//! work. Those for AMD's chips are assembled by `doorbell asm` (docs/amd-kernels.md), those for x86-64 at build time
+//! (`build.rs`) and kept as relocatable ELF files, so they take the same path through `doorbell_elf::link`
+//! and a device's loader as generated code does.
 //!
-//! Kernel ABI of the whole project: `extern "C" fn kernel(args: *const u64, tid: u64)`; `args[i]` is a buffer's address or a
-//! variable's value.
+//! Kernel ABI of the whole project: `extern "C" fn kernel(args: *const u64, tid: u64)`; `args[i]` is a buffer's address
+//! or a variable's value.
 //!
 //! Place in the arrows: depends on nothing. Left out: hosts other than x86-64 Linux, where [`KERNELS`] is empty.
 

@@ -53,8 +53,8 @@ fn named_opts_apply_and_agree() {
     }
 }
 
-/// Sixteen rows in tiles of six leave a tail with a loop of its own, which fills the panel again; with nothing left of the sum's loop both
-/// read it at constant places.
+/// Sixteen rows in tiles of six leave a tail with a loop of its own, which fills the panel again; with nothing left of
+/// the sum's loop both read it at constant places.
 #[test]
 fn a_tail_reads_the_panel_that_its_own_loop_has_packed() {
     let (i, j, l) = (out(16, 0), out(32, 1), red(10, 2));

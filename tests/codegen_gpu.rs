@@ -1,4 +1,5 @@
-//! Programs of a GPU-shaped target (grid, workgroups, barriers), run thread by thread in the interpreter, against the kernel graph.
+//! Programs of a GPU-shaped target (grid, workgroups, barriers), run thread by thread in the interpreter, against the
+//! kernel graph.
 
 use doorbell::codegen::target::Grid;
 use doorbell::codegen::{self, Opt, OptChoice, Target, units};

@@ -1,5 +1,5 @@
-//! Equal kernels compile once: for new data, and for every value of a variable size. One test alone in its process, so that the
-//! count of compilations is its own.
+//! Equal kernels compile once: for new data, and for every value of a variable size. One test alone in its process, so
+//! that the count of compilations is its own.
 
 use doorbell::tensor::prelude::*;
 use doorbell::uop::UOp;

@@ -129,8 +129,8 @@ fn small(t: Scalar, shape: [usize; 2], salt: usize) -> (Tensor, Vec<f64>) {
     (x, values)
 }
 
-/// Every type that matrix units have, both operands along the sum or across it. The first are large enough for the units that read
-/// workgroup memory by themselves.
+/// Every type that matrix units have, both operands along the sum or across it. The first are large enough for the
+/// units that read workgroup memory by themselves.
 #[test]
 fn products_that_matrix_units_do_are_exact() {
     for (t, sum, [m, n, k]) in [

@@ -78,8 +78,8 @@ fn kernels_of_clang_load_with_their_descriptors_and_code() {
     }
 }
 
-/// llvm-objdump writes a descriptor as `.amdhsa_` directives, or as bytes where it takes exception to clang's own (the SGPR
-/// count that clang writes for gfx11 and gfx12).
+/// llvm-objdump writes a descriptor as `.amdhsa_` directives, or as bytes where it takes exception to clang's own (the
+/// SGPR count that clang writes for gfx11 and gfx12).
 fn assert_descriptor_as_llvm_dumps_it(path: &Path, object: &CodeObject, kernel: &str) {
     let symbol = format!("--disassemble-symbols={kernel}.kd");
     let dump = tool("llvm-objdump", &["-D", "-j", ".rodata", &symbol, &path.to_string_lossy()]);

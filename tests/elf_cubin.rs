@@ -1,7 +1,8 @@
-//! Cubins made by ptxas, versions 12.9 and 13, for four chips: what the loader reads of them against what ptxas said when it made them, against the `object`
-//! crate, and damaged in every way.
+//! Cubins made by ptxas, versions 12.9 and 13, for four chips: what the loader reads of them against what ptxas
+//! reported when it made them, against the `object` crate, and damaged in every way.
 //!
-//! `tests/data/cubin/module.ptx` is the source; `ptxas -v -arch=sm_90` printed the registers, barriers, stacks and bytes below.
+//! `tests/data/cubin/module.ptx` is the source; `ptxas -v -arch=sm_90` printed the registers, barriers, stacks and
+//! bytes below.
 
 use doorbell::elf::ElfError;
 use doorbell::elf::cubin::{Cubin, Param, is_cubin};

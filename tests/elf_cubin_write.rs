@@ -1,5 +1,5 @@
-//! Cubins that we write: the file of ptxas taken apart and written anew has the same sections, nvdisasm reads the same code from both, the `object`
-//! crate finds what was asked for, our own reader gives the facts back.
+//! Cubins that we write: the file of ptxas taken apart and written again has the same sections, nvdisasm reads the same
+//! code from both, the `object` crate finds what was asked for, our own reader gives the facts back.
 
 use doorbell::elf::abi::{STT_FUNC, STT_OBJECT};
 use doorbell::elf::cubin::{

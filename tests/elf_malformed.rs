@@ -156,7 +156,7 @@ fn mutate(file: &mut Vec<u8>, tables: &[std::ops::Range<usize>], random: &mut Ra
     }
 }
 
-/// Says which case failed when the test dies in the middle of it.
+/// Names the failed case when the test aborts in the middle of it.
 struct Case(u64);
 
 impl Drop for Case {

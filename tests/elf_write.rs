@@ -1,4 +1,5 @@
-//! The object writer against independent readers: binutils' readelf and objdump, the `object` crate, and our own parser.
+//! The object writer against independent readers: binutils' readelf and objdump, the `object` crate, and our own
+//! parser.
 
 use doorbell::elf::{self, ElfError, Machine, Object, RelocKind, Relocation, Section, Symbol, Target};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};

@@ -1,4 +1,5 @@
-//! Every decoder of outside bytes on seeded mutations of the committed corpus (`fuzz/corpus`): the bodies that libFuzzer runs, a few seconds of them.
+//! Every decoder of outside bytes on seeded mutations of the committed corpus (`fuzz/corpus`): the bodies that
+//! libFuzzer runs, a few seconds of them.
 //!
 //! `FUZZ_CASES=n` runs n cases a target; a failing case prints its target and number, which is its seed.
 #![cfg(target_os = "linux")]

@@ -1,5 +1,6 @@
-//! The queue's lock-free protocols under loom: every interleaving (and every allowed reordering) of small programs, on the very code
-//! that the CPU device runs, instantiated with loom's atomics. A lost wake-up shows as a deadlock, a lost update as a failed assertion.
+//! The queue's lock-free protocols under loom: every interleaving (and every allowed reordering) of small programs, on
+//! the very code that the CPU device runs, instantiated with loom's atomics. A lost wake-up shows as a deadlock, a lost
+//! update as a failed assertion.
 
 use doorbell::hcq::ring::{Ring, Slots};
 use doorbell::hcq::sync::{AtomicWord, Bell, Chunks, Role};
@@ -116,7 +117,7 @@ fn chunks_of_two_jobs_run_once_each_with_their_own_description() {
             while !job.chunks.is_finished() {
                 thread::yield_now();
             }
-            // All chunks of this job are visible here, whoever ran them.
+            // All chunks of this job are visible here, whichever thread ran them.
             let sum: u64 = (0..2).map(|n| job.ran[(name * 2 + n) as usize].load(Ordering::Relaxed)).sum();
             assert_eq!(sum, 2);
         }

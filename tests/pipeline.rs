@@ -1,5 +1,5 @@
-//! Tensor programs through the scheduler and codegen, executed by the reference interpreters at each stage and compared with the
-//! tensor graph's own value: what a device is given is right before a device is involved.
+//! Tensor programs through the scheduler and codegen, executed by the reference interpreters at each stage and compared
+//! with the tensor graph's own value: what a device is given is right before a device is involved.
 
 use doorbell::codegen::target::Grid;
 use doorbell::codegen::{OptChoice, Target};

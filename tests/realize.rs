@@ -4,7 +4,7 @@ use doorbell::tensor::default_device;
 use doorbell::tensor::prelude::*;
 use std::sync::Arc;
 
-/// The device that tensors are on, as `DEV` says, and another one.
+/// The device of the tensors, from `DEV`, and another one.
 fn devices() -> (Arc<str>, &'static str) {
     let here = default_device();
     let there = if here.starts_with("CPU") { "CPU:1" } else { "CPU" };

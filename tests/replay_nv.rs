@@ -1,4 +1,5 @@
-//! Runs of the NVIDIA device, recorded and played again against another software GPU: the same calls, the same methods, the same grids.
+//! Runs of the NVIDIA device, recorded and played again against another software GPU: the same calls, the same methods,
+//! the same grids.
 //!
 //! A program of its own: a recording is played at its own addresses, which no other device of the process may have.
 #![cfg(target_os = "linux")]
@@ -23,7 +24,7 @@ use units::{Does, Units};
 const LONG: Duration = Duration::from_secs(60);
 const CUBIN: &[u8] = include_bytes!("data/cubin/device_sm90.cubin");
 
-/// One test at a time: each wants the recorded addresses.
+/// One test at a time: each needs the recorded addresses.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -132,7 +133,8 @@ fn identical(config: fn() -> Config) {
     assert_eq!(leftovers(&again.log.events()), Vec::<String>::new());
 }
 
-/// Words where channels say how far they have read (GP_GET, 0x88 in a USERD of 512 bytes, before GP_PUT), and what the recording last found there.
+/// Words where channels say how far they have read (GP_GET, 0x88 in a USERD of 512 bytes, before GP_PUT), and what the
+/// recording last found there.
 fn read_pointers(events: &[Event]) -> Vec<(u64, u32)> {
     let mut found: BTreeMap<u64, u32> = BTreeMap::new();
     for event in events {

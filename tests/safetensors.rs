@@ -1,4 +1,5 @@
-//! Files of tensors: written here and read by the `safetensors` crate, and made by hand as numpy's writer lays them out.
+//! Files of tensors: written here and read by the `safetensors` crate, and made by hand as numpy's writer lays them
+//! out.
 
 use doorbell::nn::StateDict;
 use doorbell::nn::state::{StateError, load, save};

@@ -1,4 +1,4 @@
-//! Products of f32 by matrix units that leave out bits: with `ALLOW_TF32=1`, which a process says once.
+//! Products of f32 by matrix units that leave out bits: with `ALLOW_TF32=1`, which a process sets once.
 
 use doorbell::engine::{Options, install, session};
 use doorbell::tensor::prelude::*;

@@ -1,4 +1,5 @@
-//! The null-cost port: calls are answered while a device is set up; after that a submission makes none, and its doorbell costs nothing.
+//! The null-cost port: calls are answered while a device is set up; after that a submission makes none, and its
+//! doorbell costs nothing.
 
 use doorbell::device::Device;
 use doorbell_ioctl::port::{CpuPtr, Errno, Fd, MapRequest, OpenFlags, PollFd, Port};
@@ -8,36 +9,36 @@ use std::time::{Duration, Instant};
 
 const WAIT: Duration = Duration::from_secs(20);
 
-/// Doorbells are kept while it holds; the last of each queue is rung when it lets go.
+/// Doorbells are held back while it is set; the last of each queue is rung when it is cleared.
 #[derive(Debug)]
 pub struct NullCost {
     inner: Arc<dyn Port>,
     holds: AtomicBool,
-    /// Calls are allowed while it holds: what is made once is made now.
+    /// Calls are allowed while it is set: one-time allocations happen then.
     sets_up: AtomicBool,
-    /// The last doorbell while it holds: one queue is measured at a time.
+    /// The last doorbell while it is set: one queue is measured at a time.
     at: AtomicU64,
     value: AtomicU64,
 }
 
 impl NullCost {
-    /// A port of a software driver's; everything passes until it holds.
+    /// A software driver's port; everything passes until it holds doorbells back.
     pub fn new(inner: Arc<dyn Port>) -> Arc<Self> {
         let (holds, sets_up) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self { inner, holds, sets_up, at: AtomicU64::new(0), value: AtomicU64::new(0) })
     }
 
-    /// Allows calls while it holds, or no more.
+    /// Allows calls while set, or no more.
     fn set_up(&self, allowed: bool) {
         self.sets_up.store(allowed, Ordering::Relaxed);
     }
 
-    /// Keeps doorbells from here on.
+    /// Holds doorbells back from here on.
     fn hold(&self) {
         self.holds.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the device run what was handed over.
+    /// Lets the device run what was submitted.
     fn let_go(&self) {
         self.holds.store(false, Ordering::Relaxed);
         let at = self.at.load(Ordering::Relaxed);
@@ -46,7 +47,8 @@ impl NullCost {
         }
     }
 
-    /// The host's part of `step`: batches with the doorbell held, and the device's work between them, which is not counted.
+    /// The host's part of `step`: batches with the doorbell held, and the device's work between them, which is not
+    /// counted.
     pub fn host_time(&self, device: &dyn Device, iterations: u64, batch: u64, mut step: impl FnMut()) -> Duration {
         let (mut total, mut left) = (Duration::ZERO, iterations);
         while left > 0 {
@@ -62,7 +64,7 @@ impl NullCost {
         total
     }
 
-    /// One batch of what may call the driver: what is made once is made here, and what was let go is given back.
+    /// One batch of steps that may call the driver: one-time allocations happen here, and dropped objects are freed.
     pub fn prepare(&self, device: &dyn Device, batch: u64, step: impl FnMut()) {
         self.set_up(true);
         self.host_time(device, batch, batch, step);

@@ -122,9 +122,9 @@ pub fn jobs(g: &Graph, stored: &mut Stored) -> Result<Vec<Job>, ScheduleError> {
         let free = !stored.required.contains(u) && u.op() != Op::Assign && !job.is_copy();
         let heavy = job.reuses_inputs() && job.work() > SMALL_WORK;
         let heavy = heavy || sums_products(stored, &job);
-        let wishes = wanted.get(u).map_or(&[][..], Vec::as_slice);
-        let owner = absorber(&jobs, wishes, job.work()).filter(|_| !heavy);
-        let owner = owner.or_else(|| stored.at.get(u).and_then(|at| summed_up(&jobs, wishes, (&job, at, heavy))));
+        let reads = wanted.get(u).map_or(&[][..], Vec::as_slice);
+        let owner = absorber(&jobs, reads, job.work()).filter(|_| !heavy);
+        let owner = owner.or_else(|| stored.at.get(u).and_then(|at| summed_up(&jobs, reads, (&job, at, heavy))));
         if let Some(owner) = owner.filter(|_| free) {
             stored.at.remove(u);
             for w in wanted.values_mut() {
@@ -189,10 +189,10 @@ fn summed_up(jobs: &[Job], wanted: &[(usize, Rc<Place>)], (sum, param, heavy): (
         return None;
     }
     // Iterations for elements that do not exist do nothing but take time.
-    let turns = |q: &Reduced| product(&q.ranges).saturating_mul(product(&ranges_in(&q.place.idx)));
+    let iterations = |q: &Reduced| product(&q.ranges).saturating_mul(product(&ranges_in(&q.place.idx)));
     let each_once = |q: &Reduced| {
         let open: Vec<UOp> = q.ranges.iter().cloned().chain(ranges_in(&q.place.idx)).collect();
-        let few = turns(q) <= product(&sum.loops).saturating_mul(2) || sum.work() <= SMALL_WORK;
+        let few = iterations(q) <= product(&sum.loops).saturating_mul(2) || sum.work() <= SMALL_WORK;
         // Loops of the job that the sum does not need would do it again.
         let again = heavy && product(&ranges_in(&q.place.idx)) != product(&job.loops);
         q.of.as_ref() == Some(&address(param)) && few && !again && once_each(&place.idx, &open)

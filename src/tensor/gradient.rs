@@ -104,7 +104,7 @@ fn shares(u: &UOp, g: &Expr) -> Shares {
         }
         Op::Assign => Ok(vec![None, Some(g.clone())]),
         Op::After => {
-            Err(Problem::argument("part of a Tensor on the way was assigned in place: no gradient passes that"))
+            Err(Problem::argument("part of a Tensor in between was assigned in place: no gradient passes that"))
         }
         Op::Detach | Op::Bitcast | Op::Trunc | Op::Threefry => none(),
         op if op.is_comparison() || op.is_alu() => none(),

@@ -30,7 +30,8 @@ fn line(line: &str) -> Option<(String, Vec<u8>)> {
     Some((text.trim().to_owned(), bytes.collect::<Option<_>>()?))
 }
 
-/// Instructions between numbered `s_nop`s, one list a case. A second `s_nop` takes the blow when a case swallows what follows it.
+/// Instructions between numbered `s_nop`s, one list a case. A second `s_nop` takes the blow when a case swallows what
+/// follows it.
 fn cases(output: &str, count: usize) -> Vec<Vec<(String, Vec<u8>)>> {
     let mut found = vec![Vec::new(); count];
     let mut current = Vec::new();

@@ -1,7 +1,7 @@
 //! AMDGPU instructions against LLVM 19: encoder, printer, decoder and parser, byte for byte and letter for letter.
 //!
-//! Nothing is normalised. Texts in which LLVM itself marks an error (`/*...*/`), or that its assembler does not turn back into the
-//! same bytes, are no reference and are counted as skipped.
+//! Nothing is normalised. Texts in which LLVM itself marks an error (`/*...*/`), or that its assembler does not turn
+//! back into the same bytes, are no reference and are counted as skipped.
 
 mod llvm;
 mod random;

@@ -1,5 +1,5 @@
-//! The checker on code written for it: a pair of instructions that a chip does not keep apart is named, and what keeps it apart
-//! is enough. Each case is code that stands; the marked line (`!`) is what must not be missing.
+//! The checker on code written for it: a pair of instructions that a chip does not keep apart is named, and what keeps
+//! it apart is enough. Each case is correct code; the marked line (`!`) is the one that must not be missing.
 
 use doorbell::isa::amdgpu::{Chip, Target, assemble, check};
 

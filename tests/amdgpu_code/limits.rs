@@ -119,7 +119,7 @@ fn few_registers_give_the_same_results_and_stay_within_the_limit() {
     }
 }
 
-/// A loop of `n` turns (a variable) with so many operations in it.
+/// A loop of `n` iterations (a variable) with that many operations in it.
 fn long_loop(steps: i64) -> Program {
     let mut list = List::default();
     let n = UOp::new(Op::Var, DType::I32, [], Arg::Var("n".into(), 0, 9));

@@ -78,7 +78,7 @@ pub fn listing(code: &MachineCode) -> String {
     code.listing.iter().enumerate().map(|(k, i)| text(k, i)).collect()
 }
 
-/// Runs the code on the buffers; whoever compiled it says what is wrong with it.
+/// Runs the code on the buffers; the error names the compiler.
 pub fn execute(code: &MachineCode, p: &Program, bufs: &mut [Vec<u8>], vars: &[i64]) -> Result<Stats, Box<WaveFault>> {
     let mut bus = PlainBus::default();
     // What the instruction prefetch may run into.

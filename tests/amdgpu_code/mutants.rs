@@ -1,4 +1,5 @@
-//! Every wait and every nop that code generation puts in is needed: without it the checker finds an instruction too early.
+//! Every wait and every nop that code generation puts in is needed: without it the checker finds an instruction too
+//! early.
 
 use super::machine::{chips, execute};
 use crate::codegen_agree::{buffers, vars};

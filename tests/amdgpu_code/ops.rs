@@ -26,8 +26,8 @@ fn load(from: UOp, dt: DType) -> UOp {
     UOp::new(Op::Load, dt, [from], Arg::None)
 }
 
-/// `out = f(in1, in2, ..)` on values of `lanes` lanes, checked against the interpreter. Once with every input a thread's own, once with
-/// the first input shared by all.
+/// `out = f(in1, in2, ..)` on values of `lanes` lanes, checked against the interpreter. Once with every input a
+/// thread's own, once with the first input shared by all.
 pub fn one(
     name: &str,
     out: Scalar,

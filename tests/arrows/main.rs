@@ -1,4 +1,4 @@
-//! The house keeps its order: this test reads the sources and fails when a room uses what it may not know, when
+//! The rules of the architecture: this test reads the sources and fails when a room uses what it may not use, when
 //! `unsafe` leaves its few files, when a file grows past its idea, or when a stand-in is left behind.
 //!
 //! The rules are the tables below; the reasons are in `docs/architecture.md`. Items under `#[cfg(test)]` may look up.
@@ -47,7 +47,7 @@ const ISA: &[&str] = &[
 /// Lists in order: used by all, using nothing.
 const FLOOR: &[&str] = &["sort"];
 
-/// The edge: may use everything, nobody may use them.
+/// The top: may use everything, no room may use them.
 const ROOF: &[&str] = &["", "cli"];
 
 /// Rooms whose head says `#![forbid(unsafe_code)]`.
@@ -108,7 +108,7 @@ fn arrow_faults_with(file: &str, source: &str, macros: &[(String, String)]) -> V
     paths::used(&module, &kept).into_iter().filter_map(fault).collect()
 }
 
-/// True when `path` is `prefix` or lies in it.
+/// True when `path` is `prefix` or below it.
 fn within(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }

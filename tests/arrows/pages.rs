@@ -1,9 +1,9 @@
-//! Pages and tables that the sources and the docs cite are in the repository, with the sections that they name, and the docs'
-//! lines are short.
+//! Pages and tables that the sources and the docs cite are in the repository, with the sections that they name, and the
+//! docs' lines are short.
 //!
-//! A citation is a word that ends in `.md` or `.tsv`: a path from the root or from the citing file, or the name (or the end of the
-//! path) of any file of the repository. Section numbers that follow (`docs/nv.md 2, 2.5`) have to be headings of that page.
-//! Left out: words with a pattern (`*.tsv`), and addresses of the web.
+//! A citation is a word that ends in `.md` or `.tsv`: a path from the root or from the citing file, or the name (or the
+//! end of the path) of any file of the repository. Section numbers that follow (`docs/nv.md 2, 2.5`) have to be
+//! headings of that page. Left out: words with a pattern (`*.tsv`), and addresses of the web.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

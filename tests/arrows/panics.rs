@@ -1,5 +1,6 @@
-//! Library code does not panic on what a user, a file or a device says: `unwrap`, `expect`, `panic!` and `unreachable!` need a
-//! `// PANIC:` comment on their line or just above that says why they cannot happen. Asserts of our own invariants are free.
+//! Library code does not panic on input of a user, a file or a device: `unwrap`, `expect`, `panic!` and `unreachable!`
+//! need a `// PANIC:` comment on their line or just above with the reason why they cannot happen. Asserts of our own
+//! invariants are free.
 
 use crate::lexer::{Token, tokens};
 use crate::paths::without_tests;

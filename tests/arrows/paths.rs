@@ -1,4 +1,4 @@
-//! Tokens of one file → the paths it names in its own crate, resolved to the crate's root, wherever they stand: `use`
+//! Tokens of one file → the paths it names in its own crate, resolved to the crate's root, wherever they occur: `use`
 //! trees, expressions, types, attributes, macros. Items under `#[cfg(test)]` are left out: tests may look up.
 //!
 //! Left out: paths that only a macro's expansion would show.
@@ -45,8 +45,8 @@ fn crate_root(module: &[String]) -> Vec<String> {
     rooms.max_by_key(|room| room.len()).map_or_else(Vec::new, |room| room.split("::").map(str::to_owned).collect())
 }
 
-/// The module path of a source file: `src/schedule/fuse.rs` → `["schedule", "fuse"]`, `src/uop/mod.rs` → `["uop"]`; files of other
-/// folders that the library includes keep the folder's name.
+/// The module path of a source file: `src/schedule/fuse.rs` → `["schedule", "fuse"]`, `src/uop/lib.rs` → `["uop"]`;
+/// files of other folders keep the folder's name.
 pub fn module_of(file: &str) -> Vec<String> {
     let mut parts: Vec<String> =
         file.trim_start_matches("src/").trim_end_matches(".rs").split('/').map(str::to_owned).collect();
@@ -56,7 +56,7 @@ pub fn module_of(file: &str) -> Vec<String> {
     parts
 }
 
-/// Drops every item that stands under `#[cfg(test)]` or `#[test]`.
+/// Drops every item under `#[cfg(test)]` or `#[test]`.
 pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let mut kept = Vec::with_capacity(tokens.len());
     let mut at = 0;
@@ -89,7 +89,7 @@ pub fn test_modules(tokens: &[Token]) -> Vec<String> {
     names
 }
 
-/// Names of the macros that a file defines: exported ones stand at the crate's root, but belong to the file's room.
+/// Names of the macros that a file defines: exported ones are at the crate's root, but belong to the file's room.
 pub fn macros(tokens: &[Token]) -> Vec<String> {
     let name = |w: &[Token]| match (&w[2].kind, w[0].is("macro_rules") && w[1].sign('!')) {
         (Kind::Word(name), true) => Some(name.clone()),
@@ -108,7 +108,7 @@ fn is_test_attribute(tokens: &[Token]) -> bool {
     ["#[cfg(test)]", "#[test]", "#[cfg(all(test"].iter().any(|a| head.starts_with(a))
 }
 
-/// The index behind the item whose attributes start at `at`: behind its `;`, or behind its closing brace.
+/// The index after the item whose attributes start at `at`: after its `;`, or after its closing brace.
 fn end_of_item(tokens: &[Token], at: usize) -> usize {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate().skip(at) {
@@ -189,7 +189,7 @@ fn base_of(word: &str, mut here: Vec<String>, tokens: &[Token], at: usize) -> Op
     Some((here, next))
 }
 
-/// Reads what follows a path's start: `::name`, `::*`, `::{...}`; returns the index behind it.
+/// Reads what follows a path's start: `::name`, `::*`, `::{...}`; returns the index after it.
 fn tree(base: &[String], tokens: &[Token], mut at: usize, found: &mut Vec<Used>) -> usize {
     let mut path = base.to_vec();
     let line = tokens[at - 1].line;
@@ -211,7 +211,7 @@ fn tree(base: &[String], tokens: &[Token], mut at: usize, found: &mut Vec<Used>)
     at
 }
 
-/// Reads the inside of `{...}` in a use tree; returns the index behind the closing brace.
+/// Reads the inside of `{...}` in a use tree; returns the index after the closing brace.
 fn group(base: &[String], tokens: &[Token], mut at: usize, found: &mut Vec<Used>) -> usize {
     while let Some(token) = tokens.get(at) {
         match &token.kind {

@@ -136,8 +136,8 @@ pub fn conv(c: i64, h: i64, w: i64) -> UOp {
     UOp::sink([f32p(0, 4 * h * w).index(&(&(&o * (h * w)) + &p)).store(&relu, &[o, p])])
 }
 
-/// The gradient of a row that was convolved: for each channel and place, the sum over places of the window and output channels of
-/// products that count only where the shifted place is one of the output's.
+/// The gradient of a row that was convolved: for each channel and place, the sum over places of the window and output
+/// channels of products that count only where the shifted place is one of the output's.
 pub fn conv_gradient(channels: i64, len: i64, taps: i64, out_channels: i64) -> UOp {
     let m = len - taps + 1;
     let (c, x) = (out(channels, 0), out(len, 1));

@@ -1,5 +1,6 @@
-//! Ordinary CUDA C++: it compiles at both levels, our PTX parser takes all that nvcc wrote and ptxas takes back what our printer makes of it, our cubin
-//! reader finds every kernel with the parameters of its launch, and the table's references hold against known values.
+//! Ordinary CUDA C++: it compiles at both levels, our PTX parser takes all that nvcc wrote and ptxas takes back what
+//! our printer makes of it, our cubin reader finds every kernel with the parameters of its launch, and the table's
+//! references hold against known values.
 //!
 //! What runs the kernels (the software SM, later our assembler's code) includes `kit` and goes over the same table.
 
@@ -55,7 +56,7 @@ fn the_parser_takes_all_that_nvcc_wrote_and_prints_it_back() {
     }
 }
 
-/// How often each opcode stands in a kernel's code.
+/// How often each opcode occurs in a kernel's code.
 fn operations(code: &[u8]) -> BTreeMap<u128, usize> {
     let mut count = BTreeMap::new();
     for word in code.as_chunks::<16>().0.iter().map(|w| u128::from_le_bytes(*w)) {

@@ -1,5 +1,5 @@
-//! Machine code run from ioctl to signal: kernels assembled by llvm-mc 19 (the text stands beside the words), executed by the emulated
-//! compute units with every check of theirs on.
+//! Machine code run from ioctl to signal: kernels assembled by llvm-mc 19 (the text is next to the words), executed by
+//! the emulated compute units with every check of theirs on.
 
 use super::{Geometry, LONG, Rig, load_image, name, pattern, read, small_options, units, words};
 use doorbell::device::amd::AmdOptions;
@@ -72,7 +72,8 @@ const ADD_GFX942: &[u32] = &[
 ];
 /// `s_branch -1`
 const LOOP_GFX1100: &[u32] = &[0xbfa0_ffff];
-/// `s_load_b64 s[4:5], s[0:1], 0x0; v_mov_b32 v0, 0; s_waitcnt lgkmcnt(0); global_load_b32 v1, v0, s[4:5]; s_waitcnt vmcnt(0); s_endpgm`
+/// `s_load_b64 s[4:5], s[0:1], 0x0; v_mov_b32 v0, 0; s_waitcnt lgkmcnt(0); global_load_b32 v1, v0, s[4:5]; s_waitcnt
+/// vmcnt(0); s_endpgm`
 const LOAD_GFX1100: &[u32] =
     &[0xf404_0100, 0xf800_0000, 0x7e00_0280, 0xbf89_fc07, 0xdc52_0000, 0x0104_0000, 0xbf89_03f7, 0xbfb0_0000];
 

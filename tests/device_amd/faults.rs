@@ -1,4 +1,5 @@
-//! Seeded faults between the AMD device and the software KFD: every run ends in the right numbers or in an error that says why.
+//! Seeded faults between the AMD device and the software KFD: every run ends with the right numbers or with an error
+//! that names the cause.
 
 use super::units::{self, Units};
 use super::{CHIPS, launch, pattern, small_options};
@@ -64,7 +65,7 @@ fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
         }
         let flips = happened.iter().any(|i| matches!(i.fault.trouble, Trouble::Flip { .. }));
         match &result {
-            // A flipped bit may be one of an argument or a value: what comes out is then anybody's guess.
+            // A flipped bit may be one of an argument or a value: the result is then arbitrary.
             Ok(out) => assert!(*out == right || flips, "seed {seed} ({plan}): wrong numbers"),
             Err(e) => {
                 assert!(!happened.is_empty(), "seed {seed} ({plan}): {e}");

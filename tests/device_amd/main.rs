@@ -1,4 +1,5 @@
-//! The AMD device against the software KFD: bring-up, memory, copies, launches, recorded lists, faults, hangs, tear-down.
+//! The AMD device against the software KFD: bring-up, memory, copies, launches, recorded lists, faults, hangs,
+//! tear-down.
 #![cfg(target_os = "linux")]
 
 mod code;
@@ -64,13 +65,14 @@ impl Rig {
         AmdDevice::open("AMD", &driver, &Selector::Index(0), options)
     }
 
-    /// What the machine has complained about, and what the run left behind.
+    /// The machine's findings, and what the run did not free.
     fn complaints(&self) -> Vec<String> {
         self.reports().into_iter().chain(leftovers(&self.log.events())).collect()
     }
 
-    /// What the machine has complained about. gfx9's interrupts carry no event id: one of them may find the other queue's slot written
-    /// before that queue's own interrupt comes, which then finds nothing; the event is signalled all the same.
+    /// What the machine has complained about. gfx9's interrupts carry no event id: one of them may find the other
+    /// queue's slot written before that queue's own interrupt comes, which then finds nothing; the event is signalled
+    /// all the same.
     fn reports(&self) -> Vec<String> {
         let is_race =
             |text: &String| self.chip == Chip::Gfx942 && text.contains("found no event whose slot was written");
@@ -360,7 +362,7 @@ fn memory_is_reused_and_runs_out_with_an_error() {
 
 #[test]
 fn hang_is_a_report_within_the_deadline_and_the_next_device_works() {
-    // Nobody asks for exceptions, so an illegal instruction is a wave that stands still for ever, like an endless loop.
+    // Exceptions are not enabled, so an illegal instruction is a wave that halts for ever, like an endless loop.
     for (chip, code) in CHIPS.into_iter().flat_map(|chip| [(chip, units::HANG), (chip, units::ILLEGAL)]) {
         let rig = Rig::of(chip);
         let d = rig.open_with(&AmdOptions { submit_timeout: Duration::from_millis(300), ..small_options() }).unwrap();
@@ -416,7 +418,8 @@ fn a_fault_is_told_to_its_own_card_once_and_the_card_can_be_opened_again() {
     let (a, b) = (open(0), open(1));
     let (ka, hold) = (load(&a, units::ADD), load(&a, units::HANG));
     let ma = words(&a, &[1; 64]);
-    // The first card waits for what does not end while the second one faults, so that its waiter is woken by a fault that is not its own.
+    // The first card waits for what does not end while the second one faults, so that its waiter is woken by a fault
+    // that is not its own.
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let point = a.submit(QueueKind::Copy, &[Command::copy(ma.at(0), ma.at(128), 64)]).unwrap();

@@ -1,4 +1,5 @@
-//! Code objects that clang and lld make, loaded and run: arguments of mixed sizes, hidden arguments, shared memory, scratch, constants.
+//! Code objects that clang and lld make, loaded and run: arguments of mixed sizes, hidden arguments, shared memory,
+//! scratch, constants.
 
 use super::{Geometry, LONG, Rig, name, read, words};
 use doorbell::device::amd::AmdDevice;

@@ -1,4 +1,5 @@
-//! Copies between the memories of two GPUs of one driver: by the copy engine where they are linked, else refused so that the host copies.
+//! Copies between the memories of two GPUs of one driver: by the copy engine where they are linked, else refused so
+//! that the host copies.
 
 use super::{LONG, Rig, launch, load, pattern, read, small_options, units, words};
 use doorbell::device::amd::{AmdDevice, Driver, Selector};

@@ -81,7 +81,7 @@ fn replay_at_other_addresses_translates_structs_and_packets() {
         let first = recorded(Config::new(chip));
         program(&first.port);
         let events = first.log.events();
-        // Somebody else lives where the recorded run had its memory.
+        // Other memory is mapped where the recorded run had its own.
         let linux: Arc<dyn Port> = LinuxPort::new();
         let mut held = Vec::new();
         for event in &events {

@@ -1,5 +1,6 @@
-//! Compute units that know four "instructions": enough to see that a launch arrives with its registers, code and arguments. They stand in for
-//! the emulated ones where a test is about the driver's side; the code of a kernel is one dword that says what each work-item does.
+//! Compute units that know four "instructions": enough to see that a launch arrives with its registers, code and
+//! arguments. They replace the emulated ones where a test is about the driver's side; the code of a kernel is one dword
+//! that selects what each work-item does.
 
 use doorbell::emu::kfd::compute::{Compute, ComputeFault, Dispatch, Machine};
 use std::sync::Mutex;

@@ -1,4 +1,5 @@
-//! Blocks in clusters that read each other's shared memory: the size from the launch or from the kernel, by ptxas's code and by ours.
+//! Blocks in clusters that read each other's shared memory: the size from the launch or from the kernel, by ptxas's
+//! code and by ours.
 
 use super::{LONG, read, small_options, words};
 use doorbell::device::nv::{Driver, NvDevice, Selector};

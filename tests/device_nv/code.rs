@@ -97,7 +97,7 @@ fn wild_load_is_told_with_its_address() {
     let DeviceError::Wait(WaitError::Fault(report)) = &error else { panic!("{error}") };
     let fault = report.fault.clone().unwrap();
     assert!(fault.contains("channel error 31 (MMU fault)") && fault.contains("0x1234567000"), "{fault}");
-    // What the machine's kernel logged of it stands there, too.
+    // The line of the machine's kernel log is there, too.
     assert!(
         fault.contains("kernel log: NVRM: Xid (PCI:0000:17:00): 31, pid=") && fault.contains("CTA 0,0,0 warp 0"),
         "{fault}"

@@ -1,4 +1,5 @@
-//! How a host waits: asleep until the channel's interrupt, or an error, wakes it; napping where the driver tells it nothing.
+//! How a host waits: asleep until the channel's interrupt, or an error, wakes it; polling with short sleeps where the
+//! driver sends no events.
 
 use super::units::Does;
 use super::{LONG, Rig, launch, read, small_options, words};
@@ -37,7 +38,7 @@ fn a_waiting_host_sleeps_until_the_channels_interrupt_wakes_it_under_every_relea
             let before = polls(&rig).len();
             let mut point = d.submit(QueueKind::Compute, &[late(&k, &m, 400)]).unwrap();
             if kind == QueueKind::Copy {
-                // The copy queue's host waits for the kernel; the other one has had its interrupt behind it.
+                // The copy queue's host waits for the kernel; the other one has had its interrupt after it.
                 point = d.submit(kind, &[Command::Wait(point), Command::copy(m.at(128), m.at(0), 4)]).unwrap();
             }
             let began = Instant::now();
@@ -119,7 +120,7 @@ fn a_driver_that_refuses_events_is_waited_for_by_naps() {
     let calls = [
         (escape(nvrm::ALLOC_OS_EVENT.desc.request), false),
         (Call::Class(nvrm::NV01_EVENT_OS_EVENT), false),
-        // Errors alone wake nobody then.
+        // Errors alone wake no host then.
         (Call::Control(nvrm::EVENT_SET_NOTIFICATION.cmd), true),
     ];
     for (call, sleeps) in calls {

@@ -1,4 +1,5 @@
-//! Seeded faults between the NVIDIA device and the software RM: every run ends in the right numbers or in an error that says why.
+//! Seeded faults between the NVIDIA device and the software RM: every run ends with the right numbers or with an error
+//! that names the cause.
 
 use super::units::{Does, Units};
 use super::{CUBIN, launch, pattern, small_options};
@@ -47,7 +48,8 @@ fn two_hundred_seeded_faults_end_in_the_right_numbers_or_a_typed_error() {
     let right: Vec<u32> = pattern(1024).iter().map(|x| x.wrapping_add(3)).collect();
     let (mut worked, mut failed) = (0, 0);
     for seed in 0..200u64 {
-        // A doorbell that is lost is rung again by whoever waits, and what UVM refuses RM does: plans are dense, so that enough of them end a run.
+        // A lost doorbell is rung again by the waiting host, and RM does what UVM refuses: plans are dense, so that
+        // enough of them end a run.
         let plan = Plan::seeded(seed, 30);
         let run = |patience| {
             let units = Arc::new(Units::default());

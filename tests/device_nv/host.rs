@@ -52,7 +52,7 @@ fn host_visible_memory_is_copied_without_staging_and_fills_fill() {
     assert_eq!(rig.complaints(), Vec::<String>::new());
 }
 
-/// The file says what the GPU did: nothing of the runtime reads it.
+/// The file holds what the GPU did: nothing of the runtime reads it.
 #[test]
 fn memory_that_the_caller_has_is_used_where_it_is() {
     for tables in [PageTables::UvmOrRm, PageTables::Rm] {

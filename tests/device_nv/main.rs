@@ -1,4 +1,5 @@
-//! The NVIDIA device against the software RM: bring-up, memory, copies, launches, recorded lists, faults, hangs, tear-down.
+//! The NVIDIA device against the software RM: bring-up, memory, copies, launches, recorded lists, faults, hangs,
+//! tear-down.
 #![cfg(target_os = "linux")]
 
 mod clusters;
@@ -71,7 +72,7 @@ impl Rig {
         self.soft.reports().into_iter().map(|r| r.to_string()).collect()
     }
 
-    /// The same, and what the run left behind.
+    /// The same, and what the run did not free.
     fn complaints(&self) -> Vec<String> {
         self.reports().into_iter().chain(leftovers(&self.log.events())).collect()
     }
@@ -494,7 +495,7 @@ fn copies_reach_the_memory_of_a_peer_in_both_directions() {
     let (ma, mb) = (words(&a, &data), words(&b, &[0; 4096]));
     assert!(a.reaches(&mb) && b.reaches(&ma));
     for round in 1..=5 {
-        // A kernel of one, a copy of the other behind it, and back by the first.
+        // A kernel of one, a copy of the other after it, and back by the first.
         a.submit(QueueKind::Compute, &[launch(&k, &ma, 1, 64, 64)]).unwrap();
         b.submit(QueueKind::Copy, &[Command::copy(mb.at(0), ma.at(0), 16384)]).unwrap();
         let wanted: Vec<u32> = data.iter().map(|x| x.wrapping_add(round)).collect();

@@ -1,4 +1,5 @@
-//! The device where RM alone fills the page tables: because there is no nvidia-uvm, because that refuses, or because it is asked for.
+//! The device where RM alone fills the page tables: because there is no nvidia-uvm, because that refuses, or because it
+//! is asked for.
 
 use super::units::Does;
 use super::{LONG, Rig, launch, pattern, read, small_options, words};

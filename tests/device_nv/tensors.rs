@@ -1,4 +1,5 @@
-//! Tensor programs on the software GPU, from the graph to the numbers: PTX, ptxas's machine code, the driver's calls, the emulated multiprocessors.
+//! Tensor programs on the software GPU, from the graph to the numbers: PTX, ptxas's machine code, the driver's calls,
+//! the emulated multiprocessors.
 
 use doorbell::engine::{Jit, Options, install, session};
 use doorbell::tensor::Tensor;
@@ -91,7 +92,7 @@ fn a_replayed_product_takes_the_boxes_of_whatever_buffers_it_is_given() {
     let [m, k, n] = SIZES;
     let mut product = Jit::new(|x: &[Tensor]| Ok(vec![x[0].matmul(&x[1]).cast(Scalar::F32)]));
     for call in 0..3 {
-        // Of the replay one lies 32 bytes behind another buffer's start.
+        // Of the replay one begins 32 bytes after another buffer's start.
         let skips = if call < 2 { [0, 0] } else { [16, 0] };
         let of = |device: &str| -> Vec<Tensor> {
             let one = |(which, (shape, skip)): (usize, ([usize; 2], usize))| {

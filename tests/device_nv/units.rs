@@ -1,5 +1,6 @@
-//! SMs that know what the kernels of `device.ptx` do without running their code: they stand in for the emulated ones where a test is about the driver's side.
-//! A kernel is told by the address of its first instruction, which the test has from the device.
+//! SMs that know what the kernels of `device.ptx` do without running their code: they replace the emulated ones where a
+//! test is about the driver's side. A kernel is identified by the address of its first instruction, which the test has
+//! from the device.
 
 use doorbell::emu::nvrm::compute::{Compute, ComputeFault, Launch, Machine};
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ const PARAMS: u64 = 0x210;
 pub enum Does {
     /// `buffer[id] += value` for each thread: arguments are an address and a value, 8 bytes each.
     Add,
-    /// `buffer[0] += value` after as many milliseconds as the value says.
+    /// `buffer[0] += value` after `value` milliseconds.
     AddLate,
     /// Loads from the address that is its first argument after 100 ms.
     LoadLate,

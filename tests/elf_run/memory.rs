@@ -82,7 +82,7 @@ impl Placed {
     /// The code at `name` must follow the kernel ABI and touch only memory that `args` give it.
     pub unsafe fn call(&self, name: &str, args: &[u64], tid: u64) {
         let entry = self.base.wrapping_byte_add(self.image.entry(name).unwrap());
-        // SAFETY: the caller promises that a function of this type stands there; the segment is executable.
+        // SAFETY: the caller promises that a function of this type is there; the segment is executable.
         let kernel = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*const u64, u64)>(entry) };
         kernel(args.as_ptr(), tid);
     }

@@ -1,5 +1,5 @@
-//! What the shadow state of the caches catches, level by level: programs of several dispatches on one card, each with the cache action left out that
-//! LLVM's memory models ask for, and with it.
+//! The findings of the caches' shadow state, level by level: programs of several dispatches on one card, each with the
+//! cache action left out that LLVM's memory models ask for, and with it.
 
 use super::harness::{Launch, OUTPUT, Prepared, compile, prepare, scratch};
 use super::harness::{Loaded, cpu};
@@ -14,7 +14,7 @@ const CHIPS: [Chip; 3] = [Gfx1100, Gfx942, Gfx1201];
 const ARGUMENTS: u64 = 0x5000_0000;
 const PARTS: u64 = 4;
 
-/// Memory with shadow state that outlives a dispatch.
+/// Memory with a shadow state that outlives a dispatch.
 struct Card {
     inner: doorbell::emu::amdgpu::PlainBus,
     shadow: ShadowMemory,
@@ -44,7 +44,8 @@ impl Bus for Card {
     }
 }
 
-/// The chip's words for what the programs are made of. Output in s[6:7], the workgroup's number in s5, lane 0 alone, v1 = 0, v3 = 7.
+/// The chip's words for what the programs are made of. Output in s[6:7], the workgroup's number in s5, lane 0 alone, v1
+/// = 0, v3 = 7.
 struct Words {
     load: &'static str,
     store: &'static str,
@@ -230,7 +231,8 @@ fn waves_on_both_units_of_a_wgp_want_l0_emptied_after_the_barrier() {
     two_waves(Gfx942, false, "").unwrap();
 }
 
-/// A dword that an earlier dispatch loaded; workgroup 0 stores it and tells by an atomic, workgroup 1 loads it with `acquire` before.
+/// A dword that an earlier dispatch loaded; workgroup 0 stores it and signals by an atomic, workgroup 1 loads it with
+/// `acquire` before.
 fn two_groups(chip: Chip, xccs: u32, release: &str, acquire: &str) -> Result<(), FaultKind> {
     let w = words(chip);
     let body = format!(

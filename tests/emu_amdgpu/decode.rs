@@ -1,5 +1,5 @@
-//! The emulator's decoder beside LLVM's: every instruction that clang emitted for the test kernels has the same name and
-//! length in both.
+//! The emulator's decoder against LLVM's: every instruction that clang emitted for the test kernels has the same name
+//! and length in both.
 
 use super::harness::{compile, cpu, folder, llvm, scratch, words_of};
 use doorbell::emu::amdgpu::{Chip, coverage, disassemble};
@@ -63,7 +63,7 @@ fn names_and_lengths_agree_with_llvm_on_gfx1201() {
     compares(Chip::Gfx1201);
 }
 
-/// Rows that the decoder knows and nothing executes; a wave that meets one stops with its name.
+/// Rows that the decoder knows and nothing executes; a wave that reaches one stops with its name.
 #[test]
 fn few_rows_are_not_executed() {
     for chip in [Chip::Gfx1100, Chip::Gfx942, Chip::Gfx1201] {

@@ -218,7 +218,7 @@ pub fn prepare(loaded: &Loaded, l: &Launch) -> Prepared {
     Prepared { dispatch, bus, output }
 }
 
-/// Arguments and the hidden ones behind them (block counts and sizes).
+/// Arguments, followed by the hidden ones (block counts and sizes).
 fn kernarg(l: &Launch) -> Vec<u8> {
     let mut bytes = vec![0; 512];
     bytes[0..8].copy_from_slice(&INPUT.to_le_bytes());

@@ -1,5 +1,5 @@
-//! Lane shuffles, votes, the crossbar, bit fields, parts of floats and dot products reached through clang's builtins, each
-//! against a plain reading of the manual written here.
+//! Lane shuffles, votes, the crossbar, bit fields, parts of floats and dot products reached through clang's builtins,
+//! each against a plain reading of the manual written here.
 
 use super::harness::{CLANG, Launch, Loaded, SIZE, compile, folder, inputs, launch, scratch};
 use doorbell::emu::amdgpu::{Chip, Strict};

@@ -1,5 +1,5 @@
-//! The emulator judged by code that nobody here wrote: kernels that clang compiles for each chip, run in the emulator and
-//! compared with the same source compiled by gcc for the host.
+//! The emulator tested with code of another compiler: kernels that clang compiles for each chip, run in the emulator
+//! and compared with the same source compiled by gcc for the host.
 
 mod caches;
 mod decode;

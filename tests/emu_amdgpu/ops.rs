@@ -232,7 +232,7 @@ fn float_instructions_follow_the_manual() {
     ]);
 }
 
-/// Scalar instructions on s8, s9 (and the pair), result in s12 with SCC beside it.
+/// Scalar instructions on s8, s9 (and the pair), result in s12, and SCC.
 #[test]
 fn scalar_instructions_follow_the_manual() {
     type Scalar = fn(u32, u32) -> (u32, bool);

@@ -1,11 +1,11 @@
-//! What strict mode catches, one small program each, assembled by LLVM; and that the right program beside it passes.
+//! Strict mode's findings, one small program each, assembled by LLVM; and that the corrected program passes.
 
 use super::harness::{Launch, Loaded, compile, cpu, launch, scratch};
 use doorbell::emu::amdgpu::Chip::{Gfx942, Gfx1100, Gfx1201};
 use doorbell::emu::amdgpu::{Access, BusFault, Chip, FaultKind, Strict};
 
-/// A kernel of the given instructions with 16 vector registers (32 with the accumulators of gfx942), 64 bytes of LDS, the
-/// kernarg pointer in s[0:1].
+/// A kernel of the given instructions with 16 vector registers (32 with the accumulators of gfx942), 64 bytes of LDS,
+/// the kernarg pointer in s[0:1].
 fn assemble(chip: Chip, body: &str) -> Loaded {
     let accum = if chip == Gfx942 { ".amdhsa_accum_offset 16" } else { "" };
     let source = format!(
@@ -191,7 +191,7 @@ fn misaligned_tuples_are_faults() {
     assert_eq!(kind, FaultKind::MisalignedTuple { class: 'v', first: 3, words: 2, align: 2 });
 }
 
-/// Two waves that meet in LDS; `between` stands between the store and the load of the other's word.
+/// Two waves that communicate through LDS; `between` is between the store and the load of the other's word.
 fn meeting(chip: Chip, between: &str) -> Result<Vec<u32>, FaultKind> {
     let lanes = if chip == Gfx942 { 64 } else { 32 };
     // Lane 0 of each wave: its wave number times four is its word.
@@ -240,7 +240,8 @@ fn with_output(chip: Chip, body: &str) -> String {
     spell(chip, &format!("{item}s_load_b64 s[2:3], s[0:1], 0x8\n{}{body}", wait(chip)))
 }
 
-/// Two waves that meet in global memory: each stores its word and loads the other's, with `between` between.
+/// Two waves that communicate through global memory: each stores its word and loads the other's, with `between`
+/// between.
 fn meeting_in_memory(chip: Chip, between: &str) -> Result<Vec<u32>, FaultKind> {
     let (lanes, shift, rest) = if chip == Gfx942 { (64, 6, "s_mov_b32 exec_hi, 0\n") } else { (32, 5, "") };
     let body = format!(

@@ -1,5 +1,5 @@
-//! Caches between packets: what stops a queue when an acquire, a release or a copy engine's own packet leaves out a cache, and that the right
-//! packets beside it pass. Kernels are bytes from llvm-mc 19.
+//! Caches between packets: what stops a queue when an acquire, a release or a copy engine's own packet leaves out a
+//! cache, and that the right packets added pass. Kernels are bytes from llvm-mc 19.
 
 use crate::client::*;
 use crate::kernels::{STORE_GFX1100, code, dispatch, rsrc, upload};
@@ -9,7 +9,8 @@ use doorbell::emu::kfd::Chip;
 const ACQUIRE_FULL: [u32; 8] = [0xc006_5800, 0, u32::MAX, u32::MAX, 0, 0, 0, 0xc3f1];
 const ACQUIRE_DISPATCH: [u32; 8] = [0xc006_5800, 0, u32::MAX, u32::MAX, 0, 0, 0, 0x03f0];
 
-/// Runs the store kernel twice on gfx1100, changing something in between; `before` are the packets before the second dispatch.
+/// Runs the store kernel twice on gfx1100, changing something in between; `before` are the packets before the second
+/// dispatch.
 fn run_twice(before: &[u32], change: impl Fn(&Buffer, &Buffer)) -> Vec<String> {
     let client = Client::new(Chip::Gfx1100);
     let mut queue = client.queue(PM4);
@@ -46,7 +47,8 @@ fn the_same_code_and_arguments_need_no_invalidation() {
     assert_eq!(run_twice(&[], |_, _| {}), Vec::<String>::new());
 }
 
-/// `out[lane] = in[lane]` of 64 lanes on gfx1100, kernarg {out, in} in s[0:1]; llvm-mc 19 of the text beside each line.
+/// `out[lane] = in[lane]` of 64 lanes on gfx1100, kernarg {out, in} in s[0:1]; llvm-mc 19 of the text next to each
+/// line.
 #[rustfmt::skip]
 const COPY_GFX1100: &[u8] = &[
     0x00, 0x01, 0x08, 0xf4, 0x00, 0x00, 0x00, 0xf8, // s_load_b128 s[4:7], s[0:1], 0x0
@@ -214,7 +216,8 @@ fn a_copy_engine_that_looks_into_l2_and_memory_that_is_not_cached_want_nothing_w
     assert_eq!(copied_after(Chip::Gfx1201, COARSE, release_mem).len(), 1);
 }
 
-/// The copy kernel twice from the card's memory, which the copy engine fills between; `acquire` are the packets before the second.
+/// The copy kernel twice from the card's memory, which the copy engine fills between; `acquire` are the packets before
+/// the second.
 fn refilled_between(chip: Chip, acquire: &[u32]) -> Vec<String> {
     let client = Client::new(chip);
     let (mut compute, mut copies) = (client.queue(PM4), client.queue(SDMA));
@@ -239,7 +242,7 @@ fn what_the_copy_engine_writes_behind_l2_wants_its_lines_dropped() {
     let report = refilled_between(Chip::Gfx1201, &ACQUIRE_DISPATCH).remove(0);
     assert!(report.contains("nothing invalidated the L2") && report.contains("global_load_b32"), "{report}");
     assert_eq!(refilled_between(Chip::Gfx1201, &ACQUIRE_FULL), Vec::<String>::new());
-    // gfx11's engine writes through L2, and gfx942's own memory tells L2 of changes.
+    // gfx11's engine writes through L2, and gfx942's own memory notifies L2 of changes.
     assert_eq!(refilled_between(Chip::Gfx1100, &ACQUIRE_DISPATCH), Vec::<String>::new());
     let gfx9 = [0xc005_5800, 0x0840_0000, u32::MAX, u32::MAX, 0, 0, 0xa];
     assert_eq!(refilled_between(Chip::Gfx942, &gfx9), Vec::<String>::new());
@@ -250,7 +253,7 @@ fn what_the_copy_engine_writes_behind_l2_wants_its_lines_dropped() {
     }
 }
 
-/// An AQL dispatch of 64 work-items with a header's scopes; its descriptor stands before the code.
+/// An AQL dispatch of 64 work-items with a header's scopes; its descriptor precedes the code.
 fn aql(header: u32, program: &Buffer, kernarg: u64, completion: u64) -> [u32; 16] {
     let (object, size) = (program.va, 64);
     [
@@ -325,7 +328,8 @@ fn the_release_scope_of_an_aql_packet_decides_whether_l2_is_written_back() {
     assert_eq!(copied_after_aql(Chip::Gfx942, AGENT), Vec::<String>::new());
 }
 
-/// Two AQL dispatches of the copy kernel, the second with this acquire scope; the copy engine refills their input between.
+/// Two AQL dispatches of the copy kernel, the second with this acquire scope; the copy engine refills their input
+/// between.
 fn refilled_between_aql(chip: Chip, acquire: u32) -> Vec<String> {
     let client = Client::new(chip);
     let (mut compute, mut copies) = (client.queue(AQL), client.queue(SDMA));

@@ -1,4 +1,5 @@
-//! A client of KFD that shares nothing with ours: ioctls as raw bytes at the offsets of docs/amd.md 1.2, packets as dwords typed from docs/amd.md 2 and 3.
+//! A client of KFD that shares nothing with ours: ioctls as raw bytes at the offsets of docs/amd.md 1.2, packets as
+//! dwords typed from docs/amd.md 2 and 3.
 
 use doorbell::emu::kfd::compute::{Compute, ComputeFault, Dispatch, Machine};
 use doorbell::emu::kfd::{Chip, Config, SoftKfd};
@@ -67,7 +68,7 @@ pub struct Client {
     pub kfd: Fd,
     pub render: Fd,
     pub gpu_id: u32,
-    /// Buffers of queues that nobody looks at; their addresses stay taken.
+    /// Buffers of queues that are never read; their addresses stay in use.
     kept: Mutex<Vec<Buffer>>,
 }
 
@@ -129,7 +130,7 @@ impl Client {
         })
     }
 
-    /// What the call says against these bytes.
+    /// The result of the call with these bytes.
     pub fn refusal(&self, request: u32, bytes: Bytes) -> Errno {
         self.ioctl(request, bytes).unwrap_err()
     }
@@ -300,7 +301,7 @@ impl Queue {
         self.ring_doorbell();
     }
 
-    /// Puts one AQL packet: everything behind the first dword, then the first dword, pointer, doorbell.
+    /// Puts one AQL packet: everything after the first dword, then the first dword, pointer, doorbell.
     pub fn submit_aql(&mut self, words: [u32; 16]) {
         let slot = self.put % (self.ring_bytes / 64) * 64;
         for (i, word) in (0..).zip(words).skip(1) {
@@ -358,7 +359,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 type Act = dyn Fn(&Dispatch, &Machine<'_>) -> Result<(), ComputeFault> + Send + Sync;
 
-/// Compute units that do what a test says, and remember what they were given.
+/// Compute units that run a test's closure, and record their dispatches.
 pub struct Double {
     act: Box<Act>,
     pub seen: Mutex<Vec<Dispatch>>,

@@ -1,4 +1,5 @@
-//! What goes wrong: page faults, bad packets, endless kernels. The queue stops, the machine goes on, the errors have names and places.
+//! What goes wrong: page faults, bad packets, endless kernels. The queue stops, the machine goes on, the errors have
+//! names and places.
 
 use crate::client::*;
 use doorbell::emu::kfd::compute::{ComputeFault, NoCompute};

@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// Opcodes with their dwords behind the header.
+/// Opcodes with the number of dwords after the header.
 const PM4_PACKETS: &[(u32, u32)] = &[
     (0x10, 3),
     (0x15, 4),
@@ -70,7 +70,8 @@ fn dword(random: &mut Random, va: u64) -> u32 {
     }
 }
 
-/// Random packets; most are such that the parser takes them, so that what they do is tried and not only how they are refused.
+/// Random packets; most are such that the parser takes them, so that what they do is tried and not only how they are
+/// refused.
 fn ring(random: &mut Random, chip: Chip, kind: u32, va: u64) -> Vec<u32> {
     let facts = chip.facts();
     let mut words = Vec::new();
@@ -98,7 +99,7 @@ fn machine(chip: Chip) -> Client {
     Client::of(SoftKfd::with_compute(Config::new(chip), Arc::new(NoCompute)).unwrap())
 }
 
-/// Lets a queue run until it stands still, then takes it away.
+/// Lets a queue run until it stops, then destroys it.
 fn finish(client: &Client, queue: Queue, reports: usize) {
     // TIMEOUT: a ring that waits for ever is given up soon; the round has tested what it could.
     let deadline = Instant::now() + Duration::from_millis(40);
@@ -185,7 +186,7 @@ fn random_ioctls_are_answered_and_leave_the_driver_usable() {
     let mut random = Random(0x10c7);
     let client = machine(Chip::Gfx1100);
     let buffers: Vec<Buffer> = (0..4).map(|_| client.buffer(0x1000, HOST)).collect();
-    // Pointers that the driver follows lead here or nowhere: it writes where it is told to.
+    // Pointers that the driver follows lead here or nowhere: it writes to any address it is given.
     let scratch = client.buffer(0x1000, HOST);
     let mut accepted = 0;
     for _ in 0..60_000 {

@@ -3,7 +3,8 @@
 use crate::client::*;
 use doorbell::emu::kfd::Chip;
 
-/// `out[64 * workgroup + lane] = 64 * workgroup + lane + 1`, kernarg in s[0:1]; llvm-mc 19 of the text beside each line.
+/// `out[64 * workgroup + lane] = 64 * workgroup + lane + 1`, kernarg in s[0:1]; llvm-mc 19 of the text next to each
+/// line.
 #[rustfmt::skip]
 pub const STORE_GFX1100: &[u8] = &[
     0x00, 0x01, 0x04, 0xf4, 0x00, 0x00, 0x00, 0xf8, // s_load_b64 s[4:5], s[0:1], 0x0
@@ -107,7 +108,7 @@ fn a_partial_workgroup_of_an_aql_dispatch_stops_at_the_grid() {
         let mut queue = client.queue(AQL);
         let (memory, program) = (client.buffer(0x2000, HOST), upload(&client, code(chip)));
         memory.view.write_u64(0x100, memory.va + 0x1000).unwrap();
-        // The descriptor stands before the code: entry 0x100 further on.
+        // The descriptor precedes the code: entry 0x100 further on.
         program.view.write_u64(16, 0x100).unwrap();
         program.view.write_u32(48, rsrc(chip).0).unwrap();
         program.view.write_u32(52, 0x84).unwrap();

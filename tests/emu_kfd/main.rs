@@ -1,4 +1,5 @@
-//! The software KFD against a client that speaks the interface as raw bytes: the independent witness of driver, queues and packets.
+//! The software KFD against a client that speaks the interface as raw bytes: the independent witness of driver, queues
+//! and packets.
 #![cfg(target_os = "linux")]
 
 mod aql;

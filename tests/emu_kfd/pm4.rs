@@ -46,7 +46,7 @@ fn packets_run_over_the_rings_end() {
     let client = Client::new(Chip::Gfx1100);
     let mut queue = client.queue_of(PM4, 0x1000);
     let memory = client.buffer(0x1000, HOST);
-    // 1024 dwords a lap; 13 dwords a time: packets fall on the end in many ways.
+    // 1024 dwords a lap; 13 dwords a time: packets cross the end at many offsets.
     for value in 1..500 {
         queue.submit(&[&write_data(memory.va + 8, value)[..], &release_mem(memory.va, value)].concat());
         if value % 50 == 0 {

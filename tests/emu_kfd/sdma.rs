@@ -60,7 +60,7 @@ fn a_padded_end_is_jumped_over_and_a_crossing_packet_stops_the_queue() {
     let client = Client::new(Chip::Gfx1100);
     let mut queue = client.queue_of(SDMA, 0x400);
     let memory = client.buffer(0x1000, HOST);
-    // 36 copies of 7 dwords are 252 of 256 dwords: fill with zeros, then the next packet stands at the start.
+    // 36 copies of 7 dwords are 252 of 256 dwords: fill with zeros, then the next packet is at the start.
     let copy = [1, 3, 0, lo(memory.va + 16), hi(memory.va), lo(memory.va + 32), hi(memory.va)];
     (0..36).for_each(|_| queue.submit(&copy));
     until("the first lap", || queue.read_pointer() == 36 * 28);

@@ -1,4 +1,4 @@
-//! docs/nv.md 2, step by step: what each call answers, and what it says when it comes in the wrong order.
+//! docs/nv.md 2, step by step: what each call returns, and its error when it comes in the wrong order.
 
 use super::client::{CONTEXTS, Client, Device, HUGE, PAGE, machine, space_params, uvm_status};
 use doorbell::emu::nvrm::{Call, Chip, Config, Refusal, SoftNv, status};

@@ -1,4 +1,5 @@
-//! A client of RM and UVM: calls as docs/nv.md 2 lists them, one function each, and push buffers as dwords typed from docs/nv.md 3.
+//! A client of RM and UVM: calls as docs/nv.md 2 lists them, one function each, and push buffers as dwords typed from
+//! docs/nv.md 3.
 
 use bytemuck::Pod;
 use doorbell::emu::nvrm::compute::{Compute, ComputeFault, Launch, Machine};
@@ -49,7 +50,7 @@ impl Compute for TestSms {
     }
 }
 
-/// A machine whose grids do what the test says.
+/// A machine whose grids run a test's closure.
 pub fn machine(
     config: Config,
     act: impl Fn(&Launch, &Machine<'_>) -> Result<(), ComputeFault> + Send + Sync + 'static,
@@ -351,7 +352,7 @@ impl Device {
         self.client.alloc_with(group, rm::FERMI_CONTEXT_SHARE_A, &mut params).unwrap()
     }
 
-    /// Params of a channel whose ring starts `ring` and whose USERD lies behind it.
+    /// Params of a channel whose ring starts at `ring`, followed by its USERD.
     pub fn channel_params(&self, ring: &Buffer, notifier: &Buffer, share: u32, entries: u32) -> rm::ChannelAlloc {
         let mut params = rm::ChannelAlloc {
             h_object_error: notifier.handle,
@@ -456,7 +457,7 @@ pub fn space_params() -> rm::VaSpaceAlloc {
 }
 
 impl Channel {
-    /// Writes a push buffer and its entry, without telling anybody.
+    /// Writes a push buffer and its entry, without a doorbell.
     pub fn push(&mut self, words: &[u32]) {
         let bytes = words.len() as u64 * 4;
         if self.at + bytes > self.push.view.len_bytes() {

@@ -1,5 +1,5 @@
-//! Events: what RM lets files hear of, with its codes, and what polls see. Rules: `osapi.c`, `event_api.c`, `event_notification.c`, `subdevice_ctrl_event_kernel.c`
-//! and `nv.c` of the open kernel modules 595.45.
+//! Events: which ones RM sends to files, with its codes, and what polls see. Rules: `osapi.c`, `event_api.c`,
+//! `event_notification.c`, `subdevice_ctrl_event_kernel.c` and `nv.c` of the open kernel modules 595.45.
 
 use super::client::Device;
 use doorbell::emu::nvrm::{Chip, Config, SoftNv};
@@ -125,7 +125,7 @@ fn a_channels_interrupt_wakes_those_who_listen_for_it_and_no_others() {
     listen(graphics, rm::NV2080_NOTIFIERS_GR0 | INTERRUPTS);
     // The third copy engine (NV2080_ENGINE_TYPE 0x0b) has a runlist of its own.
     listen(copies, (rm::NV2080_NOTIFIERS_CE0 + 2) | INTERRUPTS);
-    // Without the flag a notifier hears of no interrupt, switched on or not.
+    // Without the flag a notifier receives no interrupt, enabled or not.
     listen(plain, rm::NV2080_NOTIFIERS_FIFO_EVENT_MTHD);
     assert_eq!(set(&device, rm::NV2080_NOTIFIERS_FIFO_EVENT_MTHD, 2), 0);
     let looks = || files.map(|file| poll(&device, file, 0));

@@ -1,4 +1,5 @@
-//! Errors of channels: what the notifier, the debugger, events and the reports say, who dies with whom, and hangs.
+//! Errors of channels: contents of the notifier, the debugger, events and the reports, which channels die together, and
+//! hangs.
 
 use super::client::{Device, HUGE, PAGE, release, wait};
 use super::engines::copy;

@@ -1,4 +1,5 @@
-//! Seeded noise: calls with odd fields and wrong handles, push buffers and QMDs with flipped bits. Whatever comes back, the machine stands.
+//! Seeded noise: calls with odd fields and wrong handles, push buffers and QMDs with flipped bits. Whatever they
+//! return, the machine keeps working.
 
 use super::client::{Channel, Device, HUGE, PAGE, host_memory, release};
 use super::grids::launch;

@@ -1,4 +1,5 @@
-//! Grids: QMDs of every version arrive with their numbers, semaphores and chains behind them, and what the scheduler refuses.
+//! Grids: QMDs of every version arrive with their numbers, followed by semaphores and chains, and what the scheduler
+//! refuses.
 
 use super::client::{Buffer, Channel, Device, PAGE, release, wait};
 use doorbell::emu::nvrm::compute::{ComputeFault, Launch as Arrived, Machine, NoCompute};
@@ -347,7 +348,7 @@ fn a_machine_without_sms_refuses_every_grid() {
     assert!(device.reports().iter().any(|r| r.kind == ReportKind::Unmodelled && r.text.contains("no SMs")));
 }
 
-/// A grid that ends when it is told to.
+/// A grid that ends when the test signals it.
 pub fn endless(_: &Arrived, machine: &Machine<'_>) -> Result<(), ComputeFault> {
     while !machine.stop.load(Ordering::Relaxed) {
         std::thread::yield_now();
@@ -355,7 +356,7 @@ pub fn endless(_: &Arrived, machine: &Machine<'_>) -> Result<(), ComputeFault> {
     Err(ComputeFault::Stopped)
 }
 
-/// Launches a plain grid, with a release behind it.
+/// Launches a plain grid, followed by a release.
 pub fn start(device: &Device, channel: &mut Channel, memory: &Buffer) {
     let chip = Chip::named(device.facts().name).unwrap();
     submit(device, channel, memory, &launch(chip, memory));

@@ -27,7 +27,7 @@ const SIGNAL: u64 = 0x2000;
 const QMD: u64 = 0x3000;
 const OUT: u64 = 0x8000;
 
-/// Code, bank 0 with `out` and `v`, QMD: and its launch with a release behind it.
+/// Code, bank 0 with `out` and `v`, QMD: and its launch followed by a release.
 fn start(channel: &mut Channel, memory: &Buffer, out: u64, v: u32, code: &[u128]) {
     for (n, word) in (0u64..).zip(code) {
         memory.view.copy_from_slice(n * 16, &word.to_le_bytes()).unwrap();

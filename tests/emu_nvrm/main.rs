@@ -1,4 +1,5 @@
-//! The software NVIDIA driver against a client that drives it call by call: objects and their refusals, memory and mappings, channels, engines, grids.
+//! The software NVIDIA driver against a client that drives it call by call: objects and their refusals, memory and
+//! mappings, channels, engines, grids.
 #![cfg(target_os = "linux")]
 
 mod bringup;

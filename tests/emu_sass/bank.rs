@@ -76,7 +76,8 @@ fn places(chip: Chip) -> Places {
     }
 }
 
-/// Constant bank 0 as the driver fills it, but for the parameters: where it lies in memory, where the parameters begin in it, and the address of bank 3.
+/// Constant bank 0 as the driver fills it, without the parameters: its address in memory, the offset of the parameters
+/// in it, and the address of bank 3.
 pub fn bank0(chip: Chip, size: Size, options: &Options, (bank0, params): (u64, u32), constants: u64) -> Vec<u8> {
     let (mut bank, at) = (vec![0u8; 0x1400], places(chip));
     let mut put = |at: usize, bytes: &[u8]| bank[at..at + bytes.len()].copy_from_slice(bytes);

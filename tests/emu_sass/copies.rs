@@ -1,4 +1,5 @@
-//! Asynchronous copies to shared memory that read fewer bytes than they write, at both levels, on every chip, against a loop in plain Rust.
+//! Asynchronous copies to shared memory that read fewer bytes than they write, at both levels, on every chip, against a
+//! loop in plain Rust.
 
 use crate::harness::{Size, address, launch};
 use crate::kit::nvcc::{Level, assemble_for};
@@ -7,7 +8,8 @@ use doorbell::emu::sass::Options;
 
 const THREADS: usize = 64;
 
-/// Each thread copies `len` bytes to its place in shared memory, of which it reads as many as the third buffer says, and stores them.
+/// Each thread copies `len` bytes to its part of shared memory, of which it reads as many as the third buffer gives,
+/// and stores them.
 fn kernel(arch: &str, kind: &str, len: usize) -> String {
     let words: String =
         (0..len / 4).map(|k| format!("ld.shared.b32 %v,[%s+{}]; st.global.b32 [%po+{}],%v;\n", 4 * k, 4 * k)).collect();

@@ -1,5 +1,5 @@
-//! CUDA C++ compiled by nvcc at both levels, in strict mode, against scalar references: as ptxas assembles it, and as we do; for sm_80, sm_86, sm_89
-//! and sm_120 the optimised text.
+//! CUDA C++ compiled by nvcc at both levels, in strict mode, against scalar references: as ptxas assembles it, and as
+//! we do; for sm_80, sm_86, sm_89 and sm_120 the optimised text.
 
 use crate::harness::{Size, address, launch};
 use crate::kit::nvcc::{Level, code, compiled, cubins_for, portable};
@@ -13,7 +13,7 @@ use doorbell::isa::sass::compile::assemble;
 use doorbell::isa::sass::{Chip, decode_for, print_at};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Runs a case and checks what it leaves; the forms of instructions it met.
+/// Runs a case and checks what it leaves; returns the forms of the instructions executed.
 fn run_case(case: &Case, cubin: &[u8]) -> Result<BTreeSet<(&'static str, &'static str)>, String> {
     let cubin = Cubin::parse(cubin).map_err(|e| e.to_string())?;
     let buffers = case.buffers();
@@ -27,7 +27,7 @@ fn run_case(case: &Case, cubin: &[u8]) -> Result<BTreeSet<(&'static str, &'stati
     Ok(stats.forms)
 }
 
-/// All cases at some levels, but for one.
+/// All cases at some levels, except one.
 fn run_all<'a>(levels: &[Level], but: Option<&str>, cubin: impl Fn(&'static str, Level) -> &'a [u8]) {
     let (mut wrong, mut forms, mut right) = (vec![], BTreeSet::new(), 0);
     for case in cases().into_iter().filter(|c| Some(c.kernel) != but) {

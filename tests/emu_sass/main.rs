@@ -1,5 +1,6 @@
-//! The software multiprocessor: code that NVIDIA's compilers make, against scalar references; single PTX instructions against plain
-//! Rust; matrix multiplies of warpgroups, tensor copies and clusters; and what strict mode catches, in code assembled by hand.
+//! The software multiprocessor: code that NVIDIA's compilers make, against scalar references; single PTX instructions
+//! against plain Rust; matrix multiplies of warpgroups, tensor copies and clusters; and what strict mode catches, in
+//! code assembled by hand.
 
 mod bank;
 mod copies;

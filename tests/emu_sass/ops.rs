@@ -1,7 +1,8 @@
 //! Single PTX instructions, assembled at both levels, against plain Rust.
 //!
-//! Each row is a statement over a, b, c (32 bits: `%a %b %c` as integers, `%fa %fb %fc` as floats; 64 bits: `%la %lb %lc`,
-//! `%da %db %dc`) whose result is in `%r`, `%f`, `%l` or `%d`, and what it means, written from the PTX ISA's text.
+//! Each row is a statement over a, b, c (32 bits: `%a %b %c` as integers, `%fa %fb %fc` as floats; 64 bits: `%la %lb
+//! %lc`, `%da %db %dc`) whose result is in `%r`, `%f`, `%l` or `%d`, and what it means, written from the PTX ISA's
+//! text.
 
 use crate::harness::{Size, address, launch};
 use crate::kit::nvcc::{Level, assemble_for};

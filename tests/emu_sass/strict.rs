@@ -1,4 +1,4 @@
-//! What strict mode catches and what it lets pass, in code assembled by hand: each fault beside the same code mended.
+//! Strict mode's findings and what it allows, in code assembled by hand: each fault with the same code corrected.
 
 use doorbell::emu::sass::{Chip, Fault, FaultKind, Launch, Options, PlainBus, Stats, run};
 use doorbell::isa::sass::assemble_for;
@@ -145,7 +145,8 @@ fn a_register_nobody_wrote_is_a_fault() {
     assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "R9"), "{kind}");
 }
 
-/// ptxas compares, and moves and joins predicates, where the register has no value and the result does not depend on it.
+/// ptxas compares, and moves and joins predicates, where the register has no value and the result does not depend on
+/// it.
 #[test]
 fn a_register_nobody_wrote_is_no_fault_where_a_predicate_decides_without_it() {
     const FALSE: &str = "[B------:R-:W-:Y:S13] ISETP.NE.AND P0, PT, RZ, RZ, PT ;\n";
@@ -185,7 +186,8 @@ fn a_register_nobody_wrote_is_no_fault_where_a_predicate_decides_without_it() {
     assert!(matches!(&kind, FaultKind::Unwritten { register, .. } if register == "R8"), "{kind}");
 }
 
-/// A choice looks at what it takes alone; what an unwritten predicate chooses, and bytes put together with unwritten ones, must not go further than moves.
+/// A choice looks at what it takes alone; what an unwritten predicate chooses, and bytes put together with unwritten
+/// ones, must not go further than moves.
 #[test]
 fn what_a_choice_takes_and_what_comes_of_an_unwritten_predicate_must_have_a_value() {
     const FALSE: &str = "[B------:R-:W-:Y:S13] ISETP.NE.AND P0, PT, RZ, RZ, PT ;\n";
@@ -203,7 +205,7 @@ fn what_a_choice_takes_and_what_comes_of_an_unwritten_predicate_must_have_a_valu
         unwritten(&fault(&format!("{}{EXIT}", choice("RZ", "R9", "P0"))), &format!("{uniform}R9"));
         let not = choice("R9", "RZ", "P0").replace("P0 ;", "!P0 ;").replace("U!", "!U");
         unwritten(&fault(&format!("{not}{EXIT}")), &format!("{uniform}R9"));
-        // Nobody wrote the predicate: what is chosen has no value, and may be dropped.
+        // The predicate is unwritten: what is selected has no value, and may be dropped.
         let unknown = choice("RZ", "RZ", "P1");
         passes(&format!("{unknown}{EXIT}"));
         let used = match uniform {
@@ -214,7 +216,7 @@ fn what_a_choice_takes_and_what_comes_of_an_unwritten_predicate_must_have_a_valu
     }
 }
 
-/// Bytes may be put beside those that nobody wrote; which bytes, and whether, must be said.
+/// Bytes may be put next to unwritten ones; which bytes, and whether, must be a written value.
 #[test]
 fn a_selector_of_bytes_that_nobody_wrote_is_a_fault() {
     for (u, zero) in [("", "RZ"), ("U", "URZ")] {
@@ -259,7 +261,8 @@ fn shared_memory_passed_between_warps_needs_a_barrier() {
     passes(&code("[B------:R-:W-:Y:S06] BAR.SYNC.DEFER_BLOCKING 0x0 ;\n"));
 }
 
-/// A multiply of a warpgroup of shared memory that is all written: what stands before ARRIVE, behind it, and behind the multiply.
+/// A multiply of a warpgroup of shared memory that is all written: the code before ARRIVE, after it, and after the
+/// multiply.
 fn multiply(before: &str, behind: &str, after: &str) -> String {
     let zeros: String = (4..8).map(|k| format!("[B------:R-:W-:Y:S08] MOV R{k}, 0x0 ;\n")).collect();
     let descriptors: String = (4..8).map(|k| format!("[B------:R-:W-:Y:S12] UMOV UR{k}, 0x0 ;\n")).collect();

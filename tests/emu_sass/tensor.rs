@@ -1,6 +1,6 @@
-//! Tensors and their maps for the tests of tensor copies, with what a copy of a box moves where, in plain Rust.
+//! Tensors and their maps for the tests of tensor copies, with a model of what a copy of a tile moves, in plain Rust.
 
-/// A tensor and its box, as `tensormap.replace` takes them.
+/// A tensor and its tile, as `tensormap.replace` takes them.
 #[derive(Clone, Copy)]
 pub struct Tensor {
     /// The PTX ISA's number of the element type.
@@ -18,7 +18,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The 128 bytes of its map: what stands where as `isa::sass::tensor_map` has it.
+    /// The 128 bytes of its map: fields at the positions of `isa::sass::tensor_map`.
     pub fn map(&self, address: u64) -> Vec<u8> {
         let mut bytes = vec![0u8; 128];
         let mut put = |at: usize, v: u64, len: usize| bytes[at..at + len].copy_from_slice(&v.to_le_bytes()[..len]);
@@ -42,17 +42,18 @@ impl Tensor {
         bytes
     }
 
-    /// Elements of the box along a dimension.
+    /// Elements of the tile along a dimension.
     pub fn across(&self, k: usize) -> usize {
         self.counts[k].div_ceil(self.steps[k])
     }
 
-    /// Bytes of the box in shared memory.
+    /// Bytes of the tile in shared memory.
     pub fn box_bytes(&self) -> usize {
         (0..self.sizes.len()).map(|k| self.across(k)).product::<usize>() * self.element_bytes
     }
 
-    /// Where each element of the box at these coordinates is in the tensor's bytes, if it is inside, and in shared memory.
+    /// Offset of each element of the tile at these coordinates in the tensor's bytes, if it is inside, and in shared
+    /// memory.
     pub fn elements(&self, at: &[i32]) -> Vec<(Option<usize>, usize)> {
         let rank = self.sizes.len();
         (0..self.box_bytes() / self.element_bytes)

@@ -16,7 +16,7 @@ fn coordinates(rank: usize) -> (String, String) {
     (loads, names.join(","))
 }
 
-/// One thread loads the box, all copy shared memory to the output.
+/// One thread loads the tile, all copy shared memory to the output.
 fn load_kernel(tensor: &Tensor) -> String {
     let (rank, bytes) = (tensor.sizes.len(), tensor.box_bytes());
     let (loads, names) = coordinates(rank);
@@ -34,7 +34,7 @@ fn load_kernel(tensor: &Tensor) -> String {
     )
 }
 
-/// All fill shared memory from the third buffer, one thread stores the box, or adds it.
+/// All fill shared memory from the third buffer, one thread stores the tile, or adds it.
 fn store_kernel(tensor: &Tensor, instruction: &str) -> String {
     let (rank, bytes) = (tensor.sizes.len(), tensor.box_bytes());
     let (loads, names) = coordinates(rank);

@@ -1,7 +1,8 @@
-//! Matrix multiplies of a warpgroup against integer sums: every swizzle, both orders, all formats, from shared memory and registers.
+//! Matrix multiplies of a warpgroup against integer sums: every swizzle, both orders, all formats, from shared memory
+//! and registers.
 //!
-//! The host lays the matrices out as the descriptors say, by the canonical layouts of the PTX ISA; a kernel copies them to shared
-//! memory as they are. Values are small integers, so that every format's sums are exact.
+//! The host lays the matrices out as the descriptors say, by the canonical layouts of the PTX ISA; a kernel copies them
+//! to shared memory as they are. Values are small integers, so that every format's sums are exact.
 
 use crate::harness::{Size, address, launch};
 use crate::kit::Random;
@@ -14,7 +15,7 @@ const COLUMNS: usize = 32;
 const ROWS: usize = 64;
 const B_AT: u64 = 0x8000;
 
-/// How a matrix lies in shared memory.
+/// The layout of a matrix in shared memory.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     /// 0, 32, 64 or 128 bytes.

@@ -1,5 +1,5 @@
-//! A seeded sample of the references of `tests/ops_numpy`, values and gradients, on software GPUs of the chips that the tensor suite
-//! does not run on as a whole. `SEED` chooses another sample, `CASES` its size.
+//! A seeded sample of the references of `tests/ops_numpy`, values and gradients, on software GPUs of the chips that the
+//! tensor suite does not run on as a whole. `SEED` chooses another sample, `CASES` its size.
 
 #[path = "../ops_numpy/compare.rs"]
 mod compare;
@@ -63,7 +63,8 @@ fn run(case: &Case, device: &str) -> Vec<String> {
     wanted.into_iter().filter_map(fault).map(|f| format!("{}: {f}", case.name)).collect()
 }
 
-/// Some cases of each group, the same ones for the same seed. `PTXAS` has NVIDIA's assembler make the code for its chip.
+/// Some cases of each group, the same ones for the same seed. `PTXAS` has NVIDIA's assembler make the code for its
+/// chip.
 fn sample_agrees(device: &str, default_count: u64) {
     Registry::global().set_emulate(emulate);
     let (mut seed, count) = (number("SEED", 942), number("CASES", default_count) as usize);

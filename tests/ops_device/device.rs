@@ -1,4 +1,5 @@
-//! Values and gradients of the Tensor API on the device that `DEV` names (the CPU when it is not set): scheduled, compiled, run.
+//! Values and gradients of the Tensor API on the device that `DEV` names (the CPU when it is not set): scheduled,
+//! compiled, run.
 
 use crate::reader::Array;
 use crate::runs::agrees;

@@ -1,4 +1,4 @@
-//! Says whether a result is the reference's: shape, dtype, then element by element.
+//! Compares a result with the reference: shape, dtype, then element by element.
 
 use crate::reader::{Array, Tolerance};
 use doorbell::uop::{ConstVal, Scalar};

@@ -1,5 +1,5 @@
-//! Every operator against references that numpy made (`tools/references`, `tests/data/ops`): values over dtypes, shapes, limits
-//! and NaN, and gradients.
+//! Every operator against references that numpy made (`tools/references`, `tests/data/ops`): values over dtypes,
+//! shapes, limits and NaN, and gradients.
 
 mod compare;
 mod interpreter;

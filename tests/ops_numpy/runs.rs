@@ -1,5 +1,5 @@
-//! Runs the cases of a group through the Tensor API and compares values and gradients; how a Tensor gets its value (interpreter,
-//! device) is the caller's.
+//! Runs the cases of a group through the Tensor API and compares values and gradients; how a Tensor gets its value
+//! (interpreter, device) is the caller's.
 
 use crate::compare::compare;
 use crate::reader::{Array, Case, Tolerance, cases};

@@ -1,5 +1,5 @@
-//! The IR's own evaluation of one element (`uop::eval_alu`, `cast_const`) against numpy: what constant folding, the interpreter
-//! and every decomposition are held to.
+//! The IR's own evaluation of one element (`uop::eval_alu`, `cast_const`) against numpy: what constant folding, the
+//! interpreter and every decomposition are held to.
 
 use crate::compare::compare;
 use crate::reader::{Array, Case, cases};

@@ -1,5 +1,5 @@
-//! PTX: rendered programs in a reference interpreter against the interpreter of linear programs, and ptxas as a judge of all that
-//! is rendered.
+//! PTX: rendered programs in a reference interpreter against the interpreter of linear programs, and ptxas as a judge
+//! of all that is rendered.
 
 #[allow(dead_code)] // other tests use the rest
 #[path = "../amdgpu_code/machine.rs"]

@@ -17,7 +17,7 @@ fn range(n: i64, id: u32, kind: AxisKind) -> UOp {
 pub struct Shape {
     pub batch: i64,
     pub size: (i64, i64, i64),
-    /// Operands stored the other way: a by columns, b by columns.
+    /// Operands stored in the other order: a by columns, b by columns.
     pub turned: (bool, bool),
     /// a is F32 in memory and rounded when it is read.
     pub narrowed: bool,
@@ -68,7 +68,7 @@ fn tiles_are_copied_asynchronously_and_read_as_fragments() {
             let (_, text) = agrees(&half_matmul(t, (64, 64, 64)), opts);
             assert!(words(&text, "cp.async.cg.shared.global") > 0 && words(&text, "ldmatrix.") > 0, "{opts}\n{text}");
             assert!(text.contains(&format!("cp.async.wait_group {wait};")), "{opts}\n{text}");
-            // b lies by rows: its fragments are turned, a's are not.
+            // b is stored by rows: its fragments are transposed, a's are not.
             assert!(words(&text, ".x4.trans.shared") > 0 && words(&text, ".x4.shared") > 0, "{opts}");
         }
     }
@@ -87,7 +87,7 @@ fn products_of_all_layouts_and_edges_agree_under_the_heuristic() {
         (shape(1, (60, 52, 100), (false, false), false), ", 8, "),
         (shape(2, (58, 62, 70), (false, true), false), ", 4, "),
         (shape(1, (55, 61, 67), (true, false), false), "st.shared"),
-        // A cast that is made on the way.
+        // A cast that is made during the copy.
         (shape(1, (64, 64, 64), (false, false), true), "st.shared"),
     ] {
         let (p, text) = agrees(&product(DType::F16, s), "heuristic");

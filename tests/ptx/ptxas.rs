@@ -34,7 +34,7 @@ pub fn assemble_at(level: &str, chip: &str, ptx: &str) -> Result<(), String> {
     if out.status.success() && said.is_empty() { Ok(()) } else { Err(said) }
 }
 
-/// Assembles many kernels as one module a chip; on refusal says which.
+/// Assembles many kernels as one module a chip; a refusal names the kernel.
 fn all_accepted(programs: &[Program], chips: &[&str]) {
     for chip in chips {
         let modules: Vec<Module> = programs.iter().map(|p| rendered(p, chip, Buffers::Anywhere).1).collect();

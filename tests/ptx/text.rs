@@ -1,4 +1,5 @@
-//! The parser and the printer: what compilers write, what is refused and where, and that no damage to a text is a panic.
+//! The parser and the printer: what compilers write, what is refused and where, and that no damage to a text is a
+//! panic.
 
 use super::ptxas::assemble_at;
 use doorbell::isa::ptx::{Imm, Init, Item, Linkage, Opcode, Operand, ParseError, Space, Statement, Type, parse};
@@ -21,7 +22,8 @@ fn what_is_printed_parses_to_the_same_module() {
     }
 }
 
-/// Bodies with a comment before each comma and semicolon: so nothing in them is read from the bytes at once, all of it by tokens.
+/// Bodies with a comment before each comma and semicolon: so nothing in them is read from the bytes at once, all of it
+/// by tokens.
 fn by_tokens(text: &str) -> String {
     let in_body = |line: &str| line.starts_with(['\t', ' ', '@']) && !line.contains(['"', '/']) && line.contains(';');
     let slow = |line: &str| line.replace(',', "/**/,").replace(';', "/**/;");
@@ -141,7 +143,7 @@ fn numbers_and_addresses_in_all_spellings() {
     let text = ".version 8.0\n.target sm_90\n.address_size 64\n.global .align 8 .u64 p[2] = {generic(x)+4, x};\n.global .b32 x;\n\
                 .visible .entry k()\n{\n.reg .b32 %r<4>;\n.reg .b64 %d;\nmov.u32 %r1, 0x1F;\nmov.b32 %r2, -5;\nmov.b32 %r3, 0F3f800000;\n\
                 mov.u64 %d, x+8;\nld.global.u32 %r0, [ %d + -4 ];\nld.global.u32 %r0, [%d - 4];\nld.global.u32 %r0, [x+8];\nret;\n}\n";
-    // The variable is declared after it is used here: our module does not mind, as it keeps names.
+    // The variable is declared after its use here: our module accepts that, as it stores names.
     let m = parse(text).unwrap();
     let operands: Vec<String> = m
         .functions()

@@ -15,7 +15,7 @@ fn small(chip: &str) -> Target {
     Target { compute_units: 1, box_copies: false, tensor_cores: chip.tensor_cores(true), ..chip.target() }
 }
 
-/// The same, which has tiles copied in boxes.
+/// The same, with tiles copied by TMA.
 fn boxing() -> Target {
     Target { box_copies: true, ..small("sm_90a") }
 }
@@ -75,7 +75,7 @@ fn products_of_bytes_are_exact() {
     for (t, size, turned, shape, copies) in [
         (DType::I8, (128, 128, 384), (false, true), "m64n128k32.s32.s8.s8", "cp.async.cg"),
         (DType::U8, (64, 64, 256), (false, true), "m64n64k32.s32.u8.u8", "cp.async.cg"),
-        // What is contiguous along lines is turned on the way.
+        // An operand that is contiguous along lines is transposed during the copy.
         (DType::I8, (64, 64, 256), (true, false), "m64n64k32.s32.s8.s8", "st.shared."),
         // Edges: a multiple of 8, of 4, and of nothing.
         (DType::I8, (56, 120, 392), (false, true), "m64n128k32", ", 8, "),
@@ -135,7 +135,7 @@ fn a_round_waits_for_copies_and_old_products_then_meets_the_others() {
     assert_eq!(body[..body.find("wgmma.commit_group").unwrap()].matches("wgmma.mma_async").count(), 4, "{text}");
 }
 
-/// The matrices of a product whose tiles come in boxes: columns and rows, elements between rows, and a box.
+/// The matrices of a product whose tiles are copied by TMA: columns and rows, elements between rows, and a tile.
 fn matrices(t: DType, s: Shape) -> Vec<([u32; 2], i64, [u16; 2])> {
     let ast = product(t, s);
     let p = compiled(&ast, &boxing(), "").unwrap();
@@ -172,7 +172,7 @@ fn tiles_that_are_no_boxes_are_copied_by_the_threads() {
         let text = agrees_on(&boxing(), &ast, "m64n", copies);
         assert!(!text.contains(".bulk") && compiled(&ast, &boxing(), "").unwrap().tensors.is_empty(), "{text}");
     }
-    // Where a matrix of a batch ends, the next begins: that is no edge. Its other operand comes in boxes.
+    // Where a matrix of a batch ends, the next begins: that is no edge. Its other operand is copied by TMA.
     let p = compiled(&product(DType::F16, rows_of_a_batch), &boxing(), "").unwrap();
     assert_eq!(p.tensors.iter().map(|t| t.param).collect::<Vec<_>>(), [2]);
     agrees_on(&boxing(), &product(DType::F16, rows_of_a_batch), "m64n", "cp.async.bulk.tensor");
@@ -246,7 +246,7 @@ fn other_chips_types_and_small_products_keep_the_unit_of_warps() {
     assert_eq!(unit(&large, "sm_90a", &whole), (false, true));
     let enough = product(DType::F16, Shape { size: (1024, 512, 128), ..PLAIN });
     assert_eq!(unit(&enough, "sm_90a", &whole), (true, false));
-    // Nobody has f32 cut without having asked for it.
+    // f32 is not truncated without the option.
     let floats = product(DType::F32, Shape { size: (128, 128, 128), ..PLAIN });
     assert_eq!(unit(&floats, "sm_90a", &small("sm_90a")), (true, false));
     assert_eq!(unit(&floats, "sm_86", &small("sm_86")), (false, true));

@@ -1,8 +1,8 @@
 //! Random programs whose results have a known tolerance.
 //!
-//! Inputs are small multiples of a quarter, so that most arithmetic is exact and must agree to the bit. Each value carries a
-//! bound of its size and of how far two right evaluations may differ; what jumps (comparisons, rounding, casts to integers) is
-//! only done to exact values.
+//! Inputs are small multiples of a quarter, so that most arithmetic is exact and must agree to the bit. Each value
+//! carries a bound of its size and of how far two right evaluations may differ; what jumps (comparisons, rounding,
+//! casts to integers) is only done to exact values.
 
 use super::program::{Along, Binary, Facts, Fold, Node, Program, Rng, Step, Unary};
 use doorbell::tensor::prelude::*;

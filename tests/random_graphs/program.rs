@@ -211,7 +211,7 @@ impl Program {
         made
     }
 
-    /// The same program without what no output needs, numbered anew.
+    /// The same program without what no output needs, renumbered.
     pub fn pruned(&self) -> Program {
         let mut needed = vec![false; self.nodes.len()];
         self.outputs.iter().for_each(|o| needed[*o] = true);

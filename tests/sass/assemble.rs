@@ -1,5 +1,6 @@
-//! Our assembler: compiled kernels run on the software multiprocessor in strict mode and leave what the interpreter of linear
-//! programs leaves; nvdisasm reads every word as we print it; what is not assembled is refused by name and place.
+//! Our assembler: compiled kernels run on the software multiprocessor in strict mode and leave what the interpreter of
+//! linear programs leaves; nvdisasm reads every word as we print it; what is not assembled is refused by name and
+//! place.
 
 use crate::codegen_agree::{buffers, same, vars};
 use crate::codegen_kernels::kernels as graphs;
@@ -157,7 +158,7 @@ fn a_short_branch_becomes_guards_and_an_exit_a_guarded_exit() {
         mul.lo.u32 %r3, %r2, 5; add.u32 %r4, %r3, 1; bra B; A: xor.b32 %r4, %r2, 9; B: st.global.u32 [%d1], %r4; E:"
     );
     let (texts, left) = made(&body);
-    // The one behind the end goes to itself.
+    // The branch after the end goes to itself.
     assert_eq!(texts.iter().filter(|t| t.contains("BRA")).count(), 1, "{texts:#?}");
     assert!(!texts.iter().any(|t| t.contains("BSSY") || t.contains("BSYNC")), "{texts:#?}");
     assert!(texts.iter().any(|t| t.starts_with("@P") && t.contains("EXIT")), "{texts:#?}");

@@ -1,5 +1,5 @@
-//! Our assembler for chips beside sm_90: nvdisasm reads every word as we print it, no schedule has a fault, parameters are read where the
-//! chip has them, and what a chip has not is refused by name.
+//! Our assembler for chips other than sm_90: nvdisasm reads every word as we print it, no schedule has a fault,
+//! parameters are read where the chip has them, and what a chip has not is refused by name.
 
 use crate::chips::{OTHERS, agree};
 use crate::codegen_kernels::kernels as graphs;

@@ -164,7 +164,8 @@ impl Kernel {
         Kernel { name, code, checker, proof }
     }
 
-    /// Gives an instruction another control word for a moment: either the checker finds it, or every way shows it harmless.
+    /// Gives an instruction another control word for a moment: either the checker finds it, or every path shows it
+    /// harmless.
     fn damage(&mut self, count: &mut Count, at: usize, control: Control) -> bool {
         let good = self.checker.control(at).expect("inside the code");
         self.checker.set_control(at, control);
@@ -184,7 +185,7 @@ impl Kernel {
     }
 }
 
-/// The least stall that an instruction needs for the one behind it, by the two alone.
+/// The least stall that an instruction needs for the next one, by the two alone.
 fn needed(first: &Instruction, second: &Instruction) -> u8 {
     let (a, b) = (effects(first), effects(second));
     if completion(first) != Completion::Fixed || first.control.write.is_some() {
@@ -195,7 +196,7 @@ fn needed(first: &Instruction, second: &Instruction) -> u8 {
     met.map(|(w, r)| distance(first, w, second, r).seen).max().unwrap_or(0)
 }
 
-/// Damages: stalls, dropped waits, results and sources told to a scoreboard that nobody waits for.
+/// Damages: stalls, dropped waits, results and sources assigned to a scoreboard that nothing waits for.
 type Counts = [Count; 4];
 
 fn damage_all(kernel: &mut Kernel, [stalls, waits, results, sources]: &mut Counts) {

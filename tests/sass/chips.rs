@@ -1,4 +1,4 @@
-//! Chips beside sm_90: code that ptxas compiles for each, read by nvdisasm and by us.
+//! Chips other than sm_90: code that ptxas compiles for each, read by nvdisasm and by us.
 
 use crate::compiled::{module_for, words};
 use crate::nvidia::{disassemble_for, ptxas_for};
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 pub const OTHERS: [Chip; 4] = [Chip::Sm80, Chip::Sm86, Chip::Sm89, Chip::Sm120];
 
-/// Reads distinct words of a chip beside nvdisasm: the same text, and the same word again, also through a listing.
+/// Compares distinct words of a chip with nvdisasm: the same text, and the same word again, also through a listing.
 pub fn agree(fresh: &[u128], chip: Chip) {
     for (i, (word, theirs)) in fresh.iter().zip(disassemble_for(fresh, chip)).enumerate() {
         let address = 16 * i as u64;
@@ -48,7 +48,8 @@ fn tensor_instructions_compiled_for_each_chip_read_as_nvdisasm_reads_them() {
     }
 }
 
-/// Integers packed by two, of each type, with each source: the chips before sm_90 have no bits that say what is clamped.
+/// Integers packed by two, of each type, with each source: the chips before sm_90 have no bits that say what is
+/// clamped.
 #[test]
 fn packed_integers_read_as_nvdisasm_reads_them() {
     for chip in Chip::ALL {
@@ -70,8 +71,8 @@ fn packed_integers_read_as_nvdisasm_reads_them() {
     }
 }
 
-/// A loop over what conversions of a launch's parameters give, which ptxas makes of sm_120's uniform instructions, and some of these with other
-/// modifiers.
+/// A loop over what conversions of a launch's parameters give, which ptxas makes of sm_120's uniform instructions, and
+/// some of these with other modifiers.
 #[test]
 fn conversions_of_uniform_values_read_as_nvdisasm_reads_them() {
     let conversions = [

@@ -5,7 +5,8 @@ use doorbell::isa::sass::{decode, encode, parse_at, print_at};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The words of all kernels of a cubin: its sections .text.*. (The object crate refuses a cubin without program headers.)
+/// The words of all kernels of a cubin: its sections .text.*. (The object crate refuses a cubin without program
+/// headers.)
 pub fn words(cubin: &[u8]) -> Vec<u128> {
     let number = |at: usize, len: usize| cubin[at..at + len].iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
     let (table, size, count, names) = (number(40, 8), number(58, 2), number(60, 2), number(62, 2));
@@ -256,7 +257,7 @@ pub fn module_for(seed: u64, kernels: usize, arch: &str) -> String {
     if new { text } else { text.replace("add.bf16x2", "max.bf16x2").replace("mul.bf16x2", "min.bf16x2") }
 }
 
-/// Decodes, prints, parses and encodes the distinct words of a cubin beside nvdisasm; how many there were.
+/// Decodes, prints, parses and encodes the distinct words of a cubin and compares with nvdisasm; returns their number.
 fn agree(cubin: &[u8], seen: &mut BTreeSet<u128>) {
     let fresh: Vec<u128> = words(cubin).into_iter().filter(|w| seen.insert(*w)).collect();
     for (i, (word, theirs)) in fresh.iter().zip(disassemble(&fresh)).enumerate() {

@@ -1,4 +1,5 @@
-//! Constants of banks: from Hopper on only loads read them, whatever the text does with a parameter; on every chip the memory is that of ptxas's code.
+//! Constants of banks: from Hopper on only loads read them, whatever the text does with a parameter; on every chip the
+//! memory is that of ptxas's code.
 
 use crate::machine::{Case, launch};
 use crate::nvidia::ptxas_for;
@@ -11,7 +12,8 @@ const THREADS: u32 = 64;
 const OUT: u64 = 0x7_0000_0000;
 const WORDS: u32 = 40;
 
-/// A kernel with forty words, two doubles and two long words as parameters; its thread's number is %t, the address of its 16 bytes of results %o.
+/// A kernel with forty words, two doubles and two long words as parameters; its thread's number is %t, the address of
+/// its 16 bytes of results %o.
 fn text(arch: Arch, body: &str) -> String {
     let words: String = (0..WORDS).map(|k| format!(", .param .u32 p{k}")).collect();
     let loads: String = (0..WORDS).map(|k| format!("ld.param.u32 %p{k}, [p{k}]; ")).collect();

@@ -1,4 +1,5 @@
-//! Every instruction of the recorded corpus: 16,959 distinct ones that ptxas 13.5.37 made for sm_90a, with nvdisasm's text.
+//! Every instruction of the recorded corpus: 16,959 distinct ones that ptxas 13.5.37 made for sm_90a, with nvdisasm's
+//! text.
 
 use doorbell::isa::sass::{Chip, Form, decode, encode, parse, print};
 use flate2::read::GzDecoder;

@@ -1,5 +1,6 @@
-//! Division, reciprocal and square root against the host's, which IEEE 754 rounds: all exponents, neighbours of what rounds to even, denormals, infinities
-//! and no numbers, some in every warp and in whole warps none; under a guard; what the near way costs beside ptxas's.
+//! Division, reciprocal and square root against the host's, which IEEE 754 rounds: all exponents, neighbours of what
+//! rounds to even, denormals, infinities and no numbers, some in every warp and in whole warps none; under a guard;
+//! what the fast path costs relative to ptxas's.
 
 use crate::figures::Figures;
 use crate::machine::{Case, launch, launch_with};
@@ -122,8 +123,8 @@ fn quotients_and_roots_are_rounded_as_ieee_754_asks() {
     }
 }
 
-/// A card's MUFU does not round its guess: what becomes of one that is a unit off is what becomes of it in ptxas's code, and right but for few
-/// divisors, for which ptxas relies on the card's guess.
+/// A card's MUFU does not round its approximation: from one that is a unit off, the result is the same as in ptxas's
+/// code, and right but for few divisors, for which ptxas relies on the card's guess.
 #[test]
 fn a_guess_that_is_off_leaves_what_it_leaves_in_the_code_of_ptxas() {
     for guess_error in [-1, 1] {
@@ -150,7 +151,8 @@ fn a_guess_that_is_off_leaves_what_it_leaves_in_the_code_of_ptxas() {
     }
 }
 
-/// What is next to a double in a direction where that is not the exact value; the sign of what is left tells where that is.
+/// The neighbour of a double in a direction where that is not the exact value; the sign of the remainder tells where
+/// that is.
 fn directed(nearest: f64, left: f64, rounding: &str) -> u64 {
     let up = match rounding {
         ".rp" => true,
@@ -165,7 +167,7 @@ fn directed(nearest: f64, left: f64, rounding: &str) -> u64 {
     }
 }
 
-/// What is exact of doubles: the nearest, and what is left beside it, all scaled so that nothing of that is lost.
+/// Exact results of doubles: the nearest, and the remainder, all scaled so that nothing is lost.
 type Exact = fn(f64, f64) -> (f64, f64);
 /// Bits of other operands instead.
 type Instead = fn(u64, u64) -> (u64, u64);
@@ -175,7 +177,7 @@ fn doubles_are_rounded_in_the_direction_that_is_asked_for() {
     const UP: f64 = f64::from_bits((1023 + 500) << 52);
     const FRACTION: u64 = (1 << 52) - 1;
     let sign = 1 << 63;
-    // With numbers at the end of the range, which take the long way.
+    // With numbers at the end of the range, which take the slow path.
     let cases: [(Exact, Instead); 3] = [
         (
             |a, b| (a / b, (-(a / b)).mul_add(b * UP, a * UP) * b.signum()),
@@ -215,7 +217,7 @@ fn doubles_are_rounded_in_the_direction_that_is_asked_for() {
     }
 }
 
-/// What is left of floats beside the nearest: exact in doubles but for its size.
+/// The remainder of floats after the nearest: exact in doubles except for its size.
 type Rest = fn(f64, f64, f64) -> f64;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What code costs, beside that of ptxas -O3 for the same text.
+//! The cost of our code relative to that of ptxas -O3 for the same text.
 
 use doorbell::elf::cubin::Cubin;
 use doorbell::emu::sass::Stats;
@@ -21,7 +21,7 @@ impl Figures {
         let code = &image[kernel.code_offset as usize..][..kernel.code_bytes as usize];
         let words = code.chunks_exact(16).map(|w| u128::from_le_bytes(w.try_into().expect("16 bytes")));
         let working = |w: &u128| decode(*w).is_ok_and(|i| i.form().pipe != Pipe::Nop);
-        // The branch to itself behind the end is the last.
+        // The branch to itself after the end is the last.
         let count = words.filter(working).count() - 1;
         Figures([count as f64, f64::from(kernel.registers), stats.instructions as f64, stats.cycles as f64])
     }

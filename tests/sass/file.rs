@@ -1,4 +1,5 @@
-//! Listings of kernels: `kernels-asm/sass` assembled, read by nvdisasm, checked; cubins of ptxas listed and assembled again.
+//! Listings of kernels: `kernels-asm/sass` assembled, read by nvdisasm, checked; cubins of ptxas listed and assembled
+//! again.
 
 use crate::compiled::module;
 use crate::nvidia::{disassemble, ptxas};

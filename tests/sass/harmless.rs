@@ -1,8 +1,9 @@
-//! Why a damaged schedule does no harm: every way from every instruction of variable latency, walked to its end.
+//! Why a damaged schedule does no harm: every path from every instruction of variable latency, walked to its end.
 //!
-//! The checker keeps one state at each place and joins where ways meet. This looks at one instruction in flight at a time instead and walks all ways from it
-//! (calls with their places of return) until a wait tells that it is done or its lanes end. Nothing is joined and nothing is forgotten, so what is touched on
-//! no way is touched never. The rules that both rely on are those of docs/sass.md: which instructions end, or read their sources, in order.
+//! The checker keeps one state at each position and joins where paths meet. This test follows one instruction in flight
+//! at a time and walks all paths from it (calls with their return addresses) until a wait covers it or its lanes end.
+//! Nothing is joined and nothing is forgotten, so registers that no path accesses are never accessed. The rules that
+//! both rely on are those of docs/sass.md: which instructions complete, or read their sources, in order.
 
 use doorbell::isa::sass::{
     Access, Completion, Control, Effects, Instruction, Pipe, RegFile, Role, Slot, Value, completion, effects,
@@ -69,7 +70,8 @@ fn each(list: &[Access]) -> impl Iterator<Item = (RegFile, u8)> + '_ {
     list.iter().flat_map(|a| (a.first..=a.first.saturating_add(a.count - 1)).map(|r| (a.file, r)))
 }
 
-/// Cycles since a scoreboard was set for the instruction in flight, up to the two that it takes; `NOT`: it tells nothing of it.
+/// Cycles since a scoreboard was set for the instruction in flight, up to the two that it takes; `NOT`: it does not
+/// report it.
 type Boards = [u8; 6];
 const NOT: u8 = u8::MAX;
 const SET: u8 = 2;
@@ -87,14 +89,14 @@ struct Point {
     lanes: Option<(RegFile, u8, bool)>,
 }
 
-/// What the ways from an instruction met.
+/// The findings on the paths from an instruction.
 #[derive(Clone, Default)]
 pub struct Ways {
     /// Where a register of it is touched too early.
     pub touched: BTreeSet<usize>,
-    /// Where a wait told that it was done.
+    /// Where a wait covered it.
     pub waited: BTreeSet<usize>,
-    /// Some way ended before any wait.
+    /// Some path ended before any wait.
     pub ended: bool,
     places: BTreeSet<usize>,
 }
@@ -149,12 +151,12 @@ impl Code {
         jump.into_iter().chain(stays.then_some(on)).collect()
     }
 
-    /// The instructions that are in flight behind their issue.
+    /// The instructions that are in flight after their issue.
     pub fn flying(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.lines.len()).filter(|at| self.lines[*at].is_followed())
     }
 
-    /// All ways of an instruction until it is known to be done.
+    /// All paths of an instruction until it is known to be done.
     pub fn ways(&self, producer: usize) -> Ways {
         let (from, mut ways) = (&self.lines[producer], Ways::default());
         ways.places.insert(producer);
@@ -201,7 +203,7 @@ impl Code {
         }));
     }
 
-    /// The waits of the instruction; whether they tell that the one in flight is done.
+    /// The waits of the instruction; whether they cover the one in flight.
     fn waits(&self, point: &mut Point) -> bool {
         let inst = &self.lines[point.at].inst;
         let value = |slot| inst.get(slot, Role::Value).unwrap_or(0);
@@ -236,7 +238,7 @@ impl Code {
         reads || !in_order && each(&me.effects.writes).any(overwrites)
     }
 
-    /// The end of an instruction behind it in a queue is its end too.
+    /// The completion of an instruction after it in a queue implies its own.
     fn joins(&self, from: &Line, point: &mut Point) {
         let me = &self.lines[point.at];
         for (file, register) in each(&me.effects.writes) {
@@ -280,15 +282,15 @@ fn merged(a: Boards, b: Boards) -> Boards {
 /// Why a damage does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// What it waited for, or told of, is known to be done by something else at the same place, or is nothing.
+    /// What it waited for, or reported, is known to be done by something else at the same position, or is nothing.
     Nothing,
     /// Its registers are not touched before a later wait.
     LaterWait,
-    /// On some way they are not touched at all before the lanes end.
+    /// On some path they are not accessed at all before the lanes end.
     NeverTouched,
 }
 
-/// Ways of the sound code, against which damages are held.
+/// Paths of the sound code, with which damaged code is compared.
 pub struct Proof {
     code: Code,
     sound: BTreeMap<usize, Ways>,
@@ -312,7 +314,7 @@ impl Proof {
         self.code.set_control(at, control);
         let mut reason = Some(Reason::Nothing);
         let followed: BTreeSet<usize> = self.code.flying().filter(|p| *p == at).collect();
-        // An instruction whose ways do not pass the place has the same ways as before.
+        // An instruction whose paths do not pass the position has the same paths as before.
         let near = self.sound.iter().filter(|(_, ways)| ways.places.contains(&at)).map(|w| *w.0);
         for producer in near.chain(followed).collect::<BTreeSet<_>>() {
             let (old, new) = (self.sound.get(&producer), self.code.ways(producer));

@@ -1,5 +1,5 @@
-//! What only sm_90 has, by our assembler and by ptxas: both codes run on the software multiprocessor in strict mode and leave the same bytes; the
-//! checker finds nothing in ours, and nvdisasm reads its words as we print them.
+//! What only sm_90 has, by our assembler and by ptxas: both codes run on the software multiprocessor in strict mode and
+//! leave the same bytes; the checker finds nothing in ours, and nvdisasm reads its words as we print them.
 
 use crate::machine::{Case, launch_clusters};
 use crate::nvidia::{disassemble, ptxas};
@@ -19,8 +19,8 @@ const MAP: u64 = 0x7_2000_0000;
 const IN_BYTES: u32 = 1 << 16;
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// A kernel whose thread has its number in %t, its block's in %b, the input in %i, the block's own 64 KiB of output in %o, its shared memory in %s,
-/// its mbarriers in %m; a tensor map's address in %w. %p7 holds for thread 0.
+/// A kernel whose thread has its number in %t, its block's in %b, the input in %i, the block's own 64 KiB of output in
+/// %o, its shared memory in %s, its mbarriers in %m; a tensor map's address in %w. %p7 holds for thread 0.
 fn kernel(name: &str, body: &str, tuning: &str) -> String {
     format!(
         ".visible .entry {name}(.param .u64 in, .param .u64 out, .param .u64 map, .param .align 64 .b8 tm[128]) {tuning}\n{{\n\
@@ -39,7 +39,7 @@ struct Text {
     other: Option<String>,
     /// Blocks of a cluster.
     blocks: u32,
-    /// Directives behind the parameters, and threads of a block.
+    /// Directives after the parameters, and threads of a block.
     tuning: &'static str,
     threads: u32,
     map: Vec<u8>,
@@ -296,7 +296,7 @@ fn the_other_forms_of_mbarriers_leave_what_ptxas_leaves() {
     t.check();
 }
 
-/// A tensor of 32-bit words: sizes, strides in bytes from the second dimension on, the box, swizzle.
+/// A tensor of 32-bit words: sizes, strides in bytes from the second dimension on, the tile, swizzle.
 fn map(sizes: &[u32], strides: &[u64], shape: &[u8], swizzle: u32) -> Vec<u8> {
     let mut bytes = vec![0u8; 128];
     let mut word = |at: usize, v: u32| bytes[at..at + 4].copy_from_slice(&v.to_le_bytes());
@@ -309,7 +309,7 @@ fn map(sizes: &[u32], strides: &[u64], shape: &[u8], swizzle: u32) -> Vec<u8> {
     bytes
 }
 
-/// Maps of one to five dimensions over the input's 16,384 words, with the bytes of their boxes.
+/// Maps of one to five dimensions over the input's 16,384 words, with the bytes of their tiles.
 fn maps() -> Vec<(Vec<u8>, u32)> {
     vec![
         (map(&[16384], &[], &[64], 0), 256),
@@ -495,7 +495,7 @@ fn integer_multiplies_of_a_warpgroup_leave_what_ptxas_leaves() {
 #[test]
 fn multiplies_stay_on_their_way_across_a_loop() {
     let mut t = Texts::default();
-    // One group is left while the next is issued: the fragments of two turns are in use at once.
+    // One group is left while the next is issued: the fragments of two iterations are in use at once.
     let sums: Vec<String> = (0..32).map(|k| format!("%f{}", 100 + k)).collect();
     let (sums, list) = (sums.join(","), sums);
     let zero: String = list.iter().map(|r| format!("mov.f32 {r}, 0f00000000;")).collect();

@@ -1,4 +1,4 @@
-//! What becomes one instruction, told by the words; what it leaves is what ptxas's code leaves.
+//! Combined instructions, seen in the words; what they leave is what ptxas's code leaves.
 
 use crate::assemble::{MINE, made};
 
@@ -40,7 +40,7 @@ fn registers_that_blocks_hand_on_keep_their_values() {
 
 #[test]
 fn products_of_constants_are_offsets() {
-    // The loop's seven turns become straight code, whose places are constants.
+    // The loop's seven iterations become straight-line code, whose addresses are constants.
     let (texts, _) = made(
         "ld.param.u64 %d1, [o]; mov.u32 %r2, 0; mov.u32 %r3, 0; L: mul.lo.s32 %r4, %r2, 3; mad.wide.s32 %d2, %r4, 4, %d1; ld.global.u32 %r5, [%d2+4];
         add.u32 %r3, %r3, %r5; add.s32 %r2, %r2, 1; setp.lt.s32 %p1, %r2, 7; @%p1 bra L; bar.sync 0; mul.wide.s32 %d3, -1, -8; add.s64 %d3, %d3, %d1;

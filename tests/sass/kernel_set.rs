@@ -1,5 +1,6 @@
-//! The kernels of tensors, as the renderer makes them of the cases of `tests/ops_numpy` and their gradients, each plain and optimised: every op, type and width.
-//! Our code and that of ptxas -O3 for the same text leave the same bytes in strict mode; and what both cost.
+//! The kernels of tensors, as the renderer makes them of the cases of `tests/ops_numpy` and their gradients, each plain
+//! and optimised: every op, type and width. Our code and that of ptxas -O3 for the same text leave the same bytes in
+//! strict mode; and what both cost.
 
 #[path = "../ops_numpy/kernels.rs"]
 mod graphs;

@@ -1,4 +1,5 @@
-//! Loops whose turns are done side by side, loads that became wide, words of 64-bit values: the same memory as ptxas's code, and that it is done.
+//! Loops whose iterations run side by side, loads that became wide, words of 64-bit values: the same memory as ptxas's
+//! code, and that it is done.
 
 use crate::versus::{kernel, same};
 use doorbell::isa::sass::compile::kernels;
@@ -25,7 +26,7 @@ const SUM: &str =
 
 #[test]
 fn a_loop_of_few_turns_has_no_branch_left() {
-    // One is the branch to itself behind the end.
+    // One is the branch to itself after the end.
     assert_eq!(count(FIVE, "BRA"), 1, "{:#?}", texts(FIVE));
     same("five turns", FIVE);
 }
@@ -49,7 +50,7 @@ fn turn(body: &str) -> Vec<String> {
     let code: Vec<Instruction> = all[0].words.iter().map(|w| decode(*w).unwrap_or_else(|e| panic!("{e}"))).collect();
     let back = |(at, i): (usize, &Instruction)| {
         let distance = i.get("t", Role::Value).filter(|_| i.form().mnemonic == "BRA")? as i64;
-        // In quarters of an instruction's 16 bytes, from behind it; the branch to itself is no loop.
+        // In quarters of an instruction's 16 bytes, from the next one; the branch to itself is no loop.
         let to = usize::try_from(at as i64 + 1 + (distance << 8 >> 8) / 4).ok()?;
         (to < at).then_some((to, at))
     };
@@ -73,7 +74,7 @@ fn what_is_the_same_in_every_turn_stands_before_the_loop() {
     let found = turn(&division);
     assert!(found.len() <= 5, "{found:#?}");
     same("a division", &division);
-    // What the turn before has left, what only some turns come to, what is read afterwards.
+    // Values of the previous iteration, values that only some iterations reach, values that are read afterwards.
     let before = format!("{begin} mov.u32 %r3, 5; L: add.s32 %r2, %r2, %r3; mul.lo.s32 %r3, %x, %t; {end}");
     assert!(turn(&before).iter().any(|t| t.contains("IMAD")), "{:#?}", turn(&before));
     same("the turn before", &before);

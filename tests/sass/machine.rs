@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 const CODE: u64 = 0x10_0000_0000;
 const BANK: u64 = 0x11_0000_0000;
 
-/// A launch but for its code.
+/// A launch without its code.
 pub struct Case<'a> {
     pub grid: [u32; 3],
     pub block: [u32; 3],

@@ -1,5 +1,6 @@
 //! The SASS codec against NVIDIA's own tools: the recorded text of compiled kernels, kernels that ptxas compiles here,
-//! and random instructions that nvdisasm reads. The assembler against nvdisasm, and its code on the software multiprocessor.
+//! and random instructions that nvdisasm reads. The assembler against nvdisasm, and its code on the software
+//! multiprocessor.
 
 mod all_samples;
 mod assemble;

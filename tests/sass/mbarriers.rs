@@ -3,7 +3,8 @@
 use crate::versus::{THREADS, input, ours_for, same_for};
 use doorbell::isa::sass::Chip;
 
-/// As blocks of threads wait for each other and for their copies: by states and by parities, with arrivals at mbarriers of their own, with threads that leave.
+/// As blocks of threads wait for each other and for their copies: by states and by parities, with arrivals at mbarriers
+/// of their own, with threads that leave.
 #[test]
 fn mbarriers_leave_what_ptxas_leaves_on_every_chip() {
     let place = "mov.u32 %r1, sm; mad.lo.u32 %r1, %t, 16, %r1; mov.u32 %r9, bar; setp.eq.u32 %p1, %t, 0;";
@@ -46,7 +47,8 @@ fn mbarriers_leave_what_ptxas_leaves_on_every_chip() {
         let (before, after): (Vec<Chip>, Vec<Chip>) = Chip::ALL.iter().partition(|c| c.is_before_hopper() || !own);
         let left: Vec<Vec<u8>> =
             before.iter().map(|c| same_for(c.arch(), &format!("{name}, {c}"), &body)).collect();
-        // From sm_90 on ptxas goes round such threads by a predicate of R2UR that the software multiprocessor does not know.
+        // From sm_90 on ptxas goes round such threads by a predicate of R2UR that the software multiprocessor does not
+        // know.
         for chip in after {
             assert_eq!(ours_for(chip.arch(), name, &body), left[0], "{name}, {chip}");
         }

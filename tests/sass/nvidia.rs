@@ -4,7 +4,7 @@ use doorbell::isa::sass::{Chip, decode, print_at};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A word that stands in for one that nvdisasm refuses: NOP.
+/// A word that replaces one that nvdisasm refuses: NOP.
 const NOP: u128 = 0x000f_c000_0000_0000_0000_0000_0000_7918;
 
 fn tool(name: &str) -> PathBuf {
@@ -27,7 +27,7 @@ pub fn ptxas_for(ptx: &str, arch: &str, level: &str) -> Vec<u8> {
     try_ptxas(ptx, arch, level).unwrap_or_else(|e| panic!("ptxas: {e}"))
 }
 
-/// A PTX module compiled for a chip, or what ptxas says to it.
+/// A PTX module compiled for a chip, or ptxas's message.
 pub fn try_ptxas(ptx: &str, arch: &str, level: &str) -> Result<Vec<u8>, String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (source, cubin) = (folder.path().join("a.ptx"), folder.path().join("a.cubin"));
@@ -54,8 +54,8 @@ pub fn disassemble(words: &[u128]) -> Vec<Option<String>> {
 
 /// The same of a chip's words.
 ///
-/// nvdisasm ends at the first word it refuses and says where; that word becomes a NOP and all are read again. What it does not know in a word it
-/// writes as INVALID or ???: that is a refusal too.
+/// nvdisasm ends at the first word it refuses and reports its offset; that word becomes a NOP and all are read again.
+/// Parts of a word that it does not know writes as INVALID or ???: that is a refusal too.
 pub fn disassemble_for(words: &[u128], chip: Chip) -> Vec<Option<String>> {
     let name = if chip == Chip::Sm90 { "SM90a".to_owned() } else { format!("SM{}", chip.number()) };
     let folder = tempfile::tempdir().expect("a temporary folder");

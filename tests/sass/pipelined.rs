@@ -1,4 +1,5 @@
-//! What stays on its way over the end of a block and of a loop's turn: seen in the words, and the same memory as ptxas's code on every chip.
+//! Operations in flight over the end of a block and of a loop's iteration: seen in the words, and the same memory as
+//! ptxas's code on every chip.
 
 use crate::versus::{kernel, same_everywhere};
 use doorbell::isa::sass::compile::kernels;
@@ -16,7 +17,7 @@ fn listing(code: &[Instruction]) -> String {
 /// Where a branch leads.
 fn target(code: &[Instruction], at: usize) -> Option<usize> {
     let distance = code[at].get("t", Role::Value).filter(|_| code[at].form().mnemonic == "BRA")? as i64;
-    // In quarters of an instruction's 16 bytes, from behind it.
+    // In quarters of an instruction's 16 bytes, from the next one.
     usize::try_from(at as i64 + 1 + (distance << 8 >> 8) / 4).ok()
 }
 
@@ -27,7 +28,7 @@ fn turn<'a>(code: &'a [Instruction], mnemonic: &str) -> &'a [Instruction] {
     { loops }.find(with).unwrap_or_else(|| panic!("no loop with {mnemonic}:\n{}", listing(code)))
 }
 
-/// How many such instructions of a piece of code set a scoreboard that nothing behind them in it waits for.
+/// How many such instructions of a piece of code set a scoreboard that nothing after them in it waits for.
 fn left_open(code: &[Instruction], mnemonic: &str) -> usize {
     let open = |(k, i): &(usize, &Instruction)| {
         let set = [i.control.write, i.control.read].into_iter().flatten().fold(0u8, |all, k| all | 1 << k);
@@ -58,7 +59,7 @@ fn a_load_is_waited_for_where_it_is_wanted_behind_a_branch() {
     let loaded = (0..branch).rfind(|k| code[*k].form().mnemonic == "LDG").expect("a load");
     assert_eq!(left_open(&code[loaded..=branch], "LDG"), 1, "{}", listing(&code));
     same_everywhere("a load over a branch", &body);
-    // What one way leaves on its way the other one overwrites, and threads of both meet.
+    // What one path leaves in flight the other one overwrites, and threads of both converge.
     let both = format!(
         "mov.u32 %r2, %t; mov.u32 %r5, 7; and.b32 %r3, %t, 5; setp.eq.u32 %p1, %r3, 1; @%p1 bra N; {long}
         ld.global.u32 %r5, [%i+8]; bra M; N: ld.global.u32 %r4, [%i+4]; {long} xor.b32 %r2, %r2, %r4; ld.global.u32 %r5, [%i+12];
@@ -86,7 +87,7 @@ fn work(steps: u32) -> String {
     format!("add.s32 %r2, %r2, %r5; {}", (1..=steps).map(step).collect::<String>())
 }
 
-/// Turns that a thread makes in %r9, and in %d4 where so many words before the end of the input stand: one word more is not mapped.
+/// Iterations of a thread in %r9, and in %d4 so many words before the end of the input: one word more is not mapped.
 const TO_THE_END: &str = "and.b32 %r9, %t, 7; mul.wide.u32 %d3, %r9, 4; ld.param.u64 %d4, [in]; add.s64 %d4, %d4, 4096; sub.s64 %d4, %d4, %d3;
     mov.u32 %r1, 0; mov.u32 %r2, %t; setp.eq.u32 %p3, %r9, 0; @%p3 bra E;";
 const NEXT: &str = "add.s64 %d4, %d4, 4; add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, %r9; @%p1 bra L;";
@@ -157,7 +158,7 @@ fn tiles_are_read_while_the_tile_before_is_multiplied() {
         L: ld.shared.v4.b32 {{%r4, %r5, %r6, %r7}}, [%r21]; ld.shared.v4.b32 {{%r10, %r11, %r12, %r13}}, [%r21+2048]; {products} {more}
         add.s32 %r21, %r21, 256; add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, %r20; @%p1 bra L; {all} st.global.u32 [%o], %r30;"
     );
-    // The same number of turns for all threads of a warp, two steps a turn.
+    // The same number of iterations for all threads of a warp, two steps an iteration.
     let zeros: String = (0..16).map(|k| format!("mov.f32 %f{k}, 0f00000000; ")).collect();
     let multiply = |sums: [u32; 4], a: u32, b: u32| {
         let [s, t, u, v] = sums;
@@ -202,7 +203,7 @@ fn loads_stay_in_their_turn_where_it_may_write_what_they_read_or_decides_what_is
         ("barriers", "LDS", format!("{shared} L: ld.shared.u32 %r5, [%r10]; {long} bar.sync 0; {end}")),
         ("a volatile load", "LDG", format!("{own} L: ld.volatile.global.u32 %r5, [%o]; {long} {NEXT} st.global.u32 [%o+4], %r2;")),
         ("a relaxed load", "LDS", format!("{shared} L: ld.relaxed.cta.shared.u32 %r5, [%r9]; {long} {end}")),
-        // The last word of the input is not zero, the words behind it are not mapped: who reads one too far faults.
+        // The last word of the input is not zero, the words after it are not mapped: reading one too far faults.
         ("an exit that what is loaded decides", "LDG", format!("{TO_THE_END} ld.param.u64 %d8, [in]; ld.global.u32 %r15, [%d8+4092];
             L: ld.global.u32 %r5, [%d4]; {long} add.s64 %d4, %d4, 4; setp.ne.u32 %p1, %r5, %r15; @%p1 bra L; {LEAVE}")),
         ("an address that is loaded", "LDS", format!("{shared} mov.u32 %r12, %r9; L: ld.shared.u32 %r5, [%r12]; {long} and.b32 %r12, %r5, 63; mad.lo.u32 %r12, %r12, 4, %r8; {end}")),

@@ -1,4 +1,5 @@
-//! The assembler's code beside that of ptxas -O3 for the same text: instructions, registers, what is executed, estimated cycles.
+//! The assembler's code relative to that of ptxas -O3 for the same text: instructions, registers, executed
+//! instructions, estimated cycles.
 
 use crate::assemble::{SM90, compiled, text};
 use crate::codegen_agree::{buffers, same, vars};
@@ -18,7 +19,7 @@ fn run(cubin: &[u8], name: &str, case: &Case, strict: bool) -> (Figures, Vec<Vec
     (Figures::of(cubin, name, &stats), left)
 }
 
-/// Instructions with three different general registers as sources, and those of them whose sources all stand in one bank.
+/// Instructions with three different general registers as sources, and those of them whose sources are all in one bank.
 fn banks(cubin: &[u8]) -> [usize; 2] {
     let file = Cubin::parse(cubin).expect("a cubin");
     let image = file.image(0).expect("an image");

@@ -1,4 +1,5 @@
-//! Random instructions of every form of sm_90 against nvdisasm: it accepts what we encode and its text is ours; what our rules refuse, it refuses.
+//! Random instructions of every form of sm_90 against nvdisasm: it accepts what we encode and its text is ours; what
+//! our rules refuse, it refuses.
 //!
 //! `SASS_WORDS=5000` takes as many instructions in place of 200, `SASS_SEED` another seed.
 
@@ -61,7 +62,7 @@ fn control(inst: &Instruction, random: &mut Random) -> Control {
     let reused = inst.fields().any(|(f, v)| f.role == Role::Reuse && v != 0);
     let yields = !reused && random.one_in(2);
     let stall = if yields { random.byte(16) } else { 1 + random.byte(11) };
-    // nvdisasm wants a result for a scoreboard of results, and late sources for one of sources.
+    // nvdisasm requires a result for a scoreboard of results, and late sources for one of sources.
     Control { stall, yields, write: None, read: None, wait: random.byte(64), extra: false }
 }
 
@@ -202,7 +203,8 @@ fn contradictions(form: &'static Form, chip: Chip, random: &mut Random) -> Drawn
     by_text.into_values().flatten().collect()
 }
 
-/// A rule is no wider than what nvdisasm refuses: one form of each chip in so many has all its contradictions tried (`SASS_FORMS=1`: each form).
+/// A rule is no wider than what nvdisasm refuses: one form of each chip in so many has all its contradictions tried
+/// (`SASS_FORMS=1`: each form).
 #[test]
 fn what_rules_call_a_contradiction_nvdisasm_refuses_on_every_chip() {
     let (step, seed) = (number("SASS_FORMS", 60) as usize, number("SASS_SEED", 0x5a55_2002));

@@ -1,5 +1,6 @@
-//! Asynchronous copies of three collected samples of PTX, with what their meaning wants beside them (counts that arrivals do not exceed, mbarriers
-//! that are there, one order of the copies to a place): ptxas's code at -O0 and -O3 and ours in strict mode, against plain Rust.
+//! Asynchronous copies of three collected samples of PTX, with the surroundings that they need (counts that arrivals do
+//! not exceed, mbarriers that are there, one order of the copies to a place): ptxas's code at -O0 and -O3 and ours in
+//! strict mode, against plain Rust.
 
 use crate::machine::{Case, launch_clusters};
 use crate::nvidia::ptxas;
@@ -10,8 +11,8 @@ const IN: u64 = 0x7_0000_0000;
 const OUT: u64 = 0x7_1000_0000;
 const OUT_BYTES: usize = 3 << 12;
 
-/// A kernel with its thread in %t, its block in %c, its shared memory in %s, its mbarriers in %m; input at %i (two buffers of 4 KiB), output at %o; %p1
-/// is thread 0, %f a float.
+/// A kernel with its thread in %t, its block in %c, its shared memory in %s, its mbarriers in %m; input at %i (two
+/// buffers of 4 KiB), output at %o; %p1 is thread 0, %f a float.
 fn kernel(body: &str) -> String {
     format!(
         ".version 8.8\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 in, .param .u64 out, .param .f32 f)\n{{\n\
@@ -27,7 +28,7 @@ fn number(k: usize) -> f32 {
     (k % 61) as f32 - 20.0
 }
 
-/// Runs the body by all three; `want` is what the output must be.
+/// Runs the body by all three; `want` is the expected output.
 fn leaves(body: &str, (blocks, threads): (u32, u32), before: &[u8], want: &[u8]) {
     let text = kernel(body);
     let ours = assemble(&text, Arch { sm: 90, specific: true }).unwrap_or_else(|e| panic!("{e}\n{text}"));

@@ -1,8 +1,9 @@
-//! What our code is made of, ptxas's is made of too: each shape of instruction that the assembler emits for sm_90a over the kernels of tensors and the
-//! collected samples stands in the list of those that ptxas emits there, or below with the reason why not. nvdisasm knows more forms than any code uses;
-//! whether a card has them only a card tells.
+//! What our code is made of, ptxas's is made of too: each shape of instruction that the assembler emits for sm_90a over
+//! the kernels of tensors and the collected samples is in the list of those that ptxas emits there, or below with the
+//! reason why not. nvdisasm knows more forms than any code uses; whether a card has them only a card can tell.
 //!
-//! A shape is nvdisasm's text without the numbers: `IADD3.X R, R, UR, R, P, P`. `SASS_SHAPES=1` makes the list anew (four minutes).
+//! A shape is nvdisasm's text without the numbers: `IADD3.X R, R, UR, R, P, P`. `SASS_SHAPES=1` regenerates the list
+//! (four minutes).
 
 use crate::assemble::{SM90, text};
 use crate::corpus::corpus;
@@ -67,7 +68,7 @@ fn shape(text: &str) -> String {
     out
 }
 
-/// The kinds of registers and numbers of an operand, with what is written behind them.
+/// The kinds of registers and numbers of an operand, with the suffixes after them.
 fn kinds(operand: &str) -> String {
     let mut out = String::new();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
@@ -102,7 +103,7 @@ fn kinds(operand: &str) -> String {
     out
 }
 
-/// Whether a number here is an offset beside a register.
+/// Whether a number here is an offset of a register.
 fn rest_of_address(out: &str) -> bool {
     out.rsplit_once('[').is_some_and(|(_, inside)| !inside.contains(']') && !inside.is_empty())
 }

@@ -1,4 +1,5 @@
-//! Products whose tiles are copied ahead (PIPE): assembled, run on the software multiprocessor in strict mode, and held to sums of doubles.
+//! Products whose tiles are copied ahead (PIPE): assembled, run on the software multiprocessor in strict mode, and held
+//! to sums of doubles.
 
 use crate::machine::{Case, launch};
 use crate::nvidia::{ptxas, ptxas_for};
@@ -10,7 +11,7 @@ use doorbell::isa::ptx::{Buffers, Chip, render};
 use doorbell::isa::sass::compile::assemble;
 use doorbell::uop::{AxisKind, ConstVal, DType, Op, Scalar, UOp, cast_const, from_bits, to_bits};
 
-/// Rows, columns, steps; whether each operand lies by columns.
+/// Rows, columns, steps; whether each operand is stored by columns.
 type Shape = ((i64, i64, i64), (bool, bool));
 
 /// What sums of products of such factors are.
@@ -49,7 +50,8 @@ fn compiled_for(chip: &str, ast: &UOp, way: &Way) -> (Program, String) {
     (p, text)
 }
 
-/// How products are done: multiprocessors of the chip, whether tiles may come in boxes, and what shows which matrix unit is used.
+/// How products are done: multiprocessors of the chip, whether tiles may be copied by TMA, and what shows which matrix
+/// unit is used.
 struct Way {
     units: u32,
     boxes: bool,
@@ -61,7 +63,7 @@ const WARPS: Way = Way { units: 132, boxes: false, unit: "ldmatrix" };
 const WARPGROUPS: Way = Way { units: 1, boxes: false, unit: "wgmma.mma_async" };
 const BOXES: Way = Way { units: 1, boxes: true, unit: "cp.async.bulk.tensor.2d" };
 
-/// Numbers as they stand in memory.
+/// Numbers as they are in memory.
 struct Numbers {
     values: Vec<f64>,
     bytes: Vec<u8>,
@@ -101,7 +103,7 @@ fn run(
     (got.swap_remove(0), stats)
 }
 
-/// Addresses of the buffers, and behind them the matrices that boxes are copied of, where the file says.
+/// Addresses of the buffers, followed by the matrices that TMA tiles are copied of, where the file has them.
 fn parameters(cubin: &[u8], p: &Program, buffers: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let file = Cubin::parse(cubin).unwrap_or_else(|e| panic!("{e}"));
     let places = &file.kernel(&p.name).expect("the kernel").params;
@@ -201,7 +203,7 @@ fn products_of_warpgroups_made_by_our_assembler_are_those_of_doubles() {
     LARGE.into_iter().for_each(|s| drop(holds(s, &WARPGROUPS, ours)));
 }
 
-/// How many of the operands come in boxes: rows that are 16 bytes' multiples apart, cut off at edges too.
+/// How many of the operands are copied by TMA: rows that are multiples of 16 bytes apart, cut off at edges too.
 const BOXED: [(Shape, usize); 7] = [
     (((256, 128, 192), (false, false)), 2),
     (((128, 128, 320), (true, true)), 2),
@@ -227,7 +229,8 @@ fn tiles_that_come_in_boxes_make_the_same_products_in_both_assemblers_code() {
     }
 }
 
-/// Products of bytes: edges that pieces of 16 bytes end at, of 4, and of nothing; the last is turned on the way.
+/// Products of bytes: edges that pieces of 16 bytes end at, of 4, and of nothing; the last is transposed during the
+/// copy.
 const OF_BYTES: [Shape; 4] = [
     ((128, 128, 384), (false, true)),
     ((56, 120, 400), (false, true)),
@@ -277,7 +280,8 @@ fn products_of_tf32_are_those_of_doubles_in_both_assemblers_code() {
     }
 }
 
-/// Instructions that our code issues in two rounds of 64 steps of a block of 128 x 128, for as many multiply-adds as an `mma.sync.m16n8k16` does.
+/// Instructions that our code issues in two rounds of 64 steps of a block of 128 x 128, for as many multiply-adds as an
+/// `mma.sync.m16n8k16` does.
 fn issued(chip: &str, way: &Way) -> f64 {
     let (t, m, n) = (Scalar::F16, 128, 128);
     let counts = [256, 384].map(|k| {

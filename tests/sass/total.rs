@@ -1,4 +1,4 @@
-//! The decoder over words that nobody made: an instruction that encodes to the same word, or a named error.
+//! The decoder over random words: an instruction that encodes to the same word, or a named error.
 
 use doorbell::isa::sass::{DecodeReason, Form, decode, encode, print};
 

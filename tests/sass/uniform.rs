@@ -1,5 +1,5 @@
-//! What all threads of a warp share and loops keep stands in uniform registers: the same memory as ptxas's code on every chip, that it is done, and
-//! that it is not done where threads may part.
+//! Values that all threads of a warp share and loops keep are in uniform registers: the same memory as ptxas's code on
+//! every chip, that it is done, and that it is not done where threads may part.
 
 use crate::versus::{kernel, same_everywhere};
 use doorbell::isa::sass::compile::kernels;
@@ -18,7 +18,7 @@ fn uniform(body: &str) -> Vec<String> {
     words.filter_map(|i| name(i.form())).collect()
 }
 
-/// Does for thirty-odd turns what `turn` says; %r1 counts, %r2 is the result.
+/// Runs `turn` for thirty-odd iterations; %r1 counts, %r2 is the result.
 fn counted(bound: &str, turn: &str) -> String {
     format!(
         "mov.u32 %r1, 0; mov.u32 %r2, %x; L: {turn} add.s32 %r1, %r1, 1; setp.lt.s32 %p1, %r1, {bound}; @%p1 bra L;
@@ -26,7 +26,7 @@ fn counted(bound: &str, turn: &str) -> String {
     )
 }
 
-/// What a turn does with the counter.
+/// What an iteration does with the counter.
 const TURNS: [(&str, &str); 7] = [
     ("sum", "add.s32 %r2, %r2, %r1;"),
     ("product", "mul.lo.s32 %r3, %r1, %t; xor.b32 %r2, %r2, %r3;"),

@@ -1,4 +1,5 @@
-//! Our assembler and ptxas on the same text: both codes run on the software multiprocessor in strict mode and leave the same bytes.
+//! Our assembler and ptxas on the same text: both codes run on the software multiprocessor in strict mode and leave the
+//! same bytes.
 
 use crate::machine::{Case, launch};
 use crate::nvidia::ptxas_for;
@@ -98,7 +99,8 @@ fn left(cubin: &[u8]) -> Result<Vec<u8>, String> {
     Ok(all.remove(1))
 }
 
-/// The words behind the input's 4 KiB are not mapped: a load that goes before the exit of the threads that would read there faults.
+/// The words after the input's 4 KiB are not mapped: a load moved before the exit of the threads that would read there
+/// faults.
 #[test]
 fn loads_stay_behind_the_exit_of_threads_that_must_not_read() {
     for load in ["ld.global.nc.u32", "ld.global.u32", "ld.relaxed.gpu.global.u32"] {
@@ -153,8 +155,8 @@ fn calls_and_tables_leave_what_ptxas_leaves() {
     );
 }
 
-/// A constant of an inner loop that stands for an equal one stays in the outer loop where there is no room for it, and with it what reads it: a multiply
-/// was done before its factor was there.
+/// A constant of an inner loop that stands for an equal one stays in the outer loop where there is no room for it, and
+/// with it what reads it: a multiply was done before its factor was there.
 #[test]
 fn what_reads_a_constant_stays_behind_it_in_loops_of_loops() {
     for more in [9, 10, 13] {
@@ -318,7 +320,7 @@ fn differences_of_halves_leave_what_ptxas_leaves() {
     }
 }
 
-/// A failed assertion ends the grid; what it would have said has nowhere to go.
+/// A failed assertion ends the grid; its message is lost.
 #[test]
 fn a_failed_assertion_is_a_trap() {
     let body = "setp.ne.u32 %p1, %t, 100; @%p1 bra OK; { .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 e; .param .b64 f;         st.param.b64 [a], %d1; st.param.b64 [b], %d1; st.param.b32 [c], 7; st.param.b64 [e], %d1; st.param.b64 [f], 1;         call.uni __assertfail, (a, b, c, e, f); } OK: st.global.u32 [%o], %x;";
@@ -335,7 +337,8 @@ fn a_failed_assertion_is_a_trap() {
     assert!(kernels(&printing).expect_err("nothing prints").to_string().contains("vprintf has no body in this module"));
 }
 
-/// More predicates than there are, of which the first has a value in some threads only. (ptxas's code joins it with others where it has none, and what comes of that decides nothing.)
+/// More predicates than there are, of which the first has a value in some threads only. (ptxas's code joins it with
+/// others where it has none, and what comes of that decides nothing.)
 #[test]
 fn predicates_that_find_no_register_before_they_have_a_value_leave_what_ptxas_leaves() {
     let bit = |k: u32| format!("and.b32 %r1, %x, {}; setp.eq.u32 %p{k}, %r1, 0;", 1 << k);
@@ -475,7 +478,8 @@ fn differences_of_bytes_leave_what_ptxas_leaves_on_every_chip() {
     }
 }
 
-/// What ptxas makes of each is one instruction that only some chips have so: F2FP that joins a half, BRXU, R2UR with a predicate, FCHK and IDP.2A of a constant.
+/// What ptxas makes of each is one instruction that only some chips have so: F2FP that joins a half, BRXU, R2UR with a
+/// predicate, FCHK and IDP.2A of a constant.
 #[test]
 fn what_random_programs_found_leaves_what_ptxas_leaves_on_every_chip() {
     let table = "ld.param.u32 %r1, [out]; shr.u32 %r1, %r1, 27; and.b32 %r1, %r1, 3; ts: .branchtargets A, B, C, D; brx.idx %r1, ts;
@@ -736,7 +740,7 @@ fn what_random_programs_found_leaves_what_ptxas_leaves() {
         "ld.global.u32 %r5, [%i+4]; bar.sync 0; redux.sync.min.s32 %r3, %x, -1; setp.gt.s32 %p1, %r3, %r5; @%p1 ld.global.nc.u32 %r5, [%i+8];
         ld.global.nc.u32 %r6, [%i+12]; add.s32 %r6, %r6, %r5; st.global.v2.u32 [%o], {%r3, %r6};",
     );
-    // Threads of two ways record the same barrier at different times, and meet on the way to it.
+    // Threads of two paths record the same barrier at different times, and meet on the way to it.
     same(
         "a table behind a way that some take later",
         "setp.lt.s32 %p3, %x, 0; mov.u32 %r9, 0; @%p3 bra J2;
@@ -751,7 +755,8 @@ fn what_random_programs_found_leaves_what_ptxas_leaves() {
     );
 }
 
-/// Constants below the smallest normal number are zeros of their sign under `.ftz`, in divisions too; what is no number is the least value of a small signed type.
+/// Constants below the smallest normal number are zeros of their sign under `.ftz`, in divisions too; what is no number
+/// is the least value of a small signed type.
 #[test]
 fn denormal_constants_and_small_integers_of_doubles_leave_what_ptxas_leaves() {
     same(

@@ -1,5 +1,6 @@
 //! Kernel counts, case by case, against what tinygrad schedules (`n`) and what its authors wish for (`goal`).
-//! Inputs are realised; the numbers are those of the research notes' table (case numbers as there). Values are checked too.
+//! Inputs are realised; the numbers are those of the research notes' table (case numbers as there). Values are checked
+//! too.
 
 use crate::graphs::*;
 use doorbell::uop::{DType, Op, UOp};

@@ -44,7 +44,7 @@ fn grow(r: &mut Rng, pool: &[UOp]) -> UOp {
         }
         6 if n > 0 => x.flip(&[axis]),
         7 => {
-            // Split the size into factors in some other way.
+            // Split the size into other factors.
             let mut left = numel;
             let mut d = Vec::new();
             for f in [2, 3, 4, 5] {

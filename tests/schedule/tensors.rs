@@ -1,5 +1,5 @@
-//! The cases of the table that are written in Tensors: convolutions, norms, gradients, optimisers, indexing, assignment.
-//! Small ones are computed and compared with the reference; large ones are only planned.
+//! The cases of the table that are written in Tensors: convolutions, norms, gradients, optimisers, indexing,
+//! assignment. Small ones are computed and compared with the reference; large ones are only planned.
 
 use crate::counts::{Case, case};
 use crate::graphs::{count, plan};
@@ -85,7 +85,8 @@ fn convolutions() -> Vec<Case> {
     ]
 }
 
-/// The chain that an image pipeline makes of 1x1 convolutions: a copy, then a sum over it, with a residual in the middle.
+/// The chain that an image pipeline makes of 1x1 convolutions: a copy, then a sum over it, with a residual in the
+/// middle.
 fn textures(three: bool) -> Tensor {
     let (b1, b2) = (input(&[16, 1]), input(&[16, 1]));
     let p = |x: &Tensor| {

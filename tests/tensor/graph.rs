@@ -77,7 +77,7 @@ fn a_mistake_names_op_shapes_and_the_line_and_the_first_one_stays() {
     }
 }
 
-// A call and its line!() must stand on one line.
+// A call and its line!() must be on one line.
 #[rustfmt::skip]
 #[test]
 fn every_method_reports_the_line_of_its_caller() {

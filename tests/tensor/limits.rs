@@ -1,4 +1,4 @@
-//! Values at the limits of their types: what an op must not lose on the way, and what it must refuse.
+//! Values at the limits of their types: what an op must not lose, and what it must refuse.
 
 use super::{close, eval, numbers, values};
 use doorbell::nn::BatchNorm;

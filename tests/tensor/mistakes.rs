@@ -196,7 +196,7 @@ fn no_combination_of_arguments_panics() {
             made.extend(reductions(&mut d, &x, &y));
             for t in &made {
                 if let (Ok(s), Ok(dtype)) = (t.shape(), t.dtype()) {
-                    // A float result has a gradient, or says why not.
+                    // A float result has a gradient, or an error with the reason.
                     let loss = t.mul(1.0).sum(());
                     let _ = (loss.gradient(&[&x])[0].shape(), s, dtype);
                 }

@@ -284,7 +284,7 @@ fn matmul_agrees_with_three_loops() {
         let n = if b.len() == 1 { 1 } else { b[b.len() - 1] };
         let batch: usize = shape.iter().product::<usize>() / (m * n);
         let (ba, bb) = (xa.len() / (m * k), yb.len() / (k * n));
-        // Batches of these cases: either side has one, or (3, 1) meets (2).
+        // Batches of these cases: one side has one, or (3, 1) is broadcast with (2).
         let pick = |t: usize| if ba == 3 && bb == 2 { (t / 2, t % 2) } else { (t % ba, t % bb) };
         let mut want = Vec::new();
         for t in 0..batch {

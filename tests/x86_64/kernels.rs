@@ -29,7 +29,7 @@ fn floats(n: usize, seed: u64) -> Vec<u8> {
     Rng(seed).fill(Scalar::F32, n, true)
 }
 
-/// `out[i] = a[i] * b[i] + c[i]`, 16 lanes a turn.
+/// `out[i] = a[i] * b[i] + c[i]`, 16 lanes an iteration.
 pub fn triad(n: usize, lanes: u16) -> Program {
     let dt = DType::F32.vec(lanes);
     let r = range(&int((n / lanes as usize) as i64), 0);
@@ -63,7 +63,7 @@ fn triad_is_loads_one_fma_and_a_store() {
 
 #[test]
 fn large_outputs_are_stored_around_the_cache_and_unaligned_ones_through_it() {
-    // Of a buffer said to be large, only the head is touched.
+    // Of a buffer declared large, only the head is accessed.
     let (n, lanes, len) = (640usize, 16u16, 8 << 20);
     let r = range(&int(n as i64 / i64::from(lanes)), 0);
     let i = &r * &int(lanes.into());
@@ -441,7 +441,7 @@ fn a_decomposed_exponential_keeps_its_constants_in_registers() {
     }
 }
 
-/// Thirty-two exponentials a turn: more than a thousand instructions.
+/// Thirty-two exponentials an iteration: more than a thousand instructions.
 pub fn unrolled_exponentials(n: i64) -> Program {
     let lanes = 16;
     let r = range(&int(n / lanes / 32), 0);
@@ -464,7 +464,8 @@ fn a_long_unrolled_body_is_right() {
     assert!(codes.iter().all(|c| c.instructions > 500));
 }
 
-/// Rows in tiles of six and a tail of four, each with a loop that packs the same panel first; what they read of it lies at constant places.
+/// Rows in tiles of six and a tail of four, each with a loop that packs the same panel first; what they read of it is
+/// at constant offsets.
 #[test]
 fn a_panel_that_two_loops_pack_is_read_after_the_own_one() {
     let range = |n: i64, id, kind| UOp::range(UOp::int(n), id, kind);

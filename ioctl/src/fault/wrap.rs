@@ -65,17 +65,17 @@ impl Faults {
     /// Counts a call of these kinds; returns the faults that apply to it.
     fn troubles(&self, kinds: &[Call]) -> Vec<Trouble> {
         let mut state = self.state();
-        let mut met = Vec::new();
+        let mut matched = Vec::new();
         for call in kinds {
             let count = state.counts.entry(*call).or_insert(0);
             *count += 1;
             let nth = *count;
             let due = |f: &&Fault| same(f.call, *call) && (f.nth == nth || f.lasting && f.nth < nth);
             let itself = kinds.first().copied().unwrap_or(*call);
-            met.extend(self.plan.0.iter().filter(due).map(|fault| Injected { fault: *fault, call: itself, nth }));
+            matched.extend(self.plan.0.iter().filter(due).map(|fault| Injected { fault: *fault, call: itself, nth }));
         }
-        state.injected.extend(met.iter().cloned());
-        met.iter().map(|i| i.fault.trouble).collect()
+        state.injected.extend(matched.iter().cloned());
+        matched.iter().map(|i| i.fault.trouble).collect()
     }
 
     /// Delays, or the error to fail with.

@@ -211,7 +211,7 @@ impl Player<'_> {
         }
         let now = self.port.ioctl(self.names.fd(call.fd), call.request, &mut arg);
         let name = desc.map_or_else(|| format!("ioctl {:#x}", call.request), |d| d.name.to_owned());
-        if desc.is_some_and(tells_time) || desc.is_some_and(|desc| asks_for_now(desc, &call.before)) {
+        if desc.is_some_and(returns_time) || desc.is_some_and(|desc| queries_current_state(desc, &call.before)) {
             return;
         }
         self.compare(&name, "", call.result.map(|_| ()), now.map(|_| ()));
@@ -523,7 +523,7 @@ fn waits(desc: &Desc) -> bool {
 }
 
 /// Commands whose answer differs at every call.
-fn asks_for_now(desc: &Desc, before: &[u8]) -> bool {
+fn queries_current_state(desc: &Desc, before: &[u8]) -> bool {
     const NOW: [u32; 5] = [
         nvrm::TIMER_GET_TIME.cmd,
         nvrm::TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO.cmd,
@@ -537,7 +537,7 @@ fn asks_for_now(desc: &Desc, before: &[u8]) -> bool {
 }
 
 /// Calls whose answer differs at every call.
-fn tells_time(desc: &Desc) -> bool {
+fn returns_time(desc: &Desc) -> bool {
     is_one_of(
         desc,
         &[kfd::WAIT_EVENTS.desc.request, kfd::GET_CLOCK_COUNTERS.desc.request, kfd::AVAILABLE_MEMORY.desc.request],

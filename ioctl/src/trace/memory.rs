@@ -149,12 +149,12 @@ mod tests {
         port.doorbell(CpuPtr(8), 2);
         view.write_u32(70_000, 5).unwrap();
         port.doorbell(CpuPtr(8), 3);
-        let told: Vec<What> = log.events().into_iter().map(|e| e.what).collect();
-        let changed: Vec<&What> = told.iter().filter(|w| matches!(w, What::Memory { .. })).collect();
+        let recorded: Vec<What> = log.events().into_iter().map(|e| e.what).collect();
+        let changed: Vec<&What> = recorded.iter().filter(|w| matches!(w, What::Memory { .. })).collect();
         assert_eq!(changed.len(), 2);
         let at = memory.base().offset(70_000);
         assert_eq!(changed[0], &What::Memory { at, bytes: vec![0x44, 0x33, 0x22, 0x11, 0, 0, 0, 0] });
-        assert!(matches!(told.last(), Some(What::Doorbell { value: 3, .. })));
-        assert_eq!(&told[told.len() - 2], changed[1]);
+        assert!(matches!(recorded.last(), Some(What::Doorbell { value: 3, .. })));
+        assert_eq!(&recorded[recorded.len() - 2], changed[1]);
     }
 }

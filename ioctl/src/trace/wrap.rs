@@ -113,11 +113,11 @@ impl Trace {
         }
         let start = monotonic_ns();
         let result = call(&*self.inner);
-        self.tell(start, what(&result));
+        self.report(start, what(&result));
         result
     }
 
-    fn tell(&self, start: u64, what: What) {
+    fn report(&self, start: u64, what: What) {
         let end = monotonic_ns();
         let me = std::thread::current().id();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +144,7 @@ impl Trace {
         drop(state);
         let now = monotonic_ns();
         for (at, bytes) in changed {
-            self.tell(now, What::Memory { at, bytes });
+            self.report(now, What::Memory { at, bytes });
         }
     }
 }
@@ -191,7 +191,7 @@ impl Port for Trace {
         let blobs_after = if result.is_ok() { pointed_memory(request, arg, Dir::Out) } else { Vec::new() };
         let after = arg.to_vec();
         let call = IoctlEvent { fd, request, before, blobs_before, after, blobs_after, result };
-        self.tell(start, What::Ioctl(Box::new(call)));
+        self.report(start, What::Ioctl(Box::new(call)));
         result
     }
 
@@ -210,7 +210,7 @@ impl Port for Trace {
         let start = monotonic_ns();
         let result = self.inner.poll(fds, timeout_ms);
         let fds = fds.iter().map(|p| (p.fd, p.wanted, p.seen)).collect();
-        self.tell(start, What::Poll { fds, timeout_ms, result: result.map(|n| n as u64) });
+        self.report(start, What::Poll { fds, timeout_ms, result: result.map(|n| n as u64) });
         result
     }
 

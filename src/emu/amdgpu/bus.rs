@@ -122,9 +122,9 @@ const WAYS: usize = 8;
 pub(super) struct Tlb<'a> {
     bus: &'a dyn Bus,
     epoch: u64,
-    slots: [[Option<Window>; WAYS]; 3],
+    ways: [[Option<Window>; WAYS]; 3],
     next: usize,
-    /// The slot of each kind that matched last.
+    /// The way of each kind that matched last.
     recent: [usize; 3],
     /// What strict mode writes down of the accesses.
     pub shadow: Option<ThreadShadow<'a>>,
@@ -132,14 +132,14 @@ pub(super) struct Tlb<'a> {
 
 impl<'a> Tlb<'a> {
     pub fn new(bus: &'a dyn Bus, shadow: Option<ThreadShadow<'a>>) -> Self {
-        Self { bus, epoch: bus.epoch(), slots: Default::default(), next: 0, recent: [0; 3], shadow }
+        Self { bus, epoch: bus.epoch(), ways: Default::default(), next: 0, recent: [0; 3], shadow }
     }
 
     /// Drops everything when a mapping has changed; once an instruction.
     pub fn refresh(&mut self) {
         let epoch = self.bus.epoch();
         if epoch != self.epoch {
-            self.slots = Default::default();
+            self.ways = Default::default();
             self.epoch = epoch;
         }
     }
@@ -147,16 +147,16 @@ impl<'a> Tlb<'a> {
     pub fn window(&mut self, va: u64, len_bytes: u64, access: Access) -> R<&Window> {
         let set = access as usize;
         let holds = |w: &Option<Window>| w.as_ref().is_some_and(|w| w.holds(va, len_bytes));
-        let mut slot = self.recent[set];
-        if !holds(&self.slots[set][slot]) {
-            slot = match self.slots[set].iter().position(holds) {
-                Some(slot) => slot,
+        let mut way = self.recent[set];
+        if !holds(&self.ways[set][way]) {
+            way = match self.ways[set].iter().position(holds) {
+                Some(way) => way,
                 None => self.fill(va, len_bytes, access)?,
             };
-            self.recent[set] = slot;
+            self.recent[set] = way;
         }
-        // PANIC: the slot was just found or filled.
-        Ok(self.slots[set][slot].as_ref().expect("a filled slot"))
+        // PANIC: the way was just found or filled.
+        Ok(self.ways[set][way].as_ref().expect("a filled way"))
     }
 
     fn fill(&mut self, va: u64, len_bytes: u64, access: Access) -> R<usize> {
@@ -167,7 +167,7 @@ impl<'a> Tlb<'a> {
             return fail(memory(window.va_start.wrapping_add(window.len_bytes), BusFault::Unmapped));
         }
         self.next = (self.next + 1) % WAYS;
-        self.slots[access as usize][self.next] = Some(window);
+        self.ways[access as usize][self.next] = Some(window);
         Ok(self.next)
     }
 

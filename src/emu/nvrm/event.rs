@@ -180,15 +180,15 @@ impl Events {
     pub fn notify(&self, gpu: usize, notifier: u32, info32: u32, info16: u16) {
         let mut inner = self.inner();
         let listeners: Vec<Listener> = inner.listeners.clone();
-        let mut told: Vec<(u32, u32, u32)> = Vec::new();
+        let mut fired: Vec<(u32, u32, u32)> = Vec::new();
         for listener in listeners.iter().filter(|l| (l.gpu, l.notifier) == (gpu, notifier)) {
             let key = (listener.client, listener.source, notifier);
             if inner.actions.get(&key).is_some_and(|action| *action != NOTIFICATION_DISABLE) {
                 inner.post(listener, info32, info16);
-                told.push(key);
+                fired.push(key);
             }
         }
-        for key in told {
+        for key in fired {
             if inner.actions.get(&key) == Some(&NOTIFICATION_SINGLE) {
                 inner.actions.insert(key, NOTIFICATION_DISABLE);
             }

@@ -52,12 +52,12 @@ fn refuse<T>(what: String) -> R<T> {
 }
 
 /// The extents of the box; the offsets are packed in the low half of a word.
-fn sides(map: &Map, told: Im2col, offsets: u32) -> R<Vec<Side>> {
+fn sides(map: &Map, spec: Im2col, offsets: u32) -> R<Vec<Side>> {
     let Some(count) = map.rank.checked_sub(2).filter(|n| (1..=3).contains(n)) else {
         return refuse(format!("a tensor of {} dimensions", map.rank));
     };
-    if !(1..=256).contains(&told.channels_per_pixel) || !(1..=1024).contains(&told.pixels_per_column) {
-        return refuse(format!("{} pixels of {} channels", told.pixels_per_column, told.channels_per_pixel));
+    if !(1..=256).contains(&spec.channels_per_pixel) || !(1..=1024).contains(&spec.pixels_per_column) {
+        return refuse(format!("{} pixels of {} channels", spec.pixels_per_column, spec.channels_per_pixel));
     }
     if !map.row_bytes().is_multiple_of(16) {
         return refuse(format!("pixels of {} bytes", map.row_bytes()));
@@ -69,7 +69,7 @@ fn sides(map: &Map, told: Im2col, offsets: u32) -> R<Vec<Side>> {
     let limit = 1i64 << (bits - 1);
     let mut all = Vec::new();
     for k in 0..count {
-        let (lower, upper) = (i64::from(told.lower_corner[k]), i64::from(told.upper_corner[k]));
+        let (lower, upper) = (i64::from(spec.lower_corner[k]), i64::from(spec.upper_corner[k]));
         let (size, step) = (map.sizes[k + 1].cast_signed(), map.steps[k + 1].cast_signed());
         let (last, offset) = (size - 1 + upper, i64::from(packed & ((1 << bits) - 1)));
         packed >>= bits;
@@ -99,15 +99,15 @@ fn advance(base: &mut [i64], sides: &[Side]) -> Option<()> {
 
 /// Where the pixels of a copy begin in global memory, as far as they are inside the tensor. The map's rows are a
 /// pixel's channels.
-pub(super) fn pixels(map: &Map, told: Im2col, at: [i32; 5], offsets: u32) -> R<Vec<Option<u64>>> {
-    let sides = sides(map, told, offsets)?;
+pub(super) fn pixels(map: &Map, spec: Im2col, at: [i32; 5], offsets: u32) -> R<Vec<Option<u64>>> {
+    let sides = sides(map, spec, offsets)?;
     let (mut base, mut image) = (at.map(i64::from), i64::from(at[map.rank - 1]));
     let base = &mut base[1..=sides.len()];
     if base.iter().zip(&sides).any(|(place, side)| !(side.first..=side.last).contains(place)) {
         return refuse(format!("a base {base:?} outside of the box"));
     }
     let mut all = Vec::new();
-    for _ in 0..told.pixels_per_column {
+    for _ in 0..spec.pixels_per_column {
         let places = base.iter().zip(&sides).map(|(place, side)| place + side.offset).chain([image]);
         let begin = places.zip(1..).try_fold(map.address, |begin, (place, k): (i64, usize)| {
             let place = u64::try_from(place).ok().filter(|place| *place < map.sizes[k])?;
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_the_manual_forbids_or_leaves_open_is_refused() {
-        let refused = |map: &Map, told: Im2col, at: [i32; 5]| pixels(map, told, at, 0).unwrap_err().to_string();
+        let refused = |map: &Map, spec: Im2col, at: [i32; 5]| pixels(map, spec, at, 0).unwrap_err().to_string();
         let map = images(2, [1; 3]);
         assert!(refused(&map, with_corners(-1), [0, 3, 0, 0, 0]).contains("base [3, 0] outside of the box"));
         assert!(refused(&map, with_corners(128), [0; 5]).contains("corners 128 and 128"));

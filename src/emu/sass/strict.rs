@@ -104,9 +104,9 @@ impl Timing {
         }
         let completion = sass::completion(inst);
         // A scoreboard makes also of an instruction of fixed latency one that is waited for.
-        let told = completion == Completion::Fixed && inst.control.write.is_some();
-        let variable = completion == Completion::Scoreboard || told;
-        let reads_late = sass::reads_late(inst) || told && inst.control.read.is_some();
+        let scoreboarded = completion == Completion::Fixed && inst.control.write.is_some();
+        let variable = completion == Completion::Scoreboard || scoreboarded;
+        let reads_late = sass::reads_late(inst) || scoreboarded && inst.control.read.is_some();
         let ordered = matches!(form.pipe, Pipe::Xu | Pipe::Shared | Pipe::Double);
         // Shuffles deliver in order with shared memory.
         let queue = match form.mnemonic {
@@ -122,8 +122,8 @@ impl Timing {
         let depends = Depends::of(inst, &effects);
         // Groups, which strict mode does not track here, and instructions that neither deliver nor report that they
         // have read.
-        let told = inst.control.read.is_some() || inst.control.write.is_some();
-        let flies = completion != Completion::Group && (variable && !writes.is_empty() || reads_late && told);
+        let has_scoreboard = inst.control.read.is_some() || inst.control.write.is_some();
+        let flies = completion != Completion::Group && (variable && !writes.is_empty() || reads_late && has_scoreboard);
         Timing {
             reads: touches(inst, &effects.reads),
             writes,

@@ -245,22 +245,22 @@ impl Named {
     }
 
     fn look_up(self, c: &mut Core) -> R<Moved> {
-        let (address, told) = (c.uniform_pair(self.map), c.machine.options.im2col);
+        let (address, spec) = (c.uniform_pair(self.map), c.machine.options.im2col);
         if !self.columns {
             let map = Map::at(c, address)?;
             let at = coordinates(c, self.at, map.rank);
             return Ok(Moved { rows: map.rows(at), first: at[0], map });
         }
         let what = format!("{}{}.IM2COL of the map {address:#x}", self.name, self.dim);
-        let Some(told) = told else {
+        let Some(spec) = spec else {
             return not_modelled(format!("{what}, of whose columns Options::im2col tells nothing,"));
         };
-        let map = Map::at(c, address)?.of_pixels(told.channels_per_pixel);
+        let map = Map::at(c, address)?.of_pixels(spec.channels_per_pixel);
         if self.dim != format!(".{}D", map.rank) {
             return not_modelled(format!("{what}, which has {} dimensions,", map.rank));
         }
         let at = coordinates(c, self.at, map.rank);
-        let rows = im2col::pixels(&map, told, at, self.offsets.map_or(0, |u| c.uniform(u)))?;
+        let rows = im2col::pixels(&map, spec, at, self.offsets.map_or(0, |u| c.uniform(u)))?;
         Ok(Moved { rows, first: at[0], map })
     }
 }

@@ -6,7 +6,7 @@ const SCOPES: [&str; 4] = ["SCOPE_CU", "SCOPE_SE", "SCOPE_DEV", "SCOPE_SYS"];
 const LOADS: [&str; 8] = ["RT", "NT", "HT", "LU", "NT_RT", "RT_NT", "NT_HT", "BYPASS"];
 const STORES: [&str; 8] = ["RT", "NT", "HT", "RT_WB", "NT_RT", "RT_NT", "NT_HT", "NT_WB"];
 
-/// Which names a temporal hint goes by.
+/// The names of a temporal hint.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Load,
@@ -23,7 +23,7 @@ fn usage(row: &Row) -> Use {
     }
 }
 
-/// Text of hint and scope; nothing for the usual ones.
+/// Text of hint and scope; empty for the defaults.
 pub(super) fn hint_text(row: &Row, th: u8, scope: u8) -> String {
     let mut text = match (th, usage(row)) {
         (0, _) => String::new(),

@@ -37,7 +37,7 @@ pub(super) const INV_2PI_64: &str = "0.15915494309189532";
 pub(super) enum Constant {
     /// An operand code from 128 to 248.
     Inline(u16),
-    /// The dword behind the instruction.
+    /// The dword after the instruction.
     Literal(u32),
 }
 
@@ -49,7 +49,7 @@ fn inline_int(value: i64) -> Option<u16> {
     }
 }
 
-/// The integer behind codes 128 to 208.
+/// The integer of codes 128 to 208.
 pub(super) fn int_of(code: u16) -> Option<i64> {
     match code {
         128..=192 => Some(i64::from(code) - 128),
@@ -109,7 +109,7 @@ pub(super) fn word(value: i64) -> Option<u32> {
 
 /// Encodes a float; `None`: its bits do not fit the operand.
 pub(super) fn of_float(class: Class, value: f64) -> Option<Constant> {
-    #[allow(clippy::cast_possible_truncation)] // rounding to f32 is what the operand asks for
+    #[allow(clippy::cast_possible_truncation)] // rounding to f32 is what the operand needs
     let narrow = value as f32;
     match class {
         Class::B32 => Some(of_bits(class, narrow.to_bits())),

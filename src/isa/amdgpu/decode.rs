@@ -1,7 +1,7 @@
 //! Bytes → instruction.
 //!
-//! The format is told by its fixed bits, the row by format and opcode. What was read is encoded again: bytes that the encoder
-//! would not write (reserved bits, misaligned tuples, forbidden combinations) are refused rather than guessed at.
+//! The format is recognised by its fixed bits, the row by format and opcode. The result is encoded again: bytes that
+//! the encoder would not write (reserved bits, misaligned tuples, forbidden combinations) are refused, not interpreted.
 
 use super::chip::{Chip, Target};
 use super::constant;
@@ -133,7 +133,7 @@ struct Reader {
     layout: &'static Layout,
     bits: u128,
     row: &'static Row,
-    /// The dword behind the instruction.
+    /// The dword after the instruction.
     next: Option<u32>,
 }
 
@@ -152,7 +152,7 @@ impl Reader {
         u16::try_from(self.get(f)).unwrap_or(u16::MAX)
     }
 
-    /// One instruction, and the dwords behind its format's own.
+    /// One instruction, and the dwords after its format's own.
     fn single(&self) -> Found {
         let mut inst = Inst::new(self.row.op, []);
         inst.enc = match self.row.format {

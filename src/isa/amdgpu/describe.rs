@@ -1,7 +1,8 @@
-//! `.amdhsa_` directives: what a source says of a kernel, and the descriptor that this makes.
+//! `.amdhsa_` directives: a source's description of a kernel, and the descriptor that it makes.
 //!
-//! Place in the arrows: beside `source`, which reads the lines. Source: AMDGPUUsage «.amdhsa_kernel» (names, ranges and what holds where nothing is said).
-//! Left out, and refused by name: reserved registers, preloaded arguments, the size of prefetches (new in LLVM 20), and user SGPRs that these chips do not have.
+//! Place in the arrows: used by `source`, which reads the lines. Source: AMDGPUUsage «.amdhsa_kernel» (names, ranges
+//! and defaults). Left out, and refused by name: reserved registers, preloaded arguments, the size of prefetches (new
+//! in LLVM 20), and user SGPRs that these chips do not have.
 
 use super::chip::Chip;
 use super::source::{Assembled, SourceKernel};
@@ -22,7 +23,7 @@ enum Word {
     Properties,
 }
 
-/// Where a directive's number goes.
+/// Where a directive's number is stored.
 #[derive(Clone, Copy)]
 enum Goes {
     /// Into the [`KernelSpec`], by name.
@@ -130,10 +131,10 @@ impl SourceKernel {
         self.settings.iter().rev().find(|s| s.0 == key).map(|s| s.1)
     }
 
-    /// The description, but for where the code stands.
+    /// The description, without the code's offset.
     ///
     /// # Errors
-    /// In words: numbers that contradict one another.
+    /// As text: numbers that contradict each other.
     fn spec(&self, gpu: Gpu) -> Result<KernelSpec, String> {
         let set = |key: &str, usual: u32| self.get(key).unwrap_or(usual);
         let gfx9 = gpu == Gpu::Gfx942;
@@ -197,10 +198,10 @@ fn goes(name: &str) -> Option<Goes> {
 }
 
 impl Assembled {
-    /// A kernel that the source describes: its code goes from its label to the next kernel's.
+    /// A kernel that the source describes: its code extends from its label to the next kernel's.
     ///
     /// # Errors
-    /// In words: no label of that name, directives that contradict one another.
+    /// As text: no label of that name, directives that contradict each other.
     pub fn kernel_code(&self, gpu: Gpu, kernel: &SourceKernel) -> Result<KernelCode, String> {
         let place = |name: &str| self.labels.iter().find(|l| l.0 == name).map(|l| l.1);
         let start = place(&kernel.name).ok_or_else(|| format!("kernel {}: no such label", kernel.name))?;

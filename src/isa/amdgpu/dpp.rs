@@ -1,4 +1,4 @@
-//! Data-parallel primitives: the dword that stands in for the first source.
+//! Data-parallel primitives: the dword that replaces the first source.
 
 use super::chip::Chip;
 use super::encode::{Builder, EncodeError};
@@ -6,7 +6,7 @@ use super::format::{Bits, Field, Format, Layout};
 use super::inst::{Dpp, DppCtrl, Modifiers};
 use super::row::Allows;
 
-/// Operand code of the first source that says that the dword follows.
+/// Operand code of the first source which means that the dword follows.
 pub(super) const fn code(dpp: Dpp) -> u16 {
     match dpp {
         Dpp::Dpp16 { .. } => 250,
@@ -118,7 +118,7 @@ fn source(b: &Builder, field: Field) -> Option<u32> {
     u32::try_from(b.bits >> lo & ((1 << width) - 1)).ok()
 }
 
-/// The dword behind the instruction.
+/// The dword after the instruction.
 pub(super) fn word(bits: u128, layout: &Layout, mods: &Modifiers, dpp: Dpp) -> u32 {
     let src0 = layout.bits(Field::Src0).map_or(0, |Bits(lo, _)| bits >> lo & 0xff);
     let src0 = u32::try_from(src0).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Instruction → bytes.
 //!
-//! The rows of the operation are tried from the shortest on; the first that can hold the operands and modifiers wins, as in
-//! LLVM's assembler. Limits that are not a matter of one field (constant bus, one literal, dual issue) are checked here too.
+//! The rows of the operation are tried from the shortest on; the first that can hold the operands and modifiers wins,
+//! as in LLVM's assembler. Limits that do not concern one field (constant bus, one literal, dual issue) are checked
+//! here too.
 
 use super::chip::{Chip, Target, Wave};
 use super::constant::{self, Constant};
@@ -40,7 +41,7 @@ pub enum EncodeError {
 /// The instruction's dwords for the target.
 ///
 /// # Errors
-/// The chip lacks the operation, or no encoding can hold the operands and modifiers: then what hinders the last one tried.
+/// The chip lacks the operation, or no encoding fits the operands and modifiers: then the reason of the last one tried.
 pub fn encode(target: Target, inst: &Inst) -> Result<Words, EncodeError> {
     if let Some(second) = inst.dual {
         return vopd::encode(target, inst, second);
@@ -77,7 +78,7 @@ fn encode_with_row(target: Target, inst: &Inst) -> Result<(&'static Row, Words),
     })
 }
 
-/// Keeps the failure that says more: a wrong count says least.
+/// Keeps the more informative failure: a wrong count is the least informative.
 fn prefer(old: Option<EncodeError>, new: EncodeError) -> Option<EncodeError> {
     match (&old, &new) {
         (Some(kept), EncodeError::Count { .. }) if !matches!(kept, EncodeError::Count { .. }) => old,
@@ -85,7 +86,7 @@ fn prefer(old: Option<EncodeError>, new: EncodeError) -> Option<EncodeError> {
     }
 }
 
-/// Whether a row is the encoding asked for.
+/// Whether a row is the requested encoding.
 fn wanted(row: &Row, enc: Enc) -> bool {
     let short = matches!(row.format, Format::Vop1 | Format::Vop2 | Format::Vopc);
     let long = matches!(row.format, Format::Vop3 | Format::Vop3Sd | Format::Vop3p | Format::Mai);
@@ -193,7 +194,7 @@ impl Builder<'_> {
         match self.row.format {
             Format::Flat if !chip.is_gfx9() => self.set(Field::Saddr, 0x7c)?,
             Format::Global | Format::Scratch if !has(Field::Saddr) => self.set(Field::Saddr, absent)?,
-            // v_cmpx in the long form writes EXEC, and says so in vdst.
+            // v_cmpx in the long form writes EXEC, and names it in vdst.
             Format::Vop3 if !chip.is_gfx9() && self.name.starts_with("v_cmpx") => self.set(Field::Vdst, 126)?,
             Format::Buffer if chip == Chip::Gfx1201 && has(Field::Srsrc) => self.set(Field::BufferFormat, 1)?,
             Format::Smem if !chip.is_gfx9() && !has(Field::Soffset) && !self.row.slots.is_empty() => {
@@ -384,7 +385,7 @@ impl Builder<'_> {
             return Err(self.wrong(index, "the short form reaches v127 only for 16 bits"));
         }
         match reg.file {
-            // Where nothing else may stand the field says it all.
+            // Where nothing else is allowed the field is constant.
             File::Agpr if accepts == Accepts::AGPR => {}
             File::Agpr if accepts.contains(Accepts::AGPR) => match slot.field {
                 Field::Src0 => self.set(Field::AccA, 1)?,
@@ -449,7 +450,7 @@ impl Builder<'_> {
                 }
                 self.offset(i64::from(self.inst.mods.offset))?;
                 if gfx9 && self.inst.mods.offset == 0 {
-                    // A register alone stands in the offset field.
+                    // A register alone is in the offset field.
                     return self.set(Field::Offset, u32::from(code));
                 }
                 if gfx9 {
@@ -470,7 +471,7 @@ impl Builder<'_> {
             }
             Operand::Int(value) => constant::word(value),
             Operand::Lit(bits) => Some(bits),
-            #[allow(clippy::cast_possible_truncation)] // rounding to f32 is what the operand asks for
+            #[allow(clippy::cast_possible_truncation)] // rounding to f32 is what the operand needs
             Operand::Float(x) if !half => Some((x as f32).to_bits()),
             Operand::Float(x) => match constant::of_float(Class::I16, x) {
                 Some(Constant::Literal(bits)) => Some(bits),
@@ -717,7 +718,7 @@ fn word_at(bits: u128, index: u8) -> u32 {
 }
 
 impl Row {
-    /// Which sources of a packed operation give their high half to the high result when nothing is said.
+    /// Which sources of a packed operation use their high half for the high result by default.
     #[must_use]
     pub fn usual_op_sel_hi(&self) -> u8 {
         let bit = |flag, value: u8| if self.allows.contains(flag) { value } else { 0 };

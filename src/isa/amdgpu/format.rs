@@ -1,7 +1,7 @@
-//! Where the fields of each instruction format lie, once a format and chip family.
+//! Positions of the fields of each instruction format, once a format and chip family.
 //!
-//! Sources: RDNA3 ISA manual (chapter 15), CDNA3 ISA manual (chapter 13), RDNA4 ISA manual (chapter 15); every field was found
-//! at its place by assembling with LLVM 19. Not described: MIMG, export, interpolation, MTBUF.
+//! Sources: RDNA3 ISA manual (chapter 15), CDNA3 ISA manual (chapter 13), RDNA4 ISA manual (chapter 15); every field
+//! was found at its position by assembling with LLVM 19. Not described: MIMG, export, interpolation, MTBUF.
 
 use super::chip::Chip;
 
@@ -59,7 +59,7 @@ pub enum Field {
     Vaddr,
     Vdata,
     Srsrc,
-    /// The dword behind the instruction.
+    /// The dword after the instruction.
     Literal,
     Offset,
     Offset0,
@@ -90,7 +90,7 @@ pub enum Field {
     Abid,
     Blgp,
     AccCd,
-    /// Vector data lies in AccVGPRs.
+    /// Vector data is in AccVGPRs.
     Acc,
     AccA,
     AccB,
@@ -112,7 +112,7 @@ pub struct Bits(pub u8, pub u8);
 pub struct Layout {
     /// Without a literal or DPP dword.
     pub dwords: u8,
-    /// Mask and value of the bits that tell the format.
+    /// Mask and value of the bits that identify the format.
     pub mask: u32,
     pub fixed: u32,
     pub op: Bits,
@@ -120,7 +120,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Where the field lies.
+    /// Position of the field.
     #[must_use]
     pub fn bits(&self, field: Field) -> Option<Bits> {
         self.fields.iter().find(|(f, _)| *f == field).map(|(_, b)| *b)

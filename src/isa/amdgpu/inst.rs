@@ -10,7 +10,7 @@ use super::reg::Operand;
 use super::row::Op;
 use smallvec::SmallVec;
 
-/// Which encoding is wanted.
+/// Which encoding is requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Enc {
     /// The shortest that can hold the operands and modifiers.
@@ -63,7 +63,7 @@ pub enum Dpp {
     },
 }
 
-/// Everything that stands behind the operands, and signs of sources. Bit i of a mask is source i.
+/// The modifiers after the operands, and signs of sources. Bit i of a mask is source i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modifiers {
     pub neg: u8,
@@ -72,7 +72,7 @@ pub struct Modifiers {
     pub neg_hi: u8,
     /// Which sources read their high half; bit 3: the destination (in VOP3).
     pub op_sel: u8,
-    /// Packed: which sources give their high half to the high result; `None`: the operation's usual.
+    /// Packed: which sources use their high half for the high result; `None`: the operation's default.
     pub op_sel_hi: Option<u8>,
     pub clamp: bool,
     /// 0, 1: times 2, 2: times 4, 3: divided by 2.
@@ -130,14 +130,14 @@ impl Inst {
         both
     }
 
-    /// Asks for the 32-bit form.
+    /// Requests the 32-bit form.
     #[must_use]
     pub fn e32(mut self) -> Inst {
         self.enc = Enc::E32;
         self
     }
 
-    /// Asks for the 64-bit form.
+    /// Requests the 64-bit form.
     #[must_use]
     pub fn e64(mut self) -> Inst {
         self.enc = Enc::E64;

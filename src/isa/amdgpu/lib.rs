@@ -1,15 +1,15 @@
 //! AMDGPU machine code: instructions of gfx1100 (RDNA3), gfx942 (CDNA3) and gfx1201 (RDNA4).
 //!
-//! One table (`rows`, generated from isa.tsv) says which operations there are, in which formats, with which operands; encoder,
-//! decoder, printer and parser are driven by it. [`format`] says where the fields of a format lie.
+//! One table (`rows`, generated from isa.tsv) lists the operations, their formats and operands; encoder,
+//! decoder, printer and parser are driven by it. [`format`] has the positions of a format's fields.
 //!
 //! ```text
 //! text --parse--> Inst --encode--> dwords          Assembler: instructions and labels -> code
 //! text <--print-- Inst <--decode-- dwords
 //! ```
 //!
-//! Place in the arrows: the instruction selection for these chips builds [`Inst`]s; nothing in here knows a UOp. Sources: AMD's
-//! ISA manuals; the table was made by asking LLVM 19 about every opcode, and the tests compare with it.
+//! Place in the arrows: the instruction selection for these chips builds [`Inst`]s; the encoding knows no UOp. Sources:
+//! AMD's ISA manuals; the table was made by probing LLVM 19 with every opcode, and the tests compare with it.
 //!
 //! Left out: image, export and interpolation instructions, typed buffers, SDWA, GWS, true 16-bit registers (v1.h).
 #![forbid(unsafe_code)]

@@ -72,7 +72,7 @@ fn parse_half(
     }
 }
 
-/// Operation and encoding behind a mnemonic.
+/// Operation and encoding of a mnemonic.
 fn operation(mnemonic: &str) -> Option<(Op, Enc)> {
     if let Some(op) = Op::parse(mnemonic) {
         return Some((op, Enc::Auto));
@@ -81,7 +81,7 @@ fn operation(mnemonic: &str) -> Option<(Op, Enc)> {
     endings.into_iter().find_map(|(end, enc)| Some((Op::parse(mnemonic.strip_suffix(end)?)?, enc)))
 }
 
-/// An error at `part`, which lies within `line`.
+/// An error at `part`, which is a part of `line`.
 fn fail(line: &str, part: &str, what: String) -> ParseError {
     let at = (part.as_ptr() as usize).wrapping_sub(line.as_ptr() as usize);
     ParseError { column: if at <= line.len() { at + 1 } else { 1 }, what }

@@ -1,6 +1,6 @@
 //! Registers and other operands.
 //!
-//! A register operand names a file, the first register and how many consecutive ones belong to it, so a 64-bit address in
+//! A register operand names a file, the first register and the number of consecutive ones, so a 64-bit address in
 //! `s[4:5]` is one operand. Special registers are files of their own: their numbers differ from chip to chip.
 
 use super::chip::{Chip, Target};
@@ -22,7 +22,7 @@ pub enum File {
     Exec,
     /// Base of relative and LDS accesses.
     M0,
-    /// Reads 0, takes and forgets results (gfx11, gfx12).
+    /// Reads 0, discards results (gfx11, gfx12).
     Null,
     /// The scalar condition as a source.
     Scc,
@@ -30,13 +30,13 @@ pub enum File {
     VccZ,
     /// EXEC is zero, as a source (gfx942).
     ExecZ,
-    /// Where LDS lies in the flat address space: base.
+    /// LDS in the flat address space: base.
     SharedBase,
-    /// Where LDS lies in the flat address space: limit.
+    /// LDS in the flat address space: limit.
     SharedLimit,
-    /// Where scratch lies in the flat address space: base.
+    /// Scratch in the flat address space: base.
     PrivateBase,
-    /// Where scratch lies in the flat address space: limit.
+    /// Scratch in the flat address space: limit.
     PrivateLimit,
     /// Flat scratch base (gfx942).
     FlatScratch,
@@ -113,7 +113,7 @@ pub const EXEC_HI: Operand = Operand::Reg(Reg::new(File::Exec, 1, 1));
 pub const EXEC: Operand = Operand::Reg(Reg::new(File::Exec, 0, 2));
 /// M0.
 pub const M0: Operand = Operand::Reg(Reg::new(File::M0, 0, 1));
-/// The register that is nothing (gfx11, gfx12); it fits every width.
+/// The null register (gfx11, gfx12); it fits every width.
 pub const NULL: Operand = Operand::Reg(Reg::new(File::Null, 0, 1));
 /// The scalar condition, as a source.
 pub const SCC: Operand = Operand::Reg(Reg::new(File::Scc, 0, 1));
@@ -220,8 +220,8 @@ pub(super) fn scalar_code(chip: Chip, reg: Reg) -> Option<u16> {
     }
 }
 
-/// The register behind an operand code below 128 or a special source, `words` wide; `None`: the code is something else, or the
-/// tuple is not aligned or runs out of the file.
+/// The register of an operand code below 128 or a special source, `words` wide; `None`: the code is something else, or
+/// the tuple is not aligned or runs out of the file.
 pub(super) fn scalar_reg(chip: Chip, code: u16, words: u8) -> Option<Reg> {
     let gfx9 = chip.is_gfx9();
     let wide = u16::from(words);

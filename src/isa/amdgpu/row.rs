@@ -1,6 +1,7 @@
 //! A row of the instruction table: one operation in one encoding.
 //!
-//! Encoder, decoder, printer and parser read the same rows; a register allocator reads which operands are written and read.
+//! Encoder, decoder, printer and parser read the same rows; a register allocator reads which operands are written and
+//! read.
 
 use super::chip::{Chip, Target};
 use super::format::{Field, Format};
@@ -53,12 +54,12 @@ pub enum Access {
     ReadWrite,
 }
 
-/// How a source's constants are written: which bits an inline float stands for and how wide a literal is.
+/// How a source's constants are written: the bits of an inline float and the width of a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// 32 bits, integer or float.
     B32,
-    /// 64 bits: a literal gives 32 of them.
+    /// 64 bits: a literal has 32 of them.
     B64,
     /// A half float.
     F16,
@@ -106,7 +107,7 @@ pub enum Imm {
     GprIdx,
 }
 
-/// What stands in an operand's place.
+/// The kind of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A tuple of vector registers.
@@ -146,9 +147,9 @@ pub enum Kind {
     BufferAddr,
     /// Offset of a scalar load: an immediate, or a register (with the offset modifier).
     ScalarOffset,
-    /// 32 bits behind the instruction.
+    /// 32 bits after the instruction.
     Literal,
-    /// 16 of the 32 bits behind the instruction.
+    /// 16 of the 32 bits after the instruction.
     Literal16,
     Imm(Imm),
 }
@@ -217,7 +218,7 @@ bitflags! {
         const FORMAT = 1 << 44;
         /// Written with `_e32` or `_e64`.
         const SUFFIX = 1 << 48;
-        /// The cache bit that asks an atomic for the old value is always set.
+        /// The cache bit that makes an atomic return the old value is always set.
         const RETURNS = 1 << 49;
         /// Packed: the high halves are selected by default; one bit a source.
         const HI0 = 1 << 50;

@@ -1,8 +1,8 @@
 //! Assembler source → code: lines of instructions, labels, and the directives that describe kernels.
 //!
-//! Known directives: `.text`, `.section`, `.globl`, `.p2align`, `.type`, `.size`, `.amdgcn_target` (taken and ignored where they change
-//! nothing), `.long`, `.amdhsa_kernel` to `.end_amdhsa_kernel`. Comments begin with `;` or `//`. Code stands in `.text` only; other
-//! sections hold nothing but descriptions of kernels.
+//! Known directives: `.text`, `.section`, `.globl`, `.p2align`, `.type`, `.size`, `.amdgcn_target` (accepted and
+//! ignored where they change nothing), `.long`, `.amdhsa_kernel` to `.end_amdhsa_kernel`. Comments begin with `;` or
+//! `//`. Code is in `.text` only; other sections hold nothing but descriptions of kernels.
 
 use super::asm::{AsmError, Assembler, Label};
 use super::chip::Target;
@@ -24,7 +24,7 @@ pub struct SourceKernel {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assembled {
     pub words: Vec<u32>,
-    /// Labels and the dword they stand at, in order of place.
+    /// Labels and their dword offsets, in order.
     pub labels: Vec<(String, usize)>,
     pub kernels: Vec<SourceKernel>,
 }

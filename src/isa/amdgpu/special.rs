@@ -37,7 +37,8 @@ pub fn waitcnt_fields(chip: Chip, value: u16) -> [u16; 3] {
     fields
 }
 
-/// The s_waitcnt immediate that waits until at most so many accesses are outstanding; values beyond a counter's maximum mean no wait.
+/// The s_waitcnt immediate that waits until at most so many accesses are outstanding; values beyond a counter's maximum
+/// mean no wait.
 #[must_use]
 pub fn waitcnt(chip: Chip, vmcnt: u16, expcnt: u16, lgkmcnt: u16) -> u16 {
     let most = waitcnt_fields(chip, u16::MAX);
@@ -368,7 +369,7 @@ pub(super) fn swizzle_text(value: u16) -> String {
     }
 }
 
-/// The ds_swizzle offset behind the parts of `swizzle(...)`.
+/// The ds_swizzle offset for the parts of `swizzle(...)`.
 pub(super) fn parse_swizzle(parts: &[String]) -> Option<u16> {
     let number = |i: usize| parts.get(i).and_then(|t| super::parse::number(t)).and_then(|n| u16::try_from(n).ok());
     match parts.first()?.as_str() {

@@ -62,7 +62,7 @@ fn register(row: &Row, operands: &[Operand], field: Field) -> Option<u16> {
     vector(operands.get(at))
 }
 
-/// The vector registers of a half as the bank rules see them: destination, first, second and third source.
+/// The vector registers of a half that the bank rules concern: destination, first, second and third source.
 fn banks(row: &Row, operands: &[Operand]) -> [Option<u16>; 4] {
     let of = |field| register(row, operands, field);
     let (dst, src0, vsrc1) = (of(Field::Vdst), of(Field::Src0), of(Field::Vsrc1));

@@ -1,7 +1,7 @@
 //! Machine instructions on virtual registers → bytes: allocation, frame, encoding, branches, relocations.
 //!
-//! Branches back are encoded at once, short if they reach; branches forward are patched. Frame from rsp up: spill slots, the thread's
-//! scratch, the caller's rsp when the frame is aligned beyond it.
+//! Branches back are encoded at once, short if they reach; branches forward are patched. Frame from rsp up: spill
+//! slots, the thread's scratch, the caller's rsp when the frame is aligned beyond it.
 
 use super::mir::{Base, CALLEE_SAVED, GPR, Inst, MASK, Mem, Opd, TILE, VEC, reg_info};
 use super::{Arch, IselError, MachineCode};
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 pub struct Unit {
     pub name: String,
     pub arch: Arch,
-    /// Holds classes and labels; `insts` are added here.
+    /// Has the classes and labels; `insts` are added here.
     pub func: Func,
     pub insts: Vec<Inst>,
     pub rodata: Vec<u8>,
@@ -146,7 +146,7 @@ impl Emit<'_> {
         let rsp = Register::RSP;
         let bytes = self.frame_bytes as i32;
         if let Some(at) = self.saved_rsp {
-            // rax holds no argument.
+            // rax is not used for arguments.
             self.encode(Instruction::with2(Code::Mov_r64_rm64, Register::RAX, rsp))?;
             self.encode(Instruction::with2(Code::Sub_rm64_imm32, rsp, bytes))?;
             self.encode(Instruction::with2(Code::And_rm64_imm8, rsp, -64))?;
@@ -168,7 +168,7 @@ impl Emit<'_> {
             self.encode(Instruction::with1(Code::Pop_r64, gpr(r, b'q')))?;
         }
         if self.streams {
-            // Such stores are not ordered with the signal that says the kernel is done.
+            // Such stores are not ordered with the signal that reports the kernel's end.
             self.encode(Ok(Instruction::with(Code::Sfence)))?;
         }
         if self.wide {
@@ -390,7 +390,7 @@ fn gpr(index: u16, kind: u8) -> Register {
     }
 }
 
-/// iced-x86's name of a register seen as a kind.
+/// iced-x86's name of a register used as a kind.
 fn register(p: PReg, kind: u8) -> Result<Register, IselError> {
     let at = |base: Register| base + u32::from(p.index);
     match (p.file, kind) {

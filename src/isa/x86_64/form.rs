@@ -1,4 +1,4 @@
-//! What a row of the instruction table says.
+//! The contents of a row of the instruction table.
 
 use super::Arch;
 use iced_x86::Code;
@@ -45,7 +45,7 @@ impl Width {
         }
     }
 
-    /// The narrowest register that holds so many bytes (64 at most).
+    /// The narrowest register that holds that many bytes (64 at most).
     pub const fn for_bytes(bytes: u16) -> Width {
         match bytes {
             0..=16 => Width::X,
@@ -69,8 +69,8 @@ impl Width {
 pub struct Row(pub [Form; 5]);
 
 impl Row {
-    /// The encoding for a width, and a shorter one that does if no operand needs EVEX. VEX-only operations (masks, general
-    /// registers) have one encoding on both feature levels.
+    /// The encoding for a width, and a shorter one that suffices if no operand needs EVEX. VEX-only operations (masks,
+    /// general registers) have one encoding on both feature levels.
     pub fn form(&self, arch: Arch, width: Width) -> Option<(Form, Code)> {
         let vex = match width {
             Width::X => self.0[0],

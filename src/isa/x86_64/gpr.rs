@@ -101,22 +101,22 @@ impl Cond {
         }
     }
 
-    /// The jump if it holds.
+    /// The jump if it is true.
     pub fn jump(self) -> Code {
         self.row().0
     }
 
-    /// The byte set to whether it holds.
+    /// The byte set to whether it is true.
     pub fn set(self) -> Code {
         self.row().1
     }
 
-    /// The move if it holds.
+    /// The move if it is true.
     pub fn cmov(self) -> [Code; 2] {
         self.row().2
     }
 
-    /// Holds where this does not.
+    /// True where this is false.
     pub fn opposite(self) -> Cond {
         match self {
             Cond::E => Cond::Ne,

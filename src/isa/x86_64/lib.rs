@@ -1,20 +1,21 @@
 //! Linear program → x86-64 machine code.
 //!
-//! Place in the arrows: takes [`codegen::Program`](doorbell_codegen::Program), returns an [`elf::Object`](doorbell_elf::Object) whose
-//! one global symbol is the kernel. The kernel is `extern "C" fn(args: *const u64, tid: u64)` (System V): `args[i]` is the address of
-//! the i-th buffer, after the buffers come the variables' values as 64-bit integers.
+//! Place in the arrows: takes [`codegen::Program`](doorbell_codegen::Program), returns an
+//! [`elf::Object`](doorbell_elf::Object) whose one global symbol is the kernel. The kernel is `extern "C" fn(args: *const
+//! u64, tid: u64)` (System V): `args[i]` is the address of the i-th buffer, followed by the variables' values as 64-bit
+//! integers.
 //!
-//! Steps: `select` turns nodes into instructions on virtual registers (`mir`), `codegen::regalloc` gives them registers, `emit`
-//! encodes them with iced-x86. `rows` is the table of vector codes (generated), `gpr` that of general ones, `ops` says which
-//! operation is which row.
+//! Steps: `select` turns nodes into instructions on virtual registers (`mir`), `codegen::regalloc` gives them
+//! registers, `emit` encodes them with iced-x86. `rows` is the table of vector codes (generated), `gpr` that of general
+//! ones, `ops` maps operations to rows.
 //!
-//! Two feature levels: AVX2 + FMA + F16C + BMI, and AVX-512 (F, BW, DQ, VL). Vector values wider than a register are split into
-//! parts; bool vectors are mask registers on AVX-512 and all-ones lanes on AVX2. Floats outside an integer type's range convert
-//! to whatever the instruction gives. Sources: Intel SDM volume 2, System V ABI for AMD64.
+//! Two feature levels: AVX2 + FMA + F16C + BMI, and AVX-512 (F, BW, DQ, VL). Vector values wider than a register are
+//! split into parts; bool vectors are mask registers on AVX-512 and all-ones lanes on AVX2. Floats outside an integer
+//! type's range convert to the instruction's result. Sources: Intel SDM volume 2, System V ABI for AMD64.
 //!
-//! Outputs much larger than the cache are stored around it (`stream`).
+//! Outputs much larger than the cache are stored past it (`stream`).
 //!
-//! AMX (`tile`) is what the target `x86_64-amx` offers besides: products of bf16.
+//! AMX (`tile`) is what the target `x86_64-amx` adds: products of bf16.
 //!
 //! Left out: AVX512-FP16, BF16 and VNNI, AMX's integers; a stack probe (scratch is limited to [`MAX_LOCAL_BYTES`]).
 #![forbid(unsafe_code)]
@@ -36,7 +37,7 @@ use doorbell_elf::Object;
 use doorbell_isa::{Backend, Binary, BinaryCode};
 use doorbell_uop::{DType, Op};
 
-/// Most scratch that a kernel may have: it lies on the thread's stack.
+/// Most scratch that a kernel may have: it is on the thread's stack.
 pub const MAX_LOCAL_BYTES: usize = 512 << 10;
 
 /// A feature level.
@@ -88,7 +89,7 @@ impl Arch {
         }
     }
 
-    /// What codegen must know of this level, for a device with so many cores.
+    /// What codegen needs to know of this level, for a device with that many cores.
     pub const fn target(self, threads: u32) -> codegen::Target {
         codegen::Target {
             name: self.name(),
@@ -241,7 +242,7 @@ pub enum IselError {
     TooLarge {
         /// Of what.
         what: &'static str,
-        /// How much was asked.
+        /// The requested size.
         len: usize,
     },
     /// No registers.

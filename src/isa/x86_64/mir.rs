@@ -1,4 +1,4 @@
-//! Machine instructions before registers are given out: iced-x86 codes on virtual registers.
+//! Machine instructions before register allocation: iced-x86 codes on virtual registers.
 
 use super::form::{Form, Width};
 use doorbell_codegen::regalloc::{
@@ -102,7 +102,7 @@ impl Mem {
 /// An operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Opd {
-    /// A register, seen as this kind (x y z k d q w b).
+    /// A register, used as this kind (x y z k d q w b).
     Reg(VReg, u8),
     /// The same register as operand 0 (`vpxor x, x, x`).
     Same(u8),
@@ -262,7 +262,7 @@ pub fn label(l: Label) -> Inst {
     Inst::bare(Code::INVALID, Flow::Label(l))
 }
 
-/// Drops instructions whose result nobody reads (constants and addresses that were wanted in vain).
+/// Drops instructions whose result is not read (unused constants and addresses).
 pub fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
     let mut reads = vec![0u32; vregs];
     let count = |inst: &Inst, reads: &mut [u32], by: i32| {

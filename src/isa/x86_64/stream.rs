@@ -1,7 +1,8 @@
-//! Two versions of a kernel behind one entry: one stores around the cache, which wants aligned buffers; the other takes any.
+//! Two versions of a kernel with one entry: one stores past the cache, which needs aligned buffers; the other takes
+//! any.
 //!
-//! Stores around the cache (`vmovntps`) spare the read of a line that is overwritten whole. They fault on unaligned addresses, and a
-//! buffer may begin anywhere (a view of another one), so the entry tests the addresses it was given.
+//! Stores past the cache (`vmovntps`) save the read of a line that is overwritten whole. They fault on unaligned
+//! addresses, and a buffer may begin anywhere (a view of another one), so the entry tests the given addresses.
 
 use super::{IselError, MachineCode};
 use doorbell_elf::{Machine, Object, Relocation, Section, Target};
@@ -33,7 +34,7 @@ pub(super) fn either(
     })
 }
 
-/// Tests of the addresses in the argument list at rdi; rax holds no argument.
+/// Tests of the addresses in the argument list at rdi; rax is not used for arguments.
 fn entry(slots: &[u32], plain: u64) -> Result<Vec<u8>, IcedError> {
     let mut encoder = Encoder::new(64);
     let mut at = 0u64;
@@ -50,7 +51,7 @@ fn entry(slots: &[u32], plain: u64) -> Result<Vec<u8>, IcedError> {
     Ok(encoder.take_buffer())
 }
 
-/// Puts another object's code and constants behind those that are there.
+/// Appends another object's code and constants.
 fn append(object: &mut Object, other: Object) {
     let rodata = object.rodata.len().next_multiple_of(64);
     object.rodata.resize(rodata, 0);

@@ -1,7 +1,9 @@
-//! Ordinary CUDA C++ kernels with everything to run them: compiled code (`nvcc`), launch, inputs, and what must come out.
+//! Ordinary CUDA C++ kernels with everything to run them: compiled code (`nvcc`), launch, inputs, and what must come
+//! out.
 //!
-//! Tests include this folder by `#[path]`. A runner goes over [`cases`]: it places [`Case::buffers`] in memory, passes [`Case::parameters`], launches, and
-//! hands the buffers to [`Case::check`]. The references are scalar Rust, written from what the C++ means and independent of any compiler or emulator.
+//! Tests include this folder by `#[path]`. A runner goes over [`cases`]: it places [`Case::buffers`] in memory, passes
+//! [`Case::parameters`], launches, and hands the buffers to [`Case::check`]. The references are scalar Rust, written
+//! from what the C++ means and independent of any compiler or emulator.
 
 #![allow(dead_code)] // each test uses its part
 

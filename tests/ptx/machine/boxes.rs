@@ -1,6 +1,7 @@
-//! `cp.async.bulk.tensor` and the mbarriers that count its bytes. A box lands when it is waited for: from when it is asked for, what it will be written over
-//! is not there. So a buffer that is filled again too early is seen as much as one that is read too early. Written from the PTX ISA's text
-//! (mbarrier: phases, expect-tx and complete-tx; tensor copies: boxes, swizzles, what is outside of the tensor).
+//! `cp.async.bulk.tensor` and the mbarriers that count its bytes. A tile arrives when it is waited for: from its issue
+//! on, the memory it will overwrite is not there. So a buffer that is filled again too early is seen as much as one
+//! that is read too early. Written from the PTX ISA's text (mbarrier: phases, expect-tx and complete-tx; tensor copies:
+//! tiles, swizzles, elements outside the tensor).
 
 use super::{Block, Memory, Opd, Step};
 use doorbell::codegen::Program;
@@ -32,7 +33,7 @@ struct Barrier {
     pending: u64,
     bytes: i64,
     phases: u64,
-    /// Boxes on their way: where their rows go, and what they are.
+    /// Tiles in flight: where their rows go, and what they are.
     boxes: Vec<(u64, Vec<u8>)>,
 }
 
@@ -96,7 +97,7 @@ pub fn mbarrier(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
     Ok(())
 }
 
-/// A box of two dimensions to shared memory, its pieces of 16 bytes swapped within 128.
+/// A tile of two dimensions to shared memory, its pieces of 16 bytes swapped within 128.
 pub fn copy(b: &mut Block, s: &Step, mem: &mut Memory) -> Res<()> {
     let [to, Opd::Box(map, at), bar] = s.operands.as_slice() else { return Err("other operands than known".into()) };
     for t in 0..b.threads {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 type Res<T> = Result<T, String>;
 
-/// A copy on its way: thread, shared address, bytes.
+/// A copy in flight: thread, shared address, bytes.
 type Copy = (usize, u64, Vec<u8>);
 
 /// The copies of a block's threads, which commit and wait together.
@@ -111,7 +111,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds an instruction's accesses to shared memory: a pass serves 128 bytes in different banks, a piece of 16 bytes is served with seven others.
+    /// Adds an instruction's accesses to shared memory: a pass serves 128 bytes in different banks, a piece of 16 bytes
+    /// is served with seven others.
     pub fn shared(&mut self, touched: &[(usize, u64, usize)]) {
         let Some(len) = touched.first().map(|t| t.2) else { return };
         let together = (128 / len.max(4)).min(32);

@@ -5,7 +5,7 @@
 pub struct Memory {
     /// Start address and bytes.
     pub buffers: Vec<(u64, Vec<u8>)>,
-    /// `None`: nobody has written it. With the barriers passed when it was written, and by whom.
+    /// `None`: unwritten. With the number of barriers passed when it was written, and the writer.
     pub shared: Vec<Option<Cell>>,
     epoch: u32,
     /// Matrices among the parameters, by address.
@@ -20,7 +20,7 @@ pub struct Cell {
     value: u8,
     epoch: u32,
     thread: usize,
-    /// Units that read memory beside the threads see it.
+    /// Units that read memory by themselves see it.
     fenced: bool,
 }
 
@@ -29,7 +29,7 @@ impl Memory {
         self.epoch += 1;
     }
 
-    /// What threads have written is seen by units beside them.
+    /// What threads have written becomes visible to such units.
     pub fn fence(&mut self) {
         self.shared.iter_mut().flatten().for_each(|c| c.fenced = true);
     }
@@ -80,14 +80,14 @@ impl Memory {
             .collect()
     }
 
-    /// The bytes are as if nobody had written them.
+    /// The bytes become unwritten.
     pub fn lose(&mut self, at: u64, len: usize) -> Result<(), String> {
         let from = self.place(at, len)?;
         self.shared[from..from + len].fill(None);
         Ok(())
     }
 
-    /// As the copy engine writes: whoever has waited sees it, units beside the threads too.
+    /// A write of the copy engine: threads that have waited see it, and the other units too.
     pub fn land(&mut self, at: u64, bytes: &[u8]) -> Result<(), String> {
         let from = self.place(at, bytes.len())?;
         for (cell, value) in self.shared[from..].iter_mut().zip(bytes) {

@@ -1,7 +1,8 @@
-//! A reference interpreter of PTX: one block after the other, its threads in lockstep, one instruction for all threads before
-//! the next. It knows the instructions that rendered kernels consist of, and refuses the rest by name. Written from the PTX ISA's text
-//! alone, not from the renderer: what it checks beside values is what a GPU would not tell either: threads that part at a branch, accesses
-//! that are not aligned or not in any buffer, registers that are read before they are written.
+//! A reference interpreter of PTX: one block after the other, its threads in lockstep, one instruction for all threads
+//! before the next. It knows the instructions that rendered kernels consist of, and refuses the rest by name. Written
+//! from the PTX ISA's text alone, not from the renderer: in addition to values it checks what a GPU would not report:
+//! threads that diverge at a branch, accesses that are not aligned or not in any buffer, registers that are read before
+//! they are written.
 
 mod boxes;
 mod check;
@@ -186,7 +187,7 @@ struct Block<'a> {
     copies: copies::Copies,
     products: warpgroups::Products,
     barriers: boxes::Barriers,
-    /// Threads that have gone ahead to this place, where the others meet them.
+    /// Threads that have arrived at this address, where the others join them.
     ahead: Option<(usize, Vec<bool>)>,
 }
 
@@ -260,7 +261,8 @@ impl<'a> Block<'a> {
         Err("runs beyond its end".into())
     }
 
-    /// Where to go on. Of a branch that only some threads take and that does not promise otherwise, these wait there for the others.
+    /// Where to go on. Of a branch that only some threads take and that does not promise otherwise, these wait there
+    /// for the others.
     fn branch(&mut self, step: &Step, next: usize) -> Result<usize, String> {
         let [Opd::Label(label)] = step.operands.as_slice() else { return Err("a label".into()) };
         let taken = (0..self.threads).map(|t| self.enabled(step, t)).collect::<Result<Vec<bool>, String>>()?;
@@ -288,7 +290,7 @@ impl<'a> Block<'a> {
         self.regs[t * self.kernel.registers + r].ok_or(format!("register number {r} is read before it is written"))
     }
 
-    /// The register is as if nobody had written it.
+    /// The register becomes unwritten.
     pub fn lose(&mut self, t: usize, r: usize) {
         self.regs[t * self.kernel.registers + r] = None;
     }

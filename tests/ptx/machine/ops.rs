@@ -57,7 +57,7 @@ fn eight(t: Type, b: u8) -> f64 {
     if b >> 7 == 1 { -size } else { size }
 }
 
-/// Rounds to nearest even, once. (`half` rounds an f64 by way of its upper bits: through an f32 rounded to odd instead.)
+/// Rounds to nearest even, once. (`half` rounds an f64 through its upper bits: through an f32 rounded to odd instead.)
 pub fn round(t: Type, v: f64) -> Bits {
     let odd = || {
         let near = v as f32;
@@ -343,8 +343,8 @@ fn store(b: &mut Block, s: &Step, t: usize, mem: &mut Memory) -> Res<()> {
     Ok(())
 }
 
-/// `mma.sync.aligned`: m16n8k16 with f32 sums of f16 or bf16 products, m16n8k32 with s32 sums of bytes or f32 sums of fp8, m16n8k8 of tf32: the
-/// fragments of PTX ISA 9.7.14.5.8 and 9.7.14.5.10.
+/// `mma.sync.aligned`: m16n8k16 with f32 sums of f16 or bf16 products, m16n8k32 with s32 sums of bytes or f32 sums of
+/// fp8, m16n8k8 of tf32: the fragments of PTX ISA 9.7.14.5.8 and 9.7.14.5.10.
 pub fn mma(b: &mut Block, s: &Step) -> Res<()> {
     let (t, acc) = (s.types[1], s.types[0]);
     let whole = acc == Type::S32 && matches!(t, Type::S8 | Type::U8);

@@ -1,6 +1,7 @@
-//! `wgmma`, done as late as may be: a product reads shared memory and adds to its registers when its group is waited for. So a buffer that is
-//! written to again too early changes the result, and a sum that is read too early is not there. Written from the PTX ISA's text
-//! (asynchronous warpgroup-level matrix instructions: descriptors, canonical layouts, fragments of D).
+//! `wgmma`, done as late as may be: a product reads shared memory and adds to its registers when its group is waited
+//! for. So a buffer that is written to again too early changes the result, and a sum that is read too early is not
+//! there. Written from the PTX ISA's text (asynchronous warpgroup-level matrix instructions: descriptors, canonical
+//! layouts, fragments of D).
 
 use super::ops::{float, round};
 use super::{Block, Memory, Opd, Step};
@@ -22,7 +23,7 @@ const fn sizes(t: Type) -> (usize, usize) {
     }
 }
 
-/// A sum by its bits, and the other way round: of f32, or of s32, which wraps around.
+/// A sum from its bits, and back: of f32, or of s32, which wraps around.
 fn sum_of(whole: bool, bits: u64) -> f64 {
     if whole { f64::from(bits as i32) } else { float(Type::F32, bits) }
 }
@@ -43,13 +44,14 @@ struct Product {
     sums: Vec<usize>,
 }
 
-/// What a block's warpgroups have on their way.
+/// A block's warpgroup operations in flight.
 #[derive(Default)]
 pub struct Products {
     fenced: bool,
     open: Vec<Product>,
     groups: VecDeque<Vec<Product>>,
-    /// Sums of such products, by thread and register, which are not there for the threads; and whether they are whole numbers.
+    /// Sums of such products, by thread and register, which are not there for the threads; and whether they are whole
+    /// numbers.
     sums: HashMap<(usize, usize), (f64, bool)>,
 }
 
@@ -130,7 +132,7 @@ fn issue(b: &mut Block, s: &Step) -> Res<()> {
     Ok(())
 }
 
-/// Sums that no product on its way adds to are there again.
+/// Sums that no product in flight adds to are readable again.
 fn give_back(b: &mut Block) -> Res<()> {
     let busy = |t: usize, r: usize| {
         let mut all = b.products.groups.iter().flatten().chain(&b.products.open);
@@ -144,7 +146,8 @@ fn give_back(b: &mut Block) -> Res<()> {
     Ok(())
 }
 
-/// A matrix in shared memory with rows of 128 bytes: eight rows of pieces of 16 bytes, the pieces of row r at `piece ^ r % 8`.
+/// A matrix in shared memory with rows of 128 bytes: eight rows of pieces of 16 bytes, the pieces of row r at `piece ^
+/// r % 8`.
 struct Matrix {
     start: u64,
     /// From a run of 128 bytes to the next, and from eight rows to the next eight.
@@ -162,7 +165,8 @@ impl Matrix {
         Ok(Matrix { start: field(0), leading: field(16), stride: field(32), by_steps })
     }
 
-    /// Where the 16 bytes stand that begin with an element: of one line along the steps, or of one step along the lines.
+    /// Position of the 16 bytes that begin with an element: of one line along the steps, or of one step along the
+    /// lines.
     fn piece(&self, size: usize, line: usize, step: usize) -> u64 {
         let (row, column) = if self.by_steps { (step as u64, line as u64) } else { (line as u64, step as u64) };
         let byte = column * size as u64;

@@ -1,4 +1,5 @@
-//! Samples that want data and launches of their own: branches that a warp has to take as one, loops of told lengths, shared memory that others read.
+//! Samples that need data and launches of their own: branches that a warp has to take as one, loops of given lengths,
+//! shared memory that others read.
 
 use super::product::random;
 use super::{Codes, file, fill, params};

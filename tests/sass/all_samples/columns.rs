@@ -1,6 +1,7 @@
 //! Images to columns in shared memory and back, against plain Rust.
 //!
-//! The samples store what they load before it is there; waits, and what else they lack, are added around the instructions that are sampled. So is a sum.
+//! The samples store what they load before it is there; waits, and what else they lack, are added around the
+//! instructions that are sampled. So is a sum.
 
 use super::tma::{bytes, word};
 use super::{Codes, dump, file, fill, params};
@@ -27,9 +28,11 @@ struct Columns {
     upper: [i16; 3],
     channels: u16,
     pixels: u16,
-    /// The block that copies, the last of the grid. In tensors of three and four dimensions its second and third numbers are the outermost coordinates.
+    /// The block that copies, the last of the grid. In tensors of three and four dimensions its second and third
+    /// numbers are the outermost coordinates.
     block: [u32; 3],
-    /// `pn`, the first offset, and in five dimensions the image's number less 7; `pm`, the second offset and the base's place in W.
+    /// `pn`, the first offset, and in five dimensions the image's number less 7; `pm`, the second offset and the base's
+    /// place in W.
     told: [i32; 2],
     /// The copy is one to both blocks of a cluster.
     casts: bool,
@@ -92,9 +95,10 @@ impl Columns {
 
     /// Where each word of the column is in the tensor's bytes, if it is inside, and in shared memory.
     ///
-    /// By the manual a box has so many places of the filter's base along each of W, H and D: those at steps from its lower corner that are not
-    /// behind its upper one, which is counted from the image's end. Places of all images have numbers, those of W one after the other; the
-    /// column's are that of the coordinates and those that follow.
+    /// By the manual a box has a number of positions of the filter's base along each of W, H and D: those at steps from
+    /// its lower corner that are not beyond its upper one, which is counted from the image's end. Positions of all
+    /// images are numbered, those of W one after the other; the column's are that of the coordinates and those that
+    /// follow.
     fn words(&self, offsets: &[i64]) -> Vec<(Option<usize>, usize)> {
         let (at, strides) = (self.coordinates(), self.strides());
         let sides: Vec<[i64; 4]> = (1..self.rank() - 1)
@@ -204,7 +208,7 @@ impl Columns {
     }
 }
 
-/// Rows that begin and end outside, images that the batch lacks, channels behind the last, steps of more than one.
+/// Rows that begin and end outside, images that the batch lacks, channels beyond the last, steps of more than one.
 const CASES: [Columns; 7] = [
     Columns {
         sizes: &[80, 11, 6],
@@ -336,7 +340,7 @@ fn images_become_columns_and_columns_images_as_in_plain_rust() {
     }
 }
 
-/// Where a map says how images become columns nobody has published: a launch that is not told stops there.
+/// Where a map stores the im2col fields is not published: a launch without them stops there.
 #[test]
 fn copies_to_columns_stop_where_nobody_tells_what_the_map_says() {
     let (head, kernels) = file("tma");

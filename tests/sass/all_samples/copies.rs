@@ -1,5 +1,5 @@
-//! Asynchronous copies of threads, against plain Rust. The three samples of mbarriers, bulk copies and copies within a cluster are in
-//! `samples.rs` with what their meaning wants beside them.
+//! Asynchronous copies of threads, against plain Rust. The three samples of mbarriers, bulk copies and copies within a
+//! cluster are in `samples.rs` with the surroundings that they need.
 
 use super::product::{Format, packed, random};
 use super::{Codes, file, fill, params};
@@ -9,11 +9,12 @@ const IN: [u64; 2] = [0x7_0000_0000, 0x7_1000_0000];
 const OUT: u64 = 0x7_2000_0000;
 const THREADS: usize = 64;
 const BLOCKS: usize = 2;
-/// Threads below this number, over all blocks, copy a third time; the second copy has so many bytes, and zeros after them.
+/// Threads below this number, over all blocks, copy a third time; the second copy has so many bytes, and zeros after
+/// them.
 const COPYING: usize = 100;
 const TAKEN: usize = 3;
 
-/// What each thread of a block stores: words of three copies, of its own or of the thread behind it.
+/// What each thread of a block stores: words of three copies, of its own or of the next thread.
 fn want(shared: &[u8], input: &[u8], each: usize, block: usize) -> Vec<u8> {
     let mut shared = shared.to_vec();
     for t in 0..THREADS {
@@ -35,7 +36,7 @@ fn want(shared: &[u8], input: &[u8], each: usize, block: usize) -> Vec<u8> {
 fn copies_of_threads_are_those_of_plain_rust() {
     let (head, kernels) = file("async_copy");
     assert_eq!(kernels.len(), 11);
-    // A thread that copies less reads what nobody wrote.
+    // A thread that copies less reads unwritten memory.
     const START: &str = "mov.u32 %r100,sm;";
     let start = fill("%rd2", 8192, THREADS) + START;
     let codes = Codes::of(&(head + &kernels[..8].iter().map(|k| k.replace(START, &start)).collect::<String>()));

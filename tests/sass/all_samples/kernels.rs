@@ -1,4 +1,5 @@
-//! Whole kernels as programs have them, against plain Rust: sums, softmax, matrix products by all ways, a convolution, GELU, random numbers, masks.
+//! Whole kernels of real programs, against plain Rust: sums, softmax, matrix products in all variants, a convolution,
+//! GELU, random numbers, masks.
 
 use super::mma::Rows;
 use super::product::{Format, packed, random};
@@ -13,7 +14,7 @@ const OUT: u64 = 0x7_2000_0000;
 static CODES: LazyLock<Codes> = LazyLock::new(|| {
     let (head, kernels) = file("kernels");
     assert_eq!(kernels.len(), 9);
-    // One multiplies what nobody wrote.
+    // One multiplies unwritten memory.
     let filled = |k: &String| match k.contains("sgemm8x8_inner") {
         true => k.replace("mov.u32 %r100,sm;", &format!("{} mov.u32 %r100,sm;", fill("%rd2", 16384, 256))),
         false => k.clone(),
@@ -24,7 +25,7 @@ static CODES: LazyLock<Codes> = LazyLock::new(|| {
 /// A launch: grid, block, `pn`, `pf` and `pm`.
 type Launch = ([u32; 3], [u32; 3], (u32, f32, u32));
 
-/// Runs a kernel by all three codes; `wrong` says what is wrong with the output.
+/// Runs a kernel by all three codes; `wrong` returns the output's fault.
 fn leaves(
     kernel: &str,
     (grid, block, (n, f, m)): Launch,

@@ -1,5 +1,5 @@
-//! Matrix multiplies of a warp, against products summed by the fragment layouts of the PTX manual; loads and stores of 8 by 8 matrices, against
-//! plain Rust.
+//! Matrix multiplies of a warp, against products summed by the fragment layouts of the PTX manual; loads and stores of
+//! 8 by 8 matrices, against plain Rust.
 
 use super::product::{Format, Sum, at, packed, random};
 use super::{Codes, file, fill, params};
@@ -44,7 +44,8 @@ fn multiply(kernel: &str) -> Multiply {
     }
 }
 
-/// Where a warp's registers of a fragment lie: the first element that a thread loads and how many elements are from a thread to the next.
+/// Where a warp's registers of a fragment lie: the first element that a thread loads and how many elements are from a
+/// thread to the next.
 #[derive(Clone, Copy)]
 struct Fragment<'a> {
     bytes: &'a [u8],
@@ -53,7 +54,8 @@ struct Fragment<'a> {
 }
 
 impl Fragment<'_> {
-    /// Rows of A, or columns of B: element `k` of thread `lane` is at row `lane / 4` (and 8 more in the odd registers of 16 rows).
+    /// Rows of A, or columns of B: element `k` of thread `lane` is at row `lane / 4` (and 8 more in the odd registers
+    /// of 16 rows).
     fn rows(&self, format: Format, rows: usize, depth: usize) -> Elements {
         let each = (32 / format.bits()).max(1);
         let mut all = vec![vec![0; depth]; rows];
@@ -67,8 +69,8 @@ impl Fragment<'_> {
     }
 }
 
-/// Spreads the elements of sparse A out: two bits for each say where among four it is. A word has those of row `lane / 4` in its low half and those
-/// of the row 8 below in the other, for 16 columns.
+/// Spreads the elements of sparse A out: two bits for each say where among four it is. A word has those of row `lane /
+/// 4` in its low half and those of the row 8 below in the other, for 16 columns.
 fn spread(m: &Multiply, kept: &[Vec<u64>], metadata: impl Fn(usize) -> u64) -> Elements {
     let mut all = vec![vec![0; m.depth]; m.rows];
     for (row, k) in (0..m.rows).flat_map(|r| (0..m.depth / 2).map(move |k| (r, k))) {
@@ -92,8 +94,8 @@ impl Multiply {
     }
 }
 
-/// Input of A, B and C. The first word of A at a thread is metadata of another: indices that rise within each four bits, with a high half byte that
-/// makes a moderate float.
+/// Input of A, B and C. The first word of A at a thread is metadata of another: indices that rise within each four
+/// bits, with a high half byte that makes a moderate float.
 fn inputs(m: &Multiply, seed: u64, whole: bool) -> [Vec<u8>; 3] {
     let mut next = random(seed);
     let mut of = |format: Format| {
@@ -106,7 +108,8 @@ fn inputs(m: &Multiply, seed: u64, whole: bool) -> [Vec<u8>; 3] {
         for (k, word) in all[0].chunks_exact_mut(64).enumerate() {
             let r = next() as usize;
             let pair = |r: usize| RISING[r % 6] << 4 | RISING[r / 6 % 6];
-            // Which rows a word of bytes' metadata belongs to the manual shows in figures alone: there all words are alike.
+            // Which rows a word of bytes' metadata belongs to the manual shows in figures alone: there all words are
+            // alike.
             let half = |r: usize| if m.a == Format::S8 { [0x49, 0x49] } else { [pair(r), [0x44, 0xc4][(k + r) % 2]] };
             word[..2].copy_from_slice(&half(r));
             word[2..4].copy_from_slice(&half(r >> 8));
@@ -219,7 +222,8 @@ impl Rows {
     }
 }
 
-/// What the samples of ldmatrix, stmatrix and movmatrix store for each lane of a warp, beginning with what is in shared memory.
+/// What the samples of ldmatrix, stmatrix and movmatrix store for each lane of a warp, beginning with what is in shared
+/// memory.
 fn matrices(shared: &[u8], count: usize, trans: bool) -> Vec<u32> {
     let mut rows = Rows(shared.to_vec());
     for t in 0..32u32 {

@@ -1,5 +1,5 @@
-//! All collected samples of PTX: ptxas's code at -O0 and -O3 and ours, in strict mode, leave what the manual asks for, wherever the reference knows
-//! the instructions; where it does not, what ptxas's code leaves.
+//! All collected samples of PTX: ptxas's code at -O0 and -O3 and ours, in strict mode, leave what the manual asks for,
+//! wherever the reference knows the instructions; where it does not, what ptxas's code leaves.
 
 mod alone;
 mod columns;
@@ -26,7 +26,8 @@ const THREADS: u32 = 64;
 const BUFFERS: [u64; 4] = [0x7_0000_0000, 0x7_1000_0000, 0x7_2000_0000, 0x7_3000_0000];
 const BUFFER_BYTES: usize = 1 << 17;
 
-/// Kernels that fewer threads run, since they would read what others write, or at addresses that are not aligned or beyond what there is.
+/// Kernels that fewer threads run, since they would read what others write, or at addresses that are not aligned or
+/// beyond what there is.
 const FEWER: [(&str, &[&str], u32); 6] = [
     ("control", &["k1"], 1),
     ("control", &["k4", "k5"], 16),
@@ -36,11 +37,11 @@ const FEWER: [(&str, &[&str], u32); 6] = [
     ("memory", &["k126"], 32),
 ];
 
-/// Kernels that cannot be run with such data ([`alone`] runs them with theirs): threads of a warp that wait for others which have left, a loop as long
-/// as a random number, shared memory that nobody wrote.
+/// Kernels that cannot be run with such data ([`alone`] runs them with theirs): threads of a warp that wait for others
+/// which have left, a loop as long as a random number, unwritten shared memory.
 const LEFT_OUT: [(&str, &str); 4] = [("control", "k2"), ("control", "k6"), ("memory", "k124"), ("memory", "k125")];
 
-/// The text of all files, each behind its name.
+/// The text of all files, each after its name.
 fn files() -> String {
     let mut all = String::new();
     flate2::read::GzDecoder::new(SAMPLES).read_to_string(&mut all).expect("the samples");
@@ -70,7 +71,8 @@ fn params(buffers: [u64; 4], n: u32, f: f32, m: u32) -> Vec<u8> {
     buffers.iter().flat_map(|b| b.to_le_bytes()).chain(words.into_iter().flatten()).collect()
 }
 
-/// What a sample reads and did not write: text that so many threads fill the shared memory `sm` with, from where the register points.
+/// What a sample reads and did not write: text that so many threads fill the shared memory `sm` with, from where the
+/// register points.
 fn fill(from: &str, bytes: usize, threads: usize) -> String {
     format!(
         "{{ .reg .b32 %at,%end,%w<4>; .reg .b64 %from,%own; .reg .pred %more;
@@ -82,7 +84,8 @@ fn fill(from: &str, bytes: usize, threads: usize) -> String {
     )
 }
 
-/// What a sample leaves in its shared memory `sm`: text by which so many threads store it, a block's after the other's, to where the register points.
+/// What a sample leaves in its shared memory `sm`: text by which so many threads store it, a block's after the other's,
+/// to where the register points.
 fn dump(to: &str, bytes: usize, threads: usize) -> String {
     format!(
         "{{ .reg .b32 %at,%end,%w<4>; .reg .b64 %to,%own; .reg .pred %more;
@@ -223,7 +226,7 @@ fn run(name: &str, given: impl Fn(u64) -> Vec<u8>) -> Vec<String> {
         };
         let (mut left, mut costs) = (vec![], vec![]);
         for (who, cubin) in [("ours", &ours), ("-O0", &calm), ("-O3", &fast)] {
-            // Atomic operations begin with what nobody wrote.
+            // Atomic operations begin with unwritten memory.
             match launch(cubin, &entry.name, &case, name != "atomics") {
                 Ok((after, stats)) => {
                     costs.push(Figures::of(cubin, &entry.name, &stats));
@@ -264,7 +267,8 @@ fn run(name: &str, given: impl Fn(u64) -> Vec<u8>) -> Vec<String> {
     unknown
 }
 
-/// Which tests run a file's kernels, how many there are: all 1,610 but three of `tma` are run, those of `async_copy` that are not here in `samples.rs`.
+/// Which tests run a file's kernels, how many there are: all 1,610 but three of `tma` are run, those of `async_copy`
+/// that are not here in `samples.rs`.
 #[test]
 fn no_sample_is_forgotten() {
     let here = [

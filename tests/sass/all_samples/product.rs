@@ -1,4 +1,5 @@
-//! Sums of products of matrix elements, as the PTX manual's formats say them, and how far a sum may be from the exact one.
+//! Sums of products of matrix elements, as the PTX manual's formats say them, and how far a sum may be from the exact
+//! one.
 
 /// A format of elements or sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +57,7 @@ impl Format {
         }
     }
 
-    /// What the bits stand for; those of the tests are never infinite or NaN.
+    /// The value of the bits; those of the tests are never infinite or NaN.
     pub fn value(self, bits: u64) -> f64 {
         let unsigned = bits & (u64::MAX >> (64 - self.bits()));
         if !self.is_float() {
@@ -72,8 +73,8 @@ impl Format {
         if unsigned >> (exponent + fraction) == 1 { -size } else { size }
     }
 
-    /// Bits of this format from random ones: whole numbers from -4 to 4, or any between -16 and 16; integers of all kinds, sums near their ends
-    /// in place of whole numbers.
+    /// Bits of this format from random ones: whole numbers from -4 to 4, or any between -16 and 16; integers of all
+    /// kinds, sums near their ends in place of whole numbers.
     pub fn element(self, random: u64, whole: bool) -> u64 {
         if self == S32 && whole {
             return 0x7fff_0000 + random % 0x1_ffff;
@@ -140,9 +141,10 @@ pub struct Sum {
 impl Sum {
     /// What is wrong with the bits that are there.
     ///
-    /// The manual leaves the order of additions and the precision on the way open, so that a sum of floats is certain only where no order can
-    /// round: where all parts are multiples of one number and together not more than the format's precision of it. Elsewhere each of its additions
-    /// may cut off a unit in the last place of what all parts' sizes give together.
+    /// The manual leaves the order of additions and the intermediate precision open, so that a sum of floats is certain
+    /// only where no order can round: where all parts are multiples of one number and together not more than the
+    /// format's precision of it. Elsewhere each of its additions may cut off a unit in the last place of what all
+    /// parts' sizes give together.
     pub fn wrong(&self, bits: u64) -> Option<String> {
         let got = self.format.value(bits);
         if !self.format.is_float() {

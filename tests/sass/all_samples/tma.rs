@@ -1,7 +1,7 @@
-//! Boxes of tensors to and from shared memory, against plain Rust.
+//! Tiles of tensors to and from shared memory, against plain Rust.
 //!
-//! The samples wait at barriers where nothing arrives and copy what nobody wrote; what their meaning wants beside them is added around the
-//! instructions that are sampled.
+//! The samples wait at barriers where nothing arrives and copy unwritten memory; the surroundings that they need are
+//! added around the instructions that are sampled.
 
 use super::product::{Format, packed, random};
 use super::{Codes, dump, file, fill, params};
@@ -15,14 +15,15 @@ const OUT: u64 = 0x7_3000_0000;
 const THREADS: usize = 64;
 /// What loads expect.
 const EXPECTED: usize = 8192;
-/// Reductions take their box from here on, the second box of those to several blocks comes here.
+/// Reductions take their tile from here on, the second tile of those to several blocks comes here.
 const REDUCED_AT: usize = 1024;
 const SECOND_AT: usize = 16384;
 /// The second coordinate and the fifth lie outside.
 const SECOND: i32 = -3;
 const FIFTH: i32 = -1;
 
-/// Words in boxes of 8192 bytes (but for one dimension, which has fewer) that reach over the ends; the first coordinate is told.
+/// Words in tiles of 8192 bytes (except for one dimension, which has fewer) that reach over the ends; the first
+/// coordinate is given.
 fn tensor(rank: usize, swizzle: u32) -> Tensor {
     let (sizes, strides, counts, at): (&[usize], &[usize], &[usize], &[i32]) = match rank {
         1 => (&[300], &[], &[256], &[0]),
@@ -45,7 +46,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// A box as it lies in shared memory, for a block whose first coordinate is this.
+/// A tile in shared memory's order, for a block whose first coordinate is this.
 fn loaded(t: &Tensor, bytes: &[u8], first: i32) -> Vec<u8> {
     let moved = moved(t, first);
     let mut all = vec![0; t.box_bytes()];
@@ -55,7 +56,7 @@ fn loaded(t: &Tensor, bytes: &[u8], first: i32) -> Vec<u8> {
     all
 }
 
-/// The places of a box whose first coordinate is this.
+/// The positions of a tile whose first coordinate is this.
 fn moved(t: &Tensor, first: i32) -> Vec<(Option<usize>, usize)> {
     let mut at = [0; 5];
     at[..t.at.len()].copy_from_slice(t.at);
@@ -63,7 +64,7 @@ fn moved(t: &Tensor, first: i32) -> Vec<(Option<usize>, usize)> {
     t.elements(&at)
 }
 
-/// Shared memory's box goes to the tensor by an operation.
+/// Shared memory's tile goes to the tensor by an operation.
 fn stored(t: &Tensor, bytes: &mut [u8], shared: &[u8], op: &str) {
     for (to, from) in moved(t, 0) {
         let Some(to) = to else { continue };
@@ -107,7 +108,7 @@ enum Does {
     Loads,
     /// A store and then a sum.
     Stores,
-    /// One block's box to both, and one to itself alone.
+    /// One block's tile to both, and one to itself alone.
     Multicasts,
     Reduces(&'static str),
 }
@@ -138,7 +139,7 @@ fn prepared(kernel: &str, t: &Tensor, does: Does) -> String {
             2 * bytes
         ),
     };
-    // More is expected than a box of one dimension can have.
+    // More is expected than a tile of one dimension can have.
     let missing = EXPECTED - bytes;
     let after = match does {
         Does::Loads if missing > 0 => {
@@ -234,7 +235,8 @@ fn fields_of_a_map_are_replaced_and_the_map_serves_for_a_copy() {
     const PUBLISHED: &str = "tensormap.cp_fenceproxy";
     const COPIED: &str = "cp.async.bulk.tensor.2d";
     const END: &str = "mul.wide.s32 %rd30,%r6,4;";
-    // A map of three dimensions does not serve for a copy of two. All threads of a warp publish the map that one has changed.
+    // A map of three dimensions does not serve for a copy of two. All threads of a warp publish the map that one has
+    // changed.
     let kernel = kernels[26]
         .replace(".align 128 .b8 sm", ".align 1024 .b8 sm")
         .replace("mov.u64 %rd50,tmap;", &fill("%rd2", 512, 32))
@@ -273,7 +275,7 @@ fn fields_of_a_map_are_replaced_and_the_map_serves_for_a_copy() {
         buffers: &buffers,
         dynamic_bytes: 0,
     };
-    // Each thread leaves the box's first word, over the map.
+    // Each thread leaves the tile's first word, over the map.
     let want = [map.map(ADDRESS), row[..4].repeat(32)];
     for (who, after) in codes.run("k27", (&case, 1)) {
         assert_eq!(after[3..], want, "{who}");

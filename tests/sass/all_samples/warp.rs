@@ -18,7 +18,7 @@ static CODES: LazyLock<Codes> = LazyLock::new(|| {
     Codes::of(&(head.replace("sm_90\n", "sm_90a\n") + &all.collect::<String>()))
 });
 
-/// The sample with what its meaning wants beside it.
+/// The sample with the surroundings that it needs.
 fn prepared(number: usize, kernel: &str) -> String {
     match number {
         1..=4 => shuffled(kernel),
@@ -88,7 +88,7 @@ impl Launch {
         Launch { grid: [1; 3], block: [threads, 1, 1], cluster: 1, n: 0, m: 0, input: vec![0; 256] }
     }
 
-    /// Each thread's word by each code; beside it the dump.
+    /// Each thread's word by each code, and the dump.
     fn run(&self, number: usize) -> Vec<(String, Vec<u32>, Vec<u32>)> {
         let count: u32 = self.grid.iter().chain(&self.block).product();
         let input = self.input.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -109,7 +109,8 @@ impl Launch {
     }
 }
 
-/// What lanes that are in a mask get from others by the manual, and whether it is another's; nothing where that one is not in the mask.
+/// What lanes that are in a mask get from others by the manual, and whether it is another's; nothing where that one is
+/// not in the mask.
 fn shuffle(
     mode: usize,
     values: &[Option<u32>],
@@ -200,7 +201,7 @@ fn votes_matches_and_reductions_are_those_of_the_manual() {
 
 #[test]
 fn barriers_and_fences_let_all_through() {
-    // Counts that are told are of all threads; no thread's number is above; one lane is elected, the first.
+    // Given counts are of all threads; no thread's number is above; one lane is elected, the first.
     Launch { n: 64, m: 4, ..Launch::of(64) }.leaves(7, |_| 1);
 }
 

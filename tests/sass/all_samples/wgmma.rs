@@ -1,4 +1,5 @@
-//! Matrix multiplies of a warpgroup, against products summed by the manual's layouts of matrices in shared memory and of fragments.
+//! Matrix multiplies of a warpgroup, against products summed by the manual's layouts of matrices in shared memory and
+//! of fragments.
 
 use super::product::{Format, Sum, at, packed, random};
 use super::{Codes, file, fill, params};
@@ -48,8 +49,8 @@ fn multiply(kernel: &str) -> Multiply {
     }
 }
 
-/// Element (`row`, `k`) of a matrix in shared memory under the swizzle of 128 bytes: rows of 128 bytes in groups of eight that lie 1024 bytes
-/// apart, where bits 4 to 6 of an address are changed by bits 7 to 9.
+/// Element (`row`, `k`) of a matrix in shared memory under the swizzle of 128 bytes: rows of 128 bytes in groups of
+/// eight that lie 1024 bytes apart, where bits 4 to 6 of an address are changed by bits 7 to 9.
 fn element(format: Format, matrix: &[u8], transposed: bool, (row, k): (usize, usize)) -> u64 {
     let (line, along) = if transposed { (k, row) } else { (row, k) };
     let byte = line * 128 + along * format.bits() / 8;
@@ -115,7 +116,7 @@ impl Multiply {
 #[test]
 fn multiplies_of_a_warpgroup_are_sums_of_products() {
     let (head, kernels) = file("wgmma");
-    // The samples multiply what nobody wrote; the largest B goes on beyond the shared memory.
+    // The samples multiply unwritten memory; the largest B extends beyond the shared memory.
     const START: &str = "wgmma.fence.sync.aligned;";
     let start = fill("%rd2", SHARED_BYTES, 128) + START;
     let prepare = |k: &String| k.replacen(START, &start, 1).replace("sm[32768]", &format!("sm[{SHARED_BYTES}]"));

@@ -23,7 +23,8 @@ struct Maker {
     random: Random,
     /// Registers that are set in one place, by class, and can be read here.
     seen: Vec<(char, String)>,
-    /// Registers that hold a signed part of a word, or a half's absolute value, which ptxas converts by their sign, whatever it is told.
+    /// Registers that hold a signed part of a word, or a half's absolute value, which ptxas converts by their sign,
+    /// whatever it is told.
     signed: Vec<String>,
     /// Registers that `set` has set, which ptxas takes as integers also where they have become floats.
     truths: Vec<String>,

@@ -1,8 +1,10 @@
-//! Random programs through our assembler and through ptxas: both codes run on the software multiprocessor in strict mode and leave the same
-//! bytes. Ours has a sound schedule and nvdisasm reads it as we print it.
+//! Random programs through our assembler and through ptxas: both codes run on the software multiprocessor in strict
+//! mode and leave the same bytes. Ours has a sound schedule and nvdisasm reads it as we print it.
 //!
-//! Of the seeds from `PTX_SEED` (1) on, as many as `PTX_SEEDS` (4) says, `PTX_PROGRAMS` (50) programs each; `PTX_PROGRAM` takes one of them, `PTX_LEVEL` what ptxas
-//! optimises (else the seed decides), `PTX_CHIP` (sm_90a) for which chip; a few for each other chip are always tried. A program that fails is made smaller as long as it fails the same way, and printed; with `PTX_WHOLE` it is only named, or printed as it is where it is the one.
+//! Of the seeds from `PTX_SEED` (1) on, as many as `PTX_SEEDS` (4) says, `PTX_PROGRAMS` (50) programs each;
+//! `PTX_PROGRAM` takes one of them, `PTX_LEVEL` what ptxas optimises (else the seed decides), `PTX_CHIP` (sm_90a) for
+//! which chip; a few for each other chip are always tried. A program that fails is made smaller as long as it fails the
+//! same way, and printed; with `PTX_WHOLE` it is only named, or printed as it is where it is the one.
 
 mod make;
 mod templates;
@@ -34,7 +36,7 @@ type Failure = (Kind, String);
 const FROM: u64 = 0x7_0000_0000;
 const TO: u64 = 0x7_1000_0000;
 
-/// Words as programs meet them: small, large, one bit, and floats of each width where the kernels read such.
+/// Words that programs use: small, large, one bit, and floats of each width where the kernels read such.
 fn input() -> Vec<u8> {
     let mut random = crate::compiled::Random(0x1234_5678_9abc_def1);
     let mut bytes = vec![];
@@ -215,7 +217,7 @@ fn level(seed: u64) -> &'static str {
     }
 }
 
-/// Tells of a program that fails, as small as it can be made.
+/// Prints a program that fails, as small as it can be made.
 fn told(arch: Arch, seed: u64, program: &Program, failure: Failure, small: bool) -> String {
     let (number, level) = (program.number, level(seed));
     println!("{arch} seed {seed} program {number} {level}: {:?} {}", failure.0, failure.1);
@@ -230,7 +232,8 @@ fn told(arch: Arch, seed: u64, program: &Program, failure: Failure, small: bool)
     format!("{arch} {seed}:{number} {why:?}")
 }
 
-/// Programs of a seed for a chip, those of a number up to `count`, or the one of `PTX_PROGRAM`: nothing is wrong with any, and nvdisasm reads our words.
+/// Programs of a seed for a chip, those of a number up to `count`, or the one of `PTX_PROGRAM`: nothing is wrong with
+/// any, and nvdisasm reads our words.
 fn hold(arch: Arch, seeds: Range<u64>, count: usize) {
     const AT_ONCE: usize = 50;
     let one = number("PTX_PROGRAM", u64::MAX) as usize;

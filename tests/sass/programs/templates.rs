@@ -1,26 +1,31 @@
 //! Statements that random programs are made of.
 //!
-//! `$R` is a result of class r, `$r` a source (register or constant), `$=r` a register, `$s` a distance of a shift; `#r1` a register that only
-//! this statement sets; `&0` the statement's first source once more, `<a|b>` one of these, `~8` a number below 8, `^8` one from 1 to 8.
-//! Only arithmetic that PTX defines to the last bit; which NaN a result is, it does not say, so that floats become
-//! words only by `LEAVE`, and signs are read of numbers only.
+//! `$R` is a result of class r, `$r` a source (register or constant), `$=r` a register, `$s` a distance of a shift;
+//! `#r1` a register that only this statement sets; `&0` the statement's first source once more, `<a|b>` one of these,
+//! `~8` a number below 8, `^8` one from 1 to 8. Only arithmetic that PTX defines to the last bit; which NaN a result
+//! is, it does not say, so that floats become words only by `LEAVE`, and signs are read of numbers only.
 //!
-//! Where ptxas 13.5 itself does otherwise than PTX says, statements are such that it does not show, and only those:
+//! Where ptxas 13.5 itself deviates from the PTX specification, statements avoid that, and only those:
 //!
-//! - `testp` under a guard writes its result whatever the guard is; `set` to f32, and `set` of 16-bit sources, convert what stands in their destination
-//!   also where the guard is false: these three have no guard.
-//! - A signed byte or half from the middle of a word (`bfe.s32`, elements of a vector of s8) becomes a float by its sign also where it is converted as u32
-//!   (I2F.S8): such registers are not sources of these conversions (`make::Maker::signed`). At -O1 ptxas saturates them by their sign as well where they are
-//!   saturated as u32: of -1, `cvt.sat.u8.u32` gives 255 by PTX, and 0 by `ISETP.LT.AND P0, PT, R0, RZ, PT; SEL R0, R0, RZ, !P0`.
-//! - `abs.s16` of -32768 is 0x8000, which is 32768 where it becomes a float as u16, and -32768 by ptxas's I2F.S16: so is such a register.
-//! - What `set` gives (0, -1 or 1.0), made a float, its sign changed and made an integer again is for ptxas from -O1 on the integer that it was, whatever the last
-//!   type has room for: of `set.ne.s32.s32 r, a, 5; cvt.rn.f32.s32 f, r; cvt.rzi.u64.f32 d, f`, which is 0, it makes -1 (`ISETP.NE; SEL R4, RZ, 0xffffffff, !P0;
-//!   SHF.R.S32.HI R5, RZ, 0x1f, R4`, no F2I.U64). Such registers do not become floats, and change no sign (`make::Maker::truths`).
-//! - Of `szext` before sm_90 a number of bits that is a parameter becomes another constant (of that at 0x174 `SGXT.U32 R5, R0, c[0x1d][0x164]`), and with one that
-//!   is known `szext.u32` extends the sign: it is not there.
-//! - Of a 64-bit insertion's place and length PTX takes the low eight bits, ptxas all of a register: these are constants, or below 256.
+//! - `testp` under a guard writes its result whatever the guard is; `set` to f32, and `set` of 16-bit sources, convert
+//!   what stands in their destination also where the guard is false: these three have no guard.
+//! - A signed byte or half from the middle of a word (`bfe.s32`, elements of a vector of s8) becomes a float by its
+//!   sign also where it is converted as u32 (I2F.S8): such registers are not sources of these conversions
+//!   (`make::Maker::signed`). At -O1 ptxas saturates them by their sign as well where they are saturated as u32: of -1,
+//!   `cvt.sat.u8.u32` gives 255 by PTX, and 0 by `ISETP.LT.AND P0, PT, R0, RZ, PT; SEL R0, R0, RZ, !P0`.
+//! - `abs.s16` of -32768 is 0x8000, which is 32768 where it becomes a float as u16, and -32768 by ptxas's I2F.S16: so
+//!   is such a register.
+//! - What `set` gives (0, -1 or 1.0), made a float, its sign changed and made an integer again is for ptxas from -O1 on
+//!   the integer that it was, whatever the last type has room for: of `set.ne.s32.s32 r, a, 5; cvt.rn.f32.s32 f, r;
+//!   cvt.rzi.u64.f32 d, f`, which is 0, it makes -1 (`ISETP.NE; SEL R4, RZ, 0xffffffff, !P0; SHF.R.S32.HI R5, RZ, 0x1f,
+//!   R4`, no F2I.U64). Such registers do not become floats, and change no sign (`make::Maker::truths`).
+//! - Of `szext` before sm_90 a number of bits that is a parameter becomes another constant (of that at 0x174 `SGXT.U32
+//!   R5, R0, c[0x1d][0x164]`), and with one that is known `szext.u32` extends the sign: it is not there.
+//! - Of a 64-bit insertion's place and length PTX takes the low eight bits, ptxas all of a register: these are
+//!   constants, or below 256.
 
-/// Parts of statements that not all chips have, and the first chip that has them. Source: the PTX ISA's notes on targets.
+/// Parts of statements that not all chips have, and the first chip that has them. Source: the PTX ISA's notes on
+/// targets.
 const FROM: &[(&str, u32)] = &[
     (".xorsign", 86),
     ("e4m3", 89),
@@ -322,7 +327,7 @@ pub const LEAVE: &[&str] = &[
     "mov.b32 {#g1,#g2},$=x; cvt.f32.f16 #f1,#g2; setp.nan.f32 #p1,#f1,#f1; mov.b32 #r1,#f1; selp.b32 $R,0x7fffffff,#r1,#p1",
 ];
 
-/// Where all threads are together: what they tell each other. `MASK` is all of them, or those that went the same way.
+/// Where all threads are together: what they exchange. `MASK` is all of them, or those that took the same path.
 pub const WARP: &[&str] = &[
     "vote.sync.<all|any|uni>.pred $P,<|!>$=p,MASK",
     "vote.sync.ballot.b32 $R,<|!>$=p,MASK",

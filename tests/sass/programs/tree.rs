@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// A statement. Registers with a number of 100 or more, counters (`%c`) and masks (`%m`) are set in one place; what is set
-/// elsewhere is there from the start.
+/// A statement. Registers with a number of 100 or more, counters (`%c`) and masks (`%m`) are set in one place; what is
+/// set elsewhere is there from the start.
 #[derive(Clone, Debug)]
 pub enum Node {
     /// One instruction or a few, and the registers that only this sets.
     Leaf(String, Vec<String>),
-    /// Condition, the mask of the threads that go in (asked for where all are together), both ways.
+    /// Condition, the mask of the threads that enter (queried where all are together), both paths.
     If { condition: String, mask: Option<String>, yes: Vec<Node>, no: Vec<Node> },
     /// Rounds (a number, or `register & 7`), the counter, whether the test is at the end.
     Loop { rounds: String, counter: String, late: bool, body: Vec<Node> },
@@ -327,7 +327,7 @@ fn declarations() -> String {
     text
 }
 
-/// A float's bits where it is a number, else those of one NaN: which of them it is is not told by PTX.
+/// A float's bits where it is a number, else those of one NaN: which of them is not specified by PTX.
 fn stored(k: usize, register: &str) -> String {
     let at = 64 + 8 * k;
     let float = "setp.nan.f32 %q1,%f998,%f998; mov.b32 %r998,%f998; selp.b32 %r998,0x7fffffff,%r998,%q1;";
@@ -377,7 +377,7 @@ setp.lt.s32 %p0,%r0,%r1; setp.gt.u32 %p1,%r2,%r3; setp.lt.u32 %p2,%n,40; setp.ne
 ";
 
 impl Program {
-    /// The kernel's text, behind that of its function.
+    /// The kernel's text, after that of its function.
     pub fn text(&self) -> String {
         let k = self.number;
         let mut w = Writer { text: String::new(), labels: 0, loops: vec![] };
@@ -408,7 +408,7 @@ impl Program {
     }
 }
 
-/// What stands before the kernels.
+/// The text before the kernels.
 pub fn head(chip: &str) -> String {
     format!(".version 8.8\n.target {chip}\n.address_size 64\n{TABLE}")
 }

@@ -34,7 +34,7 @@ pub enum Round {
 pub enum Number {
     Nan,
     Infinite(bool),
-    /// Negative or not; mantissa times two to the exponent. The mantissa's lowest bit may stand for all below it.
+    /// Negative or not; mantissa times two to the exponent. The mantissa's lowest bit may be the OR of all below it.
     Finite(bool, u128, i32),
 }
 
@@ -167,7 +167,7 @@ pub fn range(bits: u32, signed: bool) -> (i128, i128) {
     }
 }
 
-/// Shifted right; what falls out is told by the lowest bit.
+/// Shifted right; the lowest bit tells whether a one was shifted out.
 fn shifted(m: u128, by: u32) -> u128 {
     match m.checked_shr(by) {
         Some(kept) => kept | u128::from(kept << by != m),

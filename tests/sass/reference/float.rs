@@ -115,7 +115,7 @@ fn extreme(i: &Inst, f: Format, flush: bool, v: &[Value]) -> u128 {
     if i.has("xorsign") { bits & !top | sign } else { bits }
 }
 
-/// Division and roots, in any rounding: the processor's result in 53 bits, and on which side of it the exact one lies.
+/// Division and roots, in any rounding: the processor's result in 53 bits, and on which side of it the exact one is.
 fn quotient(i: &Inst, f: Format, m: &Mode, v: &[Value]) -> Option<Value> {
     let bits = |k: usize| f.flushed(v[k].bits & ones(f.bits()), m.flush);
     let (x, number) = (|k: usize| f.to_f64(bits(k)), |k: usize| f.read(bits(k)));

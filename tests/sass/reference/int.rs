@@ -13,7 +13,8 @@ pub fn number(bits: u128, ty: Type) -> i128 {
     if ty.is_signed() { signed(bits, ty.bits()) } else { (bits & ones(ty.bits())).cast_signed() }
 }
 
-/// An integer instruction; `None`: it is none that is known here. Wider than 64 bits is nothing but products of 64 bits.
+/// An integer instruction; `None`: it is none that is known here. Wider than 64 bits is nothing but products of 64
+/// bits.
 pub fn compute(i: &Inst, ty: Type, v: &[u128], carry: &mut bool) -> Option<u128> {
     let bits = ty.bits();
     let n = |k: usize| number(v[k], ty);

@@ -1,7 +1,7 @@
 //! PTX executed as its manual reads, one thread after the other: what the code of both assemblers has to leave.
 //!
-//! It knows arithmetic, comparisons, conversions, memory and jumps; what it does not know it names ([`Left::unknown`]). The parser is the
-//! library's; nothing else is.
+//! It knows arithmetic, comparisons, conversions, memory and jumps; what it does not know it names ([`Left::unknown`]).
+//! The parser is the library's; nothing else is.
 
 mod exact;
 mod float;
@@ -13,7 +13,7 @@ pub use float::format;
 use doorbell::isa::ptx::{Function, Imm, Inst, Module, Opcode, Operand, Space, Statement, Type, Variable};
 use std::collections::HashMap;
 
-/// Where a window of memory that is not global lies among generic addresses.
+/// Start of a window of memory that is not global among generic addresses.
 const SHARED: u64 = 1 << 60;
 const LOCAL: u64 = 2 << 60;
 const CONSTANT: u64 = 3 << 60;
@@ -36,7 +36,8 @@ pub struct Left {
     pub floats: HashMap<u64, Tolerance>,
 }
 
-/// A value: its bits, how far off an instruction that approximates may be, and the type of float or floats that it was computed as.
+/// A value: its bits, how far off an instruction that approximates may be, and the type of float or floats that it was
+/// computed as.
 #[derive(Clone, Copy, Debug, Default)]
 struct Value {
     bits: u128,
@@ -396,7 +397,7 @@ impl<'a> Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// Reads, computes and writes; threads take turns, so nobody is between.
+    /// Reads, computes and writes; threads run one at a time, so it is atomic.
     fn atomic(&mut self, t: &mut Thread<'a>, i: &'a Inst) -> Result<(), String> {
         let ty = i.types().last().ok_or("no type")?;
         let (to, rest) = if i.op == Opcode::Atom {

@@ -25,7 +25,7 @@ pub fn compute(i: &Inst, types: &[Type], v: &[Value], carry: &mut bool) -> Resul
             Type::S16x2 => whole_lanes(i, Type::S16, v, carry),
             _ => match format(ty) {
                 Some(f) => float::compute(i, f, v),
-                // The bits of what is no number are nobody's promise.
+                // The bits of a NaN are not specified.
                 None if v.iter().any(Value::holds_nan) => return Err("bits of what is no number".into()),
                 None => int::compute(i, ty, &bits(v), carry).map(|b| {
                     let wide = if i.has("wide") { 2 * ty.bits() } else { ty.bits() };

@@ -1,5 +1,5 @@
-//! Doorbell as one of the measured peers: the workloads that PyTorch, numpy, JAX, onnxruntime, candle, burn and tinygrad run, on the
-//! same inputs, behind the same line protocol. Cores: `PEERS_THREADS`.
+//! Doorbell as one of the measured peers: the workloads that PyTorch, numpy, JAX, onnxruntime, candle, burn and
+//! tinygrad run, on the same inputs, with the same line protocol. Cores: `PEERS_THREADS`.
 
 mod inputs;
 mod protocol;

@@ -1,5 +1,5 @@
-//! The worker's side of the measuring protocol: lines `run WORKLOAD VARIANT SECONDS`, `drop` and `quit` on standard input, one
-//! JSON object each on standard output.
+//! The worker's side of the measuring protocol: lines `run WORKLOAD VARIANT SECONDS`, `drop` and `quit` on standard
+//! input, one JSON object each on standard output.
 
 use serde_json::{Value, json};
 use std::io::{self, BufRead, Write};

@@ -1,7 +1,9 @@
-//! Memory of our own. The program may be in the middle of libc's malloc (or of one of its own) when a signal handler of it makes a call that
-//! is traced: ours may then not call malloc. Asked only inside [`own::work`](crate::own::work), where no handler runs, and at the start.
+//! Memory of our own. The program may be in the middle of libc's malloc (or of one of its own) when one of its signal
+//! handlers makes a call that is traced: our code must not call malloc then. Used only inside
+//! [`own::work`](crate::own::work), where no handler runs, and at the start.
 //!
-//! Source: mmap(2). Sizes are powers of two from 16 bytes on; freed pieces are used again for the same size. From 64 KiB on each has a mapping.
+//! Source: mmap(2). Sizes are powers of two from 16 bytes on; freed pieces are used again for the same size. From 64
+//! KiB on each has a mapping.
 
 use crate::own::Lock;
 use std::alloc::{GlobalAlloc, Layout};

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 /// The environment's wishes.
 pub struct Config {
-    /// Files traced beside the drivers'; one that ends in `/` stands for all below it.
+    /// Files traced in addition to the drivers'; one that ends in `/` means all below it.
     paths: Vec<Vec<u8>>,
     pub text: Text,
     pub binary: Option<PathBuf>,
@@ -27,7 +27,8 @@ pub enum Text {
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 
-/// The configuration; the first to ask takes the process over. Without our variables nothing is allocated: an allocator may be what has called.
+/// The configuration; the first caller sets up the process. Without our variables nothing is allocated: the caller may
+/// be an allocator.
 pub fn config() -> &'static Config {
     CONFIG.get_or_init(|| {
         own::start();

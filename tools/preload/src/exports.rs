@@ -1,8 +1,9 @@
-//! libc's names. Each function passes its call on; its frame holds nothing that a cancelled thread would have to drop, so that
-//! cancellation in open and close unwinds through it as through libc's own.
+//! libc's names. Each function passes its call on; its frame holds nothing that a cancelled thread would have to drop,
+//! so that cancellation in open and close unwinds through it as through libc's own.
 //!
-//! A variadic function of C is met with fixed parameters: on Linux's calling conventions the third argument of open, fcntl and ioctl comes
-//! where a third parameter is, given or not, and is passed on as it came. Their contracts are libc's, kept by the program that calls.
+//! A variadic function of C is declared with fixed parameters: on Linux's calling conventions the third argument of
+//! open, fcntl and ioctl comes where a third parameter is, given or not, and is passed on as it came. Their contracts
+//! are libc's, kept by the program that calls.
 
 use crate::config::config;
 use crate::record::{self, Asked, outcome};
@@ -21,19 +22,19 @@ extern "C" fn start() {
     config();
 }
 
-/// What a function that this libc lacks answers.
+/// The result of a function that this libc lacks.
 fn missing() -> c_int {
     own::set_errno(libc::ENOSYS);
     -1
 }
 
-/// Looks at an open that has returned `fd`.
+/// Handles an open that has returned `fd`.
 ///
 /// # Safety
 /// `path` is what the kernel has been given.
 unsafe fn opened(start_ns: u64, path: *const c_char, flags: c_int, fd: c_int) -> c_int {
     let result = outcome(fd);
-    // These the kernel answers without having read the name, which then may lie nowhere.
+    // For these the kernel returns without having read the name, which then may be an invalid pointer.
     if own::is_inside() || path.is_null() || matches!(result, Err(Errno::EFAULT | Errno::EINVAL)) {
         return fd;
     }
@@ -41,14 +42,14 @@ unsafe fn opened(start_ns: u64, path: *const c_char, flags: c_int, fd: c_int) ->
     let name = unsafe { CStr::from_ptr(path) }.to_bytes();
     let known = config();
     let is_candidate = if name.starts_with(b"/") { known.is_traced(name) } else { known.may_be_traced(name) };
-    // A number whose close we have not seen loses its mark.
+    // A number whose close was not seen loses its mark.
     if is_candidate || fds::is_traced(fd) {
         own::work(|| record::open(start_ns, name, flags, result));
     }
     fd
 }
 
-/// Declares a function of the open family: looks at its answer and gives it on.
+/// Declares a function of the open family: handles its result and returns it.
 macro_rules! opens {
     ($($symbol:ident = $real:ident($($before:ident: $ty:ty)?; $($mode:ident)?);)*) => {
         $(
@@ -112,7 +113,7 @@ fn copied(from: c_int, to: c_int) -> c_int {
     to
 }
 
-/// The program takes a number of ours for itself: what we wrote there ends.
+/// The program reuses a number of ours: our writing there ends.
 fn given_up(fd: c_int, old: c_int) {
     if let Some(slot) = fds::ours(fd).filter(|_| fd != old && own::is_owner()) {
         slot.store(-1, Ordering::Relaxed);
@@ -148,7 +149,7 @@ pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_in
     copied(fd, unsafe { call(fd, to, flags) })
 }
 
-/// Looks at a fcntl that has returned.
+/// Handles a fcntl that has returned.
 fn controlled(fd: c_int, command: c_int, returned: c_int) -> c_int {
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(fd, returned) } else { returned }
 }
@@ -193,7 +194,7 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_v
     returned
 }
 
-/// Passes an mmap on and looks at its answer.
+/// Passes an mmap on and handles its result.
 ///
 /// # Safety
 /// As mmap's.

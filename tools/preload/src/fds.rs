@@ -18,7 +18,7 @@ fn place(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
 }
 
 pub fn is_traced(fd: c_int) -> bool {
-    // ORDER: whoever uses a number has it from the thread that opened it, in an order of their own.
+    // ORDER: a thread that uses a number got it from the thread that opened it, synchronised by themselves.
     place(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 

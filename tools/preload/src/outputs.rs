@@ -53,7 +53,7 @@ impl Outputs {
     }
 }
 
-/// Opens a trace's file under its name or one of its own; says whether the process's number is in the name.
+/// Opens a trace's file under its name or one of its own; returns whether the process's number is in the name.
 fn opened(slot: usize, name: &Path, is_child: bool) -> Option<(Output, bool)> {
     let number = std::process::id().to_string();
     let text = name.as_os_str().as_bytes();
@@ -96,7 +96,8 @@ fn is_regular(name: &Path) -> bool {
     std::fs::metadata(name).map_or(true, |m| m.is_file())
 }
 
-/// Opens a file to append whole records to; a regular one is emptied, after it has been locked against other processes that trace.
+/// Opens a file to append whole records to; a regular one is truncated, after it has been locked against other
+/// processes that trace.
 fn create(name: Vec<u8>) -> Result<c_int, Errno> {
     let name = CString::new(std::ffi::OsString::from_vec(name).into_vec()).map_err(|_| Errno::EINVAL)?;
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NOCTTY;
@@ -105,9 +106,9 @@ fn create(name: Vec<u8>) -> Result<c_int, Errno> {
         return Err(Errno(own::errno()));
     }
     let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the descriptor is open, and `found` is a place for its answer.
+    // SAFETY: the descriptor is open, and `found` holds its answer.
     let rc = unsafe { libc::fstat(fd, found.as_mut_ptr()) };
-    // SAFETY: written by the call when it says 0.
+    // SAFETY: written by the call when it returns 0.
     let is_file = rc == 0 && unsafe { found.assume_init() }.st_mode & libc::S_IFMT == libc::S_IFREG;
     if is_file {
         // SAFETY: the descriptor is open.

@@ -1,5 +1,5 @@
-//! Keeps our own work apart from the program's: errno, signals and cancellation stay as they were, what we call ourselves is not traced, a
-//! panic ends with us, and a fork finds our lock free.
+//! Keeps our own work separate from the program's: errno, signals and cancellation stay as they were, our own calls are
+//! not traced, a panic stays inside, and a fork finds our lock free.
 //!
 //! Source: pthread_sigmask(3), pthread_setcancelstate(3), pthread_atfork(3), vfork(2).
 
@@ -43,8 +43,8 @@ fn pid() -> pid_t {
     unsafe { libc::getpid() }
 }
 
-/// Does our own work. `None`: not done, because it is our own work that has called, because the process is not the memory's owner, or because
-/// it panicked.
+/// Does our own work. `None`: not done, because our own work was the caller, because the process is not the memory's
+/// owner, or because it panicked.
 pub fn work<R>(what: impl FnOnce() -> R) -> Option<R> {
     if INSIDE.get() || pid() != OWNER.load(Ordering::Relaxed) {
         return None;
@@ -96,7 +96,7 @@ impl Quiet {
     }
 }
 
-/// Takes back the SIGPIPE that our write has raised: the program has not written.
+/// Removes the SIGPIPE that our write has raised: the program has not written.
 pub fn drop_sigpipe() {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset fills the set it is given.
@@ -136,7 +136,7 @@ impl<T> Lock<T> {
         Self { mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER), value: UnsafeCell::new(value) }
     }
 
-    /// Holds the lock for `what`, inside [`work`]; `what` must not come back to this lock: then no thread asks twice.
+    /// Holds the lock for `what`, inside [`work`]; `what` must not take this lock again: then no thread takes it twice.
     pub fn with<R>(&self, what: impl FnOnce(&mut T) -> R) -> R {
         struct Held<'a, T>(&'a Lock<T>);
         impl<T> Drop for Held<'_, T> {
@@ -156,22 +156,22 @@ impl<T> Lock<T> {
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
     }
 
-    /// Gives the lock back that this thread holds.
+    /// Releases the lock that this thread holds.
     pub fn release(&self) {
         // SAFETY: held by this thread: `with` and the handlers of fork pair both calls.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
 }
 
-/// Takes the process over, once, and sees to its forks.
+/// Sets up the process, once, and handles its forks.
 pub fn start() {
     OWNER.store(pid(), Ordering::Relaxed);
     // SAFETY: three handlers that live as long as this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
 }
 
-/// Another thread may hold a lock at a fork; the child has no such thread and would wait for ever. A signal handler may run until the fork
-/// is over, and must not come for the locks.
+/// Another thread may hold a lock at a fork; the child has no such thread and would wait for ever. A signal handler may
+/// run until the fork is over, and must not come for the locks.
 extern "C" fn before_fork() {
     INSIDE.set(true);
     crate::record::RECORDER.hold();

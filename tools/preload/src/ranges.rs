@@ -26,7 +26,7 @@ impl Ranges {
         }
     }
 
-    /// Takes out whole pages from `start` on; says what was there, as start and length.
+    /// Removes whole pages from `start` on; returns what was there, as start and length.
     pub fn remove(&mut self, start: u64, len_bytes: u64) -> Vec<(u64, u64)> {
         let end = end_of(start, len_bytes);
         let touched: Vec<(u64, u64)> = self.0.range(..end).map(|(a, b)| (*a, *b)).filter(|(_, b)| *b > start).collect();

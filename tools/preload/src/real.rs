@@ -1,4 +1,4 @@
-//! libc's own functions, behind ours. Source: dlsym(3), RTLD_NEXT.
+//! libc's own functions, which ours override. Source: dlsym(3), RTLD_NEXT.
 
 use crate::own;
 use libc::{c_char, c_int, c_ulong, c_void, mode_t, off_t, size_t};
@@ -57,7 +57,7 @@ fn found(at: &AtomicPtr<c_void>, symbol: &CStr) -> *mut c_void {
         return known;
     }
     let errno = own::errno();
-    // SAFETY: the name is a C string; RTLD_NEXT looks in the objects behind this one.
+    // SAFETY: the name is a C string; RTLD_NEXT searches the objects after this one.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, symbol.as_ptr()) };
     own::set_errno(errno);
     at.store(next, Ordering::Relaxed);

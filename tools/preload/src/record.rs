@@ -1,4 +1,4 @@
-//! What the program has called → events. Everything here runs inside [`own::work`](crate::own::work).
+//! The program's calls → events. Everything here runs inside [`own::work`](crate::own::work).
 
 use crate::config::{config, name_of};
 use crate::fds;
@@ -27,7 +27,7 @@ pub fn is_mapped() -> bool {
     RANGES.load(Ordering::Relaxed) > 0
 }
 
-/// What a call that gives -1 for an error has returned. Before anything else changes errno.
+/// The result of a call that returns -1 for an error. Called before anything else changes errno.
 pub fn outcome(returned: c_int) -> Result<c_int, Errno> {
     if returned < 0 { Err(Errno(own::errno())) } else { Ok(returned) }
 }
@@ -50,7 +50,7 @@ fn tell(start_ns: u64, what: What) {
     });
 }
 
-/// An open that has returned; `path` is what was asked for.
+/// An open that has returned; `path` is the requested one.
 pub fn open(start_ns: u64, path: &[u8], flags: c_int, result: Result<c_int, Errno>) {
     let mut named = path.to_vec();
     if !path.starts_with(b"/") {
@@ -113,7 +113,7 @@ pub fn ioctl(start_ns: u64, (fd, request, arg): (c_int, u32, u64), before: Befor
     tell(start_ns, What::Ioctl(Box::new(call)));
 }
 
-/// An mmap as it was asked for.
+/// An mmap as it was requested.
 #[derive(Clone, Copy)]
 pub struct Asked {
     pub addr: u64,
@@ -162,7 +162,7 @@ fn change<R>(what: impl FnOnce(&mut Ranges) -> R) -> R {
     })
 }
 
-/// Takes out what a range holds of traced files. Before a munmap: after it, the range may already be another thread's.
+/// Removes the traced files' parts of a range. Before a munmap: after it, the range may already be another thread's.
 pub fn forget(start: u64, len_bytes: u64) -> Vec<(u64, u64)> {
     change(|ranges| ranges.remove(start, len_bytes))
 }

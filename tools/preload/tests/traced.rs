@@ -1,7 +1,8 @@
-//! Foreign programs under the preload library: they do what they do without it, and the trace holds their calls on traced files, nothing else.
+//! Foreign programs under the preload library: they behave as without it, and the trace holds their calls on traced
+//! files, nothing else.
 //!
-//! Witness: C programs on the kernel's header, compiled by gcc, and programs of the system. A regular file stands in for a device: it answers
-//! KFD's ioctls with ENOTTY.
+//! Witness: C programs on the kernel's header, compiled by gcc, and programs of the system. A regular file stands in
+//! for a device: it answers KFD's ioctls with ENOTTY.
 
 use doorbell_ioctl::port::Errno;
 use doorbell_ioctl::trace::{Event, What, read_trace};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// The library lies beside this test: cargo builds both into one folder.
+/// The library is next to this test: cargo builds both into one folder.
 fn library() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let found = exe.parent().unwrap().join("libdoorbell_preload.so");
@@ -20,9 +21,10 @@ fn library() -> PathBuf {
 fn built(dir: &Path, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/foreign/{name}.c"));
     let program = dir.join(name);
-    // KFD's header asks for <drm/drm.h>, which Debian keeps in libdrm's folder.
+    // KFD's header includes <drm/drm.h>, which Debian has in libdrm's folder.
     std::os::unix::fs::symlink("/usr/include/libdrm", dir.join("drm")).unwrap();
-    // Without PIE the addresses of the program's data are the same in each run. Fortified calls have names of their own.
+    // Without PIE the addresses of the program's data are the same in each run. Fortified calls have names of their
+    // own.
     let flags = ["-O2", "-D_FORTIFY_SOURCE=2", "-no-pie", "-Wall", "-Werror", "-pthread"];
     let gcc = Command::new("gcc").args(flags).arg("-I").arg(dir).arg(&source).arg("-o").arg(&program).output().unwrap();
     assert!(gcc.status.success(), "{}", String::from_utf8_lossy(&gcc.stderr));
@@ -70,7 +72,7 @@ fn children(dir: &Path, name: &str) -> Vec<PathBuf> {
     std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).filter(is_childs).collect()
 }
 
-/// What `calls.c` has asked of its stand-in, but for the addresses that mmap gives.
+/// The calls of `calls.c` on its stand-in, except for the addresses that mmap returns.
 fn expected(path: &str, gpus: &str) -> Vec<String> {
     let version = |fd: i32| format!("t0 fd {fd} AMDKFD_IOC_GET_VERSION()");
     let map = format!(

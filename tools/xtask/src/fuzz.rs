@@ -1,11 +1,13 @@
-//! `cargo xtask fuzz [--cases N] [TARGET...]`: coverage-guided fuzzing with cargo-fuzz, each target from its committed corpus.
+//! `cargo xtask fuzz [--cases N] [TARGET...]`: coverage-guided fuzzing with cargo-fuzz, each target from its committed
+//! corpus.
 //!
-//! What is found goes to `target/fuzz-corpus/TARGET`; the committed corpus is only read. The switches of libFuzzer's build are unstable
-//! ones, which RUSTC_BOOTSTRAP permits. Without a sanitizer: the rooms that read outside bytes forbid `unsafe`.
+//! Findings go to `target/fuzz-corpus/TARGET`; the committed corpus is only read. The switches of libFuzzer's build are
+//! unstable ones, which RUSTC_BOOTSTRAP permits. Without a sanitizer: the rooms that read untrusted bytes forbid
+//! `unsafe`.
 
 use crate::run::{Failure, Step, answers, call, program, root, start};
 
-/// Cases of a target when nothing is said.
+/// Cases of a target by default.
 const CASES: u64 = 1_000_000;
 
 /// The targets: the manifest's binaries but the one that writes seeds.

@@ -22,7 +22,7 @@ pub struct Step {
 /// Why a run ended early.
 #[derive(Debug, PartialEq)]
 pub enum Failure {
-    /// The step ran and said no.
+    /// The step ran and failed.
     Failed { step: String, status: String },
     /// The step could not be started (program missing, no right to install).
     NotStarted { step: String, reason: String },

@@ -1,16 +1,17 @@
-//! What the tests need beside cargo: Debian packages with the tools that judge our object files, NVIDIA's compiler, assembler and
-//! disassembler from PyPI, and for the reference generator a Python environment of its own under `target/`.
+//! What the tests need in addition to cargo: Debian packages with the tools that check our object files, NVIDIA's
+//! compiler, assembler and disassembler from PyPI, and for the reference generator a Python environment of its own
+//! under `target/`.
 
 use crate::run::{Failure, answers, program, root};
 
-/// A tool that tests start, how to see that it is there, and the Debian package that has it.
+/// A tool that tests start, how to detect it, and its Debian package.
 struct Tool {
     probe: &'static [&'static str],
     package: &'static str,
 }
 
-/// readelf and objdump read what `elf` writes; gcc makes foreign objects for our loader and links the build itself; with the kernel's headers
-/// it judges our descriptions of ioctls.
+/// readelf and objdump read what `elf` writes; gcc makes foreign objects for our loader and links the build itself;
+/// with the kernel's headers it judges our descriptions of ioctls.
 const TOOLS: &[Tool] = &[
     Tool { probe: &["readelf", "--version"], package: "binutils" },
     Tool { probe: &["objdump", "--version"], package: "binutils" },
@@ -60,8 +61,9 @@ fn user_is_root() -> bool {
     std::process::Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0")
 }
 
-/// NVIDIA's compiler, assembler and disassembler; versions are fixed because the disassembler's text is compared letter for letter.
-/// With each package a file of it: `nvcc` is a driver that wants the others' compiler proper, headers and library of mathematics.
+/// NVIDIA's compiler, assembler and disassembler; versions are fixed because the disassembler's text is compared letter
+/// for letter. With each package a file of it: `nvcc` is a driver that needs the others' compiler proper, headers and
+/// library of mathematics.
 const NVIDIA: [(&str, &str, &str); 6] = [
     ("nvidia-cuda-nvcc", NVIDIA_VERSION, "bin/ptxas"),
     ("nvidia-cuda-nvdisasm", NVIDIA_VERSION, "bin/nvdisasm"),

@@ -7,9 +7,9 @@ use crate::setup;
 pub struct Task {
     pub name: &'static str,
     pub about: &'static str,
-    /// The steps, given the arguments behind the sub-command.
+    /// The steps, given the arguments after the sub-command.
     pub steps: fn(&[String]) -> Vec<Step>,
-    /// Whether arguments behind the sub-command are allowed.
+    /// Whether arguments after the sub-command are allowed.
     takes_rest: bool,
 }
 
@@ -75,7 +75,7 @@ pub enum Request {
     Run(&'static Task, Vec<String>),
 }
 
-/// Reads the command line behind `cargo xtask`.
+/// Reads the command line after `cargo xtask`.
 ///
 /// # Errors
 /// One line that names the valid sub-commands.
@@ -160,9 +160,10 @@ fn run_tests(nextest: &str, cargo: &str) -> String {
     }
 }
 
-/// The sanitizers come with the toolchain; its switch for them is still an unstable one, which RUSTC_BOOTSTRAP permits. A target of
-/// its own keeps build scripts and macros out of it, a folder of its own keeps the ordinary build: many build scripts run anew when
-/// RUSTC_BOOTSTRAP changes. Miri cannot run these rooms: they map memory and jump into machine code.
+/// The sanitizers come with the toolchain; its switch for them is still an unstable one, which RUSTC_BOOTSTRAP permits.
+/// A target of its own keeps build scripts and macros out of it, a folder of its own keeps the ordinary build: many
+/// build scripts run anew when RUSTC_BOOTSTRAP changes. Miri cannot run these rooms: they map memory and jump into
+/// machine code.
 fn sanitize_steps(_: &[String]) -> Vec<Step> {
     let env = "env RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/sanitize RUSTFLAGS=-Zsanitizer=address LSAN_OPTIONS=suppressions=tools/xtask/leaks.txt:print_suppressions=0";
     let run =

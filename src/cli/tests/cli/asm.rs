@@ -1,4 +1,5 @@
-//! `kernels-asm/amdgpu/*.s`: assembled by `doorbell asm`, compared with LLVM's assembler, run by `doorbell launch` on the software GPUs.
+//! `kernels-asm/amdgpu/*.s`: assembled by `doorbell asm`, compared with LLVM's assembler, run by `doorbell launch` on
+//! the software GPUs.
 
 use super::{code, err, run, temp};
 use doorbell::elf::amdgpu::CodeObject;

@@ -1,5 +1,5 @@
-//! Dumped kernels in other people's tools: binutils reads them, gcc links them, and a C program gets the right numbers; ptxas
-//! assembles those for NVIDIA's chips.
+//! Dumped kernels in other people's tools: binutils reads them, gcc links them, and a C program gets the right numbers;
+//! ptxas assembles those for NVIDIA's chips.
 
 use super::{code, err, json, run, temp};
 use serde_json::Value;
@@ -53,7 +53,8 @@ fn binutils_read_every_object() {
     }
 }
 
-/// A C program that fills all inputs with `i % 13 - 6` over 8, runs the kernels in order and checks `check` over `out`, `in0`.
+/// A C program that fills all inputs with `i % 13 - 6` over 8, runs the kernels in order and checks `check` over `out`,
+/// `in0`.
 fn linked(dir: &Path, kernel: &(String, Value), check: &str) {
     let (name, facts) = kernel;
     let mut body = String::new();

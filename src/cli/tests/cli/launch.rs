@@ -195,7 +195,7 @@ fn a_recorded_launch_is_shown_and_played_again() {
     assert_eq!(code(&o), 0, "{}", err(&o));
     let v = json(&o, &["calls", "doorbells", "submissions", "packets_identical", "differences"]);
     assert_eq!((v["packets_identical"].as_bool(), v["timeouts"].as_u64()), (Some(true), Some(0)));
-    // Another chip is another machine: told, and not 0.
+    // Another chip is another machine: reported, and not 0.
     let o = run(t.path(), &["replay", "run.trace", "--port", "emu", "--chip", "gfx1201", "--timeout", "1"]);
     assert_eq!(code(&o), 1);
     assert!(

@@ -1,4 +1,4 @@
-//! The `doorbell` program as its users meet it: exit codes, JSON, files, signals.
+//! The `doorbell` program from its users' side: exit codes, JSON, files, signals.
 
 mod asm;
 mod dump;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The program in an empty environment but for PATH, in a directory of its own.
+/// The program with an empty environment except PATH, in a directory of its own.
 pub fn doorbell(dir: &Path, args: &[&str]) -> Command {
     let mut c = Command::new(env!("CARGO_BIN_EXE_doorbell"));
     c.args(args).current_dir(dir).env_clear().env("CACHELEVEL", "0").stdin(Stdio::null());

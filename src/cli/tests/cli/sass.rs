@@ -1,5 +1,5 @@
-//! SASS and PTX from the command line: `kernels-asm/sass` assembled, listed, assembled again, and run on the software GPU; `kernels-asm/ptx` by
-//! our assembler and by ptxas, with the same numbers.
+//! SASS and PTX from the command line: `kernels-asm/sass` assembled, listed, assembled again, and run on the software
+//! GPU; `kernels-asm/ptx` by our assembler and by ptxas, with the same numbers.
 
 use super::{code, err, json, run, temp};
 use std::path::{Path, PathBuf};

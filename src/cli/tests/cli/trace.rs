@@ -39,7 +39,7 @@ fn an_earlier_runs_trace_is_not_shown_as_this_ones() {
     let o = run(t.path(), &["--json", "trace", "devices"]);
     assert_eq!(code(&o), 0, "{}", err(&o));
     assert_eq!(json(&o, &["calls"])["open_at_end"].as_array().map(Vec::len), Some(0));
-    // A command that leaves no trace says so, whatever lay there.
+    // A command that leaves no trace reports that, whatever file was there before.
     std::fs::write(t.path().join("doorbell.trace"), b"something older").unwrap();
     let o = run(t.path(), &["trace", "launch", "--jobs", "absent.json", "--wrong"]);
     assert_eq!(code(&o), 1, "{}", err(&o));

@@ -1,4 +1,4 @@
-//! Code as a graph: each instruction with the registers it touches and the instructions that may come next.
+//! Code as a graph: each instruction with its registers and its possible successors.
 
 use super::super::encode::dual_row;
 use super::super::format::Format;
@@ -53,7 +53,7 @@ impl At {
         matches!(self.unit, Unit::Valu | Unit::Trans | Unit::Matrix)
     }
 
-    /// Goes through the vector memory path, LDS not included.
+    /// Uses the vector memory path, LDS not included.
     pub fn is_memory(&self) -> bool {
         matches!(self.unit, Unit::Global | Unit::Flat | Unit::Scratch | Unit::Buffer)
     }
@@ -113,8 +113,8 @@ impl Code {
         print(self.target, &self.all[k].inst).unwrap_or_else(|_| self.all[k].name.into())
     }
 
-    /// Goes along all paths from behind instruction `from`. `visit` gets each instruction with the state on the way there and says
-    /// how it goes on, or that this path is done. No place is visited twice in one state.
+    /// Walks all paths from the successor of instruction `from`. `visit` gets each instruction with the state on the
+    /// path and returns how to continue, or that this path is done. No instruction is visited twice in one state.
     pub fn walk<S: Clone + Eq + std::hash::Hash>(
         &self,
         from: usize,
@@ -151,8 +151,8 @@ fn successors(inst: &Inst, place: usize, len: usize) -> Option<Vec<usize>> {
     }
 }
 
-/// Where an `s_setpc` goes that adds a constant to the program counter right before: `s_getpc`, the addition's two halves and, on
-/// gfx1201, a wait.
+/// Target of an `s_setpc` that adds a constant to the program counter right before: `s_getpc`, the addition's two
+/// halves and, on gfx1201, a wait.
 fn computed(target: Target, words: &[u32], place: usize) -> Option<usize> {
     let start = place.checked_sub(if target.chip == Chip::Gfx1201 { 5 } else { 4 })?;
     let read = |at: usize| decode(target, words.get(at..)?).ok().map(|d| d.0);

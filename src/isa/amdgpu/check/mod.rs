@@ -1,15 +1,17 @@
 //! Finds instructions that come too early: a checker of finished machine code.
 //!
-//! It reads the bytes that a chip would get and knows nothing of who made them, so it holds generated code (in debug builds each
-//! kernel goes through it), hand-written code and that of other compilers to the same rules: [`waits`] no register of a load
-//! that may still be in flight is touched, and LDS is settled before a barrier; [`states`] and [`scalars`] pairs of instructions
-//! that the chip does not keep apart (docs/amd-isa.md 5.6, 5.7).
+//! It reads the bytes that a chip would get, whatever tool made them, so it checks generated code (in debug builds each
+//! kernel goes through it), hand-written code and that of other compilers by the same rules: [`waits`] no register of a
+//! load that may still be in flight is touched, and LDS is settled before a barrier; [`states`] and [`scalars`] pairs
+//! of instructions that the chip does not interlock (docs/amd-isa.md 5.6, 5.7).
 //!
-//! Place in the arrows: takes what `decode` gives; it shares no code with the passes in `finish` that put waits and nops in. Method:
-//! from each instruction that leaves something open a walk along all paths, until somebody settles it or somebody minds.
+//! Place in the arrows: takes the output of `decode`; it shares no code with the passes in `finish` that insert waits
+//! and nops. Method: from each instruction that leaves something open a walk along all paths, until an instruction
+//! settles it or conflicts with it.
 //!
-//! Left out: hazards of instructions that compute kernels do not use (GWS, LDS-direct, exports), wave64 of gfx11 and gfx12,
-//! order of memory accesses between waves, code behind computed jumps (refused, but for a constant added to the program counter).
+//! Left out: hazards of instructions that compute kernels do not use (GWS, LDS-direct, exports), wave64 of gfx11 and
+//! gfx12, order of memory accesses between waves, code reached by computed jumps (refused, except for a constant added
+//! to the program counter).
 
 mod flow;
 mod scalars;

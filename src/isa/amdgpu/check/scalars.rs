@@ -1,8 +1,9 @@
 //! gfx1201: scalar registers that the vector unit has read, are written again, and read before that settled.
 //!
-//! The vector unit keeps what it once read, by pairs of registers. Facts: docs/amd-isa.md 5.7, and LLVM's description of the hazard
-//! (AMDGPUWaitSGPRHazards.cpp, 2026): scalar and buffer accesses settle everything; a wait settles what its field names; the scalar
-//! unit waits for the vector unit's writes by itself when it reads one, and all older ones have come then.
+//! The vector unit caches the scalar registers it has read, by pairs. Facts: docs/amd-isa.md 5.7, and LLVM's
+//! description of the hazard (AMDGPUWaitSGPRHazards.cpp, 2026): scalar and buffer accesses settle everything; a wait
+//! settles what its field names; the scalar unit waits for the vector unit's writes by itself when it reads one, and
+//! all older ones have completed then.
 
 use super::super::Unit;
 use super::CheckError;
@@ -69,7 +70,7 @@ fn follow(code: &Code, kept: &[u64], write: usize, reg: u16, vector: bool) -> Re
             return Ok(None);
         }
         let scalar = is_scalar(at);
-        // What the scalar unit reads of kept registers has come, and so has what is older.
+        // Cached registers that the scalar unit reads have settled, and so have older writes.
         let known = |t: &&Touch| tracked(t) && (t.first..t.first + t.count).any(|r| kept[k] >> (r / 2) & 1 == 1);
         if vector && scalar && at.reads.iter().filter(known).any(|t| (t.first & !1 == VCC) == vcc) {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Wait states between two instructions, as rows of docs/amd-isa.md 5.7: who leaves something open, and how many states each later
-//! instruction wants in between. An instruction is one state, `s_nop n` is n + 1.
+//! Wait states between two instructions, as rows of docs/amd-isa.md 5.7: which instructions leave something open, and
+//! how many states each later instruction needs in between. An instruction is one state, `s_nop n` is n + 1.
 
 use super::super::Unit;
 use super::CheckError;
@@ -10,7 +10,7 @@ pub struct Rule {
     name: &'static str,
     /// The registers that an instruction leaves open under this rule.
     first: fn(&At) -> Vec<Touch>,
-    /// States that another instruction wants after the first; 0: it does not mind.
+    /// States that another instruction needs after the first; 0: none.
     then: fn(&At, &Touch, &At) -> u32,
     /// Only vector instructions count as states.
     vector_only: bool,
@@ -20,7 +20,7 @@ const fn rule(name: &'static str, first: fn(&At) -> Vec<Touch>, then: fn(&At, &T
     Rule { name, first, then, vector_only: false }
 }
 
-/// More than any rule asks for.
+/// More than any rule requires.
 const FAR: u32 = 20;
 
 /// gfx942.
@@ -149,8 +149,8 @@ fn follow(code: &Code, rule: &Rule, k: usize, open: &Touch) -> Result<(), CheckE
     })
 }
 
-/// gfx1100: six vector or two transcendental instructions, or a wait for the vector unit, before a transcendental result is read
-/// on the vector unit.
+/// gfx1100: six vector or two transcendental instructions, or a wait for the vector unit, before a transcendental
+/// result is read on the vector unit.
 pub(super) fn transcendental(code: &Code) -> Result<(), CheckError> {
     for (k, first) in code.all.iter().enumerate().filter(|(_, a)| a.unit == Unit::Trans) {
         for t in results(first) {

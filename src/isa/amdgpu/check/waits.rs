@@ -1,7 +1,8 @@
-//! Results of memory instructions before their counter says that they came (docs/amd-isa.md 5.6).
+//! Results of memory instructions used before a wait on their counter (docs/amd-isa.md 5.6).
 //!
-//! From each load a walk that counts the later operations of the same kind, which return in order: a wait for at most that many
-//! means that the load is done. Scalar loads return in any order, and flat ones too: only a wait for none of them counts.
+//! From each load a walk that counts the later operations of the same kind, which return in order: a wait for at most
+//! that many means that the load is done. Scalar loads return in any order, and flat ones too: only a wait for none of
+//! them counts.
 
 use super::super::{Chip, Unit};
 use super::CheckError;
@@ -37,7 +38,7 @@ fn kinds(at: &At) -> Vec<Kind> {
     }
 }
 
-/// Whether an instruction raises the counter behind a load of that kind.
+/// Whether an instruction increments the counter of a load of that kind.
 fn queues(at: &At, kind: Kind, chip: Chip) -> bool {
     match kind {
         Kind::Memory => at.is_memory() && (chip == Chip::Gfx942 || kinds(at).contains(&Kind::Memory)),
@@ -52,7 +53,7 @@ fn follow(code: &Code, chip: Chip, load: usize, kind: Kind, exact: bool) -> Resu
         if waited(at, kind, chip).is_some_and(|n| n <= later) {
             return Ok(None);
         }
-        if let Some(what) = minds(first, at, kind) {
+        if let Some(what) = conflict(first, at, kind) {
             return Err(CheckError::Unwaited {
                 offset: at.offset,
                 text: code.text(k),
@@ -66,7 +67,7 @@ fn follow(code: &Code, chip: Chip, load: usize, kind: Kind, exact: bool) -> Resu
 }
 
 /// What an instruction has to do with a load in flight.
-fn minds(load: &At, at: &At, kind: Kind) -> Option<String> {
+fn conflict(load: &At, at: &At, kind: Kind) -> Option<String> {
     if kind == Kind::Lds && matches!(at.name, "s_barrier" | "s_barrier_signal") {
         return Some("the effect on LDS".into());
     }
@@ -75,12 +76,12 @@ fn minds(load: &At, at: &At, kind: Kind) -> Option<String> {
     if in_flight().any(|t| at.reads_any(t)) {
         return Some("the result".into());
     }
-    // A later load of the same kind comes later.
+    // A later load of the same kind completes later.
     let behind = kind != Kind::Scalar && load.unit != Unit::Flat && at.unit != Unit::Flat && kinds(at).contains(&kind);
     (!behind && in_flight().any(|t| at.writes_any(t))).then(|| "an overwritten result".into())
 }
 
-/// The number that a counter has come down to behind an instruction.
+/// The upper bound of a counter after an instruction.
 fn waited(at: &At, kind: Kind, chip: Chip) -> Option<u32> {
     let imm = at.immediate();
     let field = |lo: u32, bits: u32| {

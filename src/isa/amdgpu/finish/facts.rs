@@ -1,4 +1,4 @@
-//! What a launch must know of a kernel: the numbers behind its descriptor (docs/amd.md 4.2, 4.3).
+//! What a launch needs to know of a kernel: the numbers of its descriptor (docs/amd.md 4.2, 4.3).
 
 use super::super::select::{Selected, user_sgprs};
 use super::super::{Chip, Target, Wave};

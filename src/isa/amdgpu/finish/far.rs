@@ -1,7 +1,7 @@
-//! Jumps to places that a branch does not reach: 32767 dwords.
+//! Jumps to targets that a branch does not reach: 32767 dwords.
 //!
-//! Such a jump adds the distance to the program counter in the pair of scalar registers that is never given out; a conditional one
-//! first branches over that. Nothing reads SCC across a jump, so the addition may write it.
+//! Such a jump adds the distance to the program counter in the pair of scalar registers that is never allocated; a
+//! conditional one first branches over that. Nothing reads SCC across a jump, so the addition may write it.
 
 use super::super::{Inst, Op, Operand, Target, encode, op, ss};
 use super::place::Step;
@@ -28,13 +28,13 @@ pub(super) fn reach(steps: Vec<Step>, target: Target, branch_dwords: u16) -> Res
     }
     let mut far = vec![false; steps.len()];
     loop {
-        let places = places(&sizes);
-        let labels = labels(&steps, &places);
+        let offsets = offsets(&sizes);
+        let labels = labels(&steps, &offsets);
         let mut grown = false;
         for (k, s) in steps.iter().enumerate() {
             if let Step::Jump(inst, to) = s
                 && !far[k]
-                && !(-1 - most..=most).contains(&distance(&labels, *to, places[k] + 1)?)
+                && !(-1 - most..=most).contains(&distance(&labels, *to, offsets[k] + 1)?)
             {
                 far[k] = true;
                 sizes[k] = 1 + jump(inst.op, 0, 0, 0, target)?.iter().filter(|s| !matches!(s, Step::Label(_))).count();
@@ -42,20 +42,20 @@ pub(super) fn reach(steps: Vec<Step>, target: Target, branch_dwords: u16) -> Res
             }
         }
         if !grown {
-            return replace(steps, &far, &places, &labels, target);
+            return replace(steps, &far, &offsets, &labels, target);
         }
     }
 }
 
 /// The first dword of each step.
-fn places(sizes: &[usize]) -> Vec<usize> {
+fn offsets(sizes: &[usize]) -> Vec<usize> {
     let next = |at: &mut usize, size: &usize| Some(std::mem::replace(at, *at + size));
     sizes.iter().scan(0, next).collect()
 }
 
-fn labels(steps: &[Step], places: &[usize]) -> HashMap<u32, usize> {
+fn labels(steps: &[Step], offsets: &[usize]) -> HashMap<u32, usize> {
     let bound = |(s, at): (&Step, &usize)| if let Step::Label(l) = s { Some((*l, *at)) } else { None };
-    steps.iter().zip(places).filter_map(bound).collect()
+    steps.iter().zip(offsets).filter_map(bound).collect()
 }
 
 /// Dwords from a place to a label.
@@ -68,7 +68,7 @@ fn distance(labels: &HashMap<u32, usize>, to: u32, from: usize) -> Result<i64, C
 fn replace(
     steps: Vec<Step>,
     far: &[bool],
-    places: &[usize],
+    offsets: &[usize],
     labels: &HashMap<u32, usize>,
     target: Target,
 ) -> Result<Vec<Step>, CompileError> {
@@ -77,9 +77,9 @@ fn replace(
     for (k, s) in steps.into_iter().enumerate() {
         match s {
             Step::Jump(inst, to) if far[k] => {
-                // The counter is read behind the s_getpc.
+                // The counter is read after the s_getpc.
                 let before = 1 + usize::from(inst.op != op::S_BRANCH);
-                let bytes = 4 * distance(labels, to, places[k] + before)?;
+                let bytes = 4 * distance(labels, to, offsets[k] + before)?;
                 out.extend(jump(inst.op, to, bytes, fresh, target)?);
                 fresh += 1;
             }
@@ -89,7 +89,7 @@ fn replace(
     Ok(out)
 }
 
-/// A jump over any distance; `skip` is the label behind it. One dword each, but for the addition's literal.
+/// A jump over any distance; `skip` is the label after it. One dword each, except the addition's literal.
 fn jump(by: Op, to: u32, bytes: i64, skip: u32, target: Target) -> Result<Vec<Step>, CompileError> {
     let (low, high) = (ss(mir::SPARE_SGPR, 1), ss(mir::SPARE_SGPR + 1, 1));
     let pair = ss(mir::SPARE_SGPR, 2);
@@ -138,7 +138,7 @@ mod tests {
         Step::Jump(Inst::new(by, [Operand::Label(to)]), to)
     }
 
-    /// Where each far jump lands, from the code's own arithmetic, and where the label stands.
+    /// The target of each far jump, from the code's own arithmetic, and the offset of its label.
     fn landings(steps: &[Step], target: Target) -> Vec<usize> {
         let size = |s: &Step| match s {
             Step::Label(_) => 0,

@@ -45,11 +45,11 @@ impl From<EncodeError> for CompileError {
     }
 }
 
-/// A kernel's code and what a launch must know of it.
+/// A kernel's code and what a launch needs to know of it.
 #[derive(Clone, Debug)]
 pub struct MachineCode {
     pub target: Target,
-    /// Instructions; begins with the entry. Whoever writes the object pads it for the prefetch.
+    /// Instructions; begins with the entry. The writer of the object pads it for the prefetch.
     pub text: Vec<u8>,
     pub kernel: GpuKernel,
     /// Number of instructions.
@@ -88,7 +88,7 @@ pub fn compile_within(program: &Program, target: Target, limits: Limits) -> Resu
     Ok(MachineCode { target, text, kernel, instructions: listing.len(), spill_moves, listing })
 }
 
-/// Gives out registers: as many vector registers as are needed at once, more if tuples do not fit between the others.
+/// Allocates registers: as many vector registers as are needed at once, more if tuples do not fit between the others.
 fn registers(selected: &Selected, target: Target, limits: Limits) -> Result<Placed, CompileError> {
     let most = limits.vgprs;
     let need = regalloc::pressure(&selected.func, &mir::reg_info(target, 256, limits))?;
@@ -100,7 +100,8 @@ fn registers(selected: &Selected, target: Target, limits: Limits) -> Result<Plac
                 if let Some(placed) = place::place(selected, &alloc, target)? {
                     return Ok(placed);
                 }
-                // No room for the registers that hold spilled scalar ones: they need vector registers beyond those given out.
+                // No room for the registers that hold spilled scalar ones: they need vector registers beyond the
+                // allocated ones.
                 let info = mir::reg_info(target, 248.min(most), limits);
                 let alloc = regalloc::allocate(&selected.func, &info)?;
                 return place::place(selected, &alloc, target)?

@@ -1,4 +1,4 @@
-//! Operations that other chips call by another name. Selection writes gfx11's names.
+//! Operations with other names on other chips. Selection writes gfx11's names.
 
 use super::super::{Chip, Op, op};
 

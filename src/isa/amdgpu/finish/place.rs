@@ -1,6 +1,7 @@
-//! Instructions with the registers that the allocator gave them, its moves among them, spilled values in scratch.
+//! Instructions with their allocated registers, including the allocator's moves, and spilled values in scratch.
 //!
-//! Vector registers spill to the thread's private memory, scalar ones to lanes of vector registers beyond those given out.
+//! Vector registers spill to the thread's private memory, scalar ones to lanes of vector registers beyond the allocated
+//! ones.
 
 use super::super::select::{Selected, mir};
 use super::super::{File, Inst, Operand, Reg, Target, op, s, ss, v, vs};
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 pub(super) enum Step {
     Op(Inst),
     Label(u32),
-    /// A jump and where it goes.
+    /// A jump and its target.
     Jump(Inst, u32),
 }
 
@@ -28,7 +29,7 @@ pub(super) struct Placed {
     pub spill_moves: usize,
 }
 
-struct Place<'a> {
+struct Placer<'a> {
     selected: &'a Selected,
     alloc: &'a Allocation,
     target: Target,
@@ -67,14 +68,14 @@ pub(super) fn place(selected: &Selected, alloc: &Allocation, target: Target) -> 
     }
     let labels = selected.func.label_count() as u32;
     let steps = Vec::with_capacity(selected.insts.len() + alloc.edits.len());
-    let mut p = Place { selected, alloc, target, steps, lanes, bank, labels, spill_moves: 0 };
+    let mut p = Placer { selected, alloc, target, steps, lanes, bank, labels, spill_moves: 0 };
     p.all()?;
     let scratch_bytes = if scratch { alloc.frame.len_bytes } else { 0 };
     let sgprs = u32::from(highest(mir::SGPR)).max(u32::from(mir::SPARE_SGPR) + 2);
     Ok(Some(Placed { steps: p.steps, vgprs, sgprs, scratch_bytes, spill_moves: p.spill_moves }))
 }
 
-impl Place<'_> {
+impl Placer<'_> {
     fn all(&mut self) -> Result<(), CompileError> {
         let mut next = self.alloc.edits.iter().peekable();
         let mut stubs: Vec<(u32, u32, u32)> = Vec::new();
@@ -198,7 +199,7 @@ impl Place<'_> {
         }
     }
 
-    /// Word by word, in an order that does not overwrite what is still wanted.
+    /// Word by word, in an order that does not overwrite what is still needed.
     fn move_words(&mut self, file: u8, from: PReg, to: PReg, words: u8) {
         let mov = if file == mir::VGPR { op::V_MOV_B32 } else { op::S_MOV_B32 };
         let mut order: Vec<u8> = (0..words).collect();

@@ -1,12 +1,12 @@
 //! Waits for loads: before the first instruction that touches a register in flight, for no more than that load.
 //!
-//! Model (docs/amd-isa.md 5.6): vector memory loads return in order among themselves, LDS operations too; scalar loads in any order, so only
-//! a wait for all of them says anything. On gfx9 and gfx11 LDS and scalar loads share a counter. Stores are never waited for: nothing
-//! in a kernel reads what another thread stored to a buffer, and a thread's own accesses to its private memory are in order.
-//! Before a barrier the wave's LDS operations must be done.
+//! Model (docs/amd-isa.md 5.6): vector memory loads return in order among themselves, LDS operations too; scalar loads
+//! in any order, so only a wait for all of them tells anything. On gfx9 and gfx11 LDS and scalar loads share a counter.
+//! Stores are never waited for: nothing in a kernel reads what another thread stored to a buffer, and a thread's own
+//! accesses to its private memory are in order. Before a barrier the wave's LDS operations must be done.
 //!
-//! For each register: how many operations of the same counter were issued after its load (its age). Where paths meet, the
-//! youngest counts. Ages only fall and registers are only added, so going over the code until nothing changes comes to an end.
+//! For each register: how many operations of the same counter were issued after its load (its age). Where paths meet,
+//! the youngest counts. Ages only fall and registers are only added, so iterating until nothing changes terminates.
 
 use super::super::{Access, Chip, File, Inst, Operand, Row, Target, Unit, op, row_of};
 use super::CompileError;

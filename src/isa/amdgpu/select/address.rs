@@ -1,9 +1,10 @@
-//! Addresses: what all threads share goes to a scalar base, what differs to a 32-bit offset, constants to the immediate.
+//! Addresses: what all threads share goes to a scalar base, what differs to a 32-bit offset, constants to the
+//! immediate.
 //!
-//! An index is a sum of terms. A global address is `base + shared terms` in a scalar pair, plus a vector offset that the
-//! hardware adds without sign, plus 13 signed bits. Offsets are computed modulo 2^32 from the low words of the terms: that is
-//! exact as long as the offset itself lies within 32 bits, which bounds decide. Each partial sum stands in the level where its
-//! last term is known and is kept for neighbours.
+//! An index is a sum of terms. A global address is `base + shared terms` in a scalar pair, plus a vector offset that
+//! the hardware adds without sign, plus 13 signed bits. Offsets are computed modulo 2^32 from the low words of the
+//! terms: that is exact as long as the offset itself fits in 32 bits, which bounds decide. Each partial sum is in the
+//! level where its last term is known and is kept for neighbours.
 
 use super::super::op;
 use super::mir::{Code, Part};
@@ -20,7 +21,7 @@ pub(super) struct Sum {
     constant: i64,
 }
 
-/// Where an access goes.
+/// The address of an access.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Addr {
     /// Scalar base, vector offset (none: all threads access one place), immediate.
@@ -52,7 +53,7 @@ fn total(terms: &[Term]) -> (i128, i128) {
 }
 
 impl Select<'_> {
-    /// The buffer or area behind an address.
+    /// The buffer or area of an address.
     pub(super) fn base_of(u: &UOp) -> UOp {
         super::plan::register(u)
     }
@@ -120,7 +121,7 @@ impl Select<'_> {
         let (low, high) = total(&own);
         let top = i128::from(u32::MAX);
         if high - low <= top {
-            // What differs starts at zero; where it would start goes to what is shared.
+            // The differing part starts at zero; its start goes to the shared part.
             let start = i64::try_from(low).map_err(|_| self.malformed(format!("{i:?} is too far")))?;
             let start = if (0..=top).contains(&low) && high <= top { 0 } else { start };
             let shift = constant + start;
@@ -134,7 +135,7 @@ impl Select<'_> {
             return Ok(Addr::Global { base: pointer, offset, imm: imm as i32 });
         }
         if (len as i128) * i128::from(elem) <= top + 1 {
-            // The whole offset lies in the buffer, so its low word is all there is.
+            // The whole offset is within the buffer, so its low word suffices.
             let all: Vec<Term> = shared.into_iter().chain(own).collect();
             let pointer = self.pointer(base, slot, &[], 0)?;
             let offset = self.offset(&all, constant)?;

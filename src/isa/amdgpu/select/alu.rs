@@ -1,4 +1,4 @@
-//! Elementwise operations on one lane: which rule is in charge.
+//! Elementwise operations on one lane: which rule selects them.
 
 use super::super::op;
 use super::mir::Code;

@@ -60,7 +60,7 @@ impl Select<'_> {
             self.run_all(vec![Code::new(scalar[0], &[lo.into(), al, bl]), Code::new(scalar[1], &[hi.into(), ah, bh])])?;
             return Ok(Src::Part(to));
         }
-        // Not where it is wanted: the low half would be written before the high one is read.
+        // Not in the requested register: the low half would be written before the high one is read.
         let to = self.v_part(2);
         let (lo, hi) = Self::halves(to);
         let carry = self.mask_part();
@@ -70,7 +70,7 @@ impl Select<'_> {
         Ok(Src::Part(to))
     }
 
-    /// A mask register for a carry that nobody reads.
+    /// A mask register for a carry that is not read.
     fn carry_out(&mut self) -> super::mir::Opd {
         super::mir::Opd::Given(self.nowhere())
     }

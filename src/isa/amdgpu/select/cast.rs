@@ -1,4 +1,4 @@
-//! Conversions. Floats beyond an integer type's range give what the instruction gives: up to 32 bits the nearest value.
+//! Conversions. Floats beyond an integer type's range give the instruction's result: up to 32 bits the nearest value.
 
 use super::super::op;
 use super::mir::{Code, Part};
@@ -37,7 +37,7 @@ impl Select<'_> {
                     (from, F32 | F64) if from.is_int() => self.int_to_float(from, to, x),
                     (from, to) if from.is_int() && to.is_int() => self.int_to_int(from, to, x),
                     _ => {
-                        // Half types and everything but f32: by way of f32.
+                        // Half types and everything but f32: through f32.
                         let middle = self.without_home(|s| s.cast(from, F32, x))?;
                         self.cast(F32, to, middle)
                     }

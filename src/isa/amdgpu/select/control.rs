@@ -1,4 +1,4 @@
-//! Loops, whose turns all threads agree on, and mutable registers.
+//! Loops, whose iterations are the same for all threads, and mutable registers.
 
 use super::super::op;
 use super::mir::{Code, Inst, Part};
@@ -14,8 +14,8 @@ use std::collections::HashMap;
 pub(super) struct Loop {
     counter: Part,
     end: Src,
-    /// The program's bounds of the number of turns.
-    turns: (i128, i128),
+    /// The program's bounds of the number of iterations.
+    iterations: (i128, i128),
 }
 
 impl Select<'_> {
@@ -26,8 +26,8 @@ impl Select<'_> {
         }
         let words = self.words(u.dtype().scalar);
         let counter = self.s_part(words);
-        let turns = (u.src()[0].vmin(), u.src()[0].vmax());
-        let open = Loop { counter, end, turns };
+        let iterations = (u.src()[0].vmin(), u.src()[0].vmax());
+        let open = Loop { counter, end, iterations };
         self.levels.push(Level { insts: Vec::new(), kind: LevelKind::Loop(open), sums: HashMap::new() });
         self.cur = self.levels.len() - 1;
         self.vals[p] = Some(smallvec![Src::Part(counter)]);
@@ -41,25 +41,25 @@ impl Select<'_> {
             return Err(self.malformed(format!("{u:?} closes what is not innermost")));
         };
         self.cur = self.levels.len() - 1;
-        if l.turns.1 <= 0 {
+        if l.iterations.1 <= 0 {
             return Ok(());
         }
         let (top, exit) = (self.func.label(), self.func.label());
-        if l.turns.0 < 1 {
+        if l.iterations.0 < 1 {
             self.skip_unless_positive(l.end, l.counter.words, exit)?;
         }
         for k in 0..l.counter.words {
             let word = Part { sub: k, words: 1, ..l.counter };
             self.put(smallvec![Code::new(op::S_MOV_B32, &[word.into(), 0.into()])]);
         }
-        if l.turns.1 > 1 {
+        if l.iterations.1 > 1 {
             self.levels[self.cur].insts.push(Inst::label(top));
         }
         self.levels[self.cur].insts.extend(insts);
-        if l.turns.1 > 1 {
-            self.next_turn(&l, top)?;
+        if l.iterations.1 > 1 {
+            self.next_iteration(&l, top)?;
         }
-        if l.turns.0 < 1 {
+        if l.iterations.0 < 1 {
             self.levels[self.cur].insts.push(Inst::label(exit));
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Select<'_> {
     }
 
     /// Adds one to the counter and jumps to the label while it is below the end.
-    fn next_turn(&mut self, l: &Loop, top: Label) -> Res<()> {
+    fn next_iteration(&mut self, l: &Loop, top: Label) -> Res<()> {
         let low = Part { words: 1, ..l.counter };
         if l.counter.words == 1 {
             self.run(Code::new(op::S_ADD_I32, &[low.into(), low.into(), 1.into()]))?;

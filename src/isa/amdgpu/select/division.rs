@@ -1,4 +1,4 @@
-//! Integer division by what is no constant (rounding toward zero). Divisors are never zero.
+//! Integer division by values that are not constant (rounding toward zero). Divisors are never zero.
 
 use super::super::op;
 use super::mir::{Code, Part};
@@ -13,10 +13,10 @@ impl Select<'_> {
                 return s.divide_u32(op, a, b);
             }
             let (sa, sb) = (s.sign_of(a)?, s.sign_of(b)?);
-            let (ua, ub) = (s.turned(a, sa)?, s.turned(b, sb)?);
+            let (ua, ub) = (s.negated_if(a, sa)?, s.negated_if(b, sb)?);
             let r = s.divide_u32(op, ua, ub)?;
             let sign = if op == Op::CDiv { s.v(op::V_XOR_B32, &[sa, sb])? } else { sa };
-            s.turned(r, sign)
+            s.negated_if(r, sign)
         })?;
         let r = if t.size_bytes() < 4 { self.without_home(|s| s.narrow(r, t))? } else { r };
         if uniform { self.first_lane(r) } else { Ok(r) }
@@ -27,7 +27,7 @@ impl Select<'_> {
     }
 
     /// -x where the sign is all ones, else x.
-    fn turned(&mut self, x: Src, sign: Src) -> Res<Src> {
+    fn negated_if(&mut self, x: Src, sign: Src) -> Res<Src> {
         let flipped = self.v(op::V_XOR_B32, &[x, sign])?;
         self.v(op::V_SUB_NC_U32, &[flipped, sign])
     }
@@ -66,7 +66,7 @@ impl Select<'_> {
         Ok(if op == Op::CDiv { q } else { rest })
     }
 
-    /// 64 bits: one bit of the quotient a turn of a loop.
+    /// 64 bits: one bit of the quotient an iteration of a loop.
     pub(super) fn divide_wide(&mut self, op: Op, t: Scalar, a: Src, b: Src) -> Res<Src> {
         self.without_home(|s| {
             if !t.is_signed() {
@@ -84,7 +84,7 @@ impl Select<'_> {
     }
 
     fn divide_u64(&mut self, op: Op, n: Src, d: Src) -> Res<Src> {
-        // The dividend moves out to the left as the quotient moves in from the right.
+        // The dividend is shifted out to the left as the quotient is shifted in from the right.
         let (quotient, rest) = (self.v_part(2), self.v_part(2));
         let d = match d {
             Src::Part(p) if !self.is_scalar_part(p) => d,

@@ -1,4 +1,4 @@
-//! Registers, constants and instructions: what the rules of selection are written with.
+//! Registers, constants and instructions: the building blocks of the selection rules.
 
 use super::super::{Accepts, File, Inst as Encoded, Kind as SlotKind, NULL, Op, Operand, Reg, Row, op, row_of, ss, vs};
 use super::mir::{self, Code, Inst, Opd, Part, SGPR, VGPR};
@@ -46,7 +46,7 @@ impl Select<'_> {
         }
     }
 
-    /// Where the next result goes.
+    /// The register for the next result.
     pub fn result(&mut self, words: u8) -> Part {
         match self.wanted.take() {
             Some(p) if p.words == words => p,
@@ -56,7 +56,7 @@ impl Select<'_> {
 
     // --- operands ---
 
-    /// Word `k` of a value; a constant has zeros behind its second.
+    /// Word `k` of a value; a constant has zeros after its second.
     pub fn word(&self, src: Src, k: u8) -> Src {
         match src {
             Src::Bits(b) => Src::Bits(b.checked_shr(32 * u32::from(k)).unwrap_or(0) & 0xffff_ffff),
@@ -199,7 +199,7 @@ impl Select<'_> {
         Ok(self.put(smallvec![code]))
     }
 
-    /// Emits operations that nothing may come between, each made encodable first.
+    /// Emits operations that must stay together, each made encodable first.
     pub fn run_all(&mut self, codes: Vec<Code>) -> Res<&mut Inst> {
         let codes: Codes = codes.into_iter().map(|c| self.legal(c)).collect::<Res<_>>()?;
         Ok(self.put(codes))
@@ -211,7 +211,7 @@ impl Select<'_> {
         self.v_to(op, to, srcs)
     }
 
-    /// The last operation of a node's lane: its result goes where it is wanted.
+    /// The last operation of a node's lane: its result goes to the requested register.
     pub fn fin(&mut self, op: Op, srcs: &[Src]) -> Res<Src> {
         let to = self.result(1);
         self.v_to(op, to, srcs)
@@ -233,7 +233,7 @@ impl Select<'_> {
         Ok(Src::Part(to))
     }
 
-    /// Moves constants and scalar registers out of the way until the operation can be encoded.
+    /// Moves constants and scalar registers to other registers until the operation can be encoded.
     pub fn legal(&mut self, mut code: Code) -> Res<Code> {
         code.op = super::super::finish::names::on(self.target.chip, code.op);
         let mut scalars_too = false;
@@ -278,7 +278,7 @@ impl Select<'_> {
         }
     }
 
-    /// The operation with some registers, to ask the encoder about it.
+    /// The operation with some registers, for a trial encoding.
     fn stand_in(&self, code: &Code) -> Encoded {
         let mut seen: SmallVec<[VReg; 5]> = smallvec![];
         let operands = code.opds.iter().map(|o| match *o {
@@ -296,7 +296,7 @@ impl Select<'_> {
         Encoded { op: code.op, operands, mods: code.mods, enc: Default::default(), dual: None }
     }
 
-    /// A register that takes what nobody reads: NULL, or a spare one where there is none.
+    /// A register for unused results: NULL, or a spare one where there is none.
     pub fn nowhere(&self) -> Operand {
         if self.chip().is_gfx9() { self.target.mask(mir::SPARE_SGPR) } else { NULL }
     }

@@ -1,8 +1,8 @@
 //! The kernel's start and end: arguments, workgroup and thread numbers, the scratch areas.
 //!
-//! Arguments are 64-bit words: the buffers' addresses in slot order, then the variables' values. What a wave finds in its
-//! registers: docs/amd.md 4.4. On chips up to gfx11 fifteen user registers are asked for although two are used: with fewer than
-//! sixteen initialised ones gfx1100 may leave garbage in the last.
+//! Arguments are 64-bit words: the buffers' addresses in slot order, then the variables' values. Initial
+//! registers: docs/amd.md 4.4. On chips up to gfx11 fifteen user registers are requested although two are used: with
+//! fewer than sixteen initialised ones gfx1100 may leave garbage in the last.
 
 use super::super::{Chip, File, Operand, Reg, op};
 use super::mir::{self, Code, Inst, Part, SGPR, VGPR};
@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Registers at entry: workgroup ids, packed thread ids.
     groups: [Option<VReg>; 3],
     items: Option<VReg>,
-    /// Made from them when first wanted.
+    /// Computed from them at the first use.
     group_ids: [Option<Src>; 3],
     item_ids: [Option<Src>; 3],
     /// Argument words by pairs of arguments.

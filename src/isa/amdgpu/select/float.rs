@@ -118,7 +118,7 @@ impl Select<'_> {
         self.choose(t, Src::Part(unordered), if double { NAN_64 } else { NAN }, larger)
     }
 
-    /// `v_div_scale`: the scaled operand; whether the last step must undo it goes to VCC when asked for.
+    /// `v_div_scale`: the scaled operand; whether the last step must undo it goes to VCC if requested.
     fn div_scale(&mut self, double: bool, of: Src, (n, d): (Src, Src), flag: Option<Part>) -> Res<Src> {
         let to = self.v_part(if double { 2 } else { 1 });
         let code = if double { op::V_DIV_SCALE_F64 } else { op::V_DIV_SCALE_F32 };

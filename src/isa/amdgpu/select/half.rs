@@ -1,9 +1,9 @@
 //! f16 arithmetic: two lanes an instruction.
 //!
-//! The lanes of a vector are taken in pairs, each pair one register: as it was loaded, or packed first. An instruction says which
-//! half of each source makes which half of the result, so a lane that stands for both costs nothing. Results stay packed and are
-//! stored as they are; a single lane uses the low half. The larger of two values with NaN winning is gfx12's alone; elsewhere it
-//! is taken in f32.
+//! The lanes of a vector are taken in pairs, each pair one register: as it was loaded, or packed first. An instruction
+//! selects which half of each source makes which half of the result, so a lane used for both costs nothing. Results
+//! stay packed and are stored as they are; a single lane uses the low half. The NaN-propagating maximum is gfx12's
+//! alone; elsewhere it is computed in f32.
 
 use super::super::{Op as Mnemonic, Operand, op};
 use super::mir::{Code, Opd, Part};

@@ -1,4 +1,5 @@
-//! Integers of up to 32 bits, kept extended to 32: on the scalar unit where all threads agree, else on the vector unit.
+//! Integers of up to 32 bits, kept extended to 32: on the scalar unit where all threads share the value, else on the
+//! vector unit.
 
 use super::super::op;
 use super::{Res, Select, Src};
@@ -73,12 +74,12 @@ impl Select<'_> {
         }
     }
 
-    /// The short encodings want a vector register second.
+    /// The short encodings need a vector register second.
     pub(super) fn fin_commuting(&mut self, op: super::super::Op, a: &[Src]) -> Res<Src> {
         if self.is_uniform(a[1]) { self.fin(op, &[a[1], a[0]]) } else { self.fin(op, a) }
     }
 
-    /// Whether source `k` lies within 24 bits.
+    /// Whether source `k` fits in 24 bits.
     fn is_short(&self, u: &UOp, k: usize) -> bool {
         let fits = |s: &UOp| s.vmin() >= 0 && s.vmax() < 1 << 24;
         matches!(u.op(), Op::Mul | Op::MulAcc) && u.src().get(k).is_some_and(fits)

@@ -1,5 +1,5 @@
-//! Bools: lane masks in scalar registers. Masks on which all threads agree come from scalar comparisons and are all ones or
-//! all zeros; others say nothing about lanes that do not run.
+//! Bools: lane masks in scalar registers. Masks that are the same for all threads come from scalar comparisons and are
+//! all ones or all zeros; in others the bits of inactive lanes are undefined.
 
 use super::super::op;
 use super::mir::{Code, Part};
@@ -16,7 +16,7 @@ impl Select<'_> {
         }
     }
 
-    /// Where a mask that is a node's result goes.
+    /// The register for a mask that is a node's result.
     fn result_mask(&mut self) -> Part {
         let words = self.target.mask_words();
         match self.wanted.take() {

@@ -1,9 +1,9 @@
 //! Loads and stores of buffers and workgroup memory.
 //!
-//! Lanes side by side become accesses of up to 128 bits. Buffers start at a multiple of their element only; global memory takes any
-//! alignment, workgroup memory wants multiples of 4 for accesses beyond 16 bits. A gated access runs under its own EXEC: one
-//! instruction for the allocator, so that nothing it adds comes between. Elements of 32 bits and more that all threads read from a
-//! buffer that nobody writes go through the scalar cache.
+//! Adjacent lanes become accesses of up to 128 bits. Buffers start at a multiple of their element only; global memory
+//! takes any alignment, workgroup memory needs multiples of 4 for accesses beyond 16 bits. A gated access runs under
+//! its own EXEC: one instruction for the allocator, so that nothing it adds comes between. Elements of 32 bits and more
+//! that all threads read from a read-only buffer go through the scalar cache.
 
 use super::super::{Op as Mnemonic, op};
 use super::address::Addr;
@@ -90,7 +90,7 @@ impl Select<'_> {
         self.finish_load(&a, t, raw, &alt)
     }
 
-    /// What has to be done with loaded lanes: bools become masks, packed lanes behind a gate their alternative.
+    /// What remains to be done with loaded lanes: bools become masks, gated packed lanes get their alternative.
     fn finish_load(&mut self, a: &Access, t: Scalar, raw: Val, alt: &Val) -> Res<Val> {
         let mut out = Val::new();
         for (k, lane) in raw.into_iter().enumerate() {
@@ -110,8 +110,8 @@ impl Select<'_> {
         Ok(out)
     }
 
-    /// Loads all pieces, if wanted into one tuple; of gated ones the lanes (those of 32 bits and more) that stay closed have the
-    /// alternative.
+    /// Loads all pieces, if requested into one tuple; of gated ones the lanes (those of 32 bits and more) that stay
+    /// closed have the alternative.
     fn load_pieces(&mut self, a: &Access, alt: &Val, tuple: Option<Part>) -> Res<Val> {
         let size = a.t.size_bytes();
         let mut out = Val::new();
@@ -197,7 +197,7 @@ impl Select<'_> {
         all.extend(codes);
         all.push(Code::new(restore, &[exec.into(), saved.into()]));
         let inst = self.run_all(all)?;
-        // Lanes outside keep what was there.
+        // Lanes outside keep their old value.
         for r in inst.regs.iter_mut().filter(|r| r.vreg != saved.reg && r.role.writes()) {
             r.role = Role::Mod;
         }
@@ -296,7 +296,7 @@ impl Select<'_> {
             let slot = Part { sub: k as u8, words: 1, ..to };
             words.push(self.pack(part, t, Some(slot))?);
         }
-        // Words that were packed already stand in another tuple: there, if in order.
+        // Words that were packed are already in another tuple: there, if in order.
         if let Src::Part(first) = words[0]
             && first.reg != to.reg
             && words.iter().enumerate().all(|(k, w)| *w == Src::Part(Part { sub: first.sub + k as u8, ..first }))

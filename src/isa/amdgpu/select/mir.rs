@@ -1,8 +1,8 @@
-//! Machine instructions before registers are given out: table operations on virtual registers.
+//! Machine instructions before register allocation: table operations on virtual registers.
 //!
-//! One [`Inst`] is what the allocator sees: mostly one operation, or a short bundle that nothing may come between (a compare and
-//! the select that reads SCC, an access under its own EXEC mask). A value of several words is a tuple; instructions may
-//! read and write parts of it.
+//! One [`Inst`] is what the allocator sees: mostly one operation, or a short bundle that must stay together (a compare
+//! and the select that reads SCC, an access under its own EXEC mask). A value of several words is a tuple; instructions
+//! may read and write parts of it.
 
 use super::super::{Access, Chip, Modifiers, Op, Operand, Row, Target};
 use doorbell_codegen::regalloc::{
@@ -51,7 +51,7 @@ pub fn class_shape(class: Class) -> (u8, u8) {
     (class.0 / WIDTHS.len() as u8, WIDTHS[usize::from(class.0) % WIDTHS.len()])
 }
 
-/// The registers to give out: so many vector registers, and the scalar ones that are free within the limits.
+/// The available registers: this many vector registers, and the scalar ones that are free within the limits.
 pub fn reg_info(target: Target, vgprs: u16, limits: Limits) -> RegInfo {
     let mut classes = Vec::new();
     for (file, name) in [(VGPR, "vgpr"), (SGPR, "sgpr")] {
@@ -143,7 +143,7 @@ impl Code {
     }
 }
 
-/// What the allocator gives places to.
+/// The values that the allocator allocates.
 #[derive(Clone, Debug)]
 pub struct Inst {
     pub codes: SmallVec<[Code; 1]>,
@@ -178,7 +178,7 @@ impl Inst {
         self
     }
 
-    /// The allocator's operand that stands for a part, read or written.
+    /// The allocator's operand for a part, read or written.
     pub fn index_of(&self, reg: VReg, writes: bool) -> Option<usize> {
         let same = |r: &RegOperand| r.vreg == reg;
         let exact = |r: &RegOperand| same(r) && if writes { r.role.writes() } else { r.role.reads() };
@@ -195,7 +195,7 @@ impl Inst {
     }
 }
 
-/// Puts codes together as one instruction; `whole` tells whether a part is its whole register, or a first write to it.
+/// Joins codes as one instruction; `whole` tells whether a part is its whole register, or a first write to it.
 pub fn inst(chip: Chip, codes: SmallVec<[Code; 1]>, whole: &mut dyn FnMut(Part) -> bool) -> Inst {
     let mut regs: SmallVec<[RegOperand; 4]> = smallvec![];
     let bundle = codes.len() > 1;
@@ -238,7 +238,7 @@ pub fn inst(chip: Chip, codes: SmallVec<[Code; 1]>, whole: &mut dyn FnMut(Part) 
     Inst { codes, regs, flow: Flow::Next, kind: Kind::Plain }
 }
 
-/// Drops instructions whose results nobody reads.
+/// Drops instructions whose results are not read.
 pub fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
     let mut reads = vec![0u32; vregs];
     // What an instruction reads of a register that it also writes does not keep it alive.
@@ -270,7 +270,7 @@ pub fn sweep(insts: &mut Vec<Inst>, vregs: usize) {
     }
 }
 
-/// Hands the instructions to the allocator.
+/// Passes the instructions to the allocator.
 pub fn describe(insts: &[Inst], func: &mut Func) {
     for i in insts {
         func.push(i.kind, i.flow, &i.regs, &[]);

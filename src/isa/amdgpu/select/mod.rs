@@ -1,13 +1,13 @@
 //! Linear nodes → instructions on virtual registers, node by node in list order.
 //!
-//! A value is a list of lanes (the vector lanes of the program, not those of the wave): each lane a constant, a scalar register
-//! if all threads have the same value, or a vector register. Bools are lane masks in scalar registers, all ones or all zeros
-//! when all threads agree. Integers below 32 bits are kept extended to 32; f16 and bf16 are in the low half, the upper half is
-//! undefined. Lanes of 8 and 16 bits that were loaded together stay packed until somebody computes with them; f16 arithmetic works on
-//! packed lanes.
+//! A value is a list of lanes (the vector lanes of the program, not those of the wave): each lane a constant, a scalar
+//! register if all threads have the same value, or a vector register. Bools are lane masks in scalar registers, all
+//! ones or all zeros when all threads have the same. Integers below 32 bits are kept extended to 32; f16 and bf16 are
+//! in the low half, the upper half is undefined. Lanes of 8 and 16 bits that were loaded together stay packed until
+//! they are computed with; f16 arithmetic works on packed lanes.
 //!
-//! Code is gathered in levels: the body, and each open loop. Addresses are summed in the level where their terms are known,
-//! so what a loop does not change stands before it.
+//! Code is gathered in levels: the body, and each open loop. Addresses are summed in the level where their terms are
+//! known, so what a loop does not change precedes it.
 
 mod address;
 mod alu;
@@ -104,7 +104,7 @@ struct Select<'a> {
     pub mutable: HashMap<VReg, usize>,
     /// Constants in registers, made in the body: (bits, words, file).
     pub consts: HashMap<(u64, u8, u8), VReg>,
-    /// Where the next result is wanted.
+    /// The register requested for the next result.
     pub wanted: Option<Part>,
     pub args: entry::Args,
     pub locals: UMap<u32>,
@@ -176,7 +176,7 @@ impl Select<'_> {
         Ok(v)
     }
 
-    /// Copies lanes that must not stay where they are: a register that changes later, or a tuple that is wanted.
+    /// Copies lanes that must not stay where they are: a register that changes later, or a requested tuple.
     pub fn settle(&mut self, p: usize, u: &UOp, mut v: Val, home: Option<&[Part]>) -> Res<Val> {
         if matches!(u.op(), Op::Acc | Op::After) {
             return Ok(v);
@@ -198,7 +198,7 @@ impl Select<'_> {
         Ok(v)
     }
 
-    /// Registers for the lanes of a node whose value is wanted in tuples.
+    /// Registers for the lanes of a node whose value is needed in tuples.
     pub fn home(&mut self, p: usize, u: &UOp) -> Option<Vec<Part>> {
         if !self.plan.tuple[p] || matches!(u.op(), Op::Load | Op::After | Op::Const) {
             return None;
@@ -376,7 +376,7 @@ fn rounds_to_halves(u: &UOp) -> bool {
     u.dtype().scalar == Scalar::F16 && u.src()[0].dtype().scalar == Scalar::F32
 }
 
-/// Bits of a type as they stand in registers: small integers extended to 32 bits.
+/// Bits of a type as they are in registers: small integers extended to 32 bits.
 fn extend(bits: u64, t: Scalar) -> u64 {
     match t {
         Scalar::I8 => u64::from(i32::from(bits as i8).cast_unsigned()),

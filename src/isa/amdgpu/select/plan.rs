@@ -1,4 +1,4 @@
-//! What each node of the list needs, before any code is made.
+//! The requirements of each node of the list, before any code is made.
 
 use super::{CompileError, Res};
 use doorbell_codegen::Program;
@@ -6,11 +6,11 @@ use doorbell_uop::{Op, UMap, UOp};
 
 /// Facts by position in the list.
 pub(super) struct Plan {
-    /// Vectors that are stored as they are (or go to the matrix unit): wanted in consecutive registers.
+    /// Vectors that are stored as they are (or go to the matrix unit): needed in consecutive registers.
     pub tuple: Vec<bool>,
     /// And in one tuple, however long; of a load only this is set.
     pub whole: Vec<bool>,
-    /// Values that are computed right into the register that they are assigned to, when they are assigned.
+    /// Values that are computed directly into the register that they are assigned to, at the assignment.
     pub into: Vec<bool>,
     /// The place of the last assignment to each Acc.
     pub last_set: UMap<usize>,
@@ -65,7 +65,7 @@ impl Plan {
                     || !uops[p..i].iter().any(|s| s.op() == Op::SetAcc && register(&s.src()[0]) == r)
             });
             plan.into[p] = alone && made && others_rest;
-            // Products added one after the other all stand in the register.
+            // Products added one after the other are all in the register.
             let mut sum = value;
             while plan.into[p] && sum.op() == Op::Wmma && sum.src()[2].op() == Op::Wmma {
                 sum = &sum.src()[2];
@@ -95,7 +95,7 @@ impl Plan {
     }
 }
 
-/// The Acc behind a value, or the value.
+/// The Acc of a value, or the value.
 pub(super) fn register(u: &UOp) -> UOp {
     let mut u = u;
     while u.op() == Op::After {

@@ -1,9 +1,10 @@
-//! Reductions over the threads of a wave: registers whose lanes change places, without memory.
+//! Reductions over the threads of a wave: registers whose lanes are permuted, without memory.
 //!
-//! Step by step each lane takes in the value of the lane whose number differs in one bit (docs/amd-isa.md 5.5). When the bits below are done,
-//! lanes that differ in these alone hold the same, so a mirrored row serves for a flipped bit. Up to 16 lanes it is DPP, in
-//! the arithmetic instruction itself where it has that form; the two rows of 32 lanes change places by `v_permlanex16`, on
-//! gfx942 by `ds_swizzle`; a whole wave of 64 is collected in its last lane (`row_bcast`) and read as a scalar.
+//! Step by step each lane combines with the lane whose number differs in one bit (docs/amd-isa.md 5.5). When the bits
+//! below are done, lanes that differ in these alone hold the same, so a mirrored row serves for a flipped bit. Up to 16
+//! lanes it is DPP, in the arithmetic instruction itself where it has that form; the two rows of 32 lanes are exchanged
+//! by `v_permlanex16`, on gfx942 by `ds_swizzle`; a whole wave of 64 is collected in its last lane (`row_bcast`) and
+//! read as a scalar.
 
 use super::super::{Chip, Dpp, DppCtrl, Op as Mnemonic, op};
 use super::mir::{Code, Opd, Part};
@@ -63,7 +64,7 @@ impl Select<'_> {
         if whole { self.last_lane(x, words) } else { Ok(x) }
     }
 
-    /// The instruction that takes its first operand through DPP and leaves nothing to be done after it.
+    /// The instruction that takes its first operand through DPP and needs no operation after it.
     fn with_dpp(&self, op: Op, t: Scalar) -> Option<Mnemonic> {
         let small = t.is_int() && t.size_bytes() <= 4;
         match op {
@@ -77,7 +78,7 @@ impl Select<'_> {
         }
     }
 
-    /// What stands in the other lanes, word by word.
+    /// The contents of the other lanes, word by word.
     fn moved(&mut self, from: Part, step: Step) -> Res<Part> {
         let to = self.v_part(from.words);
         for k in 0..from.words {

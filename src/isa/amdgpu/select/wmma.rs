@@ -1,8 +1,8 @@
 //! The matrix unit: WMMA of gfx11 and gfx12, MFMA of gfx942.
 //!
-//! The operands of one instruction are tuples of registers whose lanes lie as [`WmmaArg`](doorbell_uop::WmmaArg) says; codegen has
-//! spread them, here they are only brought together. The result may be the accumulator's tuple, but share no register with it otherwise,
-//! nor with the operands: the unit reads them while it writes.
+//! The operands of one instruction are tuples of registers with the lane layout of [`WmmaArg`](doorbell_uop::WmmaArg);
+//! codegen has spread them, here they are only joined to tuples. The result may be the accumulator's tuple, but must
+//! share no register with it otherwise, nor with the operands: the unit reads them while it writes.
 
 use super::super::Op;
 use super::mir::{Code, Inst, Opd, Part};
@@ -25,7 +25,7 @@ impl Select<'_> {
             _ => self.v_part(words),
         };
         let acc = self.accumulator(acc, to)?;
-        // Of bytes the modifier says that they are signed; MFMA takes no others.
+        // For bytes a modifier marks them as signed; MFMA takes no others.
         let signed = unit.a == Scalar::I8 && unit.name.starts_with("v_wmma");
         let inst = self.run(Code::new(op, &[to.into(), a.into(), b.into(), acc]).neg(if signed { 3 } else { 0 }))?;
         apart(inst, to.reg);

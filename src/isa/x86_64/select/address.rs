@@ -1,7 +1,7 @@
 //! Addresses: an index as a sum of terms, each added where it is known.
 //!
-//! Terms of outer levels go into a pointer that stands before the loop; terms of the current level stay an index register; the constant
-//! goes into the instruction. Equal sums are made once a level.
+//! Terms of outer levels go into a pointer that is computed before the loop; terms of the current level stay an index
+//! register; the constant goes into the instruction. Equal sums are made once a level.
 
 use super::super::IselError;
 use super::super::gpr;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 /// Terms `(position in the list, factor in bytes)`, sorted.
 pub(super) type Terms = SmallVec<[(u32, i64); 4]>;
 
-/// What a register adds up: an address (position of its node) or nothing, and terms.
+/// The sum in a register: an address (position of its node) or nothing, and terms.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) struct Sum {
     base: Option<u32>,
@@ -82,8 +82,8 @@ impl Select<'_> {
         Ok(Mem { disp: mem.disp + disp, ..mem })
     }
 
-    /// An index, or one lane of a vector index, as terms and a constant, all times `factor`. `None`: a lane of a vector that is no sum
-    /// of scalars.
+    /// An index, or one lane of a vector index, as terms and a constant, all times `factor`. `None`: a lane of a vector
+    /// that is no sum of scalars.
     fn linear(&mut self, i: &UOp, lane: Option<u16>, factor: i64) -> Res<Option<(Terms, i64)>> {
         let (mut terms, mut konst) = (Terms::new(), 0i64);
         let mut todo: SmallVec<[(UOp, Option<u16>, i64); 8]> = SmallVec::from_elem((i.clone(), lane, factor), 1);

@@ -1,7 +1,7 @@
 //! Conversions between types, on scalars and vectors.
 //!
-//! A vector conversion is a route of steps that one instruction (or a short sequence) does, each on as many lanes as fit a register in
-//! the widest type on the way. Out of range floats give what the instruction gives; integers wrap.
+//! A vector conversion is a route of steps that one instruction (or a short sequence) does, each on as many lanes as
+//! fit a register in the widest intermediate type. Out of range floats give the instruction's result; integers wrap.
 
 use super::super::form::{Row, Width};
 use super::super::gpr::{self, Cond};
@@ -16,26 +16,26 @@ use smallvec::{SmallVec, smallvec};
 
 use Scalar::*;
 
-/// The types on the way from one to another.
+/// The intermediate types from one to another.
 fn route(from: Scalar, to: Scalar) -> SmallVec<[Scalar; 5]> {
     let small = |t: Scalar| matches!(t, I8 | U8 | I16 | U16);
     let half = |t: Scalar| matches!(t, F16 | BF16);
-    let mut way: SmallVec<[Scalar; 5]> = smallvec![from];
+    let mut steps: SmallVec<[Scalar; 5]> = smallvec![from];
     if from.is_int() && to.is_float() && small(from) {
-        way.push(I32);
+        steps.push(I32);
     }
     if half(from) && to != from && to != F32 {
-        way.push(F32);
+        steps.push(F32);
     }
     if half(to) && from != F32 && from != to {
-        way.push(F32);
+        steps.push(F32);
     }
     if from.is_float() && small(to) {
-        way.push(I32);
+        steps.push(I32);
     }
-    way.push(to);
-    way.dedup();
-    way
+    steps.push(to);
+    steps.dedup();
+    steps
 }
 
 impl Select<'_> {
@@ -56,7 +56,7 @@ impl Select<'_> {
     pub(super) fn fresh(&mut self, v: Val) -> Val {
         match v {
             Val::G(r) => Val::G(self.copy(r)),
-            // Nothing writes to a tile but its own sum.
+            // Only its own sum writes to a tile.
             Val::T(r) => Val::T(r),
             Val::V(rs) => Val::V(rs.iter().map(|r| self.copy(*r)).collect()),
             Val::K(rs, per) => Val::K(rs.iter().map(|r| self.copy(*r)).collect(), per),
@@ -139,7 +139,8 @@ impl Select<'_> {
         Ok(out[0])
     }
 
-    /// Unsigned 64-bit: on AVX2 a value with its top bit set is halved (the lost bit kept sticky), converted and doubled.
+    /// Unsigned 64-bit: on AVX2 a value with its top bit set is halved (the lost bit kept sticky), converted and
+    /// doubled.
     fn u64_to_float(&mut self, r: VReg, t: Scalar, row: &Row) -> Res<VReg> {
         let zero = self.const_vec(0, 8, Width::X)?;
         if self.wide() {
@@ -190,12 +191,12 @@ impl Select<'_> {
         if from == to || (from.is_int() && to.is_int() && from.size_bytes() == to.size_bytes()) {
             return Ok(regs);
         }
-        let way = route(from, to);
-        let widest = way.iter().map(|t| t.size_bytes() as u16).max().unwrap_or(8);
+        let steps = route(from, to);
+        let widest = steps.iter().map(|t| t.size_bytes() as u16).max().unwrap_or(8);
         let step = lanes.min(self.arch.vector_bytes() / widest);
         let (a, b) = (from.size_bytes() as u16, to.size_bytes() as u16);
         let mut pieces = self.pieces(&regs, Shape::of(a, lanes, self.arch), step)?;
-        for pair in way.windows(2) {
+        for pair in steps.windows(2) {
             for p in &mut pieces {
                 *p = self.step(*p, pair[0], pair[1], step)?;
             }
@@ -301,7 +302,8 @@ impl Select<'_> {
         self.narrow(x, U32, U16, w)
     }
 
-    /// Drops the upper parts of integer lanes. On AVX2 by halves: bytes are gathered in each 16-byte lane, then the lanes joined.
+    /// Drops the upper parts of integer lanes. On AVX2 by halves: bytes are gathered in each 16-byte lane, then the
+    /// lanes joined.
     fn narrow(&mut self, r: VReg, f: Scalar, t: Scalar, w: Width) -> Res<VReg> {
         if let Some(row) = ops::narrow(f, t).filter(|row| self.has(row, w)) {
             return self.def(&row, w, &[In::R(r)]);

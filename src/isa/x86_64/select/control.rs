@@ -1,7 +1,8 @@
 //! Loops, conditions and mutable registers.
 //!
-//! A loop runs its body at least once; a test before it skips it if it may have no turns. Products of the counter with a stride are
-//! induction registers that are added to once a turn; the counter itself exists only if something reads it.
+//! A loop runs its body at least once; a test before it skips it if it may have no iterations. Products of the counter
+//! with a stride are induction registers that are incremented once an iteration; the counter itself exists only if
+//! something reads it.
 
 use super::super::IselError;
 use super::super::gpr::{self, Cond};
@@ -13,9 +14,9 @@ use doorbell_uop::{Op, Scalar, UOp, to_bits};
 use hashbrown::HashMap;
 use iced_x86::Code;
 
-/// How many turns.
+/// Number of iterations.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) enum Turns {
+pub(in super::super) enum Iterations {
     Known(i64),
     Reg(VReg, /* may be zero */ bool),
 }
@@ -23,7 +24,7 @@ pub(in super::super) enum Turns {
 /// An open loop.
 #[derive(Debug)]
 pub(in super::super) struct Loop {
-    pub turns: Turns,
+    pub iterations: Iterations,
     pub counter: VReg,
     pub counter_used: bool,
     /// `(stride, register)`: counter times stride.
@@ -33,15 +34,15 @@ pub(in super::super) struct Loop {
 impl Select<'_> {
     pub(super) fn open_loop(&mut self, p: usize, u: &UOp) -> Res<()> {
         let end = &u.src()[0];
-        let turns = match end.as_const().and_then(|c| c.as_int()) {
-            Some(n) => Turns::Known(i64::try_from(n).unwrap_or(i64::MAX)),
+        let iterations = match end.as_const().and_then(|c| c.as_int()) {
+            Some(n) => Iterations::Known(i64::try_from(n).unwrap_or(i64::MAX)),
             None => {
                 let r = self.index_reg(end)?;
-                Turns::Reg(r, end.vmin() < 1)
+                Iterations::Reg(r, end.vmin() < 1)
             }
         };
         let counter = self.gpr();
-        let open = Loop { turns, counter, counter_used: false, inductions: Vec::new() };
+        let open = Loop { iterations, counter, counter_used: false, inductions: Vec::new() };
         self.levels.push(Level { insts: Vec::new(), kind: LevelKind::Loop(open), sums: HashMap::new() });
         self.cur = self.levels.len() - 1;
         self.vals[p] = Some(Val::G(counter));
@@ -59,7 +60,8 @@ impl Select<'_> {
         }
     }
 
-    /// A register that holds the counter of the loop at a level times a stride, and the factor (1, 2, 4, 8) still to apply.
+    /// A register that holds the counter of the loop at a level times a stride, and the factor (1, 2, 4, 8) still to
+    /// apply.
     pub(super) fn induction(&mut self, level: usize, stride: i64) -> Res<(VReg, u8)> {
         let fresh = self.gpr();
         let LevelKind::Loop(l) = &mut self.levels[level].kind else {
@@ -84,20 +86,20 @@ impl Select<'_> {
             return Err(IselError::Malformed(format!("{u:?} closes what is not innermost")));
         };
         self.cur = self.levels.len() - 1;
-        if matches!(l.turns, Turns::Known(n) if n <= 0) {
+        if matches!(l.iterations, Iterations::Known(n) if n <= 0) {
             return Ok(());
         }
         // Count with an induction register if the plain counter has no other reader.
         let (step, limit) = self.limit(&mut l)?;
         let (top, exit) = (self.func.label(), self.func.label());
-        if let Turns::Reg(r, true) = l.turns {
+        if let Iterations::Reg(r, true) = l.iterations {
             let form = gpr::two(gpr::TEST, true);
             self.put(Inst::new((form, Code::INVALID), &[Opd::Reg(r, b'q'), Opd::Reg(r, b'q')]).read_only());
             self.put(Inst::bare(Cond::Le.jump(), Flow::Branch(exit)));
         }
         let counter = l.counter_used.then_some((1, l.counter));
         let running: Vec<(i64, VReg)> = counter.into_iter().chain(l.inductions.iter().copied()).collect();
-        let once = matches!(l.turns, Turns::Known(1));
+        let once = matches!(l.iterations, Iterations::Known(1));
         for (_, r) in &running {
             self.put(Inst::new(
                 (gpr::one([Code::Mov_r32_imm32; 2], false), Code::INVALID),
@@ -129,23 +131,23 @@ impl Select<'_> {
     fn limit(&mut self, l: &mut Loop) -> Res<(VReg, Limit)> {
         if !l.counter_used {
             let fits = |n: i64| n.checked_mul(l.inductions.first()?.0).filter(|v| i32::try_from(*v).is_ok());
-            match (l.turns, l.inductions.first().copied()) {
-                (Turns::Known(n), Some((stride, r))) if stride > 0 => {
+            match (l.iterations, l.inductions.first().copied()) {
+                (Iterations::Known(n), Some((stride, r))) if stride > 0 => {
                     if let Some(v) = fits(n) {
                         return Ok((r, Limit::Imm(v)));
                     }
                 }
-                (Turns::Reg(n, _), Some((stride, r))) if stride > 0 => {
+                (Iterations::Reg(n, _), Some((stride, r))) if stride > 0 => {
                     return Ok((r, Limit::Reg(self.times(n, stride)?)));
                 }
                 _ => {}
             }
             l.counter_used = true;
         }
-        Ok(match l.turns {
-            Turns::Known(n) if i32::try_from(n).is_ok() => (l.counter, Limit::Imm(n)),
-            Turns::Known(n) => (l.counter, Limit::Reg(self.const_gpr(n))),
-            Turns::Reg(n, _) => (l.counter, Limit::Reg(n)),
+        Ok(match l.iterations {
+            Iterations::Known(n) if i32::try_from(n).is_ok() => (l.counter, Limit::Imm(n)),
+            Iterations::Known(n) => (l.counter, Limit::Reg(self.const_gpr(n))),
+            Iterations::Reg(n, _) => (l.counter, Limit::Reg(n)),
         })
     }
 
@@ -240,7 +242,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// The form in which mutable bool vectors are kept; other values as they are.
+    /// The form of mutable bool vectors; other values as they are.
     fn canonical(&mut self, v: Val, lanes: u16) -> Res<Val> {
         match v {
             Val::K(..) => {

@@ -1,7 +1,7 @@
 //! One address a lane: gathers and scatters.
 //!
-//! A lane whose index is a sum of scalars gets an ordinary address; elements of 4 and 8 bytes at computed indexes are gathered by
-//! the machine on AVX-512; the rest goes lane by lane.
+//! A lane whose index is a sum of scalars gets an ordinary address; elements of 4 and 8 bytes at computed indexes are
+//! gathered by the machine on AVX-512; the rest is done lane by lane.
 
 use super::super::form::Width;
 use super::super::mir::{Inst, Mem, Opd};

@@ -1,7 +1,7 @@
 //! Bool vectors: mask registers on AVX-512, all-ones lanes on AVX2; comparisons, logic and selection.
 //!
-//! A producer makes a mask in the layout of what it compared; a consumer asks for the layout of what it selects, and the mask is cut,
-//! joined, widened or narrowed then.
+//! A producer makes a mask in the layout of what it compared; a consumer requests the layout of what it selects, and
+//! the mask is cut, joined, widened or narrowed then.
 
 use super::super::IselError;
 use super::super::form::{Row, Width};
@@ -80,7 +80,7 @@ impl Select<'_> {
             16 => self.def(&KUNPCKWD, Width::X, &[In::R(high), In::R(low)]),
             32 => self.def(&KUNPCKDQ, Width::X, &[In::R(high), In::R(low)]),
             _ => {
-                // Below 8 bits what lies above is cleared first.
+                // Below 8 bits the bits above are cleared first.
                 let up = self.def(&KSHIFTLB, Width::X, &[In::R(low), In::I(8 - i64::from(have))])?;
                 let low = self.def(&KSHIFTRB, Width::X, &[In::R(up), In::I(8 - i64::from(have))])?;
                 let high = self.def(&KSHIFTLB, Width::X, &[In::R(high), In::I(i64::from(have))])?;
@@ -145,7 +145,7 @@ impl Select<'_> {
             });
         }
         if dt.lanes == 1 {
-            // A scalar's answer is 0 or 1.
+            // A scalar's result is 0 or 1.
             let g = if self.wide() {
                 self.def(&KMOVB_GK, Width::X, &[In::R(out[0])])?
             } else {
@@ -199,7 +199,7 @@ impl Select<'_> {
             return self.not(x, lanes);
         }
         let vals: Vec<Val> = u.src().iter().map(|s| self.val(s)).collect::<Res<_>>()?;
-        // The layout of the first that is no constant: it most likely comes from a comparison beside the consumer.
+        // The layout of the first that is no constant: it most likely comes from a comparison near the consumer.
         let lead = u.src().iter().position(|s| s.op() != Op::Const).unwrap_or(0);
         let (mut cols, layout) = (Vec::new(), vals[lead].clone());
         for v in vals {
@@ -302,8 +302,8 @@ impl Select<'_> {
         Ok(Val::V(out))
     }
 
-    /// `a < b ? b : a` and `a < b ? a : b` as one instruction: `vmax` and `vmin` give their second operand for NaN and for equal
-    /// zeros, which is what the comparison gives too.
+    /// `a < b ? b : a` and `a < b ? a : b` as one instruction: `vmax` and `vmin` return their second operand for NaN
+    /// and for equal zeros, which is what the comparison selects too.
     fn lesser_or_greater(&mut self, u: &UOp) -> Res<Option<Val>> {
         let (dt, s) = (u.dtype(), u.src());
         let [a, b] = s[0].src() else { return Ok(None) };

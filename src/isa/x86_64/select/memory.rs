@@ -1,7 +1,7 @@
 //! Loads and stores of consecutive elements, gated or not.
 //!
-//! A scalar gate is a branch around the access. A vector gate is a mask on the access where the machine has one for the element (all on
-//! AVX-512, 4 and 8 bytes on AVX2), else a branch a lane.
+//! A scalar gate is a branch around the access. A vector gate is a mask on the access where the machine has one for the
+//! element (all on AVX-512, 4 and 8 bytes on AVX2), else a branch a lane.
 
 use super::super::form::{Form, Width};
 use super::super::gpr::{self, Cond};
@@ -15,7 +15,7 @@ use doorbell_uop::{Arg, DType, Op, Scalar, UOp};
 use hashbrown::HashMap;
 use iced_x86::Code;
 
-/// Outputs from this size on are stored around the cache: nothing of them would be left in it when they are read.
+/// Outputs from this size on are stored past the cache: nothing of them would be left in it when they are read.
 const STREAM_BYTES: usize = 16 << 20;
 
 impl Select<'_> {
@@ -58,7 +58,7 @@ impl Select<'_> {
         self.close_if()
     }
 
-    /// Gives registers another value of the same layout.
+    /// Assigns another value of the same layout to registers.
     fn assign(&mut self, to: &Val, from: Val, lanes: u16) -> Res<()> {
         let from = match (to, from) {
             (Val::K(_, per), v @ Val::K(..)) => self.masks(v, lanes, *per)?,
@@ -213,8 +213,8 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// Whether an ungated store goes around the cache: whole aligned vectors of a buffer that is much larger than the cache and
-    /// not read here. The buffer itself is noted; its alignment is tested when the kernel starts.
+    /// Whether an ungated store goes past the cache: whole aligned vectors of a buffer that is much larger than the
+    /// cache and not read here. The buffer itself is noted; its alignment is tested when the kernel starts.
     fn streams(&mut self, index: &UOp, dt: DType) -> Res<bool> {
         let shape = self.shape(dt);
         let memory = super::address::strip(&index.src()[0]);
@@ -388,7 +388,7 @@ impl Select<'_> {
     }
 }
 
-/// Memory holds elements of the value's size (the type may differ: fp8 values are handled as bytes).
+/// Memory contains elements of the value's size (the type may differ: fp8 values are handled as bytes).
 fn same_size(u: &UOp, index: &UOp, value: DType) -> Res<()> {
     let memory = index.src()[0].dtype().scalar;
     if memory.size_bytes() == value.scalar.size_bytes() {

@@ -1,8 +1,9 @@
 //! Linear nodes → instructions on virtual registers, node by node in list order.
 //!
-//! Code is gathered in levels: the function's body, and each open loop or condition. What does not change in a loop (pointers,
-//! constants, index arithmetic) is put into the level where its inputs are known, so it stands before the loop. Constants, index
-//! arithmetic and loads that become memory operands are not emitted at their place but where they are wanted.
+//! Code is gathered in levels: the function's body, and each open loop or condition. What does not change in a loop
+//! (pointers, constants, index arithmetic) is put into the level where its inputs are known, so it precedes the loop.
+//! Constants, index arithmetic and loads that become memory operands are not emitted at their position but where they
+//! are used.
 
 mod address;
 mod cast;
@@ -47,7 +48,7 @@ pub(super) enum Val {
     T(VReg),
 }
 
-/// How a vector lies in registers.
+/// How a vector is stored in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Bytes of a lane.
@@ -127,7 +128,7 @@ pub(super) struct Select<'a> {
     pub args: VReg,
     pub tid: VReg,
     pub locals: UMap<u32>,
-    /// Values of nodes that do not stand in the list: stand-ins made on the way.
+    /// Values of nodes that are not in the list: placeholders made during selection.
     bound: UMap<Val>,
     local_bytes: u32,
     /// Whether stores may go around the cache, and the buffers of those that do.
@@ -190,7 +191,7 @@ pub fn select(program: &Program, arch: Arch, stream: bool) -> Res<Unit> {
 }
 
 impl Select<'_> {
-    /// Emits the node at a position, unless it waits until it is wanted.
+    /// Emits the node at a position, unless it waits until it is used.
     fn node(&mut self, p: usize) -> Res<()> {
         let u = self.uops[p].clone();
         match u.op() {
@@ -219,7 +220,7 @@ impl Select<'_> {
         Ok(v)
     }
 
-    /// A node's value, emitted now if it waited; then into the level where the node stands, before what is open above it.
+    /// A node's value, emitted now if it waited; then into the level of the node, before the open levels above it.
     pub fn val(&mut self, u: &UOp) -> Res<Val> {
         if let Op::Const = u.op() {
             return self.constant(u);
@@ -245,7 +246,7 @@ impl Select<'_> {
         v
     }
 
-    /// Gives a node that does not stand in the list a value.
+    /// Gives a node that is not in the list a value.
     pub fn bind(&mut self, u: &UOp, v: Val) {
         self.bound.insert(u.clone(), v);
     }
@@ -435,7 +436,7 @@ impl Select<'_> {
 
     // --- constants ---
 
-    /// A constant's value in registers, made in the body so that it stands outside of all loops.
+    /// A constant's value in registers, made in the body so that it is outside of all loops.
     fn constant(&mut self, u: &UOp) -> Res<Val> {
         let (c, dt) = (const_of(u)?, u.dtype());
         if dt.scalar == Scalar::Bool && dt.lanes > 1 {
@@ -450,7 +451,7 @@ impl Select<'_> {
         Ok(Val::V(smallvec![r; shape.parts as usize]))
     }
 
-    /// A general register that holds a constant.
+    /// A general register with a constant.
     pub fn const_gpr(&mut self, v: i64) -> VReg {
         let key = (v as u64, 0, 0);
         if let Some(r) = self.const_regs.get(&key) {
@@ -567,7 +568,7 @@ pub(super) fn unsupported(u: &UOp, why: &'static str) -> IselError {
     IselError::Unsupported { op: u.op(), dtype, why }
 }
 
-/// Whether a node's value is a mutable register itself, not a copy: whoever keeps it must copy it.
+/// Whether a node's value is a mutable register itself, not a copy: a user that keeps it must copy it.
 pub(super) fn aliased(u: &UOp) -> bool {
     let mut u = u;
     loop {

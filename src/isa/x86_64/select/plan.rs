@@ -1,4 +1,5 @@
-//! What each node of the list needs, before any code is made: nesting, uses, and which nodes wait for their consumer.
+//! The requirements of each node of the list, before any code is made: nesting, uses, and which nodes wait for their
+//! consumer.
 
 use super::super::form::Width;
 use super::super::{Arch, IselError};
@@ -14,7 +15,7 @@ pub(in super::super) struct Plan {
     pub uses: Vec<u32>,
     /// Nodes whose value depends on a mutable register.
     pub mutable: Vec<bool>,
-    /// Nodes whose code is made when a consumer wants it.
+    /// Nodes whose code is made when a consumer uses it.
     wait: Vec<bool>,
     /// Loads, and splats of loads, that become a memory operand of their only consumer.
     pub folded: Vec<bool>,
@@ -49,7 +50,7 @@ impl Plan {
             events[i] = seen;
             for s in u.src() {
                 let Some(s) = pos.get(s).map(|s| *s as usize) else {
-                    // Constants need not stand in the list.
+                    // Constants need not be in the list.
                     if s.op() == Op::Const {
                         continue;
                     }
@@ -79,7 +80,7 @@ impl Plan {
         Ok(p)
     }
 
-    /// Whether the node's code is made when it is wanted.
+    /// Whether the node's code is made when it is used.
     pub fn waits(&self, p: usize) -> bool {
         self.wait[p]
     }
@@ -129,7 +130,7 @@ fn is_index_arithmetic(u: &UOp) -> bool {
     t.lanes == 1 && t.space.is_none() && t.is_int() && matches!(u.op(), Op::Add | Op::Sub | Op::Mul | Op::Shl | Op::Neg)
 }
 
-/// A comparison of scalar integers: its reader may want the flags only.
+/// A comparison of scalar integers: its reader may need the flags only.
 fn is_integer_test(u: &UOp) -> bool {
     u.op().is_comparison() && u.dtype().lanes == 1 && !u.src()[0].dtype().is_float()
 }

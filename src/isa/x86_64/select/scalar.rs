@@ -1,7 +1,7 @@
 //! Scalar integers and bools, in general registers.
 //!
-//! Types of 8 and 16 bits are computed in 32; bits beyond the type's width are undefined, so operations that look at them
-//! (comparison, division, right shift, maximum, conversion) extend first.
+//! Types of 8 and 16 bits are computed in 32; bits beyond the type's width are undefined, so operations that depend on
+//! them (comparison, division, right shift, maximum, conversion) extend first.
 
 use super::super::form::{Form, Row, Width};
 use super::super::gpr::{self, Alu, Cond};
@@ -287,7 +287,8 @@ impl Select<'_> {
         Ok(self.cmov(cond, b, a, true))
     }
 
-    /// How to test a scalar bool: a comparison of integers that nobody has made yet is made right where its answer is used.
+    /// How to test a scalar bool: a comparison of integers that has not been emitted yet is emitted right where its
+    /// result is used.
     pub(super) fn test_of(&mut self, u: &UOp) -> Res<Test> {
         let p = self.pos.get(u).map(|p| *p as usize);
         let fresh = p.is_some_and(|p| self.vals[p].is_none() && self.plan.waits(p));

@@ -11,7 +11,7 @@ use doorbell_codegen::regalloc::VReg;
 use doorbell_uop::{DType, Op, Scalar, UOp, to_bits};
 
 impl Select<'_> {
-    /// Some bytes of a register, moved to its low end. What lies above them is undefined.
+    /// Some bytes of a register, moved to its low end. The bytes above them are undefined.
     fn extract(&mut self, r: VReg, w: Width, offset: u16, bytes: u16) -> Res<VReg> {
         if offset == 0 {
             return Ok(r);
@@ -263,7 +263,7 @@ impl Select<'_> {
             let mut parts: Vec<u16> = want.iter().map(|k| k / from.per).collect();
             parts.sort_unstable();
             parts.dedup();
-            // Bytes of the wanted lanes in the source parts laid side by side.
+            // Bytes of the requested lanes in the source parts, concatenated.
             let side = |k: u16| parts.iter().position(|p| *p == k / from.per).unwrap_or(0) as u16;
             let first = |k: &u16| side(*k) * w.bytes() + k % from.per * from.elem;
             let bytes: Vec<u16> = want.iter().flat_map(|k| (0..from.elem).map(move |b| first(k) + b)).collect();

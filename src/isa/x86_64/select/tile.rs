@@ -1,9 +1,9 @@
 //! AMX: vectors of 1024 bytes are tiles of 16 rows of 64 bytes, in registers of their own.
 //!
-//! The sum of products is added in the register of its Acc. A tile whose rows lie evenly apart in memory is loaded from where it
-//! is; other rows are computed and go through scratch memory. Every tile has the same shape, so one configuration serves the whole
-//! kernel. Source: Intel SDM volume 2 (LDTILECFG, TILELOADD, TDPBF16PS). There is no move between tiles: the heuristic takes no more
-//! than the eight there are.
+//! The sum of products is added in the register of its Acc. A tile whose rows are equally spaced in memory is loaded
+//! from there; other rows are computed and go through scratch memory. Every tile has the same shape, so one
+//! configuration serves the whole kernel. Source: Intel SDM volume 2 (LDTILECFG, TILELOADD, TDPBF16PS). There is no
+//! move between tiles: the heuristic uses no more than the eight there are.
 
 use super::super::IselError;
 use super::super::form::Form;
@@ -95,20 +95,21 @@ impl Select<'_> {
         Ok(Val::T(dst))
     }
 
-    /// Where the first row is loaded from and how far apart the others are, if plain loads that lie evenly are all there is.
+    /// Address of the first row and the distance of the others, if the tile is made of equally spaced plain loads
+    /// alone.
     fn even_rows(&mut self, u: &UOp) -> Res<Option<(Mem, i64)>> {
         let rows = u.src();
         if rows.len() != ROWS || !rows.iter().all(|r| is_row(r) && r.src()[0].src()[0] == rows[0].src()[0].src()[0]) {
             return Ok(None);
         }
-        let mut places = Vec::with_capacity(ROWS);
+        let mut terms_of_rows = Vec::with_capacity(ROWS);
         for r in rows {
             let Some((mut terms, konst)) = self.sum_of(&r.src()[0])? else { return Ok(None) };
             terms.sort_unstable();
-            places.push((terms, konst));
+            terms_of_rows.push((terms, konst));
         }
-        let stride = places[1].1 - places[0].1;
-        let even = places.windows(2).all(|p| p[0].0 == p[1].0 && p[1].1 - p[0].1 == stride);
+        let stride = terms_of_rows[1].1 - terms_of_rows[0].1;
+        let even = terms_of_rows.windows(2).all(|p| p[0].0 == p[1].0 && p[1].1 - p[0].1 == stride);
         Ok(if even && stride > 0 { Some((self.address(&rows[0].src()[0])?, stride)) } else { None })
     }
 

@@ -36,7 +36,7 @@ impl Select<'_> {
         match self.val(u)? {
             Val::V(r) => Ok(r),
             Val::G(r) => {
-                // A scalar integer that a vector operation wants.
+                // A scalar integer operand of a vector operation.
                 let wide = u.dtype().scalar.size_bytes() == 8;
                 Ok(Regs::from_slice(&[self.vec_of_int(r, wide)?]))
             }
@@ -169,8 +169,8 @@ impl Select<'_> {
         Ok(Val::V(out))
     }
 
-    /// NaN wins; of equal zeros the first. `vmax` returns its second operand in both cases, so the first goes there, and a NaN in the
-    /// other is put back, unless that is a constant.
+    /// NaN wins; of equal zeros the first. `vmax` returns its second operand in both cases, so the first goes there,
+    /// and a NaN in the other is put back, unless that is a constant.
     fn max_float(&mut self, u: &UOp, a: &Src, b: &Src) -> Res<Val> {
         let (dt, s) = (u.dtype(), u.src());
         let (shape, t) = (self.shape(dt), dt.scalar);
@@ -187,7 +187,7 @@ impl Select<'_> {
         Ok(Val::V(out))
     }
 
-    /// Maximum of one part; `safe`: b holds no NaN.
+    /// Maximum of one part; `safe`: b is never NaN.
     pub(super) fn max_part(&mut self, t: Scalar, a: VReg, b: VReg, w: Width, safe: bool) -> Res<VReg> {
         let row = if t == Scalar::F64 { VMAXPD } else { VMAXPS };
         let m = self.def(&row, w, &[In::R(b), In::R(a)])?;
@@ -247,8 +247,8 @@ impl Select<'_> {
         self.blend(more, x, y, w, 8)
     }
 
-    /// Shifts of vectors: by an immediate if all counts are one constant, else lane by lane; 8-bit (and on AVX2 16-bit) lanes are
-    /// widened for it.
+    /// Shifts of vectors: by an immediate if all counts are one constant, else lane by lane; 8-bit (and on AVX2 16-bit)
+    /// lanes are widened for it.
     fn shift_vector(&mut self, u: &UOp) -> Res<Val> {
         let (dt, s) = (u.dtype(), u.src());
         let (t, shape) = (dt.scalar, self.shape(dt));
@@ -278,7 +278,7 @@ impl Select<'_> {
         if bits == 64 {
             return self.by_lanes(u);
         }
-        // Widen, shift, narrow. Counts are unsigned for the instruction: beyond the wide width it gives the right thing too.
+        // Widen, shift, narrow. Counts are unsigned for the instruction: beyond the wide width the result is right too.
         let wide = match (bits, t.is_unsigned()) {
             (8 | 16, true) => Scalar::U32,
             _ => Scalar::I32,
@@ -312,7 +312,7 @@ impl Select<'_> {
         self.join_ints(&lanes, dt).map(Val::V)
     }
 
-    /// One lane of an integer operation on registers: the node is made anew on stand-ins for the lanes.
+    /// One lane of an integer operation on registers: the node is rebuilt on placeholders for the lanes.
     fn scalar_of(&mut self, u: &UOp, args: &[VReg]) -> Res<VReg> {
         let srcs: Vec<UOp> = u.src().iter().enumerate().map(|(k, s)| stand_in(k, s.dtype().element())).collect();
         let one = UOp::new(u.op(), u.dtype().element(), srcs.clone(), u.arg().clone());
@@ -326,7 +326,7 @@ impl Select<'_> {
     }
 }
 
-/// A leaf that stands for a lane's register.
+/// A leaf that represents a lane's register.
 fn stand_in(k: usize, dt: DType) -> UOp {
     UOp::new(Op::Special, dt, [], doorbell_uop::Arg::Str(format!("lane operand {k}").into()))
 }

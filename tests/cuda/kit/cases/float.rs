@@ -37,7 +37,8 @@ fn double(name: &'static str, x: (f64, f64), y: (f64, f64), functions: &'static 
         })
 }
 
-/// The most that the CUDA manual's table allows a function of these lists is 6; two more for approximations in an emulated MUFU.
+/// The most that the CUDA manual's table allows a function of these lists is 6; two more for approximations in an
+/// emulated MUFU.
 const SINGLE: Tolerance = Tolerance::Ulps(8);
 const WHY: &str = "CUDA's manual gives errors of 1 to 6 units in the last place, MUFU is not specified to the bit";
 

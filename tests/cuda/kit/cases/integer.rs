@@ -148,7 +148,8 @@ fn messages() -> Vec<u32> {
     all.chunks_exact(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect()
 }
 
-/// The first 32 bits of the fractions of the roots of the first primes: FIPS 180-4's own definition, so that no table is copied.
+/// The first 32 bits of the fractions of the roots of the first primes: FIPS 180-4's own definition, so that no table
+/// is copied.
 fn fractions(count: usize, root: impl Fn(f64) -> f64, cubed: bool) -> Vec<u32> {
     let primes = (2u32..).filter(|n| (2..*n).all(|d| n % d != 0)).take(count);
     let exact = |p: u32| {

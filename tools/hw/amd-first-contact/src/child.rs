@@ -1,4 +1,4 @@
-//! Parts of rungs in a process of their own: faults that end a device, work beside work, a process to be killed.
+//! Parts of rungs in a process of their own: faults that end a device, work at the same time, a process to be killed.
 //!
 //! A child opens everything anew, does its part, and prints one line: `worked`, or the error that ended it.
 

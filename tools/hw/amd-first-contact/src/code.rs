@@ -1,17 +1,18 @@
 //! Kernels for the rungs, assembled by `isa::amdgpu` in each chip's spelling.
 //!
-//! Written for gfx1100; a table says how the other chips spell an instruction. `%wait` waits for everything, `%ids` puts the workgroup's
-//! numbers into s8, s9 and s10 (docs/amd.md 4.4; from s4, so before anything is loaded there), `%barrier` is the workgroup's barrier (on gfx1201
-//! s_barrier_signal -1 and s_barrier_wait -1, as words). The argument block's address is in s[0:1].
+//! Written for gfx1100; a table has the other chips' names of an instruction. `%wait` waits for everything, `%ids` puts
+//! the workgroup's numbers into s8, s9 and s10 (docs/amd.md 4.4; from s4, so before anything is loaded there),
+//! `%barrier` is the workgroup's barrier (on gfx1201 s_barrier_signal -1 and s_barrier_wait -1, as words). The argument
+//! block's address is in s[0:1].
 
 use crate::explain::{Failure, fail};
 use doorbell::elf::amdgpu::{Gpu, KernelSpec};
 use doorbell::isa::amdgpu::{Chip, Target, assemble};
 
-/// Where the code starts in an image, behind its descriptor.
+/// Offset of the code in an image, after its descriptor.
 const ENTRY: usize = 256;
 
-/// What a kernel needs beside its text.
+/// The properties of a kernel other than its text.
 #[derive(Clone, Copy, Default)]
 pub struct Needs {
     pub lds_bytes: u32,
@@ -118,8 +119,8 @@ pub const STORE_ARGUMENT: &str = "
     v_mov_b32 v1, s6
     global_store_b32 v0, v1, s[4:5]
     s_endpgm";
-/// For groups of 8 x 4 x 2: `out[linear] = (group's numbers x | y << 8 | z << 16, v0 as the hardware filled it)`; the second argument is the grid's
-/// x and y.
+/// For groups of 8 x 4 x 2: `out[linear] = (group's numbers x | y << 8 | z << 16, v0 as the hardware filled it)`; the
+/// second argument is the grid's x and y.
 pub const IDS: &str = "
     %ids
     s_load_b128 s[4:7], s[0:1], 0x0
@@ -159,7 +160,7 @@ pub const ADD: &str = "
     v_add_nc_u32 v1, v1, v2
     global_store_b32 v0, v1, s[4:5]
     s_endpgm";
-/// A group of 1024: each work-item stores its number in LDS, all meet, each takes its mirror's.
+/// A group of 1024: each work-item stores its number in LDS, all wait at the barrier, each reads its mirror's.
 pub const LDS: &str = "
     s_load_b64 s[4:5], s[0:1], 0x0
     v_and_b32 v0, 0x3ff, v0
@@ -204,7 +205,7 @@ pub const REGISTERS: &str = "
     %wait
     global_store_b32 v1, v254, s[4:5]
     s_endpgm";
-/// A group of 32: each lane takes the number of lane 31 - itself.
+/// A group of 32: each lane reads the number of lane 31 - itself.
 pub const PERMUTE: &str = "
     s_load_b64 s[4:5], s[0:1], 0x0
     v_and_b32 v0, 0x3ff, v0
@@ -222,7 +223,7 @@ pub const LOAD: &str = "
     global_load_b32 v1, v0, s[4:5]
     %wait
     s_endpgm";
-/// Goes on at address 0.
+/// Continues at address 0.
 pub const JUMP: &str = "
     s_mov_b64 s[4:5], 0
     s_setpc_b64 s[4:5]

@@ -1,6 +1,6 @@
-//! Why a rung failed: what was asked of the driver, what it answered, which packets stand in the ring, and what is known to cause that.
+//! Why a rung failed: the call to the driver, its answer, the packets in the ring, and known causes.
 //!
-//! Source of the causes: docs/amd.md 1.5, 7 and 8 (the driver's checks; what others have met).
+//! Source of the causes: docs/amd.md 1.5, 7 and 8 (the driver's checks; reports by others).
 
 use crate::ladder::Rung;
 use doorbell_ioctl::port::Errno;
@@ -23,7 +23,7 @@ pub struct Story {
     missing: Vec<String>,
 }
 
-/// The error that a call ended with, if it is one that says something is wrong.
+/// The error that a call ended with, if it indicates a fault.
 fn refusal(event: &Event) -> Option<Errno> {
     match Refused::of(event) {
         Some(Refused::Errno(errno)) => Some(errno),
@@ -32,10 +32,10 @@ fn refusal(event: &Event) -> Option<Errno> {
 }
 
 impl Story {
-    /// The story of a rung that failed, or that worked although a call was refused; `None` if nothing is wrong.
+    /// The report of a rung that failed, or that passed although a call was refused; `None` if there is no fault.
     pub fn of(rung: &Rung, failure: Option<&Failure>, events: &[Event]) -> Option<Self> {
         let refused = events.iter().rev().find_map(|e| Some((e, refusal(e)?)));
-        // Visible VRAM is refused on a small BAR, and the rung says so.
+        // Visible VRAM is refused on a small BAR, which the rung reports.
         let refused = refused.filter(|(e, errno)| failure.is_some() || !is_small_bar(e, *errno));
         if failure.is_none() && refused.is_none() {
             return None;
@@ -66,13 +66,13 @@ impl Story {
         self
     }
 
-    /// With more that was seen in the queues.
+    /// With the state of the queues added.
     pub fn with_packets(mut self, more: Vec<String>) -> Self {
         self.packets.extend(more);
         self
     }
 
-    /// There is nothing to climb on: no driver, no card, or no right to it.
+    /// Nothing to test: no driver, no card, or no permission.
     pub fn is_absent(&self) -> bool {
         matches!(self.rung, "driver" | "topology")
     }

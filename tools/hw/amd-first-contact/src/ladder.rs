@@ -1,4 +1,4 @@
-//! The climb: rungs in order, each timed, until one fails.
+//! The run: rungs in order, each timed, until one fails.
 
 use crate::Args;
 use crate::explain::{Failure, Story};
@@ -18,9 +18,9 @@ pub struct Rung {
     pub name: &'static str,
     /// What it tries, in one line.
     pub about: &'static str,
-    /// Does it; `Ok` says what was seen.
+    /// Runs the rung; `Ok` holds what was observed.
     pub climb: fn(&mut Climb) -> Result<String, Failure>,
-    /// What is known to make it fail, whatever the call says.
+    /// Known causes of a failure, independent of the call.
     pub causes: &'static [&'static str],
 }
 
@@ -34,12 +34,13 @@ pub struct Climb {
 }
 
 impl Climb {
-    /// Small sizes and counts are wanted.
+    /// Use small sizes and counts.
     pub fn is_quick(&self) -> bool {
         self.args.quick || self.machine.is_software
     }
 
-    /// How long anything may take. A card that sleeps needs a second to wake up; a software GPU on a busy machine needs more.
+    /// Time limit of each step. A card that sleeps needs a second to wake up; a software GPU on a busy machine needs
+    /// more.
     pub fn patience(&self) -> Duration {
         // TIMEOUT: a hundred times what the slowest step takes.
         Duration::from_secs(if self.machine.is_software { 60 } else { 10 })
@@ -79,7 +80,7 @@ impl Climb {
     }
 }
 
-/// Climbs as far as it goes, tells each rung, and gives the exit code.
+/// Runs the rungs up to the first failure, reports each, and returns the exit code.
 pub fn climb(args: &Args) -> ExitCode {
     let wrong = |what: String| {
         eprintln!("amd-first-contact: {what}");
@@ -104,7 +105,7 @@ pub fn climb(args: &Args) -> ExitCode {
 struct Row {
     name: &'static str,
     ms: f64,
-    /// What was seen; `None` where the climb ended.
+    /// What was observed; `None` where the run ended.
     note: Option<String>,
 }
 
@@ -141,7 +142,7 @@ fn go(climb: &mut Climb) -> (Vec<Row>, Option<Story>) {
     (rows, None)
 }
 
-/// Gives everything back; what is left over is told.
+/// Frees everything; reports what is left over.
 fn end(climb: &mut Climb) -> Vec<String> {
     if let Some(core) = climb.core.take() {
         core.close();

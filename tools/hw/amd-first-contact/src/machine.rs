@@ -1,4 +1,4 @@
-//! Which machine is climbed on: the running kernel or a software GPU, with the trace and the planned fault around it.
+//! The machine under test: the running kernel or a software GPU, wrapped by the trace and the planned fault.
 
 use crate::Args;
 use doorbell::device::amd::Selector;
@@ -12,7 +12,7 @@ use hw_contact::{Watched, port_plan};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The way to the driver.
+/// The port to the driver.
 pub struct Machine {
     pub selector: Selector,
     pub port: Arc<dyn Port>,
@@ -24,7 +24,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine that the arguments mean; its trace goes to `file`.
+    /// The machine selected by the arguments; its trace goes to `file`.
     ///
     /// # Errors
     /// In words: a name or a fault that cannot be read, a file that cannot be written.
@@ -48,7 +48,7 @@ impl Machine {
         Ok(Self { selector, port, trace, log, is_software, soft })
     }
 
-    /// What a software GPU has complained about: more than any card would say.
+    /// The findings of a software GPU, which a card does not report.
     pub fn complaints(&self) -> Vec<String> {
         let reports = self.soft.iter().flat_map(|soft| soft.reports());
         reports.map(|r| format!("software GPU: {}", r.to_string().replace('\n', " "))).collect()

@@ -1,11 +1,13 @@
-//! The first hours with a real AMD GPU, as a program: rung by rung from `open("/dev/kfd")` to kernels, faults and two processes at once.
+//! The first hours with a real AMD GPU, as a program: rung by rung from `open("/dev/kfd")` to kernels, faults and two
+//! processes at once.
 //!
-//! Each rung needs the ones before it and adds one thing. The climb ends at the first failure, which is told with the call that was refused
-//! (what was sent, what came back), the packets that were not executed, and what is known to cause it; the trace of everything is in a file.
-//! `--device AMD:emu=gfx1100` climbs the same rungs on the software GPU. Place: outside the library, above `device::amd`.
-//! Left out: matrix instructions, every instruction against the software GPU, stores to read-only pages, suspend and resume, an hour's soak.
+//! Each rung needs the ones before it and adds one thing. The run ends at the first failure, which is reported with the
+//! call that was refused (arguments and answer), the packets that were not executed, and known causes; the trace of
+//! everything is in a file. `--device AMD:emu=gfx1100` runs the same rungs on the software GPU. Place: outside the
+//! library, above `device::amd`. Left out: matrix instructions, every instruction against the software GPU, stores to
+//! read-only pages, suspend and resume, an hour's soak.
 //!
-//! Exit codes: 0 the top is reached, 1 a rung failed, 2 there is no card to climb on, 3 wrong usage.
+//! Exit codes: 0 all rungs passed, 1 a rung failed, 2 there is no card, 3 wrong usage.
 #![cfg_attr(not(target_os = "linux"), allow(unused))]
 #![forbid(unsafe_code)]
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 const AMD_VENDOR: &str = "0x1002";
 
-/// One line a thing that is missing; nothing on a software GPU.
+/// One line for each missing thing; nothing on a software GPU.
 pub fn look(machine: &Machine) -> Vec<String> {
     if machine.is_software {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A queue spoken to in packets, and memory that both sides see: below the device, above the driver.
+//! A queue driven by raw packets, and memory that both sides see: below the device, above the driver.
 
 use crate::explain::{Failure, fail};
 use crate::ladder::Climb;
@@ -63,7 +63,7 @@ impl Queue {
         Ok(Self { ring: HwRing::new(climb.core()?, kind)?, patience: climb.patience() })
     }
 
-    /// Hands packets over; waits for room.
+    /// Submits packets; waits for room.
     ///
     /// # Errors
     /// A ring that stays full.
@@ -82,7 +82,7 @@ impl Queue {
     /// Waits until a dword is what it should become.
     ///
     /// # Errors
-    /// The deadline, with what stands in the ring.
+    /// The deadline, with the contents of the ring.
     pub fn until(&self, memory: &Shared, at: u64, wanted: u32, what: &str) -> Result<(), Failure> {
         let deadline = Instant::now() + self.patience;
         loop {

@@ -1,10 +1,10 @@
-//! The climb on every software GPU, and its ends: a refused call, a lost doorbell, a machine without a card.
+//! The run on every software GPU, and its possible ends: a refused call, a lost doorbell, a machine without a card.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the program; gives its exit code and its JSON.
+/// Runs the program; returns its exit code and its JSON.
 fn climb(dir: &Path, args: &[&str]) -> (i32, serde_json::Value) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_amd-first-contact"));
     let out = command.current_dir(dir).args(args).args(["--json", "--soak", "1"]).output().unwrap();

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How a program ended and what it said.
+/// How a program ended, and its output.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -31,7 +31,7 @@ pub fn run_until(mut command: Command, deadline: Instant) -> Result<Ended, Failu
             process.wait().map_err(fail)?;
             return Err("it was cut off at the deadline".into());
         }
-        // TIMEOUT: a look now and then.
+        // TIMEOUT: a poll now and then.
         std::thread::sleep(Duration::from_millis(20));
     };
     Ok(Ended { status, out: out.join().unwrap_or_default(), err: err.join().unwrap_or_default() })

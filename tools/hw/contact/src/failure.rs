@@ -1,4 +1,4 @@
-//! What a rung says when it fails, and which call of a trace was refused.
+//! The report of a failed rung, and which call of a trace was refused.
 
 use doorbell::device::DeviceError;
 use doorbell_ioctl::abi::find_form;
@@ -56,7 +56,7 @@ impl std::fmt::Display for Refused {
 }
 
 impl Refused {
-    /// The error that a call ended with, if it is one that says something is wrong.
+    /// The error that a call ended with, if it indicates a fault.
     #[must_use]
     pub fn of(event: &Event) -> Option<Self> {
         let errno = match &event.what {

@@ -1,5 +1,5 @@
-//! What the programs for the first hours with a real card share, whoever made the card: an account of what failed, the trace of all calls in memory and
-//! in a file, planned faults by name, and parts of a rung that run in a process of their own.
+//! Shared code of the programs for the first hours with a real card, for all vendors: reports of failures, the trace of
+//! all calls in memory and in a file, planned faults by name, and parts of a rung that run in a process of their own.
 //!
 //! Place: outside the library, below `amd-first-contact`, `nv-first-contact` and `nv-check`.
 #![cfg(target_os = "linux")]

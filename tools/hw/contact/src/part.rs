@@ -1,4 +1,4 @@
-//! Parts of rungs in a process of their own: faults that end a device, work beside work, a process to be killed.
+//! Parts of rungs in a process of their own: faults that end a device, work at the same time, a process to be killed.
 //!
 //! A child opens everything anew, does its part, and prints one line: `worked`, or the error that ended it.
 
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A part that runs; it is killed when nobody waits for it any more.
+/// A running part; it is killed when its handle is dropped.
 pub struct Part {
     name: String,
     process: Child,
@@ -26,7 +26,8 @@ impl Drop for Part {
 }
 
 impl Part {
-    /// Starts this program anew for a part on `device`, with a trace of its own beside `trace` and the program's own `options`.
+    /// Starts this program again for a part on `device`, with a trace file next to `trace` and the program's own
+    /// `options`.
     ///
     /// # Errors
     /// The process cannot start.
@@ -52,7 +53,7 @@ impl Part {
                 self.process.wait().map_err(fail)?;
                 return Err(format!("{}: its process did not end in {} s", self.name, patience.as_secs()).into());
             }
-            // TIMEOUT: a look now and then.
+            // TIMEOUT: a poll now and then.
             std::thread::sleep(Duration::from_millis(10));
         }
         let mut said = String::new();

@@ -14,7 +14,7 @@ impl Sink for Both {
     fn event(&mut self, event: &Event) {
         self.0.event(event);
         self.1.event(event);
-        // A card that takes the machine down with it leaves what was asked of it last.
+        // A card that takes the machine down with it leaves its last calls in the file.
         self.1.flush();
     }
 

@@ -1,6 +1,7 @@
 //! Launches and copies of this runtime, measured.
 //!
-//! What is measured is the same as in `theirs`: a block of 128 threads that does nothing; copies between memory that both sides see and memory of the GPU.
+//! The same measurements as in `theirs`: a block of 128 threads that does nothing; copies between memory that both
+//! sides see and memory of the GPU.
 
 use crate::machine::Machine;
 use doorbell::device::nv::Placement;
@@ -125,7 +126,7 @@ fn copies(machine: &Machine, sizes: Sizes, told: &mut Map<String, Value>) -> Res
     Ok(())
 }
 
-/// MHz of an SM as a kernel counts them against the GPU's own clock; `None` where the loop was too short to tell.
+/// MHz of an SM by a kernel's clock against the GPU's timer; `None` where the loop was too short.
 ///
 /// # Errors
 /// The device's.

@@ -17,7 +17,7 @@ pub fn text(chip: &str) -> String {
 /// The cubin for a chip.
 ///
 /// # Errors
-/// What the assembler says.
+/// The assembler's message.
 pub fn cubin(args: &Args, chip: &str) -> Result<Vec<u8>, Failure> {
     let known = Chip::parse(chip).ok_or_else(|| Failure::from(format!("no PTX for {chip} here")))?;
     nvidia(known, args.ptxas.as_deref(), None).assemble("nv-check", &text(chip)).map_err(fail)

@@ -1,4 +1,4 @@
-//! Copies of many lengths and places, each compared byte for byte.
+//! Copies of many lengths and offsets, each compared byte for byte.
 
 use crate::machine::Machine;
 use doorbell::device::nv::Placement;

@@ -1,7 +1,8 @@
-//! CUDA's driver library, loaded when it is there: the dozen functions that are measured. No header and no library is needed to build this.
+//! CUDA's driver library, loaded if present: the dozen functions that are measured. No header and no library is needed
+//! to build this.
 //!
 //! Source: the CUDA driver API's reference; names with `_v2` are what `cuda.h` makes of the plain ones.
-//! Left out: giving memory and graphs back: the process ends after its measurement.
+//! Left out: freeing memory and graphs: the process ends after its measurement.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -72,7 +73,7 @@ impl Cuda {
     /// No such library, or one without these functions.
     pub fn load(path: &Path) -> Result<Self, String> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
-        // SAFETY: loading runs the library's own initialisers: whoever names the library trusts it.
+        // SAFETY: loading runs the library's own initialisers: the user who names the library trusts it.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         if library.is_null() {
             return Err(format!("{} cannot be loaded", path.display()));
@@ -96,7 +97,7 @@ impl Cuda {
         Err(format!("{what}: {text} ({code})"))
     }
 
-    /// 13000 is 13.0; 0 where it is not told.
+    /// 13000 is 13.0; 0 where it is unknown.
     pub fn driver_version(&self) -> i32 {
         let mut version = 0;
         // SAFETY: one integer is written.
@@ -145,7 +146,7 @@ impl Context<'_> {
     /// What the library refused.
     pub fn load(&self, image: &[u8]) -> Result<(), String> {
         let mut module = null_mut();
-        // SAFETY: the image is a whole ELF file or a text that ends with a zero; the library reads no further than it says.
+        // SAFETY: the image is a whole ELF file or a text that ends with a zero; the library reads no further than its headers give.
         let code = unsafe { (self.functions().load)(&raw mut module, image.as_ptr().cast()) };
         self.cuda.check("cuModuleLoadData", code)?;
         self.module.set(module);
@@ -175,7 +176,7 @@ impl Context<'_> {
     }
 
     /// # Errors
-    /// What the stream met.
+    /// The stream's error.
     pub fn wait(&self) -> Result<(), String> {
         // SAFETY: a valid stream.
         self.cuda.check("cuStreamSynchronize", unsafe { (self.functions().synchronize)(self.stream) })

@@ -1,4 +1,4 @@
-//! The device that is checked, and parts that run in a process of their own.
+//! The device under test, and parts that run in a process of their own.
 
 use crate::Args;
 use crate::{code, theirs};
@@ -98,7 +98,7 @@ pub fn child(part: &str, args: &Args) -> ExitCode {
     }
 }
 
-/// From nothing to the end of the first kernel, and what closing costs, in a process that has done nothing before.
+/// From process start to the end of the first kernel, and the cost of closing, in a fresh process.
 fn first(args: &Args) -> Result<Value, Failure> {
     let began = Instant::now();
     let machine = Machine::open(args)?;

@@ -1,9 +1,11 @@
-//! What a real NVIDIA GPU is worth under this runtime, in under eight minutes: copies that come back right, launches and copies measured beside CUDA's own,
-//! and the tensor tests on the device. Results are one JSON object, with driver, chip and clocks.
+//! A real NVIDIA GPU under this runtime, checked in under eight minutes: correctness of copies, launches and copies
+//! measured next to CUDA's own, and the tensor tests on the device. Results are one JSON object, with driver, chip and
+//! clocks.
 //!
-//! The tensor tests are ordinary test programs: `--pack DIR` builds and gathers them (with the source at hand), `--tests DIR` runs them where the card is.
-//! CUDA is measured where its driver library can be loaded (`libcuda.so.1`), in a process of its own, by this tool alone: the runtime never uses it.
-//! Place: outside the library, above `device::nv`. Left out: several GPUs, NVLink, matrix throughput (the tensor tests' own benchmarks have it).
+//! The tensor tests are ordinary test programs: `--pack DIR` builds and collects them (with the source at hand),
+//! `--tests DIR` runs them where the card is. CUDA is measured where its driver library can be loaded (`libcuda.so.1`),
+//! in a process of its own, by this tool alone: the runtime never uses it. Place: outside the library, above
+//! `device::nv`. Left out: several GPUs, NVLink, matrix throughput (the tensor tests' own benchmarks have it).
 //!
 //! Exit codes: 0 all right, 1 a test or a copy failed, 2 there is no such device, 3 wrong usage.
 #![cfg_attr(not(target_os = "linux"), allow(unused))]

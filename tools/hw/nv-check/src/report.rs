@@ -1,4 +1,4 @@
-//! The parts in their order, told line by line, and the results as one object.
+//! The parts in their order, reported line by line, and the results as one object.
 
 use crate::bench::Sizes;
 use crate::machine::{Machine, apart, selector};
@@ -53,7 +53,7 @@ fn say(args: &Args, line: &str) {
     if args.json { eprintln!("{line}") } else { println!("{line}") }
 }
 
-/// A part's result, told and kept.
+/// A part's result, printed and stored.
 fn keep(args: &Args, told: &mut Map<String, Value>, name: &str, result: Result<Value, Failure>) -> bool {
     let is_ok = result.is_ok();
     let value = result.unwrap_or_else(|failure| json!({"error": failure.what}));
@@ -125,7 +125,7 @@ fn identity(args: &Args, machine: &Machine) -> Value {
         "state": machine.device.telemetry()})
 }
 
-/// Clocks as a kernel counts them and as the driver says.
+/// Clocks by a kernel's measurement and by the driver.
 fn clocks(machine: &Machine) -> Result<Value, Failure> {
     let telemetry = machine.device.telemetry();
     Ok(json!({"sm_mhz_by_kernel": bench::sm_clock_mhz(machine)?, "clocks_khz": telemetry.clocks_khz,

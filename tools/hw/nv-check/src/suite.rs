@@ -1,4 +1,4 @@
-//! The tensor tests as programs of their own: built and gathered where the source is, run where the card is.
+//! The tensor tests as programs of their own: built and collected where the source is, run where the card is.
 
 use crate::Args;
 use hw_contact::{Failure, fail, run_until};
@@ -66,7 +66,7 @@ fn gather(dir: &Path) -> Result<usize, Failure> {
     Ok(count)
 }
 
-/// Name and place of a program that a line of cargo's messages tells of.
+/// Name and path of a program in a line of cargo's messages.
 fn program_of(line: &str) -> Option<(String, PathBuf)> {
     let message: Value = serde_json::from_str(line).ok()?;
     Some((message["target"]["name"].as_str()?.into(), message["executable"].as_str()?.into()))
@@ -114,7 +114,7 @@ fn one(path: &Path, name: &str, args: &Args, deadline: Instant) -> Value {
     }
 }
 
-/// A program's end and what it said.
+/// A program's end and its output.
 fn output(path: &Path, args: &Args, deadline: Instant) -> Result<(bool, String), Failure> {
     let mut command = Command::new(path);
     NEEDS_SOURCE.iter().for_each(|test| {
@@ -137,7 +137,7 @@ fn output(path: &Path, args: &Args, deadline: Instant) -> Result<(bool, String),
     Ok((ended.status.success(), ended.out))
 }
 
-/// Passed and failed, as the harness says: `test result: ok. 12 passed; 0 failed; ...`.
+/// Passed and failed, from the harness's line: `test result: ok. 12 passed; 0 failed; ...`.
 fn counts(text: &str) -> [u64; 2] {
     let line = text.lines().rev().find(|l| l.starts_with("test result:")).unwrap_or_default();
     ["passed", "failed"].map(|word| {

@@ -47,7 +47,7 @@ fn with(cuda: &Cuda, (bdf, chip): (&str, &str), cubin: &[u8], sizes: Sizes) -> R
     Ok(Value::Object(told))
 }
 
-/// The card's place on the bus and its chip, as the kernel's driver says them.
+/// The card's bus address and its chip, from the kernel's driver.
 fn place(args: &Args, selector: &doorbell::device::nv::Selector) -> Result<(String, String), Failure> {
     let driver = Driver::open("NV", LinuxPort::new(), args.any_driver)?;
     let all = cards(&driver).map_err(fail)?;
@@ -165,7 +165,7 @@ int cuMemcpyDtoDAsync_v2(D d, D s, size_t n, H t) { memcpy((void *)d, (void *)s,
         assert_eq!((told["kernel_from"].as_str(), told["driver_version"].as_i64()), (Some("our cubin"), Some(13050)));
         let rates = ["launch_rate_per_s", "graph_us_per_kernel", "h2d_pinned_gb_s", "d2h_pageable_gb_s", "d2d_gb_s"];
         rates.iter().for_each(|key| assert!(told[key].as_f64().is_some_and(|v| v > 0.0), "{key}: {told:#}"));
-        // An assembler of ours that CUDA does not take is told, and the text is taken in its place.
+        // An assembler output that CUDA refuses is reported, and the text is used in its place.
         let told = tried(&library(dir.path(), "text.so", 0, true), "0000:01:00.0").unwrap();
         assert_eq!(told["kernel_from"].as_str(), Some("our PTX"));
         let refused = told["our_cubin_refused"].as_str();

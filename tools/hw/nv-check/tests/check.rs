@@ -1,4 +1,4 @@
-//! The whole check on the software GPU: what it tells, how it ends, and that wrong results are noticed.
+//! The whole check on the software GPU: its output, its exit codes, and that wrong results are noticed.
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn check(dir: &Path, args: &[&str]) -> (Option<i32>, Value) {
     (out.status.code(), serde_json::from_str(last).unwrap())
 }
 
-/// A test program of a kind: it says what it was told, and passes or fails.
+/// A test program of a kind: it prints its arguments, and passes or fails.
 fn program(dir: &Path, name: &str, script: &str) {
     let path = dir.join(name);
     std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();

@@ -40,7 +40,7 @@ pub fn start(climb: &Climb, part: &str) -> Result<Part, Failure> {
     Part::start(part, &args.device, &args.trace, &options)
 }
 
-/// Does a part and tells how it ended.
+/// Runs a part and reports its outcome.
 pub fn run(part: &str, args: &Args) -> ExitCode {
     let said = match act(part, args) {
         Ok(said) => said,

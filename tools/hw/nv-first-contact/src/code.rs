@@ -1,6 +1,7 @@
-//! Kernels for the rungs, in PTX, and who makes machine code of them: our assembler for the chips it knows, NVIDIA's where `--ptxas` names it.
+//! Kernels for the rungs, in PTX, and their assembly: by our assembler for the chips it knows, by NVIDIA's where
+//! `--ptxas` names it.
 //!
-//! What has clusters or uses the tensor memory accelerator comes as ptxas's own cubins.
+//! Kernels with clusters or the tensor memory accelerator come as ptxas's own cubins.
 
 use crate::ladder::Climb;
 use doorbell::elf::cubin::Arch;
@@ -10,7 +11,8 @@ use doorbell::isa::ptx::Chip;
 use doorbell::isa::sass;
 use hw_contact::{Failure, fail};
 
-/// Made by ptxas 13.5 for sm_90 of `tests/data/cubin/device.ptx`: `add`, `stack`, `clusters` (of two CTAs), `load`, `hang`.
+/// Made by ptxas 13.5 for sm_90 of `tests/data/cubin/device.ptx`: `add`, `stack`, `clusters` (of two CTAs), `load`,
+/// `hang`.
 pub const PTXAS_SM90: &[u8] = include_bytes!("../../../../tests/data/cubin/device_sm90.cubin");
 
 /// Made by ptxas 13.5 for sm_90a of `tests/data/cubin/tma.ptx`: `bulk`, `tensor`.
@@ -19,7 +21,7 @@ pub const PTXAS_TMA: &[u8] = include_bytes!("../../../../tests/data/cubin/tma_sm
 /// The cubin of all kernels below for the chip of that name.
 ///
 /// # Errors
-/// What the assembler says.
+/// The assembler's message.
 pub fn cubin(climb: &Climb, chip: &str) -> Result<Vec<u8>, Failure> {
     assemble(climb, chip, "rungs", TEXT)
 }
@@ -49,10 +51,11 @@ pub fn why_none(climb: &Climb) -> Option<String> {
     (!ours && climb.args.ptxas.is_none()).then(|| format!("no assembler for {chip}: --ptxas names NVIDIA's"))
 }
 
-/// Words of the box of [`BOX_TEXT`].
+/// Words of the tile of [`BOX_TEXT`].
 pub const BOX_WORDS: usize = 1024;
 
-/// Brings a box of 4 KiB at column x and row y by a map among the parameters, and copies it to out as it lies in shared memory; 32 threads.
+/// Copies a tile of 4 KiB at column x and row y by a map among the parameters, and copies it to out in shared memory's
+/// order; 32 threads.
 const BOX_TEXT: &str = "
 .version 8.0
 .target sm_90
@@ -252,7 +255,7 @@ const TEXT: &str = "
     ret;
 }
 
-// out[id] = id, by way of a stack of 2 KiB.
+// out[id] = id, through a stack of 2 KiB.
 .visible .entry stack(.param .u64 out)
 {
     .local .align 16 .b8 frame[2048];
@@ -307,7 +310,7 @@ const TEXT: &str = "
     ret;
 }
 
-// Stores where it is told to.
+// Stores to the given address.
 .visible .entry wild(.param .u64 address)
 {
     .reg .b32 %r<2>;

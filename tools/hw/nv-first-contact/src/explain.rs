@@ -1,4 +1,5 @@
-//! Why a rung failed: what was asked of the driver, what it answered, which methods were not executed, what is known to cause that, and how to probe it.
+//! Why a rung failed: the call to the driver, its answer, the methods that were not executed, known causes, and probes
+//! for them.
 //!
 //! Source of causes and probes: docs/nv.md 6, 8, 8.1.
 

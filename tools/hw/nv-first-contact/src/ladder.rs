@@ -57,7 +57,8 @@ impl Climb {
         self.args.quick || self.machine.is_software
     }
 
-    /// How long anything may take. A GPU that was idle needs a second for its clocks; a software GPU on a busy machine needs more.
+    /// How long anything may take. A GPU that was idle needs a second for its clocks; a software GPU on a busy machine
+    /// needs more.
     pub fn patience(&self) -> Duration {
         // TIMEOUT: a hundred times what the slowest step takes.
         Duration::from_secs(self.args.patience.unwrap_or(if self.machine.is_software { 60 } else { 10 }))

@@ -1,4 +1,4 @@
-//! Which machine is climbed on: the running kernel or a software GPU, with the trace and the planned faults around it.
+//! The machine under test: the running kernel or a software GPU, wrapped by the trace and the planned faults.
 
 use crate::Args;
 use crate::grids::{Planned, Troubled};
@@ -14,7 +14,7 @@ use hw_contact::{Spec, Watched, port_plan};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The way to the driver.
+/// The port to the driver.
 pub struct Machine {
     pub selector: Selector,
     pub port: Arc<dyn Port>,
@@ -26,7 +26,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine that the arguments mean; its trace goes to `file`.
+    /// The machine selected by the arguments; its trace goes to `file`.
     ///
     /// # Errors
     /// In words: a name or a fault that cannot be read, a file that cannot be written.
@@ -74,7 +74,7 @@ impl Machine {
         self.soft.as_ref().map(|(_, sms)| sms.grids())
     }
 
-    /// What a software GPU has complained about: more than any card would say.
+    /// The findings of a software GPU, which a card does not report.
     pub fn complaints(&self) -> Vec<String> {
         let reports = self.soft.iter().flat_map(|(soft, _)| soft.reports());
         reports.map(|r| format!("software GPU: {}", r.to_string().replace('\n', " "))).collect()
@@ -108,7 +108,8 @@ fn software(
     soft.map(|soft| (soft, sms)).map_err(|errno| format!("software GPU: {errno}"))
 }
 
-/// `HOPPER_CHANNEL_GPFIFO_A:1:NV_ERR_NO_MEMORY`, `GPU_GET_CLASSLIST_V2:1:0x56`, `UVM_REGISTER_CHANNEL:1:0x1e`; `None` for a fault of the port.
+/// `HOPPER_CHANNEL_GPFIFO_A:1:NV_ERR_NO_MEMORY`, `GPU_GET_CLASSLIST_V2:1:0x56`, `UVM_REGISTER_CHANNEL:1:0x1e`; `None`
+/// for a fault of the port.
 fn refusal(text: &str) -> Result<Option<Refusal>, String> {
     let spec = Spec::parse(text)?;
     let by_name = STATUSES.iter().find(|(_, name)| *name == spec.trouble).map(|(value, _)| *value as u32);

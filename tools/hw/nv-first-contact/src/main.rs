@@ -1,11 +1,13 @@
-//! The first hours with a real NVIDIA GPU, as a program: rung by rung from the device files to kernels, clusters, faults and two processes at once.
+//! The first hours with a real NVIDIA GPU, as a program: rung by rung from the device files to kernels, clusters,
+//! faults and two processes at once.
 //!
-//! Each rung adds one thing and says which rungs it needs. A rung that fails is told with the call that was refused (what was sent, what came back), the
-//! methods that were not executed, and what is known to cause that and how to probe it; the climb goes on with every rung that does not need it.
-//! The trace of everything is in a file. `--emu sm_90` climbs the same rungs on the software GPU. Place: outside the library, above `device::nv`.
-//! Left out: every instruction against the software GPU, MIG, several GPUs, an hour's soak.
+//! Each rung adds one thing and names the rungs it needs. A failed rung is reported with the call that was refused
+//! (arguments and answer), the methods that were not executed, known causes and probes for them; the run continues with
+//! every rung that does not need it. The trace of everything is in a file. `--emu sm_90` runs the same rungs on the
+//! software GPU. Place: outside the library, above `device::nv`. Left out: every instruction against the software GPU,
+//! MIG, several GPUs, an hour's soak.
 //!
-//! Exit codes: 0 no rung failed, 1 a rung failed, 2 there is no card to climb on, 3 wrong usage.
+//! Exit codes: 0 no rung failed, 1 a rung failed, 2 there is no card, 3 wrong usage.
 #![cfg_attr(not(target_os = "linux"), allow(unused))]
 #![forbid(unsafe_code)]
 
@@ -73,11 +75,13 @@ pub struct Args {
     /// NVIDIA's assembler, in place of ours; a must for sm_75 and sm_100
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,
-    /// Make the n-th call fail, to see what a failure looks like: CALL:N:ERRNO, doorbell:N:lose; on a software GPU also CLASS, COMMAND or
-    /// UVM_CALL:N:STATUS, grid:N:lose, grid:N:fail; PART/SPEC: in the processes of a part (work, wild, loop)
+    /// Make the n-th call fail, to see what a failure looks like: CALL:N:ERRNO, doorbell:N:lose; on a software GPU also
+    /// CLASS, COMMAND or UVM_CALL:N:STATUS, grid:N:lose, grid:N:fail; PART/SPEC: in the processes of a part (work,
+    /// wild, loop)
     #[arg(long, value_name = "SPEC")]
     fault: Vec<String>,
-    /// A software machine with something wrong: no-uvm, no-nodes, confidential, prohibited, mig, bar0, interrupts, clock
+    /// A software machine with something wrong: no-uvm, no-nodes, confidential, prohibited, mig, bar0, interrupts,
+    /// clock
     #[arg(long, value_name = "WHAT")]
     broken: Option<String>,
     /// One part of a rung, in a process of its own

@@ -1,4 +1,4 @@
-//! A channel spoken to in methods, and memory that both sides see: below the device, above the driver.
+//! A channel driven by raw methods, and memory that both sides see: below the device, above the driver.
 
 use crate::ladder::Climb;
 use doorbell::device::nv::{Bo, Channel, Core, Group, Notification, Placement, code_name, describe};
@@ -54,11 +54,11 @@ pub struct Lane {
     core: Arc<Core>,
     pub channel: Channel,
     push: Shared,
-    /// Where the next push buffer goes.
+    /// Offset of the next push buffer.
     at: u64,
     pub page: Shared,
     patience: Duration,
-    /// The last list, for whoever asks what was not executed.
+    /// The last list, for the report of what was not executed.
     last: Vec<u32>,
 }
 
@@ -75,7 +75,7 @@ impl Lane {
         Ok(Self { core, channel, push, at: 0, page, patience: climb.patience(), last: Vec::new() })
     }
 
-    /// Hands a list over without waiting.
+    /// Submits a list without waiting.
     ///
     /// # Errors
     /// A list that does not fit.
@@ -142,7 +142,7 @@ impl Lane {
     }
 }
 
-/// Channels made by hand.
+/// Channels created directly.
 pub struct Raw {
     pub compute: Lane,
     /// Freed after the channel.

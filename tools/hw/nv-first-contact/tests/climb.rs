@@ -1,11 +1,11 @@
-//! The climb on software GPUs of every chip, and what it tells of a fault at each rung.
+//! The run on software GPUs of every chip, and its report of a fault at each rung.
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the program; gives its exit code and its JSON.
+/// Runs the program; returns its exit code and its JSON.
 fn climb(dir: &Path, args: &[&str]) -> (i32, Value) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nv-first-contact"));
     let out = command.current_dir(dir).args(args).args(["--json", "--soak", "1"]).output().unwrap();
@@ -60,7 +60,7 @@ fn chips_without_machine_code_in_software_are_climbed_as_far_as_methods_go() {
     }
 }
 
-/// A planned fault: that rung tells the call with its answer and what is known; the rungs named last are climbed all the same.
+/// A planned fault: that rung reports the call with its answer and known causes; the rungs named last run nonetheless.
 fn tells(args: &[&str], rung: &str, call: &[&str], cause: &str, still: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let args = [&["--emu", "sm_90", "--skip", "processes", "--skip", "soak"], args].concat();
@@ -83,7 +83,7 @@ fn tells(args: &[&str], rung: &str, call: &[&str], cause: &str, still: &[&str]) 
 
 #[test]
 fn faults_of_files_and_of_the_driver_are_told_by_their_rung() {
-    // RM alone carries everything but the rung that asks UVM itself.
+    // RM alone serves everything except the rung that calls UVM itself.
     let all = ["control", "card", "memory", "copy", "store", "chain", "tensor", "rm-space", "faults"];
     tells(&["--broken", "no-uvm"], "nodes", &["nvidia-uvm"], "no NVIDIA driver is loaded", &all);
     tells(
@@ -94,7 +94,7 @@ fn faults_of_files_and_of_the_driver_are_told_by_their_rung() {
         &["control"],
     );
     let root = "NV01_ROOT_CLIENT:1:NV_ERR_INSUFFICIENT_PERMISSIONS";
-    // The refused client is asked for once more, by the runtime.
+    // The refused client is requested once more, by the runtime.
     tells(&["--fault", root], "control", &["h_class=NV01_ROOT_CLIENT"], "may not make clients", &["uvm"]);
     tells(
         &["--fault", "UVM_INITIALIZE:1:0x1f"],
@@ -186,7 +186,7 @@ fn faults_of_clock_compute_and_copy_are_told_by_their_rung_and_the_others_go_on(
     tells(&lost("doorbell:6:lose"), "compute", &seen, silent, &["clock", "copy"]);
     let seen = ["class and semaphore of the copy engine", "COPY "];
     tells(&lost("doorbell:7:lose"), "copy", &seen, silent, &["clock", "compute"]);
-    // Refused on an engine of its own, and beside the graphics engine.
+    // Refused on an engine of its own, and on the graphics engine.
     let both = ["--fault", "HOPPER_DMA_COPY_A:1:0x22", "--fault", "HOPPER_DMA_COPY_A:2:0x22", "--until", "copy"];
     tells(&both, "copy", &["HOPPER_DMA_COPY_A"], "refused on this channel", &["compute"]);
 }
@@ -246,7 +246,7 @@ fn faults_of_the_runtime_are_told_by_their_rung_and_the_next_rungs_open_the_card
     tells(&["--fault", group, "--until", "launch"], "launch", &["KEPLER_CHANNEL_GROUP_A"], "MIG", &["copy"]);
 }
 
-/// What a rung that failed said, and what is told beside it.
+/// The message of a failed rung, and the report with it.
 fn story(told: &Value, rung: &str) -> String {
     let failed = told["failed"].as_array().unwrap();
     failed.iter().find(|f| f["rung"] == rung).unwrap_or_else(|| panic!("{rung} did not fail: {told:#}")).to_string()
@@ -263,13 +263,14 @@ fn grids_that_are_lost_or_fail_are_told_by_their_rung_and_the_others_go_on() {
         let all = told["rungs"].as_array().unwrap();
         all.iter().find(|r| r["rung"] == rung).and_then(|r| r["grids"].as_u64()).unwrap()
     };
-    // The first grid of each rung; most rungs end with the first result that is wrong, a chain after ten of its eleven replays, clusters run whole.
+    // The first grid of each rung; most rungs end with the first result that is wrong, a chain after ten of its eleven
+    // replays, clusters run whole.
     let (first, chain) = (grids("ids") + 1, (grids("clusters") - grids("chain")) / 11 * 10);
     let clusters = first + 4 + chain;
     let planned = [
         ("ids", first, "lose", "numbers of a grid"),
         ("shared", first + 1, "lose", "shared memory across barriers"),
-        // The device is dead after it; the next rung opens the card anew.
+        // The device is dead after it; the next rung opens the card again.
         ("local", first + 2, "fail", "channel error 13"),
         ("globals", first + 3, "lose", "a constant table"),
         ("chain", first + 4, "lose", "a chain, ten times"),

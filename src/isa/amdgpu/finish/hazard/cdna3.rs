@@ -1,7 +1,7 @@
-//! gfx942: nothing is interlocked that the table of wait states names. An instruction is one state, `s_nop n` is n + 1.
+//! gfx942: no hazard in the table of wait states is interlocked. An instruction is one state, `s_nop n` is n + 1.
 
 use super::super::super::{Inst, Operand, Unit, op};
-use super::{EXEC, Facts, Hazards, M0, Use, VCC};
+use super::{EXEC, Hazards, InstFacts, M0, Use, VCC};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
@@ -49,13 +49,13 @@ struct Open {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Books {
+pub(super) struct OpenHazards {
     open: Vec<Open>,
 }
 
 impl Deed {
-    /// States after which nothing minds any more.
-    fn life(self) -> u8 {
+    /// States after which no instruction conflicts any more.
+    fn longest_conflict(self) -> u8 {
         match self {
             Deed::Scalar => 5,
             Deed::Vector | Deed::Data | Deed::Mode => 2,
@@ -113,9 +113,9 @@ impl Open {
     }
 
     /// States that must lie between this and the next instruction.
-    fn wants(&self, next: &Facts) -> u8 {
+    fn states_before(&self, next: &InstFacts) -> u8 {
         let regs = self.regs();
-        let reads = || next.reads.iter().filter(|u| u.meets(&regs));
+        let reads = || next.reads.iter().filter(|u| u.overlaps(&regs));
         let valu = next.is_vector();
         match self.deed {
             Deed::Scalar => reads().map(|u| scalar(u, next)).max().unwrap_or(0).max(self.exec(next)),
@@ -136,7 +136,7 @@ impl Open {
         }
     }
 
-    fn exec(&self, next: &Facts) -> u8 {
+    fn exec(&self, next: &InstFacts) -> u8 {
         match self.regs.0 {
             EXEC if next.permutes => 5,
             EXEC if next.unit == Unit::Matrix || lane_access(next) => 4,
@@ -144,10 +144,10 @@ impl Open {
         }
     }
 
-    fn matrix(&self, p: Passes, next: &Facts) -> u8 {
+    fn matrix(&self, p: Passes, next: &InstFacts) -> u8 {
         let regs = self.regs();
         let memory = !next.is_vector();
-        let read = next.reads.iter().filter(|u| u.meets(&regs)).map(|u| match addend_slot(next) {
+        let read = next.reads.iter().filter(|u| u.overlaps(&regs)).map(|u| match addend_slot(next) {
             Some(slot) if slot == u.slot => p.as_c(u.regs == regs),
             _ => p.result(memory),
         });
@@ -156,17 +156,17 @@ impl Open {
         if overwrites { read.max(p.result(false)) } else { read }
     }
 
-    fn written(&self, next: &Facts) -> bool {
-        next.writes.iter().any(|u| u.meets(&self.regs()))
+    fn written(&self, next: &InstFacts) -> bool {
+        next.writes.iter().any(|u| u.overlaps(&self.regs()))
     }
 
-    fn touched(&self, next: &Facts) -> bool {
-        self.written(next) || next.reads.iter().any(|u| u.meets(&self.regs()))
+    fn touched(&self, next: &InstFacts) -> bool {
+        self.written(next) || next.reads.iter().any(|u| u.overlaps(&self.regs()))
     }
 }
 
 /// States before a scalar register that a vector instruction wrote is read.
-fn scalar(u: &Use, next: &Facts) -> u8 {
+fn scalar(u: &Use, next: &InstFacts) -> u8 {
     match next.unit {
         Unit::Global | Unit::Flat | Unit::Scratch | Unit::Buffer => 5,
         Unit::Valu if lane_access(next) && u.slot == 2 => 4,
@@ -177,24 +177,24 @@ fn scalar(u: &Use, next: &Facts) -> u8 {
 }
 
 /// The operand that a matrix instruction adds to.
-fn addend_slot(f: &Facts) -> Option<usize> {
+fn addend_slot(f: &InstFacts) -> Option<usize> {
     let tied = f.name.starts_with("v_smfmac");
     (f.unit == Unit::Matrix).then_some(if tied { 0 } else { 3 })
 }
 
-fn is_dot(f: &Facts) -> bool {
+fn is_dot(f: &InstFacts) -> bool {
     f.name.starts_with("v_dot")
 }
 
-fn lane_read(f: &Facts) -> bool {
+fn lane_read(f: &InstFacts) -> bool {
     f.op == op::V_READLANE_B32 || f.op == op::V_READFIRSTLANE_B32
 }
 
-fn lane_access(f: &Facts) -> bool {
+fn lane_access(f: &InstFacts) -> bool {
     lane_read(f) || f.op == op::V_WRITELANE_B32
 }
 
-impl Hazards for Books {
+impl Hazards for OpenHazards {
     fn merge(&mut self, other: &Self) {
         for o in &other.open {
             match self.open.iter_mut().find(|k| k.deed == o.deed && k.regs == o.regs) {
@@ -205,8 +205,8 @@ impl Hazards for Books {
         self.open.sort_unstable();
     }
 
-    fn fix(&mut self, next: &Facts) -> SmallVec<[Inst; 2]> {
-        let mut missing = self.open.iter().map(|o| o.wants(next).saturating_sub(o.age)).max().unwrap_or(0);
+    fn fix(&mut self, next: &InstFacts) -> SmallVec<[Inst; 2]> {
+        let mut missing = self.open.iter().map(|o| o.states_before(next).saturating_sub(o.age)).max().unwrap_or(0);
         self.grow(missing);
         let mut out = smallvec![];
         while missing > 0 {
@@ -217,7 +217,7 @@ impl Hazards for Books {
         out
     }
 
-    fn pass(&mut self, inst: &Facts) {
+    fn pass(&mut self, inst: &InstFacts) {
         self.grow(if inst.op == op::S_NOP { u8::try_from(inst.imm & 15).unwrap_or(15) + 1 } else { 1 });
         let mut add = |deed: Deed, regs: &Range<u16>| {
             let regs = (regs.start, regs.end);
@@ -255,12 +255,12 @@ impl Hazards for Books {
     }
 }
 
-impl Books {
+impl OpenHazards {
     /// States go by.
     fn grow(&mut self, states: u8) {
         for o in &mut self.open {
             o.age = o.age.saturating_add(states);
         }
-        self.open.retain(|o| o.age < o.deed.life());
+        self.open.retain(|o| o.age < o.deed.longest_conflict());
     }
 }

@@ -1,7 +1,8 @@
-//! Pairs of instructions that the chip does not keep apart by itself (docs/amd-isa.md 5.7).
+//! Pairs of instructions that the chip does not interlock (docs/amd-isa.md 5.7).
 //!
-//! Each chip has its books: what is open at a place, what an instruction needs put before it, how books are joined where paths
-//! meet. They are kept along all paths until nothing changes, then the code is written out once with what was missing.
+//! Each chip has a hazard state: what is open at a position, what an instruction needs inserted before it, how states
+//! are joined where paths meet. It is propagated along all paths until nothing changes, then the code is written out
+//! once with the missing instructions.
 
 mod cdna3;
 mod rdna3;
@@ -14,16 +15,17 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Inserts what keeps hazards apart.
+/// Inserts the instructions that separate hazards.
 pub(super) fn resolve(steps: Vec<Step>, target: Target) -> Result<Vec<Step>, CompileError> {
     match target.chip {
-        Chip::Gfx1100 => apart::<rdna3::Books>(steps, target),
-        Chip::Gfx942 => apart::<cdna3::Books>(steps, target),
-        Chip::Gfx1201 => apart::<rdna4::Books>(steps, target),
+        Chip::Gfx1100 => separate::<rdna3::OpenHazards>(steps, target),
+        Chip::Gfx942 => separate::<cdna3::OpenHazards>(steps, target),
+        Chip::Gfx1201 => separate::<rdna4::OpenHazards>(steps, target),
     }
 }
 
-/// Numbers for all registers: vector ones from 0, accumulation ones from 256, scalar ones (VCC, EXEC and M0 among them) from 512.
+/// Numbers for all registers: vector ones from 0, accumulation ones from 256, scalar ones (VCC, EXEC and M0 among them)
+/// from 512.
 const SCALARS: u16 = 512;
 const VCC: u16 = SCALARS + 106;
 const M0: u16 = SCALARS + 124;
@@ -41,14 +43,14 @@ impl Use {
         self.regs.start >= SCALARS
     }
 
-    fn meets(&self, regs: &Range<u16>) -> bool {
+    fn overlaps(&self, regs: &Range<u16>) -> bool {
         self.regs.start < regs.end && regs.start < self.regs.end
     }
 }
 
 /// What hazards go by.
 #[derive(Clone, Debug)]
-struct Facts {
+struct InstFacts {
     op: Op,
     name: &'static str,
     unit: Unit,
@@ -61,8 +63,8 @@ struct Facts {
     half: bool,
 }
 
-impl Facts {
-    fn of(inst: &Inst, target: Target) -> Result<Facts, CompileError> {
+impl InstFacts {
+    fn of(inst: &Inst, target: Target) -> Result<InstFacts, CompileError> {
         let row = row_of(target, inst)?;
         let imm = match inst.operands.first() {
             Some(Operand::Int(v)) => *v,
@@ -70,8 +72,16 @@ impl Facts {
         };
         let (name, half) = (inst.op.name(), inst.mods.op_sel & 8 != 0);
         let (reads, writes) = (SmallVec::new(), SmallVec::new());
-        let mut f =
-            Facts { op: inst.op, name, unit: row.unit, reads, writes, imm, permutes: inst.mods.dpp.is_some(), half };
+        let mut f = InstFacts {
+            op: inst.op,
+            name,
+            unit: row.unit,
+            reads,
+            writes,
+            imm,
+            permutes: inst.mods.dpp.is_some(),
+            half,
+        };
         for (slot, s) in row.slots.iter().enumerate() {
             let Some(Operand::Reg(reg)) = inst.operands.get(slot) else { continue };
             let Some(regs) = numbers(*reg) else { continue };
@@ -121,21 +131,21 @@ fn numbers(reg: Reg) -> Option<Range<u16>> {
     Some(first..first + u16::from(reg.words))
 }
 
-/// The books of one chip at one place; the default is that nothing is open.
+/// The hazard state of one chip at one position; the default is that nothing is open.
 trait Hazards: Clone + PartialEq + Default {
     /// Joins what is open on another path to the same place.
     fn merge(&mut self, other: &Self);
-    /// What must stand before an instruction; the books know it afterwards.
-    fn fix(&mut self, next: &Facts) -> SmallVec<[Inst; 2]>;
-    /// The instruction goes by.
-    fn pass(&mut self, inst: &Facts);
+    /// What must be inserted before an instruction; the state includes it afterwards.
+    fn fix(&mut self, next: &InstFacts) -> SmallVec<[Inst; 2]>;
+    /// Updates the state by an instruction.
+    fn pass(&mut self, inst: &InstFacts);
 }
 
-fn apart<B: Hazards>(steps: Vec<Step>, target: Target) -> Result<Vec<Step>, CompileError> {
-    let facts: Vec<Option<Facts>> = steps
+fn separate<B: Hazards>(steps: Vec<Step>, target: Target) -> Result<Vec<Step>, CompileError> {
+    let facts: Vec<Option<InstFacts>> = steps
         .iter()
         .map(|s| match s {
-            Step::Op(i) | Step::Jump(i, _) => Facts::of(i, target).map(Some),
+            Step::Op(i) | Step::Jump(i, _) => InstFacts::of(i, target).map(Some),
             Step::Label(_) => Ok(None),
         })
         .collect::<Result<_, _>>()?;
@@ -149,33 +159,33 @@ fn apart<B: Hazards>(steps: Vec<Step>, target: Target) -> Result<Vec<Step>, Comp
     Ok(out)
 }
 
-/// Goes over the code once; whether what is open at some label has changed.
+/// Walks the code once; returns whether the state at some label has changed.
 fn sweep<B: Hazards>(
     steps: &[Step],
-    facts: &[Option<Facts>],
+    facts: &[Option<InstFacts>],
     at_label: &mut HashMap<u32, B>,
     out: &mut dyn FnMut(SmallVec<[Inst; 2]>, &Step),
 ) -> bool {
-    let (mut books, mut changed) = (B::default(), false);
-    let mut join = |label: u32, books: &B, changed: &mut bool| {
+    let (mut state, mut changed) = (B::default(), false);
+    let mut join = |label: u32, state: &B, changed: &mut bool| {
         let known = at_label.entry(label).or_default();
         let before = known.clone();
-        known.merge(books);
+        known.merge(state);
         *changed |= *known != before;
         known.clone()
     };
     for (step, facts) in steps.iter().zip(facts) {
         let mut fixes = SmallVec::new();
         if let Some(f) = facts {
-            fixes = books.fix(f);
-            books.pass(f);
+            fixes = state.fix(f);
+            state.pass(f);
         }
         match step {
-            Step::Label(l) => books = join(*l, &books, &mut changed),
+            Step::Label(l) => state = join(*l, &state, &mut changed),
             Step::Jump(i, l) => {
-                join(*l, &books, &mut changed);
+                join(*l, &state, &mut changed);
                 if i.op == super::super::op::S_BRANCH {
-                    books = B::default();
+                    state = B::default();
                 }
             }
             Step::Op(_) => {}

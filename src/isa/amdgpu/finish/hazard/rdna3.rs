@@ -1,9 +1,9 @@
-//! gfx1100: a vector instruction that reads what a transcendental one has written needs six vector or two transcendental
-//! instructions between, or a wait for the vector unit; a matrix instruction does not read as A or B what the one before
-//! wrote; lanes are not permuted right after a compare that wrote EXEC.
+//! gfx1100: a vector instruction that reads what a transcendental one has written needs six vector or two
+//! transcendental instructions between, or a wait for the vector unit; a matrix instruction does not read as A or B
+//! what the one before wrote; lanes are not permuted right after a compare that wrote EXEC.
 
 use super::super::super::{Inst, Operand, Unit, op};
-use super::{Facts, Hazards, Use};
+use super::{Hazards, InstFacts, Use};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ const VECTOR_APART: u8 = 6;
 const TRANS_APART: u8 = 2;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Books {
+pub(super) struct OpenHazards {
     open: Vec<Open>,
     pub before: Before,
 }
 
-/// What the vector instruction right before was, as far as the next one minds.
+/// The kind of the preceding vector instruction, as far as the next one depends on it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Before {
     /// The matrix result.
@@ -34,7 +34,7 @@ pub(super) struct Before {
 
 impl Before {
     pub fn merge(&mut self, other: &Before) {
-        // One of two results is enough to keep apart: that of the other path is found when the first is gone.
+        // One of two results is enough to separate: that of the other path is found when the first is gone.
         self.matrix = match (self.matrix.take(), other.matrix.clone()) {
             (Some(a), Some(b)) => Some(a.start.min(b.start)..a.end.max(b.end)),
             (a, b) => a.or(b),
@@ -42,16 +42,16 @@ impl Before {
         self.compared |= other.compared;
     }
 
-    pub fn clashes(&self, next: &Facts) -> bool {
+    pub fn clashes(&self, next: &InstFacts) -> bool {
         let source = |u: &&Use| matches!(u.slot, 1 | 2);
         let matrix = self
             .matrix
             .as_ref()
-            .is_some_and(|d| next.unit == Unit::Matrix && next.reads.iter().filter(source).any(|u| u.meets(d)));
+            .is_some_and(|d| next.unit == Unit::Matrix && next.reads.iter().filter(source).any(|u| u.overlaps(d)));
         matrix || self.compared && next.name.starts_with("v_permlane")
     }
 
-    pub fn pass(&mut self, inst: &Facts) {
+    pub fn pass(&mut self, inst: &InstFacts) {
         if inst.is_vector() {
             let matrix = inst.unit == Unit::Matrix;
             self.matrix = inst.writes.first().filter(|_| matrix).map(|w| w.regs.clone());
@@ -60,7 +60,7 @@ impl Before {
     }
 }
 
-impl Hazards for Books {
+impl Hazards for OpenHazards {
     fn merge(&mut self, other: &Self) {
         for o in &other.open {
             match self.open.iter_mut().find(|k| k.register == o.register) {
@@ -72,7 +72,7 @@ impl Hazards for Books {
         self.before.merge(&other.before);
     }
 
-    fn fix(&mut self, next: &Facts) -> SmallVec<[Inst; 2]> {
+    fn fix(&mut self, next: &InstFacts) -> SmallVec<[Inst; 2]> {
         let mut out = smallvec![];
         let reads = |o: &Open| next.reads.iter().any(|u| u.regs.contains(&o.register));
         if next.is_vector() && self.open.iter().any(reads) {
@@ -86,7 +86,7 @@ impl Hazards for Books {
         out
     }
 
-    fn pass(&mut self, inst: &Facts) {
+    fn pass(&mut self, inst: &InstFacts) {
         self.before.pass(inst);
         if !inst.is_vector() {
             return;

@@ -1,10 +1,10 @@
-//! gfx1201: a scalar register that the vector unit has once read and that is written again must have settled before it is
-//! read. The vector unit remembers registers by pairs, for the rest of the program. A write of the scalar unit is waited for by
-//! whoever reads it, one of the vector unit by the vector unit only. Matrix instructions are as on gfx1100.
+//! gfx1201: a scalar register that the vector unit has once read and that is written again must have settled before it
+//! is read. The vector unit remembers registers by pairs, for the rest of the program. A write of the scalar unit is
+//! waited for by any reader, one of the vector unit by the vector unit only. Matrix instructions are as on gfx1100.
 
 use super::super::super::{Inst, Operand, Unit, op};
 use super::rdna3::Before;
-use super::{Facts, Hazards, SCALARS, Use, VCC};
+use super::{Hazards, InstFacts, SCALARS, Use, VCC};
 use smallvec::{SmallVec, smallvec};
 
 /// Every field of `s_wait_alu` at the value that waits for nothing.
@@ -14,7 +14,7 @@ const VECTOR_VCC: i64 = 1 << 1;
 const VECTOR_WRITES: i64 = 7 << 9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Books {
+pub(super) struct OpenHazards {
     /// Pairs that the vector unit has read.
     seen: u64,
     /// Registers with an unsettled value of the scalar unit, and of the vector unit.
@@ -39,7 +39,7 @@ fn registers(pairs: u64) -> u128 {
     (0..64).filter(|p| pairs >> p & 1 == 1).fold(0, |sum, p| sum | 3 << (2 * p))
 }
 
-impl Hazards for Books {
+impl Hazards for OpenHazards {
     fn merge(&mut self, other: &Self) {
         self.seen |= other.seen;
         self.scalar |= other.scalar;
@@ -47,7 +47,7 @@ impl Hazards for Books {
         self.before.merge(&other.before);
     }
 
-    fn fix(&mut self, next: &Facts) -> SmallVec<[Inst; 2]> {
+    fn fix(&mut self, next: &InstFacts) -> SmallVec<[Inst; 2]> {
         let mut out = smallvec![];
         let (vector, scalar) = (next.is_vector(), next.is_scalar_alu());
         if vector || scalar {
@@ -76,7 +76,7 @@ impl Hazards for Books {
         out
     }
 
-    fn pass(&mut self, inst: &Facts) {
+    fn pass(&mut self, inst: &InstFacts) {
         self.before.pass(inst);
         let (vector, scalar) = (inst.is_vector(), inst.is_scalar_alu());
         if matches!(inst.unit, Unit::Smem | Unit::Buffer) {

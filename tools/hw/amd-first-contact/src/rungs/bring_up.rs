@@ -23,7 +23,8 @@ pub fn topology(climb: &mut Climb) -> Result<String, Failure> {
     let node = node.ok_or_else(|| format!("no such GPU; there are {}: {}", nodes.len(), found.join(", ")))?;
     let chip = Chip::of_version(node.target_version())
         .ok_or_else(|| format!("chip {} is unknown, known are {}", node.gfx(), Chip::names()))?;
-    // The kernel's own numbers win; that ours are the same shows that older kernels get the right ones too.
+    // The kernel's own numbers are used; that the computed ones are equal shows that older kernels get the right ones
+    // too.
     let (given, mut bare) = (SaveArea::of(chip, &node), node.clone());
     bare.properties.remove("cwsr_size");
     bare.properties.remove("ctl_stack_size");

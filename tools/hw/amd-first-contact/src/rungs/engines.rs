@@ -1,4 +1,4 @@
-//! Queues spoken to in packets: the copy engine, PM4, AQL.
+//! Queues driven by raw packets: the copy engine, PM4, AQL.
 
 use crate::explain::{Failure, fail};
 use crate::ladder::Climb;
@@ -42,7 +42,7 @@ impl CopyEngine<'_> {
         self.queue.push(&words)
     }
 
-    /// A fence behind what was pushed, and the wait for it.
+    /// A fence after what was pushed, and the wait for it.
     fn fence(&mut self, what: &str) -> Result<(), Failure> {
         self.next += 1;
         let fence = sdma::Fence { addr: GpuVa(self.page.va()), value: self.next };
@@ -71,7 +71,7 @@ impl CopyEngine<'_> {
         self.page.wide(64)
     }
 
-    /// Host to VRAM to host; gives bytes a second of both together.
+    /// Host to VRAM to host; returns bytes a second of both together.
     fn round_trip(&mut self, offset: u64, len_bytes: u64) -> Result<f64, Failure> {
         let room = offset + len_bytes;
         let vram = self.climb.core()?.own_bo("copies", room, Placement::Vram)?;
@@ -189,7 +189,7 @@ fn clock_rate(climb: &Climb, queue: &mut Queue, page: &Shared) -> Result<f64, Fa
         Ok((page.wide(64)?, Instant::now()))
     };
     let (first, began) = read(3)?;
-    // TIMEOUT: long beside what a submission takes.
+    // TIMEOUT: long compared with a submission.
     std::thread::sleep(Duration::from_millis(50));
     let (second, ended) = read(4)?;
     let khz = second.saturating_sub(first) as f64 / (ended - began).as_secs_f64() / 1e3;

@@ -59,7 +59,7 @@ impl Bench {
     }
 
     /// # Errors
-    /// What closing says.
+    /// The result of closing.
     pub fn close(self) -> Result<(), Failure> {
         Ok(self.device.close()?)
     }

@@ -1,4 +1,4 @@
-//! Memory of every kind: allocated, mapped, written and read by the host, given back.
+//! Memory of every kind: allocated, mapped, written and read by the host, freed.
 
 use crate::explain::{Failure, fail};
 use crate::ladder::Climb;

@@ -1,5 +1,5 @@
-//! What goes wrong on purpose, what goes on beside, and what goes on for long. Each fault has a process of its own, as the next one
-//! needs a driver that knows nothing of it.
+//! Deliberate faults, concurrent processes, and the soak. Each fault has a process of its own, as the next one
+//! needs a driver without traces of it.
 
 use super::kernels::Bench;
 use crate::child;
@@ -65,7 +65,7 @@ impl Random {
     }
 }
 
-/// Random additions and copies until the time is over; gives how many rounds.
+/// Random additions and copies until the time is over; returns the number of rounds.
 ///
 /// # Errors
 /// A wrong word, or the device's.

@@ -1,4 +1,5 @@
-//! Boxes of a tensor by maps that the runtime writes (`isa::sass::tensor_map`): whether the card reads the bytes as the software GPU does.
+//! Tiles of a tensor by maps that the runtime writes (`isa::sass::tensor_map`): whether the card reads the bytes
+//! as the software GPU does.
 
 use super::kernels::{bench, buffer, expect, not_here};
 use crate::code::{BOX_WORDS, box_cubin};
@@ -7,7 +8,7 @@ use doorbell::device::Arg;
 use doorbell::isa::sass::tensor_map::{BYTES, Dimension, Element, FIELDS, Swizzle, TensorMap};
 use hw_contact::{Failure, fail};
 
-/// A matrix of words, one row behind the other, and a box of it.
+/// A matrix of words, one row after the other, and a tile of it.
 pub struct Sizes {
     pub columns: u32,
     pub rows: u32,
@@ -28,7 +29,7 @@ impl Sizes {
     }
 }
 
-/// Tells in which field of the map two of them differ.
+/// Names the field of the map in which two of them differ.
 ///
 /// # Errors
 /// They do.
@@ -44,7 +45,7 @@ pub fn compare(seen: &[u8], ours: &[u8; BYTES]) -> Result<(), Failure> {
     .into())
 }
 
-/// Columns and rows of a box of 4 KiB.
+/// Columns and rows of a tile of 4 KiB.
 const ACROSS: u32 = 32;
 const SIZES: Sizes = Sizes { columns: 96, rows: 40, across: 32, down: 32 };
 

@@ -79,7 +79,7 @@ pub fn doorbell(climb: &mut Climb) -> Result<String, Failure> {
     let read = || gpu.register_time_ns().map_err(|errno| Failure::from(format!("the page is not mapped: {errno}")));
     let (first, began) = (read()?, Instant::now());
     let mut second = first;
-    // TIMEOUT: a real clock steps within microseconds; a software one when its thread has its turn.
+    // TIMEOUT: a real clock steps within microseconds; a software one when its thread runs.
     let deadline = began + climb.patience().min(Duration::from_secs(5));
     while second <= first && Instant::now() < deadline && !climb.args.bar1_doorbell {
         std::thread::sleep(Duration::from_millis(20));
@@ -96,7 +96,7 @@ pub fn doorbell(climb: &mut Climb) -> Result<String, Failure> {
     Ok(format!("the clock went {} ns in {} ns of the host ({rate:.3})", second - first, took.as_nanos()))
 }
 
-/// Nothing depends on it: what is refused is told, and only an empty answer fails.
+/// Nothing depends on it: refusals are reported, and only an empty answer fails.
 pub fn telemetry(climb: &mut Climb) -> Result<String, Failure> {
     steps(climb, &["boost"])?;
     let telemetry = Telemetry::read(climb.gpu()?);
@@ -126,7 +126,7 @@ pub fn memory(climb: &mut Climb) -> Result<String, Failure> {
     let mut mapped = "BAR1 too";
     for placement in [Placement::Host, Placement::System, Placement::Vram, Placement::VramMapped] {
         for size in sizes {
-            // What goes through BAR1 has to fit beside what others have of it.
+            // Mappings through BAR1 have to fit next to those of other processes.
             let is_small = placement == Placement::VramMapped && *size > 16 * MIB;
             let is_large = placement == Placement::System && *size > 2 * MIB;
             if is_small || is_large {

@@ -1,4 +1,4 @@
-//! Channels spoken to in methods: host, compute and copy engine, before any kernel.
+//! Channels driven by raw methods: host, compute and copy engine, before any kernel.
 
 use crate::ladder::Climb;
 use crate::raw::{Lane, Raw, Shared, pattern, vram};
@@ -10,7 +10,7 @@ use hw_contact::{Failure, fail};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Words of a lane's page: what engines write, a time behind one, what the host writes.
+/// Words of a lane's page: those that engines write, with a time after one, and those that the host writes.
 const WORD: u64 = 0;
 const TIMED: u64 = 64;
 const HOSTS: u64 = 128;
@@ -70,7 +70,7 @@ pub fn clock(climb: &mut Climb) -> Result<String, Failure> {
         Ok((lane.page.wide(TIMED + 8)?, Instant::now()))
     };
     let (first, began) = read(1)?;
-    // TIMEOUT: long beside what a submission takes.
+    // TIMEOUT: long compared with a submission.
     std::thread::sleep(Duration::from_millis(50));
     let (second, ended) = read(2)?;
     let rate = second.saturating_sub(first) as f64 / (ended - began).as_nanos() as f64;
@@ -113,7 +113,7 @@ pub fn compute(climb: &mut Climb) -> Result<String, Failure> {
     Ok(format!("class {:#x} bound, windows set, {how}", chip.compute_class))
 }
 
-/// Interrupts that are asked for, each of which has to be heard.
+/// Requested interrupts, each of which has to arrive.
 const INTERRUPTS: u64 = 16;
 
 pub fn events(climb: &mut Climb) -> Result<String, Failure> {
@@ -141,7 +141,7 @@ pub fn events(climb: &mut Climb) -> Result<String, Failure> {
     Ok(format!("{INTERRUPTS} interrupts heard, {middle:.0} us from doorbell to wake-up"))
 }
 
-/// A copy channel, on an engine of its own or beside the compute channel.
+/// A copy channel, on an engine of its own or on the compute channel's.
 struct Copies {
     core: Arc<Core>,
     lane: Lane,
@@ -150,7 +150,7 @@ struct Copies {
 }
 
 impl Copies {
-    /// Actions and the semaphore behind them.
+    /// Actions and the semaphore after them.
     fn run(&mut self, actions: &[copy::Action], what: &str) -> Result<(), Failure> {
         let chip = self.core.gpu.chip;
         let mut list = PushBuffer::new();
@@ -168,7 +168,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Host to VRAM to host; gives bytes a second of both together.
+    /// Host to VRAM to host; returns bytes a second of both together.
     fn round_trip(&mut self, offset: u64, len_bytes: u32) -> Result<f64, Failure> {
         let room = offset + u64::from(len_bytes);
         let far = vram(&self.core, room)?;

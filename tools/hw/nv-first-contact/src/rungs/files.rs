@@ -1,4 +1,4 @@
-//! Device files, asked directly: what is there, the release, a client, the cards, UVM. Nothing of the runtime is used.
+//! Device files, called directly: existence, the release, a client, the cards, UVM. Nothing of the runtime is used.
 
 use crate::ladder::Climb;
 use doorbell::device::nv::{CTL_PATH, UVM_PATH, explain};

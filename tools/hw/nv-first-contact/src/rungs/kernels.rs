@@ -78,13 +78,13 @@ impl Bench {
     }
 
     /// # Errors
-    /// What closing says.
+    /// The result of closing.
     pub fn close(self) -> Result<(), Failure> {
         Ok(self.device.close()?)
     }
 }
 
-/// The climb's device; opened by the first rung, and anew after one that failed.
+/// The run's device; opened by the first rung, and again after one that failed.
 pub fn bench(climb: &mut Climb) -> Result<&Bench, Failure> {
     if climb.bench.is_none() {
         climb.let_go();

@@ -1,4 +1,5 @@
-//! A device on page tables that RM fills alone, as it is opened where nvidia-uvm is missing: on a connection of its own, beside the one of the climb.
+//! A device on page tables that RM fills alone, as it is opened where nvidia-uvm is missing: on a connection of its
+//! own, next to the run's.
 
 use crate::ladder::Climb;
 use crate::raw::pattern;
@@ -59,7 +60,8 @@ fn kernel(device: NvDevice, climb: &Climb) -> Result<&'static str, Failure> {
     if seen == [0x600d] { Ok("a kernel's constant") } else { Err(format!("a kernel's constant: {seen:x?}").into()) }
 }
 
-/// The copy engine writes what the host reads without another copy: pinned pages, the driver's own, and pages that were there before.
+/// The copy engine writes what the host reads without another copy: pinned pages, the driver's own, and pages that were
+/// there before.
 fn host_memory(device: &NvDevice, port: &Arc<dyn Port>) -> Result<String, Failure> {
     const LEN: usize = 64 << 10;
     let (far, data) = (device.alloc(LEN as u64)?, pattern(LEN, 77));

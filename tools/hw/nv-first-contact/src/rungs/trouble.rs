@@ -1,4 +1,4 @@
-//! What goes wrong on purpose, what goes on beside, and what goes on for long. Each fault has a process of its own.
+//! Deliberate faults, concurrent processes, and the soak. Each fault has a process of its own.
 
 use super::kernels::Bench;
 use crate::child;
@@ -58,7 +58,7 @@ impl Random {
     }
 }
 
-/// Random additions and copies until the time is over; gives how many rounds.
+/// Random additions and copies until the time is over; returns the number of rounds.
 ///
 /// # Errors
 /// A wrong word, or the device's.
