@@ -55,7 +55,7 @@ fn from_nothing() {
     let mut step = Jit::new(step);
     let loss = step.call(&inputs).unwrap()[0].item().unwrap();
     println!("MLP step from nothing to its loss {loss:.4}: {:.2} ms", t.elapsed().as_secs_f64() * 1e3);
-    let t = session().counters.totals();
+    let t = session().unwrap().counters.totals();
     println!("kernels launched {}, compiled {}", t.kernels, t.compiled);
 }
 

@@ -76,7 +76,7 @@ fn kernels() -> Step {
     let has = |u: &UOp, i| u.any(|u| u.as_int() == Some(i) && u.dtype().scalar == Scalar::I32);
     assert!(has(&simple, 7) && !has(&simple, 3));
     assert!(kernel.program.uops.iter().any(|u| u.op() == Op::Add && has(u, 7)));
-    let target = session().open(&default_device())?.target().clone();
+    let target = session()?.device(&default_device())?.target().clone();
     let (plain, trace) = traced(|| compile(&kernel.ast, &target, &OptChoice::None, false));
     let plain = plain?;
     println!("--- what the compiler's rules did on the way\n{trace}");
@@ -89,7 +89,8 @@ fn kernels() -> Step {
 
 /// The kernels that were compiled while `work` ran.
 fn compiled_by<E: Error + 'static>(work: impl FnOnce() -> Result<(), E>) -> Result<Vec<Arc<Compiled>>, Box<dyn Error>> {
-    let all = || session().compiled_kernels(&default_device());
+    let s = session()?;
+    let all = || s.compiled_kernels(&default_device());
     let before = all();
     work()?;
     Ok(all().into_iter().filter(|k| !before.iter().any(|b| Arc::ptr_eq(b, k))).collect())

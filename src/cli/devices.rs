@@ -7,9 +7,10 @@ use doorbell::engine::session;
 
 pub fn run(output: Output) -> Result<(), CliError> {
     // As the list spells it: `cuda:emu=sm_90` is `NV:emu=sm_90`.
-    let asked = &session().options.device;
+    let session = session()?;
+    let asked = &session.options.device;
     let chosen = asked.parse().map_or_else(|_| asked.clone(), |name: DeviceName| name.to_string());
-    let options = session().device_options();
+    let options = session.device_options();
     let mut all = Registry::global().list(&options);
     for d in &mut all {
         let mark = if d.name == chosen { "*" } else { " " };

@@ -39,8 +39,8 @@ impl DumpArgs {
 }
 
 pub fn run(args: &DumpArgs, output: Output) -> Result<(), CliError> {
-    let s = session();
-    let device = s.open(&s.options.device)?;
+    let s = session()?;
+    let device = s.device(&s.options.device)?;
     args.program.run()?;
     let arch = device.device.info().arch.clone();
     fs::create_dir_all(&args.out).map_err(|e| file_error(&args.out, &e))?;

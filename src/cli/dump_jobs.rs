@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn a_kernel_with_tensor_maps_runs_from_its_job() {
         let dir = tempfile::tempdir().unwrap();
-        let s = Session::new(Options::default());
-        let device = s.open("NV:emu=sm_90").unwrap();
+        let s = Session::open(Options::default()).unwrap();
+        let device = s.device("NV:emu=sm_90").unwrap();
         let k = s.kernels(&device, &[&product()]).unwrap().remove(0);
         assert_eq!(k.program.tensors.len(), 2, "{:?}", k.program.opts);
         let job = write(dir.path(), &k, "k.ptx").unwrap();

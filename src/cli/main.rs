@@ -167,8 +167,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         (Some(path), _, _) => Some(trace::start(path, false)?),
         (None, Some(path), _) => Some(trace::start(path, true)?),
     };
-    doorbell::tensor::set_default_device(&options.device);
-    engine::install(options)?;
+    engine::install(options)?.on_message(|text| eprintln!("{text}"));
     let done = match &cli.command {
         Command::Train(args) => train::run(args, output),
         Command::Devices => devices::run(output),

@@ -309,8 +309,8 @@ impl<'a> Run<'a> {
     }
 
     fn report(&mut self, began: Instant, interrupted: bool, output: Output) -> Result<(), CliError> {
-        let s = session();
-        let device = s.open(&s.options.device)?;
+        let s = session()?;
+        let device = s.device(&s.options.device)?;
         let seconds = began.elapsed().as_secs_f64();
         let accuracy = self.points.last().map_or(0.0, |p| p.accuracy);
         let steps = self.step_ms.len();

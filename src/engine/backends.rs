@@ -74,13 +74,13 @@ mod tests {
 
     #[test]
     fn every_known_arch_compiles_for_a_device_that_executes_nothing() {
-        let s = Session::new(Options::default());
+        let s = Session::open(Options::default()).unwrap();
         for arch in known_archs().split(", ") {
-            let d = s.open(&format!("NULL:{arch}")).unwrap();
+            let d = s.device(&format!("NULL:{arch}")).unwrap();
             assert_eq!(d.target().name, arch);
             assert_eq!((d.backend.makes_code(), d.runs_kernels()), (!arch.starts_with("sm_"), false), "{arch}");
         }
-        let error = s.open("NULL:sm_91").err().unwrap().to_string();
+        let error = s.device("NULL:sm_91").err().unwrap().to_string();
         assert!(error.contains("sm_91") && error.ends_with(&known_archs()), "{error}");
     }
 }

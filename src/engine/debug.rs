@@ -1,4 +1,4 @@
-//! What DEBUG prints, to standard error, in the form tinygrad's users know.
+//! The messages that DEBUG asks for, in the form tinygrad's users know.
 
 use super::Session;
 use super::kernels::Compiled;
@@ -23,7 +23,7 @@ impl Session {
             _ => 2,
         };
         let secs = (ns as f64 / 1e9).max(1e-12);
-        eprintln!(
+        self.say(&format!(
             "*** {device:<6} {:4} {name:<32} arg {args:2} mem {:6.3} GB tm {:9.2}us/{:9.2}ms ({:7.1} GFLOPS {:6.1}|{:.1} GB/s)",
             t.kernels + t.copies,
             used as f64 / 1e9,
@@ -32,23 +32,23 @@ impl Session {
             e.flops as f64 / secs / 1e9,
             e.unique_bytes as f64 / secs / 1e9,
             e.mem_bytes as f64 / secs / 1e9,
-        );
+        ));
     }
 
     /// DEBUG=3: opts; 4: the kernel graph; 6: the linear program.
     pub(super) fn print_code(&self, ast: &UOp, p: &Program) {
         if self.options.debug >= 3 {
-            eprintln!("{}: opts [{}]", p.name, p.opts.join(", "));
+            self.say(&format!("{}: opts [{}]", p.name, p.opts.join(", ")));
         }
         if self.options.debug >= 4 {
-            eprintln!("{}", p.source());
+            self.say(&p.source());
         }
         if self.options.debug >= 5 {
-            eprintln!("{}", ast.tree());
+            self.say(&ast.tree());
         }
         if self.options.debug >= 6 {
             for (k, u) in p.uops.iter().enumerate() {
-                eprintln!("{k:4} {u:?} <- {:?}", u.src().iter().map(UOp::id).collect::<Vec<_>>());
+                self.say(&format!("{k:4} {u:?} <- {:?}", u.src().iter().map(UOp::id).collect::<Vec<_>>()));
             }
         }
     }

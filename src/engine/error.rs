@@ -30,6 +30,9 @@ pub enum Error {
     Elf(#[from] ElfError),
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// An environment variable that means nothing.
+    #[error(transparent)]
+    Option(#[from] super::OptionError),
     #[error(transparent)]
     Jit(#[from] JitError),
     #[error("{what}: {source}")]
@@ -102,6 +105,7 @@ impl Error {
             Error::Isa(_) => "isa",
             Error::Elf(_) => "elf",
             Error::Device(_) => "device",
+            Error::Option(_) => "option",
             Error::Jit(_) => "jit",
             Error::File { .. } => "file",
             Error::WrongType { .. } | Error::NotOne(_) => "data",

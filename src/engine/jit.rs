@@ -100,7 +100,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
     /// # Errors
     /// What the function's Tensors carry; from the third call on, inputs unlike the recorded ones.
     pub fn call(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
-        let s = session();
+        let s = session()?;
+        let s = s.as_ref();
         if let Some(r) = self.recording.as_mut().filter(|r| r.is_repeated(inputs)) {
             return r.repeat(s, inputs);
         }
@@ -166,9 +167,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>, Error>> Jit<F> {
         let Some(device) = capture.device.clone() else { return Err(JitError::NothingCaptured.into()) };
         let homes = inputs.iter().map(home_of).collect::<Result<Vec<_>, _>>()?;
         let (places, own) = input_places(&capture, &known, &homes);
-        let list = s.open(&device)?.device.record(&capture.commands)?;
+        let list = s.device(&device)?.device.record(&capture.commands)?;
         if s.options.debug >= 1 {
-            eprintln!("jit: recorded {} commands on {device}, {} inputs", capture.commands.len(), inputs.len());
+            s.say(&format!("jit: recorded {} commands on {device}, {} inputs", capture.commands.len(), inputs.len()));
         }
         self.recording = Some(Recording {
             list,
@@ -359,7 +360,7 @@ impl Recording {
         if !self.own.iter().any(|m| m.is_same(&place.memory)) {
             return Ok(None);
         }
-        let device = &s.open(&self.device)?.device;
+        let device = &s.device(&self.device)?.device;
         let copy = device.alloc(*len_bytes)?.at(0);
         device.submit(QueueKind::Compute, &[Command::copy(copy.clone(), place.clone(), *len_bytes)])?;
         Ok(Some(copy))

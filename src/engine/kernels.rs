@@ -171,11 +171,11 @@ impl Session {
         self.print_code(ast, &program);
         let is_shown = self.options.debug >= 7;
         if let Some(source) = if is_shown { device.backend.source(&program)? } else { None } {
-            eprintln!("{source}");
+            self.say(&source);
         }
         let binary = device.backend.compile(&program)?;
         if is_shown && binary.code != BinaryCode::None {
-            eprintln!("{}", device.backend.listing(&binary)?);
+            self.say(&device.backend.listing(&binary)?);
         }
         Ok((program, binary))
     }

@@ -19,7 +19,7 @@ impl Session {
         if let Some(p) = attached(buffer) {
             return Ok(p);
         }
-        let device = self.open(&buffer.device)?;
+        let device = self.device(&buffer.device)?;
         let len = (buffer.len as u64).saturating_mul(elem_bytes as u64);
         let memory: Memory = device.device.alloc(len)?;
         self.attach(buffer, memory.at(0))

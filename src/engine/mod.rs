@@ -32,4 +32,4 @@ pub use kernels::Compiled;
 pub use memory::{attached, dense_view, size_of};
 pub use options::{OptionError, Options};
 pub use realize::synchronize;
-pub use session::{OpenDevice, Session, close, finish, install, session};
+pub use session::{Entered, Messages, OpenDevice, Session, close, finish, install, session};

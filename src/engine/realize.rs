@@ -152,7 +152,7 @@ impl Tensor {
     /// # Errors
     /// The first mistake it carries; what scheduling, compiling or running refuses.
     pub fn realize(&self) -> Result<&Tensor, Error> {
-        session().realize(std::slice::from_ref(self))?;
+        session()?.realize(std::slice::from_ref(self))?;
         Ok(self)
     }
     /// Computes several Tensors as one schedule.
@@ -160,14 +160,14 @@ impl Tensor {
     /// # Errors
     /// As `realize`.
     pub fn realize_all(tensors: &[Tensor]) -> Result<(), Error> {
-        session().realize(tensors)
+        session()?.realize(tensors)
     }
     /// All elements in row-major order; `T` must be the dtype's Rust type.
     ///
     /// # Errors
     /// As `realize`; `WrongType`.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, Error> {
-        let (bytes, have, _) = session().bytes(self)?;
+        let (bytes, have, _) = session()?.bytes(self)?;
         if have != T::SCALAR {
             return Err(Error::WrongType { have, want: T::SCALAR });
         }
@@ -178,7 +178,7 @@ impl Tensor {
     /// # Errors
     /// As `realize`.
     pub fn to_f64(&self) -> Result<Vec<f64>, Error> {
-        let (bytes, t, _) = session().bytes(self)?;
+        let (bytes, t, _) = session()?.bytes(self)?;
         let one = |c: &[u8]| {
             let mut w = [0u8; 8];
             w[..c.len()].copy_from_slice(c);
@@ -191,7 +191,7 @@ impl Tensor {
     /// # Errors
     /// As `realize`.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
-        Ok(session().bytes(self)?.0)
+        Ok(session()?.bytes(self)?.0)
     }
     /// The only element as a number.
     ///
@@ -210,7 +210,7 @@ impl Tensor {
 /// # Errors
 /// A device's work did not end in time.
 pub fn synchronize() -> Result<(), Error> {
-    for d in session().open_devices() {
+    for d in session()?.open_devices() {
         d.device.synchronize(d.device.patience())?;
     }
     Ok(())

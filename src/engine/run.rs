@@ -94,7 +94,7 @@ impl Session {
     fn place_temps(&self, s: &Schedule) -> Result<(), Error> {
         let mut arenas = Vec::with_capacity(s.arenas.len());
         for (device, a) in &s.arenas {
-            arenas.push(self.open(device)?.device.alloc(a.len_bytes as u64)?);
+            arenas.push(self.device(device)?.device.alloc(a.len_bytes as u64)?);
         }
         for t in &s.temps {
             let lost = || Error::Internal("a temporary is not a buffer or its arena is missing".into());
@@ -110,7 +110,7 @@ impl Session {
         for item in &s.items {
             match item {
                 ScheduleItem::Kernel { bufs, vars, device, .. } => {
-                    let device = self.open(device)?;
+                    let device = self.device(device)?;
                     let kernel = kernels.next().ok_or_else(|| Error::Internal("fewer kernels than items".into()))?;
                     out.push(Step::Launch(Box::new(self.launch(s, device, kernel, bufs, vars)?)));
                 }
@@ -147,7 +147,7 @@ impl Session {
             let device = kernels[first].0;
             let mine: Vec<usize> = (first..kernels.len()).filter(|k| kernels[*k].0 == device).collect();
             let asts: Vec<&UOp> = mine.iter().map(|k| kernels[*k].1).collect();
-            let made = self.kernels(&*self.open(device)?, &asts)?;
+            let made = self.kernels(&*self.device(device)?, &asts)?;
             for (k, c) in mine.into_iter().zip(made) {
                 out[k] = Some(c);
             }
@@ -200,7 +200,7 @@ impl Session {
             return Ok(None);
         }
         let size = dst.dtype().scalar.size_bytes();
-        let (to, device) = (self.place(d, size)?, self.open(&d.device)?);
+        let (to, device) = (self.place(d, size)?, self.device(&d.device)?);
         let mut source = self.place(s, size)?;
         source.offset += from_bytes as u64;
         let is_reachable =
@@ -223,7 +223,7 @@ impl Session {
         const PIECE: usize = 4 << 20;
         let (d, s) = ends(dst, src)?;
         let size = dst.dtype().scalar.size_bytes();
-        let (to, device) = (self.place(d, size)?, self.open(&d.device)?);
+        let (to, device) = (self.place(d, size)?, self.device(&d.device)?);
         self.counters.launched(0, 1, 0, 0);
         if let Some(host) = s.memory.get().and_then(|m| m.downcast_ref::<HostBytes>()) {
             let data = host.0.get(from_bytes..from_bytes + len_bytes);
@@ -247,7 +247,7 @@ impl Session {
             return Ok(Source::File(file));
         }
         let place = self.place(buffer, elem_bytes)?;
-        Ok(Source::Memory(self.open(place.memory.device().name())?, place))
+        Ok(Source::Memory(self.device(place.memory.device().name())?, place))
     }
 
     /// Runs one command alone and waits for it, to say how long it took.

@@ -34,7 +34,7 @@ impl Session {
             time(device, p, &mut scratch).ok()
         })?;
         if self.options.debug >= 1 {
-            eprintln!("beam: {} from {tried} candidates, opts [{}]", best.name, best.opts.join(", "));
+            self.say(&format!("beam: {} from {tried} candidates, opts [{}]", best.name, best.opts.join(", ")));
         }
         Ok(best)
     }

@@ -1,27 +1,46 @@
-//! A session: options, open devices, caches and counters. The process has one; the command line installs it with its options,
-//! a library user gets one from the environment at the first realize.
+//! A session: options, open devices, caches, counters and where messages go.
+//!
+//! [`Session::open`] makes one from [`Options`]; a thread computes in the one that it has entered ([`Session::enter`]),
+//! else in the program's: the one given to [`install`], or one of the environment's options, made at the first realize.
 
 use super::kernels::KernelCache;
 use super::profile::Profile;
 use super::{Counters, Error, Options, backends, software};
 use crate::codegen::Target;
 use crate::device::nv::PageTables;
+use crate::device::registry::DeviceName;
 use crate::device::{self, Device, DeviceOptions};
 use crate::isa::Backend;
 use crate::schedule::ScheduleCache;
+use crate::tensor;
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Everything that lives as long as the process computes.
+/// Takes the messages that the options ask for, a text of one or several lines each.
+pub type Messages = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What a program computes with. Sessions are independent of each other, but for devices that they open with the same
+/// options: those they share, and with them their memory.
 pub struct Session {
     pub options: Options,
     pub counters: Counters,
     pub profile: Profile,
     pub(super) cache: KernelCache,
     pub(super) schedules: ScheduleCache,
+    /// Open devices by every name that was asked for.
     devices: Mutex<HashMap<Arc<str>, Arc<OpenDevice>>>,
     /// Held while a graph with assignments is scheduled and submitted.
     pub(super) assigning: Mutex<()>,
+    messages: OnceLock<Messages>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("options", &self.options).finish_non_exhaustive()
+    }
 }
 
 /// A device with what compiling for it needs.
@@ -45,53 +64,86 @@ impl OpenDevice {
     }
 }
 
-static SESSION: OnceLock<Session> = OnceLock::new();
+/// The program's session.
+static PROGRAM: OnceLock<Arc<Session>> = OnceLock::new();
 
-/// Makes the process's session. Call it before anything is realized.
+thread_local! {
+    /// The sessions that this thread has entered, the newest last.
+    static ENTERED: RefCell<Vec<Arc<Session>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Makes the program's session, and its device the default of Tensors made from now on. Call it before anything is
+/// realized.
 ///
 /// # Errors
-/// There is one already with other options.
-pub fn install(options: Options) -> Result<(), Error> {
-    let mut options = Some(options);
-    let s = SESSION.get_or_init(|| Session::new(options.take().unwrap_or_default()));
-    match options {
-        Some(o) if o != s.options => Err(Error::Internal("the session's options are already set".into())),
-        _ => Ok(()),
+/// As [`Session::open`]; `Internal` when the program has a session with other options.
+pub fn install(options: Options) -> Result<Arc<Session>, Error> {
+    let new = Session::open(options)?;
+    let s = PROGRAM.get_or_init(|| new.clone());
+    if s.options != new.options {
+        return Err(Error::Internal("the session's options are already set".into()));
     }
+    tensor::set_default_device(&s.options.device);
+    Ok(s.clone())
 }
 
-/// The process's session; made from the environment if nobody installed one (variables that mean nothing count as unset).
-pub fn session() -> &'static Session {
-    SESSION.get_or_init(|| Session::new(Options::from_env().unwrap_or_default()))
+/// The session that this thread computes in: the one it has entered last, or the program's, which is made with the
+/// environment's options if nobody has installed one.
+///
+/// # Errors
+/// An environment variable that means nothing; as [`Session::open`].
+pub fn session() -> Result<Arc<Session>, Error> {
+    if let Some(s) = ENTERED.with_borrow(|all| all.last().cloned()) {
+        return Ok(s);
+    }
+    if let Some(s) = PROGRAM.get() {
+        return Ok(s.clone());
+    }
+    let new = Session::open(Options::from_env()?)?;
+    Ok(PROGRAM.get_or_init(|| new).clone())
 }
 
-/// Waits for the devices and writes the trace that was asked for.
+/// Waits for the devices of the program's session and writes the trace that was asked for.
 ///
 /// # Errors
 /// A device's work did not end; the trace could not be written.
 pub fn finish() -> Result<(), Error> {
-    let Some(s) = SESSION.get() else { return Ok(()) };
-    for d in s.open_devices() {
-        d.device.synchronize(d.device.patience())?;
-    }
-    match &s.options.profile {
-        Some(path) => s.profile.write(path).map_err(|source| Error::File { what: path.display().to_string(), source }),
-        None => Ok(()),
+    PROGRAM.get().map_or(Ok(()), |s| s.finish())
+}
+
+/// Lets go of the compiled kernels and open devices of the program's session, once nobody computes any more; later work
+/// opens them anew.
+pub fn close() {
+    if let Some(s) = PROGRAM.get() {
+        s.close();
     }
 }
 
-/// Lets go of compiled kernels and open devices, once nobody computes any more; who computes nevertheless opens them anew.
-pub fn close() {
-    if let Some(s) = SESSION.get() {
-        s.cache.clear();
-        s.devices.lock().unwrap_or_else(PoisonError::into_inner).clear();
+/// The thread computes in a session while this lives. Drop them in the reverse order of entering.
+#[derive(Debug)]
+pub struct Entered {
+    /// The default device of Tensors before.
+    device: Option<Arc<str>>,
+    /// It belongs to its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        ENTERED.with_borrow_mut(Vec::pop);
+        tensor::set_thread_device(self.device.take());
     }
 }
 
 impl Session {
-    pub fn new(options: Options) -> Session {
+    /// A session with these options. Devices are opened when they are first used.
+    ///
+    /// # Errors
+    /// `Device` when the options name a device that cannot be.
+    pub fn open(options: Options) -> Result<Arc<Session>, Error> {
+        options.device.parse::<DeviceName>()?;
         software::offer();
-        Session {
+        Ok(Arc::new(Session {
             options,
             counters: Counters::default(),
             profile: Profile::default(),
@@ -99,26 +151,78 @@ impl Session {
             schedules: ScheduleCache::default(),
             devices: Mutex::default(),
             assigning: Mutex::default(),
+            messages: OnceLock::new(),
+        }))
+    }
+
+    /// Makes it the session of this thread until the value is dropped, and its device the default of Tensors that the
+    /// thread makes.
+    #[must_use = "the thread leaves the session when this is dropped"]
+    pub fn enter(self: &Arc<Self>) -> Entered {
+        ENTERED.with_borrow_mut(|all| all.push(self.clone()));
+        let device = tensor::set_thread_device(Some(self.options.device.as_str().into()));
+        Entered { device, _thread: PhantomData }
+    }
+
+    /// Says where messages go that the options ask for (`debug`); the first one counts. Without one they go to the `log`
+    /// crate, at level info.
+    pub fn on_message(&self, take: impl Fn(&str) + Send + Sync + 'static) {
+        let _first_one_counts = self.messages.set(Box::new(take));
+    }
+
+    /// Tells whoever listens.
+    pub(super) fn say(&self, text: &str) {
+        match self.messages.get() {
+            Some(take) => take(text),
+            None => log::info!("{text}"),
         }
     }
 
-    /// The device of that name, opened at the first call.
+    /// Waits for the devices and writes the trace that was asked for.
+    ///
+    /// # Errors
+    /// A device's work did not end; the trace could not be written.
+    pub fn finish(&self) -> Result<(), Error> {
+        for d in self.open_devices() {
+            d.device.synchronize(d.device.patience())?;
+        }
+        match &self.options.profile {
+            Some(path) => {
+                self.profile.write(path).map_err(|source| Error::File { what: path.display().to_string(), source })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Lets go of compiled kernels and open devices; later work opens them anew.
+    pub fn close(&self) {
+        self.cache.clear();
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The device of that name, opened at the first call. `CPU`, `cpu` and `CPU:0` are one device.
     ///
     /// # Errors
     /// No such device, or it cannot be opened.
-    pub fn open(&self, name: &str) -> Result<Arc<OpenDevice>, Error> {
+    pub fn device(&self, name: &str) -> Result<Arc<OpenDevice>, Error> {
         let mut open = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(d) = open.get(name) {
             return Ok(d.clone());
         }
-        let device = device::open(name, &self.device_options())?;
+        let own_name = name.parse::<DeviceName>()?.to_string();
+        if let Some(d) = open.get(own_name.as_str()).cloned() {
+            open.insert(name.into(), d.clone());
+            return Ok(d);
+        }
+        let device = device::open(&own_name, &self.device_options())?;
         let backend = backends::for_device(device.as_ref(), &self.options)?;
         let info = device.info();
         if self.options.debug >= 1 {
-            eprintln!("opened {name}: {} with {} threads", info.arch, info.threads);
+            self.say(&format!("opened {own_name}: {} with {} threads", info.arch, info.threads));
         }
-        let d = Arc::new(OpenDevice { name: name.into(), device, backend });
+        let d = Arc::new(OpenDevice { name: own_name.into(), device, backend });
         open.insert(d.name.clone(), d.clone());
+        open.insert(name.into(), d.clone());
         Ok(d)
     }
 
@@ -141,7 +245,8 @@ impl Session {
 
     /// Devices opened so far.
     pub fn open_devices(&self) -> Vec<Arc<OpenDevice>> {
-        self.devices.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        let open = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        open.iter().filter(|(name, d)| **name == d.name).map(|(_, d)| d.clone()).collect()
     }
 }
 
@@ -152,10 +257,55 @@ mod tests {
     #[test]
     fn units_that_cut_f32_are_there_for_who_allows_them() {
         for (allow_tf32, name, cuts) in [(false, "NULL:sm_86", 0), (true, "NULL:sm_86", 1), (true, "NULL:gfx1100", 0)] {
-            let s = Session::new(Options { allow_tf32, ..Options::default() });
-            let d = s.open(name).unwrap();
+            let s = Session::open(Options { allow_tf32, ..Options::default() }).unwrap();
+            let d = s.device(name).unwrap();
             assert_eq!(d.target().tensor_cores.iter().filter(|u| u.cuts()).count(), cuts, "{name}");
             assert!(d.target().tensor_cores.len() >= 4);
         }
+    }
+
+    #[test]
+    fn names_of_one_device_open_it_once() {
+        let s = Session::open(Options::default()).unwrap();
+        let first = s.device("NULL").unwrap();
+        assert!(Arc::ptr_eq(&first, &s.device("null").unwrap()));
+        assert!(Arc::ptr_eq(&s.device("CPU:0").unwrap(), &s.device("CPU").unwrap()));
+        assert_eq!(s.open_devices().len(), 2);
+    }
+
+    #[test]
+    fn a_wrong_device_is_an_error_when_the_session_is_opened() {
+        let error = Session::open(Options { device: "GPU".into(), ..Options::default() }).unwrap_err();
+        assert!(error.to_string().starts_with("unknown device \"GPU\", valid: "), "{error}");
+    }
+
+    #[test]
+    fn a_thread_computes_in_the_session_that_it_entered_last() {
+        let open = |device: &str| Session::open(Options { device: device.into(), ..Options::default() }).unwrap();
+        let (outer, inner) = (open("NULL:sm_90"), open("NULL:gfx1100"));
+        let in_outer = outer.enter();
+        {
+            let _in_inner = inner.enter();
+            assert!(Arc::ptr_eq(&session().unwrap(), &inner));
+            assert_eq!(&*tensor::default_device(), "NULL:gfx1100");
+        }
+        assert!(Arc::ptr_eq(&session().unwrap(), &outer));
+        assert_eq!(&*tensor::default_device(), "NULL:sm_90");
+        std::thread::scope(|s| {
+            s.spawn(|| assert_ne!(&*tensor::default_device(), "NULL:sm_90"));
+        });
+        drop(in_outer);
+        assert_ne!(&*tensor::default_device(), "NULL:sm_90");
+    }
+
+    #[test]
+    fn messages_go_to_whoever_asked_for_them_first() {
+        let s = Session::open(Options { debug: 1, ..Options::default() }).unwrap();
+        let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+        let kept = heard.clone();
+        s.on_message(move |text| kept.lock().unwrap().push(text.into()));
+        s.on_message(|_| panic!("the second one is not asked"));
+        s.device("NULL:sm_90").unwrap();
+        assert_eq!(*heard.lock().unwrap(), ["opened NULL:sm_90: sm_90 with 1 threads"]);
     }
 }

@@ -4,6 +4,7 @@ use super::error::{Fault, TensorError};
 use super::value::{Operand, Value};
 use crate::uop::{BufferRef, DType, Dim, Op, Scalar, UOp};
 use std::any::Any;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
@@ -31,19 +32,34 @@ pub const HOST: &str = "HOST";
 
 static DEFAULT_DEVICE: RwLock<Option<Arc<str>>> = RwLock::new(None);
 
-/// The device of Tensors made from host data and of random ones unless given: the value of `DEV` at the first use, or
-/// `CPU`.
+thread_local! {
+    /// What this thread has in its place.
+    static THREAD_DEVICE: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
+}
+
+/// The device of Tensors made from host data and of random ones unless given: this thread's, the program's, or the value
+/// of `DEV` at the first use; `CPU` where none of them is set.
 pub fn default_device() -> Arc<str> {
     static AT_FIRST: LazyLock<Arc<str>> = LazyLock::new(|| {
         let named = std::env::var("DEV").ok().filter(|name| !name.is_empty());
         named.map_or_else(|| "CPU".into(), Into::into)
     });
+    if let Some(device) = THREAD_DEVICE.with_borrow(Clone::clone) {
+        return device;
+    }
     let named = DEFAULT_DEVICE.read().unwrap_or_else(PoisonError::into_inner).clone();
     named.unwrap_or_else(|| AT_FIRST.clone())
 }
-/// Chooses the default device of Tensors made from now on (the registry's own name for it).
+
+/// Chooses the default device of Tensors made from now on.
 pub fn set_default_device(name: &str) {
     *DEFAULT_DEVICE.write().unwrap_or_else(PoisonError::into_inner) = Some(name.into());
+}
+
+/// Chooses the default device of Tensors that this thread makes from now on, `None`: the program's; returns the former
+/// choice.
+pub fn set_thread_device(name: Option<Arc<str>>) -> Option<Arc<str>> {
+    THREAD_DEVICE.replace(name)
 }
 
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -42,7 +42,7 @@ pub use elementwise::Elementwise;
 pub use error::{Fault, Problem, Shown, TensorError};
 pub use file::FileRange;
 pub(crate) use file::TensorFile;
-pub use handle::{HOST, HostBytes, Tensor, default_device, set_default_device};
+pub use handle::{HOST, HostBytes, Tensor, default_device, set_default_device, set_thread_device};
 pub use index::{Index, Indexing, IntoIndices, slice};
 pub use loss::Loss;
 pub use math::Math;

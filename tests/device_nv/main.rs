@@ -9,6 +9,7 @@ mod faults;
 mod host;
 mod rm_only;
 mod tensors;
+mod tf32;
 mod units;
 
 use doorbell::device::nv::{Driver, NvDevice, NvOptions, Placement, Selector, explain};

@@ -73,7 +73,9 @@ fn tensor_programs_give_the_numbers_of_the_cpu() {
     // Its products are summed in whole numbers, those of fp8 in f32.
     agree("matmul of bytes", |d| product_of(d, Scalar::I8, Scalar::I32));
     agree("matmul of fp8", |d| product_of(d, Scalar::F8E4M3, Scalar::F32));
-    let opts = |d: &str| session().compiled_kernels(d).iter().flat_map(|c| c.program.uops.clone()).collect::<Vec<_>>();
+    let opts = |d: &str| {
+        session().unwrap().compiled_kernels(d).iter().flat_map(|c| c.program.uops.clone()).collect::<Vec<_>>()
+    };
     let units: Vec<String> = opts(NV).iter().filter(|u| u.op() == Op::Wmma).map(|u| format!("{:?}", u.arg())).collect();
     for unit in ["wgmma.mma_async.sync.aligned.m64n", "s32.s8.s8", "f32.e4m3.e4m3.f32"] {
         assert!(units.iter().any(|u| u.contains(unit)), "{unit} in {units:?}");
@@ -113,7 +115,7 @@ fn a_replayed_product_takes_the_boxes_of_whatever_buffers_it_is_given() {
         assert_eq!(wrong.map(|at| (at, got[at], want[at])), None, "call {call}");
         assert_eq!(product.is_recorded(), call >= 1);
     }
-    let kernels = session().compiled_kernels(NV);
+    let kernels = session().unwrap().compiled_kernels(NV);
     let boxed = kernels.iter().filter(|c| !c.program.tensors.is_empty());
     assert!(boxed.clone().count() >= 1, "{:?}", kernels.iter().map(|c| &c.program.opts).collect::<Vec<_>>());
     // An address and fifteen words for each of two matrices, at multiples of 64 in the bank.

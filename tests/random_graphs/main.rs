@@ -9,9 +9,13 @@ mod program;
 mod run;
 mod shrink;
 
+use doorbell::engine::{Options, Session};
+
 /// Programs of one run of this binary unless `RANDOM_GRAPHS` sets another number.
 // Sized for CI: four threads' worth at opt-level 1 take under three minutes of one core.
 const COUNT: u64 = 10_000;
+/// The same for each half of a session with other options.
+const HALF: u64 = 4000;
 
 #[test]
 fn random_programs_agree_with_the_interpreter_first_quarter() {
@@ -31,4 +35,40 @@ fn random_programs_agree_with_the_interpreter_third_quarter() {
 #[test]
 fn random_programs_agree_with_the_interpreter_last_quarter() {
     run::quarter(3, COUNT);
+}
+
+/// A quarter of the programs in a session of its own, on the CPU.
+fn quarter_with(part: u64, options: Options) {
+    let session = Session::open(options).unwrap();
+    let _in_it = session.enter();
+    run::quarter(part, HALF);
+}
+
+fn without_opts() -> Options {
+    Options { noopt: true, ..Options::default() }
+}
+
+/// For AVX2 whatever the machine has; every node that a rewrite rule makes is checked too.
+fn avx2() -> Options {
+    Options { arch: Some("avx2".into()), spec: 2, ..Options::default() }
+}
+
+#[test]
+fn random_programs_agree_without_opts_first_half() {
+    quarter_with(4, without_opts());
+}
+
+#[test]
+fn random_programs_agree_without_opts_second_half() {
+    quarter_with(5, without_opts());
+}
+
+#[test]
+fn random_programs_agree_on_avx2_first_half() {
+    quarter_with(4, avx2());
+}
+
+#[test]
+fn random_programs_agree_on_avx2_second_half() {
+    quarter_with(5, avx2());
 }

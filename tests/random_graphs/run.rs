@@ -25,7 +25,7 @@ fn host(b: &BufferRef) -> Option<Vec<u8>> {
     }
     let place = attached(b)?;
     let mut bytes = vec![0; (place.memory.len_bytes() - place.offset) as usize];
-    session().open(&b.device).ok()?.device.copy_out(&place.memory, place.offset, &mut bytes).ok()?;
+    session().ok()?.device(&b.device).ok()?.device.copy_out(&place.memory, place.offset, &mut bytes).ok()?;
     Some(bytes)
 }
 

@@ -125,8 +125,8 @@ impl LaunchArgs {
 
 pub fn run(args: &LaunchArgs, output: Output) -> Result<(), CliError> {
     let jobs = args.jobs()?;
-    let s = session();
-    let device = s.open(&s.options.device)?;
+    let s = session()?;
+    let device = s.device(&s.options.device)?;
     let mut results = Vec::new();
     let (mut as_wanted, mut different) = (0, Vec::new());
     for job in &jobs {

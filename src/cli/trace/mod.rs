@@ -104,7 +104,7 @@ fn child(args: &TraceArgs) -> Result<Command, CliError> {
     if name.to_str().is_some_and(|n| super::is_command(n) || n.starts_with('-')) {
         let mut c = Command::new(own);
         let how = if args.memory { "--record" } else { "--trace" };
-        c.arg("--device").arg(&session().options.device).arg(how).arg(&args.out).args(&args.command);
+        c.arg("--device").arg(&session()?.options.device).arg(how).arg(&args.out).args(&args.command);
         return Ok(c);
     }
     if args.memory {

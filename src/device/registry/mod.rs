@@ -27,8 +27,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How devices are opened; read when a device is opened first, without effect on one that is open.
-#[derive(Clone, Debug, Default)]
+/// How devices are opened. A device is opened once for each set of options that it has been asked for with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceOptions {
     pub cpu: CpuOptions,
     #[cfg(feature = "amd")]
@@ -37,6 +37,24 @@ pub struct DeviceOptions {
     pub nv: NvOptions,
     /// Opens `DISK:` files for writing, making them if they are missing.
     pub disk_write: bool,
+}
+
+impl DeviceOptions {
+    /// Those that matter for a device of that name; all others have their defaults.
+    fn of(&self, name: &DeviceName) -> DeviceOptions {
+        let mut of = DeviceOptions::default();
+        match name {
+            #[cfg(feature = "cpu")]
+            DeviceName::Cpu(_) => of.cpu = self.cpu.clone(),
+            DeviceName::Null(_) => of.cpu = self.cpu.clone(),
+            DeviceName::Disk(_) => of.disk_write = self.disk_write,
+            #[cfg(feature = "amd")]
+            DeviceName::Amd(_) => of.amd = self.amd.clone(),
+            #[cfg(feature = "nv")]
+            DeviceName::Nv(_) => of.nv = self.nv.clone(),
+        }
+        of
+    }
 }
 
 /// One line of `doorbell devices`.
@@ -82,10 +100,17 @@ impl Default for WrapSlot {
     }
 }
 
+/// An open device, and the options it was opened with; `None`: it was made elsewhere and serves whoever asks for the name.
+#[derive(Debug)]
+struct Opened {
+    options: Option<DeviceOptions>,
+    device: Arc<dyn Device>,
+}
+
 /// Open devices by name.
 #[derive(Debug, Default)]
 pub struct Registry {
-    open: Mutex<HashMap<DeviceName, Arc<dyn Device>>>,
+    open: Mutex<HashMap<DeviceName, Vec<Opened>>>,
     emulate: OnceLock<Emulate>,
     wrap: WrapSlot,
     /// The process's connection to AMD's driver: kept, for the kernel gives a process one event page in its life.
@@ -121,8 +146,8 @@ impl Registry {
     pub fn close_all(&self) -> Result<(), DeviceError> {
         let devices = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = Ok(());
-        for device in devices.into_values() {
-            result = result.and(device.close());
+        for opened in devices.into_values().flatten() {
+            result = result.and(opened.device.close());
         }
         #[cfg(feature = "amd")]
         self.amd.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -139,18 +164,20 @@ impl Registry {
         }
     }
 
-    /// The device of that name, opened now unless it is open.
+    /// The device of that name, opened now unless it is open with these options.
     ///
     /// # Errors
     /// `Unknown` and `NotInBuild` for the name, and what the device's own opening may say.
     pub fn open(&self, name: &str, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
         let name: DeviceName = name.parse()?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(device) = open.get(&name) {
-            return Ok(Arc::clone(device));
+        let options = options.of(&name);
+        let all = open.entry(name.clone()).or_default();
+        if let Some(o) = all.iter().find(|o| o.options.as_ref().is_none_or(|known| *known == options)) {
+            return Ok(Arc::clone(&o.device));
         }
-        let device = self.make(&name, options)?;
-        open.insert(name, Arc::clone(&device));
+        let device = self.make(&name, &options)?;
+        all.push(Opened { options: Some(options), device: Arc::clone(&device) });
         Ok(device)
     }
 
@@ -160,17 +187,19 @@ impl Registry {
     /// As the name's parsing.
     pub fn insert(&self, name: &str, device: Arc<dyn Device>) -> Result<Option<Arc<dyn Device>>, DeviceError> {
         let name: DeviceName = name.parse()?;
-        Ok(self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(name, device))
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let former = open.insert(name, vec![Opened { options: None, device }]);
+        Ok(former.and_then(|mut all| all.pop()).map(|o| o.device))
     }
 
-    /// Closes the device of that name, if it is open, and forgets it: the next `open` makes a new one.
+    /// Closes the devices of that name that are open, and forgets them: the next `open` makes a new one.
     ///
     /// # Errors
     /// As [`Device::close`].
     pub fn close(&self, name: &str) -> Result<(), DeviceError> {
         let name: DeviceName = name.parse()?;
-        let device = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
-        device.map_or(Ok(()), |device| device.close())
+        let all = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&name).unwrap_or_default();
+        all.into_iter().fold(Ok(()), |result, o| result.and(o.device.close()))
     }
 
     fn make(&self, name: &DeviceName, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {
@@ -270,6 +299,18 @@ pub fn open(name: &str, options: &DeviceOptions) -> Result<Arc<dyn Device>, Devi
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn device_is_opened_once_for_each_set_of_its_own_options() {
+        let registry = Registry::default();
+        let open = |threads, disk_write| {
+            let cpu = CpuOptions { threads, ..CpuOptions::default() };
+            registry.open("NULL", &DeviceOptions { cpu, disk_write, ..DeviceOptions::default() }).unwrap()
+        };
+        let two = open(2, false);
+        assert!(Arc::ptr_eq(&two, &open(2, true)));
+        assert!(!Arc::ptr_eq(&two, &open(3, false)));
+    }
 
     #[test]
     fn device_is_opened_once_and_anew_after_close() {
