@@ -8,13 +8,16 @@ mod devices;
 mod dump;
 mod dump_jobs;
 mod launch;
+#[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
 mod object;
 mod programs;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
 mod trace;
 mod train;
 
-use clap::{CommandFactory, Parser, Subcommand};
+#[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
+use clap::CommandFactory;
+use clap::{Parser, Subcommand};
 use doorbell::engine::{self, Options};
 use std::process::ExitCode;
 
@@ -36,11 +39,11 @@ struct Cli {
     #[arg(long, global = true, value_name = "D")]
     device: Option<String>,
     /// Write the traffic with GPU drivers to FILE, for `doorbell trace --show`
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     #[arg(long, global = true, value_name = "FILE")]
     trace: Option<std::path::PathBuf>,
     /// The same with the memory that both sides see, for `doorbell replay`
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "trace")]
     record: Option<std::path::PathBuf>,
     /// Print one JSON object as the last line of standard output
@@ -59,16 +62,19 @@ enum Command {
     /// Run a kernel of an object file, with buffers and scalars from the command line
     Launch(launch::LaunchArgs),
     /// Assemble AMDGPU source text into a code object, or PTX or a SASS listing into a cubin
+    #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
     Asm(object::AsmArgs),
     /// Print the code of an object file as text
+    #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
     Disasm(object::DisasmArgs),
     /// Describe an object file: sections, symbols, kernels with their descriptors
+    #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
     Elf(object::FileArgs),
     /// Write the traffic between a command and the GPU drivers to a file, or show such a file
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     Trace(trace::TraceArgs),
     /// Play a recorded run again, against a software GPU or the kernel
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     Replay(trace::ReplayArgs),
 }
 
@@ -160,7 +166,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         options.device = device;
     }
     let output = Output { json: cli.json };
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     let tracing = match (&cli.trace, &cli.record, &cli.command) {
         // The command's own `--record` is its child's business.
         (_, _, Command::Trace(_)) | (None, None, _) => None,
@@ -173,17 +179,20 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
         Command::Devices => devices::run(output),
         Command::Dump(args) => dump::run(args, output),
         Command::Launch(args) => launch::run(args, output),
+        #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
         Command::Asm(args) => object::asm(args, output),
+        #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
         Command::Disasm(args) => object::disasm(args, output),
+        #[cfg(all(feature = "cpu", feature = "amd", feature = "nv"))]
         Command::Elf(args) => object::elf(args, output),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
         Command::Trace(args) => trace::run(args, output),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
         Command::Replay(args) => trace::replay(args, output),
     };
     let ended = engine::finish().map_err(CliError::from);
     engine::close();
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
     let ended = ended.and(tracing.map_or(Ok(()), trace::finish));
     match (&done, ended) {
         (Ok(()), ended) => ended,
@@ -197,7 +206,7 @@ fn dispatch(cli: &Cli) -> Result<(), CliError> {
 }
 
 /// Whether a word is one of our commands.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "amd", feature = "nv", feature = "emu"))]
 fn is_command(word: &str) -> bool {
     Cli::command().get_subcommands().any(|c| c.get_name() == word)
 }

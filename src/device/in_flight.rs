@@ -60,6 +60,7 @@ impl InFlight {
     }
 
     /// Lets go of everything: the queue has ended.
+    #[cfg(any(feature = "amd", feature = "nv"))]
     pub fn clear(&mut self) {
         self.waits.clear();
         self.kept.clear();

@@ -12,6 +12,9 @@ pub mod command;
 pub mod cpu;
 pub mod disk;
 mod error;
+#[cfg(any(feature = "amd", feature = "nv"))]
+// With one vendor alone, what only the other one uses is not used.
+#[cfg_attr(not(all(feature = "amd", feature = "nv")), allow(dead_code))]
 mod gpu;
 mod in_flight;
 pub mod memory;

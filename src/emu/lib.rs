@@ -11,7 +11,7 @@ pub mod amdgpu;
 pub mod kfd;
 #[cfg(all(target_os = "linux", feature = "nv"))]
 pub mod nvrm;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", any(feature = "amd", feature = "nv")))]
 mod pauses;
 #[cfg(feature = "nv")]
 pub mod sass;

@@ -3,23 +3,30 @@
 //! Place in the arrows: `isa` has the back ends, each by itself; the engine alone knows them all.
 
 use super::Options;
-use super::ptxas::Ptxas;
 use crate::codegen::Target;
 use crate::device::{Device, DeviceError};
+#[cfg(feature = "amd")]
 use crate::isa::amdgpu::{self, Amdgpu};
+#[cfg(feature = "nv")]
 use crate::isa::nvidia::{Features, Nvidia};
+#[cfg(feature = "nv")]
 use crate::isa::ptx::{CHIPS, Chip};
+#[cfg(feature = "cpu")]
 use crate::isa::x86_64::{self, X86_64};
 use crate::isa::{Backend, NoCode};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Arch strings that kernels can be compiled for, for messages.
 #[must_use]
 pub fn known_archs() -> String {
-    let cpus = [x86_64::Arch::Avx2.name(), x86_64::Arch::Avx512.name(), x86_64::AMX];
-    let amd = amdgpu::Chip::ALL.iter().map(|c| c.name());
-    cpus.into_iter().chain(amd).chain(CHIPS.iter().map(|c| c.name)).collect::<Vec<_>>().join(", ")
+    let mut names: Vec<&str> = Vec::new();
+    #[cfg(feature = "cpu")]
+    names.extend([x86_64::Arch::Avx2.name(), x86_64::Arch::Avx512.name(), x86_64::AMX]);
+    #[cfg(feature = "amd")]
+    names.extend(amdgpu::Chip::ALL.iter().map(|c| c.name()));
+    #[cfg(feature = "nv")]
+    names.extend(CHIPS.iter().map(|c| c.name));
+    names.join(", ")
 }
 
 /// The back end for a device under these options.
@@ -29,22 +36,20 @@ pub fn known_archs() -> String {
 pub(super) fn for_device(device: &dyn Device, options: &Options) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = device.info();
     let threads = info.threads.max(1);
+    #[cfg(feature = "cpu")]
     if let Some(cpu) = X86_64::for_arch(&info.arch, threads) {
         return Ok(Arc::new(cpu));
     }
+    #[cfg(feature = "amd")]
     if let Some(gpu) = Amdgpu::for_arch(&info.arch) {
         return Ok(Arc::new(gpu));
     }
+    #[cfg(feature = "nv")]
     if let Some(chip) = Chip::parse(&info.arch) {
-        let features = Features { tf32: options.allow_tf32, tma: options.nv_tma };
-        // A card runs what is only its own family's; code for no card is for the chip that was named.
-        let chip = if options.nv_wgmma && device.executes() { chip.of_card() } else { chip };
-        return Ok(match (device.executes(), &options.ptxas) {
-            (false, _) => Arc::new(Nvidia::new(chip, features).text_only()),
-            (true, None) => Arc::new(Nvidia::new(chip, features)),
-            (true, Some(path)) => Arc::new(with_ptxas(Nvidia::new(chip, features), path, options.cache_dir.as_deref())),
-        });
+        return Ok(Arc::new(for_chip(chip, device, options)));
     }
+    #[cfg(not(feature = "nv"))]
+    let _only_read_for_nvidia = options;
     if !device.executes() && !info.arch.is_empty() {
         let (name, asked) = (device.tag().name().into(), info.arch.clone());
         return Err(DeviceError::UnknownArch { name, asked, valid: known_archs() });
@@ -52,10 +57,24 @@ pub(super) fn for_device(device: &dyn Device, options: &Options) -> Result<Arc<d
     Ok(Arc::new(NoCode::new(Target { threads, ..Target::null() })))
 }
 
+/// The back end of an NVIDIA chip under these options.
+#[cfg(feature = "nv")]
+fn for_chip(chip: &'static Chip, device: &dyn Device, options: &Options) -> Nvidia {
+    let features = Features { tf32: options.allow_tf32, tma: options.nv_tma };
+    // A card runs what is only its own family's; code for no card is for the chip that was named.
+    let chip = if options.nv_wgmma && device.executes() { chip.of_card() } else { chip };
+    match (device.executes(), &options.ptxas) {
+        (false, _) => Nvidia::new(chip, features).text_only(),
+        (true, None) => Nvidia::new(chip, features),
+        (true, Some(path)) => with_ptxas(Nvidia::new(chip, features), path, options.cache_dir.as_deref()),
+    }
+}
+
 /// A back end for NVIDIA's chips with the assembler that `ptxas` names, or ours; `cache_dir` is where that one's cubins
 /// are kept.
+#[cfg(feature = "nv")]
 #[must_use]
-pub fn nvidia(chip: &'static Chip, ptxas: Option<&Path>, cache_dir: Option<&Path>) -> Nvidia {
+pub fn nvidia(chip: &'static Chip, ptxas: Option<&std::path::Path>, cache_dir: Option<&std::path::Path>) -> Nvidia {
     let ours = Nvidia::new(chip, Features::default());
     match ptxas {
         Some(path) => with_ptxas(ours, path, cache_dir),
@@ -63,8 +82,9 @@ pub fn nvidia(chip: &'static Chip, ptxas: Option<&Path>, cache_dir: Option<&Path
     }
 }
 
-fn with_ptxas(backend: Nvidia, path: &Path, cache_dir: Option<&Path>) -> Nvidia {
-    backend.assembled_by(Arc::new(Ptxas::new(path, cache_dir)))
+#[cfg(feature = "nv")]
+fn with_ptxas(backend: Nvidia, path: &std::path::Path, cache_dir: Option<&std::path::Path>) -> Nvidia {
+    backend.assembled_by(Arc::new(super::ptxas::Ptxas::new(path, cache_dir)))
 }
 
 #[cfg(test)]

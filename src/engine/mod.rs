@@ -16,15 +16,19 @@ mod launch;
 mod memory;
 pub mod options;
 pub mod profile;
+#[cfg(feature = "nv")]
 mod ptxas;
 mod realize;
 mod run;
 mod search;
 mod session;
+#[cfg(feature = "emu")]
 pub mod software;
 mod validate;
 
-pub use backends::{known_archs, nvidia};
+pub use backends::known_archs;
+#[cfg(feature = "nv")]
+pub use backends::nvidia;
 pub use counters::{Counters, Totals};
 pub use error::{Error, JitError};
 pub use jit::Jit;

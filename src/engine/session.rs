@@ -5,9 +5,8 @@
 
 use super::kernels::KernelCache;
 use super::profile::Profile;
-use super::{Counters, Error, Options, backends, software};
+use super::{Counters, Error, Options, backends};
 use crate::codegen::Target;
-use crate::device::nv::PageTables;
 use crate::device::registry::DeviceName;
 use crate::device::{self, Device, DeviceOptions};
 use crate::isa::Backend;
@@ -142,7 +141,8 @@ impl Session {
     /// `Device` when the options name a device that cannot be.
     pub fn open(options: Options) -> Result<Arc<Session>, Error> {
         options.device.parse::<DeviceName>()?;
-        software::offer();
+        #[cfg(feature = "emu")]
+        super::software::offer();
         Ok(Arc::new(Session {
             options,
             counters: Counters::default(),
@@ -233,13 +233,16 @@ impl Session {
         // `avx2`, `avx512` and `amx` are short for the full names.
         let short = |a: &str| a.starts_with("avx") || a == "amx";
         d.cpu.arch = self.options.arch.as_ref().map(|a| if short(a) { format!("x86_64-{a}") } else { a.clone() });
-        d.nv.any_release = self.options.nv_any_driver;
-        d.nv.bar1_doorbell = self.options.nv_bar1_doorbell;
-        if self.options.nv_rm_only {
-            d.nv.tables = PageTables::Rm;
+        #[cfg(feature = "nv")]
+        {
+            d.nv.any_release = self.options.nv_any_driver;
+            d.nv.bar1_doorbell = self.options.nv_bar1_doorbell;
+            if self.options.nv_rm_only {
+                d.nv.tables = crate::device::nv::PageTables::Rm;
+            }
+            d.nv.events = self.options.nv_events;
+            d.nv.own_copy_engine = !self.options.nv_shared_copy;
         }
-        d.nv.events = self.options.nv_events;
-        d.nv.own_copy_engine = !self.options.nv_shared_copy;
         d
     }
 

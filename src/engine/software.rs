@@ -15,11 +15,13 @@ pub(super) fn offer() {
 /// No such chip, or no memory for its card, in one line.
 #[cfg(target_os = "linux")]
 pub fn emulate(chip: &str) -> Emulated {
+    if chip.starts_with("sm_") { nvidia(chip) } else { amd(chip) }
+}
+
+#[cfg(all(target_os = "linux", feature = "amd"))]
+fn amd(chip: &str) -> Emulated {
     use crate::emu::amdgpu::Strict;
     use crate::emu::kfd::{Chip, Config, SoftKfd};
-    if chip.starts_with("sm_") {
-        return nvidia(chip);
-    }
     let known = [("gfx1100", Chip::Gfx1100), ("gfx1201", Chip::Gfx1201), ("gfx942", Chip::Gfx942)];
     let Some((_, chip)) = known.iter().find(|(name, _)| *name == chip) else {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -30,8 +32,8 @@ pub fn emulate(chip: &str) -> Emulated {
     Ok(SoftKfd::new(config).map_err(|errno| format!("software GPU: {errno}"))?)
 }
 
-/// A software NVIDIA GPU, with all strict checks on. Its driver and its queues serve every chip; machine code runs on all but sm_75 and sm_100.
-#[cfg(target_os = "linux")]
+/// An NVIDIA GPU. Its driver and its queues serve every chip; machine code runs on all but sm_75 and sm_100.
+#[cfg(all(target_os = "linux", feature = "nv"))]
 fn nvidia(chip: &str) -> Emulated {
     use crate::emu::nvrm::{Chip, Config, SoftNv};
     let Some(chip) = Chip::ALL.iter().find(|c| c.facts().name == chip) else {
@@ -39,6 +41,16 @@ fn nvidia(chip: &str) -> Emulated {
         return Err(format!("no software GPU of chip {chip}, there are {}", names.join(", ")));
     };
     Ok(SoftNv::new(Config::new(*chip)).map_err(|errno| format!("software GPU: {errno}"))?)
+}
+
+#[cfg(all(target_os = "linux", not(feature = "amd")))]
+fn amd(chip: &str) -> Emulated {
+    Err(format!("no software GPU of chip {chip}: AMD's are not in this build"))
+}
+
+#[cfg(all(target_os = "linux", not(feature = "nv")))]
+fn nvidia(chip: &str) -> Emulated {
+    Err(format!("no software GPU of chip {chip}: NVIDIA's are not in this build"))
 }
 
 /// None here.

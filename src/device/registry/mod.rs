@@ -25,7 +25,6 @@ use doorbell_ioctl::port::{FileAccess, Port};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 /// How devices are opened. A device is opened once for each set of options that it has been asked for with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -157,6 +156,7 @@ impl Registry {
     }
 
     /// The port as it was asked to be.
+    #[cfg(any(feature = "amd", feature = "nv"))]
     fn wrapped(&self, port: Arc<dyn Port>) -> Arc<dyn Port> {
         match self.wrap.0.get() {
             Some(wrap) => wrap(port),
@@ -268,9 +268,11 @@ impl Registry {
 }
 
 // TIMEOUT: a software GPU executes some 10^8 lane operations a second; what takes a card milliseconds takes it minutes.
-const SOFTWARE_TIMEOUT: Duration = Duration::from_secs(900);
+#[cfg(any(feature = "amd", feature = "nv"))]
+const SOFTWARE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(900);
 
 /// Chips that a software GPU can be.
+#[cfg(any(feature = "amd", feature = "nv"))]
 const SOFTWARE_CHIPS: &[&str] = &["gfx1100", "gfx1201", "gfx942", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120"];
 
 fn row(name: &str) -> DeviceListing {
@@ -278,12 +280,12 @@ fn row(name: &str) -> DeviceListing {
 }
 
 /// The running kernel.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", any(feature = "amd", feature = "nv")))]
 fn kernel_port() -> Option<Arc<dyn Port>> {
     Some(doorbell_ioctl::port::LinuxPort::new())
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(not(target_os = "linux"), any(feature = "amd", feature = "nv")))]
 fn kernel_port() -> Option<Arc<dyn Port>> {
     None
 }
