@@ -10,7 +10,16 @@ pub struct Task {
     /// The steps, given the arguments after the sub-command.
     pub steps: fn(&[String]) -> Vec<Step>,
     /// Whether arguments after the sub-command are allowed.
-    takes_rest: bool,
+    takes: Takes,
+}
+
+/// The arguments that a sub-command takes.
+#[derive(Clone, Copy)]
+pub enum Takes {
+    Nothing,
+    Anything,
+    /// One of these words, or none.
+    OneOf(&'static [&'static str]),
 }
 
 pub const TASKS: &[Task] = &[
@@ -18,46 +27,52 @@ pub const TASKS: &[Task] = &[
         name: "setup",
         about: "install what the tests need and is missing (apt-get)",
         steps: setup_steps,
-        takes_rest: false,
+        takes: Takes::Nothing,
     },
-    Task { name: "fmt", about: "check the formatting", steps: fmt_steps, takes_rest: false },
-    Task { name: "clippy", about: "lint all targets, warnings denied", steps: clippy_steps, takes_rest: false },
+    Task { name: "fmt", about: "check the formatting", steps: fmt_steps, takes: Takes::Nothing },
+    Task { name: "clippy", about: "lint all targets, warnings denied", steps: clippy_steps, takes: Takes::Nothing },
     Task {
         name: "test",
         about: "everything CI runs: setup, fmt, clippy, doc tests, examples, sanitized tests, the suite on software GPUs, tests",
-        steps: test_steps,
-        takes_rest: false,
+        steps: chosen_test_steps,
+        takes: Takes::OneOf(&["quick"]),
     },
     Task {
         name: "sanitize",
         about: "the tests of the rooms with unsafe code, under AddressSanitizer and LeakSanitizer",
         steps: sanitize_steps,
-        takes_rest: false,
+        takes: Takes::Nothing,
     },
     Task {
         name: "suite",
         about: "the tensor tests on the software GPUs gfx1100 and sm_90",
         steps: suite_steps,
-        takes_rest: false,
+        takes: Takes::Nothing,
     },
     Task {
         name: "size",
-        about: "build the release binary and hold its size without symbols to the budget",
+        about: "build the program as it is shipped, with each set of features, and hold its size to the budget",
         steps: size_steps,
-        takes_rest: false,
+        takes: Takes::Nothing,
     },
-    Task { name: "bench", about: "cargo bench; arguments are passed on", steps: bench_steps, takes_rest: true },
+    Task {
+        name: "dist",
+        about: "make target/dist: the program linked statically, stripped, with licence and checksums",
+        steps: dist_steps,
+        takes: Takes::Nothing,
+    },
+    Task { name: "bench", about: "cargo bench; arguments are passed on", steps: bench_steps, takes: Takes::Anything },
     Task {
         name: "fuzz",
         about: "coverage-guided fuzzing of every decoder: [--cases N] [TARGET...]",
         steps: crate::fuzz::steps,
-        takes_rest: true,
+        takes: Takes::Anything,
     },
     Task {
         name: "references",
         about: "regenerate tests/data/ops with numpy (target/venv); --check compares instead",
         steps: reference_steps,
-        takes_rest: true,
+        takes: Takes::Anything,
     },
 ];
 
@@ -89,9 +104,17 @@ pub fn parse(args: &[String]) -> Result<Request, String> {
     let Some(task) = TASKS.iter().find(|t| t.name == first) else {
         return Err(format!("unknown sub-command {first:?}; valid: {}", names()));
     };
-    match rest.first() {
-        Some(extra) if !task.takes_rest => Err(format!("{first} takes no argument, got {extra:?}")),
-        _ => Ok(Request::Run(task, rest.to_vec())),
+    let fits = match task.takes {
+        Takes::Anything => true,
+        Takes::Nothing => rest.is_empty(),
+        Takes::OneOf(words) => rest.is_empty() || rest.len() == 1 && words.contains(&rest[0].as_str()),
+    };
+    match (fits, task.takes) {
+        (true, _) => Ok(Request::Run(task, rest.to_vec())),
+        (false, Takes::OneOf(words)) => {
+            Err(format!("{first} takes {} or nothing, got {:?}", words.join(", "), rest.join(" ")))
+        }
+        (false, _) => Err(format!("{first} takes no argument, got {:?}", rest.join(" "))),
     }
 }
 
@@ -119,6 +142,31 @@ fn clippy_steps(_: &[String]) -> Vec<Step> {
     vec![start("clippy", "cargo clippy --quiet --workspace --all-targets -- -D warnings")]
 }
 
+/// `quick`: what tells most of a change in a few minutes.
+fn chosen_test_steps(rest: &[String]) -> Vec<Step> {
+    if rest.is_empty() {
+        return test_steps(&[]);
+    }
+    let mut steps = fmt_steps(&[]);
+    steps.extend(clippy_steps(&[]));
+    steps.push(start("unit tests", &run_tests("--workspace --lib --bins", "--workspace --lib --bins")));
+    steps.push(start("arrows", "cargo test --quiet --test arrows"));
+    steps
+}
+
+/// The program of an embedder who wants the CPU alone: it builds without warnings, and its library's tests pass.
+fn feature_steps() -> Vec<Step> {
+    let alone = "--package doorbell-cli --no-default-features --features cpu";
+    vec![
+        start("features", &format!("cargo clippy --quiet {alone} -- -D warnings")),
+        start(
+            "features",
+            "cargo clippy --quiet --package doorbell --no-default-features --features amd,nv,emu -- -D warnings",
+        ),
+        start("features", &format!("cargo run --quiet {alone} -- train --epochs 1 --out target")),
+    ]
+}
+
 /// The tests come last, so that their summary is the last thing a reader of the log sees.
 fn test_steps(_: &[String]) -> Vec<Step> {
     let mut steps = setup_steps(&[]);
@@ -130,6 +178,7 @@ fn test_steps(_: &[String]) -> Vec<Step> {
             steps.push(start("example", &format!("cargo run --quiet --example {name}")));
         }
     }
+    steps.extend(feature_steps());
     steps.extend(sanitize_steps(&[]));
     steps.extend(suite_steps(&[]));
     steps.push(start("tests", &run_tests("--workspace", "--workspace --lib --bins --tests")));
@@ -173,7 +222,11 @@ fn sanitize_steps(_: &[String]) -> Vec<Step> {
 }
 
 fn size_steps(_: &[String]) -> Vec<Step> {
-    vec![start("release build", "cargo build --release --quiet --bin doorbell"), call("size", crate::size::check)]
+    vec![call("size", crate::size::check)]
+}
+
+fn dist_steps(_: &[String]) -> Vec<Step> {
+    vec![call("dist", crate::dist::make)]
 }
 
 fn bench_steps(rest: &[String]) -> Vec<Step> {
@@ -198,14 +251,17 @@ mod tests {
         let Err(message) = parse(&words(&["tset"])) else { panic!("accepted") };
         assert_eq!(
             message,
-            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, size, bench, fuzz, references"
+            "unknown sub-command \"tset\"; valid: setup, fmt, clippy, test, sanitize, suite, size, dist, bench, fuzz, references"
         );
     }
 
     #[test]
     fn an_argument_where_none_is_taken_is_refused() {
         let Err(message) = parse(&words(&["test", "--fast"])) else { panic!("accepted") };
-        assert_eq!(message, "test takes no argument, got \"--fast\"");
+        assert_eq!(message, "test takes quick or nothing, got \"--fast\"");
+        let Err(message) = parse(&words(&["size", "now"])) else { panic!("accepted") };
+        assert_eq!(message, "size takes no argument, got \"now\"");
+        assert!(matches!(parse(&words(&["test", "quick"])), Ok(Request::Run(t, _)) if t.name == "test"));
     }
 
     #[test]
