@@ -1,4 +1,4 @@
-//! Options as a value: read from the environment once, at the edge, and handed down (architecture, decision 14).
+//! Options as a value: read from the environment once, at the edge, and handed down (architecture, decision 10).
 //!
 //! The names and meanings are the ones the field knows from tinygrad; the README has the table.
 
