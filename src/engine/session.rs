@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn messages_go_to_whoever_asked_for_them_first() {
-        let s = Session::open(Options { debug: 1, ..Options::default() }).unwrap();
+        let s = Session::open(Options { debug: 1, threads: Some(1), ..Options::default() }).unwrap();
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let kept = heard.clone();
         s.on_message(move |text| kept.lock().unwrap().push(text.into()));
