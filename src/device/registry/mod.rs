@@ -199,7 +199,11 @@ impl Registry {
     pub fn close(&self, name: &str) -> Result<(), DeviceError> {
         let name: DeviceName = name.parse()?;
         let all = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&name).unwrap_or_default();
-        all.into_iter().fold(Ok(()), |result, o| result.and(o.device.close()))
+        let mut result = Ok(());
+        for opened in all {
+            result = result.and(opened.device.close());
+        }
+        result
     }
 
     fn make(&self, name: &DeviceName, options: &DeviceOptions) -> Result<Arc<dyn Device>, DeviceError> {

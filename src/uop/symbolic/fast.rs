@@ -124,7 +124,7 @@ mod tests {
             ("add-zero", x + &c(0.0), x.clone()),
             ("zero-minus", &c(0.0) - x, -x),
             ("mul-zero", x * &c(0.0), c(0.0)),
-            ("sub-self", x - x, c(0.0)),
+            ("sub-self", x - &x.clone(), c(0.0)),
             ("div-self", div(x, x), c(1.0)),
             ("mul-div", div(&(x * y), y), x.clone()),
             ("mul-recip", x * &recip(x), c(1.0)),
