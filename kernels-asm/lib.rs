@@ -82,3 +82,7 @@ pub const KERNELS: &[AsmKernel] = &[
 /// All kernels that were assembled for this host: none.
 #[cfg(not(kernels_asm))]
 pub const KERNELS: &[AsmKernel] = &[];
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

@@ -12,3 +12,7 @@ pub mod port;
 pub mod replay;
 #[cfg(target_os = "linux")]
 pub mod trace;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

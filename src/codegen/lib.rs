@@ -230,3 +230,7 @@ fn program(list: Vec<UOp>, kernel: &UOp, info: &KernelInfo, fast_math: bool) -> 
         fast_math,
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

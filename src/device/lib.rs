@@ -213,3 +213,7 @@ pub trait Recorded: Send + fmt::Debug {
     /// As [`Device::submit`]; `Submit` with `Patch` for a place that the list lacks. On an error nothing ran; patches before the bad one may hold.
     fn replay(&mut self, patches: &[Patch]) -> Result<Point, DeviceError>;
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

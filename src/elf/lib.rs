@@ -41,3 +41,7 @@ pub use image::{Image, MAX_IMAGE_BYTES, PAGE_BYTES, Perm, Segment};
 pub use link::{link, link_object};
 pub use object::{GpuKernel, Machine, Object, RelocKind, Relocation, Section, Symbol, Target};
 pub use write::write;
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

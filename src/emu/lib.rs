@@ -17,3 +17,7 @@ mod pauses;
 pub mod sass;
 #[cfg(target_os = "linux")]
 pub mod vm;
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

@@ -25,3 +25,7 @@ pub mod queue;
 pub mod ring;
 pub mod signal;
 pub mod sync;
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

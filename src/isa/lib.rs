@@ -8,3 +8,7 @@
 mod backend;
 
 pub use backend::{Argument, Backend, Binary, BinaryCode, IsaError, NoCode};
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

@@ -55,3 +55,7 @@ mod tests {
         }
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

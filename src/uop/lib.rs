@@ -57,3 +57,7 @@ pub use spec::{SpecError, SpecLevel, Stage};
 pub use symbolic::{rules, simplify_given};
 pub use trace::{Step, Trace, traced};
 pub use walk::{Order, Rebuild, open_numbers, open_ranges, toposort_many};
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

@@ -5,7 +5,7 @@
 //! `matching` searches for the assignments of nodes to a pattern; `rule` makes rules of patterns.
 //!
 //! ```
-//! use doorbell::uop::{Op, Pat, PatternMatcher, Rule, UOp};
+//! use doorbell_uop::{Op, Pat, PatternMatcher, Rule, UOp};
 //! let sugar = Pat::var("x") + 3;
 //! let long = Pat::op(Op::Add).any_order([Pat::any().named("x"), Pat::op(Op::Const).value(3)]);
 //! assert_eq!(sugar, long);

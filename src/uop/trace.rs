@@ -5,7 +5,7 @@
 //! trace is complete and the same in every run of the closure; the result is the same with and without a trace.
 //!
 //! ```
-//! use doorbell::uop::{UOp, traced};
+//! use doorbell_uop::{UOp, traced};
 //! let a = UOp::var("a", 0, 9);
 //! let (simple, trace) = traced(|| ((&a * 1).max(&UOp::int(20))).simplify());
 //! assert_eq!(simple, UOp::int(20));

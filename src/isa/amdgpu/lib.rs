@@ -52,3 +52,7 @@ pub use row::{Accepts, Access, Allows, Class, Imm, Implicit, Kind, Op, Row, Slot
 pub use source::{Assembled, SourceError, SourceKernel, assemble};
 pub use special::{hwreg, waitcnt, waitcnt_fields};
 pub use target::Amdgpu;
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

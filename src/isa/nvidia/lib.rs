@@ -12,3 +12,7 @@ pub mod sass;
 
 pub use backend::{Assemble, Features, Nvidia};
 pub use matrix::{WORDS, words};
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

@@ -268,3 +268,7 @@ pub fn compile(program: &Program, arch: Arch) -> Result<MachineCode, IselError> 
     let plain = emit::emit(select::select(program, arch, false)?)?;
     stream::either(&program.name, &unit.streamed.clone(), emit::emit(unit)?, plain)
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;
