@@ -3,7 +3,7 @@
 //!
 //! Place in the arrows: `engine` decides what to run and calls [`Device`]; a device turns [`Command`]s into packets of `hcq`, loads images of
 //! `elf`, and reaches kernel drivers through `ioctl`. Source: HCQ's device contract; `docs/custom-device.md` walks through it.
-//! A CPU kernel is `extern "C" fn kernel(args: *const u64, tid: u64)`: args[i] is a buffer's address or a variable's i64 bits.
+//! A CPU kernel is `extern "C" fn kernel(args: *const u64, tid: u64)`: `args[i]` is a buffer's address or a variable's i64 bits.
 //! A GPU kernel runs the workgroups of its [`Geometry`] and finds its arguments in a block at their natural alignment, in order.
 
 #[cfg(feature = "amd")]

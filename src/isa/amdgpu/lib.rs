@@ -1,7 +1,7 @@
 //! AMDGPU machine code: instructions of gfx1100 (RDNA3), gfx942 (CDNA3) and gfx1201 (RDNA4).
 //!
 //! One table (`rows`, generated from isa.tsv) lists the operations, their formats and operands; encoder,
-//! decoder, printer and parser are driven by it. [`format`] has the positions of a format's fields.
+//! decoder, printer and parser are driven by it. [`mod@format`] has the positions of a format's fields.
 //!
 //! ```text
 //! text --parse--> Inst --encode--> dwords          Assembler: instructions and labels -> code

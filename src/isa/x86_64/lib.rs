@@ -1,6 +1,6 @@
 //! Linear program → x86-64 machine code.
 //!
-//! Place in the arrows: takes [`codegen::Program`](doorbell_codegen::Program), returns an
+//! Place in the arrows: takes [`Program`], returns an
 //! [`elf::Object`](doorbell_elf::Object) whose one global symbol is the kernel. The kernel is `extern "C" fn(args: *const
 //! u64, tid: u64)` (System V): `args[i]` is the address of the i-th buffer, followed by the variables' values as 64-bit
 //! integers.
