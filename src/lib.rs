@@ -4,8 +4,8 @@
 //!
 //! # 1. A Tensor is a graph
 //!
-//! Arithmetic on Tensors computes nothing: it makes nodes ([`uop::UOp`]). A wrong shape or type is carried by the Tensor
-//! as an error, and comes out where a value is asked for.
+//! Arithmetic on Tensors computes nothing: it makes nodes ([`uop::UOp`]). A wrong shape or type is carried by the
+//! Tensor as an error, and comes out where a value is asked for.
 //!
 //! ```
 //! use doorbell::tensor::prelude::*;
@@ -54,6 +54,10 @@
 //!     let binary = device.backend.compile(&program)?;
 //!     assert!(device.backend.listing(&binary)?.contains(instruction));
 //! }
+//! // NVIDIA's machine code is made of PTX, which can be read too.
+//! let nv = session.device("NULL:sm_90")?;
+//! let program = compile(&kernel, nv.target(), &OptChoice::Heuristic, false)?;
+//! assert!(nv.backend.source(&program)?.ok_or("no text")?.contains("st.global"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -93,13 +97,15 @@
 //!
 //! # 5. A session is a value
 //!
-//! A [`Session`] holds options, open devices, caches and counters. A thread computes in the one that it has entered, else
-//! in the program's, whose options come from [`engine::install`] or from the environment.
+//! A [`Session`] holds options, open devices, caches and counters. A thread computes in the one that it has entered,
+//! else in the program's, whose options come from [`engine::install`] or from the environment. An option that means
+//! nothing is an error there; what the options ask to be told goes to [`Session::on_message`].
 //!
 //! ```
 //! use doorbell::tensor::prelude::*;
 //! use doorbell::{Options, Session};
 //!
+//! assert!(Session::open(Options { device: "GPU".into(), ..Options::default() }).is_err());
 //! let plain_loops = Session::open(Options { noopt: true, ..Options::default() })?;
 //! let in_it = plain_loops.enter();
 //! assert_eq!(Tensor::from_slice(&[1.0f32; 8], [8]).sum(()).item()?, 8.0);
