@@ -13,8 +13,8 @@
 
 mod arg;
 mod bounds;
-mod build;
 mod checked;
+mod construct;
 mod dtype;
 mod eval;
 pub mod fp8;

@@ -154,15 +154,22 @@ fn chosen_test_steps(rest: &[String]) -> Vec<Step> {
     steps
 }
 
-/// The program of an embedder who wants the CPU alone: it builds without warnings, and its library's tests pass.
+/// Tests that need no GPU and no software GPU.
+const CPU_ALONE: &[&str] = &["device_cpu", "jit", "realize", "tensor"];
+
+/// The choices of features that embedders make: the CPU alone, of which tests run and the program trains; GPUs without a
+/// CPU device, which builds.
 fn feature_steps() -> Vec<Step> {
     let alone = "--package doorbell-cli --no-default-features --features cpu";
+    let tests: String = CPU_ALONE.iter().map(|t| format!(" --test {t}")).collect();
+    let tested = format!("--package doorbell --no-default-features --features cpu,datasets{tests}");
     vec![
         start("features", &format!("cargo clippy --quiet {alone} -- -D warnings")),
         start(
             "features",
             "cargo clippy --quiet --package doorbell --no-default-features --features amd,nv,emu -- -D warnings",
         ),
+        start("features", &format!("cargo test --quiet {tested}")),
         start("features", &format!("cargo run --quiet {alone} -- train --epochs 1 --out target")),
     ]
 }
