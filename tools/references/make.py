@@ -1,9 +1,14 @@
-"""Writes the numpy-made references under tests/data/ops; `--check` compares what is there instead (inputs alike, outputs within
-the stored tolerance: another machine's numpy may differ in the last bit of a transcendental).
+"""Writes the references under tests/data/ops; `--check` compares what is there instead (inputs alike, outputs within the stored
+tolerance: another machine may differ in the last bit of a transcendental). `make.py [--check] [group ...]`: those groups, or all
+that can be made here.
 
-Needs only numpy. Deterministic: every case has a random stream of its own, seeded by its name.
+The groups of NUMPY need only numpy; those of TORCH are made by PyTorch's own functions and its autograd (`torch_*.py`), and
+are left out with a word where PyTorch is not installed. Deterministic: every case has a random stream of its own, seeded by its
+name.
 """
 import gzip
+import importlib
+import importlib.util
 import io
 import json
 import pathlib
@@ -11,24 +16,20 @@ import sys
 
 import numpy as np
 
-import binary
-import casts
-import creation
 import dtypes
-import linear
-import loss
-import movement
-import reduce
-import unary
 
-GROUPS = {"unary": unary, "binary": binary, "casts": casts, "reduce": reduce, "linear": linear, "movement": movement, "loss": loss, "creation": creation}
+# Each is the module of its name.
+NUMPY = ("unary", "binary", "casts", "reduce", "linear", "movement", "loss", "creation")
+# Each is the module of its name after "torch_".
+TORCH = ()
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tests/data/ops"
-MAX_BYTES = 3 << 20
+MAX_BYTES = 20 << 20
 
 
 def lines_of(group):
+    module = importlib.import_module(group if group in NUMPY else f"torch_{group}")
     lines, names = [], set()
-    for case in GROUPS[group].cases():
+    for case in module.cases():
         assert case.name not in names, f"two cases are called {case.name}"
         names.add(case.name)
         lines.append(case.json())
@@ -68,21 +69,33 @@ def check(group, lines):
     return faults
 
 
+def wanted(arguments):
+    """The groups to make, and whether they are only compared."""
+    check, groups = "--check" in arguments, [a for a in arguments if a != "--check"]
+    unknown = [g for g in groups if g not in NUMPY + TORCH]
+    if unknown:
+        sys.exit(f"make.py: unknown arguments {unknown}; valid: --check {' '.join(NUMPY + TORCH)}")
+    groups = groups or NUMPY + TORCH
+    if importlib.util.find_spec("torch") is None:
+        print(f"not made here, PyTorch is not installed: {[g for g in groups if g in TORCH]}")
+        groups = [g for g in groups if g in NUMPY]
+    return check, groups
+
+
 def main(arguments):
-    if arguments not in ([], ["--check"]):
-        sys.exit(f"make.py: unknown arguments {arguments}; valid: --check")
+    compare, groups = wanted(arguments)
     dtypes.self_check()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    total, faults = 0, []
-    for group in GROUPS:
+    faults = []
+    for group in groups:
         lines = lines_of(group)
         data = packed(lines)
-        total += len(data)
         print(f"{group:9} {len(lines):5} cases {len(data):8} bytes")
-        if arguments:
+        if compare:
             faults += [f"{group}: {fault}" for fault in check(group, lines)]
         else:
             (FOLDER / f"{group}.jsonl.gz").write_bytes(data)
+    total = sum(file.stat().st_size for file in FOLDER.glob("*.jsonl.gz"))
     print(f"{total} bytes in all, at most {MAX_BYTES}")
     if faults or total > MAX_BYTES:
         sys.exit("\n".join(["make.py: the stored references differ or are too large"] + faults[:20]))

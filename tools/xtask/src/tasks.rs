@@ -70,7 +70,7 @@ pub const TASKS: &[Task] = &[
     },
     Task {
         name: "references",
-        about: "regenerate tests/data/ops with numpy (target/venv); --check compares instead",
+        about: "regenerate tests/data/ops with numpy and, where it is installed, PyTorch (target/venv); --check compares instead",
         steps: reference_steps,
         takes: Takes::Anything,
     },
